@@ -1,0 +1,39 @@
+package headgate
+
+// The arithmetic is the one that redisstore's Lua repeats in doubles: whole numbers, no intermediate result above 2^53,
+// and divisions only of numbers up to 2^52, below which floor(a/b) of two doubles cannot round up to the next integer.
+const (
+	scale    = 1_000_000             // a bucket's level is kept in millionths of a unit
+	maxExact = 1 << 52               // what may be divided
+	maxUsed  = 4_000_000_000         // units that a counter can hold; forced charges saturate here
+	maxWait  = 1_000_000_000_000_000 // microseconds; longer waits are told as this one (31 years)
+	maxTime  = 4_000_000_000_000_000 // microseconds since 1970: the year 2096
+)
+
+// floorMulDiv is floor(a × b / c), at most maxUsed × scale. b × c must be below maxExact.
+func floorMulDiv(a, b, c int64) int64 {
+	whole, rest := a/c, a%c
+	if whole > maxUsed*scale/b {
+		return maxUsed * scale
+	}
+	return min(whole*b+rest*b/c, maxUsed*scale)
+}
+
+// ceilMulDiv is ceil(a × b / c), at most maxWait. b × c must be below maxExact.
+func ceilMulDiv(a, b, c int64) int64 {
+	whole, rest := a/c, a%c
+	if whole > maxWait/b {
+		return maxWait
+	}
+	return min(whole*b+(rest*b+c-1)/c, maxWait)
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// wholeSeconds rounds up: a state forgotten too early would be a fresh allowance.
+func wholeSeconds(us int64) int64 { return (us + 999_999) / 1_000_000 }

@@ -1,0 +1,93 @@
+package headgate
+
+import (
+	"fmt"
+	"time"
+)
+
+// Calendar is a unit of the calendar that a fixed window can follow.
+type Calendar uint8
+
+// The units of the calendar; NoCalendar leaves the window to Limit.Window.
+const (
+	NoCalendar Calendar = iota
+	Minute
+	Hour
+	Day
+	Week
+	Month
+)
+
+var calendarNames = [...]string{"none", "minute", "hour", "day", "week", "month"}
+
+// String is the unit's name in rules: "month".
+func (c Calendar) String() string {
+	if int(c) < len(calendarNames) {
+		return calendarNames[c]
+	}
+	return fmt.Sprintf("calendar(%d)", uint8(c))
+}
+
+func (l Limit) validateCalendar() error {
+	most := map[Calendar]int{Week: 7, Month: 31}[l.Calendar]
+	switch {
+	case l.Algorithm != FixedWindow:
+		return fmt.Errorf("a calendar belongs to fixed_window, not %s", l.Algorithm)
+	case int(l.Calendar) >= len(calendarNames):
+		return fmt.Errorf("there is no calendar unit %d", l.Calendar)
+	case l.Window != 0 || l.Align != FromFirst:
+		return fmt.Errorf("a calendar %s has its own window: leave Window and Align away", l.Calendar)
+	case l.AnchorDay < 0 || l.AnchorDay > most && most > 0:
+		return fmt.Errorf("an anchor day of %d is out of bounds: a calendar %s takes 1 to %d", l.AnchorDay, l.Calendar, most)
+	case l.AnchorDay != 0 && most == 0:
+		return fmt.Errorf("a calendar %s has no anchor day", l.Calendar)
+	}
+	return nil
+}
+
+// CalendarBounds is the calendar window that holds the time now: from start up to, not including, end. Only a limit with
+// a Calendar has one.
+func (l Limit) CalendarBounds(now time.Time) (start, end time.Time) {
+	zone := l.TimeZone
+	if zone == nil {
+		zone = time.UTC
+	}
+	t := now.In(zone)
+	year, month, day := t.Date()
+	anchor := max(l.AnchorDay, 1)
+	switch l.Calendar {
+	case Minute:
+		start = t.Add(-time.Duration(t.Second())*time.Second - time.Duration(t.Nanosecond()))
+		return start, start.Add(time.Minute)
+	case Hour:
+		start = t.Add(-time.Duration(t.Minute()*60+t.Second())*time.Second - time.Duration(t.Nanosecond()))
+		return start, start.Add(time.Hour)
+	case Week:
+		since := (int(t.Weekday()) + 7 - anchor%7) % 7
+		return dayStart(year, month, day-since, zone), dayStart(year, month, day-since+7, zone)
+	case Month:
+		start = monthStart(year, month, anchor, zone)
+		if t.Before(start) {
+			return monthStart(year, month-1, anchor, zone), start
+		}
+		return start, monthStart(year, month+1, anchor, zone)
+	default:
+		return dayStart(year, month, day, zone), dayStart(year, month, day+1, zone)
+	}
+}
+
+// monthStart is the anchor day of a month, or the month's last day if it is shorter.
+func monthStart(year int, month time.Month, anchor int, zone *time.Location) time.Time {
+	last := time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day()
+	return dayStart(year, month, min(anchor, last), zone)
+}
+
+// dayStart is the first instant of a local day. Where the clock changes at midnight, time.Date may answer with an instant
+// of the evening before; the day then begins when that evening ends.
+func dayStart(year int, month time.Month, day int, zone *time.Location) time.Time {
+	t := time.Date(year, month, day, 0, 0, 0, 0, zone)
+	if h, m, s := t.Clock(); h >= 12 {
+		t = t.Add(24*time.Hour - time.Duration(h*3600+m*60+s)*time.Second)
+	}
+	return t
+}

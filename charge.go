@@ -1,0 +1,87 @@
+package headgate
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+)
+
+// Subject is who or what is being counted: 128 bits of a hash over names and values, so that nothing a client sends can
+// collide with another subject, choose its place in a cluster or grow memory. Make it with SubjectOf.
+type Subject [16]byte
+
+// SubjectOf hashes the parts under an unambiguous encoding: ("a|b", "c") and ("a", "b|c") are two subjects.
+func SubjectOf(parts ...string) Subject {
+	sum := hashParts("subject", parts...)
+	return Subject(sum[:16])
+}
+
+// String is the subject as it stands in a store's keys: 22 characters of base64url.
+func (s Subject) String() string { return base64.RawURLEncoding.EncodeToString(s[:]) }
+
+// Counter names one counter of a subject: 48 bits of a hash. Make it with CounterOf.
+type Counter uint64
+
+// CounterOf is the counter of a rule's limit. A changed number keeps it; a changed algorithm, whose state would mean
+// something else, starts a new one.
+func CounterOf(rule, limit string, a Algorithm) Counter {
+	sum := hashParts("counter", rule, limit, a.String())
+	return Counter(binary.BigEndian.Uint64(sum[:8]) >> 16)
+}
+
+// String is the counter as it stands in a store: 8 characters of base64url.
+func (c Counter) String() string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(c)<<16)
+	return base64.RawURLEncoding.EncodeToString(b[:6])
+}
+
+func hashParts(kind string, parts ...string) [sha256.Size]byte {
+	var room [256]byte
+	b := append(room[:0], kind...)
+	for _, p := range parts {
+		b = binary.AppendUvarint(b, uint64(len(p)))
+		b = append(b, p...)
+	}
+	return sha256.Sum256(b)
+}
+
+// Charge asks for units of one counter. All charges of one call to Store.Take belong to one request: they are granted
+// together or not at all.
+//
+// Beside the ordinary charge there are: the peek (Cost 0), judged as a cost of 1 and never recorded; the partial charge
+// (AtLeast); the observing charge (Observe), which is counted but refuses nothing; and the refund (Refund).
+type Charge struct {
+	Subject Subject
+	Counter Counter
+	Limit   Limit
+	// Cost is how many units are wanted, at most MaxCost. 0 only looks.
+	Cost int64
+	// AtLeast makes do with fewer units than Cost, down to this many; 0 means all of Cost.
+	AtLeast int64
+	// MaxDelay is how long the caller is ready to wait for a leaky bucket.
+	MaxDelay time.Duration
+	// Observe counts without refusing: when this charge fits and every enforcing one does, except for its Twin.
+	Observe bool
+	// Twin is the counter, on the same subject, that this observing charge is the candidate to replace: a refusal by the
+	// twin does not keep it from counting. 0 means none.
+	Twin Counter
+	// Refund gives back Cost units of what an earlier charge on this counter took, as far as they still count. Each
+	// receipt may be given back once, and is whether or not the rest of the call is granted.
+	Refund Receipt
+}
+
+// Receipt names what a charge took, so that it can be given back: to the same window, the same entry of a log, or a
+// bucket as far as it has not leaked meanwhile. Its zero value names nothing.
+type Receipt struct {
+	// Units that were granted.
+	Units int64
+	// Mark is what the counter knows the charge by: the window's mark or the level the charge left behind.
+	Mark int64
+	// Time of the counter after the charge, in microseconds since 1970.
+	Time int64
+}
+
+func (c *Charge) refunds() bool  { return c.Refund.Units > 0 }
+func (c *Charge) enforces() bool { return !c.Observe && !c.refunds() }

@@ -1,0 +1,14 @@
+// Package headgate decides whether a request may pass now.
+//
+// It knows limits, charges and what they do to a counter; it does no I/O. [Limit.Take] is the specification of counting:
+// a pure function from a counter's state, a charge and the time to the next state and a result. [Decide] is the same for
+// all charges of one request, which are taken together or not at all. A [Store] keeps the states: memstore in this
+// process, redisstore in Redis; storetest holds every store to this package, field by field.
+//
+// For one limit on one thing, [Take] is enough:
+//
+//	res, err := headgate.Take(ctx, store, headgate.PerMinute(10), "login", userID)
+//	if err == nil && !res.Allowed {
+//		// ask again in res.RetryAfter
+//	}
+package headgate

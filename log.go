@@ -1,0 +1,54 @@
+package headgate
+
+// prune drops the entries that have left the window.
+func (t *Terms) prune(s State, now int64) State {
+	for len(s.Log) > 0 && s.Log[0].Time+t.Window <= now {
+		s.Used -= s.Log[0].Units
+		s.Log = s.Log[1:]
+	}
+	return s
+}
+
+// logFitsAt is when enough of the oldest entries will have left the window.
+func (t *Terms) logFitsAt(s State) int64 {
+	over := s.Used + t.Least - t.Capacity
+	for _, e := range s.Log {
+		if over -= e.Units; over <= 0 {
+			return e.Time + t.Window
+		}
+	}
+	return s.Time + t.Window
+}
+
+// addToLog appends to a copy: states are values. An entry is never older than the one before it, also when the clock was
+// set back.
+func addToLog(s State, units, now int64) State {
+	now = max(s.Time, now)
+	log := make([]LogEntry, len(s.Log), len(s.Log)+1)
+	copy(log, s.Log)
+	if n := len(log); n > 0 && log[n-1].Time == now {
+		log[n-1].Units += units
+	} else {
+		log = append(log, LogEntry{Time: now, Units: units})
+	}
+	return State{Time: now, Used: s.Used + units, Expires: s.Expires, Log: log}
+}
+
+// takeFromLog gives units back to the entry of a given time, if it is still there.
+func takeFromLog(s State, at, units int64) (_ State, given int64, ok bool) {
+	for i, e := range s.Log {
+		if e.Time != at {
+			continue
+		}
+		given = min(units, e.Units)
+		log := make([]LogEntry, 0, len(s.Log))
+		log = append(log, s.Log[:i]...)
+		if e.Units > given {
+			log = append(log, LogEntry{Time: e.Time, Units: e.Units - given})
+		}
+		s.Log = append(log, s.Log[i+1:]...)
+		s.Used -= given
+		return s, given, true
+	}
+	return s, 0, false
+}

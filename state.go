@@ -1,0 +1,23 @@
+package headgate
+
+// State is what a store remembers of one counter; its zero value is a counter never used. All times are microseconds
+// since 1970 on the store's clock.
+type State struct {
+	// Time is when a bucket was last drained, a sliding window or a window FromFirst began, an aligned or calendar window
+	// was last charged, or the newest entry of a log.
+	Time int64
+	// Used units of the window or the log; millionths of a unit in a bucket.
+	Used int64
+	// Prev is what the window before was charged, in a sliding window.
+	Prev int64
+	// Expires is the Unix second from which the state means no more than the zero value. A store may forget it then.
+	Expires int64
+	// Log holds the charges of a sliding log, oldest first.
+	Log []LogEntry
+}
+
+// LogEntry is units charged at one time.
+type LogEntry struct {
+	Time  int64
+	Units int64
+}

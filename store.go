@@ -1,0 +1,32 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+)
+
+// Store keeps counters and decides charges on them, by its own clock.
+type Store interface {
+	// Take decides all charges or none. results[i] belongs to charges[i] and says what became of it, also when the server
+	// that holds it did not answer; the error is then not nil. The caller owns both slices, which have the same length.
+	Take(ctx context.Context, charges []Charge, results []Result) error
+	// Part says which part of the store holds a subject; parts fail alone.
+	Part(Subject) int
+}
+
+// Take charges one unit of one limit, without any rules: to guard a database pool, a mailer, a model. name says what is
+// limited and key who is counted; both may be anything.
+func Take(ctx context.Context, store Store, limit Limit, name string, key ...string) (Result, error) {
+	if err := limit.Validate(); err != nil {
+		return Result{}, fmt.Errorf("limit %q: %w", name, err)
+	}
+	charges := [1]Charge{{
+		Subject: SubjectOf(key...),
+		Counter: CounterOf(name, "", limit.Algorithm),
+		Limit:   limit,
+		Cost:    1,
+	}}
+	var results [1]Result
+	err := store.Take(ctx, charges[:], results[:])
+	return results[0], err
+}

@@ -1,0 +1,86 @@
+package headgate
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// Terms are a charge in the numbers of the arithmetic: what Limit.Take calculates with, and what a store that decides
+// elsewhere hands on to its translation of it. Times and spans are whole microseconds, times since 1970.
+type Terms struct {
+	// Algorithm of the limit; Aligned is true of fixed windows that follow the clock or the calendar.
+	Algorithm Algorithm
+	Aligned   bool
+	// Least units must fit; Most are taken of what fits, 0 for a peek; of a refund, Most are given back.
+	Least, Most int64
+	// Capacity is the most that can ever be granted at once. A charge with Least above it never fits.
+	Capacity int64
+	// P millionths of a unit drain from a bucket in Q microseconds; P × Q is at most 2^52.
+	P, Q int64
+	// MaxDelay is how long a leaky bucket may make the charge wait.
+	MaxDelay int64
+	// Window is the span of a window or log; Offset moves the subject's aligned windows.
+	Window, Offset int64
+	// Start and End bound the aligned window that holds the time; End is not in it.
+	Start, End int64
+	// Tick is the resolution of a sliding window, which has PerWindow of them: at most a million, so that a count times a
+	// number of ticks stays exact.
+	Tick, PerWindow int64
+}
+
+// neverFits is more than any Capacity.
+const neverFits = 2 * MaxCost
+
+// Terms of the charge at a time, which matters for aligned windows only. It is false for a limit that is not valid.
+func (c *Charge) Terms(now time.Time) (Terms, bool) {
+	return c.terms(micros(now))
+}
+
+func (c *Charge) terms(now int64) (Terms, bool) {
+	l := &c.Limit
+	if l.Validate() != nil {
+		return Terms{}, false
+	}
+	t := Terms{Algorithm: l.Algorithm, Capacity: l.capacity(), Most: c.Cost, Window: l.window()}
+	switch {
+	case c.refunds():
+		t.Most = max(0, min(c.Cost, c.Refund.Units, MaxCost))
+	case c.Cost < 0 || c.Cost > MaxCost:
+		t.Least, t.Most = neverFits, 0
+	case c.Cost == 0:
+		t.Least = 1
+	case c.AtLeast > 0:
+		t.Least = min(c.AtLeast, c.Cost)
+	default:
+		t.Least = c.Cost
+	}
+	switch l.Algorithm {
+	case TokenBucket:
+		t.P, t.Q = l.rate()
+	case LeakyBucket:
+		t.P, t.Q = l.rate()
+		t.MaxDelay = min(max(0, int64(c.MaxDelay/time.Microsecond)), maxWait)
+	case FixedWindow:
+		t.Aligned = l.Align != FromFirst || l.Calendar != NoCalendar
+		t.align(c, now)
+	case SlidingWindow:
+		t.Tick = (t.Window + 999_999) / 1_000_000
+		t.PerWindow = (t.Window + t.Tick - 1) / t.Tick
+	}
+	return t, true
+}
+
+// align finds the window that holds now.
+func (t *Terms) align(c *Charge, now int64) {
+	if c.Limit.Calendar != NoCalendar {
+		start, end := c.Limit.CalendarBounds(time.UnixMicro(now))
+		t.Start, t.End = start.UnixMicro(), end.UnixMicro()
+		return
+	}
+	if c.Limit.Align == OnClockSpread {
+		t.Offset = int64(binary.LittleEndian.Uint64(c.Subject[8:]) % uint64(t.Window))
+	}
+	since := now - t.Offset + t.Window // never negative
+	t.Start = since - since%t.Window + t.Offset - t.Window
+	t.End = t.Start + t.Window
+}
