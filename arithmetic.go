@@ -1,5 +1,7 @@
 package headgate
 
+import "math/bits"
+
 // The arithmetic is the one that redisstore's Lua repeats in doubles: whole numbers, no intermediate result above 2^53,
 // and divisions only of numbers up to 2^52, below which floor(a/b) of two doubles cannot round up to the next integer.
 const (
@@ -26,6 +28,13 @@ func ceilMulDiv(a, b, c int64) int64 {
 		return maxWait
 	}
 	return min(whole*b+(rest*b+c-1)/c, maxWait)
+}
+
+// atMost is a × b ≤ c × d, for numbers of any size.
+func atMost(a, b, c, d int64) bool {
+	hi1, lo1 := bits.Mul64(uint64(a), uint64(b))
+	hi2, lo2 := bits.Mul64(uint64(c), uint64(d))
+	return hi1 < hi2 || hi1 == hi2 && lo1 <= lo2
 }
 
 func gcd(a, b int64) int64 {

@@ -3,7 +3,6 @@ package headgate
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"time"
 )
 
@@ -146,13 +145,13 @@ func (l Limit) validateWindow() error {
 		return nil
 	}
 	p, q := l.rate()
-	if p/q > MaxCost || (p/q == MaxCost && p%q != 0) {
+	if !atMost(p, 1, MaxCost, q) {
 		return fmt.Errorf("%d per %s is faster than %d per second", l.Count, l.Window, MaxCost)
 	}
-	if hi, lo := bits.Mul64(uint64(p), uint64(q)); hi != 0 || lo > maxExact {
+	if !atMost(p, q, maxExact, 1) {
 		return fmt.Errorf("%d per %s cannot be counted exactly: write a rounder number or a window of whole seconds", l.Count, l.Window)
 	}
-	if refill := ceilMulDiv(l.capacity()*scale, q, p); refill > int64(maxRefill/time.Microsecond) {
+	if !atMost(l.capacity()*scale, q, int64(maxRefill/time.Microsecond), p) {
 		return fmt.Errorf("a burst of %d at %d per %s takes longer than ten years to refill: write a smaller burst", l.capacity(), l.Count, l.Window)
 	}
 	return nil
@@ -180,7 +179,7 @@ func (l *Limit) rate() (p, q int64) {
 	default:
 		p, q = l.Count*1_000_000, w
 	}
-	if hi, lo := bits.Mul64(uint64(p), uint64(q)); hi != 0 || lo > maxExact {
+	if !atMost(p, q, maxExact, 1) {
 		g := gcd(p, q)
 		p, q = p/g, q/g
 	}

@@ -1,0 +1,106 @@
+# Plain make and bash. Variables are set here and on make's command line, never by the environment: a stray PKG in
+# somebody's shell must not narrow what "make check" checks.
+
+SHELL = /bin/bash
+
+GOFUMPT_VERSION       = v0.12.0
+GOLANGCI_LINT_VERSION = v2.13.2
+GOTESTSUM_VERSION     = v1.13.0
+
+PKG      = ./...
+RUN      =
+FUZZTIME = 10s
+SUITE    =
+ARGS     =
+
+GOFUMPT       = $(CURDIR)/.bin/gofumpt-$(GOFUMPT_VERSION)
+GOLANGCI_LINT = $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
+GOTESTSUM     = $(CURDIR)/.bin/gotestsum-$(GOTESTSUM_VERSION)
+
+# -p 2: packages start servers of their own, and more of them at once only slow each other down.
+GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
+
+.PHONY: help deps build test race fuzz bench lint fmt check
+.NOTPARALLEL:
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
+
+deps: $(GOFUMPT) $(GOLANGCI_LINT) $(GOTESTSUM) ## Install servers (Debian 12), tools and modules; quick when they are there
+	@tools/deps.sh servers
+	@tools/deps.sh modules
+
+build: ## Compile every package, bench included
+	go build -o /dev/null ./...
+	@if [ -f bench/go.mod ]; then set -x; cd bench && go build -o /dev/null ./...; fi
+
+test: $(GOTESTSUM) ## Run the tests; PKG=./memstore and RUN=TestName narrow them
+	@$(GOTEST) $(PKG)
+
+race: $(GOTESTSUM) ## Run the tests under the race detector; PKG and RUN as above
+	@$(GOTEST) -race $(PKG)
+
+# Go before 1.27 may report the end of -fuzztime itself as a failure: a bare "context deadline exceeded" and no input
+# written. That is a race in the fuzzing engine, and only that is forgiven here.
+fuzz: ## Fuzz each target for FUZZTIME (default 10s); PKG narrows
+	@set -eo pipefail; \
+	targets=$$(go test -list '^Fuzz' $(PKG) | awk ' \
+		/^Fuzz/ { names[n++] = $$1; next } \
+		/^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0; next } \
+		!/^\?/ { print > "/dev/stderr" }'); \
+	log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	failed=; \
+	while read -r pkg name; do \
+		[ -n "$$name" ] || continue; \
+		echo "$$name in $$pkg"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null 2>&1 | tee "$$log" && continue; \
+		if grep -A 1 '^--- FAIL: ' "$$log" | grep -qx '    context deadline exceeded' && ! grep -q 'Failing input' "$$log"; then \
+			echo "no finding: the fuzzing engine stumbled over its own deadline"; \
+		else \
+			failed="$$failed $$name"; \
+		fi; \
+	done <<<"$$targets"; \
+	if [ -n "$$failed" ]; then echo "fuzz: failed:$$failed"; exit 1; fi
+
+bench: ## Run a benchmark suite: SUITE=store, ARGS='...' for its flags
+	@suites=$$(grep -ls '^package main$$' bench/*/*.go | xargs -r -n 1 dirname | xargs -r -n 1 basename | sort -u); \
+	if ! grep -qxF -- '$(SUITE)' <<<"$$suites" || [ -z '$(SUITE)' ]; then \
+		echo "usage: make bench SUITE=<suite> [ARGS='<flags>'], where <suite> is one of:" $${suites:-(none yet)} >&2; \
+		exit 2; \
+	fi; \
+	cd bench && go run ./$(SUITE) $(ARGS)
+
+lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Check formatting, lint, and go.mod's tidiness
+	@files=$$($(GOFUMPT) -l .) || exit; \
+	if [ -n "$$files" ]; then printf 'not formatted (make fmt):\n%s\n' "$$files"; exit 1; fi
+	@set -e; for dir in . bench; do \
+		[ -f $$dir/go.mod ] || continue; \
+		(cd $$dir && $(GOLANGCI_LINT) run ./... && go mod tidy -diff); \
+	done
+
+fmt: $(GOFUMPT) ## Format every Go file
+	@$(GOFUMPT) -l -w .
+
+# The race tests come last, so that their summary is what the reader is left with.
+check: ## What CI runs: build, lint, fuzz for a moment, race tests
+	@set -e; \
+	step() { \
+		echo "=== $$*"; \
+		start=$$SECONDS; \
+		$(MAKE) --no-print-directory "$$@"; \
+		echo "=== $$1 took $$((SECONDS - start)) s"; \
+	}; \
+	step build; \
+	step lint; \
+	step fuzz FUZZTIME=3s; \
+	echo "=== race"; \
+	$(MAKE) --no-print-directory race
+
+$(GOFUMPT):
+	@tools/deps.sh tool gofumpt $(GOFUMPT_VERSION) mvdan.cc/gofumpt
+
+$(GOLANGCI_LINT):
+	@tools/deps.sh tool golangci-lint $(GOLANGCI_LINT_VERSION) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(GOTESTSUM):
+	@tools/deps.sh tool gotestsum $(GOTESTSUM_VERSION) gotest.tools/gotestsum

@@ -1,0 +1,329 @@
+package headgate_test
+
+import (
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const modulePath = "github.com/headgate/headgate"
+
+// arrows says what one package may import besides the standard library and the root package. Packages of this module
+// are named by their directory, everything else by its module.
+type arrows struct {
+	code    []string
+	tests   []string // for _test.go files, in addition to code
+	notRoot bool     // not even the root package
+}
+
+// architecture has a line for every package, keyed by its directory. A new arrow belongs into the commit that needs it.
+var architecture = map[string]arrows{
+	".": {
+		tests: []string{"memstore"},
+	},
+	"memstore": {
+		tests: []string{"storetest"},
+	},
+	"redisstore": {
+		code: []string{"github.com/redis/rueidis"},
+		tests: []string{
+			"internal/testenv", "storetest",
+			"github.com/anishathalye/porcupine", "go.uber.org/goleak",
+		},
+	},
+	"storetest": {},
+	// It starts servers for the tests of any package, so it must know none of them.
+	"internal/testenv": {
+		notRoot: true,
+	},
+}
+
+// leastCommentWords is what a package comment has to exceed: room to say what the package knows and what it does not.
+const leastCommentWords = 12
+
+func TestArchitecture(t *testing.T) {
+	t.Parallel()
+	problems, err := checkArchitecture(os.DirFS("."), architecture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Error(problem)
+	}
+}
+
+// checkArchitecture compares the packages under tree with the table, and returns a sentence for each disagreement.
+func checkArchitecture(tree fs.FS, table map[string]arrows) ([]string, error) {
+	packages, err := readPackages(tree)
+	if err != nil {
+		return nil, err
+	}
+	var problems []string
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		allowed, known := table[dir]
+		if !known {
+			problems = append(problems, dir+": package is not in the table")
+			continue
+		}
+		problems = append(problems, packages[dir].checkImports(allowed)...)
+		problems = append(problems, packages[dir].checkComment()...)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(table)) {
+		if packages[dir] == nil {
+			problems = append(problems, dir+": entry without a package")
+		}
+	}
+	return problems, nil
+}
+
+// goPackage is what the checks need to know of the Go files in one directory.
+type goPackage struct {
+	dir      string
+	imports  []goImport
+	comments []goComment
+}
+
+type goImport struct {
+	file, path string
+	test       bool
+}
+
+type goComment struct{ file, text string }
+
+// readPackages parses every Go file of this module under tree, keyed by directory. It leaves out what the go command
+// leaves out: hidden directories, testdata, and modules of their own. Build constraints are ignored: an import for
+// another platform is an import.
+func readPackages(tree fs.FS) (map[string]*goPackage, error) {
+	packages := map[string]*goPackage{}
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			return skipForeign(tree, name)
+		case path.Ext(name) != ".go":
+			return nil
+		}
+		dir := path.Dir(name)
+		if packages[dir] == nil {
+			packages[dir] = &goPackage{dir: dir}
+		}
+		return packages[dir].readFile(tree, name)
+	})
+	return packages, err
+}
+
+// skipForeign returns fs.SkipDir for a directory that is no part of the module.
+func skipForeign(tree fs.FS, dir string) error {
+	if dir == "." {
+		return nil
+	}
+	base := path.Base(dir)
+	if base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+		return fs.SkipDir
+	}
+	switch _, err := fs.Stat(tree, path.Join(dir, "go.mod")); {
+	case err == nil:
+		return fs.SkipDir
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
+func (p *goPackage) readFile(tree fs.FS, name string) error {
+	source, err := fs.ReadFile(tree, name)
+	if err != nil {
+		return err
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly|parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	test := strings.HasSuffix(name, "_test.go")
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return fmt.Errorf("%s: import %s: %w", name, spec.Path.Value, err)
+		}
+		p.imports = append(p.imports, goImport{file: name, path: imported, test: test})
+	}
+	// go doc does not show the comments of test files.
+	if text := file.Doc.Text(); text != "" && !test {
+		p.comments = append(p.comments, goComment{file: name, text: text})
+	}
+	return nil
+}
+
+func (p *goPackage) checkImports(allowed arrows) []string {
+	var problems []string
+	for _, imp := range p.imports {
+		list := allowed.code
+		if imp.test {
+			list = slices.Concat(allowed.code, allowed.tests)
+		}
+		if !p.mayImport(imp, list, allowed.notRoot) {
+			problems = append(problems, fmt.Sprintf("%s: import of %q is not in the table", imp.file, imp.path))
+		}
+	}
+	return problems
+}
+
+func (p *goPackage) mayImport(imp goImport, list []string, notRoot bool) bool {
+	own, ok := ownPackage(imp.path)
+	switch {
+	case ok && own == p.dir:
+		return imp.test // from the package's external tests
+	case ok && own == ".":
+		return !notRoot
+	case ok:
+		return slices.Contains(list, own)
+	case isStandard(imp.path):
+		return true
+	}
+	return slices.ContainsFunc(list, func(module string) bool {
+		return imp.path == module || strings.HasPrefix(imp.path, module+"/")
+	})
+}
+
+// ownPackage returns the directory of an import path that is of this module.
+func ownPackage(importPath string) (dir string, ok bool) {
+	if importPath == modulePath {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, modulePath+"/")
+}
+
+// isStandard goes by the rule the go command keeps: outside of the standard library the first element has a dot.
+func isStandard(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+func (p *goPackage) checkComment() []string {
+	switch len(p.comments) {
+	case 0:
+		return []string{p.dir + ": no package comment"}
+	case 1:
+		comment := p.comments[0]
+		if words := len(strings.Fields(comment.text)); words <= leastCommentWords {
+			return []string{fmt.Sprintf("%s: package comment of %d words, want more than %d", comment.file, words, leastCommentWords)}
+		}
+		return nil
+	}
+	var files []string
+	for _, comment := range p.comments {
+		files = append(files, comment.file)
+	}
+	return []string{p.dir + ": package comment in several places: " + strings.Join(files, ", ")}
+}
+
+func TestCheckArchitecture(t *testing.T) {
+	t.Parallel()
+	const comment = "// Package p knows a good many things that take more than a dozen words to tell.\n"
+	table := map[string]arrows{
+		".":       {tests: []string{"store", "example.com/check"}},
+		"store":   {code: []string{"example.com/driver"}},
+		"servers": {notRoot: true},
+	}
+	// sound is a tree the table describes; each case changes some files of it.
+	sound := map[string]string{
+		"go.mod":             "module " + modulePath,
+		"root.go":            comment + `package p; import "context"`,
+		"root_test.go":       `package p_test; import ("testing"; "example.com/check"; "` + modulePath + `"; "` + modulePath + `/store")`,
+		"store/doc.go":       comment + `package p`,
+		"store/store.go":     `package p; import ("example.com/driver/v2"; "` + modulePath + `")`,
+		"servers/servers.go": comment + `package p; import "os/exec"`,
+
+		"bench/go.mod":        "module bench",
+		"bench/bench.go":      `package p; import "example.com/rival"`,
+		"store/testdata/x.go": `package p; import "example.com/rival"`,
+		".bin/x.go":           `package p; import "example.com/rival"`,
+		"_old/x.go":           `package p; import "example.com/rival"`,
+		"docs/README.md":      "no Go here",
+	}
+	tests := map[string]struct {
+		change map[string]string // an empty file is removed
+		want   []string
+	}{
+		"sound": {},
+		"forbidden arrow": {
+			change: map[string]string{"root.go": comment + `package p; import "` + modulePath + `/store"`},
+			want:   []string{`root.go: import of "` + modulePath + `/store" is not in the table`},
+		},
+		"forbidden arrow of a test": {
+			change: map[string]string{"store/store_test.go": `package p; import "` + modulePath + `/servers"`},
+			want:   []string{`store/store_test.go: import of "` + modulePath + `/servers" is not in the table`},
+		},
+		"arrow to the root where none may be": {
+			change: map[string]string{"servers/servers_test.go": `package p; import "` + modulePath + `"`},
+			want:   []string{`servers/servers_test.go: import of "` + modulePath + `" is not in the table`},
+		},
+		"forbidden module": {
+			change: map[string]string{"store/store.go": `package p; import "example.com/driverless"`},
+			want:   []string{`store/store.go: import of "example.com/driverless" is not in the table`},
+		},
+		"module for tests only": {
+			change: map[string]string{"root.go": comment + `package p; import "example.com/check"`},
+			want:   []string{`root.go: import of "example.com/check" is not in the table`},
+		},
+		"other platform": {
+			change: map[string]string{"store/store_plan9.go": `package p; import "example.com/rival"`},
+			want:   []string{`store/store_plan9.go: import of "example.com/rival" is not in the table`},
+		},
+		"unknown package": {
+			change: map[string]string{"store/deep/deep.go": comment + `package p`},
+			want:   []string{"store/deep: package is not in the table"},
+		},
+		"entry without a package": {
+			change: map[string]string{"servers/servers.go": "", "servers/README.md": "gone"},
+			want:   []string{"servers: entry without a package"},
+		},
+		"no package comment": {
+			change: map[string]string{"store/doc.go": `package p`, "store/store_test.go": comment + `package p`},
+			want:   []string{"store: no package comment"},
+		},
+		"comment is only a directive": {
+			change: map[string]string{"store/doc.go": "//go:generate true\npackage p"},
+			want:   []string{"store: no package comment"},
+		},
+		"terse package comment": {
+			change: map[string]string{"store/doc.go": "// Package p has exactly twelve words, which is one less than enough.\npackage p"},
+			want:   []string{"store/doc.go: package comment of 12 words, want more than 12"},
+		},
+		"two package comments": {
+			change: map[string]string{"store/more.go": comment + `package p`},
+			want:   []string{"store: package comment in several places: store/doc.go, store/more.go"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := maps.Clone(sound)
+			maps.Copy(files, test.change)
+			tree := fstest.MapFS{}
+			for name, content := range files {
+				if content != "" {
+					tree[name] = &fstest.MapFile{Data: []byte(content)}
+				}
+			}
+			got, err := checkArchitecture(tree, table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("problems:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+			}
+		})
+	}
+}

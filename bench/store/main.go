@@ -1,0 +1,203 @@
+// Command store measures the stores: redisstore beside the smallest script that could limit at all, and memstore. It ends
+// with a verdict for each aim of docs/performance.md and fails if one is missed.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/redisstore"
+)
+
+const (
+	callers  = 64
+	subjects = 100_000
+)
+
+func main() {
+	rounds := flag.Int("rounds", 15, "slices of each variant")
+	slice := flag.Duration("slice", 300*time.Millisecond, "length of a slice")
+	flag.Parse()
+	scope := &paired.Scope{}
+	failed, err := run(scope, *rounds, *slice)
+	scope.Close()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if failed > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(scope *paired.Scope, rounds int, slice time.Duration) (failed int, err error) {
+	aims := paired.NewAims(os.Stdout)
+	var verdicts []func()
+	for _, part := range []func(*paired.Scope, *paired.Aims, int, time.Duration) (func(), error){redis, memory, footprint} {
+		verdict, err := part(scope, aims, rounds, slice)
+		if err != nil {
+			return 0, err
+		}
+		verdicts = append(verdicts, verdict)
+	}
+	fmt.Println()
+	for _, verdict := range verdicts {
+		verdict()
+	}
+	return aims.Failed(), nil
+}
+
+// redis compares calls on one server and in a Cluster.
+func redis(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Duration) (func(), error) {
+	server := testenv.Start(scope, testenv.Redis)
+	cluster := testenv.StartCluster(scope, testenv.Redis)
+	bare, err := bareGCRA(server.Addr())
+	if err != nil {
+		return nil, err
+	}
+	one, err := redisstore.Open("redis://" + server.Addr())
+	if err != nil {
+		return nil, err
+	}
+	many, err := redisstore.Open("cluster://" + strings.Join(cluster.Addrs(), ","))
+	if err != nil {
+		return nil, err
+	}
+	scope.Cleanup(one.Close)
+	scope.Cleanup(many.Close)
+	cpu := func() time.Duration { return server.CPU(scope) }
+	cpus := func() (sum time.Duration) {
+		for _, s := range cluster.Servers() {
+			sum += s.CPU(scope)
+		}
+		return sum
+	}
+	variants := []paired.Variant{
+		{Name: "a   bare client, smallest GCRA script", Callers: callers, Do: bare, ServerCPU: cpu},
+		{Name: "b1  redisstore, 1 limit", Callers: callers, Do: takes(one, 1, 1), ServerCPU: cpu},
+		{Name: "b3  redisstore, 3 limits", Callers: callers, Do: takes(one, 1, 3), ServerCPU: cpu},
+		{Name: "b5  redisstore, 5 limits", Callers: callers, Do: takes(one, 1, 5), ServerCPU: cpu},
+		{Name: "c1  3 subjects, standalone", Callers: callers, Do: takes(one, 3, 1), ServerCPU: cpu},
+		{Name: "c2  1 subject, Cluster", Callers: callers, Do: takes(many, 1, 1), ServerCPU: cpus},
+		{Name: "c3  3 subjects, Cluster", Callers: callers, Do: takes(many, 3, 1), ServerCPU: cpus},
+	}
+	s, err := paired.Run(variants, rounds, slice)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("Redis, %d callers, %d subjects, %d rounds of %s; medians and quartiles\n", callers, subjects, rounds, slice)
+	paired.Table(os.Stdout, variants, s)
+	trips, err := roundTrips(server, one)
+	if err != nil {
+		return nil, err
+	}
+	by := func(i int) []paired.Sample { return s[variants[i].Name] }
+	return func() {
+		aims.AtLeast("b1 ÷ a, throughput", paired.Ratio(by(1), by(0), paired.Throughput), 0.85)
+		aims.AtMost("b1 ÷ a, client CPU", paired.Ratio(by(1), by(0), paired.ClientCPU), 1.3)
+		aims.AtMost("b3 ÷ b1, Redis CPU", paired.Ratio(by(2), by(1), paired.ServerCPU), 1.7)
+		aims.AtMost("b5 ÷ b1, Redis CPU", paired.Ratio(by(3), by(1), paired.ServerCPU), 2.4)
+		aims.AtMost("c1 ÷ b1, Redis CPU", paired.Ratio(by(4), by(1), paired.ServerCPU), 3)
+		aims.AtMost("c1, script calls per request of 3 subjects", paired.Of([]float64{trips}), 1)
+	}, nil
+}
+
+// bareGCRA is what a careful user would write by hand: one string per key, nothing but the decision.
+func bareGCRA(addr string) (func(caller, n int) error, error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{addr}, ForceSingleClient: true, DisableRetry: true, DisableCache: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	script := rueidis.NewLuaScript(`
+local now = redis.call('TIME') now = now[1] * 1000000 + now[2]
+local tat = tonumber(redis.call('GET', KEYS[1]) or now)
+if tat < now then tat = now end
+tat = tat + ARGV[1]
+if tat - now > tonumber(ARGV[2]) then return {0, tat - now - ARGV[2]} end
+redis.call('SET', KEYS[1], string.format('%.0f', tat), 'PX', ARGV[3])
+return {1, ARGV[2] - (tat - now)}`)
+	keys := make([]string, subjects)
+	for i := range keys {
+		keys[i] = "bare:" + headgate.SubjectOf(fmt.Sprint(i)).String()
+	}
+	return func(caller, n int) error {
+		key := keys[spread(caller, n)%subjects]
+		return script.Exec(context.Background(), client, []string{key}, []string{"60000", "60000000", "60000"}).Error()
+	}, nil
+}
+
+// takes charges some limits on each of some subjects, in one request.
+func takes(store headgate.Store, perRequest, limits int) func(caller, n int) error {
+	ids := make([]headgate.Subject, subjects)
+	for i := range ids {
+		ids[i] = headgate.SubjectOf(fmt.Sprint(i))
+	}
+	counters := make([]headgate.Counter, limits)
+	for i := range counters {
+		counters[i] = headgate.CounterOf("bench", fmt.Sprint(i), headgate.TokenBucket)
+	}
+	type scratch struct {
+		charges []headgate.Charge
+		results []headgate.Result
+	}
+	mine := make([]scratch, callers)
+	for i := range mine {
+		mine[i] = scratch{make([]headgate.Charge, perRequest*limits), make([]headgate.Result, perRequest*limits)}
+	}
+	return func(caller, n int) error {
+		m := mine[caller]
+		for i := range m.charges {
+			m.charges[i] = headgate.Charge{
+				Subject: ids[spread(caller, n*perRequest+i/limits)%subjects],
+				Counter: counters[i%limits],
+				Limit:   headgate.PerMinute(1000 * int64(1+i%limits)),
+				Cost:    1,
+			}
+		}
+		return store.Take(context.Background(), m.charges, m.results)
+	}
+}
+
+// spread is a cheap number that looks random.
+func spread(caller, n int) int {
+	x := uint64(n)*0x9e3779b97f4a7c15 + uint64(caller)*0xbf58476d1ce4e5b9
+	x ^= x >> 29
+	x *= 0x94d049bb133111eb
+	return int(x >> 33)
+}
+
+// roundTrips counts the script calls that a request over three subjects makes.
+func roundTrips(server *testenv.Server, store *redisstore.Store) (float64, error) {
+	calls := func() int64 {
+		info, _ := server.Do("INFO", "commandstats")
+		text, _ := info.(string)
+		var n int64
+		for line := range strings.Lines(text) {
+			if _, rest, ok := strings.Cut(line, "cmdstat_evalsha:calls="); ok {
+				_, _ = fmt.Sscanf(rest, "%d", &n)
+			}
+		}
+		return n
+	}
+	const requests = 1000
+	take := takes(store, 3, 1)
+	before := calls()
+	for n := range requests {
+		if err := take(0, n); err != nil {
+			return 0, err
+		}
+	}
+	// The keeper's own call may fall into the count.
+	return float64((calls()-before)/10*10) / requests, nil
+}

@@ -1,0 +1,112 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// clock is the wall clock of a faked server: the real one plus an offset, which
+// libfaketime reads from a file at every call.
+type clock struct {
+	library string
+	file    string
+	offset  time.Duration
+}
+
+// StartFaked is Start under libfaketime: the server's clock can be stepped.
+//
+// libfaketime and a shared jemalloc deadlock on each other, so such a server
+// uses libc's malloc: its UsedMemory is not that of a real one. Debian's
+// Valkey insists on jemalloc and does not start this way.
+func StartFaked(t testing.TB, e Engine, extra ...string) *Server {
+	t.Helper()
+	libraries, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+	if len(libraries) == 0 {
+		missing(t, "libfaketime")
+	}
+	s := newServer(t, e, dataArgs(extra))
+	s.clock = &clock{library: libraries[0], file: filepath.Join(s.dir, "clock")}
+	if err := s.clock.write(); err != nil {
+		t.Fatal(err)
+	}
+	startAll(t, s)
+	return s
+}
+
+// StepClock moves a faked server's clock, back if by is negative, and returns
+// once TIME shows it. Steps add up and outlast a Restart. Only the wall clock
+// moves: the server's own timers keep running evenly.
+func (s *Server) StepClock(t testing.TB, by time.Duration) {
+	t.Helper()
+	if s.clock == nil {
+		t.Fatalf("%s: StepClock needs StartFaked", s.Addr())
+	}
+	s.clock.offset += by
+	if err := s.clock.write(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "stepped clock", func() error {
+		const slack = 5 * time.Millisecond
+		earliest := time.Now().Add(s.clock.offset - slack)
+		now, err := s.now()
+		if err != nil {
+			return err
+		}
+		latest := time.Now().Add(s.clock.offset + slack)
+		if now.Before(earliest) || now.After(latest) {
+			return fmt.Errorf("TIME says %v, want about %v", now, latest)
+		}
+		return nil
+	})
+}
+
+func (s *Server) now() (time.Time, error) {
+	reply, err := s.Do("TIME")
+	if err != nil {
+		return time.Time{}, err
+	}
+	items, _ := reply.([]any)
+	if len(items) != 2 {
+		return time.Time{}, fmt.Errorf("TIME says %v", reply)
+	}
+	seconds, err := strconv.ParseInt(items[0].(string), 10, 64)
+	if err != nil {
+		return time.Time{}, err
+	}
+	micros, err := strconv.ParseInt(items[1].(string), 10, 64)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Unix(seconds, micros*1000), nil
+}
+
+// env loads libc's malloc right after libfaketime, ahead of jemalloc, whose
+// first allocation asks for the time and whose time would need an allocation.
+func (c *clock) env() []string {
+	return []string{
+		"LD_PRELOAD=" + c.library + ":libc.so.6",
+		"FAKETIME_TIMESTAMP_FILE=" + c.file,
+		"FAKETIME_NO_CACHE=1",
+		"FAKETIME_DONT_FAKE_MONOTONIC=1",
+		"DONT_FAKE_MONOTONIC=1", // its name before 0.9.10
+	}
+}
+
+// write replaces the file in one step: the server may be reading it.
+func (c *clock) write() error {
+	next := c.file + ".next"
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%+.6fs\n", c.offset.Seconds()), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, c.file)
+}
+
+// sweep removes what libfaketime leaves in shared memory when it is killed.
+func (c *clock) sweep(pid int) {
+	os.Remove(fmt.Sprintf("/dev/shm/faketime_shm_%d", pid))
+	os.Remove(fmt.Sprintf("/dev/shm/sem.faketime_sem_%d", pid))
+}

@@ -1,0 +1,265 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const (
+	shards       = 3
+	clusterNodes = 2 * shards
+)
+
+// Cluster is three primaries with a replica each, at first; tests may change
+// that.
+type Cluster struct {
+	servers []*Server
+}
+
+// StartCluster starts three primaries and three replicas with a node timeout of
+// one second, and returns when all of them know each other, report the cluster
+// as ok, and every replica is in sync. extra are more config arguments.
+func StartCluster(t testing.TB, e Engine, extra ...string) *Cluster {
+	t.Helper()
+	args := append([]string{
+		"--cluster-enabled", "yes",
+		"--cluster-announce-ip", "127.0.0.1",
+		"--cluster-node-timeout", "1000",
+	}, extra...)
+	c := &Cluster{}
+	for range clusterNodes {
+		s := newServer(t, e, dataArgs(args))
+		s.cluster = true
+		c.servers = append(c.servers, s)
+	}
+	startAll(t, c.servers...)
+	for i, s := range c.servers {
+		s.Must(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+		if i < shards {
+			first, last := i*slotCount/shards, (i+1)*slotCount/shards-1
+			s.Must(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
+		}
+		for _, other := range c.servers[:i] {
+			s.Must(t, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), strconv.Itoa(other.busPort))
+		}
+	}
+	for i, replica := range c.servers[shards:] {
+		id := c.servers[i].Must(t, "CLUSTER", "MYID").(string)
+		wait(t, "CLUSTER REPLICATE", func() error {
+			_, err := replica.Do("CLUSTER", "REPLICATE", id) // once gossip has told it of the id
+			return err
+		})
+	}
+	wait(t, "cluster start", c.complete)
+	c.WaitOK(t)
+	return c
+}
+
+// complete says what is missing for every node to know all others, and for
+// every primary to have its replica.
+func (c *Cluster) complete() error {
+	for _, s := range c.servers {
+		list, err := s.nodes()
+		if err != nil {
+			return err
+		}
+		var linked, replicas int
+		for _, n := range list {
+			if n.linked && !n.is("handshake") && !n.is("fail?") && !n.is("fail") {
+				linked++
+			}
+			if n.is("slave") {
+				replicas++
+			}
+		}
+		if len(list) != clusterNodes || linked != clusterNodes || replicas != shards {
+			return fmt.Errorf("%s sees %d nodes, %d of them linked, %d replicas", s.Addr(), len(list), linked, replicas)
+		}
+	}
+	for i, primary := range c.servers[:shards] {
+		if err := c.servers[shards+i].follows(primary); err != nil {
+			return err
+		}
+		info, err := primary.info("replication")
+		if err != nil {
+			return err
+		}
+		if info["connected_slaves"] != "1" {
+			return fmt.Errorf("%s: %s replicas connected", primary.Addr(), info["connected_slaves"])
+		}
+	}
+	return nil
+}
+
+// Addrs are the addresses of all nodes.
+func (c *Cluster) Addrs() []string { return addrs(c.servers) }
+
+// Servers are all nodes, whatever their roles.
+func (c *Cluster) Servers() []*Server { return c.servers }
+
+// Primaries are the living servers that own slots now, by their lowest slot.
+func (c *Cluster) Primaries(t testing.TB) []*Server {
+	t.Helper()
+	var list []*Server
+	for _, owner := range ownersOf(c.selves()) {
+		if owner != nil && !slices.Contains(list, owner) {
+			list = append(list, owner)
+		}
+	}
+	return list
+}
+
+// PrimaryOf is the living server that owns a slot. After a death it waits for
+// the failover.
+func (c *Cluster) PrimaryOf(t testing.TB, slot int) *Server {
+	t.Helper()
+	var primary *Server
+	wait(t, fmt.Sprintf("primary of slot %d", slot), func() error {
+		if primary = ownersOf(c.selves())[slot]; primary == nil {
+			return errors.New("no living server owns it")
+		}
+		return nil
+	})
+	return primary
+}
+
+// selves is what every living server that answers says of itself.
+func (c *Cluster) selves() map[*Server]node {
+	selves := map[*Server]node{}
+	for _, s := range c.servers {
+		if !s.alive() {
+			continue
+		}
+		if self, err := s.myself(); err == nil {
+			selves[s] = self
+		}
+	}
+	return selves
+}
+
+// ownersOf reads the slots' owners from what the servers say of themselves.
+// Where two claim a slot, the later epoch is right: the other has yet to hear
+// of its replacement.
+func ownersOf(selves map[*Server]node) *[slotCount]*Server {
+	var owners [slotCount]*Server
+	for s, self := range selves {
+		if !self.is("master") {
+			continue
+		}
+		for _, r := range self.slots {
+			for slot := r.first; slot <= r.last; slot++ {
+				if owner := owners[slot]; owner == nil || self.epoch > selves[owner].epoch {
+					owners[slot] = s
+				}
+			}
+		}
+	}
+	return &owners
+}
+
+// WaitOK returns when every living node reports the cluster as ok, and all
+// agree on their roles and on which living primary owns each of the 16384
+// slots.
+func (c *Cluster) WaitOK(t testing.TB) {
+	t.Helper()
+	wait(t, "cluster ok", c.ok)
+}
+
+func (c *Cluster) ok() error {
+	selves := c.selves()
+	owners := ownersOf(selves)
+	if slot := slices.Index(owners[:], nil); slot >= 0 {
+		return fmt.Errorf("no living primary owns slot %d", slot)
+	}
+	for _, s := range c.servers {
+		if !s.alive() {
+			continue
+		}
+		reply, err := s.Do("CLUSTER", "INFO")
+		if err != nil {
+			return err
+		}
+		if state := fields(reply)["cluster_state"]; state != "ok" {
+			seen, _ := s.Do("CLUSTER", "NODES")
+			return fmt.Errorf("%s: cluster_state:%s, nodes:\n%v", s.Addr(), state, seen)
+		}
+		view, err := s.nodes()
+		if err != nil {
+			return err
+		}
+		if err := agree(view, selves, owners); err != nil {
+			return fmt.Errorf("%s: %w", s.Addr(), err)
+		}
+	}
+	return nil
+}
+
+// agree says where a node's view of the cluster differs from what the servers
+// say of themselves. Voters that do not know a replica as one refuse it.
+func agree(view []node, selves map[*Server]node, owners *[slotCount]*Server) error {
+	known := 0
+	for _, n := range view {
+		for s, self := range selves {
+			if s.Addr() == n.addr && n.primary != self.primary {
+				return fmt.Errorf("the primary of %s is %s, not %s", n.addr, self.primary, n.primary)
+			}
+		}
+		for _, r := range n.slots {
+			for slot := r.first; slot <= r.last; slot++ {
+				if owner := owners[slot].Addr(); owner != n.addr {
+					return fmt.Errorf("slot %d is at %s, not %s", slot, owner, n.addr)
+				}
+				known++
+			}
+		}
+	}
+	if known != slotCount {
+		return fmt.Errorf("knows the owners of %d slots", known)
+	}
+	return nil
+}
+
+// Failover has a replica take over a slot's shard in agreement with its
+// primary, without losing writes, and returns when every living node knows and
+// the old primary is a replica in sync.
+func (c *Cluster) Failover(t testing.TB, slot int) {
+	t.Helper()
+	old := c.PrimaryOf(t, slot)
+	replica := c.replicaOf(t, old)
+	var asked time.Time
+	wait(t, "cluster failover", func() error {
+		// The servers give up after five seconds, for instance when the same
+		// shard has just had a vote; then it takes another request.
+		if time.Since(asked) > 6*time.Second {
+			if _, err := replica.Do("CLUSTER", "FAILOVER"); err != nil {
+				return err
+			}
+			asked = time.Now()
+		}
+		if ownersOf(c.selves())[slot] != replica {
+			return fmt.Errorf("%s does not own the slot yet", replica.Addr())
+		}
+		return old.follows(replica)
+	})
+	c.WaitOK(t)
+}
+
+// replicaOf returns an in-sync replica of primary.
+func (c *Cluster) replicaOf(t testing.TB, primary *Server) *Server {
+	t.Helper()
+	var replica *Server
+	wait(t, "replica of "+primary.Addr(), func() error {
+		for _, s := range c.servers {
+			if s.alive() && s.follows(primary) == nil {
+				replica = s
+				return nil
+			}
+		}
+		return errors.New("none is in sync")
+	})
+	return replica
+}

@@ -1,0 +1,97 @@
+package testenv
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// node is one line of CLUSTER NODES: a node as some node sees it.
+type node struct {
+	addr    string
+	flags   []string
+	primary string // the id of a replica's primary, else "-"
+	epoch   int64
+	linked  bool
+	slots   []slotRange
+}
+
+type slotRange struct{ first, last int }
+
+func (n node) is(flag string) bool { return slices.Contains(n.flags, flag) }
+
+// nodes is how s sees the cluster.
+func (s *Server) nodes() ([]node, error) {
+	reply, err := s.Do("CLUSTER", "NODES")
+	if err != nil {
+		return nil, err
+	}
+	text, _ := reply.(string)
+	var list []node
+	for line := range strings.Lines(text) {
+		n, err := parseNode(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s: node %q: %w", s.Addr(), line, err)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// myself is how s sees itself.
+func (s *Server) myself() (node, error) {
+	list, err := s.nodes()
+	if err != nil {
+		return node{}, err
+	}
+	for _, n := range list {
+		if n.is("myself") {
+			return n, nil
+		}
+	}
+	return node{}, fmt.Errorf("%s does not know itself", s.Addr())
+}
+
+// parseNode reads
+//
+//	id ip:port@bus[,hostname] flags primary ping pong epoch link slot...
+func parseNode(line string) (node, error) {
+	parts := strings.Fields(line)
+	if len(parts) < 8 {
+		return node{}, fmt.Errorf("%d fields", len(parts))
+	}
+	addr, _, _ := strings.Cut(parts[1], "@")
+	epoch, err := strconv.ParseInt(parts[6], 10, 64)
+	if err != nil {
+		return node{}, err
+	}
+	n := node{
+		addr:    addr,
+		flags:   strings.Split(parts[2], ","),
+		primary: parts[3],
+		epoch:   epoch,
+		linked:  parts[7] == "connected",
+	}
+	for _, part := range parts[8:] {
+		if part[0] == '[' {
+			continue // on its way from or to another node
+		}
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		var r slotRange
+		if r.first, err = strconv.Atoi(first); err != nil {
+			return node{}, err
+		}
+		if r.last, err = strconv.Atoi(last); err != nil {
+			return node{}, err
+		}
+		if r.first < 0 || r.last >= slotCount {
+			return node{}, fmt.Errorf("slots %s", part)
+		}
+		n.slots = append(n.slots, r)
+	}
+	return n, nil
+}

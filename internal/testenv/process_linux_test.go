@@ -1,0 +1,84 @@
+package testenv
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestThreadEnds: a server outlives the thread of the goroutine that started it.
+func TestThreadEnds(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, Redis, dataArgs(nil))
+	started := make(chan error)
+	var thread int
+	var start func()
+	start = func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if thread = syscall.Gettid(); thread == os.Getpid() {
+			go start() // the main thread never ends; this must be on another
+			return
+		}
+		started <- s.startSomewhere()
+	}
+	go start()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "end of the thread", func() error {
+		if _, err := os.Stat("/proc/self/task/" + strconv.Itoa(thread)); err == nil {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+	s.Must(t, "PING")
+}
+
+const orphanEnv = "TESTENV_ORPHAN"
+
+// TestParentKilled: a server does not outlive the test program, even if that is
+// killed. The program is this one, run once more.
+func TestParentKilled(t *testing.T) {
+	if os.Getenv(orphanEnv) != "" {
+		os.Stdout.WriteString("pid " + strconv.Itoa(Start(t, Redis).PID()) + "\n")
+		select {}
+	}
+	t.Parallel()
+	Redis.binary(t)
+	parent := exec.Command(os.Args[0], "-test.run=^TestParentKilled$")
+	parent.Env = append(os.Environ(), orphanEnv+"=1")
+	parent.SysProcAttr = dieWithParent()
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread() // so that the parent does not end early
+	defer runtime.UnlockOSThread()
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	for lines := bufio.NewScanner(out); pid == 0 && lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "pid "); ok {
+			pid, _ = strconv.Atoi(text)
+		}
+	}
+	parent.Process.Kill()
+	parent.Wait()
+	if pid == 0 {
+		t.Fatal("the test program told no pid")
+	}
+	wait(t, "end of the server", func() error {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err == nil && !strings.Contains(string(stat), ") Z ") { // a zombie has ended
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package testenv
+
+import "syscall"
+
+// dieWithParent has no equivalent here: only the test's cleanup ends a server.
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+func halted(int) bool { return true }

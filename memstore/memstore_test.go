@@ -1,0 +1,445 @@
+package memstore_test
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// noon is when most tests happen. A clock that a test moves is moved between calls only.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func atNoon() time.Time { return noon }
+
+// perWindow counts to n from the first charge on; the counter expires when the window is over.
+func perWindow(n int64, window time.Duration) headgate.Limit {
+	return headgate.Limit{Algorithm: headgate.FixedWindow, Count: n, Window: window}
+}
+
+// nth is a subject for each number, as uniform as a hash of it.
+func nth(n uint64) headgate.Subject {
+	var s headgate.Subject
+	binary.LittleEndian.PutUint64(s[:8], mix(n))
+	binary.LittleEndian.PutUint64(s[8:], mix(^n))
+	return s
+}
+
+// mix is the finalizer of splitmix64.
+func mix(x uint64) uint64 {
+	x += 0x9E3779B97F4A7C15
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}
+
+// charge takes one unit of a limit for the nth subject.
+func charge(t *testing.T, store *memstore.Store, limit headgate.Limit, n uint64) headgate.Result {
+	t.Helper()
+	return take(t, store, headgate.Charge{Subject: nth(n), Limit: limit, Cost: 1})[0]
+}
+
+// remaining looks at the counter of the nth subject.
+func remaining(t *testing.T, store *memstore.Store, limit headgate.Limit, n uint64) int64 {
+	t.Helper()
+	return take(t, store, headgate.Charge{Subject: nth(n), Limit: limit})[0].Remaining
+}
+
+func take(t *testing.T, store *memstore.Store, charges ...headgate.Charge) []headgate.Result {
+	t.Helper()
+	results := make([]headgate.Result, len(charges))
+	if err := store.Take(t.Context(), charges, results); err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+func TestTake(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{Clock: atNoon})
+	limit := perWindow(3, time.Hour)
+	for i := range int64(3) {
+		want := headgate.Result{
+			Allowed: true, Granted: 1, Remaining: 2 - i, ResetAfter: time.Hour, Time: noon, Nodes: 1,
+			Receipt: headgate.Receipt{Units: 1, Mark: noon.UnixMicro(), Time: noon.UnixMicro()},
+		}
+		if got := charge(t, store, limit, 1); got != want {
+			t.Errorf("charge %d:\n got %+v\nwant %+v", i+1, got, want)
+		}
+	}
+	want := headgate.Result{RetryAfter: time.Hour, ResetAfter: time.Hour, Time: noon, Nodes: 1}
+	if got := charge(t, store, limit, 1); got != want {
+		t.Errorf("charge 4:\n got %+v\nwant %+v", got, want)
+	}
+	if got := charge(t, store, limit, 2); got.Remaining != 2 {
+		t.Errorf("another subject has %d units left", got.Remaining)
+	}
+	if n := store.Len(); n != 2 {
+		t.Errorf("%d counters, want 2", n)
+	}
+	if part := store.Part(nth(1)); part != 0 {
+		t.Errorf("subject is in part %d of one", part)
+	}
+}
+
+func TestTakeNeedsRoomForResults(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	charges := make([]headgate.Charge, 2)
+	if err := store.Take(t.Context(), charges, make([]headgate.Result, 1)); err == nil {
+		t.Error("two charges were decided into one result")
+	}
+	if err := store.Take(t.Context(), nil, nil); err != nil {
+		t.Errorf("no charges: %v", err)
+	}
+	results := make([]headgate.Result, 3)
+	if err := store.Take(t.Context(), charges, results); err != nil || results[1].Nodes != 1 || results[2] != (headgate.Result{}) {
+		t.Errorf("two charges and three results: %+v, %v", results, err)
+	}
+}
+
+// A decision in memory is quicker than an answer why there is none.
+func TestTakeIgnoresContext(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if res, err := headgate.Take(ctx, store, headgate.PerHour(1), "test", "a"); err != nil || !res.Allowed {
+		t.Errorf("with a canceled context: %+v, %v", res, err)
+	}
+}
+
+// TestTakeMatchesDecide compares requests with many charges, several of them on one counter, with headgate.Decide over a
+// map of states.
+func TestTakeMatchesDecide(t *testing.T) {
+	t.Parallel()
+	type counter struct {
+		subject headgate.Subject
+		counter headgate.Counter
+	}
+	limits := []headgate.Limit{
+		headgate.PerMinute(30),
+		{Algorithm: headgate.LeakyBucket, Count: 100, Window: time.Second},
+		perWindow(20, 10*time.Second),
+		{Algorithm: headgate.SlidingWindow, Count: 20, Window: 10 * time.Second},
+		{Algorithm: headgate.SlidingLog, Count: 20, Window: 10 * time.Second},
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	now := noon
+	store := memstore.New(memstore.Options{Clock: func() time.Time { return now }})
+	held := map[counter]headgate.State{}
+	for step := range 5_000 {
+		now = now.Add(time.Duration(r.IntN(300)) * time.Millisecond)
+		charges := make([]headgate.Charge, 1+r.IntN(12))
+		states, want := make([]headgate.State, len(charges)), make([]headgate.Result, len(charges))
+		for i := range charges {
+			which := r.IntN(len(limits))
+			charges[i] = headgate.Charge{
+				Subject: nth(r.Uint64N(3)), Counter: headgate.Counter(which), Limit: limits[which],
+				Cost: r.Int64N(4), AtLeast: r.Int64N(2), Observe: r.IntN(4) == 0, MaxDelay: time.Second,
+			}
+			states[i] = held[counter{charges[i].Subject, charges[i].Counter}]
+		}
+		headgate.Decide(charges, states, want, now)
+		for i := range slices.Backward(charges) { // so that the first of a counter, which has its state, is the last
+			held[counter{charges[i].Subject, charges[i].Counter}] = states[i]
+			want[i].Nodes = 1
+		}
+		if got := take(t, store, charges...); !slices.Equal(got, want) {
+			t.Fatalf("step %d:\n got %+v\nwant %+v", step, got, want)
+		}
+	}
+}
+
+func TestOnlyWhatIsRecordedIsKept(t *testing.T) {
+	t.Parallel()
+	limit := perWindow(3, time.Hour)
+	for name, c := range map[string]headgate.Charge{
+		"peek":                 {Limit: limit},
+		"more than ever fits":  {Limit: limit, Cost: 4},
+		"limit that is no one": {Cost: 1},
+		"refund of nothing":    {Limit: limit, Cost: 1, Refund: headgate.Receipt{Units: 1, Mark: 1, Time: 1}},
+	} {
+		store := memstore.New(memstore.Options{Clock: atNoon})
+		take(t, store, c)
+		if n := store.Len(); n != 0 {
+			t.Errorf("%s: %d counters are kept", name, n)
+		}
+	}
+	store := memstore.New(memstore.Options{Clock: atNoon})
+	take(t, store,
+		headgate.Charge{Subject: nth(1), Limit: limit, Cost: 1},
+		headgate.Charge{Subject: nth(2), Limit: limit, Cost: 4})
+	if n := store.Len(); n != 0 {
+		t.Errorf("refused request: %d counters are kept", n)
+	}
+}
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	now := noon
+	store := memstore.New(memstore.Options{Clock: func() time.Time { return now }})
+	limit := perWindow(1, time.Minute)
+	for _, step := range []struct {
+		pass    time.Duration
+		allowed bool
+	}{{0, true}, {59_999 * time.Millisecond, false}, {time.Millisecond, true}, {time.Second, false}} {
+		now = now.Add(step.pass)
+		if res := charge(t, store, limit, 1); res.Allowed != step.allowed || !res.Time.Equal(now) {
+			t.Errorf("at %s: %+v", now, res)
+		}
+	}
+
+	store = memstore.New(memstore.Options{})
+	before := time.Now().Truncate(time.Microsecond)
+	res := charge(t, store, limit, 1)
+	if res.Time.Before(before) || res.Time.After(time.Now()) {
+		t.Errorf("without a clock it is %s, want %s", res.Time, before)
+	}
+}
+
+func TestExactUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{Clock: atNoon})
+	var admitted atomic.Int64
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			for range 50 {
+				if charge(t, store, perWindow(1_000, time.Hour), 1).Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := admitted.Load(); n != 1_000 {
+		t.Errorf("%d of 1,000 were admitted", n)
+	}
+}
+
+// TestAtomicOverSubjects charges pairs of subjects, in either order, that are always charged together. Whoever looks at a
+// pair must see them alike, and in the end each has been charged what was admitted.
+func TestAtomicOverSubjects(t *testing.T) {
+	t.Parallel()
+	const pairs, requests = 10, 3_000
+	store := memstore.New(memstore.Options{Clock: atNoon})
+	roomy, tight := perWindow(1_000_000, time.Hour), perWindow(100, time.Hour)
+	both := func(pair uint64, cost int64) []headgate.Charge {
+		return []headgate.Charge{
+			{Subject: nth(2 * pair), Limit: roomy, Cost: cost},
+			{Subject: nth(2*pair + 1), Limit: roomy, Cost: cost},
+		}
+	}
+	var admitted [pairs]atomic.Int64
+	var all sync.WaitGroup
+	for worker := range uint64(8) {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(worker, 0))
+			for range requests {
+				pair := r.Uint64N(pairs)
+				if worker%4 == 0 {
+					if seen := take(t, store, both(pair, 0)...); seen[0].Remaining != seen[1].Remaining {
+						t.Errorf("pair %d has %d and %d units left", pair, seen[0].Remaining, seen[1].Remaining)
+					}
+					continue
+				}
+				charges := both(pair, 1)
+				if r.IntN(2) == 0 { // soon used up, and then refusing
+					charges = append(charges, headgate.Charge{Subject: nth(1_000 + r.Uint64N(pairs)), Limit: tight, Cost: 1})
+				}
+				r.Shuffle(len(charges), func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
+				if results := take(t, store, charges...); results[0].Granted > 0 {
+					admitted[pair].Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for pair := range uint64(pairs) {
+		want := roomy.Count - admitted[pair].Load()
+		for i, res := range take(t, store, both(pair, 0)...) {
+			if res.Remaining != want {
+				t.Errorf("subject %d of pair %d has %d units left, want %d", i, pair, res.Remaining, want)
+			}
+		}
+	}
+}
+
+// TestCap charges far more counters than are allowed. None expires, so each is held or was evicted.
+func TestCap(t *testing.T) {
+	t.Parallel()
+	const most, workers = 100_000, 2
+	keys := uint64(10_000_000)
+	if testing.Short() || underRaceDetector() {
+		keys /= 20
+	}
+	store := memstore.New(memstore.Options{MaxEntries: most, Clock: atNoon})
+	var all sync.WaitGroup
+	for worker := range uint64(workers) {
+		all.Go(func() {
+			charges := []headgate.Charge{{Limit: headgate.PerHour(1), Cost: 1}}
+			results := make([]headgate.Result, 1)
+			for n := worker; n < keys; n += workers {
+				charges[0].Subject = nth(n)
+				if err := store.Take(t.Context(), charges, results); err != nil || !results[0].Allowed {
+					t.Errorf("a new counter refuses: %+v, %v", results[0], err)
+					return
+				}
+				if n%10_000 == 0 && store.Len() > most {
+					t.Errorf("%d counters are held after %d were charged", store.Len(), n)
+				}
+			}
+		})
+	}
+	all.Wait()
+	// With many more counters than places every shard is full.
+	if held, evicted := store.Len(), store.Evicted(); held != most || uint64(held)+uint64(evicted) != keys {
+		t.Errorf("%d held and %d evicted of %d", held, evicted, keys)
+	}
+}
+
+// underRaceDetector says whether everything takes twenty times as long.
+func underRaceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+func TestSmallCaps(t *testing.T) {
+	t.Parallel()
+	for most := 1; most < 50; most++ {
+		store := memstore.New(memstore.Options{MaxEntries: most, Clock: atNoon})
+		for n := range uint64(100) {
+			charge(t, store, headgate.PerHour(2), n)
+			if left := remaining(t, store, headgate.PerHour(2), n); left != 1 {
+				t.Fatalf("MaxEntries %d: the counter charged last is not there", most)
+			}
+		}
+		if held, evicted := store.Len(), store.Evicted(); held != most || evicted != int64(100-most) {
+			t.Errorf("MaxEntries %d: %d held, %d evicted of 100", most, held, evicted)
+		}
+	}
+}
+
+// Counters nobody asks for again are dropped as others come.
+func TestExpiredAreDroppedWithoutTraffic(t *testing.T) {
+	t.Parallel()
+	now := noon
+	for name, test := range map[string]struct{ most, old, fresh int }{
+		"while growing": {most: 100_000, old: 20_000, fresh: 40_000},
+		"when full":     {most: 5_000, old: 10_000, fresh: 4_000},
+	} {
+		store := memstore.New(memstore.Options{MaxEntries: test.most, Clock: func() time.Time { return now }})
+		for n := range test.old {
+			charge(t, store, perWindow(1, time.Minute), uint64(n))
+		}
+		before := store.Evicted()
+		if held := store.Len(); held != min(test.old, test.most) {
+			t.Fatalf("%s: %d counters are held, want %d", name, held, min(test.old, test.most))
+		}
+		now = now.Add(time.Minute)
+		for n := range test.fresh {
+			charge(t, store, perWindow(1, time.Hour), uint64(test.old+n))
+		}
+		if held, evicted := store.Len(), store.Evicted()-before; held != test.fresh || evicted != 0 {
+			t.Errorf("%s: %d counters are held, want %d; %d were evicted", name, held, test.fresh, evicted)
+		}
+	}
+}
+
+func TestEvictsTheExpiredBeforeTheLiving(t *testing.T) {
+	t.Parallel()
+	const half = 500
+	now := noon
+	store := memstore.New(memstore.Options{MaxEntries: 2 * half, Clock: func() time.Time { return now }})
+	short, long := perWindow(2, time.Minute), perWindow(2, time.Hour)
+	for n := range uint64(half) {
+		charge(t, store, short, 2*n)
+		charge(t, store, long, 2*n+1)
+	}
+	now = now.Add(time.Minute)
+	for n := range uint64(half / 2) {
+		charge(t, store, long, 2*half+n)
+	}
+	if held, evicted := store.Len(), store.Evicted(); held > 2*half || evicted != 0 {
+		t.Errorf("%d held, %d evicted", held, evicted)
+	}
+	for n := range uint64(half) {
+		if remaining(t, store, long, 2*n+1) != 1 {
+			t.Errorf("counter %d was forgotten", n)
+		}
+	}
+}
+
+func TestEvictsTheSoonestToExpire(t *testing.T) {
+	t.Parallel()
+	const half = 500
+	store := memstore.New(memstore.Options{MaxEntries: 2 * half, Clock: atNoon})
+	short, long := perWindow(2, time.Minute), perWindow(2, time.Hour)
+	for n := range uint64(half) {
+		charge(t, store, short, 2*n)
+		charge(t, store, long, 2*n+1)
+	}
+	for n := range uint64(half / 2) {
+		charge(t, store, long, 2*half+n)
+	}
+	lost := 0
+	for n := range uint64(half) {
+		if remaining(t, store, long, 2*n+1) != 1 {
+			lost++
+		}
+	}
+	// A short one is left out of account only if none of them is among those looked at.
+	if held, evicted := store.Len(), store.Evicted(); held != 2*half || evicted != half/2 || lost > half/20 {
+		t.Errorf("%d held, %d evicted, of the long-lived %d", held, evicted, lost)
+	}
+}
+
+// Nobody gets a fresh allowance by making the store forget with a flood of other keys.
+func TestFloodEvictsItself(t *testing.T) {
+	t.Parallel()
+	limit := headgate.PerMinute(60)
+	store := memstore.New(memstore.Options{MaxEntries: 1_000, Clock: atNoon})
+	for range 30 {
+		charge(t, store, limit, 0)
+	}
+	for n := range uint64(20_000) {
+		charge(t, store, limit, n+1)
+	}
+	if left := remaining(t, store, limit, 0); left != 30 {
+		t.Errorf("%d units are left to the counter in use, want 30", left)
+	}
+}
+
+func TestTakeDoesNotAllocate(t *testing.T) {
+	store := memstore.New(memstore.Options{})
+	for name, charges := range map[string][]headgate.Charge{
+		"one charge":     {{Cost: 1}},
+		"three charges":  {{Counter: 1, Cost: 1}, {Counter: 2, Cost: 1}, {Counter: 3, Cost: 1}},
+		"three subjects": {{Subject: nth(1), Cost: 1}, {Subject: nth(2), Cost: 1}, {Subject: nth(3), Cost: 1}},
+		"eight charges":  {{Counter: 1}, {Counter: 2}, {Counter: 3}, {Counter: 4}, {Counter: 5}, {Counter: 6}, {Counter: 7}, {Counter: 8}},
+		"denied":         {{Counter: 9, Cost: 1}, {Counter: 10, Cost: 2_000_000}},
+	} {
+		for i := range charges {
+			charges[i].Limit = headgate.PerHour(1_000_000)
+		}
+		results := make([]headgate.Result, len(charges))
+		ctx := t.Context()
+		allocs := testing.AllocsPerRun(1_000, func() {
+			if err := store.Take(ctx, charges, results); err != nil {
+				t.Error(err)
+			}
+		})
+		if allocs != 0 {
+			t.Errorf("%s: %v allocations", name, allocs)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+// Package memstore keeps counters in this process: sharded, bounded and expiring.
+//
+// It knows where a counter's state lies, when it may be forgotten and which one to forget if there are too many. It does
+// not know how to count, which it leaves to headgate.Decide, nor of other processes: each counts for itself, and a
+// restart forgets everything.
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	defaultMaxEntries = 1_000_000
+	maxShards         = 256
+	// minShardEntries is how many entries a shard may hold at the least. Subjects spread over the shards by chance, and
+	// the larger the shards, the fuller all of them are when the first one has to evict.
+	minShardEntries = 1_024
+	// usualCharges of one request are decided without allocating.
+	usualCharges = 8
+)
+
+// Options of a store. The zero value is ready to use.
+type Options struct {
+	// MaxEntries is how many counters are kept at most; 0 means 1,000,000. Each takes 80 to 120 bytes, a sliding log 16
+	// more for each charge it remembers. Make it a few percent more than the counters that live at a time: the first of
+	// them are evicted shortly before there are this many.
+	MaxEntries int
+	// Clock is the store's clock; nil means time.Now. It is called while counters are locked and must not use the store.
+	Clock func() time.Time
+}
+
+// Store keeps counters in memory. It is safe for concurrent use; all charges of one call are decided at one instant,
+// also those on different subjects.
+type Store struct {
+	// seed places subjects differently in each store, so that a client who can choose its key, and thereby its subject,
+	// cannot aim at the shard of another and push that one's counters out.
+	seed   maphash.Seed
+	shards []shard // a power of two of them
+	clock  func() time.Time
+}
+
+var _ headgate.Store = (*Store)(nil)
+
+type shard struct {
+	mu sync.Mutex
+	table
+	_ [64]byte // keeps the next shard's lock off this one's cache lines
+}
+
+// New makes an empty store. It takes memory as counters come.
+func New(o Options) *Store {
+	if o.MaxEntries <= 0 {
+		o.MaxEntries = defaultMaxEntries
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	n := 1
+	for n < maxShards && o.MaxEntries/(2*n) >= minShardEntries {
+		n *= 2
+	}
+	s := &Store{seed: maphash.MakeSeed(), shards: make([]shard, n), clock: o.Clock}
+	for i := range s.shards {
+		s.shards[i].most = o.MaxEntries / n
+		if i < o.MaxEntries%n {
+			s.shards[i].most++
+		}
+	}
+	return s
+}
+
+// Take decides all charges or none. It waits for nothing, so the context cannot interrupt it; the only error is that
+// there is no room for the results.
+func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	if len(results) < len(charges) {
+		return fmt.Errorf("memstore: %d charges and room for %d results", len(charges), len(results))
+	}
+	if len(charges) == 0 {
+		return nil
+	}
+	var placeRoom [usualCharges]place
+	var stateRoom [usualCharges]headgate.State
+	places, states := placeRoom[:], stateRoom[:]
+	if len(charges) > usualCharges {
+		places, states = make([]place, len(charges)), make([]headgate.State, len(charges))
+	}
+	places, states = places[:len(charges)], states[:len(charges)]
+
+	var locked shardSet
+	for i := range charges {
+		s.locate(&charges[i], &places[i])
+		places[i].follows = follows(places, i)
+		locked.add(places[i].shard)
+	}
+	s.lock(&locked)
+	defer s.unlock(&locked)
+
+	for i := range places {
+		if p := &places[i]; !p.follows {
+			p.slot = s.shards[p.shard].load(&p.key, &states[i])
+		}
+	}
+	headgate.Decide(charges, states, results, s.clock())
+	now := results[0].Time.Unix()
+	for i := range places {
+		results[i].Nodes = 1
+		if p := &places[i]; !p.follows {
+			s.shards[p.shard].keep(&p.key, p.slot, &states[i], now)
+		}
+	}
+	return nil
+}
+
+// Part is 0 for every subject: the store is in one part.
+func (s *Store) Part(headgate.Subject) int { return 0 }
+
+// Len is how many counters are held now, with those that have expired but were not yet dropped.
+func (s *Store) Len() int {
+	var n int
+	s.each(func(t *table) { n += t.used })
+	return n
+}
+
+// Evicted is how many counters were forgotten before they expired, because there were too many. Those they counted start
+// again with a fresh allowance: if it grows, raise Options.MaxEntries.
+func (s *Store) Evicted() int64 {
+	var n int64
+	s.each(func(t *table) { n += t.evicted })
+	return n
+}
+
+func (s *Store) each(f func(*table)) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		f(&sh.table)
+		sh.mu.Unlock()
+	}
+}
+
+// place is where the counter of a charge is kept.
+type place struct {
+	key   key
+	slot  int // in the table, or negative if it is not there
+	shard uint8
+	// follows says that an earlier charge of the call is on the same counter and has its state.
+	follows bool
+}
+
+// locate finds the shard by the subject alone, so that a request about one subject takes one lock.
+func (s *Store) locate(c *headgate.Charge, p *place) {
+	const golden = 0x9E3779B97F4A7C15 // carries every bit of the counter up into the hash
+	h := maphash.Bytes(s.seed, c.Subject[:])
+	p.key.subject = c.Subject
+	p.key.counter = c.Counter
+	p.key.hash = uint32((h + uint64(c.Counter)*golden) >> 32)
+	p.shard = uint8(h & uint64(len(s.shards)-1))
+}
+
+func follows(places []place, i int) bool {
+	for j := range i {
+		if places[j].key == places[i].key {
+			return true
+		}
+	}
+	return false
+}
+
+// shardSet is the shards of one call, each of them once.
+type shardSet [maxShards / 64]uint64
+
+func (set *shardSet) add(shard uint8) { set[shard/64] |= 1 << (shard % 64) }
+
+// lock locks the shards in the order of their indices, as every call does, so that no two calls wait for each other.
+func (s *Store) lock(set *shardSet) {
+	for word, left := range set {
+		for ; left != 0; left &= left - 1 {
+			s.shards[word*64+bits.TrailingZeros64(left)].mu.Lock()
+		}
+	}
+}
+
+func (s *Store) unlock(set *shardSet) {
+	for word, left := range set {
+		for ; left != 0; left &= left - 1 {
+			s.shards[word*64+bits.TrailingZeros64(left)].mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package memstore
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/headgate/headgate"
+)
+
+func TestSlotIsACacheLine(t *testing.T) {
+	t.Parallel()
+	if size := reflect.TypeFor[slot]().Size(); size != 64 {
+		t.Errorf("a slot takes %d bytes", size)
+	}
+}
+
+func TestShardsAddUpToMaxEntries(t *testing.T) {
+	t.Parallel()
+	for most, shards := range map[int]int{1: 1, 2047: 1, 2048: 2, 100_003: 64, 262_143: 128, 262_144: 256, 999_999: 256, 0: 256} {
+		s := New(Options{MaxEntries: most})
+		sum, least := 0, defaultMaxEntries
+		for i := range s.shards {
+			sum += s.shards[i].most
+			least = min(least, s.shards[i].most)
+		}
+		if most == 0 {
+			most = defaultMaxEntries
+		}
+		if len(s.shards) != shards || sum != most || least != most/shards {
+			t.Errorf("MaxEntries %d: %d shards for %d entries, at least %d", most, len(s.shards), sum, least)
+		}
+	}
+}
+
+// Who fills one shard of a store must not fill one of the next: the places cannot be learnt.
+func TestStoresPlaceSubjectsDifferently(t *testing.T) {
+	t.Parallel()
+	one, other := New(Options{}), New(Options{})
+	met := map[uint8]int{}
+	for n := range 100_000 {
+		var p place
+		c := headgate.Charge{Subject: headgate.SubjectOf(strconv.Itoa(n))}
+		if one.locate(&c, &p); p.shard == 0 {
+			other.locate(&c, &p)
+			met[p.shard]++
+		}
+	}
+	// About 390 subjects are spread over 256 shards; more than 16 of them in one are a chance in a thousand million.
+	if most := slices.Max(slices.Collect(maps.Values(met))); len(met) < 128 || most > 16 {
+		t.Errorf("subjects of one shard are in %d shards of another store, up to %d together", len(met), most)
+	}
+}
+
+// TestTableAgainstMap charges random counters of a tiny table, most of them in each other's way, and compares it with
+// a map after each step.
+func TestTableAgainstMap(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(100) {
+		m := newTableModel(seed)
+		for step := range 500 {
+			m.step()
+			if problem := m.compare(); problem != "" {
+				t.Fatalf("seed %d, step %d: %s", seed, step, problem)
+			}
+		}
+	}
+}
+
+// tableModel is a table and what it should hold.
+type tableModel struct {
+	table   table
+	held    map[key]headgate.State
+	evicted int64
+	rand    *rand.Rand
+	keys    []key
+	now     int64
+}
+
+func newTableModel(seed uint64) *tableModel {
+	r := rand.New(rand.NewPCG(seed, 0))
+	m := &tableModel{held: map[key]headgate.State{}, rand: r, now: 1_000}
+	m.table.most = 1 + r.IntN(40)
+	homes := []uint32{0, 1 << 30, 1 << 31, 1<<32 - 1} // the last one's entries go round the end
+	for n := range 1 + r.IntN(3*m.table.most) {
+		k := key{counter: headgate.Counter(n % 3), hash: homes[r.IntN(len(homes))] + r.Uint32N(3)<<20}
+		k.subject[n%16] = byte(n)
+		m.keys = append(m.keys, k)
+	}
+	return m
+}
+
+// step is one call to Store.Take: it loads a few counters and writes them back, charged, left as they were or lapsed.
+func (m *tableModel) step() {
+	switch m.rand.IntN(50) {
+	case 0:
+		m.now += 40 // most expire
+	case 1, 2, 3, 4:
+		m.now += m.rand.Int64N(20)
+	}
+	m.rand.Shuffle(len(m.keys), func(i, j int) { m.keys[i], m.keys[j] = m.keys[j], m.keys[i] })
+	keys := m.keys[:min(len(m.keys), 1+m.rand.IntN(4))]
+	found := make([]int, len(keys))
+	states := make([]headgate.State, len(keys))
+	for i := range keys {
+		found[i] = m.table.load(&keys[i], &states[i])
+	}
+	for i := range keys {
+		switch m.rand.IntN(10) {
+		case 0:
+			states[i].Expires = m.now
+		case 1, 2:
+		default:
+			m.charge(&states[i])
+		}
+		m.table.keep(&keys[i], found[i], &states[i], m.now)
+		m.forget(states[i].Expires > m.now, keys[i])
+		if states[i].Expires > m.now {
+			m.held[keys[i]] = states[i]
+		}
+	}
+}
+
+func (m *tableModel) charge(s *headgate.State) {
+	s.Time, s.Used, s.Prev = m.rand.Int64(), m.rand.Int64(), m.rand.Int64()
+	s.Expires = max(s.Expires, m.now+1+m.rand.Int64N(50))
+	s.Log = nil
+	for range m.rand.IntN(3) {
+		s.Log = append(s.Log, headgate.LogEntry{Time: m.rand.Int64(), Units: 1})
+	}
+}
+
+// forget takes out of the model what the table dropped while it kept one counter: anything expired, that counter itself
+// if it was not to be kept, and any other only at the price of an eviction.
+func (m *tableModel) forget(kept bool, own key) {
+	for k, state := range m.held {
+		if m.table.find(&k) >= 0 {
+			continue
+		}
+		if state.Expires > m.now && (kept || k != own) {
+			m.evicted++
+		}
+		delete(m.held, k)
+	}
+}
+
+// compare says how the table differs from the model.
+func (m *tableModel) compare() string {
+	t := &m.table
+	used, logged := 0, 0
+	for i := range t.slots {
+		s := &t.slots[i]
+		if s.empty() {
+			continue
+		}
+		used++
+		k := key{subject: s.subject, counter: s.counter, hash: s.hash}
+		var state headgate.State
+		if at := t.load(&k, &state); at != i {
+			return fmt.Sprintf("the entry of slot %d is found at %d", i, at)
+		}
+		if want, ok := m.held[k]; !ok || !same(state, want) {
+			return fmt.Sprintf("slot %d holds %+v, want %+v", i, state, want)
+		}
+		if len(state.Log) > 0 {
+			logged++
+		}
+	}
+	logs := 0
+	for _, log := range t.logs.held {
+		if log != nil {
+			logs++
+		}
+	}
+	switch {
+	case used != len(m.held):
+		return fmt.Sprintf("%d slots are in use, want %d", used, len(m.held))
+	case used != t.used:
+		return fmt.Sprintf("%d slots are in use and counted as %d", used, t.used)
+	case used > t.most:
+		return fmt.Sprintf("%d entries, more than %d", used, t.most)
+	case t.evicted != m.evicted:
+		return fmt.Sprintf("%d evictions, counted as %d", m.evicted, t.evicted)
+	case logs != logged || logs+len(t.logs.free) != len(t.logs.held):
+		return fmt.Sprintf("%d logs in use and %d free of %d, want %d in use", logs, len(t.logs.free), len(t.logs.held), logged)
+	}
+	return ""
+}
+
+func same(a, b headgate.State) bool {
+	return a.Time == b.Time && a.Used == b.Used && a.Prev == b.Prev && a.Expires == b.Expires && slices.Equal(a.Log, b.Log)
+}

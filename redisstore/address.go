@@ -1,0 +1,98 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+const addressForms = "write redis://host:6379, sentinel://host:26379,host:26379/master or cluster://host:6379,host:6379"
+
+// clientOption is the address and the options as the client wants them. Retries are off: a script that charges must not
+// run twice.
+func clientOption(o Options) (rueidis.ClientOption, error) {
+	co := rueidis.ClientOption{
+		Username:         o.Username,
+		Password:         o.Password,
+		TLSConfig:        o.TLS,
+		Dialer:           net.Dialer{Timeout: dialTimeout},
+		ConnWriteTimeout: connTimeout,
+		DisableRetry:     true,
+		DisableCache:     true,
+	}
+	fail := func(why string) (rueidis.ClientOption, error) {
+		return co, fmt.Errorf("redisstore: address %q: %s: %s", redact(o.Address), why, addressForms)
+	}
+	scheme, rest, ok := strings.Cut(o.Address, "://")
+	if !ok {
+		return fail("it has no scheme")
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		user, password, _ := strings.Cut(rest[:at], ":")
+		var err1, err2 error
+		co.Username, err1 = url.PathUnescape(user)
+		co.Password, err2 = url.PathUnescape(password)
+		if err1 != nil || err2 != nil {
+			return fail("user or password is not percent-encoded as it should be")
+		}
+		rest = rest[at+1:]
+	}
+	hosts, path, _ := strings.Cut(rest, "/")
+	port := "6379"
+	switch scheme {
+	case "redis", "rediss":
+		if strings.Contains(hosts, ",") {
+			return fail("it names several servers")
+		}
+		if path != "" {
+			db, err := strconv.Atoi(path)
+			if err != nil || db < 0 {
+				return fail(fmt.Sprintf("%q is not a database number", path))
+			}
+			co.SelectDB = db
+		}
+		if scheme == "rediss" && co.TLSConfig == nil {
+			co.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		co.ForceSingleClient = true
+	case "sentinel":
+		if path == "" {
+			return fail("it does not name the master")
+		}
+		co.Sentinel = rueidis.SentinelOption{MasterSet: path, TLSConfig: o.TLS, TopologyRefreshInterval: keepEvery}
+		port = "26379"
+	case "cluster":
+		if path != "" {
+			return fail("a Cluster has no database numbers")
+		}
+		co.ShuffleInit = true
+		co.ClusterOption.ShardsRefreshInterval = keepEvery
+	default:
+		return fail(fmt.Sprintf("there is no scheme %q", scheme))
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		if host == "" {
+			return fail("a host is missing")
+		}
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		}
+		co.InitAddress = append(co.InitAddress, host)
+	}
+	return co, nil
+}
+
+// redact is an address fit for messages: without user and password.
+func redact(address string) string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	at := strings.LastIndexByte(rest, '@')
+	if !ok || at < 0 {
+		return address
+	}
+	return scheme + "://" + rest[at+1:]
+}

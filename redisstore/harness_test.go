@@ -1,0 +1,110 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/storetest"
+)
+
+// clockLine is the one place where the script learns the time. Tests put another in its place; production scripts accept
+// none.
+const (
+	clockLine = "local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]"
+	testClock = "local now = tonumber(ARGV[2])"
+)
+
+// clockClient adds the test's time to each call of the script under test.
+type clockClient struct {
+	rueidis.Client
+	sha, text string
+	now       atomic.Int64
+}
+
+func (c *clockClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	parts := cmd.Commands()
+	if len(parts) < 3 || parts[1] != c.sha && parts[1] != c.text {
+		return c.Client.Do(ctx, cmd)
+	}
+	n, _ := strconv.Atoi(parts[2])
+	args := append(append([]string{}, parts[3+n:]...), strconv.FormatInt(c.now.Load(), 10))
+	return c.Client.Do(ctx, c.B().Arbitrary(parts[:3]...).Keys(parts[3:3+n]...).Args(args...).Build())
+}
+
+// openWithClock is a store at an address whose script takes its time from the test. edit may change the script further.
+func openWithClock(t testing.TB, address, namespace string, edit func(string) string) storetest.Target {
+	t.Helper()
+	text := strings.Replace(takeText, clockLine, testClock, 1)
+	if text == takeText {
+		t.Fatal("lua/take.lua has no clock line to substitute")
+	}
+	if edit != nil {
+		text = edit(text)
+	}
+	sc := newScript(text)
+	co, err := clientOption(Options{Address: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, err := rueidis.NewClient(co)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &clockClient{Client: inner, sha: sc.sha, text: sc.text}
+	s := newStore(client, namespace, sc)
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	target := storetest.Target{Store: s, SetTime: func(now time.Time) { client.now.Store(now.UnixMicro()) }}
+	if s.cluster {
+		target.Group = func(subject headgate.Subject) int { return int(s.slot(subject)) }
+	}
+	return target
+}
+
+// open is a store as users get it.
+func open(t testing.TB, address string) *Store {
+	t.Helper()
+	s, err := Open(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func standalone(s *testenv.Server) string { return "redis://" + s.Addr() }
+
+func sentinels(s *testenv.Sentinels) string {
+	return "sentinel://" + strings.Join(s.Addrs(), ",") + "/" + s.Master()
+}
+
+func cluster(c *testenv.Cluster) string { return "cluster://" + strings.Join(c.Addrs(), ",") }
+
+// noImmortals fails if any counter on the servers has no TTL.
+func noImmortals(t testing.TB, servers ...*testenv.Server) {
+	t.Helper()
+	counters := 0
+	for _, s := range servers {
+		keys, _ := s.Must(t, "KEYS", format+":*").([]any)
+		for _, k := range keys {
+			key, _ := k.(string)
+			if ttl, _ := s.Must(t, "PTTL", key).(int64); ttl == -1 {
+				t.Errorf("%s has no TTL", key)
+			}
+			counters++
+		}
+	}
+	if counters == 0 {
+		t.Error("there are no counters to look at")
+	}
+}

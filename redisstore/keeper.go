@@ -1,0 +1,129 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// A keeper goroutine announces this node and keeps up with the servers: which there are, whether they have the scripts,
+// and which slots are whose.
+const (
+	keepEvery = 2 * time.Second
+	// announceTTL outlives a few missed turns, so that a slow Redis does not look like a lost node.
+	announceTTL = 10 * time.Second
+	keepTimeout = time.Second
+)
+
+// start makes the first turn and lets the keeper take the others.
+func (s *Store) start() error {
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	first, cancel := context.WithTimeout(ctx, connTimeout)
+	defer cancel()
+	s.keepServers(first)
+	if err := s.announceFor(first, announceTTL); err != nil {
+		stop()
+		return err
+	}
+	s.done.Go(func() {
+		tick := time.NewTicker(keepEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.keep(ctx)
+			case <-ctx.Done():
+				s.signOff(ctx)
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// keep is one turn. What fails is tried again with the next: nothing here is needed for a decision.
+func (s *Store) keep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	s.keepServers(ctx)
+	_ = s.announceFor(ctx, announceTTL)
+}
+
+// signOff is for after ctx has ended.
+func (s *Store) signOff(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
+	defer cancel()
+	_ = s.announceFor(ctx, 0)
+}
+
+// announceFor says that this node is there for a while, and learns how many are and what time it is.
+func (s *Store) announceFor(ctx context.Context, d time.Duration) error {
+	msg, err := s.run(ctx, s.announce, []string{s.prefix + "nodes"}, s.node, strconv.FormatInt(d.Milliseconds(), 10))
+	if err != nil {
+		return err
+	}
+	values, err := msg.AsIntSlice()
+	if err != nil || len(values) != 2 {
+		return errReply
+	}
+	s.nodes.Store(max(1, values[0]))
+	s.ahead.Store(values[1] - s.wall().UnixMicro())
+	return nil
+}
+
+// keepServers loads the scripts on servers that do not have them, be they new, restarted or flushed, replicas among them;
+// and in a Cluster learns which shard has which slots. A server that is missed answers NOSCRIPT once per call under way.
+func (s *Store) keepServers(ctx context.Context) {
+	for _, server := range s.client.Nodes() {
+		for _, sc := range [...]script{s.take, s.announce} {
+			have, err := server.Do(ctx, server.B().ScriptExists().Sha1(sc.sha).Build()).AsIntSlice()
+			if err == nil && len(have) == 1 && have[0] == 0 {
+				server.Do(ctx, server.B().ScriptLoad().Script(sc.text).Build())
+			}
+		}
+	}
+	if s.cluster {
+		if parts, ok := s.learnParts(ctx); ok {
+			s.parts.Store(parts)
+		}
+	}
+}
+
+// learnParts numbers each slot with the lowest slot of its shard.
+func (s *Store) learnParts(ctx context.Context) (*[slots]uint16, bool) {
+	ranges, err := s.client.Do(ctx, s.client.B().ClusterSlots().Build()).ToArray()
+	if err != nil {
+		return nil, false
+	}
+	type span struct {
+		from, to int64
+		primary  string
+	}
+	var spans []span
+	lowest := map[string]int64{}
+	for _, r := range ranges {
+		parts, err := r.ToArray()
+		if err != nil || len(parts) < 3 {
+			return nil, false
+		}
+		from, err1 := parts[0].AsInt64()
+		to, err2 := parts[1].AsInt64()
+		node, err3 := parts[2].ToArray()
+		if err1 != nil || err2 != nil || err3 != nil || len(node) < 3 || from < 0 || to >= slots {
+			return nil, false
+		}
+		id, _ := node[2].ToString()
+		if low, ok := lowest[id]; !ok || from < low {
+			lowest[id] = from
+		}
+		spans = append(spans, span{from, to, id})
+	}
+	var table [slots]uint16
+	for _, sp := range spans {
+		for slot := sp.from; slot <= sp.to; slot++ {
+			table[slot] = uint16(lowest[sp.primary])
+		}
+	}
+	return &table, true
+}

@@ -1,0 +1,167 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// What happens to callers while servers are bent under load. Each test ends with the books: see load.end.
+
+func TestScriptFlushUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := testenv.Start(t, testenv.Redis)
+	l := startLoad(t, open(t, standalone(server)), subjects(3), 16, 2*time.Second)
+	for range 20 {
+		time.Sleep(20 * time.Millisecond)
+		server.Must(t, "SCRIPT", "FLUSH")
+	}
+	l.end(t, 0)
+	if n := l.failed.Load(); n > 0 {
+		t.Errorf("%d callers saw an error: %v", n, l.lastError)
+	}
+	noImmortals(t, server)
+}
+
+func TestPauseUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := testenv.Start(t, testenv.Redis)
+	l := startLoad(t, open(t, standalone(server)), subjects(3), 16, 100*time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
+	server.Pause()
+	time.Sleep(time.Second)
+	server.Resume()
+	resumed := time.Now()
+	time.Sleep(time.Second)
+	l.end(t, 0)
+	if l.failed.Load() == 0 {
+		t.Error("nobody noticed that the server stood still")
+	}
+	if err := l.failedSince(resumed.Add(300 * time.Millisecond)); err != nil {
+		t.Errorf("a caller still saw an error after the server went on: %v", err)
+	}
+}
+
+func TestRestartUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := testenv.Start(t, testenv.Redis)
+	l := startLoad(t, open(t, standalone(server)), subjects(3), 16, 200*time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
+	before := l.admitted[0].Load() + l.admitted[1].Load() + l.admitted[2].Load()
+	server.Kill()
+	time.Sleep(300 * time.Millisecond)
+	server.Restart(t)
+	back := time.Now()
+	time.Sleep(time.Second)
+	l.end(t, before+100) // nothing is kept on disk here: what was counted before is gone
+	if err := l.failedSince(back.Add(300 * time.Millisecond)); err != nil {
+		t.Errorf("a caller still saw an error after the server was back: %v", err)
+	}
+}
+
+// TestPrimaryKilledUnderLoad kills a primary of a Cluster. Subjects of the other shards see no error at all; those of its
+// own see none once the promoted replica takes writes.
+func TestPrimaryKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	// By default a Cluster refuses all traffic while any slot is not served.
+	c := testenv.StartCluster(t, testenv.Redis, "--cluster-require-full-coverage", "no")
+	store := open(t, cluster(c))
+	all := subjects(12)
+	victim := c.PrimaryOf(t, int(store.slot(all[0])))
+	here, elsewhere := all[:0:0], all[:0:0]
+	for _, s := range all {
+		if store.Part(s) == store.Part(all[0]) {
+			here = append(here, s)
+		} else {
+			elsewhere = append(elsewhere, s)
+		}
+	}
+	l := startLoad(t, store, here, 8, 200*time.Millisecond)
+	others := startLoad(t, store, elsewhere, 8, 2*time.Second)
+	time.Sleep(500 * time.Millisecond)
+	parts := store.Part(all[0])
+	victim.Kill()
+	served := firstWrite(t, c, int(store.slot(all[0])))
+	time.Sleep(3 * time.Second)
+	l.end(t, 1000) // asynchronous replication may lose what was acknowledged last
+	others.end(t, 0)
+	if l.failed.Load() == 0 {
+		t.Error("nobody noticed that the primary was gone")
+	}
+	if err := l.failedSince(served.Add(time.Second)); err != nil {
+		t.Errorf("a caller still saw an error a second after another primary served the slot: %v", err)
+	}
+	if n := others.failed.Load(); n > 0 {
+		t.Errorf("%d callers of other shards saw an error: %v", n, others.lastError)
+	}
+	if store.keep(t.Context()); store.Part(all[0]) != parts {
+		t.Errorf("part %d became %d by a failover", parts, store.Part(all[0]))
+	}
+	t.Logf("errors on the dead shard: %d", l.failed.Load())
+}
+
+// firstWrite is when a slot takes writes again, seen by an independent client.
+func firstWrite(t testing.TB, c *testenv.Cluster, slot int) time.Time {
+	t.Helper()
+	probe := keyInSlot(slot)
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for _, s := range c.Servers() {
+			if _, err := s.Do("SET", probe, "1", "PX", "1000"); err == nil {
+				return time.Now()
+			}
+		}
+	}
+	t.Fatalf("slot %d takes no writes", slot)
+	return time.Time{}
+}
+
+func TestSentinelFailoverUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartSentinels(t, testenv.Redis)
+	l := startLoad(t, open(t, sentinels(s)), subjects(3), 16, 200*time.Millisecond)
+	time.Sleep(300 * time.Millisecond)
+	s.Primary(t).Kill()
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := s.Primary(t).Do("SET", "probe", "1", "PX", "1000"); err == nil {
+			break
+		}
+		if time.Since(start) > 20*time.Second {
+			t.Fatal("no primary takes writes")
+		}
+	}
+	served := time.Now()
+	time.Sleep(4 * time.Second)
+	l.end(t, 1000)
+	// The sentinel that the client listens to may be one of those that hear of it from the leader, every two seconds.
+	if err := l.failedSince(served.Add(2500 * time.Millisecond)); err != nil {
+		t.Errorf("a caller still saw an error long after another primary served: %v", err)
+	}
+	noImmortals(t, s.Primary(t))
+}
+
+// TestReshardUnderLoad moves the slots of all subjects to another primary and back. Nobody sees an error, and the
+// counters move with their slots.
+func TestReshardUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := testenv.StartCluster(t, testenv.Redis)
+	store := open(t, cluster(c))
+	l := startLoad(t, store, subjects(4), 8, 2*time.Second)
+	primaries := c.Primaries(t)
+	for round := range 2 {
+		for _, s := range l.subjects {
+			slot := int(store.slot(s))
+			from := c.PrimaryOf(t, slot)
+			to := primaries[round%len(primaries)]
+			if from.Addr() == to.Addr() {
+				to = primaries[(round+1)%len(primaries)]
+			}
+			c.MoveSlots(t, from, to, slot)
+		}
+	}
+	l.end(t, 0)
+	if n := l.failed.Load(); n > 0 {
+		t.Errorf("%d callers saw an error: %v", n, l.lastError)
+	}
+	noImmortals(t, c.Primaries(t)...)
+}

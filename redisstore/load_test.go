@@ -1,0 +1,117 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// load is many callers charging one unit at a time on counters so large that nobody is refused, and what became of it.
+type load struct {
+	store    headgate.Store
+	subjects []headgate.Subject
+	deadline time.Duration
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	admitted   []atomic.Int64 // by subject
+	unanswered []atomic.Int64
+	failed     atomic.Int64
+	mu         sync.Mutex
+	lastFailed time.Time
+	lastError  error
+}
+
+var (
+	countless  = headgate.Limit{Algorithm: headgate.FixedWindow, Count: headgate.MaxCost, Window: 24 * time.Hour}
+	countlessC = headgate.CounterOf("countless", "", headgate.FixedWindow)
+)
+
+func startLoad(t testing.TB, store headgate.Store, subjects []headgate.Subject, callers int, deadline time.Duration) *load {
+	l := &load{
+		store: store, subjects: subjects, deadline: deadline,
+		admitted: make([]atomic.Int64, len(subjects)), unanswered: make([]atomic.Int64, len(subjects)),
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	l.stop = stop
+	for i := range callers {
+		l.done.Go(func() {
+			for n := i; ctx.Err() == nil; n++ {
+				l.charge(context.WithoutCancel(ctx), n%len(subjects))
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) charge(ctx context.Context, at int) {
+	ctx, cancel := context.WithTimeout(ctx, l.deadline)
+	defer cancel()
+	r, err := l.one(ctx, at, 1)
+	switch {
+	case err == nil && r.Allowed:
+		l.admitted[at].Add(1)
+	case errors.Is(err, headgate.ErrUnanswered):
+		l.unanswered[at].Add(1)
+		fallthrough
+	default:
+		l.failed.Add(1)
+		l.mu.Lock()
+		l.lastFailed, l.lastError = time.Now(), err
+		l.mu.Unlock()
+		time.Sleep(time.Millisecond) // do not spin on an error that comes at once
+	}
+}
+
+func (l *load) one(ctx context.Context, at int, cost int64) (headgate.Result, error) {
+	charges := [1]headgate.Charge{{Subject: l.subjects[at], Counter: countlessC, Limit: countless, Cost: cost}}
+	var results [1]headgate.Result
+	err := l.store.Take(ctx, charges[:], results[:])
+	return results[0], err
+}
+
+// end stops the callers and compares the counters with what they saw: each admitted charge is recorded, unless it was
+// lost in a failover (at most lost of them); nothing is recorded twice.
+func (l *load) end(t testing.TB, lost int64) {
+	t.Helper()
+	l.stop()
+	l.done.Wait()
+	for i := range l.subjects {
+		r, err := l.one(t.Context(), i, 0)
+		if err != nil {
+			t.Fatalf("reading the counter afterwards: %v", err)
+		}
+		used := countless.Count - r.Remaining
+		admitted, unanswered := l.admitted[i].Load(), l.unanswered[i].Load()
+		if used < admitted-lost || used > admitted+unanswered {
+			t.Errorf("subject %d: counter at %d, but %d charges were admitted and %d not answered", i, used, admitted, unanswered)
+		}
+		if admitted == 0 {
+			t.Errorf("subject %d was never admitted", i)
+		}
+	}
+}
+
+// failedSince is the error of a charge that failed after a time, if there was one.
+func (l *load) failedSince(since time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lastFailed.After(since) {
+		return l.lastError
+	}
+	return nil
+}
+
+func subjects(n int) []headgate.Subject {
+	list := make([]headgate.Subject, n)
+	for i := range list {
+		list[i] = headgate.SubjectOf("load", string(rune('a'+i)))
+	}
+	return list
+}

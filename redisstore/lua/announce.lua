@@ -1,0 +1,17 @@
+-- announce.lua says that a node is there, for a while, and counts the nodes that have said so.
+--
+-- KEYS[1]  hg1:<namespace>:nodes, a sorted set of node ids by the millisecond until which they count
+-- ARGV[1]  node id
+-- ARGV[2]  milliseconds to count it, 0 to sign off
+-- reply    {nodes, time in microseconds}
+local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
+local ms = (now - now % 1000) / 1000
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', ms))
+if ARGV[2] == '0' then
+  redis.call('ZREM', KEYS[1], ARGV[1])
+else
+  redis.call('ZADD', KEYS[1], string.format('%.0f', ms + ARGV[2]), ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'NX')
+  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
+end
+return {redis.call('ZCARD', KEYS[1]), now}

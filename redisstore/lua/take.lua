@@ -1,0 +1,268 @@
+-- take.lua decides the charges of one request and records them, all or none. It is the translation of headgate.Decide;
+-- what the caller is told of each counter (remaining, retry-after, …) is worked out in Go from the states returned here.
+--
+-- KEYS     one hash per subject, hg1:<namespace>:<subject>; in a Cluster all of one slot. A field is a counter, its value
+--          its state: time (double), used (double), expires (uint32), then previous count (double) of a sliding window,
+--          or the entries (time double, units uint32) of a log. All little endian.
+-- ARGV[1]  61 bytes per charge:
+--            c8  field
+--            B   index in KEYS
+--            B   algorithm: 0 none (refuses), 1 token bucket, 2 leaky bucket, 3 fixed window from the first charge,
+--                4 fixed window on the clock, 5 fixed window of a calendar, 6 sliding window, 7 sliding log
+--            B   kind: 0 enforce, 1 observe, 2 refund
+--            B   index of the first charge on the twin's counter, 0 none
+--            B   index of the first charge on this counter
+--            d   least: units that must fit; of a refund, the receipt's mark
+--            d   most: units to take of what fits, 0 for a peek; of a refund, units to give back
+--            4d  1: capacity in millionths (of a refund, the receipt's time), p, q
+--                2: count (of a refund, the receipt's time), p, q, longest delay
+--                3: count, window    4: count, window, offset    5: count, start, end of the window
+--                6: count, window, tick, ticks per window    7: count, window, units asked for in all (0: unknown)
+-- reply    B verdict: 1 admitted, 0 denied, 2 nothing done because a calendar window does not hold the time
+--          d time
+--          then for the first charge on each counter B 1 and the state as found, or B 0 if there was none; of a log, what
+--          is not lapsed: time, used, expires, H number, and that many entries, those on which it depends when the units
+--          asked for fit; all of it if that is unknown
+--
+-- Times are microseconds. All numbers are whole, below 2^53; only numbers up to 2^52 are divided.
+local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
+local call, decode, encode, sub = redis.call, struct.unpack, struct.pack, string.sub
+local keys, blob = KEYS, ARGV[1]
+local n = #blob / 61
+
+local fields, raw = {}, nil
+for i = 1, n do fields[i] = sub(blob, i * 61 - 60, i * 61 - 53) end
+if #keys == 1 then
+  raw = call('HMGET', keys[1], unpack(fields))
+else
+  raw = {}
+  for i = 1, n do raw[i] = call('HGET', keys[decode('B', blob, i * 61 - 52)], fields[i]) end
+end
+
+local states = {}           -- what to store, by the first charge on a counter
+local known, need = {}, {}  -- latest expiry per key: of what was found, of what is stored
+local fit = {}
+local reply = ''
+local denier, again = 0, false
+
+for pass = 1, 2 do
+  for i = 1, n do
+    local key, op, kind, twin, first, least, most, p1, p2, p3, p4 = decode('<BBBBBdddddd', blob, i * 61 - 52)
+    local found = states[first] or raw[first]
+    local time, used, expires, prev, entries = 0, 0, 0, 0, ''
+    if op == 0 then
+      found = false
+    elseif found then
+      time, used, expires = decode('<ddI4', found)
+      if expires * 1000000 <= now then
+        time, used, expires = 0, 0, 0
+      else
+        if op == 6 then prev = decode('<d', found, 21) elseif op == 7 then entries = sub(found, 21) end
+        if not states[first] and expires > (known[key] or 0) then known[key] = expires end
+      end
+    end
+
+    -- Bring the state to the present and see how much fits.
+    local room, oldtime, oldused, all, start, stop = 0, time, used, entries, nil, nil
+    if op == 1 or op == 2 then
+      local p, q = p2, p3
+      local elapsed = now - time
+      if used == 0 then
+        if elapsed > 0 then time = now end
+      elseif elapsed > 0 then
+        local rest = elapsed % q
+        local part = rest * p
+        local over = part % q
+        local drained = (elapsed - rest) / q * p + (part - over) / q
+        if drained >= used then
+          used, time = 0, now
+        else
+          used, time = used - drained, now - (over - over % p) / p
+        end
+      end
+      if op == 1 then
+        room = p1 - used
+        room = (room - room % 1000000) / 1000000
+      else
+        local rest = oldused % p
+        local part = rest * q
+        local wait = (oldused - rest) / p * q + (part - part % p) / p
+        if part % p > 0 then wait = wait + 1 end
+        if wait > 1e15 then wait = 1e15 end
+        if oldtime + wait - now <= p4 then room = p1 end
+      end
+    elseif op == 3 then
+      if expires == 0 or now >= time + p2 then time, used, expires = now, 0, 0 end
+      room, stop = p1 - used, time + p2
+    elseif op == 4 or op == 5 then
+      if op == 4 then
+        local since = now - p3 + p2
+        start = since - since % p2 + p3 - p2
+        stop = start + p2
+      else
+        start, stop = p2, p3
+        if now < start or now >= stop then return encode('<Bd', 2, now) end
+      end
+      if expires == 0 or time < start then time, used, expires = now, 0, 0 end
+      room = p1 - used
+    elseif op == 6 then
+      if expires == 0 or now >= time + 2 * p2 then
+        time, used, prev, expires = now, 0, 0, 0
+      elseif now >= time + p2 then
+        time, used, prev = time + p2, 0, used
+      end
+      local left = time + p2 - now + p3 - 1
+      left = (left - left % p3) / p3
+      if left > p4 then left = p4 end
+      local weight = prev * left + p4 - 1
+      room = p1 - used - (weight - weight % p4) / p4
+    elseif op == 7 then
+      local at = 1
+      while at < #entries do
+        local t, units = decode('<dI4', entries, at)
+        if t + p2 > now then break end
+        used, at = used - units, at + 12
+      end
+      if at > 1 then entries = sub(entries, at) end
+      room = p1 - used
+    end
+
+    if pass == 1 and first == i then
+      if not found then
+        reply = reply .. '\0'
+      elseif op == 7 and p3 == 0 then
+        reply = reply .. encode('<BddI4H', 1, time, oldused, expires, #all / 12) .. all
+      elseif op == 7 then
+        local over, at = used + p3 - p1, 1
+        if over > used then over = used end
+        while over > 0 do
+          local _, units = decode('<dI4', entries, at)
+          over, at = over - units, at + 12
+        end
+        reply = reply .. encode('<BddI4H', 1, time, used, expires, (at - 1) / 12) .. sub(entries, 1, at - 1)
+      else
+        reply = reply .. '\1' .. found
+      end
+    end
+
+    -- Judge the charge; change the state if it is to be recorded.
+    local changed = false
+    if kind == 2 then
+      again = true
+      local back = 0
+      if op == 1 then
+        local elapsed = now - p1
+        if elapsed < 0 then elapsed = 0 end
+        local rest = elapsed % p3
+        local part = rest * p2
+        back = least - (elapsed - rest) / p3 * p2 - (part - part % p3) / p3
+        if back > most * 1000000 then back = most * 1000000 end
+      elseif op == 2 then
+        if oldused == least and oldtime == p1 then back = most * 1000000 end
+      elseif op == 7 then
+        for at = 1, #entries, 12 do
+          local t, units = decode('<dI4', entries, at)
+          if t == least then
+            back = units < most and units or most
+            local kept = units > back and encode('<dI4', t, units - back) or ''
+            entries = sub(entries, 1, at - 1) .. kept .. sub(entries, at + 12)
+            break
+          end
+        end
+      elseif least == time or (start and least >= start) then
+        back = most
+      end
+      if back > used then back = used end
+      if back > 0 then used, changed = used - back, true end
+    else
+      local fits = op > 0 and room >= least
+      local record = fits and most > 0
+      if pass == 1 then
+        fit[i] = fits
+        if kind == 1 then
+          again = true
+        elseif not fits then
+          denier = (denier == 0 or denier == first) and first or -1
+        end
+      else
+        record = record and fit[i] and kind == 1 and twin == denier
+      end
+      if record then
+        changed = true
+        local units = room < most and room or most
+        if op <= 2 then
+          used = used + units * 1000000
+          local rest = used % p2
+          local part = rest * p3
+          local wait = (used - rest) / p2 * p3 + (part - part % p2) / p2
+          if part % p2 > 0 then wait = wait + 1 end
+          if wait > 1e15 then wait = 1e15 end
+          stop, expires = time + wait, 0
+        elseif op == 6 then
+          used = used + units
+          stop, expires = time + 2 * p2, 0
+        elseif op == 7 then
+          local at = now > time and now or time
+          if #entries > 0 and at == time then
+            local _, last = decode('<dI4', entries, #entries - 11)
+            entries = sub(entries, 1, -13) .. encode('<dI4', at, last + units)
+          else
+            entries = entries .. encode('<dI4', at, units)
+          end
+          time, used = at, used + units
+          stop, expires = time + p2, 0
+        else
+          used = used + units
+          if op ~= 3 and now > time then time = now end
+        end
+        stop = stop + 999999
+        stop = (stop - stop % 1000000) / 1000000
+        if stop > expires then expires = stop end
+      end
+    end
+    if changed then
+      local state = encode('<ddI4', time, used, expires)
+      if op == 6 then state = state .. encode('<d', prev) elseif op == 7 then state = state .. entries end
+      states[first] = state
+      if expires > (need[key] or 0) then need[key] = expires end
+    end
+  end
+  if denier == 0 then break end
+  -- Denied: keep nothing, unless a refund or a twin's observer counts all the same.
+  if pass == 1 then
+    states, need = {}, {}
+    if not again then break end
+  end
+end
+
+for k, expires in pairs(need) do
+  local key, args = keys[k], {}
+  for i = 1, n do
+    if states[i] and (#keys == 1 or decode('B', blob, i * 61 - 52) == k) then
+      args[#args + 1] = fields[i]
+      args[#args + 1] = states[i]
+    end
+  end
+  call('HSET', key, unpack(args))
+  -- The key lives as long as any of its fields needs. If a live field was found, the key has a TTL at least as long.
+  local before = 0
+  if not known[k] then
+    before = call('PEXPIRETIME', key)
+    if before < expires * 1000 then call('PEXPIREAT', key, expires .. '000') end
+  elseif expires > known[k] then
+    call('PEXPIREAT', key, expires .. '000', 'GT')
+  end
+  -- Sweep fields that nobody needs any more, now and then: when a hash takes up a new counter, and at random.
+  if before > 0 or now % 16 == 0 then
+    local size = call('HLEN', key)
+    if size > #args / 2 then
+      local all = size <= 256 and call('HGETALL', key) or call('HRANDFIELD', key, 64, 'WITHVALUES')
+      local lapsed = {}
+      for i = 1, #all, 2 do
+        if decode('<I4', all[i + 1], 17) * 1000000 <= now then lapsed[#lapsed + 1] = all[i] end
+      end
+      if #lapsed > 0 then call('HDEL', key, unpack(lapsed)) end
+    end
+  end
+end
+return encode('<Bd', denier == 0 and 1 or 0, now) .. reply

@@ -1,0 +1,47 @@
+package redisstore_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestReadmeCompiles finds every line of Go in the README in this package's examples, in order.
+func TestReadmeCompiles(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := strings.Split(string(examples), "\n")
+	lines := 0
+	for i, block := range strings.Split(string(readme), "```") {
+		code, isGo := strings.CutPrefix(block, "go\n")
+		if i%2 == 0 || !isGo {
+			continue
+		}
+		for line := range strings.Lines(code) {
+			if line = strings.TrimSpace(line); line == "" {
+				continue
+			}
+			lines++
+			found := false
+			for n, have := range rest {
+				if strings.TrimSpace(have) == line {
+					rest, found = rest[n+1:], true
+					break
+				}
+			}
+			if !found {
+				t.Fatalf("the README says %q, the examples do not at this point", line)
+			}
+		}
+	}
+	if lines < 15 {
+		t.Errorf("only %d lines of Go in the README", lines)
+	}
+}

@@ -1,0 +1,127 @@
+// Package redisstore keeps counters in Redis or Valkey: standalone, behind Sentinel, or in a Cluster.
+//
+// It knows how charges become one script call and what its replies mean; it knows no rules and sets no deadline of its
+// own beyond the connection's. All counters of a subject are fields of one hash. A charge that was sent and not answered
+// is never sent again: it is reported with headgate.ErrUnanswered, and whoever asked decides.
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+)
+
+// Options say where Redis is and how to speak to it. Only Address is needed.
+type Options struct {
+	// Address is redis://host:6379, sentinel://host:26379,host:26379/master or cluster://host:6379,host:6379; rediss://
+	// is redis:// over TLS. A user and password may stand before the host, a database number behind a redis:// one.
+	Address string
+	// Namespace separates the counters of those who share a Redis; "" means "headgate".
+	Namespace string
+	// Username and Password, where they are not in Address.
+	Username, Password string
+	// TLS, if not nil, is used towards every server.
+	TLS *tls.Config
+}
+
+const (
+	defaultNamespace = "headgate"
+	// format is the version of all that is written: keys, hashes and their fields.
+	format = "hg1"
+
+	dialTimeout = 2 * time.Second
+	// connTimeout is for a server that has stopped answering: its connections are given up after this long.
+	connTimeout = 5 * time.Second
+)
+
+var validNamespace = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// Store is a headgate.Store in Redis. Close it when done.
+type Store struct {
+	client   rueidis.Client
+	cluster  bool
+	prefix   string
+	node     string
+	take     script
+	announce script
+	wall     func() time.Time // this node's clock, which decides nothing
+
+	nodes atomic.Int64
+	// ahead is how far the store's clock is before this node's, in microseconds. It only serves to guess calendar windows.
+	ahead atomic.Int64
+	parts atomic.Pointer[[slots]uint16]
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+var _ headgate.Store = (*Store)(nil)
+
+// Open connects to the Redis at an address, with defaults for all the rest.
+func Open(address string) (*Store, error) {
+	return New(Options{Address: address})
+}
+
+// New connects to Redis. It fails if the address makes no sense or nobody answers there.
+func New(o Options) (*Store, error) {
+	if o.Namespace == "" {
+		o.Namespace = defaultNamespace
+	}
+	if !validNamespace.MatchString(o.Namespace) {
+		return nil, fmt.Errorf("redisstore: namespace %q: write 1 to 64 letters, digits, dots, dashes or underscores", o.Namespace)
+	}
+	co, err := clientOption(o)
+	if err != nil {
+		return nil, err
+	}
+	client, err := rueidis.NewClient(co)
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: connect to %s: %w: is Redis running there, and do user, password and TLS fit?", redact(o.Address), err)
+	}
+	s := newStore(client, o.Namespace, takeScript)
+	if err := s.start(); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("redisstore: %s: %w", redact(o.Address), err)
+	}
+	return s, nil
+}
+
+func newStore(client rueidis.Client, namespace string, take script) *Store {
+	return &Store{
+		client:   client,
+		cluster:  client.Mode() == rueidis.ClientModeCluster,
+		prefix:   format + ":" + namespace + ":",
+		node:     rand.Text(),
+		take:     take,
+		announce: announceScript,
+		wall:     time.Now,
+	}
+}
+
+// Close signs this node off and closes the connections. Charges under way get an error.
+func (s *Store) Close() {
+	s.stop()
+	s.done.Wait()
+	s.client.Close()
+}
+
+// Part is 0 but in a Cluster, where it is the lowest slot of the shard that holds the subject: a number that survives a
+// failover.
+func (s *Store) Part(subject headgate.Subject) int {
+	parts := s.parts.Load()
+	if parts == nil {
+		return 0
+	}
+	return int(parts[slotOf(s.key(subject))])
+}
+
+func (s *Store) key(subject headgate.Subject) string { return s.prefix + subject.String() }

@@ -1,0 +1,227 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ address, hosts, problem string }{
+		{"redis://localhost", "localhost:6379", ""},
+		{"redis://user:p%40ss@10.0.0.1:7000/3", "10.0.0.1:7000", ""},
+		{"rediss://[::1]:6380", "[::1]:6380", ""},
+		{"redis://[::1]", "[::1]:6379", ""},
+		{"sentinel://a,b:1,c/main", "a:26379 b:1 c:26379", ""},
+		{"cluster://a:1,b", "a:1 b:6379", ""},
+		{"localhost:6379", "", "it has no scheme"},
+		{"http://localhost", "", `there is no scheme "http"`},
+		{"redis://", "", "a host is missing"},
+		{"redis://a,b", "", "it names several servers"},
+		{"redis://a/x", "", `"x" is not a database number`},
+		{"sentinel://a", "", "it does not name the master"},
+		{"cluster://a/1", "", "a Cluster has no database numbers"},
+		{"redis://user:secret@", "", "a host is missing"},
+	} {
+		co, err := clientOption(Options{Address: c.address})
+		switch {
+		case c.problem == "" && (err != nil || strings.Join(co.InitAddress, " ") != c.hosts):
+			t.Errorf("%s: %v, %v", c.address, co.InitAddress, err)
+		case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem) || !strings.Contains(err.Error(), "write redis://")):
+			t.Errorf("%s: %v", c.address, err)
+		case err != nil && strings.Contains(err.Error(), "secret"):
+			t.Errorf("the password is in the message: %v", err)
+		}
+	}
+	if co, _ := clientOption(Options{Address: "redis://user:p%40ss@h/3"}); co.Username != "user" || co.Password != "p@ss" || co.SelectDB != 3 {
+		t.Errorf("user, password and database are %q, %q, %d", co.Username, co.Password, co.SelectDB)
+	}
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	server := testenv.Start(t, testenv.Redis)
+	server.Must(t, "CONFIG", "SET", "requirepass", "secret")
+	for address, want := range map[string]string{
+		"redis://127.0.0.1:1":      "is Redis running there",
+		"redis://" + server.Addr(): "user, password and TLS",
+	} {
+		_, err := Open(address)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), address) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if _, err := New(Options{Address: "redis://x", Namespace: "{a}"}); err == nil || !strings.Contains(err.Error(), "namespace") {
+		t.Errorf("a namespace with braces: %v", err)
+	}
+	open(t, "redis://:secret@"+server.Addr())
+}
+
+// TestNodes: nodes that share a namespace know of each other, and those that have gone are forgotten.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	server := testenv.Start(t, testenv.Redis)
+	a, b := open(t, standalone(server)), open(t, standalone(server))
+	other, err := New(Options{Address: standalone(server), Namespace: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	nodes := func(s *Store) int {
+		s.keep(t.Context())
+		r, err := headgate.Take(t.Context(), s, headgate.PerSecond(1000), "nodes", "me")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Nodes
+	}
+	if nodes(a) != 2 || nodes(b) != 2 || nodes(other) != 1 {
+		t.Errorf("%d, %d and %d nodes", nodes(a), nodes(b), nodes(other))
+	}
+	c := open(t, standalone(server))
+	if nodes(a) != 3 {
+		t.Errorf("%d nodes, one more came", nodes(a))
+	}
+	c.signOff(t.Context())
+	if nodes(a) != 2 {
+		t.Errorf("%d nodes, one signed off", nodes(a))
+	}
+	if err := b.announceFor(t.Context(), 50*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if err := a.announceFor(t.Context(), announceTTL); err != nil || a.nodes.Load() != 1 {
+		t.Errorf("%d nodes, one has gone silent (%v)", a.nodes.Load(), err)
+	}
+	noImmortals(t, server)
+}
+
+// TestPreload: primaries that were flushed or promoted get the scripts before anybody asks.
+func TestPreload(t *testing.T) {
+	t.Parallel()
+	c := testenv.StartCluster(t, testenv.Redis)
+	s := open(t, cluster(c))
+	have := func() (n int) {
+		for _, server := range c.Primaries(t) {
+			for _, sc := range []script{s.take, s.announce} {
+				list, _ := server.Must(t, "SCRIPT", "EXISTS", sc.sha).([]any)
+				if len(list) == 1 && list[0] == int64(1) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := have(); n != 6 {
+		t.Errorf("%d scripts on 3 primaries", n)
+	}
+	for _, server := range c.Primaries(t) {
+		server.Must(t, "SCRIPT", "FLUSH")
+	}
+	s.keep(t.Context())
+	if n := have(); n != 6 {
+		t.Errorf("%d scripts on 3 primaries after a flush", n)
+	}
+	c.Failover(t, 0)
+	if n := have(); n != 4 {
+		t.Errorf("%d scripts on 3 primaries, one of them new", n)
+	}
+	for end := time.Now().Add(10 * time.Second); have() != 6; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d scripts on 3 primaries long after a failover", have())
+		}
+	}
+}
+
+// TestOneDeadPartHarmsOnlyItsOwn: a request over subjects of a dead and of a living shard.
+func TestOneDeadPartHarmsOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	c := testenv.StartCluster(t, testenv.Redis, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "60000")
+	s := open(t, cluster(c))
+	all := subjects(20)
+	dead, alive := all[0], all[0]
+	for _, subject := range all {
+		if s.Part(subject) != s.Part(dead) {
+			alive = subject
+		}
+	}
+	c.PrimaryOf(t, int(s.slot(dead))).Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	charges := []headgate.Charge{
+		{Subject: dead, Counter: countlessC, Limit: countless, Cost: 3},
+		{Subject: alive, Counter: countlessC, Limit: countless, Cost: 3},
+	}
+	results := make([]headgate.Result, 2)
+	err := s.Take(ctx, charges, results)
+	if !errors.Is(err, headgate.ErrUnavailable) || !errors.Is(results[0].Err, headgate.ErrUnavailable) || results[0].Granted != 0 {
+		t.Errorf("the dead one: %v, %+v", err, results[0])
+	}
+	if results[1].Err != nil || results[1].Granted != 3 || results[1].Receipt.Units != 3 {
+		t.Errorf("the living one: %+v", results[1])
+	}
+
+	// If the living one denies, nothing is left of the request.
+	charges[1].Cost = headgate.MaxCost
+	_ = s.Take(ctx, charges, results)
+	if results[1].Err != nil || results[1].Allowed || results[0].Err == nil {
+		t.Errorf("denied: %+v", results)
+	}
+}
+
+// TestCloseLeavesNothing: no goroutine outlives the store.
+func TestCloseLeavesNothing(t *testing.T) {
+	server := testenv.Start(t, testenv.Redis)
+	before := goleak.IgnoreCurrent()
+	s, err := Open(standalone(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := headgate.Take(t.Context(), s, headgate.PerSecond(1), "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	goleak.VerifyNone(t, before)
+}
+
+// TestTooMuch: requests beyond what the script can number are refused before they are sent.
+func TestTooMuch(t *testing.T) {
+	t.Parallel()
+	s := open(t, standalone(testenv.Start(t, testenv.Redis)))
+	charges := make([]headgate.Charge, maxCharges+1)
+	if err := s.Take(t.Context(), charges, make([]headgate.Result, len(charges))); err == nil || !strings.Contains(err.Error(), "255") {
+		t.Errorf("%v", err)
+	}
+	for i := range charges {
+		charges[i] = headgate.Charge{Subject: headgate.SubjectOf(string(rune(i))), Counter: countlessC, Limit: countless, Cost: 1}
+	}
+	results := make([]headgate.Result, maxCharges)
+	if err := s.Take(t.Context(), charges[:maxCharges], results); err != nil || results[maxCharges-1].Granted != 1 {
+		t.Errorf("%v, %+v", err, results[maxCharges-1])
+	}
+}
+
+// TestForeignData: what the script does not understand is an error, not a decision.
+func TestForeignData(t *testing.T) {
+	t.Parallel()
+	server := testenv.Start(t, testenv.Redis)
+	s := open(t, standalone(server))
+	subject := headgate.SubjectOf("me")
+	charge := []headgate.Charge{{Subject: subject, Counter: countlessC, Limit: countless, Cost: 1}}
+	results := make([]headgate.Result, 1)
+	for _, spoil := range [][]string{{"SET", s.key(subject), "x"}, {"HSET", s.key(subject), countlessC.String(), "x"}} {
+		server.Must(t, "DEL", s.key(subject))
+		server.Must(t, spoil...)
+		if err := s.Take(t.Context(), charge, results); !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, headgate.ErrUnanswered) {
+			t.Errorf("%v: %v", spoil, err)
+		}
+	}
+}

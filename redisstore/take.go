@@ -1,0 +1,254 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+)
+
+// Take decides all charges in one script call where one server holds them. In a Cluster it makes one call per slot, in
+// parallel; if one of them denies, what the others recorded is refunded.
+func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	if len(results) != len(charges) {
+		return fmt.Errorf("redisstore: %d results for %d charges", len(results), len(charges))
+	}
+	if len(charges) == 0 {
+		return nil
+	}
+	if len(charges) > maxCharges {
+		return fmt.Errorf("redisstore: %d charges in one request, the most is %d", len(charges), maxCharges)
+	}
+	if !s.cluster || s.oneSlot(charges) {
+		g := group{charges: charges, results: results}
+		s.decide(ctx, &g)
+		if g.err != errTryAgain { //nolint:errorlint // it never leaves this package, so it is never wrapped
+			return s.tell(&g)
+		}
+	}
+	return s.takeGroups(ctx, charges, results)
+}
+
+// group is charges that are decided by one script call.
+type group struct {
+	charges []headgate.Charge
+	results []headgate.Result
+	index   []int // of each charge in the request
+
+	reply    []byte // the answer, kept to judge the charges once more if another group denies
+	time     time.Time
+	admitted bool
+	err      error
+}
+
+// decide asks the store and works out the results. A group refused because a calendar window does not hold the store's
+// time is asked again for the time just learned; twice, should a window end right then.
+func (s *Store) decide(ctx context.Context, g *group) {
+	var keyRoom [4]string
+	var indexRoom [16]int
+	keys, keyOf := s.keys(g.charges, keyRoom[:0], indexRoom[:0])
+	guess := s.wall().Add(time.Duration(s.ahead.Load()) * time.Microsecond)
+	for range 3 {
+		var msg rueidis.RedisMessage
+		if msg, g.err = s.run(ctx, s.take, keys, encode(g.charges, keyOf, guess)); g.err != nil {
+			return
+		}
+		if g.reply, g.err = msg.AsBytes(); g.err != nil {
+			break
+		}
+		r := reply{rest: g.reply}
+		verdict := r.byte()
+		g.time = r.time()
+		if verdict != verdictBounds || r.broken {
+			g.admitted, g.err = g.judge(false)
+			if g.err == nil && g.admitted != (verdict == verdictAdmitted) {
+				g.err = errReply
+			}
+			break
+		}
+		guess = g.time
+		s.ahead.Store(guess.Sub(s.wall()).Microseconds())
+		g.err = errClock
+	}
+	if g.err != nil {
+		g.err = fmt.Errorf("%w: %w", headgate.ErrUnavailable, g.err)
+	}
+}
+
+var errClock = errors.New("the store's clock is never where its last answer said it was")
+
+// judge works out the results from the states that the script found, with the specification itself; withheld, as they
+// are if the request was denied elsewhere.
+func (g *group) judge(withheld bool) (admitted bool, err error) {
+	var room [8]headgate.State
+	states := append(room[:0], make([]headgate.State, len(g.charges))...)
+	r := reply{rest: g.reply}
+	r.bytes(replyHead)
+	if err := r.states(g.charges, states); err != nil {
+		return false, err
+	}
+	if withheld {
+		headgate.Withhold(g.charges, states, g.results, g.time)
+		return false, nil
+	}
+	return headgate.Decide(g.charges, states, g.results, g.time), nil
+}
+
+// keys are those of the charges' subjects, each once, and for each charge the index of its own.
+func (s *Store) keys(charges []headgate.Charge, keys []string, keyOf []int) ([]string, []int) {
+next:
+	for i := range charges {
+		for j := range i {
+			if charges[j].Subject == charges[i].Subject {
+				keyOf = append(keyOf, keyOf[j])
+				continue next
+			}
+		}
+		keyOf = append(keyOf, len(keys))
+		keys = append(keys, s.key(charges[i].Subject))
+	}
+	return keys, keyOf
+}
+
+// tell completes the results of a group: what only the store knows, or the error.
+func (s *Store) tell(g *group) error {
+	nodes := int(s.nodes.Load())
+	for i := range g.results {
+		if g.err != nil {
+			g.results[i] = headgate.Result{Err: g.err}
+		} else {
+			g.results[i].Nodes = nodes
+		}
+	}
+	if g.err != nil {
+		return fmt.Errorf("redisstore: %w", g.err)
+	}
+	return nil
+}
+
+func (s *Store) oneSlot(charges []headgate.Charge) bool {
+	for i := 1; i < len(charges); i++ {
+		if charges[i].Subject != charges[0].Subject && s.slot(charges[i].Subject) != s.slot(charges[0].Subject) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Store) slot(subject headgate.Subject) uint16 { return slotOf(s.key(subject)) }
+
+// takeGroups decides charges of several slots.
+func (s *Store) takeGroups(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	groups := s.decideGroups(ctx, split(charges, func(c *headgate.Charge) int { return int(s.slot(c.Subject)) }))
+	denied := 0
+	for _, g := range groups {
+		if g.err == nil && !g.admitted {
+			denied++
+		}
+	}
+	if denied > 0 {
+		s.undo(ctx, groups, denied)
+	}
+	var first error
+	for _, g := range groups {
+		if err := s.tell(g); err != nil && first == nil {
+			first = err
+		}
+		for i, at := range g.index {
+			results[at] = g.results[i]
+		}
+	}
+	return first
+}
+
+// decideGroups decides all groups at once. A group whose slot is just being moved comes back as one group per subject.
+func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
+	var running sync.WaitGroup
+	for _, g := range groups[1:] {
+		running.Go(func() { s.decide(ctx, g) })
+	}
+	s.decide(ctx, groups[0])
+	running.Wait()
+	var done []*group
+	for _, g := range groups {
+		if g.err != errTryAgain { //nolint:errorlint // as above
+			done = append(done, g)
+			continue
+		}
+		single := split(g.charges, func(c *headgate.Charge) int { return firstOf(g.charges, c.Subject) })
+		for _, one := range single {
+			for i := range one.index {
+				one.index[i] = g.index[one.index[i]]
+			}
+		}
+		done = append(done, s.decideGroups(ctx, single)...)
+	}
+	return done
+}
+
+// undo gives back what was recorded for a request that another group denied, and shows the results uncharged. An
+// observing charge stays recorded only if its own group alone denied.
+func (s *Store) undo(ctx context.Context, groups []*group, denied int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connTimeout)
+	var running sync.WaitGroup
+	for _, g := range groups {
+		if g.err != nil || !g.admitted && denied == 1 {
+			continue
+		}
+		if refund := g.refund(); len(refund.charges) > 0 {
+			running.Go(func() { s.decide(ctx, refund) })
+		}
+		_, g.err = g.judge(true)
+	}
+	running.Wait()
+	cancel()
+}
+
+// refund is the group that gives back what g recorded.
+func (g *group) refund() *group {
+	back := &group{}
+	for i, r := range g.results {
+		if r.Receipt.Units == 0 {
+			continue
+		}
+		c := g.charges[i]
+		back.charges = append(back.charges, headgate.Charge{
+			Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Cost: r.Receipt.Units, Refund: r.Receipt,
+		})
+	}
+	back.results = make([]headgate.Result, len(back.charges))
+	return back
+}
+
+// split puts charges with the same number into one group, in the order of the charges.
+func split(charges []headgate.Charge, number func(*headgate.Charge) int) []*group {
+	var groups []*group
+	byNumber := map[int]*group{}
+	for i := range charges {
+		n := number(&charges[i])
+		g := byNumber[n]
+		if g == nil {
+			g = &group{}
+			byNumber[n] = g
+			groups = append(groups, g)
+		}
+		g.charges = append(g.charges, charges[i])
+		g.index = append(g.index, i)
+		g.results = append(g.results, headgate.Result{})
+	}
+	return groups
+}
+
+func firstOf(charges []headgate.Charge, s headgate.Subject) int {
+	for i := range charges {
+		if charges[i].Subject == s {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,172 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// The numbers of lua/take.lua's header.
+const (
+	chargeSize = 61
+	maxCharges = 255
+
+	opNone          = 0
+	opTokenBucket   = 1
+	opLeakyBucket   = 2
+	opFixedFirst    = 3
+	opFixedClock    = 4
+	opFixedCalendar = 5
+	opSliding       = 6
+	opLog           = 7
+
+	kindObserve = 1
+	kindRefund  = 2
+
+	verdictAdmitted = 1
+	verdictBounds   = 2
+
+	replyHead = 9
+	entrySize = 12
+)
+
+// encode is ARGV[1] of the script: the charges, with calendar windows worked out for a guess of the store's time. keyOf[i]
+// is the index of the key of charges[i].
+func encode(charges []headgate.Charge, keyOf []int, guess time.Time) string {
+	b := make([]byte, 0, len(charges)*chargeSize)
+	for i := range charges {
+		c := &charges[i]
+		t, valid := c.Terms(guess)
+		op, p := opNone, [4]int64{}
+		if valid {
+			op, p = translate(c, &t)
+		}
+		if op == opLog {
+			p[2] = asked(charges, i)
+		}
+		kind, twin := 0, 0
+		least := t.Least
+		switch {
+		case c.Refund.Units > 0:
+			kind, least = kindRefund, c.Refund.Mark
+			if op == opTokenBucket || op == opLeakyBucket {
+				p[0] = c.Refund.Time
+			}
+		case c.Observe:
+			kind, twin = kindObserve, firstOn(charges, c.Subject, c.Twin)+1
+		}
+		b = append(b, c.Counter.String()...)
+		b = append(b, byte(keyOf[i]+1), byte(op), byte(kind), byte(twin), byte(firstOn(charges, c.Subject, c.Counter)+1))
+		for _, n := range [...]int64{least, t.Most, p[0], p[1], p[2], p[3]} {
+			b = appendNumber(b, n)
+		}
+	}
+	return string(b)
+}
+
+// translate is the algorithm and its four parameters.
+func translate(c *headgate.Charge, t *headgate.Terms) (op int, p [4]int64) {
+	switch t.Algorithm {
+	case headgate.TokenBucket:
+		return opTokenBucket, [4]int64{t.Capacity * 1_000_000, t.P, t.Q}
+	case headgate.LeakyBucket:
+		return opLeakyBucket, [4]int64{t.Capacity, t.P, t.Q, t.MaxDelay}
+	case headgate.FixedWindow:
+		switch {
+		case c.Limit.Calendar != headgate.NoCalendar:
+			return opFixedCalendar, [4]int64{t.Capacity, t.Start, t.End}
+		case t.Aligned:
+			return opFixedClock, [4]int64{t.Capacity, t.Window, t.Offset}
+		}
+		return opFixedFirst, [4]int64{t.Capacity, t.Window}
+	case headgate.SlidingWindow:
+		return opSliding, [4]int64{t.Capacity, t.Window, t.Tick, t.PerWindow}
+	default:
+		return opLog, [4]int64{t.Capacity, t.Window}
+	}
+}
+
+// asked is how many units all charges on the log of charges[i] ask for together: how much of the log their answers can
+// depend on. 0 means all of it: for refunds, and where the window is not the same for all.
+func asked(charges []headgate.Charge, i int) int64 {
+	var sum int64
+	for j := range charges {
+		c := &charges[j]
+		switch {
+		case c.Counter != charges[i].Counter || c.Subject != charges[i].Subject:
+		case c.Refund.Units > 0 || c.Limit.Window != charges[i].Limit.Window:
+			return 0
+		default:
+			sum = min(sum+max(1, min(c.Cost, headgate.MaxCost)), headgate.MaxCost)
+		}
+	}
+	return sum
+}
+
+// firstOn is the index of the first charge on a counter, or -1.
+func firstOn(charges []headgate.Charge, s headgate.Subject, k headgate.Counter) int {
+	for i := range charges {
+		if charges[i].Counter == k && charges[i].Subject == s {
+			return i
+		}
+	}
+	return -1
+}
+
+var errReply = errors.New("a reply that this version cannot read: do nodes of another version share the namespace?")
+
+// reply reads the script's answer from front to back.
+type reply struct {
+	rest   []byte
+	broken bool
+}
+
+func (r *reply) bytes(n int) []byte {
+	if len(r.rest) < n {
+		r.broken = true
+		r.rest = make([]byte, n)
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reply) byte() byte { return r.bytes(1)[0] }
+func (r *reply) number() int64 {
+	return int64(math.Float64frombits(binary.LittleEndian.Uint64(r.bytes(8))))
+}
+func (r *reply) seconds() int64  { return int64(binary.LittleEndian.Uint32(r.bytes(4))) }
+func (r *reply) time() time.Time { return time.UnixMicro(r.number()) }
+
+// states reads the states of the charges' counters, each at the first charge on it.
+func (r *reply) states(charges []headgate.Charge, states []headgate.State) error {
+	for i := range charges {
+		c := &charges[i]
+		if firstOn(charges, c.Subject, c.Counter) != i || r.byte() == 0 {
+			states[i] = headgate.State{}
+			continue
+		}
+		s := headgate.State{Time: r.number(), Used: r.number(), Expires: r.seconds()}
+		switch c.Limit.Algorithm {
+		case headgate.SlidingWindow:
+			s.Prev = r.number()
+		case headgate.SlidingLog:
+			n := int(binary.LittleEndian.Uint16(r.bytes(2)))
+			for range min(n, len(r.rest)/entrySize+1) {
+				s.Log = append(s.Log, headgate.LogEntry{Time: r.number(), Units: r.seconds()})
+			}
+		}
+		states[i] = s
+	}
+	if r.broken || len(r.rest) > 0 {
+		return errReply
+	}
+	return nil
+}
+
+func appendNumber(b []byte, n int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
+}

@@ -1,0 +1,329 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // time zones must not depend on the machine
+
+	"github.com/headgate/headgate"
+)
+
+// Comparison is a random comparison of a store with the specification.
+type Comparison struct {
+	// Charges to make, at least.
+	Charges int
+	// Seed of the random sequence.
+	Seed uint64
+	// Algorithm to dwell on: most charges are on its counters, the others stand beside them. Below 0: all alike.
+	Algorithm int
+}
+
+// Compare makes the same random charges on a store and on the specification and returns the first difference: mixed costs,
+// limits, times and changes of limits, several limits and subjects per request, peeks, partial and observing charges,
+// refunds, the clock set back. Every field of every result must be equal, but Nodes.
+func Compare(target Target, c Comparison) error {
+	w := newWorld(target, c)
+	ctx := context.Background()
+	for made, call := 0, 0; made < c.Charges; call++ {
+		w.advance()
+		charges := w.request()
+		want := make([]headgate.Result, len(charges))
+		got := make([]headgate.Result, len(charges))
+		w.model.now = w.now
+		_ = w.model.Take(ctx, charges, want)
+		target.SetTime(w.now)
+		if err := target.Store.Take(ctx, charges, got); err != nil {
+			return fmt.Errorf("seed %d, call %d: %w", c.Seed, call, err)
+		}
+		if err := w.differ(charges, want, got); err != nil {
+			return fmt.Errorf("seed %d, call %d at %s: %w", c.Seed, call, w.now.Format(time.RFC3339Nano), err)
+		}
+		w.remember(charges, got)
+		made += len(charges)
+	}
+	return nil
+}
+
+// compareAll is Compare over each algorithm in turn.
+func compareAll(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
+	target := open(t)
+	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+		t.Run(a.String(), func(t *testing.T) {
+			seed := rand.Uint64() //nolint:gosec // printed on failure, not secret
+			if err := Compare(target, Comparison{Charges: perAlgorithm, Seed: seed, Algorithm: int(a)}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// world is what a random sequence plays in: a few subjects, a few limits whose numbers change, receipts to give back.
+type world struct {
+	rand     *rand.Rand
+	model    *model
+	dwell    int
+	seed     uint64
+	lives    int
+	now      time.Time
+	subjects []headgate.Subject
+	limits   []namedLimit
+	given    []given
+	waits    headgate.Charge // a charge and how long it was told to wait, or when its counter will be unused
+	wait     time.Duration
+	due      bool // that charge is next
+}
+
+type namedLimit struct {
+	counter headgate.Counter
+	headgate.Limit
+}
+
+// given is a charge that was recorded, and its receipt.
+type given struct {
+	charge  headgate.Charge
+	receipt headgate.Receipt
+}
+
+// epoch is far enough in the future that no real server's clock reaches the expiry times of a comparison.
+var epoch = time.Unix(2_000_000_000, 0)
+
+func newWorld(target Target, c Comparison) *world {
+	w := &world{
+		rand:  rand.New(rand.NewPCG(c.Seed, 1)), //nolint:gosec // reproducible, not secret
+		model: newModel(target.Group),
+		dwell: c.Algorithm,
+		seed:  c.Seed,
+	}
+	w.restart()
+	for i := range 12 {
+		l := namedLimit{Limit: w.limit(w.algorithm())}
+		l.counter = headgate.CounterOf(fmt.Sprint("limit-", i), "", l.Algorithm)
+		w.limits = append(w.limits, l)
+	}
+	return w
+}
+
+// restart begins again at the epoch with subjects never seen.
+func (w *world) restart() {
+	w.lives++
+	w.now, w.given, w.wait, w.due, w.model.states = epoch, nil, 0, false, map[counter]headgate.State{}
+	w.subjects = w.subjects[:0]
+	for i := range 6 {
+		w.subjects = append(w.subjects, headgate.SubjectOf("compare", strconv.FormatUint(w.seed, 10), strconv.Itoa(w.lives), strconv.Itoa(i)))
+	}
+}
+
+func (w *world) algorithm() headgate.Algorithm {
+	if w.dwell >= 0 && w.chance(3, 4) {
+		return headgate.Algorithm(w.dwell)
+	}
+	return headgate.Algorithm(w.rand.IntN(int(headgate.SlidingLog) + 1))
+}
+
+func (w *world) chance(k, n int) bool { return w.rand.IntN(n) < k }
+
+func oneOf[T any](w *world, values ...T) T { return values[w.rand.IntN(len(values))] }
+
+// limit is a random one; often a small one, so that it is met.
+func (w *world) limit(a headgate.Algorithm) headgate.Limit {
+	l := headgate.Limit{
+		Algorithm: a,
+		Count:     oneOf[int64](w, 1, 2, 3, 7, 10, 60, 100, 999),
+		Window: oneOf(w, time.Millisecond, 100*time.Millisecond, time.Second, 1500*time.Millisecond, 7*time.Second,
+			time.Minute, time.Hour, 24*time.Hour, 30*24*time.Hour, 1234567*time.Microsecond),
+	}
+	if a != headgate.SlidingLog && w.chance(1, 4) {
+		l.Count = oneOf[int64](w, 9_999, 1_500_000, 999_999_937, headgate.MaxCost)
+	}
+	switch {
+	case a == headgate.TokenBucket && w.chance(1, 2):
+		l.Burst = oneOf[int64](w, 1, 5, 50, l.Count, 2*l.Count)
+	case a == headgate.FixedWindow && w.chance(1, 3):
+		l.Align = oneOf(w, headgate.OnClock, headgate.OnClockSpread)
+	case a == headgate.FixedWindow && w.chance(1, 2):
+		l.Window = 0
+		l.Calendar = oneOf(w, headgate.Minute, headgate.Hour, headgate.Day, headgate.Week, headgate.Month)
+		l.TimeZone = oneOf(w, nil, berlin, lordHowe)
+		switch l.Calendar {
+		case headgate.Week:
+			l.AnchorDay = w.rand.IntN(8)
+		case headgate.Month:
+			l.AnchorDay = w.rand.IntN(32)
+		}
+	}
+	if l.Validate() != nil {
+		return w.limit(a)
+	}
+	return l
+}
+
+var berlin, lordHowe = mustZone("Europe/Berlin"), mustZone("Australia/Lord_Howe")
+
+func mustZone(name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err) // the zones are compiled in
+	}
+	return zone
+}
+
+// advance moves the clock: mostly a little, often to where something happens, sometimes far, now and then back.
+func (w *world) advance() {
+	step := time.Duration(0)
+	switch w.rand.IntN(13) {
+	case 0, 1, 2:
+	case 3, 4:
+		step = time.Duration(w.rand.IntN(50)) * time.Microsecond
+	case 5:
+		step = time.Duration(w.rand.Int64N(int64(2 * time.Second)))
+	case 6, 7, 8:
+		step = w.wait + oneOf(w, -time.Microsecond, 0, 0, time.Microsecond)
+		w.due = w.wait > 0
+	case 9:
+		step = oneOf(w, time.Second, time.Minute, time.Hour, 24*time.Hour)
+		step -= time.Duration(w.now.UnixNano()) % step // to the next round time, where states expire and windows roll
+		step += oneOf(w, -time.Microsecond, 0)
+	case 10:
+		// To where some state expires, with other numbers on its limit perhaps.
+		c := headgate.Charge{Subject: w.subjects[w.rand.IntN(len(w.subjects))], Cost: 1}
+		l := w.limits[w.rand.IntN(len(w.limits))]
+		c.Counter, c.Limit = l.counter, l.Limit
+		s := w.model.states[counter{c.Subject, c.Counter}]
+		if step = max(0, time.Unix(s.Expires, 0).Sub(w.now)); step > 0 {
+			w.waits, w.due = c, true
+		}
+	case 12:
+		step = time.Duration(w.rand.Int64N(int64(oneOf(w, time.Minute, time.Hour, 40*24*time.Hour))))
+	case 11:
+		if back := -time.Duration(w.rand.Int64N(int64(30 * time.Second))); w.chance(1, 4) && w.mayStepBack(back) {
+			step = back
+		}
+	}
+	w.now = w.now.Add(step).Truncate(time.Microsecond)
+	if w.now.Before(epoch) || w.now.After(epoch.Add(40*366*24*time.Hour)) {
+		w.restart()
+	}
+}
+
+// mayStepBack is false if a state would come back to life that a store was free to forget.
+func (w *world) mayStepBack(by time.Duration) bool {
+	for _, s := range w.model.states {
+		if s.Expires <= w.now.Unix() && s.Expires > w.now.Add(by).Unix() {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) request() []headgate.Charge {
+	if w.chance(1, 20) { // a limit's numbers change
+		l := &w.limits[w.rand.IntN(len(w.limits))]
+		l.Limit = w.limit(l.Algorithm)
+	}
+	charges := make([]headgate.Charge, oneOf(w, 1, 1, 1, 2, 3, 5, 9))
+	for i := range charges {
+		charges[i] = w.charge(charges[:i])
+	}
+	return charges
+}
+
+func (w *world) charge(before []headgate.Charge) headgate.Charge {
+	if w.due && w.waits.Refund.Units == 0 {
+		w.due = false
+		return w.waits
+	}
+	if len(w.given) > 0 && w.chance(1, 8) {
+		return w.refund()
+	}
+	l := w.limits[w.rand.IntN(len(w.limits))]
+	c := headgate.Charge{
+		Subject: w.subjects[w.rand.IntN(len(w.subjects))],
+		Counter: l.counter,
+		Limit:   l.Limit,
+		Cost:    oneOf[int64](w, 0, 1, 1, 1, 1, 2, 3, 10),
+	}
+	if len(before) > 0 && w.chance(1, 2) { // several limits on one subject
+		c.Subject = before[w.rand.IntN(len(before))].Subject
+	}
+	if w.chance(1, 6) {
+		c.Cost = oneOf(w, l.Count-1, l.Count, l.Count+1, l.Count/2, headgate.MaxCost, headgate.MaxCost+1, -1)
+	}
+	if w.chance(1, 50) { // no limit at all: it refuses
+		c.Limit, c.Counter = headgate.Limit{Count: -1}, 0
+	}
+	if w.chance(1, 6) {
+		c.AtLeast = oneOf(w, 1, 2, c.Cost, c.Cost+1)
+	}
+	if l.Algorithm == headgate.LeakyBucket {
+		c.MaxDelay = oneOf(w, 0, time.Microsecond, 10*time.Millisecond, time.Second, time.Minute, 1000*time.Hour)
+	}
+	if w.chance(1, 6) {
+		c.Observe = true
+		for i := range before {
+			if before[i].Subject == c.Subject && w.chance(1, 2) {
+				c.Twin = before[i].Counter
+			}
+		}
+	}
+	return c
+}
+
+// refund gives back an earlier receipt, mostly a recent one, whole or in part, under the limit's present numbers.
+func (w *world) refund() headgate.Charge {
+	i := len(w.given) - 1 - min(w.rand.IntN(len(w.given)), w.rand.IntN(len(w.given)))
+	g := w.given[i]
+	w.given = append(w.given[:i], w.given[i+1:]...)
+	c := headgate.Charge{
+		Subject: g.charge.Subject, Counter: g.charge.Counter, Limit: w.limitOf(g.charge.Counter),
+		Cost: g.receipt.Units, Refund: g.receipt,
+	}
+	if w.chance(1, 3) {
+		c.Cost = w.rand.Int64N(c.Cost + 2)
+	}
+	return c
+}
+
+// limitOf is the present limit of a counter.
+func (w *world) limitOf(k headgate.Counter) headgate.Limit {
+	for _, l := range w.limits {
+		if l.counter == k {
+			return l.Limit
+		}
+	}
+	return headgate.Limit{}
+}
+
+// remember keeps receipts to give back and waits to keep.
+func (w *world) remember(charges []headgate.Charge, results []headgate.Result) {
+	for i, r := range results {
+		if r.Receipt.Units > 0 {
+			w.given = append(w.given, given{charges[i], r.Receipt})
+		}
+		if wait := oneOf(w, r.RetryAfter, r.RetryAfter, r.ResetAfter); wait > 0 && w.chance(1, 2) {
+			w.wait, w.waits = wait, charges[i]
+		}
+	}
+	if len(w.given) > 50 {
+		w.given = w.given[len(w.given)-50:]
+	}
+}
+
+func (w *world) differ(charges []headgate.Charge, want, got []headgate.Result) error {
+	for i := range charges {
+		g := got[i]
+		g.Nodes = 0
+		if g != want[i] {
+			var all strings.Builder
+			for j := range charges {
+				fmt.Fprintf(&all, "\n  charge %d: %+v\n    want %+v\n    got  %+v", j, charges[j], want[j], got[j])
+			}
+			return fmt.Errorf("charge %d differs from the specification:%s", i, all.String())
+		}
+	}
+	return nil
+}

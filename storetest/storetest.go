@@ -1,0 +1,82 @@
+// Package storetest is what every headgate.Store must do: scenarios that read as the specification, random comparison
+// with the specification itself, and exactness under concurrency. It knows no store by name.
+package storetest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Target is a store under test, fresh and empty.
+type Target struct {
+	Store headgate.Store
+	// SetTime sets the store's clock, which stands still in between.
+	SetTime func(time.Time)
+	// Group says which subjects the store decides in one step; nil means all. Where one group of a request denies, the
+	// others are refunded.
+	Group func(headgate.Subject) int
+}
+
+// Run holds a store to the suite: the scenarios, a random comparison of at least perAlgorithm charges with each algorithm,
+// exactness under concurrency. open makes a fresh target.
+func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
+	t.Run("Scenarios", func(t *testing.T) { Scenarios(t, open) })
+	t.Run("Compare", func(t *testing.T) { compareAll(t, open, perAlgorithm) })
+	t.Run("Exact", func(t *testing.T) { exact(t, open(t)) })
+	t.Run("Lengths", func(t *testing.T) {
+		if err := open(t).Store.Take(t.Context(), make([]headgate.Charge, 2), make([]headgate.Result, 1)); err == nil {
+			t.Error("two charges and one result were taken without complaint")
+		}
+	})
+}
+
+// exact lets many callers fight over limits of 500, each request over two subjects: 500 are admitted, and as many units
+// are recorded on both.
+func exact(t *testing.T, target Target) {
+	const limit, callers = 500, 50
+	target.SetTime(epoch)
+	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+		if a == headgate.LeakyBucket {
+			continue // it spaces charges out: at one moment it admits one
+		}
+		charges := []headgate.Charge{
+			{Subject: headgate.SubjectOf("exact", "small"), Limit: headgate.Limit{Algorithm: a, Count: limit, Window: time.Hour}, Cost: 1},
+			{Subject: headgate.SubjectOf("exact", "large"), Limit: headgate.Limit{Algorithm: a, Count: 2 * limit, Window: time.Hour}, Cost: 1},
+		}
+		for i := range charges {
+			charges[i].Counter = headgate.CounterOf("exact", "", a)
+		}
+		var admitted atomic.Int64
+		var done sync.WaitGroup
+		for range callers {
+			done.Go(func() {
+				for range 2 * limit / callers {
+					results := make([]headgate.Result, len(charges))
+					if err := target.Store.Take(context.Background(), charges, results); err != nil {
+						t.Error(err)
+						return
+					}
+					admitted.Add(results[0].Granted)
+				}
+			})
+		}
+		done.Wait()
+		left := make([]headgate.Result, len(charges))
+		for i := range charges {
+			peek := charges[i]
+			peek.Cost = 0
+			if err := target.Store.Take(t.Context(), []headgate.Charge{peek}, left[i:i+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if admitted.Load() != limit || left[0].Remaining != 0 || left[1].Remaining != limit {
+			t.Errorf("%s: admitted %d of %d; %d and %d remain, not 0 and %d", a, admitted.Load(), limit,
+				left[0].Remaining, left[1].Remaining, limit)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# Fetches what "make check" needs and the repository does not hold.
+#
+#   tools/deps.sh servers                      the servers our tests start, as Debian packages
+#   tools/deps.sh tool NAME VERSION PACKAGE    one Go program, linked to .bin/NAME-VERSION
+#   tools/deps.sh modules                      the Go modules of every go.mod here
+#
+# Each of them does nothing, quickly, when its work is done already.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+release=bookworm
+
+# The command that has to be there, and the packages that bring it.
+commands=(redis-server redis-sentinel redis-cli faketime valkey-server gcc)
+declare -A packages=(
+	[redis-server]=redis-server
+	[redis-sentinel]=redis-sentinel
+	[redis-cli]=redis-tools
+	[faketime]=faketime
+	[valkey-server]=valkey-server # lives in backports only
+	[gcc]="gcc libc6-dev"         # the race detector links through cgo
+)
+services=(redis-server redis-sentinel valkey-server)
+
+fail() {
+	echo "deps: $*" >&2
+	exit 1
+}
+
+servers() {
+	local missing=() name
+	for name in "${commands[@]}"; do
+		command -v "$name" >/dev/null || missing+=("$name")
+	done
+	if ((${#missing[@]})); then
+		install_packages "${missing[@]}"
+	fi
+	require_version redis-server '7.0.*'
+	require_version valkey-server '8.*'
+}
+
+# require_version SERVER PATTERN
+#
+# Patch releases may differ from machine to machine; anything more would mean that a green run here says little about
+# a run there.
+require_version() {
+	local found
+	found=$("$1" --version | sed -n 's/.* v=\([0-9][0-9.]*\) .*/\1/p')
+	# shellcheck disable=SC2053 # the right side is a pattern on purpose
+	[[ $found == $2 ]] || fail "$(command -v "$1") is version ${found:-unknown}, but the tests are held to $2." \
+		"Remove it, or put the Debian 12 package's directory before it in PATH."
+}
+
+# install_packages COMMAND...
+install_packages() {
+	local missing="$*" wanted=() name service fresh=()
+	for name in "$@"; do
+		# shellcheck disable=SC2206 # one command may need several packages
+		wanted+=(${packages[$name]})
+	done
+
+	# shellcheck source=/dev/null
+	[[ -r /etc/os-release ]] && [[ $(. /etc/os-release && echo "${VERSION_CODENAME:-}") == "$release" ]] ||
+		fail "missing: $missing. This script installs them on Debian 12 ($release) only;" \
+			"elsewhere, put Redis 7.0, Valkey 8 and the others into PATH yourself."
+	((EUID == 0)) || fail "missing: $missing. As root they can be installed:" $'\n\n' "   sudo $PWD/tools/deps.sh servers"
+
+	for service in "${services[@]}"; do
+		[[ -e /usr/bin/$service ]] || fresh+=("$service")
+	done
+
+	[[ " ${wanted[*]} " != *" valkey-server "* ]] || add_backports
+	keep_services_down
+	export DEBIAN_FRONTEND=noninteractive
+	local apt=(apt-get -y -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
+	"${apt[@]}" update
+	"${apt[@]}" install --no-install-recommends "${wanted[@]}"
+
+	# The packages enable their service for the next boot. Tests start servers of their own on free ports and want
+	# none besides; what was installed before this run is somebody's choice and stays as it is.
+	for service in "${fresh[@]}"; do
+		[[ ! -e /usr/bin/$service ]] || update-rc.d "$service" disable
+	done
+}
+
+# add_backports gives apt the backports suite, from wherever this machine gets its Debian: a copy of the entry that
+# names the release, with the suite exchanged.
+add_backports() {
+	local suite=$release-backports
+	if apt-get indextargets --format '$(RELEASE)' | grep -qx "$suite"; then
+		return
+	fi
+
+	local from=/etc/apt/sources.list.d/debian.sources to=/etc/apt/sources.list.d/headgate-backports.sources entry=
+	if [[ -r $from ]]; then
+		entry=$(sed '/^#/d' "$from" | awk -v release="$release" -v suite="$suite" '
+			BEGIN { RS = ""; FS = "\n" }
+			/(^|\n)Enabled: *no/ { next }
+			$0 "\n" ~ "(^|\n)Suites:[^\n]* " release "[ \n]" {
+				for (i = 1; i <= NF; i++) print ($i ~ /^Suites:/ ? "Suites: " suite : $i)
+				exit
+			}')
+	fi
+	if [[ -z $entry && -r /etc/apt/sources.list ]]; then
+		to=${to%.sources}.list
+		entry=$(sed -nE "s/^(deb .*) $release( .*)\$/\1 $suite\2/p" /etc/apt/sources.list | head -n 1)
+	fi
+	[[ -n $entry ]] || fail "no Debian source naming $release under /etc/apt to derive $suite from;" \
+		"add $suite by hand and run this again."
+	printf '%s\n' "$entry" >"$to"
+}
+
+# keep_services_down tells the package scripts, for as long as this script runs, that no service may be started. A
+# machine with a policy of its own keeps it.
+keep_services_down() {
+	local policy=/usr/sbin/policy-rc.d
+	[[ ! -e $policy ]] || return 0
+	trap "rm -f $policy" EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+}
+
+# tool NAME VERSION PACKAGE
+#
+# Built programs are kept outside of the clone: the linter takes minutes to build, and a new clone should not.
+tool() {
+	local name=$1 version=$2 package=$3
+	local cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools
+	local program=$cache/$name-$version
+	if [[ ! -x $program ]]; then
+		echo "deps: building $name $version, once for this machine"
+		mkdir -p "$cache"
+		scratch=$(mktemp -d "$cache/.build.XXXXXX")
+		trap 'rm -rf "$scratch"' EXIT
+		GOFLAGS='' GOBIN=$scratch go install "$package@$version"
+		mv "$scratch/$name" "$program"
+	fi
+	mkdir -p .bin
+	ln -sf "$program" ".bin/$name-$version"
+}
+
+modules() {
+	local file
+	for file in go.mod bench/go.mod; do
+		[[ ! -e $file ]] || (cd "$(dirname "$file")" && go mod download)
+	done
+}
+
+case "${1:-}" in
+servers | tool | modules) "$@" ;;
+*) fail "usage: tools/deps.sh servers | tool NAME VERSION PACKAGE | modules" ;;
+esac
