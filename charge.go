@@ -30,7 +30,7 @@ func CounterOf(rule, limit string, a Algorithm) Counter {
 	return Counter(binary.BigEndian.Uint64(sum[:8]) >> 16)
 }
 
-// String is the counter as it stands in a store: 8 characters of base64url.
+// String is the counter in 8 characters of base64url.
 func (c Counter) String() string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(c)<<16)

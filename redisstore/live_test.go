@@ -1,9 +1,12 @@
 package redisstore
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -164,4 +167,64 @@ func TestReshardUnderLoad(t *testing.T) {
 		t.Errorf("%d callers saw an error: %v", n, l.lastError)
 	}
 	noImmortals(t, c.Primaries(t)...)
+}
+
+// TestSlotHalfMoved asks for two subjects of one slot while one of them has already been moved: the server answers
+// TRYAGAIN, and they are asked for one by one.
+func TestSlotHalfMoved(t *testing.T) {
+	t.Parallel()
+	c := testenv.StartCluster(t, testenv.Redis)
+	store := open(t, cluster(c))
+	a, b := twoInOneSlot(store)
+	charges := []headgate.Charge{
+		{Subject: a, Counter: countlessC, Limit: countless, Cost: 1},
+		{Subject: b, Counter: countlessC, Limit: countless, Cost: 1},
+	}
+	take := func(want ...int64) []headgate.Result {
+		t.Helper()
+		results := make([]headgate.Result, len(charges))
+		if err := store.Take(t.Context(), charges, results); err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			if used := charges[i].Limit.Count - results[i].Remaining; used != want[i] {
+				t.Errorf("subject %d: %d used, not %d", i, used, want[i])
+			}
+		}
+		return results
+	}
+	take(1, 1)
+	slot := int(store.slot(a))
+	from := c.PrimaryOf(t, slot)
+	to := c.Primaries(t)[0]
+	if to.Addr() == from.Addr() {
+		to = c.Primaries(t)[1]
+	}
+	fromID, _ := from.Must(t, "CLUSTER", "MYID").(string)
+	toID, _ := to.Must(t, "CLUSTER", "MYID").(string)
+	number := strconv.Itoa(slot)
+	to.Must(t, "CLUSTER", "SETSLOT", number, "IMPORTING", fromID)
+	from.Must(t, "CLUSTER", "SETSLOT", number, "MIGRATING", toID)
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	from.Must(t, "MIGRATE", host, port, store.key(a), "0", "5000")
+
+	take(2, 2)
+	charges[1].Limit.Count = 2 // the second denies; the first, decided elsewhere, is refunded
+	if r := take(2, 2); !r[0].Allowed || r[0].Granted != 0 || r[1].Allowed {
+		t.Errorf("%+v", r)
+	}
+	charges[1].Limit.Count = 100
+	take(3, 3)
+}
+
+// twoInOneSlot are subjects that a Cluster keeps together.
+func twoInOneSlot(s *Store) (a, b headgate.Subject) {
+	seen := map[uint16]headgate.Subject{}
+	for i := 0; ; i++ {
+		b = headgate.SubjectOf("pair", strconv.Itoa(i))
+		if a, ok := seen[s.slot(b)]; ok {
+			return a, b
+		}
+		seen[s.slot(b)] = b
+	}
 }

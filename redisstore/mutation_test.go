@@ -26,9 +26,9 @@ var (
 // equivalent mutants change no decision, for a reason.
 var equivalent = map[string]string{
 	"elseif elapsed >= 0 then": "nothing drains in no time",
-	"while at <= #entries do":  "entries are 12 bytes each, and at is one more than a multiple of that",
+	"while at <= #entries do":  "entries are 11 bytes each, and at is one more than a multiple of that",
 
-	"local kept = units >= back and encode('<dI4', t, units - back) or ''": "an entry of no units counts nothing",
+	"local kept = units >= back and encode('<I7I4', t, units - back) or ''": "an entry of no units counts nothing",
 
 	// How the TTL is found out, not what it is.
 	"if not states[first] and expires <= (known[key] or 0) then known[key] = expires end": "it is read from the server",
@@ -44,7 +44,7 @@ var equivalent = map[string]string{
 
 	"local all = size > 256 and call('HGETALL', key) or call('HRANDFIELD', key, 64, 'WITHVALUES')": "sweeping",
 	"local all = size < 256 and call('HGETALL', key) or call('HRANDFIELD', key, 64, 'WITHVALUES')": "sweeping",
-	"if decode('<I4', all[i + 1], 17) * 1000000 < now then lapsed[#lapsed + 1] = all[i] end":       "sweeping",
+	"if decode('<I4', all[i + 1], 15) * 1000000 < now then lapsed[#lapsed + 1] = all[i] end":       "sweeping",
 }
 
 // TestMutations breaks the script in one comparison after the other and expects the comparison with the specification,
@@ -110,7 +110,7 @@ func shortTTL(t testing.TB, server *testenv.Server, namespace string) error {
 		values, _ := server.Must(t, "HVALS", key).([]any)
 		for _, v := range values {
 			state, _ := v.(string)
-			if expires := int64(binary.LittleEndian.Uint32([]byte(state[16:]))); until < expires*1000 {
+			if expires := int64(binary.LittleEndian.Uint32([]byte(state[14:]))); until < expires*1000 {
 				return fmt.Errorf("%s lives until %d ms, a field of it until %d s", key, until, expires)
 			}
 		}

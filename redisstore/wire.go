@@ -11,7 +11,7 @@ import (
 
 // The numbers of lua/take.lua's header.
 const (
-	chargeSize = 61
+	chargeSize = 59
 	maxCharges = 255
 
 	opNone          = 0
@@ -30,7 +30,7 @@ const (
 	verdictBounds   = 2
 
 	replyHead = 9
-	entrySize = 12
+	entrySize = 11
 )
 
 // encode is ARGV[1] of the script: the charges, with calendar windows worked out for a guess of the store's time. keyOf[i]
@@ -58,7 +58,7 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) string {
 		case c.Observe:
 			kind, twin = kindObserve, firstOn(charges, c.Subject, c.Twin)+1
 		}
-		b = append(b, c.Counter.String()...)
+		b = append(b, field(c.Counter)...)
 		b = append(b, byte(keyOf[i]+1), byte(op), byte(kind), byte(twin), byte(firstOn(charges, c.Subject, c.Counter)+1))
 		for _, n := range [...]int64{least, t.Most, p[0], p[1], p[2], p[3]} {
 			b = appendNumber(b, n)
@@ -134,12 +134,18 @@ func (r *reply) bytes(n int) []byte {
 	return b
 }
 
-func (r *reply) byte() byte { return r.bytes(1)[0] }
+func (r *reply) byte() byte   { return r.bytes(1)[0] }
+func (r *reply) short() int64 { return int64(binary.LittleEndian.Uint32(r.bytes(4))) }
+
+// number is of seven bytes.
 func (r *reply) number() int64 {
-	return int64(math.Float64frombits(binary.LittleEndian.Uint64(r.bytes(8))))
+	b := r.bytes(7)
+	return int64(binary.LittleEndian.Uint32(b)) | int64(b[4])<<32 | int64(b[5])<<40 | int64(b[6])<<48
 }
-func (r *reply) seconds() int64  { return int64(binary.LittleEndian.Uint32(r.bytes(4))) }
-func (r *reply) time() time.Time { return time.UnixMicro(r.number()) }
+
+func (r *reply) time() time.Time {
+	return time.UnixMicro(int64(math.Float64frombits(binary.LittleEndian.Uint64(r.bytes(8)))))
+}
 
 // states reads the states of the charges' counters, each at the first charge on it.
 func (r *reply) states(charges []headgate.Charge, states []headgate.State) error {
@@ -149,14 +155,14 @@ func (r *reply) states(charges []headgate.Charge, states []headgate.State) error
 			states[i] = headgate.State{}
 			continue
 		}
-		s := headgate.State{Time: r.number(), Used: r.number(), Expires: r.seconds()}
+		s := headgate.State{Time: r.number(), Used: r.number(), Expires: r.short()}
 		switch c.Limit.Algorithm {
 		case headgate.SlidingWindow:
-			s.Prev = r.number()
+			s.Prev = r.short()
 		case headgate.SlidingLog:
 			n := int(binary.LittleEndian.Uint16(r.bytes(2)))
 			for range min(n, len(r.rest)/entrySize+1) {
-				s.Log = append(s.Log, headgate.LogEntry{Time: r.number(), Units: r.seconds()})
+				s.Log = append(s.Log, headgate.LogEntry{Time: r.number(), Units: r.short()})
 			}
 		}
 		states[i] = s
@@ -165,6 +171,11 @@ func (r *reply) states(charges []headgate.Charge, states []headgate.State) error
 		return errReply
 	}
 	return nil
+}
+
+// field is the name of a counter in its subject's hash: its 48 bits as they are.
+func field(k headgate.Counter) []byte {
+	return []byte{byte(k >> 40), byte(k >> 32), byte(k >> 24), byte(k >> 16), byte(k >> 8), byte(k)}
 }
 
 func appendNumber(b []byte, n int64) []byte {

@@ -36,6 +36,7 @@ var scenarioFiles embed.FS
 //	start: TIME                      where spans count from; 2033-05-18T03:33:20Z if it does not say
 //	limit NAME = ALGORITHM COUNT/WINDOW [burst N] [aligned | spread]
 //	limit NAME = fixed_window COUNT per UNIT [zone ZONE] [anchor DAY]
+//	limit NAME = invalid             the zero Limit
 //	subject NAME offset SPAN         by how much the subject's windows are moved where they are spread
 //	at SPAN | at TIME                the store's clock from here on
 //	take SUBJECT LIMIT COST [at-least N] [max-delay SPAN] [observe] [twin LIMIT] [as RECEIPT] -> EXPECTED
@@ -393,6 +394,10 @@ func (p *parser) limit(w *words) {
 	name := w.next("a name for the limit")
 	w.expect("=")
 	var l headgate.Limit
+	if w.accept("invalid") {
+		p.limits[name] = l
+		return
+	}
 	l.Algorithm = w.algorithm()
 	count, window, rated := strings.Cut(w.next("a count, as in 10/1m or 10 per day"), "/")
 	l.Count = w.parseNumber(count)

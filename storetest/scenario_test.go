@@ -2,42 +2,419 @@ package storetest
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
 )
 
-type counterKey struct {
-	subject headgate.Subject
-	counter headgate.Counter
-}
-
-// mapStore is the least that is a store: a map around the specification.
-type mapStore struct {
-	now    time.Time
-	states map[counterKey]headgate.State
-}
-
-func (m *mapStore) Part(headgate.Subject) int { return 0 }
-
-func (m *mapStore) Take(_ context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	states := make([]headgate.State, len(charges))
-	for i, c := range charges {
-		states[i] = m.states[counterKey{c.Subject, c.Counter}]
-	}
-	headgate.Decide(charges, states, results, m.now)
-	for i := len(charges) - 1; i >= 0; i-- { // the first of a counter's charges has its state, so it is written last
-		m.states[counterKey{charges[i].Subject, charges[i].Counter}] = states[i]
-	}
-	return nil
-}
-
-func openMap(testing.TB) Target {
-	m := &mapStore{states: map[counterKey]headgate.State{}}
-	return Target{Store: m, SetTime: func(t time.Time) { m.now = t }}
+// openModel makes a target of the specification itself, whose subjects are decided in groups.
+func openModel(group func(headgate.Subject) int) Target {
+	m := newModel(group)
+	return Target{Store: m, SetTime: func(t time.Time) { m.now = t }, Group: group}
 }
 
 func TestScenarios(t *testing.T) {
-	Scenarios(t, openMap)
+	t.Run("in one step", func(t *testing.T) {
+		Scenarios(t, func(testing.TB) Target { return openModel(nil) })
+	})
+	t.Run("subject by subject", func(t *testing.T) {
+		Scenarios(t, func(testing.TB) Target {
+			return openModel(func(s headgate.Subject) int { return int(s[0])<<16 | int(s[1])<<8 | int(s[2]) })
+		})
+	})
+}
+
+// brokenStore changes what a store is asked and what it answers.
+type brokenStore struct {
+	headgate.Store
+	ask    func(*headgate.Charge)
+	answer func(*headgate.Result)
+	err    error
+}
+
+func (b brokenStore) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	if b.err != nil {
+		return b.err
+	}
+	charges = slices.Clone(charges)
+	for i := range charges {
+		if b.ask != nil {
+			b.ask(&charges[i])
+		}
+	}
+	err := b.Store.Take(ctx, charges, results)
+	for i := range results {
+		if b.answer != nil {
+			b.answer(&results[i])
+		}
+	}
+	return err
+}
+
+func (b brokenStore) target() Target {
+	target := openModel(nil)
+	target.Store = brokenStore{Store: target.Store, ask: b.ask, answer: b.answer, err: b.err}
+	return target
+}
+
+func TestScenarioTellsWhatDiffers(t *testing.T) {
+	const text = `
+scenario: a bucket with one unit left
+  limit api = token_bucket 10/1m   # the usual one
+  at 0s
+    take alice api 9               -> ok granted 9 remaining 1
+    together
+      take alice api 1 as r1       -> ok granted 1 remaining 0 reset 1m
+      take bob   api 0             -> ok granted 0
+  at 3s
+    take alice api 1               -> no remaining 0 retry 3s reset 57s
+    take alice api 11              -> never
+    refund alice api 1 of r1       -> ok granted 1
+`
+	scenarios, err := parseScenarios("x.scenario", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isPeek := func(r *headgate.Result) bool { return r.Allowed && r.Granted == 0 }
+	tests := map[string]struct {
+		store brokenStore
+		want  string
+	}{
+		"nothing": {},
+		"one unit too many": {
+			store: brokenStore{ask: func(c *headgate.Charge) { c.Limit.Burst = c.Limit.Count + 1 }},
+			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tremaining: expected 1, got 2",
+		},
+		"a verdict": {
+			store: brokenStore{answer: func(r *headgate.Result) { r.Allowed = r.Granted == 9 }},
+			want: "x.scenario:7: take alice api 1 as r1       -> ok granted 1 remaining 0 reset 1m\n\tverdict: expected ok, got no\n" +
+				"x.scenario:8: take bob   api 0             -> ok granted 0\n\tverdict: expected ok, got no",
+		},
+		"granted": {
+			store: brokenStore{answer: func(r *headgate.Result) { r.Granted++; r.Receipt.Units++ }},
+			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tgranted: expected 9, got 10",
+		},
+		"retry of a refusal": {
+			store: brokenStore{answer: func(r *headgate.Result) { r.RetryAfter -= r.RetryAfter / 3 }},
+			want:  "x.scenario:10: take alice api 1               -> no remaining 0 retry 3s reset 57s\n\tretry: expected 3s, got 2s",
+		},
+		"retry of what fits": {
+			store: brokenStore{answer: func(r *headgate.Result) { r.RetryAfter = max(r.RetryAfter, time.Microsecond) }},
+			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tretry: expected 0s, got 1us",
+		},
+		"never": {
+			store: brokenStore{answer: func(r *headgate.Result) { r.RetryAfter = max(r.RetryAfter, 0) }},
+			want:  "x.scenario:11: take alice api 11              -> never\n\tverdict: expected never, got no\n\tretry: expected never, got 0s",
+		},
+		"reset": {
+			store: brokenStore{answer: func(r *headgate.Result) { r.ResetAfter = r.ResetAfter.Truncate(2 * time.Second) }},
+			want:  "x.scenario:10: take alice api 1               -> no remaining 0 retry 3s reset 57s\n\treset: expected 57s, got 56s",
+		},
+		"a delay": {
+			store: brokenStore{answer: func(r *headgate.Result) { r.Delay = time.Hour }},
+			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tdelay of a token_bucket: expected 0s, got 1h",
+		},
+		"the time": {
+			store: brokenStore{answer: func(r *headgate.Result) { r.Time = r.Time.Add(time.Microsecond) }},
+			want: "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n" +
+				"\ttime: expected 2033-05-18T03:33:20Z, got 2033-05-18T03:33:20.000001Z",
+		},
+		"no receipt": {
+			store: brokenStore{answer: func(r *headgate.Result) { r.Receipt = headgate.Receipt{} }},
+			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tunits of the receipt: expected 9, got 0",
+		},
+		"receipt of a peek": {
+			store: brokenStore{answer: func(r *headgate.Result) {
+				if isPeek(r) {
+					r.Receipt.Units = 1
+				}
+			}},
+			want: "x.scenario:8: take bob   api 0             -> ok granted 0\n\tunits of the receipt: expected 0, got 1",
+		},
+		"an error in a result": {
+			store: brokenStore{answer: func(r *headgate.Result) {
+				if isPeek(r) {
+					r.Err = headgate.ErrUnavailable
+				}
+			}},
+			want: "x.scenario:8: take bob   api 0             -> ok granted 0\n\terror: expected none, got store unavailable",
+		},
+		"an error": {
+			store: brokenStore{err: headgate.ErrUnanswered},
+			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tcharge sent but not answered",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := scenarios[0].play(t.Context(), test.store.target())
+			if (got == nil) != (test.want == "") || got != nil && got.Error() != test.want {
+				t.Errorf("got:\n%v\nwant:\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+// idleStore answers nothing at all.
+type idleStore struct{}
+
+func (idleStore) Part(headgate.Subject) int { return 0 }
+
+func (idleStore) Take(context.Context, []headgate.Charge, []headgate.Result) error { return nil }
+
+func TestScenarioNoticesResultsLeftAlone(t *testing.T) {
+	const text = `
+scenario: nothing happens
+  limit api = invalid
+  at 0s
+    take alice api 0 -> never granted 0 remaining 0 reset 0s
+`
+	scenarios, err := parseScenarios("x.scenario", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = scenarios[0].play(t.Context(), Target{Store: idleStore{}, SetTime: func(time.Time) {}})
+	if err == nil || !strings.Contains(err.Error(), errStale.Error()) {
+		t.Errorf("got %v, want %v", err, errStale)
+	}
+}
+
+func TestScenarioNeedsUnitsToRefund(t *testing.T) {
+	const text = `
+scenario: a refund of nothing
+  limit api = token_bucket 10/1m
+  at 0s
+    take alice api 11 as r1  -> never
+    refund alice api 1 of r1 -> ok
+`
+	scenarios, err := parseScenarios("x.scenario", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "x.scenario:6: refund alice api 1 of r1 -> ok\n\treceipt r1 names nothing: its take was granted 0"
+	if err := scenarios[0].play(t.Context(), openModel(nil)); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestScenariosHaveTeeth breaks a store in one respect each, which the file about that must notice.
+func TestScenariosHaveTeeth(t *testing.T) {
+	files, err := readScenarios()
+	if err != nil {
+		t.Fatal(err)
+	}
+	oneMore := func(a headgate.Algorithm) func(*headgate.Charge) {
+		return func(c *headgate.Charge) {
+			if c.Limit.Algorithm == a {
+				c.Limit.Count++
+			}
+		}
+	}
+	tests := map[string]struct {
+		file string
+		ask  func(*headgate.Charge)
+	}{
+		"a token bucket of one more":   {"token_bucket", oneMore(headgate.TokenBucket)},
+		"a leaky bucket of one more":   {"leaky_bucket", oneMore(headgate.LeakyBucket)},
+		"a fixed window of one more":   {"fixed_window", oneMore(headgate.FixedWindow)},
+		"a sliding window of one more": {"sliding_window", oneMore(headgate.SlidingWindow)},
+		"a sliding log of one more":    {"sliding_log", oneMore(headgate.SlidingLog)},
+		"no burst":                     {"token_bucket", func(c *headgate.Charge) { c.Limit.Burst = 0 }},
+		"no waiting":                   {"leaky_bucket", func(c *headgate.Charge) { c.MaxDelay = 0 }},
+		"no alignment":                 {"fixed_window", func(c *headgate.Charge) { c.Limit.Align = headgate.FromFirst }},
+		"no spreading":                 {"fixed_window", func(c *headgate.Charge) { c.Limit.Align = min(c.Limit.Align, headgate.OnClock) }},
+		"no time zones":                {"calendar", func(c *headgate.Charge) { c.Limit.TimeZone = nil }},
+		"no anchor":                    {"calendar", func(c *headgate.Charge) { c.Limit.AnchorDay = 0 }},
+		"a peek that takes":            {"peek", func(c *headgate.Charge) { c.Cost = max(c.Cost, 1) }},
+		"all or nothing of each":       {"partial", func(c *headgate.Charge) { c.AtLeast = 0 }},
+		"one unit is enough":           {"partial", func(c *headgate.Charge) { c.AtLeast = min(c.AtLeast, 1) }},
+		"refusals that bind nobody":    {"together", func(c *headgate.Charge) { c.Observe = true }},
+		"observing enforces":           {"observe", func(c *headgate.Charge) { c.Observe = false }},
+		"no twins":                     {"observe", func(c *headgate.Charge) { c.Twin = 0 }},
+		"refunds of nothing": {"refund", func(c *headgate.Charge) {
+			if c.Refund.Units > 0 {
+				c.Refund = headgate.Receipt{Units: 1, Mark: 1, Time: 1}
+			}
+		}},
+		"new numbers, new counter": {"change", func(c *headgate.Charge) { c.Counter += headgate.Counter(c.Limit.Count) }},
+		"one counter for all":      {"change", func(c *headgate.Charge) { c.Counter = 1 }},
+		"as much as there is": {"never", func(c *headgate.Charge) {
+			c.Cost = min(c.Cost, max(c.Limit.Count, c.Limit.Burst))
+		}},
+		"nothing below zero":    {"never", func(c *headgate.Charge) { c.Cost = max(c.Cost, 0) }},
+		"at most a million":     {"costs", func(c *headgate.Charge) { c.Limit.Count = min(c.Limit.Count, 1_000_000) }},
+		"at most a day":         {"mixed_windows", func(c *headgate.Charge) { c.Limit.Window = min(c.Limit.Window, 24*time.Hour) }},
+		"one subject for all":   {"together", func(c *headgate.Charge) { c.Subject = headgate.Subject{} }},
+		"windows of whole days": {"costs", func(c *headgate.Charge) { c.Limit.Window = max(c.Limit.Window, 24*time.Hour) }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if !fails(t.Context(), files, test.file, brokenStore{ask: test.ask}.target()) {
+				t.Errorf("no scenario of %s fails", test.file)
+			}
+		})
+	}
+	t.Run("a clock that is never set back", func(t *testing.T) {
+		target := openModel(nil)
+		latest, set := time.Time{}, target.SetTime
+		target.SetTime = func(now time.Time) {
+			if now.After(latest) {
+				latest = now
+			}
+			set(latest)
+		}
+		if !fails(t.Context(), files, "clock_steps", target) {
+			t.Error("no scenario fails")
+		}
+	})
+}
+
+func fails(ctx context.Context, files []scenarioFile, name string, target Target) bool {
+	for _, f := range files {
+		for _, s := range f.scenarios {
+			if f.name == name && s.play(ctx, target) != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestParseScenarios(t *testing.T) {
+	const head = "scenario: a\n  limit api = token_bucket 10/1m\n  at 0s\n"
+	tests := []struct{ text, want string }{
+		{"", "1: expected scenario: and a title"},
+		{"# nothing\n", "1: expected scenario: and a title"},
+		{"take alice api 1 -> ok\n", `1: expected scenario: and a title before anything else, not "take"`},
+		{"scenario:\n", "1: expected a title after scenario:"},
+		{head + "    take alice api 1 -> ok\nscenario: a\n", "5: the scenario on line 1 has the same title"},
+		{head + "scenario: b\n", "4: the scenario on line 1 asks nothing: expected take or refund before this line"},
+		{head, "3: the scenario on line 1 asks nothing: expected take or refund before this line"},
+		{head + "limit b = token_bucket 1/1s\n", "4: expected scenario: at the beginning of a line; indent what belongs to one"},
+		{head + "\ttake alice api 1 -> ok\n", "4: indent with spaces, not tabs"},
+		{
+			head + "    give alice api 1\n",
+			`4: expected scenario:, start:, limit, subject, at, take, refund or together, not "give"`,
+		},
+
+		{"scenario: a\n  start: soon\n", `2: expected a time such as 2033-05-18T03:33:20Z, not "soon"`},
+		{"scenario: a\n  start: 1m\n", `2: expected a time such as 2033-05-18T03:33:20Z, not "1m"`},
+		{"scenario: a\n  start: 2026-03-28T12:00:00Z\n", `2: expected a time from 2031 to 2089, not "2026-03-28T12:00:00Z"`},
+		{head + "  start: 2032-03-28T12:00:00Z\n", "4: start: comes before the first at"},
+		{head + "  at\n", "4: expected a time at the end of the line"},
+		{head + "  at noon\n", `4: expected a time in whole microseconds such as 1m30s or 2033-05-18T03:33:20Z, not "noon"`},
+		{head + "  at 5ns\n", `4: expected a time in whole microseconds such as 1m30s or 2033-05-18T03:33:20Z, not "5ns"`},
+		{head + "  at 30000d\n", `4: expected a time from 2031 to 2089, not "30000d"`},
+		{head + "  at 1m 2m\n", `4: expected the end of the line, not "2m"`},
+
+		{head + "  limit\n", "4: expected a name for the limit at the end of the line"},
+		{head + "  limit b token_bucket\n", `4: expected "=", not "token_bucket"`},
+		{head + "  limit b =\n", "4: expected an algorithm at the end of the line"},
+		{head + "  limit b = bucket 10/1m\n", `4: there is no algorithm "bucket"`},
+		{head + "  limit b = token_bucket\n", "4: expected a count, as in 10/1m or 10 per day at the end of the line"},
+		{head + "  limit b = token_bucket ten/1m\n", `4: expected a number, not "ten"`},
+		{head + "  limit b = token_bucket 10/minute\n", `4: expected a time span in whole microseconds such as 5us, 1m30s or 30d, not "minute"`},
+		{head + "  limit b = token_bucket 10/1m fast\n", `4: expected burst, aligned, spread, zone or anchor, not "fast"`},
+		{head + "  limit b = token_bucket 10/1m burst\n", "4: expected a number at the end of the line"},
+		{head + "  limit b = leaky_bucket 10/1m burst 3\n", "4: burst belongs to token_bucket; a leaky_bucket has none"},
+		{head + "  limit b = sliding_log 1001/1m\n", "4: a sliding_log keeps a timestamp per charge and counts to at most 1000, not 1001: use sliding_window"},
+		{head + "  limit b = fixed_window 10\n", `4: expected "per" at the end of the line`},
+		{head + "  limit b = fixed_window 10 per year\n", `4: expected minute, hour, day, week or month, not "year"`},
+		{head + "  limit b = fixed_window 10 per day zone Berlin\n", `4: there is no time zone "Berlin"`},
+		{head + "  limit b = fixed_window 10 per day anchor 3\n", "4: a calendar day has no anchor day"},
+
+		{head + "  subject alice offset -1s\n", `4: expected a time span in whole microseconds such as 5us, 1m30s or 30d, not "-1s"`},
+		{head + "  subject alice\n", `4: expected "offset" at the end of the line`},
+		{
+			head + "    take alice api 1 -> ok\n  subject alice offset 1s\n",
+			"5: alice has been used above: say its offset before",
+		},
+
+		{"scenario: a\n  limit api = token_bucket 10/1m\n    take alice api 1 -> ok\n", "3: expected at and a time before the first take"},
+		{head + "    take\n", "4: expected a subject at the end of the line"},
+		{head + "    take alice\n", "4: expected a limit at the end of the line"},
+		{head + "    take alice abi 1 -> ok\n", `4: there is no limit "abi" above`},
+		{head + "    take alice api -> ok\n", `4: expected a number, not "->"`},
+		{head + "    take alice api 1\n", "4: expected -> and what is expected at the end of the line"},
+		{head + "    take alice api 1 ok\n", `4: expected at-least, max-delay, observe, twin, as or ->, not "ok"`},
+		{head + "    take alice api 1 at-least -> ok\n", `4: expected a number, not "->"`},
+		{head + "    take alice api 1 twin abi -> ok\n", `4: there is no limit "abi" above`},
+		{head + "    take alice api 1 ->\n", "4: expected what is expected: ok, no or never at the end of the line"},
+		{head + "    take alice api 1 -> yes\n", `4: expected ok, no or never, not "yes"`},
+		{head + "    take alice api 1 -> ok left 3\n", `4: expected granted, remaining, retry, reset or delay, not "left"`},
+		{head + "    take alice api 1 -> ok granted\n", "4: expected a number at the end of the line"},
+		{head + "    take alice api 1 -> ok reset 60\n", `4: expected a time span in whole microseconds such as 5us, 1m30s or 30d, not "60"`},
+		{head + "    take alice api 1 -> ok retry 3s\n", "4: retry is said already to be 0s"},
+		{head + "    take alice api 1 -> no granted 1\n", "4: granted is said already to be 0"},
+		{head + "    take alice api 1 -> never retry 3s\n", "4: retry is said already to be never"},
+		{head + "    take alice api 1 as r -> ok\n    take alice api 1 as r -> ok\n", "5: there is a receipt r above"},
+
+		{head + "    refund alice api 1 -> ok\n", "4: expected of and the receipt that is given back"},
+		{head + "    refund alice api 1 of r -> ok\n", "4: no take of this subject and limit above says as r"},
+		{head + "    take alice api 1 as r -> ok\n    refund bob api 1 of r -> ok\n", "5: no take of this subject and limit above says as r"},
+		{head + "    take alice api 1 as r -> ok\n    refund alice api 1 of r observe -> ok\n", `5: expected of or ->, not "observe"`},
+
+		{head + "    together\n    take alice api 1 -> ok\n", "5: nothing is asked together: expected take or refund, indented by more, before this line"},
+		{head + "    together\nscenario: b\n", "5: nothing is asked together: expected take or refund, indented by more, before this line"},
+		{head + "    together\n", "4: nothing is asked together: expected take or refund, indented by more, before this line"},
+		{head + "    together\n      at 1s\n", `5: expected take or refund in what is asked together, not "at"`},
+		{head + "    together now\n", `4: expected the end of the line, not "now"`},
+	}
+	for _, test := range tests {
+		_, err := parseScenarios("x.scenario", test.text)
+		if want := "x.scenario:" + test.want; err == nil || err.Error() != want {
+			t.Errorf("of\n%s\ngot  %v\nwant %s", test.text, err, want)
+		}
+	}
+}
+
+func TestParseScenarioRequests(t *testing.T) {
+	const text = `
+scenario: a
+  limit api = token_bucket 1_000/1d
+  at 1d2h
+    take alice api 1          -> ok
+    together                  # one request
+      take alice api 2        -> ok
+
+      # still the same
+      take bob api 3 at-least 2 max-delay 1m -> ok
+    take alice api 4          -> ok
+  at 2033-05-18T05:33:21+02:00
+    take alice api 5          -> ok
+`
+	scenarios, err := parseScenarios("x.scenario", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range scenarios[0].requests {
+		got = append(got, r.time.Sub(defaultStart).String())
+		for _, l := range r.lines {
+			got = append(got, formatNumber(l.charge.Cost))
+		}
+	}
+	want := "26h0m0s 1 26h0m0s 2 3 26h0m0s 4 1s 5"
+	if got := strings.Join(got, " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	bob := scenarios[0].requests[1].lines[1].charge
+	if bob.AtLeast != 2 || bob.MaxDelay != time.Minute || bob.Limit != headgate.PerDay(1000) ||
+		bob.Subject == scenarios[0].requests[1].lines[0].charge.Subject {
+		t.Errorf("got %+v", bob)
+	}
+}
+
+func TestFormatSpan(t *testing.T) {
+	for span, want := range map[time.Duration]string{
+		0: "0s", time.Microsecond: "1us", 1500 * time.Microsecond: "1.5ms", 10 * time.Second: "10s", time.Minute: "1m",
+		10 * time.Minute: "10m", 90 * time.Second: "1m30s", time.Hour: "1h", 10 * time.Hour: "10h", 20*time.Hour + 10*time.Second: "20h0m10s",
+		headgate.Never: "never",
+	} {
+		if got := formatSpan(int64(span)); got != want {
+			t.Errorf("%v: got %s, want %s", span, got, want)
+		}
+	}
 }

@@ -42,7 +42,7 @@ func main() {
 func run(scope *paired.Scope, rounds int, slice time.Duration) (failed int, err error) {
 	aims := paired.NewAims(os.Stdout)
 	var verdicts []func()
-	for _, part := range []func(*paired.Scope, *paired.Aims, int, time.Duration) (func(), error){redis, memory, footprint} {
+	for _, part := range []func(*paired.Scope, *paired.Aims, int, time.Duration) (func(), error){memory, redis, footprint} {
 		verdict, err := part(scope, aims, rounds, slice)
 		if err != nil {
 			return 0, err

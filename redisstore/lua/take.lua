@@ -2,10 +2,10 @@
 -- what the caller is told of each counter (remaining, retry-after, …) is worked out in Go from the states returned here.
 --
 -- KEYS     one hash per subject, hg1:<namespace>:<subject>; in a Cluster all of one slot. A field is a counter, its value
---          its state: time (double), used (double), expires (uint32), then previous count (double) of a sliding window,
---          or the entries (time double, units uint32) of a log. All little endian.
--- ARGV[1]  61 bytes per charge:
---            c8  field
+--          its state: I7 time, I7 used, I4 expires, then I4 the previous count of a sliding window, or the entries of a
+--          log, each I7 time and I4 units. All little endian.
+-- ARGV[1]  59 bytes per charge:
+--            c6  field
 --            B   index in KEYS
 --            B   algorithm: 0 none (refuses), 1 token bucket, 2 leaky bucket, 3 fixed window from the first charge,
 --                4 fixed window on the clock, 5 fixed window of a calendar, 6 sliding window, 7 sliding log
@@ -28,15 +28,15 @@
 local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
 local call, decode, encode, sub = redis.call, struct.unpack, struct.pack, string.sub
 local keys, blob = KEYS, ARGV[1]
-local n = #blob / 61
+local n = #blob / 59
 
 local fields, raw = {}, nil
-for i = 1, n do fields[i] = sub(blob, i * 61 - 60, i * 61 - 53) end
+for i = 1, n do fields[i] = sub(blob, i * 59 - 58, i * 59 - 53) end
 if #keys == 1 then
   raw = call('HMGET', keys[1], unpack(fields))
 else
   raw = {}
-  for i = 1, n do raw[i] = call('HGET', keys[decode('B', blob, i * 61 - 52)], fields[i]) end
+  for i = 1, n do raw[i] = call('HGET', keys[decode('B', blob, i * 59 - 52)], fields[i]) end
 end
 
 local states = {}           -- what to store, by the first charge on a counter
@@ -47,17 +47,17 @@ local denier, again = 0, false
 
 for pass = 1, 2 do
   for i = 1, n do
-    local key, op, kind, twin, first, least, most, p1, p2, p3, p4 = decode('<BBBBBdddddd', blob, i * 61 - 52)
+    local key, op, kind, twin, first, least, most, p1, p2, p3, p4 = decode('<BBBBBdddddd', blob, i * 59 - 52)
     local found = states[first] or raw[first]
     local time, used, expires, prev, entries = 0, 0, 0, 0, ''
     if op == 0 then
       found = false
     elseif found then
-      time, used, expires = decode('<ddI4', found)
+      time, used, expires = decode('<I7I7I4', found)
       if expires * 1000000 <= now then
         time, used, expires = 0, 0, 0
       else
-        if op == 6 then prev = decode('<d', found, 21) elseif op == 7 then entries = sub(found, 21) end
+        if op == 6 then prev = decode('<I4', found, 19) elseif op == 7 then entries = sub(found, 19) end
         if not states[first] and expires > (known[key] or 0) then known[key] = expires end
       end
     end
@@ -119,9 +119,9 @@ for pass = 1, 2 do
     elseif op == 7 then
       local at = 1
       while at < #entries do
-        local t, units = decode('<dI4', entries, at)
+        local t, units = decode('<I7I4', entries, at)
         if t + p2 > now then break end
-        used, at = used - units, at + 12
+        used, at = used - units, at + 11
       end
       if at > 1 then entries = sub(entries, at) end
       room = p1 - used
@@ -131,15 +131,15 @@ for pass = 1, 2 do
       if not found then
         reply = reply .. '\0'
       elseif op == 7 and p3 == 0 then
-        reply = reply .. encode('<BddI4H', 1, time, oldused, expires, #all / 12) .. all
+        reply = reply .. encode('<BI7I7I4H', 1, time, oldused, expires, #all / 11) .. all
       elseif op == 7 then
         local over, at = used + p3 - p1, 1
         if over > used then over = used end
         while over > 0 do
-          local _, units = decode('<dI4', entries, at)
-          over, at = over - units, at + 12
+          local _, units = decode('<I7I4', entries, at)
+          over, at = over - units, at + 11
         end
-        reply = reply .. encode('<BddI4H', 1, time, used, expires, (at - 1) / 12) .. sub(entries, 1, at - 1)
+        reply = reply .. encode('<BI7I7I4H', 1, time, used, expires, (at - 1) / 11) .. sub(entries, 1, at - 1)
       else
         reply = reply .. '\1' .. found
       end
@@ -160,12 +160,12 @@ for pass = 1, 2 do
       elseif op == 2 then
         if oldused == least and oldtime == p1 then back = most * 1000000 end
       elseif op == 7 then
-        for at = 1, #entries, 12 do
-          local t, units = decode('<dI4', entries, at)
+        for at = 1, #entries, 11 do
+          local t, units = decode('<I7I4', entries, at)
           if t == least then
             back = units < most and units or most
-            local kept = units > back and encode('<dI4', t, units - back) or ''
-            entries = sub(entries, 1, at - 1) .. kept .. sub(entries, at + 12)
+            local kept = units > back and encode('<I7I4', t, units - back) or ''
+            entries = sub(entries, 1, at - 1) .. kept .. sub(entries, at + 11)
             break
           end
         end
@@ -204,10 +204,10 @@ for pass = 1, 2 do
         elseif op == 7 then
           local at = now > time and now or time
           if #entries > 0 and at == time then
-            local _, last = decode('<dI4', entries, #entries - 11)
-            entries = sub(entries, 1, -13) .. encode('<dI4', at, last + units)
+            local _, last = decode('<I7I4', entries, #entries - 10)
+            entries = sub(entries, 1, -12) .. encode('<I7I4', at, last + units)
           else
-            entries = entries .. encode('<dI4', at, units)
+            entries = entries .. encode('<I7I4', at, units)
           end
           time, used = at, used + units
           stop, expires = time + p2, 0
@@ -221,8 +221,8 @@ for pass = 1, 2 do
       end
     end
     if changed then
-      local state = encode('<ddI4', time, used, expires)
-      if op == 6 then state = state .. encode('<d', prev) elseif op == 7 then state = state .. entries end
+      local state = encode('<I7I7I4', time, used, expires)
+      if op == 6 then state = state .. encode('<I4', prev) elseif op == 7 then state = state .. entries end
       states[first] = state
       if expires > (need[key] or 0) then need[key] = expires end
     end
@@ -238,7 +238,7 @@ end
 for k, expires in pairs(need) do
   local key, args = keys[k], {}
   for i = 1, n do
-    if states[i] and (#keys == 1 or decode('B', blob, i * 61 - 52) == k) then
+    if states[i] and (#keys == 1 or decode('B', blob, i * 59 - 52) == k) then
       args[#args + 1] = fields[i]
       args[#args + 1] = states[i]
     end
@@ -259,7 +259,7 @@ for k, expires in pairs(need) do
       local all = size <= 256 and call('HGETALL', key) or call('HRANDFIELD', key, 64, 'WITHVALUES')
       local lapsed = {}
       for i = 1, #all, 2 do
-        if decode('<I4', all[i + 1], 17) * 1000000 <= now then lapsed[#lapsed + 1] = all[i] end
+        if decode('<I4', all[i + 1], 15) * 1000000 <= now then lapsed[#lapsed + 1] = all[i] end
       end
       if #lapsed > 0 then call('HDEL', key, unpack(lapsed)) end
     end
