@@ -141,6 +141,7 @@ func (s *scenario) play(ctx context.Context, target Target) error {
 
 var errStale = errors.New("the store left the result as it was")
 
+// ask makes one request. It gets the receipts of those before it and adds its own.
 func (s *scenario) ask(ctx context.Context, store headgate.Store, r request, receipts map[string]headgate.Receipt) error {
 	charges := make([]headgate.Charge, len(r.lines))
 	results := make([]headgate.Result, len(r.lines))
@@ -399,7 +400,7 @@ func (p *parser) limit(w *words) {
 		return
 	}
 	l.Algorithm = w.algorithm()
-	count, window, rated := strings.Cut(w.next("a count, as in 10/1m or 10 per day"), "/")
+	count, window, rated := strings.Cut(w.next("a count such as 10/1m or 10 per day"), "/")
 	l.Count = w.parseNumber(count)
 	if rated {
 		l.Window = time.Duration(w.parseSpan(window))
@@ -466,7 +467,7 @@ func (p *parser) charge(w *words, verb string) chargeLine {
 	if verb == "refund" && l.of == "" {
 		w.fail("expected of and the receipt that is given back")
 	}
-	l.verdict = w.next("what is expected: ok, no or never")
+	l.verdict = w.next("ok, no or never")
 	also, known := implied[l.verdict]
 	if !known {
 		w.fail("expected ok, no or never, not %q", l.verdict)
@@ -479,7 +480,7 @@ func (p *parser) charge(w *words, verb string) chargeLine {
 }
 
 func (p *parser) option(w *words, verb string, l *chargeLine) {
-	word := w.next("-> and what is expected")
+	word := w.next("->")
 	switch {
 	case verb == "refund" && word == "of":
 		l.of = w.next("a receipt")
@@ -548,7 +549,7 @@ func (w *words) fail(format string, args ...any) {
 
 func (w *words) next(what string) string {
 	if len(w.list) == 0 {
-		w.fail("expected %s at the end of the line", what)
+		w.fail("the line ends where %s is expected", what)
 		return ""
 	}
 	word := w.list[0]
