@@ -37,10 +37,10 @@ func (l Limit) validateCalendar() error {
 		return fmt.Errorf("there is no calendar unit %d", l.Calendar)
 	case l.Window != 0 || l.Align != FromFirst:
 		return fmt.Errorf("a calendar %s has its own window: leave Window and Align away", l.Calendar)
-	case l.AnchorDay < 0 || l.AnchorDay > most && most > 0:
-		return fmt.Errorf("an anchor day of %d is out of bounds: a calendar %s takes 1 to %d", l.AnchorDay, l.Calendar, most)
 	case l.AnchorDay != 0 && most == 0:
 		return fmt.Errorf("a calendar %s has no anchor day", l.Calendar)
+	case l.AnchorDay < 0 || l.AnchorDay > most:
+		return fmt.Errorf("an anchor day of %d is out of bounds: a calendar %s takes 1 to %d", l.AnchorDay, l.Calendar, most)
 	}
 	return nil
 }
@@ -55,25 +55,29 @@ func (l Limit) CalendarBounds(now time.Time) (start, end time.Time) {
 	t := now.In(zone)
 	year, month, day := t.Date()
 	anchor := max(l.AnchorDay, 1)
+	edge := func(k int) time.Time { return dayStart(year, month, day+k, zone) }
 	switch l.Calendar {
 	case Minute:
-		start = t.Add(-time.Duration(t.Second())*time.Second - time.Duration(t.Nanosecond()))
+		start = t.Add(-sinceMidnight(t) % time.Minute)
 		return start, start.Add(time.Minute)
 	case Hour:
-		start = t.Add(-time.Duration(t.Minute()*60+t.Second())*time.Second - time.Duration(t.Nanosecond()))
+		start = t.Add(-sinceMidnight(t) % time.Hour)
 		return start, start.Add(time.Hour)
 	case Week:
-		since := (int(t.Weekday()) + 7 - anchor%7) % 7
-		return dayStart(year, month, day-since, zone), dayStart(year, month, day-since+7, zone)
+		day -= (int(t.Weekday()) + 7 - anchor%7) % 7
+		edge = func(k int) time.Time { return dayStart(year, month, day+7*k, zone) }
 	case Month:
-		start = monthStart(year, month, anchor, zone)
-		if t.Before(start) {
-			return monthStart(year, month-1, anchor, zone), start
-		}
-		return start, monthStart(year, month+1, anchor, zone)
-	default:
-		return dayStart(year, month, day, zone), dayStart(year, month, day+1, zone)
+		edge = func(k int) time.Time { return monthStart(year, month+time.Month(k), anchor, zone) }
 	}
+	// Where the clock is set back over midnight, or a day is left out, the date alone does not tell the window.
+	k := 0
+	for edge(k).After(t) {
+		k--
+	}
+	for !edge(k + 1).After(t) {
+		k++
+	}
+	return edge(k), edge(k + 1)
 }
 
 // monthStart is the anchor day of a month, or the month's last day if it is shorter.
@@ -82,12 +86,23 @@ func monthStart(year int, month time.Month, anchor int, zone *time.Location) tim
 	return dayStart(year, month, min(anchor, last), zone)
 }
 
-// dayStart is the first instant of a local day. Where the clock changes at midnight, time.Date may answer with an instant
-// of the evening before; the day then begins when that evening ends.
+// dayStart is the first instant of a local day, or of the next one if it is left out. Where the clock changes at midnight,
+// time.Date may answer with an instant of the day before: the day then begins when that one ends. Or midnight strikes
+// twice, and it may answer with the second: the day then began before the clock was changed.
 func dayStart(year int, month time.Month, day int, zone *time.Location) time.Time {
 	t := time.Date(year, month, day, 0, 0, 0, 0, zone)
-	if h, m, s := t.Clock(); h >= 12 {
-		t = t.Add(24*time.Hour - time.Duration(h*3600+m*60+s)*time.Second)
+	if y, m, d := t.Date(); time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Before(time.Date(year, month, day, 0, 0, 0, 0, time.UTC)) {
+		return t.Add(24*time.Hour - sinceMidnight(t))
+	}
+	if changed, _ := t.ZoneBounds(); !changed.IsZero() && t.Sub(changed) < 12*time.Hour {
+		if before := changed.Add(-time.Nanosecond); before.Day() == t.Day() {
+			return before.Add(-sinceMidnight(before))
+		}
 	}
 	return t
+}
+
+func sinceMidnight(t time.Time) time.Duration {
+	h, m, s := t.Clock()
+	return time.Duration(h*3600+m*60+s)*time.Second + time.Duration(t.Nanosecond())
 }

@@ -77,10 +77,11 @@ type Charge struct {
 type Receipt struct {
 	// Units that were granted.
 	Units int64
-	// Mark is what the counter knows the charge by: the window's mark or the level the charge left behind.
+	// Mark is what the counter knows the charge by: the time of its window or entry, or the level it left in a bucket.
 	Mark int64
-	// Time of the counter after the charge, in microseconds since 1970.
-	Time int64
+	// Time of a bucket after the charge and when it would have drained, in microseconds since 1970; and what it had been
+	// given back until then.
+	Time, Empty, Back int64
 }
 
 func (c *Charge) refunds() bool  { return c.Refund.Units > 0 }

@@ -25,8 +25,7 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 	undo := denied
 	for i := range charges {
 		c := &charges[i]
-		s := &states[firstOn(charges, i)]
-		*s, results[i] = c.take(*s, now, true)
+		c.take(&states[firstOn(charges, i)], &results[i], now, true)
 		if c.enforces() && !results[i].Allowed {
 			deniers++
 		}
@@ -43,10 +42,9 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 	copy(states, before)
 	for i := range charges {
 		c := &charges[i]
-		s := &states[firstOn(charges, i)]
 		judged := results[i]
 		record := c.refunds() || c.Observe && judged.Allowed && !denied && onlyTwinDenies(charges, results, c)
-		*s, results[i] = c.take(*s, now, record)
+		c.take(&states[firstOn(charges, i)], &results[i], now, record)
 		results[i].Allowed, results[i].RetryAfter, results[i].Delay = judged.Allowed, judged.RetryAfter, judged.Delay
 	}
 	return false

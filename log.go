@@ -1,16 +1,15 @@
 package headgate
 
 // prune drops the entries that have left the window.
-func (t *Terms) prune(s State, now int64) State {
+func (t *Terms) prune(s *State, now int64) {
 	for len(s.Log) > 0 && s.Log[0].Time+t.Window <= now {
 		s.Used -= s.Log[0].Units
 		s.Log = s.Log[1:]
 	}
-	return s
 }
 
 // logFitsAt is when enough of the oldest entries will have left the window.
-func (t *Terms) logFitsAt(s State) int64 {
+func (t *Terms) logFitsAt(s *State) int64 {
 	over := s.Used + t.Least - t.Capacity
 	for _, e := range s.Log {
 		if over -= e.Units; over <= 0 {
@@ -22,7 +21,7 @@ func (t *Terms) logFitsAt(s State) int64 {
 
 // addToLog appends to a copy: states are values. An entry is never older than the one before it, also when the clock was
 // set back.
-func addToLog(s State, units, now int64) State {
+func addToLog(s *State, units, now int64) {
 	now = max(s.Time, now)
 	log := make([]LogEntry, len(s.Log), len(s.Log)+1)
 	copy(log, s.Log)
@@ -31,11 +30,11 @@ func addToLog(s State, units, now int64) State {
 	} else {
 		log = append(log, LogEntry{Time: now, Units: units})
 	}
-	return State{Time: now, Used: s.Used + units, Expires: s.Expires, Log: log}
+	s.Time, s.Used, s.Log = now, s.Used+units, log
 }
 
 // takeFromLog gives units back to the entry of a given time, if it is still there.
-func takeFromLog(s State, at, units int64) (_ State, given int64, ok bool) {
+func takeFromLog(s *State, at, units int64) (given int64, ok bool) {
 	for i, e := range s.Log {
 		if e.Time != at {
 			continue
@@ -48,7 +47,10 @@ func takeFromLog(s State, at, units int64) (_ State, given int64, ok bool) {
 		}
 		s.Log = append(log, s.Log[i+1:]...)
 		s.Used -= given
-		return s, given, true
+		if n := len(s.Log); n > 0 {
+			s.Time = s.Log[n-1].Time
+		}
+		return given, true
 	}
-	return s, 0, false
+	return 0, false
 }

@@ -8,12 +8,18 @@ type State struct {
 	Time int64
 	// Used units of the window or the log; millionths of a unit in a bucket.
 	Used int64
-	// Prev is what the window before was charged, in a sliding window.
+	// Prev is what the window before was charged, in a sliding window. In a token bucket it is how much has been given back
+	// so far, in millionths, modulo 2^52: a refund must know of others.
 	Prev int64
 	// Expires is the Unix second from which the state means no more than the zero value. A store may forget it then.
 	Expires int64
 	// Log holds the charges of a sliding log, oldest first.
 	Log []LogEntry
+}
+
+// possible is false of numbers that no charge can have left behind. Such a state is taken for the zero value.
+func (s *State) possible() bool {
+	return uint64(s.Used) <= maxUsed*scale && uint64(s.Prev) < maxExact && uint64(s.Time) <= maxTime && uint64(s.Expires) <= maxTime
 }
 
 // LogEntry is units charged at one time.

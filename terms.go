@@ -19,6 +19,9 @@ type Terms struct {
 	P, Q int64
 	// MaxDelay is how long a leaky bucket may make the charge wait.
 	MaxDelay int64
+	// Mark is a refund's: that of its receipt. If the rate of a token bucket was lowered since, it is no more than what
+	// would drain at the new rate by the time at which it would have drained at the old one.
+	Mark int64
 	// Window is the span of a window or log; Offset moves the subject's aligned windows.
 	Window, Offset int64
 	// Start and End bound the aligned window that holds the time; End is not in it.
@@ -45,6 +48,7 @@ func (c *Charge) terms(now int64) (Terms, bool) {
 	switch {
 	case c.refunds():
 		t.Most = max(0, min(c.Cost, c.Refund.Units, MaxCost))
+		t.Mark = c.Refund.Mark
 	case c.Cost < 0 || c.Cost > MaxCost:
 		t.Least, t.Most = neverFits, 0
 	case c.Cost == 0:
@@ -57,9 +61,14 @@ func (c *Charge) terms(now int64) (Terms, bool) {
 	switch l.Algorithm {
 	case TokenBucket:
 		t.P, t.Q = l.rate()
+		if c.refunds() {
+			t.Mark = min(t.Mark, floorMulDiv(max(0, c.Refund.Empty-c.Refund.Time), t.P, t.Q))
+		}
 	case LeakyBucket:
 		t.P, t.Q = l.rate()
-		t.MaxDelay = min(max(0, int64(c.MaxDelay/time.Microsecond)), maxWait)
+		// No longer than what keeps the queue below maxUsed with one more charge on top.
+		t.MaxDelay = min(int64(c.MaxDelay/time.Microsecond), floorMulDiv((maxUsed-MaxCost)*scale, t.Q, t.P), maxWait)
+		t.MaxDelay = max(0, t.MaxDelay)
 	case FixedWindow:
 		t.Aligned = l.Align != FromFirst || l.Calendar != NoCalendar
 		t.align(c, now)

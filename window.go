@@ -1,45 +1,44 @@
 package headgate
 
-// rollFixed is the window now; a window not yet charged begins now.
-func (t *Terms) rollFixed(s State, now int64) State {
+// rollFixed brings the window to now; one not yet charged begins now.
+func (t *Terms) rollFixed(s *State, now int64) {
 	over := now >= s.Time+t.Window
 	if t.Aligned {
 		over = s.Time < t.Start
 	}
 	if over || s.Expires == 0 {
-		return State{Time: now}
+		*s = State{Time: now}
 	}
-	return s
 }
 
 // fixedEnd is where a settled window ends.
-func (t *Terms) fixedEnd(s State) int64 {
+func (t *Terms) fixedEnd(s *State) int64 {
 	if t.Aligned {
 		return t.End
 	}
 	return s.Time + t.Window
 }
 
-// rollSliding is the pair of windows now. The first begins with the first charge; the next ones follow it without a gap.
-func (t *Terms) rollSliding(s State, now int64) State {
+// rollSliding brings the pair of windows to now. The first begins with the first charge; the next ones follow it without
+// a gap.
+func (t *Terms) rollSliding(s *State, now int64) {
 	switch {
 	case s.Expires == 0 || now >= s.Time+2*t.Window:
-		return State{Time: now}
+		*s = State{Time: now}
 	case now >= s.Time+t.Window:
-		return State{Time: s.Time + t.Window, Prev: s.Used, Expires: s.Expires}
+		s.Time, s.Used, s.Prev = s.Time+t.Window, 0, s.Used
 	}
-	return s
 }
 
 // weigh is what the previous window still counts, rounded up.
-func (t *Terms) weigh(s State, now int64) int64 {
+func (t *Terms) weigh(s *State, now int64) int64 {
 	left := min((s.Time+t.Window-now+t.Tick-1)/t.Tick, t.PerWindow)
 	return (s.Prev*left + t.PerWindow - 1) / t.PerWindow
 }
 
 // slidingFitsAt is when the weight of the past has sunk far enough: in this window, or else in the next, where what this
 // one was charged is the past.
-func (t *Terms) slidingFitsAt(s State) int64 {
+func (t *Terms) slidingFitsAt(s *State) int64 {
 	if room := t.Capacity - s.Used - t.Least; room >= 0 {
 		return s.Time + t.Window - room*t.PerWindow/s.Prev*t.Tick
 	}

@@ -32,7 +32,8 @@ type Options struct {
 	// more for each charge it remembers. Make it a few percent more than the counters that live at a time: the first of
 	// them are evicted shortly before there are this many.
 	MaxEntries int
-	// Clock is the store's clock; nil means time.Now. It is called while counters are locked and must not use the store.
+	// Clock is the store's clock; nil means time.Now. With another one rules can be tried at given times. It is called while
+	// counters are locked and must not use the store.
 	Clock func() time.Time
 }
 

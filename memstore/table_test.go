@@ -71,6 +71,37 @@ func TestTableAgainstMap(t *testing.T) {
 	}
 }
 
+// An array rebuilt for one counter of a call may be too short to have the slot in which the next one was found.
+func TestRebuiltSmallerWithinACall(t *testing.T) {
+	t.Parallel()
+	at := func(n int) *key { return &key{counter: headgate.Counter(n), hash: uint32(n) << 20} }
+	const first, last = 0, 4_095
+	m := table{most: 10_000}
+	m.keep(at(last), -1, &headgate.State{Used: 1, Expires: 100}, 0)
+	n := first
+	for ; n < 1_000 || m.used < len(m.slots)*4/5; n++ {
+		expires := int64(10)
+		if n < sweepSlots {
+			expires = 100
+		}
+		m.keep(at(n), -1, &headgate.State{Used: 1, Expires: expires}, 0)
+	}
+	m.hand = 0 // where none expires, so that the next insert finds the table full
+
+	before := len(m.slots)
+	var state headgate.State
+	i := m.load(at(last), &state)
+	m.keep(at(n), -1, &headgate.State{Used: 1, Expires: 100}, 10)
+	if after := len(m.slots); i < after || after >= before {
+		t.Fatalf("%d slots became %d; the counter was in slot %d", before, after, i)
+	}
+	state.Used = 2
+	m.keep(at(last), i, &state, 10)
+	if i = m.load(at(last), &state); i < 0 || state.Used != 2 || m.used != sweepSlots+2 {
+		t.Errorf("found in slot %d: %+v; %d entries, want %d", i, state, m.used, sweepSlots+2)
+	}
+}
+
 // tableModel is a table and what it should hold.
 type tableModel struct {
 	table   table

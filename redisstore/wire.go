@@ -51,9 +51,9 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) string {
 		least := t.Least
 		switch {
 		case c.Refund.Units > 0:
-			kind, least = kindRefund, c.Refund.Mark
+			kind, least = kindRefund, t.Mark
 			if op == opTokenBucket || op == opLeakyBucket {
-				p[0] = c.Refund.Time
+				p[0], p[3] = c.Refund.Time, c.Refund.Back
 			}
 		case c.Observe:
 			kind, twin = kindObserve, firstOn(charges, c.Subject, c.Twin)+1
@@ -151,12 +151,20 @@ func (r *reply) time() time.Time {
 func (r *reply) states(charges []headgate.Charge, states []headgate.State) error {
 	for i := range charges {
 		c := &charges[i]
-		if firstOn(charges, c.Subject, c.Counter) != i || r.byte() == 0 {
-			states[i] = headgate.State{}
+		states[i] = headgate.State{}
+		if firstOn(charges, c.Subject, c.Counter) != i {
+			continue
+		}
+		found := r.byte()
+		if found == 0 {
 			continue
 		}
 		s := headgate.State{Time: r.number(), Used: r.number(), Expires: r.short()}
 		switch c.Limit.Algorithm {
+		case headgate.TokenBucket:
+			if found == 2 {
+				s.Prev = r.number()
+			}
 		case headgate.SlidingWindow:
 			s.Prev = r.short()
 		case headgate.SlidingLog:

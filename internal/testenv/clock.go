@@ -107,6 +107,6 @@ func (c *clock) write() error {
 
 // sweep removes what libfaketime leaves in shared memory when it is killed.
 func (c *clock) sweep(pid int) {
-	os.Remove(fmt.Sprintf("/dev/shm/faketime_shm_%d", pid))
-	os.Remove(fmt.Sprintf("/dev/shm/sem.faketime_sem_%d", pid))
+	_ = os.Remove(fmt.Sprintf("/dev/shm/faketime_shm_%d", pid))
+	_ = os.Remove(fmt.Sprintf("/dev/shm/sem.faketime_sem_%d", pid))
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 )
 
 const (
@@ -221,45 +220,4 @@ func agree(view []node, selves map[*Server]node, owners *[slotCount]*Server) err
 		return fmt.Errorf("knows the owners of %d slots", known)
 	}
 	return nil
-}
-
-// Failover has a replica take over a slot's shard in agreement with its
-// primary, without losing writes, and returns when every living node knows and
-// the old primary is a replica in sync.
-func (c *Cluster) Failover(t testing.TB, slot int) {
-	t.Helper()
-	old := c.PrimaryOf(t, slot)
-	replica := c.replicaOf(t, old)
-	var asked time.Time
-	wait(t, "cluster failover", func() error {
-		// The servers give up after five seconds, for instance when the same
-		// shard has just had a vote; then it takes another request.
-		if time.Since(asked) > 6*time.Second {
-			if _, err := replica.Do("CLUSTER", "FAILOVER"); err != nil {
-				return err
-			}
-			asked = time.Now()
-		}
-		if ownersOf(c.selves())[slot] != replica {
-			return fmt.Errorf("%s does not own the slot yet", replica.Addr())
-		}
-		return old.follows(replica)
-	})
-	c.WaitOK(t)
-}
-
-// replicaOf returns an in-sync replica of primary.
-func (c *Cluster) replicaOf(t testing.TB, primary *Server) *Server {
-	t.Helper()
-	var replica *Server
-	wait(t, "replica of "+primary.Addr(), func() error {
-		for _, s := range c.servers {
-			if s.alive() && s.follows(primary) == nil {
-				replica = s
-				return nil
-			}
-		}
-		return errors.New("none is in sync")
-	})
-	return replica
 }

@@ -20,6 +20,7 @@ import (
 // Engine is a server implementation: which binaries to run.
 type Engine struct{ name string }
 
+// The engines that tests run against.
 var (
 	Redis  = Engine{"redis"}
 	Valkey = Engine{"valkey"}

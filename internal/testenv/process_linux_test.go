@@ -3,6 +3,7 @@ package testenv
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -46,12 +47,16 @@ const orphanEnv = "TESTENV_ORPHAN"
 // killed. The program is this one, run once more.
 func TestParentKilled(t *testing.T) {
 	if os.Getenv(orphanEnv) != "" {
-		os.Stdout.WriteString("pid " + strconv.Itoa(Start(t, Redis).PID()) + "\n")
+		fmt.Println("pid", Start(t, Redis).PID())
 		select {}
 	}
 	t.Parallel()
 	Redis.binary(t)
-	parent := exec.Command(os.Args[0], "-test.run=^TestParentKilled$")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := exec.Command(self, "-test.run=^TestParentKilled$")
 	parent.Env = append(os.Environ(), orphanEnv+"=1")
 	parent.SysProcAttr = dieWithParent()
 	out, err := parent.StdoutPipe()

@@ -27,8 +27,12 @@ func roundTrip(addr string, args []string, timeout time.Duration) (any, error) {
 	}
 	defer conn.Close()
 	// Leave no TIME_WAIT behind: polling would pile up thousands.
-	conn.(*net.TCPConn).SetLinger(0)
-	conn.SetDeadline(deadline)
+	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(deadline); err != nil {
+		return nil, err
+	}
 
 	var cmd strings.Builder
 	fmt.Fprintf(&cmd, "*%d\r\n", len(args))

@@ -200,7 +200,7 @@ func (s *Server) Must(t testing.TB, args ...string) any {
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proc == nil || !s.proc.running() {
+	if s.proc == nil {
 		return
 	}
 	s.proc.kill()

@@ -105,7 +105,8 @@ func TestStepClock(t *testing.T) {
 		return time.Until(now).Round(time.Second)
 	}
 	pttl := func(key string) time.Duration {
-		return time.Duration(s.Must(t, "PTTL", key).(int64)) * time.Millisecond
+		ms := s.Must(t, "PTTL", key).(int64)
+		return time.Duration(ms) * time.Millisecond
 	}
 	s.Must(t, "SET", "long", "v", "PX", "90000")
 	s.Must(t, "SET", "short", "v", "PX", "20000")
@@ -204,8 +205,10 @@ func TestCluster(t *testing.T) {
 	if got := second.Must(t, "GET", "k"); got != "v" {
 		t.Errorf("the key is %v after a graceful failover", got)
 	}
+	checkElection(t, second)
 	c.Failover(t, slot)
 
+	// The one that was primary in between must win votes anew.
 	primary := c.PrimaryOf(t, slot)
 	primary.Kill()
 	if c.PrimaryOf(t, slot) == primary {
@@ -263,7 +266,17 @@ func TestClusterValkey(t *testing.T) {
 	c := StartCluster(t, Valkey)
 	c.Failover(t, 0)
 	primaries := c.Primaries(t)
+	checkElection(t, primaries[0])
 	c.MoveSlots(t, primaries[0], primaries[1], 0, 1, 2)
+}
+
+// checkElection fails if the log no longer tells of elections as we expect.
+func checkElection(t *testing.T, winner *Server) {
+	t.Helper()
+	won, err := winner.lastElection()
+	if ago := time.Since(won); err != nil || ago < 0 || ago > time.Minute {
+		t.Errorf("last election of the new primary: %v, %v", won, err)
+	}
 }
 
 func TestSlot(t *testing.T) {

@@ -2,8 +2,8 @@
 -- what the caller is told of each counter (remaining, retry-after, …) is worked out in Go from the states returned here.
 --
 -- KEYS     one hash per subject, hg1:<namespace>:<subject>; in a Cluster all of one slot. A field is a counter, its value
---          its state: I7 time, I7 used, I4 expires, then I4 the previous count of a sliding window, or the entries of a
---          log, each I7 time and I4 units. All little endian.
+--          its state: I7 time, I7 used, I4 expires, then I4 the previous count of a sliding window, I7 what a token bucket
+--          was given back if anything, or the entries of a log, each I7 time and I4 units. All little endian.
 -- ARGV[1]  59 bytes per charge:
 --            c6  field
 --            B   index in KEYS
@@ -14,13 +14,14 @@
 --            B   index of the first charge on this counter
 --            d   least: units that must fit; of a refund, the receipt's mark
 --            d   most: units to take of what fits, 0 for a peek; of a refund, units to give back
---            4d  1: capacity in millionths (of a refund, the receipt's time), p, q
---                2: count (of a refund, the receipt's time), p, q, longest delay
+--            4d  1: capacity in millionths, p, q         of a refund: the receipt's time, p, q, the receipt's back
+--                2: count, p, q, longest delay           of a refund: the receipt's time, p, q
 --                3: count, window    4: count, window, offset    5: count, start, end of the window
 --                6: count, window, tick, ticks per window    7: count, window, units asked for in all (0: unknown)
 -- reply    B verdict: 1 admitted, 0 denied, 2 nothing done because a calendar window does not hold the time
 --          d time
---          then for the first charge on each counter B 1 and the state as found, or B 0 if there was none; of a log, what
+--          then for the first charge on each counter B 1 and the state as found, B 2 and that of a token bucket which was
+--          given something back, or B 0 if there was none; of a log, what
 --          is not lapsed: time, used, expires, H number, and that many entries, those on which it depends when the units
 --          asked for fit; all of it if that is unknown
 --
@@ -49,6 +50,7 @@ for pass = 1, 2 do
   for i = 1, n do
     local key, op, kind, twin, first, least, most, p1, p2, p3, p4 = decode('<BBBBBdddddd', blob, i * 59 - 52)
     local found = states[first] or raw[first]
+    -- prev is the count of the window before, or what a bucket was given back.
     local time, used, expires, prev, entries = 0, 0, 0, 0, ''
     if op == 0 then
       found = false
@@ -57,7 +59,13 @@ for pass = 1, 2 do
       if expires * 1000000 <= now then
         time, used, expires = 0, 0, 0
       else
-        if op == 6 then prev = decode('<I4', found, 19) elseif op == 7 then entries = sub(found, 19) end
+        if op == 6 then
+          prev = decode('<I4', found, 19)
+        elseif op == 7 then
+          entries = sub(found, 19)
+        elseif op == 1 and #found > 18 then
+          prev = decode('<I7', found, 19)
+        end
         if not states[first] and expires > (known[key] or 0) then known[key] = expires end
       end
     end
@@ -141,7 +149,7 @@ for pass = 1, 2 do
         end
         reply = reply .. encode('<BI7I7I4H', 1, time, used, expires, (at - 1) / 11) .. sub(entries, 1, at - 1)
       else
-        reply = reply .. '\1' .. found
+        reply = reply .. (op == 1 and #found > 18 and '\2' or '\1') .. found
       end
     end
 
@@ -155,7 +163,10 @@ for pass = 1, 2 do
         if elapsed < 0 then elapsed = 0 end
         local rest = elapsed % p3
         local part = rest * p2
-        back = least - (elapsed - rest) / p3 * p2 - (part - part % p3) / p3
+        local gone = prev - p4
+        if gone < 0 then gone = gone + 4503599627370496 end
+        back = least - gone - (elapsed - rest) / p3 * p2 - (part - part % p3) / p3
+        if part % p3 > 0 then back = back - 1 end
         if back > most * 1000000 then back = most * 1000000 end
       elseif op == 2 then
         if oldused == least and oldtime == p1 then back = most * 1000000 end
@@ -166,6 +177,7 @@ for pass = 1, 2 do
             back = units < most and units or most
             local kept = units > back and encode('<I7I4', t, units - back) or ''
             entries = sub(entries, 1, at - 1) .. kept .. sub(entries, at + 11)
+            if #entries > 0 then time = decode('<I7', entries, #entries - 10) end
             break
           end
         end
@@ -173,7 +185,11 @@ for pass = 1, 2 do
         back = most
       end
       if back > used then back = used end
-      if back > 0 then used, changed = used - back, true end
+      if back > 0 then
+        used, changed = used - back, true
+        if op == 1 then prev = (prev + back) % 4503599627370496 end
+        if op <= 2 and used == 0 and now > time then time = now end
+      end
     else
       local fits = op > 0 and room >= least
       local record = fits and most > 0
@@ -197,10 +213,10 @@ for pass = 1, 2 do
           local wait = (used - rest) / p2 * p3 + (part - part % p2) / p2
           if part % p2 > 0 then wait = wait + 1 end
           if wait > 1e15 then wait = 1e15 end
-          stop, expires = time + wait, 0
+          stop = time + wait
         elseif op == 6 then
           used = used + units
-          stop, expires = time + 2 * p2, 0
+          stop = time + 2 * p2
         elseif op == 7 then
           local at = now > time and now or time
           if #entries > 0 and at == time then
@@ -210,7 +226,7 @@ for pass = 1, 2 do
             entries = entries .. encode('<I7I4', at, units)
           end
           time, used = at, used + units
-          stop, expires = time + p2, 0
+          stop = time + p2
         else
           used = used + units
           if op ~= 3 and now > time then time = now end
@@ -222,7 +238,13 @@ for pass = 1, 2 do
     end
     if changed then
       local state = encode('<I7I7I4', time, used, expires)
-      if op == 6 then state = state .. encode('<I4', prev) elseif op == 7 then state = state .. entries end
+      if op == 6 then
+        state = state .. encode('<I4', prev)
+      elseif op == 7 then
+        state = state .. entries
+      elseif op == 1 and prev > 0 then
+        state = state .. encode('<I7', prev)
+      end
       states[first] = state
       if expires > (need[key] or 0) then need[key] = expires end
     end

@@ -1,0 +1,182 @@
+package headgate_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestCalendarBounds(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name       string
+		zone       string
+		unit       headgate.Calendar
+		anchor     int
+		now        string
+		start, end string
+	}{
+		{"minute", "UTC", headgate.Minute, 0, "2025-03-04T05:06:07Z", "2025-03-04T05:06:00Z", "2025-03-04T05:07:00Z"},
+		{"hour", "UTC", headgate.Hour, 0, "2025-03-04T05:06:07Z", "2025-03-04T05:00:00Z", "2025-03-04T06:00:00Z"},
+		{"day", "UTC", headgate.Day, 0, "2025-03-04T05:06:07Z", "2025-03-04T00:00:00Z", "2025-03-05T00:00:00Z"},
+		{"month over the turn of the year", "UTC", headgate.Month, 0, "2025-12-31T23:59:59Z", "2025-12-01T00:00:00Z", "2026-01-01T00:00:00Z"},
+
+		{"hour at an offset of half an hour", "Asia/Kolkata", headgate.Hour, 0, "2025-03-04T05:15:00+05:30", "2025-03-04T05:00:00+05:30", "2025-03-04T06:00:00+05:30"},
+		{"day at an offset of half an hour", "Asia/Kolkata", headgate.Day, 0, "2025-03-03T18:30:00Z", "2025-03-04T00:00:00+05:30", "2025-03-05T00:00:00+05:30"},
+		{"hour at an offset of three quarters", "Asia/Kathmandu", headgate.Hour, 0, "2025-03-04T05:50:00+05:45", "2025-03-04T05:00:00+05:45", "2025-03-04T06:00:00+05:45"},
+
+		{"day of 23 hours", "Europe/Berlin", headgate.Day, 0, "2025-03-30T12:00:00+02:00", "2025-03-30T00:00:00+01:00", "2025-03-31T00:00:00+02:00"},
+		{"day of 25 hours", "Europe/Berlin", headgate.Day, 0, "2025-10-26T12:00:00+01:00", "2025-10-26T00:00:00+02:00", "2025-10-27T00:00:00+01:00"},
+		{"hour before the one left out", "Europe/Berlin", headgate.Hour, 0, "2025-03-30T01:59:00+01:00", "2025-03-30T01:00:00+01:00", "2025-03-30T03:00:00+02:00"},
+		{"hour struck twice, first", "Europe/Berlin", headgate.Hour, 0, "2025-10-26T02:30:00+02:00", "2025-10-26T02:00:00+02:00", "2025-10-26T02:00:00+01:00"},
+		{"hour struck twice, second", "Europe/Berlin", headgate.Hour, 0, "2025-10-26T02:30:00+01:00", "2025-10-26T02:00:00+01:00", "2025-10-26T03:00:00+01:00"},
+		{"month with a change", "Europe/Berlin", headgate.Month, 0, "2025-03-15T00:00:00+01:00", "2025-03-01T00:00:00+01:00", "2025-04-01T00:00:00+02:00"},
+		{"day of 24 and a half hours", "Australia/Lord_Howe", headgate.Day, 0, "2025-04-06T12:00:00+10:30", "2025-04-06T00:00:00+11:00", "2025-04-07T00:00:00+10:30"},
+
+		{"midnight left out, west", "America/Sao_Paulo", headgate.Day, 0, "2017-10-15T12:00:00-02:00", "2017-10-15T01:00:00-02:00", "2017-10-16T00:00:00-02:00"},
+		{"evening before it", "America/Sao_Paulo", headgate.Day, 0, "2017-10-14T23:59:59-03:00", "2017-10-14T00:00:00-03:00", "2017-10-15T01:00:00-02:00"},
+		{"midnight left out, east", "Africa/Cairo", headgate.Day, 0, "2024-04-26T12:00:00+03:00", "2024-04-26T01:00:00+03:00", "2024-04-27T00:00:00+03:00"},
+		{"evening before that", "Asia/Beirut", headgate.Day, 0, "2025-03-29T23:59:59+02:00", "2025-03-29T00:00:00+02:00", "2025-03-30T01:00:00+03:00"},
+		{"set back at midnight to the evening before", "America/Sao_Paulo", headgate.Day, 0, "2018-02-17T23:30:00-03:00", "2018-02-17T00:00:00-02:00", "2018-02-18T00:00:00-03:00"},
+		{"midnight struck twice, first", "Asia/Amman", headgate.Day, 0, "2020-10-30T00:30:00+03:00", "2020-10-30T00:00:00+03:00", "2020-10-31T00:00:00+02:00"},
+		{"midnight struck twice, second", "Asia/Amman", headgate.Day, 0, "2020-10-30T00:30:00+02:00", "2020-10-30T00:00:00+03:00", "2020-10-31T00:00:00+02:00"},
+		{"midnight struck twice, evening before", "Asia/Amman", headgate.Day, 0, "2020-10-29T23:59:59+03:00", "2020-10-29T00:00:00+03:00", "2020-10-30T00:00:00+03:00"},
+		{"midnight struck twice, west", "America/Havana", headgate.Day, 0, "2025-11-02T00:30:00-05:00", "2025-11-02T00:00:00-04:00", "2025-11-03T00:00:00-05:00"},
+		{"set back a minute after midnight", "America/St_Johns", headgate.Day, 0, "2010-11-06T23:30:00-03:30", "2010-11-07T00:00:00-02:30", "2010-11-08T00:00:00-03:30"},
+		{"day before the one left out", "Pacific/Apia", headgate.Day, 0, "2011-12-29T12:00:00-10:00", "2011-12-29T00:00:00-10:00", "2011-12-31T00:00:00+14:00"},
+		{"day after the one left out", "Pacific/Apia", headgate.Day, 0, "2011-12-31T12:00:00+14:00", "2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00"},
+		{"week that would begin on the day left out", "Pacific/Apia", headgate.Week, 5, "2011-12-29T12:00:00-10:00", "2011-12-23T00:00:00-10:00", "2011-12-31T00:00:00+14:00"},
+		{"month that would begin on the day left out", "Pacific/Apia", headgate.Month, 30, "2012-01-01T00:00:00+14:00", "2011-12-31T00:00:00+14:00", "2012-01-30T00:00:00+14:00"},
+
+		{"week from Monday", "UTC", headgate.Week, 0, "2025-03-05T12:00:00Z", "2025-03-03T00:00:00Z", "2025-03-10T00:00:00Z"},
+		{"week from Monday, on Monday", "UTC", headgate.Week, 1, "2025-03-03T00:00:00Z", "2025-03-03T00:00:00Z", "2025-03-10T00:00:00Z"},
+		{"week from Monday, on Sunday", "UTC", headgate.Week, 1, "2025-03-09T23:59:59Z", "2025-03-03T00:00:00Z", "2025-03-10T00:00:00Z"},
+		{"week from Sunday", "UTC", headgate.Week, 7, "2025-03-05T12:00:00Z", "2025-03-02T00:00:00Z", "2025-03-09T00:00:00Z"},
+		{"week from Sunday, on Sunday", "UTC", headgate.Week, 7, "2025-03-09T00:00:00Z", "2025-03-09T00:00:00Z", "2025-03-16T00:00:00Z"},
+		{"week with a change", "Europe/Berlin", headgate.Week, 1, "2025-03-30T12:00:00+02:00", "2025-03-24T00:00:00+01:00", "2025-03-31T00:00:00+02:00"},
+
+		{"month from the 15th, before it", "UTC", headgate.Month, 15, "2025-01-14T23:59:59Z", "2024-12-15T00:00:00Z", "2025-01-15T00:00:00Z"},
+		{"month from the 15th, on it", "UTC", headgate.Month, 15, "2025-01-15T00:00:00Z", "2025-01-15T00:00:00Z", "2025-02-15T00:00:00Z"},
+		{"29th in a February of 28 days", "UTC", headgate.Month, 29, "2025-02-28T00:00:00Z", "2025-02-28T00:00:00Z", "2025-03-29T00:00:00Z"},
+		{"29th in a February of 29 days", "UTC", headgate.Month, 29, "2024-02-28T23:59:59Z", "2024-01-29T00:00:00Z", "2024-02-29T00:00:00Z"},
+		{"30th before a February of 29 days", "UTC", headgate.Month, 30, "2024-02-01T00:00:00Z", "2024-01-30T00:00:00Z", "2024-02-29T00:00:00Z"},
+		{"30th after a February of 28 days", "UTC", headgate.Month, 30, "2025-03-29T23:59:59Z", "2025-02-28T00:00:00Z", "2025-03-30T00:00:00Z"},
+		{"31st in a short month", "UTC", headgate.Month, 31, "2025-04-30T12:00:00Z", "2025-04-30T00:00:00Z", "2025-05-31T00:00:00Z"},
+		{"31st in February of a leap year", "UTC", headgate.Month, 31, "2024-02-29T00:00:00Z", "2024-02-29T00:00:00Z", "2024-03-31T00:00:00Z"},
+		{"31st in February of another year", "UTC", headgate.Month, 31, "2025-02-27T23:59:59Z", "2025-01-31T00:00:00Z", "2025-02-28T00:00:00Z"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			limit := headgate.Quota(1, test.unit, zone(t, test.zone))
+			limit.AnchorDay = test.anchor
+			start, end := limit.CalendarBounds(instant(t, test.now))
+			if !start.Equal(instant(t, test.start)) || !end.Equal(instant(t, test.end)) {
+				t.Errorf("at %s the window is\n%s to %s, want\n%s to %s", test.now, start, end, test.start, test.end)
+			}
+		})
+	}
+}
+
+func instant(t testing.TB, s string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// zones have changed their clocks in every way that there is.
+var zones = []string{
+	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Moscow", "Europe/Istanbul", "Atlantic/Azores",
+	"Africa/Cairo", "Africa/Casablanca", "Africa/Monrovia", "Africa/Juba", "Asia/Amman", "Asia/Beirut", "Asia/Damascus",
+	"Asia/Gaza", "Asia/Tehran", "Asia/Kolkata", "Asia/Kathmandu", "Asia/Colombo", "Asia/Pyongyang", "Asia/Tokyo",
+	"Asia/Dhaka", "Australia/Lord_Howe", "Australia/Sydney", "Australia/Eucla", "Pacific/Apia", "Pacific/Chatham",
+	"Pacific/Kiritimati", "Pacific/Kwajalein", "Pacific/Tongatapu", "Pacific/Honolulu", "Antarctica/Troll",
+	"America/New_York", "America/Sao_Paulo", "America/Asuncion", "America/Santiago", "America/Havana", "America/Caracas",
+	"America/St_Johns", "America/Nuuk", "America/Scoresbysund", "America/Anchorage",
+}
+
+// Every instant is in one window, and windows follow each other without gap or overlap, also where midnight is left out
+// or struck twice, and whole days are.
+func TestCalendarWindowsMeet(t *testing.T) {
+	t.Parallel()
+	const instants, seed = 150, 1
+	for i, name := range zones {
+		loc := zone(t, name)
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		for range instants {
+			now := randomInstant(rng, loc)
+			for _, limit := range calendars(rng, loc) {
+				start, end := limit.CalendarBounds(now)
+				if start.After(now) || !end.After(now) {
+					t.Fatalf("seed %d, %s: %s is not between %s and %s", seed, what(limit), now.In(loc), start, end)
+				}
+				if limit.Calendar < headgate.Day && !evenOffsets(limit.Calendar, start.Add(-24*time.Hour), end.Add(24*time.Hour)) {
+					continue
+				}
+				for _, same := range []time.Time{start, end.Add(-time.Microsecond)} {
+					if s, e := limit.CalendarBounds(same); !s.Equal(start) || !e.Equal(end) {
+						t.Fatalf("seed %d, %s: %s is between %s and %s, but %s is between %s and %s",
+							seed, what(limit), now.In(loc), start, end, same.In(loc), s, e)
+					}
+				}
+				if next, _ := limit.CalendarBounds(end); !next.Equal(end) {
+					t.Fatalf("seed %d, %s: a window ends at %s, and the next begins at %s", seed, what(limit), end, next)
+				}
+				if _, last := limit.CalendarBounds(start.Add(-time.Microsecond)); !last.Equal(start) {
+					t.Fatalf("seed %d, %s: a window begins at %s, and the last one ended at %s", seed, what(limit), start, last)
+				}
+			}
+		}
+	}
+}
+
+func what(l headgate.Limit) string {
+	return fmt.Sprintf("%s in %s with anchor %d", l.Calendar, l.TimeZone, l.AnchorDay)
+}
+
+// calendars is a limit of every unit, weeks and months with some anchor.
+func calendars(rng *rand.Rand, loc *time.Location) []headgate.Limit {
+	var limits []headgate.Limit
+	for unit := headgate.Minute; unit <= headgate.Month; unit++ {
+		limit := headgate.Quota(1, unit, loc)
+		switch unit {
+		case headgate.Week:
+			limit.AnchorDay = rng.IntN(8)
+		case headgate.Month:
+			limit.AnchorDay = rng.IntN(32)
+		}
+		limits = append(limits, limit)
+	}
+	return limits
+}
+
+// randomInstant is any time from 1970 to 2090, or better one around a change of the zone's clocks.
+func randomInstant(rng *rand.Rand, loc *time.Location) time.Time {
+	now := time.UnixMicro(rng.Int64N(lastTime)).In(loc)
+	if _, change := now.ZoneBounds(); !change.IsZero() && change.UnixMicro() < lastTime && rng.IntN(4) > 0 {
+		span := []time.Duration{time.Minute, time.Hour, 36 * time.Hour, 40 * 24 * time.Hour}[rng.IntN(4)]
+		now = change.Add(time.Duration(rng.Int64N(2*int64(span))) - span).Truncate(time.Microsecond)
+	}
+	if now.Before(time.Unix(0, 0)) {
+		return time.Unix(0, 0)
+	}
+	return now
+}
+
+// evenOffsets is false where the clock was moved by half an hour or the like: the hours and minutes around such a change
+// overlap, and each instant is still in the one that the clock shows.
+func evenOffsets(unit headgate.Calendar, from, to time.Time) bool {
+	whole := 3600
+	if unit == headgate.Minute {
+		whole = 60
+	}
+	_, first := from.Zone()
+	_, last := to.Zone()
+	return (first-last)%whole == 0
+}

@@ -1,0 +1,101 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Failover has a replica take over a slot's shard in agreement with its
+// primary, without losing writes, and returns when every living node knows and
+// the old primary is a replica in sync. The next one of the same shard takes
+// some seconds; see awaitStaleVotes.
+func (c *Cluster) Failover(t testing.TB, slot int) {
+	t.Helper()
+	old := c.PrimaryOf(t, slot)
+	replica := c.replicaOf(t, old)
+	old.awaitStaleVotes(t)
+	replica.awaitStaleVotes(t)
+	var asked time.Time
+	wait(t, "cluster failover", func() error {
+		// The servers give up after five seconds; then it takes another request.
+		if time.Since(asked) > 6*time.Second {
+			if _, err := replica.Do("CLUSTER", "FAILOVER"); err != nil {
+				return err
+			}
+			asked = time.Now()
+		}
+		if ownersOf(c.selves())[slot] != replica {
+			return fmt.Errorf("%s does not own the slot yet", replica.Addr())
+		}
+		return old.follows(replica)
+	})
+	c.WaitOK(t)
+}
+
+// replicaOf returns an in-sync replica of primary.
+func (c *Cluster) replicaOf(t testing.TB, primary *Server) *Server {
+	t.Helper()
+	var replica *Server
+	wait(t, "replica of "+primary.Addr(), func() error {
+		for _, s := range c.servers {
+			if s.alive() && s.follows(primary) == nil {
+				replica = s
+				return nil
+			}
+		}
+		return errors.New("none is in sync")
+	})
+	return replica
+}
+
+// awaitStaleVotes returns when s no longer counts the votes of an election it
+// has won. Servers do for four node timeouts (Redis 7.0, Valkey 8.0): one that
+// is made a replica meanwhile, and whose primary then dies, takes over without
+// asking, under an old epoch, and nobody follows it until the dead return.
+func (s *Server) awaitStaleVotes(t testing.TB) {
+	t.Helper()
+	setting := pairs(s.Must(t, "CONFIG", "GET", "cluster-node-timeout"))
+	nodeTimeout, err := strconv.Atoi(setting["cluster-node-timeout"])
+	if err != nil {
+		t.Fatalf("%s: cluster-node-timeout: %v", s.Addr(), err)
+	}
+	memory := 4 * max(time.Duration(nodeTimeout)*time.Millisecond, time.Second)
+	won, err := s.lastElection()
+	if err != nil {
+		t.Fatalf("%s: last election: %v", s.Addr(), err)
+	}
+	time.Sleep(time.Until(won.Add(memory + 100*time.Millisecond)))
+}
+
+// lastElection is when the running process last won an election, as only its
+// log tells; the zero time if it never did. A line of it is
+//
+//	4711:S 15 Nov 2026 03:12:11.138 # Failover election won: I'm the new master.
+func (s *Server) lastElection() (time.Time, error) {
+	log, err := os.ReadFile(s.logPath())
+	if err != nil {
+		return time.Time{}, err
+	}
+	before, _, found := cutLast(string(log), "Failover election won")
+	if !found {
+		return time.Time{}, nil
+	}
+	_, line, _ := cutLast(before, "\n")
+	parts := strings.Fields(line)
+	if len(parts) < 5 {
+		return time.Time{}, fmt.Errorf("log line %q", line)
+	}
+	return time.ParseInLocation("02 Jan 2006 15:04:05.000", strings.Join(parts[1:5], " "), time.Local)
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return "", s, false
+}

@@ -1,0 +1,161 @@
+package headgate_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	tests := []struct {
+		limit headgate.Limit
+		want  string // empty if it is valid
+	}{
+		{headgate.PerSecond(1), ""},
+		{headgate.PerSecond(1_000_000_000), ""},
+		{headgate.PerMinute(7), ""},
+		{headgate.PerHour(999_999_937), ""},
+		{headgate.PerDay(1), ""},
+		{headgate.Per(1, 366*day), ""},
+		{headgate.Per(1_000_000_000, 366*day), ""},
+		{headgate.Per(1_000_000, time.Millisecond), ""},
+		{headgate.Limit{Count: 1, Window: 366 * day, Burst: 10}, ""},
+		{headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 10, Window: time.Second}, ""},
+		{headgate.Limit{Algorithm: headgate.SlidingLog, Count: 1_000, Window: time.Second}, ""},
+		{headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 1_000_000_000, Window: 1_001 * time.Microsecond}, ""},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Window: time.Second, Align: headgate.OnClockSpread}, ""},
+		{headgate.Quota(1_000_000_000, headgate.Month, nil), ""},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Week, AnchorDay: 7}, ""},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Month, AnchorDay: 31}, ""},
+
+		{headgate.Limit{}, "a count of 0 is out of bounds: write 1 to 1000000000"},
+		{headgate.PerSecond(-1), "a count of -1 is out of bounds: write 1 to 1000000000"},
+		{headgate.PerSecond(1_000_000_001), "a count of 1000000001 is out of bounds: write 1 to 1000000000"},
+		{headgate.Limit{Algorithm: 5, Count: 1, Window: time.Second}, "there is no algorithm 5"},
+		{headgate.Limit{Count: 1, Window: time.Second, Burst: -1}, "a burst of -1 is out of bounds: write 1 to 1000000000"},
+		{headgate.Limit{Count: 1, Window: time.Second, Burst: 1_000_000_001}, "a burst of 1000000001 is out of bounds: write 1 to 1000000000"},
+		{headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 1, Window: time.Second, Burst: 2}, "burst belongs to token_bucket; a sliding_window has none"},
+		{headgate.Limit{Count: 1, Window: 366 * day, Burst: 11}, "a burst of 11 at 1 per 8784h0m0s takes longer than ten years to refill: write a smaller burst"},
+		{headgate.Limit{Algorithm: headgate.SlidingLog, Count: 1_001, Window: time.Second}, "a sliding_log keeps a timestamp per charge and counts to at most 1000, not 1001: use sliding_window"},
+		{headgate.Per(1, 0), "a window of 0s is out of bounds: write 1ms to 366 days"},
+		{headgate.Per(1, -time.Second), "a window of -1s is out of bounds: write 1ms to 366 days"},
+		{headgate.Per(1, 999*time.Microsecond), "a window of 999µs is out of bounds: write 1ms to 366 days"},
+		{headgate.Per(1, 366*day+time.Microsecond), "a window of 8784h0m0.000001s is out of bounds: write 1ms to 366 days"},
+		{headgate.Per(1, time.Second+time.Nanosecond), "a window of 1.000000001s is finer than a microsecond"},
+		{headgate.Per(1_000_001, time.Millisecond), "1000001 per 1ms is faster than 1000000000 per second"},
+		{headgate.Per(999_999_937, 366*day-time.Microsecond), "999999937 per 8783h59m59.999999s cannot be counted exactly: write a rounder number or a window of whole seconds"},
+		{headgate.Limit{Count: 1, Window: time.Second, Align: headgate.OnClock}, "align belongs to fixed_window, not token_bucket"},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Window: time.Second, Align: 3}, "there is no alignment 3"},
+		{headgate.Limit{Count: 1, Window: time.Second, TimeZone: time.UTC}, "a time zone and an anchor day belong to a calendar: set Calendar too"},
+		{headgate.Limit{Count: 1, Window: time.Second, AnchorDay: 1}, "a time zone and an anchor day belong to a calendar: set Calendar too"},
+		{headgate.Limit{Count: 1, Calendar: headgate.Day}, "a calendar belongs to fixed_window, not token_bucket"},
+		{headgate.Quota(1, 6, nil), "there is no calendar unit 6"},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Day, Window: time.Hour}, "a calendar day has its own window: leave Window and Align away"},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Day, Align: headgate.OnClock}, "a calendar day has its own window: leave Window and Align away"},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Day, AnchorDay: 1}, "a calendar day has no anchor day"},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Hour, AnchorDay: -1}, "a calendar hour has no anchor day"},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Week, AnchorDay: 8}, "an anchor day of 8 is out of bounds: a calendar week takes 1 to 7"},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Month, AnchorDay: 32}, "an anchor day of 32 is out of bounds: a calendar month takes 1 to 31"},
+		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Month, AnchorDay: -1}, "an anchor day of -1 is out of bounds: a calendar month takes 1 to 31"},
+	}
+	for _, test := range tests {
+		got := ""
+		if err := test.limit.Validate(); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%+v\n is: %s\nwant: %s", test.limit, got, test.want)
+		}
+		now := time.Date(2025, 8, 1, 12, 0, 0, 0, time.UTC)
+		_, r := test.limit.Take(headgate.State{}, headgate.Charge{Cost: 1}, now)
+		if valid := test.want == ""; r.Allowed != valid || (r.RetryAfter == headgate.Never) == valid {
+			t.Errorf("%+v: allowed %v, retry after %v", test.limit, r.Allowed, r.RetryAfter)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for a := range headgate.Algorithm(6) {
+		names = append(names, a.String())
+	}
+	for c := range headgate.Calendar(7) {
+		names = append(names, c.String())
+	}
+	const want = "token_bucket leaky_bucket fixed_window sliding_window sliding_log algorithm(5) none minute hour day week month calendar(6)"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("names: %s\nwant:  %s", got, want)
+	}
+}
+
+func TestSubjectOf(t *testing.T) {
+	t.Parallel()
+	parts := [][]string{
+		nil,
+		{""},
+		{"", ""},
+		{"a"},
+		{"a", ""},
+		{"", "a"},
+		{"a", "b"},
+		{"b", "a"},
+		{"ab"},
+		{"a|b", "c"},
+		{"a", "b|c"},
+		{"a", "b", "c"},
+		{"a\x01b"},
+		{"a", "\x01b"},
+		{strings.Repeat("x", 127)},
+		{strings.Repeat("x", 128)},
+		{strings.Repeat("x", 1_000_000)},
+	}
+	seen := map[headgate.Subject][]string{}
+	for _, p := range parts {
+		s := headgate.SubjectOf(p...)
+		if other, ok := seen[s]; ok {
+			t.Errorf("%.40q and %.40q are one subject", p, other)
+		}
+		seen[s] = p
+		if s != headgate.SubjectOf(p...) {
+			t.Errorf("%.40q is not always the same subject", p)
+		}
+		if text := s.String(); len(text) != 22 || strings.ContainsAny(text, "{}+/=") {
+			t.Errorf("%.40q is written %q", p, text)
+		}
+	}
+}
+
+func TestCounterOf(t *testing.T) {
+	t.Parallel()
+	seen := map[headgate.Counter]string{}
+	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+		for _, names := range [][2]string{{"login", ""}, {"", "login"}, {"login", "peak"}, {"loginpeak", ""}, {"peak", "login"}} {
+			c := headgate.CounterOf(names[0], names[1], a)
+			if other, ok := seen[c]; ok {
+				t.Errorf("%q of %s is the same counter as %s", names, a, other)
+			}
+			seen[c] = names[0] + "/" + names[1] + " of " + a.String()
+			if c>>48 != 0 || c != headgate.CounterOf(names[0], names[1], a) {
+				t.Errorf("%q of %s is counter %#x", names, a, uint64(c))
+			}
+			if text := c.String(); len(text) != 8 || strings.ContainsAny(text, "{}+/=") {
+				t.Errorf("%q of %s is written %q", names, a, text)
+			}
+		}
+	}
+}
+
+// What stands in a store's keys must not change: a new release would forget what was used.
+func TestKeysStay(t *testing.T) {
+	t.Parallel()
+	subject := headgate.SubjectOf("ip", "192.0.2.1").String()
+	counter := headgate.CounterOf("login-by-ip", "", headgate.TokenBucket).String()
+	if subject != "z-4Wvob6b-_9rEEgFKup9Q" || counter != "aGAKMDk9" {
+		t.Errorf("subject %s, counter %s", subject, counter)
+	}
+}

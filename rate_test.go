@@ -1,0 +1,157 @@
+package headgate_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+type rate struct {
+	name  string
+	limit headgate.Limit
+}
+
+// rates are those on which a limiter that rounds shows it: too slow, too fast, or no whole number of microseconds apart.
+var rates = []rate{
+	{"7 per minute", headgate.PerMinute(7)},
+	{"9,999 per second", headgate.PerSecond(9_999)},
+	{"1,500,000 per second", headgate.PerSecond(1_500_000)},
+	{"1,000,000 per day", headgate.PerDay(1_000_000)},
+	{"1 per 30 days", headgate.Per(1, 30*24*time.Hour)},
+	{"1e9 per second", headgate.PerSecond(1_000_000_000)},
+	{"999,999,937 per hour", headgate.PerHour(999_999_937)},
+}
+
+// greedy are clients that take whatever they get. Each step waits, but never so long that the bucket fills and refill is
+// lost, and then takes until nothing is left.
+var greedy = []struct {
+	name string
+	step func(m *meter, rng *rand.Rand) (admitted int64)
+}{
+	{"as soon as a unit fits", func(m *meter, _ *rand.Rand) int64 {
+		m.wait(m.ask(headgate.Charge{Cost: 1}, 0).RetryAfter)
+		return takeSingles(m)
+	}},
+	{"now and then", func(m *meter, rng *rand.Rand) int64 {
+		m.wait(m.ask(headgate.Charge{Cost: 1}, 0).RetryAfter)
+		spare := (capacity(m.limit) - 1) * m.limit.Window.Microseconds() / m.limit.Count
+		m.now += rng.Int64N(min(spare, 100_000) + 1)
+		return m.takeAll().Granted
+	}},
+	{"every microsecond", func(m *meter, _ *rand.Rand) int64 {
+		m.now++
+		return m.takeAll().Granted
+	}},
+}
+
+// takeSingles takes unit by unit. It hurries over those of a rate so high that many fit at once.
+func takeSingles(m *meter) (admitted int64) {
+	if room := m.ask(headgate.Charge{}, 0).Remaining; room > 10 {
+		admitted = m.take(headgate.Charge{Cost: room - 5}).Granted
+	}
+	for m.take(headgate.Charge{Cost: 1}).Allowed {
+		admitted++
+	}
+	return admitted
+}
+
+// Whatever the rate, a greedy client is admitted what it says, to a millionth, and never a unit before it is due.
+func TestRateHolds(t *testing.T) {
+	t.Parallel()
+	const steps, seed = 20_000, 1
+	for _, rate := range rates {
+		for _, client := range greedy {
+			t.Run(rate.name+" "+client.name, func(t *testing.T) {
+				t.Parallel()
+				rng := rand.New(rand.NewPCG(seed, 0))
+				m := &meter{limit: rate.limit, now: 1_700_000_000_123_456}
+				if got := m.takeAll().Granted; got != rate.limit.Count {
+					t.Fatalf("a new bucket let %d pass, want %d", got, rate.limit.Count)
+				}
+				start, admitted := m.now, int64(0)
+				for i := range steps {
+					if m.now > lastTime {
+						break
+					}
+					admitted += client.step(m, rng)
+					want := due(rate.limit, m.now-start)
+					if admitted*millionth > want {
+						t.Fatalf("seed %d, step %d: admitted %d units after %d µs, due are %d millionths", seed, i, admitted, m.now-start, want)
+					}
+					if (admitted+1)*millionth <= want-want/1_000_000-1 {
+						t.Fatalf("seed %d, step %d: admitted only %d units after %d µs, due are %d millionths", seed, i, admitted, m.now-start, want)
+					}
+				}
+				if admitted < 500 && client.name != "every microsecond" {
+					t.Errorf("admitted %d units in %d steps: the test shows too little", admitted, steps)
+				}
+			})
+		}
+	}
+}
+
+// A quota per month gives every month its whole quota, whatever its length and whenever it is used.
+func TestMonthlyQuotaHolds(t *testing.T) {
+	t.Parallel()
+	const quota, months, seed = 1_000_000_000, 12 * 12, 1
+	rng := rand.New(rand.NewPCG(seed, 0))
+	berlin := zone(t, "Europe/Berlin")
+	m := &meter{limit: headgate.Quota(quota, headgate.Month, berlin)}
+	admitted := map[string]int64{}
+	start, end := time.Date(2024, 1, 1, 0, 0, 0, 0, berlin), time.Date(2024, 1+months, 1, 0, 0, 0, 0, berlin)
+	for now := start; now.Before(end); now = now.Add(time.Duration(rng.Int64N(int64(18 * time.Hour)))) {
+		m.now = now.UnixMicro()
+		admitted[now.Format("2006-01")] += m.take(headgate.Charge{Cost: 1 + rng.Int64N(50_000_000), AtLeast: 1}).Granted
+	}
+	if len(admitted) != months {
+		t.Errorf("seed %d: %d months were charged, want %d", seed, len(admitted), months)
+	}
+	for month, got := range admitted {
+		if got != quota {
+			t.Errorf("seed %d: %s admitted %d, want %d", seed, month, got, quota)
+		}
+	}
+}
+
+// Every write may lose less than a millionth of a unit. An admitted unit hides that; a charge given back at once does
+// not: somebody who does nothing else, every microsecond, can lose up to half of the refill, at a rate just below two
+// units per second, and next to nothing at a higher one.
+func TestChargesGivenBackLoseAMillionthEach(t *testing.T) {
+	t.Parallel()
+	const steps, seed = 20_000, 1
+	worst := headgate.Per(1_999, 1_000*time.Second)
+	for _, rate := range append([]rate{{"1,999 per 1000 s", worst}}, rates...) {
+		for _, span := range []int64{1, 1_000} {
+			rng := rand.New(rand.NewPCG(seed, uint64(span)))
+			m := &meter{limit: rate.limit, now: 1_700_000_000_123_456}
+			m.limit.Burst = max(2, rate.limit.Count)
+			m.take(headgate.Charge{Cost: m.limit.Burst - 1})
+			start, full := m.now, m.state.Used
+			for i := range steps {
+				if m.ask(headgate.Charge{}, time.Millisecond).ResetAfter == 0 {
+					break
+				}
+				m.now += 1 + rng.Int64N(span)
+				charged := m.take(headgate.Charge{Cost: 1})
+				back := m.take(headgate.Charge{Cost: 1, Refund: charged.Receipt})
+				if charged.Granted != 1 || back.Granted != 1 {
+					t.Fatalf("%s, seed %d, step %d: charged %d, gave back %d", rate.name, seed, i, charged.Granted, back.Granted)
+				}
+				lost := due(m.limit, m.now-start) - (full - m.state.Used)
+				if lost < 0 || lost > int64(i)+1 {
+					t.Fatalf("%s, seed %d: %d charges given back lost %d millionths of a unit", rate.name, seed, i+1, lost)
+				}
+			}
+			refill := due(m.limit, m.now-start)
+			lost := refill - (full - m.state.Used)
+			if lost > refill/2+1 {
+				t.Errorf("%s, seed %d: lost %d of %d millionths", rate.name, seed, lost, refill)
+			}
+			if rate.limit == worst && span == 1 && lost < refill*49/100 {
+				t.Errorf("%s: a restless client lost only %d of %d millionths: say so above", rate.name, lost, refill)
+			}
+		}
+	}
+}
