@@ -12,22 +12,32 @@ const (
 	maxTime  = 4_000_000_000_000_000 // microseconds since 1970: the year 2096
 )
 
-// floorMulDiv is floor(a × b / c), at most maxUsed × scale. b × c must be below maxExact.
-func floorMulDiv(a, b, c int64) int64 {
-	whole, rest := a/c, a%c
-	if whole > maxUsed*scale/b {
-		return maxUsed * scale
+// mulDiv is a × b / c and what is left over, at most maxUsed × scale. The numbers must not be negative.
+func mulDiv(a, b, c int64) (quotient, rest int64) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return maxUsed * scale, 0
 	}
-	return min(whole*b+rest*b/c, maxUsed*scale)
+	q, r := bits.Div64(hi, lo, uint64(c))
+	if q > maxUsed*scale {
+		return maxUsed * scale, 0
+	}
+	return int64(q), int64(r)
 }
 
-// ceilMulDiv is ceil(a × b / c), at most maxWait. b × c must be below maxExact.
+// floorMulDiv is a × b / c rounded down.
+func floorMulDiv(a, b, c int64) int64 {
+	q, _ := mulDiv(a, b, c)
+	return q
+}
+
+// ceilMulDiv is a × b / c rounded up, and at most maxWait.
 func ceilMulDiv(a, b, c int64) int64 {
-	whole, rest := a/c, a%c
-	if whole > maxWait/b {
-		return maxWait
+	q, rest := mulDiv(a, b, c)
+	if rest > 0 {
+		q++
 	}
-	return min(whole*b+(rest*b+c-1)/c, maxWait)
+	return min(q, maxWait)
 }
 
 // atMost is a × b ≤ c × d, for numbers of any size.

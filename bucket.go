@@ -10,13 +10,16 @@ func (t *Terms) drain(s *State, now int64) {
 	if elapsed <= 0 {
 		return
 	}
-	drained := floorMulDiv(elapsed, t.P, t.Q)
+	drained, rest := mulDiv(elapsed, t.P, t.Q)
 	if drained >= s.Used {
 		s.Used, s.Time = 0, now
 		return
 	}
 	s.Used -= drained
-	s.Time = now - elapsed%t.Q*t.P%t.Q/t.P
+	s.Time = now
+	if rest >= t.P {
+		s.Time -= rest / t.P
+	}
 }
 
 // emptyAt is when the bucket will have drained.
@@ -40,8 +43,9 @@ func (t *Terms) unleaked(live, settled *State, r Receipt, now int64) int64 {
 		gone += maxExact // it wrapped, or this is another bucket: then it is more than any level
 	}
 	if elapsed := now - r.Time; elapsed > 0 {
-		gone += floorMulDiv(elapsed, t.P, t.Q)
-		if elapsed%t.Q*t.P%t.Q > 0 {
+		leaked, rest := mulDiv(elapsed, t.P, t.Q)
+		gone += leaked
+		if rest > 0 {
 			gone++
 		}
 	}

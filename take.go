@@ -16,8 +16,8 @@ func (l Limit) Take(s State, c Charge, now time.Time) (State, Result) {
 // take judges the charge; if it fits and record is set, it is recorded in the state.
 func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	*r = Result{Time: time.UnixMicro(now).UTC()}
-	t, ok := c.terms(now)
-	if !ok {
+	var t Terms
+	if !t.read(c, now) {
 		r.RetryAfter = Never
 		return
 	}

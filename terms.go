@@ -35,16 +35,17 @@ type Terms struct {
 const neverFits = 2 * MaxCost
 
 // Terms of the charge at a time, which matters for aligned windows only. It is false for a limit that is not valid.
-func (c *Charge) Terms(now time.Time) (Terms, bool) {
-	return c.terms(micros(now))
+func (c *Charge) Terms(now time.Time) (t Terms, ok bool) {
+	ok = t.read(c, micros(now))
+	return t, ok
 }
 
-func (c *Charge) terms(now int64) (Terms, bool) {
+func (t *Terms) read(c *Charge, now int64) bool {
 	l := &c.Limit
 	if l.Validate() != nil {
-		return Terms{}, false
+		return false
 	}
-	t := Terms{Algorithm: l.Algorithm, Capacity: l.capacity(), Most: c.Cost, Window: l.window()}
+	t.Algorithm, t.Capacity, t.Most, t.Window = l.Algorithm, l.capacity(), c.Cost, l.window()
 	switch {
 	case c.refunds():
 		t.Most = max(0, min(c.Cost, c.Refund.Units, MaxCost))
@@ -76,7 +77,7 @@ func (c *Charge) terms(now int64) (Terms, bool) {
 		t.Tick = (t.Window + 999_999) / 1_000_000
 		t.PerWindow = (t.Window + t.Tick - 1) / t.Tick
 	}
-	return t, true
+	return true
 }
 
 // align finds the window that holds now.

@@ -30,6 +30,8 @@ var equivalent = map[string]string{
 
 	"local kept = units >= back and encode('<I7I4', t, units - back) or ''": "an entry of no units counts nothing",
 
+	"elseif op == 1 and prev >= 0 then": "nothing given back is stored as such, in seven bytes more",
+
 	// How the TTL is found out, not what it is.
 	"if not states[first] and expires <= (known[key] or 0) then known[key] = expires end": "it is read from the server",
 	"if before <= expires * 1000 then call('PEXPIREAT', key, expires .. '000') end":       "sets what is set",

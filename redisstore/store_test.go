@@ -41,7 +41,8 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("the password is in the message: %v", err)
 		}
 	}
-	if co, _ := clientOption(Options{Address: "redis://user:p%40ss@h/3"}); co.Username != "user" || co.Password != "p@ss" || co.SelectDB != 3 {
+	co, _ := clientOption(Options{Address: "redis://user:p%40ss@h/3"}) //nolint:gosec // nobody's password
+	if co.Username != "user" || co.Password != "p@ss" || co.SelectDB != 3 {
 		t.Errorf("user, password and database are %q, %q, %d", co.Username, co.Password, co.SelectDB)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -28,8 +29,8 @@ func footprint(scope *paired.Scope, aims *paired.Aims, _ int, _ time.Duration) (
 		for n := range many {
 			for i := range charges {
 				charges[i] = headgate.Charge{
-					Subject: headgate.SubjectOf("footprint", fmt.Sprint(n)),
-					Counter: headgate.CounterOf("footprint", fmt.Sprint(i), headgate.TokenBucket),
+					Subject: headgate.SubjectOf("footprint", strconv.Itoa(n)),
+					Counter: headgate.CounterOf("footprint", strconv.Itoa(i), headgate.TokenBucket),
 					Limit:   headgate.PerHour(int64(100 * (i + 1))),
 					Cost:    1,
 				}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func main() {
 }
 
 func run(scope *paired.Scope, rounds int, slice time.Duration) (failed int, err error) {
-	aims := paired.NewAims(os.Stdout)
+	aims := &paired.Aims{}
 	var verdicts []func()
 	for _, part := range []func(*paired.Scope, *paired.Aims, int, time.Duration) (func(), error){memory, redis, footprint} {
 		verdict, err := part(scope, aims, rounds, slice)
@@ -95,7 +96,7 @@ func redis(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Durati
 		return nil, err
 	}
 	fmt.Printf("Redis, %d callers, %d subjects, %d rounds of %s; medians and quartiles\n", callers, subjects, rounds, slice)
-	paired.Table(os.Stdout, variants, s)
+	paired.Table(variants, s)
 	trips, err := roundTrips(server, one)
 	if err != nil {
 		return nil, err
@@ -129,7 +130,7 @@ redis.call('SET', KEYS[1], string.format('%.0f', tat), 'PX', ARGV[3])
 return {1, ARGV[2] - (tat - now)}`)
 	keys := make([]string, subjects)
 	for i := range keys {
-		keys[i] = "bare:" + headgate.SubjectOf(fmt.Sprint(i)).String()
+		keys[i] = "bare:" + headgate.SubjectOf(strconv.Itoa(i)).String()
 	}
 	return func(caller, n int) error {
 		key := keys[spread(caller, n)%subjects]
@@ -141,11 +142,11 @@ return {1, ARGV[2] - (tat - now)}`)
 func takes(store headgate.Store, perRequest, limits int) func(caller, n int) error {
 	ids := make([]headgate.Subject, subjects)
 	for i := range ids {
-		ids[i] = headgate.SubjectOf(fmt.Sprint(i))
+		ids[i] = headgate.SubjectOf(strconv.Itoa(i))
 	}
 	counters := make([]headgate.Counter, limits)
 	for i := range counters {
-		counters[i] = headgate.CounterOf("bench", fmt.Sprint(i), headgate.TokenBucket)
+		counters[i] = headgate.CounterOf("bench", strconv.Itoa(i), headgate.TokenBucket)
 	}
 	type scratch struct {
 		charges []headgate.Charge

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,7 +19,7 @@ func memory(_ *paired.Scope, aims *paired.Aims, rounds int, slice time.Duration)
 	const many = 1_000_000
 	ids := make([]headgate.Subject, many)
 	for i := range ids {
-		ids[i] = headgate.SubjectOf(fmt.Sprint(i))
+		ids[i] = headgate.SubjectOf(strconv.Itoa(i))
 	}
 	before := heap()
 	store := memstore.New(memstore.Options{MaxEntries: 2 * many})
@@ -52,7 +52,7 @@ func memory(_ *paired.Scope, aims *paired.Aims, rounds int, slice time.Duration)
 		return nil, err
 	}
 	fmt.Printf("\nmemstore, %d counters, 2 callers; CPU includes the harness\n", many)
-	paired.Table(os.Stdout, variants, s)
+	paired.Table(variants, s)
 	nanos := func(i int) paired.Median {
 		return paired.Of(paired.Field(s[variants[i].Name], func(s paired.Sample) float64 { return s.ClientCPU * 1000 }))
 	}

@@ -4,7 +4,6 @@ package paired
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"syscall"
@@ -127,7 +126,7 @@ func Ratio(a, b []Sample, pick func(Sample) float64) Median {
 	return Of(ratios)
 }
 
-// Throughput, ClientCPU and ServerCPU are what Ratio and Field pick.
+// Throughput picks the calls per second.
 func Throughput(s Sample) float64 { return s.PerSecond }
 
 // ClientCPU picks the client's CPU per call.
@@ -137,24 +136,18 @@ func ClientCPU(s Sample) float64 { return s.ClientCPU }
 func ServerCPU(s Sample) float64 { return s.ServerCPU }
 
 // Table prints medians and quartiles of each variant.
-func Table(w io.Writer, variants []Variant, samples map[string][]Sample) {
-	fmt.Fprintf(w, "%-38s %28s %22s %22s\n", "", "calls/s", "client CPU µs", "server CPU µs")
+func Table(variants []Variant, samples map[string][]Sample) {
+	fmt.Printf("%-38s %28s %22s %22s\n", "", "calls/s", "client CPU µs", "server CPU µs")
 	for _, v := range variants {
 		s := samples[v.Name]
 		t, c, r := Of(Field(s, Throughput)), Of(Field(s, ClientCPU)), Of(Field(s, ServerCPU))
-		fmt.Fprintf(w, "%-38s %9.0f (%7.0f–%7.0f) %6.2f (%5.2f–%5.2f) %6.2f (%5.2f–%5.2f)\n", v.Name,
+		fmt.Printf("%-38s %9.0f (%7.0f–%7.0f) %6.2f (%5.2f–%5.2f) %6.2f (%5.2f–%5.2f)\n", v.Name,
 			t.Value, t.Low, t.High, c.Value, c.Low, c.High, r.Value, r.Low, r.High)
 	}
 }
 
-// Aims collects verdicts.
-type Aims struct {
-	w      io.Writer
-	failed int
-}
-
-// NewAims prints verdicts to w.
-func NewAims(w io.Writer) *Aims { return &Aims{w: w} }
+// Aims prints a verdict for each and counts those missed.
+type Aims struct{ failed int }
 
 // AtLeast expects a median of at least a value.
 func (a *Aims) AtLeast(what string, got Median, want float64) {
@@ -172,7 +165,7 @@ func (a *Aims) judge(what string, got Median, sign string, want float64, ok bool
 		verdict = "FAIL"
 		a.failed++
 	}
-	fmt.Fprintf(a.w, "%s  %-62s %8.2f (%.2f–%.2f), aim %s %g\n", verdict, what, got.Value, got.Low, got.High, sign, want)
+	fmt.Printf("%s  %-62s %8.2f (%.2f–%.2f), aim %s %g\n", verdict, what, got.Value, got.Low, got.High, sign, want)
 }
 
 // Failed is how many aims were missed.
