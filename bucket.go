@@ -4,6 +4,8 @@ package headgate
 // microseconds. Draining rounds the level up and moves the time only as far as the level really sank, so that frequent
 // charges lose no more than a microsecond of refill each.
 
+func (t *Terms) bucket() bool { return t.Algorithm == TokenBucket || t.Algorithm == LeakyBucket }
+
 // drain brings the bucket to now. Time never runs backwards: if the store's clock was set back, the bucket waits for it.
 func (t *Terms) drain(s *State, now int64) {
 	elapsed := now - s.Time

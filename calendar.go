@@ -28,7 +28,7 @@ func (c Calendar) String() string {
 	return fmt.Sprintf("calendar(%d)", uint8(c))
 }
 
-func (l Limit) validateCalendar() error {
+func (l *Limit) validateCalendar() error {
 	most := map[Calendar]int{Week: 7, Month: 31}[l.Calendar]
 	switch {
 	case l.Algorithm != FixedWindow:

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Subject is who or what is being counted: 128 bits of a hash over names and values, so that nothing a client sends can
-// collide with another subject, choose its place in a cluster or grow memory. Make it with SubjectOf.
+// Subject is who or what is being counted: 128 bits of a hash over names and values, so that nothing a client sends
+// collides with another subject or makes keys grow. Make it with SubjectOf.
 type Subject [16]byte
 
 // SubjectOf hashes the parts under an unambiguous encoding: ("a|b", "c") and ("a", "b|c") are two subjects.

@@ -339,19 +339,23 @@ func TestWithhold(t *testing.T) {
 	checkWords(t, results)
 }
 
-// Of a denied request the charge on a leaky bucket is told its delay, and takes no place in the queue.
-func TestDecideKeepsDelayOfTheDenied(t *testing.T) {
+// Of a denied request the charges on a leaky bucket are told their delays, one behind the other, and take no place in the
+// queue.
+func TestDecideKeepsDelaysOfTheDenied(t *testing.T) {
 	t.Parallel()
 	leaky := headgate.Charge{
 		Counter: counterA, Cost: 1, MaxDelay: time.Minute,
 		Limit: headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 6, Window: time.Minute},
 	}
 	queued, _ := leaky.Limit.Take(headgate.State{}, leaky, decideTime)
-	states, results := []headgate.State{queued, used(1)}, make([]headgate.Result, 2)
-	if headgate.Decide([]headgate.Charge{leaky, perMinute(counterB, 1, 1)}, states, results, decideTime) {
+	states, results := []headgate.State{queued, {}, used(1)}, make([]headgate.Result, 3)
+	if headgate.Decide([]headgate.Charge{leaky, leaky, perMinute(counterB, 1, 1)}, states, results, decideTime) {
 		t.Fatal("admitted")
 	}
-	if r := results[0]; !r.Allowed || r.Delay != 10*time.Second || r.Granted != 0 || !sameState(states[0], queued) {
-		t.Errorf("%+v, state %+v", r, states[0])
+	if results[0].Delay != 10*time.Second || results[1].Delay != 20*time.Second {
+		t.Errorf("delays of %v and %v, want 10s and 20s", results[0].Delay, results[1].Delay)
+	}
+	if results[0].Granted != 0 || results[1].Granted != 0 || !sameState(states[0], queued) {
+		t.Errorf("%s, state %+v", verdicts(results), states[0])
 	}
 }

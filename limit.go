@@ -103,7 +103,9 @@ func Quota(n int64, unit Calendar, zone *time.Location) Limit {
 }
 
 // Validate says what is wrong with the limit and what to write instead. A limit that is not valid admits nothing.
-func (l Limit) Validate() error {
+func (l Limit) Validate() error { return l.validate() }
+
+func (l *Limit) validate() error {
 	if int(l.Algorithm) >= len(algorithmNames) {
 		return fmt.Errorf("there is no algorithm %d", l.Algorithm)
 	}
@@ -134,7 +136,7 @@ func (l Limit) Validate() error {
 	return l.validateWindow()
 }
 
-func (l Limit) validateWindow() error {
+func (l *Limit) validateWindow() error {
 	if l.Window < minWindow || l.Window > maxWindow {
 		return fmt.Errorf("a window of %s is out of bounds: write %s to %d days", l.Window, minWindow, maxWindow/(24*time.Hour))
 	}

@@ -44,7 +44,7 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		if changed = record && t.Most > 0; changed {
 			r.Granted = min(room, t.Most)
 			t.add(&settled, r.Granted, now)
-			r.Receipt = t.receipt(&settled, r.Granted)
+			r.Receipt = Receipt{Units: r.Granted, Mark: settled.Time}
 		}
 	}
 	if changed {
@@ -52,6 +52,10 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	}
 	r.Remaining = max(0, t.remaining(&live, &settled, now))
 	r.ResetAfter = until(now, &live, t.unusedAt(&live, &settled, now))
+	if r.Receipt.Units > 0 && t.bucket() {
+		r.Receipt.Mark, r.Receipt.Time, r.Receipt.Back = settled.Used, settled.Time, settled.Prev
+		r.Receipt.Empty = now + int64(r.ResetAfter/time.Microsecond)
+	}
 }
 
 // settle brings a state to the present: drains the bucket, rolls the window, drops lapsed entries of the log.
@@ -124,14 +128,6 @@ func (t *Terms) add(s *State, units, now int64) {
 	s.Expires = max(s.Expires, wholeSeconds(needed))
 }
 
-// receipt names the units just recorded in s.
-func (t *Terms) receipt(s *State, units int64) Receipt {
-	if t.Algorithm == TokenBucket || t.Algorithm == LeakyBucket {
-		return Receipt{Units: units, Mark: s.Used, Time: s.Time, Empty: t.emptyAt(s), Back: s.Prev}
-	}
-	return Receipt{Units: units, Mark: s.Time}
-}
-
 // giveBack takes what is left of a receipt out of a settled state, and says how many whole units that was.
 func (t *Terms) giveBack(live, settled *State, r Receipt, now int64) (units int64, given bool) {
 	if t.Most == 0 || settled.Used == 0 {
@@ -171,7 +167,7 @@ func (t *Terms) remaining(live, settled *State, now int64) int64 {
 // unusedAt is when the counter will be as if never used.
 func (t *Terms) unusedAt(live, settled *State, now int64) int64 {
 	switch {
-	case t.Algorithm == TokenBucket || t.Algorithm == LeakyBucket:
+	case t.bucket():
 		return t.emptyAt(live)
 	case t.Algorithm == SlidingWindow && settled.Used > 0:
 		return settled.Time + 2*t.Window

@@ -42,7 +42,7 @@ func (c *Charge) Terms(now time.Time) (t Terms, ok bool) {
 
 func (t *Terms) read(c *Charge, now int64) bool {
 	l := &c.Limit
-	if l.Validate() != nil {
+	if l.validate() != nil {
 		return false
 	}
 	t.Algorithm, t.Capacity, t.Most, t.Window = l.Algorithm, l.capacity(), c.Cost, l.window()

@@ -95,7 +95,7 @@ func redis(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Durati
 	if err != nil {
 		return nil, err
 	}
-	fmt.Printf("Redis, %d callers, %d subjects, %d rounds of %s; medians and quartiles\n", callers, subjects, rounds, slice)
+	fmt.Printf("\nRedis, %d callers, %d subjects, %d rounds of %s; medians and quartiles\n", callers, subjects, rounds, slice)
 	paired.Table(variants, s)
 	trips, err := roundTrips(server, one)
 	if err != nil {
