@@ -1,8 +1,10 @@
 package headgate_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -12,6 +14,14 @@ import (
 // tape is where a history takes its choices from: random bytes in a test, the fuzzer's in a fuzz target. When it is
 // used up, every choice is the first.
 type tape []byte
+
+func randomTape(rng *rand.Rand, words int) tape {
+	var t tape
+	for range words {
+		t = binary.LittleEndian.AppendUint64(t, rng.Uint64())
+	}
+	return t
+}
 
 func (t *tape) below(n int) int {
 	if len(*t) == 0 {

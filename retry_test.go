@@ -173,10 +173,7 @@ func TestAnswersAreExact(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, shard))
 			charges, refused := 0, map[headgate.Algorithm]int{}
 			for i := range histories {
-				choices := make(tape, 256)
-				for j := range choices {
-					choices[j] = byte(rng.Uint32())
-				}
+				choices := randomTape(rng, 32)
 				h := newHistory(choices, oddZones())
 				if err := h.run(); err != nil {
 					explain(t, choices)
@@ -197,11 +194,7 @@ func TestAnswersAreExact(t *testing.T) {
 func FuzzRetryAfter(f *testing.F) {
 	rng := rand.New(rand.NewPCG(2, 0))
 	for range 20 {
-		choices := make([]byte, 100)
-		for i := range choices {
-			choices[i] = byte(rng.Uint32())
-		}
-		f.Add(choices)
+		f.Add([]byte(randomTape(rng, 16)))
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {
 		if err := newHistory(choices, oddZones()).run(); err != nil {

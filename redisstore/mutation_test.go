@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/storetest"
 )
@@ -86,9 +87,9 @@ func expectCaught(t *testing.T, server *testenv.Server, namespace, line, mutant 
 	}
 	var caught error
 	for round := range rounds {
-		for a := range 5 {
+		for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
 			if caught == nil {
-				caught = storetest.Compare(target, storetest.Comparison{Charges: 1000 << (2 * round), Seed: uint64(round*5 + a), Algorithm: a})
+				caught = storetest.Compare(target, storetest.Comparison{Charges: 1000 << (2 * round), Seed: uint64(round*5) + uint64(a), Algorithm: a})
 			}
 		}
 	}

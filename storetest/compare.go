@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // time zones must not depend on the machine
 
 	"github.com/headgate/headgate"
 )
@@ -19,8 +18,8 @@ type Comparison struct {
 	Charges int
 	// Seed of the random sequence.
 	Seed uint64
-	// Algorithm to dwell on: most charges are on its counters, the others stand beside them. Below 0: all alike.
-	Algorithm int
+	// Algorithm to dwell on: most charges are on its counters, the others stand beside them.
+	Algorithm headgate.Algorithm
 }
 
 // Compare makes the same random charges on a store and on the specification and returns the first difference: mixed costs,
@@ -55,7 +54,7 @@ func compareAll(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
 		t.Run(a.String(), func(t *testing.T) {
 			seed := rand.Uint64() //nolint:gosec // printed on failure, not secret
-			if err := Compare(target, Comparison{Charges: perAlgorithm, Seed: seed, Algorithm: int(a)}); err != nil {
+			if err := Compare(target, Comparison{Charges: perAlgorithm, Seed: seed, Algorithm: a}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -66,7 +65,7 @@ func compareAll(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 type world struct {
 	rand     *rand.Rand
 	model    *model
-	dwell    int
+	dwell    headgate.Algorithm
 	seed     uint64
 	lives    int
 	now      time.Time
@@ -119,8 +118,8 @@ func (w *world) restart() {
 }
 
 func (w *world) algorithm() headgate.Algorithm {
-	if w.dwell >= 0 && w.chance(3, 4) {
-		return headgate.Algorithm(w.dwell)
+	if w.chance(3, 4) {
+		return w.dwell
 	}
 	return headgate.Algorithm(w.rand.IntN(int(headgate.SlidingLog) + 1))
 }

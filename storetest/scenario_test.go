@@ -18,10 +18,10 @@ func openModel(group func(headgate.Subject) int) Target {
 
 func TestScenarios(t *testing.T) {
 	t.Run("in one step", func(t *testing.T) {
-		Scenarios(t, func(testing.TB) Target { return openModel(nil) })
+		playScenarios(t, func(testing.TB) Target { return openModel(nil) })
 	})
 	t.Run("subject by subject", func(t *testing.T) {
-		Scenarios(t, func(testing.TB) Target {
+		playScenarios(t, func(testing.TB) Target {
 			return openModel(func(s headgate.Subject) int { return int(s[0])<<16 | int(s[1])<<8 | int(s[2]) })
 		})
 	})

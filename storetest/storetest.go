@@ -25,7 +25,7 @@ type Target struct {
 // Run holds a store to the suite: the scenarios, a random comparison of at least perAlgorithm charges with each algorithm,
 // exactness under concurrency. open makes a fresh target.
 func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
-	t.Run("Scenarios", func(t *testing.T) { Scenarios(t, open) })
+	t.Run("Scenarios", func(t *testing.T) { playScenarios(t, open) })
 	t.Run("Compare", func(t *testing.T) { compareAll(t, open, perAlgorithm) })
 	t.Run("Exact", func(t *testing.T) { exact(t, open(t)) })
 	t.Run("Lengths", func(t *testing.T) {
