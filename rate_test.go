@@ -60,7 +60,7 @@ func takeSingles(m *meter) (admitted int64) {
 // Whatever the rate, a greedy client is admitted what it says, to a millionth, and never a unit before it is due.
 func TestRateHolds(t *testing.T) {
 	t.Parallel()
-	const steps, seed = 20_000, 1
+	const steps, seed = 10_000, 1
 	for _, rate := range rates {
 		for _, client := range greedy {
 			t.Run(rate.name+" "+client.name, func(t *testing.T) {

@@ -92,8 +92,8 @@ func TestPrimaryKilledUnderLoad(t *testing.T) {
 	if l.failed.Load() == 0 {
 		t.Error("nobody noticed that the primary was gone")
 	}
-	if err := l.failedSince(served.Add(time.Second)); err != nil {
-		t.Errorf("a caller still saw an error a second after another primary served the slot: %v", err)
+	if err := l.failedSince(served.Add(500 * time.Millisecond)); err != nil {
+		t.Errorf("a caller still saw an error long after another primary served the slot: %v", err)
 	}
 	if n := others.failed.Load(); n > 0 {
 		t.Errorf("%d callers of other shards saw an error: %v", n, others.lastError)
@@ -101,7 +101,7 @@ func TestPrimaryKilledUnderLoad(t *testing.T) {
 	if store.keep(t.Context()); store.Part(all[0]) != parts {
 		t.Errorf("part %d became %d by a failover", parts, store.Part(all[0]))
 	}
-	t.Logf("errors on the dead shard: %d", l.failed.Load())
+	t.Logf("errors on the dead shard: %d, the last %s after another primary served it: %v", l.failed.Load(), l.lastFailed.Sub(served), l.lastError)
 }
 
 // firstWrite is when a slot takes writes again, seen by an independent client.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,26 +35,26 @@ var (
 	announceScript = newScript(announceText)
 )
 
-// retries is how often a call is repeated that the server said it had not executed, with pauses that double from
-// retryPause: together 30 ms, or as far as the caller's context lets it.
+// retries is how often a call is repeated that surely was not executed, with pauses that double from retryPause: together
+// 30 ms, or as far as the caller's context lets it. Where a Cluster's primary is gone, there are only detours to try.
 const (
 	retries    = 4
 	retryPause = 2 * time.Millisecond
+	detours    = 6
 )
 
-// run calls a script. It repeats the call only where the server answered that it did not execute it. tryAgain is
-// returned as it is: keys of one slot that is being moved must be asked for one by one.
+// run calls a script. It repeats the call only where it was not sent, or where the server answered that it did not
+// execute it. errTryAgain is returned as it is: keys of one slot that is being moved must be asked for one by one.
 func (s *Store) run(ctx context.Context, sc script, keys []string, args ...string) (rueidis.RedisMessage, error) {
 	pause := retryPause
+	detour := 0
 	for attempt := 0; ; attempt++ {
 		if err := ctx.Err(); err != nil {
 			return rueidis.RedisMessage{}, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
 		}
-		sha := s.client.B().Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-		msg, err := s.client.Do(ctx, sha).ToMessage()
+		msg, err := s.client.Do(ctx, s.command("EVALSHA", sc.sha, keys, args, detour > 0)).ToMessage()
 		if reply, ok := rueidis.IsRedisErr(err); ok && reply.IsNoScript() {
-			text := s.client.B().Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-			msg, err = s.client.Do(ctx, text).ToMessage()
+			msg, err = s.client.Do(ctx, s.command("EVAL", sc.text, keys, args, detour > 0)).ToMessage()
 		}
 		if err == nil {
 			return msg, nil
@@ -63,20 +64,31 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...strin
 		case answered && reply.IsTryAgain() && len(keys) > 1:
 			return msg, errTryAgain
 		case answered && notExecuted(reply) && attempt < retries:
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+				pause *= 2
+			}
 		case answered:
 			return msg, fmt.Errorf("%w: Redis answered: %w", headgate.ErrUnavailable, err)
+		case notSent(err) && s.cluster && detour < detours:
+			detour++
 		case notSent(err):
 			return msg, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
 		default:
 			return msg, fmt.Errorf("%w: %w: %w", headgate.ErrUnavailable, headgate.ErrUnanswered, err)
 		}
-		select {
-		case <-ctx.Done():
-			return msg, fmt.Errorf("%w: Redis answered: %w", headgate.ErrUnavailable, err)
-		case <-time.After(pause):
-			pause *= 2
-		}
 	}
+}
+
+// command is a script call. On a detour it does not tell the client its keys, so that it goes to some node of the Cluster,
+// which answers with the node to go to: the client's own idea of that may be seconds behind a failover.
+func (s *Store) command(verb, script string, keys, args []string, detour bool) rueidis.Completed {
+	head := s.client.B().Arbitrary(verb, script, strconv.Itoa(len(keys)))
+	if detour {
+		return head.Args(keys...).Args(args...).Build()
+	}
+	return head.Keys(keys...).Args(args...).Build()
 }
 
 var errTryAgain = errors.New("the slot is being moved")
