@@ -47,11 +47,13 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 			r.Receipt = Receipt{Units: r.Granted, Mark: settled.Time}
 		}
 	}
+	after := &live
 	if changed {
-		*s, live = settled, settled
+		*s = settled
+		after = &settled
 	}
-	r.Remaining = max(0, t.remaining(&live, &settled, now))
-	r.ResetAfter = until(now, &live, t.unusedAt(&live, &settled, now))
+	r.Remaining = max(0, t.remaining(after, &settled, now))
+	r.ResetAfter = until(now, after, t.unusedAt(after, &settled, now))
 	if r.Receipt.Units > 0 && t.bucket() {
 		r.Receipt.Mark, r.Receipt.Time, r.Receipt.Back = settled.Used, settled.Time, settled.Prev
 		r.Receipt.Empty = now + int64(r.ResetAfter/time.Microsecond)

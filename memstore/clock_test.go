@@ -1,0 +1,21 @@
+package memstore
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The default clock is the wall clock, to the microsecond, and goes on being it.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		clock := newClock()
+		for range 100 {
+			if now, want := clock(), time.Now(); !now.Equal(want) {
+				t.Fatalf("the clock says %s, it is %s", now, want)
+			}
+			time.Sleep(99*time.Millisecond + 7*time.Microsecond)
+		}
+	})
+}
