@@ -45,9 +45,8 @@ func (l *Limit) validateCalendar() error {
 	return nil
 }
 
-// CalendarBounds is the calendar window that holds the time now: from start up to, not including, end. Only a limit with
-// a Calendar has one.
-func (l Limit) CalendarBounds(now time.Time) (start, end time.Time) {
+// calendarBounds is the calendar window that holds the time now: from start up to, not including, end.
+func (l *Limit) calendarBounds(now time.Time) (start, end time.Time) {
 	zone := l.TimeZone
 	if zone == nil {
 		zone = time.UTC

@@ -83,7 +83,7 @@ func (t *Terms) read(c *Charge, now int64) bool {
 // align finds the window that holds now.
 func (t *Terms) align(c *Charge, now int64) {
 	if c.Limit.Calendar != NoCalendar {
-		start, end := c.Limit.CalendarBounds(time.UnixMicro(now))
+		start, end := c.Limit.calendarBounds(time.UnixMicro(now))
 		t.Start, t.End = start.UnixMicro(), end.UnixMicro()
 		return
 	}

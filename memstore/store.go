@@ -78,10 +78,10 @@ func New(o Options) *Store {
 }
 
 // Take decides all charges or none. It waits for nothing, so the context cannot interrupt it; the only error is that
-// there is no room for the results.
+// there is not one result for each charge.
 func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	if len(results) < len(charges) {
-		return fmt.Errorf("memstore: %d charges and room for %d results", len(charges), len(results))
+	if len(results) != len(charges) {
+		return fmt.Errorf("memstore: %d results for %d charges", len(results), len(charges))
 	}
 	if len(charges) == 0 {
 		return nil

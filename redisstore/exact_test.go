@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/testenv"
 )
 
 // TestMain lets the test binary stand in for another process that uses the store: see worker.
@@ -108,8 +107,8 @@ func workExact(store *Store, callers int) error {
 func TestExact(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func() string{
-		"standalone": func() string { return standalone(testenv.Start(t, testenv.Redis)) },
-		"cluster":    func() string { return cluster(testenv.StartCluster(t, testenv.Redis)) },
+		"standalone": func() string { return standalone(startServer(t)) },
+		"cluster":    func() string { return cluster(startCluster(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := start()
@@ -185,7 +184,7 @@ func workForever(store *Store, callers int) error {
 // refund every counter equals the sum of what was admitted.
 func TestConservation(t *testing.T) {
 	t.Parallel()
-	store := open(t, cluster(testenv.StartCluster(t, testenv.Redis)))
+	store := open(t, cluster(startCluster(t)))
 	var admitted [3]atomic.Int64
 	var denied atomic.Int64
 	var done sync.WaitGroup
@@ -228,7 +227,7 @@ func TestConservation(t *testing.T) {
 // TestProcessKilledMidway kills a process among such requests: it leaves at most what it had in flight.
 func TestProcessKilledMidway(t *testing.T) {
 	t.Parallel()
-	address := cluster(testenv.StartCluster(t, testenv.Redis))
+	address := cluster(startCluster(t))
 	const callers = 8
 	cmd, out := worker(t, "forever", address, callers)
 	var admitted [3]int64

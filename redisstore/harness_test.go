@@ -82,6 +82,26 @@ func open(t testing.TB, address string) *Store {
 	return s
 }
 
+// startServer, startSentinels and startCluster start servers on which no counter may be left without a TTL when the test
+// ends, whatever it did.
+func startServer(t testing.TB) *testenv.Server {
+	s := testenv.Start(t, testenv.Redis)
+	t.Cleanup(func() { noImmortals(t, s) })
+	return s
+}
+
+func startSentinels(t testing.TB) *testenv.Sentinels {
+	s := testenv.StartSentinels(t, testenv.Redis)
+	t.Cleanup(func() { noImmortals(t, s.Primary(t)) })
+	return s
+}
+
+func startCluster(t testing.TB, extra ...string) *testenv.Cluster {
+	c := testenv.StartCluster(t, testenv.Redis, extra...)
+	t.Cleanup(func() { noImmortals(t, c.Primaries(t)...) })
+	return c
+}
+
 func standalone(s *testenv.Server) string { return "redis://" + s.Addr() }
 
 func sentinels(s *testenv.Sentinels) string {

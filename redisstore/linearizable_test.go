@@ -10,7 +10,6 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/testenv"
 )
 
 // taken is what a caller put into a charge and got out of it.
@@ -38,8 +37,8 @@ func TestLinearizable(t *testing.T) {
 		},
 	}
 	for name, address := range map[string]string{
-		"standalone": standalone(testenv.Start(t, testenv.Redis)),
-		"cluster":    cluster(testenv.StartCluster(t, testenv.Redis)),
+		"standalone": standalone(startServer(t)),
+		"cluster":    cluster(startCluster(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := open(t, address)

@@ -14,7 +14,7 @@ import (
 
 func TestScriptFlushUnderLoad(t *testing.T) {
 	t.Parallel()
-	server := testenv.Start(t, testenv.Redis)
+	server := startServer(t)
 	l := startLoad(t, open(t, standalone(server)), subjects(3), 16, 2*time.Second)
 	for range 20 {
 		time.Sleep(20 * time.Millisecond)
@@ -24,12 +24,11 @@ func TestScriptFlushUnderLoad(t *testing.T) {
 	if n := l.failed.Load(); n > 0 {
 		t.Errorf("%d callers saw an error: %v", n, l.lastError)
 	}
-	noImmortals(t, server)
 }
 
 func TestPauseUnderLoad(t *testing.T) {
 	t.Parallel()
-	server := testenv.Start(t, testenv.Redis)
+	server := startServer(t)
 	l := startLoad(t, open(t, standalone(server)), subjects(3), 16, 100*time.Millisecond)
 	time.Sleep(200 * time.Millisecond)
 	server.Pause()
@@ -48,7 +47,7 @@ func TestPauseUnderLoad(t *testing.T) {
 
 func TestRestartUnderLoad(t *testing.T) {
 	t.Parallel()
-	server := testenv.Start(t, testenv.Redis)
+	server := startServer(t)
 	l := startLoad(t, open(t, standalone(server)), subjects(3), 16, 200*time.Millisecond)
 	time.Sleep(200 * time.Millisecond)
 	before := l.admitted[0].Load() + l.admitted[1].Load() + l.admitted[2].Load()
@@ -68,7 +67,7 @@ func TestRestartUnderLoad(t *testing.T) {
 func TestPrimaryKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	// By default a Cluster refuses all traffic while any slot is not served.
-	c := testenv.StartCluster(t, testenv.Redis, "--cluster-require-full-coverage", "no")
+	c := startCluster(t, "--cluster-require-full-coverage", "no")
 	store := open(t, cluster(c))
 	all := subjects(12)
 	victim := c.PrimaryOf(t, int(store.slot(all[0])))
@@ -121,7 +120,7 @@ func firstWrite(t testing.TB, c *testenv.Cluster, slot int) time.Time {
 
 func TestSentinelFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := testenv.StartSentinels(t, testenv.Redis)
+	s := startSentinels(t)
 	l := startLoad(t, open(t, sentinels(s)), subjects(3), 16, 200*time.Millisecond)
 	time.Sleep(300 * time.Millisecond)
 	s.Primary(t).Kill()
@@ -140,14 +139,13 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	if err := l.failedSince(served.Add(2500 * time.Millisecond)); err != nil {
 		t.Errorf("a caller still saw an error long after another primary served: %v", err)
 	}
-	noImmortals(t, s.Primary(t))
 }
 
 // TestReshardUnderLoad moves the slots of all subjects to another primary and back. Nobody sees an error, and the
 // counters move with their slots.
 func TestReshardUnderLoad(t *testing.T) {
 	t.Parallel()
-	c := testenv.StartCluster(t, testenv.Redis)
+	c := startCluster(t)
 	store := open(t, cluster(c))
 	l := startLoad(t, store, subjects(4), 8, 2*time.Second)
 	primaries := c.Primaries(t)
@@ -166,7 +164,6 @@ func TestReshardUnderLoad(t *testing.T) {
 	if n := l.failed.Load(); n > 0 {
 		t.Errorf("%d callers saw an error: %v", n, l.lastError)
 	}
-	noImmortals(t, c.Primaries(t)...)
 }
 
 // TestSlotHalfMoved asks for two subjects of one slot while one of them has already been moved: the server answers

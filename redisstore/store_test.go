@@ -3,10 +3,14 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"go.uber.org/goleak"
 
 	"github.com/headgate/headgate"
@@ -66,17 +70,32 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	open(t, "redis://:secret@"+server.Addr())
 }
 
-// TestNodes: nodes that share a namespace know of each other, and those that have gone are forgotten.
+// TestNodes: nodes that share a namespace know of each other, and those that have gone are forgotten. A script broken in
+// its one comparison does not pass.
 func TestNodes(t *testing.T) {
 	t.Parallel()
-	server := testenv.Start(t, testenv.Redis)
-	a, b := open(t, standalone(server)), open(t, standalone(server))
-	other, err := New(Options{Address: standalone(server), Namespace: "other"})
-	if err != nil {
-		t.Fatal(err)
+	server := startServer(t)
+	if err := countNodes(t, server, "nodes", announceScript); err != nil {
+		t.Error(err)
 	}
-	defer other.Close()
-	nodes := func(s *Store) int {
+	broken := newScript(strings.Replace(announceText, "ARGV[2] == '0'", "ARGV[2] ~= '0'", 1))
+	if err := countNodes(t, server, "broken", broken); err == nil || broken.text == announceText {
+		t.Error("nobody noticed a broken script")
+	}
+}
+
+func countNodes(t *testing.T, server *testenv.Server, namespace string, announce script) error {
+	node := func(namespace string) *Store {
+		s, err := New(Options{Address: standalone(server), Namespace: namespace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		s.announce = announce
+		return s
+	}
+	a, b, other := node(namespace), node(namespace), node(namespace+"-other")
+	count := func(s *Store) int {
 		s.keep(t.Context())
 		r, err := headgate.Take(t.Context(), s, headgate.PerSecond(1000), "nodes", "me")
 		if err != nil {
@@ -84,25 +103,63 @@ func TestNodes(t *testing.T) {
 		}
 		return r.Nodes
 	}
-	if nodes(a) != 2 || nodes(b) != 2 || nodes(other) != 1 {
-		t.Errorf("%d, %d and %d nodes", nodes(a), nodes(b), nodes(other))
+	if x, y, z := count(a), count(b), count(other); x != 2 || y != 2 || z != 1 {
+		return fmt.Errorf("%d, %d and %d nodes", x, y, z)
 	}
-	c := open(t, standalone(server))
-	if nodes(a) != 3 {
-		t.Errorf("%d nodes, one more came", nodes(a))
+	c := node(namespace)
+	if n := count(a); n != 3 {
+		return fmt.Errorf("%d nodes, one more came", n)
 	}
 	c.signOff(t.Context())
-	if nodes(a) != 2 {
-		t.Errorf("%d nodes, one signed off", nodes(a))
+	if n := count(a); n != 2 {
+		return fmt.Errorf("%d nodes, one signed off", n)
 	}
 	if err := b.announceFor(t.Context(), 50*time.Millisecond); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	time.Sleep(100 * time.Millisecond)
-	if err := a.announceFor(t.Context(), announceTTL); err != nil || a.nodes.Load() != 1 {
-		t.Errorf("%d nodes, one has gone silent (%v)", a.nodes.Load(), err)
+	if n := count(a); n != 1 {
+		return fmt.Errorf("%d nodes, one has gone silent", n)
 	}
-	noImmortals(t, server)
+	return nil
+}
+
+// stallClient lets some script calls through and then holds them until the test ends.
+type stallClient struct {
+	rueidis.Client
+	sha  string
+	let  atomic.Int64
+	held context.Context
+}
+
+func (c *stallClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if slices.Contains(cmd.Commands(), c.sha) && c.let.Add(-1) < 0 {
+		<-c.held.Done()
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+// TestDenialDoesNotWait: a denied caller with little time is not made to wait for the refunds.
+func TestDenialDoesNotWait(t *testing.T) {
+	t.Parallel()
+	s := open(t, cluster(startCluster(t)))
+	held, release := context.WithCancel(t.Context())
+	t.Cleanup(release)
+	stall := &stallClient{Client: s.client, sha: s.take.sha, held: held}
+	stall.let.Store(2)
+	s.client = stall
+	charges := []headgate.Charge{
+		{Subject: subjects(2)[0], Counter: countlessC, Limit: countless, Cost: 1},
+		{Subject: subjects(2)[1], Counter: countlessC, Limit: headgate.Limit{}, Cost: 1},
+	}
+	results := make([]headgate.Result, len(charges))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	err := s.Take(ctx, charges, results)
+	if took := time.Since(start); err != nil || results[0].Granted != 0 || results[1].Allowed || took > 2*time.Second {
+		t.Errorf("after %s: %v, %+v", took, err, results)
+	}
 }
 
 // TestPreload: primaries that were flushed or promoted get the scripts before anybody asks.
@@ -180,7 +237,7 @@ func TestOneDeadPartHarmsOnlyItsOwn(t *testing.T) {
 
 // TestCloseLeavesNothing: no goroutine outlives the store.
 func TestCloseLeavesNothing(t *testing.T) {
-	server := testenv.Start(t, testenv.Redis)
+	server := startServer(t)
 	before := goleak.IgnoreCurrent()
 	s, err := Open(standalone(server))
 	if err != nil {
@@ -196,7 +253,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 // TestTooMuch: requests beyond what the script can number are refused before they are sent.
 func TestTooMuch(t *testing.T) {
 	t.Parallel()
-	s := open(t, standalone(testenv.Start(t, testenv.Redis)))
+	s := open(t, standalone(startServer(t)))
 	charges := make([]headgate.Charge, maxCharges+1)
 	if err := s.Take(t.Context(), charges, make([]headgate.Result, len(charges))); err == nil || !strings.Contains(err.Error(), "255") {
 		t.Errorf("%v", err)

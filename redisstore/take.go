@@ -192,9 +192,10 @@ func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
 }
 
 // undo gives back what was recorded for a request that another group denied, and shows the results uncharged. An
-// observing charge stays recorded only if its own group alone denied.
-func (s *Store) undo(ctx context.Context, groups []*group, denied int) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connTimeout)
+// observing charge stays recorded only if its own group alone denied. It waits for the refunds as long as the caller does;
+// they go on without it.
+func (s *Store) undo(caller context.Context, groups []*group, denied int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), connTimeout)
 	var running sync.WaitGroup
 	for _, g := range groups {
 		if g.err != nil || !g.admitted && denied == 1 {
@@ -205,8 +206,16 @@ func (s *Store) undo(ctx context.Context, groups []*group, denied int) {
 		}
 		_, g.err = g.judge(true)
 	}
-	running.Wait()
-	cancel()
+	finished := make(chan struct{})
+	s.done.Go(func() {
+		running.Wait()
+		cancel()
+		close(finished)
+	})
+	select {
+	case <-finished:
+	case <-caller.Done():
+	}
 }
 
 // refund is the group that gives back what g recorded.

@@ -29,8 +29,11 @@ func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	t.Run("Compare", func(t *testing.T) { compareAll(t, open, perAlgorithm) })
 	t.Run("Exact", func(t *testing.T) { exact(t, open(t)) })
 	t.Run("Lengths", func(t *testing.T) {
-		if err := open(t).Store.Take(t.Context(), make([]headgate.Charge, 2), make([]headgate.Result, 1)); err == nil {
-			t.Error("two charges and one result were taken without complaint")
+		store := open(t).Store
+		for _, n := range []int{1, 3} {
+			if err := store.Take(t.Context(), make([]headgate.Charge, 2), make([]headgate.Result, n)); err == nil {
+				t.Errorf("two charges and %d results were taken without complaint", n)
+			}
 		}
 	})
 }
