@@ -27,7 +27,7 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 	if !s.cluster || s.oneSlot(charges) {
 		g := group{charges: charges, results: results}
 		s.decide(ctx, &g)
-		if g.err != errTryAgain { //nolint:errorlint // it never leaves this package, so it is never wrapped
+		if !errors.Is(g.err, errTryAgain) {
 			return s.tell(&g)
 		}
 	}
@@ -75,8 +75,12 @@ func (s *Store) decide(ctx context.Context, g *group) {
 		s.ahead.Store(guess.Sub(s.wall()).Microseconds())
 		g.err = errClock
 	}
-	if g.err != nil {
+	switch {
+	case g.err == nil:
+	case errors.Is(g.err, errClock):
 		g.err = fmt.Errorf("%w: %w", headgate.ErrUnavailable, g.err)
+	default: // an answer, but nobody knows which
+		g.err = fmt.Errorf("%w: %w: %w", headgate.ErrUnavailable, headgate.ErrUnanswered, g.err)
 	}
 }
 
@@ -176,7 +180,7 @@ func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
 	running.Wait()
 	var done []*group
 	for _, g := range groups {
-		if g.err != errTryAgain { //nolint:errorlint // as above
+		if !errors.Is(g.err, errTryAgain) {
 			done = append(done, g)
 			continue
 		}
