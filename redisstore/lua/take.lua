@@ -20,10 +20,9 @@
 --                6: count, window, tick, ticks per window    7: count, window, units asked for in all (0: unknown)
 -- reply    B verdict: 1 admitted, 0 denied, 2 nothing done because a calendar window does not hold the time
 --          d time
---          then for the first charge on each counter B 1 and the state as found, B 2 and that of a token bucket which was
---          given something back, or B 0 if there was none; of a log, what
---          is not lapsed: time, used, expires, H number, and that many entries, those on which it depends when the units
---          asked for fit; all of it if that is unknown
+--          then for the first charge on each counter B 0 if it has no state; B 1 and its state as found; or B 2 and that of a
+--          token bucket which was given something back. Of a log: I7 time, I7 used, I4 expires, H number, and that many
+--          entries: of those not lapsed, the ones that decide when the units asked for fit; or all, if that is unknown
 --
 -- Times are microseconds. All numbers are whole, below 2^53; only numbers up to 2^52 are divided.
 local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
