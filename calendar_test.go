@@ -9,12 +9,6 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// bounds is the calendar window that holds a time.
-func bounds(l headgate.Limit, now time.Time) (start, end time.Time) {
-	terms, _ := (&headgate.Charge{Limit: l}).Terms(now)
-	return time.UnixMicro(terms.Start), time.UnixMicro(terms.End)
-}
-
 func TestCalendarBounds(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -79,7 +73,7 @@ func TestCalendarBounds(t *testing.T) {
 			t.Parallel()
 			limit := headgate.Quota(1, test.unit, zone(t, test.zone))
 			limit.AnchorDay = test.anchor
-			start, end := bounds(limit, instant(t, test.now))
+			start, end := headgate.CalendarBounds(limit, instant(t, test.now))
 			if !start.Equal(instant(t, test.start)) || !end.Equal(instant(t, test.end)) {
 				t.Errorf("at %s the window is\n%s to %s, want\n%s to %s", test.now, start, end, test.start, test.end)
 			}
@@ -118,7 +112,7 @@ func TestCalendarWindowsMeet(t *testing.T) {
 		for range instants {
 			now := randomInstant(rng, loc)
 			for _, limit := range calendars(rng, loc) {
-				start, end := bounds(limit, now)
+				start, end := headgate.CalendarBounds(limit, now)
 				if start.After(now) || !end.After(now) {
 					t.Fatalf("seed %d, %s: %s is not between %s and %s", seed, what(limit), now.In(loc), start, end)
 				}
@@ -126,15 +120,15 @@ func TestCalendarWindowsMeet(t *testing.T) {
 					continue
 				}
 				for _, same := range []time.Time{start, end.Add(-time.Microsecond)} {
-					if s, e := bounds(limit, same); !s.Equal(start) || !e.Equal(end) {
+					if s, e := headgate.CalendarBounds(limit, same); !s.Equal(start) || !e.Equal(end) {
 						t.Fatalf("seed %d, %s: %s is between %s and %s, but %s is between %s and %s",
 							seed, what(limit), now.In(loc), start, end, same.In(loc), s, e)
 					}
 				}
-				if next, _ := bounds(limit, end); !next.Equal(end) {
+				if next, _ := headgate.CalendarBounds(limit, end); !next.Equal(end) {
 					t.Fatalf("seed %d, %s: a window ends at %s, and the next begins at %s", seed, what(limit), end, next)
 				}
-				if _, last := bounds(limit, start.Add(-time.Microsecond)); !last.Equal(start) {
+				if _, last := headgate.CalendarBounds(limit, start.Add(-time.Microsecond)); !last.Equal(start) {
 					t.Fatalf("seed %d, %s: a window begins at %s, and the last one ended at %s", seed, what(limit), start, last)
 				}
 			}
