@@ -107,6 +107,5 @@ func notExecuted(reply *rueidis.RedisError) bool {
 // notSent is true of errors from before the first byte was written.
 func notSent(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" ||
-		errors.Is(err, rueidis.ErrClosing) || errors.Is(err, rueidis.ErrNoSlot)
+	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)
 }
