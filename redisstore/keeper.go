@@ -72,8 +72,8 @@ func (s *Store) announceFor(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// keepServers loads the scripts on servers that do not have them, be they new, restarted or flushed, replicas among them;
-// and in a Cluster learns which shard has which slots. A server that is missed answers NOSCRIPT once per call under way.
+// keepServers loads the scripts on servers that do not have them, be they new, restarted or flushed; and in a
+// Cluster learns which shard has which slots. A server that is missed answers NOSCRIPT once per call under way.
 func (s *Store) keepServers(ctx context.Context) {
 	for _, server := range s.client.Nodes() {
 		for _, sc := range [...]script{s.take, s.announce} {

@@ -36,11 +36,12 @@ var (
 )
 
 // retries is how often a call is repeated that surely was not executed, with pauses that double from retryPause: together
-// 30 ms, or as far as the caller's context lets it. Where a Cluster's primary is gone, there are only detours to try.
+// 30 ms, or as far as the caller's context lets it. A detour goes to a random node and may meet the dead one again, so
+// there are many of them; they are only taken when somebody else has the slot.
 const (
 	retries    = 4
 	retryPause = 2 * time.Millisecond
-	detours    = 6
+	detours    = 16
 )
 
 // run calls a script. It repeats the call only where it was not sent, or where the server answered that it did not
@@ -71,7 +72,7 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...strin
 			}
 		case answered:
 			return msg, fmt.Errorf("%w: Redis answered: %w", headgate.ErrUnavailable, err)
-		case notSent(err) && s.cluster && detour < detours:
+		case notSent(err) && s.cluster && detour < detours && (detour > 0 || s.promoted(ctx, keys[0], err)):
 			detour++
 		case notSent(err):
 			return msg, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
@@ -79,6 +80,28 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...strin
 			return msg, fmt.Errorf("%w: %w: %w", headgate.ErrUnavailable, headgate.ErrUnanswered, err)
 		}
 	}
+}
+
+// promoted asks the other nodes of a Cluster whether a key belongs to another than the one that could not be reached.
+func (s *Store) promoted(ctx context.Context, key string, err error) bool {
+	var dead string
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Addr != nil {
+		dead = op.Addr.String()
+	}
+	for addr, node := range s.client.Nodes() {
+		if addr == dead {
+			continue
+		}
+		err := node.Do(ctx, node.B().Exists().Key(key).Build()).Error()
+		if err == nil {
+			return true
+		}
+		if reply, answered := rueidis.IsRedisErr(err); answered {
+			owner, moved := reply.IsMoved()
+			return moved && owner != dead
+		}
+	}
+	return false
 }
 
 // command is a script call. On a detour it does not tell the client its keys, so that it goes to some node of the Cluster,
@@ -96,8 +119,9 @@ var errTryAgain = errors.New("the slot is being moved")
 // notExecuted is true of replies that a server gives instead of executing, and that pass: while it starts, is being
 // demoted, or while the cluster moves a slot. (The client follows MOVED and ASK itself.)
 func notExecuted(reply *rueidis.RedisError) bool {
+	text := reply.Error()
 	for _, code := range [...]string{"TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "NOSCRIPT", "MOVED", "ASK"} {
-		if text := reply.Error(); strings.HasPrefix(text, code) {
+		if strings.HasPrefix(text, code) {
 			return true
 		}
 	}
