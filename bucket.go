@@ -31,7 +31,8 @@ func (t *Terms) emptyAt(s *State) int64 {
 
 // unleaked is how much of a receipt's units, in millionths, is still in the bucket. A bucket drains first what was in it
 // first, and the receipt's Mark is the level with its own units on top: they are left as far as that level has neither
-// leaked nor been given back to others since. A leaky bucket gives back only to the last charge: those behind it were already told their delay.
+// leaked nor been given back to others since. A leaky bucket gives back only to the last charge: those behind it were
+// already told their delay.
 func (t *Terms) unleaked(live, settled *State, r Receipt, now int64) int64 {
 	left := t.Most * scale
 	if t.Algorithm == LeakyBucket {

@@ -29,7 +29,13 @@ func (c Calendar) String() string {
 }
 
 func (l *Limit) validateCalendar() error {
-	most := map[Calendar]int{Week: 7, Month: 31}[l.Calendar]
+	most := 0
+	switch l.Calendar {
+	case Week:
+		most = 7
+	case Month:
+		most = 31
+	}
 	switch {
 	case l.Algorithm != FixedWindow:
 		return fmt.Errorf("a calendar belongs to fixed_window, not %s", l.Algorithm)
@@ -69,14 +75,14 @@ func (l *Limit) calendarBounds(now time.Time) (start, end time.Time) {
 		edge = func(k int) time.Time { return monthStart(year, month+time.Month(k), anchor, zone) }
 	}
 	// Where the clock is set back over midnight, or a day is left out, the date alone does not tell the window.
-	k := 0
-	for edge(k).After(t) {
-		k--
+	start, end = edge(0), edge(1)
+	for k := -1; start.After(t); k-- {
+		start, end = edge(k), start
 	}
-	for !edge(k + 1).After(t) {
-		k++
+	for k := 2; !end.After(t); k++ {
+		start, end = end, edge(k)
 	}
-	return edge(k), edge(k + 1)
+	return start, end
 }
 
 // monthStart is the anchor day of a month, or the month's last day if it is shorter.

@@ -26,8 +26,8 @@ var (
 
 // equivalent mutants change no decision, for a reason.
 var equivalent = map[string]string{
-	"elseif elapsed >= 0 then": "nothing drains in no time",
-	"while at <= #entries do":  "entries are 11 bytes each, and at is one more than a multiple of that",
+	"if elapsed >= 0 then":    "nothing drains in no time",
+	"while at <= #entries do": "entries are 11 bytes each, and at is one more than a multiple of that",
 
 	"local kept = units >= back and encode('<I7I4', t, units - back) or ''": "an entry of no units counts nothing",
 

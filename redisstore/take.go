@@ -136,8 +136,9 @@ func (s *Store) tell(g *group) error {
 }
 
 func (s *Store) oneSlot(charges []headgate.Charge) bool {
-	for i := 1; i < len(charges); i++ {
-		if charges[i].Subject != charges[0].Subject && s.slot(charges[i].Subject) != s.slot(charges[0].Subject) {
+	first := charges[0].Subject
+	for i := range charges {
+		if charges[i].Subject != first && s.slot(charges[i].Subject) != s.slot(first) {
 			return false
 		}
 	}
@@ -148,7 +149,7 @@ func (s *Store) slot(subject headgate.Subject) uint16 { return slotOf(s.key(subj
 
 // takeGroups decides charges of several slots.
 func (s *Store) takeGroups(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	groups := s.decideGroups(ctx, split(charges, func(c *headgate.Charge) int { return int(s.slot(c.Subject)) }))
+	groups := s.decideGroups(ctx, split(charges, s.slot))
 	denied := 0
 	for _, g := range groups {
 		if g.err == nil && !g.admitted {
@@ -184,7 +185,7 @@ func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
 			done = append(done, g)
 			continue
 		}
-		single := split(g.charges, func(c *headgate.Charge) int { return firstOf(g.charges, c.Subject) })
+		single := split(g.charges, func(subject headgate.Subject) headgate.Subject { return subject })
 		for _, one := range single {
 			for i := range one.index {
 				one.index[i] = g.index[one.index[i]]
@@ -238,16 +239,16 @@ func (g *group) refund() *group {
 	return back
 }
 
-// split puts charges with the same number into one group, in the order of the charges.
-func split(charges []headgate.Charge, number func(*headgate.Charge) int) []*group {
+// split puts charges whose subjects belong to the same place into one group, in the order of the charges.
+func split[P comparable](charges []headgate.Charge, place func(headgate.Subject) P) []*group {
 	var groups []*group
-	byNumber := map[int]*group{}
+	at := map[P]*group{}
 	for i := range charges {
-		n := number(&charges[i])
-		g := byNumber[n]
+		p := place(charges[i].Subject)
+		g := at[p]
 		if g == nil {
 			g = &group{}
-			byNumber[n] = g
+			at[p] = g
 			groups = append(groups, g)
 		}
 		g.charges = append(g.charges, charges[i])
@@ -255,13 +256,4 @@ func split(charges []headgate.Charge, number func(*headgate.Charge) int) []*grou
 		g.results = append(g.results, headgate.Result{})
 	}
 	return groups
-}
-
-func firstOf(charges []headgate.Charge, s headgate.Subject) int {
-	for i := range charges {
-		if charges[i].Subject == s {
-			return i
-		}
-	}
-	return -1
 }

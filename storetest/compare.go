@@ -196,12 +196,12 @@ func (w *world) advance() {
 		if step = max(0, time.Unix(s.Expires, 0).Sub(w.now)); step > 0 {
 			w.waits, w.due = c, true
 		}
-	case 12:
-		step = time.Duration(w.rand.Int64N(int64(oneOf(w, time.Minute, time.Hour, 40*24*time.Hour))))
 	case 11:
 		if back := -time.Duration(w.rand.Int64N(int64(30 * time.Second))); w.chance(1, 4) && w.mayStepBack(back) {
 			step = back
 		}
+	case 12:
+		step = time.Duration(w.rand.Int64N(int64(oneOf(w, time.Minute, time.Hour, 40*24*time.Hour))))
 	}
 	w.now = w.now.Add(step).Truncate(time.Microsecond)
 	if w.now.Before(epoch) || w.now.After(epoch.Add(40*366*24*time.Hour)) {

@@ -67,7 +67,7 @@ func playScenarios(t *testing.T, open func(testing.TB) Target) {
 // The times in scenarios lie after the day of the test and before the last one that can be counted, because stores give
 // their counters absolute times to live.
 var (
-	defaultStart = time.Unix(2_000_000_000, 0).UTC()
+	defaultStart = epoch.UTC()
 	firstTime    = time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC)
 	lastTime     = time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
 )

@@ -74,9 +74,7 @@ for pass = 1, 2 do
     if op == 1 or op == 2 then
       local p, q = p2, p3
       local elapsed = now - time
-      if used == 0 then
-        if elapsed > 0 then time = now end
-      elseif elapsed > 0 then
+      if elapsed > 0 then
         local rest = elapsed % q
         local part = rest * p
         local over = part % q
