@@ -41,10 +41,14 @@ func hashParts(kind string, parts ...string) [sha256.Size]byte {
 	var room [256]byte
 	b := append(room[:0], kind...)
 	for _, p := range parts {
-		b = binary.AppendUvarint(b, uint64(len(p)))
-		b = append(b, p...)
+		b = appendPart(b, p)
 	}
 	return sha256.Sum256(b)
+}
+
+func appendPart(b []byte, part string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(part)))
+	return append(b, part...)
 }
 
 // Charge asks for units of one counter. All charges of one call to Store.Take belong to one request: they are granted
@@ -67,6 +71,10 @@ type Charge struct {
 	// Twin is the counter, on the same subject, that this observing charge is the candidate to replace: a refusal by the
 	// twin does not keep it from counting. 0 means none.
 	Twin Counter
+	// Strict, Critical and OnStoreFailure are what the rule says. They concern stores around stores: a store that counts
+	// takes no notice.
+	Strict, Critical bool
+	OnStoreFailure   OnStoreFailure
 	// Refund gives back Cost units of what an earlier charge on this counter took, as far as they still count. Each
 	// receipt may be given back once, and is whether or not the rest of the call is granted.
 	Refund Receipt

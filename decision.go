@@ -1,0 +1,122 @@
+package headgate
+
+import "time"
+
+// Decision is what a Limiter says to a request. It is always valid to act on.
+type Decision struct {
+	// Allowed says whether the request may pass.
+	Allowed bool
+	// RetryAfter is when the request could pass if nobody else comes between: the longest wait of all limits that refuse
+	// it; 0 if it may pass, Never if it never can.
+	RetryAfter time.Duration
+	// Delay is how long to hold the request before it goes on: the longest of all leaky buckets.
+	Delay time.Duration
+	// Limits is every limit that applied, in the order of the rules, those in shadow and on trial included.
+	Limits []LimitDecision
+	// Path tells who decided.
+	Path Path
+	// Version of the rules that were applied.
+	Version string
+	// Time is the store's; zero if it was not asked or did not answer.
+	Time time.Time
+}
+
+// Path tells who decided.
+type Path string
+
+const (
+	// PathNone means that no limit applied.
+	PathNone Path = "none"
+	// PathRules means that a rule decided by itself: an attribute was missing that it insists on.
+	PathRules Path = "rules"
+	// PathStore means that the store decided.
+	PathStore Path = "store"
+	// PathFailed means that the store did not answer for some limit, and its rule's OnStoreFailure decided.
+	PathFailed Path = "failed"
+)
+
+// Origin tells where a limit came from.
+type Origin uint8
+
+const (
+	// FromRule is the rule's own limit.
+	FromRule Origin = iota
+	// FromTier is that of the request's tier.
+	FromTier
+	// FromOverride is that of an override of the subject.
+	FromOverride
+	// FromCandidate is that on trial.
+	FromCandidate
+)
+
+var originNames = []string{"rule", "tier", "override", "candidate"}
+
+// String is "rule", "tier", "override" or "candidate".
+func (o Origin) String() string { return nameOf(originNames, o) }
+
+// LimitDecision is what one limit says to a request.
+type LimitDecision struct {
+	// Rule and Name of the limit; Name is empty if the rule has one limit only.
+	Rule, Name string
+	Limit      Limit
+	Origin     Origin
+	// Subject and Counter are what was charged, and Cost how much.
+	Subject Subject
+	Counter Counter
+	Cost    int64
+	// Enforced is false for a limit that refuses nothing: in shadow, on trial, or outside of EnforcePercent.
+	Enforced bool
+	// Exposed says whether clients are shown the limit.
+	Exposed bool
+	// Missing is the attribute that the request lacks, if the rule refuses such requests.
+	Missing string
+	// Result is what the store said.
+	Result
+}
+
+// Refuses is true if this limit keeps the request from passing.
+func (l *LimitDecision) Refuses() bool { return l.Enforced && l.WouldRefuse() }
+
+// WouldRefuse is true if the request exceeds this limit, enforced or not. A limit that the store did not decide refuses
+// only if its rule says so.
+func (l *LimitDecision) WouldRefuse() bool { return !l.Allowed }
+
+// Refused is the limit that keeps the request out the longest; nil if it may pass.
+func (d *Decision) Refused() *LimitDecision {
+	var worst *LimitDecision
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if l.Refuses() && (worst == nil || longer(l.RetryAfter, worst.RetryAfter)) {
+			worst = l
+		}
+	}
+	return worst
+}
+
+// Shown is the limit that headers with room for one should show: of those exposed the refusing one with the longest wait,
+// else the one with the least left. It is nil if none is exposed.
+func (d *Decision) Shown() *LimitDecision {
+	var shown *LimitDecision
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if l.Exposed && l.Err == nil && (shown == nil || l.before(shown)) {
+			shown = l
+		}
+	}
+	return shown
+}
+
+func (l *LimitDecision) before(other *LimitDecision) bool {
+	if a, b := l.Refuses(), other.Refuses(); a || b {
+		return a && (!b || longer(l.RetryAfter, other.RetryAfter))
+	}
+	return l.Remaining*other.Limit.capacity() < other.Remaining*l.Limit.capacity()
+}
+
+// longer compares waits, of which Never is the longest.
+func longer(a, b time.Duration) bool {
+	if b == Never {
+		return false
+	}
+	return a == Never || a > b
+}

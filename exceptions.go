@@ -1,0 +1,161 @@
+package headgate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unique"
+)
+
+// Override gives one subject other limits than a rule's: a customer who needs more until Friday.
+type Override struct {
+	Rule string
+	// Subject has the attributes that the rule counts by: {"tenant": "acme", "user": "ann"}. Of a rule by client it has
+	// the one that stands for the client: {"api_key": …}.
+	Subject Attributes
+	// Limit and Limits replace those of the same name, before those of a tier.
+	Limit  Limit
+	Limits map[string]Limit
+	// Expires is when the override ends; zero means never.
+	Expires time.Time
+	// Reason is for people.
+	Reason string
+}
+
+// Exemption frees whoever has an attribute with this value from a rule, or from all rules.
+type Exemption struct {
+	// Rule is the rule's ID; empty means all rules.
+	Rule string
+	// Attribute is api_key, user, service_account or ip.
+	Attribute string
+	// Value of the attribute; of ip a network: 10.0.0.0/8.
+	Value string
+	// Expires is when the exemption ends; zero means never.
+	Expires time.Time
+	// Reason is for people.
+	Reason string
+}
+
+var exemptBy = []string{"api_key", "user", "service_account", attrIP}
+
+// Exceptions are the overrides and exemptions of a Limiter: data beside the rules, by the million, that changes without
+// compiling them again. They are safe for use by many goroutines.
+type Exceptions struct {
+	secret []byte
+	clock  func() time.Time
+	tables atomic.Pointer[exceptionTables]
+}
+
+func newExceptions(secret []byte, clock func() time.Time) *Exceptions {
+	e := &Exceptions{secret: secret, clock: clock}
+	e.tables.Store(&exceptionTables{})
+	return e
+}
+
+// Replace puts these in the place of all that were there, at once.
+func (e *Exceptions) Replace(overrides []Override, exemptions []Exemption) error {
+	t := &exceptionTables{}
+	var problems []error
+	for _, o := range overrides {
+		problems = append(problems, e.setIn(t, o))
+	}
+	for _, x := range exemptions {
+		problems = append(problems, e.exemptIn(t, x))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	e.tables.Store(t)
+	return nil
+}
+
+// Set adds an override, or changes the one of the same rule, subject and limit name.
+func (e *Exceptions) Set(o Override) error { return e.setIn(e.tables.Load(), o) }
+
+// Unset removes what an override of the same rule, subject and limit names has set.
+func (e *Exceptions) Unset(o Override) {
+	subject := e.subjectOf(o.Subject)
+	limits, _ := limitsOf(o.Limit, o.Limits)
+	for name := range limits {
+		e.tables.Load().overrides.remove(exceptionKey(subject, exceptionOf(o.Rule, name)))
+	}
+}
+
+// Exempt adds an exemption, or changes the one of the same rule, attribute and value.
+func (e *Exceptions) Exempt(x Exemption) error { return e.exemptIn(e.tables.Load(), x) }
+
+// Unexempt removes the exemption of the same rule, attribute and value.
+func (e *Exceptions) Unexempt(x Exemption) {
+	t := e.tables.Load()
+	if x.Attribute != attrIP {
+		t.exempt.remove(exceptionKey(e.subjectOf(Attributes{x.Attribute: x.Value}), exceptionOf(x.Rule, "")))
+		return
+	}
+	if network, err := parseNetwork(x.Value); err == nil {
+		t.networks.remove(networkKey{network, x.Rule})
+	}
+}
+
+// Len is how many limits are overridden and how many exemptions there are, expired ones included until they are swept.
+func (e *Exceptions) Len() (overrides, exemptions int) {
+	t := e.tables.Load()
+	return t.overrides.len(), t.exempt.len() + t.networks.len()
+}
+
+func (e *Exceptions) setIn(t *exceptionTables, o Override) error {
+	limits, problems := limitsOf(o.Limit, o.Limits)
+	switch {
+	case o.Rule == "":
+		return errors.New("an override needs the id of a rule")
+	case len(problems) > 0:
+		return fmt.Errorf("override of rule %q: %s: %s", o.Rule, strings.Join(problems[0].path, "."), problems[0].text)
+	case len(limits) == 0:
+		return fmt.Errorf("override of rule %q has no limit", o.Rule)
+	}
+	subject := e.subjectOf(o.Subject)
+	for name, limit := range limits {
+		t.overrides.set(exceptionKey(subject, exceptionOf(o.Rule, name)), override{
+			limit: pack(limit), expires: expiryOf(o.Expires), reason: unique.Make(o.Reason),
+		}, e.clock())
+	}
+	return nil
+}
+
+func (e *Exceptions) exemptIn(t *exceptionTables, x Exemption) error {
+	if !slices.Contains(exemptBy, x.Attribute) {
+		return fmt.Errorf("an exemption is by %s, not by %q", strings.Join(exemptBy, ", "), x.Attribute)
+	}
+	if x.Value == "" {
+		return fmt.Errorf("an exemption by %s needs its value", x.Attribute)
+	}
+	entry := exemption{expires: expiryOf(x.Expires), reason: unique.Make(x.Reason)}
+	if x.Attribute != attrIP {
+		t.exempt.set(exceptionKey(e.subjectOf(Attributes{x.Attribute: x.Value}), exceptionOf(x.Rule, "")), entry, e.clock())
+		t.kinds[slices.Index(exemptBy, x.Attribute)].Store(true)
+		return nil
+	}
+	network, err := parseNetwork(x.Value)
+	if err != nil {
+		return err
+	}
+	t.networks.set(networkKey{network, x.Rule}, entry)
+	t.kinds[slices.Index(exemptBy, attrIP)].Store(true)
+	return nil
+}
+
+func (e *Exceptions) subjectOf(a Attributes) Subject {
+	return subjectOf(e.secret, slices.Sorted(maps.Keys(a)), a)
+}
+
+func parseNetwork(text string) (netip.Prefix, error) {
+	n, ok := parseAddress(text)
+	if !ok {
+		return n, fmt.Errorf("%q is no network: write 10.0.0.0/8", text)
+	}
+	return n.Masked(), nil
+}

@@ -1,0 +1,245 @@
+package headgate
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unique"
+)
+
+// override is the limit a subject has instead of a rule's.
+type override struct {
+	limit   packedLimit
+	expires int64 // Unix seconds; 0 means never
+	reason  unique.Handle[string]
+}
+
+type exemption struct {
+	expires int64
+	reason  unique.Handle[string]
+}
+
+func (o override) over(now int64) bool  { return o.expires != 0 && o.expires <= now }
+func (x exemption) over(now int64) bool { return x.expires != 0 && x.expires <= now }
+
+func expiryOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.Unix(), 1)
+}
+
+// exceptionOf tells the overrides of one limit from those of another.
+func exceptionOf(rule, limit string) uint64 { return fold(hashParts("exception", rule, limit)) }
+
+// exceptionOfAll is for exemptions from all rules.
+var exceptionOfAll = exceptionOf("", "")
+
+// exceptionKey is a subject's key among the exceptions of a rule. Subjects are spread evenly, so mixing in the rule keeps
+// 128 bits that nobody can choose.
+func exceptionKey(s Subject, exception uint64) Subject {
+	binary.BigEndian.PutUint64(s[8:], binary.BigEndian.Uint64(s[8:])^exception)
+	return s
+}
+
+// exceptionTables hold everything; they are replaced as one.
+type exceptionTables struct {
+	overrides table[override]
+	exempt    table[exemption]
+	networks  networkTable
+	kinds     [4]atomic.Bool // of exemptBy: whether there was ever one
+}
+
+const tableShards = 64
+
+// table is a map in shards, so that writers do not hold up readers.
+type table[V interface{ over(now int64) bool }] struct {
+	shards [tableShards]struct {
+		sync.RWMutex
+		entries map[Subject]V
+	}
+	any atomic.Bool // whether there was ever an entry
+}
+
+func (t *table[V]) get(key Subject, now int64) (v V, ok bool) {
+	if !t.any.Load() {
+		return v, false
+	}
+	shard := &t.shards[key[0]%tableShards]
+	shard.RLock()
+	v, ok = shard.entries[key]
+	shard.RUnlock()
+	return v, ok && !v.over(now)
+}
+
+// set also removes a few entries that have expired: as many are swept as are added.
+func (t *table[V]) set(key Subject, v V, now time.Time) {
+	t.any.Store(true)
+	shard := &t.shards[key[0]%tableShards]
+	shard.Lock()
+	defer shard.Unlock()
+	if shard.entries == nil {
+		shard.entries = map[Subject]V{}
+	}
+	looked := 0
+	for k, old := range shard.entries {
+		if old.over(now.Unix()) {
+			delete(shard.entries, k)
+		}
+		if looked++; looked == 2 {
+			break
+		}
+	}
+	shard.entries[key] = v
+}
+
+func (t *table[V]) remove(key Subject) {
+	shard := &t.shards[key[0]%tableShards]
+	shard.Lock()
+	delete(shard.entries, key)
+	shard.Unlock()
+}
+
+func (t *table[V]) len() int {
+	n := 0
+	for i := range t.shards {
+		t.shards[i].RLock()
+		n += len(t.shards[i].entries)
+		t.shards[i].RUnlock()
+	}
+	return n
+}
+
+// networkTable finds exemptions by address.
+type networkTable struct {
+	mu      sync.RWMutex
+	entries map[networkKey]exemption
+	bits    []int // prefix lengths that were ever used
+}
+
+type networkKey struct {
+	network netip.Prefix
+	rule    string
+}
+
+func (t *networkTable) get(address netip.Prefix, rule string, now int64) (x exemption, ok bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, n := range t.bits {
+		if n > address.Bits() {
+			break
+		}
+		network, err := address.Addr().Prefix(n)
+		if err != nil {
+			break
+		}
+		if x, ok = t.entries[networkKey{network, rule}]; ok && !x.over(now) {
+			return x, true
+		}
+	}
+	return exemption{}, false
+}
+
+func (t *networkTable) set(key networkKey, x exemption) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.entries == nil {
+		t.entries = map[networkKey]exemption{}
+	}
+	t.entries[key] = x
+	t.bits = addSorted(t.bits, key.network.Bits())
+}
+
+func (t *networkTable) remove(key networkKey) {
+	t.mu.Lock()
+	delete(t.entries, key)
+	t.mu.Unlock()
+}
+
+func (t *networkTable) len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.entries)
+}
+
+// exceptionLookup asks for the exceptions of one request.
+type exceptionLookup struct {
+	tables     *exceptionTables
+	attributes Attributes
+	secret     []byte
+	now        int64
+	known      bool // whether keys were made
+	keys       [3]Subject
+	has        [3]bool
+	address    netip.Prefix
+	hasAddress bool
+}
+
+func (e *Exceptions) lookup(a Attributes) exceptionLookup {
+	t := e.tables.Load()
+	l := exceptionLookup{tables: t, attributes: a, secret: e.secret}
+	if t.overrides.any.Load() || t.anyExempt() {
+		l.now = e.clock().Unix()
+	}
+	return l
+}
+
+func (t *exceptionTables) anyExempt() bool {
+	for i := range t.kinds {
+		if t.kinds[i].Load() {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *exceptionLookup) override(s Subject, exception uint64) (override, bool) {
+	return l.tables.overrides.get(exceptionKey(s, exception), l.now)
+}
+
+// exemption looks for one from the rule, or from all, and names the attribute that it is by.
+func (l *exceptionLookup) exemption(rule *compiledRule) (x exemption, by string) {
+	if !l.tables.anyExempt() {
+		return x, ""
+	}
+	l.makeKeys()
+	if x, by = l.exemptionFrom(rule.ID, rule.exception); by != "" {
+		return x, by
+	}
+	return l.exemptionFrom("", exceptionOfAll)
+}
+
+func (l *exceptionLookup) exemptionFrom(rule string, exception uint64) (x exemption, by string) {
+	for i, key := range l.keys {
+		if !l.has[i] {
+			continue
+		}
+		if x, ok := l.tables.exempt.get(exceptionKey(key, exception), l.now); ok {
+			return x, exemptBy[i]
+		}
+	}
+	if l.hasAddress {
+		if x, ok := l.tables.networks.get(l.address, rule, l.now); ok {
+			return x, attrIP
+		}
+	}
+	return x, ""
+}
+
+func (l *exceptionLookup) makeKeys() {
+	if l.known {
+		return
+	}
+	l.known = true
+	for i := range l.keys {
+		name := exemptBy[i]
+		if l.attributes[name] != "" && l.tables.kinds[i].Load() {
+			l.keys[i], l.has[i] = subjectOf(l.secret, exemptBy[i:i+1], l.attributes), true
+		}
+	}
+	if l.tables.kinds[3].Load() {
+		l.address, l.hasAddress = parseAddress(l.attributes[attrIP])
+	}
+}

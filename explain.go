@@ -1,0 +1,206 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Explanation is a decision with its reasons.
+type Explanation struct {
+	// Decision is what Check would have said. Nothing was charged: Remaining is what there is before the request.
+	Decision Decision
+	// Rules are all rules in force, in their order.
+	Rules []RuleExplanation
+}
+
+// RuleExplanation says why a rule applies to a request or does not.
+type RuleExplanation struct {
+	Rule    Rule
+	Applies bool
+	// Why it does not apply; or what is special about how it does, often nothing.
+	Why string
+	// Subject is what the request is counted by, if the rule applies: {"ip": "192.0.2.1"}. What is missing is empty.
+	Subject Attributes
+}
+
+// Explain says what Check would, and why, without charging anything. The error is the store's if it did not answer.
+func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error) {
+	r, _ := l.rooms.Get().(*room)
+	defer l.putBack(r)
+	set := l.rules.Load()
+	r.prepare(l, set, req)
+	e := Explanation{Rules: make([]RuleExplanation, len(set.rules))}
+	r.view.look(&set.slots, req.Attributes)
+	lookup := l.exceptions.lookup(req.Attributes)
+	candidates := set.matching(&r.view)
+	for i := range set.rules {
+		e.Rules[i] = r.explain(&lookup, int32(i), candidates)
+	}
+	var err error
+	e.Decision, err = r.judge(ctx, l.store)
+	return e, err
+}
+
+// matching are the rules whose conditions hold, before they compete.
+func (s *RuleSet) matching(v *view) []int32 {
+	var found []int32
+	for i := range s.rules {
+		if s.rules[i].matches(v) {
+			found = append(found, int32(i))
+		}
+	}
+	return found
+}
+
+func (r *room) explain(lookup *exceptionLookup, n int32, matching []int32) RuleExplanation {
+	rule := &r.set.rules[n]
+	e := RuleExplanation{Rule: rule.Rule}
+	if r.set.mode == Off {
+		e.Why = "all rules are off"
+		return e
+	}
+	at := slices.Index(matching, n)
+	if at < 0 {
+		e.Why = rule.mismatch(&r.view)
+		return e
+	}
+	if s := r.set.superior(matching, at); s >= 0 {
+		other := &r.set.rules[matching[s]]
+		e.Why = fmt.Sprintf("rule %q has priority %d, above %d, and counts by the same", other.ID, other.Priority, rule.Priority)
+		return e
+	}
+	if x, by := lookup.exemption(rule); by != "" {
+		e.Why = "exempt by " + by + expiry(x.expires) + because(x.reason.Value())
+		return e
+	}
+	e.Subject = Attributes{}
+	missing := ""
+	for _, name := range r.set.by[rule.by].resolve(r.view.attributes) {
+		e.Subject[name] = r.view.attributes[name]
+		if e.Subject[name] == "" {
+			missing = name
+		}
+	}
+	if missing != "" && rule.OnMissing == SkipMissing {
+		e.Why, e.Subject = "the request has no "+missing+", and on_missing is skip", nil
+		return e
+	}
+	e.Applies = true
+	e.Why = strings.Join(r.remarks(lookup, n, missing), "; ")
+	return e
+}
+
+// remarks are what is special about how a rule applies.
+func (r *room) remarks(lookup *exceptionLookup, n int32, missing string) []string {
+	var remarks []string
+	rule := &r.set.rules[n]
+	switch {
+	case missing != "" && rule.OnMissing == DenyMissing:
+		remarks = append(remarks, "the request has no "+missing+", and on_missing is deny")
+	case missing != "":
+		remarks = append(remarks, "the request has no "+missing+": it is counted with all others that lack it")
+	}
+	for i, a := range r.about {
+		if a.rule != n {
+			continue
+		}
+		c := &r.charges[i]
+		if c.Observe && a.origin != FromCandidate && a.limit == 0 {
+			remarks = append(remarks, r.whyObserved(rule))
+		}
+		if a.origin == FromTier {
+			remarks = append(remarks, "limit of tier "+r.view.values[slotTier])
+		}
+		if o, ok := lookup.override(c.Subject, rule.limits[a.limit].exception); ok && a.origin == FromOverride {
+			remarks = append(remarks, "limit overridden"+expiry(o.expires)+because(o.reason.Value()))
+		}
+	}
+	return remarks
+}
+
+func (r *room) whyObserved(rule *compiledRule) string {
+	switch {
+	case r.set.mode == Shadow:
+		return "shadow: all rules are"
+	case rule.Mode == Shadow:
+		return "shadow"
+	}
+	return fmt.Sprintf("shadow for this subject, which is outside of the %d %% enforced", rule.EnforcePercent)
+}
+
+func expiry(expires int64) string {
+	if expires == 0 {
+		return ""
+	}
+	return " until " + time.Unix(expires, 0).UTC().Format(time.RFC3339)
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+// mismatch says which condition does not hold.
+func (r *compiledRule) mismatch(v *view) string {
+	if r.Mode == Off {
+		return "mode is off"
+	}
+	for i := range r.conditions {
+		if c := &r.conditions[i]; !c.holds(v) {
+			return c.mismatch(v.values[c.slot])
+		}
+	}
+	return "when does not hold: " + r.When.Text
+}
+
+func (c *condition) mismatch(value string) string {
+	p := &c.pattern
+	switch {
+	case p.Presence == Absent:
+		return c.name + " is " + value + ", and must be absent"
+	case value == "":
+		return "the request has no " + c.name
+	case slices.Contains(p.Not, value) || len(p.Values) == 0 && p.Prefix == "" && len(p.CIDR) == 0:
+		return c.name + " is " + value + ", and must not be " + strings.Join(p.Not, " or ")
+	}
+	wanted := slices.Clone(p.Values)
+	if p.Prefix != "" {
+		wanted = append(wanted, p.Prefix+"…")
+	}
+	for _, n := range p.CIDR {
+		wanted = append(wanted, n.String())
+	}
+	const most = 5
+	if len(wanted) > most {
+		wanted = append(wanted[:most], fmt.Sprintf("one of %d others", len(wanted)-most))
+	}
+	return c.name + " is " + value + ", not " + strings.Join(wanted, " or ")
+}
+
+// judge is decide without a charge. A further charge on each subject that can never fit keeps all others from being
+// recorded, on every part of the store, and leaves their verdicts alone.
+func (r *room) judge(ctx context.Context, store Store) (Decision, error) {
+	if len(r.charges) == 0 || r.refused {
+		return r.decide(ctx, store), nil
+	}
+	limit := PerSecond(1)
+	veto := Charge{Counter: CounterOf("", "veto", limit.Algorithm), Limit: limit, Cost: MaxCost}
+	charges := slices.Clone(r.charges)
+	for _, k := range r.subjects {
+		veto.Subject = k.subject
+		charges = append(charges, veto)
+	}
+	results := make([]Result, len(charges))
+	err := store.Take(ctx, charges, results)
+	copy(r.results, results)
+	if err == nil {
+		return r.sum(PathStore), nil
+	}
+	r.fail(ctx, store)
+	return r.sum(PathFailed), err
+}

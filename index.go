@@ -1,0 +1,232 @@
+package headgate
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// index finds the rules that may match a request without asking each of them. Every rule is filed under the alternatives
+// of one of its conditions, the most selective; those that have none are asked every time.
+type index struct {
+	paths      tree // by template
+	lowerPaths tree // by template in lower case
+	hasPaths   bool
+	hasLower   bool
+	attributes []attributeIndex
+	always     []int32
+}
+
+// attributeIndex finds rules by the value of one attribute.
+type attributeIndex struct {
+	slot     int
+	values   map[string][]int32
+	prefixes map[string][]int32
+	lengths  []int // of the prefixes
+	networks map[netip.Prefix][]int32
+	bits     []int              // of the networks
+	suffixes map[string][]int32 // of a host's wildcards: ".example.com"
+}
+
+// key is one alternative that a rule can be filed under.
+type key struct {
+	kind uint8
+	slot int
+	text string
+}
+
+const (
+	keyValue = iota
+	keyPrefix
+	keyNetwork
+	keySuffix
+	keyPath
+	keyLowerPath
+)
+
+// keys are the alternatives of a condition: if it holds, one of them does. None means that it cannot be looked up.
+func (c *condition) keys() []key {
+	var keys []key
+	if c.name == attrPath {
+		for i, t := range c.templates {
+			if t.deep && len(t.segments) == 0 {
+				return nil
+			}
+			kind := uint8(keyPath)
+			text := c.pattern.Values[i]
+			if c.ignoreCase {
+				kind, text = keyLowerPath, strings.ToLower(text)
+			}
+			keys = append(keys, key{kind, c.slot, text})
+		}
+		return keys
+	}
+	for _, v := range c.pattern.Values {
+		if suffix, ok := strings.CutPrefix(v, "*"); ok && c.name == attrHost {
+			keys = append(keys, key{keySuffix, c.slot, suffix})
+			continue
+		}
+		keys = append(keys, key{keyValue, c.slot, v})
+	}
+	if c.pattern.Prefix != "" {
+		keys = append(keys, key{keyPrefix, c.slot, c.pattern.Prefix})
+	}
+	for _, n := range c.pattern.CIDR {
+		keys = append(keys, key{keyNetwork, c.slot, n.String()})
+	}
+	return keys
+}
+
+func newIndex(rules []compiledRule) index {
+	count := map[key]int{}
+	for i := range rules {
+		for j := range rules[i].conditions {
+			for _, k := range rules[i].conditions[j].keys() {
+				count[k]++
+			}
+		}
+	}
+	var x index
+	for i := range rules {
+		var best []key
+		least := 0
+		for j := range rules[i].conditions {
+			keys := rules[i].conditions[j].keys()
+			weight := 0
+			for _, k := range keys {
+				weight += count[k]
+			}
+			if len(keys) > 0 && (best == nil || weight < least) {
+				best, least = keys, weight
+			}
+		}
+		if best == nil {
+			x.always = append(x.always, int32(i))
+		}
+		for _, k := range best {
+			x.file(k, int32(i))
+		}
+	}
+	return x
+}
+
+func (x *index) file(k key, rule int32) {
+	switch k.kind {
+	case keyPath, keyLowerPath:
+		t, err := parseTemplate(k.text)
+		if err != nil {
+			return // compiling has refused it
+		}
+		if k.kind == keyLowerPath {
+			x.hasLower = true
+			x.lowerPaths.add(t, rule)
+		} else {
+			x.hasPaths = true
+			x.paths.add(t, rule)
+		}
+		return
+	}
+	a := x.attribute(k.slot)
+	switch k.kind {
+	case keyValue:
+		a.values[k.text] = append(a.values[k.text], rule)
+	case keySuffix:
+		a.suffixes[k.text] = append(a.suffixes[k.text], rule)
+	case keyPrefix:
+		a.prefixes[k.text] = append(a.prefixes[k.text], rule)
+		a.lengths = addSorted(a.lengths, len(k.text))
+	case keyNetwork:
+		n := netip.MustParsePrefix(k.text)
+		a.networks[n] = append(a.networks[n], rule)
+		a.bits = addSorted(a.bits, n.Bits())
+	}
+}
+
+func (x *index) attribute(slot int) *attributeIndex {
+	for i := range x.attributes {
+		if x.attributes[i].slot == slot {
+			return &x.attributes[i]
+		}
+	}
+	x.attributes = append(x.attributes, attributeIndex{
+		slot: slot, values: map[string][]int32{}, prefixes: map[string][]int32{},
+		networks: map[netip.Prefix][]int32{}, suffixes: map[string][]int32{},
+	})
+	return &x.attributes[len(x.attributes)-1]
+}
+
+func addSorted(list []int, n int) []int {
+	i, found := slices.BinarySearch(list, n)
+	if found {
+		return list
+	}
+	return slices.Insert(list, i, n)
+}
+
+// find appends every rule that may match, some of them perhaps twice.
+func (x *index) find(v *view, found []int32) []int32 {
+	found = append(found, x.always...)
+	for i := range x.attributes {
+		a := &x.attributes[i]
+		found = a.find(v.values[a.slot], found)
+		if a.slot == slotMethod {
+			found = a.find(v.values[slotOtherMethod], found)
+		}
+	}
+	if v.values[slotPath] == "" {
+		return found
+	}
+	other := v.values[slotOtherPath] != ""
+	if x.hasPaths {
+		found = x.paths.find(v.path(false), 0, found)
+		if other {
+			found = x.paths.find(v.otherPath(false), 0, found)
+		}
+	}
+	if x.hasLower {
+		found = x.lowerPaths.find(v.path(true), 0, found)
+		if other {
+			found = x.lowerPaths.find(v.otherPath(true), 0, found)
+		}
+	}
+	return found
+}
+
+func (a *attributeIndex) find(value string, found []int32) []int32 {
+	if value == "" {
+		return found
+	}
+	if len(a.values) > 0 {
+		found = append(found, a.values[value]...)
+	}
+	for _, n := range a.lengths {
+		if n > len(value) {
+			break
+		}
+		found = append(found, a.prefixes[value[:n]]...)
+	}
+	if len(a.suffixes) > 0 {
+		for i := 1; i < len(value); i++ {
+			if value[i] == '.' {
+				found = append(found, a.suffixes[value[i:]]...)
+			}
+		}
+	}
+	if len(a.networks) == 0 {
+		return found
+	}
+	address, ok := parseAddress(value)
+	if !ok {
+		return found
+	}
+	for _, n := range a.bits {
+		if n > address.Bits() {
+			break
+		}
+		network, err := address.Addr().Prefix(n)
+		if err == nil {
+			found = append(found, a.networks[network]...)
+		}
+	}
+	return found
+}

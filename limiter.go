@@ -1,0 +1,278 @@
+package headgate
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limiter decides requests by rules, with counters in a store. It is safe for use by many goroutines.
+type Limiter struct {
+	store      Store
+	rules      atomic.Pointer[RuleSet]
+	exceptions *Exceptions
+	secret     []byte
+	clock      func() time.Time
+	rooms      sync.Pool
+}
+
+// Options of a Limiter.
+type Options struct {
+	// Secret is mixed into subjects, so that nobody who sees a store's keys can test a guess of what is behind them. All
+	// nodes must have the same; a changed secret starts all counters anew.
+	Secret []byte
+	// Clock is the time by which overrides and exemptions expire; nil means the system's. Counting is by the store's time.
+	Clock func() time.Time
+}
+
+// New makes a limiter of rules written in Go. Its error says everything that is wrong with them.
+func New(store Store, rules ...Rule) (*Limiter, error) {
+	set, err := Compile(rules...)
+	if err != nil {
+		return nil, err
+	}
+	return NewLimiter(store, set, Options{}), nil
+}
+
+// NewLimiter makes a limiter of rules compiled before.
+func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
+	l := &Limiter{store: store, secret: options.Secret, clock: options.Clock}
+	if l.clock == nil {
+		l.clock = time.Now
+	}
+	l.exceptions = newExceptions(l.secret, l.clock)
+	l.rooms.New = func() any { return &room{} }
+	l.rules.Store(rules)
+	return l
+}
+
+// SetRules puts other rules in the place of the present ones, at once: every request is decided by the one or the other.
+// Counters go on, by rule ID and limit name.
+func (l *Limiter) SetRules(rules *RuleSet) { l.rules.Store(rules) }
+
+// Rules are those in force.
+func (l *Limiter) Rules() *RuleSet { return l.rules.Load() }
+
+// Exceptions are the overrides and exemptions, to be changed at any time.
+func (l *Limiter) Exceptions() *Exceptions { return l.exceptions }
+
+// Check decides a request and charges it, on all limits or on none. The decision is always valid to act on: where the
+// store does not answer, the rules' OnStoreFailure does, and Decision.Path tells. The error is nil.
+func (l *Limiter) Check(ctx context.Context, req Request) (Decision, error) {
+	r, _ := l.rooms.Get().(*room)
+	defer l.putBack(r)
+	r.prepare(l, l.rules.Load(), req)
+	return r.decide(ctx, l.store), nil
+}
+
+func (l *Limiter) putBack(r *room) {
+	r.forget()
+	l.rooms.Put(r)
+}
+
+// room is where one request is worked on. It is used again for others.
+type room struct {
+	set      *RuleSet
+	view     view
+	found    []int32
+	subjects []knownSubject
+	charges  []Charge
+	results  []Result
+	about    []about
+	refused  bool // by a rule itself
+}
+
+// about is what a charge does not say of the limit that it is for.
+type about struct {
+	rule, limit int32
+	origin      Origin
+	exposed     bool
+	missing     string
+}
+
+// knownSubject is what rules that count by the same share.
+type knownSubject struct {
+	by      int
+	subject Subject
+	missing string
+}
+
+// prepare finds the rules of a request and makes the charges.
+func (r *room) prepare(l *Limiter, set *RuleSet, req Request) {
+	r.set = set
+	r.refused = false
+	if set.mode == Off {
+		return
+	}
+	r.view.look(&set.slots, req.Attributes)
+	r.found = set.match(&r.view, r.found[:0])
+	if len(r.found) == 0 {
+		return
+	}
+	lookup := l.exceptions.lookup(req.Attributes)
+	for _, n := range r.found {
+		rule := &set.rules[n]
+		if _, by := lookup.exemption(rule); by != "" {
+			continue
+		}
+		subject, missing := r.subject(l, set, rule)
+		if missing != "" && rule.OnMissing == SkipMissing {
+			continue
+		}
+		r.charge(&lookup, n, subject, missing, rule.Cost.of(&req))
+	}
+}
+
+func (r *room) subject(l *Limiter, set *RuleSet, rule *compiledRule) (Subject, string) {
+	for i := range r.subjects {
+		if k := &r.subjects[i]; k.by == rule.by {
+			return k.subject, k.missing
+		}
+	}
+	subject, missing := set.by[rule.by].subject(l.secret, r.view.attributes)
+	r.subjects = append(r.subjects, knownSubject{rule.by, subject, missing})
+	return subject, missing
+}
+
+// charge appends what a rule asks of the store.
+func (r *room) charge(lookup *exceptionLookup, n int32, subject Subject, missing string, cost int64) {
+	rule := &r.set.rules[n]
+	enforced := rule.Mode == Enforce && r.set.mode == Enforce &&
+		(rule.EnforcePercent == 0 || share(rule.salt, subject) < rule.EnforcePercent)
+	exposed := rule.Expose == ExposeAlways || rule.Expose == ExposeAuto && enforced && len(rule.By) > 0
+	if missing != "" && rule.OnMissing == DenyMissing {
+		r.refused = r.refused || enforced
+	} else {
+		missing = ""
+	}
+	tier := r.view.values[slotTier]
+	for i := range rule.limits {
+		limit := &rule.limits[i]
+		c := Charge{
+			Subject: subject, Limit: limit.limit, Cost: cost, MaxDelay: rule.MaxDelay, Observe: !enforced,
+			Strict: rule.Strict, Critical: rule.Critical, OnStoreFailure: rule.OnStoreFailure,
+		}
+		a := about{rule: n, limit: int32(i), exposed: exposed, missing: missing}
+		if o, ok := lookup.override(subject, limit.exception); ok {
+			c.Limit, a.origin = o.limit.limit(), FromOverride
+		} else if t, ok := limit.tiers[tier]; ok && tier != "" {
+			c.Limit, a.origin = t, FromTier
+		}
+		c.Counter = limit.counters[c.Limit.Algorithm]
+		r.add(c, a)
+		if limit.hasCandidate && a.origin == FromRule {
+			c.Twin, c.Observe = c.Counter, true
+			c.Limit, c.Counter = limit.candidate, limit.candidateCounters[limit.candidate.Algorithm]
+			a.origin, a.exposed = FromCandidate, false
+			r.add(c, a)
+		}
+	}
+}
+
+func (r *room) add(c Charge, a about) {
+	r.charges = append(r.charges, c)
+	r.about = append(r.about, a)
+	r.results = append(r.results, Result{})
+}
+
+// decide asks the store and puts its answers together.
+func (r *room) decide(ctx context.Context, store Store) Decision {
+	switch {
+	case len(r.charges) == 0:
+		return r.sum(PathNone)
+	case r.refused:
+		return r.refuse()
+	}
+	if err := store.Take(ctx, r.charges, r.results); err == nil {
+		return r.sum(PathStore)
+	}
+	r.fail(ctx, store)
+	return r.sum(PathFailed)
+}
+
+// refuse is the decision of rules that insist on an attribute; nothing is charged, and what the store would say is not
+// known.
+func (r *room) refuse() Decision {
+	kept := 0
+	for i, a := range r.about {
+		if a.missing != "" {
+			r.charges[kept], r.about[kept] = r.charges[i], a
+			r.results[kept] = Result{RetryAfter: Never}
+			kept++
+		}
+	}
+	r.charges, r.about, r.results = r.charges[:kept], r.about[:kept], r.results[:kept]
+	return r.sum(PathRules)
+}
+
+// fail fills in what the store did not decide. If that refuses the request, what other parts of the store have granted
+// is given back.
+func (r *room) fail(ctx context.Context, store Store) {
+	denied := false
+	for i := range r.results {
+		if r.results[i].Err != nil {
+			r.results[i].Allowed = r.charges[i].Observe || r.charges[i].OnStoreFailure != FailDeny
+		}
+		denied = denied || !r.results[i].Allowed && !r.charges[i].Observe
+	}
+	if !denied {
+		return
+	}
+	var refunds []Charge
+	for i := range r.results {
+		if r.results[i].Err == nil && r.results[i].Granted > 0 {
+			c := r.charges[i]
+			c.Cost, c.Refund, c.Observe, c.Twin = r.results[i].Granted, r.results[i].Receipt, false, 0
+			refunds = append(refunds, c)
+			r.results[i].Granted = 0
+		}
+	}
+	if len(refunds) > 0 {
+		// A refund that fails is lost, which is on the safe side.
+		_ = store.Take(context.WithoutCancel(ctx), refunds, make([]Result, len(refunds)))
+	}
+}
+
+// sum is the decision.
+func (r *room) sum(path Path) Decision {
+	d := Decision{Allowed: true, Path: path, Version: r.set.version}
+	if len(r.charges) > 0 {
+		d.Limits = make([]LimitDecision, len(r.charges))
+	}
+	for i := range r.charges {
+		c, a, result := &r.charges[i], &r.about[i], &r.results[i]
+		rule := &r.set.rules[a.rule]
+		l := &d.Limits[i]
+		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
+		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
+		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing
+		l.Result = *result
+		if l.Refuses() {
+			d.Allowed = false
+			if longer(l.RetryAfter, d.RetryAfter) {
+				d.RetryAfter = l.RetryAfter
+			}
+		}
+		if l.Enforced {
+			d.Delay = max(d.Delay, l.Delay)
+		}
+		if result.Time.After(d.Time) {
+			d.Time = result.Time
+		}
+	}
+	if !d.Allowed {
+		d.Delay = 0
+	}
+	return d
+}
+
+// forget lets go of everything that came with the request.
+func (r *room) forget() {
+	r.view.forget()
+	r.set = nil
+	clear(r.charges)
+	clear(r.results)
+	clear(r.about)
+	r.charges, r.results, r.about, r.subjects = r.charges[:0], r.results[:0], r.about[:0], r.subjects[:0]
+}

@@ -1,0 +1,82 @@
+package headgate
+
+import "strings"
+
+// Attributes are what is known of a request, by name: {"ip": "192.0.2.1", "path": "/login", "method": "POST"}. An empty
+// value is the same as none.
+//
+// Bare names are built in: ip, client, api_key, user, service_account, tenant, tier, method, host, path, route,
+// user_agent, region. The others say where they come from: header.x, cookie.x, claim.x, descriptor.x. The attribute
+// client need not be given: it is the api_key, else the user, else the ip.
+//
+// The values are taken as they are. Package identity makes them from a request so that no spelling of it escapes a rule.
+type Attributes map[string]string
+
+// Other readings of a request that routers do not agree on; see Attributes of package identity. A rule that would match
+// either reading matches.
+const (
+	// OtherPath is the attribute with a second reading of path, if there is one.
+	OtherPath = "path.other"
+	// OtherMethod is the attribute with a second reading of method, if there is one.
+	OtherMethod = "method.other"
+)
+
+// Request is what is asked of a Limiter: may this pass now?
+type Request struct {
+	Attributes Attributes
+	// Cost multiplies what the rules say a request costs; 0 means 1.
+	Cost int64
+}
+
+// The built-in attributes.
+const (
+	attrClient = "client"
+	attrTier   = "tier"
+	attrMethod = "method"
+	attrHost   = "host"
+	attrPath   = "path"
+	attrIP     = "ip"
+)
+
+var (
+	builtIn = []string{
+		attrIP, attrClient, "api_key", "user", "service_account", "tenant", attrTier, attrMethod, attrHost, attrPath, "route",
+		"user_agent", "region",
+	}
+	sources = []string{"header.", "cookie.", "claim.", "descriptor."}
+	// clientIs is what the attribute client stands for: the first of these that the request has.
+	clientIs = []string{"api_key", "user", attrIP}
+)
+
+// clientOf is the attribute that stands for client.
+func (a Attributes) clientOf() (name, value string) {
+	for _, name = range clientIs {
+		if value = a[name]; value != "" {
+			return name, value
+		}
+	}
+	return attrClient, a[attrClient]
+}
+
+// checkAttribute says what is wrong with an attribute's name in a rule, or returns "".
+func checkAttribute(name string) string {
+	for _, b := range builtIn {
+		if name == b {
+			return ""
+		}
+	}
+	for _, s := range sources {
+		rest, ok := strings.CutPrefix(name, s)
+		switch {
+		case !ok:
+			continue
+		case rest == "":
+			return "attribute " + quote(name) + " lacks what comes after the dot"
+		case s == "header." && rest != strings.ToLower(rest):
+			return "attribute " + quote(name) + " has capitals: write " + strings.ToLower(name)
+		}
+		return ""
+	}
+	return "there is no attribute " + quote(name) + ": the built-in ones are " + strings.Join(builtIn, ", ") +
+		"; others say where they come from: header.x, cookie.x, claim.x or descriptor.x"
+}

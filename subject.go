@@ -1,0 +1,87 @@
+package headgate
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// subjectBy makes subjects from the attributes that rules count by.
+type subjectBy struct {
+	names []string // sorted
+	// orders are the names with client replaced by each of clientIs, sorted again; nil if client is not among them. So a
+	// rule by client and one by api_key count on the same subject.
+	orders [][]string
+}
+
+func newSubjectBy(names []string) subjectBy {
+	b := subjectBy{names: names}
+	at := slices.Index(names, attrClient)
+	if at < 0 {
+		return b
+	}
+	for _, stand := range clientIs {
+		order := slices.Clone(names)
+		order[at] = stand
+		slices.Sort(order)
+		b.orders = append(b.orders, slices.Compact(order))
+	}
+	return b
+}
+
+// resolve is the names as they are for a request.
+func (b *subjectBy) resolve(a Attributes) []string {
+	if b.orders == nil {
+		return b.names
+	}
+	for i, name := range clientIs {
+		if a[name] != "" {
+			return b.orders[i]
+		}
+	}
+	return b.names
+}
+
+// subject of a request, and the first attribute that it lacks.
+func (b *subjectBy) subject(secret []byte, a Attributes) (s Subject, missing string) {
+	names := b.resolve(a)
+	for _, name := range names {
+		if a[name] == "" {
+			missing = name
+			break
+		}
+	}
+	return subjectOf(secret, names, a), missing
+}
+
+// subjectOf hashes names and values as SubjectOf does, which it equals where there is no secret. An attribute that is
+// not there has an empty value, which none that is there has.
+func subjectOf(secret []byte, names []string, a Attributes) Subject {
+	var room [512]byte
+	b := append(room[:0], "subject"...)
+	if len(secret) > 0 {
+		b = append(room[:0], "keyed subject"...)
+		b = binary.AppendUvarint(b, uint64(len(secret)))
+		b = append(b, secret...)
+	}
+	for _, name := range names {
+		b = appendPart(b, name)
+		b = appendPart(b, a[name])
+	}
+	sum := sha256.Sum256(b)
+	return Subject(sum[:16])
+}
+
+// fold makes 64 bits of a hash.
+func fold(sum [sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:8]) }
+
+// share is a number from 0 to 99 that depends on the salt and the subject alone, the same on every node.
+func share(salt uint64, s Subject) int {
+	x := salt ^ binary.BigEndian.Uint64(s[:8])
+	x ^= x >> 31
+	x *= 0x9e3779b97f4a7c15
+	x ^= x >> 29
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 32
+	return int(x % 100)
+}
