@@ -143,6 +143,7 @@ func (r *room) charge(lookup *exceptionLookup, n int32, subject Subject, missing
 	exposed := rule.Expose == ExposeAlways || rule.Expose == ExposeAuto && enforced && len(rule.By) > 0
 	if missing != "" && rule.OnMissing == DenyMissing {
 		r.refused = r.refused || enforced
+		cost = 0 // in shadow nothing is counted either
 	} else {
 		missing = ""
 	}
@@ -198,7 +199,7 @@ func (r *room) refuse() Decision {
 	for i, a := range r.about {
 		if a.missing != "" {
 			r.charges[kept], r.about[kept] = r.charges[i], a
-			r.results[kept] = Result{RetryAfter: Never}
+			r.results[kept] = Result{}
 			kept++
 		}
 	}
@@ -248,6 +249,9 @@ func (r *room) sum(path Path) Decision {
 		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
 		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing
 		l.Result = *result
+		if a.missing != "" {
+			l.Allowed, l.RetryAfter = false, Never
+		}
 		if l.Refuses() {
 			d.Allowed = false
 			if longer(l.RetryAfter, d.RetryAfter) {

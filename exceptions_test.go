@@ -1,0 +1,99 @@
+package headgate_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestOverrideOfClient(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, headgate.Rule{ID: "r", By: []string{"client"}, Limit: headgate.PerMinute(1)})
+	err := w.Exceptions().Set(headgate.Override{Rule: "r", Subject: headgate.Attributes{"api_key": "k"}, Limit: headgate.PerMinute(4)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wantAdmitted(4, 9, "api_key=k ip=1")
+	w.wantAdmitted(1, 9, "user=k")
+}
+
+func TestExemptions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(nil), rule(func(r *headgate.Rule) { r.ID, r.Limit = "other", headgate.PerMinute(1) }))
+	exempt := func(x headgate.Exemption) {
+		t.Helper()
+		if err := w.Exceptions().Exempt(x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exempt(headgate.Exemption{Rule: "other", Attribute: "user", Value: "ann"})
+	exempt(headgate.Exemption{Attribute: "api_key", Value: "root", Expires: w.now.Add(time.Minute)})
+	exempt(headgate.Exemption{Attribute: "ip", Value: "10.0.0.0/8"})
+	exempt(headgate.Exemption{Rule: "other", Attribute: "ip", Value: "2001:db8::/32"})
+	w.wantAdmitted(3, 9, "user=ann")
+	w.wantAdmitted(1, 9, "user=bob")
+	w.wantAdmitted(9, 9, "user=cid api_key=root")
+	w.wantAdmitted(9, 9, "user=dan ip=10.2.3.4")
+	w.wantAdmitted(3, 9, "user=eve ip=2001:db8:1:2::/64")
+	w.now = w.now.Add(time.Minute)
+	w.wantAdmitted(1, 9, "user=cid api_key=root")
+	w.Exceptions().Unexempt(headgate.Exemption{Attribute: "ip", Value: "10.0.0.0/8"})
+	w.Exceptions().Unexempt(headgate.Exemption{Rule: "other", Attribute: "user", Value: "ann"})
+	w.wantAdmitted(1, 9, "user=flo ip=10.2.3.4")
+	w.now = w.now.Add(time.Hour)
+	w.wantAdmitted(1, 9, "user=ann")
+	if err := w.Exceptions().Replace(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if o, x := w.Exceptions().Len(); o+x != 0 {
+		t.Errorf("%d overrides and %d exemptions after all were removed", o, x)
+	}
+}
+
+func TestExceptionsRefuse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(nil))
+	e := w.Exceptions()
+	for name, err := range map[string]error{
+		"an override needs the id of a rule":                      e.Set(headgate.Override{Limit: headgate.PerDay(1)}),
+		`override of rule "r" has no limit`:                       e.Set(headgate.Override{Rule: "r"}),
+		`override of rule "r": limit: a count of -1`:              e.Set(headgate.Override{Rule: "r", Limit: headgate.PerDay(-1)}),
+		`an exemption is by api_key, user, service_account, ip`:   e.Exempt(headgate.Exemption{Attribute: "tenant", Value: "x"}),
+		`an exemption by user needs its value`:                    e.Exempt(headgate.Exemption{Attribute: "user"}),
+		`"office" is no network: write 10.0.0.0/8`:                e.Exempt(headgate.Exemption{Attribute: "ip", Value: "office"}),
+		`an exemption is by api_key, user, service_account, ip, `: e.Replace(nil, []headgate.Exemption{{}}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %q", err, name)
+		}
+	}
+	if o, x := e.Len(); o+x != 0 {
+		t.Errorf("%d overrides and %d exemptions after none was accepted", o, x)
+	}
+}
+
+func TestExpiredExceptionsAreSwept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(nil))
+	set := func(i int, expires time.Time) {
+		err := w.Exceptions().Set(headgate.Override{
+			Rule: "r", Subject: headgate.Attributes{"user": strconv.Itoa(i)}, Limit: headgate.PerMinute(9), Expires: expires,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10_000 {
+		set(i, w.now.Add(time.Minute))
+	}
+	w.now = w.now.Add(time.Hour)
+	for i := range 10_000 {
+		set(100_000+i, time.Time{})
+	}
+	if n, _ := w.Exceptions().Len(); n > 12_000 {
+		t.Errorf("%d overrides are kept, of which 10,000 have not expired", n)
+	}
+}

@@ -1,0 +1,423 @@
+package headgate_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+)
+
+// TestIndexEqualsScan compares, for random rule sets and requests, what the index finds with a scan of all rules by a
+// matcher that shares no code with it.
+func TestIndexEqualsScan(t *testing.T) {
+	t.Parallel()
+	sets, requests := 1000, 40
+	if testing.Short() {
+		sets = 300
+	}
+	matched, displaced := 0, 0
+	for seed := range sets {
+		random := rand.New(rand.NewPCG(uint64(seed), 1))
+		rules := randomRules(random)
+		set, err := headgate.Compile(rules...)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for range requests {
+			a := randomAttributes(random)
+			want, lost := scan(rules, a)
+			got := set.MatchIDs(a)
+			matched += len(got)
+			displaced += lost
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d: request %v\nindex: %v\nscan:  %v\nrules: %+v", seed, a, got, want, rules)
+			}
+		}
+	}
+	t.Logf("%d sets, %d requests, %d matches, %d displaced by priority", sets, sets*requests, matched, displaced)
+	if matched < sets*requests/2 || displaced < sets {
+		t.Errorf("too few matches to mean anything")
+	}
+}
+
+var (
+	pathPieces = []string{"a", "b", "C", "*", "{id}"}
+	hostNames  = []string{"x.example.com", "example.com", "a.b.example.com", "y.org"}
+	hostRules  = []string{"x.example.com", "*.example.com", "*.b.example.com", "y.org"}
+	tenants    = []string{"t1", "t2", "t3", "t33"}
+	addresses  = []string{"10.0.0.1", "10.1.0.1", "192.0.2.7", "2001:db8:1:2::/64", "2001:db8::1", "nonsense"}
+	networks   = []string{"10.0.0.0/8", "10.1.0.0/16", "192.0.2.7/32", "2001:db8::/32", "2001:db8:1:2::/64", "0.0.0.0/0"}
+	verbs      = []string{"GET", "POST", "PUT"}
+)
+
+func anyOf(random *rand.Rand, list []string) string { return list[random.IntN(len(list))] }
+
+func some(random *rand.Rand, list []string) []string {
+	var picked []string
+	for range 1 + random.IntN(2) {
+		picked = append(picked, anyOf(random, list))
+	}
+	return picked
+}
+
+func randomTemplate(random *rand.Rand) string {
+	var b strings.Builder
+	for range random.IntN(4) {
+		b.WriteString("/" + anyOf(random, pathPieces))
+	}
+	if random.IntN(3) == 0 || b.Len() == 0 {
+		b.WriteString("/**")
+	}
+	return b.String()
+}
+
+func randomRules(random *rand.Rand) []headgate.Rule {
+	var rules []headgate.Rule
+	for i := range 1 + random.IntN(12) {
+		r := headgate.Rule{
+			ID: fmt.Sprintf("r%d", i), By: []string{anyOf(random, []string{"ip", "tenant"})}, Limit: headgate.PerMinute(1),
+			Priority: max(0, random.IntN(6)-3),
+			Match:    headgate.Match{Attributes: map[string]headgate.Pattern{}},
+		}
+		if random.IntN(10) == 0 {
+			r.Mode = headgate.Off
+		}
+		add := func(odds int, name string, pattern func() headgate.Pattern) {
+			if random.IntN(odds) == 0 {
+				r.Match.Attributes[name] = pattern()
+			}
+		}
+		add(2, "path", func() headgate.Pattern {
+			r.Match.IgnoreCase = random.IntN(3) == 0
+			p := headgate.Pattern{}
+			if random.IntN(5) > 0 {
+				for range 1 + random.IntN(2) {
+					p.Values = append(p.Values, randomTemplate(random))
+				}
+			}
+			if random.IntN(4) == 0 || p.Values == nil {
+				p.Not = []string{randomTemplate(random)}
+			}
+			return p
+		})
+		add(3, "method", func() headgate.Pattern { return headgate.OneOf(some(random, verbs)...) })
+		add(4, "host", func() headgate.Pattern {
+			return headgate.Pattern{Values: some(random, hostRules), Not: some(random, hostRules)[:random.IntN(2)]}
+		})
+		add(3, "tenant", func() headgate.Pattern {
+			switch random.IntN(5) {
+			case 0:
+				return headgate.IsAbsent()
+			case 1:
+				return headgate.IsPresent()
+			case 2:
+				return headgate.HasPrefix("t3")
+			case 3:
+				return headgate.NoneOf(some(random, tenants)...)
+			}
+			return headgate.OneOf(some(random, tenants)...)
+		})
+		add(4, "ip", func() headgate.Pattern {
+			p := headgate.InCIDR(netip.MustParsePrefix(anyOf(random, networks)))
+			if random.IntN(3) == 0 {
+				p.Prefix = "10."
+			}
+			return p
+		})
+		add(8, "client", func() headgate.Pattern { return headgate.OneOf(some(random, addresses)...) })
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+func randomAttributes(random *rand.Rand) headgate.Attributes {
+	a := headgate.Attributes{}
+	maybe := func(odds int, name string, values []string) {
+		if random.IntN(odds) > 0 {
+			a[name] = anyOf(random, values)
+		}
+	}
+	path := func() string {
+		var b strings.Builder
+		for range random.IntN(5) {
+			b.WriteString("/" + anyOf(random, []string{"a", "b", "C", "c", "A", "zz"}))
+		}
+		return "/" + strings.TrimPrefix(b.String(), "/")
+	}
+	if random.IntN(8) > 0 {
+		a["path"] = path()
+		if random.IntN(5) == 0 {
+			a[headgate.OtherPath] = path()
+		}
+	}
+	maybe(8, "method", verbs)
+	if a["method"] != "" && random.IntN(5) == 0 {
+		a[headgate.OtherMethod] = anyOf(random, verbs)
+	}
+	maybe(4, "host", hostNames)
+	maybe(3, "tenant", tenants)
+	maybe(4, "ip", addresses)
+	maybe(6, "api_key", addresses)
+	for i := range random.IntN(30) {
+		a[fmt.Sprintf("header.x-%d", i)] = "noise"
+	}
+	return a
+}
+
+// scan asks every rule, and then lets those with a priority compete.
+func scan(rules []headgate.Rule, a headgate.Attributes) (ids []string, displaced int) {
+	var matching []headgate.Rule
+	for _, r := range rules {
+		if r.Mode != headgate.Off && scanOne(r, a) {
+			matching = append(matching, r)
+		}
+	}
+	for _, r := range matching {
+		highest := r.Priority
+		for _, o := range matching {
+			if o.Priority > 0 && slices.Equal(o.By, r.By) {
+				highest = max(highest, o.Priority)
+			}
+		}
+		if r.Priority > 0 && r.Priority < highest {
+			displaced++
+			continue
+		}
+		ids = append(ids, r.ID)
+	}
+	return ids, displaced
+}
+
+func scanOne(r headgate.Rule, a headgate.Attributes) bool {
+	for name, p := range r.Match.Attributes {
+		readings := []string{a[name]}
+		switch name {
+		case "path":
+			readings = append(readings, a[headgate.OtherPath])
+		case "method":
+			readings = append(readings, a[headgate.OtherMethod])
+		case "client":
+			readings = []string{a["api_key"]}
+			if readings[0] == "" {
+				readings = []string{a["ip"]}
+			}
+		}
+		holds := false
+		for i, value := range readings {
+			if i > 0 && value == "" {
+				continue
+			}
+			holds = holds || scanValue(name, p, value, r.Match.IgnoreCase)
+		}
+		if !holds {
+			return false
+		}
+	}
+	return true
+}
+
+func scanValue(name string, p headgate.Pattern, value string, ignoreCase bool) bool {
+	same := func(pattern string) bool {
+		switch name {
+		case "path":
+			return templateRegexp(pattern, ignoreCase).MatchString(value)
+		case "host":
+			if strings.HasPrefix(pattern, "*.") {
+				return regexp.MustCompile(`^.+` + regexp.QuoteMeta(pattern[1:]) + `$`).MatchString(value)
+			}
+		}
+		return pattern == value
+	}
+	switch p.Presence {
+	case headgate.Absent:
+		return value == ""
+	case headgate.Present:
+		return value != ""
+	}
+	asks := len(p.Values)+len(p.CIDR) > 0 || p.Prefix != ""
+	if value == "" {
+		return !asks
+	}
+	if slices.ContainsFunc(p.Not, same) {
+		return false
+	}
+	in := slices.ContainsFunc(p.CIDR, func(n netip.Prefix) bool {
+		address, length, isNetwork := strings.Cut(value, "/")
+		at, err := netip.ParseAddr(address)
+		return err == nil && n.Contains(at) && (!isNetwork || length == "64" && n.Bits() <= 64)
+	})
+	return !asks || in || slices.ContainsFunc(p.Values, same) || p.Prefix != "" && strings.HasPrefix(value, p.Prefix)
+}
+
+func templateRegexp(template string, ignoreCase bool) *regexp.Regexp {
+	var b strings.Builder
+	if ignoreCase {
+		b.WriteString("(?i)")
+	}
+	b.WriteString("^")
+	for segment := range strings.SplitSeq(strings.Trim(template, "/"), "/") {
+		switch {
+		case segment == "**":
+			b.WriteString("(/.*)?")
+		case segment == "*" || strings.HasPrefix(segment, "{"):
+			b.WriteString("/[^/]+")
+		default:
+			b.WriteString("/" + regexp.QuoteMeta(segment))
+		}
+	}
+	b.WriteString("/?$")
+	return regexp.MustCompile(b.String())
+}
+
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	type attrs = headgate.Attributes
+	tests := []struct {
+		name  string
+		match headgate.Match
+		yes   []attrs
+		no    []attrs
+	}{
+		{
+			"everything",
+			headgate.Match{},
+			[]attrs{nil, {}, {"path": "/x"}},
+			nil,
+		},
+		{
+			"path and method",
+			headgate.Match{Path: "/login", Method: "POST"},
+			[]attrs{{"path": "/login", "method": "POST"}, {"path": "/login/", "method": "POST"}},
+			[]attrs{
+				{"path": "/login", "method": "GET"},
+				{"path": "/login/x", "method": "POST"},
+				{"path": "/Login", "method": "POST"},
+				{"path": "/login"},
+				{"method": "POST"},
+				{},
+			},
+		},
+		{
+			"one segment",
+			headgate.Match{Path: "/users/{id}/posts/*"},
+			[]attrs{{"path": "/users/1/posts/2"}},
+			[]attrs{{"path": "/users/1/posts"}, {"path": "/users/1/posts/2/3"}, {"path": "/users/posts/2"}},
+		},
+		{
+			"rest of the path, itself included",
+			headgate.Match{Path: "/api/**"},
+			[]attrs{{"path": "/api"}, {"path": "/api/a"}, {"path": "/api/a/b/c"}, {"path": "/api/" + strings.Repeat("x/", 200)}},
+			[]attrs{{"path": "/apis"}, {"path": "/"}, {}},
+		},
+		{"root", headgate.Match{Path: "/"}, []attrs{{"path": "/"}}, []attrs{{"path": "/a"}}},
+		{"any path", headgate.Match{Path: "/**"}, []attrs{{"path": "/"}, {"path": "/a/b"}}, []attrs{{}}},
+		{
+			"without regard to case",
+			headgate.Match{Path: "/Login", IgnoreCase: true},
+			[]attrs{{"path": "/login"}, {"path": "/LOGIN"}, {"path": "/x", headgate.OtherPath: "/LogIn"}},
+			[]attrs{{"path": "/log"}},
+		},
+		{
+			"either reading of the path",
+			headgate.Match{Path: "/users/{id}"},
+			[]attrs{{"path": "/users/a/b", headgate.OtherPath: "/users/a%2Fb"}, {"path": "/users/a", headgate.OtherPath: "/x"}},
+			[]attrs{{"path": "/users/a/b", headgate.OtherPath: "/x"}},
+		},
+		{
+			"either reading of the method",
+			headgate.Match{Method: "DELETE"},
+			[]attrs{{"method": "POST", headgate.OtherMethod: "DELETE"}, {"method": "DELETE"}},
+			[]attrs{{"method": "POST", headgate.OtherMethod: "PUT"}},
+		},
+		{
+			"all but some paths",
+			headgate.Match{Attributes: map[string]headgate.Pattern{"path": headgate.NoneOf("/healthz", "/metrics/**")}},
+			[]attrs{{"path": "/"}, {"path": "/healthz/x"}, {}},
+			[]attrs{{"path": "/healthz"}, {"path": "/metrics"}, {"path": "/metrics/a"}},
+		},
+		{
+			"host below a domain",
+			headgate.Match{Host: "*.example.com"},
+			[]attrs{{"host": "a.example.com"}, {"host": "a.b.example.com"}},
+			[]attrs{{"host": "example.com"}, {"host": "badexample.com"}, {"host": ".example.com"}},
+		},
+		{
+			"address",
+			headgate.Match{Attributes: map[string]headgate.Pattern{"ip": headgate.InCIDR(netip.MustParsePrefix("2001:db8::/32"))}},
+			[]attrs{{"ip": "2001:db8:1:2::/64"}, {"ip": "2001:db8::1"}, {"ip": "2001:db8::1%eth0"}},
+			[]attrs{{"ip": "2001:db9::1"}, {"ip": "10.0.0.1"}, {"ip": "x"}, {"ip": "2001::/16"}, {}},
+		},
+		{
+			"an address mapped into IPv6",
+			headgate.Match{Attributes: map[string]headgate.Pattern{"ip": headgate.InCIDR(netip.MustParsePrefix("10.0.0.0/8"))}},
+			[]attrs{{"ip": "::ffff:10.1.2.3"}},
+			[]attrs{{"ip": "::ffff:11.1.2.3"}},
+		},
+		{
+			"an empty value is none",
+			headgate.Match{Attributes: map[string]headgate.Pattern{"user": headgate.IsAbsent()}},
+			[]attrs{{}, {"user": ""}},
+			[]attrs{{"user": "ann"}},
+		},
+		{
+			"a value or a prefix",
+			headgate.Match{Attributes: map[string]headgate.Pattern{"tenant": {Values: []string{"acme"}, Prefix: "test-", Not: []string{"test-1"}}}},
+			[]attrs{{"tenant": "acme"}, {"tenant": "test-2"}},
+			[]attrs{{"tenant": "test-1"}, {"tenant": "acm"}, {}},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			set, err := headgate.Compile(headgate.Rule{ID: "r", Match: test.match, By: headgate.Everybody, Limit: headgate.PerMinute(1)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range test.yes {
+				if len(set.MatchIDs(a)) != 1 {
+					t.Errorf("%v does not match", a)
+				}
+			}
+			for _, a := range test.no {
+				if len(set.MatchIDs(a)) != 0 {
+					t.Errorf("%v matches", a)
+				}
+			}
+		})
+	}
+}
+
+// TestMatchAllocatesNothing looks for rules among a thousand.
+func TestMatchAllocatesNothing(t *testing.T) {
+	var rules []headgate.Rule
+	for i := range 1000 {
+		rules = append(rules, headgate.Rule{
+			ID: fmt.Sprint("r", i), By: []string{"user"}, OnMissing: headgate.SkipMissing, Limit: headgate.PerMinute(1),
+			Match: headgate.Match{
+				Path: fmt.Sprintf("/api/v%d/{id}/**", i), Method: "GET", Host: "*.example.com", IgnoreCase: i%2 == 0,
+				Attributes: map[string]headgate.Pattern{"ip": headgate.InCIDR(netip.MustParsePrefix("10.0.0.0/8"))},
+			},
+		})
+	}
+	limiter, err := headgate.New(nil, rules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := headgate.Request{Attributes: headgate.Attributes{
+		"path": "/api/v7/x/y/z", "method": "GET", "host": "a.example.com", "ip": "10.0.0.1",
+	}}
+	allocs := testing.AllocsPerRun(1000, func() {
+		if d, _ := limiter.Check(context.Background(), req); d.Path != headgate.PathNone {
+			t.Fatal(d)
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
