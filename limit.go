@@ -3,6 +3,8 @@ package headgate
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -61,6 +63,11 @@ const (
 	OnClockSpread
 )
 
+var alignNames = []string{"from the first request", "on the clock", "on the clock, spread"}
+
+// String says it in words: "on the clock".
+func (a Align) String() string { return nameOf(alignNames, a) }
+
 // Limit is how much may pass in which time. The zero value admits nothing; PerSecond and its kin make the usual ones.
 // Changing the numbers of a limit keeps its counter: units already used stay used.
 type Limit struct {
@@ -100,6 +107,56 @@ func Per(n int64, window time.Duration) Limit { return Limit{Count: n, Window: w
 // Quota is n units per calendar unit in a time zone (nil means UTC): Quota(100_000, Month, berlin).
 func Quota(n int64, unit Calendar, zone *time.Location) Limit {
 	return Limit{Algorithm: FixedWindow, Count: n, Calendar: unit, TimeZone: zone}
+}
+
+// String is the limit in the words of rule documents, all of it: "10/minute", "1000/minute, burst 200",
+// "5/15m, fixed_window on the clock", "100000/month in Europe/Berlin from day 15".
+func (l Limit) String() string {
+	text := strconv.FormatInt(l.Count, 10) + "/"
+	if l.Calendar != NoCalendar {
+		text += l.Calendar.String() + " in UTC"
+		if l.TimeZone != nil {
+			text = strings.TrimSuffix(text, "UTC") + l.TimeZone.String()
+		}
+		if l.AnchorDay > 1 {
+			text += " from day " + strconv.Itoa(l.AnchorDay)
+		}
+		return text
+	}
+	text += windowName(l.Window)
+	if l.Burst > 0 && l.Burst != l.Count {
+		text += ", burst " + strconv.FormatInt(l.Burst, 10)
+	}
+	if l.Algorithm != TokenBucket {
+		text += ", " + l.Algorithm.String()
+	}
+	if l.Align != FromFirst {
+		text += " " + l.Align.String()
+	}
+	return text
+}
+
+func windowName(w time.Duration) string {
+	for _, unit := range []struct {
+		span time.Duration
+		name string
+	}{{time.Second, "second"}, {time.Minute, "minute"}, {time.Hour, "hour"}, {24 * time.Hour, "day"}} {
+		if w == unit.span {
+			return unit.name
+		}
+	}
+	const day = 24 * time.Hour
+	if w > day && w%day == 0 {
+		return strconv.FormatInt(int64(w/day), 10) + "d"
+	}
+	text := w.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // Validate says what is wrong with the limit and what to write instead. A limit that is not valid admits nothing.

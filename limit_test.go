@@ -159,3 +159,41 @@ func TestKeysStay(t *testing.T) {
 		t.Errorf("subject %s, counter %s", subject, counter)
 	}
 }
+
+func TestLimitString(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	anchored := headgate.Quota(5, headgate.Month, berlin)
+	anchored.AnchorDay = 15
+	for want, limit := range map[string]headgate.Limit{
+		"10/minute":                            headgate.PerMinute(10),
+		"5/15m":                                headgate.Per(5, 15*time.Minute),
+		"5/2h":                                 headgate.Per(5, 2*time.Hour),
+		"5/1h30m":                              headgate.Per(5, 90*time.Minute),
+		"5/1m30s":                              headgate.Per(5, 90*time.Second),
+		"5/250ms":                              headgate.Per(5, 250*time.Millisecond),
+		"5/10s":                                headgate.Per(5, 10*time.Second),
+		"5/7d":                                 headgate.Per(5, 7*24*time.Hour),
+		"1/day":                                headgate.PerDay(1),
+		"1000/minute, burst 200":               {Count: 1000, Window: time.Minute, Burst: 200},
+		"1000/minute":                          {Count: 1000, Window: time.Minute, Burst: 1000},
+		"3/second, leaky_bucket":               {Algorithm: headgate.LeakyBucket, Count: 3, Window: time.Second},
+		"3/second, sliding_log":                {Algorithm: headgate.SlidingLog, Count: 3, Window: time.Second},
+		"3/hour, fixed_window":                 {Algorithm: headgate.FixedWindow, Count: 3, Window: time.Hour},
+		"5/month in UTC":                       headgate.Quota(5, headgate.Month, nil),
+		"5/day in Europe/Berlin":               headgate.Quota(5, headgate.Day, berlin),
+		"5/month in Europe/Berlin from day 15": anchored,
+		"3/hour, fixed_window on the clock":    {Algorithm: headgate.FixedWindow, Count: 3, Window: time.Hour, Align: headgate.OnClock},
+		"3/hour, fixed_window on the clock, spread": {Algorithm: headgate.FixedWindow, Count: 3, Window: time.Hour, Align: headgate.OnClockSpread},
+	} {
+		if err := limit.Validate(); err != nil {
+			t.Errorf("%s: %v", want, err)
+		}
+		if got := limit.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -138,7 +138,7 @@ func TestLifetimes(t *testing.T) {
 		}
 	}
 	ttl := func() int64 {
-		at, _ := server.Must(t, "PEXPIRETIME", store.key(subject)).(int64)
+		at, _ := server.Must(t, "PEXPIRETIME", store.Key(subject)).(int64)
 		return at
 	}
 	take(second("a"))
@@ -157,7 +157,7 @@ func TestLifetimes(t *testing.T) {
 	for range 100 {
 		take(month)
 	}
-	if n, _ := server.Must(t, "HLEN", store.key(subject)).(int64); n > 2 {
+	if n, _ := server.Must(t, "HLEN", store.Key(subject)).(int64); n > 2 {
 		t.Errorf("%d fields are left, one is alive", n)
 	}
 }

@@ -203,7 +203,7 @@ func TestSlotHalfMoved(t *testing.T) {
 	to.Must(t, "CLUSTER", "SETSLOT", number, "IMPORTING", fromID)
 	from.Must(t, "CLUSTER", "SETSLOT", number, "MIGRATING", toID)
 	host, port, _ := strings.Cut(to.Addr(), ":")
-	from.Must(t, "MIGRATE", host, port, store.key(a), "0", "5000")
+	from.Must(t, "MIGRATE", host, port, store.Key(a), "0", "5000")
 
 	take(2, 2)
 	charges[1].Limit.Count = 2 // the second denies; the first, decided elsewhere, is refunded

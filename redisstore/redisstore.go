@@ -121,7 +121,9 @@ func (s *Store) Part(subject headgate.Subject) int {
 	if parts == nil {
 		return 0
 	}
-	return int(parts[slotOf(s.key(subject))])
+	return int(parts[slotOf(s.Key(subject))])
 }
 
-func (s *Store) key(subject headgate.Subject) string { return s.prefix + subject.String() }
+// Key is where the subject is in Redis: a hash with a field of six bytes for each counter. It is for looking, by people and
+// tools; what is in the fields belongs to the scripts.
+func (s *Store) Key(subject headgate.Subject) string { return s.prefix + subject.String() }

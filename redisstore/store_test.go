@@ -275,8 +275,8 @@ func TestForeignData(t *testing.T) {
 	subject := headgate.SubjectOf("me")
 	charge := []headgate.Charge{{Subject: subject, Counter: countlessC, Limit: countless, Cost: 1}}
 	results := make([]headgate.Result, 1)
-	for _, spoil := range [][]string{{"SET", s.key(subject), "x"}, {"HSET", s.key(subject), string(field(countlessC)), "x"}} {
-		server.Must(t, "DEL", s.key(subject))
+	for _, spoil := range [][]string{{"SET", s.Key(subject), "x"}, {"HSET", s.Key(subject), string(field(countlessC)), "x"}} {
+		server.Must(t, "DEL", s.Key(subject))
 		server.Must(t, spoil...)
 		if err := s.Take(t.Context(), charge, results); !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, headgate.ErrUnanswered) {
 			t.Errorf("%v: %v", spoil, err)

@@ -114,7 +114,7 @@ next:
 			}
 		}
 		keyOf = append(keyOf, len(keys))
-		keys = append(keys, s.key(charges[i].Subject))
+		keys = append(keys, s.Key(charges[i].Subject))
 	}
 	return keys, keyOf
 }
@@ -145,7 +145,7 @@ func (s *Store) oneSlot(charges []headgate.Charge) bool {
 	return true
 }
 
-func (s *Store) slot(subject headgate.Subject) uint16 { return slotOf(s.key(subject)) }
+func (s *Store) slot(subject headgate.Subject) uint16 { return slotOf(s.Key(subject)) }
 
 // takeGroups decides charges of several slots.
 func (s *Store) takeGroups(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
