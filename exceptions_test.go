@@ -18,6 +18,14 @@ func TestOverrideOfClient(t *testing.T) {
 	}
 	w.wantAdmitted(4, 9, "api_key=k ip=1")
 	w.wantAdmitted(1, 9, "user=k")
+
+	w = newWorld(t, headgate.Rule{ID: "r", By: []string{"tenant", "client"}, Limit: headgate.PerMinute(1)})
+	err = w.Exceptions().Set(headgate.Override{Rule: "r", Subject: headgate.Attributes{"user": "u", "tenant": "t"}, Limit: headgate.PerMinute(4)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wantAdmitted(4, 9, "user=u tenant=t")
+	w.wantAdmitted(1, 9, "api_key=u tenant=t")
 }
 
 func TestExemptions(t *testing.T) {
@@ -33,6 +41,8 @@ func TestExemptions(t *testing.T) {
 	exempt(headgate.Exemption{Attribute: "api_key", Value: "root", Expires: w.now.Add(time.Minute)})
 	exempt(headgate.Exemption{Attribute: "ip", Value: "10.0.0.0/8"})
 	exempt(headgate.Exemption{Rule: "other", Attribute: "ip", Value: "2001:db8::/32"})
+	exempt(headgate.Exemption{Attribute: "ip", Value: "192.0.2.7", Expires: w.now.Add(time.Minute)})
+	w.wantAdmitted(9, 9, "user=gus ip=192.0.2.7")
 	w.wantAdmitted(3, 9, "user=ann")
 	w.wantAdmitted(1, 9, "user=bob")
 	w.wantAdmitted(9, 9, "user=cid api_key=root")
@@ -40,6 +50,7 @@ func TestExemptions(t *testing.T) {
 	w.wantAdmitted(3, 9, "user=eve ip=2001:db8:1:2::/64")
 	w.now = w.now.Add(time.Minute)
 	w.wantAdmitted(1, 9, "user=cid api_key=root")
+	w.wantAdmitted(1, 9, "user=gus ip=192.0.2.7")
 	w.Exceptions().Unexempt(headgate.Exemption{Attribute: "ip", Value: "10.0.0.0/8"})
 	w.Exceptions().Unexempt(headgate.Exemption{Rule: "other", Attribute: "user", Value: "ann"})
 	w.wantAdmitted(1, 9, "user=flo ip=10.2.3.4")

@@ -156,7 +156,7 @@ func TestOnMissing(t *testing.T) {
 	if d.Allowed || d.Path != headgate.PathRules || d.RetryAfter != headgate.Never || d.Refused().Missing != "user" {
 		t.Errorf("without a user: %+v", d)
 	}
-	if d := w.ask("path=/observed"); !d.Allowed || !d.Limits[0].WouldRefuse() || d.Limits[0].Missing != "user" {
+	if d := w.ask("path=/observed"); !d.Allowed || d.Limits[0].Granted != 0 || !d.Limits[0].WouldRefuse() || d.Limits[0].Missing != "user" {
 		t.Errorf("in shadow, without a user: %+v", d)
 	}
 }
@@ -382,6 +382,18 @@ func TestShown(t *testing.T) {
 	}
 	if d := w.ask("ip=1 user=ann"); d.Refused().Rule != "global" || d.Shown().Rule != "narrow" {
 		t.Errorf("refused by %+v, shown %+v", d.Refused(), d.Shown())
+	}
+	// Of two that refuse, the longer wait is shown, whichever comes first.
+	for _, order := range [][]string{{"long", "short"}, {"short", "long"}} {
+		windows := map[string]time.Duration{"long": 2 * time.Hour, "short": time.Hour}
+		w := newWorld(t,
+			rule(func(r *headgate.Rule) { r.ID, r.Limit = order[0], headgate.Per(1, windows[order[0]]) }),
+			rule(func(r *headgate.Rule) { r.ID, r.Limit = order[1], headgate.Per(1, windows[order[1]]) }),
+		)
+		w.ask("user=ann")
+		if d := w.ask("user=ann"); d.Shown().Rule != "long" || d.Refused().Rule != "long" || d.RetryAfter != 2*time.Hour {
+			t.Errorf("%v: shown %+v", order, d.Shown())
+		}
 	}
 }
 

@@ -354,6 +354,16 @@ func TestMatch(t *testing.T) {
 			[]attrs{{"ip": "2001:db9::1"}, {"ip": "10.0.0.1"}, {"ip": "x"}, {"ip": "2001::/16"}, {}},
 		},
 		{
+			"conditions beside the one that is looked up",
+			headgate.Match{Host: "*.example.com", Attributes: map[string]headgate.Pattern{
+				"api_key": headgate.OneOf("k"), "ip": headgate.InCIDR(netip.MustParsePrefix("2001:db8::/32")),
+			}},
+			[]attrs{{"api_key": "k", "host": "a.example.com", "ip": "2001:db8::/32"}},
+			[]attrs{
+				{"api_key": "k", "host": ".example.com", "ip": "2001:db8::/32"}, {"api_key": "k", "host": "a.example.com", "ip": "2001:db8::/31"},
+			},
+		},
+		{
 			"an address mapped into IPv6",
 			headgate.Match{Attributes: map[string]headgate.Pattern{"ip": headgate.InCIDR(netip.MustParsePrefix("10.0.0.0/8"))}},
 			[]attrs{{"ip": "::ffff:10.1.2.3"}},

@@ -36,7 +36,7 @@ func (s *slots) of(name string) int {
 	return n
 }
 
-// view is one request as a rule set looks at it: values by slot, paths taken apart when first asked for.
+// view is one request as a rule set looks at it: values by slot, paths taken apart when first asked for. It begins empty.
 type view struct {
 	attributes Attributes
 	values     []string
@@ -56,7 +56,6 @@ func (v *view) look(s *slots, a Attributes) {
 			v.values[i] = a[name]
 		}
 	} else {
-		clear(v.values)
 		for name, value := range a {
 			if i, ok := s.number[name]; ok {
 				v.values[i] = value
@@ -86,7 +85,7 @@ func (v *view) segments(i, slot int, lower bool) *segments {
 	return &v.paths[i]
 }
 
-// forget lets go of the request's strings.
+// forget makes the view empty again.
 func (v *view) forget() {
 	v.attributes = nil
 	clear(v.values)
