@@ -52,66 +52,6 @@ type exceptionTables struct {
 	kinds     [4]atomic.Bool // of exemptBy: whether there was ever one
 }
 
-const tableShards = 64
-
-// table is a map in shards, so that writers do not hold up readers.
-type table[V interface{ over(now int64) bool }] struct {
-	shards [tableShards]struct {
-		sync.RWMutex
-		entries map[Subject]V
-	}
-	any atomic.Bool // whether there was ever an entry
-}
-
-func (t *table[V]) get(key Subject, now int64) (v V, ok bool) {
-	if !t.any.Load() {
-		return v, false
-	}
-	shard := &t.shards[key[0]%tableShards]
-	shard.RLock()
-	v, ok = shard.entries[key]
-	shard.RUnlock()
-	return v, ok && !v.over(now)
-}
-
-// set also removes a few entries that have expired: as many are swept as are added.
-func (t *table[V]) set(key Subject, v V, now time.Time) {
-	t.any.Store(true)
-	shard := &t.shards[key[0]%tableShards]
-	shard.Lock()
-	defer shard.Unlock()
-	if shard.entries == nil {
-		shard.entries = map[Subject]V{}
-	}
-	looked := 0
-	for k, old := range shard.entries {
-		if old.over(now.Unix()) {
-			delete(shard.entries, k)
-		}
-		if looked++; looked == 2 {
-			break
-		}
-	}
-	shard.entries[key] = v
-}
-
-func (t *table[V]) remove(key Subject) {
-	shard := &t.shards[key[0]%tableShards]
-	shard.Lock()
-	delete(shard.entries, key)
-	shard.Unlock()
-}
-
-func (t *table[V]) len() int {
-	n := 0
-	for i := range t.shards {
-		t.shards[i].RLock()
-		n += len(t.shards[i].entries)
-		t.shards[i].RUnlock()
-	}
-	return n
-}
-
 // networkTable finds exemptions by address.
 type networkTable struct {
 	mu      sync.RWMutex
@@ -169,8 +109,9 @@ type exceptionLookup struct {
 	tables     *exceptionTables
 	attributes Attributes
 	secret     []byte
-	now        int64
-	known      bool // whether keys were made
+	clock      func() time.Time
+	time       int64 // Unix seconds; 0 until asked for
+	known      bool  // whether keys were made
 	keys       [3]Subject
 	has        [3]bool
 	address    netip.Prefix
@@ -179,11 +120,7 @@ type exceptionLookup struct {
 
 func (e *Exceptions) lookup(a Attributes) exceptionLookup {
 	t := e.tables.Load()
-	l := exceptionLookup{tables: t, attributes: a, secret: e.secret}
-	if t.overrides.any.Load() || t.anyExempt() {
-		l.now = e.clock().Unix()
-	}
-	return l
+	return exceptionLookup{tables: t, attributes: a, secret: e.secret, clock: e.clock}
 }
 
 func (t *exceptionTables) anyExempt() bool {
@@ -196,7 +133,16 @@ func (t *exceptionTables) anyExempt() bool {
 }
 
 func (l *exceptionLookup) override(s Subject, exception uint64) (override, bool) {
-	return l.tables.overrides.get(exceptionKey(s, exception), l.now)
+	o, ok := l.tables.overrides.get(exceptionKey(s, exception))
+	return o, ok && (o.expires == 0 || !o.over(l.now()))
+}
+
+// now asks the clock once for a request, and not at all for one without exceptions that expire.
+func (l *exceptionLookup) now() int64 {
+	if l.time == 0 {
+		l.time = l.clock().Unix()
+	}
+	return l.time
 }
 
 // exemption looks for one from the rule, or from all, and names the attribute that it is by.
@@ -216,12 +162,12 @@ func (l *exceptionLookup) exemptionFrom(rule string, exception uint64) (x exempt
 		if !l.has[i] {
 			continue
 		}
-		if x, ok := l.tables.exempt.get(exceptionKey(key, exception), l.now); ok {
+		if x, ok := l.tables.exempt.get(exceptionKey(key, exception)); ok && (x.expires == 0 || !x.over(l.now())) {
 			return x, exemptBy[i]
 		}
 	}
 	if l.hasAddress {
-		if x, ok := l.tables.networks.get(l.address, rule, l.now); ok {
+		if x, ok := l.tables.networks.get(l.address, rule, l.now()); ok {
 			return x, attrIP
 		}
 	}

@@ -191,7 +191,7 @@ func (r *room) judge(ctx context.Context, store Store) (Decision, error) {
 	limit := PerSecond(1)
 	veto := Charge{Counter: CounterOf("", "veto", limit.Algorithm), Limit: limit, Cost: MaxCost}
 	charges := slices.Clone(r.charges)
-	for _, k := range r.subjects {
+	for _, k := range r.subjects { // every subject that is charged is among them
 		veto.Subject = k.subject
 		charges = append(charges, veto)
 	}

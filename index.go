@@ -7,7 +7,8 @@ import (
 )
 
 // index finds the rules that may match a request without asking each of them. Every rule is filed under the alternatives
-// of one of its conditions, the most selective; those that have none are asked every time.
+// of one of its conditions, the most selective; those that have none are asked every time. A rule is found by twice its
+// number, and one more if there is something left to ask of it.
 type index struct {
 	paths      tree // by template
 	lowerPaths tree // by template in lower case
@@ -22,9 +23,10 @@ type attributeIndex struct {
 	slot     int
 	values   map[string][]int32
 	prefixes map[string][]int32
-	lengths  []int // of the prefixes
+	lengths  []int     // of the prefixes
+	first    [256]bool // bytes that prefixes begin with
 	networks map[netip.Prefix][]int32
-	bits     []int              // of the networks
+	bits     [2][]int           // of the networks, of IPv4 and IPv6
 	suffixes map[string][]int32 // of a host's wildcards: ".example.com"
 }
 
@@ -77,7 +79,8 @@ func (c *condition) keys() []key {
 	return keys
 }
 
-func newIndex(rules []compiledRule) index {
+// newIndex files all rules, and says for each what the index leaves to ask.
+func newIndex(rules []compiledRule) (index, []check) {
 	count := map[key]int{}
 	for i := range rules {
 		for j := range rules[i].conditions {
@@ -87,27 +90,71 @@ func newIndex(rules []compiledRule) index {
 		}
 	}
 	var x index
+	checks := make([]check, len(rules))
 	for i := range rules {
-		var best []key
-		least := 0
-		for j := range rules[i].conditions {
-			keys := rules[i].conditions[j].keys()
-			weight := 0
-			for _, k := range keys {
-				weight += count[k]
-			}
-			if len(keys) > 0 && (best == nil || weight < least) {
-				best, least = keys, weight
-			}
+		r := &rules[i]
+		if r.Mode == Off {
+			continue
 		}
-		if best == nil {
-			x.always = append(x.always, int32(i))
+		best, keys := r.mostSelective(count)
+		checks[i] = r.without(best)
+		found := int32(i) << 1
+		if checks[i].asks() {
+			found |= 1
 		}
-		for _, k := range best {
-			x.file(k, int32(i))
+		if best < 0 {
+			x.always = append(x.always, found)
+		}
+		for _, k := range keys {
+			x.file(k, found)
 		}
 	}
-	return x
+	return x, checks
+}
+
+// mostSelective is the condition whose keys the fewest rules share, or -1.
+func (r *compiledRule) mostSelective(count map[key]int) (best int, under []key) {
+	best = -1
+	least := 0
+	for i := range r.conditions {
+		keys := r.conditions[i].keys()
+		weight := 0
+		for _, k := range keys {
+			weight += count[k]
+		}
+		if len(keys) > 0 && (best < 0 || weight < least) {
+			best, least, under = i, weight, keys
+		}
+	}
+	return best, under
+}
+
+// without is what is left to ask if the index has answered for one condition: that is exact, but for Not.
+func (r *compiledRule) without(answered int) check {
+	rest := check{when: r.When.Holds}
+	for i := range r.conditions {
+		if i != answered || len(r.conditions[i].pattern.Not) > 0 {
+			rest.conditions = append(rest.conditions, r.conditions[i])
+		}
+	}
+	return rest
+}
+
+// check is what is left to ask of a rule that the index has found.
+type check struct {
+	conditions []condition
+	when       func(Attributes) bool
+}
+
+func (c *check) asks() bool { return len(c.conditions) > 0 || c.when != nil }
+
+func (c *check) hold(v *view) bool {
+	for i := range c.conditions {
+		if !c.conditions[i].holds(v) {
+			return false
+		}
+	}
+	return c.when == nil || c.when(v.attributes)
 }
 
 func (x *index) file(k key, rule int32) {
@@ -135,10 +182,12 @@ func (x *index) file(k key, rule int32) {
 	case keyPrefix:
 		a.prefixes[k.text] = append(a.prefixes[k.text], rule)
 		a.lengths = addSorted(a.lengths, len(k.text))
+		a.first[k.text[0]] = true
 	case keyNetwork:
 		n := netip.MustParsePrefix(k.text)
 		a.networks[n] = append(a.networks[n], rule)
-		a.bits = addSorted(a.bits, n.Bits())
+		family := familyOf(n)
+		a.bits[family] = addSorted(a.bits[family], n.Bits())
 	}
 }
 
@@ -153,6 +202,13 @@ func (x *index) attribute(slot int) *attributeIndex {
 		networks: map[netip.Prefix][]int32{}, suffixes: map[string][]int32{},
 	})
 	return &x.attributes[len(x.attributes)-1]
+}
+
+func familyOf(n netip.Prefix) int {
+	if n.Addr().Is6() {
+		return 1
+	}
+	return 0
 }
 
 func addSorted(list []int, n int) []int {
@@ -199,11 +255,13 @@ func (a *attributeIndex) find(value string, found []int32) []int32 {
 	if len(a.values) > 0 {
 		found = append(found, a.values[value]...)
 	}
-	for _, n := range a.lengths {
-		if n > len(value) {
-			break
+	if a.first[value[0]] {
+		for _, n := range a.lengths {
+			if n > len(value) {
+				break
+			}
+			found = append(found, a.prefixes[value[:n]]...)
 		}
-		found = append(found, a.prefixes[value[:n]]...)
 	}
 	if len(a.suffixes) > 0 {
 		for i := 1; i < len(value); i++ {
@@ -219,7 +277,7 @@ func (a *attributeIndex) find(value string, found []int32) []int32 {
 	if !ok {
 		return found
 	}
-	for _, n := range a.bits {
+	for _, n := range a.bits[familyOf(address)] {
 		if n > address.Bits() {
 			break
 		}

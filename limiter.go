@@ -13,6 +13,7 @@ type Limiter struct {
 	rules      atomic.Pointer[RuleSet]
 	exceptions *Exceptions
 	secret     []byte
+	everybody  Subject // of rules with one counter for all
 	clock      func() time.Time
 	rooms      sync.Pool
 }
@@ -41,6 +42,7 @@ func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
 	if l.clock == nil {
 		l.clock = time.Now
 	}
+	l.everybody = subjectOf(l.secret, nil, nil)
 	l.exceptions = newExceptions(l.secret, l.clock)
 	l.rooms.New = func() any { return &room{} }
 	l.rules.Store(rules)
@@ -130,7 +132,10 @@ func (r *room) subject(l *Limiter, set *RuleSet, rule *compiledRule) (Subject, s
 			return k.subject, k.missing
 		}
 	}
-	subject, missing := set.by[rule.by].subject(l.secret, r.view.attributes)
+	subject, missing := l.everybody, ""
+	if len(rule.By) > 0 {
+		subject, missing = set.by[rule.by].subject(l.secret, r.view.attributes)
+	}
 	r.subjects = append(r.subjects, knownSubject{rule.by, subject, missing})
 	return subject, missing
 }

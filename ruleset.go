@@ -13,12 +13,14 @@ import (
 
 // RuleSet is rules that were checked and made ready. It never changes and is safe for use by many goroutines.
 type RuleSet struct {
-	rules   []compiledRule
-	by      []subjectBy
-	slots   slots
-	index   index
-	mode    Mode
-	version string
+	rules     []compiledRule
+	by        []subjectBy
+	slots     slots
+	index     index
+	checks    []check
+	competing bool // whether any rule has a priority
+	mode      Mode
+	version   string
 }
 
 // Compile checks all rules and makes them ready. Its error joins a *RuleError for everything that is wrong.
@@ -45,7 +47,10 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	s.index = newIndex(s.rules)
+	s.index, s.checks = newIndex(s.rules)
+	for i := range s.rules {
+		s.competing = s.competing || s.rules[i].Priority > 0
+	}
 	s.version = hex.EncodeToString(hash.Sum(nil)[:6])
 	return s, nil
 }
@@ -113,11 +118,15 @@ func (s *RuleSet) match(v *view, found []int32) []int32 {
 	slices.Sort(candidates)
 	kept := candidates[:0]
 	last := int32(-1)
-	for _, n := range candidates {
-		if n != last && s.rules[n].matches(v) {
+	for _, c := range candidates {
+		n := c >> 1
+		if n != last && (c&1 == 0 || s.checks[n].hold(v)) {
 			kept = append(kept, n)
 		}
 		last = n
+	}
+	if !s.competing {
+		return kept
 	}
 	return s.compete(kept)
 }

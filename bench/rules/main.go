@@ -1,0 +1,160 @@
+// Command rules measures what a Limiter does before and beside its store: finding a request's rules among ten thousand,
+// whole checks, and overrides by the million. It ends with a verdict for each aim and fails if one is missed.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/paired"
+)
+
+// suite is a run. Its Scope ends the program when something goes wrong.
+type suite struct {
+	paired.Scope
+	paired.Aims
+	rounds int
+	slice  time.Duration
+}
+
+func main() {
+	s := &suite{}
+	flag.IntVar(&s.rounds, "rounds", 15, "slices of each variant")
+	flag.DurationVar(&s.slice, "slice", 100*time.Millisecond, "length of a slice")
+	flag.Parse()
+	fmt.Printf("Nanoseconds of single calls, less those of the timer; medians and quartiles of %d slices of %s.\n", s.rounds, s.slice)
+	fmt.Println("A request's attributes are in the cache when its call begins, as they are when it has just been parsed.")
+	var hash [64]byte
+	fmt.Printf("How fast the machine is at present: SHA-256 of 64 bytes takes %.0f ns.\n",
+		timed(func() { sum := sha256.Sum256(hash[:]); copy(hash[:], sum[:]) })-timer())
+	s.matching()
+	s.checks()
+	s.overrides()
+	if s.Aims.Failed() > 0 {
+		os.Exit(1)
+	}
+}
+
+func (s *suite) limiter(store headgate.Store, rules ...headgate.Rule) *headgate.Limiter {
+	limiter, err := headgate.New(store, rules...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return limiter
+}
+
+// variant is one kind of check.
+type variant struct {
+	name    string
+	limiter *headgate.Limiter
+	request func(n int) headgate.Attributes // the nth; making it is not timed
+	limits  int                             // that every decision must have
+	remark  string
+
+	p50, p99 []float64 // nanoseconds, by slice
+	allocs   float64
+}
+
+// inTurn measures the variants, a slice each, for some rounds after a first one that does not count; and prints them.
+func (s *suite) inTurn(title string, variants []variant) {
+	for round := range s.rounds + 1 {
+		for i := range variants {
+			nanos := s.measure(&variants[i], round)
+			if round > 0 {
+				variants[i].p50 = append(variants[i].p50, nanos[len(nanos)/2])
+				variants[i].p99 = append(variants[i].p99, nanos[len(nanos)*99/100])
+			}
+		}
+	}
+	fmt.Printf("\n%s\n%-44s %24s %24s %6s\n", title, "", "p50 ns", "p99 ns", "allocs")
+	for i := range variants {
+		v := &variants[i]
+		v.countAllocations()
+		p50, p99 := paired.Of(v.p50), paired.Of(v.p99)
+		fmt.Printf("%-44s %8.0f (%6.0f–%6.0f) %8.0f (%6.0f–%6.0f) %6.2f  %s\n",
+			v.name, p50.Value, p50.Low, p50.High, p99.Value, p99.Low, p99.High, v.allocs, v.remark)
+	}
+}
+
+// measure returns what the calls of one slice took, in order.
+func (s *suite) measure(v *variant, round int) []float64 {
+	nanos := make([]float64, 0, 1<<16)
+	timer := timer()
+	start := time.Now()
+	for n := round << 24; len(nanos)%64 != 0 || time.Since(start) < s.slice; n++ {
+		req := headgate.Request{Attributes: v.request(n)}
+		for _, value := range req.Attributes {
+			if value[len(value)-1] == 0 { // reads it all into the cache
+				s.Fatalf("%q", value)
+			}
+		}
+		before := time.Since(start)
+		d, err := v.limiter.Check(context.Background(), req)
+		nanos = append(nanos, float64(time.Since(start)-before)-timer)
+		if err != nil || !d.Allowed || len(d.Limits) != v.limits {
+			s.Fatalf("%s: allowed %t by %d limits, expected %d; error %v", v.name, d.Allowed, len(d.Limits), v.limits, err)
+		}
+	}
+	slices.Sort(nanos)
+	return nanos
+}
+
+func (v *variant) countAllocations() {
+	const times = 10_000
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty the pools
+	var before, after runtime.MemStats
+	for n := range 2 * times {
+		if n == times {
+			runtime.ReadMemStats(&before)
+		}
+		_, _ = v.limiter.Check(context.Background(), headgate.Request{Attributes: v.request(n)})
+	}
+	runtime.ReadMemStats(&after)
+	v.allocs = math.Round(float64(after.Mallocs-before.Mallocs)/times*100) / 100
+}
+
+// expect holds a variant to its aims.
+func (s *suite) expect(what string, v *variant, nanos, allocs float64) {
+	s.AtMost(what+" p50 ns, "+v.name, paired.Of(v.p50), nanos)
+	s.AtMost(what+" allocations, "+v.name, paired.Of([]float64{v.allocs}), allocs)
+}
+
+// timer is what it takes to time nothing.
+func timer() float64 { return timed(func() {}) }
+
+// timed is the median of what f takes with the timer around it, in nanoseconds.
+func timed(f func()) float64 {
+	start := time.Now()
+	nanos := make([]float64, 1001)
+	for i := range nanos {
+		before := time.Since(start)
+		f()
+		nanos[i] = float64(time.Since(start) - before)
+	}
+	return paired.Of(nanos).Value
+}
+
+func heap() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// spread is a cheap number that looks random.
+func spread(n int) int {
+	x := uint64(n) * 0x9e3779b97f4a7c15
+	x ^= x >> 29
+	x *= 0x94d049bb133111eb
+	return int(x >> 33)
+}

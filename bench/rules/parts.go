@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/memstore"
+)
+
+// matching measures checks that find rules and charge nothing, and what compiling costs.
+func (s *suite) matching() {
+	all, tenants, usual := rulesOf(mixed), rulesOf(perTenant), requestsOf(func(*request) {})
+	var variants []variant
+	fmt.Println()
+	for i, w := range []struct {
+		name     string
+		rules    []headgate.Rule
+		requests []headgate.Attributes
+	}{
+		{"mixed: paths, tenants, headers, CIDR, hosts", all, usual},
+		{"one path, told apart by tenant", tenants, usual},
+		{"a path template with wildcards each", rulesOf(perTemplate), requestsOf(toTemplates)},
+		{"compare: one rule that matches all", all[many-1:], usual},
+		{"compare: asking each rule (tenants by when)", unindexed(tenants), usual},
+	} {
+		before, start := heap(), time.Now()
+		limiter := s.limiter(yes{}, w.rules...)
+		took := time.Since(start)
+		if i < 3 {
+			fmt.Printf("Compile %d rules, %-44s %4d ms, %4.1f MB beside the rules; SetRules %.0f ns\n", many, w.name,
+				took.Milliseconds(), (heap()-before)/1e6, timed(func() { limiter.SetRules(limiter.Rules()) })-timer())
+		}
+		variants = append(variants, variant{
+			name: w.name, limiter: limiter, remark: s.matches(w.rules, w.requests),
+			request: func(n int) headgate.Attributes { return w.requests[spread(n)%len(w.requests)] },
+		})
+	}
+	s.inTurn(fmt.Sprintf("Matching: Check among %d rules that skip all requests, so that nothing is charged", many), variants)
+	for i := range variants[:3] {
+		s.expect("match", &variants[i], 2000, 0)
+	}
+}
+
+// unindexed is the rules per tenant as conditions that cannot be looked up.
+func unindexed(rules []headgate.Rule) []headgate.Rule {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		tenant := name("tenant", i)
+		rules[i].Match = headgate.Match{}
+		rules[i].When = headgate.Condition{Text: tenant, Holds: func(a headgate.Attributes) bool { return a["tenant"] == tenant }}
+	}
+	return rules
+}
+
+// matches says how many rules match a request, by the same rules that now charge.
+func (s *suite) matches(rules []headgate.Rule, requests []headgate.Attributes) string {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].OnMissing = headgate.ShareMissing
+	}
+	limiter := s.limiter(yes{}, rules...)
+	sum, most := 0, 0
+	for _, a := range requests[:1000] {
+		d, _ := limiter.Check(context.Background(), headgate.Request{Attributes: a})
+		sum, most = sum+len(d.Limits), max(most, len(d.Limits))
+	}
+	return fmt.Sprintf("%.1f rules match, at most %d", float64(sum)/1000, most)
+}
+
+// checks measures whole checks of three limits, by one caller and by two.
+func (s *suite) checks() {
+	const subjects = 100_000
+	minute, day := headgate.PerMinute(10_000_000), headgate.PerDay(900_000_000)
+	match := headgate.Match{Path: "/checkout/{cart}/**"}
+	others := rulesOf(mixed)[:many-8] // without those for everybody
+	three := slices.Concat(others, []headgate.Rule{
+		{ID: "by-ip", Match: match, By: []string{"ip"}, Limit: minute},
+		{ID: "by-key", Match: match, By: []string{"api_key"}, Limit: minute},
+		{ID: "for-all", Match: match, By: headgate.Everybody, Limit: day},
+	})
+	limits := map[string]headgate.Limit{"second": headgate.PerSecond(1_000_000), "minute": minute, "day": day}
+	one := slices.Concat(others, []headgate.Rule{{ID: "one", Match: match, By: []string{"api_key"}, Limits: limits}})
+	ips, keys := make([]string, subjects), make([]string, subjects)
+	for i := range subjects {
+		ips[i], keys[i] = fmt.Sprintf("203.%d.%d.%d", i>>16, i>>8&255, i&255), name("key", i)
+	}
+	requests := requestsOf(toCheckout)
+	request := func(n int) headgate.Attributes {
+		a := requests[n%len(requests)]
+		a["ip"], a["api_key"] = ips[spread(n)%subjects], keys[spread(-n)%subjects]
+		return a
+	}
+	variants := []variant{
+		{name: "three rules: by ip, by api_key, for all", limiter: s.limiter(memstore.New(memstore.Options{}), three...)},
+		{name: "one rule of three limits, by api_key", limiter: s.limiter(memstore.New(memstore.Options{}), one...)},
+		{name: "compare: the three without a store", limiter: s.limiter(yes{}, three...)},
+	}
+	for i := range variants {
+		variants[i].request, variants[i].limits = request, 3
+		for n := range 3 * subjects { // most counters are there when measuring begins
+			_, _ = variants[i].limiter.Check(context.Background(), headgate.Request{Attributes: request(n)})
+		}
+	}
+	s.inTurn(fmt.Sprintf("Whole checks with memstore: three limits apply, of %d rules, to each of %d subjects", many, subjects), variants)
+	s.expect("Check", &variants[0], 3000, 3)
+	s.expect("Check", &variants[1], 3000, 3)
+	check := func(caller, n int) error {
+		_, err := variants[0].limiter.Check(context.Background(), headgate.Request{Attributes: requests[(2*n+caller)%len(requests)]})
+		return err
+	}
+	callers := []paired.Variant{{Name: "three rules, 1 caller", Callers: 1, Do: check}, {Name: "three rules, 2 callers", Callers: 2, Do: check}}
+	samples, err := paired.Run(callers, s.rounds, s.slice)
+	if err != nil {
+		s.Fatal(err)
+	}
+	fmt.Printf("\nThe same by two callers at once, of %d subjects, whose attributes are not in the cache\n", len(requests))
+	paired.Table(callers, samples)
+}
+
+// overrides measures what a million of them take and cost: the difference between a limiter with them and one without.
+func (s *suite) overrides() {
+	const million = 1_000_000
+	rule := headgate.Rule{ID: "by-key", By: []string{"api_key"}, Limit: headgate.PerMinute(100)}
+	without, with := s.limiter(yes{}, rule), s.limiter(yes{}, rule)
+	keys := make([]string, 2*million) // the first half has overrides
+	for i := range keys {
+		keys[i] = name("key", i)
+	}
+	before, start := heap(), time.Now()
+	subject := headgate.Attributes{}
+	for i := range million {
+		subject["api_key"] = keys[i]
+		o := headgate.Override{Rule: rule.ID, Subject: subject, Limit: headgate.PerMinute(int64(101 + i)), Reason: name("contract", i%5)}
+		if i%2 == 0 {
+			o.Expires = start.Add(time.Hour + time.Duration(i)*time.Second)
+		}
+		if err := with.Exceptions().Set(o); err != nil {
+			s.Fatal(err)
+		}
+	}
+	set := time.Since(start)
+	bytes := (heap() - before) / million
+	if n, _ := with.Exceptions().Len(); n != million {
+		s.Fatalf("%d of %d overrides are held", n, million)
+	}
+	a := requestsOf(toCheckout)[0]
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, million-1)
+	var variants []variant
+	for _, how := range []string{"zipf: ", "evenly: "} {
+		from := func(first int) func(int) headgate.Attributes {
+			return func(n int) headgate.Attributes {
+				if how == "zipf: " {
+					n = int(zipf.Uint64())
+				}
+				a["api_key"] = keys[first+spread(n)%million]
+				return a
+			}
+		}
+		variants = append(variants, variant{name: how + "no overrides", limiter: without, request: from(0), limits: 1},
+			variant{name: how + "a million, one is the subject's", limiter: with, request: from(0), limits: 1},
+			variant{name: how + "a million, none is the subject's", limiter: with, request: from(million), limits: 1})
+	}
+	s.inTurn("Overrides: Check of one limit, subjects drawn from a million by zipf (1.1) or evenly, a store that does nothing", variants)
+	lookup := func(i int) paired.Median {
+		var nanos []float64
+		for round, p50 := range variants[i].p50 {
+			nanos = append(nanos, p50-variants[i/3*3].p50[round])
+		}
+		return paired.Of(nanos)
+	}
+	fmt.Printf("Lookup of subjects drawn evenly, whose entries are in no cache: %.0f ns if there is an override, %.0f ns if not\n",
+		lookup(4).Value, lookup(5).Value)
+	fmt.Printf("Setting an override: %.1f µs\n", float64(set.Microseconds())/million)
+	s.AtMost("bytes per override", paired.Of([]float64{bytes}), 150)
+	s.AtMost("lookup ns, "+variants[1].name, lookup(1), 300)
+	s.AtMost("lookup ns, "+variants[2].name, lookup(2), 300)
+}
+
+// yes is a store that grants everything at once.
+type yes struct{}
+
+func (yes) Part(headgate.Subject) int { return 0 }
+
+func (yes) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
+	for i := range results {
+		results[i].Allowed = true
+	}
+	return nil
+}
