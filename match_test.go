@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -256,7 +257,17 @@ func scanValue(name string, p headgate.Pattern, value string, ignoreCase bool) b
 	return !asks || in || slices.ContainsFunc(p.Values, same) || p.Prefix != "" && strings.HasPrefix(value, p.Prefix)
 }
 
+// templates are those that were translated: under the race detector each takes long.
+var templates sync.Map
+
 func templateRegexp(template string, ignoreCase bool) *regexp.Regexp {
+	type key struct {
+		template   string
+		ignoreCase bool
+	}
+	if known, ok := templates.Load(key{template, ignoreCase}); ok {
+		return known.(*regexp.Regexp)
+	}
 	var b strings.Builder
 	if ignoreCase {
 		b.WriteString("(?i)")
@@ -273,7 +284,9 @@ func templateRegexp(template string, ignoreCase bool) *regexp.Regexp {
 		}
 	}
 	b.WriteString("/?$")
-	return regexp.MustCompile(b.String())
+	translated := regexp.MustCompile(b.String())
+	templates.Store(key{template, ignoreCase}, translated)
+	return translated
 }
 
 func TestMatch(t *testing.T) {
