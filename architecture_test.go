@@ -41,6 +41,10 @@ var architecture = map[string]arrows{
 			"github.com/anishathalye/porcupine", "go.uber.org/goleak",
 		},
 	},
+	"identity": {
+		code:  []string{"github.com/golang-jwt/jwt/v5", "github.com/MicahParks/keyfunc/v3"},
+		tests: []string{"memstore"},
+	},
 	"storetest": {},
 	// It starts servers for the tests of any package, so it must know none of them.
 	"internal/testenv": {

@@ -226,7 +226,7 @@ func (x *index) find(v *view, found []int32) []int32 {
 		a := &x.attributes[i]
 		found = a.find(v.values[a.slot], found)
 		if a.slot == slotMethod {
-			found = a.find(v.values[slotOtherMethod], found)
+			found = a.findOther(v.values[slotOtherMethod], found)
 		}
 	}
 	if v.values[slotPath] == "" {
@@ -244,6 +244,20 @@ func (x *index) find(v *view, found []int32) []int32 {
 		if other {
 			found = x.lowerPaths.find(v.otherPath(true), 0, found)
 		}
+	}
+	return found
+}
+
+// findOther is find for the second reading of a method.
+func (a *attributeIndex) findOther(method string, found []int32) []int32 {
+	if method != AnyMethod {
+		return a.find(method, found)
+	}
+	for _, rules := range a.values {
+		found = append(found, rules...)
+	}
+	for _, rules := range a.prefixes {
+		found = append(found, rules...)
 	}
 	return found
 }

@@ -160,7 +160,7 @@ func randomAttributes(random *rand.Rand) headgate.Attributes {
 	}
 	maybe(8, "method", verbs)
 	if a["method"] != "" && random.IntN(5) == 0 {
-		a[headgate.OtherMethod] = anyOf(random, verbs)
+		a[headgate.OtherMethod] = anyOf(random, append([]string{headgate.AnyMethod}, verbs...))
 	}
 	maybe(4, "host", hostNames)
 	maybe(3, "tenant", tenants)
@@ -204,6 +204,9 @@ func scanOne(r headgate.Rule, a headgate.Attributes) bool {
 			readings = append(readings, a[headgate.OtherPath])
 		case "method":
 			readings = append(readings, a[headgate.OtherMethod])
+			if readings[1] == headgate.AnyMethod {
+				readings = append(readings, verbs...)
+			}
 		case "client":
 			readings = []string{a["api_key"]}
 			if readings[0] == "" {

@@ -137,7 +137,8 @@ func (c *condition) holds(v *view) bool {
 	case c.name == attrPath:
 		return c.holdsForPath(v.path(c.ignoreCase)) || v.values[slotOtherPath] != "" && c.holdsForPath(v.otherPath(c.ignoreCase))
 	case c.name == attrMethod && v.values[slotOtherMethod] != "":
-		return c.holdsFor(value) || c.holdsFor(v.values[slotOtherMethod])
+		other := v.values[slotOtherMethod]
+		return other == AnyMethod || c.holdsFor(value) || c.holdsFor(other)
 	}
 	return c.holdsFor(value)
 }

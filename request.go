@@ -17,8 +17,9 @@ type Attributes map[string]string
 const (
 	// OtherPath is the attribute with a second reading of path, if there is one.
 	OtherPath = "path.other"
-	// OtherMethod is the attribute with a second reading of method, if there is one.
+	// OtherMethod is the attribute with a second reading of method, if there is one; AnyMethod if it may be any.
 	OtherMethod = "method.other"
+	AnyMethod   = "*"
 )
 
 // Request is what is asked of a Limiter: may this pass now?

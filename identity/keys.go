@@ -1,0 +1,153 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxKeyDocument = 1 << 20
+	fetchTimeout   = 5 * time.Second
+)
+
+// pace is how often keys are read: every so often, and when a token asks for it, but never twice within the gap.
+// Clients can make up tokens at will, so the gap is what protects the server of the keys.
+type pace struct{ every, gap time.Duration }
+
+var (
+	filePace = pace{every: 5 * time.Second, gap: time.Second}
+	urlPace  = pace{every: 5 * time.Minute, gap: 10 * time.Second}
+)
+
+// keys holds the ring of the day, and watches over the place it comes from. It never makes a request wait, which is why
+// it does not leave the watch to keyfunc: a token with an unknown key would there wait for the fetch.
+type keys struct {
+	ring       atomic.Pointer[ring]
+	algorithms []string
+	read       func(context.Context) ([]byte, error)
+	last       []byte // the document that ring was made of
+	log        *slog.Logger
+	asked      chan struct{}
+	stop       context.CancelFunc
+	stopped    chan struct{}
+}
+
+func newKeys(j JWT, log *slog.Logger) (*keys, error) {
+	k := &keys{algorithms: j.Algorithms, log: log, asked: make(chan struct{}, 1)}
+	switch {
+	case j.KeyFile != "":
+		k.read = func(context.Context) ([]byte, error) { return os.ReadFile(j.KeyFile) }
+		if err := k.load(context.Background()); err != nil {
+			return nil, err
+		}
+		k.watch(filePace)
+	case j.KeyURL != "":
+		if u, err := url.Parse(j.KeyURL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			return nil, errors.New("KeyURL is not a URL: write https://host/path")
+		}
+		k.read = fetcher(j.KeyURL)
+		k.watch(urlPace)
+	default:
+		k.ring.Store(&ring{keys: []key{{key: j.Secret}}})
+	}
+	return k, nil
+}
+
+// refresh asks for the keys to be read again, soon.
+func (k *keys) refresh() {
+	select {
+	case k.asked <- struct{}{}:
+	default:
+	}
+}
+
+func (k *keys) close() {
+	if k.stop != nil {
+		k.stop()
+		<-k.stopped
+	}
+}
+
+func (k *keys) watch(p pace) {
+	ctx, stop := context.WithCancel(context.Background())
+	k.stop, k.stopped = stop, make(chan struct{})
+	go func() {
+		defer close(k.stopped)
+		said := ""
+		for ctx.Err() == nil {
+			err := k.load(ctx)
+			switch {
+			case err == nil:
+				said = ""
+			case ctx.Err() == nil:
+				if said != err.Error() {
+					said = err.Error()
+					k.log.Warn("keys of tokens cannot be read: those at hand stay", "error", said)
+				}
+				k.refresh()
+			}
+			pause(ctx, p.gap, nil)
+			pause(ctx, p.every-p.gap, k.asked)
+		}
+	}()
+}
+
+func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-sooner:
+	}
+}
+
+// load makes a new ring if the document has changed.
+func (k *keys) load(ctx context.Context) error {
+	document, err := k.read(ctx)
+	if err != nil {
+		return fmt.Errorf("read keys: %w", err)
+	}
+	if k.last != nil && bytes.Equal(document, k.last) {
+		return nil
+	}
+	r, err := newRing(ctx, document, k.algorithms)
+	if err != nil {
+		return err
+	}
+	k.last = document
+	k.ring.Store(r)
+	return nil
+}
+
+func fetcher(address string) func(context.Context) ([]byte, error) {
+	// The keys are asked for so rarely that a connection is not worth keeping.
+	client := &http.Client{
+		Timeout:   fetchTimeout,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true},
+	}
+	return func(ctx context.Context) ([]byte, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+		if err != nil {
+			return nil, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return nil, err
+		}
+		defer response.Body.Close() //nolint:errcheck // The body was read.
+		if response.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("%s answered %s", request.URL.Redacted(), response.Status)
+		}
+		return io.ReadAll(io.LimitReader(response.Body, maxKeyDocument))
+	}
+}

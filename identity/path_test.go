@@ -1,0 +1,198 @@
+package identity_test
+
+import (
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+)
+
+func TestPath(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ raw, path, other string }{
+		// Spellings that all routers read the same way.
+		{raw: "/login", path: "/login"},
+		{raw: "/", path: "/"},
+		{raw: "", path: "/"},
+		{raw: "login", path: "/login"},
+		{raw: "*", path: "/*"},
+		{raw: "/Login", path: "/Login"},
+		{raw: "/login/", path: "/login"},
+		{raw: "/login///", path: "/login"},
+		{raw: "//login", path: "/login"},
+		{raw: "/api//login", path: "/api/login"},
+		{raw: "/./login", path: "/login"},
+		{raw: "/api/./login/.", path: "/api/login"},
+		{raw: "/api/x/../login", path: "/api/login"},
+		{raw: "/../../login", path: "/login"},
+		{raw: "/login/..", path: "/"},
+		{raw: "/.well-known/x", path: "/.well-known/x"},
+		{raw: "/a/...", path: "/a/..."},
+		{raw: "/login?x=1", path: "/login"},
+		{raw: "/login#x", path: "/login"},
+		{raw: "/login?a#b?c", path: "/login"},
+		{raw: "?x", path: "/"},
+		{raw: "/%6cogin", path: "/login"},
+		{raw: "/%256cogin", path: "/login"},
+		{raw: "/%25256cogin", path: "/login"},
+		{raw: "/%2525252525256cogin", path: "/login"},
+		{raw: "/%%36cogin", path: "/login"},
+		{raw: "/%6%63ogin", path: "/login"},
+		{raw: "/api/%2e/login", path: "/api/login"},
+		{raw: "/api/x/%2e%2E/login", path: "/api/login"},
+		{raw: "/api/x/.%252e/login", path: "/api/login"},
+		{raw: "/login;x=1", path: "/login"},
+		{raw: "/login%3bx=1", path: "/login"},
+		{raw: "/api;v=1/login;x=1", path: "/api/login"},
+		{raw: "/100%", path: "/100%"},
+		{raw: "/%zz/%2", path: "/%zz/%2"},
+		{raw: "/caf%C3%A9", path: "/café"},
+
+		// Those that they do not.
+		{raw: "/api%2flogin", path: "/api/login", other: "/api%2Flogin"},
+		{raw: "/api%252Flogin", path: "/api/login", other: "/api%2Flogin"},
+		{raw: "/users/a%2fb", path: "/users/a/b", other: "/users/a%2Fb"},
+		{raw: "/a/..%2flogin", path: "/login", other: "/a/..%2Flogin"},
+		{raw: "/x%2fy/%2e%2e/login", path: "/x/login", other: "/login"},
+		{raw: `/api\login`, path: "/api/login", other: "/api%5Clogin"},
+		{raw: "/api%5clogin", path: "/api/login", other: "/api%5Clogin"},
+		{raw: `\login`, path: "/login", other: "/%5Clogin"},
+		{raw: "/login\x00.png", path: "/login", other: "/login%00.png"},
+		{raw: "/login%00/x", path: "/login", other: "/login%00/x"},
+		{raw: "/x%00/../login", path: "/x", other: "/login"},
+		{raw: "/login%3fx", path: "/login", other: "/login%3Fx"},
+		{raw: "/login%23x", path: "/login", other: "/login%23x"},
+		{raw: "/a/..;/login", path: "/login", other: "/a/..;/login"},
+		{raw: "/a/..;x=1/login", path: "/login", other: "/a/..;/login"},
+		{raw: "/a/.;/login", path: "/a/login", other: "/a/.;/login"},
+		{raw: "/users/;x/delete", path: "/users/delete", other: "/users/;/delete"},
+		{raw: "/x/;a/../login", path: "/login", other: "/x/login"},
+		{raw: "/users/%3b", path: "/users", other: "/users/;"},
+	}
+	for _, test := range tests {
+		if path, other := identity.Path(test.raw); path != test.path || other != test.other {
+			t.Errorf("Path(%q) = %q, %q, want %q, %q", test.raw, path, other, test.path, test.other)
+		}
+	}
+}
+
+func TestPathIsBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 3000)
+	tests := map[string]struct {
+		raw  string
+		want func(path string) bool
+	}{
+		// A rule on /search/{text}/now must still match.
+		"long segment": {"/search/" + long + "/now", func(path string) bool {
+			return strings.HasPrefix(path, "/search/sha256:") && strings.HasSuffix(path, "/now") && strings.Count(path, "/") == 3
+		}},
+		"many segments": {"/api" + strings.Repeat("/xyz", 2000), func(path string) bool {
+			return strings.HasPrefix(path, "/api/xyz/") && strings.HasSuffix(path, "/xyz") && len(path) > identity.MaxPath-4
+		}},
+		"long, but not for long": {"/" + long + "/../login", func(path string) bool { return path == "/login" }},
+	}
+	for name, test := range tests {
+		if path, _ := identity.Path(test.raw); len(path) > identity.MaxPath || !test.want(path) {
+			t.Errorf("%s: %q", name, path)
+		}
+	}
+	one, _ := identity.Path("/" + long + "1")
+	two, _ := identity.Path("/" + long + "2")
+	if one == two {
+		t.Errorf("two paths became one: %q", one)
+	}
+}
+
+func TestPathOfRequest(t *testing.T) {
+	t.Parallel()
+	who := resolver(t, identity.Options{})
+	tests := []struct{ method, uri, path string }{
+		{uri: "/login?next=%2Fx", path: "/login"},
+		{uri: "//login", path: "/login"},
+		{uri: "http://example.com/login#x", path: "/login"},
+		{uri: "http://example.com", path: "/"},
+		{uri: "http://example.com?x", path: "/"},
+		{uri: "/x://login", path: "/x:/login"},
+		{method: http.MethodConnect, uri: "example.com:443", path: "/"},
+		{method: http.MethodOptions, uri: "*", path: "/*"},
+	}
+	for _, test := range tests {
+		// What a handler in front does to the URL does not matter.
+		r := &http.Request{Method: test.method, RequestURI: test.uri, URL: &url.URL{Path: "/rewritten"}}
+		if got := who.Attributes(r)["path"]; got != test.path {
+			t.Errorf("%s %s: path %q, want %q", test.method, test.uri, got, test.path)
+		}
+	}
+	r := &http.Request{URL: &url.URL{Path: "/a/b", RawPath: "/a%2Fb"}}
+	if got := who.Attributes(r); got["path"] != "/a/b" || got[headgate.OtherPath] != "/a%2Fb" {
+		t.Errorf("request without a line: %v", got)
+	}
+}
+
+func TestPathThatIsNormalCostsNothing(t *testing.T) {
+	for _, raw := range []string{"/", "/api/v1/users/4711", "/search?q=%2F&page=2"} {
+		if n := testing.AllocsPerRun(100, func() { identity.Path(raw) }); n != 0 {
+			t.Errorf("Path(%q): %v allocations", raw, n)
+		}
+	}
+}
+
+func FuzzPath(f *testing.F) {
+	for _, seed := range []string{
+		"/a/b", "//", "/./..//x/", "/%2f%2e%252e/", `/\..\x`, "/a;b/..;/;", "/x\x00y", "/%25%32%66?#", "/%2%35%",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		path, other := identity.Path(raw)
+		checkNormal(t, raw, path)
+		if other != "" {
+			checkNormal(t, raw, other)
+		}
+		if other == path {
+			t.Errorf("%q: both readings are %q", raw, path)
+		}
+		if again, more := identity.Path(path); again != path || more != "" {
+			t.Errorf("%q: %q becomes %q, %q", raw, path, again, more)
+		}
+		// However it is encoded, it is the same path.
+		if len(path) < 500 {
+			for encoded := path; len(encoded) < 10*len(path); {
+				encoded = "/" + encode(encoded[1:])
+				if again, _ := identity.Path(encoded); again != path {
+					t.Errorf("%q: %q is %q, not %q", raw, encoded, again, path)
+				}
+				if path == "/" {
+					break
+				}
+			}
+		}
+	})
+}
+
+func checkNormal(t *testing.T, raw, path string) {
+	t.Helper()
+	if !strings.HasPrefix(path, "/") || strings.Contains(path, "//") || strings.ContainsAny(path, "\x00\\") ||
+		len(path) > 1 && strings.HasSuffix(path, "/") || len(path) > identity.MaxPath {
+		t.Errorf("%q: %q is not normal", raw, path)
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			t.Errorf("%q: %q has dot segments", raw, path)
+		}
+	}
+}
+
+func encode(text string) string {
+	coded := hex.EncodeToString([]byte(text))
+	var b strings.Builder
+	for i := 0; i < len(coded); i += 2 {
+		b.WriteString("%" + coded[i:i+2])
+	}
+	return b.String()
+}

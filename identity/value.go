@@ -1,0 +1,67 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate"
+)
+
+// Bounds of what a request can put into attributes.
+const (
+	// MaxAttributes is how many attributes a request has at most. The built-in ones come first, then those asked for, in
+	// the order of asking.
+	MaxAttributes = 64
+	// MaxName is the length of the longest attribute name that is looked up.
+	MaxName = 128
+	// MaxValue is the length of the longest value. A longer one that tells clients apart is replaced by its hash, so that
+	// distinct values stay distinct; a longer text, as user_agent is, is cut.
+	MaxValue = 256
+	// MaxPath is the length of the longest path; see Path for what becomes of longer ones.
+	MaxPath = 2048
+)
+
+// hashedValue begins every value that stands for one that is secret or too long.
+const hashedValue = "sha256:"
+
+// HashKey is the attribute api_key of a request with this API key: "sha256:" and 22 characters. Overrides and
+// exemptions name a key this way, so that nobody has to store it.
+func HashKey(key string) string { return hash(strings.TrimSpace(key)) }
+
+// hash keeps 132 bits: enough that nobody finds two values with the same.
+func hash(value string) string {
+	const kept = 22
+	sum := sha256.Sum256([]byte(value))
+	var text [len(hashedValue) + 43]byte
+	n := copy(text[:], hashedValue)
+	base64.RawURLEncoding.Encode(text[n:], sum[:])
+	return string(text[:n+kept])
+}
+
+// bounded is for values that tell clients apart.
+func bounded(value string) string {
+	if value = strings.TrimSpace(value); len(value) > MaxValue {
+		return hash(value)
+	}
+	return value
+}
+
+// cut is for texts that are read rather than counted by.
+func cut(text string, length int) string {
+	if text = strings.TrimSpace(text); len(text) <= length {
+		return text
+	}
+	for length > 0 && !utf8.RuneStart(text[length]) {
+		length--
+	}
+	return text[:length]
+}
+
+// put leaves out what is empty, and what is too much.
+func put(attrs headgate.Attributes, name, value string) {
+	if value != "" && len(attrs) < MaxAttributes {
+		attrs[name] = value
+	}
+}
