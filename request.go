@@ -1,6 +1,9 @@
 package headgate
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Attributes are what is known of a request, by name: {"ip": "192.0.2.1", "path": "/login", "method": "POST"}. An empty
 // value is the same as none.
@@ -49,8 +52,9 @@ var (
 	clientIs = []string{"api_key", "user", attrIP}
 )
 
-// clientOf is the attribute that stands for client.
-func (a Attributes) clientOf() (name, value string) {
+// Client is the attribute that stands for client: the api_key, else the user, else the ip. If there is none it is what
+// was given as client.
+func (a Attributes) Client() (name, value string) {
 	for _, name = range clientIs {
 		if value = a[name]; value != "" {
 			return name, value
@@ -58,6 +62,9 @@ func (a Attributes) clientOf() (name, value string) {
 	}
 	return attrClient, a[attrClient]
 }
+
+// BuiltIn are the names of the built-in attributes.
+func BuiltIn() []string { return slices.Clone(builtIn) }
 
 // checkAttribute says what is wrong with an attribute's name in a rule, or returns "".
 func checkAttribute(name string) string {

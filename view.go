@@ -63,7 +63,7 @@ func (v *view) look(s *slots, a Attributes) {
 		}
 	}
 	if i, ok := s.number[attrClient]; ok {
-		_, v.values[i] = a.clientOf()
+		_, v.values[i] = a.Client()
 	}
 }
 

@@ -8,25 +8,6 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// The lines of the README.
-func Example() {
-	_ = func(ctx context.Context, userID string) error {
-		store, err := redisstore.Open("redis://localhost:6379")
-		if err != nil {
-			return err
-		}
-		defer store.Close()
-
-		res, err := headgate.Take(ctx, store, headgate.PerMinute(10), "login", userID)
-		switch {
-		case err != nil: // Redis did not decide; you must
-		case !res.Allowed: // come back in res.RetryAfter
-		default: // go on; res.Remaining are left
-		}
-		return nil
-	}
-}
-
 // Several limits on several subjects in one request, all or none.
 func ExampleStore_Take() {
 	berlin, _ := time.LoadLocation("Europe/Berlin")
@@ -34,7 +15,7 @@ func ExampleStore_Take() {
 	month := headgate.CounterOf("api", "month", headgate.FixedWindow)
 	burst := headgate.CounterOf("tenants", "", headgate.TokenBucket)
 
-	_ = func(ctx context.Context, store headgate.Store, userID, tenantID string) error {
+	_ = func(ctx context.Context, store *redisstore.Store, userID, tenantID string) error {
 		charges := []headgate.Charge{
 			{Subject: headgate.SubjectOf("user", userID), Counter: peak, Limit: headgate.PerSecond(5), Cost: 1},
 			{Subject: headgate.SubjectOf("user", userID), Counter: month, Limit: headgate.Quota(100_000, headgate.Month, berlin), Cost: 1},

@@ -1,4 +1,4 @@
-package redisstore_test
+package headgate_test
 
 import (
 	"os"
@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// TestReadmeCompiles finds every line of Go in the README in this package's examples, in order.
+// TestReadmeCompiles finds every line of Go in the README in the file of its examples, in order.
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
+	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples, err := os.ReadFile("example_test.go")
+	examples, err := os.ReadFile("readme_example_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}

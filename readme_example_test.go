@@ -1,0 +1,72 @@
+package headgate_test
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// The lines of the README.
+func Example() {
+	_ = func(ctx context.Context) (http.HandlerFunc, error) {
+		store, err := redisstore.Open("redis://localhost:6379")
+		if err != nil {
+			return nil, err
+		}
+		limiter, err := headgate.New(store)
+		if err != nil {
+			return nil, err
+		}
+		_, err = ruledoc.Watch(ctx, ruledoc.WatchOptions{
+			Paths: []string{"rules.yaml"},
+			Apply: func(doc *ruledoc.Document) error { return doc.Apply(limiter) },
+		})
+		if err != nil {
+			return nil, err
+		}
+		who, err := identity.New(identity.Options{
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+			APIKey:         identity.APIKey{Header: "X-API-Key"},
+		})
+		if err != nil {
+			return nil, err
+		}
+
+		return func(w http.ResponseWriter, r *http.Request) {
+			decision, _ := limiter.Check(ctx, headgate.Request{
+				Attributes: who.Attributes(r, limiter.Rules().Attributes()...),
+			})
+			if !decision.Allowed {
+				// 429: decision.Refused() is the limit that refuses, decision.RetryAfter when to come back
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			// go on
+		}, nil
+	}
+	_ = func(ctx context.Context, store headgate.Store, userID string) error {
+		limiter, err := headgate.New(store, headgate.Rule{
+			ID:    "login-by-ip",
+			Match: headgate.Match{Path: "/login", Method: "POST"},
+			By:    []string{"ip"},
+			Limit: headgate.PerMinute(10),
+		})
+		if err != nil {
+			return err
+		}
+		_ = limiter
+
+		res, err := headgate.Take(ctx, store, headgate.PerMinute(10), "login", userID)
+		switch {
+		case err != nil: // the store did not decide; you must
+		case !res.Allowed: // come back in res.RetryAfter
+		default: // go on; res.Remaining are left
+		}
+		return err
+	}
+}

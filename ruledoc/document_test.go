@@ -1,0 +1,309 @@
+package ruledoc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func mustParse(t testing.TB, text string) *Document {
+	t.Helper()
+	d, err := Parse("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// every_key.yaml has each key with a value that is not its default, so that none can be forgotten.
+func TestEveryKey(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile("testdata/good/every_key.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := mustParse(t, string(data))
+	daily := func(n int64) headgate.Limit {
+		return headgate.Limit{
+			Algorithm: headgate.FixedWindow, Count: n, Window: 24 * time.Hour, Align: headgate.OnClockSpread,
+		}
+	}
+	month := headgate.Quota(100_000, headgate.Month, berlin)
+	month.AnchorDay = 15
+	want := headgate.Rule{
+		ID: "exports", Description: "Exports are heavy on the warehouse.",
+		Labels: map[string]string{"team": "reports", "pager": "4711"},
+		Match: headgate.Match{
+			Host: "*.example.com", IgnoreCase: true,
+			Attributes: map[string]headgate.Pattern{
+				"path":   headgate.OneOf("/reports/{id}", "/exports/**"),
+				"method": headgate.OneOf("GET", "POST"),
+				"tenant": headgate.OneOf("acme"),
+			},
+		},
+		By: []string{"tenant", "user"}, OnMissing: headgate.DenyMissing,
+		Limit: headgate.Limit{Count: 10, Window: time.Minute, Burst: 20},
+		Limits: map[string]headgate.Limit{
+			"daily": daily(1000), "month": month, "smooth": {Algorithm: headgate.LeakyBucket, Count: 5, Window: time.Second},
+		},
+		Tiers: map[string]headgate.Plan{
+			"free": {Limit: headgate.PerMinute(1), Limits: map[string]headgate.Limit{"daily": daily(10)}},
+		},
+		Candidate: headgate.Plan{Limits: map[string]headgate.Limit{"daily": daily(500)}},
+		Cost:      headgate.Cost{From: "header.x-rows", Default: 1, Min: 1, Max: 10_000},
+		MaxDelay:  90 * time.Second, Priority: 10, Mode: headgate.Shadow, EnforcePercent: 10,
+		OnStoreFailure: headgate.FailDeny, Strict: true, Critical: true, Expose: headgate.ExposeAlways,
+	}
+	got := d.Source[0]
+	if got.When.Text != `user_agent.startsWith("legacy/")` || !slices.Equal(got.When.Attributes, []string{"user_agent"}) {
+		t.Errorf("when: %+v", got.When)
+	}
+	got.When = headgate.Condition{}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	wantOverride := headgate.Override{
+		Rule: "exports", Subject: headgate.Attributes{"tenant": "acme", "user": "ann"}, Limit: headgate.PerMinute(50),
+		Limits:  map[string]headgate.Limit{"month": headgate.Quota(1_000_000, headgate.Month, nil)},
+		Expires: time.Date(2026, 12, 4, 17, 0, 0, 0, time.UTC), Reason: "launch week",
+	}
+	override := d.Overrides[0]
+	override.Expires = override.Expires.UTC()
+	if !reflect.DeepEqual(override, wantOverride) {
+		t.Errorf("got  %+v\nwant %+v", override, wantOverride)
+	}
+	wantExemption := headgate.Exemption{
+		Rule: "exports", Attribute: "user", Value: "bob",
+		Expires: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Reason: "long over",
+	}
+	if d.Exemptions[0] != wantExemption {
+		t.Errorf("got  %+v\nwant %+v", d.Exemptions[0], wantExemption)
+	}
+}
+
+func TestRates(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]headgate.Limit{
+		"10/second": headgate.PerSecond(10), "10/s": headgate.PerSecond(10), "3/250ms": headgate.Per(3, 250*time.Millisecond),
+		"5/15m": headgate.Per(5, 15*time.Minute), "10_000/h": headgate.PerHour(10_000), "100/week": headgate.Per(100, 7*day),
+		"1/30 days": headgate.Per(1, 30*24*time.Hour), "100 / 90 seconds": headgate.Per(100, 90*time.Second),
+	} {
+		d := mustParse(t, fmt.Sprintf("rules: [{id: a, by: [], limit: %q}]", text))
+		if got := d.Source[0].Limit; got != want {
+			t.Errorf("%s is %+v", text, got)
+		}
+	}
+}
+
+// How a limit counts comes from the one whose place it takes: another algorithm would be another counter.
+func TestLimitsCountLikeThoseTheyReplace(t *testing.T) {
+	t.Parallel()
+	d := mustParse(t, `
+rules:
+  - id: a
+    by: [user]
+    algorithm: sliding_window
+    limit: 10/minute
+    limits:
+      log: {rate: 5/s, algorithm: sliding_log}
+      window: {rate: 5/s, algorithm: fixed_window, align: clock}
+      month: {quota: 100, calendar: month}
+    tiers:
+      gold: {limit: 20/minute, limits: {log: 6/s, window: 6/s, month: {quota: 200, calendar: month}}}
+      iron: {limits: {log: {rate: 6/s, algorithm: token_bucket}}}
+    candidate: {limits: {window: 7/s}}
+overrides:
+  - {rule: a, subject: {user: ann}, limit: 30/minute, limits: {log: 7/s}}
+`)
+	gold := d.Source[0].Tiers["gold"]
+	onClock := func(n int64) headgate.Limit {
+		return headgate.Limit{Algorithm: headgate.FixedWindow, Count: n, Window: time.Second, Align: headgate.OnClock}
+	}
+	for name, got := range map[string][2]headgate.Limit{
+		"limit":     {gold.Limit, {Algorithm: headgate.SlidingWindow, Count: 20, Window: time.Minute}},
+		"log":       {gold.Limits["log"], {Algorithm: headgate.SlidingLog, Count: 6, Window: time.Second}},
+		"window":    {gold.Limits["window"], onClock(6)},
+		"month":     {gold.Limits["month"], headgate.Quota(200, headgate.Month, nil)},
+		"iron":      {d.Source[0].Tiers["iron"].Limits["log"], headgate.PerSecond(6)},
+		"candidate": {d.Source[0].Candidate.Limits["window"], onClock(7)},
+		"override":  {d.Overrides[0].Limit, {Algorithm: headgate.SlidingWindow, Count: 30, Window: time.Minute}},
+		"overrides": {d.Overrides[0].Limits["log"], {Algorithm: headgate.SlidingLog, Count: 7, Window: time.Second}},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s: got %+v, want %+v", name, got[0], got[1])
+		}
+	}
+}
+
+func TestModeIsTheMostRestrictive(t *testing.T) {
+	t.Parallel()
+	d := mustParse(t, "mode: shadow\n---\nrules: []\n---\nmode: enforce\n")
+	if d.Mode != headgate.Shadow || !strings.HasSuffix(d.Rules.Version(), "+shadow") {
+		t.Errorf("mode %s, version %s", d.Mode, d.Rules.Version())
+	}
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	rule := func(id string) string { return "rules: [{id: " + id + ", by: [], limit: 1/s}]" }
+	write("rules/b.yml", rule("b"))
+	write("rules/a.yaml", rule("a"))
+	write("rules/c.json", `{"rules": [{"id": "c", "by": [], "limit": "1/s"}]}`)
+	write("rules/a_test.yaml", "tests: []")
+	write("rules/.hidden.yaml", "broken: [")
+	write("rules/README.md", "no rules")
+	write("rules/deeper/d.yaml", rule("d"))
+	if err := os.Symlink("deeper", filepath.Join(dir, "rules", "..data.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	single := write("single.rules", rule("e"))
+
+	d, err := Load(filepath.Join(dir, "rules"), single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, r := range d.Source {
+		ids = append(ids, r.ID)
+	}
+	if want := []string{"a", "b", "c", "e"}; !slices.Equal(ids, want) {
+		t.Errorf("got %v, want %v", ids, want)
+	}
+
+	write("rules/d.yaml", rule("b"))
+	_, err = Load(filepath.Join(dir, "rules"))
+	want := fmt.Sprintf("%s:1:14: rule \"b\": id is the id of another rule: ids make counters and must differ; "+
+		"the other one is at %s:1:14",
+		filepath.Join(dir, "rules", "d.yaml"), filepath.Join(dir, "rules", "b.yml"))
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+
+	for name, paths := range map[string][]string{
+		"no file or directory is named":                   nil,
+		"there is no *.yaml, *.yml or *.json in":          {filepath.Dir(write("empty/README.md", ""))},
+		"no such file or directory":                       {filepath.Join(dir, "missing.yaml")},
+		"the file is larger than 16 MB":                   {write("large.yaml", strings.Repeat("#", maxBytes+1))},
+		"to run without rules, put a file with \"rules: ": {filepath.Join(dir, "empty")},
+	} {
+		if _, err := Load(paths...); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want %s", err, name)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	_, err := Parse("a.yaml", []byte("rules:\n  - id: x\n    by: [ip]\n    limt: 1/s\n"))
+	var all Errors
+	if !errors.As(err, &all) || len(all) != 1 {
+		t.Fatalf("%T: %v", err, err)
+	}
+	var one *Error
+	if !errors.As(err, &one) || one != all[0] {
+		t.Errorf("%v does not hold %v", err, all[0])
+	}
+	got, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"file":"a.yaml","line":4,"column":5,"rule":"x",` +
+		`"problem":"unknown key \"limt\"; did you mean \"limit\"?","excerpt":"    limt: 1/s\n    ^"}]`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestManyErrorsAreCut(t *testing.T) {
+	t.Parallel()
+	_, err := Parse("a.yaml", []byte("rules:\n"+strings.Repeat("  - {id: x, by: [ip], limt: 1/s}\n", 5000)))
+	var all Errors
+	if !errors.As(err, &all) || len(all) != maxErrors+1 {
+		t.Fatalf("%d errors", len(all))
+	}
+	if last := all[maxErrors].Problem; !strings.HasSuffix(last, "more problems after this one") {
+		t.Error(last)
+	}
+}
+
+// tenThousand is a file of 10,000 rules of several kinds; each tenth has a condition of its own.
+func tenThousand() []byte {
+	var b strings.Builder
+	b.WriteString("rules:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&b, "  - id: rule-%d\n", i)
+		fmt.Fprintf(&b, "    match: {path: \"/api/v%d/{id}/**\", method: [GET, POST], tenant: t%d}\n", i%50, i)
+		fmt.Fprintf(&b, "    by: [tenant, user]\n    limits:\n      peak: {rate: %d/second, burst: 20}\n", i%100+1)
+		b.WriteString("      day: {quota: 1000, calendar: day, timezone: Europe/Berlin}\n")
+		b.WriteString("    tiers:\n      free: {limits: {peak: 1/second}}\n")
+		if i%10 == 0 {
+			fmt.Fprintf(&b, "    when: user_agent.startsWith(\"app-%d/\") && !(region in [\"eu\", \"uk\"])\n", i)
+		}
+	}
+	return []byte(b.String())
+}
+
+func BenchmarkParse10000(b *testing.B) {
+	data := tenThousand()
+	b.ReportAllocs()
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		if _, err := Parse("rules.yaml", data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"good", "bad"} {
+		for _, data := range fixtures(f, dir) {
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, err := Parse("fuzz.yaml", data)
+		if err == nil {
+			if again, err := Parse("fuzz.yaml", data); err != nil || again.Rules.Version() != d.Rules.Version() {
+				t.Errorf("the second time: %v", err)
+			}
+			return
+		}
+		var all Errors
+		if !errors.As(err, &all) || len(all) == 0 {
+			t.Fatalf("%T: %v", err, err)
+		}
+		checked, _ := source{"fuzz.yaml", data}.check()
+		lines := strings.Split(string(checked.data), "\n")
+		for _, e := range all {
+			inside := e.Line >= 1 && e.Line <= len(lines) && e.Column >= 1 && e.Column <= len([]rune(lines[e.Line-1]))+1
+			if e.Problem == "" || !inside {
+				t.Errorf("%d:%d is not in the file: %s", e.Line, e.Column, e.Problem)
+			}
+		}
+	})
+}

@@ -1,0 +1,321 @@
+package ruledoc
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/headgate/headgate"
+)
+
+// The cost of a condition is roughly how many characters it may look at.
+const (
+	maxConditionCost  = 250_000
+	maxConditionNodes = 2_000
+	attributeSize     = 256
+	pathSize          = 2048
+)
+
+// reading is one reading of a request; see headgate.OtherPath.
+type reading struct {
+	attributes   headgate.Attributes
+	path, method string
+}
+
+// The three kinds of values in a condition.
+type (
+	booleanOf func(r reading) bool
+	textOf    func(r reading) string
+	numberOf  func(r reading) int64
+)
+
+// compiler makes closures of a checked tree. Each method takes expressions of one type, which CEL has made sure of.
+type compiler struct {
+	tree    *ast.AST
+	names   map[string]bool
+	scope   []binding
+	nodes   int
+	cost    int
+	problem *conditionProblem
+}
+
+// binding is what a variable of all or exists stands for.
+type binding struct {
+	name  string
+	value ast.Expr
+}
+
+func (c *compiler) fail(e ast.Expr, format string, args ...any) {
+	if c.problem == nil {
+		offset := 0
+		if place, ok := c.tree.SourceInfo().GetOffsetRange(e.ID()); ok {
+			offset = int(place.Start)
+		}
+		c.problem = &conditionProblem{offset, fmt.Sprintf(format, args...)}
+	}
+}
+
+// enter counts nodes: all and exists repeat what they hold.
+func (c *compiler) enter(e ast.Expr) bool {
+	if c.nodes++; c.nodes > maxConditionNodes {
+		c.fail(e, "the condition is too large: make several rules of it")
+	}
+	return c.problem == nil
+}
+
+// anyMethods are those that headgate.AnyMethod stands for.
+var anyMethods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// readings asks a condition of each reading of a request, as package headgate does with match.
+func (c *compiler) readings(holds booleanOf) func(headgate.Attributes) bool {
+	readsPath, readsMethod := c.names["path"], c.names["method"]
+	return func(a headgate.Attributes) bool {
+		r := reading{attributes: a}
+		otherPath, otherMethod := "", ""
+		if readsPath {
+			r.path, otherPath = a["path"], a[headgate.OtherPath]
+		}
+		if readsMethod {
+			r.method, otherMethod = a["method"], a[headgate.OtherMethod]
+		}
+		if holds(r) || otherPath != "" && holds(reading{a, otherPath, r.method}) {
+			return true
+		}
+		if otherMethod == "" {
+			return false
+		}
+		methods := anyMethods
+		if otherMethod != headgate.AnyMethod {
+			methods = []string{otherMethod}
+		}
+		return slices.ContainsFunc(methods, func(method string) bool {
+			return holds(reading{a, r.path, method}) || otherPath != "" && holds(reading{a, otherPath, method})
+		})
+	}
+}
+
+// boolean makes an expression that is true or false.
+func (c *compiler) boolean(e ast.Expr) booleanOf {
+	never := func(reading) bool { return false }
+	if !c.enter(e) {
+		return never
+	}
+	switch e.Kind() {
+	case ast.LiteralKind:
+		v := e.AsLiteral() == types.True
+		return func(reading) bool { return v }
+	case ast.ComprehensionKind:
+		return c.quantifier(e.AsComprehension())
+	case ast.IdentKind:
+		if value, outer, ok := c.bound(e); ok {
+			defer c.leave(outer)
+			return c.boolean(value)
+		}
+	case ast.CallKind:
+		return c.call(e)
+	}
+	c.fail(e, "this is not available in conditions")
+	return never
+}
+
+// call makes a function or an operator whose value is true or false.
+func (c *compiler) call(e ast.Expr) booleanOf {
+	call := e.AsCall()
+	args := call.Args()
+	if call.IsMemberFunction() {
+		args = slices.Concat([]ast.Expr{call.Target()}, args)
+	}
+	switch call.FunctionName() {
+	case "_&&_":
+		a, b := c.boolean(args[0]), c.boolean(args[1])
+		return func(r reading) bool { return a(r) && b(r) }
+	case "_||_":
+		a, b := c.boolean(args[0]), c.boolean(args[1])
+		return func(r reading) bool { return a(r) || b(r) }
+	case "!_":
+		a := c.boolean(args[0])
+		return func(r reading) bool { return !a(r) }
+	case "_?_:_":
+		q, a, b := c.boolean(args[0]), c.boolean(args[1]), c.boolean(args[2])
+		return func(r reading) bool {
+			if q(r) {
+				return a(r)
+			}
+			return b(r)
+		}
+	case "_==_":
+		return c.equal(args[0], args[1])
+	case "_!=_":
+		a := c.equal(args[0], args[1])
+		return func(r reading) bool { return !a(r) }
+	case "_<_", "_<=_", "_>_", "_>=_":
+		return c.order(call.FunctionName(), args[0], args[1])
+	case "@in":
+		return c.in(args[0], args[1])
+	case "matches":
+		return c.matches(args[0], args[1])
+	case "startsWith", "endsWith", "contains":
+		test := map[string]func(s, part string) bool{
+			"startsWith": strings.HasPrefix, "endsWith": strings.HasSuffix, "contains": strings.Contains,
+		}[call.FunctionName()]
+		a, b := c.text(args[0]), c.text(args[1])
+		return func(r reading) bool { return test(a(r), b(r)) }
+	}
+	c.fail(e, "%s is not available in conditions", call.FunctionName())
+	return func(reading) bool { return false }
+}
+
+func (c *compiler) equal(x, y ast.Expr) booleanOf {
+	switch c.tree.GetType(x.ID()).Kind() {
+	case types.StringKind:
+		a, b := c.text(x), c.text(y)
+		return func(r reading) bool { return a(r) == b(r) }
+	case types.IntKind:
+		a, b := c.number(x), c.number(y)
+		return func(r reading) bool { return a(r) == b(r) }
+	case types.BoolKind:
+		a, b := c.boolean(x), c.boolean(y)
+		return func(r reading) bool { return a(r) == b(r) }
+	}
+	c.fail(x, "only texts, numbers, and true and false can be compared")
+	return func(reading) bool { return false }
+}
+
+// order makes <, <=, > and >=: each asks whether the sign of the comparison is the wanted one.
+func (c *compiler) order(operator string, x, y ast.Expr) booleanOf {
+	wanted := map[string][3]bool{
+		"_<_": {true, false, false}, "_<=_": {true, true, false}, "_>_": {false, false, true}, "_>=_": {false, true, true},
+	}[operator]
+	if c.tree.GetType(x.ID()).Kind() == types.IntKind {
+		a, b := c.number(x), c.number(y)
+		return func(r reading) bool {
+			x, y := a(r), b(r)
+			return x < y && wanted[0] || x == y && wanted[1] || x > y && wanted[2]
+		}
+	}
+	a, b := c.text(x), c.text(y)
+	return func(r reading) bool { return wanted[1+strings.Compare(a(r), b(r))] }
+}
+
+// in makes x in [...].
+func (c *compiler) in(x, y ast.Expr) booleanOf {
+	found := func(reading) bool { return false }
+	if y.Kind() != ast.ListKind {
+		c.fail(y, "in wants a list that is written out: in [\"a\", \"b\"]")
+		return found
+	}
+	elements := y.AsList().Elements()
+	if texts, ok := literalTexts(elements); ok && len(texts) > 0 && c.tree.GetType(x.ID()).Kind() == types.StringKind {
+		c.nodes += len(texts)
+		c.cost += len(texts)
+		a := c.text(x)
+		return func(r reading) bool { return slices.Contains(texts, a(r)) }
+	}
+	for _, element := range slices.Backward(elements) {
+		a, rest := c.equal(x, element), found
+		found = func(r reading) bool { return a(r) || rest(r) }
+	}
+	return found
+}
+
+func literalTexts(elements []ast.Expr) ([]string, bool) {
+	texts := make([]string, len(elements))
+	for i, e := range elements {
+		s, ok := literalText(e)
+		if !ok {
+			return nil, false
+		}
+		texts[i] = s
+	}
+	return texts, true
+}
+
+func literalText(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	s, ok := e.AsLiteral().(types.String)
+	return string(s), ok
+}
+
+func (c *compiler) matches(x, y ast.Expr) booleanOf {
+	never := func(reading) bool { return false }
+	before := c.cost
+	a := c.text(x)
+	size := c.cost - before
+	if value, outer, ok := c.bound(y); ok {
+		y = value
+		c.leave(outer)
+	}
+	s, ok := literalText(y)
+	if !ok {
+		c.fail(y, "matches wants a regular expression that is written out")
+		return never
+	}
+	expression, err := regexp.Compile(s)
+	if err != nil {
+		c.fail(y, "%s", strings.Replace(err.Error(), "error parsing regexp", "the regular expression cannot be read", 1))
+		return never
+	}
+	c.cost += size * programSize(s)
+	return func(r reading) bool { return expression.MatchString(a(r)) }
+}
+
+// programSize is how many steps a regular expression may take for each character.
+func programSize(s string) int {
+	tree, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return 1
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return 1
+	}
+	return len(program.Inst)
+}
+
+// quantifier makes [...].all(x, …) and [...].exists(x, …), one after another for each element.
+func (c *compiler) quantifier(e ast.ComprehensionExpr) booleanOf {
+	all := e.AccuInit().Kind() == ast.LiteralKind && e.AccuInit().AsLiteral() == types.True
+	result := func(reading) bool { return all }
+	elements := e.IterRange()
+	if elements.Kind() != ast.ListKind || e.LoopStep().Kind() != ast.CallKind {
+		c.fail(e.IterRange(), "all and exists want a list that is written out: [\"/a\", \"/b\"].exists(p, …)")
+		return result
+	}
+	body := e.LoopStep().AsCall().Args()[1]
+	for _, element := range slices.Backward(elements.AsList().Elements()) {
+		c.scope = append(c.scope, binding{e.IterVar(), element})
+		one, rest := c.boolean(body), result
+		c.scope = c.scope[:len(c.scope)-1]
+		if all {
+			result = func(r reading) bool { return one(r) && rest(r) }
+		} else {
+			result = func(r reading) bool { return one(r) || rest(r) }
+		}
+	}
+	return result
+}
+
+// bound finds what a variable of all or exists stands for, and goes to the scope in which that was written.
+func (c *compiler) bound(e ast.Expr) (value ast.Expr, outer []binding, ok bool) {
+	if e.Kind() != ast.IdentKind {
+		return nil, nil, false
+	}
+	for i, b := range slices.Backward(c.scope) {
+		if b.name == e.AsIdent() {
+			outer = c.scope
+			c.scope = c.scope[:i:i]
+			return b.value, outer, true
+		}
+	}
+	return nil, nil, false
+}
+
+func (c *compiler) leave(scope []binding) { c.scope = scope }

@@ -1,0 +1,102 @@
+package ruledoc
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
+
+// locate finds where in a file the character of a text at an offset is written. Where quotes, escapes or folded lines
+// leave it in doubt, it is the beginning of the text.
+func locate(data []byte, n *node, offset int) (line, column int) {
+	if n.kind != text {
+		return n.line, n.column
+	}
+	p := place{data: after(data, n.line, n.column), line: n.line, column: n.column}
+	switch n.style {
+	case singleQuoted, doubleQuoted:
+		p.skip(1)
+	case block:
+		for len(p.data) > 0 && p.line == n.line {
+			p.skip(1)
+		}
+	}
+	want := []rune(n.text)
+	for i := 0; i < len(want) && len(p.data) > 0; {
+		r, width := p.read(n.style)
+		switch {
+		case r == want[i]:
+			if i == offset {
+				return p.line, p.column
+			}
+			i++
+			p.skip(width)
+		case strings.ContainsRune(" \t\n", r):
+			p.skip(width)
+		case want[i] == ' ' || want[i] == '\n':
+			if i == offset {
+				return p.line, p.column
+			}
+			i++
+		default:
+			return n.line, n.column
+		}
+	}
+	if offset >= len(want) && len(want) > 0 {
+		return p.line, p.column
+	}
+	return n.line, n.column
+}
+
+// after is the data from a place on.
+func after(data []byte, line, column int) []byte {
+	for range line - 1 {
+		data = data[bytes.IndexByte(data, '\n')+1:]
+	}
+	for range column - 1 {
+		_, size := utf8.DecodeRune(data)
+		data = data[size:]
+	}
+	return data
+}
+
+// place is a position that moves through a file.
+type place struct {
+	data         []byte
+	line, column int
+}
+
+func (p *place) skip(characters int) {
+	for range characters {
+		r, size := utf8.DecodeRune(p.data)
+		p.data = p.data[size:]
+		p.column++
+		if r == '\n' {
+			p.line, p.column = p.line+1, 1
+		}
+	}
+}
+
+// read is the next character as the text has it, and how many characters stand for it.
+func (p *place) read(s style) (r rune, width int) {
+	r, size := utf8.DecodeRune(p.data)
+	rest := p.data[size:]
+	switch {
+	case s == singleQuoted && r == '\'' && bytes.HasPrefix(rest, []byte("'")):
+		return r, 2
+	case s != doubleQuoted || r != '\\' || len(rest) == 0:
+		return r, 1
+	}
+	escaped, _ := utf8.DecodeRune(rest)
+	if known := strings.IndexRune("ntr0abvfe", escaped); known >= 0 {
+		return rune("\n\t\r\x00\a\b\v\f\x1b"[known]), 2
+	}
+	if digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[escaped]; digits > 0 && len(rest) > digits {
+		var code rune
+		for _, h := range rest[1 : 1+digits] {
+			code = code<<4 | rune(strings.IndexByte("0123456789abcdef", h|0x20)&0xf)
+		}
+		return code, 2 + digits
+	}
+	return escaped, 2
+}

@@ -1,0 +1,168 @@
+package ruledoc
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// TB is the part of testing.TB that Test needs.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// Test runs files of rule tests as part of a Go test:
+//
+//	func TestRules(t *testing.T) { ruledoc.Test(t, "rules_test.yaml") }
+func Test(t TB, files ...string) {
+	t.Helper()
+	if len(files) == 0 {
+		t.Errorf("no rule tests to run: name at least one file")
+	}
+	for _, file := range files {
+		report, err := RunTests(file)
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		for _, test := range report.Tests {
+			for _, failure := range test.Failures {
+				t.Errorf("%s", failure.String())
+			}
+		}
+	}
+}
+
+// RunTests runs the rule tests in a file: requests at given times, and what is expected of each of them.
+//
+//	rules: [rules.yaml]            # as for Load; relative to this file
+//	tests:
+//	  - name: the eleventh login in a minute is refused
+//	    start: 2026-03-01T12:00:00Z    # may be left out
+//	    requests:
+//	      - request: {method: POST, path: /api/v1/login, ip: 192.0.2.1}    # attributes, as package identity makes them
+//	        repeat: 15
+//	        expect: {allowed: 10}
+//	      - at: 30s
+//	        request: {method: POST, path: /api/v1/login, ip: 192.0.2.1}
+//	        cost: 2
+//	        expect: {allowed: false, rule: login-by-ip, retry_after: 6s, remaining: 0}
+//
+// Each test begins with empty counters. at is the time since the start, or a time of day as start is; without it a
+// request comes together with the one before. repeat sends the request several times, every apart if that is given.
+//
+// Of expect, allowed is true or false for each of the repeated requests, or how many of them may pass. The rest is
+// about the last of them:
+//
+//	rule         a rule that refused it, or if it passed one that applied to it
+//	limit        the name of one of that rule's limits
+//	remaining    what that limit has left; without rule, the one with the longest wait, or else the least left
+//	retry_after  how long until it could pass that limit, to the millisecond, or never
+//	delay        how long it is to be held
+//	rules        all rules that applied
+//	shadow       those that would have refused it if they were not in shadow
+//	candidate    those whose candidate would have refused it
+//
+// The error says what is wrong with the file, of type Errors if it could be read, or with the rules.
+func RunTests(file string) (*TestReport, error) {
+	suite, err := loadTests(file)
+	if err != nil {
+		return nil, err
+	}
+	report := &TestReport{File: file}
+	for i := range suite.tests {
+		result, err := suite.run(&suite.tests[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: test %q: %w", file, suite.tests[i].line, suite.tests[i].name, err)
+		}
+		report.Tests = append(report.Tests, result)
+	}
+	return report, nil
+}
+
+// testRun is a test on counters and a clock of its own.
+type testRun struct {
+	suite   *testSuite
+	test    *ruleTest
+	now     time.Time
+	limiter *headgate.Limiter
+	result  TestResult
+}
+
+func (s *testSuite) run(test *ruleTest) (TestResult, error) {
+	r := &testRun{suite: s, test: test, result: TestResult{Name: test.name, Line: test.line}}
+	clock := func() time.Time { return r.now }
+	store := memstore.New(memstore.Options{Clock: clock})
+	r.limiter = headgate.NewLimiter(store, s.document.Rules, headgate.Options{Clock: clock})
+	if err := r.limiter.Exceptions().Replace(s.document.Overrides, s.document.Exemptions); err != nil {
+		return r.result, err
+	}
+	for i := range test.steps {
+		if err := r.step(&test.steps[i]); err != nil {
+			return r.result, err
+		}
+	}
+	return r.result, nil
+}
+
+// step makes all requests of a step, also after one went wrong: what comes later may build on them.
+func (r *testRun) step(step *testStep) error {
+	var last headgate.Decision
+	var allowed int64
+	failed := false
+	for n := range step.repeat {
+		r.now = r.test.start.Add(step.at + time.Duration(n)*step.every)
+		decision, err := r.limiter.Check(context.Background(), step.request)
+		if err != nil {
+			return err
+		}
+		r.result.Requests++
+		if last = decision; decision.Allowed {
+			allowed++
+		}
+		if problems := step.expect.compareEach(&decision); len(problems) > 0 && !failed {
+			failed = true
+			if err := r.fail(step, n, &decision, problems); err != nil {
+				return err
+			}
+		}
+	}
+	if problems := step.expect.compareLast(&last, allowed, step.repeat); len(problems) > 0 && !failed {
+		return r.fail(step, step.repeat-1, &last, problems)
+	}
+	return nil
+}
+
+// fail notes that the request with this number among the repeated ones was decided otherwise than expected.
+func (r *testRun) fail(step *testStep, number int64, d *headgate.Decision, problems []string) error {
+	explanation, err := r.limiter.Explain(context.Background(), step.request)
+	if err != nil {
+		return err
+	}
+	failure := TestFailure{
+		File: r.suite.file, Line: step.line, Column: step.column, Test: r.test.name,
+		Request: step.describe(number), Problems: problems,
+	}
+	failure.explain(d, explanation.Rules, step.expect.rule)
+	r.result.Failures = append(r.result.Failures, failure)
+	return nil
+}
+
+// describe is one of the repeated requests for people.
+func (s *testStep) describe(number int64) string {
+	var b strings.Builder
+	b.WriteString(describeAttributes(s.request.Attributes))
+	if s.request.Cost > 1 {
+		fmt.Fprintf(&b, ", cost %d", s.request.Cost)
+	}
+	fmt.Fprintf(&b, ", %s after the start", s.at+time.Duration(number)*s.every)
+	if s.repeat > 1 {
+		fmt.Fprintf(&b, ", number %d of %d", number+1, s.repeat)
+	}
+	return b.String()
+}

@@ -1,0 +1,205 @@
+package ruledoc
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// TestReport is what the rule tests of a file came to.
+type TestReport struct {
+	File  string       `json:"file"`
+	Tests []TestResult `json:"tests"`
+}
+
+// TestResult is what one rule test came to. It has failed if there are failures.
+type TestResult struct {
+	Name     string        `json:"name"`
+	Line     int           `json:"line"`
+	Requests int           `json:"requests"`
+	Failures []TestFailure `json:"failures,omitempty"`
+}
+
+// TestFailure is a request that was decided otherwise than expected.
+type TestFailure struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Test   string `json:"test"`
+	// Request says what was asked, and when.
+	Request string `json:"request"`
+	// Problems are what came instead of what was expected.
+	Problems []string `json:"problems"`
+	// Limits is what each limit that applied said.
+	Limits []string `json:"limits,omitempty"`
+	// Others is why other rules did not apply.
+	Others []string `json:"others,omitempty"`
+}
+
+// Failed is how many tests failed.
+func (r *TestReport) Failed() int {
+	var n int
+	for i := range r.Tests {
+		if len(r.Tests[i].Failures) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// String is all failures and a last line that sums up.
+func (r *TestReport) String() string {
+	var b strings.Builder
+	requests := 0
+	for _, test := range r.Tests {
+		requests += test.Requests
+		for _, failure := range test.Failures {
+			b.WriteString(failure.String())
+			b.WriteString("\n\n")
+		}
+	}
+	if failed := r.Failed(); failed > 0 {
+		fmt.Fprintf(&b, "%s: %d of %d tests failed", r.File, failed, len(r.Tests))
+	} else {
+		fmt.Fprintf(&b, "%s: %d tests passed, with %d requests", r.File, len(r.Tests), requests)
+	}
+	return b.String()
+}
+
+// String is the place, what was asked, what came instead of what was expected, and which rules had a say.
+func (f TestFailure) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:%d:%d: test %q\n  request: %s", f.File, f.Line, f.Column, f.Test, f.Request)
+	for _, p := range f.Problems {
+		b.WriteString("\n  " + p)
+	}
+	section := func(title, none string, lines []string) {
+		if len(lines) == 0 {
+			b.WriteString("\n  " + none)
+			return
+		}
+		b.WriteString("\n  " + title)
+		for _, line := range lines {
+			b.WriteString("\n    " + line)
+		}
+	}
+	section("what applied:", "no rule applied", f.Limits)
+	if len(f.Others) > 0 {
+		section("what did not apply:", "", f.Others)
+	}
+	return b.String()
+}
+
+// mostOthers is how many rules that did not apply are shown: there may be thousands.
+const mostOthers = 10
+
+// explain fills in which rules had a say and why others had not, the one that was expected first.
+func (f *TestFailure) explain(d *headgate.Decision, rules []headgate.RuleExplanation, expected string) {
+	why := map[string]string{}
+	left := 0
+	for _, r := range rules {
+		if r.Applies {
+			why[r.Rule.ID] = r.Why
+			continue
+		}
+		line := r.Rule.ID + ": " + r.Why
+		switch {
+		case r.Rule.ID == expected:
+			f.Others = slices.Insert(f.Others, 0, line)
+		case len(f.Others) < mostOthers:
+			f.Others = append(f.Others, line)
+		default:
+			left++
+		}
+	}
+	if left > 0 {
+		f.Others = append(f.Others, fmt.Sprintf("and %d more", left))
+	}
+	for i := range d.Limits {
+		f.Limits = append(f.Limits, describeLimit(&d.Limits[i], why[d.Limits[i].Rule]))
+	}
+}
+
+// describeLimit is what a limit said: "login-by-ip (10/minute): refuses, 0 remaining, retry after 6s".
+func describeLimit(l *headgate.LimitDecision, why string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s): ", limitID(l), limitText(&l.Limit))
+	switch {
+	case l.Refuses():
+		b.WriteString("refuses")
+	case l.WouldRefuse():
+		b.WriteString("would refuse")
+	default:
+		b.WriteString("allows")
+	}
+	fmt.Fprintf(&b, " a cost of %d, %d remaining", l.Cost, l.Remaining)
+	if l.WouldRefuse() {
+		b.WriteString(", retry after " + wait(l.RetryAfter))
+	}
+	if l.Delay > 0 {
+		b.WriteString(", delay " + l.Delay.String())
+	}
+	if l.Origin == headgate.FromCandidate {
+		why = "candidate"
+	}
+	if why != "" {
+		b.WriteString(" [" + why + "]")
+	}
+	return b.String()
+}
+
+// limitID is the rule, and the limit's name if it has one.
+func limitID(l *headgate.LimitDecision) string {
+	if l.Name == "" {
+		return l.Rule
+	}
+	return l.Rule + ", limit " + l.Name
+}
+
+// limitText is a limit as rules write it, in short.
+func limitText(l *headgate.Limit) string {
+	if l.Calendar != headgate.NoCalendar {
+		zone := time.UTC
+		if l.TimeZone != nil {
+			zone = l.TimeZone
+		}
+		return fmt.Sprintf("%d per %s in %s", l.Count, l.Calendar, zone)
+	}
+	per := l.Window.String()
+	switch l.Window {
+	case time.Second:
+		per = "second"
+	case time.Minute:
+		per = "minute"
+	case time.Hour:
+		per = "hour"
+	case 24 * time.Hour:
+		per = "day"
+	}
+	parts := fmt.Sprintf("%d/%s", l.Count, per)
+	if l.Burst != 0 && l.Burst != l.Count {
+		parts += fmt.Sprintf(", burst %d", l.Burst)
+	}
+	return parts + ", " + l.Algorithm.String()
+}
+
+// describeAttributes is a request as people read it: "POST /api/v1/login, ip 192.0.2.1".
+func describeAttributes(a headgate.Attributes) string {
+	var parts []string
+	if line := strings.TrimSpace(a["method"] + " " + a["path"]); line != "" {
+		parts = append(parts, line)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if name != "method" && name != "path" {
+			parts = append(parts, name+" "+a[name])
+		}
+	}
+	if len(parts) == 0 {
+		return "no attributes"
+	}
+	return strings.Join(parts, ", ")
+}

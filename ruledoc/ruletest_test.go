@@ -1,0 +1,340 @@
+package ruledoc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+)
+
+func TestExampleRules(t *testing.T) {
+	t.Parallel()
+	Test(t, "../examples/rules/rules_test.yaml")
+}
+
+const testedRules = `
+rules:
+  - id: login
+    match: {path: /login}
+    by: [ip]
+    limit: 2/minute
+    candidate: 1/minute
+  - id: exports
+    match: {path: /exports}
+    by: []
+    limits:
+      peak: 1/second
+      day: {quota: 3, calendar: day}
+  - id: calm
+    match: {path: /calm}
+    by: [ip]
+    limit: {rate: 1/second, algorithm: leaky_bucket}
+    max_delay: 5s
+  - id: shy
+    match: {path: [/shy, /both]}
+    by: [ip]
+    limit: 1/minute
+    mode: shadow
+  - id: pair
+    match: {path: /both}
+    by: []
+    limits: {long: 2/hour, short: 3/minute}
+`
+
+// testFile writes rules and tests of them, and returns where the tests are.
+func testFile(t *testing.T, tests string) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "rules.yaml"), testedRules)
+	path := filepath.Join(dir, "rules_test.yaml")
+	write(t, path, strings.TrimPrefix(tests, "\n"))
+	return path
+}
+
+// Every key of expect passes with what really comes, and fails with anything else.
+func TestExpectations(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ request, right, wrong, problem string }{
+		{
+			"request: {path: /login, ip: a}", "allowed: true", "allowed: false",
+			"allowed: expected false, came true",
+		},
+		{
+			"repeat: 5, request: {path: /login, ip: a}", "allowed: 2", "allowed: 3",
+			"allowed: expected 3 of 5, came 2 of 5",
+		},
+		{
+			"repeat: 5, request: {path: /login, ip: a}", "rule: login", "rule: exports",
+			"rule: expected exports, which did not refuse it",
+		},
+		{
+			"request: {path: /login, ip: a}", "allowed: true, rule: login", "rule: exports",
+			"rule: expected exports, which did not apply",
+		},
+		{
+			"repeat: 2, request: {path: /exports}", "rule: exports, limit: peak", "rule: exports, limit: day",
+			"rule: expected limit day of exports, which did not refuse it",
+		},
+		{
+			"request: {path: /exports}", "rule: exports, limit: day, remaining: 2", "rule: exports, limit: day, remaining: 3",
+			"remaining: expected 3, came 2 (exports, limit day)",
+		},
+		{
+			"request: {path: /exports}", "remaining: 0", "remaining: 2",
+			"remaining: expected 2, came 0 (exports, limit peak)",
+		},
+		{
+			"request: {path: /nowhere}", "rules: []", "remaining: 2",
+			"expected a limit, but none applied",
+		},
+		{
+			"repeat: 3, every: 10s, request: {path: /login, ip: a}", "retry_after: 10s", "retry_after: 11s",
+			"retry_after: expected 11s, came 10s (login)",
+		},
+		{
+			"cost: 3, request: {path: /login, ip: a}", "retry_after: never", "retry_after: 1m",
+			"retry_after: expected 1m0s, came never (login)",
+		},
+		{
+			"repeat: 3, request: {path: /calm, ip: a}", "delay: 2s", "delay: 0s",
+			"delay: expected 0s, came 2s",
+		},
+		{
+			"repeat: 2, request: {path: /login, ip: a}", "candidate: [login]", "candidate: []",
+			"candidate: expected [], came [login]",
+		},
+		{
+			"repeat: 2, request: {path: /shy, ip: a}", "allowed: true, shadow: [shy]", "shadow: [login]",
+			"shadow: expected [login], came [shy]",
+		},
+		{
+			"repeat: 2, request: {path: /login, ip: a}", "shadow: []", "shadow: [login]",
+			"shadow: expected [login], came []",
+		},
+		{
+			"request: {path: /both}", "remaining: 1", "remaining: 0", // of pair: shy is in shadow
+			"remaining: expected 0, came 1 (pair, limit long)",
+		},
+		{
+			"repeat: 2, cost: 2, request: {path: /both}", "retry_after: 1h", "retry_after: 20s",
+			"retry_after: expected 20s, came 1h0m0s (pair, limit long)",
+		},
+		{
+			"request: {path: /shy, ip: a}", "rules: [shy]", "rules: [login, shy]",
+			"rules: expected [login, shy], came [shy]",
+		},
+	} {
+		file := testFile(t, fmt.Sprintf(`
+rules: rules.yaml
+tests:
+  - {name: right, requests: [{%s, expect: {%s}}]}
+  - {name: wrong, requests: [{%s, expect: {%s}}]}
+`, c.request, c.right, c.request, c.wrong))
+		report, err := RunTests(file)
+		if err != nil {
+			t.Errorf("%s: %v", c.right, err)
+			continue
+		}
+		if failures := report.Tests[0].Failures; len(failures) != 0 {
+			t.Errorf("%s: %s", c.right, failures[0])
+		}
+		failures := report.Tests[1].Failures
+		if len(failures) != 1 || !slices.Equal(failures[0].Problems, []string{c.problem}) {
+			t.Errorf("%s: failures %v, want %q", c.wrong, failures, c.problem)
+		}
+	}
+}
+
+func TestFailureSaysEverything(t *testing.T) {
+	t.Parallel()
+	file := testFile(t, `
+rules: [rules.yaml]
+tests:
+  - name: logins
+    requests:
+      - {request: {method: POST, path: /login, ip: 192.0.2.1}, repeat: 3, every: 5s, expect: {allowed: true}}
+      - at: 1m
+        request: {path: /exports, header.x-rows: 7}
+        cost: 2
+        expect: {allowed: false, rule: login, remaining: 1}
+  - name: fresh counters
+    requests:
+      - {request: {path: /login, ip: 192.0.2.1}, expect: {allowed: true, rule: login, remaining: 1}}
+`)
+	report, err := RunTests(file)
+	must(t, err)
+	want := strings.ReplaceAll(`FILE:5:9: test "logins"
+  request: POST /login, ip 192.0.2.1, 10s after the start, number 3 of 3
+  allowed: expected true, came false
+  what applied:
+    login (2/minute, token_bucket): refuses a cost of 1, 0 remaining, retry after 20s
+    login (1/minute, token_bucket): would refuse a cost of 1, 0 remaining, retry after 50s [candidate]
+  what did not apply:
+    exports: path is /login, not /exports
+    calm: path is /login, not /calm
+    shy: path is /login, not /shy or /both
+    pair: path is /login, not /both
+
+FILE:6:9: test "logins"
+  request: /exports, header.x-rows 7, cost 2, 1m0s after the start
+  rule: expected login, which did not refuse it
+  what applied:
+    exports, limit day (3 per day in UTC): allows a cost of 2, 3 remaining
+    exports, limit peak (1/second, token_bucket): refuses a cost of 2, 1 remaining, retry after never
+  what did not apply:
+    login: path is /exports, not /login
+    calm: path is /exports, not /calm
+    shy: path is /exports, not /shy or /both
+    pair: path is /exports, not /both
+
+FILE: 1 of 2 tests failed`, "FILE", file)
+	if got := report.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if report.Failed() != 1 || report.Tests[0].Requests != 4 {
+		t.Errorf("%d failed, %d requests", report.Failed(), report.Tests[0].Requests)
+	}
+	data, err := json.Marshal(report)
+	must(t, err)
+	for _, key := range []string{`"file":`, `"tests":`, `"failures":`, `"line":5,"column":9`, `"problems":["allowed: `} {
+		if !strings.Contains(string(data), key) {
+			t.Errorf("%s is not in %s", key, data)
+		}
+	}
+}
+
+func TestFailureShowsSomeOfManyRules(t *testing.T) {
+	t.Parallel()
+	var rules []headgate.RuleExplanation
+	for i := range 30 {
+		rules = append(rules, headgate.RuleExplanation{Rule: headgate.Rule{ID: strconv.Itoa(i)}, Why: "why"})
+	}
+	var f TestFailure
+	f.explain(&headgate.Decision{}, rules, "29")
+	if len(f.Others) != mostOthers+2 || f.Others[0] != "29: why" || f.Others[mostOthers+1] != "and 19 more" {
+		t.Errorf("%d lines: %q", len(f.Others), f.Others)
+	}
+}
+
+func TestBadTestFiles(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{
+			"everything at once", `
+rules: rules.yaml
+tsets: []
+tests:
+  - name: one
+    start: yesterday
+    requests:
+      - {at: 30s, request: {path: /login, ipp: a}, expect: {allowed2: true}}
+      - {at: 10s, request: {path: /login}, repeat: 0, every: -1s, expect: {rule: logins, retry_after: soon}}
+      - {request: [a], cost: 2000000000, expect: {limit: peak}}
+      - {request: {path: {}}, repeat: 2, expect: {allowed: 3, rules: login, rule: exports, limit: peek}}
+      - {expect: {}}
+  - {name: one, requests: []}
+  - {requests: [{request: {}, expect: {remaining: -1}}]}
+`,
+			[]string{
+				`2:1: unknown key "tsets"; did you mean "tests"?`,
+				`5:12: start wants a time`,
+				`7:43: there is no attribute "ipp"`,
+				`7:61: unknown key "allowed2"; did you mean "allowed"?`,
+				`8:14: time does not go back: the request before this one is 30s after the start, and this is 10s`,
+				`8:52: repeat is 0: write 1 or more`,
+				`8:62: every is -1s: write 0s or more`,
+				`8:82: there is no rule "logins"; did you mean "login"?`,
+				`8:103: retry_after wants a duration`,
+				`9:19: request wants attributes with values`,
+				`9:30: cost is 2000000000: write 1000000000 or less`,
+				`9:58: limit is the name of one of a rule's limits: write which rule, too`,
+				`10:26: path wants text, not a mapping`,
+				`10:60: allowed is 3: write 2 or less`,
+				`10:70: rules wants a list of rules`,
+				`10:99: rule "exports" has no limit "peek"; did you mean "peak"?`,
+				`11:9: a request of a test needs request`,
+				`11:18: this expects nothing`,
+				`12:12: there is a test of this name in line 4`,
+				`12:27: a test needs requests`,
+				`13:5: a test needs name`,
+				`13:51: remaining is -1: write 0 or more`,
+			},
+		},
+		{"nothing", "", []string{"1:1: a file of rule tests is one document with rules and tests"}},
+		{"no tests", "rules: rules.yaml\n", []string{"1:1: a file of rule tests needs tests"}},
+		{"no rules", "tests: [{name: a, requests: [{request: {}}]}]\n", []string{"1:1: a file of rule tests needs rules"}},
+		{"no YAML", "rules: [\n", []string{"1:8: the [ has no ]"}},
+		{"no text", "rules: \x00\n", []string{"1:8: there is a control character (U+0000) here: remove it"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			file := testFile(t, c.text)
+			_, err := RunTests(file)
+			var problems Errors
+			if !errors.As(err, &problems) {
+				t.Fatalf("error %v", err)
+			}
+			for i, p := range problems {
+				got := fmt.Sprintf("%d:%d: %s", p.Line, p.Column, p.Problem)
+				if i >= len(c.want) || !strings.HasPrefix(got, c.want[i]) || p.File != file {
+					t.Errorf("problem %d is\n%s\nwant %q", i, got, slices.Concat(c.want, make([]string, len(problems)))[i])
+				}
+			}
+			if len(problems) < len(c.want) {
+				t.Errorf("%d problems, want %d", len(problems), len(c.want))
+			}
+		})
+	}
+}
+
+// recorder is a TB that remembers.
+type recorder struct{ errors []string }
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+func TestTestReportsToItsTB(t *testing.T) {
+	t.Parallel()
+	bad := testFile(t, "rules: none.yaml\ntests: [{name: a, requests: [{request: {}, expect: {rule: b}, nonsense: 1}]}]\n")
+	failing := testFile(t, "rules: rules.yaml\ntests: [{name: a, requests: [{request: {}, expect: {allowed: false}}]}]\n")
+	for name, c := range map[string]struct {
+		files []string
+		want  []string
+	}{
+		"none":    {nil, []string{"no rule tests to run: name at least one file"}},
+		"missing": {[]string{"nowhere_test.yaml"}, []string{"nowhere_test.yaml"}},
+		"bad, and the rules too": {
+			[]string{bad, failing},
+			[]string{`unknown key "nonsense"`, "allowed: expected false, came true"},
+		},
+	} {
+		var r recorder
+		Test(&r, c.files...)
+		if len(r.errors) != len(c.want) {
+			t.Errorf("%s: %q", name, r.errors)
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.Contains(r.errors[i], want) {
+				t.Errorf("%s: %q does not say %q", name, r.errors[i], want)
+			}
+		}
+	}
+	var r recorder
+	Test(&r, bad)
+	if !strings.Contains(r.errors[0], "none.yaml") {
+		t.Errorf("%q does not name the rules that are missing", r.errors[0])
+	}
+}

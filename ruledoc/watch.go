@@ -1,0 +1,255 @@
+package ruledoc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// pollEvery is how often the files are looked at when nobody gives notice of a change. It is what the promise rests
+	// on where the file system gives none: a poll and the time to settle leave most of the second to the loading.
+	pollEvery = 250 * time.Millisecond
+	// quiet is how long files must rest before they are read, so that a writer can finish.
+	quiet = 100 * time.Millisecond
+	// longestWait ends the waiting for a writer that never rests, or for a file that is gone: editors and copying
+	// programs delete a file and create it again.
+	longestWait = 300 * time.Millisecond
+	// mistrust is how long a file is read at every poll after its stamp has changed. A second write within the coarsest
+	// resolution of file times, two seconds, leaves the stamp as it was.
+	mistrust = 2500 * time.Millisecond
+	// rereadEvery is how often files are read whatever their stamps say, and keeping is tried again after it failed.
+	rereadEvery = 10 * time.Second
+)
+
+// WatchOptions say what is watched and who is told.
+type WatchOptions struct {
+	// Paths are files and directories, as for Load. A directory stands for the files that are in it at the time.
+	Paths []string
+	// Keep names a file for the last good rules, with which Watch starts if the files are bad or gone; its directory must
+	// exist. Empty means that they do not survive a restart.
+	Keep string
+	// Apply takes rules into use: the first ones before Watch returns, others whenever the files say something else. An
+	// error refuses them as if the files were bad. It is never called twice at a time.
+	Apply func(*Document) error
+	// Report is told of everything that people should know; nil logs it with package slog. It is never called twice at a
+	// time, nor together with Apply.
+	Report func(Event)
+
+	pollOnly bool // for tests: as on a file system that gives no notice
+}
+
+// Watcher keeps the rules in use the same as the files.
+type Watcher struct {
+	options  WatchOptions
+	notices  *notices
+	stopped  chan struct{}
+	stamps   []stamp   // of the files when they were last read
+	stamped  time.Time // when they first had these stamps
+	readAt   time.Time
+	readErr  error
+	seen     contentSum // of what was last read
+	running  contentSum // of what is in use; if seen is another, the files are bad
+	version  string
+	unkept   *kept
+	keepErr  string
+	keepTime time.Time
+}
+
+// Watch takes the rules in the files into use and does so again whenever the files change, until ctx ends.
+//
+// A change is in use within a second of the write, whether a file was written in place, renamed over, deleted and
+// created, added to or removed from a directory, or is behind a symbolic link that was pointed elsewhere, as Kubernetes
+// does with a ConfigMap. Files that say what is already in use change nothing. Nor do files that are bad or gone: they
+// are reported once, and the rules in use stay.
+//
+// At the start there are none in use. If the files are bad or gone then, those of options.Keep are used; Watch fails
+// only if that does not help either.
+func Watch(ctx context.Context, options WatchOptions) (*Watcher, error) {
+	if len(options.Paths) == 0 || options.Apply == nil {
+		return nil, errors.New("watching rules takes WatchOptions.Paths and WatchOptions.Apply: set both")
+	}
+	if err := checkKeep(options.Keep, options.Paths); err != nil {
+		return nil, err
+	}
+	if options.Report == nil {
+		options.Report = logEvent
+	}
+	w := &Watcher{options: options, stopped: make(chan struct{})}
+	if !options.pollOnly {
+		w.notices = newNotices()
+	}
+	if err := w.start(); err != nil {
+		w.notices.close()
+		return nil, err
+	}
+	w.reportNotices()
+	go w.run(ctx)
+	return w, nil
+}
+
+// Wait returns when watching has stopped, after the context has ended. Neither Apply nor Report is called any more.
+func (w *Watcher) Wait() { <-w.stopped }
+
+// start finds rules to start with: in the files, else in what was kept.
+func (w *Watcher) start() error {
+	earlier, keepErr := readKept(w.options.Keep)
+	sources, err := w.read()
+	w.seen = sumOf(sources, err)
+	if err == nil {
+		err = w.accept(sources)
+	}
+	if err != nil {
+		return w.startFromKept(earlier, keepErr, err)
+	}
+	w.running = w.seen
+	w.report(Event{Kind: Applied})
+	if keepErr != nil {
+		w.report(Event{Kind: KeepFailed, Err: keepErr})
+	}
+	if earlier == nil || sumOf(earlier.sources(), nil) != w.running {
+		w.unkept = newKept(w.version, sources)
+		w.keep()
+	}
+	return nil
+}
+
+func (w *Watcher) startFromKept(earlier *kept, keepErr, reason error) error {
+	switch {
+	case w.options.Keep == "":
+		return fmt.Errorf("no rules to start with: correct the files, or name a file for the last good rules in "+
+			"WatchOptions.Keep: %w", reason)
+	case keepErr != nil:
+		return fmt.Errorf("no rules to start with: correct the files: %w\nand the kept ones do not help: %w", reason, keepErr)
+	case earlier == nil:
+		return fmt.Errorf("no rules to start with: correct the files; none were kept in %s yet: %w", w.options.Keep, reason)
+	}
+	if err := w.accept(earlier.sources()); err != nil {
+		return fmt.Errorf("no rules to start with: correct the files: %w\nand those kept in %s on %s are bad too: %w",
+			reason, w.options.Keep, earlier.At.Format(time.RFC3339), err)
+	}
+	w.running = sumOf(earlier.sources(), nil)
+	w.report(Event{Kind: StartedFromKept, Err: reason, KeptIn: w.options.Keep, KeptAt: earlier.At})
+	return nil
+}
+
+func (w *Watcher) run(ctx context.Context) {
+	defer close(w.stopped)
+	defer w.notices.close()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	var (
+		settling <-chan time.Time // nil unless a change was noticed that has not been read yet
+		noticed  time.Time
+		last     []stamp
+	)
+	notice := func() {
+		if settling == nil {
+			noticed, last, settling = time.Now(), w.scan(), time.After(quiet)
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.notices.events():
+			notice()
+		case <-w.notices.errors(): // events may have been lost
+			notice()
+		case <-poll.C:
+			if settling == nil && w.mayDiffer() {
+				notice()
+			}
+			w.keepAgain()
+		case <-settling:
+			now := w.scan()
+			if w.unsettled(last, now, time.Since(noticed)) {
+				last, settling = now, time.After(quiet)
+				continue
+			}
+			settling = nil
+			w.look()
+		}
+	}
+}
+
+// unsettled says whether to give the files more time before they are read.
+func (w *Watcher) unsettled(last, now []stamp, waited time.Duration) bool {
+	return waited < longestWait && (!sameStamps(last, now) || lacksAny(now, w.stamps))
+}
+
+// look reads the files and takes what they say into use, unless they say what they said before.
+func (w *Watcher) look() {
+	sources, err := w.read()
+	w.reportNotices()
+	sum := sumOf(sources, err)
+	if sum == w.seen {
+		return
+	}
+	w.seen = sum
+	if err == nil && sum == w.running {
+		w.report(Event{Kind: Recovered})
+		return
+	}
+	if err == nil {
+		err = w.accept(sources)
+	}
+	if err != nil {
+		w.report(Event{Kind: Refused, Err: err})
+		return
+	}
+	w.running = sum
+	w.report(Event{Kind: Applied})
+	w.unkept = newKept(w.version, sources)
+	w.keep()
+}
+
+// accept parses the sources and has them applied.
+func (w *Watcher) accept(sources []source) error {
+	document, err := parseSources(sources)
+	if err != nil {
+		return err
+	}
+	if err := w.options.Apply(document); err != nil {
+		return err
+	}
+	w.version = document.Rules.Version()
+	return nil
+}
+
+// keep writes what is in use to the file of the last good rules. A failure is reported once for each reason.
+func (w *Watcher) keep() {
+	if w.options.Keep == "" {
+		w.unkept = nil
+		return
+	}
+	w.keepTime = time.Now()
+	err := w.unkept.write(w.options.Keep)
+	if err == nil {
+		w.unkept, w.keepErr = nil, ""
+		return
+	}
+	if err.Error() != w.keepErr {
+		w.keepErr = err.Error()
+		w.report(Event{Kind: KeepFailed, Err: err})
+	}
+}
+
+// keepAgain tries once more to keep what could not be kept: a full disk has room again one day.
+func (w *Watcher) keepAgain() {
+	if w.unkept != nil && time.Since(w.keepTime) >= rereadEvery {
+		w.keep()
+	}
+}
+
+func (w *Watcher) report(e Event) {
+	e.Version = w.version
+	w.options.Report(e)
+}
+
+func (w *Watcher) reportNotices() {
+	if err := w.notices.takeErr(); err != nil {
+		w.report(Event{Kind: PollingOnly, Err: err})
+	}
+}

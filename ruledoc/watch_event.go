@@ -1,0 +1,79 @@
+package ruledoc
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// EventKind says what happened to watched rules.
+type EventKind uint8
+
+const (
+	// Applied says that the files were good and are in use.
+	Applied EventKind = iota
+	// Recovered says that files that were bad are good again and say what is already in use.
+	Recovered
+	// Refused says that the files are bad or gone; what was in use stays.
+	Refused
+	// StartedFromKept says that the files were bad or gone at the start and those kept from an earlier time are in use.
+	StartedFromKept
+	// KeepFailed says that the file of the last good rules could not be read or written.
+	KeepFailed
+	// PollingOnly says that no notice of changes can be had from the system; they are found by looking, a little later.
+	PollingOnly
+)
+
+var eventNames = [...]string{"applied", "recovered", "refused", "started_from_kept", "keep_failed", "polling_only"}
+
+// String is a word for logs and metrics: "applied".
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return fmt.Sprintf("event(%d)", uint8(k))
+}
+
+// Event is something that people should know about watched rules. After Applied and Recovered the rules in use are
+// those of the files; after Refused and StartedFromKept they are not, until one of the former follows.
+type Event struct {
+	Kind EventKind
+	// Version of the rules in use.
+	Version string
+	// Err is the reason of what went wrong.
+	Err error
+	// KeptIn and KeptAt say where the rules in use come from and since when they have been kept, after StartedFromKept.
+	KeptIn string
+	KeptAt time.Time
+}
+
+// String is a sentence for people.
+func (e Event) String() string {
+	switch e.Kind {
+	case Applied:
+		return fmt.Sprintf("rules applied: version %s is in use", e.Version)
+	case Recovered:
+		return fmt.Sprintf("rule files are good again: they say what is in use, version %s", e.Version)
+	case Refused:
+		return fmt.Sprintf("rule files refused: version %s stays in use until they are corrected: %v", e.Version, e.Err)
+	case StartedFromKept:
+		return fmt.Sprintf("rule files refused: started with version %s, kept in %s on %s, which stays in use until they "+
+			"are corrected: %v", e.Version, e.KeptIn, e.KeptAt.Format(time.RFC3339), e.Err)
+	case KeepFailed:
+		return fmt.Sprintf("version %s is in use, but: %v", e.Version, e.Err)
+	case PollingOnly:
+		return fmt.Sprintf("no notice of changed rule files: looking at them every %s instead: %v", pollEvery, e.Err)
+	}
+	return e.Kind.String()
+}
+
+func logEvent(e Event) {
+	switch e.Kind {
+	case Applied, Recovered:
+		slog.Info(e.String())
+	case PollingOnly:
+		slog.Warn(e.String())
+	default:
+		slog.Error(e.String())
+	}
+}

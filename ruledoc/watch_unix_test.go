@@ -1,0 +1,38 @@
+//go:build unix
+
+package ruledoc
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// Files that are replaced together are read together, also if that happens between reading the one and the other.
+func TestReadNeverMixesOldAndNew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	volume := &configMap{t: t, dir: dir}
+	volume.write(map[string]string{"a.yaml": "old", "b.yaml": "old"})
+
+	// The reader waits at the first file until somebody writes to it.
+	first, err := filepath.EvalSymlinks(filepath.Join(dir, "a.yaml"))
+	must(t, err, os.Remove(first), syscall.Mkfifo(first, 0o600))
+	var sources []source
+	done := make(chan error)
+	go func() {
+		var err error
+		w := &Watcher{options: WatchOptions{Paths: []string{dir}}}
+		sources, err = w.read()
+		done <- err
+	}()
+	pipe, err := os.OpenFile(first, os.O_WRONLY, 0)
+	must(t, err)
+	volume.write(map[string]string{"a.yaml": "new", "b.yaml": "new"})
+	_, err = pipe.WriteString("old")
+	must(t, err, pipe.Close(), <-done)
+	if len(sources) != 2 || string(sources[0].data) != "new" || string(sources[1].data) != "new" {
+		t.Errorf("read %q and %q", sources[0].data, sources[1].data)
+	}
+}
