@@ -149,7 +149,8 @@ func (e *Exceptions) exemptIn(t *exceptionTables, x Exemption) error {
 }
 
 func (e *Exceptions) subjectOf(a Attributes) Subject {
-	return subjectOf(e.secret, slices.Sorted(maps.Keys(a)), a)
+	s, _ := subjectOf(e.secret, slices.Sorted(maps.Keys(a)), a)
+	return s
 }
 
 func parseNetwork(text string) (netip.Prefix, error) {

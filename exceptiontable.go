@@ -182,7 +182,8 @@ func (l *exceptionLookup) makeKeys() {
 	for i := range l.keys {
 		name := exemptBy[i]
 		if l.attributes[name] != "" && l.tables.kinds[i].Load() {
-			l.keys[i], l.has[i] = subjectOf(l.secret, exemptBy[i:i+1], l.attributes), true
+			l.keys[i], _ = subjectOf(l.secret, exemptBy[i:i+1], l.attributes)
+			l.has[i] = true
 		}
 	}
 	if l.tables.kinds[3].Load() {

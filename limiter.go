@@ -42,7 +42,7 @@ func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
 	if l.clock == nil {
 		l.clock = time.Now
 	}
-	l.everybody = subjectOf(l.secret, nil, nil)
+	l.everybody, _ = subjectOf(l.secret, nil, nil)
 	l.exceptions = newExceptions(l.secret, l.clock)
 	l.rooms.New = func() any { return &room{} }
 	l.rules.Store(rules)

@@ -42,21 +42,14 @@ func (b *subjectBy) resolve(a Attributes) []string {
 	return b.names
 }
 
-// subject of a request, and the first attribute that it lacks.
+// subject of a request, and an attribute that it lacks.
 func (b *subjectBy) subject(secret []byte, a Attributes) (s Subject, missing string) {
-	names := b.resolve(a)
-	for _, name := range names {
-		if a[name] == "" {
-			missing = name
-			break
-		}
-	}
-	return subjectOf(secret, names, a), missing
+	return subjectOf(secret, b.resolve(a), a)
 }
 
 // subjectOf hashes names and values as SubjectOf does, which it equals where there is no secret. An attribute that is
 // not there has an empty value, which none that is there has.
-func subjectOf(secret []byte, names []string, a Attributes) Subject {
+func subjectOf(secret []byte, names []string, a Attributes) (s Subject, missing string) {
 	var room [512]byte
 	b := append(room[:0], "subject"...)
 	if len(secret) > 0 {
@@ -65,11 +58,15 @@ func subjectOf(secret []byte, names []string, a Attributes) Subject {
 		b = append(b, secret...)
 	}
 	for _, name := range names {
+		value := a[name]
+		if value == "" {
+			missing = name
+		}
 		b = appendPart(b, name)
-		b = appendPart(b, a[name])
+		b = appendPart(b, value)
 	}
 	sum := sha256.Sum256(b)
-	return Subject(sum[:16])
+	return Subject(sum[:16]), missing
 }
 
 // fold makes 64 bits of a hash.
