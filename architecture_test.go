@@ -53,6 +53,10 @@ var architecture = map[string]arrows{
 		tests: []string{"github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak"},
 	},
 	"storetest": {},
+	"cmd/headgate": {
+		code:  []string{"identity", "memstore", "redisstore", "ruledoc", "github.com/spf13/cobra"},
+		tests: []string{"internal/testenv"},
+	},
 	// It starts servers for the tests of any package, so it must know none of them.
 	"internal/testenv": {
 		notRoot: true,

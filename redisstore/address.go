@@ -90,9 +90,8 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 // redact is an address fit for messages: without user and password.
 func redact(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")
-	at := strings.LastIndexByte(rest, '@')
-	if !ok || at < 0 {
-		return address
+	if !ok {
+		return address[strings.LastIndexByte(address, '@')+1:]
 	}
-	return scheme + "://" + rest[at+1:]
+	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }

@@ -34,6 +34,7 @@ func TestAddresses(t *testing.T) {
 		{"sentinel://a", "", "it does not name the master"},
 		{"cluster://a/1", "", "a Cluster has no database numbers"},
 		{"redis://user:secret@", "", "a host is missing"},
+		{"user:secret@localhost:6379", "", "it has no scheme"},
 	} {
 		co, err := clientOption(Options{Address: c.address})
 		switch {

@@ -10,6 +10,8 @@ import (
 
 // Document is what rule files say.
 type Document struct {
+	// Files are those that were read, in order.
+	Files []string
 	// Rules are compiled, and capped by Mode.
 	Rules *headgate.RuleSet
 	// Source is the rules as they were written, in order.
@@ -43,6 +45,7 @@ func parseSources(sources []source) (*Document, error) {
 	r := &reader{sources: slices.Clone(sources), ids: map[string]*readRule{}}
 	r.known = known{map[string]headgate.Condition{}, map[string]*time.Location{}}
 	for i := range r.sources {
+		r.document.Files = append(r.document.Files, r.sources[i].name)
 		r.read(i)
 	}
 	r.readExceptions()

@@ -99,7 +99,7 @@ func (s *testSuite) run(test *ruleTest) (TestResult, error) {
 	clock := func() time.Time { return r.now }
 	store := memstore.New(memstore.Options{Clock: clock})
 	r.limiter = headgate.NewLimiter(store, s.document.Rules, headgate.Options{Clock: clock})
-	if err := r.limiter.Exceptions().Replace(s.document.Overrides, s.document.Exemptions); err != nil {
+	if err := s.document.Apply(r.limiter); err != nil {
 		return r.result, err
 	}
 	for i := range test.steps {

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/ruledoc"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// clearKey is an API key that stands in testdata in the clear. No output may have it.
+const clearKey = "key-in-the-clear-4711"
+
+// outcome is how the program ended, with what main would print.
+type outcome struct {
+	code        int
+	out, errors string
+}
+
+func start(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var out strings.Builder
+	code, text := ending(run(t.Context(), args, &out))
+	if all := out.String() + text; strings.Contains(all, clearKey) {
+		t.Errorf("%v shows the API key:\n%s", args, all)
+	}
+	return outcome{code, out.String(), text}
+}
+
+// version of rules is left out of golden files: any change of the rules' format changes it.
+var version = regexp.MustCompile(`version [0-9a-f]{12}`)
+
+// TestGolden runs the arguments above the dashes and compares with what is below them: the exit code, standard output
+// and standard error.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args, want, _ := strings.Cut(string(data), "\n-----\n")
+			o := start(t, strings.Fields(args)...)
+			got := fmt.Sprintf("exit %d\n%s", o.code, o.out)
+			if o.errors != "" {
+				got += "standard error:\n" + o.errors
+			}
+			got = version.ReplaceAllString(got, "version XXXXXXXXXXXX")
+			if *update {
+				if err := os.WriteFile(file, []byte(args+"\n-----\n"+got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got != want {
+				t.Errorf("headgate %s\ngot:\n%s\nwant:\n%s", args, got, want)
+			}
+		})
+	}
+}
+
+// startJSON decodes what the program printed, all of it, into a command's struct.
+func startJSON[T any](t *testing.T, code int, args ...string) T {
+	t.Helper()
+	o := start(t, append(args, "--output", "json")...)
+	if o.code != code || o.errors != "" {
+		t.Fatalf("%v: exit %d, want %d: %s", args, o.code, code, o.errors)
+	}
+	var v T
+	decoder := json.NewDecoder(strings.NewReader(o.out))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&v); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, o.out)
+	}
+	if !strings.HasPrefix(o.out, "{\n  \"version\": 1,\n") || strings.Contains(o.out, `\u00`) {
+		t.Errorf("%v: the version does not come first, or characters are escaped:\n%s", args, o.out)
+	}
+	return v
+}
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	document, err := ruledoc.Load("testdata/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := startJSON[validateReport](t, 0, "rules", "validate", "testdata/rules.yaml")
+	if !v.OK || v.Rules != 7 || v.Overrides != 2 || v.Exemptions != 1 || v.Files != 1 || v.Mode != "enforce" ||
+		v.RulesVersion != document.Rules.Version() || v.Problems == nil {
+		t.Errorf("validate: %+v", v)
+	}
+	v = startJSON[validateReport](t, 1, "rules", "validate", "testdata/bad.yaml")
+	if v.OK || len(v.Problems) != 3 || v.Problems[0].Line != 2 || v.Problems[0].Rule != "login" {
+		t.Errorf("validate: %+v", v)
+	}
+	r := startJSON[testReport](t, 2, "rules", "test", "testdata/failing_test.yaml", "testdata/broken_test.yaml")
+	if r.Passed != 1 || r.Failed != 1 || r.Broken != 1 || len(r.Files) != 2 || len(r.Files[0].Tests) != 2 ||
+		len(r.Files[0].Tests[0].Failures) != 1 || !strings.Contains(r.Files[1].Error, "reqest") {
+		t.Errorf("test: %+v", r)
+	}
+	d := startJSON[diffReport](t, 1, "rules", "diff", "testdata/old.yaml", "testdata/new.yaml")
+	if d.Old.Rules != 8 || d.New.Path != "testdata/new.yaml" || len(d.StartAnew) != 2 || d.Effects[looser] == 0 {
+		t.Errorf("diff: %+v", d)
+	}
+	b := startJSON[versionReport](t, 0, "version")
+	if b.Headgate == "" || b.Go == "" || b.Platform == "" {
+		t.Errorf("version: %+v", b)
+	}
+	var schema map[string]any
+	o := start(t, "rules", "schema")
+	if err := json.Unmarshal([]byte(o.out), &schema); err != nil || o.code != 0 || schema["$schema"] == nil {
+		t.Errorf("schema: %+v", o)
+	}
+}
+
+func TestExplainJSON(t *testing.T) {
+	t.Parallel()
+	e := startJSON[explainReport](t, 1, "explain", "--rules", "testdata/rules.yaml", "--cost", "2", "GET", "/reports/7",
+		"tenant=acme", "user=ann", "header.x-rows=3")
+	if e.Allowed || e.RetryAfter != nil || len(e.Limits) != 3 || e.Redis != "" || e.Request["path"] != "/reports/7" {
+		t.Fatalf("explain: %+v", e)
+	}
+	l := e.Limits[0]
+	if l.Rule != "exports" || l.Name != "peak" || l.Cost != 6 || l.Capacity != 5 || l.Used != 0 || l.Remaining != 5 ||
+		l.RetryAfter != nil || l.CountedBy["user"] != "ann" || l.Origin != "rule" || !l.Enforced {
+		t.Errorf("explain: %+v", l)
+	}
+	for _, rule := range e.NotApplied {
+		if rule.Rule == "" || rule.Why == "" {
+			t.Errorf("explain: %+v", e.NotApplied)
+		}
+	}
+}
+
+// TestExplainManyRules sees that rules for other paths do not bury the near ones.
+func TestExplainManyRules(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("rules:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&b, "  - {id: r%d, match: {path: /p%d}, by: [ip], limit: 1/second}\n", i, i)
+	}
+	b.WriteString("  - {id: near, match: {path: /p7, method: POST}, by: [ip], limit: 1/second}\n")
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := start(t, "explain", "--rules", file, "GET", "/p7", "ip=192.0.2.1")
+	if !strings.Contains(o.out, "apply\n  near  method is GET, not POST\n  r0") || strings.Count(o.out, "path is") != 9 ||
+		!strings.HasSuffix(o.out, "\n  and 9,990 others; --all shows them\n") {
+		t.Error(o.out)
+	}
+	if o = start(t, "explain", "--rules", file, "--all", "GET", "/p7"); strings.Count(o.out, "path is") != 9_999 {
+		t.Error("--all does not show all")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if r := newVersionReport(nil); r.Headgate != "devel" || r.Commit != "devel" {
+		t.Errorf("%+v", r)
+	}
+	r := newVersionReport(&debug.BuildInfo{
+		Main:     debug.Module{Version: "v1.2.3"},
+		Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
+	})
+	if got := r.text(); !strings.HasPrefix(got, "headgate v1.2.3, commit abc+modified, go") {
+		t.Error(got)
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 999: "999", 1_000: "1,000", 1_234_567: "1,234,567"} {
+		if got := grouped(n); got != want {
+			t.Errorf("%d is %q", n, got)
+		}
+	}
+}
+
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0 s", time.Millisecond: "1 s", 22*time.Second + 1: "23 s", 2 * time.Minute: "2 min 0 s",
+		150 * time.Minute: "2 h 30 min", 52 * time.Hour: "2 d 4 h",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%s is %q, not %q", d, got, want)
+		}
+	}
+}
+
+// TestBinary sees what a shell sees: exit codes, and errors on standard error alone.
+func TestBinary(t *testing.T) {
+	t.Parallel()
+	binary := filepath.Join(t.TempDir(), "headgate")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range []struct {
+		code        int
+		out, errors string
+		args        []string
+	}{
+		{0, "ok: 7 rules", "", []string{"rules", "validate", "testdata/rules.yaml"}},
+		{1, "problems in 1 file", "", []string{"rules", "validate", "testdata/bad.yaml"}},
+		{2, "", "no such file", []string{"rules", "validate", "testdata/nowhere.yaml"}},
+		{1, "429: refused by partners", "", []string{"explain", "--rules", "testdata/rules.yaml", "/partners/x"}},
+		{2, "", "see headgate --help", []string{"nonsense"}},
+		{0, "headgate ", "", []string{"version"}},
+		{0, "__start_headgate", "", []string{"completion", "bash"}},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, binary, c.args...)
+		var out, problems strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &problems
+		_ = cmd.Run()
+		cancel()
+		code := cmd.ProcessState.ExitCode()
+		if code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(problems.String(), c.errors) ||
+			(c.out == "") != (out.Len() == 0) || (c.errors == "") != (problems.Len() == 0) {
+			t.Errorf("%v: exit %d\nstdout: %s\nstderr: %s", c.args, code, out.String(), problems.String())
+		}
+	}
+}
+
+// TestWriteFails sees that a full disk is not taken for a good answer.
+func TestWriteFails(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"version"}, {"rules", "validate", "testdata/bad.yaml"}, {"rules", "schema"}} {
+		if code, text := ending(run(t.Context(), args, full)); code != 2 || !strings.Contains(text, "no space") {
+			t.Errorf("%v: exit %d: %s", args, code, text)
+		}
+	}
+}

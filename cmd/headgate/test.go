@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// testReport is the JSON of "rules test". Passed and Failed count tests, Broken counts files that could not be run.
+type testReport struct {
+	Version int          `json:"version"`
+	Passed  int          `json:"passed"`
+	Failed  int          `json:"failed"`
+	Broken  int          `json:"broken"`
+	Files   []testedFile `json:"files"`
+}
+
+// testedFile has either tests or an error.
+type testedFile struct {
+	File  string               `json:"file"`
+	Tests []ruledoc.TestResult `json:"tests"`
+	Error string               `json:"error,omitempty"`
+}
+
+func newTest(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test FILE...",
+		Short: "Run tests of rules",
+		Long: `Run tests of rules: requests at given times, and what is expected of each. No store is asked.
+
+Exit code: 0 all pass; 1 some fail; 2 a file is broken or cannot be read.`,
+		Example: "  headgate rules test examples/rules/rules_test.yaml",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, files []string) error {
+			r := testReport{Version: jsonVersion}
+			for _, file := range files {
+				r.run(file)
+			}
+			switch {
+			case r.Broken > 0:
+				return p.end(&r, &exitError{code: 2})
+			case r.Failed > 0:
+				return p.end(&r, no())
+			}
+			return p.end(&r, nil)
+		},
+	}
+}
+
+func (r *testReport) run(file string) {
+	tested := testedFile{File: file, Tests: []ruledoc.TestResult{}}
+	if result, err := ruledoc.RunTests(file); err != nil {
+		r.Broken++
+		tested.Error = err.Error()
+	} else {
+		tested.Tests = append(tested.Tests, result.Tests...)
+		r.Failed += result.Failed()
+		r.Passed += len(result.Tests) - result.Failed()
+	}
+	r.Files = append(r.Files, tested)
+}
+
+func (r *testReport) text() string {
+	var b strings.Builder
+	indented := func(text string) string { return "\n    " + strings.ReplaceAll(text, "\n", "\n    ") + "\n\n" }
+	for _, f := range r.Files {
+		fmt.Fprintln(&b, f.File)
+		if f.Error != "" {
+			b.WriteString("  BROKEN: none of its tests was run\n" + indented(f.Error))
+		}
+		for _, t := range f.Tests {
+			word := "ok  "
+			if len(t.Failures) > 0 {
+				word = "FAIL"
+			}
+			fmt.Fprintf(&b, "  %s  %s (%s)\n", word, t.Name, count(t.Requests, "request"))
+			for _, failure := range t.Failures {
+				b.WriteString(indented(failure.String()))
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\n%s passed, %d failed in %s", count(r.Passed, "test"), r.Failed, count(len(r.Files), "file"))
+	if r.Broken > 0 {
+		fmt.Fprintf(&b, ", %d of them broken", r.Broken)
+	}
+	return b.String() + "\n"
+}

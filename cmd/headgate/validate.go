@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// validateReport is the JSON of "rules validate". If there are problems, nothing else is known.
+type validateReport struct {
+	Version    int  `json:"version"`
+	OK         bool `json:"ok"`
+	Files      int  `json:"files"`
+	Rules      int  `json:"rules"`
+	Overrides  int  `json:"overrides"`
+	Exemptions int  `json:"exemptions"`
+	// Mode caps all rules: enforce, shadow or off.
+	Mode string `json:"mode"`
+	// RulesVersion is what nodes that run these rules report.
+	RulesVersion string         `json:"rules_version"`
+	Problems     ruledoc.Errors `json:"problems"`
+}
+
+func newValidate(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate PATH...",
+		Short: "Say what is wrong with rule files, all of it",
+		Long: `Say what is wrong with rule files, all of it. They are read as one document, as a server reads them.
+
+A directory stands for its *.yaml, *.yml and *.json, but not for hidden files and those that end in _test.
+
+Exit code: 0 all is well; 1 there are problems; 2 a file cannot be read.`,
+		Example: "  headgate rules validate /etc/headgate/rules/",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, paths []string) error {
+			r := validateReport{Version: jsonVersion, Problems: ruledoc.Errors{}}
+			d, err := ruledoc.Load(paths...)
+			if errors.As(err, &r.Problems) {
+				return p.end(&r, no())
+			} else if err != nil {
+				return err
+			}
+			r.OK, r.Files, r.Mode, r.RulesVersion = true, len(d.Files), d.Mode.String(), d.Rules.Version()
+			r.Rules, r.Overrides, r.Exemptions = len(d.Source), len(d.Overrides), len(d.Exemptions)
+			return p.end(&r, nil)
+		},
+	}
+}
+
+func (r *validateReport) text() string {
+	if !r.OK {
+		files := map[string]bool{}
+		for _, problem := range r.Problems {
+			files[problem.File] = true
+		}
+		return fmt.Sprintf("%s\n\n%s in %s\n", r.Problems, count(len(r.Problems), "problem"), count(len(files), "file"))
+	}
+	text := fmt.Sprintf("ok: %s, %s, %s in %s; version %s\n", count(r.Rules, "rule"), count(r.Overrides, "override"),
+		count(r.Exemptions, "exemption"), count(r.Files, "file"), r.RulesVersion)
+	if r.Mode != headgate.Enforce.String() {
+		text += "mode is " + r.Mode + ": these rules refuse nobody\n"
+	}
+	return text
+}
