@@ -24,12 +24,17 @@ const password = "p4ss/w0rd@r3dis"
 // charge makes real requests, as a server does.
 func charge(t *testing.T, o redisstore.Options, secret string, times int, attributes headgate.Attributes) {
 	t.Helper()
+	chargeBy(t, "testdata/rules.yaml", o, secret, times, attributes)
+}
+
+func chargeBy(t *testing.T, rules string, o redisstore.Options, secret string, times int, attributes headgate.Attributes) {
+	t.Helper()
 	store, err := redisstore.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	document, err := ruledoc.Load("testdata/rules.yaml")
+	document, err := ruledoc.Load(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
