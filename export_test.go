@@ -5,12 +5,26 @@ import "time"
 // CalendarBounds lets the tests of calendars look further back than counters do.
 func CalendarBounds(l Limit, now time.Time) (start, end time.Time) { return l.calendarBounds(now) }
 
+// Matcher finds rules again and again in the same memory, as a Limiter does.
+type Matcher struct {
+	view  view
+	found []int32
+}
+
+// Match says how many rules apply to a request.
+func (m *Matcher) Match(s *RuleSet, a Attributes) int {
+	m.view.look(&s.slots, a)
+	m.found = s.match(&m.view, m.found[:0])
+	m.view.forget()
+	return len(m.found)
+}
+
 // MatchIDs are the rules that apply to a request.
 func (s *RuleSet) MatchIDs(a Attributes) []string {
-	var v view
-	v.look(&s.slots, a)
+	var m Matcher
+	m.Match(s, a)
 	var ids []string
-	for _, n := range s.match(&v, nil) {
+	for _, n := range m.found {
 		ids = append(ids, s.rules[n].ID)
 	}
 	return ids

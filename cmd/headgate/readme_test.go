@@ -47,7 +47,7 @@ func TestReadmeExplain(t *testing.T) {
 	}
 	o := start(t, args[1:]...)
 	got := strings.ReplaceAll(strings.ReplaceAll(o.out, address, standsFor), file, "rules.yaml")
-	varies := regexp.MustCompile(`\d+ of 50,000 +(in 1 s)?|\d+ s\b|at 20\S+|version \w{12}| +`)
+	varies := regexp.MustCompile(`\d+ of 50,000 +(in 1 s +)?|\d+ s\b|at 20\S+|version \w{12}| +`)
 	if o.code != 1 || varies.ReplaceAllString(got, " ") != varies.ReplaceAllString(want, " ") {
 		t.Errorf("exit %d; the README says\n%s\nbut it prints\n%s", o.code, want, got)
 	}
