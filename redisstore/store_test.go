@@ -256,8 +256,10 @@ func TestTooMuch(t *testing.T) {
 	t.Parallel()
 	s := open(t, standalone(startServer(t)))
 	charges := make([]headgate.Charge, maxCharges+1)
-	if err := s.Take(t.Context(), charges, make([]headgate.Result, len(charges))); err == nil || !strings.Contains(err.Error(), "255") {
-		t.Errorf("%v", err)
+	refused := make([]headgate.Result, len(charges))
+	err := s.Take(t.Context(), charges, refused)
+	if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "255") || !errors.Is(refused[255].Err, err) {
+		t.Errorf("%v, %+v", err, refused[255])
 	}
 	for i := range charges {
 		charges[i] = headgate.Charge{Subject: headgate.SubjectOf(string(rune(i))), Counter: countlessC, Limit: countless, Cost: 1}

@@ -22,7 +22,12 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 		return nil
 	}
 	if len(charges) > maxCharges {
-		return fmt.Errorf("redisstore: %d charges in one request, the most is %d", len(charges), maxCharges)
+		err := fmt.Errorf("%w: redisstore: %d charges in one request, the most is %d: let fewer rules match it",
+			headgate.ErrUnavailable, len(charges), maxCharges)
+		for i := range results {
+			results[i] = headgate.Result{Err: err}
+		}
+		return err
 	}
 	if !s.cluster || s.oneSlot(charges) {
 		g := group{charges: charges, results: results}
