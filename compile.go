@@ -61,6 +61,7 @@ func (s *RuleSet) compile(r *compiledRule, rule Rule) []problem {
 	s.compileBy(r, bad("by"))
 	problems = append(problems, r.compileLimits()...)
 	rule.checkCost(bad("cost"))
+	r.checkFits(bad("cost"))
 	rule.checkRest(bad)
 	r.salt = fold(hashParts("enforce", rule.ID))
 	r.exception = exceptionOf(rule.ID, "")
@@ -208,6 +209,19 @@ func (r *Rule) checkCost(bad func(string, ...any)) {
 	}
 	if text := checkAttribute(c.From); text != "" {
 		bad("%s", text)
+	}
+}
+
+// checkFits refuses a cost that no request could ever pay.
+func (r *compiledRule) checkFits(bad func(string, ...any)) {
+	for i := range r.limits {
+		l := &r.limits[i]
+		for _, limit := range append(slices.Collect(maps.Values(l.tiers)), l.limit) {
+			if most := limit.capacity(); most > 0 && r.Cost.Default > most && limit.Algorithm != LeakyBucket {
+				bad("a request costs %d, and %s holds %d at once: none could ever pass", r.Cost.Default, limit, most)
+				return
+			}
+		}
 	}
 }
 

@@ -91,6 +91,11 @@ func TestCompileRefuses(t *testing.T) {
 		{func(r *headgate.Rule) { r.Cost.Max = 5 }, "cost: min and max bound what an attribute says: add from"},
 		{func(r *headgate.Rule) { r.Cost.From = "rows" }, `cost: there is no attribute "rows"`},
 
+		{func(r *headgate.Rule) { r.Cost.Default = 4 }, "cost: a request costs 4, and 3/minute holds 3 at once: none could ever pass"},
+		{func(r *headgate.Rule) {
+			r.Cost.Default, r.Tiers = 3, map[string]headgate.Plan{"free": {Limit: headgate.PerMinute(2)}}
+		}, "cost: a request costs 3, and 2/minute holds 2 at once"},
+
 		{func(r *headgate.Rule) { r.Priority = -1 }, "priority: is -1"},
 		{func(r *headgate.Rule) { r.EnforcePercent = 101 }, "enforce_percent: is 101: write 1 to 100"},
 		{func(r *headgate.Rule) { r.EnforcePercent, r.By = 10, headgate.Everybody }, "enforce_percent: picks subjects, and with by: [] there is only one"},
@@ -147,7 +152,10 @@ func TestCompileAccepts(t *testing.T) {
 		func(r *headgate.Rule) { r.Match.Host = "[::1]" },
 		func(r *headgate.Rule) { r.Priority = math.MaxInt },
 		func(r *headgate.Rule) { r.EnforcePercent = 100 },
-		func(r *headgate.Rule) { r.Cost = headgate.Cost{Default: headgate.MaxCost} },
+		func(r *headgate.Rule) {
+			r.Cost = headgate.Cost{Default: headgate.MaxCost}
+			r.Limit = headgate.Limit{Algorithm: headgate.FixedWindow, Count: headgate.MaxCost, Window: time.Hour}
+		},
 		func(r *headgate.Rule) {
 			r.Cost = headgate.Cost{From: "descriptor.units", Min: 1, Max: headgate.MaxCost}
 		},

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +27,8 @@ type validateReport struct {
 	// RulesVersion is what nodes that run these rules report.
 	RulesVersion string         `json:"rules_version"`
 	Problems     ruledoc.Errors `json:"problems"`
+	// Warnings are about what is allowed and hardly meant.
+	Warnings []string `json:"warnings"`
 }
 
 func newValidate(p *program) *cobra.Command {
@@ -37,7 +43,7 @@ Exit code: 0 all is well; 1 there are problems; 2 a file cannot be read.`,
 		Example: "  headgate rules validate /etc/headgate/rules/",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, paths []string) error {
-			r := validateReport{Version: jsonVersion, Problems: ruledoc.Errors{}}
+			r := validateReport{Version: jsonVersion, Problems: ruledoc.Errors{}, Warnings: []string{}}
 			d, err := ruledoc.Load(paths...)
 			if errors.As(err, &r.Problems) {
 				return p.end(&r, no())
@@ -46,6 +52,9 @@ Exit code: 0 all is well; 1 there are problems; 2 a file cannot be read.`,
 			}
 			r.OK, r.Files, r.Mode, r.RulesVersion = true, len(d.Files), d.Mode.String(), d.Rules.Version()
 			r.Rules, r.Overrides, r.Exemptions = len(d.Source), len(d.Overrides), len(d.Exemptions)
+			for i := range d.Source {
+				r.Warnings = append(r.Warnings, warnings(&d.Source[i])...)
+			}
 			return p.end(&r, nil)
 		},
 	}
@@ -64,5 +73,30 @@ func (r *validateReport) text() string {
 	if r.Mode != headgate.Enforce.String() {
 		text += "mode is " + r.Mode + ": these rules refuse nobody\n"
 	}
+	if len(r.Warnings) > 0 {
+		text += "warning: " + strings.Join(r.Warnings, "\nwarning: ") + "\n"
+	}
 	return text
+}
+
+// warnings finds requests that a rule lets cost more than one of its limits ever holds.
+func warnings(rule *headgate.Rule) []string {
+	if rule.Cost.From == "" {
+		return nil
+	}
+	limits := maps.Collect(maps.All(rule.Limits))
+	if rule.Limit != (headgate.Limit{}) {
+		limits[""] = rule.Limit
+	}
+	var found []string
+	most := cmp.Or(rule.Cost.Max, headgate.MaxCost)
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		limit := limits[name]
+		if holds := capacity(&limit); most > holds && limit.Algorithm != headgate.LeakyBucket {
+			found = append(found, fmt.Sprintf("rule %q: a request may cost up to %s by %s, and limit %s holds %s: beyond that it "+
+				"can never pass; write a max, or a burst", rule.ID, grouped(most), rule.Cost.From,
+				strings.TrimSpace(name+" "+limit.String()), grouped(holds)))
+		}
+	}
+	return found
 }
