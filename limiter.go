@@ -56,6 +56,9 @@ func (l *Limiter) SetRules(rules *RuleSet) { l.rules.Store(rules) }
 // Rules are those in force.
 func (l *Limiter) Rules() *RuleSet { return l.rules.Load() }
 
+// Attributes are those of the rules in force; see RuleSet.Attributes.
+func (l *Limiter) Attributes() []string { return l.rules.Load().names }
+
 // Exceptions are the overrides and exemptions, to be changed at any time.
 func (l *Limiter) Exceptions() *Exceptions { return l.exceptions }
 

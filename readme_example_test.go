@@ -39,7 +39,7 @@ func Example() {
 
 		return func(w http.ResponseWriter, r *http.Request) {
 			decision, _ := limiter.Check(ctx, headgate.Request{
-				Attributes: who.Attributes(r, limiter.Rules().Attributes()...),
+				Attributes: who.Attributes(r, limiter.Attributes()...),
 			})
 			if !decision.Allowed {
 				// 429: decision.Refused() is the limit that refuses, decision.RetryAfter when to come back

@@ -19,6 +19,7 @@ type RuleSet struct {
 	index     index
 	checks    []check
 	competing bool // whether any rule has a priority
+	names     []string
 	mode      Mode
 	version   string
 }
@@ -51,6 +52,7 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 	for i := range s.rules {
 		s.competing = s.competing || s.rules[i].Priority > 0
 	}
+	s.names = attributesOf(s.rules)
 	s.version = hex.EncodeToString(hash.Sum(nil)[:6])
 	return s, nil
 }
@@ -91,11 +93,15 @@ func (s *RuleSet) WithMode(mode Mode) *RuleSet {
 // Version names what the rules say: it changes whenever they do.
 func (s *RuleSet) Version() string { return s.version }
 
-// Attributes are the names of all attributes that the rules look at, in order. Others need not be in a request.
-func (s *RuleSet) Attributes() []string {
+// Attributes are the names of all attributes that the rules look at, in order: others need not be in a request. The slice is
+// shared; it must not be changed.
+func (s *RuleSet) Attributes() []string { return s.names }
+
+// attributesOf are the names of all attributes that the rules look at, in order.
+func attributesOf(rules []compiledRule) []string {
 	used := map[string]bool{}
-	for i := range s.rules {
-		r := &s.rules[i]
+	for i := range rules {
+		r := &rules[i]
 		for _, name := range slices.Concat(r.By, r.When.Attributes) {
 			used[name] = true
 		}
