@@ -87,6 +87,11 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 	return co, nil
 }
 
+// isCluster is true for the options of a cluster:// address.
+func isCluster(co *rueidis.ClientOption) bool {
+	return !co.ForceSingleClient && co.Sentinel.MasterSet == ""
+}
+
 // redact is an address fit for messages: without user and password.
 func redact(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")

@@ -54,16 +54,19 @@ func openWithClock(t testing.TB, address, namespace string, edit func(string) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	inner, err := rueidis.NewClient(co)
-	if err != nil {
-		t.Fatal(err)
+	client := &clockClient{sha: sc.sha, text: sc.text}
+	s := newStore(Options{Namespace: namespace}, isCluster(&co))
+	s.take = sc
+	s.dial = func() (rueidis.Client, error) {
+		var err error
+		client.Client, err = rueidis.NewClient(co)
+		return client, err
 	}
-	client := &clockClient{Client: inner, sha: sc.sha, text: sc.text}
-	s := newStore(client, namespace, sc)
-	if err := s.start(); err != nil {
-		t.Fatal(err)
-	}
+	s.start()
 	t.Cleanup(s.Close)
+	if err := s.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	target := storetest.Target{Store: s, SetTime: func(now time.Time) { client.now.Store(now.UnixMicro()) }}
 	if s.cluster {
 		target.Group = func(subject headgate.Subject) int { return int(s.slot(subject)) }
@@ -79,6 +82,9 @@ func open(t testing.TB, address string) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
+	if err := s.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 

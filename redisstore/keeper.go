@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // A keeper goroutine announces this node and keeps up with the servers: which there are, whether they have the scripts,
@@ -15,18 +17,14 @@ const (
 	keepTimeout = time.Second
 )
 
-// start makes the first turn and lets the keeper take the others.
-func (s *Store) start() error {
+// start lets the keeper connect and then take its turns.
+func (s *Store) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	first, cancel := context.WithTimeout(ctx, connTimeout)
-	defer cancel()
-	s.keepServers(first)
-	if err := s.announceFor(first, announceTTL); err != nil {
-		stop()
-		return err
-	}
 	s.done.Go(func() {
+		if !s.connect(ctx) {
+			return
+		}
 		tick := time.NewTicker(keepEvery)
 		defer tick.Stop()
 		for {
@@ -39,14 +37,15 @@ func (s *Store) start() error {
 			}
 		}
 	})
-	return nil
 }
 
 // keep is one turn. What fails is tried again with the next: nothing here is needed for a decision.
 func (s *Store) keep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	s.keepServers(ctx)
+	if client, err := s.link.get(ctx); err == nil {
+		s.keepServers(ctx, client)
+	}
 	_ = s.announceFor(ctx, announceTTL)
 }
 
@@ -74,8 +73,8 @@ func (s *Store) announceFor(ctx context.Context, d time.Duration) error {
 
 // keepServers loads the scripts on servers that do not have them, be they new, restarted or flushed; and in a
 // Cluster learns which shard has which slots. A server that is missed answers NOSCRIPT once per call under way.
-func (s *Store) keepServers(ctx context.Context) {
-	for _, server := range s.client.Nodes() {
+func (s *Store) keepServers(ctx context.Context, client rueidis.Client) {
+	for _, server := range client.Nodes() {
 		for _, sc := range [...]script{s.take, s.announce} {
 			have, err := server.Do(ctx, server.B().ScriptExists().Sha1(sc.sha).Build()).AsIntSlice()
 			if err == nil && len(have) == 1 && have[0] == 0 {
@@ -84,15 +83,15 @@ func (s *Store) keepServers(ctx context.Context) {
 		}
 	}
 	if s.cluster {
-		if parts, ok := s.learnParts(ctx); ok {
+		if parts, ok := learnParts(ctx, client); ok {
 			s.parts.Store(parts)
 		}
 	}
 }
 
 // learnParts numbers each slot with the lowest slot of its shard.
-func (s *Store) learnParts(ctx context.Context) (*[slots]uint16, bool) {
-	ranges, err := s.client.Do(ctx, s.client.B().ClusterSlots().Build()).ToArray()
+func learnParts(ctx context.Context, client rueidis.Client) (*[slots]uint16, bool) {
+	ranges, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
 		return nil, false
 	}

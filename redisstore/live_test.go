@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -223,5 +224,41 @@ func twoInOneSlot(s *Store) (a, b headgate.Subject) {
 			return a, b
 		}
 		seen[s.slot(b)] = b
+	}
+}
+
+// TestRedisComesLater: a store is there before its Redis is. Charges get an answer at once, and go to Redis as soon as it
+// answers, without anybody's help.
+func TestRedisComesLater(t *testing.T) {
+	t.Parallel()
+	server := testenv.Start(t, testenv.Redis)
+	server.Kill()
+	start := time.Now()
+	s, err := Open(standalone(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 100 {
+		if _, err := headgate.Take(t.Context(), s, headgate.PerSecond(1), "a", "b"); !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, headgate.ErrUnanswered) {
+			t.Fatalf("%v", err)
+		}
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("opening a store and 100 charges took %s without Redis", took)
+	}
+	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), server.Addr()) {
+		t.Errorf("%v", err)
+	}
+	server.Restart(t)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if r, err := headgate.Take(t.Context(), s, headgate.PerSecond(1000), "a", "b"); err == nil && r.Allowed && r.Nodes == 1 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("5 s after Redis came back: %v", err)
+		}
+	}
+	if err := s.Ready(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

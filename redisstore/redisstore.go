@@ -47,7 +47,8 @@ var validNamespace = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // Store is a headgate.Store in Redis. Close it when done.
 type Store struct {
-	client   rueidis.Client
+	link     *link
+	dial     func() (rueidis.Client, error)
 	cluster  bool
 	prefix   string
 	node     string
@@ -66,12 +67,13 @@ type Store struct {
 
 var _ headgate.Store = (*Store)(nil)
 
-// Open connects to the Redis at an address, with defaults for all the rest.
+// Open is New for an address, with defaults for all the rest.
 func Open(address string) (*Store, error) {
 	return New(Options{Address: address})
 }
 
-// New connects to Redis. It fails if the address makes no sense or nobody answers there.
+// New makes a store that connects by itself, now and whenever the connection is lost. It does not wait for Redis, and
+// fails only if the options make no sense; Ready tells whether Redis answers.
 func New(o Options) (*Store, error) {
 	if o.Namespace == "" {
 		o.Namespace = defaultNamespace
@@ -83,25 +85,20 @@ func New(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := rueidis.NewClient(co)
-	if err != nil {
-		return nil, fmt.Errorf("redisstore: connect to %s: %w: is Redis running there, and do user, password and TLS fit?", redact(o.Address), err)
-	}
-	s := newStore(client, o.Namespace, takeScript)
-	if err := s.start(); err != nil {
-		client.Close()
-		return nil, fmt.Errorf("redisstore: %s: %w", redact(o.Address), err)
-	}
+	s := newStore(o, isCluster(&co))
+	s.dial = func() (rueidis.Client, error) { return rueidis.NewClient(co) }
+	s.start()
 	return s, nil
 }
 
-func newStore(client rueidis.Client, namespace string, take script) *Store {
+// newStore is a store that lacks only its dial and its start.
+func newStore(o Options, cluster bool) *Store {
 	return &Store{
-		client:   client,
-		cluster:  client.Mode() == rueidis.ClientModeCluster,
-		prefix:   format + ":" + namespace + ":",
+		link:     newLink(o.Address),
+		cluster:  cluster,
+		prefix:   format + ":" + o.Namespace + ":",
 		node:     rand.Text(),
-		take:     take,
+		take:     takeScript,
 		announce: announceScript,
 		wall:     time.Now,
 	}
@@ -111,7 +108,9 @@ func newStore(client rueidis.Client, namespace string, take script) *Store {
 func (s *Store) Close() {
 	s.stop()
 	s.done.Wait()
-	s.client.Close()
+	if client := s.link.client.Load(); client != nil {
+		(*client).Close()
+	}
 }
 
 // Part is 0 but in a Cluster, where it is the lowest slot of the shard that holds the subject: a number that survives a

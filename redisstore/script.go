@@ -47,15 +47,19 @@ const (
 // run calls a script. It repeats the call only where it was not sent, or where the server answered that it did not
 // execute it. errTryAgain is returned as it is: keys of one slot that is being moved must be asked for one by one.
 func (s *Store) run(ctx context.Context, sc script, keys []string, args ...string) (rueidis.RedisMessage, error) {
+	client, err := s.link.get(ctx)
+	if err != nil {
+		return rueidis.RedisMessage{}, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
+	}
 	pause := retryPause
 	detour := 0
 	for attempt := 0; ; attempt++ {
 		if err := ctx.Err(); err != nil {
 			return rueidis.RedisMessage{}, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
 		}
-		msg, err := s.client.Do(ctx, s.command("EVALSHA", sc.sha, keys, args, detour > 0)).ToMessage()
+		msg, err := client.Do(ctx, command(client, "EVALSHA", sc.sha, keys, args, detour > 0)).ToMessage()
 		if reply, ok := rueidis.IsRedisErr(err); ok && reply.IsNoScript() {
-			msg, err = s.client.Do(ctx, s.command("EVAL", sc.text, keys, args, detour > 0)).ToMessage()
+			msg, err = client.Do(ctx, command(client, "EVAL", sc.text, keys, args, detour > 0)).ToMessage()
 		}
 		if err == nil {
 			return msg, nil
@@ -72,7 +76,7 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...strin
 			}
 		case answered:
 			return msg, fmt.Errorf("%w: Redis answered: %w", headgate.ErrUnavailable, err)
-		case notSent(err) && s.cluster && detour < detours && (detour > 0 || s.promoted(ctx, keys[0], err)):
+		case notSent(err) && s.cluster && detour < detours && (detour > 0 || promoted(ctx, client, keys[0], err)):
 			detour++
 		case notSent(err):
 			return msg, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
@@ -83,12 +87,12 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...strin
 }
 
 // promoted asks the other nodes of a Cluster whether a key belongs to another than the one that could not be reached.
-func (s *Store) promoted(ctx context.Context, key string, err error) bool {
+func promoted(ctx context.Context, client rueidis.Client, key string, err error) bool {
 	var dead string
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Addr != nil {
 		dead = op.Addr.String()
 	}
-	for addr, node := range s.client.Nodes() {
+	for addr, node := range client.Nodes() {
 		if addr == dead {
 			continue
 		}
@@ -106,8 +110,8 @@ func (s *Store) promoted(ctx context.Context, key string, err error) bool {
 
 // command is a script call. On a detour it does not tell the client its keys, so that it goes to some node of the Cluster,
 // which answers with the node to go to: the client's own idea of that may be seconds behind a failover.
-func (s *Store) command(verb, script string, keys, args []string, detour bool) rueidis.Completed {
-	head := s.client.B().Arbitrary(verb, script, strconv.Itoa(len(keys)))
+func command(client rueidis.Client, verb, script string, keys, args []string, detour bool) rueidis.Completed {
+	head := client.B().Arbitrary(verb, script, strconv.Itoa(len(keys)))
 	if detour {
 		return head.Args(keys...).Args(args...).Build()
 	}

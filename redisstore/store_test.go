@@ -60,10 +60,15 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"redis://127.0.0.1:1":      "is Redis running there",
 		"redis://" + server.Addr(): "user, password and TLS",
 	} {
-		_, err := Open(address)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), address) {
+		s, err := Open(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Ready(t.Context())
+		if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), address) {
 			t.Errorf("%s: %v", address, err)
 		}
+		s.Close()
 	}
 	if _, err := New(Options{Address: "redis://x", Namespace: "{a}"}); err == nil || !strings.Contains(err.Error(), "namespace") {
 		t.Errorf("a namespace with braces: %v", err)
@@ -87,12 +92,16 @@ func TestNodes(t *testing.T) {
 
 func countNodes(t *testing.T, server *testenv.Server, namespace string, announce script) error {
 	node := func(namespace string) *Store {
-		s, err := New(Options{Address: standalone(server), Namespace: namespace})
+		co, err := clientOption(Options{Address: standalone(server)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(s.Close)
+		s := newStore(Options{Namespace: namespace}, false)
 		s.announce = announce
+		s.dial = func() (rueidis.Client, error) { return rueidis.NewClient(co) }
+		s.start()
+		t.Cleanup(s.Close)
+		<-s.link.tried
 		return s
 	}
 	a, b, other := node(namespace), node(namespace), node(namespace+"-other")
@@ -146,9 +155,10 @@ func TestDenialDoesNotWait(t *testing.T) {
 	s := open(t, cluster(startCluster(t)))
 	held, release := context.WithCancel(t.Context())
 	t.Cleanup(release)
-	stall := &stallClient{Client: s.client, sha: s.take.sha, held: held}
+	stall := &stallClient{Client: *s.link.client.Load(), sha: s.take.sha, held: held}
 	stall.let.Store(2)
-	s.client = stall
+	var client rueidis.Client = stall
+	s.link.client.Store(&client)
 	charges := []headgate.Charge{
 		{Subject: subjects(2)[0], Counter: countlessC, Limit: countless, Cost: 1},
 		{Subject: subjects(2)[1], Counter: countlessC, Limit: headgate.Limit{}, Cost: 1},

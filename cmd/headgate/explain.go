@@ -135,25 +135,21 @@ func (q *question) compare(d *ruledoc.Document) {
 	}
 }
 
-// openRedis gives up when ctx ends, which redisstore.New does not know.
 func openRedis(ctx context.Context, o *explainOptions) (*redisstore.Store, error) {
 	password, err := readSecret(o.passwordFile)
 	if err != nil {
 		return nil, err
 	}
-	var store *redisstore.Store
-	done := make(chan error, 1)
-	go func() { //nolint:contextcheck // the store outlives the call that opens it
-		var err error
-		store, err = redisstore.New(redisstore.Options{Address: o.redis, Namespace: o.namespace, Password: string(password)})
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return store, err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%s did not answer: %w", redact(o.redis), ctx.Err())
+	options := redisstore.Options{Address: o.redis, Namespace: o.namespace, Password: string(password)}
+	store, err := redisstore.New(options) //nolint:contextcheck // the store outlives the call that opens it
+	if err != nil {
+		return nil, err
 	}
+	if err := store.Ready(ctx); err != nil {
+		store.Close()
+		return nil, err
+	}
+	return store, nil
 }
 
 // readSecret reads a file without the end of its last line, which editors add. No name is no secret.
