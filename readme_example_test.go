@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/retryafter"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -67,6 +68,9 @@ func Example() {
 		case !res.Allowed: // come back in res.RetryAfter
 		default: // go on; res.Remaining are left
 		}
+
+		client := &http.Client{Transport: retryafter.New(http.DefaultTransport, retryafter.Options{})}
+		client.CloseIdleConnections()
 		return err
 	}
 }
