@@ -110,7 +110,9 @@ func (l *LimitDecision) before(other *LimitDecision) bool {
 	if a, b := l.Refuses(), other.Refuses(); a || b {
 		return a && (!b || longer(l.RetryAfter, other.RetryAfter))
 	}
-	return l.Remaining*other.Limit.capacity() < other.Remaining*l.Limit.capacity()
+	// A leaky bucket's queue may have room for more than it lets pass at once.
+	most, others := l.Limit.capacity(), other.Limit.capacity()
+	return min(l.Remaining, most)*others < min(other.Remaining, others)*most
 }
 
 // longer compares waits, of which Never is the longest.

@@ -6,6 +6,7 @@ require (
 	cel.dev/cel-go v0.33.1
 	github.com/MicahParks/keyfunc/v3 v3.8.2
 	github.com/anishathalye/porcupine v1.3.1
+	github.com/dunglas/httpsfv v1.1.2
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/goccy/go-yaml v1.19.2
 	github.com/golang-jwt/jwt/v5 v5.3.1

@@ -216,7 +216,9 @@ func (l *Limit) validateWindow() error {
 	return nil
 }
 
-// capacity is the most that can ever be granted at once.
+// Capacity is the most that can ever be granted at once: a bucket's burst, else the count.
+func (l Limit) Capacity() int64 { return l.capacity() }
+
 func (l *Limit) capacity() int64 {
 	if l.Algorithm == TokenBucket && l.Burst > 0 {
 		return l.Burst

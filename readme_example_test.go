@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/retryafter"
@@ -14,41 +15,41 @@ import (
 
 // The lines of the README.
 func Example() {
-	_ = func(ctx context.Context) (http.HandlerFunc, error) {
+	_ = func(ctx context.Context, mux http.Handler) error {
 		store, err := redisstore.Open("redis://localhost:6379")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		limiter, err := headgate.New(store)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		_, err = ruledoc.Watch(ctx, ruledoc.WatchOptions{
 			Paths: []string{"rules.yaml"},
 			Apply: func(doc *ruledoc.Document) error { return doc.Apply(limiter) },
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		who, err := identity.New(identity.Options{
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 			APIKey:         identity.APIKey{Header: "X-API-Key"},
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 
-		return func(w http.ResponseWriter, r *http.Request) {
-			decision, _ := limiter.Check(ctx, headgate.Request{
-				Attributes: who.Attributes(r, limiter.Attributes()...),
-			})
-			if !decision.Allowed {
-				// 429: decision.Refused() is the limit that refuses, decision.RetryAfter when to come back
-				w.WriteHeader(http.StatusTooManyRequests)
-				return
-			}
-			// go on
-		}, nil
+		limit := httplimit.New(limiter, httplimit.Options{Identity: who})
+		http.Handle("/", limit(mux))
+
+		decision, _ := limiter.Check(ctx, headgate.Request{
+			Attributes: headgate.Attributes{"path": "/api/v1/login", "method": "POST", "ip": "192.0.2.1"},
+		})
+		if !decision.Allowed {
+			// decision.Refused() is the limit that refuses, decision.RetryAfter when to come back
+			return nil
+		}
+		return nil
 	}
 	_ = func(ctx context.Context, store headgate.Store, userID string) error {
 		limiter, err := headgate.New(store, headgate.Rule{

@@ -180,7 +180,7 @@ func compareLimits(from, to *headgate.Limit) (effect, string) {
 		return other, consequence
 	}
 	rate := func(l *headgate.Limit) *big.Rat { return big.NewRat(l.Count, max(1, int64(l.Window/time.Microsecond))) }
-	faster, larger := rate(to).Cmp(rate(from)), cmp.Compare(capacity(to), capacity(from))
+	faster, larger := rate(to).Cmp(rate(from)), cmp.Compare(to.Capacity(), from.Capacity())
 	switch {
 	case faster >= 0 && larger >= 0:
 		return looser, consequence

@@ -117,7 +117,7 @@ func newExplainReport(e *headgate.Explanation, q *question, o *explainOptions, r
 func newLimitReport(l *headgate.LimitDecision) limitReport {
 	r := limitReport{
 		Rule: l.Rule, Name: l.Name, Limit: l.Limit.String(), Origin: l.Origin.String(), Cost: l.Cost,
-		Capacity: capacity(&l.Limit), Remaining: l.Remaining,
+		Capacity: l.Limit.Capacity(), Remaining: l.Remaining,
 		ResetAfter: l.ResetAfter.Seconds(), RetryAfter: seconds(l.RetryAfter),
 		Allowed: l.Allowed, Enforced: l.Enforced, Verdict: verdict(l), title: l.Rule,
 	}
@@ -148,14 +148,6 @@ func (r *limitReport) rank() int {
 	return slices.Index([]bool{r.Enforced && !r.Allowed, !r.Allowed, true}, true)
 }
 
-// capacity is the most that a limit lets pass at once.
-func capacity(l *headgate.Limit) int64 {
-	if l.Burst > 0 {
-		return l.Burst
-	}
-	return l.Count
-}
-
 // seconds is nil for never.
 func seconds(d time.Duration) *float64 {
 	s := d.Seconds()
@@ -183,7 +175,7 @@ func (r *explainReport) summarise(d *headgate.Decision) string {
 			return text + "; retrying does not help: the request has no " + worst.Missing
 		case worst.RetryAfter == headgate.Never:
 			return fmt.Sprintf("%s; retrying does not help: it costs %s, and the limit holds %s", text, grouped(worst.Cost),
-				grouped(capacity(&worst.Limit)))
+				grouped(worst.Limit.Capacity()))
 		}
 		return text + "; retry after " + span(d.RetryAfter)
 	}

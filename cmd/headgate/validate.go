@@ -92,7 +92,7 @@ func warnings(rule *headgate.Rule) []string {
 	most := cmp.Or(rule.Cost.Max, headgate.MaxCost)
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		limit := limits[name]
-		if holds := capacity(&limit); most > holds && limit.Algorithm != headgate.LeakyBucket {
+		if holds := limit.Capacity(); most > holds && limit.Algorithm != headgate.LeakyBucket {
 			found = append(found, fmt.Sprintf("rule %q: a request may cost up to %s by %s, and limit %s holds %s: beyond that it "+
 				"can never pass; write a max, or a burst", rule.ID, grouped(most), rule.Cost.From,
 				strings.TrimSpace(name+" "+limit.String()), grouped(holds)))

@@ -1,0 +1,53 @@
+// Package httplimit puts limits in front of any net/http handler.
+//
+//	http.ListenAndServe(":8080", httplimit.New(limiter, httplimit.Options{})(mux))
+//
+// It knows how a decision looks to an HTTP client: which headers it gets, what a refusal says, and how long a request
+// is held. It does not know how to decide, which it leaves to its Checker, nor who is calling, which it leaves to
+// package identity.
+//
+// # Headers
+//
+// A response to a request to which an exposed rule applied has
+//
+//	RateLimit-Policy: "search-by-key";q=1000;w=60
+//	RateLimit: "search-by-key";r=187;t=1
+//	X-RateLimit-Limit: 200
+//	X-RateLimit-Remaining: 187
+//	X-RateLimit-Reset: 1794744001
+//
+// The first two are structured fields and list every exposed limit. A policy is named after its rule, and after a #
+// its limit, if the rule has limits with names: "exports#month". q and w are the rate: q units in w seconds. The w of
+// a calendar's month is the length of the present month; a window that is not whole seconds has none. r is what is
+// left. t is, in seconds rounded up, how long until that is as if never used; of a limit that refuses it is how long
+// until the request would fit.
+//
+// The X-RateLimit headers have room for one limit: the refusing one with the longest wait, else the one of which the
+// smallest part is left. Limit is what Remaining counts down from, which for a bucket is its burst, and Reset is when
+// it will be as if never used, in Unix seconds of the store's clock.
+//
+// A limit that the store did not decide has a policy and nothing else: what is left is not known. One that was not
+// asked, because an attribute is missing, has nothing left and no time at which that changes.
+//
+// The headers are set before the handler runs, in the place of any that were there, and the handler may change them.
+// The ResponseWriter is handed on as it is, so flushing, hijacking, trailers and http.ResponseController work as
+// without the middleware.
+//
+// # Refusals
+//
+// A refusal is a 429 with Retry-After and a problem document (RFC 9457):
+//
+//	{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "Quota exceeded", "status": 429,
+//	 "violated-policies": ["login-by-ip"], "error": "rate_limit_exceeded",
+//	 "message": "login-by-ip allows 10/minute; try again in 7 seconds", "rule": "login-by-ip", "retry_after": 7}
+//
+// Retry-After is never earlier than the truth. It is later by up to a tenth, at least by 0 or 1 seconds and at most
+// by 5 minutes, so that clients who were refused together do not come back together. A request that can never pass
+// gets none, and a retry_after of null.
+//
+// A rule that is not exposed stays unnamed: rule is then empty, and violated-policies names the others that refuse, if
+// any.
+//
+// A request that is refused only because the store does not answer, and a rule says deny in that case, gets a 503 of
+// type temporary-reduced-capacity with the error rate_limit_unavailable.
+package httplimit

@@ -1,0 +1,130 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/memstore"
+)
+
+// oneRule is a limiter in this process. In several of them, counters are in Redis: see redisstore.Open.
+func oneRule(rule headgate.Rule) *headgate.Limiter {
+	midday := func() time.Time { return time.Date(2026, time.November, 15, 12, 0, 0, 0, time.UTC) }
+	limiter, err := headgate.New(memstore.New(memstore.Options{Clock: midday}), rule)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return limiter
+}
+
+// ask sends a request and prints what the middleware says about it.
+func ask(h http.Handler, method, path string, header ...string) {
+	r := httptest.NewRequest(method, path, http.NoBody)
+	for pair := range slices.Chunk(header, 2) {
+		r.Header.Set(pair[0], pair[1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Header().Get("RateLimit-Policy"), w.Header().Get("RateLimit"))
+}
+
+func Example() {
+	limiter := oneRule(headgate.Rule{
+		ID: "login", Match: headgate.Match{Path: "/login", Method: "POST"},
+		By: []string{"ip"}, Limit: headgate.PerMinute(2),
+	})
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /login", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /", func(http.ResponseWriter, *http.Request) {})
+
+	// This is what to serve, as in http.ListenAndServe.
+	h := httplimit.New(limiter, httplimit.Options{})(mux)
+
+	for range 3 {
+		ask(h, "POST", "/login")
+	}
+	ask(h, "GET", "/")
+	// Output:
+	// 200 "login";q=2;w=60 "login";r=1;t=30
+	// 200 "login";q=2;w=60 "login";r=0;t=60
+	// 429 "login";q=2;w=60 "login";r=0;t=30
+	// 200
+}
+
+// Behind a proxy, and with API keys, say whom to believe.
+func ExampleNew_identity() {
+	limiter := oneRule(headgate.Rule{ID: "by-key", By: []string{"api_key"}, Limit: headgate.PerMinute(2)})
+	who, err := identity.New(identity.Options{
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		APIKey:         identity.APIKey{Header: "X-API-Key"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer who.Close()
+
+	h := httplimit.New(limiter, httplimit.Options{Identity: who})(http.NotFoundHandler())
+
+	ask(h, "GET", "/", "X-API-Key", "k-1")
+	ask(h, "GET", "/", "X-API-Key", "k-1")
+	ask(h, "GET", "/", "X-API-Key", "k-2")
+	// Output:
+	// 404 "by-key";q=2;w=60 "by-key";r=1;t=30
+	// 404 "by-key";q=2;w=60 "by-key";r=0;t=60
+	// 404 "by-key";q=2;w=60 "by-key";r=1;t=30
+}
+
+// sessions adds to what is known of a request what only this program knows.
+type sessions struct{ *identity.Resolver }
+
+func (s sessions) Attributes(r *http.Request, names ...string) headgate.Attributes {
+	attributes := s.Resolver.Attributes(r, names...)
+	if cookie, err := r.Cookie("session"); err == nil && cookie.Value == "s-42" {
+		attributes["user"], attributes["tier"] = "ada", "pro"
+	}
+	return attributes
+}
+
+func ExampleIdentity() {
+	limiter := oneRule(headgate.Rule{
+		ID: "by-user", By: []string{"user"}, Limit: headgate.PerMinute(1),
+		Tiers: map[string]headgate.Plan{"pro": {Limit: headgate.PerMinute(100)}},
+	})
+	who, err := identity.New(identity.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	h := httplimit.New(limiter, httplimit.Options{Identity: sessions{who}})(http.NotFoundHandler())
+
+	ask(h, "GET", "/")
+	ask(h, "GET", "/", "Cookie", "session=s-42")
+	// Output:
+	// 404 "by-user";q=1;w=60 "by-user";r=0;t=60
+	// 404 "by-user";q=100;w=60 "by-user";r=99;t=1
+}
+
+// A page instead of a problem document.
+func ExampleOptions_refuse() {
+	limiter := oneRule(headgate.Rule{ID: "pages", By: []string{"ip"}, Limit: headgate.PerMinute(1)})
+	h := httplimit.New(limiter, httplimit.Options{
+		Refuse: func(w http.ResponseWriter, _ *http.Request, decision headgate.Decision) {
+			http.Error(w, "Slow down, please: "+decision.Refused().Rule, http.StatusTooManyRequests)
+		},
+	})(http.NotFoundHandler())
+
+	ask(h, "GET", "/")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	fmt.Print(w.Code, " ", w.Body)
+	// Output:
+	// 404 "pages";q=1;w=60 "pages";r=0;t=60
+	// 429 Slow down, please: pages
+}

@@ -1,0 +1,132 @@
+package httplimit
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
+	// maxSpread is as far as Retry-After is moved, in seconds: nobody is to wait for days more of a month.
+	maxSpread = 300
+)
+
+// problem is the body of a refusal.
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Violated []string `json:"violated-policies"`
+	Error    string   `json:"error"`
+	Message  string   `json:"message"`
+	Rule     string   `json:"rule"`
+	// RetryAfter is nil if the request can never pass.
+	RetryAfter *int64 `json:"retry_after"`
+}
+
+// refuse answers a request that may not pass.
+func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, d *headgate.Decision) {
+	var again *int64
+	if d.RetryAfter != headgate.Never {
+		seconds := m.retryAfter(d.RetryAfter)
+		again = &seconds
+		w.Header()[fieldRetryAfter] = []string{strconv.FormatInt(seconds, 10)}
+	}
+	if m.answer != nil {
+		m.answer(w, r, *d)
+		return
+	}
+	p := newProblem(d, again)
+	if p.Status == 0 {
+		p.Status = m.status
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return // strings and numbers can always be written
+	}
+	_, _ = w.Write(append(body, '\n')) // a client that is gone is not told
+}
+
+// newProblem says why; its Status is 0 if it is that of refusals. Rules that are not exposed are not named.
+func newProblem(d *headgate.Decision, again *int64) problem {
+	p := problem{
+		Type: typeQuotaExceeded, Title: "Quota exceeded", Error: "rate_limit_exceeded",
+		Violated: []string{}, Message: "too many requests", RetryAfter: again,
+	}
+	if unavailable(d) {
+		p.Type, p.Title, p.Error = typeReducedCapacity, "Temporarily reduced capacity", "rate_limit_unavailable"
+		p.Status, p.Message = http.StatusServiceUnavailable, "requests cannot be counted at present"
+	}
+	var worst *headgate.LimitDecision
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if !l.Refuses() || !l.Exposed {
+			continue
+		}
+		p.Violated = append(p.Violated, policyName(l))
+		if worst == nil || longer(l.RetryAfter, worst.RetryAfter) {
+			worst = l
+		}
+	}
+	if worst != nil {
+		p.Rule, p.Message = worst.Rule, reason(worst)
+	}
+	switch {
+	case again == nil:
+	case *again == 1:
+		p.Message += "; try again in 1 second"
+	default:
+		p.Message += "; try again in " + strconv.FormatInt(*again, 10) + " seconds"
+	}
+	return p
+}
+
+// longer compares waits, of which Never is the longest.
+func longer(a, b time.Duration) bool {
+	return b != headgate.Never && (a == headgate.Never || a > b)
+}
+
+// unavailable is true if nothing keeps the request out but that the store did not decide.
+func unavailable(d *headgate.Decision) bool {
+	failed := false
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Refuses() {
+			if l.Err == nil {
+				return false
+			}
+			failed = true
+		}
+	}
+	return failed
+}
+
+// reason is why a limit refuses.
+func reason(l *headgate.LimitDecision) string {
+	switch {
+	case l.Missing != "":
+		return policyName(l) + " refuses requests without " + l.Missing
+	case l.Err != nil:
+		return policyName(l) + " cannot be counted at present"
+	case l.RetryAfter == headgate.Never:
+		return fmt.Sprintf("%s allows %s, and never a request that costs %d", policyName(l), l.Limit, l.Cost)
+	}
+	return policyName(l) + " allows " + l.Limit.String()
+}
+
+// retryAfter is a wait in whole seconds, moved upward by chance.
+func (m *middleware) retryAfter(wait time.Duration) int64 {
+	seconds := max(wholeSeconds(wait), 1)
+	return seconds + m.random(min(max(seconds/10, 1), maxSpread)+1)
+}

@@ -1,0 +1,263 @@
+package httplimit_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/identity"
+)
+
+// server is a real one with the limit in front of a handler.
+func server(t *testing.T, limit headgate.Limit, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	w := newWorld(t, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: limit})
+	s := httptest.NewServer(httplimit.New(w.limiter, httplimit.Options{})(h))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// fetch shows a response to look, and closes it.
+func fetch(t *testing.T, s *httptest.Server, look func(*http.Response)) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.Header.Get("RateLimit") == "" {
+		t.Errorf("headers %v", answer.Header)
+	}
+	look(answer)
+}
+
+// TestSameWriter shows what makes all the others below true: the handler gets the server's own ResponseWriter.
+func TestSameWriter(t *testing.T) {
+	t.Parallel()
+	var got http.ResponseWriter
+	w := newWorld(t, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(10)})
+	h := httplimit.New(w.limiter, httplimit.Options{})(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { got = w }))
+	if want := serve(h, get("/")); got != want {
+		t.Errorf("the handler got a %T", got)
+	}
+}
+
+func TestStreaming(t *testing.T) {
+	t.Parallel()
+	read := make(chan struct{})
+	s := server(t, headgate.PerMinute(10), func(w http.ResponseWriter, _ *http.Request) {
+		for _, line := range []string{"one\n", "two\n"} {
+			_, _ = io.WriteString(w, line)
+			w.(http.Flusher).Flush()
+			<-read // the client has it before there is more
+		}
+		if _, ok := w.(io.ReaderFrom); !ok {
+			t.Error("the writer cannot copy from files by itself")
+		}
+	})
+	fetch(t, s, func(answer *http.Response) {
+		lines := bufio.NewReader(answer.Body)
+		for _, want := range []string{"one\n", "two\n"} {
+			if line, err := lines.ReadString('\n'); line != want || err != nil {
+				t.Errorf("read %q, %v", line, err)
+			}
+			read <- struct{}{}
+		}
+	})
+}
+
+func TestTrailers(t *testing.T) {
+	t.Parallel()
+	s := server(t, headgate.PerMinute(10), func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		_, _ = io.WriteString(w, "body")
+		w.Header().Set("X-Sum", "42")
+	})
+	fetch(t, s, func(answer *http.Response) {
+		if body, err := io.ReadAll(answer.Body); string(body) != "body" || err != nil || answer.Trailer.Get("X-Sum") != "42" {
+			t.Errorf("body %q, %v, trailers %v", body, err, answer.Trailer)
+		}
+	})
+}
+
+func TestResponseController(t *testing.T) {
+	t.Parallel()
+	s := server(t, headgate.PerMinute(10), func(w http.ResponseWriter, _ *http.Request) {
+		c := http.NewResponseController(w)
+		for what, err := range map[string]error{
+			"read deadline":  c.SetReadDeadline(time.Now().Add(time.Minute)),
+			"write deadline": c.SetWriteDeadline(time.Now().Add(time.Minute)),
+			"full duplex":    c.EnableFullDuplex(),
+			"flush":          c.Flush(),
+		} {
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+	fetch(t, s, func(*http.Response) {})
+}
+
+func TestHijack(t *testing.T) {
+	t.Parallel()
+	s := server(t, headgate.PerMinute(10), func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		line, _ := buffered.ReadString('\n')
+		_, _ = io.WriteString(conn, "echo "+line)
+	})
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhi\n")
+	if line, err := bufio.NewReader(conn).ReadString('\n'); line != "echo hi\n" {
+		t.Errorf("read %q, %v", line, err)
+	}
+}
+
+// TestHeadersOnTheWire looks at the bytes: no name is written twice in two spellings.
+func TestHeadersOnTheWire(t *testing.T) {
+	t.Parallel()
+	s := server(t, headgate.PerMinute(10), func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-RateLimit-Limit", "mine")
+	})
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n")
+	raw, err := io.ReadAll(conn)
+	if text := strings.ToLower(string(raw)); err != nil || strings.Count(text, "\nx-ratelimit-limit: ") != 1 ||
+		!strings.Contains(text, "\nx-ratelimit-limit: mine\r\n") {
+		t.Errorf("%v\n%s", err, raw)
+	}
+}
+
+// watched tells of requests that are to be held.
+type watched struct {
+	*headgate.Limiter
+	held chan<- struct{}
+}
+
+func (c watched) Check(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+	d, err := c.Limiter.Check(ctx, req)
+	if d.Delay > 0 {
+		c.held <- struct{}{}
+	}
+	return d, err
+}
+
+// TestClientGone shows over a real connection that a client that hangs up is held no longer.
+func TestClientGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, headgate.Rule{ID: "even", By: []string{"ip"}, MaxDelay: 24 * time.Hour, Limit: headgate.Limit{
+		Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Hour,
+	}})
+	held, refused := make(chan struct{}), make(chan time.Duration, 1)
+	s := httptest.NewServer(httplimit.New(watched{w.limiter, held}, httplimit.Options{
+		Refuse: func(_ http.ResponseWriter, _ *http.Request, d headgate.Decision) { refused <- d.RetryAfter },
+	})(hello))
+	defer s.Close()
+	fetchAnd := func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, http.NoBody)
+		if err != nil {
+			return err
+		}
+		answer, err := s.Client().Do(r)
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err
+	}
+	if err := fetchAnd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := fetchAnd(ctx); err == nil {
+			t.Error("a held request was answered")
+		}
+	})
+	<-held
+	cancel()
+	group.Wait()
+	if left := <-refused; left <= 0 || left > time.Hour {
+		t.Errorf("it could have gone on in %s", left)
+	}
+}
+
+// TestManyAtOnce admits exactly what the limit allows, whoever comes first.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(50)})
+	h := httplimit.New(w.limiter, httplimit.Options{OlderDraft: true})(hello)
+	var passed, refused atomic.Int64
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 50 {
+				switch answer := serve(h, get("/")); answer.Code {
+				case http.StatusOK:
+					passed.Add(1)
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if passed.Load() != 50 || refused.Load() != 350 {
+		t.Errorf("%d passed, %d were refused", passed.Load(), refused.Load())
+	}
+}
+
+// TestSharedBetweenHandlers shows that one middleware has one number of waiters.
+func TestSharedBetweenHandlers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limit := httplimit.New(evenly(t, time.Minute), httplimit.Options{MaxWaiters: 1})
+		a, b := limit(hello), limit(hello)
+		serve(a, get("/"))
+		var group sync.WaitGroup
+		group.Go(func() { serve(a, get("/")) })
+		synctest.Wait()
+		if w := serve(b, get("/")); w.Code != http.StatusTooManyRequests {
+			t.Errorf("status %d", w.Code)
+		}
+		group.Wait()
+	})
+}
+
+// TestDefaultIdentity holds what New relies on: to believe nobody is never an error.
+func TestDefaultIdentity(t *testing.T) {
+	t.Parallel()
+	if who, err := identity.New(identity.Options{Log: quiet()}); who == nil || err != nil {
+		t.Errorf("%v, %v", who, err)
+	}
+}

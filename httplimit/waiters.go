@@ -1,0 +1,50 @@
+package httplimit
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// waiters are requests that are held, so that what leaves a leaky bucket is even. Each takes a goroutine and a
+// connection, so there is a most.
+type waiters struct {
+	most int64
+	now  atomic.Int64
+}
+
+// hold returns when the request may go on. If there are too many already, or the context ends first, the decision
+// becomes a refusal.
+//
+// The latter is for a deadline that somebody in front of this handler has set: a handler that returns without a word
+// has said 200. If the client is gone, nobody reads it.
+func (w *waiters) hold(ctx context.Context, d *headgate.Decision) {
+	defer w.now.Add(-1)
+	if w.now.Add(1) > w.most {
+		turnAway(d, 0)
+		return
+	}
+	begin := time.Now()
+	timer := time.NewTimer(d.Delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		turnAway(d, time.Since(begin))
+	}
+}
+
+// turnAway makes a refusal of a decision to wait: the limits that made the request wait refuse it for what is left of
+// that.
+func turnAway(d *headgate.Decision, waited time.Duration) {
+	d.Allowed, d.RetryAfter, d.Delay = false, max(d.Delay-waited, 0), 0
+	d.Limits = slices.Clone(d.Limits) // a Checker may hand out the same ones again
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Enforced && l.Delay > 0 {
+			l.Allowed, l.RetryAfter, l.Delay = false, max(l.Delay-waited, 0), 0
+		}
+	}
+}

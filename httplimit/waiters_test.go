@@ -1,0 +1,159 @@
+package httplimit_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+// evenly is one request a second, in a store on the bubble's clock.
+func evenly(t *testing.T, longest time.Duration) *headgate.Limiter {
+	t.Helper()
+	limiter, err := headgate.New(memstore.New(memstore.Options{Clock: time.Now}), headgate.Rule{
+		ID: "even", By: []string{"ip"}, MaxDelay: longest,
+		Limit: headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limiter
+}
+
+// TestHeld shows that requests leave a leaky bucket one by one, and that those who would have to wait too long are
+// refused at once.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var mu sync.Mutex
+		var passed []time.Duration
+		h := httplimit.New(evenly(t, 3*time.Second), httplimit.Options{})(http.HandlerFunc(
+			func(http.ResponseWriter, *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				passed = append(passed, time.Since(begin))
+			}))
+		var group sync.WaitGroup
+		for range 6 {
+			group.Go(func() {
+				if w := serve(h, get("/")); w.Code != http.StatusOK && time.Since(begin) != 0 {
+					t.Errorf("refused after %s", time.Since(begin))
+				}
+			})
+		}
+		group.Wait()
+		if len(passed) != 4 {
+			t.Fatalf("%d passed, want 4", len(passed))
+		}
+		for i, at := range passed {
+			if at != time.Duration(i)*time.Second {
+				t.Errorf("request %d passed after %s", i, at)
+			}
+		}
+	})
+}
+
+func TestMaxWaiters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := httplimit.NewWithRandom(evenly(t, time.Minute), httplimit.Options{MaxWaiters: 2}, exact)(hello)
+		serve(h, get("/"))
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				if w := serve(h, get("/")); w.Code != http.StatusOK {
+					t.Errorf("status %d", w.Code)
+				}
+			})
+		}
+		synctest.Wait()
+		begin := time.Now()
+		compare(t, serve(h, get("/")), `429
+			RateLimit-Policy: "even";q=1;w=1
+			RateLimit: "even";r=57;t=3
+			X-RateLimit-Limit: 1
+			X-RateLimit-Remaining: 1
+			X-RateLimit-Reset: 946684804
+			Retry-After: 3
+			Content-Type: application/problem+json
+			{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,`+
+			`"violated-policies":["even"],"error":"rate_limit_exceeded",`+
+			`"message":"even allows 1/second, leaky_bucket; try again in 3 seconds","rule":"even","retry_after":3}`)
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("a request too many was held for %s", waited)
+		}
+		group.Wait()
+		if w := serve(h, get("/")); w.Code != http.StatusOK {
+			t.Errorf("status %d after the others have gone", w.Code)
+		}
+	})
+}
+
+// TestNobodyWaits is for servers that cannot hold requests at all.
+func TestNobodyWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := httplimit.New(evenly(t, time.Minute), httplimit.Options{MaxWaiters: -1})(hello)
+		if w := serve(h, get("/")); w.Code != http.StatusOK {
+			t.Errorf("a request that need not wait: status %d", w.Code)
+		}
+		if w := serve(h, get("/")); w.Code != http.StatusTooManyRequests {
+			t.Errorf("a request that must wait: status %d", w.Code)
+		}
+	})
+}
+
+// TestGoneWhileHeld shows that a request whose context ends is held no longer, never reaches the handler, and is not
+// answered with the 200 of a handler that says nothing.
+func TestGoneWhileHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reached := 0
+		var refused headgate.Decision
+		h := httplimit.NewWithRandom(evenly(t, time.Minute), httplimit.Options{
+			MaxWaiters: 1,
+			Refuse: func(w http.ResponseWriter, _ *http.Request, d headgate.Decision) {
+				refused = d
+				w.WriteHeader(http.StatusTooManyRequests)
+			},
+		}, exact)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
+		for range 10 { // the first passes, and each of the others is held behind those before it
+			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+			begin := time.Now()
+			w := serve(h, get("/").WithContext(ctx))
+			cancel()
+			if w.Code == http.StatusOK && reached == 1 && refused.Limits == nil {
+				continue
+			}
+			waited := time.Since(begin)
+			if waited != 250*time.Millisecond || w.Code != http.StatusTooManyRequests || reached != 1 {
+				t.Fatalf("after %s: status %d, %d requests reached the handler", waited, w.Code, reached)
+			}
+			if l := refused.Refused(); l == nil || l.Rule != "even" || l.RetryAfter != refused.RetryAfter || refused.Delay != 0 {
+				t.Fatalf("refused by %+v", l)
+			}
+		}
+		if refused.RetryAfter != 9*time.Second-9*250*time.Millisecond {
+			t.Errorf("the last one could have gone on in %s", refused.RetryAfter)
+		}
+	})
+}
+
+// TestDecisionIsTheCheckers shows that a Checker may hand out one decision to many.
+func TestDecisionIsTheCheckers(t *testing.T) {
+	t.Parallel()
+	d := headgate.Decision{Allowed: true, Delay: time.Second, Limits: []headgate.LimitDecision{
+		{Rule: "a", Enforced: true, Result: headgate.Result{Allowed: true, Delay: time.Second, Time: noon}},
+	}}
+	w := serve(httplimit.New(static{decision: d}, httplimit.Options{MaxWaiters: -1})(hello), get("/"))
+	if l := d.Limits[0]; w.Code != http.StatusTooManyRequests || !l.Allowed || l.Delay != time.Second {
+		t.Errorf("status %d, and now the limit is %+v", w.Code, l)
+	}
+}
