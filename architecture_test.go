@@ -30,7 +30,7 @@ type arrows struct {
 var architecture = map[string]arrows{
 	".": {
 		// The README's lines use them all.
-		tests: []string{"httplimit", "identity", "memstore", "redisstore", "retryafter", "ruledoc"},
+		tests: []string{"grpclimit", "httplimit", "identity", "memstore", "redisstore", "retryafter", "ruledoc", "google.golang.org/grpc"},
 	},
 	"memstore": {
 		tests: []string{"storetest"},
@@ -41,6 +41,13 @@ var architecture = map[string]arrows{
 			"internal/testenv", "storetest",
 			"github.com/anishathalye/porcupine", "go.uber.org/goleak",
 		},
+	},
+	"grpclimit": {
+		code: []string{
+			"identity",
+			"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc", "google.golang.org/protobuf",
+		},
+		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"httplimit": {
 		code:  []string{"identity"},

@@ -5,7 +5,10 @@ import (
 	"net/http"
 	"net/netip"
 
+	"google.golang.org/grpc"
+
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/grpclimit"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/redisstore"
@@ -41,6 +44,13 @@ func Example() {
 
 		limit := httplimit.New(limiter, httplimit.Options{Identity: who})
 		http.Handle("/", limit(mux))
+
+		limits, err := grpclimit.New(limiter, grpclimit.Options{Identity: who})
+		if err != nil {
+			return err
+		}
+		server := grpc.NewServer(grpc.UnaryInterceptor(limits.Unary), grpc.StreamInterceptor(limits.Stream))
+		defer server.Stop()
 
 		decision, _ := limiter.Check(ctx, headgate.Request{
 			Attributes: headgate.Attributes{"path": "/api/v1/login", "method": "POST", "ip": "192.0.2.1"},

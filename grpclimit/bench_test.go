@@ -1,0 +1,95 @@
+package grpclimit_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/grpclimit"
+)
+
+// plenty is a rule that refuses nobody.
+var plenty = headgate.Rule{ID: "calls", By: []string{"client"}, Limit: headgate.PerSecond(1e9)}
+
+// BenchmarkCall is a call over loopback, with and without limits.
+func BenchmarkCall(b *testing.B) {
+	for _, bench := range []struct {
+		name  string
+		limit *grpclimit.Interceptors
+	}{
+		{"bare", nil},
+		{"limited", limits(b, grpclimit.Options{}, plenty)},
+		{"limited with metadata", limits(b, grpclimit.Options{Metadata: true}, plenty)},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			c := serveTCP(b, bench.limit)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.echo(b.Context(), "hello"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkMessage is a message there and back in an open stream.
+func BenchmarkMessage(b *testing.B) {
+	for _, bench := range []struct {
+		name  string
+		limit *grpclimit.Interceptors
+	}{
+		{"bare", nil},
+		{"limited", limits(b, grpclimit.Options{PerMessage: each}, plenty)},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			stream := serveTCP(b, bench.limit).stream(b, b.Context(), talk)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := say(stream, "hello"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// deaf takes metadata and sends them to nobody.
+type deaf struct{ grpc.ServerTransportStream }
+
+func (deaf) SetHeader(metadata.MD) error  { return nil }
+func (deaf) SetTrailer(metadata.MD) error { return nil }
+
+// BenchmarkUnary is the interceptor alone.
+func BenchmarkUnary(b *testing.B) {
+	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs(":authority", "api.example.com",
+		"content-type", "application/grpc", "user-agent", "grpc-go/1.85.0", "x-api-key", "k"))
+	ctx = grpc.NewContextWithServerTransportStream(ctx, deaf{})
+	ctx = peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711}})
+	info := &grpc.UnaryServerInfo{FullMethod: echo}
+	handler := func(context.Context, any) (any, error) { return nil, nil }
+	refusing := plenty
+	refusing.Limit = headgate.PerDay(1)
+	for _, bench := range []struct {
+		name    string
+		options grpclimit.Options
+		rule    headgate.Rule
+	}{
+		{"passes", grpclimit.Options{}, plenty},
+		{"passes with metadata", grpclimit.Options{Metadata: true}, plenty},
+		{"refused", grpclimit.Options{}, refusing},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			limit := limits(b, bench.options, bench.rule)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = limit.Unary(ctx, nil, info, handler)
+			}
+		})
+	}
+}
