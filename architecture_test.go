@@ -65,14 +65,18 @@ var architecture = map[string]arrows{
 	"ruledoc": {
 		code: []string{
 			"memstore", // rule tests count on it
-			"github.com/goccy/go-yaml", "cel.dev/cel-go", "github.com/fsnotify/fsnotify",
+			"internal/yamldoc", "cel.dev/cel-go", "github.com/fsnotify/fsnotify",
 		},
-		tests: []string{"github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak"},
+		tests: []string{"github.com/goccy/go-yaml", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak"},
 	},
 	"storetest": {},
 	"cmd/headgate": {
 		code:  []string{"identity", "memstore", "redisstore", "ruledoc", "github.com/spf13/cobra"},
 		tests: []string{"internal/testenv"},
+	},
+	"internal/yamldoc": {
+		code:    []string{"github.com/goccy/go-yaml"},
+		notRoot: true,
 	},
 	// It starts servers for the tests of any package, so it must know none of them.
 	"internal/testenv": {

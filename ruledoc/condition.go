@@ -78,7 +78,7 @@ func textIn(v ref.Val) string {
 
 // condition reads a line of CEL.
 func (d *decoder) condition(n *node, key string) headgate.Condition {
-	s, ok := d.text(n, key)
+	s, ok := d.Text(n, key)
 	if !ok {
 		return headgate.Condition{}
 	}
@@ -87,8 +87,8 @@ func (d *decoder) condition(n *node, key string) headgate.Condition {
 	}
 	c, problems := compileCondition(s)
 	for _, p := range problems {
-		line, column := locate(d.source.data, n, p.offset)
-		d.badAt(line, column, key+": "+p.text)
+		line, column := d.Source.Locate(n, p.offset)
+		d.BadAt(line, column, key+": "+p.text)
 	}
 	if len(problems) == 0 {
 		d.known.conditions[s] = c

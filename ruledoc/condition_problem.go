@@ -9,6 +9,7 @@ import (
 	"cel.dev/cel-go/common"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 var (
@@ -72,7 +73,7 @@ func explainIssue(message string, called bool) string {
 		case "\"", "'":
 			return "the quote that begins here is never closed"
 		}
-		return fmt.Sprintf("%q is not understood here", shorten(m[1]))
+		return fmt.Sprintf("%q is not understood here", yamldoc.Shorten(m[1]))
 	}
 	switch {
 	case strings.Contains(message, "expression code point size exceeds limit"):
@@ -94,7 +95,7 @@ func explainName(name string, called bool) string {
 	if called {
 		known, what = conditionFunctions, "function"
 	}
-	near := nearest(name, known)
+	near := yamldoc.Nearest(name, known)
 	switch {
 	case near != "":
 		return fmt.Sprintf("there is no %s %q; did you mean %s?", what, name, near)

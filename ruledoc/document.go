@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // Document is what rule files say.
@@ -37,7 +38,7 @@ func Load(paths ...string) (*Document, error) {
 
 // Parse reads one document in YAML or JSON. Name stands for its file in errors, which are of type Errors.
 func Parse(name string, data []byte) (*Document, error) {
-	return parseSources([]source{{name, data}})
+	return parseSources([]source{{Name: name, Data: data}})
 }
 
 // parseSources reads all sources as one document.
@@ -45,12 +46,12 @@ func parseSources(sources []source) (*Document, error) {
 	r := &reader{sources: slices.Clone(sources), ids: map[string]*readRule{}}
 	r.known = known{map[string]headgate.Condition{}, map[string]*time.Location{}}
 	for i := range r.sources {
-		r.document.Files = append(r.document.Files, r.sources[i].name)
+		r.document.Files = append(r.document.Files, r.sources[i].Name)
 		r.read(i)
 	}
 	r.readExceptions()
 	r.compile()
-	if err := r.report.errors(r.sources); err != nil {
+	if err := errorsOf(&r.report, r.sources); err != nil {
 		return nil, err
 	}
 	return &r.document, nil
@@ -59,7 +60,7 @@ func parseSources(sources []source) (*Document, error) {
 // reader brings together what the sources say.
 type reader struct {
 	sources  []source
-	report   report
+	report   yamldoc.Report
 	document Document
 	rules    []*readRule
 	ids      map[string]*readRule
@@ -81,18 +82,18 @@ type top struct {
 }
 
 var topFields = []field[top]{
-	{"mode", func(d *decoder, n *node, key string, t *top) { d.word(n, key, modeWords, (*uint8)(&t.mode)) }},
-	{"rules", func(d *decoder, n *node, key string, t *top) {
+	{Key: "mode", Read: func(d *decoder, n *node, key string, t *top) { d.word(n, key, modeWords, (*uint8)(&t.mode)) }},
+	{Key: "rules", Read: func(d *decoder, n *node, key string, t *top) {
 		for _, item := range d.list(n, key, "rules") {
 			t.reader.addRule(d, item)
 		}
 	}},
-	{"overrides", func(d *decoder, n *node, key string, t *top) {
+	{Key: "overrides", Read: func(d *decoder, n *node, key string, t *top) {
 		for _, item := range d.list(n, key, "overrides") {
 			t.reader.overrides = append(t.reader.overrides, exceptionNode{d, item})
 		}
 	}},
-	{"exemptions", func(d *decoder, n *node, key string, t *top) {
+	{Key: "exemptions", Read: func(d *decoder, n *node, key string, t *top) {
 		for _, item := range d.list(n, key, "exemptions") {
 			t.reader.exemptions = append(t.reader.exemptions, exceptionNode{d, item})
 		}
@@ -100,30 +101,30 @@ var topFields = []field[top]{
 }
 
 func (d *decoder) list(n *node, key, what string) []*node {
-	if n.kind != list {
-		d.bad(n, "%s wants a list: begin each of the %s with a dash", key, what)
+	if n.Kind != yamldoc.List {
+		d.Bad(n, "%s wants a list: begin each of the %s with a dash", key, what)
 	}
-	return n.items
+	return n.Items
 }
 
 // read reads the source with this number.
 func (r *reader) read(number int) {
-	checked, problem := r.sources[number].check()
+	checked, problem := check(r.sources[number])
 	r.sources[number] = checked
 	if problem != nil {
 		r.broken = true
-		r.report.add(number, problem)
+		r.report.Add(number, problem)
 		return
 	}
-	documents, problems := parseYAML(checked)
+	documents, problems := yamldoc.Parse(checked)
 	for _, p := range problems {
-		r.report.add(number, p)
+		r.report.Add(number, p)
 	}
-	d := &decoder{source: checked, number: number, report: &r.report, known: &r.known}
+	d := newDecoder(checked, number, &r.report, &r.known)
 	if len(documents) == 0 {
 		r.broken = true
 		if len(problems) == 0 {
-			d.badAt(1, 1, "the file is empty: write \"rules: []\" if it is to have no rules")
+			d.BadAt(1, 1, "the file is empty: write \"rules: []\" if it is to have no rules")
 		}
 	}
 	for _, n := range documents {
@@ -132,28 +133,24 @@ func (r *reader) read(number int) {
 }
 
 func (r *reader) readDocument(d *decoder, n *node) {
-	if n.kind == list {
-		d.bad(n, "write rules: on the line before the list, and indent the list")
+	if n.Kind == yamldoc.List {
+		d.Bad(n, "write rules: on the line before the list, and indent the list")
 		return
 	}
-	if _, ok := n.get("id"); ok {
-		d.bad(n, "a rule stands in a list: write rules: first, and the rule below it after a dash")
+	if _, ok := n.Get("id"); ok {
+		d.Bad(n, "a rule stands in a list: write rules: first, and the rule below it after a dash")
 		return
 	}
 	// Keys that begin with x- are for anchors and for other programs; $schema tells editors about JSON files.
-	own := *n
-	own.index = nil
-	own.entries = slices.DeleteFunc(slices.Clone(n.entries), func(e entry) bool {
-		return strings.HasPrefix(e.key.text, "x-") || e.key.text == "$schema"
-	})
+	own := n.Without(func(key string) bool { return strings.HasPrefix(key, "x-") || key == "$schema" })
 	t := top{reader: r}
-	fields(d, &own, "a rule file", topFields, &t)
+	yamldoc.Fields(d, own, "a rule file", topFields, &t)
 	r.document.Mode = max(r.document.Mode, t.mode)
 }
 
 func (r *reader) addRule(d *decoder, n *node) {
-	if n.kind != mapping {
-		d.bad(n, "a rule wants keys and values (id, by, limit …), not %s", describe(n))
+	if n.Kind != yamldoc.Mapping {
+		d.Bad(n, "a rule wants keys and values (id, by, limit …), not %s", n.Describe())
 		return
 	}
 	rule := d.readRule(n)

@@ -1,13 +1,10 @@
 package ruledoc
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // Errors is everything that is wrong with rule files, in the order of file and line.
@@ -50,99 +47,22 @@ func (e Errors) Unwrap() []error {
 
 // Error reads like a compiler's: the place, the rule and the problem, then the line and a mark under the place.
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%s:%d:%d: ", e.File, e.Line, e.Column)
+	problem := e.Problem
 	if e.Rule != "" {
-		text += fmt.Sprintf("rule %q: ", e.Rule)
+		problem = fmt.Sprintf("rule %q: %s", e.Rule, problem)
 	}
-	text += e.Problem
-	if e.Excerpt == "" {
-		return text
-	}
-	return text + "\n    | " + strings.ReplaceAll(e.Excerpt, "\n", "\n    | ")
+	return (&yamldoc.Error{File: e.File, Line: e.Line, Column: e.Column, Problem: problem, Excerpt: e.Excerpt}).Error()
 }
 
-// Bounds of an excerpt: a JSON file may be one line.
-const (
-	excerptWidth  = 110
-	excerptBefore = 60
-)
-
-// excerpt shows a place in a line. It looks only at the part that it shows.
-func excerpt(line []byte, column int) string {
-	at, cut := max(column-1, 0), ""
-	if at > excerptBefore && len(line) > excerptWidth {
-		for range at - excerptBefore {
-			_, size := utf8.DecodeRune(line)
-			line = line[size:]
-		}
-		at, cut = excerptBefore+1, "…"
-	}
-	shown := []rune(cut + string(line[:min(len(line), excerptWidth*utf8.UTFMax)]))
-	if len(shown) > excerptWidth {
-		shown = append(shown[:excerptWidth-1], '…')
-	}
-	for i, r := range shown {
-		if r == '\t' {
-			shown[i] = ' '
-		} else if !unicode.IsPrint(r) {
-			shown[i] = unicode.ReplacementChar
-		}
-	}
-	return strings.TrimRight(string(shown), " ") + "\n" + strings.Repeat(" ", at) + "^"
-}
-
-// Bounds of what is reported: a file of another kind altogether would yield one problem for each of its lines.
-const (
-	maxErrors = 200  // that are told
-	maxFound  = 1000 // that are remembered, to tell those that come first
-)
-
-// report collects what is wrong with several sources.
-type report struct {
-	found []located
-	count int
-}
-
-type located struct {
-	*Error
-	source int // its number among the sources
-}
-
-func (r *report) add(source int, e *Error) {
-	if r.count++; r.count <= maxFound {
-		r.found = append(r.found, located{e, source})
-	}
-}
-
-// errors are the problems in order, with their excerpts, or nil.
-func (r *report) errors(sources []source) error {
-	if r.count == 0 {
+// errorsOf are the problems of sources as this package reports them, or nil.
+func errorsOf(r *yamldoc.Report, sources []source) error {
+	found := r.Errors(sources)
+	if len(found) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(r.found, func(a, b located) int {
-		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	r.found = slices.CompactFunc(r.found, func(a, b located) bool { return *a.Error == *b.Error })
-	r.found = r.found[:min(len(r.found), maxErrors)]
-	lines := map[int][][]byte{}
-	list := make(Errors, 0, len(r.found)+1)
-	for _, e := range r.found {
-		if lines[e.source] == nil {
-			lines[e.source] = bytes.Split(sources[e.source].data, []byte("\n"))
-		}
-		// The tokenizer miscounts after some of its errors.
-		e.Line = min(max(e.Line, 1), len(lines[e.source]))
-		line := lines[e.source][e.Line-1]
-		e.Column = min(max(e.Column, 1), utf8.RuneCount(line)+1)
-		if len(line) > 0 {
-			e.Excerpt = excerpt(line, e.Column)
-		}
-		list = append(list, e.Error)
-	}
-	if r.count > maxErrors && len(list) == maxErrors {
-		last := list[maxErrors-1]
-		more := fmt.Sprintf("and %d more problems after this one", r.count-maxErrors)
-		list = append(list, &Error{File: last.File, Line: last.Line, Column: last.Column, Problem: more})
+	list := make(Errors, len(found))
+	for i, e := range found {
+		list[i] = &Error{File: e.File, Line: e.Line, Column: e.Column, Rule: e.In, Problem: e.Problem, Excerpt: e.Excerpt}
 	}
 	return list
 }

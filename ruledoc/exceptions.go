@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // readOverride is an override with what only matters while it is read.
@@ -16,34 +17,34 @@ type readOverride struct {
 }
 
 var overrideFields = []field[readOverride]{
-	{"rule", func(d *decoder, n *node, key string, o *readOverride) { o.Rule, _ = d.text(n, key) }},
-	{"subject", func(d *decoder, n *node, key string, o *readOverride) { o.Subject = d.subject(n, key) }},
-	{"limit", func(_ *decoder, n *node, _ string, o *readOverride) { o.plan.limit = n }},
-	{"limits", func(_ *decoder, n *node, _ string, o *readOverride) { o.plan.limits = n }},
-	{"expires", func(d *decoder, n *node, key string, o *readOverride) { o.Expires = d.instant(n, key) }},
-	{"reason", func(d *decoder, n *node, key string, o *readOverride) { o.Reason, _ = d.text(n, key) }},
+	{Key: "rule", Read: func(d *decoder, n *node, key string, o *readOverride) { o.Rule, _ = d.Text(n, key) }},
+	{Key: "subject", Read: func(d *decoder, n *node, key string, o *readOverride) { o.Subject = d.subject(n, key) }},
+	{Key: "limit", Read: func(_ *decoder, n *node, _ string, o *readOverride) { o.plan.limit = n }},
+	{Key: "limits", Read: func(_ *decoder, n *node, _ string, o *readOverride) { o.plan.limits = n }},
+	{Key: "expires", Read: func(d *decoder, n *node, key string, o *readOverride) { o.Expires = d.Instant(n, key) }},
+	{Key: "reason", Read: func(d *decoder, n *node, key string, o *readOverride) { o.Reason, _ = d.Text(n, key) }},
 }
 
 // override reads an override of one of the rules, which says how its limits count and what they are by.
 func (d *decoder) override(n *node, rules map[string]*readRule) headgate.Override {
 	var o readOverride
-	before := d.report.count
-	fields(d, n, "an override", overrideFields, &o)
-	if d.report.count > before || n.kind != mapping {
+	before := d.Report.Count()
+	yamldoc.Fields(d, n, "an override", overrideFields, &o)
+	if d.Report.Count() > before || n.Kind != yamldoc.Mapping {
 		return o.Override
 	}
 	r := rules[o.Rule]
 	switch {
 	case o.Rule == "":
-		d.bad(n, "an override needs the id of its rule: rule: search-by-key")
+		d.Bad(n, "an override needs the id of its rule: rule: search-by-key")
 	case r == nil:
-		d.noRule(n.find([]string{"rule"}), o.Rule, rules)
+		d.noRule(n.Find([]string{"rule"}), o.Rule, rules)
 	case o.plan.limit == nil && o.plan.limits == nil:
-		d.bad(n, "an override needs the limit that the subject has instead: limit: 5000/minute")
+		d.Bad(n, "an override needs the limit that the subject has instead: limit: 5000/minute")
 	default:
 		plan := d.limits(o.plan, r.like)
 		o.Limit, o.Limits = plan.Limit, plan.Limits
-		if d.report.count == before {
+		if d.Report.Count() == before {
 			d.checkOverride(n, &o, r)
 		}
 	}
@@ -53,19 +54,19 @@ func (d *decoder) override(n *node, rules map[string]*readRule) headgate.Overrid
 func (d *decoder) checkOverride(n *node, o *readOverride, r *readRule) {
 	check := func(l headgate.Limit, path ...string) {
 		if err := l.Validate(); err != nil {
-			d.bad(n.find(path), "%s: %s", strings.Join(path, "."), err)
+			d.Bad(n.Find(path), "%s: %s", strings.Join(path, "."), err)
 		}
 	}
 	if o.plan.limit != nil {
 		if names := slices.Sorted(maps.Keys(r.Limits)); r.limit == nil && len(names) > 0 {
-			d.bad(o.plan.limit, "rule %q has no limit without a name; it has %s: write {limits: {%s: …}}", r.ID,
+			d.Bad(o.plan.limit, "rule %q has no limit without a name; it has %s: write {limits: {%s: …}}", r.ID,
 				strings.Join(names, ", "), names[0])
 		}
 		check(o.Limit, "limit")
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Limits)) {
 		if _, ok := r.Limits[name]; !ok {
-			d.bad(n.find([]string{"limits", name}), "rule %q has no limit %q for this to replace", r.ID, name)
+			d.Bad(n.Find([]string{"limits", name}), "rule %q has no limit %q for this to replace", r.ID, name)
 		}
 		check(o.Limits[name], "limits", name)
 	}
@@ -74,9 +75,9 @@ func (d *decoder) checkOverride(n *node, o *readOverride, r *readRule) {
 
 // checkSubject says whether a subject has the attributes that a rule counts by, and no others.
 func (d *decoder) checkSubject(n *node, subject headgate.Attributes, r *readRule) {
-	at := n.find([]string{"subject"})
+	at := n.Find([]string{"subject"})
 	if len(r.By) == 0 {
-		d.bad(at, "rule %q counts everybody together, so there is nobody to override: change the rule itself", r.ID)
+		d.Bad(at, "rule %q counts everybody together, so there is nobody to override: change the rule itself", r.ID)
 		return
 	}
 	left := maps.Clone(subject)
@@ -95,33 +96,33 @@ func (d *decoder) checkSubject(n *node, subject headgate.Attributes, r *readRule
 	by := strings.Join(r.By, ", ")
 	switch {
 	case len(needs) > 0:
-		d.bad(at, "the subject needs %s: rule %q counts by %s", strings.Join(needs, ", "), r.ID, by)
+		d.Bad(at, "the subject needs %s: rule %q counts by %s", strings.Join(needs, ", "), r.ID, by)
 	case len(left) > 0:
 		surplus := strings.Join(slices.Sorted(maps.Keys(left)), ", ")
-		d.bad(at, "the subject has %s too many: rule %q counts by %s", surplus, r.ID, by)
+		d.Bad(at, "the subject has %s too many: rule %q counts by %s", surplus, r.ID, by)
 	}
 }
 
 func (d *decoder) subject(n *node, key string) headgate.Attributes {
-	if n.kind != mapping {
-		d.bad(n, "%s wants the attributes that the rule counts by, {tenant: acme}, not %s", key, describe(n))
+	if n.Kind != yamldoc.Mapping {
+		d.Bad(n, "%s wants the attributes that the rule counts by, {tenant: acme}, not %s", key, n.Describe())
 		return nil
 	}
 	subject := headgate.Attributes{}
-	for _, e := range n.entries {
-		if d.given(e) {
-			subject[e.key.text], _ = d.text(e.value, e.key.text)
+	for _, e := range n.Entries {
+		if d.Given(e) {
+			subject[e.Key.Text], _ = d.Text(e.Value, e.Key.Text)
 		}
 	}
 	return subject
 }
 
 func (d *decoder) noRule(n *node, id string, rules map[string]*readRule) {
-	if near := nearest(id, slices.Sorted(maps.Keys(rules))); near != "" {
-		d.bad(n, "there is no rule %q; did you mean %q?", shorten(id), near)
+	if near := yamldoc.Nearest(id, slices.Sorted(maps.Keys(rules))); near != "" {
+		d.Bad(n, "there is no rule %q; did you mean %q?", yamldoc.Shorten(id), near)
 		return
 	}
-	d.bad(n, "there is no rule %q", shorten(id))
+	d.Bad(n, "there is no rule %q", yamldoc.Shorten(id))
 }
 
 // readExemption is an exemption with what only matters while it is read.
@@ -131,48 +132,48 @@ type readExemption struct {
 }
 
 var exemptionFields = []field[readExemption]{
-	{"rule", func(d *decoder, n *node, key string, x *readExemption) { x.Rule, _ = d.text(n, key) }},
-	{"api_key", exempt},
-	{"user", exempt},
-	{"service_account", exempt},
-	{"ip_cidr", func(d *decoder, n *node, key string, x *readExemption) {
+	{Key: "rule", Read: func(d *decoder, n *node, key string, x *readExemption) { x.Rule, _ = d.Text(n, key) }},
+	{Key: "api_key", Read: exempt},
+	{Key: "user", Read: exempt},
+	{Key: "service_account", Read: exempt},
+	{Key: "ip_cidr", Read: func(d *decoder, n *node, key string, x *readExemption) {
 		exempt(d, n, key, x)
 		x.Attribute = "ip"
 		p, ok := d.network(n, key, x.Value)
 		if ok && p != p.Masked() {
-			d.bad(n, "%s: %s has bits set beyond its prefix: write %s", key, p, p.Masked())
+			d.Bad(n, "%s: %s has bits set beyond its prefix: write %s", key, p, p.Masked())
 		} else if ok && p.Addr().Is4In6() {
-			d.bad(n, "%s: %s is IPv4 in the clothes of IPv6: write it as IPv4", key, p)
+			d.Bad(n, "%s: %s is IPv4 in the clothes of IPv6: write it as IPv4", key, p)
 		}
 		x.Value = netip.Prefix.String(p)
 	}},
-	{"expires", func(d *decoder, n *node, key string, x *readExemption) { x.Expires = d.instant(n, key) }},
-	{"reason", func(d *decoder, n *node, key string, x *readExemption) { x.Reason, _ = d.text(n, key) }},
+	{Key: "expires", Read: func(d *decoder, n *node, key string, x *readExemption) { x.Expires = d.Instant(n, key) }},
+	{Key: "reason", Read: func(d *decoder, n *node, key string, x *readExemption) { x.Reason, _ = d.Text(n, key) }},
 }
 
 func exempt(d *decoder, n *node, key string, x *readExemption) {
 	x.of = append(x.of, key)
 	x.Attribute = key
-	x.Value, _ = d.text(n, key)
+	x.Value, _ = d.Text(n, key)
 }
 
 func (d *decoder) exemption(n *node, rules map[string]*readRule) headgate.Exemption {
 	var x readExemption
-	before := d.report.count
-	fields(d, n, "an exemption", exemptionFields, &x)
-	if d.report.count > before || n.kind != mapping {
+	before := d.Report.Count()
+	yamldoc.Fields(d, n, "an exemption", exemptionFields, &x)
+	if d.Report.Count() > before || n.Kind != yamldoc.Mapping {
 		return x.Exemption
 	}
-	if e, ok := n.get("rule"); ok && rules[x.Rule] == nil {
-		d.noRule(e.value, x.Rule, rules)
+	if e, ok := n.Get("rule"); ok && rules[x.Rule] == nil {
+		d.noRule(e.Value, x.Rule, rules)
 	}
 	switch {
 	case len(x.of) == 0:
-		d.bad(n, "an exemption needs one of api_key, user, service_account and ip_cidr")
+		d.Bad(n, "an exemption needs one of api_key, user, service_account and ip_cidr")
 	case len(x.of) > 1:
-		d.bad(n, "an exemption is for one of %s: make one for each", strings.Join(x.of, ", "))
+		d.Bad(n, "an exemption is for one of %s: make one for each", strings.Join(x.of, ", "))
 	case x.Value == "":
-		d.bad(n, "%s is empty", x.of[0])
+		d.Bad(n, "%s is empty", x.of[0])
 	}
 	return x.Exemption
 }

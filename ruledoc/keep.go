@@ -38,7 +38,7 @@ type keptSource struct {
 func newKept(version string, sources []source) *kept {
 	k := &kept{At: time.Now().UTC().Truncate(time.Second), Version: version}
 	for _, s := range sources {
-		k.Sources = append(k.Sources, keptSource{Name: s.name, Data: s.data})
+		k.Sources = append(k.Sources, keptSource{Name: s.Name, Data: s.Data})
 	}
 	return k
 }
@@ -46,7 +46,7 @@ func newKept(version string, sources []source) *kept {
 func (k *kept) sources() []source {
 	sources := make([]source, len(k.Sources))
 	for i, s := range k.Sources {
-		sources[i] = source{name: s.Name, data: s.Data}
+		sources[i] = source{Name: s.Name, Data: s.Data}
 	}
 	return sources
 }

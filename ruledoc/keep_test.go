@@ -213,7 +213,7 @@ func TestNothingToStartWith(t *testing.T) {
 		t.Errorf("error %v, want what is wrong with the files and with the kept ones", err)
 	}
 
-	must(t, newKept("v1", []source{{name: "old.yaml", data: []byte(badRules)}}).write(keep))
+	must(t, newKept("v1", []source{{Name: "old.yaml", Data: []byte(badRules)}}).write(keep))
 	_, err = Watch(t.Context(), WatchOptions{Paths: []string{rules}, Keep: keep, Apply: apply})
 	if err == nil || !strings.Contains(err.Error(), "old.yaml:4") || !strings.Contains(err.Error(), rules+":4") {
 		t.Errorf("error %v, want what is wrong with the files and with the kept ones", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // readLimit is a limit with what only matters while it is read.
@@ -19,30 +20,30 @@ type readLimit struct {
 }
 
 var limitFields = []field[readLimit]{
-	{"rate", func(d *decoder, n *node, key string, l *readLimit) {
+	{Key: "rate", Read: func(d *decoder, n *node, key string, l *readLimit) {
 		l.rate = true
 		l.Count, l.Window = d.rate(n, key)
 	}},
-	{"burst", func(d *decoder, n *node, key string, l *readLimit) {
-		l.Burst = d.whole(n, key, 1, "write 1 or more; without it the burst is the limit's number")
+	{Key: "burst", Read: func(d *decoder, n *node, key string, l *readLimit) {
+		l.Burst = d.Whole(n, key, 1, "write 1 or more; without it the burst is the limit's number")
 	}},
-	{"algorithm", func(d *decoder, n *node, key string, l *readLimit) { l.algorithm = d.algorithm(n, key) }},
-	{"align", func(d *decoder, n *node, key string, l *readLimit) {
+	{Key: "algorithm", Read: func(d *decoder, n *node, key string, l *readLimit) { l.algorithm = d.algorithm(n, key) }},
+	{Key: "align", Read: func(d *decoder, n *node, key string, l *readLimit) {
 		l.aligned = true
 		d.word(n, key, alignWords, (*uint8)(&l.Align))
 	}},
-	{"quota", func(d *decoder, n *node, key string, l *readLimit) {
+	{Key: "quota", Read: func(d *decoder, n *node, key string, l *readLimit) {
 		l.quota = true
-		l.Count = d.whole(n, key, 1, "")
+		l.Count = d.Whole(n, key, 1, "")
 	}},
-	{"calendar", func(d *decoder, n *node, key string, l *readLimit) {
-		if i := d.choose(n, key, calendarWords); i >= 0 {
+	{Key: "calendar", Read: func(d *decoder, n *node, key string, l *readLimit) {
+		if i := d.Choose(n, key, calendarWords); i >= 0 {
 			l.Calendar = headgate.Calendar(i + 1)
 		}
 	}},
-	{"timezone", func(d *decoder, n *node, key string, l *readLimit) { l.TimeZone = d.zone(n, key) }},
-	{"anchor_day", func(d *decoder, n *node, key string, l *readLimit) {
-		l.AnchorDay = int(min(d.whole(n, key, 1, ""), math.MaxInt32))
+	{Key: "timezone", Read: func(d *decoder, n *node, key string, l *readLimit) { l.TimeZone = d.zone(n, key) }},
+	{Key: "anchor_day", Read: func(d *decoder, n *node, key string, l *readLimit) {
+		l.AnchorDay = int(min(d.Whole(n, key, 1, ""), math.MaxInt32))
 	}},
 }
 
@@ -59,14 +60,14 @@ var (
 )
 
 func (d *decoder) algorithm(n *node, key string) *headgate.Algorithm {
-	if a, ok := otherAlgorithmWords[n.text]; ok && n.kind == text {
+	if a, ok := otherAlgorithmWords[n.Text]; ok && n.Kind == yamldoc.Text {
 		return &a
 	}
-	if n.kind == text && n.text == "concurrency" {
-		d.bad(n, "%s: concurrency is not available yet; the others are %s", key, strings.Join(algorithmWords, ", "))
+	if n.Kind == yamldoc.Text && n.Text == "concurrency" {
+		d.Bad(n, "%s: concurrency is not available yet; the others are %s", key, strings.Join(algorithmWords, ", "))
 		return nil
 	}
-	i := d.choose(n, key, algorithmWords)
+	i := d.Choose(n, key, algorithmWords)
 	if i < 0 {
 		return nil
 	}
@@ -83,18 +84,18 @@ type how struct {
 // limit reads 10/minute, {rate: …} or {quota: …}. Where it does not say how to count, it counts as like does.
 func (d *decoder) limit(n *node, key string, like how) headgate.Limit {
 	var l readLimit
-	before := d.report.count
-	switch n.kind {
-	case text, number:
+	before := d.Report.Count()
+	switch n.Kind {
+	case yamldoc.Text, yamldoc.Number:
 		l.rate = true
 		l.Count, l.Window = d.rate(n, key)
-	case mapping:
-		fields(d, n, key, limitFields, &l)
+	case yamldoc.Mapping:
+		yamldoc.Fields(d, n, key, limitFields, &l)
 		d.checkKind(n, key, &l)
 	default:
-		d.bad(n, "%s wants 10/minute or {rate: 10/minute, burst: 20}, not %s", key, describe(n))
+		d.Bad(n, "%s wants 10/minute or {rate: 10/minute, burst: 20}, not %s", key, n.Describe())
 	}
-	if d.report.count > before {
+	if d.Report.Count() > before {
 		return headgate.Limit{} // not to be judged a second time
 	}
 	switch {
@@ -115,17 +116,17 @@ func (d *decoder) limit(n *node, key string, like how) headgate.Limit {
 func (d *decoder) checkKind(n *node, key string, l *readLimit) {
 	switch {
 	case l.rate && l.quota:
-		d.bad(n, "%s has a rate and a quota: keep one of them, or make two limits of them", key)
+		d.Bad(n, "%s has a rate and a quota: keep one of them, or make two limits of them", key)
 	case l.quota && l.Calendar == headgate.NoCalendar:
-		if _, written := n.get("calendar"); !written {
-			d.bad(n, "%s: a quota is for a unit of the calendar: add calendar: month (or %s)", key,
+		if _, written := n.Get("calendar"); !written {
+			d.Bad(n, "%s: a quota is for a unit of the calendar: add calendar: month (or %s)", key,
 				strings.Join(calendarWords[:4], ", "))
 		}
 	case l.rate && l.Calendar != headgate.NoCalendar:
-		d.bad(n, "%s: a calendar belongs to a quota: write {quota: %d, calendar: %s}", key, l.Count, l.Calendar)
+		d.Bad(n, "%s: a calendar belongs to a quota: write {quota: %d, calendar: %s}", key, l.Count, l.Calendar)
 	case !l.rate && !l.quota:
-		if _, written := n.get("rate"); !written {
-			d.bad(n, "%s says neither rate nor quota: write {rate: 10/minute} or {quota: 1000, calendar: day}", key)
+		if _, written := n.Get("rate"); !written {
+			d.Bad(n, "%s says neither rate nor quota: write {rate: 10/minute} or {quota: 1000, calendar: day}", key)
 		}
 	}
 }
@@ -146,20 +147,20 @@ var unitWords = []string{"second", "minute", "hour", "day", "week"}
 
 // rate reads 10/minute, 5/15m, 10_000/h.
 func (d *decoder) rate(n *node, key string) (count int64, window time.Duration) {
-	if n.kind == number {
-		d.bad(n, "%s: %s per what? write %s/minute (or second, hour, day)", key, n.text, n.text)
+	if n.Kind == yamldoc.Number {
+		d.Bad(n, "%s: %s per what? write %s/minute (or second, hour, day)", key, n.Text, n.Text)
 		return 0, 0
 	}
-	s, ok := d.text(n, key)
+	s, ok := d.Text(n, key)
 	if !ok {
 		return 0, 0
 	}
 	much, per, ok := strings.Cut(s, "/")
 	if much = strings.TrimSpace(much); !ok && isDigits(strings.ReplaceAll(much, "_", "")) {
-		d.bad(n, "%s: %s per what? write %s/minute (or second, hour, day)", key, much, much)
+		d.Bad(n, "%s: %s per what? write %s/minute (or second, hour, day)", key, much, much)
 		return 0, 0
 	} else if !ok {
-		d.bad(n, "%s wants a rate like 10/minute, 5/15m or 10_000/h, not %q", key, shorten(s))
+		d.Bad(n, "%s wants a rate like 10/minute, 5/15m or 10_000/h, not %q", key, yamldoc.Shorten(s))
 		return 0, 0
 	}
 	return d.count(n, key, much), d.window(n, key, much, strings.TrimSpace(per))
@@ -169,14 +170,14 @@ func (d *decoder) count(n *node, key, s string) int64 {
 	digits := strings.ReplaceAll(s, "_", "")
 	switch count, err := strconv.ParseInt(digits, 10, 64); {
 	case !isDigits(digits) && strings.Contains(s, "."):
-		d.bad(n, "%s: %q is not whole: write a whole number per longer time, 3/2m for one and a half per minute", key,
-			shorten(s))
+		d.Bad(n, "%s: %q is not whole: write a whole number per longer time, 3/2m for one and a half per minute", key,
+			yamldoc.Shorten(s))
 	case !isDigits(digits):
-		d.bad(n, "%s: %q is no whole number: write it in digits, 10_000 if you like", key, shorten(s))
+		d.Bad(n, "%s: %q is no whole number: write it in digits, 10_000 if you like", key, yamldoc.Shorten(s))
 	case err != nil || count > headgate.MaxCost:
-		d.bad(n, "%s: %s is more than %d, the most that can be counted", key, shorten(s), headgate.MaxCost)
+		d.Bad(n, "%s: %s is more than %d, the most that can be counted", key, yamldoc.Shorten(s), headgate.MaxCost)
 	case count == 0:
-		d.bad(n, "%s: 0 would refuse everything: write 1 or more", key)
+		d.Bad(n, "%s: 0 would refuse everything: write 1 or more", key)
 	default:
 		return count
 	}
@@ -190,20 +191,20 @@ func (d *decoder) window(n *node, key, count, s string) time.Duration {
 	unit, known := units[word]
 	switch {
 	case word == "month" || word == "months" || word == "mo" || word == "M":
-		d.bad(n, "%s: months differ in length: write {quota: %s, calendar: month}, or %s/30d", key, count, count)
+		d.Bad(n, "%s: months differ in length: write {quota: %s, calendar: month}, or %s/30d", key, count, count)
 		return 0
 	case word == "year" || word == "years" || word == "y":
-		d.bad(n, "%s: years differ in length: write %s/365d", key, count)
+		d.Bad(n, "%s: years differ in length: write %s/365d", key, count)
 		return 0
 	case word == "":
-		d.bad(n, "%s: %s per what? write %s/minute (or second, hour, day)", key, count, count)
+		d.Bad(n, "%s: %s per what? write %s/minute (or second, hour, day)", key, count, count)
 		return 0
 	case !known:
-		if near := nearest(word, unitWords); near != "" {
-			d.bad(n, "%s: there is no unit %q; did you mean %s/%s%s?", key, shorten(word), count, times, near)
+		if near := yamldoc.Nearest(word, unitWords); near != "" {
+			d.Bad(n, "%s: there is no unit %q; did you mean %s/%s%s?", key, yamldoc.Shorten(word), count, times, near)
 		} else {
-			d.bad(n, "%s: there is no unit %q: write second, minute, hour, day or week, or several, as in 5/15m", key,
-				shorten(word))
+			d.Bad(n, "%s: there is no unit %q: write second, minute, hour, day or week, or several, as in 5/15m", key,
+				yamldoc.Shorten(word))
 		}
 		return 0
 	case times == "":
@@ -212,11 +213,13 @@ func (d *decoder) window(n *node, key, count, s string) time.Duration {
 	k, err := strconv.ParseInt(times, 10, 64)
 	switch longest := 366 * day; {
 	case err != nil || k > int64(longest/unit):
-		d.bad(n, "%s: %s is longer than 366 days, the longest that can be counted", key, shorten(s))
+		d.Bad(n, "%s: %s is longer than 366 days, the longest that can be counted", key, yamldoc.Shorten(s))
 	case k == 0:
-		d.bad(n, "%s: per no time at all: write %s/%s", key, count, word)
+		d.Bad(n, "%s: per no time at all: write %s/%s", key, count, word)
 	default:
 		return time.Duration(k) * unit
 	}
 	return 0
 }
+
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // compile hands the rules to package headgate and finds the places of what it finds wrong.
@@ -27,34 +28,35 @@ func (r *reader) compile() {
 	for _, one := range unjoin(err) {
 		var wrong *headgate.RuleError
 		if !errors.As(one, &wrong) || wrong.Index < 0 || wrong.Index >= len(r.rules) {
-			r.report.add(0, &Error{File: r.sources[0].name, Line: 1, Column: 1, Problem: one.Error()})
+			r.report.Add(0, &yamldoc.Error{File: r.sources[0].Name, Line: 1, Column: 1, Problem: one.Error()})
 			continue
 		}
 		rule := r.rules[wrong.Index]
 		if !told[rule].covers(wrong.Path) {
-			r.report.add(rule.source, r.place(rule, wrong))
+			r.report.Add(rule.source, r.place(rule, wrong))
 		}
 	}
 }
 
 // place finds what package headgate is talking about.
-func (r *reader) place(rule *readRule, wrong *headgate.RuleError) *Error {
-	at := rule.node.find(wrong.Path)
+func (r *reader) place(rule *readRule, wrong *headgate.RuleError) *yamldoc.Error {
+	at := rule.node.Find(wrong.Path)
 	if n := len(wrong.Path); n > 0 {
-		last, ok := rule.node.at(wrong.Path[:n-1]).get(wrong.Path[n-1])
-		if closer := rule.node.at(wrong.Path).closest(wrong.Problem); closer != nil {
+		last, ok := rule.node.At(wrong.Path[:n-1]).Get(wrong.Path[n-1])
+		if closer := closest(rule.node.At(wrong.Path), wrong.Problem); closer != nil {
 			at = closer
 		} else if ok && strings.Contains(wrong.Problem, strconv.Quote(wrong.Path[n-1])) {
-			at = last.key
+			at = last.Key
 		}
 	}
 	problem := sentence(wrong)
 	if wrong.Other >= 0 && wrong.Other < len(r.rules) {
 		other := r.rules[wrong.Other]
-		place := other.node.find([]string{"id"})
-		problem += fmt.Sprintf("; the other one is at %s:%d:%d", r.sources[other.source].name, place.line, place.column)
+		place := other.node.Find([]string{"id"})
+		problem += fmt.Sprintf("; the other one is at %s:%d:%d", r.sources[other.source].Name, place.Line, place.Column)
 	}
-	return &Error{File: r.sources[rule.source].name, Line: at.line, Column: at.column, Rule: rule.ID, Problem: problem}
+	file := r.sources[rule.source].Name
+	return &yamldoc.Error{File: file, Line: at.Line, Column: at.Column, In: rule.ID, Problem: problem}
 }
 
 // sentence puts what is wrong before what is wrong with it: "by is missing", "limit: a count of 0 is out of bounds".
@@ -64,7 +66,7 @@ func sentence(wrong *headgate.RuleError) string {
 		what = "the rule"
 	}
 	if m := noAttribute.FindStringSubmatch(wrong.Problem); m != nil {
-		if near := nearest(m[1], headgate.BuiltIn()); near != "" {
+		if near := yamldoc.Nearest(m[1], headgate.BuiltIn()); near != "" {
 			return fmt.Sprintf("%s: there is no attribute %q; did you mean %s?", what, m[1], near)
 		}
 	}
@@ -78,18 +80,18 @@ func sentence(wrong *headgate.RuleError) string {
 var noAttribute = regexp.MustCompile(`^there is no attribute "([^"]*)"`)
 
 // closest is the item of a list that a problem quotes, or the value of the key that it speaks of, or nil.
-func (n *node) closest(problem string) *node {
-	for _, item := range n.items {
-		if item.kind == text && item.text != "" && strings.Contains(problem, strconv.Quote(item.text)) {
+func closest(n *node, problem string) *node {
+	for _, item := range n.Items {
+		if item.Kind == yamldoc.Text && item.Text != "" && strings.Contains(problem, strconv.Quote(item.Text)) {
 			return item
 		}
 	}
 	var best *node
 	longest := 0
-	for _, e := range n.entries {
-		word := strings.ReplaceAll(e.key.text, "_", " ")
+	for _, e := range n.Entries {
+		word := strings.ReplaceAll(e.Key.Text, "_", " ")
 		if len(word) > longest && strings.Contains(problem, word) {
-			best, longest = e.value, len(word)
+			best, longest = e.Value, len(word)
 		}
 	}
 	return best
@@ -128,29 +130,29 @@ func (t toldKeys) covers(path []string) bool {
 // told finds the rules and keys in which the problems so far are.
 func (r *reader) told() map[*readRule]toldKeys {
 	all := map[*readRule]toldKeys{}
-	for _, e := range r.report.found {
-		i, _ := slices.BinarySearchFunc(r.rules, e, func(rule *readRule, e located) int {
-			return cmp.Or(cmp.Compare(rule.source, e.source), comparePlace(rule.node, e.Error), -1)
+	for _, e := range r.report.Found() {
+		i, _ := slices.BinarySearchFunc(r.rules, e, func(rule *readRule, e yamldoc.Located) int {
+			return cmp.Or(cmp.Compare(rule.source, e.Source), comparePlace(rule.node, e.Error), -1)
 		})
-		if i == 0 || r.rules[i-1].source != e.source {
+		if i == 0 || r.rules[i-1].source != e.Source {
 			continue
 		}
 		rule := r.rules[i-1]
 		if all[rule] == nil {
 			all[rule] = toldKeys{"": true}
 		}
-		j, _ := slices.BinarySearchFunc(rule.node.entries, e, func(one entry, e located) int {
-			return cmp.Or(comparePlace(one.key, e.Error), -1)
+		j, _ := slices.BinarySearchFunc(rule.node.Entries, e, func(one entry, e yamldoc.Located) int {
+			return cmp.Or(comparePlace(one.Key, e.Error), -1)
 		})
 		if j > 0 {
-			key := rule.node.entries[j-1].key.text
+			key := rule.node.Entries[j-1].Key.Text
 			all[rule][key] = true
-			all[rule][nearest(key, keysOf(ruleFields))] = true
+			all[rule][yamldoc.Nearest(key, yamldoc.Keys(ruleFields))] = true
 		}
 	}
 	return all
 }
 
-func comparePlace(n *node, e *Error) int {
-	return cmp.Or(cmp.Compare(n.line, e.Line), cmp.Compare(n.column, e.Column))
+func comparePlace(n *node, e *yamldoc.Error) int {
+	return cmp.Or(cmp.Compare(n.Line, e.Line), cmp.Compare(n.Column, e.Column))
 }

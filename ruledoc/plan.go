@@ -1,13 +1,16 @@
 package ruledoc
 
-import "github.com/headgate/headgate"
+import (
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
+)
 
 // readPlan is limit and limits where they stand for themselves: in a tier, a candidate or an override.
 type readPlan struct{ limit, limits *node }
 
 var planFields = []field[readPlan]{
-	{"limit", func(_ *decoder, n *node, _ string, p *readPlan) { p.limit = n }},
-	{"limits", func(_ *decoder, n *node, _ string, p *readPlan) { p.limits = n }},
+	{Key: "limit", Read: func(_ *decoder, n *node, _ string, p *readPlan) { p.limit = n }},
+	{Key: "limits", Read: func(_ *decoder, n *node, _ string, p *readPlan) { p.limits = n }},
 }
 
 // readLimits reads all limits of a rule.
@@ -24,13 +27,13 @@ func (d *decoder) readLimits(r *readRule) {
 	}
 	switch {
 	case r.tiers == nil:
-	case r.tiers.kind != mapping:
-		d.bad(r.tiers, "tiers wants names with limits, {free: 100/minute}, not %s", describe(r.tiers))
+	case r.tiers.Kind != yamldoc.Mapping:
+		d.Bad(r.tiers, "tiers wants names with limits, {free: 100/minute}, not %s", r.tiers.Describe())
 	default:
-		r.Tiers = make(map[string]headgate.Plan, len(r.tiers.entries))
-		for _, e := range r.tiers.entries {
-			if d.given(e) {
-				r.Tiers[e.key.text] = d.plan(e.value, "tier "+e.key.text, r.like)
+		r.Tiers = make(map[string]headgate.Plan, len(r.tiers.Entries))
+		for _, e := range r.tiers.Entries {
+			if d.Given(e) {
+				r.Tiers[e.Key.Text] = d.plan(e.Value, "tier "+e.Key.Text, r.like)
 			}
 		}
 	}
@@ -53,21 +56,21 @@ func (r *readRule) like(name string) how {
 
 // plan reads 100/minute, {limit: …} or {limits: {…}}.
 func (d *decoder) plan(n *node, what string, like func(name string) how) headgate.Plan {
-	if n.kind == text || n.kind == number {
+	if n.Kind == yamldoc.Text || n.Kind == yamldoc.Number {
 		return headgate.Plan{Limit: d.limit(n, what, like(""))}
 	}
-	if n.kind != mapping {
-		d.bad(n, "%s wants 100/minute, {limit: …} or {limits: {…}}, not %s", what, describe(n))
+	if n.Kind != yamldoc.Mapping {
+		d.Bad(n, "%s wants 100/minute, {limit: …} or {limits: {…}}, not %s", what, n.Describe())
 		return headgate.Plan{}
 	}
 	for _, key := range []string{"rate", "quota"} {
-		if e, ok := n.get(key); ok {
-			d.bad(e.key, "%s wants limit around this: {limit: {%s: …}}", what, key)
+		if e, ok := n.Get(key); ok {
+			d.Bad(e.Key, "%s wants limit around this: {limit: {%s: …}}", what, key)
 			return headgate.Plan{}
 		}
 	}
 	var p readPlan
-	fields(d, n, what, planFields, &p)
+	yamldoc.Fields(d, n, what, planFields, &p)
 	return d.limits(p, like)
 }
 
@@ -79,14 +82,14 @@ func (d *decoder) limits(p readPlan, like func(name string) how) headgate.Plan {
 	if p.limits == nil {
 		return plan
 	}
-	if p.limits.kind != mapping {
-		d.bad(p.limits, "limits wants names with limits, {peak: 5/second, daily: 1000/day}, not %s", describe(p.limits))
+	if p.limits.Kind != yamldoc.Mapping {
+		d.Bad(p.limits, "limits wants names with limits, {peak: 5/second, daily: 1000/day}, not %s", p.limits.Describe())
 		return plan
 	}
-	plan.Limits = make(map[string]headgate.Limit, len(p.limits.entries))
-	for _, e := range p.limits.entries {
-		if d.given(e) {
-			plan.Limits[e.key.text] = d.limit(e.value, "limit "+e.key.text, like(e.key.text))
+	plan.Limits = make(map[string]headgate.Limit, len(p.limits.Entries))
+	for _, e := range p.limits.Entries {
+		if d.Given(e) {
+			plan.Limits[e.Key.Text] = d.limit(e.Value, "limit "+e.Key.Text, like(e.Key.Text))
 		}
 	}
 	return plan

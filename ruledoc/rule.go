@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // readRule is a rule with what only matters while it is read.
@@ -19,35 +20,39 @@ type readRule struct {
 }
 
 var ruleFields = []field[readRule]{
-	{"id", func(d *decoder, n *node, key string, r *readRule) { r.ID, _ = d.text(n, key) }},
-	{"description", func(d *decoder, n *node, key string, r *readRule) { r.Description, _ = d.text(n, key) }},
-	{"labels", func(d *decoder, n *node, key string, r *readRule) { r.Labels = d.labels(n, key) }},
-	{"match", func(d *decoder, n *node, key string, r *readRule) { r.Match = d.match(n, key) }},
-	{"when", func(d *decoder, n *node, key string, r *readRule) { r.When = d.condition(n, key) }},
-	{"by", func(d *decoder, n *node, key string, r *readRule) { r.By = d.texts(n, key) }},
-	{"on_missing", func(d *decoder, n *node, key string, r *readRule) {
+	{Key: "id", Read: func(d *decoder, n *node, key string, r *readRule) { r.ID, _ = d.Text(n, key) }},
+	{Key: "description", Read: func(d *decoder, n *node, key string, r *readRule) { r.Description, _ = d.Text(n, key) }},
+	{Key: "labels", Read: func(d *decoder, n *node, key string, r *readRule) { r.Labels = d.labels(n, key) }},
+	{Key: "match", Read: func(d *decoder, n *node, key string, r *readRule) { r.Match = d.match(n, key) }},
+	{Key: "when", Read: func(d *decoder, n *node, key string, r *readRule) { r.When = d.condition(n, key) }},
+	{Key: "by", Read: func(d *decoder, n *node, key string, r *readRule) { r.By = d.Texts(n, key) }},
+	{Key: "on_missing", Read: func(d *decoder, n *node, key string, r *readRule) {
 		d.word(n, key, onMissingWords, (*uint8)(&r.OnMissing))
 	}},
-	{"limit", func(_ *decoder, n *node, _ string, r *readRule) { r.limit = n }},
-	{"limits", func(_ *decoder, n *node, _ string, r *readRule) { r.limits = n }},
-	{"algorithm", func(d *decoder, n *node, key string, r *readRule) { r.algorithm = d.algorithm(n, key) }},
-	{"tiers", func(_ *decoder, n *node, _ string, r *readRule) { r.tiers = n }},
-	{"candidate", func(_ *decoder, n *node, _ string, r *readRule) { r.candidate = n }},
-	{"cost", func(d *decoder, n *node, key string, r *readRule) { r.Cost = d.cost(n, key) }},
-	{"max_delay", func(d *decoder, n *node, key string, r *readRule) { r.MaxDelay = d.duration(n, key) }},
-	{"priority", func(d *decoder, n *node, key string, r *readRule) { r.Priority = int(d.whole(n, key, 0, "")) }},
-	{"mode", func(d *decoder, n *node, key string, r *readRule) { d.word(n, key, modeWords, (*uint8)(&r.Mode)) }},
-	{"enforce_percent", func(d *decoder, n *node, key string, r *readRule) {
-		r.EnforcePercent = int(d.whole(n, key, 1, "to refuse nobody write mode: shadow, or a share of 1 to 100"))
+	{Key: "limit", Read: func(_ *decoder, n *node, _ string, r *readRule) { r.limit = n }},
+	{Key: "limits", Read: func(_ *decoder, n *node, _ string, r *readRule) { r.limits = n }},
+	{Key: "algorithm", Read: func(d *decoder, n *node, key string, r *readRule) { r.algorithm = d.algorithm(n, key) }},
+	{Key: "tiers", Read: func(_ *decoder, n *node, _ string, r *readRule) { r.tiers = n }},
+	{Key: "candidate", Read: func(_ *decoder, n *node, _ string, r *readRule) { r.candidate = n }},
+	{Key: "cost", Read: func(d *decoder, n *node, key string, r *readRule) { r.Cost = d.cost(n, key) }},
+	{Key: "max_delay", Read: func(d *decoder, n *node, key string, r *readRule) { r.MaxDelay = d.Duration(n, key) }},
+	{Key: "priority", Read: func(d *decoder, n *node, key string, r *readRule) {
+		r.Priority = int(d.Whole(n, key, 0, ""))
 	}},
-	{"on_store_failure", func(d *decoder, n *node, key string, r *readRule) {
+	{Key: "mode", Read: func(d *decoder, n *node, key string, r *readRule) {
+		d.word(n, key, modeWords, (*uint8)(&r.Mode))
+	}},
+	{Key: "enforce_percent", Read: func(d *decoder, n *node, key string, r *readRule) {
+		r.EnforcePercent = int(d.Whole(n, key, 1, "to refuse nobody write mode: shadow, or a share of 1 to 100"))
+	}},
+	{Key: "on_store_failure", Read: func(d *decoder, n *node, key string, r *readRule) {
 		d.word(n, key, onStoreFailureWords, (*uint8)(&r.OnStoreFailure))
 	}},
-	{"strict", func(d *decoder, n *node, key string, r *readRule) { r.Strict = d.yesNo(n, key) }},
-	{"critical", func(d *decoder, n *node, key string, r *readRule) { r.Critical = d.yesNo(n, key) }},
-	{"expose", func(d *decoder, n *node, key string, r *readRule) {
+	{Key: "strict", Read: func(d *decoder, n *node, key string, r *readRule) { r.Strict = d.YesNo(n, key) }},
+	{Key: "critical", Read: func(d *decoder, n *node, key string, r *readRule) { r.Critical = d.YesNo(n, key) }},
+	{Key: "expose", Read: func(d *decoder, n *node, key string, r *readRule) {
 		r.Expose = headgate.ExposeNever
-		if d.yesNo(n, key) {
+		if d.YesNo(n, key) {
 			r.Expose = headgate.ExposeAlways
 		}
 	}},
@@ -70,55 +75,55 @@ func wordsOf[T interface{ String() string }](values ...T) []string {
 
 // word reads one of the words into its value.
 func (d *decoder) word(n *node, key string, words []string, into *uint8) {
-	if i := d.choose(n, key, words); i >= 0 {
+	if i := d.Choose(n, key, words); i >= 0 {
 		*into = uint8(i)
 	}
 }
 
 // readRule reads a rule, its limits included.
 func (d *decoder) readRule(n *node) *readRule {
-	r := &readRule{node: n, source: d.number}
-	d.rule = ""
-	if e, ok := n.get("id"); ok && e.value.kind == text {
-		d.rule = e.value.text
+	r := &readRule{node: n, source: d.Number}
+	d.In = ""
+	if e, ok := n.Get("id"); ok && e.Value.Kind == yamldoc.Text {
+		d.In = e.Value.Text
 	}
-	fields(d, n, "a rule", ruleFields, r)
-	if e, ok := n.get("by"); ok && r.By == nil && e.value.kind == nothing {
+	yamldoc.Fields(d, n, "a rule", ruleFields, r)
+	if e, ok := n.Get("by"); ok && r.By == nil && e.Value.Kind == yamldoc.Nothing {
 		r.By = headgate.Everybody // the missing value is told already
 	}
 	d.readLimits(r)
-	d.rule = ""
+	d.In = ""
 	return r
 }
 
 func (d *decoder) labels(n *node, key string) map[string]string {
-	if n.kind != mapping {
-		d.bad(n, "%s wants names with values, {team: search}, not %s", key, describe(n))
+	if n.Kind != yamldoc.Mapping {
+		d.Bad(n, "%s wants names with values, {team: search}, not %s", key, n.Describe())
 		return nil
 	}
-	labels := make(map[string]string, len(n.entries))
-	for _, e := range n.entries {
-		labels[e.key.text], _ = d.text(e.value, "label "+e.key.text)
+	labels := make(map[string]string, len(n.Entries))
+	for _, e := range n.Entries {
+		labels[e.Key.Text], _ = d.Text(e.Value, "label "+e.Key.Text)
 	}
 	return labels
 }
 
 var costFields = []field[headgate.Cost]{
-	{"from", func(d *decoder, n *node, key string, c *headgate.Cost) { c.From, _ = d.text(n, key) }},
-	{"default", func(d *decoder, n *node, key string, c *headgate.Cost) { c.Default = d.whole(n, key, 1, "") }},
-	{"min", func(d *decoder, n *node, key string, c *headgate.Cost) { c.Min = d.whole(n, key, 1, "") }},
-	{"max", func(d *decoder, n *node, key string, c *headgate.Cost) { c.Max = d.whole(n, key, 1, "") }},
+	{Key: "from", Read: func(d *decoder, n *node, key string, c *headgate.Cost) { c.From, _ = d.Text(n, key) }},
+	{Key: "default", Read: func(d *decoder, n *node, key string, c *headgate.Cost) { c.Default = d.Whole(n, key, 1, "") }},
+	{Key: "min", Read: func(d *decoder, n *node, key string, c *headgate.Cost) { c.Min = d.Whole(n, key, 1, "") }},
+	{Key: "max", Read: func(d *decoder, n *node, key string, c *headgate.Cost) { c.Max = d.Whole(n, key, 1, "") }},
 }
 
 func (d *decoder) cost(n *node, key string) headgate.Cost {
 	var c headgate.Cost
-	switch n.kind {
-	case number:
-		c.Default = d.whole(n, key, 1, "a request costs 1 or more; to let some pass uncounted use match or an exemption")
-	case mapping:
-		fields(d, n, key, costFields, &c)
+	switch n.Kind {
+	case yamldoc.Number:
+		c.Default = d.Whole(n, key, 1, "a request costs 1 or more; to let some pass uncounted use match or an exemption")
+	case yamldoc.Mapping:
+		yamldoc.Fields(d, n, key, costFields, &c)
 	default:
-		d.bad(n, "%s wants a number or {from: header.x-rows, default: 1, max: 10000}, not %s", key, describe(n))
+		d.Bad(n, "%s wants a number or {from: header.x-rows, default: 1, max: 10000}, not %s", key, n.Describe())
 	}
 	return c
 }
@@ -128,25 +133,25 @@ const ignoreCase = "ignore_case"
 
 func (d *decoder) match(n *node, key string) headgate.Match {
 	var m headgate.Match
-	if n.kind != mapping {
-		d.bad(n, "%s wants attributes with values, {path: /login, method: POST}, not %s", key, describe(n))
+	if n.Kind != yamldoc.Mapping {
+		d.Bad(n, "%s wants attributes with values, {path: /login, method: POST}, not %s", key, n.Describe())
 		return m
 	}
 	short := map[string]*string{"path": &m.Path, "method": &m.Method, "host": &m.Host}
-	for _, e := range n.entries {
-		name := e.key.text
-		if !d.given(e) {
+	for _, e := range n.Entries {
+		name := e.Key.Text
+		if !d.Given(e) {
 			continue
 		}
 		if name == ignoreCase {
-			m.IgnoreCase = d.yesNo(e.value, name)
+			m.IgnoreCase = d.YesNo(e.Value, name)
 			continue
 		}
-		if into := short[name]; into != nil && e.value.kind == text && e.value.text != "" {
-			*into = e.value.text
+		if into := short[name]; into != nil && e.Value.Kind == yamldoc.Text && e.Value.Text != "" {
+			*into = e.Value.Text
 			continue
 		}
-		p, ok := d.pattern(e.value, name)
+		p, ok := d.pattern(e.Value, name)
 		if !ok {
 			continue
 		}
@@ -159,13 +164,13 @@ func (d *decoder) match(n *node, key string) headgate.Match {
 }
 
 var patternFields = []field[headgate.Pattern]{
-	{"in", func(d *decoder, n *node, key string, p *headgate.Pattern) { p.Values = d.texts(n, key) }},
-	{"not", func(d *decoder, n *node, key string, p *headgate.Pattern) { p.Not = d.texts(n, key) }},
-	{"prefix", func(d *decoder, n *node, key string, p *headgate.Pattern) { p.Prefix, _ = d.text(n, key) }},
-	{"cidr", func(d *decoder, n *node, key string, p *headgate.Pattern) { p.CIDR = d.networks(n, key) }},
-	{"absent", func(d *decoder, n *node, key string, p *headgate.Pattern) {
+	{Key: "in", Read: func(d *decoder, n *node, key string, p *headgate.Pattern) { p.Values = d.Texts(n, key) }},
+	{Key: "not", Read: func(d *decoder, n *node, key string, p *headgate.Pattern) { p.Not = d.Texts(n, key) }},
+	{Key: "prefix", Read: func(d *decoder, n *node, key string, p *headgate.Pattern) { p.Prefix, _ = d.Text(n, key) }},
+	{Key: "cidr", Read: func(d *decoder, n *node, key string, p *headgate.Pattern) { p.CIDR = d.networks(n, key) }},
+	{Key: "absent", Read: func(d *decoder, n *node, key string, p *headgate.Pattern) {
 		p.Presence = headgate.Present
-		if d.yesNo(n, key) {
+		if d.YesNo(n, key) {
 			p.Presence = headgate.Absent
 		}
 	}},
@@ -174,23 +179,23 @@ var patternFields = []field[headgate.Pattern]{
 // pattern reads what an attribute must be. It is not ok if something is wrong already, and what is left of it would
 // only be misunderstood.
 func (d *decoder) pattern(n *node, key string) (p headgate.Pattern, ok bool) {
-	before := d.report.count
-	if n.kind == mapping {
-		fields(d, n, key, patternFields, &p)
+	before := d.Report.Count()
+	if n.Kind == yamldoc.Mapping {
+		yamldoc.Fields(d, n, key, patternFields, &p)
 	} else {
-		p.Values = d.texts(n, key)
+		p.Values = d.Texts(n, key)
 	}
-	return p, d.report.count == before
+	return p, d.Report.Count() == before
 }
 
 func (d *decoder) networks(n *node, key string) []netip.Prefix {
 	items := []*node{n}
-	if n.kind == list {
-		items = n.items
+	if n.Kind == yamldoc.List {
+		items = n.Items
 	}
 	var all []netip.Prefix
 	for _, item := range items {
-		if s, ok := d.text(item, key); ok {
+		if s, ok := d.Text(item, key); ok {
 			if p, ok := d.network(item, key, s); ok {
 				all = append(all, p)
 			}
@@ -206,14 +211,14 @@ func (d *decoder) network(n *node, key, s string) (netip.Prefix, bool) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		d.bad(n, "%s: %q is no network: write it like 10.0.0.0/8 or 2001:db8::/32", key, shorten(s))
+		d.Bad(n, "%s: %q is no network: write it like 10.0.0.0/8 or 2001:db8::/32", key, yamldoc.Shorten(s))
 	}
 	return p, err == nil
 }
 
 // zone reads the name of a time zone.
 func (d *decoder) zone(n *node, key string) *time.Location {
-	s, ok := d.text(n, key)
+	s, ok := d.Text(n, key)
 	if !ok {
 		return nil
 	}
@@ -222,7 +227,7 @@ func (d *decoder) zone(n *node, key string) *time.Location {
 	}
 	zone, err := time.LoadLocation(s)
 	if err != nil || s == "" || strings.EqualFold(s, "local") {
-		d.bad(n, "%s: there is no time zone %q here: write a name like Europe/Berlin or UTC", key, shorten(s))
+		d.Bad(n, "%s: there is no time zone %q here: write a name like Europe/Berlin or UTC", key, yamldoc.Shorten(s))
 		return nil
 	}
 	d.known.zones[s] = zone

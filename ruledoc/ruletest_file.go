@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // maxRepeat bounds how long a test can take.
@@ -47,53 +48,59 @@ type testStep struct {
 }
 
 var suiteFields = []field[testSuite]{
-	{"rules", func(d *decoder, n *node, key string, s *testSuite) { s.paths = d.texts(n, key) }},
-	{"tests", func(d *decoder, n *node, key string, s *testSuite) { s.entries = d.list(n, key, "tests") }},
+	{Key: "rules", Read: func(d *decoder, n *node, key string, s *testSuite) { s.paths = d.Texts(n, key) }},
+	{Key: "tests", Read: func(d *decoder, n *node, key string, s *testSuite) { s.entries = d.list(n, key, "tests") }},
 }
 
 var testFields = []field[ruleTest]{
-	{"name", func(d *decoder, n *node, key string, t *ruleTest) { t.name, _ = d.text(n, key) }},
-	{"start", func(d *decoder, n *node, key string, t *ruleTest) { t.start = d.instant(n, key) }},
-	{"requests", func(d *decoder, n *node, key string, t *ruleTest) { t.requests = d.list(n, key, "requests") }},
+	{Key: "name", Read: func(d *decoder, n *node, key string, t *ruleTest) { t.name, _ = d.Text(n, key) }},
+	{Key: "start", Read: func(d *decoder, n *node, key string, t *ruleTest) { t.start = d.Instant(n, key) }},
+	{Key: "requests", Read: func(d *decoder, n *node, key string, t *ruleTest) {
+		t.requests = d.list(n, key, "requests")
+	}},
 }
 
 var stepFields = []field[testStep]{
-	{"at", func(_ *decoder, n *node, _ string, s *testStep) { s.time = n }},
-	{"every", func(d *decoder, n *node, key string, s *testStep) { s.every = d.notNegative(n, key) }},
-	{"repeat", func(d *decoder, n *node, key string, s *testStep) { s.repeat = d.within(n, key, 1, maxRepeat) }},
-	{"request", func(d *decoder, n *node, key string, s *testStep) { s.request.Attributes = d.attributes(n, key) }},
-	{"cost", func(d *decoder, n *node, key string, s *testStep) {
+	{Key: "at", Read: func(_ *decoder, n *node, _ string, s *testStep) { s.time = n }},
+	{Key: "every", Read: func(d *decoder, n *node, key string, s *testStep) { s.every = d.notNegative(n, key) }},
+	{Key: "repeat", Read: func(d *decoder, n *node, key string, s *testStep) {
+		s.repeat = d.within(n, key, 1, maxRepeat)
+	}},
+	{Key: "request", Read: func(d *decoder, n *node, key string, s *testStep) {
+		s.request.Attributes = d.attributes(n, key)
+	}},
+	{Key: "cost", Read: func(d *decoder, n *node, key string, s *testStep) {
 		s.request.Cost = d.within(n, key, 1, headgate.MaxCost)
 	}},
-	{"expect", func(_ *decoder, n *node, _ string, s *testStep) { s.expected = n }},
+	{Key: "expect", Read: func(_ *decoder, n *node, _ string, s *testStep) { s.expected = n }},
 }
 
 // loadTests reads a file of tests, and the rules that it names.
 func loadTests(file string) (*testSuite, error) {
-	data, err := readFile(file)
+	data, err := yamldoc.ReadFile(file, maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("rule tests: %w", err)
 	}
 	s := &testSuite{file: file}
-	var found report
-	checked, problem := source{file, data}.check()
+	var found yamldoc.Report
+	checked, problem := check(source{Name: file, Data: data})
 	if problem != nil {
-		found.add(0, problem)
-		return nil, found.errors([]source{checked})
+		found.Add(0, problem)
+		return nil, errorsOf(&found, []source{checked})
 	}
-	documents, problems := parseYAML(checked)
+	documents, problems := yamldoc.Parse(checked)
 	for _, p := range problems {
-		found.add(0, p)
+		found.Add(0, p)
 	}
-	d := &decoder{source: checked, report: &found}
+	d := newDecoder(checked, 0, &found, nil)
 	if len(documents) != 1 && len(problems) == 0 {
-		d.badAt(1, 1, "a file of rule tests is one document with rules and tests")
+		d.BadAt(1, 1, "a file of rule tests is one document with rules and tests")
 	}
 	var rulesErr error
 	if len(documents) == 1 {
 		rulesErr = s.read(d, documents[0])
 	}
-	if err := errors.Join(rulesErr, found.errors([]source{checked})); err != nil {
+	if err := errors.Join(rulesErr, errorsOf(&found, []source{checked})); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -101,7 +108,7 @@ func loadTests(file string) (*testSuite, error) {
 
 // read reads the whole file. What is wrong with the rules is the error; the tests are checked all the same.
 func (s *testSuite) read(d *decoder, n *node) error {
-	fields(d, n, "a file of rule tests", suiteFields, s)
+	yamldoc.Fields(d, n, "a file of rule tests", suiteFields, s)
 	for i, path := range s.paths {
 		if !filepath.IsAbs(path) {
 			s.paths[i] = filepath.Join(filepath.Dir(s.file), path)
@@ -117,7 +124,7 @@ func (s *testSuite) read(d *decoder, n *node) error {
 	for _, entry := range s.entries {
 		t := s.test(d, entry)
 		if line, ok := lines[t.name]; ok && t.name != "" {
-			d.bad(entry.find([]string{"name"}), "there is a test of this name in line %d: give each its own", line)
+			d.Bad(entry.Find([]string{"name"}), "there is a test of this name in line %d: give each its own", line)
 		}
 		lines[t.name] = t.line
 		s.tests = append(s.tests, t)
@@ -126,14 +133,14 @@ func (s *testSuite) read(d *decoder, n *node) error {
 }
 
 func (s *testSuite) test(d *decoder, n *node) ruleTest {
-	t := ruleTest{line: n.line, start: defaultStart}
-	fields(d, n, "a test", testFields, &t)
+	t := ruleTest{line: n.Line, start: defaultStart}
+	yamldoc.Fields(d, n, "a test", testFields, &t)
 	d.needs(n, "a test", "name", t.name != "")
 	d.needs(n, "a test", "requests", len(t.requests) > 0)
 	var now time.Duration
 	for _, request := range t.requests {
-		step := testStep{line: request.line, column: request.column, at: now, repeat: 1}
-		fields(d, request, "a request of a test", stepFields, &step)
+		step := testStep{line: request.Line, column: request.Column, at: now, repeat: 1}
+		yamldoc.Fields(d, request, "a request of a test", stepFields, &step)
 		d.needs(request, "a request of a test", "request", step.request.Attributes != nil)
 		step.setTime(d, t.start, now)
 		if step.expected != nil {
@@ -150,13 +157,13 @@ func (s *testStep) setTime(d *decoder, start time.Time, now time.Duration) {
 	if s.time == nil {
 		return
 	}
-	if at, err := time.Parse(time.RFC3339, s.time.text); err == nil {
+	if at, err := time.Parse(time.RFC3339, s.time.Text); err == nil {
 		s.at = at.Sub(start)
 	} else {
-		s.at = d.duration(s.time, "at")
+		s.at = d.Duration(s.time, "at")
 	}
 	if s.at < now {
-		d.bad(s.time, "time does not go back: the request before this one is %s after the start, and this is %s", now, s.at)
+		d.Bad(s.time, "time does not go back: the request before this one is %s after the start, and this is %s", now, s.at)
 		s.at = now
 	}
 }
@@ -170,47 +177,53 @@ type readExpectation struct {
 }
 
 var expectFields = []field[readExpectation]{
-	{"allowed", func(d *decoder, n *node, key string, e *readExpectation) {
-		if n.kind != number {
-			e.each, e.allowed = true, d.yesNo(n, key)
+	{Key: "allowed", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+		if n.Kind != yamldoc.Number {
+			e.each, e.allowed = true, d.YesNo(n, key)
 			return
 		}
 		count := d.within(n, key, 0, e.repeat)
 		e.count = &count
 	}},
-	{"rule", func(d *decoder, n *node, key string, e *readExpectation) { e.rule = e.suite.ruleID(d, n, key) }},
-	{"limit", func(d *decoder, n *node, key string, e *readExpectation) {
-		name, _ := d.text(n, key)
+	{Key: "rule", Read: func(d *decoder, n *node, key string, e *readExpectation) { e.rule = e.suite.ruleID(d, n, key) }},
+	{Key: "limit", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+		name, _ := d.Text(n, key)
 		e.limit, e.name = &name, n
 	}},
-	{"remaining", func(d *decoder, n *node, key string, e *readExpectation) {
+	{Key: "remaining", Read: func(d *decoder, n *node, key string, e *readExpectation) {
 		left := d.within(n, key, 0, headgate.MaxCost)
 		e.remaining = &left
 	}},
-	{"retry_after", func(d *decoder, n *node, key string, e *readExpectation) {
+	{Key: "retry_after", Read: func(d *decoder, n *node, key string, e *readExpectation) {
 		wait := headgate.Never
-		if n.text != never {
+		if n.Text != never {
 			wait = d.notNegative(n, key)
 		}
 		e.retryAfter = &wait
 	}},
-	{"delay", func(d *decoder, n *node, key string, e *readExpectation) {
+	{Key: "delay", Read: func(d *decoder, n *node, key string, e *readExpectation) {
 		delay := d.notNegative(n, key)
 		e.delay = &delay
 	}},
-	{"rules", func(d *decoder, n *node, key string, e *readExpectation) { e.rules = e.suite.ruleIDs(d, n, key) }},
-	{"shadow", func(d *decoder, n *node, key string, e *readExpectation) { e.shadow = e.suite.ruleIDs(d, n, key) }},
-	{"candidate", func(d *decoder, n *node, key string, e *readExpectation) { e.candidate = e.suite.ruleIDs(d, n, key) }},
+	{Key: "rules", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+		e.rules = e.suite.ruleIDs(d, n, key)
+	}},
+	{Key: "shadow", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+		e.shadow = e.suite.ruleIDs(d, n, key)
+	}},
+	{Key: "candidate", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+		e.candidate = e.suite.ruleIDs(d, n, key)
+	}},
 }
 
 func (s *testSuite) expectation(d *decoder, n *node, repeat int64) expectation {
 	e := readExpectation{suite: s, repeat: repeat}
-	fields(d, n, "expect", expectFields, &e)
-	if n.kind == mapping && len(n.entries) == 0 {
-		d.bad(n, "this expects nothing: write expect: {allowed: true}, or remove it")
+	yamldoc.Fields(d, n, "expect", expectFields, &e)
+	if n.Kind == yamldoc.Mapping && len(n.Entries) == 0 {
+		d.Bad(n, "this expects nothing: write expect: {allowed: true}, or remove it")
 	}
 	if e.limit != nil && e.rule == "" {
-		d.bad(e.name, "limit is the name of one of a rule's limits: write which rule, too")
+		d.Bad(e.name, "limit is the name of one of a rule's limits: write which rule, too")
 	}
 	if e.limit == nil || s.document == nil {
 		return e.expectation
@@ -225,7 +238,7 @@ func (s *testSuite) expectation(d *decoder, n *node, repeat int64) expectation {
 
 // ruleID reads the ID of a rule, which must exist; nothing can be said of that if the rules are bad themselves.
 func (s *testSuite) ruleID(d *decoder, n *node, key string) string {
-	id, ok := d.text(n, key)
+	id, ok := d.Text(n, key)
 	if !ok || s.document == nil {
 		return id
 	}
@@ -241,10 +254,10 @@ func (s *testSuite) ruleID(d *decoder, n *node, key string) string {
 
 func (s *testSuite) ruleIDs(d *decoder, n *node, key string) *[]string {
 	ids := []string{}
-	if n.kind != list {
-		d.bad(n, "%s wants a list of rules: [login-by-ip], or [] for none", key)
+	if n.Kind != yamldoc.List {
+		d.Bad(n, "%s wants a list of rules: [login-by-ip], or [] for none", key)
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		ids = append(ids, s.ruleID(d, item, key))
 	}
 	return &ids
@@ -253,16 +266,16 @@ func (s *testSuite) ruleIDs(d *decoder, n *node, key string) *[]string {
 // attributes reads a request's attributes. Numbers need no quotes here: a header holds text in any case.
 func (d *decoder) attributes(n *node, key string) headgate.Attributes {
 	attributes := headgate.Attributes{}
-	if n.kind != mapping {
-		d.bad(n, "%s wants attributes with values, {method: GET, path: /, ip: 192.0.2.1}, not %s", key, describe(n))
+	if n.Kind != yamldoc.Mapping {
+		d.Bad(n, "%s wants attributes with values, {method: GET, path: /, ip: 192.0.2.1}, not %s", key, n.Describe())
 	}
-	for _, e := range n.entries {
-		if problem := attributeProblem(e.key.text); problem != "" {
-			d.bad(e.key, "%s", problem)
-		} else if e.value.kind == number {
-			attributes[e.key.text] = e.value.text
-		} else if d.given(e) {
-			attributes[e.key.text], _ = d.text(e.value, e.key.text)
+	for _, e := range n.Entries {
+		if problem := attributeProblem(e.Key.Text); problem != "" {
+			d.Bad(e.Key, "%s", problem)
+		} else if e.Value.Kind == yamldoc.Number {
+			attributes[e.Key.Text] = e.Value.Text
+		} else if d.Given(e) {
+			attributes[e.Key.Text], _ = d.Text(e.Value, e.Key.Text)
 		}
 	}
 	return attributes
@@ -283,31 +296,31 @@ func attributeProblem(name string) string {
 
 // needs notes that a key is missing or empty, unless there is something under it.
 func (d *decoder) needs(n *node, what, key string, there bool) {
-	if !there && n.kind == mapping {
-		d.bad(n.find([]string{key}), "%s needs %s", what, key)
+	if !there && n.Kind == yamldoc.Mapping {
+		d.Bad(n.Find([]string{key}), "%s needs %s", what, key)
 	}
 }
 
 func (d *decoder) notThere(n *node, what string, known []string) {
-	if near := nearest(n.text, known); near != "" {
-		d.bad(n, "%s %q; did you mean %q?", what, shorten(n.text), near)
+	if near := yamldoc.Nearest(n.Text, known); near != "" {
+		d.Bad(n, "%s %q; did you mean %q?", what, yamldoc.Shorten(n.Text), near)
 		return
 	}
-	d.bad(n, "%s %q", what, shorten(n.text))
+	d.Bad(n, "%s %q", what, yamldoc.Shorten(n.Text))
 }
 
 func (d *decoder) within(n *node, key string, least, most int64) int64 {
-	v := d.whole(n, key, least, "")
+	v := d.Whole(n, key, least, "")
 	if v > most {
-		d.bad(n, "%s is %d: write %d or less", key, v, most)
+		d.Bad(n, "%s is %d: write %d or less", key, v, most)
 	}
 	return max(v, least)
 }
 
 func (d *decoder) notNegative(n *node, key string) time.Duration {
-	v := d.duration(n, key)
+	v := d.Duration(n, key)
 	if v < 0 {
-		d.bad(n, "%s is %s: write 0s or more", key, v)
+		d.Bad(n, "%s is %s: write 0s or more", key, v)
 	}
 	return max(v, 0)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 func compiledSchema(t testing.TB) *jsonschema.Schema {
@@ -133,15 +134,15 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		part part
 		keys []string
 	}{
-		{"the top", top, append(keysOf(topFields), "$schema")},
-		{"rule", defs["rule"], keysOf(ruleFields)},
-		{"limit", defs["limit"].AnyOf[1], keysOf(limitFields)},
-		{"plan", defs["plan"].AnyOf[1], keysOf(planFields)},
-		{"cost", defs["cost"].AnyOf[1], keysOf(costFields)},
-		{"pattern", defs["pattern"].AnyOf[1], keysOf(patternFields)},
+		{"the top", top, append(yamldoc.Keys(topFields), "$schema")},
+		{"rule", defs["rule"], yamldoc.Keys(ruleFields)},
+		{"limit", defs["limit"].AnyOf[1], yamldoc.Keys(limitFields)},
+		{"plan", defs["plan"].AnyOf[1], yamldoc.Keys(planFields)},
+		{"cost", defs["cost"].AnyOf[1], yamldoc.Keys(costFields)},
+		{"pattern", defs["pattern"].AnyOf[1], yamldoc.Keys(patternFields)},
 		{"match", defs["match"], append(headgate.BuiltIn(), ignoreCase)},
-		{"override", defs["override"], keysOf(overrideFields)},
-		{"exemption", defs["exemption"], keysOf(exemptionFields)},
+		{"override", defs["override"], yamldoc.Keys(overrideFields)},
+		{"exemption", defs["exemption"], yamldoc.Keys(exemptionFields)},
 	}
 	for _, table := range tables {
 		got, want := slices.Sorted(maps.Keys(table.part.Properties)), slices.Sorted(slices.Values(table.keys))

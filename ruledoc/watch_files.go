@@ -98,7 +98,7 @@ func sumOf(sources []source, err error) contentSum {
 		h.Write(b)
 	}
 	for _, s := range sources {
-		add(s.data)
+		add(s.Data)
 	}
 	if err != nil {
 		add([]byte(err.Error()))

@@ -32,7 +32,7 @@ func TestReadNeverMixesOldAndNew(t *testing.T) {
 	volume.write(map[string]string{"a.yaml": "new", "b.yaml": "new"})
 	_, err = pipe.WriteString("old")
 	must(t, err, pipe.Close(), <-done)
-	if len(sources) != 2 || string(sources[0].data) != "new" || string(sources[1].data) != "new" {
-		t.Errorf("read %q and %q", sources[0].data, sources[1].data)
+	if len(sources) != 2 || string(sources[0].Data) != "new" || string(sources[1].Data) != "new" {
+		t.Errorf("read %q and %q", sources[0].Data, sources[1].Data)
 	}
 }

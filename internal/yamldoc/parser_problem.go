@@ -1,4 +1,4 @@
-package ruledoc
+package yamldoc
 
 import (
 	"strings"
@@ -25,7 +25,7 @@ func (p *parser) stray(t *token.Token) {
 	case t.Type == token.AliasType && p.peek(2).Type == token.MappingValueType:
 		p.fail(t, "an alias cannot be a key")
 	default:
-		p.fail(t, "%q is not followed by a colon: write key: value", shorten(t.Value))
+		p.fail(t, "%q is not followed by a colon: write key: value", Shorten(t.Value))
 	}
 }
 
@@ -42,11 +42,4 @@ func explainToken(t *token.Token) string {
 		return "a value cannot begin with this character: put it in quotes"
 	}
 	return "this cannot be read as YAML: " + t.Error
-}
-
-func shorten(s string) string {
-	if r := []rune(s); len(r) > 40 {
-		return string(r[:40]) + "…"
-	}
-	return s
 }

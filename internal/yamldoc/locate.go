@@ -1,4 +1,4 @@
-package ruledoc
+package yamldoc
 
 import (
 	"bytes"
@@ -6,22 +6,22 @@ import (
 	"unicode/utf8"
 )
 
-// locate finds where in a file the character of a text at an offset is written. Where quotes, escapes or folded lines
+// Locate finds where in a source the character of a text at an offset is written. Where quotes, escapes or folded lines
 // leave it in doubt, it is the beginning of the text.
-func locate(data []byte, n *node, offset int) (line, column int) {
-	if n.kind != text {
-		return n.line, n.column
+func (s Source) Locate(n *Node, offset int) (line, column int) {
+	if n.Kind != Text {
+		return n.Line, n.Column
 	}
-	p := place{data: after(data, n.line, n.column), line: n.line, column: n.column}
+	p := place{data: after(s.Data, n.Line, n.Column), line: n.Line, column: n.Column}
 	switch n.style {
 	case singleQuoted, doubleQuoted:
 		p.skip(1)
 	case block:
-		for len(p.data) > 0 && p.line == n.line {
+		for len(p.data) > 0 && p.line == n.Line {
 			p.skip(1)
 		}
 	}
-	want := []rune(n.text)
+	want := []rune(n.Text)
 	for i := 0; i < len(want) && len(p.data) > 0; {
 		r, width := p.read(n.style)
 		switch {
@@ -39,13 +39,13 @@ func locate(data []byte, n *node, offset int) (line, column int) {
 			}
 			i++
 		default:
-			return n.line, n.column
+			return n.Line, n.Column
 		}
 	}
 	if offset >= len(want) && len(want) > 0 {
 		return p.line, p.column
 	}
-	return n.line, n.column
+	return n.Line, n.Column
 }
 
 // after is the data from a place on.

@@ -1,4 +1,4 @@
-package ruledoc
+package yamldoc
 
 import (
 	"fmt"
@@ -14,19 +14,19 @@ const (
 	maxNodes = 2_000_000 // values of a document, those that aliases repeat included
 )
 
-// parseYAML reads the documents of a source; JSON is YAML. The tokens are the library's. The tree is our own: the
-// library's parser takes time in the square of a mapping's keys and a stack frame for each of them, which a file of
-// some megabytes turns into a crash, and every value here has to know where it begins. After an error it reads no
-// further.
-func parseYAML(s source) (documents []*node, problems []*Error) {
-	p := &parser{name: s.name, anchors: map[string]*node{}}
+// Parse reads the documents of a source that was checked; JSON is YAML. The tokens are the library's. The tree is our
+// own: the library's parser takes time in the square of a mapping's keys and a stack frame for each of them, which a
+// file of some megabytes turns into a crash, and every value here has to know where it begins. After an error it reads
+// no further.
+func Parse(s Source) (documents []*Node, problems []*Error) {
+	p := &parser{name: s.Name, anchors: map[string]*Node{}}
 	defer func() {
 		if recover() != nil { // a bug of the tokenizer's must not take a running server down
 			const unreadable = "this is no YAML that can be read; if a YAML checker finds nothing wrong, write it as JSON"
-			documents, problems = nil, []*Error{{File: s.name, Line: 1, Column: 1, Problem: unreadable}}
+			documents, problems = nil, []*Error{{File: s.Name, Line: 1, Column: 1, Problem: unreadable}}
 		}
 	}()
-	tokens := lexer.Tokenize(string(s.data))
+	tokens := lexer.Tokenize(string(s.Data))
 	p.tokens = tokens[:0]
 	for _, t := range tokens {
 		if t.Type == token.InvalidType {
@@ -58,8 +58,8 @@ type parser struct {
 	at        int
 	depth     int
 	nodes     int
-	anchors   map[string]*node
-	documents []*node
+	anchors   map[string]*Node
+	documents []*Node
 	problems  []*Error
 	failed    bool
 }
@@ -98,13 +98,13 @@ func (p *parser) fail(t *token.Token, format string, args ...any) {
 func (p *parser) document() {
 	switch t := p.peek(0); t.Type {
 	case token.DirectiveType:
-		p.fail(t, "a line that begins with %% is a directive, which rule files do not need: remove it, or use quotes")
+		p.fail(t, "a line that begins with %% is a directive, which is not needed here: remove it, or use quotes")
 		return
 	case token.DocumentHeaderType, token.DocumentEndType:
 		p.next()
 		return
 	}
-	p.anchors = map[string]*node{}
+	p.anchors = map[string]*Node{}
 	n := p.value(0)
 	if t := p.peek(0); p.more() && !p.failed && t.Type != token.DocumentHeaderType && t.Type != token.DocumentEndType {
 		p.stray(t)
@@ -125,7 +125,7 @@ const tooDeep = "this line goes on with the value of the line above, because it 
 	"or put the value in quotes"
 
 // value reads a value that begins at the next token; key is the line of the key it belongs to, or 0.
-func (p *parser) value(key int) *node {
+func (p *parser) value(key int) *Node {
 	t := p.peek(0)
 	if p.depth++; p.depth > maxDepth {
 		p.fail(t, "values are nested more than %d deep", maxDepth)
@@ -156,7 +156,7 @@ func (p *parser) value(key int) *node {
 		p.fail(t, "there is no key before the colon; text that begins with a colon needs quotes")
 	}
 	if p.failed {
-		return &node{line: 1, column: 1}
+		return &Node{Line: 1, Column: 1}
 	}
 	if p.peek(1).Type != token.MappingValueType {
 		return p.scalar()
@@ -172,9 +172,9 @@ func (p *parser) value(key int) *node {
 }
 
 // node counts, so that a document stays within its bounds.
-func (p *parser) node(t *token.Token, k kind) *node {
+func (p *parser) node(t *token.Token, k Kind) *Node {
 	p.grow(t, 1)
-	return &node{kind: k, line: max(t.Position.Line, 1), column: max(t.Position.Column, 1), size: 1}
+	return &Node{Kind: k, Line: max(t.Position.Line, 1), Column: max(t.Position.Column, 1), size: 1}
 }
 
 func (p *parser) grow(t *token.Token, by int) {
@@ -183,22 +183,22 @@ func (p *parser) grow(t *token.Token, by int) {
 	}
 }
 
-func (p *parser) scalar() *node {
+func (p *parser) scalar() *Node {
 	t := p.next()
-	n := p.node(t, text)
-	n.text = t.Value
+	n := p.node(t, Text)
+	n.Text = t.Value
 	switch t.Type {
 	case token.SingleQuoteType:
 		n.style = singleQuoted
 	case token.DoubleQuoteType:
 		n.style = doubleQuoted
 	case token.NullType, token.ImplicitNullType:
-		n.kind = nothing
+		n.Kind = Nothing
 	case token.BoolType:
-		n.kind = boolean
+		n.Kind = Boolean
 	case token.IntegerType, token.BinaryIntegerType, token.OctetIntegerType, token.HexIntegerType, token.FloatType,
 		token.InfinityType, token.NanType:
-		n.kind = number
+		n.Kind = Number
 	case token.MergeKeyType:
 		p.fail(t, "merge keys are not supported: write the keys out, or give a whole value a name with &name and repeat "+
 			"it with *name")
@@ -213,19 +213,19 @@ func (p *parser) scalar() *node {
 }
 
 // blockText reads the text below | or >.
-func (p *parser) blockText() *node {
+func (p *parser) blockText() *Node {
 	t := p.next()
-	n := p.node(t, text)
+	n := p.node(t, Text)
 	n.style = block
 	if content := p.peek(0); content.Type == token.StringType {
-		n.text = p.next().Value
+		n.Text = p.next().Value
 	}
 	return n
 }
 
-func (p *parser) blockList() *node {
+func (p *parser) blockList() *Node {
 	first := p.peek(0)
-	n := p.node(first, list)
+	n := p.node(first, List)
 	column := first.Position.Column
 	for t := p.peek(0); t.Type == token.SequenceEntryType && t.Position.Column == column; t = p.peek(0) {
 		p.next()
@@ -239,9 +239,9 @@ func (p *parser) blockList() *node {
 	return n
 }
 
-func (p *parser) blockMapping() *node {
+func (p *parser) blockMapping() *Node {
 	first := p.peek(0)
-	n := p.node(first, mapping)
+	n := p.node(first, Mapping)
 	column := first.Position.Column
 	for p.peek(0).Position.Column == column && p.peek(1).Type == token.MappingValueType {
 		t := p.peek(0)
@@ -258,7 +258,7 @@ func (p *parser) blockMapping() *node {
 }
 
 // below reads the value that belongs to a key or a dash.
-func (p *parser) below(t *token.Token, column int, ofKey bool) *node {
+func (p *parser) below(t *token.Token, column int, ofKey bool) *Node {
 	// A value stands on the same line, or deeper; the dashes of a key's list may also stand right below it.
 	belongs := func(next *token.Token) bool {
 		return !ends(next) && (next.Position.Line == t.Position.Line || next.Position.Column > column ||
@@ -266,7 +266,7 @@ func (p *parser) below(t *token.Token, column int, ofKey bool) *node {
 	}
 	next := p.peek(0)
 	if !belongs(next) {
-		return p.node(t, nothing)
+		return p.node(t, Nothing)
 	}
 	if next.Type == token.AnchorType && !belongs(p.peek(2)) {
 		p.fail(next, "the anchor has no value")
@@ -278,15 +278,15 @@ func (p *parser) below(t *token.Token, column int, ofKey bool) *node {
 }
 
 // key reads a key, and notes if the mapping has it already.
-func (p *parser) key(of *node) *node {
+func (p *parser) key(of *Node) *Node {
 	t := p.peek(0)
 	n := p.scalar()
-	if other, twice := of.get(n.text); twice && len(p.problems) < maxFound {
-		problem := fmt.Sprintf("key %q is here twice, first in line %d: keep one of them", n.text, other.key.line)
-		p.problems = append(p.problems, &Error{File: p.name, Line: n.line, Column: n.column, Problem: problem})
+	if other, twice := of.Get(n.Text); twice && len(p.problems) < maxFound {
+		problem := fmt.Sprintf("key %q is here twice, first in line %d: keep one of them", n.Text, other.Key.Line)
+		p.problems = append(p.problems, &Error{File: p.name, Line: n.Line, Column: n.Column, Problem: problem})
 	}
 	if t.Type == token.NullType || t.Type == token.BoolType {
-		n.kind = text
+		n.Kind = Text
 	}
 	return n
 }

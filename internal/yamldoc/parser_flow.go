@@ -1,4 +1,4 @@
-package ruledoc
+package yamldoc
 
 import (
 	"fmt"
@@ -7,15 +7,15 @@ import (
 )
 
 // flow reads {…} or […].
-func (p *parser) flow() *node {
+func (p *parser) flow() *Node {
 	open := p.next()
-	n := p.node(open, list)
+	n := p.node(open, List)
 	end := token.SequenceEndType
 	if open.Type == token.MappingStartType {
-		n.kind, end = mapping, token.MappingEndType
+		n.Kind, end = Mapping, token.MappingEndType
 	}
 	for p.peek(0).Type != end && !p.failed {
-		if n.kind == mapping {
+		if n.Kind == Mapping {
 			p.flowEntry(n, open)
 		} else {
 			n.add(nil, p.flowValue(open))
@@ -30,7 +30,7 @@ func (p *parser) flow() *node {
 	return n
 }
 
-func (p *parser) flowEntry(n *node, open *token.Token) {
+func (p *parser) flowEntry(n *Node, open *token.Token) {
 	t := p.peek(0)
 	switch t.Type {
 	case token.CollectEntryType:
@@ -43,7 +43,7 @@ func (p *parser) flowEntry(n *node, open *token.Token) {
 	key := p.key(n)
 	if t := p.peek(0); t.Type != token.MappingValueType {
 		if t.Type == token.CollectEntryType || t.Type == token.MappingEndType {
-			p.fail(t, "%q has no value: write key: value, with a space after the colon", key.text)
+			p.fail(t, "%q has no value: write key: value, with a space after the colon", key.Text)
 		} else {
 			p.unclosed(open, t)
 		}
@@ -51,13 +51,13 @@ func (p *parser) flowEntry(n *node, open *token.Token) {
 	}
 	colon := p.next()
 	if t := p.peek(0).Type; t == token.CollectEntryType || t == token.MappingEndType {
-		n.add(key, p.node(colon, nothing))
+		n.add(key, p.node(colon, Nothing))
 		return
 	}
 	n.add(key, p.flowValue(open))
 }
 
-func (p *parser) flowValue(open *token.Token) *node {
+func (p *parser) flowValue(open *token.Token) *Node {
 	t := p.peek(0)
 	switch {
 	case t.Type == token.CollectEntryType:
@@ -68,7 +68,7 @@ func (p *parser) flowValue(open *token.Token) *node {
 		p.fail(t, "within %s write no dashes or blocks: put the value in quotes", open.Value)
 	}
 	if p.failed {
-		return &node{line: 1, column: 1}
+		return &Node{Line: 1, Column: 1}
 	}
 	return p.value(0)
 }
@@ -88,7 +88,7 @@ func (p *parser) unclosed(open, t *token.Token) {
 	}
 }
 
-func (p *parser) anchor(key int) *node {
+func (p *parser) anchor(key int) *Node {
 	t, name := p.next(), p.next()
 	if p.peek(1).Type == token.MappingValueType && p.peek(0).Position.Line == t.Position.Line {
 		p.fail(t, "an anchor here would name the key alone: put it on the line before")
@@ -102,7 +102,7 @@ func (p *parser) anchor(key int) *node {
 }
 
 // alias is the very node that its anchor named; the bound counts it as if it were written out.
-func (p *parser) alias() *node {
+func (p *parser) alias() *Node {
 	t, name := p.next(), p.next()
 	if p.peek(0).Type == token.MappingValueType {
 		p.fail(t, "an alias cannot be a key")
@@ -110,7 +110,7 @@ func (p *parser) alias() *node {
 	n := p.anchors[name.Value]
 	if n == nil {
 		p.fail(t, "there is no anchor &%s before this; text that begins with a star needs quotes", name.Value)
-		return &node{line: 1, column: 1}
+		return &Node{Line: 1, Column: 1}
 	}
 	p.grow(t, n.size)
 	return n
