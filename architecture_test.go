@@ -74,6 +74,9 @@ var architecture = map[string]arrows{
 		code:  []string{"identity", "memstore", "redisstore", "ruledoc", "github.com/spf13/cobra"},
 		tests: []string{"internal/testenv"},
 	},
+	"internal/config": {
+		code: []string{"identity", "internal/yamldoc"},
+	},
 	"internal/yamldoc": {
 		code:    []string{"github.com/goccy/go-yaml"},
 		notRoot: true,

@@ -1,0 +1,166 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/internal/yamldoc"
+)
+
+// listener reads an address with a port, or off.
+func (d *decoder) listener(n *yamldoc.Node, key string, into *string) {
+	if n.Kind == yamldoc.Number {
+		d.Bad(n, "%s: write \":%s\", in quotes and with the colon, or an address with it, 127.0.0.1:%s", key, n.Text, n.Text)
+		return
+	}
+	s, ok := d.Text(n, key)
+	if !ok {
+		return
+	}
+	if s == off {
+		*into = ""
+		return
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		d.Bad(n, "%s wants an address with a port, \":8080\" or 127.0.0.1:8080, or off, not %q", key, yamldoc.Shorten(s))
+		return
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		d.Bad(n, "%s: there is no port %q: write a number from 0 to 65535", key, yamldoc.Shorten(port))
+		return
+	}
+	if _, err := netip.ParseAddr(host); err != nil && strings.Trim(host, headerLetters) != "" {
+		d.Bad(n, "%s: %q is neither an address nor a name of this machine: write 127.0.0.1:%s", key, yamldoc.Shorten(host), port)
+		return
+	}
+	*into = s
+}
+
+// schemes are those that package redisstore knows.
+var schemes = []string{"redis", "rediss", "sentinel", "cluster"}
+
+func (d *decoder) address(n *yamldoc.Node, key string, c *Config) {
+	s, ok := d.notEmpty(n, key)
+	if !ok {
+		return
+	}
+	const write = "write redis://host:6379, rediss://host:6379, sentinel://host:26379,host:26379/master or " +
+		"cluster://host:6379,host:6379"
+	scheme, rest, ok := strings.Cut(s, "://")
+	switch host := rest[strings.LastIndexByte(rest, '@')+1:]; {
+	case !ok:
+		d.Bad(n, "%s has no scheme: %s", key, write)
+	case !slices.Contains(schemes, scheme):
+		d.Bad(n, "%s: there is no scheme %q: %s", key, yamldoc.Shorten(scheme), write)
+	case host == "" || host[0] == '/':
+		d.Bad(n, "%s has no host: %s", key, write)
+	default:
+		c.Redis.Address = s
+	}
+}
+
+var validNamespace = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+func (d *decoder) namespace(n *yamldoc.Node, key string, c *Config) {
+	s, ok := d.Text(n, key)
+	if ok && !validNamespace.MatchString(s) {
+		d.Bad(n, "%s: %q cannot be in keys: write 1 to 64 letters, digits, dots, dashes or underscores", key, yamldoc.Shorten(s))
+	}
+	c.Redis.Namespace = s
+}
+
+// rules must be there, unless there are kept ones to start with: that is known only when all keys are read.
+func (d *decoder) rules(n *yamldoc.Node, key string, c *Config) {
+	before := d.Report.Count()
+	d.each(n, key, func(_ *yamldoc.Node, s string) { c.Rules = append(c.Rules, d.path(s)) })
+	if len(c.Rules) == 0 && d.Report.Count() == before {
+		d.Bad(n, "%s names no file or directory: write %s; to run without rules, put a file with \"rules: []\" there", key,
+			writeRules)
+	}
+}
+
+func (d *decoder) keep(n *yamldoc.Node, key string, c *Config) {
+	s, ok := d.notEmpty(n, key)
+	if !ok {
+		return
+	}
+	c.Keep = d.path(s)
+	info, err := os.Stat(filepath.Dir(c.Keep))
+	if err != nil || !info.IsDir() {
+		d.Bad(n, "%s: there is no directory %s, and the server does not make it: create it", key, filepath.Dir(c.Keep))
+	} else if info, err := os.Stat(c.Keep); err == nil && info.IsDir() {
+		d.Bad(n, "%s: %s is a directory: write the name of a file in it", key, c.Keep)
+	}
+}
+
+func (d *decoder) mustBeFile(n *yamldoc.Node, key, path string) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.Bad(n, "%s: there is no file %s: create it, or correct the path", key, path)
+		return
+	case err == nil && info.IsDir():
+		d.Bad(n, "%s: %s is a directory: write the name of a file in it", key, path)
+		return
+	case err == nil:
+		var data []byte
+		if data, err = yamldoc.ReadFile(path, maxBytes); err == nil && len(bytes.TrimSpace(data)) == 0 {
+			d.Bad(n, "%s: the file %s is empty", key, path)
+		}
+	}
+	if err != nil {
+		d.Bad(n, "%s: %s cannot be read by this user: %v", key, path, cause(err))
+	}
+}
+
+// cause leaves out the path, which is said already.
+func cause(err error) error {
+	var in *fs.PathError
+	if errors.As(err, &in) {
+		return in.Err
+	}
+	return err
+}
+
+func (d *decoder) keyURL(n *yamldoc.Node, key string, c *Config) {
+	s, ok := d.notEmpty(n, key)
+	if !ok {
+		return
+	}
+	if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		d.Bad(n, "%s: this is no URL: write https://host/path", key)
+	}
+	c.Identity.JWT.KeyURL = s
+}
+
+// algorithms are those that package identity takes.
+var algorithms = []string{
+	"HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+}
+
+func checkAlgorithm(s string) string {
+	if slices.Contains(algorithms, s) {
+		return ""
+	}
+	return fmt.Sprintf("%q is not an algorithm that signs: write some of %s", yamldoc.Shorten(s), strings.Join(algorithms, ", "))
+}
+
+func checkPlace(s string) string {
+	if place, name, _ := strings.Cut(s, "."); name != "" && (place == "header" || place == "claim") {
+		return ""
+	}
+	return fmt.Sprintf("%q does not say where it comes from: write header.x-name, which trusted proxies are believed about, "+
+		"or claim.name, of a token", yamldoc.Shorten(s))
+}

@@ -1,0 +1,234 @@
+// Package config reads the server's config: which addresses to listen on, where Redis and the rules are, whom to believe
+// about who is calling. It knows every key, its default and what makes no sense, and says all that is wrong at once.
+//
+// It starts nothing and connects to nothing, and holds no secret but one that stands in redis.address: of the others it
+// knows the files.
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/yamldoc"
+)
+
+// Config is what the server is told. Paths are absolute or relative to the working directory, not to the file.
+type Config struct {
+	Listen Listen
+	Redis  Redis
+	// Rules are files and directories.
+	Rules []string
+	// Keep is a file for the last good rules; "" means that they do not survive a restart.
+	Keep string
+	// Mode is the most that any rule may do.
+	Mode     headgate.Mode
+	Identity Identity
+	Headers  Headers
+	// AdminTokensFile has the tokens of those who may use the admin API; "" means that there are none.
+	AdminTokensFile string
+	// SecretFile has the secret that is mixed into subjects; "" means none.
+	SecretFile string
+}
+
+// Listen has the addresses of the listeners; "" means that one is off.
+type Listen struct {
+	HTTP, GRPC, Ops, Admin string
+	// TLS is for all of them but Ops.
+	TLS ListenTLS
+}
+
+// ListenTLS is off unless there is a CertFile, and then there is a KeyFile. With ClientCAFile clients need a certificate.
+type ListenTLS struct {
+	CertFile, KeyFile, ClientCAFile string
+}
+
+// Redis says where the counters are. Its address may have a password, so it is not for logs: Settings has it without.
+type Redis struct {
+	Address, Username, PasswordFile, Namespace string
+	TLS                                        RedisTLS
+}
+
+// RedisTLS is towards Redis. It is enabled if any of the rest is given, or the address is rediss://.
+type RedisTLS struct {
+	Enabled                               bool
+	CAFile, CertFile, KeyFile, ServerName string
+}
+
+// Identity is the options of package identity, with the file of a secret instead of JWT.Secret.
+type Identity struct {
+	identity.Options
+	JWTSecretFile string
+}
+
+// Headers says which response headers tell clients about their limits.
+type Headers string
+
+// The headers of the draft are RateLimit and RateLimit-Policy, the legacy ones X-RateLimit-Limit, -Remaining and -Reset.
+const (
+	HeadersBoth   Headers = "both"
+	HeadersDraft  Headers = "draft"
+	HeadersLegacy Headers = "legacy"
+	HeadersOff    Headers = "off"
+)
+
+// Default is the config of an empty file, but that a file must name rules.
+func Default() *Config {
+	c := &Config{
+		Listen: Listen{HTTP: ":8080", GRPC: ":8081", Ops: ":8082", Admin: "127.0.0.1:8083"},
+		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate"},
+		Mode:   headgate.Enforce, Headers: HeadersBoth,
+	}
+	c.Identity.ForwardedHeader = identity.XForwardedFor
+	c.Identity.IPv6Prefix = 64
+	c.Identity.JWT.Header = "Authorization"
+	return c
+}
+
+// maxBytes is how large a config may be. It has no lists that grow.
+const maxBytes = 1 << 20
+
+// Load reads a file. If it could be read but makes no sense, the error is a yamldoc.Errors.
+func Load(file string) (*Config, error) { return load(file, os.LookupEnv) }
+
+func load(file string, lookup func(string) (string, bool)) (*Config, error) {
+	data, err := yamldoc.ReadFile(file, maxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	var report yamldoc.Report
+	s, problem := yamldoc.Source{Name: file, Data: data}.Check()
+	if len(data) > maxBytes {
+		s.Data = nil
+		problem = &yamldoc.Error{File: file, Line: 1, Column: 1, Problem: "the file is larger than 1 MB: it is no config"}
+	}
+	d := &decoder{
+		dir: filepath.Dir(file), lookup: lookup,
+		seen: map[*yamldoc.Node]bool{}, unset: map[*yamldoc.Node]bool{}, written: map[string]*yamldoc.Node{},
+	}
+	d.Source, d.Report, d.NoValue = s, &report, noValue
+	c := Default()
+	if problem != nil {
+		report.Add(0, problem)
+	} else {
+		d.document(c)
+	}
+	if report.Count() > 0 {
+		return nil, masked(&report, s)
+	}
+	return c, nil
+}
+
+const writeRules = "rules: [/etc/headgate/rules/]"
+
+// noValue is what to write for keys without a value.
+var noValue = map[string]string{
+	"rules":           "write " + writeRules,
+	"address":         "write redis://host:6379, or remove the key for the default",
+	"trusted_proxies": "write the networks of your proxies, [10.0.0.0/8], or remove the key to trust nobody",
+}
+
+// decoder reads a config.
+type decoder struct {
+	yamldoc.Decoder
+	dir     string
+	lookup  func(string) (string, bool)
+	seen    map[*yamldoc.Node]bool // texts: whether they had variables in them
+	unset   map[*yamldoc.Node]bool // texts with variables that have no value, of which that is told
+	root    *yamldoc.Node
+	written map[string]*yamldoc.Node // the values of keys and sections
+}
+
+type field = yamldoc.Field[*decoder, Config]
+
+func (d *decoder) document(c *Config) {
+	documents, problems := yamldoc.Parse(d.Source)
+	for _, p := range problems {
+		d.Report.Add(0, p)
+	}
+	switch {
+	case len(documents) == 0 && len(problems) == 0:
+		d.BadAt(1, 1, "the file is empty: a config says at least where the rules are: "+writeRules)
+	case len(documents) > 1:
+		d.Bad(documents[1], "a config is one document: remove the --- before this")
+	}
+	if len(documents) != 1 {
+		return
+	}
+	root := documents[0]
+	d.root = root
+	d.expand(root)
+	// Keys that begin with x- are for anchors and for other programs, as in rule files.
+	d.section(root.Without(func(key string) bool { return strings.HasPrefix(key, "x-") }), "", c)
+	d.check(c)
+}
+
+// section reads the keys below a prefix, such as "redis.".
+func (d *decoder) section(n *yamldoc.Node, prefix string, c *Config) {
+	what := "a config"
+	if prefix != "" {
+		what = strings.TrimSuffix(prefix, ".")
+		d.written[what] = n
+	}
+	table := fieldsBelow(prefix)
+	known := yamldoc.Keys(table)
+	n = n.Without(func(key string) bool { return d.elsewhere(n, key, prefix, known) })
+	yamldoc.Fields(d, n, what, table, c)
+}
+
+// elsewhere notes a key whose value belongs into a file or a flag.
+func (d *decoder) elsewhere(n *yamldoc.Node, key, prefix string, known []string) bool {
+	at, _ := n.Get(key)
+	switch {
+	case slices.Contains(known, key):
+		return false
+	case slices.Contains(known, key+"_file"):
+		d.Bad(at.Key, "%s itself does not stand in the config: put it into a file, and write %[1]s_file with the path", key)
+	case prefix == "" && (key == "log_level" || key == "dev"):
+		d.Bad(at.Key, "%s is a flag: start the server with --%s", key, strings.ReplaceAll(key, "_", "-"))
+	default:
+		return false
+	}
+	return true
+}
+
+func fieldsBelow(prefix string) []field {
+	var table []field
+	for i := range settings {
+		s := &settings[i]
+		rest, ok := strings.CutPrefix(s.key, prefix)
+		if !ok {
+			continue
+		}
+		name, _, deeper := strings.Cut(rest, ".")
+		switch {
+		case !deeper:
+			table = append(table, field{Key: name, Read: func(d *decoder, n *yamldoc.Node, _ string, c *Config) {
+				d.written[s.key] = n
+				if !d.unset[n] {
+					s.read(d, n, s.key, c)
+				}
+			}})
+		case !slices.Contains(yamldoc.Keys(table), name):
+			table = append(table, field{Key: name, Read: func(d *decoder, n *yamldoc.Node, _ string, c *Config) {
+				d.section(n, prefix+name+".", c)
+			}})
+		}
+	}
+	return table
+}
+
+// at is where a key is written, or else the section that it belongs to.
+func (d *decoder) at(key string) *yamldoc.Node { return d.root.Find(strings.Split(key, ".")) }
+
+// path is relative to the config's directory.
+func (d *decoder) path(p string) string {
+	if filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(d.dir, p)
+}

@@ -1,0 +1,262 @@
+package config
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/yamldoc"
+)
+
+// Setting is a key and its value, which is a string, a bool, an int or a []string.
+type Setting struct {
+	Key   string
+	Value any
+}
+
+// Settings are all keys with their values, without secrets, in the order in which they are documented.
+func (c *Config) Settings() []Setting {
+	all := make([]Setting, len(settings))
+	for i := range settings {
+		all[i] = Setting{settings[i].key, settings[i].value(c)}
+	}
+	return all
+}
+
+// setting is a key, how it is read and how it is shown.
+type setting struct {
+	key   string
+	read  func(d *decoder, n *yamldoc.Node, key string, c *Config)
+	value func(c *Config) any
+}
+
+var settings = []setting{
+	listener("listen.http", func(c *Config) *string { return &c.Listen.HTTP }),
+	listener("listen.grpc", func(c *Config) *string { return &c.Listen.GRPC }),
+	listener("listen.ops", func(c *Config) *string { return &c.Listen.Ops }),
+	listener("listen.admin", func(c *Config) *string { return &c.Listen.Admin }),
+	file("listen.tls.cert_file", func(c *Config) *string { return &c.Listen.TLS.CertFile }),
+	file("listen.tls.key_file", func(c *Config) *string { return &c.Listen.TLS.KeyFile }),
+	file("listen.tls.client_ca_file", func(c *Config) *string { return &c.Listen.TLS.ClientCAFile }),
+	{"redis.address", (*decoder).address, func(c *Config) any { return redacted(c.Redis.Address) }},
+	text("redis.username", func(c *Config) *string { return &c.Redis.Username }),
+	file("redis.password_file", func(c *Config) *string { return &c.Redis.PasswordFile }),
+	{"redis.namespace", (*decoder).namespace, func(c *Config) any { return c.Redis.Namespace }},
+	yesNo("redis.tls.enabled", func(c *Config) *bool { return &c.Redis.TLS.Enabled }),
+	file("redis.tls.ca_file", func(c *Config) *string { return &c.Redis.TLS.CAFile }),
+	file("redis.tls.cert_file", func(c *Config) *string { return &c.Redis.TLS.CertFile }),
+	file("redis.tls.key_file", func(c *Config) *string { return &c.Redis.TLS.KeyFile }),
+	text("redis.tls.server_name", func(c *Config) *string { return &c.Redis.TLS.ServerName }),
+	{"rules", (*decoder).rules, func(c *Config) any { return c.Rules }},
+	{"keep", (*decoder).keep, func(c *Config) any { return c.Keep }},
+	{"mode", (*decoder).mode, func(c *Config) any { return c.Mode.String() }},
+	{"identity.trusted_proxies", (*decoder).proxies, func(c *Config) any {
+		shown := []string{}
+		for _, network := range c.Identity.TrustedProxies {
+			shown = append(shown, network.String())
+		}
+		return shown
+	}},
+	whole("identity.trusted_hops", 0, 63, func(c *Config) *int { return &c.Identity.TrustedHops }),
+	yesNo("identity.trust_unix", func(c *Config) *bool { return &c.Identity.TrustUnix }),
+	word("identity.forwarded_header", []string{identity.XForwardedFor, identity.Forwarded},
+		func(c *Config) *string { return &c.Identity.ForwardedHeader }),
+	whole("identity.ipv6_prefix", 1, 128, func(c *Config) *int { return &c.Identity.IPv6Prefix }),
+	header("identity.api_key.header", func(c *Config) *string { return &c.Identity.APIKey.Header }),
+	text("identity.api_key.query", func(c *Config) *string { return &c.Identity.APIKey.Query }),
+	texts("identity.jwt.algorithms", checkAlgorithm, func(c *Config) *[]string { return &c.Identity.JWT.Algorithms }),
+	file("identity.jwt.secret_file", func(c *Config) *string { return &c.Identity.JWTSecretFile }),
+	file("identity.jwt.key_file", func(c *Config) *string { return &c.Identity.JWT.KeyFile }),
+	{"identity.jwt.key_url", (*decoder).keyURL, func(c *Config) any { return redacted(c.Identity.JWT.KeyURL) }},
+	text("identity.jwt.issuer", func(c *Config) *string { return &c.Identity.JWT.Issuer }),
+	texts("identity.jwt.audience", nil, func(c *Config) *[]string { return &c.Identity.JWT.Audience }),
+	{"identity.jwt.leeway", (*decoder).leeway, func(c *Config) any { return c.Identity.JWT.Leeway.String() }},
+	yesNo("identity.jwt.allow_no_expiry", func(c *Config) *bool { return &c.Identity.JWT.AllowNoExpiry }),
+	header("identity.jwt.header", func(c *Config) *string { return &c.Identity.JWT.Header }),
+	texts("identity.user", checkPlace, func(c *Config) *[]string { return &c.Identity.User }),
+	texts("identity.service_account", checkPlace, func(c *Config) *[]string { return &c.Identity.ServiceAccount }),
+	texts("identity.tenant", checkPlace, func(c *Config) *[]string { return &c.Identity.Tenant }),
+	texts("identity.tier", checkPlace, func(c *Config) *[]string { return &c.Identity.Tier }),
+	texts("identity.region", checkPlace, func(c *Config) *[]string { return &c.Identity.Region }),
+	word("headers", headerWords, func(c *Config) *string { return (*string)(&c.Headers) }),
+	file("admin.tokens_file", func(c *Config) *string { return &c.AdminTokensFile }),
+	file("secret_file", func(c *Config) *string { return &c.SecretFile }),
+}
+
+var (
+	headerWords = []string{string(HeadersBoth), string(HeadersDraft), string(HeadersLegacy), string(HeadersOff)}
+	modes       = []headgate.Mode{headgate.Enforce, headgate.Shadow, headgate.Off}
+)
+
+// off is a listener that there is not.
+const off = "off"
+
+func listener(key string, of func(*Config) *string) setting {
+	return setting{
+		key,
+		func(d *decoder, n *yamldoc.Node, key string, c *Config) { d.listener(n, key, of(c)) },
+		func(c *Config) any {
+			if *of(c) == "" {
+				return off
+			}
+			return *of(c)
+		},
+	}
+}
+
+func text(key string, of func(*Config) *string) setting {
+	return setting{
+		key,
+		func(d *decoder, n *yamldoc.Node, key string, c *Config) { *of(c), _ = d.notEmpty(n, key) },
+		func(c *Config) any { return *of(c) },
+	}
+}
+
+// file is a file that must be there.
+func file(key string, of func(*Config) *string) setting {
+	s := text(key, of)
+	s.read = func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+		if path, ok := d.notEmpty(n, key); ok {
+			*of(c) = d.path(path)
+			d.mustBeFile(n, key, *of(c))
+		}
+	}
+	return s
+}
+
+// header is the name of a request header.
+func header(key string, of func(*Config) *string) setting {
+	s := text(key, of)
+	s.read = func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+		name, ok := d.notEmpty(n, key)
+		if ok && strings.Trim(name, headerLetters) != "" {
+			d.Bad(n, "%s: %q is no name of a header: write one like X-API-Key", key, yamldoc.Shorten(name))
+		}
+		*of(c) = name
+	}
+	return s
+}
+
+const headerLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
+
+func word(key string, words []string, of func(*Config) *string) setting {
+	s := text(key, of)
+	s.read = func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+		if i := d.Choose(n, key, words); i >= 0 {
+			*of(c) = words[i]
+		}
+	}
+	return s
+}
+
+// texts is one text or several; check says what is wrong with one of them, if it is not nil.
+func texts(key string, check func(string) string, of func(*Config) *[]string) setting {
+	return setting{
+		key,
+		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+			*of(c) = nil
+			d.each(n, key, func(n *yamldoc.Node, s string) {
+				*of(c) = append(*of(c), s)
+				if check == nil {
+					return
+				}
+				if problem := check(s); problem != "" {
+					d.Bad(n, "%s: %s", key, problem)
+				}
+			})
+		},
+		func(c *Config) any { return *of(c) },
+	}
+}
+
+func whole(key string, least, most int64, of func(*Config) *int) setting {
+	return setting{
+		key,
+		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+			v := d.Whole(d.as(n, yamldoc.Number), key, least, "")
+			if v > most {
+				d.Bad(n, "%s is %d: write %d or less", key, v, most)
+			}
+			*of(c) = int(v)
+		},
+		func(c *Config) any { return *of(c) },
+	}
+}
+
+func yesNo(key string, of func(*Config) *bool) setting {
+	return setting{
+		key,
+		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+			*of(c) = d.YesNo(d.as(n, yamldoc.Boolean), key)
+		},
+		func(c *Config) any { return *of(c) },
+	}
+}
+
+// notEmpty reads a text that must say something.
+func (d *decoder) notEmpty(n *yamldoc.Node, key string) (string, bool) {
+	s, ok := d.Text(n, key)
+	if ok && strings.TrimSpace(s) == "" {
+		d.Bad(n, "%s is empty: write a value, or remove the key", key)
+		return "", false
+	}
+	return s, ok
+}
+
+// each reads one text or a list of them.
+func (d *decoder) each(n *yamldoc.Node, key string, read func(n *yamldoc.Node, s string)) {
+	items := []*yamldoc.Node{n}
+	switch n.Kind {
+	case yamldoc.List:
+		items = n.Items
+	case yamldoc.Mapping:
+		d.Bad(n, "%s wants text or a list, not %s", key, n.Describe())
+		return
+	}
+	for _, item := range items {
+		if d.unset[item] {
+			continue
+		}
+		if s, ok := d.notEmpty(item, key); ok {
+			read(item, s)
+		}
+	}
+}
+
+func (d *decoder) mode(n *yamldoc.Node, key string, c *Config) {
+	words := make([]string, len(modes))
+	for i, m := range modes {
+		words[i] = m.String()
+	}
+	if i := d.Choose(n, key, words); i >= 0 {
+		c.Mode = modes[i]
+	}
+}
+
+func (d *decoder) leeway(n *yamldoc.Node, key string, c *Config) {
+	c.Identity.JWT.Leeway = d.Duration(n, key)
+	if v := c.Identity.JWT.Leeway; v < 0 || v > 5*time.Minute {
+		d.Bad(n, "%s is %s: write 0s to 5m", key, v)
+	}
+}
+
+// proxies reads networks; an address is a network of one.
+func (d *decoder) proxies(n *yamldoc.Node, key string, c *Config) {
+	d.each(n, key, func(n *yamldoc.Node, s string) {
+		p, err := netip.ParsePrefix(s)
+		if a, err2 := netip.ParseAddr(s); err2 == nil && a.Zone() == "" {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		switch {
+		case err != nil:
+			d.Bad(n, "%s: %q is no network: write it like 10.0.0.0/8 or 2001:db8::/32", key, yamldoc.Shorten(s))
+		case p.Bits() == 0:
+			d.Bad(n, "%s: %s is everybody, and everybody could claim any address: name the networks of your proxies, or how "+
+				"many a request passes in trusted_hops", key, p)
+		default:
+			c.Identity.TrustedProxies = append(c.Identity.TrustedProxies, p)
+		}
+	})
+}

@@ -1,0 +1,253 @@
+package config
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/yamldoc"
+)
+
+// check judges what keys say together. Each of them alone is judged already.
+func (d *decoder) check(c *Config) {
+	d.checkListeners(&c.Listen)
+	d.checkAdmin(c)
+	d.pair("listen.tls.cert_file", "listen.tls.key_file")
+	if d.written["listen.tls.client_ca_file"] != nil && d.written["listen.tls.cert_file"] == nil {
+		d.Bad(d.at("listen.tls.client_ca_file"), "listen.tls.client_ca_file asks clients for certificates, which takes one of "+
+			"our own: write cert_file and key_file, too")
+	}
+	d.checkRedis(&c.Redis)
+	d.checkRules(c)
+	d.checkTrust(&c.Identity)
+	d.checkTokens(&c.Identity)
+	if c.SecretFile != "" {
+		d.checkSecret("secret_file", c.SecretFile, 16)
+	}
+	if d.Report.Count() == 0 {
+		d.askIdentity(c.Identity)
+	}
+}
+
+// pair notes if only one of two keys is written.
+func (d *decoder) pair(a, b string) {
+	for _, keys := range [][2]string{{a, b}, {b, a}} {
+		if d.written[keys[0]] != nil && d.written[keys[1]] == nil {
+			d.Bad(d.at(keys[0]), "%s needs %s beside it: a certificate and its key go together", keys[0],
+				keys[1][strings.LastIndexByte(keys[1], '.')+1:])
+		}
+	}
+}
+
+func (d *decoder) checkListeners(l *Listen) {
+	all := []struct{ key, address string }{
+		{"listen.http", l.HTTP}, {"listen.grpc", l.GRPC}, {"listen.ops", l.Ops}, {"listen.admin", l.Admin},
+	}
+	if l.HTTP == "" && l.GRPC == "" {
+		d.Bad(d.at("listen.http"), "listen.http and listen.grpc are both off, so nobody could ask anything: turn one of them on")
+	}
+	for i, one := range all {
+		for _, other := range all[:i] {
+			if !collide(one.address, other.address) {
+				continue
+			}
+			at, than := one, other
+			if d.written[one.key] == nil {
+				at, than = other, one
+			}
+			by := ""
+			if d.written[than.key] == nil {
+				by = " by default"
+			}
+			d.Bad(d.at(at.key), "%s is %s and %s is %s%s: give each a port of its own, or turn one off", at.key, at.address,
+				than.key, than.address, by)
+		}
+	}
+}
+
+// collide says whether two listeners would be in each other's way. Port 0 is any that is free.
+func collide(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	return hostA == hostB || isEverywhere(hostA) || isEverywhere(hostB)
+}
+
+func isEverywhere(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "" || err == nil && a.IsUnspecified()
+}
+
+func isLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// checkAdmin keeps the admin API, which can lift any limit, from being open to a network.
+func (d *decoder) checkAdmin(c *Config) {
+	host, _, err := net.SplitHostPort(c.Listen.Admin)
+	if err != nil || isLoopback(host) {
+		return
+	}
+	var needs []string
+	if d.written["listen.tls.cert_file"] == nil && d.written["listen.tls.key_file"] == nil {
+		needs = append(needs, "listen.tls with cert_file and key_file")
+	}
+	if d.written["admin.tokens_file"] == nil {
+		needs = append(needs, "admin.tokens_file")
+	}
+	if len(needs) > 0 {
+		d.Bad(d.at("listen.admin"), "listen.admin is open beyond this machine, and whoever reaches it could lift any limit: "+
+			"write %s, or listen on 127.0.0.1:8083", strings.Join(needs, ", and "))
+	}
+}
+
+func (d *decoder) checkRedis(r *Redis) {
+	d.pair("redis.tls.cert_file", "redis.tls.key_file")
+	if strings.Contains(r.Address, "@") {
+		for _, key := range []string{"redis.username", "redis.password_file"} {
+			if n := d.written[key]; n != nil {
+				d.Bad(n, "%s is given, and redis.address has a user or password before its @: keep this, and remove what stands "+
+					"there", key)
+			}
+		}
+	}
+	if r.Username != "" && r.PasswordFile == "" && d.written["redis.password_file"] == nil {
+		d.Bad(d.at("redis.username"), "redis.username needs password_file beside it")
+	}
+	given := r.TLS.CAFile+r.TLS.CertFile+r.TLS.KeyFile+r.TLS.ServerName != "" || strings.HasPrefix(r.Address, "rediss://")
+	if n := d.written["redis.tls.enabled"]; n != nil && !r.TLS.Enabled && given {
+		d.Bad(n, "redis.tls.enabled is false, and the rest of redis says that TLS is wanted: remove this key, or that")
+	}
+	r.TLS.Enabled = r.TLS.Enabled || given
+}
+
+// checkRules wants rules to be there, unless some were kept: they are what the server then starts with.
+func (d *decoder) checkRules(c *Config) {
+	n := d.written["rules"]
+	if n == nil {
+		if _, without := d.root.Get("rules"); d.root.Kind == yamldoc.Mapping && !without {
+			d.BadAt(1, 1, "rules is missing: write "+writeRules)
+		}
+		return
+	}
+	if c.Keep != "" {
+		for _, path := range c.Rules {
+			if c.Keep == filepath.Clean(path) || filepath.Dir(c.Keep) == filepath.Clean(path) {
+				d.Bad(d.at("keep"), "keep: %s is among the rule files, and would be taken for one: name another place", c.Keep)
+			}
+		}
+		if _, err := os.Stat(c.Keep); err == nil {
+			return
+		}
+	}
+	d.each(n, "rules", func(n *yamldoc.Node, s string) {
+		if _, err := os.Stat(d.path(s)); err != nil {
+			d.Bad(n, "rules: %s is not there: create it, or correct the path (%v)", d.path(s), cause(err))
+		}
+	})
+}
+
+func (d *decoder) checkTrust(i *Identity) {
+	if i.TrustedHops > 0 && len(i.TrustedProxies) > 0 {
+		d.Bad(d.at("identity.trusted_hops"), "identity.trusted_proxies and identity.trusted_hops are two ways to say the same: keep one of them")
+	}
+	believed := d.written["identity.jwt"] != nil
+	for key, places := range map[string][]string{
+		"identity.user": i.User, "identity.service_account": i.ServiceAccount, "identity.tenant": i.Tenant,
+		"identity.tier": i.Tier, "identity.region": i.Region,
+	} {
+		for _, place := range places {
+			if strings.HasPrefix(place, "claim.") && !believed {
+				d.Bad(d.at(key), "%s cannot come from %s: no tokens are believed; say in identity.jwt which are", key,
+					yamldoc.Shorten(place))
+			}
+		}
+	}
+}
+
+// checkTokens is about identity.jwt, if it is written.
+func (d *decoder) checkTokens(i *Identity) {
+	n := d.written["identity.jwt"]
+	if n == nil || n.Kind != yamldoc.Mapping {
+		return
+	}
+	if named := d.written["identity.jwt.algorithms"]; named == nil || named.Kind == yamldoc.List && len(named.Items) == 0 {
+		d.Bad(d.at("identity.jwt.algorithms"), "identity.jwt needs algorithms, the only ones that tokens may be signed with: "+
+			"algorithms: [RS256]")
+	}
+	var given []string
+	for _, key := range []string{"secret_file", "key_file", "key_url"} {
+		if d.written["identity.jwt."+key] != nil {
+			given = append(given, key)
+		}
+	}
+	if len(given) != 1 {
+		have := "it has none"
+		if len(given) > 0 {
+			have = "it has " + strings.Join(given, " and ")
+		}
+		d.Bad(d.at("identity.jwt"), "identity.jwt needs one of secret_file, key_file and key_url, with which tokens are "+
+			"verified: %s", have)
+		return
+	}
+	for _, algorithm := range i.JWT.Algorithms {
+		shared := strings.HasPrefix(algorithm, "HS")
+		if slices.Contains(algorithms, algorithm) && shared != (given[0] == "secret_file") {
+			d.Bad(d.at("identity.jwt.algorithms"), "identity.jwt.algorithms: %s does not go with %s: HS256, HS384 and HS512 need "+
+				"secret_file, the others key_file or key_url", algorithm, given[0])
+		}
+	}
+	if i.JWTSecretFile != "" {
+		d.checkSecret("identity.jwt.secret_file", i.JWTSecretFile, 32)
+	}
+}
+
+// checkSecret wants a secret that cannot be guessed. A file that cannot be read was told already.
+func (d *decoder) checkSecret(key, path string, least int) {
+	secret, err := readSecret(path)
+	if err == nil && len(secret) > 0 && len(secret) < least {
+		d.Bad(d.at(key), "%s: the secret in %s is %d bytes long and can be guessed: take %d or more, openssl rand -hex 32", key,
+			path, len(secret), least)
+	}
+}
+
+// readSecret leaves out the line's end that editors put there.
+func readSecret(path string) ([]byte, error) {
+	data, err := yamldoc.ReadFile(path, maxBytes)
+	return bytes.TrimRight(data, "\r\n"), err
+}
+
+// askIdentity sees that package identity takes the options, of which it may know more than this package. Keys at a URL it
+// would fetch, so it is not asked about those.
+func (d *decoder) askIdentity(i Identity) {
+	if i.JWT.KeyURL != "" {
+		return
+	}
+	if i.JWTSecretFile != "" {
+		var err error
+		if i.JWT.Secret, err = readSecret(i.JWTSecretFile); err != nil {
+			return // as was told
+		}
+	}
+	i.Log = slog.New(slog.DiscardHandler)
+	resolver, err := identity.New(i.Options)
+	if err != nil {
+		problem := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "identity: "), "JWT: ")
+		key := "identity"
+		if i.JWT.KeyFile != "" {
+			key = "identity.jwt.key_file"
+		}
+		d.Bad(d.at(key), "%s: %s", key, problem)
+		return
+	}
+	resolver.Close()
+}
