@@ -21,6 +21,9 @@ func (c *Config) Settings() []Setting {
 	all := make([]Setting, len(settings))
 	for i := range settings {
 		all[i] = Setting{settings[i].key, settings[i].value(c)}
+		if list, ok := all[i].Value.([]string); ok && list == nil {
+			all[i].Value = []string{}
+		}
 	}
 	return all
 }

@@ -160,7 +160,7 @@ func (d *decoder) checkTrust(i *Identity) {
 	if i.TrustedHops > 0 && len(i.TrustedProxies) > 0 {
 		d.Bad(d.at("identity.trusted_hops"), "identity.trusted_proxies and identity.trusted_hops are two ways to say the same: keep one of them")
 	}
-	believed := d.written["identity.jwt"] != nil
+	believed := d.tokensGiven(i)
 	for key, places := range map[string][]string{
 		"identity.user": i.User, "identity.service_account": i.ServiceAccount, "identity.tenant": i.Tenant,
 		"identity.tier": i.Tier, "identity.region": i.Region,
@@ -174,10 +174,19 @@ func (d *decoder) checkTrust(i *Identity) {
 	}
 }
 
-// checkTokens is about identity.jwt, if it is written.
+// tokensGiven says whether identity.jwt says anything but its defaults.
+func (d *decoder) tokensGiven(i *Identity) bool {
+	for _, key := range []string{"algorithms", "secret_file", "key_file", "key_url", "issuer", "audience"} {
+		if d.written["identity.jwt."+key] != nil {
+			return true
+		}
+	}
+	usual := Default().Identity.JWT
+	return i.JWT.Leeway != usual.Leeway || i.JWT.AllowNoExpiry != usual.AllowNoExpiry || i.JWT.Header != usual.Header
+}
+
 func (d *decoder) checkTokens(i *Identity) {
-	n := d.written["identity.jwt"]
-	if n == nil || n.Kind != yamldoc.Mapping {
+	if !d.tokensGiven(i) {
 		return
 	}
 	if named := d.written["identity.jwt.algorithms"]; named == nil || named.Kind == yamldoc.List && len(named.Items) == 0 {
