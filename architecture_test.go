@@ -71,7 +71,9 @@ var architecture = map[string]arrows{
 	},
 	"storetest": {},
 	"cmd/headgate": {
-		code:  []string{"identity", "memstore", "redisstore", "ruledoc", "github.com/spf13/cobra"},
+		code: []string{
+			"identity", "memstore", "redisstore", "ruledoc", "internal/config", "internal/yamldoc", "github.com/spf13/cobra",
+		},
 		tests: []string{"internal/testenv"},
 	},
 	"internal/config": {

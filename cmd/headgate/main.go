@@ -1,4 +1,4 @@
-// Command headgate is what operators type: it checks, tests and compares rules, and says why a request is refused.
+// Command headgate is what operators type: it checks, tests and compares rules, checks configs, and says why a request is refused.
 //
 // It knows how to ask the other packages and how to put their answers on one screen, or into JSON. It decides nothing.
 package main
@@ -38,8 +38,10 @@ Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a ref
 	rules := &cobra.Command{Use: "rules", Short: "Check, test and compare rule files"}
 	//nolint:contextcheck // ruledoc and identity take none for what is over at once
 	rules.AddCommand(newValidate(p), newTest(p), newDiff(p), newSchema(p))
+	server := &cobra.Command{Use: "config", Short: "Check and show the config of a server"}
+	server.AddCommand(newConfigValidate(p), newConfigShow(p))
 	//nolint:contextcheck // as above
-	root.AddCommand(newExplain(p), rules, newVersion(p))
+	root.AddCommand(server, newExplain(p), rules, newVersion(p))
 	root.PersistentFlags().StringVar(&p.output, "output", "human", "`FORMAT`: human, or json with durations in seconds")
 	root.PersistentPreRunE = p.checkOutput
 	root.SetFlagErrorFunc(usage)

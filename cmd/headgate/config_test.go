@@ -1,0 +1,62 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+func TestConfigJSON(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"validate", "show"} {
+		r := startJSON[configReport](t, 0, "config", command, "testdata/config.yaml")
+		redis, _ := r.Config["redis"].(map[string]any)
+		if !r.OK || r.Problems == nil || r.Config["mode"] != "shadow" || redis["address"] != "rediss://***@redis.example.com:6379" {
+			t.Errorf("%s: %+v", command, r)
+		}
+		r = startJSON[configReport](t, 1, "config", command, "testdata/config-bad.yaml")
+		if r.OK || r.Config != nil || len(r.Problems) != 6 || r.Problems[0].Line != 1 || r.Problems[0].Excerpt == "" {
+			t.Errorf("%s: %+v", command, r)
+		}
+	}
+}
+
+// What show prints is a config that says the same.
+func TestConfigShowCanBeRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, text := range []string{"rules: rules", `
+listen: {http: off, grpc: ":1"}
+rules: [rules, "a b.yaml"]
+redis: {namespace: "7", username: "true", password_file: "a b.yaml", tls: {server_name: "null"}}
+identity:
+  trusted_hops: 2
+  api_key: {header: X-Key, query: "$${x}: #\"é\""}
+  jwt: {algorithms: [ES256, EdDSA], key_url: "https://id.example.com/keys?a=b#c", audience: ["1", "a, b", "[]"], leeway: 1m30s}
+`} {
+		for name, text := range map[string]string{"c.yaml": text, "a b.yaml": "rules: []", "rules": "rules: []"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, second := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "again.yaml")
+		o := start(t, "config", "show", first)
+		if err := os.WriteFile(second, []byte(o.out), 0o600); err != nil || o.code != 0 {
+			t.Fatal(o, err)
+		}
+		want, err := config.Load(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := config.Load(second)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, o.out)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v\nwant %+v\n%s", got, want, o.out)
+		}
+	}
+}
