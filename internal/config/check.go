@@ -24,6 +24,10 @@ func (d *decoder) listener(n *yamldoc.Node, key string, into *string) {
 		d.Bad(n, "%s: write \":%s\", in quotes and with the colon, or an address with it, 127.0.0.1:%s", key, n.Text, n.Text)
 		return
 	}
+	if n.Kind == yamldoc.Boolean { // older YAML reads a bare off as false, and some tools write it so
+		d.Bad(n, "%s wants an address with a port, \":8080\" or 127.0.0.1:8080, or off, not %s", key, n.Text)
+		return
+	}
 	s, ok := d.Text(n, key)
 	if !ok {
 		return
@@ -42,7 +46,8 @@ func (d *decoder) listener(n *yamldoc.Node, key string, into *string) {
 		return
 	}
 	if _, err := netip.ParseAddr(host); err != nil && strings.Trim(host, headerLetters) != "" {
-		d.Bad(n, "%s: %q is neither an address nor a name of this machine: write 127.0.0.1:%s", key, yamldoc.Shorten(host), port)
+		d.Bad(n, "%s: %q is neither an address nor a name of this machine: write 127.0.0.1:%s", key,
+			yamldoc.Shorten(host), port)
 		return
 	}
 	*into = s
@@ -76,7 +81,8 @@ var validNamespace = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 func (d *decoder) namespace(n *yamldoc.Node, key string, c *Config) {
 	s, ok := d.Text(n, key)
 	if ok && !validNamespace.MatchString(s) {
-		d.Bad(n, "%s: %q cannot be in keys: write 1 to 64 letters, digits, dots, dashes or underscores", key, yamldoc.Shorten(s))
+		d.Bad(n, "%s: %q cannot be in keys: write 1 to 64 letters, digits, dots, dashes or underscores", key,
+			yamldoc.Shorten(s))
 	}
 	c.Redis.Namespace = s
 }
@@ -114,7 +120,7 @@ func (d *decoder) mustBeFile(n *yamldoc.Node, key, path string) {
 	case err == nil && info.IsDir():
 		d.Bad(n, "%s: %s is a directory: write the name of a file in it", key, path)
 		return
-	case err == nil:
+	case err == nil && info.Mode().IsRegular():
 		var data []byte
 		if data, err = yamldoc.ReadFile(path, maxBytes); err == nil && len(bytes.TrimSpace(data)) == 0 {
 			d.Bad(n, "%s: the file %s is empty", key, path)
@@ -123,6 +129,12 @@ func (d *decoder) mustBeFile(n *yamldoc.Node, key, path string) {
 	if err != nil {
 		d.Bad(n, "%s: %s cannot be read by this user: %v", key, path, cause(err))
 	}
+}
+
+// isRegular says whether a file can be read twice, as a pipe cannot: what is read here would be gone for the server.
+func isRegular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // cause leaves out the path, which is said already.
@@ -154,13 +166,14 @@ func checkAlgorithm(s string) string {
 	if slices.Contains(algorithms, s) {
 		return ""
 	}
-	return fmt.Sprintf("%q is not an algorithm that signs: write some of %s", yamldoc.Shorten(s), strings.Join(algorithms, ", "))
+	return fmt.Sprintf("%q is not an algorithm that signs: write some of %s", yamldoc.Shorten(s),
+		strings.Join(algorithms, ", "))
 }
 
 func checkPlace(s string) string {
 	if place, name, _ := strings.Cut(s, "."); name != "" && (place == "header" || place == "claim") {
 		return ""
 	}
-	return fmt.Sprintf("%q does not say where it comes from: write header.x-name, which trusted proxies are believed about, "+
-		"or claim.name, of a token", yamldoc.Shorten(s))
+	return fmt.Sprintf("%q does not say where it comes from: write header.x-name, which trusted proxies are believed "+
+		"about, or claim.name, of a token", yamldoc.Shorten(s))
 }

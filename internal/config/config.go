@@ -42,7 +42,8 @@ type Listen struct {
 	TLS ListenTLS
 }
 
-// ListenTLS is off unless there is a CertFile, and then there is a KeyFile. With ClientCAFile clients need a certificate.
+// ListenTLS is off unless there is a CertFile, and then there is a KeyFile. With ClientCAFile clients need a
+// certificate.
 type ListenTLS struct {
 	CertFile, KeyFile, ClientCAFile string
 }
@@ -228,7 +229,7 @@ func (d *decoder) at(key string) *yamldoc.Node { return d.root.Find(strings.Spli
 // path is relative to the config's directory.
 func (d *decoder) path(p string) string {
 	if filepath.IsAbs(p) {
-		return p
+		return filepath.Clean(p)
 	}
 	return filepath.Join(d.dir, p)
 }

@@ -73,15 +73,15 @@ func TestEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pem, secret := "testdata/files/pem", "testdata/files/secret"
+	cert, key, secret := "testdata/files/cert.pem", "testdata/files/key.pem", "testdata/files/secret"
 	want := &Config{
 		Listen: Listen{
 			HTTP: "127.0.0.1:9080", GRPC: ":9081", Admin: "[::]:9083",
-			TLS: ListenTLS{CertFile: pem, KeyFile: pem, ClientCAFile: pem},
+			TLS: ListenTLS{CertFile: cert, KeyFile: key, ClientCAFile: cert},
 		},
 		Redis: Redis{
 			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a",
-			TLS: RedisTLS{Enabled: true, CAFile: pem, CertFile: pem, KeyFile: pem, ServerName: "redis.example.com"},
+			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
 		},
 		Rules: []string{"testdata/files/rules"}, Keep: "testdata/files/kept", Mode: headgate.Shadow, Headers: HeadersDraft,
 		Identity: Identity{

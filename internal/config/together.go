@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -18,10 +20,11 @@ import (
 func (d *decoder) check(c *Config) {
 	d.checkListeners(&c.Listen)
 	d.checkAdmin(c)
-	d.pair("listen.tls.cert_file", "listen.tls.key_file")
+	d.pair("listen.tls.cert_file", c.Listen.TLS.CertFile, "listen.tls.key_file", c.Listen.TLS.KeyFile)
+	d.authorities("listen.tls.client_ca_file", c.Listen.TLS.ClientCAFile)
 	if d.written["listen.tls.client_ca_file"] != nil && d.written["listen.tls.cert_file"] == nil {
-		d.Bad(d.at("listen.tls.client_ca_file"), "listen.tls.client_ca_file asks clients for certificates, which takes one of "+
-			"our own: write cert_file and key_file, too")
+		d.Bad(d.at("listen.tls.client_ca_file"), "listen.tls.client_ca_file asks clients for certificates, which takes one "+
+			"of our own: write cert_file and key_file, too")
 	}
 	d.checkRedis(&c.Redis)
 	d.checkRules(c)
@@ -35,13 +38,29 @@ func (d *decoder) check(c *Config) {
 	}
 }
 
-// pair notes if only one of two keys is written.
-func (d *decoder) pair(a, b string) {
-	for _, keys := range [][2]string{{a, b}, {b, a}} {
+// pair notes if a certificate and its key do not go together.
+func (d *decoder) pair(certKey, certFile, keyKey, keyFile string) {
+	if isRegular(certFile) && isRegular(keyFile) {
+		if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+			d.Bad(d.at(certKey), "%s and %s do not go together: %s", certKey, keyKey, strings.TrimPrefix(err.Error(), "tls: "))
+		}
+	}
+	for _, keys := range [][2]string{{certKey, keyKey}, {keyKey, certKey}} {
 		if d.written[keys[0]] != nil && d.written[keys[1]] == nil {
 			d.Bad(d.at(keys[0]), "%s needs %s beside it: a certificate and its key go together", keys[0],
 				keys[1][strings.LastIndexByte(keys[1], '.')+1:])
 		}
+	}
+}
+
+// authorities notes if a file has no certificates.
+func (d *decoder) authorities(key, file string) {
+	if !isRegular(file) {
+		return
+	}
+	data, err := yamldoc.ReadFile(file, maxBytes)
+	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(data) {
+		d.Bad(d.at(key), "%s: there is no certificate in %s: write them in PEM", key, file)
 	}
 }
 
@@ -50,7 +69,8 @@ func (d *decoder) checkListeners(l *Listen) {
 		{"listen.http", l.HTTP}, {"listen.grpc", l.GRPC}, {"listen.ops", l.Ops}, {"listen.admin", l.Admin},
 	}
 	if l.HTTP == "" && l.GRPC == "" {
-		d.Bad(d.at("listen.http"), "listen.http and listen.grpc are both off, so nobody could ask anything: turn one of them on")
+		d.Bad(d.at("listen.http"), "listen.http and listen.grpc are both off, so nobody could ask anything: turn one of "+
+			"them on")
 	}
 	for i, one := range all {
 		for _, other := range all[:i] {
@@ -111,7 +131,8 @@ func (d *decoder) checkAdmin(c *Config) {
 }
 
 func (d *decoder) checkRedis(r *Redis) {
-	d.pair("redis.tls.cert_file", "redis.tls.key_file")
+	d.pair("redis.tls.cert_file", r.TLS.CertFile, "redis.tls.key_file", r.TLS.KeyFile)
+	d.authorities("redis.tls.ca_file", r.TLS.CAFile)
 	if strings.Contains(r.Address, "@") {
 		for _, key := range []string{"redis.username", "redis.password_file"} {
 			if n := d.written[key]; n != nil {
@@ -123,7 +144,8 @@ func (d *decoder) checkRedis(r *Redis) {
 	if r.Username != "" && r.PasswordFile == "" && d.written["redis.password_file"] == nil {
 		d.Bad(d.at("redis.username"), "redis.username needs password_file beside it")
 	}
-	given := r.TLS.CAFile+r.TLS.CertFile+r.TLS.KeyFile+r.TLS.ServerName != "" || strings.HasPrefix(r.Address, "rediss://")
+	given := r.TLS.CAFile+r.TLS.CertFile+r.TLS.KeyFile+r.TLS.ServerName != "" ||
+		strings.HasPrefix(r.Address, "rediss://")
 	if n := d.written["redis.tls.enabled"]; n != nil && !r.TLS.Enabled && given {
 		d.Bad(n, "redis.tls.enabled is false, and the rest of redis says that TLS is wanted: remove this key, or that")
 	}
@@ -134,14 +156,14 @@ func (d *decoder) checkRedis(r *Redis) {
 func (d *decoder) checkRules(c *Config) {
 	n := d.written["rules"]
 	if n == nil {
-		if _, without := d.root.Get("rules"); d.root.Kind == yamldoc.Mapping && !without {
+		if _, there := d.root.Get("rules"); d.root.Kind == yamldoc.Mapping && !there {
 			d.BadAt(1, 1, "rules is missing: write "+writeRules)
 		}
 		return
 	}
 	if c.Keep != "" {
 		for _, path := range c.Rules {
-			if c.Keep == filepath.Clean(path) || filepath.Dir(c.Keep) == filepath.Clean(path) {
+			if c.Keep == path || filepath.Dir(c.Keep) == path {
 				d.Bad(d.at("keep"), "keep: %s is among the rule files, and would be taken for one: name another place", c.Keep)
 			}
 		}
@@ -158,7 +180,8 @@ func (d *decoder) checkRules(c *Config) {
 
 func (d *decoder) checkTrust(i *Identity) {
 	if i.TrustedHops > 0 && len(i.TrustedProxies) > 0 {
-		d.Bad(d.at("identity.trusted_hops"), "identity.trusted_proxies and identity.trusted_hops are two ways to say the same: keep one of them")
+		d.Bad(d.at("identity.trusted_hops"), "identity.trusted_proxies and identity.trusted_hops are two ways to say the "+
+			"same: keep one of them")
 	}
 	believed := d.tokensGiven(i)
 	for key, places := range map[string][]string{
@@ -222,6 +245,9 @@ func (d *decoder) checkTokens(i *Identity) {
 
 // checkSecret wants a secret that cannot be guessed. A file that cannot be read was told already.
 func (d *decoder) checkSecret(key, path string, least int) {
+	if !isRegular(path) {
+		return
+	}
 	secret, err := readSecret(path)
 	if err == nil && len(secret) > 0 && len(secret) < least {
 		d.Bad(d.at(key), "%s: the secret in %s is %d bytes long and can be guessed: take %d or more, openssl rand -hex 32", key,
@@ -238,8 +264,10 @@ func readSecret(path string) ([]byte, error) {
 // askIdentity sees that package identity takes the options, of which it may know more than this package. Keys at a URL it
 // would fetch, so it is not asked about those.
 func (d *decoder) askIdentity(i Identity) {
-	if i.JWT.KeyURL != "" {
-		return
+	for _, file := range []string{i.JWT.KeyFile, i.JWTSecretFile} {
+		if i.JWT.KeyURL != "" || file != "" && !isRegular(file) {
+			return
+		}
 	}
 	if i.JWTSecretFile != "" {
 		var err error
