@@ -31,8 +31,8 @@ func newConfigValidate(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate FILE",
 		Short: "Say what is wrong with a server's config, all of it",
-		Long: `Say what is wrong with a server's config, all of it. Variables and the files that it names are looked up where this runs.
-The rules that it names are not read: headgate rules validate does that.
+		Long: `Say what is wrong with a server's config, all of it. Variables and the files that it names are looked
+up where this runs. The rules that it names are not read: headgate rules validate does that.
 
 Exit code: 0 all is well; 1 there are problems; 2 the file cannot be read.`,
 		Example: "  headgate config validate /etc/headgate/config.yaml",
@@ -45,8 +45,8 @@ func newConfigShow(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print what a server's config amounts to: defaults included, secrets left out",
-		Long: `Print what a server's config amounts to, with defaults and values of variables, and without secrets. Without a file it
-prints the defaults.
+		Long: `Print what a server's config amounts to, with defaults and values of variables, and without secrets.
+Without a file it prints the defaults.
 
 Exit code: 0 all is well; 1 there are problems; 2 the file cannot be read.`,
 		Example: "  headgate config show /etc/headgate/config.yaml",

@@ -14,7 +14,8 @@ func TestConfigJSON(t *testing.T) {
 	for _, command := range []string{"validate", "show"} {
 		r := startJSON[configReport](t, 0, "config", command, "testdata/config.yaml")
 		redis, _ := r.Config["redis"].(map[string]any)
-		if !r.OK || r.Problems == nil || r.Config["mode"] != "shadow" || redis["address"] != "rediss://***@redis.example.com:6379" {
+		if !r.OK || r.Problems == nil || r.Config["mode"] != "shadow" ||
+			redis["address"] != "rediss://***@redis.example.com:6379" {
 			t.Errorf("%s: %+v", command, r)
 		}
 		r = startJSON[configReport](t, 1, "config", command, "testdata/config-bad.yaml")

@@ -1,4 +1,5 @@
-// Command headgate is what operators type: it checks, tests and compares rules, checks configs, and says why a request is refused.
+// Command headgate is what operators type: it checks, tests and compares rules, checks configs, and says why a request
+// is refused.
 //
 // It knows how to ask the other packages and how to put their answers on one screen, or into JSON. It decides nothing.
 package main
