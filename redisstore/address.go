@@ -26,7 +26,7 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 		DisableCache:     true,
 	}
 	fail := func(why string) (rueidis.ClientOption, error) {
-		return co, fmt.Errorf("redisstore: address %q: %s: %s", redact(o.Address), why, addressForms)
+		return co, fmt.Errorf("address %q: %s: %s", redact(o.Address), why, addressForms)
 	}
 	scheme, rest, ok := strings.Cut(o.Address, "://")
 	if !ok {

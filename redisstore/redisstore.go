@@ -33,6 +33,15 @@ type Options struct {
 	TLS *tls.Config
 }
 
+// Validate says what makes no sense, and what to write instead. It connects to nobody.
+func (o Options) Validate() error {
+	if o.Namespace != "" && !validNamespace.MatchString(o.Namespace) {
+		return fmt.Errorf("namespace %q: write 1 to 64 letters, digits, dots, dashes or underscores", o.Namespace)
+	}
+	_, err := clientOption(o)
+	return err
+}
+
 const (
 	defaultNamespace = "headgate"
 	// format is the version of all that is written: keys, hashes and their fields.
@@ -75,15 +84,15 @@ func Open(address string) (*Store, error) {
 // New makes a store that connects by itself, now and whenever the connection is lost. It does not wait for Redis, and
 // fails only if the options make no sense; Ready tells whether Redis answers.
 func New(o Options) (*Store, error) {
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
 	if o.Namespace == "" {
 		o.Namespace = defaultNamespace
 	}
-	if !validNamespace.MatchString(o.Namespace) {
-		return nil, fmt.Errorf("redisstore: namespace %q: write 1 to 64 letters, digits, dots, dashes or underscores", o.Namespace)
-	}
 	co, err := clientOption(o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	s := newStore(o, isCluster(&co))
 	s.dial = func() (rueidis.Client, error) { return rueidis.NewClient(co) }

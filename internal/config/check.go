@@ -10,12 +10,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/internal/yamldoc"
+	"github.com/headgate/headgate/redisstore"
 )
 
 // listener reads an address with a port, or off.
@@ -53,36 +53,26 @@ func (d *decoder) listener(n *yamldoc.Node, key string, into *string) {
 	*into = s
 }
 
-// schemes are those that package redisstore knows.
-var schemes = []string{"redis", "rediss", "sentinel", "cluster"}
-
 func (d *decoder) address(n *yamldoc.Node, key string, c *Config) {
 	s, ok := d.notEmpty(n, key)
 	if !ok {
 		return
 	}
-	const write = "write redis://host:6379, rediss://host:6379, sentinel://host:26379,host:26379/master or " +
-		"cluster://host:6379,host:6379"
-	scheme, rest, ok := strings.Cut(s, "://")
-	switch host := rest[strings.LastIndexByte(rest, '@')+1:]; {
-	case !ok:
-		d.Bad(n, "%s has no scheme: %s", key, write)
-	case !slices.Contains(schemes, scheme):
-		d.Bad(n, "%s: there is no scheme %q: %s", key, yamldoc.Shorten(scheme), write)
-	case host == "" || host[0] == '/':
-		d.Bad(n, "%s has no host: %s", key, write)
-	default:
-		c.Redis.Address = s
+	if err := (redisstore.Options{Address: s}).Validate(); err != nil {
+		d.Bad(n, "redis.%s", err)
+		return
 	}
+	c.Redis.Address = s
 }
 
-var validNamespace = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-
 func (d *decoder) namespace(n *yamldoc.Node, key string, c *Config) {
-	s, ok := d.Text(n, key)
-	if ok && !validNamespace.MatchString(s) {
-		d.Bad(n, "%s: %q cannot be in keys: write 1 to 64 letters, digits, dots, dashes or underscores", key,
-			yamldoc.Shorten(s))
+	s, ok := d.notEmpty(n, key)
+	if !ok {
+		return
+	}
+	if err := (redisstore.Options{Address: c.Redis.Address, Namespace: s}).Validate(); err != nil {
+		d.Bad(n, "redis.%s", err)
+		return
 	}
 	c.Redis.Namespace = s
 }
