@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unique"
@@ -49,6 +50,7 @@ type Exceptions struct {
 	secret []byte
 	clock  func() time.Time
 	tables atomic.Pointer[exceptionTables]
+	change sync.Mutex // one change at a time, so that none goes to tables that are just being replaced
 }
 
 func newExceptions(secret []byte, clock func() time.Time) *Exceptions {
@@ -70,27 +72,41 @@ func (e *Exceptions) Replace(overrides []Override, exemptions []Exemption) error
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
+	e.change.Lock()
+	defer e.change.Unlock()
 	e.tables.Store(t)
 	return nil
 }
 
 // Set adds an override, or changes the one of the same rule, subject and limit name.
-func (e *Exceptions) Set(o Override) error { return e.setIn(e.tables.Load(), o) }
+func (e *Exceptions) Set(o Override) error {
+	e.change.Lock()
+	defer e.change.Unlock()
+	return e.setIn(e.tables.Load(), o)
+}
 
 // Unset removes what an override of the same rule, subject and limit names has set.
 func (e *Exceptions) Unset(o Override) {
 	subject := e.subjectOf(o.Subject)
 	limits, _ := limitsOf(o.Limit, o.Limits)
+	e.change.Lock()
+	defer e.change.Unlock()
 	for name := range limits {
 		e.tables.Load().overrides.remove(exceptionKey(subject, exceptionOf(o.Rule, name)))
 	}
 }
 
 // Exempt adds an exemption, or changes the one of the same rule, attribute and value.
-func (e *Exceptions) Exempt(x Exemption) error { return e.exemptIn(e.tables.Load(), x) }
+func (e *Exceptions) Exempt(x Exemption) error {
+	e.change.Lock()
+	defer e.change.Unlock()
+	return e.exemptIn(e.tables.Load(), x)
+}
 
 // Unexempt removes the exemption of the same rule, attribute and value.
 func (e *Exceptions) Unexempt(x Exemption) {
+	e.change.Lock()
+	defer e.change.Unlock()
 	t := e.tables.Load()
 	if x.Attribute != attrIP {
 		t.exempt.remove(exceptionKey(e.subjectOf(Attributes{x.Attribute: x.Value}), exceptionOf(x.Rule, "")))

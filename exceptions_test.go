@@ -3,6 +3,7 @@ package headgate_test
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,5 +107,39 @@ func TestExpiredExceptionsAreSwept(t *testing.T) {
 	}
 	if n, _ := w.Exceptions().Len(); n > 12_000 {
 		t.Errorf("%d overrides are kept, of which 10,000 have not expired", n)
+	}
+}
+
+// TestExceptionsChangeUnderLoad changes everything at once, and loses nothing that was set after the last replacement.
+func TestExceptionsChangeUnderLoad(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(nil))
+	e := w.Exceptions()
+	var group sync.WaitGroup
+	for worker := range 4 {
+		group.Go(func() {
+			for i := range 500 {
+				user := headgate.Attributes{"user": strconv.Itoa(worker*1000 + i)}
+				if err := e.Set(headgate.Override{Rule: "r", Subject: user, Limit: headgate.PerMinute(50)}); err != nil {
+					t.Error(err)
+				}
+				if err := e.Exempt(headgate.Exemption{Attribute: "user", Value: "x" + user["user"]}); err != nil {
+					t.Error(err)
+				}
+				if i%50 == 0 && worker == 0 {
+					if err := e.Replace(nil, nil); err != nil {
+						t.Error(err)
+					}
+				}
+				if _, err := w.Check(t.Context(), headgate.Request{Attributes: user}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	d := w.ask("user=499") // set by the one that replaced, after it last did
+	if d.Limits[0].Limit.Count != 50 {
+		t.Errorf("%+v", d)
 	}
 }
