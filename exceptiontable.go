@@ -108,8 +108,7 @@ func (t *networkTable) len() int {
 type exceptionLookup struct {
 	tables     *exceptionTables
 	attributes Attributes
-	secret     []byte
-	clock      func() time.Time
+	exceptions *Exceptions
 	time       int64 // Unix seconds; 0 until asked for
 	known      bool  // whether keys were made
 	keys       [3]Subject
@@ -120,7 +119,7 @@ type exceptionLookup struct {
 
 func (e *Exceptions) lookup(a Attributes) exceptionLookup {
 	t := e.tables.Load()
-	return exceptionLookup{tables: t, attributes: a, secret: e.secret, clock: e.clock}
+	return exceptionLookup{tables: t, attributes: a, exceptions: e}
 }
 
 func (t *exceptionTables) anyExempt() bool {
@@ -140,7 +139,7 @@ func (l *exceptionLookup) override(s Subject, exception uint64) (override, bool)
 // now asks the clock once for a request, and not at all for one without exceptions that expire.
 func (l *exceptionLookup) now() int64 {
 	if l.time == 0 {
-		l.time = l.clock().Unix()
+		l.time = l.exceptions.now()
 	}
 	return l.time
 }
@@ -182,7 +181,7 @@ func (l *exceptionLookup) makeKeys() {
 	for i := range l.keys {
 		name := exemptBy[i]
 		if l.attributes[name] != "" && l.tables.kinds[i].Load() {
-			l.keys[i], _ = subjectOf(l.secret, exemptBy[i:i+1], l.attributes)
+			l.keys[i], _ = subjectOf(l.exceptions.secret, exemptBy[i:i+1], l.attributes)
 			l.has[i] = true
 		}
 	}

@@ -14,7 +14,6 @@ type Limiter struct {
 	exceptions *Exceptions
 	secret     []byte
 	everybody  Subject // of rules with one counter for all
-	clock      func() time.Time
 	rooms      sync.Pool
 }
 
@@ -38,12 +37,9 @@ func New(store Store, rules ...Rule) (*Limiter, error) {
 
 // NewLimiter makes a limiter of rules compiled before.
 func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
-	l := &Limiter{store: store, secret: options.Secret, clock: options.Clock}
-	if l.clock == nil {
-		l.clock = time.Now
-	}
+	l := &Limiter{store: store, secret: options.Secret}
 	l.everybody, _ = subjectOf(l.secret, nil, nil)
-	l.exceptions = newExceptions(l.secret, l.clock)
+	l.exceptions = newExceptions(l.secret, options.Clock)
 	l.rooms.New = func() any { return &room{} }
 	l.rules.Store(rules)
 	return l

@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 const tableShards = 64
@@ -106,7 +105,7 @@ func (t *table[V]) get(key Subject) (v V, ok bool) {
 }
 
 // set also removes a few entries that have expired: more places are swept than are taken.
-func (t *table[V]) set(key Subject, v V, now time.Time) {
+func (t *table[V]) set(key Subject, v V, now int64) {
 	t.any.Store(true)
 	shard := &t.shards[key[0]%tableShards]
 	shard.Lock()
@@ -115,7 +114,7 @@ func (t *table[V]) set(key Subject, v V, now time.Time) {
 		shard.grow()
 	}
 	for range 3 {
-		if shard.tags[shard.hand] != 0 && shard.entries[shard.hand].value.over(now.Unix()) {
+		if shard.tags[shard.hand] != 0 && shard.entries[shard.hand].value.over(now) {
 			shard.free(shard.hand)
 		} else {
 			shard.hand = shard.next(shard.hand)
