@@ -105,6 +105,10 @@ func newIndex(rules []compiledRule) (index, []check) {
 		if best < 0 {
 			x.always = append(x.always, found)
 		}
+		if best >= 0 && r.conditions[best].name == attrPath {
+			x.filePaths(&r.conditions[best], found)
+			continue
+		}
 		for _, k := range keys {
 			x.file(k, found)
 		}
@@ -157,22 +161,18 @@ func (c *check) hold(v *view) bool {
 	return c.when == nil || c.when(v.attributes)
 }
 
-func (x *index) file(k key, rule int32) {
-	switch k.kind {
-	case keyPath, keyLowerPath:
-		t, err := parseTemplate(k.text)
-		if err != nil {
-			return // compiling has refused it
-		}
-		if k.kind == keyLowerPath {
-			x.hasLower = true
-			x.lowerPaths.add(t, rule)
-		} else {
-			x.hasPaths = true
-			x.paths.add(t, rule)
-		}
-		return
+func (x *index) filePaths(c *condition, rule int32) {
+	paths, has := &x.paths, &x.hasPaths
+	if c.ignoreCase {
+		paths, has = &x.lowerPaths, &x.hasLower
 	}
+	*has = true
+	for _, t := range c.templates {
+		paths.add(t, rule)
+	}
+}
+
+func (x *index) file(k key, rule int32) {
 	a := x.attribute(k.slot)
 	switch k.kind {
 	case keyValue:
