@@ -44,13 +44,13 @@ var architecture = map[string]arrows{
 	},
 	"grpclimit": {
 		code: []string{
-			"identity",
+			"identity", "internal/limitfields",
 			"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"httplimit": {
-		code:  []string{"identity"},
+		code:  []string{"identity", "internal/limitfields"},
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"identity": {
@@ -79,6 +79,7 @@ var architecture = map[string]arrows{
 	"internal/config": {
 		code: []string{"identity", "internal/yamldoc", "redisstore"}, // whose options it checks
 	},
+	"internal/limitfields": {},
 	"internal/yamldoc": {
 		code:    []string{"github.com/goccy/go-yaml"},
 		notRoot: true,

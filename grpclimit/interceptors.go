@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
 )
 
 const (
@@ -135,7 +136,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Re
 			return status.FromContextError(err)
 		}
 		if !held {
-			d = turnedAway(d)
+			limitfields.TurnAway(&d, 0)
 		}
 	}
 	if !d.Allowed {

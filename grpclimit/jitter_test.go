@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/limitfields"
 )
 
 // Chance only adds to a wait, and not much.
@@ -23,7 +24,7 @@ func TestJitter(t *testing.T) {
 		if got < wait || got > wait+min(most, 5*time.Minute) {
 			t.Fatalf("a wait of %s became %s", wait, got)
 		}
-		if ms := time.Duration(up(got, time.Millisecond)) * time.Millisecond; ms < got || ms >= got+time.Millisecond {
+		if ms := time.Duration(limitfields.Up(got, time.Millisecond)) * time.Millisecond; ms < got || ms >= got+time.Millisecond {
 			t.Fatalf("%s is %s in milliseconds", got, ms)
 		}
 	}

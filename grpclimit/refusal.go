@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/limitfields"
 )
 
 const (
@@ -57,21 +58,21 @@ func (i *Interceptors) refuse(ctx context.Context, method string, d headgate.Dec
 	if i.options.Metadata {
 		trailer = rateLimits(&d)
 		if r.wait > 0 {
-			trailer.Set("retry-after", strconv.FormatInt(up(r.wait, time.Second), 10))
+			trailer.Set("retry-after", strconv.FormatInt(limitfields.Up(r.wait, time.Second), 10))
 		}
 	}
 	switch {
 	case r.wait == headgate.Never || r.wait > maxPushback:
 		trailer.Set("grpc-retry-pushback-ms", "-1")
 	case r.wait > 0:
-		trailer.Set("grpc-retry-pushback-ms", strconv.FormatInt(up(r.wait, time.Millisecond), 10))
+		trailer.Set("grpc-retry-pushback-ms", strconv.FormatInt(limitfields.Up(r.wait, time.Millisecond), 10))
 	}
 	_ = grpc.SetTrailer(ctx, trailer) // fails only without a transport, where there is nobody to tell
 	return r.status()
 }
 
 func newRefusal(d *headgate.Decision) refusal {
-	r := refusal{wait: d.RetryAfter, undecided: undecided(d)}
+	r := refusal{wait: d.RetryAfter, undecided: limitfields.Undecided(d)}
 	switch {
 	case r.undecided:
 		r.wait = 0 // nobody knows when the store is back
@@ -88,24 +89,10 @@ func newRefusal(d *headgate.Decision) refusal {
 			r.worst = l
 		}
 		if len(r.violations) < maxNamed {
-			r.violations = append(r.violations, &errdetails.QuotaFailure_Violation{Subject: policy(l), Description: reason(l)})
+			r.violations = append(r.violations, &errdetails.QuotaFailure_Violation{Subject: limitfields.Name(l), Description: reason(l)})
 		}
 	}
 	return r
-}
-
-// undecided is true if nothing refuses but rules that do so while the store does not answer.
-func undecided(d *headgate.Decision) bool {
-	failed := false
-	for n := range d.Limits {
-		if l := &d.Limits[n]; l.Refuses() {
-			if l.Err == nil {
-				return false
-			}
-			failed = true
-		}
-	}
-	return failed
 }
 
 func (r refusal) status() *status.Status {
@@ -115,12 +102,12 @@ func (r refusal) status() *status.Status {
 		code, text, info.Reason = codes.Unavailable, "rate limits cannot be checked", reasonUnavailable
 	}
 	if r.worst != nil {
-		text += ": " + policy(r.worst) + " " + reason(r.worst)
+		text += ": " + limitfields.Name(r.worst) + " " + reason(r.worst)
 		info.Metadata = map[string]string{"rule": r.worst.Rule}
 	}
 	details := []protoadapt.MessageV1{info}
 	if r.wait > 0 {
-		text += "; try again in " + (time.Duration(up(r.wait, time.Millisecond)) * time.Millisecond).String()
+		text += "; try again in " + (time.Duration(limitfields.Up(r.wait, time.Millisecond)) * time.Millisecond).String()
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(r.wait)})
 	}
 	if len(r.violations) > 0 && !r.undecided {
@@ -135,14 +122,6 @@ func detailed(code codes.Code, text string, details ...protoadapt.MessageV1) *st
 		return full
 	}
 	return plain // a name that is not UTF-8 must not turn a refusal into something else
-}
-
-// policy is a limit's name to clients. A rule's ID has no # in it, so no two limits have the same.
-func policy(l *headgate.LimitDecision) string {
-	if l.Name == "" {
-		return l.Rule
-	}
-	return l.Rule + "#" + l.Name
 }
 
 // reason is why a limit refuses, to be read behind its name.
@@ -163,6 +142,3 @@ func jitter(wait time.Duration) time.Duration {
 	spread := min(max(wait/10, min(wait, minSpread)), maxSpread)
 	return wait + rand.N(spread+1) //nolint:gosec // Nothing is gained by guessing it.
 }
-
-// up counts units, rounded up: a client told to wait too briefly only asks again.
-func up(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }

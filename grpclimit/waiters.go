@@ -2,11 +2,8 @@ package grpclimit
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/headgate/headgate"
 )
 
 // waiters are calls that are held for leaky buckets. Each takes a goroutine and a stream, so there is a most.
@@ -34,17 +31,4 @@ func (w *waiters) hold(ctx context.Context, d time.Duration) (bool, error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-}
-
-// turnedAway is a decision to wait as the refusal it becomes for a call that cannot: the limits that would hold it
-// refuse it for as long.
-func turnedAway(d headgate.Decision) headgate.Decision {
-	d.Allowed, d.RetryAfter, d.Delay = false, d.Delay, 0
-	d.Limits = slices.Clone(d.Limits) // a Checker may keep them
-	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Enforced && l.Delay > 0 {
-			l.Allowed, l.RetryAfter, l.Delay = false, l.Delay, 0
-		}
-	}
-	return d
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/limitfields"
 )
 
 const (
@@ -65,7 +66,7 @@ func newProblem(d *headgate.Decision, again *int64) problem {
 		Type: typeQuotaExceeded, Title: "Quota exceeded", Error: "rate_limit_exceeded",
 		Violated: []string{}, Message: "too many requests", RetryAfter: again,
 	}
-	if unavailable(d) {
+	if limitfields.Undecided(d) {
 		p.Type, p.Title, p.Error = typeReducedCapacity, "Temporarily reduced capacity", "rate_limit_unavailable"
 		p.Status, p.Message = http.StatusServiceUnavailable, "requests cannot be counted at present"
 	}
@@ -75,7 +76,7 @@ func newProblem(d *headgate.Decision, again *int64) problem {
 		if !l.Refuses() || !l.Exposed {
 			continue
 		}
-		p.Violated = append(p.Violated, policyName(l))
+		p.Violated = append(p.Violated, limitfields.Name(l))
 		if worst == nil || longer(l.RetryAfter, worst.RetryAfter) {
 			worst = l
 		}
@@ -98,35 +99,21 @@ func longer(a, b time.Duration) bool {
 	return b != headgate.Never && (a == headgate.Never || a > b)
 }
 
-// unavailable is true if nothing keeps the request out but that the store did not decide.
-func unavailable(d *headgate.Decision) bool {
-	failed := false
-	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Refuses() {
-			if l.Err == nil {
-				return false
-			}
-			failed = true
-		}
-	}
-	return failed
-}
-
 // reason is why a limit refuses.
 func reason(l *headgate.LimitDecision) string {
 	switch {
 	case l.Missing != "":
-		return policyName(l) + " refuses requests without " + l.Missing
+		return limitfields.Name(l) + " refuses requests without " + l.Missing
 	case l.Err != nil:
-		return policyName(l) + " cannot be counted at present"
+		return limitfields.Name(l) + " cannot be counted at present"
 	case l.RetryAfter == headgate.Never:
-		return fmt.Sprintf("%s allows %s, and never a request that costs %d", policyName(l), l.Limit, l.Cost)
+		return fmt.Sprintf("%s allows %s, and never a request that costs %d", limitfields.Name(l), l.Limit, l.Cost)
 	}
-	return policyName(l) + " allows " + l.Limit.String()
+	return limitfields.Name(l) + " allows " + l.Limit.String()
 }
 
 // retryAfter is a wait in whole seconds, moved upward by chance.
 func (m *middleware) retryAfter(wait time.Duration) int64 {
-	seconds := max(wholeSeconds(wait), 1)
+	seconds := max(limitfields.Up(wait, time.Second), 1)
 	return seconds + m.random(min(max(seconds/10, 1), maxSpread)+1)
 }

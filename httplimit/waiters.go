@@ -2,11 +2,11 @@ package httplimit
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/limitfields"
 )
 
 // waiters are requests that are held, so that what leaves a leaky bucket is even. Each takes a goroutine and a
@@ -24,7 +24,7 @@ type waiters struct {
 func (w *waiters) hold(ctx context.Context, d *headgate.Decision) {
 	defer w.now.Add(-1)
 	if w.now.Add(1) > w.most {
-		turnAway(d, 0)
+		limitfields.TurnAway(d, 0)
 		return
 	}
 	begin := time.Now()
@@ -33,18 +33,6 @@ func (w *waiters) hold(ctx context.Context, d *headgate.Decision) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		turnAway(d, time.Since(begin))
-	}
-}
-
-// turnAway makes a refusal of a decision to wait: the limits that made the request wait refuse it for what is left of
-// that.
-func turnAway(d *headgate.Decision, waited time.Duration) {
-	d.Allowed, d.RetryAfter, d.Delay = false, max(d.Delay-waited, 0), 0
-	d.Limits = slices.Clone(d.Limits) // a Checker may hand out the same ones again
-	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Enforced && l.Delay > 0 {
-			l.Allowed, l.RetryAfter, l.Delay = false, max(l.Delay-waited, 0), 0
-		}
+		limitfields.TurnAway(d, time.Since(begin))
 	}
 }

@@ -1,0 +1,128 @@
+// Package limitfields writes limits for clients, as draft-ietf-httpapi-ratelimit-headers has them: the same text in the
+// headers of HTTP and in the metadata of gRPC. It knows a decision's limits and nothing of how they are sent.
+package limitfields
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Name is that of a limit's policy. A rule's ID has no # in it, so no two limits have the same.
+func Name(l *headgate.LimitDecision) string {
+	if l.Name == "" {
+		return l.Rule
+	}
+	return l.Rule + "#" + l.Name
+}
+
+// AppendPolicy writes what a limit is: "search-by-key";q=1000;w=60. The window is left out if it is not whole seconds or
+// not known.
+func AppendPolicy(text []byte, l *headgate.LimitDecision) []byte {
+	text = appendName(text, l)
+	text = strconv.AppendInt(append(text, ";q="...), l.Limit.Count, 10)
+	if w := windowOf(l); w > 0 && w%time.Second == 0 {
+		text = strconv.AppendInt(append(text, ";w="...), int64(w/time.Second), 10)
+	}
+	return text
+}
+
+// AppendState writes how a limit stands: "search-by-key";r=187;t=1. One that was not asked, because the request lacks an
+// attribute, has no time at which that changes.
+func AppendState(text []byte, l *headgate.LimitDecision) []byte {
+	text = appendName(text, l)
+	text = strconv.AppendInt(append(text, ";r="...), l.Remaining, 10)
+	if !l.Time.IsZero() {
+		text = strconv.AppendInt(append(text, ";t="...), Up(More(l), time.Second), 10)
+	}
+	return text
+}
+
+// More is how long until the request fits, if it does not, and else until the limit is as if never used. So no client is
+// told to wait for a whole bucket if one unit will do, and Retry-After is never earlier.
+func More(l *headgate.LimitDecision) time.Duration {
+	if l.RetryAfter > 0 {
+		return l.RetryAfter
+	}
+	return l.ResetAfter
+}
+
+// Up counts units, rounded up: a client told to wait too briefly only asks again.
+func Up(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
+}
+
+// Undecided is true if nothing keeps the request out but rules that do so while the store does not answer.
+func Undecided(d *headgate.Decision) bool {
+	failed := false
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Refuses() {
+			if l.Err == nil {
+				return false
+			}
+			failed = true
+		}
+	}
+	return failed
+}
+
+// TurnAway makes a refusal of a decision to wait, for a request that cannot: the limits that hold it refuse it for what
+// is left of that.
+func TurnAway(d *headgate.Decision, waited time.Duration) {
+	d.Allowed, d.RetryAfter, d.Delay = false, max(d.Delay-waited, 0), 0
+	d.Limits = slices.Clone(d.Limits) // a Checker may hand out the same ones again
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Enforced && l.Delay > 0 {
+			l.Allowed, l.RetryAfter, l.Delay = false, max(l.Delay-waited, 0), 0
+		}
+	}
+}
+
+// appendName writes a policy's name as a string of a structured field. The names of a Limiter stay as they are; a Checker
+// from elsewhere may have others, and must not be able to end the string.
+func appendName(text []byte, l *headgate.LimitDecision) []byte {
+	text = append(text, '"')
+	text = appendEscaped(text, l.Rule)
+	if l.Name != "" {
+		text = append(text, '#')
+		text = appendEscaped(text, l.Name)
+	}
+	return append(text, '"')
+}
+
+func appendEscaped(text []byte, name string) []byte {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '"' || c == '\\':
+			text = append(text, '\\', c)
+		case c < ' ' || c > '~':
+			text = append(text, '?')
+		default:
+			text = append(text, c)
+		}
+	}
+	return text
+}
+
+// windowOf is the span that a limit's count is for; 0 if it is not known. Months, and the days on which clocks are
+// changed, differ in length.
+func windowOf(l *headgate.LimitDecision) time.Duration {
+	if l.Limit.Calendar == headgate.NoCalendar {
+		return l.Limit.Window
+	}
+	if l.Time.IsZero() {
+		return 0
+	}
+	charge := headgate.Charge{Subject: l.Subject, Limit: l.Limit}
+	terms, ok := charge.Terms(l.Time)
+	if !ok {
+		return 0
+	}
+	return time.Duration(terms.End-terms.Start) * time.Microsecond
+}
