@@ -55,7 +55,9 @@ func appendPart(b []byte, part string) []byte {
 // together or not at all.
 //
 // Beside the ordinary charge there are: the peek (Cost 0), judged as a cost of 1 and never recorded; the partial charge
-// (AtLeast); the observing charge (Observe), which is counted but refuses nothing; and the refund (Refund).
+// (AtLeast); the observing charge (Observe), which is counted but refuses nothing; the hold (Hold), for a cost known only
+// afterwards, and its end (Release); and those that refuse nothing and are recorded whatever becomes of the rest: the
+// forced charge (Force), the refund (Refund) and the credit (Credit).
 type Charge struct {
 	Subject Subject
 	Counter Counter
@@ -75,22 +77,64 @@ type Charge struct {
 	// takes no notice.
 	Strict, Critical bool
 	OnStoreFailure   OnStoreFailure
+	// Hold keeps the units for this long instead of recording them, up to MaxHold: they are not there for others, and do
+	// not leak, until a charge releases them or they come back by themselves. A leaky bucket and a sliding log hold
+	// nothing: they record at once, as without it.
+	Hold time.Duration
+	// Release ends a hold, by its receipt, and records Cost units in full, which may be none. If the hold has run out, the
+	// units are recorded all the same; if it was released before, nothing is.
+	Release Receipt
+	// Force records Cost units in full, also beyond the limit.
+	Force bool
+	// Credit gives back Cost units of what the counter has recorded in the present window, whoever was charged them. A
+	// leaky bucket gives back nothing.
+	Credit bool
 	// Refund gives back Cost units of what an earlier charge on this counter took, as far as they still count. Each
 	// receipt may be given back once, and is whether or not the rest of the call is granted.
 	Refund Receipt
 }
 
 // Receipt names what a charge took, so that it can be given back: to the same window, the same entry of a log, or a
-// bucket as far as it has not leaked meanwhile. Its zero value names nothing.
+// bucket as far as it has not leaked meanwhile; or what it holds, so that it can be released. Its zero value names
+// nothing.
 type Receipt struct {
 	// Units that were granted.
 	Units int64
-	// Mark is what the counter knows the charge by: the time of its window or entry, or the level it left in a bucket.
+	// Mark is what the counter knows the charge by: the time of its window or entry, or the level it left in a bucket; of
+	// a hold, when it runs out.
 	Mark int64
 	// Time of a bucket after the charge and when it would have drained, in microseconds since 1970; and what it had been
 	// given back until then.
 	Time, Empty, Back int64
 }
 
+// Undo is the charge that takes back what this one was granted; it is false if there is nothing to take back.
+func (c *Charge) Undo(r *Result) (Charge, bool) {
+	if r.Receipt.Units == 0 {
+		return Charge{}, false
+	}
+	back := Charge{
+		Subject: c.Subject, Counter: c.Counter, Limit: c.Limit,
+		Strict: c.Strict, Critical: c.Critical, OnStoreFailure: c.OnStoreFailure,
+	}
+	if c.holds() {
+		back.Release = r.Receipt
+	} else {
+		back.Cost, back.Refund = r.Receipt.Units, r.Receipt
+	}
+	return back, true
+}
+
 func (c *Charge) refunds() bool  { return c.Refund.Units > 0 }
-func (c *Charge) enforces() bool { return !c.Observe && !c.refunds() }
+func (c *Charge) releases() bool { return c.Release.Units > 0 }
+func (c *Charge) forces() bool   { return c.Force || c.releases() }
+
+// always is true of charges that are recorded whatever becomes of the rest.
+func (c *Charge) always() bool   { return c.refunds() || c.forces() || c.Credit }
+func (c *Charge) enforces() bool { return !c.Observe && !c.always() }
+
+// holds is true of charges whose units are held. Whoever waits in a leaky bucket takes its place in the queue at once, and
+// a log keeps a time for each unit anyway.
+func (c *Charge) holds() bool {
+	return c.Hold > 0 && c.Limit.Algorithm != LeakyBucket && c.Limit.Algorithm != SlidingLog && !c.always()
+}

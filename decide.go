@@ -8,12 +8,14 @@ import "time"
 // reports whether the request is admitted.
 //
 // Every charge is judged even after one was refused. If any enforcing charge does not fit, none of them is recorded, and
-// an observing charge only if no other counter than its twin refused. Refunds are given in any case.
+// an observing charge only if no other counter than its twin refused. Refunds, credits, releases and forced charges are
+// recorded in any case.
 func Decide(charges []Charge, states []State, results []Result, now time.Time) bool {
 	return decide(charges, states, results, micros(now), false)
 }
 
-// Withhold is Decide for charges whose request was refused elsewhere: it judges them and records only refunds.
+// Withhold is Decide for charges whose request was refused elsewhere: it judges them and records only what is recorded in
+// any case.
 func Withhold(charges []Charge, states []State, results []Result, now time.Time) {
 	decide(charges, states, results, micros(now), true)
 }
@@ -39,7 +41,7 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 		return true
 	}
 	for i := range charges {
-		undo = undo || results[i].Granted > 0 && !charges[i].refunds()
+		undo = undo || results[i].Granted > 0 && !charges[i].always()
 	}
 	if !undo {
 		return false
@@ -48,7 +50,7 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 	for i := range charges {
 		c := &charges[i]
 		judged := results[i]
-		record := c.refunds() || c.Observe && judged.Allowed && !denied && onlyTwinDenies(charges, results, c)
+		record := c.always() || c.Observe && judged.Allowed && !denied && onlyTwinDenies(charges, results, c)
 		c.take(&states[firstOn(charges, i)], &results[i], now, record)
 		results[i].Allowed, results[i].RetryAfter, results[i].Delay = judged.Allowed, judged.RetryAfter, judged.Delay
 	}

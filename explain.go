@@ -26,12 +26,14 @@ type RuleExplanation struct {
 	Subject Attributes
 }
 
-// Explain says what Check would, and why, without charging anything. The error is the store's if it did not answer.
+// Explain says what Check would, and why, without charging anything; it looks at all rules, whatever Request.Rule is. The
+// error is the store's if it did not answer.
 func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	r, _ := l.rooms.Get().(*room)
 	defer l.putBack(r)
 	set := l.rules.Load()
-	r.prepare(l, set, req)
+	req.Rule = ""
+	_ = r.prepare(l, set, req) // it fails only for such a rule
 	e := Explanation{Rules: make([]RuleExplanation, len(set.rules))}
 	r.view.look(&set.slots, req.Attributes)
 	lookup := l.exceptions.lookup(req.Attributes)

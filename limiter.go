@@ -59,11 +59,14 @@ func (l *Limiter) Attributes() []string { return l.rules.Load().names }
 func (l *Limiter) Exceptions() *Exceptions { return l.exceptions }
 
 // Check decides a request and charges it, on all limits or on none. The decision is always valid to act on: where the
-// store does not answer, the rules' OnStoreFailure does, and Decision.Path tells. The error is nil.
+// store does not answer, the rules' OnStoreFailure does, and Decision.Path tells. The error is nil unless the request asks
+// for a rule that there is not; it is then let pass.
 func (l *Limiter) Check(ctx context.Context, req Request) (Decision, error) {
 	r, _ := l.rooms.Get().(*room)
 	defer l.putBack(r)
-	r.prepare(l, l.rules.Load(), req)
+	if err := r.prepare(l, l.rules.Load(), req); err != nil {
+		return r.sum(PathNone), err
+	}
 	return r.decide(ctx, l.store), nil
 }
 
@@ -99,17 +102,29 @@ type knownSubject struct {
 	missing string
 }
 
-// prepare finds the rules of a request and makes the charges.
-func (r *room) prepare(l *Limiter, set *RuleSet, req Request) {
+// prepare finds the rules of a request and makes the charges. The error is that there is no such rule.
+func (r *room) prepare(l *Limiter, set *RuleSet, req Request) error {
 	r.set = set
 	r.refused = false
+	r.found = r.found[:0]
+	if req.Rule != "" {
+		n, ok := set.byID[req.Rule]
+		if !ok {
+			return unknownRule(req.Rule)
+		}
+		if set.rules[n].Mode != Off {
+			r.found = append(r.found, n)
+		}
+	}
 	if set.mode == Off {
-		return
+		return nil
 	}
 	r.view.look(&set.slots, req.Attributes)
-	r.found = set.match(&r.view, r.found[:0])
+	if req.Rule == "" {
+		r.found = set.match(&r.view, r.found)
+	}
 	if len(r.found) == 0 {
-		return
+		return nil
 	}
 	lookup := l.exceptions.lookup(req.Attributes)
 	for _, n := range r.found {
@@ -123,6 +138,7 @@ func (r *room) prepare(l *Limiter, set *RuleSet, req Request) {
 		}
 		r.charge(&lookup, n, subject, missing, rule.Cost.of(&req))
 	}
+	return nil
 }
 
 func (r *room) subject(l *Limiter, set *RuleSet, rule *compiledRule) (Subject, string) {
@@ -226,10 +242,8 @@ func (r *room) fail(ctx context.Context, store Store) {
 	}
 	var refunds []Charge
 	for i := range r.results {
-		if r.results[i].Err == nil && r.results[i].Granted > 0 {
-			c := r.charges[i]
-			c.Cost, c.Refund, c.Observe, c.Twin = r.results[i].Granted, r.results[i].Receipt, false, 0
-			refunds = append(refunds, c)
+		if undo, ok := r.charges[i].Undo(&r.results[i]); ok && r.results[i].Err == nil {
+			refunds = append(refunds, undo)
 			r.results[i].Granted = 0
 		}
 	}

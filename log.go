@@ -20,12 +20,14 @@ func (t *Terms) logFitsAt(s *State) int64 {
 }
 
 // addToLog appends to a copy: states are values. An entry is never older than the one before it, also when the clock was
-// set back.
+// set back. Only forced charges can make more entries than a log may have units; they are then added to the newest, which
+// stays the longer for it.
 func addToLog(s *State, units, now int64) {
 	now = max(s.Time, now)
 	log := make([]LogEntry, len(s.Log), len(s.Log)+1)
 	copy(log, s.Log)
-	if n := len(log); n > 0 && log[n-1].Time == now {
+	if n := len(log); n > 0 && log[n-1].Time == now || n >= MaxLogCount {
+		log[n-1].Time = now
 		log[n-1].Units += units
 	} else {
 		log = append(log, LogEntry{Time: now, Units: units})

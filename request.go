@@ -30,6 +30,8 @@ type Request struct {
 	Attributes Attributes
 	// Cost multiplies what the rules say a request costs; 0 means 1.
 	Cost int64
+	// Rule asks for the one rule of this ID, whether it matches or not; "" means all that match.
+	Rule string
 }
 
 // The built-in attributes.

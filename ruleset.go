@@ -14,6 +14,7 @@ import (
 // RuleSet is rules that were checked and made ready. It never changes and is safe for use by many goroutines.
 type RuleSet struct {
 	rules     []compiledRule
+	byID      map[string]int32
 	by        []subjectBy
 	slots     slots
 	index     index
@@ -26,16 +27,15 @@ type RuleSet struct {
 
 // Compile checks all rules and makes them ready. Its error joins a *RuleError for everything that is wrong.
 func Compile(rules ...Rule) (*RuleSet, error) {
-	s := &RuleSet{slots: newSlots(), rules: make([]compiledRule, len(rules))}
+	s := &RuleSet{slots: newSlots(), rules: make([]compiledRule, len(rules)), byID: make(map[string]int32, len(rules))}
 	var problems []error
-	first := map[string]int{}
 	hash := sha256.New()
 	for i, rule := range rules {
 		wrong := s.compile(&s.rules[i], rule)
-		if earlier, twice := first[rule.ID]; twice && rule.ID != "" {
-			problems = append(problems, &RuleError{i, rule.ID, []string{"id"}, "is the id of another rule: ids make counters and must differ", earlier})
+		if earlier, twice := s.byID[rule.ID]; twice && rule.ID != "" {
+			problems = append(problems, &RuleError{i, rule.ID, []string{"id"}, "is the id of another rule: ids make counters and must differ", int(earlier)})
 		} else {
-			first[rule.ID] = i
+			s.byID[rule.ID] = int32(i)
 		}
 		for _, p := range wrong {
 			problems = append(problems, &RuleError{i, rule.ID, p.path, p.text, -1})

@@ -13,7 +13,8 @@ type State struct {
 	Prev int64
 	// Expires is the Unix second from which the state means no more than the zero value. A store may forget it then.
 	Expires int64
-	// Log holds the charges of a sliding log, oldest first.
+	// Log holds the charges of a sliding log, oldest first. Of the others it has what is held, and Time is when that runs
+	// out, soonest first and each another: it is what a hold is known by.
 	Log []LogEntry
 }
 

@@ -28,14 +28,26 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	settled := live // as of now
 	t.settle(&settled, now)
 	changed := false
-	switch room := t.room(&live, &settled, now); {
+	switch room := t.room(&live, &settled, now) - t.held(&settled); {
 	case c.refunds():
 		r.Allowed = true
 		r.Granted, changed = t.giveBack(&live, &settled, c.Refund, now)
+	case c.Credit:
+		r.Allowed = true
+		r.Granted, changed = t.credit(&settled, now)
+	case c.forces():
+		r.Allowed = true
+		r.Granted, changed = t.force(&live, &settled, c.releases(), now)
 	case t.Least > t.Capacity:
 		r.RetryAfter = Never
-	case room < t.Least:
-		r.RetryAfter = until(now, &live, t.fitsAt(&live, &settled))
+	case room < t.Least || t.full(&settled):
+		r.RetryAfter = until(now, &live, t.fitsWith(&live, &settled, now))
+	case t.Hold > 0:
+		r.Allowed = true
+		if changed = record && t.Most > 0; changed {
+			r.Granted = min(room, t.Most)
+			r.Receipt = Receipt{Units: r.Granted, Mark: t.hold(&settled, r.Granted, now)}
+		}
 	default:
 		r.Allowed = true
 		if t.Algorithm == LeakyBucket {
@@ -49,19 +61,24 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	}
 	after := &live
 	if changed {
+		settled.Expires = max(settled.Expires, wholeSeconds(t.heldUntil(&settled)))
 		*s = settled
 		after = &settled
 	}
-	r.Remaining = max(0, t.remaining(after, &settled, now))
-	r.ResetAfter = until(now, after, t.unusedAt(after, &settled, now))
-	if r.Receipt.Units > 0 && t.bucket() {
+	r.Remaining = max(0, t.remaining(after, &settled, now)-t.held(&settled))
+	r.ResetAfter = until(now, after, max(t.unusedAt(after, &settled, now), t.heldUntil(&settled)))
+	if r.Receipt.Units > 0 && t.bucket() && t.Hold == 0 {
 		r.Receipt.Mark, r.Receipt.Time, r.Receipt.Back = settled.Used, settled.Time, settled.Prev
 		r.Receipt.Empty = now + int64(r.ResetAfter/time.Microsecond)
 	}
 }
 
-// settle brings a state to the present: drains the bucket, rolls the window, drops lapsed entries of the log.
+// settle brings a state to the present: drains the bucket, rolls the window, drops lapsed entries of the log and holds
+// that have run out.
 func (t *Terms) settle(s *State, now int64) {
+	if len(s.Log) > 0 && t.Algorithm != SlidingLog {
+		t.dropHolds(s, now)
+	}
 	switch t.Algorithm {
 	case TokenBucket, LeakyBucket:
 		t.drain(s, now)

@@ -19,7 +19,9 @@ type Terms struct {
 	P, Q int64
 	// MaxDelay is how long a leaky bucket may make the charge wait.
 	MaxDelay int64
-	// Mark is a refund's: that of its receipt. If the rate of a token bucket was lowered since, it is no more than what
+	// Hold is how long to hold the units; 0 means that they are recorded.
+	Hold int64
+	// Mark is a refund's or a release's: that of its receipt. If the rate of a token bucket was lowered since, it is no more than what
 	// would drain at the new rate by the time at which it would have drained at the old one.
 	Mark int64
 	// Window is the span of a window or log; Offset moves the subject's aligned windows.
@@ -50,6 +52,9 @@ func (t *Terms) read(c *Charge, now int64) bool {
 	case c.refunds():
 		t.Most = max(0, min(c.Cost, c.Refund.Units, MaxCost))
 		t.Mark = c.Refund.Mark
+	case c.always():
+		t.Most = max(0, min(c.Cost, MaxCost))
+		t.Mark = c.Release.Mark
 	case c.Cost < 0 || c.Cost > MaxCost:
 		t.Least, t.Most = neverFits, 0
 	case c.Cost == 0:
@@ -58,6 +63,9 @@ func (t *Terms) read(c *Charge, now int64) bool {
 		t.Least = min(c.AtLeast, c.Cost)
 	default:
 		t.Least = c.Cost
+	}
+	if c.holds() {
+		t.Hold = max(1, int64(min(c.Hold, MaxHold)/time.Microsecond))
 	}
 	switch l.Algorithm {
 	case TokenBucket:

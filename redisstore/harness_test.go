@@ -19,7 +19,7 @@ import (
 // none.
 const (
 	clockLine = "local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]"
-	testClock = "local now = tonumber(ARGV[2])"
+	testClock = "local now = tonumber(table.remove(ARGV))"
 )
 
 // clockClient adds the test's time to each call of the script under test.

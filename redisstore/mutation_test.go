@@ -31,7 +31,14 @@ var equivalent = map[string]string{
 
 	"local kept = units >= back and encode('<I7I4', t, units - back) or ''": "an entry of no units counts nothing",
 
-	"elseif op == 1 and prev >= 0 then": "nothing given back is stored as such, in seven bytes more",
+	"elseif op == 1 and (prev >= 0 or holds ~= '') then": "nothing given back is stored as such, in seven bytes more",
+
+	"while at <= #holds do": "holds are 11 bytes each too",
+
+	// It takes a thousand of them; Many of TestSuite looks after these.
+	"local fits = op > 0 and room >= least and (span ~= 0 or #holds < 11000)":  "many holds",
+	"local fits = op > 0 and room >= least and (span == 0 or #holds <= 11000)": "many holds",
+	"if #entries > 0 and (at == time or #entries > 11000) then":                "many forced charges",
 
 	// How the TTL is found out, not what it is.
 	"if not states[first] and expires <= (known[key] or 0) then known[key] = expires end": "it is read from the server",

@@ -60,7 +60,7 @@ func (s *Store) decide(ctx context.Context, g *group) {
 	guess := s.wall().Add(time.Duration(s.ahead.Load()) * time.Microsecond)
 	for range 3 {
 		var msg rueidis.RedisMessage
-		if msg, g.err = s.run(ctx, s.take, keys, encode(g.charges, keyOf, guess)); g.err != nil {
+		if msg, g.err = s.run(ctx, s.take, keys, encode(g.charges, keyOf, guess)...); g.err != nil {
 			return
 		}
 		if g.reply, g.err = msg.AsBytes(); g.err != nil {
@@ -231,14 +231,10 @@ func (s *Store) undo(caller context.Context, groups []*group, denied int) {
 // refund is the group that gives back what g recorded.
 func (g *group) refund() *group {
 	back := &group{}
-	for i, r := range g.results {
-		if r.Receipt.Units == 0 {
-			continue
+	for i := range g.results {
+		if undo, ok := g.charges[i].Undo(&g.results[i]); ok {
+			back.charges = append(back.charges, undo)
 		}
-		c := g.charges[i]
-		back.charges = append(back.charges, headgate.Charge{
-			Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Cost: r.Receipt.Units, Refund: r.Receipt,
-		})
 	}
 	back.results = make([]headgate.Result, len(back.charges))
 	return back

@@ -25,18 +25,24 @@ const (
 
 	kindObserve = 1
 	kindRefund  = 2
+	kindForce   = 3
+	kindCredit  = 4
 
 	verdictAdmitted = 1
 	verdictBounds   = 2
+
+	foundGivenBack = 2
+	foundHolds     = 3
 
 	replyHead = 9
 	entrySize = 11
 )
 
-// encode is ARGV[1] of the script: the charges, with calendar windows worked out for a guess of the store's time. keyOf[i]
-// is the index of the key of charges[i].
-func encode(charges []headgate.Charge, keyOf []int, guess time.Time) string {
+// encode is ARGV of the script: the charges, with calendar windows worked out for a guess of the store's time, and the
+// spans of holds if there are any. keyOf[i] is the index of the key of charges[i].
+func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 	b := make([]byte, 0, len(charges)*chargeSize)
+	var spans []byte
 	for i := range charges {
 		c := &charges[i]
 		t, valid := c.Terms(guess)
@@ -55,6 +61,10 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) string {
 			if op == opTokenBucket || op == opLeakyBucket {
 				p[0], p[3] = c.Refund.Time, c.Refund.Back
 			}
+		case c.Release.Units > 0 || c.Force:
+			kind, least = kindForce, t.Mark
+		case c.Credit:
+			kind = kindCredit
 		case c.Observe:
 			kind, twin = kindObserve, firstOn(charges, c.Subject, c.Twin)+1
 		}
@@ -63,8 +73,17 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) string {
 		for _, n := range [...]int64{least, t.Most, p[0], p[1], p[2], p[3]} {
 			b = appendNumber(b, n)
 		}
+		if t.Hold > 0 && spans == nil {
+			spans = make([]byte, 8*len(charges))
+		}
+		if t.Hold > 0 {
+			binary.LittleEndian.PutUint64(spans[8*i:], math.Float64bits(float64(t.Hold)))
+		}
 	}
-	return string(b)
+	if spans != nil {
+		return []string{string(b), string(spans)}
+	}
+	return []string{string(b)}
 }
 
 // translate is the algorithm and its four parameters.
@@ -90,14 +109,15 @@ func translate(c *headgate.Charge, t *headgate.Terms) (op int, p [4]int64) {
 }
 
 // asked is how many units all charges on the log of charges[i] ask for together: how much of the log their answers can
-// depend on. 0 means all of it: for refunds, and where the window is not the same for all.
+// depend on. 0 means all of it: for charges that are recorded whether they fit or not, and where the window is not the same
+// for all.
 func asked(charges []headgate.Charge, i int) int64 {
 	var sum int64
 	for j := range charges {
 		c := &charges[j]
 		switch {
 		case c.Counter != charges[i].Counter || c.Subject != charges[i].Subject:
-		case c.Refund.Units > 0 || c.Limit.Window != charges[i].Limit.Window:
+		case c.Refund.Units > 0 || c.Release.Units > 0 || c.Force || c.Credit || c.Limit.Window != charges[i].Limit.Window:
 			return 0
 		default:
 			sum = min(sum+max(1, min(c.Cost, headgate.MaxCost)), headgate.MaxCost)
@@ -135,6 +155,7 @@ func (r *reply) bytes(n int) []byte {
 }
 
 func (r *reply) byte() byte   { return r.bytes(1)[0] }
+func (r *reply) length() int  { return int(binary.LittleEndian.Uint16(r.bytes(2))) }
 func (r *reply) short() int64 { return int64(binary.LittleEndian.Uint32(r.bytes(4))) }
 
 // number is of seven bytes.
@@ -159,18 +180,31 @@ func (r *reply) states(charges []headgate.Charge, states []headgate.State) error
 		if found == 0 {
 			continue
 		}
+		length := 0
+		if found == foundHolds {
+			length = r.length()
+		}
+		before := len(r.rest)
 		s := headgate.State{Time: r.number(), Used: r.number(), Expires: r.short()}
+		entries := 0
 		switch c.Limit.Algorithm {
 		case headgate.TokenBucket:
-			if found == 2 {
+			if found >= foundGivenBack {
 				s.Prev = r.number()
 			}
 		case headgate.SlidingWindow:
 			s.Prev = r.short()
 		case headgate.SlidingLog:
-			n := int(binary.LittleEndian.Uint16(r.bytes(2)))
-			for range min(n, len(r.rest)/entrySize+1) {
-				s.Log = append(s.Log, headgate.LogEntry{Time: r.number(), Units: r.short()})
+			entries = r.length()
+		}
+		if found == foundHolds {
+			entries = (length - (before - len(r.rest))) / entrySize
+		}
+		if entries > 0 {
+			entries = min(entries, len(r.rest)/entrySize+1)
+			s.Log = make([]headgate.LogEntry, entries)
+			for j := range s.Log {
+				s.Log[j] = headgate.LogEntry{Time: r.number(), Units: r.short()}
 			}
 		}
 		states[i] = s

@@ -23,8 +23,8 @@ type Comparison struct {
 }
 
 // Compare makes the same random charges on a store and on the specification and returns the first difference: mixed costs,
-// limits, times and changes of limits, several limits and subjects per request, peeks, partial and observing charges,
-// refunds, the clock set back. Every field of every result must be equal, but Nodes.
+// limits, times and changes of limits, several limits and subjects per request, peeks, partial, observing and forced charges,
+// refunds, credits, holds and their ends, the clock set back. Every field of every result must be equal, but Nodes.
 func Compare(target Target, c Comparison) error {
 	w := newWorld(target, c)
 	ctx := context.Background()
@@ -232,7 +232,7 @@ func (w *world) request() []headgate.Charge {
 }
 
 func (w *world) charge(before []headgate.Charge) headgate.Charge {
-	if w.due && w.waits.Refund.Units == 0 {
+	if w.due && w.waits.Refund.Units == 0 && w.waits.Release.Units == 0 {
 		w.due = false
 		return w.waits
 	}
@@ -261,6 +261,15 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	if l.Algorithm == headgate.LeakyBucket {
 		c.MaxDelay = oneOf(w, 0, time.Microsecond, 10*time.Millisecond, time.Second, time.Minute, 1000*time.Hour)
 	}
+	switch w.rand.IntN(12) {
+	case 0:
+		c.Force = true
+	case 1:
+		c.Credit = true
+	case 2, 3:
+		c.Hold = oneOf(w, time.Nanosecond, time.Microsecond, 100*time.Millisecond, time.Second, time.Second, time.Minute,
+			10*time.Minute, 2*headgate.MaxHold)
+	}
 	if w.chance(1, 6) {
 		c.Observe = true
 		for i := range before {
@@ -272,10 +281,19 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	return c
 }
 
-// refund gives back an earlier receipt, mostly a recent one, whole or in part, under the limit's present numbers.
+// refund gives back an earlier receipt, mostly a recent one, whole or in part, under the limit's present numbers; or it
+// releases what is held, with more or less than that to be recorded, sometimes twice.
 func (w *world) refund() headgate.Charge {
 	i := len(w.given) - 1 - min(w.rand.IntN(len(w.given)), w.rand.IntN(len(w.given)))
 	g := w.given[i]
+	if undo, _ := g.charge.Undo(&headgate.Result{Receipt: g.receipt}); undo.Release.Units > 0 {
+		undo.Limit = w.limitOf(g.charge.Counter)
+		undo.Cost = oneOf(w, 0, g.receipt.Units, w.rand.Int64N(2*g.receipt.Units+2), headgate.MaxCost+1)
+		if w.chance(3, 4) {
+			w.given = append(w.given[:i], w.given[i+1:]...)
+		}
+		return undo
+	}
 	w.given = append(w.given[:i], w.given[i+1:]...)
 	c := headgate.Charge{
 		Subject: g.charge.Subject, Counter: g.charge.Counter, Limit: w.limitOf(g.charge.Counter),

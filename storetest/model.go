@@ -57,8 +57,8 @@ func (m *model) Take(_ context.Context, charges []headgate.Charge, results []hea
 		}
 		some := pick(charges, index)
 		for i, at := range index {
-			if r := results[at].Receipt; r.Units > 0 {
-				m.refund(some[i], r)
+			if undo, ok := some[i].Undo(&results[at]); ok {
+				m.undo(undo)
 			}
 		}
 		got := make([]headgate.Result, len(some))
@@ -70,8 +70,8 @@ func (m *model) Take(_ context.Context, charges []headgate.Charge, results []hea
 	return nil
 }
 
-func (m *model) refund(c headgate.Charge, r headgate.Receipt) {
-	back := []headgate.Charge{{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Cost: r.Units, Refund: r}}
+func (m *model) undo(c headgate.Charge) {
+	back := []headgate.Charge{c}
 	states := m.load(back, m.states)
 	headgate.Decide(back, states, make([]headgate.Result, 1), m.now)
 	m.store(back, states)

@@ -78,7 +78,7 @@ func (p *parser) line(w *words, at int, text string, indent int) {
 		}
 	}
 	switch word := w.next("a line of a scenario"); {
-	case word == "take" || word == "refund":
+	case slices.Contains(verbs, word):
 		l := p.charge(w, word)
 		l.line, l.text = at, text
 		s := &p.scenarios[len(p.scenarios)-1]
@@ -102,7 +102,7 @@ func (p *parser) line(w *words, at int, text string, indent int) {
 		s.requests = append(s.requests, request{time: p.now})
 		p.together, p.indent = true, indent
 	default:
-		w.fail("expected scenario:, start:, limit, subject, at, take, refund or together, not %q", word)
+		w.fail("expected scenario:, start:, limit, subject, at, take, refund, release, force, credit or together, not %q", word)
 	}
 	w.end()
 }
@@ -213,7 +213,10 @@ func (p *parser) subject(name string) headgate.Subject {
 	return s
 }
 
-// charge reads a take or a refund.
+// verbs are the kinds of charges.
+var verbs = []string{"take", "refund", "release", "force", "credit"}
+
+// charge reads a take, a refund, a release of what is held, a forced charge or a credit.
 func (p *parser) charge(w *words, verb string) chargeLine {
 	var l chargeLine
 	if p.now.IsZero() {
@@ -225,8 +228,15 @@ func (p *parser) charge(w *words, verb string) chargeLine {
 	for !w.accept("->") && w.err == nil {
 		p.option(w, verb, &l)
 	}
-	if verb == "refund" && l.of == "" {
+	switch {
+	case (verb == "refund" || verb == "release") && l.of == "":
 		w.fail("expected of and the receipt that is given back")
+	case verb == "force":
+		l.charge.Force = true
+	case verb == "credit":
+		l.charge.Credit = true
+	case verb == "release":
+		l.releases = true
 	}
 	l.verdict = w.next("ok, no or never")
 	also, known := implied[l.verdict]
@@ -243,13 +253,17 @@ func (p *parser) charge(w *words, verb string) chargeLine {
 func (p *parser) option(w *words, verb string, l *chargeLine) {
 	word := w.next("->")
 	switch {
-	case verb == "refund" && word == "of":
+	case (verb == "refund" || verb == "release") && word == "of":
 		l.of = w.next("a receipt")
 		if of, known := p.receipts[l.of]; !known || of.Subject != l.charge.Subject || of.Counter != l.charge.Counter {
 			w.fail("no take of this subject and limit above says as %s", l.of)
 		}
-	case verb == "refund":
+	case verb == "refund" || verb == "release":
 		w.fail("expected of or ->, not %q", word)
+	case verb != "take":
+		w.fail("expected ->, not %q", word)
+	case word == "hold":
+		l.charge.Hold = time.Duration(w.span())
 	case word == "at-least":
 		l.charge.AtLeast = w.number()
 	case word == "max-delay":
@@ -266,7 +280,7 @@ func (p *parser) option(w *words, verb string, l *chargeLine) {
 		}
 		p.receipts[l.as] = l.charge
 	default:
-		w.fail("expected at-least, max-delay, observe, twin, as or ->, not %q", word)
+		w.fail("expected at-least, max-delay, hold, observe, twin, as or ->, not %q", word)
 	}
 }
 

@@ -94,6 +94,7 @@ type chargeLine struct {
 	text     string
 	charge   headgate.Charge
 	as, of   string // receipts
+	releases bool   // of is what is held
 	verdict  string
 	expected []expectation
 }
@@ -146,9 +147,14 @@ func (s *scenario) ask(ctx context.Context, store headgate.Store, r request, rec
 	for i, l := range r.lines {
 		charges[i] = l.charge
 		if l.of != "" {
-			charges[i].Refund = receipts[l.of]
-			if charges[i].Refund.Units == 0 {
+			receipt := receipts[l.of]
+			if receipt.Units == 0 {
 				return fmt.Errorf("%s:%d: %s\n\treceipt %s names nothing: its take was granted 0", s.file, l.line, l.text, l.of)
+			}
+			if l.releases {
+				charges[i].Release = receipt
+			} else {
+				charges[i].Refund = receipt
 			}
 		}
 		results[i] = headgate.Result{Granted: -1, Remaining: -1, Delay: -1, Nodes: -1, Err: errStale}
@@ -190,7 +196,7 @@ func (l *chargeLine) compare(r *headgate.Result, now time.Time) []string {
 		differ("delay of a "+l.charge.Limit.Algorithm.String(), "0s", formatSpan(int64(r.Delay)))
 	}
 	units := r.Granted
-	if l.of != "" {
+	if l.of != "" || l.charge.Force || l.charge.Credit {
 		units = 0
 	}
 	differ("units of the receipt", formatNumber(units), formatNumber(r.Receipt.Units))

@@ -296,7 +296,7 @@ func TestParseScenarios(t *testing.T) {
 		{head + "\ttake alice api 1 -> ok\n", "4: indent with spaces, not tabs"},
 		{
 			head + "    give alice api 1\n",
-			`4: expected scenario:, start:, limit, subject, at, take, refund or together, not "give"`,
+			`4: expected scenario:, start:, limit, subject, at, take, refund, release, force, credit or together, not "give"`,
 		},
 
 		{"scenario: a\n  start: soon\n", `2: expected a time such as 2033-05-18T03:33:20Z, not "soon"`},
@@ -338,7 +338,7 @@ func TestParseScenarios(t *testing.T) {
 		{head + "    take alice abi 1 -> ok\n", `4: there is no limit "abi" above`},
 		{head + "    take alice api -> ok\n", `4: expected a number, not "->"`},
 		{head + "    take alice api 1\n", "4: the line ends where -> is expected"},
-		{head + "    take alice api 1 ok\n", `4: expected at-least, max-delay, observe, twin, as or ->, not "ok"`},
+		{head + "    take alice api 1 ok\n", `4: expected at-least, max-delay, hold, observe, twin, as or ->, not "ok"`},
 		{head + "    take alice api 1 at-least -> ok\n", `4: expected a number, not "->"`},
 		{head + "    take alice api 1 twin abi -> ok\n", `4: there is no limit "abi" above`},
 		{head + "    take alice api 1 ->\n", "4: the line ends where ok, no or never is expected"},

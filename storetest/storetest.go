@@ -1,9 +1,11 @@
 // Package storetest is what every headgate.Store must do: scenarios that read as the specification, random comparison
-// with the specification itself, and exactness under concurrency. It knows no store by name.
+// with the specification itself, exactness under concurrency, and the bounds of what a counter keeps apart. It knows no store by name.
 package storetest
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,6 +30,7 @@ func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	t.Run("Scenarios", func(t *testing.T) { playScenarios(t, open) })
 	t.Run("Compare", func(t *testing.T) { compareAll(t, open, perAlgorithm) })
 	t.Run("Exact", func(t *testing.T) { exact(t, open(t)) })
+	t.Run("Many", func(t *testing.T) { many(t, open(t)) })
 	t.Run("Lengths", func(t *testing.T) {
 		store := open(t).Store
 		for _, n := range []int{1, 3} {
@@ -36,6 +39,48 @@ func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 			}
 		}
 	})
+}
+
+// many asks for more holds, and forces more charges into a log, than a counter may keep apart.
+func many(t *testing.T, target Target) {
+	specification := newModel(target.Group)
+	subject := headgate.SubjectOf("many")
+	bucket, log := headgate.PerHour(1_000_000), headgate.Limit{Algorithm: headgate.SlidingLog, Count: 1_000, Window: time.Hour}
+	charges := []headgate.Charge{
+		{Subject: subject, Counter: headgate.CounterOf("bucket", "", bucket.Algorithm), Limit: bucket, Cost: 1, Hold: time.Minute},
+		{Subject: subject, Counter: headgate.CounterOf("log", "", log.Algorithm), Limit: log, Cost: 1, Force: true},
+	}
+	peeks := slices.Clone(charges)
+	for i := range peeks {
+		peeks[i].Cost, peeks[i].Hold, peeks[i].Force = 0, 0, false
+	}
+	ask := func(at time.Time, charges []headgate.Charge) []headgate.Result {
+		want, got := make([]headgate.Result, len(charges)), make([]headgate.Result, len(charges))
+		specification.now = at
+		target.SetTime(at)
+		if err := errors.Join(specification.Take(t.Context(), charges, want), target.Store.Take(t.Context(), charges, got)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			if got[i].Nodes = 0; got[i] != want[i] {
+				t.Fatalf("%s: got %+v\nwant %+v", at, got[i], want[i])
+			}
+		}
+		return got
+	}
+	const more = 3
+	for i := range headgate.MaxHolds + more {
+		results := ask(epoch.Add(time.Duration(i)*time.Microsecond), charges)
+		if held := results[0].Allowed; held != (i < headgate.MaxHolds) {
+			t.Fatalf("hold %d: %+v", i, results[0])
+		}
+	}
+	if r := ask(epoch.Add(time.Minute), charges)[0]; !r.Allowed || r.Remaining != bucket.Count-headgate.MaxHolds {
+		t.Errorf("when one has run out there is room for another: %+v", r)
+	}
+	for i := range headgate.MaxHolds + 2*more {
+		ask(epoch.Add(time.Hour+time.Duration(i)*time.Microsecond), peeks)
+	}
 }
 
 // exact lets many callers fight over limits of 500, each request over two subjects: 500 are admitted, and as many units

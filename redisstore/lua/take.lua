@@ -3,31 +3,36 @@
 --
 -- KEYS     one hash per subject, hg1:<namespace>:<subject>; in a Cluster all of one slot. A field is a counter, its value
 --          its state: I7 time, I7 used, I4 expires, then I4 the previous count of a sliding window, I7 what a token bucket
---          was given back if anything, or the entries of a log, each I7 time and I4 units. All little endian.
+--          was given back if anything, or the entries of a log, each I7 time and I4 units. Behind these come the holds
+--          of any but a leaky bucket and a log: I7 the time at which it runs out, soonest first, and I4 units; a token
+--          bucket with holds always says what it was given back. All little endian.
 -- ARGV[1]  59 bytes per charge:
 --            c6  field
 --            B   index in KEYS
 --            B   algorithm: 0 none (refuses), 1 token bucket, 2 leaky bucket, 3 fixed window from the first charge,
 --                4 fixed window on the clock, 5 fixed window of a calendar, 6 sliding window, 7 sliding log
---            B   kind: 0 enforce, 1 observe, 2 refund
+--            B   kind: 0 enforce, 1 observe, 2 refund, 3 force or release, 4 credit
 --            B   index of the first charge on the twin's counter, 0 none
 --            B   index of the first charge on this counter
---            d   least: units that must fit; of a refund, the receipt's mark
---            d   most: units to take of what fits, 0 for a peek; of a refund, units to give back
+--            d   least: units that must fit; of a refund or release, the receipt's mark, 0 if there is none
+--            d   most: units to take of what fits, 0 for a peek; of a refund or credit, units to give back; of a force
+--                or release, units to record
 --            4d  1: capacity in millionths, p, q         of a refund: the receipt's time, p, q, the receipt's back
 --                2: count, p, q, longest delay           of a refund: the receipt's time, p, q
 --                3: count, window    4: count, window, offset    5: count, start, end of the window
 --                6: count, window, tick, ticks per window    7: count, window, units asked for in all (0: unknown)
+-- ARGV[2]  if any charge is a hold: d per charge, how long, 0 for the others
 -- reply    B verdict: 1 admitted, 0 denied, 2 nothing done because a calendar window does not hold the time
 --          d time
---          then for the first charge on each counter B 0 if it has no state; B 1 and its state as found; or B 2 and that of a
---          token bucket which was given something back. Of a log: I7 time, I7 used, I4 expires, H number, and that many
---          entries: of those not lapsed, the ones that decide when the units asked for fit; or all, if that is unknown
+--          then for the first charge on each counter B 0 if it has no state, or it has lapsed; B 1 and its state as
+--          found; B 2 and that of a token bucket which was given something back; or B 3, H its length, and one with
+--          holds. Of a log: I7 time, I7 used, I4 expires, H number, and that many entries: of those not lapsed, the ones
+--          that decide when the units asked for fit; or all, if that is unknown
 --
 -- Times are microseconds. All numbers are whole, below 2^53; only numbers up to 2^52 are divided.
 local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
 local call, decode, encode, sub = redis.call, struct.unpack, struct.pack, string.sub
-local keys, blob = KEYS, ARGV[1]
+local keys, blob, spans = KEYS, ARGV[1], ARGV[2]
 local n = #blob / 59
 
 local fields, raw = {}, nil
@@ -50,27 +55,42 @@ for pass = 1, 2 do
     local key, op, kind, twin, first, least, most, p1, p2, p3, p4 = decode('<BBBBBdddddd', blob, i * 59 - 52)
     local found = states[first] or raw[first]
     -- prev is the count of the window before, or what a bucket was given back.
-    local time, used, expires, prev, entries = 0, 0, 0, 0, ''
+    local time, used, expires, prev, entries, holds = 0, 0, 0, 0, '', ''
     if op == 0 then
       found = false
     elseif found then
       time, used, expires = decode('<I7I7I4', found)
       if expires * 1000000 <= now then
-        time, used, expires = 0, 0, 0
+        found, time, used, expires = false, 0, 0, 0
       else
         if op == 6 then
           prev = decode('<I4', found, 19)
+          if #found > 22 then holds = sub(found, 23) end
         elseif op == 7 then
           entries = sub(found, 19)
-        elseif op == 1 and #found > 18 then
-          prev = decode('<I7', found, 19)
+        elseif #found > 18 then
+          if op == 1 then
+            prev = decode('<I7', found, 19)
+            holds = sub(found, 26)
+          else
+            holds = sub(found, 19)
+          end
         end
         if not states[first] and expires > (known[key] or 0) then known[key] = expires end
       end
     end
 
     -- Bring the state to the present and see how much fits.
-    local room, oldtime, oldused, all, start, stop = 0, time, used, entries, nil, nil
+    local room, oldtime, oldused, oldexpires, all, start, stop = 0, time, used, expires, entries, nil, nil
+    local held, allholds = 0, holds
+    if holds ~= '' then
+      local from = 1
+      for at = 1, #holds, 11 do
+        local t, units = decode('<I7I4', holds, at)
+        if t <= now then from = at + 11 else held = held + units end
+      end
+      holds = sub(holds, from)
+    end
     if op == 1 or op == 2 then
       local p, q = p2, p3
       local elapsed = now - time
@@ -131,6 +151,7 @@ for pass = 1, 2 do
       if at > 1 then entries = sub(entries, at) end
       room = p1 - used
     end
+    room = room - held
 
     if pass == 1 and first == i then
       if not found then
@@ -145,14 +166,63 @@ for pass = 1, 2 do
           over, at = over - units, at + 11
         end
         reply = reply .. encode('<BI7I7I4H', 1, time, used, expires, (at - 1) / 11) .. sub(entries, 1, at - 1)
+      elseif allholds ~= '' then
+        reply = reply .. encode('<BH', 3, #found) .. found
       else
         reply = reply .. (op == 1 and #found > 18 and '\2' or '\1') .. found
       end
     end
 
     -- Judge the charge; change the state if it is to be recorded.
-    local changed = false
-    if kind == 2 then
+    local changed, units = false, 0
+    if kind == 4 then
+      again = true
+      if op == 1 then
+        units = most * 1000000
+        if units > used then units = used end
+        prev = (prev + units) % 4503599627370496
+        used = used - units
+        if used == 0 and now > time then time = now end
+      elseif op == 7 then
+        for at = #entries - 10, 1, -11 do
+          local t, last = decode('<I7I4', entries, at)
+          local back = most - units
+          if back > last then back = last end
+          units, time, entries = units + back, t, sub(entries, 1, at - 1)
+          if last > back then
+            entries = entries .. encode('<I7I4', t, last - back)
+            break
+          end
+        end
+        used = used - units
+      elseif op > 2 then
+        units = used < most and used or most
+        used = used - units
+      end
+      changed = units > 0
+    elseif kind == 3 then
+      again = true
+      local record = least <= now
+      for at = 1, #holds, 11 do
+        if decode('<I7', holds, at) == least then
+          holds = sub(holds, 1, at - 1) .. sub(holds, at + 11)
+          changed, record = true, true
+          break
+        end
+      end
+      if record then
+        local counted = used
+        if op <= 2 then
+          counted = used + 999999
+          counted = (counted - counted % 1000000) / 1000000
+        end
+        units = 4000000000 - counted
+        if units > most then units = most end
+        if units < 0 then units = 0 end
+      end
+      if units > 0 then changed = true end
+      if changed and oldexpires > expires then expires = oldexpires end
+    elseif kind == 2 then
       again = true
       local back = 0
       if op == 1 then
@@ -188,7 +258,8 @@ for pass = 1, 2 do
         if op <= 2 and used == 0 and now > time then time = now end
       end
     else
-      local fits = op > 0 and room >= least
+      local span = spans and decode('<d', spans, i * 8 - 7) or 0
+      local fits = op > 0 and room >= least and (span == 0 or #holds < 11000)
       local record = fits and most > 0
       if pass == 1 then
         fit[i] = fits
@@ -202,46 +273,65 @@ for pass = 1, 2 do
       end
       if record then
         changed = true
-        local units = room < most and room or most
-        if op <= 2 then
-          used = used + units * 1000000
-          local rest = used % p2
-          local part = rest * p3
-          local wait = (used - rest) / p2 * p3 + (part - part % p2) / p2
-          if part % p2 > 0 then wait = wait + 1 end
-          if wait > 1e15 then wait = 1e15 end
-          stop = time + wait
-        elseif op == 6 then
-          used = used + units
-          stop = time + 2 * p2
-        elseif op == 7 then
-          local at = now > time and now or time
-          if #entries > 0 and at == time then
-            local _, last = decode('<I7I4', entries, #entries - 10)
-            entries = sub(entries, 1, -12) .. encode('<I7I4', at, last + units)
-          else
-            entries = entries .. encode('<I7I4', at, units)
+        units = room < most and room or most
+        if span > 0 then
+          local ends, at = now + span, 1
+          while at < #holds do
+            local t = decode('<I7', holds, at)
+            if t > ends then break end
+            if t == ends then ends = ends + 1 end
+            at = at + 11
           end
-          time, used = at, used + units
-          stop = time + p2
-        else
-          used = used + units
-          if op ~= 3 and now > time then time = now end
+          holds = sub(holds, 1, at - 1) .. encode('<I7I4', ends, units) .. sub(holds, at)
+          units = 0
         end
-        stop = stop + 999999
-        stop = (stop - stop % 1000000) / 1000000
-        if stop > expires then expires = stop end
       end
     end
+    if units > 0 and kind ~= 4 then
+      if op <= 2 then
+        used = used + units * 1000000
+        local rest = used % p2
+        local part = rest * p3
+        local wait = (used - rest) / p2 * p3 + (part - part % p2) / p2
+        if part % p2 > 0 then wait = wait + 1 end
+        if wait > 1e15 then wait = 1e15 end
+        stop = time + wait
+      elseif op == 6 then
+        used = used + units
+        stop = time + 2 * p2
+      elseif op == 7 then
+        local at = now > time and now or time
+        if #entries > 0 and (at == time or #entries >= 11000) then
+          local _, last = decode('<I7I4', entries, #entries - 10)
+          entries = sub(entries, 1, -12) .. encode('<I7I4', at, last + units)
+        else
+          entries = entries .. encode('<I7I4', at, units)
+        end
+        time, used = at, used + units
+        stop = time + p2
+      else
+        used = used + units
+        if op ~= 3 and now > time then time = now end
+      end
+      stop = stop + 999999
+      stop = (stop - stop % 1000000) / 1000000
+      if stop > expires then expires = stop end
+    end
     if changed then
+      if holds ~= '' then
+        local last = decode('<I7', holds, #holds - 10) + 999999
+        last = (last - last % 1000000) / 1000000
+        if last > expires then expires = last end
+      end
       local state = encode('<I7I7I4', time, used, expires)
       if op == 6 then
         state = state .. encode('<I4', prev)
       elseif op == 7 then
         state = state .. entries
-      elseif op == 1 and prev > 0 then
+      elseif op == 1 and (prev > 0 or holds ~= '') then
         state = state .. encode('<I7', prev)
       end
+      if holds ~= '' then state = state .. holds end
       states[first] = state
       if expires > (need[key] or 0) then need[key] = expires end
     end

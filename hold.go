@@ -1,0 +1,147 @@
+package headgate
+
+// What is held is apart from what is recorded: it takes from the room that there is, and nothing else. So it means the same
+// in every window, and does not leak from a bucket while nobody knows what it will come to.
+
+// MaxHolds is how many holds a counter may have at a time.
+const MaxHolds = 1_000
+
+// dropHolds lets go of those that have run out.
+func (t *Terms) dropHolds(s *State, now int64) {
+	for len(s.Log) > 0 && s.Log[0].Time <= now {
+		s.Log = s.Log[1:]
+	}
+}
+
+// held is how many units are held.
+func (t *Terms) held(s *State) int64 {
+	if t.Algorithm == SlidingLog {
+		return 0
+	}
+	var units int64
+	for _, h := range s.Log {
+		units += h.Units
+	}
+	return units
+}
+
+// heldUntil is when the last hold runs out.
+func (t *Terms) heldUntil(s *State) int64 {
+	if n := len(s.Log); n > 0 && t.Algorithm != SlidingLog {
+		return s.Log[n-1].Time
+	}
+	return 0
+}
+
+// full is true if the charge asks for one hold more than there may be.
+func (t *Terms) full(s *State) bool { return t.Hold > 0 && len(s.Log) >= MaxHolds }
+
+// hold adds a hold to a settled state and returns what it is known by.
+func (t *Terms) hold(s *State, units, now int64) int64 {
+	until := now + t.Hold
+	at := 0
+	for at < len(s.Log) && s.Log[at].Time <= until {
+		if s.Log[at].Time == until {
+			until++
+		}
+		at++
+	}
+	log := make([]LogEntry, 0, len(s.Log)+1)
+	log = append(log, s.Log[:at]...)
+	log = append(log, LogEntry{Time: until, Units: units})
+	s.Log = append(log, s.Log[at:]...)
+	return until
+}
+
+// release ends the hold that has the mark, if it is there.
+func (t *Terms) release(s *State) bool {
+	if t.Algorithm == SlidingLog {
+		return false
+	}
+	for i, h := range s.Log {
+		if h.Time == t.Mark {
+			log := make([]LogEntry, 0, len(s.Log)-1)
+			log = append(log, s.Log[:i]...)
+			s.Log = append(log, s.Log[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// force records units in full in a settled state, up to what can be counted. If it releases a hold that is neither there
+// nor over, that was released before, and nothing is recorded.
+func (t *Terms) force(live, settled *State, releases bool, now int64) (units int64, changed bool) {
+	if releases {
+		changed = t.release(settled)
+		if !changed && t.Mark > now {
+			return 0, false
+		}
+	}
+	most := int64(maxUsed)
+	used := settled.Used
+	if t.bucket() {
+		used = (used + scale - 1) / scale
+	}
+	if units = min(t.Most, most-used); units > 0 {
+		t.add(settled, units, now)
+		changed = true
+	}
+	if changed { // a window that has just rolled must not be forgotten before what is held in it
+		settled.Expires = max(settled.Expires, live.Expires)
+	}
+	return units, changed
+}
+
+// credit takes units out of a settled state, whoever was charged them, and says how many whole ones.
+func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
+	if t.Most == 0 || s.Used == 0 {
+		return 0, false
+	}
+	switch t.Algorithm {
+	case TokenBucket:
+		back := min(t.Most*scale, s.Used)
+		if s.Used -= back; s.Used == 0 {
+			s.Time = max(s.Time, now)
+		}
+		s.Prev = (s.Prev + back) % maxExact
+		return back / scale, true
+	case LeakyBucket:
+		return 0, false
+	case FixedWindow, SlidingWindow:
+		units = min(t.Most, s.Used)
+		s.Used -= units
+		return units, true
+	default:
+		for units < t.Most && len(s.Log) > 0 {
+			back, _ := takeFromLog(s, s.Log[len(s.Log)-1].Time, t.Most-units)
+			units += back
+		}
+		return units, true
+	}
+}
+
+// fitsWith is when what does not fit now will: when enough was drained or forgotten, or enough holds have run out, or some
+// of both.
+func (t *Terms) fitsWith(live, settled *State, now int64) int64 {
+	if t.Algorithm == SlidingLog || len(settled.Log) == 0 {
+		return t.fitsAt(live, settled)
+	}
+	without := *t
+	left, from := t.held(settled), now
+	for i, h := range append(settled.Log[:len(settled.Log):len(settled.Log)], LogEntry{}) {
+		last := i == len(settled.Log)
+		without.Capacity = t.Capacity - left
+		if without.Least <= without.Capacity && (i > 0 || !t.full(settled)) {
+			at := from
+			if without.room(live, settled, now) < without.Least {
+				at = max(at, without.fitsAt(live, settled))
+			}
+			if last || at < h.Time {
+				return at
+			}
+		}
+		left, from = left-h.Units, h.Time
+	}
+	return from
+}

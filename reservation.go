@@ -1,0 +1,177 @@
+package headgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// How long a reservation is held, if nothing else is said, and at most.
+const (
+	DefaultHold = time.Minute
+	MaxHold     = time.Hour
+)
+
+// Errors of requests that make no sense.
+var (
+	// ErrUnknownRule says that there is no rule of the ID in Request.Rule.
+	ErrUnknownRule = errors.New("there is no such rule")
+	// ErrBadToken says that a token is none that Reserve made, with the same secret.
+	ErrBadToken = errors.New("this is not the token of a reservation")
+)
+
+// Reservation is what Limiter.Reserve holds.
+type Reservation struct {
+	Decision Decision
+	// Token is for Commit and Cancel, on any node that has the same secret. It is nil if there is nothing to commit.
+	Token []byte
+}
+
+// Reserve decides a request whose cost is known only afterwards, such as the tokens of a language model. It holds what the
+// request is expected to cost until Commit or Cancel, or until hold is over; 0 means DefaultHold. What is held is taken
+// from what is left, so that requests in flight cannot spend the same units, and comes back by itself.
+//
+// Limits that hold nothing, leaky buckets and sliding logs, are charged at once, and put right by Commit and Cancel.
+func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) (Reservation, error) {
+	if hold < 0 || hold > MaxHold {
+		return Reservation{}, fmt.Errorf("a reservation cannot be held for %v: the most is %v", hold, MaxHold)
+	}
+	if hold == 0 {
+		hold = DefaultHold
+	}
+	r, _ := l.rooms.Get().(*room)
+	defer l.putBack(r)
+	set := l.rules.Load()
+	if err := r.prepare(l, set, req); err != nil {
+		return Reservation{Decision: r.sum(PathNone)}, err
+	}
+	for i := range r.charges {
+		r.charges[i].Hold = hold
+	}
+	d := r.decide(ctx, l.store)
+	if !d.Allowed {
+		return Reservation{Decision: d}, nil
+	}
+	var parts []reserved
+	for i := range d.Limits {
+		c, limit := &r.charges[i], &d.Limits[i]
+		if c.Cost == 0 || limit.Err == nil && limit.Granted == 0 {
+			continue // a shadow that would have refused counts nothing
+		}
+		parts = append(parts, reserved{
+			Rule: limit.Rule, Name: limit.Name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Origin: limit.Origin,
+			Observe: c.Observe, Exposed: limit.Exposed, Held: c.holds(), Receipt: limit.Receipt,
+			Unit: c.Cost / max(1, req.Cost),
+		})
+	}
+	return Reservation{d, l.seal(parts)}, nil
+}
+
+// Commit ends a reservation and charges what the request did cost, in full: also if that is more than was held, or comes
+// after the hold was over. actual has what is known now: its Cost, or the attributes that rules take their cost from.
+//
+// The error is the store's if it did not answer. Then do not commit again: the charge may be recorded, and what was held
+// comes back by itself. A second Commit while the hold would last charges nothing.
+func (l *Limiter) Commit(ctx context.Context, token []byte, actual Request) (Decision, error) {
+	return l.settle(ctx, token, func(p *reserved) int64 { return l.actualCost(p, &actual) })
+}
+
+// Cancel ends a reservation and charges nothing. The error is as that of Commit.
+func (l *Limiter) Cancel(ctx context.Context, token []byte) (Decision, error) {
+	return l.settle(ctx, token, func(*reserved) int64 { return 0 })
+}
+
+func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved) int64) (Decision, error) {
+	set := l.rules.Load()
+	parts, err := l.open(token, set)
+	if err != nil {
+		return Decision{}, err
+	}
+	charges, results := make([]Charge, len(parts)), make([]Result, len(parts))
+	for i := range parts {
+		charges[i] = parts[i].settle(cost(&parts[i]))
+	}
+	err = l.store.Take(ctx, charges, results)
+	d := Decision{Allowed: true, Path: PathStore, Version: set.version, Limits: make([]LimitDecision, len(parts))}
+	for i := range parts {
+		p := &parts[i]
+		d.Limits[i] = LimitDecision{
+			Rule: p.Rule, Name: p.Name, Limit: p.Limit, Origin: p.Origin, Subject: p.Subject, Counter: p.Counter,
+			Cost: charges[i].Cost, Enforced: !p.Observe, Exposed: p.Exposed, Result: results[i],
+		}
+		if results[i].Time.After(d.Time) {
+			d.Time = results[i].Time
+		}
+	}
+	if err != nil {
+		d.Path = PathFailed
+	}
+	return d, err
+}
+
+// actualCost is what a limit's rule says that the request did cost; if the rule is gone, what it said before.
+func (l *Limiter) actualCost(p *reserved, actual *Request) int64 {
+	unit := Cost{Default: p.Unit}
+	if n, ok := l.rules.Load().byID[p.Rule]; ok {
+		rule := &l.rules.Load().rules[n]
+		unit.From, unit.Min, unit.Max = rule.Cost.From, rule.Cost.Min, rule.Cost.Max
+	}
+	return unit.of(actual)
+}
+
+// settle is the charge that ends one part of a reservation.
+func (p *reserved) settle(cost int64) Charge {
+	c := Charge{Subject: p.Subject, Counter: p.Counter, Limit: p.Limit}
+	switch units := p.Receipt.Units; {
+	case p.Held && units > 0:
+		c.Release, c.Cost = p.Receipt, cost
+	case units == 0: // the store was away
+		c.Force, c.Cost = true, cost
+	case cost >= units:
+		c.Force, c.Cost = true, cost-units
+	default:
+		c.Refund, c.Cost = p.Receipt, units-cost
+	}
+	return c
+}
+
+// Refund gives back what a request costs, on all limits that apply, as far as that is recorded in their present windows. It
+// needs no receipt: whoever may call it may give anybody more. The error is the store's if it did not answer.
+func (l *Limiter) Refund(ctx context.Context, req Request) (Decision, error) {
+	r, _ := l.rooms.Get().(*room)
+	defer l.putBack(r)
+	if err := r.prepare(l, l.rules.Load(), req); err != nil {
+		return r.sum(PathNone), err
+	}
+	if len(r.charges) == 0 {
+		return r.sum(PathNone), nil
+	}
+	for i := range r.charges {
+		c := &r.charges[i]
+		c.Credit, c.Observe = true, c.Observe || r.about[i].missing != ""
+	}
+	err := l.store.Take(ctx, r.charges, r.results)
+	path := PathStore
+	if err != nil {
+		path = PathFailed
+		for i := range r.results {
+			r.results[i].Allowed = true // nothing is refused
+		}
+	}
+	return r.sum(path), err
+}
+
+// Peek says what Check would, and charges nothing.
+func (l *Limiter) Peek(ctx context.Context, req Request) (Decision, error) {
+	r, _ := l.rooms.Get().(*room)
+	defer l.putBack(r)
+	if err := r.prepare(l, l.rules.Load(), req); err != nil {
+		return r.sum(PathNone), err
+	}
+	d, _ := r.judge(ctx, l.store) // where the store does not answer, the rules do
+	return d, nil
+}
+
+func unknownRule(id string) error { return fmt.Errorf("%w: %s", ErrUnknownRule, strconv.Quote(id)) }

@@ -1,0 +1,340 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// tokens is a limiter of what a language model may be asked, by user, on a clock that stands still.
+type tokens struct {
+	*headgate.Limiter
+	now time.Time
+}
+
+func newTokens(t *testing.T, rules ...headgate.Rule) *tokens {
+	t.Helper()
+	w := &tokens{now: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
+	if rules == nil {
+		rules = []headgate.Rule{{ID: "tokens", By: []string{"user"}, Limit: window(100)}}
+	}
+	l, err := headgate.New(memstore.New(memstore.Options{Clock: func() time.Time { return w.now }}), rules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Limiter = l
+	return w
+}
+
+func window(n int64) headgate.Limit {
+	return headgate.Limit{Algorithm: headgate.FixedWindow, Count: n, Window: time.Minute}
+}
+
+func ann(cost int64) headgate.Request {
+	return headgate.Request{Attributes: headgate.Attributes{"user": "ann"}, Cost: cost}
+}
+
+func (w *tokens) reserve(t *testing.T, cost int64) headgate.Reservation {
+	t.Helper()
+	r, err := w.Reserve(t.Context(), ann(cost), 10*time.Second)
+	if err != nil || r.Decision.Allowed == (r.Token == nil) {
+		t.Fatalf("%+v: %v", r, err)
+	}
+	return r
+}
+
+func (w *tokens) left(t *testing.T) []int64 {
+	t.Helper()
+	d, err := w.Peek(t.Context(), ann(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []int64
+	for _, l := range d.Limits {
+		left = append(left, l.Remaining)
+	}
+	return left
+}
+
+func (w *tokens) expectLeft(t *testing.T, want ...int64) {
+	t.Helper()
+	if got := w.left(t); !slices.Equal(got, want) {
+		t.Errorf("%v are left, not %v", got, want)
+	}
+}
+
+func granted(t *testing.T, d headgate.Decision, err error) int64 {
+	t.Helper()
+	if err != nil || !d.Allowed || len(d.Limits) == 0 {
+		t.Fatalf("%+v: %v", d, err)
+	}
+	return d.Limits[0].Granted
+}
+
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t)
+	first := w.reserve(t, 60)
+	w.expectLeft(t, 40)
+	if r := w.reserve(t, 50); r.Decision.Allowed || r.Decision.RetryAfter != 10*time.Second {
+		t.Errorf("what is held was there for another: %+v", r.Decision)
+	}
+	d, err := w.Commit(t.Context(), first.Token, headgate.Request{Cost: 25})
+	if n := granted(t, d, err); n != 25 || d.Limits[0].Rule != "tokens" || d.Limits[0].Remaining != 75 {
+		t.Errorf("%+v", d)
+	}
+	if d, err := w.Commit(t.Context(), first.Token, headgate.Request{Cost: 25}); granted(t, d, err) != 0 {
+		t.Errorf("it was committed twice: %+v", d)
+	}
+	w.expectLeft(t, 75)
+	second := w.reserve(t, 60)
+	if _, err := w.Cancel(t.Context(), second.Token); err != nil {
+		t.Fatal(err)
+	}
+	w.expectLeft(t, 75)
+}
+
+func TestCommitAboveWhatWasHeld(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t)
+	r := w.reserve(t, 10)
+	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 130}); granted(t, d, err) != 130 {
+		t.Errorf("%+v", d)
+	}
+	w.expectLeft(t, 0)
+	w.now = w.now.Add(time.Minute)
+	w.expectLeft(t, 100)
+}
+
+func TestReservationRunsOut(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t)
+	r := w.reserve(t, 60)
+	w.now = w.now.Add(10 * time.Second)
+	w.expectLeft(t, 100)
+	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 70}); granted(t, d, err) != 70 {
+		t.Errorf("a commit that comes too late was not charged: %+v", d)
+	}
+	w.expectLeft(t, 30)
+}
+
+// A rule may take its cost from an attribute, another count requests: one reservation is right for both.
+func TestReserveByAttribute(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t,
+		headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(100), Cost: headgate.Cost{From: "descriptor.tokens"}},
+		headgate.Rule{ID: "requests", By: []string{"user"}, Limit: window(10)})
+	req := headgate.Request{Attributes: headgate.Attributes{"user": "ann", "descriptor.tokens": "80"}}
+	r, err := w.Reserve(t.Context(), req, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.expectLeft(t, 20, 9)
+	actual := headgate.Request{Attributes: headgate.Attributes{"descriptor.tokens": "33"}}
+	if d, err := w.Commit(t.Context(), r.Token, actual); granted(t, d, err) != 33 {
+		t.Errorf("%+v", d)
+	}
+	w.expectLeft(t, 67, 9)
+	if r, err = w.Reserve(t.Context(), req, 0); err != nil || r.Decision.Allowed {
+		t.Errorf("%+v: %v", r.Decision, err)
+	}
+	w.expectLeft(t, 67, 9) // nothing is held of the one if the other refuses
+}
+
+// Leaky buckets and logs hold nothing: they are charged, and put right.
+func TestReserveWithoutHolding(t *testing.T) {
+	t.Parallel()
+	log := headgate.Limit{Algorithm: headgate.SlidingLog, Count: 100, Window: time.Minute}
+	w := newTokens(t, headgate.Rule{ID: "log", By: []string{"user"}, Limit: log})
+	r := w.reserve(t, 60)
+	w.expectLeft(t, 40)
+	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 25}); granted(t, d, err) != 35 {
+		t.Errorf("what was too much was not given back: %+v", d)
+	}
+	w.expectLeft(t, 75)
+	r = w.reserve(t, 10)
+	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 25}); granted(t, d, err) != 15 {
+		t.Errorf("what was missing was not charged: %+v", d)
+	}
+	w.expectLeft(t, 50)
+	r = w.reserve(t, 10)
+	if _, err := w.Cancel(t.Context(), r.Token); err != nil {
+		t.Fatal(err)
+	}
+	w.expectLeft(t, 50)
+}
+
+func TestReservationOutlivesItsRule(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := headgate.Rule{ID: "month", By: []string{"user"}, Limits: map[string]headgate.Limit{
+		"quota": headgate.Quota(100, headgate.Month, berlin), "peak": window(90),
+	}}
+	w := newTokens(t, rule)
+	r := w.reserve(t, 60)
+	none, err := headgate.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := w.Rules()
+	w.SetRules(none)
+	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 5}); granted(t, d, err) != 5 || len(d.Limits) != 2 {
+		t.Errorf("%+v", d)
+	}
+	w.SetRules(old)
+	w.expectLeft(t, 85, 95)
+}
+
+func TestReserveInShadow(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t, headgate.Rule{ID: "shadow", By: []string{"user"}, Limit: window(10), Mode: headgate.Shadow},
+		headgate.Rule{ID: "live", By: []string{"user"}, Limit: window(100)})
+	r := w.reserve(t, 60)
+	w.expectLeft(t, 10, 40)
+	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 5}); granted(t, d, err) != 5 || len(d.Limits) != 1 {
+		t.Errorf("%+v", d)
+	}
+	w.expectLeft(t, 10, 95)
+}
+
+func TestTokensAreChecked(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t)
+	token := w.reserve(t, 60).Token
+	bad := [][]byte{nil, {}, {1}, token[:len(token)-1], append(slices.Clone(token), 0), make([]byte, 100_000)}
+	for i := range token {
+		changed := slices.Clone(token)
+		changed[i] ^= 1 << (i % 8)
+		bad = append(bad, changed)
+	}
+	for _, b := range bad {
+		if _, err := w.Commit(t.Context(), b, headgate.Request{}); !errors.Is(err, headgate.ErrBadToken) {
+			t.Errorf("%x was taken: %v", b, err)
+		}
+	}
+	w.expectLeft(t, 40)
+	other := headgate.NewLimiter(memstore.New(memstore.Options{}), w.Rules(), headgate.Options{Secret: []byte("another secret")})
+	if _, err := other.Cancel(t.Context(), token); !errors.Is(err, headgate.ErrBadToken) {
+		t.Errorf("a token of another secret was taken: %v", err)
+	}
+}
+
+func TestHoldsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t)
+	for _, hold := range []time.Duration{-1, headgate.MaxHold + 1} {
+		if _, err := w.Reserve(t.Context(), ann(1), hold); err == nil {
+			t.Errorf("it was held for %v", hold)
+		}
+	}
+}
+
+func TestRefundOfRequest(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t)
+	if _, err := w.Check(t.Context(), ann(30)); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := w.Refund(t.Context(), ann(20)); granted(t, d, err) != 20 {
+		t.Errorf("%+v", d)
+	}
+	w.expectLeft(t, 90)
+	if d, err := w.Refund(t.Context(), ann(20)); granted(t, d, err) != 10 {
+		t.Errorf("more was given back than was charged: %+v", d)
+	}
+	w.expectLeft(t, 100)
+}
+
+func TestPeekChargesNothing(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t)
+	for range 3 {
+		d, err := w.Peek(t.Context(), ann(100))
+		if err != nil || !d.Allowed {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+	if d, _ := w.Peek(t.Context(), ann(101)); d.Allowed || d.RetryAfter != headgate.Never {
+		t.Errorf("%+v", d)
+	}
+	w.expectLeft(t, 100)
+}
+
+// One rule may be asked for by its ID, whether it matches or not.
+func TestCheckByRule(t *testing.T) {
+	t.Parallel()
+	w := newTokens(t,
+		headgate.Rule{ID: "all", By: headgate.Everybody, Limit: window(1)},
+		headgate.Rule{ID: "mails", By: []string{"user"}, Limit: window(2), Match: headgate.Match{Path: "/nowhere"}},
+		headgate.Rule{ID: "off", By: []string{"user"}, Limit: window(1), Mode: headgate.Off})
+	ask := func(rule string) (headgate.Decision, error) {
+		req := ann(1)
+		req.Rule = rule
+		return w.Check(t.Context(), req)
+	}
+	for i := range 3 {
+		d, err := ask("mails")
+		if err != nil || d.Allowed != (i < 2) || len(d.Limits) != 1 || d.Limits[0].Rule != "mails" {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+	if d, err := ask("off"); err != nil || !d.Allowed || len(d.Limits) != 0 {
+		t.Errorf("%+v: %v", d, err)
+	}
+	d, err := ask("nails")
+	if !errors.Is(err, headgate.ErrUnknownRule) || !d.Allowed || err.Error() != `there is no such rule: "nails"` {
+		t.Errorf("%+v: %v", d, err)
+	}
+	if d, err = w.Check(t.Context(), ann(1)); err != nil || !d.Allowed || d.Limits[0].Remaining != 0 {
+		t.Errorf("what was asked by name was charged elsewhere: %+v: %v", d, err)
+	}
+}
+
+// Many callers with costs that they do not know: what is charged exceeds the limit by no more than commits exceed what
+// they held.
+func TestReserveAndCommitTogether(t *testing.T) {
+	t.Parallel()
+	const limit, callers = 10_000, 200
+	w := newTokens(t, headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(limit)})
+	var charged, excess, refused atomic.Int64
+	var done sync.WaitGroup
+	for i := range callers {
+		done.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 7))
+			for range 10 {
+				expected := 1 + random.Int64N(100)
+				r, err := w.Reserve(context.Background(), ann(expected), time.Minute)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !r.Decision.Allowed {
+					refused.Add(1)
+					continue
+				}
+				actual := 1 + random.Int64N(120)
+				if _, err := w.Commit(context.Background(), r.Token, headgate.Request{Cost: actual}); err != nil {
+					t.Error(err)
+				}
+				charged.Add(actual)
+				excess.Add(max(0, actual-expected))
+			}
+		})
+	}
+	done.Wait()
+	if over := charged.Load() - limit; over > excess.Load() || refused.Load() == 0 {
+		t.Errorf("%d charged, %d over the limit, commits were over by %d; %d refused", charged.Load(), over, excess.Load(), refused.Load())
+	}
+	w.expectLeft(t, max(0, limit-charged.Load()))
+}

@@ -1,0 +1,157 @@
+package headgate
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// reserved is what one limit has reserved, as it stands in a token: all that is needed to settle it, so that any node can,
+// also after the rules have changed.
+type reserved struct {
+	Rule, Name string
+	Subject    Subject
+	Counter    Counter
+	Limit      Limit
+	Origin     Origin
+	Observe    bool
+	Exposed    bool
+	// Held is false if the units were recorded at once.
+	Held    bool
+	Receipt Receipt
+	// Unit is what the rule said that a request of cost 1 costs.
+	Unit int64
+}
+
+const (
+	tokenVersion = 1
+	tokenMAC     = 16
+	// maxToken is more than a request that is charged on as many limits as any store takes can have.
+	maxToken = 64 << 10
+)
+
+// seal makes a token, or nil of nothing. It is signed: who has a token can settle that reservation and nothing else.
+func (l *Limiter) seal(parts []reserved) []byte {
+	if len(parts) == 0 {
+		return nil
+	}
+	b := []byte{tokenVersion}
+	for i := range parts {
+		p := &parts[i]
+		zone := ""
+		if p.Limit.TimeZone != nil {
+			zone = p.Limit.TimeZone.String()
+		}
+		b = appendPart(appendPart(b, p.Rule), p.Name)
+		b = append(b, p.Subject[:]...)
+		b = appendPart(b, zone)
+		for _, n := range [...]int64{
+			int64(p.Counter), int64(p.Origin), flag(p.Observe) | flag(p.Exposed)<<1 | flag(p.Held)<<2, p.Unit,
+			int64(p.Limit.Algorithm), p.Limit.Count, int64(p.Limit.Window), p.Limit.Burst, int64(p.Limit.Align),
+			int64(p.Limit.Calendar), int64(p.Limit.AnchorDay),
+			p.Receipt.Units, p.Receipt.Mark, p.Receipt.Time, p.Receipt.Empty, p.Receipt.Back,
+		} {
+			b = binary.AppendVarint(b, n)
+		}
+	}
+	return append(b, l.sign(b)...)
+}
+
+func (l *Limiter) sign(b []byte) []byte {
+	mac := hmac.New(sha256.New, slices.Concat([]byte("reservation\x00"), l.secret))
+	mac.Write(b)
+	return mac.Sum(nil)[:tokenMAC]
+}
+
+// open reads a token.
+func (l *Limiter) open(token []byte, set *RuleSet) ([]reserved, error) {
+	n := len(token) - tokenMAC
+	if n < 1 || n > maxToken || token[0] != tokenVersion || !hmac.Equal(token[n:], l.sign(token[:n])) {
+		return nil, ErrBadToken
+	}
+	r := tokenReader{rest: token[1:n]}
+	var parts []reserved
+	for len(r.rest) > 0 && !r.broken {
+		p := reserved{Rule: r.text(), Name: r.text()}
+		copy(p.Subject[:], r.bytes(len(p.Subject)))
+		zone := r.text()
+		p.Counter, p.Origin = Counter(r.number()), Origin(r.number())
+		flags := r.number()
+		p.Observe, p.Exposed, p.Held = flags&1 != 0, flags&2 != 0, flags&4 != 0
+		p.Unit = r.number()
+		p.Limit = Limit{
+			Algorithm: Algorithm(r.number()), Count: r.number(), Window: time.Duration(r.number()), Burst: r.number(),
+			Align: Align(r.number()), Calendar: Calendar(r.number()), AnchorDay: int(r.number()),
+		}
+		p.Receipt = Receipt{Units: r.number(), Mark: r.number(), Time: r.number(), Empty: r.number(), Back: r.number()}
+		if zone != "" {
+			p.Limit.TimeZone = set.zone(p.Rule, zone)
+		}
+		parts = append(parts, p)
+	}
+	if r.broken {
+		return nil, ErrBadToken
+	}
+	return parts, nil
+}
+
+// zone is a time zone by name; mostly that of the rule, which is there already.
+func (s *RuleSet) zone(rule, name string) *time.Location {
+	if n, ok := s.byID[rule]; ok {
+		for i := range s.rules[n].limits {
+			if z := s.rules[n].limits[i].limit.TimeZone; z != nil && z.String() == name {
+				return z
+			}
+		}
+	}
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		return nil // UTC: the window is not the same, but something is counted
+	}
+	return z
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// tokenReader reads a token from front to back.
+type tokenReader struct {
+	rest   []byte
+	broken bool
+}
+
+func (r *tokenReader) number() int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		r.broken = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *tokenReader) bytes(n int) []byte {
+	if n < 0 || n > len(r.rest) {
+		r.broken = true
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *tokenReader) text() string {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 || v > uint64(len(r.rest)-n) {
+		r.broken = true
+		return ""
+	}
+	r.rest = r.rest[n:]
+	return string(r.bytes(int(v)))
+}
