@@ -76,10 +76,23 @@ var architecture = map[string]arrows{
 		},
 		tests: []string{"internal/testenv"},
 	},
+	"internal/checkapi": {
+		code:  []string{"internal/limitfields", "proto/headgate/check/v1", "google.golang.org/grpc"},
+		tests: []string{"memstore", "google.golang.org/protobuf", "go.uber.org/goleak"},
+	},
+	"internal/checkhttp": {
+		code:  []string{"httplimit", "identity", "internal/checkapi", "internal/limitfields"},
+		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
+	},
 	"internal/config": {
 		code: []string{"identity", "internal/yamldoc", "redisstore"}, // whose options it checks
 	},
 	"internal/limitfields": {},
+	"proto/headgate/check/v1": {
+		code:    []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
+		tests:   []string{"github.com/bufbuild/protocompile"},
+		notRoot: true,
+	},
 	"internal/yamldoc": {
 		code:    []string{"github.com/goccy/go-yaml"},
 		notRoot: true,

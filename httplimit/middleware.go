@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"sync"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
 )
 
 // Checker decides requests. A *headgate.Limiter is one.
@@ -75,13 +75,11 @@ const defaultMaxWaiters = 1000
 type middleware struct {
 	checker    Checker
 	who        Identity
-	headers    Headers
-	olderDraft bool
+	headers    limitfields.Headers
 	status     int
 	answer     func(http.ResponseWriter, *http.Request, headgate.Decision)
 	waiters    waiters
 	complaints *complaints
-	rooms      sync.Pool // of *fields
 	// random is a number from 0 up to, not including, n.
 	random func(n int64) int64
 }
@@ -111,11 +109,13 @@ func newMiddleware(checker Checker, o Options) *middleware {
 		o.MaxWaiters = defaultMaxWaiters
 	}
 	m := &middleware{
-		checker: checker, who: o.Identity, headers: o.Headers, olderDraft: o.OlderDraft, status: o.Status, answer: o.Refuse,
+		checker: checker, who: o.Identity, status: o.Status, answer: o.Refuse,
 		waiters: waiters{most: int64(o.MaxWaiters)}, complaints: newComplaints(o.Log),
 		random: rand.Int64N,
 	}
-	m.rooms.New = func() any { return &fields{text: make([]byte, 0, 512)} }
+	m.headers.Draft = o.Headers == Both || o.Headers == Draft
+	m.headers.Legacy = o.Headers == Both || o.Headers == Legacy
+	m.headers.Older = o.OlderDraft && o.Headers != Off
 	return m
 }
 
@@ -135,7 +135,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if d.Delay > 0 && d.Allowed {
 		h.waiters.hold(ctx, &d)
 	}
-	h.tell(w.Header(), &d)
+	h.headers.Put(w.Header(), &d)
 	if !d.Allowed {
 		h.refuse(w, r, &d)
 		return

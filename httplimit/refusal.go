@@ -14,9 +14,6 @@ import (
 const (
 	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-
-	// maxSpread is as far as Retry-After is moved, in seconds: nobody is to wait for days more of a month.
-	maxSpread = 300
 )
 
 // problem is the body of a refusal.
@@ -36,9 +33,9 @@ type problem struct {
 func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, d *headgate.Decision) {
 	var again *int64
 	if d.RetryAfter != headgate.Never {
-		seconds := m.retryAfter(d.RetryAfter)
+		seconds := limitfields.RetryAfter(d.RetryAfter, m.random)
 		again = &seconds
-		w.Header()[fieldRetryAfter] = []string{strconv.FormatInt(seconds, 10)}
+		w.Header()[limitfields.FieldRetryAfter] = []string{strconv.FormatInt(seconds, 10)}
 	}
 	if m.answer != nil {
 		m.answer(w, r, *d)
@@ -110,10 +107,4 @@ func reason(l *headgate.LimitDecision) string {
 		return fmt.Sprintf("%s allows %s, and never a request that costs %d", limitfields.Name(l), l.Limit, l.Cost)
 	}
 	return limitfields.Name(l) + " allows " + l.Limit.String()
-}
-
-// retryAfter is a wait in whole seconds, moved upward by chance.
-func (m *middleware) retryAfter(wait time.Duration) int64 {
-	seconds := max(limitfields.Up(wait, time.Second), 1)
-	return seconds + m.random(min(max(seconds/10, 1), maxSpread)+1)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -177,6 +178,34 @@ func TestManyAddressesOneClient(t *testing.T) {
 	}
 	if len(seen) != 1 || !seen["2001:db8:1:2::/64"] {
 		t.Errorf("a million addresses of one network are %d clients", len(seen))
+	}
+}
+
+// TestFromProxy shows that only a trusted proxy is believed, and that others are named in the log.
+func TestFromProxy(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	options := behindProxies
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	who := resolver(t, options)
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	r.Header = http.Header{"X-Forwarded-Uri": {"/a", "/b"}}
+	r.RemoteAddr = "10.0.0.1:4711"
+	if got := who.FromProxy(r, "x-forwarded-uri"); !slices.Equal(got, []string{"/a", "/b"}) {
+		t.Errorf("a proxy says %q", got)
+	}
+	r.RemoteAddr = "192.0.2.1:4711"
+	for range 2 {
+		if got := slices.Concat(who.FromProxy(r, "X-Forwarded-URI"), who.FromProxy(r, "X-Absent")); len(got) > 0 {
+			t.Errorf("a stranger is believed: %q", got)
+		}
+	}
+	if line, more, _ := strings.Cut(log.String(), "\n"); more != "" ||
+		!strings.Contains(line, "peer=192.0.2.1 header=X-Forwarded-Uri") {
+		t.Errorf("the log is\n%s", log.String())
+	}
+	if got := who.Untrusted(); !slices.Equal(got, []string{"192.0.2.1"}) {
+		t.Errorf("untrusted %q", got)
 	}
 }
 

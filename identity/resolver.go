@@ -191,7 +191,23 @@ func (r *Resolver) Metadata(
 	return attrs
 }
 
-// Untrusted are the attributes ip of peers that sent the forwarded header without being trusted, up to 100 of them.
+// FromProxy has the lines of a header that only a trusted proxy may send. There are none if the peer is not one; it is
+// then named in the log, as if it had sent the forwarded header.
+func (r *Resolver) FromProxy(req *http.Request, header string) []string {
+	header = http.CanonicalHeaderKey(header)
+	lines := req.Header[header]
+	if len(lines) == 0 {
+		return nil
+	}
+	peer, _ := parseAddr(req.RemoteAddr)
+	if r.proxies.trusts(peer, 1) {
+		return lines
+	}
+	r.strangers.note(r.proxies.text(peer), header)
+	return nil
+}
+
+// Untrusted are the attributes ip of peers that sent a proxy's header without being trusted, up to 100 of them.
 // Each was named in the log, once. If one of them is a proxy, all its clients are counted as one.
 func (r *Resolver) Untrusted() []string { return r.strangers.list() }
 

@@ -1,5 +1,6 @@
 // Package limitfields writes limits for clients, as draft-ietf-httpapi-ratelimit-headers has them: the same text in the
-// headers of HTTP and in the metadata of gRPC. It knows a decision's limits and nothing of how they are sent.
+// headers of HTTP and in the metadata of gRPC. It knows a decision's limits and the names of headers, and nothing of
+// how they are sent.
 package limitfields
 
 import (
@@ -23,7 +24,7 @@ func Name(l *headgate.LimitDecision) string {
 func AppendPolicy(text []byte, l *headgate.LimitDecision) []byte {
 	text = appendName(text, l)
 	text = strconv.AppendInt(append(text, ";q="...), l.Limit.Count, 10)
-	if w := windowOf(l); w > 0 && w%time.Second == 0 {
+	if w := Window(l); w > 0 && w%time.Second == 0 {
 		text = strconv.AppendInt(append(text, ";w="...), int64(w/time.Second), 10)
 	}
 	return text
@@ -110,9 +111,9 @@ func appendEscaped(text []byte, name string) []byte {
 	return text
 }
 
-// windowOf is the span that a limit's count is for; 0 if it is not known. Months, and the days on which clocks are
+// Window is the span that a limit's count is for; 0 if it is not known. Months, and the days on which clocks are
 // changed, differ in length.
-func windowOf(l *headgate.LimitDecision) time.Duration {
+func Window(l *headgate.LimitDecision) time.Duration {
 	if l.Limit.Calendar == headgate.NoCalendar {
 		return l.Limit.Window
 	}

@@ -1,0 +1,101 @@
+package checkapi_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/checkapi"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// Each request of a batch is decided for itself; answers are in order, whichever is decided first.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	const n = checkapi.MaxBatch
+	var all sync.WaitGroup
+	all.Add(n - 2) // two do not get as far
+	service := checkapi.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+		if req.Rule == "none" {
+			return headgate.Decision{}, headgate.ErrUnknownRule
+		}
+		all.Done()
+		all.Wait() // until all are under way
+		return echo(req), nil
+	}}, checkapi.Options{})
+	batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, n)}
+	for i := range batch.GetRequests() {
+		batch.Requests[i] = &checkv1.CheckRequest{Cost: int64(i)}
+	}
+	batch.Requests[3].Cost = -1
+	batch.Requests[5].Rule = "none"
+	got, err := serve(t, service.Register).CheckBatch(t.Context(), batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.GetAnswers()) != n {
+		t.Fatalf("%d answers", len(got.GetAnswers()))
+	}
+	for i, answer := range got.GetAnswers() {
+		code, text := codes.Code(answer.GetCode()), answer.GetMessage()
+		switch i {
+		case 3:
+			if code != codes.InvalidArgument || !strings.Contains(text, "cost is -1") || answer.GetResponse() != nil {
+				t.Error(answer)
+			}
+		case 5:
+			if code != codes.NotFound || !strings.Contains(text, `"none"`) || answer.GetResponse() != nil {
+				t.Error(answer)
+			}
+		default:
+			if code != codes.OK || answer.GetResponse().GetLimits()[0].GetCost() != int64(i) {
+				t.Errorf("answer %d is %v", i, answer)
+			}
+		}
+	}
+}
+
+func TestBatchOfNone(t *testing.T) {
+	t.Parallel()
+	client := serve(t, checkapi.New(limiter(t), checkapi.Options{}).Register)
+	got, err := client.CheckBatch(t.Context(), &checkv1.CheckBatchRequest{})
+	if err != nil || len(got.GetAnswers()) != 0 {
+		t.Error(got, err)
+	}
+}
+
+func TestBatchTooLarge(t *testing.T) {
+	t.Parallel()
+	batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, checkapi.MaxBatch+1)}
+	for i := range batch.GetRequests() {
+		batch.Requests[i] = &checkv1.CheckRequest{}
+	}
+	_, err := serve(t, checkapi.New(limiter(t), checkapi.Options{}).Register).CheckBatch(t.Context(), batch)
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "send at most 1000") {
+		t.Error(err)
+	}
+}
+
+// No more of a batch are under way than the bound, and none is begun once the caller is gone.
+func TestBatchBound(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan struct{}, checkapi.MaxBatch)
+	service := checkapi.New(&engine{limiter(t), func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
+		asked <- struct{}{}
+		if len(asked) == 4 {
+			cancel()
+		}
+		<-ctx.Done()
+		return headgate.Decision{}, ctx.Err()
+	}}, checkapi.Options{MaxInFlight: 4})
+	_, err := service.CheckBatch(ctx, &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, 100)})
+	if status.Code(err) != codes.Canceled || len(asked) != 4 {
+		t.Errorf("%v, after %d checks", err, len(asked))
+	}
+}

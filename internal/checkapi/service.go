@@ -1,0 +1,151 @@
+package checkapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+const (
+	defaultMaxInFlight = 1_024
+	// quietFor keeps an engine that fails from filling the log.
+	quietFor = 10 * time.Second
+)
+
+// Options of a Service.
+type Options struct {
+	// AllowRefunds is what the config says in listen.allow_refunds: whether callers may give back what was charged.
+	AllowRefunds bool
+	// MaxInFlight is how many checks of one stream or one batch are under way at a time; 0 means 1,024. A stream with as
+	// many is not read further until some of its answers are sent.
+	MaxInFlight int
+	// Log is told when the engine fails, at most every 10 seconds; nil means slog.Default().
+	Log *slog.Logger
+}
+
+// Service answers the check API. It is safe for use by many servers.
+type Service struct {
+	checkv1.UnimplementedCheckServiceServer
+	engine     Engine
+	options    Options
+	drain      sync.Once
+	draining   chan struct{}
+	quietUntil atomic.Int64 // in Unix nanoseconds
+}
+
+// New makes a service that asks an engine.
+func New(engine Engine, options Options) *Service {
+	if options.MaxInFlight <= 0 {
+		options.MaxInFlight = defaultMaxInFlight
+	}
+	if options.Log == nil {
+		options.Log = slog.Default()
+	}
+	return &Service{engine: engine, options: options, draining: make(chan struct{})}
+}
+
+// Register makes a server answer the check API.
+func (s *Service) Register(r grpc.ServiceRegistrar) { checkv1.RegisterCheckServiceServer(r, s) }
+
+// Drain tells the callers of all streams, also of those to come, that they should go elsewhere. Everything is answered
+// as before until they do.
+func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
+
+// Check decides a request and charges it.
+func (s *Service) Check(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
+	return s.decide(ctx, requestOf(req), s.engine.Check)
+}
+
+// Peek says what Check would.
+func (s *Service) Peek(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
+	return s.decide(ctx, requestOf(req), s.engine.Peek)
+}
+
+// Refund gives back what a request costs, where that is allowed.
+func (s *Service) Refund(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
+	if !s.options.AllowRefunds {
+		return nil, status.Error(codes.PermissionDenied,
+			"this server allows no refunds: set listen.allow_refunds in its config, or reserve and commit instead")
+	}
+	return s.decide(ctx, requestOf(req), s.engine.Refund)
+}
+
+// Reserve holds what a request may cost.
+func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*checkv1.ReserveResponse, error) {
+	hold := span(req.GetHoldUs())
+	if err := ValidateHold(hold); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	var token []byte
+	decision, err := s.decide(ctx, requestOf(req.GetRequest()),
+		func(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+			held, err := s.engine.Reserve(ctx, req, hold)
+			token = held.Token
+			return held.Decision, err
+		})
+	if err != nil {
+		return nil, err
+	}
+	return &checkv1.ReserveResponse{Decision: decision, Reservation: token}, nil
+}
+
+// Commit ends a reservation and charges what the request did cost.
+func (s *Service) Commit(ctx context.Context, req *checkv1.CommitRequest) (*checkv1.CheckResponse, error) {
+	return s.decide(ctx, headgate.Request{Attributes: req.GetAttributes(), Cost: req.GetCost()},
+		func(ctx context.Context, actual headgate.Request) (headgate.Decision, error) {
+			return s.engine.Commit(ctx, req.GetReservation(), actual)
+		})
+}
+
+// Cancel ends a reservation and charges nothing.
+func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*checkv1.CheckResponse, error) {
+	return s.decide(ctx, headgate.Request{}, func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
+		return s.engine.Cancel(ctx, req.GetReservation())
+	})
+}
+
+// decide answers one request by what the engine says. That the store did not answer is no error here, where gRPC might
+// have it sent again: the decision says so.
+func (s *Service) decide(
+	ctx context.Context, req headgate.Request, ask func(context.Context, headgate.Request) (headgate.Decision, error),
+) (*checkv1.CheckResponse, error) {
+	if err := Validate(req); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	d, err := ask(ctx, req)
+	if err != nil && d.Path != headgate.PathFailed {
+		return nil, s.failure(ctx, req.Rule, err)
+	}
+	return responseTo(&d), nil
+}
+
+// failure is an engine's error for the caller, who should know what to do about it.
+func (s *Service) failure(ctx context.Context, rule string, err error) error {
+	switch {
+	case errors.Is(err, headgate.ErrUnknownRule):
+		return status.Errorf(codes.NotFound,
+			"rule %q is not among the rules of this server, version %s: add it, or leave rule out to ask all that match",
+			rule, s.engine.Rules().Version())
+	case errors.Is(err, headgate.ErrBadToken):
+		return status.Errorf(codes.InvalidArgument,
+			"reservation: %v: send what Reserve answered, whole, to a server with the same secret_file; if it answered none "+
+				"there is nothing to do", err)
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	now, until := time.Now().UnixNano(), s.quietUntil.Load()
+	if now >= until && s.quietUntil.CompareAndSwap(until, now+int64(quietFor)) {
+		s.options.Log.ErrorContext(ctx, "checks fail: their callers get no decision", "error", err)
+	}
+	return status.Error(codes.Internal, err.Error())
+}

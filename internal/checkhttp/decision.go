@@ -1,0 +1,157 @@
+package checkhttp
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/limitfields"
+)
+
+// decision is a headgate.Decision as callers see it; openapi.yaml says what its members mean.
+type decision struct {
+	Allowed     bool       `json:"allowed"`
+	Remaining   *int64     `json:"remaining"`
+	Reset       *time.Time `json:"reset"`
+	RetryAfter  seconds    `json:"retry_after"`
+	Delay       seconds    `json:"delay"`
+	Path        string     `json:"path"`
+	Version     string     `json:"version"`
+	Time        *time.Time `json:"time"`
+	Reservation string     `json:"reservation,omitempty"`
+	Limits      []limit    `json:"limits"`
+	Headers     fields     `json:"headers"`
+}
+
+// limit is a headgate.LimitDecision.
+type limit struct {
+	Rule       string  `json:"rule"`
+	Name       string  `json:"name"`
+	Allowed    bool    `json:"allowed"`
+	Enforced   bool    `json:"enforced"`
+	Exposed    bool    `json:"exposed"`
+	Cost       int64   `json:"cost"`
+	Granted    int64   `json:"granted"`
+	Remaining  *int64  `json:"remaining"`
+	RetryAfter seconds `json:"retry_after"`
+	ResetAfter seconds `json:"reset_after"`
+	Delay      seconds `json:"delay"`
+	Limit      string  `json:"limit"`
+	Algorithm  string  `json:"algorithm"`
+	Count      int64   `json:"count"`
+	Window     seconds `json:"window"`
+	Burst      *int64  `json:"burst"`
+	Origin     string  `json:"origin"`
+	Missing    string  `json:"missing"`
+	Failed     bool    `json:"failed"`
+}
+
+// fields are the headers that a client of the caller is to get.
+type fields struct {
+	Policy     string `json:"RateLimit-Policy,omitempty"`
+	RateLimit  string `json:"RateLimit,omitempty"`
+	Limit      string `json:"X-RateLimit-Limit,omitempty"`
+	Remaining  string `json:"X-RateLimit-Remaining,omitempty"`
+	Reset      string `json:"X-RateLimit-Reset,omitempty"`
+	RetryAfter string `json:"Retry-After,omitempty"`
+}
+
+// seconds is a span as a number of seconds. What is negative is never, or not known, and null.
+type seconds time.Duration
+
+const notKnown = seconds(headgate.Never)
+
+// MarshalJSON is for package json.
+func (s seconds) MarshalJSON() ([]byte, error) {
+	if s < 0 {
+		return []byte("null"), nil
+	}
+	return strconv.AppendFloat(nil, time.Duration(s).Seconds(), 'f', -1, 64), nil
+}
+
+// describe is what a caller is told of a decision.
+func (h *handler) describe(d *headgate.Decision) *decision {
+	a := &decision{
+		Allowed: d.Allowed, RetryAfter: seconds(d.RetryAfter), Delay: seconds(d.Delay),
+		Path: string(d.Path), Version: d.Version, Time: instant(d.Time),
+		Limits: make([]limit, len(d.Limits)), Headers: h.fields(d),
+	}
+	if l := tightest(d); l != nil {
+		left := limitfields.Left(l)
+		a.Remaining = &left
+		if !l.Time.IsZero() {
+			a.Reset = instant(l.Time.Add(l.ResetAfter))
+		}
+	}
+	for i := range d.Limits {
+		a.Limits[i] = newLimit(&d.Limits[i])
+	}
+	return a
+}
+
+func newLimit(l *headgate.LimitDecision) limit {
+	a := limit{
+		Rule: l.Rule, Name: l.Name, Allowed: l.Allowed, Enforced: l.Enforced, Exposed: l.Exposed,
+		Cost: l.Cost, Granted: l.Granted, RetryAfter: seconds(l.RetryAfter), ResetAfter: notKnown, Delay: seconds(l.Delay),
+		Limit: l.Limit.String(), Algorithm: l.Limit.Algorithm.String(), Count: l.Limit.Count, Window: notKnown,
+		Origin: l.Origin.String(), Missing: l.Missing, Failed: l.Err != nil,
+	}
+	if l.Err == nil {
+		a.Remaining = &l.Remaining
+	}
+	if !l.Time.IsZero() {
+		a.ResetAfter = seconds(l.ResetAfter)
+	}
+	if w := limitfields.Window(l); w > 0 {
+		a.Window = seconds(w)
+	}
+	if l.Limit.Algorithm == headgate.TokenBucket {
+		burst := l.Limit.Capacity()
+		a.Burst = &burst
+	}
+	return a
+}
+
+// tightest is the limit that a caller is told of who looks at one only: the one that clients see. If they see none it
+// is any, for who asks for one rule wants to know about that one.
+func tightest(d *headgate.Decision) *headgate.LimitDecision {
+	if l := d.Shown(); l != nil {
+		return l
+	}
+	all := headgate.Decision{Limits: slices.Clone(d.Limits)}
+	for i := range all.Limits {
+		all.Limits[i].Exposed = all.Limits[i].Origin != headgate.FromCandidate
+	}
+	return all.Shown()
+}
+
+// fields are what package httplimit would set.
+func (h *handler) fields(d *headgate.Decision) fields {
+	header := make(map[string][]string, 6)
+	h.headers.Put(header, d)
+	value := func(name string) string {
+		if lines := header[name]; len(lines) > 0 {
+			return lines[0]
+		}
+		return ""
+	}
+	f := fields{
+		Policy: value(limitfields.FieldPolicy), RateLimit: value(limitfields.FieldRateLimit),
+		Limit: value(limitfields.FieldLimit), Remaining: value(limitfields.FieldRemaining),
+		Reset: value(limitfields.FieldReset),
+	}
+	if !d.Allowed && d.RetryAfter != headgate.Never {
+		f.RetryAfter = strconv.FormatInt(limitfields.RetryAfter(d.RetryAfter, h.random), 10)
+	}
+	return f
+}
+
+// instant is nil for no time.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

@@ -1,0 +1,173 @@
+package checkhttp
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what is answered into testdata")
+
+// exchange is a request of a file in testdata, and what was answered to it.
+type exchange struct {
+	request  *http.Request
+	body     string // of the request
+	response *httptest.ResponseRecorder
+}
+
+// token stands for a reservation in testdata and in the examples of openapi.yaml.
+const token = "aGctcmVzZXJ2YXRpb24" //nolint:gosec // It is no secret.
+
+// unchanced takes chance out of forward-auth's refusals: limits in testdata are such that the waits are 6 s, or 1 s.
+var unchanced = strings.NewReplacer("in 7 seconds", "in 6 seconds", `"retry_after":7`, `"retry_after":6`,
+	"in 2 seconds", "in 1 second", `"retry_after":2`, `"retry_after":1`)
+
+// TestGolden sends the requests of the files in testdata, those of each file to a handler of its own, and compares what
+// is answered. The first line of a file says which handler.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := golden(t, string(data), func(exchange) {})
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got != string(data) {
+				t.Errorf("answered:\n%s\nwant:\n%s", got, data)
+			}
+		})
+	}
+}
+
+// golden is a file with the answers of now in it.
+func golden(t *testing.T, data string, see func(exchange)) string {
+	t.Helper()
+	world, rest, _ := strings.Cut(data, "\n\n")
+	h := worldOf(t, world)
+	var out []string
+	last := ""
+	for part := range strings.SplitSeq(rest, "\n===\n") {
+		sent, _, _ := strings.Cut(part, "\n---\n")
+		sent = strings.TrimRight(sent, "\n")
+		e := parse(t, sent, last)
+		e.response = serve(h, e.request)
+		var held struct{ Reservation string }
+		if json.Unmarshal(e.response.Body.Bytes(), &held) == nil && held.Reservation != "" {
+			last = held.Reservation
+		}
+		checkFraming(t, e)
+		text := e.response.Body.String()
+		if last != "" {
+			text = strings.ReplaceAll(text, last, token)
+		}
+		e.response.Body = bytes.NewBufferString(unchanced.Replace(text))
+		see(e)
+		out = append(out, sent+"\n---\n"+render(t, e))
+	}
+	return world + "\n\n" + strings.Join(out, "\n===\n") + "\n"
+}
+
+func worldOf(t *testing.T, name string) http.Handler {
+	t.Helper()
+	switch name {
+	case "refunds allowed":
+		return newTest(t, limiter(t), Options{AllowRefunds: true})
+	case "refunds not allowed":
+		return newTest(t, limiter(t), Options{})
+	case "store away":
+		return newTest(t, limiterOn(t, away{}), Options{AllowRefunds: true})
+	case "engine broken":
+		return newTest(t, broken{limiter(t)}, Options{AllowRefunds: true})
+	}
+	t.Fatalf("there is no world %q", name)
+	return nil
+}
+
+// parse reads a request: its line, headers, a blank line, the body, in which #n# stands for n letters. The peer is a
+// trusted proxy.
+func parse(t *testing.T, text, reservation string) exchange {
+	t.Helper()
+	head, body, _ := strings.Cut(text, "\n\n")
+	lines := strings.Split(head, "\n")
+	method, path, ok := strings.Cut(lines[0], " ")
+	if !ok {
+		t.Fatalf("%q is no request", lines[0])
+	}
+	e := exchange{body: body}
+	if reservation != "" {
+		body = strings.ReplaceAll(body, token, reservation)
+	}
+	if before, n, ok := strings.Cut(body, "#"); ok {
+		number, after, _ := strings.Cut(n, "#")
+		count, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = before + strings.Repeat("x", count) + after
+	}
+	e.request = httptest.NewRequest(method, path, strings.NewReader(body))
+	e.request.RemoteAddr = "10.0.0.1:4711"
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, ": ")
+		e.request.Header.Add(name, value)
+	}
+	return e
+}
+
+// checkFraming wants what all responses have.
+func checkFraming(t *testing.T, e exchange) {
+	t.Helper()
+	h := e.response.Header()
+	if h.Get("Cache-Control") != "no-store" || h.Get("Content-Encoding") != "" {
+		t.Errorf("%s: headers %v", e.request.URL, h)
+	}
+	// net/http says how long refusals of package httplimit are.
+	if n := h.Get("Content-Length"); n != strconv.Itoa(e.response.Body.Len()) && e.request.URL.Path != pathAuthorize {
+		t.Errorf("%s: Content-Length %q of %d bytes", e.request.URL, n, e.response.Body.Len())
+	}
+}
+
+func render(t *testing.T, e exchange) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintln(&b, e.response.Code)
+	for _, name := range slices.Sorted(maps.Keys(e.response.Header())) {
+		switch name {
+		case "Cache-Control", "Content-Length":
+		case "Retry-After":
+			fmt.Fprintln(&b, "Retry-After: about that")
+		default:
+			fmt.Fprintf(&b, "%s: %s\n", name, e.response.Header().Get(name))
+		}
+	}
+	body := e.response.Body.Bytes()
+	if json.Valid(body) {
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, body, "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		body = indented.Bytes()
+	} else if len(body) > 100 {
+		body = body[:bytes.IndexByte(body, '\n')+1]
+	}
+	b.Write(body)
+	return strings.TrimSpace(b.String())
+}

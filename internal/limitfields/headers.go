@@ -1,0 +1,153 @@
+package limitfields
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// The names of headers as http.Header has them.
+const (
+	FieldPolicy     = "Ratelimit-Policy"
+	FieldRateLimit  = "Ratelimit"
+	FieldLimit      = "X-Ratelimit-Limit"
+	FieldRemaining  = "X-Ratelimit-Remaining"
+	FieldReset      = "X-Ratelimit-Reset"
+	FieldRetryAfter = "Retry-After"
+
+	fieldOlderLimit     = "Ratelimit-Limit"
+	fieldOlderRemaining = "Ratelimit-Remaining"
+	fieldOlderReset     = "Ratelimit-Reset"
+
+	maxFields = 8
+	// maxSpread is as far as Retry-After is moved, in seconds: nobody is to wait for days more of a month.
+	maxSpread = 300
+)
+
+// Headers writes the headers of HTTP that tell a client of its limits. It is safe for use by many goroutines.
+type Headers struct {
+	// Draft is RateLimit-Policy and RateLimit; Legacy is X-RateLimit-*; Older is RateLimit-Limit and its kin.
+	Draft, Legacy, Older bool
+
+	rooms sync.Pool // of *fields
+}
+
+// Put sets the headers.
+func (h *Headers) Put(header map[string][]string, d *headgate.Decision) {
+	if len(d.Limits) == 0 {
+		return
+	}
+	f, ok := h.rooms.Get().(*fields)
+	if !ok {
+		f = &fields{text: make([]byte, 0, 512)}
+	}
+	defer h.rooms.Put(f)
+	f.text, f.count = f.text[:0], 0
+	if h.Draft {
+		f.draft(d)
+	}
+	if l := d.Shown(); l != nil {
+		f.shown(l, h.Legacy, h.Older)
+	}
+	if f.count > 0 {
+		f.put(header)
+	}
+}
+
+// RetryAfter is a wait in whole seconds, moved upward by chance so that clients who were refused together do not come
+// back together. random is a number from 0 up to, not including, n.
+func RetryAfter(wait time.Duration, random func(n int64) int64) int64 {
+	seconds := max(Up(wait, time.Second), 1)
+	return seconds + random(min(max(seconds/10, 1), maxSpread)+1)
+}
+
+// fields are headers in the making. Their values are written into one buffer, one behind the other, and become one
+// string: two allocations for all of them. The buffer is used again.
+type fields struct {
+	text  []byte
+	names [maxFields]string
+	ends  [maxFields]int
+	count int
+}
+
+// end gives what was written since the last one a name. A value that is empty is no header.
+func (f *fields) end(name string) {
+	begin := 0
+	if f.count > 0 {
+		begin = f.ends[f.count-1]
+	}
+	if len(f.text) > begin {
+		f.names[f.count], f.ends[f.count] = name, len(f.text)
+		f.count++
+	}
+}
+
+func (f *fields) number(name string, n int64) {
+	f.text = strconv.AppendInt(f.text, n, 10)
+	f.end(name)
+}
+
+// put sets the headers.
+func (f *fields) put(header map[string][]string) {
+	text, values, begin := string(f.text), make([]string, f.count), 0
+	for i, end := range f.ends[:f.count] {
+		values[i] = text[begin:end]
+		header[f.names[i]] = values[i : i+1 : i+1] // whoever adds a value to one must not write over the next
+		begin = end
+	}
+}
+
+func (f *fields) draft(d *headgate.Decision) {
+	separator := ""
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Exposed {
+			f.text = append(f.text, separator...)
+			f.text = AppendPolicy(f.text, l)
+			separator = ", "
+		}
+	}
+	f.end(FieldPolicy)
+	separator = ""
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Exposed && l.Err == nil {
+			f.text = append(f.text, separator...)
+			f.text = AppendState(f.text, l)
+			separator = ", "
+		}
+	}
+	f.end(FieldRateLimit)
+}
+
+// shown writes the headers that have room for one limit. A limit that was not asked has no time at which more is to be
+// had.
+func (f *fields) shown(l *headgate.LimitDecision, legacy, older bool) {
+	most, left := l.Limit.Capacity(), Left(l)
+	if legacy {
+		f.number(FieldLimit, most)
+		f.number(FieldRemaining, left)
+		if !l.Time.IsZero() {
+			f.number(FieldReset, wholeUnix(l.Time.Add(l.ResetAfter)))
+		}
+	}
+	if older {
+		f.number(fieldOlderLimit, most)
+		f.number(fieldOlderRemaining, left)
+		if !l.Time.IsZero() {
+			f.number(fieldOlderReset, Up(More(l), time.Second))
+		}
+	}
+}
+
+// Left is what is left of a limit, counted down from its capacity: of a leaky bucket with a long queue there may be
+// more.
+func Left(l *headgate.LimitDecision) int64 { return min(l.Remaining, l.Limit.Capacity()) }
+
+func wholeUnix(t time.Time) int64 {
+	seconds := t.Unix()
+	if t.Nanosecond() > 0 {
+		seconds++
+	}
+	return seconds
+}
