@@ -20,11 +20,11 @@ GOTESTSUM     = $(CURDIR)/.bin/gotestsum-$(GOTESTSUM_VERSION)
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps build test race fuzz bench lint fmt check
+.PHONY: help deps build test race fuzz bench lint fmt proto quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 deps: $(GOFUMPT) $(GOLANGCI_LINT) $(GOTESTSUM) ## Install servers (Debian 12), tools and modules; quick when they are there
 	@tools/deps.sh servers
@@ -81,8 +81,14 @@ lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Check formatting, lint, and go.mod's tidine
 fmt: $(GOFUMPT) ## Format every Go file
 	@$(GOFUMPT) -l -w .
 
+proto: ## Lint proto/ and generate its Go code; needs npm
+	@tools/proto.sh
+
+quickstart: ## Do what the README says under "The first 429", and compare
+	@go run ./tools/quickstart
+
 # The race tests come last, so that their summary is what the reader is left with.
-check: ## What CI runs: build, lint, fuzz for a moment, race tests
+check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines, race tests
 	@set -e; \
 	step() { \
 		echo "=== $$*"; \
@@ -93,6 +99,7 @@ check: ## What CI runs: build, lint, fuzz for a moment, race tests
 	step build; \
 	step lint; \
 	step fuzz FUZZTIME=3s; \
+	step quickstart; \
 	echo "=== race"; \
 	$(MAKE) --no-print-directory race
 

@@ -30,7 +30,9 @@ type arrows struct {
 var architecture = map[string]arrows{
 	".": {
 		// The README's lines use them all.
-		tests: []string{"grpclimit", "httplimit", "identity", "memstore", "redisstore", "retryafter", "ruledoc", "google.golang.org/grpc"},
+		tests: []string{
+			"client", "grpclimit", "httplimit", "identity", "memstore", "redisstore", "retryafter", "ruledoc", "google.golang.org/grpc",
+		},
 	},
 	"memstore": {
 		tests: []string{"storetest"},
@@ -57,6 +59,10 @@ var architecture = map[string]arrows{
 		code:  []string{"github.com/golang-jwt/jwt/v5", "github.com/MicahParks/keyfunc/v3"},
 		tests: []string{"memstore"},
 	},
+	"client": {
+		code:  []string{"proto/headgate/check/v1", "google.golang.org/grpc", "google.golang.org/protobuf"},
+		tests: []string{"grpclimit", "httplimit", "internal/checkapi", "memstore", "go.uber.org/goleak"},
+	},
 	// It is for clients, which need nothing of a limiter.
 	"retryafter": {
 		tests:   []string{"go.uber.org/goleak"},
@@ -72,9 +78,19 @@ var architecture = map[string]arrows{
 	"storetest": {},
 	"cmd/headgate": {
 		code: []string{
-			"identity", "memstore", "redisstore", "ruledoc", "internal/config", "internal/yamldoc", "github.com/spf13/cobra",
+			"httplimit", "identity", "memstore", "redisstore", "ruledoc",
+			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/explain", "internal/listen",
+			"internal/telemetry", "internal/wording", "internal/yamldoc",
+			"github.com/spf13/cobra", "google.golang.org/grpc",
 		},
-		tests: []string{"internal/testenv"},
+		tests: []string{
+			"client", "internal/testenv", "proto/headgate/check/v1",
+			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net",
+		},
+	},
+	"internal/adminapi": {
+		code:  []string{"internal/checkapi", "internal/explain", "memstore"}, // which limits who guesses tokens
+		tests: []string{"internal/testenv", "redisstore"},
 	},
 	"internal/checkapi": {
 		code:  []string{"internal/limitfields", "proto/headgate/check/v1", "google.golang.org/grpc"},
@@ -87,14 +103,32 @@ var architecture = map[string]arrows{
 	"internal/config": {
 		code: []string{"identity", "internal/yamldoc", "redisstore"}, // whose options it checks
 	},
+	"internal/explain": {
+		code: []string{"internal/wording"},
+	},
 	"internal/limitfields": {},
+	"internal/listen": {
+		code:    []string{"google.golang.org/grpc"},
+		tests:   []string{"go.uber.org/goleak"},
+		notRoot: true,
+	},
 	"proto/headgate/check/v1": {
 		code:    []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
 		tests:   []string{"github.com/bufbuild/protocompile"},
 		notRoot: true,
 	},
+	"internal/telemetry": {
+		code:  []string{"ruledoc", "github.com/prometheus/client_golang", "google.golang.org/grpc"},
+		tests: []string{"memstore"},
+	},
+	"internal/wording": {
+		code: []string{"identity"},
+	},
 	"internal/yamldoc": {
 		code:    []string{"github.com/goccy/go-yaml"},
+		notRoot: true,
+	},
+	"tools/quickstart": {
 		notRoot: true,
 	},
 	// It starts servers for the tests of any package, so it must know none of them.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/grpclimit"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
@@ -60,6 +62,20 @@ func Example() {
 			return nil
 		}
 		return nil
+	}
+	_ = func(ctx context.Context, limiter *headgate.Limiter, caller headgate.Attributes) error {
+		held, err := limiter.Reserve(ctx, headgate.Request{Attributes: caller, Cost: 800}, 2*time.Minute)
+		if err != nil {
+			return err
+		}
+		// if held.Decision.Allowed, ask the model
+		_, err = limiter.Commit(ctx, held.Token, headgate.Request{Cost: 731})
+		return err
+	}
+	_ = func() error {
+		limiter, err := client.New(client.Options{Addresses: []string{"headgate-1:8081", "headgate-2:8081"}})
+		limiter.Close()
+		return err
 	}
 	_ = func(ctx context.Context, store headgate.Store, userID string) error {
 		limiter, err := headgate.New(store, headgate.Rule{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/wording"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
@@ -91,7 +92,7 @@ func nest(into map[string]any, key []string, value any) {
 func (r *configReport) text() string {
 	switch {
 	case !r.OK:
-		return fmt.Sprintf("%s\n\n%s\n", r.Problems, count(len(r.Problems), "problem"))
+		return fmt.Sprintf("%s\n\n%s\n", r.Problems, wording.Count(len(r.Problems), "problem"))
 	case r.show:
 		return asYAML(r.settings)
 	case r.mode != headgate.Enforce:

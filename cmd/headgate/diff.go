@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -137,7 +138,7 @@ func (r *diffReport) add(what string, t thing, e diffEntry) {
 
 func (r *diffReport) text() string {
 	side := func(s diffSide) string {
-		return fmt.Sprintf("%s (%s, version %s)", s.Path, count(s.Rules, "rule"), s.RulesVersion)
+		return fmt.Sprintf("%s (%s, version %s)", s.Path, wording.Count(s.Rules, "rule"), s.RulesVersion)
 	}
 	if len(r.Entries) == 0 {
 		return fmt.Sprintf("nothing changes from %s to %s\n", side(r.Old), side(r.New))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/ruledoc"
@@ -27,44 +27,49 @@ const askTimeout = 5 * time.Second
 type explainOptions struct {
 	rules                                      []string
 	redis, namespace, secretFile, passwordFile string
+	server, tokenFile, caFile                  string
 	cost                                       int64
 	all                                        bool
 }
 
+// explainReport is the report, as all commands have one.
+type explainReport struct{ *explain.Report }
+
+func (r explainReport) text() string { return r.Text() }
+
 func newExplain(p *program) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
-		Use:   "explain --rules PATH [flags] [METHOD] [PATH] [name=value...]",
+		Use:   "explain (--rules PATH | --server ADDRESS) [flags] [METHOD] [PATH] [name=value...]",
 		Short: "Say whether a request would be refused now, by which rule, and why",
 		Long: `Say whether a request would be refused now, by which rule, and why. Nothing is charged.
 
 The request is what you know of it: a method, a path, and attributes as name=value. They are read as a server would; an
 api_key is hashed and never shown.
 
-Exit code: 0 it would pass; 1 it would be refused; 2 the rules or Redis cannot be asked.`,
-		Example: "  headgate explain --rules rules/ --redis redis://127.0.0.1:6379 POST /api/v1/login ip=203.0.113.7",
+With --rules the rules are read here, and Redis is asked from here. With --server a running server is asked at its
+listen.admin; it wants a token, which is in --token-file or in the variable HEADGATE_TOKEN.
+
+Exit code: 0 it would pass; 1 it would be refused; 2 the rules, Redis or the server cannot be asked.`,
+		Example: `  headgate explain --rules rules/ --redis redis://127.0.0.1:6379 POST /api/v1/login ip=203.0.113.7
+  headgate explain --server http://127.0.0.1:8083 --token-file token POST /api/v1/login ip=203.0.113.7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := readQuestion(args)
-			switch {
-			case err != nil:
+			if err = cmp.Or(err, o.check()); err != nil {
 				return usage(cmd, err)
-			case len(o.rules) == 0:
-				return usage(cmd, errors.New("say where the rules are: --rules PATH"))
-			case o.cost < 1 || o.cost > headgate.MaxCost:
-				return usage(cmd, fmt.Errorf("--cost %d: write 1 to %d", o.cost, headgate.MaxCost))
-			case o.redis == "" && (o.namespace != "" || o.passwordFile != "" || o.secretFile != ""):
-				return usage(cmd, errors.New("say which Redis to ask: --redis ADDRESS"))
 			}
-			if o.redis != "" && !strings.Contains(o.redis, "://") {
-				o.redis = "redis://" + o.redis
+			ask := explainHere
+			if o.server != "" {
+				ask = explainThere
 			}
-			r, err := explain(cmd.Context(), &o, q)
-			if err == nil && !r.Allowed {
-				return p.end(r, no())
-			} else if err != nil {
+			r, err := ask(cmd.Context(), &o, q)
+			if err != nil {
 				return err
 			}
-			return p.end(r, nil)
+			if !r.Allowed {
+				return p.end(explainReport{r}, no())
+			}
+			return p.end(explainReport{r}, nil)
 		},
 	}
 	flags := cmd.Flags()
@@ -73,13 +78,49 @@ Exit code: 0 it would pass; 1 it would be refused; 2 the rules or Redis cannot b
 	flags.StringVar(&o.namespace, "namespace", "", "`NAME` under which the servers count")
 	flags.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the servers' secret for subjects, if they have one")
 	flags.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` with the password of Redis")
+	flags.StringVar(&o.server, "server", "", "`ADDRESS` of a server's listen.admin: http://127.0.0.1:8083")
+	flags.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token for the server")
+	flags.StringVar(&o.caFile, "ca-file", "", "`FILE` with who signed the server's certificate, if that is nobody known")
 	flags.Int64Var(&o.cost, "cost", 1, "multiply what the rules say the request costs by `N`")
 	flags.BoolVar(&o.all, "all", false, "show all rules that do not apply")
 	return cmd
 }
 
-// explain asks the rules, and Redis if there is one.
-func explain(ctx context.Context, o *explainOptions, q *question) (*explainReport, error) {
+// check says which flags do not fit together, and completes addresses.
+func (o *explainOptions) check() error {
+	besideRedis := o.namespace != "" || o.passwordFile != "" || o.secretFile != ""
+	besideServer := o.tokenFile != "" || o.caFile != ""
+	switch {
+	case o.server != "" && (len(o.rules) > 0 || o.redis != "" || besideRedis):
+		return errors.New("a server has its own rules and Redis: give --server with --token-file and --ca-file only, or " +
+			"--rules with --redis and what belongs to it")
+	case o.server == "" && besideServer:
+		return errors.New("say which server to ask: --server ADDRESS")
+	case o.server == "" && len(o.rules) == 0:
+		return errors.New("say where the rules are: --rules PATH; or which server to ask: --server ADDRESS")
+	case o.cost < 1 || o.cost > headgate.MaxCost:
+		return fmt.Errorf("--cost %d: write 1 to %d", o.cost, headgate.MaxCost)
+	case o.redis == "" && besideRedis:
+		return errors.New("say which Redis to ask: --redis ADDRESS")
+	}
+	o.redis, o.server = withScheme(o.redis, "redis://"), withScheme(o.server, "http://")
+	return nil
+}
+
+// withScheme leaves an address alone that has one, or that is not given.
+func withScheme(address, scheme string) string {
+	if address == "" || strings.Contains(address, "://") {
+		return address
+	}
+	return scheme + address
+}
+
+func (o *explainOptions) question(q *question) explain.Question {
+	return explain.Question{Attributes: q.attributes, Cost: o.cost, All: o.all}
+}
+
+// explainHere asks the rules, and Redis if there is one.
+func explainHere(ctx context.Context, o *explainOptions, q *question) (*explain.Report, error) {
 	document, err := ruledoc.Load(o.rules...)
 	if err != nil {
 		return nil, err
@@ -91,13 +132,14 @@ func explain(ctx context.Context, o *explainOptions, q *question) (*explainRepor
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var store headgate.Store = memstore.New(memstore.Options{})
-	var redis *redisstore.Store
+	place := explain.Place{RulesFrom: o.rules}
 	if o.redis != "" {
-		if redis, err = openRedis(ctx, o); err != nil {
+		redis, err := openRedis(ctx, o)
+		if err != nil {
 			return nil, err
 		}
 		defer redis.Close()
-		store = redis
+		store, place.Redis, place.Key = redis, redact(o.redis), redis.Key
 	}
 	limiter := headgate.NewLimiter(store, document.Rules, headgate.Options{Secret: secret})
 	if err := document.Apply(limiter); err != nil {
@@ -105,18 +147,18 @@ func explain(ctx context.Context, o *explainOptions, q *question) (*explainRepor
 	}
 	explanation, err := limiter.Explain(ctx, headgate.Request{Attributes: q.attributes, Cost: o.cost})
 	if err != nil {
-		return nil, fmt.Errorf("%s did not answer: %w", redact(o.redis), err)
+		return nil, fmt.Errorf("%s did not answer: %w", place.Redis, err)
 	}
 	q.compare(document)
-	return newExplainReport(&explanation, q, o, redis), nil
+	r := explain.New(&explanation, o.question(q), place, q.notes...)
+	if o.redis == "" {
+		r.Time = time.Time{} // no counters were asked
+	}
+	return r, nil
 }
 
 // compare notes what is odd about the request in view of the rules.
 func (q *question) compare(d *ruledoc.Document) {
-	looksAt := d.Rules.Attributes()
-	if slices.Contains(looksAt, "client") {
-		looksAt = append(looksAt, "api_key", "user", "ip")
-	}
 	inTheClear := func(what, key string) {
 		if key != "" && key == q.key {
 			q.note("the %s has this api_key in the clear and is not found: write %s", what, identity.HashKey(key))
@@ -125,13 +167,14 @@ func (q *question) compare(d *ruledoc.Document) {
 	for _, o := range d.Overrides {
 		inTheClear("override of "+o.Rule, o.Subject["api_key"])
 	}
+	var exempt []string
 	for _, x := range d.Exemptions {
-		if looksAt = append(looksAt, x.Attribute); x.Attribute == "api_key" {
+		if exempt = append(exempt, x.Attribute); x.Attribute == "api_key" {
 			inTheClear("exemption from "+cmp.Or(x.Rule, "all rules"), x.Value)
 		}
 	}
-	if idle := missing(q.names, looksAt); len(idle) > 0 {
-		q.note("no rule looks at %s", sentence(idle))
+	if idle := explain.Idle(q.names, d.Rules, exempt...); idle != "" {
+		q.note("%s", idle)
 	}
 }
 

@@ -1,7 +1,7 @@
-// Command headgate is what operators type: it checks, tests and compares rules, checks configs, and says why a request
-// is refused.
+// Command headgate is what operators type: it runs the server, checks, tests and compares rules, checks configs, and says
+// why a request is refused.
 //
-// It knows how to ask the other packages and how to put their answers on one screen, or into JSON. It decides nothing.
+// It knows how to put the other packages together, and their answers on one screen or into JSON. It decides nothing.
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	code, text := ending(run(ctx, os.Args[1:], os.Stdout))
 	stop()
 	fmt.Fprint(os.Stderr, text)
@@ -27,10 +28,13 @@ func main() {
 
 // run is the program. What it was asked for goes to out; ending tells what its error means.
 func run(ctx context.Context, args []string, out io.Writer) error {
-	p := &program{out: out}
+	return (&program{out: out, log: os.Stderr}).run(ctx, args)
+}
+
+func (p *program) run(ctx context.Context, args []string) error {
 	root := &cobra.Command{
 		Use: "headgate",
-		Long: `Rate limits for APIs: check rules, compare them, and say why a request is refused.
+		Long: `Rate limits for APIs: run the server, check rules, compare them, and say why a request is refused.
 
 Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a refusal); 2 there is no answer.`,
 		SilenceErrors: true,
@@ -42,15 +46,16 @@ Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a ref
 	server := &cobra.Command{Use: "config", Short: "Check and show the config of a server"}
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
 	//nolint:contextcheck // as above
-	root.AddCommand(server, newExplain(p), rules, newVersion(p))
+	root.AddCommand(server, newExplain(p), rules, newServe(p), newVersion(p))
+	root.AddCommand(newToken(p))
 	root.PersistentFlags().StringVar(&p.output, "output", "human", "`FORMAT`: human, or json with durations in seconds")
 	root.PersistentPreRunE = p.checkOutput
 	root.SetFlagErrorFunc(usage)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	setUp(root)
 	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(out)
+	root.SetOut(p.out)
+	root.SetErr(p.out)
 	return root.ExecuteContext(ctx)
 }
 

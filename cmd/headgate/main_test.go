@@ -184,27 +184,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestGrouped(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int64]string{0: "0", 999: "999", 1_000: "1,000", 1_234_567: "1,234,567"} {
-		if got := grouped(n); got != want {
-			t.Errorf("%d is %q", n, got)
-		}
-	}
-}
-
-func TestSpan(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "0 s", time.Millisecond: "1 s", 22*time.Second + 1: "23 s", 2 * time.Minute: "2 min 0 s",
-		150 * time.Minute: "2 h 30 min", 52 * time.Hour: "2 d 4 h",
-	} {
-		if got := span(d); got != want {
-			t.Errorf("%s is %q, not %q", d, got, want)
-		}
-	}
-}
-
 // TestBinary sees what a shell sees: exit codes, and errors on standard error alone.
 func TestBinary(t *testing.T) {
 	t.Parallel()

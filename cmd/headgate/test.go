@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -76,13 +77,13 @@ func (r *testReport) text() string {
 			if len(t.Failures) > 0 {
 				word = "FAIL"
 			}
-			fmt.Fprintf(&b, "  %s  %s (%s)\n", word, t.Name, count(t.Requests, "request"))
+			fmt.Fprintf(&b, "  %s  %s (%s)\n", word, t.Name, wording.Count(t.Requests, "request"))
 			for _, failure := range t.Failures {
 				b.WriteString(indented(failure.String()))
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n%s passed, %d failed in %s", count(r.Passed, "test"), r.Failed, count(len(r.Files), "file"))
+	fmt.Fprintf(&b, "\n%s passed, %d failed in %s", wording.Count(r.Passed, "test"), r.Failed, wording.Count(len(r.Files), "file"))
 	if r.Broken > 0 {
 		fmt.Fprintf(&b, ", %d of them broken", r.Broken)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -35,8 +35,9 @@ func thingsOf(d *ruledoc.Document, now time.Time) []thing {
 	}
 	for _, o := range d.Overrides {
 		t := thing{
-			kind: "override", name: o.Rule + " for " + pairs(o.Subject), facts: limitFacts("limit", o.Limit, o.Limits),
-			idle: cmp.Or(expired(o.Expires, now), rules[o.Rule].idle),
+			kind: "override", name: o.Rule + " for " + wording.Attributes(o.Subject),
+			facts: limitFacts("limit", o.Limit, o.Limits),
+			idle:  cmp.Or(expired(o.Expires, now), rules[o.Rule].idle),
 		}
 		t.adds = commonEffect(rules[o.Rule], t.facts)
 		t.facts = append(t.facts, lastingFacts(t.adds, o.Expires, o.Reason)...)
@@ -45,7 +46,7 @@ func thingsOf(d *ruledoc.Document, now time.Time) []thing {
 	for _, x := range d.Exemptions {
 		things = append(things, thing{
 			kind: "exemption",
-			name: pairs(headgate.Attributes{x.Attribute: x.Value}) + " from " + cmp.Or(x.Rule, "all rules"),
+			name: wording.Attributes(headgate.Attributes{x.Attribute: x.Value}) + " from " + cmp.Or(x.Rule, "all rules"),
 			adds: looser, facts: lastingFacts(looser, x.Expires, x.Reason), idle: expired(x.Expires, now),
 		})
 	}
@@ -56,7 +57,7 @@ func ruleThing(r *headgate.Rule, competing []string) thing {
 	alone := r.Priority == 0
 	rivals := ""
 	if others := missing(competing, []string{rivalText(r)}); !alone && len(others) > 0 {
-		rivals = fmt.Sprintf("; at priority %d it competes with %s", r.Priority, sentence(others))
+		rivals = fmt.Sprintf("; at priority %d it competes with %s", r.Priority, wording.List(others))
 	}
 	t := thing{kind: "rule", name: r.ID, adds: ifAlone(alone, tighter), then: strings.TrimPrefix(rivals, "; ")}
 	patterns := maps.Clone(r.Match.Attributes)
@@ -234,17 +235,4 @@ func byText(names []string) string {
 		return "everybody together"
 	}
 	return "[" + strings.Join(slices.Sorted(slices.Values(names)), ", ") + "]"
-}
-
-// pairs is attributes as they are typed: "ip=192.0.2.1 user=ann". An API key in the clear is shown as its hash.
-func pairs(a headgate.Attributes) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(a)) {
-		value := cmp.Or(a[name], "(none)")
-		if name == "api_key" && a[name] != "" && !strings.HasPrefix(value, "sha256:") {
-			value = identity.HashKey(value)
-		}
-		parts = append(parts, name+"="+value)
-	}
-	return strings.Join(parts, " ")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -66,10 +67,10 @@ func (r *validateReport) text() string {
 		for _, problem := range r.Problems {
 			files[problem.File] = true
 		}
-		return fmt.Sprintf("%s\n\n%s in %s\n", r.Problems, count(len(r.Problems), "problem"), count(len(files), "file"))
+		return fmt.Sprintf("%s\n\n%s in %s\n", r.Problems, wording.Count(len(r.Problems), "problem"), wording.Count(len(files), "file"))
 	}
-	text := fmt.Sprintf("ok: %s, %s, %s in %s; version %s\n", count(r.Rules, "rule"), count(r.Overrides, "override"),
-		count(r.Exemptions, "exemption"), count(r.Files, "file"), r.RulesVersion)
+	text := fmt.Sprintf("ok: %s, %s, %s in %s; version %s\n", wording.Count(r.Rules, "rule"), wording.Count(r.Overrides, "override"),
+		wording.Count(r.Exemptions, "exemption"), wording.Count(r.Files, "file"), r.RulesVersion)
 	if r.Mode != headgate.Enforce.String() {
 		text += "mode is " + r.Mode + ": these rules refuse nobody\n"
 	}
@@ -94,8 +95,8 @@ func warnings(rule *headgate.Rule) []string {
 		limit := limits[name]
 		if holds := limit.Capacity(); most > holds && limit.Algorithm != headgate.LeakyBucket {
 			found = append(found, fmt.Sprintf("rule %q: a request may cost up to %s by %s, and limit %s holds %s: beyond that it "+
-				"can never pass; write a max, or a burst", rule.ID, grouped(most), rule.Cost.From,
-				strings.TrimSpace(name+" "+limit.String()), grouped(holds)))
+				"can never pass; write a max, or a burst", rule.ID, wording.Number(most), rule.Cost.From,
+				strings.TrimSpace(name+" "+limit.String()), wording.Number(holds)))
 		}
 	}
 	return found

@@ -100,6 +100,11 @@ func (s *stream) send() error {
 	draining := s.draining
 	var known *headgate.RuleSet
 	message := &checkv1.CheckStreamResponse{}
+	select {
+	case <-draining: // who comes now should not ask anything first
+		message.Draining, draining = true, nil
+	default:
+	}
 	for {
 		if rules := s.engine.Rules(); rules != known {
 			if known == nil || rules.Version() != known.Version() {

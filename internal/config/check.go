@@ -53,6 +53,19 @@ func (d *decoder) listener(n *yamldoc.Node, key string, into *string) {
 	*into = s
 }
 
+func (d *decoder) allowRefunds(n *yamldoc.Node, key string, c *Config) {
+	d.each(n, key, func(n *yamldoc.Node, s string) {
+		switch s {
+		case "http":
+			c.Listen.AllowRefunds.HTTP = true
+		case "grpc":
+			c.Listen.AllowRefunds.GRPC = true
+		default:
+			d.Bad(n, "%s: %q is no listener that takes refunds: write some of http, grpc", key, yamldoc.Shorten(s))
+		}
+	})
+}
+
 func (d *decoder) address(n *yamldoc.Node, key string, c *Config) {
 	s, ok := d.notEmpty(n, key)
 	if !ok {

@@ -38,6 +38,8 @@ type Config struct {
 // Listen has the addresses of the listeners; "" means that one is off.
 type Listen struct {
 	HTTP, GRPC, Ops, Admin string
+	// AllowRefunds says whose callers may give units back.
+	AllowRefunds struct{ HTTP, GRPC bool }
 	// TLS is for all of them but Ops.
 	TLS ListenTLS
 }

@@ -76,7 +76,7 @@ func TestEveryKey(t *testing.T) {
 	cert, key, secret := "testdata/files/cert.pem", "testdata/files/key.pem", "testdata/files/secret"
 	want := &Config{
 		Listen: Listen{
-			HTTP: "127.0.0.1:9080", GRPC: ":9081", Admin: "[::]:9083",
+			HTTP: "127.0.0.1:9080", GRPC: ":9081", Admin: "[::]:9083", AllowRefunds: struct{ HTTP, GRPC bool }{true, true},
 			TLS: ListenTLS{CertFile: cert, KeyFile: key, ClientCAFile: cert},
 		},
 		Redis: Redis{

@@ -40,6 +40,16 @@ var settings = []setting{
 	listener("listen.grpc", func(c *Config) *string { return &c.Listen.GRPC }),
 	listener("listen.ops", func(c *Config) *string { return &c.Listen.Ops }),
 	listener("listen.admin", func(c *Config) *string { return &c.Listen.Admin }),
+	{"listen.allow_refunds", (*decoder).allowRefunds, func(c *Config) any {
+		shown := []string{}
+		if c.Listen.AllowRefunds.HTTP {
+			shown = append(shown, "http")
+		}
+		if c.Listen.AllowRefunds.GRPC {
+			shown = append(shown, "grpc")
+		}
+		return shown
+	}},
 	file("listen.tls.cert_file", func(c *Config) *string { return &c.Listen.TLS.CertFile }),
 	file("listen.tls.key_file", func(c *Config) *string { return &c.Listen.TLS.KeyFile }),
 	file("listen.tls.client_ca_file", func(c *Config) *string { return &c.Listen.TLS.ClientCAFile }),

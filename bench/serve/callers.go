@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/client"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// spread is a cheap number that looks random.
+func spread(caller, n int) int {
+	x := uint64(n)*0x9e3779b97f4a7c15 + uint64(caller)*0xbf58476d1ce4e5b9
+	x ^= x >> 29
+	x *= 0x94d049bb133111eb
+	return int(x >> 33)
+}
+
+// users are who asks.
+var users = sync.OnceValue(func() []string {
+	names := make([]string, subjects)
+	for i := range names {
+		names[i] = "user-" + headgate.SubjectOf(strconv.Itoa(i)).String()
+	}
+	return names
+})
+
+// bareUnary calls a method of the bare server.
+func bareUnary(conn *grpc.ClientConn, method string) func(caller, n int) error {
+	return func(caller, n int) error {
+		in := wrapperspb.String(users()[spread(caller, n)%subjects])
+		return conn.Invoke(context.Background(), "/bare.Limiter/"+method, in, &wrapperspb.Int64Value{})
+	}
+}
+
+// bareStream has all callers share one stream: each waits for its own answer.
+func bareStream(conn *grpc.ClientConn) (func(caller, n int) error, error) {
+	stream, err := conn.NewStream(context.Background(), &(*bareServer)(nil).service().Streams[0], "/bare.Limiter/Stream")
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan string, callers)
+	answered := make([]chan struct{}, callers)
+	for i := range answered {
+		answered[i] = make(chan struct{}, 1)
+	}
+	go func() {
+		for text := range out {
+			if stream.SendMsg(wrapperspb.String(text)) != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		for {
+			in := &wrapperspb.Int64Value{}
+			if stream.RecvMsg(in) != nil {
+				return
+			}
+			answered[in.GetValue()] <- struct{}{}
+		}
+	}()
+	return func(caller, n int) error {
+		out <- fmt.Sprintf("%08d", caller) + users()[spread(caller, n)%subjects]
+		<-answered[caller]
+		return nil
+	}, nil
+}
+
+// undecided counts answers that are not the store's: its deadline is ten milliseconds, and this machine may be busy.
+var undecided atomic.Int64
+
+var errRefused = errors.New("refused")
+
+// judge notes who decided.
+func judge(allowed bool, path string) error {
+	if path != string(headgate.PathStore) {
+		undecided.Add(1)
+	} else if !allowed {
+		return errRefused
+	}
+	return nil
+}
+
+// request asks for one limit or for three, by the path.
+func request(path string, caller, n int) headgate.Attributes {
+	return headgate.Attributes{"path": path, "user": users()[spread(caller, n)%subjects]}
+}
+
+// ourUnary is Check of our service.
+func ourUnary(conn *grpc.ClientConn, path string) func(caller, n int) error {
+	api := checkv1.NewCheckServiceClient(conn)
+	return func(caller, n int) error {
+		answer, err := api.Check(context.Background(), &checkv1.CheckRequest{Attributes: request(path, caller, n)})
+		if err != nil {
+			return err
+		}
+		return judge(answer.GetAllowed(), answer.GetPath())
+	}
+}
+
+// ourStream is CheckStream through package client.
+func ourStream(c *client.Client, path string) func(caller, n int) error {
+	return func(caller, n int) error {
+		d, err := c.Check(context.Background(), headgate.Request{Attributes: request(path, caller, n)})
+		if err != nil {
+			return err
+		}
+		return judge(d.Allowed, string(d.Path))
+	}
+}

@@ -1,0 +1,66 @@
+package client_test
+
+import (
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/client"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/memstore"
+)
+
+// startService stands for a service that runs elsewhere.
+func startService() (address string, stop func()) {
+	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{
+		ID: "login", Match: headgate.Match{Path: "/login"}, By: []string{"ip"}, Limit: headgate.PerMinute(2),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := grpc.NewServer()
+	checkapi.New(limiter, checkapi.Options{}).Register(server)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener)
+	}()
+	return listener.Addr().String(), func() {
+		server.Stop()
+		<-done
+	}
+}
+
+func Example() {
+	address, stop := startService()
+	defer stop()
+
+	limiter, err := client.New(client.Options{Addresses: []string{address}, Timeout: time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer limiter.Close()
+	h := httplimit.New(limiter, httplimit.Options{})(http.NotFoundHandler())
+
+	for range 3 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/login", http.NoBody))
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 404 "login";r=1;t=30
+	// 404 "login";r=0;t=60
+	// 429 "login";r=0;t=30
+}

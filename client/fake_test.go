@@ -1,0 +1,198 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/client"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type (
+	callerSide = grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse]
+	// script is what a fake does with its nth stream, counted from 1.
+	script func(n int, s *session) error
+)
+
+// fake is a server that does as a test says.
+type fake struct {
+	checkv1.UnimplementedCheckServiceServer
+	script script
+
+	mu      sync.Mutex
+	streams int
+	seen    map[string]int // how often a check of a user came
+}
+
+func newFake(s script) *fake { return &fake{script: s, seen: map[string]int{}} }
+
+// session is one stream of a fake.
+type session struct {
+	callerSide
+	fake *fake
+}
+
+func (f *fake) CheckStream(caller callerSide) error {
+	f.mu.Lock()
+	f.streams++
+	n := f.streams
+	f.mu.Unlock()
+	return f.script(n, &session{caller, f})
+}
+
+func (f *fake) count() (streams, checks int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.seen {
+		checks += n
+	}
+	return f.streams, checks
+}
+
+func (f *fake) start(t testing.TB) (address string, server *grpc.Server) {
+	t.Helper()
+	server = grpc.NewServer()
+	checkv1.RegisterCheckServiceServer(server, f)
+	return listen(t, server), server
+}
+
+// hello is what a server says first.
+func (s *session) hello(attributes ...string) error {
+	return s.Send(&checkv1.CheckStreamResponse{Rules: &checkv1.RuleInfo{Version: "v1", Attributes: attributes}})
+}
+
+// next returns the checks of the next message.
+func (s *session) next() ([]*checkv1.StreamCheck, error) {
+	m, err := s.Recv()
+	s.fake.mu.Lock()
+	defer s.fake.mu.Unlock()
+	for _, check := range m.GetChecks() {
+		s.fake.seen[check.GetRequest().GetAttributes()["user"]]++
+	}
+	return m.GetChecks(), err
+}
+
+// answer lets all pass; the version is the user's name, so that callers can tell whose answer they got.
+func (s *session) answer(checks ...*checkv1.StreamCheck) error {
+	m := &checkv1.CheckStreamResponse{}
+	for _, check := range checks {
+		m.Answers = append(m.Answers, &checkv1.StreamAnswer{Id: check.GetId(), Response: &checkv1.CheckResponse{
+			Allowed: true, Path: "store", Version: check.GetRequest().GetAttributes()["user"],
+		}})
+	}
+	return s.Send(m)
+}
+
+// serve answers until the caller is gone.
+func (s *session) serve() error {
+	for {
+		checks, err := s.next()
+		if err != nil {
+			return nil //nolint:nilerr // the caller may go when it likes
+		}
+		if err := s.answer(checks...); err != nil {
+			return err
+		}
+	}
+}
+
+// willing is the script of a server that answers everything.
+func willing(_ int, s *session) error {
+	if err := s.hello("user"); err != nil {
+		return err
+	}
+	return s.serve()
+}
+
+func listen(t testing.TB, server *grpc.Server) string {
+	t.Helper()
+	return listenOn(t, server, "127.0.0.1:0")
+}
+
+func listenOn(t testing.TB, server *grpc.Server, address string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		server.Stop()
+		<-done
+	})
+	return l.Addr().String()
+}
+
+func newClient(t testing.TB, o client.Options) *client.Client {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c, err := client.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// by is a request of a user.
+func by(user string) headgate.Request {
+	return headgate.Request{Attributes: headgate.Attributes{"user": user}}
+}
+
+// check fails the test on an error: there is none, whatever the servers do.
+func check(t testing.TB, c *client.Client, user string) headgate.Decision {
+	t.Helper()
+	d, err := c.Check(context.Background(), by(user))
+	if err != nil {
+		t.Errorf("check of %s: %v", user, err)
+	}
+	return d
+}
+
+// eventually waits for what other goroutines are about to do.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 seconds: %s", what)
+		}
+	}
+}
+
+// journal is a log to be read.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+func (j *journal) count(text string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.text.String(), text)
+}

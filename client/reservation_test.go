@@ -1,0 +1,218 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/client"
+	"github.com/headgate/headgate/internal/checkapi"
+)
+
+// recorder is an engine that says what it was asked in the decision's version.
+type recorder struct {
+	*headgate.Limiter
+	asked chan recorded
+}
+
+type recorded struct {
+	method string
+	req    headgate.Request
+	token  string
+	hold   time.Duration
+}
+
+func (r *recorder) note(
+	method string, req headgate.Request, token []byte, hold time.Duration,
+) (headgate.Decision, error) {
+	if req.Rule == "nowhere" {
+		return headgate.Decision{}, headgate.ErrUnknownRule
+	}
+	if string(token) == "forged" {
+		return headgate.Decision{}, headgate.ErrBadToken
+	}
+	r.asked <- recorded{method, req, string(token), hold}
+	return headgate.Decision{Allowed: true, Path: headgate.PathStore, Version: method}, nil
+}
+
+func (r *recorder) Peek(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+	return r.note("peek", req, nil, 0)
+}
+
+func (r *recorder) Refund(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+	return r.note("refund", req, nil, 0)
+}
+
+func (r *recorder) Reserve(_ context.Context, req headgate.Request, hold time.Duration) (headgate.Reservation, error) {
+	d, err := r.note("reserve", req, nil, hold)
+	return headgate.Reservation{Decision: d, Token: []byte("token")}, err
+}
+
+func (r *recorder) Commit(_ context.Context, token []byte, actual headgate.Request) (headgate.Decision, error) {
+	return r.note("commit", actual, token, 0)
+}
+
+func (r *recorder) Cancel(_ context.Context, token []byte) (headgate.Decision, error) {
+	return r.note("cancel", headgate.Request{}, token, 0)
+}
+
+func newRecorder(t *testing.T, o checkapi.Options) (*recorder, *client.Client) {
+	t.Helper()
+	engine := &recorder{newLimiter(t), make(chan recorded, 1)}
+	server := grpc.NewServer()
+	checkapi.New(engine, o).Register(server)
+	return engine, newClient(t, client.Options{Addresses: []string{listen(t, server)}, Timeout: patient})
+}
+
+func TestReservation(t *testing.T) {
+	t.Parallel()
+	engine, c := newRecorder(t, checkapi.Options{AllowRefunds: true})
+	req := headgate.Request{Attributes: headgate.Attributes{"user": "ada"}, Cost: 7, Rule: "tokens"}
+	actual := headgate.Request{Attributes: headgate.Attributes{"user": "ada"}, Cost: 3}
+	var token []byte
+	for _, test := range []struct {
+		want recorded
+		ask  func() (headgate.Decision, error)
+	}{
+		{recorded{method: "peek", req: req}, func() (headgate.Decision, error) { return c.Peek(t.Context(), req) }},
+		{recorded{method: "refund", req: req}, func() (headgate.Decision, error) { return c.Refund(t.Context(), req) }},
+		{recorded{method: "reserve", req: req, hold: time.Second}, func() (headgate.Decision, error) {
+			held, err := c.Reserve(t.Context(), req, time.Second)
+			token = held.Token
+			return held.Decision, err
+		}},
+		{recorded{method: "commit", req: actual, token: "token"}, func() (headgate.Decision, error) {
+			return c.Commit(t.Context(), token, actual)
+		}},
+		{recorded{method: "cancel", token: "token"}, func() (headgate.Decision, error) {
+			return c.Cancel(t.Context(), token)
+		}},
+	} {
+		d, err := test.ask()
+		if err != nil || !d.Allowed || d.Version != test.want.method {
+			t.Fatalf("%s: decision %+v, error %v", test.want.method, d, err)
+		}
+		if got := <-engine.asked; !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: the server was asked %+v, want %+v", test.want.method, got, test.want)
+		}
+	}
+}
+
+func TestReservationErrors(t *testing.T) {
+	t.Parallel()
+	_, c := newRecorder(t, checkapi.Options{})
+	ctx := t.Context()
+	if _, err := c.Commit(ctx, []byte("forged"), headgate.Request{}); !errors.Is(err, headgate.ErrBadToken) {
+		t.Errorf("commit of a forged token: %v", err)
+	}
+	if _, err := c.Cancel(ctx, []byte("forged")); !errors.Is(err, headgate.ErrBadToken) {
+		t.Errorf("cancel of a forged token: %v", err)
+	}
+	if _, err := c.Commit(ctx, nil, headgate.Request{Cost: -1}); err == nil || errors.Is(err, headgate.ErrBadToken) {
+		t.Errorf("commit of a negative cost: %v", err)
+	}
+	if _, err := c.Peek(ctx, headgate.Request{Rule: "nowhere"}); !errors.Is(err, headgate.ErrUnknownRule) {
+		t.Errorf("peek at a rule that there is not: %v", err)
+	}
+	if _, err := c.Reserve(ctx, headgate.Request{}, 2*headgate.MaxHold); err == nil {
+		t.Error("reserve for longer than possible: no error")
+	}
+	if _, err := c.Refund(ctx, headgate.Request{}); err == nil {
+		t.Error("refund where there are none: no error")
+	}
+	if _, err := c.Check(ctx, headgate.Request{Cost: -1}); err == nil {
+		t.Error("check of a negative cost: no error")
+	}
+	if d, err := c.Peek(ctx, by("\xff")); err != nil || failed(d) != nil {
+		t.Errorf("peek with bytes that are no text: decision %+v, error %v", d, err)
+	}
+}
+
+// TestReservationWithoutAnswer has a server that decides no call, and so is taken to hang.
+func TestReservationWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	engine := &recorder{newLimiter(t), make(chan recorded)} // nobody listens
+	server := grpc.NewServer()
+	checkapi.New(engine, checkapi.Options{}).Register(server)
+	var log journal
+	address := listen(t, server)
+	t.Cleanup(func() {
+		for {
+			select {
+			case <-engine.asked:
+			case <-time.After(10 * time.Millisecond):
+				return
+			}
+		}
+	})
+	c := newClient(t, client.Options{Addresses: []string{address}, Timeout: 50 * time.Millisecond, Log: log.logger()})
+	eventually(t, "the client is connected", func() bool { return failed(check(t, c, "u")) == nil })
+	for range 5 {
+		held, err := c.Reserve(t.Context(), by("u"), 0)
+		if err != nil || !held.Decision.Allowed || held.Token != nil ||
+			!errors.Is(failed(held.Decision), headgate.ErrUnanswered) {
+			t.Errorf("reservation %+v, error %v", held, err)
+		}
+	}
+	eventually(t, "the server is taken to hang", func() bool { return log.count("without an answer") == 1 })
+}
+
+// TestReservationUnrecorded has nobody to record anything, in two ways: OnFailure says nothing to that.
+func TestReservationUnrecorded(t *testing.T) {
+	t.Parallel()
+	nobody := newClient(t, client.Options{Addresses: []string{"127.0.0.1:1"}, OnFailure: headgate.FailDeny})
+	limiter, err := headgate.New(away{}, headgate.Rule{
+		ID: "a", By: []string{"user"}, Limit: headgate.PerDay(1), OnStoreFailure: headgate.FailAllow,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n node
+	n.start(t, limiter)
+	noStore := newClient(t, client.Options{Addresses: []string{n.address}, Timeout: patient})
+	held, err := noStore.Reserve(t.Context(), by("u"), 0)
+	if err != nil || held.Token == nil {
+		t.Fatalf("reservation %+v, error %v", held, err)
+	}
+	for _, c := range []*client.Client{nobody, noStore} {
+		for name, ask := range map[string]func() (headgate.Decision, error){
+			"refund": func() (headgate.Decision, error) { return c.Refund(t.Context(), by("u")) },
+			"commit": func() (headgate.Decision, error) { return c.Commit(t.Context(), held.Token, by("u")) },
+			"cancel": func() (headgate.Decision, error) { return c.Cancel(t.Context(), held.Token) },
+		} {
+			if d, err := ask(); !errors.Is(err, headgate.ErrUnavailable) || !d.Allowed || d.Path != headgate.PathFailed {
+				t.Errorf("%s: decision %+v, error %v", name, d, err)
+			}
+		}
+	}
+}
+
+// TestReservationCounts holds seven of ten, and three of them are used.
+func TestReservationCounts(t *testing.T) {
+	t.Parallel()
+	var n node
+	n.start(t, newLimiter(t, headgate.Rule{
+		ID: "a", By: []string{"user"}, Limit: headgate.Quota(10, headgate.Month, nil),
+	}))
+	c := newClient(t, client.Options{Addresses: []string{n.address}, Timeout: patient})
+	left := func() int64 {
+		d, err := c.Peek(t.Context(), by("u"))
+		if err != nil || failed(d) != nil {
+			t.Fatalf("decision %+v, error %v", d, err)
+		}
+		return d.Limits[0].Remaining
+	}
+	held, err := c.Reserve(t.Context(), headgate.Request{Attributes: by("u").Attributes, Cost: 7}, 0)
+	if err != nil || left() != 3 {
+		t.Fatalf("reservation %+v, error %v", held, err)
+	}
+	d, err := c.Commit(t.Context(), held.Token, headgate.Request{Attributes: by("u").Attributes, Cost: 3})
+	if err != nil || left() != 7 {
+		t.Errorf("commit: %+v, error %v", d, err)
+	}
+}

@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// Between attempts to connect is a pause, longer each time.
+	minPause = 50 * time.Millisecond
+	maxPause = 2 * time.Second
+	// helloWithin is how long an attempt may take, up to the first message of the server.
+	helloWithin = 5 * time.Second
+	// A connection on which nothing came for so long is asked for a sign of life. Servers do not suffer it more often than
+	// every 10 seconds.
+	keepaliveTime    = 15 * time.Second
+	keepaliveTimeout = 2 * time.Second
+)
+
+var errDraining = errors.New("the server is about to stop")
+
+// server is one address.
+type server struct {
+	client  *Client
+	address string
+	settled bool // of Client.mu
+	away    bool // of run
+}
+
+// run keeps a link to the server. One that is draining lives on by itself while the next is made.
+func (s *server) run(ctx context.Context) {
+	pause := minPause
+	for {
+		l, err := s.connect(ctx)
+		if err == nil {
+			since := time.Now()
+			select {
+			case err = <-l.left: // it was about to stop when it was asked
+			default:
+				s.note(ctx, nil)
+				err = <-l.left
+			}
+			if time.Since(since) > maxPause {
+				pause = minPause
+			}
+		} else if ctx.Err() == nil {
+			s.client.miss(s)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.note(ctx, err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // it spreads clients, and is no secret
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// note tells the log what has changed.
+func (s *server) note(ctx context.Context, err error) {
+	was := s.away
+	s.away = err != nil
+	switch {
+	case s.away == was:
+	case !s.away:
+		s.client.options.Log.InfoContext(ctx, "a server is back", "address", s.address)
+	default:
+		s.client.options.Log.WarnContext(ctx, "a server is away: checks go to the others, if there are any",
+			"address", s.address, "error", err)
+	}
+}
+
+// connect makes a link, with a connection of its own: what was wrong with the last one is of no concern to it. The link
+// is up when the server has spoken, because a server that hangs can be connected to as well.
+func (s *server) connect(ctx context.Context) (*link, error) {
+	secure := insecure.NewCredentials()
+	if s.client.options.TLS != nil {
+		secure = credentials.NewTLS(s.client.options.TLS)
+	}
+	conn, err := grpc.NewClient(s.address,
+		grpc.WithTransportCredentials(secure),
+		grpc.WithDisableServiceConfig(), // no policy of retries from elsewhere
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("address %s: %w", s.address, err)
+	}
+	l := newLink(ctx, s, conn)
+	late := time.AfterFunc(helloWithin, func() { l.cancel(fmt.Errorf("no answer within %v", helloWithin)) })
+	err = l.open()
+	late.Stop()
+	if err != nil {
+		l.cancel(err)
+		_ = conn.Close()
+		return nil, err
+	}
+	return l, nil
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// admin is a server's admin API over these counters, and the file of a token that it knows.
+func admin(t *testing.T, store headgate.Store, o adminapi.Options) (handler http.Handler, token string) {
+	t.Helper()
+	document, err := ruledoc.Load("testdata/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter := headgate.NewLimiter(store, document.Rules, headgate.Options{})
+	if err := document.Apply(limiter); err != nil {
+		t.Fatal(err)
+	}
+	made := startJSON[tokenReport](t, 0, "token", "create", "ann")
+	o.Log = slog.New(slog.DiscardHandler)
+	if o.Tokens, err = adminapi.ReadTokens(secretFile(t, made.Line), o.Log); err != nil {
+		t.Fatal(err)
+	}
+	o.RulesFrom = []string{"testdata/rules.yaml"}
+	return adminapi.New(limiter, o), secretFile(t, made.Token)
+}
+
+func serving(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// TestExplainServerMemory is about a server without Redis.
+func TestExplainServerMemory(t *testing.T) {
+	t.Parallel()
+	clock := func() time.Time { return time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC) }
+	handler, token := admin(t, memstore.New(memstore.Options{Clock: clock}), adminapi.Options{})
+	server := serving(t, handler)
+	address := server.Listener.Addr().String()
+	args := []string{
+		"explain", "--server", address, "--token-file", token, "--cost", "3", "GET", "/api/v1//search/x",
+		"api_key=" + clearKey, "tenant=acme", "user=ann",
+	}
+	o := start(t, args...)
+	want := `passes: within 3 limits
+
+  request   GET /api/v1/search/x api_key=sha256:9BQ1loN2_qepm_TylvfYY4 tenant=acme user=ann, cost 3
+  server    http://ADDRESS
+  rules     testdata/rules.yaml, version XXXXXXXXXXXX
+  counters  in the server's memory, at 2026-11-15T12:00:00Z by its clock
+
+Limits that apply
+  RULE                       LIMIT                   COUNTED BY                             USED                 RESET  VERDICT
+  search-by-key              1000/minute, burst 200  api_key=sha256:9BQ1loN2_qepm_TylvfYY4  0 of 200, asks 3            passes
+  search-by-key (candidate)  1000/minute, burst 50   api_key=sha256:9BQ1loN2_qepm_TylvfYY4  0 of 50, asks 3             passes (on trial)
+  everything                 50000/minute            everybody                              0 of 50,000, asks 3         passes
+
+Notes
+  path /api/v1//search/x is read as /api/v1/search/x
+  api_key is read as sha256:9BQ1loN2_qepm_TylvfYY4, its hash
+
+Rules that do not apply
+  login-by-ip  method is GET, not POST
+  old-apps     when does not hold: user_agent.startsWith("legacy/") && region != "eu"
+  exports      path is /api/v1/search/x, not /reports/{id}
+  partners     path is /api/v1/search/x, not /partners/**
+  mail         path is /api/v1/search/x, not /mail
+`
+	got := version.ReplaceAllString(strings.ReplaceAll(o.out, address, "ADDRESS"), "version XXXXXXXXXXXX")
+	if o.code != 0 || got != want {
+		t.Errorf("exit %d %s\n%s\nwant\n%s", o.code, o.errors, got, want)
+	}
+	e := startJSON[explainReport](t, 0, args...)
+	if e.Server != "http://"+address || len(e.Notes) != 2 || e.Cost != 3 || e.Limits[0].Algorithm != "token_bucket" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestExplainServerSame sees that a server says what the rules and Redis say.
+func TestExplainServerSame(t *testing.T) {
+	t.Parallel()
+	redis := testenv.Start(t, testenv.Redis)
+	address := "redis://" + redis.Addr()
+	store, err := redisstore.New(redisstore.Options{Address: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	charge(t, redisstore.Options{Address: address}, "", 12,
+		headgate.Attributes{"method": "POST", "path": "/api/v1/login", "ip": "192.0.2.1"})
+	charge(t, redisstore.Options{Address: address}, "", 2,
+		headgate.Attributes{"method": "POST", "path": "/mail", "user": "ann", "user_agent": "legacy/1"})
+	handler, token := admin(t, store, adminapi.Options{Redis: address, Key: store.Key})
+	server := serving(t, handler)
+	varies := regexp.MustCompile(`room for \d+|\d+ of [\d,]+|in \d+ s|\d+ s\b|[\d.]+m?s\b|at 20\S+| +`)
+	for _, question := range []string{
+		"POST /api/v1//login ip=192.0.2.1",
+		"POST /mail user=ann user_agent=legacy/1",
+		"GET /partners/x ip=203.0.113.7",
+		"GET /reports/7 tenant=acme user=ann header.x-rows=30",
+		"GET /x ip=10.1.2.3 region=eu claim.x=y",
+		"",
+	} {
+		asked := strings.Fields(question)
+		here := start(t, append([]string{"explain", "--rules", "testdata/rules.yaml", "--redis", address}, asked...)...)
+		there := start(t, append([]string{"explain", "--server", server.URL, "--token-file", token}, asked...)...)
+		before, after, ok := strings.Cut(there.out, "\n  server    "+server.URL)
+		if !ok || here.code != there.code ||
+			varies.ReplaceAllString(before+after, " ") != varies.ReplaceAllString(here.out, " ") {
+			t.Errorf("%s\nhere %+v\nthere %+v", question, here, there)
+		}
+	}
+	redis.Kill()
+	o := start(t, "explain", "--server", server.URL, "--token-file", token, "/")
+	if o.code != 2 || !strings.HasPrefix(o.errors, "headgate: "+server.URL+": "+address+" did not answer: ") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestExplainServerTLS is about a private authority.
+func TestExplainServerTLS(t *testing.T) {
+	t.Parallel()
+	handler, token := admin(t, memstore.New(memstore.Options{}), adminapi.Options{})
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) // of handshakes that fail on purpose
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	certificate := pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}
+	authority := secretFile(t, string(pem.EncodeToMemory(&certificate)))
+	host := server.Listener.Addr().String()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--server", server.URL, "--ca-file", authority}, ""},
+		{
+			[]string{"--server", server.URL},
+			server.URL + " has a certificate that nobody known has signed: give --ca-file FILE with who did",
+		},
+		{[]string{"--server", host}, "http://" + host + " wants TLS: write " + server.URL},
+		{[]string{"--server", server.URL, "--ca-file", token}, token + " has no certificate in PEM"},
+	} {
+		o := start(t, append(append([]string{"explain"}, c.args...), "--token-file", token, "GET", "/")...)
+		if c.want != "" && (o.code != 2 || o.errors != "headgate: "+c.want+"\n") || c.want == "" && o.code != 0 {
+			t.Errorf("%v: %+v", c.args, o)
+		}
+	}
+}
+
+// TestExplainServerErrors is about what somebody reads at night.
+func TestExplainServerErrors(t *testing.T) {
+	t.Parallel()
+	handler, token := admin(t, memstore.New(memstore.Options{}), adminapi.Options{})
+	ours := serving(t, handler).URL
+	answers := func(status int, contentType, body string) string {
+		return serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			w.Header().Set("Location", ours+r.URL.Path)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		})).URL
+	}
+	closed := httptest.NewServer(handler)
+	closed.Close()
+	const (
+		stranger = "SERVER answers, but not as headgate's admin API: write the address of listen.admin in the server's " +
+			"config, by default http://127.0.0.1:8083"
+		noAddress = "--server is no address of a server: write http://127.0.0.1:8083, or https://host:8083"
+		away      = "nothing listens at SERVER: is headgate serve running there, and is this listen.admin of its config?"
+		none      = "SERVER wants a token: give --token-file FILE or set HEADGATE_TOKEN; headgate token create NAME makes a token"
+		unknown   = "SERVER does not know the token in TOKENFILE: is its line in the file that the server's " +
+			"admin.tokens_file names? headgate token create NAME makes a token and its line"
+		inClear = "SERVER would carry the token in the clear to another machine: write https://192.0.2.1:8083"
+		problem = "application/problem+json"
+	)
+	for _, c := range []struct{ server, token, want string }{
+		{closed.URL, token, away},
+		{ours, "", none},
+		{ours, secretFile(t, "hgt_wrong"), unknown},
+		{ours + "/x", token, stranger},
+		{answers(200, "text/html", "<html>"), token, stranger},
+		{answers(200, "application/json", "{}"), token, stranger},
+		{answers(500, "text/plain", "oh"), token, stranger},
+		{answers(307, "text/plain", ""), token, stranger},
+		{answers(404, problem, `{"detail": "no"}`), token, stranger},
+		{answers(401, "text/plain", ""), token, stranger},
+		{answers(429, problem, `{"detail": "too many wrong tokens"}`), token, "SERVER: too many wrong tokens"},
+		{
+			answers(200, "application/json", `{"version": 2}`), token,
+			"SERVER is newer than this headgate, and answers in version 2: take a newer headgate",
+		},
+		{strings.Replace(ours, "http:", "https:", 1), token, "SERVER answers without TLS: write " + ours},
+		{"http://192.0.2.1:8083", token, inClear},
+		{"ftp://h", token, noAddress},
+		{"http://u:" + password + "@h", token, noAddress},
+		{ours, secretFile(t, "hgt_a\nhgt_b"), "TOKENFILE has more in it than a token: leave only the word that begins with hgt_"},
+		{ours, secretFile(t, ""), "TOKENFILE is empty"},
+		{ours, filepath.Join(t.TempDir(), "none"), "open TOKENFILE: no such file or directory"},
+	} {
+		args := []string{"explain", "--server", c.server, "GET", "/"}
+		if c.token != "" {
+			args = append(args, "--token-file", c.token)
+		}
+		o := start(t, args...)
+		want := strings.ReplaceAll(strings.ReplaceAll(c.want, "SERVER", c.server), "TOKENFILE", c.token)
+		if o.code != 2 || o.out != "" || o.errors != "headgate: "+want+"\n" {
+			t.Errorf("%s: exit %d\n%s\nwant\n%s", c.server, o.code, o.errors, want)
+		}
+	}
+}
+
+// TestExplainServerSilent sees that nobody waits for long.
+func TestExplainServerSilent(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err = run(ctx, []string{"explain", "--server", silent.Addr().String()}, io.Discard)
+	want := fmt.Sprintf("headgate: http://%s did not answer within 5s: ", silent.Addr())
+	if code, text := ending(err); code != 2 || !strings.HasPrefix(text, want) {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+// TestExplainServerVariable is not parallel: it changes the environment.
+func TestExplainServerVariable(t *testing.T) {
+	handler, file := admin(t, memstore.New(memstore.Options{}), adminapi.Options{})
+	server := serving(t, handler)
+	token, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HEADGATE_TOKEN", string(token))
+	if o := start(t, "explain", "--server", server.URL); o.code != 0 {
+		t.Errorf("%+v", o)
+	}
+	if o := start(t, "explain", "--server", server.URL, "--token-file", secretFile(t, "hgt_wrong")); o.code != 2 {
+		t.Errorf("the variable counts more than the file: %+v", o)
+	}
+	t.Setenv("HEADGATE_TOKEN", "hgt_wrong")
+	o := start(t, "explain", "--server", server.URL)
+	if o.code != 2 || !strings.Contains(o.errors, "the token in HEADGATE_TOKEN") {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestTokenCreate(t *testing.T) {
+	t.Parallel()
+	o := start(t, "token", "create", "ann")
+	want := regexp.MustCompile(`^Give this to ann, it is not shown again:\nhgt_\S{43}\n\n` +
+		`Append this to the file that admin\.tokens_file names:\n[0-9a-f]{64} ann\n$`)
+	if o.code != 0 || !want.MatchString(o.out) {
+		t.Errorf("%+v", o)
+	}
+	r := startJSON[tokenReport](t, 0, "token", "create", "ann")
+	if r.Name != "ann" || !strings.HasPrefix(r.Token, "hgt_") || !strings.HasSuffix(r.Line, " ann") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// health is what the server knows of itself. It is told of changes, so that whoever asks never waits.
+type health struct {
+	log      *slog.Logger
+	draining atomic.Bool
+
+	mu    sync.Mutex
+	state healthReport // but for its status
+}
+
+// healthReport is the body of /readyz.
+type healthReport struct {
+	// Status is ok, degraded (it decides, but not with the rules of the files or not with Redis) or draining.
+	Status string      `json:"status"`
+	Rules  rulesHealth `json:"rules"`
+	// Redis is left out where counters are in memory.
+	Redis *redisHealth `json:"redis,omitempty"`
+}
+
+type rulesHealth struct {
+	Version string    `json:"version"`
+	Since   time.Time `json:"since"`
+	// Problem is why the rules are not those of the files.
+	Problem string `json:"problem,omitempty"`
+}
+
+type redisHealth struct {
+	// Status is connecting, ok or unavailable.
+	Status  string    `json:"status"`
+	Address string    `json:"address"`
+	Since   time.Time `json:"since"`
+	Problem string    `json:"problem,omitempty"`
+}
+
+// rules notes what became of the rules.
+func (h *health) rules(ctx context.Context, e ruledoc.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	level, r := slog.LevelInfo, &h.state.Rules
+	switch e.Kind {
+	case ruledoc.Applied:
+		*r = rulesHealth{Version: e.Version, Since: now()}
+	case ruledoc.Recovered:
+		r.Problem = ""
+	case ruledoc.StartedFromKept:
+		*r = rulesHealth{Version: e.Version, Since: now(), Problem: e.Err.Error()}
+		level = slog.LevelError
+	case ruledoc.Refused:
+		r.Problem, level = e.Err.Error(), slog.LevelError
+	default:
+		level = slog.LevelWarn
+	}
+	h.log.Log(ctx, level, e.String(), "event", e.Kind.String(), "version", e.Version)
+}
+
+// redis notes whether Redis answers, and says so when that has changed.
+func (h *health) redis(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.state.Redis
+	switch {
+	case err == nil && r.Status != "ok":
+		*r = redisHealth{Status: "ok", Address: r.Address, Since: now()}
+		h.log.Info("Redis answers", "address", r.Address)
+	case err != nil && r.Status != "unavailable":
+		*r = redisHealth{Status: "unavailable", Address: r.Address, Since: now(), Problem: err.Error()}
+		h.log.Error("Redis does not answer: each rule's on_store_failure decides", "address", r.Address, "error", err)
+	}
+}
+
+// report is the state now.
+func (h *health) report() healthReport {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.state
+	if r.Redis != nil {
+		redis := *r.Redis
+		r.Redis = &redis
+	}
+	switch {
+	case h.draining.Load():
+		r.Status = "draining"
+	case r.Rules.Problem != "", r.Redis != nil && r.Redis.Status != "ok":
+		r.Status = "degraded"
+	default:
+		r.Status = "ok"
+	}
+	return r
+}
+
+// ops answers /healthz, while the process lives, and /readyz, also while Redis is away: the server still decides.
+func (h *health) ops(metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeHealth(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		r, status := h.report(), http.StatusOK
+		if r.Status == "draining" {
+			status = http.StatusServiceUnavailable
+		}
+		writeHealth(w, status, r)
+	})
+	mux.Handle("GET /metrics", metrics)
+	return mux
+}
+
+func writeHealth(w http.ResponseWriter, status int, report any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(report) // who asked and is gone is not told
+}
+
+// now is for people, who need no fractions of a second.
+func now() time.Time { return time.Now().UTC().Truncate(time.Second) }

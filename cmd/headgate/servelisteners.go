@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	grpchealth "google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/internal/checkhttp"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/listen"
+)
+
+// endpoint is a listener and what serves it.
+type endpoint struct {
+	name, address string
+	serve         func(net.Listener) error
+	// shutdown answers what was asked, until ctx ends; then it cuts.
+	shutdown func(ctx context.Context)
+	listener *listen.Listener
+}
+
+// listen serves until ctx ends, then drains.
+func (s *server) listen(ctx context.Context) error {
+	s.addChecks() //nolint:contextcheck // what a package keeps up to date in the background has an end of its own
+	if err := s.addAdmin(); err != nil {
+		return err
+	}
+	s.addHTTP("ops", s.config.Listen.Ops, listen.NewHTTP(s.health.ops(s.metrics.Handler()), nil, s.log))
+
+	addresses, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	broken := make(chan error, len(s.endpoints))
+	for _, e := range s.endpoints {
+		secure := s.certificates != nil && e.name != "ops"
+		s.log.Info("listening", "listener", e.name, "address", addresses[e.name], "tls", secure)
+		serving.Go(func() {
+			if err := e.serve(e.listener); err != nil {
+				broken <- fmt.Errorf("listen.%s: %w", e.name, err)
+			}
+		})
+	}
+	if s.up != nil {
+		err = s.up(addresses)
+	}
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-broken:
+		}
+	}
+	s.drain(context.WithoutCancel(ctx))
+	return err
+}
+
+// open opens all listeners or none.
+func (s *server) open(ctx context.Context) (addresses map[string]string, err error) {
+	addresses = map[string]string{}
+	for i, e := range s.endpoints {
+		if e.listener, err = listen.Listen(ctx, "listen."+e.name, e.address, s.log); err != nil {
+			for _, opened := range s.endpoints[:i] {
+				_ = opened.listener.Close() // nobody has connected yet
+			}
+			return nil, err
+		}
+		addresses[e.name] = e.listener.Addr().String()
+		s.metrics.Connections(e.name, e.listener.Open)
+	}
+	return addresses, nil
+}
+
+// drain tells everybody to go elsewhere, gives them time, and stops.
+func (s *server) drain(ctx context.Context) {
+	began := time.Now()
+	s.log.Info("stopping")
+	s.health.draining.Store(true)
+	for _, tell := range s.onDrain {
+		tell()
+	}
+	if !s.dev {
+		time.Sleep(noticeTime)
+	}
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	for _, last := range []bool{false, true} { // ops tells of the others to the end
+		var stopping sync.WaitGroup
+		for _, e := range s.endpoints {
+			if (e.name == "ops") == last {
+				stopping.Go(func() { e.shutdown(ctx) })
+			}
+		}
+		stopping.Wait()
+	}
+	s.log.Info("stopped", "took", time.Since(began).Round(time.Millisecond).String(), "cut", ctx.Err() != nil)
+}
+
+func (s *server) addHTTP(name, address string, server *http.Server) {
+	if address == "" {
+		return
+	}
+	s.endpoints = append(s.endpoints, &endpoint{
+		name: name, address: address,
+		serve: func(l net.Listener) error { return listen.Serve(server, l) },
+		shutdown: func(ctx context.Context) {
+			if server.Shutdown(ctx) != nil {
+				_ = server.Close() // what is cut now has had its time
+			}
+		},
+	})
+}
+
+// addChecks adds the check API in its two forms, counted together.
+func (s *server) addChecks() {
+	engine, refunds := s.metrics.Engine(s.limiter), s.config.Listen.AllowRefunds
+	checks := checkhttp.New(engine, checkhttp.Options{
+		Identity: s.resolver, Headers: headersOf(s.config.Headers), AllowRefunds: refunds.HTTP, Log: s.log,
+	})
+	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(s.farewell(checks), s.certificates, s.log))
+	if s.config.Listen.GRPC == "" {
+		return
+	}
+	server := listen.NewGRPC(s.certificates, grpc.StreamInterceptor(s.metrics.Stream))
+	api := checkapi.New(engine, checkapi.Options{AllowRefunds: refunds.GRPC, Log: s.log})
+	api.Register(server)
+	state := grpchealth.NewServer()
+	healthv1.RegisterHealthServer(server, state)
+	for name := range server.GetServiceInfo() {
+		state.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	}
+	s.onDrain = append(s.onDrain, state.Shutdown, api.Drain)
+	s.endpoints = append(s.endpoints, &endpoint{
+		name: "grpc", address: s.config.Listen.GRPC, serve: server.Serve,
+		shutdown: func(ctx context.Context) {
+			cancel := context.AfterFunc(ctx, server.Stop)
+			defer cancel()
+			server.GracefulStop()
+		},
+	})
+}
+
+// farewell makes clients that keep their connection look for another server while this one is draining.
+func (s *server) farewell(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.health.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// addAdmin adds the admin API, never without tokens but to try it.
+func (s *server) addAdmin() error {
+	c := s.config
+	if c.Listen.Admin == "" {
+		return nil
+	}
+	o := adminapi.Options{RulesFrom: c.Rules, Log: s.log}
+	if s.redis != nil {
+		o.Redis, o.Key = redact(c.Redis.Address), s.redis.Key
+	}
+	switch {
+	case s.dev:
+	case c.AdminTokensFile == "":
+		s.log.Info("the admin API is off, for it takes tokens: make one with headgate token create NAME, and name their " +
+			"file in admin.tokens_file")
+		return nil
+	default:
+		var err error
+		if o.Tokens, err = adminapi.ReadTokens(c.AdminTokensFile, s.log); err != nil {
+			return fmt.Errorf("admin.tokens_file: %w", err)
+		}
+	}
+	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(adminapi.New(s.limiter, o), s.certificates, s.log))
+	return nil
+}
+
+func headersOf(h config.Headers) httplimit.Headers {
+	return map[config.Headers]httplimit.Headers{
+		config.HeadersBoth: httplimit.Both, config.HeadersDraft: httplimit.Draft,
+		config.HeadersLegacy: httplimit.Legacy, config.HeadersOff: httplimit.Off,
+	}[h]
+}

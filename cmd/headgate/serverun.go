@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/listen"
+	"github.com/headgate/headgate/internal/telemetry"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+const (
+	// noticeTime is for load balancers to see that this server is about to stop; it still takes everything.
+	noticeTime = time.Second
+	// drainTime is for requests under way, and for streams to go elsewhere.
+	drainTime = 10 * time.Second
+	// askRedisEvery is how soon a change of Redis is noticed for logs and readiness; decisions notice by themselves.
+	askRedisEvery = time.Second
+)
+
+// server is one run of "serve": what it is made of.
+type server struct {
+	config *config.Config
+	dev    bool
+	log    *slog.Logger
+	// up, if not nil, is told the addresses when all listeners are up, by name.
+	up func(addresses map[string]string) error
+
+	metrics      *telemetry.Metrics
+	health       *health
+	redis        *redisstore.Store // nil if counters are in memory
+	limiter      *headgate.Limiter
+	resolver     *identity.Resolver
+	certificates *listen.Certificates // nil without TLS
+	endpoints    []*endpoint
+	onDrain      []func()
+}
+
+// run serves until ctx ends, and then until what was asked is answered.
+func (s *server) run(ctx context.Context) error {
+	s.metrics, s.health = telemetry.New(), &health{log: s.log}
+	if err := s.openStore(); err != nil { //nolint:contextcheck // the store outlives ctx, and is closed below
+		return err
+	}
+	if s.redis != nil {
+		defer s.redis.Close()
+	}
+	// The end of ctx only begins the end: what works in the background goes on until the last answer.
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer stop()
+	watcher, err := s.watchRules(background)
+	if err != nil {
+		return err
+	}
+	if watcher != nil {
+		tasks.Go(watcher.Wait)
+	}
+	if err := s.openResolver(); err != nil { //nolint:contextcheck // as above
+		return err
+	}
+	defer s.resolver.Close()
+	if files := s.config.Listen.TLS; files.CertFile != "" {
+		if s.certificates, err = listen.Load(listen.Files{
+			Cert: files.CertFile, Key: files.KeyFile, ClientCA: files.ClientCAFile,
+		}, s.log); err != nil {
+			return err
+		}
+		defer s.certificates.Close()
+	}
+	if s.redis != nil {
+		s.askRedis(ctx) // who comes first finds Redis connected, if it is there
+		tasks.Go(func() { s.watchRedis(background) })
+	}
+	return s.listen(ctx)
+}
+
+// openStore makes the limiter, yet without rules. It does not wait for Redis.
+func (s *server) openStore() error {
+	secret, err := readSecret(s.config.SecretFile)
+	if err != nil {
+		return fmt.Errorf("secret_file: %w", err)
+	}
+	var store headgate.Store = memstore.New(memstore.Options{})
+	if s.dev {
+		s.metrics.StoreUp(true)
+	} else {
+		o, err := redisOptions(&s.config.Redis)
+		if err != nil {
+			return err
+		}
+		if s.redis, err = redisstore.New(o); err != nil {
+			return err
+		}
+		store = deadlineStore{s.redis}
+		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact(o.Address), Since: now()}
+	}
+	none, err := headgate.Compile()
+	s.limiter = headgate.NewLimiter(store, none, headgate.Options{Secret: secret})
+	return err
+}
+
+// watchRedis notes whether Redis answers, again and again.
+func (s *server) watchRedis(ctx context.Context) {
+	ticker := time.NewTicker(askRedisEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.askRedis(ctx)
+		}
+	}
+}
+
+// askRedis notes whether Redis answers.
+func (s *server) askRedis(ctx context.Context) {
+	asking, cancel := context.WithTimeout(ctx, askRedisEvery)
+	defer cancel()
+	if err := s.redis.Ready(asking); ctx.Err() == nil {
+		s.health.redis(err)
+		s.metrics.StoreUp(err == nil)
+	}
+}
+
+// badRulesError is why there are no rules to start with, if that is written in them.
+type badRulesError struct {
+	problems ruledoc.Errors
+	advice   string
+}
+
+func (e *badRulesError) Error() string { return e.problems.Error() }
+
+// watchRules takes the rules into use, now and whenever they change. Without any there is an example, and no watcher.
+func (s *server) watchRules(ctx context.Context) (*ruledoc.Watcher, error) {
+	if s.config.Mode != headgate.Enforce {
+		s.log.Warn("mode is " + s.config.Mode.String() + ": this server refuses nobody")
+	}
+	report := func(e ruledoc.Event) {
+		s.metrics.Rules(e)
+		s.health.rules(ctx, e)
+	}
+	if len(s.config.Rules) == 0 {
+		rules, err := headgate.Compile(headgate.Rule{ID: "example", By: []string{"ip"}, Limit: headgate.PerMinute(5)})
+		if err != nil {
+			return nil, err
+		}
+		s.limiter.SetRules(rules)
+		report(ruledoc.Event{Kind: ruledoc.Applied, Version: rules.Version()})
+		return nil, nil
+	}
+	watcher, err := ruledoc.Watch(ctx, ruledoc.WatchOptions{
+		Paths: s.config.Rules,
+		Keep:  s.config.Keep,
+		Apply: func(d *ruledoc.Document) error {
+			d.Rules = d.Rules.WithMode(max(d.Mode, s.config.Mode))
+			return d.Apply(s.limiter)
+		},
+		Report: report,
+	})
+	return watcher, s.noRules(err)
+}
+
+// noRules says why the server does not start, and what to do. The kept rules, if any, did not help.
+func (s *server) noRules(err error) error {
+	if err == nil {
+		return nil
+	}
+	advice := "no rules to start with: correct the files"
+	if s.config.Keep == "" {
+		advice += "; with a file for the last good rules in keep, the next start would not need them"
+		if reason := errors.Unwrap(err); reason != nil {
+			err = reason
+		}
+	}
+	var problems ruledoc.Errors
+	if errors.As(err, &problems) {
+		return &badRulesError{problems, "headgate: " + advice + "\n"}
+	}
+	return fmt.Errorf("%s: %w", advice, err)
+}
+
+func (s *server) openResolver() error {
+	o := s.config.Identity.Options
+	secret, err := readSecret(s.config.Identity.JWTSecretFile)
+	if err != nil {
+		return fmt.Errorf("identity.jwt.secret_file: %w", err)
+	}
+	o.JWT.Secret, o.Log = secret, s.log
+	s.resolver, err = identity.New(o)
+	return err
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testenv"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// refused runs a server that must not start.
+func refused(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var out strings.Builder
+	var log serverLog
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	code, text := ending((&program{out: &out, log: &log}).run(ctx, append([]string{"serve"}, args...)))
+	if ctx.Err() != nil {
+		t.Fatalf("it started:\n%s", log.String())
+	}
+	return outcome{code, out.String(), text}
+}
+
+func TestServeRefuses(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	port := taken.Addr().String()
+	write := func(config, rules string) string {
+		dir := t.TempDir()
+		writeFile(t, filepath.Join(dir, "rules.yaml"), rules)
+		writeFile(t, filepath.Join(dir, "config.yaml"), config)
+		return filepath.Join(dir, "config.yaml")
+	}
+	bad := "listen: {admin: \":8083\"}\nrules: rules.yaml\n"
+	onPort := "listen: {http: \"" + port + "\", grpc: off, ops: off, admin: off}\nrules: rules.yaml\n"
+	for _, c := range []struct {
+		name        string
+		code        int
+		out, errors string
+		args        []string
+	}{
+		{"no config", 2, "", "--config FILE, or try it without one: --dev\nsee headgate serve --help\n", nil},
+		{"no file", 2, "", "no such file", []string{"--config", "testdata/nowhere.yaml"}},
+		{"log level", 2, "", "--log-level loud: write one of debug, info, warn, error", []string{"--dev", "--log-level", "loud"}},
+		{"open admin", 1, "1 problem\n", "", []string{"--config", write(bad, fivePerHour)}},
+		{"open admin, to try", 1, "could lift any limit", "", []string{"--dev", "--config", write(bad, fivePerHour)}},
+		{
+			"port taken", 2, "", "headgate: listen.http: " + port + " is taken by another program: stop it, or write another port\n",
+			[]string{"--config", write(onPort, fivePerHour)},
+		},
+		{"port taken, to try", 2, "", "listen.http: " + port + " is taken", []string{"--dev", "--config", write(onPort, fivePerHour)}},
+		{
+			"bad rules", 1, "1 problem in 1 file\n", "no rules to start with: correct the files; with a file for the last good rules in keep",
+			[]string{"--config", write(anyPorts+"rules: rules.yaml\n", "rules: 7\n")},
+		},
+		{
+			"tokens", 2, "", "admin.tokens_file: ",
+			[]string{"--config", write(anyPorts+"rules: rules.yaml\nadmin: {tokens_file: rules.yaml}\n", fivePerHour)},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := refused(t, c.args...)
+			if o.code != c.code || !strings.Contains(o.out, c.out) || !strings.Contains(o.errors, c.errors) ||
+				(c.out == "") != (o.out == "") || c.errors == "" != (o.errors == "") {
+				t.Errorf("exit %d\nstandard output: %s\nstandard error: %s", o.code, o.out, o.errors)
+			}
+		})
+	}
+}
+
+// The documented config works as it stands, with other paths and ports, against a Redis that wants a password. Its admin
+// API is off, as it names no tokens.
+func TestServeDocumented(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(docs), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	redis := testenv.Start(t, testenv.Redis)
+	redis.Must(t, "CONFIG", "SET", "requirepass", "geheim")
+	dir := t.TempDir()
+	for _, change := range [][2]string{
+		{`":8080"`, "127.0.0.1:0"},
+		{`":8081"`, "127.0.0.1:0"},
+		{`":8082"`, "127.0.0.1:0"},
+		{"127.0.0.1:8083", "127.0.0.1:0"},
+		{"127.0.0.1:6379", redis.Addr()},
+		{"/run/secrets/redis", filepath.Join(dir, "password")},
+		{"/etc/headgate/rules/", dir},
+	} {
+		if !strings.Contains(text, change[0]) {
+			t.Fatalf("there is no %s in\n%s", change[0], text)
+		}
+		text = strings.Replace(text, change[0], change[1], 1)
+	}
+	writeFile(t, filepath.Join(dir, "password"), "geheim\n")
+	writeFile(t, filepath.Join(dir, "rules.yaml"), fivePerHour)
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	writeFile(t, file, text)
+	r := serve(t, "--config", file)
+	r.says("Redis answers")
+	if a := r.counted(); a.Remaining != 4 {
+		t.Errorf("%+v", a)
+	}
+	r.says("the admin API is off")
+	if _, up := r.log.find(func(l logLine) bool { return l.Listener == "admin" }); up {
+		t.Error("the admin API is up without tokens")
+	}
+	if strings.Contains(r.log.String(), "geheim") {
+		t.Error("the password is in the log")
+	}
+}
+
+// Over TLS all listeners but ops want a client's certificate, the admin API a token besides; and Redis gets ours.
+func TestServeTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	pool, ours := writePair(t, in("cert"), in("key"))
+	redis := testenv.Start(t, testenv.Redis)
+	port := freePort(t)
+	redis.Must(t, "CONFIG", "SET", "tls-cert-file", in("cert"), "tls-key-file", in("key"), "tls-ca-cert-file", in("cert"),
+		"tls-auth-clients", "yes", "tls-port", port)
+	redis.Must(t, "ACL", "SETUSER", "gate", "on", ">geheim", "~*", "&*", "+@all")
+	writeFile(t, in("password"), "geheim")
+	writeFile(t, in("secret"), "0123456789abcdef")
+	writeFile(t, in("rules.yaml"), fivePerHour)
+	token, line, err := adminapi.NewToken("ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, in("tokens"), line+"\n")
+	writeFile(t, in("config.yaml"), `
+listen:
+  {http: 127.0.0.1:0, grpc: 127.0.0.1:0, ops: 127.0.0.1:0, admin: 127.0.0.1:0, allow_refunds: http,
+  tls: {cert_file: cert, key_file: key, client_ca_file: cert}}
+redis:
+  {address: "rediss://127.0.0.1:`+port+`", username: gate, password_file: password,
+  tls: {ca_file: cert, cert_file: cert, key_file: key}}
+rules: rules.yaml
+identity: {jwt: {algorithms: ES256, key_file: cert}}
+secret_file: secret
+admin: {tokens_file: tokens}
+`)
+	r := serve(t, "--config", in("config.yaml"))
+	r.says("Redis answers")
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{ours}}}
+	defer transport.CloseIdleConnections()
+	ask := func(listener, path, token string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+r.at(listener)+path,
+			strings.NewReader(`{"attributes": {"ip": "192.0.2.1"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := (&http.Client{Transport: transport}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res.StatusCode
+	}
+	for _, c := range []struct {
+		listener, path, token string
+		want                  int
+	}{
+		{"http", "/v1/check", "", http.StatusOK},
+		{"http", "/v1/refund", "", http.StatusOK},
+		{"admin", "/v1/explain", "", http.StatusUnauthorized},
+		{"admin", "/v1/explain", token, http.StatusOK},
+	} {
+		what := fmt.Sprintf("%d from %s", c.want, c.path)
+		eventually(t, what, func() bool { return ask(c.listener, c.path, c.token) == c.want }) // if Redis is slow, not at once
+	}
+	conn, err := grpc.NewClient(r.at("grpc"), grpc.WithTransportCredentials(credentials.NewTLS(transport.TLSClientConfig.Clone())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	eventually(t, "an answer over gRPC", func() bool {
+		d, err := checkv1.NewCheckServiceClient(conn).Check(t.Context(), &checkv1.CheckRequest{})
+		return err == nil && d.GetPath() == "store"
+	})
+	if status, health := r.ready(); status != http.StatusOK || health.Status != "ok" {
+		t.Errorf("%d: %+v", status, health)
+	}
+}
+
+// freePort is a port that nobody listens on now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// writePair writes a certificate that signs itself, for servers on this machine and for clients, and its key.
+func writePair(t *testing.T, certFile, keyFile string) (*x509.CertPool, tls.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour),
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	writeFile(t, certFile, string(certPEM))
+	writeFile(t, keyFile, string(keyPEM))
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certPEM)
+	return pool, pair
+}
+
+// Without a config --dev has one rule, and nothing is open to a network.
+func TestDevConfig(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.Listen.Ops = ""
+	c.Listen.TLS.CertFile = "cert"
+	c.AdminTokensFile = "tokens"
+	dev := devConfig(c)
+	if dev.Listen != (config.Listen{HTTP: "127.0.0.1:8080", GRPC: "127.0.0.1:8081", Admin: "127.0.0.1:8083"}) ||
+		dev.AdminTokensFile != "" || len(dev.Identity.TrustedProxies) != 2 || len(c.Identity.TrustedProxies) != 0 {
+		t.Errorf("%+v", dev)
+	}
+	text := newDevReport(map[string]string{"http": "127.0.0.1:1"}, dev).text()
+	for _, want := range []string{"one example: 5 requests a minute", "http   127.0.0.1:1", "grpc   off", "http://127.0.0.1:1/v1/check "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not in\n%s", want, text)
+		}
+	}
+}

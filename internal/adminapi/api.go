@@ -1,0 +1,146 @@
+// Package adminapi is the operators' API over HTTP: it explains why a request would be refused by the server that is
+// asked, with that server's rules and counters.
+//
+// It knows tokens, who has them, and the JSON of questions and answers. It opens no listener, and changes nothing.
+package adminapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/internal/explain"
+)
+
+const (
+	maxBody = 64 << 10
+	// storeTimeout is shorter than those who ask wait, so that they are told that the store is away.
+	storeTimeout = 3 * time.Second
+)
+
+// ExplainPath is where POST takes an explain.Question and answers with an explain.Report.
+const ExplainPath = "/v1/explain"
+
+// Options of the API.
+type Options struct {
+	// Tokens are of those who may ask; nil means that everybody may.
+	Tokens *Tokens
+	// Key is where a subject is in Redis; nil without Redis.
+	Key func(headgate.Subject) string
+	// Redis is its address without password; "" without Redis.
+	Redis string
+	// RulesFrom are the files and directories that the rules are from.
+	RulesFrom []string
+	// Log is told of wrong tokens, at most every 10 seconds for each address, and at level debug of who asked. nil means
+	// slog.Default().
+	Log *slog.Logger
+}
+
+// New makes the API of a limiter.
+func New(limiter *headgate.Limiter, o Options) http.Handler {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	a := &api{limiter: limiter, place: explain.Place{RulesFrom: o.RulesFrom, Redis: o.Redis, Key: o.Key}, log: o.Log}
+	if o.Tokens != nil {
+		a.guard = newGuard(o.Tokens, o.Log)
+	}
+	a.mux.HandleFunc("POST "+ExplainPath, a.explain)
+	a.mux.HandleFunc(ExplainPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", http.MethodPost)
+		newProblem(http.StatusMethodNotAllowed, "send POST "+ExplainPath).write(w)
+	})
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		newProblem(http.StatusNotFound, "there is only POST "+ExplainPath).write(w)
+	})
+	return a
+}
+
+type api struct {
+	limiter *headgate.Limiter
+	place   explain.Place
+	log     *slog.Logger
+	guard   *guard // nil if no token is wanted
+	mux     http.ServeMux
+}
+
+// ServeHTTP tells those without a token nothing, not even what there is.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if a.guard != nil {
+		name, refusal := a.guard.admit(r)
+		if refusal != nil {
+			refusal.write(w)
+			return
+		}
+		a.log.DebugContext(r.Context(), "admin API asked", "token", name, "method", r.Method, "path", r.URL.Path)
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+func (a *api) explain(w http.ResponseWriter, r *http.Request) {
+	q, refusal := readQuestion(w, r)
+	if refusal != nil {
+		refusal.write(w)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
+	defer cancel()
+	explanation, err := a.limiter.Explain(ctx, headgate.Request{Attributes: q.Attributes, Cost: q.Cost})
+	if err != nil {
+		store := "the store"
+		if a.place.Redis != "" {
+			store = a.place.Redis
+		}
+		newProblem(http.StatusServiceUnavailable, fmt.Sprintf("%s did not answer: %s", store, err)).write(w)
+		return
+	}
+	var notes []string
+	if idle := a.idle(q.Attributes); idle != "" {
+		notes = append(notes, idle)
+	}
+	writeJSON(w, http.StatusOK, "application/json", explain.New(&explanation, q, a.place, notes...))
+}
+
+// idle is a note on attributes that nobody looks at. A limiter does not tell by which attributes there are exemptions,
+// so that any exemption counts for all that may be.
+func (a *api) idle(attributes headgate.Attributes) string {
+	var exempt []string
+	if _, exemptions := a.limiter.Exceptions().Len(); exemptions > 0 {
+		exempt = []string{"api_key", "user", "service_account", "ip"}
+	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(attributes)), func(name string) bool {
+		return name == headgate.OtherPath || name == headgate.OtherMethod
+	})
+	return explain.Idle(names, a.limiter.Rules(), exempt...)
+}
+
+func readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, refusal *problem) {
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&q)
+	if _, more := decoder.Token(); err == nil && !errors.Is(more, io.EOF) {
+		err = errors.New("there is something after it")
+	}
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return q, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit))
+	case err != nil:
+		return q, newProblem(http.StatusBadRequest, fmt.Sprintf(`the body is no question: %s; send {"attributes": `+
+			`{"method": "POST", "path": "/login", "ip": "192.0.2.1"}, "cost": 1, "all": false}`, err))
+	}
+	if err := checkapi.Validate(headgate.Request{Attributes: q.Attributes, Cost: q.Cost}); err != nil {
+		return q, newProblem(http.StatusBadRequest, err.Error())
+	}
+	return q, nil
+}

@@ -1,0 +1,159 @@
+package adminapi
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// tokenPrefix makes tokens known to people, and to programs that look for secrets where none belong.
+	tokenPrefix = "hgt_"
+	// rereadEvery is how soon a changed file is noticed.
+	rereadEvery = time.Second
+)
+
+var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+
+// NewToken makes a token, and the line by which a file of tokens knows it. The name says whose it is.
+func NewToken(name string) (token, line string, err error) {
+	if !tokenName.MatchString(name) {
+		return "", "", errors.New("a token's name is 1 to 64 letters, digits and . _ @ -, and begins with a letter or digit")
+	}
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(random[:])
+	sum := sha256.Sum256([]byte(token))
+	return token, hex.EncodeToString(sum[:]) + " " + name, nil
+}
+
+// Tokens are those of a file. They are safe for use by many goroutines.
+type Tokens struct {
+	file string
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	known []knownToken
+	text  []byte // that known was made of
+	read  time.Time
+	said  string // what was wrong with the file when last read
+}
+
+// knownToken is a line of the file: the hash of a token, so that nobody can take the token from there.
+type knownToken struct {
+	sum  [sha256.Size]byte
+	name string
+}
+
+// ReadTokens reads a file that has a line for each token: the SHA-256 of the token in 64 hexadecimal digits, and a
+// name. Empty lines and those that begin with # are left alone. The file is read again while it is in use, within a
+// second of a change; if it makes no sense then, the tokens at hand stay and the log is told.
+func ReadTokens(file string, log *slog.Logger) (*Tokens, error) {
+	if log == nil {
+		log = slog.Default()
+	}
+	t := &Tokens{file: file, log: log, read: time.Now()}
+	if err := t.load(); err != nil {
+		return nil, err
+	}
+	if len(t.known) == 0 {
+		log.Warn("there are no tokens: nobody can use the admin API", "file", file)
+	}
+	return t, nil
+}
+
+// nameOf is the name of a token, or "" if it is none.
+func (t *Tokens) nameOf(token string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := time.Now(); now.Sub(t.read) >= rereadEvery {
+		t.read = now
+		t.reload()
+	}
+	sum := sha256.Sum256([]byte(token))
+	name := ""
+	for i := range t.known {
+		if subtle.ConstantTimeCompare(sum[:], t.known[i].sum[:]) == 1 {
+			name = t.known[i].name
+		}
+	}
+	return name
+}
+
+// reload tells the log of what has changed.
+func (t *Tokens) reload() {
+	before := t.text
+	switch err := t.load(); {
+	case err == nil && (t.said != "" || !bytes.Equal(before, t.text)):
+		t.said = ""
+		t.log.Info("tokens read again", "file", t.file, "tokens", len(t.known))
+	case err != nil && t.said != err.Error():
+		t.said = err.Error()
+		t.log.Error("the file of tokens cannot be used: those at hand stay", "error", t.said)
+	}
+}
+
+func (t *Tokens) load() error {
+	text, err := os.ReadFile(t.file)
+	if err != nil {
+		return fmt.Errorf("read tokens: %w", err)
+	}
+	if t.text != nil && bytes.Equal(text, t.text) {
+		return nil
+	}
+	known, err := parseTokens(t.file, string(text))
+	if err != nil {
+		return err
+	}
+	t.known, t.text = known, text
+	return nil
+}
+
+// parseTokens shows nothing of what is wrong: it might be a token.
+func parseTokens(file, text string) ([]knownToken, error) {
+	var known []knownToken
+	var problems []error
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		k, err := parseToken(words)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s:%d: %w", file, number, err))
+		}
+		known = append(known, k)
+	}
+	return known, errors.Join(problems...)
+}
+
+func parseToken(words []string) (knownToken, error) {
+	var k knownToken
+	sum, err := hex.DecodeString(words[0])
+	switch {
+	case strings.HasPrefix(words[0], tokenPrefix):
+		return k, errors.New("this is a token itself, which everybody who reads the file could use: write the line that " +
+			"headgate token create NAME prints, and use the token that comes with it")
+	case err != nil || len(sum) != sha256.Size:
+		return k, errors.New("a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
+			"headgate token create NAME prints")
+	case len(words) != 2 || !tokenName.MatchString(words[1]):
+		return k, errors.New("write a name after the digits, in letters, digits and . _ @ -, and nothing else")
+	}
+	copy(k.sum[:], sum)
+	k.name = words[1]
+	return k, nil
+}

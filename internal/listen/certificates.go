@@ -1,0 +1,138 @@
+package listen
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// lookEvery is how often the files of certificates are read. They are small and few.
+const lookEvery = time.Second
+
+// protocols are offered over TLS.
+var protocols = []string{"h2", "http/1.1"}
+
+// Files are what a server proves itself with, in PEM; ClientCA, if given, is who signs the certificates that clients then
+// need.
+type Files struct{ Cert, Key, ClientCA string }
+
+// Certificates are those of files, read again when they change. A connection has those of its beginning.
+type Certificates struct {
+	files   Files
+	log     *slog.Logger
+	current atomic.Pointer[tls.Config]
+	stop    chan struct{}
+	stopped chan struct{}
+
+	used, seen, refused contents
+}
+
+// contents tells files apart from what was in them before.
+type contents [sha256.Size]byte
+
+// Load reads the files, and again whenever they change, until Close.
+func Load(files Files, log *slog.Logger) (*Certificates, error) {
+	c := &Certificates{files: files, log: log, stop: make(chan struct{}), stopped: make(chan struct{})}
+	config, found, err := c.read()
+	if err != nil {
+		return nil, err
+	}
+	c.current.Store(config)
+	c.used, c.seen = found, found
+	go c.watch()
+	return c, nil
+}
+
+// Close ends the watch over the files.
+func (c *Certificates) Close() {
+	close(c.stop)
+	<-c.stopped
+}
+
+// config has whatever certificates are in use when a client says hello.
+func (c *Certificates) config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return c.current.Load(), nil
+		},
+	}
+}
+
+func (c *Certificates) watch() {
+	defer close(c.stopped)
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-ticker.C:
+			c.look()
+		}
+	}
+}
+
+// look takes new contents into use when it has seen them twice: certificate and key are written one after the other. Bad
+// ones are told of once, and what was in use stays.
+func (c *Certificates) look() {
+	config, found, err := c.read()
+	switch {
+	case found == c.used:
+		c.refused = contents{}
+	case found != c.seen || found == c.refused:
+	case err != nil:
+		c.refused = found
+		c.log.Error("certificates refused: those before stay in use until the files are corrected", "error", err)
+	default:
+		c.current.Store(config)
+		c.used, c.refused = found, contents{}
+		c.log.Info("certificates applied", "file", c.files.Cert)
+	}
+	c.seen = found
+}
+
+// read makes a config of the files. That one cannot be read is part of what is found.
+func (c *Certificates) read() (config *tls.Config, found contents, err error) {
+	var data [3][]byte
+	var problems []error
+	for i, file := range []string{c.files.Cert, c.files.Key, c.files.ClientCA} {
+		if file == "" {
+			continue
+		}
+		var problem error
+		if data[i], problem = os.ReadFile(file); problem != nil { //nolint:gosec // G304: the config says where they are
+			problems = append(problems, problem)
+			data[i] = []byte(problem.Error())
+		}
+	}
+	found = sha256.Sum256(bytes.Join(data[:], []byte{0}))
+	if len(problems) > 0 {
+		return nil, found, fmt.Errorf("listen.tls: %w", errors.Join(problems...))
+	}
+	pair, err := tls.X509KeyPair(data[0], data[1])
+	if err != nil {
+		return nil, found, fmt.Errorf("listen.tls: %s and %s do not go together: %w", c.files.Cert, c.files.Key, err)
+	}
+	config = &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		NextProtos:   protocols,
+		Certificates: []tls.Certificate{pair},
+	}
+	if c.files.ClientCA != "" {
+		config.ClientCAs = x509.NewCertPool()
+		if !config.ClientCAs.AppendCertsFromPEM(data[2]) {
+			return nil, found, fmt.Errorf("listen.tls: there is no certificate in %s: write them in PEM", c.files.ClientCA)
+		}
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return config, found, nil
+}

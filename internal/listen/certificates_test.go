@@ -1,0 +1,279 @@
+package listen
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pair is a certificate that signs itself, for servers and clients, in PEM.
+type pair struct{ cert, key []byte }
+
+func newPair(t *testing.T, name string) pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(100 * 365 * 24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	}
+}
+
+func (p pair) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(p.cert)
+	return pool
+}
+
+func (p pair) certificate(t *testing.T) tls.Certificate {
+	t.Helper()
+	c, err := tls.X509KeyPair(p.cert, p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func write(t *testing.T, file string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func filesIn(dir string) Files {
+	return Files{Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ClientCA: filepath.Join(dir, "ca")}
+}
+
+func (p pair) write(t *testing.T, f Files) {
+	t.Helper()
+	write(t, f.Cert, p.cert)
+	write(t, f.Key, p.key)
+}
+
+// greet is a handshake: the name of the server, and what either side has to say against it.
+func greet(c *Certificates, client *tls.Config) (name string, err error) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	served := make(chan error, 1)
+	go func() {
+		conn := tls.Server(ours, c.config())
+		err := conn.Handshake()
+		if err == nil {
+			_, err = conn.Write([]byte("x")) // what clients of TLS 1.3 wait for to know that they are let in
+		}
+		served <- err
+	}()
+	conn := tls.Client(theirs, client)
+	if err = conn.Handshake(); err == nil {
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if err != nil {
+		theirs.Close()
+		<-served
+		return "", err
+	}
+	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName, <-served
+}
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(data []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(data)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestReload(t *testing.T) {
+	t.Parallel()
+	files := filesIn(t.TempDir())
+	files.ClientCA = ""
+	one, two := newPair(t, "one"), newPair(t, "two")
+	one.write(t, files)
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		c, err := Load(files, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		client := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // G402: it asks for the name
+		expect := func(name string, lines int) {
+			t.Helper()
+			time.Sleep(3 * lookEvery)
+			synctest.Wait()
+			if got, err := greet(c, client); got != name {
+				t.Errorf("%s answers, not %s: %v", got, name, err)
+			}
+			if n := strings.Count(log.String(), "\n"); n != lines {
+				t.Errorf("%d lines of log, not %d:\n%s", n, lines, log.String())
+			}
+		}
+		expect("one", 0)
+		two.write(t, files)
+		expect("two", 1)
+		write(t, files.Cert, []byte("nonsense"))
+		expect("two", 2) // once, however often it is looked at
+		expect("two", 2)
+		write(t, files.Cert, two.cert)
+		expect("two", 2)
+		write(t, files.Cert, []byte("nonsense"))
+		expect("two", 3)
+		if err := os.Remove(files.Key); err != nil {
+			t.Fatal(err)
+		}
+		expect("two", 4)
+		one.write(t, files)
+		expect("one", 5)
+	})
+}
+
+// A certificate whose key is not yet written is no reason to complain.
+func TestReloadHalfWritten(t *testing.T) {
+	t.Parallel()
+	files := filesIn(t.TempDir())
+	files.ClientCA = ""
+	one, two := newPair(t, "one"), newPair(t, "two")
+	one.write(t, files)
+	var log lines
+	synctest.Test(t, func(t *testing.T) {
+		c, err := Load(files, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		write(t, files.Cert, two.cert)
+		time.Sleep(lookEvery + time.Millisecond)
+		synctest.Wait()
+		write(t, files.Key, two.key)
+		time.Sleep(3 * lookEvery)
+	})
+	if strings.Contains(log.String(), "refused") || !strings.Contains(log.String(), "applied") {
+		t.Error(log.String())
+	}
+}
+
+// Clients need a certificate of an authority that is believed now, also if they come back with a ticket.
+func TestClientCertificates(t *testing.T) {
+	t.Parallel()
+	files := filesIn(t.TempDir())
+	server, friend, stranger := newPair(t, "server"), newPair(t, "friend"), newPair(t, "stranger")
+	server.write(t, files)
+	write(t, files.ClientCA, friend.cert)
+	synctest.Test(t, func(t *testing.T) {
+		c, err := Load(files, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		sessions := map[string]tls.ClientSessionCache{}
+		config := func(p pair) *tls.Config {
+			if sessions[string(p.cert)] == nil {
+				sessions[string(p.cert)] = tls.NewLRUClientSessionCache(8)
+			}
+			return &tls.Config{
+				RootCAs: server.pool(), ServerName: "server", Certificates: []tls.Certificate{p.certificate(t)},
+				ClientSessionCache: sessions[string(p.cert)],
+			}
+		}
+		if _, err := greet(c, config(friend)); err != nil {
+			t.Error(err)
+		}
+		if _, err := greet(c, config(stranger)); err == nil {
+			t.Error("a stranger was let in")
+		}
+		if _, err := greet(c, &tls.Config{RootCAs: server.pool(), ServerName: "server"}); err == nil {
+			t.Error("who shows no certificate was let in")
+		}
+		if _, err := greet(c, config(friend)); err != nil {
+			t.Error(err)
+		}
+		write(t, files.ClientCA, stranger.cert)
+		time.Sleep(3 * lookEvery)
+		synctest.Wait()
+		if _, err := greet(c, config(stranger)); err != nil {
+			t.Error(err)
+		}
+		if _, err := greet(c, config(friend)); err == nil {
+			t.Error("who is no longer believed was let in")
+		}
+	})
+}
+
+func TestOldTLS(t *testing.T) {
+	t.Parallel()
+	files := filesIn(t.TempDir())
+	files.ClientCA = ""
+	newPair(t, "one").write(t, files)
+	c, err := Load(files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	//nolint:gosec // G402: that is the question
+	old := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	if _, err := greet(c, old); err == nil {
+		t.Error("TLS 1.1 is spoken")
+	}
+}
+
+func TestLoadFails(t *testing.T) {
+	t.Parallel()
+	good, other := newPair(t, "good"), newPair(t, "other")
+	for name, spoil := range map[string]func(Files){
+		"no such file":             func(f Files) { _ = os.Remove(f.Key) },
+		"do not go together":       func(f Files) { write(t, f.Key, other.key) },
+		"there is no certificate ": func(f Files) { write(t, f.ClientCA, []byte("nonsense")) },
+	} {
+		files := filesIn(t.TempDir())
+		good.write(t, files)
+		write(t, files.ClientCA, good.cert)
+		spoil(files)
+		if _, err := Load(files, slog.Default()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

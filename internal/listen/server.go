@@ -1,0 +1,77 @@
+package listen
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+)
+
+// Bounds of what clients send and leave undone. Requests are small and answered within milliseconds, so these are for the
+// broken and the hostile.
+const (
+	headerTimeout = 5 * time.Second
+	// callTimeout is for a request and its answer, of which a leaky bucket may hold a part for some seconds.
+	callTimeout = 30 * time.Second
+	// idleTimeout is longer than that of the usual proxies, so that it is they who close: a request that crosses with a
+	// close is lost.
+	idleTimeout    = 3 * time.Minute
+	maxHeaderBytes = 32 << 10
+	// maxMessage is of gRPC; a batch of the largest size takes about half of it.
+	maxMessage = 1 << 20
+	// maxStreams is calls at once on one connection. Callers behind it wait in their client.
+	maxStreams = 1_000
+)
+
+// NewHTTP makes a server of HTTP/1.1 and, over TLS, HTTP/2; without TLS if certificates is nil. What is wrong with single
+// connections is logged for debugging only: anybody can cause it.
+func NewHTTP(handler http.Handler, certificates *Certificates, log *slog.Logger) *http.Server {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       callTimeout,
+		WriteTimeout:      callTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	if certificates != nil {
+		server.TLSConfig = certificates.config()
+	}
+	return server
+}
+
+// Serve serves until the server is shut down; the error is then nil.
+func Serve(server *http.Server, l net.Listener) error {
+	serve := server.Serve
+	if server.TLSConfig != nil {
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// NewGRPC makes a server of gRPC, over TLS if certificates is not nil. Stop waits for calls under way, whose contexts have
+// then ended.
+func NewGRPC(certificates *Certificates, options ...grpc.ServerOption) *grpc.Server {
+	all := []grpc.ServerOption{
+		grpc.ConnectionTimeout(headerTimeout),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: headerTimeout}),
+		grpc.WaitForHandlers(true),
+	}
+	if certificates != nil {
+		all = append(all, grpc.Creds(credentials.NewTLS(certificates.config())))
+	}
+	return grpc.NewServer(append(all, options...)...)
+}

@@ -1,0 +1,275 @@
+package listen
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T) *Listener {
+	t.Helper()
+	l, err := Listen(t.Context(), "listen.http", "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	address := open(t).Addr().String()
+	_, err := Listen(t.Context(), "listen.grpc", address, slog.Default())
+	want := "listen.grpc: " + address + " is taken by another program: stop it, or write another port"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	_, err = Listen(t.Context(), "listen.grpc", "192.0.2.1:1", slog.Default())
+	if err == nil || !strings.Contains(err.Error(), "write an address of this machine") {
+		t.Error(err)
+	}
+}
+
+// A connection beyond the cap is closed at once, and there is room again when another one ends, closed twice or not.
+func TestConnectionCap(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	l.most = 2
+	accepted := make(chan net.Conn, 8)
+	go func() {
+		defer close(accepted)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	dial()
+	first := <-accepted
+	dial()
+	second := <-accepted
+	refused := dial()
+	if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("beyond the cap: %v", err)
+	}
+	first.Close()
+	first.Close()
+	if n := l.Open(); n != 1 {
+		t.Errorf("%d are open", n)
+	}
+	dial()
+	(<-accepted).Close()
+	second.Close()
+	l.Close()
+	<-accepted
+}
+
+// pipes is a listener on which clients of the test connect without a network, so that time can be that of the test.
+type pipes struct {
+	conns chan net.Conn
+	close func()
+}
+
+func newPipes() pipes {
+	conns := make(chan net.Conn)
+	return pipes{conns, sync.OnceFunc(func() { close(conns) })}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p pipes) Close() error {
+	p.close()
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Whoever connects and does not finish what it says is cut off, and so is whoever stays and says nothing more.
+func TestSlowClients(t *testing.T) {
+	t.Parallel()
+	for sent, wait := range map[string]time.Duration{
+		"":                              headerTimeout,
+		"GET / HTTP/1.1\r\nHost: x\r\n": headerTimeout,
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n": callTimeout,
+		"GET / HTTP/1.1\r\nHost: x\r\n\r\n":                       idleTimeout,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := NewHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.WriteHeader(http.StatusNoContent)
+			}), nil, slog.New(slog.DiscardHandler))
+			listener := newPipes()
+			done := make(chan error)
+			go func() { done <- Serve(server, listener) }()
+			ours, theirs := net.Pipe()
+			listener.conns <- theirs
+			began := time.Now()
+			go func() { _, _ = io.WriteString(ours, sent) }()
+			_, _ = io.Copy(io.Discard, ours) // until the server closes
+			if took := time.Since(began); took < wait || took > wait+time.Second {
+				t.Errorf("after %q cut off in %v, not %v", sent, took, wait)
+			}
+			ours.Close()
+			if err := server.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestHeaderTooLarge(t *testing.T) {
+	t.Parallel()
+	server := NewHTTP(http.NotFoundHandler(), nil, slog.New(slog.DiscardHandler))
+	l := open(t)
+	done := make(chan error, 1)
+	go func() { done <- Serve(server, l) }()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", maxHeaderBytes+8<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Error(res.Status)
+	}
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// Over TLS clients choose between HTTP/2 and HTTP/1.1.
+func TestProtocols(t *testing.T) {
+	t.Parallel()
+	files := filesIn(t.TempDir())
+	files.ClientCA = ""
+	one := newPair(t, "one")
+	one.write(t, files)
+	certificates, err := Load(files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer certificates.Close()
+	server := NewHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Proto", r.Proto)
+	}), certificates, slog.New(slog.DiscardHandler))
+	l := open(t)
+	done := make(chan error, 1)
+	go func() { done <- Serve(server, l) }()
+	for want, h2 := range map[string]bool{"HTTP/2.0": true, "HTTP/1.1": false} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: one.pool()}, ForceAttemptHTTP2: h2}
+		res, err := (&http.Client{Transport: transport}).Get("https://" + l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		transport.CloseIdleConnections()
+		if got := res.Header.Get("Proto"); got != want {
+			t.Errorf("%s, not %s", got, want)
+		}
+	}
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGRPC(t *testing.T) {
+	t.Parallel()
+	files := filesIn(t.TempDir())
+	files.ClientCA = ""
+	one := newPair(t, "one")
+	one.write(t, files)
+	certificates, err := Load(files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer certificates.Close()
+	for name, with := range map[string]*Certificates{"plain": nil, "TLS": certificates} {
+		server := NewGRPC(with)
+		healthv1.RegisterHealthServer(server, health.NewServer())
+		l := open(t)
+		done := make(chan error, 1)
+		go func() { done <- server.Serve(l) }()
+		creds := insecure.NewCredentials()
+		if with != nil {
+			creds = credentials.NewTLS(&tls.Config{RootCAs: one.pool()})
+		}
+		conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(creds))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := healthv1.NewHealthClient(conn)
+		check := func(ctx context.Context, service string, want codes.Code) {
+			t.Helper()
+			_, err := client.Check(ctx, &healthv1.HealthCheckRequest{Service: service})
+			if got := status.Code(err); got != want {
+				t.Errorf("%s: %v, not %v", name, err, want)
+			}
+		}
+		check(t.Context(), "", codes.OK)
+		check(t.Context(), strings.Repeat("x", maxMessage-100), codes.NotFound)
+		check(t.Context(), strings.Repeat("x", maxMessage), codes.ResourceExhausted)
+		check(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("x", maxHeaderBytes)), "", codes.Internal)
+		conn.Close()
+		server.GracefulStop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

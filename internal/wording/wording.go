@@ -1,0 +1,54 @@
+// Package wording puts numbers, lists and attributes into the words in which people read them, the same on every screen
+// and in every answer.
+//
+// It knows no report: what is said is up to whoever calls it.
+package wording
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+)
+
+// Count is "1 rule", "2 rules", "10,000 rules".
+func Count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return Number(int64(n)) + " " + what
+}
+
+// Number is a number that is not negative, with a comma before each three digits.
+func Number(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// List joins "a", "b" and "c" as people do.
+func List(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}
+
+// Attributes are as they are typed: "ip=192.0.2.1 user=ann". An API key in the clear is shown as its hash.
+func Attributes(a headgate.Attributes) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		value := cmp.Or(a[name], "(none)")
+		if name == "api_key" && a[name] != "" && !strings.HasPrefix(value, "sha256:") {
+			value = identity.HashKey(value)
+		}
+		parts = append(parts, name+"="+value)
+	}
+	return strings.Join(parts, " ")
+}

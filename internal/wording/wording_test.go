@@ -1,0 +1,36 @@
+package wording_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/wording"
+)
+
+func TestWording(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		wording.Number(0):         "0",
+		wording.Number(999):       "999",
+		wording.Number(1_000):     "1,000",
+		wording.Number(1_234_567): "1,234,567",
+
+		wording.Count(1, "rule"):      "1 rule",
+		wording.Count(0, "rule"):      "0 rules",
+		wording.Count(10_000, "rule"): "10,000 rules",
+
+		wording.List(nil):                     "",
+		wording.List([]string{"a"}):           "a",
+		wording.List([]string{"a", "b"}):      "a and b",
+		wording.List([]string{"a", "b", "c"}): "a, b and c",
+
+		wording.Attributes(headgate.Attributes{"user": "ann", "ip": ""}):      "ip=(none) user=ann",
+		wording.Attributes(headgate.Attributes{"api_key": "in the clear"}):    "api_key=" + identity.HashKey("in the clear"),
+		wording.Attributes(headgate.Attributes{"api_key": "sha256:as it is"}): "api_key=sha256:as it is",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+// Command quickstart does what the README says under "The first 429", line by line, as somebody would who has never seen
+// Headgate: it installs the tree that it stands in as if that were published, and compares what comes out with what the
+// README shows. It knows the form of that section, and nothing of what its lines do.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	section = "## The first 429"
+	// patience is what the README promises, for each of the two ways.
+	patience = 2 * time.Minute
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		return err
+	}
+	ways, err := read(string(readme))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "headgate-quickstart-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	version := fmt.Sprintf("v0.0.1-quickstart.%d", time.Now().Unix()) // another each time: the go command keeps what it has
+	defer forget(context.WithoutCancel(ctx), version)
+	env, err := newcomer(ctx, dir, version)
+	if err != nil {
+		return err
+	}
+	for i, way := range ways {
+		start := time.Now()
+		home := filepath.Join(dir, fmt.Sprint("way-", i))
+		if err := os.Mkdir(home, 0o700); err != nil {
+			return err
+		}
+		if err := way.try(ctx, home, env); err != nil {
+			return fmt.Errorf("%w\nThese are the lines of README.md, %q: they and the code must agree", err, section)
+		}
+		fmt.Printf("ok  %-12s the first 429 after %.0f s\n", way.name, time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// way is one way to the first 429: a program perhaps, what to type in one terminal, what in another, and what that prints.
+type way struct{ name, program, first, second, output string }
+
+var block = regexp.MustCompile("(?s)\n```([a-z]*)\n(.*?\n)```")
+
+// read finds the ways in the README.
+func read(readme string) ([]way, error) {
+	_, text, ok := strings.Cut(readme, section+"\n")
+	if !ok {
+		return nil, fmt.Errorf("README.md has no section %q", section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	var ways []way
+	next := way{}
+	for _, b := range block.FindAllStringSubmatch(text, -1) {
+		switch kind, lines := b[1], b[2]; {
+		case kind == "go":
+			next.program = lines
+		case kind == "sh" && next.first == "":
+			next.first = lines
+		case kind == "sh" && next.second == "":
+			next.second = lines
+		case kind == "" && next.second != "":
+			next.output = lines
+			next.name = "as a service"
+			if next.program != "" {
+				next.name = "as a library"
+			}
+			ways = append(ways, next)
+			next = way{}
+		default:
+			return nil, fmt.Errorf("%q has a block that is out of place:\n%s", section, lines)
+		}
+	}
+	if len(ways) != 2 || next != (way{}) {
+		return nil, fmt.Errorf("%q has %d ways with their output, not 2: as a service and as a library", section, len(ways))
+	}
+	return ways, nil
+}
+
+// newcomer is the environment of somebody who has Go, and to whom this tree is what is published.
+func newcomer(ctx context.Context, dir, version string) ([]string, error) {
+	proxy, bin := filepath.Join(dir, "published"), filepath.Join(dir, "bin")
+	if err := publish(ctx, proxy, version); err != nil {
+		return nil, err
+	}
+	upstream, err := exec.CommandContext(ctx, "go", "env", "GOPROXY").Output()
+	if err != nil {
+		return nil, err
+	}
+	here := url.URL{Scheme: "file", Path: proxy}
+	return append(os.Environ(),
+		"GOBIN="+bin, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GOFLAGS=",
+		"GOPROXY="+here.String()+","+strings.TrimSpace(string(upstream)),
+		"GONOSUMDB="+module, "GONOSUMCHECK=1"), nil
+}
+
+// try types the lines.
+func (w *way) try(ctx context.Context, dir string, env []string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if w.program != "" {
+		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(w.program), 0o600); err != nil {
+			return err
+		}
+	}
+	address, err := addressIn(w.second)
+	if err != nil {
+		return err
+	}
+	if listens(ctx, address) {
+		return fmt.Errorf("something listens on %s already: stop it first", address)
+	}
+	first := terminal(ctx, dir, env, w.first)
+	var said bytes.Buffer
+	first.Stdout, first.Stderr = &said, &said
+	if err := first.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- first.Wait() }()
+	defer func() {
+		_ = syscall.Kill(-first.Process.Pid, syscall.SIGTERM)
+		<-ended
+	}()
+	if err := await(ctx, address, ended); err != nil {
+		ended <- nil
+		return fmt.Errorf("%w:\n%s\n%s", err, w.first, said.String())
+	}
+	got, err := terminal(ctx, dir, env, w.second).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w:\n%s\n%s", err, w.second, got)
+	}
+	if string(got) != w.output {
+		return fmt.Errorf("%s\nprints\n%s\nnot\n%s", w.second, got, w.output)
+	}
+	return nil
+}
+
+// terminal is a shell that types what it does, and stops where something fails.
+func terminal(ctx context.Context, dir string, env []string, lines string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", lines)
+	cmd.Dir, cmd.Env = dir, env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+var (
+	errEnded = errors.New("it ended instead of serving")
+	errLate  = fmt.Errorf("it does not serve within %s", patience)
+)
+
+func await(ctx context.Context, address string, ended <-chan error) error {
+	for {
+		if listens(ctx, address) {
+			return nil
+		}
+		select {
+		case <-ended:
+			return errEnded
+		case <-ctx.Done():
+			return errLate
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func listens(ctx context.Context, address string) bool {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
+// addressIn is where lines for curl go to.
+func addressIn(lines string) (string, error) {
+	_, rest, ok := strings.Cut(lines, "http://")
+	if end := strings.IndexAny(rest, "/ \n"); ok && end > 0 {
+		return rest[:end], nil
+	}
+	return "", fmt.Errorf("no http://address in\n%s", lines)
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+const module = "github.com/headgate/headgate"
+
+// publish writes the tree as a module proxy has it: see "Module proxy protocol" of the Go documentation.
+func publish(ctx context.Context, proxy, version string) error {
+	dir := filepath.Join(proxy, filepath.FromSlash(module), "@v")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string]string{
+		"list": version + "\n", version + ".mod": string(mod),
+		version + ".info": fmt.Sprintf(`{"Version": %q, "Time": "2026-01-01T00:00:00Z"}`, version),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	out, err := os.Create(filepath.Join(dir, version+".zip"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(pack(ctx, zip.NewWriter(out), version), out.Close())
+}
+
+// forget removes what the go command keeps of a version, and nobody will ask for again.
+func forget(ctx context.Context, version string) {
+	cache, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		return
+	}
+	root := strings.TrimSpace(string(cache))
+	tree := filepath.Join(root, filepath.FromSlash(module)+"@"+version)
+	_ = filepath.WalkDir(tree, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			return os.Chmod(name, 0o700) //nolint:gosec // it is about to be removed, and directories are opened by that bit
+		}
+		return err
+	})
+	_ = os.RemoveAll(tree)
+	files, _ := filepath.Glob(filepath.Join(root, "cache", "download", filepath.FromSlash(module), "@v", version+".*"))
+	for _, file := range files {
+		_ = os.Remove(file)
+	}
+}
+
+// pack writes all files that belong to the module: those of the tree that are not ignored, without other modules.
+func pack(ctx context.Context, w *zip.Writer, version string) error {
+	list, err := exec.CommandContext(ctx, "git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
+	for name := range strings.Lines(string(list)) {
+		name = strings.TrimSpace(name)
+		if strings.HasPrefix(name, "bench/") {
+			continue
+		}
+		data, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		entry, err := w.Create(path.Join(module+"@"+version, name))
+		if err != nil {
+			return err
+		}
+		if _, err := entry.Write(data); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
