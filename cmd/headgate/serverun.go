@@ -102,7 +102,7 @@ func (s *server) openStore() error {
 		if s.redis, err = redisstore.New(o); err != nil {
 			return err
 		}
-		store = deadlineStore{s.redis}
+		store = &deadlineStore{Store: s.redis}
 		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact(o.Address), Since: now()}
 	}
 	none, err := headgate.Compile()
