@@ -37,8 +37,9 @@ type server struct {
 
 // run keeps a link to the server. One that is draining lives on by itself while the next is made.
 func (s *server) run(ctx context.Context) {
-	pause := minPause
+	pause := minPause / 2
 	for {
+		var lived time.Duration
 		l, err := s.connect(ctx)
 		if err == nil {
 			since := time.Now()
@@ -48,9 +49,7 @@ func (s *server) run(ctx context.Context) {
 				s.note(ctx, nil)
 				err = <-l.left
 			}
-			if time.Since(since) > maxPause {
-				pause = minPause
-			}
+			lived = time.Since(since)
 		} else if ctx.Err() == nil {
 			s.client.miss(s)
 		}
@@ -58,13 +57,22 @@ func (s *server) run(ctx context.Context) {
 			return
 		}
 		s.note(ctx, err)
+		pause = nextPause(pause, lived)
 		select {
 		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // it spreads clients, and is no secret
 		case <-ctx.Done():
 			return
 		}
-		pause = min(2*pause, maxPause)
 	}
+}
+
+// nextPause is longer than the last one, unless a link lived for longer than that: a server that is there again, or was
+// only slow, should not be missed for much longer than it was used.
+func nextPause(last, lived time.Duration) time.Duration {
+	if lived > last {
+		return minPause
+	}
+	return min(2*last, maxPause)
 }
 
 // note tells the log what has changed.
