@@ -60,7 +60,9 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore"},
 	},
 	"client": {
-		code:  []string{"proto/headgate/check/v1", "google.golang.org/grpc", "google.golang.org/protobuf"},
+		code: []string{
+			"internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc", "google.golang.org/protobuf",
+		},
 		tests: []string{"grpclimit", "httplimit", "internal/checkapi", "memstore", "go.uber.org/goleak"},
 	},
 	// It is for clients, which need nothing of a limiter.
@@ -93,7 +95,7 @@ var architecture = map[string]arrows{
 		tests: []string{"internal/testenv", "redisstore"},
 	},
 	"internal/checkapi": {
-		code:  []string{"internal/limitfields", "proto/headgate/check/v1", "google.golang.org/grpc"},
+		code:  []string{"internal/limitfields", "internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc"},
 		tests: []string{"memstore", "google.golang.org/protobuf", "go.uber.org/goleak"},
 	},
 	"internal/checkhttp": {
@@ -115,6 +117,10 @@ var architecture = map[string]arrows{
 	"proto/headgate/check/v1": {
 		code:    []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
 		tests:   []string{"github.com/bufbuild/protocompile"},
+		notRoot: true,
+	},
+	"internal/protofields": {
+		code:    []string{"google.golang.org/protobuf"},
 		notRoot: true,
 	},
 	"internal/telemetry": {

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/protofields"
 )
 
 // maxNames keeps versions of rules that are gone from staying for ever.
@@ -34,86 +33,89 @@ func (n names) of(b []byte) string {
 func (n names) decision(data []byte) (headgate.Decision, error) {
 	var d headgate.Decision
 	limits := 0
-	err := fields(data, func(number protowire.Number, v uint64, b []byte) error {
-		switch number {
-		case 1:
-			d.Allowed = v != 0
-		case 2:
-			d.RetryAfter = wait(v)
-		case 3:
-			d.Delay = span(v)
-		case 4:
-			d.Path = headgate.Path(n.of(b))
-		case 5:
-			d.Version = n.of(b)
-		case 6:
-			d.Time = time.UnixMicro(int64(v))
-		case 7:
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1 << 3:
+			d.Allowed = r.Value != 0
+		case 2 << 3:
+			d.RetryAfter = wait(r.Value)
+		case 3 << 3:
+			d.Delay = span(r.Value)
+		case 4<<3 | protofields.Bytes:
+			d.Path = headgate.Path(n.of(r.Bytes))
+		case 5<<3 | protofields.Bytes:
+			d.Version = n.of(r.Bytes)
+		case 6 << 3:
+			d.Time = time.UnixMicro(int64(r.Value))
+		case 7<<3 | protofields.Bytes:
 			limits++
 		}
-		return nil
-	})
-	if err != nil || limits == 0 {
-		return d, err
+	}
+	if r.Err != nil || limits == 0 {
+		return d, r.Err
 	}
 	d.Limits = make([]headgate.LimitDecision, 0, limits)
-	return d, fields(data, func(number protowire.Number, _ uint64, b []byte) error {
-		if number != 7 {
-			return nil
+	for r = (protofields.Reader{Rest: data}); r.Next(); {
+		if r.Tag != 7<<3|protofields.Bytes {
+			continue
 		}
 		d.Limits = append(d.Limits, headgate.LimitDecision{Result: headgate.Result{Time: d.Time}})
-		return n.limit(&d.Limits[len(d.Limits)-1], b)
-	})
+		if err := n.limit(&d.Limits[len(d.Limits)-1], r.Bytes); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
 }
 
 // limit reads a LimitStatus. The result of a limit that was not decided is empty, as a store leaves it.
 func (n names) limit(l *headgate.LimitDecision, data []byte) error {
 	failed := false
-	err := fields(data, func(number protowire.Number, v uint64, b []byte) error {
-		switch number {
-		case 1:
-			l.Rule = n.of(b)
-		case 2:
-			l.Name = n.of(b)
-		case 3:
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch v := r.Value; r.Tag {
+		case 1<<3 | protofields.Bytes:
+			l.Rule = n.of(r.Bytes)
+		case 2<<3 | protofields.Bytes:
+			l.Name = n.of(r.Bytes)
+		case 3 << 3:
 			l.Allowed = v != 0
-		case 4:
+		case 4 << 3:
 			l.Enforced = v != 0
-		case 5:
+		case 5 << 3:
 			l.Exposed = v != 0
-		case 6:
+		case 6 << 3:
 			l.Cost = int64(v)
-		case 7:
+		case 7 << 3:
 			l.Remaining = int64(v)
-		case 8:
+		case 8 << 3:
 			l.RetryAfter = wait(v)
-		case 9:
+		case 9 << 3:
 			l.ResetAfter = span(v)
-		case 10:
+		case 10 << 3:
 			l.Delay = span(v)
-		case 11:
+		case 11 << 3:
 			l.Limit.Algorithm = headgate.Algorithm(v - 1) // 0 is not sent
-		case 12:
+		case 12 << 3:
 			l.Limit.Count = int64(v)
-		case 13:
+		case 13 << 3:
 			l.Limit.Window = span(v)
-		case 14:
+		case 14 << 3:
 			l.Limit.Burst = int64(v)
-		case 15:
+		case 15 << 3:
 			l.Origin = headgate.Origin(v - 1) // 0 is not sent
-		case 16:
-			l.Missing = n.of(b)
-		case 17:
+		case 16<<3 | protofields.Bytes:
+			l.Missing = n.of(r.Bytes)
+		case 17 << 3:
 			failed = v != 0
-		case 18:
+		case 18 << 3:
 			l.Granted = int64(v)
 		}
-		return nil
-	})
+	}
 	if failed {
 		l.Result = headgate.Result{Allowed: l.Allowed, Err: errFailed}
 	}
-	return err
+	return r.Err
 }
 
 func span(us uint64) time.Duration { return time.Duration(us) * time.Microsecond }

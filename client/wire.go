@@ -9,10 +9,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/protofields"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -46,35 +46,24 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 type outgoing struct{ data []byte }
 
 func (o *outgoing) append(id uint64, request []byte) {
-	size := 1 + protowire.SizeVarint(id) + 1 + protowire.SizeBytes(len(request))
-	o.data = protowire.AppendTag(o.data, 1, protowire.BytesType)
-	o.data = protowire.AppendVarint(o.data, uint64(size))
-	o.data = protowire.AppendTag(o.data, 1, protowire.VarintType)
-	o.data = protowire.AppendVarint(o.data, id)
-	o.data = protowire.AppendTag(o.data, 2, protowire.BytesType)
-	o.data = protowire.AppendBytes(o.data, request)
+	data, at := protofields.Open(o.data, 1<<3|protofields.Bytes)
+	data = protofields.AppendNumber(data, 1<<3, id)
+	data, inner := protofields.Open(data, 2<<3|protofields.Bytes)
+	data = protofields.Close(append(data, request...), inner)
+	o.data = protofields.Close(data, at)
 }
 
 // appendRequest writes a CheckRequest.
 func appendRequest(data []byte, req *headgate.Request) []byte {
 	for name, value := range req.Attributes {
-		name, value = text(name), text(value)
-		data = protowire.AppendTag(data, 1, protowire.BytesType)
-		data = protowire.AppendVarint(data, uint64(2+protowire.SizeBytes(len(name))+protowire.SizeBytes(len(value))))
-		data = protowire.AppendTag(data, 1, protowire.BytesType)
-		data = protowire.AppendString(data, name)
-		data = protowire.AppendTag(data, 2, protowire.BytesType)
-		data = protowire.AppendString(data, value)
+		var at int
+		data, at = protofields.Open(data, 1<<3|protofields.Bytes)
+		data = protofields.AppendString(data, 1<<3|protofields.Bytes, text(name))
+		data = protofields.AppendString(data, 2<<3|protofields.Bytes, text(value))
+		data = protofields.Close(data, at)
 	}
-	if req.Cost != 0 {
-		data = protowire.AppendTag(data, 2, protowire.VarintType)
-		data = protowire.AppendVarint(data, uint64(req.Cost))
-	}
-	if req.Rule != "" {
-		data = protowire.AppendTag(data, 3, protowire.BytesType)
-		data = protowire.AppendString(data, text(req.Rule))
-	}
-	return data
+	data = protofields.AppendNumber(data, 2<<3, uint64(req.Cost))
+	return protofields.AppendString(data, 3<<3|protofields.Bytes, text(req.Rule))
 }
 
 // text is a string as messages can have it. Somebody's header may hold any bytes, and servers end a stream over those
@@ -115,66 +104,40 @@ type answer struct {
 func (in *incoming) parse() error {
 	clear(in.answers)
 	in.answers, in.rules, in.draining = in.answers[:0], nil, false
-	return fields(in.data, func(number protowire.Number, n uint64, b []byte) error {
-		switch number {
-		case 1:
+	r := protofields.Reader{Rest: in.data}
+	for r.Next() {
+		switch r.Tag {
+		case 1<<3 | protofields.Bytes:
 			var a answer
-			if err := a.parse(b); err != nil {
+			if err := a.parse(r.Bytes); err != nil {
 				return err
 			}
 			in.answers = append(in.answers, a)
-		case 2:
+		case 2<<3 | protofields.Bytes:
 			in.rules = &checkv1.RuleInfo{}
-			return proto.Unmarshal(b, in.rules)
-		case 3:
-			in.draining = n != 0
+			if err := proto.Unmarshal(r.Bytes, in.rules); err != nil {
+				return err
+			}
+		case 3 << 3:
+			in.draining = r.Value != 0
 		}
-		return nil
-	})
+	}
+	return r.Err
 }
 
 func (a *answer) parse(data []byte) error {
-	return fields(data, func(number protowire.Number, n uint64, b []byte) error {
-		switch number {
-		case 1:
-			a.id = n
-		case 2:
-			a.response = b
-		case 3:
-			a.code = codes.Code(n)
-		case 4:
-			a.message = string(b)
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1 << 3:
+			a.id = r.Value
+		case 2<<3 | protofields.Bytes:
+			a.response = r.Bytes
+		case 3 << 3:
+			a.code = codes.Code(r.Value)
+		case 4<<3 | protofields.Bytes:
+			a.message = string(r.Bytes)
 		}
-		return nil
-	})
-}
-
-// fields calls one function for all fields of a message: with a number or with bytes, whichever it holds. What it does
-// not know it must pass over.
-func fields(data []byte, each func(number protowire.Number, n uint64, b []byte) error) error {
-	for len(data) > 0 {
-		number, kind, size := protowire.ConsumeTag(data)
-		if size < 0 {
-			return protowire.ParseError(size)
-		}
-		data = data[size:]
-		var n uint64
-		var b []byte
-		switch kind {
-		case protowire.VarintType:
-			n, size = protowire.ConsumeVarint(data)
-		case protowire.BytesType:
-			b, size = protowire.ConsumeBytes(data)
-		default:
-			size = protowire.ConsumeFieldValue(number, kind, data)
-		}
-		if size < 0 {
-			return protowire.ParseError(size)
-		}
-		if err := each(number, n, b); err != nil {
-			return err
-		}
-		data = data[size:]
 	}
-	return nil
+	return r.Err
 }

@@ -132,7 +132,7 @@ func (s *server) addChecks() {
 	if s.config.Listen.GRPC == "" {
 		return
 	}
-	server := listen.NewGRPC(s.certificates, grpc.StreamInterceptor(s.metrics.Stream))
+	server := listen.NewGRPC(s.certificates, grpc.StreamInterceptor(s.metrics.Stream), grpc.ForceServerCodecV2(checkapi.Codec()))
 	api := checkapi.New(engine, checkapi.Options{AllowRefunds: refunds.GRPC, Log: s.log})
 	api.Register(server)
 	state := grpchealth.NewServer()

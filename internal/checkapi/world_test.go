@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/checkapi"
 	"github.com/headgate/headgate/memstore"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
@@ -28,7 +29,7 @@ func serve(t testing.TB, register func(grpc.ServiceRegistrar)) checkv1.CheckServ
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
 	register(server)
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Serve(listener) }()

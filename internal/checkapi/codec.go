@@ -1,0 +1,175 @@
+package checkapi
+
+import (
+	"errors"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // for all other messages
+	"google.golang.org/grpc/mem"
+
+	"github.com/headgate/headgate/internal/protofields"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// Codec is how a server reads and writes messages, with grpc.ForceServerCodecV2: those of Check and CheckStream by hand,
+// all others as always. What is on the wire is the same.
+func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
+
+type codec struct{ encoding.CodecV2 }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	switch m := v.(type) {
+	case *checkv1.CheckResponse:
+		return mem.BufferSlice{mem.SliceBuffer(appendResponse(make([]byte, 0, sizeGuess(m)), m))}, nil
+	case *checkv1.CheckStreamResponse:
+		if m.GetRules() == nil { // of which there are few
+			return mem.BufferSlice{mem.SliceBuffer(appendAnswers(m))}, nil
+		}
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	switch m := v.(type) {
+	case *checkv1.CheckRequest:
+		m.Reset()
+		return readRequest(data.Materialize(), m)
+	case *checkv1.CheckStreamRequest:
+		m.Reset()
+		return readChecks(data.Materialize(), m)
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+func readChecks(data []byte, m *checkv1.CheckStreamRequest) error {
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		if r.Tag != 1<<3|protofields.Bytes {
+			continue
+		}
+		room := &struct {
+			check   checkv1.StreamCheck
+			request checkv1.CheckRequest
+		}{}
+		m.Checks = append(m.Checks, &room.check)
+		check := protofields.Reader{Rest: r.Bytes}
+		for check.Next() {
+			switch check.Tag {
+			case 1 << 3:
+				room.check.Id = check.Value
+			case 2<<3 | protofields.Bytes:
+				room.check.Request = &room.request
+				if err := readRequest(check.Bytes, &room.request); err != nil {
+					return err
+				}
+			}
+		}
+		if check.Err != nil {
+			return check.Err
+		}
+	}
+	return r.Err
+}
+
+var errText = errors.New("a name, a value or a rule is not UTF-8")
+
+func readRequest(data []byte, m *checkv1.CheckRequest) error {
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1<<3 | protofields.Bytes:
+			name, value, err := readPair(r.Bytes)
+			if err != nil {
+				return err
+			}
+			if m.Attributes == nil {
+				m.Attributes = make(map[string]string, 4)
+			}
+			m.Attributes[name] = value
+		case 2 << 3:
+			m.Cost = int64(r.Value)
+		case 3<<3 | protofields.Bytes:
+			if !utf8.Valid(r.Bytes) {
+				return errText
+			}
+			m.Rule = string(r.Bytes)
+		}
+	}
+	return r.Err
+}
+
+func readPair(data []byte) (name, value string, err error) {
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		if r.Tag != 1<<3|protofields.Bytes && r.Tag != 2<<3|protofields.Bytes {
+			continue
+		}
+		if !utf8.Valid(r.Bytes) {
+			return "", "", errText
+		}
+		if r.Tag == 1<<3|protofields.Bytes {
+			name = string(r.Bytes)
+		} else {
+			value = string(r.Bytes)
+		}
+	}
+	return name, value, r.Err
+}
+
+// sizeGuess is what a response mostly needs.
+func sizeGuess(m *checkv1.CheckResponse) int { return 48 + 96*len(m.GetLimits()) }
+
+func appendAnswers(m *checkv1.CheckStreamResponse) []byte {
+	size := 16
+	for _, a := range m.GetAnswers() {
+		size += 16 + sizeGuess(a.GetResponse())
+	}
+	data := make([]byte, 0, size)
+	for _, a := range m.GetAnswers() {
+		var at int
+		data, at = protofields.Open(data, 1<<3|protofields.Bytes)
+		data = protofields.AppendNumber(data, 1<<3, a.GetId())
+		if r := a.GetResponse(); r != nil {
+			var inner int
+			data, inner = protofields.Open(data, 2<<3|protofields.Bytes)
+			data = protofields.Close(appendResponse(data, r), inner)
+		}
+		data = protofields.AppendNumber(data, 3<<3, uint64(a.GetCode()))
+		data = protofields.AppendString(data, 4<<3|protofields.Bytes, a.GetMessage())
+		data = protofields.Close(data, at)
+	}
+	return protofields.AppendBool(data, 3<<3, m.GetDraining())
+}
+
+func appendResponse(data []byte, m *checkv1.CheckResponse) []byte {
+	data = protofields.AppendBool(data, 1<<3, m.GetAllowed())
+	data = protofields.AppendNumber(data, 2<<3, uint64(m.GetRetryAfterUs()))
+	data = protofields.AppendNumber(data, 3<<3, uint64(m.GetDelayUs()))
+	data = protofields.AppendString(data, 4<<3|protofields.Bytes, m.GetPath())
+	data = protofields.AppendString(data, 5<<3|protofields.Bytes, m.GetVersion())
+	data = protofields.AppendNumber(data, 6<<3, uint64(m.GetTimeUs()))
+	for _, l := range m.GetLimits() {
+		var at int
+		data, at = protofields.Open(data, 7<<3|protofields.Bytes)
+		data = protofields.Close(appendLimit(data, l), at)
+	}
+	return data
+}
+
+func appendLimit(data []byte, l *checkv1.LimitStatus) []byte {
+	data = protofields.AppendString(data, 1<<3|protofields.Bytes, l.GetRule())
+	data = protofields.AppendString(data, 2<<3|protofields.Bytes, l.GetName())
+	for i, b := range [...]bool{l.GetAllowed(), l.GetEnforced(), l.GetExposed()} {
+		data = protofields.AppendBool(data, protofields.Tag((3+i)<<3), b)
+	}
+	for i, n := range [...]int64{
+		l.GetCost(), l.GetRemaining(), l.GetRetryAfterUs(), l.GetResetAfterUs(), l.GetDelayUs(), int64(l.GetAlgorithm()),
+		l.GetCount(), l.GetWindowUs(), l.GetBurst(), int64(l.GetOrigin()),
+	} {
+		data = protofields.AppendNumber(data, protofields.Tag((6+i)<<3), uint64(n))
+	}
+	data = protofields.AppendString(data, 16<<3|protofields.Bytes, l.GetMissing())
+	data = protofields.AppendBool(data, 17<<3, l.GetFailed())
+	return protofields.AppendNumber(data, 18<<3, uint64(l.GetGranted()))
+}

@@ -1,0 +1,148 @@
+package checkapi
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+func samples() []proto.Message {
+	long := make([]byte, 200)
+	for i := range long {
+		long[i] = 'a' + byte(i%26)
+	}
+	request := &checkv1.CheckRequest{
+		Attributes: map[string]string{"path": "/ä", "": "", "user": string(long)}, Cost: 7, Rule: "one",
+	}
+	limits := []*checkv1.LimitStatus{
+		{}, {
+			Rule: "one", Name: "peak", Allowed: true, Enforced: true, Exposed: true, Cost: 1, Remaining: 2, RetryAfterUs: -1,
+			ResetAfterUs: 4, DelayUs: 5, Algorithm: checkv1.Algorithm_ALGORITHM_SLIDING_LOG, Count: 7, WindowUs: 1 << 40, Burst: 9,
+			Origin: checkv1.Origin_ORIGIN_CANDIDATE, Missing: string(long), Failed: true, Granted: 18,
+		},
+	}
+	response := &checkv1.CheckResponse{
+		Allowed: true, RetryAfterUs: 1, DelayUs: 2, Path: "store", Version: "v", TimeUs: 1 << 50, Limits: limits,
+	}
+	return []proto.Message{
+		&checkv1.CheckRequest{}, request, &checkv1.CheckResponse{}, response,
+		&checkv1.CheckStreamRequest{Checks: []*checkv1.StreamCheck{{}, {Id: 1 << 60, Request: request}, {Id: 2, Request: &checkv1.CheckRequest{}}}},
+		&checkv1.CheckStreamResponse{Draining: true},
+		&checkv1.CheckStreamResponse{Rules: &checkv1.RuleInfo{Version: "v", Attributes: []string{"ip"}}, Draining: true},
+		&checkv1.CheckStreamResponse{Answers: []*checkv1.StreamAnswer{
+			{}, {Id: 3, Response: response}, {Id: 4, Code: 5, Message: "no"}, {Id: 5, Response: &checkv1.CheckResponse{}},
+		}},
+		&checkv1.ReserveRequest{Request: request, HoldUs: 3},
+	}
+}
+
+// What the codec writes is what the generated code reads, and the reverse.
+func TestCodec(t *testing.T) {
+	t.Parallel()
+	for _, m := range samples() {
+		data, err := Codec().Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := m.ProtoReflect().New().Interface()
+		if err := proto.Unmarshal(data.Materialize(), read); err != nil || !proto.Equal(m, read) {
+			t.Errorf("wrote %v\nread  %v: %v", m, read, err)
+		}
+		written, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read = m.ProtoReflect().New().Interface()
+		if err := Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(written)}, read); err != nil || !proto.Equal(m, read) {
+			t.Errorf("wrote %v\nread  %v: %v", m, read, err)
+		}
+	}
+}
+
+// Every field is one that the codec writes: a message that grows must grow here as well.
+func TestCodecKnowsAllFields(t *testing.T) {
+	t.Parallel()
+	for _, m := range []proto.Message{&checkv1.CheckResponse{}, &checkv1.LimitStatus{}, &checkv1.StreamAnswer{}, &checkv1.CheckRequest{}} {
+		seen := map[protoreflect.FieldNumber]bool{}
+		for _, sample := range samples() {
+			collect(sample.ProtoReflect(), m.ProtoReflect().Descriptor().FullName(), seen)
+		}
+		if all := m.ProtoReflect().Descriptor().Fields().Len(); len(seen) != all {
+			t.Errorf("%s has %d fields, the samples have %d of them: add them to samples, and to the codec",
+				m.ProtoReflect().Descriptor().Name(), all, len(seen))
+		}
+	}
+}
+
+// collect notes which fields of messages of a name are set, at any depth.
+func collect(m protoreflect.Message, name protoreflect.FullName, seen map[protoreflect.FieldNumber]bool) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if m.Descriptor().FullName() == name {
+			seen[f.Number()] = true
+		}
+		switch {
+		case f.IsMap() || f.Kind() != protoreflect.MessageKind:
+		case f.IsList():
+			for i := range v.List().Len() {
+				collect(v.List().Get(i).Message(), name, seen)
+			}
+		default:
+			collect(v.Message(), name, seen)
+		}
+		return true
+	})
+}
+
+// FuzzCodec sees that whatever comes is read, or refused, as the generated code would.
+func FuzzCodec(f *testing.F) {
+	for _, m := range samples() {
+		data, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, empty := range []proto.Message{&checkv1.CheckRequest{}, &checkv1.CheckStreamRequest{}} {
+			want, got := empty.ProtoReflect().New().Interface(), empty.ProtoReflect().New().Interface()
+			refused := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, want)
+			err := Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, got)
+			if (err == nil) != (refused == nil) || err == nil && !proto.Equal(want, got) {
+				t.Errorf("%x:\nread %v: %v\nnot  %v: %v", data, got, err, want, refused)
+			}
+		}
+	})
+}
+
+func BenchmarkCodec(b *testing.B) {
+	all := samples()
+	stream, answers := all[4], all[7]
+	data, err := proto.Marshal(stream)
+	if err != nil {
+		b.Fatal(err)
+	}
+	buffers := mem.BufferSlice{mem.SliceBuffer(data)}
+	for name, c := range map[string]interface {
+		Marshal(any) (mem.BufferSlice, error)
+		Unmarshal(mem.BufferSlice, any) error
+	}{"ours": Codec(), "generated": encoding.GetCodecV2("proto")} {
+		b.Run("read/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				_ = c.Unmarshal(buffers, &checkv1.CheckStreamRequest{})
+			}
+		})
+		b.Run("write/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				data, _ := c.Marshal(answers)
+				data.Free()
+			}
+		})
+	}
+}

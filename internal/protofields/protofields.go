@@ -1,0 +1,112 @@
+// Package protofields reads and writes Protocol Buffers field by field, for the few messages that are on the path of every
+// check: there the generated code spends more than the decision takes. It knows the encoding, and no message.
+package protofields
+
+import "google.golang.org/protobuf/encoding/protowire"
+
+// Tag is a field's number and kind, as they are on the wire: number<<3 for one with a number, number<<3|Bytes for one with
+// bytes. A field of another kind than a message expects is a field that it does not know.
+type Tag uint64
+
+// Bytes is the kind of strings, bytes and messages.
+const Bytes = Tag(protowire.BytesType)
+
+// Reader goes through the fields of a message:
+//
+//	r := protofields.Reader{Rest: data}
+//	for r.Next() {
+//		switch r.Tag {
+//		case 1 << 3:
+//			id = r.Value
+//		}
+//	}
+//	return r.Err
+//
+// What the caller does not know it must pass over.
+type Reader struct {
+	// Rest is what is left of the message.
+	Rest []byte
+	// Tag of the field, and the number or the bytes that it holds.
+	Tag   Tag
+	Value uint64
+	Bytes []byte
+	// Err is why there are no more fields, if that is not the end.
+	Err error
+}
+
+// Next reads a field. It is false if there is none.
+func (r *Reader) Next() bool {
+	if len(r.Rest) == 0 {
+		return false
+	}
+	number, kind, size := protowire.ConsumeTag(r.Rest)
+	if size < 0 {
+		return r.fail(size)
+	}
+	r.Rest = r.Rest[size:]
+	r.Tag, r.Value, r.Bytes = Tag(protowire.EncodeTag(number, kind)), 0, nil
+	switch kind {
+	case protowire.VarintType:
+		r.Value, size = protowire.ConsumeVarint(r.Rest)
+	case protowire.BytesType:
+		r.Bytes, size = protowire.ConsumeBytes(r.Rest)
+	default:
+		size = protowire.ConsumeFieldValue(number, kind, r.Rest)
+	}
+	if size < 0 {
+		return r.fail(size)
+	}
+	r.Rest = r.Rest[size:]
+	return true
+}
+
+func (r *Reader) fail(size int) bool {
+	r.Rest, r.Err = nil, protowire.ParseError(size)
+	return false
+}
+
+// AppendNumber writes a number, but for 0, which a field has anyway.
+func AppendNumber(data []byte, tag Tag, n uint64) []byte {
+	if n == 0 {
+		return data
+	}
+	return protowire.AppendVarint(protowire.AppendVarint(data, uint64(tag)), n)
+}
+
+// AppendBool writes a number that is true or false.
+func AppendBool(data []byte, tag Tag, b bool) []byte {
+	if !b {
+		return data
+	}
+	return AppendNumber(data, tag, 1)
+}
+
+// AppendString writes a string, but for "".
+func AppendString(data []byte, tag Tag, s string) []byte {
+	if s == "" {
+		return data
+	}
+	return protowire.AppendString(protowire.AppendVarint(data, uint64(tag)), s)
+}
+
+// Open begins a message within a message, and Close ends it.
+func Open(data []byte, tag Tag) (grown []byte, at int) {
+	data = append(protowire.AppendVarint(data, uint64(tag)), 0)
+	return data, len(data)
+}
+
+// Close writes how long the message is that began at a place: most are short, and the others are moved.
+func Close(data []byte, at int) []byte {
+	n := len(data) - at
+	if n < 0x80 {
+		data[at-1] = byte(n)
+		return data
+	}
+	more := protowire.SizeVarint(uint64(n)) - 1
+	for range more {
+		data = append(data, 0)
+	}
+	copy(data[at+more:], data[at:at+n])
+	protowire.AppendVarint(data[:at-1], uint64(n))
+	return data
+}
