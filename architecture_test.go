@@ -87,7 +87,7 @@ var architecture = map[string]arrows{
 		},
 		tests: []string{
 			"client", "internal/testenv", "proto/headgate/check/v1",
-			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net",
+			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/protobuf",
 		},
 	},
 	"internal/adminapi": {

@@ -1,10 +1,17 @@
 package headgate
 
+import "time"
+
 // What is held is apart from what is recorded: it takes from the room that there is, and nothing else. So it means the same
 // in every window, and does not leak from a bucket while nobody knows what it will come to.
 
-// MaxHolds is how many holds a counter may have at a time.
-const MaxHolds = 1_000
+// Bounds of holds.
+const (
+	// MaxHold is how long units may be held.
+	MaxHold = time.Hour
+	// MaxHolds is how many holds a counter may have at a time.
+	MaxHolds = 1_000
+)
 
 // dropHolds lets go of those that have run out.
 func (t *Terms) dropHolds(s *State, now int64) {

@@ -8,11 +8,8 @@ import (
 	"time"
 )
 
-// How long a reservation is held, if nothing else is said, and at most.
-const (
-	DefaultHold = time.Minute
-	MaxHold     = time.Hour
-)
+// DefaultHold is how long a reservation is held if nothing else is said.
+const DefaultHold = time.Minute
 
 // Errors of requests that make no sense.
 var (

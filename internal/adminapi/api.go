@@ -5,6 +5,7 @@
 package adminapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"net/http"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/checkapi"
@@ -125,17 +127,15 @@ func (a *api) idle(attributes headgate.Attributes) string {
 }
 
 func readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, refusal *problem) {
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(&q)
-	if _, more := decoder.Token(); err == nil && !errors.Is(more, io.EOF) {
-		err = errors.New("there is something after it")
-	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
+	if errors.As(err, &large) {
 		return q, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit))
-	case err != nil:
+	}
+	if err == nil {
+		q, err = parseQuestion(body)
+	}
+	if err != nil {
 		return q, newProblem(http.StatusBadRequest, fmt.Sprintf(`the body is no question: %s; send {"attributes": `+
 			`{"method": "POST", "path": "/login", "ip": "192.0.2.1"}, "cost": 1, "all": false}`, err))
 	}
@@ -143,4 +143,26 @@ func readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, r
 		return q, newProblem(http.StatusBadRequest, err.Error())
 	}
 	return q, nil
+}
+
+// parseQuestion refuses what package json would make something else of: the answer would be to another question.
+func parseQuestion(body []byte) (explain.Question, error) {
+	var q *explain.Question
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&q)
+	_, more := decoder.Token()
+	switch {
+	case !utf8.Valid(body):
+		err = errors.New("it is not UTF-8")
+	case err != nil:
+	case !errors.Is(more, io.EOF):
+		err = errors.New("there is something after it")
+	case q == nil:
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return explain.Question{}, err
+	}
+	return *q, nil
 }

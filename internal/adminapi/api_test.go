@@ -228,6 +228,8 @@ func TestProblems(t *testing.T) {
 		{post(""), 400, "the body is no question: EOF" + example},
 		{post(`{"attribute": {}}`), 400, `the body is no question: json: unknown field "attribute"` + example},
 		{post(`{} {}`), 400, "the body is no question: there is something after it" + example},
+		{post("null"), 400, "the body is no question: it is null" + example},
+		{post("{\"attributes\": {\"user\": \"\xff\"}}"), 400, "the body is no question: it is not UTF-8" + example},
 		{post(`{"cost": -1}`), 400, "cost is -1: send 1 to 1000000000, or leave it out for 1"},
 		{post(`{"attributes": {"": "x"}}`), 400, "an attribute's name has 0 bytes: send 1 to 256"},
 		{post(`{"attributes": {"x": "` + strings.Repeat("x", 64<<10) + `"}}`), 413, "the body is larger than 65536 bytes"},

@@ -18,6 +18,8 @@ import (
 
 const (
 	defaultMaxInFlight = 1_024
+	// maxStreams is how many callers may have a stream open. One that is idle takes some 20 kB, and a caller needs one.
+	maxStreams = 2_000
 	// quietFor keeps an engine that fails from filling the log.
 	quietFor = 10 * time.Second
 )
@@ -40,6 +42,7 @@ type Service struct {
 	options    Options
 	drain      sync.Once
 	draining   chan struct{}
+	streams    atomic.Int64
 	quietUntil atomic.Int64 // in Unix nanoseconds
 }
 

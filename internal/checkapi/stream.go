@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
@@ -35,6 +37,11 @@ type stream struct {
 func (s *Service) CheckStream(
 	caller grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse],
 ) error {
+	defer s.streams.Add(-1)
+	if s.streams.Add(1) > maxStreams {
+		return status.Errorf(codes.ResourceExhausted,
+			"there are %d streams open: keep one for all checks of a process, or ask another server", maxStreams)
+	}
 	st := &stream{
 		Service: s, caller: caller,
 		slots:   make(chan struct{}, s.options.MaxInFlight),

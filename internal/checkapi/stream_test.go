@@ -214,3 +214,40 @@ func TestStreamCallerGone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Streams cost memory also when nothing is asked on them, so there is an end to them.
+func TestManyStreams(t *testing.T) {
+	t.Parallel()
+	client := serve(t, checkapi.New(limiter(t), checkapi.Options{}).Register)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const most = 2_000
+	opened := make([]clientSide, most)
+	for i := range opened {
+		stream, err := client.CheckStream(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened[i] = stream
+	}
+	for _, stream := range opened {
+		receive(t, stream)
+	}
+	more, err := client.CheckStream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := more.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one stream too many: %v", err)
+	}
+	if err := opened[0].CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened[0].Recv(); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if more, err = client.CheckStream(ctx); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, more)
+}

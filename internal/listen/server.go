@@ -22,6 +22,8 @@ const (
 	// close is lost.
 	idleTimeout    = 3 * time.Minute
 	maxHeaderBytes = 32 << 10
+	// workers are kept for calls. A new goroutine would have to grow its stack for each, which takes a fifth of the time.
+	workers = 256
 	// maxMessage is of gRPC; a batch of the largest size takes about half of it.
 	maxMessage = 1 << 20
 	// maxStreams is calls at once on one connection. Callers behind it wait in their client.
@@ -65,6 +67,7 @@ func NewGRPC(certificates *Certificates, options ...grpc.ServerOption) *grpc.Ser
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.NumStreamWorkers(workers),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: headerTimeout}),

@@ -98,6 +98,36 @@ func TestConnectionCap(t *testing.T) {
 	<-accepted
 }
 
+// Who is refused sees the end of the answer at once, while the server still listens to what is on its way.
+func TestHalfClose(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	_ = client.SetDeadline(time.Now().Add(10 * time.Second))
+	half, ok := server.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		t.Fatal("a connection cannot be closed by half")
+	}
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	if _, err := client.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	if _, err := server.Read(make([]byte, 1)); err != nil || l.Open() != 1 {
+		t.Errorf("%v, %d open", err, l.Open())
+	}
+}
+
 // pipes is a listener on which clients of the test connect without a network, so that time can be that of the test.
 type pipes struct {
 	conns chan net.Conn
