@@ -31,6 +31,14 @@ type endpoint struct {
 
 // listen serves until ctx ends, then drains.
 func (s *server) listen(ctx context.Context) error {
+	serves := false
+	defer func() {
+		for _, e := range s.endpoints {
+			if !serves {
+				e.shutdown(ctx) // it holds on to goroutines from the start
+			}
+		}
+	}()
 	s.addChecks() //nolint:contextcheck // what a package keeps up to date in the background has an end of its own
 	if err := s.addAdmin(); err != nil {
 		return err
@@ -41,6 +49,7 @@ func (s *server) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	serves = true
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	broken := make(chan error, len(s.endpoints))
