@@ -6,13 +6,19 @@ import (
 	"testing"
 )
 
-// TestReadmeCompiles finds every line of Go in the README in the file of its examples, in order.
+// TestReadmeCompiles finds every line of Go in the README, and in what it says of the library, in the file of its examples,
+// in order.
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	library, err := os.ReadFile("docs/library.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme = append(readme, library...)
 	examples, err := os.ReadFile("readme_example_test.go")
 	if err != nil {
 		t.Fatal(err)
