@@ -16,15 +16,17 @@ import (
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/retryafter"
 	"github.com/headgate/headgate/ruledoc"
+	"github.com/headgate/headgate/storewrap"
 )
 
 // The lines of the README.
 func Example() {
 	_ = func(ctx context.Context, mux http.Handler) error {
-		store, err := redisstore.Open("redis://localhost:6379")
+		redis, err := redisstore.Open("redis://localhost:6379")
 		if err != nil {
 			return err
 		}
+		store := storewrap.New(redis, storewrap.Options{}) // a deadline, and a breaker
 		limiter, err := headgate.New(store)
 		if err != nil {
 			return err

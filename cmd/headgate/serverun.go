@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/ruledoc"
+	"github.com/headgate/headgate/storewrap"
 )
 
 const (
@@ -108,7 +109,9 @@ func (s *server) openStore() error {
 		if s.redis, err = redisstore.New(o); err != nil {
 			return err
 		}
-		store = &deadlineStore{Store: s.redis}
+		wrapped := storewrap.New(s.redis, storewrap.Options{Log: s.log})
+		s.metrics.StoreParts(wrapped.Away)
+		store = wrapped
 		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact(o.Address), Since: now()}
 	}
 	none, err := headgate.Compile()

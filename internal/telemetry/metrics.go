@@ -124,6 +124,12 @@ func (m *Metrics) StoreUp(up bool) {
 	m.storeUp.Set(value)
 }
 
+// StoreParts shows how many parts of the store are left alone.
+func (m *Metrics) StoreParts(away func() int) {
+	m.number("headgate_store_parts_away", "Parts of the store that are left alone because they do not answer.", nil,
+		func() int64 { return int64(away()) })
+}
+
 // Connections shows how many a listener has. Each listener may be named once.
 func (m *Metrics) Connections(listener string, open func() int64) {
 	m.number("headgate_connections", "Connections that are open.", prometheus.Labels{"listener": listener}, open)

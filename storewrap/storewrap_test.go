@@ -1,0 +1,302 @@
+package storewrap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// broken is a store in two parts, each of which can be made to fail or to hang.
+type broken struct {
+	headgate.Store
+	failing [2]atomic.Bool
+	hangs   atomic.Bool // whatever the context says
+	freed   chan struct{}
+	asked   [2]atomic.Int64
+}
+
+func newBroken(t *testing.T) *broken {
+	b := &broken{Store: memstore.New(memstore.Options{}), freed: make(chan struct{})}
+	t.Cleanup(func() { close(b.freed) })
+	return b
+}
+
+func (b *broken) Part(s headgate.Subject) int { return int(s[0] % 2) }
+
+func (b *broken) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	var failed error
+	for i := range charges {
+		p := b.Part(charges[i].Subject)
+		b.asked[p].Add(1)
+		if b.hangs.Load() {
+			<-b.freed
+		}
+		if b.failing[p].Load() {
+			results[i] = headgate.Result{Err: headgate.ErrUnavailable}
+			failed = headgate.ErrUnavailable
+			continue
+		}
+		if err := b.Store.Take(ctx, charges[i:i+1], results[i:i+1]); err != nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+func chargeOn(part int) headgate.Charge {
+	for i := range 100 {
+		if s := headgate.SubjectOf("part", string(rune('a'+i))); int(s[0]%2) == part {
+			limit := headgate.PerSecond(headgate.MaxCost)
+			return headgate.Charge{Subject: s, Counter: headgate.CounterOf("r", "", limit.Algorithm), Limit: limit, Cost: 1}
+		}
+	}
+	return headgate.Charge{}
+}
+
+func take(s headgate.Store, charges ...headgate.Charge) ([]headgate.Result, error) {
+	results := make([]headgate.Result, len(charges))
+	err := s.Take(context.Background(), charges, results)
+	return results, err
+}
+
+// log is what an operator reads.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *log) lines() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), "\n")
+}
+
+func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func eventually(t *testing.T, what string, holds func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for !holds() {
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("never %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// While the store answers, it is as if nothing stood before it.
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(testing.TB) storetest.Target {
+		var now atomic.Pointer[time.Time]
+		store := New(memstore.New(memstore.Options{Clock: func() time.Time { return *now.Load() }}), Options{})
+		return storetest.Target{Store: store, SetTime: func(at time.Time) { now.Store(&at) }}
+	}, 2_000)
+}
+
+// A part that fails is left alone, and the other is not; when it answers again it is used again. The log has a line for
+// each.
+func TestPartsFailAlone(t *testing.T) {
+	t.Parallel()
+	b, l := newBroken(t), &log{}
+	s := New(b, Options{Log: l.logger()})
+	sick, well := chargeOn(1), chargeOn(0)
+	for range 100 {
+		if _, err := take(s, well, sick); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * slotLength) // until that is past
+	b.failing[1].Store(true)
+	for i := 0; s.Away() == 0; i++ {
+		r, err := take(s, well, sick)
+		if !errors.Is(err, headgate.ErrUnavailable) || r[0].Err != nil || !r[0].Allowed || r[1].Err == nil || i > 10 {
+			t.Fatalf("%d: %+v: %v", i, r, err)
+		}
+	}
+	if s.Away() != 1 || l.lines() != 1 {
+		t.Errorf("%d parts away, %d lines", s.Away(), l.lines())
+	}
+	before := b.asked[1].Load()
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
+		if r, err := take(s, well); err != nil || !r[0].Allowed {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		if r, err := take(s, sick); !errors.Is(err, errAway) || !errors.Is(r[0].Err, errAway) {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		if r, err := take(s, sick, well); !errors.Is(err, errAway) || r[1].Err != nil || !r[1].Allowed {
+			t.Fatalf("%+v: %v", r, err)
+		}
+	}
+	if probes := b.asked[1].Load() - before; probes < 1 || probes > 10 {
+		t.Errorf("it was asked %d times in half a second", probes)
+	}
+	b.failing[1].Store(false)
+	eventually(t, "back", func() bool { r, _ := take(s, sick); return r[0].Err == nil })
+	if s.Away() != 0 || l.lines() != 2 {
+		t.Errorf("%d parts away, %d lines", s.Away(), l.lines())
+	}
+}
+
+// A few failures among many calls are no reason, nor are a handful that come all at once.
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_000_000, 0)
+	for name, test := range map[string]struct {
+		calls func(note func(after time.Duration, good bool))
+		want  bool
+	}{
+		"four failures": {func(note func(time.Duration, bool)) {
+			for i := range 4 {
+				note(time.Duration(i)*time.Second, false)
+			}
+		}, false},
+		"five failures in ten seconds": {func(note func(time.Duration, bool)) {
+			for i := range 5 {
+				note(time.Duration(i)*2*time.Second, false)
+			}
+		}, true},
+		"five failures in more": {func(note func(time.Duration, bool)) {
+			for i := range 10 {
+				note(time.Duration(i)*2600*time.Millisecond, false)
+			}
+		}, false},
+		"as many good ones": {func(note func(time.Duration, bool)) {
+			for i := range 1_000 {
+				note(time.Duration(i)*time.Millisecond, i%2 == 0)
+			}
+		}, false},
+		"a stall of 20 ms at 1,000 a second": {func(note func(time.Duration, bool)) {
+			for i := range 2_000 {
+				note(time.Duration(i)*time.Millisecond, i < 1_000 || i > 1_020)
+			}
+		}, false},
+		"death after a long life at 1,000 a second": {func(note func(time.Duration, bool)) {
+			for i := range 10_000 {
+				note(time.Duration(i)*time.Millisecond, true)
+			}
+			for i := range 250 {
+				note(10*time.Second+time.Duration(i)*time.Millisecond, false)
+			}
+		}, true},
+		"death after a long life at one a second": {func(note func(time.Duration, bool)) {
+			for i := range 10 {
+				note(time.Duration(i)*time.Second, true)
+			}
+			for i := range 9 {
+				note(time.Duration(10+i)*time.Second, false)
+			}
+		}, true},
+	} {
+		p, opened := &part{}, false
+		test.calls(func(after time.Duration, good bool) { opened = p.note(start.Add(after), good) || opened })
+		if opened != test.want {
+			t.Errorf("%s: %v", name, opened)
+		}
+	}
+}
+
+// Nobody waits for a store that hangs, also if it does not look at its context.
+func TestHang(t *testing.T) {
+	t.Parallel()
+	b := newBroken(t)
+	s := New(b, Options{Deadline: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	c := chargeOn(0)
+	b.failing[0].Store(true)
+	if _, err := take(s, c); err == nil {
+		t.Fatal("it did not fail")
+	}
+	b.hangs.Store(true)
+	b.failing[0].Store(false)
+	for range 20 {
+		began := time.Now()
+		r, err := take(s, c)
+		if took := time.Since(began); took > 500*time.Millisecond || !errors.Is(err, headgate.ErrUnavailable) || r[0].Err == nil {
+			t.Fatalf("%v: %+v: %v", took, r, err)
+		}
+	}
+	if s.Away() != 1 {
+		t.Errorf("%d parts are away", s.Away())
+	}
+}
+
+// A real Redis hangs, and is killed: decisions go on at once, and it is used again soon after it is back.
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	server := testenv.Start(t, testenv.Redis)
+	inner, err := redisstore.Open("redis://" + server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(inner.Close)
+	if err := inner.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := New(inner, Options{Deadline: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	c := chargeOn(0)
+	answers := func() bool { r, err := take(s, c); return err == nil && r[0].Allowed }
+	eventually(t, "an answer", answers)
+	for name, fault := range map[string]struct{ begin, end func() }{
+		"hangs":  {server.Pause, server.Resume},
+		"killed": {server.Kill, func() { server.Restart(t) }},
+	} {
+		fault.begin()
+		if took := eventually(t, name, func() bool { _, _ = take(s, c); return s.Away() == 1 }); took > 3*time.Second {
+			t.Errorf("%s: noticed after %v", name, took)
+		}
+		for end := time.Now().Add(time.Second); time.Now().Before(end); {
+			began := time.Now()
+			if _, err := take(s, c); !errors.Is(err, errAway) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if took := time.Since(began); took > 100*time.Millisecond {
+				t.Errorf("%s: a decision took %v", name, took)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		fault.end()
+		if took := eventually(t, name+", back", answers); took > 5*time.Second {
+			t.Errorf("%s: back after %v", name, took)
+		} else {
+			t.Logf("%s: back after %v", name, took)
+		}
+	}
+}
+
+func TestWrongLengths(t *testing.T) {
+	t.Parallel()
+	s := New(memstore.New(memstore.Options{}), Options{})
+	if err := s.Take(context.Background(), make([]headgate.Charge, 2), make([]headgate.Result, 1)); err == nil {
+		t.Error("two charges and one result were taken")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	results := make([]headgate.Result, 1)
+	if err := s.Take(ctx, []headgate.Charge{chargeOn(0)}, results); !errors.Is(err, headgate.ErrUnavailable) || results[0].Err == nil {
+		t.Errorf("%+v: %v", results, err)
+	}
+}
