@@ -106,6 +106,8 @@ type Receipt struct {
 	// Time of a bucket after the charge and when it would have drained, in microseconds since 1970; and what it had been
 	// given back until then.
 	Time, Empty, Back int64
+	// Local says that it is of a node's own share while the store was away: only that node can give it back.
+	Local bool
 }
 
 // Undo is the charge that takes back what this one was granted; it is false if there is nothing to take back.

@@ -31,6 +31,8 @@ const (
 	PathRules Path = "rules"
 	// PathStore means that the store decided.
 	PathStore Path = "store"
+	// PathLocal means that the store did not answer for some limit, and this node's share of it decided.
+	PathLocal Path = "local"
 	// PathFailed means that the store did not answer for some limit, and its rule's OnStoreFailure decided.
 	PathFailed Path = "failed"
 )

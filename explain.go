@@ -201,7 +201,7 @@ func (r *room) judge(ctx context.Context, store Store) (Decision, error) {
 	err := store.Take(ctx, charges, results)
 	copy(r.results, results)
 	if err == nil {
-		return r.sum(PathStore), nil
+		return r.sum(r.path()), nil
 	}
 	r.fail(ctx, store)
 	return r.sum(PathFailed), err

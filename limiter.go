@@ -206,10 +206,20 @@ func (r *room) decide(ctx context.Context, store Store) Decision {
 		return r.refuse()
 	}
 	if err := store.Take(ctx, r.charges, r.results); err == nil {
-		return r.sum(PathStore)
+		return r.sum(r.path())
 	}
 	r.fail(ctx, store)
 	return r.sum(PathFailed)
+}
+
+// path is who decided, if everything was.
+func (r *room) path() Path {
+	for i := range r.results {
+		if r.results[i].Path == PathLocal {
+			return PathLocal
+		}
+	}
+	return PathStore
 }
 
 // refuse is the decision of rules that insist on an attribute; nothing is charged, and what the store would say is not

@@ -26,7 +26,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		store := storewrap.New(redis, storewrap.Options{}) // a deadline, and a breaker
+		store := storewrap.New(redis, storewrap.Options{}) // a deadline, a breaker, and this node's share of each limit
 		limiter, err := headgate.New(store)
 		if err != nil {
 			return err

@@ -48,7 +48,8 @@ func (l *Limiter) seal(parts []reserved) []byte {
 		b = append(b, p.Subject[:]...)
 		b = appendPart(b, zone)
 		for _, n := range [...]int64{
-			int64(p.Counter), int64(p.Origin), flag(p.Observe) | flag(p.Exposed)<<1 | flag(p.Held)<<2, p.Unit,
+			int64(p.Counter), int64(p.Origin), flag(p.Observe) | flag(p.Exposed)<<1 | flag(p.Held)<<2 | flag(p.Receipt.Local)<<3,
+			p.Unit,
 			int64(p.Limit.Algorithm), p.Limit.Count, int64(p.Limit.Window), p.Limit.Burst, int64(p.Limit.Align),
 			int64(p.Limit.Calendar), int64(p.Limit.AnchorDay),
 			p.Receipt.Units, p.Receipt.Mark, p.Receipt.Time, p.Receipt.Empty, p.Receipt.Back,
@@ -85,7 +86,9 @@ func (l *Limiter) open(token []byte, set *RuleSet) ([]reserved, error) {
 			Algorithm: Algorithm(r.number()), Count: r.number(), Window: time.Duration(r.number()), Burst: r.number(),
 			Align: Align(r.number()), Calendar: Calendar(r.number()), AnchorDay: int(r.number()),
 		}
-		p.Receipt = Receipt{Units: r.number(), Mark: r.number(), Time: r.number(), Empty: r.number(), Back: r.number()}
+		p.Receipt = Receipt{
+			Units: r.number(), Mark: r.number(), Time: r.number(), Empty: r.number(), Back: r.number(), Local: flags&8 != 0,
+		}
 		if zone != "" {
 			p.Limit.TimeZone = set.zone(p.Rule, zone)
 		}

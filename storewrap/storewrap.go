@@ -1,8 +1,8 @@
 // Package storewrap stands between a limiter and a store that can fail: nobody waits for the store longer than a deadline,
-// and a part of it that fails is left alone until it answers again.
+// a part of it that fails is left alone until it answers again, and meanwhile this node goes on by its share of each limit.
 //
-// It knows when a store fails. It does not know how to count, nor what a rule is: whoever asks decides what the store did
-// not.
+// It knows when a store fails, and what a node may admit by itself. It does not know how to count, which it leaves to
+// package memstore, nor what a rule is: a charge says what should happen.
 package storewrap
 
 import (
@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
 )
 
 const defaultDeadline = 10 * time.Millisecond
@@ -25,6 +27,11 @@ type Options struct {
 	// Deadline is how long a decision waits for the store; 0 means 10 ms. An answer that comes later is lost: what it is
 	// about may have been charged, and is not charged again.
 	Deadline time.Duration
+	// Nodes is the least number of nodes that share a limit while the store is away; 0 means 1. The store says how many
+	// there were when it last answered, which counts if it is more.
+	Nodes int
+	// LocalShare is how many percent of its share a node admits while the store is away; 0 means 100.
+	LocalShare int
 	// Log is told when a part of the store goes away and when it is back; nil means slog.Default().
 	Log *slog.Logger
 }
@@ -35,6 +42,15 @@ type Store struct {
 	caller caller
 	log    *slog.Logger
 
+	// While the store is away:
+	local   *memstore.Store
+	known   memory
+	start   time.Time
+	salt    uint64
+	percent int
+	least   int64
+	nodes   atomic.Int64
+
 	mu    sync.Mutex // of whoever adds a part
 	parts atomic.Pointer[map[int]*part]
 	away  atomic.Int64 // parts that are
@@ -42,8 +58,8 @@ type Store struct {
 
 var _ headgate.Store = (*Store)(nil)
 
-// New puts a store behind a deadline, and behind a breaker for each of its parts that can fail alone: those that
-// Store.Part tells apart.
+// New puts a store behind a deadline, behind a breaker for each of its parts that can fail alone, which are those that
+// Store.Part tells apart, and before this node's share of each limit.
 func New(store headgate.Store, o Options) *Store {
 	if o.Deadline <= 0 {
 		o.Deadline = defaultDeadline
@@ -51,7 +67,15 @@ func New(store headgate.Store, o Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Store{inner: store, caller: caller{store: store, deadline: o.Deadline}, log: o.Log}
+	if o.LocalShare <= 0 || o.LocalShare > 100 {
+		o.LocalShare = 100
+	}
+	s := &Store{
+		inner: store, caller: caller{store: store, deadline: o.Deadline}, log: o.Log,
+		local: memstore.New(memstore.Options{MaxEntries: maxLocal}), start: time.Now().Add(-time.Second),
+		salt: rand.Uint64(), percent: o.LocalShare, least: int64(max(1, o.Nodes)), //nolint:gosec // it tells nodes apart
+	}
+	s.nodes.Store(s.least)
 	s.parts.Store(&map[int]*part{})
 	return s
 }
@@ -77,12 +101,26 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 		return tell(results, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err))
 	}
 	now := time.Now()
-	if s.away.Load() > 0 {
-		return s.takePresent(now, charges, results)
+	if s.away.Load() > 0 || anyLocal(charges) {
+		s.takePresent(now, charges, results)
+		return s.decide(now, charges, results)
 	}
 	err := s.caller.take(now, charges, results)
 	s.note(now, charges, results)
-	return err
+	if err != nil {
+		return s.decide(now, charges, results)
+	}
+	return nil
+}
+
+// anyLocal is true if something is to be given back that this node has admitted by itself.
+func anyLocal(charges []headgate.Charge) bool {
+	for i := range charges {
+		if charges[i].Refund.Local || charges[i].Release.Local {
+			return true
+		}
+	}
+	return false
 }
 
 func tell(results []headgate.Result, err error) error {
@@ -92,36 +130,61 @@ func tell(results []headgate.Result, err error) error {
 	return err
 }
 
-// takePresent asks the store about charges on parts that are there, and has those that are away probed.
-func (s *Store) takePresent(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
+// takePresent asks the store about charges on parts that are there, and has those that are away probed. What this node has
+// admitted is given back here; what it has held is charged to the store, which knows nothing of the hold.
+func (s *Store) takePresent(now time.Time, charges []headgate.Charge, results []headgate.Result) {
 	var asked []headgate.Charge
 	var index []int
 	for i := range charges {
+		c := charges[i]
+		if c.Refund.Local || c.Release.Local {
+			mine := share{s.salt, s.nodes.Load(), int64(s.percent)}
+			back := c
+			back.Limit, _, _ = mine.of(&c, now)
+			if c.Release.Local {
+				back.Cost = 0
+			}
+			_ = s.local.Take(context.Background(), []headgate.Charge{back}, results[i:i+1])
+			results[i].Path = headgate.PathLocal
+			if c.Refund.Local || c.Cost == 0 {
+				continue
+			}
+			c.Release, c.Force = headgate.Receipt{}, true
+		}
 		if p := s.part(charges[i].Subject); p.away.Load() {
 			results[i] = headgate.Result{Err: errAway}
 			s.probe(now, p, &charges[i])
 			continue
 		}
-		asked = append(asked, charges[i])
+		asked = append(asked, c)
 		index = append(index, i)
 	}
 	if len(asked) == 0 {
-		return errAway
+		return
 	}
 	said := make([]headgate.Result, len(asked))
-	err := s.caller.take(now, asked, said)
+	_ = s.caller.take(now, asked, said) // each result has its own
 	s.note(now, asked, said)
 	for i, at := range index {
 		results[at] = said[i]
 	}
-	if err == nil && len(asked) < len(charges) {
-		err = errAway
-	}
-	return err
 }
 
-// note tells the breakers what became of a call, each once: a part has failed if it did for any of its charges.
+// note tells the breakers what became of a call, each once: a part has failed if it did for any of its charges. It also
+// remembers what the store said, for when it says nothing.
 func (s *Store) note(now time.Time, charges []headgate.Charge, results []headgate.Result) {
+	for i := range results {
+		r := &results[i]
+		if r.Err != nil {
+			continue
+		}
+		if !charges[i].Observe && charges[i].OnStoreFailure == headgate.FailLocal {
+			s.known.put(&charges[i], r, now.Sub(s.start))
+		}
+		if n := max(int64(r.Nodes), s.least); n != s.nodes.Load() {
+			s.nodes.Store(n)
+		}
+	}
 	var room [4]*part
 	seen := room[:0]
 	for i := range charges {
@@ -143,7 +206,7 @@ func (s *Store) note(now time.Time, charges []headgate.Charge, results []headgat
 func (s *Store) noteOne(now time.Time, p *part, err error) {
 	if p.note(now, err == nil) && p.leave(now) {
 		s.away.Add(1)
-		s.log.Warn("the store does not answer: it is left alone, and rules decide by on_store_failure", "part", p.number,
+		s.log.Warn("the store does not answer: it is left alone, and rules decide by their on_store_failure", "part", p.number,
 			"error", err)
 	}
 }

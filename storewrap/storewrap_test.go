@@ -40,21 +40,28 @@ func newBroken(t *testing.T) *broken {
 func (b *broken) Part(s headgate.Subject) int { return int(s[0] % 2) }
 
 func (b *broken) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	if b.hangs.Load() {
+		<-b.freed
+	}
 	var failed error
+	var asked []headgate.Charge
+	var index []int
 	for i := range charges {
 		p := b.Part(charges[i].Subject)
 		b.asked[p].Add(1)
-		if b.hangs.Load() {
-			<-b.freed
-		}
 		if b.failing[p].Load() {
-			results[i] = headgate.Result{Err: headgate.ErrUnavailable}
 			failed = headgate.ErrUnavailable
+			results[i] = headgate.Result{Err: failed}
 			continue
 		}
-		if err := b.Store.Take(ctx, charges[i:i+1], results[i:i+1]); err != nil {
-			failed = err
-		}
+		asked, index = append(asked, charges[i]), append(index, i)
+	}
+	said := make([]headgate.Result, len(asked))
+	if err := b.Store.Take(ctx, asked, said); err != nil {
+		return err
+	}
+	for i, at := range index {
+		results[at] = said[i]
 	}
 	return failed
 }
@@ -63,7 +70,7 @@ func chargeOn(part int) headgate.Charge {
 	for i := range 100 {
 		if s := headgate.SubjectOf("part", string(rune('a'+i))); int(s[0]%2) == part {
 			limit := headgate.PerSecond(headgate.MaxCost)
-			return headgate.Charge{Subject: s, Counter: headgate.CounterOf("r", "", limit.Algorithm), Limit: limit, Cost: 1}
+			return headgate.Charge{Subject: s, Counter: headgate.CounterOf("r", "", limit.Algorithm), Limit: limit, Cost: 1, OnStoreFailure: headgate.FailAllow}
 		}
 	}
 	return headgate.Charge{}

@@ -245,7 +245,7 @@ func (f *fresh) next(name string, ask func(user string) (answer, error)) (stored
 		f.users, f.left = f.users+1, 3
 	}
 	a, err := ask(fmt.Sprint(name, f.users))
-	if err != nil || a.Path == "failed" && a.Allowed {
+	if err != nil || a.Path == "local" {
 		f.left = -1
 		return false, err
 	}

@@ -280,7 +280,7 @@ func (l *load) note(
 	case unanswered(&d):
 		l.lost = append(l.lost, began)
 		l.doubt[rule] += doubtful
-	case d.Path == headgate.PathFailed:
+	case d.Path == headgate.PathLocal:
 		l.late++
 		l.doubt[rule] += doubtful
 	default:

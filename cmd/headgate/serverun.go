@@ -109,7 +109,7 @@ func (s *server) openStore() error {
 		if s.redis, err = redisstore.New(o); err != nil {
 			return err
 		}
-		wrapped := storewrap.New(s.redis, storewrap.Options{Log: s.log})
+		wrapped := storewrap.New(s.redis, storewrap.Options{Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log})
 		s.metrics.StoreParts(wrapped.Away)
 		store = wrapped
 		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact(o.Address), Since: now()}

@@ -26,9 +26,12 @@ type Config struct {
 	// Keep is a file for the last good rules; "" means that they do not survive a restart.
 	Keep string
 	// Mode is the most that any rule may do.
-	Mode     headgate.Mode
-	Identity Identity
-	Headers  Headers
+	Mode headgate.Mode
+	// Nodes is the least number of servers that share the limits while Redis is away, and LocalShare how many percent of
+	// its share each of them admits then.
+	Nodes, LocalShare int
+	Identity          Identity
+	Headers           Headers
 	// AdminTokensFile has the tokens of those who may use the admin API; "" means that there are none.
 	AdminTokensFile string
 	// SecretFile has the secret that is mixed into subjects; "" means none.
@@ -84,7 +87,7 @@ func Default() *Config {
 	c := &Config{
 		Listen: Listen{HTTP: ":8080", GRPC: ":8081", Ops: ":8082", Admin: "127.0.0.1:8083"},
 		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate"},
-		Mode:   headgate.Enforce, Headers: HeadersBoth,
+		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: HeadersBoth,
 	}
 	c.Identity.ForwardedHeader = identity.XForwardedFor
 	c.Identity.IPv6Prefix = 64

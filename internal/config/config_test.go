@@ -84,6 +84,7 @@ func TestEveryKey(t *testing.T) {
 			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
 		},
 		Rules: []string{"testdata/files/rules"}, Keep: "testdata/files/kept", Mode: headgate.Shadow, Headers: HeadersDraft,
+		Nodes: 12, LocalShare: 20,
 		Identity: Identity{
 			Options: identity.Options{
 				TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/128")},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,6 +66,8 @@ var settings = []setting{
 	{"rules", (*decoder).rules, func(c *Config) any { return c.Rules }},
 	{"keep", (*decoder).keep, func(c *Config) any { return c.Keep }},
 	{"mode", (*decoder).mode, func(c *Config) any { return c.Mode.String() }},
+	whole("nodes", 1, 100_000, func(c *Config) *int { return &c.Nodes }),
+	{"local_share", (*decoder).localShare, func(c *Config) any { return strconv.Itoa(c.LocalShare) + "%" }},
 	{"identity.trusted_proxies", (*decoder).proxies, func(c *Config) any {
 		shown := []string{}
 		for _, network := range c.Identity.TrustedProxies {
@@ -253,6 +256,24 @@ func (d *decoder) leeway(n *yamldoc.Node, key string, c *Config) {
 	if v := c.Identity.JWT.Leeway; v < 0 || v > 5*time.Minute {
 		d.Bad(n, "%s is %s: write 0s to 5m", key, v)
 	}
+}
+
+// localShare reads a percentage.
+func (d *decoder) localShare(n *yamldoc.Node, key string, c *Config) {
+	if n.Kind == yamldoc.Number {
+		d.Bad(n, "%s is %s: write %[2]s%%, or another from 1%% to 100%%", key, n.Text)
+		return
+	}
+	s, ok := d.notEmpty(n, key)
+	if !ok {
+		return
+	}
+	v, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
+	if err != nil || v < 1 || v > 100 || !strings.HasSuffix(s, "%") {
+		d.Bad(n, "%s is %q: write it from 1%% to 100%%", key, yamldoc.Shorten(s))
+		return
+	}
+	c.LocalShare = v
 }
 
 // proxies reads networks; an address is a network of one.

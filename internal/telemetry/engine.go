@@ -99,7 +99,7 @@ func (m *Metrics) end(begun time.Duration, call string, asked headgate.Attribute
 		result = "allowed"
 	}
 	m.decisions.of(decided{call, result, d.Path, asked["tier"]}).Inc()
-	if d.Path == headgate.PathFailed {
+	if d.Path == headgate.PathFailed || d.Path == headgate.PathLocal {
 		m.failed(d)
 	}
 	if call == "check" || call == "reserve" {

@@ -42,7 +42,7 @@ const (
 // Errors: INVALID_ARGUMENT for a request that makes no sense, NOT_FOUND for a rule that there is not, PERMISSION_DENIED
 // for a refund where the server's config allows none, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED is gRPC's
 // own, for a message that is too large. A request that is refused is no error: it is an answer with allowed = false.
-// Nor is a store that does not answer: path is then "failed".
+// Nor is a store that does not answer: path is then "local" or "failed".
 type CheckServiceClient interface {
 	// Check decides a request and charges it, on all limits that apply or on none.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
@@ -165,7 +165,7 @@ func (c *checkServiceClient) Refund(ctx context.Context, in *CheckRequest, opts 
 // Errors: INVALID_ARGUMENT for a request that makes no sense, NOT_FOUND for a rule that there is not, PERMISSION_DENIED
 // for a refund where the server's config allows none, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED is gRPC's
 // own, for a message that is too large. A request that is refused is no error: it is an answer with allowed = false.
-// Nor is a store that does not answer: path is then "failed".
+// Nor is a store that does not answer: path is then "local" or "failed".
 type CheckServiceServer interface {
 	// Check decides a request and charges it, on all limits that apply or on none.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)

@@ -1,0 +1,243 @@
+package storewrap
+
+import (
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// Together the nodes have the limit, whatever does not divide evenly; and it is not always the same ones that have nothing.
+func TestSharesAddUp(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_700_000_000, 0)
+	for _, limit := range []headgate.Limit{
+		{Algorithm: headgate.FixedWindow, Count: 5, Window: time.Minute},
+		{Algorithm: headgate.SlidingWindow, Count: 1_003, Window: time.Minute},
+		{Algorithm: headgate.SlidingLog, Count: 30, Window: time.Minute},
+		headgate.PerMinute(5),
+		headgate.PerMinute(50),
+		headgate.PerMinute(1_000_000),
+		headgate.Quota(10, headgate.Day, nil),
+	} {
+		const nodes, windows = 20, 300
+		c := headgate.Charge{Subject: headgate.SubjectOf("x"), Limit: limit}
+		var sum, fewest, most float64 = 0, 1e18, 0
+		never := map[int]bool{}
+		for w := range windows {
+			var all float64
+			for node := range nodes {
+				s := share{salt: uint64(node)*7919 + 1, nodes: nodes, percent: 100}
+				local, wait, ok := s.of(&c, start.Add(time.Duration(w)*24*time.Hour))
+				if ok != (wait == 0) {
+					t.Fatalf("%v: %v, %v", limit, wait, ok)
+				}
+				if ok {
+					perWindow := float64(local.Count)
+					if local.Calendar == headgate.NoCalendar {
+						perWindow *= float64(limit.Window) / float64(local.Window)
+					}
+					all += perWindow
+					never[node] = true
+					if err := local.Validate(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			sum, fewest, most = sum+all, min(fewest, all), max(most, all)
+		}
+		want := float64(limit.Count)
+		if mean := sum / windows; mean < 0.93*want || mean > 1.07*want || len(never) != nodes {
+			t.Errorf("%v: %v in all, %d nodes ever had something", limit, mean, len(never))
+		}
+		if fewest < want-13 || most > want+13 {
+			t.Errorf("%v: %v to %v in a window", limit, fewest, most)
+		}
+	}
+}
+
+func TestLocalShare(t *testing.T) {
+	t.Parallel()
+	c := headgate.Charge{Limit: headgate.PerMinute(1_000_000)}
+	s := share{nodes: 10, percent: 20}
+	if l, _, _ := s.of(&c, time.Now()); l.Count != 20_000 || l.Burst != 20_000 {
+		t.Errorf("%v", l)
+	}
+}
+
+// fleet is nodes that share a store that can fail.
+type fleet struct {
+	store *broken
+	nodes []*headgate.Limiter
+}
+
+func newFleet(t *testing.T, n int, rules ...headgate.Rule) *fleet {
+	t.Helper()
+	f := &fleet{store: newBroken(t)}
+	for range n {
+		wrapped := New(f.store, Options{Nodes: n, Log: slog.New(slog.DiscardHandler)})
+		node, err := headgate.New(wrapped, rules...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.nodes = append(f.nodes, node)
+	}
+	return f
+}
+
+func (f *fleet) fail(failing bool) {
+	for i := range f.store.failing {
+		f.store.failing[i].Store(failing)
+	}
+}
+
+func who(name string) headgate.Request {
+	return headgate.Request{Attributes: headgate.Attributes{"user": name}}
+}
+
+func hourly(n int64) headgate.Limit {
+	return headgate.Limit{Algorithm: headgate.FixedWindow, Count: n, Window: time.Hour}
+}
+
+// With the store away from the start, all nodes together admit what the limit says.
+func TestNodesShareALimit(t *testing.T) {
+	t.Parallel()
+	const limit, nodes = 1_010, 20
+	f := newFleet(t, nodes, headgate.Rule{ID: "r", By: []string{"user"}, Limit: hourly(limit)})
+	f.fail(true)
+	admitted := 0
+	for _, node := range f.nodes {
+		for range limit {
+			d, err := node.Check(t.Context(), who("ann"))
+			if err != nil || d.Path != headgate.PathLocal || !d.Allowed && d.RetryAfter <= 0 {
+				t.Fatalf("%+v: %v", d, err)
+			}
+			if d.Allowed {
+				admitted++
+			}
+		}
+	}
+	// An edge of the clock's hours may fall into the test.
+	if (admitted < limit-nodes || admitted > limit+nodes) && admitted < 2*limit-2*nodes {
+		t.Errorf("%d admitted of %d", admitted, limit)
+	}
+}
+
+// A node goes on from what was left, and not from the beginning.
+func TestShareStartsFromWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	const limit, nodes = 1_000, 4
+	f := newFleet(t, nodes, headgate.Rule{ID: "r", By: []string{"user"}, Limit: headgate.Limit{Count: limit, Window: time.Hour}})
+	node := f.nodes[0]
+	spent := who("ann")
+	spent.Cost = 900
+	if d, err := node.Check(t.Context(), spent); err != nil || !d.Allowed || d.Path != headgate.PathStore {
+		t.Fatalf("%+v: %v", d, err)
+	}
+	f.fail(true)
+	admitted := 0
+	for range limit {
+		if d, _ := node.Check(t.Context(), who("ann")); d.Allowed {
+			admitted++
+		}
+	}
+	if admitted < 24 || admitted > 27 {
+		t.Errorf("%d admitted of the 25 that were left for this node", admitted)
+	}
+	f.fail(false)
+	eventually(t, "the store", func() bool { d, _ := node.Check(t.Context(), who("ann")); return d.Path == headgate.PathStore })
+}
+
+// What a rule says otherwise is left to whoever asks.
+func TestOtherPolicies(t *testing.T) {
+	t.Parallel()
+	for policy, allowed := range map[headgate.OnStoreFailure]bool{headgate.FailAllow: true, headgate.FailDeny: false} {
+		f := newFleet(t, 1, headgate.Rule{ID: "r", By: []string{"user"}, Limit: hourly(5), OnStoreFailure: policy},
+			headgate.Rule{ID: "local", By: []string{"user"}, Limit: hourly(1_000)})
+		f.fail(true)
+		for range 20 {
+			if d, err := f.nodes[0].Check(t.Context(), who("ann")); err != nil || d.Allowed != allowed || d.Path != headgate.PathFailed {
+				t.Fatalf("%v: %+v: %v", policy, d, err)
+			}
+		}
+		d, _ := f.nodes[0].Peek(t.Context(), who("ann"))
+		if used := 1_000 - d.Limits[1].Remaining; used > 20 || allowed != (used > 0) {
+			t.Errorf("%v: %d are used of the other limit", policy, used)
+		}
+	}
+}
+
+// What the store has granted is given back if this node refuses.
+func TestLocalRefusalUndoes(t *testing.T) {
+	t.Parallel()
+	b := newBroken(t)
+	s := New(b, Options{Log: slog.New(slog.DiscardHandler)})
+	there, away := chargeOn(0), chargeOn(1)
+	there.Limit, away.Limit = hourly(100), hourly(3)
+	there.OnStoreFailure, away.OnStoreFailure = headgate.FailLocal, headgate.FailLocal
+	b.failing[1].Store(true)
+	admitted := 0
+	for range 10 {
+		r, err := take(s, there, away)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r[0].Allowed && r[1].Allowed {
+			admitted++
+		} else if r[0].Granted != 0 || r[1].Granted != 0 {
+			t.Errorf("refused, and charged: %+v", r)
+		}
+	}
+	there.Cost = 0
+	if r, err := take(s, there); err != nil || admitted != 3 || r[0].Remaining != 97 {
+		t.Errorf("%d admitted, and %+v: %v", admitted, r, err)
+	}
+}
+
+// A reservation that this node holds by itself is charged to the store when it is back.
+func TestReservationOfAnOutage(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1, headgate.Rule{ID: "r", By: []string{"user"}, Limit: hourly(100)})
+	f.fail(true)
+	req := who("ann")
+	req.Cost = 40
+	held, err := f.nodes[0].Reserve(t.Context(), req, time.Minute)
+	if err != nil || !held.Decision.Allowed || held.Decision.Path != headgate.PathLocal {
+		t.Fatalf("%+v: %v", held, err)
+	}
+	if d, _ := f.nodes[0].Peek(t.Context(), who("ann")); d.Limits[0].Remaining != 60 {
+		t.Errorf("%+v", d)
+	}
+	f.fail(false)
+	eventually(t, "the store", func() bool { d, _ := f.nodes[0].Peek(t.Context(), who("ann")); return d.Path == headgate.PathStore })
+	req.Cost = 96
+	if d, err := f.nodes[0].Check(t.Context(), req); err != nil || !d.Allowed {
+		t.Fatalf("%+v: %v", d, err)
+	}
+	if d, err := f.nodes[0].Commit(t.Context(), held.Token, headgate.Request{Cost: 7}); err != nil || d.Limits[0].Granted != 7 {
+		t.Errorf("%+v: %v", d, err)
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	inner := memstore.New(memstore.Options{})
+	limit := headgate.PerSecond(headgate.MaxCost)
+	charges := make([]headgate.Charge, 1_000)
+	for i := range charges {
+		charges[i] = headgate.Charge{Subject: headgate.SubjectOf(strconv.Itoa(i)), Limit: limit, Cost: 1}
+	}
+	results := make([]headgate.Result, 1)
+	for name, store := range map[string]headgate.Store{"bare": inner, "wrapped": New(inner, Options{})} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := range b.N {
+				if err := store.Take(b.Context(), charges[i%1_000:i%1_000+1], results); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

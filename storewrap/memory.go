@@ -1,0 +1,63 @@
+package storewrap
+
+import (
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// memory is what was last left of counters, so that a node's share starts from that. It has room for 65,536; of two that want
+// the same place the later stays, and of the other nothing is known.
+type memory struct {
+	shards [shards]struct {
+		mu      sync.Mutex
+		entries [perShard]entry
+		_       [64]byte
+	}
+}
+
+const (
+	shards   = 64
+	perShard = 1_024
+)
+
+type entry struct {
+	subject   headgate.Subject
+	counter   headgate.Counter
+	remaining int64
+	at, until time.Duration // since the start: when it was so, and when the counter is as if never used
+}
+
+func (m *memory) place(c *headgate.Charge) (*sync.Mutex, *entry) {
+	h := (&share{}).hash(c, 0)
+	shard := &m.shards[h%shards]
+	return &shard.mu, &shard.entries[h/shards%perShard]
+}
+
+// put remembers a result.
+func (m *memory) put(c *headgate.Charge, r *headgate.Result, now time.Duration) {
+	mu, e := m.place(c)
+	mu.Lock()
+	*e = entry{c.Subject, c.Counter, r.Remaining, now, now + r.ResetAfter}
+	mu.Unlock()
+}
+
+// take is what is left by now, if that is known, and forgets it: from then on the node's own count goes on.
+func (m *memory) take(c *headgate.Charge, now time.Duration) (remaining int64, known bool) {
+	mu, e := m.place(c)
+	mu.Lock()
+	defer mu.Unlock()
+	if e.subject != c.Subject || e.counter != c.Counter || e.at == 0 {
+		return 0, false
+	}
+	found := *e
+	*e = entry{}
+	if now >= found.until {
+		return 0, false // all of it
+	}
+	if l := &c.Limit; l.Algorithm == headgate.TokenBucket {
+		found.remaining += int64(float64(now-found.at) / float64(l.Window) * float64(l.Count))
+	}
+	return min(found.remaining, c.Limit.Capacity()), true
+}
