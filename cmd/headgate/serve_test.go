@@ -48,12 +48,22 @@ func TestServeWithoutRedis(t *testing.T) {
 	}
 	redis.Pause()
 	defer redis.Resume()
+	var slow []time.Duration
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		began := time.Now()
 		a := r.check(`"ip": "192.0.2.2"`)
-		if took := time.Since(began); a.Path != "local" || took > 500*time.Millisecond {
-			t.Fatalf("a Redis that hangs held a caller for %v: %+v", took, a)
+		if a.Path != "local" {
+			t.Fatalf("%+v", a)
 		}
+		if took := time.Since(began); took > 500*time.Millisecond {
+			slow = append(slow, took)
+		}
+	}
+	if len(slow) > 1 { // the machine itself may stand still once
+		t.Errorf("a Redis that hangs held callers for %v", slow)
+	}
+	if status, health := r.ready(); status != http.StatusOK || health.Status != "degraded" || health.Redis.PartsAway != 1 {
+		t.Errorf("%d: %+v", status, health)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 type health struct {
 	log      *slog.Logger
 	draining atomic.Bool
+	away     func() int // how many parts of Redis are left alone; nil without Redis
 
 	mu    sync.Mutex
 	state healthReport // but for its status
@@ -43,6 +44,8 @@ type redisHealth struct {
 	Address string    `json:"address"`
 	Since   time.Time `json:"since"`
 	Problem string    `json:"problem,omitempty"`
+	// PartsAway is how many shards are left alone, because they do not answer in time.
+	PartsAway int `json:"parts_away,omitempty"`
 }
 
 // rules notes what became of the rules.
@@ -88,12 +91,13 @@ func (h *health) report() healthReport {
 	r := h.state
 	if r.Redis != nil {
 		redis := *r.Redis
+		redis.PartsAway = h.away()
 		r.Redis = &redis
 	}
 	switch {
 	case h.draining.Load():
 		r.Status = "draining"
-	case r.Rules.Problem != "", r.Redis != nil && r.Redis.Status != "ok":
+	case r.Rules.Problem != "", r.Redis != nil && (r.Redis.Status != "ok" || r.Redis.PartsAway > 0):
 		r.Status = "degraded"
 	default:
 		r.Status = "ok"

@@ -111,6 +111,7 @@ func (s *server) openStore() error {
 		}
 		wrapped := storewrap.New(s.redis, storewrap.Options{Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log})
 		s.metrics.StoreParts(wrapped.Away)
+		s.health.away = wrapped.Away
 		store = wrapped
 		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact(o.Address), Since: now()}
 	}
