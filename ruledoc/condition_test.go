@@ -253,8 +253,12 @@ func TestConditionTakesNoMemory(t *testing.T) {
 	if !c.Holds(a) {
 		t.Fatal("does not hold")
 	}
-	if n := testing.AllocsPerRun(100, func() { c.Holds(a) }); n != 0 {
-		t.Errorf("%v allocations", n)
+	least := 1.
+	for range 10 { // what else goes on in this process is counted as well
+		least = min(least, testing.AllocsPerRun(100, func() { c.Holds(a) }))
+	}
+	if least != 0 {
+		t.Errorf("%v allocations", least)
 	}
 }
 
