@@ -85,12 +85,11 @@ func (t *Terms) force(live, settled *State, releases bool, now int64) (units int
 			return 0, false
 		}
 	}
-	most := int64(maxUsed)
 	used := settled.Used
 	if t.bucket() {
 		used = (used + scale - 1) / scale
 	}
-	if units = min(t.Most, most-used); units > 0 {
+	if units = min(t.Most, maxUsed-used); units > 0 {
 		t.add(settled, units, now)
 		changed = true
 	}

@@ -111,8 +111,9 @@ func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved)
 // actualCost is what a limit's rule says that the request did cost; if the rule is gone, what it said before.
 func (l *Limiter) actualCost(p *reserved, actual *Request) int64 {
 	unit := Cost{Default: p.Unit}
-	if n, ok := l.rules.Load().byID[p.Rule]; ok {
-		rule := &l.rules.Load().rules[n]
+	set := l.rules.Load()
+	if n, ok := set.byID[p.Rule]; ok {
+		rule := &set.rules[n]
 		unit.From, unit.Min, unit.Max = rule.Cost.From, rule.Cost.Min, rule.Cost.Max
 	}
 	return unit.of(actual)

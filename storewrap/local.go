@@ -43,7 +43,7 @@ func ordinary(c *headgate.Charge) bool {
 // decideHere decides some of the charges by this node's share, all of them or none, and none if the store has refused the
 // request. It is true if they refuse it.
 func (s *Store) decideHere(now time.Time, charges []headgate.Charge, results []headgate.Result, ours []int, denied bool) bool {
-	mine := share{s.salt, s.nodes.Load(), int64(s.percent)}
+	mine := s.share()
 	asked, said := make([]headgate.Charge, 0, len(ours)), make([]headgate.Result, len(ours))
 	refused := false
 	for _, i := range ours {
@@ -90,6 +90,20 @@ func (s *Store) seed(mine *share, whole, scaled *headgate.Charge, now time.Time)
 		c := headgate.Charge{Subject: scaled.Subject, Counter: scaled.Counter, Limit: scaled.Limit, Cost: used, Force: true}
 		_ = s.local.Take(context.Background(), []headgate.Charge{c}, make([]headgate.Result, 1))
 	}
+}
+
+// share is this node's, by the number of nodes that was last heard.
+func (s *Store) share() share { return share{s.salt, s.nodes.Load(), int64(s.percent)} }
+
+// giveBack ends what this node has admitted or held by itself, as far as its own count goes.
+func (s *Store) giveBack(now time.Time, c headgate.Charge, result []headgate.Result) {
+	mine := s.share()
+	c.Limit, _, _ = mine.of(&c, now)
+	if c.Release.Local {
+		c.Cost = 0
+	}
+	_ = s.local.Take(context.Background(), []headgate.Charge{c}, result) // it does not fail
+	result[0].Path = headgate.PathLocal
 }
 
 // undo gives back what the store has granted to a request that this node's share refuses.

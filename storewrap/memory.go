@@ -30,7 +30,7 @@ type entry struct {
 }
 
 func (m *memory) place(c *headgate.Charge) (*sync.Mutex, *entry) {
-	h := (&share{}).hash(c, 0)
+	h := hash(0, c, 0)
 	shard := &m.shards[h%shards]
 	return &shard.mu, &shard.entries[h/shards%perShard]
 }

@@ -66,15 +66,15 @@ func (s *share) window(c *headgate.Charge, now time.Time) (start, end int64) {
 // draw makes a whole number of one that need not be: the next above as often as it is near to that.
 func (s *share) draw(c *headgate.Charge, window int64, part float64) int64 {
 	whole := math.Floor(part)
-	if chance := part - whole; float64(s.hash(c, window))/(1<<64) < chance {
+	if chance := part - whole; float64(hash(s.salt, c, window))/(1<<64) < chance {
 		whole++
 	}
 	return int64(whole)
 }
 
 // hash is a number that looks random, and is the same for the same counter and window.
-func (s *share) hash(c *headgate.Charge, window int64) uint64 {
-	h := s.salt ^ uint64(c.Counter)
+func hash(salt uint64, c *headgate.Charge, window int64) uint64 {
+	h := salt ^ uint64(c.Counter)
 	for _, word := range [...]uint64{
 		binary.LittleEndian.Uint64(c.Subject[:]), binary.LittleEndian.Uint64(c.Subject[8:]), uint64(window),
 	} {

@@ -138,14 +138,7 @@ func (s *Store) takePresent(now time.Time, charges []headgate.Charge, results []
 	for i := range charges {
 		c := charges[i]
 		if c.Refund.Local || c.Release.Local {
-			mine := share{s.salt, s.nodes.Load(), int64(s.percent)}
-			back := c
-			back.Limit, _, _ = mine.of(&c, now)
-			if c.Release.Local {
-				back.Cost = 0
-			}
-			_ = s.local.Take(context.Background(), []headgate.Charge{back}, results[i:i+1])
-			results[i].Path = headgate.PathLocal
+			s.giveBack(now, c, results[i:i+1])
 			if c.Refund.Local || c.Cost == 0 {
 				continue
 			}

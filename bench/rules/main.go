@@ -150,11 +150,3 @@ func heap() float64 {
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }
-
-// spread is a cheap number that looks random.
-func spread(n int) int {
-	x := uint64(n) * 0x9e3779b97f4a7c15
-	x ^= x >> 29
-	x *= 0x94d049bb133111eb
-	return int(x >> 33)
-}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/memstore"
 )
@@ -37,7 +38,7 @@ func (s *suite) matching() {
 		}
 		variants = append(variants, variant{
 			name: w.name, limiter: limiter, remark: s.matches(w.rules, w.requests),
-			request: func(n int) headgate.Attributes { return w.requests[spread(n)%len(w.requests)] },
+			request: func(n int) headgate.Attributes { return w.requests[bare.Spread(0, n)%len(w.requests)] },
 		})
 	}
 	s.inTurn(fmt.Sprintf("Matching: Check among %d rules that skip all requests, so that nothing is charged", many), variants)
@@ -92,7 +93,7 @@ func (s *suite) checks() {
 	requests := requestsOf(toCheckout)
 	request := func(n int) headgate.Attributes {
 		a := requests[n%len(requests)]
-		a["ip"], a["api_key"] = ips[spread(n)%subjects], keys[spread(-n)%subjects]
+		a["ip"], a["api_key"] = ips[bare.Spread(0, n)%subjects], keys[bare.Spread(0, -n)%subjects]
 		return a
 	}
 	variants := []variant{
@@ -157,7 +158,7 @@ func (s *suite) overrides() {
 				if how == "zipf: " {
 					n = int(zipf.Uint64())
 				}
-				a["api_key"] = keys[first+spread(n)%million]
+				a["api_key"] = keys[first+bare.Spread(0, n)%million]
 				return a
 			}
 		}

@@ -13,17 +13,9 @@ import (
 	"github.com/redis/rueidis"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-)
 
-// script is what a careful user would write by hand: one string per key, nothing but the decision.
-var script = rueidis.NewLuaScript(`
-local now = redis.call('TIME') now = now[1] * 1000000 + now[2]
-local tat = tonumber(redis.call('GET', KEYS[1]) or now)
-if tat < now then tat = now end
-tat = tat + ARGV[1]
-if tat - now > tonumber(ARGV[2]) then return {0, tat - now - ARGV[2]} end
-redis.call('SET', KEYS[1], string.format('%.0f', tat), 'PX', ARGV[3])
-return {1, ARGV[2] - (tat - now)}`)
+	"github.com/headgate/headgate/bench/internal/bare"
+)
 
 type bareServer struct{ redis rueidis.Client }
 
@@ -55,7 +47,7 @@ func unary(f func(context.Context, string) (int64, error)) grpc.MethodHandler {
 }
 
 func (s *bareServer) check(ctx context.Context, key string) (int64, error) {
-	answer, err := script.Exec(ctx, s.redis, []string{key}, []string{"60000", "60000000", "60000"}).ToArray()
+	answer, err := bare.Check(ctx, s.redis, key).ToArray()
 	if err != nil {
 		return 0, err
 	}
@@ -93,9 +85,7 @@ func (s *bareServer) stream(stream grpc.ServerStream) error {
 
 // serveBare prints its address and serves until standard input ends.
 func serveBare(redis string) error {
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{redis}, ForceSingleClient: true, DisableRetry: true, DisableCache: true,
-	})
+	client, err := bare.Open(redis)
 	if err != nil {
 		return err
 	}

@@ -12,17 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/client"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
-
-// spread is a cheap number that looks random.
-func spread(caller, n int) int {
-	x := uint64(n)*0x9e3779b97f4a7c15 + uint64(caller)*0xbf58476d1ce4e5b9
-	x ^= x >> 29
-	x *= 0x94d049bb133111eb
-	return int(x >> 33)
-}
 
 // users are who asks.
 var users = sync.OnceValue(func() []string {
@@ -36,7 +29,7 @@ var users = sync.OnceValue(func() []string {
 // bareUnary calls a method of the bare server.
 func bareUnary(conn *grpc.ClientConn, method string) func(caller, n int) error {
 	return func(caller, n int) error {
-		in := wrapperspb.String(users()[spread(caller, n)%subjects])
+		in := wrapperspb.String(users()[bare.Spread(caller, n)%subjects])
 		return conn.Invoke(context.Background(), "/bare.Limiter/"+method, in, &wrapperspb.Int64Value{})
 	}
 }
@@ -69,7 +62,7 @@ func bareStream(conn *grpc.ClientConn) (func(caller, n int) error, error) {
 		}
 	}()
 	return func(caller, n int) error {
-		out <- fmt.Sprintf("%08d", caller) + users()[spread(caller, n)%subjects]
+		out <- fmt.Sprintf("%08d", caller) + users()[bare.Spread(caller, n)%subjects]
 		<-answered[caller]
 		return nil
 	}, nil
@@ -92,7 +85,7 @@ func judge(allowed bool, path string) error {
 
 // request asks for one limit or for three, by the path.
 func request(path string, caller, n int) headgate.Attributes {
-	return headgate.Attributes{"path": path, "user": users()[spread(caller, n)%subjects]}
+	return headgate.Attributes{"path": path, "user": users()[bare.Spread(caller, n)%subjects]}
 }
 
 // ourUnary is Check of our service.

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/redisstore"
@@ -61,7 +60,7 @@ func run(scope *paired.Scope, rounds int, slice time.Duration) (failed int, err 
 func redis(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Duration) (func(), error) {
 	server := testenv.Start(scope, testenv.Redis)
 	cluster := testenv.StartCluster(scope, testenv.Redis)
-	bare, err := bareGCRA(server.Addr())
+	smallest, err := bareGCRA(server.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +82,7 @@ func redis(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Durati
 		return sum
 	}
 	variants := []paired.Variant{
-		{Name: "a   bare client, smallest GCRA script", Callers: callers, Do: bare, ServerCPU: cpu},
+		{Name: "a   bare client, smallest GCRA script", Callers: callers, Do: smallest, ServerCPU: cpu},
 		{Name: "b1  redisstore, 1 limit", Callers: callers, Do: takes(one, 1, 1), ServerCPU: cpu},
 		{Name: "b3  redisstore, 3 limits", Callers: callers, Do: takes(one, 1, 3), ServerCPU: cpu},
 		{Name: "b5  redisstore, 5 limits", Callers: callers, Do: takes(one, 1, 5), ServerCPU: cpu},
@@ -112,29 +111,19 @@ func redis(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Durati
 	}, nil
 }
 
-// bareGCRA is what a careful user would write by hand: one string per key, nothing but the decision.
+// bareGCRA asks the smallest script.
 func bareGCRA(addr string) (func(caller, n int) error, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{addr}, ForceSingleClient: true, DisableRetry: true, DisableCache: true,
-	})
+	client, err := bare.Open(addr)
 	if err != nil {
 		return nil, err
 	}
-	script := rueidis.NewLuaScript(`
-local now = redis.call('TIME') now = now[1] * 1000000 + now[2]
-local tat = tonumber(redis.call('GET', KEYS[1]) or now)
-if tat < now then tat = now end
-tat = tat + ARGV[1]
-if tat - now > tonumber(ARGV[2]) then return {0, tat - now - ARGV[2]} end
-redis.call('SET', KEYS[1], string.format('%.0f', tat), 'PX', ARGV[3])
-return {1, ARGV[2] - (tat - now)}`)
 	keys := make([]string, subjects)
 	for i := range keys {
 		keys[i] = "bare:" + headgate.SubjectOf(strconv.Itoa(i)).String()
 	}
 	return func(caller, n int) error {
-		key := keys[spread(caller, n)%subjects]
-		return script.Exec(context.Background(), client, []string{key}, []string{"60000", "60000000", "60000"}).Error()
+		key := keys[bare.Spread(caller, n)%subjects]
+		return bare.Check(context.Background(), client, key).Error()
 	}, nil
 }
 
@@ -160,7 +149,7 @@ func takes(store headgate.Store, perRequest, limits int) func(caller, n int) err
 		m := mine[caller]
 		for i := range m.charges {
 			m.charges[i] = headgate.Charge{
-				Subject: ids[spread(caller, n*perRequest+i/limits)%subjects],
+				Subject: ids[bare.Spread(caller, n*perRequest+i/limits)%subjects],
 				Counter: counters[i%limits],
 				Limit:   headgate.PerMinute(1000 * int64(1+i%limits)),
 				Cost:    1,
@@ -168,14 +157,6 @@ func takes(store headgate.Store, perRequest, limits int) func(caller, n int) err
 		}
 		return store.Take(context.Background(), m.charges, m.results)
 	}
-}
-
-// spread is a cheap number that looks random.
-func spread(caller, n int) int {
-	x := uint64(n)*0x9e3779b97f4a7c15 + uint64(caller)*0xbf58476d1ce4e5b9
-	x ^= x >> 29
-	x *= 0x94d049bb133111eb
-	return int(x >> 33)
 }
 
 // roundTrips counts the script calls that a request over three subjects makes.

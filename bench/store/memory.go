@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/memstore"
 )
@@ -37,7 +38,7 @@ func memory(_ *paired.Scope, aims *paired.Aims, rounds int, slice time.Duration)
 	// In the order of use, so that fetching the subject costs little: in life it has just been computed.
 	alike, byZipf := make([]headgate.Subject, 1<<20), make([]headgate.Subject, 1<<20)
 	for i := range byZipf {
-		alike[i], byZipf[i] = ids[spread(0, i)%many], ids[zipf.Uint64()]
+		alike[i], byZipf[i] = ids[bare.Spread(0, i)%many], ids[zipf.Uint64()]
 	}
 	allocs := testing.AllocsPerRun(10_000, func() { _ = takeOne(store, ids[7], counter) })
 	pick := func(from []headgate.Subject, caller, n int) headgate.Subject { return from[(n+caller*7919)%len(from)] }

@@ -180,10 +180,7 @@ func newFortress(t *testing.T) *fortress {
 // serveBinary runs the program as a process of its own.
 func serveBinary(t *testing.T, args ...string) (r *running, pid int) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "headgate")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := build(t)
 	r = &running{t: t, done: make(chan struct{})}
 	cmd := exec.Command(binary, append([]string{"serve"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &r.out, &r.log

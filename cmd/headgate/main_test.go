@@ -184,13 +184,20 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestBinary sees what a shell sees: exit codes, and errors on standard error alone.
-func TestBinary(t *testing.T) {
-	t.Parallel()
+// build makes the program that users run.
+func build(t *testing.T) string {
+	t.Helper()
 	binary := filepath.Join(t.TempDir(), "headgate")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return binary
+}
+
+// TestBinary sees what a shell sees: exit codes, and errors on standard error alone.
+func TestBinary(t *testing.T) {
+	t.Parallel()
+	binary := build(t)
 	for _, c := range []struct {
 		code        int
 		out, errors string

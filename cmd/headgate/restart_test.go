@@ -318,10 +318,7 @@ func (l *load) end(t *testing.T) {
 
 // TestRestart has one test at a time on the machine: servers wait for Redis for milliseconds only.
 func TestRestart(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "headgate")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := build(t)
 	for _, c := range []struct {
 		name string
 		test func(t *testing.T, nodes []*node)

@@ -261,11 +261,8 @@ func TestServeDrains(t *testing.T) {
 // What a shell sees: the example of --dev, and SIGTERM.
 func TestServeBinary(t *testing.T) {
 	t.Parallel()
-	dir, file := configure(t, "", fivePerHour)
-	binary := filepath.Join(dir, "headgate")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	_, file := configure(t, "", fivePerHour)
+	binary := build(t)
 	r := &running{t: t, done: make(chan struct{})}
 	cmd := exec.Command(binary, "serve", "--dev", "--config", file)
 	cmd.Stdout, cmd.Stderr = &r.out, &r.log

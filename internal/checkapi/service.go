@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,8 +19,6 @@ const (
 	defaultMaxInFlight = 1_024
 	// maxStreams is how many callers may have a stream open. One that is idle takes some 20 kB, and a caller needs one.
 	maxStreams = 2_000
-	// quietFor keeps an engine that fails from filling the log.
-	quietFor = 10 * time.Second
 )
 
 // Options of a Service.
@@ -43,7 +40,7 @@ type Service struct {
 	drain      sync.Once
 	draining   chan struct{}
 	streams    atomic.Int64
-	quietUntil atomic.Int64 // in Unix nanoseconds
+	complaints Complaints
 }
 
 // New makes a service that asks an engine.
@@ -54,7 +51,9 @@ func New(engine Engine, options Options) *Service {
 	if options.Log == nil {
 		options.Log = slog.Default()
 	}
-	return &Service{engine: engine, options: options, draining: make(chan struct{})}
+	return &Service{
+		engine: engine, options: options, draining: make(chan struct{}), complaints: Complaints{Log: options.Log},
+	}
 }
 
 // Register makes a server answer the check API.
@@ -146,9 +145,6 @@ func (s *Service) failure(ctx context.Context, rule string, err error) error {
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	now, until := time.Now().UnixNano(), s.quietUntil.Load()
-	if now >= until && s.quietUntil.CompareAndSwap(until, now+int64(quietFor)) {
-		s.options.Log.ErrorContext(ctx, "checks fail: their callers get no decision", "error", err)
-	}
+	s.complaints.Note(ctx, err)
 	return status.Error(codes.Internal, err.Error())
 }

@@ -53,7 +53,7 @@ type handler struct {
 	engine     checkapi.Engine
 	headers    limitfields.Headers
 	refunds    bool
-	complaints complaints
+	complaints checkapi.Complaints
 	operations map[string]operation
 	authorize  http.Handler
 	// random is a number from 0 up to, not including, n.
@@ -78,7 +78,7 @@ func newHandler(engine checkapi.Engine, o Options) *handler {
 		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
 	}
 	h := &handler{
-		engine: engine, refunds: o.AllowRefunds, complaints: complaints{log: o.Log}, authorize: newAuthorize(engine, o),
+		engine: engine, refunds: o.AllowRefunds, complaints: checkapi.Complaints{Log: o.Log}, authorize: newAuthorize(engine, o),
 		random: rand.Int64N,
 	}
 	h.headers.Draft = o.Headers == httplimit.Both || o.Headers == httplimit.Draft

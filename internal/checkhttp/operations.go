@@ -5,22 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/checkapi"
 )
 
-const (
-	// maxInFlight is how many requests of a batch are decided at a time.
-	maxInFlight = 64
-	// quietFor keeps an engine that fails from filling the log.
-	quietFor = 10 * time.Second
-)
+// maxInFlight is how many requests of a batch are decided at a time.
+const maxInFlight = 64
 
 func (h *handler) check(ctx context.Context, body []byte) (any, error) {
 	return h.decide(ctx, body, h.engine.Check)
@@ -157,23 +151,7 @@ func (h *handler) problem(ctx context.Context, err error) *problem {
 		return problemf(http.StatusBadRequest,
 			"reservation: %v: send what /v1/reserve answered, whole, to a server with the same secret_file", err)
 	}
-	h.complaints.note(ctx, err)
+	h.complaints.Note(ctx, err)
 	return problemf(http.StatusServiceUnavailable, "%v: go on without an answer, and do not send a commit, cancel or "+
 		"refund again, which may have been recorded", err)
-}
-
-// complaints tell the log that the engine fails.
-type complaints struct {
-	log   *slog.Logger
-	quiet atomic.Int64 // until this, in Unix nanoseconds
-}
-
-func (c *complaints) note(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return // the caller went away, which is no fault of the engine
-	}
-	now, until := time.Now().UnixNano(), c.quiet.Load()
-	if now >= until && c.quiet.CompareAndSwap(until, now+int64(quietFor)) {
-		c.log.ErrorContext(ctx, "checks fail: their callers get no decision", "error", err)
-	}
 }

@@ -1,0 +1,39 @@
+// Package bare is the least that could limit at all: one script on one string per key, called by a bare client. The suites
+// measure us against it; it knows nothing of Headgate.
+package bare
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+)
+
+// script is what a careful user would write by hand: nothing but the decision.
+var script = rueidis.NewLuaScript(`
+local now = redis.call('TIME') now = now[1] * 1000000 + now[2]
+local tat = tonumber(redis.call('GET', KEYS[1]) or now)
+if tat < now then tat = now end
+tat = tat + ARGV[1]
+if tat - now > tonumber(ARGV[2]) then return {0, tat - now - ARGV[2]} end
+redis.call('SET', KEYS[1], string.format('%.0f', tat), 'PX', ARGV[3])
+return {1, ARGV[2] - (tat - now)}`)
+
+// Open makes a client of one server, without what a limiter does not need.
+func Open(addr string) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{addr}, ForceSingleClient: true, DisableRetry: true, DisableCache: true,
+	})
+}
+
+// Check decides by a key.
+func Check(ctx context.Context, client rueidis.Client, key string) rueidis.RedisResult {
+	return script.Exec(ctx, client, []string{key}, []string{"60000", "60000000", "60000"})
+}
+
+// Spread is a cheap number that looks random.
+func Spread(caller, n int) int {
+	x := uint64(n)*0x9e3779b97f4a7c15 + uint64(caller)*0xbf58476d1ce4e5b9
+	x ^= x >> 29
+	x *= 0x94d049bb133111eb
+	return int(x >> 33)
+}
