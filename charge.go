@@ -86,6 +86,9 @@ type Charge struct {
 	Release Receipt
 	// Force records Cost units in full, also beyond the limit.
 	Force bool
+	// Age is how long ago the units of a forced charge or a release were taken, by whoever decided then: they are recorded
+	// as far as they would still count had they been recorded at that time.
+	Age time.Duration
 	// Credit gives back Cost units of what the counter has recorded in the present window, whoever was charged them. A
 	// leaky bucket gives back nothing.
 	Credit bool

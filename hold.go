@@ -76,29 +76,6 @@ func (t *Terms) release(s *State) bool {
 	return false
 }
 
-// force records units in full in a settled state, up to what can be counted. If it releases a hold that is neither there
-// nor over, that was released before, and nothing is recorded.
-func (t *Terms) force(live, settled *State, releases bool, now int64) (units int64, changed bool) {
-	if releases {
-		changed = t.release(settled)
-		if !changed && t.Mark > now {
-			return 0, false
-		}
-	}
-	used := settled.Used
-	if t.bucket() {
-		used = (used + scale - 1) / scale
-	}
-	if units = min(t.Most, maxUsed-used); units > 0 {
-		t.add(settled, units, now)
-		changed = true
-	}
-	if changed { // a window that has just rolled must not be forgotten before what is held in it
-		settled.Expires = max(settled.Expires, live.Expires)
-	}
-	return units, changed
-}
-
 // credit takes units out of a settled state, whoever was charged them, and says how many whole ones.
 func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
 	if t.Most == 0 || s.Used == 0 {

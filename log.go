@@ -19,20 +19,31 @@ func (t *Terms) logFitsAt(s *State) int64 {
 	return s.Time + t.Window
 }
 
-// addToLog appends to a copy: states are values. An entry is never older than the one before it, also when the clock was
-// set back. Only forced charges can make more entries than a log may have units; they are then added to the newest, which
-// stays the longer for it.
-func addToLog(s *State, units, now int64) {
-	now = max(s.Time, now)
-	log := make([]LogEntry, len(s.Log), len(s.Log)+1)
-	copy(log, s.Log)
-	if n := len(log); n > 0 && log[n-1].Time == now || n >= MaxLogCount {
-		log[n-1].Time = now
-		log[n-1].Units += units
-	} else {
-		log = append(log, LogEntry{Time: now, Units: units})
+// addToLog adds an entry to a copy: states are values. One of the present is never older than the one before it, also when
+// the clock was set back. Only forced charges can make more entries than a log may have units; they are then added to the
+// next newer, or to the newest, which stays the longer for it.
+func addToLog(s *State, units, at int64, present bool) {
+	if present {
+		at = max(s.Time, at)
 	}
-	s.Time, s.Used, s.Log = now, s.Used+units, log
+	i := len(s.Log)
+	for i > 0 && s.Log[i-1].Time >= at {
+		i--
+	}
+	log := make([]LogEntry, i, len(s.Log)+1)
+	copy(log, s.Log)
+	newer := s.Log[i:]
+	switch full := len(s.Log) >= MaxLogCount; {
+	case len(newer) > 0 && (newer[0].Time == at || full):
+		log = append(log, LogEntry{Time: newer[0].Time, Units: newer[0].Units + units})
+		newer = newer[1:]
+	case full:
+		log[i-1] = LogEntry{Time: at, Units: log[i-1].Units + units}
+	default:
+		log = append(log, LogEntry{Time: at, Units: units})
+	}
+	log = append(log, newer...)
+	s.Time, s.Used, s.Log = log[len(log)-1].Time, s.Used+units, log
 }
 
 // takeFromLog gives units back to the entry of a given time, if it is still there.

@@ -18,6 +18,14 @@ type State struct {
 	Log []LogEntry
 }
 
+// live is the state as far as it still means anything.
+func (s *State) live(now int64) State {
+	if s.Expires*1_000_000 > now && s.possible() {
+		return *s
+	}
+	return State{}
+}
+
 // possible is false of numbers that no charge can have left behind. Such a state is taken for the zero value.
 func (s *State) possible() bool {
 	return uint64(s.Used) <= maxUsed*scale && uint64(s.Prev) < maxExact && uint64(s.Time) <= maxTime && uint64(s.Expires) <= maxTime

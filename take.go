@@ -21,10 +21,7 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		r.RetryAfter = Never
 		return
 	}
-	var live State // as stored, if it still means anything
-	if s.Expires*1_000_000 > now && s.possible() {
-		live = *s
-	}
+	live := s.live(now)
 	settled := live // as of now
 	t.settle(&settled, now)
 	changed := false
@@ -64,6 +61,9 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		settled.Expires = max(settled.Expires, wholeSeconds(t.heldUntil(&settled)))
 		*s = settled
 		after = &settled
+		if t.Age > 0 && t.bucket() {
+			t.drain(&settled, now)
+		}
 	}
 	r.Remaining = max(0, t.remaining(after, &settled, now)-t.held(&settled))
 	r.ResetAfter = until(now, after, max(t.unusedAt(after, &settled, now), t.heldUntil(&settled)))
@@ -141,7 +141,7 @@ func (t *Terms) add(s *State, units, now int64) {
 		s.Used += units
 		needed = s.Time + 2*t.Window
 	default:
-		addToLog(s, units, now)
+		addToLog(s, units, now, t.Age == 0)
 		needed = s.Time + t.Window
 	}
 	s.Expires = max(s.Expires, wholeSeconds(needed))

@@ -21,6 +21,8 @@ type Terms struct {
 	MaxDelay int64
 	// Hold is how long to hold the units; 0 means that they are recorded.
 	Hold int64
+	// Age is how long ago the units of a forced charge were taken.
+	Age int64
 	// Mark is a refund's or a release's: that of its receipt. If the rate of a token bucket was lowered since, it is no more than what
 	// would drain at the new rate by the time at which it would have drained at the old one.
 	Mark int64
@@ -35,6 +37,9 @@ type Terms struct {
 
 // neverFits is more than any Capacity.
 const neverFits = 2 * MaxCost
+
+// maxAge is more than anything counts.
+const maxAge = 4 * 366 * 24 * time.Hour
 
 // Terms of the charge at a time, which matters for aligned windows only. It is false for a limit that is not valid.
 func (c *Charge) Terms(now time.Time) (t Terms, ok bool) {
@@ -55,6 +60,9 @@ func (t *Terms) read(c *Charge, now int64) bool {
 	case c.always():
 		t.Most = max(0, min(c.Cost, MaxCost))
 		t.Mark = c.Release.Mark
+		if c.forces() {
+			t.Age = max(0, int64(min(c.Age, maxAge)/time.Microsecond))
+		}
 	case c.Cost < 0 || c.Cost > MaxCost:
 		t.Least, t.Most = neverFits, 0
 	case c.Cost == 0:

@@ -38,7 +38,11 @@ var equivalent = map[string]string{
 	// It takes a thousand of them; Many of TestSuite looks after these.
 	"local fits = op > 0 and room >= least and (span ~= 0 or #holds < 11000)":  "many holds",
 	"local fits = op > 0 and room >= least and (span == 0 or #holds <= 11000)": "many holds",
-	"if #entries > 0 and (at == time or #entries > 11000) then":                "many forced charges",
+	"elseif #entries > 11000 then":                                             "many forced charges",
+
+	"if t == at or #entries > 11000 then at, more, newer = t, last + units, sub(newer, 12) end": "many forced charges",
+
+	"if from < #entries then": "entries are 11 bytes each, and from is one more than a multiple of that",
 
 	// How the TTL is found out, not what it is.
 	"if not states[first] and expires <= (known[key] or 0) then known[key] = expires end": "it is read from the server",

@@ -39,7 +39,7 @@ const (
 )
 
 // encode is ARGV of the script: the charges, with calendar windows worked out for a guess of the store's time, and the
-// spans of holds if there are any. keyOf[i] is the index of the key of charges[i].
+// spans of holds and of what was taken earlier, if there are any. keyOf[i] is the index of the key of charges[i].
 func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 	b := make([]byte, 0, len(charges)*chargeSize)
 	var spans []byte
@@ -73,11 +73,11 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 		for _, n := range [...]int64{least, t.Most, p[0], p[1], p[2], p[3]} {
 			b = appendNumber(b, n)
 		}
-		if t.Hold > 0 && spans == nil {
-			spans = make([]byte, 8*len(charges))
-		}
-		if t.Hold > 0 {
-			binary.LittleEndian.PutUint64(spans[8*i:], math.Float64bits(float64(t.Hold)))
+		if span := t.Hold + t.Age; span > 0 { // no charge has both
+			if spans == nil {
+				spans = make([]byte, 8*len(charges))
+			}
+			binary.LittleEndian.PutUint64(spans[8*i:], math.Float64bits(float64(span)))
 		}
 	}
 	if spans != nil {

@@ -24,7 +24,7 @@ type Comparison struct {
 
 // Compare makes the same random charges on a store and on the specification and returns the first difference: mixed costs,
 // limits, times and changes of limits, several limits and subjects per request, peeks, partial, observing and forced charges,
-// refunds, credits, holds and their ends, the clock set back. Every field of every result must be equal, but Nodes.
+// refunds, credits, holds and their ends, what was taken earlier, the clock set back. Every field of every result must be equal, but Nodes.
 func Compare(target Target, c Comparison) error {
 	w := newWorld(target, c)
 	ctx := context.Background()
@@ -264,8 +264,10 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	switch w.rand.IntN(12) {
 	case 0:
 		c.Force = true
+		c.Age = w.age(c.Limit.Window)
 	case 1:
 		c.Credit = true
+		c.Cost = oneOf(w, c.Cost, headgate.MaxCost)
 	case 2, 3:
 		c.Hold = oneOf(w, time.Nanosecond, time.Microsecond, 100*time.Millisecond, time.Second, time.Second, time.Minute,
 			10*time.Minute, 2*headgate.MaxHold)
@@ -281,6 +283,15 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	return c
 }
 
+// age is how long ago something was taken: often just now, or by about a window.
+func (w *world) age(window time.Duration) time.Duration {
+	if w.chance(1, 2) {
+		return 0
+	}
+	return oneOf(w, -time.Second, time.Microsecond, time.Millisecond, 100*time.Millisecond, time.Second, time.Minute, window/2,
+		window-time.Microsecond, window, window+time.Microsecond, 2*window-time.Microsecond, 2*window, time.Duration(w.rand.Int64N(int64(2*window+1))))
+}
+
 // refund gives back an earlier receipt, mostly a recent one, whole or in part, under the limit's present numbers; or it
 // releases what is held, with more or less than that to be recorded, sometimes twice.
 func (w *world) refund() headgate.Charge {
@@ -289,6 +300,7 @@ func (w *world) refund() headgate.Charge {
 	if undo, _ := g.charge.Undo(&headgate.Result{Receipt: g.receipt}); undo.Release.Units > 0 {
 		undo.Limit = w.limitOf(g.charge.Counter)
 		undo.Cost = oneOf(w, 0, g.receipt.Units, w.rand.Int64N(2*g.receipt.Units+2), headgate.MaxCost+1)
+		undo.Age = w.age(undo.Limit.Window)
 		if w.chance(3, 4) {
 			w.given = append(w.given[:i], w.given[i+1:]...)
 		}

@@ -260,6 +260,10 @@ func (p *parser) option(w *words, verb string, l *chargeLine) {
 		}
 	case verb == "refund" || verb == "release":
 		w.fail("expected of or ->, not %q", word)
+	case verb == "force" && word == "age":
+		l.charge.Age = time.Duration(w.span())
+	case verb == "force":
+		w.fail("expected age or ->, not %q", word)
 	case verb != "take":
 		w.fail("expected ->, not %q", word)
 	case word == "hold":

@@ -68,18 +68,22 @@ func many(t *testing.T, target Target) {
 		}
 		return got
 	}
-	const more = 3
+	const more, apart = 3, 2 * time.Microsecond
 	for i := range headgate.MaxHolds + more {
-		results := ask(epoch.Add(time.Duration(i)*time.Microsecond), charges)
+		results := ask(epoch.Add(time.Duration(i)*apart), charges)
 		if held := results[0].Allowed; held != (i < headgate.MaxHolds) {
 			t.Fatalf("hold %d: %+v", i, results[0])
 		}
 	}
+	// Of a full log, what was taken between two entries is added to the newer.
+	between := charges[1]
+	between.Age = 250*apart + apart/2
+	ask(epoch.Add(headgate.MaxHolds*apart), []headgate.Charge{between})
 	if r := ask(epoch.Add(time.Minute), charges)[0]; !r.Allowed || r.Remaining != bucket.Count-headgate.MaxHolds {
 		t.Errorf("when one has run out there is room for another: %+v", r)
 	}
-	for i := range headgate.MaxHolds + 2*more {
-		ask(epoch.Add(time.Hour+time.Duration(i)*time.Microsecond), peeks)
+	for i := range 2 * (headgate.MaxHolds + 2*more) {
+		ask(epoch.Add(time.Hour+time.Duration(i)*apart/2), peeks)
 	}
 }
 

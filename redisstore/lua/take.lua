@@ -21,7 +21,8 @@
 --                2: count, p, q, longest delay           of a refund: the receipt's time, p, q
 --                3: count, window    4: count, window, offset    5: count, start, end of the window
 --                6: count, window, tick, ticks per window    7: count, window, units asked for in all (0: unknown)
--- ARGV[2]  if any charge is a hold: d per charge, how long, 0 for the others
+-- ARGV[2]  if any charge is a hold, or records what was taken earlier: d per charge, how long it is held, or how long ago it
+--          was taken; 0 for the others
 -- reply    B verdict: 1 admitted, 0 denied, 2 nothing done because a calendar window does not hold the time
 --          d time
 --          then for the first charge on each counter B 0 if it has no state, or it has lapsed; B 1 and its state as
@@ -53,6 +54,8 @@ local denier, again = 0, false
 for pass = 1, 2 do
   for i = 1, n do
     local key, op, kind, twin, first, least, most, p1, p2, p3, p4 = decode('<BBBBBdddddd', blob, i * 59 - 52)
+    local span = spans and decode('<d', spans, i * 8 - 7) or 0
+    local at = kind == 3 and now - span or now -- when the units are recorded
     local found = states[first] or raw[first]
     -- prev is the count of the window before, or what a bucket was given back.
     local time, used, expires, prev, entries, holds = 0, 0, 0, 0, '', ''
@@ -93,16 +96,16 @@ for pass = 1, 2 do
     end
     if op == 1 or op == 2 then
       local p, q = p2, p3
-      local elapsed = now - time
+      local elapsed = at - time
       if elapsed > 0 then
         local rest = elapsed % q
         local part = rest * p
         local over = part % q
         local drained = (elapsed - rest) / q * p + (part - over) / q
         if drained >= used then
-          used, time = 0, now
+          used, time = 0, at
         else
-          used, time = used - drained, now - (over - over % p) / p
+          used, time = used - drained, at - (over - over % p) / p
         end
       end
       if op == 1 then
@@ -117,7 +120,7 @@ for pass = 1, 2 do
         if oldtime + wait - now <= p4 then room = p1 end
       end
     elseif op == 3 then
-      if expires == 0 or now >= time + p2 then time, used, expires = now, 0, 0 end
+      if expires == 0 or now >= time + p2 then time, used, expires = span < p2 and at or now, 0, 0 end
       room, stop = p1 - used, time + p2
     elseif op == 4 or op == 5 then
       if op == 4 then
@@ -132,7 +135,8 @@ for pass = 1, 2 do
       room = p1 - used
     elseif op == 6 then
       if expires == 0 or now >= time + 2 * p2 then
-        time, used, prev, expires = now, 0, 0, 0
+        time, used, prev, expires = at, 0, 0, 0
+        if now >= at + p2 then time = now < at + 2 * p2 and at + p2 or now end
       elseif now >= time + p2 then
         time, used, prev = time + p2, 0, used
       end
@@ -174,7 +178,7 @@ for pass = 1, 2 do
     end
 
     -- Judge the charge; change the state if it is to be recorded.
-    local changed, units = false, 0
+    local changed, units, before = false, 0, false
     if kind == 4 then
       again = true
       if op == 1 then
@@ -210,8 +214,10 @@ for pass = 1, 2 do
           break
         end
       end
+      before = op == 6 and span > 0 and at < time
+      if (op == 3 or op == 7) and span >= p2 or start and at < start or before and at < time - p2 then record = false end
       if record then
-        local counted = used
+        local counted = before and prev or used
         if op <= 2 then
           counted = used + 999999
           counted = (counted - counted % 1000000) / 1000000
@@ -258,7 +264,6 @@ for pass = 1, 2 do
         if op <= 2 and used == 0 and now > time then time = now end
       end
     else
-      local span = spans and decode('<d', spans, i * 8 - 7) or 0
       local fits = op > 0 and room >= least and (span == 0 or #holds < 11000)
       local record = fits and most > 0
       if pass == 1 then
@@ -296,22 +301,34 @@ for pass = 1, 2 do
         if part % p2 > 0 then wait = wait + 1 end
         if wait > 1e15 then wait = 1e15 end
         stop = time + wait
+      elseif before then
+        prev = prev + units
+        stop = time + p2
       elseif op == 6 then
         used = used + units
         stop = time + 2 * p2
       elseif op == 7 then
-        local at = now > time and now or time
-        if #entries > 0 and (at == time or #entries >= 11000) then
-          local _, last = decode('<I7I4', entries, #entries - 10)
-          entries = sub(entries, 1, -12) .. encode('<I7I4', at, last + units)
-        else
-          entries = entries .. encode('<I7I4', at, units)
+        if at == now and time > now then at = time end
+        local from, newer, t, last = #entries + 1, '', 0, 0
+        while from > 1 do
+          t, last = decode('<I7I4', entries, from - 11)
+          if t < at then break end
+          from = from - 11
         end
-        time, used = at, used + units
+        local older, more = sub(entries, 1, from - 1), units
+        if from <= #entries then
+          t, last = decode('<I7I4', entries, from)
+          newer = sub(entries, from)
+          if t == at or #entries >= 11000 then at, more, newer = t, last + units, sub(newer, 12) end
+        elseif #entries >= 11000 then
+          older, more = sub(entries, 1, -12), last + units
+        end
+        entries = older .. encode('<I7I4', at, more) .. newer
+        time, used = decode('<I7', entries, #entries - 10), used + units
         stop = time + p2
       else
         used = used + units
-        if op ~= 3 and now > time then time = now end
+        if op ~= 3 and at > time then time = at end
       end
       stop = stop + 999999
       stop = (stop - stop % 1000000) / 1000000

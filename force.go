@@ -1,0 +1,72 @@
+package headgate
+
+// force records units in full in a settled state, up to what can be counted, at the time when they were taken. If it
+// releases a hold that is neither there nor over, that was released before, and nothing is recorded.
+func (t *Terms) force(live, settled *State, releases bool, now int64) (units int64, changed bool) {
+	if releases {
+		changed = t.release(settled)
+		if !changed && t.Mark > now {
+			return 0, false
+		}
+	}
+	if units = t.record(live, settled, now); units > 0 {
+		changed = true
+	}
+	if changed { // a window that has just rolled must not be forgotten before what is held in it
+		settled.Expires = max(settled.Expires, live.Expires)
+	}
+	return units, changed
+}
+
+// record adds units to a settled state as if that had been done when they were taken, as far as they still count, and
+// says how many. What else has happened since then stays as it is, so a bucket or window that has changed since then
+// takes them as late as that.
+func (t *Terms) record(live, settled *State, now int64) int64 {
+	at := max(0, now-t.Age)
+	if !t.counts(settled, at, now) {
+		return 0
+	}
+	switch fresh := settled.Expires == 0; {
+	case t.bucket():
+		settled.Time, settled.Used = live.Time, live.Used
+		t.drain(settled, at)
+	case fresh && at+t.Window > now && (t.Algorithm == SlidingWindow || t.Algorithm == FixedWindow && !t.Aligned):
+		settled.Time = at
+	case fresh && t.Algorithm == SlidingWindow:
+		settled.Time = at + t.Window
+	}
+	used, before := settled.Used, t.Algorithm == SlidingWindow && t.Age > 0 && at < settled.Time
+	switch {
+	case t.bucket():
+		used = (used + scale - 1) / scale
+	case before:
+		used = settled.Prev
+	}
+	units := min(t.Most, maxUsed-used)
+	switch {
+	case units <= 0:
+		return 0
+	case before:
+		settled.Prev += units
+		settled.Expires = max(settled.Expires, wholeSeconds(settled.Time+t.Window))
+	default:
+		t.add(settled, units, at)
+	}
+	return units
+}
+
+// counts is true if what was taken at a time matters to a settled state.
+func (t *Terms) counts(s *State, at, now int64) bool {
+	switch {
+	case t.bucket() || t.Age == 0:
+		return true
+	case t.Aligned:
+		return at >= t.Start
+	case t.Algorithm == SlidingWindow && s.Expires == 0:
+		return at+2*t.Window > now
+	case t.Algorithm == SlidingWindow:
+		return at >= s.Time-t.Window
+	default:
+		return at+t.Window > now
+	}
+}
