@@ -102,6 +102,11 @@ func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved)
 			d.Time = results[i].Time
 		}
 	}
+	for i := range results {
+		if results[i].Path == PathLocal {
+			d.Path = PathLocal
+		}
+	}
 	if err != nil {
 		d.Path = PathFailed
 	}

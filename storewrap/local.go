@@ -1,32 +1,34 @@
 package storewrap
 
 import (
-	"context"
 	"time"
 
 	"github.com/headgate/headgate"
 )
 
-// maxLocal is how many counters a node keeps by itself.
-const maxLocal = 200_000
-
-// decide fills in what the store did not decide, and this node may: by its share of the limit, for charges that say so. The
-// error is that of what is still undecided.
+// decide fills in what the store did not decide, and this node may: by its share of the limit, for charges that say so. It
+// notes what else is recorded meanwhile, so that the store can be charged with it. The error is that of what is still
+// undecided.
 func (s *Store) decide(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
-	denied := false
-	var ours []int
+	denied, refused := false, false
+	var shared []int
 	for i := range charges {
 		c, r := &charges[i], &results[i]
 		switch {
 		case r.Err == nil:
 			denied = denied || !r.Allowed && !c.Observe
-		case ordinary(c) && c.OnStoreFailure == headgate.FailLocal:
-			ours = append(ours, i)
+		case !ordinary(c):
+		case c.OnStoreFailure == headgate.FailLocal:
+			shared = append(shared, i)
+		case c.OnStoreFailure == headgate.FailDeny && !c.Observe:
+			refused = true // by whoever asks
 		}
 	}
-	if len(ours) > 0 && s.decideHere(now, charges, results, ours, denied) && !denied {
+	if len(shared) > 0 && s.decideHere(now, charges, results, shared, denied || refused) && !denied {
 		s.undo(now, charges, results)
+		denied = true
 	}
+	s.record(now, charges, results, denied || refused)
 	for i := range results {
 		if results[i].Err != nil {
 			return results[i].Err
@@ -40,56 +42,111 @@ func ordinary(c *headgate.Charge) bool {
 	return c.Refund.Units == 0 && c.Release.Units == 0 && !c.Force && !c.Credit
 }
 
-// decideHere decides some of the charges by this node's share, all of them or none, and none if the store has refused the
-// request. It is true if they refuse it.
-func (s *Store) decideHere(now time.Time, charges []headgate.Charge, results []headgate.Result, ours []int, denied bool) bool {
-	mine := s.share()
-	asked, said := make([]headgate.Charge, 0, len(ours)), make([]headgate.Result, len(ours))
-	refused := false
-	for _, i := range ours {
-		c := charges[i]
-		limit, wait, ok := mine.of(&c, now)
-		if !ok {
-			results[i] = headgate.Result{RetryAfter: wait, ResetAfter: wait, Time: now, Path: headgate.PathLocal}
-			refused = refused || !c.Observe
+// record notes charges that the store was not asked for and that are recorded all the same: those of rules that let pass, if
+// the request does, and forced ones and the ends of holds in any case.
+func (s *Store) record(now time.Time, charges []headgate.Charge, results []headgate.Result, denied bool) {
+	for i := range charges {
+		c, r := charges[i], &results[i]
+		if r.Err == nil || c.Cost <= 0 || unanswered(r.Err) {
 			continue
 		}
-		c.Limit = limit
-		s.seed(&mine, &charges[i], &c, now)
-		asked = append(asked, c)
-	}
-	if denied || refused {
-		for i := range asked {
-			asked[i].Cost = 0
+		lets := ordinary(&c) && c.OnStoreFailure == headgate.FailAllow && !c.Observe && c.Hold == 0 && !denied
+		forced := c.Force || c.Release.Units > 0
+		if !lets && !forced {
+			continue
+		}
+		c.Force, c.Release, c.Cost = true, headgate.Receipt{}, min(c.Cost, headgate.MaxCost)
+		said := s.count(now, []headgate.Charge{c}, []bool{false}, false)[0]
+		if forced {
+			*r = said
 		}
 	}
-	said = said[:len(asked)]
-	_ = s.local.Take(context.Background(), asked, said) // it does not fail
-	next := 0
-	for _, i := range ours {
-		if results[i].Err == nil {
-			continue // it has no part
-		}
-		r := said[next]
-		next++
-		r.Path, r.Nodes, r.Receipt.Local = headgate.PathLocal, int(mine.nodes), r.Receipt.Units > 0
-		results[i] = r
-		refused = refused || !r.Allowed && !charges[i].Observe
+}
+
+// decideHere decides some of the charges by this node's share, all of them or none, and none if the request is refused
+// already. It is true if they refuse it.
+func (s *Store) decideHere(now time.Time, charges []headgate.Charge, results []headgate.Result, shared []int, denied bool) bool {
+	asked, late := make([]headgate.Charge, len(shared)), make([]bool, len(shared))
+	for i, at := range shared {
+		asked[i], late[i] = charges[at], unanswered(results[at].Err)
+	}
+	refused := false
+	for i, r := range s.count(now, asked, late, denied) {
+		results[shared[i]] = r
+		refused = refused || !r.Allowed && !asked[i].Observe
 	}
 	return refused
 }
 
-// seed makes this node's count begin where the store's ended, for a counter that it has not counted by itself yet.
-func (s *Store) seed(mine *share, whole, scaled *headgate.Charge, now time.Time) {
-	remaining, known := s.known.take(whole, now.Sub(s.start))
-	if !known {
-		return
+// count counts charges by this node's share. Those that are late may have been charged to the store, and are not charged to
+// it again.
+func (s *Store) count(now time.Time, charges []headgate.Charge, late []bool, denied bool) []headgate.Result {
+	mine := s.share()
+	results, states := make([]headgate.Result, len(charges)), make([]headgate.State, len(charges))
+	tallies := make([]*tally, len(charges))
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	none := make([]time.Duration, len(charges)) // when to ask again, of those that have no part
+	for i := range charges {
+		c := &charges[i]
+		scaled, wait, ok := mine.of(c, now)
+		t, isNew := l.find(c, now)
+		left, heard := s.known.take(c)
+		if isNew || heard || t.scale.Algorithm != scaled.Algorithm {
+			t.restart(c.Limit, scaled, mine.seed(c, scaled, left, now.Sub(s.start)), now)
+		}
+		t.whole, t.scale = c.Limit, scaled
+		c.Limit = scaled
+		if !ok && !c.Force {
+			none[i], c.Cost = wait, 0
+			denied = denied || !c.Observe
+		}
+		tallies[i], states[i] = t, t.here
 	}
-	left := mine.draw(whole, 1, mine.fraction(remaining))
-	if used := scaled.Limit.Capacity() - left; used > 0 {
-		c := headgate.Charge{Subject: scaled.Subject, Counter: scaled.Counter, Limit: scaled.Limit, Cost: used, Force: true}
-		_ = s.local.Take(context.Background(), []headgate.Charge{c}, make([]headgate.Result, 1))
+	if denied {
+		headgate.Withhold(charges, states, results, now)
+	} else {
+		headgate.Decide(charges, states, results, now)
 	}
+	for i := range charges {
+		c, t, r := &charges[i], tallies[i], &results[i]
+		if first(tallies, i) {
+			t.here = states[i]
+		}
+		if none[i] > 0 {
+			*r = headgate.Result{RetryAfter: none[i], ResetAfter: none[i], Time: now}
+		}
+		r.Path, r.Nodes, r.Receipt.Local = headgate.PathLocal, int(mine.nodes), r.Receipt.Units > 0
+		switch {
+		case r.Granted == 0 || held(c):
+		case late[i]:
+			forced := t.charge()
+			forced.Force, forced.Cost = true, r.Granted
+			t.there, _ = t.scale.Take(t.there, forced, now)
+		default:
+			l.owes(t, true)
+			if !s.partOf(t.subject).away.Load() {
+				s.settleSoon()
+			}
+		}
+	}
+	return results
+}
+
+// held is true of charges whose units are held and not recorded.
+func held(c *headgate.Charge) bool {
+	return c.Hold > 0 && c.Limit.Algorithm != headgate.LeakyBucket && c.Limit.Algorithm != headgate.SlidingLog
+}
+
+// first is true of the first charge on a tally, which has its state.
+func first(tallies []*tally, i int) bool {
+	for _, t := range tallies[:i] {
+		if t == tallies[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // share is this node's, by the number of nodes that was last heard.
@@ -97,12 +154,18 @@ func (s *Store) share() share { return share{s.salt, s.nodes.Load(), int64(s.per
 
 // giveBack ends what this node has admitted or held by itself, as far as its own count goes.
 func (s *Store) giveBack(now time.Time, c headgate.Charge, result []headgate.Result) {
-	mine := s.share()
-	c.Limit, _, _ = mine.of(&c, now)
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if c.Release.Local {
 		c.Cost = 0
 	}
-	_ = s.local.Take(context.Background(), []headgate.Charge{c}, result) // it does not fail
+	if t := l.index[counter{c.Subject, c.Counter}]; t != nil {
+		c.Limit = t.scale
+		t.here, result[0] = t.scale.Take(t.here, c, now)
+	} else {
+		result[0] = headgate.Result{Allowed: true, Time: now}
+	}
 	result[0].Path = headgate.PathLocal
 }
 

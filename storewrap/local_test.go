@@ -1,7 +1,6 @@
 package storewrap
 
 import (
-	"log/slog"
 	"strconv"
 	"testing"
 	"time"
@@ -78,7 +77,7 @@ func newFleet(t *testing.T, n int, rules ...headgate.Rule) *fleet {
 	t.Helper()
 	f := &fleet{store: newBroken(t)}
 	for range n {
-		wrapped := New(f.store, Options{Nodes: n, Log: slog.New(slog.DiscardHandler)})
+		wrapped := wrap(t, f.store, Options{Nodes: n})
 		node, err := headgate.New(wrapped, rules...)
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +173,7 @@ func TestOtherPolicies(t *testing.T) {
 func TestLocalRefusalUndoes(t *testing.T) {
 	t.Parallel()
 	b := newBroken(t)
-	s := New(b, Options{Log: slog.New(slog.DiscardHandler)})
+	s := wrap(t, b, Options{})
 	there, away := chargeOn(0), chargeOn(1)
 	there.Limit, away.Limit = hourly(100), hourly(3)
 	there.OnStoreFailure, away.OnStoreFailure = headgate.FailLocal, headgate.FailLocal
@@ -230,7 +229,7 @@ func BenchmarkTake(b *testing.B) {
 		charges[i] = headgate.Charge{Subject: headgate.SubjectOf(strconv.Itoa(i)), Limit: limit, Cost: 1}
 	}
 	results := make([]headgate.Result, 1)
-	for name, store := range map[string]headgate.Store{"bare": inner, "wrapped": New(inner, Options{})} {
+	for name, store := range map[string]headgate.Store{"bare": inner, "wrapped": wrap(b, inner, Options{})} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {

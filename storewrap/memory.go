@@ -26,7 +26,7 @@ type entry struct {
 	subject   headgate.Subject
 	counter   headgate.Counter
 	remaining int64
-	at, until time.Duration // since the start: when it was so, and when the counter is as if never used
+	until     time.Duration // since the start: when the counter is as if never used
 }
 
 func (m *memory) place(c *headgate.Charge) (*sync.Mutex, *entry) {
@@ -39,25 +39,20 @@ func (m *memory) place(c *headgate.Charge) (*sync.Mutex, *entry) {
 func (m *memory) put(c *headgate.Charge, r *headgate.Result, now time.Duration) {
 	mu, e := m.place(c)
 	mu.Lock()
-	*e = entry{c.Subject, c.Counter, r.Remaining, now, now + r.ResetAfter}
+	*e = entry{c.Subject, c.Counter, r.Remaining, now + r.ResetAfter}
 	mu.Unlock()
 }
 
-// take is what is left by now, if that is known, and forgets it: from then on the node's own count goes on.
-func (m *memory) take(c *headgate.Charge, now time.Duration) (remaining int64, known bool) {
+// take is what was last left, and forgets it: from then on the node's own count goes on, until the store says more. It is
+// false if the store has said nothing since.
+func (m *memory) take(c *headgate.Charge) (entry, bool) {
 	mu, e := m.place(c)
 	mu.Lock()
 	defer mu.Unlock()
-	if e.subject != c.Subject || e.counter != c.Counter || e.at == 0 {
-		return 0, false
+	if e.subject != c.Subject || e.counter != c.Counter || e.until == 0 {
+		return entry{}, false
 	}
 	found := *e
 	*e = entry{}
-	if now >= found.until {
-		return 0, false // all of it
-	}
-	if l := &c.Limit; l.Algorithm == headgate.TokenBucket {
-		found.remaining += int64(float64(now-found.at) / float64(l.Window) * float64(l.Count))
-	}
-	return min(found.remaining, c.Limit.Capacity()), true
+	return found, true
 }

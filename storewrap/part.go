@@ -12,27 +12,28 @@ const (
 	enoughFailures = 5
 	slotLength     = 100 * time.Millisecond
 	slots          = 100 // ten seconds of them
-	// A part that is away is asked again after a while, later each time.
-	minProbe = 100 * time.Millisecond
-	maxProbe = 400 * time.Millisecond
 )
 
 // spans are how far back failures are weighed against successes, in slots: a store that was well for a long time and has died
 // should be noticed soon, one that nobody asks often at all.
 var spans = [...]int64{2, 10, slots}
 
-// part is the breaker of one part of the store.
+// part is one part of the store: its breaker, and how many calls it may have at a time.
 type part struct {
 	number int
 	away   atomic.Bool
 	ring   [slots]slot
+	window
 
 	mu       sync.Mutex
 	since    time.Time
-	next     time.Time // probe
-	pause    time.Duration
-	probing  bool
 	forgiven int64 // the slot before which nothing counts any more
+}
+
+func newPart(number int) *part {
+	p := &part{number: number}
+	p.open()
+	return p
 }
 
 // slot counts the calls of a tenth of a second, which is its number.
@@ -77,45 +78,24 @@ func (p *part) note(now time.Time, good bool) bool {
 	return false
 }
 
-// leave makes the part go away. It is false if it is already.
-func (p *part) leave(now time.Time) bool {
+// goAway is false if the part is already.
+func (p *part) goAway(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.away.Load() {
 		return false
 	}
-	p.since, p.pause = now, minProbe
-	p.next = now.Add(jitter(p.pause))
+	p.since = now
 	p.away.Store(true)
 	return true
 }
 
-// mayProbe is true for one who may ask, and must say what came of it.
-func (p *part) mayProbe(now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.probing || now.Before(p.next) || !p.away.Load() {
-		return false
-	}
-	p.probing = true
-	return true
-}
-
-// probed notes that the part does not answer.
-func (p *part) probed(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pause = min(2*p.pause, maxProbe)
-	p.next = now.Add(jitter(p.pause))
-	p.probing = false
-}
-
-// back notes that it does, and says how long it was away. What was before is forgiven.
+// back notes that the part answers, and says how long it was away. What was before is forgiven.
 func (p *part) back(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.probing = false
 	p.forgiven = now.UnixNano()/int64(slotLength) + 1
+	p.shrink()
 	p.away.Store(false)
 	return now.Sub(p.since)
 }

@@ -44,11 +44,38 @@ func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wai
 	if bucket {
 		limit = headgate.Limit{Algorithm: headgate.FixedWindow, Window: c.Limit.Window, Align: headgate.OnClock}
 	}
-	limit.Count = n
+	limit.Count = max(1, n)
 	if n == 0 {
 		return limit, time.UnixMicro(end).Sub(now), false
 	}
 	return limit, 0, true
+}
+
+// seed is the charge that makes this node's count begin where the store's ended: with its share of what was used, and in the
+// same window. It is of no units if nothing is known.
+func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, left entry, now time.Duration) headgate.Charge {
+	seed := headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: scaled, Force: true}
+	lasts := left.until - now
+	if lasts <= 0 {
+		return seed
+	}
+	whole := &c.Limit
+	if whole.Algorithm == headgate.TokenBucket || whole.Algorithm == headgate.LeakyBucket {
+		level := float64(whole.Count) * float64(lasts) / float64(whole.Window)
+		seed.Cost = s.draw(c, 1, level*s.fraction(1))
+		return seed
+	}
+	seed.Cost = max(0, scaled.Capacity()-s.draw(c, 1, s.fraction(left.remaining)))
+	switch {
+	case whole.Algorithm == headgate.SlidingWindow && lasts > whole.Window:
+		seed.Age = 2*whole.Window - lasts
+	case whole.Algorithm == headgate.SlidingWindow: // it is the window before, of which only a part still weighs
+		seed.Age = 2*whole.Window - lasts
+		seed.Cost = min(headgate.MaxCost, int64(float64(seed.Cost)*float64(whole.Window)/float64(lasts)))
+	case whole.Algorithm == headgate.SlidingLog || whole.Calendar == headgate.NoCalendar && whole.Align == headgate.FromFirst:
+		seed.Age = whole.Window - lasts
+	}
+	return seed
 }
 
 const maxWindow = 366 * 24 * time.Hour

@@ -1,8 +1,9 @@
 // Package storewrap stands between a limiter and a store that can fail: nobody waits for the store longer than a deadline,
-// a part of it that fails is left alone until it answers again, and meanwhile this node goes on by its share of each limit.
+// a part of it that fails is left alone until it answers again, no more is asked of it than it can answer, and meanwhile this
+// node goes on by its share of each limit. What it has admitted by itself is charged to the store afterwards.
 //
 // It knows when a store fails, and what a node may admit by itself. It does not know how to count, which it leaves to
-// package memstore, nor what a rule is: a charge says what should happen.
+// headgate.Decide, nor what a rule is: a charge says what should happen.
 package storewrap
 
 import (
@@ -17,7 +18,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
 )
 
 const defaultDeadline = 10 * time.Millisecond
@@ -42,8 +42,8 @@ type Store struct {
 	caller caller
 	log    *slog.Logger
 
-	// While the store is away:
-	local   *memstore.Store
+	// What this node decides by itself:
+	ledger  ledger
 	known   memory
 	start   time.Time
 	salt    uint64
@@ -54,12 +54,16 @@ type Store struct {
 	mu    sync.Mutex // of whoever adds a part
 	parts atomic.Pointer[map[int]*part]
 	away  atomic.Int64 // parts that are
+
+	unanswered, charged, shed atomic.Int64
+
+	background background
 }
 
 var _ headgate.Store = (*Store)(nil)
 
-// New puts a store behind a deadline, behind a breaker for each of its parts that can fail alone, which are those that
-// Store.Part tells apart, and before this node's share of each limit.
+// New puts a store behind a deadline, behind a breaker and a bound on calls for each of its parts that can fail alone, which
+// are those that Store.Part tells apart, and before this node's share of each limit.
 func New(store headgate.Store, o Options) *Store {
 	if o.Deadline <= 0 {
 		o.Deadline = defaultDeadline
@@ -71,26 +75,56 @@ func New(store headgate.Store, o Options) *Store {
 		o.LocalShare = 100
 	}
 	s := &Store{
-		inner: store, caller: caller{store: store, deadline: o.Deadline}, log: o.Log,
-		local: memstore.New(memstore.Options{MaxEntries: maxLocal}), start: time.Now().Add(-time.Second),
+		inner: store, caller: caller{store: store, deadline: o.Deadline}, log: o.Log, start: time.Now().Add(-time.Second),
 		salt: rand.Uint64(), percent: o.LocalShare, least: int64(max(1, o.Nodes)), //nolint:gosec // it tells nodes apart
 	}
 	s.nodes.Store(s.least)
 	s.parts.Store(&map[int]*part{})
+	s.background.start()
 	return s
+}
+
+// Close charges the store with what still waits to be charged, if it answers, and ends what goes on in the background. The
+// inner store is closed afterwards, by whoever opened it.
+func (s *Store) Close() {
+	if s.background.end() && s.ledger.waiting() > 0 {
+		s.reconcile(s.background.ctx, time.Now(), nil)
+	}
 }
 
 // Part is the inner store's.
 func (s *Store) Part(subject headgate.Subject) int { return s.inner.Part(subject) }
 
-// Away is how many parts of the store are left alone now, because they do not answer.
-func (s *Store) Away() int { return int(s.away.Load()) }
+// Stats are what a Store knows of itself.
+type Stats struct {
+	// Away is how many parts of the store are left alone now, because they do not answer.
+	Away int
+	// Waiting is how many counters have units that this node has admitted by itself, and the store is yet to be charged.
+	Waiting int
+	// Charged is how many such units the store was charged so far.
+	Charged int64
+	// Unanswered is how many units the store was asked for and did not answer in time. They may have been charged.
+	Unanswered int64
+	// Shed is how many calls were not made because too many were under way.
+	Shed int64
+}
 
-// errAway is of charges that the store was not asked about.
-var errAway = fmt.Errorf("%w: it is left alone until it answers again", headgate.ErrUnavailable)
+// Stats are those of now.
+func (s *Store) Stats() Stats {
+	return Stats{
+		Away: int(s.away.Load()), Waiting: s.ledger.waiting(),
+		Charged: s.charged.Load(), Unanswered: s.unanswered.Load(), Shed: s.shed.Load(),
+	}
+}
 
-// Take asks the store, but for parts of it that are away. It ends by its own deadline and not with ctx: a caller that is gone
-// is no reason for a context of its own.
+// Errors of charges that the store was not asked about.
+var (
+	errAway = fmt.Errorf("%w: it is left alone until it answers again", headgate.ErrUnavailable)
+	errBusy = fmt.Errorf("%w: too many calls to it are under way", headgate.ErrUnavailable)
+)
+
+// Take asks the store, but for parts of it that are away or busy. It ends by its own deadline and not with ctx: a caller that
+// is gone is no reason for a context of its own.
 //
 //nolint:contextcheck // as it says
 func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
@@ -100,13 +134,15 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 	if err := ctx.Err(); err != nil {
 		return tell(results, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err))
 	}
+	var room [8]*part
+	parts := s.partsOf(charges, room[:0])
 	now := time.Now()
-	if s.away.Load() > 0 || anyLocal(charges) {
-		s.takePresent(now, charges, results)
+	if anyLocal(charges) || !s.enter(parts, charges) {
+		s.takePresent(now, charges, results, parts)
 		return s.decide(now, charges, results)
 	}
 	err := s.caller.take(now, charges, results)
-	s.note(now, charges, results)
+	s.note(now, charges, results, parts)
 	if err != nil {
 		return s.decide(now, charges, results)
 	}
@@ -130,12 +166,14 @@ func tell(results []headgate.Result, err error) error {
 	return err
 }
 
-// takePresent asks the store about charges on parts that are there, and has those that are away probed. What this node has
-// admitted is given back here; what it has held is charged to the store, which knows nothing of the hold.
-func (s *Store) takePresent(now time.Time, charges []headgate.Charge, results []headgate.Result) {
+// takePresent asks the store about charges on parts that are there and not busy. What this node has admitted is given back
+// here; what it has held is charged to the store, which knows nothing of the hold.
+func (s *Store) takePresent(now time.Time, charges []headgate.Charge, results []headgate.Result, parts []*part) {
+	important := critical(charges)
 	var asked []headgate.Charge
+	var of []*part
 	var index []int
-	for i := range charges {
+	for i, p := range parts {
 		c := charges[i]
 		if c.Refund.Local || c.Release.Local {
 			s.giveBack(now, c, results[i:i+1])
@@ -144,28 +182,61 @@ func (s *Store) takePresent(now time.Time, charges []headgate.Charge, results []
 			}
 			c.Release, c.Force = headgate.Receipt{}, true
 		}
-		if p := s.part(charges[i].Subject); p.away.Load() {
+		switch {
+		case p.away.Load():
 			results[i] = headgate.Result{Err: errAway}
-			s.probe(now, p, &charges[i])
+			continue
+		case !slices.Contains(of, p) && !p.enter(important):
+			s.shed.Add(1)
+			results[i] = headgate.Result{Err: errBusy}
 			continue
 		}
-		asked = append(asked, c)
-		index = append(index, i)
+		asked, of, index = append(asked, c), append(of, p), append(index, i)
 	}
 	if len(asked) == 0 {
 		return
 	}
 	said := make([]headgate.Result, len(asked))
 	_ = s.caller.take(now, asked, said) // each result has its own
-	s.note(now, asked, said)
+	s.note(now, asked, said, of)
 	for i, at := range index {
 		results[at] = said[i]
 	}
 }
 
-// note tells the breakers what became of a call, each once: a part has failed if it did for any of its charges. It also
+// enter is true if all parts are there and have room for one more call, which note ends.
+func (s *Store) enter(parts []*part, charges []headgate.Charge) bool {
+	important := critical(charges)
+	for i, p := range parts {
+		if slices.Contains(parts[:i], p) {
+			continue
+		}
+		if !p.away.Load() && p.enter(important) {
+			continue
+		}
+		for j, entered := range parts[:i] {
+			if !slices.Contains(parts[:j], entered) {
+				entered.leave()
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// critical is true of a request that is shed last.
+func critical(charges []headgate.Charge) bool {
+	for i := range charges {
+		if charges[i].Critical {
+			return true
+		}
+	}
+	return false
+}
+
+// note tells the parts what became of a call, each once: a part has failed if it did for any of its charges. It also
 // remembers what the store said, for when it says nothing.
-func (s *Store) note(now time.Time, charges []headgate.Charge, results []headgate.Result) {
+func (s *Store) note(now time.Time, charges []headgate.Charge, results []headgate.Result, parts []*part) {
 	for i := range results {
 		r := &results[i]
 		if r.Err != nil {
@@ -178,38 +249,63 @@ func (s *Store) note(now time.Time, charges []headgate.Charge, results []headgat
 			s.nodes.Store(n)
 		}
 	}
-	var room [4]*part
-	seen := room[:0]
-	for i := range charges {
-		p := s.part(charges[i].Subject)
-		if slices.Contains(seen, p) {
+	for i, p := range parts {
+		if slices.Contains(parts[:i], p) {
 			continue
 		}
-		seen = append(seen, p)
-		err := results[i].Err
-		for j := i + 1; err == nil && j < len(charges); j++ {
-			if results[j].Err != nil && s.part(charges[j].Subject) == p {
-				err = results[j].Err
+		var err error
+		var late int64
+		for j := i; j < len(parts); j++ {
+			if parts[j] != p || results[j].Err == nil {
+				continue
+			}
+			err = results[j].Err
+			if unanswered(err) {
+				late += charges[j].Cost
 			}
 		}
-		s.noteOne(now, p, err)
+		s.noteOne(now, p, &charges[i], err, late)
 	}
 }
 
-func (s *Store) noteOne(now time.Time, p *part, err error) {
-	if p.note(now, err == nil) && p.leave(now) {
-		s.away.Add(1)
-		s.log.Warn("the store does not answer: it is left alone, and rules decide by their on_store_failure", "part", p.number,
-			"error", err)
+// noteOne ends a call to one part, which did not answer for some units.
+func (s *Store) noteOne(now time.Time, p *part, c *headgate.Charge, err error, late int64) {
+	if err != nil {
+		s.unanswered.Add(late)
 	}
+	p.ended(now, err == nil, late > 0)
+	if !p.note(now, err == nil) || !p.goAway(now) {
+		return
+	}
+	s.away.Add(1)
+	s.log.Warn("the store does not answer: it is left alone, and rules decide by their on_store_failure", "part", p.number,
+		"error", err)
+	question := headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit}
+	s.background.run(func(ctx context.Context) { s.probe(ctx, p, question) })
 }
 
-// part is the one that holds a subject.
-func (s *Store) part(subject headgate.Subject) *part {
-	n := s.inner.Part(subject)
-	if p := (*s.parts.Load())[n]; p != nil {
-		return p
+// partsOf are those that hold the charges' subjects.
+func (s *Store) partsOf(charges []headgate.Charge, parts []*part) []*part {
+	known := *s.parts.Load()
+	var last headgate.Subject
+	for i := range charges {
+		subject := charges[i].Subject
+		if i > 0 && subject == last {
+			parts = append(parts, parts[i-1])
+			continue
+		}
+		last = subject
+		n := s.inner.Part(subject)
+		p := known[n]
+		if p == nil {
+			p = s.newPart(n)
+		}
+		parts = append(parts, p)
 	}
+	return parts
+}
+
+func (s *Store) newPart(n int) *part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := *s.parts.Load()
@@ -217,27 +313,7 @@ func (s *Store) part(subject headgate.Subject) *part {
 		return p
 	}
 	all := maps.Clone(known)
-	all[n] = &part{number: n}
+	all[n] = newPart(n)
 	s.parts.Store(&all)
 	return all[n]
-}
-
-// probe asks a part that is away whether it answers, if it is time to: one question at a time, which charges nothing, by the
-// same script as every charge and on a counter that somebody wants to know about.
-func (s *Store) probe(now time.Time, p *part, c *headgate.Charge) {
-	if !p.mayProbe(now) {
-		return
-	}
-	question := []headgate.Charge{{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit}}
-	go func() {
-		err := s.caller.takeAside(time.Now(), question, make([]headgate.Result, 1))
-		now := time.Now()
-		if err != nil {
-			p.probed(now)
-			return
-		}
-		gone := p.back(now)
-		s.away.Add(-1)
-		s.log.Info("the store answers again", "part", p.number, "away", gone.Round(time.Millisecond).String())
-	}()
 }

@@ -66,6 +66,17 @@ func (b *broken) Take(ctx context.Context, charges []headgate.Charge, results []
 	return failed
 }
 
+// wrap is New, and closes it in the end.
+func wrap(t testing.TB, inner headgate.Store, o Options) *Store {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := New(inner, o)
+	t.Cleanup(s.Close)
+	return s
+}
+
 func chargeOn(part int) headgate.Charge {
 	for i := range 100 {
 		if s := headgate.SubjectOf("part", string(rune('a'+i))); int(s[0]%2) == part {
@@ -117,9 +128,9 @@ func eventually(t *testing.T, what string, holds func() bool) time.Duration {
 // While the store answers, it is as if nothing stood before it.
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(testing.TB) storetest.Target {
+	storetest.Run(t, func(t testing.TB) storetest.Target {
 		var now atomic.Pointer[time.Time]
-		store := New(memstore.New(memstore.Options{Clock: func() time.Time { return *now.Load() }}), Options{})
+		store := wrap(t, memstore.New(memstore.Options{Clock: func() time.Time { return *now.Load() }}), Options{})
 		return storetest.Target{Store: store, SetTime: func(at time.Time) { now.Store(&at) }}
 	}, 2_000)
 }
@@ -129,7 +140,7 @@ func TestSuite(t *testing.T) {
 func TestPartsFailAlone(t *testing.T) {
 	t.Parallel()
 	b, l := newBroken(t), &log{}
-	s := New(b, Options{Log: l.logger()})
+	s := wrap(t, b, Options{Log: l.logger()})
 	sick, well := chargeOn(1), chargeOn(0)
 	for range 100 {
 		if _, err := take(s, well, sick); err != nil {
@@ -138,14 +149,14 @@ func TestPartsFailAlone(t *testing.T) {
 	}
 	time.Sleep(2 * slotLength) // until that is past
 	b.failing[1].Store(true)
-	for i := 0; s.Away() == 0; i++ {
+	for i := 0; s.Stats().Away == 0; i++ {
 		r, err := take(s, well, sick)
 		if !errors.Is(err, headgate.ErrUnavailable) || r[0].Err != nil || !r[0].Allowed || r[1].Err == nil || i > 10 {
 			t.Fatalf("%d: %+v: %v", i, r, err)
 		}
 	}
-	if s.Away() != 1 || l.lines() != 1 {
-		t.Errorf("%d parts away, %d lines", s.Away(), l.lines())
+	if s.Stats().Away != 1 || l.lines() != 1 {
+		t.Errorf("%d parts away, %d lines", s.Stats().Away, l.lines())
 	}
 	before := b.asked[1].Load()
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
@@ -164,8 +175,8 @@ func TestPartsFailAlone(t *testing.T) {
 	}
 	b.failing[1].Store(false)
 	eventually(t, "back", func() bool { r, _ := take(s, sick); return r[0].Err == nil })
-	if s.Away() != 0 || l.lines() != 2 {
-		t.Errorf("%d parts away, %d lines", s.Away(), l.lines())
+	if s.Stats().Away != 0 || l.lines() != 2 {
+		t.Errorf("%d parts away, %d lines", s.Stats().Away, l.lines())
 	}
 }
 
@@ -219,7 +230,7 @@ func TestBreaker(t *testing.T) {
 			}
 		}, true},
 	} {
-		p, opened := &part{}, false
+		p, opened := newPart(0), false
 		test.calls(func(after time.Duration, good bool) { opened = p.note(start.Add(after), good) || opened })
 		if opened != test.want {
 			t.Errorf("%s: %v", name, opened)
@@ -231,7 +242,7 @@ func TestBreaker(t *testing.T) {
 func TestHang(t *testing.T) {
 	t.Parallel()
 	b := newBroken(t)
-	s := New(b, Options{Deadline: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	s := wrap(t, b, Options{Deadline: 20 * time.Millisecond})
 	c := chargeOn(0)
 	b.failing[0].Store(true)
 	if _, err := take(s, c); err == nil {
@@ -246,8 +257,8 @@ func TestHang(t *testing.T) {
 			t.Fatalf("%v: %+v: %v", took, r, err)
 		}
 	}
-	if s.Away() != 1 {
-		t.Errorf("%d parts are away", s.Away())
+	if s.Stats().Away != 1 {
+		t.Errorf("%d parts are away", s.Stats().Away)
 	}
 }
 
@@ -263,7 +274,7 @@ func TestRedis(t *testing.T) {
 	if err := inner.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := New(inner, Options{Deadline: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	s := wrap(t, inner, Options{Deadline: 50 * time.Millisecond})
 	c := chargeOn(0)
 	answers := func() bool { r, err := take(s, c); return err == nil && r[0].Allowed }
 	eventually(t, "an answer", answers)
@@ -272,7 +283,7 @@ func TestRedis(t *testing.T) {
 		"killed": {server.Kill, func() { server.Restart(t) }},
 	} {
 		fault.begin()
-		if took := eventually(t, name, func() bool { _, _ = take(s, c); return s.Away() == 1 }); took > 3*time.Second {
+		if took := eventually(t, name, func() bool { _, _ = take(s, c); return s.Stats().Away == 1 }); took > 3*time.Second {
 			t.Errorf("%s: noticed after %v", name, took)
 		}
 		for end := time.Now().Add(time.Second); time.Now().Before(end); {
@@ -296,7 +307,7 @@ func TestRedis(t *testing.T) {
 
 func TestWrongLengths(t *testing.T) {
 	t.Parallel()
-	s := New(memstore.New(memstore.Options{}), Options{})
+	s := wrap(t, memstore.New(memstore.Options{}), Options{})
 	if err := s.Take(context.Background(), make([]headgate.Charge, 2), make([]headgate.Result, 1)); err == nil {
 		t.Error("two charges and one result were taken")
 	}

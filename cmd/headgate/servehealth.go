@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/ruledoc"
+	"github.com/headgate/headgate/storewrap"
 )
 
 // health is what the server knows of itself. It is told of changes, so that whoever asks never waits.
 type health struct {
 	log      *slog.Logger
 	draining atomic.Bool
-	away     func() int // how many parts of Redis are left alone; nil without Redis
+	store    func() storewrap.Stats // nil without Redis
 
 	mu    sync.Mutex
 	state healthReport // but for its status
@@ -46,6 +47,8 @@ type redisHealth struct {
 	Problem string    `json:"problem,omitempty"`
 	// PartsAway is how many shards are left alone, because they do not answer in time.
 	PartsAway int `json:"parts_away,omitempty"`
+	// CountersWaiting is how many counters have local admissions that Redis is yet to be charged.
+	CountersWaiting int `json:"counters_waiting,omitempty"`
 }
 
 // rules notes what became of the rules.
@@ -91,7 +94,8 @@ func (h *health) report() healthReport {
 	r := h.state
 	if r.Redis != nil {
 		redis := *r.Redis
-		redis.PartsAway = h.away()
+		stats := h.store()
+		redis.PartsAway, redis.CountersWaiting = stats.Away, stats.Waiting
 		r.Redis = &redis
 	}
 	switch {

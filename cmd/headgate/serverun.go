@@ -40,6 +40,7 @@ type server struct {
 	metrics      *telemetry.Metrics
 	health       *health
 	redis        *redisstore.Store // nil if counters are in memory
+	store        *storewrap.Store  // around it
 	limiter      *headgate.Limiter
 	resolver     *identity.Resolver
 	certificates *listen.Certificates // nil without TLS
@@ -60,6 +61,7 @@ func (s *server) run(ctx context.Context) error {
 	}
 	if s.redis != nil {
 		defer s.redis.Close()
+		defer s.store.Close()
 	}
 	// The end of ctx only begins the end: what works in the background goes on until the last answer.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -109,10 +111,10 @@ func (s *server) openStore() error {
 		if s.redis, err = redisstore.New(o); err != nil {
 			return err
 		}
-		wrapped := storewrap.New(s.redis, storewrap.Options{Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log})
-		s.metrics.StoreParts(wrapped.Away)
-		s.health.away = wrapped.Away
-		store = wrapped
+		s.store = storewrap.New(s.redis, storewrap.Options{Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log})
+		s.metrics.Store(s.store.Stats)
+		s.health.store = s.store.Stats
+		store = s.store
 		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact(o.Address), Since: now()}
 	}
 	none, err := headgate.Compile()

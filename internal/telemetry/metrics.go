@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/headgate/headgate/ruledoc"
+	"github.com/headgate/headgate/storewrap"
 )
 
 // Metrics are the server's, in a registry of their own.
@@ -93,6 +94,13 @@ func (m *Metrics) number(name, help string, labels prometheus.Labels, value func
 	))
 }
 
+// total registers a counter that is asked for its value.
+func (m *Metrics) total(name, help string, value func() int64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(
+		prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) },
+	))
+}
+
 // Handler shows the metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 8})
@@ -124,10 +132,18 @@ func (m *Metrics) StoreUp(up bool) {
 	m.storeUp.Set(value)
 }
 
-// StoreParts shows how many parts of the store are left alone.
-func (m *Metrics) StoreParts(away func() int) {
+// Store shows what stands between the limiter and the store.
+func (m *Metrics) Store(stats func() storewrap.Stats) {
 	m.number("headgate_store_parts_away", "Parts of the store that are left alone because they do not answer.", nil,
-		func() int64 { return int64(away()) })
+		func() int64 { return int64(stats().Away) })
+	m.number("headgate_local_counters_waiting", "Counters with local admissions that the store is yet to be charged.", nil,
+		func() int64 { return int64(stats().Waiting) })
+	m.total("headgate_local_units_charged_total", "Units admitted locally that the store was charged afterwards.",
+		func() int64 { return stats().Charged })
+	m.total("headgate_store_unanswered_total", "Units that the store was asked for and did not answer in time.",
+		func() int64 { return stats().Unanswered })
+	m.total("headgate_store_shed_total", "Calls that were not made because too many were under way.",
+		func() int64 { return stats().Shed })
 }
 
 // Connections shows how many a listener has. Each listener may be named once.

@@ -1,0 +1,35 @@
+package storewrap
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// A part that is away is asked again after a while, later each time.
+const (
+	minProbe = 100 * time.Millisecond
+	maxProbe = 400 * time.Millisecond
+)
+
+// probe asks a part that is away until it answers: one question at a time, which charges nothing, by the same script as every
+// charge. It is back when it has been charged with what was admitted meanwhile.
+func (s *Store) probe(ctx context.Context, p *part, question headgate.Charge) {
+	for pause := minProbe; ; pause = min(2*pause, maxProbe) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(jitter(pause)):
+		}
+		err := s.caller.takeAside(time.Now(), []headgate.Charge{question}, make([]headgate.Result, 1)) //nolint:contextcheck // it has a deadline
+		if err == nil && s.reconcile(ctx, time.Now(), p) {
+			break
+		}
+	}
+	gone := p.back(time.Now())
+	s.away.Add(-1)
+	s.log.Info("the store answers again", "part", p.number, "away", gone.Round(time.Millisecond).String())
+	s.reconcile(ctx, time.Now(), nil) // what was admitted meanwhile
+	s.ledger.drop(func(t *tally) bool { return !s.partOf(t.subject).away.Load() })
+}

@@ -1,0 +1,137 @@
+package storewrap
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	// batch is how many charges are made in one call, more or less; a log may owe more at once.
+	batch = 64
+	// patience is for calls that nobody waits for.
+	patience = time.Second
+	// soon is when the store is charged with what was admitted while it was there.
+	soon = 50 * time.Millisecond
+)
+
+// settleSoon has the store charged with what this node has admitted by itself though the store is there, since it was busy or
+// stumbled.
+func (s *Store) settleSoon() {
+	if !s.ledger.settling.CompareAndSwap(false, true) {
+		return
+	}
+	s.background.run(func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(jitter(soon)):
+		}
+		s.ledger.settling.Store(false)
+		if !s.reconcile(ctx, time.Now(), nil) {
+			s.settleSoon()
+		}
+	})
+}
+
+// reconcile charges the store with what this node has admitted by itself, as far as it still counts: of the parts that are
+// there, and of one more. Each unit is charged once: what is not answered may have been, and is not charged again. It is
+// false if the store could not be asked.
+func (s *Store) reconcile(ctx context.Context, now time.Time, returning *part) bool {
+	// A second turn is for what is admitted during the first.
+	for range 2 {
+		for from := 0; from >= 0; {
+			var sent []owing
+			sent, from = s.ledger.collect(now, from, func(t *tally) bool {
+				p := s.partOf(t.subject)
+				return p == returning || !p.away.Load()
+			})
+			if !s.charge(ctx, now, sent) {
+				return false
+			}
+			now = time.Now()
+		}
+	}
+	return true
+}
+
+// owing is what one tally owes.
+type owing struct {
+	tally  *tally
+	charge headgate.Charge
+}
+
+// collect gathers about a batch of what is owed, from a place on, and says where to go on; -1 is nowhere. What is collected
+// counts as charged.
+func (l *ledger) collect(now time.Time, from int, wanted func(*tally) bool) (owed []owing, next int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for end := min(len(l.tallies), from+1_024); from < end && len(owed) < batch; from++ {
+		t := l.tallies[from]
+		if !t.owes || !wanted(t) {
+			continue
+		}
+		for _, c := range t.owed(now) {
+			owed = append(owed, owing{t, c})
+		}
+		t.there, t.again = t.here, nil
+		l.owes(t, false)
+	}
+	if from >= len(l.tallies) {
+		from = -1
+	}
+	return owed, from
+}
+
+// charge charges the store. What it certainly did not take is owed again. It does not end with ctx, half way.
+func (s *Store) charge(ctx context.Context, now time.Time, owed []owing) bool {
+	good := true
+	for len(owed) > 0 {
+		n := min(batch, len(owed))
+		charges, results := make([]headgate.Charge, n), make([]headgate.Result, n)
+		for i, o := range owed[:n] {
+			charges[i] = o.charge
+		}
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		_ = s.inner.Take(asking, charges, results) // each result has its own
+		cancel()
+		for i := range results {
+			switch err := results[i].Err; {
+			case err == nil:
+				s.charged.Add(results[i].Granted)
+			case unanswered(err):
+				s.unanswered.Add(owed[i].charge.Cost)
+			default:
+				s.ledger.oweAgain(now, owed[i])
+				good = false
+			}
+		}
+		owed = owed[n:]
+	}
+	return good
+}
+
+// oweAgain notes that the store did not take what was collected at a time.
+func (l *ledger) oweAgain(now time.Time, o owing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := o.tally
+	if l.index[t.counter] != t {
+		return // it is forgotten
+	}
+	for i := range t.again {
+		t.again[i].Age += now.Sub(t.againFrom)
+	}
+	t.again, t.againFrom = append(t.again, o.charge), now
+	l.owes(t, true)
+}
+
+func (s *Store) partOf(subject headgate.Subject) *part {
+	var room [1]*part
+	return s.partsOf([]headgate.Charge{{Subject: subject}}, room[:0])[0]
+}
+
+// unanswered is true of a charge that may have been recorded.
+func unanswered(err error) bool { return errors.Is(err, headgate.ErrUnanswered) }

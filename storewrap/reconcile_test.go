@@ -1,0 +1,300 @@
+package storewrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// flaky fails in the ways that a store can, as a test says for each call.
+type flaky struct {
+	headgate.Store
+	fails atomic.Pointer[func(charges []headgate.Charge) error] // before it is asked; ErrUnanswered: after
+}
+
+func newFlaky() *flaky {
+	f := &flaky{Store: memstore.New(memstore.Options{})}
+	f.is(func([]headgate.Charge) error { return nil })
+	return f
+}
+
+func (f *flaky) is(fails func([]headgate.Charge) error) { f.fails.Store(&fails) }
+
+func (f *flaky) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	err := (*f.fails.Load())(charges)
+	if err == nil || errors.Is(err, headgate.ErrUnanswered) {
+		_ = f.Store.Take(ctx, charges, results)
+	}
+	if err != nil {
+		return tell(results, err)
+	}
+	return nil
+}
+
+var (
+	errGone = fmt.Errorf("%w: gone", headgate.ErrUnavailable)
+	errLost = fmt.Errorf("%w: %w: lost", headgate.ErrUnavailable, headgate.ErrUnanswered)
+)
+
+// used is what the store itself has counted.
+func used(t *testing.T, store headgate.Store, c headgate.Charge) int64 {
+	t.Helper()
+	c.Cost, c.Force = 0, false
+	r, err := take(store, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Limit.Capacity() - r[0].Remaining
+}
+
+func hour(a headgate.Algorithm, n int64) headgate.Charge {
+	limit := headgate.Limit{Algorithm: a, Count: n, Window: time.Hour}
+	return headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: headgate.CounterOf("r", "", a), Limit: limit, Cost: 1}
+}
+
+// settled waits until the store is used again and nothing is owed.
+func settled(t *testing.T, stores ...*Store) {
+	t.Helper()
+	eventually(t, "settled", func() bool {
+		for _, s := range stores {
+			if stats := s.Stats(); stats.Away > 0 || stats.Waiting > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// When the store is back it counts what all nodes have admitted, to the unit, whatever the limit counts by.
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog} {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			const limit, nodes = 900, 3
+			inner := newFlaky()
+			c := hour(a, limit)
+			stores := make([]*Store, nodes)
+			for i := range stores {
+				stores[i] = wrap(t, inner, Options{Nodes: nodes})
+				for range 20 {
+					if r, err := take(stores[i], c); err != nil || r[0].Path == headgate.PathLocal {
+						t.Fatalf("%+v: %v", r, err)
+					}
+				}
+			}
+			inner.is(func([]headgate.Charge) error { return errGone })
+			var admitted int64 = 20 * nodes
+			for _, s := range stores {
+				for range limit {
+					r, err := take(s, c)
+					if err != nil || r[0].Path != headgate.PathLocal {
+						t.Fatalf("%+v: %v", r, err)
+					}
+					admitted += r[0].Granted
+				}
+				if stats := s.Stats(); stats.Waiting != 1 || stats.Away != 1 {
+					t.Errorf("%+v", stats)
+				}
+			}
+			// Of the three only the last knew how much was left.
+			if admitted < limit-nodes || admitted > limit+40 {
+				t.Errorf("%d admitted of %d", admitted, limit)
+			}
+			inner.is(func([]headgate.Charge) error { return nil })
+			settled(t, stores...)
+			got := used(t, inner, c)
+			if want := min(admitted, limit); got < want-nodes || got > want+nodes || a != headgate.TokenBucket && got != want {
+				t.Errorf("the store counts %d of %d admitted", got, admitted)
+			}
+			var charged int64
+			for _, s := range stores {
+				charged += s.Stats().Charged
+			}
+			if want := admitted - 20*nodes; charged < want-nodes || charged > want+nodes {
+				t.Errorf("%d units were charged of %d", charged, want)
+			}
+		})
+	}
+}
+
+// What was not answered may have been charged, and is not charged again.
+func TestUnansweredIsNotReconciled(t *testing.T) {
+	t.Parallel()
+	inner := newFlaky()
+	s := wrap(t, inner, Options{})
+	c := hour(headgate.FixedWindow, 1_000)
+	inner.is(func([]headgate.Charge) error { return errLost })
+	for range 3 {
+		if r, err := take(s, c); err != nil || r[0].Path != headgate.PathLocal || r[0].Granted != 1 {
+			t.Fatalf("%+v: %v", r, err)
+		}
+	}
+	inner.is(func([]headgate.Charge) error { return nil })
+	if stats := s.Stats(); stats.Unanswered != 3 || stats.Waiting != 0 || used(t, inner, c) != 3 {
+		t.Errorf("%+v, %d used", stats, used(t, inner, c))
+	}
+}
+
+// A batch that was not answered is not sent again either, and one that certainly was not taken is.
+func TestBatchesAreChargedOnce(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]int64{errGone: 10, errLost: 10} {
+		inner := newFlaky()
+		s := wrap(t, inner, Options{})
+		c := hour(headgate.FixedWindow, 1_000)
+		inner.is(func([]headgate.Charge) error { return errGone })
+		for range 10 {
+			if r, err := take(s, c); err != nil || !r[0].Allowed {
+				t.Fatalf("%+v: %v", r, err)
+			}
+		}
+		var batches atomic.Int64
+		inner.is(func(charges []headgate.Charge) error {
+			if charges[0].Force && batches.Add(1) <= 1 {
+				return err
+			}
+			return nil
+		})
+		settled(t, s)
+		if got := used(t, inner, c); got != want {
+			t.Errorf("%v: %d used", err, got)
+		}
+	}
+}
+
+// A failure now and then does not wait for an outage to be put right.
+func TestSettlesWithoutAnOutage(t *testing.T) {
+	t.Parallel()
+	inner := newFlaky()
+	s := wrap(t, inner, Options{})
+	c := hour(headgate.FixedWindow, 1_000)
+	var calls atomic.Int64
+	inner.is(func(charges []headgate.Charge) error {
+		if !charges[0].Force && calls.Add(1)%3 == 0 {
+			return errGone
+		}
+		return nil
+	})
+	for range 300 {
+		if r, err := take(s, c); err != nil || !r[0].Allowed {
+			t.Fatalf("%+v: %v", r, err)
+		}
+	}
+	settled(t, s)
+	if got := used(t, inner, c); got != 300 {
+		t.Errorf("%d used", got)
+	}
+}
+
+// What a rule lets pass while the store is away counts afterwards, and so do commits; what is refused does not.
+func TestOthersAreReconciled(t *testing.T) {
+	t.Parallel()
+	inner := newFlaky()
+	s := wrap(t, inner, Options{})
+	lets, forced, denies := hour(headgate.FixedWindow, 1_000), hour(headgate.FixedWindow, 1_000), hour(headgate.FixedWindow, 1_000)
+	lets.Subject, lets.OnStoreFailure = headgate.SubjectOf("lets"), headgate.FailAllow
+	forced.Subject, forced.Force, forced.Cost = headgate.SubjectOf("forced"), true, 7
+	denies.Subject, denies.OnStoreFailure = headgate.SubjectOf("denies"), headgate.FailDeny
+	share := hour(headgate.FixedWindow, 1_000)
+	inner.is(func([]headgate.Charge) error { return errGone })
+	for range 20 {
+		if r, err := take(s, lets); err == nil || r[0].Err == nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		if _, err := take(s, lets, denies, share); err == nil {
+			t.Fatal("nobody said that the store is away")
+		}
+	}
+	if r, err := take(s, forced); err != nil || r[0].Granted != 7 || r[0].Path != headgate.PathLocal {
+		t.Errorf("%+v: %v", r, err)
+	}
+	inner.is(func([]headgate.Charge) error { return nil })
+	settled(t, s)
+	if a, b, c, d := used(t, inner, lets), used(t, inner, forced), used(t, inner, denies), used(t, inner, share); a != 20 || b != 7 || c != 0 || d != 0 {
+		t.Errorf("%d, %d, %d and %d used", a, b, c, d)
+	}
+}
+
+// A server that stops hands over what it owes.
+func TestCloseSettles(t *testing.T) {
+	t.Parallel()
+	inner := newFlaky()
+	s := wrap(t, inner, Options{})
+	c := hour(headgate.FixedWindow, 1_000)
+	inner.is(func([]headgate.Charge) error { return errGone })
+	_, _ = take(s, c)
+	inner.is(func([]headgate.Charge) error { return nil })
+	s.Close()
+	s.Close()
+	if got := used(t, inner, c); got != 1 {
+		t.Errorf("%d used", got)
+	}
+}
+
+// A node remembers a bounded number of counters, and forgets those first that mean nothing any more.
+func TestLedgerIsBounded(t *testing.T) {
+	t.Parallel()
+	inner := newFlaky()
+	s := wrap(t, inner, Options{})
+	inner.is(func([]headgate.Charge) error { return errGone })
+	c := hour(headgate.FixedWindow, 1_000)
+	for i := range maxTallies + 1_000 {
+		c.Subject = headgate.SubjectOf(strconv.Itoa(i))
+		if r, err := take(s, c); err != nil || !r[0].Allowed {
+			t.Fatalf("%+v: %v", r, err)
+		}
+	}
+	s.ledger.mu.Lock()
+	n, indexed, owing := len(s.ledger.tallies), len(s.ledger.index), s.ledger.owing
+	s.ledger.mu.Unlock()
+	if n != maxTallies || indexed != n || owing != n {
+		t.Errorf("%d tallies, %d indexed, %d owing", n, indexed, owing)
+	}
+	inner.is(func([]headgate.Charge) error { return nil })
+	settled(t, s)
+	eventually(t, "empty", func() bool {
+		s.ledger.mu.Lock()
+		defer s.ledger.mu.Unlock()
+		return s.ledger.tallies == nil
+	})
+	if charged := s.Stats().Charged; charged != maxTallies {
+		t.Errorf("%d units were charged", charged)
+	}
+}
+
+// A node's count goes on in the window that the store was in.
+func TestSeedKeepsTheWindow(t *testing.T) {
+	t.Parallel()
+	for _, a := range []headgate.Algorithm{headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog} {
+		for _, late := range []time.Duration{0, 40 * time.Minute, 80 * time.Minute} {
+			var offset atomic.Int64
+			inner := newFlaky()
+			inner.Store = memstore.New(memstore.Options{Clock: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }})
+			s := wrap(t, inner, Options{})
+			c := hour(a, 1_000)
+			c.Cost = 100
+			offset.Store(int64(-late))
+			_, _ = take(s, c)
+			offset.Store(0)
+			c.Cost = 0
+			want, err := take(s, c)
+			inner.is(func([]headgate.Charge) error { return errGone })
+			got, err2 := take(s, c)
+			if err := errors.Join(err, err2); err != nil {
+				t.Fatal(err)
+			}
+			off := got[0].ResetAfter - want[0].ResetAfter
+			if off.Abs() > time.Second || got[0].Remaining < want[0].Remaining-1 || got[0].Remaining > want[0].Remaining+1 {
+				t.Errorf("%v, %v later: %+v, and not %+v", a, late, got[0], want[0])
+			}
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package storewrap
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// The window shrinks by half when calls are late, once for those that were sent together, and grows again: fast at first.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	var w window
+	w.open()
+	enter := func(n int, important bool) (entered int) {
+		for range n {
+			if w.enter(important) {
+				entered++
+			}
+		}
+		return entered
+	}
+	if n := enter(2_000, false); n != mostCalls*3/4 {
+		t.Errorf("%d entered of %d", n, mostCalls)
+	}
+	if n := enter(2_000, true); n != mostCalls/4 {
+		t.Errorf("%d more entered that are important", n)
+	}
+	for range mostCalls {
+		w.ended(now, false, true)
+	}
+	if got := w.size.Load(); got != mostCalls/2 || w.under.Load() != 0 {
+		t.Errorf("the window is %d, and %d are under way", got, w.under.Load())
+	}
+	for range 20 {
+		now = now.Add(cutEvery)
+		enter(1, true)
+		w.ended(now, false, true)
+	}
+	if got := w.size.Load(); got != fewCalls {
+		t.Errorf("the window is %d", got)
+	}
+	rounds := func(n int) {
+		for range n {
+			for range enter(2*mostCalls, true) {
+				w.ended(now, true, false)
+			}
+		}
+	}
+	if rounds(10); w.size.Load() < fewCalls+5 || w.size.Load() > fewCalls+10 {
+		t.Errorf("it has grown to %d in ten rounds", w.size.Load())
+	}
+	w.shrink()
+	if rounds(20); w.size.Load() != mostCalls {
+		t.Errorf("it has grown to %d in twenty rounds from the start", w.size.Load())
+	}
+}
+
+// slow answers one call after the other, in the order in which they came, also those that nobody waits for any more.
+type slow struct {
+	headgate.Store
+	turn  chan struct{}
+	takes time.Duration
+}
+
+func (s *slow) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	served := make(chan error, 1)
+	said := make([]headgate.Result, len(results))
+	go func() {
+		s.turn <- struct{}{}
+		time.Sleep(s.takes)
+		err := s.Store.Take(context.WithoutCancel(ctx), charges, said)
+		<-s.turn
+		served <- err
+	}()
+	select {
+	case err := <-served:
+		copy(results, said)
+		return err
+	case <-ctx.Done():
+		return tell(results, errLost)
+	}
+}
+
+// The cascade of the textbook, which does not begin: far more is asked than the store can answer. Nobody waits, the store is
+// asked what it can answer, and what the limit has is given out, with a little more until the store knows of it.
+func TestMoreThanTheStoreCanAnswer(t *testing.T) {
+	t.Parallel()
+	const (
+		limit   = 1_000
+		callers = 40
+		lasts   = 2 * time.Second
+	)
+	inner := &slow{Store: memstore.New(memstore.Options{}), turn: make(chan struct{}, 1), takes: 2 * time.Millisecond}
+	s := wrap(t, inner, Options{Deadline: 30 * time.Millisecond})
+	c := hour(headgate.FixedWindow, limit)
+	var asked, admitted, tooLong atomic.Int64
+	var running sync.WaitGroup
+	end := time.Now().Add(lasts)
+	for range callers {
+		running.Go(func() {
+			for time.Now().Before(end) {
+				began := time.Now()
+				r, err := take(s, c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if time.Since(began) > 200*time.Millisecond {
+					tooLong.Add(1)
+				}
+				asked.Add(1)
+				admitted.Add(r[0].Granted)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	running.Wait()
+	eventually(t, "settled", func() bool { return s.Stats().Waiting == 0 })
+	stats := s.Stats()
+	t.Logf("%d asked, %d admitted, %+v, window %d", asked.Load(), admitted.Load(), stats, s.partOf(c.Subject).size.Load())
+	if asked.Load() < 10*int64(lasts/inner.takes) {
+		t.Fatalf("only %d were asked: that is not too much for the store", asked.Load())
+	}
+	if got := admitted.Load(); got < limit*9/10 || got > limit*3/2 {
+		t.Errorf("%d admitted of %d", got, limit)
+	}
+	if tooLong.Load() > 0 {
+		t.Errorf("%d waited too long", tooLong.Load())
+	}
+	if stats.Shed < asked.Load()/2 || stats.Unanswered > asked.Load()/10 {
+		t.Errorf("of %d: %+v", asked.Load(), stats)
+	}
+}
