@@ -1,0 +1,84 @@
+package headgate_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/storewrap"
+)
+
+// What the README puts together answers every request while Redis is killed and comes back, and is limited throughout.
+func TestReadmeSurvivesRedis(t *testing.T) {
+	t.Parallel()
+	const limit = 20
+	server := testenv.Start(t, testenv.Redis, "--appendonly", "yes")
+	redis, err := redisstore.Open("redis://" + server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	store := storewrap.New(redis, storewrap.Options{Log: slog.New(slog.DiscardHandler)})
+	defer store.Close()
+	limiter, err := headgate.New(store, headgate.Rule{
+		ID: "login", Match: headgate.Match{Path: "/login"}, By: []string{"ip"},
+		Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: limit, Window: time.Hour},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	handler := httplimit.New(limiter, httplimit.Options{})(hello)
+	if err := redis.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admitted := 0
+	ask := func() (limited bool) {
+		t.Helper()
+		began := time.Now()
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/login", http.NoBody))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("an answer took %v", took)
+		}
+		switch w.Code {
+		case http.StatusOK:
+			admitted++
+		case http.StatusTooManyRequests:
+			limited = true
+		default:
+			t.Fatalf("%d: %s", w.Code, w.Body)
+		}
+		return limited
+	}
+	for range limit / 2 {
+		ask()
+	}
+	server.Kill()
+	for range 4 * limit {
+		ask()
+		time.Sleep(time.Millisecond)
+	}
+	if !ask() || admitted != limit {
+		t.Errorf("%d were admitted of %d", admitted, limit)
+	}
+	server.Restart(t)
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		ask()
+	}
+	stats := store.Stats()
+	if stats.Away != 0 || stats.Waiting != 0 {
+		t.Errorf("two seconds after Redis is back: %+v", stats)
+	}
+	// What was under way when it was killed may not have been counted, or twice.
+	if off := int64(admitted - limit); !ask() || off < 0 || off > stats.Unanswered || off > 3 {
+		t.Errorf("%d were admitted of %d, now that Redis is back: %+v", admitted, limit, stats)
+	}
+}
