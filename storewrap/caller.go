@@ -11,7 +11,7 @@ import (
 )
 
 // grace is for the store to say itself what became of the charges, which it knows best.
-const grace = 3 * time.Millisecond
+const grace = time.Millisecond
 
 // errLate is of charges of which nobody knows what became of them.
 var errLate = fmt.Errorf("%w: %w: no answer in time", headgate.ErrUnavailable, headgate.ErrUnanswered)
@@ -60,14 +60,13 @@ func (c *caller) take(now time.Time, charges []headgate.Charge, results []headga
 	return err
 }
 
-// soon ends after the deadline, or up to momentLength later.
+// soon ends after the deadline, or up to momentLength before.
 func (c *caller) soon(now time.Time) context.Context {
 	if m := c.current.Load(); m != nil && now.Before(m.until) {
 		return m
 	}
-	left := c.deadline + momentLength
-	m := &moment{Context: context.Background(), done: make(chan struct{}), at: now.Add(left), until: now.Add(momentLength)}
-	time.AfterFunc(left, func() { close(m.done) })
+	m := &moment{Context: context.Background(), done: make(chan struct{}), at: now.Add(c.deadline), until: now.Add(momentLength)}
+	time.AfterFunc(c.deadline, func() { close(m.done) })
 	c.current.Store(m)
 	return m
 }

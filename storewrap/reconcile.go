@@ -36,8 +36,8 @@ func (s *Store) settleSoon() {
 	})
 }
 
-// reconcile charges the store with what this node has admitted by itself, as far as it still counts: of the parts that are
-// there, and of one more. Each unit is charged once: what is not answered may have been, and is not charged again. It is
+// reconcile charges the store with what this node has admitted by itself, as far as it still counts: on the parts that are
+// there, or on one that is about to be. Each unit is charged once: what is not answered may have been, and is not charged again. It is
 // false if the store could not be asked.
 func (s *Store) reconcile(ctx context.Context, now time.Time, returning *part) bool {
 	// A second turn is for what is admitted during the first.
@@ -46,7 +46,7 @@ func (s *Store) reconcile(ctx context.Context, now time.Time, returning *part) b
 			var sent []owing
 			sent, from = s.ledger.collect(now, from, func(t *tally) bool {
 				p := s.partOf(t.subject)
-				return p == returning || !p.away.Load()
+				return p == returning || returning == nil && !p.away.Load()
 			})
 			if !s.charge(ctx, now, sent) {
 				return false

@@ -25,6 +25,8 @@ func newFlaky() *flaky {
 	return f
 }
 
+func (f *flaky) Part(s headgate.Subject) int { return int(s[0] % 2) }
+
 func (f *flaky) is(fails func([]headgate.Charge) error) { f.fails.Store(&fails) }
 
 func (f *flaky) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
@@ -220,6 +222,38 @@ func TestOthersAreReconciled(t *testing.T) {
 	settled(t, s)
 	if a, b, c, d := used(t, inner, lets), used(t, inner, forced), used(t, inner, denies), used(t, inner, share); a != 20 || b != 7 || c != 0 || d != 0 {
 		t.Errorf("%d, %d, %d and %d used", a, b, c, d)
+	}
+}
+
+// A part that cannot be charged keeps no other from coming back.
+func TestPartsReturnAlone(t *testing.T) {
+	t.Parallel()
+	inner := newFlaky()
+	s := wrap(t, inner, Options{})
+	away, stumbles := hour(headgate.FixedWindow, 1_000), hour(headgate.FixedWindow, 1_000)
+	away.Subject, stumbles.Subject = chargeOn(0).Subject, chargeOn(1).Subject
+	inner.is(func([]headgate.Charge) error { return errGone })
+	for range 10 {
+		_, _ = take(s, away)
+	}
+	_, _ = take(s, stumbles)
+	if stats := s.Stats(); stats.Away != 1 || stats.Waiting != 2 {
+		t.Fatalf("%+v", stats)
+	}
+	inner.is(func(charges []headgate.Charge) error {
+		if charges[0].Force && charges[0].Subject == stumbles.Subject {
+			return errGone
+		}
+		return nil
+	})
+	eventually(t, "back", func() bool { return s.Stats().Away == 0 })
+	if got := used(t, inner, away); got != 10 || s.Stats().Waiting != 1 {
+		t.Errorf("%d used, %+v", got, s.Stats())
+	}
+	inner.is(func([]headgate.Charge) error { return nil })
+	settled(t, s)
+	if got := used(t, inner, stumbles); got != 1 {
+		t.Errorf("%d used of the other", got)
 	}
 }
 
