@@ -47,7 +47,8 @@ const (
 	// format is the version of all that is written: keys, hashes and their fields.
 	format = "hg1"
 
-	dialTimeout = 2 * time.Second
+	// dialTimeout is less than the second after which a lost first packet is sent again: a new attempt is sooner.
+	dialTimeout = 300 * time.Millisecond
 	// connTimeout is for a server that has stopped answering: its connections are given up after this long.
 	connTimeout = 5 * time.Second
 )

@@ -13,8 +13,8 @@ const (
 	maxProbe = 400 * time.Millisecond
 )
 
-// probe asks a part that is away until it answers: one question at a time, which charges nothing, by the same script as every
-// charge. It is back when it has been charged with what was admitted meanwhile.
+// probe asks a part that is away until it answers, one question at a time. It is back when it has been charged with what was
+// admitted meanwhile.
 func (s *Store) probe(ctx context.Context, p *part, question headgate.Charge) {
 	for pause := minProbe; ; pause = min(2*pause, maxProbe) {
 		select {
@@ -22,8 +22,8 @@ func (s *Store) probe(ctx context.Context, p *part, question headgate.Charge) {
 			return
 		case <-time.After(jitter(pause)):
 		}
-		err := s.caller.takeAside(time.Now(), []headgate.Charge{question}, make([]headgate.Result, 1)) //nolint:contextcheck // it has a deadline
-		if err == nil && s.reconcile(ctx, time.Now(), p) {
+		//nolint:contextcheck // a question has a deadline of its own
+		if s.ask(&question) == nil && s.reconcile(ctx, time.Now(), p) {
 			break
 		}
 	}
@@ -32,4 +32,10 @@ func (s *Store) probe(ctx context.Context, p *part, question headgate.Charge) {
 	s.log.Info("the store answers again", "part", p.number, "away", gone.Round(time.Millisecond).String())
 	s.reconcile(ctx, time.Now(), nil) // what was admitted meanwhile
 	s.ledger.drop(func(t *tally) bool { return !s.partOf(t.subject).away.Load() })
+}
+
+// ask is an error if the store does not answer on a counter. It charges nothing, by the same script as every charge.
+func (s *Store) ask(c *headgate.Charge) error {
+	question := headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit}
+	return s.caller.takeAside(time.Now(), []headgate.Charge{question}, make([]headgate.Result, 1))
 }

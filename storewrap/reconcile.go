@@ -94,9 +94,14 @@ func (s *Store) charge(ctx context.Context, now time.Time, owed []owing) bool {
 		for i, o := range owed[:n] {
 			charges[i] = o.charge
 		}
-		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		_ = s.inner.Take(asking, charges, results) // each result has its own
-		cancel()
+		// The question goes the same way: that one connection works does not mean that another does.
+		if s.ask(&charges[0]) == nil { //nolint:contextcheck // it has a deadline of its own
+			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			_ = s.inner.Take(asking, charges, results) // each result has its own
+			cancel()
+		} else {
+			_ = tell(results, errAway)
+		}
 		for i := range results {
 			switch err := results[i].Err; {
 			case err == nil:

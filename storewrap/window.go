@@ -9,7 +9,7 @@ import (
 const (
 	// mostCalls is what a Redis that takes 10 µs for each can answer within the deadline.
 	mostCalls  = 1_024
-	fewCalls   = 4
+	fewCalls   = 2
 	firstCalls = 8
 	// cutEvery is how often the window shrinks at the most: calls that were sent together are late together.
 	cutEvery = 10 * time.Millisecond
