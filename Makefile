@@ -11,6 +11,7 @@ PKG      = ./...
 RUN      =
 FUZZTIME = 10s
 SUITE    =
+SHORT    =
 ARGS     =
 
 GOFUMPT       = $(CURDIR)/.bin/gofumpt-$(GOFUMPT_VERSION)
@@ -20,7 +21,7 @@ GOTESTSUM     = $(CURDIR)/.bin/gotestsum-$(GOTESTSUM_VERSION)
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps build test race fuzz bench lint fmt proto quickstart check
+.PHONY: help deps build test race fuzz bench chaos soak lint fmt proto quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -70,6 +71,12 @@ bench: ## Run a benchmark suite: SUITE=store, ARGS='...' for its flags
 	fi; \
 	cd bench && go run ./$(SUITE) $(ARGS)
 
+chaos: ## Break Redis under real servers and judge what callers see; SHORT=1 for some of the faults, ARGS='...' for its flags
+	@cd bench && go run ./chaos $(if $(SHORT),-short) $(ARGS)
+
+soak: ## Break Redis again and again for ten minutes, or SHORT=1 30 seconds, and see whether servers grow
+	@cd bench && go run ./chaos -soak $(if $(SHORT),30s,10m)
+
 lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Check formatting, lint, and go.mod's tidiness
 	@files=$$($(GOFUMPT) -l .) || exit; \
 	if [ -n "$$files" ]; then printf 'not formatted (make fmt):\n%s\n' "$$files"; exit 1; fi
@@ -88,7 +95,7 @@ quickstart: ## Do what the README says under "The first 429", and compare
 	@go run ./tools/quickstart
 
 # The race tests come last, so that their summary is what the reader is left with.
-check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines, race tests
+check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines, some faults, race tests
 	@set -e; \
 	step() { \
 		echo "=== $$*"; \
@@ -100,6 +107,8 @@ check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines
 	step lint; \
 	step fuzz FUZZTIME=3s; \
 	step quickstart; \
+	step chaos SHORT=1; \
+	step soak SHORT=1; \
 	echo "=== race"; \
 	$(MAKE) --no-print-directory race
 

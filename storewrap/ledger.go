@@ -17,7 +17,8 @@ type ledger struct {
 	index   map[counter]*tally
 	tallies []*tally
 	hand    int // where to look for one to forget
-	owing   int // how many do
+	owing   int // how many owe something
+	sent    int // of what they owed is under way
 
 	settling atomic.Bool
 }
@@ -36,6 +37,7 @@ type tally struct {
 	// here is this node's count, by its share. there is what it would be without what the store is yet to be charged.
 	here, there headgate.State
 	owes        bool
+	settled     bool // the store has all of it, and what it said of that is known
 	// again is what the store could not be charged, at a time.
 	again     []headgate.Charge
 	againFrom time.Time
@@ -57,6 +59,15 @@ func (t *tally) owed(now time.Time) []headgate.Charge {
 		owed[i].Limit = t.whole
 	}
 	return owed
+}
+
+// notable is true if a hundredth of the limit or more is owed.
+func (t *tally) notable(now time.Time) bool {
+	var units int64
+	for _, c := range t.owed(now) {
+		units += c.Cost
+	}
+	return 100*units >= t.whole.Capacity()
 }
 
 // restart makes the count begin with what the store is known to have, and what it is yet to be charged on top.
@@ -124,11 +135,11 @@ func (l *ledger) owes(t *tally, owes bool) {
 	}
 }
 
-// waiting is how many tallies owe something.
+// waiting is how many tallies owe something; what is being charged is still owed.
 func (l *ledger) waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.owing
+	return l.owing + l.sent
 }
 
 // drop forgets tallies that are no longer needed, and owe nothing.

@@ -102,7 +102,7 @@ func (s *Store) count(now time.Time, charges []headgate.Charge, late []bool, den
 			none[i], c.Cost = wait, 0
 			denied = denied || !c.Observe
 		}
-		tallies[i], states[i] = t, t.here
+		tallies[i], states[i], t.settled = t, t.here, false
 	}
 	if denied {
 		headgate.Withhold(charges, states, results, now)

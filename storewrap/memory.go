@@ -43,6 +43,14 @@ func (m *memory) put(c *headgate.Charge, r *headgate.Result, now time.Duration) 
 	mu.Unlock()
 }
 
+// has is true if the store has said something that is not taken yet.
+func (m *memory) has(c *headgate.Charge) bool {
+	mu, e := m.place(c)
+	mu.Lock()
+	defer mu.Unlock()
+	return e.subject == c.Subject && e.counter == c.Counter && e.until != 0
+}
+
 // take is what was last left, and forgets it: from then on the node's own count goes on, until the store says more. It is
 // false if the store has said nothing since.
 func (m *memory) take(c *headgate.Charge) (entry, bool) {

@@ -13,8 +13,10 @@ const (
 	batch = 64
 	// patience is for calls that nobody waits for.
 	patience = time.Second
-	// soon is when the store is charged with what was admitted while it was there.
-	soon = 50 * time.Millisecond
+	// soon is when the store is charged with what was admitted while it was there, if that is notable. With all the rest it is
+	// every so many turns: a store that is busy has other things to do.
+	soon      = 50 * time.Millisecond
+	restEvery = 20
 )
 
 // settleSoon has the store charged with what this node has admitted by itself though the store is there, since it was busy or
@@ -24,34 +26,38 @@ func (s *Store) settleSoon() {
 		return
 	}
 	s.background.run(func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
+		for turn := 1; ; turn++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(jitter(soon)):
+			}
+			if turn < restEvery {
+				s.reconcile(ctx, func(t *tally) bool { return s.present(t) && t.notable(time.Now()) })
+				continue
+			}
+			s.ledger.settling.Store(false) // what is admitted from here on needs another one
+			if !s.reconcile(ctx, s.present) {
+				s.settleSoon()
+			}
 			return
-		case <-time.After(jitter(soon)):
-		}
-		s.ledger.settling.Store(false)
-		if !s.reconcile(ctx, time.Now(), nil) {
-			s.settleSoon()
 		}
 	})
 }
 
-// reconcile charges the store with what this node has admitted by itself, as far as it still counts: on the parts that are
-// there, or on one that is about to be. Each unit is charged once: what is not answered may have been, and is not charged again. It is
-// false if the store could not be asked.
-func (s *Store) reconcile(ctx context.Context, now time.Time, returning *part) bool {
+func (s *Store) present(t *tally) bool { return !s.partOf(t.subject).away.Load() }
+
+// reconcile charges the store with what this node has admitted by itself on some counters, as far as it still counts. Each unit
+// is charged once: what is not answered may have been, and is not charged again. It is false if the store could not be asked.
+func (s *Store) reconcile(ctx context.Context, which func(*tally) bool) bool {
 	// A second turn is for what is admitted during the first.
 	for range 2 {
 		for from := 0; from >= 0; {
+			now := time.Now()
 			var sent []owing
-			sent, from = s.ledger.collect(now, from, func(t *tally) bool {
-				p := s.partOf(t.subject)
-				return p == returning || returning == nil && !p.away.Load()
-			})
-			if !s.charge(ctx, now, sent) {
+			if sent, from = s.ledger.collect(now, from, which); !s.charge(ctx, now, sent) {
 				return false
 			}
-			now = time.Now()
 		}
 	}
 	return true
@@ -82,6 +88,7 @@ func (l *ledger) collect(now time.Time, from int, wanted func(*tally) bool) (owe
 	if from >= len(l.tallies) {
 		from = -1
 	}
+	l.sent += len(owed)
 	return owed, from
 }
 
@@ -106,25 +113,28 @@ func (s *Store) charge(ctx context.Context, now time.Time, owed []owing) bool {
 			switch err := results[i].Err; {
 			case err == nil:
 				s.charged.Add(results[i].Granted)
+				s.known.put(&charges[i], &results[i], now.Sub(s.start))
 			case unanswered(err):
 				s.unanswered.Add(owed[i].charge.Cost)
 			default:
-				s.ledger.oweAgain(now, owed[i])
 				good = false
 			}
+			s.ledger.answered(now, owed[i], results[i].Err)
 		}
 		owed = owed[n:]
 	}
 	return good
 }
 
-// oweAgain notes that the store did not take what was collected at a time.
-func (l *ledger) oweAgain(now time.Time, o owing) {
+// answered notes what became of something that was collected at a time.
+func (l *ledger) answered(now time.Time, o owing, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sent--
 	t := o.tally
-	if l.index[t.counter] != t {
-		return // it is forgotten
+	if err == nil || unanswered(err) || l.index[t.counter] != t { // or it is forgotten
+		t.settled = err == nil && !t.owes
+		return
 	}
 	for i := range t.again {
 		t.again[i].Age += now.Sub(t.againFrom)

@@ -88,7 +88,7 @@ func New(store headgate.Store, o Options) *Store {
 // inner store is closed afterwards, by whoever opened it.
 func (s *Store) Close() {
 	if s.background.end() && s.ledger.waiting() > 0 {
-		s.reconcile(s.background.ctx, time.Now(), nil)
+		s.reconcile(s.background.ctx, s.present)
 	}
 }
 

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	warmUp      = time.Second
+	before      = 3 * time.Second
+	faultLength = 6 * time.Second // with two whole windows in it
+	after       = 4 * time.Second
+	// phase is when in a window faults begin: a part of it is used up by then, and a part is left.
+	phase = 800 * time.Millisecond
+)
+
+// fault is one way to break the store.
+type fault struct {
+	name  string
+	short bool // whether it is among those of -short
+	build func(*world) error
+	// happen breaks the store, waits, and mends it.
+	happen func(*world) error
+	// flaps is set where the store comes and goes: breakers may then open more than once.
+	flaps bool
+	// share is set where some nodes go on by the store and others, this part of all, by their share: that much more than
+	// the limit is then admitted.
+	share float64
+	// cold is set where the fault is there when the nodes start; stays, where it also never ends.
+	cold, stays bool
+	root        bool // whether only root can do it
+	// nodes starts others than three servers.
+	nodes func(*world) error
+	rate  int // of the load, if it is not the usual one
+	// overload is set where the store never goes away, but is asked too much: what counts is how much is admitted, and when.
+	overload bool
+	// least is how much of the limit whole windows must admit, if it is more than usual.
+	least   float64
+	drawing string // a name for its picture
+}
+
+// aof keeps counters over a restart.
+var aof = []string{"--appendonly", "yes", "--appendfsync", "everysec"}
+
+func faults() []*fault {
+	return []*fault{
+		{name: "Redis killed, restarted with AOF", short: true, build: standalone(aof...), happen: kill, drawing: "killed"},
+		{name: "Redis hangs (SIGSTOP)", short: true, build: standalone(), happen: pause, drawing: "hangs"},
+		{name: "Redis stalls 1 s, three times", build: standalone(), happen: stall, flaps: true},
+		{name: "connections reset every 300 ms", build: behindProxy, happen: reset, flaps: true},
+		{name: "200 ms of latency", build: behindProxy, happen: delay},
+		{name: "one node cut off from Redis", build: partitioned, happen: partition, share: 1. / nodeCount, root: true},
+		{name: "Redis out of memory", short: true, build: standalone(), happen: outOfMemory},
+		{name: "scripts flushed every 200 ms", short: true, build: standalone(), happen: flushScripts},
+		{name: "Redis is loading", build: slowLoader, happen: loading},
+		{name: "Redis is read-only", build: standalone(), happen: readOnly},
+		{name: "Cluster: a primary killed", short: true, build: cluster(), happen: killPrimary, drawing: "primary-killed"},
+		{name: "Cluster: all primaries killed, restarted", build: cluster(aof...), happen: killAllPrimaries},
+		{name: "Cluster: live reshard", build: cluster(), happen: reshard},
+		{name: "Sentinel: the primary killed", build: sentinels, happen: failOver},
+		{name: "Redis' name does not resolve", build: unresolvable, happen: wait, cold: true, stays: true},
+		{name: "20 clients start at once", build: standalone(), happen: settle, cold: true, nodes: startClients(20)},
+		{
+			name: "Redis can do a 20th of what is asked", build: behindProxy, happen: choke, overload: true, share: busyShare,
+			nodes: startClients(2), rate: 20 * chokedRate, least: 0.9, drawing: "overload",
+		},
+	}
+}
+
+func kill(w *world) error {
+	w.mark("SIGKILL")
+	w.redis.Kill()
+	w.hold()
+	w.mark("restart")
+	w.redis.Restart(w.scope)
+	return nil
+}
+
+func pause(w *world) error {
+	w.mark("SIGSTOP")
+	w.redis.Pause()
+	w.hold()
+	w.mark("SIGCONT")
+	w.redis.Resume()
+	return nil
+}
+
+func stall(w *world) error {
+	for i := range 3 {
+		if i > 0 {
+			w.sleep(2 * time.Second)
+		}
+		w.mark("SIGSTOP")
+		w.redis.Pause()
+		w.sleep(time.Second)
+		w.mark("SIGCONT")
+		w.redis.Resume()
+	}
+	return nil
+}
+
+// outOfMemory lets Redis take no writes, and evict nothing.
+func outOfMemory(w *world) error {
+	w.mark("out of memory")
+	w.redis.Must(w.scope, "CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1")
+	w.hold()
+	w.mark("memory again")
+	w.redis.Must(w.scope, "CONFIG", "SET", "maxmemory", "0")
+	return nil
+}
+
+func flushScripts(w *world) error {
+	w.mark("SCRIPT FLUSH")
+	defer w.mark("no more of it")
+	return w.every(200*time.Millisecond, faultLength, func() error {
+		_, err := w.redis.Do("SCRIPT", "FLUSH")
+		return err
+	})
+}
+
+// slowLoader is a server with 2,000 keys of a kilobyte: when it is restarted it answers LOADING for six seconds.
+func slowLoader(w *world) error {
+	err := standalone("--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024")(w)
+	if err == nil {
+		const fill = `for i = 1, 2000 do redis.call('SET', 'fill-' .. i, string.rep('x', 1000)) end`
+		_, err = w.redis.Do("EVAL", fill, "0")
+	}
+	return err
+}
+
+func loading(w *world) error {
+	w.mark("SHUTDOWN SAVE, restart")
+	_, _ = w.redis.Do("SHUTDOWN", "SAVE") // which ends the connection
+	w.redis.Restart(w.scope)
+	return nil
+}
+
+// readOnly makes Redis a replica, as an old primary is after a failover that its clients have not heard of.
+func readOnly(w *world) error {
+	w.mark("REPLICAOF")
+	w.redis.Must(w.scope, "REPLICAOF", "127.0.0.1", "1") // where nobody listens
+	w.hold()
+	w.mark("REPLICAOF NO ONE")
+	w.redis.Must(w.scope, "REPLICAOF", "NO", "ONE")
+	return nil
+}
+
+// killPrimary is of the hot subject's shard. It is over when the replica has taken its place.
+func killPrimary(w *world) error {
+	hot := w.slots[hotUser]
+	victim := w.cluster.Servers()[shardOf(hot)]
+	w.hit = map[int]bool{}
+	for user, slot := range w.slots {
+		w.hit[user] = shardOf(slot) == shardOf(hot)
+	}
+	w.mark("SIGKILL of a primary")
+	victim.Kill()
+	w.cluster.PrimaryOf(w.scope, hot)
+	return nil
+}
+
+func killAllPrimaries(w *world) error {
+	primaries := w.cluster.Servers()[:shards]
+	w.mark("SIGKILL of all primaries")
+	for _, s := range primaries {
+		s.Kill()
+	}
+	w.hold()
+	w.mark("restart")
+	for _, s := range primaries {
+		s.Restart(w.scope)
+	}
+	w.cluster.WaitOK(w.scope)
+	return nil
+}
+
+// reshard moves the slots of the hot subject and of all users on its shard from one primary to the next, again and again.
+func reshard(w *world) error {
+	at := shardOf(w.slots[hotUser])
+	var slots []int
+	for _, slot := range w.slots {
+		if shardOf(slot) == at {
+			slots = append(slots, slot)
+		}
+	}
+	slices.Sort(slots)
+	slots = slices.Compact(slots)
+	servers := w.cluster.Servers()
+	w.mark("slots move")
+	defer w.mark("slots stay")
+	return w.every(500*time.Millisecond, faultLength, func() error {
+		next := (at + 1) % shards
+		w.cluster.MoveSlots(w.scope, servers[at], servers[next], slots...)
+		at = next
+		return nil
+	})
+}
+
+// failOver is over when a sentinel says who is the primary now, which is later than when that one takes writes.
+func failOver(w *world) error {
+	primary := w.sentinels.Primary(w.scope)
+	w.mark("SIGKILL of the primary")
+	primary.Kill()
+	for w.sentinels.Primary(w.scope) == primary && w.ctx.Err() == nil {
+		w.sleep(20 * time.Millisecond)
+	}
+	w.announced = time.Now()
+	return nil
+}
+
+// unresolvable has a name that is refused before anybody is asked for it: a part of it is too long.
+func unresolvable(w *world) error {
+	w.address = fmt.Sprintf("redis://%s.invalid:6379", strings.Repeat("x", 64))
+	return nil
+}
+
+func wait(w *world) error {
+	w.mark("start")
+	w.hold()
+	return nil
+}
+
+// settle gives a cold start a second, which is what it is judged by.
+func settle(w *world) error {
+	w.mark("start")
+	w.sleep(time.Second)
+	return nil
+}

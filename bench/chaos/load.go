@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	usualRate = 600 // requests a second, over all nodes
+	// limit of the one hot subject for each window: a quarter of all requests are its own, 1.7 times what it may.
+	limit   = 180
+	window  = 2 * time.Second
+	users   = 200 // who share the other requests, and are never refused
+	hotUser = users
+	// room is how many requests may wait for one node: at the usual rate answers in 300 ms would still not fill it.
+	room = 64
+)
+
+// userName is the attribute that is counted by.
+func userName(user int) string { return "user-" + strconv.Itoa(user) }
+
+// sample is one request as its caller saw it.
+type sample struct {
+	At      time.Duration // when it was due, since the load began
+	Late    time.Duration // how much later it was sent, for which this program is to blame
+	Latency time.Duration // from when it was due
+	Node    int
+	User    int
+	Status  int // of HTTP; 0 if there was no answer
+	Allowed bool
+	Path    string    // who decided
+	Reset   time.Time // when the window ends that it was counted in
+}
+
+func (s *sample) hot() bool { return s.User == hotUser }
+
+// load sends requests by the clock, whether or not the ones before are answered.
+type load struct {
+	start time.Time
+	rate  int // requests a second
+	nodes []*node
+
+	mu      sync.Mutex
+	samples []sample
+}
+
+// run ends with ctx, after the last answer.
+func (l *load) run(ctx context.Context) {
+	sleepUntil(ctx, l.start)
+	var under sync.WaitGroup
+	defer under.Wait()
+	waiting := make([]chan struct{}, len(l.nodes))
+	for i := range waiting {
+		waiting[i] = make(chan struct{}, room*l.rate/usualRate)
+	}
+	spread := 0
+	for i := 0; ; i++ {
+		s := sample{At: time.Duration(i) * time.Second / time.Duration(l.rate), Node: i % len(l.nodes), User: hotUser}
+		if (i/len(l.nodes))%4 != 0 {
+			s.User = spread % users
+			spread++
+		}
+		if sleep(time.Until(l.start.Add(s.At))); ctx.Err() != nil {
+			return
+		}
+		select {
+		case waiting[s.Node] <- struct{}{}:
+			under.Go(func() {
+				l.ask(s)
+				<-waiting[s.Node]
+			})
+		default:
+			l.keep(s) // not sent in time, which is as bad as no answer
+		}
+	}
+}
+
+func (l *load) ask(s sample) {
+	s.Late = time.Since(l.start) - s.At
+	a, err := l.nodes[s.Node].ask(context.Background(), s.hot(), userName(s.User))
+	s.Latency = time.Since(l.start) - s.At
+	s.Status = a.Status
+	if err == nil {
+		s.Allowed, s.Path, s.Reset = a.Allowed, a.Path, a.Reset
+	}
+	l.keep(s)
+}
+
+func (l *load) keep(s sample) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.samples = append(l.samples, s)
+}
+
+// taken is what there is so far, in the order in which the requests were due.
+func (l *load) taken() []sample {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	samples := slices.Clone(l.samples)
+	slices.SortFunc(samples, func(a, b sample) int { return int(a.At - b.At) })
+	return samples
+}
+
+// sleepUntil returns earlier if ctx ends.
+func sleepUntil(ctx context.Context, t time.Time) {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

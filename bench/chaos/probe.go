@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	probeEvery   = 5 * time.Millisecond
+	probeTimeout = 100 * time.Millisecond
+)
+
+// probe says when the store takes writes, whatever our nodes think of it: it writes a key of its own all the time.
+type probe struct {
+	key       string
+	addresses []string // of all servers that may hold it; one of them has to take it
+
+	mu      sync.Mutex
+	failing time.Time // since when; zero if it does not
+	outages []outage
+}
+
+// outage is a time without writes.
+type outage struct{ from, to time.Time }
+
+// watch ends with ctx.
+func (p *probe) watch(ctx context.Context) {
+	conns := map[string]net.Conn{}
+	for ctx.Err() == nil {
+		started := time.Now()
+		p.note(started, p.write(ctx, conns))
+		sleepUntil(ctx, started.Add(probeEvery))
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+}
+
+func (p *probe) note(started time.Time, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !ok && p.failing.IsZero():
+		p.failing = started
+	case ok && !p.failing.IsZero():
+		// What is shorter may be this machine's doing.
+		if o := (outage{p.failing, time.Now()}); o.to.Sub(o.from) >= probeTimeout {
+			p.outages = append(p.outages, o)
+		}
+		p.failing = time.Time{}
+	}
+}
+
+func (p *probe) write(ctx context.Context, conns map[string]net.Conn) bool {
+	dialer := net.Dialer{Timeout: probeTimeout}
+	for _, address := range p.addresses {
+		conn := conns[address]
+		if conn == nil {
+			var err error
+			if conn, err = dialer.DialContext(ctx, "tcp", address); err != nil {
+				continue
+			}
+			conns[address] = conn
+		}
+		reply := make([]byte, 256)
+		_ = conn.SetDeadline(time.Now().Add(probeTimeout))
+		_, err := fmt.Fprintf(conn, "SET %s 1 PX 10000\r\n", p.key)
+		if err == nil {
+			_, err = conn.Read(reply)
+		}
+		if err != nil {
+			_ = conn.Close()
+			delete(conns, address)
+			continue
+		}
+		if strings.HasPrefix(string(reply), "+OK") {
+			return true
+		}
+	}
+	return false
+}
+
+// back is when the last outage after a time ended; zero if there was none. It is false if there still is one.
+func (p *probe) back(after time.Time) (t time.Time, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.outages {
+		if o.to.After(after) {
+			t = o.to
+		}
+	}
+	return t, p.failing.IsZero()
+}
