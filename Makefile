@@ -38,7 +38,8 @@ build: ## Compile every package, bench included
 test: $(GOTESTSUM) ## Run the tests; PKG=./memstore and RUN=TestName narrow them
 	@$(GOTEST) $(PKG)
 
-race: $(GOTESTSUM) ## Run the tests under the race detector; PKG and RUN as above
+race: $(GOTESTSUM) ## Run the tests under the race detector, those of bench first; PKG and RUN as above
+	@if [ '$(PKG)' = ./... ]; then cd bench && $(GOTEST) -race ./...; fi
 	@$(GOTEST) -race $(PKG)
 
 # Go before 1.27 may report the end of -fuzztime itself as a failure: a bare "context deadline exceeded" and no input

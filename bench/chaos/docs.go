@@ -31,8 +31,9 @@ func writeTable(path, table string) error {
 func (o *outcome) draw(path string) error {
 	run := timeline.Run{Title: o.fault.name, Limit: limit, Window: window, Deadline: maxP99 - 5*time.Millisecond}
 	first := o.start.Truncate(window).Add(window).Sub(o.start) // window that is whole
+	end := first + (o.stop - first).Truncate(window)
 	for i := range o.samples {
-		if s := &o.samples[i]; s.At >= first {
+		if s := &o.samples[i]; s.At >= first && s.At < end {
 			run.Samples = append(run.Samples, timeline.Sample{
 				At: s.At - first, Latency: s.Latency, Limited: s.hot(), Allowed: s.Allowed, Path: s.Path,
 			})
