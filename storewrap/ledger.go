@@ -14,6 +14,7 @@ const maxTallies = 131_072
 // ledger is what this node has counted by itself.
 type ledger struct {
 	mu      sync.Mutex
+	most    int // tallies
 	index   map[counter]*tally
 	tallies []*tally
 	hand    int // where to look for one to forget
@@ -92,7 +93,7 @@ func (l *ledger) find(c *headgate.Charge, now time.Time) (t *tally, isNew bool) 
 	if l.index == nil {
 		l.index = map[counter]*tally{}
 	}
-	if len(l.tallies) >= maxTallies {
+	if len(l.tallies) >= l.most {
 		l.forget(now)
 	}
 	t = &tally{counter: key, place: len(l.tallies)}

@@ -75,8 +75,9 @@ func New(store headgate.Store, o Options) *Store {
 		o.LocalShare = 100
 	}
 	s := &Store{
-		inner: store, caller: caller{store: store, deadline: o.Deadline}, log: o.Log, start: time.Now().Add(-time.Second),
-		salt: rand.Uint64(), percent: o.LocalShare, least: int64(max(1, o.Nodes)), //nolint:gosec // it tells nodes apart
+		inner: store, caller: caller{store: store, deadline: o.Deadline}, log: o.Log, ledger: ledger{most: maxTallies},
+		start: time.Now().Add(-time.Second),
+		salt:  rand.Uint64(), percent: o.LocalShare, least: int64(max(1, o.Nodes)), //nolint:gosec // it tells nodes apart
 	}
 	s.nodes.Store(s.least)
 	s.parts.Store(&map[int]*part{})
