@@ -86,7 +86,8 @@ var architecture = map[string]arrows{
 	"cmd/headgate": {
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
-			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/explain", "internal/listen",
+			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyrls", "internal/explain",
+			"internal/listen",
 			"internal/telemetry", "internal/wording", "internal/yamldoc",
 			"github.com/spf13/cobra", "google.golang.org/grpc",
 		},
@@ -127,6 +128,13 @@ var architecture = map[string]arrows{
 	"internal/protofields": {
 		code:    []string{"google.golang.org/protobuf"},
 		notRoot: true,
+	},
+	"internal/envoyrls": {
+		code: []string{
+			"httplimit", "identity", "internal/checkapi", "internal/limitfields", "internal/protofields",
+			"google.golang.org/grpc", "google.golang.org/protobuf",
+		},
+		tests: []string{"memstore", "github.com/envoyproxy/go-control-plane/envoy"},
 	},
 	"internal/telemetry": {
 		code:  []string{"ruledoc", "storewrap", "github.com/prometheus/client_golang", "google.golang.org/grpc"},

@@ -200,9 +200,8 @@ func (r *room) judge(ctx context.Context, store Store) (Decision, error) {
 	results := make([]Result, len(charges))
 	err := store.Take(ctx, charges, results)
 	copy(r.results, results)
-	if err == nil {
-		return r.sum(r.path()), nil
+	if err != nil {
+		r.fail(ctx, store)
 	}
-	r.fail(ctx, store)
-	return r.sum(PathFailed), err
+	return r.sum(r.path()), err
 }

@@ -205,21 +205,28 @@ func (r *room) decide(ctx context.Context, store Store) Decision {
 	case r.refused:
 		return r.refuse()
 	}
-	if err := store.Take(ctx, r.charges, r.results); err == nil {
-		return r.sum(r.path())
+	if err := store.Take(ctx, r.charges, r.results); err != nil {
+		r.fail(ctx, store)
 	}
-	r.fail(ctx, store)
-	return r.sum(PathFailed)
+	return r.sum(r.path())
 }
 
-// path is who decided, if everything was.
-func (r *room) path() Path {
-	for i := range r.results {
-		if r.results[i].Path == PathLocal {
-			return PathLocal
+func (r *room) path() Path { return r.pathOf(0, len(r.results)) }
+
+// pathOf is who decided some of the charges.
+func (r *room) pathOf(from, to int) Path {
+	path := PathNone
+	for i := range r.results[from:to] {
+		switch result := &r.results[from+i]; {
+		case result.Err != nil:
+			return PathFailed
+		case result.Path == PathLocal:
+			path = PathLocal
+		case path == PathNone:
+			path = PathStore
 		}
 	}
-	return PathStore
+	return path
 }
 
 // refuse is the decision of rules that insist on an attribute; nothing is charged, and what the store would say is not
@@ -264,13 +271,16 @@ func (r *room) fail(ctx context.Context, store Store) {
 }
 
 // sum is the decision.
-func (r *room) sum(path Path) Decision {
+func (r *room) sum(path Path) Decision { return r.sumOf(0, len(r.charges), path) }
+
+// sumOf is the decision of some of the charges.
+func (r *room) sumOf(from, to int, path Path) Decision {
 	d := Decision{Allowed: true, Path: path, Version: r.set.version}
-	if len(r.charges) > 0 {
-		d.Limits = make([]LimitDecision, len(r.charges))
+	if to > from {
+		d.Limits = make([]LimitDecision, to-from)
 	}
-	for i := range r.charges {
-		c, a, result := &r.charges[i], &r.about[i], &r.results[i]
+	for i := range d.Limits {
+		c, a, result := &r.charges[from+i], &r.about[from+i], &r.results[from+i]
 		rule := &r.set.rules[a.rule]
 		l := &d.Limits[i]
 		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin

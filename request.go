@@ -9,7 +9,7 @@ import (
 // value is the same as none.
 //
 // Bare names are built in: ip, client, api_key, user, service_account, tenant, tier, method, host, path, route,
-// user_agent, region. The others say where they come from: header.x, cookie.x, claim.x, descriptor.x. The attribute
+// user_agent, region; of a descriptor of Envoy's, domain and entries, the keys in their order: "remote_address,path". The others say where they come from: header.x, cookie.x, claim.x, descriptor.x. The attribute
 // client need not be given: it is the api_key, else the user, else the ip.
 //
 // The values are taken as they are. Package identity makes them from a request so that no spelling of it escapes a rule.
@@ -47,7 +47,7 @@ const (
 var (
 	builtIn = []string{
 		attrIP, attrClient, "api_key", "user", "service_account", "tenant", attrTier, attrMethod, attrHost, attrPath, "route",
-		"user_agent", "region",
+		"user_agent", "region", "domain", "entries",
 	}
 	sources = []string{"header.", "cookie.", "claim.", "descriptor."}
 	// clientIs is what the attribute client stands for: the first of these that the request has.

@@ -62,7 +62,7 @@ func ExampleCompile() {
 	// Output:
 	// rule "login": by: is missing: write by: [ip] to count each address, or by: [] for one counter for everybody
 	// rule "files": match.path: path "/files/*.json": a segment is text, * or {name}, and "*.json" is a mixture: write * here and the rest as a condition in when
-	// rule "files": by: there is no attribute "usr": the built-in ones are ip, client, api_key, user, service_account, tenant, tier, method, host, path, route, user_agent, region; others say where they come from: header.x, cookie.x, claim.x or descriptor.x
+	// rule "files": by: there is no attribute "usr": the built-in ones are ip, client, api_key, user, service_account, tenant, tier, method, host, path, route, user_agent, region, domain, entries; others say where they come from: header.x, cookie.x, claim.x or descriptor.x
 	// rule "files": has no limit: write limit: 10/minute, or limits with a name for each
 }
 

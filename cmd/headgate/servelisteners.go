@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/checkapi"
 	"github.com/headgate/headgate/internal/checkhttp"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/envoyrls"
 	"github.com/headgate/headgate/internal/listen"
 )
 
@@ -144,6 +145,9 @@ func (s *server) addChecks() {
 	server := listen.NewGRPC(s.certificates, grpc.StreamInterceptor(s.metrics.Stream), grpc.ForceServerCodecV2(checkapi.Codec()))
 	api := checkapi.New(engine, checkapi.Options{AllowRefunds: refunds.GRPC, Log: s.log})
 	api.Register(server)
+	envoyrls.New(engine, envoyrls.Options{
+		Identity: s.resolver, AllowRefunds: refunds.GRPC, Headers: headersOf(s.config.Headers), Log: s.log,
+	}).Register(server)
 	state := grpchealth.NewServer()
 	healthv1.RegisterHealthServer(server, state)
 	for name := range server.GetServiceInfo() {

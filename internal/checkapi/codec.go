@@ -12,14 +12,16 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// Codec is how a server reads and writes messages, with grpc.ForceServerCodecV2: those of Check and CheckStream by hand,
-// all others as always. What is on the wire is the same.
+// Codec is how a server reads and writes messages, with grpc.ForceServerCodecV2: those of Check and CheckStream by hand, those
+// that do it themselves so, all others as always. What is on the wire is the same.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
+	case protofields.Message:
+		return mem.BufferSlice{mem.SliceBuffer(m.AppendFields(make([]byte, 0, 256)))}, nil
 	case *checkv1.CheckResponse:
 		return mem.BufferSlice{mem.SliceBuffer(appendResponse(make([]byte, 0, sizeGuess(m)), m))}, nil
 	case *checkv1.CheckStreamResponse:
@@ -32,6 +34,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch m := v.(type) {
+	case protofields.Message:
+		return m.ReadFields(data.Materialize())
 	case *checkv1.CheckRequest:
 		m.Reset()
 		return readRequest(data.Materialize(), m)

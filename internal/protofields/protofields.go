@@ -11,6 +11,12 @@ type Tag uint64
 // Bytes is the kind of strings, bytes and messages.
 const Bytes = Tag(protowire.BytesType)
 
+// Message reads and writes itself.
+type Message interface {
+	ReadFields(data []byte) error
+	AppendFields(data []byte) []byte
+}
+
 // Reader goes through the fields of a message:
 //
 //	r := protofields.Reader{Rest: data}

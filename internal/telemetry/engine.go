@@ -25,6 +25,28 @@ func (e *Engine) Check(ctx context.Context, req headgate.Request) (headgate.Deci
 	return d, err
 }
 
+// CheckAll is Limiter.CheckAll, of which every decision counts.
+func (e *Engine) CheckAll(ctx context.Context, asks []headgate.Ask) ([]headgate.Decision, error) {
+	begun := e.metrics.begin()
+	decisions, err := e.Limiter.CheckAll(ctx, asks)
+	e.metrics.took(begun)
+	if err != nil {
+		e.metrics.count("check", nil, &headgate.Decision{}, err)
+		return nil, err
+	}
+	for i := range asks {
+		ask, call := &asks[i], "check"
+		switch {
+		case ask.Credit:
+			call = "refund"
+		case ask.Peek:
+			call = "peek"
+		}
+		e.metrics.count(call, ask.Attributes, &decisions[i], nil)
+	}
+	return decisions, nil
+}
+
 // Peek is Limiter.Peek.
 func (e *Engine) Peek(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 	begun := e.metrics.begin()
@@ -87,10 +109,18 @@ func (m *Metrics) begin() time.Duration {
 	return time.Since(m.start)
 }
 
-// end counts one answer.
+// end notes one answer.
 func (m *Metrics) end(begun time.Duration, call string, asked headgate.Attributes, d *headgate.Decision, err error) {
+	m.took(begun)
+	m.count(call, asked, d, err)
+}
+
+func (m *Metrics) took(begun time.Duration) {
 	m.inFlight.Add(-1)
 	m.duration.Observe((time.Since(m.start) - begun).Seconds())
+}
+
+func (m *Metrics) count(call string, asked headgate.Attributes, d *headgate.Decision, err error) {
 	result := "refused"
 	switch {
 	case err != nil:

@@ -128,6 +128,29 @@ func TestCalls(t *testing.T) {
 	}
 }
 
+// Of several that are decided together every one counts, and the time once.
+func TestCheckAll(t *testing.T) {
+	t.Parallel()
+	m, e := newEngine(t, memstore.New(memstore.Options{}))
+	if _, err := e.CheckAll(t.Context(), []headgate.Ask{{}, {}, {Peek: true}, {Credit: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.CheckAll(t.Context(), []headgate.Ask{{Request: headgate.Request{Rule: "none"}}}); err == nil {
+		t.Error("there is no such rule, and no error")
+	}
+	recorder := httptest.NewRecorder()
+	m.Handler().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	for _, want := range []string{
+		`call="check",path="none",result="allowed",tier=""} 2`, `call="peek",path="none",result="allowed",tier=""} 1`,
+		`call="refund",path="none",result="allowed",tier=""} 1`, `call="check",path="",result="error",tier=""} 1`,
+		"headgate_check_duration_seconds_count 2\n", "headgate_checks_in_flight 0\n",
+	} {
+		if !strings.Contains(recorder.Body.String(), want) {
+			t.Errorf("%s is not in\n%s", want, recorder.Body)
+		}
+	}
+}
+
 // failing is a store that does not answer, and waits for that as long as it is told to.
 type failing struct {
 	err     error

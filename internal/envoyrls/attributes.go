@@ -1,0 +1,92 @@
+package envoyrls
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/checkapi"
+)
+
+// Bounds of one request. Envoy sends a handful of each.
+const (
+	maxDescriptors = 64
+	maxEntries     = 32
+)
+
+// remoteAddress is what Envoy calls the client's address.
+const remoteAddress = "remote_address"
+
+// asks are the request's descriptors as the engine wants them. The error says what is wrong, and what to send instead.
+func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
+	switch {
+	case m.err != nil:
+		return nil, fmt.Errorf("the request cannot be read: %w", m.err)
+	case m.domain == "":
+		return nil, errors.New("domain is empty: set it in Envoy's rate limit filter")
+	case len(m.descriptors) == 0:
+		return nil, errors.New("there are no descriptors: give the route rate limit actions, or leave the filter out")
+	case len(m.descriptors) > maxDescriptors:
+		return nil, fmt.Errorf("there are more than %d descriptors: send fewer", maxDescriptors)
+	}
+	asks := make([]headgate.Ask, len(m.descriptors))
+	for i := range m.descriptors {
+		d := &m.descriptors[i]
+		if len(d.entries) == 0 || len(d.entries) > maxEntries {
+			return nil, fmt.Errorf("descriptor %d has %d entries: send 1 to %d", i+1, len(d.entries), maxEntries)
+		}
+		a := headgate.Ask{Request: headgate.Request{Attributes: d.attributes(m.domain, who), Cost: int64(max(1, m.hits))}}
+		if d.hasHits {
+			if d.hits > headgate.MaxCost {
+				return nil, fmt.Errorf("descriptor %d: hits_addend is %d: send at most %d", i+1, d.hits, headgate.MaxCost)
+			}
+			a.Cost, a.Peek = max(1, int64(d.hits)), d.hits == 0
+		}
+		a.Credit = d.negative && !a.Peek
+		if err := checkapi.Validate(a.Request); err != nil {
+			return nil, fmt.Errorf("descriptor %d: %w", i+1, err)
+		}
+		asks[i] = a
+	}
+	return asks, nil
+}
+
+// attributes of a descriptor: its entries under their own names; those that rules know by another name under that, too, as they
+// would be read from the request itself; and which entries there are, so that a rule can be about exactly these.
+func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.Attributes {
+	a := make(headgate.Attributes, 2+2*len(d.entries))
+	a["domain"] = domain
+	var keys strings.Builder
+	for i, e := range d.entries {
+		if i > 0 {
+			keys.WriteByte(',')
+		}
+		keys.WriteString(e.key)
+		name := "descriptor." + e.key
+		again := 1
+		for _, other := range d.entries[:i] {
+			if other.key == e.key {
+				again++
+			}
+		}
+		if again > 1 {
+			a[name+"."+strconv.Itoa(again)] = e.value
+			continue
+		}
+		a[name] = e.value
+		switch {
+		case e.key == remoteAddress:
+			who.Put(a, "ip", e.value)
+		case e.key != "domain" && e.key != "entries" && slices.Contains(builtIn, e.key):
+			who.Put(a, e.key, e.value)
+		}
+	}
+	a["entries"] = keys.String()
+	return a
+}
+
+var builtIn = headgate.BuiltIn()

@@ -1,0 +1,103 @@
+package envoyrls
+
+import (
+	"errors"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/protofields"
+)
+
+// request is envoy.service.ratelimit.v3.RateLimitRequest.
+type request struct {
+	domain      string
+	descriptors []descriptor
+	hits        uint64
+	err         error // what is wrong with its bytes
+}
+
+// descriptor is envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
+type descriptor struct {
+	entries  []entry
+	hits     uint64
+	hasHits  bool // 0 is a number, too
+	negative bool
+}
+
+type entry struct{ key, value string }
+
+var errText = errors.New("a domain, a key or a value is not UTF-8")
+
+// ReadFields never fails: what is wrong is for the handler to say, in words that a caller understands.
+func (m *request) ReadFields(data []byte) error {
+	*m = request{}
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1<<3 | protofields.Bytes:
+			m.domain = m.text(r.Bytes)
+		case 2<<3 | protofields.Bytes:
+			if len(m.descriptors) <= maxDescriptors { // one more is enough to refuse it
+				m.descriptors = append(m.descriptors, m.readDescriptor(r.Bytes))
+			}
+		case 3 << 3:
+			m.hits = uint64(uint32(r.Value)) // it is one of 32 bits
+		}
+	}
+	m.note(r.Err)
+	return nil
+}
+
+func (m *request) readDescriptor(data []byte) (d descriptor) {
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1<<3 | protofields.Bytes:
+			if len(d.entries) <= maxEntries {
+				d.entries = append(d.entries, m.readEntry(r.Bytes))
+			}
+		case 3<<3 | protofields.Bytes:
+			d.hasHits, d.hits = true, 0
+			value := protofields.Reader{Rest: r.Bytes}
+			for value.Next() {
+				if value.Tag == 1<<3 {
+					d.hits = value.Value
+				}
+			}
+			m.note(value.Err)
+		case 4 << 3:
+			d.negative = r.Value != 0
+		}
+	}
+	m.note(r.Err)
+	return d
+}
+
+func (m *request) readEntry(data []byte) (e entry) {
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1<<3 | protofields.Bytes:
+			e.key = m.text(r.Bytes)
+		case 2<<3 | protofields.Bytes:
+			e.value = m.text(r.Bytes)
+		}
+	}
+	m.note(r.Err)
+	return e
+}
+
+func (m *request) text(data []byte) string {
+	if !utf8.Valid(data) {
+		m.note(errText)
+	}
+	return string(data)
+}
+
+func (m *request) note(err error) {
+	if m.err == nil {
+		m.err = err
+	}
+}
+
+// AppendFields is not needed: requests are read.
+func (m *request) AppendFields(data []byte) []byte { return data }

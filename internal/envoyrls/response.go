@@ -1,0 +1,202 @@
+package envoyrls
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/protofields"
+)
+
+// response is envoy.service.ratelimit.v3.RateLimitResponse, of the decisions on a request's descriptors.
+type response struct {
+	decisions []headgate.Decision
+	headers   *limitfields.Headers
+}
+
+// The codes.
+const (
+	codeOK        = 1
+	codeOverLimit = 2
+)
+
+// ReadFields is not needed: responses are written.
+func (m *response) ReadFields([]byte) error { return nil }
+
+// AppendFields writes the response.
+func (m *response) AppendFields(data []byte) []byte {
+	overall, whole := uint64(codeOK), m.whole()
+	if !whole.Allowed {
+		overall = codeOverLimit
+	}
+	data = protofields.AppendNumber(data, 1<<3, overall)
+	for i := range m.decisions {
+		var at int
+		data, at = protofields.Open(data, 2<<3|protofields.Bytes)
+		data = protofields.Close(appendStatus(data, &m.decisions[i]), at)
+	}
+	data = m.appendHeaders(data, &whole)
+	return appendMetadata(data, &whole)
+}
+
+// whole is all decisions as one.
+func (m *response) whole() headgate.Decision {
+	if len(m.decisions) == 1 {
+		return m.decisions[0]
+	}
+	whole := headgate.Decision{Allowed: true, Path: headgate.PathNone}
+	for i := range m.decisions {
+		d := &m.decisions[i]
+		whole.Limits = append(whole.Limits, d.Limits...)
+		whole.Version = d.Version
+		if !d.Allowed {
+			whole.Allowed = false
+			if d.RetryAfter == headgate.Never || whole.RetryAfter != headgate.Never && d.RetryAfter > whole.RetryAfter {
+				whole.RetryAfter = d.RetryAfter
+			}
+		}
+		if d.Path != headgate.PathNone && d.Path != headgate.PathStore || whole.Path == headgate.PathNone {
+			whole.Path = d.Path
+		}
+	}
+	return whole
+}
+
+// appendStatus writes a DescriptorStatus. It shows one limit, if clients may know of it.
+func appendStatus(data []byte, d *headgate.Decision) []byte {
+	code := uint64(codeOK)
+	if !d.Allowed {
+		code = codeOverLimit
+	}
+	data = protofields.AppendNumber(data, 1<<3, code)
+	l := d.Shown()
+	if l == nil {
+		return data
+	}
+	data, at := protofields.Open(data, 2<<3|protofields.Bytes)
+	data = protofields.Close(appendLimit(data, l), at)
+	data = protofields.AppendNumber(data, 3<<3, short(limitfields.Left(l)))
+	data, at = protofields.Open(data, 4<<3|protofields.Bytes)
+	wait := max(0, limitfields.More(l))
+	data = protofields.AppendNumber(data, 1<<3, uint64(wait/time.Second))
+	data = protofields.AppendNumber(data, 2<<3, uint64(wait%time.Second))
+	return protofields.Close(data, at)
+}
+
+// appendLimit writes a RateLimit: so many in a unit of time, or in several of them.
+func appendLimit(data []byte, l *headgate.LimitDecision) []byte {
+	unit, times := unitOf(&l.Limit)
+	data = protofields.AppendNumber(data, 1<<3, short(l.Limit.Count))
+	data = protofields.AppendNumber(data, 2<<3, unit)
+	data = protofields.AppendString(data, 3<<3|protofields.Bytes, limitfields.Name(l))
+	if times > 1 {
+		var at int
+		data, at = protofields.Open(data, 4<<3|protofields.Bytes)
+		data = protofields.Close(protofields.AppendNumber(data, 1<<3, times), at)
+	}
+	return data
+}
+
+// units of time by their length, the longest first, with their numbers.
+var units = []struct {
+	length time.Duration
+	number uint64
+}{{24 * time.Hour, 4}, {time.Hour, 3}, {time.Minute, 2}, {time.Second, 1}}
+
+var calendars = map[headgate.Calendar]uint64{
+	headgate.Minute: 2, headgate.Hour: 3, headgate.Day: 4, headgate.Week: 7, headgate.Month: 5,
+}
+
+// unitOf is a limit's unit and how many of them its window has; of a window that is no whole seconds it is unknown.
+func unitOf(l *headgate.Limit) (unit, times uint64) {
+	if l.Calendar != headgate.NoCalendar {
+		return calendars[l.Calendar], 1
+	}
+	for _, u := range units {
+		if l.Window%u.length == 0 {
+			return u.number, uint64(l.Window / u.length)
+		}
+	}
+	return 0, 1
+}
+
+// short is a number in 32 bits.
+func short(n int64) uint64 { return uint64(min(max(0, n), math.MaxUint32)) }
+
+// appendHeaders writes what the client is told. Envoy wants names in small letters.
+func (m *response) appendHeaders(data []byte, d *headgate.Decision) []byte {
+	header := make(map[string][]string, 8)
+	m.headers.Put(header, d)
+	if !d.Allowed && d.RetryAfter != headgate.Never {
+		header[limitfields.FieldRetryAfter] = []string{strconv.FormatInt(limitfields.RetryAfter(d.RetryAfter, rand.Int64N), 10)}
+	}
+	names := make([]string, 0, len(header))
+	for name := range header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		var at int
+		data, at = protofields.Open(data, 3<<3|protofields.Bytes)
+		data = protofields.AppendString(data, 1<<3|protofields.Bytes, strings.ToLower(name))
+		data = protofields.AppendString(data, 2<<3|protofields.Bytes, header[name][0])
+		data = protofields.Close(data, at)
+	}
+	return data
+}
+
+// appendMetadata writes what an operator may want to log: which rule refuses or would in shadow, by which version of the rules,
+// and who decided if it was not the store. If all is well there is nothing to say.
+func appendMetadata(data []byte, d *headgate.Decision) []byte {
+	refused, would := d.Refused(), shadow(d)
+	if refused == nil && would == nil && (d.Path == headgate.PathStore || d.Path == headgate.PathNone) {
+		return data
+	}
+	data, at := protofields.Open(data, 6<<3|protofields.Bytes)
+	if refused != nil {
+		data = appendText(data, "rule", limitfields.Name(refused))
+		if d.RetryAfter != headgate.Never {
+			data = appendValue(data, "retry_after", func(data []byte) []byte {
+				return protowire.AppendFixed64(append(data, 2<<3|byte(protowire.Fixed64Type)), math.Float64bits(d.RetryAfter.Seconds()))
+			})
+		}
+	}
+	if would != nil {
+		data = appendText(data, "would_refuse", limitfields.Name(would))
+	}
+	data = appendText(data, "path", string(d.Path))
+	data = appendText(data, "version", d.Version)
+	return protofields.Close(data, at)
+}
+
+// shadow is the first limit that is not in force and would refuse.
+func shadow(d *headgate.Decision) *headgate.LimitDecision {
+	for i := range d.Limits {
+		if l := &d.Limits[i]; !l.Enforced && l.WouldRefuse() {
+			return l
+		}
+	}
+	return nil
+}
+
+func appendText(data []byte, name, text string) []byte {
+	return appendValue(data, name, func(data []byte) []byte {
+		return protofields.AppendString(data, 3<<3|protofields.Bytes, text)
+	})
+}
+
+// appendValue writes a field of a google.protobuf.Struct.
+func appendValue(data []byte, name string, value func([]byte) []byte) []byte {
+	data, at := protofields.Open(data, 1<<3|protofields.Bytes)
+	data = protofields.AppendString(data, 1<<3|protofields.Bytes, name)
+	data, inner := protofields.Open(data, 2<<3|protofields.Bytes)
+	data = protofields.Close(value(data), inner)
+	return protofields.Close(data, at)
+}

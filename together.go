@@ -1,0 +1,60 @@
+package headgate
+
+import "context"
+
+// Ask is one of several requests that are decided together.
+type Ask struct {
+	Request
+	// Peek charges nothing, and still refuses all of them if this one could not pass.
+	Peek bool
+	// Credit gives back what the request costs, as Limiter.Refund does.
+	Credit bool
+}
+
+// CheckAll decides several requests as one, each with a decision of its own: they are charged on all limits of all of them, or
+// on none. Credits are given in any case. The error is as that of Check.
+func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) {
+	r, _ := l.rooms.Get().(*room)
+	defer l.putBack(r)
+	set := l.rules.Load()
+	ends := make([]int, len(asks))
+	refused := false
+	for i := range asks {
+		from := len(r.charges)
+		if err := r.prepare(l, set, asks[i].Request); err != nil {
+			return nil, err
+		}
+		r.subjects = r.subjects[:0] // those of these attributes
+		for j := range r.charges[from:] {
+			c := &r.charges[from+j]
+			switch {
+			case asks[i].Credit:
+				c.Credit, c.Observe = true, c.Observe || r.about[from+j].missing != ""
+			case asks[i].Peek:
+				c.Cost = 0
+			}
+		}
+		refused = refused || r.refused && !asks[i].Credit
+		ends[i] = len(r.charges)
+	}
+	r.set = set // if there is nothing to ask
+	if refused {
+		for i := range r.charges {
+			if c := &r.charges[i]; !c.Credit {
+				c.Cost = 0
+			}
+		}
+	}
+	if len(r.charges) > 0 {
+		if err := l.store.Take(ctx, r.charges, r.results); err != nil {
+			r.fail(ctx, l.store)
+		}
+	}
+	decisions := make([]Decision, len(asks))
+	from := 0
+	for i, end := range ends {
+		decisions[i] = r.sumOf(from, end, r.pathOf(from, end))
+		from = end
+	}
+	return decisions, nil
+}

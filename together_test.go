@@ -1,0 +1,84 @@
+package headgate_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// Several requests are charged together or not at all, and each is told what it is about.
+func TestCheckAll(t *testing.T) {
+	t.Parallel()
+	hourly := func(n int64) headgate.Limit {
+		return headgate.Limit{Algorithm: headgate.FixedWindow, Count: n, Window: time.Hour}
+	}
+	limiter, err := headgate.New(memstore.New(memstore.Options{}),
+		headgate.Rule{ID: "user", By: []string{"user"}, Match: headgate.Match{Method: "USER"}, Limit: hourly(3)},
+		headgate.Rule{ID: "tenant", By: []string{"tenant"}, Match: headgate.Match{Method: "TENANT"}, Limit: hourly(10), OnMissing: headgate.DenyMissing},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := headgate.Request{Attributes: headgate.Attributes{"method": "USER", "user": "ann"}}
+	tenant := headgate.Request{Attributes: headgate.Attributes{"method": "TENANT", "tenant": "acme"}}
+	nobody := headgate.Request{Attributes: headgate.Attributes{"method": "NONE"}}
+	lacking := headgate.Request{Attributes: headgate.Attributes{"method": "TENANT"}}
+	ask := func(asks ...headgate.Ask) []headgate.Decision {
+		t.Helper()
+		decisions, err := limiter.CheckAll(t.Context(), asks)
+		if err != nil || len(decisions) != len(asks) {
+			t.Fatalf("%+v: %v", decisions, err)
+		}
+		return decisions
+	}
+	left := func(req headgate.Request) int64 {
+		t.Helper()
+		d, err := limiter.Peek(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Limits[0].Remaining
+	}
+	expect := func(what string, ofUser, ofTenant int64) {
+		t.Helper()
+		if u, n := left(user), left(tenant); u != ofUser || n != ofTenant {
+			t.Errorf("%s: %d and %d are left, and not %d and %d", what, u, n, ofUser, ofTenant)
+		}
+	}
+	for i := range int64(3) {
+		d := ask(headgate.Ask{Request: user}, headgate.Ask{Request: tenant}, headgate.Ask{Request: nobody})
+		if !d[0].Allowed || !d[1].Allowed || !d[2].Allowed || d[0].Limits[0].Rule != "user" || d[1].Limits[0].Rule != "tenant" ||
+			d[0].Limits[0].Remaining != 2-i || len(d[2].Limits) != 0 || d[2].Path != headgate.PathNone || d[0].Path != headgate.PathStore {
+			t.Fatalf("%+v", d)
+		}
+	}
+	expect("charged", 0, 7)
+	d := ask(headgate.Ask{Request: tenant}, headgate.Ask{Request: user})
+	if !d[0].Allowed || d[1].Allowed || d[1].RetryAfter <= 59*time.Minute {
+		t.Errorf("%+v", d)
+	}
+	expect("one is refused", 0, 7)
+	if d := ask(headgate.Ask{Request: tenant}, headgate.Ask{Request: user, Peek: true}); d[1].Allowed {
+		t.Errorf("%+v", d)
+	}
+	expect("a look refuses", 0, 7)
+	if d := ask(headgate.Ask{Request: user}, headgate.Ask{Request: tenant, Credit: true}); d[0].Allowed || !d[1].Allowed {
+		t.Errorf("%+v", d)
+	}
+	expect("a credit is given in any case", 0, 8)
+	user.Attributes["user"] = "bob"
+	if d := ask(headgate.Ask{Request: user}, headgate.Ask{Request: lacking}, headgate.Ask{Request: tenant}); !d[0].Allowed || d[1].Allowed || d[1].Limits[0].Missing != "tenant" {
+		t.Errorf("%+v", d)
+	}
+	expect("something is missing", 3, 8)
+	if d := ask(headgate.Ask{Request: user}, headgate.Ask{Request: tenant, Peek: true}); !d[0].Allowed || !d[1].Allowed {
+		t.Errorf("%+v", d)
+	}
+	expect("a look charges nothing", 2, 8)
+	if _, err := limiter.CheckAll(t.Context(), []headgate.Ask{{Request: headgate.Request{Rule: "none"}}}); !errors.Is(err, headgate.ErrUnknownRule) {
+		t.Errorf("%v", err)
+	}
+}
