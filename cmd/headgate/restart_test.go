@@ -280,7 +280,7 @@ func (l *load) note(
 	case unanswered(&d):
 		l.lost = append(l.lost, began)
 		l.doubt[rule] += doubtful
-	case d.Path == headgate.PathLocal:
+	case d.Path == headgate.PathLocal || d.Path == headgate.PathFailed: // a commit has no share
 		l.late++
 		l.doubt[rule] += doubtful
 	default:
