@@ -86,7 +86,7 @@ var architecture = map[string]arrows{
 	"cmd/headgate": {
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
-			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyrls", "internal/explain",
+			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
 			"internal/listen",
 			"internal/telemetry", "internal/wording", "internal/yamldoc",
 			"github.com/spf13/cobra", "google.golang.org/grpc",
@@ -128,6 +128,10 @@ var architecture = map[string]arrows{
 	"internal/protofields": {
 		code:    []string{"google.golang.org/protobuf"},
 		notRoot: true,
+	},
+	"internal/envoyconfig": {
+		code:  []string{"internal/yamldoc"},
+		tests: []string{"memstore", "ruledoc"},
 	},
 	"internal/envoyrls": {
 		code: []string{

@@ -42,7 +42,7 @@ Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a ref
 	}
 	rules := &cobra.Command{Use: "rules", Short: "Check, test and compare rule files"}
 	//nolint:contextcheck // ruledoc and identity take none for what is over at once
-	rules.AddCommand(newValidate(p), newTest(p), newDiff(p), newSchema(p))
+	rules.AddCommand(newValidate(p), newTest(p), newDiff(p), newImport(p), newSchema(p))
 	server := &cobra.Command{Use: "config", Short: "Check and show the config of a server"}
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
 	//nolint:contextcheck // as above

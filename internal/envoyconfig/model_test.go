@@ -1,0 +1,218 @@
+package envoyconfig
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/yamldoc"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// entry of a descriptor that is asked about.
+type entry struct{ key, value string }
+
+// entriesOf reads "k=v,k=".
+func entriesOf(text string) (all []entry) {
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		all = append(all, entry{key, value})
+	}
+	return all
+}
+
+// attributesOf are those that a descriptor of Envoy's has.
+func attributesOf(domain string, entries []entry) headgate.Attributes {
+	a := headgate.Attributes{"domain": domain}
+	var keys []string
+	times := map[string]int{}
+	for _, e := range entries {
+		keys = append(keys, e.key)
+		name := "descriptor." + e.key
+		if times[e.key]++; times[e.key] > 1 {
+			name += "." + strconv.Itoa(times[e.key])
+		}
+		a[name] = e.value
+	}
+	a["entries"] = strings.Join(keys, ",")
+	return a
+}
+
+// limiterOf decides by the rules of configs.
+func limiterOf(t *testing.T, configs ...string) *headgate.Limiter {
+	t.Helper()
+	var sources []yamldoc.Source
+	for i, c := range configs {
+		sources = append(sources, yamldoc.Source{Name: fmt.Sprintf("%d.yaml", i), Data: []byte(c)})
+	}
+	imported, err := Import(sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runTests(t, imported)
+	document, err := ruledoc.Parse("rules.yaml", []byte(Rules(imported.Files...)))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, configs)
+	}
+	limiter, err := headgate.New(memstore.New(memstore.Options{}), document.Source...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limiter
+}
+
+// place is a descriptor of a config to the model. Its limit, if it has one, is told by its number.
+type place struct {
+	key, value string
+	limit      int
+	unlimited  bool
+	shadow     bool
+	shares     bool
+	below      []*place
+}
+
+// find is the documented way of a descriptor: at each level the place with the value, else the first with a prefix of
+// it, else the one with the key. It ends at a limit if the entries end there. The counter is made of all values, shared
+// ones by their prefix.
+func find(level []*place, entries []entry) (limit *place, counter string) {
+	for i, e := range entries {
+		var found *place
+		rank := 0
+		for _, p := range level {
+			prefix, wild := strings.CutSuffix(p.value, "*")
+			switch {
+			case p.key != e.key:
+			case p.value == e.value && e.value != "":
+				found, rank = p, 3
+			case wild && strings.HasPrefix(e.value, prefix) && rank < 2:
+				found, rank = p, 2
+			case p.value == "" && rank < 1:
+				found, rank = p, 1
+			}
+		}
+		if found == nil {
+			return nil, ""
+		}
+		value := e.value
+		if found.shares {
+			value = found.value
+		}
+		counter += fmt.Sprintf("%q=%q,", e.key, value)
+		if i == len(entries)-1 && found.limit > 0 && !found.unlimited {
+			return found, counter
+		}
+		level = found.below
+	}
+	return nil, ""
+}
+
+// TestModel compares which limit applies to random descriptors, and which of them share a counter, with what the
+// documentation of envoyproxy/ratelimit says, for random configs.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	const configs, descriptors = 20, 300
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 1))
+	applied := 0
+	for range configs {
+		m := maker{random: random}
+		top := m.level(0)
+		var b strings.Builder
+		b.WriteString("domain: d\ndescriptors:\n")
+		write(&b, top, "  ")
+		limiter := limiterOf(t, b.String())
+		counters := map[string]string{}
+		for range descriptors {
+			var entries []entry
+			for range 1 + random.IntN(3) {
+				entries = append(entries, entry{one(random, "a", "b"), one(random, "", "x", "xy", "xyz", "z", "w")})
+			}
+			limit, counter := find(top, entries)
+			d, err := limiter.Check(t.Context(), headgate.Request{Attributes: attributesOf("d", entries)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if problem := compare(limit, counter, &d, counters); problem != "" {
+				t.Fatalf("seed %d: %v: %s\n%s", seed, entries, problem, b.String())
+			}
+			applied += len(d.Limits)
+		}
+	}
+	if applied < configs*descriptors/10 {
+		t.Errorf("only %d limits applied: the test shows little", applied)
+	}
+}
+
+// compare says how a decision differs from the model's. Counters pairs those of both, in both directions.
+func compare(limit *place, counter string, d *headgate.Decision, counters map[string]string) string {
+	if limit == nil || len(d.Limits) != 1 {
+		if limit == nil && len(d.Limits) == 0 && d.Allowed {
+			return ""
+		}
+		return fmt.Sprintf("want %+v, got %+v", limit, d.Limits)
+	}
+	l := &d.Limits[0]
+	if l.Limit.Count != int64(limit.limit) || l.Limit.Align != headgate.OnClock || l.Enforced == limit.shadow {
+		return fmt.Sprintf("want %+v, got %+v", limit, l)
+	}
+	ours := fmt.Sprintf("%x %v", l.Subject, l.Counter)
+	for from, to := range map[string]string{"theirs " + counter: ours, "ours " + ours: counter} {
+		if before, known := counters[from]; known && before != to {
+			return fmt.Sprintf("the counter of %s is %s, and was %s", from, to, before)
+		}
+		counters[from] = to
+	}
+	return ""
+}
+
+// maker makes random configs.
+type maker struct {
+	random *rand.Rand
+	limits int
+}
+
+func (m *maker) level(depth int) (level []*place) {
+	seen := map[entry]bool{}
+	for range m.random.IntN(7) + 2 - depth {
+		p := &place{
+			key: one(m.random, "a", "b"), value: one(m.random, "", "", "x", "xy", "x*", "xy*", "xyz*", "*"),
+			unlimited: m.random.IntN(6) == 0, shadow: m.random.IntN(4) == 0,
+		}
+		if seen[entry{p.key, p.value}] {
+			continue
+		}
+		seen[entry{p.key, p.value}] = true
+		p.shares = strings.HasSuffix(p.value, "*") && m.random.IntN(2) == 0
+		if m.random.IntN(4) > 0 {
+			m.limits++
+			p.limit = m.limits
+		}
+		if depth < 2 && m.random.IntN(2) == 0 {
+			p.below = m.level(depth + 1)
+		}
+		level = append(level, p)
+	}
+	return level
+}
+
+func write(b *strings.Builder, level []*place, indent string) {
+	for _, p := range level {
+		fmt.Fprintf(b, "%s- key: %s\n%[1]s  value: %[3]q\n", indent, p.key, p.value)
+		fmt.Fprintf(b, "%s  shadow_mode: %t\n%[1]s  share_threshold: %[3]t\n", indent, p.shadow, p.shares)
+		if p.limit > 0 && p.unlimited {
+			fmt.Fprintf(b, "%s  rate_limit: {unlimited: true}\n", indent)
+		} else if p.limit > 0 {
+			fmt.Fprintf(b, "%s  rate_limit: {unit: day, requests_per_unit: %d}\n", indent, p.limit)
+		}
+		if len(p.below) > 0 {
+			fmt.Fprintf(b, "%s  descriptors:\n", indent)
+			write(b, p.below, indent+"    ")
+		}
+	}
+}
+
+func one(random *rand.Rand, values ...string) string { return values[random.IntN(len(values))] }
