@@ -21,11 +21,11 @@ GOTESTSUM     = $(CURDIR)/.bin/gotestsum-$(GOTESTSUM_VERSION)
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps build test race fuzz bench chaos soak lint fmt proto quickstart check
+.PHONY: help deps build test race fuzz bench chaos e2e soak lint fmt proto quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 deps: $(GOFUMPT) $(GOLANGCI_LINT) $(GOTESTSUM) ## Install servers (Debian 12), tools and modules; quick when they are there
 	@tools/deps.sh servers
@@ -77,6 +77,9 @@ chaos: ## Break Redis under real servers and judge what callers see; SHORT=1 for
 
 soak: ## Break Redis again and again for ten minutes, or SHORT=1 30 seconds, and see whether servers grow
 	@cd bench && go run ./chaos -soak $(if $(SHORT),30s,10m)
+
+e2e: ## Try the examples with real gateways, those that are installed
+	@go test -count=1 -tags e2e ./internal/e2e
 
 lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Check formatting, lint, and go.mod's tidiness
 	@files=$$($(GOFUMPT) -l .) || exit; \

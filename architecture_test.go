@@ -129,6 +129,10 @@ var architecture = map[string]arrows{
 		code:    []string{"google.golang.org/protobuf"},
 		notRoot: true,
 	},
+	"internal/e2e": {
+		tests:   []string{"internal/testenv"},
+		notRoot: true,
+	},
 	"internal/envoyconfig": {
 		code:  []string{"internal/yamldoc"},
 		tests: []string{"memstore", "ruledoc"},

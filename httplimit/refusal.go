@@ -1,33 +1,12 @@
 package httplimit
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/limitfields"
 )
-
-const (
-	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-)
-
-// problem is the body of a refusal.
-type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Violated []string `json:"violated-policies"`
-	Error    string   `json:"error"`
-	Message  string   `json:"message"`
-	Rule     string   `json:"rule"`
-	// RetryAfter is nil if the request can never pass.
-	RetryAfter *int64 `json:"retry_after"`
-}
 
 // refuse answers a request that may not pass.
 func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, d *headgate.Decision) {
@@ -41,70 +20,11 @@ func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, d *headgate.
 		m.answer(w, r, *d)
 		return
 	}
-	p := newProblem(d, again)
-	if p.Status == 0 {
-		p.Status = m.status
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
+	status, body := limitfields.Problem(d, again, m.status)
+	w.Header().Set("Content-Type", limitfields.ProblemType)
+	w.WriteHeader(status)
 	if r.Method == http.MethodHead {
 		return
 	}
-	body, err := json.Marshal(p)
-	if err != nil {
-		return // strings and numbers can always be written
-	}
-	_, _ = w.Write(append(body, '\n')) // a client that is gone is not told
-}
-
-// newProblem says why; its Status is 0 if it is that of refusals. Rules that are not exposed are not named.
-func newProblem(d *headgate.Decision, again *int64) problem {
-	p := problem{
-		Type: typeQuotaExceeded, Title: "Quota exceeded", Error: "rate_limit_exceeded",
-		Violated: []string{}, Message: "too many requests", RetryAfter: again,
-	}
-	if limitfields.Undecided(d) {
-		p.Type, p.Title, p.Error = typeReducedCapacity, "Temporarily reduced capacity", "rate_limit_unavailable"
-		p.Status, p.Message = http.StatusServiceUnavailable, "requests cannot be counted at present"
-	}
-	var worst *headgate.LimitDecision
-	for i := range d.Limits {
-		l := &d.Limits[i]
-		if !l.Refuses() || !l.Exposed {
-			continue
-		}
-		p.Violated = append(p.Violated, limitfields.Name(l))
-		if worst == nil || longer(l.RetryAfter, worst.RetryAfter) {
-			worst = l
-		}
-	}
-	if worst != nil {
-		p.Rule, p.Message = worst.Rule, reason(worst)
-	}
-	switch {
-	case again == nil:
-	case *again == 1:
-		p.Message += "; try again in 1 second"
-	default:
-		p.Message += "; try again in " + strconv.FormatInt(*again, 10) + " seconds"
-	}
-	return p
-}
-
-// longer compares waits, of which Never is the longest.
-func longer(a, b time.Duration) bool {
-	return b != headgate.Never && (a == headgate.Never || a > b)
-}
-
-// reason is why a limit refuses.
-func reason(l *headgate.LimitDecision) string {
-	switch {
-	case l.Missing != "":
-		return limitfields.Name(l) + " refuses requests without " + l.Missing
-	case l.Err != nil:
-		return limitfields.Name(l) + " cannot be counted at present"
-	case l.RetryAfter == headgate.Never:
-		return fmt.Sprintf("%s allows %s, and never a request that costs %d", limitfields.Name(l), l.Limit, l.Cost)
-	}
-	return limitfields.Name(l) + " allows " + l.Limit.String()
+	_, _ = w.Write(body) // a client that is gone is not told
 }

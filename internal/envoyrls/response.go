@@ -3,6 +3,7 @@ package envoyrls
 import (
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,16 @@ func (m *response) AppendFields(data []byte) []byte {
 		data, at = protofields.Open(data, 2<<3|protofields.Bytes)
 		data = protofields.Close(appendStatus(data, &m.decisions[i]), at)
 	}
-	data = m.appendHeaders(data, &whole)
+	var again *int64
+	if !whole.Allowed && whole.RetryAfter != headgate.Never {
+		seconds := limitfields.RetryAfter(whole.RetryAfter, rand.Int64N)
+		again = &seconds
+	}
+	data = m.appendHeaders(data, &whole, again)
+	if !whole.Allowed { // the status is Envoy's to say
+		_, body := limitfields.Problem(&whole, again, http.StatusTooManyRequests)
+		data = protofields.AppendString(data, 5<<3|protofields.Bytes, string(body))
+	}
 	return appendMetadata(data, &whole)
 }
 
@@ -131,11 +141,14 @@ func unitOf(l *headgate.Limit) (unit, times uint64) {
 func short(n int64) uint64 { return uint64(min(max(0, n), math.MaxUint32)) }
 
 // appendHeaders writes what the client is told. Envoy wants names in small letters.
-func (m *response) appendHeaders(data []byte, d *headgate.Decision) []byte {
+func (m *response) appendHeaders(data []byte, d *headgate.Decision, again *int64) []byte {
 	header := make(map[string][]string, 8)
 	m.headers.Put(header, d)
-	if !d.Allowed && d.RetryAfter != headgate.Never {
-		header[limitfields.FieldRetryAfter] = []string{strconv.FormatInt(limitfields.RetryAfter(d.RetryAfter, rand.Int64N), 10)}
+	if again != nil {
+		header[limitfields.FieldRetryAfter] = []string{strconv.FormatInt(*again, 10)}
+	}
+	if !d.Allowed {
+		header["Content-Type"] = []string{limitfields.ProblemType}
 	}
 	names := make([]string, 0, len(header))
 	for name := range header {

@@ -2,9 +2,11 @@ package envoyrls
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +134,14 @@ func TestStatuses(t *testing.T) {
 	if header["x-ratelimit-limit"] != "3" || header["x-ratelimit-remaining"] != "0" || header["retry-after"] == "" ||
 		!strings.HasPrefix(header["ratelimit"], `"by-address";r=0;t=`) || !strings.Contains(header["ratelimit-policy"], `"by-tenant";q=10;w=900`) {
 		t.Errorf("%v", header)
+	}
+	var problem struct {
+		Error, Rule string
+		RetryAfter  int64 `json:"retry_after"`
+	}
+	if err := json.Unmarshal(r.GetRawBody(), &problem); err != nil || problem.Error != "rate_limit_exceeded" || problem.Rule != "by-address" ||
+		strconv.FormatInt(problem.RetryAfter, 10) != header["retry-after"] || header["content-type"] != "application/problem+json" {
+		t.Errorf("%v: %s", err, r.GetRawBody())
 	}
 	fields := r.GetDynamicMetadata().GetFields()
 	if fields["rule"].GetStringValue() != "by-address" || fields["version"].GetStringValue() == "" ||

@@ -1,0 +1,255 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// patience is how long something may take on a busy machine.
+const patience = 20 * time.Second
+
+// world is an application, and a Headgate for gateways to ask. What is in it ends with the test.
+type world struct {
+	t         testing.TB
+	binary    string
+	app       *application
+	addresses map[string]string // those in the examples, and the ones in their place
+	config    string            // of Headgate
+	headgate  *process
+}
+
+// newWorld starts Headgate with the example's config and rules, but for edits: pairs of old and new text.
+func newWorld(t testing.TB, binary string, edits ...string) *world {
+	t.Helper()
+	w := &world{t: t, binary: binary, app: newApplication(t)}
+	w.addresses = map[string]string{
+		"127.0.0.1:6379": testenv.Start(t, testenv.Redis).Addr(),
+		"127.0.0.1:8080": freeAddress(t),
+		"127.0.0.1:8081": freeAddress(t),
+		"127.0.0.1:8082": freeAddress(t),
+		"127.0.0.1:9000": w.app.address,
+	}
+	w.config = filepath.Join(w.render("gateways", edits...), "headgate.yaml")
+	w.start()
+	return w
+}
+
+// start starts Headgate, for the first time or again.
+func (w *world) start() {
+	w.t.Helper()
+	w.headgate = start(w.t, w.addresses["127.0.0.1:8080"], exec.Command(w.binary, "serve", "--config", w.config))
+}
+
+// render copies an example with other addresses, and edits.
+func (w *world) render(example string, edits ...string) (dir string) {
+	w.t.Helper()
+	from := filepath.Join("..", "..", "examples", example)
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var pairs []string
+	for old, address := range w.addresses {
+		pairs = append(pairs, old, address)
+		if _, oldPort, ok := strings.Cut(old, ":"); ok { // as Envoy writes it
+			_, port, _ := strings.Cut(address, ":")
+			pairs = append(pairs, "port_value: "+oldPort, "port_value: "+port)
+		}
+	}
+	addresses, edit := strings.NewReplacer(pairs...), strings.NewReplacer(edits...)
+	dir = w.t.TempDir()
+	edited := false
+	for _, entry := range entries {
+		text, err := os.ReadFile(filepath.Join(from, entry.Name()))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		changed := edit.Replace(string(text))
+		edited = edited || changed != string(text)
+		writeFile(w.t, filepath.Join(dir, entry.Name()), addresses.Replace(changed))
+	}
+	if len(edits) > 0 && !edited {
+		w.t.Fatalf("example %s has none of %q", example, edits)
+	}
+	return dir
+}
+
+// late is true if a decision was made without Redis, which did not answer within milliseconds. Such decisions are not
+// exact, and a busy machine has some.
+func (w *world) late() bool {
+	w.t.Helper()
+	response, err := http.Get("http://" + w.addresses["127.0.0.1:8082"] + "/metrics")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	metrics, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return storeErrors.Match(metrics)
+}
+
+var storeErrors = regexp.MustCompile(`(?m)^headgate_store_errors_total.* [1-9]`)
+
+func writeFile(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hangUp in the place of a status ends the connection without an answer.
+const hangUp = "hang-up"
+
+// application answers with what it is sent, and the status in the query, if there is one.
+type application struct {
+	address string
+	mu      sync.Mutex
+	count   int
+}
+
+func newApplication(t testing.TB) *application {
+	t.Helper()
+	a := &application{}
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	a.address = server.Listener.Addr().String()
+	return a
+}
+
+func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	a.count++
+	a.mu.Unlock()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		body = []byte(err.Error())
+	}
+	if r.URL.RawQuery == hangUp {
+		panic(http.ErrAbortHandler)
+	}
+	if status, err := strconv.Atoi(r.URL.RawQuery); err == nil {
+		w.WriteHeader(status)
+	}
+	text := "application: " + r.Method + " " + r.RequestURI + " " + string(body)
+	_, _ = io.WriteString(w, text) //nolint:gosec // G705: no browser reads it, and who is gone is not told
+}
+
+func (a *application) reached() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count
+}
+
+// process is a server that a test has started, and what it writes.
+type process struct {
+	command *exec.Cmd
+	done    chan struct{}
+	mu      sync.Mutex
+	log     bytes.Buffer
+}
+
+// start returns when something listens at the address.
+func start(t testing.TB, address string, command *exec.Cmd) *process {
+	t.Helper()
+	p := &process{command: command, done: make(chan struct{})}
+	command.Stdout, command.Stderr = p, p
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		command.Wait()
+	}()
+	t.Cleanup(func() {
+		p.end()
+		if t.Failed() {
+			t.Logf("log of %s:\n%.10000s", filepath.Base(command.Path), p)
+		}
+	})
+	eventually(t, filepath.Base(command.Path), func() bool {
+		select {
+		case <-p.done:
+			t.Fatalf("%s has ended", command)
+		default:
+		}
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return p
+}
+
+func (p *process) Write(data []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(data)
+}
+
+func (p *process) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// end asks nginx first, which has children to end. Headgate would take its time.
+func (p *process) end() {
+	if filepath.Base(p.command.Path) == "nginx" {
+		p.command.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.done:
+		case <-time.After(patience):
+		}
+	}
+	p.kill()
+}
+
+func (p *process) kill() {
+	p.command.Process.Kill()
+	<-p.done
+}
+
+// freeAddress is below those that the system gives to outgoing connections, which could take it while a server is down.
+func freeAddress(t testing.TB) (address string) {
+	t.Helper()
+	eventually(t, "a free port", func() bool {
+		address = fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000))
+		l, err := net.Listen("tcp", address)
+		if err == nil {
+			l.Close()
+		}
+		return err == nil
+	})
+	return address
+}
+
+func eventually(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !happened(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package limitfields
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// ProblemType is the media type of a Problem.
+const ProblemType = "application/problem+json"
+
+const (
+	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
+// problem is the body of a refusal.
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Violated []string `json:"violated-policies"`
+	Error    string   `json:"error"`
+	Message  string   `json:"message"`
+	Rule     string   `json:"rule"`
+	// RetryAfter is nil if the request can never pass.
+	RetryAfter *int64 `json:"retry_after"`
+}
+
+// Problem is the status and the body of a refusal: refused, or 503 if nothing but the store is to blame. again is the Retry-After; nil
+// if the request can never pass.
+func Problem(d *headgate.Decision, again *int64, refused int) (status int, body []byte) {
+	p := newProblem(d, again)
+	if p.Status == 0 {
+		p.Status = refused
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return p.Status, nil // strings and numbers can always be written
+	}
+	return p.Status, append(body, '\n')
+}
+
+// newProblem says why; its Status is 0 if it is that of refusals. Rules that are not exposed are not named.
+func newProblem(d *headgate.Decision, again *int64) problem {
+	p := problem{
+		Type: typeQuotaExceeded, Title: "Quota exceeded", Error: "rate_limit_exceeded",
+		Violated: []string{}, Message: "too many requests", RetryAfter: again,
+	}
+	if Undecided(d) {
+		p.Type, p.Title, p.Error = typeReducedCapacity, "Temporarily reduced capacity", "rate_limit_unavailable"
+		p.Status, p.Message = http.StatusServiceUnavailable, "requests cannot be counted at present"
+	}
+	var worst *headgate.LimitDecision
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if !l.Refuses() || !l.Exposed {
+			continue
+		}
+		p.Violated = append(p.Violated, Name(l))
+		if worst == nil || longer(l.RetryAfter, worst.RetryAfter) {
+			worst = l
+		}
+	}
+	if worst != nil {
+		p.Rule, p.Message = worst.Rule, reason(worst)
+	}
+	switch {
+	case again == nil:
+	case *again == 1:
+		p.Message += "; try again in 1 second"
+	default:
+		p.Message += "; try again in " + strconv.FormatInt(*again, 10) + " seconds"
+	}
+	return p
+}
+
+// longer compares waits, of which Never is the longest.
+func longer(a, b time.Duration) bool {
+	return b != headgate.Never && (a == headgate.Never || a > b)
+}
+
+// reason is why a limit refuses.
+func reason(l *headgate.LimitDecision) string {
+	switch {
+	case l.Missing != "":
+		return Name(l) + " refuses requests without " + l.Missing
+	case l.Err != nil:
+		return Name(l) + " cannot be counted at present"
+	case l.RetryAfter == headgate.Never:
+		return fmt.Sprintf("%s allows %s, and never a request that costs %d", Name(l), l.Limit, l.Cost)
+	}
+	return Name(l) + " allows " + l.Limit.String()
+}
