@@ -211,13 +211,13 @@ func (r *room) decide(ctx context.Context, store Store) Decision {
 	return r.sum(r.path())
 }
 
-func (r *room) path() Path { return r.pathOf(0, len(r.results)) }
+func (r *room) path() Path { return pathOf(r.results) }
 
-// pathOf is who decided some of the charges.
-func (r *room) pathOf(from, to int) Path {
+// pathOf is who decided what the results are of.
+func pathOf(results []Result) Path {
 	path := PathNone
-	for i := range r.results[from:to] {
-		switch result := &r.results[from+i]; {
+	for i := range results {
+		switch result := &results[i]; {
 		case result.Err != nil:
 			return PathFailed
 		case result.Path == PathLocal:

@@ -91,7 +91,7 @@ func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved)
 		charges[i] = parts[i].settle(cost(&parts[i]))
 	}
 	err = l.store.Take(ctx, charges, results)
-	d := Decision{Allowed: true, Path: PathStore, Version: set.version, Limits: make([]LimitDecision, len(parts))}
+	d := Decision{Allowed: true, Path: pathOf(results), Version: set.version, Limits: make([]LimitDecision, len(parts))}
 	for i := range parts {
 		p := &parts[i]
 		d.Limits[i] = LimitDecision{
@@ -101,14 +101,6 @@ func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved)
 		if results[i].Time.After(d.Time) {
 			d.Time = results[i].Time
 		}
-	}
-	for i := range results {
-		if results[i].Path == PathLocal {
-			d.Path = PathLocal
-		}
-	}
-	if err != nil {
-		d.Path = PathFailed
 	}
 	return d, err
 }

@@ -53,7 +53,7 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 	decisions := make([]Decision, len(asks))
 	from := 0
 	for i, end := range ends {
-		decisions[i] = r.sumOf(from, end, r.pathOf(from, end))
+		decisions[i] = r.sumOf(from, end, pathOf(r.results[from:end]))
 		from = end
 	}
 	return decisions, nil

@@ -126,7 +126,7 @@ func (s *Store) count(now time.Time, charges []headgate.Charge, late []bool, den
 			t.there, _ = t.scale.Take(t.there, forced, now)
 		default:
 			l.owes(t, true)
-			if !s.partOf(t.subject).away.Load() {
+			if s.present(t) {
 				s.settleSoon()
 			}
 		}

@@ -13,9 +13,9 @@ const (
 	maxProbe = 400 * time.Millisecond
 )
 
-// probe asks a part that is away until it answers, one question at a time. It is back when it has been charged with what was
+// probe asks a part that is away until it answers, one question at a time, about what failed. It is back when it has been charged with what was
 // admitted meanwhile.
-func (s *Store) probe(ctx context.Context, p *part, question headgate.Charge) {
+func (s *Store) probe(ctx context.Context, p *part, failed *headgate.Charge) {
 	for pause := minProbe; ; pause = min(2*pause, maxProbe) {
 		select {
 		case <-ctx.Done():
@@ -23,7 +23,7 @@ func (s *Store) probe(ctx context.Context, p *part, question headgate.Charge) {
 		case <-time.After(jitter(pause)):
 		}
 		//nolint:contextcheck // a question has a deadline of its own
-		if s.ask(&question) == nil && s.reconcile(ctx, func(t *tally) bool { return s.partOf(t.subject) == p }) {
+		if s.ask(failed) == nil && s.reconcile(ctx, func(t *tally) bool { return s.partOf(t.subject) == p }) {
 			break
 		}
 	}

@@ -26,7 +26,7 @@ func (s *share) fraction(n int64) float64 {
 func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wait time.Duration, ok bool) {
 	limit = c.Limit
 	part := s.fraction(limit.Count)
-	bucket := limit.Algorithm == headgate.TokenBucket || limit.Algorithm == headgate.LeakyBucket
+	bucket := isBucket(&limit)
 	if bucket && part >= 1 {
 		// The rate is exact: as much in a longer time.
 		if longer := time.Duration(float64(limit.Window) * float64(limit.Count) / part); part < 1_000 && longer < maxWindow {
@@ -60,22 +60,26 @@ func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, left entry, now 
 		return seed
 	}
 	whole := &c.Limit
-	if whole.Algorithm == headgate.TokenBucket || whole.Algorithm == headgate.LeakyBucket {
+	if isBucket(whole) {
 		level := float64(whole.Count) * float64(lasts) / float64(whole.Window)
 		seed.Cost = s.draw(c, 1, level*s.fraction(1))
 		return seed
 	}
 	seed.Cost = max(0, scaled.Capacity()-s.draw(c, 1, s.fraction(left.remaining)))
 	switch {
-	case whole.Algorithm == headgate.SlidingWindow && lasts > whole.Window:
+	case whole.Algorithm == headgate.SlidingWindow:
 		seed.Age = 2*whole.Window - lasts
-	case whole.Algorithm == headgate.SlidingWindow: // it is the window before, of which only a part still weighs
-		seed.Age = 2*whole.Window - lasts
-		seed.Cost = min(headgate.MaxCost, int64(float64(seed.Cost)*float64(whole.Window)/float64(lasts)))
+		if lasts <= whole.Window { // it is the window before, of which only a part still weighs
+			seed.Cost = min(headgate.MaxCost, int64(float64(seed.Cost)*float64(whole.Window)/float64(lasts)))
+		}
 	case whole.Algorithm == headgate.SlidingLog || whole.Calendar == headgate.NoCalendar && whole.Align == headgate.FromFirst:
 		seed.Age = whole.Window - lasts
 	}
 	return seed
+}
+
+func isBucket(l *headgate.Limit) bool {
+	return l.Algorithm == headgate.TokenBucket || l.Algorithm == headgate.LeakyBucket
 }
 
 const maxWindow = 366 * 24 * time.Hour

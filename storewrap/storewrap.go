@@ -281,8 +281,8 @@ func (s *Store) noteOne(now time.Time, p *part, c *headgate.Charge, err error, l
 	s.away.Add(1)
 	s.log.Warn("the store does not answer: it is left alone, and rules decide by their on_store_failure", "part", p.number,
 		"error", err)
-	question := headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit}
-	s.background.run(func(ctx context.Context) { s.probe(ctx, p, question) })
+	failed := *c // its slice is the caller's
+	s.background.run(func(ctx context.Context) { s.probe(ctx, p, &failed) })
 }
 
 // partsOf are those that hold the charges' subjects.

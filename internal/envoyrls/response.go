@@ -1,6 +1,7 @@
 package envoyrls
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -22,22 +23,21 @@ type response struct {
 	headers   *limitfields.Headers
 }
 
-// The codes.
-const (
-	codeOK        = 1
-	codeOverLimit = 2
-)
+// codeOf is OK or OVER_LIMIT.
+func codeOf(d *headgate.Decision) uint64 {
+	if d.Allowed {
+		return 1
+	}
+	return 2
+}
 
 // ReadFields is not needed: responses are written.
 func (m *response) ReadFields([]byte) error { return nil }
 
 // AppendFields writes the response.
 func (m *response) AppendFields(data []byte) []byte {
-	overall, whole := uint64(codeOK), m.whole()
-	if !whole.Allowed {
-		overall = codeOverLimit
-	}
-	data = protofields.AppendNumber(data, 1<<3, overall)
+	whole := m.whole()
+	data = protofields.AppendNumber(data, 1<<3, codeOf(&whole))
 	for i := range m.decisions {
 		var at int
 		data, at = protofields.Open(data, 2<<3|protofields.Bytes)
@@ -68,7 +68,7 @@ func (m *response) whole() headgate.Decision {
 		whole.Version = d.Version
 		if !d.Allowed {
 			whole.Allowed = false
-			if d.RetryAfter == headgate.Never || whole.RetryAfter != headgate.Never && d.RetryAfter > whole.RetryAfter {
+			if limitfields.Longer(d.RetryAfter, whole.RetryAfter) {
 				whole.RetryAfter = d.RetryAfter
 			}
 		}
@@ -81,11 +81,7 @@ func (m *response) whole() headgate.Decision {
 
 // appendStatus writes a DescriptorStatus. It shows one limit, if clients may know of it.
 func appendStatus(data []byte, d *headgate.Decision) []byte {
-	code := uint64(codeOK)
-	if !d.Allowed {
-		code = codeOverLimit
-	}
-	data = protofields.AppendNumber(data, 1<<3, code)
+	data = protofields.AppendNumber(data, 1<<3, codeOf(d))
 	l := d.Shown()
 	if l == nil {
 		return data
@@ -150,12 +146,7 @@ func (m *response) appendHeaders(data []byte, d *headgate.Decision, again *int64
 	if !d.Allowed {
 		header["Content-Type"] = []string{limitfields.ProblemType}
 	}
-	names := make([]string, 0, len(header))
-	for name := range header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
 		var at int
 		data, at = protofields.Open(data, 3<<3|protofields.Bytes)
 		data = protofields.AppendString(data, 1<<3|protofields.Bytes, strings.ToLower(name))

@@ -62,7 +62,7 @@ func newProblem(d *headgate.Decision, again *int64) problem {
 			continue
 		}
 		p.Violated = append(p.Violated, Name(l))
-		if worst == nil || longer(l.RetryAfter, worst.RetryAfter) {
+		if worst == nil || Longer(l.RetryAfter, worst.RetryAfter) {
 			worst = l
 		}
 	}
@@ -79,8 +79,8 @@ func newProblem(d *headgate.Decision, again *int64) problem {
 	return p
 }
 
-// longer compares waits, of which Never is the longest.
-func longer(a, b time.Duration) bool {
+// Longer compares waits, of which Never is the longest.
+func Longer(a, b time.Duration) bool {
 	return b != headgate.Never && (a == headgate.Never || a > b)
 }
 
