@@ -197,11 +197,14 @@ func (w *world) advance() {
 			w.waits, w.due = c, true
 		}
 	case 11:
-		if back := -time.Duration(w.rand.Int64N(int64(30 * time.Second))); w.chance(1, 4) && w.mayStepBack(back) {
-			step = back
+		if w.chance(1, 4) {
+			step = -time.Duration(w.rand.Int64N(int64(30 * time.Second)))
 		}
 	case 12:
 		step = time.Duration(w.rand.Int64N(int64(oneOf(w, time.Minute, time.Hour, 40*24*time.Hour))))
+	}
+	if step < 0 && !w.mayStepBack(step) {
+		step = 0
 	}
 	w.now = w.now.Add(step).Truncate(time.Microsecond)
 	if w.now.Before(epoch) || w.now.After(epoch.Add(40*366*24*time.Hour)) {
