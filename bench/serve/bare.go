@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 
@@ -83,24 +81,19 @@ func (s *bareServer) stream(stream grpc.ServerStream) error {
 	}
 }
 
-// serveBare prints its address and serves until standard input ends.
-func serveBare(redis string) error {
+// serveBare serves until it is killed.
+func serveBare(redis, address string) error {
 	client, err := bare.Open(redis)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return err
 	}
 	server := grpc.NewServer()
 	s := &bareServer{client}
 	server.RegisterService(s.service(), s)
-	fmt.Println(listener.Addr())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		server.Stop()
-	}()
 	return server.Serve(listener)
 }

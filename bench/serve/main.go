@@ -21,9 +21,10 @@ func main() {
 	rounds := flag.Int("rounds", 15, "slices of each variant")
 	slice := flag.Duration("slice", 400*time.Millisecond, "length of a slice")
 	bare := flag.String("bare", "", "be the bare server, with Redis at this `address`; for this program's own use")
+	listen := flag.String("listen", "", "where the bare server listens")
 	flag.Parse()
 	if *bare != "" {
-		if err := serveBare(*bare); err != nil {
+		if err := serveBare(*bare, *listen); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,19 +34,17 @@ func wire(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	bare, err := start(scope, exec.CommandContext(scope.Context(), self, "-bare", redis.Addr()), func(line string) string { return line })
+	bareAddress := testenv.FreeAddress(scope)
+	bare := testenv.Run(scope, exec.CommandContext(scope.Context(), self, "-bare", redis.Addr(), "-listen", bareAddress), bareAddress)
+	ours, ourAddress, err := startHeadgate(scope, redis.Addr())
 	if err != nil {
 		return nil, err
 	}
-	ours, err := startHeadgate(scope, redis.Addr())
+	bareConn, err := dial(scope, bareAddress)
 	if err != nil {
 		return nil, err
 	}
-	bareConn, err := dial(scope, bare.address)
-	if err != nil {
-		return nil, err
-	}
-	ourConn, err := dial(scope, ours.address)
+	ourConn, err := dial(scope, ourAddress)
 	if err != nil {
 		return nil, err
 	}
@@ -59,19 +52,19 @@ func wire(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	remote, err := client.New(client.Options{Addresses: []string{ours.address}, Timeout: 5 * time.Second})
+	remote, err := client.New(client.Options{Addresses: []string{ourAddress}, Timeout: 5 * time.Second})
 	if err != nil {
 		return nil, err
 	}
 	scope.Cleanup(remote.Close)
 	variants := []paired.Variant{
-		{Name: "a   bare gRPC echo", Callers: callers, Do: bareUnary(bareConn, "Echo"), ServerCPU: bare.cpu},
-		{Name: "b   bare gRPC, smallest script", Callers: callers, Do: bareUnary(bareConn, "Check"), ServerCPU: bare.cpu},
-		{Name: "c   bare stream, smallest script", Callers: callers, Do: stream, ServerCPU: bare.cpu},
-		{Name: "d1  Check, 1 limit", Callers: callers, Do: ourUnary(ourConn, "/one"), ServerCPU: ours.cpu},
-		{Name: "d3  Check, 3 limits", Callers: callers, Do: ourUnary(ourConn, "/three"), ServerCPU: ours.cpu},
-		{Name: "e1  CheckStream, 1 limit", Callers: callers, Do: ourStream(remote, "/one"), ServerCPU: ours.cpu},
-		{Name: "e3  CheckStream, 3 limits", Callers: callers, Do: ourStream(remote, "/three"), ServerCPU: ours.cpu},
+		{Name: "a   bare gRPC echo", Callers: callers, Do: bareUnary(bareConn, "Echo"), ServerCPU: bare.CPU},
+		{Name: "b   bare gRPC, smallest script", Callers: callers, Do: bareUnary(bareConn, "Check"), ServerCPU: bare.CPU},
+		{Name: "c   bare stream, smallest script", Callers: callers, Do: stream, ServerCPU: bare.CPU},
+		{Name: "d1  Check, 1 limit", Callers: callers, Do: ourUnary(ourConn, "/one"), ServerCPU: ours.CPU},
+		{Name: "d3  Check, 3 limits", Callers: callers, Do: ourUnary(ourConn, "/three"), ServerCPU: ours.CPU},
+		{Name: "e1  CheckStream, 1 limit", Callers: callers, Do: ourStream(remote, "/one"), ServerCPU: ours.CPU},
+		{Name: "e3  CheckStream, 3 limits", Callers: callers, Do: ourStream(remote, "/three"), ServerCPU: ours.CPU},
 	}
 	s, err := paired.Run(variants, rounds, slice)
 	if err != nil {
@@ -96,84 +89,17 @@ func dial(scope *paired.Scope, address string) (*grpc.ClientConn, error) {
 	return conn, err
 }
 
-// startHeadgate builds the program that users run and starts it as they do.
-func startHeadgate(scope *paired.Scope, redis string) (*process, error) {
+// startHeadgate starts the program as users do.
+func startHeadgate(scope *paired.Scope, redis string) (server *testenv.Program, address string, err error) {
 	dir := scope.TempDir()
-	program := filepath.Join(dir, "headgate")
-	build := exec.CommandContext(scope.Context(), "go", "build", "-o", program, "./cmd/headgate")
-	build.Dir = ".." // make bench runs in bench/
-	if text, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, text)
-	}
-	config := fmt.Sprintf("listen: {http: off, grpc: 127.0.0.1:0, ops: 127.0.0.1:0, admin: off}\nredis: {address: \"redis://%s\"}\nrules: rules.yaml\n", redis)
+	address = testenv.FreeAddress(scope)
+	config := fmt.Sprintf("listen: {http: off, grpc: %s, ops: 127.0.0.1:0, admin: off}\nredis: {address: \"redis://%s\"}\nrules: rules.yaml\n",
+		address, redis)
 	for name, text := range map[string]string{"rules.yaml": rules, "config.yaml": config} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
-	serve := exec.CommandContext(scope.Context(), program, "serve", "--config", filepath.Join(dir, "config.yaml"))
-	return start(scope, serve, func(line string) string {
-		if !strings.Contains(line, "listening") || !strings.Contains(line, "grpc") {
-			return ""
-		}
-		_, rest, _ := strings.Cut(line, `"address":"`)
-		address, _, _ := strings.Cut(rest, `"`)
-		return address
-	})
-}
-
-// process is a server.
-type process struct {
-	cmd     *exec.Cmd
-	address string
-}
-
-var errSilent = errors.New("the server did not say where it listens")
-
-// start starts a server and finds its address in what it prints.
-func start(scope *paired.Scope, cmd *exec.Cmd, find func(line string) string) (*process, error) {
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	cmd.Stdout, cmd.Stderr = write, write
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	_ = write.Close()
-	scope.Cleanup(func() {
-		_ = input.Close()
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewScanner(read)
-	var said []string
-	for lines.Scan() {
-		said = append(said, lines.Text())
-		if address := find(lines.Text()); address != "" {
-			go func() { _, _ = io.Copy(io.Discard, read) }()
-			return &process{cmd, address}, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: %s", errSilent, strings.Join(said, "\n"))
-}
-
-// cpu is what the process has used so far, to a hundredth of a second; see proc(5).
-func (p *process) cpu() time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text), ") ") // the name before it may have anything in it
-	fields := strings.Fields(rest)
-	var hundredths int64
-	for _, field := range fields[11:13] {
-		n, _ := strconv.ParseInt(field, 10, 64)
-		hundredths += n
-	}
-	return time.Duration(hundredths) * 10 * time.Millisecond
+	serve := exec.CommandContext(scope.Context(), testenv.BuildHeadgate(scope), "serve", "--config", filepath.Join(dir, "config.yaml"))
+	return testenv.Run(scope, serve, address), address, nil
 }

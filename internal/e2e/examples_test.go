@@ -1,5 +1,3 @@
-//go:build e2e
-
 package e2e
 
 import (
@@ -9,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -107,7 +104,7 @@ func testAway(w *world, g gateway, statuses []int, edits ...string) {
 	}
 	eventually(w.t, "a limit that is used up", full)
 
-	w.headgate.kill()
+	w.headgate.Kill()
 	quickest := patience
 	for _, a := range l.next(w.t) {
 		if !slices.Contains(statuses, a.status) || a.counted() {
@@ -129,12 +126,12 @@ func testAway(w *world, g gateway, statuses []int, edits ...string) {
 
 	w.start()
 	eventually(w.t, "limits again", full)
-	w.headgate.command.Process.Signal(syscall.SIGSTOP)
+	w.headgate.Pause()
 	eventually(w.t, "answers without one that hangs", func() bool {
 		a := l.next(w.t)[0]
 		return slices.Contains(statuses, a.status) && !a.counted() && a.took < 2*time.Second
 	})
-	w.headgate.command.Process.Signal(syscall.SIGCONT)
+	w.headgate.Resume()
 	eventually(w.t, "limits after it hung", full)
 
 	answers := l.end()
@@ -164,7 +161,7 @@ func testNotTrusted(w *world, g gateway) {
 		`"msg":"header ignored: the peer is not trusted; if it is a proxy, add it to the trusted ones","peer":"127.0.0.1"`,
 		`"msg":"forward-auth was not told which request it is asked about`,
 	} {
-		if n := strings.Count(w.headgate.String(), warning); n != 1 {
+		if n := strings.Count(w.headgate.Output(), warning); n != 1 {
 			w.t.Errorf("Headgate warned %d times, not once: %s", n, warning)
 		}
 	}

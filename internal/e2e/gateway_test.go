@@ -1,23 +1,21 @@
-//go:build e2e
-
 package e2e
 
 import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // gateway is one that there is an example of.
 type gateway struct {
-	name     string   // of the example
-	programs []string // where it may be
-	args     []string
-	port     string // in the example
+	name string // of the program, and of its example
+	args []string
+	port string // in the example
 	// closed are edits of the example, as its README has them, after which it fails closed, with one of the statuses.
 	closed   []string
 	statuses []int
@@ -30,79 +28,48 @@ type gateway struct {
 func gateways() []gateway {
 	return []gateway{
 		{
-			name: "nginx", programs: []string{"nginx", "/usr/sbin/nginx"},
-			args: []string{"-p", ".", "-c", "nginx.conf", "-e", "stderr"}, port: ":8001",
+			name: "nginx",
+			args: []string{"-p", ".", "-c", "nginx.conf", "-e", "stderr", "-g", "master_process off;"}, port: ":8001",
 			closed: []string{"return 204;", "return 403;"}, statuses: []int{503}, ownBody: true,
 		},
 		{
-			name: "haproxy", programs: []string{"haproxy", "/usr/sbin/haproxy"},
+			name: "haproxy",
 			args: []string{"-f", "haproxy.cfg"}, port: ":8002",
 			closed: []string{" open", " closed"}, statuses: []int{503},
 		},
 		{
-			name: "caddy", programs: []string{"../../.bin/caddy-v2.11.7", "caddy"}, // where make deps puts it, or any
+			name: "caddy",
 			args: []string{"run"}, port: ":8003",
 			closed: []string{"import fail_open", ""}, statuses: []int{502, 504},
 		},
 		{
-			name: "envoy", programs: []string{"../../.bin/envoy-v1.40.0", "envoy"},
+			name: "envoy",
 			args: []string{"-c", "envoy.yaml", "--concurrency", "1", "--use-dynamic-base-id", "-l", "warn"}, port: ":8004",
 			closed: []string{"failure_mode_deny: false", "failure_mode_deny: true"}, statuses: []int{500}, believed: true,
 		},
 	}
 }
 
-// program finds the gateway. If it is not there the test ends: skipped on a laptop, failed in CI, where a skip would
-// pass for a result.
-func (g gateway) program(t testing.TB) string {
-	t.Helper()
-	for _, name := range g.programs {
-		if path, err := exec.LookPath(name); err == nil {
-			if path, err = filepath.Abs(path); err != nil { // it runs in the directory of the example
-				t.Fatal(err)
-			}
-			return path
-		}
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatalf("%s is not installed: run make deps", g.name)
-	}
-	t.Skipf("%s is not installed: run make deps", g.name)
-	return ""
-}
-
 // run starts the gateway with its example, and edits, and returns where it listens.
 func (g gateway) run(w *world, edits ...string) (address string) {
 	w.t.Helper()
-	program := g.program(w.t)
-	address = freeAddress(w.t)
+	address = testenv.FreeAddress(w.t)
 	w.addresses[g.port] = strings.TrimPrefix(address, "127.0.0.1")
 	w.addresses["abns@headgate"] = "abns@" + address // a name that all programs of the machine share
-	command := exec.Command(program, g.args...)
+	command := exec.Command(testenv.Find(w.t, g.name), g.args...)
 	command.Dir = w.render(g.name, edits...)
 	// Caddy keeps files there.
 	command.Env = append(os.Environ(), "HOME="+command.Dir, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=")
-	start(w.t, address, command)
+	testenv.Run(w.t, command, address)
 	return address
-}
-
-// build makes the program that is under test.
-func build(t testing.TB) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "headgate")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/headgate").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
 }
 
 // TestGateways has one test at a time on the machine: Headgate waits for Redis for milliseconds only.
 func TestGateways(t *testing.T) {
-	binary := build(t)
+	binary := testenv.BuildHeadgate(t)
 	for _, g := range gateways() {
 		t.Run(g.name, func(t *testing.T) {
-			g.program(t)
+			testenv.Find(t, g.name)
 			t.Run("limits", func(t *testing.T) { exact(t, binary, func(w *world) { testLimits(w, g) }) })
 			t.Run("lies", func(t *testing.T) {
 				exact(t, binary, func(w *world) { testLies(w, g) }, "by: [ip]", "by: [client]")

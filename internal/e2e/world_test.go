@@ -1,13 +1,7 @@
-//go:build e2e
-
 package e2e
 
 import (
-	"bytes"
-	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,7 +27,7 @@ type world struct {
 	app       *application
 	addresses map[string]string // those in the examples, and the ones in their place
 	config    string            // of Headgate
-	headgate  *process
+	headgate  *testenv.Program
 }
 
 // newWorld starts Headgate with the example's config and rules, but for edits: pairs of old and new text.
@@ -43,9 +36,9 @@ func newWorld(t testing.TB, binary string, edits ...string) *world {
 	w := &world{t: t, binary: binary, app: newApplication(t)}
 	w.addresses = map[string]string{
 		"127.0.0.1:6379": testenv.Start(t, testenv.Redis).Addr(),
-		"127.0.0.1:8080": freeAddress(t),
-		"127.0.0.1:8081": freeAddress(t),
-		"127.0.0.1:8082": freeAddress(t),
+		"127.0.0.1:8080": testenv.FreeAddress(t),
+		"127.0.0.1:8081": testenv.FreeAddress(t),
+		"127.0.0.1:8082": testenv.FreeAddress(t),
 		"127.0.0.1:9000": w.app.address,
 	}
 	w.config = filepath.Join(w.render("gateways", edits...), "headgate.yaml")
@@ -56,7 +49,7 @@ func newWorld(t testing.TB, binary string, edits ...string) *world {
 // start starts Headgate, for the first time or again.
 func (w *world) start() {
 	w.t.Helper()
-	w.headgate = start(w.t, w.addresses["127.0.0.1:8080"], exec.Command(w.binary, "serve", "--config", w.config))
+	w.headgate = testenv.Run(w.t, exec.Command(w.binary, "serve", "--config", w.config), w.addresses["127.0.0.1:8080"])
 }
 
 // render copies an example with other addresses, and edits.
@@ -159,90 +152,6 @@ func (a *application) reached() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count
-}
-
-// process is a server that a test has started, and what it writes.
-type process struct {
-	command *exec.Cmd
-	done    chan struct{}
-	mu      sync.Mutex
-	log     bytes.Buffer
-}
-
-// start returns when something listens at the address.
-func start(t testing.TB, address string, command *exec.Cmd) *process {
-	t.Helper()
-	p := &process{command: command, done: make(chan struct{})}
-	command.Stdout, command.Stderr = p, p
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(p.done)
-		command.Wait()
-	}()
-	t.Cleanup(func() {
-		p.end()
-		if t.Failed() {
-			t.Logf("log of %s:\n%.10000s", filepath.Base(command.Path), p)
-		}
-	})
-	eventually(t, filepath.Base(command.Path), func() bool {
-		select {
-		case <-p.done:
-			t.Fatalf("%s has ended", command)
-		default:
-		}
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-	return p
-}
-
-func (p *process) Write(data []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(data)
-}
-
-func (p *process) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
-}
-
-// end asks nginx first, which has children to end. Headgate would take its time.
-func (p *process) end() {
-	if filepath.Base(p.command.Path) == "nginx" {
-		p.command.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-p.done:
-		case <-time.After(patience):
-		}
-	}
-	p.kill()
-}
-
-func (p *process) kill() {
-	p.command.Process.Kill()
-	<-p.done
-}
-
-// freeAddress is below those that the system gives to outgoing connections, which could take it while a server is down.
-func freeAddress(t testing.TB) (address string) {
-	t.Helper()
-	eventually(t, "a free port", func() bool {
-		address = fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000))
-		l, err := net.Listen("tcp", address)
-		if err == nil {
-			l.Close()
-		}
-		return err == nil
-	})
-	return address
 }
 
 func eventually(t testing.TB, what string, happened func() bool) {
