@@ -20,6 +20,7 @@ type compiledRule struct {
 	conditions []condition
 	by         int // index into the set's subjectBy
 	limits     []compiledLimit
+	mostAsked  Limit  // the rule's limit with the numbers of MaxCallerLimit
 	salt       uint64 // tells this rule's share of subjects from another's
 	exception  uint64 // tells this rule's exemptions from another's
 }
@@ -60,6 +61,7 @@ func (s *RuleSet) compile(r *compiledRule, rule Rule) []problem {
 	problems = append(problems, s.compileMatch(r)...)
 	s.compileBy(r, bad("by"))
 	problems = append(problems, r.compileLimits()...)
+	r.compileMaxCallerLimit(bad("max_caller_limit"))
 	rule.checkCost(bad("cost"))
 	r.checkFits(bad("cost"))
 	rule.checkRest(bad)
@@ -142,6 +144,35 @@ func (r *compiledRule) compileLimits() []problem {
 	}
 	replace(r.Candidate, []string{"candidate"}, func(l *compiledLimit, to Limit) { l.candidate, l.hasCandidate = to, true })
 	return problems
+}
+
+func (r *compiledRule) compileMaxCallerLimit(bad func(string, ...any)) {
+	switch {
+	case r.MaxCallerLimit == (Limit{}):
+	case len(r.limits) != 1:
+		bad("a caller brings one limit, and the rule has %d: make a rule of each", len(r.limits))
+	case r.limits[0].limit.Calendar != NoCalendar:
+		bad("a caller's limit is so many in a span of time, and the rule's is by the calendar: write a rate")
+	default:
+		r.mostAsked = r.limits[0].limit.withRate(r.MaxCallerLimit.Count, r.MaxCallerLimit.Window)
+		if err := r.mostAsked.Validate(); err != nil {
+			bad("%v", err)
+		}
+	}
+}
+
+// callerLimit is what a caller gets who asks for a limit: no more than the most that the rule allows in the span of that,
+// and the rule's own if what is asked for cannot be counted. A count of 0 is a wish, too: it refuses everything.
+func (r *compiledRule) callerLimit(asked *Limit) Limit {
+	most := &r.mostAsked
+	switch l := r.limits[0].limit.withRate(asked.Count, asked.Window); {
+	case asked.Count > most.Count || !atMost(asked.Count, int64(most.Window), most.Count, int64(asked.Window)):
+		return *most
+	case asked.Count > 0 && l.validate() != nil:
+		return r.limits[0].limit
+	default:
+		return l
+	}
 }
 
 func (r *compiledRule) lacks(name string) string {

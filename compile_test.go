@@ -97,6 +97,19 @@ func TestCompileRefuses(t *testing.T) {
 		}, "cost: a request costs 3, and 2/minute holds 2 at once"},
 
 		{func(r *headgate.Rule) { r.Priority = -1 }, "priority: is -1"},
+		{
+			func(r *headgate.Rule) {
+				r.MaxCallerLimit, r.Limits = headgate.PerMinute(5), map[string]headgate.Limit{"daily": headgate.PerDay(1)}
+			},
+			"max_caller_limit: a caller brings one limit, and the rule has 2: make a rule of each",
+		},
+		{
+			func(r *headgate.Rule) {
+				r.MaxCallerLimit, r.Limit = headgate.PerMinute(5), headgate.Quota(1, headgate.Month, nil)
+			},
+			"max_caller_limit: a caller's limit is so many in a span of time, and the rule's is by the calendar: write a rate",
+		},
+		{func(r *headgate.Rule) { r.MaxCallerLimit = headgate.Limit{Count: 5} }, "max_caller_limit: a window of 0s is out of bounds"},
 		{func(r *headgate.Rule) { r.EnforcePercent = 101 }, "enforce_percent: is 101: write 1 to 100"},
 		{func(r *headgate.Rule) { r.EnforcePercent, r.By = 10, headgate.Everybody }, "enforce_percent: picks subjects, and with by: [] there is only one"},
 		{func(r *headgate.Rule) { r.MaxDelay = -1 }, "max_delay: is negative"},

@@ -45,7 +45,7 @@ const (
 	FromRule Origin = iota
 	// FromTier is that of the request's tier.
 	FromTier
-	// FromOverride is that of an override of the subject.
+	// FromOverride is that of an override of the subject, or one that the caller has brought.
 	FromOverride
 	// FromCandidate is that on trial.
 	FromCandidate

@@ -159,6 +159,12 @@ func windowName(w time.Duration) string {
 	return text
 }
 
+// withRate is the limit with other numbers.
+func (l Limit) withRate(count int64, window time.Duration) Limit {
+	l.Count, l.Window, l.Burst = count, window, 0
+	return l
+}
+
 // Validate says what is wrong with the limit and what to write instead. A limit that is not valid admits nothing.
 func (l Limit) Validate() error { return l.validate() }
 

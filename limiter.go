@@ -84,7 +84,8 @@ type room struct {
 	charges  []Charge
 	results  []Result
 	about    []about
-	refused  bool // by a rule itself
+	refused  bool   // by a rule itself
+	asked    *Limit // by the caller
 }
 
 // about is what a charge does not say of the limit that it is for.
@@ -177,6 +178,8 @@ func (r *room) charge(lookup *exceptionLookup, n int32, subject Subject, missing
 		a := about{rule: n, limit: int32(i), exposed: exposed, missing: missing}
 		if o, ok := lookup.override(subject, limit.exception); ok {
 			c.Limit, a.origin = o.limit.limit(), FromOverride
+		} else if r.asked != nil && rule.mostAsked.Count > 0 {
+			c.Limit, a.origin = rule.callerLimit(r.asked), FromOverride
 		} else if t, ok := limit.tiers[tier]; ok && tier != "" {
 			c.Limit, a.origin = t, FromTier
 		}
@@ -312,7 +315,7 @@ func (r *room) sumOf(from, to int, path Path) Decision {
 // forget lets go of everything that came with the request.
 func (r *room) forget() {
 	r.view.forget()
-	r.set = nil
+	r.set, r.asked = nil, nil
 	clear(r.charges)
 	clear(r.results)
 	clear(r.about)

@@ -34,6 +34,9 @@ type Rule struct {
 	Limits map[string]Limit
 	// Tiers replace limits of the same name for requests whose attribute tier is the key.
 	Tiers map[string]Plan
+	// MaxCallerLimit lets callers bring a limit of their own (Ask.Limit) in the place of the rule's only one, up to this
+	// Count per Window; of the rest of it nothing is read. Without it they have no say.
+	MaxCallerLimit Limit
 	// Candidate limits are counted beside those of the same name, and refuse nothing: a trial before a change.
 	Candidate Plan
 

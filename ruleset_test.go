@@ -31,6 +31,7 @@ func TestVersion(t *testing.T) {
 		"Limit":          func(r *headgate.Rule) { r.Limit = headgate.PerMinute(4) },
 		"Limits":         func(r *headgate.Rule) { r.Limits = map[string]headgate.Limit{"a": headgate.PerDay(1)} },
 		"Tiers":          func(r *headgate.Rule) { r.Tiers = map[string]headgate.Plan{"pro": {Limit: headgate.PerDay(1)}} },
+		"MaxCallerLimit": func(r *headgate.Rule) { r.MaxCallerLimit = headgate.PerDay(1) },
 		"Candidate":      func(r *headgate.Rule) { r.Candidate.Limit = headgate.PerDay(1) },
 		"Cost":           func(r *headgate.Rule) { r.Cost.Default = 2 },
 		"MaxDelay":       func(r *headgate.Rule) { r.Limit, r.MaxDelay = leaky, time.Second },

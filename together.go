@@ -7,6 +7,9 @@ type Ask struct {
 	Request
 	// Peek charges nothing, and still refuses all of them if this one could not pass.
 	Peek bool
+	// Limit asks for another limit than that of the rules that let callers do so (Rule.MaxCallerLimit), unless the subject
+	// has an override; nil asks for none. Count and Window are read, and nothing else.
+	Limit *Limit
 	// Credit gives back what the request costs, as Limiter.Refund does.
 	Credit bool
 }
@@ -21,6 +24,7 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 	refused := false
 	for i := range asks {
 		from := len(r.charges)
+		r.asked = asks[i].Limit
 		if err := r.prepare(l, set, asks[i].Request); err != nil {
 			return nil, err
 		}

@@ -82,3 +82,68 @@ func TestCheckAll(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A caller gets the limit that it asks for where the rule allows it, and never more in any span than the most of that rule.
+func TestCallerLimit(t *testing.T) {
+	t.Parallel()
+	minutely := func(n int64) headgate.Limit {
+		return headgate.Limit{Algorithm: headgate.FixedWindow, Count: n, Window: time.Minute, Align: headgate.OnClock}
+	}
+	limiter, err := headgate.New(memstore.New(memstore.Options{}),
+		headgate.Rule{
+			ID: "open", By: []string{"user"}, Limit: minutely(10), MaxCallerLimit: headgate.PerMinute(600),
+			Match: headgate.Match{Method: "GET"}, Tiers: map[string]headgate.Plan{"gold": {Limit: minutely(20)}},
+		},
+		headgate.Rule{ID: "bucket", By: []string{"user"}, Limit: headgate.PerMinute(10), MaxCallerLimit: headgate.PerMinute(600), Match: headgate.Match{Method: "PUT"}},
+		headgate.Rule{ID: "closed", By: []string{"user"}, Limit: minutely(10), Match: headgate.Match{Method: "POST"}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = limiter.Exceptions().Set(headgate.Override{Rule: "open", Subject: headgate.Attributes{"user": "bob"}, Limit: minutely(7)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := (*headgate.Limit)(nil)
+	asked := func(n int64, window time.Duration) *headgate.Limit {
+		return &headgate.Limit{Count: n, Window: window, Burst: 99} // of the burst nothing is read
+	}
+	for _, c := range []struct {
+		method, user, tier string
+		asked              *headgate.Limit
+		count              int64
+		window             time.Duration
+		origin             headgate.Origin
+	}{
+		{"GET", "ann", "", none, 10, time.Minute, headgate.FromRule},
+		{"GET", "ann", "gold", none, 20, time.Minute, headgate.FromTier},
+		{"GET", "ann", "gold", asked(50, time.Minute), 50, time.Minute, headgate.FromOverride},
+		{"GET", "ann", "", asked(5, time.Hour), 5, time.Hour, headgate.FromOverride},
+		{"GET", "ann", "", asked(10, time.Second), 10, time.Second, headgate.FromOverride},
+		{"GET", "ann", "", asked(11, time.Second), 600, time.Minute, headgate.FromOverride},   // too fast
+		{"GET", "ann", "", asked(601, 24*time.Hour), 600, time.Minute, headgate.FromOverride}, // too many at once
+		{"GET", "ann", "", asked(0, time.Hour), 0, time.Hour, headgate.FromOverride},
+		{"GET", "ann", "", asked(1, 0), 600, time.Minute, headgate.FromOverride},
+		{"GET", "ann", "", asked(1, time.Nanosecond+time.Hour), 10, time.Minute, headgate.FromOverride}, // cannot be counted
+		{"GET", "bob", "", asked(50, time.Minute), 7, time.Minute, headgate.FromOverride},
+		{"PUT", "ann", "", asked(50, time.Minute), 50, time.Minute, headgate.FromOverride},
+		{"POST", "ann", "", asked(50, time.Minute), 10, time.Minute, headgate.FromRule},
+	} {
+		req := headgate.Request{Attributes: headgate.Attributes{"method": c.method, "user": c.user}}
+		if c.tier != "" {
+			req.Attributes["tier"] = c.tier
+		}
+		d, err := limiter.CheckAll(t.Context(), []headgate.Ask{{Request: req, Limit: c.asked, Peek: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := d[0].Limits[0]
+		if got.Limit.Count != c.count || got.Limit.Window != c.window || got.Origin != c.origin || got.Limit.Burst != 0 ||
+			d[0].Allowed != (c.count > 0) {
+			t.Errorf("%+v has %s from the %s, allowed %v", c, got.Limit, got.Origin, d[0].Allowed)
+		}
+		if c.method == "GET" && got.Limit.Align != headgate.OnClock {
+			t.Errorf("%+v does not begin on the clock: %s", c, got.Limit)
+		}
+	}
+}

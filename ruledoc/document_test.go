@@ -75,6 +75,9 @@ func TestEveryKey(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
+	if most := d.Source[1].MaxCallerLimit; most != headgate.PerMinute(500) {
+		t.Errorf("max_caller_limit: %+v", most)
+	}
 	wantOverride := headgate.Override{
 		Rule: "exports", Subject: headgate.Attributes{"tenant": "acme", "user": "ann"}, Limit: headgate.PerMinute(50),
 		Limits:  map[string]headgate.Limit{"month": headgate.Quota(1_000_000, headgate.Month, nil)},

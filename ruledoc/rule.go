@@ -33,6 +33,9 @@ var ruleFields = []field[readRule]{
 	{Key: "limits", Read: func(_ *decoder, n *node, _ string, r *readRule) { r.limits = n }},
 	{Key: "algorithm", Read: func(d *decoder, n *node, key string, r *readRule) { r.algorithm = d.algorithm(n, key) }},
 	{Key: "tiers", Read: func(_ *decoder, n *node, _ string, r *readRule) { r.tiers = n }},
+	{Key: "max_caller_limit", Read: func(d *decoder, n *node, key string, r *readRule) {
+		r.MaxCallerLimit.Count, r.MaxCallerLimit.Window = d.rate(n, key)
+	}},
 	{Key: "candidate", Read: func(_ *decoder, n *node, _ string, r *readRule) { r.candidate = n }},
 	{Key: "cost", Read: func(d *decoder, n *node, key string, r *readRule) { r.Cost = d.cost(n, key) }},
 	{Key: "max_delay", Read: func(d *decoder, n *node, key string, r *readRule) { r.MaxDelay = d.Duration(n, key) }},

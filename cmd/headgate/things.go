@@ -120,10 +120,15 @@ func otherFacts(r *headgate.Rule, rivals string) []fact {
 	missing := []int64{headgate.SkipMissing: 1, headgate.ShareMissing: 2, headgate.DenyMissing: 3}[r.OnMissing]
 	failure := []int64{headgate.FailAllow: 1, headgate.FailLocal: 2, headgate.FailDeny: 3}[r.OnStoreFailure]
 	labels := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(r.Labels), "map["), "]")
+	asked := "none"
+	if most := r.MaxCallerLimit; most.Count > 0 {
+		asked = most.String()
+	}
 	facts := []fact{
 		cost,
 		{what: "enforce_percent", text: number(percent), rank: percent, then: "for the others it is in shadow"},
 		{what: "max_delay", text: r.MaxDelay.String(), rank: math.MaxInt64 - int64(r.MaxDelay), then: "then it is refused"},
+		{what: "max_caller_limit", text: asked, then: "the most that callers may ask for"},
 		{what: "priority", text: number(int64(r.Priority)), then: "of rules with the same by the highest applies" + rivals},
 		{what: "on_missing", text: r.OnMissing.String(), rank: missing, then: "for requests that lack what is counted by"},
 		{what: "on_store_failure", text: r.OnStoreFailure.String(), rank: failure, then: "while the store does not answer"},
@@ -133,7 +138,7 @@ func otherFacts(r *headgate.Rule, rivals string) []fact {
 		{what: "description", text: r.Description, then: "for people only"},
 		{what: "labels", text: labels, then: "for people and their tools only"},
 	}
-	usual := []string{"1", "100", "0s", "0", "share", "local", "false", "false", "auto", "", ""}
+	usual := []string{"1", "100", "0s", "none", "0", "share", "local", "false", "false", "auto", "", ""}
 	for i := range facts {
 		facts[i].usual = facts[i].text == usual[i]
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
@@ -47,12 +48,36 @@ func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
 			a.Cost, a.Peek = max(1, int64(d.hits)), d.hits == 0
 		}
 		a.Credit = d.negative && !a.Peek
+		if d.limit.given {
+			limit, err := d.limit.limit()
+			if err != nil {
+				return nil, fmt.Errorf("descriptor %d: limit: %w", i+1, err)
+			}
+			a.Limit = limit
+		}
 		if err := checkapi.Validate(a.Request); err != nil {
 			return nil, fmt.Errorf("descriptor %d: %w", i+1, err)
 		}
 		asks[i] = a
 	}
 	return asks, nil
+}
+
+// spans of the units of time by their numbers. As everywhere here a month is 30 days.
+var spans = []time.Duration{1: time.Second, time.Minute, time.Hour, day, 30 * day, 365 * day}
+
+const day = 24 * time.Hour
+
+// limit is what is asked for. A window longer than a year could not be counted.
+func (o *override) limit() (*headgate.Limit, error) {
+	if o.unit == 0 || o.unit >= uint64(len(spans)) {
+		return nil, fmt.Errorf("there is no unit %d: send 1 (second) to %d (year)", o.unit, len(spans)-1)
+	}
+	span := spans[o.unit]
+	if longest := uint64(spans[len(spans)-1] / span); o.times > longest {
+		return nil, fmt.Errorf("unit_multiplier is %d: send at most %d with this unit", o.times, longest)
+	}
+	return &headgate.Limit{Count: int64(o.requests), Window: span * time.Duration(max(1, o.times))}, nil
 }
 
 // attributes of a descriptor: its entries under their own names; those that rules know by another name under that, too, as they

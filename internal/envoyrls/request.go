@@ -21,6 +21,14 @@ type descriptor struct {
 	hits     uint64
 	hasHits  bool // 0 is a number, too
 	negative bool
+	limit    override
+}
+
+// override is the limit that a descriptor asks for.
+type override struct {
+	given       bool
+	requests    uint64
+	unit, times uint64
 }
 
 type entry struct{ key, value string }
@@ -55,21 +63,45 @@ func (m *request) readDescriptor(data []byte) (d descriptor) {
 			if len(d.entries) <= maxEntries {
 				d.entries = append(d.entries, m.readEntry(r.Bytes))
 			}
+		case 2<<3 | protofields.Bytes:
+			d.limit = m.readOverride(r.Bytes)
 		case 3<<3 | protofields.Bytes:
-			d.hasHits, d.hits = true, 0
-			value := protofields.Reader{Rest: r.Bytes}
-			for value.Next() {
-				if value.Tag == 1<<3 {
-					d.hits = value.Value
-				}
-			}
-			m.note(value.Err)
+			d.hasHits, d.hits = true, m.readWrapped(r.Bytes)
 		case 4 << 3:
 			d.negative = r.Value != 0
 		}
 	}
 	m.note(r.Err)
 	return d
+}
+
+func (m *request) readOverride(data []byte) override {
+	o := override{given: true}
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1 << 3:
+			o.requests = uint64(uint32(r.Value))
+		case 2 << 3:
+			o.unit = r.Value
+		case 3<<3 | protofields.Bytes:
+			o.times = m.readWrapped(r.Bytes)
+		}
+	}
+	m.note(r.Err)
+	return o
+}
+
+// readWrapped reads a number that may be absent: a UInt64Value or UInt32Value.
+func (m *request) readWrapped(data []byte) (n uint64) {
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		if r.Tag == 1<<3 {
+			n = r.Value
+		}
+	}
+	m.note(r.Err)
+	return n
 }
 
 func (m *request) readEntry(data []byte) (e entry) {

@@ -3,6 +3,7 @@ package envoyrls
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -37,6 +39,10 @@ var rules = []headgate.Rule{
 	{
 		ID: "by-tenant", By: []string{"descriptor.tenant"}, Limit: window(10, 15*time.Minute),
 		Match: headgate.Match{Attributes: map[string]headgate.Pattern{"domain": headgate.OneOf("api"), "tenant": headgate.IsPresent()}},
+	},
+	{
+		ID: "asked", By: []string{"descriptor.asked"}, Limit: window(1, time.Hour), MaxCallerLimit: headgate.PerHour(100),
+		Match: headgate.Match{Attributes: map[string]headgate.Pattern{"descriptor.asked": headgate.IsPresent()}},
 	},
 	{
 		ID: "trial", By: []string{"descriptor.trial"}, Limit: window(1, time.Second), Mode: headgate.Shadow,
@@ -182,6 +188,48 @@ func TestHits(t *testing.T) {
 	_, err := envoy(t, Options{}).ShouldRateLimit(t.Context(), &rlsv3.RateLimitRequest{Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{tenant}})
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("%v", err)
+	}
+}
+
+// A descriptor may bring its limit, where the rule lets it.
+func TestOverride(t *testing.T) {
+	t.Parallel()
+	e := envoy(t, Options{})
+	with := func(requests uint32, unit typev3.RateLimitUnit, times uint32) *ratelimitv3.RateLimitDescriptor {
+		d := of("asked", "x")
+		d.Limit = &ratelimitv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: requests, Unit: unit}
+		if times > 0 {
+			d.Limit.UnitMultiplier = wrapperspb.UInt32(times)
+		}
+		return d
+	}
+	for _, c := range []struct {
+		descriptor *ratelimitv3.RateLimitDescriptor
+		limit      string
+	}{
+		{of("asked", "x"), "1 HOUR 0"},
+		{with(50, typev3.RateLimitUnit_HOUR, 0), "50 HOUR 0"},
+		{with(50, typev3.RateLimitUnit_HOUR, 3), "50 HOUR 3"},
+		{with(50, typev3.RateLimitUnit_MONTH, 0), "50 DAY 30"},
+		{with(50, typev3.RateLimitUnit_MINUTE, 0), "100 HOUR 0"},
+		{with(500, typev3.RateLimitUnit_YEAR, 0), "100 HOUR 0"},
+		{with(0, typev3.RateLimitUnit_HOUR, 0), "0 HOUR 0"},
+	} {
+		c.descriptor.HitsAddend = wrapperspb.UInt64(0)
+		limit := ask(t, e, 0, c.descriptor).GetStatuses()[0].GetCurrentLimit()
+		if got := fmt.Sprint(limit.GetRequestsPerUnit(), limit.GetUnit(), limit.GetUnitMultiplier().GetValue()); got != c.limit {
+			t.Errorf("%v has a limit of %s, and not %s", c.descriptor, got, c.limit)
+		}
+	}
+	for text, d := range map[string]*ratelimitv3.RateLimitDescriptor{
+		"descriptor 1: limit: there is no unit 0: send 1 (second) to 6 (year)":         with(1, 0, 0),
+		"descriptor 1: limit: there is no unit 99: send 1 (second) to 6 (year)":        with(1, 99, 0),
+		"descriptor 1: limit: unit_multiplier is 366: send at most 365 with this unit": with(1, 4, 366),
+	} {
+		_, err := e.ShouldRateLimit(t.Context(), &rlsv3.RateLimitRequest{Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{d}})
+		if s := status.Convert(err); s.Code() != codes.InvalidArgument || s.Message() != text {
+			t.Errorf("%v, and not %s", err, text)
+		}
 	}
 }
 
