@@ -90,7 +90,7 @@ func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.
 		if i > 0 {
 			keys.WriteByte(',')
 		}
-		keys.WriteString(e.key)
+		keys.WriteString(commas.Replace(e.key))
 		name := "descriptor." + e.key
 		again := 1
 		for _, other := range d.entries[:i] {
@@ -115,3 +115,6 @@ func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.
 }
 
 var builtIn = headgate.BuiltIn()
+
+// commas keeps a key that has one from looking like two keys.
+var commas = strings.NewReplacer(`\`, `\\`, ",", `\,`)

@@ -110,11 +110,19 @@ func appendLimit(data []byte, l *headgate.LimitDecision) []byte {
 	return data
 }
 
-// units of time by their length, the longest first, with their numbers.
+// units of time by their length, the longest first, with their numbers. As in envoyproxy/ratelimit a month is 30 days.
 var units = []struct {
 	length time.Duration
 	number uint64
-}{{24 * time.Hour, 4}, {time.Hour, 3}, {time.Minute, 2}, {time.Second, 1}}
+}{
+	{365 * 24 * time.Hour, 6},
+	{30 * 24 * time.Hour, 5},
+	{7 * 24 * time.Hour, 7},
+	{24 * time.Hour, 4},
+	{time.Hour, 3},
+	{time.Minute, 2},
+	{time.Second, 1},
+}
 
 var calendars = map[headgate.Calendar]uint64{
 	headgate.Minute: 2, headgate.Hour: 3, headgate.Day: 4, headgate.Week: 7, headgate.Month: 5,

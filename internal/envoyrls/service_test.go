@@ -210,7 +210,9 @@ func TestOverride(t *testing.T) {
 		{of("asked", "x"), "1 HOUR 0"},
 		{with(50, typev3.RateLimitUnit_HOUR, 0), "50 HOUR 0"},
 		{with(50, typev3.RateLimitUnit_HOUR, 3), "50 HOUR 3"},
-		{with(50, typev3.RateLimitUnit_MONTH, 0), "50 DAY 30"},
+		{with(50, typev3.RateLimitUnit_MONTH, 0), "50 MONTH 0"},
+		{with(50, typev3.RateLimitUnit_DAY, 7), "50 WEEK 0"},
+		{with(50, typev3.RateLimitUnit_DAY, 60), "50 MONTH 2"},
 		{with(50, typev3.RateLimitUnit_MINUTE, 0), "100 HOUR 0"},
 		{with(500, typev3.RateLimitUnit_YEAR, 0), "100 HOUR 0"},
 		{with(0, typev3.RateLimitUnit_HOUR, 0), "0 HOUR 0"},
@@ -249,14 +251,22 @@ func TestShadow(t *testing.T) {
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	d := descriptor{entries: []entry{
-		{"remote_address", "2001:db8::1"}, {"path", "//x?y"}, {"method", "HEAD"}, {"generic_key", "a"}, {"generic_key", "b"}, {"domain", "forged"}, {"entries", "forged"},
+		{"remote_address", "2001:db8::1"},
+		{"path", "//x?y"},
+		{"method", "HEAD"},
+		{"generic_key", "a"},
+		{"generic_key", "b"},
+		{"domain", "forged"},
+		{"entries", "forged"},
+		{`a,b\`, "c"},
 	}}
 	got := d.attributes("api", resolver(t))
 	want := headgate.Attributes{
-		"domain": "api", "entries": "remote_address,path,method,generic_key,generic_key,domain,entries",
+		"domain": "api", "entries": `remote_address,path,method,generic_key,generic_key,domain,entries,a\,b\\`,
 		"descriptor.remote_address": "2001:db8::1", "ip": "2001:db8::/64", "descriptor.path": "//x?y", "path": "/x",
 		"descriptor.method": "HEAD", "method": "GET",
 		"descriptor.generic_key": "a", "descriptor.generic_key.2": "b", "descriptor.domain": "forged", "descriptor.entries": "forged",
+		`descriptor.a,b\`: "c",
 	}
 	if len(got) != len(want) {
 		t.Errorf("%v", got)
