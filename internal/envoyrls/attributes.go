@@ -85,12 +85,10 @@ func (o *override) limit() (*headgate.Limit, error) {
 func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.Attributes {
 	a := make(headgate.Attributes, 2+2*len(d.entries))
 	a["domain"] = domain
-	var keys strings.Builder
+	var room [4]string
+	keys := room[:0]
 	for i, e := range d.entries {
-		if i > 0 {
-			keys.WriteByte(',')
-		}
-		keys.WriteString(commas.Replace(e.key))
+		keys = append(keys, commas.Replace(e.key))
 		name := "descriptor." + e.key
 		again := 1
 		for _, other := range d.entries[:i] {
@@ -110,7 +108,7 @@ func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.
 			who.Put(a, e.key, e.value)
 		}
 	}
-	a["entries"] = keys.String()
+	a["entries"] = strings.Join(keys, ",")
 	return a
 }
 

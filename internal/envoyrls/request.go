@@ -13,6 +13,7 @@ type request struct {
 	descriptors []descriptor
 	hits        uint64
 	err         error // what is wrong with its bytes
+	room        [3]descriptor
 }
 
 // descriptor is envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
@@ -38,14 +39,16 @@ var errText = errors.New("a domain, a key or a value is not UTF-8")
 // ReadFields never fails: what is wrong is for the handler to say, in words that a caller understands.
 func (m *request) ReadFields(data []byte) error {
 	*m = request{}
-	r := protofields.Reader{Rest: data}
+	m.descriptors = m.room[:0]
+	r := protofields.Reader{Rest: data, Whole: string(data)}
 	for r.Next() {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
-			m.domain = m.text(r.Bytes)
+			m.domain = m.text(&r)
 		case 2<<3 | protofields.Bytes:
 			if len(m.descriptors) <= maxDescriptors { // one more is enough to refuse it
-				m.descriptors = append(m.descriptors, m.readDescriptor(r.Bytes))
+				m.descriptors = append(m.descriptors, descriptor{})
+				m.readDescriptor(&m.descriptors[len(m.descriptors)-1], protofields.Reader{Rest: r.Bytes, Whole: r.Text()})
 			}
 		case 3 << 3:
 			m.hits = uint64(uint32(r.Value)) // it is one of 32 bits
@@ -55,13 +58,12 @@ func (m *request) ReadFields(data []byte) error {
 	return nil
 }
 
-func (m *request) readDescriptor(data []byte) (d descriptor) {
-	r := protofields.Reader{Rest: data}
+func (m *request) readDescriptor(d *descriptor, r protofields.Reader) {
 	for r.Next() {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
 			if len(d.entries) <= maxEntries {
-				d.entries = append(d.entries, m.readEntry(r.Bytes))
+				d.entries = append(d.entries, m.readEntry(protofields.Reader{Rest: r.Bytes, Whole: r.Text()}))
 			}
 		case 2<<3 | protofields.Bytes:
 			d.limit = m.readOverride(r.Bytes)
@@ -72,7 +74,6 @@ func (m *request) readDescriptor(data []byte) (d descriptor) {
 		}
 	}
 	m.note(r.Err)
-	return d
 }
 
 func (m *request) readOverride(data []byte) override {
@@ -104,25 +105,24 @@ func (m *request) readWrapped(data []byte) (n uint64) {
 	return n
 }
 
-func (m *request) readEntry(data []byte) (e entry) {
-	r := protofields.Reader{Rest: data}
+func (m *request) readEntry(r protofields.Reader) (e entry) {
 	for r.Next() {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
-			e.key = m.text(r.Bytes)
+			e.key = m.text(&r)
 		case 2<<3 | protofields.Bytes:
-			e.value = m.text(r.Bytes)
+			e.value = m.text(&r)
 		}
 	}
 	m.note(r.Err)
 	return e
 }
 
-func (m *request) text(data []byte) string {
-	if !utf8.Valid(data) {
+func (m *request) text(r *protofields.Reader) string {
+	if !utf8.Valid(r.Bytes) {
 		m.note(errText)
 	}
-	return string(data)
+	return r.Text()
 }
 
 func (m *request) note(err error) {

@@ -1,13 +1,11 @@
 package envoyrls
 
 import (
-	"maps"
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -51,7 +49,7 @@ func (m *response) AppendFields(data []byte) []byte {
 	data = m.appendHeaders(data, &whole, again)
 	if !whole.Allowed { // the status is Envoy's to say
 		_, body := limitfields.Problem(&whole, again, http.StatusTooManyRequests)
-		data = protofields.AppendString(data, 5<<3|protofields.Bytes, string(body))
+		data = protofields.AppendBytes(data, 5<<3|protofields.Bytes, body)
 	}
 	return appendMetadata(data, &whole)
 }
@@ -61,7 +59,11 @@ func (m *response) whole() headgate.Decision {
 	if len(m.decisions) == 1 {
 		return m.decisions[0]
 	}
-	whole := headgate.Decision{Allowed: true, Path: headgate.PathNone}
+	count := 0
+	for i := range m.decisions {
+		count += len(m.decisions[i].Limits)
+	}
+	whole := headgate.Decision{Allowed: true, Path: headgate.PathNone, Limits: make([]headgate.LimitDecision, 0, count)}
 	for i := range m.decisions {
 		d := &m.decisions[i]
 		whole.Limits = append(whole.Limits, d.Limits...)
@@ -146,22 +148,30 @@ func short(n int64) uint64 { return uint64(min(max(0, n), math.MaxUint32)) }
 
 // appendHeaders writes what the client is told. Envoy wants names in small letters.
 func (m *response) appendHeaders(data []byte, d *headgate.Decision, again *int64) []byte {
-	header := make(map[string][]string, 8)
-	m.headers.Put(header, d)
-	if again != nil {
-		header[limitfields.FieldRetryAfter] = []string{strconv.FormatInt(*again, 10)}
-	}
-	if !d.Allowed {
-		header["Content-Type"] = []string{limitfields.ProblemType}
-	}
-	for _, name := range slices.Sorted(maps.Keys(header)) {
+	put := func(name string, value []byte) {
 		var at int
 		data, at = protofields.Open(data, 3<<3|protofields.Bytes)
-		data = protofields.AppendString(data, 1<<3|protofields.Bytes, strings.ToLower(name))
-		data = protofields.AppendString(data, 2<<3|protofields.Bytes, header[name][0])
+		data = protofields.AppendString(data, 1<<3|protofields.Bytes, cmp.Or(small[name], name))
+		data = protofields.AppendBytes(data, 2<<3|protofields.Bytes, value)
 		data = protofields.Close(data, at)
 	}
+	m.headers.Each(d, put)
+	if again != nil {
+		put("retry-after", strconv.AppendInt(nil, *again, 10))
+	}
+	if !d.Allowed {
+		put("content-type", []byte(limitfields.ProblemType))
+	}
 	return data
+}
+
+// small are names in small letters.
+var small = map[string]string{
+	limitfields.FieldPolicy:    "ratelimit-policy",
+	limitfields.FieldRateLimit: "ratelimit",
+	limitfields.FieldLimit:     "x-ratelimit-limit",
+	limitfields.FieldRemaining: "x-ratelimit-remaining",
+	limitfields.FieldReset:     "x-ratelimit-reset",
 }
 
 // appendMetadata writes what an operator may want to log: which rule refuses or would in shadow, by which version of the rules,

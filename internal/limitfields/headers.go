@@ -36,14 +36,30 @@ type Headers struct {
 
 // Put sets the headers.
 func (h *Headers) Put(header map[string][]string, d *headgate.Decision) {
-	if len(d.Limits) == 0 {
-		return
+	f := h.write(d)
+	defer h.rooms.Put(f)
+	if f.count > 0 {
+		f.put(header)
 	}
+}
+
+// Each is Put for whoever keeps them elsewhere. A value is good for the call only.
+func (h *Headers) Each(d *headgate.Decision, tell func(name string, value []byte)) {
+	f := h.write(d)
+	defer h.rooms.Put(f)
+	begin := 0
+	for i, end := range f.ends[:f.count] {
+		tell(f.names[i], f.text[begin:end])
+		begin = end
+	}
+}
+
+// write makes the headers in a room, which is to be put back.
+func (h *Headers) write(d *headgate.Decision) *fields {
 	f, ok := h.rooms.Get().(*fields)
 	if !ok {
 		f = &fields{text: make([]byte, 0, 512)}
 	}
-	defer h.rooms.Put(f)
 	f.text, f.count = f.text[:0], 0
 	if h.Draft {
 		f.draft(d)
@@ -51,9 +67,7 @@ func (h *Headers) Put(header map[string][]string, d *headgate.Decision) {
 	if l := d.Shown(); l != nil {
 		f.shown(l, h.Legacy, h.Older)
 	}
-	if f.count > 0 {
-		f.put(header)
-	}
+	return f
 }
 
 // RetryAfter is a wait in whole seconds, moved upward by chance so that clients who were refused together do not come

@@ -32,6 +32,8 @@ type Message interface {
 type Reader struct {
 	// Rest is what is left of the message.
 	Rest []byte
+	// Whole is the message as a string, for those who want strings: all of them are parts of one.
+	Whole string
 	// Tag of the field, and the number or the bytes that it holds.
 	Tag   Tag
 	Value uint64
@@ -66,6 +68,12 @@ func (r *Reader) Next() bool {
 	return true
 }
 
+// Text is the bytes of the field as a string. The reader must have the Whole.
+func (r *Reader) Text() string {
+	end := len(r.Whole) - len(r.Rest)
+	return r.Whole[end-len(r.Bytes) : end]
+}
+
 func (r *Reader) fail(size int) bool {
 	r.Rest, r.Err = nil, protowire.ParseError(size)
 	return false
@@ -93,6 +101,14 @@ func AppendString(data []byte, tag Tag, s string) []byte {
 		return data
 	}
 	return protowire.AppendString(protowire.AppendVarint(data, uint64(tag)), s)
+}
+
+// AppendBytes writes bytes, but for none.
+func AppendBytes(data []byte, tag Tag, b []byte) []byte {
+	if len(b) == 0 {
+		return data
+	}
+	return protowire.AppendBytes(protowire.AppendVarint(data, uint64(tag)), b)
 }
 
 // Open begins a message within a message, and Close ends it.

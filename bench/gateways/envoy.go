@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// route is a listener of Envoy, and the service that it asks: none if Service is empty.
+type route struct{ Listen, Service string }
+
+// proxy is one Envoy with all the routes, before one nginx.
+type proxy struct {
+	*testenv.Program
+	Admin, Upstream string
+	Routes          []*route
+}
+
+func startEnvoy(scope *paired.Scope, routes []*route) (*proxy, error) {
+	p := &proxy{Admin: testenv.FreeAddress(scope), Upstream: testenv.FreeAddress(scope), Routes: routes}
+	for _, r := range routes {
+		r.Listen = testenv.FreeAddress(scope)
+	}
+	dir := scope.TempDir()
+	for name, text := range map[string]string{"nginx.conf": nginxConfig, "envoy.yaml": envoyConfig} {
+		if err := render(filepath.Join(dir, name), text, p); err != nil {
+			return nil, err
+		}
+	}
+	start := func(name, address string, args ...string) *testenv.Program {
+		command := exec.CommandContext(scope.Context(), testenv.Find(scope, name), args...)
+		command.Dir = dir
+		return testenv.Run(scope, command, address)
+	}
+	start("nginx", p.Upstream, "-p", dir, "-c", "nginx.conf", "-e", "stderr", "-g", "master_process off;")
+	p.Program = start("envoy", routes[len(routes)-1].Listen,
+		"-c", "envoy.yaml", "--concurrency", "1", "--use-dynamic-base-id", "-l", "warn")
+	return p, nil
+}
+
+// asked is how often Envoy has called the service of a route.
+func (p *proxy) asked(ctx context.Context, route int) (int, error) {
+	name := fmt.Sprintf("cluster.service%d.upstream_rq_total", route)
+	text, err := get(ctx, "http://"+p.Admin+"/stats?filter="+name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(text, name+":")))
+}
+
+func render(file, text string, p *proxy) error {
+	functions := template.FuncMap{"socket": func(address string) string {
+		host, port, _ := strings.Cut(address, ":")
+		return "{socket_address: {address: " + host + ", port_value: " + port + "}}"
+	}}
+	t, err := template.New(file).Funcs(functions).Parse(text)
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	if err := t.Execute(&out, p); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(out.String()), 0o600)
+}
+
+const nginxConfig = `daemon off;
+pid nginx.pid;
+events {}
+http {
+	access_log off;
+	client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+	uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+	server {
+		listen {{.Upstream}};
+		keepalive_requests 1000000000;
+		location / { return 200 "ok\n"; }
+	}
+}
+`
+
+// The timeout is long, and whoever does not answer by then is not passed: no variant is fast because it is left out.
+const envoyConfig = `admin: {address: {{socket .Admin}}}
+static_resources:
+  listeners:
+    {{- range $i, $r := .Routes}}
+    - address: {{socket .Listen}}
+      filter_chains:
+        - filters:
+            - name: envoy.filters.network.http_connection_manager
+              typed_config:
+                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+                stat_prefix: ingress{{$i}}
+                route_config:
+                  virtual_hosts:
+                    - name: all
+                      domains: ["*"]
+                      routes:
+                        - match: {prefix: /}
+                          route:
+                            cluster: upstream
+                            {{- if .Service}}
+                            rate_limits: [{actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]}]
+                            {{- end}}
+                http_filters:
+                  {{- if .Service}}
+                  - name: envoy.filters.http.ratelimit
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
+                      domain: api
+                      timeout: 5s
+                      failure_mode_deny: true
+                      rate_limit_service:
+                        transport_api_version: V3
+                        grpc_service: {envoy_grpc: {cluster_name: service{{$i}}}}
+                  {{- end}}
+                  - name: envoy.filters.http.router
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+    {{- end}}
+  clusters:
+    - name: upstream
+      load_assignment:
+        cluster_name: upstream
+        endpoints: [{lb_endpoints: [{endpoint: {address: {{socket .Upstream}}}}]}]
+    {{- range $i, $r := .Routes}}{{if .Service}}
+    - name: service{{$i}}
+      typed_extension_protocol_options:
+        envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+          "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+          explicit_http_config: {http2_protocol_options: {}}
+      load_assignment:
+        cluster_name: service{{$i}}
+        endpoints: [{lb_endpoints: [{endpoint: {address: {{socket .Service}}}}]}]
+    {{- end}}{{end}}
+`
