@@ -62,7 +62,7 @@ func Import(sources ...yamldoc.Source) (*Imported, error) {
 	all := &Imported{}
 	for i, c := range configs {
 		im.file = &File{name: sources[i].Name}
-		im.source, im.names = i, map[string]bool{}
+		im.source, im.names, im.metrics = i, map[string]bool{}, false
 		im.level(way{domain: c.domain}, c.descriptors, domains[c.domain])
 		all.Files = append(all.Files, *im.file)
 	}
@@ -77,6 +77,8 @@ type importer struct {
 	source int
 	file   *File
 	names  map[string]bool // of the file's tests
+
+	metrics bool // were told of
 }
 
 // way is how requests get to a descriptor.
@@ -150,9 +152,10 @@ func (im *importer) level(from way, all, siblings []*descriptor) {
 }
 
 func (im *importer) descriptor(w way, x *descriptor) {
-	for _, n := range x.metrics {
-		im.tell(n, w, "metrics are by rule here, whatever the value, so that their number is bounded; to see a value "+
-			"apart, write a descriptor with it")
+	if len(x.metrics) > 0 && !im.metrics { // there may be hundreds, and they are not what matters
+		im.tell(x.metrics[0], w, "metrics are by rule here, whatever the value, so that their number is bounded; to see a value "+
+			"apart, write a descriptor with it; this is said once for the file")
+		im.metrics = true
 	}
 	if x.limit == nil {
 		im.test(w, nil)
