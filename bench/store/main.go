@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -29,14 +28,7 @@ func main() {
 	flag.Parse()
 	scope := &paired.Scope{}
 	failed, err := run(scope, *rounds, *slice)
-	scope.Close()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	if failed > 0 {
-		os.Exit(1)
-	}
+	scope.Exit(failed, err)
 }
 
 func run(scope *paired.Scope, rounds int, slice time.Duration) (failed int, err error) {

@@ -25,6 +25,18 @@ func (s *Scope) Close() {
 	s.cleanups, s.dirs = nil, nil
 }
 
+// Exit closes the scope and ends the program: with 2 if it could not measure, with 1 if aims were missed.
+func (s *Scope) Exit(missed int, err error) {
+	s.Close()
+	switch {
+	case err != nil:
+		s.Log(err)
+		os.Exit(2)
+	case missed > 0:
+		os.Exit(1)
+	}
+}
+
 // Helper does nothing.
 func (s *Scope) Helper() {}
 
