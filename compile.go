@@ -266,6 +266,9 @@ func (r *Rule) checkRest(bad func(...string) func(string, ...any)) {
 	case r.EnforcePercent > 0 && r.By != nil && len(r.By) == 0:
 		bad("enforce_percent")("picks subjects, and with by: [] there is only one: use mode: shadow first, then enforce")
 	}
+	if r.Overdraw && (r.shapes() || r.Candidate.Limit != (Limit{}) || len(r.Candidate.Limits) > 0) {
+		bad("overdraw")("does not go with a leaky_bucket or a candidate: remove one of them")
+	}
 	if r.MaxDelay < 0 {
 		bad("max_delay")("is negative")
 	}

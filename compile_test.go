@@ -110,6 +110,10 @@ func TestCompileRefuses(t *testing.T) {
 			"max_caller_limit: a caller's limit is so many in a span of time, and the rule's is by the calendar: write a rate",
 		},
 		{func(r *headgate.Rule) { r.MaxCallerLimit = headgate.Limit{Count: 5} }, "max_caller_limit: a window of 0s is out of bounds"},
+		{
+			func(r *headgate.Rule) { r.Overdraw, r.Candidate.Limit = true, headgate.PerDay(1) },
+			"overdraw: does not go with a leaky_bucket or a candidate: remove one of them",
+		},
 		{func(r *headgate.Rule) { r.EnforcePercent = 101 }, "enforce_percent: is 101: write 1 to 100"},
 		{func(r *headgate.Rule) { r.EnforcePercent, r.By = 10, headgate.Everybody }, "enforce_percent: picks subjects, and with by: [] there is only one"},
 		{func(r *headgate.Rule) { r.MaxDelay = -1 }, "max_delay: is negative"},

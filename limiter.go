@@ -67,6 +67,9 @@ func (l *Limiter) Check(ctx context.Context, req Request) (Decision, error) {
 	if err := r.prepare(l, l.rules.Load(), req); err != nil {
 		return r.sum(PathNone), err
 	}
+	if !r.refused {
+		r.overdraw()
+	}
 	return r.decide(ctx, l.store), nil
 }
 
@@ -86,6 +89,7 @@ type room struct {
 	about    []about
 	refused  bool   // by a rule itself
 	asked    *Limit // by the caller
+	pays     int    // charges that are the other half of one before them
 }
 
 // about is what a charge does not say of the limit that it is for.
@@ -94,6 +98,7 @@ type about struct {
 	origin      Origin
 	exposed     bool
 	missing     string
+	pay         int32 // the charge that records what this one looks for, if above 0
 }
 
 // knownSubject is what rules that count by the same share.
@@ -194,6 +199,22 @@ func (r *room) charge(lookup *exceptionLookup, n int32, subject Subject, missing
 	}
 }
 
+// overdraw makes two charges of those of rules that let their limit be overdrawn: one that looks whether something is left, and
+// behind all others one that is recorded in any case.
+func (r *room) overdraw() {
+	for i := range r.charges {
+		c, a := &r.charges[i], &r.about[i]
+		if !r.set.rules[a.rule].Overdraw || c.Cost <= 0 || c.Credit || a.missing != "" {
+			continue
+		}
+		pay := *c
+		pay.Force, c.Cost = true, 0
+		a.pay = int32(len(r.charges))
+		r.pays++
+		r.add(pay, about{})
+	}
+}
+
 func (r *room) add(c Charge, a about) {
 	r.charges = append(r.charges, c)
 	r.about = append(r.about, a)
@@ -274,7 +295,7 @@ func (r *room) fail(ctx context.Context, store Store) {
 }
 
 // sum is the decision.
-func (r *room) sum(path Path) Decision { return r.sumOf(0, len(r.charges), path) }
+func (r *room) sum(path Path) Decision { return r.sumOf(0, len(r.charges)-r.pays, path) }
 
 // sumOf is the decision of some of the charges.
 func (r *room) sumOf(from, to int, path Path) Decision {
@@ -290,6 +311,12 @@ func (r *room) sumOf(from, to int, path Path) Decision {
 		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
 		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing
 		l.Result = *result
+		if paid := &r.results[a.pay]; a.pay > 0 && paid.Err == nil {
+			l.Cost, l.Granted, l.Remaining, l.ResetAfter = r.charges[a.pay].Cost, paid.Granted, paid.Remaining, paid.ResetAfter
+			if l.RetryAfter > 0 && l.Limit.Algorithm == TokenBucket { // what was paid must be worked off as well
+				l.RetryAfter += time.Duration(float64(paid.Granted) * float64(l.Limit.Window) / float64(l.Limit.Count))
+			}
+		}
 		if a.missing != "" {
 			l.Allowed, l.RetryAfter = false, Never
 		}
@@ -315,7 +342,7 @@ func (r *room) sumOf(from, to int, path Path) Decision {
 // forget lets go of everything that came with the request.
 func (r *room) forget() {
 	r.view.forget()
-	r.set, r.asked = nil, nil
+	r.set, r.asked, r.pays = nil, nil, 0
 	clear(r.charges)
 	clear(r.results)
 	clear(r.about)

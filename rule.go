@@ -41,6 +41,9 @@ type Rule struct {
 	Candidate Plan
 
 	Cost Cost
+	// Overdraw is for costs that are told afterwards: a request is refused if nothing is left, and what it costs is recorded in any
+	// case, also beyond the limit.
+	Overdraw bool
 	// MaxDelay is how long a request may be made to wait by a leaky bucket before it is refused.
 	MaxDelay time.Duration
 

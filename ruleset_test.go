@@ -34,6 +34,7 @@ func TestVersion(t *testing.T) {
 		"MaxCallerLimit": func(r *headgate.Rule) { r.MaxCallerLimit = headgate.PerDay(1) },
 		"Candidate":      func(r *headgate.Rule) { r.Candidate.Limit = headgate.PerDay(1) },
 		"Cost":           func(r *headgate.Rule) { r.Cost.Default = 2 },
+		"Overdraw":       func(r *headgate.Rule) { r.Overdraw = true },
 		"MaxDelay":       func(r *headgate.Rule) { r.Limit, r.MaxDelay = leaky, time.Second },
 		"Priority":       func(r *headgate.Rule) { r.Priority = 1 },
 		"Mode":           func(r *headgate.Rule) { r.Mode = headgate.Shadow },

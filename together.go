@@ -29,6 +29,7 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 			return nil, err
 		}
 		r.subjects = r.subjects[:0] // those of these attributes
+		r.view.forget()
 		for j := range r.charges[from:] {
 			c := &r.charges[from+j]
 			switch {
@@ -42,7 +43,9 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 		ends[i] = len(r.charges)
 	}
 	r.set = set // if there is nothing to ask
-	if refused {
+	if !refused {
+		r.overdraw()
+	} else {
 		for i := range r.charges {
 			if c := &r.charges[i]; !c.Credit {
 				c.Cost = 0

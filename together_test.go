@@ -147,3 +147,91 @@ func TestCallerLimit(t *testing.T) {
 		}
 	}
 }
+
+// With overdraw what is told afterwards is recorded in any case, and nothing is admitted until it is worked off.
+func TestOverdraw(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000_000, 0)
+	store := memstore.New(memstore.Options{Clock: func() time.Time { return now }})
+	limiter, err := headgate.New(store,
+		headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: headgate.PerSecond(10), Overdraw: true},
+		headgate.Rule{ID: "requests", By: []string{"user"}, Limit: headgate.PerHour(5), Match: headgate.Match{Method: "POST"}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := func(cost int64, pairs ...string) headgate.Request {
+		r := headgate.Request{Attributes: headgate.Attributes{"user": "ann"}, Cost: cost}
+		for i := 0; i < len(pairs); i += 2 {
+			r.Attributes[pairs[i]] = pairs[i+1]
+		}
+		return r
+	}
+	check := func(what string, r headgate.Request, allowed bool, remaining int64) headgate.Decision {
+		t.Helper()
+		d, err := limiter.Check(t.Context(), r)
+		if err != nil || d.Allowed != allowed || d.Limits[0].Rule != "tokens" || d.Limits[0].Remaining != remaining ||
+			d.Limits[0].Cost != r.Cost || d.Limits[0].Granted != r.Cost {
+			t.Errorf("%s: %+v: %v", what, d, err)
+		}
+		return d
+	}
+	look := func(what string, allowed bool) {
+		t.Helper()
+		for range 2 { // it costs nothing
+			d, err := limiter.CheckAll(t.Context(), []headgate.Ask{{Request: req(1), Peek: true}})
+			if err != nil || d[0].Allowed != allowed || len(d[0].Limits) != 1 {
+				t.Errorf("%s: %+v: %v", what, d, err)
+			}
+			if p, err := limiter.Peek(t.Context(), req(1)); err != nil || p.Allowed != allowed || len(p.Limits) != 1 {
+				t.Errorf("%s: %+v: %v", what, p, err)
+			}
+		}
+	}
+	look("at first", true)
+	check("fits", req(9), true, 1)
+	look("with one left", true)
+	check("more than is left", req(21), true, 0)
+	look("overdrawn", false)
+	if d := check("once more", req(10), false, 0); d.RetryAfter != 3100*time.Millisecond { // to have 1 of 10 again, of -30
+		t.Errorf("retry after %v", d.RetryAfter)
+	}
+	now = now.Add(3 * time.Second)
+	look("a moment before", false)
+	now = now.Add(100 * time.Millisecond)
+	look("worked off", true)
+
+	// Several limits, one of which is ordinary, and several requests at once.
+	now = now.Add(time.Hour)
+	d, err := limiter.Check(t.Context(), req(4, "method", "POST"))
+	if err != nil || !d.Allowed || len(d.Limits) != 2 || d.Limits[0].Remaining != 6 || d.Limits[1].Remaining != 1 {
+		t.Errorf("%+v: %v", d, err)
+	}
+	all, err := limiter.CheckAll(t.Context(), []headgate.Ask{
+		{Request: req(3, "method", "POST")}, {Request: req(2), Credit: true}, {Request: req(100, "user", "bob")},
+	})
+	if err != nil || all[0].Allowed || len(all[0].Limits) != 2 || len(all[1].Limits) != 1 || len(all[2].Limits) != 1 ||
+		!all[0].Limits[0].Allowed || all[0].Limits[0].Remaining != 5 || all[0].Limits[1].Remaining != 1 || all[2].Limits[0].Remaining != 0 {
+		t.Errorf("%+v: %v", all, err)
+	}
+	if p, err := limiter.Peek(t.Context(), req(1, "user", "bob")); err != nil || p.Allowed {
+		t.Errorf("%+v: %v", p, err)
+	}
+}
+
+// A request knows nothing of those that are decided with it.
+func TestCheckAllKeepsRequestsApart(t *testing.T) {
+	t.Parallel()
+	limiter, err := headgate.New(memstore.New(memstore.Options{}),
+		headgate.Rule{ID: "post", By: headgate.Everybody, Limit: headgate.PerHour(5), Match: headgate.Match{Method: "POST"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := limiter.CheckAll(t.Context(), []headgate.Ask{
+		{Request: headgate.Request{Attributes: headgate.Attributes{"method": "POST"}}},
+		{Request: headgate.Request{Attributes: headgate.Attributes{"user": "ann"}}},
+	})
+	if err != nil || len(d[0].Limits) != 1 || len(d[1].Limits) != 0 {
+		t.Errorf("%+v: %v", d, err)
+	}
+}

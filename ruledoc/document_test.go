@@ -75,8 +75,8 @@ func TestEveryKey(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if most := d.Source[1].MaxCallerLimit; most != headgate.PerMinute(500) {
-		t.Errorf("max_caller_limit: %+v", most)
+	if asked := d.Source[1]; asked.MaxCallerLimit != headgate.PerMinute(500) || !asked.Overdraw {
+		t.Errorf("%+v", asked)
 	}
 	wantOverride := headgate.Override{
 		Rule: "exports", Subject: headgate.Attributes{"tenant": "acme", "user": "ann"}, Limit: headgate.PerMinute(50),

@@ -111,7 +111,7 @@ type toldKeys map[string]bool
 
 // together are keys that are judged together.
 var together = [][]string{
-	{"limit", "limits", "algorithm", "tiers", "max_caller_limit", "candidate", "max_delay"},
+	{"limit", "limits", "algorithm", "tiers", "max_caller_limit", "candidate", "overdraw", "max_delay"},
 	{"by", "enforce_percent"},
 }
 

@@ -38,6 +38,7 @@ var ruleFields = []field[readRule]{
 	}},
 	{Key: "candidate", Read: func(_ *decoder, n *node, _ string, r *readRule) { r.candidate = n }},
 	{Key: "cost", Read: func(d *decoder, n *node, key string, r *readRule) { r.Cost = d.cost(n, key) }},
+	{Key: "overdraw", Read: func(d *decoder, n *node, key string, r *readRule) { r.Overdraw = d.YesNo(n, key) }},
 	{Key: "max_delay", Read: func(d *decoder, n *node, key string, r *readRule) { r.MaxDelay = d.Duration(n, key) }},
 	{Key: "priority", Read: func(d *decoder, n *node, key string, r *readRule) {
 		r.Priority = int(d.Whole(n, key, 0, ""))

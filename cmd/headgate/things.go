@@ -127,6 +127,7 @@ func otherFacts(r *headgate.Rule, rivals string) []fact {
 	facts := []fact{
 		cost,
 		{what: "enforce_percent", text: number(percent), rank: percent, then: "for the others it is in shadow"},
+		{what: "overdraw", text: strconv.FormatBool(r.Overdraw), then: "whether costs are recorded beyond the limit"},
 		{what: "max_delay", text: r.MaxDelay.String(), rank: math.MaxInt64 - int64(r.MaxDelay), then: "then it is refused"},
 		{what: "max_caller_limit", text: asked, then: "the most that callers may ask for"},
 		{what: "priority", text: number(int64(r.Priority)), then: "of rules with the same by the highest applies" + rivals},
@@ -138,7 +139,7 @@ func otherFacts(r *headgate.Rule, rivals string) []fact {
 		{what: "description", text: r.Description, then: "for people only"},
 		{what: "labels", text: labels, then: "for people and their tools only"},
 	}
-	usual := []string{"1", "100", "0s", "none", "0", "share", "local", "false", "false", "auto", "", ""}
+	usual := []string{"1", "100", "false", "0s", "none", "0", "share", "local", "false", "false", "auto", "", ""}
 	for i := range facts {
 		facts[i].usual = facts[i].text == usual[i]
 	}
