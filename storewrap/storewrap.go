@@ -20,11 +20,12 @@ import (
 	"github.com/headgate/headgate"
 )
 
-const defaultDeadline = 10 * time.Millisecond
+// DefaultDeadline is below the 20 ms that Envoy waits for an answer if nobody has told it otherwise.
+const DefaultDeadline = 10 * time.Millisecond
 
 // Options of a Store. The zero value is ready to use.
 type Options struct {
-	// Deadline is how long a decision waits for the store; 0 means 10 ms. An answer that comes later is lost: what it is
+	// Deadline is how long a decision waits for the store; 0 means DefaultDeadline. An answer that comes later is lost: what it is
 	// about may have been charged, and is not charged again.
 	Deadline time.Duration
 	// Nodes is the least number of nodes that share a limit while the store is away; 0 means 1. The store says how many
@@ -66,7 +67,7 @@ var _ headgate.Store = (*Store)(nil)
 // are those that Store.Part tells apart, and before this node's share of each limit.
 func New(store headgate.Store, o Options) *Store {
 	if o.Deadline <= 0 {
-		o.Deadline = defaultDeadline
+		o.Deadline = DefaultDeadline
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

@@ -62,8 +62,9 @@ func startServices(scope *paired.Scope) (*services, error) {
 func (s *services) startOurs(scope *paired.Scope) error {
 	dir := scope.TempDir()
 	s.ours.address = testenv.FreeAddress(scope)
+	// The peer waits as long as it takes, on a machine that is full.
 	config := fmt.Sprintf(`listen: {http: off, grpc: %s, ops: %s, admin: off}
-redis: {address: "redis://%s"}
+redis: {address: "redis://%s", deadline: 1s}
 rules: rules
 `, s.ours.address, s.ops, s.redis.Addr())
 	for name, text := range map[string]string{"limits.yaml": limits, "headgate.yaml": config} {

@@ -93,7 +93,7 @@ func dial(scope *paired.Scope, address string) (*grpc.ClientConn, error) {
 func startHeadgate(scope *paired.Scope, redis string) (server *testenv.Program, address string, err error) {
 	dir := scope.TempDir()
 	address = testenv.FreeAddress(scope)
-	config := fmt.Sprintf("listen: {http: off, grpc: %s, ops: 127.0.0.1:0, admin: off}\nredis: {address: \"redis://%s\"}\nrules: rules.yaml\n",
+	config := fmt.Sprintf("listen: {http: off, grpc: %s, ops: 127.0.0.1:0, admin: off}\nredis: {address: \"redis://%s\", deadline: 1s}\nrules: rules.yaml\n",
 		address, redis)
 	for name, text := range map[string]string{"rules.yaml": rules, "config.yaml": config} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -111,7 +111,7 @@ func (s *server) openStore() error {
 		if s.redis, err = redisstore.New(o); err != nil {
 			return err
 		}
-		s.store = storewrap.New(s.redis, storewrap.Options{Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log})
+		s.store = storewrap.New(s.redis, storewrap.Options{Deadline: s.config.Redis.Deadline, Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log})
 		s.metrics.Store(s.store.Stats)
 		s.health.store = s.store.Stats
 		store = s.store

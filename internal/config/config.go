@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/yamldoc"
+	"github.com/headgate/headgate/storewrap"
 )
 
 // Config is what the server is told. Paths are absolute or relative to the working directory, not to the file.
@@ -56,7 +58,9 @@ type ListenTLS struct {
 // Redis says where the counters are. Its address may have a password, so it is not for logs: Settings has it without.
 type Redis struct {
 	Address, Username, PasswordFile, Namespace string
-	TLS                                        RedisTLS
+	// Deadline is how long a decision waits for it.
+	Deadline time.Duration
+	TLS      RedisTLS
 }
 
 // RedisTLS is towards Redis. It is enabled if any of the rest is given, or the address is rediss://.
@@ -86,7 +90,7 @@ const (
 func Default() *Config {
 	c := &Config{
 		Listen: Listen{HTTP: ":8080", GRPC: ":8081", Ops: ":8082", Admin: "127.0.0.1:8083"},
-		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate"},
+		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate", Deadline: storewrap.DefaultDeadline},
 		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: HeadersBoth,
 	}
 	c.Identity.ForwardedHeader = identity.XForwardedFor

@@ -80,7 +80,7 @@ func TestEveryKey(t *testing.T) {
 			TLS: ListenTLS{CertFile: cert, KeyFile: key, ClientCAFile: cert},
 		},
 		Redis: Redis{
-			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a",
+			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a", Deadline: 25 * time.Millisecond,
 			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
 		},
 		Rules: []string{"testdata/files/rules"}, Keep: "testdata/files/kept", Mode: headgate.Shadow, Headers: HeadersDraft,

@@ -58,6 +58,7 @@ var settings = []setting{
 	text("redis.username", func(c *Config) *string { return &c.Redis.Username }),
 	file("redis.password_file", func(c *Config) *string { return &c.Redis.PasswordFile }),
 	{"redis.namespace", (*decoder).namespace, func(c *Config) any { return c.Redis.Namespace }},
+	{"redis.deadline", (*decoder).deadline, func(c *Config) any { return c.Redis.Deadline.String() }},
 	yesNo("redis.tls.enabled", func(c *Config) *bool { return &c.Redis.TLS.Enabled }),
 	file("redis.tls.ca_file", func(c *Config) *string { return &c.Redis.TLS.CAFile }),
 	file("redis.tls.cert_file", func(c *Config) *string { return &c.Redis.TLS.CertFile }),
@@ -259,6 +260,13 @@ func (d *decoder) leeway(n *yamldoc.Node, key string, c *Config) {
 }
 
 // localShare reads a percentage.
+func (d *decoder) deadline(n *yamldoc.Node, key string, c *Config) {
+	c.Redis.Deadline = d.Duration(n, key)
+	if most := time.Second; c.Redis.Deadline < time.Millisecond || c.Redis.Deadline > most {
+		d.Bad(n, "%s is %s: write %s to %s", key, c.Redis.Deadline, time.Millisecond, most)
+	}
+}
+
 func (d *decoder) localShare(n *yamldoc.Node, key string, c *Config) {
 	if n.Kind == yamldoc.Number {
 		d.Bad(n, "%s is %s: write %[2]s%%, or another from 1%% to 100%%", key, n.Text)
