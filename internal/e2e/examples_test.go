@@ -45,6 +45,40 @@ func testLimits(w *world, g gateway) {
 	}
 }
 
+// Envoy tells afterwards what a response has cost. It counts in any case, and who has overdrawn is refused.
+func testAfterwards(w *world, g gateway) {
+	const actions = `- request_headers: {header_name: ":method", descriptor_key: method}`
+	const more = actions + `
+                          typed_per_filter_config:
+                            envoy.filters.http.ratelimit:
+                              "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+                              rate_limits:
+                                - actions: [{generic_key: {descriptor_key: bytes, descriptor_value: all}}]
+                                  hits_addend: {number: 0}
+                                - actions: [{generic_key: {descriptor_key: bytes, descriptor_value: all}}]
+                                  hits_addend: {format: "%BYTES_SENT%"}
+                                  apply_on_stream_done: true`
+	c := newClient(w.t, g.run(w, actions, more), "127.0.0.2")
+	for i, want := range []struct{ size, status, least, most int }{{600, 200, 1, 400}, {900, 200, 0, 0}, {1, 429, 0, 0}} {
+		if got := c.send("PUT", "/", strings.Repeat("x", want.size)); got.status != want.status {
+			w.t.Fatalf("request %d: %d, and not %d", i+1, got.status, want.status)
+		}
+		eventually(w.t, "the cost", func() bool {
+			left := w.left("bytes")
+			return left >= want.least && left <= want.most
+		})
+	}
+}
+
+const afterwards = `
+  - id: bytes
+    match: {descriptor.bytes: all}
+    by: []
+    limit: {rate: 1000/hour, align: clock}
+    algorithm: fixed_window
+    overdraw: true
+`
+
 // A client that makes up headers gains nothing, also where rules count by user.
 func testLies(w *world, g gateway) {
 	address := g.run(w)

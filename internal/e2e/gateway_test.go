@@ -78,6 +78,9 @@ func TestGateways(t *testing.T) {
 			t.Run("fails open", func(t *testing.T) { testAway(newWorld(t, binary), g, []int{200}) })
 			t.Run("fails closed", func(t *testing.T) { testAway(newWorld(t, binary), g, g.statuses, g.closed...) })
 			if g.believed {
+				t.Run("afterwards", func(t *testing.T) {
+					exact(t, binary, func(w *world) { testAfterwards(w, g) }, "limit: 5/minute\n", "limit: 5/minute\n"+afterwards)
+				})
 				return
 			}
 			t.Run("not trusted", func(t *testing.T) {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -100,6 +101,22 @@ func (w *world) late() bool {
 		w.t.Fatal(err)
 	}
 	return storeErrors.Match(metrics)
+}
+
+// left is what remains of the limit of a rule for everybody.
+func (w *world) left(rule string) int {
+	w.t.Helper()
+	response, err := http.Post("http://"+w.addresses["127.0.0.1:8080"]+"/v1/peek", "application/json",
+		strings.NewReader(`{"rule": "`+rule+`"}`))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var d struct{ Remaining int }
+	if err := json.NewDecoder(response.Body).Decode(&d); err != nil || response.StatusCode != http.StatusOK {
+		w.t.Fatalf("%s: %v", response.Status, err)
+	}
+	return d.Remaining
 }
 
 var storeErrors = regexp.MustCompile(`(?m)^headgate_store_errors_total.* [1-9]`)
