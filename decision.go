@@ -31,6 +31,10 @@ const (
 	PathRules Path = "rules"
 	// PathStore means that the store decided.
 	PathStore Path = "store"
+	// PathLease means that this node decided, by units that it has taken from the store in advance.
+	PathLease Path = "lease"
+	// PathCache means that this node refused, because the store has done so a moment ago.
+	PathCache Path = "cache"
 	// PathLocal means that the store did not answer for some limit, and this node's share of it decided.
 	PathLocal Path = "local"
 	// PathFailed means that the store did not answer for some limit, and its rule's OnStoreFailure decided.

@@ -191,8 +191,11 @@ func (r *room) judge(ctx context.Context, store Store) (Decision, error) {
 		return r.decide(ctx, store), nil
 	}
 	limit := PerSecond(1)
-	veto := Charge{Counter: CounterOf("", "veto", limit.Algorithm), Limit: limit, Cost: MaxCost}
+	veto := Charge{Counter: CounterOf("", "veto", limit.Algorithm), Limit: limit, Cost: MaxCost, Strict: true}
 	charges := slices.Clone(r.charges)
+	for i := range charges {
+		charges[i].Strict = true
+	}
 	for _, k := range r.subjects { // every subject that is charged is among them
 		veto.Subject = k.subject
 		charges = append(charges, veto)

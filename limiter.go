@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -239,18 +240,23 @@ func (r *room) path() Path { return pathOf(r.results) }
 
 // pathOf is who decided what the results are of.
 func pathOf(results []Result) Path {
-	path := PathNone
+	path := Path("")
 	for i := range results {
 		switch result := &results[i]; {
 		case result.Err != nil:
 			return PathFailed
 		case result.Path == PathLocal:
 			path = PathLocal
-		case path == PathNone:
+		case result.Path == PathCache:
+			return PathCache // the others were not asked
+		case result.Path == PathNone || path == PathLocal:
+		case result.Path == PathLease:
+			path = cmp.Or(path, PathLease)
+		default:
 			path = PathStore
 		}
 	}
-	return path
+	return cmp.Or(path, PathNone)
 }
 
 // refuse is the decision of rules that insist on an attribute; nothing is charged, and what the store would say is not
@@ -301,12 +307,16 @@ func (r *room) sum(path Path) Decision { return r.sumOf(0, len(r.charges)-r.pays
 func (r *room) sumOf(from, to int, path Path) Decision {
 	d := Decision{Allowed: true, Path: path, Version: r.set.version}
 	if to > from {
-		d.Limits = make([]LimitDecision, to-from)
+		d.Limits = make([]LimitDecision, 0, to-from)
 	}
-	for i := range d.Limits {
-		c, a, result := &r.charges[from+i], &r.about[from+i], &r.results[from+i]
+	for i := from; i < to; i++ {
+		c, a, result := &r.charges[i], &r.about[i], &r.results[i]
+		if result.Path == PathNone {
+			continue // nobody was asked
+		}
 		rule := &r.set.rules[a.rule]
-		l := &d.Limits[i]
+		d.Limits = append(d.Limits, LimitDecision{})
+		l := &d.Limits[len(d.Limits)-1]
 		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
 		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
 		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing

@@ -92,9 +92,9 @@ func (s *Store) count(now time.Time, charges []headgate.Charge, late []bool, den
 		c := &charges[i]
 		scaled, wait, ok := mine.of(c, now)
 		t, isNew := l.find(c, now)
-		left, heard := s.known.take(c)
+		remaining, unused, heard := s.known.take(c)
 		if isNew || heard || t.scale.Algorithm != scaled.Algorithm {
-			t.restart(c.Limit, scaled, mine.seed(c, scaled, left, now.Sub(s.start)), now)
+			t.restart(c.Limit, scaled, mine.seed(c, scaled, remaining, unused-now.Sub(s.start)), now)
 		}
 		t.whole, t.scale = c.Limit, scaled
 		c.Limit = scaled

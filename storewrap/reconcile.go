@@ -113,7 +113,7 @@ func (s *Store) charge(ctx context.Context, now time.Time, owed []owing) bool {
 			switch err := results[i].Err; {
 			case err == nil:
 				s.charged.Add(results[i].Granted)
-				s.known.put(&charges[i], &results[i], now.Sub(s.start))
+				s.learn(&charges[i], &results[i], 0, now.Sub(s.start))
 			case unanswered(err):
 				s.unanswered.Add(owed[i].charge.Cost)
 			default:

@@ -58,7 +58,7 @@ func used(t *testing.T, store headgate.Store, c headgate.Charge) int64 {
 
 func hour(a headgate.Algorithm, n int64) headgate.Charge {
 	limit := headgate.Limit{Algorithm: a, Count: n, Window: time.Hour}
-	return headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: headgate.CounterOf("r", "", a), Limit: limit, Cost: 1}
+	return headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: headgate.CounterOf("r", "", a), Limit: limit, Cost: 1, Strict: true}
 }
 
 // settled waits until the store is used again and nothing is owed.

@@ -53,9 +53,8 @@ func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wai
 
 // seed is the charge that makes this node's count begin where the store's ended: with its share of what was used, and in the
 // same window. It is of no units if nothing is known.
-func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, left entry, now time.Duration) headgate.Charge {
+func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, remaining int64, lasts time.Duration) headgate.Charge {
 	seed := headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: scaled, Force: true}
-	lasts := left.until - now
 	if lasts <= 0 {
 		return seed
 	}
@@ -65,7 +64,7 @@ func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, left entry, now 
 		seed.Cost = s.draw(c, 1, level*s.fraction(1))
 		return seed
 	}
-	seed.Cost = max(0, scaled.Capacity()-s.draw(c, 1, s.fraction(left.remaining)))
+	seed.Cost = max(0, scaled.Capacity()-s.draw(c, 1, s.fraction(remaining)))
 	switch {
 	case whole.Algorithm == headgate.SlidingWindow:
 		seed.Age = 2*whole.Window - lasts

@@ -1,8 +1,11 @@
-// Package storewrap stands between a limiter and a store that can fail: nobody waits for the store longer than a deadline,
-// a part of it that fails is left alone until it answers again, no more is asked of it than it can answer, and meanwhile this
-// node goes on by its share of each limit. What it has admitted by itself is charged to the store afterwards.
+// Package storewrap stands between a limiter and a store that is far away and can fail.
 //
-// It knows when a store fails, and what a node may admit by itself. It does not know how to count, which it leaves to
+// It need not be asked about everything: a refusal is believed for a moment, and units of counters that are much asked for are
+// taken in advance, to be spent here. And nobody waits for it longer than a deadline, a part of it that fails is left alone until
+// it answers again, no more is asked of it than it can answer, and meanwhile this node goes on by its share of each limit. What it
+// has admitted by itself is charged to the store afterwards.
+//
+// It knows what a node may decide by itself, and when it must. It does not know how to count, which it leaves to
 // headgate.Decide, nor what a rule is: a charge says what should happen.
 package storewrap
 
@@ -45,7 +48,7 @@ type Store struct {
 
 	// What this node decides by itself:
 	ledger  ledger
-	known   memory
+	known   known
 	start   time.Time
 	salt    uint64
 	percent int
@@ -89,9 +92,13 @@ func New(store headgate.Store, o Options) *Store {
 // Close charges the store with what still waits to be charged, if it answers, and ends what goes on in the background. The
 // inner store is closed afterwards, by whoever opened it.
 func (s *Store) Close() {
-	if s.background.end() && s.ledger.waiting() > 0 {
+	if !s.background.end() {
+		return
+	}
+	if s.ledger.waiting() > 0 {
 		s.reconcile(s.background.ctx, s.present)
 	}
+	s.giveBackAll(s.background.ctx, s.known.ended(time.Since(s.start)+term))
 }
 
 // Part is the inner store's.
@@ -136,19 +143,94 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 	if err := ctx.Err(); err != nil {
 		return tell(results, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err))
 	}
+	now := time.Now()
+	var room [usual]step
+	steps := room[:min(usual, len(charges))]
+	if !plain(charges) {
+		return s.askAll(now, charges, results, nil)
+	}
+	switch asks := s.here(now, charges, results, steps); {
+	case asks <= 0:
+		return nil
+	case asks == len(charges):
+		return s.askAll(now, charges, results, steps)
+	default:
+		return s.askRest(now, charges, results, steps)
+	}
+}
+
+// askAll asks the store about all charges, and for what is planned to be taken in advance.
+func (s *Store) askAll(now time.Time, charges []headgate.Charge, results []headgate.Result, steps []step) error {
+	asked := charges
+	for i := range steps {
+		if p := &steps[i]; p.ahead > 0 {
+			if &asked[0] == &charges[0] {
+				asked = slices.Clone(charges) // which are the caller's
+			}
+			asked[i].Cost, asked[i].AtLeast = charges[i].Cost+p.ahead, charges[i].Cost // more is no condition
+		}
+	}
+	err := s.there(now, asked, results)
+	if err != nil {
+		err = s.decide(now, charges, results)
+	}
+	for i := range charges {
+		var ahead int64
+		if steps != nil {
+			ahead = steps[i].ahead
+		}
+		s.learn(&charges[i], &results[i], ahead, now.Sub(s.start))
+	}
+	s.sweepSoon()
+	return err
+}
+
+// askRest asks the store about the charges that could not be decided here.
+func (s *Store) askRest(now time.Time, charges []headgate.Charge, results []headgate.Result, steps []step) error {
+	var asked []headgate.Charge
+	var of []step
+	for i := range charges {
+		if steps[i].lease == nil {
+			asked, of = append(asked, charges[i]), append(of, steps[i])
+		}
+	}
+	said := make([]headgate.Result, len(asked))
+	err := s.askAll(now, asked, said, of)
+	denied, next := false, 0
+	for i := range charges {
+		if steps[i].lease == nil {
+			results[i] = said[next]
+			denied = denied || said[next].Err == nil && !said[next].Allowed && !charges[i].Observe
+			next++
+		}
+	}
+	if denied {
+		for i := range steps {
+			steps[i].ahead = 0
+		}
+		s.restore(charges, results, steps)
+		s.sweepSoon()
+		for i := range steps {
+			if steps[i].lease != nil {
+				results[i].Granted, results[i].Receipt = 0, headgate.Receipt{}
+				results[i].Remaining += charges[i].Cost
+			}
+		}
+	}
+	return err
+}
+
+// there asks the store, but for parts of it that are away or busy. The error is that something may be left to decide.
+func (s *Store) there(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
 	var room [8]*part
 	parts := s.partsOf(charges, room[:0])
-	now := time.Now()
 	if anyLocal(charges) || !s.enter(parts, charges) {
 		s.takePresent(now, charges, results, parts)
-		return s.decide(now, charges, results)
+		return errAway
 	}
 	err := s.caller.take(now, charges, results)
 	s.note(now, charges, results, parts)
-	if err != nil {
-		return s.decide(now, charges, results)
-	}
-	return nil
+	return err
 }
 
 // anyLocal is true if something is to be given back that this node has admitted by itself.
@@ -243,9 +325,6 @@ func (s *Store) note(now time.Time, charges []headgate.Charge, results []headgat
 		r := &results[i]
 		if r.Err != nil {
 			continue
-		}
-		if !charges[i].Observe && charges[i].OnStoreFailure == headgate.FailLocal {
-			s.known.put(&charges[i], r, now.Sub(s.start))
 		}
 		if n := max(int64(r.Nodes), s.least); n != s.nodes.Load() {
 			s.nodes.Store(n)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,12 +129,23 @@ func eventually(t *testing.T, what string, holds func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// While the store answers, it is as if nothing stood before it.
+// strict is a store whose charges all are.
+type strict struct{ headgate.Store }
+
+func (s strict) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Strict = true
+	}
+	return s.Store.Take(ctx, charges, results)
+}
+
+// While the store answers, it is as if nothing stood before it, for those who want that.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) storetest.Target {
 		var now atomic.Pointer[time.Time]
-		store := wrap(t, memstore.New(memstore.Options{Clock: func() time.Time { return *now.Load() }}), Options{})
+		store := strict{wrap(t, memstore.New(memstore.Options{Clock: func() time.Time { return *now.Load() }}), Options{})}
 		return storetest.Target{Store: store, SetTime: func(at time.Time) { now.Store(&at) }}
 	}, 2_000)
 }

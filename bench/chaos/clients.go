@@ -51,7 +51,7 @@ func newClient(w *world, logPath string, count int) (*node, error) {
 		},
 		headgate.Rule{
 			ID: "spread", Match: headgate.Match{Path: pathOf(false)}, By: []string{"user"},
-			Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1_000_000, Window: time.Hour},
+			Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1_000_000, Window: time.Hour}, Strict: true,
 		})
 	if err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ func (w *world) judgeKills(deaths []death) (int, error) {
 		case s.Allowed:
 			admitted[s.User]++
 		}
-		local += count(s.Status == 200 && s.Path != "store")
+		local += count(s.Status == 200 && !s.byStore())
 	}
 	var most span
 	for _, n := range windows {

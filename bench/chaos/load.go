@@ -37,6 +37,9 @@ type sample struct {
 
 func (s *sample) hot() bool { return s.User == hotUser }
 
+// byStore is true if the store has decided, or the node for it.
+func (s *sample) byStore() bool { return s.Path == "store" || s.Path == "lease" || s.Path == "cache" }
+
 // load sends requests by the clock, whether or not the ones before are answered.
 type load struct {
 	start time.Time

@@ -49,7 +49,8 @@ type node struct {
 	gone   chan struct{}
 }
 
-// rules of every node. The clock tells the windows of the hot subject.
+// rules of every node. The clock tells the windows of the hot subject, which nodes may lease; the others are strict, so that what
+// the store has counted of them is what was admitted.
 var rules = fmt.Sprintf(`rules:
   - id: hot
     match: {path: /hot}
@@ -61,6 +62,7 @@ var rules = fmt.Sprintf(`rules:
     by: [user]
     algorithm: fixed_window
     limit: 1000000/hour
+    strict: true
 `, limit, window)
 
 func pathOf(hot bool) string {

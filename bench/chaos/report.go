@@ -148,7 +148,7 @@ func (o *outcome) stored(from, to time.Duration, in func(*sample) bool) float64 
 			continue
 		}
 		all++
-		if s.Path == "store" {
+		if s.byStore() {
 			stored++
 		}
 	}

@@ -15,15 +15,17 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// rules never refuse here: every request reaches Redis.
+// rules never refuse here, and are strict: every request reaches Redis.
 const rules = `rules:
   - id: one
     match: {path: /one}
     by: [user]
+    strict: true
     limit: 1000000/minute
   - id: three
     match: {path: /three}
     by: [user]
+    strict: true
     limits: {second: 1000000/second, minute: 2000000/minute, hour: 5000000/hour}
 `
 

@@ -40,9 +40,9 @@ const (
 
 var restartRules = fmt.Sprintf(`
 rules:
-  - {id: few, by: [], limit: %d/hour, algorithm: fixed_window}
-  - {id: many, by: [], limit: %d/hour, algorithm: fixed_window}
-  - {id: held, by: [], limit: %[2]d/hour, algorithm: fixed_window}
+  - {id: few, by: [], limit: %d/hour, algorithm: fixed_window, strict: true}
+  - {id: many, by: [], limit: %d/hour, algorithm: fixed_window, strict: true}
+  - {id: held, by: [], limit: %[2]d/hour, algorithm: fixed_window, strict: true}
 `, few, many)
 
 // node is a process that serves checks, and can be started again where it was.
@@ -189,6 +189,9 @@ func charged(t *testing.T, c *client.Client, rule string) (units int64) {
 		d, err := c.Peek(t.Context(), headgate.Request{Rule: rule})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if len(d.Limits) == 0 {
+			t.Fatalf("%+v", d)
 		}
 		units = d.Limits[0].Limit.Count - d.Limits[0].Remaining
 		return d.Path == headgate.PathStore

@@ -74,12 +74,15 @@ func (m *response) whole() headgate.Decision {
 				whole.RetryAfter = d.RetryAfter
 			}
 		}
-		if d.Path != headgate.PathNone && d.Path != headgate.PathStore || whole.Path == headgate.PathNone {
+		if without(d.Path) || whole.Path == headgate.PathNone {
 			whole.Path = d.Path
 		}
 	}
 	return whole
 }
+
+// without is true of decisions made without the store, which did not answer.
+func without(p headgate.Path) bool { return p == headgate.PathLocal || p == headgate.PathFailed }
 
 // appendStatus writes a DescriptorStatus. It shows one limit, if clients may know of it.
 func appendStatus(data []byte, d *headgate.Decision) []byte {
@@ -175,10 +178,10 @@ var small = map[string]string{
 }
 
 // appendMetadata writes what an operator may want to log: which rule refuses or would in shadow, by which version of the rules,
-// and who decided if it was not the store. If all is well there is nothing to say.
+// and who decided if the store did not answer. If all is well there is nothing to say.
 func appendMetadata(data []byte, d *headgate.Decision) []byte {
 	refused, would := d.Refused(), shadow(d)
-	if refused == nil && would == nil && (d.Path == headgate.PathStore || d.Path == headgate.PathNone) {
+	if refused == nil && would == nil && !without(d.Path) {
 		return data
 	}
 	data, at := protofields.Open(data, 6<<3|protofields.Bytes)

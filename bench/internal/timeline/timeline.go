@@ -128,7 +128,7 @@ func (r *Run) p99() []float64 {
 
 // paths are all that may be or are drawn: the usual ones first, so that each has the same colour in every drawing.
 func (r *Run) paths() []string {
-	paths := []string{"store", "local", "failed", "rules", "none"}
+	paths := []string{"store", "local", "failed", "rules", "none", "lease", "cache"}
 	usual := len(paths)
 	for _, s := range r.Samples {
 		if !slices.Contains(paths, s.Path) {

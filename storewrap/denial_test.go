@@ -1,0 +1,257 @@
+package storewrap
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// exhaust takes all that a limit has, and makes the node know.
+func (l *lab) exhaust(c headgate.Charge) {
+	l.Helper()
+	all := c
+	all.Cost, all.Force = c.Limit.Capacity(), true
+	if _, err := take(l.inner, all); err != nil {
+		l.Fatal(err)
+	}
+	if r := l.ask(c)[0]; r.Allowed || r.Path != "" {
+		l.Fatalf("%+v", r)
+	}
+}
+
+// A refusal is believed for half a second, and says what the store would.
+func TestRefusalIsBelieved(t *testing.T) {
+	t.Parallel()
+	for _, a := range []headgate.Algorithm{
+		headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog,
+	} {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, 100)
+			l.exhaust(c)
+			asked := time.Now()
+			for !l.asks(c) {
+				r := l.ask(c)[0]
+				want, err := take(l.inner, c)
+				off := r.RetryAfter - want[0].RetryAfter
+				if err != nil || r.Allowed || r.Path != headgate.PathCache || r.Remaining != 0 ||
+					off.Abs() > time.Microsecond || (r.ResetAfter-want[0].ResetAfter).Abs() > time.Microsecond ||
+					!r.Time.Equal(want[0].Time) {
+					l.Fatalf("%v: %+v, and not %+v: %v", a, r, want, err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			// The first is shorter where others may have units in advance, which they give back.
+			if took := time.Since(asked); took > maxDenial || took < time.Millisecond {
+				l.Errorf("%v: it was believed for %v", a, took)
+			}
+			for range 10 { // until it has doubled often enough
+				asked = time.Now()
+				for !l.asks(c) {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			if took := time.Since(asked); took != maxDenial {
+				l.Errorf("%v: in the end it was believed for %v", a, took)
+			}
+		})
+	}
+}
+
+// Others may pass: what costs less, has more, or is nothing that a refusal is about.
+func TestWhoPassesARefusal(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(c *headgate.Charge)
+		asks   bool
+	}{
+		"the same":      {func(*headgate.Charge) {}, false},
+		"more":          {func(c *headgate.Charge) { c.Cost++ }, false},
+		"less":          {func(c *headgate.Charge) { c.Cost-- }, true},
+		"peek":          {func(c *headgate.Charge) { c.Cost = 0 }, true},
+		"observing":     {func(c *headgate.Charge) { c.Observe = true }, true},
+		"refund":        {func(c *headgate.Charge) { c.Refund = headgate.Receipt{Units: 1} }, true},
+		"credit":        {func(c *headgate.Charge) { c.Credit = true }, true},
+		"hold":          {func(c *headgate.Charge) { c.Hold = time.Second }, true},
+		"release":       {func(c *headgate.Charge) { c.Release = headgate.Receipt{Units: 1} }, true},
+		"forced":        {func(c *headgate.Charge) { c.Force = true }, true},
+		"partial":       {func(c *headgate.Charge) { c.AtLeast = 1 }, true},
+		"strict":        {func(c *headgate.Charge) { c.Strict = true }, true},
+		"higher limit":  {func(c *headgate.Charge) { c.Limit.Count = 20 }, true},
+		"lower limit":   {func(c *headgate.Charge) { c.Limit.Count = 9 }, true},
+		"longer window": {func(c *headgate.Charge) { c.Limit.Window += time.Hour }, true},
+		"counter":       {func(c *headgate.Charge) { c.Counter++ }, true},
+		"subject":       {func(c *headgate.Charge) { c.Subject[0] += 2 }, true},
+	} {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(headgate.FixedWindow, 10)
+			c.Cost = 3
+			l.exhaust(c)
+			test.change(&c)
+			if asks := l.asks(c); asks != test.asks {
+				l.Errorf("%s: the store is asked: %v", name, asks)
+			}
+		})
+	}
+}
+
+// The smallest cost that was refused is what counts, until more is granted.
+func TestSmallestCostRefused(t *testing.T) {
+	t.Parallel()
+	inLab(t, Options{}, func(l *lab) {
+		c := yearly(headgate.FixedWindow, 10)
+		costs := func(n int64) headgate.Charge { c := c; c.Cost = n; return c }
+		l.ask(costs(8))
+		for i, step := range []struct {
+			cost          int64
+			asks, allowed bool
+		}{
+			{5, true, false},
+			{5, false, false},
+			{6, false, false},
+			{3, true, false},
+			{4, false, false},
+			{1, true, true}, // and now nothing is known
+			{5, true, false},
+			{3, true, false},
+			{11, false, false},
+		} {
+			before := l.calls.Load()
+			r := l.ask(costs(step.cost))[0]
+			if asks := l.calls.Load() > before; asks != step.asks || r.Allowed != step.allowed {
+				l.Fatalf("%d, %d units: the store is asked: %v, %+v", i, step.cost, asks, r)
+			}
+			if never := r.RetryAfter == headgate.Never; never != (step.cost > 10) {
+				l.Errorf("%d units: again after %v", step.cost, r.RetryAfter)
+			}
+		}
+	})
+}
+
+// What this node gives back is there at once.
+func TestRefundEndsARefusal(t *testing.T) {
+	t.Parallel()
+	for name, back := range map[string]func(c, undo headgate.Charge) headgate.Charge{
+		"refund": func(_, undo headgate.Charge) headgate.Charge { return undo },
+		"credit": func(c, _ headgate.Charge) headgate.Charge { c.Credit = true; return c },
+	} {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(headgate.FixedWindow, 10)
+			granted := l.ask(c)[0]
+			l.exhaust(c)
+			undo, _ := c.Undo(&granted)
+			if l.asks(c) || l.ask(back(c, undo))[0].Granted != 1 {
+				l.Fatalf("%s: it was not refused here, or not given back", name)
+			}
+			all := c
+			all.Credit, all.Cost = true, 10
+			if _, err := take(l.inner, all); err != nil {
+				l.Fatal(err)
+			}
+			if r := l.ask(c)[0]; !r.Allowed {
+				l.Errorf("%s: then %+v", name, r)
+			}
+		})
+	}
+}
+
+// Nobody is refused for what is known for longer than a hundredth of a second after there are units again, however many ask;
+// and everybody is told when that is.
+func TestRefusalEndsInTime(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []headgate.Limit{
+		headgate.PerSecond(10), headgate.PerSecond(100), headgate.PerSecond(1_000), headgate.Per(10, 50*time.Second),
+		{Algorithm: headgate.FixedWindow, Count: 10, Window: 70 * time.Millisecond},
+		{Algorithm: headgate.FixedWindow, Count: 50, Window: 170 * time.Millisecond},
+		{Algorithm: headgate.FixedWindow, Count: 10, Window: time.Second},
+		{Algorithm: headgate.SlidingWindow, Count: 10, Window: time.Second},
+		{Algorithm: headgate.SlidingLog, Count: 10, Window: 100 * time.Millisecond},
+		{Algorithm: headgate.LeakyBucket, Count: 10, Window: time.Second},
+	} {
+		for _, pause := range []time.Duration{200 * time.Microsecond, 3 * time.Millisecond} {
+			inLab(t, Options{}, func(l *lab) {
+				c := headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: 1, Limit: limit, Cost: 1}
+				peek := c
+				peek.Cost = 0
+				var fits time.Time // since when it would, after the store was last asked
+				refused, cached := 0, 0
+				for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(pause) {
+					there, err := take(l.inner, peek)
+					if err != nil {
+						l.Fatal(err)
+					}
+					switch {
+					case !there[0].Allowed:
+						fits = time.Time{}
+					case fits.IsZero():
+						fits = time.Now()
+					}
+					r := l.ask(c)[0]
+					if r.Path != headgate.PathCache {
+						fits = time.Time{}
+					} else {
+						cached++
+					}
+					if r.Allowed {
+						continue
+					}
+					refused++
+					if !fits.IsZero() && time.Since(fits) > minDenial {
+						l.Fatalf("%v, every %v: there are units since %v: %+v", limit, pause, time.Since(fits), r)
+					}
+					off := r.RetryAfter - there[0].RetryAfter
+					if !there[0].Allowed && (off > minDenial || off < -time.Microsecond) {
+						l.Fatalf("%v, every %v: again after %v, and not %v", limit, pause, r.RetryAfter, there[0].RetryAfter)
+					}
+				}
+				if pause < time.Millisecond && (refused < 1_000 || cached < refused/2) {
+					l.Errorf("%v, every %v: %d of %d refused here", limit, pause, cached, refused)
+				}
+			})
+		}
+	}
+}
+
+// A refusal that is not for want of units says nothing about others.
+func TestRefusedForAnotherReason(t *testing.T) {
+	t.Parallel()
+	inLab(t, Options{}, func(l *lab) {
+		c := yearly(headgate.FixedWindow, 10)
+		c.Cost = 6
+		if r := l.ask(c, c); !r[0].Allowed || r[1].Allowed {
+			l.Fatalf("%+v", r)
+		}
+		if r := l.ask(c)[0]; !r.Allowed {
+			l.Errorf("two at once were refused, and then one: %+v", r)
+		}
+	})
+	inLab(t, Options{}, func(l *lab) {
+		c := yearly(headgate.FixedWindow, 10_000)
+		hold := c
+		hold.Hold = time.Hour
+		for range headgate.MaxHolds {
+			l.ask(hold)
+		}
+		if r := l.ask(hold)[0]; r.Allowed {
+			l.Fatalf("%+v", r)
+		}
+		if r := l.ask(c)[0]; !r.Allowed {
+			l.Errorf("one hold too many was refused, and then a charge: %+v", r)
+		}
+	})
+}
+
+// What was known by other numbers is not believed when they come again.
+func TestChangedLimit(t *testing.T) {
+	t.Parallel()
+	inLab(t, Options{}, func(l *lab) {
+		c, more := yearly(headgate.FixedWindow, 10), yearly(headgate.FixedWindow, 20)
+		l.exhaust(c)
+		if r := l.ask(more)[0]; !r.Allowed {
+			l.Errorf("%+v", r)
+		}
+		if !l.asks(c) || l.asks(c) {
+			l.Error("after another limit the old one is not as new")
+		}
+	})
+}

@@ -1,0 +1,386 @@
+package storewrap
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// Units in advance are spent without a call, and every answer says what is left with them.
+func TestLeaseIsSpentHere(t *testing.T) {
+	t.Parallel()
+	const limit = 100_000
+	for _, a := range leased {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, limit)
+			admitted := l.lease(c)
+			for held := l.held(c); held < 200; held = l.held(c) { // each is larger than the one before
+				calls := l.calls.Load()
+				for i := range held + 1 {
+					r := l.ask(c)[0]
+					admitted++
+					here := r.Path == headgate.PathLease
+					if r.Granted != 1 || r.Remaining != limit-admitted || here != (i < held) {
+						l.Fatalf("%v: %d of %d: %+v", a, i, held, r)
+					}
+				}
+				if l.calls.Load() != calls+1 || l.held(c) <= held {
+					l.Fatalf("%v: %d calls for %d, and then %d", a, l.calls.Load()-calls, held, l.held(c))
+				}
+			}
+			if !l.asks(c, c) {
+				l.Errorf("%v: two charges on one counter were decided here", a)
+			}
+			c.Cost = l.held(c) + 1
+			if !l.asks(c) {
+				l.Errorf("%v: more was spent than was held", a)
+			}
+		})
+	}
+}
+
+// That there is less in advance than is wanted refuses nobody, and what there is, is taken.
+func TestLeaseOfTheLast(t *testing.T) {
+	t.Parallel()
+	for _, a := range leased {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, 1_000)
+			admitted := l.lease(c)
+			for range l.held(c) {
+				admitted += l.ask(c)[0].Granted
+			}
+			others := c
+			others.Cost = 997 - admitted
+			if r, err := take(l.inner, others); err != nil || !r[0].Allowed {
+				l.Fatalf("%+v: %v", r, err)
+			}
+			if r := l.ask(c)[0]; !r.Allowed || r.Granted != 1 || r.Remaining != 2 || l.held(c) != 2 {
+				l.Errorf("%v: %+v, and %d held of the last 3", a, r, l.held(c))
+			}
+		})
+	}
+}
+
+func TestNeverLeased(t *testing.T) {
+	t.Parallel()
+	const nodes = 2
+	for name, test := range map[string]struct {
+		limit  headgate.Limit
+		strict bool
+		want   bool
+	}{
+		"enough":       {limit: headgate.Per(40*nodes, 100*time.Millisecond), want: true},
+		"small":        {limit: headgate.Per(40*nodes-1, 100*time.Millisecond)},
+		"strict":       {limit: headgate.PerSecond(100_000), strict: true},
+		"leaky bucket": {limit: headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 100_000, Window: time.Second}},
+		"sliding log":  {limit: headgate.Limit{Algorithm: headgate.SlidingLog, Count: 1_000, Window: time.Second}},
+	} {
+		inLab(t, Options{Nodes: nodes}, func(l *lab) {
+			c := headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: 1, Limit: test.limit, Cost: 1}
+			c.Strict, c.MaxDelay = test.strict, time.Hour
+			const asked = 1_000
+			for range asked {
+				if r := l.ask(c)[0]; !r.Allowed {
+					l.Fatalf("%s: %+v", name, r)
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+			if leased := l.calls.Load() < asked; leased != test.want {
+				l.Errorf("%s: %d calls for %d", name, l.calls.Load(), asked)
+			}
+		})
+	}
+}
+
+// What is refused elsewhere was not spent: by the store, by what is known of it, and also if the lease has ended meanwhile.
+func TestSpentUnitsComeBack(t *testing.T) {
+	t.Parallel()
+	for _, a := range leased {
+		inLab(t, Options{}, func(l *lab) {
+			c, other := yearly(a, 100_000), yearly(headgate.FixedWindow, 1)
+			other.Subject = headgate.SubjectOf("bob")
+			if _, err := take(l.inner, other); err != nil { // somebody else has it
+				l.Fatal(err)
+			}
+			admitted := l.lease(c)
+			before, held := l.ask(c)[0], l.held(c)
+			admitted++
+			for i, asks := range []bool{true, false} {
+				if l.asks(c, other) != asks || l.held(c) != held {
+					l.Errorf("%v, %d: %d held of %d", a, i, l.held(c), held)
+				}
+				if l.asks(other, c) || l.held(c) != held {
+					l.Errorf("%v, %d, the other way round: %d held of %d", a, i, l.held(c), held)
+				}
+			}
+			time.Sleep(maxDenial) // so that the store is asked
+			r := l.ask(c, other)
+			if !r[0].Allowed || r[0].Granted != 0 || r[0].Receipt.Units != 0 || r[0].Remaining != before.Remaining ||
+				r[1].Allowed {
+				l.Errorf("%v: %+v, after %+v", a, r, before)
+			}
+			time.Sleep(maxDenial)
+			l.fail(func(charges []headgate.Charge) error {
+				if charges[0].Counter == other.Counter && charges[0].Subject == other.Subject {
+					time.Sleep(600 * time.Millisecond)
+				}
+				return nil
+			})
+			for end := time.Now().Add(term); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				if r := l.ask(c, other); r[0].Granted != 0 || r[1].Allowed {
+					l.Fatalf("%v: %+v", a, r)
+				}
+			}
+			l.node.Close()
+			l.settles(c, admitted)
+		})
+	}
+}
+
+// A lease is not spent in another window than the one that it was charged to, whatever else the counter holds.
+func TestLeaseEndsWithItsWindow(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []headgate.Limit{
+		{Algorithm: headgate.FixedWindow, Count: 10_000, Window: time.Second},
+		{Algorithm: headgate.FixedWindow, Count: 10_000, Window: time.Second, Align: headgate.OnClock},
+		{Algorithm: headgate.FixedWindow, Count: 10_000, Window: time.Second, Align: headgate.OnClockSpread},
+		{Algorithm: headgate.SlidingWindow, Count: 10_000, Window: time.Second},
+		headgate.Quota(1_000_000, headgate.Minute, time.FixedZone("", 1_800)),
+	} {
+		for _, hold := range []time.Duration{0, time.Hour} {
+			inLab(t, Options{}, func(l *lab) {
+				c := headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: 1, Limit: limit, Cost: 1}
+				if hold > 0 {
+					held := c
+					held.Hold = hold
+					l.ask(held)
+				}
+				pause, spent := time.Millisecond, 0
+				if limit.Calendar != headgate.NoCalendar {
+					pause *= 20
+				}
+				for range 7_000 {
+					time.Sleep(pause + time.Microsecond/3)
+					r := l.ask(c)[0]
+					if r.Path != headgate.PathLease {
+						continue
+					}
+					spent++
+					terms, _ := c.Terms(time.Now())
+					start := time.Now().UnixMicro() - limit.Window.Microseconds() + 1
+					if terms.Aligned {
+						start = terms.Start
+					}
+					if r.Receipt.Mark < start {
+						l.Fatalf("%v, hold %v: %+v is of a window before", limit, hold, r)
+					}
+				}
+				if spent < 1_000 {
+					l.Errorf("%v, hold %v: %d units were leased", limit, hold, spent)
+				}
+			})
+		}
+	}
+}
+
+// What is left of a lease goes back when it ends, when its place is needed, when the limit changes, when the node stops.
+func TestLeftOverGoesBack(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]func(l *lab, c *headgate.Charge){
+		"end": func(*lab, *headgate.Charge) { time.Sleep(term + 2*sweepEvery) },
+		"evicted": func(l *lab, c *headgate.Charge) {
+			for i, others := 0, 0; others < ways; i++ {
+				other := *c
+				if other.Subject = headgate.SubjectOf(strconv.Itoa(i)); sameSet(l.node, &other, c) {
+					l.ask(other)
+					others++
+				}
+			}
+			time.Sleep(2 * sweepEvery)
+		},
+		"changed": func(l *lab, c *headgate.Charge) {
+			c.Limit.Count, c.Limit.Burst = c.Limit.Count+1, 0
+			peek := *c
+			peek.Cost = 0
+			l.ask(peek)
+			time.Sleep(2 * sweepEvery)
+		},
+		"stop": func(l *lab, _ *headgate.Charge) { l.node.Close() },
+	} {
+		for _, a := range leased {
+			t.Run(name+"/"+a.String(), func(t *testing.T) {
+				inLab(t, Options{}, func(l *lab) {
+					c := yearly(a, 1_000)
+					admitted := l.lease(c)
+					ends(l, &c)
+					synctest.Wait()
+					l.settles(c, admitted)
+				})
+			})
+		}
+	}
+}
+
+func sameSet(s *Store, a, b *headgate.Charge) bool {
+	first, mu := s.known.lock(a)
+	mu.Unlock()
+	second, mu := s.known.lock(b)
+	mu.Unlock()
+	return &first[0] == &second[0]
+}
+
+// Units in advance of which the answer is lost count as charged, and are not spent.
+func TestLostLease(t *testing.T) {
+	t.Parallel()
+	for _, a := range leased {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, 1_000)
+			var lost atomic.Int64
+			l.fail(func(charges []headgate.Charge) error {
+				if charges[0].AtLeast == 0 || lost.Load() > 0 {
+					return nil
+				}
+				lost.Store(charges[0].Cost)
+				return errLost
+			})
+			var admitted int64
+			var r headgate.Result
+			for ; lost.Load() == 0; time.Sleep(time.Millisecond) {
+				r = l.ask(c)[0]
+				admitted += r.Granted
+			}
+			if r.Path != headgate.PathLocal || r.Granted != 1 || lost.Load() < 2 || l.held(c) != 0 {
+				l.Errorf("%v: %+v, %d lost, %d held", a, r, lost.Load(), l.held(c))
+			}
+			if stats := l.node.Stats(); stats.Unanswered != lost.Load() || stats.Waiting != 0 {
+				l.Errorf("%v: %+v, %d lost", a, stats, lost.Load())
+			}
+			admitted += l.lease(c)
+			l.node.Close()
+			l.settles(c, admitted+lost.Load()-1)
+		})
+	}
+}
+
+// A lease goes on while the store is away, to its end, and then the node's share decides.
+func TestLeaseWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]time.Duration{"spent": time.Microsecond, "over": 3 * time.Second} {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(headgate.FixedWindow, 100_000)
+			l.lease(c)
+			l.fail(func([]headgate.Charge) error { return errGone })
+			held, began := l.held(c), time.Now()
+			var spent int64
+			for l.ask(c)[0].Path == headgate.PathLease {
+				spent++
+				time.Sleep(pause)
+			}
+			if over := spent < held; over != (name == "over") || spent == 0 || time.Since(began) > term+pause {
+				l.Errorf("%s: %d spent of %d, for %v", name, spent, held, time.Since(began))
+			}
+			if r := l.ask(c)[0]; !r.Allowed || r.Path != headgate.PathLocal {
+				l.Errorf("%s: then %+v", name, r)
+			}
+		})
+	}
+}
+
+// What is shown to be left is what the store has and what the node holds, and no more than there can be.
+func TestRemainingWithALease(t *testing.T) {
+	t.Parallel()
+	inLab(t, Options{}, func(l *lab) {
+		const limit = 1_000
+		c := headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: 1, Limit: headgate.PerSecond(limit), Cost: 1}
+		l.lease(c)
+		peek := c
+		peek.Cost = 0
+		there, here := limit-used(l.T, l.inner, c), l.ask(peek)[0].Remaining
+		if here != there+l.held(c) || !l.asks(peek) {
+			l.Errorf("%d remaining, %d in the store and %d here", here, there, l.held(c))
+		}
+		for end := time.Now().Add(term); l.held(c) > 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if r := l.ask(peek)[0]; r.Remaining > limit {
+				l.Fatalf("%d remaining of %d", r.Remaining, limit)
+			}
+		}
+	})
+}
+
+// A unit of a lease is given back like any other.
+func TestRefundOfALease(t *testing.T) {
+	t.Parallel()
+	for _, a := range leased {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, 1_000)
+			admitted := l.lease(c)
+			for range 3 {
+				r := l.ask(c)[0]
+				back, ok := c.Undo(&r)
+				if r.Path != headgate.PathLease || !ok || l.ask(back)[0].Granted != 1 {
+					l.Errorf("%v: %+v was not given back", a, r)
+				}
+			}
+			l.node.Close()
+			l.settles(c, admitted)
+		})
+	}
+}
+
+// Callers share their charges, which are not written to.
+func TestChargesAreTheCallers(t *testing.T) {
+	t.Parallel()
+	s := wrap(t, memstore.New(memstore.Options{}), Options{})
+	a, b := yearly(headgate.TokenBucket, 1_000_000), yearly(headgate.FixedWindow, 2_000_000)
+	charges := []headgate.Charge{a, b}
+	var callers sync.WaitGroup
+	var leased atomic.Int64
+	for range 4 {
+		callers.Go(func() {
+			results := make([]headgate.Result, len(charges))
+			for range 2_000 {
+				if err := s.Take(t.Context(), charges, results); err != nil || !results[0].Allowed {
+					t.Errorf("%+v: %v", results, err)
+				}
+				if results[0].Path == headgate.PathLease {
+					leased.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if !slices.Equal(charges, []headgate.Charge{a, b}) || leased.Load() == 0 {
+		t.Errorf("%+v, %d leased", charges, leased.Load())
+	}
+}
+
+// A limit on trial is counted as the store would, also while the one that it is to replace refuses.
+func TestCandidatesAreCounted(t *testing.T) {
+	t.Parallel()
+	inLab(t, Options{}, func(l *lab) {
+		live, candidate := yearly(headgate.FixedWindow, 500), yearly(headgate.FixedWindow, 800)
+		candidate.Counter, candidate.Twin, candidate.Observe = live.Counter+1, live.Counter, true
+		alone := memstore.New(memstore.Options{})
+		for i := range 1_000 {
+			got := l.ask(live, candidate)
+			want, err := take(alone, live, candidate)
+			if err != nil || !slices.EqualFunc(got, want, sameResult) {
+				l.Fatalf("%d: %+v, and not %+v: %v", i, got, want, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+func sameResult(a, b headgate.Result) bool {
+	return a.Allowed == b.Allowed && a.Granted == b.Granted && a.Remaining == b.Remaining && a.RetryAfter == b.RetryAfter &&
+		a.ResetAfter == b.ResetAfter && a.Time.Equal(b.Time) && errors.Is(a.Err, b.Err)
+}

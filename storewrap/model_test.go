@@ -1,0 +1,357 @@
+package storewrap
+
+import (
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+var seed = flag.Uint64("seed", 0, "of the traffic; 0 is another one each time")
+
+func newSeed() uint64 {
+	if *seed != 0 {
+		return *seed
+	}
+	return rand.Uint64()
+}
+
+// traffic is who asks when: the next one after a pause, on a node.
+type traffic func(r *rand.Rand, at time.Duration, nodes int) (pause time.Duration, node int)
+
+func steady(perSecond float64) traffic {
+	return func(r *rand.Rand, _ time.Duration, nodes int) (time.Duration, int) {
+		return time.Duration(r.ExpFloat64() / perSecond * 1e9), r.IntN(nodes)
+	}
+}
+
+// bursty is all that comes in half a second, in its first tenth.
+func bursty(perSecond float64) traffic {
+	const every, burst = 500 * time.Millisecond, 100 * time.Millisecond
+	within := steady(perSecond * float64(every/burst))
+	return func(r *rand.Rand, at time.Duration, nodes int) (time.Duration, int) {
+		pause, node := within(r, at, nodes)
+		if in := at % every; in > burst {
+			pause += every - in
+		}
+		return pause, node
+	}
+}
+
+// skewed is four fifths on one node.
+func skewed(perSecond float64) traffic {
+	evenly := steady(perSecond)
+	return func(r *rand.Rand, at time.Duration, nodes int) (time.Duration, int) {
+		pause, node := evenly(r, at, nodes)
+		if r.IntN(5) > 0 {
+			node = 0
+		}
+		return pause, node
+	}
+}
+
+// hopping is all on one node, and on the next one after a tenth of a second.
+func hopping(perSecond float64) traffic {
+	evenly := steady(perSecond)
+	return func(r *rand.Rand, at time.Duration, nodes int) (time.Duration, int) {
+		pause, _ := evenly(r, at, nodes)
+		return pause, int(at/(100*time.Millisecond)) % nodes
+	}
+}
+
+// cable is a node's way to the store, until it is cut.
+type cable struct {
+	headgate.Store
+	calls *atomic.Int64
+	isCut atomic.Bool
+}
+
+func (c *cable) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	if c.isCut.Load() {
+		return tell(results, errGone)
+	}
+	c.calls.Add(1)
+	return c.Store.Take(ctx, charges, results)
+}
+
+// cluster is nodes before one store, each of which can be killed.
+type cluster struct {
+	nodes  []*Store
+	cables []*cable
+	calls  atomic.Int64
+	kills  int
+}
+
+func newCluster(t *testing.T, n int, dial func() headgate.Store) *cluster {
+	c := &cluster{nodes: make([]*Store, n), cables: make([]*cable, n)}
+	for i := range n {
+		c.start(i, dial())
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+func (c *cluster) start(i int, inner headgate.Store) {
+	c.cables[i] = &cable{Store: inner, calls: &c.calls}
+	o := Options{Nodes: len(c.nodes), Deadline: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
+	c.nodes[i] = New(c.cables[i], o)
+}
+
+// kill cuts a node off, with all that it holds, and puts another in its place.
+func (c *cluster) kill(i int) {
+	c.cables[i].isCut.Store(true)
+	c.nodes[i].Close()
+	c.start(i, c.cables[i].Store)
+	c.kills++
+}
+
+func (c *cluster) close() {
+	for _, node := range c.nodes {
+		node.Close()
+	}
+}
+
+// model is traffic on one counter of many nodes, in virtual time.
+type model struct {
+	limit  headgate.Limit
+	nodes  int
+	next   traffic
+	lasts  time.Duration
+	warm   time.Duration // until then calls are not counted
+	kills  time.Duration // how often one is; 0 is never
+	strict bool          // as the rule says
+}
+
+// figures are what became of it, and what would have become of it if the store had decided each.
+type figures struct {
+	asked, admitted, strict int
+	calls, warm             int64 // and those asked meanwhile
+	kills                   int
+	held                    int64 // in the end, which is yet to be spent
+}
+
+func (f *figures) ratio() float64    { return float64(f.admitted) / float64(f.strict) }
+func (f *figures) wrongly() int      { return f.strict - f.admitted - int(f.held) } // refused
+func (f *figures) perAsked() float64 { return float64(f.calls) / float64(int64(f.asked)-f.warm) }
+
+func (f figures) String() string {
+	return fmt.Sprintf("%d asked, %d ÷ %d admitted = %.4f, %d refused wrongly, %.4f calls each, %d kills",
+		f.asked, f.admitted, f.strict, f.ratio(), f.wrongly(), f.perAsked(), f.kills)
+}
+
+// run tells the seed if the test has failed.
+func (m model) run(t *testing.T) (f figures) {
+	seed := newSeed()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("again by -run '%s$' -seed %d: %v", t.Name(), seed, f)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { f = m.play(t, rand.New(rand.NewPCG(seed, 0))) })
+	return f
+}
+
+func (m *model) play(t *testing.T, r *rand.Rand) (f figures) {
+	shared, alone := memstore.New(memstore.Options{}), memstore.New(memstore.Options{})
+	c := newCluster(t, m.nodes, func() headgate.Store { return shared })
+	charge := []headgate.Charge{{
+		Subject: headgate.SubjectOf("ann"), Counter: headgate.CounterOf("r", "", m.limit.Algorithm),
+		Limit: m.limit, Cost: 1, Strict: m.strict,
+	}}
+	bound, admitted := m.bound(), headgate.State{}
+	mine, theirs := make([]headgate.Result, 1), make([]headgate.Result, 1)
+	start, killed := time.Now(), time.Duration(0)
+	for at := time.Duration(0); at < m.lasts; at = time.Since(start) {
+		pause, node := m.next(r, at, m.nodes)
+		time.Sleep(pause)
+		if m.kills > 0 && at-killed > m.kills {
+			c.kill(node)
+			killed = at
+		}
+		if err := c.nodes[node].Take(t.Context(), charge, mine); err != nil {
+			t.Fatal(err)
+		}
+		if err := alone.Take(t.Context(), charge, theirs); err != nil {
+			t.Fatal(err)
+		}
+		if f.asked++; at < m.warm {
+			f.warm, f.calls = int64(f.asked), -c.calls.Load()
+		}
+		if theirs[0].Allowed {
+			f.strict++
+		}
+		if m.strict && (mine[0].Allowed != theirs[0].Allowed || mine[0].Remaining != theirs[0].Remaining) {
+			t.Fatalf("%+v, and not %+v", mine[0], theirs[0])
+		}
+		if !mine[0].Allowed {
+			continue
+		}
+		f.admitted++
+		var fits headgate.Result
+		if admitted, fits = bound.Take(admitted, charge[0], time.Now()); !fits.Allowed {
+			t.Fatalf("after %v %d are admitted, which is more than %v", time.Since(start), f.admitted, bound)
+		}
+	}
+	f.calls, f.kills = f.calls+c.calls.Load(), c.kills
+	for _, node := range c.nodes {
+		f.held += node.held(charge[0])
+	}
+	return f
+}
+
+// bound is a limit that admits the most that may be in any span: of a bucket a twentieth more, which was taken before; in a
+// window no more than without leases.
+func (m *model) bound() headgate.Limit {
+	bound := m.limit
+	if bound.Algorithm == headgate.TokenBucket {
+		bound.Burst = bound.Capacity() + bound.Capacity()/maxPart
+	}
+	return bound
+}
+
+// checkBounds holds the figures to what is promised: as much as the store would have admitted, but for what was killed.
+func (m *model) checkBounds(t *testing.T, f figures) {
+	t.Helper()
+	lost := float64(f.kills) * float64(m.limit.Capacity()) / float64(maxPart*m.nodes)
+	if admitted := float64(f.admitted); admitted < 0.995*float64(f.strict)-lost || admitted > 1.005*float64(f.strict) {
+		t.Errorf("%d admitted, and not %d", f.admitted, f.strict)
+	}
+	if float64(f.wrongly())-lost > 0.001*float64(f.asked) {
+		t.Errorf("%d of %d refused wrongly", f.wrongly(), f.asked)
+	}
+}
+
+func modelled() []headgate.Limit {
+	return []headgate.Limit{
+		headgate.PerSecond(1_000),
+		{Count: 6_000, Window: time.Minute, Burst: 1_000},
+		{Algorithm: headgate.FixedWindow, Count: 2_000, Window: 2 * time.Second},
+		{Algorithm: headgate.SlidingWindow, Count: 2_000, Window: 2 * time.Second},
+	}
+}
+
+// inName is the limit without what separates names of tests.
+func inName(l headgate.Limit) string { return strings.ReplaceAll(l.String(), "/", " per ") }
+
+// Leases admit as much as the store would, whoever asks which node, and however much.
+func TestLeasesAdmitAsMuch(t *testing.T) {
+	t.Parallel()
+	for _, limit := range modelled() {
+		rate := float64(limit.Count) / limit.Window.Seconds()
+		shapes := map[string]func(float64) traffic{"steady": steady, "bursty": bursty, "skewed": skewed, "hopping": hopping}
+		for name, of := range shapes {
+			for load, lasts := range map[float64]time.Duration{
+				0.5: 4 * time.Second, 1.05: 10 * time.Second, 20: 2200 * time.Millisecond,
+			} {
+				t.Run(fmt.Sprintf("%s %s %g", inName(limit), name, load), func(t *testing.T) {
+					t.Parallel()
+					m := model{limit: limit, nodes: 20, next: of(load * rate), lasts: lasts}
+					f := m.run(t)
+					m.checkBounds(t, f)
+					t.Log(f)
+				})
+			}
+		}
+	}
+}
+
+// A node that is killed takes what it holds with it, and no more.
+func TestKilledNodes(t *testing.T) {
+	t.Parallel()
+	for _, limit := range modelled() {
+		t.Run(inName(limit), func(t *testing.T) {
+			t.Parallel()
+			rate := float64(limit.Count) / limit.Window.Seconds()
+			m := model{limit: limit, nodes: 20, next: skewed(3 * rate), lasts: 4 * time.Second}
+			m.kills = 100 * time.Millisecond
+			f := m.run(t)
+			if m.checkBounds(t, f); f.kills < 20 {
+				t.Errorf("%d kills", f.kills)
+			}
+		})
+	}
+}
+
+// A rule that wants each decided by the store has that.
+func TestStrictModel(t *testing.T) {
+	t.Parallel()
+	for _, limit := range modelled() {
+		t.Run(inName(limit), func(t *testing.T) {
+			t.Parallel()
+			m := model{limit: limit, nodes: 20, next: steady(2_000), lasts: 2 * time.Second, strict: true}
+			if f := m.run(t); f.calls != int64(f.asked) {
+				t.Errorf("%v", f)
+			}
+		})
+	}
+}
+
+// A counter that everybody wants takes few calls, once that is known.
+func TestCallsOfAHotCounter(t *testing.T) {
+	t.Parallel()
+	m := model{limit: headgate.PerSecond(1_000), nodes: 4, next: steady(50_000), lasts: 5 * time.Second, warm: time.Second}
+	if f := m.run(t); f.perAsked() > 0.01 || f.ratio() < 0.995 || f.ratio() > 1.005 {
+		t.Errorf("at 50 times its limit: %v", f)
+	}
+}
+
+// One client that asks far too much takes hardly any, whether others may hold units of its limit or not.
+func TestCallsOfAnAttack(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		limit     headgate.Limit
+		perSecond float64
+		calls     int64
+	}{
+		{headgate.PerMinute(10), 100_000, 20},
+		{headgate.PerMinute(10), 300, 20},
+		{headgate.PerSecond(10), 300, 40}, // of which half are granted
+		{headgate.PerMinute(100), 300, 80},
+	} {
+		m := model{limit: test.limit, nodes: 1, next: steady(test.perSecond), lasts: time.Second}
+		if f := m.run(t); f.calls > test.calls || f.admitted != f.strict {
+			t.Errorf("%v, asked %g times a second: %d calls, %v", test.limit, test.perSecond, f.calls, f)
+		}
+	}
+}
+
+// Of many clients, most of whom are below their limit, those who ask much take few calls.
+func TestCallsOfManyClients(t *testing.T) {
+	t.Parallel()
+	seed := newSeed()
+	synctest.Test(t, func(t *testing.T) {
+		const nodes, asked, pause = 4, 80_000, 20 * time.Microsecond
+		r := rand.New(rand.NewPCG(seed, 0))
+		clients := rand.NewZipf(r, 1.1, 1, 99_999)
+		shared := memstore.New(memstore.Options{})
+		c := newCluster(t, nodes, func() headgate.Store { return shared })
+		charge := []headgate.Charge{{Counter: 1, Limit: headgate.PerSecond(5_000), Cost: 1}}
+		results := make([]headgate.Result, 1)
+		var before int64
+		for i := range 2 * asked {
+			if i == asked { // all know what they need
+				before = c.calls.Load()
+			}
+			binary.LittleEndian.PutUint64(charge[0].Subject[:], clients.Uint64())
+			if err := c.nodes[r.IntN(nodes)].Take(t.Context(), charge, results); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(pause)
+		}
+		calls := float64(c.calls.Load()-before) / asked
+		t.Logf("%.4f calls each", calls)
+		if calls > 0.3 {
+			t.Errorf("%.4f calls each, seed %d", calls, seed)
+		}
+	})
+}

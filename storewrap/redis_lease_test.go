@@ -1,0 +1,203 @@
+package storewrap
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/redisstore"
+)
+
+const redisNodes = 20
+
+// fleetOnRedis is how to reach one Redis from each node.
+func fleetOnRedis(t *testing.T) []headgate.Store {
+	t.Helper()
+	server := testenv.Start(t, testenv.Redis)
+	stores := make([]headgate.Store, redisNodes)
+	for i := range stores {
+		store, err := redisstore.Open("redis://" + server.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(store.Close)
+		if err := store.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stores[i] = store
+	}
+	return stores
+}
+
+// rush is traffic on one counter of a cluster, each node for itself.
+type rush struct {
+	*cluster
+	charge   headgate.Charge
+	admitted atomic.Int64
+	asked    atomic.Int64
+	killing  []sync.RWMutex // one for each node, held while it is asked
+}
+
+func newRush(t *testing.T, stores []headgate.Store, limit headgate.Limit, name string) *rush {
+	t.Helper()
+	next := 0
+	c := newCluster(t, len(stores), func() headgate.Store { next++; return stores[next-1] })
+	charge := headgate.Charge{
+		Subject: headgate.SubjectOf(t.Name(), name), Counter: headgate.CounterOf("r", "", limit.Algorithm),
+		Limit: limit, Cost: 1,
+	}
+	return &rush{cluster: c, charge: charge, killing: make([]sync.RWMutex, len(stores))}
+}
+
+// run lets the traffic come as it does, or as fast as this machine can.
+func (r *rush) run(t *testing.T, next traffic, lasts time.Duration) {
+	t.Helper()
+	seed := newSeed()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	})
+	random := rand.New(rand.NewPCG(seed, 0))
+	var asking sync.WaitGroup
+	queues := make([]chan struct{}, len(r.nodes))
+	for i := range queues {
+		queues[i] = make(chan struct{}, 64)
+		asking.Go(func() { r.ask(t, i, queues[i]) })
+	}
+	start := time.Now()
+	for at := time.Duration(0); at < lasts; {
+		pause, node := next(random, at, len(r.nodes))
+		at += pause
+		if ahead := at - time.Since(start); ahead > time.Millisecond {
+			time.Sleep(ahead)
+		}
+		queues[node] <- struct{}{}
+	}
+	for _, queue := range queues {
+		close(queue)
+	}
+	asking.Wait()
+}
+
+func (r *rush) ask(t *testing.T, node int, queue <-chan struct{}) {
+	charges, results := []headgate.Charge{r.charge}, make([]headgate.Result, 1)
+	for range queue {
+		r.killing[node].RLock()
+		err := r.nodes[node].Take(t.Context(), charges, results)
+		r.killing[node].RUnlock()
+		if err != nil || results[0].Path == headgate.PathLocal {
+			t.Errorf("%+v: %v", results[0], err)
+		}
+		r.asked.Add(1)
+		if results[0].Allowed {
+			r.admitted.Add(1)
+		}
+	}
+}
+
+// killAll kills the nodes one after the other.
+func (r *rush) killAll(every time.Duration) {
+	for i := range r.nodes {
+		time.Sleep(every)
+		r.killing[i].Lock()
+		r.kill(i)
+		r.killing[i].Unlock()
+	}
+}
+
+func (r *rush) perAsked() float64 { return float64(r.calls.Load()) / float64(r.asked.Load()) }
+
+func (r *rush) held() (units int64) {
+	for _, node := range r.nodes {
+		units += node.held(r.charge)
+	}
+	return units
+}
+
+// On a Redis that many nodes ask at once, leases admit what there is, and in the end it has counted what they did.
+func TestLeasesOnRedis(t *testing.T) {
+	t.Parallel()
+	stores := fleetOnRedis(t)
+	const limit, lasts = 2_000, 600 * time.Millisecond
+	for _, a := range leased {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			rushes := map[string]*rush{}
+			var running sync.WaitGroup
+			for name, test := range map[string]struct {
+				next func(float64) traffic
+				load float64
+			}{
+				"below": {steady, 0.5}, "overload": {steady, 20}, "kills": {steady, 3},
+				"steady": {steady, 1.5}, "bursty": {bursty, 1.5}, "skewed": {skewed, 1.5}, "hopping": {hopping, 1.5},
+			} {
+				r := newRush(t, stores, yearly(a, limit).Limit, name)
+				rushes[name] = r
+				running.Go(func() { r.run(t, test.next(test.load*limit/lasts.Seconds()), lasts) })
+				if name == "kills" {
+					running.Go(func() { r.killAll(lasts / redisNodes / 2) })
+				}
+			}
+			running.Wait()
+			for name, r := range rushes {
+				r.check(t, name)
+			}
+		})
+	}
+}
+
+// check ends it. Of a bucket, what others have given back before may be what was to be given back to it.
+func (r *rush) check(t *testing.T, name string) {
+	t.Helper()
+	held := r.held()
+	r.close()
+	admitted, counted, limit := r.admitted.Load(), used(t, r.cables[0].Store, r.charge), r.charge.Limit.Count
+	lost := int64(r.kills) * limit / (maxPart * redisNodes)
+	if r.charge.Limit.Algorithm == headgate.TokenBucket {
+		lost += limit / 100
+	}
+	strict := min(r.asked.Load(), limit)
+	t.Logf("%s: %d ÷ %d admitted of %d, %d held, %d counted, %.3f calls each",
+		name, admitted, strict, r.asked.Load(), held, counted, r.perAsked())
+	if admitted > strict+1 || float64(admitted+held) < 0.995*float64(strict)-float64(lost) {
+		t.Errorf("%s: %d admitted, and not %d", name, admitted, strict)
+	}
+	if counted > admitted+lost || counted < admitted-1 {
+		t.Errorf("%s: %d counted of %d admitted", name, counted, admitted)
+	}
+	if name == "kills" && r.kills != redisNodes {
+		t.Errorf("%d kills", r.kills)
+	}
+}
+
+// Of a bucket that is filled all the time nothing is lost, and no more is admitted than was filled in.
+func TestBucketOnRedis(t *testing.T) {
+	t.Parallel()
+	const limit = 2_000
+	r := newRush(t, fleetOnRedis(t), headgate.PerSecond(limit), "")
+	all := r.charge
+	all.Cost = limit // so that none runs over
+	first, err := take(r.cables[0].Store, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, steady(5*limit), 1500*time.Millisecond)
+	r.close()
+	peek := r.charge
+	peek.Cost = 0
+	last, err := take(r.cables[0].Store, peek)
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled := limit * (1 + last[0].Time.Sub(first[0].Time).Seconds())
+	got := float64(limit + r.admitted.Load() + last[0].Remaining)
+	t.Logf("%.0f of %.0f, %d left, %.3f calls each", got, filled, last[0].Remaining, r.perAsked())
+	if got > filled+1 || got < 0.995*filled && last[0].Remaining < limit {
+		t.Errorf("%.0f are admitted or left, of %.0f", got, filled)
+	}
+}
