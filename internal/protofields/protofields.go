@@ -2,7 +2,11 @@
 // check: there the generated code spends more than the decision takes. It knows the encoding, and no message.
 package protofields
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // Tag is a field's number and kind, as they are on the wire: number<<3 for one with a number, number<<3|Bytes for one with
 // bytes. A field of another kind than a message expects is a field that it does not know.
@@ -48,8 +52,11 @@ func (r *Reader) Next() bool {
 		return false
 	}
 	number, kind, size := protowire.ConsumeTag(r.Rest)
-	if size < 0 {
-		return r.fail(size)
+	switch {
+	case size < 0:
+		return r.fail(protowire.ParseError(size))
+	case number > protowire.MaxValidNumber: // as generated code has it
+		return r.fail(errNumber)
 	}
 	r.Rest = r.Rest[size:]
 	r.Tag, r.Value, r.Bytes = Tag(protowire.EncodeTag(number, kind)), 0, nil
@@ -62,7 +69,7 @@ func (r *Reader) Next() bool {
 		size = protowire.ConsumeFieldValue(number, kind, r.Rest)
 	}
 	if size < 0 {
-		return r.fail(size)
+		return r.fail(protowire.ParseError(size))
 	}
 	r.Rest = r.Rest[size:]
 	return true
@@ -74,8 +81,10 @@ func (r *Reader) Text() string {
 	return r.Whole[end-len(r.Bytes) : end]
 }
 
-func (r *Reader) fail(size int) bool {
-	r.Rest, r.Err = nil, protowire.ParseError(size)
+var errNumber = errors.New("a field's number is too large")
+
+func (r *Reader) fail(err error) bool {
+	r.Rest, r.Err = nil, err
 	return false
 }
 
