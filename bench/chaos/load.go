@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/bench/internal/paired"
 )
 
 const (
@@ -66,7 +68,7 @@ func (l *load) run(ctx context.Context) {
 			s.User = spread % users
 			spread++
 		}
-		if sleep(time.Until(l.start.Add(s.At))); ctx.Err() != nil {
+		if paired.Sleep(time.Until(l.start.Add(s.At))); ctx.Err() != nil {
 			return
 		}
 		select {

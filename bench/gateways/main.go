@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
 )
 
@@ -22,7 +23,7 @@ func main() {
 	redis := flag.String("redis", "", "`address` of the bare server's Redis; without one it answers at once")
 	flag.Parse()
 	if *listen != "" {
-		if err := serveBare(*listen, *redis); err != nil {
+		if err := bare.Serve(*listen, *redis); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}

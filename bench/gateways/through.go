@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/bench/internal/envoy"
 	"github.com/headgate/headgate/bench/internal/paired"
 )
 
@@ -12,11 +13,11 @@ const connections = 32
 
 // way is one through Envoy, by the service that it asks.
 type way struct {
-	route
+	envoy.Route
 	name    string
 	of      *service // nil if none is asked
 	keys    int64    // that a subject has in Redis
-	clients []*client
+	clients []*envoy.Client
 }
 
 // throughEnvoy compares what the clients of an Envoy get.
@@ -30,26 +31,26 @@ func throughEnvoy(
 		{name: "ec  + envoyproxy/ratelimit", of: &all.theirs, keys: 1},
 		{name: "ed  + headgate serve", of: &all.ours, keys: 1},
 	}
-	envoy, err := openWays(scope, ways)
+	proxy, err := openWays(scope, ways)
 	if err != nil {
 		return nil, err
 	}
 	variants := make([]paired.Variant, len(ways))
 	for i, w := range ways {
-		err := all.counted(scope, w.keys, func() error { return w.clients[0].get(subjects + 100 + i) })
+		err := all.counted(scope, w.keys, func() error { return w.clients[0].Get(subjects + 100 + i) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", w.name, err)
 		}
-		cpu := envoy.CPU
+		cpu := proxy.CPU
 		if w.of != nil {
-			cpu = func() time.Duration { return envoy.CPU() + w.of.CPU() }
+			cpu = func() time.Duration { return proxy.CPU() + w.of.CPU() }
 		}
 		variants[i] = paired.Variant{
 			Name: w.name, Callers: connections, ServerCPU: cpu,
-			Do: func(caller, n int) error { return w.clients[caller].get(subject(caller, n)) },
+			Do: func(caller, n int) error { return w.clients[caller].Get(subject(caller, n)) },
 		}
 	}
-	if err := allAsked(scope, envoy, ways); err != nil {
+	if err := allAsked(scope, proxy, ways); err != nil {
 		return nil, err
 	}
 	s, err := paired.Run(variants, rounds, slice)
@@ -63,44 +64,44 @@ func throughEnvoy(
 		return nil, err
 	}
 	ratio := paired.Ratio(s[ways[4].name], s[ways[2].name], paired.Throughput)
-	return func() { aims.AtLeast("ed ÷ eb, through Envoy, throughput", ratio, 0.93) }, allAsked(scope, envoy, ways)
+	return func() { aims.AtLeast("ed ÷ eb, through Envoy, throughput", ratio, 0.93) }, allAsked(scope, proxy, ways)
 }
 
-func openWays(scope *paired.Scope, ways []*way) (*proxy, error) {
-	routes := make([]*route, len(ways))
+func openWays(scope *paired.Scope, ways []*way) (*envoy.Proxy, error) {
+	routes := make([]*envoy.Route, len(ways))
 	for i, w := range ways {
-		routes[i] = &w.route
+		routes[i] = &w.Route
 		if w.of != nil {
 			w.Service = w.of.address
 		}
 	}
-	envoy, err := startEnvoy(scope, routes)
+	proxy, err := envoy.Start(scope, routes)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range ways {
 		for range connections {
-			c, err := dial(scope, w.Listen)
+			c, err := envoy.Dial(scope, w.Listen)
 			if err != nil {
 				return nil, err
 			}
 			w.clients = append(w.clients, c)
 		}
 	}
-	return envoy, nil
+	return proxy, nil
 }
 
 // allAsked says whether Envoy has asked about every request so far.
-func allAsked(scope *paired.Scope, envoy *proxy, ways []*way) error {
+func allAsked(scope *paired.Scope, proxy *envoy.Proxy, ways []*way) error {
 	for i, w := range ways {
 		if w.of == nil {
 			continue
 		}
 		sent := 0
 		for _, c := range w.clients {
-			sent += c.sent
+			sent += c.Sent
 		}
-		if asked, err := envoy.asked(scope.Context(), i); err != nil {
+		if asked, err := proxy.Asked(scope.Context(), i); err != nil {
 			return err
 		} else if asked != sent {
 			return fmt.Errorf("%s: of %d requests Envoy has asked about %d", w.name, sent, asked)
@@ -118,7 +119,7 @@ func latencies(ways []*way, rounds int) error {
 			took := make([]time.Duration, calls)
 			for n := range took {
 				start := time.Now()
-				if err := w.clients[0].get(subject(round, n)); err != nil {
+				if err := w.clients[0].Get(subject(round, n)); err != nil {
 					return fmt.Errorf("%s: %w", w.name, err)
 				}
 				took[n] = time.Since(start)

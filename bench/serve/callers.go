@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -30,42 +29,14 @@ var users = sync.OnceValue(func() []string {
 func bareUnary(conn *grpc.ClientConn, method string) func(caller, n int) error {
 	return func(caller, n int) error {
 		in := wrapperspb.String(users()[bare.Spread(caller, n)%subjects])
-		return conn.Invoke(context.Background(), "/bare.Limiter/"+method, in, &wrapperspb.Int64Value{})
+		return conn.Invoke(context.Background(), method, in, &wrapperspb.Int64Value{})
 	}
 }
 
-// bareStream has all callers share one stream: each waits for its own answer.
+// bareStream asks the bare server over its stream.
 func bareStream(conn *grpc.ClientConn) (func(caller, n int) error, error) {
-	stream, err := conn.NewStream(context.Background(), &(*bareServer)(nil).service().Streams[0], "/bare.Limiter/Stream")
-	if err != nil {
-		return nil, err
-	}
-	out := make(chan string, callers)
-	answered := make([]chan struct{}, callers)
-	for i := range answered {
-		answered[i] = make(chan struct{}, 1)
-	}
-	go func() {
-		for text := range out {
-			if stream.SendMsg(wrapperspb.String(text)) != nil {
-				return
-			}
-		}
-	}()
-	go func() {
-		for {
-			in := &wrapperspb.Int64Value{}
-			if stream.RecvMsg(in) != nil {
-				return
-			}
-			answered[in.GetValue()] <- struct{}{}
-		}
-	}()
-	return func(caller, n int) error {
-		out <- fmt.Sprintf("%08d", caller) + users()[bare.Spread(caller, n)%subjects]
-		<-answered[caller]
-		return nil
-	}, nil
+	ask, err := bare.Stream(context.Background(), conn, callers)
+	return func(caller, n int) error { return ask(caller, users()[bare.Spread(caller, n)%subjects]) }, err
 }
 
 // undecided counts answers that are not the store's: its deadline is ten milliseconds, and this machine may be busy.

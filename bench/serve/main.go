@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
 )
 
@@ -20,11 +21,11 @@ const (
 func main() {
 	rounds := flag.Int("rounds", 15, "slices of each variant")
 	slice := flag.Duration("slice", 400*time.Millisecond, "length of a slice")
-	bare := flag.String("bare", "", "be the bare server, with Redis at this `address`; for this program's own use")
+	redis := flag.String("bare", "", "be the bare server, with Redis at this `address`; for this program's own use")
 	listen := flag.String("listen", "", "where the bare server listens")
 	flag.Parse()
-	if *bare != "" {
-		if err := serveBare(*bare, *listen); err != nil {
+	if *redis != "" {
+		if err := bare.Serve(*listen, *redis); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}

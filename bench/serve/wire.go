@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/internal/testenv"
@@ -37,7 +38,7 @@ func wire(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Duratio
 		return nil, err
 	}
 	bareAddress := testenv.FreeAddress(scope)
-	bare := testenv.Run(scope, exec.CommandContext(scope.Context(), self, "-bare", redis.Addr(), "-listen", bareAddress), bareAddress)
+	smallest := testenv.Run(scope, exec.CommandContext(scope.Context(), self, "-bare", redis.Addr(), "-listen", bareAddress), bareAddress)
 	ours, ourAddress, err := startHeadgate(scope, redis.Addr())
 	if err != nil {
 		return nil, err
@@ -60,9 +61,9 @@ func wire(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Duratio
 	}
 	scope.Cleanup(remote.Close)
 	variants := []paired.Variant{
-		{Name: "a   bare gRPC echo", Callers: callers, Do: bareUnary(bareConn, "Echo"), ServerCPU: bare.CPU},
-		{Name: "b   bare gRPC, smallest script", Callers: callers, Do: bareUnary(bareConn, "Check"), ServerCPU: bare.CPU},
-		{Name: "c   bare stream, smallest script", Callers: callers, Do: stream, ServerCPU: bare.CPU},
+		{Name: "a   bare gRPC echo", Callers: callers, Do: bareUnary(bareConn, bare.EchoMethod), ServerCPU: smallest.CPU},
+		{Name: "b   bare gRPC, smallest script", Callers: callers, Do: bareUnary(bareConn, bare.CheckMethod), ServerCPU: smallest.CPU},
+		{Name: "c   bare stream, smallest script", Callers: callers, Do: stream, ServerCPU: smallest.CPU},
 		{Name: "d1  Check, 1 limit", Callers: callers, Do: ourUnary(ourConn, "/one"), ServerCPU: ours.CPU},
 		{Name: "d3  Check, 3 limits", Callers: callers, Do: ourUnary(ourConn, "/three"), ServerCPU: ours.CPU},
 		{Name: "e1  CheckStream, 1 limit", Callers: callers, Do: ourStream(remote, "/one"), ServerCPU: ours.CPU},

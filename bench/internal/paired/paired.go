@@ -19,6 +19,8 @@ type Variant struct {
 	Do func(caller, n int) error
 	// ServerCPU is the CPU time that servers have used so far; nil if there are none.
 	ServerCPU func() time.Duration
+	// Warm is how long it runs before each slice: for what it forgets while others have their turn.
+	Warm time.Duration
 }
 
 // Sample is what one slice of one variant showed.
@@ -34,7 +36,14 @@ func Run(variants []Variant, rounds int, slice time.Duration) (map[string][]Samp
 	samples := map[string][]Sample{}
 	for round := range rounds + 1 {
 		for _, v := range variants {
-			s, err := measure(v, round, slice)
+			var err error
+			if v.Warm > 0 {
+				_, err = measure(v, 1<<20+round, v.Warm)
+			}
+			var s Sample
+			if err == nil {
+				s, err = measure(v, round, slice)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", v.Name, err)
 			}

@@ -1,4 +1,4 @@
-package main
+package envoy
 
 import (
 	"bufio"
@@ -7,32 +7,33 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-
-	"github.com/headgate/headgate/bench/internal/paired"
+	"testing"
 )
 
-// client is a connection that is kept. It does little, to leave the machine to the servers.
-type client struct {
+// Client is a connection that is kept. It does little, to leave the machine to the servers.
+type Client struct {
 	conn    net.Conn
 	answers *bufio.Reader
 	request []byte
-	sent    int
+	// Sent is how often it has asked.
+	Sent int
 }
 
-func dial(scope *paired.Scope, address string) (*client, error) {
-	conn, err := (&net.Dialer{}).DialContext(scope.Context(), "tcp", address)
+// Dial connects to a route.
+func Dial(t testing.TB, address string) (*Client, error) {
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	scope.Cleanup(func() { _ = conn.Close() })
-	return &client{conn: conn, answers: bufio.NewReader(conn)}, nil
+	t.Cleanup(func() { _ = conn.Close() })
+	return &Client{conn: conn, answers: bufio.NewReader(conn)}, nil
 }
 
-// get asks as a user.
-func (c *client) get(subject int) error {
+// Get asks as a user.
+func (c *Client) Get(subject int) error {
 	c.request = append(c.request[:0], "GET / HTTP/1.1\r\nHost: example.com\r\nX-User: user-"...)
 	c.request = append(strconv.AppendInt(c.request, int64(subject), 10), "\r\n\r\n"...)
-	c.sent++
+	c.Sent++
 	if _, err := c.conn.Write(c.request); err != nil {
 		return err
 	}

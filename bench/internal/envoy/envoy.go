@@ -1,44 +1,49 @@
-package main
+// Package envoy runs a real Envoy before a real nginx, for suites that measure the services it asks. It knows nothing of
+// what they do.
+package envoy
 
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 	"text/template"
 
-	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// route is a listener of Envoy, and the service that it asks: none if Service is empty.
-type route struct{ Listen, Service string }
+// Route is a listener of Envoy, and the service that it asks by the user: none if Service is empty.
+type Route struct{ Listen, Service string }
 
-// proxy is one Envoy with all the routes, before one nginx.
-type proxy struct {
+// Proxy is one Envoy with all the routes, before one nginx.
+type Proxy struct {
 	*testenv.Program
 	Admin, Upstream string
-	Routes          []*route
+	Routes          []*Route
 }
 
-func startEnvoy(scope *paired.Scope, routes []*route) (*proxy, error) {
-	p := &proxy{Admin: testenv.FreeAddress(scope), Upstream: testenv.FreeAddress(scope), Routes: routes}
+// Start starts both, and says where each route listens.
+func Start(t testing.TB, routes []*Route) (*Proxy, error) {
+	p := &Proxy{Admin: testenv.FreeAddress(t), Upstream: testenv.FreeAddress(t), Routes: routes}
 	for _, r := range routes {
-		r.Listen = testenv.FreeAddress(scope)
+		r.Listen = testenv.FreeAddress(t)
 	}
-	dir := scope.TempDir()
+	dir := t.TempDir()
 	for name, text := range map[string]string{"nginx.conf": nginxConfig, "envoy.yaml": envoyConfig} {
 		if err := render(filepath.Join(dir, name), text, p); err != nil {
 			return nil, err
 		}
 	}
 	start := func(name, address string, args ...string) *testenv.Program {
-		command := exec.CommandContext(scope.Context(), testenv.Find(scope, name), args...)
+		command := exec.CommandContext(t.Context(), testenv.Find(t, name), args...)
 		command.Dir = dir
-		return testenv.Run(scope, command, address)
+		return testenv.Run(t, command, address)
 	}
 	start("nginx", p.Upstream, "-p", dir, "-c", "nginx.conf", "-e", "stderr", "-g", "master_process off;")
 	p.Program = start("envoy", routes[len(routes)-1].Listen,
@@ -46,17 +51,26 @@ func startEnvoy(scope *paired.Scope, routes []*route) (*proxy, error) {
 	return p, nil
 }
 
-// asked is how often Envoy has called the service of a route.
-func (p *proxy) asked(ctx context.Context, route int) (int, error) {
+// Asked is how often Envoy has called the service of a route.
+func (p *Proxy) Asked(ctx context.Context, route int) (int, error) {
 	name := fmt.Sprintf("cluster.service%d.upstream_rq_total", route)
-	text, err := get(ctx, "http://"+p.Admin+"/stats?filter="+name)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Admin+"/stats?filter="+name, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(text, name+":")))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(string(text), name+":")))
 }
 
-func render(file, text string, p *proxy) error {
+func render(file, text string, p *Proxy) error {
 	functions := template.FuncMap{"socket": func(address string) string {
 		host, port, _ := strings.Cut(address, ":")
 		return "{socket_address: {address: " + host + ", port_value: " + port + "}}"

@@ -1,0 +1,75 @@
+package bare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// Invoke calls a method with a request that is written already, and leaves the answer as it is: callers have the same
+// cores as the servers, and are not what is measured.
+func Invoke(ctx context.Context, conn *grpc.ClientConn, method string, request []byte) (answer []byte, err error) {
+	err = conn.Invoke(ctx, method, request, &answer, grpc.ForceCodec(codec{}))
+	return answer, err
+}
+
+// codec is for messages that are written already.
+type codec struct{}
+
+var errNotBytes = errors.New("not bytes")
+
+func (codec) Name() string { return "proto" }
+
+func (codec) Marshal(message any) ([]byte, error) {
+	data, ok := message.([]byte)
+	if !ok {
+		return nil, errNotBytes
+	}
+	return data, nil
+}
+
+func (codec) Unmarshal(data []byte, message any) error {
+	into, ok := message.(*[]byte)
+	if !ok {
+		return errNotBytes
+	}
+	*into = data
+	return nil
+}
+
+// Stream has all callers share one stream: each waits for its own answer.
+func Stream(ctx context.Context, conn *grpc.ClientConn, callers int) (func(caller int, key string) error, error) {
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamMethod)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan string, callers)
+	answered := make([]chan struct{}, callers)
+	for i := range answered {
+		answered[i] = make(chan struct{}, 1)
+	}
+	go func() {
+		for text := range out {
+			if stream.SendMsg(wrapperspb.String(text)) != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		for {
+			in := &wrapperspb.Int64Value{}
+			if stream.RecvMsg(in) != nil {
+				return
+			}
+			answered[in.GetValue()] <- struct{}{}
+		}
+	}()
+	return func(caller int, key string) error {
+		out <- fmt.Sprintf("%08d", caller) + key
+		<-answered[caller]
+		return nil
+	}, nil
+}

@@ -1,0 +1,133 @@
+package bare
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/rueidis"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// Methods of the service that is written by hand: a name in, a number out. There is nothing that it could do less.
+const (
+	service      = "bare.Limiter"
+	EchoMethod   = "/" + service + "/Echo"
+	CheckMethod  = "/" + service + "/Check"
+	streamMethod = "/" + service + "/Stream"
+)
+
+// server is what a careful user would write by hand for one limit.
+type server struct {
+	rlsv3.UnimplementedRateLimitServiceServer
+	redis rueidis.Client // nil answers at once
+}
+
+// Serve is that service and Envoy's, until it is killed. Without a Redis both answer at once.
+func Serve(address, redis string) error {
+	s := &server{}
+	if redis != "" {
+		client, err := Open(redis)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		s.redis = client
+	}
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return err
+	}
+	g := grpc.NewServer()
+	rlsv3.RegisterRateLimitServiceServer(g, s)
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: service,
+		HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{
+			{MethodName: "Echo", Handler: unary(func(context.Context, string) (int64, error) { return 1, nil })},
+			{MethodName: "Check", Handler: unary(s.check)},
+		},
+		Streams: []grpc.StreamDesc{{
+			StreamName: "Stream", ServerStreams: true, ClientStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error { return s.stream(stream) },
+		}},
+	}, s)
+	return g.Serve(listener)
+}
+
+func unary(f func(context.Context, string) (int64, error)) grpc.MethodHandler {
+	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		in := &wrapperspb.StringValue{}
+		if err := decode(in); err != nil {
+			return nil, err
+		}
+		n, err := f(ctx, in.GetValue())
+		return wrapperspb.Int64(n), err
+	}
+}
+
+// check is 1 if the key may pass.
+func (s *server) check(ctx context.Context, key string) (int64, error) {
+	if s.redis == nil {
+		return 1, nil
+	}
+	answer, err := Check(ctx, s.redis, key).ToArray()
+	if err != nil {
+		return 0, err
+	}
+	return answer[0].AsInt64()
+}
+
+// ShouldRateLimit counts by the value of the first descriptor.
+func (s *server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+	code := rlsv3.RateLimitResponse_OK
+	if allowed, err := s.check(ctx, req.GetDescriptors()[0].GetEntries()[0].GetValue()); err != nil {
+		return nil, err
+	} else if allowed == 0 {
+		code = rlsv3.RateLimitResponse_OVER_LIMIT
+	}
+	return &rlsv3.RateLimitResponse{
+		OverallCode: code, Statuses: []*rlsv3.RateLimitResponse_DescriptorStatus{{Code: code}},
+	}, nil
+}
+
+// stream answers each message as soon as Redis has, in any order. The first eight characters of a message name it.
+func (s *server) stream(stream grpc.ServerStream) error {
+	answers := make(chan int64, 64)
+	var running sync.WaitGroup
+	var sent sync.WaitGroup
+	sent.Go(func() {
+		for id := range answers {
+			_ = stream.SendMsg(wrapperspb.Int64(id)) // who is gone is found out by the reader
+		}
+	})
+	defer sent.Wait()
+	defer close(answers)
+	defer running.Wait()
+	for {
+		in := &wrapperspb.StringValue{}
+		if err := stream.RecvMsg(in); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		id, err := strconv.ParseInt(in.GetValue()[:8], 10, 64)
+		if err != nil {
+			return err
+		}
+		if s.redis == nil {
+			answers <- id
+			continue
+		}
+		running.Go(func() {
+			if _, err := s.check(stream.Context(), in.GetValue()[8:]); err == nil {
+				answers <- id
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/bare"
+	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/client"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// Variants over the wire.
+const (
+	bareRLS       = "bare RLS, answers at once"
+	theirsAllowed = "envoyproxy/ratelimit, allowed"
+	theirsRefused = "envoyproxy/ratelimit, refused"
+	theirsCached  = "envoyproxy/ratelimit, refused, cache"
+	oursStrict    = "Headgate RLS, strict"
+	oursAllowed   = "Headgate RLS, leased"
+	oursRefused   = "Headgate RLS, refused"
+	bareEcho      = "bare gRPC echo"
+	checkAllowed  = "Headgate Check, leased"
+	checkRefused  = "Headgate Check, refused"
+	bareStream    = "bare stream echo"
+	streamAllowed = "Headgate CheckStream, leased"
+	streamRefused = "Headgate CheckStream, refused"
+)
+
+// wire compares services.
+func (s *suite) wire() error {
+	all, err := s.startServices()
+	if err != nil {
+		return err
+	}
+	variants, err := s.unary(all)
+	if err != nil {
+		return err
+	}
+	streams, err := s.streams(all)
+	if err != nil {
+		return err
+	}
+	variants = append(variants, streams...)
+	title := fmt.Sprintf("gRPC, %d callers, zipf over %d subjects; server is the service and Redis", callers, hot)
+	got, err := s.measure(title, s.slice, variants)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{checkAllowed, checkRefused, streamAllowed, streamRefused} {
+		fmt.Printf("%s: %.2f %% were\n", name, all.here[name].share())
+	}
+	beside(got, oursRefused, theirsCached)
+	for _, of := range []struct{ leased, refused, least string }{
+		{oursAllowed, oursRefused, bareRLS}, {checkAllowed, checkRefused, bareEcho},
+	} {
+		s.atLeast(got, of.leased, of.least, 0.85)
+		s.atLeast(got, of.refused, of.least, 0.85)
+		s.atLeast(got, of.leased, theirsAllowed, 2)
+		s.atLeast(got, of.refused, theirsRefused, 2)
+	}
+	for _, stream := range []string{streamAllowed, streamRefused} {
+		s.atLeast(got, stream, bareStream, 0.75)
+		s.atLeast(got, stream, theirsAllowed, 6)
+	}
+	s.chart("Service over gRPC, 1,000 subjects", got, variants, false)
+	return s.throughEnvoy(all)
+}
+
+// unary asks by requests that are written already, and only looks at how answers begin.
+func (s *suite) unary(all *services) ([]paired.Variant, error) {
+	var variants []paired.Variant
+	// Field 1 is OK, or allowed; or it is OVER_LIMIT; or the first there is is field 2, when to try again.
+	yes, over, later := []byte{1 << 3, 1}, []byte{1 << 3, 2}, []byte{2 << 3}
+	lease, cache := []byte(headgate.PathLease), []byte(headgate.PathCache)
+	const rls = rlsv3.RateLimitService_ShouldRateLimit_FullMethodName
+	for _, v := range []struct {
+		name, method string
+		of           *service
+		request      func(subject string) proto.Message
+		begins       []byte // of the answer
+	}{
+		{bareRLS, rls, &all.atOnce, descriptor("user"), yes},
+		{theirsAllowed, rls, &all.theirs, descriptor("user"), yes},
+		{theirsRefused, rls, &all.theirs, descriptor("refused"), over},
+		{theirsCached, rls, &all.theirsCached, descriptor("refused"), over},
+		{oursStrict, rls, &all.ours, descriptor("strict"), yes},
+		{oursAllowed, rls, &all.ours, descriptor("user"), yes},
+		{oursRefused, rls, &all.ours, descriptor("refused"), over},
+		{bareEcho, bare.EchoMethod, &all.atOnce, name, yes},
+		{checkAllowed, checkv1.CheckService_Check_FullMethodName, &all.ours, check("/user"), yes},
+		{checkRefused, checkv1.CheckService_Check_FullMethodName, &all.ours, check("/refused"), later},
+	} {
+		written := make([][]byte, hot)
+		for i := range written {
+			var err error
+			if written[i], err = proto.Marshal(v.request(s.draws.keys[i])); err != nil {
+				return nil, err
+			}
+			for range 2 { // the first one passes everywhere
+				if _, err := bare.Invoke(s.scope.Context(), v.of.conn, v.method, written[i]); err != nil {
+					return nil, fmt.Errorf("%s: %w", v.name, err)
+				}
+			}
+		}
+		here := &tally{}
+		all.here[v.name] = here
+		variants = append(variants, paired.Variant{
+			Name: v.name, Callers: callers, ServerCPU: s.cpu(v.of), Warm: s.warm(v.of == &all.ours),
+			Do: func(caller, n int) error {
+				answer, err := bare.Invoke(context.Background(), v.of.conn, v.method, written[next(s.draws.hot, caller, n)])
+				if err == nil && !bytes.HasPrefix(answer, v.begins) {
+					err = fmt.Errorf("the answer is %q", answer)
+				}
+				here.note(caller, n, bytes.Contains(answer, lease) || bytes.Contains(answer, cache))
+				return err
+			},
+		})
+	}
+	return variants, nil
+}
+
+// warm is for those whose leases end while others have their turn.
+func (s *suite) warm(leases bool) time.Duration {
+	if leases {
+		return s.slice
+	}
+	return 0
+}
+
+func descriptor(key string) func(subject string) proto.Message {
+	return func(subject string) proto.Message {
+		entries := []*descriptorv3.RateLimitDescriptor_Entry{{Key: key, Value: subject}}
+		return &rlsv3.RateLimitRequest{
+			Domain: "api", Descriptors: []*descriptorv3.RateLimitDescriptor{{Entries: entries}},
+		}
+	}
+}
+
+func name(subject string) proto.Message { return wrapperspb.String(subject) }
+
+func check(path string) func(subject string) proto.Message {
+	return func(subject string) proto.Message {
+		return &checkv1.CheckRequest{Attributes: map[string]string{"path": path, "user": subject}}
+	}
+}
+
+// streams ask over one stream that all callers share; ours through package client.
+func (s *suite) streams(all *services) ([]paired.Variant, error) {
+	echo, err := bare.Stream(s.scope.Context(), all.atOnce.conn, callers)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := client.New(client.Options{Addresses: []string{all.ours.address}, Timeout: 5 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	s.scope.Cleanup(remote.Close)
+	ask := func(name, path string, allowed bool) do {
+		here := &tally{}
+		all.here[name] = here
+		requests := make([]headgate.Request, hot)
+		for i := range requests {
+			requests[i].Attributes = headgate.Attributes{"path": path, "user": s.draws.keys[i]}
+		}
+		return func(caller, n int) error {
+			d, err := remote.Check(context.Background(), requests[next(s.draws.hot, caller, n)])
+			if err == nil && d.Allowed != allowed {
+				err = fmt.Errorf("the answer is %+v", d)
+			}
+			here.note(caller, n, d.Path == headgate.PathLease || d.Path == headgate.PathCache)
+			return err
+		}
+	}
+	return []paired.Variant{
+		{Name: bareStream, Callers: callers, ServerCPU: s.cpu(&all.atOnce), Do: func(caller, n int) error {
+			return echo(caller, s.draws.keys[next(s.draws.hot, caller, n)])
+		}},
+		{Name: streamAllowed, Callers: callers, ServerCPU: s.cpu(&all.ours), Warm: s.slice, Do: ask(streamAllowed, "/user", true)},
+		{Name: streamRefused, Callers: callers, ServerCPU: s.cpu(&all.ours), Warm: s.slice, Do: ask(streamRefused, "/refused", false)},
+	}, nil
+}
