@@ -14,6 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // options are the flags.
@@ -45,15 +48,9 @@ func main() {
 }
 
 func run(ctx context.Context, o *options) (failed int, err error) {
-	dir, err := os.MkdirTemp("", "headgate-chaos-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	program, err := build(ctx, dir)
-	if err != nil {
-		return 0, err
-	}
+	scope := &paired.Scope{}
+	defer scope.Close()
+	program := testenv.BuildHeadgate(scope)
 	switch {
 	case o.kills > 0:
 		return runKills(ctx, program, o.kills)

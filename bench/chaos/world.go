@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -51,17 +49,6 @@ type world struct {
 type mark struct {
 	T     float64
 	Label string
-}
-
-// build compiles the program that users run.
-func build(ctx context.Context, dir string) (string, error) {
-	program := filepath.Join(dir, "headgate")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/headgate")
-	cmd.Dir = ".." // make chaos runs in bench/
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, text)
-	}
-	return program, nil
 }
 
 // standalone is one server. extra are more config arguments.

@@ -79,23 +79,11 @@ rules: rules
 	if out, err := rules.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", rules, err, out)
 	}
-	if err := makeStrict(filepath.Join(dir, "rules", "limits.yaml")); err != nil {
-		return err
-	}
+	peer.MakeStrict(scope, filepath.Join(dir, "rules"))
 	serve := exec.CommandContext(scope.Context(), headgate, "serve", "--config", "headgate.yaml")
 	serve.Dir = dir
 	s.ours.Program = testenv.Run(scope, serve, s.ours.address)
 	return nil
-}
-
-// makeStrict has all rules of a file decided by Redis.
-func makeStrict(file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	const algorithm = "    algorithm: fixed_window\n"
-	return os.WriteFile(file, []byte(strings.ReplaceAll(string(text), algorithm, algorithm+"    strict: true\n")), 0o600)
 }
 
 // lost is the share of our decisions that Redis did not make, or that were no yes.

@@ -60,7 +60,7 @@ func newWorld(t *testing.T, binary, redis string, trials []*trial, seen map[stri
 		c.markLeft(importRules(t, binary, dir, own))
 		maps.Copy(configs, own)
 	}
-	makeStrict(t, filepath.Join(dir, "rules"))
+	peer.MakeStrict(t, filepath.Join(dir, "rules")) // a refusal that is believed tells nothing of other descriptors
 	address := testenv.FreeAddress(t)
 	write(t, dir, map[string]string{"headgate.yaml": fmt.Sprintf(
 		"listen: {grpc: %q, http: off, ops: off, admin: off, allow_refunds: [grpc]}\nredis: {address: %q}\nrules: [rules]\n",
@@ -98,26 +98,6 @@ func importRules(t *testing.T, binary, dir string, configs map[string]string) st
 		t.Fatalf("%v\n%s", err, &told)
 	}
 	return told.String()
-}
-
-// makeStrict has each request decided by Redis. Otherwise a refusal is believed for a moment, and then nothing is known of the
-// request's other descriptors.
-func makeStrict(t *testing.T, dir string) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	const algorithm = "    algorithm: fixed_window\n"
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, dir, map[string]string{
-			filepath.Base(file): strings.ReplaceAll(string(text), algorithm, algorithm+"    strict: true\n"),
-		})
-	}
 }
 
 var noRule = regexp.MustCompile(`(?m)^.*\.yaml:(\d+):\d+: .*there is no rule for it`)
