@@ -65,11 +65,11 @@ type LimitDecision struct {
 	// Rule and Name of the limit; Name is empty if the rule has one limit only.
 	Rule, Name string
 	Limit      Limit
-	Origin     Origin
 	// Subject and Counter are what was charged, and Cost how much.
 	Subject Subject
 	Counter Counter
 	Cost    int64
+	Origin  Origin
 	// Enforced is false for a limit that refuses nothing: in shadow, on trial, or outside of EnforcePercent.
 	Enforced bool
 	// Exposed says whether clients are shown the limit.

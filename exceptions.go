@@ -47,15 +47,15 @@ var exemptBy = []string{"api_key", "user", "service_account", attrIP}
 // Exceptions are the overrides and exemptions of a Limiter: data beside the rules, by the million, that changes without
 // compiling them again. They are safe for use by many goroutines.
 type Exceptions struct {
-	secret []byte
-	clock  func() time.Time          // nil for the system's
-	looked atomic.Pointer[time.Time] // at the system's, within the last second if there were requests
-	tables atomic.Pointer[exceptionTables]
-	change sync.Mutex // one change at a time, so that none goes to tables that are just being replaced
+	subjects *subjects
+	clock    func() time.Time          // nil for the system's
+	looked   atomic.Pointer[time.Time] // at the system's, within the last second if there were requests
+	tables   atomic.Pointer[exceptionTables]
+	change   sync.Mutex // one change at a time, so that none goes to tables that are just being replaced
 }
 
-func newExceptions(secret []byte, clock func() time.Time) *Exceptions {
-	e := &Exceptions{secret: secret, clock: clock}
+func newExceptions(s *subjects, clock func() time.Time) *Exceptions {
+	e := &Exceptions{subjects: s, clock: clock}
 	e.tables.Store(&exceptionTables{})
 	now := time.Now()
 	e.looked.Store(&now)
@@ -184,7 +184,7 @@ func (e *Exceptions) exemptIn(t *exceptionTables, x Exemption) error {
 }
 
 func (e *Exceptions) subjectOf(a Attributes) Subject {
-	s, _ := subjectOf(e.secret, slices.Sorted(maps.Keys(a)), a)
+	s, _ := subjectOf(e.subjects.secret, slices.Sorted(maps.Keys(a)), a)
 	return s
 }
 

@@ -181,7 +181,7 @@ func (l *exceptionLookup) makeKeys() {
 	for i := range l.keys {
 		name := exemptBy[i]
 		if l.attributes[name] != "" && l.tables.kinds[i].Load() {
-			l.keys[i], _ = subjectOf(l.exceptions.secret, exemptBy[i:i+1], l.attributes)
+			l.keys[i], _ = l.exceptions.subjects.of(exemptBy[i:i+1], l.attributes)
 			l.has[i] = true
 		}
 	}

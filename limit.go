@@ -72,16 +72,16 @@ func (a Align) String() string { return nameOf(alignNames, a) }
 // Changing the numbers of a limit keeps its counter: units already used stay used.
 type Limit struct {
 	Algorithm Algorithm
+	// Align says when a fixed window begins.
+	Align Align
+	// Calendar makes a fixed window of a calendar's minute, hour, day, week or month; Window is then not used.
+	Calendar Calendar
 	// Count is how many units pass per Window.
 	Count int64
 	// Window is the span that Count is for, from a millisecond to 366 days.
 	Window time.Duration
 	// Burst is how many units a token bucket holds; 0 means Count.
 	Burst int64
-	// Align says when a fixed window begins.
-	Align Align
-	// Calendar makes a fixed window of a calendar's minute, hour, day, week or month; Window is then not used.
-	Calendar Calendar
 	// TimeZone is where the calendar is read; nil means UTC.
 	TimeZone *time.Location
 	// AnchorDay is the day on which a calendar month (1 to 31; in a shorter month its last day) or week (1 Monday to 7

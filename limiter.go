@@ -13,7 +13,7 @@ type Limiter struct {
 	store      Store
 	rules      atomic.Pointer[RuleSet]
 	exceptions *Exceptions
-	secret     []byte
+	subjects   *subjects
 	everybody  Subject // of rules with one counter for all
 	rooms      sync.Pool
 }
@@ -38,9 +38,9 @@ func New(store Store, rules ...Rule) (*Limiter, error) {
 
 // NewLimiter makes a limiter of rules compiled before.
 func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
-	l := &Limiter{store: store, secret: options.Secret}
-	l.everybody, _ = subjectOf(l.secret, nil, nil)
-	l.exceptions = newExceptions(l.secret, options.Clock)
+	l := &Limiter{store: store, subjects: newSubjects(options.Secret)}
+	l.everybody, _ = l.subjects.of(nil, nil)
+	l.exceptions = newExceptions(l.subjects, options.Clock)
 	l.rooms.New = func() any { return &room{} }
 	l.rules.Store(rules)
 	return l
@@ -156,7 +156,7 @@ func (r *room) subject(l *Limiter, set *RuleSet, rule *compiledRule) (Subject, s
 	}
 	subject, missing := l.everybody, ""
 	if len(rule.By) > 0 {
-		subject, missing = set.by[rule.by].subject(l.secret, r.view.attributes)
+		subject, missing = l.subjects.of(set.by[rule.by].resolve(r.view.attributes), r.view.attributes)
 	}
 	r.subjects = append(r.subjects, knownSubject{rule.by, subject, missing})
 	return subject, missing
@@ -177,49 +177,57 @@ func (r *room) charge(lookup *exceptionLookup, n int32, subject Subject, missing
 	tier := r.view.values[slotTier]
 	for i := range rule.limits {
 		limit := &rule.limits[i]
-		c := Charge{
-			Subject: subject, Limit: limit.limit, Cost: cost, MaxDelay: rule.MaxDelay, Observe: !enforced,
-			Strict: rule.Strict, Critical: rule.Critical, OnStoreFailure: rule.OnStoreFailure,
-		}
-		a := about{rule: n, limit: int32(i), exposed: exposed, missing: missing}
+		c, a := r.add()
+		c.Subject, c.Cost, c.MaxDelay, c.Observe = subject, cost, rule.MaxDelay, !enforced
+		c.Strict, c.Critical, c.OnStoreFailure = rule.Strict, rule.Critical, rule.OnStoreFailure
+		a.rule, a.limit, a.exposed, a.missing = n, int32(i), exposed, missing
 		if o, ok := lookup.override(subject, limit.exception); ok {
 			c.Limit, a.origin = o.limit.limit(), FromOverride
 		} else if r.asked != nil && rule.mostAsked.Count > 0 {
 			c.Limit, a.origin = rule.callerLimit(r.asked), FromOverride
 		} else if t, ok := limit.tiers[tier]; ok && tier != "" {
 			c.Limit, a.origin = t, FromTier
+		} else {
+			c.Limit = limit.limit
 		}
 		c.Counter = limit.counters[c.Limit.Algorithm]
-		r.add(c, a)
 		if limit.hasCandidate && a.origin == FromRule {
-			c.Twin, c.Observe = c.Counter, true
-			c.Limit, c.Counter = limit.candidate, limit.candidateCounters[limit.candidate.Algorithm]
-			a.origin, a.exposed = FromCandidate, false
-			r.add(c, a)
+			r.try(limit)
 		}
 	}
+}
+
+// try appends the limit on trial beside the one that was appended last.
+func (r *room) try(limit *compiledLimit) {
+	last := len(r.charges) - 1
+	c, a := r.add()
+	*c, *a = r.charges[last], r.about[last]
+	c.Twin, c.Observe = c.Counter, true
+	c.Limit, c.Counter = limit.candidate, limit.candidateCounters[limit.candidate.Algorithm]
+	a.origin, a.exposed = FromCandidate, false
 }
 
 // overdraw makes two charges of those of rules that let their limit be overdrawn: one that looks whether something is left, and
 // behind all others one that is recorded in any case.
 func (r *room) overdraw() {
 	for i := range r.charges {
-		c, a := &r.charges[i], &r.about[i]
-		if !r.set.rules[a.rule].Overdraw || c.Cost <= 0 || c.Credit || a.missing != "" {
+		if c, a := &r.charges[i], &r.about[i]; !r.set.rules[a.rule].Overdraw || c.Cost <= 0 || c.Credit || a.missing != "" {
 			continue
 		}
-		pay := *c
-		pay.Force, c.Cost = true, 0
-		a.pay = int32(len(r.charges))
+		r.about[i].pay = int32(len(r.charges))
 		r.pays++
-		r.add(pay, about{})
+		pay, _ := r.add()
+		*pay = r.charges[i]
+		pay.Force, r.charges[i].Cost = true, 0
 	}
 }
 
-func (r *room) add(c Charge, a about) {
-	r.charges = append(r.charges, c)
-	r.about = append(r.about, a)
+// add appends an empty charge.
+func (r *room) add() (*Charge, *about) {
+	r.charges = append(r.charges, Charge{})
+	r.about = append(r.about, about{})
 	r.results = append(r.results, Result{})
+	return &r.charges[len(r.charges)-1], &r.about[len(r.about)-1]
 }
 
 // decide asks the store and puts its answers together.
@@ -315,7 +323,7 @@ func (r *room) sumOf(from, to int, path Path) Decision {
 			continue // nobody was asked
 		}
 		rule := &r.set.rules[a.rule]
-		d.Limits = append(d.Limits, LimitDecision{})
+		d.Limits = d.Limits[:len(d.Limits)+1]
 		l := &d.Limits[len(d.Limits)-1]
 		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
 		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,29 @@ func TestSubjectsAreShared(t *testing.T) {
 	}
 	if a, b, c := subject(""), subject("x"), subject("y"); a == b || b == c || a == c {
 		t.Error("a secret does not change the subject")
+	}
+}
+
+// A limiter remembers subjects. Names of one length with the same value are in each other's way there, and so are more values than it
+// has room for.
+func TestSubjectsAreRemembered(t *testing.T) {
+	t.Parallel()
+	l, err := headgate.New(memstore.New(memstore.Options{}),
+		headgate.Rule{ID: "1", By: []string{"user"}, Limit: headgate.PerMinute(3)},
+		headgate.Rule{ID: "2", By: []string{"host"}, Limit: headgate.PerMinute(3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		for i := range 10_000 {
+			value := strconv.Itoa(i) + strings.Repeat("x", i%200) // the longest are not remembered
+			d, _ := l.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{"user": value, "host": value}})
+			for j, name := range []string{"user", "host"} {
+				if want := headgate.SubjectOf(name, value); d.Limits[j].Subject != want {
+					t.Fatalf("%s %s is subject %s, want %s", name, value, d.Limits[j].Subject, want)
+				}
+			}
+		}
 	}
 }
 

@@ -66,11 +66,11 @@ func TestReadmeSurvivesRedis(t *testing.T) {
 		ask()
 		time.Sleep(time.Millisecond)
 	}
-	if !ask() || admitted != limit {
-		t.Errorf("%d were admitted of %d", admitted, limit)
+	stats := store.Stats()
+	if off := int64(admitted - limit); !ask() || off < 0 || off > stats.Unanswered { // it may have been too busy for one, too
+		t.Errorf("%d were admitted of %d: %+v", admitted, limit, stats)
 	}
 	server.Restart(t)
-	stats := store.Stats()
 	for end := time.Now().Add(10 * time.Second); stats.Away > 0 || stats.Waiting > 0; time.Sleep(time.Millisecond) { // it may be a busy machine
 		if time.Now().After(end) {
 			t.Fatalf("ten seconds after Redis is back: %+v", stats)

@@ -61,7 +61,7 @@ func (l *Limiter) seal(parts []reserved) []byte {
 }
 
 func (l *Limiter) sign(b []byte) []byte {
-	mac := hmac.New(sha256.New, slices.Concat([]byte("reservation\x00"), l.secret))
+	mac := hmac.New(sha256.New, slices.Concat([]byte("reservation\x00"), l.subjects.secret))
 	mac.Write(b)
 	return mac.Sum(nil)[:tokenMAC]
 }

@@ -35,14 +35,13 @@ func plain(charges []headgate.Charge) bool {
 
 // here decides what this node knows or holds, and plans the rest. It is how many charges the store must be asked about, or -1
 // if the request is refused.
-func (s *Store) here(now time.Time, charges []headgate.Charge, results []headgate.Result, steps []step) int {
-	at, nodes := now.Sub(s.start), s.nodes.Load()
-	now = now.UTC().Truncate(time.Microsecond) // as stores tell it
+func (s *Store) here(now instant, charges []headgate.Charge, results []headgate.Result, steps []step) int {
+	nodes := s.nodes.Load()
 	asks := 0
 	for i := range charges {
-		switch r := &results[i]; s.step(&charges[i], r, &steps[i], at, nodes) {
+		switch r := &results[i]; s.step(&charges[i], r, &steps[i], now, nodes) {
 		case refused:
-			r.Time, r.Nodes = now, int(nodes)
+			r.Nodes = int(nodes)
 			s.restore(charges[:i], results[:i], steps[:i])
 			for j := range results {
 				if j != i {
@@ -51,7 +50,7 @@ func (s *Store) here(now time.Time, charges []headgate.Charge, results []headgat
 			}
 			return -1
 		case spent:
-			r.Time, r.Nodes = now, int(nodes)
+			r.Nodes = int(nodes)
 		default:
 			asks++
 		}
@@ -74,7 +73,7 @@ func (s *Store) step(c *headgate.Charge, r *headgate.Result, p *step, now instan
 	}
 	set, mu := s.known.lock(c)
 	defer mu.Unlock()
-	e := find(set, c)
+	e := set.find(c)
 	if e == nil || e.limit != numbers(&c.Limit) {
 		return ask
 	}
@@ -83,8 +82,10 @@ func (s *Store) step(c *headgate.Charge, r *headgate.Result, p *step, now instan
 	switch {
 	case e.spend(c, r, now):
 		p.lease, p.number = e.lease, e.lease.number
+		r.Time = e.time(now)
 		return spent
 	case e.refuses(c, r, now):
+		r.Time = e.time(now)
 		return refused
 	case leasable(c):
 		p.ahead = e.wants(c, now, nodes)
@@ -100,7 +101,7 @@ func (s *Store) restore(charges []headgate.Charge, results []headgate.Result, st
 			continue
 		}
 		set, mu := s.known.lock(&charges[i])
-		e := find(set, &charges[i])
+		e := set.find(&charges[i])
 		if e != nil && p.ahead > 0 {
 			e.demand.asking = false
 		}
@@ -131,6 +132,7 @@ func (s *Store) learn(c *headgate.Charge, r *headgate.Result, ahead int64, sent 
 	set, mu := s.known.lock(c)
 	defer mu.Unlock()
 	e := s.known.claim(set, c, sent)
+	e.clock = r.Time.UnixMicro() - sent.Microseconds()
 	if c.OnStoreFailure == headgate.FailLocal && !c.Observe {
 		e.unused = sent + r.ResetAfter
 	}

@@ -11,24 +11,30 @@ import (
 // advance. It has room for 65,536, in sets of four; in a full set the one that was needed longest ago is forgotten.
 type known struct {
 	shards [shards]struct {
-		mu      sync.Mutex
-		entries []entry // made when the first is needed
-		_       [64]byte
+		mu   sync.Mutex
+		sets []set // made when the first is needed
+		_    [64]byte
 	}
 	leases leases
 }
 
 const (
 	shards   = 64
-	perShard = 1_024
+	perShard = 256
 	ways     = 4
 )
+
+// set is where a counter's entry is, if there is one. The subjects are looked at first, which are all in one place.
+type set struct {
+	subjects [ways]headgate.Subject
+	entries  [ways]entry
+}
 
 // instant is a time on this node's clock: since a second before the store was made, so that 0 is long ago.
 type instant = time.Duration
 
 type entry struct {
-	subject headgate.Subject
+	subject headgate.Subject // as in the set
 	counter headgate.Counter
 	limit   uint64 // the numbers that all of it is about
 	needed  instant
@@ -38,51 +44,56 @@ type entry struct {
 	remaining int64
 	heard     instant
 	unused    instant
+	clock     int64 // the store's less this node's, in microseconds
 
 	denial denial
 	demand demand
 	lease  *lease
 }
 
-func (e *entry) is(c *headgate.Charge) bool { return e.counter == c.Counter && e.subject == c.Subject }
+// time is the store's at an instant of this node.
+func (e *entry) time(now instant) time.Time {
+	return time.UnixMicro(e.clock + now.Microseconds()).UTC()
+}
 
 // lock is the set of a counter, for its own use until the mutex is unlocked.
-func (k *known) lock(c *headgate.Charge) ([]entry, *sync.Mutex) {
+func (k *known) lock(c *headgate.Charge) (*set, *sync.Mutex) {
 	h := hash(0, c, 0)
 	shard := &k.shards[h%shards]
 	shard.mu.Lock()
-	if shard.entries == nil {
-		shard.entries = make([]entry, perShard)
+	if shard.sets == nil {
+		shard.sets = make([]set, perShard)
 	}
-	at := h / shards % (perShard / ways) * ways
-	return shard.entries[at : at+ways], &shard.mu
+	return &shard.sets[h/shards%perShard], &shard.mu
 }
 
 // find is nil if nothing is known of the counter.
-func find(set []entry, c *headgate.Charge) *entry {
-	for i := range set {
-		if set[i].is(c) {
-			return &set[i]
+func (s *set) find(c *headgate.Charge) *entry {
+	for i := range s.subjects {
+		if s.subjects[i] == c.Subject && s.entries[i].counter == c.Counter {
+			return &s.entries[i]
 		}
 	}
 	return nil
 }
 
 // claim is find, or else a new entry. What was known by other numbers of the limit no longer holds.
-func (k *known) claim(set []entry, c *headgate.Charge, now instant) *entry {
+func (k *known) claim(s *set, c *headgate.Charge, now instant) *entry {
 	limit := numbers(&c.Limit)
-	e := find(set, c)
+	e := s.find(c)
 	switch {
 	case e != nil && e.limit == limit:
 		e.needed = now
 		return e
 	case e == nil:
-		e = &set[0]
-		for i := range set {
-			if set[i].needed < e.needed {
-				e = &set[i]
+		oldest := 0
+		for i := range s.entries {
+			if s.entries[i].needed < s.entries[oldest].needed {
+				oldest = i
 			}
 		}
+		e = &s.entries[oldest]
+		s.subjects[oldest] = c.Subject
 	}
 	k.leases.abandon(e)
 	*e = entry{subject: c.Subject, counter: c.Counter, limit: limit, needed: now}
@@ -105,7 +116,7 @@ func numbers(l *headgate.Limit) uint64 {
 func (k *known) has(c *headgate.Charge) bool {
 	set, mu := k.lock(c)
 	defer mu.Unlock()
-	e := find(set, c)
+	e := set.find(c)
 	return e != nil && e.unused != 0
 }
 
@@ -114,7 +125,7 @@ func (k *known) has(c *headgate.Charge) bool {
 func (k *known) take(c *headgate.Charge) (remaining int64, unused instant, heard bool) {
 	set, mu := k.lock(c)
 	defer mu.Unlock()
-	e := find(set, c)
+	e := set.find(c)
 	if e == nil || e.unused == 0 {
 		return 0, 0, false
 	}

@@ -73,7 +73,7 @@ func (l *lab) held(c headgate.Charge) int64 { return l.node.held(c) }
 func (s *Store) held(c headgate.Charge) int64 {
 	set, mu := s.known.lock(&c)
 	defer mu.Unlock()
-	if e := find(set, &c); e != nil && e.lease != nil {
+	if e := set.find(&c); e != nil && e.lease != nil {
 		return e.lease.units
 	}
 	return 0

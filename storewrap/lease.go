@@ -249,7 +249,7 @@ func (k *known) ended(now instant) []headgate.Charge {
 	for _, o := range over {
 		c := headgate.Charge{Subject: o.subject, Counter: o.counter.counter}
 		set, mu := k.lock(&c)
-		if e := find(set, &c); e != nil && e.lease != nil && e.lease.number == o.number && e.lease.units > 0 {
+		if e := set.find(&c); e != nil && e.lease != nil && e.lease.number == o.number && e.lease.units > 0 {
 			left = append(left, e.lease.back(e))
 			e.lease.units = 0
 		}

@@ -234,7 +234,7 @@ func sameSet(s *Store, a, b *headgate.Charge) bool {
 	mu.Unlock()
 	second, mu := s.known.lock(b)
 	mu.Unlock()
-	return &first[0] == &second[0]
+	return first == second
 }
 
 // Units in advance of which the answer is lost count as charged, and are not spent.

@@ -143,19 +143,18 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 	if err := ctx.Err(); err != nil {
 		return tell(results, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err))
 	}
-	now := time.Now()
 	var room [usual]step
 	steps := room[:min(usual, len(charges))]
 	if !plain(charges) {
-		return s.askAll(now, charges, results, nil)
+		return s.askAll(time.Now(), charges, results, nil)
 	}
-	switch asks := s.here(now, charges, results, steps); {
+	switch asks := s.here(time.Since(s.start), charges, results, steps); {
 	case asks <= 0:
 		return nil
 	case asks == len(charges):
-		return s.askAll(now, charges, results, steps)
+		return s.askAll(time.Now(), charges, results, steps)
 	default:
-		return s.askRest(now, charges, results, steps)
+		return s.askRest(time.Now(), charges, results, steps)
 	}
 }
 
