@@ -21,6 +21,7 @@ func main() {
 	s := &suite{}
 	flag.IntVar(&s.rounds, "rounds", 12, "slices of each variant")
 	flag.DurationVar(&s.slice, "slice", 300*time.Millisecond, "length of a slice")
+	flag.StringVar(&s.only, "only", "", "measure this `part` alone: local, library, memory, latency or wire")
 	flag.StringVar(&s.docs, "docs", "", "draw the charts in this `directory`, in performance/")
 	listen := flag.String("listen", "", "be a bare server that listens at this `address`; for this program's own use")
 	flag.Parse()
@@ -40,6 +41,7 @@ type suite struct {
 	scope  *paired.Scope
 	rounds int
 	slice  time.Duration
+	only   string
 	docs   string
 
 	redis    *testenv.Server
@@ -55,11 +57,17 @@ func (s *suite) run() (missed int, err error) {
 	s.draws = newDraws()
 	s.speed.Title, s.speed.Unit = "Decisions per second", "thousands per second, all on two cores"
 	s.cost.Title, s.cost.Unit = "CPU per decision", "µs of the limiter and its Redis; over gRPC without the callers"
-	for _, part := range []func() error{s.local, s.library, s.memory, s.latency, s.wire} {
+	for _, part := range []struct {
+		name string
+		run  func() error
+	}{{"local", s.local}, {"library", s.library}, {"memory", s.memory}, {"latency", s.latency}, {"wire", s.wire}} {
+		if s.only != "" && s.only != part.name {
+			continue
+		}
 		// Each has a Redis of its own: the keys of one shall not expire under another.
 		s.scope = &paired.Scope{}
 		s.redis = testenv.Start(s.scope, testenv.Redis)
-		if err := part(); err != nil {
+		if err := part.run(); err != nil {
 			return 0, err
 		}
 		s.scope.Close()
