@@ -3,6 +3,7 @@ package headgate
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -78,23 +79,34 @@ func (e *Exceptions) now() int64 {
 	return now.Unix()
 }
 
-// Replace puts these in the place of all that were there, at once.
-func (e *Exceptions) Replace(overrides []Override, exemptions []Exemption) error {
+// Replace puts these in the place of all that were there, at once; nil is none. They come one by one, so that a million of
+// them need not be in memory beside the tables; an error among them ends it, and nothing has changed.
+func (e *Exceptions) Replace(overrides iter.Seq2[Override, error], exemptions iter.Seq2[Exemption, error]) error {
 	t := &exceptionTables{}
-	var problems []error
-	for _, o := range overrides {
-		problems = append(problems, e.setIn(t, o))
-	}
-	for _, x := range exemptions {
-		problems = append(problems, e.exemptIn(t, x))
-	}
-	if err := errors.Join(problems...); err != nil {
+	if err := errors.Join(addAll(overrides, t, e.setIn), addAll(exemptions, t, e.exemptIn)); err != nil {
 		return err
 	}
 	e.change.Lock()
 	defer e.change.Unlock()
 	e.tables.Store(t)
 	return nil
+}
+
+// addAll says all that is wrong with them.
+func addAll[T any](all iter.Seq2[T, error], t *exceptionTables, add func(*exceptionTables, T) error) error {
+	if all == nil {
+		return nil
+	}
+	var problems []error
+	for one, err := range all {
+		if err != nil {
+			return err
+		}
+		if err := add(t, one); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // Set adds an override, or changes the one of the same rule, subject and limit name.

@@ -1,6 +1,8 @@
 package headgate_test
 
 import (
+	"errors"
+	"iter"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,7 +78,7 @@ func TestExceptionsRefuse(t *testing.T) {
 		`an exemption is by api_key, user, service_account, ip`:   e.Exempt(headgate.Exemption{Attribute: "tenant", Value: "x"}),
 		`an exemption by user needs its value`:                    e.Exempt(headgate.Exemption{Attribute: "user"}),
 		`"office" is no network: write 10.0.0.0/8`:                e.Exempt(headgate.Exemption{Attribute: "ip", Value: "office"}),
-		`an exemption is by api_key, user, service_account, ip, `: e.Replace(nil, []headgate.Exemption{{}}),
+		`an exemption is by api_key, user, service_account, ip, `: e.Replace(nil, each([]headgate.Exemption{{}})),
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)
@@ -141,5 +143,34 @@ func TestExceptionsChangeUnderLoad(t *testing.T) {
 	d := w.ask("user=499") // set by the one that replaced, after it last did
 	if d.Limits[0].Limit.Count != 50 {
 		t.Errorf("%+v", d)
+	}
+}
+
+func each[T any](all []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, one := range all {
+			if !yield(one, nil) {
+				return
+			}
+		}
+	}
+}
+
+// An error in the middle leaves everything as it was.
+func TestReplaceBreaksOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, headgate.Rule{ID: "r", By: []string{"user"}, Limit: headgate.PerMinute(1)})
+	e, broken := w.Exceptions(), errors.New("the line is dead")
+	if err := e.Exempt(headgate.Exemption{Attribute: "user", Value: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	exemptions := func(yield func(headgate.Exemption, error) bool) {
+		_ = yield(headgate.Exemption{Attribute: "user", Value: "bob"}, nil) && yield(headgate.Exemption{}, broken)
+	}
+	if err := e.Replace(nil, exemptions); !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
+	if _, n := e.Len(); n != 1 {
+		t.Errorf("%d exemptions, want the one that was there", n)
 	}
 }

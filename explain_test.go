@@ -98,8 +98,8 @@ func TestExplainSaysWhy(t *testing.T) {
 	)
 	end := time.Date(2026, 3, 6, 18, 0, 0, 0, time.UTC)
 	if err := w.Exceptions().Replace(
-		[]headgate.Override{{Rule: "overridden", Subject: headgate.Attributes{"user": "ann"}, Limit: headgate.PerDay(1), Expires: end, Reason: "launch"}},
-		[]headgate.Exemption{{Rule: "exempt", Attribute: "user", Value: "ann", Expires: end, Reason: "tests"}},
+		each([]headgate.Override{{Rule: "overridden", Subject: headgate.Attributes{"user": "ann"}, Limit: headgate.PerDay(1), Expires: end, Reason: "launch"}}),
+		each([]headgate.Exemption{{Rule: "exempt", Attribute: "user", Value: "ann", Expires: end, Reason: "tests"}}),
 	); err != nil {
 		t.Fatal(err)
 	}
