@@ -97,8 +97,8 @@ var architecture = map[string]arrows{
 		},
 	},
 	"internal/adminapi": {
-		code:  []string{"internal/checkapi", "internal/explain", "memstore"}, // which limits who guesses tokens
-		tests: []string{"internal/testenv", "redisstore"},
+		code:  []string{"identity", "internal/checkapi", "internal/explain", "memstore"}, // which limits who guesses tokens
+		tests: []string{"internal/testenv", "redisstore", "github.com/golang-jwt/jwt/v5"},
 	},
 	"internal/checkapi": {
 		code:  []string{"internal/limitfields", "internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc"},

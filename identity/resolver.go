@@ -56,7 +56,7 @@ type APIKey struct {
 type Resolver struct {
 	proxies   *proxies
 	strangers strangers
-	tokens    *tokens // nil if none are believed
+	tokens    *Tokens // nil if none are believed
 	keyField  field   // empty if keys are not in a header
 	keyQuery  string
 	sources   []namedSource
@@ -103,7 +103,7 @@ func New(o Options) (*Resolver, error) {
 	}
 	r.secrets = []string{"authorization", "proxy-authorization", "cookie", r.keyField.lower, strings.ToLower(o.JWT.Header)}
 	if !o.JWT.isZero() {
-		if r.tokens, err = newTokens(o.JWT, r.strangers.log); err != nil {
+		if r.tokens, err = NewTokens(o.JWT, r.strangers.log); err != nil {
 			return nil, fmt.Errorf("identity: JWT: %w", err)
 		}
 	}
@@ -142,7 +142,7 @@ func (o *Options) parseSources() ([]namedSource, error) {
 // Close stops the watch over keys. Attributes can still be made, with the keys at hand.
 func (r *Resolver) Close() {
 	if r.tokens != nil {
-		r.tokens.keys.close()
+		r.tokens.Close()
 	}
 }
 

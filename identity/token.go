@@ -84,20 +84,26 @@ func (j *JWT) check() error {
 	return nil
 }
 
-// tokens verifies tokens.
-type tokens struct {
+// Tokens verifies tokens that stand alone. A Resolver does it for those that requests carry.
+type Tokens struct {
 	header field
 	leeway time.Duration
 	parser *jwt.Parser
 	keys   *keys
 }
 
-func newTokens(j JWT, log *slog.Logger) (*tokens, error) {
+// NewTokens is ready at once: keys that are at a URL are fetched in the background, and until they are there no token is
+// believed. log is told of keys that cannot be had; nil means slog.Default(). Close the tokens when they are no longer
+// needed.
+func NewTokens(j JWT, log *slog.Logger) (*Tokens, error) {
 	if err := j.check(); err != nil {
 		return nil, err
 	}
 	if j.Header == "" {
 		j.Header = authorization
+	}
+	if log == nil {
+		log = slog.Default()
 	}
 	options := []jwt.ParserOption{
 		jwt.WithValidMethods(j.Algorithms), jwt.WithJSONNumber(), jwt.WithStrictDecoding(),
@@ -110,39 +116,83 @@ func newTokens(j JWT, log *slog.Logger) (*tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tokens{header: newField(j.Header), leeway: j.Leeway, parser: jwt.NewParser(options...), keys: keys}, nil
+	return &Tokens{header: newField(j.Header), leeway: j.Leeway, parser: jwt.NewParser(options...), keys: keys}, nil
+}
+
+// Close stops the watch over keys. Tokens can still be verified, with the keys at hand.
+func (t *Tokens) Close() { t.keys.close() }
+
+// Claims reads a token's claims by their names, as attributes claim.NAME of a request are read. The error says why the
+// token is not believed, and shows nothing of it.
+func (t *Tokens) Claims(token string) (claim func(name string) string, err error) {
+	claims, err := t.verify(token)
+	if err != nil {
+		return nil, err
+	}
+	return func(name string) string { return bounded(claimText(claims, name)) }, nil
 }
 
 // claims are those of the call's token, or nil if there is none that can be believed.
-func (t *tokens) claims(c *call) map[string]any {
+func (t *Tokens) claims(c *call) map[string]any {
 	text := c.value(t.header)
 	if token := bearer(text); token != "" || t.header.canonical == authorization {
 		text = token
 	}
-	if text == "" || len(text) > maxToken {
+	if text == "" {
 		return nil
+	}
+	claims, err := t.verify(text)
+	if err != nil {
+		return nil
+	}
+	return claims
+}
+
+func (t *Tokens) verify(text string) (map[string]any, error) {
+	if len(text) > maxToken {
+		return nil, errNotOurs
 	}
 	ring := t.keys.ring.Load()
 	if ring == nil {
-		return nil // they are being fetched
+		return nil, errNoKeys
 	}
 	sum := sha256.Sum256([]byte(text))
 	if claims, ok := ring.seen.get(sum, time.Now()); ok {
-		return claims
+		return claims, nil
 	}
 	claims := jwt.MapClaims{}
 	if _, err := t.parser.ParseWithClaims(text, claims, ring.find); err != nil {
 		if errors.Is(err, jwt.ErrTokenUnverifiable) || errors.Is(err, jwt.ErrTokenSignatureInvalid) {
 			t.keys.refresh()
 		}
-		return nil
+		return nil, reason(err)
 	}
 	var until time.Time
 	if expiry, err := claims.GetExpirationTime(); err == nil && expiry != nil {
 		until = expiry.Add(t.leeway)
 	}
 	ring.seen.put(sum, claims, until)
-	return claims
+	return claims, nil
+}
+
+var (
+	errNoKeys  = errors.New("the keys to verify it with are not there yet")
+	errNotOurs = errors.New("no key that is known has signed it")
+	// reasons are those of which only the owner of a token learns: its signature was right.
+	reasons = []error{
+		jwt.ErrTokenExpired, jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidAudience, jwt.ErrTokenInvalidIssuer,
+		jwt.ErrTokenRequiredClaimMissing, jwt.ErrTokenInvalidClaims,
+	}
+)
+
+// reason leaves out what an error says besides, which may be a part of the token.
+func reason(err error) error {
+	for _, known := range reasons {
+		if errors.Is(err, known) {
+			return known
+		}
+	}
+	return errNotOurs
 }
 
 // claimText is a claim as text, or "". Claims inside of others are named with dots, though a claim's own name may have

@@ -10,9 +10,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"log/slog"
 	"maps"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -331,4 +333,42 @@ func TestTokensExpireAlthoughRemembered(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTokensAlone is about tokens outside of requests: they are read as those in requests are, and errors show nothing of them.
+func TestTokensAlone(t *testing.T) {
+	t.Parallel()
+	key := rsaKeys()[0]
+	tokens, err := identity.NewTokens(identity.JWT{
+		Algorithms: []string{"RS256"}, KeyFile: writeFile(t, "key.pem", pemOf(t, key.Public())),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tokens.Close()
+	claim, err := tokens.Claims(sign(t, jwt.SigningMethodRS256, key, "", with(jwt.MapClaims{"org": jwt.MapClaims{"id": 7}})))
+	if err != nil || claim("sub") != "ada" || claim("org.id") != "7" || claim("none") != "" {
+		t.Error(err)
+	}
+	for token, want := range map[string]string{
+		sign(t, jwt.SigningMethodRS256, key, "", with(jwt.MapClaims{"exp": 1})): "token is expired",
+		sign(t, jwt.SigningMethodRS256, rsaKeys()[1], "", with(nil)):            "no key that is known has signed it",
+		"x.y.z": "no key that is known has signed it",
+		"":      "no key that is known has signed it",
+	} {
+		if _, err := tokens.Claims(token); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	broken := httptest.NewServer(http.NotFoundHandler())
+	defer broken.Close()
+	quiet := slog.New(slog.DiscardHandler)
+	waiting, err := identity.NewTokens(identity.JWT{Algorithms: []string{"RS256"}, KeyURL: broken.URL}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiting.Close()
+	if _, err := waiting.Claims("x.y.z"); err == nil || err.Error() != "the keys to verify it with are not there yet" {
+		t.Error(err)
+	}
 }

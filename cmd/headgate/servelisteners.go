@@ -13,6 +13,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/adminapi"
 	"github.com/headgate/headgate/internal/checkapi"
 	"github.com/headgate/headgate/internal/checkhttp"
@@ -40,10 +41,13 @@ func (s *server) listen(ctx context.Context) error {
 			}
 		}
 	}()
-	s.addChecks() //nolint:contextcheck // what a package keeps up to date in the background has an end of its own
-	if err := s.addAdmin(); err != nil {
+	tokens, forget, err := s.openTokens() //nolint:contextcheck // as below
+	if err != nil {
 		return err
 	}
+	defer forget()
+	s.addChecks(tokens) //nolint:contextcheck // what a package keeps up to date in the background has an end of its own
+	s.addAdmin(tokens)
 	s.addHTTP("ops", s.config.Listen.Ops, listen.NewHTTP(s.health.ops(s.metrics.Handler()), nil, s.log))
 
 	addresses, err := s.open(ctx)
@@ -132,21 +136,28 @@ func (s *server) addHTTP(name, address string, server *http.Server) {
 	})
 }
 
-// addChecks adds the check API in its two forms, counted together.
-func (s *server) addChecks() {
-	engine, refunds := s.metrics.Engine(s.limiter), s.config.Listen.AllowRefunds
+// addChecks adds the check API in its two forms, counted together. Whoever is not let give units back by the config may
+// be by a token.
+func (s *server) addChecks(tokens adminapi.Authorities) {
+	engine, all := s.metrics.Engine(s.limiter), s.config.Listen.AllowRefunds
+	var mayRefund checkapi.MayRefund
+	if len(tokens) > 0 {
+		mayRefund = adminapi.NewGuard(tokens, s.log).MayRefund
+	}
 	checks := checkhttp.New(engine, checkhttp.Options{
-		Identity: s.resolver, Headers: headersOf(s.config.Headers), AllowRefunds: refunds.HTTP, Log: s.log,
+		Identity: s.resolver, Headers: headersOf(s.config.Headers), Log: s.log,
+		AllowRefunds: all.HTTP, MayRefund: mayRefund,
 	})
 	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(s.farewell(checks), s.certificates, s.log))
 	if s.config.Listen.GRPC == "" {
 		return
 	}
 	server := listen.NewGRPC(s.certificates, grpc.StreamInterceptor(s.metrics.Stream), grpc.ForceServerCodecV2(checkapi.Codec()))
-	api := checkapi.New(engine, checkapi.Options{AllowRefunds: refunds.GRPC, Log: s.log})
+	api := checkapi.New(engine, checkapi.Options{AllowRefunds: all.GRPC, MayRefund: mayRefund, Log: s.log})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
-		Identity: s.resolver, AllowRefunds: refunds.GRPC, Headers: headersOf(s.config.Headers), Log: s.log,
+		Identity: s.resolver, Headers: headersOf(s.config.Headers), Log: s.log,
+		AllowRefunds: all.GRPC, MayRefund: mayRefund,
 	}).Register(server)
 	state := grpchealth.NewServer()
 	healthv1.RegisterHealthServer(server, state)
@@ -174,30 +185,47 @@ func (s *server) farewell(next http.Handler) http.Handler {
 	})
 }
 
-// addAdmin adds the admin API, never without tokens but to try it.
-func (s *server) addAdmin() error {
-	c := s.config
-	if c.Listen.Admin == "" {
-		return nil
+// adminLeeway is how far the clocks of those who sign tokens for the admin API may differ from ours.
+const adminLeeway = 10 * time.Second
+
+// openTokens opens all that knows tokens of the admin API. forget them in the end.
+func (s *server) openTokens() (tokens adminapi.Authorities, forget func(), err error) {
+	c, forget := s.config, func() {}
+	if c.AdminTokensFile != "" {
+		file, err := adminapi.ReadTokens(c.AdminTokensFile, s.log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("admin.tokens_file: %w", err)
+		}
+		tokens = append(tokens, file)
 	}
-	o := adminapi.Options{RulesFrom: c.Rules, Log: s.log}
+	if j := c.AdminJWT; len(j.Algorithms) > 0 {
+		j.Leeway = adminLeeway
+		signed, err := identity.NewTokens(j.JWT, s.log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("admin.jwt: %w", err)
+		}
+		tokens = append(tokens, adminapi.JWT{Tokens: signed, Role: j.RoleClaim, Tenant: j.TenantClaim, Name: j.NameClaim})
+		forget = signed.Close
+	}
+	return tokens, forget, nil
+}
+
+// addAdmin adds the admin API, never without tokens but to try it.
+func (s *server) addAdmin(tokens adminapi.Authorities) {
+	c := s.config
+	switch {
+	case c.Listen.Admin == "":
+		return
+	case len(tokens) == 0 && !s.dev:
+		s.log.Info("the admin API is off, for it takes tokens: make one with headgate token create NAME, and name their " +
+			"file in admin.tokens_file")
+		return
+	}
+	o := adminapi.Options{Tokens: tokens, Open: s.dev, RulesFrom: c.Rules, Log: s.log}
 	if s.redis != nil {
 		o.Redis, o.Key = redact(c.Redis.Address), s.redis.Key
 	}
-	switch {
-	case s.dev:
-	case c.AdminTokensFile == "":
-		s.log.Info("the admin API is off, for it takes tokens: make one with headgate token create NAME, and name their " +
-			"file in admin.tokens_file")
-		return nil
-	default:
-		var err error
-		if o.Tokens, err = adminapi.ReadTokens(c.AdminTokensFile, s.log); err != nil {
-			return fmt.Errorf("admin.tokens_file: %w", err)
-		}
-	}
 	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(adminapi.New(s.limiter, o), s.certificates, s.log))
-	return nil
 }
 
 func headersOf(h config.Headers) httplimit.Headers {

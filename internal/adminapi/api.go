@@ -1,7 +1,8 @@
 // Package adminapi is the operators' API over HTTP: it explains why a request would be refused by the server that is
 // asked, with that server's rules and counters.
 //
-// It knows tokens, who has them, and the JSON of questions and answers. It opens no listener, and changes nothing.
+// It knows who has which token, what callers may do by their role and tenant, and the JSON of questions and answers. It
+// opens no listener, and changes nothing.
 package adminapi
 
 import (
@@ -29,13 +30,12 @@ const (
 	storeTimeout = 3 * time.Second
 )
 
-// ExplainPath is where POST takes an explain.Question and answers with an explain.Report.
-const ExplainPath = "/v1/explain"
-
 // Options of the API.
 type Options struct {
-	// Tokens are of those who may ask; nil means that everybody may.
-	Tokens *Tokens
+	// Tokens are of those who may ask; nil means that nobody may.
+	Tokens Authority
+	// Open lets everybody in as an admin, without a token: to try it, where nobody else can connect.
+	Open bool
 	// Key is where a subject is in Redis; nil without Redis.
 	Key func(headgate.Subject) string
 	// Redis is its address without password; "" without Redis.
@@ -52,18 +52,14 @@ func New(limiter *headgate.Limiter, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	a := &api{limiter: limiter, place: explain.Place{RulesFrom: o.RulesFrom, Redis: o.Redis, Key: o.Key}, log: o.Log}
-	if o.Tokens != nil {
-		a.guard = newGuard(o.Tokens, o.Log)
+	if o.Tokens == nil {
+		o.Tokens = Authorities{}
 	}
-	a.mux.HandleFunc("POST "+ExplainPath, a.explain)
-	a.mux.HandleFunc(ExplainPath, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Allow", http.MethodPost)
-		newProblem(http.StatusMethodNotAllowed, "send POST "+ExplainPath).write(w)
-	})
-	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		newProblem(http.StatusNotFound, "there is only POST "+ExplainPath).write(w)
-	})
+	a := &api{
+		limiter: limiter, place: explain.Place{RulesFrom: o.RulesFrom, Redis: o.Redis, Key: o.Key}, log: o.Log,
+		guard: NewGuard(o.Tokens, o.Log), open: o.Open,
+	}
+	a.handle(routes)
 	return a
 }
 
@@ -71,25 +67,28 @@ type api struct {
 	limiter *headgate.Limiter
 	place   explain.Place
 	log     *slog.Logger
-	guard   *guard // nil if no token is wanted
+	guard   *Guard
+	open    bool
+	routes  []route
 	mux     http.ServeMux
 }
 
 // ServeHTTP tells those without a token nothing, not even what there is.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	if a.guard != nil {
-		name, refusal := a.guard.admit(r)
-		if refusal != nil {
+	by := Caller{Name: "everybody", Role: Admin}
+	if !a.open {
+		var refusal *problem
+		if by, refusal = a.guard.admit(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); refusal != nil {
 			refusal.write(w)
 			return
 		}
-		a.log.DebugContext(r.Context(), "admin API asked", "token", name, "method", r.Method, "path", r.URL.Path)
 	}
-	a.mux.ServeHTTP(w, r)
+	a.log.DebugContext(r.Context(), "admin API asked", "caller", by.Name, "method", r.Method, "path", r.URL.Path)
+	a.dispatch(w, r, by)
 }
 
-func (a *api) explain(w http.ResponseWriter, r *http.Request) {
+func (a *api) explain(w http.ResponseWriter, r *http.Request, _ Caller) {
 	q, refusal := readQuestion(w, r)
 	if refusal != nil {
 		refusal.write(w)

@@ -36,7 +36,7 @@ func newLimiter(t *testing.T, store headgate.Store) *headgate.Limiter {
 }
 
 // writeTokens makes a token for each name, and a file with their lines.
-func writeTokens(t *testing.T, names ...string) (file string, tokens []string) {
+func writeTokens(t testing.TB, names ...string) (file string, tokens []string) {
 	t.Helper()
 	text := "# who may ask\n\n"
 	for _, name := range names {
@@ -51,7 +51,7 @@ func writeTokens(t *testing.T, names ...string) (file string, tokens []string) {
 	return file, tokens
 }
 
-func writeFile(t *testing.T, file, text string) {
+func writeFile(t testing.TB, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func writeFile(t *testing.T, file, text string) {
 }
 
 // newAPI is with counters in memory.
-func newAPI(t *testing.T, tokens *adminapi.Tokens, log *slog.Logger) http.Handler {
+func newAPI(t *testing.T, tokens adminapi.Authority, log *slog.Logger) http.Handler {
 	t.Helper()
 	return adminapi.New(newLimiter(t, memstore.New(memstore.Options{})), adminapi.Options{Tokens: tokens, Log: log})
 }
@@ -109,7 +109,7 @@ const question = `{
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	limiter := newLimiter(t, memstore.New(memstore.Options{}))
-	h := adminapi.New(limiter, adminapi.Options{RulesFrom: []string{"rules/"}, Log: discard})
+	h := adminapi.New(limiter, adminapi.Options{Open: true, RulesFrom: []string{"rules/"}, Log: discard})
 	for range 3 { // nothing is charged
 		r := decode(t, serve(h, post(question)))
 		if !r.Allowed || r.Version != 1 || r.Cost != 2 || len(r.Limits) != 2 || r.Limits[0].Cost != 2 ||
@@ -143,7 +143,7 @@ func TestExplainAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := adminapi.New(limiter, adminapi.Options{Log: discard})
+	h := adminapi.New(limiter, adminapi.Options{Open: true, Log: discard})
 	if r := decode(t, serve(h, post(`{"all": false}`))); len(r.NotApplied) != 10 || r.NotShown != 5 {
 		t.Errorf("%d and %d others", len(r.NotApplied), r.NotShown)
 	}
@@ -165,7 +165,7 @@ func TestExplainRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	limiter := newLimiter(t, store)
-	h := adminapi.New(limiter, adminapi.Options{Redis: address, Key: store.Key, Log: discard})
+	h := adminapi.New(limiter, adminapi.Options{Open: true, Redis: address, Key: store.Key, Log: discard})
 	login := headgate.Attributes{"method": "POST", "path": "/login", "ip": "192.0.2.1"}
 	for range 2 {
 		if d, _ := limiter.Check(t.Context(), headgate.Request{Attributes: login}); d.Path != headgate.PathStore {
@@ -218,7 +218,7 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	const example = `; send {"attributes": {"method": "POST", "path": "/login", "ip": "192.0.2.1"}, ` +
 		`"cost": 1, "all": false}`
-	h := adminapi.New(newLimiter(t, away{}), adminapi.Options{Log: discard})
+	h := adminapi.New(newLimiter(t, away{}), adminapi.Options{Open: true, Log: discard})
 	for _, c := range []struct {
 		request *http.Request
 		status  int
@@ -233,9 +233,9 @@ func TestProblems(t *testing.T) {
 		{post(`{"cost": -1}`), 400, "cost is -1: send 1 to 1000000000, or leave it out for 1"},
 		{post(`{"attributes": {"": "x"}}`), 400, "an attribute's name has 0 bytes: send 1 to 256"},
 		{post(`{"attributes": {"x": "` + strings.Repeat("x", 64<<10) + `"}}`), 413, "the body is larger than 65536 bytes"},
-		{httptest.NewRequest(http.MethodGet, "/v1/explain", http.NoBody), 405, "send POST /v1/explain"},
-		{httptest.NewRequest(http.MethodPost, "/v1/explain/x", http.NoBody), 404, "there is only POST /v1/explain"},
-		{httptest.NewRequest(http.MethodGet, "/", http.NoBody), 404, "there is only POST /v1/explain"},
+		{httptest.NewRequest(http.MethodGet, "/v1/explain", http.NoBody), 405, "/v1/explain takes POST"},
+		{httptest.NewRequest(http.MethodPost, "/v1/explain/x", http.NoBody), 404, "there is no such path; there are POST /v1/explain"},
+		{httptest.NewRequest(http.MethodGet, "/", http.NoBody), 404, "there is no such path; there are POST /v1/explain"},
 	} {
 		w := serve(h, c.request)
 		if detail := checkProblem(t, w, c.status); detail != c.detail {
@@ -250,7 +250,7 @@ func TestProblems(t *testing.T) {
 // TestBodyIsBounded sees that a body without an end is not read to it.
 func TestBodyIsBounded(t *testing.T) {
 	t.Parallel()
-	h := adminapi.New(newLimiter(t, away{}), adminapi.Options{Log: discard})
+	h := adminapi.New(newLimiter(t, away{}), adminapi.Options{Open: true, Log: discard})
 	body := io.MultiReader(strings.NewReader(`{"attributes": {"x": "`), spaces{})
 	r := httptest.NewRequest(http.MethodPost, adminapi.ExplainPath, body)
 	checkProblem(t, serve(h, r), http.StatusRequestEntityTooLarge)

@@ -2,6 +2,9 @@ package adminapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"math"
 	"net"
@@ -24,50 +27,87 @@ const (
 	mostPeers = 10_000
 	// complaintEvery keeps whoever guesses from filling the log.
 	complaintEvery = 10 * time.Second
+	// lookupTimeout is how long an authority may take to say whose a token is.
+	lookupTimeout = time.Second
 )
 
-// guard lets in who has a token.
-type guard struct {
-	tokens *Tokens
+// Guard lets in who has a token, and slows down who guesses.
+type Guard struct {
+	tokens Authority
 	store  *memstore.Store
 	log    *slog.Logger
-	mu     sync.Mutex // so that guesses made at once count one by one
+	// locks make guesses that come at once count one by one. There are several, so that an authority that is slow to tell
+	// about one address does not hold up all others.
+	locks [64]sync.Mutex
+	seed  maphash.Seed
 }
 
-func newGuard(tokens *Tokens, log *slog.Logger) *guard {
-	return &guard{tokens: tokens, store: memstore.New(memstore.Options{MaxEntries: mostPeers}), log: log}
+// NewGuard makes a guard. log is told of wrong tokens, at most every 10 seconds for each address.
+func NewGuard(tokens Authority, log *slog.Logger) *Guard {
+	store := memstore.New(memstore.Options{MaxEntries: mostPeers})
+	return &Guard{tokens: tokens, store: store, log: log, seed: maphash.MakeSeed()}
+}
+
+// MayRefund is nil for those who may give units back that they have no receipt of: editors, by the Authorization that a
+// peer sent. Those of a tenant may not: the counters of a request may be of others, too.
+func (g *Guard) MayRefund(ctx context.Context, authorization, peer string) error {
+	by, refusal := g.admit(ctx, authorization, peer)
+	switch {
+	case refusal != nil:
+		return errors.New("a refund takes a token with the role editor, or a reservation: " + refusal.Detail)
+	case !by.Role.atLeast(Editor):
+		return fmt.Errorf("a refund takes the role editor, and %s has the role %s", by.Name, by.Role)
+	case by.Tenant != "":
+		return fmt.Errorf("a refund may be on counters of all tenants, and %s is of tenant %s only", by.Name, by.Tenant)
+	}
+	g.log.DebugContext(ctx, "units are given back", "caller", by.Name)
+	return nil
 }
 
 // admit says whose token a request has, or how to refuse it. An address that sent too many wrong tokens is refused
 // before its token is looked at: it would go on guessing.
-func (g *guard) admit(r *http.Request) (name string, refusal *problem) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Caller, refusal *problem) {
+	scheme, token, _ := strings.Cut(authorization, " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return "", unauthorized("the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one")
+		return by, unauthorized("the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one")
 	}
-	peer := network(r.RemoteAddr)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if wait := g.guess(r.Context(), peer, 0); wait > 0 {
+	peer := network(remote)
+	lock := &g.locks[maphash.String(g.seed, peer)%uint64(len(g.locks))]
+	lock.Lock()
+	defer lock.Unlock()
+	if wait := g.guess(ctx, peer, 0); wait > 0 {
 		seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
 		p := newProblem(http.StatusTooManyRequests, "too many wrong tokens from "+peer+": try again in "+seconds+" s")
 		p.header = http.Header{"Retry-After": {seconds}}
-		return "", p
+		return by, p
 	}
-	if name = g.tokens.nameOf(token); name != "" {
-		return name, nil
+	asking, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	by, err := g.tokens.Caller(asking, token)
+	var refused refusedError
+	switch {
+	case err == nil:
+		return by, nil
+	case !errors.As(err, &refused):
+		g.complain(ctx, "tokens cannot be looked up: nobody knows whose one is", peer, "error", err)
+		return Caller{}, newProblem(http.StatusServiceUnavailable, "the token cannot be looked up now: try again, or use one of "+
+			"the file that admin.tokens_file names")
 	}
-	g.guess(r.Context(), peer, 1)
-	complaint := headgate.Per(1, complaintEvery)
-	if told, err := headgate.Take(r.Context(), g.store, complaint, "wrong token", peer); err == nil && told.Allowed {
-		g.log.WarnContext(r.Context(), "a wrong token was sent to the admin API", "peer", peer)
+	g.guess(ctx, peer, 1)
+	g.complain(ctx, "a wrong token was sent", peer)
+	return Caller{}, unauthorized(refused.Error())
+}
+
+// complain tells the log, unless it did a moment ago.
+func (g *Guard) complain(ctx context.Context, of, peer string, args ...any) {
+	told, err := headgate.Take(ctx, g.store, headgate.Per(1, complaintEvery), of, peer)
+	if err == nil && told.Allowed {
+		g.log.WarnContext(ctx, of, append(args, "peer", peer)...)
 	}
-	return "", unauthorized("the token is not known: its line is not in the file that admin.tokens_file names; " +
-		"headgate token create NAME makes a token and its line")
 }
 
 // guess charges a wrong token, or nothing, and says how long to wait.
-func (g *guard) guess(ctx context.Context, peer string, cost int64) time.Duration {
+func (g *Guard) guess(ctx context.Context, peer string, cost int64) time.Duration {
 	limit := headgate.PerSecond(guessesPerSecond)
 	charges := []headgate.Charge{{
 		Subject: headgate.SubjectOf(peer), Counter: headgate.CounterOf("guess", "", limit.Algorithm),

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -12,9 +13,11 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 const (
@@ -26,16 +29,21 @@ const (
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// NewToken makes a token, and the line by which a file of tokens knows it. The name says whose it is.
-func NewToken(name string) (token, line string, err error) {
-	if !tokenName.MatchString(name) {
-		return "", "", errors.New("a token's name is 1 to 64 letters, digits and . _ @ -, and begins with a letter or digit")
-	}
+// NewToken makes a token, and the line by which a file of tokens knows it. The name says whose it is; rights are the
+// words that follow it in the line.
+func NewToken(name string, rights ...string) (token, line string, err error) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(random[:])
 	sum := sha256.Sum256([]byte(token))
-	return token, hex.EncodeToString(sum[:]) + " " + name, nil
+	words := append([]string{hex.EncodeToString(sum[:]), name}, rights...)
+	if !tokenName.MatchString(name) {
+		return "", "", errors.New("a token's name is 1 to 64 letters, digits and . _ @ -, and begins with a letter or digit")
+	}
+	if _, err := parseToken(words); err != nil {
+		return "", "", err
+	}
+	return token, strings.Join(words, " "), nil
 }
 
 // Tokens are those of a file. They are safe for use by many goroutines.
@@ -52,13 +60,14 @@ type Tokens struct {
 
 // knownToken is a line of the file: the hash of a token, so that nobody can take the token from there.
 type knownToken struct {
-	sum  [sha256.Size]byte
-	name string
+	sum    [sha256.Size]byte
+	caller Caller
 }
 
-// ReadTokens reads a file that has a line for each token: the SHA-256 of the token in 64 hexadecimal digits, and a
-// name. Empty lines and those that begin with # are left alone. The file is read again while it is in use, within a
-// second of a change; if it makes no sense then, the tokens at hand stay and the log is told.
+// ReadTokens reads a file that has a line for each token: the SHA-256 of the token in 64 hexadecimal digits, a name, a
+// role (viewer if there is none) and, for a caller of a tenant, tenant=NAME. Empty lines and those that begin with # are
+// left alone. The file is read again while it is in use, within a second of a change; if it makes no sense then, the
+// tokens at hand stay and the log is told.
 func ReadTokens(file string, log *slog.Logger) (*Tokens, error) {
 	if log == nil {
 		log = slog.Default()
@@ -73,8 +82,8 @@ func ReadTokens(file string, log *slog.Logger) (*Tokens, error) {
 	return t, nil
 }
 
-// nameOf is the name of a token, or "" if it is none.
-func (t *Tokens) nameOf(token string) string {
+// Caller is whose line has the token's hash.
+func (t *Tokens) Caller(_ context.Context, token string) (Caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now := time.Now(); now.Sub(t.read) >= rereadEvery {
@@ -82,13 +91,14 @@ func (t *Tokens) nameOf(token string) string {
 		t.reload()
 	}
 	sum := sha256.Sum256([]byte(token))
-	name := ""
-	for i := range t.known {
+	var caller Caller
+	err := error(errUnknown)
+	for i := range t.known { // all of them, so that the time it takes tells nothing
 		if subtle.ConstantTimeCompare(sum[:], t.known[i].sum[:]) == 1 {
-			name = t.known[i].name
+			caller, err = t.known[i].caller, nil
 		}
 	}
-	return name
+	return caller, err
 }
 
 // reload tells the log of what has changed.
@@ -105,7 +115,7 @@ func (t *Tokens) reload() {
 }
 
 func (t *Tokens) load() error {
-	text, err := os.ReadFile(t.file)
+	text, err := os.ReadFile(t.file) //nolint:gosec // the config names the file, and no request does
 	if err != nil {
 		return fmt.Errorf("read tokens: %w", err)
 	}
@@ -150,10 +160,22 @@ func parseToken(words []string) (knownToken, error) {
 	case err != nil || len(sum) != sha256.Size:
 		return k, errors.New("a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
 			"headgate token create NAME prints")
-	case len(words) != 2 || !tokenName.MatchString(words[1]):
-		return k, errors.New("write a name after the digits, in letters, digits and . _ @ -, and nothing else")
+	case len(words) < 2 || !tokenName.MatchString(words[1]):
+		return k, errors.New("write a name after the digits, in letters, digits and . _ @ -")
 	}
 	copy(k.sum[:], sum)
-	k.name = words[1]
+	k.caller = Caller{Name: words[1], Role: Viewer}
+	rest := words[2:]
+	if len(rest) > 0 && slices.Contains(roles, Role(rest[0])) {
+		k.caller.Role, rest = Role(rest[0]), rest[1:]
+	}
+	if len(rest) > 0 {
+		tenant, ok := strings.CutPrefix(rest[0], "tenant=")
+		if !ok || tenant == "" || strings.ContainsFunc(tenant, unicode.IsSpace) || len(rest) > 1 {
+			return k, errors.New("after the name comes a role, which is viewer, editor or admin, then tenant=NAME if it is for one " +
+				"tenant, and nothing else")
+		}
+		k.caller.Tenant = tenant
+	}
 	return k, nil
 }

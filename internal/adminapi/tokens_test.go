@@ -35,6 +35,33 @@ func TestNewToken(t *testing.T) {
 	}
 }
 
+// A line without a role is a viewer's: when there were no roles, all that a token could do was to ask.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	for rights, want := range map[string]adminapi.Caller{
+		"":                     {Name: "ann", Role: adminapi.Viewer},
+		"viewer":               {Name: "ann", Role: adminapi.Viewer},
+		"admin":                {Name: "ann", Role: adminapi.Admin},
+		"editor tenant=acme":   {Name: "ann", Role: adminapi.Editor, Tenant: "acme"},
+		"tenant=tenant=editor": {Name: "ann", Role: adminapi.Viewer, Tenant: "tenant=editor"},
+	} {
+		token, line, err := adminapi.NewToken("ann", strings.Fields(rights)...)
+		if err != nil || !strings.HasSuffix(line, strings.TrimRight(" ann "+rights, " ")) {
+			t.Fatal(line, err)
+		}
+		file := filepath.Join(t.TempDir(), "tokens")
+		writeFile(t, file, line)
+		if got, err := readTokens(t, file, discard).Caller(t.Context(), token); got != want || err != nil {
+			t.Errorf("%s: %+v, %v", line, got, err)
+		}
+	}
+	for _, rights := range [][]string{{""}, {"root"}, {"editor", ""}, {"tenant="}, {"tenant=a b"}, {"tenant=a\nb"}, {"editor\n"}} {
+		if _, line, err := adminapi.NewToken("ann", rights...); err == nil {
+			t.Errorf("%q gives %s", rights, line)
+		}
+	}
+}
+
 func TestTokensFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
@@ -42,13 +69,16 @@ func TestTokensFile(t *testing.T) {
 	const (
 		noDigits = "a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
 			"headgate token create NAME prints"
-		noName = "write a name after the digits, in letters, digits and . _ @ -, and nothing else"
+		noName   = "write a name after the digits, in letters, digits and . _ @ -"
+		noRights = "after the name comes a role, which is viewer, editor or admin, then tenant=NAME if it is for one " +
+			"tenant, and nothing else"
 		itself = "this is a token itself, which everybody who reads the file could use: write the line that " +
 			"headgate token create NAME prints, and use the token that comes with it"
 	)
 	for text, want := range map[string]string{
 		"# nobody\n\n": "",
-		"  " + strings.ToUpper(digits) + "\t ann \r\n" + digits + " bob": "",
+		"  " + strings.ToUpper(digits) + "\t ann \r\n" + digits + " bob":                             "",
+		digits + " ann editor\n" + digits + " ann admin tenant=acme\n" + digits + " ann tenant=acme": "",
 
 		digits + " ann\nhgt_secret ann\n": ":2: " + itself,
 		"secret ann":                      ":1: " + noDigits,
@@ -56,7 +86,12 @@ func TestTokensFile(t *testing.T) {
 		digits + "00 ann":                 ":1: " + noDigits,
 		"\n" + digits:                     ":2: " + noName,
 		digits + "  -":                    ":1: " + noName,
-		digits + " ann secret":            ":1: " + noName,
+		digits + " ann secret":            ":1: " + noRights,
+		digits + " ann Editor":            ":1: " + noRights,
+		digits + " ann tenant=":           ":1: " + noRights,
+		digits + " ann tenant=a editor":   ":1: " + noRights,
+		digits + " ann editor viewer":     ":1: " + noRights,
+		digits + " ann admin tenant=a b":  ":1: " + noRights,
 		"secret\n" + digits + "\n":        ":1: " + noDigits + "\n" + file + ":2: " + noName,
 	} {
 		writeFile(t, file, text)
@@ -151,23 +186,22 @@ func TestNoTokens(t *testing.T) {
 	}
 }
 
+const unknownToken = "the token is not known; headgate token create NAME makes one, and the line of the file that " +
+	"admin.tokens_file names"
+
 func TestUnauthorized(t *testing.T) {
 	t.Parallel()
 	file, tokens := writeTokens(t, "ann")
 	h := newAPI(t, readTokens(t, file, discard), discard)
-	const (
-		none    = "the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one"
-		unknown = "the token is not known: its line is not in the file that admin.tokens_file names; " +
-			"headgate token create NAME makes a token and its line"
-	)
+	const none = "the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one"
 	for authorization, want := range map[string]string{
 		"":                        none,
 		"Bearer":                  none,
 		"Bearer ":                 none,
 		"Basic " + tokens[0]:      none,
 		tokens[0]:                 none,
-		"Bearer x":                unknown,
-		"Bearer " + tokens[0][1:]: unknown,
+		"Bearer x":                unknownToken,
+		"Bearer " + tokens[0][1:]: unknownToken,
 		"bearer  " + tokens[0]:    "",
 	} {
 		for _, path := range []string{adminapi.ExplainPath, "/nowhere"} {
@@ -250,7 +284,7 @@ func TestGuessing(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		ask("[2001:db8::2]:2", "hgt_guess")
-		const told = `level=WARN msg="a wrong token was sent to the admin API" peer=2001:db8::/64` + "\n"
+		const told = `level=WARN msg="a wrong token was sent" peer=2001:db8::/64` + "\n"
 		if log.String() != told+told {
 			t.Error(log.String())
 		}
@@ -266,7 +300,7 @@ func TestWhoAsked(t *testing.T) {
 	h := newAPI(t, readTokens(t, file, log), log)
 	serve(h, withToken(post(`{}`), tokens[0]))
 	serve(h, withToken(post(`{}`), tokens[0]+"x"))
-	if !strings.Contains(b.String(), `msg="admin API asked" token=ann method=POST path=/v1/explain`) ||
+	if !strings.Contains(b.String(), `msg="admin API asked" caller=ann method=POST path=/v1/explain`) ||
 		strings.Contains(b.String(), tokens[0]) {
 		t.Error(b.String())
 	}

@@ -23,8 +23,10 @@ const (
 
 // Options of a Service.
 type Options struct {
-	// AllowRefunds is what the config says in listen.allow_refunds: whether callers may give back what was charged.
+	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
 	AllowRefunds bool
+	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
+	MayRefund MayRefund
 	// MaxInFlight is how many checks of one stream or one batch are under way at a time; 0 means 1,024. A stream with as
 	// many is not read further until some of its answers are sent.
 	MaxInFlight int
@@ -51,6 +53,7 @@ func New(engine Engine, options Options) *Service {
 	if options.Log == nil {
 		options.Log = slog.Default()
 	}
+	options.MayRefund = options.MayRefund.OrAll(options.AllowRefunds)
 	return &Service{
 		engine: engine, options: options, draining: make(chan struct{}), complaints: Complaints{Log: options.Log},
 	}
@@ -73,11 +76,10 @@ func (s *Service) Peek(ctx context.Context, req *checkv1.CheckRequest) (*checkv1
 	return s.decide(ctx, requestOf(req), s.engine.Peek)
 }
 
-// Refund gives back what a request costs, where that is allowed.
+// Refund gives back what a request costs, to callers who may.
 func (s *Service) Refund(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	if !s.options.AllowRefunds {
-		return nil, status.Error(codes.PermissionDenied,
-			"this server allows no refunds: set listen.allow_refunds in its config, or reserve and commit instead")
+	if err := s.options.MayRefund.Call(ctx); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	return s.decide(ctx, requestOf(req), s.engine.Refund)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
@@ -198,6 +199,36 @@ func TestRefundsNotAllowed(t *testing.T) {
 	}
 	if engine.asked.method != "" {
 		t.Errorf("the engine was asked: %+v", engine.asked)
+	}
+}
+
+// Whoever judges refunds is told of the caller what there is, and nothing is given back before.
+func TestMayRefund(t *testing.T) {
+	t.Parallel()
+	engine := &scripted{Limiter: limiter(t)}
+	client := serve(t, checkapi.New(engine, checkapi.Options{
+		MayRefund: func(_ context.Context, authorization, peer string) error {
+			if authorization == "Bearer right" && strings.HasPrefix(peer, "127.0.0.1:") {
+				return nil
+			}
+			return fmt.Errorf("%q may not", authorization)
+		},
+	}).Register)
+	for authorization, want := range map[string]codes.Code{
+		"": codes.PermissionDenied, "Bearer wrong": codes.PermissionDenied, "Bearer right": codes.OK,
+	} {
+		engine.asked.method = ""
+		ctx := t.Context()
+		if authorization != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", authorization)
+		}
+		_, err := client.Refund(ctx, &checkv1.CheckRequest{})
+		if status.Code(err) != want || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q may not", authorization)) {
+			t.Errorf("%q: %v", authorization, err)
+		}
+		if asked := engine.asked.method != ""; asked != (want == codes.OK) {
+			t.Errorf("%q: the engine was asked: %v", authorization, asked)
+		}
 	}
 }
 

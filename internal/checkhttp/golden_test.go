@@ -2,7 +2,9 @@ package checkhttp
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -92,6 +94,13 @@ func worldOf(t *testing.T, name string) http.Handler {
 		return newTest(t, limiter(t), Options{AllowRefunds: true})
 	case "refunds not allowed":
 		return newTest(t, limiter(t), Options{})
+	case "refunds by token":
+		return newTest(t, limiter(t), Options{MayRefund: func(_ context.Context, authorization, peer string) error {
+			if authorization == "Bearer right" && peer == "10.0.0.1:4711" {
+				return nil
+			}
+			return errors.New("a refund takes the role editor, and ann has the role viewer")
+		}})
 	case "store away":
 		return newTest(t, limiterOn(t, away{}), Options{AllowRefunds: true})
 	case "engine broken":

@@ -29,6 +29,7 @@ const (
 )
 
 const (
+	pathRefund    = "/v1/refund"
 	pathAuthorize = "/v1/authorize"
 	pathDocument  = "/v1/openapi.yaml"
 )
@@ -42,8 +43,10 @@ type Options struct {
 	Identity *identity.Resolver
 	// Headers says which headers tell clients of their limits: those of forward-auth, and those in answers to callers.
 	Headers httplimit.Headers
-	// AllowRefunds is what the config says in listen.allow_refunds: whether callers may give back what was charged.
+	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
 	AllowRefunds bool
+	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
+	MayRefund checkapi.MayRefund
 	// Log is told of proxies that leave out what they should say, and when the engine fails; nil means slog.Default().
 	Log *slog.Logger
 }
@@ -52,7 +55,7 @@ type Options struct {
 type handler struct {
 	engine     checkapi.Engine
 	headers    limitfields.Headers
-	refunds    bool
+	mayRefund  checkapi.MayRefund
 	complaints checkapi.Complaints
 	operations map[string]operation
 	authorize  http.Handler
@@ -78,8 +81,8 @@ func newHandler(engine checkapi.Engine, o Options) *handler {
 		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
 	}
 	h := &handler{
-		engine: engine, refunds: o.AllowRefunds, complaints: checkapi.Complaints{Log: o.Log}, authorize: newAuthorize(engine, o),
-		random: rand.Int64N,
+		engine: engine, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: checkapi.Complaints{Log: o.Log},
+		authorize: newAuthorize(engine, o), random: rand.Int64N,
 	}
 	h.headers.Draft = o.Headers == httplimit.Both || o.Headers == httplimit.Draft
 	h.headers.Legacy = o.Headers == httplimit.Both || o.Headers == httplimit.Legacy
@@ -90,7 +93,7 @@ func newHandler(engine checkapi.Engine, o Options) *handler {
 		"/v1/reserve":     {maxBody, h.reserve},
 		"/v1/commit":      {maxBody, h.commit},
 		"/v1/cancel":      {maxBody, h.cancel},
-		"/v1/refund":      {maxBody, h.refund},
+		pathRefund:        {maxBody, h.refund},
 	}
 	return h
 }
@@ -119,6 +122,9 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) 
 		return
 	}
 	body, err := read(w, r, op.most)
+	if err == nil && r.URL.Path == pathRefund {
+		err = h.checkRefund(r)
+	}
 	var content any
 	if err == nil {
 		content, err = op.do(r.Context(), body)

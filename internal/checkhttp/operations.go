@@ -25,11 +25,15 @@ func (h *handler) peek(ctx context.Context, body []byte) (any, error) {
 }
 
 func (h *handler) refund(ctx context.Context, body []byte) (any, error) {
-	if !h.refunds {
-		return nil, problemf(http.StatusForbidden,
-			"this server allows no refunds: set listen.allow_refunds in its config, or reserve and commit instead")
-	}
 	return h.decide(ctx, body, h.engine.Refund)
+}
+
+// checkRefund says why a caller may not give units back.
+func (h *handler) checkRefund(r *http.Request) error {
+	if err := h.mayRefund(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); err != nil {
+		return problemf(http.StatusForbidden, "%v", err)
+	}
+	return nil
 }
 
 // decide answers one request by what the engine says.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,18 +148,7 @@ func cause(err error) error {
 	return err
 }
 
-func (d *decoder) keyURL(n *yamldoc.Node, key string, c *Config) {
-	s, ok := d.notEmpty(n, key)
-	if !ok {
-		return
-	}
-	if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		d.Bad(n, "%s: this is no URL: write https://host/path", key)
-	}
-	c.Identity.JWT.KeyURL = s
-}
-
-// algorithms are those that package identity takes.
+// algorithms are those that package identity takes, those with a shared secret first.
 var algorithms = []string{
 	"HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
@@ -171,6 +159,15 @@ func checkAlgorithm(s string) string {
 	}
 	return fmt.Sprintf("%q is not an algorithm that signs: write some of %s", yamldoc.Shorten(s),
 		strings.Join(algorithms, ", "))
+}
+
+// checkPublicAlgorithm leaves out those whose secret could sign, too: a server needs to know only who did.
+func checkPublicAlgorithm(s string) string {
+	if public := algorithms[3:]; !slices.Contains(public, s) {
+		return fmt.Sprintf("%q is not an algorithm with a public key: write some of %s", yamldoc.Shorten(s),
+			strings.Join(public, ", "))
+	}
+	return ""
 }
 
 func checkPlace(s string) string {

@@ -36,6 +36,7 @@ type Config struct {
 	Headers           Headers
 	// AdminTokensFile has the tokens of those who may use the admin API; "" means that there are none.
 	AdminTokensFile string
+	AdminJWT        AdminJWT
 	// SecretFile has the secret that is mixed into subjects; "" means none.
 	SecretFile string
 }
@@ -75,6 +76,13 @@ type Identity struct {
 	JWTSecretFile string
 }
 
+// AdminJWT says which tokens of others are believed about who may use the admin API: none without Algorithms.
+type AdminJWT struct {
+	identity.JWT
+	// RoleClaim, TenantClaim and NameClaim are claims; without TenantClaim all callers are of no tenant.
+	RoleClaim, TenantClaim, NameClaim string
+}
+
 // Headers says which response headers tell clients about their limits.
 type Headers string
 
@@ -96,6 +104,7 @@ func Default() *Config {
 	c.Identity.ForwardedHeader = identity.XForwardedFor
 	c.Identity.IPv6Prefix = 64
 	c.Identity.JWT.Header = "Authorization"
+	c.AdminJWT.RoleClaim, c.AdminJWT.NameClaim = "role", "sub"
 	return c
 }
 

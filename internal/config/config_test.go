@@ -101,13 +101,19 @@ func TestEveryKey(t *testing.T) {
 			JWTSecretFile: secret,
 		},
 		AdminTokensFile: secret, SecretFile: secret,
+		AdminJWT: AdminJWT{
+			JWT: identity.JWT{
+				Algorithms: []string{"ES256"}, KeyFile: cert, Issuer: "https://id.example.com", Audience: []string{"headgate"},
+			},
+			RoleClaim: "headgate.role", TenantClaim: "org.id", NameClaim: "email",
+		},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	defaults := Default().Settings()
 	for i, s := range got.Settings() {
-		exclusive := []string{"identity.trusted_hops", "identity.jwt.key_file", "identity.jwt.key_url"}
+		exclusive := []string{"identity.trusted_hops", "identity.jwt.key_file", "identity.jwt.key_url", "admin.jwt.key_url"}
 		if reflect.DeepEqual(s, defaults[i]) != slices.Contains(exclusive, s.Key) {
 			t.Errorf("%s is %v", s.Key, s.Value)
 		}

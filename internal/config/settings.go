@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -86,7 +87,7 @@ var settings = []setting{
 	texts("identity.jwt.algorithms", checkAlgorithm, func(c *Config) *[]string { return &c.Identity.JWT.Algorithms }),
 	file("identity.jwt.secret_file", func(c *Config) *string { return &c.Identity.JWTSecretFile }),
 	file("identity.jwt.key_file", func(c *Config) *string { return &c.Identity.JWT.KeyFile }),
-	{"identity.jwt.key_url", (*decoder).keyURL, func(c *Config) any { return redacted(c.Identity.JWT.KeyURL) }},
+	keyURL("identity.jwt.key_url", func(c *Config) *string { return &c.Identity.JWT.KeyURL }),
 	text("identity.jwt.issuer", func(c *Config) *string { return &c.Identity.JWT.Issuer }),
 	texts("identity.jwt.audience", nil, func(c *Config) *[]string { return &c.Identity.JWT.Audience }),
 	{"identity.jwt.leeway", (*decoder).leeway, func(c *Config) any { return c.Identity.JWT.Leeway.String() }},
@@ -99,6 +100,14 @@ var settings = []setting{
 	texts("identity.region", checkPlace, func(c *Config) *[]string { return &c.Identity.Region }),
 	word("headers", headerWords, func(c *Config) *string { return (*string)(&c.Headers) }),
 	file("admin.tokens_file", func(c *Config) *string { return &c.AdminTokensFile }),
+	texts("admin.jwt.algorithms", checkPublicAlgorithm, func(c *Config) *[]string { return &c.AdminJWT.Algorithms }),
+	file("admin.jwt.key_file", func(c *Config) *string { return &c.AdminJWT.KeyFile }),
+	keyURL("admin.jwt.key_url", func(c *Config) *string { return &c.AdminJWT.KeyURL }),
+	text("admin.jwt.issuer", func(c *Config) *string { return &c.AdminJWT.Issuer }),
+	texts("admin.jwt.audience", nil, func(c *Config) *[]string { return &c.AdminJWT.Audience }),
+	text("admin.jwt.claims.role", func(c *Config) *string { return &c.AdminJWT.RoleClaim }),
+	text("admin.jwt.claims.tenant", func(c *Config) *string { return &c.AdminJWT.TenantClaim }),
+	text("admin.jwt.claims.name", func(c *Config) *string { return &c.AdminJWT.NameClaim }),
 	file("secret_file", func(c *Config) *string { return &c.SecretFile }),
 }
 
@@ -141,6 +150,24 @@ func file(key string, of func(*Config) *string) setting {
 		}
 	}
 	return s
+}
+
+// keyURL is where public keys are.
+func keyURL(key string, of func(*Config) *string) setting {
+	return setting{
+		key,
+		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+			s, ok := d.notEmpty(n, key)
+			if !ok {
+				return
+			}
+			if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+				d.Bad(n, "%s: this is no URL: write https://host/path", key)
+			}
+			*of(c) = s
+		},
+		func(c *Config) any { return redacted(*of(c)) },
+	}
 }
 
 // header is the name of a request header.

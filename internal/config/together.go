@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/identity"
@@ -30,11 +29,13 @@ func (d *decoder) check(c *Config) {
 	d.checkRules(c)
 	d.checkTrust(&c.Identity)
 	d.checkTokens(&c.Identity)
+	d.checkAdminTokens(&c.AdminJWT)
 	if c.SecretFile != "" {
 		d.checkSecret("secret_file", c.SecretFile, 16)
 	}
 	if d.Report.Count() == 0 {
 		d.askIdentity(c.Identity)
+		d.askAdminTokens(c.AdminJWT.JWT)
 	}
 }
 
@@ -121,8 +122,8 @@ func (d *decoder) checkAdmin(c *Config) {
 	if d.written["listen.tls.cert_file"] == nil && d.written["listen.tls.key_file"] == nil {
 		needs = append(needs, "listen.tls with cert_file and key_file")
 	}
-	if d.written["admin.tokens_file"] == nil {
-		needs = append(needs, "admin.tokens_file")
+	if d.written["admin.tokens_file"] == nil && !d.adminTokensGiven(&c.AdminJWT) {
+		needs = append(needs, "admin.tokens_file or admin.jwt")
 	}
 	if len(needs) > 0 {
 		d.Bad(d.at("listen.admin"), "listen.admin is open beyond this machine, and whoever reaches it could lift any limit: "+
@@ -194,52 +195,6 @@ func (d *decoder) checkTrust(i *Identity) {
 					yamldoc.Shorten(place))
 			}
 		}
-	}
-}
-
-// tokensGiven says whether identity.jwt says anything but its defaults.
-func (d *decoder) tokensGiven(i *Identity) bool {
-	for _, key := range []string{"algorithms", "secret_file", "key_file", "key_url", "issuer", "audience"} {
-		if d.written["identity.jwt."+key] != nil {
-			return true
-		}
-	}
-	usual := Default().Identity.JWT
-	return i.JWT.Leeway != usual.Leeway || i.JWT.AllowNoExpiry != usual.AllowNoExpiry || i.JWT.Header != usual.Header
-}
-
-func (d *decoder) checkTokens(i *Identity) {
-	if !d.tokensGiven(i) {
-		return
-	}
-	if named := d.written["identity.jwt.algorithms"]; named == nil || named.Kind == yamldoc.List && len(named.Items) == 0 {
-		d.Bad(d.at("identity.jwt.algorithms"), "identity.jwt needs algorithms, the only ones that tokens may be signed with: "+
-			"algorithms: [RS256]")
-	}
-	var given []string
-	for _, key := range []string{"secret_file", "key_file", "key_url"} {
-		if d.written["identity.jwt."+key] != nil {
-			given = append(given, key)
-		}
-	}
-	if len(given) != 1 {
-		have := "it has none"
-		if len(given) > 0 {
-			have = "it has " + strings.Join(given, " and ")
-		}
-		d.Bad(d.at("identity.jwt"), "identity.jwt needs one of secret_file, key_file and key_url, with which tokens are "+
-			"verified: %s", have)
-		return
-	}
-	for _, algorithm := range i.JWT.Algorithms {
-		shared := strings.HasPrefix(algorithm, "HS")
-		if slices.Contains(algorithms, algorithm) && shared != (given[0] == "secret_file") {
-			d.Bad(d.at("identity.jwt.algorithms"), "identity.jwt.algorithms: %s does not go with %s: HS256, HS384 and HS512 need "+
-				"secret_file, the others key_file or key_url", algorithm, given[0])
-		}
-	}
-	if i.JWTSecretFile != "" {
-		d.checkSecret("identity.jwt.secret_file", i.JWTSecretFile, 32)
 	}
 }
 

@@ -25,8 +25,10 @@ type Engine interface {
 
 // Options of a Service.
 type Options struct {
-	// AllowRefunds is what the config says in listen.allow_refunds: whether callers may give back what was charged.
+	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
 	AllowRefunds bool
+	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
+	MayRefund checkapi.MayRefund
 	// Identity reads paths, methods, addresses and API keys as other listeners do.
 	Identity *identity.Resolver
 	// Headers says which headers tell clients of their limits.
@@ -39,7 +41,7 @@ type Options struct {
 type Service struct {
 	engine     Engine
 	who        *identity.Resolver
-	refunds    bool
+	mayRefund  checkapi.MayRefund
 	headers    limitfields.Headers
 	complaints checkapi.Complaints
 }
@@ -47,7 +49,8 @@ type Service struct {
 // New makes a service that asks an engine.
 func New(engine Engine, options Options) *Service {
 	s := &Service{
-		engine: engine, who: options.Identity, refunds: options.AllowRefunds, complaints: checkapi.Complaints{Log: options.Log},
+		engine: engine, who: options.Identity, mayRefund: options.MayRefund.OrAll(options.AllowRefunds),
+		complaints: checkapi.Complaints{Log: options.Log},
 	}
 	s.headers.Draft = options.Headers == httplimit.Both || options.Headers == httplimit.Draft
 	s.headers.Legacy = options.Headers == httplimit.Both || options.Headers == httplimit.Legacy
@@ -92,10 +95,13 @@ func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	for i := range asks {
-		if asks[i].Credit && !s.refunds {
-			return nil, status.Error(codes.PermissionDenied,
-				"is_negative_hits: this server allows no refunds: set listen.allow_refunds in its config")
+		if !asks[i].Credit {
+			continue
 		}
+		if err := s.mayRefund.Call(ctx); err != nil {
+			return nil, status.Error(codes.PermissionDenied, "is_negative_hits: "+err.Error())
+		}
+		break
 	}
 	decisions, err := s.engine.CheckAll(ctx, asks)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -185,9 +186,41 @@ func TestHits(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	left(6)
-	_, err := envoy(t, Options{}).ShouldRateLimit(t.Context(), &rlsv3.RateLimitRequest{Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{tenant}})
-	if status.Code(err) != codes.PermissionDenied {
-		t.Errorf("%v", err)
+}
+
+// Only those who may give back can send negative hits, and nobody is judged for anything else.
+func TestMayRefund(t *testing.T) {
+	t.Parallel()
+	may := func(_ context.Context, authorization, peer string) error {
+		if authorization == "Bearer right" && strings.HasPrefix(peer, "127.0.0.1:") {
+			return nil
+		}
+		return fmt.Errorf("%q may not", authorization)
+	}
+	negative := of("tenant", "acme")
+	negative.IsNegativeHits = true
+	for _, c := range []struct {
+		options       Options
+		authorization string
+		descriptor    *ratelimitv3.RateLimitDescriptor
+		refusal       string
+	}{
+		{Options{}, "Bearer right", negative, "this server allows no refunds"},
+		{Options{MayRefund: may}, "Bearer wrong", negative, `"Bearer wrong" may not`},
+		{Options{MayRefund: may}, "Bearer right", negative, ""},
+		{Options{MayRefund: may, AllowRefunds: true}, "Bearer wrong", negative, ""},
+		{Options{MayRefund: may}, "Bearer wrong", of("tenant", "acme"), ""},
+	} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", c.authorization)
+		descriptors := []*ratelimitv3.RateLimitDescriptor{of("tenant", "globex"), c.descriptor}
+		_, err := envoy(t, c.options).ShouldRateLimit(ctx, &rlsv3.RateLimitRequest{Domain: "api", Descriptors: descriptors})
+		want := codes.OK
+		if c.refusal != "" {
+			want = codes.PermissionDenied
+		}
+		if status.Code(err) != want || err != nil && !strings.Contains(err.Error(), "is_negative_hits: "+c.refusal) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ const (
 // CheckService decides requests by the rules of the server.
 //
 // Errors: INVALID_ARGUMENT for a request that makes no sense, NOT_FOUND for a rule that there is not, PERMISSION_DENIED
-// for a refund where the server's config allows none, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED is gRPC's
+// for a refund by a caller who may not give back, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED is gRPC's
 // own, for a message that is too large. A request that is refused is no error: it is an answer with allowed = false.
 // Nor is a store that does not answer: path is then "local" or "failed".
 type CheckServiceClient interface {
@@ -61,7 +61,8 @@ type CheckServiceClient interface {
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CheckResponse, error)
 	// Cancel ends a reservation and charges nothing.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CheckResponse, error)
-	// Refund gives back what a request costs, as far as it is used now. Only where listen.allow_refunds is set.
+	// Refund gives back what a request costs, as far as it is used now. Only where listen.allow_refunds is set, or with
+	// "authorization: Bearer TOKEN" in the metadata, a token of the admin API with the role editor and no tenant.
 	Refund(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
 }
 
@@ -163,7 +164,7 @@ func (c *checkServiceClient) Refund(ctx context.Context, in *CheckRequest, opts 
 // CheckService decides requests by the rules of the server.
 //
 // Errors: INVALID_ARGUMENT for a request that makes no sense, NOT_FOUND for a rule that there is not, PERMISSION_DENIED
-// for a refund where the server's config allows none, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED is gRPC's
+// for a refund by a caller who may not give back, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED is gRPC's
 // own, for a message that is too large. A request that is refused is no error: it is an answer with allowed = false.
 // Nor is a store that does not answer: path is then "local" or "failed".
 type CheckServiceServer interface {
@@ -184,7 +185,8 @@ type CheckServiceServer interface {
 	Commit(context.Context, *CommitRequest) (*CheckResponse, error)
 	// Cancel ends a reservation and charges nothing.
 	Cancel(context.Context, *CancelRequest) (*CheckResponse, error)
-	// Refund gives back what a request costs, as far as it is used now. Only where listen.allow_refunds is set.
+	// Refund gives back what a request costs, as far as it is used now. Only where listen.allow_refunds is set, or with
+	// "authorization: Bearer TOKEN" in the metadata, a token of the admin API with the role editor and no tenant.
 	Refund(context.Context, *CheckRequest) (*CheckResponse, error)
 	mustEmbedUnimplementedCheckServiceServer()
 }

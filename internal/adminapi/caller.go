@@ -1,0 +1,92 @@
+package adminapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"slices"
+)
+
+// Role is what a caller may do. The empty one may do nothing, and neither may any that is not known.
+type Role string
+
+// A role may do all that those before it may: Viewer looks, Editor changes rules and what goes with them, Admin changes
+// who may.
+const (
+	Viewer Role = "viewer"
+	Editor Role = "editor"
+	Admin  Role = "admin"
+)
+
+var roles = []Role{Viewer, Editor, Admin}
+
+// atLeast is false for everybody if the least role is not known: it was forgotten somewhere.
+func (r Role) atLeast(least Role) bool {
+	needed := slices.Index(roles, least)
+	return needed >= 0 && slices.Index(roles, r) >= needed
+}
+
+// Caller is who is asking.
+type Caller struct {
+	// Name is for logs and the audit.
+	Name string
+	Role Role
+	// Tenant, if there is one, is all that the caller sees and changes.
+	Tenant string
+}
+
+// owns says whether a caller may see and change what is a tenant's; "" is ours.
+func (c Caller) owns(tenant string) bool { return c.Tenant == "" || c.Tenant == tenant }
+
+// Authority knows whose tokens are.
+type Authority interface {
+	// Caller says whose a token is. It fails if the token is nobody's, or if that cannot be told now. No error may show
+	// anything of the token.
+	Caller(ctx context.Context, token string) (Caller, error)
+}
+
+// refusedError is why a token is nobody's, in words for whoever sent it.
+type refusedError string
+
+func (e refusedError) Error() string { return string(e) }
+
+const errUnknown = refusedError("the token is not known; headgate token create NAME makes one, and the line of the file " +
+	"that admin.tokens_file names")
+
+// Authorities are asked in their order. One that cannot tell keeps no other from telling.
+type Authorities []Authority
+
+// Caller is what the first who knows the token says.
+func (all Authorities) Caller(ctx context.Context, token string) (Caller, error) {
+	var failure error
+	refusal := errUnknown
+	for _, authority := range all {
+		caller, err := authority.Caller(ctx, token)
+		var refused refusedError
+		switch {
+		case err == nil:
+			return caller, nil
+		case !errors.As(err, &refused):
+			failure = err
+		case refused != errUnknown:
+			refusal = refused
+		}
+	}
+	if failure != nil {
+		return Caller{}, failure
+	}
+	return Caller{}, refusal
+}
+
+// Lookup is an Authority that finds the owner of a token by its SHA-256, wherever tokens are kept; false if it is
+// nobody's.
+type Lookup func(ctx context.Context, sum [sha256.Size]byte) (Caller, bool, error)
+
+// Caller looks the token up.
+func (find Lookup) Caller(ctx context.Context, token string) (Caller, error) {
+	caller, ok, err := find(ctx, sha256.Sum256([]byte(token)))
+	if err == nil && !ok {
+		err = errUnknown
+	}
+	return caller, err
+}
