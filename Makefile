@@ -9,6 +9,7 @@ GOTESTSUM_VERSION     = v1.13.0
 CADDY_VERSION         = v2.11.7
 ENVOY_VERSION         = v1.40.0
 RATELIMIT_VERSION     = v1.4.1-0.20260122083618-3fb702589d36
+SQLC_VERSION          = v1.31.1
 
 PKG      = ./...
 RUN      =
@@ -23,11 +24,12 @@ GOTESTSUM     = $(CURDIR)/.bin/gotestsum-$(GOTESTSUM_VERSION)
 CADDY         = $(CURDIR)/.bin/caddy-$(CADDY_VERSION)
 ENVOY         = $(CURDIR)/.bin/envoy-$(ENVOY_VERSION)
 RATELIMIT     = $(CURDIR)/.bin/ratelimit-$(RATELIMIT_VERSION)
+SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps servers build test race fuzz bench chaos e2e soak lint fmt proto quickstart check
+.PHONY: help deps servers build test race fuzz bench chaos e2e soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -103,6 +105,9 @@ fmt: $(GOFUMPT) ## Format every Go file
 proto: ## Lint proto/ and generate its Go code; needs npm
 	@tools/proto.sh
 
+sql: $(SQLC) ## Generate the Go code of internal/pgrules/queries.sql
+	@$(SQLC) generate -f internal/pgrules/sqlc.yaml
+
 quickstart: ## Do what the README says under "The first 429", and compare
 	@go run ./tools/quickstart
 
@@ -139,6 +144,10 @@ $(CADDY):
 # What we compare ourselves with.
 $(RATELIMIT):
 	@tools/deps.sh tool ratelimit $(RATELIMIT_VERSION) github.com/envoyproxy/ratelimit/src/service_cmd
+
+# Without cgo its SQL parser is WebAssembly instead of minutes of C, and the generated code is the same.
+$(SQLC):
+	@CGO_ENABLED=0 tools/deps.sh tool sqlc $(SQLC_VERSION) github.com/sqlc-dev/sqlc/cmd/sqlc
 
 $(ENVOY):
 	@tools/deps.sh envoy $(ENVOY_VERSION)

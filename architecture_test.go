@@ -87,7 +87,7 @@ var architecture = map[string]arrows{
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
 			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
-			"internal/listen",
+			"internal/listen", "internal/pgrules",
 			"internal/telemetry", "internal/wording", "internal/yamldoc",
 			"github.com/spf13/cobra", "google.golang.org/grpc",
 		},
@@ -159,7 +159,21 @@ var architecture = map[string]arrows{
 		notRoot: true,
 	},
 	// It starts servers for the tests of any package, so it must know none of them.
+	"internal/pgrules": {
+		code: []string{
+			"internal/pgrules/pgdb", "memstore", "ruledoc", // memstore is where rules are tried before they are published
+			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool",
+			"github.com/jackc/pgx/v5/stdlib", "github.com/pressly/goose/v3", "github.com/pressly/goose/v3/lock",
+		},
+		tests: []string{"internal/testenv"},
+	},
+	// Generated from internal/pgrules/queries.sql.
+	"internal/pgrules/pgdb": {
+		code:    []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
+		notRoot: true,
+	},
 	"internal/testenv": {
+		tests:   []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn"},
 		notRoot: true,
 	},
 }

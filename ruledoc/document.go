@@ -41,17 +41,28 @@ func Parse(name string, data []byte) (*Document, error) {
 	return parseSources([]source{{Name: name, Data: data}})
 }
 
+// ParseRule reads one rule in YAML or JSON, without the list that it stands in within a document. Name stands for its file
+// in errors, which are of type Errors.
+func ParseRule(name string, data []byte) (headgate.Rule, error) {
+	r := newReader(source{Name: name, Data: data})
+	r.readOne("there is no rule here: write its keys and values (id, by, limit …)", r.addRule)
+	r.compile()
+	if err := r.errors(); err != nil {
+		return headgate.Rule{}, err
+	}
+	return r.document.Source[0], nil
+}
+
 // parseSources reads all sources as one document.
 func parseSources(sources []source) (*Document, error) {
-	r := &reader{sources: slices.Clone(sources), ids: map[string]*readRule{}}
-	r.known = known{map[string]headgate.Condition{}, map[string]*time.Location{}}
+	r := newReader(sources...)
 	for i := range r.sources {
 		r.document.Files = append(r.document.Files, r.sources[i].Name)
-		r.read(i)
+		r.read(i, "the file is empty: write \"rules: []\" if it is to have no rules", r.readDocument)
 	}
 	r.readExceptions()
 	r.compile()
-	if err := errorsOf(&r.report, r.sources); err != nil {
+	if err := r.errors(); err != nil {
 		return nil, err
 	}
 	return &r.document, nil
@@ -69,6 +80,15 @@ type reader struct {
 	// Exceptions are read when all rules are known.
 	overrides, exemptions []exceptionNode
 }
+
+func newReader(sources ...source) *reader {
+	r := &reader{sources: slices.Clone(sources), ids: map[string]*readRule{}}
+	r.known = known{map[string]headgate.Condition{}, map[string]*time.Location{}}
+	return r
+}
+
+// errors is everything that is wrong with the sources, as an Errors, or nil.
+func (r *reader) errors() error { return errorsOf(&r.report, r.sources) }
 
 type exceptionNode struct {
 	decoder *decoder
@@ -107,8 +127,8 @@ func (d *decoder) list(n *node, key, what string) []*node {
 	return n.Items
 }
 
-// read reads the source with this number.
-func (r *reader) read(number int) {
+// read hands out the documents of the source with this number; empty says what is wrong if there is none.
+func (r *reader) read(number int, empty string, each func(*decoder, *node)) {
 	checked, problem := check(r.sources[number])
 	r.sources[number] = checked
 	if problem != nil {
@@ -124,12 +144,25 @@ func (r *reader) read(number int) {
 	if len(documents) == 0 {
 		r.broken = true
 		if len(problems) == 0 {
-			d.BadAt(1, 1, "the file is empty: write \"rules: []\" if it is to have no rules")
+			d.BadAt(1, 1, empty)
 		}
 	}
 	for _, n := range documents {
-		r.readDocument(d, n)
+		each(d, n)
 	}
+}
+
+// readOne is read for a source with a single document.
+func (r *reader) readOne(empty string, read func(*decoder, *node)) {
+	seen := false
+	r.read(0, empty, func(d *decoder, n *node) {
+		if seen {
+			d.Bad(n, "one document is wanted, and this is another: write it apart")
+			return
+		}
+		seen = true
+		read(d, n)
+	})
 }
 
 func (r *reader) readDocument(d *decoder, n *node) {

@@ -242,6 +242,27 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+func TestParseRule(t *testing.T) {
+	t.Parallel()
+	r, err := ParseRule("search", []byte(`{"id": "search", "when": "user == \"x\"", "by": ["user"], "limit": "10/minute"}`))
+	if err != nil || r.ID != "search" || !r.When.Holds(headgate.Attributes{"user": "x"}) {
+		t.Errorf("%v: %+v", err, r)
+	}
+	for text, want := range map[string]string{
+		"":                                 "search:1:1: there is no rule here: write its keys and values (id, by, limit …)",
+		"[{id: a}]":                        "search:1:1: a rule wants keys and values (id, by, limit …), not a list",
+		"id: a\nby: [ip]\nlimit: 10/minut": "search:3:8: rule \"a\": limit: there is no unit \"minut\"; did you mean 10/minute?",
+		"id: a\nby: [ipp]\nlimit: 1/s":     "search:2:6: rule \"a\": by: there is no attribute \"ipp\"; did you mean ip?",
+		"{id: a, by: [], limit: 1/s}\n---\nid: b\n": "search:3:1: one document is wanted, and this is another: write it apart",
+	} {
+		_, err := ParseRule("search", []byte(text))
+		var all Errors
+		if !errors.As(err, &all) || len(all) != 1 || strings.Split(err.Error(), "\n")[0] != want {
+			t.Errorf("%s: got  %v\nwant %s", text, err, want)
+		}
+	}
+}
+
 func TestManyErrorsAreCut(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("a.yaml", []byte("rules:\n"+strings.Repeat("  - {id: x, by: [ip], limt: 1/s}\n", 5000)))
@@ -280,6 +301,43 @@ func BenchmarkParse10000(b *testing.B) {
 		if _, err := Parse("rules.yaml", data); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// What a change of one rule among 10,000 costs: that one is read, and all of them are compiled.
+func BenchmarkCompile10000(b *testing.B) {
+	rules := mustParse(b, string(tenThousand())).Source
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := headgate.Compile(rules...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkRule(b *testing.B) {
+	rules := mustParse(b, string(tenThousand())).Source
+	for name, rule := range map[string]headgate.Rule{"plain": rules[1], "with a condition": rules[0]} {
+		document, err := EncodeRule(rule)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("parse/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := ParseRule("rule", document); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("encode/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := EncodeRule(rule); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

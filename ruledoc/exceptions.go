@@ -1,6 +1,7 @@
 package ruledoc
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -75,10 +76,15 @@ func (d *decoder) checkOverride(n *node, o *readOverride, r *readRule) {
 
 // checkSubject says whether a subject has the attributes that a rule counts by, and no others.
 func (d *decoder) checkSubject(n *node, subject headgate.Attributes, r *readRule) {
-	at := n.Find([]string{"subject"})
+	if err := CheckSubject(&r.Rule, subject); err != nil {
+		d.Bad(n.Find([]string{"subject"}), "%s", err)
+	}
+}
+
+// CheckSubject says whether an override's subject has the attributes that a rule counts by, and no others.
+func CheckSubject(r *headgate.Rule, subject headgate.Attributes) error {
 	if len(r.By) == 0 {
-		d.Bad(at, "rule %q counts everybody together, so there is nobody to override: change the rule itself", r.ID)
-		return
+		return fmt.Errorf("rule %q counts everybody together, so there is nobody to override: change the rule itself", r.ID)
 	}
 	left := maps.Clone(subject)
 	var needs []string
@@ -96,11 +102,12 @@ func (d *decoder) checkSubject(n *node, subject headgate.Attributes, r *readRule
 	by := strings.Join(r.By, ", ")
 	switch {
 	case len(needs) > 0:
-		d.Bad(at, "the subject needs %s: rule %q counts by %s", strings.Join(needs, ", "), r.ID, by)
+		return fmt.Errorf("the subject needs %s: rule %q counts by %s", strings.Join(needs, ", "), r.ID, by)
 	case len(left) > 0:
 		surplus := strings.Join(slices.Sorted(maps.Keys(left)), ", ")
-		d.Bad(at, "the subject has %s too many: rule %q counts by %s", surplus, r.ID, by)
+		return fmt.Errorf("the subject has %s too many: rule %q counts by %s", surplus, r.ID, by)
 	}
+	return nil
 }
 
 func (d *decoder) subject(n *node, key string) headgate.Attributes {

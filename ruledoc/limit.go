@@ -2,9 +2,7 @@ package ruledoc
 
 import (
 	"math"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/yamldoc"
@@ -81,6 +79,14 @@ type how struct {
 	align     headgate.Align
 }
 
+// howOf is how a limit counts that stands in the place of another: as that one does, if it is there and no quota.
+func howOf(l headgate.Limit) (like how, ok bool) {
+	if l.Count > 0 && l.Calendar == headgate.NoCalendar {
+		return how{l.Algorithm, l.Align}, true
+	}
+	return how{}, false
+}
+
 // limit reads 10/minute, {rate: …} or {quota: …}. Where it does not say how to count, it counts as like does.
 func (d *decoder) limit(n *node, key string, like how) headgate.Limit {
 	var l readLimit
@@ -130,96 +136,3 @@ func (d *decoder) checkKind(n *node, key string, l *readLimit) {
 		}
 	}
 }
-
-// units are the spans that a rate may be per.
-var units = map[string]time.Duration{
-	"ms": time.Millisecond,
-	"s":  time.Second, "second": time.Second, "seconds": time.Second,
-	"m": time.Minute, "min": time.Minute, "minute": time.Minute, "minutes": time.Minute,
-	"h": time.Hour, "hour": time.Hour, "hours": time.Hour,
-	"d": day, "day": day, "days": day,
-	"w": 7 * day, "week": 7 * day, "weeks": 7 * day,
-}
-
-const day = 24 * time.Hour
-
-var unitWords = []string{"second", "minute", "hour", "day", "week"}
-
-// rate reads 10/minute, 5/15m, 10_000/h.
-func (d *decoder) rate(n *node, key string) (count int64, window time.Duration) {
-	if n.Kind == yamldoc.Number {
-		d.Bad(n, "%s: %s per what? write %s/minute (or second, hour, day)", key, n.Text, n.Text)
-		return 0, 0
-	}
-	s, ok := d.Text(n, key)
-	if !ok {
-		return 0, 0
-	}
-	much, per, ok := strings.Cut(s, "/")
-	if much = strings.TrimSpace(much); !ok && isDigits(strings.ReplaceAll(much, "_", "")) {
-		d.Bad(n, "%s: %s per what? write %s/minute (or second, hour, day)", key, much, much)
-		return 0, 0
-	} else if !ok {
-		d.Bad(n, "%s wants a rate like 10/minute, 5/15m or 10_000/h, not %q", key, yamldoc.Shorten(s))
-		return 0, 0
-	}
-	return d.count(n, key, much), d.window(n, key, much, strings.TrimSpace(per))
-}
-
-func (d *decoder) count(n *node, key, s string) int64 {
-	digits := strings.ReplaceAll(s, "_", "")
-	switch count, err := strconv.ParseInt(digits, 10, 64); {
-	case !isDigits(digits) && strings.Contains(s, "."):
-		d.Bad(n, "%s: %q is not whole: write a whole number per longer time, 3/2m for one and a half per minute", key,
-			yamldoc.Shorten(s))
-	case !isDigits(digits):
-		d.Bad(n, "%s: %q is no whole number: write it in digits, 10_000 if you like", key, yamldoc.Shorten(s))
-	case err != nil || count > headgate.MaxCost:
-		d.Bad(n, "%s: %s is more than %d, the most that can be counted", key, yamldoc.Shorten(s), headgate.MaxCost)
-	case count == 0:
-		d.Bad(n, "%s: 0 would refuse everything: write 1 or more", key)
-	default:
-		return count
-	}
-	return 0
-}
-
-func (d *decoder) window(n *node, key, count, s string) time.Duration {
-	word := strings.TrimLeft(s, "0123456789_")
-	times := strings.ReplaceAll(s[:len(s)-len(word)], "_", "")
-	word = strings.TrimSpace(word)
-	unit, known := units[word]
-	switch {
-	case word == "month" || word == "months" || word == "mo" || word == "M":
-		d.Bad(n, "%s: months differ in length: write {quota: %s, calendar: month}, or %s/30d", key, count, count)
-		return 0
-	case word == "year" || word == "years" || word == "y":
-		d.Bad(n, "%s: years differ in length: write %s/365d", key, count)
-		return 0
-	case word == "":
-		d.Bad(n, "%s: %s per what? write %s/minute (or second, hour, day)", key, count, count)
-		return 0
-	case !known:
-		if near := yamldoc.Nearest(word, unitWords); near != "" {
-			d.Bad(n, "%s: there is no unit %q; did you mean %s/%s%s?", key, yamldoc.Shorten(word), count, times, near)
-		} else {
-			d.Bad(n, "%s: there is no unit %q: write second, minute, hour, day or week, or several, as in 5/15m", key,
-				yamldoc.Shorten(word))
-		}
-		return 0
-	case times == "":
-		return unit
-	}
-	k, err := strconv.ParseInt(times, 10, 64)
-	switch longest := 366 * day; {
-	case err != nil || k > int64(longest/unit):
-		d.Bad(n, "%s: %s is longer than 366 days, the longest that can be counted", key, yamldoc.Shorten(s))
-	case k == 0:
-		d.Bad(n, "%s: per no time at all: write %s/%s", key, count, word)
-	default:
-		return time.Duration(k) * unit
-	}
-	return 0
-}
-
-func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -49,7 +49,7 @@ func (r *reader) place(rule *readRule, wrong *headgate.RuleError) *yamldoc.Error
 			at = last.Key
 		}
 	}
-	problem := sentence(wrong)
+	problem := sentence(cmp.Or(strings.Join(wrong.Path, "."), "the rule"), wrong.Problem)
 	if wrong.Other >= 0 && wrong.Other < len(r.rules) {
 		other := r.rules[wrong.Other]
 		place := other.node.Find([]string{"id"})
@@ -60,21 +60,17 @@ func (r *reader) place(rule *readRule, wrong *headgate.RuleError) *yamldoc.Error
 }
 
 // sentence puts what is wrong before what is wrong with it: "by is missing", "limit: a count of 0 is out of bounds".
-func sentence(wrong *headgate.RuleError) string {
-	what := strings.Join(wrong.Path, ".")
-	if what == "" {
-		what = "the rule"
-	}
-	if m := noAttribute.FindStringSubmatch(wrong.Problem); m != nil {
+func sentence(what, problem string) string {
+	if m := noAttribute.FindStringSubmatch(problem); m != nil {
 		if near := yamldoc.Nearest(m[1], headgate.BuiltIn()); near != "" {
 			return fmt.Sprintf("%s: there is no attribute %q; did you mean %s?", what, m[1], near)
 		}
 	}
-	switch verb, _, _ := strings.Cut(wrong.Problem, " "); verb {
+	switch verb, _, _ := strings.Cut(problem, " "); verb {
 	case "is", "has", "names", "picks", "asks":
-		return what + " " + wrong.Problem
+		return what + " " + problem
 	}
-	return what + ": " + wrong.Problem
+	return what + ": " + problem
 }
 
 var noAttribute = regexp.MustCompile(`^there is no attribute "([^"]*)"`)

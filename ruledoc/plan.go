@@ -39,14 +39,14 @@ func (d *decoder) readLimits(r *readRule) {
 	}
 }
 
-// like is how a limit counts that stands in the place of the rule's own: as that one does, if it is no quota.
+// like is how a limit counts that stands in the place of the rule's own.
 func (r *readRule) like(name string) how {
 	l := r.Limit
 	if name != "" {
 		l = r.Limits[name]
 	}
-	if l.Count > 0 && l.Calendar == headgate.NoCalendar {
-		return how{l.Algorithm, l.Align}
+	if like, ok := howOf(l); ok {
+		return like
 	}
 	if r.algorithm != nil {
 		return how{algorithm: *r.algorithm}

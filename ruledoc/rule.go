@@ -87,10 +87,7 @@ func (d *decoder) word(n *node, key string, words []string, into *uint8) {
 // readRule reads a rule, its limits included.
 func (d *decoder) readRule(n *node) *readRule {
 	r := &readRule{node: n, source: d.Number}
-	d.In = ""
-	if e, ok := n.Get("id"); ok && e.Value.Kind == yamldoc.Text {
-		d.In = e.Value.Text
-	}
+	d.In = textAt(n, "id")
 	yamldoc.Fields(d, n, "a rule", ruleFields, r)
 	if e, ok := n.Get("by"); ok && r.By == nil && e.Value.Kind == yamldoc.Nothing {
 		r.By = headgate.Everybody // the missing value is told already
@@ -98,6 +95,14 @@ func (d *decoder) readRule(n *node) *readRule {
 	d.readLimits(r)
 	d.In = ""
 	return r
+}
+
+// textAt is the text of a key, or "".
+func textAt(n *node, key string) string {
+	if e, ok := n.Get(key); ok && e.Value.Kind == yamldoc.Text {
+		return e.Value.Text
+	}
+	return ""
 }
 
 func (d *decoder) labels(n *node, key string) map[string]string {

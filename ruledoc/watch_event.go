@@ -38,6 +38,8 @@ func (k EventKind) String() string {
 // those of the files; after Refused and StartedFromKept they are not, until one of the former follows.
 type Event struct {
 	Kind EventKind
+	// Source is where the rules are from, if not from files: "PostgreSQL at …".
+	Source string
 	// Version of the rules in use.
 	Version string
 	// Err is the reason of what went wrong.
@@ -49,6 +51,9 @@ type Event struct {
 
 // String is a sentence for people.
 func (e Event) String() string {
+	if e.Source != "" {
+		return e.elsewhere()
+	}
 	switch e.Kind {
 	case Applied:
 		return fmt.Sprintf("rules applied: version %s is in use", e.Version)
@@ -65,6 +70,23 @@ func (e Event) String() string {
 		return fmt.Sprintf("no notice of changed rule files: looking at them every %s instead: %v", pollEvery, e.Err)
 	}
 	return e.Kind.String()
+}
+
+// elsewhere is the sentence for rules that are not in files.
+func (e Event) elsewhere() string {
+	switch e.Kind {
+	case Applied:
+		return fmt.Sprintf("rules applied: version %s of %s is in use", e.Version, e.Source)
+	case Recovered:
+		return fmt.Sprintf("%s answers again, and version %s is what it has", e.Source, e.Version)
+	case Refused:
+		return fmt.Sprintf("version %s stays in use, whatever %s has: %v", e.Version, e.Source, e.Err)
+	case StartedFromKept:
+		return fmt.Sprintf("started with version %s, kept in %s on %s, without %s: %v", e.Version, e.KeptIn,
+			e.KeptAt.Format(time.RFC3339), e.Source, e.Err)
+	default:
+		return fmt.Sprintf("version %s of %s is in use, but: %v", e.Version, e.Source, e.Err)
+	}
 }
 
 func logEvent(e Event) {

@@ -12,22 +12,23 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 release=bookworm
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools # outside of the clone, so that a new one has them at once
-PATH=$PATH:/usr/sbin                                  # where Debian has servers, and only root looks
+PATH=$PATH:/usr/sbin:/usr/lib/postgresql/15/bin       # where Debian has servers, and hardly anybody looks
 
 # The command that has to be there, and the packages that bring it.
-commands=(redis-server redis-sentinel redis-cli faketime valkey-server nginx haproxy pip3 gcc)
+commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy pip3 gcc)
 declare -A packages=(
 	[redis-server]=redis-server
 	[redis-sentinel]=redis-sentinel
 	[redis-cli]=redis-tools
 	[faketime]=faketime
 	[valkey-server]=valkey-server # lives in backports only
+	[postgres]=postgresql-15
 	[nginx]=nginx-light
 	[haproxy]=haproxy
 	[pip3]=python3-pip
 	[gcc]="gcc libc6-dev" # the race detector links through cgo
 )
-services=(redis-server redis-sentinel valkey-server nginx haproxy)
+services=(redis-server redis-sentinel valkey-server postgresql nginx haproxy)
 
 fail() {
 	echo "deps: $*" >&2
@@ -44,6 +45,7 @@ servers() {
 	fi
 	require_version redis-server '7.0.*'
 	require_version valkey-server '8.*'
+	require_version postgres '15.*'
 }
 
 # require_version SERVER PATTERN
@@ -52,7 +54,7 @@ servers() {
 # a run there.
 require_version() {
 	local found
-	found=$("$1" --version | sed -n 's/.* v=\([0-9][0-9.]*\) .*/\1/p')
+	found=$("$1" --version | sed -nE 's/.* (v=|\(PostgreSQL\) )([0-9][0-9.]*)( .*)?$/\2/p')
 	# shellcheck disable=SC2053 # the right side is a pattern on purpose
 	[[ $found == $2 ]] || fail "$(command -v "$1") is version ${found:-unknown}, but the tests are held to $2." \
 		"Remove it, or put the Debian 12 package's directory before it in PATH."
@@ -69,11 +71,11 @@ install_packages() {
 	# shellcheck source=/dev/null
 	[[ -r /etc/os-release ]] && [[ $(. /etc/os-release && echo "${VERSION_CODENAME:-}") == "$release" ]] ||
 		fail "missing: $missing. This script installs them on Debian 12 ($release) only;" \
-			"elsewhere, put Redis 7.0, Valkey 8 and the others into PATH yourself."
+			"elsewhere, put Redis 7.0, Valkey 8, PostgreSQL 15 and the others into PATH yourself."
 	((EUID == 0)) || fail "missing: $missing. As root they can be installed:" $'\n\n' "   sudo $PWD/tools/deps.sh servers"
 
 	for service in "${services[@]}"; do
-		command -v "$service" >/dev/null || fresh+=("$service")
+		[[ -e /etc/init.d/$service ]] || fresh+=("$service")
 	done
 
 	[[ " ${wanted[*]} " != *" valkey-server "* ]] || add_backports
@@ -86,7 +88,7 @@ install_packages() {
 	# The packages enable their service for the next boot. Tests start servers of their own on free ports and want
 	# none besides; what was installed before this run is somebody's choice and stays as it is.
 	for service in "${fresh[@]}"; do
-		! command -v "$service" >/dev/null || update-rc.d "$service" disable
+		[[ ! -e /etc/init.d/$service ]] || update-rc.d "$service" disable
 	done
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/listen"
+	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/internal/telemetry"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
@@ -42,6 +45,7 @@ type server struct {
 	redis        *redisstore.Store // nil if counters are in memory
 	store        *storewrap.Store  // around it
 	limiter      *headgate.Limiter
+	db           *pgrules.DB // nil if rules are in files
 	resolver     *identity.Resolver
 	certificates *listen.Certificates // nil without TLS
 	endpoints    []*endpoint
@@ -65,16 +69,19 @@ func (s *server) run(ctx context.Context) error {
 	}
 	// The end of ctx only begins the end: what works in the background goes on until the last answer.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if s.db != nil {
+			s.db.Close()
+		}
+	}()
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer stop()
-	watcher, err := s.watchRules(background)
+	wait, err := s.watchRules(background)
 	if err != nil {
 		return err
 	}
-	if watcher != nil {
-		tasks.Go(watcher.Wait)
-	}
+	tasks.Go(wait)
 	if err := s.openResolver(); err != nil { //nolint:contextcheck // as above
 		return err
 	}
@@ -154,14 +161,17 @@ type badRulesError struct {
 
 func (e *badRulesError) Error() string { return e.problems.Error() }
 
-// watchRules takes the rules into use, now and whenever they change. Without any there is an example, and no watcher.
-func (s *server) watchRules(ctx context.Context) (*ruledoc.Watcher, error) {
+// watchRules takes the rules into use, now and whenever they change, until ctx ends and wait returns. Without any there is an example.
+func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 	if s.config.Mode != headgate.Enforce {
 		s.log.Warn("mode is " + s.config.Mode.String() + ": this server refuses nobody")
 	}
 	report := func(e ruledoc.Event) {
 		s.metrics.Rules(e)
 		s.health.rules(ctx, e)
+	}
+	if s.config.Postgres.Address != "" && !s.dev {
+		return s.followRules(ctx, report)
 	}
 	if len(s.config.Rules) == 0 {
 		rules, err := headgate.Compile(headgate.Rule{ID: "example", By: []string{"ip"}, Limit: headgate.PerMinute(5)})
@@ -170,7 +180,7 @@ func (s *server) watchRules(ctx context.Context) (*ruledoc.Watcher, error) {
 		}
 		s.limiter.SetRules(rules)
 		report(ruledoc.Event{Kind: ruledoc.Applied, Version: rules.Version()})
-		return nil, nil
+		return func() {}, nil
 	}
 	watcher, err := ruledoc.Watch(ctx, ruledoc.WatchOptions{
 		Paths: s.config.Rules,
@@ -181,7 +191,38 @@ func (s *server) watchRules(ctx context.Context) (*ruledoc.Watcher, error) {
 		},
 		Report: report,
 	})
-	return watcher, s.noRules(err)
+	if err != nil {
+		return nil, s.noRules(err)
+	}
+	return watcher.Wait, nil
+}
+
+// followRules takes the rules from PostgreSQL.
+func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (wait func(), err error) {
+	if s.db, err = openPostgres(&s.config.Postgres); err != nil {
+		return nil, err
+	}
+	follower, err := s.db.Follow(ctx, pgrules.FollowOptions{
+		Limiter: s.limiter, Mode: s.config.Mode, Keep: s.config.Keep, Node: s.nodeName(), Report: report, Log: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return follower.Wait, nil
+}
+
+// nodeName tells servers apart for people, also those on one machine.
+func (s *server) nodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	for _, address := range []string{s.config.Listen.HTTP, s.config.Listen.GRPC, s.config.Listen.Ops} {
+		if _, port, err := net.SplitHostPort(address); err == nil {
+			return net.JoinHostPort(host, port)
+		}
+	}
+	return host
 }
 
 // noRules says why the server does not start, and what to do. The kept rules, if any, did not help.

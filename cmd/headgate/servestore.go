@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/redisstore"
 )
 
@@ -40,4 +41,17 @@ func redisOptions(c *config.Redis) (redisstore.Options, error) {
 		o.TLS.Certificates = []tls.Certificate{pair}
 	}
 	return o, nil
+}
+
+// openPostgres is the config's, with the password in its file.
+func openPostgres(c *config.Postgres) (*pgrules.DB, error) {
+	password, err := readSecret(c.PasswordFile)
+	if err != nil {
+		return nil, fmt.Errorf("postgres.password_file: %w", err)
+	}
+	db, err := pgrules.Open(c.Address, string(password))
+	if err != nil {
+		return nil, fmt.Errorf("postgres.address: %w", err)
+	}
+	return db, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,6 +76,19 @@ func (d *decoder) address(n *yamldoc.Node, key string, c *Config) {
 		return
 	}
 	c.Redis.Address = s
+}
+
+func (d *decoder) postgres(n *yamldoc.Node, key string, c *Config) {
+	s, ok := d.notEmpty(n, key)
+	if !ok {
+		return
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		d.Bad(n, "%s: this is no address of PostgreSQL: write postgres://host:5432/headgate", key)
+		return
+	}
+	c.Postgres.Address = s
 }
 
 func (d *decoder) namespace(n *yamldoc.Node, key string, c *Config) {

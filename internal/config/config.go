@@ -23,8 +23,9 @@ import (
 type Config struct {
 	Listen Listen
 	Redis  Redis
-	// Rules are files and directories.
-	Rules []string
+	// Rules are files and directories; none if they are in Postgres.
+	Rules    []string
+	Postgres Postgres
 	// Keep is a file for the last good rules; "" means that they do not survive a restart.
 	Keep string
 	// Mode is the most that any rule may do.
@@ -68,6 +69,11 @@ type Redis struct {
 type RedisTLS struct {
 	Enabled                               bool
 	CAFile, CertFile, KeyFile, ServerName string
+}
+
+// Postgres says where rules, overrides and exemptions are, if they are not in files. Its address may have a password, as that of Redis.
+type Postgres struct {
+	Address, PasswordFile string
 }
 
 // Identity is the options of package identity, with the file of a secret instead of JWT.Secret.

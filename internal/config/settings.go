@@ -66,6 +66,8 @@ var settings = []setting{
 	file("redis.tls.key_file", func(c *Config) *string { return &c.Redis.TLS.KeyFile }),
 	text("redis.tls.server_name", func(c *Config) *string { return &c.Redis.TLS.ServerName }),
 	{"rules", (*decoder).rules, func(c *Config) any { return c.Rules }},
+	{"postgres.address", (*decoder).postgres, func(c *Config) any { return redacted(c.Postgres.Address) }},
+	file("postgres.password_file", func(c *Config) *string { return &c.Postgres.PasswordFile }),
 	{"keep", (*decoder).keep, func(c *Config) any { return c.Keep }},
 	{"mode", (*decoder).mode, func(c *Config) any { return c.Mode.String() }},
 	whole("nodes", 1, 100_000, func(c *Config) *int { return &c.Nodes }),

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,10 +156,26 @@ func (d *decoder) checkRedis(r *Redis) {
 
 // checkRules wants rules to be there, unless some were kept: they are what the server then starts with.
 func (d *decoder) checkRules(c *Config) {
-	n := d.written["rules"]
+	n, other := d.written["rules"], d.written["postgres.address"]
+	if n != nil && other != nil {
+		d.Bad(n, "rules and postgres are two places for the same: keep one of them; headgate rules apply brings files to PostgreSQL")
+		return
+	}
+	if n == nil && d.written["postgres.password_file"] != nil && other == nil {
+		d.Bad(d.at("postgres.password_file"), "postgres.password_file needs postgres.address beside it")
+	}
+	if n == nil && other != nil {
+		if u, err := url.Parse(c.Postgres.Address); err == nil && d.written["postgres.password_file"] != nil {
+			if _, has := u.User.Password(); has {
+				d.Bad(d.at("postgres.password_file"), "postgres.password_file is given, and postgres.address has a password: keep this, "+
+					"and remove what stands there")
+			}
+		}
+		return
+	}
 	if n == nil {
 		if _, there := d.root.Get("rules"); d.root.Kind == yamldoc.Mapping && !there {
-			d.BadAt(1, 1, "rules is missing: write "+writeRules)
+			d.BadAt(1, 1, "rules is missing: write "+writeRules+", or postgres with its address")
 		}
 		return
 	}

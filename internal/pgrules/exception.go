@@ -1,0 +1,298 @@
+package pgrules
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/pgrules/pgdb"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// Override is another limit for one subject.
+type Override struct {
+	ID int64
+	// Rule is the rule's name, and Limit that of the limit; "" if it has none.
+	Rule, Limit string
+	Subject     headgate.Attributes
+	// Text is the limit, as ruledoc.ParseLimit reads it.
+	Text      string
+	Reason    string
+	Expires   *time.Time
+	CreatedBy string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// MaxOverrides is how many can be set at once.
+const MaxOverrides = 10_000
+
+// SetOverrides adds overrides, or changes those that are there, all or none; it is how many were not there already as they are. An
+// error names the one that it is about by its place, which begins with 0.
+func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (changed int64, err error) {
+	if len(overrides) > MaxOverrides {
+		return 0, fmt.Errorf("%w: %d overrides at once: send at most %d", ErrRefused, len(overrides), MaxOverrides)
+	}
+	rules := map[string]*ruleRow{}
+	params := pgdb.MergeOverridesParams{CreatedBy: who.Name}
+	places := map[string]int{}
+	for i := range overrides {
+		o := &overrides[i]
+		rule, err := db.cached(ctx, rules, o.Rule)
+		if err == nil {
+			err = checkOverride(rule, o)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("override %d: %w", i, err)
+		}
+		subject, err := json.Marshal(o.Subject) // its names are sorted
+		if err != nil {
+			return 0, err
+		}
+		key := o.Rule + "\x00" + o.Limit + "\x00" + string(subject)
+		if at, twice := places[key]; twice {
+			return 0, fmt.Errorf("override %d: %w: it is there already, as number %d", i, ErrRefused, at)
+		}
+		places[key] = i
+		params.RuleIds = append(params.RuleIds, rule.row.ID)
+		params.LimitNames = append(params.LimitNames, o.Limit)
+		params.Subjects = append(params.Subjects, string(subject))
+		params.LimitTexts = append(params.LimitTexts, o.Text)
+		params.Reasons = append(params.Reasons, o.Reason)
+		expires := ""
+		if o.Expires != nil {
+			expires = o.Expires.Format(time.RFC3339Nano)
+		}
+		params.Expires = append(params.Expires, expires)
+	}
+	err = db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+		changed, err = q.MergeOverrides(ctx, params)
+		return err
+	})
+	return changed, err
+}
+
+// ruleRow is a rule that exceptions are for.
+type ruleRow struct {
+	row  pgdb.RateLimitRule
+	rule headgate.Rule
+}
+
+func (db *DB) cached(ctx context.Context, rules map[string]*ruleRow, name string) (*ruleRow, error) {
+	if known := rules[name]; known != nil {
+		return known, nil
+	}
+	row, err := db.query().RuleByName(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("rule %q: %w", name, db.explain(err))
+	}
+	rule, err := db.parse(&row)
+	if err != nil {
+		return nil, err
+	}
+	rules[name] = &ruleRow{row, rule}
+	return rules[name], nil
+}
+
+func checkOverride(rule *ruleRow, o *Override) error {
+	if _, err := limitOf(&rule.rule, o.Limit, o.Text); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if err := ruledoc.CheckSubject(&rule.rule, o.Subject); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return nil
+}
+
+// Page is which part of a list is wanted: the first Most after one.
+type Page struct {
+	After int64
+	Most  int32
+}
+
+// Which says which overrides or exemptions are wanted.
+type Which struct {
+	// Rule is a name or UUID; "" is all.
+	Rule string
+	// Tenant has made the rule, or is in the subject; "" is all.
+	Tenant string
+	// Subject is of overrides only; nil is all.
+	Subject headgate.Attributes
+}
+
+// rule is the id of the rule, if one is named.
+func (w *Which) rule(ctx context.Context, db *DB) (*int64, error) {
+	if w.Rule == "" {
+		return nil, nil //nolint:nilnil // none is none
+	}
+	row, err := db.query().RuleByName(ctx, w.Rule)
+	if err != nil {
+		return nil, fmt.Errorf("rule %q: %w", w.Rule, db.explain(err))
+	}
+	return &row.ID, nil
+}
+
+// Overrides are those in force, in the order in which they were first set.
+func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]Override, error) {
+	rule, err := which.rule(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	params := pgdb.ListOverridesParams{After: page.After, Most: page.Most, Rule: rule, Tenant: orNull(which.Tenant)}
+	if which.Subject != nil {
+		text, err := json.Marshal(which.Subject)
+		if err != nil {
+			return nil, err
+		}
+		params.Subject = new(string)
+		*params.Subject = string(text)
+	}
+	rows, err := db.query().ListOverrides(ctx, params)
+	if err != nil {
+		return nil, db.explain(err)
+	}
+	all := make([]Override, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		all[i] = Override{
+			ID: r.ID, Rule: r.Rule, Limit: r.LimitName, Text: r.LimitText, Reason: r.Reason, Expires: r.ExpiresAt,
+			CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		}
+		if err := json.Unmarshal([]byte(r.Subject), &all[i].Subject); err != nil {
+			return nil, fmt.Errorf("override %d: %w", r.ID, err)
+		}
+	}
+	return all, nil
+}
+
+// Override is the one with this id.
+func (db *DB) Override(ctx context.Context, id int64) (Override, error) {
+	all, err := db.Overrides(ctx, Which{}, Page{After: id - 1, Most: 1})
+	if err == nil && (len(all) == 0 || all[0].ID != id) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Override{}, fmt.Errorf("override %d: %w", id, err)
+	}
+	return all[0], nil
+}
+
+// RemoveOverride ends an override.
+func (db *DB) RemoveOverride(ctx context.Context, who Who, id int64) error {
+	err := db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+		_, err := q.RemoveOverride(ctx, id)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("override %d: %w", id, err)
+	}
+	return nil
+}
+
+// Exemption frees a subject from a rule.
+type Exemption struct {
+	ID int64
+	// Rule is the rule's name; "" is all rules.
+	Rule string
+	// Type is api_key, user, ip_cidr or service_account.
+	Type, Value string
+	Reason      string
+	Expires     *time.Time
+	CreatedBy   string
+	CreatedAt   time.Time
+}
+
+// AddExemption adds an exemption, or changes the reason and the end of the one that is there.
+func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption, error) {
+	params := pgdb.AddExemptionParams{
+		SubjectType: x.Type, SubjectValue: x.Value, Reason: x.Reason, ExpiresAt: x.Expires, CreatedBy: who.Name,
+	}
+	switch {
+	case !slices.Contains([]string{"api_key", "user", "ip_cidr", "service_account"}, x.Type):
+		return x, fmt.Errorf("%w: an exemption is by api_key, user, ip_cidr or service_account, not by %q", ErrRefused, x.Type)
+	case x.Value == "":
+		return x, fmt.Errorf("%w: an exemption by %s needs its value", ErrRefused, x.Type)
+	case x.Type == "ip_cidr":
+		network, err := parseNetwork(x.Value)
+		if err != nil {
+			return x, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		params.SubjectValue = network.String()
+	}
+	if x.Rule != "" {
+		row, err := db.query().RuleByName(ctx, x.Rule)
+		if err != nil {
+			return x, fmt.Errorf("rule %q: %w", x.Rule, db.explain(err))
+		}
+		params.RuleID = &row.ID
+	}
+	err := db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+		row, err := q.AddExemption(ctx, params)
+		x.ID, x.Value, x.CreatedBy, x.CreatedAt = row.ID, row.SubjectValue, row.CreatedBy, row.CreatedAt
+		return err
+	})
+	return x, err
+}
+
+func parseNetwork(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		return netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
+	}
+	network, err := netip.ParsePrefix(text)
+	if err != nil || network != network.Masked() || network.Addr().Is4In6() {
+		return network, fmt.Errorf("%q is no network: write it like 10.0.0.0/8 or 2001:db8::/32", text)
+	}
+	return network, nil
+}
+
+// Exemption is the one with this id.
+func (db *DB) Exemption(ctx context.Context, id int64) (Exemption, error) {
+	all, err := db.Exemptions(ctx, Which{}, Page{After: id - 1, Most: 1})
+	if err == nil && (len(all) == 0 || all[0].ID != id) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Exemption{}, fmt.Errorf("exemption %d: %w", id, err)
+	}
+	return all[0], nil
+}
+
+// Exemptions are those in force, in the order in which they were first made.
+func (db *DB) Exemptions(ctx context.Context, which Which, page Page) ([]Exemption, error) {
+	rule, err := which.rule(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	params := pgdb.ListExemptionsParams{After: page.After, Most: page.Most, Rule: rule, Tenant: orNull(which.Tenant)}
+	rows, err := db.query().ListExemptions(ctx, params)
+	if err != nil {
+		return nil, db.explain(err)
+	}
+	all := make([]Exemption, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		all[i] = Exemption{
+			ID: r.ID, Rule: r.Rule, Type: r.SubjectType, Value: r.SubjectValue, Reason: r.Reason, Expires: r.ExpiresAt,
+			CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
+		}
+	}
+	return all, nil
+}
+
+// RemoveExemption ends an exemption.
+func (db *DB) RemoveExemption(ctx context.Context, who Who, id int64) error {
+	err := db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+		_, err := q.RemoveExemption(ctx, id)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("exemption %d: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,366 @@
+-- +goose Up
+
+-- What the tables are at: one row. Whoever changes anything holds it until the end of the transaction, so that changes are
+-- committed in the order of their seq, and nobody who has read up to one misses another.
+CREATE TABLE rate_limit_state (
+    one        boolean PRIMARY KEY DEFAULT true CHECK (one),
+    format     integer NOT NULL DEFAULT 1, -- of documents, subjects and limits in these tables
+    version    bigint  NOT NULL DEFAULT 0, -- of the rules
+    seq        bigint  NOT NULL DEFAULT 0, -- of any change
+    purged     bigint  NOT NULL DEFAULT 0, -- rows that were removed up to this seq are gone
+    mode       text    NOT NULL DEFAULT 'enforce' CHECK (mode IN ('enforce', 'shadow', 'off')),
+    changed_by xid8 -- the transaction that made the version
+);
+INSERT INTO rate_limit_state DEFAULT VALUES;
+
+-- One row for each statement that changed something. A node that has read up to a seq finds its mark here, or else the
+-- database has another past than the node knows.
+CREATE TABLE rate_limit_changes (
+    seq        bigint      PRIMARY KEY,
+    mark       uuid        NOT NULL DEFAULT gen_random_uuid(),
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE rate_limit_rules (
+    id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rule_uuid      uuid        NOT NULL DEFAULT gen_random_uuid() UNIQUE,
+    name           text        NOT NULL UNIQUE CHECK (name <> ''),
+    scope          text        NOT NULL CHECK (scope IN ('global', 'tenant', 'endpoint')),
+    tenant_id      text,
+    http_method    text,
+    path_pattern   text,
+    tier           text,
+    algorithm      text,
+    max_requests   bigint,
+    window_seconds double precision,
+    burst_capacity bigint,
+    priority       integer     NOT NULL DEFAULT 0,
+    enabled        boolean     NOT NULL DEFAULT true,
+    document       text        CHECK (document IS NULL OR document::json IS NOT NULL), -- NULL: the columns are all there is
+    owner          text        NOT NULL DEFAULT '', -- the tenant that may change it; '' is us
+    seq            bigint      NOT NULL DEFAULT 0,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    updated_at     timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX ON rate_limit_rules (seq);
+
+CREATE TABLE rate_limit_exemptions (
+    id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rule_id       bigint      REFERENCES rate_limit_rules (id), -- NULL: from all rules
+    subject_type  text        NOT NULL CHECK (subject_type IN ('api_key', 'user', 'ip_cidr', 'service_account')),
+    subject_value text        NOT NULL CHECK (subject_value <> ''),
+    reason        text        NOT NULL DEFAULT '',
+    expires_at    timestamptz,
+    created_by    text        NOT NULL DEFAULT '',
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    removed_at    timestamptz,
+    seq           bigint      NOT NULL DEFAULT 0,
+    UNIQUE NULLS NOT DISTINCT (rule_id, subject_type, subject_value)
+);
+CREATE INDEX ON rate_limit_exemptions (seq);
+
+CREATE TABLE rate_limit_overrides (
+    id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rule_id      bigint      NOT NULL REFERENCES rate_limit_rules (id),
+    limit_name   text        NOT NULL DEFAULT '',
+    subject      text        NOT NULL CHECK (subject::json IS NOT NULL), -- {"tenant":"acme","user":"ann"}, names sorted
+    limit_text   text        NOT NULL CHECK (limit_text <> ''), -- as in rules: 5000/minute, 5000/minute burst 500, 100000
+    reason       text        NOT NULL DEFAULT '',
+    expires_at   timestamptz,
+    created_by   text        NOT NULL DEFAULT '',
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    updated_at   timestamptz NOT NULL DEFAULT now(),
+    removed_at   timestamptz,
+    seq          bigint      NOT NULL DEFAULT 0,
+    UNIQUE (rule_id, subject, limit_name)
+);
+CREATE INDEX ON rate_limit_overrides (seq);
+
+-- Versions of the rules, and what each has changed: all of a rule's row, or NULL where it is no longer in force.
+CREATE TABLE rate_limit_versions (
+    version    bigint      PRIMARY KEY,
+    mode       text        NOT NULL,
+    actor      text        NOT NULL,
+    comment    text        NOT NULL DEFAULT '',
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE rate_limit_rule_versions (
+    version bigint NOT NULL REFERENCES rate_limit_versions (version),
+    rule_id bigint NOT NULL REFERENCES rate_limit_rules (id),
+    rule    jsonb,
+    PRIMARY KEY (rule_id, version)
+);
+CREATE INDEX ON rate_limit_rule_versions (version);
+
+CREATE TABLE rate_limit_rule_audit (
+    id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rule_id    bigint, -- NULL where it is about all rules, or about none
+    object     text        NOT NULL CHECK (object IN ('rule', 'override', 'exemption', 'mode', 'token', 'counter')),
+    action     text        NOT NULL CHECK (action IN ('insert', 'update', 'delete', 'enable', 'disable')),
+    old_row    jsonb,
+    new_row    jsonb,
+    version    bigint, -- of the rules, if it has changed them
+    tenant     text        NOT NULL DEFAULT '',
+    actor      text        NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX ON rate_limit_rule_audit (rule_id, id);
+
+CREATE TABLE rate_limit_tokens (
+    id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name       text        NOT NULL CHECK (name <> ''),
+    sum        bytea       NOT NULL UNIQUE CHECK (length(sum) = 32), -- SHA-256 of the token, which is stored nowhere
+    role       text        NOT NULL CHECK (role IN ('viewer', 'editor', 'admin')),
+    tenant     text        NOT NULL DEFAULT '',
+    created_by text        NOT NULL DEFAULT '',
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz,
+    revoked_at timestamptz
+);
+
+-- What each node runs, as it says itself.
+CREATE TABLE rate_limit_nodes (
+    node       text        PRIMARY KEY,
+    version    bigint      NOT NULL,
+    seq        bigint      NOT NULL,
+    problem    text        NOT NULL DEFAULT '',
+    started_at timestamptz NOT NULL,
+    seen_at    timestamptz NOT NULL DEFAULT now()
+);
+
+-- Usage for billing. A row is added to by many nodes, each unit at most once.
+CREATE TABLE usage_daily (
+    day     date   NOT NULL,
+    rule    text   NOT NULL,
+    subject text   NOT NULL, -- as in overrides
+    units   bigint NOT NULL DEFAULT 0,
+    refused bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (day, rule, subject)
+);
+CREATE INDEX ON usage_daily (subject, day);
+
+-- +goose StatementBegin
+-- Who makes a change: what the program says in headgate.actor, else the user of the session.
+CREATE FUNCTION rate_limit_actor() RETURNS text LANGUAGE sql STABLE AS
+$$ SELECT coalesce(nullif(current_setting('headgate.actor', true), ''), 'sql:' || session_user) $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Before each statement that changes something: the next seq, which the rows of the statement get.
+CREATE FUNCTION rate_limit_begin() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    next bigint;
+BEGIN
+    IF current_setting('headgate.purge', true) = 'on' THEN
+        RETURN NULL;
+    END IF;
+    UPDATE rate_limit_state SET seq = seq + 1 RETURNING seq INTO next;
+    INSERT INTO rate_limit_changes (seq) VALUES (next);
+    PERFORM set_config('headgate.seq', next::text, true);
+    PERFORM pg_notify('headgate', '');
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- The version that this transaction makes, the first time a new one: above all that nodes have seen, also if the database
+-- has been put back to an earlier state.
+CREATE FUNCTION rate_limit_next_version() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    made bigint;
+BEGIN
+    UPDATE rate_limit_state s
+    SET version = greatest(s.version, (SELECT max(n.version) FROM rate_limit_nodes n)) + 1, changed_by = pg_current_xact_id()
+    WHERE s.changed_by IS DISTINCT FROM pg_current_xact_id()
+    RETURNING s.version INTO made;
+    IF found THEN
+        INSERT INTO rate_limit_versions (version, mode, actor, comment)
+        SELECT made, s.mode, rate_limit_actor(), coalesce(current_setting('headgate.comment', true), '')
+        FROM rate_limit_state s;
+    ELSE
+        SELECT s.version INTO made FROM rate_limit_state s;
+    END IF;
+    RETURN made;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION rate_limit_rules_row() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        RAISE EXCEPTION 'rule % keeps its history: instead of DELETE, UPDATE rate_limit_rules SET enabled = false', OLD.name;
+    END IF;
+    IF TG_OP = 'UPDATE' THEN
+        IF (NEW.id, NEW.rule_uuid, NEW.name, NEW.created_at) IS DISTINCT FROM (OLD.id, OLD.rule_uuid, OLD.name, OLD.created_at) THEN
+            RAISE EXCEPTION 'rule % keeps its name and id, which its counters go by: disable it, and insert another', OLD.name;
+        END IF;
+        IF NEW.document = OLD.document AND
+            (NEW.scope, NEW.tenant_id, NEW.http_method, NEW.path_pattern, NEW.tier, NEW.algorithm, NEW.max_requests,
+             NEW.window_seconds, NEW.burst_capacity, NEW.priority) IS DISTINCT FROM
+            (OLD.scope, OLD.tenant_id, OLD.http_method, OLD.path_pattern, OLD.tier, OLD.algorithm, OLD.max_requests,
+             OLD.window_seconds, OLD.burst_capacity, OLD.priority) THEN
+            RAISE EXCEPTION 'rule % has a document, which says what the columns say: change it too, or set it to NULL so that '
+                'the columns are all there is', OLD.name;
+        END IF;
+    END IF;
+    NEW.seq := current_setting('headgate.seq')::bigint;
+    NEW.updated_at := clock_timestamp();
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION rate_limit_rules_after() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    made bigint;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        IF NOT EXISTS (SELECT FROM new_rows) THEN
+            RETURN NULL;
+        END IF;
+        made := rate_limit_next_version();
+        INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, version, tenant, actor)
+        SELECT n.id, 'rule', 'insert', to_jsonb(n), made, n.owner, rate_limit_actor() FROM new_rows n ORDER BY n.id;
+    ELSE
+        IF NOT EXISTS (SELECT FROM new_rows) THEN
+            RETURN NULL;
+        END IF;
+        made := rate_limit_next_version();
+        INSERT INTO rate_limit_rule_audit (rule_id, object, action, old_row, new_row, version, tenant, actor)
+        SELECT n.id, 'rule', CASE WHEN o.enabled = n.enabled THEN 'update' WHEN n.enabled THEN 'enable' ELSE 'disable' END,
+            to_jsonb(o), to_jsonb(n), made, n.owner, rate_limit_actor()
+        FROM new_rows n JOIN old_rows o USING (id) ORDER BY n.id;
+    END IF;
+    INSERT INTO rate_limit_rule_versions (version, rule_id, rule)
+    SELECT made, n.id, CASE WHEN n.enabled THEN to_jsonb(n) END FROM new_rows n
+    ON CONFLICT (rule_id, version) DO UPDATE SET rule = excluded.rule;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Rows of overrides and exemptions. What is deleted stays as removed until nodes have seen it; purging is for the program.
+CREATE FUNCTION rate_limit_exceptions_row() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        IF current_setting('headgate.purge', true) = 'on' THEN
+            RETURN OLD;
+        END IF;
+        EXECUTE format('UPDATE %I SET removed_at = now() WHERE id = $1 AND removed_at IS NULL', TG_TABLE_NAME) USING OLD.id;
+        RETURN NULL;
+    END IF;
+    NEW.seq := current_setting('headgate.seq')::bigint;
+    IF NEW.created_by = '' THEN
+        NEW.created_by := rate_limit_actor();
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Whose an exception is: that of the rule's owner, else that of the tenant in its subject.
+CREATE FUNCTION rate_limit_exception_tenant(rule bigint, subject text) RETURNS text LANGUAGE sql STABLE AS
+$$ SELECT coalesce((SELECT nullif(r.owner, '') FROM rate_limit_rules r WHERE r.id = rule), subject::json ->> 'tenant', '') $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- TG_ARGV[0] is the word for what the table has.
+CREATE FUNCTION rate_limit_exceptions_after() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, tenant, actor)
+        SELECT n.rule_id, TG_ARGV[0], 'insert', to_jsonb(n),
+            rate_limit_exception_tenant(n.rule_id, to_jsonb(n) ->> 'subject'), rate_limit_actor() FROM new_rows n ORDER BY n.id;
+    ELSE
+        INSERT INTO rate_limit_rule_audit (rule_id, object, action, old_row, new_row, tenant, actor)
+        SELECT n.rule_id, TG_ARGV[0],
+            CASE WHEN n.removed_at IS NOT NULL AND o.removed_at IS NULL THEN 'delete'
+                 WHEN n.removed_at IS NULL AND o.removed_at IS NOT NULL THEN 'insert' ELSE 'update' END,
+            to_jsonb(o), to_jsonb(n), rate_limit_exception_tenant(n.rule_id, to_jsonb(n) ->> 'subject'), rate_limit_actor()
+        FROM new_rows n JOIN old_rows o USING (id) ORDER BY n.id;
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION rate_limit_mode_after() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    made bigint;
+BEGIN
+    made := rate_limit_next_version();
+    UPDATE rate_limit_versions SET mode = NEW.mode WHERE version = made AND mode <> NEW.mode;
+    INSERT INTO rate_limit_rule_audit (object, action, old_row, new_row, version, actor)
+    VALUES ('mode', 'update', jsonb_build_object('mode', OLD.mode), jsonb_build_object('mode', NEW.mode), made, rate_limit_actor());
+    PERFORM pg_notify('headgate', '');
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION rate_limit_tokens_after() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO rate_limit_rule_audit (object, action, old_row, new_row, tenant, actor)
+    VALUES ('token', CASE WHEN TG_OP = 'INSERT' THEN 'insert' WHEN NEW.revoked_at IS NULL THEN 'update' ELSE 'disable' END,
+        CASE WHEN TG_OP = 'UPDATE' THEN to_jsonb(OLD) - 'sum' END, to_jsonb(NEW) - 'sum', NEW.tenant, rate_limit_actor());
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- What is written stays as it was written. A version is open until its transaction ends.
+CREATE FUNCTION rate_limit_keep() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND TG_TABLE_NAME <> 'rate_limit_rule_audit' THEN
+        IF EXISTS (SELECT FROM rate_limit_state s WHERE s.changed_by = pg_current_xact_id() AND s.version = NEW.version) THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    RAISE EXCEPTION '% is kept as it was written: % is not allowed', TG_TABLE_NAME, TG_OP;
+END $$;
+-- +goose StatementEnd
+
+CREATE TRIGGER b_begin BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_rules
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_begin();
+CREATE TRIGGER r_row BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_rules
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_rules_row();
+CREATE TRIGGER z_insert AFTER INSERT ON rate_limit_rules REFERENCING NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_rules_after();
+CREATE TRIGGER z_update AFTER UPDATE ON rate_limit_rules REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_rules_after();
+
+CREATE TRIGGER b_begin BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_overrides
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_begin();
+CREATE TRIGGER r_row BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_overrides
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_exceptions_row();
+CREATE TRIGGER z_insert AFTER INSERT ON rate_limit_overrides REFERENCING NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_after('override');
+CREATE TRIGGER z_update AFTER UPDATE ON rate_limit_overrides REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_after('override');
+
+CREATE TRIGGER b_begin BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_exemptions
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_begin();
+CREATE TRIGGER r_row BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_exemptions
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_exceptions_row();
+CREATE TRIGGER z_insert AFTER INSERT ON rate_limit_exemptions REFERENCING NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_after('exemption');
+CREATE TRIGGER z_update AFTER UPDATE ON rate_limit_exemptions REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_after('exemption');
+
+CREATE TRIGGER z_mode AFTER UPDATE OF mode ON rate_limit_state
+    FOR EACH ROW WHEN (OLD.mode <> NEW.mode) EXECUTE FUNCTION rate_limit_mode_after();
+CREATE TRIGGER z_token AFTER INSERT OR UPDATE ON rate_limit_tokens
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_tokens_after();
+
+CREATE TRIGGER keep_rows BEFORE UPDATE OR DELETE ON rate_limit_rule_audit
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_keep();
+CREATE TRIGGER keep_all BEFORE TRUNCATE ON rate_limit_rule_audit
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_keep();
+CREATE TRIGGER keep_rows BEFORE UPDATE OR DELETE ON rate_limit_versions
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_keep();
+CREATE TRIGGER keep_all BEFORE TRUNCATE ON rate_limit_versions
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_keep();
+CREATE TRIGGER keep_rows BEFORE UPDATE OR DELETE ON rate_limit_rule_versions
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_keep();
+CREATE TRIGGER keep_all BEFORE TRUNCATE ON rate_limit_rule_versions
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_keep();

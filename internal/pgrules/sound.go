@@ -1,0 +1,66 @@
+package pgrules
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+const (
+	// probes is how many clients are tried, one a second.
+	probes = 100
+	// tooMany of them refused means that everybody would be.
+	tooMany = 95
+)
+
+// sound says what is wrong with rules that are valid one by one: there are none, or they refuse everybody. Nobody wants that, so
+// nobody can publish it, and nodes do not take it from a table that was written to by hand.
+func sound(ctx context.Context, rules []headgate.Rule, mode headgate.Mode) (*headgate.RuleSet, error) {
+	if len(rules) == 0 {
+		return nil, fmt.Errorf("%w: no rule would be left: to let everything pass set the mode to off", ErrRefused)
+	}
+	set, err := headgate.Compile(rules...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	set = set.WithMode(mode)
+	named, worst := tried(ctx, set, true)
+	if named < tooMany {
+		return set, nil
+	}
+	if anonymous, _ := tried(ctx, set, false); anonymous < tooMany {
+		return set, nil
+	}
+	return nil, fmt.Errorf("%w: of %d clients that come once, one a second, %d would be refused, last by rule %q: these rules "+
+		"refuse everybody", ErrRefused, probes, named, worst)
+}
+
+// tried is how many clients are refused who come once, and by which rule the last one was. They have all attributes that rules look at,
+// or only an address.
+func tried(ctx context.Context, set *headgate.RuleSet, named bool) (refused int, by string) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	store := memstore.New(memstore.Options{Clock: func() time.Time { return now }})
+	limiter := headgate.NewLimiter(store, set, headgate.Options{})
+	for i := range probes {
+		now = now.Add(time.Second)
+		attributes := headgate.Attributes{
+			"ip": "192.0.2." + strconv.Itoa(i), "method": "GET", "path": "/probe/" + strconv.Itoa(i), "host": "probe.example",
+		}
+		if named {
+			for _, name := range set.Attributes() {
+				if _, given := attributes[name]; !given && name != headgate.OtherPath && name != headgate.OtherMethod {
+					attributes[name] = "probe-" + strconv.Itoa(i)
+				}
+			}
+		}
+		d, _ := limiter.Check(context.WithoutCancel(ctx), headgate.Request{Attributes: attributes})
+		if limit := d.Refused(); limit != nil {
+			refused, by = refused+1, limit.Rule
+		}
+	}
+	return refused, by
+}

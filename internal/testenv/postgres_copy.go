@@ -1,0 +1,56 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Standby starts a second server that follows p and answers reads. It is
+// always a moment behind: what p told a client may be lost with p.
+func (p *Postgres) Standby(t testing.TB) *Postgres {
+	t.Helper()
+	standby := newPostgres(t)
+	standby.copy(t, p, standby.data(), "--write-recovery-conf")
+	standby.start(t)
+	return standby
+}
+
+// Promote ends a standby's obedience and returns when it takes writes. What it
+// followed is not told: there may be two primaries then.
+func (p *Postgres) Promote(t testing.TB) {
+	t.Helper()
+	p.must(t, "pg_ctl", "promote", "--pgdata", p.data())
+}
+
+// Save keeps a copy of the data as it is now, for Load. The server serves on.
+func (p *Postgres) Save(t testing.TB) {
+	t.Helper()
+	if err := os.RemoveAll(p.saved()); err != nil {
+		t.Fatal(err)
+	}
+	p.copy(t, p, p.saved())
+}
+
+// Load kills the server and starts it with the data of the last Save, which it
+// uses up: the database as an operator restores it from a backup.
+func (p *Postgres) Load(t testing.TB) {
+	t.Helper()
+	p.Kill()
+	if err := os.RemoveAll(p.data()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(p.saved(), p.data()); err != nil {
+		t.Fatal(err)
+	}
+	p.Restart(t)
+}
+
+func (p *Postgres) saved() string { return filepath.Join(p.dir, "saved") }
+
+// copy writes another server's data to a directory that p may write.
+func (p *Postgres) copy(t testing.TB, from *Postgres, to string, more ...string) {
+	t.Helper()
+	args := append([]string{"--dbname", from.URL(), "--pgdata", to, "--checkpoint", "fast", "--no-sync"}, more...)
+	p.must(t, "pg_basebackup", args...)
+}

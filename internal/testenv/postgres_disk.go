@@ -1,0 +1,68 @@
+package testenv
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// smallDisk is three times what an empty database takes.
+const smallDisk = "size=128m,mode=0700"
+
+// StartSmallPostgres is StartPostgres on a small disk, for Fill. The disk is a
+// tmpfs; the test is skipped where none can be mounted, as by all but root.
+func StartSmallPostgres(t testing.TB) *Postgres {
+	t.Helper()
+	p := newPostgres(t)
+	mount := exec.Command("mount", "-t", "tmpfs", "-o", smallDisk, "headgate-postgres", p.dir)
+	if out, err := mount.CombinedOutput(); err != nil {
+		t.Skipf("needs root, to mount a small disk: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		if out, err := exec.Command("umount", p.dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	p.small = true
+	p.own(t)
+	p.create(t)
+	return p
+}
+
+// Fill takes all room that is left on the server's disk. Reads go on. A row
+// that needs a new page is refused with SQLSTATE 53100; a small one may still
+// find room in a page that is there.
+func (p *Postgres) Fill(t testing.TB) {
+	t.Helper()
+	if !p.small {
+		t.Fatal("Fill: this server's disk is everybody's; use StartSmallPostgres")
+	}
+	zero, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zero.Close()
+	ballast, err := os.Create(p.ballast())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ballast.Close()
+	if _, err := io.Copy(ballast, zero); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("Fill: %v", err)
+	}
+}
+
+// Free ends a Fill.
+func (p *Postgres) Free(t testing.TB) {
+	t.Helper()
+	if err := os.Remove(p.ballast()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *Postgres) ballast() string { return filepath.Join(p.dir, "ballast") }

@@ -1,0 +1,270 @@
+package ruledoc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestFlat(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]headgate.Rule{
+		// As it was promised.
+		`{"name": "default_per_key", "scope": "global", "algorithm": "sliding_window_counter", "maxRequests": 100,
+			"windowSeconds": 60, "priority": 10}`: {
+			ID: "default_per_key", By: []string{"client"}, Priority: 10,
+			Limit: headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 100, Window: time.Minute},
+		},
+		`{"name": "a", "scope": "tenant", "tenantId": "acme", "tier": "gold", "maxRequests": 5,
+			"windowSeconds": 0.25, "burstCapacity": 7}`: {
+			ID: "a", By: []string{"tenant", "client"},
+			Match: headgate.Match{Attributes: map[string]headgate.Pattern{
+				"tenant": headgate.OneOf("acme"), "tier": headgate.OneOf("gold"),
+			}},
+			Limit: headgate.Limit{Count: 5, Window: 250 * time.Millisecond, Burst: 7},
+		},
+		`{"name": "b", "scope": "endpoint", "httpMethod": "POST", "pathPattern": "/users/{id}/**",
+			"algorithm": "sliding_window_log", "maxRequests": 1, "windowSeconds": 31622400, "enabled": false}`: {
+			ID: "b", By: []string{"client", "path", "method"}, Match: headgate.Match{Path: "/users/{id}/**", Method: "POST"},
+			Limit: headgate.Limit{Algorithm: headgate.SlidingLog, Count: 1, Window: 366 * day},
+		},
+	} {
+		f, err := ParseFlat([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Rule()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version(t, got) != version(t, want) || got.Limit != want.Limit {
+			t.Errorf("%s\ngot  %+v\nwant %+v", text, got, want)
+		}
+		if f.Enabled == strings.Contains(text, "false") {
+			t.Errorf("%s: enabled is %t", text, f.Enabled)
+		}
+		// All that was sent comes back.
+		back, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent, returned map[string]any
+		if err := errors.Join(json.Unmarshal([]byte(text), &sent), json.Unmarshal(back, &returned)); err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range sent {
+			if returned[key] != value {
+				t.Errorf("%s came back as %s", text, back)
+			}
+		}
+		// Of the rule alone, too, but for what only the flat form has.
+		f.Algorithm, f.Enabled = got.Limit.Algorithm.String(), true
+		if again := FlatOf(got); again != f {
+			t.Errorf("got  %+v\nwant %+v", again, f)
+		}
+		if again := FlatOf(parsed(t, got)); again != f {
+			t.Errorf("written and read: got  %+v\nwant %+v", again, f)
+		}
+	}
+}
+
+func parsed(t testing.TB, r headgate.Rule) headgate.Rule {
+	t.Helper()
+	again, err := ParseRule(r.ID, ruleSurvives(t, r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// The documentation shows a flat rule and the rule that it is.
+func TestFlatDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks [][]byte
+	for _, block := range bytes.Split(text, []byte("```")) {
+		if code, ok := bytes.CutPrefix(block, []byte("json\n")); ok {
+			blocks = append(blocks, code)
+		}
+	}
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks of JSON", len(blocks))
+	}
+	f, err := ParseFlat(blocks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.Rule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want bytes.Buffer
+	if err := json.Compact(&want, blocks[1]); err != nil {
+		t.Fatal(err)
+	}
+	if document := ruleSurvives(t, got); string(document) != want.String() {
+		t.Errorf("got  %s\nwant %s", document, &want)
+	}
+	for _, f := range flatFields {
+		if !strings.Contains(string(text), "`"+f.Key+"`") {
+			t.Errorf("%s is nowhere", f.Key)
+		}
+	}
+}
+
+// TestFlatErrors holds every message to the letter. A case is a rule, a line of dashes, what is wrong with it, and an empty
+// line.
+func TestFlatErrors(t *testing.T) {
+	t.Parallel()
+	const golden = "testdata/flat/errors.txt"
+	data, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written strings.Builder
+	for one := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n\n"), "\n\n") {
+		text, want, _ := strings.Cut(one, "\n---")
+		_, err := ParseFlat([]byte(text))
+		var all Errors
+		if !errors.As(err, &all) {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if got := "\n" + err.Error(); got != want && !*update {
+			t.Errorf("%s\ngot: %s\nwant:%s", text, got, want)
+		}
+		fmt.Fprintf(&written, "%s\n---\n%s\n\n", text, err)
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(written.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A row of a table has no places, and may hold what JSON cannot.
+func TestFlatRuleErrors(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Flat){
+		"maxRequests: a count of -1 is out of bounds: write 1 to 1000000000": func(f *Flat) { f.MaxRequests = -1 },
+		"priority is -1: write 0 for none, or more for higher":               func(f *Flat) { f.Priority = -1 },
+		"windowSeconds is NaN: write 0.001 to 31622400 (366 days), with three decimals at most": func(f *Flat) {
+			f.WindowSeconds = math.NaN()
+		},
+		"windowSeconds is +Inf: write 0.001 to 31622400 (366 days), with three decimals at most": func(f *Flat) {
+			f.WindowSeconds = math.Inf(1)
+		},
+		"algorithm is one of token_bucket, leaky_bucket, fixed_window, sliding_window, sliding_log, not \"x\"\n" +
+			"rule \"a\": maxRequests is missing or 0: write how many requests may pass in windowSeconds": func(f *Flat) {
+			f.Algorithm, f.MaxRequests = "x", 0
+		},
+	} {
+		f := Flat{Name: "a", Scope: "global", MaxRequests: 1, WindowSeconds: 1}
+		change(&f)
+		if _, err := f.Rule(); err == nil || err.Error() != "rule \"a\": "+want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
+
+// What a rule says more than the flat form can is left out of it.
+func TestFlatOfOtherRules(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Flat{
+		"{id: a, by: [client], limit: 10/minute, match: {tenant: acme}}": {
+			Scope: "global", TenantID: "acme", Algorithm: "token_bucket", MaxRequests: 10, WindowSeconds: 60,
+		},
+		"{id: a, by: [user], limit: 10/minute, match: {tenant: acme}}": {
+			Scope: "global", TenantID: "acme", Algorithm: "token_bucket", MaxRequests: 10, WindowSeconds: 60,
+		},
+		"{id: a, by: [client, tenant], limit: {rate: 10/minute, burst: 5}}": {
+			Scope: "tenant", Algorithm: "token_bucket", MaxRequests: 10, WindowSeconds: 60, BurstCapacity: 5,
+		},
+		"{id: a, by: [method], limit: 10/hour, match: {tenant: acme}}": {
+			Scope: "endpoint", TenantID: "acme", Algorithm: "token_bucket", MaxRequests: 10, WindowSeconds: 3600,
+		},
+		"{id: a, by: [route], limit: 10/hour, match: {tenant: [acme, b], path: [/a]}}": {
+			Scope: "endpoint", PathPattern: "/a", Algorithm: "token_bucket", MaxRequests: 10, WindowSeconds: 3600,
+		},
+		"{id: a, by: [client], limit: 10/minute, mode: shadow}": {
+			Scope: "global", Algorithm: "token_bucket", MaxRequests: 10, WindowSeconds: 60,
+		},
+		"{id: a, by: [client], limit: 10/minute, when: user == \"x\", priority: 3}": {
+			Scope: "global", Algorithm: "token_bucket", MaxRequests: 10, WindowSeconds: 60, Priority: 3,
+		},
+		"{id: a, by: [client], limits: {b: 10/s, a: {quota: 10, calendar: month}}}": {
+			Scope: "global", Algorithm: "fixed_window", MaxRequests: 10,
+		},
+		"{id: a, by: [client], limit: {rate: 10/s, algorithm: fixed_window, align: clock}}": {
+			Scope: "global", Algorithm: "fixed_window", MaxRequests: 10, WindowSeconds: 1,
+		},
+	} {
+		r, err := ParseRule("a", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Name, want.Enabled = "a", true
+		if got := FlatOf(r); got != want {
+			t.Errorf("%s\ngot  %+v\nwant %+v", text, got, want)
+		}
+	}
+}
+
+func TestFlatSame(t *testing.T) {
+	t.Parallel()
+	f := Flat{Name: "a", Scope: "global", Algorithm: "sliding_window", MaxRequests: 5, WindowSeconds: 1}
+	same, other := f, f
+	same.Algorithm, same.BurstCapacity = "sliding_window_counter", 5
+	other.BurstCapacity = 4
+	if !f.Same(same) || f.Same(other) || (Flat{Algorithm: "x"}).Same(Flat{Algorithm: "y"}) {
+		t.Errorf("%+v, %+v, %+v", f, same, other)
+	}
+	if !(Flat{}).Same(Flat{Algorithm: "token_bucket"}) {
+		t.Error("token_bucket goes without saying")
+	}
+}
+
+// name is a text or none. JSON lets DEL stand as it is, which we refuse.
+func (w writer) name() string { return strings.ReplaceAll(pick(w, "", w.text()), "\x7f", "") }
+
+func TestRandomFlatRulesSurvive(t *testing.T) {
+	t.Parallel()
+	w := writer{rand.New(rand.NewPCG(1, 2))}
+	for range 500 {
+		l := w.limit(headgate.TokenBucket, headgate.SlidingWindow, headgate.SlidingLog, headgate.LeakyBucket)
+		f := Flat{
+			Name: "a", Scope: pick(w, scopeWords...), TenantID: w.name(), Tier: w.name(),
+			HTTPMethod: pick(w, "", "GET"), PathPattern: pick(w, "", "/a", "/{x}/**"), Algorithm: l.Algorithm.String(),
+			MaxRequests: l.Count, WindowSeconds: l.Window.Seconds(), BurstCapacity: l.Burst, Priority: w.IntN(3), Enabled: true,
+		}
+		data, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := ParseFlat(data)
+		if err != nil || read != f {
+			t.Fatalf("%v\n%s\n%+v", err, data, read)
+		}
+		r, err := f.Rule()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := FlatOf(r); again != f {
+			t.Fatalf("got  %+v\nwant %+v", again, f)
+		}
+		if again := FlatOf(parsed(t, r)); !again.Same(f) {
+			t.Fatalf("got  %+v\nwant %+v", again, f)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package ruledoc
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestParseLimit(t *testing.T) {
+	t.Parallel()
+	bucket := headgate.Limit{Count: 10, Window: time.Minute, Burst: 5}
+	window := headgate.Limit{Algorithm: headgate.FixedWindow, Align: headgate.OnClock, Count: 10, Window: time.Minute}
+	quota := headgate.Quota(10, headgate.Month, zone("Europe/Berlin"))
+	with := func(l headgate.Limit, count int64) headgate.Limit {
+		l.Count = count
+		return l
+	}
+	for _, c := range []struct {
+		text string
+		like headgate.Limit
+		want headgate.Limit
+	}{
+		{"5000/minute", bucket, headgate.PerMinute(5000)},
+		{" 5_000 / 15m ", headgate.Limit{}, headgate.Per(5000, 15*time.Minute)},
+		{"5000/minute burst 500", bucket, headgate.Limit{Count: 5000, Window: time.Minute, Burst: 500}},
+		{"5000 burst 1_000", bucket, headgate.Limit{Count: 5000, Window: time.Minute, Burst: 1000}},
+		{"100_000", bucket, with(bucket, 100_000)},
+		{"5000/minute", window, with(window, 5000)},
+		{"5000", window, with(window, 5000)},
+		{"5000", quota, with(quota, 5000)},
+		{"5000/minute", quota, headgate.PerMinute(5000)},
+		{`{"rate": "5/s", "burst": 7}`, bucket, headgate.Limit{Count: 5, Window: time.Second, Burst: 7}},
+		{
+			`{rate: 5/minute, algorithm: sliding_window}`, window,
+			headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 5, Window: time.Minute},
+		},
+		{`{quota: 5, calendar: day}`, window, headgate.Quota(5, headgate.Day, nil)},
+	} {
+		if got, err := ParseLimit(c.text, c.like); err != nil || got != c.want {
+			t.Errorf("%s in the place of %s: got %v (%+v), want %+v", c.text, c.like, err, got, c.want)
+		}
+	}
+}
+
+func TestParseLimitErrors(t *testing.T) {
+	t.Parallel()
+	like := headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 10, Window: time.Minute}
+	for text, want := range map[string]string{
+		"":           `limit wants a rate like 10/minute, 5/15m or 10_000/h, not ""`,
+		"lots":       `limit wants a rate like 10/minute, 5/15m or 10_000/h, not "lots"`,
+		"5000/minut": `limit: there is no unit "minut"; did you mean 5000/minute?`,
+		"0":          `limit: 0 would refuse everything: write 1 or more`,
+		"5k/minute":  `limit: "5k" is no whole number: write it in digits, 10_000 if you like`,
+		"1.5/x": `limit: "1.5" is not whole: write a whole number per longer time, 3/2m for one and a half per minute; ` +
+			`limit: there is no unit "x": write second, minute, hour, day or week, or several, as in 5/15m`,
+		"5000/month":                `limit: months differ in length: write {quota: 5000, calendar: month}, or 5000/30d`,
+		"5000/minute burst many":    `limit: "many" is no whole number: write it in digits, 10_000 if you like`,
+		"5000/minute burst 500":     `limit: burst belongs to token_bucket; a sliding_window has none`,
+		"{rate: 5/minut}":           `limit:1:8: rate: there is no unit "minut"; did you mean 5/minute?`,
+		"{rate: 1/366d, burst: 99}": `limit: burst belongs to token_bucket; a sliding_window has none`,
+		"{":                         `limit:1:1: the { has no }`,
+	} {
+		if l, err := ParseLimit(text, like); err == nil || strings.Split(err.Error(), "\n")[0] != want || l != (headgate.Limit{}) {
+			t.Errorf("%s: got  %v\nwant %s", text, err, want)
+		}
+	}
+	if _, err := ParseLimit("5000", headgate.Limit{}); err == nil || !strings.HasPrefix(err.Error(), "limit: 5000 per what?") {
+		t.Error(err)
+	}
+}
+
+func TestEncodeLimit(t *testing.T) {
+	t.Parallel()
+	w := writer{rand.New(rand.NewPCG(3, 4))}
+	shapes := map[string]int{}
+	for range 3000 {
+		limit, like := w.limit(allAlgorithms...), pick(w, headgate.Limit{}, w.limit(allAlgorithms...))
+		text, err := EncodeLimit(limit, like)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ParseLimit(text, like)
+		if err != nil || got.String() != limit.String() {
+			t.Fatalf("%v: %s in the place of %s: got %s, want %s", err, text, like, got, limit)
+		}
+		switch {
+		case strings.HasPrefix(text, "{"):
+			shapes["document"]++
+		case strings.Contains(text, " burst "):
+			shapes["burst"]++
+		default:
+			shapes["rate"]++
+		}
+	}
+	if len(shapes) != 3 {
+		t.Error(shapes)
+	}
+	month := headgate.Quota(5, headgate.Month, time.UTC)
+	month.AnchorDay = 1
+	for want, limit := range map[string]headgate.Limit{
+		"5/day":                          {Count: 5, Window: day, Burst: 5},
+		"5/90m burst 6":                  {Count: 5, Window: 90 * time.Minute, Burst: 6},
+		"5/36h":                          headgate.Per(5, 36*time.Hour),
+		"5/1001ms":                       headgate.Per(5, 1001*time.Millisecond),
+		`{"quota":5,"calendar":"month"}`: month,
+	} {
+		if text, err := EncodeLimit(limit, headgate.PerMinute(1)); err != nil || text != want {
+			t.Errorf("%v: got %s, want %s", err, text, want)
+		}
+	}
+	if text, err := EncodeLimit(headgate.Limit{}, headgate.Limit{}); err == nil {
+		t.Error(text)
+	}
+}
+
+func TestParseLimitCostsNoMemory(t *testing.T) {
+	like := headgate.PerMinute(10)
+	for _, text := range []string{"5000/minute", "5000/15m burst 500", "100000"} {
+		if n := testing.AllocsPerRun(100, func() { _, _ = ParseLimit(text, like) }); n > 0 {
+			t.Errorf("%s: %v allocations", text, n)
+		}
+	}
+}
+
+func BenchmarkParseLimit(b *testing.B) {
+	like := headgate.PerMinute(10)
+	for _, text := range []string{"5000/minute", "5000/15m burst 500", "100000"} {
+		b.Run(text, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := ParseLimit(text, like); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
