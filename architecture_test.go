@@ -97,8 +97,11 @@ var architecture = map[string]arrows{
 		},
 	},
 	"internal/adminapi": {
-		code:  []string{"identity", "internal/checkapi", "internal/explain", "memstore"}, // which limits who guesses tokens
-		tests: []string{"internal/testenv", "redisstore", "github.com/golang-jwt/jwt/v5"},
+		code: []string{
+			"identity", "internal/checkapi", "internal/explain", "internal/pgrules", "internal/rulediff", "ruledoc",
+			"memstore", // which limits callers, and who guesses tokens
+		},
+		tests: []string{"internal/testenv", "redisstore", "github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt/v5"},
 	},
 	"internal/checkapi": {
 		code:  []string{"internal/limitfields", "internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc"},
@@ -171,6 +174,9 @@ var architecture = map[string]arrows{
 	"internal/pgrules/pgdb": {
 		code:    []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
 		notRoot: true,
+	},
+	"internal/rulediff": {
+		code: []string{"internal/wording", "ruledoc"},
 	},
 	"internal/testenv": {
 		tests:   []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn"},

@@ -234,8 +234,8 @@ func TestProblems(t *testing.T) {
 		{post(`{"attributes": {"": "x"}}`), 400, "an attribute's name has 0 bytes: send 1 to 256"},
 		{post(`{"attributes": {"x": "` + strings.Repeat("x", 64<<10) + `"}}`), 413, "the body is larger than 65536 bytes"},
 		{httptest.NewRequest(http.MethodGet, "/v1/explain", http.NoBody), 405, "/v1/explain takes POST"},
-		{httptest.NewRequest(http.MethodPost, "/v1/explain/x", http.NoBody), 404, "there is no such path; there are POST /v1/explain"},
-		{httptest.NewRequest(http.MethodGet, "/", http.NoBody), 404, "there is no such path; there are POST /v1/explain"},
+		{httptest.NewRequest(http.MethodPost, "/v1/explain/x", http.NoBody), 404, "there is no such path; GET /v1/openapi.yaml says what there is"},
+		{httptest.NewRequest(http.MethodGet, "/", http.NoBody), 404, "there is no such path; GET /v1/openapi.yaml says what there is"},
 	} {
 		w := serve(h, c.request)
 		if detail := checkProblem(t, w, c.status); detail != c.detail {

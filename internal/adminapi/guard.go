@@ -23,6 +23,9 @@ const (
 	// guessesPerSecond is how many wrong tokens one address may send. Tokens that headgate makes cannot be guessed at any
 	// rate; those that people make up might be.
 	guessesPerSecond = 10
+	// callsPerSecond is how often one caller may ask, and callsAtOnce how often all at once.
+	callsPerSecond = 50
+	callsAtOnce    = 200
 	// mostPeers bounds what addresses take of memory.
 	mostPeers = 10_000
 	// complaintEvery keeps whoever guesses from filling the log.
@@ -76,10 +79,7 @@ func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Cal
 	lock.Lock()
 	defer lock.Unlock()
 	if wait := g.guess(ctx, peer, 0); wait > 0 {
-		seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
-		p := newProblem(http.StatusTooManyRequests, "too many wrong tokens from "+peer+": try again in "+seconds+" s")
-		p.header = http.Header{"Retry-After": {seconds}}
-		return by, p
+		return by, tooMany("too many wrong tokens from "+peer, wait)
 	}
 	asking, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -96,6 +96,24 @@ func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Cal
 	g.guess(ctx, peer, 1)
 	g.complain(ctx, "a wrong token was sent", peer)
 	return Caller{}, unauthorized(refused.Error())
+}
+
+// pace is nil unless a caller asks too often: the database is for all of them.
+func (g *Guard) pace(ctx context.Context, by Caller) *problem {
+	limit := headgate.PerSecond(callsPerSecond)
+	limit.Burst = callsAtOnce
+	calls, _ := headgate.Take(ctx, g.store, limit, "calls", by.Name, string(by.Role), by.Tenant) // memory always answers
+	if calls.Allowed {
+		return nil
+	}
+	return tooMany("too many requests by "+by.Name, calls.RetryAfter)
+}
+
+func tooMany(what string, wait time.Duration) *problem {
+	seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
+	p := newProblem(http.StatusTooManyRequests, what+": try again in "+seconds+" s")
+	p.header = http.Header{"Retry-After": {seconds}}
+	return p
 }
 
 // complain tells the log, unless it did a moment ago.

@@ -2,10 +2,24 @@ package adminapi
 
 import (
 	"context"
+	_ "embed"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 )
+
+const (
+	rulesPath      = "/v1/rate-limit/rules"
+	exemptionsPath = "/v1/rate-limit/exemptions"
+	documentPath   = "/v1/openapi.yaml"
+	versionsPath   = "/v1/rate-limit/versions"
+	tokensPath     = "/v1/rate-limit/tokens" //nolint:gosec // no token
+	overridesPath  = "/v1/rate-limit/overrides"
+)
+
+//go:embed openapi.yaml
+var openapi []byte
 
 // ExplainPath is where POST takes an explain.Question and answers with an explain.Report.
 const ExplainPath = "/v1/explain"
@@ -18,17 +32,59 @@ const (
 	perTenant = true
 )
 
+// What an endpoint needs.
+const (
+	// inDatabase is for what files do not have.
+	inDatabase = true
+	anywhere   = false
+)
+
 // route is an endpoint and who may use it.
 type route struct {
 	method, path string
 	least        Role
 	perTenant    bool
-	serve        func(*api, http.ResponseWriter, *http.Request, Caller)
+	inDatabase   bool
+	serve        func(*api, http.ResponseWriter, *http.Request, Caller) error
 }
 
 // routes are all endpoints. A new one is a line here, and one in the matrix of the tests.
 var routes = []route{
-	{http.MethodPost, ExplainPath, Viewer, wholeServer, (*api).explain},
+	{http.MethodPost, ExplainPath, Viewer, wholeServer, anywhere, (*api).explain},
+	{http.MethodGet, documentPath, Viewer, perTenant, anywhere, (*api).readDocument},
+
+	{http.MethodGet, rulesPath, Viewer, perTenant, inDatabase, (*api).listRules},
+	{http.MethodPost, rulesPath, Editor, perTenant, inDatabase, (*api).createRule},
+	{http.MethodGet, rulesPath + "/{ruleId}", Viewer, perTenant, inDatabase, (*api).readRule},
+	{http.MethodPut, rulesPath + "/{ruleId}", Editor, perTenant, inDatabase, (*api).replaceRule},
+	{http.MethodDelete, rulesPath + "/{ruleId}", Editor, perTenant, inDatabase, (*api).disableRule},
+
+	{http.MethodGet, rulesPath + "/{ruleId}/exemptions", Viewer, perTenant, inDatabase, (*api).listExemptions},
+	{http.MethodPost, rulesPath + "/{ruleId}/exemptions", Editor, perTenant, inDatabase, (*api).addExemption},
+	{http.MethodPost, rulesPath + "/{ruleId}/reset", Editor, perTenant, anywhere, (*api).resetCounter},
+	{http.MethodPost, rulesPath + "/{ruleId}/grant", Editor, perTenant, anywhere, (*api).grantUnits},
+	{http.MethodGet, "/v1/rate-limit/usage", Viewer, perTenant, anywhere, (*api).readUsage},
+	{http.MethodGet, "/v1/rate-limit/usage/me", Viewer, perTenant, anywhere, (*api).readOwnUsage},
+	{http.MethodPost, exemptionsPath, Editor, wholeServer, inDatabase, (*api).addExemption},
+	{http.MethodGet, exemptionsPath, Viewer, perTenant, inDatabase, (*api).listExemptions},
+	{http.MethodDelete, exemptionsPath + "/{exemptionId}", Editor, perTenant, inDatabase, (*api).removeExemption},
+
+	{http.MethodGet, overridesPath, Viewer, perTenant, inDatabase, (*api).listOverrides},
+	{http.MethodPost, overridesPath, Editor, perTenant, inDatabase, (*api).setOverrides},
+	{http.MethodDelete, overridesPath + "/{overrideId}", Editor, perTenant, inDatabase, (*api).removeOverride},
+
+	{http.MethodGet, versionsPath, Viewer, wholeServer, inDatabase, (*api).listVersions},
+	{http.MethodPost, versionsPath, Editor, wholeServer, inDatabase, (*api).publishVersion},
+	{http.MethodGet, versionsPath + "/{version}", Viewer, wholeServer, inDatabase, (*api).readVersion},
+	{http.MethodGet, versionsPath + "/{version}/diff/{other}", Viewer, wholeServer, inDatabase, (*api).compareVersions},
+	{http.MethodPost, versionsPath + "/{version}/rollback", Editor, wholeServer, inDatabase, (*api).rollBack},
+	{http.MethodPost, "/v1/rate-limit/validate", Viewer, perTenant, inDatabase, (*api).validate},
+
+	{http.MethodGet, "/v1/rate-limit/audit", Viewer, perTenant, inDatabase, (*api).listAudit},
+	{http.MethodGet, "/v1/rate-limit/nodes", Viewer, wholeServer, inDatabase, (*api).listNodes},
+	{http.MethodGet, tokensPath, Admin, wholeServer, inDatabase, (*api).listTokens},
+	{http.MethodPost, tokensPath, Admin, wholeServer, inDatabase, (*api).createToken},
+	{http.MethodDelete, tokensPath + "/{tokenId}", Admin, wholeServer, inDatabase, (*api).revokeToken},
 }
 
 func (rt *route) String() string { return rt.method + " " + rt.path }
@@ -46,6 +102,12 @@ func (rt *route) refuse(by Caller) *problem {
 	return nil
 }
 
+func (*api) readDocument(w http.ResponseWriter, _ *http.Request, _ Caller) error {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(openapi) // whoever is gone is not told
+	return nil
+}
+
 // callerKey is where the context of a request has its Caller.
 type callerKey struct{}
 
@@ -55,13 +117,37 @@ func (a *api) handle(all []route) {
 		rt := &all[i]
 		a.mux.HandleFunc(rt.String(), func(w http.ResponseWriter, r *http.Request) {
 			by, _ := r.Context().Value(callerKey{}).(Caller) // if there were none, it would have no role
-			if refusal := rt.refuse(by); refusal != nil {
-				refusal.write(w)
-				return
+			ctx, cancel := context.WithTimeout(r.Context(), databaseTimeout)
+			defer cancel()
+			var err error
+			switch refusal := rt.refuse(by); {
+			case refusal != nil:
+				err = refusal
+			case rt.inDatabase && a.db == nil:
+				err = newProblem(http.StatusNotImplemented, "rules are in files; with postgres in the config they can be "+
+					"changed here")
+			default:
+				err = rt.serve(a, w, r.WithContext(ctx), by)
 			}
-			rt.serve(a, w, r, by)
+			if err != nil {
+				a.refuse(w, r, by, err)
+			}
 		})
 	}
+}
+
+// refuse answers with a problem. Tenants are not told where our database is.
+func (a *api) refuse(w http.ResponseWriter, r *http.Request, by Caller, err error) {
+	p := problemOf(err)
+	if p.Status >= http.StatusInternalServerError && p != err { //nolint:errorlint // a problem that was made on purpose
+		if !errors.Is(err, context.Canceled) { // else whoever asked is gone
+			a.log.WarnContext(r.Context(), "the admin API cannot answer", "path", r.URL.Path, "error", err)
+		}
+		if by.Tenant != "" {
+			p.Detail = "the database does not answer: try again"
+		}
+	}
+	p.write(w)
 }
 
 // dispatch lets an endpoint answer, or says what there is.
@@ -71,10 +157,9 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request, by Caller) {
 		a.mux.ServeHTTP(w, r)
 		return
 	}
-	var here, all []string
+	var here []string
 	for i := range a.routes {
 		rt := &a.routes[i]
-		all = append(all, rt.String())
 		other := *r
 		other.Method = rt.method
 		if _, pattern := a.mux.Handler(&other); pattern == rt.String() {
@@ -86,5 +171,5 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request, by Caller) {
 		newProblem(http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s", r.URL.Path, strings.Join(here, ", "))).write(w)
 		return
 	}
-	newProblem(http.StatusNotFound, "there is no such path; there are "+strings.Join(all, ", ")).write(w)
+	newProblem(http.StatusNotFound, "there is no such path; GET "+documentPath+" says what there is").write(w)
 }

@@ -15,15 +15,19 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
+// A server that hangs costs a node pollEvery + askTimeout + retryEvery + connectTimeout until it is at another one.
 const (
 	// pollEvery is how often a node looks by itself, should nobody tell it of a change.
-	pollEvery = 5 * time.Second
+	pollEvery = 3 * time.Second
 	// retryEvery is how soon it tries again after an error.
 	retryEvery = time.Second
 	// askTimeout is for questions with short answers, loadTimeout for all there is.
-	askTimeout  = 5 * time.Second
-	purgeEvery  = 24 * time.Hour
+	askTimeout  = 3 * time.Second
 	loadTimeout = 5 * time.Minute
+	// hostsTimeout is for a connection to one of some hosts, startTimeout for one that a node can start without.
+	hostsTimeout = 4 * connectTimeout
+	startTimeout = 2 * time.Second
+	purgeEvery   = 24 * time.Hour
 )
 
 // FollowOptions say what a node does with what it reads.
@@ -76,7 +80,11 @@ func (db *DB) Follow(ctx context.Context, o FollowOptions) (*Follower, error) {
 		rules: ruleSet{}, keep: &keeper{path: o.Keep},
 	}
 	keepErr := f.startFromKept(ctx)
-	conn, err := f.connect(ctx)
+	patience := hostsTimeout
+	if f.version != "" {
+		patience = startTimeout
+	}
+	conn, err := f.connect(ctx, patience)
 	if err == nil {
 		err = f.look(ctx, conn)
 	}
@@ -108,8 +116,8 @@ func (f *Follower) say(e ruledoc.Event) {
 }
 
 // connect opens a connection that is told of changes.
-func (f *Follower) connect(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+func (f *Follower) connect(ctx context.Context, patience time.Duration) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, f.db.pool.Config().ConnConfig)
 	if err != nil {
@@ -164,7 +172,7 @@ func (f *Follower) next(ctx context.Context, conn **pgx.Conn) (err error) {
 			return nil
 		case <-time.After(retryEvery):
 		}
-		*conn, err = f.connect(ctx)
+		*conn, err = f.connect(ctx, hostsTimeout)
 	}
 	if err != nil {
 		return err
@@ -209,9 +217,13 @@ func (f *Follower) trouble(err error) {
 func (f *Follower) look(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		return f.read(ctx, tx)
-	})
+	tx, err := f.begin(ctx, conn)
+	if err == nil {
+		err = f.read(ctx, tx)
+		if ended := tx.Rollback(ctx); err == nil { // there is nothing to commit
+			err = ended
+		}
+	}
 	if err != nil {
 		return f.db.explain(err)
 	}
@@ -222,6 +234,13 @@ func (f *Follower) look(ctx context.Context, conn *pgx.Conn) error {
 		Node: f.o.Node, Version: f.at.Version, Seq: f.at.Seq, Problem: f.problem, StartedAt: f.started,
 	})
 	return nil
+}
+
+// begin does not wait for long, since it is here that a server is found to hang.
+func (f *Follower) begin(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 }
 
 // read finds out what kind of change there is.

@@ -302,7 +302,8 @@ func TestPausedDatabase(t *testing.T) {
 	t.Parallel()
 	db, server := newDB(t)
 	put(t, db, document("a", "10/minute"))
-	n := follow(t, db, "")
+	keep := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, keep)
 	server.Pause()
 	began := time.Now()
 	for range 1000 {
@@ -313,6 +314,17 @@ func TestPausedDatabase(t *testing.T) {
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("1000 decisions took %v", took)
 	}
+	began = time.Now()
+	again := follow(t, db, keep)
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("the start took %v", took)
+	}
+	if kind, err := again.last(); kind != ruledoc.StartedFromKept {
+		t.Errorf("%s: %s", kind, err)
+	}
+	again.end()
+	// A node notices, so that it would find another server that takes the place of this one.
+	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Refused })
 	server.Resume()
 	put(t, db, document("a", "20/minute"))
 	n.untilLimit("a", "ann", "20/minute")

@@ -184,11 +184,13 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 			p.updates = append(p.updates, off)
 		}
 		return nil
+	case edit.Put.Owner != row.Owner:
+		return fmt.Errorf("%w: rule %q is somebody else's: choose another name", ErrRefused, row.Name)
 	case edit.Put.Enabled:
 		p.rules = append(p.rules, edit.Put.Rule)
 	}
 	now := edit.Put.row()
-	now.ID, now.Owner = row.ID, row.Owner // whose a rule is never changes
+	now.ID = row.ID
 	if !sameRow(row, &now) {
 		p.updates = append(p.updates, now)
 	}

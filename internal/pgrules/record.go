@@ -25,11 +25,14 @@ type Version struct {
 
 // Version is the one with this number.
 func (db *DB) Version(ctx context.Context, number int64) (Version, error) {
-	row, err := db.query().VersionByNumber(ctx, number)
-	if err != nil {
-		return Version{}, fmt.Errorf("version %d: %w", number, db.explain(err))
+	last, err := db.Versions(ctx, Page{After: number + 1, Most: 1})
+	if err == nil && (len(last) == 0 || last[0].Number != number) {
+		err = fmt.Errorf("version %d: %w", number, ErrNotFound)
 	}
-	return Version{Number: row.Version, Mode: modeOf(row.Mode), Actor: row.Actor, Comment: row.Comment, CreatedAt: row.CreatedAt}, nil
+	if err != nil {
+		return Version{}, err
+	}
+	return last[0], nil
 }
 
 // Versions are the last ones, newest first; those before one, if page.After says so.

@@ -79,7 +79,7 @@ type Definition struct {
 	Document []byte
 	// Enabled is whether the rule is to be in force.
 	Enabled bool
-	// Owner is the tenant that makes it; "" is us.
+	// Owner is the tenant that makes it; "" is us. It never changes.
 	Owner string
 }
 
@@ -143,6 +143,7 @@ func (db *DB) definitionOf(row *pgdb.RateLimitRule) (*Definition, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.Owner = row.Owner
 	if row.Document != nil {
 		d.Document = []byte(*row.Document)
 	}

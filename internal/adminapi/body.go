@@ -1,0 +1,70 @@
+package adminapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"unicode/utf8"
+)
+
+const (
+	maxBody = 64 << 10
+	// maxBulk is for many rules or overrides at once.
+	maxBulk = 16 << 20
+)
+
+func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit))
+	case err != nil:
+		return nil, badRequest("the body cannot be read: %s", err)
+	}
+	return body, nil
+}
+
+// parse refuses what package json would make something else of: the answer would be to another question.
+func parse[T any](body []byte) (T, error) {
+	var value *T
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&value)
+	_, more := decoder.Token()
+	switch {
+	case !utf8.Valid(body):
+		err = errors.New("it is not UTF-8")
+	case err != nil:
+	case !errors.Is(more, io.EOF):
+		err = errors.New("there is something after it")
+	case value == nil:
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return *value, nil
+}
+
+// read is the body of a request; example shows what to send.
+func read[T any](w http.ResponseWriter, r *http.Request, most int64, example string) (T, error) {
+	body, err := readBody(w, r, most)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return parseLike[T](body, example)
+}
+
+func parseLike[T any](body []byte, example string) (T, error) {
+	value, err := parse[T](body)
+	if err != nil {
+		err = badRequest("the body cannot be used: %s; send %s", err, example)
+	}
+	return value, err
+}

@@ -1,0 +1,65 @@
+package adminapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/internal/explain"
+)
+
+func (a *api) explain(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	q, err := readQuestion(w, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
+	defer cancel()
+	explanation, err := a.limiter.Explain(ctx, headgate.Request{Attributes: q.Attributes, Cost: q.Cost})
+	if err != nil {
+		return a.storeAway(err)
+	}
+	var notes []string
+	if idle := a.idle(q.Attributes); idle != "" {
+		notes = append(notes, idle)
+	}
+	return answer(w, http.StatusOK, explain.New(&explanation, q, a.place, notes...))
+}
+
+func (a *api) storeAway(err error) *problem {
+	store := cmp.Or(a.place.Redis, "the store")
+	return newProblem(http.StatusServiceUnavailable, fmt.Sprintf("%s did not answer: %s", store, err))
+}
+
+// idle is a note on attributes that nobody looks at. A limiter does not tell by which attributes there are exemptions,
+// so that any exemption counts for all that may be.
+func (a *api) idle(attributes headgate.Attributes) string {
+	var exempt []string
+	if _, exemptions := a.limiter.Exceptions().Len(); exemptions > 0 {
+		exempt = []string{"api_key", "user", "service_account", "ip"}
+	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(attributes)), func(name string) bool {
+		return name == headgate.OtherPath || name == headgate.OtherMethod
+	})
+	return explain.Idle(names, a.limiter.Rules(), exempt...)
+}
+
+func readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, err error) {
+	body, err := readBody(w, r, maxBody)
+	if err != nil {
+		return q, err
+	}
+	if q, err = parse[explain.Question](body); err != nil {
+		return q, badRequest(`the body is no question: %s; send {"attributes": `+
+			`{"method": "POST", "path": "/login", "ip": "192.0.2.1"}, "cost": 1, "all": false}`, err)
+	}
+	if err := checkapi.Validate(headgate.Request{Attributes: q.Attributes, Cost: q.Cost}); err != nil {
+		return q, badRequest("%s", err)
+	}
+	return q, nil
+}

@@ -1,0 +1,193 @@
+package adminapi
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// usage is what a subject has left of a rule. What stands beside the limits is of the one that would refuse it first.
+type usage struct {
+	RuleID  string              `json:"ruleId"`
+	Rule    string              `json:"rule"`
+	Subject headgate.Attributes `json:"subject"`
+	// Limited is false for a subject that is exempt, and for a rule that is off. Then there is nothing else to tell.
+	Limited bool `json:"limited"`
+	*limitUsage
+	Limits []limitUsage `json:"limits"`
+}
+
+// limitUsage is what a subject has left of one limit.
+type limitUsage struct {
+	Name      string    `json:"name,omitempty"`
+	Limit     int64     `json:"limit"`
+	Remaining int64     `json:"remaining"`
+	ResetAt   time.Time `json:"resetAt"`
+	// WindowSeconds is null for a limit that goes by the calendar.
+	WindowSeconds *float64 `json:"windowSeconds"`
+	Calendar      string   `json:"calendar,omitempty"`
+	// Origin is rule, tier or override.
+	Origin string `json:"origin"`
+	// Enforced is false for a limit that refuses nobody.
+	Enforced bool `json:"enforced"`
+}
+
+// usageOf puts together what a rule's limits say.
+func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decision) usage {
+	u := usage{RuleID: ruleID, Rule: rule, Subject: subject, Limits: []limitUsage{}}
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if l.Origin == headgate.FromCandidate {
+			continue
+		}
+		one := limitUsage{
+			Name: l.Name, Limit: l.Limit.Capacity(), Remaining: l.Remaining, ResetAt: l.Time.Add(l.ResetAfter).UTC(),
+			Origin: l.Origin.String(), Enforced: l.Enforced,
+		}
+		if l.Limit.Calendar == headgate.NoCalendar {
+			seconds := l.Limit.Window.Seconds()
+			one.WindowSeconds = &seconds
+		} else {
+			one.Calendar = l.Limit.Calendar.String()
+		}
+		u.Limits = append(u.Limits, one)
+	}
+	left := func(l *limitUsage) float64 { return float64(l.Remaining) / float64(max(l.Limit, 1)) }
+	for i := range u.Limits {
+		if l := &u.Limits[i]; u.limitUsage == nil || left(l) < left(u.limitUsage) {
+			u.Limited, u.limitUsage = true, l
+		}
+	}
+	return u
+}
+
+func (a *api) readUsage(w http.ResponseWriter, r *http.Request, by Caller) error {
+	q := r.URL.Query()
+	kind, value, id := q.Get("subjectType"), q.Get("subjectId"), q.Get("ruleId")
+	if kind == "" || value == "" || id == "" {
+		return badRequest("send subjectType=api_key&subjectId=…&ruleId=…, and other attributes that the rule counts by " +
+			"by their names: tenant=acme")
+	}
+	attributes := headgate.Attributes{kind: value}
+	for name := range q {
+		if !slices.Contains([]string{"subjectType", "subjectId", "ruleId"}, name) {
+			attributes[name] = q.Get(name)
+		}
+	}
+	if key := attributes["api_key"]; key != "" && !strings.HasPrefix(key, "sha256:") {
+		attributes["api_key"] = identity.HashKey(key)
+	}
+	if by.Tenant != "" && attributes["tenant"] == "" {
+		attributes["tenant"] = by.Tenant
+	}
+	rule, err := a.ruleInForce(r, id)
+	if err != nil {
+		return err
+	}
+	if !concerns(&rule, by.Tenant) || !by.owns(attributes["tenant"]) {
+		return notFound("rule %q does not count subjects of tenant %s, and others are not for %s to see", id,
+			by.Tenant, by.Name)
+	}
+	left, err := a.peek(r, id, &rule, attributes)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, left)
+}
+
+// peek is what a subject has left. The attributes are its own, and maybe its tier.
+func (a *api) peek(r *http.Request, id string, rule *headgate.Rule, attributes headgate.Attributes) (usage, error) {
+	subject := maps.Clone(attributes)
+	if !slices.Contains(rule.By, "tier") {
+		delete(subject, "tier")
+	}
+	if len(rule.By) > 0 {
+		if err := ruledoc.CheckSubject(rule, subject); err != nil {
+			return usage{}, badRequest("%s", err)
+		}
+	}
+	request := headgate.Request{Attributes: attributes, Rule: rule.ID}
+	if err := checkapi.Validate(request); err != nil {
+		return usage{}, badRequest("%s", err)
+	}
+	d, err := a.limiter.Peek(r.Context(), request)
+	switch {
+	case err != nil:
+		return usage{}, notFound("%s", err)
+	case d.Path == headgate.PathFailed:
+		return usage{}, a.storeAway(headgate.ErrUnavailable)
+	}
+	return usageOf(id, rule.ID, subject, &d), nil
+}
+
+// readOwnUsage is what a tenant has left of all that it is counted by as a whole.
+func (a *api) readOwnUsage(w http.ResponseWriter, r *http.Request, by Caller) error {
+	if by.Tenant == "" {
+		return badRequest("%s is of no tenant: ask /v1/rate-limit/usage about a subject", by.Name)
+	}
+	subject := headgate.Attributes{"tenant": by.Tenant}
+	var asks []headgate.Ask
+	for _, rule := range a.rulesInForce(r) {
+		if len(rule.By) == 1 && concerns(&rule, by.Tenant) && len(asks) < largestPage {
+			asks = append(asks, headgate.Ask{Request: headgate.Request{Attributes: subject, Rule: rule.ID}, Peek: true})
+		}
+	}
+	decisions, err := a.limiter.CheckAll(r.Context(), asks)
+	if err != nil {
+		return newProblem(http.StatusConflict, "the rules have just been changed: try again")
+	}
+	all := make([]usage, len(decisions))
+	for i := range decisions {
+		if decisions[i].Path == headgate.PathFailed {
+			return a.storeAway(headgate.ErrUnavailable)
+		}
+		all[i] = usageOf(asks[i].Rule, asks[i].Rule, subject, &decisions[i])
+	}
+	return answer(w, http.StatusOK, struct {
+		Tenant string  `json:"tenant"`
+		Usage  []usage `json:"usage"`
+	}{by.Tenant, all})
+}
+
+// rulesInForce are those that this server uses.
+func (a *api) rulesInForce(r *http.Request) []headgate.Rule {
+	// A limiter tells its rules only with a decision. This one is made in memory, and nothing is charged.
+	beside := headgate.NewLimiter(a.guard.store, a.limiter.Rules(), headgate.Options{})
+	explanation, _ := beside.Explain(r.Context(), headgate.Request{}) // memory always answers
+	return convert(explanation.Rules, func(e *headgate.RuleExplanation) headgate.Rule { return e.Rule })
+}
+
+// ruleInForce is the one of a name or UUID.
+func (a *api) ruleInForce(r *http.Request, id string) (headgate.Rule, error) {
+	name := id
+	if a.db != nil && uuid.MatchString(id) {
+		found, err := a.db.Rule(r.Context(), id)
+		if err != nil {
+			return headgate.Rule{}, err
+		}
+		name = found.Name
+	}
+	rules := a.rulesInForce(r)
+	if i := slices.IndexFunc(rules, func(r headgate.Rule) bool { return r.ID == name }); i >= 0 {
+		return rules[i], nil
+	}
+	return headgate.Rule{}, notFound("this server has no rule %q in force", id)
+}
+
+// concerns is whether a rule counts what is a tenant's apart from what is others'. All rules concern those who are of
+// none.
+func concerns(rule *headgate.Rule, tenant string) bool {
+	if tenant == "" {
+		return true
+	}
+	p := rule.Match.Attributes["tenant"]
+	return slices.Contains(rule.By, "tenant") && !slices.Contains(p.Not, tenant) &&
+		(len(p.Values) == 0 || slices.Contains(p.Values, tenant))
+}

@@ -1,0 +1,194 @@
+package adminapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+)
+
+// check charges a request.
+func (w *world) check(t *testing.T, times int, attributes headgate.Attributes) {
+	t.Helper()
+	for range times {
+		if _, err := w.limiter.Check(t.Context(), headgate.Request{Attributes: attributes}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(t, editor, `{"id": "keys", "by": ["client"], "limit": "10/hour", "algorithm": "fixed_window"}`,
+		`{"id": "many", "match": {"path": "/many"}, "by": ["tenant", "user"], "cost": 2,
+			"limits": {"peak": "100/hour", "month": {"quota": 4, "calendar": "month"}}}`)
+	w.ask(t, editor, "POST /rules/keys/exemptions", `{"subjectType": "user", "subjectValue": "free"}`).want(201)
+	w.follow(t)
+	key := identity.HashKey("secret")
+	w.check(t, 3, headgate.Attributes{"api_key": key})
+	w.check(t, 1, headgate.Attributes{"tenant": "acme", "user": "ann", "path": "/many"})
+	id := w.ask(t, viewer, "GET /rules/keys", "").text("ruleId")
+	for _, query := range []string{
+		"subjectType=api_key&subjectId=" + key + "&ruleId=keys", "subjectType=api_key&subjectId=" + key + "&ruleId=" + id,
+		"subjectType=api_key&subjectId=secret&ruleId=keys", "subjectType=api_key&subjectId=secret&ruleId=keys&tier=free",
+	} {
+		got := w.ask(t, viewer, "GET /usage?"+query, "").want(200)
+		at, err := time.Parse(time.RFC3339, got.text("resetAt"))
+		got.has("limit=10", "remaining=7", "windowSeconds=3600", "limited=true")
+		if err != nil || time.Until(at) < 59*time.Minute || time.Until(at) > time.Hour || !strings.Contains(query, got.text("ruleId")) {
+			t.Errorf("%s: %s", query, got.Body)
+		}
+	}
+	many := w.ask(t, viewer, "GET /usage?subjectType=user&subjectId=ann&tenant=acme&ruleId=many", "").want(200)
+	many.has("name=month", "calendar=month", "limits.*.name=month peak", "limits.*.remaining=2 98", "windowSeconds=")
+	w.ask(t, viewer, "GET /usage?subjectType=user&subjectId=free&ruleId=keys", "").want(200).
+		has("limited=false", "limit=")
+	for query, want := range map[string]string{
+		"": "send subjectType=", "?subjectType=user&subjectId=ann": "send subjectType=",
+		"?subjectType=user&subjectId=ann&ruleId=many":                     "the subject needs tenant",
+		"?subjectType=user&subjectId=ann&ruleId=many&tenant=acme&ip=1::2": "ip too many",
+	} {
+		w.ask(t, viewer, "GET /usage"+query, "").says(400, want)
+	}
+	w.ask(t, viewer, "GET /usage?subjectType=user&subjectId=ann&ruleId=none", "").says(404, `no rule "none" in force`)
+
+	// Tenants see themselves.
+	const ann = "?subjectType=user&subjectId=ann&ruleId=many"
+	for as, want := range map[string]string{acme: "2", globex: "4"} {
+		if got := w.ask(t, as, "GET /usage"+ann, "").want(200); got.text("remaining") != want {
+			t.Errorf("%s: %s", as, got.Body)
+		}
+	}
+	w.ask(t, globex, "GET /usage"+ann+"&tenant=acme", "").says(404, "others are not for ann")
+	w.ask(t, globex, "GET /usage?subjectType=user&subjectId=ann&ruleId=keys", "").says(404, "others are not for ann")
+}
+
+func TestOwnUsage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(t, editor, `{"id": "quota", "by": ["tenant"], "limit": "10/hour"}`,
+		`{"id": "other", "by": ["tenant", "user"], "limit": "10/hour"}`,
+		`{"id": "globex-only", "match": {"tenant": "globex"}, "by": ["tenant"], "limit": "10/hour"}`)
+	w.create(t, acme, `{"id": "sub", "match": {"path": "/search"}, "by": ["tenant"], "limit": "5/hour"}`)
+	w.follow(t)
+	w.check(t, 3, headgate.Attributes{"tenant": "acme", "user": "ann"})
+	for range 2 { // nothing is charged
+		w.ask(t, "viewer.acme", "GET /usage/me", "").want(200).
+			has("tenant=acme", "usage.*.rule=quota sub", "usage.*.remaining=7 5")
+	}
+	w.ask(t, viewer, "GET /usage/me", "").says(400, "ann is of no tenant")
+}
+
+// Units come back, everybody can see who did it, and tenants cannot help themselves.
+func TestCredits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(t, editor, `{"id": "quota", "by": ["tenant"], "limit": "10/hour", "algorithm": "fixed_window"}`,
+		`{"id": "dear", "match": {"path": "/dear"}, "by": ["user"], "limit": "100/hour", "cost": 5}`,
+		`{"id": "rows", "match": {"path": "/rows"}, "by": ["user"], "limit": "100/hour",
+			"cost": {"from": "header.x-rows", "default": 3, "max": 50}}`)
+	w.create(t, acme, `{"id": "sub", "by": ["tenant"], "limit": "20/hour"}`)
+	w.follow(t)
+	w.check(t, 8, headgate.Attributes{"tenant": "acme"})
+	w.check(t, 3, headgate.Attributes{"user": "ann", "path": "/dear"})
+	w.check(t, 3, headgate.Attributes{"user": "ann", "path": "/rows", "header.x-rows": "20"})
+	for _, c := range []struct{ as, what, body, remaining string }{
+		{editor, "quota/grant", `{"subject": {"tenant": "acme"}, "units": 3, "reason": "our mistake"}`, "5"},
+		{editor, "quota/reset", `{"subject": {"tenant": "acme"}}`, "10"},
+		{editor, "dear/grant", `{"subject": {"user": "ann"}, "units": 10}`, "95"},
+		{editor, "rows/grant", `{"subject": {"user": "ann"}, "units": 7}`, "47"},
+		{editor, "rows/reset", `{"subject": {"user": "ann"}}`, "100"},
+		{acme, "sub/grant", `{"subject": {"tenant": "acme"}, "units": 1}`, "13"},
+	} {
+		if got := w.ask(t, c.as, "POST /rules/"+c.what, c.body).want(200); got.text("remaining") != c.remaining {
+			t.Errorf("%s: %s left, want %s", c.what, got.text("remaining"), c.remaining)
+		}
+	}
+	w.ask(t, viewer, "GET /audit?rule=quota", "").want(200).
+		has("entries.1.new.what=grant", "entries.1.new.units=3", "entries.1.new.reason=our mistake", "entries.1.actor=ann",
+			"entries.*.object=counter counter rule")
+	for what, want := range map[string]string{
+		`dear/grant {"subject": {"user": "ann"}, "units": 7}`:  "a multiple",
+		`rows/grant {"subject": {"user": "ann"}, "units": 51}`: "1 to 50 units",
+		`quota/grant {"subject": {"tenant": "x"}}`:             "send 1 to",
+		`quota/reset {"subject": {"tenant": "x"}, "units": 1}`: "leave units out",
+		`quota/grant {"subject": {"user": "ann"}, "units": 1}`: "the subject needs tenant",
+	} {
+		path, body, _ := strings.Cut(what, " ")
+		w.ask(t, editor, "POST /rules/"+path, body).says(422, want)
+	}
+	w.ask(t, acme, "POST /rules/quota/reset", `{"subject": {"tenant": "acme"}}`).says(404)
+	w.ask(t, acme, "POST /rules/quota/grant", `{"subject": {"tenant": "acme"}, "units": 1}`).says(404)
+	w.ask(t, editor, "POST /rules/none/reset", `{"subject": {"user": "ann"}}`).says(404)
+}
+
+// Where rules are in files, usage and credits work.
+func TestUsageWithFiles(t *testing.T) {
+	t.Parallel()
+	a := newFilesAPI(t)
+	for range 4 {
+		if _, err := a.limiter.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{"tenant": "acme"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, want := range map[string]string{
+		"GET /v1/rate-limit/usage?subjectType=tenant&subjectId=acme&ruleId=quota": `"remaining":6`,
+		"GET /v1/rate-limit/usage/me": `"remaining":6`,
+	} {
+		method, path, _ := strings.Cut(what, " ")
+		status, body := ask(a, httptest.NewRequest(method, path, http.NoBody), "viewer.acme")
+		if status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", what, status, body)
+		}
+	}
+	grant := func(as string) (int, string) {
+		const body = `{"subject": {"tenant": "acme"}, "units": 2}`
+		return ask(a, httptest.NewRequest(http.MethodPost, rulesPath+"/quota/grant", strings.NewReader(body)), as)
+	}
+	if status, body := grant(editor); status != 200 || !strings.Contains(body, `"remaining":8`) {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := grant(acme); status != 404 {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// goneStore does not answer.
+type goneStore struct{}
+
+func (goneStore) Part(headgate.Subject) int { return 0 }
+
+func (goneStore) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
+	for i := range results {
+		results[i].Err = headgate.ErrUnavailable
+	}
+	return headgate.ErrUnavailable
+}
+
+// What is not known is not made up.
+func TestUsageWithoutStore(t *testing.T) {
+	t.Parallel()
+	a := newFilesAPI(t)
+	a.limiter = headgate.NewLimiter(goneStore{}, a.limiter.Rules(), headgate.Options{})
+	for what, body := range map[string]string{
+		"GET /v1/rate-limit/usage?subjectType=tenant&subjectId=acme&ruleId=quota": "",
+		"GET /v1/rate-limit/usage/me":           "",
+		"POST /v1/rate-limit/rules/quota/grant": `{"subject": {"tenant": "acme"}, "units": 2}`,
+	} {
+		as := editor
+		if strings.HasSuffix(what, "/me") {
+			as = acme
+		}
+		method, path, _ := strings.Cut(what, " ")
+		status, detail := ask(a, httptest.NewRequest(method, path, strings.NewReader(body)), as)
+		if status != 503 || !strings.HasPrefix(detail, "the store did not answer: ") {
+			t.Errorf("%s: %d %s", what, status, detail)
+		}
+	}
+}

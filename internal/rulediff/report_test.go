@@ -1,0 +1,241 @@
+package rulediff
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+func parse(t *testing.T, text string) *ruledoc.Document {
+	t.Helper()
+	d, err := ruledoc.Parse("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return d
+}
+
+// TestDiffRule changes one thing of a rule at a time, forth and back.
+func TestDiffRule(t *testing.T) {
+	t.Parallel()
+	const goesOn, lapses, anew = "counters go on; used units stay used", "used units lapse", "counters start anew"
+	for _, c := range []struct {
+		from, to    string
+		effect      effect
+		consequence string
+	}{
+		{"limit: 10/minute", "limit: 20/minute", looser, goesOn},
+		{"limit: 10/minute", "limit: {rate: 10/minute, burst: 20}", looser, goesOn},
+		{"limit: 10/minute", "limit: {rate: 20/minute, burst: 5}", other, goesOn},
+		{"limit: 10/minute", "limit: 600/h", looser, lapses},
+		{"limit: 10/minute", "limit: {rate: 10/minute, algorithm: sliding_window}", other, anew},
+		{"algorithm: fixed_window, limit: 9/m", "algorithm: fixed_window, limit: {rate: 9/m, align: clock}", other, lapses},
+		{"limit: {quota: 9, calendar: day}", "limit: {quota: 99, calendar: day}", looser, goesOn},
+		{"limit: {quota: 9, calendar: day}", "limit: {quota: 9, calendar: month}", other, lapses},
+		{"limit: {quota: 9, calendar: day}", "limit: {quota: 9, calendar: day, timezone: Europe/Berlin}", other, lapses},
+		{"limits: {a: 1/s, b: 2/s}", "limits: {a: 1/s}", looser, ""},
+		{"limit: 1/s", "limit: 1/s, tiers: {pro: 2/s}", looser, goesOn},
+		{"limit: 1/s, tiers: {pro: 2/s}", "limit: 1/s, tiers: {pro: 3/s}", looser, goesOn},
+		{"limit: 1/s", "limit: 1/s, candidate: 9/s", other, "refuses nobody"},
+		{"limit: 1/s, on_missing: share", "limit: 1/s, on_missing: skip", looser, "lack"},
+		{"limit: 1/s, on_missing: deny", "limit: 1/s, on_missing: share", looser, "lack"},
+		{"limit: 1/s, on_store_failure: deny", "limit: 1/s, on_store_failure: allow", looser, "store"},
+		{"limit: 9/s, cost: 3", "limit: 9/s, cost: 2", looser, "used units stay used"},
+		{"limit: 9/s, cost: 3", "limit: 9/s, cost: {from: header.x}", other, "used units stay used"},
+		{"limit: 1/s, enforce_percent: 50", "limit: 1/s, enforce_percent: 10", looser, "shadow"},
+		{"limit: 1/s", "limit: 1/s, enforce_percent: 10", looser, "shadow"},
+		{"limit: 1/s", "limit: 1/s, priority: 3", other, "highest"},
+		{"limit: 1/s", "limit: 1/s, expose: false", other, "headers"},
+		{"limit: 1/s", "limit: 1/s, strict: true", other, "store alone"},
+		{"limit: 1/s", "limit: 1/s, critical: true", other, "last"},
+		{"limit: 1/s", "limit: 1/s, description: x", other, "people"},
+		{"limit: 1/s", "limit: 1/s, labels: {a: map}", other, "people"},
+		{"limit: 1/s", "limit: 1/s, mode: shadow", looser, "refuses nobody; counts"},
+		{"limit: 1/s", "limit: 1/s, mode: 'off'", looser, "counts nothing"},
+		{"limit: 1/s, priority: 1", "limit: 1/s, priority: 1, mode: shadow", other, "refuses"},
+		{"limit: 1/s, mode: shadow", "limit: 2/s, mode: shadow", other, goesOn},
+		{"algorithm: leaky_bucket, limit: 1/s", "algorithm: leaky_bucket, limit: 1/s, max_delay: 2s", looser, ""},
+		{"match: {path: [/a, /b]}, limit: 1/s", "match: {path: /a}, limit: 1/s", looser, "fewer requests"},
+		{"limit: 1/s", "match: {path: /a}, limit: 1/s", looser, "fewer requests"},
+		{"match: {path: /a}, limit: 1/s", "match: {path: /b}, limit: 1/s", other, "other requests"},
+		{"match: {path: /a, ignore_case: true}, limit: 1/s", "match: {path: /a}, limit: 1/s", looser, "fewer requests"},
+		{"match: {user: {not: [a]}}, limit: 1/s", "match: {user: {not: [a, b]}}, limit: 1/s", other, "other requests"},
+		{"match: {ip: {cidr: 10.0.0.0/8}}, limit: 1/s", "match: {ip: {absent: true}}, limit: 1/s", other, "other requests"},
+		{"match: {user: {prefix: a}}, limit: 1/s", "match: {user: {absent: false}}, limit: 1/s", other, "other requests"},
+		{"limit: 1/s", "when: user == 'x', limit: 1/s", looser, "fewer requests"},
+		{"when: user == 'y', limit: 1/s", "when: user == 'x', limit: 1/s", other, "other requests"},
+		{"match: {path: [/a, /b]}, priority: 1, limit: 1/s", "match: {path: /a}, priority: 1, limit: 1/s", other, "other"},
+	} {
+		document := func(rule string) *ruledoc.Document {
+			return parse(t, fmt.Sprintf("rules:\n  - {id: r, by: [ip], %s}\n", rule))
+		}
+		from, to := document(c.from), document(c.to)
+		for _, way := range []struct {
+			from, to *ruledoc.Document
+			effect   effect
+		}{{from, to, c.effect}, {to, from, c.effect.opposite()}} {
+			r := New(way.from, way.to, time.Now())
+			if len(r.Entries) != 1 || len(r.Entries[0].Changes) != 1 {
+				t.Errorf("%s | %s: %+v", c.from, c.to, r.Entries)
+				continue
+			}
+			got := r.Entries[0].Changes[0]
+			consequence := c.consequence
+			if way.effect != c.effect && strings.Contains(c.consequence, "fewer") {
+				consequence = "more requests"
+			} else if got.What == "mode" && way.effect != c.effect {
+				consequence = "refuses; used units stay used"
+			}
+			if got.Effect != way.effect || !strings.Contains(got.Consequence, consequence) || got.text() == "" {
+				t.Errorf("%s | %s: got %+v, want %s, %s", c.from, c.to, got, way.effect, consequence)
+			}
+			if anew := strings.Contains(got.Consequence, "anew"); anew != (len(r.StartAnew) == 1) {
+				t.Errorf("%s | %s: starts anew: %v", c.from, c.to, r.StartAnew)
+			}
+		}
+	}
+}
+
+func TestDiffBy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		from, to string
+		effect   effect
+	}{
+		{"by: []", "by: [ip]", looser},
+		{"by: [ip]", "by: [ip, user]", looser},
+		{"by: [ip]", "by: [user]", other},
+		{"by: [user]", "by: [client]", other},
+		{"by: [user]", "by: [client, user]", other},
+		{"by: [ip], on_missing: deny", "by: [ip, user], on_missing: deny", other},
+	} {
+		from := parse(t, "rules: [{id: r, limit: 1/s, "+c.from+"}]")
+		to := parse(t, "rules: [{id: r, limit: 1/s, "+c.to+"}]")
+		r := New(from, to, time.Now())
+		got := r.Entries[0].Changes[0]
+		if got.Effect != c.effect || got.Consequence != "everybody starts anew" || len(r.StartAnew) != 1 {
+			t.Errorf("%s | %s: %+v", c.from, c.to, got)
+		}
+	}
+}
+
+// TestDiffNothing is about changes of the text that change nothing.
+func TestDiffNothing(t *testing.T) {
+	t.Parallel()
+	a := parse(t, `
+rules:
+  - {id: a, by: [ip, user], limit: 60/min, match: {path: [/a, /b], ip: {cidr: [10.0.0.0/8, 11.0.0.0/8]}}}
+  - {id: b, by: [], limit: {rate: 5/s, burst: 5}, cost: 1, on_store_failure: local, labels: {x: y, z: map}}`)
+	b := parse(t, `
+mode: enforce
+rules:
+  - {id: b, by: [], limit: 5/s, on_missing: share, mode: enforce, labels: {z: map, x: y}}
+  - {id: a, by: [user, ip], limit: 60/1m, match: {path: [/b, /a], ip: {cidr: [11.0.0.0/8, 10.0.0.0/8]}}}`)
+	if r := New(a, b, time.Now()); len(r.Entries) > 0 {
+		t.Errorf("%s", r.String())
+	}
+}
+
+func TestDiffModeOfAll(t *testing.T) {
+	t.Parallel()
+	a := parse(t, "rules: [{id: r, by: [ip], limit: 1/s}]")
+	b := parse(t, "mode: shadow\nrules: [{id: r, by: [ip], limit: 2/s}]")
+	text := New(a, b, time.Now()).String()
+	if !strings.Contains(text, "changed mode of all rules\n  looser   mode: enforce → shadow (refuses nobody; ") {
+		t.Error(text)
+	}
+	// Under the cap nothing else is looser or tighter.
+	c := parse(t, "mode: shadow\nrules: [{id: r, by: [ip], limit: 1/s}]")
+	text = New(c, b, time.Now()).String()
+	if !strings.Contains(text, "changed rule r (refuses nobody: mode is shadow)\n  other    limit: 1/second → ") {
+		t.Error(text)
+	}
+}
+
+func TestDiffExceptions(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	document := func(exceptions string) *ruledoc.Document {
+		const rules = "rules: [{id: r, by: [user], limit: 5/s}, {id: t, by: [user], limit: 5/s, tiers: {x: 9/s}}]\n"
+		return parse(t, rules+exceptions)
+	}
+	const past, lately = "2020-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
+	const soon, later = "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"
+	override := func(rest string) string { return "overrides: [{subject: {user: ann}, " + rest + "}]\n" }
+	for _, c := range []struct {
+		from, to string
+		effect   effect
+	}{
+		{"", override("rule: r, limit: 9/s"), looser},
+		{"", override("rule: r, limit: 1/s"), tighter},
+		{"", override("rule: t, limit: 9/s"), other},
+		{"", override("rule: r, limit: 9/s, expires: 2025-12-31T23:59:59Z"), other},
+		{override("rule: r, limit: 9/s"), override("rule: r, limit: 10/s"), looser},
+		{override("rule: r, limit: 9/s, expires: " + soon), override("rule: r, limit: 9/s, expires: " + later), looser},
+		{override("rule: r, limit: 1/s, expires: " + soon), override("rule: r, limit: 1/s, expires: " + later), other},
+		{override("rule: r, limit: 9/s"), override("rule: r, limit: 9/s, reason: x"), other},
+		{"", "exemptions: [{user: ann}]", looser},
+		{"exemptions: [{user: ann, expires: " + soon + "}]", "exemptions: [{user: ann}]", looser},
+		{"exemptions: [{user: ann, expires: " + past + "}]", "exemptions: [{user: ann, expires: " + lately + "}]", other},
+	} {
+		from, to := document(c.from), document(c.to)
+		for _, way := range []struct {
+			from, to *ruledoc.Document
+			effect   effect
+		}{{from, to, c.effect}, {to, from, c.effect.opposite()}} {
+			r := New(way.from, way.to, now)
+			if len(r.Entries) != 1 || len(r.Entries[0].Changes) != 1 || r.Entries[0].Changes[0].Effect != way.effect {
+				t.Errorf("%s | %s: want %s, got %s", c.from, c.to, way.effect, r.String())
+			}
+		}
+	}
+}
+
+// TestDiffAnew holds what is said of counters to what makes them: the rule, the limit's name and the algorithm.
+func TestDiffAnew(t *testing.T) {
+	t.Parallel()
+	limits := []headgate.Limit{
+		headgate.PerMinute(10), headgate.PerHour(10),
+		headgate.Quota(10, headgate.Month, nil), headgate.Quota(9, headgate.Day, nil),
+		{Algorithm: headgate.SlidingWindow, Count: 1, Window: time.Second},
+		{Algorithm: headgate.SlidingLog, Count: 1, Window: time.Second},
+		{Algorithm: headgate.FixedWindow, Count: 1, Window: time.Second},
+		{Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Second},
+	}
+	for _, a := range limits {
+		for _, b := range limits {
+			_, consequence := compareLimits(&a, &b)
+			same := headgate.CounterOf("r", "l", a.Algorithm) == headgate.CounterOf("r", "l", b.Algorithm)
+			if said := !strings.Contains(consequence, "anew"); said != same {
+				t.Errorf("%s, %s: %s", a, b, consequence)
+			}
+		}
+	}
+}
+
+// TestDiffManyRules sees that the comparison does not grow with the square of the rules.
+func TestDiffManyRules(t *testing.T) {
+	t.Parallel()
+	many := func(prefix string) *ruledoc.Document {
+		var b strings.Builder
+		b.WriteString("rules:\n")
+		for i := range 5_000 {
+			fmt.Fprintf(&b, "  - {id: %s%d, match: {path: /p%d}, by: [ip], limit: 1/second}\n", prefix, i, i)
+		}
+		return parse(t, b.String())
+	}
+	a, b := many("a"), many("b")
+	began := time.Now()
+	r := New(a, b, began)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	first := r.Entries[0].Changes[0].Consequence
+	if len(r.Entries) != 10_000 || first != "looks like a rename to b0: counters start anew" {
+		t.Errorf("%d entries, %+v", len(r.Entries), r.Entries[0])
+	}
+}
