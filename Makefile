@@ -29,11 +29,11 @@ SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps servers build test race fuzz bench chaos e2e soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test race fuzz bench chaos e2e e2e-control soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
 
 deps: servers $(GOFUMPT) $(GOLANGCI_LINT) $(GOTESTSUM) $(CADDY) $(ENVOY) $(RATELIMIT) ## Install servers (Debian 12), tools and modules; quick when they are there
 	@tools/deps.sh modules
@@ -91,6 +91,9 @@ soak: ## Break Redis again and again for ten minutes, or SHORT=1 30 seconds, and
 e2e: $(GOTESTSUM) ## Try the examples with real gateways
 	@$(GOTEST) -count=1 ./internal/e2e
 
+e2e-control: ## Change rules in PostgreSQL, and break it, under real servers; SHORT=1 for less of it, ARGS='...' for its flags
+	@cd bench && go run ./control $(if $(SHORT),-short) $(ARGS)
+
 lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Check formatting, lint, and go.mod's tidiness
 	@files=$$($(GOFUMPT) -l .) || exit; \
 	if [ -n "$$files" ]; then printf 'not formatted (make fmt):\n%s\n' "$$files"; exit 1; fi
@@ -126,6 +129,7 @@ check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines
 	step quickstart; \
 	step chaos SHORT=1; \
 	step soak SHORT=1; \
+	step e2e-control SHORT=1; \
 	echo "=== race"; \
 	$(MAKE) --no-print-directory race
 
