@@ -87,7 +87,7 @@ var architecture = map[string]arrows{
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
 			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
-			"internal/listen", "internal/pgrules",
+			"internal/listen", "internal/pgrules", "internal/rulediff",
 			"internal/telemetry", "internal/wording", "internal/yamldoc",
 			"github.com/spf13/cobra", "google.golang.org/grpc",
 		},

@@ -27,9 +27,9 @@ const askTimeout = 5 * time.Second
 type explainOptions struct {
 	rules                                      []string
 	redis, namespace, secretFile, passwordFile string
-	server, tokenFile, caFile                  string
-	cost                                       int64
-	all                                        bool
+	serverOptions
+	cost int64
+	all  bool
 }
 
 // explainReport is the report, as all commands have one.
@@ -78,9 +78,7 @@ Exit code: 0 it would pass; 1 it would be refused; 2 the rules, Redis or the ser
 	flags.StringVar(&o.namespace, "namespace", "", "`NAME` under which the servers count")
 	flags.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the servers' secret for subjects, if they have one")
 	flags.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` with the password of Redis")
-	flags.StringVar(&o.server, "server", "", "`ADDRESS` of a server's listen.admin: http://127.0.0.1:8083")
-	flags.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token for the server")
-	flags.StringVar(&o.caFile, "ca-file", "", "`FILE` with who signed the server's certificate, if that is nobody known")
+	o.flags(cmd)
 	flags.Int64Var(&o.cost, "cost", 1, "multiply what the rules say the request costs by `N`")
 	flags.BoolVar(&o.all, "all", false, "show all rules that do not apply")
 	return cmd
@@ -103,7 +101,7 @@ func (o *explainOptions) check() error {
 	case o.redis == "" && besideRedis:
 		return errors.New("say which Redis to ask: --redis ADDRESS")
 	}
-	o.redis, o.server = withScheme(o.redis, "redis://"), withScheme(o.server, "http://")
+	o.redis = withScheme(o.redis, "redis://")
 	return nil
 }
 

@@ -223,3 +223,12 @@ func TestRedact(t *testing.T) {
 		}
 	}
 }
+
+func parse(t *testing.T, text string) *ruledoc.Document {
+	t.Helper()
+	d, err := ruledoc.Parse("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return d
+}

@@ -144,11 +144,17 @@ func planOf(kinds []hostile) []int {
 	return plan
 }
 
+// honestTokens and hostileTokens are how many people ask the admin API in turn, so that none of them asks too often.
+const (
+	honestTokens  = 10
+	hostileTokens = 200
+)
+
 // fortress is a server under attack, and what its honest callers use.
 type fortress struct {
 	*running
 	pid    int
-	token  string
+	tokens []string // the first are those of honest callers
 	client *http.Client
 	conn   *grpc.ClientConn
 }
@@ -159,17 +165,23 @@ func newFortress(t *testing.T) *fortress {
 	dir, file := configure(t, "redis: {address: redis://"+redis.Addr()+"}\nadmin: {tokens_file: tokens}\n"+
 		"identity: {trusted_proxies: [127.0.0.0/8]}\n",
 		"rules: [{id: honest, match: {path: /honest}, by: [user], limit: 3/hour}]\n")
-	token, line, err := adminapi.NewToken("ann")
-	if err != nil {
-		t.Fatal(err)
+	f := &fortress{}
+	var lines strings.Builder
+	for i := range honestTokens + hostileTokens {
+		token, line, err := adminapi.NewToken(fmt.Sprintf("ann%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.tokens = append(f.tokens, token)
+		lines.WriteString(line + "\n")
 	}
-	writeFile(t, filepath.Join(dir, "tokens"), line+"\n")
-	f := &fortress{token: token}
+	writeFile(t, filepath.Join(dir, "tokens"), lines.String())
 	f.running, f.pid = serveBinary(t, "--config", file)
 	f.says("Redis answers")
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	f.client = &http.Client{Transport: transport, Timeout: patience}
+	var err error
 	if f.conn, err = grpc.NewClient(f.at("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +289,7 @@ func (f *fortress) questions() map[string]func() (stored bool, err error) {
 	overHTTP, overGRPC, service := &fresh{}, &fresh{}, checkv1.NewCheckServiceClient(f.conn)
 	check, ready, explain := "http://"+f.at("http")+"/v1/check", "http://"+f.at("ops")+"/readyz",
 		"http://"+f.at("admin")+"/v1/explain"
+	asked := 0 // of the admin API, by one after the other
 	return map[string]func() (bool, error){
 		"http": func() (bool, error) {
 			return overHTTP.next("h", func(user string) (a answer, err error) {
@@ -303,7 +316,8 @@ func (f *fortress) questions() map[string]func() (stored bool, err error) {
 			return true, err
 		},
 		"admin": func() (bool, error) {
-			data, err := fetch(f.client, "POST", explain, f.token, `{"attributes": {"path": "/honest", "user": "a"}}`)
+			asked++
+			data, err := fetch(f.client, "POST", explain, f.tokens[asked%honestTokens], `{"attributes": {"path": "/honest", "user": "a"}}`)
 			if err != nil && strings.Contains(err.Error(), "store unavailable") {
 				return false, nil
 			}
@@ -377,7 +391,7 @@ func (f *fortress) attackAll(t *testing.T, seed uint64) {
 	checks := place{path: "/v1/check", read: true, bare: "404", prior: "404"}
 	ops := place{path: "/nowhere", bare: "404", prior: "400"}
 	admin := place{
-		path: "/v1/explain", header: "Authorization: Bearer " + f.token + "\r\n", read: true, bare: "401",
+		path: "/v1/explain", tokens: f.tokens[honestTokens:], read: true, bare: "401",
 		prior: "401",
 	}
 	var attacks sync.WaitGroup

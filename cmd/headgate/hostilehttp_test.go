@@ -118,10 +118,19 @@ func slow(address, text string) (time.Duration, error) {
 // place is something to POST to over HTTP.
 type place struct {
 	path, header string
+	// tokens are sent in turn, so that none of them is sent too often.
+	tokens []string
 	// read is whether bodies are; if not all that is understood is answered with 404.
 	read bool
 	// bare is the answer to another path without the header, and prior the one to the preface of HTTP/2.
 	bare, prior string
+}
+
+func (p place) headers() string {
+	if len(p.tokens) == 0 {
+		return p.header
+	}
+	return "Authorization: Bearer " + p.tokens[rand.IntN(len(p.tokens))] + "\r\n"
 }
 
 func (p place) refusal() string {
@@ -133,7 +142,7 @@ func (p place) refusal() string {
 
 // request is a request to the place, with lines and a body of one's own.
 func (p place) request(lines, body string) string {
-	return "POST " + p.path + " HTTP/1.1\r\nHost: x\r\n" + lines + p.header + "\r\n" + body
+	return "POST " + p.path + " HTTP/1.1\r\nHost: x\r\n" + lines + p.headers() + "\r\n" + body
 }
 
 func (p place) json(body string) string {
@@ -158,7 +167,7 @@ func (p place) wire() []hostile {
 			return say("", address, of(r))
 		}}
 	}
-	line := func(line string) string { return line + "\r\nHost: x\r\n" + p.header + "Connection: close\r\n\r\n" }
+	line := func(line string) string { return line + "\r\nHost: x\r\n" + p.headers() + "Connection: close\r\n\r\n" }
 	return []hostile{
 		text("garbage", "400 none", func(r *rand.Rand) string { return noise(r, 3000) }),
 		text("half a request", "400 none 404", func(r *rand.Rand) string {

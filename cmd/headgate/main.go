@@ -1,5 +1,5 @@
-// Command headgate is what operators type: it runs the server, checks, tests and compares rules, checks configs, and says
-// why a request is refused.
+// Command headgate is what operators type: it runs the server, checks, tests and compares rules, checks configs, says why a
+// request is refused, and changes rules, overrides and exemptions over a server's admin API.
 //
 // It knows how to put the other packages together, and their answers on one screen or into JSON. It decides nothing.
 package main
@@ -28,10 +28,22 @@ func main() {
 
 // run is the program. What it was asked for goes to out; ending tells what its error means.
 func run(ctx context.Context, args []string, out io.Writer) error {
-	return (&program{out: out, log: os.Stderr}).run(ctx, args)
+	p := &program{out: out, log: os.Stderr}
+	if in := terminal(os.Stdin); in != nil {
+		p.in = in
+	}
+	return p.run(ctx, args)
 }
 
 func (p *program) run(ctx context.Context, args []string) error {
+	root := newRoot(p) //nolint:contextcheck // commands get theirs when they run
+	root.SetArgs(args)
+	root.SetOut(p.out)
+	root.SetErr(p.out)
+	return root.ExecuteContext(ctx)
+}
+
+func newRoot(p *program) *cobra.Command {
 	root := &cobra.Command{
 		Use: "headgate",
 		Long: `Rate limits for APIs: run the server, check rules, compare them, and say why a request is refused.
@@ -40,23 +52,19 @@ Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a ref
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	rules := &cobra.Command{Use: "rules", Short: "Check, test and compare rule files"}
-	//nolint:contextcheck // ruledoc and identity take none for what is over at once
-	rules.AddCommand(newValidate(p), newTest(p), newDiff(p), newImport(p), newSchema(p))
+	rules := &cobra.Command{Use: "rules", Short: "Check, test and compare rule files, and change the rules of a server"}
+	rules.AddCommand(newValidate(p), newTest(p), newDiff(p), newImport(p), newSchema(p),
+		newApply(p), newExport(p), newHistory(p), newRollback(p))
 	server := &cobra.Command{Use: "config", Short: "Check and show the config of a server"}
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
-	//nolint:contextcheck // as above
-	root.AddCommand(server, newExplain(p), rules, newServe(p), newVersion(p))
-	root.AddCommand(newToken(p))
+	root.AddCommand(server, newExplain(p), rules, newServe(p), newVersion(p), newMigrate(p), newToken(p),
+		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newNodesCommand(p))
 	root.PersistentFlags().StringVar(&p.output, "output", "human", "`FORMAT`: human, or json with durations in seconds")
 	root.PersistentPreRunE = p.checkOutput
 	root.SetFlagErrorFunc(usage)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	setUp(root)
-	root.SetArgs(args)
-	root.SetOut(p.out)
-	root.SetErr(p.out)
-	return root.ExecuteContext(ctx)
+	return root
 }
 
 // setUp gives a command and those below it the same manners: what is no command is refused, and mistakes take one line.

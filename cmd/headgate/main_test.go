@@ -114,7 +114,7 @@ func TestJSON(t *testing.T) {
 		t.Errorf("test: %+v", r)
 	}
 	d := startJSON[diffReport](t, 1, "rules", "diff", "testdata/old.yaml", "testdata/new.yaml")
-	if d.Old.Rules != 8 || d.New.Path != "testdata/new.yaml" || len(d.StartAnew) != 2 || d.Effects[looser] == 0 {
+	if d.Old.Rules != 8 || d.New.Path != "testdata/new.yaml" || len(d.StartAnew) != 2 || d.Effects["looser"] == 0 {
 		t.Errorf("diff: %+v", d)
 	}
 	b := startJSON[versionReport](t, 0, "version")

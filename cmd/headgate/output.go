@@ -4,9 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
 )
 
 // jsonVersion is the "version" of all JSON that is printed. It changes when a key is renamed or removed or means
@@ -15,6 +21,8 @@ const jsonVersion = 1
 
 // program is what all commands share.
 type program struct {
+	// in is who can be asked; nil if nobody.
+	in     io.Reader
 	out    io.Writer
 	log    io.Writer
 	output string
@@ -48,3 +56,24 @@ func (p *program) end(r report, err error) error {
 	}
 	return err
 }
+
+// say tells whoever waits how it goes, beside the report.
+func (p *program) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.log, format+"\n", args...) // it is not what was asked for
+}
+
+// table lines up rows under their heads.
+func table(rows ...[]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = io.WriteString(w, strings.Join(row, "\t")+"\n") // what it writes to takes everything
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+// instant is a time for people.
+func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+func sortedNames(a headgate.Attributes) []string { return slices.Sorted(maps.Keys(a)) }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/envoyrls"
 	"github.com/headgate/headgate/internal/listen"
+	"github.com/headgate/headgate/internal/pgrules"
 )
 
 // endpoint is a listener and what serves it.
@@ -207,7 +210,19 @@ func (s *server) openTokens() (tokens adminapi.Authorities, forget func(), err e
 		tokens = append(tokens, adminapi.JWT{Tokens: signed, Role: j.RoleClaim, Tenant: j.TenantClaim, Name: j.NameClaim})
 		forget = signed.Close
 	}
+	if s.db != nil {
+		tokens = append(tokens, adminapi.Lookup(s.lookUp))
+	}
 	return tokens, forget, nil
+}
+
+// lookUp finds the owner of a token in PostgreSQL.
+func (s *server) lookUp(ctx context.Context, sum [sha256.Size]byte) (adminapi.Caller, bool, error) {
+	t, err := s.db.TokenOf(ctx, sum)
+	if errors.Is(err, pgrules.ErrNotFound) {
+		return adminapi.Caller{}, false, nil
+	}
+	return adminapi.Caller{Name: t.Name, Role: adminapi.Role(t.Role), Tenant: t.Tenant}, err == nil, err
 }
 
 // addAdmin adds the admin API, never without tokens but to try it.
@@ -221,7 +236,7 @@ func (s *server) addAdmin(tokens adminapi.Authorities) {
 			"file in admin.tokens_file")
 		return
 	}
-	o := adminapi.Options{Tokens: tokens, Open: s.dev, RulesFrom: c.Rules, Log: s.log}
+	o := adminapi.Options{Tokens: tokens, Open: s.dev, DB: s.db, RulesFrom: c.Rules, Log: s.log}
 	if s.redis != nil {
 		o.Redis, o.Key = redact(c.Redis.Address), s.redis.Key
 	}

@@ -1,25 +1,36 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/adminapi"
 )
 
+const tokensPath = "/v1/rate-limit/tokens" //nolint:gosec // G101: it is a path
+
 // tokenReport is the JSON of "token create".
 type tokenReport struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
 	Token   string `json:"token"`
-	// Line is what the server's file of tokens needs.
+	// Line is what the server's file of tokens needs; "" if the token is in PostgreSQL, where it has an ID.
 	Line string `json:"line"`
+	ID   int64  `json:"id,omitzero"`
 }
 
 func newToken(p *program) *cobra.Command {
-	cmd := &cobra.Command{Use: "token", Short: "Make tokens for a server's admin API"}
-	var role, tenant string
+	cmd := &cobra.Command{Use: "token", Short: "Make tokens for a server's admin API, and take them back"}
+	var role, tenant, expires string
+	var o serverOptions
 	create := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a token, and the line that lets it in",
@@ -27,10 +38,14 @@ func newToken(p *program) *cobra.Command {
 names; running servers read it within a second. The token is shown this once and stored nowhere: the line has its hash
 only. The name says whose it is. To take the token back, remove the line.
 
+With --server the hash goes into the PostgreSQL of that server instead, and all servers with it let the token in at once.
+That takes the token of an admin. To take it back, headgate token rm.
+
 A viewer may look, an editor also change rules and what goes with them, an admin also change who may. With a tenant the
 token is for what is that tenant's, and nothing else.`,
-		Example: "  headgate token create ann\n  headgate token create bob --role editor --tenant acme",
-		Args:    cobra.ExactArgs(1),
+		Example: "  headgate token create ann\n  headgate token create bob --role editor --tenant acme\n" +
+			"  headgate token create bob --expires 14d --server https://gate:8083 --token-file mine",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var rights []string
 			if cmd.Flags().Changed("role") {
@@ -43,16 +58,103 @@ token is for what is that tenant's, and nothing else.`,
 			if err != nil {
 				return usage(cmd, err)
 			}
-			return p.end(&tokenReport{jsonVersion, args[0], token, line}, nil)
+			switch at, err := readExpiry(expires, time.Now()); {
+			case err != nil:
+				return usage(cmd, fmt.Errorf("--expires %w", err))
+			case o.server != "":
+				return p.storeToken(cmd.Context(), &o, wantedToken{args[0], role, tenant, at})
+			case o != (serverOptions{}) || expires != "":
+				return usage(cmd, errors.New("say which server keeps the token: --server ADDRESS"))
+			}
+			return p.end(&tokenReport{Version: jsonVersion, Name: args[0], Token: token, Line: line}, nil)
 		},
 	}
 	create.Flags().StringVar(&role, "role", string(adminapi.Viewer), "`ROLE` of the token's owner: viewer, editor or admin")
 	create.Flags().StringVar(&tenant, "tenant", "", "`TENANT` that the token is for; without it, for all")
-	cmd.AddCommand(create)
+	create.Flags().StringVar(&expires, "expires", "", "`WHEN` a token in PostgreSQL ends: 2026-12-01, 72h or 14d; without it never")
+	o.flags(create)
+	cmd.AddCommand(create, newTokenList(p), newRemove(p, "token", tokensPath))
 	return cmd
 }
 
+// storedToken is one in the JSON of the admin API, without the token itself.
+type storedToken struct {
+	ID        int64      `json:"tokenId"`
+	Name      string     `json:"name"`
+	Role      string     `json:"role"`
+	Tenant    string     `json:"tenant,omitzero"`
+	CreatedBy string     `json:"createdBy,omitzero"`
+	CreatedAt *time.Time `json:"createdAt,omitzero"`
+	ExpiresAt *time.Time `json:"expiresAt,omitzero"`
+	RevokedAt *time.Time `json:"revokedAt,omitzero"`
+}
+
+// tokenList is the JSON of "token list".
+type tokenList struct {
+	Version int           `json:"version"`
+	Tokens  []storedToken `json:"tokens"`
+}
+
+func newTokenList(p *program) *cobra.Command {
+	return asking(&cobra.Command{
+		Use:     "list --server ADDRESS",
+		Short:   "Show the tokens in PostgreSQL, those that were removed included",
+		Example: "  headgate token list --server https://gate:8083 --token-file mine",
+		Args:    cobra.NoArgs,
+	}, func(ctx context.Context, s *adminServer, _ []string) (err error) {
+		r := tokenList{Version: jsonVersion}
+		if r.Tokens, _, err = list[storedToken](ctx, s, tokensPath, "tokens", url.Values{}, math.MaxInt); err != nil {
+			return err
+		}
+		return p.end(&r, nil)
+	})
+}
+
+func (r *tokenList) text() string {
+	if len(r.Tokens) == 0 {
+		return "there are no tokens in PostgreSQL\n"
+	}
+	rows := [][]string{{"ID", "NAME", "ROLE", "TENANT", "BY", "UNTIL"}}
+	for _, t := range r.Tokens {
+		end := until(t.ExpiresAt)
+		if t.RevokedAt != nil {
+			end = "removed " + instant(*t.RevokedAt)
+		}
+		rows = append(rows, []string{number(t.ID), t.Name, t.Role, cmp.Or(t.Tenant, "all"), t.CreatedBy, end})
+	}
+	return table(rows...)
+}
+
+// wantedToken is one in the JSON of the admin API.
+type wantedToken struct {
+	Name      string     `json:"name"`
+	Role      string     `json:"role"`
+	Tenant    string     `json:"tenant,omitzero"`
+	ExpiresAt *time.Time `json:"expiresAt,omitzero"`
+}
+
+// storeToken has a server make the token.
+func (p *program) storeToken(ctx context.Context, o *serverOptions, wanted wantedToken) error {
+	s, err := o.open(changeTimeout)
+	if err != nil {
+		return err
+	}
+	defer s.client.CloseIdleConnections()
+	var made struct {
+		TokenID int64
+		Token   string
+	}
+	if err := s.call(ctx, http.MethodPost, tokensPath, wanted, &made); err != nil {
+		return err
+	}
+	return p.end(&tokenReport{Version: jsonVersion, Name: wanted.Name, Token: made.Token, ID: made.TokenID}, nil)
+}
+
 func (r *tokenReport) text() string {
+	if r.Line == "" {
+		return fmt.Sprintf("Give this to %s, it is not shown again:\n%s\n\nIt is token %d: headgate token rm %[3]d takes it back.\n",
+			r.Name, r.Token, r.ID)
+	}
 	return fmt.Sprintf(`Give this to %s, it is not shown again:
 %s
 

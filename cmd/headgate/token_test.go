@@ -36,7 +36,11 @@ func TestTokenCreateRights(t *testing.T) {
 		}
 	}
 	for _, flag := range []string{"--role=", "--tenant=", "--tenant=a b"} { // a variable that was not set must not mean all
-		if o := start(t, "token", "create", "ann", flag); o.code != 2 || !strings.Contains(o.errors, "after the name comes a role") {
+		o := start(t, "token", "create", "ann", flag, "--server", "http://127.0.0.1:1")
+		if here := start(t, "token", "create", "ann", flag); here != o {
+			t.Errorf("%s: %+v", flag, here)
+		}
+		if o.code != 2 || !strings.Contains(o.errors, "after the name comes a role") {
 			t.Errorf("%s: %+v", flag, o)
 		}
 	}

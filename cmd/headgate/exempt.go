@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/wording"
+)
+
+const exemptionsPath = "/v1/rate-limit/exemptions"
+
+// exemption is one in the JSON of the admin API.
+type exemption struct {
+	ID           int64      `json:"exemptionId,omitzero"`
+	Rule         string     `json:"rule,omitzero"`
+	SubjectType  string     `json:"subjectType"`
+	SubjectValue string     `json:"subjectValue"`
+	Reason       string     `json:"reason,omitzero"`
+	ExpiresAt    *time.Time `json:"expiresAt,omitzero"`
+	CreatedBy    string     `json:"createdBy,omitzero"`
+	CreatedAt    time.Time  `json:"createdAt,omitzero"`
+}
+
+// exemptReport is the JSON of "exempt add".
+type exemptReport struct {
+	Version   int       `json:"version"`
+	Exemption exemption `json:"exemption"`
+}
+
+// exemptList is the JSON of "exempt list".
+type exemptList struct {
+	Version    int         `json:"version"`
+	Exemptions []exemption `json:"exemptions"`
+	// More says that there are others.
+	More bool `json:"more"`
+}
+
+func newExempt(p *program) *cobra.Command {
+	cmd := &cobra.Command{Use: "exempt", Short: "Free subjects from a rule, on a server with PostgreSQL"}
+	cmd.AddCommand(newExemptAdd(p), newExemptList(p), newRemove(p, "exemption", exemptionsPath))
+	return cmd
+}
+
+func newExemptAdd(p *program) *cobra.Command {
+	var x exemption
+	var expires string
+	var all bool
+	values := map[string]*string{"user": new(string), "api_key": new(string), "ip_cidr": new(string), "service_account": new(string)}
+	cmd := asking(&cobra.Command{
+		Use:   "add (RULE | --all) (--user NAME | --api-key KEY | --ip-cidr NETWORK | --service-account NAME) --server ADDRESS",
+		Short: "Free a subject from a rule, or from all",
+		Long: `Free a subject from a rule, or from all; if it is already, when that ends and why is replaced.
+
+An api_key is hashed here and never sent. Others who use this machine can see what is typed: give its hash, which headgate
+explain shows, where that matters.`,
+		Example: "  headgate exempt add search-by-key --user ann --expires 72h --reason \"load test\" --server https://gate:8083",
+		Args:    cobra.MaximumNArgs(1),
+	}, func(ctx context.Context, s *adminServer, args []string) (err error) {
+		path := exemptionsPath
+		switch {
+		case all == (len(args) == 1):
+			return &usageError{errors.New("say from which rule, or give --all for all of them")}
+		case !all:
+			path = rulePath(args[0]) + "/exemptions"
+		}
+		for kind, value := range values {
+			if *value == "" {
+				continue
+			}
+			if x.SubjectType != "" {
+				return &usageError{errors.New("one exemption is of one subject: give one of --user, --api-key, --ip-cidr and " +
+					"--service-account")}
+			}
+			x.SubjectType, x.SubjectValue = kind, *value
+		}
+		if x.SubjectType == "" {
+			return &usageError{errors.New("say who is exempt: --user, --api-key, --ip-cidr or --service-account")}
+		}
+		if x.SubjectType == "api_key" && !strings.HasPrefix(x.SubjectValue, "sha256:") {
+			x.SubjectValue = identity.HashKey(x.SubjectValue)
+		}
+		if x.ExpiresAt, err = readExpiry(expires, time.Now()); err != nil {
+			return &usageError{fmt.Errorf("--expires %w", err)}
+		}
+		r := exemptReport{Version: jsonVersion}
+		if err := s.call(ctx, http.MethodPost, path, x, &r.Exemption); err != nil {
+			return err
+		}
+		return p.end(&r, nil)
+	})
+	flags := cmd.Flags()
+	flags.BoolVar(&all, "all", false, "from all rules")
+	flags.StringVar(values["user"], "user", "", "`NAME` of a user")
+	flags.StringVar(values["api_key"], "api-key", "", "`KEY`, or its hash: sha256:…")
+	flags.StringVar(values["ip_cidr"], "ip-cidr", "", "`NETWORK`: 192.0.2.0/24")
+	flags.StringVar(values["service_account"], "service-account", "", "`NAME` of a service account")
+	flags.StringVar(&expires, "expires", "", "`WHEN` it ends: 2026-12-01, 2026-12-01T18:00:00Z, 72h or 14d; without it never")
+	flags.StringVar(&x.Reason, "reason", "", "`TEXT` for those who find it later")
+	return cmd
+}
+
+func (r *exemptReport) text() string {
+	x := &r.Exemption
+	return fmt.Sprintf("exemption %d: %s is free of %s until %s\n", x.ID, x.subject(), x.from(), until(x.ExpiresAt))
+}
+
+func (x *exemption) subject() string { return x.SubjectType + "=" + x.SubjectValue }
+
+func (x *exemption) from() string {
+	if x.Rule == "" {
+		return "all rules"
+	}
+	return x.Rule
+}
+
+func newExemptList(p *program) *cobra.Command {
+	var rule string
+	var all bool
+	cmd := asking(&cobra.Command{
+		Use:     "list --server ADDRESS",
+		Short:   "Show exemptions that have not ended",
+		Example: "  headgate exempt list --rule search-by-key --server https://gate:8083",
+		Args:    cobra.NoArgs,
+	}, func(ctx context.Context, s *adminServer, _ []string) (err error) {
+		path, most := exemptionsPath, usualList
+		if rule != "" {
+			path = rulePath(rule) + "/exemptions"
+		}
+		if all {
+			most = math.MaxInt
+		}
+		r := exemptList{Version: jsonVersion}
+		if r.Exemptions, r.More, err = list[exemption](ctx, s, path, "exemptions", url.Values{}, most); err != nil {
+			return err
+		}
+		return p.end(&r, nil)
+	})
+	cmd.Flags().StringVar(&rule, "rule", "", "only those from this `RULE`")
+	cmd.Flags().BoolVar(&all, "all", false, "show more than "+wording.Number(usualList))
+	return cmd
+}
+
+func (r *exemptList) text() string {
+	if len(r.Exemptions) == 0 {
+		return "there are no such exemptions\n"
+	}
+	rows := [][]string{{"ID", "RULE", "SUBJECT", "UNTIL", "BY", "REASON"}}
+	for i := range r.Exemptions {
+		x := &r.Exemptions[i]
+		rows = append(rows, []string{number(x.ID), x.from(), x.subject(), until(x.ExpiresAt), x.CreatedBy, x.Reason})
+	}
+	return table(rows...) + moreText(r.More)
+}
+
+// rulePath is where the API has a rule.
+func rulePath(rule string) string { return "/v1/rate-limit/rules/" + url.PathEscape(rule) }

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// operated is a server with PostgreSQL and Redis, and somebody with the token of an admin.
+type operated struct {
+	*running
+	t        *testing.T
+	dir      string
+	args     []string
+	postgres *testenv.Postgres
+}
+
+func operate(t *testing.T) *operated {
+	t.Helper()
+	o := &operated{t: t, dir: t.TempDir(), postgres: testenv.StartPostgres(t)}
+	config := o.file("config.yaml", fmt.Sprintf(
+		"%sredis: {address: redis://%s}\npostgres: {address: %q}\nadmin: {tokens_file: tokens}\n", anyPorts, testenv.Start(t, testenv.Redis).Addr(), o.postgres.URL()))
+	token := startJSON[tokenReport](t, 0, "token", "create", "ann", "--role", "admin")
+	o.file("tokens", token.Line)
+	if r := startJSON[migrateReport](t, 0, "migrate", "--config", config); r.From != 0 || r.To < 1 {
+		t.Errorf("migrate: %+v", r)
+	}
+	if again := start(t, "migrate", "--config", config); again.code != 0 || !strings.Contains(again.out, "of the tables already\n") {
+		t.Errorf("migrate again: %+v", again)
+	}
+	o.running = serve(t, "--config", config)
+	o.args = []string{"--server", "http://" + o.at("admin"), "--token-file", o.file("token", token.Token)}
+	o.says("Redis answers")
+	return o
+}
+
+func (o *operated) file(name, text string) string {
+	name = filepath.Join(o.dir, name)
+	writeFile(o.t, name, text)
+	return name
+}
+
+// varying is what differs between runs.
+var varying = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// do runs a command, and compares what it prints.
+func (o *operated) do(code int, want string, args ...string) {
+	o.t.Helper()
+	got := start(o.t, append(args, o.args...)...)
+	text := strings.ReplaceAll(got.out+got.errors, o.dir+"/", "")
+	text = strings.ReplaceAll(strings.ReplaceAll(text, o.args[1], "SERVER"), "http://SERVER", "SERVER")
+	text = strings.ReplaceAll(version.ReplaceAllString(text, "version XXXXXXXXXXXX"), "XXX+shadow", "XXX")
+	text = varying.ReplaceAllString(text, "TIME")
+	text = regexp.MustCompile(` +`).ReplaceAllString(text, " ")
+	if got.code != code || text != want {
+		o.t.Errorf("headgate %s\nexit %d, want %d, and\n%s\nwant\n%s", strings.Join(args, " "), got.code, code, text, want)
+	}
+}
+
+func operateJSON[T any](o *operated, code int, args ...string) T {
+	o.t.Helper()
+	return startJSON[T](o.t, code, append(args, o.args...)...)
+}
+
+// answers runs a command with somebody at the terminal.
+func (o *operated) answers(line string, args ...string) outcome {
+	o.t.Helper()
+	var out, log strings.Builder
+	p := &program{in: strings.NewReader(line), out: &out, log: &log}
+	code, text := ending(p.run(o.t.Context(), append(args, o.args...)))
+	return outcome{code, out.String(), log.String() + text}
+}
+
+const operatedRules = `rules:
+  - id: search
+    by: [tenant]
+    limit: 100/minute
+
+  - id: login
+    by: [tenant, user]
+    limits: {day: 50/day, peak: 5/second}
+`
+
+func TestOperateRules(t *testing.T) {
+	t.Parallel()
+	o := operate(t)
+	rules := o.file("rules.yaml", operatedRules)
+	o.do(0, "there are no rules yet: headgate rules apply makes the first version\n", "rules", "history")
+	const plan = `from version 0 (0 rules, version XXXXXXXXXXXX)
+to rules.yaml (2 rules, version XXXXXXXXXXXX)
+
+added rule search
+ tighter by [tenant]; limit 100/minute
+
+added rule login
+ tighter by [tenant, user]; limit day 50/day; limit peak 5/second
+
+0 changed, 2 added, 0 removed; 0 looser, 2 tighter, 0 other
+`
+	o.do(1, plan+"nothing is applied\n", "rules", "apply", rules, "--dry-run")
+	o.do(2, plan+"headgate: "+errNobodyAsked.Error()+"\n", "rules", "apply", rules)
+	if got := o.answers("n\n", "rules", "apply", rules); got.code != 1 || got.errors != "apply as version 1? [y/N] " {
+		t.Errorf("said no: %+v", got)
+	}
+	if got := o.answers("y\n", "rules", "apply", rules, "--comment", "the first"); got.code != 0 ||
+		!strings.HasSuffix(got.out, "\napplied as version 1; headgate nodes shows who runs it\n") {
+		t.Errorf("said yes: %+v", got)
+	}
+	o.do(0, "nothing changes from version 1 (2 rules, version XXXXXXXXXXXX) to rules.yaml (2 rules, version XXXXXXXXXXXX)\n",
+		"rules", "apply", rules)
+
+	more := o.file("more.yaml", "mode: shadow\nrules: [{id: search, by: [tenant], limit: 200/minute}]\n"+
+		"overrides: [{rule: search, subject: {tenant: acme}, limit: 1/minute}]\nexemptions: [{rule: search, user: ann}]\n")
+	r := operateJSON[planReport](o, 0, "rules", "apply", more, "--prune", "--yes", "--comment", "more")
+	if !r.Applied || r.From != 1 || r.To != 2 || len(r.Changes.Entries) != 3 || len(r.Notes) != 2 ||
+		!strings.HasPrefix(r.Notes[0], "1 override in the files left alone: ") {
+		t.Errorf("%+v", r)
+	}
+	o.do(0, "mode: shadow\n\nrules:\n - id: search\n by: [tenant]\n limit: 200/minute\n", "rules", "export")
+	o.do(0, operatedRulesShort(), "rules", "export", "--version", "1")
+	o.do(0, "out.yaml: 1 rule of version 2\n", "rules", "export", "-o", filepath.Join(o.dir, "out.yaml"))
+	o.do(0, "nothing changes from version 2 (1 rule, version XXXXXXXXXXXX) to out.yaml (1 rule, version XXXXXXXXXXXX)\n",
+		"rules", "apply", "--prune", filepath.Join(o.dir, "out.yaml"))
+
+	o.do(1, `from version 2 (1 rule, version XXXXXXXXXXXX)
+to mode enforce (1 rule, version XXXXXXXXXXXX)
+
+changed mode of all rules
+ tighter mode: shadow → enforce (refuses; used units stay used)
+
+1 changed, 0 added, 0 removed; 0 looser, 1 tighter, 0 other
+nothing is applied
+`, "rules", "apply", "--mode", "enforce", "--dry-run")
+	back := operateJSON[planReport](o, 0, "rules", "rollback", "1", "--yes", "--comment", "too much")
+	if !back.Applied || back.To != 3 || len(back.Changes.Entries) != 3 {
+		t.Errorf("%+v", back)
+	}
+	o.do(0, "nothing changes from version 3 (2 rules, version XXXXXXXXXXXX) to version 1 (2 rules, version XXXXXXXXXXXX)\n",
+		"rules", "rollback", "1")
+	o.do(0, `VERSION WHEN BY RULES CHANGED MODE COMMENT
+3 TIME ann 2 enforce too much
+2 TIME ann 2 shadow more
+1 TIME ann 2 enforce the first
+`, "rules", "history")
+	o.do(0, "WHEN VERSION BY WHAT\nTIME 3 ann rule update\nTIME 2 ann rule update\nTIME 1 ann rule insert\n",
+		"rules", "history", "--rule", "search")
+	o.do(2, "headgate: SERVER: version 9: there is none: headgate rules history shows what there is\n", "rules", "rollback", "9")
+	eventually(t, "the node runs it", func() bool { return start(t, append([]string{"nodes"}, o.args...)...).code == 0 })
+	n := operateJSON[nodesReport](o, 0, "nodes")
+	if n.RulesVersion != 3 || len(n.Nodes) != 1 || n.Nodes[0].Version != 3 {
+		t.Errorf("%+v", n)
+	}
+}
+
+func operatedRulesShort() string {
+	return regexp.MustCompile(` +`).ReplaceAllString(operatedRules, " ")
+}
+
+// TestApplyConflict has somebody else publish between plan and yes.
+func TestApplyConflict(t *testing.T) {
+	t.Parallel()
+	o := operate(t)
+	mine, theirs := o.file("mine.yaml", operatedRules), o.file("theirs.yaml", fivePerHour)
+	var out, log strings.Builder
+	p := &program{out: &out, log: &log}
+	p.in = readerFunc(func(data []byte) (int, error) {
+		operateJSON[planReport](o, 0, "rules", "apply", theirs, "--yes")
+		return copy(data, "y\n"), nil
+	})
+	code, text := ending(p.run(t.Context(), append([]string{"rules", "apply", mine}, o.args...)))
+	if code != 2 || !strings.Contains(text, "\nsomebody has published meanwhile, and nothing was applied: run it again") {
+		t.Errorf("%d %s", code, text)
+	}
+	if r := operateJSON[exportReport](o, 0, "rules", "export"); r.Number != 1 || len(r.Rules) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(data []byte) (int, error) { return f(data) }
+
+func TestOperateExceptions(t *testing.T) {
+	t.Parallel()
+	o := operate(t)
+	operateJSON[planReport](o, 0, "rules", "apply", o.file("rules.yaml", operatedRules), "--yes")
+
+	o.do(0, "override 1: search for tenant=acme is 5000/minute burst 500 until TIME\n", "override", "set", "search", "tenant=acme",
+		"5000/minute", "--burst", "500", "--expires", "72h", "--reason", "launch")
+	o.do(0, "override 2: login (day) for tenant=a\\,b,user=ann is 7 until it is removed\n", "override", "set", "login",
+		`user=ann,tenant=a\,b`, "7", "--limit-name", "day")
+	o.do(0, "ID RULE SUBJECT LIMIT UNTIL BY REASON\n1 search tenant=acme 5000/minute burst 500 TIME ann launch\n"+
+		"2 login (day) tenant=a\\,b,user=ann 7 it is removed ann \n", "override", "list")
+	for filter, want := range map[string]int{
+		"--rule=search": 1, `--subject=tenant=a\,b,user=ann`: 1, "--subject=tenant=b": 0, "--all": 2,
+	} {
+		if r := operateJSON[overrideList](o, 0, "override", "list", filter); len(r.Overrides) != want {
+			t.Errorf("%s: %+v", filter, r)
+		}
+	}
+	o.do(2, "headgate: SERVER: refused: the subject needs tenant: rule \"search\" counts by tenant\n",
+		"override", "set", "search", "user=ann", "5/minute")
+	o.do(2, "headgate: SERVER: refused: rule \"login\" has no limit \"\" for this to replace: give --limit-name, which headgate "+
+		"rules export shows\n", "override", "set", "login", "tenant=acme,user=ann", "5/minute")
+	o.do(2, "override 1 is removed\nheadgate: SERVER: override 9: there is none: headgate override list shows what there is; "+
+		"those before it are removed\n", "override", "rm", "1", "9", "2")
+
+	o.do(0, "exemption 1: user=ann is free of search until TIME\n", "exempt", "add", "search", "--user", "ann",
+		"--expires", "2099-12-01", "--reason", "load test")
+	x := operateJSON[exemptReport](o, 0, "exempt", "add", "search", "--api-key", clearKey).Exemption
+	if x.SubjectType != "api_key" || !strings.HasPrefix(x.SubjectValue, "sha256:") {
+		t.Errorf("%+v", x)
+	}
+	o.do(0, "exemption "+number(x.ID)+" is removed\n", "exempt", "rm", number(x.ID))
+	o.do(0, "ID RULE SUBJECT UNTIL BY REASON\n1 search user=ann TIME ann load test\n", "exempt", "list", "--rule", "search")
+	o.do(0, "exemption 3: ip_cidr=192.0.2.0/24 is free of all rules until it is removed\n", "exempt", "add", "--all", "--ip-cidr",
+		"192.0.2.0/24")
+	o.do(2, "headgate: SERVER: rule \"serch\": there is none: headgate rules export shows what there is\n",
+		"exempt", "list", "--rule", "serch")
+
+	bob := operateJSON[tokenReport](o, 0, "token", "create", "bob", "--expires", "1h")
+	args := []string{"override", "list", "--server", o.args[1], "--token-file", o.file("bob", bob.Token)}
+	if got := start(t, args...); got.code != 0 || !strings.HasPrefix(got.out, "ID ") {
+		t.Errorf("a token in PostgreSQL: %+v", got)
+	}
+	args = append([]string{"exempt", "rm", "1"}, args[2:]...)
+	if got := start(t, args...); got.code != 2 || !strings.Contains(got.errors, "takes the role editor, and bob has the role viewer") {
+		t.Errorf("a viewer: %+v", got)
+	}
+	o.do(0, "ID NAME ROLE TENANT BY UNTIL\n1 bob viewer all ann TIME\n", "token", "list")
+	o.do(0, "token 1 is removed\n", "token", "rm", "1")
+	o.do(0, "ID NAME ROLE TENANT BY UNTIL\n1 bob viewer all ann removed TIME\n", "token", "list")
+	if got := start(t, args...); got.code != 2 || !strings.Contains(got.errors, "does not know the token") {
+		t.Errorf("a token that was removed: %+v", got)
+	}
+}
+
+func TestOperateCounters(t *testing.T) {
+	t.Parallel()
+	o := operate(t)
+	operateJSON[planReport](o, 0, "rules", "apply", "--yes", o.file("rules.yaml", `rules:
+  - {id: search, by: [tenant], limit: 100/hour, algorithm: fixed_window}
+  - {id: month, by: [tenant], limit: {quota: 1000, calendar: month}, mode: shadow}
+  - {id: all, by: [], limit: 10000/hour, algorithm: fixed_window}
+  - {id: login, by: [tenant, user], limits: {day: 50/day, peak: 5/second}}
+`))
+	eventually(t, "the node runs it", func() bool { return start(t, append([]string{"nodes"}, o.args...)...).code == 0 })
+	left := func(args ...string) int64 {
+		t.Helper()
+		return operateJSON[usageReport](o, 0, args...).Usage[0].Limits[0].Remaining
+	}
+	// On a busy machine Redis may take longer than it has. Then a request is counted here, and there a moment later.
+	eventually(t, "requests are counted", func() bool {
+		o.check(`"tenant": "acme"`)
+		return left("usage", "tenant=acme", "--rule", "search") <= 90
+	})
+	before := left("usage", "tenant=acme", "--rule", "search")
+	if after := left("grant", "search", "tenant=acme", "3"); after != before+3 {
+		t.Errorf("%d, then %d", before, after)
+	}
+	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nsearch 100 of 100 1h0m0s TIME \n", "reset", "search", "tenant=acme", "--reason", "ours")
+	if left("usage", "tenant=acme", "--rule", "month") == 1000 {
+		t.Error("another rule was reset too")
+	}
+	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nsearch 100 of 100 1h0m0s TIME \nmonth 1,000 of 1,000 month TIME refuses nobody\n",
+		"usage", "tenant=globex")
+	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nlogin (day) 50 of 50 24h0m0s TIME \nlogin (peak) 5 of 5 1s TIME \n",
+		"usage", "tenant=globex,user=ann")
+	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nall 10,000 of 10,000 1h0m0s TIME \n", "reset", "all", "everybody")
+	o.do(2, "headgate: no rule counts by user alone: headgate explain says which rules a request meets\n", "usage", "user=ann")
+	o.do(2, "headgate: SERVER: the subject needs tenant: rule \"search\" counts by tenant\n", "reset", "search", "user=ann")
+	o.do(2, "headgate: SERVER: this server has no rule \"serch\" in force: headgate rules export shows what there is\n",
+		"grant", "serch", "tenant=acme", "1")
+	o.do(2, "headgate: SERVER: ann is of no tenant: ask /v1/rate-limit/usage about a subject\n", "usage")
+	h := operateJSON[historyReport](o, 0, "rules", "history", "--rule", "search")
+	if len(h.Entries) != 3 || h.Entries[0].Object != "counter" || !strings.Contains(string(h.Entries[0].New), "ours") {
+		t.Errorf("%+v", h)
+	}
+	acme := operateJSON[tokenReport](o, 0, "token", "create", "eve", "--tenant", "acme")
+	own := startJSON[usageReport](t, 0, "usage", "--server", o.args[1], "--token-file", o.file("eve", acme.Token))
+	if len(own.Usage) != 2 || own.Usage[0].Subject["tenant"] != "acme" {
+		t.Errorf("%+v", own)
+	}
+}
+
+// TestAskedAgain has a server that is asked too often.
+func TestAskedAgain(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"overrides": [{"overrideId": %d}], "next": %q}`, calls.Load(),
+			map[string]string{"": "x", "x": "y", "y": ""}[r.URL.Query().Get("cursor")])
+	}))
+	l := startJSON[overrideList](t, 0, "override", "list", "--server", server.URL)
+	if calls.Load() != 4 || len(l.Overrides) != 3 || l.Overrides[2].ID != 4 || l.More {
+		t.Errorf("%d calls: %+v", calls.Load(), l)
+	}
+}
+
+func TestOperateDatabaseAway(t *testing.T) {
+	t.Parallel()
+	o := operate(t)
+	operateJSON[planReport](o, 0, "rules", "apply", o.file("rules.yaml", fivePerHour), "--yes")
+	o.postgres.Kill()
+	got := start(t, append([]string{"override", "list"}, o.args...)...)
+	if got.code != 2 || !strings.Contains(got.errors, "try again") || strings.Contains(got.errors, "\n\n") {
+		t.Errorf("%+v", got)
+	}
+	got = start(t, "migrate", "--config", filepath.Join(o.dir, "config.yaml"))
+	if got.code != 2 || !strings.Contains(got.errors, "connection refused") || !strings.Contains(got.errors, "\nis PostgreSQL up") {
+		t.Errorf("%+v", got)
+	}
+	if status, _ := send(t, http.MethodGet, "http://"+o.at("ops")+"/readyz", ""); status != http.StatusOK {
+		t.Error(status)
+	}
+}

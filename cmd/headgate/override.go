@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/wording"
+)
+
+const (
+	overridesPath = "/v1/rate-limit/overrides"
+	// usualList is how many are listed unless all are wanted: there may be a million.
+	usualList = 1000
+)
+
+// override is one in the JSON of the admin API.
+type override struct {
+	ID        int64               `json:"overrideId,omitzero"`
+	Rule      string              `json:"rule"`
+	LimitName string              `json:"limitName,omitzero"`
+	Subject   headgate.Attributes `json:"subject"`
+	Limit     string              `json:"limit"`
+	Reason    string              `json:"reason,omitzero"`
+	ExpiresAt *time.Time          `json:"expiresAt,omitzero"`
+	CreatedBy string              `json:"createdBy,omitzero"`
+	CreatedAt time.Time           `json:"createdAt,omitzero"`
+	UpdatedAt time.Time           `json:"updatedAt,omitzero"`
+}
+
+// overrideReport is the JSON of "override set".
+type overrideReport struct {
+	Version  int      `json:"version"`
+	Override override `json:"override"`
+	Notes    []string `json:"notes"`
+}
+
+// overrideList is the JSON of "override list".
+type overrideList struct {
+	Version   int        `json:"version"`
+	Overrides []override `json:"overrides"`
+	// More says that there are others.
+	More bool `json:"more"`
+}
+
+func newOverride(p *program) *cobra.Command {
+	cmd := &cobra.Command{Use: "override", Short: "Give subjects other limits than a rule has, on a server with PostgreSQL"}
+	cmd.AddCommand(newOverrideSet(p), newOverrideList(p), newRemove(p, "override", overridesPath), newOverrideImport(p))
+	return cmd
+}
+
+func newOverrideSet(p *program) *cobra.Command {
+	var o override
+	var expires string
+	var burst int64
+	cmd := asking(&cobra.Command{
+		Use:   "set RULE SUBJECT LIMIT --server ADDRESS",
+		Short: "Give a subject another limit",
+		Long: `Give a subject another limit than the rule has; if it has one already, that is replaced. What it has used stays used.
+
+SUBJECT is what the rule counts by: tenant=acme, or tenant=acme,user=ann. An api_key is hashed here and never sent. A comma
+within a value is written as \, .
+LIMIT is like 5000/minute; a number alone keeps the rest of the rule's limit.`,
+		Example: "  headgate override set search-by-key tenant=acme 5000/minute --expires 72h --reason launch --server https://gate:8083",
+		Args:    cobra.ExactArgs(3),
+	}, func(ctx context.Context, s *adminServer, args []string) (err error) {
+		r := overrideReport{Version: jsonVersion}
+		o.Rule, o.Limit = args[0], args[2]
+		if o.Subject, r.Notes, err = readSubject(args[1]); err != nil { //nolint:contextcheck // it is over at once
+			return &usageError{err}
+		}
+		if o.ExpiresAt, err = readExpiry(expires, time.Now()); err != nil {
+			return &usageError{fmt.Errorf("--expires %w", err)}
+		}
+		if burst > 0 {
+			o.Limit += " burst " + strconv.FormatInt(burst, 10)
+		}
+		err = s.call(ctx, http.MethodPost, overridesPath, o, &r.Override)
+		var refused *refusal
+		if errors.As(err, &refused) {
+			refused.Detail = wrongOverride.ReplaceAllString(refused.Detail, "") // there is but one
+			if o.LimitName == "" && strings.Contains(refused.Detail, `has no limit ""`) {
+				refused.Detail += ": give --limit-name, which headgate rules export shows"
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return p.end(&r, nil)
+	})
+	flags := cmd.Flags()
+	flags.Int64Var(&burst, "burst", 0, "`N` that may pass at once; without it the limit's own number")
+	flags.StringVar(&expires, "expires", "", "`WHEN` it ends: 2026-12-01, 2026-12-01T18:00:00Z, 72h or 14d; without it never")
+	flags.StringVar(&o.LimitName, "limit-name", "", "`NAME` of the limit, if the rule has several")
+	flags.StringVar(&o.Reason, "reason", "", "`TEXT` for those who find it later")
+	return cmd
+}
+
+func (r *overrideReport) text() string {
+	o := &r.Override
+	return fmt.Sprintf("override %d: %s for %s is %s until %s\n", o.ID, limitOf(o.Rule, o.LimitName), subjectText(o.Subject), o.Limit,
+		until(o.ExpiresAt)) + notesText(r.Notes)
+}
+
+func newOverrideList(p *program) *cobra.Command {
+	var rule, subject string
+	var all bool
+	cmd := asking(&cobra.Command{
+		Use:     "list --server ADDRESS",
+		Short:   "Show overrides that have not ended",
+		Example: "  headgate override list --rule search-by-key --subject tenant=acme --server https://gate:8083",
+		Args:    cobra.NoArgs,
+	}, func(ctx context.Context, s *adminServer, _ []string) (err error) {
+		filter := url.Values{}
+		if rule != "" {
+			filter.Set("rule", rule)
+		}
+		if subject != "" {
+			attributes, _, err := readSubject(subject) //nolint:contextcheck // it is over at once
+			if err != nil {
+				return &usageError{err}
+			}
+			for name, value := range attributes {
+				filter.Add("subject", name+"="+value)
+			}
+		}
+		most := usualList
+		if all {
+			most = math.MaxInt
+		}
+		r := overrideList{Version: jsonVersion}
+		if r.Overrides, r.More, err = list[override](ctx, s, overridesPath, "overrides", filter, most); err != nil {
+			return err
+		}
+		return p.end(&r, nil)
+	})
+	cmd.Flags().StringVar(&rule, "rule", "", "only those of this `RULE`")
+	cmd.Flags().StringVar(&subject, "subject", "", "only those of this `SUBJECT`: tenant=acme,user=ann")
+	cmd.Flags().BoolVar(&all, "all", false, "show more than "+wording.Number(usualList))
+	return cmd
+}
+
+func (r *overrideList) text() string {
+	if len(r.Overrides) == 0 {
+		return "there are no such overrides\n"
+	}
+	rows := [][]string{{"ID", "RULE", "SUBJECT", "LIMIT", "UNTIL", "BY", "REASON"}}
+	for i := range r.Overrides {
+		o := &r.Overrides[i]
+		rows = append(rows, []string{
+			number(o.ID), limitOf(o.Rule, o.LimitName), subjectText(o.Subject), o.Limit, until(o.ExpiresAt), o.CreatedBy, o.Reason,
+		})
+	}
+	return table(rows...) + moreText(r.More)
+}
+
+// removeReport is the JSON of "override rm", "exempt rm" and "token rm".
+type removeReport struct {
+	Version int      `json:"version"`
+	Removed []string `json:"removed"`
+
+	what string
+}
+
+// newRemove is a command that removes what has an id.
+func newRemove(p *program, what, path string) *cobra.Command {
+	return asking(&cobra.Command{
+		Use:     "rm ID... --server ADDRESS",
+		Short:   fmt.Sprintf("Remove %ss, by their ids", what),
+		Example: fmt.Sprintf("  headgate %s rm 17 --server https://gate:8083", commandOf(what)),
+		Args:    cobra.MinimumNArgs(1),
+	}, func(ctx context.Context, s *adminServer, ids []string) error {
+		r := removeReport{Version: jsonVersion, Removed: []string{}, what: what}
+		for _, id := range ids {
+			if _, err := strconv.ParseInt(id, 10, 64); err != nil {
+				return &usageError{fmt.Errorf("%q is no id: headgate %s list shows them", id, commandOf(what))}
+			}
+		}
+		for _, id := range ids {
+			if err := s.call(ctx, http.MethodDelete, path+"/"+id, nil, nil); err != nil {
+				if len(r.Removed) > 0 {
+					err = fmt.Errorf("%w; those before it are removed", err)
+				}
+				return p.end(&r, err)
+			}
+			r.Removed = append(r.Removed, id)
+		}
+		return p.end(&r, nil)
+	})
+}
+
+func (r *removeReport) text() string {
+	var b strings.Builder
+	for _, id := range r.Removed {
+		b.WriteString(r.what + " " + id + " is removed\n")
+	}
+	return b.String()
+}
+
+// commandOf is what people type for a thing.
+func commandOf(what string) string {
+	return map[string]string{"override": "override", "exemption": "exempt"}[what]
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// limitOf is a rule, with one of its limits if that has a name.
+func limitOf(rule, limit string) string {
+	if limit == "" {
+		return rule
+	}
+	return rule + " (" + limit + ")"
+}
+
+func notesText(notes []string) string {
+	var b strings.Builder
+	for _, note := range notes {
+		b.WriteString("note: " + note + "\n")
+	}
+	return b.String()
+}
+
+func moreText(more bool) string {
+	if !more {
+		return ""
+	}
+	return "and more: --all shows them\n"
+}
