@@ -88,7 +88,7 @@ var architecture = map[string]arrows{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
 			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
 			"internal/listen", "internal/pgrules", "internal/rulediff",
-			"internal/telemetry", "internal/wording", "internal/yamldoc",
+			"internal/telemetry", "internal/meter", "internal/wording", "internal/yamldoc",
 			"github.com/spf13/cobra", "google.golang.org/grpc",
 		},
 		tests: []string{
@@ -164,7 +164,7 @@ var architecture = map[string]arrows{
 	// It starts servers for the tests of any package, so it must know none of them.
 	"internal/pgrules": {
 		code: []string{
-			"internal/pgrules/pgdb", "memstore", "ruledoc", // memstore is where rules are tried before they are published
+			"internal/pgrules/pgdb", "internal/meter", "memstore", "ruledoc", // memstore is where rules are tried before they are published
 			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool",
 			"github.com/jackc/pgx/v5/stdlib", "github.com/pressly/goose/v3", "github.com/pressly/goose/v3/lock",
 		},
@@ -177,6 +177,9 @@ var architecture = map[string]arrows{
 	},
 	"internal/rulediff": {
 		code: []string{"internal/wording", "ruledoc"},
+	},
+	"internal/meter": {
+		tests: []string{"memstore"},
 	},
 	"internal/testenv": {
 		tests:   []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn"},

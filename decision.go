@@ -65,7 +65,7 @@ type LimitDecision struct {
 	// Rule and Name of the limit; Name is empty if the rule has one limit only.
 	Rule, Name string
 	Limit      Limit
-	// Subject and Counter are what was charged, and Cost how much.
+	// Subject and Counter are what was charged, and Cost how much; below 0 if Commit has given back some of it.
 	Subject Subject
 	Counter Counter
 	Cost    int64
@@ -74,6 +74,8 @@ type LimitDecision struct {
 	Enforced bool
 	// Exposed says whether clients are shown the limit.
 	Exposed bool
+	// Metered says whether the rule's usage is added up, which this limit stands for: the first of its rule.
+	Metered bool
 	// Missing is the attribute that the request lacks, if the rule refuses such requests.
 	Missing string
 	// Result is what the store said.

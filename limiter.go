@@ -328,6 +328,7 @@ func (r *room) sumOf(from, to int, path Path) Decision {
 		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
 		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
 		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing
+		l.Metered = rule.Meter && a.limit == 0 && a.origin != FromCandidate
 		l.Result = *result
 		if paid := &r.results[a.pay]; a.pay > 0 && paid.Err == nil {
 			l.Cost, l.Granted, l.Remaining, l.ResetAfter = r.charges[a.pay].Cost, paid.Granted, paid.Remaining, paid.ResetAfter

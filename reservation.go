@@ -98,6 +98,13 @@ func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved)
 			Rule: p.Rule, Name: p.Name, Limit: p.Limit, Origin: p.Origin, Subject: p.Subject, Counter: p.Counter,
 			Cost: charges[i].Cost, Enforced: !p.Observe, Exposed: p.Exposed, Result: results[i],
 		}
+		if charges[i].refunds() {
+			d.Limits[i].Cost = -charges[i].Cost
+		}
+		if n, ok := set.byID[p.Rule]; ok {
+			rule := &set.rules[n]
+			d.Limits[i].Metered = rule.Meter && p.Origin != FromCandidate && rule.limits[0].name == p.Name
+		}
 		if results[i].Time.After(d.Time) {
 			d.Time = results[i].Time
 		}

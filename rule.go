@@ -63,6 +63,8 @@ type Rule struct {
 	Critical bool
 	// Expose says whether clients are shown the rule's limits in headers.
 	Expose Expose
+	// Meter has what each subject uses added up by the day, by whoever keeps accounts: LimitDecision.Metered tells them.
+	Meter bool
 }
 
 // Everybody is the By of a rule with one counter for all requests.

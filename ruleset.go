@@ -93,6 +93,25 @@ func (s *RuleSet) WithMode(mode Mode) *RuleSet {
 // Version names what the rules say: it changes whenever they do.
 func (s *RuleSet) Version() string { return s.version }
 
+// SubjectAttributes are those of a request that a rule counts by, client resolved: what its subject is. They are nil if there is no such
+// rule, or the request has none of them.
+func (s *RuleSet) SubjectAttributes(rule string, a Attributes) Attributes {
+	n, ok := s.byID[rule]
+	if !ok {
+		return nil
+	}
+	var subject Attributes
+	for _, name := range s.by[s.rules[n].by].resolve(a) {
+		if value := a[name]; value != "" {
+			if subject == nil {
+				subject = Attributes{}
+			}
+			subject[name] = value
+		}
+	}
+	return subject
+}
+
 // Attributes are the names of all attributes that the rules look at, in order: others need not be in a request. The slice is
 // shared; it must not be changed.
 func (s *RuleSet) Attributes() []string { return s.names }

@@ -43,6 +43,7 @@ func TestVersion(t *testing.T) {
 		"Strict":         func(r *headgate.Rule) { r.Strict = true },
 		"Critical":       func(r *headgate.Rule) { r.Critical = true },
 		"Expose":         func(r *headgate.Rule) { r.Expose = headgate.ExposeNever },
+		"Meter":          func(r *headgate.Rule) { r.Meter = true },
 	}
 	seen := map[string]string{compile(t, base()).Version(): "unchanged"}
 	for field := range reflect.TypeFor[headgate.Rule]().Fields() {

@@ -65,7 +65,7 @@ func TestEveryKey(t *testing.T) {
 		Candidate: headgate.Plan{Limits: map[string]headgate.Limit{"daily": daily(500)}},
 		Cost:      headgate.Cost{From: "header.x-rows", Default: 1, Min: 1, Max: 10_000},
 		MaxDelay:  90 * time.Second, Priority: 10, Mode: headgate.Shadow, EnforcePercent: 10,
-		OnStoreFailure: headgate.FailDeny, Strict: true, Critical: true, Expose: headgate.ExposeAlways,
+		OnStoreFailure: headgate.FailDeny, Strict: true, Critical: true, Expose: headgate.ExposeAlways, Meter: true,
 	}
 	got := d.Source[0]
 	if got.When.Text != `user_agent.startsWith("legacy/")` || !slices.Equal(got.When.Attributes, []string{"user_agent"}) {

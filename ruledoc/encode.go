@@ -72,6 +72,7 @@ func (e *encoder) rule(r headgate.Rule) (n *node, like func(limit string) how) {
 	if r.Expose != headgate.ExposeAuto {
 		put(n, "expose", &node{Kind: yamldoc.Boolean, Text: r.Expose.String()})
 	}
+	put(n, "meter", yes(r.Meter))
 	return n, read.like
 }
 

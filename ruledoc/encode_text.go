@@ -95,8 +95,8 @@ func appendBlock(out []byte, n *node, indent int) []byte {
 // isLines says whether a text can stand below |.
 func isLines(s string) bool {
 	body := strings.TrimSuffix(s, "\n")
-	if !strings.Contains(s, "\n") || body == "" || strings.HasSuffix(body, "\n") || strings.ContainsAny(body[:1], " \n") {
-		return false
+	if !strings.Contains(s, "\n") || body == "" || strings.ContainsAny(body[:1], " \n") || strings.ContainsAny(body[len(body)-1:], " \n") {
+		return false // of spaces at its end the parser takes none
 	}
 	return isPrintable(strings.ReplaceAll(body, "\n", ""))
 }

@@ -60,6 +60,7 @@ var ruleFields = []field[readRule]{
 			r.Expose = headgate.ExposeAlways
 		}
 	}},
+	{Key: "meter", Read: func(d *decoder, n *node, key string, r *readRule) { r.Meter = d.YesNo(n, key) }},
 }
 
 // The words of the enumerations, in the order of their values.

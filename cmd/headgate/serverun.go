@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/listen"
+	"github.com/headgate/headgate/internal/meter"
 	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/internal/telemetry"
 	"github.com/headgate/headgate/memstore"
@@ -82,6 +83,12 @@ func (s *server) run(ctx context.Context) error {
 		return err
 	}
 	tasks.Go(wait)
+	if s.db != nil {
+		accounts := meter.New(s.limiter, s.db.AddUsage, s.log)
+		s.metrics.Observe(accounts.Note)
+		s.metrics.UsageLost(accounts.Lost)
+		tasks.Go(func() { accounts.Run(background) })
+	}
 	if err := s.openResolver(); err != nil { //nolint:contextcheck // as above
 		return err
 	}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/meter"
 	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
 )
@@ -247,5 +249,45 @@ func TestDatabaseAway(t *testing.T) {
 	server.Kill()
 	if _, _, _, err := db.Present(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "PostgreSQL at postgres://postgres@127.0.0.1") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Usage is added up over nodes and batches, and what a subject is comes from whoever knows.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	db, server := newDB(t)
+	subject := headgate.SubjectOf("tenant", "acme")
+	attributes := headgate.Attributes{"tenant": "acme"}
+	for _, row := range []meter.Row{
+		{Day: "2026-03-06", Rule: "a", Subject: subject, Units: 4},
+		{Day: "2026-03-06", Rule: "a", Subject: subject, Attributes: attributes, Units: 5, Refused: 2},
+		{Day: "2026-03-07", Rule: "a", Subject: subject, Attributes: attributes, Units: -1},
+		{Day: "2026-03-07", Rule: "b", Subject: subject, Attributes: attributes, Units: 1},
+	} {
+		if err := db.AddUsage(t.Context(), []meter.Row{row}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filter := pgrules.UsageFilter{First: "2026-03-01", Last: "2026-03-31", Rule: "a", Subject: attributes, Most: 1}
+	want := []pgrules.Usage{
+		{Day: "2026-03-06", Rule: "a", Subject: subject.String(), Attributes: attributes, Units: 9, Refused: 2},
+		{Day: "2026-03-07", Rule: "a", Subject: subject.String(), Attributes: attributes, Units: -1},
+	}
+	for i := range want {
+		got, err := db.Usage(t.Context(), filter)
+		if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want[i]) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		filter.After = got[0]
+	}
+	if rest, err := db.Usage(t.Context(), filter); err != nil || len(rest) != 0 {
+		t.Errorf("%+v, %v", rest, err)
+	}
+	server.Kill()
+	if err := db.AddUsage(t.Context(), []meter.Row{{Day: "2026-03-06", Rule: "a", Subject: subject, Units: 1}}); err == nil {
+		t.Error("no error without a database")
+	}
+	if err := db.AddUsage(t.Context(), []meter.Row{{Day: "2026-03-06", Rule: "a", Subject: subject, Units: 1}}); !errors.Is(err, meter.ErrNotWritten) {
+		t.Errorf("nobody was there: %v", err)
 	}
 }

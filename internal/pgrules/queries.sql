@@ -25,7 +25,8 @@ WHERE id > sqlc.arg(after) AND (sqlc.narg(enabled)::boolean IS NULL OR enabled =
 ORDER BY id LIMIT sqlc.arg(most);
 
 -- name: RuleByName :one
-SELECT * FROM rate_limit_rules WHERE name = sqlc.arg(name) OR rule_uuid::text = sqlc.arg(name)
+SELECT * FROM rate_limit_rules WHERE name = sqlc.arg(name)
+   OR rule_uuid = CASE WHEN sqlc.arg(name) ~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' THEN sqlc.arg(name)::uuid END
 ORDER BY name = sqlc.arg(name) DESC LIMIT 1;
 
 -- name: InsertRules :exec
@@ -160,3 +161,18 @@ DELETE FROM rate_limit_nodes WHERE seen_at < sqlc.arg(before);
 
 -- name: SetPurged :exec
 UPDATE rate_limit_state SET purged = greatest(purged, sqlc.arg(seq)::bigint);
+
+-- name: AddUsage :exec
+INSERT INTO usage_daily AS u (day, rule, subject, attributes, units, refused)
+SELECT unnest(sqlc.arg(days)::text[])::date, unnest(sqlc.arg(rules)::text[]), unnest(sqlc.arg(subjects)::text[]),
+    nullif(unnest(sqlc.arg(attributes)::text[]), ''), unnest(sqlc.arg(units)::bigint[]), unnest(sqlc.arg(refused)::bigint[])
+ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units, refused = u.refused + excluded.refused,
+    attributes = coalesce(u.attributes, excluded.attributes);
+
+-- name: ListUsage :many
+SELECT day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, refused FROM usage_daily
+WHERE day BETWEEN sqlc.arg(first)::text::date AND sqlc.arg(last)::text::date
+  AND (sqlc.narg(rule)::text IS NULL OR rule = sqlc.narg(rule))
+  AND (sqlc.narg(attributes)::text IS NULL OR attributes = sqlc.narg(attributes))
+  AND (day::text, rule, subject) > (sqlc.arg(after_day)::text, sqlc.arg(after_rule)::text, sqlc.arg(after_subject)::text)
+ORDER BY day::text, rule, subject LIMIT sqlc.arg(most);

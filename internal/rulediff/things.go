@@ -136,10 +136,11 @@ func otherFacts(r *headgate.Rule, rivals string) []fact {
 		{what: "strict", text: strconv.FormatBool(r.Strict), then: "whether the store alone decides"},
 		{what: "critical", text: strconv.FormatBool(r.Critical), then: "whether it is turned away last"},
 		{what: "expose", text: r.Expose.String(), then: "what clients are shown in headers"},
+		{what: "meter", text: strconv.FormatBool(r.Meter), then: "whether usage is added up by the day"},
 		{what: "description", text: r.Description, then: "for people only"},
 		{what: "labels", text: labels, then: "for people and their tools only"},
 	}
-	usual := []string{"1", "100", "false", "0s", "none", "0", "share", "local", "false", "false", "auto", "", ""}
+	usual := []string{"1", "100", "false", "0s", "none", "0", "share", "local", "false", "false", "auto", "false", "", ""}
 	for i := range facts {
 		facts[i].usual = facts[i].text == usual[i]
 	}

@@ -120,7 +120,15 @@ func (m *Metrics) took(begun time.Duration) {
 	m.duration.Observe((time.Since(m.start) - begun).Seconds())
 }
 
+// Observe has somebody told of every decision, after it is made. It is set before the first.
+func (m *Metrics) Observe(observe func(call string, asked headgate.Attributes, d *headgate.Decision)) {
+	m.observe = observe
+}
+
 func (m *Metrics) count(call string, asked headgate.Attributes, d *headgate.Decision, err error) {
+	if m.observe != nil && err == nil {
+		m.observe(call, asked, d)
+	}
 	result := "refused"
 	switch {
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/ruledoc"
 	"github.com/headgate/headgate/storewrap"
 )
@@ -29,6 +30,8 @@ type Metrics struct {
 	rulesLoaded, rulesGood prometheus.Gauge
 	rulesRefused           prometheus.Counter
 	storeUp                prometheus.Gauge
+
+	observe func(call string, asked headgate.Attributes, d *headgate.Decision)
 }
 
 // New makes metrics of nothing yet.
@@ -144,6 +147,11 @@ func (m *Metrics) Store(stats func() storewrap.Stats) {
 		func() int64 { return stats().Unanswered })
 	m.total("headgate_store_shed_total", "Calls that were not made because too many were under way.",
 		func() int64 { return stats().Shed })
+}
+
+// UsageLost shows how many units of metered rules were not written, or may not have been.
+func (m *Metrics) UsageLost(units func() int64) {
+	m.total("headgate_usage_lost_units_total", "Units of metered rules that were not written to usage_daily, or may not have been.", units)
 }
 
 // Connections shows how many a listener has. Each listener may be named once.

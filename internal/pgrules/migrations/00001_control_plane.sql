@@ -130,14 +130,15 @@ CREATE TABLE rate_limit_nodes (
 
 -- Usage for billing. A row is added to by many nodes, each unit at most once.
 CREATE TABLE usage_daily (
-    day     date   NOT NULL,
-    rule    text   NOT NULL,
-    subject text   NOT NULL, -- as in overrides
-    units   bigint NOT NULL DEFAULT 0,
-    refused bigint NOT NULL DEFAULT 0,
+    day        date   NOT NULL, -- UTC
+    rule       text   NOT NULL,
+    subject    text   NOT NULL, -- the hash that counters go by
+    attributes text, -- what the subject is, as in overrides; NULL until a node knows
+    units      bigint NOT NULL DEFAULT 0,
+    refused    bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (day, rule, subject)
 );
-CREATE INDEX ON usage_daily (subject, day);
+CREATE INDEX ON usage_daily (attributes, day);
 
 -- +goose StatementBegin
 -- Who makes a change: what the program says in headgate.actor, else the user of the session.

@@ -126,9 +126,10 @@ type RateLimitVersion struct {
 }
 
 type UsageDaily struct {
-	Day     pgtype.Date `json:"day"`
-	Rule    string      `json:"rule"`
-	Subject string      `json:"subject"`
-	Units   int64       `json:"units"`
-	Refused int64       `json:"refused"`
+	Day        pgtype.Date `json:"day"`
+	Rule       string      `json:"rule"`
+	Subject    string      `json:"subject"`
+	Attributes *string     `json:"attributes"`
+	Units      int64       `json:"units"`
+	Refused    int64       `json:"refused"`
 }

@@ -81,6 +81,35 @@ func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (int64, erro
 	return id, err
 }
 
+const addUsage = `-- name: AddUsage :exec
+INSERT INTO usage_daily AS u (day, rule, subject, attributes, units, refused)
+SELECT unnest($1::text[])::date, unnest($2::text[]), unnest($3::text[]),
+    nullif(unnest($4::text[]), ''), unnest($5::bigint[]), unnest($6::bigint[])
+ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units, refused = u.refused + excluded.refused,
+    attributes = coalesce(u.attributes, excluded.attributes)
+`
+
+type AddUsageParams struct {
+	Days       []string `json:"days"`
+	Rules      []string `json:"rules"`
+	Subjects   []string `json:"subjects"`
+	Attributes []string `json:"attributes"`
+	Units      []int64  `json:"units"`
+	Refused    []int64  `json:"refused"`
+}
+
+func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
+	_, err := q.db.Exec(ctx, addUsage,
+		arg.Days,
+		arg.Rules,
+		arg.Subjects,
+		arg.Attributes,
+		arg.Units,
+		arg.Refused,
+	)
+	return err
+}
+
 const endExemptions = `-- name: EndExemptions :exec
 UPDATE rate_limit_exemptions SET removed_at = now() WHERE expires_at < $1 AND removed_at IS NULL
 `
@@ -485,6 +514,71 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 	return items, nil
 }
 
+const listUsage = `-- name: ListUsage :many
+SELECT day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, refused FROM usage_daily
+WHERE day BETWEEN $1::text::date AND $2::text::date
+  AND ($3::text IS NULL OR rule = $3)
+  AND ($4::text IS NULL OR attributes = $4)
+  AND (day::text, rule, subject) > ($5::text, $6::text, $7::text)
+ORDER BY day::text, rule, subject LIMIT $8
+`
+
+type ListUsageParams struct {
+	First        string  `json:"first"`
+	Last         string  `json:"last"`
+	Rule         *string `json:"rule"`
+	Attributes   *string `json:"attributes"`
+	AfterDay     string  `json:"after_day"`
+	AfterRule    string  `json:"after_rule"`
+	AfterSubject string  `json:"after_subject"`
+	Most         int32   `json:"most"`
+}
+
+type ListUsageRow struct {
+	Day        string `json:"day"`
+	Rule       string `json:"rule"`
+	Subject    string `json:"subject"`
+	Attributes string `json:"attributes"`
+	Units      int64  `json:"units"`
+	Refused    int64  `json:"refused"`
+}
+
+func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]ListUsageRow, error) {
+	rows, err := q.db.Query(ctx, listUsage,
+		arg.First,
+		arg.Last,
+		arg.Rule,
+		arg.Attributes,
+		arg.AfterDay,
+		arg.AfterRule,
+		arg.AfterSubject,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListUsageRow
+	for rows.Next() {
+		var i ListUsageRow
+		if err := rows.Scan(
+			&i.Day,
+			&i.Rule,
+			&i.Subject,
+			&i.Attributes,
+			&i.Units,
+			&i.Refused,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listVersions = `-- name: ListVersions :many
 SELECT v.version, v.mode, v.actor, v.comment, v.created_at,
     (SELECT count(*) FROM rate_limit_rule_versions r WHERE r.version = v.version) AS rules
@@ -759,7 +853,8 @@ func (q *Queries) RevokeToken(ctx context.Context, id int64) (int64, error) {
 }
 
 const ruleByName = `-- name: RuleByName :one
-SELECT id, rule_uuid, name, scope, tenant_id, http_method, path_pattern, tier, algorithm, max_requests, window_seconds, burst_capacity, priority, enabled, document, owner, seq, created_at, updated_at FROM rate_limit_rules WHERE name = $1 OR rule_uuid::text = $1
+SELECT id, rule_uuid, name, scope, tenant_id, http_method, path_pattern, tier, algorithm, max_requests, window_seconds, burst_capacity, priority, enabled, document, owner, seq, created_at, updated_at FROM rate_limit_rules WHERE name = $1
+   OR rule_uuid = CASE WHEN $1 ~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' THEN $1::uuid END
 ORDER BY name = $1 DESC LIMIT 1
 `
 

@@ -1,0 +1,153 @@
+package meter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// book is who is told of usage.
+type book struct {
+	mu   sync.Mutex
+	fail error
+	used map[string]int64 // by day, rule and user
+}
+
+func (b *book) write(_ context.Context, rows []Row) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fail != nil {
+		return b.fail
+	}
+	for i := range rows {
+		b.used[rows[i].Day+" "+rows[i].Rule+" "+rows[i].Attributes["user"]] += rows[i].Units
+		b.used["refused"] += rows[i].Refused
+	}
+	return nil
+}
+
+func newWorld(t *testing.T) (*Meter, *book, *headgate.Limiter) {
+	t.Helper()
+	limiter, err := headgate.New(memstore.New(memstore.Options{}),
+		headgate.Rule{
+			ID: "metered", By: []string{"client"}, Meter: true, Cost: headgate.Cost{From: "header.x-cost"},
+			Limits: map[string]headgate.Limit{"a": headgate.PerHour(100), "b": headgate.PerDay(1000)},
+		},
+		headgate.Rule{ID: "log", Match: headgate.Match{Path: "/log"}, By: []string{"user"}, Meter: true, Limit: headgate.Limit{
+			Algorithm: headgate.SlidingLog, Count: 100, Window: time.Hour,
+		}},
+		headgate.Rule{ID: "other", By: []string{"user"}, Limit: headgate.PerHour(100)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &book{used: map[string]int64{}}
+	return New(limiter, b.write, slog.New(slog.DiscardHandler)), b, limiter
+}
+
+func (m *Meter) check(l *headgate.Limiter, user, cost string) {
+	a := headgate.Attributes{"user": user, "header.x-cost": cost}
+	d, _ := l.Check(context.Background(), headgate.Request{Attributes: a})
+	m.Note("check", a, &d)
+}
+
+// Usage is what passed and what it cost, once for each rule, however many limits it has.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, b, l := newWorld(t)
+		m.check(l, "ann", "3")
+		m.check(l, "bob", "98")
+		m.check(l, "bob", "5") // is refused
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { m.Run(ctx); close(ended) }()
+		time.Sleep(every + time.Second)
+		synctest.Wait()
+		day := "2000-01-01 metered "
+		want := map[string]int64{day + "ann": 3, day + "bob": 98, "refused": 5}
+		if !maps.Equal(b.used, want) {
+			t.Errorf("%v, want %v", b.used, want)
+		}
+		// A reservation counts when it is committed, at what it came to.
+		for _, path := range []string{"/", "/log"} {
+			a := headgate.Attributes{"user": "eve", "path": path}
+			r, _ := l.Reserve(ctx, headgate.Request{Attributes: a, Cost: 10}, 0)
+			m.Note("reserve", a, &r.Decision)
+			d, err := l.Commit(ctx, r.Token, headgate.Request{Cost: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Note("commit", nil, &d)
+		}
+		a := headgate.Attributes{"user": "ann"}
+		d, _ := l.Refund(ctx, headgate.Request{Attributes: a, Cost: 2})
+		m.Note("refund", a, &d)
+		d, _ = l.Peek(ctx, headgate.Request{Attributes: a, Cost: 2})
+		m.Note("peek", a, &d)
+		time.Sleep(14 * time.Hour)
+		m.check(l, "ann", "1") // on the next day by now, or not
+		time.Sleep(24 * time.Hour)
+		m.check(l, "ann", "1")
+		stop()
+		<-ended // what is left is written
+		if got := b.used[day+""]; got != 8 || b.used["2000-01-01 log "]+b.used["2000-01-01 log eve"] != 4 {
+			t.Errorf("committed: %v", b.used)
+		}
+		if b.used[day+"ann"]+b.used["2000-01-02 metered ann"] != 3 || b.used["2000-01-02 metered ann"] < 1 || m.Lost() != 0 {
+			t.Errorf("%v, lost %d", b.used, m.Lost())
+		}
+	})
+}
+
+// What was certainly not written is written later, and what may have been is not.
+func TestWrittenOnce(t *testing.T) {
+	t.Parallel()
+	m, b, l := newWorld(t)
+	m.check(l, "ann", "3")
+	b.fail = ErrNotWritten
+	m.flush(t.Context())
+	m.check(l, "ann", "4")
+	b.fail = nil
+	m.flush(t.Context())
+	if total := sum(b.used); total != 7 {
+		t.Errorf("%v", b.used)
+	}
+	m.check(l, "ann", "5")
+	b.fail = errors.New("the connection broke")
+	m.flush(t.Context())
+	b.fail = nil
+	m.flush(t.Context())
+	if total := sum(b.used); total != 7 || m.Lost() != 5 {
+		t.Errorf("%v, lost %d", b.used, m.Lost())
+	}
+}
+
+func sum(used map[string]int64) (total int64) {
+	for _, n := range used {
+		total += n
+	}
+	return total
+}
+
+func BenchmarkNote(b *testing.B) {
+	limiter, err := headgate.New(memstore.New(memstore.Options{}),
+		headgate.Rule{ID: "metered", By: []string{"user"}, Meter: true, Limit: headgate.PerHour(headgate.MaxCost)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := New(limiter, nil, nil)
+	a := headgate.Attributes{"user": "ann"}
+	d, _ := limiter.Check(b.Context(), headgate.Request{Attributes: a})
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Note("check", a, &d)
+	}
+}

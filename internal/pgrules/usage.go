@@ -1,0 +1,91 @@
+package pgrules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/meter"
+	"github.com/headgate/headgate/internal/pgrules/pgdb"
+)
+
+// AddUsage adds to what subjects have used, all rows or none. Its error is meter.ErrNotWritten if it was certainly none.
+func (db *DB) AddUsage(ctx context.Context, rows []meter.Row) error {
+	var params pgdb.AddUsageParams
+	for i := range rows {
+		r := &rows[i]
+		attributes := ""
+		if r.Attributes != nil {
+			text, err := json.Marshal(r.Attributes) // its names are sorted
+			if err != nil {
+				return err
+			}
+			attributes = string(text)
+		}
+		params.Days = append(params.Days, r.Day)
+		params.Rules = append(params.Rules, r.Rule)
+		params.Subjects = append(params.Subjects, r.Subject.String())
+		params.Attributes = append(params.Attributes, attributes)
+		params.Units = append(params.Units, r.Units)
+		params.Refused = append(params.Refused, r.Refused)
+	}
+	err := db.query().AddUsage(ctx, params)
+	var said *pgconn.PgError
+	var unreachable *pgconn.ConnectError
+	// Of what ends a connection nobody knows whether it came before the commit.
+	if err != nil && (errors.As(err, &said) && said.Severity == "ERROR" || errors.As(err, &unreachable) || pgconn.SafeToRetry(err)) {
+		return fmt.Errorf("%w: %w", meter.ErrNotWritten, db.explain(err))
+	}
+	return db.explain(err)
+}
+
+// Usage is what a subject has used of a rule on a day.
+type Usage struct {
+	Day, Rule, Subject string
+	Attributes         headgate.Attributes
+	Units, Refused     int64
+}
+
+// UsageFilter says which usage is wanted: from the first day to the last, 2026-03-06; of a rule, or of all if it is ""; of a subject, or
+// of all if it is nil.
+type UsageFilter struct {
+	First, Last, Rule string
+	Subject           headgate.Attributes
+	// After is the last one of the page before.
+	After Usage
+	Most  int32
+}
+
+// Usage is listed by day, rule and subject.
+func (db *DB) Usage(ctx context.Context, f UsageFilter) ([]Usage, error) {
+	params := pgdb.ListUsageParams{
+		First: f.First, Last: f.Last, AfterDay: f.After.Day, AfterRule: f.After.Rule, AfterSubject: f.After.Subject, Most: f.Most,
+		Rule: orNull(f.Rule),
+	}
+	if f.Subject != nil {
+		text, err := json.Marshal(f.Subject)
+		if err != nil {
+			return nil, err
+		}
+		params.Attributes = orNull(string(text))
+	}
+	rows, err := db.query().ListUsage(ctx, params)
+	if err != nil {
+		return nil, db.explain(err)
+	}
+	all := make([]Usage, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		all[i] = Usage{Day: r.Day, Rule: r.Rule, Subject: r.Subject, Units: r.Units, Refused: r.Refused}
+		if r.Attributes != "" {
+			if err := json.Unmarshal([]byte(r.Attributes), &all[i].Attributes); err != nil {
+				return nil, fmt.Errorf("usage of %s: %w", r.Subject, err)
+			}
+		}
+	}
+	return all, nil
+}
