@@ -101,7 +101,7 @@ var architecture = map[string]arrows{
 			"identity", "internal/checkapi", "internal/explain", "internal/pgrules", "internal/rulediff", "ruledoc",
 			"memstore", // which limits callers, and who guesses tokens
 		},
-		tests: []string{"internal/testenv", "redisstore", "github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt/v5"},
+		tests: []string{"internal/meter", "internal/testenv", "redisstore", "github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt/v5"},
 	},
 	"internal/checkapi": {
 		code:  []string{"internal/limitfields", "internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -26,6 +27,8 @@ import (
 const (
 	// tokenVariable has the token if no file was given. There is no flag for it: other users of the machine see flags.
 	tokenVariable = "HEADGATE_TOKEN"
+	// serverVariable has the server that operators' commands ask if none was given.
+	serverVariable = "HEADGATE_SERVER"
 	// maxAnswer is more than a report on as many rules as there may be.
 	maxAnswer = 64 << 20
 	// changeTimeout is longer than a server waits for its database, so that it can say that this is away.
@@ -58,8 +61,8 @@ func asking(cmd *cobra.Command, do func(ctx context.Context, s *adminServer, arg
 	var o serverOptions
 	o.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.server == "" {
-			return usage(cmd, errors.New("say which server to ask: --server ADDRESS"))
+		if o.server = cmp.Or(o.server, os.Getenv(serverVariable)); o.server == "" {
+			return usage(cmd, errors.New("say which server to ask: give --server ADDRESS or set "+serverVariable))
 		}
 		s, err := o.open(changeTimeout)
 		if err != nil {

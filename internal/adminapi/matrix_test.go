@@ -104,7 +104,10 @@ func newMatrix(t *testing.T, w *world) map[string]entry {
 		"GET /v1/rate-limit/usage": {Viewer, true, func(tenant string) *http.Request {
 			return request("GET /usage?subjectType=user&subjectId=ann&tenant=%s&ruleId=%s-used", "", tenant, tenant)
 		}, 200, false},
-		"GET /v1/rate-limit/usage/me":                        {Viewer, true, always("GET /usage/me", ""), 200, true},
+		"GET /v1/rate-limit/usage/me": {Viewer, true, always("GET /usage/me", ""), 200, true},
+		"GET /v1/rate-limit/usage/daily": {Viewer, true, func(tenant string) *http.Request {
+			return request("GET /usage/daily?subject=tenant=%s", "", tenant)
+		}, 200, false},
 		"GET /v1/rate-limit/versions":                        {Viewer, false, always("GET /versions", ""), 200, false},
 		"POST /v1/rate-limit/versions":                       {Editor, false, always("POST /versions", `{"mode": "enforce"}`), 200, false},
 		"GET /v1/rate-limit/versions/{version}":              {Viewer, false, always("GET /versions/1", ""), 200, false},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -48,16 +49,8 @@ func (a *api) listOverrides(w http.ResponseWriter, r *http.Request, by Caller) e
 		return err
 	}
 	which := pgrules.Which{Rule: q.Get("rule"), Tenant: by.Tenant}
-	for _, pair := range q["subject"] {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok {
-			return badRequest("subject is %q: send NAME=VALUE, and subject again for each attribute that "+
-				"the override has", pair)
-		}
-		if which.Subject == nil {
-			which.Subject = headgate.Attributes{}
-		}
-		which.Subject[name] = value
+	if which.Subject, err = readSubject(q); err != nil {
+		return err
 	}
 	all, err := a.db.Overrides(r.Context(), which, page)
 	if err != nil {
@@ -68,6 +61,21 @@ func (a *api) listOverrides(w http.ResponseWriter, r *http.Request, by Caller) e
 		Overrides []override `json:"overrides"`
 		Next      string     `json:"next,omitempty"`
 	}{convert(all, overrideOf), next})
+}
+
+// readSubject is the subject of a filter; nil if there is none.
+func readSubject(q url.Values) (subject headgate.Attributes, err error) {
+	for _, pair := range q["subject"] {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, badRequest("subject is %q: send NAME=VALUE, and subject again for each attribute that it has", pair)
+		}
+		if subject == nil {
+			subject = headgate.Attributes{}
+		}
+		subject[name] = value
+	}
+	return subject, nil
 }
 
 // setOverrides takes one, or many as one.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/meter"
 )
 
 // check charges a request.
@@ -83,6 +84,29 @@ func TestOwnUsage(t *testing.T) {
 			has("tenant=acme", "usage.*.rule=quota sub", "usage.*.remaining=7 5")
 	}
 	w.ask(t, viewer, "GET /usage/me", "").says(400, "ann is of no tenant")
+}
+
+// What nodes have written is there to see, for a tenant its own.
+func TestDailyUsage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	today := time.Now().UTC().Format(time.DateOnly)
+	for _, tenant := range []string{"acme", "globex"} {
+		row := meter.Row{
+			Day: today, Rule: "quota", Subject: headgate.SubjectOf("tenant", tenant), Attributes: headgate.Attributes{"tenant": tenant},
+			Units: 7, Refused: 2,
+		}
+		if err := w.db.AddUsage(t.Context(), []meter.Row{row}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.ask(t, viewer, "GET /usage/daily", "").want(200).has("usage.*.subject.tenant=acme globex", "usage.*.units=7 7")
+	w.ask(t, viewer, "GET /usage/daily?limit=1&rule=quota&subject=tenant=acme", "").want(200).has("usage.*.day="+today, "usage.*.refused=2")
+	w.ask(t, "viewer.acme", "GET /usage/daily", "").want(200).has("usage.*.subject.tenant=acme")
+	w.ask(t, "viewer.acme", "GET /usage/daily?subject=tenant=globex", "").says(404, "not of tenant acme")
+	w.ask(t, "viewer.acme", "GET /usage/daily?subject=user=ann", "").says(404, "not of tenant acme")
+	w.ask(t, viewer, "GET /usage/daily?to=2020-01-01&from=2019-01-01", "").want(200).has("usage.*.units=")
+	w.ask(t, viewer, "GET /usage/daily?from=yesterday", "").says(400, "send a day")
 }
 
 // Units come back, everybody can see who did it, and tenants cannot help themselves.

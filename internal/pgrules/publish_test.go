@@ -268,19 +268,22 @@ func TestUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	filter := pgrules.UsageFilter{First: "2026-03-01", Last: "2026-03-31", Rule: "a", Subject: attributes, Most: 1}
+	filter, page := pgrules.UsageFilter{First: "2026-03-01", Last: "2026-03-31", Rule: "a", Subject: attributes}, pgrules.Page{Most: 1}
 	want := []pgrules.Usage{
 		{Day: "2026-03-06", Rule: "a", Subject: subject.String(), Attributes: attributes, Units: 9, Refused: 2},
 		{Day: "2026-03-07", Rule: "a", Subject: subject.String(), Attributes: attributes, Units: -1},
 	}
 	for i := range want {
-		got, err := db.Usage(t.Context(), filter)
-		if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want[i]) {
+		got, err := db.Usage(t.Context(), filter, page)
+		if err != nil || len(got) != 1 {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		filter.After = got[0]
+		page.After, got[0].ID = got[0].ID, 0
+		if !reflect.DeepEqual(got[0], want[i]) {
+			t.Errorf("%+v, want %+v", got[0], want[i])
+		}
 	}
-	if rest, err := db.Usage(t.Context(), filter); err != nil || len(rest) != 0 {
+	if rest, err := db.Usage(t.Context(), filter, page); err != nil || len(rest) != 0 {
 		t.Errorf("%+v, %v", rest, err)
 	}
 	server.Kill()

@@ -170,9 +170,8 @@ ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units,
     attributes = coalesce(u.attributes, excluded.attributes);
 
 -- name: ListUsage :many
-SELECT day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, refused FROM usage_daily
-WHERE day BETWEEN sqlc.arg(first)::text::date AND sqlc.arg(last)::text::date
+SELECT id, day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, refused FROM usage_daily
+WHERE id > sqlc.arg(after) AND day BETWEEN sqlc.arg(first)::text::date AND sqlc.arg(last)::text::date
   AND (sqlc.narg(rule)::text IS NULL OR rule = sqlc.narg(rule))
   AND (sqlc.narg(attributes)::text IS NULL OR attributes = sqlc.narg(attributes))
-  AND (day::text, rule, subject) > (sqlc.arg(after_day)::text, sqlc.arg(after_rule)::text, sqlc.arg(after_subject)::text)
-ORDER BY day::text, rule, subject LIMIT sqlc.arg(most);
+ORDER BY id LIMIT sqlc.arg(most);

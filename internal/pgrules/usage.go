@@ -45,6 +45,7 @@ func (db *DB) AddUsage(ctx context.Context, rows []meter.Row) error {
 
 // Usage is what a subject has used of a rule on a day.
 type Usage struct {
+	ID                 int64
 	Day, Rule, Subject string
 	Attributes         headgate.Attributes
 	Units, Refused     int64
@@ -55,17 +56,11 @@ type Usage struct {
 type UsageFilter struct {
 	First, Last, Rule string
 	Subject           headgate.Attributes
-	// After is the last one of the page before.
-	After Usage
-	Most  int32
 }
 
-// Usage is listed by day, rule and subject.
-func (db *DB) Usage(ctx context.Context, f UsageFilter) ([]Usage, error) {
-	params := pgdb.ListUsageParams{
-		First: f.First, Last: f.Last, AfterDay: f.After.Day, AfterRule: f.After.Rule, AfterSubject: f.After.Subject, Most: f.Most,
-		Rule: orNull(f.Rule),
-	}
+// Usage is what was used, a row for each day, rule and subject.
+func (db *DB) Usage(ctx context.Context, f UsageFilter, page Page) ([]Usage, error) {
+	params := pgdb.ListUsageParams{First: f.First, Last: f.Last, Rule: orNull(f.Rule), After: page.After, Most: page.Most}
 	if f.Subject != nil {
 		text, err := json.Marshal(f.Subject)
 		if err != nil {
@@ -80,7 +75,7 @@ func (db *DB) Usage(ctx context.Context, f UsageFilter) ([]Usage, error) {
 	all := make([]Usage, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		all[i] = Usage{Day: r.Day, Rule: r.Rule, Subject: r.Subject, Units: r.Units, Refused: r.Refused}
+		all[i] = Usage{ID: r.ID, Day: r.Day, Rule: r.Rule, Subject: r.Subject, Units: r.Units, Refused: r.Refused}
 		if r.Attributes != "" {
 			if err := json.Unmarshal([]byte(r.Attributes), &all[i].Attributes); err != nil {
 				return nil, fmt.Errorf("usage of %s: %w", r.Subject, err)

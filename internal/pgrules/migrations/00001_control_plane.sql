@@ -130,6 +130,7 @@ CREATE TABLE rate_limit_nodes (
 
 -- Usage for billing. A row is added to by many nodes, each unit at most once.
 CREATE TABLE usage_daily (
+    id         bigint NOT NULL GENERATED ALWAYS AS IDENTITY UNIQUE,
     day        date   NOT NULL, -- UTC
     rule       text   NOT NULL,
     subject    text   NOT NULL, -- the hash that counters go by

@@ -126,6 +126,7 @@ type RateLimitVersion struct {
 }
 
 type UsageDaily struct {
+	ID         int64       `json:"id"`
 	Day        pgtype.Date `json:"day"`
 	Rule       string      `json:"rule"`
 	Subject    string      `json:"subject"`

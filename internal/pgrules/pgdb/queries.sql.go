@@ -515,26 +515,24 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 }
 
 const listUsage = `-- name: ListUsage :many
-SELECT day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, refused FROM usage_daily
-WHERE day BETWEEN $1::text::date AND $2::text::date
-  AND ($3::text IS NULL OR rule = $3)
-  AND ($4::text IS NULL OR attributes = $4)
-  AND (day::text, rule, subject) > ($5::text, $6::text, $7::text)
-ORDER BY day::text, rule, subject LIMIT $8
+SELECT id, day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, refused FROM usage_daily
+WHERE id > $1 AND day BETWEEN $2::text::date AND $3::text::date
+  AND ($4::text IS NULL OR rule = $4)
+  AND ($5::text IS NULL OR attributes = $5)
+ORDER BY id LIMIT $6
 `
 
 type ListUsageParams struct {
-	First        string  `json:"first"`
-	Last         string  `json:"last"`
-	Rule         *string `json:"rule"`
-	Attributes   *string `json:"attributes"`
-	AfterDay     string  `json:"after_day"`
-	AfterRule    string  `json:"after_rule"`
-	AfterSubject string  `json:"after_subject"`
-	Most         int32   `json:"most"`
+	After      int64   `json:"after"`
+	First      string  `json:"first"`
+	Last       string  `json:"last"`
+	Rule       *string `json:"rule"`
+	Attributes *string `json:"attributes"`
+	Most       int32   `json:"most"`
 }
 
 type ListUsageRow struct {
+	ID         int64  `json:"id"`
 	Day        string `json:"day"`
 	Rule       string `json:"rule"`
 	Subject    string `json:"subject"`
@@ -545,13 +543,11 @@ type ListUsageRow struct {
 
 func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]ListUsageRow, error) {
 	rows, err := q.db.Query(ctx, listUsage,
+		arg.After,
 		arg.First,
 		arg.Last,
 		arg.Rule,
 		arg.Attributes,
-		arg.AfterDay,
-		arg.AfterRule,
-		arg.AfterSubject,
 		arg.Most,
 	)
 	if err != nil {
@@ -562,6 +558,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]ListUsa
 	for rows.Next() {
 		var i ListUsageRow
 		if err := rows.Scan(
+			&i.ID,
 			&i.Day,
 			&i.Rule,
 			&i.Subject,
