@@ -73,3 +73,31 @@ keep: %s
 		t.Errorf("/readyz: %s", answer)
 	}
 }
+
+// What passed is written down when the server stops, at what it cost.
+func TestServeMeters(t *testing.T) {
+	t.Parallel()
+	o := operate(t)
+	rules := o.file("rules.yaml", "rules: [{id: api, by: [tenant], limit: 10/hour, cost: {from: header.x-rows}, meter: true}]\n")
+	operateJSON[planReport](o, 0, "rules", "apply", rules, "--yes")
+	ask := func(rows int) string {
+		_, answer := send(t, http.MethodPost, "http://"+o.at("http")+"/v1/check",
+			fmt.Sprintf(`{"attributes": {"tenant": "acme", "header.x-rows": "%d"}}`, rows))
+		return answer
+	}
+	eventually(t, "the rule is in force", func() bool { return strings.Contains(ask(11), `"allowed":false`) })
+	if answer := ask(7); !strings.Contains(answer, `"allowed":true`) {
+		t.Errorf("%s", answer)
+	}
+	o.stop()
+	<-o.done
+	db, err := pgrules.Open(o.postgres.URL(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	used, err := db.Usage(t.Context(), pgrules.UsageFilter{First: "2020-01-01", Last: "2100-01-01"}, pgrules.Page{Most: 10})
+	if err != nil || len(used) != 1 || used[0].Rule != "api" || used[0].Attributes["tenant"] != "acme" || used[0].Units != 7 || used[0].Refused < 11 {
+		t.Errorf("%+v, %v", used, err)
+	}
+}
