@@ -264,15 +264,15 @@ func TestOperateCounters(t *testing.T) {
 	if after := left("grant", "search", "tenant=acme", "3"); after != before+3 {
 		t.Errorf("%d, then %d", before, after)
 	}
-	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nsearch 100 of 100 1h0m0s TIME \n", "reset", "search", "tenant=acme", "--reason", "ours")
+	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nsearch 100 of 100 hour TIME \n", "reset", "search", "tenant=acme", "--reason", "ours")
 	if left("usage", "tenant=acme", "--rule", "month") == 1000 {
 		t.Error("another rule was reset too")
 	}
-	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nsearch 100 of 100 1h0m0s TIME \nmonth 1,000 of 1,000 month TIME refuses nobody\n",
+	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nsearch 100 of 100 hour TIME \nmonth 1,000 of 1,000 month TIME refuses nobody\n",
 		"usage", "tenant=globex")
-	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nlogin (day) 50 of 50 24h0m0s TIME \nlogin (peak) 5 of 5 1s TIME \n",
+	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nlogin (day) 50 of 50 day TIME \nlogin (peak) 5 of 5 second TIME \n",
 		"usage", "tenant=globex,user=ann")
-	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nall 10,000 of 10,000 1h0m0s TIME \n", "reset", "all", "everybody")
+	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nall 10,000 of 10,000 hour TIME \n", "reset", "all", "everybody")
 	o.do(2, "headgate: no rule counts by user alone: headgate explain says which rules a request meets\n", "usage", "user=ann")
 	o.do(2, "headgate: SERVER: the subject needs tenant: rule \"search\" counts by tenant\n", "reset", "search", "user=ann")
 	o.do(2, "headgate: SERVER: this server has no rule \"serch\" in force: headgate rules export shows what there is\n",

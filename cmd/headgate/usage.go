@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -157,7 +158,8 @@ func (r *usageReport) text() string {
 		for _, l := range u.Limits {
 			per, remarks := l.Calendar, ""
 			if l.WindowSeconds != nil {
-				per = time.Duration(*l.WindowSeconds * float64(time.Second)).String()
+				window := time.Duration(*l.WindowSeconds * float64(time.Second))
+				per = strings.TrimPrefix(headgate.Per(1, window).String(), "1/") // minute, 15m
 			}
 			if l.Origin != "rule" {
 				remarks = "by " + l.Origin

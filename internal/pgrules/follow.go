@@ -80,6 +80,9 @@ func (db *DB) Follow(ctx context.Context, o FollowOptions) (*Follower, error) {
 		rules: ruleSet{}, keep: &keeper{path: o.Keep},
 	}
 	keepErr := f.startFromKept(ctx)
+	if errors.Is(keepErr, fs.ErrNotExist) {
+		keepErr = nil // it is the first start
+	}
 	patience := hostsTimeout
 	if f.version != "" {
 		patience = startTimeout
@@ -100,7 +103,7 @@ func (db *DB) Follow(ctx context.Context, o FollowOptions) (*Follower, error) {
 	if !f.told { // what was kept is what is there
 		f.say(ruledoc.Event{Kind: ruledoc.Applied})
 	}
-	if f.keep.path != "" && !errors.Is(keepErr, fs.ErrNotExist) {
+	if f.keep.path != "" {
 		f.note(keepErr)
 	}
 	go f.run(ctx, conn)
