@@ -55,6 +55,7 @@ type Follower struct {
 
 	at       position // of what is in use
 	refused  position // of what cannot be used
+	refusal  error    // why
 	rules    ruleSet
 	version  string // of what is in use, for people
 	problem  string // why what is in use is not what is there
@@ -93,8 +94,10 @@ func (db *DB) Follow(ctx context.Context, o FollowOptions) (*Follower, error) {
 	}
 	switch {
 	case f.version == "" && err == nil:
+		f.hangUp(ctx, conn)
 		return nil, fmt.Errorf("no rules to start with: %s", f.problem)
 	case f.version == "":
+		f.hangUp(ctx, conn)
 		return nil, errors.Join(fmt.Errorf("no rules to start with: %w", err), keepErr)
 	case err != nil:
 		f.problem = err.Error()
@@ -264,6 +267,7 @@ func (f *Follower) read(ctx context.Context, tx pgx.Tx) error {
 		f.recovered()
 		return nil
 	case f.refused:
+		f.trouble(f.refusal) // unless it was the last that was told
 		return nil
 	}
 	then, err := markOf(asking, q, f.at.Seq)

@@ -194,6 +194,22 @@ func TestNodesRefusePoison(t *testing.T) {
 		}
 		n.until("corrected", func() bool { kind, _ := n.last(); return kind == ruledoc.Applied })
 	}
+	// The reason is told again when the database has been away meanwhile.
+	if err := sql(t, server, "UPDATE rate_limit_rules SET enabled = false"); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(yes bool) {
+		t.Helper()
+		n.until("refused", func() bool {
+			kind, err := n.last()
+			return kind == ruledoc.Refused && strings.Contains(err, "no rule would be left") == yes
+		})
+	}
+	refused(true)
+	server.Kill()
+	refused(false)
+	server.Restart(t)
+	refused(true)
 }
 
 // A node goes on without the database, and starts without it.

@@ -347,8 +347,8 @@ func (f *Follower) applied() {
 
 // refuse notes that what is there cannot be used; what is in use stays.
 func (f *Follower) refuse(err error, to position) {
-	f.refused = to
-	f.trouble(fmt.Errorf("version %d in PostgreSQL at %s: %w", to.Version, f.db.address, err))
+	f.refused, f.refusal = to, fmt.Errorf("version %d in PostgreSQL at %s: %w", to.Version, f.db.address, err)
+	f.trouble(f.refusal)
 }
 
 // note tells of what could not be kept.
