@@ -93,6 +93,24 @@ func (s *RuleSet) WithMode(mode Mode) *RuleSet {
 // Version names what the rules say: it changes whenever they do.
 func (s *RuleSet) Version() string { return s.version }
 
+// Rules are those of the set, in order.
+func (s *RuleSet) Rules() []Rule {
+	rules := make([]Rule, len(s.rules))
+	for i := range s.rules {
+		rules[i] = s.rules[i].Rule
+	}
+	return rules
+}
+
+// Rule is the one with this ID; false if there is none.
+func (s *RuleSet) Rule(id string) (Rule, bool) {
+	n, ok := s.byID[id]
+	if !ok {
+		return Rule{}, false
+	}
+	return s.rules[n].Rule, true
+}
+
 // SubjectAttributes are those of a request that a rule counts by, client resolved: what its subject is. They are nil if there is no such
 // rule, or the request has none of them.
 func (s *RuleSet) SubjectAttributes(rule string, a Attributes) Attributes {

@@ -134,7 +134,7 @@ func (a *api) readOwnUsage(w http.ResponseWriter, r *http.Request, by Caller) er
 	}
 	subject := headgate.Attributes{"tenant": by.Tenant}
 	var asks []headgate.Ask
-	for _, rule := range a.rulesInForce(r) {
+	for _, rule := range a.limiter.Rules().Rules() {
 		if len(rule.By) == 1 && concerns(&rule, by.Tenant) && len(asks) < largestPage {
 			asks = append(asks, headgate.Ask{Request: headgate.Request{Attributes: subject, Rule: rule.ID}, Peek: true})
 		}
@@ -156,14 +156,6 @@ func (a *api) readOwnUsage(w http.ResponseWriter, r *http.Request, by Caller) er
 	}{by.Tenant, all})
 }
 
-// rulesInForce are those that this server uses.
-func (a *api) rulesInForce(r *http.Request) []headgate.Rule {
-	// A limiter tells its rules only with a decision. This one is made in memory, and nothing is charged.
-	beside := headgate.NewLimiter(a.guard.store, a.limiter.Rules(), headgate.Options{})
-	explanation, _ := beside.Explain(r.Context(), headgate.Request{}) // memory always answers
-	return convert(explanation.Rules, func(e *headgate.RuleExplanation) headgate.Rule { return e.Rule })
-}
-
 // ruleInForce is the one of a name or UUID.
 func (a *api) ruleInForce(r *http.Request, id string) (headgate.Rule, error) {
 	name := id
@@ -174,9 +166,8 @@ func (a *api) ruleInForce(r *http.Request, id string) (headgate.Rule, error) {
 		}
 		name = found.Name
 	}
-	rules := a.rulesInForce(r)
-	if i := slices.IndexFunc(rules, func(r headgate.Rule) bool { return r.ID == name }); i >= 0 {
-		return rules[i], nil
+	if rule, ok := a.limiter.Rules().Rule(name); ok {
+		return rule, nil
 	}
 	return headgate.Rule{}, notFound("this server has no rule %q in force", id)
 }

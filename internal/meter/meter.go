@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -121,7 +120,7 @@ func (m *Meter) add(a headgate.Attributes, d *headgate.Decision, l *headgate.Lim
 		at = time.Now()
 	}
 	k := key{at.Unix() / 86_400, l.Rule, l.Subject}
-	s := &m.shards[l.Subject[0]%shards]
+	s := m.shardOf(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tallies[k]
@@ -130,15 +129,22 @@ func (m *Meter) add(a headgate.Attributes, d *headgate.Decision, l *headgate.Lim
 			m.lost.Add(units)
 			return
 		}
-		if s.tallies == nil {
-			s.tallies = map[key]*tally{}
-		}
-		m.rows.Add(1)
 		t = &tally{attributes: m.limiter.Rules().SubjectAttributes(l.Rule, a)}
-		s.tallies[k] = t
+		m.put(s, k, t)
 	}
 	t.units += units
 	t.refused += refused
+}
+
+func (m *Meter) shardOf(k key) *shard { return &m.shards[k.subject[0]%shards] }
+
+// put adds a tally to a shard, which is locked.
+func (m *Meter) put(s *shard, k key, t *tally) {
+	if s.tallies == nil {
+		s.tallies = map[key]*tally{}
+	}
+	m.rows.Add(1)
+	s.tallies[k] = t
 }
 
 // Run hands on usage until ctx ends, and then the rest.
@@ -161,30 +167,44 @@ func (m *Meter) Run(ctx context.Context) {
 }
 
 func (m *Meter) flush(ctx context.Context) {
-	rows := m.take()
-	for len(rows) > 0 {
-		n := min(batch, len(rows))
-		err := m.write(ctx, rows[:n])
+	for all := m.take(); len(all) > 0; {
+		n := min(batch, len(all))
+		rows := make([]Row, n)
+		for i := range rows {
+			rows[i] = all[i].row()
+		}
+		err := m.write(ctx, rows)
 		switch {
 		case errors.Is(err, ErrNotWritten):
-			m.log.WarnContext(ctx, "usage waits to be written", "rows", len(rows), "error", err)
-			m.putBack(rows)
+			m.log.WarnContext(ctx, "usage waits to be written", "rows", len(all), "error", err)
+			m.putBack(all)
 			return
 		case err != nil:
 			units := int64(0)
-			for i := range rows[:n] {
+			for i := range rows {
 				units += rows[i].Units
 			}
 			m.lost.Add(units)
 			m.log.ErrorContext(ctx, "usage may not have been written, and is not written again", "rows", n, "units", units, "error", err)
 		}
-		rows = rows[n:]
+		all = all[n:]
 	}
 }
 
+// taken is a tally that nobody adds to any more.
+type taken struct {
+	key
+	*tally
+}
+
+func (t taken) row() Row {
+	day := time.Unix(t.day*86_400, 0).UTC().Format(time.DateOnly)
+	return Row{day, t.rule, t.subject, t.attributes, t.units, t.refused}
+}
+
 // take is everything, in an order that is the same on all nodes, so that they do not wait for each other in a circle.
-func (m *Meter) take() []Row {
-	var rows []Row
+func (m *Meter) take() []taken {
+	var all []taken
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
@@ -193,37 +213,26 @@ func (m *Meter) take() []Row {
 		s.mu.Unlock()
 		m.rows.Add(-int64(len(tallies)))
 		for k, t := range tallies {
-			day := time.Unix(k.day*86_400, 0).UTC().Format(time.DateOnly)
-			rows = append(rows, Row{day, k.rule, k.subject, t.attributes, t.units, t.refused})
+			all = append(all, taken{k, t})
 		}
 	}
-	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(strings.Compare(a.Day, b.Day), strings.Compare(a.Rule, b.Rule), slices.Compare(a.Subject[:], b.Subject[:]))
+	slices.SortFunc(all, func(a, b taken) int {
+		return cmp.Or(cmp.Compare(a.day, b.day), strings.Compare(a.rule, b.rule), slices.Compare(a.subject[:], b.subject[:]))
 	})
-	return rows
+	return all
 }
 
-// putBack keeps rows for the next time.
-func (m *Meter) putBack(rows []Row) {
-	for i := range rows {
-		r := &rows[i]
-		day, err := time.Parse(time.DateOnly, r.Day)
-		if err != nil {
-			continue
-		}
-		k, s := key{day.Unix() / 86_400, r.Rule, r.Subject}, &m.shards[r.Subject[0]%shards]
+// putBack keeps what was taken for the next time.
+func (m *Meter) putBack(all []taken) {
+	for _, t := range all {
+		s := m.shardOf(t.key)
 		s.mu.Lock()
-		if s.tallies == nil {
-			s.tallies = map[key]*tally{}
+		if there := s.tallies[t.key]; there != nil {
+			there.units += t.units
+			there.refused += t.refused
+		} else {
+			m.put(s, t.key, t.tally)
 		}
-		t := s.tallies[k]
-		if t == nil {
-			m.rows.Add(1)
-			t = &tally{attributes: maps.Clone(r.Attributes)}
-			s.tallies[k] = t
-		}
-		t.units += r.Units
-		t.refused += r.Refused
 		s.mu.Unlock()
 	}
 }

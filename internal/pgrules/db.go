@@ -125,13 +125,13 @@ type Who struct {
 func (db *DB) query() *pgdb.Queries { return pgdb.New(db.pool) }
 
 // change runs a transaction in somebody's name.
-func (db *DB) change(ctx context.Context, who Who, do func(tx pgx.Tx, q *pgdb.Queries) error) error {
+func (db *DB) change(ctx context.Context, who Who, do func(q *pgdb.Queries) error) error {
 	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
 		q := pgdb.New(tx)
 		if err := q.SayWho(ctx, pgdb.SayWhoParams{Actor: who.Name, Comment: who.Comment}); err != nil {
 			return err
 		}
-		return do(tx, q)
+		return do(q)
 	})
 	return db.explain(err)
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgrules/pgdb"
 	"github.com/headgate/headgate/ruledoc"
@@ -71,7 +69,7 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		}
 		params.Expires = append(params.Expires, expires)
 	}
-	err = db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+	err = db.change(ctx, who, func(q *pgdb.Queries) error {
 		changed, err = q.MergeOverrides(ctx, params)
 		return err
 	})
@@ -88,9 +86,9 @@ func (db *DB) cached(ctx context.Context, rules map[string]*ruleRow, name string
 	if known := rules[name]; known != nil {
 		return known, nil
 	}
-	row, err := db.query().RuleByName(ctx, name)
+	row, err := db.rowOf(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("rule %q: %w", name, db.explain(err))
+		return nil, err
 	}
 	rule, err := db.parse(&row)
 	if err != nil {
@@ -131,9 +129,9 @@ func (w *Which) rule(ctx context.Context, db *DB) (*int64, error) {
 	if w.Rule == "" {
 		return nil, nil //nolint:nilnil // none is none
 	}
-	row, err := db.query().RuleByName(ctx, w.Rule)
+	row, err := db.rowOf(ctx, w.Rule)
 	if err != nil {
-		return nil, fmt.Errorf("rule %q: %w", w.Rule, db.explain(err))
+		return nil, err
 	}
 	return &row.ID, nil
 }
@@ -185,7 +183,7 @@ func (db *DB) Override(ctx context.Context, id int64) (Override, error) {
 
 // RemoveOverride ends an override.
 func (db *DB) RemoveOverride(ctx context.Context, who Who, id int64) error {
-	err := db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+	err := db.change(ctx, who, func(q *pgdb.Queries) error {
 		_, err := q.RemoveOverride(ctx, id)
 		return err
 	})
@@ -226,13 +224,13 @@ func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption
 		params.SubjectValue = network.String()
 	}
 	if x.Rule != "" {
-		row, err := db.query().RuleByName(ctx, x.Rule)
+		row, err := db.rowOf(ctx, x.Rule)
 		if err != nil {
-			return x, fmt.Errorf("rule %q: %w", x.Rule, db.explain(err))
+			return x, err
 		}
 		params.RuleID = &row.ID
 	}
-	err := db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+	err := db.change(ctx, who, func(q *pgdb.Queries) error {
 		row, err := q.AddExemption(ctx, params)
 		x.ID, x.Value, x.CreatedBy, x.CreatedAt = row.ID, row.SubjectValue, row.CreatedBy, row.CreatedAt
 		return err
@@ -287,7 +285,7 @@ func (db *DB) Exemptions(ctx context.Context, which Which, page Page) ([]Exempti
 
 // RemoveExemption ends an exemption.
 func (db *DB) RemoveExemption(ctx context.Context, who Who, id int64) error {
-	err := db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+	err := db.change(ctx, who, func(q *pgdb.Queries) error {
 		_, err := q.RemoveExemption(ctx, id)
 		return err
 	})

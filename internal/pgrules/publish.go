@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgrules/pgdb"
 )
@@ -77,7 +75,7 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 	if _, err := sound(ctx, plan.rules, plan.mode); err != nil || change.DryRun {
 		return outcome, err
 	}
-	err = db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+	err = db.change(ctx, who, func(q *pgdb.Queries) error {
 		state, err := q.LockState(ctx)
 		if err != nil {
 			return err
@@ -88,8 +86,8 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 		if err := plan.write(ctx, q); err != nil {
 			return err
 		}
-		state2, err := q.State(ctx)
-		outcome.Version = state2.Version
+		made, err := q.State(ctx)
+		outcome.Version = made.Version
 		return err
 	})
 	return outcome, err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/headgate/headgate/internal/pgrules/pgdb"
 )
 
@@ -16,7 +14,7 @@ const purgeAfter = 7 * 24 * time.Hour
 // Purge removes what nobody needs any more, as of a time.
 func (db *DB) Purge(ctx context.Context, now time.Time) error {
 	before := now.Add(-purgeAfter)
-	err := db.change(ctx, Who{Name: "headgate", Comment: "expired"}, func(_ pgx.Tx, q *pgdb.Queries) error {
+	err := db.change(ctx, Who{Name: "headgate", Comment: "expired"}, func(q *pgdb.Queries) error {
 		if err := q.EndOverrides(ctx, &before); err != nil {
 			return err
 		}
@@ -25,7 +23,7 @@ func (db *DB) Purge(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return db.change(ctx, Who{Name: "headgate"}, func(_ pgx.Tx, q *pgdb.Queries) error {
+	return db.change(ctx, Who{Name: "headgate"}, func(q *pgdb.Queries) error {
 		if err := q.PurgeOn(ctx); err != nil {
 			return err
 		}

@@ -7,8 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgrules/pgdb"
 )
@@ -122,9 +120,9 @@ func (db *DB) Audit(ctx context.Context, rule, tenant string, page Page) ([]Audi
 
 // Record notes that somebody has changed a counter.
 func (db *DB) Record(ctx context.Context, who Who, rule, tenant string, what any) error {
-	row, err := db.query().RuleByName(ctx, rule)
+	row, err := db.rowOf(ctx, rule)
 	if err != nil {
-		return fmt.Errorf("rule %q: %w", rule, db.explain(err))
+		return err
 	}
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -170,7 +168,7 @@ type Token struct {
 
 // AddToken lets in whoever has the token with this SHA-256.
 func (db *DB) AddToken(ctx context.Context, who Who, t Token, sum [32]byte) (id int64, err error) {
-	err = db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+	err = db.change(ctx, who, func(q *pgdb.Queries) error {
 		id, err = q.AddToken(ctx, pgdb.AddTokenParams{
 			Name: t.Name, Sum: sum[:], Role: t.Role, Tenant: t.Tenant, CreatedBy: who.Name, ExpiresAt: t.Expires,
 		})
@@ -201,7 +199,7 @@ func (db *DB) Tokens(ctx context.Context, page Page) ([]Token, error) {
 
 // RevokeToken lets nobody in by this token any more.
 func (db *DB) RevokeToken(ctx context.Context, who Who, id int64) error {
-	return db.change(ctx, who, func(_ pgx.Tx, q *pgdb.Queries) error {
+	return db.change(ctx, who, func(q *pgdb.Queries) error {
 		if n, err := q.RevokeToken(ctx, id); err != nil || n > 0 {
 			return err
 		}

@@ -222,9 +222,17 @@ func (db *DB) Rules(ctx context.Context, filter Filter, page Page) ([]Rule, erro
 
 // Rule is the one with this name or UUID.
 func (db *DB) Rule(ctx context.Context, name string) (Rule, error) {
-	row, err := db.query().RuleByName(ctx, name)
+	row, err := db.rowOf(ctx, name)
 	if err != nil {
-		return Rule{}, fmt.Errorf("rule %q: %w", name, db.explain(err))
+		return Rule{}, err
 	}
 	return ruleOf(&row), nil
+}
+
+func (db *DB) rowOf(ctx context.Context, name string) (pgdb.RateLimitRule, error) {
+	row, err := db.query().RuleByName(ctx, name)
+	if err != nil {
+		err = fmt.Errorf("rule %q: %w", name, db.explain(err))
+	}
+	return row, err
 }
