@@ -13,6 +13,8 @@ type Decision struct {
 	Delay time.Duration
 	// Limits is every limit that applied, in the order of the rules, those in shadow and on trial included.
 	Limits []LimitDecision
+	// Exempt is the rules that matched and do not apply, since the request is exempt from them.
+	Exempt []string
 	// Path tells who decided.
 	Path Path
 	// Version of the rules that were applied.
@@ -27,6 +29,8 @@ type Path string
 const (
 	// PathNone means that no limit applied.
 	PathNone Path = "none"
+	// PathExempt means that no limit applied, because the request is exempt from all rules that match.
+	PathExempt Path = "exempt"
 	// PathRules means that a rule decided by itself: an attribute was missing that it insists on.
 	PathRules Path = "rules"
 	// PathStore means that the store decided.

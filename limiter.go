@@ -3,6 +3,7 @@ package headgate
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,9 +89,10 @@ type room struct {
 	charges  []Charge
 	results  []Result
 	about    []about
-	refused  bool   // by a rule itself
-	asked    *Limit // by the caller
-	pays     int    // charges that are the other half of one before them
+	exempt   []string // rules that would have applied
+	refused  bool     // by a rule itself
+	asked    *Limit   // by the caller
+	pays     int      // charges that are the other half of one before them
 }
 
 // about is what a charge does not say of the limit that it is for.
@@ -137,6 +139,7 @@ func (r *room) prepare(l *Limiter, set *RuleSet, req Request) error {
 	for _, n := range r.found {
 		rule := &set.rules[n]
 		if _, by := lookup.exemption(rule); by != "" {
+			r.exempt = append(r.exempt, rule.ID)
 			continue
 		}
 		subject, missing := r.subject(l, set, rule)
@@ -309,10 +312,10 @@ func (r *room) fail(ctx context.Context, store Store) {
 }
 
 // sum is the decision.
-func (r *room) sum(path Path) Decision { return r.sumOf(0, len(r.charges)-r.pays, path) }
+func (r *room) sum(path Path) Decision { return r.sumOf(0, len(r.charges)-r.pays, path, r.exempt) }
 
-// sumOf is the decision of some of the charges.
-func (r *room) sumOf(from, to int, path Path) Decision {
+// sumOf is the decision of some of the charges, of a request that some rules exempt.
+func (r *room) sumOf(from, to int, path Path, exempt []string) Decision {
 	d := Decision{Allowed: true, Path: path, Version: r.set.version}
 	if to > from {
 		d.Limits = make([]LimitDecision, 0, to-from)
@@ -355,6 +358,12 @@ func (r *room) sumOf(from, to int, path Path) Decision {
 	if !d.Allowed {
 		d.Delay = 0
 	}
+	if len(exempt) > 0 {
+		d.Exempt = slices.Clone(exempt)
+		if to == from {
+			d.Path = PathExempt
+		}
+	}
 	return d
 }
 
@@ -366,4 +375,5 @@ func (r *room) forget() {
 	clear(r.results)
 	clear(r.about)
 	r.charges, r.results, r.about, r.subjects = r.charges[:0], r.results[:0], r.about[:0], r.subjects[:0]
+	r.exempt = r.exempt[:0]
 }

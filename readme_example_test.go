@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"expvar"
 	"net/http"
 	"net/netip"
 	"time"
@@ -64,6 +65,16 @@ func Example() {
 			return nil
 		}
 		return nil
+	}
+	_ = func(limiter *headgate.Limiter, who *identity.Resolver, decisions, refusals *expvar.Map) func(http.Handler) http.Handler {
+		observed := limiter.Observed(func(ctx context.Context, o *headgate.Observation) {
+			decisions.Add(string(o.Decision.Path), 1) // an expvar.Map, a Prometheus counter, a span of ctx
+			if l := o.Decision.Refused(); l != nil {
+				refusals.Add(l.Rule, 1)
+			}
+		})
+		limit := httplimit.New(observed, httplimit.Options{Identity: who})
+		return limit
 	}
 	_ = func(ctx context.Context, limiter *headgate.Limiter, caller headgate.Attributes) error {
 		held, err := limiter.Reserve(ctx, headgate.Request{Attributes: caller, Cost: 800}, 2*time.Minute)

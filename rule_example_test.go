@@ -100,5 +100,5 @@ func ExampleExceptions() {
 	// true store
 	// search 0 left, limit of rule
 	// true store
-	// true none
+	// true exempt
 }

@@ -20,7 +20,7 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 	r, _ := l.rooms.Get().(*room)
 	defer l.putBack(r)
 	set := l.rules.Load()
-	ends := make([]int, len(asks))
+	ends, exempt := make([]int, len(asks)), make([]int, len(asks))
 	refused := false
 	for i := range asks {
 		from := len(r.charges)
@@ -40,7 +40,7 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 			}
 		}
 		refused = refused || r.refused && !asks[i].Credit
-		ends[i] = len(r.charges)
+		ends[i], exempt[i] = len(r.charges), len(r.exempt)
 	}
 	r.set = set // if there is nothing to ask
 	if !refused {
@@ -58,10 +58,10 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 		}
 	}
 	decisions := make([]Decision, len(asks))
-	from := 0
+	from, free := 0, 0
 	for i, end := range ends {
-		decisions[i] = r.sumOf(from, end, pathOf(r.results[from:end]))
-		from = end
+		decisions[i] = r.sumOf(from, end, pathOf(r.results[from:end]), r.exempt[free:exempt[i]])
+		from, free = end, exempt[i]
 	}
 	return decisions, nil
 }

@@ -24,6 +24,7 @@ type denial struct {
 	reset instant
 	left  int64
 	span  time.Duration // that it was believed for, while nothing was granted; others may give back units at any time
+	times int64         // that it was believed
 }
 
 // refuses is true if a charge would be refused, as far as this node knows; the result then says how.
@@ -32,6 +33,7 @@ func (e *entry) refuses(c *headgate.Charge, r *headgate.Result, now instant) boo
 	if now >= d.until || c.Observe || c.Cost < d.cost {
 		return false
 	}
+	d.times++
 	*r = headgate.Result{
 		Remaining: d.left, RetryAfter: headgate.Never, ResetAfter: max(0, d.reset-now), Path: headgate.PathCache,
 	}
@@ -39,6 +41,15 @@ func (e *entry) refuses(c *headgate.Charge, r *headgate.Result, now instant) boo
 		r.RetryAfter = max(d.retry, d.until) - now
 	}
 	return true
+}
+
+// mistaken is how many requests were refused at the most for which there was room, now that the store has granted some: units were
+// given back before they would have come back by themselves.
+func (d *denial) mistaken(c *headgate.Charge, r *headgate.Result, now instant) int64 {
+	if d.times == 0 || d.retry != 0 && now >= d.retry {
+		return 0
+	}
+	return min(d.times, (r.Granted+r.Remaining)/max(1, c.Cost))
 }
 
 // deny notes a refusal.

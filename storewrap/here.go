@@ -159,7 +159,8 @@ func (s *Store) learn(c *headgate.Charge, r *headgate.Result, ahead int64, sent 
 	case !r.Allowed && !c.Observe:
 		e.deny(c, r, sent, s.nodes.Load())
 	case r.Granted > 0:
-		e.denial.until, e.denial.span = min(e.denial.until, sent), 0
+		s.known.mistaken.Add(e.denial.mistaken(c, r, sent))
+		e.denial.until, e.denial.span, e.denial.times = min(e.denial.until, sent), 0, 0
 		if ahead > 0 && r.Granted < c.Cost+ahead {
 			e.exhausted(r, sent)
 		}

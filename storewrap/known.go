@@ -2,6 +2,7 @@ package storewrap
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -16,6 +17,8 @@ type known struct {
 		_    [64]byte
 	}
 	leases leases
+
+	mistaken, forgotten atomic.Int64
 }
 
 const (
@@ -93,6 +96,9 @@ func (k *known) claim(s *set, c *headgate.Charge, now instant) *entry {
 			}
 		}
 		e = &s.entries[oldest]
+		if e.lease != nil && e.lease.units > 0 && now < e.lease.end || now < e.denial.until {
+			k.forgotten.Add(1)
+		}
 		s.subjects[oldest] = c.Subject
 	}
 	k.leases.abandon(e)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -172,6 +173,8 @@ type leases struct {
 	queue    []outstanding
 	left     []headgate.Charge
 	sweeping bool
+
+	taken, returned, lost atomic.Int64 // units
 }
 
 type outstanding struct {
@@ -181,6 +184,7 @@ type outstanding struct {
 }
 
 func (ls *leases) granted(c *headgate.Charge, l *lease, end instant) {
+	ls.taken.Add(l.units)
 	ls.mu.Lock()
 	ls.queue = append(ls.queue, outstanding{counter{c.Subject, c.Counter}, l.number, end})
 	ls.mu.Unlock()
@@ -261,14 +265,29 @@ func (k *known) ended(now instant) []headgate.Charge {
 // giveBackAll gives back what is left of leases. What cannot be given back is lost, which is on the safe side. It does not end with
 // ctx, half way.
 func (s *Store) giveBackAll(ctx context.Context, left []headgate.Charge) {
-	left = slices.DeleteFunc(left, func(c headgate.Charge) bool { return s.partOf(c.Subject).away.Load() })
+	ls := &s.known.leases
+	left = slices.DeleteFunc(left, func(c headgate.Charge) bool {
+		gone := s.partOf(c.Subject).away.Load()
+		if gone {
+			ls.lost.Add(c.Cost)
+		}
+		return gone
+	})
 	for len(left) > 0 {
 		n := min(batch, len(left))
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		err := s.inner.Take(asking, left[:n], make([]headgate.Result, n))
+		results := make([]headgate.Result, n)
+		err := s.inner.Take(asking, left[:n], results)
 		cancel()
 		if err != nil {
-			return
+			n = len(left) // the rest is not tried
+		}
+		for i, c := range left[:n] {
+			if i < len(results) && results[i].Err == nil {
+				ls.returned.Add(c.Cost)
+			} else {
+				ls.lost.Add(c.Cost)
+			}
 		}
 		left = left[n:]
 	}

@@ -21,7 +21,8 @@ type ledger struct {
 	owing   int // how many owe something
 	sent    int // of what they owed is under way
 
-	settling atomic.Bool
+	settling  atomic.Bool
+	forgotten atomic.Int64
 }
 
 type counter struct {
@@ -111,6 +112,9 @@ func (l *ledger) forget(now time.Time) {
 		if !gone.owes && gone.here.Expires <= now.Unix() {
 			break
 		}
+	}
+	if gone.owes || gone.here.Expires > now.Unix() {
+		l.forgotten.Add(1)
 	}
 	l.remove(gone)
 }

@@ -97,9 +97,12 @@ func (s *Store) charge(ctx context.Context, now time.Time, owed []owing) bool {
 	good := true
 	for len(owed) > 0 {
 		n := min(batch, len(owed))
-		charges, results := make([]headgate.Charge, n), make([]headgate.Result, n)
+		// Before each comes a question, by which it is known what the limit had no room for.
+		charges, results := make([]headgate.Charge, 2*n), make([]headgate.Result, 2*n)
 		for i, o := range owed[:n] {
-			charges[i] = o.charge
+			c := &o.charge
+			charges[2*i] = headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit}
+			charges[2*i+1] = *c
 		}
 		// The question goes the same way: that one connection works does not mean that another does.
 		if s.ask(&charges[0]) == nil { //nolint:contextcheck // it has a deadline of its own
@@ -109,17 +112,19 @@ func (s *Store) charge(ctx context.Context, now time.Time, owed []owing) bool {
 		} else {
 			_ = tell(results, errAway)
 		}
-		for i := range results {
-			switch err := results[i].Err; {
+		for i := range n {
+			before, after := &results[2*i], &results[2*i+1]
+			switch err := after.Err; {
 			case err == nil:
-				s.charged.Add(results[i].Granted)
-				s.learn(&charges[i], &results[i], 0, now.Sub(s.start))
+				s.charged.Add(after.Granted)
+				s.beyond.Add(max(0, after.Granted-before.Remaining))
+				s.learn(&charges[2*i+1], after, 0, now.Sub(s.start))
 			case unanswered(err):
 				s.unanswered.Add(owed[i].charge.Cost)
 			default:
 				good = false
 			}
-			s.ledger.answered(now, owed[i], results[i].Err)
+			s.ledger.answered(now, owed[i], after.Err)
 		}
 		owed = owed[n:]
 	}

@@ -242,7 +242,7 @@ func TestPartsReturnAlone(t *testing.T) {
 		t.Fatalf("%+v", stats)
 	}
 	inner.is(func(charges []headgate.Charge) error {
-		if charges[0].Force && charges[0].Subject == stumbles.Subject {
+		if charges[len(charges)-1].Force && charges[0].Subject == stumbles.Subject {
 			return errGone
 		}
 		return nil

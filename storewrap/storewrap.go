@@ -38,13 +38,16 @@ type Options struct {
 	LocalShare int
 	// Log is told when a part of the store goes away and when it is back; nil means slog.Default().
 	Log *slog.Logger
+	// Observe is told how long each call to the store took for which a decision waited; nil means nobody. It must not take long.
+	Observe func(took time.Duration)
 }
 
 // Store is a store around another. It is safe for use by many goroutines.
 type Store struct {
-	inner  headgate.Store
-	caller caller
-	log    *slog.Logger
+	inner   headgate.Store
+	caller  caller
+	log     *slog.Logger
+	observe func(took time.Duration)
 
 	// What this node decides by itself:
 	ledger  ledger
@@ -59,7 +62,8 @@ type Store struct {
 	parts atomic.Pointer[map[int]*part]
 	away  atomic.Int64 // parts that are
 
-	unanswered, charged, shed atomic.Int64
+	unanswered, charged, beyond, shed, opened atomic.Int64
+	errors                                    [kinds]atomic.Int64
 
 	background background
 }
@@ -75,13 +79,17 @@ func New(store headgate.Store, o Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.Observe == nil {
+		o.Observe = func(time.Duration) {}
+	}
 	if o.LocalShare <= 0 || o.LocalShare > 100 {
 		o.LocalShare = 100
 	}
 	s := &Store{
-		inner: store, caller: caller{store: store, deadline: o.Deadline}, log: o.Log, ledger: ledger{most: maxTallies},
-		start: time.Now().Add(-time.Second),
-		salt:  rand.Uint64(), percent: o.LocalShare, least: int64(max(1, o.Nodes)), //nolint:gosec // it tells nodes apart
+		inner: store, caller: caller{store: store, deadline: o.Deadline}, log: o.Log, observe: o.Observe,
+		ledger: ledger{most: maxTallies},
+		start:  time.Now().Add(-time.Second),
+		salt:   rand.Uint64(), percent: o.LocalShare, least: int64(max(1, o.Nodes)), //nolint:gosec // it tells nodes apart
 	}
 	s.nodes.Store(s.least)
 	s.parts.Store(&map[int]*part{})
@@ -103,28 +111,6 @@ func (s *Store) Close() {
 
 // Part is the inner store's.
 func (s *Store) Part(subject headgate.Subject) int { return s.inner.Part(subject) }
-
-// Stats are what a Store knows of itself.
-type Stats struct {
-	// Away is how many parts of the store are left alone now, because they do not answer.
-	Away int
-	// Waiting is how many counters have units that this node has admitted by itself, and the store is yet to be charged.
-	Waiting int
-	// Charged is how many such units the store was charged so far.
-	Charged int64
-	// Unanswered is how many units the store was asked for and did not answer in time. They may have been charged.
-	Unanswered int64
-	// Shed is how many calls were not made because too many were under way.
-	Shed int64
-}
-
-// Stats are those of now.
-func (s *Store) Stats() Stats {
-	return Stats{
-		Away: int(s.away.Load()), Waiting: s.ledger.waiting(),
-		Charged: s.charged.Load(), Unanswered: s.unanswered.Load(), Shed: s.shed.Load(),
-	}
-}
 
 // Errors of charges that the store was not asked about.
 var (
@@ -171,6 +157,7 @@ func (s *Store) askAll(now time.Time, charges []headgate.Charge, results []headg
 	}
 	err := s.there(now, asked, results)
 	if err != nil {
+		s.countError(results)
 		err = s.decide(now, charges, results)
 	}
 	for i := range charges {
@@ -227,8 +214,15 @@ func (s *Store) there(now time.Time, charges []headgate.Charge, results []headga
 		s.takePresent(now, charges, results, parts)
 		return errAway
 	}
-	err := s.caller.take(now, charges, results)
+	err := s.call(now, charges, results)
 	s.note(now, charges, results, parts)
+	return err
+}
+
+// call asks the store.
+func (s *Store) call(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
+	err := s.caller.take(now, charges, results)
+	s.observe(time.Since(now))
 	return err
 }
 
@@ -280,7 +274,7 @@ func (s *Store) takePresent(now time.Time, charges []headgate.Charge, results []
 		return
 	}
 	said := make([]headgate.Result, len(asked))
-	_ = s.caller.take(now, asked, said) // each result has its own
+	_ = s.call(now, asked, said) // each result has its own
 	s.note(now, asked, said, of)
 	for i, at := range index {
 		results[at] = said[i]
@@ -358,6 +352,7 @@ func (s *Store) noteOne(now time.Time, p *part, c *headgate.Charge, err error, l
 		return
 	}
 	s.away.Add(1)
+	s.opened.Add(1)
 	s.log.Warn("the store does not answer: it is left alone, and rules decide by their on_store_failure", "part", p.number,
 		"error", err)
 	failed := *c // its slice is the caller's

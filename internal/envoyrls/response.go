@@ -74,7 +74,7 @@ func (m *response) whole() headgate.Decision {
 				whole.RetryAfter = d.RetryAfter
 			}
 		}
-		if without(d.Path) || whole.Path == headgate.PathNone {
+		if without(d.Path) || whole.Path == headgate.PathNone || whole.Path == headgate.PathExempt {
 			whole.Path = d.Path
 		}
 	}

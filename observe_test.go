@@ -1,0 +1,133 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+func ExampleLimiter_Observed() {
+	limiter, err := headgate.New(memstore.New(memstore.Options{}),
+		headgate.Rule{ID: "search", By: []string{"user"}, Limit: headgate.PerMinute(1)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	refused := map[string]int{} // or a counter of whatever you count with
+	observed := limiter.Observed(func(_ context.Context, o *headgate.Observation) {
+		if l := o.Decision.Refused(); l != nil {
+			refused[l.Rule]++
+		}
+	})
+	for range 3 {
+		// The decision is the limiter's. Middleware takes observed in its place, too.
+		if _, err := observed.Check(context.Background(), headgate.Request{Attributes: headgate.Attributes{"user": "ann"}}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(refused)
+	// Output: map[search:2]
+}
+
+// Every call is told of once, with what the caller is told.
+func TestObserved(t *testing.T) {
+	t.Parallel()
+	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{ID: "all", By: []string{}, Limit: headgate.PerMinute(9)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []headgate.Observation
+	o := limiter.Observed(func(_ context.Context, o *headgate.Observation) { seen = append(seen, *o) })
+	req := headgate.Request{Attributes: headgate.Attributes{"user": "ann"}}
+	ctx := t.Context()
+	decided := func(d headgate.Decision, err error) { // of the call before
+		t.Helper()
+		last := seen[len(seen)-1]
+		if !errors.Is(err, last.Err) || last.Decision.Allowed != d.Allowed || last.Decision.Path != d.Path || last.Took <= 0 {
+			t.Errorf("told %+v, seen %+v", d, last)
+		}
+	}
+	decided(o.Check(ctx, req))
+	decided(o.Peek(ctx, req))
+	r, err := o.Reserve(ctx, req, time.Minute)
+	decided(r.Decision, err)
+	decided(o.Commit(ctx, r.Token, req))
+	decided(o.Cancel(ctx, []byte("none")))
+	decided(o.Refund(ctx, req))
+	decided(o.Check(ctx, headgate.Request{Rule: "none"}))
+	if _, err := o.CheckAll(ctx, []headgate.Ask{{Request: req}, {Request: req, Peek: true}, {Request: req, Credit: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.CheckAll(ctx, []headgate.Ask{{Request: headgate.Request{Rule: "none"}}}); err == nil {
+		t.Error("there is no such rule, and no error")
+	}
+	var calls []headgate.Call
+	timed := 0
+	for _, s := range seen {
+		calls = append(calls, s.Call)
+		if s.Took > 0 {
+			timed++
+		}
+	}
+	want := []headgate.Call{"check", "peek", "reserve", "commit", "cancel", "refund", "check", "check", "peek", "refund", "check"}
+	if !slices.Equal(calls, want) {
+		t.Errorf("seen %v", calls)
+	}
+	if timed != len(want)-2 || o.InFlight() != 0 { // several that are decided together took their time once
+		t.Errorf("%d have a time, %d in flight", timed, o.InFlight())
+	}
+	if len(seen[0].Decision.Limits) != 1 || seen[0].Attributes["user"] != "ann" || seen[4].Err == nil {
+		t.Errorf("%+v", seen)
+	}
+}
+
+// A request that is exempt says from what, alone and among others.
+func TestExempt(t *testing.T) {
+	t.Parallel()
+	limiter, err := headgate.New(
+		memstore.New(memstore.Options{}),
+		headgate.Rule{ID: "a", By: []string{"user"}, Limit: headgate.PerMinute(1)},
+		headgate.Rule{ID: "b", By: []string{"user"}, Limit: headgate.PerMinute(1)},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := func(rule, user string) {
+		t.Helper()
+		if err := limiter.Exceptions().Exempt(headgate.Exemption{Rule: rule, Attribute: "user", Value: user}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free("a", "ann")
+	free("b", "ann")
+	free("b", "bob")
+	asks := []headgate.Ask{}
+	for _, user := range []string{"ann", "bob", "eve"} {
+		asks = append(asks, headgate.Ask{Request: headgate.Request{Attributes: headgate.Attributes{"user": user}}})
+	}
+	together, err := limiter.CheckAll(t.Context(), asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		path   headgate.Path
+		exempt []string
+		limits int
+	}{{headgate.PathExempt, []string{"a", "b"}, 0}, {headgate.PathStore, []string{"b"}, 1}, {headgate.PathStore, nil, 2}} {
+		alone, err := limiter.Peek(t.Context(), asks[i].Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []headgate.Decision{together[i], alone} {
+			if d.Path != want.path || !slices.Equal(d.Exempt, want.exempt) || len(d.Limits) != want.limits {
+				t.Errorf("ask %d: %s, exempt from %v, %d limits", i, d.Path, d.Exempt, len(d.Limits))
+			}
+		}
+	}
+}
