@@ -88,8 +88,9 @@ var architecture = map[string]arrows{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
 			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
 			"internal/listen", "internal/pgrules", "internal/rulediff",
-			"internal/telemetry", "internal/meter", "internal/wording", "internal/yamldoc",
-			"github.com/spf13/cobra", "google.golang.org/grpc",
+			"internal/denials", "internal/gather", "internal/meter", "internal/offenders", "internal/telemetry", "internal/tracing",
+			"internal/wording", "internal/yamldoc",
+			"github.com/spf13/cobra", "golang.org/x/term", "google.golang.org/grpc",
 		},
 		tests: []string{
 			"client", "internal/testenv", "proto/headgate/check/v1",
@@ -98,17 +99,20 @@ var architecture = map[string]arrows{
 	},
 	"internal/adminapi": {
 		code: []string{
-			"identity", "internal/checkapi", "internal/explain", "internal/pgrules", "internal/rulediff", "ruledoc",
+			"identity", "internal/checkapi", "internal/denials", "internal/explain", "internal/offenders", "internal/pgrules",
+			"internal/rulediff", "ruledoc",
 			"memstore", // which limits callers, and who guesses tokens
 		},
 		tests: []string{"internal/meter", "internal/testenv", "redisstore", "github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt/v5"},
 	},
 	"internal/checkapi": {
-		code:  []string{"internal/limitfields", "internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc"},
+		code: []string{
+			"internal/limitfields", "internal/protofields", "internal/tracing", "proto/headgate/check/v1", "google.golang.org/grpc",
+		},
 		tests: []string{"memstore", "google.golang.org/protobuf", "go.uber.org/goleak"},
 	},
 	"internal/checkhttp": {
-		code:  []string{"httplimit", "identity", "internal/checkapi", "internal/limitfields"},
+		code:  []string{"httplimit", "identity", "internal/checkapi", "internal/limitfields", "internal/tracing"},
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
 	"internal/config": {
@@ -148,8 +152,33 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "github.com/envoyproxy/go-control-plane/envoy"},
 	},
 	"internal/telemetry": {
-		code:  []string{"ruledoc", "storewrap", "github.com/prometheus/client_golang", "google.golang.org/grpc"},
+		code: []string{
+			"ruledoc", "storewrap", "github.com/prometheus/client_golang", "github.com/prometheus/client_model",
+			"google.golang.org/grpc", "google.golang.org/protobuf",
+		},
 		tests: []string{"memstore"},
+	},
+	"internal/tracing": {
+		code: []string{
+			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/trace", "google.golang.org/grpc",
+		},
+		tests: []string{
+			"client", "internal/checkapi", "internal/checkhttp", "internal/envoyrls", "internal/listen", "memstore",
+			"proto/headgate/check/v1", "github.com/envoyproxy/go-control-plane/envoy", "go.opentelemetry.io/proto/otlp",
+			"go.uber.org/goleak", "google.golang.org/protobuf",
+		},
+	},
+	"internal/offenders": {
+		tests: []string{"memstore"},
+	},
+	"internal/denials": {
+		code:  []string{"identity"}, // whose hashes stand for API keys
+		tests: []string{"memstore"},
+	},
+	"internal/gather": {
+		tests:   []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},
+		notRoot: true,
 	},
 	"internal/wording": {
 		code: []string{"identity"},

@@ -93,6 +93,19 @@ func (l *LimitDecision) Refuses() bool { return l.Enforced && l.WouldRefuse() }
 // only if its rule says so.
 func (l *LimitDecision) WouldRefuse() bool { return !l.Allowed }
 
+// DecidedBy tells who decided this limit, which Decision.Path tells of all of them.
+func (l *LimitDecision) DecidedBy() Path {
+	switch {
+	case l.Missing != "":
+		return PathRules
+	case l.Err != nil:
+		return PathFailed
+	case l.Path == "":
+		return PathStore
+	}
+	return l.Path
+}
+
 // Refused is the limit that keeps the request out the longest; nil if it may pass.
 func (d *Decision) Refused() *LimitDecision {
 	var worst *LimitDecision

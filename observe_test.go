@@ -43,7 +43,14 @@ func TestObserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen []headgate.Observation
-	o := limiter.Observed(func(_ context.Context, o *headgate.Observation) { seen = append(seen, *o) })
+	began := time.Now()
+	o := limiter.Observed(func(_ context.Context, o *headgate.Observation) {
+		if at := o.Time(); at.Before(began) || time.Since(at) > time.Minute || !o.Time().Equal(at) {
+			t.Errorf("it was decided at %v", at)
+		}
+		began = o.Time()
+		seen = append(seen, *o)
+	})
 	req := headgate.Request{Attributes: headgate.Attributes{"user": "ann"}}
 	ctx := t.Context()
 	decided := func(d headgate.Decision, err error) { // of the call before
@@ -79,8 +86,8 @@ func TestObserved(t *testing.T) {
 	if !slices.Equal(calls, want) {
 		t.Errorf("seen %v", calls)
 	}
-	if timed != len(want)-2 || o.InFlight() != 0 { // several that are decided together took their time once
-		t.Errorf("%d have a time, %d in flight", timed, o.InFlight())
+	if timed != len(want)-2 { // several that are decided together took their time once
+		t.Errorf("%d have a time", timed)
 	}
 	if len(seen[0].Decision.Limits) != 1 || seen[0].Attributes["user"] != "ann" || seen[4].Err == nil {
 		t.Errorf("%+v", seen)
@@ -128,6 +135,21 @@ func TestExempt(t *testing.T) {
 			if d.Path != want.path || !slices.Equal(d.Exempt, want.exempt) || len(d.Limits) != want.limits {
 				t.Errorf("ask %d: %s, exempt from %v, %d limits", i, d.Path, d.Exempt, len(d.Limits))
 			}
+		}
+	}
+}
+
+// Each limit tells who decided it, whoever decided the others.
+func TestDecidedBy(t *testing.T) {
+	t.Parallel()
+	for want, l := range map[headgate.Path]headgate.LimitDecision{
+		headgate.PathRules:  {Missing: "user"},
+		headgate.PathFailed: {Result: headgate.Result{Err: headgate.ErrUnavailable}},
+		headgate.PathStore:  {},
+		headgate.PathLocal:  {Result: headgate.Result{Path: headgate.PathLocal}},
+	} {
+		if got := l.DecidedBy(); got != want {
+			t.Errorf("%s, and not %s", got, want)
 		}
 	}
 }

@@ -27,6 +27,9 @@ type Options struct {
 	Timeout time.Duration
 	// OnFailure decides where no server does: headgate.FailDeny refuses, everything else lets pass.
 	OnFailure headgate.OnStoreFailure
+	// TraceParent is the trace that a call is part of, as in the header traceparent of W3C Trace Context, for the servers'
+	// traces and logs; "" means none. With OpenTelemetry a propagator writes it. nil means that servers are not told.
+	TraceParent func(ctx context.Context) string
 	// Log is told when a server goes away and when it is back; nil means slog.Default().
 	Log *slog.Logger
 }
@@ -99,7 +102,7 @@ func (c *Client) Close() {
 func (c *Client) Check(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 	w, _ := c.waiters.Get().(*waiter)
 	defer c.putBack(w)
-	if err := w.encode(&req); err != nil {
+	if err := w.encode(&req, c.traceparent(ctx)); err != nil {
 		return unlimited(), err
 	}
 	w.begin(c.options.Timeout)
@@ -116,6 +119,14 @@ func (c *Client) Check(ctx context.Context, req headgate.Request) (headgate.Deci
 			return c.decision(w, err)
 		}
 	}
+}
+
+// traceparent is what to tell servers of the caller's trace.
+func (c *Client) traceparent(ctx context.Context) string {
+	if c.options.TraceParent == nil {
+		return ""
+	}
+	return c.options.TraceParent(ctx)
 }
 
 // putBack does not keep what a few large requests have grown.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -81,6 +82,9 @@ func (c *Client) record(ctx context.Context, ask question) (headgate.Decision, e
 func (c *Client) call(ctx context.Context, ask question) (headgate.Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
+	if parent := c.traceparent(ctx); parent != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", parent)
+	}
 	l, err := c.pick(ctx, nil)
 	for err == nil && !l.enter() {
 		l, err = c.pick(ctx, nil)

@@ -39,8 +39,8 @@ func newWaiter() *waiter {
 }
 
 // encode keeps the request as it goes over the wire.
-func (w *waiter) encode(req *headgate.Request) error {
-	w.request = appendRequest(w.request[:0], req)
+func (w *waiter) encode(req *headgate.Request, traceparent string) error {
+	w.request = appendRequest(w.request[:0], req, traceparent)
 	if len(w.request) > maxRequest {
 		return fmt.Errorf("client: the request has %d bytes, of at most %d: send fewer or shorter attributes",
 			len(w.request), maxRequest)

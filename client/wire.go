@@ -54,7 +54,7 @@ func (o *outgoing) append(id uint64, request []byte) {
 }
 
 // appendRequest writes a CheckRequest.
-func appendRequest(data []byte, req *headgate.Request) []byte {
+func appendRequest(data []byte, req *headgate.Request, traceparent string) []byte {
 	for name, value := range req.Attributes {
 		var at int
 		data, at = protofields.Open(data, 1<<3|protofields.Bytes)
@@ -63,7 +63,8 @@ func appendRequest(data []byte, req *headgate.Request) []byte {
 		data = protofields.Close(data, at)
 	}
 	data = protofields.AppendNumber(data, 2<<3, uint64(req.Cost))
-	return protofields.AppendString(data, 3<<3|protofields.Bytes, text(req.Rule))
+	data = protofields.AppendString(data, 3<<3|protofields.Bytes, text(req.Rule))
+	return protofields.AppendString(data, 4<<3|protofields.Bytes, text(traceparent))
 }
 
 // text is a string as messages can have it. Somebody's header may hold any bytes, and servers end a stream over those

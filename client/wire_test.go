@@ -30,9 +30,10 @@ func TestOutgoing(t *testing.T) {
 	var want checkv1.CheckStreamRequest
 	for i, req := range requests {
 		id := uint64(1) << (20 * i)
-		out.append(id, appendRequest(nil, &req))
+		parent := strings.Repeat("-", i)
+		out.append(id, appendRequest(nil, &req, parent))
 		want.Checks = append(want.Checks, &checkv1.StreamCheck{Id: id, Request: &checkv1.CheckRequest{
-			Attributes: req.Attributes, Cost: req.Cost, Rule: req.Rule,
+			Attributes: req.Attributes, Cost: req.Cost, Rule: req.Rule, Traceparent: parent,
 		}})
 	}
 	data, err := codec{}.Marshal(&out)

@@ -20,7 +20,7 @@ const (
 // start lets the keeper connect and then take its turns.
 func (s *Store) start() {
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	s.stop, s.closing = stop, ctx.Done()
 	s.done.Go(func() {
 		if !s.connect(ctx) {
 			return

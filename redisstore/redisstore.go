@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"regexp"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,6 +62,7 @@ type Store struct {
 	dial     func() (rueidis.Client, error)
 	cluster  bool
 	prefix   string
+	channels string // the prefix of channels
 	node     string
 	take     script
 	announce script
@@ -71,8 +73,9 @@ type Store struct {
 	ahead atomic.Int64
 	parts atomic.Pointer[[slots]uint16]
 
-	stop context.CancelFunc
-	done sync.WaitGroup
+	stop    context.CancelFunc
+	closing <-chan struct{}
+	done    sync.WaitGroup
 }
 
 var _ headgate.Store = (*Store)(nil)
@@ -96,6 +99,8 @@ func New(o Options) (*Store, error) {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	s := newStore(o, isCluster(&co))
+	// Channels do not belong to a database, as keys do: their names have its number.
+	s.channels = s.prefix + "db" + strconv.Itoa(co.SelectDB) + ":"
 	s.dial = func() (rueidis.Client, error) { return rueidis.NewClient(co) }
 	s.start()
 	return s, nil
@@ -132,6 +137,9 @@ func (s *Store) Part(subject headgate.Subject) int {
 	}
 	return int(parts[slotOf(s.Key(subject))])
 }
+
+// Nodes is how many nodes use the namespace, this one included, as far as it knows: at most ten seconds late.
+func (s *Store) Nodes() int { return int(max(1, s.nodes.Load())) }
 
 // Key is where the subject is in Redis: a hash with a field of six bytes for each counter. It is for looking, by people and
 // tools; what is in the fields belongs to the scripts.

@@ -257,7 +257,12 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if _, err := headgate.Take(t.Context(), s, headgate.PerSecond(1), "a", "b"); err != nil {
 		t.Fatal(err)
 	}
+	_, ended := listen(t, s, "news")
+	if err := s.Publish(t.Context(), "news", []byte("a")); err != nil {
+		t.Fatal(err)
+	}
 	s.Close()
+	<-ended
 	goleak.VerifyNone(t, before)
 }
 

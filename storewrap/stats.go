@@ -8,8 +8,6 @@ import (
 
 // Stats are what a Store knows of itself.
 type Stats struct {
-	// Nodes is how many nodes share each limit, as far as is known.
-	Nodes int
 	// Away is how many parts of the store are left alone now, because they do not answer, and Opened how often one has gone away.
 	Away   int
 	Opened int64
@@ -22,8 +20,8 @@ type Stats struct {
 	Charged, Beyond int64
 	// Unanswered is how many units the store was asked for and did not answer in time. They may have been charged.
 	Unanswered int64
-	// Shed is how many calls were not made because too many were under way.
-	Shed int64
+	// InFlight is how many calls are under way now, and Shed how many were not made because too many were.
+	InFlight, Shed int64
 	// Leases is how many are under way. Of the units that were taken in advance, some were given back, and some could not be: they
 	// are lost until their window is over.
 	Leases                      int
@@ -80,14 +78,18 @@ func (s *Store) Stats() Stats {
 	ls.mu.Lock()
 	leases := len(ls.queue)
 	ls.mu.Unlock()
+	var under int64
+	for _, p := range *s.parts.Load() {
+		under += p.under.Load()
+	}
 	return Stats{
-		Nodes: int(s.nodes.Load()), Away: int(s.away.Load()), Opened: s.opened.Load(),
+		Away: int(s.away.Load()), Opened: s.opened.Load(),
 		Errors: Errors{
 			Unavailable: s.errors[unavailable].Load(), Unanswered: s.errors[late].Load(),
 			Away: s.errors[away].Load(), Busy: s.errors[busy].Load(),
 		},
 		Waiting: s.ledger.waiting(), Charged: s.charged.Load(), Beyond: s.beyond.Load(),
-		Unanswered: s.unanswered.Load(), Shed: s.shed.Load(),
+		Unanswered: s.unanswered.Load(), InFlight: under, Shed: s.shed.Load(),
 		Leases: leases, Leased: ls.taken.Load(), Returned: ls.returned.Load(), LeaseLost: ls.lost.Load(),
 		Mistaken: s.known.mistaken.Load(), ForgottenKnown: s.known.forgotten.Load(), ForgottenLocal: s.ledger.forgotten.Load(),
 	}

@@ -1,7 +1,7 @@
 package storewrap
 
 import (
-	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +17,7 @@ func TestStatsOfLeases(t *testing.T) {
 			c := yearly(headgate.FixedWindow, 10_000)
 			admitted := l.lease(c)
 			stats, held := l.node.Stats(), l.held(c)
-			if stats.Leases != 1 || stats.Leased < held || stats.Returned+stats.LeaseLost != 0 || stats.Nodes != 1 {
+			if stats.Leases != 1 || stats.Leased < held || stats.Returned+stats.LeaseLost != 0 {
 				l.Errorf("%d held: %+v", held, stats)
 			}
 			if away {
@@ -136,7 +136,7 @@ func TestStatsOfWhatIsForgotten(t *testing.T) {
 		others := 0
 		for i := 0; others < ways; i++ {
 			c := first
-			c.Subject = headgate.SubjectOf(fmt.Sprint(i))
+			c.Subject = headgate.SubjectOf(strconv.Itoa(i))
 			if sameSet(l.node, &first, &c) {
 				others++
 				l.exhaust(c)

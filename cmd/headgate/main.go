@@ -58,7 +58,8 @@ Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a ref
 	server := &cobra.Command{Use: "config", Short: "Check and show the config of a server"}
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
 	root.AddCommand(server, newExplain(p), rules, newServe(p), newVersion(p), newMigrate(p), newToken(p),
-		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newNodesCommand(p))
+		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newNodesCommand(p),
+		newTop(p), newDenials(p))
 	root.PersistentFlags().StringVar(&p.output, "output", "human", "`FORMAT`: human, or json with durations in seconds")
 	root.PersistentPreRunE = p.checkOutput
 	root.SetFlagErrorFunc(usage)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/tracing"
 )
 
 // serveOptions are the flags.
@@ -62,10 +63,10 @@ func newLog(out io.Writer, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if file, ok := out.(*os.File); ok {
 		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return slog.New(slog.NewTextHandler(out, options))
+			return slog.New(tracing.LogHandler(slog.NewTextHandler(out, options)))
 		}
 	}
-	return slog.New(slog.NewJSONHandler(out, options))
+	return slog.New(tracing.LogHandler(slog.NewJSONHandler(out, options)))
 }
 
 func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) error {
@@ -93,10 +94,11 @@ func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) 
 	return err
 }
 
-// devConfig keeps of a config what can be tried on one machine: rules, identity and ports.
+// devConfig keeps of a config what can be tried on one machine: rules, identity, ports and traces.
 func devConfig(c *config.Config) *config.Config {
 	dev := config.Default()
 	dev.Rules, dev.Identity, dev.Mode, dev.Headers = c.Rules, c.Identity, c.Mode, c.Headers
+	dev.ShowSubjects, dev.Tracing = c.ShowSubjects, c.Tracing
 	dev.Listen = c.Listen
 	dev.Listen.TLS = config.ListenTLS{}
 	for _, address := range []*string{&dev.Listen.HTTP, &dev.Listen.GRPC, &dev.Listen.Ops, &dev.Listen.Admin} {
@@ -134,7 +136,7 @@ func (r *devReport) text() string {
 		{"http", "check API as JSON, forward-auth"},
 		{"grpc", "check API"},
 		{"ops", "/healthz, /readyz, /metrics"},
-		{"admin", "explain"},
+		{"admin", "explain, top, denials, profiles"},
 	} {
 		fmt.Fprintf(&b, "  %-6s %-16s %s\n", row[0], cmp.Or(r.Addresses[row[0]], "off"), row[1])
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/envoyrls"
 	"github.com/headgate/headgate/internal/listen"
 	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/tracing"
 )
 
 // endpoint is a listener and what serves it.
@@ -142,7 +143,7 @@ func (s *server) addHTTP(name, address string, server *http.Server) {
 // addChecks adds the check API in its two forms, counted together. Whoever is not let give units back by the config may
 // be by a token.
 func (s *server) addChecks(tokens adminapi.Authorities) {
-	engine, all := s.metrics.Engine(s.limiter), s.config.Listen.AllowRefunds
+	engine, all := s.limiter.Observed(s.observe), s.config.Listen.AllowRefunds
 	var mayRefund checkapi.MayRefund
 	if len(tokens) > 0 {
 		mayRefund = adminapi.NewGuard(tokens, s.log).MayRefund
@@ -151,11 +152,12 @@ func (s *server) addChecks(tokens adminapi.Authorities) {
 		Identity: s.resolver, Headers: headersOf(s.config.Headers), Log: s.log,
 		AllowRefunds: all.HTTP, MayRefund: mayRefund,
 	})
-	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(s.farewell(checks), s.certificates, s.log))
+	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.farewell(checks)), s.certificates, s.log))
 	if s.config.Listen.GRPC == "" {
 		return
 	}
-	server := listen.NewGRPC(s.certificates, grpc.StreamInterceptor(s.metrics.Stream), grpc.ForceServerCodecV2(checkapi.Codec()))
+	server := listen.NewGRPC(s.certificates, grpc.StreamInterceptor(s.metrics.Stream), grpc.ForceServerCodecV2(checkapi.Codec()),
+		tracing.GRPC())
 	api := checkapi.New(engine, checkapi.Options{AllowRefunds: all.GRPC, MayRefund: mayRefund, Log: s.log})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
@@ -236,11 +238,11 @@ func (s *server) addAdmin(tokens adminapi.Authorities) {
 			"file in admin.tokens_file")
 		return
 	}
-	o := adminapi.Options{Tokens: tokens, Open: s.dev, DB: s.db, RulesFrom: c.Rules, Log: s.log}
+	o := adminapi.Options{Tokens: tokens, Open: s.dev, DB: s.db, RulesFrom: c.Rules, Seen: s.seen, Log: s.log}
 	if s.redis != nil {
 		o.Redis, o.Key = redact(c.Redis.Address), s.redis.Key
 	}
-	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(adminapi.New(s.limiter, o), s.certificates, s.log))
+	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(tracing.HTTP(adminapi.New(s.limiter, o)), s.certificates, s.log))
 }
 
 func headersOf(h config.Headers) httplimit.Headers {

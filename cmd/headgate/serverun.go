@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/meter"
 	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/internal/telemetry"
+	"github.com/headgate/headgate/internal/tracing"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/ruledoc"
@@ -31,6 +32,8 @@ const (
 	drainTime = 10 * time.Second
 	// askRedisEvery is how soon a change of Redis is noticed for logs and readiness; decisions notice by themselves.
 	askRedisEvery = time.Second
+	// lookEvery is how many turns of that it takes until a failover is noticed for metrics.
+	lookEvery = 5
 )
 
 // server is one run of "serve": what it is made of.
@@ -42,11 +45,14 @@ type server struct {
 	up func(addresses map[string]string) error
 
 	metrics      *telemetry.Metrics
+	tracer       *tracing.Tracer
 	health       *health
+	seen         *seen
 	redis        *redisstore.Store // nil if counters are in memory
 	store        *storewrap.Store  // around it
 	limiter      *headgate.Limiter
-	db           *pgrules.DB // nil if rules are in files
+	db           *pgrules.DB  // nil if rules are in files
+	usage        *meter.Meter // nil likewise
 	resolver     *identity.Resolver
 	certificates *listen.Certificates // nil without TLS
 	endpoints    []*endpoint
@@ -60,7 +66,12 @@ const heapFloor = 64 << 20
 // run serves until ctx ends, and then until what was asked is answered.
 func (s *server) run(ctx context.Context) error {
 	defer runtime.KeepAlive(make([]byte, heapFloor))
-	s.metrics, s.health = telemetry.New(), &health{log: s.log}
+	s.metrics, s.health = telemetry.New(programVersion()), &health{log: s.log}
+	var err error
+	if s.tracer, err = s.newTracer(ctx); err != nil {
+		return err
+	}
+	defer s.tracer.Close(context.WithoutCancel(ctx))
 	if err := s.openStore(); err != nil { //nolint:contextcheck // the store outlives ctx, and is closed below
 		return err
 	}
@@ -83,11 +94,12 @@ func (s *server) run(ctx context.Context) error {
 		return err
 	}
 	tasks.Go(wait)
+	s.seen = newSeen(s)
+	tasks.Go(func() { s.seen.nodes.Run(background) })
 	if s.db != nil {
-		accounts := meter.New(s.limiter, s.db.AddUsage, s.log)
-		s.metrics.Observe(accounts.Note)
-		s.metrics.UsageLost(accounts.Lost)
-		tasks.Go(func() { accounts.Run(background) })
+		s.usage = meter.New(s.limiter, s.db.AddUsage, s.log)
+		s.metrics.UsageLost(s.usage.Lost)
+		tasks.Go(func() { s.usage.Run(background) })
 	}
 	if err := s.openResolver(); err != nil { //nolint:contextcheck // as above
 		return err
@@ -108,6 +120,14 @@ func (s *server) run(ctx context.Context) error {
 	return s.listen(ctx)
 }
 
+// newTracer makes the tracer, which does not wait for the collector.
+func (s *server) newTracer(ctx context.Context) (*tracing.Tracer, error) {
+	return tracing.New(ctx, tracing.Options{
+		Address: s.config.Tracing.Address, Sample: s.config.Tracing.Sample / 100,
+		Version: programVersion(), Node: s.nodeName(), Log: s.log,
+	})
+}
+
 // openStore makes the limiter, yet without rules. It does not wait for Redis.
 func (s *server) openStore() error {
 	secret, err := readSecret(s.config.SecretFile)
@@ -125,22 +145,37 @@ func (s *server) openStore() error {
 		if s.redis, err = redisstore.New(o); err != nil {
 			return err
 		}
-		s.store = storewrap.New(s.redis, storewrap.Options{Deadline: s.config.Redis.Deadline, Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log})
+		s.store = storewrap.New(s.redis, storewrap.Options{Deadline: s.config.Redis.Deadline, Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log, Observe: s.metrics.StoreCall})
 		s.metrics.Store(s.store.Stats)
+		s.metrics.Nodes(s.redis.Nodes)
 		s.health.store = s.store.Stats
 		store = s.store
 		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact(o.Address), Since: now()}
 	}
 	none, err := headgate.Compile()
 	s.limiter = headgate.NewLimiter(store, none, headgate.Options{Secret: secret})
+	s.metrics.Limits(s.limiter.Rules)
 	return err
+}
+
+// observe is told of every decision for callers.
+func (s *server) observe(ctx context.Context, o *headgate.Observation) {
+	s.metrics.Note(o)
+	s.tracer.Note(ctx, o)
+	s.seen.Note(ctx, o)
+	if s.usage != nil {
+		s.usage.Note(o)
+	}
 }
 
 // watchRedis notes whether Redis answers, again and again.
 func (s *server) watchRedis(ctx context.Context) {
 	ticker := time.NewTicker(askRedisEvery)
 	defer ticker.Stop()
-	for {
+	for turn := 0; ; turn++ {
+		if turn%lookEvery == 0 {
+			s.lookAtServers(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -148,6 +183,19 @@ func (s *server) watchRedis(ctx context.Context) {
 			s.askRedis(ctx)
 		}
 	}
+}
+
+// lookAtServers notes which primaries there are. Where that is not known, or we lack the right to ask, metrics stay as they are.
+func (s *server) lookAtServers(ctx context.Context) {
+	servers, err := s.redis.Servers(ctx)
+	if err != nil {
+		s.log.DebugContext(ctx, "not all servers of Redis say which they are: a failover may not be seen", "error", err)
+	}
+	evicted := map[string]int64{}
+	for _, server := range servers {
+		evicted[server.RunID] = server.EvictedKeys
+	}
+	s.metrics.StoreServers(evicted)
 }
 
 // askRedis notes whether Redis answers.
@@ -215,6 +263,7 @@ func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (w
 	if err != nil {
 		return nil, err
 	}
+	s.metrics.RulesChecked(follower.Checked)
 	return follower.Wait, nil
 }
 

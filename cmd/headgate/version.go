@@ -30,6 +30,12 @@ func newVersion(p *program) *cobra.Command {
 	}
 }
 
+// programVersion is that of this program.
+func programVersion() string {
+	info, _ := debug.ReadBuildInfo()
+	return newVersionReport(info).Headgate
+}
+
 // newVersionReport takes nil for a binary that was built without modules.
 func newVersionReport(info *debug.BuildInfo) *versionReport {
 	r := &versionReport{jsonVersion, "devel", "devel", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}

@@ -9,6 +9,7 @@ package adminapi
 import (
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -36,6 +37,8 @@ type Options struct {
 	Redis string
 	// RulesFrom are the files and directories that the rules are from.
 	RulesFrom []string
+	// Seen is what nodes have seen of their decisions; nil means that nobody looks.
+	Seen Seen
 	// Log is told of wrong tokens, at most every 10 seconds for each address, and at level debug of who asked. nil means
 	// slog.Default().
 	Log *slog.Logger
@@ -51,7 +54,7 @@ func New(limiter *headgate.Limiter, o Options) http.Handler {
 	}
 	a := &api{
 		limiter: limiter, place: explain.Place{RulesFrom: o.RulesFrom, Redis: o.Redis, Key: o.Key}, log: o.Log,
-		db: o.DB, guard: NewGuard(o.Tokens, o.Log), open: o.Open,
+		db: o.DB, guard: NewGuard(o.Tokens, o.Log), open: o.Open, seen: o.Seen,
 	}
 	a.handle(routes)
 	return a
@@ -64,8 +67,11 @@ type api struct {
 	log     *slog.Logger
 	guard   *Guard
 	open    bool
+	seen    Seen
 	routes  []route
 	mux     http.ServeMux
+	// profiling is held while a profile is taken.
+	profiling sync.Mutex
 }
 
 // ServeHTTP tells those without a token nothing, not even what there is.

@@ -38,7 +38,7 @@ func newMatrix(t *testing.T, w *world) map[string]entry {
 	request := func(what, body string, args ...any) *http.Request {
 		n++
 		method, path, _ := strings.Cut(fmt.Sprintf(what, args...), " ")
-		if !strings.HasPrefix(path, "/v1") && !strings.HasPrefix(path, "/trial") {
+		if !strings.HasPrefix(path, "/v1") && !strings.HasPrefix(path, "/trial") && !strings.HasPrefix(path, "/debug") {
 			path = "/v1/rate-limit" + path
 		}
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
@@ -122,6 +122,10 @@ func newMatrix(t *testing.T, w *world) map[string]entry {
 			return request("DELETE /tokens/%s", "", made("POST /tokens", `{"name": "bob"}`, "tokenId"))
 		}, 204, false},
 
+		"GET /v1/rate-limit/top":     {Viewer, false, always("GET /top", ""), 200, false},
+		"GET /v1/rate-limit/denials": {Viewer, false, always("GET /denials?attribute=user=ann", ""), 200, false},
+		"GET /debug/pprof/{profile}": {Admin, false, always("GET /debug/pprof/goroutine", ""), 200, false},
+
 		// These show what the others are judged by.
 		"PUT /trial/{tenant}": {Editor, true, func(tenant string) *http.Request {
 			return request("PUT /trial/%s", "", tenant)
@@ -200,6 +204,7 @@ func TestMatrix(t *testing.T) {
 	w.create(t, acme, document("acme", "9/s"), document("acme-used", "9/s"))
 	w.create(t, globex, document("globex", "9/s"), document("globex-used", "9/s"))
 	w.follow(t)
+	w.api.seen = &sees{}
 	matrix := newMatrix(t, w)
 	a := withTrials(w.api)
 	if len(matrix) != len(a.routes) {

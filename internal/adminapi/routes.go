@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
 const (
@@ -86,6 +87,10 @@ var routes = []route{
 	{http.MethodGet, tokensPath, Admin, wholeServer, inDatabase, (*api).listTokens},
 	{http.MethodPost, tokensPath, Admin, wholeServer, inDatabase, (*api).createToken},
 	{http.MethodDelete, tokensPath + "/{tokenId}", Admin, wholeServer, inDatabase, (*api).revokeToken},
+
+	{http.MethodGet, "/v1/rate-limit/top", Viewer, wholeServer, anywhere, (*api).listTop},
+	{http.MethodGet, "/v1/rate-limit/denials", Viewer, wholeServer, anywhere, (*api).listDenials},
+	{http.MethodGet, profilePath, Admin, wholeServer, anywhere, (*api).profile},
 }
 
 func (rt *route) String() string { return rt.method + " " + rt.path }
@@ -118,7 +123,11 @@ func (a *api) handle(all []route) {
 		rt := &all[i]
 		a.mux.HandleFunc(rt.String(), func(w http.ResponseWriter, r *http.Request) {
 			by, _ := r.Context().Value(callerKey{}).(Caller) // if there were none, it would have no role
-			ctx, cancel := context.WithTimeout(r.Context(), databaseTimeout)
+			timeout := databaseTimeout
+			if rt.path == profilePath {
+				timeout += longestProfile * time.Second
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), timeout)
 			defer cancel()
 			var err error
 			switch refusal := rt.refuse(by); {

@@ -76,7 +76,7 @@ func readChecks(data []byte, m *checkv1.CheckStreamRequest) error {
 	return r.Err
 }
 
-var errText = errors.New("a name, a value or a rule is not UTF-8")
+var errText = errors.New("a name, a value, a rule or a traceparent is not UTF-8")
 
 func readRequest(data []byte, m *checkv1.CheckRequest) error {
 	r := protofields.Reader{Rest: data}
@@ -98,6 +98,11 @@ func readRequest(data []byte, m *checkv1.CheckRequest) error {
 				return errText
 			}
 			m.Rule = string(r.Bytes)
+		case 4<<3 | protofields.Bytes:
+			if !utf8.Valid(r.Bytes) {
+				return errText
+			}
+			m.Traceparent = string(r.Bytes)
 		}
 	}
 	return r.Err

@@ -18,6 +18,7 @@ func samples() []proto.Message {
 	}
 	request := &checkv1.CheckRequest{
 		Attributes: map[string]string{"path": "/ä", "": "", "user": string(long)}, Cost: 7, Rule: "one",
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	limits := []*checkv1.LimitStatus{
 		{}, {

@@ -68,12 +68,12 @@ func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
 
 // Check decides a request and charges it.
 func (s *Service) Check(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(ctx, requestOf(req), s.engine.Check)
+	return s.decide(withinTrace(ctx, req), requestOf(req), s.engine.Check)
 }
 
 // Peek says what Check would.
 func (s *Service) Peek(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(ctx, requestOf(req), s.engine.Peek)
+	return s.decide(withinTrace(ctx, req), requestOf(req), s.engine.Peek)
 }
 
 // Refund gives back what a request costs, to callers who may.
@@ -81,7 +81,7 @@ func (s *Service) Refund(ctx context.Context, req *checkv1.CheckRequest) (*check
 	if err := s.options.MayRefund.Call(ctx); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	return s.decide(ctx, requestOf(req), s.engine.Refund)
+	return s.decide(withinTrace(ctx, req), requestOf(req), s.engine.Refund)
 }
 
 // Reserve holds what a request may cost.
@@ -91,7 +91,7 @@ func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*ch
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	var token []byte
-	decision, err := s.decide(ctx, requestOf(req.GetRequest()),
+	decision, err := s.decide(withinTrace(ctx, req.GetRequest()), requestOf(req.GetRequest()),
 		func(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 			held, err := s.engine.Reserve(ctx, req, hold)
 			token = held.Token

@@ -61,8 +61,8 @@ func (a asker) Attributes(r *http.Request, names ...string) headgate.Attributes 
 func (a *authorize) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	original, err := a.original(r)
 	if err != nil {
-		a.torn.Do(func() {
-			a.log.Warn("forward-auth was asked about a request that makes no sense", "problem", err.Detail)
+		a.torn.Do(func() { //nolint:contextcheck // it is the context of the request
+			a.log.WarnContext(r.Context(), "forward-auth was asked about a request that makes no sense", "problem", err.Detail)
 		})
 		refuse(w, err)
 		return
@@ -87,9 +87,9 @@ func (a *authorize) original(r *http.Request) (*http.Request, *problem) {
 		told = original // without X-Forwarded-Host, which the client may have sent
 	}
 	if told.uri == "" {
-		a.bare.Do(func() {
-			a.log.Warn("forward-auth was not told which request it is asked about, and decides by its own path: let the proxy "+
-				"set X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host, and be a trusted one", "peer", r.RemoteAddr)
+		a.bare.Do(func() { //nolint:contextcheck // as above
+			a.log.WarnContext(r.Context(), "forward-auth was not told which request it is asked about, and decides by its own path: "+
+				"let the proxy set X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host, and be a trusted one", "peer", r.RemoteAddr)
 		})
 		return r, nil
 	}

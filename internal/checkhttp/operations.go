@@ -40,7 +40,7 @@ func (h *handler) checkRefund(r *http.Request) error {
 func (h *handler) decide(
 	ctx context.Context, body []byte, ask func(context.Context, headgate.Request) (headgate.Decision, error),
 ) (any, error) {
-	req, err := readRequest(body)
+	ctx, req, err := readRequest(ctx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 
 func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
 	var seconds float64
-	req, err := readRequest(body, member{"hold", &seconds, "a number of seconds"})
+	ctx, req, err := readRequest(ctx, body, member{"hold", &seconds, "a number of seconds"})
 	if err != nil {
 		return nil, err
 	}

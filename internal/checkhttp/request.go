@@ -1,6 +1,7 @@
 package checkhttp
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/internal/tracing"
 )
 
 // What the values of members have to be.
@@ -78,12 +80,16 @@ func quoted(names []string) string {
 	return b.String()
 }
 
-// readRequest reads a request, with members of its own if there are more.
-func readRequest(body []byte, more ...member) (headgate.Request, error) {
+// readRequest reads a request, with members of its own if there are more. The context that it returns is in the trace that the
+// request names.
+func readRequest(ctx context.Context, body []byte, more ...member) (context.Context, headgate.Request, error) {
 	var req headgate.Request
-	members := []member{{"attributes", &req.Attributes, attributesAre}, {"rule", &req.Rule, "a string"}}
+	var parent string
+	members := []member{
+		{"attributes", &req.Attributes, attributesAre}, {"rule", &req.Rule, "a string"}, {"traceparent", &parent, "a string"},
+	}
 	err := decodeRequest(body, &req, append(members, more...)...)
-	return req, err
+	return tracing.Within(ctx, parent), req, err
 }
 
 // decodeRequest reads the members and the cost.

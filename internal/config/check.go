@@ -91,6 +91,24 @@ func (d *decoder) postgres(n *yamldoc.Node, key string, c *Config) {
 	c.Postgres.Address = s
 }
 
+// collector is where spans are sent to, by OTLP over HTTP.
+func (d *decoder) collector(n *yamldoc.Node, key string, c *Config) {
+	s, ok := d.notEmpty(n, key)
+	if !ok {
+		return
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "":
+		d.Bad(n, "%s: this is no address of a collector that takes OTLP over HTTP: write http://host:4318", key)
+	case u.User != nil:
+		d.Bad(n, "%s: a password does not stand in the config: write the headers for the collector into the variable "+
+			"OTEL_EXPORTER_OTLP_HEADERS of the environment", key)
+	default:
+		c.Tracing.Address = s
+	}
+}
+
 func (d *decoder) namespace(n *yamldoc.Node, key string, c *Config) {
 	s, ok := d.notEmpty(n, key)
 	if !ok {

@@ -35,9 +35,11 @@ type Config struct {
 	Nodes, LocalShare int
 	Identity          Identity
 	Headers           Headers
+	ShowSubjects      ShowSubjects
 	// AdminTokensFile has the tokens of those who may use the admin API; "" means that there are none.
 	AdminTokensFile string
 	AdminJWT        AdminJWT
+	Tracing         Tracing
 	// SecretFile has the secret that is mixed into subjects; "" means none.
 	SecretFile string
 }
@@ -100,12 +102,29 @@ const (
 	HeadersOff    Headers = "off"
 )
 
+// ShowSubjects says what operators are shown of those who are counted.
+type ShowSubjects string
+
+// In clear text are the attributes that rules count by; an API key is a hash in any case.
+const (
+	ShowHash  ShowSubjects = "hash"
+	ShowClear ShowSubjects = "clear"
+)
+
+// Tracing says where traces go: nowhere if the address is empty.
+type Tracing struct {
+	Address string
+	// Sample is how many percent of the requests are traced whose callers have not decided that.
+	Sample float64
+}
+
 // Default is the config of an empty file, but that a file must name rules.
 func Default() *Config {
 	c := &Config{
 		Listen: Listen{HTTP: ":8080", GRPC: ":8081", Ops: ":8082", Admin: "127.0.0.1:8083"},
 		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate", Deadline: storewrap.DefaultDeadline},
 		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: HeadersBoth,
+		ShowSubjects: ShowHash, Tracing: Tracing{Sample: 1},
 	}
 	c.Identity.ForwardedHeader = identity.XForwardedFor
 	c.Identity.IPv6Prefix = 64
@@ -153,7 +172,7 @@ const writeRules = "rules: [/etc/headgate/rules/]"
 // noValue is what to write for keys without a value.
 var noValue = map[string]string{
 	"rules":           "write " + writeRules,
-	"address":         "write redis://host:6379, or remove the key for the default",
+	"address":         "write one, or remove the key for the default",
 	"trusted_proxies": "write the networks of your proxies, [10.0.0.0/8], or remove the key to trust nobody",
 }
 

@@ -100,6 +100,7 @@ func TestEveryKey(t *testing.T) {
 			},
 			JWTSecretFile: secret,
 		},
+		ShowSubjects: ShowClear, Tracing: Tracing{Address: "https://traces.example.com/otlp", Sample: 0.25},
 		AdminTokensFile: secret, SecretFile: secret,
 		AdminJWT: AdminJWT{
 			JWT: identity.JWT{

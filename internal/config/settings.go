@@ -1,6 +1,7 @@
 package config
 
 import (
+	"math"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -71,7 +72,7 @@ var settings = []setting{
 	{"keep", (*decoder).keep, func(c *Config) any { return c.Keep }},
 	{"mode", (*decoder).mode, func(c *Config) any { return c.Mode.String() }},
 	whole("nodes", 1, 100_000, func(c *Config) *int { return &c.Nodes }),
-	{"local_share", (*decoder).localShare, func(c *Config) any { return strconv.Itoa(c.LocalShare) + "%" }},
+	{"local_share", (*decoder).localShare, func(c *Config) any { return percent(float64(c.LocalShare)) }},
 	{"identity.trusted_proxies", (*decoder).proxies, func(c *Config) any {
 		shown := []string{}
 		for _, network := range c.Identity.TrustedProxies {
@@ -101,6 +102,8 @@ var settings = []setting{
 	texts("identity.tier", checkPlace, func(c *Config) *[]string { return &c.Identity.Tier }),
 	texts("identity.region", checkPlace, func(c *Config) *[]string { return &c.Identity.Region }),
 	word("headers", headerWords, func(c *Config) *string { return (*string)(&c.Headers) }),
+	word("show_subjects", []string{string(ShowHash), string(ShowClear)},
+		func(c *Config) *string { return (*string)(&c.ShowSubjects) }),
 	file("admin.tokens_file", func(c *Config) *string { return &c.AdminTokensFile }),
 	texts("admin.jwt.algorithms", checkPublicAlgorithm, func(c *Config) *[]string { return &c.AdminJWT.Algorithms }),
 	file("admin.jwt.key_file", func(c *Config) *string { return &c.AdminJWT.KeyFile }),
@@ -110,6 +113,8 @@ var settings = []setting{
 	text("admin.jwt.claims.role", func(c *Config) *string { return &c.AdminJWT.RoleClaim }),
 	text("admin.jwt.claims.tenant", func(c *Config) *string { return &c.AdminJWT.TenantClaim }),
 	text("admin.jwt.claims.name", func(c *Config) *string { return &c.AdminJWT.NameClaim }),
+	{"tracing.address", (*decoder).collector, func(c *Config) any { return c.Tracing.Address }},
+	{"tracing.sample", (*decoder).sample, func(c *Config) any { return percent(c.Tracing.Sample) }},
 	file("secret_file", func(c *Config) *string { return &c.SecretFile }),
 }
 
@@ -288,7 +293,6 @@ func (d *decoder) leeway(n *yamldoc.Node, key string, c *Config) {
 	}
 }
 
-// localShare reads a percentage.
 func (d *decoder) deadline(n *yamldoc.Node, key string, c *Config) {
 	c.Redis.Deadline = d.Duration(n, key)
 	if most := time.Second; c.Redis.Deadline < time.Millisecond || c.Redis.Deadline > most {
@@ -297,20 +301,35 @@ func (d *decoder) deadline(n *yamldoc.Node, key string, c *Config) {
 }
 
 func (d *decoder) localShare(n *yamldoc.Node, key string, c *Config) {
+	if v, ok := d.percent(n, key, 1, true); ok {
+		c.LocalShare = int(v)
+	}
+}
+
+func (d *decoder) sample(n *yamldoc.Node, key string, c *Config) {
+	if v, ok := d.percent(n, key, 0, false); ok {
+		c.Tracing.Sample = v
+	}
+}
+
+func percent(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) + "%" }
+
+// percent reads a percentage, a whole one if whole is true.
+func (d *decoder) percent(n *yamldoc.Node, key string, least float64, whole bool) (float64, bool) {
 	if n.Kind == yamldoc.Number {
-		d.Bad(n, "%s is %s: write %[2]s%%, or another from 1%% to 100%%", key, n.Text)
-		return
+		d.Bad(n, "%s is %s: write %[2]s%%, or another from %v%% to 100%%", key, n.Text, least)
+		return 0, false
 	}
 	s, ok := d.notEmpty(n, key)
 	if !ok {
-		return
+		return 0, false
 	}
-	v, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
-	if err != nil || v < 1 || v > 100 || !strings.HasSuffix(s, "%") {
-		d.Bad(n, "%s is %q: write it from 1%% to 100%%", key, yamldoc.Shorten(s))
-		return
+	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+	if err != nil || !(v >= least && v <= 100) || whole && v != math.Trunc(v) || !strings.HasSuffix(s, "%") {
+		d.Bad(n, "%s is %q: write it from %v%% to 100%%", key, yamldoc.Shorten(s), least)
+		return 0, false
 	}
-	c.LocalShare = v
+	return v, true
 }
 
 // proxies reads networks; an address is a network of one.

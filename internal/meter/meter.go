@@ -78,27 +78,31 @@ func New(limiter *headgate.Limiter, write func(context.Context, []Row) error, lo
 // Lost is how many units were not handed on, or may not have been.
 func (m *Meter) Lost() int64 { return m.lost.Load() }
 
-// Note adds up a decision. The call is check, reserve, commit, cancel, refund or peek.
-func (m *Meter) Note(call string, a headgate.Attributes, d *headgate.Decision) {
+// Note adds up a decision.
+func (m *Meter) Note(seen *headgate.Observation) {
+	if seen.Err != nil {
+		return
+	}
+	d := &seen.Decision
 	for i := range d.Limits {
 		l := &d.Limits[i]
 		if !l.Metered {
 			continue
 		}
-		if units, refused := used(call, d, l); units != 0 || refused != 0 {
-			m.add(a, d, l, units, refused)
+		if units, refused := used(seen.Call, d, l); units != 0 || refused != 0 {
+			m.add(seen.Attributes, d, l, units, refused)
 		}
 	}
 }
 
 // used is what a decision adds to the usage of a limit's subject.
-func used(call string, d *headgate.Decision, l *headgate.LimitDecision) (units, refused int64) {
+func used(call headgate.Call, d *headgate.Decision, l *headgate.LimitDecision) (units, refused int64) {
 	switch {
-	case call == "check" && d.Allowed:
+	case call == headgate.CallCheck && d.Allowed:
 		return l.Cost, 0
-	case call == "check" || call == "reserve" && !d.Allowed:
+	case call == headgate.CallCheck || call == headgate.CallReserve && !d.Allowed:
 		return 0, l.Cost
-	case call == "reserve":
+	case call == headgate.CallReserve:
 		// What is held is counted when it is committed; so is what the store could not be asked for.
 		if held := l.Limit.Algorithm != headgate.LeakyBucket && l.Limit.Algorithm != headgate.SlidingLog; held || l.Receipt.Units == 0 {
 			return 0, 0
@@ -106,9 +110,9 @@ func used(call string, d *headgate.Decision, l *headgate.LimitDecision) (units, 
 		return l.Cost, 0
 	case l.Err != nil: // it may have been recorded
 		return 0, 0
-	case call == "commit" || call == "cancel":
+	case call == headgate.CallCommit || call == headgate.CallCancel:
 		return l.Cost, 0
-	case call == "refund":
+	case call == headgate.CallRefund:
 		return -l.Granted, 0
 	}
 	return 0, 0

@@ -55,7 +55,7 @@ func newWorld(t *testing.T) (*Meter, *book, *headgate.Limiter) {
 func (m *Meter) check(l *headgate.Limiter, user, cost string) {
 	a := headgate.Attributes{"user": user, "header.x-cost": cost}
 	d, _ := l.Check(context.Background(), headgate.Request{Attributes: a})
-	m.Note("check", a, &d)
+	m.Note(&headgate.Observation{Call: "check", Attributes: a, Decision: d})
 }
 
 // Usage is what passed and what it cost, once for each rule, however many limits it has.
@@ -80,18 +80,18 @@ func TestUsage(t *testing.T) {
 		for _, path := range []string{"/", "/log"} {
 			a := headgate.Attributes{"user": "eve", "path": path}
 			r, _ := l.Reserve(ctx, headgate.Request{Attributes: a, Cost: 10}, 0)
-			m.Note("reserve", a, &r.Decision)
+			m.Note(&headgate.Observation{Call: "reserve", Attributes: a, Decision: r.Decision})
 			d, err := l.Commit(ctx, r.Token, headgate.Request{Cost: 4})
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.Note("commit", nil, &d)
+			m.Note(&headgate.Observation{Call: "commit", Decision: d})
 		}
 		a := headgate.Attributes{"user": "ann"}
 		d, _ := l.Refund(ctx, headgate.Request{Attributes: a, Cost: 2})
-		m.Note("refund", a, &d)
+		m.Note(&headgate.Observation{Call: "refund", Attributes: a, Decision: d})
 		d, _ = l.Peek(ctx, headgate.Request{Attributes: a, Cost: 2})
-		m.Note("peek", a, &d)
+		m.Note(&headgate.Observation{Call: "peek", Attributes: a, Decision: d})
 		time.Sleep(14 * time.Hour)
 		m.check(l, "ann", "1") // on the next day by now, or not
 		time.Sleep(24 * time.Hour)
@@ -148,6 +148,6 @@ func BenchmarkNote(b *testing.B) {
 	d, _ := limiter.Check(b.Context(), headgate.Request{Attributes: a})
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Note("check", a, &d)
+		m.Note(&headgate.Observation{Call: "check", Attributes: a, Decision: d})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,6 +64,8 @@ type Follower struct {
 	keepSaid string
 	told     bool // anybody of anything
 	purged   time.Time
+
+	checked atomic.Int64 // when, in milliseconds since 1970
 }
 
 // position is how far a node has read.
@@ -80,6 +83,7 @@ func (db *DB) Follow(ctx context.Context, o FollowOptions) (*Follower, error) {
 		db: db, o: o, started: time.Now(), purged: time.Now(), stopped: make(chan struct{}),
 		rules: ruleSet{}, keep: &keeper{path: o.Keep},
 	}
+	f.checked.Store(f.started.UnixMilli())
 	keepErr := f.startFromKept(ctx)
 	if errors.Is(keepErr, fs.ErrNotExist) {
 		keepErr = nil // it is the first start
@@ -112,6 +116,9 @@ func (db *DB) Follow(ctx context.Context, o FollowOptions) (*Follower, error) {
 	go f.run(ctx, conn)
 	return f, nil
 }
+
+// Checked is when what is in use was last seen to be what the database has; before that, the start.
+func (f *Follower) Checked() time.Time { return time.UnixMilli(f.checked.Load()) }
 
 // Wait returns when following has stopped, after the context has ended.
 func (f *Follower) Wait() { <-f.stopped }
@@ -232,6 +239,9 @@ func (f *Follower) look(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if err != nil {
 		return f.db.explain(err)
+	}
+	if f.problem == "" {
+		f.checked.Store(time.Now().UnixMilli())
 	}
 	report, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -24,6 +24,7 @@ type node struct {
 	keep    string
 	stop    context.CancelFunc
 	wait    func()
+	checked func() time.Time
 
 	mu     sync.Mutex
 	events []ruledoc.Event
@@ -52,7 +53,7 @@ func (n *node) start(db *pgrules.DB) error {
 		stop()
 		return err
 	}
-	n.stop, n.wait = stop, f.Wait
+	n.stop, n.wait, n.checked = stop, f.Wait, f.Checked
 	n.t.Cleanup(func() { stop(); f.Wait() })
 	return nil
 }
@@ -234,6 +235,7 @@ func TestDatabaseFails(t *testing.T) {
 	n.untilLimit("a", "eve", "20/minute")
 	server.Kill()
 	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Refused })
+	checked := n.checked()
 	kept := func(n *node) {
 		t.Helper()
 		for user, want := range map[string]string{"ann": "300/minute", "bob": "200/minute", "eve": "20/minute"} {
@@ -263,8 +265,12 @@ func TestDatabaseFails(t *testing.T) {
 	if err := newNode(t, broken).start(db); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("%v", err)
 	}
+	if since := time.Since(checked); !n.checked().Equal(checked) || since > time.Minute {
+		t.Errorf("while the database is away, it was looked at %v ago, and then %v", since, time.Since(n.checked()))
+	}
 	server.Restart(t)
 	n.until("it is back", func() bool { kind, _ := n.last(); return kind == ruledoc.Recovered })
+	n.until("it is looked at", func() bool { return n.checked().After(checked) })
 	put(t, db, document("a", "30/minute"))
 	n.untilLimit("a", "eve", "30/minute")
 }

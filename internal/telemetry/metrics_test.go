@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,9 +17,10 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/ruledoc"
+	"github.com/headgate/headgate/storewrap"
 )
 
-func newEngine(t testing.TB, store headgate.Store, rules ...headgate.Rule) (*Metrics, *Engine) {
+func newEngine(t testing.TB, store headgate.Store, rules ...headgate.Rule) (*Metrics, *headgate.Observed) {
 	t.Helper()
 	for i := range rules {
 		if rules[i].By == nil {
@@ -32,13 +31,12 @@ func newEngine(t testing.TB, store headgate.Store, rules ...headgate.Rule) (*Met
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := New()
-	e := m.Engine(limiter)
-	return m, e
+	m := New("v1.2.3")
+	return m, limiter.Observed(func(_ context.Context, o *headgate.Observation) { m.Note(o) })
 }
 
 // ask asks for the same several times.
-func ask(t *testing.T, e *Engine, times int, attributes headgate.Attributes) {
+func ask(t *testing.T, e *headgate.Observed, times int, attributes headgate.Attributes) {
 	t.Helper()
 	for range times {
 		if _, err := e.Check(t.Context(), headgate.Request{Attributes: attributes}); err != nil {
@@ -73,6 +71,10 @@ func TestDecisions(t *testing.T) {
 	ask(t, e, 2, headgate.Attributes{"path": "/trial"})
 	ask(t, e, 1, headgate.Attributes{"path": "/named"})
 	ask(t, e, 1, headgate.Attributes{"path": "/"})
+	if err := e.Exceptions().Exempt(headgate.Exemption{Rule: "named", Attribute: "ip", Value: "192.0.2.0/24"}); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, e, 1, headgate.Attributes{"path": "/named", "ip": "192.0.2.1"})
 	_, err := e.Cancel(t.Context(), []byte("no token"))
 	if err == nil {
 		t.Fatal("made-up tokens are taken")
@@ -81,6 +83,7 @@ func TestDecisions(t *testing.T) {
 # HELP headgate_decisions_total Answers, by what was asked, what was said, who decided, and the request's tier.
 # TYPE headgate_decisions_total counter
 headgate_decisions_total{call="cancel",path="",result="error",tier=""} 1
+headgate_decisions_total{call="check",path="exempt",result="allowed",tier=""} 1
 headgate_decisions_total{call="check",path="none",result="allowed",tier=""} 1
 headgate_decisions_total{call="check",path="rules",result="refused",tier=""} 1
 headgate_decisions_total{call="check",path="store",result="allowed",tier=""} 2
@@ -88,43 +91,32 @@ headgate_decisions_total{call="check",path="store",result="allowed",tier="pro"} 
 headgate_decisions_total{call="check",path="store",result="refused",tier="pro"} 1
 `)
 	// Each rule once for a request, however many of its limits it exceeds.
-	expect(t, m, "headgate_rule_refusals_total", `
-# HELP headgate_rule_refusals_total Requests that exceeded a limit of a rule; they were refused if mode is enforce.
-# TYPE headgate_rule_refusals_total counter
-headgate_rule_refusals_total{mode="candidate",rule="trial"} 1
-headgate_rule_refusals_total{mode="enforce",rule="login"} 1
-headgate_rule_refusals_total{mode="enforce",rule="named"} 1
-headgate_rule_refusals_total{mode="shadow",rule="later"} 2
+	expect(t, m, "headgate_rule_decisions_total", `
+# HELP headgate_rule_decisions_total Requests that a rule applied to, by what it said (would_refuse: in shadow) and who decided.
+# TYPE headgate_rule_decisions_total counter
+headgate_rule_decisions_total{path="exempt",result="allowed",rule="named",tier=""} 1
+headgate_rule_decisions_total{path="rules",result="refused",rule="named",tier=""} 1
+headgate_rule_decisions_total{path="store",result="allowed",rule="later",tier="pro"} 1
+headgate_rule_decisions_total{path="store",result="allowed",rule="login",tier="pro"} 2
+headgate_rule_decisions_total{path="store",result="allowed",rule="trial",tier=""} 2
+headgate_rule_decisions_total{path="store",result="refused",rule="login",tier="pro"} 1
+headgate_rule_decisions_total{path="store",result="would_refuse",rule="later",tier="pro"} 2
+`)
+	expect(t, m, "headgate_rule_candidate_refusals_total", `
+# HELP headgate_rule_candidate_refusals_total Requests beyond the limit that a rule has on trial.
+# TYPE headgate_rule_candidate_refusals_total counter
+headgate_rule_candidate_refusals_total{rule="trial"} 1
+`)
+	// Two limits of each request that passed, in login and in trial.
+	expect(t, m, "headgate_admitted_units_total", `
+# HELP headgate_admitted_units_total Units that were admitted, of each enforced limit that a request is charged on.
+# TYPE headgate_admitted_units_total counter
+headgate_admitted_units_total 8
 `)
 	recorder := httptest.NewRecorder()
 	m.Handler().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
-	if !strings.Contains(recorder.Body.String(), "\nheadgate_check_duration_seconds_count 8\n") {
+	if !strings.Contains(recorder.Body.String(), "\nheadgate_check_duration_seconds_count 9\n") {
 		t.Error(recorder.Body.String())
-	}
-}
-
-// Every call of the engine is counted under its name.
-func TestCalls(t *testing.T) {
-	t.Parallel()
-	m, e := newEngine(t, memstore.New(memstore.Options{}))
-	req := headgate.Request{}
-	for _, call := range []func() error{
-		func() error { _, err := e.Check(t.Context(), req); return err },
-		func() error { _, err := e.Peek(t.Context(), req); return err },
-		func() error { _, err := e.Reserve(t.Context(), req, 0); return err },
-		func() error { _, err := e.Commit(t.Context(), nil, req); return err },
-		func() error { _, err := e.Cancel(t.Context(), nil); return err },
-		func() error { _, err := e.Refund(t.Context(), req); return err },
-	} {
-		_ = call() // some are errors, and count too
-	}
-	calls := map[string]bool{}
-	for labels := range *m.decisions.known.Load() {
-		calls[labels.call] = true
-	}
-	want := []string{"cancel", "check", "commit", "peek", "refund", "reserve"}
-	if got := slices.Sorted(maps.Keys(calls)); !slices.Equal(got, want) {
-		t.Errorf("counted %v", got)
 	}
 }
 
@@ -143,7 +135,7 @@ func TestCheckAll(t *testing.T) {
 	for _, want := range []string{
 		`call="check",path="none",result="allowed",tier=""} 2`, `call="peek",path="none",result="allowed",tier=""} 1`,
 		`call="refund",path="none",result="allowed",tier=""} 1`, `call="check",path="",result="error",tier=""} 1`,
-		"headgate_check_duration_seconds_count 2\n", "headgate_checks_in_flight 0\n",
+		"headgate_check_duration_seconds_count 2\n",
 	} {
 		if !strings.Contains(recorder.Body.String(), want) {
 			t.Errorf("%s is not in\n%s", want, recorder.Body)
@@ -151,64 +143,17 @@ func TestCheckAll(t *testing.T) {
 	}
 }
 
-// failing is a store that does not answer, and waits for that as long as it is told to.
-type failing struct {
-	err     error
-	asked   chan struct{}
-	proceed chan struct{}
-}
-
-func (s *failing) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
-	if s.asked != nil {
-		s.asked <- struct{}{}
-		<-s.proceed
-	}
-	for i := range results {
-		results[i].Err = s.err
-	}
-	return s.err
-}
-
-func (s *failing) Part(headgate.Subject) int { return 0 }
-
-func TestStoreErrors(t *testing.T) {
+func TestStreams(t *testing.T) {
 	t.Parallel()
-	store := &failing{err: fmt.Errorf("%w: %w", headgate.ErrUnavailable, errors.New("down"))}
-	m, e := newEngine(t, store, headgate.Rule{ID: "all", Limit: headgate.PerMinute(1)})
-	ask(t, e, 2, nil)
-	store.err = errors.Join(headgate.ErrUnavailable, headgate.ErrUnanswered)
-	ask(t, e, 1, nil)
-	expect(t, m, "headgate_store_errors_total", `
-# HELP headgate_store_errors_total Decisions for which the store did not answer, by whether it may have counted.
-# TYPE headgate_store_errors_total counter
-headgate_store_errors_total{kind="unanswered"} 1
-headgate_store_errors_total{kind="unavailable"} 2
-`)
-	if got := testutil.ToFloat64(m.decisions.of(decided{"check", "allowed", headgate.PathFailed, ""})); got != 3 {
-		t.Errorf("%v requests passed because the store failed", got)
-	}
-}
-
-func TestInFlight(t *testing.T) {
-	t.Parallel()
-	store := &failing{err: headgate.ErrUnavailable, asked: make(chan struct{}), proceed: make(chan struct{})}
-	m, e := newEngine(t, store, headgate.Rule{ID: "all", Limit: headgate.PerMinute(1)})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = m.Stream(nil, nil, nil, func(any, grpc.ServerStream) error {
-			_, err := e.Check(context.WithoutCancel(t.Context()), headgate.Request{})
-			return err
-		})
-	}()
-	<-store.asked
-	if m.inFlight.Load() != 1 || m.streams.Load() != 1 {
-		t.Errorf("%d in flight, %d streams", m.inFlight.Load(), m.streams.Load())
-	}
-	close(store.proceed)
-	<-done
-	if m.inFlight.Load() != 0 || m.streams.Load() != 0 {
-		t.Errorf("%d in flight, %d streams", m.inFlight.Load(), m.streams.Load())
+	m := New("")
+	err := m.Stream(nil, nil, nil, func(any, grpc.ServerStream) error {
+		if m.streams.Load() != 1 {
+			t.Errorf("%d streams", m.streams.Load())
+		}
+		return errors.New("broken")
+	})
+	if err == nil || m.streams.Load() != 0 {
+		t.Errorf("%d streams: %v", m.streams.Load(), err)
 	}
 }
 
@@ -221,19 +166,45 @@ func TestBounds(t *testing.T) {
 	}
 	ask(t, e, 2, headgate.Attributes{"tier": "one-too-many"})
 	ask(t, e, 1, headgate.Attributes{"tier": "tier-0"})
-	if n := len(*m.decisions.known.Load()); n != maxTiers+1 {
+	if n := len(m.decisions.all.all); n != maxTiers+1 {
 		t.Errorf("%d series", n)
 	}
 	for tier, want := range map[string]float64{other: 2, "tier-0": 2, "tier-99": 1} {
-		if got := testutil.ToFloat64(m.decisions.of(decided{"check", "allowed", headgate.PathNone, tier})); got != want {
+		if got := testutil.ToFloat64(m.decisions.all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), tier})); got != want {
 			t.Errorf("tier %s: %v, not %v", tier, got, want)
 		}
 	}
-	for i := range maxRules + 7 {
-		m.refusedBy(&headgate.Decision{Limits: []headgate.LimitDecision{{Rule: strconv.Itoa(i), Enforced: true}}})
+	said := func(rule, tier string) {
+		limits := []headgate.LimitDecision{{Rule: rule, Enforced: true}}
+		m.decisions.rules(&headgate.Decision{Limits: limits, Exempt: []string{rule}}, tier)
 	}
-	if got := testutil.ToFloat64(m.refusals.of(refusal{other, "enforce"})); got != 7 {
+	for i := range maxRules + 7 {
+		said(strconv.Itoa(i), "")
+	}
+	refusals := func(rule, tier string) float64 {
+		return testutil.ToFloat64(m.decisions.byRule.of(ruled{rule, tier, refused, pathOf(headgate.PathStore)}))
+	}
+	if got := refusals(other, ""); got != 7 {
 		t.Errorf("%v refusals by other rules", got)
+	}
+	for i := range maxRules { // by tier there are too many
+		for tier := range 10 {
+			said(strconv.Itoa(i), fmt.Sprint("tier-", tier))
+		}
+	}
+	series := testutil.CollectAndCount(m.registry, "headgate_rule_decisions_total")
+	if rest := refusals(other, other); series < maxSeries || series > maxSeries+2 || rest < 1_000 || refusals("7", "") != 1 {
+		t.Errorf("%d series, %v refusals by the rest", series, rest)
+	}
+	// Whatever was counted is shown.
+	total := 0.
+	for labels, c := range m.decisions.byRule.all {
+		if labels.result == refused {
+			total += testutil.ToFloat64(c)
+		}
+	}
+	if want := float64(maxRules + 7 + 10*maxRules); total != want {
+		t.Errorf("%v refusals counted, not %v", total, want)
 	}
 }
 
@@ -243,14 +214,14 @@ func TestOddTiers(t *testing.T) {
 	m, e := newEngine(t, memstore.New(memstore.Options{}))
 	ask(t, e, 1, headgate.Attributes{"tier": "\xff"})
 	ask(t, e, 1, headgate.Attributes{"tier": strings.Repeat("x", maxLength+1)})
-	if got := testutil.ToFloat64(m.decisions.of(decided{"check", "allowed", headgate.PathNone, other})); got != 2 {
+	if got := testutil.ToFloat64(m.decisions.all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), other})); got != 2 {
 		t.Errorf("%v of other tiers", got)
 	}
 }
 
 func TestRules(t *testing.T) {
 	t.Parallel()
-	m := New()
+	m := New("")
 	for _, step := range []struct {
 		kind          ruledoc.EventKind
 		version       string
@@ -262,8 +233,8 @@ func TestRules(t *testing.T) {
 		{ruledoc.Recovered, "b", 1, 2},
 	} {
 		m.Rules(ruledoc.Event{Kind: step.kind, Version: step.version})
-		if testutil.ToFloat64(m.rulesGood) != step.good || testutil.ToFloat64(m.rulesRefused) != step.refused ||
-			testutil.ToFloat64(m.rulesLoaded) < 1e9 {
+		if testutil.ToFloat64(m.rules.good) != step.good || testutil.ToFloat64(m.rules.refused) != step.refused ||
+			testutil.ToFloat64(m.rules.loaded) < 1e9 {
 			t.Errorf("after %s", step.kind)
 		}
 		expect(t, m, "headgate_rules_info", `
@@ -274,14 +245,112 @@ headgate_rules_info{version="`+step.version+`"} 1
 	}
 }
 
+// The numbers of the rules in use are shown, of so many rules.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	day := headgate.Limit{Algorithm: headgate.FixedWindow, Count: 500, Calendar: headgate.Day}
+	m, e := newEngine(t, memstore.New(memstore.Options{}), headgate.Rule{
+		ID: "search", Limits: map[string]headgate.Limit{"day": day, "minute": headgate.PerMinute(10)},
+	}, headgate.Rule{ID: "all", Limit: headgate.PerSecond(100)})
+	m.Limits(e.Rules)
+	expect(t, m, "headgate_rule_limit", `
+# HELP headgate_rule_limit Units that a limit of a rule lets pass in its window; tiers and overrides have others.
+# TYPE headgate_rule_limit gauge
+headgate_rule_limit{limit="",rule="all"} 100
+headgate_rule_limit{limit="day",rule="search"} 500
+headgate_rule_limit{limit="minute",rule="search"} 10
+`)
+	expect(t, m, "headgate_rule_limit_window_seconds", `
+# HELP headgate_rule_limit_window_seconds The window of a limit of a rule, unless it is the calendar's.
+# TYPE headgate_rule_limit_window_seconds gauge
+headgate_rule_limit_window_seconds{limit="",rule="all"} 1
+headgate_rule_limit_window_seconds{limit="minute",rule="search"} 60
+`)
+	many := make([]headgate.Rule, maxRules+1)
+	for i := range many {
+		many[i] = headgate.Rule{ID: fmt.Sprint("r", i), By: []string{}, Limit: headgate.PerSecond(1)}
+	}
+	set, err := headgate.Compile(many...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.SetRules(set)
+	if n := testutil.CollectAndCount(m.registry, "headgate_rule_limit"); n != maxRules {
+		t.Errorf("%d limits", n)
+	}
+}
+
+// A primary that is another, or has restarted, is seen; that one does not answer for a while is not.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	m := New("")
+	for _, step := range []struct {
+		servers           map[string]int64
+		replaced, evicted float64
+	}{
+		{nil, 0, 0},
+		{map[string]int64{"a": 7, "b": 0}, 0, 0}, // what was before us is not ours to tell
+		{map[string]int64{"a": 9}, 0, 2},
+		{map[string]int64{"a": 9, "b": 1}, 0, 3},
+		{map[string]int64{"a": 9, "c": 5}, 1, 8},
+		{map[string]int64{"d": 0, "e": 0}, 3, 8},
+	} {
+		m.StoreServers(step.servers)
+		replaced, evicted := testutil.ToFloat64(m.store.replaced), testutil.ToFloat64(m.store.evicted)
+		if replaced != step.replaced || evicted != step.evicted {
+			t.Errorf("after %v: %v replaced, %v evicted", step.servers, replaced, evicted)
+		}
+	}
+}
+
+// Every number that a store has of itself is shown, and is not another's.
+func TestStore(t *testing.T) {
+	t.Parallel()
+	m := New("")
+	m.Store(func() storewrap.Stats {
+		return storewrap.Stats{
+			Away: 2, Opened: 3, Errors: storewrap.Errors{Unavailable: 4, Unanswered: 5, Away: 6, Busy: 7},
+			Waiting: 8, Charged: 9, Beyond: 10, Unanswered: 11, Shed: 12, Leases: 13, Leased: 14, Returned: 15, LeaseLost: 16,
+			Mistaken: 17, ForgottenKnown: 18, ForgottenLocal: 19, InFlight: 20,
+		}
+	})
+	m.Nodes(func() int { return 1 })
+	text := shown(t, m)
+	for i, name := range []string{
+		"nodes", "store_parts_away", "store_breaker_opened_total", `store_errors_total{kind="unavailable"}`,
+		`store_errors_total{kind="unanswered"}`, `store_errors_total{kind="away"}`, `store_errors_total{kind="busy"}`,
+		"local_counters_waiting", "local_units_charged_total", "local_units_beyond_limit_total", "store_unanswered_total",
+		"store_shed_total", "leases", "lease_units_taken_total", "lease_units_returned_total", "lease_units_lost_total",
+		"mistaken_refusals_total", `evictions_total{of="known"}`, `evictions_total{of="local"}`, "store_calls_in_flight",
+	} {
+		if want := fmt.Sprintf("\nheadgate_%s %d\n", name, i+1); !strings.Contains(text, want) {
+			t.Errorf("there is no%s", want)
+		}
+	}
+}
+
+func shown(t *testing.T, m *Metrics) string {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	m.Handler().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	return recorder.Body.String()
+}
+
 func TestLint(t *testing.T) {
 	t.Parallel()
 	m, e := newEngine(t, memstore.New(memstore.Options{}), headgate.Rule{ID: "all", Limit: headgate.PerMinute(1)})
 	ask(t, e, 2, nil)
-	m.Connections("http", func() int64 { return 1 })
-	m.Connections("grpc", func() int64 { return 2 })
+	zero := func() int64 { return 0 }
+	m.Connections("http", zero)
+	m.Connections("grpc", zero)
+	m.UsageLost(zero)
+	m.DenialsUnrecorded(zero)
 	m.StoreUp(true)
+	m.StoreCall(time.Millisecond)
+	m.Store(func() storewrap.Stats { return storewrap.Stats{} })
+	m.Limits(e.Rules)
 	m.Rules(ruledoc.Event{Kind: ruledoc.Applied, Version: "a"})
+	m.RulesChecked(time.Now)
 	problems, err := testutil.GatherAndLint(m.registry)
 	if err != nil {
 		t.Fatal(err)
@@ -295,36 +364,43 @@ func TestLint(t *testing.T) {
 
 // Counting takes no memory.
 func TestNoAllocation(t *testing.T) {
-	m := New()
-	d := refusedDecision()
-	asked := headgate.Attributes{"tier": "pro"}
-	if n := testing.AllocsPerRun(100, func() { m.end(m.begin(), "check", asked, d, nil) }); n != 0 {
-		t.Errorf("%v allocations", n)
+	m := New("")
+	for name, seen := range observations() {
+		if n := testing.AllocsPerRun(100, func() { m.Note(seen) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
 	}
 }
 
-func refusedDecision() *headgate.Decision {
-	return &headgate.Decision{
-		Path: headgate.PathStore,
-		Limits: []headgate.LimitDecision{
-			{Rule: "login", Enforced: true}, {Rule: "everything", Enforced: true, Result: headgate.Result{Allowed: true}},
-		},
+// observations are of requests that pass and do not, by one and by three rules.
+func observations() map[string]*headgate.Observation {
+	all := map[string]*headgate.Observation{}
+	for _, rules := range []int{1, 3} {
+		for _, pass := range []bool{true, false} {
+			seen := &headgate.Observation{
+				Call: headgate.CallCheck, Attributes: headgate.Attributes{"tier": "pro", "ip": "192.0.2.1"}, Took: 100 * time.Microsecond,
+				Decision: headgate.Decision{Allowed: pass, Path: headgate.PathLease},
+			}
+			for i := range rules {
+				l := headgate.LimitDecision{Rule: fmt.Sprint("rule-", i), Enforced: true, Cost: 1}
+				l.Allowed, l.Path = pass, headgate.PathLease
+				seen.Decision.Limits = append(seen.Decision.Limits, l)
+			}
+			name := map[bool]string{true: "allowed", false: "refused"}[pass]
+			all[fmt.Sprintf("%s by %d", name, rules)] = seen
+		}
 	}
+	return all
 }
 
-func BenchmarkCount(b *testing.B) {
-	m := New()
-	asked := headgate.Attributes{"tier": "pro", "ip": "192.0.2.1"}
-	passed := refusedDecision()
-	passed.Allowed, passed.Limits[0].Allowed = true, true
-	for name, d := range map[string]*headgate.Decision{"allowed": passed, "refused": refusedDecision()} {
+func BenchmarkNote(b *testing.B) {
+	m := New("")
+	for name, seen := range observations() {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					m.end(m.begin(), "check", asked, d, nil)
-				}
-			})
+			for b.Loop() {
+				m.Note(seen)
+			}
 		})
 	}
 }

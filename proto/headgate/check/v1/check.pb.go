@@ -148,7 +148,11 @@ type CheckRequest struct {
 	Cost int64 `protobuf:"varint,2,opt,name=cost,proto3" json:"cost,omitempty"`
 	// Asks for the one rule of this id, whether it matches or not; the attributes are those that it counts by. Empty
 	// means all rules that match.
-	Rule          string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The trace that the request is part of, as in the header traceparent of W3C Trace Context. It stands before that in
+	// the metadata of the call: the requests of a stream or a batch are of different traces. One that makes no sense is
+	// passed over.
+	Traceparent   string `protobuf:"bytes,4,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -204,6 +208,13 @@ func (x *CheckRequest) GetRule() string {
 	return ""
 }
 
+func (x *CheckRequest) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
 // CheckResponse is a decision.
 type CheckResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -213,7 +224,7 @@ type CheckResponse struct {
 	RetryAfterUs int64 `protobuf:"varint,2,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
 	// How long to hold it before it goes on, if it may pass.
 	DelayUs int64 `protobuf:"varint,3,opt,name=delay_us,json=delayUs,proto3" json:"delay_us,omitempty"`
-	// Who decided: "none" if no limit applied, "rules" if a rule insists on an attribute, "store"; or for it the server,
+	// Who decided: "none" if no limit applied, "exempt" if that is because of an exemption, "rules" if a rule insists on an attribute, "store"; or for it the server,
 	// by what it has taken in advance ("lease") or what the store has refused a moment ago ("cache"); or, if the store did
 	// not answer for some limit, "local" by the server's share of it, or "failed" by what the rule says.
 	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
@@ -1156,13 +1167,14 @@ var File_headgate_check_v1_check_proto protoreflect.FileDescriptor
 
 const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\n" +
-	"\x1dheadgate/check/v1/check.proto\x12\x11headgate.check.v1\"\xc6\x01\n" +
+	"\x1dheadgate/check/v1/check.proto\x12\x11headgate.check.v1\"\xe8\x01\n" +
 	"\fCheckRequest\x12O\n" +
 	"\n" +
 	"attributes\x18\x01 \x03(\v2/.headgate.check.v1.CheckRequest.AttributesEntryR\n" +
 	"attributes\x12\x12\n" +
 	"\x04cost\x18\x02 \x01(\x03R\x04cost\x12\x12\n" +
-	"\x04rule\x18\x03 \x01(\tR\x04rule\x1a=\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12 \n" +
+	"\vtraceparent\x18\x04 \x01(\tR\vtraceparent\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe9\x01\n" +

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/wording"
+)
+
+// denialsReport is the JSON of "denials".
+type denialsReport struct {
+	Version int `json:"version"`
+	heard
+	Since time.Time `json:"since"`
+	// From is when the oldest of what is remembered was: nobody knows what was before.
+	From       time.Time `json:"from"`
+	Unrecorded int64     `json:"unrecorded"`
+	Denials    []denial  `json:"denials"`
+	Notes      []string  `json:"notes"`
+
+	about   string              // whom it is about; "" all
+	asked   headgate.Attributes // what is known of them
+	address string
+	most    int
+}
+
+// denial is requests that were refused together, in the JSON of the admin API.
+type denial struct {
+	First        time.Time           `json:"first"`
+	Last         time.Time           `json:"last"`
+	Count        int64               `json:"count"`
+	Others       int64               `json:"others"`
+	Node         string              `json:"node"`
+	Rule         string              `json:"rule"`
+	LimitName    string              `json:"limitName,omitzero"`
+	Limit        string              `json:"limit,omitzero"`
+	Origin       string              `json:"origin,omitzero"`
+	Subject      string              `json:"subject"`
+	Attributes   headgate.Attributes `json:"attributes,omitempty"`
+	Cost         int64               `json:"cost"`
+	Remaining    int64               `json:"remaining"`
+	RetryAfter   *float64            `json:"retryAfterSeconds"`
+	Path         string              `json:"path"`
+	Missing      string              `json:"missing,omitzero"`
+	RulesVersion string              `json:"rulesVersion"`
+	TraceID      string              `json:"traceId,omitzero"`
+}
+
+// subjectHash is a subject as "top" shows it.
+var subjectHash = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
+
+// denialsOptions are the flags.
+type denialsOptions struct {
+	rule  string
+	since time.Duration
+	count int
+}
+
+func newDenials(p *program) *cobra.Command {
+	var o denialsOptions
+	cmd := asking(&cobra.Command{
+		Use:   "denials [SUBJECT] --server ADDRESS",
+		Short: "Say what was refused lately, by which limit, and why",
+		Long: `Say what was refused in the last minutes, by which limit, and why, on all servers. One of them is asked, and asks the
+others; they answer from memory. Nothing is charged.
+
+SUBJECT is what is known of the requests: user=ann, or tenant=acme,user=ann; an api_key is hashed here, and sent as its
+hash. Or it is the hash of a subject, as headgate top shows it; one that begins with - goes last, after --. Without SUBJECT
+everybody is meant. Refusals of one subject by one limit within seconds are told together.
+
+Exit code: 0 nobody was refused; 1 somebody was, or not all servers could tell; 2 the server cannot be asked.`,
+		Example: "  headgate denials user=ann --since 30m --server https://gate:8083 --token-file token",
+		Args:    cobra.MaximumNArgs(1),
+	}, func(ctx context.Context, s *adminServer, args []string) error {
+		r := denialsReport{Version: jsonVersion, Denials: []denial{}, Notes: []string{}, address: s.address, most: o.count}
+		q, err := o.query(&r, args) //nolint:contextcheck // it is over at once
+		if err != nil {
+			return &usageError{err}
+		}
+		if err := s.call(ctx, http.MethodGet, "/v1/rate-limit/denials?"+q.Encode(), nil, &r); err != nil {
+			return err
+		}
+		if r.Version = jsonVersion; r.Since.IsZero() {
+			return s.stranger()
+		}
+		if len(r.Denials) > 0 || r.Unrecorded > 0 || r.Problem != "" {
+			return p.end(&r, no())
+		}
+		return p.end(&r, nil)
+	})
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(cmd, fmt.Errorf("%w; a subject that begins with - goes last, after --", err))
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&o.rule, "rule", "", "only by this `RULE`")
+	flags.DurationVar(&o.since, "since", 10*time.Minute, "`HOW LONG` to look back, like 90s or 2h")
+	flags.IntVar(&o.count, "count", 50, "`N` entries at most, the newest")
+	return cmd
+}
+
+// query is what to ask for. The report notes whom it is about.
+func (o *denialsOptions) query(r *denialsReport, args []string) (url.Values, error) {
+	switch {
+	case o.since < time.Second:
+		return nil, fmt.Errorf("--since %s: write how long to look back, like 90s or 2h", o.since)
+	case o.count < 1 || o.count > 500:
+		return nil, fmt.Errorf("--count %d: write 1 to 500", o.count)
+	}
+	q := url.Values{"since": {strconv.Itoa(int(o.since.Seconds()))}, "limit": {strconv.Itoa(o.count)}}
+	if o.rule != "" {
+		q.Set("rule", o.rule)
+	}
+	if len(args) == 0 {
+		return q, nil
+	}
+	if subjectHash.MatchString(args[0]) {
+		r.about = args[0]
+		q.Set("subject", args[0])
+		return q, nil
+	}
+	asked, notes, err := readSubject(args[0])
+	if err != nil {
+		return nil, err
+	}
+	r.about, r.asked, r.Notes = subjectText(asked), asked, append(r.Notes, notes...)
+	for _, name := range sortedNames(asked) {
+		q.Add("attribute", name+"="+asked[name])
+	}
+	return q, nil
+}
+
+func (r *denialsReport) text() string {
+	var b strings.Builder
+	var times int64
+	for i := range r.Denials {
+		times += r.Denials[i].Count + r.Denials[i].Others
+	}
+	of, happened := "", "no request was refused"
+	if r.about != "" {
+		of = " of " + printable(r.about)
+	}
+	if times > 0 {
+		happened = wording.Count(int(times), "refusal") + of + ", the newest first"
+	} else if of != "" {
+		happened = "no request" + of + " was refused"
+	}
+	fmt.Fprintf(&b, "%s; since %s; %s\n", happened, instant(r.Since), r.heard.text())
+	for i := range r.Denials {
+		b.WriteString("\n" + r.Denials[i].text())
+	}
+	if notes := r.notes(); len(notes) > 0 {
+		b.WriteString("\n" + notesText(notes))
+	}
+	return b.String()
+}
+
+// notes are what to know besides, and what to do next.
+func (r *denialsReport) notes() []string {
+	notes := r.Notes
+	if r.Problem != "" {
+		notes = append(notes, "not all is shown: "+r.Problem)
+	}
+	if r.Unrecorded > 0 {
+		notes = append(notes, wording.Count(int(r.Unrecorded), "refusal")+" of anybody in this time could not be recorded: "+
+			"there were too many")
+	}
+	if r.From.After(r.Since) {
+		notes = append(notes, "what was before "+instant(r.From)+" is not known: servers remember what they have refused since they "+
+			"started, and not for ever")
+	}
+	if len(r.Denials) >= r.most {
+		notes = append(notes, "there may be more: --count shows them, --since and --rule narrow it down")
+	}
+	if len(r.Denials) > 0 {
+		if next := r.Denials[0].next(r.asked, r.address); next != "" {
+			notes = append(notes, "how it is now: "+next)
+		}
+	}
+	return notes
+}
+
+// decidedBy says who decided, in words.
+var decidedBy = map[string]string{
+	string(headgate.PathStore):  "by the shared counter",
+	string(headgate.PathLease):  "here, by units taken from Redis in advance",
+	string(headgate.PathCache):  "here, since Redis had refused a moment ago",
+	string(headgate.PathLocal):  "here, by this server's share: Redis did not answer",
+	string(headgate.PathFailed): "by the rule's on_store_failure: Redis did not answer",
+	string(headgate.PathRules):  "by the rule itself",
+}
+
+// text begins with what was refused how often by which limit, and goes on with what there is to know of it.
+func (d *denial) text() string {
+	when, often := instant(d.First), times(d.Count)
+	if last := instant(d.Last); last != when {
+		when += " to " + d.Last.UTC().Format(time.TimeOnly)
+	}
+	if d.Others > 0 {
+		often += ", and " + times(d.Others) + " from others who count as the same subject,"
+	}
+	limit := d.Limit
+	switch d.Origin {
+	case headgate.FromTier.String():
+		limit += ", of tier " + d.Attributes["tier"]
+	case headgate.FromOverride.String():
+		limit += ", by an override"
+	}
+	who := maps.Clone(d.Attributes)
+	delete(who, "method")
+	delete(who, "path")
+	asked := strings.Join(strings.Fields(d.Attributes["method"]+" "+d.Attributes["path"]+" "+wording.Attributes(who)), " ")
+	rows := [][]string{
+		{"  asked", cmp.Or(printable(asked), "(not shown)")},
+		{"  why", d.why()},
+		{"  decided", fmt.Sprintf("%s, on %s, rules version %s", cmp.Or(decidedBy[d.Path], d.Path), printable(d.Node), d.RulesVersion)},
+		{"  subject", d.Subject},
+	}
+	if d.TraceID != "" {
+		rows = append(rows, []string{"  trace", d.TraceID})
+	}
+	return fmt.Sprintf("%s  refused %s by %s: %s\n%s", when, often, printable(limitOf(d.Rule, d.LimitName)), printable(limit),
+		table(rows...))
+}
+
+func times(n int64) string {
+	if n == 1 {
+		return "once"
+	}
+	return wording.Number(n) + " times"
+}
+
+func (d *denial) why() string {
+	if d.Missing != "" {
+		return "the request has no " + d.Missing + ", on which the rule insists"
+	}
+	why := fmt.Sprintf("%s left, it costs %s", wording.Number(max(d.Remaining, 0)), wording.Number(d.Cost))
+	if d.RetryAfter == nil {
+		return why + "; that is more than the limit ever has"
+	}
+	return why + "; it would have passed " + strconv.Itoa(int(math.Ceil(*d.RetryAfter))) + " s later"
+}
+
+// next is what to type to see how it stands now; "" if it is not known who it was. What is not shown is to be filled in.
+func (d *denial) next(asked headgate.Attributes, address string) string {
+	known := headgate.Attributes{}
+	maps.Copy(known, asked)
+	maps.Copy(known, d.Attributes)
+	words := []string{"headgate explain --server", address}
+	if method := known["method"]; method != "" {
+		words = append(words, quoted(method))
+	}
+	words = append(words, quoted(cmp.Or(known["path"], "PATH")))
+	var who []string
+	for _, name := range sortedNames(known) {
+		if !slices.Contains([]string{"method", "path", "route", "tier"}, name) {
+			who = append(who, quoted(name+"="+known[name]))
+		}
+	}
+	if len(who) == 0 {
+		return ""
+	}
+	for _, name := range []string{"route", "tier"} {
+		if known[name] != "" {
+			who = append(who, quoted(name+"="+known[name]))
+		}
+	}
+	return strings.Join(append(words, who...), " ")
+}
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	if strings.ContainsFunc(word, func(r rune) bool {
+		return !strings.ContainsRune("-_=./:,@%+", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) {
+		return "'" + strings.ReplaceAll(printable(word), "'", `'\''`) + "'"
+	}
+	return word
+}

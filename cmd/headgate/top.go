@@ -1,0 +1,256 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/wording"
+)
+
+// heard says which nodes have answered, in the JSON of the admin API.
+type heard struct {
+	Nodes         int    `json:"nodes"`
+	NodesAnswered int    `json:"nodesAnswered"`
+	Problem       string `json:"problem,omitzero"`
+	ShowSubjects  string `json:"showSubjects"`
+}
+
+func (h *heard) text() string {
+	return fmt.Sprintf("%d of %s answered", h.NodesAnswered, wording.Count(h.Nodes, "node"))
+}
+
+// topReport is the JSON of "top".
+type topReport struct {
+	Version int `json:"version"`
+	heard
+	At            time.Time    `json:"at"`
+	WindowSeconds int          `json:"windowSeconds"`
+	Incomplete    bool         `json:"incomplete"`
+	Refused       []topRefused `json:"refused"`
+	Near          []topNear    `json:"near"`
+	order         string       // by which it is shown
+}
+
+type topRefused struct {
+	Rule       string              `json:"rule"`
+	Subject    string              `json:"subject"`
+	Attributes headgate.Attributes `json:"attributes,omitempty"`
+	Refused    int64               `json:"refused"`
+	// Error is by how much that may be too high.
+	Error int64 `json:"error"`
+}
+
+type topNear struct {
+	Rule       string              `json:"rule"`
+	Limit      string              `json:"limit,omitzero"`
+	Subject    string              `json:"subject"`
+	Attributes headgate.Attributes `json:"attributes,omitempty"`
+	Used       int64               `json:"used"`
+	Of         int64               `json:"of"`
+	At         time.Time           `json:"at"`
+}
+
+// topOptions are the flags.
+type topOptions struct {
+	rule, order string
+	window      time.Duration
+	count       int
+	once        bool
+}
+
+// orders are what --sort takes. All but byNear show who is refused.
+const (
+	byRefused = "refused"
+	byNear    = "near"
+	byRule    = "rule"
+	bySubject = "subject"
+)
+
+func newTop(p *program) *cobra.Command {
+	var o topOptions
+	cmd := asking(&cobra.Command{
+		Use:   "top --server ADDRESS",
+		Short: "Show who is refused most now, and who is nearest to a limit",
+		Long: `Show who was refused most in the last minutes, and who is nearest to a limit, on all servers. One of them is asked, and
+asks the others. Nothing is charged.
+
+On a terminal it is shown again every 2 seconds: q quits, r shows who is refused and n who is near a limit, s sorts by the
+next column, space pauses. Elsewhere, with --once and with --output json it is printed once.
+
+Subjects are hashes unless the servers' config says show_subjects: clear. headgate denials says why one is refused.
+
+Exit code: 0 all servers have answered; 1 some have not, and are missing; 2 the server cannot be asked.`,
+		Example: "  headgate top --server https://gate:8083 --token-file token --rule search",
+		Args:    cobra.NoArgs,
+	}, func(ctx context.Context, s *adminServer, _ []string) error {
+		if err := o.check(); err != nil {
+			return &usageError{err}
+		}
+		ask := func(ctx context.Context) (*topReport, error) { return o.ask(ctx, s) }
+		if screen := p.screen(); screen != nil && !o.once {
+			return (&topView{screen: screen, ask: ask, address: s.address, order: o.order}).run(ctx)
+		}
+		r, err := ask(ctx)
+		if err != nil {
+			return err
+		}
+		if r.Problem != "" {
+			return p.end(r, no())
+		}
+		return p.end(r, nil)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&o.rule, "rule", "", "only of this `RULE`")
+	flags.DurationVar(&o.window, "window", 5*time.Minute, "`HOW LONG` to look back, 1m to 10m")
+	flags.StringVar(&o.order, "sort", byRefused, "`ORDER`: refused, rule or subject for who is refused, near for who is near a limit")
+	flags.IntVar(&o.count, "count", 20, "`N` subjects at most")
+	flags.BoolVar(&o.once, "once", false, "print it once, also on a terminal")
+	return cmd
+}
+
+func (o *topOptions) check() error {
+	switch {
+	case !slices.Contains([]string{byRefused, byNear, byRule, bySubject}, o.order):
+		return fmt.Errorf("--sort %s: write refused, near, rule or subject", o.order)
+	case o.window < time.Minute || o.window > 10*time.Minute || o.window%time.Minute != 0:
+		return fmt.Errorf("--window %s: write whole minutes, 1m to 10m", o.window)
+	case o.count < 1 || o.count > 100:
+		return fmt.Errorf("--count %d: write 1 to 100", o.count)
+	}
+	return nil
+}
+
+func (o *topOptions) ask(ctx context.Context, s *adminServer) (*topReport, error) {
+	q := url.Values{"window": {strconv.Itoa(int(o.window.Seconds()))}, "limit": {strconv.Itoa(o.count)}}
+	if o.rule != "" {
+		q.Set("rule", o.rule)
+	}
+	r := topReport{order: o.order}
+	if err := s.call(ctx, http.MethodGet, "/v1/rate-limit/top?"+q.Encode(), nil, &r); err != nil {
+		return nil, err
+	}
+	if r.Version = jsonVersion; r.WindowSeconds < 1 {
+		return nil, s.stranger()
+	}
+	r.Refused, r.Near = append([]topRefused{}, r.Refused...), append([]topNear{}, r.Near...)
+	return &r, nil
+}
+
+func (r *topReport) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", r.head())
+	if rows := r.rows(r.order); len(rows) > 1 {
+		b.WriteString(table(rows...))
+	} else {
+		b.WriteString(r.nobody(r.order) + "\n")
+	}
+	for _, note := range r.notes() {
+		fmt.Fprintf(&b, "\n%s\n", note)
+	}
+	return b.String()
+}
+
+// head says what is shown.
+func (r *topReport) head() string {
+	return fmt.Sprintf("the last %s until %s; %s", wording.Count(r.WindowSeconds/60, "minute"), instant(r.At), r.heard.text())
+}
+
+func (*topReport) nobody(order string) string {
+	if order == byNear {
+		return "nobody is near a limit"
+	}
+	return "nobody was refused"
+}
+
+// notes are what to know besides.
+func (r *topReport) notes() []string {
+	var notes []string
+	if r.Problem != "" {
+		notes = append(notes, "not all is shown: "+r.Problem)
+	}
+	if r.Incomplete {
+		notes = append(notes, "some counts are too low: so many rules refuse that not all can be remembered")
+	}
+	if r.order != byNear && len(r.Near) > 0 {
+		notes = append(notes, wording.Count(len(r.Near), "subject")+" near a limit: --sort near shows them")
+	}
+	if r.ShowSubjects != "clear" && len(r.Refused)+len(r.Near) > 0 {
+		notes = append(notes, "subjects are hashes: show_subjects: clear in the servers' config shows who they are")
+	}
+	return notes
+}
+
+// rows are the table, with its heads. What may be long comes last.
+func (r *topReport) rows(order string) [][]string {
+	if order == byNear {
+		return r.nearRows()
+	}
+	sorted := slices.Clone(r.Refused)
+	slices.SortStableFunc(sorted, func(a, b topRefused) int {
+		most := cmp.Compare(b.Refused, a.Refused)
+		switch order {
+		case byRule:
+			return cmp.Or(strings.Compare(a.Rule, b.Rule), most)
+		case bySubject:
+			return cmp.Or(strings.Compare(shownSubject(a.Subject, a.Attributes), shownSubject(b.Subject, b.Attributes)), most)
+		}
+		return most
+	})
+	rows := [][]string{{"REFUSED", "PER MINUTE", "RULE", "SUBJECT"}}
+	for i := range sorted {
+		row := &sorted[i]
+		refused := wording.Number(row.Refused)
+		if row.Error > 0 {
+			refused = wording.Number(row.Refused-row.Error) + " to " + refused
+		}
+		rows = append(rows, []string{
+			refused, perMinute(row.Refused, r.WindowSeconds), printable(row.Rule), shownSubject(row.Subject, row.Attributes),
+		})
+	}
+	return rows
+}
+
+func (r *topReport) nearRows() [][]string {
+	rows := [][]string{{"USED", "", "RULE", "SUBJECT"}}
+	for i := range r.Near {
+		row := &r.Near[i]
+		rows = append(rows, []string{
+			strconv.FormatInt(100*row.Used/max(row.Of, 1), 10) + " %", wording.Number(row.Used) + " of " + wording.Number(row.Of),
+			printable(limitOf(row.Rule, row.Limit)), shownSubject(row.Subject, row.Attributes),
+		})
+	}
+	return rows
+}
+
+// perMinute has one decimal where it is small.
+func perMinute(n int64, seconds int) string {
+	rate := float64(n) * 60 / float64(max(seconds, 1))
+	if rate < 10 {
+		return strconv.FormatFloat(rate, 'f', 1, 64)
+	}
+	return wording.Number(int64(rate + 0.5))
+}
+
+// shownSubject is who was counted, as headgate denials takes it: by name if that is known.
+func shownSubject(hash string, attributes headgate.Attributes) string {
+	if len(attributes) == 0 {
+		return printable(hash)
+	}
+	return printable(subjectText(attributes))
+}
+
+// printable keeps what clients have sent from doing anything to a terminal.
+func printable(text string) string {
+	quoted := strconv.Quote(text)
+	return strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(quoted[1 : len(quoted)-1])
+}

@@ -1,0 +1,93 @@
+package adminapi
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"runtime/pprof"
+	"runtime/trace"
+	"strconv"
+	"time"
+)
+
+const (
+	profilePath = "/debug/pprof/{profile}"
+	// longestProfile is how many seconds of the server's life one may watch.
+	longestProfile = 60
+	// blocksOf is how many nanoseconds goroutines wait for each wait that is noted, and contentionsOf how many contentions
+	// there are for each: enough to see, and hardly felt.
+	blocksOf, contentionsOf = 10_000, 10
+)
+
+// profiles are how each is taken. Those that watch take as many seconds as they are asked for, or these.
+var profiles = map[string]struct {
+	seconds int
+	watch   func(w http.ResponseWriter) (stop func(), err error)
+}{
+	"allocs": {}, "goroutine": {}, "heap": {}, "threadcreate": {},
+	"profile": {10, func(w http.ResponseWriter) (func(), error) { return pprof.StopCPUProfile, pprof.StartCPUProfile(w) }},
+	"trace":   {1, func(w http.ResponseWriter) (func(), error) { return trace.Stop, trace.Start(w) }},
+	// Waits and contentions are noted only while somebody watches; what was noted before is in them, too.
+	"block": {10, func(http.ResponseWriter) (func(), error) {
+		runtime.SetBlockProfileRate(blocksOf)
+		return func() { runtime.SetBlockProfileRate(0) }, nil
+	}},
+	"mutex": {10, func(http.ResponseWriter) (func(), error) {
+		before := runtime.SetMutexProfileFraction(contentionsOf)
+		return func() { runtime.SetMutexProfileFraction(before) }, nil
+	}},
+}
+
+// profile is for "go tool pprof" and "go tool trace". What the program was started with is not shown. There is one at a
+// time, so that nobody slows a server down with many.
+func (a *api) profile(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	name, q := r.PathValue("profile"), r.URL.Query()
+	kind, ok := profiles[name]
+	if !ok {
+		return notFound("there is no profile %q; there are allocs, block, goroutine, heap, mutex, profile (of the CPU), "+
+			"threadcreate and trace", name)
+	}
+	if err := onlyKnown(q, "seconds"); err != nil {
+		return err
+	}
+	seconds := kind.seconds
+	if text := q.Get("seconds"); text != "" {
+		var err error
+		switch seconds, err = strconv.Atoi(text); {
+		case kind.watch == nil:
+			return badRequest("%s is what there is now: leave seconds out", name)
+		case err != nil || seconds < 1 || seconds > longestProfile:
+			return badRequest("seconds is %q: send 1 to %d", text, longestProfile)
+		}
+	}
+	if !a.profiling.TryLock() {
+		return newProblem(http.StatusConflict, "somebody is taking a profile: try again when that is over, in a minute at most")
+	}
+	defer a.profiling.Unlock()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	if kind.watch != nil {
+		// The listener would cut what takes so long. What cannot be told so, as in tests, does not cut.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Duration(seconds)*time.Second + databaseTimeout))
+		stop, err := kind.watch(w)
+		if err != nil {
+			return newProblem(http.StatusConflict, "the profile cannot be taken now: "+err.Error())
+		}
+		pass(r.Context(), time.Duration(seconds)*time.Second)
+		stop()
+	}
+	if stored := pprof.Lookup(name); stored != nil {
+		_ = stored.WriteTo(w, 0) // whoever is gone is not told
+	}
+	return nil
+}
+
+// pass lets time pass, until ctx ends.
+func pass(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

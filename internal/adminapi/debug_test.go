@@ -1,0 +1,91 @@
+package adminapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func profileOf(a *api, name, as string) (status int, said string) {
+	return ask(a, httptest.NewRequest(http.MethodGet, "/debug/pprof/"+name, http.NoBody), as)
+}
+
+// Profiles are what the tools take, and other questions are answered with what to ask.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	a := newFilesAPI(t)
+	for _, name := range []string{"allocs", "goroutine", "heap", "threadcreate"} {
+		status, said := profileOf(a, name, admin)
+		if _, err := gzip.NewReader(strings.NewReader(said)); status != http.StatusOK || err != nil {
+			t.Errorf("%s: %d %v", name, status, err)
+		}
+	}
+	for name, want := range map[string]string{
+		"cmdline":            "there is no profile \"cmdline\"; there are allocs,",
+		"profile?seconds=61": "seconds is \"61\": send 1 to 60",
+		"trace?seconds=x":    "seconds is \"x\": send 1 to 60",
+		"heap?seconds=1":     "heap is what there is now: leave seconds out",
+		"heap?debug=1":       "there is no parameter \"debug\"; there are seconds",
+	} {
+		if status, said := profileOf(a, name, admin); status/100 != 4 || !strings.HasPrefix(said, want) {
+			t.Errorf("%s: %d %s", name, status, said)
+		}
+	}
+}
+
+// A profile may take longer than other answers, and there is one at a time.
+func TestLongProfile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newFilesAPI(t)
+		began := time.Now()
+		done := make(chan int)
+		go func() {
+			status, _ := profileOf(a, "mutex?seconds=60", admin)
+			done <- status
+		}()
+		synctest.Wait()
+		if status, said := profileOf(a, "heap", admin); status != http.StatusConflict || !strings.HasPrefix(said, "somebody is") {
+			t.Errorf("another: %d %s", status, said)
+		}
+		if status := <-done; status != http.StatusOK || time.Since(began) != time.Minute {
+			t.Errorf("%d after %v", status, time.Since(began))
+		}
+		if status, said := profileOf(a, "heap", admin); status != http.StatusOK {
+			t.Errorf("afterwards: %d %s", status, said)
+		}
+	})
+}
+
+// The listener's timeouts do not cut a profile, of the CPU or of anything else.
+func TestProfileIsNotCut(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(newFilesAPI(t))
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Start()
+	defer server.Close()
+	for _, name := range []string{"block", "profile", "trace"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/debug/pprof/"+name+"?seconds=1", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+admin)
+		began := time.Now()
+		res, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		data, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK || time.Since(began) < time.Second ||
+			!bytes.HasPrefix(data, []byte("\x1f\x8b")) && !bytes.HasPrefix(data, []byte("go 1.")) {
+			t.Errorf("%s: %d, %d bytes after %v: %v", name, res.StatusCode, len(data), time.Since(began), err)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package adminapi
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/internal/denials"
+)
+
+const (
+	usualDenials = 50
+	// usualSince is how far back one looks who does not say.
+	usualSince = 10 * time.Minute
+)
+
+// denial is requests that were refused together.
+type denial struct {
+	First        time.Time           `json:"first"`
+	Last         time.Time           `json:"last"`
+	Count        int64               `json:"count"`
+	Others       int64               `json:"others"`
+	Node         string              `json:"node"`
+	Rule         string              `json:"rule"`
+	LimitName    string              `json:"limitName,omitempty"`
+	Limit        string              `json:"limit,omitempty"`
+	Origin       string              `json:"origin,omitempty"`
+	Subject      string              `json:"subject"`
+	Attributes   headgate.Attributes `json:"attributes,omitempty"`
+	Cost         int64               `json:"cost"`
+	Remaining    int64               `json:"remaining"`
+	RetryAfter   *float64            `json:"retryAfterSeconds"`
+	Path         headgate.Path       `json:"path"`
+	Missing      string              `json:"missing,omitempty"`
+	RulesVersion string              `json:"rulesVersion"`
+	TraceID      string              `json:"traceId,omitempty"`
+}
+
+// listDenials asks all nodes what they have refused.
+func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	if a.seen == nil {
+		return nobodyLooks()
+	}
+	q, err := readDenialsQuery(r.URL.Query(), time.Now())
+	if err != nil {
+		return err
+	}
+	found, heard, err := a.seen.Denials(r.Context(), q)
+	if err == nil && len(found.Records) == 0 {
+		err = a.misspelt(q.Rule)
+	}
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, struct {
+		Heard
+		Since      time.Time `json:"since"`
+		From       time.Time `json:"from"`
+		Unrecorded int64     `json:"unrecorded"`
+		Denials    []denial  `json:"denials"`
+	}{heard, q.Since, found.From, found.Unrecorded, convert(found.Records, func(d *denials.Record) denial {
+		return denial{
+			d.First, d.Last, d.Count, d.Others, d.Node, d.Rule, d.Name, d.Limit, d.Origin, d.Subject, d.Attributes, d.Cost,
+			d.Remaining, d.RetryAfter, d.Path, d.Missing, d.RulesVersion, d.TraceID,
+		}
+	})})
+}
+
+// subjectHash is headgate.Subject as text.
+var subjectHash = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
+
+func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err error) {
+	if err := onlyKnown(given, "subject", "attribute", "rule", "since", "limit"); err != nil {
+		return q, err
+	}
+	q = denials.Query{Subject: given.Get("subject"), Rule: given.Get("rule"), Since: now.Add(-usualSince)}
+	if q.Subject != "" && !subjectHash.MatchString(q.Subject) {
+		return q, badRequest("subject is %q: send the 22 characters that top shows, or attribute=NAME=VALUE", q.Subject)
+	}
+	for _, pair := range given["attribute"] {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || value == "" {
+			return q, badRequest("attribute is %q: send NAME=VALUE, and attribute again for each that the requests had", pair)
+		}
+		if q.Attributes == nil {
+			q.Attributes = headgate.Attributes{}
+		}
+		if name == "api_key" && !strings.HasPrefix(value, "sha256:") {
+			value = identity.HashKey(value)
+		}
+		q.Attributes[name] = value
+	}
+	if err := checkapi.Validate(headgate.Request{Attributes: q.Attributes}); err != nil {
+		return q, badRequest("%s", err)
+	}
+	if text := given.Get("since"); text != "" {
+		seconds, notSeconds := strconv.ParseInt(text, 10, 32)
+		at, notTime := time.Parse(time.RFC3339, text)
+		switch {
+		case notTime == nil:
+			q.Since = at
+		case notSeconds != nil || seconds < 1:
+			return q, badRequest("since is %q: send a time, 2026-03-06T12:00:00Z, or how many seconds ago", text)
+		default:
+			q.Since = now.Add(-time.Duration(seconds) * time.Second)
+		}
+	}
+	q.Since = q.Since.UTC()
+	q.Most, err = readNumber(given, "limit", usualDenials, 1, largestPage)
+	return q, err
+}

@@ -1,0 +1,121 @@
+package adminapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/denials"
+	"github.com/headgate/headgate/internal/offenders"
+)
+
+const (
+	usualTop, largestTop = 20, 100
+	// Nodes remember minutes.
+	usualWindow, largestWindow = 300, 600
+)
+
+// Seen is what all nodes have seen lately: this one asks the others.
+type Seen interface {
+	Top(ctx context.Context, q offenders.Query) (offenders.Answer, Heard, error)
+	Denials(ctx context.Context, q denials.Query) (denials.Answer, Heard, error)
+}
+
+// Heard is which nodes have answered.
+type Heard struct {
+	// Nodes is how many there are believed to be.
+	Nodes    int `json:"nodes"`
+	Answered int `json:"nodesAnswered"`
+	// Problem is why some are missing; "" if none is.
+	Problem string `json:"problem,omitempty"`
+	// ShowSubjects is what the config says: hash or clear.
+	ShowSubjects string `json:"showSubjects"`
+}
+
+func nobodyLooks() *problem {
+	return newProblem(http.StatusNotImplemented, "this server does not watch its decisions: ask one that headgate serve runs")
+}
+
+// misspelt is an error if there is no such rule. One that was removed may have refused somebody before.
+func (a *api) misspelt(rule string) error {
+	if _, ok := a.limiter.Rules().Rule(rule); !ok && rule != "" {
+		return notFound("this server has no rule %q in force", rule)
+	}
+	return nil
+}
+
+// readNumber reads a parameter that is a number within bounds.
+func readNumber(q url.Values, name string, usual, least, most int) (int, error) {
+	text := q.Get(name)
+	if text == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, badRequest("%s is %q: send %d to %d", name, text, least, most)
+	}
+	return n, nil
+}
+
+type topRefused struct {
+	Rule       string              `json:"rule"`
+	Subject    string              `json:"subject"`
+	Attributes headgate.Attributes `json:"attributes,omitempty"`
+	Refused    int64               `json:"refused"`
+	Error      int64               `json:"error"`
+}
+
+type topNear struct {
+	Rule       string              `json:"rule"`
+	Limit      string              `json:"limit,omitempty"`
+	Subject    string              `json:"subject"`
+	Attributes headgate.Attributes `json:"attributes,omitempty"`
+	Used       int64               `json:"used"`
+	Of         int64               `json:"of"`
+	At         time.Time           `json:"at"`
+}
+
+// listTop asks all nodes who is refused most, and who is nearest to a limit.
+func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	if a.seen == nil {
+		return nobodyLooks()
+	}
+	given := r.URL.Query()
+	if err := onlyKnown(given, "rule", "window", "limit"); err != nil {
+		return err
+	}
+	window, err := readNumber(given, "window", usualWindow, 60, largestWindow)
+	if err != nil {
+		return err
+	}
+	most, err := readNumber(given, "limit", usualTop, 1, largestTop)
+	if err != nil {
+		return err
+	}
+	found, heard, err := a.seen.Top(r.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: most})
+	if err == nil && len(found.Limited)+len(found.Near) == 0 {
+		err = a.misspelt(given.Get("rule"))
+	}
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, struct {
+		Heard
+		At            time.Time    `json:"at"`
+		WindowSeconds int          `json:"windowSeconds"`
+		Incomplete    bool         `json:"incomplete"`
+		Refused       []topRefused `json:"refused"`
+		Near          []topNear    `json:"near"`
+	}{
+		heard, time.Now().UTC().Truncate(time.Second), window, found.Incomplete,
+		convert(found.Limited, func(l *offenders.Limited) topRefused {
+			return topRefused{l.Rule, l.Subject, l.Attributes, l.Refused, l.Error}
+		}),
+		convert(found.Near, func(n *offenders.Near) topNear {
+			return topNear{n.Rule, n.Limit, n.Subject, n.Attributes, n.Used, n.Of, n.At}
+		}),
+	})
+}

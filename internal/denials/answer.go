@@ -1,0 +1,146 @@
+package denials
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// version of an Answer's JSON. It changes when a key is renamed or removed or means something else, not when one is added.
+const version = 1
+
+// usualAnswer and largestAnswer are how many records there are in an answer.
+const (
+	usualAnswer   = 100
+	largestAnswer = 1_000
+)
+
+// Query asks for refusals. Its zero value asks for all.
+type Query struct {
+	// Attributes must be the request's, all of them, and are as package identity makes them; client is the api_key, else the
+	// user, else the ip. Those that can be found are ip, client, user, api_key, service_account, tenant, tier, method, host,
+	// path, route, and what the rule counts by.
+	Attributes headgate.Attributes `json:"attributes,omitempty"`
+	// Subject is a headgate.Subject as text; "" means any. Rule is the ID of one; "" means any.
+	Subject string `json:"subject,omitempty"`
+	Rule    string `json:"rule,omitempty"`
+	// Since is the time of the oldest refusals.
+	Since time.Time `json:"since,omitzero"`
+	// Most is how many records there are in the answer; 0 means 100, and more than 1,000 are never given.
+	Most int `json:"most,omitempty"`
+}
+
+// Answer is what a query has found.
+type Answer struct {
+	Version int      `json:"version"`
+	Records []Record `json:"records"`
+	// Unrecorded is how many refusals in the time asked for, of any subject and rule, are in no record, because there were
+	// too many.
+	Unrecorded int64 `json:"unrecorded"`
+	// From is the time before which records may be gone: forgotten, or lost with the process.
+	From time.Time `json:"from"`
+	// Nodes is how many have answered.
+	Nodes int `json:"nodes"`
+}
+
+// Record is refusals of one client by one limit, within ten seconds. What is said of the request is that of the first.
+type Record struct {
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	Count int64     `json:"count"`
+	// Others is how many more requests the limit refused that were counted on the same subject, but came from other clients,
+	// too many to have a record each.
+	Others int64  `json:"others"`
+	Node   string `json:"node"`
+	// Rule and Name of the limit; Name is empty if the rule has one limit only. Limit is in the words of rule documents.
+	Rule  string `json:"rule"`
+	Name  string `json:"name"`
+	Limit string `json:"limit"`
+	// Origin is rule, tier or override.
+	Origin  string `json:"origin"`
+	Subject string `json:"subject"`
+	// Attributes are those of the request that the operator may see.
+	Attributes headgate.Attributes `json:"attributes"`
+	Cost       int64               `json:"cost"`
+	Remaining  int64               `json:"remaining"`
+	// RetryAfter is in seconds; null if the request could never pass.
+	RetryAfter   *float64      `json:"retry_after"`
+	Path         headgate.Path `json:"path"`
+	RulesVersion string        `json:"rules_version"`
+	TraceID      string        `json:"trace_id,omitempty"`
+	// Missing is the attribute for whose lack the rule refuses requests.
+	Missing string `json:"missing,omitempty"`
+}
+
+// Answer is what this node knows, newest first.
+func (l *Log) Answer(q Query) Answer {
+	a := Answer{Version: version, Records: []Record{}, Nodes: 1}
+	l.mu.Lock()
+	records := slices.Clone(l.records)
+	a.From = l.from.UTC()
+	for _, s := range l.spans {
+		if s.from.Add(span).After(q.Since) {
+			a.Unrecorded += s.count
+		}
+	}
+	l.mu.Unlock()
+	var found []snapshot
+	for _, r := range records {
+		if s := r.snapshot(); q.finds(s) {
+			found = append(found, s)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b snapshot) int { return b.last.Compare(a.last) })
+	for _, s := range found[:min(len(found), q.most())] {
+		a.Records = append(a.Records, l.show(s, &q))
+	}
+	return a
+}
+
+// Merge makes one answer to a query of those of several nodes, newest first.
+func Merge(q Query, answers []Answer) Answer {
+	all := Answer{Version: version, Records: []Record{}}
+	for _, a := range answers {
+		if a.Version != version {
+			continue // of a release that says it another way
+		}
+		all.Records = append(all.Records, a.Records...)
+		all.Unrecorded += a.Unrecorded
+		all.Nodes += a.Nodes
+		if a.From.After(all.From) {
+			all.From = a.From
+		}
+	}
+	slices.SortStableFunc(all.Records, func(a, b Record) int {
+		return cmp.Or(b.Last.Compare(a.Last), strings.Compare(a.Node, b.Node))
+	})
+	all.Records = all.Records[:min(len(all.Records), q.most())]
+	return all
+}
+
+func (q *Query) most() int {
+	if q.Most <= 0 {
+		return usualAnswer
+	}
+	return min(q.Most, largestAnswer)
+}
+
+// finds is whether the record is one of those asked for.
+func (q *Query) finds(s snapshot) bool {
+	t := s.texts
+	if q.Rule != "" && q.Rule != t.next() || q.Subject != "" && q.Subject != s.subject.String() || s.last.Before(q.Since) {
+		return false
+	}
+	for name, value := range q.Attributes {
+		if name == "client" {
+			name = s.texts.client()
+		}
+		if s.texts.value(name) != keep(name, value) {
+			return false
+		}
+	}
+	return true
+}

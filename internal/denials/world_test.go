@@ -1,0 +1,106 @@
+package denials
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// tracing is the key of a context's trace.
+type tracing struct{}
+
+func traceOf(ctx context.Context) string {
+	id, _ := ctx.Value(tracing{}).(string)
+	return id
+}
+
+// world is a log of a limiter's decisions.
+type world struct {
+	*Log
+	limiter *headgate.Observed
+	lines   *lines
+}
+
+// newWorld has rules that refuse the second request of an hour.
+func newWorld(t testing.TB, inClear bool, rules ...headgate.Rule) *world {
+	t.Helper()
+	return newWorldOn(t, memstore.New(memstore.Options{}), inClear, rules...)
+}
+
+func newWorldOn(t testing.TB, store headgate.Store, inClear bool, rules ...headgate.Rule) *world {
+	t.Helper()
+	for i := range rules {
+		if rules[i].Limit == (headgate.Limit{}) && rules[i].Limits == nil {
+			rules[i].Limit = headgate.PerHour(1)
+		}
+	}
+	limiter, err := headgate.New(store, rules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{lines: &lines{}}
+	w.Log = New(Options{
+		Rules: limiter.Rules, Clear: inClear, Node: "n1", TraceID: traceOf,
+		Log: slog.New(slog.NewTextHandler(w.lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	w.limiter = limiter.Observed(w.Note)
+	return w
+}
+
+// ask asks for the same several times.
+func (w *world) ask(t testing.TB, times int, attributes headgate.Attributes) {
+	t.Helper()
+	for range times {
+		if _, err := w.limiter.Check(t.Context(), headgate.Request{Attributes: attributes}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// one is the only record that a query finds.
+func (w *world) one(t testing.TB, q Query) Record {
+	t.Helper()
+	found := w.Answer(q).Records
+	if len(found) != 1 {
+		t.Fatalf("%+v finds %d records: %+v", q, len(found), found)
+	}
+	return found[0]
+}
+
+// refusal is what a log is told of a user whom a rule by user refuses.
+func refusal(user string) *headgate.Observation {
+	return &headgate.Observation{
+		Call: headgate.CallCheck,
+		Attributes: headgate.Attributes{
+			"ip": "192.0.2.1", "user": user, "method": "GET", "host": "api.example.com", "path": "/v1/search",
+		},
+		Decision: headgate.Decision{Path: headgate.PathStore, Version: "7", Limits: []headgate.LimitDecision{{
+			Rule: "search", Limit: headgate.PerMinute(100), Subject: headgate.SubjectOf("user", user), Counter: 1, Cost: 1,
+			Enforced: true, Result: headgate.Result{RetryAfter: time.Second},
+		}}},
+	}
+}
+
+// lines are what was logged.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

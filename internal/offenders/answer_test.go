@@ -1,0 +1,145 @@
+package offenders
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func within(t *testing.T, l Limited, truth int64) {
+	t.Helper()
+	if truth > l.Refused || truth < l.Refused-l.Error {
+		t.Errorf("%+v, but it was %d", l, truth)
+	}
+}
+
+// What three nodes have counted over several minutes is as they say, of everybody, listed or not, also if it is merged in steps.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(12)
+	if raceEnabled {
+		seeds = 4
+	}
+	for seed := range seeds {
+		random := rand.New(rand.NewPCG(seed, 5))
+		type key struct {
+			rule string
+			who  int
+		}
+		truth := map[key]int64{}
+		nodes := []*world{newWorld(Options{}), newWorld(Options{}), newWorld(Options{})}
+		q := Query{WindowSeconds: 600, Most: 1 + random.IntN(20)}
+		for minute := range 3 {
+			for i, w := range nodes {
+				zipf := rand.NewZipf(random, 1.05, 10, 6_000)
+				for range 15_000 {
+					// Each node and minute has others who come first.
+					k := key{"r" + strconv.Itoa(random.IntN(1+int(seed)%4)), (int(zipf.Uint64()) + 40*minute + 25*i) % 6_000}
+					truth[k]++
+					w.refuse(k.rule, k.who, 1)
+				}
+				w.pass(time.Minute)
+			}
+		}
+		var answers []Answer
+		for _, w := range nodes {
+			answers = append(answers, overTheWire(t, w.Answer(q)))
+		}
+		old := Answer{Version: version + 1, Nodes: 1, Limited: []Limited{{Rule: "r0", Subject: "AAAAAAAAAAAAAAAAAAAAAA", Refused: 1e9}}}
+		once := Merge(q, slices.Concat(answers, []Answer{old}))
+		twice := Merge(q, []Answer{Merge(Query{Most: 100}, answers[:2]), answers[2]})
+		for _, a := range []Answer{once, twice} {
+			if a.Nodes != 3 || len(a.Limited) != q.Most {
+				t.Errorf("%d nodes, %d rows, want 3 and %d", a.Nodes, len(a.Limited), q.Most)
+			}
+			listed := map[key]bool{}
+			for _, l := range a.Limited {
+				s, _ := parseSubject(l.Subject)
+				k := key{l.Rule, int(binary.BigEndian.Uint64(s[8:]))}
+				listed[k] = true
+				within(t, l, truth[k])
+			}
+			for k, n := range truth {
+				if !listed[k] && n > a.floor(k.rule) {
+					t.Errorf("%v was refused %d times and is not there, where the floor is %d", k, n, a.floor(k.rule))
+				}
+			}
+		}
+	}
+}
+
+// Where somebody is not listed, the floor counts: of its rule, or else of all.
+func TestMergeFloors(t *testing.T) {
+	t.Parallel()
+	names := make([]string, 4)
+	for i := range names {
+		s := subject(i)
+		names[i] = s.String()
+	}
+	one := Answer{Version: version, Nodes: 1, Since: noon.Add(1), Floor: 7, Floors: map[string]int64{"a": 10}, Limited: []Limited{
+		{Rule: "a", Subject: names[1], Refused: 100, Error: 3},
+		{Rule: "a", Subject: names[2], Refused: 10, Error: 10, Attributes: map[string]string{"user": "bob"}},
+	}}
+	two := Answer{Version: version, Nodes: 2, Since: noon, Floors: map[string]int64{"a": 20, "b": 0}, Limited: []Limited{
+		{Rule: "a", Subject: names[2], Refused: 50}, {Rule: "b", Subject: names[3], Refused: 30, Error: 5},
+	}}
+	three := Answer{Version: version, Nodes: 1, Since: noon.Add(time.Minute)}
+	a := Merge(Query{}, []Answer{one, two, three})
+	expect(t, a, []string{"a/1 120-23", "a/2 60-10", "b/3 37-12"}, nil)
+	if !maps.Equal(a.Floors, map[string]int64{"a": 30, "b": 7}) || a.Floor != 0 || a.Nodes != 4 || !a.Since.Equal(noon) {
+		t.Errorf("%+v", a)
+	}
+	if a.Limited[1].Attributes["user"] != "bob" {
+		t.Errorf("the name is lost: %+v", a.Limited[1])
+	}
+	// What is cut off is below the floor.
+	a = Merge(Query{Most: 1}, []Answer{one, two})
+	if !maps.Equal(a.Floors, map[string]int64{"a": 60}) || a.Floor != 60 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func overTheWire(t *testing.T, a Answer) (told Answer) {
+	t.Helper()
+	text, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &told); err != nil {
+		t.Fatal(err)
+	}
+	return told
+}
+
+// Of several nodes the nearest counts, and who is refused on one is near on none.
+func TestMergeNear(t *testing.T) {
+	t.Parallel()
+	one, two := newWorld(Options{}), newWorld(Options{})
+	one.use("a", 1, 10)
+	two.use("a", 1, 5)
+	one.use("a", 2, 0)
+	two.refuse("a", 2, 1)
+	two.use("b", 2, 20)
+	a := Merge(Query{}, []Answer{one.Answer(Query{}), two.Answer(Query{})})
+	expect(t, a, []string{"a/2 1-0"}, []string{"a/1 95/100", "b/2 80/100"})
+}
+
+// What others send may be anything.
+func TestMergeNonsense(t *testing.T) {
+	t.Parallel()
+	bad := Answer{
+		Version: version,
+		Limited: []Limited{{Subject: "?"}, {Subject: strings.Repeat("=", 22)}, {Subject: strings.Repeat("A", 44)}},
+		Near:    []Near{{Subject: strings.Repeat("A", 22)}, {Subject: "x", Of: 1}},
+	}
+	expect(t, Merge(Query{}, []Answer{bad, {}}), nil, nil)
+	if text, err := json.Marshal(Merge(Query{}, nil)); err != nil || !strings.Contains(string(text), `"limited":[],"near":[]`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}

@@ -1,0 +1,51 @@
+package telemetry
+
+import "github.com/headgate/headgate"
+
+// call, result and path are labels with few values, as indexes of these lists.
+type (
+	call   uint8
+	result uint8
+	path   uint8
+)
+
+var (
+	calls = [...]headgate.Call{
+		headgate.CallCheck, headgate.CallPeek, headgate.CallReserve, headgate.CallCommit, headgate.CallCancel, headgate.CallRefund,
+	}
+	results = [...]string{allowed: "allowed", refused: "refused", wouldRefuse: "would_refuse", failed: "error"}
+	// The most frequent are first. An error has none.
+	paths = [...]headgate.Path{
+		headgate.PathLease, headgate.PathStore, headgate.PathCache, headgate.PathNone, headgate.PathExempt, headgate.PathRules,
+		headgate.PathLocal, headgate.PathFailed, "",
+	}
+)
+
+const (
+	allowed result = iota
+	refused
+	wouldRefuse
+	failed
+)
+
+func (c call) String() string   { return string(calls[c]) }
+func (r result) String() string { return results[r] }
+func (p path) String() string   { return string(paths[p]) }
+
+func callOf(c headgate.Call) call {
+	for i := range calls {
+		if calls[i] == c {
+			return call(i)
+		}
+	}
+	return 0
+}
+
+func pathOf(p headgate.Path) path {
+	for i := range paths {
+		if paths[i] == p {
+			return path(i)
+		}
+	}
+	return path(len(paths) - 1)
+}

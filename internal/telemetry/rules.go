@@ -1,0 +1,105 @@
+package telemetry
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// rules are the metrics of the rules themselves.
+type rules struct {
+	info    *prometheus.GaugeVec
+	loaded  prometheus.Gauge
+	good    prometheus.Gauge
+	refused prometheus.Counter
+}
+
+func newRules(registry *prometheus.Registry) *rules {
+	r := &rules{
+		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "headgate_rules_info", Help: "Version of the rules in use; the value is 1.",
+		}, []string{"version"}),
+		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "headgate_rules_loaded_timestamp_seconds", Help: "When the rules in use were read.",
+		}),
+		good: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "headgate_rules_good", Help: "1 if the rules in use are those of the files or of PostgreSQL, 0 if those are bad or away.",
+		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "headgate_rules_refused_total", Help: "Times that rules were read that could not be used.",
+		}),
+	}
+	registry.MustRegister(r.info, r.loaded, r.good, r.refused)
+	return r
+}
+
+// Rules notes what became of the rules.
+func (m *Metrics) Rules(e ruledoc.Event) {
+	r := m.rules
+	switch e.Kind {
+	case ruledoc.Applied, ruledoc.StartedFromKept:
+		r.info.Reset()
+		r.info.WithLabelValues(e.Version).Set(1)
+		r.loaded.SetToCurrentTime()
+	}
+	switch e.Kind {
+	case ruledoc.Applied, ruledoc.Recovered:
+		r.good.Set(1)
+	case ruledoc.Refused, ruledoc.StartedFromKept:
+		r.good.Set(0)
+		r.refused.Inc()
+	}
+}
+
+// RulesChecked shows when the database was last seen to have nothing newer.
+func (m *Metrics) RulesChecked(at func() time.Time) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "headgate_rules_checked_timestamp_seconds",
+		Help: "When PostgreSQL was last seen to have nothing newer than the rules in use.",
+	}, func() float64 { return float64(at().UnixMilli()) / 1000 }))
+}
+
+// Limits shows the numbers of the rules in use.
+func (m *Metrics) Limits(rules func() *headgate.RuleSet) { m.registry.MustRegister(limits(rules)) }
+
+// limits is a collector: there is nothing to keep up to date.
+type limits func() *headgate.RuleSet
+
+var (
+	limitUnits = prometheus.NewDesc("headgate_rule_limit",
+		"Units that a limit of a rule lets pass in its window; tiers and overrides have others.", []string{"rule", "limit"}, nil)
+	limitWindow = prometheus.NewDesc("headgate_rule_limit_window_seconds",
+		"The window of a limit of a rule, unless it is the calendar's.", []string{"rule", "limit"}, nil)
+)
+
+// Describe is part of a collector.
+func (limits) Describe(all chan<- *prometheus.Desc) {
+	all <- limitUnits
+	all <- limitWindow
+}
+
+// Collect is part of a collector.
+func (of limits) Collect(all chan<- prometheus.Metric) {
+	show := func(rule, name string, l *headgate.Limit) {
+		all <- prometheus.MustNewConstMetric(limitUnits, prometheus.GaugeValue, float64(l.Count), rule, name)
+		if l.Window > 0 {
+			all <- prometheus.MustNewConstMetric(limitWindow, prometheus.GaugeValue, l.Window.Seconds(), rule, name)
+		}
+	}
+	rules := of().Rules()
+	for i := range rules[:min(len(rules), maxRules)] {
+		r := &rules[i]
+		if r.Limit.Count > 0 {
+			show(r.ID, "", &r.Limit)
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
+			l := r.Limits[name]
+			show(r.ID, name, &l)
+		}
+	}
+}

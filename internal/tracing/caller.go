@@ -1,0 +1,79 @@
+package tracing
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/tap"
+)
+
+// HTTP makes the caller's trace, in the headers traceparent and tracestate, known to what the handler does.
+func HTTP(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if parent := r.Header["Traceparent"]; len(parent) == 1 { // two of them are none
+			r = r.WithContext(within(r.Context(), parent[0], r.Header["Tracestate"]))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// GRPC does that for all calls of a server, as their headers arrive: an interceptor would have to search all of them for one
+// that mostly is not there.
+func GRPC() grpc.ServerOption {
+	return grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
+		return ofCall(ctx, call.Header), nil
+	})
+}
+
+func ofCall(ctx context.Context, header metadata.MD) context.Context {
+	if parent := header["traceparent"]; len(parent) == 1 {
+		return within(ctx, parent[0], header["tracestate"])
+	}
+	return ctx
+}
+
+// Within is a context in a caller's trace, for a request among others that names its own; traceparent is as in the header. If
+// it is empty or makes no sense the context stays what it is.
+func Within(ctx context.Context, traceparent string) context.Context {
+	if traceparent == "" {
+		return ctx
+	}
+	return within(ctx, traceparent, nil)
+}
+
+func within(ctx context.Context, parent string, state []string) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, &headers{parent, state})
+}
+
+// headers are those of a trace.
+type headers struct {
+	parent string
+	state  []string
+}
+
+// Get is the value of a header.
+func (h *headers) Get(name string) string {
+	if name == "traceparent" {
+		return h.parent
+	}
+	return strings.Join(h.state, ",")
+}
+
+// Set is not needed: headers are read.
+func (h *headers) Set(string, string) {}
+
+// Keys is not needed either.
+func (h *headers) Keys() []string { return nil }
+
+// TraceID is the trace that the caller is in, in 32 hexadecimal digits; "" if none is known.
+func TraceID(ctx context.Context) string {
+	if caller := trace.SpanContextFromContext(ctx); caller.HasTraceID() {
+		return caller.TraceID().String()
+	}
+	return ""
+}
