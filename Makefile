@@ -29,7 +29,7 @@ SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps servers build test race fuzz bench chaos e2e e2e-control soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test race fuzz bench chaos e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -94,6 +94,9 @@ e2e: $(GOTESTSUM) ## Try the examples with real gateways
 e2e-control: ## Change rules in PostgreSQL, and break it, under real servers; SHORT=1 for less of it, ARGS='...' for its flags
 	@cd bench && go run ./control $(if $(SHORT),-short) $(ARGS)
 
+e2e-metrics: ## Have a real Prometheus watch real servers in trouble: dashboard, alerts, number of series; SHORT=1 for less of it
+	@cd bench && go run ./metrics $(if $(SHORT),-short)
+
 lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Check formatting, lint, and go.mod's tidiness
 	@files=$$($(GOFUMPT) -l .) || exit; \
 	if [ -n "$$files" ]; then printf 'not formatted (make fmt):\n%s\n' "$$files"; exit 1; fi
@@ -130,6 +133,7 @@ check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines
 	step chaos SHORT=1; \
 	step soak SHORT=1; \
 	step e2e-control SHORT=1; \
+	step e2e-metrics SHORT=1; \
 	echo "=== race"; \
 	$(MAKE) --no-print-directory race
 

@@ -15,7 +15,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools # outside of the clone, so 
 PATH=$PATH:/usr/sbin:/usr/lib/postgresql/15/bin       # where Debian has servers, and hardly anybody looks
 
 # The command that has to be there, and the packages that bring it.
-commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy pip3 gcc)
+commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy prometheus pip3 gcc)
 declare -A packages=(
 	[redis-server]=redis-server
 	[redis-sentinel]=redis-sentinel
@@ -25,10 +25,11 @@ declare -A packages=(
 	[postgres]=postgresql-15
 	[nginx]=nginx-light
 	[haproxy]=haproxy
+	[prometheus]=prometheus # and promtool
 	[pip3]=python3-pip
 	[gcc]="gcc libc6-dev" # the race detector links through cgo
 )
-services=(redis-server redis-sentinel valkey-server postgresql nginx haproxy)
+services=(redis-server redis-sentinel valkey-server postgresql nginx haproxy prometheus)
 
 fail() {
 	echo "deps: $*" >&2
@@ -46,6 +47,7 @@ servers() {
 	require_version redis-server '7.0.*'
 	require_version valkey-server '8.*'
 	require_version postgres '15.*'
+	require_version prometheus '2.*'
 }
 
 # require_version SERVER PATTERN
@@ -54,7 +56,7 @@ servers() {
 # a run there.
 require_version() {
 	local found
-	found=$("$1" --version | sed -nE 's/.* (v=|\(PostgreSQL\) )([0-9][0-9.]*)( .*)?$/\2/p')
+	found=$("$1" --version | sed -nE 's/.* (v=|\(PostgreSQL\) |version )([0-9][0-9.]*)([ +].*)?$/\2/p')
 	# shellcheck disable=SC2053 # the right side is a pattern on purpose
 	[[ $found == $2 ]] || fail "$(command -v "$1") is version ${found:-unknown}, but the tests are held to $2." \
 		"Remove it, or put the Debian 12 package's directory before it in PATH."
@@ -71,7 +73,7 @@ install_packages() {
 	# shellcheck source=/dev/null
 	[[ -r /etc/os-release ]] && [[ $(. /etc/os-release && echo "${VERSION_CODENAME:-}") == "$release" ]] ||
 		fail "missing: $missing. This script installs them on Debian 12 ($release) only;" \
-			"elsewhere, put Redis 7.0, Valkey 8, PostgreSQL 15 and the others into PATH yourself."
+			"elsewhere, put Redis 7.0, Valkey 8, PostgreSQL 15, Prometheus 2 and the others into PATH yourself."
 	((EUID == 0)) || fail "missing: $missing. As root they can be installed:" $'\n\n' "   sudo $PWD/tools/deps.sh servers"
 
 	for service in "${services[@]}"; do

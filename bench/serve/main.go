@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/bare"
@@ -18,7 +19,22 @@ const (
 	subjects = 100_000
 )
 
+// parts are what is measured, each with an answer of its own: it prints what it has seen, and judges in the end.
+var parts = []struct {
+	name    string
+	measure func(*paired.Scope, *paired.Aims, int, time.Duration) (verdict func(), err error)
+}{{"wire", wire}, {"middleware", middleware}, {"seeing", seeing}, {"seeing-served", seeingServed}}
+
+func names() []string {
+	all := make([]string, len(parts))
+	for i := range parts {
+		all[i] = parts[i].name
+	}
+	return all
+}
+
 func main() {
+	only := flag.String("only", "", "measure one `part` of it: "+strings.Join(names(), ", "))
 	rounds := flag.Int("rounds", 15, "slices of each variant")
 	slice := flag.Duration("slice", 400*time.Millisecond, "length of a slice")
 	redis := flag.String("bare", "", "be the bare server, with Redis at this `address`; for this program's own use")
@@ -32,15 +48,18 @@ func main() {
 		return
 	}
 	scope := &paired.Scope{}
-	failed, err := run(scope, *rounds, *slice)
+	failed, err := run(scope, *only, *rounds, *slice)
 	scope.Exit(failed, err)
 }
 
-func run(scope *paired.Scope, rounds int, slice time.Duration) (failed int, err error) {
+func run(scope *paired.Scope, only string, rounds int, slice time.Duration) (failed int, err error) {
 	aims := &paired.Aims{}
 	verdicts := []func(){}
-	for _, part := range []func(*paired.Scope, *paired.Aims, int, time.Duration) (func(), error){wire, middleware} {
-		verdict, err := part(scope, aims, rounds, slice)
+	for _, part := range parts {
+		if only != "" && only != part.name {
+			continue
+		}
+		verdict, err := part.measure(scope, aims, rounds, slice)
 		if err != nil {
 			return 0, err
 		}

@@ -39,7 +39,7 @@ func wire(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Duratio
 	}
 	bareAddress := testenv.FreeAddress(scope)
 	smallest := testenv.Run(scope, exec.CommandContext(scope.Context(), self, "-bare", redis.Addr(), "-listen", bareAddress), bareAddress)
-	ours, ourAddress, err := startHeadgate(scope, redis.Addr())
+	ours, ourAddress, err := startHeadgate(scope, testenv.BuildHeadgate(scope), redis.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func dial(scope *paired.Scope, address string) (*grpc.ClientConn, error) {
 }
 
 // startHeadgate starts the program as users do.
-func startHeadgate(scope *paired.Scope, redis string) (server *testenv.Program, address string, err error) {
+func startHeadgate(scope *paired.Scope, program, redis string) (server *testenv.Program, address string, err error) {
 	dir := scope.TempDir()
 	address = testenv.FreeAddress(scope)
 	config := fmt.Sprintf("listen: {http: off, grpc: %s, ops: 127.0.0.1:0, admin: off}\nredis: {address: \"redis://%s\", deadline: 1s}\nrules: rules.yaml\n",
@@ -103,6 +103,6 @@ func startHeadgate(scope *paired.Scope, redis string) (server *testenv.Program, 
 			return nil, "", err
 		}
 	}
-	serve := exec.CommandContext(scope.Context(), testenv.BuildHeadgate(scope), "serve", "--config", filepath.Join(dir, "config.yaml"))
+	serve := exec.CommandContext(scope.Context(), program, "serve", "--config", filepath.Join(dir, "config.yaml"))
 	return testenv.Run(scope, serve, address), address, nil
 }

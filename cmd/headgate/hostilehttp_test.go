@@ -216,7 +216,7 @@ func (p place) wire() []hostile {
 		text("2 MB", strings.ReplaceAll(p.refusal(), "400", "413")+" none", func(*rand.Rand) string {
 			return p.json(strings.Repeat(" ", 2<<20))
 		}).atMost(100),
-		text("paths", "404 400 301 307 401 405", func(r *rand.Rand) string {
+		text("paths", "404 400 301 307 401 403 405", func(r *rand.Rand) string {
 			return line(one(r, "GET ", "POST ") + one(r,
 				"/../../../../etc/passwd", "/v1/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/v1/check/../../metrics/..",
 				"/"+strings.Repeat("../", 5000), "/"+strings.Repeat("a/", 8000), "/?"+strings.Repeat("a&", 9000), "//x/y", "/%00",

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// deploy is what operators load into Prometheus and Grafana.
+type deploy struct {
+	rulesFile, testsFile string
+	rules                ruleFile
+	dashboard            dashboard
+}
+
+// ruleFile is one of Prometheus' rule files.
+type ruleFile struct {
+	Groups []struct {
+		Name  string
+		Rules []rule
+	}
+}
+
+// rule is a recording rule or an alert.
+type rule struct {
+	Record      string            `yaml:",omitempty"`
+	Alert       string            `yaml:",omitempty"`
+	Expr        string            `yaml:"expr"`
+	For         string            `yaml:",omitempty"`
+	Labels      map[string]string `yaml:",omitempty"`
+	Annotations map[string]string `yaml:",omitempty"`
+}
+
+// dashboard is Grafana's, as far as we look at it.
+type dashboard struct {
+	SchemaVersion int
+	Templating    struct {
+		List []struct{ Name, Type string }
+	}
+	Panels []panel
+}
+
+type panel struct {
+	ID          int
+	Type, Title string
+	GridPos     struct{ X, Y, W, H int }
+	Datasource  struct{ UID string }
+	FieldConfig struct {
+		Defaults struct{ Unit string }
+	}
+	Targets []struct{ RefID, Expr string }
+}
+
+// readDeploy reads the repository's directory deploy.
+func readDeploy(dir string) (*deploy, error) {
+	d := &deploy{
+		rulesFile: filepath.Join(dir, "prometheus", "headgate.rules.yaml"),
+		testsFile: filepath.Join(dir, "prometheus", "headgate.rules_test.yaml"),
+	}
+	text, err := os.ReadFile(d.rulesFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := yaml.Unmarshal(text, &d.rules); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.rulesFile, err)
+	}
+	board := filepath.Join(dir, "grafana", "headgate.json")
+	if text, err = os.ReadFile(board); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &d.dashboard); err != nil {
+		return nil, fmt.Errorf("%s: %w", board, err)
+	}
+	return d, nil
+}
+
+// alerts are all rules that alert.
+func (f *ruleFile) alerts() (all []rule) {
+	for _, g := range f.Groups {
+		for _, r := range g.Rules {
+			if r.Alert != "" {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
+// hasten lets these alerts fire as soon as they are true.
+func (f *ruleFile) hasten(alerts []string) {
+	for _, g := range f.Groups {
+		for i := range g.Rules {
+			if slices.Contains(alerts, g.Rules[i].Alert) {
+				g.Rules[i].For = ""
+			}
+		}
+	}
+}
+
+// known are the variables of the dashboard, as Grafana would fill them in for all nodes.
+var known = strings.NewReplacer("$job", ".*headgate.*", "$instance", ".*", "$__rate_interval", "20s")
+
+// query is one of a panel.
+type query struct{ panel, expr string }
+
+// queries are all of them, with variables filled in.
+func (d *dashboard) queries() (all []query) {
+	for _, p := range d.Panels {
+		for _, t := range p.Targets {
+			all = append(all, query{p.Title + " " + t.RefID, known.Replace(t.Expr)})
+		}
+	}
+	return all
+}
+
+var name = regexp.MustCompile(`\b(?:headgate|process|go)[_:][a-z0-9_:]+`)
+
+// names are the metrics that an expression asks for, those that are recorded included.
+func names(expr string) []string { return name.FindAllString(expr, -1) }

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func read(t *testing.T) *deploy {
+	t.Helper()
+	d, err := readDeploy("../../deploy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestPromtool(t *testing.T) {
+	d := read(t)
+	if said, err := promtool(t.Context(), t, nil, "test", "rules", d.testsFile); err != nil {
+		t.Error(said)
+	}
+	// As rules that record, so that promtool reads every expression of the dashboard.
+	var file ruleFile
+	file.Groups = append(file.Groups, d.rules.Groups[0])
+	file.Groups[0].Rules = nil
+	for i, q := range d.dashboard.queries() {
+		file.Groups[0].Rules = append(file.Groups[0].Rules, rule{Record: fmt.Sprintf("query:%d", i), Expr: q.expr})
+	}
+	text, err := yaml.Marshal(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "queries.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := promtool(t.Context(), t, nil, "check", "rules", path); err != nil {
+		t.Error(said)
+	}
+}
+
+var label = regexp.MustCompile(`\$labels\.(\w+)`)
+
+// Each alert fires in a test and is quiet in one beside it, says what to do, and has a section that says more.
+func TestAlertsAreTriedAndExplained(t *testing.T) {
+	d := read(t)
+	tests, err := os.ReadFile(d.testsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Tests []struct {
+			Input []struct{ Series string } `yaml:"input_series"`
+			Exprs []struct {
+				Expr    string
+				Samples []struct{ Labels string } `yaml:"exp_samples"`
+			} `yaml:"promql_expr_test"`
+		}
+	}
+	if err := yaml.Unmarshal(tests, &file); err != nil {
+		t.Fatal(err)
+	}
+	fires, missed := map[string]string{}, map[string]bool{} // by expression; fires has the labels
+	for _, test := range file.Tests {
+		near := false
+		for _, in := range test.Input {
+			near = near || strings.Contains(in.Series, `="near`)
+		}
+		for _, e := range test.Exprs {
+			if len(e.Samples) > 0 {
+				fires[e.Expr], missed[e.Expr] = e.Samples[0].Labels, near
+			}
+		}
+	}
+	docs, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range d.rules.alerts() {
+		firing := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", a.Alert)
+		if fires[firing] == "" || !missed[firing] {
+			t.Errorf("%s: no test in which it fires and a near miss does not", a.Alert)
+		}
+		if severity := a.Labels["severity"]; severity != "page" && severity != "warning" {
+			t.Errorf("%s: severity %q", a.Alert, severity)
+		}
+		if a.Annotations["summary"] == "" || !strings.Contains(a.Annotations["description"], " First: ") {
+			t.Errorf("%s: want a summary, and a description with the first command", a.Alert)
+		}
+		for _, label := range label.FindAllStringSubmatch(fmt.Sprint(a.Annotations), -1) {
+			if !strings.Contains(fires[firing], label[1]+"=") {
+				t.Errorf("%s: it has no label %s", a.Alert, label[1])
+			}
+		}
+		want := "https://github.com/headgate/headgate/blob/main/docs/operations.md#" + strings.ToLower(a.Alert)
+		if got := a.Annotations["runbook_url"]; got != want {
+			t.Errorf("%s: runbook %s, want %s", a.Alert, got, want)
+		}
+		if !strings.Contains(string(docs), "\n### "+a.Alert+"\n") {
+			t.Errorf("%s: no section in docs/operations.md", a.Alert)
+		}
+	}
+}
+
+func TestDashboard(t *testing.T) {
+	d := read(t).dashboard
+	if d.SchemaVersion < 36 {
+		t.Errorf("schemaVersion %d: panels that name their data source by uid need 36", d.SchemaVersion)
+	}
+	var variables []string
+	for _, v := range d.Templating.List {
+		variables = append(variables, v.Name)
+	}
+	if want := []string{"datasource", "job", "instance"}; !slices.Equal(variables, want) {
+		t.Errorf("variables %v, want %v", variables, want)
+	}
+	ids := map[int]string{}
+	for i, p := range d.Panels {
+		if other, taken := ids[p.ID]; taken {
+			t.Errorf("%s has the id of %s", p.Title, other)
+		}
+		ids[p.ID] = p.Title
+		g := p.GridPos
+		if g.W <= 0 || g.H <= 0 || g.X < 0 || g.X+g.W > 24 {
+			t.Errorf("%s is at %v", p.Title, g)
+		}
+		for _, other := range d.Panels[:i] {
+			o := other.GridPos
+			if g.X < o.X+o.W && o.X < g.X+g.W && g.Y < o.Y+o.H && o.Y < g.Y+g.H {
+				t.Errorf("%s is over %s", p.Title, other.Title)
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		if p.FieldConfig.Defaults.Unit == "" || p.Datasource.UID != "${datasource}" || len(p.Targets) == 0 {
+			t.Errorf("%s: unit %q, data source %q, %d targets", p.Title, p.FieldConfig.Defaults.Unit, p.Datasource.UID, len(p.Targets))
+		}
+		for _, target := range p.Targets {
+			if target.Expr == "" || strings.Contains(known.Replace(target.Expr), "$") {
+				t.Errorf("%s: %q has a variable that is not known, or nothing", p.Title, target.Expr)
+			}
+		}
+	}
+}
+
+// Every metric that rules and dashboard ask for is one that a server has.
+func TestMetricsAreThere(t *testing.T) {
+	d := read(t)
+	w, err := start(t.Context(), t, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, n := range w.nodes {
+		for _, r := range append(usual, request{"/small", "eve", ""}) {
+			if err := n.check(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := n.metrics(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+			there[m[1]] = true
+			if m[2] == "histogram" {
+				there[m[1]+"_bucket"] = true
+			}
+		}
+	}
+	var exprs []string
+	for _, g := range d.rules.Groups {
+		for _, r := range g.Rules {
+			there[r.Record] = true
+			exprs = append(exprs, r.Expr)
+		}
+	}
+	for _, q := range d.dashboard.queries() {
+		exprs = append(exprs, q.expr)
+	}
+	for _, expr := range exprs {
+		for _, name := range names(expr) {
+			if !there[name] {
+				t.Errorf("no server has %s, which is asked for by %s", name, expr)
+				there[name] = true // once
+			}
+		}
+	}
+}

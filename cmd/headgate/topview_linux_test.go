@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/term"
+)
+
+// pty is a terminal with a test before it.
+type pty struct {
+	t             *testing.T
+	master, slave *os.File
+	shown         serverLog
+}
+
+func ioctl[T any](t *testing.T, file *os.File, what uintptr, value *T) {
+	t.Helper()
+	at := uintptr(unsafe.Pointer(value)) //nolint:gosec // G103: there is no other way to ask a terminal
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), what, at); errno != 0 {
+		t.Fatal(errno)
+	}
+}
+
+func openPTY(t *testing.T) *pty {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	var locked, number int32
+	ioctl(t, master, syscall.TIOCSPTLCK, &locked)
+	ioctl(t, master, syscall.TIOCGPTN, &number)
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pty{t: t, master: master, slave: slave}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = master.WriteTo(&p.shown)
+	}()
+	p.resize(40)
+	t.Cleanup(func() {
+		p.press("\n") // who waits for a key holds on to the terminal
+		_ = slave.Close()
+		<-read
+		_ = master.Close()
+	})
+	return p
+}
+
+// resize gives the window so many lines.
+func (p *pty) resize(lines uint16) {
+	p.t.Helper()
+	ioctl(p.t, p.slave, syscall.TIOCSWINSZ, &[4]uint16{lines, 100})
+}
+
+// page is what is to be seen now.
+func (p *pty) page() string {
+	_, page, _ := cutLast(strings.TrimSuffix(p.shown.String(), closePage), toTop)
+	return page
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return "", s, false
+}
+
+func (p *pty) shows(words ...string) {
+	p.t.Helper()
+	for _, w := range words {
+		eventually(p.t, fmt.Sprintf("%q on the screen", w), func() bool { return strings.Contains(p.page(), w) })
+	}
+}
+
+func (p *pty) press(keys string) {
+	p.t.Helper()
+	if _, err := p.master.WriteString(keys); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// topServer answers with as many refusals as it was asked for times, or not at all while it is away.
+func topServer(t *testing.T) (address string, asked *atomic.Int64, away *atomic.Bool) {
+	t.Helper()
+	asked, away = &atomic.Int64{}, &atomic.Bool{}
+	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := asked.Add(1)
+		if away.Load() {
+			http.Error(w, "", http.StatusBadGateway)
+			return
+		}
+		var rows []string
+		for i := range 30 {
+			rows = append(rows, fmt.Sprintf(`{"rule": "r%02d", "subject": "s", "attributes": {"user": "u%02[1]d\u001b]0;evil\u0007"}, "refused": %d}`,
+				i, 1000*n-int64(i)))
+		}
+		_, _ = fmt.Fprintf(w, `{"windowSeconds": 300, "at": "2026-11-15T12:00:00Z", "nodes": 3, "nodesAnswered": 3, "showSubjects": "clear",
+			"refused": [%s], "near": [{"rule": "login", "limit": "day", "subject": "x", "used": 9, "of": 10}]}`, strings.Join(rows, ","))
+	}))
+	return server.URL, asked, away
+}
+
+// live shows top on a terminal until the function that is returned says how it ended.
+func (p *pty) live(ctx context.Context, address string) (ended func() error) {
+	done := make(chan error, 1)
+	go func() {
+		done <- (&program{in: p.slave, out: p.slave, log: os.Stderr}).run(ctx, []string{"top", "--server", address, "--count", "30"})
+	}()
+	return func() error { return <-done }
+}
+
+// TestTopLive is somebody who looks, presses keys and goes.
+func TestTopLive(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	address, asked, away := topServer(t)
+	p := openPTY(t)
+	before, err := term.GetState(int(p.slave.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := p.live(t.Context(), address)
+	p.shows("headgate top "+address, "3 of 3 nodes answered", "1,000", `r29   user=u29\x1b]0;evil\a`, "q quit  r refused (30)  n near a limit (1)")
+	if raw, err := term.GetState(int(p.slave.Fd())); err != nil || reflect.DeepEqual(raw, before) {
+		t.Errorf("keys wait for the end of a line: %v", err)
+	}
+	p.shows("2,000") // by itself
+	p.press("n")
+	p.shows("90 %  9 of 10  login (day)  x", "s sort: near")
+	p.press("rs")
+	p.shows("s sort: rule", "r00")
+	p.press(" ")
+	p.shows("paused")
+	p.resize(10)
+	eventually(t, "a smaller page", func() bool { return strings.Count(p.page(), "\n") == 9 && strings.Contains(p.page(), "q quit") })
+	n := asked.Load()
+	away.Store(true)
+	p.press(" ")
+	p.shows("not as headgate's admin API", fmt.Sprintf("%d,000", n))
+	away.Store(false)
+	eventually(t, "it answers again", func() bool { return !strings.Contains(p.page(), "not as headgate's") })
+	p.press("q")
+	if err := ended(); err != nil {
+		t.Error(err)
+	}
+	p.isAsBefore(before)
+	if strings.Contains(p.shown.String(), "\x1b[3") || strings.Contains(p.shown.String(), "\x1b]0") {
+		t.Error("it has colours with NO_COLOR, or what a client has sent")
+	}
+}
+
+func (p *pty) isAsBefore(before *term.State) {
+	p.t.Helper()
+	after, err := term.GetState(int(p.slave.Fd()))
+	if err != nil || !reflect.DeepEqual(after, before) {
+		p.t.Errorf("the terminal is not as it was: %v", err)
+	}
+	eventually(p.t, "the page is closed", func() bool { return strings.HasSuffix(p.shown.String(), closePage) })
+}
+
+// TestTopEnds ends it in other ways. The terminal is as it was.
+func TestTopEnds(t *testing.T) {
+	t.Parallel()
+	address, _, away := topServer(t)
+	for name, end := range map[string]func(p *pty, stop func()){
+		"control C": func(p *pty, _ func()) { p.press("\x03") },
+		"a signal":  func(_ *pty, stop func()) { stop() },
+	} {
+		p := openPTY(t)
+		before, err := term.GetState(int(p.slave.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := p.live(ctx, address)
+		p.shows("q quit")
+		end(p, stop)
+		if err := ended(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		stop()
+		p.isAsBefore(before)
+	}
+	away.Store(true)
+	p := openPTY(t)
+	if err := p.live(t.Context(), address)(); err == nil || strings.Contains(p.shown.String(), openPage) {
+		t.Errorf("nobody answers: %v", err)
+	}
+}
+
+// Elsewhere than on a terminal, and for programs, it is printed once.
+func TestTopOnce(t *testing.T) {
+	t.Parallel()
+	address, asked, _ := topServer(t)
+	got := start(t, "top", "--server", address)
+	if got.code != 0 || asked.Load() != 1 || !strings.Contains(got.out, "\n1 subject near a limit: --sort near shows them\n") {
+		t.Errorf("%+v", got)
+	}
+	p := openPTY(t)
+	for _, flag := range []string{"--once", "--output=json"} {
+		if err := (&program{in: p.slave, out: p.slave}).run(t.Context(), []string{"top", "--server", address, flag}); err != nil {
+			t.Error(err)
+		}
+	}
+	if asked.Load() != 3 {
+		t.Errorf("asked %d times", asked.Load())
+	}
+	var r topReport
+	got = start(t, "top", "--server", address, "--output", "json")
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil || len(r.Refused) != 30 || r.Near[0].Of != 10 || r.Version != jsonVersion {
+		t.Errorf("%v: %+v", err, got)
+	}
+}
