@@ -146,7 +146,10 @@ func (r *denialsReport) text() string {
 	var b strings.Builder
 	var times int64
 	for i := range r.Denials {
-		times += r.Denials[i].Count + r.Denials[i].Others
+		times += r.Denials[i].Count
+		if r.asked == nil { // else they are not of whom was asked for
+			times += r.Denials[i].Others
+		}
 	}
 	of, happened := "", "no request was refused"
 	if r.about != "" {

@@ -20,28 +20,6 @@ const (
 	usualSince = 10 * time.Minute
 )
 
-// denial is requests that were refused together.
-type denial struct {
-	First        time.Time           `json:"first"`
-	Last         time.Time           `json:"last"`
-	Count        int64               `json:"count"`
-	Others       int64               `json:"others"`
-	Node         string              `json:"node"`
-	Rule         string              `json:"rule"`
-	LimitName    string              `json:"limitName,omitempty"`
-	Limit        string              `json:"limit,omitempty"`
-	Origin       string              `json:"origin,omitempty"`
-	Subject      string              `json:"subject"`
-	Attributes   headgate.Attributes `json:"attributes,omitempty"`
-	Cost         int64               `json:"cost"`
-	Remaining    int64               `json:"remaining"`
-	RetryAfter   *float64            `json:"retryAfterSeconds"`
-	Path         headgate.Path       `json:"path"`
-	Missing      string              `json:"missing,omitempty"`
-	RulesVersion string              `json:"rulesVersion"`
-	TraceID      string              `json:"traceId,omitempty"`
-}
-
 // listDenials asks all nodes what they have refused.
 func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if a.seen == nil {
@@ -50,6 +28,12 @@ func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) erro
 	q, err := readDenialsQuery(r.URL.Query(), time.Now())
 	if err != nil {
 		return err
+	}
+	for name := range q.Attributes {
+		if !denials.Known(name, a.limiter.Rules()) {
+			return badRequest("refusals are not remembered by %q: send ip, user, api_key, tenant or another attribute that a rule counts by",
+				name)
+		}
 	}
 	found, heard, err := a.seen.Denials(r.Context(), q)
 	if err == nil && len(found.Records) == 0 {
@@ -60,16 +44,11 @@ func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) erro
 	}
 	return answer(w, http.StatusOK, struct {
 		Heard
-		Since      time.Time `json:"since"`
-		From       time.Time `json:"from"`
-		Unrecorded int64     `json:"unrecorded"`
-		Denials    []denial  `json:"denials"`
-	}{heard, q.Since, found.From, found.Unrecorded, convert(found.Records, func(d *denials.Record) denial {
-		return denial{
-			d.First, d.Last, d.Count, d.Others, d.Node, d.Rule, d.Name, d.Limit, d.Origin, d.Subject, d.Attributes, d.Cost,
-			d.Remaining, d.RetryAfter, d.Path, d.Missing, d.RulesVersion, d.TraceID,
-		}
-	})})
+		Since      time.Time        `json:"since"`
+		From       time.Time        `json:"from"`
+		Unrecorded int64            `json:"unrecorded"`
+		Denials    []denials.Record `json:"denials"`
+	}{heard, q.Since, found.From, found.Unrecorded, append([]denials.Record{}, found.Records...)})
 }
 
 // subjectHash is headgate.Subject as text.

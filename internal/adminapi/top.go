@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/denials"
 	"github.com/headgate/headgate/internal/offenders"
 )
@@ -60,24 +59,6 @@ func readNumber(q url.Values, name string, usual, least, most int) (int, error) 
 	return n, nil
 }
 
-type topRefused struct {
-	Rule       string              `json:"rule"`
-	Subject    string              `json:"subject"`
-	Attributes headgate.Attributes `json:"attributes,omitempty"`
-	Refused    int64               `json:"refused"`
-	Error      int64               `json:"error"`
-}
-
-type topNear struct {
-	Rule       string              `json:"rule"`
-	Limit      string              `json:"limit,omitempty"`
-	Subject    string              `json:"subject"`
-	Attributes headgate.Attributes `json:"attributes,omitempty"`
-	Used       int64               `json:"used"`
-	Of         int64               `json:"of"`
-	At         time.Time           `json:"at"`
-}
-
 // listTop asks all nodes who is refused most, and who is nearest to a limit.
 func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if a.seen == nil {
@@ -104,18 +85,13 @@ func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	}
 	return answer(w, http.StatusOK, struct {
 		Heard
-		At            time.Time    `json:"at"`
-		WindowSeconds int          `json:"windowSeconds"`
-		Incomplete    bool         `json:"incomplete"`
-		Refused       []topRefused `json:"refused"`
-		Near          []topNear    `json:"near"`
+		At            time.Time           `json:"at"`
+		WindowSeconds int                 `json:"windowSeconds"`
+		Incomplete    bool                `json:"incomplete"`
+		Refused       []offenders.Limited `json:"refused"`
+		Near          []offenders.Near    `json:"near"`
 	}{
 		heard, time.Now().UTC().Truncate(time.Second), window, found.Incomplete,
-		convert(found.Limited, func(l *offenders.Limited) topRefused {
-			return topRefused{l.Rule, l.Subject, l.Attributes, l.Refused, l.Error}
-		}),
-		convert(found.Near, func(n *offenders.Near) topNear {
-			return topNear{n.Rule, n.Limit, n.Subject, n.Attributes, n.Used, n.Of, n.At}
-		}),
+		append([]offenders.Limited{}, found.Limited...), append([]offenders.Near{}, found.Near...),
 	})
 }

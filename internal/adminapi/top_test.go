@@ -40,7 +40,10 @@ func (s *sees) Denials(_ context.Context, q denials.Query) (denials.Answer, Hear
 			First: at, Last: at.Add(time.Second), Count: 2, Node: "gate:8080", Rule: "login", Name: "day", Limit: "10/day",
 			Origin: "tier", Subject: subjectAnn, Attributes: headgate.Attributes{"user": "ann"}, Cost: 1, RetryAfter: &wait,
 			Path: headgate.PathStore, RulesVersion: "0123456789ab", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
-		}, {First: at, Last: at, Count: 1, Node: "gate:8080", Rule: "login", Subject: subjectAnn, Path: headgate.PathRules, Missing: "user"}}},
+		}, {
+			First: at, Last: at, Count: 1, Node: "gate:8080", Rule: "login", Limit: "10/day", Origin: "rule", Subject: subjectAnn,
+			Path: headgate.PathRules, Missing: "user",
+		}}},
 		twoOfThree, nil
 }
 
@@ -92,9 +95,11 @@ func TestDenials(t *testing.T) {
 		"attribute=ann":   `attribute is "ann": send NAME=VALUE`,
 		"attribute=user=": `attribute is "user=": send NAME=VALUE`,
 		"since=yesterday": `since is "yesterday": send a time`,
-		"since=-1":        `since is "-1"`,
-		"limit=501":       `limit is "501": send 1 to 500`,
-		"user=ann":        `there is no parameter "user"`,
+
+		"attribute=user_agent=curl": `refusals are not remembered by "user_agent": send ip, user`,
+		"since=-1":                  `since is "-1"`,
+		"limit=501":                 `limit is "501": send 1 to 500`,
+		"user=ann":                  `there is no parameter "user"`,
 	} {
 		w.ask(t, viewer, "GET /denials?"+query, "").says(http.StatusBadRequest, want)
 	}

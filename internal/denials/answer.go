@@ -46,7 +46,8 @@ type Answer struct {
 	Nodes int `json:"nodes"`
 }
 
-// Record is refusals of one client by one limit, within ten seconds. What is said of the request is that of the first.
+// Record is refusals of one client by one limit, within ten seconds, as operators are told of it. What is said of the request is that
+// of the first.
 type Record struct {
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
@@ -57,20 +58,20 @@ type Record struct {
 	Node   string `json:"node"`
 	// Rule and Name of the limit; Name is empty if the rule has one limit only. Limit is in the words of rule documents.
 	Rule  string `json:"rule"`
-	Name  string `json:"name"`
+	Name  string `json:"limitName,omitempty"`
 	Limit string `json:"limit"`
 	// Origin is rule, tier or override.
 	Origin  string `json:"origin"`
 	Subject string `json:"subject"`
 	// Attributes are those of the request that the operator may see.
-	Attributes headgate.Attributes `json:"attributes"`
+	Attributes headgate.Attributes `json:"attributes,omitempty"`
 	Cost       int64               `json:"cost"`
 	Remaining  int64               `json:"remaining"`
 	// RetryAfter is in seconds; null if the request could never pass.
-	RetryAfter   *float64      `json:"retry_after"`
+	RetryAfter   *float64      `json:"retryAfterSeconds"`
 	Path         headgate.Path `json:"path"`
-	RulesVersion string        `json:"rules_version"`
-	TraceID      string        `json:"trace_id,omitempty"`
+	RulesVersion string        `json:"rulesVersion"`
+	TraceID      string        `json:"traceId,omitempty"`
 	// Missing is the attribute for whose lack the rule refuses requests.
 	Missing string `json:"missing,omitempty"`
 }
@@ -126,6 +127,12 @@ func (q *Query) most() int {
 		return usualAnswer
 	}
 	return min(q.Most, largestAnswer)
+}
+
+// Known is whether requests can be found by an attribute: one that says who asked or for what, or that a rule counts by.
+func Known(name string, rules *headgate.RuleSet) bool {
+	return slices.Contains(kept, name) ||
+		slices.ContainsFunc(rules.Rules(), func(r headgate.Rule) bool { return slices.Contains(r.By, name) })
 }
 
 // finds is whether the record is one of those asked for.

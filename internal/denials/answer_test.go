@@ -165,3 +165,17 @@ func TestAnswerAsJSON(t *testing.T) {
 		t.Errorf("%s\nis not\n%s\n%v", second, first, err)
 	}
 }
+
+// What is kept of requests depends on what rules count by.
+func TestKnown(t *testing.T) {
+	t.Parallel()
+	rules, err := headgate.Compile(headgate.Rule{ID: "a", By: []string{"header.x"}, Limit: headgate.PerMinute(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"user": true, "client": true, "header.x": true, "header.y": false, "user_agent": false} {
+		if Known(name, rules) != want {
+			t.Errorf("%s is known: %t", name, !want)
+		}
+	}
+}

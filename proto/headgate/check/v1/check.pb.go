@@ -224,9 +224,10 @@ type CheckResponse struct {
 	RetryAfterUs int64 `protobuf:"varint,2,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
 	// How long to hold it before it goes on, if it may pass.
 	DelayUs int64 `protobuf:"varint,3,opt,name=delay_us,json=delayUs,proto3" json:"delay_us,omitempty"`
-	// Who decided: "none" if no limit applied, "exempt" if that is because of an exemption, "rules" if a rule insists on an attribute, "store"; or for it the server,
-	// by what it has taken in advance ("lease") or what the store has refused a moment ago ("cache"); or, if the store did
-	// not answer for some limit, "local" by the server's share of it, or "failed" by what the rule says.
+	// Who decided: "none" if no limit applied, "exempt" if that is because of an exemption, "rules" if a rule insists on
+	// an attribute, "store"; or for it the server, by what it has taken in advance ("lease") or what the store has refused
+	// a moment ago ("cache"); or, if the store did not answer for some limit, "local" by the server's share of it, or
+	// "failed" by what the rule says.
 	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
 	// Version of the rules.
 	Version string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
