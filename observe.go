@@ -85,7 +85,6 @@ func (o *Observed) tellOf(ctx context.Context, call Call, a Attributes, d *Decis
 	seen, _ := o.observations.Get().(*Observation)
 	*seen = Observation{call, a, *d, err, took, at}
 	o.tell(ctx, seen)
-	*seen = Observation{}
 	o.observations.Put(seen)
 }
 

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate"
@@ -27,7 +29,7 @@ type decisions struct {
 	byRule     *series[ruled]
 	candidates *series[string]
 	duration   *histogram
-	units      prometheus.Counter
+	units      atomic.Int64
 }
 
 func newDecisions(registry *prometheus.Registry) *decisions {
@@ -45,28 +47,23 @@ func newDecisions(registry *prometheus.Registry) *decisions {
 	rules, tiers := newNames(maxRules), newNames(maxTiers)
 	d := &decisions{
 		all: newSeries(
-			func(l decided) uint { return ends(l.tier) + 71*uint(l.call) + 19*uint(l.result) + uint(l.path) },
 			func(l decided) decided { return decided{l.call, l.result, l.path, tiers.admit(l.tier)} },
 			func(l decided) prometheus.Counter {
 				return all.WithLabelValues(l.call.String(), l.result.String(), l.path.String(), l.tier)
 			},
 		),
 		byRule: newSeries(
-			func(l ruled) uint { return ends(l.rule) + 37*ends(l.tier) + 19*uint(l.result) + uint(l.path) },
 			func(l ruled) ruled { return ruled{rules.admit(l.rule), tiers.admit(l.tier), l.result, l.path} },
 			func(l ruled) prometheus.Counter {
 				return byRule.WithLabelValues(l.rule, l.tier, l.result.String(), l.path.String())
 			},
 		),
-		candidates: newSeries(ends, rules.admit, func(rule string) prometheus.Counter { return candidates.WithLabelValues(rule) }),
+		candidates: newSeries(rules.admit, func(rule string) prometheus.Counter { return candidates.WithLabelValues(rule) }),
 		duration:   newDuration("headgate_check_duration_seconds", "How long a decision took, the store included."),
-		units: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "headgate_admitted_units_total", Help: "Units that were admitted, of each enforced limit that a request is charged on.",
-		}),
 	}
 	// What is too many by rule and tier is counted by neither.
 	d.byRule.most, d.byRule.rest = maxSeries, func(l ruled) ruled { return ruled{other, other, l.result, l.path} }
-	registry.MustRegister(all, byRule, candidates, d.duration, d.units)
+	registry.MustRegister(all, byRule, candidates, d.duration)
 	return d
 }
 
@@ -83,19 +80,37 @@ func (m *Metrics) Note(seen *headgate.Observation) {
 	case d.Allowed:
 		result = allowed
 	}
-	tier := seen.Attributes["tier"]
-	of.all.of(decided{callOf(seen.Call), result, pathOf(d.Path), tier}).Inc()
+	asked := about{tier: seen.Attributes["tier"], by: d.Path, path: pathOf(d.Path)}
+	asked.near = ends(asked.tier)
+	call := callOf(seen.Call)
+	of.all.of(decided{call, result, asked.path, asked.tier}, asked.near+71*uint(call)+19*uint(result)+uint(asked.path)).Inc()
 	if seen.Call == headgate.CallCheck || seen.Call == headgate.CallReserve {
-		of.rules(d, tier)
+		of.rules(d, &asked)
 	}
 }
 
+// about is what all rules of a decision have in common: the tier, and who decided, mostly.
+type about struct {
+	tier string
+	near uint
+	by   headgate.Path
+	path path
+}
+
+// pathOf is who decided a limit.
+func (a *about) pathOf(l *headgate.LimitDecision) path {
+	if by := l.DecidedBy(); by != a.by {
+		return pathOf(by)
+	}
+	return a.path
+}
+
 // rules counts each rule once, whose limits are neighbours, and the units that were admitted.
-func (of *decisions) rules(d *headgate.Decision, tier string) {
+func (of *decisions) rules(d *headgate.Decision, asked *about) {
 	units := int64(0)
 	for i := 0; i < len(d.Limits); {
 		first := &d.Limits[i]
-		said := ruled{first.Rule, tier, allowed, pathOf(first.DecidedBy())}
+		said := ruled{first.Rule, asked.tier, allowed, asked.pathOf(first)}
 		tried := false
 		for ; i < len(d.Limits) && d.Limits[i].Rule == first.Rule; i++ {
 			l := &d.Limits[i]
@@ -103,22 +118,26 @@ func (of *decisions) rules(d *headgate.Decision, tier string) {
 			case l.Origin == headgate.FromCandidate:
 				tried = tried || l.WouldRefuse()
 			case l.Refuses():
-				said.result, said.path = refused, pathOf(l.DecidedBy())
+				said.result, said.path = refused, asked.pathOf(l)
 			case l.WouldRefuse() && said.result == allowed:
-				said.result, said.path = wouldRefuse, pathOf(l.DecidedBy())
+				said.result, said.path = wouldRefuse, asked.pathOf(l)
 			case l.Enforced:
 				units += l.Cost
 			}
 		}
-		of.byRule.of(said).Inc()
+		of.count(said, asked.near)
 		if tried {
-			of.candidates.of(first.Rule).Inc()
+			of.candidates.of(first.Rule, ends(first.Rule)).Inc()
 		}
 	}
 	for _, rule := range d.Exempt {
-		of.byRule.of(ruled{rule, tier, allowed, pathOf(headgate.PathExempt)}).Inc()
+		of.count(ruled{rule, asked.tier, allowed, pathOf(headgate.PathExempt)}, asked.near)
 	}
 	if d.Allowed && units > 0 {
-		of.units.Add(float64(units))
+		of.units.Add(units)
 	}
+}
+
+func (of *decisions) count(said ruled, near uint) {
+	of.byRule.of(said, ends(said.rule)+37*near+19*uint(said.result)+uint(said.path)).Inc()
 }

@@ -25,6 +25,8 @@ func New(version string) *Metrics {
 	m := &Metrics{registry: registry, decisions: newDecisions(registry), rules: newRules(registry), store: newStore(registry)}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.number("headgate_build_info", "Version of the program; the value is 1.", func() int64 { return 1 }, "version", version)
+	m.total("headgate_admitted_units_total", "Units that were admitted, of each enforced limit that a request is charged on.",
+		m.decisions.units.Load)
 	m.number("headgate_grpc_streams", "gRPC streams that are open.", m.streams.Load)
 	return m
 }

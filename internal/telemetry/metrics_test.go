@@ -170,19 +170,19 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d series", n)
 	}
 	for tier, want := range map[string]float64{other: 2, "tier-0": 2, "tier-99": 1} {
-		if got := testutil.ToFloat64(m.decisions.all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), tier})); got != want {
+		if got := testutil.ToFloat64(m.decisions.all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), tier}, 0)); got != want {
 			t.Errorf("tier %s: %v, not %v", tier, got, want)
 		}
 	}
 	said := func(rule, tier string) {
 		limits := []headgate.LimitDecision{{Rule: rule, Enforced: true}}
-		m.decisions.rules(&headgate.Decision{Limits: limits, Exempt: []string{rule}}, tier)
+		m.decisions.rules(&headgate.Decision{Limits: limits, Exempt: []string{rule}}, &about{tier: tier})
 	}
 	for i := range maxRules + 7 {
 		said(strconv.Itoa(i), "")
 	}
 	refusals := func(rule, tier string) float64 {
-		return testutil.ToFloat64(m.decisions.byRule.of(ruled{rule, tier, refused, pathOf(headgate.PathStore)}))
+		return testutil.ToFloat64(m.decisions.byRule.of(ruled{rule, tier, refused, pathOf(headgate.PathStore)}, 0))
 	}
 	if got := refusals(other, ""); got != 7 {
 		t.Errorf("%v refusals by other rules", got)
@@ -214,7 +214,7 @@ func TestOddTiers(t *testing.T) {
 	m, e := newEngine(t, memstore.New(memstore.Options{}))
 	ask(t, e, 1, headgate.Attributes{"tier": "\xff"})
 	ask(t, e, 1, headgate.Attributes{"tier": strings.Repeat("x", maxLength+1)})
-	if got := testutil.ToFloat64(m.decisions.all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), other})); got != 2 {
+	if got := testutil.ToFloat64(m.decisions.all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), other}, 0)); got != 2 {
 		t.Errorf("%v of other tiers", got)
 	}
 }

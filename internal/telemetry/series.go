@@ -14,7 +14,6 @@ import (
 type series[K comparable] struct {
 	// recent has those that were asked for last, by place, which takes a third of the time of a map.
 	recent [recents]atomic.Pointer[counter[K]]
-	place  func(K) uint
 	known  atomic.Pointer[map[K]*counter[K]]
 	// admit is the labels themselves, or others if there are too many. It is not called twice at a time.
 	admit func(K) K
@@ -35,14 +34,15 @@ type counter[K comparable] struct {
 	labels K
 }
 
-func newSeries[K comparable](place func(K) uint, admit func(K) K, build func(K) prometheus.Counter) *series[K] {
-	s := &series[K]{place: place, admit: admit, build: build, all: map[K]*counter[K]{}}
+func newSeries[K comparable](admit func(K) K, build func(K) prometheus.Counter) *series[K] {
+	s := &series[K]{admit: admit, build: build, all: map[K]*counter[K]{}}
 	s.known.Store(&map[K]*counter[K]{})
 	return s
 }
 
-func (s *series[K]) of(labels K) *counter[K] {
-	place := &s.recent[s.place(labels)%recents]
+// of is the counter with these labels. near is any number that is the same for the same labels, and mostly another for others.
+func (s *series[K]) of(labels K, near uint) *counter[K] {
+	place := &s.recent[near%recents]
 	if c := place.Load(); c != nil && c.labels == labels {
 		return c
 	}
