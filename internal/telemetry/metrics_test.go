@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -205,6 +206,31 @@ func TestBounds(t *testing.T) {
 	}
 	if want := float64(maxRules + 7 + 10*maxRules); total != want {
 		t.Errorf("%v refusals counted, not %v", total, want)
+	}
+}
+
+// New rules, tiers and candidates come from all sides at once.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	m := New("")
+	var asking sync.WaitGroup
+	for caller := range 4 {
+		asking.Go(func() {
+			for i := range 50 {
+				rule := fmt.Sprint("rule-", caller, "-", i)
+				tried := headgate.LimitDecision{Rule: rule, Origin: headgate.FromCandidate}
+				m.Note(&headgate.Observation{
+					Call: headgate.CallCheck, Attributes: headgate.Attributes{"tier": fmt.Sprint("tier-", caller, "-", i%25)},
+					Decision: headgate.Decision{Limits: []headgate.LimitDecision{{Rule: rule, Enforced: true}, tried}},
+				})
+			}
+		})
+	}
+	asking.Wait()
+	for _, name := range []string{"headgate_rule_decisions_total", "headgate_rule_candidate_refusals_total"} {
+		if n := testutil.CollectAndCount(m.registry, name); n != 200 {
+			t.Errorf("%d series of %s", n, name)
+		}
 	}
 }
 

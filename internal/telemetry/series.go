@@ -15,7 +15,7 @@ type series[K comparable] struct {
 	// recent has those that were asked for last, by place, which takes a third of the time of a map.
 	recent [recents]atomic.Pointer[counter[K]]
 	known  atomic.Pointer[map[K]*counter[K]]
-	// admit is the labels themselves, or others if there are too many. It is not called twice at a time.
+	// admit is the labels themselves, or others if there are too many.
 	admit func(K) K
 	build func(K) prometheus.Counter
 	// most is how many there may be, if not 0; the others are counted as rest says, which has few values.
@@ -98,8 +98,9 @@ const (
 	other     = "other"
 )
 
-// names are the values of a label, of which there are only so many.
+// names are the values of a label, of which there are only so many. Several metrics may have it.
 type names struct {
+	mu    sync.Mutex
 	known map[string]string
 	most  int
 }
@@ -108,6 +109,8 @@ func newNames(most int) *names { return &names{known: map[string]string{}, most:
 
 // admit is a name, or "other" if there are too many or it cannot be shown.
 func (n *names) admit(name string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if kept, ok := n.known[name]; ok {
 		return kept
 	}
