@@ -89,9 +89,11 @@ func (l *Log) Answer(q Query) Answer {
 	}
 	l.mu.Unlock()
 	var found []snapshot
-	for _, r := range records {
-		if s := r.snapshot(); q.finds(s) {
-			found = append(found, s)
+	for part := range slices.Chunk(records, atATime) {
+		for _, s := range l.snapshots(part) {
+			if q.finds(s) {
+				found = append(found, s)
+			}
 		}
 	}
 	slices.SortStableFunc(found, func(a, b snapshot) int { return b.last.Compare(a.last) })
@@ -99,6 +101,19 @@ func (l *Log) Answer(q Query) Answer {
 		a.Records = append(a.Records, l.show(s, &q))
 	}
 	return a
+}
+
+// atATime is how many records are looked at while refusals have to wait.
+const atATime = 256
+
+func (l *Log) snapshots(records []*record) []snapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]snapshot, len(records))
+	for i, r := range records {
+		all[i] = r.snapshot()
+	}
+	return all
 }
 
 // Merge makes one answer to a query of those of several nodes, newest first.

@@ -113,8 +113,8 @@ func (l *Log) Note(ctx context.Context, seen *headgate.Observation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.find(k, now); r != nil {
-		r.count.Add(1)
-		r.last.Store(max(r.last.Load(), int64(now.Sub(r.first)))) // another may have waited less
+		r.count++
+		r.last = max(r.last, now.Sub(r.first)) // another may have waited less
 		return
 	}
 	lead := l.find(k.lead(), now)
@@ -174,7 +174,7 @@ func (l *Log) mayRecord(now time.Time) bool {
 // miss counts a refusal that gets no record: in that of the lead, if there is one.
 func (l *Log) miss(lead *record, now time.Time) {
 	if lead != nil {
-		lead.others.Add(1)
+		lead.others++
 		return
 	}
 	l.missed.Add(1)

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -27,17 +26,19 @@ var harmless = []string{"method", "route", "tier"}
 // mostValue is how much is kept of a value.
 const mostValue = 256
 
-// record is refusals of one client by one limit. All but the three numbers stays as it is.
+// record is refusals of one client by one limit. All but the first numbers stays as it is; those are the log's, whose mutex is for
+// them.
 type record struct {
 	key
-	first               time.Time
-	last, count, others atomic.Int64 // last is since first
-	clients             int          // of a lead, those that have records
-	cost, remaining     int64
-	retryAfter          time.Duration
-	origin              headgate.Origin
-	path                headgate.Path
-	texts               texts
+	first           time.Time
+	last            time.Duration // since first
+	count, others   int64
+	clients         int // of a lead, those that have records
+	cost, remaining int64
+	retryAfter      time.Duration
+	origin          headgate.Origin
+	path            headgate.Path
+	texts           texts
 }
 
 // bytes is what it takes, roughly.
@@ -46,10 +47,9 @@ func (r *record) bytes() int { return 300 + len(r.texts) }
 // newRecord keeps what there is to know of a refusal, and nothing that belongs to others.
 func (l *Log) newRecord(ctx context.Context, now time.Time, seen *headgate.Observation, limit *headgate.LimitDecision) *record {
 	r := &record{
-		first: now, cost: limit.Cost, remaining: limit.Remaining, retryAfter: limit.RetryAfter,
+		first: now, count: 1, cost: limit.Cost, remaining: limit.Remaining, retryAfter: limit.RetryAfter,
 		origin: limit.Origin, path: limit.DecidedBy(),
 	}
-	r.count.Store(1)
 	trace := ""
 	if l.options.TraceID != nil {
 		trace = l.options.TraceID(ctx)
@@ -147,8 +147,9 @@ type snapshot struct {
 	count, others int64
 }
 
+// snapshot is for who has the log's mutex, or of a record that is complete.
 func (r *record) snapshot() snapshot {
-	return snapshot{r, r.first.Add(time.Duration(r.last.Load())), r.count.Load(), r.others.Load()}
+	return snapshot{r, r.first.Add(r.last), r.count, r.others}
 }
 
 // show is what may be seen of a record that a query has found.

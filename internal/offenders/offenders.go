@@ -38,7 +38,9 @@ type Offenders struct {
 
 	mu    sync.RWMutex
 	rules map[string]*rule
-	bytes atomic.Int64
+	// recent has rules that were looked for last, so that a flood by one of them takes no lock of all.
+	recent [recents]atomic.Pointer[rule]
+	bytes  atomic.Int64
 	// lost is the last minute of which something was let go, and making says that room is being made.
 	lost   atomic.Int64
 	making sync.Mutex
@@ -122,20 +124,45 @@ func (o *Offenders) name(rule string, a headgate.Attributes) string {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// find is a rule, which is made if there is none.
+const recents = 64
+
+// find is a rule, which is made if there is none. It may be gone.
 func (o *Offenders) find(id string) *rule {
+	if r := o.recently(id).Load(); r != nil && r.id == id {
+		return r
+	}
+	return o.look(id)
+}
+
+// recently is where a rule is that was looked for last, or another.
+func (o *Offenders) recently(id string) *atomic.Pointer[rule] {
+	n := len(id)
+	if n == 0 {
+		return &o.recent[0]
+	}
+	return &o.recent[(n+int(id[n-1])+7*int(id[n/2]))%recents]
+}
+
+// look is find among all of them.
+func (o *Offenders) look(id string) *rule {
 	o.mu.RLock()
 	r := o.rules[id]
 	o.mu.RUnlock()
-	if r != nil {
-		return r
+	if r == nil {
+		r = o.add(id)
 	}
+	o.recently(id).Store(r)
+	return r
+}
+
+func (o *Offenders) add(id string) *rule {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	r = o.rules[id]
+	r := o.rules[id]
 	if r == nil {
-		r = &rule{}
-		o.rules[strings.Clone(id)] = r
+		id = strings.Clone(id)
+		r = &rule{id: id}
+		o.rules[id] = r
 	}
 	return r
 }
@@ -150,7 +177,7 @@ func (o *Offenders) lock(r *rule, id string, now time.Time) *rule {
 			return r
 		}
 		r.mu.Unlock()
-		r = o.find(id)
+		r = o.look(id)
 	}
 }
 
@@ -191,6 +218,7 @@ func (o *Offenders) makeRoom() {
 		o.lost.Store(max(o.lost.Load(), q.rule.minute))
 		q.rule.mu.Unlock()
 		o.mu.Unlock()
+		o.recently(q.id).CompareAndSwap(q.rule, nil)
 	}
 }
 

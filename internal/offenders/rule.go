@@ -25,6 +25,7 @@ const (
 
 // rule is what is known of one rule. Its mutex is for all of it but the floor.
 type rule struct {
+	id string
 	mu sync.Mutex
 	// gone says that it was let go, and must be looked for again.
 	gone bool
