@@ -160,7 +160,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/tracing": {
 		code: []string{
-			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+			"internal/pace", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
 			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/trace", "google.golang.org/grpc",
 		},
 		tests: []string{
@@ -173,12 +173,13 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore"},
 	},
 	"internal/denials": {
-		code:  []string{"identity"}, // whose hashes stand for API keys
+		code:  []string{"identity", "internal/pace"}, // identity, whose hashes stand for API keys
 		tests: []string{"memstore"},
 	},
+	"internal/pace": {},
 	"internal/gather": {
-		tests:   []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},
-		notRoot: true,
+		code:  []string{"internal/pace"},
+		tests: []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},
 	},
 	"internal/wording": {
 		code: []string{"identity"},

@@ -20,6 +20,15 @@ func SubjectOf(parts ...string) Subject {
 // String is the subject as it stands in a store's keys: 22 characters of base64url.
 func (s Subject) String() string { return base64.RawURLEncoding.EncodeToString(s[:]) }
 
+// ParseSubject undoes Subject.String; false if the text is not such a one.
+func ParseSubject(text string) (s Subject, ok bool) {
+	if len(text) != base64.RawURLEncoding.EncodedLen(len(s)) {
+		return s, false
+	}
+	n, err := base64.RawURLEncoding.Decode(s[:], []byte(text))
+	return s, err == nil && n == len(s)
+}
+
 // Counter names one counter of a subject: 48 bits of a hash. Make it with CounterOf.
 type Counter uint64
 

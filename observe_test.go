@@ -153,3 +153,18 @@ func TestDecidedBy(t *testing.T) {
 		}
 	}
 }
+
+// What a subject says of itself can be read back, and nothing else can.
+func TestParseSubject(t *testing.T) {
+	t.Parallel()
+	subject := headgate.SubjectOf("ann")
+	if got, ok := headgate.ParseSubject(subject.String()); !ok || got != subject {
+		t.Errorf("%v, and not %v", got, subject)
+	}
+	text := subject.String()
+	for _, bad := range []string{"", text[1:], text + "A", text[1:] + "=", text[2:] + "\n\n", text[1:] + "ä"} {
+		if got, ok := headgate.ParseSubject(bad); ok {
+			t.Errorf("%q is %v", bad, got)
+		}
+	}
+}

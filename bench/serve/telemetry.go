@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -113,12 +112,11 @@ const (
 
 // buildUnseen compiles the program without telemetry of decisions, which it cannot be told to leave out.
 func buildUnseen(scope *paired.Scope) (string, error) {
-	here, err := exec.CommandContext(scope.Context(), "go", "list", "-f", "{{.Dir}}", "github.com/headgate/headgate").Output()
+	dir := scope.TempDir()
+	source, err := filepath.Abs(filepath.Join("..", "cmd", "headgate", "servelisteners.go"))
 	if err != nil {
 		return "", err
 	}
-	root, dir := string(bytes.TrimSpace(here)), scope.TempDir()
-	source := filepath.Join(root, "cmd", "headgate", "servelisteners.go")
 	text, err := os.ReadFile(source)
 	if err != nil {
 		return "", err
@@ -127,7 +125,7 @@ func buildUnseen(scope *paired.Scope) (string, error) {
 	if bytes.Equal(text, changed) {
 		return "", fmt.Errorf("%s has no longer the line that this takes out", source)
 	}
-	replaced, overlay, program := filepath.Join(dir, "unseen.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "headgate")
+	replaced, overlay := filepath.Join(dir, "unseen.go"), filepath.Join(dir, "overlay.json")
 	files, err := json.Marshal(map[string]map[string]string{"Replace": {source: replaced}})
 	if err != nil {
 		return "", err
@@ -137,12 +135,7 @@ func buildUnseen(scope *paired.Scope) (string, error) {
 			return "", err
 		}
 	}
-	build := exec.CommandContext(scope.Context(), "go", "build", "-overlay", overlay, "-o", program, "./cmd/headgate")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return program, nil
+	return testenv.BuildHeadgate(scope, "-overlay", overlay), nil
 }
 
 // seeingServed compares servers with and without telemetry, in front of the same Redis.

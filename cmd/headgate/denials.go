@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/denials"
 	"github.com/headgate/headgate/internal/wording"
 )
 
@@ -37,30 +37,8 @@ type denialsReport struct {
 	most    int
 }
 
-// denial is requests that were refused together, in the JSON of the admin API.
-type denial struct {
-	First        time.Time           `json:"first"`
-	Last         time.Time           `json:"last"`
-	Count        int64               `json:"count"`
-	Others       int64               `json:"others"`
-	Node         string              `json:"node"`
-	Rule         string              `json:"rule"`
-	LimitName    string              `json:"limitName,omitzero"`
-	Limit        string              `json:"limit,omitzero"`
-	Origin       string              `json:"origin,omitzero"`
-	Subject      string              `json:"subject"`
-	Attributes   headgate.Attributes `json:"attributes,omitempty"`
-	Cost         int64               `json:"cost"`
-	Remaining    int64               `json:"remaining"`
-	RetryAfter   *float64            `json:"retryAfterSeconds"`
-	Path         string              `json:"path"`
-	Missing      string              `json:"missing,omitzero"`
-	RulesVersion string              `json:"rulesVersion"`
-	TraceID      string              `json:"traceId,omitzero"`
-}
-
-// subjectHash is a subject as "top" shows it.
-var subjectHash = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
+// denial is requests that were refused together.
+type denial denials.Record
 
 // denialsOptions are the flags.
 type denialsOptions struct {
@@ -126,7 +104,7 @@ func (o *denialsOptions) query(r *denialsReport, args []string) (url.Values, err
 	if len(args) == 0 {
 		return q, nil
 	}
-	if subjectHash.MatchString(args[0]) {
+	if _, ok := headgate.ParseSubject(args[0]); ok {
 		r.about = args[0]
 		q.Set("subject", args[0])
 		return q, nil
@@ -196,13 +174,13 @@ func (r *denialsReport) notes() []string {
 }
 
 // decidedBy says who decided, in words.
-var decidedBy = map[string]string{
-	string(headgate.PathStore):  "by the shared counter",
-	string(headgate.PathLease):  "here, by units taken from Redis in advance",
-	string(headgate.PathCache):  "here, since Redis had refused a moment ago",
-	string(headgate.PathLocal):  "here, by this server's share: Redis did not answer",
-	string(headgate.PathFailed): "by the rule's on_store_failure: Redis did not answer",
-	string(headgate.PathRules):  "by the rule itself",
+var decidedBy = map[headgate.Path]string{
+	headgate.PathStore:  "by the shared counter",
+	headgate.PathLease:  "here, by units taken from Redis in advance",
+	headgate.PathCache:  "here, since Redis had refused a moment ago",
+	headgate.PathLocal:  "here, by this server's share: Redis did not answer",
+	headgate.PathFailed: "by the rule's on_store_failure: Redis did not answer",
+	headgate.PathRules:  "by the rule itself",
 }
 
 // text begins with what was refused how often by which limit, and goes on with what there is to know of it.
@@ -228,13 +206,13 @@ func (d *denial) text() string {
 	rows := [][]string{
 		{"  asked", cmp.Or(printable(asked), "(not shown)")},
 		{"  why", d.why()},
-		{"  decided", fmt.Sprintf("%s, on %s, rules version %s", cmp.Or(decidedBy[d.Path], d.Path), printable(d.Node), d.RulesVersion)},
+		{"  decided", fmt.Sprintf("%s, on %s, rules version %s", cmp.Or(decidedBy[d.Path], string(d.Path)), printable(d.Node), d.RulesVersion)},
 		{"  subject", d.Subject},
 	}
 	if d.TraceID != "" {
 		rows = append(rows, []string{"  trace", d.TraceID})
 	}
-	return fmt.Sprintf("%s  refused %s by %s: %s\n%s", when, often, printable(limitOf(d.Rule, d.LimitName)), printable(limit),
+	return fmt.Sprintf("%s  refused %s by %s: %s\n%s", when, often, printable(limitOf(d.Rule, d.Name)), printable(limit),
 		table(rows...))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/offenders"
 	"github.com/headgate/headgate/internal/wording"
 )
 
@@ -33,31 +34,12 @@ func (h *heard) text() string {
 type topReport struct {
 	Version int `json:"version"`
 	heard
-	At            time.Time    `json:"at"`
-	WindowSeconds int          `json:"windowSeconds"`
-	Incomplete    bool         `json:"incomplete"`
-	Refused       []topRefused `json:"refused"`
-	Near          []topNear    `json:"near"`
-	order         string       // by which it is shown
-}
-
-type topRefused struct {
-	Rule       string              `json:"rule"`
-	Subject    string              `json:"subject"`
-	Attributes headgate.Attributes `json:"attributes,omitempty"`
-	Refused    int64               `json:"refused"`
-	// Error is by how much that may be too high.
-	Error int64 `json:"error"`
-}
-
-type topNear struct {
-	Rule       string              `json:"rule"`
-	Limit      string              `json:"limit,omitzero"`
-	Subject    string              `json:"subject"`
-	Attributes headgate.Attributes `json:"attributes,omitempty"`
-	Used       int64               `json:"used"`
-	Of         int64               `json:"of"`
-	At         time.Time           `json:"at"`
+	At            time.Time           `json:"at"`
+	WindowSeconds int                 `json:"windowSeconds"`
+	Incomplete    bool                `json:"incomplete"`
+	Refused       []offenders.Limited `json:"refused"`
+	Near          []offenders.Near    `json:"near"`
+	order         string              // by which it is shown
 }
 
 // topOptions are the flags.
@@ -142,7 +124,7 @@ func (o *topOptions) ask(ctx context.Context, s *adminServer) (*topReport, error
 	if r.Version = jsonVersion; r.WindowSeconds < 1 {
 		return nil, s.stranger()
 	}
-	r.Refused, r.Near = append([]topRefused{}, r.Refused...), append([]topNear{}, r.Near...)
+	r.Refused, r.Near = append([]offenders.Limited{}, r.Refused...), append([]offenders.Near{}, r.Near...)
 	return &r, nil
 }
 
@@ -196,7 +178,7 @@ func (r *topReport) rows(order string) [][]string {
 		return r.nearRows()
 	}
 	sorted := slices.Clone(r.Refused)
-	slices.SortStableFunc(sorted, func(a, b topRefused) int {
+	slices.SortStableFunc(sorted, func(a, b offenders.Limited) int {
 		most := cmp.Compare(b.Refused, a.Refused)
 		switch order {
 		case byRule:

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"runtime/trace"
-	"strconv"
 	"time"
 )
 
@@ -50,15 +49,12 @@ func (a *api) profile(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if err := onlyKnown(q, "seconds"); err != nil {
 		return err
 	}
-	seconds := kind.seconds
-	if text := q.Get("seconds"); text != "" {
-		var err error
-		switch seconds, err = strconv.Atoi(text); {
-		case kind.watch == nil:
-			return badRequest("%s is what there is now: leave seconds out", name)
-		case err != nil || seconds < 1 || seconds > longestProfile:
-			return badRequest("seconds is %q: send 1 to %d", text, longestProfile)
-		}
+	if kind.watch == nil && q.Get("seconds") != "" {
+		return badRequest("%s is what there is now: leave seconds out", name)
+	}
+	seconds, err := readNumber(q, "seconds", kind.seconds, 1, longestProfile)
+	if err != nil {
+		return err
 	}
 	if !a.profiling.TryLock() {
 		return newProblem(http.StatusConflict, "somebody is taking a profile: try again when that is over, in a minute at most")

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -51,15 +50,12 @@ func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) erro
 	}{heard, q.Since, found.From, found.Unrecorded, append([]denials.Record{}, found.Records...)})
 }
 
-// subjectHash is headgate.Subject as text.
-var subjectHash = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
-
 func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err error) {
 	if err := onlyKnown(given, "subject", "attribute", "rule", "since", "limit"); err != nil {
 		return q, err
 	}
 	q = denials.Query{Subject: given.Get("subject"), Rule: given.Get("rule"), Since: now.Add(-usualSince)}
-	if q.Subject != "" && !subjectHash.MatchString(q.Subject) {
+	if _, ok := headgate.ParseSubject(q.Subject); !ok && q.Subject != "" {
 		return q, badRequest("subject is %q: send the 22 characters that top shows, or attribute=NAME=VALUE", q.Subject)
 	}
 	for _, pair := range given["attribute"] {

@@ -26,20 +26,30 @@ func onlyKnown(q url.Values, names ...string) error {
 	return nil
 }
 
+// readNumber reads a parameter that is a number within bounds.
+func readNumber(q url.Values, name string, usual, least, most int) (int, error) {
+	text := q.Get(name)
+	if text == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, badRequest("%s is %q: send %d to %d", name, text, least, most)
+	}
+	return n, nil
+}
+
 // readPage is the part of a list that a request asks for, and one more, by which cut knows whether there are more.
 func readPage(r *http.Request, filters ...string) (page pgrules.Page, q url.Values, err error) {
 	q = r.URL.Query()
 	if err := onlyKnown(q, append(filters, "limit", "cursor")...); err != nil {
 		return page, q, err
 	}
-	page.Most = usualPage + 1
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 1 || n > largestPage {
-			return page, q, badRequest("limit is %q: send 1 to %d", text, largestPage)
-		}
-		page.Most = int32(n) + 1
+	most, err := readNumber(q, "limit", usualPage, 1, largestPage)
+	if err != nil {
+		return page, q, err
 	}
+	page.Most = int32(most) + 1
 	if text := q.Get("cursor"); text != "" {
 		number, err := base64.RawURLEncoding.DecodeString(text)
 		if err == nil {

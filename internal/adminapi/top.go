@@ -3,8 +3,6 @@ package adminapi
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/internal/denials"
@@ -44,19 +42,6 @@ func (a *api) misspelt(rule string) error {
 		return notFound("this server has no rule %q in force", rule)
 	}
 	return nil
-}
-
-// readNumber reads a parameter that is a number within bounds.
-func readNumber(q url.Values, name string, usual, least, most int) (int, error) {
-	text := q.Get(name)
-	if text == "" {
-		return usual, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, badRequest("%s is %q: send %d to %d", name, text, least, most)
-	}
-	return n, nil
 }
 
 // listTop asks all nodes who is refused most, and who is nearest to a limit.

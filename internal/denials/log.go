@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/pace"
 )
 
 const (
@@ -55,7 +56,6 @@ type Options struct {
 type Log struct {
 	options Options
 	seed    maphash.Seed
-	start   time.Time
 	missed  atomic.Int64
 
 	mu sync.Mutex
@@ -66,7 +66,7 @@ type Log struct {
 	from    time.Time // older ones are gone
 	// open are the fresh ones, and besides, under client 0, the lead of each limit's subject: the first of its records.
 	open     map[key]*record
-	pace     headgate.State
+	pace     *pace.Pace
 	spans    []missedSpan
 	sweeping bool
 	warned   time.Time
@@ -92,7 +92,7 @@ func New(o Options) *Log {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	now := time.Now()
-	return &Log{options: o, seed: maphash.MakeSeed(), start: now, from: now, open: map[key]*record{}}
+	return &Log{options: o, seed: maphash.MakeSeed(), from: now, open: map[key]*record{}, pace: pace.New(newRecords)}
 }
 
 // Unrecorded is how many refusals were not recorded since the start, because there were too many.
@@ -118,7 +118,7 @@ func (l *Log) Note(ctx context.Context, seen *headgate.Observation) {
 		return
 	}
 	lead := l.find(k.lead(), now)
-	if lead != nil && lead.clients == mostClients || !l.mayRecord(now) {
+	if lead != nil && lead.clients == mostClients || !l.pace.Allow(now) {
 		l.miss(lead, now)
 		return
 	}
@@ -162,13 +162,6 @@ func (l *Log) clientOf(a headgate.Attributes) uint64 {
 		add(a["ip"])
 	}
 	return sum | 1
-}
-
-// mayRecord is whether one more record may be made. It goes by the time since the start, which nobody sets back.
-func (l *Log) mayRecord(now time.Time) bool {
-	var r headgate.Result
-	l.pace, r = newRecords.Take(l.pace, headgate.Charge{Cost: 1}, l.start.Add(now.Sub(l.start)))
-	return r.Allowed
 }
 
 // miss counts a refusal that gets no record: in that of the lead, if there is one.

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/pace"
 )
 
 const (
@@ -51,12 +54,12 @@ type Gather struct {
 	id      string // of this node
 	answers string // its channel
 	topics  map[string]*topic
+	pace    *pace.Pace // of others' questions
 
 	mu      sync.Mutex
 	asked   map[string]*asking // by the question's id
-	pace    pace
-	hearing chan struct{} // closed while the others can be heard
-	deaf    error         // why they cannot
+	hearing chan struct{}      // closed while the others can be heard
+	deaf    error              // why they cannot
 }
 
 // New makes a node's part. It hears nobody until it runs.
@@ -68,6 +71,7 @@ func New(o Options) *Gather {
 	return &Gather{
 		bus: o.Bus, name: o.Node, nodes: o.Nodes, log: o.Log,
 		id: id, answers: answersTo(id),
+		pace:   pace.New(headgate.Limit{Algorithm: headgate.SlidingLog, Count: answersPerSecond, Window: time.Second}),
 		topics: map[string]*topic{}, asked: map[string]*asking{}, hearing: make(chan struct{}),
 	}
 }

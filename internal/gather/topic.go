@@ -51,10 +51,7 @@ func (g *Gather) queue(m message) {
 		return
 	}
 	now := time.Now()
-	g.mu.Lock()
-	allowed := g.pace.allow(now)
-	g.mu.Unlock()
-	if !allowed {
+	if !g.pace.Allow(now) {
 		return
 	}
 	select {
@@ -95,19 +92,4 @@ func (g *Gather) reply(ctx context.Context, t *topic, q waitingQuestion) {
 	if err := g.send(ctx, answersTo(q.From), r); err != nil && ctx.Err() == nil {
 		g.log.Warn("another node is not answered", "topic", t.name, "error", err)
 	}
-}
-
-// pace is when the last questions were taken.
-type pace struct {
-	taken [answersPerSecond]time.Time
-	next  int
-}
-
-func (p *pace) allow(now time.Time) bool {
-	if now.Sub(p.taken[p.next]) < time.Second {
-		return false
-	}
-	p.taken[p.next] = now
-	p.next = (p.next + 1) % answersPerSecond
-	return true
 }

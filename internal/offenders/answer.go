@@ -3,7 +3,6 @@ package offenders
 import (
 	"bytes"
 	"cmp"
-	"encoding/base64"
 	"slices"
 	"strings"
 	"time"
@@ -123,7 +122,7 @@ func (a *Answer) tallies(rules map[string]*known) map[string][]tally {
 	told := map[string][]tally{}
 	for i := range a.Limited {
 		l := &a.Limited[i]
-		if s, ok := parseSubject(l.Subject); ok {
+		if s, ok := headgate.ParseSubject(l.Subject); ok {
 			told[l.Rule] = append(told[l.Rule], tally{s, l.Refused, l.Error, encodeName(l.Attributes)})
 			knownOf(rules, l.Rule)
 		}
@@ -134,7 +133,7 @@ func (a *Answer) tallies(rules map[string]*known) map[string][]tally {
 func (a *Answer) nearest(rules map[string]*known) {
 	for i := range a.Near {
 		n := &a.Near[i]
-		if s, ok := parseSubject(n.Subject); ok && n.Of > 0 {
+		if s, ok := headgate.ParseSubject(n.Subject); ok && n.Of > 0 {
 			k := knownOf(rules, n.Rule)
 			k.near = append(k.near, nearest{s, n.Limit, n.Used, n.Of, shareOf(n.Used, n.Of), n.At.UnixNano(), encodeName(n.Attributes)})
 		}
@@ -245,13 +244,4 @@ func (a *Answer) fill(rules map[string]*known, most int) {
 			n.rule, n.row.limit, n.row.subject.String(), decodeName(n.row.name), n.row.used, n.row.of, time.Unix(0, n.row.at).UTC(),
 		})
 	}
-}
-
-// parseSubject undoes headgate.Subject.String.
-func parseSubject(text string) (s headgate.Subject, ok bool) {
-	if len(text) != base64.RawURLEncoding.EncodedLen(len(s)) {
-		return s, false
-	}
-	_, err := base64.RawURLEncoding.Decode(s[:], []byte(text))
-	return s, err == nil
 }

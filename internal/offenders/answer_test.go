@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate"
 )
 
 func within(t *testing.T, l Limited, truth int64) {
@@ -60,7 +62,7 @@ func TestMerge(t *testing.T) {
 			}
 			listed := map[key]bool{}
 			for _, l := range a.Limited {
-				s, _ := parseSubject(l.Subject)
+				s, _ := headgate.ParseSubject(l.Subject)
 				k := key{l.Rule, int(binary.BigEndian.Uint64(s[8:]))}
 				listed[k] = true
 				within(t, l, truth[k])

@@ -37,7 +37,7 @@ func TestZipf(t *testing.T) {
 			found := map[string]bool{}
 			for _, l := range a.Limited {
 				found[l.Subject] = true
-				s, _ := parseSubject(l.Subject)
+				s, _ := headgate.ParseSubject(l.Subject)
 				within(t, l, truth[binary.BigEndian.Uint64(s[8:])])
 			}
 			t.Logf("first %+v, last %+v", a.Limited[0], a.Limited[24])

@@ -78,11 +78,11 @@ func (w *world) ask(q Query) Answer { return Merge(q, []Answer{w.Answer(q)}) }
 // rows are an answer in short: "rule/subject refused±error", and "rule/subject used of".
 func rows(a Answer) (limited, near []string) {
 	for _, l := range a.Limited {
-		s, _ := parseSubject(l.Subject)
+		s, _ := headgate.ParseSubject(l.Subject)
 		limited = append(limited, fmt.Sprintf("%s/%d %d-%d", l.Rule, s[15], l.Refused, l.Error))
 	}
 	for _, n := range a.Near {
-		s, _ := parseSubject(n.Subject)
+		s, _ := headgate.ParseSubject(n.Subject)
 		near = append(near, fmt.Sprintf("%s/%d %d/%d", n.Rule, s[15], n.Used, n.Of))
 	}
 	return limited, near
@@ -251,7 +251,7 @@ func TestNear(t *testing.T) {
 		t.Fatalf("%d rows, want %d", len(a.Near), maxNear)
 	}
 	for i, n := range a.Near {
-		if s, _ := parseSubject(n.Subject); shareOf(n.Used, n.Of) != want[i] || best[int(binary.BigEndian.Uint64(s[8:]))] != want[i] {
+		if s, _ := headgate.ParseSubject(n.Subject); shareOf(n.Used, n.Of) != want[i] || best[int(binary.BigEndian.Uint64(s[8:]))] != want[i] {
 			t.Errorf("row %d: %+v, want %d", i, n, want[i])
 		}
 	}

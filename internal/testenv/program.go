@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,15 +31,15 @@ func Find(t testing.TB, name string) string {
 	return ""
 }
 
-// BuildHeadgate compiles the program that users run.
-func BuildHeadgate(t testing.TB) (path string) {
+// BuildHeadgate compiles the program that users run, with flags of "go build" if there are any.
+func BuildHeadgate(t testing.TB, flags ...string) (path string) {
 	t.Helper()
 	root, err := repository()
 	if err != nil {
 		t.Fatal(err)
 	}
 	path = filepath.Join(t.TempDir(), "headgate")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/headgate")
+	build := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"build", "-o", path}, flags, []string{"./cmd/headgate"})...)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

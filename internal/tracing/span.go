@@ -3,7 +3,6 @@ package tracing
 import (
 	"context"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -16,40 +15,20 @@ import (
 // Note makes a span of a decision that is sampled, below the caller's if there is one. The caller's word on sampling counts,
 // either way.
 func (t *Tracer) Note(ctx context.Context, seen *headgate.Observation) {
-	if t.provider != nil && t.samples(ctx) {
+	if t.provider != nil && t.samples(ctx, seen) {
 		t.record(ctx, seen)
 	}
 }
 
-func (t *Tracer) samples(ctx context.Context) bool {
+func (t *Tracer) samples(ctx context.Context, seen *headgate.Observation) bool {
 	if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
 		return caller.IsSampled()
 	}
-	return rand.Float64() < t.sample && t.pace.allow(time.Now()) //nolint:gosec // a share, not a secret
+	return rand.Float64() < t.sample && t.unasked.Allow(seen.Time()) //nolint:gosec // a share, not a secret
 }
 
-// pace bounds how many spans are made that no caller has asked for: each costs as much as ten decisions and more.
-type pace struct{ taken atomic.Uint64 } // the second, and how many in it
-
-const mostPerSecond = 100
-
-func (p *pace) allow(now time.Time) bool {
-	const bits = 8
-	second := uint64(now.Unix())
-	for {
-		before := p.taken.Load()
-		count := uint64(0)
-		if before>>bits == second {
-			count = before & (1<<bits - 1)
-		}
-		if count >= mostPerSecond {
-			return false
-		}
-		if p.taken.CompareAndSwap(before, second<<bits|(count+1)) {
-			return true
-		}
-	}
-}
+// unasked bounds how many spans are made that no caller has asked for: each costs as much as ten decisions and more.
+var unasked = headgate.Limit{Algorithm: headgate.FixedWindow, Count: 100, Window: time.Second, Align: headgate.OnClock}
 
 func (t *Tracer) record(ctx context.Context, seen *headgate.Observation) {
 	end := seen.Time()

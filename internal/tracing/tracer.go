@@ -18,6 +18,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headgate/headgate/internal/pace"
 )
 
 const (
@@ -45,9 +47,9 @@ type Options struct {
 type Tracer struct {
 	spans    trace.Tracer
 	sample   float64
-	pace     pace
 	provider *sdktrace.TracerProvider // nil if there are no spans
 	exporter *exporter
+	unasked  *pace.Pace
 }
 
 // New makes a tracer. It does not wait for the collector. Close it when there are no more decisions.
@@ -76,6 +78,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	)
 	return &Tracer{
 		spans: provider.Tracer("github.com/headgate/headgate"), sample: o.Sample, provider: provider, exporter: to,
+		unasked: pace.New(unasked),
 	}, nil
 }
 
