@@ -143,6 +143,16 @@ func TestUnansweredIsNotReconciled(t *testing.T) {
 	if stats := s.Stats(); stats.Unanswered != 3 || stats.Waiting != 0 || used(t, inner, c) != 3 {
 		t.Errorf("%+v, %d used", stats, used(t, inner, c))
 	}
+
+	// What only looks, as Peek does, is not recorded and not missed.
+	veto := hour(headgate.FixedWindow, 1)
+	veto.Counter, veto.Cost = headgate.CounterOf("", "veto", headgate.FixedWindow), headgate.MaxCost
+	inner.is(func([]headgate.Charge) error { return errLost })
+	_, _ = take(s, c, veto)
+	inner.is(func([]headgate.Charge) error { return nil })
+	if stats := s.Stats(); stats.Unanswered != 3 || used(t, inner, c) != 3 {
+		t.Errorf("after looking: %d unanswered, %d used", stats.Unanswered, used(t, inner, c))
+	}
 }
 
 // A batch that was not answered is not sent again either, and one that certainly was not taken is.

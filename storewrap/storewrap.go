@@ -328,26 +328,35 @@ func (s *Store) note(now time.Time, charges []headgate.Charge, results []headgat
 			continue
 		}
 		var err error
-		var late int64
+		var late, looked bool // looked: nothing would have been recorded
+		var units int64
 		for j := i; j < len(parts); j++ {
 			if parts[j] != p || results[j].Err == nil {
 				continue
 			}
 			err = results[j].Err
 			if unanswered(err) {
-				late += charges[j].Cost
+				late = true
+				units += charges[j].Cost
+				looked = looked || neverFits(now, &charges[j])
 			}
+		}
+		if !looked {
+			s.unanswered.Add(units)
 		}
 		s.noteOne(now, p, &charges[i], err, late)
 	}
 }
 
-// noteOne ends a call to one part, which did not answer for some units.
-func (s *Store) noteOne(now time.Time, p *part, c *headgate.Charge, err error, late int64) {
-	if err != nil {
-		s.unanswered.Add(late)
-	}
-	p.ended(now, err == nil, late > 0)
+// neverFits is true of a charge that no store records, nor any beside it: it is there so that the others are looked at.
+func neverFits(now time.Time, c *headgate.Charge) bool {
+	t, ok := c.Terms(now)
+	return !ok || t.Least > t.Capacity
+}
+
+// noteOne ends a call to one part, which failed or was late.
+func (s *Store) noteOne(now time.Time, p *part, c *headgate.Charge, err error, late bool) {
+	p.ended(now, err == nil, late)
 	if !p.note(now, err == nil) || !p.goAway(now) {
 		return
 	}

@@ -110,11 +110,11 @@ func (o *outcome) row(name string, in func(*sample) bool) row {
 	return r
 }
 
-// tail is of what was due in a time.
+// tail is of what was due in a time, but for what the machine stood still in.
 func (o *outcome) tail(from, to time.Duration, in func(*sample) bool) tail {
 	var took []time.Duration
 	for i := range o.samples {
-		if s := &o.samples[i]; s.At >= from && s.At < to && s.Status != 0 && in(s) {
+		if s := &o.samples[i]; s.At >= from && s.At < to && s.Status != 0 && in(s) && !o.stalls.during(s) {
 			took = append(took, s.Latency)
 		}
 	}
@@ -130,6 +130,15 @@ func (o *outcome) late() tail {
 	return tailOf(late)
 }
 
+// stood is the part of all requests that are left out for the machine's sake.
+func (o *outcome) stood() float64 {
+	var n float64
+	for i := range o.samples {
+		n += float64(count(o.stalls.during(&o.samples[i])))
+	}
+	return n / float64(len(o.samples))
+}
+
 func tailOf(took []time.Duration) tail {
 	if len(took) == 0 {
 		return tail{}
@@ -139,12 +148,12 @@ func tailOf(took []time.Duration) tail {
 	return tail{len(took), at(0.5), at(0.99), at(0.999)}
 }
 
-// stored is the part of the answers of a time that are the store's.
+// stored is the part of the answers of a time that are the store's, not a number if there are none.
 func (o *outcome) stored(from, to time.Duration, in func(*sample) bool) float64 {
 	var all, stored float64
 	for i := range o.samples {
 		s := &o.samples[i]
-		if s.At < from || s.At >= to || !in(s) {
+		if s.At < from || s.At >= to || !in(s) || o.stalls.during(s) {
 			continue
 		}
 		all++
@@ -228,10 +237,16 @@ func (o *outcome) judge(r *row) {
 	r.aim("breaker", f.flaps || f.overload || o.openedMost <= 1)
 }
 
-// onlySlow is true of a row that has missed nothing but latencies, which are the machine's as well as ours.
-func (r *row) onlySlow() bool {
+// bySlowness is true of a row that has missed nothing but what a slow machine makes one miss, and one that stood still.
+func (r *row) bySlowness(stood bool) bool {
 	for _, aim := range r.failed {
-		if aim != "p99" && aim != "p50 after" {
+		switch aim {
+		case "p99", "p50 after":
+		case "recovery", "breaker", "leaves the store":
+			if !stood {
+				return false
+			}
+		default:
 			return false
 		}
 	}

@@ -17,6 +17,7 @@ type outcome struct {
 	samples []sample
 	marks   []mark
 	hit     map[int]bool
+	stalls  stalls
 
 	measured time.Duration // what was before is warm-up
 	begin    time.Duration // of the fault
@@ -30,27 +31,23 @@ type outcome struct {
 	accounts    bool  // whether the two are known
 }
 
-// tooLate is how late one request of a thousand may be sent, by this program alone, for a run to say anything of the
-// nodes.
-const tooLate = 5 * time.Millisecond
-
 // tries is how often a fault may happen until the machine has let all answers be in time.
-const tries = 3
+const tries = 5
 
-// runUndisturbed tries again if the machine had other things to do, or if nothing but a latency was missed.
+// runUndisturbed tries again if the machine had other things to do, or if nothing was missed that it may not be to blame for.
 func (f *fault) runUndisturbed(ctx context.Context, program string) (o *outcome, rows []row, err error) {
 	for try := 1; ; try++ {
 		if o, err = f.run(ctx, program); err != nil {
 			return nil, nil, err
 		}
 		rows = o.rows()
-		late, slow := o.late(), false
+		slow, stood := false, o.stood()
 		for i := range rows {
-			slow = slow || rows[i].onlySlow()
+			slow = slow || rows[i].bySlowness(stood > someStood)
 		}
-		fmt.Fprintf(os.Stderr, "%s: requests were sent late by %s ms; latency missed: %v\n", f.name, late, slow)
-		disturbed := late.p999 > tooLate && f.nodes == nil // nodes in this process may themselves be why
-		if !disturbed && !slow || try == tries {
+		fmt.Fprintf(os.Stderr, "%s: requests were sent late by %s ms, %.1f %% of them left out; slow: %v\n",
+			f.name, o.late(), 100*stood, slow)
+		if !slow && stood <= maxStood || try == tries {
 			return o, rows, nil
 		}
 	}
@@ -89,6 +86,9 @@ func (f *fault) run(ctx context.Context, program string) (*outcome, error) {
 		return nil, err
 	}
 	o.samples, o.marks, o.hit = w.load.taken(), w.marks, w.hit
+	if f.nodes == nil { // nodes in this process may themselves be why it stood still
+		o.stalls = stallsOf(o.samples)
+	}
 	err = o.account(ctx, w)
 	return o, err
 }
