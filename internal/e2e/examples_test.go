@@ -130,6 +130,7 @@ func testChangedRules(w *world, g gateway) {
 
 // Headgate is killed under load, and later hangs. Until it is back every request gets one of the statuses, soon.
 func testAway(w *world, g gateway, statuses []int, edits ...string) {
+	g.patience = nil
 	address := g.run(w, edits...)
 	c := newClient(w.t, address, "127.0.0.2")
 	l := newLoad(c)

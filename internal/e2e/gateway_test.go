@@ -19,6 +19,8 @@ type gateway struct {
 	// closed are edits of the example, as its README has them, after which it fails closed, with one of the statuses.
 	closed   []string
 	statuses []int
+	// patience is an edit that lets it wait for Headgate for longer than a busy machine takes, where answers are counted.
+	patience []string
 	// ownBody is true if a refusal has another body than Headgate's.
 	ownBody bool
 	// believed is true if Headgate believes whoever asks, as it does over gRPC.
@@ -46,6 +48,7 @@ func gateways() []gateway {
 			name: "envoy",
 			args: []string{"-c", "envoy.yaml", "--concurrency", "1", "--use-dynamic-base-id", "-l", "warn"}, port: ":8004",
 			closed: []string{"failure_mode_deny: false", "failure_mode_deny: true"}, statuses: []int{500}, believed: true,
+			patience: []string{"timeout: 0.02s", "timeout: 0.5s"},
 		},
 	}
 }
@@ -57,7 +60,7 @@ func (g gateway) run(w *world, edits ...string) (address string) {
 	w.addresses[g.port] = strings.TrimPrefix(address, "127.0.0.1")
 	w.addresses["abns@headgate"] = "abns@" + address // a name that all programs of the machine share
 	command := exec.Command(testenv.Find(w.t, g.name), g.args...)
-	command.Dir = w.render(g.name, edits...)
+	command.Dir = w.render(g.name, append(g.patience, edits...)...)
 	// Caddy keeps files there.
 	command.Env = append(os.Environ(), "HOME="+command.Dir, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=")
 	testenv.Run(w.t, command, address)
