@@ -18,9 +18,15 @@ type decided struct {
 
 // ruled are the labels of headgate_rule_decisions_total.
 type ruled struct {
-	rule, tier string
-	result     result
-	path       path
+	said
+	tier string
+}
+
+// said is what a rule said.
+type said struct {
+	rule   string
+	result result
+	path   path
 }
 
 // decisions are the metrics of what was decided.
@@ -28,8 +34,10 @@ type decisions struct {
 	all        *series[decided]
 	byRule     *series[ruled]
 	candidates *series[string]
+	answers    answers
 	duration   *histogram
 	units      atomic.Int64
+	shown      []prometheus.Collector
 }
 
 func newDecisions(registry *prometheus.Registry) *decisions {
@@ -53,7 +61,7 @@ func newDecisions(registry *prometheus.Registry) *decisions {
 			},
 		),
 		byRule: newSeries(
-			func(l ruled) ruled { return ruled{rules.admit(l.rule), tiers.admit(l.tier), l.result, l.path} },
+			func(l ruled) ruled { return ruled{said{rules.admit(l.rule), l.result, l.path}, tiers.admit(l.tier)} },
 			func(l ruled) prometheus.Counter {
 				return byRule.WithLabelValues(l.rule, l.tier, l.result.String(), l.path.String())
 			},
@@ -62,9 +70,33 @@ func newDecisions(registry *prometheus.Registry) *decisions {
 		duration:   newDuration("headgate_check_duration_seconds", "How long a decision took, the store included."),
 	}
 	// What is too many by rule and tier is counted by neither.
-	d.byRule.most, d.byRule.rest = maxSeries, func(l ruled) ruled { return ruled{other, other, l.result, l.path} }
-	registry.MustRegister(all, byRule, candidates, d.duration)
+	d.byRule.most, d.byRule.rest = maxSeries, func(l ruled) ruled { return ruled{said{other, l.result, l.path}, other} }
+	d.shown = []prometheus.Collector{all, byRule, candidates}
+	registry.MustRegister(d, d.duration)
 	return d
+}
+
+// Describe is part of a collector.
+func (of *decisions) Describe(all chan<- *prometheus.Desc) {
+	for _, c := range of.shown {
+		c.Describe(all)
+	}
+}
+
+// Collect is part of a collector.
+func (of *decisions) Collect(all chan<- prometheus.Metric) {
+	of.answers.sweep(of.add)
+	for _, c := range of.shown {
+		c.Collect(all)
+	}
+}
+
+// add counts an answer that was given a number of times.
+func (of *decisions) add(a *answer, times int64) {
+	of.all.of(a.decided).Add(float64(times))
+	for i := range a.rules[:a.count] {
+		of.byRule.of(ruled{a.rules[i], a.tier}).Add(float64(times))
+	}
 }
 
 // Note counts a decision.
@@ -80,37 +112,21 @@ func (m *Metrics) Note(seen *headgate.Observation) {
 	case d.Allowed:
 		result = allowed
 	}
-	asked := about{tier: seen.Attributes["tier"], by: d.Path, path: pathOf(d.Path)}
-	asked.near = ends(asked.tier)
-	call := callOf(seen.Call)
-	of.all.of(decided{call, result, asked.path, asked.tier}, asked.near+71*uint(call)+19*uint(result)+uint(asked.path)).Inc()
+	a := answer{decided: decided{callOf(seen.Call), result, pathOf(d.Path), seen.Attributes["tier"]}}
 	if seen.Call == headgate.CallCheck || seen.Call == headgate.CallReserve {
-		of.rules(d, &asked)
+		of.rules(d, &a)
+	}
+	if !of.answers.count(&a) {
+		of.add(&a, 1)
 	}
 }
 
-// about is what all rules of a decision have in common: the tier, and who decided, mostly.
-type about struct {
-	tier string
-	near uint
-	by   headgate.Path
-	path path
-}
-
-// pathOf is who decided a limit.
-func (a *about) pathOf(l *headgate.LimitDecision) path {
-	if by := l.DecidedBy(); by != a.by {
-		return pathOf(by)
-	}
-	return a.path
-}
-
-// rules counts each rule once, whose limits are neighbours, and the units that were admitted.
-func (of *decisions) rules(d *headgate.Decision, asked *about) {
+// rules notes what each rule said, once, whose limits are neighbours, and counts the units that were admitted.
+func (of *decisions) rules(d *headgate.Decision, a *answer) {
 	units := int64(0)
 	for i := 0; i < len(d.Limits); {
 		first := &d.Limits[i]
-		said := ruled{first.Rule, asked.tier, allowed, asked.pathOf(first)}
+		s := said{first.Rule, allowed, a.pathOf(d, first)}
 		tried := false
 		for ; i < len(d.Limits) && d.Limits[i].Rule == first.Rule; i++ {
 			l := &d.Limits[i]
@@ -118,26 +134,40 @@ func (of *decisions) rules(d *headgate.Decision, asked *about) {
 			case l.Origin == headgate.FromCandidate:
 				tried = tried || l.WouldRefuse()
 			case l.Refuses():
-				said.result, said.path = refused, asked.pathOf(l)
-			case l.WouldRefuse() && said.result == allowed:
-				said.result, said.path = wouldRefuse, asked.pathOf(l)
+				s.result, s.path = refused, a.pathOf(d, l)
+			case l.WouldRefuse() && s.result == allowed:
+				s.result, s.path = wouldRefuse, a.pathOf(d, l)
 			case l.Enforced:
 				units += l.Cost
 			}
 		}
-		of.count(said, asked.near)
+		of.say(a, s)
 		if tried {
-			of.candidates.of(first.Rule, ends(first.Rule)).Inc()
+			of.candidates.of(first.Rule).Inc()
 		}
 	}
 	for _, rule := range d.Exempt {
-		of.count(ruled{rule, asked.tier, allowed, pathOf(headgate.PathExempt)}, asked.near)
+		of.say(a, said{rule, allowed, pathOf(headgate.PathExempt)})
 	}
 	if d.Allowed && units > 0 {
 		of.units.Add(units)
 	}
 }
 
-func (of *decisions) count(said ruled, near uint) {
-	of.byRule.of(said, ends(said.rule)+37*near+19*uint(said.result)+uint(said.path)).Inc()
+// say notes what a rule said, or counts it at once if there is no room for it.
+func (of *decisions) say(a *answer, s said) {
+	if a.count == len(a.rules) {
+		of.byRule.of(ruled{s, a.tier}).Inc()
+		return
+	}
+	a.rules[a.count] = s
+	a.count++
+}
+
+// pathOf is who decided a limit: mostly who decided all of them.
+func (a *answer) pathOf(d *headgate.Decision, l *headgate.LimitDecision) path {
+	if by := l.DecidedBy(); by != d.Path {
+		return pathOf(by)
+	}
+	return a.path
 }

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"math"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -27,55 +28,54 @@ const (
 type histogram struct {
 	desc *prometheus.Desc
 	sum  atomic.Int64 // in nanoseconds
-	// Each native bucket is two cells: up to the bound of ours that is in it, and beyond.
-	cells  [2 * natives]atomic.Int64
-	splits [natives]float64
-	bounds [perTwo]float64 // of a fraction between a half and one
+	// Each native bucket is one cell, or two: up to the bound of ours that is in it, and beyond.
+	cells []cell
+	// first is the cell of the shortest duration with a length in bits, and with the three bits below the highest.
+	first [65 * perTwo]int16
+}
+
+// cell counts the durations above the one before, up to its own.
+type cell struct {
+	count  atomic.Int64
+	upTo   int64 // nanoseconds
+	native int
+	ours   bool // whether it ends at a bound of ours
 }
 
 func newDuration(name, help string) *histogram {
-	h := &histogram{desc: prometheus.NewDesc(name, help, nil, nil)}
-	for i := range h.bounds {
-		h.bounds[i] = math.Exp2(float64(i+1)/perTwo - 1)
+	h := &histogram{desc: prometheus.NewDesc(name, help, nil, nil), cells: make([]cell, natives+len(buckets))}
+	next, at := 0, 0
+	for i := range natives {
+		end := int64(math.MaxInt64) // what is too long is in the last
+		if i < natives-1 {
+			end = int64(1e9 * math.Exp2(float64(i+1)/perTwo+minExp-1))
+		}
+		for ; next < len(buckets) && nanoseconds(buckets[next]) <= end; next++ {
+			h.cells[at].upTo, h.cells[at].native, h.cells[at].ours = nanoseconds(buckets[next]), i, true
+			at++
+		}
+		h.cells[at].upTo, h.cells[at].native = end, i
+		at++
 	}
-	for i := range h.splits {
-		h.splits[i] = math.Inf(1)
-	}
-	for _, bound := range buckets {
-		h.splits[h.native(bound)] = bound
+	for took := range h.first {
+		shortest := int64(perTwo+took%perTwo) << (took / perTwo) >> (schema + 1)
+		for shortest > h.cells[h.first[took]].upTo {
+			h.first[took]++
+		}
 	}
 	return h
 }
 
-// native is the index of the bucket that a number of seconds is in: those above the bound before it, up to its own.
-func (h *histogram) native(seconds float64) int {
-	fraction, exp := math.Frexp(seconds)
-	if exp < minExp {
-		return 0
-	}
-	if exp > maxExp {
-		return natives - 1
-	}
-	i := 0
-	for i < perTwo-1 && fraction > h.bounds[i] {
-		i++
-	}
-	// A power of two is its half, of the exponent above: the last of the buckets below.
-	if fraction == 0.5 {
-		return max(0, (exp-minExp)*perTwo-1)
-	}
-	return (exp-minExp)*perTwo + i
-}
+func nanoseconds(seconds float64) int64 { return int64(math.Round(1e9 * seconds)) }
 
 // Observe counts a duration.
 func (h *histogram) Observe(took time.Duration) {
-	seconds := took.Seconds()
-	i := h.native(seconds)
-	cell := 2 * i
-	if seconds > h.splits[i] {
-		cell++
+	length := bits.Len64(uint64(took))
+	i := h.first[length*perTwo+int(uint64(took)<<(schema+1)>>length)%perTwo]
+	for int64(took) > h.cells[i].upTo {
+		i++
 	}
-	h.cells[cell].Add(1)
+	h.cells[i].count.Add(1)
 	h.sum.Add(int64(took))
 }
 
@@ -94,18 +94,17 @@ func (h *histogram) Write(m *dto.Metric) error {
 	shown := &dto.Histogram{
 		SampleSum: &sum, Schema: proto.Int32(schema), ZeroThreshold: proto.Float64(0), ZeroCount: proto.Uint64(0),
 	}
-	total, last, before, next := int64(0), -1, int64(0), 0
-	for i := range natives {
-		below, above := h.cells[2*i].Load(), h.cells[2*i+1].Load()
-		if next < len(buckets) && h.splits[i] == buckets[next] {
-			shown.Bucket = append(shown.Bucket, &dto.Bucket{
-				UpperBound: &buckets[next], CumulativeCount: proto.Uint64(uint64(total + below)),
-			})
+	total, last, before, count, next := int64(0), -1, int64(0), int64(0), 0
+	for at := range h.cells {
+		c := &h.cells[at]
+		n := c.count.Load()
+		total, count = total+n, count+n
+		if c.ours {
+			shown.Bucket = append(shown.Bucket, &dto.Bucket{UpperBound: &buckets[next], CumulativeCount: proto.Uint64(uint64(total))})
 			next++
 		}
-		count := below + above
-		total += count
-		if count == 0 {
+		i := c.native
+		if count == 0 || at+1 < len(h.cells) && h.cells[at+1].native == i {
 			continue
 		}
 		// Native buckets are numbered by their upper bound: number n is up to 2^(n/perTwo).
@@ -119,7 +118,7 @@ func (h *histogram) Write(m *dto.Metric) error {
 			shown.PositiveSpan = append(shown.PositiveSpan, &dto.BucketSpan{Offset: &offset, Length: proto.Uint32(1)})
 		}
 		shown.PositiveDelta = append(shown.PositiveDelta, count-before)
-		last, before = i, count
+		last, before, count = i, count, 0
 	}
 	if len(shown.PositiveSpan) == 0 { // so that it is seen to be native
 		shown.PositiveSpan = []*dto.BucketSpan{{Offset: proto.Int32(0), Length: proto.Uint32(0)}}

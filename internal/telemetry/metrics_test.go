@@ -158,6 +158,12 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// counted is what was decided, with all that was counted in the series.
+func counted(m *Metrics) *decisions {
+	m.decisions.answers.sweep(m.decisions.add)
+	return m.decisions
+}
+
 // Whatever callers and operators write, there are only so many series.
 func TestBounds(t *testing.T) {
 	t.Parallel()
@@ -167,30 +173,33 @@ func TestBounds(t *testing.T) {
 	}
 	ask(t, e, 2, headgate.Attributes{"tier": "one-too-many"})
 	ask(t, e, 1, headgate.Attributes{"tier": "tier-0"})
-	if n := len(m.decisions.all.all); n != maxTiers+1 {
+	if n := len(counted(m).all.all); n != maxTiers+1 {
 		t.Errorf("%d series", n)
 	}
 	for tier, want := range map[string]float64{other: 2, "tier-0": 2, "tier-99": 1} {
-		if got := testutil.ToFloat64(m.decisions.all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), tier}, 0)); got != want {
+		if got := testutil.ToFloat64(m.decisions.all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), tier})); got != want {
 			t.Errorf("tier %s: %v, not %v", tier, got, want)
 		}
 	}
-	said := func(rule, tier string) {
+	refuse := func(rule, tier string) {
 		limits := []headgate.LimitDecision{{Rule: rule, Enforced: true}}
-		m.decisions.rules(&headgate.Decision{Limits: limits, Exempt: []string{rule}}, &about{tier: tier})
+		m.Note(&headgate.Observation{
+			Call: headgate.CallCheck, Attributes: headgate.Attributes{"tier": tier},
+			Decision: headgate.Decision{Limits: limits, Exempt: []string{rule}},
+		})
 	}
 	for i := range maxRules + 7 {
-		said(strconv.Itoa(i), "")
+		refuse(strconv.Itoa(i), "")
 	}
 	refusals := func(rule, tier string) float64 {
-		return testutil.ToFloat64(m.decisions.byRule.of(ruled{rule, tier, refused, pathOf(headgate.PathStore)}, 0))
+		return testutil.ToFloat64(counted(m).byRule.of(ruled{said{rule, refused, pathOf(headgate.PathStore)}, tier}))
 	}
 	if got := refusals(other, ""); got != 7 {
 		t.Errorf("%v refusals by other rules", got)
 	}
 	for i := range maxRules { // by tier there are too many
 		for tier := range 10 {
-			said(strconv.Itoa(i), fmt.Sprint("tier-", tier))
+			refuse(strconv.Itoa(i), fmt.Sprint("tier-", tier))
 		}
 	}
 	series := testutil.CollectAndCount(m.registry, "headgate_rule_decisions_total")
@@ -240,7 +249,7 @@ func TestOddTiers(t *testing.T) {
 	m, e := newEngine(t, memstore.New(memstore.Options{}))
 	ask(t, e, 1, headgate.Attributes{"tier": "\xff"})
 	ask(t, e, 1, headgate.Attributes{"tier": strings.Repeat("x", maxLength+1)})
-	if got := testutil.ToFloat64(m.decisions.all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), other}, 0)); got != 2 {
+	if got := testutil.ToFloat64(counted(m).all.of(decided{callOf("check"), allowed, pathOf(headgate.PathNone), other})); got != 2 {
 		t.Errorf("%v of other tiers", got)
 	}
 }

@@ -12,9 +12,7 @@ import (
 
 // series are the counters of one metric, by their labels. Finding one takes no memory, and no lock once it is known well.
 type series[K comparable] struct {
-	// recent has those that were asked for last, by place, which takes a third of the time of a map.
-	recent [recents]atomic.Pointer[counter[K]]
-	known  atomic.Pointer[map[K]*counter[K]]
+	known atomic.Pointer[map[K]prometheus.Counter]
 	// admit is the labels themselves, or others if there are too many.
 	admit func(K) K
 	build func(K) prometheus.Counter
@@ -23,39 +21,26 @@ type series[K comparable] struct {
 	rest func(K) K
 
 	mu     sync.Mutex
-	all    map[K]*counter[K]
+	all    map[K]prometheus.Counter
 	missed int // how often somebody looked in all
 }
 
-const recents = 1 << 9
-
-type counter[K comparable] struct {
-	prometheus.Counter
-	labels K
-}
-
 func newSeries[K comparable](admit func(K) K, build func(K) prometheus.Counter) *series[K] {
-	s := &series[K]{admit: admit, build: build, all: map[K]*counter[K]{}}
-	s.known.Store(&map[K]*counter[K]{})
+	s := &series[K]{admit: admit, build: build, all: map[K]prometheus.Counter{}}
+	s.known.Store(&map[K]prometheus.Counter{})
 	return s
 }
 
-// of is the counter with these labels. near is any number that is the same for the same labels, and mostly another for others.
-func (s *series[K]) of(labels K, near uint) *counter[K] {
-	place := &s.recent[near%recents]
-	if c := place.Load(); c != nil && c.labels == labels {
+// of is the counter with these labels.
+func (s *series[K]) of(labels K) prometheus.Counter {
+	if c, ok := (*s.known.Load())[labels]; ok {
 		return c
 	}
-	c, ok := (*s.known.Load())[labels]
-	if !ok {
-		c = s.find(labels)
-	}
-	place.Store(c)
-	return c
+	return s.find(labels)
 }
 
 // find is a counter that is not known well.
-func (s *series[K]) find(labels K) *counter[K] {
+func (s *series[K]) find(labels K) prometheus.Counter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// What is known is a copy, made as often as it pays.
@@ -70,23 +55,10 @@ func (s *series[K]) find(labels K) *counter[K] {
 	}
 	c, ok := s.all[labels]
 	if !ok {
-		c = &counter[K]{s.build(labels), labels}
+		c = s.build(labels)
 		s.all[labels] = c
 	}
 	return c
-}
-
-// ends is a number for a name, of a few of its bytes: those that differ most between names.
-func ends(name string) uint {
-	n := uint(len(name))
-	if n == 0 {
-		return 0
-	}
-	h := n + 7*uint(name[n-1])
-	if n > 2 {
-		h += 31*uint(name[n-2]) + 131*uint(name[n-3])
-	}
-	return h + 61*uint(name[n/2])
 }
 
 // Bounds of labels. Rules are named by operators, tiers by whoever asks.
