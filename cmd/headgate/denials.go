@@ -55,8 +55,8 @@ func newDenials(p *program) *cobra.Command {
 		Long: `Say what was refused in the last minutes, by which limit, and why, on all servers. One of them is asked, and asks the
 others; they answer from memory. Nothing is charged.
 
-SUBJECT is what is known of the requests: user=ann, or tenant=acme,user=ann; an api_key is hashed here, and sent as its
-hash. Or it is the hash of a subject, as headgate top shows it; one that begins with - goes last, after --. Without SUBJECT
+SUBJECT is what is known of the requests: user=ann, or tenant=acme,user=ann; an api_key, a client and cookies are hashed
+here, and sent as their hashes. Or it is the hash of a subject, as headgate top shows it; one that begins with - goes last, after --. Without SUBJECT
 everybody is meant. Refusals of one subject by one limit within seconds are told together.
 
 Exit code: 0 nobody was refused; 1 somebody was, or not all servers could tell; 2 the server cannot be asked.`,
@@ -114,8 +114,10 @@ func (o *denialsOptions) query(r *denialsReport, args []string) (url.Values, err
 		return nil, err
 	}
 	r.about, r.asked, r.Notes = subjectText(asked), asked, append(r.Notes, notes...)
+	sent := denials.Query{Attributes: maps.Clone(asked)}
+	sent.Hide()
 	for _, name := range sortedNames(asked) {
-		q.Add("attribute", name+"="+asked[name])
+		q.Add("attribute", name+"="+sent.Attributes[name])
 	}
 	return q, nil
 }

@@ -69,6 +69,9 @@ note: how it is now: headgate explain --server SERVER GET '/x y' api_key=sha256:
 	if q.Get("since") != "90" || q.Get("limit") != "3" || !strings.HasPrefix(q.Get("attribute"), "api_key=sha256:") {
 		t.Errorf("asked %v", q)
 	}
+	if start(t, "denials", "--server", address, "client=ann"); !strings.HasPrefix(asked().Get("attribute"), "client=sha256:") {
+		t.Errorf("asked %v", asked())
+	}
 	if o := start(t, "denials", "--server", address, "--", "-4Wvob6b-_9rEEgFKup9Qz"); o.code != 1 ||
 		asked().Get("subject") != "-4Wvob6b-_9rEEgFKup9Qz" || !strings.HasPrefix(o.out, "6 refusals of -4Wvob6b-_9rEEgFKup9Qz,") {
 		t.Errorf("%v: %+v", asked(), o)

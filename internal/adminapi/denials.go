@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/checkapi"
 	"github.com/headgate/headgate/internal/denials"
 )
@@ -66,14 +65,12 @@ func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err err
 		if q.Attributes == nil {
 			q.Attributes = headgate.Attributes{}
 		}
-		if name == "api_key" && !strings.HasPrefix(value, "sha256:") {
-			value = identity.HashKey(value)
-		}
 		q.Attributes[name] = value
 	}
 	if err := checkapi.Validate(headgate.Request{Attributes: q.Attributes}); err != nil {
 		return q, badRequest("%s", err)
 	}
+	q.Hide()
 	if text := given.Get("since"); text != "" {
 		seconds, notSeconds := strconv.ParseInt(text, 10, 32)
 		at, notTime := time.Parse(time.RFC3339, text)

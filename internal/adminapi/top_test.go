@@ -76,12 +76,14 @@ func TestTop(t *testing.T) {
 func TestDenials(t *testing.T) {
 	t.Parallel()
 	w, s := watched(t)
-	w.ask(t, viewer, "GET /denials?attribute=user=a%3Db&attribute=api_key=secret&rule=login&limit=7", "").want(http.StatusOK).has(
+	const asked = "attribute=user=a%3Db&attribute=api_key=secret&attribute=client=secret&rule=login&limit=7"
+	w.ask(t, viewer, "GET /denials?"+asked, "").want(http.StatusOK).has(
 		"nodesAnswered=2", "unrecorded=3", "denials.0.count=2", "denials.0.limitName=day", "denials.0.limit=10/day",
 		"denials.0.origin=tier", "denials.0.retryAfterSeconds=1.5", "denials.0.attributes.user=ann", "denials.0.rulesVersion=0123456789ab",
 		"denials.0.traceId=4bf92f3577b34da6a3ce929d0e0e4736", "denials.1.retryAfterSeconds=", "denials.1.missing=user")
 	q := s.denials
-	if q.Attributes["user"] != "a=b" || q.Attributes["api_key"] != identity.HashKey("secret") || q.Rule != "login" || q.Most != 7 ||
+	key := identity.HashKey("secret")
+	if q.Attributes["user"] != "a=b" || q.Attributes["api_key"] != key || q.Attributes["client"] != key || q.Rule != "login" || q.Most != 7 ||
 		time.Since(q.Since).Round(time.Minute) != 10*time.Minute {
 		t.Errorf("asked %+v", q)
 	}

@@ -157,12 +157,25 @@ func (q *Query) finds(s snapshot) bool {
 		return false
 	}
 	for name, value := range q.Attributes {
-		if name == "client" {
+		byClient := name == "client"
+		if byClient {
 			name = s.texts.client()
 		}
-		if s.texts.value(name) != keep(name, value) {
+		if is := s.texts.value(name); is != keep(name, value) && (!byClient || hashed(is) != value) {
 			return false
 		}
 	}
 	return true
+}
+
+// Hide makes a query fit for any way to other nodes: API keys and cookies, and clients, which may be an API key, are hashed. It finds
+// what it would find otherwise.
+func (q *Query) Hide() {
+	for name, value := range q.Attributes {
+		if name == "client" {
+			q.Attributes[name] = hashed(value)
+		} else {
+			q.Attributes[name] = keep(name, value)
+		}
+	}
 }

@@ -65,6 +65,13 @@ func TestQueriesFind(t *testing.T) {
 		if found := w.Answer(c.q).Records; len(found) != c.finds {
 			t.Errorf("%+v finds %d, not %d", c.q, len(found), c.finds)
 		}
+		c.q.Hide()
+		if found := w.Answer(c.q).Records; len(found) != c.finds {
+			t.Errorf("hidden, %+v finds %d, not %d", c.q, len(found), c.finds)
+		}
+		if text := fmt.Sprint(c.q); strings.Contains(text, "rawkey") || strings.Contains(text, "crumbs") {
+			t.Errorf("not hidden: %s", text)
+		}
 	}
 }
 

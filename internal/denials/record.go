@@ -68,12 +68,19 @@ func (l *Log) newRecord(ctx context.Context, now time.Time, seen *headgate.Obser
 
 // keep is a value as it is kept. API keys and cookies open doors: they are kept as identity.HashKey has them.
 func keep(name, value string) string {
-	const hashed, length = "sha256:", 29
-	secret := name == "api_key" || strings.HasPrefix(name, "cookie.")
-	if secret && value != "" && (len(value) != length || !strings.HasPrefix(value, hashed)) {
-		return identity.HashKey(value)
+	if name == "api_key" || strings.HasPrefix(name, "cookie.") {
+		return hashed(value)
 	}
 	return cut(value)
+}
+
+// hashed is a value as identity.HashKey has it, if it is not yet.
+func hashed(value string) string {
+	const begins, length = "sha256:", 29
+	if value == "" || len(value) == length && strings.HasPrefix(value, begins) {
+		return value
+	}
+	return identity.HashKey(value)
 }
 
 // cut keeps characters whole.
