@@ -65,7 +65,7 @@ var architecture = map[string]arrows{
 		code: []string{
 			"internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
-		tests: []string{"grpclimit", "httplimit", "internal/checkapi", "memstore", "go.uber.org/goleak"},
+		tests: []string{"grpclimit", "httplimit", "internal/checkapi", "internal/testenv", "memstore", "go.uber.org/goleak"},
 	},
 	// It is for clients, which need nothing of a limiter.
 	"retryafter": {
@@ -124,7 +124,7 @@ var architecture = map[string]arrows{
 	"internal/limitfields": {},
 	"internal/listen": {
 		code:    []string{"google.golang.org/grpc"},
-		tests:   []string{"go.uber.org/goleak"},
+		tests:   []string{"internal/testenv", "go.uber.org/goleak"},
 		notRoot: true,
 	},
 	"proto/headgate/check/v1": {
@@ -164,7 +164,7 @@ var architecture = map[string]arrows{
 			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/trace", "google.golang.org/grpc",
 		},
 		tests: []string{
-			"client", "internal/checkapi", "internal/checkhttp", "internal/envoyrls", "internal/listen", "memstore",
+			"client", "internal/checkapi", "internal/checkhttp", "internal/envoyrls", "internal/listen", "internal/testenv", "memstore",
 			"proto/headgate/check/v1", "github.com/envoyproxy/go-control-plane/envoy", "go.opentelemetry.io/proto/otlp",
 			"go.uber.org/goleak", "google.golang.org/protobuf",
 		},
@@ -174,7 +174,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/denials": {
 		code:  []string{"identity", "internal/pace"}, // identity, whose hashes stand for API keys
-		tests: []string{"memstore"},
+		tests: []string{"internal/testenv", "memstore"},
 	},
 	"internal/pace": {},
 	"internal/gather": {

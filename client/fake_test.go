@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
+	"github.com/headgate/headgate/internal/testenv"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -178,21 +178,8 @@ func eventually(t testing.TB, what string, is func() bool) {
 }
 
 // journal is a log to be read.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
+type journal struct{ testenv.Log }
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-func (j *journal) count(text string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Count(j.text.String(), text)
-}
+func (j *journal) count(text string) int { return strings.Count(j.String(), text) }

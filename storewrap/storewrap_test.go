@@ -1,13 +1,11 @@
 package storewrap
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,22 +96,9 @@ func take(s headgate.Store, charges ...headgate.Charge) ([]headgate.Result, erro
 }
 
 // log is what an operator reads.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+type log struct{ testenv.Log }
 
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *log) lines() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), "\n")
-}
+func (l *log) lines() int { return strings.Count(l.String(), "\n") }
 
 func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,11 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // patience is how long something may take on a busy machine.
@@ -28,22 +28,7 @@ type logLine struct {
 }
 
 // serverLog is where a server writes, and tests wait for what it says.
-type serverLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *serverLog) Write(data []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(data)
-}
-
-func (l *serverLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+type serverLog struct{ testenv.Log }
 
 // find is the last line that a test looks for.
 func (l *serverLog) find(is func(logLine) bool) (logLine, bool) {

@@ -1,14 +1,13 @@
 package denials
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -24,7 +23,7 @@ func traceOf(ctx context.Context) string {
 type world struct {
 	*Log
 	limiter *headgate.Observed
-	lines   *lines
+	lines   *testenv.Log
 }
 
 // newWorld has rules that refuse the second request of an hour.
@@ -44,7 +43,7 @@ func newWorldOn(t testing.TB, store headgate.Store, inClear bool, rules ...headg
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{lines: &lines{}}
+	w := &world{lines: &testenv.Log{}}
 	w.Log = New(Options{
 		Rules: limiter.Rules, Clear: inClear, Node: "n1", TraceID: traceOf,
 		Log: slog.New(slog.NewTextHandler(w.lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -85,22 +84,4 @@ func refusal(user string) *headgate.Observation {
 			Enforced: true, Result: headgate.Result{RetryAfter: time.Second},
 		}}},
 	}
-}
-
-// lines are what was logged.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

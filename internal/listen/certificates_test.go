@@ -1,7 +1,6 @@
 package listen
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,10 +14,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // pair is a certificate that signs itself, for servers and clients, in PEM.
@@ -109,24 +109,6 @@ func greet(c *Certificates, client *tls.Config) (name string, err error) {
 	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName, <-served
 }
 
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(data []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(data)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 func TestReload(t *testing.T) {
 	t.Parallel()
 	files := filesIn(t.TempDir())
@@ -134,7 +116,7 @@ func TestReload(t *testing.T) {
 	one, two := newPair(t, "one"), newPair(t, "two")
 	one.write(t, files)
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
+		var log testenv.Log
 		c, err := Load(files, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
@@ -178,7 +160,7 @@ func TestReloadHalfWritten(t *testing.T) {
 	files.ClientCA = ""
 	one, two := newPair(t, "one"), newPair(t, "two")
 	one.write(t, files)
-	var log lines
+	var log testenv.Log
 	synctest.Test(t, func(t *testing.T) {
 		c, err := Load(files, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {

@@ -131,7 +131,7 @@ func (p *Postgres) run() error {
 		"-c", "unix_socket_directories=",
 		"-c", "fsync=off",
 		"-c", "dynamic_shared_memory_type=mmap") // that is, in files that go with its directory
-	cmd.Stdout, cmd.Stderr = server, server
+	cmd.Stdout, cmd.Stderr = &server.log, &server.log
 	var err error
 	if server.proc, err = spawn(cmd); err != nil {
 		return err

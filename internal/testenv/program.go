@@ -1,14 +1,12 @@
 package testenv
 
 import (
-	"bytes"
 	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 )
@@ -75,8 +73,7 @@ func FreeAddress(t testing.TB) string {
 type Program struct {
 	name string
 	proc *process
-	mu   sync.Mutex
-	log  bytes.Buffer
+	log  Log
 }
 
 // Run starts a server, which ends with the test, and returns when something
@@ -84,7 +81,7 @@ type Program struct {
 func Run(t testing.TB, command *exec.Cmd, address string) *Program {
 	t.Helper()
 	p := &Program{name: filepath.Base(command.Path)}
-	command.Stdout, command.Stderr = p, p
+	command.Stdout, command.Stderr = &p.log, &p.log
 	var err error
 	if p.proc, err = spawn(command); err != nil {
 		t.Fatal(err)
@@ -108,19 +105,8 @@ func Run(t testing.TB, command *exec.Cmd, address string) *Program {
 	return p
 }
 
-// Write is for the program: what it prints.
-func (p *Program) Write(data []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(data)
-}
-
 // Output is what the program has printed so far.
-func (p *Program) Output() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
-}
+func (p *Program) Output() string { return p.log.String() }
 
 // Kill ends the program with SIGKILL and returns when it is gone.
 func (p *Program) Kill() { p.proc.kill() }

@@ -17,6 +17,7 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/internal/tracing"
 )
 
@@ -144,7 +145,7 @@ func TestCollectorInTrouble(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var log lines
+			var log testenv.Log
 			tracer := newTracer(t, c.address, 1, &log)
 			const asked = 10_000 // many times what the queue holds
 			began := time.Now()

@@ -1,7 +1,6 @@
 package tracing_test
 
 import (
-	"bytes"
 	"encoding/hex"
 	"io"
 	"log/slog"
@@ -98,24 +97,6 @@ func newTracer(t testing.TB, address string, sample float64, log io.Writer) *tra
 		t.Fatal(err)
 	}
 	return tracer
-}
-
-// lines is a log that may be read while somebody writes.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(data []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(data)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func newLimiter(t testing.TB, rules ...headgate.Rule) *headgate.Limiter {
