@@ -144,9 +144,9 @@ func (f *fault) run(ctx context.Context, w *world) ([]figure, error) {
 // restart kills a node, and is how long it takes until it decides again by the last limit.
 func (w *world) restart(ctx context.Context) (time.Duration, error) {
 	n := w.nodes[loaded]
-	n.kill()
+	n.Kill()
 	began := time.Now()
-	n.start()
+	n.Start()
 	err := n.until(ctx, path, "anybody", w.limit)
 	return time.Since(began), err
 }

@@ -55,7 +55,7 @@ func poison(ctx context.Context, w *world, r *report) error {
 		told := time.Since(began)
 		kept := w.each(func(n *node) error {
 			if a, err := n.check(ctx, path, "anybody"); err != nil || !a.Allowed || a.count() != w.limit {
-				return fmt.Errorf("%s decides by %d: %w", n.http, a.count(), err)
+				return fmt.Errorf("%s decides by %d: %w", n.HTTP, a.count(), err)
 			}
 			return nil
 		})

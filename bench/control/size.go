@@ -65,7 +65,7 @@ func size(ctx context.Context, w *world, r *report) error {
 	if err != nil {
 		return err
 	}
-	t.node.kill()
+	t.node.Kill()
 	imported, err := t.addOverrides(ctx, overrides)
 	if err != nil {
 		return err
@@ -74,9 +74,9 @@ func size(ctx context.Context, w *world, r *report) error {
 	if err != nil {
 		return err
 	}
-	t.node.kill()
+	t.node.Kill()
 	began := time.Now()
-	t.node.start()
+	t.node.Start()
 	if err := t.node.well(ctx); err != nil {
 		return err
 	}
@@ -140,14 +140,14 @@ func (t *tables) addOverrides(ctx context.Context, count int) (time.Duration, er
 // fresh is how long a node takes until it is ready that has nothing but the address.
 func (t *tables) fresh(ctx context.Context) (time.Duration, error) {
 	if t.node != nil {
-		t.node.kill()
+		t.node.Kill()
 	}
 	var err error
 	if t.node, err = newNode(t.w.scope, t.w.program, t.w.redis.Addr(), from(t.address)); err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	t.node.start()
+	t.node.Start()
 	err = t.node.well(ctx)
 	return time.Since(began), err
 }
@@ -223,7 +223,7 @@ func (t *tables) costOf(ctx context.Context, trials int, user string, change fun
 	if err != nil {
 		return c, err
 	}
-	cpu := t.node.server.CPU()
+	cpu := t.node.CPU()
 	for range trials {
 		t.limit++
 		if err := change(t.limit); err != nil {
@@ -233,7 +233,7 @@ func (t *tables) costOf(ctx context.Context, trials int, user string, change fun
 			return c, err
 		}
 	}
-	c.cpu = max(t.node.server.CPU()-cpu, 10*time.Millisecond) / time.Duration(trials) // which is counted in hundredths of a second
+	c.cpu = max(t.node.CPU()-cpu, 10*time.Millisecond) / time.Duration(trials) // which is counted in hundredths of a second
 	after, err := os.Stat(t.node.kept())
 	if err != nil {
 		return c, err

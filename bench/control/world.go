@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -72,7 +71,7 @@ func (w *world) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n.start()
+		n.Start()
 		w.nodes = append(w.nodes, n)
 	}
 	if _, err = w.reach(ctx, "anybody", w.limit); err != nil {
@@ -87,10 +86,10 @@ func (w *world) startFixed() (err error) {
 		return err
 	}
 	text := fmt.Sprintf("rules: [%s]\n", document(rule, path, w.limit))
-	if err := os.WriteFile(filepath.Join(w.fixed.dir, "rules.yaml"), []byte(text), 0o600); err != nil {
+	if err := w.fixed.Write("rules.yaml", text); err != nil {
 		return err
 	}
-	w.fixed.start()
+	w.fixed.Start()
 	return nil
 }
 
@@ -190,7 +189,7 @@ func (w *world) reach(ctx context.Context, user string, limit int64) (took time.
 
 // until returns when a node decides by a limit.
 func (n *node) until(ctx context.Context, path, user string, limit int64) error {
-	return await(fmt.Sprintf("limit %d of %s at %s", limit, user, n.http), func() (bool, error) {
+	return await(fmt.Sprintf("limit %d of %s at %s", limit, user, n.HTTP), func() (bool, error) {
 		a, err := n.check(ctx, path, user)
 		return err == nil && a.count() == limit, err
 	})
@@ -198,7 +197,7 @@ func (n *node) until(ctx context.Context, path, user string, limit int64) error 
 
 // troubled returns when a node says that it does not use what is there, and why.
 func (n *node) troubled(ctx context.Context, why string) error {
-	return await("problem at "+n.ops, func() (bool, error) {
+	return await("problem at "+n.Ops, func() (bool, error) {
 		h, err := n.ready(ctx)
 		if err == nil && (h.Status != "degraded" || !strings.Contains(h.Rules.Problem, why)) {
 			err = fmt.Errorf("%s: %s", h.Status, h.Rules.Problem)
@@ -209,7 +208,7 @@ func (n *node) troubled(ctx context.Context, why string) error {
 
 // well returns when a node has nothing to complain of.
 func (n *node) well(ctx context.Context) error {
-	return await("no problem at "+n.ops, func() (bool, error) {
+	return await("no problem at "+n.Ops, func() (bool, error) {
 		h, err := n.ready(ctx)
 		if err == nil && h.Status != "ok" {
 			err = errors.New(h.Rules.Problem)

@@ -4,50 +4,32 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/bench/internal/served"
 )
 
 // node is one headgate serve.
-type node struct {
-	dir       string
-	http, ops string
-	client    *http.Client
-	server    *testenv.Program
-}
+type node struct{ *served.Node }
 
 // startNode returns when the server listens. from is the part of its config that says where rules are; files are beside it. Redis
 // has a second to answer: that a busy machine pauses for 10 ms is no trouble that alerts should tell of here.
 func startNode(scope testing.TB, program, redis, from string, files map[string]string) (*node, error) {
-	n := &node{
-		dir: scope.TempDir(), http: testenv.FreeAddress(scope), ops: testenv.FreeAddress(scope),
-		client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 8}},
-	}
-	config := fmt.Sprintf("listen: {http: %q, grpc: off, ops: %q, admin: off}\nredis: {address: %q, deadline: 1s}\n%s\n",
-		n.http, n.ops, "redis://"+redis, from)
-	if err := n.write("config.yaml", config); err != nil {
+	config := fmt.Sprintf("redis: {address: %q, deadline: 1s}\n%s", "redis://"+redis, from)
+	n, err := served.New(scope, program, config, 10*time.Second)
+	if err != nil {
 		return nil, err
 	}
 	for file, text := range files {
-		if err := n.write(file, text); err != nil {
+		if err := n.Write(file, text); err != nil {
 			return nil, err
 		}
 	}
-	command := exec.Command(program, "serve", "--config", filepath.Join(n.dir, "config.yaml")) //nolint:noctx // the scope ends it
-	n.server = testenv.Run(scope, command, n.ops)
-	return n, nil
-}
-
-func (n *node) write(file, text string) error {
-	return os.WriteFile(filepath.Join(n.dir, file), []byte(text), 0o600)
+	n.Start()
+	return &node{n}, nil
 }
 
 // check asks for some requests, each a user and a path, and a tier if that is not empty.
@@ -60,7 +42,7 @@ func (n *node) check(ctx context.Context, requests ...request) error {
 	if len(texts) > 1 {
 		path, body = "/v1/check/batch", `{"requests":[`+strings.Join(texts, ",")+`]}`
 	}
-	_, err := n.ask(ctx, http.MethodPost, n.http, path, body)
+	_, err := n.Ask(ctx, http.MethodPost, n.HTTP, path, body)
 	return err
 }
 
@@ -69,7 +51,7 @@ type request struct{ path, user, tier string }
 
 // metrics are what Prometheus reads.
 func (n *node) metrics(ctx context.Context) ([]byte, error) {
-	return n.ask(ctx, http.MethodGet, n.ops, "/metrics", "")
+	return n.Ask(ctx, http.MethodGet, n.Ops, "/metrics", "")
 }
 
 // series is how many series of ours a node has.
@@ -81,22 +63,4 @@ func (n *node) series(ctx context.Context) (count int, err error) {
 		}
 	}
 	return count, err
-}
-
-// ask expects 200.
-func (n *node) ask(ctx context.Context, method, address, path, body string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	response, err := n.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, response.Status, text)
-	}
-	return text, err
 }

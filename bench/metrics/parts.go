@@ -62,7 +62,7 @@ func (w *world) quiet(ctx context.Context, r *report, steady time.Duration) erro
 func (w *world) trouble(ctx context.Context, r *report) error {
 	w.redis.Kill()
 	w.postgres.Kill()
-	if err := w.nodes[0].write("rules.yaml", "rules: [{id: bad, limit: 5/often}]\n"); err != nil {
+	if err := w.nodes[0].Write("rules.yaml", "rules: [{id: bad, limit: 5/often}]\n"); err != nil {
 		return err
 	}
 	return w.fire(ctx, r, "Redis and PostgreSQL killed, a bad rule file", inTrouble)
@@ -71,7 +71,7 @@ func (w *world) trouble(ctx context.Context, r *report) error {
 // aftermath is Redis back and empty, other rules at one node, and somebody who asks too much.
 func (w *world) aftermath(ctx context.Context, r *report) error {
 	w.redis.Restart(w.scope)
-	if err := w.nodes[0].write("rules.yaml", strings.ReplaceAll(rules, "2000000", "3000000")); err != nil {
+	if err := w.nodes[0].Write("rules.yaml", strings.ReplaceAll(rules, "2000000", "3000000")); err != nil {
 		return err
 	}
 	defer w.flood(ctx)()
@@ -88,7 +88,7 @@ func (w *world) crowded(ctx context.Context, r *report) error {
 // end is that of all nodes.
 func (w *world) end(ctx context.Context, r *report) error {
 	for _, n := range w.nodes {
-		n.server.Kill()
+		n.Kill()
 	}
 	return w.fire(ctx, r, "all nodes killed", atTheEnd)
 }

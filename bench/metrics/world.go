@@ -59,7 +59,7 @@ func (w *world) watch() error {
 	if err != nil {
 		return err
 	}
-	jobs := map[string][]string{"headgate": {w.nodes[0].ops, w.nodes[1].ops}, "headgate-postgres": {w.nodes[2].ops}}
+	jobs := map[string][]string{"headgate": {w.nodes[0].Ops, w.nodes[1].Ops}, "headgate-postgres": {w.nodes[2].Ops}}
 	for _, kind := range []struct {
 		name  string
 		flags []string
