@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/adminapi"
 	"github.com/headgate/headgate/internal/denials"
 	"github.com/headgate/headgate/internal/wording"
 )
@@ -56,8 +57,8 @@ func newDenials(p *program) *cobra.Command {
 others; they answer from memory. Nothing is charged.
 
 SUBJECT is what is known of the requests: user=ann, or tenant=acme,user=ann; an api_key, a client and cookies are hashed
-here, and sent as their hashes. Or it is the hash of a subject, as headgate top shows it; one that begins with - goes last, after --. Without SUBJECT
-everybody is meant. Refusals of one subject by one limit within seconds are told together.
+here, and sent as their hashes. Or it is the hash of a subject, as headgate top shows it; one that begins with - goes
+last, after --. Without SUBJECT everybody is meant. Refusals of one subject by one limit within seconds are told together.
 
 Exit code: 0 nobody was refused; 1 somebody was, or not all servers could tell; 2 the server cannot be asked.`,
 		Example: "  headgate denials user=ann --since 30m --server https://gate:8083 --token-file token",
@@ -84,8 +85,8 @@ Exit code: 0 nobody was refused; 1 somebody was, or not all servers could tell; 
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.rule, "rule", "", "only by this `RULE`")
-	flags.DurationVar(&o.since, "since", 10*time.Minute, "`HOW LONG` to look back, like 90s or 2h")
-	flags.IntVar(&o.count, "count", 50, "`N` entries at most, the newest")
+	flags.DurationVar(&o.since, "since", adminapi.UsualSince, "`HOW LONG` to look back, like 90s or 2h")
+	flags.IntVar(&o.count, "count", adminapi.UsualDenials, "`N` entries at most, the newest")
 	return cmd
 }
 
@@ -94,8 +95,8 @@ func (o *denialsOptions) query(r *denialsReport, args []string) (url.Values, err
 	switch {
 	case o.since < time.Second:
 		return nil, fmt.Errorf("--since %s: write how long to look back, like 90s or 2h", o.since)
-	case o.count < 1 || o.count > 500:
-		return nil, fmt.Errorf("--count %d: write 1 to 500", o.count)
+	case o.count < 1 || o.count > adminapi.MostDenials:
+		return nil, fmt.Errorf("--count %d: write 1 to %d", o.count, adminapi.MostDenials)
 	}
 	q := url.Values{"since": {strconv.Itoa(int(o.since.Seconds()))}, "limit": {strconv.Itoa(o.count)}}
 	if o.rule != "" {
@@ -153,8 +154,8 @@ func (r *denialsReport) text() string {
 // notes are what to know besides, and what to do next.
 func (r *denialsReport) notes() []string {
 	notes := r.Notes
-	if r.Problem != "" {
-		notes = append(notes, "not all is shown: "+r.Problem)
+	if missing := r.missing(); missing != "" {
+		notes = append(notes, missing)
 	}
 	if r.Unrecorded > 0 {
 		notes = append(notes, wording.Count(int(r.Unrecorded), "refusal")+" of anybody in this time could not be recorded: "+

@@ -124,7 +124,7 @@ func TestSeenHashed(t *testing.T) {
 	second.asks(6, annSearches)
 	second.asks(10, bobSearches)
 	top := startJSON[topReport](t, 0, append([]string{"top"}, args...)...)
-	if len(top.Refused) != 2 || top.Refused[0].Refused != 8 || top.Refused[1].Refused != 2 || top.NodesAnswered != 2 {
+	if len(top.Refused) != 2 || top.Refused[0].Refused != 8 || top.Refused[1].Refused != 2 || top.Answered != 2 {
 		t.Fatalf("%+v", top)
 	}
 	all := start(t, append([]string{"top"}, args...)...)

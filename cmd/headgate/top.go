@@ -14,21 +14,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/offenders"
 	"github.com/headgate/headgate/internal/wording"
 )
 
-// heard says which nodes have answered, in the JSON of the admin API.
-type heard struct {
-	Nodes         int    `json:"nodes"`
-	NodesAnswered int    `json:"nodesAnswered"`
-	Problem       string `json:"problem,omitzero"`
-	ShowSubjects  string `json:"showSubjects"`
-}
+// heard says which nodes have answered.
+type heard adminapi.Heard
 
 func (h *heard) text() string {
-	return fmt.Sprintf("%d of %s answered", h.NodesAnswered, wording.Count(h.Nodes, "node"))
+	return fmt.Sprintf("%d of %s answered", h.Answered, wording.Count(h.Nodes, "node"))
 }
+
+// missing says what is not shown; "" if all is.
+func (h *heard) missing() string {
+	if h.Problem == "" {
+		return ""
+	}
+	return "not all is shown: " + h.Problem
+}
+
+// hashed is true if it is not shown who subjects are.
+func (h *heard) hashed() bool { return h.ShowSubjects != string(config.ShowClear) }
 
 // topReport is the JSON of "top".
 type topReport struct {
@@ -93,9 +101,9 @@ Exit code: 0 all servers have answered; 1 some have not, and are missing; 2 the 
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.rule, "rule", "", "only of this `RULE`")
-	flags.DurationVar(&o.window, "window", 5*time.Minute, "`HOW LONG` to look back, 1m to 10m")
+	flags.DurationVar(&o.window, "window", adminapi.UsualWindow, "`HOW LONG` to look back, 1m to 10m")
 	flags.StringVar(&o.order, "sort", byRefused, "`ORDER`: refused, rule or subject for who is refused, near for who is near a limit")
-	flags.IntVar(&o.count, "count", 20, "`N` subjects at most")
+	flags.IntVar(&o.count, "count", offenders.UsualRows, "`N` subjects at most")
 	flags.BoolVar(&o.once, "once", false, "print it once, also on a terminal")
 	return cmd
 }
@@ -104,10 +112,10 @@ func (o *topOptions) check() error {
 	switch {
 	case !slices.Contains([]string{byRefused, byNear, byRule, bySubject}, o.order):
 		return fmt.Errorf("--sort %s: write refused, near, rule or subject", o.order)
-	case o.window < time.Minute || o.window > 10*time.Minute || o.window%time.Minute != 0:
-		return fmt.Errorf("--window %s: write whole minutes, 1m to 10m", o.window)
-	case o.count < 1 || o.count > 100:
-		return fmt.Errorf("--count %d: write 1 to 100", o.count)
+	case o.window < time.Minute || o.window > offenders.KeptMinutes*time.Minute || o.window%time.Minute != 0:
+		return fmt.Errorf("--window %s: write whole minutes, 1m to %dm", o.window, offenders.KeptMinutes)
+	case o.count < 1 || o.count > offenders.MostRows:
+		return fmt.Errorf("--count %d: write 1 to %d", o.count, offenders.MostRows)
 	}
 	return nil
 }
@@ -157,8 +165,8 @@ func (*topReport) nobody(order string) string {
 // notes are what to know besides.
 func (r *topReport) notes() []string {
 	var notes []string
-	if r.Problem != "" {
-		notes = append(notes, "not all is shown: "+r.Problem)
+	if missing := r.missing(); missing != "" {
+		notes = append(notes, missing)
 	}
 	if r.Incomplete {
 		notes = append(notes, "some counts are too low: so many rules refuse that not all can be remembered")
@@ -166,7 +174,7 @@ func (r *topReport) notes() []string {
 	if r.order != byNear && len(r.Near) > 0 {
 		notes = append(notes, wording.Count(len(r.Near), "subject")+" near a limit: --sort near shows them")
 	}
-	if r.ShowSubjects != "clear" && len(r.Refused)+len(r.Near) > 0 {
+	if r.hashed() && len(r.Refused)+len(r.Near) > 0 {
 		notes = append(notes, "subjects are hashes: show_subjects: clear in the servers' config shows who they are")
 	}
 	return notes

@@ -189,7 +189,7 @@ func (v *topView) page() string {
 	case v.problem != nil:
 		lines = append(lines, v.paint("31", printable(v.problem.Error())))
 	case r.Problem != "":
-		lines = append(lines, v.paint("31", "not all is shown: "+printable(r.Problem)))
+		lines = append(lines, v.paint("31", printable(r.missing())))
 	default:
 		lines = append(lines, "")
 	}
@@ -200,7 +200,7 @@ func (v *topView) page() string {
 	}
 	lines = append(lines, strings.Split(strings.TrimSuffix(body, "\n"), "\n")...)
 	keys := fmt.Sprintf("q quit  r refused (%d)  n near a limit (%d)  s sort: %s  space pause", len(r.Refused), len(r.Near), v.order)
-	if r.ShowSubjects != "clear" {
+	if r.hashed() {
 		keys += "  (names: show_subjects: clear)"
 	}
 	var b bytes.Buffer

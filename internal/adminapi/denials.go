@@ -13,9 +13,12 @@ import (
 )
 
 const (
-	usualDenials = 50
-	// usualSince is how far back one looks who does not say.
-	usualSince = 10 * time.Minute
+	// UsualDenials is how many one gets who does not say.
+	UsualDenials = 50
+	// UsualSince is how far back one looks who does not say.
+	UsualSince = 10 * time.Minute
+	// MostDenials is how many one may ask for.
+	MostDenials = largestPage
 )
 
 // listDenials asks all nodes what they have refused.
@@ -53,7 +56,7 @@ func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err err
 	if err := onlyKnown(given, "subject", "attribute", "rule", "since", "limit"); err != nil {
 		return q, err
 	}
-	q = denials.Query{Subject: given.Get("subject"), Rule: given.Get("rule"), Since: now.Add(-usualSince)}
+	q = denials.Query{Subject: given.Get("subject"), Rule: given.Get("rule"), Since: now.Add(-UsualSince)}
 	if _, ok := headgate.ParseSubject(q.Subject); !ok && q.Subject != "" {
 		return q, badRequest("subject is %q: send the 22 characters that top shows, or attribute=NAME=VALUE", q.Subject)
 	}
@@ -84,6 +87,6 @@ func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err err
 		}
 	}
 	q.Since = q.Since.UTC()
-	q.Most, err = readNumber(given, "limit", usualDenials, 1, largestPage)
+	q.Most, err = readNumber(given, "limit", UsualDenials, 1, MostDenials)
 	return q, err
 }

@@ -9,11 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/offenders"
 )
 
-const (
-	usualTop, largestTop = 20, 100
-	// Nodes remember minutes.
-	usualWindow, largestWindow = 300, 600
-)
+// UsualWindow is how far back one looks for who is refused most who does not say.
+const UsualWindow = 5 * time.Minute
 
 // Seen is what all nodes have seen lately: this one asks the others.
 type Seen interface {
@@ -39,7 +36,7 @@ func nobodyLooks() *problem {
 // misspelt is an error if there is no such rule. One that was removed may have refused somebody before.
 func (a *api) misspelt(rule string) error {
 	if _, ok := a.limiter.Rules().Rule(rule); !ok && rule != "" {
-		return notFound("this server has no rule %q in force", rule)
+		return notInForce(rule)
 	}
 	return nil
 }
@@ -53,11 +50,11 @@ func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if err := onlyKnown(given, "rule", "window", "limit"); err != nil {
 		return err
 	}
-	window, err := readNumber(given, "window", usualWindow, 60, largestWindow)
+	window, err := readNumber(given, "window", int(UsualWindow.Seconds()), 60, 60*offenders.KeptMinutes)
 	if err != nil {
 		return err
 	}
-	most, err := readNumber(given, "limit", usualTop, 1, largestTop)
+	most, err := readNumber(given, "limit", offenders.UsualRows, 1, offenders.MostRows)
 	if err != nil {
 		return err
 	}

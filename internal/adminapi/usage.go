@@ -169,8 +169,10 @@ func (a *api) ruleInForce(r *http.Request, id string) (headgate.Rule, error) {
 	if rule, ok := a.limiter.Rules().Rule(name); ok {
 		return rule, nil
 	}
-	return headgate.Rule{}, notFound("this server has no rule %q in force", id)
+	return headgate.Rule{}, notInForce(id)
 }
+
+func notInForce(rule string) *problem { return notFound("this server has no rule %q in force", rule) }
 
 // concerns is whether a rule counts what is a tenant's apart from what is others'. All rules concern those who are of
 // none.

@@ -13,8 +13,10 @@ import (
 const (
 	// version is that of an Answer's form. Nodes with another are left out.
 	version = 1
-	// mostRows is how many rows a query may ask for, and usualRows how many one gets that does not say.
-	mostRows, usualRows = 100, 20
+	// MostRows is how many rows a query may ask for.
+	MostRows = 100
+	// UsualRows is how many one gets that does not say.
+	UsualRows = 20
 	// wider is how many times the rows asked for a node gives to Merge: what is first over all nodes may be further down on each.
 	wider = 5
 )
@@ -32,14 +34,14 @@ type Query struct {
 
 func (q *Query) most() int {
 	if q.Most <= 0 {
-		return usualRows
+		return UsualRows
 	}
-	return min(q.Most, mostRows)
+	return min(q.Most, MostRows)
 }
 
 // minutes is the window.
 func (q *Query) minutes() int64 {
-	return int64(max(1, (min(q.WindowSeconds, keptMinutes*60)+59)/60))
+	return int64(max(1, (min(q.WindowSeconds, KeptMinutes*60)+59)/60))
 }
 
 // Answer is what one node knows, or several of them.

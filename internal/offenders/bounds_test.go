@@ -142,7 +142,7 @@ func TestMostOfOneRule(t *testing.T) {
 	for _, p := range r.past {
 		names -= p.names
 	}
-	if len(r.past) != keptMinutes-1 || names != 0 {
+	if len(r.past) != KeptMinutes-1 || names != 0 {
 		t.Errorf("%d minutes before, %d bytes of names that there are not", len(r.past), names)
 	}
 }

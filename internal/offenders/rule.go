@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// keptMinutes is how many minutes are known, the present one included.
-	keptMinutes = 10
+	// KeptMinutes is how many minutes are known, the present one included.
+	KeptMinutes = 10
 	// maxNear is how many subjects of a rule that came near a limit are kept of a minute.
 	maxNear = 64
 	// nearFrom is what part of a limit may be left for it to count as near: a fifth.
@@ -82,12 +82,12 @@ func nearestOf(all []nearest) map[headgate.Subject]nearest {
 
 // turn begins another minute, if it is one. A clock that is a little behind is in the present one.
 func (r *rule) turn(minute int64) {
-	if back := r.minute - minute; back >= 0 && back < keptMinutes {
+	if back := r.minute - minute; back >= 0 && back < KeptMinutes {
 		return
 	}
 	kept := make([]past, 0, len(r.past)+1)
 	for _, p := range append(slices.Clip(r.past), r.present()) {
-		if p.minute > minute-keptMinutes && p.minute < minute && len(p.list.tallies)+len(p.near) > 0 {
+		if p.minute > minute-KeptMinutes && p.minute < minute && len(p.list.tallies)+len(p.near) > 0 {
 			kept = append(kept, p)
 		}
 	}
