@@ -38,6 +38,8 @@ type Result struct {
 	Receipt Receipt
 	// Nodes is how many nodes shared the store when last heard; 0 if the store does not know.
 	Nodes int
+	// Rank is which of the Nodes this one is, from 1; 0 if the store does not know.
+	Rank int
 	// Path tells who decided, if it was not the store.
 	Path Path
 	// Err says that the store did not decide this charge; the other fields are then empty.

@@ -56,17 +56,18 @@ func (s *Store) signOff(ctx context.Context) {
 	_ = s.announceFor(ctx, 0)
 }
 
-// announceFor says that this node is there for a while, and learns how many are and what time it is.
+// announceFor says that this node is there for a while, and learns how many are, which of them it is, and what time it is.
 func (s *Store) announceFor(ctx context.Context, d time.Duration) error {
 	msg, err := s.run(ctx, s.announce, []string{s.prefix + "nodes"}, s.node, strconv.FormatInt(d.Milliseconds(), 10))
 	if err != nil {
 		return err
 	}
 	values, err := msg.AsIntSlice()
-	if err != nil || len(values) != 2 {
+	if err != nil || len(values) != 3 {
 		return errReply
 	}
 	s.nodes.Store(max(1, values[0]))
+	s.rank.Store(values[2])
 	s.ahead.Store(values[1] - s.wall().UnixMicro())
 	return nil
 }

@@ -69,6 +69,7 @@ type Store struct {
 	wall     func() time.Time // this node's clock, which decides nothing
 
 	nodes atomic.Int64
+	rank  atomic.Int64 // of this node among them, from 1
 	// ahead is how far the store's clock is before this node's, in microseconds. It only serves to guess calendar windows.
 	ahead atomic.Int64
 	parts atomic.Pointer[[slots]uint16]

@@ -120,6 +120,14 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 	if n := count(a); n != 3 {
 		return fmt.Errorf("%d nodes, one more came", n)
 	}
+	ranks := map[int64]bool{}
+	for _, s := range []*Store{a, b, c} {
+		count(s)
+		ranks[s.rank.Load()] = true
+	}
+	if len(ranks) != 3 || !ranks[1] || !ranks[2] || !ranks[3] || other.rank.Load() != 1 {
+		return fmt.Errorf("ranks %v", ranks)
+	}
 	c.signOff(t.Context())
 	if n := count(a); n != 2 {
 		return fmt.Errorf("%d nodes, one signed off", n)

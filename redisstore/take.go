@@ -126,12 +126,12 @@ next:
 
 // tell completes the results of a group: what only the store knows, or the error.
 func (s *Store) tell(g *group) error {
-	nodes := int(s.nodes.Load())
+	nodes, rank := int(s.nodes.Load()), int(s.rank.Load())
 	for i := range g.results {
 		if g.err != nil {
 			g.results[i] = headgate.Result{Err: g.err}
 		} else {
-			g.results[i].Nodes = nodes
+			g.results[i].Nodes, g.results[i].Rank = nodes, rank
 		}
 	}
 	if g.err != nil {

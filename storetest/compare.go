@@ -348,7 +348,7 @@ func (w *world) remember(charges []headgate.Charge, results []headgate.Result) {
 func (w *world) differ(charges []headgate.Charge, want, got []headgate.Result) error {
 	for i := range charges {
 		g := got[i]
-		g.Nodes = 0
+		g.Nodes, g.Rank = 0, 0
 		if g != want[i] {
 			var all strings.Builder
 			for j := range charges {

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// background is what goes on besides decisions.
+// background runs goroutines that end with the store.
 type background struct {
-	ctx     context.Context //nolint:containedctx // it is that of goroutines, and ends with the store
+	ctx     context.Context //nolint:containedctx // the goroutines' own, which ends with the store
 	stop    context.CancelFunc
 	mu      sync.Mutex
 	ended   bool
@@ -16,7 +16,7 @@ type background struct {
 
 func (b *background) start() { b.ctx, b.stop = context.WithCancel(context.Background()) }
 
-// run starts something, unless all is to end. It must return when its context ends.
+// run starts f unless the store is closing. f must return when its context ends.
 func (b *background) run(f func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -25,7 +25,7 @@ func (b *background) run(f func(context.Context)) {
 	}
 }
 
-// end returns when nothing goes on any more. It is false if it was ended before.
+// end waits until all goroutines have returned. It reports false if it was called before.
 func (b *background) end() bool {
 	b.mu.Lock()
 	first := !b.ended

@@ -1,141 +1,103 @@
 package storewrap
 
 import (
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
 )
 
-// known is what this node knows of counters: what was last left of them, until when they refuse, and what it holds of them in
-// advance. It has room for 65,536, in sets of four; in a full set the one that was needed longest ago is forgotten.
-type known struct {
-	shards [shards]struct {
-		mu   sync.Mutex
-		sets []set // made when the first is needed
-		_    [64]byte
-	}
-	leases leases
-
-	mistaken, forgotten atomic.Int64
-}
-
 const (
-	shards   = 64
-	perShard = 256
-	ways     = 4
+	// maxTrust is how long the cache trusts what the store said of a counter: units may be given back at any time.
+	maxTrust = 500 * time.Millisecond
+	// minTrust is how long a denial is trusted at first where other nodes may hold leases, which they are asked to return. It
+	// doubles while the store goes on denying.
+	minTrust = 25 * time.Millisecond
 )
 
-// set is where a counter's entry is, if there is one. The subjects are looked at first, which are all in one place.
-type set struct {
-	subjects [ways]headgate.Subject
-	entries  [ways]entry
-}
-
-// instant is a time on this node's clock: since a second before the store was made, so that 0 is long ago.
-type instant = time.Duration
-
-type entry struct {
-	subject headgate.Subject // as in the set
-	counter headgate.Counter
-	limit   uint64 // the numbers that all of it is about
-	needed  instant
-
-	// What the store has said last, for this node's share; unused is when the counter is as if never used, or 0 if nothing is
-	// known.
-	remaining int64
-	heard     instant
-	unused    instant
+// known is what the store last said of a counter, as long as it is trusted. If nobody else charges, it says what the store
+// would say again.
+type known struct {
 	clock     int64 // the store's less this node's, in microseconds
+	remaining int64
+	reset     instant
+	unread    instant // as reset, for the fallback; 0 once it was read
 
-	denial denial
-	demand demand
-	lease  *lease
+	cost    int64 // that the rest is about; 0 means nothing is known
+	retry   instant
+	never   bool
+	trusted instant
+	trust   time.Duration // of a denial, which may have been repeated
+	times   int64         // that it was repeated from here
 }
 
-// time is the store's at an instant of this node.
-func (e *entry) time(now instant) time.Time {
-	return time.UnixMicro(e.clock + now.Microseconds()).UTC()
+// time returns the store's time at an instant of this node.
+func (k *known) time(now instant) time.Time {
+	return time.UnixMicro(k.clock + now.Microseconds()).UTC()
 }
 
-// lock is the set of a counter, for its own use until the mutex is unlocked.
-func (k *known) lock(c *headgate.Charge) (*set, *sync.Mutex) {
-	h := hash(0, c, 0)
-	shard := &k.shards[h%shards]
-	shard.mu.Lock()
-	if shard.sets == nil {
-		shard.sets = make([]set, perShard)
+// denies reports whether a denial is known and still holds.
+func (k *known) denies(now instant) bool {
+	return k.cost > 0 && now < k.trusted && (k.never || now < k.retry)
+}
+
+// judge fills in what the store would say to a charge, if that is known.
+func (k *known) judge(c *headgate.Charge, r *headgate.Result, now instant) verdict {
+	if c.Cost != k.cost || now >= k.trusted {
+		return unknown
 	}
-	return &shard.sets[h/shards%perShard], &shard.mu
-}
-
-// find is nil if nothing is known of the counter.
-func (s *set) find(c *headgate.Charge) *entry {
-	for i := range s.subjects {
-		if s.subjects[i] == c.Subject && s.entries[i].counter == c.Counter {
-			return &s.entries[i]
-		}
-	}
-	return nil
-}
-
-// claim is find, or else a new entry. What was known by other numbers of the limit no longer holds.
-func (k *known) claim(s *set, c *headgate.Charge, now instant) *entry {
-	limit := numbers(&c.Limit)
-	e := s.find(c)
+	*r = headgate.Result{Remaining: k.remaining, ResetAfter: max(0, k.reset-now), Path: headgate.PathCache}
 	switch {
-	case e != nil && e.limit == limit:
-		e.needed = now
-		return e
-	case e == nil:
-		oldest := 0
-		for i := range s.entries {
-			if s.entries[i].needed < s.entries[oldest].needed {
-				oldest = i
-			}
+	case k.never:
+		r.RetryAfter = headgate.Never
+	case now < k.retry:
+		r.RetryAfter = k.retry - now
+	default:
+		r.Allowed, r.Remaining = true, max(k.remaining, c.Cost)
+		return fits
+	}
+	k.times++
+	return denied
+}
+
+// observe notes a result, and reports whether it is a denial for want of units. shared says that other nodes may hold leases.
+func (k *known) observe(c *headgate.Charge, r *headgate.Result, plain, shared bool, sent, now instant) bool {
+	k.clock = r.Time.UnixMicro() - sent.Microseconds()
+	k.remaining, k.reset = r.Remaining, now+r.ResetAfter
+	if c.OnStoreFailure == headgate.FailLocal && !c.Observe {
+		k.unread = k.reset
+	}
+	if c.Cost == 0 && ordinary(c) {
+		return false // a peek changes nothing
+	}
+	before := *k
+	k.cost, k.trust, k.times = 0, 0, 0
+	if !plain || r.Remaining >= c.Cost && !r.Allowed { // another charge on the counter was in the way, or too many holds
+		return false
+	}
+	k.retry, k.never, k.trusted = 0, false, sent+maxTrust
+	if r.Allowed {
+		if r.Remaining >= c.Cost {
+			k.cost = c.Cost
 		}
-		e = &s.entries[oldest]
-		if e.lease != nil && e.lease.units > 0 && now < e.lease.end || now < e.denial.until {
-			k.forgotten.Add(1)
+		return false
+	}
+	k.cost, k.never = c.Cost, r.RetryAfter == headgate.Never
+	k.retry = now + max(0, r.RetryAfter)
+	if shared && !k.never {
+		k.trust = minTrust
+		if before.trust > 0 && now-before.trusted < maxTrust {
+			k.trust = min(2*before.trust, maxTrust)
 		}
-		s.subjects[oldest] = c.Subject
+		k.trusted = sent + k.trust
 	}
-	k.leases.abandon(e)
-	*e = entry{subject: c.Subject, counter: c.Counter, limit: limit, needed: now}
-	return e
+	return true
 }
 
-// numbers tells limits apart.
-func numbers(l *headgate.Limit) uint64 {
-	h := uint64(l.Count)
-	for _, word := range [...]uint64{
-		uint64(l.Window), uint64(l.Burst), uint64(l.Algorithm) | uint64(l.Align)<<8 | uint64(l.Calendar)<<16 | uint64(l.AnchorDay)<<24,
-	} {
-		h = (h ^ word) * 0x9e3779b97f4a7c15
-		h ^= h >> 29
+// mistaken returns how many requests at most were denied from here for which the store had room, now that it has granted one:
+// units were given back before they would have come back by themselves.
+func (k *known) mistaken(c *headgate.Charge, r *headgate.Result, now instant) int64 {
+	if k.times == 0 || r.Granted == 0 || k.cost == 0 || now >= k.retry && !k.never || !ordinary(c) {
+		return 0
 	}
-	return h
-}
-
-// has is true if the store has said something that is not taken yet.
-func (k *known) has(c *headgate.Charge) bool {
-	set, mu := k.lock(c)
-	defer mu.Unlock()
-	e := set.find(c)
-	return e != nil && e.unused != 0
-}
-
-// take is what was last left, and forgets it: from then on the node's own count goes on, until the store says more. It is
-// false if the store has said nothing since.
-func (k *known) take(c *headgate.Charge) (remaining int64, unused instant, heard bool) {
-	set, mu := k.lock(c)
-	defer mu.Unlock()
-	e := set.find(c)
-	if e == nil || e.unused == 0 {
-		return 0, 0, false
-	}
-	remaining, unused = e.remaining, e.unused
-	e.remaining, e.unused = 0, 0
-	return remaining, unused, true
+	return min(k.times, (r.Granted+r.Remaining)/max(1, c.Cost))
 }

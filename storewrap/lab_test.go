@@ -1,6 +1,7 @@
 package storewrap
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +15,8 @@ type lab struct {
 	*testing.T
 	inner *flaky
 	node  *Store
-	calls atomic.Int64
+	calls atomic.Int64 // all of them
+	agent atomic.Int64 // those that acquire or return leases only
 	fails atomic.Pointer[func(charges []headgate.Charge) error]
 }
 
@@ -24,6 +26,9 @@ func inLab(t *testing.T, o Options, test func(l *lab)) {
 		l := &lab{T: t, inner: newFlaky()}
 		l.inner.is(func(charges []headgate.Charge) error {
 			l.calls.Add(1)
+			if !slices.ContainsFunc(charges, func(c headgate.Charge) bool { return c.AtLeast == 0 && c.Refund.Units == 0 }) {
+				l.agent.Add(1)
+			}
 			if fails := l.fails.Load(); fails != nil {
 				return (*fails)(charges)
 			}
@@ -45,7 +50,7 @@ func (l *lab) ask(charges ...headgate.Charge) []headgate.Result {
 	return r
 }
 
-// asks is whether the store is, for that.
+// asks reports whether the store is asked for that.
 func (l *lab) asks(charges ...headgate.Charge) bool {
 	l.Helper()
 	before := l.calls.Load()
@@ -53,7 +58,7 @@ func (l *lab) asks(charges ...headgate.Charge) bool {
 	return l.calls.Load() > before
 }
 
-// lease asks for a charge every millisecond until the node holds units of it, and says how many it was granted.
+// lease asks for a charge every ten milliseconds until the node holds units of it, and says how many it was granted.
 func (l *lab) lease(c headgate.Charge) (granted int64) {
 	l.Helper()
 	for range 1_000 {
@@ -61,7 +66,7 @@ func (l *lab) lease(c headgate.Charge) (granted int64) {
 		if l.held(c) > 1 {
 			return granted
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	l.Fatal("no lease was taken")
 	return 0
@@ -71,10 +76,10 @@ func (l *lab) held(c headgate.Charge) int64 { return l.node.held(c) }
 
 // held is what the node holds of a counter.
 func (s *Store) held(c headgate.Charge) int64 {
-	set, mu := s.known.lock(&c)
+	set, mu := s.cache.lock(c.Subject, c.Counter)
 	defer mu.Unlock()
-	if e := set.find(&c); e != nil && e.lease != nil {
-		return e.lease.units
+	if e := set.find(c.Subject, c.Counter); e != nil {
+		return e.held(s.cache.now())
 	}
 	return 0
 }

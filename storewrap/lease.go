@@ -1,294 +1,302 @@
 package storewrap
 
 import (
-	"context"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
 )
 
 const (
-	// term is how long a lease lasts at the most.
-	term = 4 * time.Second
+	// maxTerm is how long a lease lasts at most.
+	maxTerm = 4 * time.Second
 	// shortTerm is how long it lasts on a counter of which half is used.
 	shortTerm = 500 * time.Millisecond
-	// maxPart of a limit is what all nodes together may hold in advance, as one in so many.
-	maxPart = 20
+	// leasedPart of a limit is what all nodes together may hold, as one in so many; edgePart where the limit may run out within
+	// edgeAhead.
+	leasedPart = 20
+	edgePart   = 1_000
+	edgeAhead  = 2 * time.Second
+	// edgeTerm is how long a lease then lasts at most. Nothing is leased of a limit that may run out within half of it.
+	edgeTerm = 100 * time.Millisecond
 	// growth is how much larger than the last one a lease may be.
 	growth = 4
-	// sweepEvery is how often what is left of leases that have ended is given back.
-	sweepEvery = 25 * time.Millisecond
+	// sampleEvery is how often the pace of the other nodes is measured. Before the first time nothing is leased: a burst may use
+	// up a counter in no time.
+	sampleEvery = 250 * time.Millisecond
+	// quietAfterRecall is how long nothing is leased of a counter that was used up.
+	quietAfterRecall = time.Second
+	// rollGuard is how long before a sliding window rolls its leases end: units cannot go back to a window that is over.
+	rollGuard = 50 * time.Millisecond
+	// maxContention is how long a node lets units come back to a counter at its limit that it is asked for often, so that they
+	// are worth a call: that long per request and second, from contended requests a second on.
+	maxContention        = 40 * time.Millisecond
+	contentionPerRequest = 5 * time.Microsecond
+	contended            = 1_000
+	// turn is how long one request that asks for units of such a counter, and the lease that follows, keep others from asking.
+	turn = 5 * time.Millisecond
 )
 
-// lease is units that were charged to the store in advance, to be spent here.
+// lease is units that were charged to the store in advance, to be spent by this node.
 type lease struct {
-	limit     headgate.Limit
-	units     int64 // left
-	end       instant
-	remaining int64 // in the store when they were granted
-	reset     instant
-	receipt   headgate.Receipt
-	number    int64 // tells it from those before it on the same counter
+	units   int64 // left
+	granted int64
+	end     instant
+	receipt headgate.Receipt
+	number  int64
 }
 
-// demand is how much of a counter this node needs.
+// has reports whether the lease has so many units left.
+func (l *lease) has(units int64, now instant) bool {
+	return l != nil && l.units >= units && now < l.end
+}
+
+// low reports whether it is time for the next lease.
+func (l *lease) low() bool { return 4*l.units <= l.granted }
+
+// demand is how fast units of a counter are used: by this node, and by the others.
 type demand struct {
-	since  instant
+	seenAt instant // units are counted since
 	units  int64
-	seen   int64 // requests, refused ones included, since seenAt
-	seenAt instant
-	rate   float64       // of them, per nanosecond
-	burn   float64       // units per nanosecond that all nodes take, more than come back
-	asking bool          // somebody is, for units in advance
-	last   int64         // how many they were
-	span   time.Duration // that they may be spent in
-	rolls  instant       // when the counter's window does
+	rate   float64 // units asked for here, denied ones included, per nanosecond
+	lacks  int64   // units denied here since seenAt
+	lack   float64 // part of the units asked for that was denied
+
+	sampled   instant
+	remaining int64   // at that time, without what this node has taken since
+	others    float64 // units that others use, less what comes back, per nanosecond
+	measured  bool    // that is known
+
+	last   int64   // units of the last acquisition
+	denied instant // when the store last denied
+	quiet  instant // nothing is leased until then
+	rolls  instant // when a sliding window does
 }
 
-// leasable is true of charges whose units may be taken in advance. A leaky bucket gives each request a time of its own, and a
-// log keeps one for each.
-func leasable(c *headgate.Charge) bool {
+// see counts a charge.
+func (d *demand) see(now instant, units int64) {
+	d.units += units
+	if elapsed := now - d.seenAt; elapsed >= 100*time.Millisecond {
+		d.rate, d.lack = float64(d.units)/float64(elapsed), float64(d.lacks)/float64(max(1, d.units))
+		d.units, d.lacks, d.seenAt = 0, 0, now
+	}
+}
+
+// pace returns units per nanosecond asked of this node: lately, or just now if that is more.
+func (d *demand) pace(now instant) float64 {
+	if elapsed := now - d.seenAt; elapsed >= 20*time.Millisecond {
+		return max(d.rate, float64(d.units)/float64(elapsed))
+	}
+	return d.rate
+}
+
+// sample measures how fast the others use the counter, by what is left of it.
+func (d *demand) sample(c *headgate.Charge, r *headgate.Result, now instant) {
+	elapsed := now - d.sampled
+	used := float64(d.remaining - r.Remaining)
+	switch {
+	case d.sampled == 0 || c.Limit.Algorithm == headgate.FixedWindow && used < 0: // a new window
+	case elapsed < sampleEvery:
+		d.remaining -= r.Granted
+		return
+	default:
+		d.others, d.measured = (used-float64(r.Granted))/float64(elapsed), true
+	}
+	d.sampled, d.remaining = now, r.Remaining
+}
+
+// contention returns how long to let units come back to a counter at its limit, if they do continuously: no longer than it takes
+// for as many as a lease may have. A bucket keeps what comes back meanwhile; a sliding window does not for long, so there only
+// what is denied anyway may wait.
+func (e *entry) contention(c *headgate.Charge, nodes int64, now instant) time.Duration {
+	d, l := &e.demand, &e.limit
+	perSecond := d.rate * float64(time.Second)
+	if l.Algorithm == headgate.SlidingWindow {
+		perSecond *= d.lack
+	}
+	if perSecond < contended || d.denied == 0 || now-d.denied >= maxTrust || l.Algorithm == headgate.FixedWindow || !leasable(c, nodes) {
+		return 0
+	}
+	refill := float64(l.Window) / float64(l.Count) * float64(l.Capacity()/leasedPart+1)
+	return time.Duration(min(float64(maxContention), perSecond*float64(contentionPerRequest), refill))
+}
+
+// leasable reports whether units of the charge's counter may be leased: by an algorithm that does not mind when they are spent,
+// and if a node's part is more than one.
+func leasable(c *headgate.Charge, nodes int64) bool {
 	switch c.Limit.Algorithm {
 	case headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingWindow:
-		return !c.Strict
+		return !c.Strict && c.Limit.Capacity() >= 2*leasedPart*nodes
 	default:
 		return false
 	}
 }
 
-// mostAhead is how many units a node may hold in advance; one is not worth it.
-func mostAhead(c *headgate.Charge, nodes int64) int64 { return c.Limit.Capacity() / (maxPart * nodes) }
-
-// spend takes the units of a charge from the lease, if that has them.
-func (e *entry) spend(c *headgate.Charge, r *headgate.Result, now instant) bool {
+// spend takes the units of a charge from a lease, and returns which; nil if there are not enough.
+func (e *entry) spend(c *headgate.Charge, r *headgate.Result, now instant) *lease {
 	l := e.lease
-	if l == nil || l.units < c.Cost || now >= l.end {
-		return false
+	if !l.has(c.Cost, now) {
+		if l = e.spare; !l.has(c.Cost, now) {
+			return nil
+		}
+		e.lease, e.spare = e.spare, e.lease
+		if e.spare != nil && e.spare.units == 0 {
+			e.spare = nil
+		}
 	}
 	l.units -= c.Cost
-	e.demand.units += c.Cost
 	*r = headgate.Result{
-		Allowed: true, Granted: c.Cost, Remaining: l.remaining + l.units, ResetAfter: max(0, l.reset-now),
+		Allowed: true, Granted: c.Cost, Remaining: e.known.remaining + e.held(now), ResetAfter: max(0, e.known.reset-now),
 		Receipt: l.receipt, Path: headgate.PathLease,
 	}
 	r.Receipt.Units = c.Cost
-	return true
+	return l
 }
 
-// wants is how many units to take in advance with the next charge: what this node will need for the term of a lease, as fast as
-// it has needed them lately. The less is left for all nodes, the fewer they are and the sooner they go back.
-func (e *entry) wants(c *headgate.Charge, now instant, nodes int64) int64 {
+// held returns how many units this node holds.
+func (e *entry) held(now instant) (units int64) {
+	for _, l := range [...]*lease{e.lease, e.spare} {
+		if l != nil && now < l.end {
+			units += l.units
+		}
+	}
+	return units
+}
+
+// surrender ends the leases and returns the charges that give them back.
+func (e *entry) surrender(subject headgate.Subject) (returns []headgate.Charge) {
+	for _, l := range [...]*lease{e.lease, e.spare} {
+		if l != nil && l.units > 0 {
+			returns = append(returns, e.giveBack(subject, l))
+		}
+	}
+	e.lease, e.spare = nil, nil
+	return returns
+}
+
+// giveBack returns the charge that gives back what is left of a lease.
+func (e *entry) giveBack(subject headgate.Subject, l *lease) headgate.Charge {
+	units := l.units
+	l.units = 0
+	return headgate.Charge{Subject: subject, Counter: e.counter, Limit: e.limit, Cost: units, Refund: l.receipt}
+}
+
+// acquire has the agent lease units of a counter, if that pays.
+func (c *cache) acquire(e *entry, charge *headgate.Charge, now instant) {
+	nodes := c.fleet.size()
+	if e.acquiring != nil || !leasable(charge, nodes) {
+		return
+	}
+	units, term := e.wants(charge, now, nodes)
+	if units < 2 { // one is not worth a call
+		return
+	}
+	e.demand.last = units
+	e.acquiring = &acquisition{term: term, quiet: e.demand.quiet, done: make(chan struct{}), charge: headgate.Charge{
+		Subject: charge.Subject, Counter: charge.Counter, Limit: charge.Limit,
+		// Several acquisitions go in one call: none of them may deny the others.
+		Cost: units, AtLeast: 1, Observe: true,
+	}}
+	c.agent.acquire(e.acquiring)
+}
+
+// wants returns how many units to lease, and for how long: what this node will need at its present pace. The sooner the limit may
+// run out, the fewer they are and the sooner they go back.
+func (e *entry) wants(c *headgate.Charge, now instant, nodes int64) (units int64, term time.Duration) {
 	d := &e.demand
-	most := mostAhead(c, nodes)
-	if d.asking || most < 2 || now < d.rolls && now >= d.rolls-4*sweepEvery {
-		return 0
+	pace := d.pace(now)
+	capacity, left := e.limit.Capacity(), e.known.remaining
+	most := capacity / (leasedPart * nodes)
+	if wait := e.contention(c, nodes, now); wait > 0 {
+		return min(int64(pace*float64(wait)+0.5), capacity/leasedPart, left), 2 * wait
 	}
-	span := term
-	switch {
-	case now-e.denial.until <= shortTerm && c.Limit.Algorithm != headgate.FixedWindow:
-		// It is at its limit, and whoever has units keeps them from others.
-		span = 4 * minDenial
-		if c.Limit.Algorithm == headgate.SlidingWindow {
-			most /= 10
+	if now < d.quiet || !d.measured || now < d.rolls && now >= d.rolls-2*rollGuard {
+		return 0, 0
+	}
+	if e.limit.Algorithm == headgate.SlidingWindow && 4*left < capacity {
+		return 0, 0 // what is held here keeps a sliding window from its limit, and does not only delay it
+	}
+	term = maxTerm
+	if burn := d.others + pace; burn > 0 {
+		ahead := time.Duration(min(float64(left)/burn, float64(time.Hour)))
+		term = min(term, ahead/4)
+		if ahead < edgeAhead {
+			most, term = min(most, capacity/(edgePart*nodes)), min(term, edgeTerm)
 		}
-	default:
-		left := e.remaining
-		if d.burn > 0 { // others have taken some since
-			left -= int64(d.burn * float64(now-e.heard))
-			span = min(span, time.Duration(float64(left)/d.burn/4))
-		}
-		most = min(most, left/(4*nodes))
-		if 2*left < c.Limit.Capacity() {
-			span = min(span, shortTerm)
+		if ahead < edgeTerm/2 {
+			return 0, 0
 		}
 	}
-	rate := float64(d.units) / float64(max(now-d.since, time.Microsecond))
-	want := min(int64(rate*float64(span)+0.5), growth*max(1, d.last), most)
-	if want < 1 {
-		return 0
+	if 2*left < capacity {
+		term = min(term, shortTerm)
 	}
-	d.asking, d.last, d.span = true, want, min(span, time.Duration(2*float64(want)/rate))
-	return want
+	units = min(int64(pace*float64(term)+0.5), growth*max(4, d.last), most, left/(4*nodes))
+	return units, min(term, time.Duration(2*float64(units)/max(pace, 1e-12)))
 }
 
-// see counts a request.
-func (d *demand) see(now instant) {
-	d.seen++
-	if elapsed := now - d.seenAt; elapsed > 100*time.Millisecond {
-		d.rate = float64(d.seen) / float64(elapsed)
-		d.seen, d.seenAt = 0, now
+// granted begins the lease of an acquisition that the store has answered. What cannot be used is given back.
+func (c *cache) granted(a *acquisition, r *headgate.Result, sent instant) {
+	charge := &a.charge
+	set, mu := c.lock(charge.Subject, charge.Counter)
+	defer mu.Unlock()
+	e := set.find(charge.Subject, charge.Counter)
+	if e != nil && e.acquiring == a {
+		e.acquiring = nil
 	}
+	close(a.done)
+	if r.Err != nil || r.Granted == 0 {
+		return
+	}
+	c.agent.taken.Add(r.Granted)
+	now := c.now()
+	l := &lease{units: r.Granted, granted: r.Granted, end: sent + a.term, receipt: r.Receipt, number: c.leases.Add(1)}
+	if e != nil && e.limit == charge.Limit {
+		e.endWithWindow(l, charge, r, sent)
+		e.known.remaining, e.demand.remaining = r.Remaining, e.demand.remaining-r.Granted
+		free := &e.spare
+		if e.lease == nil || e.lease.units == 0 {
+			free = &e.lease
+		}
+		if now < l.end && (*free == nil || (*free).units == 0) && e.demand.quiet == a.quiet { // not recalled since
+			*free = l
+			c.agent.expire(expiry{l.end, charge.Subject, charge.Counter, l.number})
+			return
+		}
+	}
+	c.agent.returnSoon(headgate.Charge{
+		Subject: charge.Subject, Counter: charge.Counter, Limit: charge.Limit, Cost: r.Granted, Refund: r.Receipt,
+	})
 }
 
-// worthwhile is how long to wait for units of which many are wanted.
-func (d *demand) worthwhile() time.Duration {
-	return min(minDenial, time.Duration(d.rate*float64(many)*float64(minDenial)))
-}
-
-// needs notes that a charge was made of the store.
-func (d *demand) needs(units int64, now instant) {
-	if now-d.since > 2*term {
-		d.since, d.units = now, 0
-	}
-	d.units += units
-}
-
-// grant begins a lease with what was granted beyond a charge. sent is when it was asked for.
-func (k *known) grant(e *entry, c *headgate.Charge, r *headgate.Result, sent instant) {
-	k.leases.abandon(e)
-	l := e.lease
-	if l == nil {
-		l = &lease{}
-		e.lease = l
-	}
-	end := sent + e.demand.span
+// endWithWindow makes the lease end before the window that it was charged to.
+func (e *entry) endWithWindow(l *lease, c *headgate.Charge, r *headgate.Result, sent instant) {
 	switch c.Limit.Algorithm {
 	case headgate.FixedWindow:
 		over := time.UnixMicro(r.Receipt.Mark).Add(c.Limit.Window)
 		if terms, _ := c.Terms(r.Time); terms.Aligned {
 			over = time.UnixMicro(terms.End)
 		}
-		end = min(end, sent+over.Sub(r.Time)-time.Microsecond) // which is how exactly a store tells its time
+		l.end = min(l.end, sent+over.Sub(r.Time)-time.Microsecond) // a store tells its time to a microsecond
 	case headgate.SlidingWindow:
-		start := time.UnixMicro(r.Receipt.Mark)
-		e.demand.rolls = sent + start.Add(c.Limit.Window).Sub(r.Time)
-		end = min(end, e.demand.rolls-2*sweepEvery)
-	}
-	*l = lease{
-		limit: c.Limit, units: r.Granted - c.Cost, end: end, remaining: r.Remaining, reset: sent + r.ResetAfter,
-		receipt: r.Receipt, number: l.number + 1,
-	}
-	e.demand.since, e.demand.units = sent, c.Cost
-	r.Granted, r.Receipt.Units = c.Cost, c.Cost
-	r.Remaining += l.units
-	k.leases.granted(c, l, end)
-}
-
-// leases are those under way, in the order in which they end, and what is left of those that have ended otherwise.
-type leases struct {
-	mu       sync.Mutex
-	queue    []outstanding
-	left     []headgate.Charge
-	sweeping bool
-
-	taken, returned, lost atomic.Int64 // units
-}
-
-type outstanding struct {
-	counter
-	number int64
-	end    instant
-}
-
-func (ls *leases) granted(c *headgate.Charge, l *lease, end instant) {
-	ls.taken.Add(l.units)
-	ls.mu.Lock()
-	ls.queue = append(ls.queue, outstanding{counter{c.Subject, c.Counter}, l.number, end})
-	ls.mu.Unlock()
-}
-
-// abandon ends the lease of an entry. What is left of it is to be given back.
-func (ls *leases) abandon(e *entry) {
-	if l := e.lease; l != nil && l.units > 0 {
-		ls.giveBack(l.back(e))
-		l.units = 0
+		e.demand.rolls = sent + time.UnixMicro(r.Receipt.Mark).Add(c.Limit.Window).Sub(r.Time)
+		l.end = min(l.end, e.demand.rolls-rollGuard)
 	}
 }
 
-func (ls *leases) giveBack(c headgate.Charge) {
-	ls.mu.Lock()
-	ls.left = append(ls.left, c)
-	ls.mu.Unlock()
-}
-
-// back is the charge that gives back what is left of the lease.
-func (l *lease) back(e *entry) headgate.Charge {
-	return headgate.Charge{Subject: e.subject, Counter: e.counter, Limit: l.limit, Cost: l.units, Refund: l.receipt}
-}
-
-// sweepSoon has what is left of leases given back after they have ended, as long as there are any.
-func (s *Store) sweepSoon() {
-	ls := &s.known.leases
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.sweeping || len(ls.queue) == 0 && len(ls.left) == 0 {
-		return
+// expired ends a lease, and returns the charges that give back what is left of it.
+func (c *cache) expired(x expiry) (returns []headgate.Charge) {
+	set, mu := c.lock(x.subject, x.counter)
+	defer mu.Unlock()
+	e := set.find(x.subject, x.counter)
+	if e == nil {
+		return nil
 	}
-	ls.sweeping = true
-	s.background.run(func(ctx context.Context) {
-		for ended := false; !ended; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(sweepEvery):
+	for _, l := range [...]**lease{&e.lease, &e.spare} {
+		if *l != nil && (*l).number == x.number {
+			if (*l).units > 0 {
+				returns = append(returns, e.giveBack(x.subject, *l))
 			}
-			s.giveBackAll(ctx, s.known.ended(time.Since(s.start)))
-			ls.mu.Lock()
-			ended = len(ls.queue) == 0 && len(ls.left) == 0
-			ls.sweeping = !ended
-			ls.mu.Unlock()
-		}
-	})
-}
-
-// ended is what is left of leases that have ended by now.
-func (k *known) ended(now instant) []headgate.Charge {
-	k.leases.mu.Lock()
-	left := k.leases.left
-	k.leases.left = nil
-	var over []outstanding
-	kept := k.leases.queue[:0]
-	for _, o := range k.leases.queue {
-		if o.end <= now {
-			over = append(over, o)
-		} else {
-			kept = append(kept, o)
+			*l = nil
 		}
 	}
-	k.leases.queue = kept
-	k.leases.mu.Unlock()
-	for _, o := range over {
-		c := headgate.Charge{Subject: o.subject, Counter: o.counter.counter}
-		set, mu := k.lock(&c)
-		if e := set.find(&c); e != nil && e.lease != nil && e.lease.number == o.number && e.lease.units > 0 {
-			left = append(left, e.lease.back(e))
-			e.lease.units = 0
-		}
-		mu.Unlock()
-	}
-	return left
-}
-
-// giveBackAll gives back what is left of leases. What cannot be given back is lost, which is on the safe side. It does not end with
-// ctx, half way.
-func (s *Store) giveBackAll(ctx context.Context, left []headgate.Charge) {
-	ls := &s.known.leases
-	left = slices.DeleteFunc(left, func(c headgate.Charge) bool {
-		gone := s.partOf(c.Subject).away.Load()
-		if gone {
-			ls.lost.Add(c.Cost)
-		}
-		return gone
-	})
-	for len(left) > 0 {
-		n := min(batch, len(left))
-		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		results := make([]headgate.Result, n)
-		err := s.inner.Take(asking, left[:n], results)
-		cancel()
-		if err != nil {
-			n = len(left) // the rest is not tried
-		}
-		for i, c := range left[:n] {
-			if i < len(results) && results[i].Err == nil {
-				ls.returned.Add(c.Cost)
-			} else {
-				ls.lost.Add(c.Cost)
-			}
-		}
-		left = left[n:]
-	}
+	return returns
 }

@@ -35,7 +35,7 @@ func (f *flaky) Take(ctx context.Context, charges []headgate.Charge, results []h
 		_ = f.Store.Take(ctx, charges, results)
 	}
 	if err != nil {
-		return tell(results, err)
+		return failAll(results, err)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func settled(t *testing.T, stores ...*Store) {
 	t.Helper()
 	eventually(t, "settled", func() bool {
 		for _, s := range stores {
-			if stats := s.Stats(); stats.Away > 0 || stats.Waiting > 0 {
+			if stats := s.Stats(); stats.ShardsUnavailable > 0 || stats.PendingCounters > 0 {
 				return false
 			}
 		}
@@ -102,7 +102,7 @@ func TestReconcile(t *testing.T) {
 					}
 					admitted += r[0].Granted
 				}
-				if stats := s.Stats(); stats.Waiting != 1 || stats.Away != 1 {
+				if stats := s.Stats(); stats.PendingCounters != 1 || stats.ShardsUnavailable != 1 {
 					t.Errorf("%+v", stats)
 				}
 			}
@@ -140,7 +140,7 @@ func TestUnansweredIsNotReconciled(t *testing.T) {
 		}
 	}
 	inner.is(func([]headgate.Charge) error { return nil })
-	if stats := s.Stats(); stats.Unanswered != 3 || stats.Waiting != 0 || used(t, inner, c) != 3 {
+	if stats := s.Stats(); stats.Unanswered != 3 || stats.PendingCounters != 0 || used(t, inner, c) != 3 {
 		t.Errorf("%+v, %d used", stats, used(t, inner, c))
 	}
 
@@ -248,7 +248,7 @@ func TestPartsReturnAlone(t *testing.T) {
 		_, _ = take(s, away)
 	}
 	_, _ = take(s, stumbles)
-	if stats := s.Stats(); stats.Away != 1 || stats.Waiting != 2 {
+	if stats := s.Stats(); stats.ShardsUnavailable != 1 || stats.PendingCounters != 2 {
 		t.Fatalf("%+v", stats)
 	}
 	inner.is(func(charges []headgate.Charge) error {
@@ -257,8 +257,8 @@ func TestPartsReturnAlone(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "back", func() bool { return s.Stats().Away == 0 })
-	if got := used(t, inner, away); got != 10 || s.Stats().Waiting != 1 {
+	eventually(t, "back", func() bool { return s.Stats().ShardsUnavailable == 0 })
+	if got := used(t, inner, away); got != 10 || s.Stats().PendingCounters != 1 {
 		t.Errorf("%d used, %+v", got, s.Stats())
 	}
 	inner.is(func([]headgate.Charge) error { return nil })
@@ -290,7 +290,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	inner := newFlaky()
 	s := wrap(t, inner, Options{})
 	const most = 3_000
-	s.ledger.most = most
+	s.fallback.ledger.max = most
 	inner.is(func([]headgate.Charge) error { return errGone })
 	c := hour(headgate.FixedWindow, 1_000)
 	for i := range most + 1_000 {
@@ -299,18 +299,18 @@ func TestLedgerIsBounded(t *testing.T) {
 			t.Fatalf("%+v: %v", r, err)
 		}
 	}
-	s.ledger.mu.Lock()
-	n, indexed, owing := len(s.ledger.tallies), len(s.ledger.index), s.ledger.owing
-	s.ledger.mu.Unlock()
+	s.fallback.ledger.mu.Lock()
+	n, indexed, owing := len(s.fallback.ledger.tallies), len(s.fallback.ledger.index), s.fallback.ledger.owing
+	s.fallback.ledger.mu.Unlock()
 	if n != most || indexed != n || owing != n {
 		t.Errorf("%d tallies, %d indexed, %d owing", n, indexed, owing)
 	}
 	inner.is(func([]headgate.Charge) error { return nil })
 	settled(t, s)
 	eventually(t, "empty", func() bool {
-		s.ledger.mu.Lock()
-		defer s.ledger.mu.Unlock()
-		return s.ledger.tallies == nil
+		s.fallback.ledger.mu.Lock()
+		defer s.fallback.ledger.mu.Unlock()
+		return s.fallback.ledger.tallies == nil
 	})
 	if charged := s.Stats().Charged; charged != most {
 		t.Errorf("%d units were charged", charged)

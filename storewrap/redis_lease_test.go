@@ -155,7 +155,7 @@ func TestLeasesOnRedis(t *testing.T) {
 func (r *rush) goOn(t *testing.T) {
 	t.Helper()
 	limit := r.charge.Limit.Count
-	for end := time.Now().Add(2 * maxDenial); r.asked.Load() > limit && r.admitted.Load() < limit && time.Now().Before(end); {
+	for end := time.Now().Add(2 * maxTrust); r.asked.Load() > limit && r.admitted.Load() < limit && time.Now().Before(end); {
 		for i := range r.nodes {
 			queue := make(chan struct{}, 1)
 			queue <- struct{}{}
@@ -173,7 +173,7 @@ func (r *rush) check(t *testing.T, name string) {
 	held := r.held()
 	r.close()
 	admitted, counted, limit := r.admitted.Load(), used(t, r.cables[0].Store, r.charge), r.charge.Limit.Count
-	lost := int64(r.kills) * limit / (maxPart * redisNodes)
+	lost := int64(r.kills) * limit / (leasedPart * redisNodes)
 	if r.charge.Limit.Algorithm == headgate.TokenBucket {
 		lost += limit / 100
 	}

@@ -1,49 +1,34 @@
 package storewrap
 
 import (
-	"encoding/binary"
-	"math"
+	"math/bits"
 	"time"
 
 	"github.com/headgate/headgate"
 )
 
-// share is this node's part of all limits: one of so many nodes, or less.
+// share is this node's fallback share of every limit: one part of as many as there are nodes, or less.
 type share struct {
-	salt    uint64 // another on each node
 	nodes   int64
+	rank    int64  // of this node among them, from 1; 0 if it is not known
+	salt    uint64 // of this node, which then draws
 	percent int64
 }
 
-// fraction of a number that is this node's.
-func (s *share) fraction(n int64) float64 {
-	return float64(n) * float64(s.percent) / float64(100*s.nodes)
-}
-
-// of is a limit as this node counts it by itself. What is no whole number is drawn, by node, subject and window: of 20 nodes
-// with a limit of 5 it is five at a time, more or less, and others in the next window; it is neither none of them nor all.
-// It is false if this node has no part for now, and then says when to draw again.
+// of returns a limit as this node counts it on its own. The shares of all nodes add up to the limit: what does not divide evenly
+// goes to some nodes in one window and to others in the next. It reports false if this node has none for now, and then says
+// when to ask again.
 func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wait time.Duration, ok bool) {
-	limit = c.Limit
-	part := s.fraction(limit.Count)
-	bucket := isBucket(&limit)
-	if bucket && part >= 1 {
-		// The rate is exact: as much in a longer time.
-		if longer := time.Duration(float64(limit.Window) * float64(limit.Count) / part); part < 1_000 && longer < maxWindow {
-			limit.Window = longer
-		} else {
-			limit.Count = int64(part)
-		}
-		if limit.Algorithm == headgate.TokenBucket {
-			limit.Burst = max(1, s.draw(c, 0, s.fraction(c.Limit.Capacity())))
-		}
+	if limit, ok = s.ofBucket(c); ok {
 		return limit, 0, true
 	}
-	start, end := s.window(c, now)
-	n := s.draw(c, start, part)
-	if bucket {
-		limit = headgate.Limit{Algorithm: headgate.FixedWindow, Window: c.Limit.Window, Align: headgate.OnClock}
+	whole := *c
+	if isBucket(&c.Limit) {
+		whole.Limit = refillWindow(&c.Limit)
 	}
+	start, end := windowAt(&whole, now)
+	limit = whole.Limit
+	n := s.part(c, start, limit.Count)
 	limit.Count = max(1, n)
 	if n == 0 {
 		return limit, time.UnixMicro(end).Sub(now), false
@@ -51,7 +36,81 @@ func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wai
 	return limit, 0, true
 }
 
-// seed is the charge that makes this node's count begin where the store's ended: with its share of what was used, and in the
+// ofBucket returns a bucket with this node's share of the rate, as much in a longer time, and of the burst. It reports false of
+// other limits, and if there is less than a unit of the burst for each node.
+func (s *share) ofBucket(c *headgate.Charge) (limit headgate.Limit, ok bool) {
+	limit = c.Limit
+	switch limit.Algorithm {
+	case headgate.LeakyBucket:
+	case headgate.TokenBucket:
+		if c.Limit.Capacity()*s.percent < 100*s.nodes {
+			return limit, false
+		}
+		limit.Burst = s.part(c, 0, c.Limit.Capacity())
+	default:
+		return limit, false
+	}
+	for _, unit := range [...]time.Duration{time.Microsecond, time.Millisecond, time.Second} {
+		longer, fits := mulDivUp(int64(c.Limit.Window), 100*s.nodes, s.percent*int64(unit))
+		if limit.Window = time.Duration(longer) * unit; fits && longer <= int64(maxWindow/unit) && limit.Validate() == nil {
+			return limit, true
+		}
+	}
+	return limit, false
+}
+
+// refillWindow returns the fixed window in which a bucket refills what it holds.
+func refillWindow(l *headgate.Limit) headgate.Limit {
+	us, _ := mulDivUp(l.Window.Microseconds(), l.Capacity(), l.Count)
+	window := min(max(time.Duration(us)*time.Microsecond, minWindow), maxWindow)
+	count, _ := mulDivUp(window.Microseconds(), l.Count, l.Window.Microseconds())
+	return headgate.Limit{
+		Algorithm: headgate.FixedWindow, Align: headgate.OnClock, Window: window, Count: min(max(1, count), headgate.MaxCost),
+	}
+}
+
+const (
+	minWindow = time.Millisecond
+	maxWindow = 366 * 24 * time.Hour
+)
+
+// mulDivUp returns a × b ÷ c rounded up, and false if that is more than a window can be.
+func mulDivUp(a, b, c int64) (int64, bool) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return int64(maxWindow), false
+	}
+	q, rest := bits.Div64(hi, lo, uint64(c))
+	if rest > 0 {
+		q++
+	}
+	if q > uint64(maxWindow) {
+		return int64(maxWindow), false
+	}
+	return int64(q), true
+}
+
+// part returns this node's part of a number, in a window of a counter. All nodes agree on who has what is left over, if they know
+// their ranks; else each draws for itself.
+func (s *share) part(c *headgate.Charge, window, total int64) int64 {
+	common := hash(0, c.Subject, c.Counter, window)
+	total *= s.percent
+	units := total / 100
+	if int64(common>>32%100) < total%100 {
+		units++
+	}
+	if s.rank == 0 || s.rank > s.nodes {
+		part := units / s.nodes
+		if int64(hash(s.salt, c.Subject, c.Counter, window)%uint64(s.nodes)) < units%s.nodes {
+			part++
+		}
+		return part
+	}
+	place := (s.rank - 1 + int64(common%uint64(s.nodes))) % s.nodes
+	return (place+1)*units/s.nodes - place*units/s.nodes
+}
+
+// seed returns the charge that makes this node's count begin where the store's ended: with its share of what was used, and in the
 // same window. It is of no units if nothing is known.
 func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, remaining int64, lasts time.Duration) headgate.Charge {
 	seed := headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: scaled, Force: true}
@@ -61,10 +120,10 @@ func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, remaining int64,
 	whole := &c.Limit
 	if isBucket(whole) {
 		level := float64(whole.Count) * float64(lasts) / float64(whole.Window)
-		seed.Cost = s.draw(c, 1, level*s.fraction(1))
+		seed.Cost = s.part(c, 1, min(int64(level+0.5), 4*headgate.MaxCost))
 		return seed
 	}
-	seed.Cost = max(0, scaled.Capacity()-s.draw(c, 1, s.fraction(remaining)))
+	seed.Cost = max(0, scaled.Capacity()-s.part(c, 1, remaining))
 	switch {
 	case whole.Algorithm == headgate.SlidingWindow:
 		seed.Age = 2*whole.Window - lasts
@@ -81,36 +140,12 @@ func isBucket(l *headgate.Limit) bool {
 	return l.Algorithm == headgate.TokenBucket || l.Algorithm == headgate.LeakyBucket
 }
 
-const maxWindow = 366 * 24 * time.Hour
-
-// window is when this node draws: for each window of the clock, or of the calendar.
-func (s *share) window(c *headgate.Charge, now time.Time) (start, end int64) {
+// windowAt returns the window in which shares are dealt: the limit's own, or that of the clock.
+func windowAt(c *headgate.Charge, now time.Time) (start, end int64) {
 	aligned := *c
 	if c.Limit.Calendar == headgate.NoCalendar {
 		aligned.Limit = headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Window: c.Limit.Window, Align: headgate.OnClock}
 	}
 	terms, _ := aligned.Terms(now)
 	return terms.Start, terms.End
-}
-
-// draw makes a whole number of one that need not be: the next above as often as it is near to that.
-func (s *share) draw(c *headgate.Charge, window int64, part float64) int64 {
-	whole := math.Floor(part)
-	if chance := part - whole; float64(hash(s.salt, c, window))/(1<<64) < chance {
-		whole++
-	}
-	return int64(whole)
-}
-
-// hash is a number that looks random, and is the same for the same counter and window.
-func hash(salt uint64, c *headgate.Charge, window int64) uint64 {
-	h := salt ^ uint64(c.Counter)
-	for _, word := range [...]uint64{
-		binary.LittleEndian.Uint64(c.Subject[:]), binary.LittleEndian.Uint64(c.Subject[8:]), uint64(window),
-	} {
-		h = (h ^ word) * 0x9e3779b97f4a7c15
-		h ^= h >> 29
-	}
-	h *= 0xbf58476d1ce4e5b9
-	return h ^ h>>32
 }

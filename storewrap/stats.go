@@ -6,91 +6,90 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Stats are what a Store knows of itself.
+// Stats is what a Store knows of itself. Units and calls are counted since it was made.
 type Stats struct {
-	// Away is how many parts of the store are left alone now, because they do not answer, and Opened how often one has gone away.
-	Away   int
-	Opened int64
+	// ShardsUnavailable is how many shards of the store have an open circuit now, and CircuitOpened how often one has opened.
+	ShardsUnavailable int
+	CircuitOpened     int64
 	// Errors are decisions that the store did not answer.
 	Errors Errors
-	// Waiting is how many counters have units that this node has admitted by itself, and the store is yet to be charged.
-	Waiting int
-	// Charged is how many such units the store was charged so far, and Beyond how many of them it had no room for: so many more
-	// than their limit were admitted.
-	Charged, Beyond int64
+	// PendingCounters is how many counters have units that this node admitted on its own and the store is yet to be charged.
+	PendingCounters int
+	// Charged is how many such units the store was charged, and OverLimit how many of them its limits had no room for.
+	Charged, OverLimit int64
 	// Unanswered is how many units the store was asked for and did not answer in time. They may have been charged.
 	Unanswered int64
-	// InFlight is how many calls are under way now, and Shed how many were not made because too many were.
-	InFlight, Shed int64
-	// Leases is how many are under way. Of the units that were taken in advance, some were given back, and some could not be: they
-	// are lost until their window is over.
+	// InFlight is how many calls are under way now, and Rejected how many were not made because too many were.
+	InFlight, Rejected int64
+	// Leases is how many leases are out. Of the units Leased, some were Returned unspent, and some were lost with a store or
+	// peer that did not answer: LeaseLost units stay charged until their window is over, and nobody gets them.
 	Leases                      int
 	Leased, Returned, LeaseLost int64
-	// Mistaken is how many requests at the most were refused by a refusal that was believed, though the store had room again.
-	Mistaken int64
-	// ForgottenKnown and ForgottenLocal are counters that were still of use and had to make room for others: of those with a lease
-	// or a refusal to believe, and of those counted here while the store is away.
-	ForgottenKnown, ForgottenLocal int64
+	// FalseDenials is how many requests at most were denied from the cache though the store had room again.
+	FalseDenials int64
+	// CacheEvicted and LedgerEvicted are counters that were still of use and had to make room for others: of those with a lease
+	// or a cached denial, and of those counted locally while the store is unavailable.
+	CacheEvicted, LedgerEvicted int64
 }
 
 // Errors are decisions that the store did not answer, by the reason.
 type Errors struct {
-	// Unavailable could not be asked, Unanswered was asked and did not answer in time, Away was left alone, Busy had too many calls
-	// under way.
-	Unavailable, Unanswered, Away, Busy int64
+	// Unavailable could not be asked, Unanswered did not answer in time, CircuitOpen was not asked since its circuit is open,
+	// Rejected was not asked since too many calls were under way.
+	Unavailable, Unanswered, CircuitOpen, Rejected int64
 }
 
-// kind is an index of Store.errors; of several the highest counts.
-type kind int
+// errorKind is an index of transport.errors; of several the highest counts.
+type errorKind int
 
 const (
-	away kind = iota
-	busy
+	circuitOpen errorKind = iota
+	rejected
 	unavailable
 	late
-	kinds
+	errorKinds
 )
 
 // countError counts a decision that the store did not answer for some of its charges.
-func (s *Store) countError(results []headgate.Result) {
-	worst := kind(-1)
+func (t *transport) countError(results []headgate.Result) {
+	worst := errorKind(-1)
 	for i := range results {
 		switch err := results[i].Err; {
 		case err == nil:
 		case unanswered(err):
 			worst = max(worst, late)
-		case errors.Is(err, errAway):
-			worst = max(worst, away)
+		case errors.Is(err, errOpen):
+			worst = max(worst, circuitOpen)
 		case errors.Is(err, errBusy):
-			worst = max(worst, busy)
+			worst = max(worst, rejected)
 		default:
 			worst = max(worst, unavailable)
 		}
 	}
 	if worst >= 0 {
-		s.errors[worst].Add(1)
+		t.errors[worst].Add(1)
 	}
 }
 
-// Stats are those of now.
+// Stats returns those of now.
 func (s *Store) Stats() Stats {
-	ls := &s.known.leases
-	ls.mu.Lock()
-	leases := len(ls.queue)
-	ls.mu.Unlock()
-	var under int64
-	for _, p := range *s.parts.Load() {
-		under += p.under.Load()
+	t, a, f := s.transport, s.agent, s.fallback
+	a.mu.Lock()
+	leases := len(a.expiring)
+	a.mu.Unlock()
+	var inFlight int64
+	for _, shard := range *t.shards.Load() {
+		inFlight += shard.calls.inFlight.Load()
 	}
 	return Stats{
-		Away: int(s.away.Load()), Opened: s.opened.Load(),
+		ShardsUnavailable: int(t.unavailable.Load()), CircuitOpened: t.opened.Load(),
 		Errors: Errors{
-			Unavailable: s.errors[unavailable].Load(), Unanswered: s.errors[late].Load(),
-			Away: s.errors[away].Load(), Busy: s.errors[busy].Load(),
+			Unavailable: t.errors[unavailable].Load(), Unanswered: t.errors[late].Load(),
+			CircuitOpen: t.errors[circuitOpen].Load(), Rejected: t.errors[rejected].Load(),
 		},
-		Waiting: s.ledger.waiting(), Charged: s.charged.Load(), Beyond: s.beyond.Load(),
-		Unanswered: s.unanswered.Load(), InFlight: under, Shed: s.shed.Load(),
-		Leases: leases, Leased: ls.taken.Load(), Returned: ls.returned.Load(), LeaseLost: ls.lost.Load(),
-		Mistaken: s.known.mistaken.Load(), ForgottenKnown: s.known.forgotten.Load(), ForgottenLocal: s.ledger.forgotten.Load(),
+		PendingCounters: f.ledger.pending(), Charged: f.charged.Load(), OverLimit: f.overLimit.Load(),
+		Unanswered: t.unanswered.Load(), InFlight: inFlight, Rejected: t.rejected.Load(),
+		Leases: leases, Leased: a.taken.Load(), Returned: a.returned.Load(), LeaseLost: a.lost.Load(),
+		FalseDenials: s.cache.falseDenials.Load(), CacheEvicted: s.cache.evicted.Load(), LedgerEvicted: f.ledger.evicted.Load(),
 	}
 }

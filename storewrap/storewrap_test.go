@@ -149,24 +149,24 @@ func TestPartsFailAlone(t *testing.T) {
 	}
 	time.Sleep(2 * slotLength) // until that is past
 	b.failing[1].Store(true)
-	for i := 0; s.Stats().Away == 0; i++ {
+	for i := 0; s.Stats().ShardsUnavailable == 0; i++ {
 		r, err := take(s, well, sick)
 		if !errors.Is(err, headgate.ErrUnavailable) || r[0].Err != nil || !r[0].Allowed || r[1].Err == nil || i > 10 {
 			t.Fatalf("%d: %+v: %v", i, r, err)
 		}
 	}
-	if s.Stats().Away != 1 || l.lines() != 1 {
-		t.Errorf("%d parts away, %d lines", s.Stats().Away, l.lines())
+	if s.Stats().ShardsUnavailable != 1 || l.lines() != 1 {
+		t.Errorf("%d parts away, %d lines", s.Stats().ShardsUnavailable, l.lines())
 	}
 	before := b.asked[1].Load()
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		if r, err := take(s, well); err != nil || !r[0].Allowed {
 			t.Fatalf("%+v: %v", r, err)
 		}
-		if r, err := take(s, sick); !errors.Is(err, errAway) || !errors.Is(r[0].Err, errAway) {
+		if r, err := take(s, sick); !errors.Is(err, errOpen) || !errors.Is(r[0].Err, errOpen) {
 			t.Fatalf("%+v: %v", r, err)
 		}
-		if r, err := take(s, sick, well); !errors.Is(err, errAway) || r[1].Err != nil || !r[1].Allowed {
+		if r, err := take(s, sick, well); !errors.Is(err, errOpen) || r[1].Err != nil || !r[1].Allowed {
 			t.Fatalf("%+v: %v", r, err)
 		}
 	}
@@ -175,8 +175,8 @@ func TestPartsFailAlone(t *testing.T) {
 	}
 	b.failing[1].Store(false)
 	eventually(t, "back", func() bool { r, _ := take(s, sick); return r[0].Err == nil })
-	if s.Stats().Away != 0 || l.lines() != 2 {
-		t.Errorf("%d parts away, %d lines", s.Stats().Away, l.lines())
+	if s.Stats().ShardsUnavailable != 0 || l.lines() != 2 {
+		t.Errorf("%d parts away, %d lines", s.Stats().ShardsUnavailable, l.lines())
 	}
 }
 
@@ -230,8 +230,8 @@ func TestBreaker(t *testing.T) {
 			}
 		}, true},
 	} {
-		p, opened := newPart(0), false
-		test.calls(func(after time.Duration, good bool) { opened = p.note(start.Add(after), good) || opened })
+		p, opened := newShard(0), false
+		test.calls(func(after time.Duration, good bool) { opened = p.record(start.Add(after), good) || opened })
 		if opened != test.want {
 			t.Errorf("%s: %v", name, opened)
 		}
@@ -257,8 +257,8 @@ func TestHang(t *testing.T) {
 			t.Fatalf("%v: %+v: %v", took, r, err)
 		}
 	}
-	if s.Stats().Away != 1 {
-		t.Errorf("%d parts are away", s.Stats().Away)
+	if s.Stats().ShardsUnavailable != 1 {
+		t.Errorf("%d parts are away", s.Stats().ShardsUnavailable)
 	}
 }
 
@@ -283,12 +283,12 @@ func TestRedis(t *testing.T) {
 		"killed": {server.Kill, func() { server.Restart(t) }},
 	} {
 		fault.begin()
-		if took := eventually(t, name, func() bool { _, _ = take(s, c); return s.Stats().Away == 1 }); took > 3*time.Second {
+		if took := eventually(t, name, func() bool { _, _ = take(s, c); return s.Stats().ShardsUnavailable == 1 }); took > 3*time.Second {
 			t.Errorf("%s: noticed after %v", name, took)
 		}
 		for end := time.Now().Add(time.Second); time.Now().Before(end); {
 			began := time.Now()
-			if _, err := take(s, c); !errors.Is(err, errAway) {
+			if _, err := take(s, c); !errors.Is(err, errOpen) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if took := time.Since(began); took > 100*time.Millisecond {
@@ -311,10 +311,17 @@ func TestWrongLengths(t *testing.T) {
 	if err := s.Take(context.Background(), make([]headgate.Charge, 2), make([]headgate.Result, 1)); err == nil {
 		t.Error("two charges and one result were taken")
 	}
+}
+
+// A caller that has hung up is charged like any other.
+func TestCallerHungUp(t *testing.T) {
+	t.Parallel()
+	inner := memstore.New(memstore.Options{})
+	s := wrap(t, inner, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	results := make([]headgate.Result, 1)
-	if err := s.Take(ctx, []headgate.Charge{chargeOn(0)}, results); !errors.Is(err, headgate.ErrUnavailable) || results[0].Err == nil {
-		t.Errorf("%+v: %v", results, err)
+	c, results := hour(headgate.FixedWindow, 10), make([]headgate.Result, 1)
+	if err := s.Take(ctx, []headgate.Charge{c}, results); err != nil || results[0].Granted != 1 || used(t, inner, c) != 1 {
+		t.Errorf("%+v: %v, %d used", results, err, used(t, inner, c))
 	}
 }

@@ -187,7 +187,7 @@ func (w *world) awaitCharged() error {
 	for range 100 {
 		var waiting float64
 		for _, n := range w.nodes {
-			counters, err := n.metric(w.ctx, "headgate_local_counters_waiting")
+			counters, err := n.metric(w.ctx, "headgate_local_counters_pending")
 			if err != nil {
 				return fmt.Errorf("metrics: %w", err)
 			}

@@ -62,7 +62,7 @@ func TestServeWithoutRedis(t *testing.T) {
 	if len(slow) > 1 { // the machine itself may stand still once
 		t.Errorf("a Redis that hangs held callers for %v", slow)
 	}
-	if status, health := r.ready(); status != http.StatusOK || health.Status != "degraded" || health.Redis.PartsAway != 1 {
+	if status, health := r.ready(); status != http.StatusOK || health.Status != "degraded" || health.Redis.ShardsUnavailable != 1 {
 		t.Errorf("%d: %+v", status, health)
 	}
 }

@@ -45,10 +45,10 @@ type redisHealth struct {
 	Address string    `json:"address"`
 	Since   time.Time `json:"since"`
 	Problem string    `json:"problem,omitempty"`
-	// PartsAway is how many shards are left alone, because they do not answer in time.
-	PartsAway int `json:"parts_away,omitempty"`
-	// CountersWaiting is how many counters have local admissions that Redis is yet to be charged.
-	CountersWaiting int `json:"counters_waiting,omitempty"`
+	// ShardsUnavailable is how many shards are left alone, because they do not answer in time.
+	ShardsUnavailable int `json:"shards_unavailable,omitempty"`
+	// CountersPending is how many counters have local admissions that Redis is yet to be charged.
+	CountersPending int `json:"counters_pending,omitempty"`
 }
 
 // rules notes what became of the rules.
@@ -95,13 +95,13 @@ func (h *health) report() healthReport {
 	if r.Redis != nil {
 		redis := *r.Redis
 		stats := h.store()
-		redis.PartsAway, redis.CountersWaiting = stats.Away, stats.Waiting
+		redis.ShardsUnavailable, redis.CountersPending = stats.ShardsUnavailable, stats.PendingCounters
 		r.Redis = &redis
 	}
 	switch {
 	case h.draining.Load():
 		r.Status = "draining"
-	case r.Rules.Problem != "", r.Redis != nil && (r.Redis.Status != "ok" || r.Redis.PartsAway > 0):
+	case r.Rules.Problem != "", r.Redis != nil && (r.Redis.Status != "ok" || r.Redis.ShardsUnavailable > 0):
 		r.Status = "degraded"
 	default:
 		r.Status = "ok"

@@ -344,19 +344,19 @@ func TestStore(t *testing.T) {
 	m := New("")
 	m.Store(func() storewrap.Stats {
 		return storewrap.Stats{
-			Away: 2, Opened: 3, Errors: storewrap.Errors{Unavailable: 4, Unanswered: 5, Away: 6, Busy: 7},
-			Waiting: 8, Charged: 9, Beyond: 10, Unanswered: 11, Shed: 12, Leases: 13, Leased: 14, Returned: 15, LeaseLost: 16,
-			Mistaken: 17, ForgottenKnown: 18, ForgottenLocal: 19, InFlight: 20,
+			ShardsUnavailable: 2, CircuitOpened: 3, Errors: storewrap.Errors{Unavailable: 4, Unanswered: 5, CircuitOpen: 6, Rejected: 7},
+			PendingCounters: 8, Charged: 9, OverLimit: 10, Unanswered: 11, Rejected: 12, Leases: 13, Leased: 14, Returned: 15, LeaseLost: 16,
+			FalseDenials: 17, CacheEvicted: 18, LedgerEvicted: 19, InFlight: 20,
 		}
 	})
 	m.Nodes(func() int { return 1 })
 	text := shown(t, m)
 	for i, name := range []string{
-		"nodes", "store_parts_away", "store_breaker_opened_total", `store_errors_total{kind="unavailable"}`,
-		`store_errors_total{kind="unanswered"}`, `store_errors_total{kind="away"}`, `store_errors_total{kind="busy"}`,
-		"local_counters_waiting", "local_units_charged_total", "local_units_beyond_limit_total", "store_unanswered_total",
-		"store_shed_total", "leases", "lease_units_taken_total", "lease_units_returned_total", "lease_units_lost_total",
-		"mistaken_refusals_total", `evictions_total{of="known"}`, `evictions_total{of="local"}`, "store_calls_in_flight",
+		"nodes", "store_shards_unavailable", "store_circuit_opened_total", `store_errors_total{kind="unavailable"}`,
+		`store_errors_total{kind="unanswered"}`, `store_errors_total{kind="circuit_open"}`, `store_errors_total{kind="rejected"}`,
+		"local_counters_pending", "local_units_charged_total", "local_units_over_limit_total", "store_unanswered_total",
+		"store_calls_rejected_total", "leases", "lease_units_taken_total", "lease_units_returned_total", "lease_units_lost_total",
+		"false_denials_total", `evictions_total{of="cache"}`, `evictions_total{of="local"}`, "store_calls_in_flight",
 	} {
 		if want := fmt.Sprintf("\nheadgate_%s %d\n", name, i+1); !strings.Contains(text, want) {
 			t.Errorf("there is no%s", want)

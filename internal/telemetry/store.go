@@ -70,39 +70,40 @@ func (m *Metrics) Nodes(nodes func() int) {
 
 // Store shows what stands between the limiter and the store.
 func (m *Metrics) Store(stats func() storewrap.Stats) {
-	m.number("headgate_store_calls_in_flight", "Calls to the store under way that decisions wait for.",
+	m.number("headgate_store_calls_in_flight", "Store calls under way that decisions wait for.",
 		func() int64 { return stats().InFlight })
-	m.number("headgate_store_parts_away", "Parts of the store that are left alone because they do not answer.",
-		func() int64 { return int64(stats().Away) })
-	m.total("headgate_store_breaker_opened_total", "Times that a part of the store was left alone because it did not answer.",
-		func() int64 { return stats().Opened })
+	m.number("headgate_store_shards_unavailable", "Shards of the store whose circuit is open because they do not answer.",
+		func() int64 { return int64(stats().ShardsUnavailable) })
+	m.total("headgate_store_circuit_opened_total", "Times that the circuit of a shard opened because it did not answer.",
+		func() int64 { return stats().CircuitOpened })
 	for kind, count := range map[string]func(storewrap.Errors) int64{
-		"unavailable": func(e storewrap.Errors) int64 { return e.Unavailable },
-		"unanswered":  func(e storewrap.Errors) int64 { return e.Unanswered },
-		"away":        func(e storewrap.Errors) int64 { return e.Away },
-		"busy":        func(e storewrap.Errors) int64 { return e.Busy },
+		"unavailable":  func(e storewrap.Errors) int64 { return e.Unavailable },
+		"unanswered":   func(e storewrap.Errors) int64 { return e.Unanswered },
+		"circuit_open": func(e storewrap.Errors) int64 { return e.CircuitOpen },
+		"rejected":     func(e storewrap.Errors) int64 { return e.Rejected },
 	} {
-		m.total("headgate_store_errors_total", "Decisions that the store did not answer, by why: it could not be asked, did not answer "+
-			"in time, was left alone, had too many calls under way.", func() int64 { return count(stats().Errors) }, "kind", kind)
+		m.total("headgate_store_errors_total", "Decisions that the store did not answer, by reason: it could not be reached, did not "+
+			"answer in time, has an open circuit, or too many calls were under way.", func() int64 { return count(stats().Errors) }, "kind", kind)
 	}
 	m.total("headgate_store_unanswered_total", "Units that the store was asked for and did not answer in time.",
 		func() int64 { return stats().Unanswered })
-	m.total("headgate_store_shed_total", "Calls that were not made because too many were under way.",
-		func() int64 { return stats().Shed })
-	m.number("headgate_local_counters_waiting", "Counters with local admissions that the store is yet to be charged.",
-		func() int64 { return int64(stats().Waiting) })
+	m.total("headgate_store_calls_rejected_total", "Store calls that were not made because too many were under way.",
+		func() int64 { return stats().Rejected })
+	m.number("headgate_local_counters_pending", "Counters with local admissions that the store is yet to be charged.",
+		func() int64 { return int64(stats().PendingCounters) })
 	m.total("headgate_local_units_charged_total", "Units admitted locally that the store was charged afterwards.",
 		func() int64 { return stats().Charged })
-	m.total("headgate_local_units_beyond_limit_total", "Of them, those that their limit had no room for.",
-		func() int64 { return stats().Beyond })
-	m.total("headgate_mistaken_refusals_total", "Requests at the most that were refused here though the store had room again.",
-		func() int64 { return stats().Mistaken })
-	m.number("headgate_leases", "Leases of units under way.", func() int64 { return int64(stats().Leases) })
-	m.total("headgate_lease_units_taken_total", "Units taken from the store in advance.", func() int64 { return stats().Leased })
-	m.total("headgate_lease_units_returned_total", "Of them, those given back.", func() int64 { return stats().Returned })
-	m.total("headgate_lease_units_lost_total", "Of them, those that could not be given back.", func() int64 { return stats().LeaseLost })
-	const evictions = "Counters that were of use and had to make room for others: known ones, with a lease or a refusal to believe, and " +
-		"local ones, counted while the store is away."
-	m.total("headgate_evictions_total", evictions, func() int64 { return stats().ForgottenKnown }, "of", "known")
-	m.total("headgate_evictions_total", evictions, func() int64 { return stats().ForgottenLocal }, "of", "local")
+	m.total("headgate_local_units_over_limit_total", "Units admitted locally that their limit had no room for when the store was charged.",
+		func() int64 { return stats().OverLimit })
+	m.total("headgate_false_denials_total", "Upper bound of requests denied from the cache though the store had room again.",
+		func() int64 { return stats().FalseDenials })
+	m.number("headgate_leases", "Leases of units that are out.", func() int64 { return int64(stats().Leases) })
+	m.total("headgate_lease_units_taken_total", "Units leased from the store in advance.", func() int64 { return stats().Leased })
+	m.total("headgate_lease_units_returned_total", "Leased units that were returned unspent.", func() int64 { return stats().Returned })
+	m.total("headgate_lease_units_lost_total", "Leased units that were neither spent nor returned, since the store did not answer.",
+		func() int64 { return stats().LeaseLost })
+	const evictions = "Counters that were of use and had to make room for others: in the cache, with a lease or a cached denial, and " +
+		"local ones, counted while the store is unavailable."
+	m.total("headgate_evictions_total", evictions, func() int64 { return stats().CacheEvicted }, "of", "cache")
+	m.total("headgate_evictions_total", evictions, func() int64 { return stats().LedgerEvicted }, "of", "local")
 }

@@ -1,9 +1,9 @@
--- announce.lua says that a node is there, for a while, and counts the nodes that have said so.
+-- announce.lua says that a node is there, for a while, and counts and ranks the nodes that have said so.
 --
 -- KEYS[1]  hg1:<namespace>:nodes, a sorted set of node ids by the millisecond until which they count
 -- ARGV[1]  node id
 -- ARGV[2]  milliseconds to count it, 0 to sign off
--- reply    {nodes, time in microseconds}
+-- reply    {nodes, time in microseconds, rank of this node among them by id, from 1; 0 if it signed off}
 local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
 local ms = (now - now % 1000) / 1000
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', ms))
@@ -14,4 +14,11 @@ else
   redis.call('PEXPIRE', KEYS[1], ARGV[2], 'NX')
   redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
 end
-return {redis.call('ZCARD', KEYS[1]), now}
+local nodes, rank = redis.call('ZRANGE', KEYS[1], 0, -1), 0
+if ARGV[2] ~= '0' then
+  rank = 1
+  for _, id in ipairs(nodes) do
+    if id < ARGV[1] then rank = rank + 1 end
+  end
+end
+return {#nodes, now, rank}

@@ -1,6 +1,7 @@
 package storewrap
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func TestRefusalIsBelieved(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			// The first is shorter where others may have units in advance, which they give back.
-			if took := time.Since(asked); took > maxDenial || took < time.Millisecond {
+			if took := time.Since(asked); took > maxTrust || took < time.Millisecond {
 				l.Errorf("%v: it was believed for %v", a, took)
 			}
 			for range 10 { // until it has doubled often enough
@@ -51,7 +52,7 @@ func TestRefusalIsBelieved(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 			}
-			if took := time.Since(asked); took != maxDenial {
+			if took := time.Since(asked); took != maxTrust {
 				l.Errorf("%v: in the end it was believed for %v", a, took)
 			}
 		})
@@ -66,10 +67,10 @@ func TestWhoPassesARefusal(t *testing.T) {
 		asks   bool
 	}{
 		"the same":      {func(*headgate.Charge) {}, false},
-		"more":          {func(c *headgate.Charge) { c.Cost++ }, false},
+		"more":          {func(c *headgate.Charge) { c.Cost++ }, true},
 		"less":          {func(c *headgate.Charge) { c.Cost-- }, true},
 		"peek":          {func(c *headgate.Charge) { c.Cost = 0 }, true},
-		"observing":     {func(c *headgate.Charge) { c.Observe = true }, true},
+		"observing":     {func(c *headgate.Charge) { c.Observe = true }, false}, // it would not be counted
 		"refund":        {func(c *headgate.Charge) { c.Refund = headgate.Receipt{Units: 1} }, true},
 		"credit":        {func(c *headgate.Charge) { c.Credit = true }, true},
 		"hold":          {func(c *headgate.Charge) { c.Hold = time.Second }, true},
@@ -95,37 +96,58 @@ func TestWhoPassesARefusal(t *testing.T) {
 	}
 }
 
-// The smallest cost that was refused is what counts, until more is granted.
-func TestSmallestCostRefused(t *testing.T) {
+// A denial is about its own cost: what costs more waits longer, and what costs less may fit.
+func TestDenialIsForItsCost(t *testing.T) {
+	t.Parallel()
+	for _, a := range []headgate.Algorithm{
+		headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog,
+	} {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, 10)
+			costs := func(n int64) headgate.Charge { c := c; c.Cost = n; return c }
+			l.ask(costs(8))
+			for _, cost := range []int64{5, 5, 6, 6, 3, 3, 9, 3, 11, 11} {
+				want, err := take(l.inner, costs(cost))
+				if got := l.ask(costs(cost))[0]; err != nil || got.Allowed || got.RetryAfter != want[0].RetryAfter {
+					l.Errorf("%v, %d units: %+v, and not %+v: %v", a, cost, got, want[0], err)
+				}
+			}
+			if l.asks(costs(11)) || !l.asks(costs(10)) {
+				l.Errorf("%v: the same is asked again, or another cost is not", a)
+			}
+		})
+	}
+}
+
+// A denial is about the whole request: all its limits are shown, and the wait is the longest of them, whichever of them the cache
+// knows for how long.
+func TestDenialIsOfAllLimits(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
-		c := yearly(headgate.FixedWindow, 10)
-		costs := func(n int64) headgate.Charge { c := c; c.Cost = n; return c }
-		l.ask(costs(8))
-		for i, step := range []struct {
-			cost          int64
-			asks, allowed bool
-		}{
-			{5, true, false},
-			{5, false, false},
-			{6, false, false},
-			{3, true, false},
-			{4, false, false},
-			{1, true, true}, // and now nothing is known
-			{5, true, false},
-			{3, true, false},
-			{11, false, false},
-		} {
-			before := l.calls.Load()
-			r := l.ask(costs(step.cost))[0]
-			if asks := l.calls.Load() > before; asks != step.asks || r.Allowed != step.allowed {
-				l.Fatalf("%d, %d units: the store is asked: %v, %+v", i, step.cost, asks, r)
+		short, long, roomy := yearly(headgate.TokenBucket, 5), yearly(headgate.TokenBucket, 5), yearly(headgate.FixedWindow, 100)
+		short.Limit.Window, long.Limit.Window = time.Second, time.Hour
+		long.Counter, roomy.Counter = long.Counter+1, roomy.Counter+2
+		for range 5 {
+			l.ask(short, long, roomy)
+		}
+		for range 3_000 {
+			got := l.ask(short, long, roomy)
+			want, err := take(l.inner, short, long, roomy)
+			if err != nil || !slices.EqualFunc(got, want, sameVerdict) {
+				l.Fatalf("%+v, and not %+v: %v", got, want, err)
 			}
-			if never := r.RetryAfter == headgate.Never; never != (step.cost > 10) {
-				l.Errorf("%d units: again after %v", step.cost, r.RetryAfter)
-			}
+			time.Sleep(time.Millisecond)
+		}
+		if calls := l.calls.Load() - 3_000 - 5; calls > 10 {
+			l.Errorf("%d calls", calls)
 		}
 	})
+}
+
+// sameVerdict compares what clients are told. What would fit may be told to fit with what fits at least.
+func sameVerdict(a, b headgate.Result) bool {
+	return a.Allowed == b.Allowed && a.RetryAfter == b.RetryAfter && a.Granted == b.Granted &&
+		(a.Remaining == b.Remaining || a.Allowed && a.Remaining <= b.Remaining) && (a.ResetAfter-b.ResetAfter).Abs() <= time.Microsecond
 }
 
 // What this node gives back is there at once.
@@ -196,11 +218,11 @@ func TestRefusalEndsInTime(t *testing.T) {
 						continue
 					}
 					refused++
-					if !fits.IsZero() && time.Since(fits) > minDenial {
+					if !fits.IsZero() && time.Since(fits) > maxContention {
 						l.Fatalf("%v, every %v: there are units since %v: %+v", limit, pause, time.Since(fits), r)
 					}
 					off := r.RetryAfter - there[0].RetryAfter
-					if !there[0].Allowed && (off > minDenial || off < -time.Microsecond) {
+					if !there[0].Allowed && (off > maxContention || off < -time.Microsecond) {
 						l.Fatalf("%v, every %v: again after %v, and not %v", limit, pause, r.RetryAfter, there[0].RetryAfter)
 					}
 				}

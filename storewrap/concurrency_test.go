@@ -15,8 +15,8 @@ import (
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	var w window
-	w.open()
+	var w concurrencyLimit
+	w.init()
 	enter := func(n int, important bool) (entered int) {
 		for range n {
 			if w.enter(important) {
@@ -25,39 +25,39 @@ func TestWindow(t *testing.T) {
 		}
 		return entered
 	}
-	if n := enter(2_000, false); n != mostCalls*3/4 {
-		t.Errorf("%d entered of %d", n, mostCalls)
+	if n := enter(2_000, false); n != maxCalls*3/4 {
+		t.Errorf("%d entered of %d", n, maxCalls)
 	}
-	if n := enter(2_000, true); n != mostCalls/4 {
+	if n := enter(2_000, true); n != maxCalls/4 {
 		t.Errorf("%d more entered that are important", n)
 	}
-	for range mostCalls {
+	for range maxCalls {
 		w.ended(now, false, true)
 	}
-	if got := w.size.Load(); got != mostCalls/2 || w.under.Load() != 0 {
-		t.Errorf("the window is %d, and %d are under way", got, w.under.Load())
+	if got := w.limit.Load(); got != maxCalls/2 || w.inFlight.Load() != 0 {
+		t.Errorf("the window is %d, and %d are under way", got, w.inFlight.Load())
 	}
 	for range 20 {
 		now = now.Add(cutEvery)
 		enter(1, true)
 		w.ended(now, false, true)
 	}
-	if got := w.size.Load(); got != fewCalls {
+	if got := w.limit.Load(); got != minCalls {
 		t.Errorf("the window is %d", got)
 	}
 	rounds := func(n int) {
 		for range n {
-			for range enter(2*mostCalls, true) {
+			for range enter(2*maxCalls, true) {
 				w.ended(now, true, false)
 			}
 		}
 	}
-	if rounds(10); w.size.Load() < fewCalls+5 || w.size.Load() > fewCalls+10 {
-		t.Errorf("it has grown to %d in ten rounds", w.size.Load())
+	if rounds(10); w.limit.Load() < minCalls+5 || w.limit.Load() > minCalls+10 {
+		t.Errorf("it has grown to %d in ten rounds", w.limit.Load())
 	}
 	w.shrink()
-	if rounds(20); w.size.Load() != mostCalls {
-		t.Errorf("it has grown to %d in twenty rounds from the start", w.size.Load())
+	if rounds(20); w.limit.Load() != maxCalls {
+		t.Errorf("it has grown to %d in twenty rounds from the start", w.limit.Load())
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *slow) Take(ctx context.Context, charges []headgate.Charge, results []he
 		copy(results, said)
 		return err
 	case <-ctx.Done():
-		return tell(results, errLost)
+		return failAll(results, errLost)
 	}
 }
 
@@ -121,9 +121,9 @@ func TestMoreThanTheStoreCanAnswer(t *testing.T) {
 		})
 	}
 	running.Wait()
-	eventually(t, "settled", func() bool { return s.Stats().Waiting == 0 })
+	eventually(t, "settled", func() bool { return s.Stats().PendingCounters == 0 })
 	stats := s.Stats()
-	t.Logf("%d asked, %d admitted, %+v, window %d", asked.Load(), admitted.Load(), stats, s.partOf(c.Subject).size.Load())
+	t.Logf("%d asked, %d admitted, %+v, window %d", asked.Load(), admitted.Load(), stats, s.transport.shardOf(c.Subject).calls.limit.Load())
 	if asked.Load() < 10*int64(lasts/inner.takes) {
 		t.Fatalf("only %d were asked: that is not too much for the store", asked.Load())
 	}
@@ -133,7 +133,7 @@ func TestMoreThanTheStoreCanAnswer(t *testing.T) {
 	if tooLong.Load() > 0 {
 		t.Errorf("%d waited too long", tooLong.Load())
 	}
-	if stats.Shed == 0 || stats.Unanswered > asked.Load()/10 {
+	if stats.Rejected == 0 || stats.Unanswered > asked.Load()/10 {
 		t.Errorf("of %d: %+v", asked.Load(), stats)
 	}
 }

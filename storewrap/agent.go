@@ -1,0 +1,326 @@
+package storewrap
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	// gatherFor is how long the agent waits for more to send in one call: nobody waits for it.
+	gatherFor = 2 * time.Millisecond
+	// agentBatch is how many charges it sends in one call.
+	agentBatch = 32
+	// patience is how long it waits for an answer. A lease that comes late is used or given back.
+	patience = time.Second
+	// maxReturns is how many returns may wait for a store that is unavailable.
+	maxReturns = 65_536
+)
+
+// agent acquires and returns leases, off the path of requests. It makes one call at a time per shard, with all that has gathered
+// meanwhile.
+type agent struct {
+	cache      *cache
+	transport  *transport
+	peers      Peers
+	log        *slog.Logger
+	background *background
+	wake       chan struct{}
+
+	mu       sync.Mutex
+	queues   map[int]*leaseQueue // by shard
+	expiring expiries
+	recalls  []byte
+	node     [8]byte // this node, in recalls
+
+	taken, returned, lost atomic.Int64 // units
+	recallsDropped        atomic.Int64
+}
+
+// leaseQueue is what waits for one shard.
+type leaseQueue struct {
+	shard        *shard
+	acquisitions []*acquisition
+	returns      []headgate.Charge
+	calling      bool
+}
+
+// acquisition is a lease that is being acquired.
+type acquisition struct {
+	charge headgate.Charge
+	term   time.Duration
+	quiet  instant       // of the counter's demand when it was asked for
+	done   chan struct{} // closed when it has ended
+}
+
+// expiry is when a lease ends.
+type expiry struct {
+	end     instant
+	subject headgate.Subject
+	counter headgate.Counter
+	number  int64
+}
+
+func newAgent(t *transport, peers Peers, log *slog.Logger, b *background) *agent {
+	a := &agent{transport: t, peers: peers, log: log, background: b, wake: make(chan struct{}, 1), queues: map[int]*leaseQueue{}}
+	a.node = newNodeID()
+	return a
+}
+
+// start begins the agent's work, which ends with the store.
+func (a *agent) start() {
+	a.background.run(a.run)
+	if a.peers != nil {
+		a.background.run(a.hearRecalls)
+	}
+}
+
+// run sends what has gathered, and ends leases in time.
+func (a *agent) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(a.untilNextExpiry())
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-a.wake:
+			gather := time.NewTimer(gatherFor)
+			select {
+			case <-ctx.Done():
+				gather.Stop()
+				return
+			case <-gather.C:
+			}
+		}
+		a.endLeases(a.cache.now())
+		a.sendAll()
+	}
+}
+
+func (a *agent) wakeUp() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (a *agent) queue(subject headgate.Subject) *leaseQueue {
+	shard := a.transport.shardOf(subject)
+	q := a.queues[shard.number]
+	if q == nil {
+		q = &leaseQueue{shard: shard}
+		a.queues[shard.number] = q
+	}
+	return q
+}
+
+// acquire asks for a lease.
+func (a *agent) acquire(x *acquisition) {
+	a.mu.Lock()
+	q := a.queue(x.charge.Subject)
+	q.acquisitions = append(q.acquisitions, x)
+	a.mu.Unlock()
+	a.wakeUp()
+}
+
+// returnSoon gives back units.
+func (a *agent) returnSoon(returns ...headgate.Charge) {
+	if len(returns) == 0 {
+		return
+	}
+	a.mu.Lock()
+	for i := range returns {
+		q := a.queue(returns[i].Subject)
+		if len(q.returns) >= maxReturns {
+			a.lost.Add(returns[i].Cost)
+			continue
+		}
+		q.returns = append(q.returns, returns[i])
+	}
+	a.mu.Unlock()
+	a.wakeUp()
+}
+
+// returnLater takes over returns that went with a question which the store did not answer. What may have been recorded is lost,
+// which is on the safe side.
+func (a *agent) returnLater(returns []headgate.Charge, results []headgate.Result) {
+	for i := range returns {
+		switch err := results[i].Err; {
+		case err == nil:
+		case unanswered(err):
+			a.lost.Add(returns[i].Cost)
+		default:
+			a.returnSoon(returns[i])
+		}
+	}
+}
+
+// expire notes when a lease ends.
+func (a *agent) expire(x expiry) {
+	a.mu.Lock()
+	heap.Push(&a.expiring, x)
+	first := a.expiring[0] == x
+	a.mu.Unlock()
+	if first {
+		a.wakeUp()
+	}
+}
+
+func (a *agent) untilNextExpiry() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.expiring) == 0 {
+		return time.Hour
+	}
+	return max(0, a.expiring[0].end-a.cache.now())
+}
+
+// endLeases queues what is left of leases that end up to an instant.
+func (a *agent) endLeases(until instant) {
+	for {
+		a.mu.Lock()
+		if len(a.expiring) == 0 || a.expiring[0].end > until {
+			a.mu.Unlock()
+			return
+		}
+		x, _ := heap.Pop(&a.expiring).(expiry)
+		a.mu.Unlock()
+		a.returnSoon(a.cache.expired(x)...) // which takes the counter's lock first, as everybody does
+	}
+}
+
+// sendAll begins a call to each shard for which something waits.
+func (a *agent) sendAll() {
+	a.mu.Lock()
+	recalls := a.recalls
+	a.recalls = nil
+	for _, q := range a.queues {
+		if !q.calling && len(q.acquisitions)+len(q.returns) > 0 {
+			q.calling = true
+			a.background.run(func(ctx context.Context) { a.drain(ctx, q) })
+		}
+	}
+	a.mu.Unlock()
+	if len(recalls) > 0 {
+		a.background.run(func(ctx context.Context) { a.publish(ctx, recalls) })
+	}
+}
+
+// drain sends what waits for a shard, batch after batch. While the shard is unavailable nothing is acquired, and returns wait.
+func (a *agent) drain(ctx context.Context, q *leaseQueue) {
+	for {
+		a.mu.Lock()
+		if ctx.Err() != nil || q.shard.open.Load() {
+			acquisitions := q.acquisitions
+			q.acquisitions, q.calling = nil, false
+			a.mu.Unlock()
+			for _, x := range acquisitions {
+				a.cache.granted(x, &headgate.Result{Err: errOpen}, 0)
+			}
+			return
+		}
+		acquisitions, returns := q.next()
+		if len(acquisitions)+len(returns) == 0 {
+			q.calling = false
+			a.mu.Unlock()
+			return
+		}
+		a.mu.Unlock()
+		a.call(ctx, acquisitions, returns)
+	}
+}
+
+// next takes a batch from the queue.
+func (q *leaseQueue) next() (acquisitions []*acquisition, returns []headgate.Charge) {
+	n := min(agentBatch, len(q.returns))
+	returns, q.returns = q.returns[:n:n], q.returns[n:]
+	n = min(agentBatch-n, len(q.acquisitions))
+	acquisitions, q.acquisitions = q.acquisitions[:n:n], q.acquisitions[n:]
+	return acquisitions, returns
+}
+
+// call sends one batch. It goes on when the store is closing: what was sent must be accounted for.
+func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns []headgate.Charge) {
+	charges := append([]headgate.Charge(nil), returns...)
+	for _, x := range acquisitions {
+		charges = append(charges, x.charge)
+	}
+	results := make([]headgate.Result, len(charges))
+	sent := a.cache.now()
+	_ = a.transport.takePatiently(ctx, charges, results) // each result has its own
+	for i := range returns {
+		switch err := results[i].Err; {
+		case err == nil:
+			a.returned.Add(returns[i].Cost)
+		case unanswered(err):
+			a.lost.Add(returns[i].Cost)
+		default:
+			a.returnSoon(returns[i])
+		}
+	}
+	for i, x := range acquisitions {
+		r := &results[len(returns)+i]
+		if r.Err != nil && unanswered(r.Err) {
+			a.lost.Add(x.charge.Cost)
+		}
+		a.cache.granted(x, r, sent)
+	}
+	if errors.Is(results[0].Err, headgate.ErrUnavailable) {
+		select { // a store that stumbles is not asked at once again
+		case <-ctx.Done():
+		case <-time.After(jitter(minProbe)):
+		}
+	}
+}
+
+// returnAll ends all leases and gives them back, when the store closes.
+func (a *agent) returnAll(ctx context.Context) {
+	a.endLeases(1<<63 - 1)
+	ctx = context.WithoutCancel(ctx)
+	a.mu.Lock()
+	queues := make([]*leaseQueue, 0, len(a.queues))
+	for _, q := range a.queues {
+		queues = append(queues, q)
+	}
+	a.mu.Unlock()
+	for _, q := range queues {
+		for !q.shard.open.Load() {
+			a.mu.Lock()
+			n := min(agentBatch, len(q.returns))
+			returns := q.returns[:n:n]
+			q.returns = q.returns[n:]
+			a.mu.Unlock()
+			if n == 0 {
+				break
+			}
+			results := make([]headgate.Result, n)
+			if err := a.transport.takePatiently(ctx, returns, results); err != nil {
+				break
+			}
+			for i := range returns {
+				a.returned.Add(returns[i].Cost)
+			}
+		}
+	}
+}
+
+// expiries is a heap of leases by their end.
+type expiries []expiry
+
+func (x expiries) Len() int           { return len(x) }
+func (x expiries) Less(i, j int) bool { return x[i].end < x[j].end }
+func (x expiries) Swap(i, j int)      { x[i], x[j] = x[j], x[i] }
+func (x *expiries) Push(v any)        { *x = append(*x, v.(expiry)) } //nolint:errcheck,forcetypeassert // only expire pushes
+func (x *expiries) Pop() any {
+	last := (*x)[len(*x)-1]
+	*x = (*x)[:len(*x)-1]
+	return last
+}

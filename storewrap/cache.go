@@ -1,0 +1,393 @@
+package storewrap
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// cache is what this node knows of counters: what the store said last, and the units leased from it. It has room for 65,536
+// counters, in sets of four; in a full set the least recently needed is evicted.
+type cache struct {
+	fleet *fleet
+	agent *agent
+	start time.Time
+	salt  uint64 // so that clients cannot choose what shares a set
+	table [cacheShards]struct {
+		mu   sync.Mutex
+		sets []cacheSet // allocated when the first is needed
+		_    [64]byte
+	}
+	leases atomic.Int64 // numbers them, and tells whether there ever was one
+
+	falseDenials, evicted atomic.Int64
+}
+
+const (
+	cacheShards  = 64
+	setsPerShard = 256
+	ways         = 4
+)
+
+// cacheSet is where a counter's entry is. The subjects come first, which are all in one place.
+type cacheSet struct {
+	subjects [ways]headgate.Subject
+	entries  [ways]entry
+}
+
+// instant is a time on this node's monotonic clock: since a second before the store was made, so that 0 is long ago.
+type instant = time.Duration
+
+// entry is one counter.
+type entry struct {
+	counter headgate.Counter
+	limit   headgate.Limit
+	needed  instant
+
+	known  known
+	demand demand
+	// The lease that is being spent, and the one after it; the acquisition under way, if there is one.
+	lease, spare *lease
+	acquiring    *acquisition
+}
+
+func newCache(f *fleet, a *agent) *cache {
+	return &cache{fleet: f, agent: a, start: time.Now().Add(-time.Second), salt: rand.Uint64()} //nolint:gosec // no secret is made of it
+}
+
+func (c *cache) now() instant { return time.Since(c.start) }
+
+// at converts a time of this node's clock.
+func (c *cache) at(t time.Time) instant { return t.Sub(c.start) }
+
+// lock returns the set of a counter, until the mutex is unlocked.
+func (c *cache) lock(subject headgate.Subject, counter headgate.Counter) (*cacheSet, *sync.Mutex) {
+	h := hash(c.salt, subject, counter, 0)
+	shard := &c.table[h%cacheShards]
+	shard.mu.Lock()
+	if shard.sets == nil {
+		shard.sets = make([]cacheSet, setsPerShard)
+	}
+	return &shard.sets[h/cacheShards%setsPerShard], &shard.mu
+}
+
+// find returns nil if nothing is known of the counter.
+func (s *cacheSet) find(subject headgate.Subject, counter headgate.Counter) *entry {
+	for i := range s.subjects {
+		if s.subjects[i] == subject && s.entries[i].counter == counter && s.entries[i].needed != 0 {
+			return &s.entries[i]
+		}
+	}
+	return nil
+}
+
+// getOrCreate returns the counter's entry. What was known by other numbers of the limit is dropped.
+func (c *cache) getOrCreate(s *cacheSet, charge *headgate.Charge, now instant) *entry {
+	e := s.find(charge.Subject, charge.Counter)
+	if e != nil && e.limit == charge.Limit {
+		e.needed = now
+		return e
+	}
+	if e == nil {
+		oldest := 0
+		for i := range s.entries {
+			if s.entries[i].needed < s.entries[oldest].needed {
+				oldest = i
+			}
+		}
+		e = &s.entries[oldest]
+		if e.held(now) > 0 || e.known.denies(now) {
+			c.evicted.Add(1)
+		}
+		c.agent.returnSoon(e.surrender(s.subjects[oldest])...)
+		s.subjects[oldest] = charge.Subject
+	} else {
+		c.agent.returnSoon(e.surrender(charge.Subject)...)
+	}
+	*e = entry{counter: charge.Counter, limit: charge.Limit, needed: now}
+	e.demand.seenAt = now
+	return e
+}
+
+// decide answers the request if this node knows or holds enough, and reports whether it did. A denial is answered only if all
+// limits of the request are known: it is the whole truth about that request.
+func (c *cache) decide(p *plan) bool {
+	if !cacheable(p.charges) {
+		return false
+	}
+	now := c.now()
+	denials, unknowns, undecided := 0, 0, 0
+	for i := range p.charges {
+		charge := &p.charges[i]
+		v := c.judge(now, charge, &p.results[i], &p.steps[i])
+		switch {
+		case v == denied && !charge.Observe:
+			denials++
+		case v == unknown:
+			unknowns++
+			undecided++
+		case v == fits:
+			undecided++
+		}
+	}
+	switch {
+	case denials > 0 && unknowns == 0:
+		c.unspend(p)
+		return true
+	case denials == 0 && undecided == 0:
+		return true
+	case denials == 0 && unknowns == 0 && c.takeTurns(p):
+		c.unspend(p)
+		return true
+	}
+	return false
+}
+
+// judge says what is known of one charge, and spends its units if they are leased.
+func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, s *step) verdict {
+	*s = step{}
+	if charge.Strict {
+		return unknown
+	}
+	set, mu := c.lock(charge.Subject, charge.Counter)
+	defer mu.Unlock()
+	e := set.find(charge.Subject, charge.Counter)
+	if e == nil || e.limit != charge.Limit {
+		return unknown
+	}
+	e.needed = now
+	e.demand.see(now, charge.Cost)
+	if l := e.spend(charge, r, now); l != nil {
+		s.verdict, s.lease, s.number = spent, l, l.number
+		if l.low() && e.spare == nil {
+			c.acquire(e, charge, now)
+		}
+	} else {
+		s.verdict = e.known.judge(charge, r, now)
+		s.wait = e.contention(charge, c.fleet.size(), now)
+		s.holds = e.lease != nil || e.spare != nil
+	}
+	if s.verdict == denied {
+		e.demand.lacks += charge.Cost
+	}
+	if s.verdict != unknown {
+		r.Time, r.Nodes = e.known.time(now), int(c.fleet.size())
+	}
+	return s.verdict
+}
+
+// takeTurns lets one request at a time ask for units of a contended counter, and then the agent for more. It reports whether the
+// request is denied until those are there.
+func (c *cache) takeTurns(p *plan) bool {
+	now, waits := c.now(), false
+	for i := range p.charges {
+		s, charge, r := &p.steps[i], &p.charges[i], &p.results[i]
+		if s.wait == 0 || s.verdict != fits || charge.Observe {
+			continue
+		}
+		set, mu := c.lock(charge.Subject, charge.Counter)
+		if e := set.find(charge.Subject, charge.Counter); e != nil && e.acquiring != nil {
+			waits, s.verdict = true, denied
+			r.Allowed, r.Remaining, r.RetryAfter = false, 0, min(s.wait, turn)
+			e.demand.lacks += charge.Cost
+		} else if e != nil {
+			e.known.retry = now + min(s.wait, turn)
+		}
+		mu.Unlock()
+	}
+	return waits
+}
+
+// unspend puts back what was spent for a request that is denied by another limit, and shows the charges as not made.
+func (c *cache) unspend(p *plan) {
+	now := c.now()
+	for i := range min(usual, len(p.charges)) {
+		s, charge, r := &p.steps[i], &p.charges[i], &p.results[i]
+		if s.verdict != spent {
+			continue
+		}
+		set, mu := c.lock(charge.Subject, charge.Counter)
+		e := set.find(charge.Subject, charge.Counter)
+		if e != nil && (e.lease == s.lease || e.spare == s.lease) && s.lease.number == s.number && now < s.lease.end {
+			s.lease.units += charge.Cost
+			e.demand.units -= charge.Cost
+		} else if back, ok := charge.Undo(r); ok { // it has ended meanwhile
+			c.agent.returnSoon(back)
+		}
+		mu.Unlock()
+		s.verdict = fits
+		r.Granted, r.Receipt, r.Remaining, r.Path = 0, headgate.Receipt{}, r.Remaining+charge.Cost, headgate.PathCache
+	}
+}
+
+// bringHome takes this node's own leases on counters that the store is asked about, to be returned with the question: the answer
+// then is about all that there is.
+func (c *cache) bringHome(p *plan) {
+	p.returns = nil
+	if c.leases.Load() == 0 {
+		return
+	}
+	known := cacheable(p.charges)
+	for i := range p.charges {
+		charge := &p.charges[i]
+		if charge.Strict || known && !p.steps[i].holds || p.decided(i) || !ordinary(charge) && !charge.Credit {
+			continue
+		}
+		set, mu := c.lock(charge.Subject, charge.Counter)
+		if e := set.find(charge.Subject, charge.Counter); e != nil {
+			p.returns = append(p.returns, e.surrender(charge.Subject)...)
+		}
+		mu.Unlock()
+	}
+}
+
+// deniedOwnUnits reports whether the store denied a charge on a counter of which this node holds units, or is acquiring some.
+func (c *cache) deniedOwnUnits(p *plan) bool {
+	if c.leases.Load() == 0 {
+		return false
+	}
+	charges, results := p.asked()
+	for i := range charges {
+		charge := &charges[i]
+		if !denies(charge, &results[i]) || results[i].Path != "" || results[i].RetryAfter == headgate.Never {
+			continue
+		}
+		set, mu := c.lock(charge.Subject, charge.Counter)
+		e := set.find(charge.Subject, charge.Counter)
+		own := e != nil && (e.acquiring != nil || e.held(c.now()) > 0)
+		mu.Unlock()
+		if own {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitAcquisitions waits until acquisitions under way on the request's counters have ended, up to a deadline, and prepares the
+// request to be asked again.
+func (c *cache) awaitAcquisitions(p *plan, deadline time.Duration) {
+	timer := time.NewTimer(deadline)
+	defer timer.Stop()
+	for i := range p.charges {
+		charge := &p.charges[i]
+		set, mu := c.lock(charge.Subject, charge.Counter)
+		var under *acquisition
+		if e := set.find(charge.Subject, charge.Counter); e != nil {
+			under = e.acquiring
+		}
+		mu.Unlock()
+		if under != nil {
+			select {
+			case <-under.done:
+			case <-timer.C:
+				return
+			}
+		}
+	}
+	for i := range p.steps {
+		p.steps[i] = step{holds: true}
+	}
+}
+
+// observe notes what the store said, and acquires units in advance where that pays.
+func (c *cache) observe(p *plan, asked time.Time) {
+	sent, now := c.at(asked), c.now()
+	plain := cacheable(p.charges)
+	charges, results := p.asked()
+	for i := range charges {
+		c.observeOne(&charges[i], &results[i], plain, sent, now)
+	}
+	for i := range p.returns {
+		if r := &p.answers[i]; r.Err == nil {
+			c.agent.returned.Add(p.returns[i].Cost)
+		}
+	}
+	if p.denied() {
+		c.unspend(p)
+	}
+}
+
+func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bool, sent, now instant) {
+	if r.Err != nil || r.Path == headgate.PathLocal || charge.Strict && charge.OnStoreFailure != headgate.FailLocal {
+		return
+	}
+	set, mu := c.lock(charge.Subject, charge.Counter)
+	defer mu.Unlock()
+	e := c.getOrCreate(set, charge, now)
+	nodes := c.fleet.size()
+	e.demand.sample(charge, r, now)
+	granted := r.Allowed && r.Granted > 0
+	c.falseDenials.Add(e.known.mistaken(charge, r, now))
+	shared := nodes > 1 && leasable(charge, nodes)
+	denial := e.known.observe(charge, r, plain, shared, sent, now)
+	switch {
+	case charge.Strict || !plain:
+	case granted:
+		c.acquire(e, charge, now)
+	case denial && !charge.Observe:
+		e.demand.denied = now
+		e.demand.lacks += charge.Cost
+		if wait := e.contention(charge, nodes, now); wait > r.RetryAfter && r.RetryAfter > 0 {
+			r.RetryAfter = wait
+			e.known.retry = now + wait
+		}
+		if shared && now >= e.demand.quiet {
+			e.demand.quiet = now + quietAfterRecall
+			c.agent.recall(charge.Subject, charge.Counter)
+		}
+	}
+}
+
+// reconciled notes what the store said when it was charged afterwards.
+func (c *cache) reconciled(charge *headgate.Charge, r *headgate.Result, asked time.Time) {
+	c.observeOne(charge, r, false, c.at(asked), c.now())
+}
+
+// recall returns what this node holds of a counter that another was denied on, and leases nothing more of it for a while.
+func (c *cache) recall(subject headgate.Subject, counter headgate.Counter) {
+	set, mu := c.lock(subject, counter)
+	defer mu.Unlock()
+	if e := set.find(subject, counter); e != nil {
+		e.demand.quiet = c.now() + quietAfterRecall
+		c.agent.returnSoon(e.surrender(subject)...)
+	}
+}
+
+// lastKnown returns what the store last said was left, and for how long that matters, once: from then on the ledger's own count
+// goes on until the store says more.
+func (c *cache) lastKnown(charge *headgate.Charge) (remaining int64, lasts time.Duration, ok bool) {
+	set, mu := c.lock(charge.Subject, charge.Counter)
+	defer mu.Unlock()
+	e := set.find(charge.Subject, charge.Counter)
+	if e == nil || e.known.unread == 0 {
+		return 0, 0, false
+	}
+	lasts = e.known.unread - c.now()
+	e.known.unread = 0
+	return e.known.remaining, lasts, true
+}
+
+// isKnown reports whether lastKnown has something to say.
+func (c *cache) isKnown(subject headgate.Subject, counter headgate.Counter) bool {
+	set, mu := c.lock(subject, counter)
+	defer mu.Unlock()
+	e := set.find(subject, counter)
+	return e != nil && e.known.unread != 0
+}
+
+// hash returns a number that looks random, and is the same for the same counter and window.
+func hash(salt uint64, subject headgate.Subject, counter headgate.Counter, window int64) uint64 {
+	h := salt ^ uint64(counter)
+	for _, word := range [...]uint64{
+		binary.LittleEndian.Uint64(subject[:]), binary.LittleEndian.Uint64(subject[8:]), uint64(window),
+	} {
+		h = (h ^ word) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	h *= 0xbf58476d1ce4e5b9
+	return h ^ h>>32
+}
