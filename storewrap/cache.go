@@ -195,7 +195,7 @@ func (c *cache) takeTurns(p *plan) bool {
 			r.Allowed, r.Remaining, r.RetryAfter = false, 0, min(s.wait, turn)
 			e.demand.lacks += charge.Cost
 		} else if e != nil {
-			e.known.retry = now + min(s.wait, turn)
+			e.known.deny(now, min(s.wait, turn))
 		}
 		mu.Unlock()
 	}
@@ -333,7 +333,7 @@ func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bo
 		e.demand.lacks += charge.Cost
 		if wait := e.contention(charge, nodes, now); wait > r.RetryAfter && r.RetryAfter > 0 {
 			r.RetryAfter = wait
-			e.known.retry = now + wait
+			e.known.deny(now, wait)
 		}
 		if shared && now >= e.demand.quiet {
 			e.demand.quiet = now + quietAfterRecall

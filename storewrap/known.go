@@ -22,12 +22,13 @@ type known struct {
 	reset     instant
 	unread    instant // as reset, for the fallback; 0 once it was read
 
-	cost    int64 // that the rest is about; 0 means nothing is known
-	retry   instant
-	never   bool
-	trusted instant
-	trust   time.Duration // of a denial, which may have been repeated
-	times   int64         // that it was repeated from here
+	cost int64 // that the rest is about; 0 means nothing is known
+	// The charge does not fit before denied, and does from retry on: the store decided at some time between question and answer.
+	denied, retry instant
+	never         bool
+	trusted       instant
+	trust         time.Duration // of a denial, which may have been repeated
+	times         int64         // that it was repeated from here
 }
 
 // time returns the store's time at an instant of this node.
@@ -37,7 +38,7 @@ func (k *known) time(now instant) time.Time {
 
 // denies reports whether a denial is known and still holds.
 func (k *known) denies(now instant) bool {
-	return k.cost > 0 && now < k.trusted && (k.never || now < k.retry)
+	return k.cost > 0 && now < k.trusted && (k.never || now < k.denied)
 }
 
 // judge fills in what the store would say to a charge, if that is known.
@@ -49,7 +50,7 @@ func (k *known) judge(c *headgate.Charge, r *headgate.Result, now instant) verdi
 	switch {
 	case k.never:
 		r.RetryAfter = headgate.Never
-	case now < k.retry:
+	case now < k.denied:
 		r.RetryAfter = k.retry - now
 	default:
 		r.Allowed, r.Remaining = true, max(k.remaining, c.Cost)
@@ -74,7 +75,7 @@ func (k *known) observe(c *headgate.Charge, r *headgate.Result, plain, shared bo
 	if !plain || r.Remaining >= c.Cost && !r.Allowed { // another charge on the counter was in the way, or too many holds
 		return false
 	}
-	k.retry, k.never, k.trusted = 0, false, sent+maxTrust
+	k.denied, k.retry, k.never, k.trusted = 0, 0, false, sent+maxTrust
 	if r.Allowed {
 		if r.Remaining >= c.Cost {
 			k.cost = c.Cost
@@ -82,7 +83,7 @@ func (k *known) observe(c *headgate.Charge, r *headgate.Result, plain, shared bo
 		return false
 	}
 	k.cost, k.never = c.Cost, r.RetryAfter == headgate.Never
-	k.retry = now + max(0, r.RetryAfter)
+	k.denied, k.retry = sent+max(0, r.RetryAfter), now+max(0, r.RetryAfter)
 	if shared && !k.never {
 		k.trust = minTrust
 		if before.trust > 0 && now-before.trusted < maxTrust {
@@ -93,10 +94,13 @@ func (k *known) observe(c *headgate.Charge, r *headgate.Result, plain, shared bo
 	return true
 }
 
+// deny makes a denial last for a while.
+func (k *known) deny(now instant, wait time.Duration) { k.denied, k.retry = now+wait, now+wait }
+
 // mistaken returns how many requests at most were denied from here for which the store had room, now that it has granted one:
 // units were given back before they would have come back by themselves.
 func (k *known) mistaken(c *headgate.Charge, r *headgate.Result, now instant) int64 {
-	if k.times == 0 || r.Granted == 0 || k.cost == 0 || now >= k.retry && !k.never || !ordinary(c) {
+	if k.times == 0 || r.Granted == 0 || k.cost == 0 || now >= k.denied && !k.never || !ordinary(c) {
 		return 0
 	}
 	return min(k.times, (r.Granted+r.Remaining)/max(1, c.Cost))
