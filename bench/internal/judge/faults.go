@@ -1,0 +1,175 @@
+package judge
+
+// judgeLosses looks at the windows of limits by the clock that were asked for more than they have. A node that is killed
+// or stopped may take along what it held.
+func judgeLosses(t *trial) {
+	var windows, hits int
+	var worst int64
+	for _, name := range t.names() {
+		limit, records := t.limit(name), t.subjects[name]
+		asked, admitted := map[int64]int64{}, map[int64]int64{}
+		callers := map[int]map[int]bool{}
+		for _, r := range records {
+			if r.Op != OpCheck {
+				continue
+			}
+			if callers[r.Process] == nil {
+				callers[r.Process] = map[int]bool{}
+			}
+			callers[r.Process][r.Caller] = true
+			from, to := r.Span()
+			asked[from-from%limit.Window] += r.Cost
+			if r.Allowed && r.Error == "" {
+				admitted[from-from%limit.Window] += r.Cost
+				if next := to - to%limit.Window; next > from {
+					admitted[next] += r.Cost
+				}
+			}
+		}
+		first, last := records[0].Sent, records[len(records)-1].Sent
+		for start, demand := range asked {
+			if start < first || start+limit.Window > last || demand < limit.Count*6/5 {
+				continue
+			}
+			windows++
+			allowed := float64(limit.Count) / 100
+			for _, e := range t.events {
+				if (e.Note == NoteKill || e.Note == NoteStop) && e.Sent < start+limit.Window && e.Answered >= start {
+					hits++
+					allowed += t.check.Allowance*float64(limit.Count)/float64(t.header.Nodes) + float64(len(callers[e.Process]))
+				}
+			}
+			lost := limit.Count - admitted[start]
+			worst = max(worst, lost)
+			if float64(lost) > allowed {
+				t.find("%s: %s: %d units lost in the window from %d, at most %.1f", name, limit, lost, start, allowed)
+			}
+		}
+	}
+	if windows == 0 {
+		t.find("%s: no whole window was asked for more than it has", t.label())
+	}
+	t.figure("%s: %d windows with %d kills and stops, %d units lost at worst", t.label(), windows, hits, worst)
+}
+
+// judgeOutage looks at what was admitted while the store was dead. A subject that was asked for only then has its whole
+// limit; of others only the windows count that lie within the outage.
+func judgeOutage(t *trial) {
+	var down, up int64
+	for _, e := range t.events {
+		switch e.Note {
+		case NoteDown:
+			down = e.Answered
+		case NoteUp:
+			up = e.Sent
+		}
+	}
+	if down == 0 || up < down {
+		t.find("%s: there was no outage", t.label())
+		return
+	}
+	for _, name := range t.names() {
+		o := outage{trial: t, name: name, limit: t.limit(name), down: down, up: up}
+		for _, r := range t.subjects[name] {
+			if !r.Allowed && r.Error == "" && r.RetryAfter < 0 {
+				o.forever++
+			}
+		}
+		if o.forever > 0 {
+			t.find("%s: %s: %d denials without a wait", name, o.limit, o.forever)
+		}
+		switch {
+		case o.limit.Clock:
+			o.windows()
+		case t.subjects[name][0].Sent >= down:
+			o.fresh()
+		default:
+			o.ongoing()
+		}
+	}
+}
+
+type outage struct {
+	*trial
+	name     string
+	limit    Limit
+	down, up int64
+	forever  int
+}
+
+// fresh compares with a counter that was unused when the outage began.
+func (o *outage) fresh() {
+	var during []*Record
+	for _, r := range o.subjects[o.name] {
+		if r.Op == OpCheck && r.Answered <= o.up {
+			during = append(during, r)
+		}
+	}
+	got := units(admissions(during))
+	model := replay(o.limit, during, o.down)
+	o.compare(got, model, "in the outage")
+	if most := model + int64(o.header.Nodes); got > most {
+		o.find("%s: %s admitted %d in the outage, at most %d", o.name, o.limit, got, most)
+	}
+}
+
+// ongoing compares with a counter that was in use before.
+func (o *outage) ongoing() {
+	var during []*Record
+	for _, r := range o.subjects[o.name] {
+		if r.Op == OpCheck && r.Sent >= o.down && r.Answered <= o.up {
+			during = append(during, r)
+		}
+	}
+	o.compare(units(admissions(during)), replay(o.limit, o.subjects[o.name], o.down)-replay(o.limit, o.subjects[o.name], o.up),
+		"in the outage")
+}
+
+func (o *outage) compare(got, model int64, when string) {
+	o.figure("%s %d of %d", o.name, got, model)
+	if float64(got) < o.check.Least*float64(model) {
+		o.find("%s: %s admitted %d of %d %s, at least the part %g", o.name, o.limit, got, model, when, o.check.Least)
+	}
+}
+
+// replay returns what a counter without any caching would have admitted of the requests sent since a time.
+func replay(limit Limit, records []*Record, since int64) (admitted int64) {
+	c := limit.newCounter()
+	for _, r := range records {
+		if r.Op == OpCheck && take(c, r.Sent, r.Cost) && r.Sent >= since {
+			admitted += r.Cost
+		}
+	}
+	return admitted
+}
+
+// windows looks at whole windows by the clock: in the outage, and after the one in which the store came back.
+func (o *outage) windows() {
+	asked := map[int64]int64{}
+	for _, r := range o.subjects[o.name] {
+		if r.Op == OpCheck {
+			asked[r.Sent-r.Sent%o.limit.Window] += r.Cost
+		}
+	}
+	within, after := 0, 0
+	for start, n := range fixedWindows(o.limit, admissions(o.subjects[o.name])) {
+		end := start + o.limit.Window
+		switch {
+		case start >= o.down && end <= o.up:
+			within++
+			o.compare(n, min(o.limit.Count, asked[start]), "in a window of the outage")
+			if most := o.limit.Count + int64(o.header.Nodes); n > most {
+				o.find("%s: %s admitted %d in a window of the outage, at most %d", o.name, o.limit, n, most)
+			}
+		case start >= o.up+o.limit.Window:
+			after++
+			if n > o.limit.Count {
+				o.find("%s: %s admitted %d in a window after the outage", o.name, o.limit, n)
+			}
+		}
+	}
+	if within == 0 {
+		o.find("%s: %s: no whole window lies within the outage", o.name, o.limit)
+	}
+	o.figure("%s: %d windows in the outage, %d after it", o.name, within, after)
+}

@@ -1,0 +1,181 @@
+// Package judge decides from a recorded history whether a rate limiter kept its promises. It knows limits, requests and
+// what a correct limiter may answer. It knows nothing of Headgate and shares no code with it, so that a mistake in the
+// project's arithmetic cannot hide itself: a test holds it to the standard library.
+package judge
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// Format is the version of the history format.
+const Format = 1
+
+// Header is the first line of a history: what was attacked, and what is to be judged.
+type Header struct {
+	Format   int    `json:"format"`
+	Scenario string `json:"scenario"`
+	Seed     uint64 `json:"seed"`
+	// Nodes is how many nodes shared the limits.
+	Nodes  int     `json:"nodes"`
+	Limits []Limit `json:"limits"`
+	Checks []Check `json:"checks"`
+}
+
+// Ops of a record.
+const (
+	OpCheck   = "check"
+	OpPeek    = "peek"
+	OpRefund  = "refund"
+	OpReserve = "reserve"
+	OpCommit  = "commit"
+	OpCancel  = "cancel"
+	// OpEvent is something that was done to the nodes or the store; Note says what.
+	OpEvent = "event"
+)
+
+// Notes of events and requests that checks look for.
+const (
+	NoteKill    = "kill"    // a node was killed
+	NoteStop    = "stop"    // a node was stopped and continued
+	NoteStall   = "stall"   // the store was stopped and continued
+	NoteDown    = "down"    // the store was killed
+	NoteUp      = "up"      // the store serves again
+	NoteChanged = "changed" // all nodes apply the limit with the index in Limit
+	NoteReset   = "reset"   // the counter was reset
+	NoteClaim   = "claim"   // the request asks for all that the one before it was told remains
+)
+
+// Record is one request and its answer, or an event. Times are microseconds since 1970 on the clock of the one machine
+// that all processes of a history run on.
+type Record struct {
+	Op      string `json:"op"`
+	Process int    `json:"process"`
+	Caller  int    `json:"caller"`
+	Subject string `json:"subject,omitempty"`
+	// Sent is before the request was made, Answered after its answer arrived.
+	Sent     int64 `json:"sent_us"`
+	Answered int64 `json:"answered_us"`
+	Cost     int64 `json:"cost"`
+	Allowed  bool  `json:"allowed"`
+	// Path is who decided, as the answer says.
+	Path string `json:"path,omitempty"`
+	// Store is the store's time in the answer; 0 if there is none.
+	Store int64 `json:"store_us,omitempty"`
+	// RetryAfter is -1 for never.
+	RetryAfter int64 `json:"retry_after_us"`
+	Remaining  int64 `json:"remaining"`
+	// Limit is the index of the limit that denied, or else the only one; Limits are all that applied, if several did.
+	Limit  int   `json:"limit"`
+	Limits []int `json:"limits,omitempty"`
+	// Header is the Retry-After header in seconds, of answers over HTTP.
+	Header int64 `json:"retry_after_header_s,omitempty"`
+	// Token names the reservation.
+	Token string `json:"token,omitempty"`
+	Note  string `json:"note,omitempty"`
+	// Error is why there was no answer.
+	Error string `json:"error,omitempty"`
+}
+
+// Span returns the earliest and the latest time at which the request was decided. The store's own decisions have a time;
+// all others lie somewhere between question and answer.
+func (r *Record) Span() (from, to int64) {
+	if r.exact() {
+		return r.Store, r.Store
+	}
+	return r.Sent, r.Answered
+}
+
+// exact reports whether the store decided and said when.
+func (r *Record) exact() bool { return r.Path == "store" && r.Store > 0 }
+
+// applied returns the indexes of the limits that the request was charged on.
+func (r *Record) applied() []int {
+	if len(r.Limits) > 0 {
+		return r.Limits
+	}
+	return []int{r.Limit}
+}
+
+// Read returns the history in a file. It accepts only the present format.
+func Read(path string) (h Header, records []Record, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return h, nil, err
+	}
+	defer func() { _ = file.Close() }()
+	decoder := json.NewDecoder(bufio.NewReader(file))
+	if err := decoder.Decode(&h); err != nil {
+		return h, nil, fmt.Errorf("%s: header: %w", path, err)
+	}
+	if h.Format != Format {
+		return h, nil, fmt.Errorf("%s: format %d: must be %d", path, h.Format, Format)
+	}
+	records, err = decode(decoder)
+	if err != nil {
+		return h, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i := range records {
+		for _, limit := range records[i].applied() {
+			if limit < 0 || limit >= len(h.Limits) {
+				return h, nil, fmt.Errorf("%s: record %d: limit %d: the header has %d", path, i, limit, len(h.Limits))
+			}
+		}
+	}
+	return h, records, nil
+}
+
+// ReadRecords returns records without a header, in the order of their lines. A last line that was cut off, because the
+// process that wrote it was killed, is dropped.
+func ReadRecords(path string) ([]Record, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	records, err := decode(json.NewDecoder(bufio.NewReader(file)))
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return records, err
+}
+
+func decode(decoder *json.Decoder) (records []Record, err error) {
+	for {
+		var r Record
+		switch err := decoder.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return records, nil
+		case err != nil:
+			return records, fmt.Errorf("record %d: %w", len(records), err)
+		}
+		records = append(records, r)
+	}
+}
+
+// Write writes a history with its records in the order in which they were sent.
+func Write(path string, h Header, records []Record) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	slices.SortStableFunc(records, func(a, b Record) int { return int(a.Sent - b.Sent) })
+	out := bufio.NewWriter(file)
+	encoder := json.NewEncoder(out)
+	h.Format = Format
+	if err := encoder.Encode(h); err != nil {
+		return err
+	}
+	for i := range records {
+		if err := encoder.Encode(&records[i]); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}

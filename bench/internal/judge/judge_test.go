@@ -1,0 +1,223 @@
+package judge
+
+import (
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const second = 1_000_000
+
+// begin is where synthetic histories start: at the start of a window of every whole second.
+const begin = 1_700_000_000 * second
+
+// check is a request that the store decided at a time.
+func check(subject string, at, cost int64, allowed bool, retry int64) Record {
+	return Record{
+		Op: OpCheck, Subject: subject, Sent: at - 100, Answered: at + 100, Store: at, Path: "store", Cost: cost, Allowed: allowed,
+		RetryAfter: retry,
+	}
+}
+
+// steady is a correct history: requests at a fixed pace, decided by the judge's own counter.
+func steady(limit Limit, pace, length int64) (records []Record) {
+	c := limit.newCounter()
+	for at := int64(begin); at < begin+length; at += pace {
+		wait := c.wait(at, 1)
+		if wait == 0 {
+			c.add(at, 1)
+		}
+		records = append(records, check("s", at, 1, wait == 0, wait))
+	}
+	return records
+}
+
+// verdict judges one check on one limit, besides which there may be others.
+func verdict(c Check, records []Record, limits ...Limit) Verdict {
+	return Judge(Header{Nodes: 4, Limits: limits, Checks: []Check{c}}, records)
+}
+
+// mustPass and mustFind tell what the judge should say. A finding must contain a text.
+func mustPass(t *testing.T, v Verdict) {
+	t.Helper()
+	if len(v.Findings) > 0 {
+		t.Errorf("findings: %q", v.Findings)
+	}
+}
+
+func mustFind(t *testing.T, v Verdict, text string) {
+	t.Helper()
+	if !strings.Contains(strings.Join(v.Findings, "\n"), text) {
+		t.Errorf("%q is not among the findings: %q", text, v.Findings)
+	}
+}
+
+var every = []Limit{
+	{Algorithm: TokenBucket, Count: 50, Window: second},
+	{Algorithm: TokenBucket, Count: 50, Window: second, Burst: 7},
+	{Algorithm: FixedWindow, Count: 30, Window: second},
+	{Algorithm: FixedWindow, Count: 30, Window: second, Clock: true},
+	{Algorithm: SlidingWindow, Count: 40, Window: second},
+	{Algorithm: SlidingLog, Count: 25, Window: second},
+}
+
+func TestCeiling(t *testing.T) {
+	for _, limit := range every {
+		t.Run(limit.String(), func(t *testing.T) {
+			for _, pace := range []int64{3_000, 20_000, 70_000} {
+				mustPass(t, verdict(Check{Kind: KindCeiling}, steady(limit, pace, 5*second), limit))
+			}
+			records := steady(limit, 3_000, 5*second)
+			for i := range records {
+				if !records[i].Allowed {
+					records[i].Allowed = true // one more than fits
+					break
+				}
+			}
+			mustFind(t, verdict(Check{Kind: KindCeiling}, records, limit), "exceeded by")
+		})
+	}
+}
+
+// TestCeilingUncertain: an admission somewhere between two windows is in neither.
+func TestCeilingUncertain(t *testing.T) {
+	limit := Limit{Algorithm: FixedWindow, Count: 1, Window: second, Clock: true}
+	lease := Record{Op: OpCheck, Subject: "s", Path: "lease", Allowed: true, Cost: 1}
+	a, b := lease, lease
+	a.Sent, a.Answered = begin+1, begin+2
+	b.Sent, b.Answered = begin+second-1, begin+second
+	mustPass(t, verdict(Check{Kind: KindCeiling}, []Record{a, b}, limit))
+	b.Answered = begin + second - 1
+	mustFind(t, verdict(Check{Kind: KindCeiling}, []Record{a, b}, limit), "exceeded by 1.000")
+}
+
+func TestCeilingAllowance(t *testing.T) {
+	limit := Limit{Algorithm: TokenBucket, Count: 100, Window: 100 * second}
+	var records []Record
+	for i := range int64(104) {
+		records = append(records, check("s", begin+i, 1, true, 0))
+	}
+	mustPass(t, verdict(Check{Kind: KindCeiling, Allowance: 0.05}, records, limit))
+	mustFind(t, verdict(Check{Kind: KindCeiling, Allowance: 0.03}, records, limit), "at most 3")
+}
+
+func TestUse(t *testing.T) {
+	for _, limit := range every {
+		records := steady(limit, 3_000, 5*second)
+		mustPass(t, verdict(Check{Kind: KindUse, Least: 0.99}, records, limit))
+		for i := range records {
+			records[i].Allowed = records[i].Allowed && i%20 != 0
+		}
+		mustFind(t, verdict(Check{Kind: KindUse, Least: 0.99}, records, limit), "that fit")
+	}
+}
+
+func TestTotal(t *testing.T) {
+	limit := Limit{Algorithm: FixedWindow, Count: 10, Window: 3600 * second}
+	c := Check{Kind: KindTotal, Least: 9}
+	records := steady(limit, 1000, 20_000)
+	mustPass(t, verdict(c, records, limit))
+	over := append(steady(limit, 1000, 20_000), check("s", begin+30_000, 1, true, 0))
+	mustFind(t, verdict(c, over, limit), "admitted 11, at most 10")
+	mustFind(t, verdict(c, records[:8], limit), "admitted 8 in s and less than 9 in 1 of 1 runs")
+	c.Misses = 1
+	mustPass(t, verdict(c, records[:8], limit))
+}
+
+func TestClaims(t *testing.T) {
+	limit := Limit{Algorithm: FixedWindow, Count: 10, Window: 3600 * second}
+	told, claim := check("s", begin, 1, true, 0), check("s", begin+1000, 9, true, 0)
+	told.Remaining, claim.Note = 9, NoteClaim
+	mustPass(t, verdict(Check{Kind: KindClaims}, []Record{told, claim}, limit))
+	claim.Allowed = false
+	mustFind(t, verdict(Check{Kind: KindClaims}, []Record{told, claim}, limit), "told that 9 remain")
+	mustFind(t, verdict(Check{Kind: KindClaims}, []Record{told}, limit), "none was made")
+}
+
+func TestWaits(t *testing.T) {
+	limit := Limit{Algorithm: TokenBucket, Count: 1, Window: second}
+	c := Check{Kind: KindWaits, Least: 1}
+	first, denied := check("s", begin, 1, true, 0), check("s", begin+1000, 1, false, second-1000)
+	again, passes := check("s", begin+2000, 1, false, second-2000), check("s", begin+second+1, 1, true, 0)
+	mustPass(t, verdict(c, []Record{first, denied, again, passes}, limit))
+
+	late := passes
+	late.Allowed, late.RetryAfter = false, 10
+	mustFind(t, verdict(c, []Record{first, denied, late}, limit), "after the wait it was told")
+
+	early := check("s", begin+second-10_000, 1, true, 0)
+	mustFind(t, verdict(c, []Record{first, denied, early}, limit), "before the time it was told")
+
+	moved := check("s", begin+3000, 1, false, second/2)
+	mustFind(t, verdict(c, []Record{first, denied, moved, passes}, limit), "names an end")
+
+	short := check("s", begin+1000, 1, false, second/2)
+	mustFind(t, verdict(c, []Record{first, short, passes}, limit), "must wait 0.99")
+
+	forever := denied
+	forever.RetryAfter = -1
+	mustFind(t, verdict(c, []Record{first, forever, passes}, limit), "denied for ever")
+	mustFind(t, verdict(c, []Record{first, denied}, limit), "show nothing")
+}
+
+// TestWaitsTogether: of several limits the longest wait counts.
+func TestWaitsTogether(t *testing.T) {
+	limits := []Limit{{Algorithm: TokenBucket, Count: 5, Window: second}, {Algorithm: TokenBucket, Count: 5, Window: 3600 * second}}
+	var records []Record
+	for i := range int64(5) {
+		records = append(records, check("s", begin+i, 1, true, 0))
+	}
+	for _, wait := range []int64{720*second - 10, second / 5} {
+		told := slices.Concat(records, []Record{check("s", begin+10, 1, false, wait)})
+		for i := range told {
+			told[i].Limits = []int{0, 1}
+		}
+		v := verdict(Check{Kind: KindWaits}, told, limits...)
+		if wait > second {
+			mustPass(t, v)
+		} else {
+			mustFind(t, v, "must wait 719.99")
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	limit := Limit{Algorithm: TokenBucket, Count: 1, Window: 100 * second}
+	for header, good := range map[int64]bool{25: false, 26: true, 28: true, 29: false} {
+		r := check("s", begin, 1, false, 25*second+1)
+		r.Header = header
+		v := verdict(Check{Kind: KindHeaders}, []Record{r}, limit)
+		if good {
+			mustPass(t, v)
+		} else {
+			mustFind(t, v, "must be 26 to 28")
+		}
+	}
+}
+
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "history")
+	h := Header{Format: Format, Scenario: "x", Seed: 7, Nodes: 2, Limits: every[:1], Checks: []Check{{Kind: KindCeiling}}}
+	records := steady(every[0], 50_000, second)
+	if err := Write(path, h, records); err != nil {
+		t.Fatal(err)
+	}
+	header, read, err := Read(path)
+	if err != nil || !reflect.DeepEqual(header, h) || !reflect.DeepEqual(read, records) {
+		t.Errorf("%+v, %d records, %v", header, len(read), err)
+	}
+}
+
+// TestNothing: a history that cannot show anything is no reason to be content.
+func TestNothing(t *testing.T) {
+	mustFind(t, Judge(Header{}, nil), "no checks")
+	for kind := range kinds {
+		mustFind(t, verdict(Check{Kind: kind}, nil, every[0]), "no requests")
+	}
+	mustFind(t, verdict(Check{Kind: "x"}, nil, every[0]), `no check "x"`)
+	broken := check("s", begin, 1, false, 0)
+	broken.Error = "connection refused"
+	mustFind(t, verdict(Check{Kind: KindCeiling}, []Record{broken}, every[0]), "without an answer: connection refused")
+}

@@ -1,0 +1,105 @@
+package judge
+
+// judgeTotal adds up what each subject was admitted.
+func judgeTotal(t *trial) {
+	type group struct {
+		limit             Limit
+		runs, over, under int
+		smallest, largest int64
+		smallestAt        string
+	}
+	groups := map[Limit]*group{}
+	var order []*group
+	missed := 0
+	for _, name := range t.names() {
+		records, limit := t.subjects[name], t.limit(name)
+		admitted := admissions(records)
+		sum := units(admitted)
+		g := groups[limit]
+		if g == nil {
+			g = &group{limit: limit, smallest: sum, largest: sum, smallestAt: name}
+			groups[limit] = g
+			order = append(order, g)
+		}
+		g.runs++
+		if sum < g.smallest {
+			g.smallest, g.smallestAt = sum, name
+		}
+		g.largest = max(g.largest, sum)
+		if len(admitted) > 0 {
+			last := admitted[0].Answered
+			for _, r := range admitted {
+				last = max(last, r.Answered)
+			}
+			if most := limit.most(last - admitted[0].Sent); sum > most {
+				g.over++
+				t.find("%s: %s admitted %d, at most %d", name, limit, sum, most)
+			}
+		}
+		if float64(sum) < t.check.Least {
+			g.under++
+			missed++
+		}
+	}
+	for _, g := range order {
+		t.figure("%s %d to %d of %d in %d runs (%d over, %d under %g)", g.limit.Algorithm, g.smallest, g.largest, g.limit.Count,
+			g.runs, g.over, g.under, t.check.Least)
+	}
+	if missed > t.check.Misses {
+		for _, g := range order {
+			if g.under > 0 {
+				t.find("%s: %s admitted %d in %s and less than %g in %d of %d runs; %d of all may", t.label(), g.limit, g.smallest,
+					g.smallestAt, t.check.Least, g.under, g.runs, t.check.Misses)
+			}
+		}
+	}
+}
+
+// judgeUse replays the requests of each subject on a counter without any caching, in the order in which they were sent.
+func judgeUse(t *trial) {
+	var got, model int64
+	for _, name := range t.names() {
+		c := t.limit(name).newCounter()
+		var strict int64
+		for _, r := range t.subjects[name] {
+			if r.Op == OpCheck && take(c, r.Sent, r.Cost) {
+				strict += r.Cost
+			}
+		}
+		sum := units(admissions(t.subjects[name]))
+		got += sum
+		model += strict
+		if float64(sum) < t.check.Least*float64(strict) {
+			t.find("%s: %s admitted %d of %d that fit: %.4f, at least %g", name, t.limit(name), sum, strict,
+				float64(sum)/float64(strict), t.check.Least)
+		}
+	}
+	t.figure("%s %.4f", t.label(), float64(got)/float64(max(1, model)))
+}
+
+// judgeClaims looks at requests for all that remains. Nobody else charges the subject.
+func judgeClaims(t *trial) {
+	claims, denied := 0, 0
+	for _, name := range t.names() {
+		var before *Record
+		for _, r := range t.subjects[name] {
+			if r.Op == OpCheck && r.Note == NoteClaim && before != nil && before.Remaining == r.Cost {
+				claims++
+				if !r.Allowed {
+					if denied++; denied <= 3 {
+						t.find("%s: %s: told that %d remain (path %s), denied %d %s later (path %s)", name, t.limit(name),
+							before.Remaining, before.Path, r.Cost, seconds(r.Sent-before.Answered), r.Path)
+					}
+				}
+			}
+			before = r
+		}
+	}
+	if denied > 3 {
+		t.find("%s: %d more claims denied", t.label(), denied-3)
+	}
+	if claims == 0 {
+		t.find("%s: none was made", t.label())
+	}
+	t.figure("%s: %d denied of %d", t.label(), denied, claims)
+}

@@ -1,0 +1,195 @@
+package judge
+
+import "fmt"
+
+const (
+	// skew is by how much the store's time and that of a node may differ on one machine, in microseconds. Between two
+	// times of the store there is none.
+	skew = 200
+	// certain is how small a limit must be for the judge to know its counter from the history alone: larger ones may be
+	// leased, and are then charged before they are spent.
+	certain = 40
+)
+
+// judgeWaits follows each subject, which one caller charges through one node. A denial names the time at which the same
+// request passes: one that is certainly made after it must pass, one that is certainly made before it must not, and no
+// later denial may name an earlier time. At least Least requests must have been retried after their wait.
+func judgeWaits(t *trial) {
+	var w waits
+	w.trial = t
+	for _, name := range t.names() {
+		w.follow(name, t.subjects[name])
+	}
+	if w.late > 0 || w.early > 0 || w.moved > 0 || w.short > 0 {
+		t.find("%s: of %d denials, %d retries were denied too late, %d allowed too early, %d ends moved to before, %d waits too short",
+			t.label(), w.denials, w.late, w.early, w.moved, w.short)
+	}
+	if w.denials == 0 || float64(w.retries) < t.check.Least {
+		t.find("%s: %d denials and %d retries show nothing", t.label(), w.denials, w.retries)
+	}
+	t.figure("%s: %d denials, %d retries after the wait: %d denied; %d before it: %d allowed; %d ends moved; %d waits shorter than the model's",
+		t.label(), w.denials, w.retries, w.late, w.tries, w.early, w.moved, w.short)
+}
+
+type waits struct {
+	*trial
+	denials, retries, tries   int
+	late, early, moved, short int
+}
+
+// due is what a denial says of when a request of some cost passes.
+type due struct {
+	earliest, latest int64
+	exact            bool // by the store's clock
+}
+
+// past reports whether a request was certainly made after the time, and before whether it certainly was before it.
+func (d due) past(r *Record) bool {
+	from, _ := r.Span()
+	return from > d.latest+d.skew(r)
+}
+
+func (d due) before(r *Record) bool {
+	_, to := r.Span()
+	return to < d.earliest-d.skew(r)
+}
+
+func (d due) skew(r *Record) int64 {
+	if d.exact && r.exact() {
+		return 0
+	}
+	return skew
+}
+
+func (w *waits) follow(name string, records []*Record) {
+	told := map[int64]due{}
+	counters, exact := w.counters(records)
+	for _, r := range records {
+		if r.Op != OpCheck || r.Error != "" {
+			continue
+		}
+		from, to := r.Span()
+		before, known := told[r.Cost]
+		if r.Allowed {
+			w.judgeAllowed(name, r, before, known)
+			clear(told) // what was charged changes all waits
+			for _, i := range r.applied() {
+				counters[i].add(from, r.Cost)
+			}
+			continue
+		}
+		w.denials++
+		if r.RetryAfter < 0 {
+			if !never(w.header, r) {
+				w.late++
+				w.tell(w.late, "%s: cost %d denied for ever by %s", name, r.Cost, w.header.Limits[r.Limit])
+			}
+			continue
+		}
+		now := due{from + r.RetryAfter, to + r.RetryAfter, r.exact()}
+		if known && before.past(r) {
+			w.retries++
+			w.late++
+			w.tell(w.late, "%s: cost %d denied %s after the wait it was told, for another %s (path %s)", name, r.Cost,
+				seconds(from-before.latest), seconds(r.RetryAfter), r.Path)
+		}
+		if known && before.before(r) {
+			w.tries++
+			if now.latest+before.skew(r) < before.earliest {
+				w.moved++
+				w.tell(w.moved, "%s: cost %d: a denial (path %s) names an end %s earlier than one before it", name, r.Cost, r.Path,
+					seconds(before.earliest-now.latest))
+			}
+		}
+		if exact {
+			w.compare(name, r, counters)
+		}
+		if !known || now.earliest > before.earliest {
+			told[r.Cost] = now
+		}
+	}
+}
+
+func (w *waits) judgeAllowed(name string, r *Record, before due, known bool) {
+	if !known {
+		return
+	}
+	_, to := r.Span()
+	if before.past(r) {
+		w.retries++
+	}
+	if before.before(r) {
+		w.tries++
+		w.early++
+		w.tell(w.early, "%s: cost %d allowed %s before the time it was told", name, r.Cost, seconds(before.earliest-to))
+	}
+}
+
+// compare holds a told wait to the judge's own counters. It may not be shorter than the longest of all limits.
+func (w *waits) compare(name string, r *Record, counters map[int]counter) {
+	_, to := r.Span()
+	truth := int64(0)
+	for _, i := range r.applied() {
+		truth = max(truth, counters[i].wait(to, r.Cost))
+	}
+	if truth > r.RetryAfter+10*skew {
+		w.short++
+		w.tell(w.short, "%s: cost %d told to wait %s (path %s), must wait %s", name, r.Cost, seconds(r.RetryAfter), r.Path,
+			seconds(truth))
+	}
+}
+
+// counters returns a counter for each limit of a subject. They are exact if no limit is leased.
+func (w *waits) counters(records []*Record) (counters map[int]counter, exact bool) {
+	counters, exact = map[int]counter{}, true
+	for _, r := range records {
+		for _, i := range r.applied() {
+			if counters[i] == nil {
+				counters[i] = w.header.Limits[i].newCounter()
+			}
+			exact = exact && w.header.Limits[i].Capacity() < certain
+		}
+	}
+	return counters, exact
+}
+
+// tell prints the first few of a kind.
+func (w *waits) tell(n int, format string, args ...any) {
+	if n <= 2 {
+		w.find("%s", fmt.Sprintf(format, args...))
+	}
+}
+
+// never reports whether a request costs more than one of its limits holds.
+func never(h Header, r *Record) bool {
+	for _, i := range r.applied() {
+		if r.Cost > h.Limits[i].Capacity() {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeHeaders holds Retry-After to the documented rule: the wait rounded up to seconds, at least 1, and more by up to a
+// tenth of that, which is at least 1 and at most 300 seconds.
+func judgeHeaders(t *trial) {
+	denials, wrong := 0, 0
+	for _, name := range t.names() {
+		for _, r := range t.subjects[name] {
+			if r.Op != OpCheck || r.Allowed || r.Error != "" {
+				continue
+			}
+			denials++
+			least := max(1, ceil(r.RetryAfter, 1_000_000))
+			most := least + min(max(least/10, 1), 300)
+			if r.Header < least || r.Header > most {
+				wrong++
+				t.find("%s: Retry-After %d for a wait of %s: must be %d to %d", name, r.Header, seconds(r.RetryAfter), least, most)
+			}
+		}
+	}
+	if denials == 0 {
+		t.find("%s: nothing was denied", t.label())
+	}
+	t.figure("%s: %d of %d wrong", t.label(), wrong, denials)
+}
