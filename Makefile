@@ -29,7 +29,7 @@ SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps servers build test race fuzz bench chaos e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test race fuzz bench chaos adversary e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -85,6 +85,9 @@ bench: ## Run a benchmark suite: SUITE=store, ARGS='...' for its flags
 chaos: ## Break Redis under real servers and judge what callers see; SHORT=1 for some of the faults, ARGS='...' for its flags
 	@cd bench && go run ./chaos $(if $(SHORT),-short) $(ARGS)
 
+adversary: ## Attack the default mode with several processes, and judge histories by a model of its own; SHORT=1 for fewer runs, ARGS='...' for its flags
+	@cd bench && go run ./adversary $(if $(SHORT),-short) $(ARGS)
+
 soak: ## Break Redis again and again for ten minutes, or SHORT=1 30 seconds, and see whether servers grow
 	@cd bench && go run ./chaos -soak $(if $(SHORT),30s,10m)
 
@@ -131,6 +134,7 @@ check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines
 	step fuzz FUZZTIME=3s; \
 	step quickstart; \
 	step chaos SHORT=1; \
+	step adversary SHORT=1; \
 	step soak SHORT=1; \
 	step e2e-control SHORT=1; \
 	step e2e-metrics SHORT=1; \

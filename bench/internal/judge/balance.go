@@ -6,6 +6,7 @@ const waited = 5_000
 // judgeBalance compares what the counter says at the end with what was admitted. A request that the store did not answer
 // may have been counted whatever became of it, and is reported apart.
 func judgeBalance(t *trial) {
+	var allAdmitted, allCounted, allUnanswered int64
 	for _, name := range t.names() {
 		records := t.subjects[name]
 		counted, ok := t.counted(name)
@@ -35,11 +36,15 @@ func judgeBalance(t *trial) {
 				100*float64(lost)/float64(max(1, admitted)), 100*t.check.Allowance)
 		}
 		if missing := admitted - counted - unansweredAllowed; float64(missing) > allowed {
-			t.find("%s: counted %d, admitted %d: %d units never charged", name, counted, admitted, missing)
+			t.find("%s: counted %d, admitted %d: %d units never charged (%d unanswered)", name, counted, admitted, missing,
+				unansweredAllowed)
 		}
-		t.figure("%s: admitted %d, counted %d (%+.3f %%), %d unanswered", name, admitted, counted,
-			100*float64(counted-admitted)/float64(max(1, admitted)), unansweredAllowed+unansweredDenied)
+		allAdmitted += admitted
+		allCounted += counted
+		allUnanswered += unansweredAllowed + unansweredDenied
 	}
+	t.figure("%s: admitted %d, counted %d (%+.3f %%), %d unanswered", t.label(), allAdmitted, allCounted,
+		100*float64(allCounted-allAdmitted)/float64(max(1, allAdmitted)), allUnanswered)
 }
 
 // counted returns what the counter of a subject has recorded, by the last peek that the store answered.

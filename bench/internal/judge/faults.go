@@ -107,7 +107,7 @@ func (o *outage) fresh() {
 	}
 	got := units(admissions(during))
 	model := replay(o.limit, during, o.down)
-	o.compare(got, model, "in the outage")
+	o.compare(got, model)
 	if most := model + int64(o.header.Nodes); got > most {
 		o.find("%s: %s admitted %d in the outage, at most %d", o.name, o.limit, got, most)
 	}
@@ -121,12 +121,15 @@ func (o *outage) ongoing() {
 			during = append(during, r)
 		}
 	}
-	o.compare(units(admissions(during)), replay(o.limit, o.subjects[o.name], o.down)-replay(o.limit, o.subjects[o.name], o.up),
-		"in the outage")
+	o.compare(units(admissions(during)), replay(o.limit, o.subjects[o.name], o.down)-replay(o.limit, o.subjects[o.name], o.up))
 }
 
-func (o *outage) compare(got, model int64, when string) {
+func (o *outage) compare(got, model int64) {
 	o.figure("%s %d of %d", o.name, got, model)
+	o.least(got, model, "in the outage")
+}
+
+func (o *outage) least(got, model int64, when string) {
 	if float64(got) < o.check.Least*float64(model) {
 		o.find("%s: %s admitted %d of %d %s, at least the part %g", o.name, o.limit, got, model, when, o.check.Least)
 	}
@@ -151,18 +154,18 @@ func (o *outage) windows() {
 			asked[r.Sent-r.Sent%o.limit.Window] += r.Cost
 		}
 	}
-	within, after := 0, 0
+	within, most := 0, int64(0)
 	for start, n := range fixedWindows(o.limit, admissions(o.subjects[o.name])) {
 		end := start + o.limit.Window
 		switch {
 		case start >= o.down && end <= o.up:
 			within++
-			o.compare(n, min(o.limit.Count, asked[start]), "in a window of the outage")
+			most = max(most, n)
+			o.least(n, min(o.limit.Count, asked[start]), "in a window of the outage")
 			if most := o.limit.Count + int64(o.header.Nodes); n > most {
 				o.find("%s: %s admitted %d in a window of the outage, at most %d", o.name, o.limit, n, most)
 			}
 		case start >= o.up+o.limit.Window:
-			after++
 			if n > o.limit.Count {
 				o.find("%s: %s admitted %d in a window after the outage", o.name, o.limit, n)
 			}
@@ -171,5 +174,5 @@ func (o *outage) windows() {
 	if within == 0 {
 		o.find("%s: %s: no whole window lies within the outage", o.name, o.limit)
 	}
-	o.figure("%s: %d windows in the outage, %d after it", o.name, within, after)
+	o.figure("%s at most %d of %d in %d windows of the outage", o.name, most, o.limit.Count, within)
 }

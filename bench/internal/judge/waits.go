@@ -6,6 +6,9 @@ const (
 	// skew is by how much the store's time and that of a node may differ on one machine, in microseconds. Between two
 	// times of the store there is none.
 	skew = 200
+	// overshoot is by how much a node may name a later end than the store, in microseconds: it cannot know how long ago the
+	// store decided what it hears.
+	overshoot = 5_000
 	// certain is how small a limit must be for the judge to know its counter from the history alone: larger ones may be
 	// leased, and are then charged before they are spent.
 	certain = 40
@@ -43,36 +46,57 @@ type due struct {
 	exact            bool // by the store's clock
 }
 
-// past reports whether a request was certainly made after the time, and before whether it certainly was before it.
+// past reports whether a request was certainly made after the named time.
 func (d due) past(r *Record) bool {
 	from, _ := r.Span()
-	return from > d.latest+d.skew(r)
+	return from > d.latest+d.skew(r.exact())
 }
 
-func (d due) before(r *Record) bool {
+// future reports whether a request was certainly made before the earliest time that can have been meant.
+func (d due) future(r *Record) bool {
 	_, to := r.Span()
-	return to < d.earliest-d.skew(r)
+	return to < d.atLeast(r.exact())
 }
 
-func (d due) skew(r *Record) int64 {
-	if d.exact && r.exact() {
+// atLeast returns the earliest time that can have been meant, for a comparison with one that is exact or not.
+func (d due) atLeast(exact bool) int64 {
+	if !d.exact {
+		return d.earliest - overshoot
+	}
+	return d.earliest - d.skew(exact)
+}
+
+func (d due) skew(exact bool) int64 {
+	if d.exact && exact {
 		return 0
 	}
 	return skew
 }
 
+// told is what all denials since the last admission said of requests of one cost: the first end and the last one.
+type told struct{ first, last due }
+
+func (t *told) add(d due) {
+	if t.first.latest == 0 || d.latest < t.first.latest {
+		t.first = d
+	}
+	if t.last.latest == 0 || d.atLeast(true) > t.last.atLeast(true) {
+		t.last = d
+	}
+}
+
 func (w *waits) follow(name string, records []*Record) {
-	told := map[int64]due{}
+	ends := map[int64]*told{}
 	counters, exact := w.counters(records)
 	for _, r := range records {
 		if r.Op != OpCheck || r.Error != "" {
 			continue
 		}
 		from, to := r.Span()
-		before, known := told[r.Cost]
+		before := ends[r.Cost]
 		if r.Allowed {
-			w.judgeAllowed(name, r, before, known)
-			clear(told) // what was charged changes all waits
+			w.judgeAllowed(name, r, before)
+			clear(ends) // what was charged changes all waits
 			for _, i := range r.applied() {
 				counters[i].add(from, r.Cost)
 			}
@@ -87,41 +111,49 @@ func (w *waits) follow(name string, records []*Record) {
 			continue
 		}
 		now := due{from + r.RetryAfter, to + r.RetryAfter, r.exact()}
-		if known && before.past(r) {
-			w.retries++
-			w.late++
-			w.tell(w.late, "%s: cost %d denied %s after the wait it was told, for another %s (path %s)", name, r.Cost,
-				seconds(from-before.latest), seconds(r.RetryAfter), r.Path)
-		}
-		if known && before.before(r) {
-			w.tries++
-			if now.latest+before.skew(r) < before.earliest {
-				w.moved++
-				w.tell(w.moved, "%s: cost %d: a denial (path %s) names an end %s earlier than one before it", name, r.Cost, r.Path,
-					seconds(before.earliest-now.latest))
-			}
+		if before == nil {
+			before = &told{}
+			ends[r.Cost] = before
+		} else {
+			w.judgeDenied(name, r, before, now)
 		}
 		if exact {
 			w.compare(name, r, counters)
 		}
-		if !known || now.earliest > before.earliest {
-			told[r.Cost] = now
+		before.add(now)
+	}
+}
+
+func (w *waits) judgeDenied(name string, r *Record, before *told, now due) {
+	from, _ := r.Span()
+	switch {
+	case before.first.past(r):
+		w.retries++
+		w.late++
+		w.tell(w.late, "%s: cost %d denied %s after the wait it was told, for another %s (path %s)", name, r.Cost,
+			seconds(from-before.first.latest), seconds(r.RetryAfter), r.Path)
+	case before.last.future(r):
+		w.tries++
+		if least := before.last.atLeast(now.exact); now.latest < least {
+			w.moved++
+			w.tell(w.moved, "%s: cost %d: a denial (path %s) names an end %s earlier than one before it", name, r.Cost, r.Path,
+				seconds(before.last.earliest-now.latest))
 		}
 	}
 }
 
-func (w *waits) judgeAllowed(name string, r *Record, before due, known bool) {
-	if !known {
+func (w *waits) judgeAllowed(name string, r *Record, before *told) {
+	if before == nil {
 		return
 	}
 	_, to := r.Span()
-	if before.past(r) {
+	if before.first.past(r) {
 		w.retries++
 	}
-	if before.before(r) {
+	if before.last.future(r) {
 		w.tries++
 		w.early++
-		w.tell(w.early, "%s: cost %d allowed %s before the time it was told", name, r.Cost, seconds(before.earliest-to))
+		w.tell(w.early, "%s: cost %d allowed %s before the time it was told", name, r.Cost, seconds(before.last.earliest-to))
 	}
 }
 

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/bench/internal/judge"
+)
+
+const day = int64(24 * time.Hour / time.Microsecond)
+
+// patience is the deadline where exact counts are judged: a loaded machine is not to be taken for an outage.
+const patience = time.Second
+
+// leasing are the algorithms whose counters nodes may lease.
+var leasing = []string{judge.FixedWindow, judge.TokenBucket, judge.SlidingWindow}
+
+// callers is the README's own claim: 100 callers in 4 processes on a limit of 1,000 are admitted 1,000 times.
+func callers(w *world) error {
+	const processes, each, requests, count = 4, 25, 12, 1000
+	runs := w.some(20, 100)
+	var g groups
+	for _, algorithm := range leasing {
+		g = append(g, []int{w.limits(judge.Limit{Algorithm: algorithm, Count: count, Window: day})})
+		w.judge(judge.Check{Kind: judge.KindTotal, Subjects: algorithm + "/", Least: count - 1, Misses: max(1, runs/100)})
+	}
+	_, address := w.redis()
+	workers, err := w.startWorkers(processes, address, patience, g)
+	if err != nil {
+		return err
+	}
+	w.await()
+	for run := range runs {
+		for group, algorithm := range leasing {
+			start := time.Now().Add(5 * time.Millisecond).UnixMicro()
+			err := together(workers, func(i int, k *worker) error {
+				return k.bulk(command{
+					Op: opLoad, Group: group, Subject: fmt.Sprintf("%s/%d", algorithm, run), Caller: i * each,
+					Bulk: bulk{Callers: each, Requests: requests, Start: start},
+				})
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/bench/internal/judge"
+)
+
+// maxCost is the largest cost of a request: a refund of it is a reset.
+const maxCost = 1_000_000_000
+
+// change lowers and raises limits on all nodes, and resets counters, while nodes hold some of the units. Counters keep what
+// they have counted, so that afterwards no more may be admitted than the limit says.
+func change(w *world) error {
+	const nodes = 4
+	var before, after groups
+	type act struct {
+		group   int
+		subject string
+		reset   bool
+	}
+	var acts []act
+	add := func(name, algorithm string, from, to int64) {
+		first := w.limits(judge.Limit{Algorithm: algorithm, Count: from, Window: day}, judge.Limit{Algorithm: algorithm, Count: to, Window: day})
+		acts = append(acts, act{len(before), name + "/" + algorithm, from == to})
+		before, after = append(before, []int{first}), append(after, []int{first + 1})
+	}
+	for _, algorithm := range leasing {
+		add("lowered", algorithm, 8000, 400)
+		add("raised", algorithm, 400, 1500)
+		add("reset", algorithm, 1500, 1500)
+	}
+	w.judge(judge.Check{Kind: judge.KindChange, Subjects: "lowered/"}, judge.Check{Kind: judge.KindChange, Subjects: "raised/", Least: 0.99},
+		judge.Check{Kind: judge.KindReset, Subjects: "reset/", Least: 0.99})
+	_, address := w.redis()
+	workers, err := w.startWorkers(nodes, address, patience, before)
+	if err != nil {
+		return err
+	}
+	w.await()
+	until := time.Now().Add(4300 * time.Millisecond)
+	// 600 requests a second on each subject, by two callers of each process.
+	const period = 2 * nodes * time.Second / 600
+	loads := make(chan error, nodes*len(acts))
+	var all sync.WaitGroup
+	for i, k := range workers {
+		for _, a := range acts {
+			all.Go(func() {
+				loads <- k.bulk(command{
+					Op: opLoad, Group: a.group, Subject: a.subject, Caller: 2 * i,
+					Bulk: bulk{Callers: 2, Period: period, Start: time.Now().UnixMicro(), Until: until.UnixMicro()},
+				})
+			})
+		}
+	}
+	w.sleep(1200*time.Millisecond + time.Duration(w.rand.IntN(400))*time.Millisecond)
+	began := time.Now()
+	err = together(workers, func(_ int, k *worker) error { return k.bulk(command{Op: opRules, Groups: after}) })
+	if err != nil {
+		return err
+	}
+	for _, a := range acts {
+		if !a.reset {
+			w.changed(a.subject, after[a.group][0], began)
+			continue
+		}
+		began := time.Now()
+		err := workers[w.rand.IntN(nodes)].ask(command{Op: judge.OpRefund, Group: a.group, Subject: a.subject, Cost: maxCost})
+		if err != nil {
+			return err
+		}
+		w.event(judge.NoteReset, 0, a.subject, began)
+	}
+	all.Wait()
+	close(loads)
+	for failed := range loads {
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	return nil
+}
+
+// changed records that all nodes apply another limit to a subject.
+func (w *world) changed(subject string, limit int, began time.Time) {
+	w.keep(judge.Record{
+		Op: judge.OpEvent, Note: judge.NoteChanged, Subject: subject, Limit: limit, Sent: began.UnixMicro(),
+		Answered: time.Now().UnixMicro(),
+	})
+}

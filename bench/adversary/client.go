@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/bench/internal/judge"
+)
+
+// claims lets several clients, each on a subject of its own, send random traffic and then ask for all that they are told
+// remains. The loops are short of sleep on purpose: only a counter that is much asked for is leased.
+func (n *node) claims(c *command) {
+	var all sync.WaitGroup
+	for caller := range c.Bulk.Callers {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(c.Bulk.Seed, uint64(caller)))
+			for trial := caller; trial < c.Bulk.Trials; trial += c.Bulk.Callers {
+				group := c.Bulk.Groups[trial%len(c.Bulk.Groups)]
+				one := command{
+					Op: judge.OpCheck, Group: group, Caller: caller, Cost: 1,
+					Subject: fmt.Sprintf("%s%d/%d", c.Subject, group, trial),
+				}
+				n.claim(one, random)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (n *node) claim(one command, random *rand.Rand) {
+	pause := time.Duration(0)
+	if random.IntN(3) == 0 {
+		pause = time.Duration(random.IntN(2000)) * time.Microsecond
+	}
+	requests := 1 + random.IntN(200)
+	for range 4 {
+		var last judge.Record
+		for range requests {
+			one.Cost = 1 + random.Int64N(2)*random.Int64N(4)
+			last, _ = n.request(&one)
+			n.record(last)
+			time.Sleep(pause)
+		}
+		if !last.Allowed || last.Remaining < 1 {
+			return
+		}
+		claim := one
+		claim.Cost, claim.Note = last.Remaining, judge.NoteClaim
+		if random.IntN(4) > 0 {
+			// Not the last claim on this subject: leave some to ask for.
+			one.Cost = 1 + random.Int64N(last.Remaining)
+			last, _ = n.request(&one)
+			n.record(last)
+			if claim.Cost = last.Remaining; !last.Allowed || claim.Cost < 1 {
+				return
+			}
+		}
+		last, _ = n.request(&claim)
+		n.record(last)
+		requests = 1 + random.IntN(40)
+	}
+}
+
+// early is how long before the end of its wait a client tries, and late how long after it.
+const early, late = time.Millisecond, 400 * time.Microsecond
+
+// retries lets clients, each on a subject of its own, ask until they are denied, try again shortly before the end of the
+// wait they were told, and then right after it.
+func (n *node) retries(c *command) {
+	var all sync.WaitGroup
+	for caller := range c.Bulk.Callers {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(c.Bulk.Seed, uint64(caller)))
+			for trial := 0; time.Now().UnixMicro() < c.Bulk.Until; trial++ {
+				group := c.Bulk.Groups[random.IntN(len(c.Bulk.Groups))]
+				one := command{
+					Op: judge.OpCheck, Group: group, Caller: caller, Cost: 1,
+					Subject: fmt.Sprintf("%s%d/%d/%d", c.Subject, group, caller, trial),
+				}
+				n.retry(one, random, c.Bulk.Until)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (n *node) retry(one command, random *rand.Rand, until int64) {
+	most := n.capacity(one.Group)
+	for range 20 {
+		if time.Now().UnixMicro() >= until {
+			return
+		}
+		one.Cost = 1
+		if random.IntN(3) == 0 {
+			one.Cost = 1 + random.Int64N(most)
+		}
+		r, _ := n.request(&one)
+		n.record(r)
+		for range random.IntN(3) { // ask again at once: no denial may name an earlier end
+			if r.Allowed {
+				break
+			}
+			again, _ := n.request(&one)
+			n.record(again)
+			if again.Allowed {
+				r = again
+			}
+		}
+		if r.Allowed || r.RetryAfter < 0 {
+			continue
+		}
+		_, decided := r.Span()
+		end := time.UnixMicro(decided + r.RetryAfter)
+		if time.Until(end) > 2*early {
+			time.Sleep(time.Until(end.Add(-early)))
+			r, _ = n.request(&one)
+			n.record(r)
+		}
+		if !r.Allowed {
+			time.Sleep(time.Until(end.Add(late)))
+			r, _ = n.request(&one)
+			n.record(r)
+		}
+	}
+}
+
+// capacity returns the most that a request of a group may cost.
+func (n *node) capacity(group int) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	most := int64(1 << 40)
+	for _, i := range n.groups[group] {
+		most = min(most, n.spec.Limits[i].Capacity())
+	}
+	return most
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/storewrap"
+)
+
+// workerReady is the first line that a worker writes.
+const workerReady = "ready"
+
+// node is what a worker is: a program that uses the library as the README shows.
+type node struct {
+	spec    spec
+	limiter *headgate.Limiter
+
+	mu     sync.Mutex
+	groups groups
+	out    *os.File
+}
+
+// work is a worker's main function. It ends with its input.
+func work(in io.Reader, out io.Writer) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	n := &node{}
+	if !lines.Scan() {
+		return lines.Err()
+	}
+	if err := json.Unmarshal(lines.Bytes(), &n.spec); err != nil {
+		return err
+	}
+	redis, err := redisstore.Open(n.spec.Redis)
+	if err != nil {
+		return err
+	}
+	defer redis.Close()
+	store := storewrap.New(redis, storewrap.Options{Deadline: n.spec.Deadline})
+	defer store.Close()
+	if n.limiter, err = headgate.New(store); err != nil {
+		return err
+	}
+	if err := n.setRules(n.spec.Groups); err != nil {
+		return err
+	}
+	if n.out, err = os.Create(n.spec.Out); err != nil {
+		return err
+	}
+	defer func() { _ = n.out.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	err = redis.Ready(ctx)
+	cancel()
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out, workerReady); err != nil {
+		return err
+	}
+	return n.serve(lines, out)
+}
+
+// serve answers commands side by side.
+func (n *node) serve(lines *bufio.Scanner, out io.Writer) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	var mu sync.Mutex
+	for lines.Scan() {
+		var c command
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return err
+		}
+		all.Go(func() {
+			r := n.answer(&c)
+			r.ID = c.ID
+			line, err := json.Marshal(r)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			_, _ = out.Write(append(line, '\n')) // the reader may be gone
+		})
+	}
+	return lines.Err()
+}
+
+func (n *node) answer(c *command) (r reply) {
+	var err error
+	switch c.Op {
+	case opRules:
+		err = n.setRules(c.Groups)
+	case opLoad:
+		n.load(c)
+	case opClaim:
+		n.claims(c)
+	case opRetry:
+		n.retries(c)
+	default:
+		r.Record, r.Token = n.request(c)
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// setRules makes each group a rule. A rule keeps its name whatever its limits are, so that it keeps its counters.
+func (n *node) setRules(g groups) error {
+	var rules []headgate.Rule
+	for i, group := range g {
+		rule := headgate.Rule{
+			ID: groupName(i), By: []string{"user"},
+			Match: headgate.Match{Attributes: map[string]headgate.Pattern{"route": headgate.OneOf(groupName(i))}},
+		}
+		if len(group) == 1 {
+			rule.Limit = toLimit(n.spec.Limits[group[0]])
+		} else {
+			rule.Limits = map[string]headgate.Limit{}
+			for at, limit := range group {
+				rule.Limits["l"+strconv.Itoa(at)] = toLimit(n.spec.Limits[limit])
+			}
+		}
+		rules = append(rules, rule)
+	}
+	set, err := headgate.Compile(rules...)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.groups = g
+	n.limiter.SetRules(set)
+	return nil
+}
+
+func groupName(i int) string { return "g" + strconv.Itoa(i) }
+
+func toLimit(l judge.Limit) headgate.Limit {
+	limit := headgate.Limit{Count: l.Count, Burst: l.Burst, Window: time.Duration(l.Window) * time.Microsecond}
+	switch l.Algorithm {
+	case judge.FixedWindow:
+		limit.Algorithm = headgate.FixedWindow
+	case judge.SlidingWindow:
+		limit.Algorithm = headgate.SlidingWindow
+	case judge.SlidingLog:
+		limit.Algorithm = headgate.SlidingLog
+	}
+	if l.Clock {
+		limit.Align = headgate.OnClock
+	}
+	return limit
+}
+
+// request makes one request as an application would.
+func (n *node) request(c *command) (r judge.Record, token []byte) {
+	ctx := context.Background()
+	request := headgate.Request{Attributes: headgate.Attributes{"user": c.Subject, "route": groupName(c.Group)}, Cost: c.Cost}
+	r = judge.Record{Op: c.Op, Process: n.spec.Process, Caller: c.Caller, Subject: c.Subject, Cost: c.Cost, Note: c.Note}
+	var d headgate.Decision
+	var err error
+	r.Sent = time.Now().UnixMicro()
+	switch c.Op {
+	case judge.OpPeek:
+		d, err = n.limiter.Peek(ctx, request)
+	case judge.OpRefund:
+		d, err = n.limiter.Refund(ctx, request)
+	case judge.OpReserve:
+		var held headgate.Reservation
+		held, err = n.limiter.Reserve(ctx, request, c.Hold)
+		d, token = held.Decision, held.Token
+	case judge.OpCommit:
+		d, err = n.limiter.Commit(ctx, c.Token, headgate.Request{Cost: c.Cost})
+	case judge.OpCancel:
+		d, err = n.limiter.Cancel(ctx, c.Token)
+	default:
+		d, err = n.limiter.Check(ctx, request)
+	}
+	r.Answered = time.Now().UnixMicro()
+	if err != nil {
+		r.Error = err.Error()
+	}
+	n.describe(&r, &d, c.Group)
+	return r, token
+}
+
+// describe puts a decision into a record.
+func (n *node) describe(r *judge.Record, d *headgate.Decision, group int) {
+	n.mu.Lock()
+	limits := n.groups[group]
+	n.mu.Unlock()
+	r.Allowed, r.Path, r.RetryAfter = d.Allowed, string(d.Path), -1
+	if d.RetryAfter >= 0 {
+		r.RetryAfter = int64((d.RetryAfter + time.Microsecond - 1) / time.Microsecond)
+	}
+	r.Limit = limits[0]
+	if len(limits) > 1 {
+		r.Limits = slices.Clone(limits)
+	}
+	refused := d.Refused()
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		// Of several limits the node may have decided some itself. Only the store's own time is exact.
+		if l.DecidedBy() == headgate.PathStore && (refused == nil || refused == l) {
+			r.Store = l.Time.UnixMicro()
+		}
+		if i == 0 || l.Remaining < r.Remaining {
+			r.Remaining = l.Remaining
+		}
+		if l == refused && l.Name != "" {
+			if at, err := strconv.Atoi(l.Name[1:]); err == nil && at < len(limits) {
+				r.Limit = limits[at]
+			}
+		}
+	}
+}
+
+// record writes at once: the next moment this process may be killed.
+func (n *node) record(r judge.Record) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, _ = n.out.Write(append(line, '\n'))
+}
+
+// load lets callers ask, each for itself.
+func (n *node) load(c *command) {
+	var all sync.WaitGroup
+	for caller := range c.Bulk.Callers {
+		all.Go(func() {
+			b := &c.Bulk
+			one := *c
+			one.Op, one.Caller, one.Cost = judge.OpCheck, c.Caller+caller, max(1, c.Cost)
+			// Callers with a period are spread evenly over it.
+			next := time.UnixMicro(b.Start).Add(b.Period * time.Duration(caller) / time.Duration(b.Callers))
+			time.Sleep(time.Until(next))
+			for i := 0; (b.Requests == 0 || i < b.Requests) && (b.Until == 0 || time.Now().UnixMicro() < b.Until); i++ {
+				r, _ := n.request(&one)
+				n.record(r)
+				if next = next.Add(b.Period); b.Period > 0 {
+					time.Sleep(time.Until(next))
+				} else if b.Pause > 0 {
+					time.Sleep(b.Pause)
+				}
+			}
+		})
+	}
+	all.Wait()
+}

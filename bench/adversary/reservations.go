@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/bench/internal/judge"
+)
+
+// reservations is callers who reserve on one node and settle on another, some of them twice and some of them never.
+func reservations(w *world) error {
+	const each = 4
+	var g groups
+	for _, algorithm := range []string{judge.FixedWindow, judge.TokenBucket, judge.SlidingWindow, judge.SlidingLog} {
+		g = append(g, []int{w.limits(judge.Limit{Algorithm: algorithm, Count: 1000, Window: day})})
+	}
+	w.judge(judge.Check{Kind: judge.KindCommits})
+	_, address := w.redis()
+	nodes, err := w.startWorkers(2, address, patience, g)
+	if err != nil {
+		return err
+	}
+	until := time.Now().Add(time.Duration(w.some(2, 6)) * time.Second)
+	errs := make([]error, each*len(g))
+	var all sync.WaitGroup
+	for i := range errs {
+		c := &booker{
+			nodes: nodes, group: i % len(g), caller: i, random: rand.New(rand.NewPCG(w.header.Seed, uint64(i))),
+			subject: w.header.Limits[g[i%len(g)][0]].Algorithm,
+		}
+		all.Go(func() {
+			for n := 0; errs[i] == nil && time.Now().Before(until) && w.ctx.Err() == nil; n++ {
+				errs[i] = c.book(w, n)
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	w.sleep(abandoned + 200*time.Millisecond)
+	for i := range g {
+		if err := nodes[0].peek(i, w.header.Limits[g[i][0]].Algorithm); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// abandoned is how long units are held for a caller who never settles, and settled for all others.
+	abandoned, settled = 300 * time.Millisecond, time.Minute
+)
+
+// booker is one caller of several nodes.
+type booker struct {
+	nodes   []*worker
+	group   int
+	caller  int
+	subject string
+	random  *rand.Rand
+}
+
+// book makes one reservation and settles it, or does not.
+func (b *booker) book(w *world, n int) error {
+	cost, hold := 1+b.random.Int64N(20), settled
+	// A limit that holds nothing was charged at once, and stays so if nobody settles.
+	forgets := b.random.IntN(6) == 0 && b.subject != judge.SlidingLog
+	if forgets {
+		hold = abandoned
+	}
+	token := fmt.Sprintf("%d/%d", b.caller, n)
+	r, err := b.do(w, command{Op: judge.OpReserve, Cost: cost, Hold: hold}, token)
+	if err != nil || !r.Record.Allowed {
+		w.sleep(5 * time.Millisecond)
+		return err
+	}
+	w.sleep(time.Duration(b.random.IntN(10)) * time.Millisecond)
+	if forgets {
+		return nil
+	}
+	settle := command{Op: judge.OpCommit, Cost: b.random.Int64N(cost) / 4, Token: r.Token}
+	if settle.Cost == 0 {
+		settle.Op = judge.OpCancel
+	}
+	for range 1 + b.random.IntN(3) {
+		if _, err := b.do(w, settle, token); err != nil {
+			return err
+		}
+		if b.random.IntN(3) == 0 {
+			settle.Op, settle.Cost = judge.OpCancel, 0 // too late: what was committed stays so
+		}
+	}
+	return nil
+}
+
+func (b *booker) do(w *world, c command, token string) (reply, error) {
+	c.Group, c.Subject, c.Caller = b.group, b.subject, b.caller
+	r, err := b.nodes[b.random.IntN(len(b.nodes))].do(c)
+	if err == nil {
+		r.Record.Token = token
+		w.keep(r.Record)
+	}
+	return r, err
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/bench/internal/judge"
+)
+
+// waits is clients of one node who come back when they are told to, and a little before. The rules are drawn: one to five
+// limits that apply together.
+func waits(w *world) error {
+	var g groups
+	var drawn []int
+	for i := range 24 {
+		var group []int
+		for range 1 + w.rand.IntN(5) {
+			group = append(group, w.limits(w.drawLimit()))
+		}
+		g, drawn = append(g, group), append(drawn, i)
+	}
+	// The longer of two waits is what a client must be told, however often it asks.
+	second, hour := judge.Limit{Algorithm: judge.TokenBucket, Count: 5, Window: 1e6}, judge.Limit{Algorithm: judge.TokenBucket, Count: 5, Window: 3600e6}
+	pair := len(g)
+	g = append(g, []int{w.limits(second), w.limits(hour)})
+	w.judge(judge.Check{Kind: judge.KindWaits, Subjects: "drawn/", Least: 20}, judge.Check{Kind: judge.KindWaits, Subjects: "pair/"})
+	_, address := w.redis()
+	nodes, err := w.startWorkers(1, address, patience, g)
+	if err != nil {
+		return err
+	}
+	w.headgate()
+	until := time.Now().Add(time.Duration(w.some(5, 20)) * time.Second)
+	errs := make([]error, 3)
+	var all sync.WaitGroup
+	all.Go(func() {
+		errs[0] = nodes[0].bulk(command{
+			Op: opRetry, Subject: "drawn/",
+			Bulk: bulk{Seed: w.rand.Uint64(), Callers: 12, Groups: drawn, Until: until.UnixMicro()},
+		})
+	})
+	all.Go(func() { errs[1] = w.hammer(nodes[0], pair, "pair/", until) })
+	all.Go(func() { errs[2] = w.serveWaits(address, until) })
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// drawLimit returns a limit with a window of at most two seconds. Most are too small to be leased.
+func (w *world) drawLimit() judge.Limit {
+	l := judge.Limit{Count: 1 + w.rand.Int64N(30), Window: 50_000 + w.rand.Int64N(1_950_000)}
+	if w.rand.IntN(4) == 0 {
+		l.Count = 40 + w.rand.Int64N(400)
+	}
+	switch w.rand.IntN(4) {
+	case 0:
+		l.Algorithm = judge.TokenBucket
+		if w.rand.IntN(2) == 0 {
+			l.Burst = 1 + w.rand.Int64N(l.Count)
+		}
+	case 1:
+		l.Algorithm, l.Clock = judge.FixedWindow, w.rand.IntN(2) == 0
+	case 2:
+		l.Algorithm = judge.SlidingWindow
+	default:
+		l.Algorithm = judge.SlidingLog
+	}
+	return l
+}
+
+// hammer asks again and again, faster and slower, for what is used up.
+func (w *world) hammer(k *worker, group int, subject string, until time.Time) error {
+	for i := 0; time.Now().Before(until); i++ {
+		if err := k.ask(command{Op: judge.OpCheck, Group: group, Subject: subject + "1", Cost: 1}); err != nil {
+			return err
+		}
+		w.sleep(time.Duration(i%40) * time.Millisecond)
+	}
+	return nil
+}
