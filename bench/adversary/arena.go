@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,32 +46,21 @@ type arena struct {
 	scope   paired.Scope
 	// headgate returns the path of the server's program. It is built once, while the first scenarios run.
 	headgate func() string
+	building sync.WaitGroup
 }
 
 func newArena(o *options, chosen []scenario) *arena {
 	a := &arena{options: o}
 	a.headgate = sync.OnceValue(func() string { return testenv.BuildHeadgate(&a.scope) })
-	for _, s := range chosen {
-		if s.served {
-			go a.headgate()
-			break
-		}
+	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.served }) {
+		a.building.Go(func() { a.headgate() })
 	}
 	return a
 }
 
-func (a *arena) close() { a.scope.Close() }
-
-// round runs the scenarios once and returns how many findings there were.
-func (a *arena) round(ctx context.Context, chosen []scenario, seed uint64) (findings int, err error) {
-	for _, s := range chosen {
-		n, err := a.attack(ctx, s, seed)
-		findings += n
-		if err != nil {
-			return findings, fmt.Errorf("%s, seed %d: %w", s.name, seed, err)
-		}
-	}
-	return findings, nil
+func (a *arena) close() {
+	a.building.Wait()
+	a.scope.Close()
 }
 
 // attack runs one scenario, writes its history, and judges what was written.
@@ -93,7 +83,7 @@ func (a *arena) attack(ctx context.Context, s scenario, seed uint64) (findings i
 	if err != nil {
 		return 0, err
 	}
-	path := filepath.Join(a.options.out, fmt.Sprintf("%s-%d.jsonl", s.name, seed))
+	path := filepath.Join(a.options.out, s.name+".jsonl")
 	if err := judge.Write(path, w.header, w.records); err != nil {
 		return 0, err
 	}
@@ -103,13 +93,12 @@ func (a *arena) attack(ctx context.Context, s scenario, seed uint64) (findings i
 	}
 	verdict := judge.Judge(header, records)
 	report(s.name, seed, time.Since(began), &verdict)
-	switch {
-	case len(verdict.Findings) > 0:
-		fmt.Printf("     history: %s\n", path)
-	case a.options.length > 0:
-		err = os.Remove(path) // hours of them fill a disk
+	if len(verdict.Findings) == 0 {
+		return 0, nil // the next run may overwrite it
 	}
-	return len(verdict.Findings), err
+	found := filepath.Join(a.options.out, fmt.Sprintf("%s-%d.jsonl", s.name, seed))
+	fmt.Printf("     history: %s\n", found)
+	return len(verdict.Findings), os.Rename(path, found)
 }
 
 // world is what one scenario attacks: stores, nodes and the records of what their callers saw.
@@ -158,7 +147,7 @@ func (w *world) event(note string, process int, subject string, began time.Time)
 	})
 }
 
-// redis starts a server of its own, with its address as nodes are told it.
+// redis starts a server of its own and returns it with its address for nodes.
 func (w *world) redis(extra ...string) (*testenv.Server, string) {
 	s := testenv.Start(&w.scope, testenv.Redis, extra...)
 	return s, "redis://" + s.Addr()

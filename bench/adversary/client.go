@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
-// claims lets several clients, each on a subject of its own, send random traffic and then ask for all that they are told
-// remains. The loops are short of sleep on purpose: only a counter that is much asked for is leased.
+// claims lets several clients, each on a subject of its own, send random traffic and then ask for all that
+// Remaining says. The loops are short of sleep on purpose: only a counter that is much asked for is leased.
 func (n *node) claims(c *command) {
 	var all sync.WaitGroup
 	for caller := range c.Bulk.Callers {
@@ -66,8 +66,8 @@ func (n *node) claim(one command, random *rand.Rand) {
 // early is how long before the end of its wait a client tries, and late how long after it.
 const early, late = time.Millisecond, 400 * time.Microsecond
 
-// retries lets clients, each on a subject of its own, ask until they are denied, try again shortly before the end of the
-// wait they were told, and then right after it.
+// retries lets clients, each on a subject of its own, ask until they are denied, try again shortly before their
+// RetryAfter, and then right after it.
 func (n *node) retries(c *command) {
 	var all sync.WaitGroup
 	for caller := range c.Bulk.Callers {
@@ -98,7 +98,7 @@ func (n *node) retry(one command, random *rand.Rand, until int64) {
 		}
 		r, _ := n.request(&one)
 		n.record(r)
-		for range random.IntN(3) { // ask again at once: no denial may name an earlier end
+		for range random.IntN(3) { // ask again at once: no later denial may end earlier
 			if r.Allowed {
 				break
 			}

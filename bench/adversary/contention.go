@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -28,12 +29,19 @@ func contention(w *world) error {
 	for _, l := range limits {
 		g = append(g, []int{w.limits(l)})
 	}
-	loads := []float64{0.5, 1.05, 3}
-	for _, load := range loads {
-		subjects := fmt.Sprintf("%gx/", load)
-		w.judge(judge.Check{Kind: judge.KindCeiling, Subjects: subjects, Allowance: w.options.allowance},
-			judge.Check{Kind: judge.KindUse, Subjects: subjects, Least: 0.99})
+	loads := []load{
+		{"0.5x/", 0.5, []float64{1, 1, 1, 1}},
+		{"1.05x/", 1.05, []float64{1, 1, 1, 1}},
+		{"uneven 1.05x/", 1.05, []float64{2.8, 0.4, 0.4, 0.4}},
+		{"3x/", 3, []float64{1, 1, 1, 1}},
 	}
+	for _, l := range loads {
+		w.judge(judge.Check{Kind: judge.KindCeiling, Subjects: l.name, Allowance: w.options.allowance},
+			judge.Check{Kind: judge.KindUse, Subjects: l.name, Least: 0.99})
+	}
+	// Leases that were taken before a pause come on top of a bucket that has refilled meanwhile.
+	w.judge(judge.Check{Kind: judge.KindCeiling, Subjects: "pulses/", Allowance: w.options.allowance},
+		judge.Check{Kind: judge.KindUse, Subjects: "pulses/"})
 	_, address := w.redis()
 	workers, err := w.startWorkers(nodes, address, patience, g)
 	if err != nil {
@@ -47,11 +55,49 @@ func contention(w *world) error {
 			return err
 		}
 	}
+	for range w.some(1, 6) {
+		if err := w.pulse(workers, len(g)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
+// pulse asks for some of each limit, from all processes at once, then for nothing, and then for more than any of them has.
+func (w *world) pulse(workers []*worker, limits int) error {
+	ask := func(group int, part float64, pause time.Duration) error {
+		requests := int(part * float64(w.header.Limits[group].Capacity()) / float64(4*len(workers)))
+		return together(workers, func(i int, k *worker) error {
+			return k.bulk(command{
+				Op: opLoad, Group: group, Subject: fmt.Sprintf("pulses/%d", group), Caller: 4 * i,
+				Bulk: bulk{Callers: 4, Requests: requests, Pause: pause},
+			})
+		})
+	}
+	errs := make([]error, limits)
+	var all sync.WaitGroup
+	for group := range limits {
+		all.Go(func() { errs[group] = ask(group, 0.6, 25*time.Millisecond) })
+	}
+	all.Wait()
+	w.sleep(700 * time.Millisecond)
+	for group := range limits {
+		if err := ask(group, 1.5, 200*time.Microsecond); err != nil {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// load is how much is asked for, as a part of the limit, and by which process how much of that.
+type load struct {
+	name    string
+	factor  float64
+	weights []float64
+}
+
 // contend loads some of the limits with all loads at once.
-func (w *world) contend(workers []*worker, loads []float64, first, end, perSecond int) error {
+func (w *world) contend(workers []*worker, loads []load, first, end, perSecond int) error {
 	start := time.Now().Add(20 * time.Millisecond)
 	until := start.Add(time.Duration(w.some(4, 11)) * time.Second)
 	return together(workers, func(i int, k *worker) error {
@@ -59,12 +105,13 @@ func (w *world) contend(workers []*worker, loads []float64, first, end, perSecon
 		var failed error
 		var all sync.WaitGroup
 		for group := first; group < end; group++ {
-			for _, load := range loads {
+			for _, l := range loads {
 				// Two callers of each process, all of them spread evenly.
-				period := time.Duration(float64(2*len(workers)) / (load * float64(perSecond)) * float64(time.Second))
+				rate := l.factor * l.weights[i] * float64(perSecond) / float64(2*len(workers))
+				period := time.Duration(float64(time.Second) / rate)
 				all.Go(func() {
 					err := k.bulk(command{
-						Op: opLoad, Group: group, Subject: fmt.Sprintf("%gx/%d", load, group), Caller: 2 * i,
+						Op: opLoad, Group: group, Subject: fmt.Sprint(l.name, group), Caller: 2 * i,
 						Bulk: bulk{
 							Callers: 2, Period: period, Until: until.UnixMicro(),
 							Start: start.Add(period * time.Duration(i) / time.Duration(2*len(workers))).UnixMicro(),

@@ -28,6 +28,7 @@ type options struct {
 	out       string
 	check     string
 	allowance float64
+	strict    bool
 }
 
 func main() {
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&o.out, "out", filepath.Join("out", "adversary"), "write histories to this `directory`")
 	flag.StringVar(&o.check, "check", "", "judge the history in this `file` again, and do nothing else")
 	flag.Float64Var(&o.allowance, "allowance", 0.05, "by which `part` of its burst leases may let a token bucket exceed it")
+	flag.BoolVar(&o.strict, "strict", false, "make the rules of workers strict: what is then still found has other causes than caching")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	findings, err := run(ctx, &o)
@@ -79,16 +81,18 @@ func run(ctx context.Context, o *options) (findings int, err error) {
 	a := newArena(o, chosen)
 	defer a.close()
 	seed := cmp.Or(o.seed, rand.Uint64N(1_000_000))
-	began, rounds := time.Now(), 0
-	for ; rounds == 0 || time.Since(began) < o.length; rounds++ {
-		n, err := a.round(ctx, chosen, seed+uint64(rounds))
+	began, runs, last := time.Now(), 0, seed
+	for ; runs < len(chosen) || time.Since(began) < o.length; runs++ {
+		s := chosen[runs%len(chosen)]
+		last = seed + uint64(runs/len(chosen))
+		n, err := a.attack(ctx, s, last)
 		findings += n
 		if err != nil {
-			return findings, err
+			return findings, fmt.Errorf("%s, seed %d: %w", s.name, last, err)
 		}
 	}
-	fmt.Printf("adversary: %d findings; %d scenarios, %d rounds, seeds %d to %d, %.0f s\n", findings, len(chosen), rounds, seed,
-		seed+uint64(rounds)-1, time.Since(began).Seconds())
+	fmt.Printf("adversary: %d findings in %d runs of %d scenarios, seeds %d to %d, %.0f s\n", findings, runs, len(chosen), seed, last,
+		time.Since(began).Seconds())
 	return findings, nil
 }
 

@@ -121,7 +121,7 @@ func (n *node) setRules(g groups) error {
 	var rules []headgate.Rule
 	for i, group := range g {
 		rule := headgate.Rule{
-			ID: groupName(i), By: []string{"user"},
+			ID: groupName(i), By: []string{"user"}, Strict: n.spec.Strict,
 			Match: headgate.Match{Attributes: map[string]headgate.Pattern{"route": headgate.OneOf(groupName(i))}},
 		}
 		if len(group) == 1 {

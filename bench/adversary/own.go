@@ -2,7 +2,7 @@ package main
 
 import "github.com/headgate/headgate/bench/internal/judge"
 
-// own is clients of one node who ask for all that they are told remains: what the node holds in advance is theirs.
+// own is clients of one node who ask for all that Remaining says: what the node holds in advance is theirs.
 func own(w *world) error {
 	var g groups
 	var all []int

@@ -67,7 +67,7 @@ type booker struct {
 // book makes one reservation and settles it, or does not.
 func (b *booker) book(w *world, n int) error {
 	cost, hold := 1+b.random.Int64N(20), settled
-	// A limit that holds nothing was charged at once, and stays so if nobody settles.
+	// A limit that holds nothing is charged at once, and stays so if the caller never settles.
 	forgets := b.random.IntN(6) == 0 && b.subject != judge.SlidingLog
 	if forgets {
 		hold = abandoned

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
-// waits is clients of one node who come back when they are told to, and a little before. The rules are drawn: one to five
+// waits is clients of one node who retry after RetryAfter, and a little before it. The rules are drawn: one to five
 // limits that apply together.
 func waits(w *world) error {
 	var g groups
@@ -20,7 +20,7 @@ func waits(w *world) error {
 		}
 		g, drawn = append(g, group), append(drawn, i)
 	}
-	// The longer of two waits is what a client must be told, however often it asks.
+	// RetryAfter is the longer of two waits, however often the client asks.
 	second, hour := judge.Limit{Algorithm: judge.TokenBucket, Count: 5, Window: 1e6}, judge.Limit{Algorithm: judge.TokenBucket, Count: 5, Window: 3600e6}
 	pair := len(g)
 	g = append(g, []int{w.limits(second), w.limits(hour)})

@@ -49,7 +49,7 @@ func (w *world) serveWaits(redis string, until time.Time) error {
 					switch {
 					case r.Allowed || r.Error != "":
 					case rule == "pair":
-						w.sleep(150 * time.Millisecond) // it is an hour; what it is told must stay so
+						w.sleep(150 * time.Millisecond) // it is an hour, and every answer must say so
 					default:
 						w.sleep(time.Until(time.UnixMicro(r.Answered).Add(time.Duration(r.Header) * time.Second)))
 					}

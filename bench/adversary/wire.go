@@ -15,6 +15,7 @@ type spec struct {
 	Redis   string
 	// Deadline of decisions; 0 is the default.
 	Deadline time.Duration
+	Strict   bool // rules are
 	// Out is the file for records of bulk work.
 	Out    string
 	Limits []judge.Limit

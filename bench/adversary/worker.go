@@ -40,7 +40,7 @@ func (w *world) startWorkers(n int, redis string, deadline time.Duration, g grou
 	for i := range n {
 		s := spec{
 			Process: len(w.workers) + i, Redis: redis, Deadline: deadline, Out: filepath.Join(w.scope.TempDir(), "records"),
-			Limits: w.header.Limits, Groups: g,
+			Limits: w.header.Limits, Groups: g, Strict: w.options.strict,
 		}
 		all.Go(func() { started[i], errs[i] = w.startWorker(s) })
 	}

@@ -48,7 +48,7 @@ const (
 	NoteUp      = "up"      // the store serves again
 	NoteChanged = "changed" // all nodes apply the limit with the index in Limit
 	NoteReset   = "reset"   // the counter was reset
-	NoteClaim   = "claim"   // the request asks for all that the one before it was told remains
+	NoteClaim   = "claim"   // the request asks for the Remaining of the one before it
 )
 
 // Record is one request and its answer, or an event. Times are microseconds since 1970 on the clock of the one machine

@@ -17,7 +17,7 @@ const (
 	KindUse = "use"
 	// KindClaims: a request for all that remains, made at once, was admitted.
 	KindClaims = "claims"
-	// KindWaits: retries fail before the wait that a denial named and succeed after it; later denials name no earlier end.
+	// KindWaits: retries fail before the RetryAfter of a denial and succeed after it, and no later denial ends it earlier.
 	KindWaits = "waits"
 	// KindHeaders: Retry-After lies between the exact wait and that with the documented spread.
 	KindHeaders = "headers"

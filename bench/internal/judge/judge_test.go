@@ -39,7 +39,7 @@ func verdict(c Check, records []Record, limits ...Limit) Verdict {
 	return Judge(Header{Nodes: 4, Limits: limits, Checks: []Check{c}}, records)
 }
 
-// mustPass and mustFind tell what the judge should say. A finding must contain a text.
+// mustPass and mustFind state what the judge should say. A finding must contain a text.
 func mustPass(t *testing.T, v Verdict) {
 	t.Helper()
 	if len(v.Findings) > 0 {
@@ -132,7 +132,7 @@ func TestClaims(t *testing.T) {
 	told.Remaining, claim.Note = 9, NoteClaim
 	mustPass(t, verdict(Check{Kind: KindClaims}, []Record{told, claim}, limit))
 	claim.Allowed = false
-	mustFind(t, verdict(Check{Kind: KindClaims}, []Record{told, claim}, limit), "told that 9 remain")
+	mustFind(t, verdict(Check{Kind: KindClaims}, []Record{told, claim}, limit), "Remaining was 9")
 	mustFind(t, verdict(Check{Kind: KindClaims}, []Record{told}, limit), "none was made")
 }
 
@@ -145,20 +145,20 @@ func TestWaits(t *testing.T) {
 
 	late := passes
 	late.Allowed, late.RetryAfter = false, 10
-	mustFind(t, verdict(c, []Record{first, denied, late}, limit), "after the wait it was told")
+	mustFind(t, verdict(c, []Record{first, denied, late}, limit), "after its RetryAfter")
 
 	early := check("s", begin+second-10_000, 1, true, 0)
-	mustFind(t, verdict(c, []Record{first, denied, early}, limit), "before the time it was told")
+	mustFind(t, verdict(c, []Record{first, denied, early}, limit), "before its RetryAfter")
 
 	moved := check("s", begin+3000, 1, false, second/2)
-	mustFind(t, verdict(c, []Record{first, denied, moved, passes}, limit), "names an end")
+	mustFind(t, verdict(c, []Record{first, denied, moved, passes}, limit), "earlier than that of a denial before")
 
 	short := check("s", begin+1000, 1, false, second/2)
-	mustFind(t, verdict(c, []Record{first, short, passes}, limit), "must wait 0.99")
+	mustFind(t, verdict(c, []Record{first, short, passes}, limit), "must be 0.99")
 
 	forever := denied
 	forever.RetryAfter = -1
-	mustFind(t, verdict(c, []Record{first, forever, passes}, limit), "denied for ever")
+	mustFind(t, verdict(c, []Record{first, forever, passes}, limit), "without a RetryAfter")
 	mustFind(t, verdict(c, []Record{first, denied}, limit), "show nothing")
 }
 
@@ -178,7 +178,7 @@ func TestWaitsTogether(t *testing.T) {
 		if wait > second {
 			mustPass(t, v)
 		} else {
-			mustFind(t, v, "must wait 719.99")
+			mustFind(t, v, "must be 719.99")
 		}
 	}
 }

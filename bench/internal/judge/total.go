@@ -77,7 +77,7 @@ func judgeUse(t *trial) {
 	t.figure("%s %.4f", t.label(), float64(got)/float64(max(1, model)))
 }
 
-// judgeClaims looks at requests for all that remains. Nobody else charges the subject.
+// judgeClaims looks at requests for all that remains. No other caller charges the subject.
 func judgeClaims(t *trial) {
 	claims, denied := 0, 0
 	for _, name := range t.names() {
@@ -87,7 +87,7 @@ func judgeClaims(t *trial) {
 				claims++
 				if !r.Allowed {
 					if denied++; denied <= 3 {
-						t.find("%s: %s: told that %d remain (path %s), denied %d %s later (path %s)", name, t.limit(name),
+						t.find("%s: %s: Remaining was %d (path %s), a request for %d was denied %s later (path %s)", name, t.limit(name),
 							before.Remaining, before.Path, r.Cost, seconds(r.Sent-before.Answered), r.Path)
 					}
 				}

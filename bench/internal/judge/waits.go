@@ -24,13 +24,13 @@ func judgeWaits(t *trial) {
 		w.follow(name, t.subjects[name])
 	}
 	if w.late > 0 || w.early > 0 || w.moved > 0 || w.short > 0 {
-		t.find("%s: of %d denials, %d retries were denied too late, %d allowed too early, %d ends moved to before, %d waits too short",
+		t.find("%s: after %d denials %d retries were denied, %d were allowed early, %d waits ended earlier than before, %d were too short",
 			t.label(), w.denials, w.late, w.early, w.moved, w.short)
 	}
 	if w.denials == 0 || float64(w.retries) < t.check.Least {
 		t.find("%s: %d denials and %d retries show nothing", t.label(), w.denials, w.retries)
 	}
-	t.figure("%s: %d denials, %d retries after the wait: %d denied; %d before it: %d allowed; %d ends moved; %d waits shorter than the model's",
+	t.figure("%s: %d denials; %d retries after RetryAfter, %d denied; %d before it, %d allowed; %d ends moved earlier; %d shorter than the model's",
 		t.label(), w.denials, w.retries, w.late, w.tries, w.early, w.moved, w.short)
 }
 
@@ -40,7 +40,7 @@ type waits struct {
 	late, early, moved, short int
 }
 
-// due is what a denial says of when a request of some cost passes.
+// due is when a request passes, as a denial says.
 type due struct {
 	earliest, latest int64
 	exact            bool // by the store's clock
@@ -73,20 +73,20 @@ func (d due) skew(exact bool) int64 {
 	return skew
 }
 
-// told is what all denials since the last admission said of requests of one cost: the first end and the last one.
-type told struct{ first, last due }
+// dues are of all denials of one cost since the last admission: the earliest and the latest.
+type dues struct{ first, last due }
 
-func (t *told) add(d due) {
-	if t.first.latest == 0 || d.latest < t.first.latest {
-		t.first = d
+func (all *dues) add(d due) {
+	if all.first.latest == 0 || d.latest < all.first.latest {
+		all.first = d
 	}
-	if t.last.latest == 0 || d.atLeast(true) > t.last.atLeast(true) {
-		t.last = d
+	if all.last.latest == 0 || d.atLeast(true) > all.last.atLeast(true) {
+		all.last = d
 	}
 }
 
 func (w *waits) follow(name string, records []*Record) {
-	ends := map[int64]*told{}
+	ends := map[int64]*dues{}
 	counters, exact := w.counters(records)
 	for _, r := range records {
 		if r.Op != OpCheck || r.Error != "" {
@@ -106,13 +106,13 @@ func (w *waits) follow(name string, records []*Record) {
 		if r.RetryAfter < 0 {
 			if !never(w.header, r) {
 				w.late++
-				w.tell(w.late, "%s: cost %d denied for ever by %s", name, r.Cost, w.header.Limits[r.Limit])
+				w.example(w.late, "%s: cost %d denied without a RetryAfter by %s", name, r.Cost, w.header.Limits[r.Limit])
 			}
 			continue
 		}
 		now := due{from + r.RetryAfter, to + r.RetryAfter, r.exact()}
 		if before == nil {
-			before = &told{}
+			before = &dues{}
 			ends[r.Cost] = before
 		} else {
 			w.judgeDenied(name, r, before, now)
@@ -124,25 +124,25 @@ func (w *waits) follow(name string, records []*Record) {
 	}
 }
 
-func (w *waits) judgeDenied(name string, r *Record, before *told, now due) {
+func (w *waits) judgeDenied(name string, r *Record, before *dues, now due) {
 	from, _ := r.Span()
 	switch {
 	case before.first.past(r):
 		w.retries++
 		w.late++
-		w.tell(w.late, "%s: cost %d denied %s after the wait it was told, for another %s (path %s)", name, r.Cost,
+		w.example(w.late, "%s: cost %d denied %s after its RetryAfter, for another %s (path %s)", name, r.Cost,
 			seconds(from-before.first.latest), seconds(r.RetryAfter), r.Path)
 	case before.last.future(r):
 		w.tries++
 		if least := before.last.atLeast(now.exact); now.latest < least {
 			w.moved++
-			w.tell(w.moved, "%s: cost %d: a denial (path %s) names an end %s earlier than one before it", name, r.Cost, r.Path,
+			w.example(w.moved, "%s: cost %d: the end of RetryAfter (path %s) is %s earlier than that of a denial before", name, r.Cost, r.Path,
 				seconds(before.last.earliest-now.latest))
 		}
 	}
 }
 
-func (w *waits) judgeAllowed(name string, r *Record, before *told) {
+func (w *waits) judgeAllowed(name string, r *Record, before *dues) {
 	if before == nil {
 		return
 	}
@@ -153,11 +153,11 @@ func (w *waits) judgeAllowed(name string, r *Record, before *told) {
 	if before.last.future(r) {
 		w.tries++
 		w.early++
-		w.tell(w.early, "%s: cost %d allowed %s before the time it was told", name, r.Cost, seconds(before.last.earliest-to))
+		w.example(w.early, "%s: cost %d allowed %s before its RetryAfter", name, r.Cost, seconds(before.last.earliest-to))
 	}
 }
 
-// compare holds a told wait to the judge's own counters. It may not be shorter than the longest of all limits.
+// compare holds a RetryAfter to the judge's own counters. It may not be shorter than the longest of all limits.
 func (w *waits) compare(name string, r *Record, counters map[int]counter) {
 	_, to := r.Span()
 	truth := int64(0)
@@ -166,7 +166,7 @@ func (w *waits) compare(name string, r *Record, counters map[int]counter) {
 	}
 	if truth > r.RetryAfter+10*skew {
 		w.short++
-		w.tell(w.short, "%s: cost %d told to wait %s (path %s), must wait %s", name, r.Cost, seconds(r.RetryAfter), r.Path,
+		w.example(w.short, "%s: cost %d: RetryAfter is %s (path %s), must be %s", name, r.Cost, seconds(r.RetryAfter), r.Path,
 			seconds(truth))
 	}
 }
@@ -185,8 +185,8 @@ func (w *waits) counters(records []*Record) (counters map[int]counter, exact boo
 	return counters, exact
 }
 
-// tell prints the first few of a kind.
-func (w *waits) tell(n int, format string, args ...any) {
+// example adds the first few findings of a kind.
+func (w *waits) example(n int, format string, args ...any) {
 	if n <= 2 {
 		w.find("%s", fmt.Sprintf(format, args...))
 	}
