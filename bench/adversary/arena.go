@@ -27,7 +27,7 @@ type scenario struct {
 // scenarios returns all of them, in the order in which they run.
 func scenarios() []scenario {
 	return []scenario{
-		{name: "callers", run: callers},
+		{name: "callers", run: callers, served: true},
 		{name: "burst", run: burst},
 		{name: "own", run: own},
 		{name: "waits", run: waits, served: true},

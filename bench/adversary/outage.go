@@ -27,7 +27,7 @@ func outage(w *world) error {
 	}
 	w.judge(judge.Check{Kind: judge.KindOutage, Least: 0.6})
 	redis, address := w.redis("--appendonly", "yes", "--appendfsync", "always")
-	servers, err := w.startServers(3, address, outageRules, limits)
+	servers, err := w.startServers(3, address, outageRules, 0, limits)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/bench/internal/judge"
 	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/storewrap"
 )
 
 // server is headgate serve in a process of its own, asked over HTTP.
@@ -33,11 +35,13 @@ type decision struct {
 }
 
 // startServers starts servers that share a store and rules. Rules match by the attribute route, which is their id.
-func (w *world) startServers(n int, redis, rules string, limits map[string][]int) ([]*server, error) {
+// A deadline of 0 is the default.
+func (w *world) startServers(n int, redis, rules string, deadline time.Duration, limits map[string][]int) ([]*server, error) {
 	program := w.headgate()
 	var all []*server
 	for i := range n {
-		config := fmt.Sprintf("redis: {address: %q}\nrules: rules.yaml\nnodes: %d", redis, n)
+		config := fmt.Sprintf("redis: {address: %q, deadline: %s}\nrules: rules.yaml\nnodes: %d", redis,
+			cmp.Or(deadline, storewrap.DefaultDeadline), n)
 		node, err := served.New(&w.scope, program, config, 5*time.Second)
 		if err == nil {
 			err = node.Write("rules.yaml", rules)

@@ -36,7 +36,7 @@ func (w *world) serveWaits(redis string, until time.Time) error {
 	}
 	w.judge(judge.Check{Kind: judge.KindWaits, Subjects: "http/", Least: 5}, judge.Check{Kind: judge.KindHeaders, Subjects: "http/"})
 	w.mu.Unlock()
-	servers, err := w.startServers(1, redis, servedWaits, limits)
+	servers, err := w.startServers(1, redis, servedWaits, patience, limits)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,10 @@
 package judge
 
+import (
+	"cmp"
+	"strings"
+)
+
 // judgeTotal adds up what each subject was admitted.
 func judgeTotal(t *trial) {
 	type group struct {
@@ -42,7 +47,8 @@ func judgeTotal(t *trial) {
 		}
 	}
 	for _, g := range order {
-		t.figure("%s %d to %d of %d in %d runs (%d over, %d under %g)", g.limit.Algorithm, g.smallest, g.largest, g.limit.Count,
+		t.figure("%s %d to %d of %d in %d runs (%d over, %d under %g)",
+			cmp.Or(strings.TrimRight(t.check.Subjects, "/"), g.limit.Algorithm), g.smallest, g.largest, g.limit.Count,
 			g.runs, g.over, g.under, t.check.Least)
 	}
 	if missed > t.check.Misses {
