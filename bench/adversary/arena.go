@@ -165,8 +165,11 @@ func (w *world) sleep(d time.Duration) {
 
 // collect ends the workers and reads what they have recorded.
 func (w *world) collect() error {
-	for _, k := range w.workers {
+	_ = together(w.workers, func(_ int, k *worker) error {
 		k.quit()
+		return nil
+	})
+	for _, k := range w.workers {
 		records, err := judge.ReadRecords(k.spec.Out)
 		if err != nil {
 			return fmt.Errorf("worker %d: %w", k.spec.Process, err)

@@ -24,7 +24,7 @@ func kills(w *world) error {
 		return err
 	}
 	w.await()
-	until := time.Now().Add(time.Duration(w.some(6, 30)) * time.Second)
+	until := time.Now().Add(time.Duration(w.some(5, 30)) * time.Second)
 	// Twice as much as the limit, of which three nodes still send enough.
 	period := time.Duration(float64(nodes*each) / (2 * float64(limit.Count)) * float64(time.Second))
 	var all sync.WaitGroup

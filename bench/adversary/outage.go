@@ -61,7 +61,7 @@ func outage(w *world) error {
 	began = time.Now()
 	redis.Restart(&w.scope)
 	w.event(judge.NoteUp, 0, "", began)
-	w.sleep(time.Duration(w.some(2, 7)) * time.Second)
+	w.sleep(time.Duration(w.some(1, 7)) * time.Second)
 	close(stop)
 	all.Wait()
 	return nil

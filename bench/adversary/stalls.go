@@ -72,4 +72,4 @@ func stalls(w *world) error {
 }
 
 // leaseTerm is after how long nodes have returned what they do not need: the term of a lease and some more.
-const leaseTerm = 4800 * time.Millisecond
+const leaseTerm = 4500 * time.Millisecond

@@ -31,7 +31,7 @@ func waits(w *world) error {
 		return err
 	}
 	w.headgate()
-	until := time.Now().Add(time.Duration(w.some(5, 20)) * time.Second)
+	until := time.Now().Add(time.Duration(w.some(4, 20)) * time.Second)
 	errs := make([]error, 3)
 	var all sync.WaitGroup
 	all.Go(func() {
