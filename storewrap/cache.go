@@ -172,7 +172,7 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 		s.holds = e.lease != nil || e.spare != nil
 	}
 	if s.verdict == denied {
-		e.demand.lacks += charge.Cost
+		e.demand.denials++
 	}
 	if s.verdict != unknown {
 		r.Time, r.Nodes = e.known.time(now), int(c.fleet.size())
@@ -193,7 +193,7 @@ func (c *cache) takeTurns(p *plan) bool {
 		if e := set.find(charge.Subject, charge.Counter); e != nil && e.acquiring != nil {
 			waits, s.verdict = true, denied
 			r.Allowed, r.Remaining, r.RetryAfter = false, 0, min(s.wait, turn)
-			e.demand.lacks += charge.Cost
+			e.demand.denials++
 		} else if e != nil {
 			e.known.deny(now, min(s.wait, turn))
 		}
@@ -330,7 +330,7 @@ func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bo
 		c.acquire(e, charge, now)
 	case denial && !charge.Observe:
 		e.demand.denied = now
-		e.demand.lacks += charge.Cost
+		e.demand.denials++
 		if wait := e.contention(charge, nodes, now); wait > r.RetryAfter && r.RetryAfter > 0 {
 			r.RetryAfter = wait
 			e.known.deny(now, wait)

@@ -58,8 +58,10 @@ type demand struct {
 	seenAt instant // units are counted since
 	units  int64
 	rate   float64 // units asked for here, denied ones included, per nanosecond
-	lacks  int64   // units denied here since seenAt
-	lack   float64 // part of the units asked for that was denied
+
+	// Requests since seenAt, and those of them that were denied; and how often both come, per nanosecond.
+	requests, denials       int64
+	requestRate, denialRate float64
 
 	sampled   instant
 	remaining int64   // at that time, without what this node has taken since
@@ -75,9 +77,11 @@ type demand struct {
 // see counts a charge.
 func (d *demand) see(now instant, units int64) {
 	d.units += units
+	d.requests++
 	if elapsed := now - d.seenAt; elapsed >= 100*time.Millisecond {
-		d.rate, d.lack = float64(d.units)/float64(elapsed), float64(d.lacks)/float64(max(1, d.units))
-		d.units, d.lacks, d.seenAt = 0, 0, now
+		span := float64(elapsed)
+		d.rate, d.requestRate, d.denialRate = float64(d.units)/span, float64(d.requests)/span, float64(d.denials)/span
+		d.units, d.requests, d.denials, d.seenAt = 0, 0, 0, now
 	}
 }
 
@@ -109,9 +113,9 @@ func (d *demand) sample(c *headgate.Charge, r *headgate.Result, now instant) {
 // what is denied anyway may wait.
 func (e *entry) contention(c *headgate.Charge, nodes int64, now instant) time.Duration {
 	d, l := &e.demand, &e.limit
-	perSecond := d.rate * float64(time.Second)
+	perSecond := d.requestRate * float64(time.Second)
 	if l.Algorithm == headgate.SlidingWindow {
-		perSecond *= d.lack
+		perSecond = d.denialRate * float64(time.Second)
 	}
 	if perSecond < contended || d.denied == 0 || now-d.denied >= maxTrust || l.Algorithm == headgate.FixedWindow || !leasable(c, nodes) {
 		return 0

@@ -1,0 +1,130 @@
+package storewrap
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// Every denial of the default mode says exactly when the same request passes: not a microsecond before, and then it does. The rules
+// are drawn, with one to five limits and any cost.
+func TestWaitsAreExact(t *testing.T) {
+	t.Parallel()
+	const enough = 10_000
+	seed := newSeed()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("again by -run '%s$' -seed %d", t.Name(), seed)
+		}
+	})
+	r := rand.New(rand.NewPCG(seed, 0))
+	var j waitJudge
+	for j.denials < enough && !t.Failed() {
+		synctest.Test(t, func(t *testing.T) { j.play(t, r) })
+	}
+	t.Logf("%d denials, %d of them repeated by the cache; paths %v", j.denials, j.cached, j.paths)
+	if j.cached < enough/10 || j.paths[headgate.PathLease] == 0 {
+		t.Error("that is not the default mode")
+	}
+}
+
+type waitJudge struct {
+	denials, cached int
+	paths           map[headgate.Path]int
+}
+
+// play is one client of one node, by rules of its own.
+func (j *waitJudge) play(t *testing.T, r *rand.Rand) {
+	rule := headgate.Rule{ID: "r", By: []string{"user"}, Limits: map[string]headgate.Limit{}}
+	smallest := int64(1 << 30)
+	for i := range 1 + r.IntN(5) {
+		limit := drawLimit(r)
+		rule.Limits[fmt.Sprint("l", i)] = limit
+		smallest = min(smallest, limit.Capacity())
+		if limit.Algorithm == headgate.LeakyBucket {
+			rule.MaxDelay = time.Duration(r.IntN(500)) * time.Millisecond
+		}
+	}
+	limiter, err := headgate.New(wrap(t, memstore.New(memstore.Options{}), Options{}), rule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.paths == nil {
+		j.paths = map[headgate.Path]int{}
+	}
+	ask := func(cost int64) headgate.Decision {
+		d, err := limiter.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{"user": "ann"}, Cost: cost})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.paths[d.Path]++
+		return d
+	}
+	pause := time.Duration(1+r.IntN(50)) * time.Millisecond
+	for range 200 {
+		cost := int64(1)
+		if r.IntN(3) == 0 {
+			cost = 1 + r.Int64N(smallest)
+		}
+		d := ask(cost)
+		if d.Allowed {
+			time.Sleep(time.Duration(r.Int64N(int64(pause))).Truncate(time.Microsecond))
+			continue
+		}
+		j.denials++
+		if d.RetryAfter <= 0 {
+			t.Fatalf("%v: cost %d: %+v", rule.Limits, cost, d)
+		}
+		again := ask(cost)
+		if again.Path == headgate.PathCache {
+			j.cached++
+		}
+		if again.Allowed || again.RetryAfter != d.RetryAfter || len(again.Limits) != len(d.Limits) {
+			t.Fatalf("%v: cost %d, at once again: %+v, and not %+v", rule.Limits, cost, again, d)
+		}
+		if part := time.Duration(r.Int64N(int64(d.RetryAfter))).Truncate(time.Microsecond); r.IntN(2) == 0 {
+			time.Sleep(part)
+			if again := ask(cost); again.Allowed || again.RetryAfter != d.RetryAfter-part {
+				t.Fatalf("%v: cost %d, after %v: %+v, and not %+v", rule.Limits, cost, part, again, d)
+			}
+			d.RetryAfter -= part
+		}
+		time.Sleep(d.RetryAfter - time.Microsecond)
+		if early := ask(cost); early.Allowed || early.RetryAfter != time.Microsecond {
+			t.Fatalf("%v: cost %d, a microsecond early: %+v, after %+v", rule.Limits, cost, early, d)
+		}
+		time.Sleep(time.Microsecond)
+		if due := ask(cost); !due.Allowed {
+			t.Fatalf("%v: cost %d, in time: %+v, after %+v", rule.Limits, cost, due, d)
+		}
+	}
+}
+
+func drawLimit(r *rand.Rand) headgate.Limit {
+	for {
+		l := headgate.Limit{
+			Algorithm: headgate.Algorithm(r.IntN(5)), Count: 1 + r.Int64N(40),
+			Window: time.Duration(1+r.IntN(600)) * 10 * time.Millisecond,
+		}
+		switch r.IntN(6) {
+		case 0:
+			l.Count = 40 + r.Int64N(900)
+		case 1: // of which units are leased
+			l.Count, l.Window = 500+r.Int64N(5_000), time.Duration(5+r.IntN(60))*time.Second
+		}
+		switch {
+		case l.Algorithm == headgate.TokenBucket && r.IntN(2) == 0:
+			l.Burst = 1 + r.Int64N(2*l.Count)
+		case l.Algorithm == headgate.FixedWindow:
+			l.Align = headgate.Align(r.IntN(3))
+		}
+		if l.Validate() == nil {
+			return l
+		}
+	}
+}
