@@ -55,6 +55,7 @@ type leaseQueue struct {
 type acquisition struct {
 	charge headgate.Charge
 	term   time.Duration
+	since  instant       // it is under way
 	quiet  instant       // of the counter's demand when it was asked for
 	done   chan struct{} // closed when it has ended
 }

@@ -190,9 +190,10 @@ func (c *cache) takeTurns(p *plan) bool {
 			continue
 		}
 		set, mu := c.lock(charge.Subject, charge.Counter)
-		if e := set.find(charge.Subject, charge.Counter); e != nil && e.acquiring != nil {
+		e := set.find(charge.Subject, charge.Counter)
+		if e != nil && e.acquiring != nil && now < e.acquiring.since+turn {
 			waits, s.verdict = true, denied
-			r.Allowed, r.Remaining, r.RetryAfter = false, 0, min(s.wait, turn)
+			r.Allowed, r.Remaining, r.RetryAfter = false, 0, e.acquiring.since+turn-now
 			e.demand.denials++
 		} else if e != nil {
 			e.known.deny(now, min(s.wait, turn))

@@ -195,7 +195,7 @@ func (c *cache) acquire(e *entry, charge *headgate.Charge, now instant) {
 		return
 	}
 	e.demand.last = units
-	e.acquiring = &acquisition{term: term, quiet: e.demand.quiet, done: make(chan struct{}), charge: headgate.Charge{
+	e.acquiring = &acquisition{term: term, since: now, quiet: e.demand.quiet, done: make(chan struct{}), charge: headgate.Charge{
 		Subject: charge.Subject, Counter: charge.Counter, Limit: charge.Limit,
 		// Several acquisitions go in one call: none of them may deny the others.
 		Cost: units, AtLeast: 1, Observe: true,

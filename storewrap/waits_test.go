@@ -41,9 +41,9 @@ type waitJudge struct {
 // play is one client of one node, by rules of its own.
 func (j *waitJudge) play(t *testing.T, r *rand.Rand) {
 	rule := headgate.Rule{ID: "r", By: []string{"user"}, Limits: map[string]headgate.Limit{}}
-	smallest := int64(1 << 30)
+	smallest, large := int64(1<<30), r.IntN(3) == 0 // units are leased of all limits, or of few
 	for i := range 1 + r.IntN(5) {
-		limit := drawLimit(r)
+		limit := drawLimit(r, large)
 		rule.Limits[fmt.Sprint("l", i)] = limit
 		smallest = min(smallest, limit.Capacity())
 		if limit.Algorithm == headgate.LeakyBucket {
@@ -66,9 +66,9 @@ func (j *waitJudge) play(t *testing.T, r *rand.Rand) {
 		return d
 	}
 	pause := time.Duration(1+r.IntN(50)) * time.Millisecond
-	for range 200 {
+	for range 300 {
 		cost := int64(1)
-		if r.IntN(3) == 0 {
+		if r.IntN(3) == 0 && !large || r.IntN(50) == 0 {
 			cost = 1 + r.Int64N(smallest)
 		}
 		d := ask(cost)
@@ -102,19 +102,21 @@ func (j *waitJudge) play(t *testing.T, r *rand.Rand) {
 		if due := ask(cost); !due.Allowed {
 			t.Fatalf("%v: cost %d, in time: %+v, after %+v", rule.Limits, cost, due, d)
 		}
+		time.Sleep(10 * time.Millisecond) // a thousand requests a second make it contended
 	}
 }
 
-func drawLimit(r *rand.Rand) headgate.Limit {
+func drawLimit(r *rand.Rand, large bool) headgate.Limit {
 	for {
 		l := headgate.Limit{
 			Algorithm: headgate.Algorithm(r.IntN(5)), Count: 1 + r.Int64N(40),
 			Window: time.Duration(1+r.IntN(600)) * 10 * time.Millisecond,
 		}
-		switch r.IntN(6) {
-		case 0:
+		if r.IntN(4) == 0 {
 			l.Count = 40 + r.Int64N(900)
-		case 1: // of which units are leased
+		}
+		if large {
+			l.Algorithm = leased[r.IntN(len(leased))]
 			l.Count, l.Window = 500+r.Int64N(5_000), time.Duration(5+r.IntN(60))*time.Second
 		}
 		switch {
