@@ -27,7 +27,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		store := storewrap.New(redis, storewrap.Options{}) // a deadline, a breaker, and this node's share of each limit
+		store := storewrap.New(redis, storewrap.Options{}) // cached denials, leases, a deadline, a circuit breaker, a local share
 		limiter, err := headgate.New(store)
 		if err != nil {
 			return err

@@ -238,6 +238,18 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+func BenchmarkRecord(b *testing.B) {
+	s, now := newShard(0), time.Now()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if !s.open.Load() {
+				s.record(now, true)
+			}
+		}
+	})
+}
+
 // Nobody waits for a store that hangs, also if it does not look at its context.
 func TestHang(t *testing.T) {
 	t.Parallel()
