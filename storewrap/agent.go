@@ -40,7 +40,6 @@ type agent struct {
 	node     [8]byte // this node, in recalls
 
 	taken, returned, lost atomic.Int64 // units
-	recallsDropped        atomic.Int64
 }
 
 // leaseQueue is what waits for one shard.

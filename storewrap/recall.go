@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -36,7 +37,6 @@ func (a *agent) recall(subject headgate.Subject, counter headgate.Counter) {
 	}
 	a.mu.Lock()
 	if len(a.recalls) >= recallHead+maxRecalls*recallEntry {
-		a.recallsDropped.Add(1)
 		a.mu.Unlock()
 		return
 	}
@@ -52,26 +52,36 @@ func (a *agent) recall(subject headgate.Subject, counter headgate.Counter) {
 // recallForReset has the leases on some counters returned before a credit, which would otherwise give back units that are still
 // to be spent. It waits for them: a reset is no request that anybody decides.
 func (a *agent) recallForReset(charges []headgate.Charge) {
-	if a.peers == nil || a.cache.fleet.size() < 2 {
-		return
-	}
+	nodes := a.cache.fleet.size()
+	recalled := false
 	for i := range charges {
-		a.recall(charges[i].Subject, charges[i].Counter)
+		if a.peers != nil && nodes > 1 && leasable(&charges[i], nodes) {
+			a.recall(charges[i].Subject, charges[i].Counter)
+			recalled = true
+		}
 	}
-	time.Sleep(recallGrace)
+	if recalled {
+		time.Sleep(recallGrace)
+	}
 }
 
 // publish sends recalls. An error is no reason to try again: the next denial will.
 func (a *agent) publish(ctx context.Context, recalls []byte) {
-	if err := a.peers.Publish(ctx, recallChannel, recalls); err != nil && ctx.Err() == nil {
-		a.recallsDropped.Add(int64(len(recalls) / recallEntry))
-	}
+	_ = a.peers.Publish(ctx, recallChannel, recalls)
 }
 
-// hearRecalls returns leases that other nodes recall.
+// hearRecalls returns leases that other nodes recall. Where the store is available and they still cannot be heard, an operator
+// must know: the store's user may lack the right.
 func (a *agent) hearRecalls(ctx context.Context) {
+	var failures atomic.Int64
 	for ctx.Err() == nil {
-		_ = a.peers.Subscribe(ctx, []string{recallChannel}, func(_ string, message []byte) { a.heard(message) })
+		err := a.peers.Subscribe(ctx, []string{recallChannel}, func(_ string, message []byte) {
+			failures.Store(0)
+			a.heard(message)
+		})
+		if failures.Add(1) == 3 && ctx.Err() == nil && a.transport.unavailable.Load() == 0 {
+			a.log.Warn("lease recalls unavailable; units leased by other nodes are denied until their leases end", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(jitter(subscribeAgain)):
