@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"fmt"
+	"sort"
 	"time"
 )
 
@@ -63,11 +64,9 @@ func (l *Limit) calendarBounds(now time.Time) (start, end time.Time) {
 	edge := func(k int) time.Time { return dayStart(year, month, day+k, zone) }
 	switch l.Calendar {
 	case Minute:
-		start = t.Add(-sinceMidnight(t) % time.Minute)
-		return start, start.Add(time.Minute)
+		return clockBounds(t, time.Minute)
 	case Hour:
-		start = t.Add(-sinceMidnight(t) % time.Hour)
-		return start, start.Add(time.Hour)
+		return clockBounds(t, time.Hour)
 	case Week:
 		day -= (int(t.Weekday()) + 7 - anchor%7) % 7
 		edge = func(k int) time.Time { return dayStart(year, month, day+7*k, zone) }
@@ -83,6 +82,35 @@ func (l *Limit) calendarBounds(now time.Time) (start, end time.Time) {
 		start, end = end, edge(k)
 	}
 	return start, end
+}
+
+// clockBounds returns the minute or hour that holds t. One begins whenever the local clock shows a full one: a change of the
+// clock by part of a unit neither begins nor ends it, so that windows are a partition of time in every zone.
+func clockBounds(t time.Time, unit time.Duration) (start, end time.Time) {
+	start = t.Add(-sinceMidnight(t) % unit)
+	end = start.Add(unit)
+	if sinceMidnight(start)%unit != 0 { // the clock was set since then
+		before := clockSet(start, t).Add(-time.Second)
+		start = before.Add(-sinceMidnight(before) % unit)
+	}
+	if sinceMidnight(end)%unit != 0 { // the clock will be set until then
+		end = clockSet(t.Truncate(time.Second), end)
+		if past := sinceMidnight(end) % unit; past > 0 {
+			end = end.Add(unit - past)
+		}
+	}
+	return start, end
+}
+
+// clockSet returns when the local clock was set: the first second after from with the offset of to, which is another. It
+// looks for itself because ZoneBounds is not exact in the years for which a zone has only a rule.
+func clockSet(from, to time.Time) time.Time {
+	_, offset := to.Zone()
+	seconds := int(to.Sub(from)/time.Second) + 1
+	return from.Add(time.Duration(sort.Search(seconds, func(n int) bool {
+		_, o := from.Add(time.Duration(n) * time.Second).Zone()
+		return o == offset
+	})) * time.Second)
 }
 
 // monthStart is the anchor day of a month, or the month's last day if it is shorter.

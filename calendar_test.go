@@ -34,6 +34,12 @@ func TestCalendarBounds(t *testing.T) {
 		{"hour struck twice, first", "Europe/Berlin", headgate.Hour, 0, "2025-10-26T02:30:00+02:00", "2025-10-26T02:00:00+02:00", "2025-10-26T02:00:00+01:00"},
 		{"hour struck twice, second", "Europe/Berlin", headgate.Hour, 0, "2025-10-26T02:30:00+01:00", "2025-10-26T02:00:00+01:00", "2025-10-26T03:00:00+01:00"},
 		{"month with a change", "Europe/Berlin", headgate.Month, 0, "2025-03-15T00:00:00+01:00", "2025-03-01T00:00:00+01:00", "2025-04-01T00:00:00+02:00"},
+		{"hour before half an hour struck twice", "Australia/Lord_Howe", headgate.Hour, 0, "2025-04-06T01:59:59+11:00", "2025-04-06T01:00:00+11:00", "2025-04-06T02:00:00+10:30"},
+		{"half an hour struck twice", "Australia/Lord_Howe", headgate.Hour, 0, "2025-04-06T01:30:00+10:30", "2025-04-06T01:00:00+11:00", "2025-04-06T02:00:00+10:30"},
+		{"hour before half an hour left out", "Australia/Lord_Howe", headgate.Hour, 0, "2025-10-05T01:59:59+10:30", "2025-10-05T01:00:00+10:30", "2025-10-05T03:00:00+11:00"},
+		{"half an hour left out", "Australia/Lord_Howe", headgate.Hour, 0, "2025-10-05T02:30:00+11:00", "2025-10-05T01:00:00+10:30", "2025-10-05T03:00:00+11:00"},
+		{"clock put forward to a full hour", "America/Caracas", headgate.Hour, 0, "2016-05-01T02:15:00-04:30", "2016-05-01T02:00:00-04:30", "2016-05-01T03:00:00-04:00"},
+		{"minute before the clock was put forward by part of one", "Africa/Monrovia", headgate.Minute, 0, "1972-01-07T00:44:29Z", "1972-01-07T00:43:30Z", "1972-01-07T00:45:00Z"},
 		{"day of 24 and a half hours", "Australia/Lord_Howe", headgate.Day, 0, "2025-04-06T12:00:00+10:30", "2025-04-06T00:00:00+11:00", "2025-04-07T00:00:00+10:30"},
 
 		{"midnight left out, west", "America/Sao_Paulo", headgate.Day, 0, "2017-10-15T12:00:00-02:00", "2017-10-15T01:00:00-02:00", "2017-10-16T00:00:00-02:00"},
@@ -98,11 +104,12 @@ var zones = []string{
 	"Asia/Dhaka", "Australia/Lord_Howe", "Australia/Sydney", "Australia/Eucla", "Pacific/Apia", "Pacific/Chatham",
 	"Pacific/Kiritimati", "Pacific/Kwajalein", "Pacific/Tongatapu", "Pacific/Honolulu", "Antarctica/Troll",
 	"America/New_York", "America/Sao_Paulo", "America/Asuncion", "America/Santiago", "America/Havana", "America/Caracas",
-	"America/St_Johns", "America/Nuuk", "America/Scoresbysund", "America/Anchorage",
+	"America/St_Johns", "America/Nuuk", "America/Montevideo", "America/Santo_Domingo", "Asia/Kuala_Lumpur",
+	"Pacific/Norfolk", "Antarctica/Casey", "America/Scoresbysund", "America/Anchorage",
 }
 
-// Every instant is in one window, and windows follow each other without gap or overlap, also where midnight is left out
-// or struck twice, and whole days are.
+// Every instant is in one window, and windows follow each other without gap or overlap, also where midnight or half an
+// hour is left out or struck twice, and whole days are.
 func TestCalendarWindowsMeet(t *testing.T) {
 	t.Parallel()
 	const instants, seed = 150, 1
@@ -115,9 +122,6 @@ func TestCalendarWindowsMeet(t *testing.T) {
 				start, end := headgate.CalendarBounds(limit, now)
 				if start.After(now) || !end.After(now) {
 					t.Fatalf("seed %d, %s: %s is not between %s and %s", seed, what(limit), now.In(loc), start, end)
-				}
-				if limit.Calendar < headgate.Day && !evenOffsets(limit.Calendar, start.Add(-24*time.Hour), end.Add(24*time.Hour)) {
-					continue
 				}
 				for _, same := range []time.Time{start, end.Add(-time.Microsecond)} {
 					if s, e := headgate.CalendarBounds(limit, same); !s.Equal(start) || !e.Equal(end) {
@@ -169,14 +173,128 @@ func randomInstant(rng *rand.Rand, loc *time.Location) time.Time {
 	return now
 }
 
-// evenOffsets is false where the clock was moved by half an hour or the like: the hours and minutes around such a change
-// overlap, and each instant is still in the one that the clock shows.
-func evenOffsets(unit headgate.Calendar, from, to time.Time) bool {
-	whole := 3600
-	if unit == headgate.Minute {
-		whole = 60
+// change is an instant at which a zone's clock was set, or will be.
+type change struct {
+	at            time.Time
+	before, after int // seconds east of UTC
+}
+
+// changes are those of a zone from 1970 to 2045.
+func changes(loc *time.Location) []change {
+	var all []change
+	for now := time.Unix(0, 0).In(loc); ; {
+		_, end := now.ZoneBounds()
+		if end.IsZero() || end.Year() > 2045 {
+			return all
+		}
+		if !end.After(now) { // ZoneBounds ends years of 366 days a day early
+			now = now.Add(24 * time.Hour)
+			continue
+		}
+		now = end
+		_, before := end.Add(-time.Second).Zone()
+		if _, after := end.Zone(); after != before {
+			all = append(all, change{end, before, after})
+		}
 	}
-	_, first := from.Zone()
-	_, last := to.Zone()
-	return (first-last)%whole == 0
+}
+
+// spans are how long calendar windows usually last.
+var spans = map[headgate.Calendar]time.Duration{
+	headgate.Minute: time.Minute, headgate.Hour: time.Hour, headgate.Day: 24 * time.Hour, headgate.Week: 7 * 24 * time.Hour,
+	headgate.Month: 31 * 24 * time.Hour,
+}
+
+// Around every change of every clock, windows of every unit are a partition of time, and RetryAfter is exact: a counter
+// used up in one window admits from the next one's first microsecond on, and not before.
+func TestCalendarAtEveryChange(t *testing.T) {
+	t.Parallel()
+	const seed = 1
+	met := map[headgate.Calendar]int{}
+	for i, name := range zones {
+		loc := zone(t, name)
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		for _, change := range changes(loc) {
+			if change.at.Unix() < 100*24*3600 {
+				continue // counters count from 1970 on
+			}
+			for _, limit := range calendars(rng, loc) {
+				span := spans[limit.Calendar]
+				start, end := headgate.CalendarBounds(limit, change.at.Add(-2*span))
+				for !start.After(change.at.Add(2 * span)) {
+					if err := checkWindow(limit, start, end, rng); err != nil {
+						t.Fatalf("seed %d, %s, clock set at %s: %v", seed, what(limit), change.at, err)
+					}
+					met[limit.Calendar]++
+					start = end
+					_, end = headgate.CalendarBounds(limit, start)
+				}
+			}
+		}
+	}
+	for unit := headgate.Minute; unit <= headgate.Month; unit++ {
+		if met[unit] < 10_000 {
+			t.Errorf("only %d windows of a %s: the test shows too little", met[unit], unit)
+		}
+	}
+}
+
+// checkWindow uses a counter up at some time in a window and again at its end.
+func checkWindow(limit headgate.Limit, start, end time.Time, rng *rand.Rand) error {
+	if !end.After(start) {
+		return fmt.Errorf("a window from %s to %s", start, end)
+	}
+	within := start.Add(time.Duration(rng.Int64N(int64(end.Sub(start)))))
+	for _, now := range []time.Time{start, within, end.Add(-time.Microsecond)} {
+		now = now.Truncate(time.Microsecond)
+		if s, e := headgate.CalendarBounds(limit, now); !s.Equal(start) || !e.Equal(end) {
+			return fmt.Errorf("%s is between %s and %s, but also between %s and %s", now, start, end, s, e)
+		}
+		m := meter{limit: limit, now: now.UnixMicro()}
+		one := headgate.Charge{Cost: 1}
+		m.take(one)
+		denied := m.take(one)
+		if denied.Allowed || denied.RetryAfter != end.Sub(now) {
+			return fmt.Errorf("%s is between %s and %s, but a second charge is told %+v", now, start, end, denied)
+		}
+		if early := m.ask(one, denied.RetryAfter-time.Microsecond); early.Allowed {
+			return fmt.Errorf("denied at %s for %s, but admitted a microsecond before", now, denied.RetryAfter)
+		}
+		if then := m.ask(one, denied.RetryAfter); !then.Allowed {
+			return fmt.Errorf("denied at %s for %s, and then again for %s", now, denied.RetryAfter, then.RetryAfter)
+		}
+	}
+	return nil
+}
+
+// A minute or hour begins whenever the clock shows a full one: what the bounds say is what looking at the clock every second
+// says, around every change that is not by whole hours.
+func TestClockWindowsBeginWithFullUnits(t *testing.T) {
+	t.Parallel()
+	looked := 0
+	for _, name := range zones {
+		loc := zone(t, name)
+		for _, change := range changes(loc) {
+			if (change.after-change.before)%3600 == 0 {
+				continue
+			}
+			looked++
+			for _, unit := range []headgate.Calendar{headgate.Minute, headgate.Hour} {
+				limit := headgate.Quota(1, unit, loc)
+				_, next := headgate.CalendarBounds(limit, change.at.Add(-3*time.Hour))
+				for now := next; now.Before(change.at.Add(3 * time.Hour)); now = now.Add(time.Second) {
+					_, minute, second := now.In(loc).Clock()
+					if full := second == 0 && (unit == headgate.Minute || minute == 0); full != now.Equal(next) {
+						t.Fatalf("%s in %s: the clock shows %s, and a window begins at %s", unit, name, now.In(loc), next)
+					}
+					if now.Equal(next) {
+						_, next = headgate.CalendarBounds(limit, now)
+					}
+				}
+			}
+		}
+	}
+	if looked < 100 {
+		t.Errorf("only %d changes by part of an hour: the test shows too little", looked)
+	}
 }

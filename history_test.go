@@ -55,9 +55,6 @@ func (t *tape) limit(zones []*time.Location) headgate.Limit {
 			l.Window = 0
 			l.Calendar = headgate.Calendar(kind - 2)
 			l.TimeZone = pick(t, zones...)
-			if l.Calendar < headgate.Day { // where clocks move by half an hour, hours and minutes overlap
-				l.TimeZone = pick(t, zones[:3]...)
-			}
 			t.renumber(&l)
 		}
 	}

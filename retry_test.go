@@ -19,6 +19,8 @@ var oddTimes = []int64{
 	time.Date(2017, 10, 14, 12, 0, 0, 0, time.UTC).UnixMicro(), // São Paulo: no midnight
 	time.Date(2020, 10, 29, 12, 0, 0, 0, time.UTC).UnixMicro(), // Amman: two midnights
 	time.Date(2011, 12, 29, 12, 0, 0, 0, time.UTC).UnixMicro(), // Apia: no day
+	time.Date(2025, 4, 5, 13, 0, 0, 0, time.UTC).UnixMicro(),   // Lord Howe: half an hour twice
+	time.Date(2025, 10, 4, 14, 0, 0, 0, time.UTC).UnixMicro(),  // Lord Howe: half an hour left out
 	time.Date(2024, 2, 28, 12, 0, 0, 0, time.UTC).UnixMicro(),  // a leap day
 }
 
