@@ -77,7 +77,7 @@ func (m *model) answer(r *rlsv3.RateLimitRequest, now int64) answer {
 		if d.GetHitsAddend() != nil {
 			hits = int64(d.GetHitsAddend().GetValue())
 		}
-		if m.on[bounded] && (hits > most || len(asks) > 64) {
+		if m.on[bounded] && (hits > most && len(d.GetEntries()) > 0 || len(asks) > 64) {
 			return answer{failed: true}
 		}
 		asks[i] = m.find(r.GetDomain(), d, now)

@@ -141,7 +141,7 @@ func (g generator) request(top []*place) *rlsv3.RateLimitRequest {
 // descriptor mostly goes a way of the config.
 func (g generator) descriptor(level []*place) *ratelimitv3.RateLimitDescriptor {
 	var pairs []string
-	for {
+	for !g.one(40) { // else it has no entries
 		p := &place{key: g.key()}
 		if len(level) > 0 && !g.one(6) {
 			p = pick(g, level...)

@@ -22,7 +22,8 @@ const (
 // remoteAddress is what Envoy calls the client's address.
 const remoteAddress = "remote_address"
 
-// asks are the request's descriptors as the engine wants them. The error says what is wrong, and what to send instead.
+// asks returns the request's descriptors as the engine wants them, without those that have no entries. The error says what is
+// wrong, and what to send instead.
 func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
 	switch {
 	case m.err != nil:
@@ -34,11 +35,14 @@ func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
 	case len(m.descriptors) > maxDescriptors:
 		return nil, fmt.Errorf("there are more than %d descriptors: send fewer", maxDescriptors)
 	}
-	asks := make([]headgate.Ask, len(m.descriptors))
+	asks := make([]headgate.Ask, 0, len(m.descriptors))
 	for i := range m.descriptors {
 		d := &m.descriptors[i]
-		if len(d.entries) == 0 || len(d.entries) > maxEntries {
-			return nil, fmt.Errorf("descriptor %d has %d entries: send 1 to %d", i+1, len(d.entries), maxEntries)
+		if d.blank() {
+			continue
+		}
+		if len(d.entries) > maxEntries {
+			return nil, fmt.Errorf("descriptor %d has more than %d entries: send fewer", i+1, maxEntries)
 		}
 		a := headgate.Ask{Request: headgate.Request{Attributes: d.attributes(m.domain, who), Cost: int64(max(1, m.hits))}}
 		if d.hasHits {
@@ -58,10 +62,30 @@ func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
 		if err := checkapi.Validate(a.Request); err != nil {
 			return nil, fmt.Errorf("descriptor %d: %w", i+1, err)
 		}
-		asks[i] = a
+		asks = append(asks, a)
 	}
 	return asks, nil
 }
+
+// align returns a decision for each descriptor, given those on the asks. A descriptor without entries, which matches no limit
+// in envoyproxy/ratelimit either, is allowed.
+func (m *request) align(decisions []headgate.Decision) []headgate.Decision {
+	if len(decisions) == len(m.descriptors) {
+		return decisions
+	}
+	all := make([]headgate.Decision, len(m.descriptors))
+	for i := range m.descriptors {
+		if m.descriptors[i].blank() {
+			all[i] = headgate.Decision{Allowed: true, Path: headgate.PathNone}
+			continue
+		}
+		all[i], decisions = decisions[0], decisions[1:]
+	}
+	return all
+}
+
+// blank reports whether the descriptor has no entries, and so describes nothing.
+func (d *descriptor) blank() bool { return len(d.entries) == 0 }
 
 // spans of the units of time by their numbers. As everywhere here a month is 30 days.
 var spans = []time.Duration{1: time.Second, time.Minute, time.Hour, day, 30 * day, 365 * day}

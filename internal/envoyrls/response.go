@@ -67,7 +67,7 @@ func (m *response) whole() headgate.Decision {
 	for i := range m.decisions {
 		d := &m.decisions[i]
 		whole.Limits = append(whole.Limits, d.Limits...)
-		whole.Version = d.Version
+		whole.Version = cmp.Or(d.Version, whole.Version)
 		if !d.Allowed {
 			whole.Allowed = false
 			if limitfields.Longer(d.RetryAfter, whole.RetryAfter) {

@@ -108,5 +108,5 @@ func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
 		s.complaints.Note(ctx, err)
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return &response{decisions, &s.headers}, nil
+	return &response{req.align(decisions), &s.headers}, nil
 }

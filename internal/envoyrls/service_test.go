@@ -157,6 +157,44 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// A descriptor without entries is about nothing: its status is OK, whatever else it says, and the others are decided.
+func TestDescriptorsWithoutEntries(t *testing.T) {
+	t.Parallel()
+	const ok, over = rlsv3.RateLimitResponse_OK, rlsv3.RateLimitResponse_OVER_LIMIT
+	e := envoy(t, Options{})
+	address, odd := of("remote_address", "192.0.2.1"), of()
+	odd.HitsAddend, odd.IsNegativeHits = wrapperspb.UInt64(1<<40), true
+	odd.Limit = &ratelimitv3.RateLimitDescriptor_RateLimitOverride{Unit: 99}
+	for _, c := range []struct {
+		descriptors []*ratelimitv3.RateLimitDescriptor
+		codes       []rlsv3.RateLimitResponse_Code
+		left        int // of the limit on the address, where that is asked about
+	}{
+		{[]*ratelimitv3.RateLimitDescriptor{of()}, []rlsv3.RateLimitResponse_Code{ok}, 0},
+		{[]*ratelimitv3.RateLimitDescriptor{odd, of()}, []rlsv3.RateLimitResponse_Code{ok, ok}, 0},
+		{[]*ratelimitv3.RateLimitDescriptor{of(), address}, []rlsv3.RateLimitResponse_Code{ok, ok}, 2},
+		{[]*ratelimitv3.RateLimitDescriptor{address, odd}, []rlsv3.RateLimitResponse_Code{ok, ok}, 1},
+		{[]*ratelimitv3.RateLimitDescriptor{odd, address, of()}, []rlsv3.RateLimitResponse_Code{ok, ok, ok}, 0},
+		{[]*ratelimitv3.RateLimitDescriptor{of(), odd, address, of()}, []rlsv3.RateLimitResponse_Code{ok, ok, over, ok}, 0},
+	} {
+		r := ask(t, e, 0, c.descriptors...)
+		whole := ok
+		if slices.Contains(c.codes, over) {
+			whole = over
+		}
+		version := r.GetDynamicMetadata().GetFields()["version"].GetStringValue()
+		if r.GetOverallCode() != whole || len(r.GetStatuses()) != len(c.codes) || (whole == over) != (version != "") {
+			t.Fatalf("%v: %v", c.descriptors, r)
+		}
+		for i, s := range r.GetStatuses() {
+			about := len(c.descriptors[i].GetEntries()) > 0
+			if s.GetCode() != c.codes[i] || about != (s.GetCurrentLimit() != nil) || about && s.GetLimitRemaining() != uint32(c.left) {
+				t.Errorf("%v: status %d is %v", c.descriptors, i+1, s)
+			}
+		}
+	}
+}
+
 // A descriptor's own number of hits counts before that of the request; none only looks; negative ones give back.
 func TestHits(t *testing.T) {
 	t.Parallel()
@@ -329,8 +367,7 @@ func TestNonsense(t *testing.T) {
 		"domain is empty":                {Descriptors: many[:1]},
 		"there are no descriptors":       {Domain: "api"},
 		"more than 64 descriptors":       {Domain: "api", Descriptors: many},
-		"descriptor 1 has 0 entries":     {Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{of()}},
-		"descriptor 2 has 33 entries":    {Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{many[0], long}},
+		"descriptor 2 has more than 32":  {Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{many[0], long}},
 		"hits_addend is 1099511627776":   {Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{huge}},
 		"cost is 4294967295":             {Domain: "api", Descriptors: many[:1], HitsAddend: 1<<32 - 1},
 		`attribute "descriptor.a" has 9`: {Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{of("a", strings.Repeat("x", 9_000))}},
