@@ -8,6 +8,7 @@ const (
 	scale    = 1_000_000             // a bucket's level is kept in millionths of a unit
 	maxExact = 1 << 52               // what may be divided
 	maxUsed  = 4_000_000_000         // units that a counter can hold; forced charges saturate here
+	maxBack  = 2 * maxUsed           // more than any counter has to give back: two windows
 	maxWait  = 1_000_000_000_000_000 // microseconds; longer waits are told as this one (31 years)
 	maxTime  = 4_000_000_000_000_000 // microseconds since 1970: the year 2096
 )

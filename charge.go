@@ -98,8 +98,10 @@ type Charge struct {
 	// Age is how long ago the units of a forced charge or a release were taken, by whoever decided then: they are recorded
 	// as far as they would still count had they been recorded at that time.
 	Age time.Duration
-	// Credit gives back Cost units of what the counter has recorded in the present window, whoever was charged them. A
-	// leaky bucket gives back nothing.
+	// Credit gives back Cost units of what the counter has recorded, whoever was charged them; a Cost of MaxCost gives back
+	// everything, and leaves the counter as if unused but for what is held. A sliding window takes them from the present
+	// window's count and then from what the one before still weighs, so that use sinks by as many units. A leaky bucket
+	// shortens its queue: those admitted before keep the delay that they were given, and the next may go on beside them.
 	Credit bool
 	// Refund gives back Cost units of what an earlier charge on this counter took, as far as they still count. Each
 	// receipt may be given back once, and is whether or not the rest of the call is granted.
@@ -142,6 +144,7 @@ func (c *Charge) Undo(r *Result) (Charge, bool) {
 func (c *Charge) refunds() bool  { return c.Refund.Units > 0 }
 func (c *Charge) releases() bool { return c.Release.Units > 0 }
 func (c *Charge) forces() bool   { return c.Force || c.releases() }
+func (c *Charge) credits() bool  { return c.Credit && !c.refunds() }
 
 // always is true of charges that are recorded whatever becomes of the rest.
 func (c *Charge) always() bool   { return c.refunds() || c.forces() || c.Credit }

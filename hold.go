@@ -76,34 +76,6 @@ func (t *Terms) release(s *State) bool {
 	return false
 }
 
-// credit takes units out of a settled state, whoever was charged them, and says how many whole ones.
-func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
-	if t.Most == 0 || s.Used == 0 {
-		return 0, false
-	}
-	switch t.Algorithm {
-	case TokenBucket:
-		back := min(t.Most*scale, s.Used)
-		if s.Used -= back; s.Used == 0 {
-			s.Time = max(s.Time, now)
-		}
-		s.Prev = (s.Prev + back) % maxExact
-		return back / scale, true
-	case LeakyBucket:
-		return 0, false
-	case FixedWindow, SlidingWindow:
-		units = min(t.Most, s.Used)
-		s.Used -= units
-		return units, true
-	default:
-		for units < t.Most && len(s.Log) > 0 {
-			back, _ := takeFromLog(s, s.Log[len(s.Log)-1].Time, t.Most-units)
-			units += back
-		}
-		return units, true
-	}
-}
-
 // fitsWith is when what does not fit now will: when enough was drained or forgotten, or enough holds have run out, or some
 // of both.
 func (t *Terms) fitsWith(live, settled *State, now int64) int64 {

@@ -139,8 +139,9 @@ func (p *reserved) settle(cost int64) Charge {
 	return c
 }
 
-// Refund gives back what a request costs, on all limits that apply, as far as that is recorded in their present windows. It
-// needs no receipt: whoever may call it may give anybody more. The error is the store's if it did not answer.
+// Refund gives back what a request costs, on all limits that apply, as far as they are used; a request that costs MaxCost
+// resets them. See Charge.Credit. It needs no receipt: any caller may give any client more. The error is the store's if it
+// did not answer.
 func (l *Limiter) Refund(ctx context.Context, req Request) (Decision, error) {
 	r, _ := l.rooms.Get().(*room)
 	defer l.putBack(r)

@@ -256,6 +256,36 @@ func TestRefundOfRequest(t *testing.T) {
 	w.expectLeft(t, 100)
 }
 
+// A refund of the largest cost is a reset, whatever the algorithm, also of a window that has just rolled.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+		for _, later := range []time.Duration{0, 30 * time.Second, time.Minute, 90 * time.Second} {
+			limit := headgate.Limit{Algorithm: a, Count: 100, Window: time.Minute}
+			rule := headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: limit}
+			if a == headgate.LeakyBucket {
+				rule.MaxDelay = time.Hour
+			}
+			w := newTokens(t, rule)
+			unused := w.left(t)
+			for range 3 {
+				if _, err := w.Check(t.Context(), ann(30)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.now = w.now.Add(later)
+			if _, err := w.Refund(t.Context(), ann(headgate.MaxCost)); err != nil {
+				t.Fatal(err)
+			}
+			d, err := w.Check(t.Context(), ann(1))
+			if err != nil || !d.Allowed || d.Delay != 0 {
+				t.Errorf("%s, reset %v later: %+v, %v", a, later, d, err)
+			}
+			w.expectLeft(t, unused[0]-1)
+		}
+	}
+}
+
 func TestPeekChargesNothing(t *testing.T) {
 	t.Parallel()
 	w := newTokens(t)

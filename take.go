@@ -29,7 +29,7 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	case c.refunds():
 		r.Allowed = true
 		r.Granted, changed = t.giveBack(&live, &settled, c.Refund, now)
-	case c.Credit:
+	case c.credits():
 		r.Allowed = true
 		r.Granted, changed = t.credit(&settled, now)
 	case c.forces():

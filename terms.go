@@ -11,7 +11,7 @@ type Terms struct {
 	// Algorithm of the limit; Aligned is true of fixed windows that follow the clock or the calendar.
 	Algorithm Algorithm
 	Aligned   bool
-	// Least units must fit; Most are taken of what fits, 0 for a peek; of a refund, Most are given back.
+	// Least units must fit; Most are taken of what fits, 0 for a peek; of a refund or credit, Most are given back.
 	Least, Most int64
 	// Capacity is the most that can ever be granted at once. A charge with Least above it never fits.
 	Capacity int64
@@ -59,6 +59,9 @@ func (t *Terms) read(c *Charge, now int64) bool {
 		t.Mark = c.Refund.Mark
 	case c.always():
 		t.Most = max(0, min(c.Cost, MaxCost))
+		if c.credits() && t.Most == MaxCost {
+			t.Most = maxBack
+		}
 		t.Mark = c.Release.Mark
 		if c.forces() {
 			t.Age = max(0, int64(min(c.Age, maxAge)/time.Microsecond))

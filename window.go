@@ -32,8 +32,23 @@ func (t *Terms) rollSliding(s *State, now int64) {
 
 // weigh is what the previous window still counts, rounded up.
 func (t *Terms) weigh(s *State, now int64) int64 {
-	left := min((s.Time+t.Window-now+t.Tick-1)/t.Tick, t.PerWindow)
-	return (s.Prev*left + t.PerWindow - 1) / t.PerWindow
+	return (s.Prev*t.ticksLeft(s, now) + t.PerWindow - 1) / t.PerWindow
+}
+
+// ticksLeft returns how many ticks the present window has left, at least one.
+func (t *Terms) ticksLeft(s *State, now int64) int64 {
+	return min((s.Time+t.Window-now+t.Tick-1)/t.Tick, t.PerWindow)
+}
+
+// lighten takes as much out of the previous window as makes its weight sink by units, or to zero, and returns by how many it
+// did. A unit of the count weighs at most one, so that the weight can be made any smaller number.
+func (t *Terms) lighten(s *State, units, now int64) int64 {
+	weight := t.weigh(s, now)
+	units = min(units, weight)
+	if units > 0 {
+		s.Prev = (weight - units) * t.PerWindow / t.ticksLeft(s, now)
+	}
+	return units
 }
 
 // slidingFitsAt is when the weight of the past has sunk far enough: in this window, or else in the next, where what this

@@ -61,10 +61,10 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 			if op == opTokenBucket || op == opLeakyBucket {
 				p[0], p[3] = c.Refund.Time, c.Refund.Back
 			}
-		case c.Release.Units > 0 || c.Force:
-			kind, least = kindForce, t.Mark
 		case c.Credit:
 			kind = kindCredit
+		case c.Release.Units > 0 || c.Force:
+			kind, least = kindForce, t.Mark
 		case c.Observe:
 			kind, twin = kindObserve, firstOn(charges, c.Subject, c.Twin)+1
 		}

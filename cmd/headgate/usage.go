@@ -185,8 +185,9 @@ func newReset(p *program) *cobra.Command {
 	return newCredit(p, &cobra.Command{
 		Use:   "reset RULE SUBJECT --server ADDRESS",
 		Short: "Give a subject back all that it has used of a rule",
-		Long: `Give a subject back all that it has used of a rule in the present window, and show what it has then. SUBJECT is what
-the rule counts by: tenant=acme, or tenant=acme,user=ann; of a rule that counts everybody together it is everybody.`,
+		Long: `Give a subject back all that it has used of a rule, except for what reservations hold, and show what it has then.
+SUBJECT is what the rule counts by: tenant=acme, or tenant=acme,user=ann; of a rule that counts everybody together it is
+everybody.`,
 		Example: "  headgate reset exports tenant=acme,user=ann --reason \"our mistake\" --server https://gate:8083",
 		Args:    cobra.ExactArgs(2),
 	})
@@ -196,8 +197,8 @@ func newGrant(p *program) *cobra.Command {
 	return newCredit(p, &cobra.Command{
 		Use:   "grant RULE SUBJECT UNITS --server ADDRESS",
 		Short: "Give a subject back some of what it has used of a rule",
-		Long: `Give a subject back some of what it has used of a rule in the present window, never more than that, and show what it
-has then. For more than the limit, headgate override sets another. SUBJECT is what the rule counts by: tenant=acme, or
+		Long: `Give a subject back some of what it has used of a rule, never more than that, and show what it has then. For
+more than the limit, headgate override sets another. SUBJECT is what the rule counts by: tenant=acme, or
 tenant=acme,user=ann; of a rule that counts everybody together it is everybody.`,
 		Example: "  headgate grant exports tenant=acme,user=ann 100 --reason \"our mistake\" --server https://gate:8083",
 		Args:    cobra.ExactArgs(3),

@@ -20,7 +20,7 @@ type credit struct {
 	Reason  string              `json:"reason"`
 }
 
-// resetCounter gives back all that a subject has used in the present window.
+// resetCounter gives back all that a subject has used.
 func (a *api) resetCounter(w http.ResponseWriter, r *http.Request, by Caller) error {
 	wanted, err := read[credit](w, r, maxBody, `{"subject": {"user": "ann"}, "reason": "why"}`)
 	if err != nil {

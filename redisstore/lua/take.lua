@@ -15,8 +15,8 @@
 --            B   index of the first charge on the twin's counter, 0 none
 --            B   index of the first charge on this counter
 --            d   least: units that must fit; of a refund or release, the receipt's mark, 0 if there is none
---            d   most: units to take of what fits, 0 for a peek; of a refund or credit, units to give back; of a force
---                or release, units to record
+--            d   most: units to take of what fits, 0 for a peek; of a refund or credit, units to give back, up to 8e9; of a
+--                force or release, units to record
 --            4d  1: capacity in millionths, p, q         of a refund: the receipt's time, p, q, the receipt's back
 --                2: count, p, q, longest delay           of a refund: the receipt's time, p, q
 --                3: count, window    4: count, window, offset    5: count, start, end of the window
@@ -86,6 +86,7 @@ for pass = 1, 2 do
     -- Bring the state to the present and see how much fits.
     local room, oldtime, oldused, oldexpires, all, start, stop = 0, time, used, expires, entries, nil, nil
     local held, allholds = 0, holds
+    local left, weight = 0, 0 -- of a sliding window: its ticks, and what the one before weighs
     if holds ~= '' then
       local from = 1
       for at = 1, #holds, 11 do
@@ -140,11 +141,12 @@ for pass = 1, 2 do
       elseif now >= time + p2 then
         time, used, prev = time + p2, 0, used
       end
-      local left = time + p2 - now + p3 - 1
+      left = time + p2 - now + p3 - 1
       left = (left - left % p3) / p3
       if left > p4 then left = p4 end
-      local weight = prev * left + p4 - 1
-      room = p1 - used - (weight - weight % p4) / p4
+      weight = prev * left + p4 - 1
+      weight = (weight - weight % p4) / p4
+      room = p1 - used - weight
     elseif op == 7 then
       local at = 1
       while at < #entries do
@@ -181,10 +183,10 @@ for pass = 1, 2 do
     local changed, units, before = false, 0, false
     if kind == 4 then
       again = true
-      if op == 1 then
+      if op == 1 or op == 2 then
         units = most * 1000000
         if units > used then units = used end
-        prev = (prev + units) % 4503599627370496
+        if op == 1 then prev = (prev + units) % 4503599627370496 end
         used = used - units
         if used == 0 and now > time then time = now end
       elseif op == 7 then
@@ -199,9 +201,17 @@ for pass = 1, 2 do
           end
         end
         used = used - units
-      elseif op > 2 then
+      else
         units = used < most and used or most
         used = used - units
+        if op == 6 then
+          local rest = weight - (most - units)
+          if rest < 0 then rest = 0 end
+          units = units + weight - rest
+          rest = rest * p4
+          rest = (rest - rest % left) / left
+          if rest < prev then prev = rest end
+        end
       end
       changed = units > 0
     elseif kind == 3 then

@@ -1,0 +1,34 @@
+package headgate
+
+// credit takes units out of a settled state, whoever was charged them, and returns how many whole ones. What is held stays
+// held.
+func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
+	if t.Most == 0 || s.Used == 0 && (t.Algorithm != SlidingWindow || s.Prev == 0) {
+		return 0, false
+	}
+	switch t.Algorithm {
+	case TokenBucket, LeakyBucket:
+		back := min(t.Most*scale, s.Used)
+		if s.Used -= back; s.Used == 0 {
+			s.Time = max(s.Time, now)
+		}
+		if t.Algorithm == TokenBucket {
+			s.Prev = (s.Prev + back) % maxExact
+		}
+		return back / scale, true
+	case FixedWindow:
+		units = min(t.Most, s.Used)
+		s.Used -= units
+		return units, true
+	case SlidingWindow:
+		units = min(t.Most, s.Used)
+		s.Used -= units
+		return units + t.lighten(s, t.Most-units, now), true
+	default:
+		for units < t.Most && len(s.Log) > 0 {
+			back, _ := takeFromLog(s, s.Log[len(s.Log)-1].Time, t.Most-units)
+			units += back
+		}
+		return units, true
+	}
+}

@@ -1,0 +1,89 @@
+package headgate_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// A credit makes use sink by as many units as it says, never harms afterwards, and the largest one leaves a counter as if
+// unused: after any history of any limit.
+func TestCredit(t *testing.T) {
+	t.Parallel()
+	const histories, seed = 8_000, 1
+	rng := rand.New(rand.NewPCG(seed, 0))
+	credits := map[headgate.Algorithm]int{}
+	for i := range histories {
+		choices := randomTape(rng, 12)
+		h := newHistory(choices, oddZones())
+		if err := h.run(); err != nil {
+			t.Fatalf("seed %d, history %d: %v", seed, i, err)
+		}
+		h.choose = randomTape(rng, 4)
+		if h.choose.below(3) > 0 { // so that windows roll and buckets leak in part
+			h.now += int64(h.last.ResetAfter/time.Microsecond) * int64(h.choose.below(256)) / 256
+		}
+		given, err := h.checkCredit()
+		if err != nil {
+			explain(t, choices)
+			t.Fatalf("seed %d, history %d: %+v at %d: %v", seed, i, h.limit, h.now, err)
+		}
+		if given > 0 {
+			credits[h.limit.Algorithm]++
+		}
+	}
+	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+		if credits[a] < 200 {
+			t.Errorf("only %d credits to a %s gave anything back: the test shows too little", credits[a], a)
+		}
+	}
+}
+
+// checkCredit compares the counter with itself after a credit, and after a reset.
+func (h *history) checkCredit() (given int64, err error) {
+	look := headgate.Charge{Subject: headgate.Subject{8: 123, 45, 67, 89}, MaxDelay: 10_000 * time.Hour}
+	before := h.ask(look, 0)
+	after := h.meter
+	credit := look
+	credit.Credit, credit.Cost = true, 1+h.choose.number(min(2*h.limit.Count, headgate.MaxCost-2))
+	r := after.take(credit)
+	given = r.Granted
+	sunk := r.Remaining - before.Remaining
+	used := max(0, capacity(h.limit)-before.Remaining)
+	switch {
+	case !r.Allowed || given < 0 || given > credit.Cost || r.Receipt != (headgate.Receipt{}):
+		return given, fmt.Errorf("a credit of %d is told %+v", credit.Cost, r)
+	case h.limit.Algorithm == headgate.LeakyBucket:
+		then := after.ask(look, 0)
+		unit := float64(h.limit.Window) / float64(h.limit.Count)
+		fuzz := unit/millionth + 2_000 // a level is counted in millionths, and time in microseconds
+		sooner, want := float64(before.Delay-then.Delay), unit*float64(given)
+		if before.Allowed && (sooner < want-fuzz || sooner > want+unit+fuzz) { // a fraction came back, too
+			return given, fmt.Errorf("%d came back, and the next waits %v instead of %v", given, then.Delay, before.Delay)
+		}
+	case before.Remaining == 0: // it may be beyond its limit
+		if sunk < 0 || sunk > given+1 {
+			return given, fmt.Errorf("%d came back, and %d more remain", given, sunk)
+		}
+	case sunk != given && (h.limit.Algorithm != headgate.TokenBucket || sunk != given+1):
+		return given, fmt.Errorf("%d came back, and %d more remain", given, sunk)
+	case given != min(credit.Cost, used) && h.limit.Algorithm != headgate.TokenBucket:
+		return given, fmt.Errorf("%d of %d came back, and %d were used", given, credit.Cost, used)
+	}
+	for k := range 9 {
+		at := before.ResetAfter / 8 * time.Duration(k)
+		if with, without := after.ask(look, at), h.ask(look, at); with.Remaining < without.Remaining || with.ResetAfter > without.ResetAfter {
+			return given, fmt.Errorf("%d came back, and %v later %+v is less than %+v", given, at, with, without)
+		}
+	}
+	credit.Cost = headgate.MaxCost
+	fresh := meter{limit: h.limit, now: h.now}
+	after.take(credit)
+	if got, want := after.ask(look, 0), fresh.ask(look, 0); got != want {
+		return given, fmt.Errorf("reset, but then %+v, a new counter: %+v", got, want)
+	}
+	return given, inBounds(after.state)
+}
