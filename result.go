@@ -37,9 +37,9 @@ type Result struct {
 	// Receipt gives the granted units back, in Charge.Refund.
 	Receipt Receipt
 	// Nodes is how many nodes shared the store when last heard; 0 if the store does not know.
-	Nodes int
+	Nodes int32
 	// Rank is which of the Nodes this one is, from 1; 0 if the store does not know.
-	Rank int
+	Rank int32
 	// Path tells who decided, if it was not the store.
 	Path Path
 	// Err says that the store did not decide this charge; the other fields are then empty.

@@ -111,7 +111,7 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Nodes
+		return int(r.Nodes)
 	}
 	if x, y, z := count(a), count(b), count(other); x != 2 || y != 2 || z != 1 {
 		return fmt.Errorf("%d, %d and %d nodes", x, y, z)

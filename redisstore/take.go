@@ -126,7 +126,7 @@ next:
 
 // tell completes the results of a group: what only the store knows, or the error.
 func (s *Store) tell(g *group) error {
-	nodes, rank := int(s.nodes.Load()), int(s.rank.Load())
+	nodes, rank := int32(s.nodes.Load()), int32(s.rank.Load())
 	for i := range g.results {
 		if g.err != nil {
 			g.results[i] = headgate.Result{Err: g.err}

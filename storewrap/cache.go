@@ -136,12 +136,12 @@ func (c *cache) decide(p *plan) bool {
 	}
 	switch {
 	case denials > 0 && unknowns == 0:
-		c.unspend(p)
+		c.unspend(p, now)
 		return true
 	case denials == 0 && undecided == 0:
 		return true
-	case denials == 0 && unknowns == 0 && c.takeTurns(p):
-		c.unspend(p)
+	case denials == 0 && unknowns == 0 && c.takeTurns(p, now):
+		c.unspend(p, now)
 		return true
 	}
 	return false
@@ -168,22 +168,24 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 		}
 	} else {
 		s.verdict = e.known.judge(charge, r, now)
-		s.wait = e.contention(charge, c.fleet.size(), now)
+		if s.verdict == fits {
+			s.wait = e.contention(charge, c.fleet.size(), now)
+		}
 		s.holds = e.lease != nil || e.spare != nil
 	}
 	if s.verdict == denied {
 		e.demand.denials++
 	}
 	if s.verdict != unknown {
-		r.Time, r.Nodes = e.known.time(now), int(c.fleet.size())
+		r.Time, r.Nodes = e.known.time(now), int32(c.fleet.size())
 	}
 	return s.verdict
 }
 
 // takeTurns lets one request at a time ask for units of a contended counter, and then the agent for more. It reports whether the
 // request is denied until those are there.
-func (c *cache) takeTurns(p *plan) bool {
-	now, waits := c.now(), false
+func (c *cache) takeTurns(p *plan, now instant) bool {
+	waits := false
 	for i := range p.charges {
 		s, charge, r := &p.steps[i], &p.charges[i], &p.results[i]
 		if s.wait == 0 || s.verdict != fits || charge.Observe {
@@ -204,8 +206,7 @@ func (c *cache) takeTurns(p *plan) bool {
 }
 
 // unspend puts back what was spent for a request that is denied by another limit, and shows the charges as not made.
-func (c *cache) unspend(p *plan) {
-	now := c.now()
+func (c *cache) unspend(p *plan, now instant) {
 	for i := range min(usual, len(p.charges)) {
 		s, charge, r := &p.steps[i], &p.charges[i], &p.results[i]
 		if s.verdict != spent {
@@ -308,7 +309,7 @@ func (c *cache) observe(p *plan, asked time.Time) {
 		}
 	}
 	if p.denied() {
-		c.unspend(p)
+		c.unspend(p, now)
 	}
 }
 

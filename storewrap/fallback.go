@@ -140,7 +140,7 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 		if r.RetryAfter == headgate.Never && c.Cost <= whole[i] {
 			r.RetryAfter = retryUnavailable
 		}
-		r.Path, r.Nodes, r.Receipt.Local = headgate.PathLocal, int(own.nodes), r.Receipt.Units > 0
+		r.Path, r.Nodes, r.Receipt.Local = headgate.PathLocal, int32(own.nodes), r.Receipt.Units > 0
 		switch {
 		case r.Granted == 0 || held(c):
 		case late[i]:
