@@ -16,7 +16,10 @@ import (
 
 // What happens in this world, by when. The other alerts take longer than we have; promtool's tests are about them too.
 var (
-	inTrouble   = []string{"HeadgateStoreErrors", "HeadgateFallback", "HeadgateRulesBad", "HeadgateRulesBehind"}
+	inTrouble = []string{
+		"HeadgateStoreErrors", "HeadgateFallback", "HeadgateRulesBad", "HeadgateRulesBehind",
+		"HeadgateAvailabilityFastBurn", "HeadgateAvailabilitySlowBurn",
+	}
 	afterIt     = []string{"HeadgateFailover", "HeadgateRulesDiffer", "HeadgateDenialSpike"}
 	withoutRoom = []string{"HeadgateRedisEvicts"}
 	atTheEnd    = []string{"HeadgateDown", "HeadgateNodeDown"}

@@ -29,6 +29,7 @@ type world struct {
 const rules = `rules:
   - {id: api, match: {path: /api}, by: [user], limit: 1000000/hour, tiers: {pro: 2000000/hour}, candidate: 1/hour}
   - {id: open, match: {path: /open}, by: [user], limit: 1000000/hour, on_store_failure: allow}
+  - {id: closed, match: {path: /closed}, by: [user], limit: 1000000/hour, on_store_failure: deny}
   - {id: small, match: {path: /small}, by: [user], limit: 10/minute}
   - {id: trial, match: {path: /api}, by: [], limit: 10/minute, mode: shadow}
 exemptions:
@@ -98,9 +99,9 @@ func (w *world) publish(ctx context.Context) error {
 	return err
 }
 
-// usual is what callers ask for, in turn. Nobody is refused.
+// usual is what callers ask for, in turn. Nothing is denied while Redis answers.
 var usual = []request{
-	{"/api", "ann", ""}, {"/api", "ben", "pro"}, {"/open", "cat", ""}, {"/api", "exempt", ""}, {"/none", "dan", ""},
+	{"/api", "ann", ""}, {"/api", "ben", "pro"}, {"/open", "cat", ""}, {"/closed", "cat", ""}, {"/api", "exempt", ""}, {"/none", "dan", ""},
 }
 
 // pause is between two checks of a node.
