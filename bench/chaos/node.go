@@ -218,23 +218,25 @@ func (n *node) metric(ctx context.Context, name string) (sum float64, err error)
 	return sum, lines.Err()
 }
 
-// opened is how often the node has left a part of the store alone since a time: of all parts, and most of one.
+// circuitOpened begins the log line of a node that stops asking a shard of the store.
+const circuitOpened = "store shard unavailable; circuit open"
+
+// opened returns how often circuits of the node have opened since a time: of all shards, and most of one.
 func (n *node) opened(since time.Time) (all, most int, err error) {
 	text, err := os.ReadFile(n.log)
-	parts := map[int]int{}
+	shards := map[int]int{}
 	for line := range bytes.Lines(text) {
 		var entry struct {
-			Time time.Time
-			Msg  string
-			Part int
+			Time  time.Time
+			Msg   string
+			Shard int
 		}
-		if json.Unmarshal(line, &entry) != nil || entry.Time.Before(since) ||
-			!strings.HasPrefix(entry.Msg, "the store does not answer") {
+		if json.Unmarshal(line, &entry) != nil || entry.Time.Before(since) || !strings.HasPrefix(entry.Msg, circuitOpened) {
 			continue
 		}
 		all++
-		parts[entry.Part]++
-		most = max(most, parts[entry.Part])
+		shards[entry.Shard]++
+		most = max(most, shards[entry.Shard])
 	}
 	return all, most, err
 }

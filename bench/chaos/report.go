@@ -235,6 +235,9 @@ func (o *outcome) judge(r *row) {
 	}
 	r.opened = o.opened
 	r.aim("breaker", f.flaps || f.overload || o.openedMost <= 1)
+	// Nodes that decide by themselves have opened a circuit; if not, it is the log that is misread.
+	withoutStore := o.stored(o.begin, o.back, func(*sample) bool { return true }) < 0.5
+	r.aim("breaker not seen", !withoutStore || f.overload || o.openedMost > 0)
 }
 
 // bySlowness is true of a row that has missed nothing but what a slow machine makes one miss, and one that stood still.
