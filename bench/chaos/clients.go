@@ -46,18 +46,18 @@ func newClient(w *world, logPath string, count int) (*node, error) {
 	})
 	limiter, err := headgate.New(store,
 		headgate.Rule{
-			ID: "hot", Match: headgate.Match{Path: pathOf(true)}, By: []string{"user"},
+			ID: "hot", Match: headgate.Match{Path: pathOf(hotUser)}, By: []string{"user"},
 			Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: limit, Window: window, Align: headgate.OnClock},
 		},
 		headgate.Rule{
-			ID: "spread", Match: headgate.Match{Path: pathOf(false)}, By: []string{"user"},
+			ID: "spread", Match: headgate.Match{Path: pathOf(0)}, By: []string{"user"},
 			Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1_000_000, Window: time.Hour}, Strict: true,
 		})
 	if err != nil {
 		return nil, err
 	}
-	ask := func(ctx context.Context, hot bool, user string) (a answer, err error) {
-		d, err := limiter.Check(ctx, headgate.Request{Attributes: headgate.Attributes{"path": pathOf(hot), "user": user}})
+	ask := func(ctx context.Context, user int) (a answer, err error) {
+		d, err := limiter.Check(ctx, headgate.Request{Attributes: headgate.Attributes{"path": pathOf(user), "user": userName(user)}})
 		if err != nil {
 			return a, err
 		}

@@ -83,12 +83,12 @@ func (w *world) judgeKills(deaths []death) (int, error) {
 		case s.Status != 200:
 			unanswered++
 			elsewhere += count(!died(deaths, s))
-			if !s.hot() {
+			if s.User < users {
 				maybe[s.User]++
 			}
 		case s.Allowed && s.hot():
 			windows[s.Reset.Round(window)]++
-		case s.Allowed:
+		case s.Allowed && s.User < users:
 			admitted[s.User]++
 		}
 		local += count(s.Status == 200 && !s.byStore())
@@ -99,7 +99,7 @@ func (w *world) judgeKills(deaths []death) (int, error) {
 	}
 	var twice, never int64
 	for user := range admitted {
-		used, err := w.nodes[0].used(w.ctx, userName(user))
+		used, err := w.nodes[0].used(w.ctx, user)
 		if err != nil {
 			return 0, err
 		}

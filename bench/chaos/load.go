@@ -15,14 +15,32 @@ const (
 	// limit of the one hot subject for each window: a quarter of all requests are its own, 1.7 times what it may.
 	limit   = 180
 	window  = 2 * time.Second
-	users   = 200 // who share the other requests, and are never refused
-	hotUser = users
 	// room is how many requests may wait for one node: at the usual rate answers in 300 ms would still not fill it.
 	room = 64
 )
 
+// The subjects. Users share most requests and are never denied; each of the others has a rule of its own.
+const (
+	users      = 200
+	hotUser    = users
+	leasedUser = users + 1 // is never denied either; nodes lease its units
+	subjects   = users + 2
+)
+
 // userName is the attribute that is counted by.
 func userName(user int) string { return "user-" + strconv.Itoa(user) }
+
+// pathOf returns the path that the rule of a subject matches.
+func pathOf(user int) string {
+	switch user {
+	case hotUser:
+		return "/hot"
+	case leasedUser:
+		return "/leased"
+	default:
+		return "/spread"
+	}
+}
 
 // sample is one request as its caller saw it.
 type sample struct {
@@ -39,13 +57,17 @@ type sample struct {
 
 func (s *sample) hot() bool { return s.User == hotUser }
 
+// accounted reports whether the store must have counted the request if it was allowed: its counter lasts longer than the run.
+func (s *sample) accounted() bool { return s.User < users || s.User == leasedUser }
+
 // byStore is true if the store has decided, or the node for it.
 func (s *sample) byStore() bool { return s.Path == "store" || s.Path == "lease" || s.Path == "cache" }
 
 // load sends requests by the clock, whether or not the ones before are answered.
 type load struct {
 	start time.Time
-	rate  int // requests a second
+	rate  int  // requests a second
+	mixed bool // whether subjects beside users and the hot one ask, too
 	nodes []*node
 
 	mu      sync.Mutex
@@ -63,8 +85,13 @@ func (l *load) run(ctx context.Context) {
 	}
 	spread := 0
 	for i := 0; ; i++ {
-		s := sample{At: time.Duration(i) * time.Second / time.Duration(l.rate), Node: i % len(l.nodes), User: hotUser}
-		if (i/len(l.nodes))%4 != 0 {
+		s := sample{At: time.Duration(i) * time.Second / time.Duration(l.rate), Node: i % len(l.nodes)}
+		switch turn := i / len(l.nodes); {
+		case turn%4 == 0:
+			s.User = hotUser
+		case l.mixed && turn%12 == 1:
+			s.User = leasedUser
+		default:
 			s.User = spread % users
 			spread++
 		}
@@ -85,7 +112,7 @@ func (l *load) run(ctx context.Context) {
 
 func (l *load) ask(s sample) {
 	s.Late = time.Since(l.start) - s.At
-	a, err := l.nodes[s.Node].ask(context.Background(), s.hot(), userName(s.User))
+	a, err := l.nodes[s.Node].ask(context.Background(), s.User)
 	s.Latency = time.Since(l.start) - s.At
 	s.Status = a.Status
 	if err == nil {

@@ -36,7 +36,7 @@ type answer struct {
 
 // node is one server of ours, or in a cold start one client in this process.
 type node struct {
-	ask func(ctx context.Context, hot bool, user string) (answer, error)
+	ask func(ctx context.Context, user int) (answer, error)
 	// log is what it has printed so far.
 	log string
 
@@ -49,8 +49,8 @@ type node struct {
 	gone   chan struct{}
 }
 
-// rules of every node. The clock tells the windows of the hot subject, which nodes may lease; the others are strict, so that what
-// the store has counted of them is what was admitted.
+// rules of every node. The clock tells the windows of the hot subject, of which nodes may lease units. Users are under a strict
+// rule, so that what the store has counted of them is what was admitted; leased is for the units that nodes hold meanwhile.
 var rules = fmt.Sprintf(`rules:
   - id: hot
     match: {path: /hot}
@@ -63,14 +63,12 @@ var rules = fmt.Sprintf(`rules:
     algorithm: fixed_window
     limit: 1000000/hour
     strict: true
+  - id: leased
+    match: {path: /leased}
+    by: [user]
+    algorithm: fixed_window
+    limit: 1000000/hour
 `, limit, window)
-
-func pathOf(hot bool) string {
-	if hot {
-		return "/hot"
-	}
-	return "/spread"
-}
 
 // newNode prepares a server that listens on free ports of a host. prefix is put before its command.
 func newNode(scope *paired.Scope, program, host, redis string, prefix ...string) (*node, error) {
@@ -80,9 +78,7 @@ func newNode(scope *paired.Scope, program, host, redis string, prefix ...string)
 		// Connections that one bad moment has made are not kept: they would be taken for growth of the server.
 		Transport: &http.Transport{MaxConnsPerHost: room, MaxIdleConnsPerHost: room, IdleConnTimeout: 5 * time.Second},
 	}}
-	n.ask = func(ctx context.Context, hot bool, user string) (answer, error) {
-		return n.post(ctx, "/v1/check", hot, user)
-	}
+	n.ask = func(ctx context.Context, user int) (answer, error) { return n.post(ctx, "/v1/check", user) }
 	for _, address := range []*string{&n.http, &n.ops} {
 		port, err := freePort(scope.Context())
 		if err != nil {
@@ -157,8 +153,8 @@ func (n *node) kill() {
 	}
 }
 
-func (n *node) post(ctx context.Context, path string, hot bool, user string) (a answer, err error) {
-	body := fmt.Sprintf(`{"attributes":{"path":%q,"user":%q}}`, pathOf(hot), user)
+func (n *node) post(ctx context.Context, path string, user int) (a answer, err error) {
+	body := fmt.Sprintf(`{"attributes":{"path":%q,"user":%q}}`, pathOf(user), userName(user))
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.http+path, strings.NewReader(body))
 	if err != nil {
 		return a, err
@@ -177,10 +173,10 @@ func (n *node) post(ctx context.Context, path string, hot bool, user string) (a 
 	return a, err
 }
 
-// used is what the store has counted for a user.
-func (n *node) used(ctx context.Context, user string) (int64, error) {
+// used returns what the store has counted for a subject.
+func (n *node) used(ctx context.Context, user int) (int64, error) {
 	for range 20 {
-		a, err := n.post(ctx, "/v1/peek", false, user)
+		a, err := n.post(ctx, "/v1/peek", user)
 		if err != nil {
 			return 0, err
 		}
@@ -189,7 +185,7 @@ func (n *node) used(ctx context.Context, user string) (int64, error) {
 		}
 		sleepUntil(ctx, time.Now().Add(50*time.Millisecond))
 	}
-	return 0, fmt.Errorf("the store does not say what %s has used", user)
+	return 0, fmt.Errorf("the store does not say what %s has used", userName(user))
 }
 
 // metric is the sum of all series of a name, 0 if there are none.

@@ -230,8 +230,8 @@ func (o *outcome) judge(r *row) {
 	r.aim("admits too little", r.whole.n == 0 || r.whole.least >= max(minWindow, f.least))
 	r.aim("window of transition", max(r.going.most, r.coming.most) <= maxEdge)
 	if o.accounts {
-		r.unaccounted = fmt.Sprintf("%d / %d", o.unaccounted, o.unanswered)
-		r.aim("unaccounted", o.unaccounted <= o.unanswered)
+		r.unaccounted = fmt.Sprintf("%d / %d + %d", o.unaccounted, o.unanswered, o.leaseLost)
+		r.aim("unaccounted", o.unaccounted <= o.unanswered+o.leaseLost)
 	}
 	r.opened = o.opened
 	r.aim("breaker", f.flaps || f.overload || o.openedMost <= 1)
@@ -264,7 +264,7 @@ func (r *row) aim(what string, met bool) {
 
 var header = table([]string{
 	"fault", "errors, 5xx", "ms before", "during", "after", "admitted: going", "away", "coming", "after", "s to recover",
-	"p50 after ÷ before", "breaker opened, by node", "unaccounted / unanswered", "verdict",
+	"p50 after ÷ before", "breaker opened, by node", "unaccounted / unanswered + lease lost", "verdict",
 }) + "|" + strings.Repeat("---|", 14) + "\n"
 
 // table is one line of it.

@@ -26,9 +26,10 @@ type outcome struct {
 
 	opened      []int // how often each node left the store alone
 	openedMost  int   // a part of it
-	unanswered  int64 // calls to the store
-	unaccounted int64 // units
-	accounts    bool  // whether the two are known
+	unanswered  int64 // units that the store was asked for
+	leaseLost   int64 // units leased and neither spent nor returned
+	unaccounted int64 // units by which the store's counters differ from what was admitted
+	accounts    bool  // whether these are known
 }
 
 // tries is how often a fault may happen until the machine has let all answers be in time.
@@ -159,41 +160,55 @@ func (o *outcome) account(ctx context.Context, w *world) error {
 	if err := w.awaitCharged(); err != nil {
 		return err
 	}
-	admitted := make([]int64, users)
+	if err := w.awaitNone("headgate_leases"); err != nil {
+		return err
+	}
+	w.sleep(returnsTake)
+	admitted := map[int]int64{}
 	for i := range o.samples {
-		if s := &o.samples[i]; s.Allowed && !s.hot() {
+		if s := &o.samples[i]; s.Allowed && s.accounted() {
 			admitted[s.User]++
 		}
 	}
 	for user, units := range admitted {
-		used, err := w.nodes[0].used(ctx, userName(user))
+		used, err := w.nodes[0].used(ctx, user)
 		if err != nil {
 			return err
 		}
 		o.unaccounted += max(units-used, used-units)
 	}
 	for _, n := range w.nodes {
-		calls, err := n.metric(ctx, "headgate_store_unanswered_total")
-		if err != nil {
-			return err
+		for name, sum := range map[string]*int64{
+			"headgate_store_unanswered_total": &o.unanswered, "headgate_lease_units_lost_total": &o.leaseLost,
+		} {
+			units, err := n.metric(ctx, name)
+			if err != nil {
+				return err
+			}
+			*sum += int64(units)
 		}
-		o.unanswered += int64(calls)
 	}
 	return nil
 }
 
+// returnsTake is how long the units of leases that have ended are on their way back to the store.
+const returnsTake = 500 * time.Millisecond
+
 // awaitCharged waits until nodes have charged the store with what they admitted by themselves, but not for ever.
-func (w *world) awaitCharged() error {
+func (w *world) awaitCharged() error { return w.awaitNone("headgate_local_counters_pending") }
+
+// awaitNone waits until a gauge is 0 on all nodes, but not for ever.
+func (w *world) awaitNone(gauge string) error {
 	for range 100 {
-		var waiting float64
+		var sum float64
 		for _, n := range w.nodes {
-			counters, err := n.metric(w.ctx, "headgate_local_counters_pending")
+			value, err := n.metric(w.ctx, gauge)
 			if err != nil {
 				return fmt.Errorf("metrics: %w", err)
 			}
-			waiting += counters
+			sum += value
 		}
-		if waiting == 0 {
+		if sum == 0 {
 			return nil
 		}
 		w.sleep(100 * time.Millisecond)

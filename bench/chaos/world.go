@@ -84,7 +84,7 @@ func cluster(extra ...string) func(*world) error {
 			return err
 		}
 		defer names.Close()
-		for user := range users + 1 {
+		for user := range subjects {
 			key := names.Key(headgate.SubjectOf("user", userName(user)))
 			w.slots = append(w.slots, testenv.Slot(key))
 		}
@@ -145,7 +145,7 @@ func (w *world) startNodes() error {
 // begin sends load and probes from a time on. The function that it returns ends them.
 func (w *world) begin(start time.Time) (stop func()) {
 	ctx, cancel := context.WithCancel(w.ctx)
-	w.load = &load{start: start, rate: w.rate, nodes: w.nodes}
+	w.load = &load{start: start, rate: w.rate, nodes: w.nodes, mixed: w.nodes[0].cmd != nil}
 	var all sync.WaitGroup
 	all.Go(func() { w.load.run(ctx) })
 	for _, p := range w.probes {
