@@ -27,7 +27,7 @@ func runKills(ctx context.Context, program string, length time.Duration) (failed
 	if err := w.startNodes(); err != nil {
 		return 0, err
 	}
-	stop := w.begin(time.Now())
+	stop := w.begin(time.Now(), 0)
 	deaths, err := w.killNodes(time.Now().Add(length))
 	stop()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 const (
 	usualRate = 600 // requests a second, over all nodes
 	// limit of the one hot subject for each window: a quarter of all requests are its own, 1.7 times what it may.
-	limit   = 180
-	window  = 2 * time.Second
+	limit  = 180
+	window = 2 * time.Second
 	// room is how many requests may wait for one node: at the usual rate answers in 300 ms would still not fill it.
 	room = 64
 )
@@ -24,7 +24,9 @@ const (
 	users      = 200
 	hotUser    = users
 	leasedUser = users + 1 // is never denied either; nodes lease its units
-	subjects   = users + 2
+	bucketUser = users + 2 // asks for five times what its token bucket refills, until the fault and after
+	freshUser  = users + 3 // begins to do so with the fault, with a full bucket
+	subjects   = users + 4
 )
 
 // userName is the attribute that is counted by.
@@ -37,6 +39,8 @@ func pathOf(user int) string {
 		return "/hot"
 	case leasedUser:
 		return "/leased"
+	case bucketUser, freshUser:
+		return "/bucket"
 	default:
 		return "/spread"
 	}
@@ -51,6 +55,7 @@ type sample struct {
 	User    int
 	Status  int // of HTTP; 0 if there was no answer
 	Allowed bool
+	Waits   bool      // it said when to ask again
 	Path    string    // who decided
 	Reset   time.Time // when the window ends that it was counted in
 }
@@ -66,8 +71,9 @@ func (s *sample) byStore() bool { return s.Path == "store" || s.Path == "lease" 
 // load sends requests by the clock, whether or not the ones before are answered.
 type load struct {
 	start time.Time
-	rate  int  // requests a second
-	mixed bool // whether subjects beside users and the hot one ask, too
+	rate  int           // requests a second
+	fault time.Duration // when it is to happen, since the start
+	mixed bool          // whether subjects beside users and the hot one ask, too
 	nodes []*node
 
 	mu      sync.Mutex
@@ -91,6 +97,10 @@ func (l *load) run(ctx context.Context) {
 			s.User = hotUser
 		case l.mixed && turn%12 == 1:
 			s.User = leasedUser
+		case l.mixed && turn%12 == 5:
+			s.User = bucketUser
+		case l.mixed && turn%12 == 9 && s.At >= l.fault:
+			s.User = freshUser
 		default:
 			s.User = spread % users
 			spread++
@@ -116,7 +126,7 @@ func (l *load) ask(s sample) {
 	s.Latency = time.Since(l.start) - s.At
 	s.Status = a.Status
 	if err == nil {
-		s.Allowed, s.Path, s.Reset = a.Allowed, a.Path, a.Reset
+		s.Allowed, s.Path, s.Reset, s.Waits = a.Allowed, a.Path, a.Reset, a.RetryAfter != nil && *a.RetryAfter > 0
 	}
 	l.keep(s)
 }

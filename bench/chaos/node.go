@@ -24,11 +24,12 @@ import (
 
 // answer is what a node says of a request.
 type answer struct {
-	Status  int       `json:"-"`
-	Allowed bool      `json:"allowed"`
-	Path    string    `json:"path"`
-	Reset   time.Time `json:"reset"`
-	Limits  []struct {
+	Status     int       `json:"-"`
+	Allowed    bool      `json:"allowed"`
+	Path       string    `json:"path"`
+	Reset      time.Time `json:"reset"`
+	RetryAfter *float64  `json:"retry_after"`
+	Limits     []struct {
 		Count     int64 `json:"count"`
 		Remaining int64 `json:"remaining"`
 	} `json:"limits"`
@@ -68,7 +69,12 @@ var rules = fmt.Sprintf(`rules:
     by: [user]
     algorithm: fixed_window
     limit: 1000000/hour
-`, limit, window)
+  - id: bucket
+    match: {path: /bucket}
+    by: [user]
+    algorithm: token_bucket
+    limit: %d/%s
+`, limit, window, bucketSize, bucketRefill)
 
 // newNode prepares a server that listens on free ports of a host. prefix is put before its command.
 func newNode(scope *paired.Scope, program, host, redis string, prefix ...string) (*node, error) {

@@ -28,6 +28,7 @@ type row struct {
 	after          tail
 	going, whole   span // admitted of the hot subject in windows, as parts of its limit
 	coming, later  span
+	buckets        []bucket
 	recovery       time.Duration
 	p50            float64
 	opened         []int
@@ -77,6 +78,7 @@ func (s span) String() string {
 func (o *outcome) rows() []row {
 	all := o.row(o.fault.name, func(*sample) bool { return true })
 	o.countWindows(&all)
+	o.countBuckets(&all)
 	o.judge(&all)
 	if o.hit == nil {
 		return []row{all}
@@ -229,6 +231,7 @@ func (o *outcome) judge(r *row) {
 	r.aim("admits too much", r.whole.most <= maxWindow+f.share+more)
 	r.aim("admits too little", r.whole.n == 0 || r.whole.least >= max(minWindow, f.least))
 	r.aim("window of transition", max(r.going.most, r.coming.most) <= maxEdge)
+	o.judgeBuckets(r)
 	if o.accounts {
 		r.unaccounted = fmt.Sprintf("%d / %d + %d", o.unaccounted, o.unanswered, o.leaseLost)
 		r.aim("unaccounted", o.unaccounted <= o.unanswered+o.leaseLost)
@@ -263,9 +266,10 @@ func (r *row) aim(what string, met bool) {
 }
 
 var header = table([]string{
-	"fault", "errors, 5xx", "ms before", "during", "after", "admitted: going", "away", "coming", "after", "s to recover",
+	"fault", "errors, 5xx", "ms before", "during", "after", "admitted: going", "away", "coming", "after",
+	"token bucket", "s to recover",
 	"p50 after ÷ before", "breaker opened, by node", "unaccounted / unanswered + lease lost", "verdict",
-}) + "|" + strings.Repeat("---|", 14) + "\n"
+}) + "|" + strings.Repeat("---|", 15) + "\n"
 
 // table is one line of it.
 func table(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
@@ -283,7 +287,7 @@ func (r *row) String() string {
 	}
 	return table([]string{
 		r.name, fmt.Sprintf("%d, %d", r.errors, r.fives), r.before.String(), r.during.String(), r.after.String(),
-		r.going.String(), r.whole.String(), r.coming.String(), r.later.String(),
+		r.going.String(), r.whole.String(), r.coming.String(), r.later.String(), bucketsText(r.buckets),
 		dash(r.recovery >= 0, fmt.Sprintf("%.1f", r.recovery.Seconds())),
 		dash(r.p50 > 0, fmt.Sprintf("%.2f", r.p50)), dash(r.opened != nil, openings(r.opened)), r.unaccounted, verdict,
 	})

@@ -75,7 +75,7 @@ func (f *fault) run(ctx context.Context, program string) (*outcome, error) {
 	if f.cold {
 		lead, o.measured, o.start = 0, 0, time.Now()
 	}
-	stop := w.begin(o.start)
+	stop := w.begin(o.start, lead)
 	sleepUntil(ctx, o.start.Add(lead))
 	err := f.happen(w)
 	if err == nil {

@@ -37,7 +37,7 @@ func runSoak(ctx context.Context, program string, length time.Duration) (failed 
 	if err := w.startNodes(); err != nil {
 		return 0, err
 	}
-	stop := w.begin(time.Now())
+	stop := w.begin(time.Now(), 0)
 	first, last, err := w.soak(length)
 	stop()
 	if err != nil {

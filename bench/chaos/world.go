@@ -142,10 +142,10 @@ func (w *world) startNodes() error {
 	return errors.Join(errs...)
 }
 
-// begin sends load and probes from a time on. The function that it returns ends them.
-func (w *world) begin(start time.Time) (stop func()) {
+// begin sends load and probes from a time on, for a fault that happens after another. The function that it returns ends them.
+func (w *world) begin(start time.Time, fault time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(w.ctx)
-	w.load = &load{start: start, rate: w.rate, nodes: w.nodes, mixed: w.nodes[0].cmd != nil}
+	w.load = &load{start: start, rate: w.rate, nodes: w.nodes, fault: fault, mixed: w.nodes[0].cmd != nil}
 	var all sync.WaitGroup
 	all.Go(func() { w.load.run(ctx) })
 	for _, p := range w.probes {
