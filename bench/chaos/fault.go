@@ -23,10 +23,10 @@ type fault struct {
 	build func(*world) error
 	// happen breaks the store, waits, and mends it.
 	happen func(*world) error
-	// flaps is set where the store comes and goes: breakers may then open more than once.
+	// flaps is set where the store comes and goes: circuits may then open more than once.
 	flaps bool
-	// share is set where some nodes go on by the store and others, this part of all, by their share: that much more than
-	// the limit is then admitted.
+	// share is set where some nodes still ask the store and others, this part of all, decide by their local fallback share: that
+	// much more than the limit is then admitted.
 	share float64
 	// cold is set where the fault is there when the nodes start; stays, where it also never ends.
 	cold, stays bool
@@ -34,7 +34,7 @@ type fault struct {
 	// nodes starts others than three servers.
 	nodes func(*world) error
 	rate  int // of the load, if it is not the usual one
-	// overload is set where the store never goes away, but is asked too much: what counts is how much is admitted, and when.
+	// overload is set where the store stays available, but is asked too much: what counts is how much is admitted, and when.
 	overload bool
 	// least is how much of the limit whole windows must admit, if it is more than usual.
 	least   float64

@@ -116,7 +116,7 @@ func (w *world) judgeKills(deaths []death) (int, error) {
 	return v.failed, nil
 }
 
-// died is true if the node was killed or away while it was asked.
+// died reports whether the node was killed, or down, while it was asked.
 func died(deaths []death, s *sample) bool {
 	for _, d := range deaths {
 		if d.node == s.Node && s.At <= d.to && s.At+s.Latency >= d.from {

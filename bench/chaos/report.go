@@ -183,8 +183,8 @@ func (o *outcome) recovered() time.Duration {
 	return last
 }
 
-// countWindows sorts the windows of the hot subject by when they were: in which the store went away, all without
-// it, in which it came back, and after.
+// countWindows sorts the windows of the hot subject by when they were: in which the store failed, all without it, in which it
+// recovered, and after.
 func (o *outcome) countWindows(r *row) {
 	if !o.fault.stays {
 		r.recovery = o.recovered()
@@ -237,10 +237,10 @@ func (o *outcome) judge(r *row) {
 		r.aim("unaccounted", o.unaccounted <= o.unanswered+o.leaseLost)
 	}
 	r.opened = o.opened
-	r.aim("breaker", f.flaps || f.overload || o.openedMost <= 1)
+	r.aim("circuit", f.flaps || f.overload || o.openedMost <= 1)
 	// Nodes that decide by themselves have opened a circuit; if not, it is the log that is misread.
 	withoutStore := o.stored(o.begin, o.back, func(*sample) bool { return true }) < 0.5
-	r.aim("breaker not seen", !withoutStore || f.overload || o.openedMost > 0)
+	r.aim("no open circuit seen", !withoutStore || f.overload || o.openedMost > 0)
 }
 
 // bySlowness is true of a row that has missed nothing but what a slow machine makes one miss, and one that stood still.
@@ -248,7 +248,7 @@ func (r *row) bySlowness(stood bool) bool {
 	for _, aim := range r.failed {
 		switch aim {
 		case "p99", "p50 after":
-		case "recovery", "breaker", "leaves the store":
+		case "recovery", "circuit", "leaves the store":
 			if !stood {
 				return false
 			}
@@ -266,9 +266,9 @@ func (r *row) aim(what string, met bool) {
 }
 
 var header = table([]string{
-	"fault", "errors, 5xx", "ms before", "during", "after", "admitted: going", "away", "coming", "after",
+	"fault", "errors, 5xx", "ms before", "during", "after", "admitted: failing", "unavailable", "recovering", "after",
 	"token bucket", "s to recover",
-	"p50 after ÷ before", "breaker opened, by node", "unaccounted / unanswered + lease lost", "verdict",
+	"p50 after ÷ before", "circuit opened, by node", "unaccounted / unanswered + lease lost", "verdict",
 }) + "|" + strings.Repeat("---|", 15) + "\n"
 
 // table is one line of it.

@@ -24,8 +24,8 @@ type outcome struct {
 	back     time.Duration // when the store took writes again; stop if it did not
 	stop     time.Duration // of the load
 
-	opened      []int // how often each node left the store alone
-	openedMost  int   // a part of it
+	opened      []int // how often circuits of each node opened
+	openedMost  int   // that of one shard
 	unanswered  int64 // units that the store was asked for
 	leaseLost   int64 // units leased and neither spent nor returned
 	unaccounted int64 // units by which the store's counters differ from what was admitted

@@ -28,7 +28,7 @@ func newRules(registry *prometheus.Registry) *rules {
 			Name: "headgate_rules_loaded_timestamp_seconds", Help: "When the rules in use were read.",
 		}),
 		good: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "headgate_rules_good", Help: "1 if the rules in use are those of the files or of PostgreSQL, 0 if those are bad or away.",
+			Name: "headgate_rules_good", Help: "1 if the rules in use are those of the files or of PostgreSQL, 0 if those are bad or unavailable.",
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "headgate_rules_refused_total", Help: "Times that rules were read that could not be used.",
