@@ -69,8 +69,14 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 // Commit ends a reservation and charges what the request did cost, in full: also if that is more than was held, or comes
 // after the hold was over. actual has what is known now: its Cost, or the attributes that rules take their cost from.
 //
+// A reservation ends once. A second Commit or Cancel of the token charges nothing and gives nothing back; its Decision has a
+// Cost and Granted of 0. This holds while the hold would last, and for an hour or the limit's window, whichever is longer,
+// where units were recorded at once (leaky buckets, sliding logs), the reservation was not decided by the store, or the
+// first one came after the hold was over. Where the store cannot be asked whether it is the first, what the request cost is
+// charged, and units recorded beyond that are not given back: the error then says so, and the count is on the safe side.
+//
 // The error is the store's if it did not answer. Then do not commit again: the charge may be recorded, and what was held
-// comes back by itself. A second Commit while the hold would last charges nothing.
+// comes back by itself.
 func (l *Limiter) Commit(ctx context.Context, token []byte, actual Request) (Decision, error) {
 	return l.settle(ctx, token, func(p *reserved) int64 { return l.actualCost(p, &actual) })
 }
@@ -86,11 +92,16 @@ func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved)
 	if err != nil {
 		return Decision{}, err
 	}
-	charges, results := make([]Charge, len(parts)), make([]Result, len(parts))
-	for i := range parts {
-		charges[i] = parts[i].settle(cost(&parts[i]))
-	}
+	first, unknown := l.claim(ctx, token, parts)
+	charges, withheld := settlement(parts, cost, first, unknown == nil)
+	results := make([]Result, len(parts))
 	err = l.store.Take(ctx, charges, results)
+	switch {
+	case unknown == nil && !first:
+		err = nil // nothing was to be charged
+	case err == nil && withheld:
+		err = unknown
+	}
 	d := Decision{Allowed: true, Path: pathOf(results), Version: set.version, Limits: make([]LimitDecision, len(parts))}
 	for i := range parts {
 		p := &parts[i]

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -26,7 +27,8 @@ type reserved struct {
 }
 
 const (
-	tokenVersion = 1
+	tokenVersion = 2
+	tokenNonce   = 8
 	tokenMAC     = 16
 	// maxToken is more than a request that is charged on as many limits as any store takes can have.
 	maxToken = 64 << 10
@@ -38,6 +40,7 @@ func (l *Limiter) seal(parts []reserved) []byte {
 		return nil
 	}
 	b := []byte{tokenVersion}
+	b = binary.LittleEndian.AppendUint64(b, rand.Uint64()) //nolint:gosec // it tells reservations of equal units apart
 	for i := range parts {
 		p := &parts[i]
 		zone := ""
@@ -69,10 +72,10 @@ func (l *Limiter) sign(b []byte) []byte {
 // open reads a token.
 func (l *Limiter) open(token []byte, set *RuleSet) ([]reserved, error) {
 	n := len(token) - tokenMAC
-	if n < 1 || n > maxToken || token[0] != tokenVersion || !hmac.Equal(token[n:], l.sign(token[:n])) {
+	if n < 1+tokenNonce || n > maxToken || token[0] != tokenVersion || !hmac.Equal(token[n:], l.sign(token[:n])) {
 		return nil, ErrBadToken
 	}
-	r := tokenReader{rest: token[1:n]}
+	r := tokenReader{rest: token[1+tokenNonce : n]}
 	var parts []reserved
 	for len(r.rest) > 0 && !r.broken {
 		p := reserved{Rule: r.text(), Name: r.text()}

@@ -1,0 +1,394 @@
+package headgate_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/storewrap"
+)
+
+// outage is a store that does not decide while fails says so.
+type outage struct {
+	headgate.Store
+	fails func([]headgate.Charge) error
+	calls int
+}
+
+func (o *outage) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	o.calls++
+	if err := o.fails(charges); err != nil {
+		for i := range results {
+			results[i] = headgate.Result{Err: err}
+		}
+		return err
+	}
+	return o.Store.Take(ctx, charges, results)
+}
+
+// bill is a limiter of one limit, on a clock that stands still, with a store that may fail.
+type bill struct {
+	*headgate.Limiter
+	store *outage
+	now   time.Time
+}
+
+func newBill(t *testing.T, limits ...headgate.Limit) *bill {
+	t.Helper()
+	b := &bill{now: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
+	clock := func() time.Time { return b.now }
+	b.store = &outage{Store: memstore.New(memstore.Options{Clock: clock}), fails: func([]headgate.Charge) error { return nil }}
+	var rules []headgate.Rule
+	for i, limit := range limits {
+		rule := headgate.Rule{ID: fmt.Sprint("rule-", i), By: []string{"user"}, Limit: limit}
+		if limit.Algorithm == headgate.LeakyBucket {
+			rule.MaxDelay = time.Hour
+		}
+		rules = append(rules, rule)
+	}
+	set, err := headgate.Compile(rules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Limiter = headgate.NewLimiter(b.store, set, headgate.Options{Clock: clock})
+	return b
+}
+
+// away makes the store fail, all calls or some.
+func (b *bill) away(err error) { b.store.fails = func([]headgate.Charge) error { return err } }
+
+// awayForMarker makes one call fail: the one that asks whether a token was settled before.
+func (b *bill) awayForMarker(err error) {
+	asked := false
+	b.store.fails = func([]headgate.Charge) error {
+		if asked {
+			return nil
+		}
+		asked = true
+		return err
+	}
+}
+
+func (b *bill) reserve(t *testing.T, cost int64) []byte {
+	t.Helper()
+	r, err := b.Reserve(t.Context(), ann(cost), 10*time.Second)
+	if err != nil || r.Token == nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	return r.Token
+}
+
+// state is how the counters stand.
+func (b *bill) state(t *testing.T) string {
+	t.Helper()
+	d, err := b.Peek(t.Context(), ann(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, l := range d.Limits {
+		fmt.Fprintf(&text, "%s: %d left, delay %s, reset %s; ", l.Limit.Algorithm, l.Remaining, l.Delay, l.ResetAfter)
+	}
+	return text.String()
+}
+
+// ending is how a reservation ends: cancelled, or committed with a cost.
+type ending struct {
+	cancel bool
+	cost   int64
+}
+
+func (e ending) String() string {
+	if e.cancel {
+		return "cancel"
+	}
+	return fmt.Sprint("commit ", e.cost)
+}
+
+func (b *bill) end(t *testing.T, token []byte, e ending) (headgate.Decision, error) {
+	t.Helper()
+	if e.cancel {
+		return b.Cancel(t.Context(), token)
+	}
+	return b.Commit(t.Context(), token, headgate.Request{Cost: e.cost})
+}
+
+var endings = []ending{{cancel: true}, {cost: 10}, {cost: 20}, {cost: 30}} // of a reservation of 20
+
+func allAlgorithms() (limits []headgate.Limit) {
+	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+		limits = append(limits, headgate.Limit{Algorithm: a, Count: 100, Window: time.Minute})
+	}
+	return limits
+}
+
+// Whichever way a reservation ends, it ends once: a second commit or cancellation of the token changes nothing, whether the
+// units were held, recorded at once or never seen by the store, and also if the hold is over by then.
+func TestSettledOnce(t *testing.T) {
+	t.Parallel()
+	all := allAlgorithms()
+	mixes := [][]headgate.Limit{all}
+	for _, limit := range all {
+		mixes = append(mixes, []headgate.Limit{limit})
+	}
+	for _, limits := range mixes {
+		for _, unseen := range []bool{false, true} {
+			for _, late := range []time.Duration{0, 9500 * time.Millisecond, 15 * time.Second} {
+				for _, first := range endings {
+					for _, second := range endings {
+						b := newBill(t, limits...)
+						name := fmt.Sprintf("%v, unseen %t, %v later, %v, %v", limits, unseen, late, first, second)
+						if unseen {
+							b.away(headgate.ErrUnavailable)
+						}
+						token := b.reserve(t, 20)
+						b.away(nil)
+						b.now = b.now.Add(late)
+						d, err := b.end(t, token, first)
+						if err != nil || !d.Allowed || len(d.Limits) != len(limits) {
+							t.Fatalf("%s: %+v, %v", name, d, err)
+						}
+						if l := d.Limits[0]; l.Limit.Algorithm == headgate.FixedWindow && l.Remaining != 100-first.cost {
+							t.Errorf("%s: %d are left", name, l.Remaining)
+						}
+						want := b.state(t)
+						d, err = b.end(t, token, second)
+						if err != nil || !d.Allowed || len(d.Limits) != len(limits) {
+							t.Fatalf("%s: %+v, %v", name, d, err)
+						}
+						for _, l := range d.Limits {
+							if l.Granted != 0 || l.Limit.Algorithm != headgate.LeakyBucket && l.Remaining > 100-first.cost {
+								t.Errorf("%s: the second is told %+v", name, l)
+							}
+						}
+						if got := b.state(t); got != want {
+							t.Errorf("%s: %s before the second, then %s", name, want, got)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Reservations that look alike are still each its own: of the same units at the same time, or not seen by the store.
+func TestTokensAreUnique(t *testing.T) {
+	t.Parallel()
+	for _, limit := range allAlgorithms() {
+		for _, unseen := range []bool{false, true} {
+			b := newBill(t, limit)
+			if unseen {
+				b.away(headgate.ErrUnavailable)
+			}
+			one, other := b.reserve(t, 20), b.reserve(t, 20)
+			b.away(nil)
+			if bytes.Equal(one, other) {
+				t.Fatalf("%s: two reservations have one token", limit)
+			}
+			for _, token := range [][]byte{one, other} {
+				if _, err := b.Commit(t.Context(), token, headgate.Request{Cost: 30}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if limit.Algorithm == headgate.LeakyBucket {
+				continue // what remains there is a matter of delays
+			}
+			if d, err := b.Peek(t.Context(), ann(1)); err != nil || d.Limits[0].Remaining != 40 {
+				t.Errorf("%s, unseen %t: %+v, %v", limit, unseen, d, err)
+			}
+		}
+	}
+}
+
+// Of many callers that settle one token at the same time, one does.
+func TestSettledOnceTogether(t *testing.T) {
+	t.Parallel()
+	for _, limit := range allAlgorithms() {
+		if limit.Algorithm == headgate.LeakyBucket {
+			continue
+		}
+		b := newBill(t, limit)
+		b.store.fails = nil
+		l, err := headgate.New(b.store.Store, headgate.Rule{ID: "rule", By: []string{"user"}, Limit: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := l.Reserve(t.Context(), ann(20), 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var changed atomic.Int64
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				d, err := l.Commit(context.Background(), r.Token, headgate.Request{Cost: 50})
+				if err != nil {
+					t.Error(err)
+				} else if d.Limits[0].Granted > 0 {
+					changed.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if d, err := l.Peek(t.Context(), ann(1)); err != nil || d.Limits[0].Remaining != 50 || changed.Load() != 1 {
+			t.Errorf("%s: %d changed it, then %+v, %v", limit, changed.Load(), d, err)
+		}
+	}
+}
+
+// A token whose units are all held needs one call; the others need one more.
+func TestSettlementsAreCheap(t *testing.T) {
+	t.Parallel()
+	for _, limit := range allAlgorithms() {
+		b := newBill(t, limit)
+		token := b.reserve(t, 20)
+		b.store.calls = 0
+		if _, err := b.Commit(t.Context(), token, headgate.Request{Cost: 10}); err != nil {
+			t.Fatal(err)
+		}
+		want := 1
+		if limit.Algorithm == headgate.LeakyBucket || limit.Algorithm == headgate.SlidingLog {
+			want = 2
+		}
+		if b.store.calls != want {
+			t.Errorf("%s: a commit took %d calls, want %d", limit, b.store.calls, want)
+		}
+	}
+}
+
+// While the store cannot say whether a token was settled before, what the request cost is charged and nothing is given
+// back: both are on the safe side.
+func TestSettledUnguarded(t *testing.T) {
+	t.Parallel()
+	log := headgate.Limit{Algorithm: headgate.SlidingLog, Count: 100, Window: time.Minute}
+	for _, failure := range []error{headgate.ErrUnavailable, fmt.Errorf("%w: %w", headgate.ErrUnavailable, headgate.ErrUnanswered)} {
+		for _, c := range []struct {
+			limit  headgate.Limit
+			unseen bool
+			ending ending
+			left   int64
+			err    error
+		}{
+			{log, false, ending{cost: 30}, 70, nil},
+			{log, false, ending{cost: 20}, 80, nil},
+			{log, false, ending{cost: 10}, 80, failure},
+			{log, false, ending{cancel: true}, 80, failure},
+			{log, true, ending{cost: 30}, 70, nil},
+			{log, true, ending{cancel: true}, 100, nil},
+			{window(100), true, ending{cost: 30}, 70, nil},
+		} {
+			b := newBill(t, c.limit)
+			if c.unseen {
+				b.away(headgate.ErrUnavailable)
+			}
+			token := b.reserve(t, 20)
+			b.awayForMarker(failure)
+			d, err := b.end(t, token, c.ending)
+			if !errors.Is(err, c.err) || !d.Allowed {
+				t.Errorf("%+v: %+v, %v", c, d, err)
+			}
+			if d, err := b.Peek(t.Context(), ann(1)); err != nil || d.Limits[0].Remaining != c.left {
+				t.Errorf("%+v: %+v, %v", c, d, err)
+			}
+		}
+	}
+}
+
+// unreachable is a store that may be, while others use it.
+type unreachable struct {
+	headgate.Store
+	is atomic.Bool
+}
+
+func (u *unreachable) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	if !u.is.Load() {
+		return u.Store.Take(ctx, charges, results)
+	}
+	for i := range results {
+		results[i] = headgate.Result{Err: headgate.ErrUnavailable}
+	}
+	return headgate.ErrUnavailable
+}
+
+// What was reserved in an outage, by the node's share or by a rule that allows, is charged once, whether it is committed in
+// the outage or after it, and a second commit after it charges nothing.
+func TestSettledOnceOverAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, limit := range allAlgorithms() {
+		if limit.Algorithm == headgate.LeakyBucket {
+			continue // what remains there is a matter of delays
+		}
+		limit.Window = 24 * time.Hour // so that nothing comes back meanwhile
+		for _, during := range []bool{false, true} {
+			for _, otherwise := range []headgate.OnStoreFailure{headgate.FailLocal, headgate.FailAllow} {
+				t.Run(fmt.Sprintf("%s %t %s", limit.Algorithm, during, otherwise), func(t *testing.T) {
+					t.Parallel()
+					settledOverAnOutage(t, headgate.Rule{ID: "rule", By: []string{"user"}, Limit: limit, OnStoreFailure: otherwise}, during)
+				})
+			}
+		}
+	}
+}
+
+func settledOverAnOutage(t *testing.T, rule headgate.Rule, during bool) {
+	t.Helper()
+	inner := &unreachable{Store: memstore.New(memstore.Options{})}
+	store := storewrap.New(inner, storewrap.Options{Log: slog.New(slog.DiscardHandler)})
+	defer store.Close()
+	l, err := headgate.New(store, rule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner.is.Store(true)
+	for range 20 { // until it knows
+		if _, err := l.Peek(t.Context(), ann(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := l.Reserve(t.Context(), ann(20), time.Minute)
+	if err != nil || r.Token == nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	commit := func() {
+		t.Helper()
+		if d, err := l.Commit(t.Context(), r.Token, headgate.Request{Cost: 30}); err != nil || !d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	if during {
+		commit()
+	}
+	inner.is.Store(false)
+	left := func() int64 {
+		d, err := headgate.NewLimiter(inner, l.Rules(), headgate.Options{}).Peek(t.Context(), ann(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Limits[0].Remaining
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for owes := true; owes; time.Sleep(10 * time.Millisecond) {
+		d, err := l.Peek(t.Context(), ann(1))
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("the store did not recover: %+v, %v", d, err)
+		}
+		owes = d.Path != headgate.PathStore || during && left() == rule.Limit.Count
+	}
+	if !during {
+		commit()
+	}
+	commit()
+	commit()
+	if got := left(); got != rule.Limit.Count-30 {
+		t.Errorf("%d are left, want %d", got, rule.Limit.Count-30)
+	}
+}
