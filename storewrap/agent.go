@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// gatherFor is how long the agent waits for more to send in one call: nobody waits for it.
+	// gatherFor is how long the agent waits for more to send in one call: no request waits for it.
 	gatherFor = 2 * time.Millisecond
 	// agentBatch is how many charges it sends in one call.
 	agentBatch = 32
@@ -193,7 +193,7 @@ func (a *agent) endLeases(until instant) {
 		}
 		x, _ := heap.Pop(&a.expiring).(expiry)
 		a.mu.Unlock()
-		a.returnSoon(a.cache.expired(x)...) // which takes the counter's lock first, as everybody does
+		a.returnSoon(a.cache.expired(x)...) // which locks the counter first, as every caller of the agent does
 	}
 }
 
@@ -247,7 +247,7 @@ func (q *leaseQueue) next() (acquisitions []*acquisition, returns []headgate.Cha
 	return acquisitions, returns
 }
 
-// call sends one batch. It goes on when the store is closing: what was sent must be accounted for.
+// call sends one batch. It finishes also when the store is closing: what was sent must be accounted for.
 func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns []headgate.Charge) {
 	charges := append([]headgate.Charge(nil), returns...)
 	for _, x := range acquisitions {

@@ -32,7 +32,7 @@ func (l *concurrencyLimit) init() {
 	l.fastTo.Store(maxCalls)
 }
 
-// shrink starts anew: nobody knows how much a store that has just recovered can answer.
+// shrink starts anew: a store that has just recovered may answer less than before.
 func (l *concurrencyLimit) shrink() {
 	l.limit.Store(firstCalls)
 	l.fastTo.Store(maxCalls)

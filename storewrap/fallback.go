@@ -34,7 +34,7 @@ const retryUnavailable = time.Second
 // decide fills in the results that the store did not, for charges whose rule says so. It notes what else is recorded meanwhile, so
 // that the store can be charged with it. The error is that of what is still undecided.
 func (f *fallback) decide(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
-	denied, refused := false, false
+	denied, failClosed := false, false
 	var shared []int
 	for i := range charges {
 		c, r := &charges[i], &results[i]
@@ -45,14 +45,14 @@ func (f *fallback) decide(now time.Time, charges []headgate.Charge, results []he
 		case c.OnStoreFailure == headgate.FailLocal:
 			shared = append(shared, i)
 		case c.OnStoreFailure == headgate.FailDeny && !c.Observe:
-			refused = true // by the limiter
+			failClosed = true // the limiter denies it
 		}
 	}
-	if len(shared) > 0 && f.decideShared(now, charges, results, shared, denied || refused) && !denied {
+	if len(shared) > 0 && f.decideShared(now, charges, results, shared, denied || failClosed) && !denied {
 		f.undo(now, charges, results)
 		denied = true
 	}
-	f.record(now, charges, results, denied || refused)
+	f.record(now, charges, results, denied || failClosed)
 	for i := range results {
 		if results[i].Err != nil {
 			return results[i].Err
@@ -68,12 +68,12 @@ func (f *fallback) decideShared(now time.Time, charges []headgate.Charge, result
 	for i, at := range shared {
 		asked[i], late[i] = charges[at], unanswered(results[at].Err)
 	}
-	refused := false
+	deny := false
 	for i, r := range f.count(now, asked, late, denied) {
 		results[shared[i]] = r
-		refused = refused || !r.Allowed && !charges[shared[i]].Observe
+		deny = deny || !r.Allowed && !charges[shared[i]].Observe
 	}
-	return refused
+	return deny
 }
 
 // record notes charges that the store was not asked for and that count all the same: those of rules that allow, if the request

@@ -10,12 +10,12 @@ const (
 	// maxTrust is how long the cache trusts what the store said of a counter: units may be given back at any time.
 	maxTrust = 500 * time.Millisecond
 	// minTrust is how long a denial is trusted at first where other nodes may hold leases, which they are asked to return. It
-	// doubles while the store goes on denying.
+	// doubles while the store keeps denying.
 	minTrust = 25 * time.Millisecond
 )
 
-// known is what the store last said of a counter, as long as it is trusted. If nobody else charges, it says what the store
-// would say again.
+// known is what the store last said of a counter, as long as it is trusted. Unless another node charges the counter, the store
+// would say the same again.
 type known struct {
 	clock     int64 // the store's less this node's, in microseconds
 	remaining int64

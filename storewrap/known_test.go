@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// exhaust takes all that a limit has, and makes the node know.
+// exhaust uses up a limit, and lets the node see a denial.
 func (l *lab) exhaust(c headgate.Charge) {
 	l.Helper()
 	all := c
@@ -21,8 +21,8 @@ func (l *lab) exhaust(c headgate.Charge) {
 	}
 }
 
-// A refusal is believed for half a second, and says what the store would.
-func TestRefusalIsBelieved(t *testing.T) {
+// A denial is cached for half a second, and says what the store would.
+func TestDenialIsCached(t *testing.T) {
 	t.Parallel()
 	for _, a := range []headgate.Algorithm{
 		headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog,
@@ -44,7 +44,7 @@ func TestRefusalIsBelieved(t *testing.T) {
 			}
 			// The first is shorter where others may have units in advance, which they give back.
 			if took := time.Since(asked); took > maxTrust || took < time.Millisecond {
-				l.Errorf("%v: it was believed for %v", a, took)
+				l.Errorf("%v: it was trusted for %v", a, took)
 			}
 			for range 10 { // until it has doubled often enough
 				asked = time.Now()
@@ -53,14 +53,14 @@ func TestRefusalIsBelieved(t *testing.T) {
 				}
 			}
 			if took := time.Since(asked); took != maxTrust {
-				l.Errorf("%v: in the end it was believed for %v", a, took)
+				l.Errorf("%v: in the end it was trusted for %v", a, took)
 			}
 		})
 	}
 }
 
-// Others may pass: what costs less, has more, or is nothing that a refusal is about.
-func TestWhoPassesARefusal(t *testing.T) {
+// A denial says nothing of other costs, limits and kinds of charges.
+func TestWhatADenialIsNotAbout(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(c *headgate.Charge)
@@ -150,8 +150,8 @@ func sameVerdict(a, b headgate.Result) bool {
 		(a.Remaining == b.Remaining || a.Allowed && a.Remaining <= b.Remaining) && (a.ResetAfter-b.ResetAfter).Abs() <= time.Microsecond
 }
 
-// What this node gives back is there at once.
-func TestRefundEndsARefusal(t *testing.T) {
+// What this node gives back is available at once.
+func TestRefundEndsADenial(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]func(c, undo headgate.Charge) headgate.Charge{
 		"refund": func(_, undo headgate.Charge) headgate.Charge { return undo },
@@ -163,7 +163,7 @@ func TestRefundEndsARefusal(t *testing.T) {
 			l.exhaust(c)
 			undo, _ := c.Undo(&granted)
 			if l.asks(c) || l.ask(back(c, undo))[0].Granted != 1 {
-				l.Fatalf("%s: it was not refused here, or not given back", name)
+				l.Fatalf("%s: it was not denied here, or not given back", name)
 			}
 			all := c
 			all.Credit, all.Cost = true, 10
@@ -177,9 +177,9 @@ func TestRefundEndsARefusal(t *testing.T) {
 	}
 }
 
-// Nobody is refused for what is known for longer than a hundredth of a second after there are units again, however many ask;
-// and everybody is told when that is.
-func TestRefusalEndsInTime(t *testing.T) {
+// No denial is cached beyond the time at which units are available again, but for contended counters, and clients are told when
+// that is.
+func TestDenialEndsInTime(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []headgate.Limit{
 		headgate.PerSecond(10), headgate.PerSecond(100), headgate.PerSecond(1_000), headgate.Per(10, 50*time.Second),
@@ -196,7 +196,7 @@ func TestRefusalEndsInTime(t *testing.T) {
 				peek := c
 				peek.Cost = 0
 				var fits time.Time // since when it would, after the store was last asked
-				refused, cached := 0, 0
+				denials, cached := 0, 0
 				for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(pause) {
 					there, err := take(l.inner, peek)
 					if err != nil {
@@ -217,7 +217,7 @@ func TestRefusalEndsInTime(t *testing.T) {
 					if r.Allowed {
 						continue
 					}
-					refused++
+					denials++
 					if !fits.IsZero() && time.Since(fits) > maxContention {
 						l.Fatalf("%v, every %v: there are units since %v: %+v", limit, pause, time.Since(fits), r)
 					}
@@ -226,16 +226,16 @@ func TestRefusalEndsInTime(t *testing.T) {
 						l.Fatalf("%v, every %v: again after %v, and not %v", limit, pause, r.RetryAfter, there[0].RetryAfter)
 					}
 				}
-				if pause < time.Millisecond && (refused < 1_000 || cached < refused/2) {
-					l.Errorf("%v, every %v: %d of %d refused here", limit, pause, cached, refused)
+				if pause < time.Millisecond && (denials < 1_000 || cached < denials/2) {
+					l.Errorf("%v, every %v: %d of %d denied here", limit, pause, cached, denials)
 				}
 			})
 		}
 	}
 }
 
-// A refusal that is not for want of units says nothing about others.
-func TestRefusedForAnotherReason(t *testing.T) {
+// A denial that is not for want of units says nothing about other charges.
+func TestDeniedForAnotherReason(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
 		c := yearly(headgate.FixedWindow, 10)
@@ -244,7 +244,7 @@ func TestRefusedForAnotherReason(t *testing.T) {
 			l.Fatalf("%+v", r)
 		}
 		if r := l.ask(c)[0]; !r.Allowed {
-			l.Errorf("two at once were refused, and then one: %+v", r)
+			l.Errorf("two at once were denied, and then one: %+v", r)
 		}
 	})
 	inLab(t, Options{}, func(l *lab) {
@@ -258,12 +258,12 @@ func TestRefusedForAnotherReason(t *testing.T) {
 			l.Fatalf("%+v", r)
 		}
 		if r := l.ask(c)[0]; !r.Allowed {
-			l.Errorf("one hold too many was refused, and then a charge: %+v", r)
+			l.Errorf("one hold too many was denied, and then a charge: %+v", r)
 		}
 	})
 }
 
-// What was known by other numbers is not believed when they come again.
+// What was known of other numbers of a limit is dropped.
 func TestChangedLimit(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// A recall says that a node was denied on a counter: whoever holds leases on it returns them. Nobody waits for an answer, and a
-// recall that is lost costs no more than the leases' terms.
+// A recall says that a node was denied on a counter: the nodes that hold leases on it return them. No request waits for that, and
+// a lost recall costs no more than the leases' terms.
 //
 // The message is a version byte, 8 bytes for the node that sends it, and for each counter 16 bytes of subject and 8 of counter.
 const (

@@ -119,7 +119,9 @@ func TestHostileRecalls(t *testing.T) {
 // deaf are peers that cannot be heard.
 type deaf struct{ bus }
 
-func (*deaf) Subscribe(context.Context, []string, func(string, []byte)) error { return errors.New("NOPERM") }
+func (*deaf) Subscribe(context.Context, []string, func(string, []byte)) error {
+	return errors.New("NOPERM")
+}
 
 // An operator is told once if other nodes cannot be heard.
 func TestDeafNode(t *testing.T) {

@@ -22,7 +22,7 @@ type Stats struct {
 	// InFlight is how many calls are under way now, and Rejected how many were not made because too many were.
 	InFlight, Rejected int64
 	// Leases is how many leases are out. Of the units Leased, some were Returned unspent, and some were lost with a store or
-	// peer that did not answer: LeaseLost units stay charged until their window is over, and nobody gets them.
+	// peer that did not answer: LeaseLost units stay charged until their window is over, and no client gets them.
 	Leases                      int
 	Leased, Returned, LeaseLost int64
 	// FalseDenials is how many requests at most were denied from the cache though the store had room again.

@@ -72,7 +72,7 @@ func (t *transport) take(now time.Time, charges []headgate.Charge, results []hea
 	return err
 }
 
-// takePatiently asks the store on behalf of nobody who waits. It does not end with ctx half-way.
+// takePatiently asks the store for background work, which no request waits for. It does not end with ctx half-way.
 func (t *transport) takePatiently(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
