@@ -1,7 +1,6 @@
 package storewrap
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -25,18 +24,6 @@ type cache struct {
 	leases atomic.Int64 // numbers them, and tells whether there ever was one
 
 	falseDenials, evicted atomic.Int64
-}
-
-const (
-	cacheShards  = 64
-	setsPerShard = 256
-	ways         = 4
-)
-
-// cacheSet is where a counter's entry is. The subjects come first, which are all in one place.
-type cacheSet struct {
-	subjects [ways]headgate.Subject
-	entries  [ways]entry
 }
 
 // instant is a time on this node's monotonic clock: since a second before the store was made, so that 0 is long ago.
@@ -63,55 +50,6 @@ func (c *cache) now() instant { return time.Since(c.start) }
 
 // at converts a time of this node's clock.
 func (c *cache) at(t time.Time) instant { return t.Sub(c.start) }
-
-// lock returns the set of a counter, until the mutex is unlocked.
-func (c *cache) lock(subject headgate.Subject, counter headgate.Counter) (*cacheSet, *sync.Mutex) {
-	h := hash(c.salt, subject, counter, 0)
-	shard := &c.table[h%cacheShards]
-	shard.mu.Lock()
-	if shard.sets == nil {
-		shard.sets = make([]cacheSet, setsPerShard)
-	}
-	return &shard.sets[h/cacheShards%setsPerShard], &shard.mu
-}
-
-// find returns nil if nothing is known of the counter.
-func (s *cacheSet) find(subject headgate.Subject, counter headgate.Counter) *entry {
-	for i := range s.subjects {
-		if s.subjects[i] == subject && s.entries[i].counter == counter && s.entries[i].needed != 0 {
-			return &s.entries[i]
-		}
-	}
-	return nil
-}
-
-// getOrCreate returns the counter's entry. What was known by other numbers of the limit is dropped.
-func (c *cache) getOrCreate(s *cacheSet, charge *headgate.Charge, now instant) *entry {
-	e := s.find(charge.Subject, charge.Counter)
-	if e != nil && e.limit == charge.Limit {
-		e.needed = now
-		return e
-	}
-	if e == nil {
-		oldest := 0
-		for i := range s.entries {
-			if s.entries[i].needed < s.entries[oldest].needed {
-				oldest = i
-			}
-		}
-		e = &s.entries[oldest]
-		if e.held(now) > 0 || e.known.denies(now) {
-			c.evicted.Add(1)
-		}
-		c.agent.returnSoon(e.surrender(s.subjects[oldest])...)
-		s.subjects[oldest] = charge.Subject
-	} else {
-		c.agent.returnSoon(e.surrender(charge.Subject)...)
-	}
-	*e = entry{counter: charge.Counter, limit: charge.Limit, needed: now}
-	e.demand.seenAt = now
-	return e
-}
 
 // decide answers the request if this node knows or holds enough, and reports whether it did. A denial is answered only if all
 // limits of the request are known: it is the whole truth about that request.
@@ -379,17 +317,4 @@ func (c *cache) isKnown(subject headgate.Subject, counter headgate.Counter) bool
 	defer mu.Unlock()
 	e := set.find(subject, counter)
 	return e != nil && e.known.unread != 0
-}
-
-// hash returns a number that looks random, and is the same for the same counter and window.
-func hash(salt uint64, subject headgate.Subject, counter headgate.Counter, window int64) uint64 {
-	h := salt ^ uint64(counter)
-	for _, word := range [...]uint64{
-		binary.LittleEndian.Uint64(subject[:]), binary.LittleEndian.Uint64(subject[8:]), uint64(window),
-	} {
-		h = (h ^ word) * 0x9e3779b97f4a7c15
-		h ^= h >> 29
-	}
-	h *= 0xbf58476d1ce4e5b9
-	return h ^ h>>32
 }

@@ -1,0 +1,82 @@
+package storewrap
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	cacheShards  = 64
+	setsPerShard = 256
+	ways         = 4
+)
+
+// cacheSet is where a counter's entry is. The subjects come first, which are all in one place.
+type cacheSet struct {
+	subjects [ways]headgate.Subject
+	entries  [ways]entry
+}
+
+// lock returns the set of a counter, until the mutex is unlocked.
+func (c *cache) lock(subject headgate.Subject, counter headgate.Counter) (*cacheSet, *sync.Mutex) {
+	h := hash(c.salt, subject, counter, 0)
+	shard := &c.table[h%cacheShards]
+	shard.mu.Lock()
+	if shard.sets == nil {
+		shard.sets = make([]cacheSet, setsPerShard)
+	}
+	return &shard.sets[h/cacheShards%setsPerShard], &shard.mu
+}
+
+// find returns nil if nothing is known of the counter.
+func (s *cacheSet) find(subject headgate.Subject, counter headgate.Counter) *entry {
+	for i := range s.subjects {
+		if s.subjects[i] == subject && s.entries[i].counter == counter && s.entries[i].needed != 0 {
+			return &s.entries[i]
+		}
+	}
+	return nil
+}
+
+// getOrCreate returns the counter's entry. What was known by other numbers of the limit is dropped.
+func (c *cache) getOrCreate(s *cacheSet, charge *headgate.Charge, now instant) *entry {
+	e := s.find(charge.Subject, charge.Counter)
+	if e != nil && e.limit == charge.Limit {
+		e.needed = now
+		return e
+	}
+	if e == nil {
+		oldest := 0
+		for i := range s.entries {
+			if s.entries[i].needed < s.entries[oldest].needed {
+				oldest = i
+			}
+		}
+		e = &s.entries[oldest]
+		if e.held(now) > 0 || e.known.denies(now) {
+			c.evicted.Add(1)
+		}
+		c.agent.returnSoon(e.surrender(s.subjects[oldest])...)
+		s.subjects[oldest] = charge.Subject
+	} else {
+		c.agent.returnSoon(e.surrender(charge.Subject)...)
+	}
+	*e = entry{counter: charge.Counter, limit: charge.Limit, needed: now}
+	e.demand.seenAt = now
+	return e
+}
+
+// hash returns a number that looks random, and is the same for the same counter and window.
+func hash(salt uint64, subject headgate.Subject, counter headgate.Counter, window int64) uint64 {
+	h := salt ^ uint64(counter)
+	for _, word := range [...]uint64{
+		binary.LittleEndian.Uint64(subject[:]), binary.LittleEndian.Uint64(subject[8:]), uint64(window),
+	} {
+		h = (h ^ word) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	h *= 0xbf58476d1ce4e5b9
+	return h ^ h>>32
+}
