@@ -316,6 +316,110 @@ func underRaceDetector() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
+// As many counters as are allowed are all kept, however they fall into the shards.
+func TestNoneIsEvictedUpToTheCap(t *testing.T) {
+	t.Parallel()
+	sizes := []int{1, 2, 100, 2_048, 10_000, 100_000}
+	if !testing.Short() && !underRaceDetector() {
+		sizes = append(sizes, 1_000_000)
+	}
+	for _, most := range sizes {
+		store := memstore.New(memstore.Options{MaxEntries: most, Clock: atNoon})
+		limit := headgate.PerHour(2)
+		for n := range uint64(most) {
+			charge(t, store, limit, n)
+		}
+		if held, evicted := store.Len(), store.Evicted(); held != most || evicted != 0 {
+			t.Errorf("MaxEntries %d: %d held, %d evicted of as many", most, held, evicted)
+		}
+		for n := range uint64(most) {
+			if remaining(t, store, limit, n) != 1 {
+				t.Fatalf("MaxEntries %d: counter %d was forgotten", most, n)
+			}
+		}
+		charge(t, store, limit, uint64(most))
+		if held, evicted := store.Len(), store.Evicted(); held != most || evicted != 1 {
+			t.Errorf("MaxEntries %d: %d held, %d evicted of one more", most, held, evicted)
+		}
+	}
+}
+
+// Counters come and go, some soon and some late, several to a call, and never are more alive than are allowed: none of
+// those is evicted, whichever shard the expired ones lie in.
+func TestOnlyTheExpiredMakeRoom(t *testing.T) {
+	t.Parallel()
+	spans := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute, time.Hour}
+	for seed, most := range []int{7, 1_000, 5_000, 20_000} {
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		now := noon
+		store := memstore.New(memstore.Options{MaxEntries: most, Clock: func() time.Time { return now }})
+		ends := map[int64]int{} // how many expire in which second
+		alive, full := 0, 0
+		for next := uint64(0); next < uint64(12*most); {
+			if r.IntN(most) == 0 || alive == most {
+				now = now.Add(time.Duration(1+r.IntN(4)) * time.Second)
+				for second, n := range ends {
+					if second <= now.Unix() {
+						alive -= n
+						delete(ends, second)
+					}
+				}
+			}
+			var charges []headgate.Charge
+			for range min(1+r.IntN(5), most-alive) {
+				span := spans[r.IntN(len(spans))]
+				charges = append(charges, headgate.Charge{Subject: nth(next), Limit: perWindow(2, span), Cost: 1})
+				next++
+				alive++
+				ends[now.Add(span).Unix()]++
+			}
+			take(t, store, charges...)
+			if alive == most {
+				full++
+			}
+			if evicted := store.Evicted(); evicted != 0 {
+				t.Fatalf("seed %d, MaxEntries %d: %d alive, %d evicted", seed, most, alive, evicted)
+			}
+		}
+		if held := store.Len(); held > most || full < 3 {
+			t.Errorf("seed %d, MaxEntries %d: %d held; it was full %d times", seed, most, held, full)
+		}
+	}
+}
+
+// The same with many callers: none of the counters that are to last is lost while others come and expire.
+func TestOnlyTheExpiredMakeRoomTogether(t *testing.T) {
+	t.Parallel()
+	const most, lasting, each, workers = 20_000, 10_000, 9_000, 4
+	var now atomic.Int64
+	now.Store(noon.Unix())
+	store := memstore.New(memstore.Options{MaxEntries: most, Clock: func() time.Time { return time.Unix(now.Load(), 0) }})
+	long, short := headgate.PerDay(2), perWindow(2, time.Second)
+	for n := range uint64(lasting) {
+		charge(t, store, long, n)
+	}
+	for round := range uint64(8) {
+		var all sync.WaitGroup
+		for worker := range uint64(workers) {
+			all.Go(func() {
+				for n := worker; n < each; n += workers {
+					charge(t, store, short, lasting+round*each+n)
+				}
+			})
+		}
+		all.Wait()
+		if held, evicted := store.Len(), store.Evicted(); held > most || evicted != 0 {
+			t.Fatalf("round %d: %d held, %d evicted", round, held, evicted)
+		}
+		now.Add(1)
+	}
+	for n := range uint64(lasting) {
+		if remaining(t, store, long, n) != 1 {
+			t.Fatalf("counter %d was forgotten", n)
+		}
+	}
+}
+
 func TestSmallCaps(t *testing.T) {
 	t.Parallel()
 	for most := 1; most < 50; most++ {

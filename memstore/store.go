@@ -11,6 +11,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -19,9 +20,11 @@ import (
 const (
 	defaultMaxEntries = 1_000_000
 	maxShards         = 256
-	// minShardEntries is how many entries a shard may hold at the least. Subjects spread over the shards by chance, and
-	// the larger the shards, the fuller all of them are when the first one has to evict.
+	// minShardEntries is how many entries a shard has at least when the store is full.
 	minShardEntries = 1_024
+	// reclaimSlots is how many slots one call searches for expired entries, if one shard has no more: a few hundred
+	// microseconds.
+	reclaimSlots = 1 << 16
 	// usualCharges of one request are decided without allocating.
 	usualCharges = 8
 )
@@ -29,8 +32,8 @@ const (
 // Options of a store. The zero value is ready to use.
 type Options struct {
 	// MaxEntries is how many counters are kept at most; 0 means 1,000,000. Each takes 80 to 120 bytes, a sliding log 16
-	// more for each charge it remembers. Make it a few percent more than the counters that live at a time: the first of
-	// them are evicted shortly before there are this many.
+	// more for each charge it remembers. No counter is evicted while no more than this many are live; expired ones make
+	// room first, and for as long as it takes to find them there may be a few more.
 	MaxEntries int
 	// Clock is the store's clock; nil means time.Now. With another one rules can be tried at given times. It is called while
 	// counters are locked and must not use the store.
@@ -44,6 +47,8 @@ type Store struct {
 	// cannot aim at the shard of another and push that one's counters out.
 	seed   maphash.Seed
 	shards []shard // a power of two of them
+	budget *budget
+	turn   atomic.Uint32 // the shard to be searched next for what has expired
 	clock  func() time.Time
 }
 
@@ -67,12 +72,9 @@ func New(o Options) *Store {
 	for n < maxShards && o.MaxEntries/(2*n) >= minShardEntries {
 		n *= 2
 	}
-	s := &Store{seed: maphash.MakeSeed(), shards: make([]shard, n), clock: o.Clock}
+	s := &Store{seed: maphash.MakeSeed(), shards: make([]shard, n), budget: newBudget(o.MaxEntries, n), clock: o.Clock}
 	for i := range s.shards {
-		s.shards[i].most = o.MaxEntries / n
-		if i < o.MaxEntries%n {
-			s.shards[i].most++
-		}
+		s.shards[i].table = table{budget: s.budget, number: i, share: (o.MaxEntries + n - 1) / n}
 	}
 	return s
 }
@@ -86,10 +88,20 @@ func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []hea
 	if len(charges) == 0 {
 		return nil
 	}
+	var over bool
 	if len(charges) == 1 {
-		s.takeOne(charges, results)
-		return nil
+		over = s.takeOne(charges, results)
+	} else {
+		over = s.takeAll(charges, results)
 	}
+	if over {
+		s.reclaim(results[0].Time.Unix())
+	}
+	return nil
+}
+
+// takeAll decides several charges. It reports whether there are now too many entries.
+func (s *Store) takeAll(charges []headgate.Charge, results []headgate.Result) (over bool) {
 	var placeRoom [usualCharges]place
 	var stateRoom [usualCharges]headgate.State
 	places, states := placeRoom[:], stateRoom[:]
@@ -117,14 +129,14 @@ func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []hea
 	for i := range places {
 		results[i].Nodes = 1
 		if p := &places[i]; !p.follows {
-			s.shards[p.shard].keep(&p.key, p.slot, &states[i], now)
+			over = s.shards[p.shard].keep(&p.key, p.slot, &states[i], now) || over
 		}
 	}
-	return nil
+	return over
 }
 
-// takeOne is Take for one charge, with one lock and nothing to sort out.
-func (s *Store) takeOne(charges []headgate.Charge, results []headgate.Result) {
+// takeOne is takeAll for one charge, with one lock and nothing to sort out.
+func (s *Store) takeOne(charges []headgate.Charge, results []headgate.Result) (over bool) {
 	var p place
 	s.locate(&charges[0], &p)
 	sh := &s.shards[p.shard]
@@ -134,8 +146,39 @@ func (s *Store) takeOne(charges []headgate.Charge, results []headgate.Result) {
 	slot := sh.load(&p.key, &state[0])
 	headgate.Decide(charges, state[:], results, s.clock())
 	results[0].Nodes = 1
-	sh.keep(&p.key, slot, &state[0], results[0].Time.Unix())
+	return sh.keep(&p.key, slot, &state[0], results[0].Time.Unix())
 }
+
+// reclaim brings the store back to as many entries as are allowed. What has expired goes first, a few shards at a time, so
+// that no call takes long: the next ones go on. It must be called with no lock held.
+func (s *Store) reclaim(now int64) {
+	searched := 0
+	for range s.shards {
+		if searched >= reclaimSlots || !s.budget.exceeded() {
+			return
+		}
+		if i := s.nextShard(); s.budget.due[i].Load() <= now {
+			s.with(i, func(t *table) {
+				t.sweepAll(now)
+				searched += len(t.slots)
+			})
+		}
+	}
+	for range s.shards {
+		if !s.budget.exceeded() || s.budget.anyExpired(now) {
+			return
+		}
+		s.with(s.nextShard(), func(t *table) {
+			if t.used > 0 {
+				t.evict(now)
+				s.budget.used.Add(-1)
+			}
+		})
+	}
+}
+
+// nextShard returns one shard after the other.
+func (s *Store) nextShard() int { return int(s.turn.Add(1)) & (len(s.shards) - 1) }
 
 // Part is 0 for every subject: the store is in one part.
 func (s *Store) Part(headgate.Subject) int { return 0 }
@@ -157,11 +200,15 @@ func (s *Store) Evicted() int64 {
 
 func (s *Store) each(f func(*table)) {
 	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		f(&sh.table)
-		sh.mu.Unlock()
+		s.with(i, f)
 	}
+}
+
+func (s *Store) with(shard int, f func(*table)) {
+	sh := &s.shards[shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	f(&sh.table)
 }
 
 // place is where the counter of a charge is kept.

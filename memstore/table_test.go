@@ -3,6 +3,7 @@ package memstore
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -19,40 +20,42 @@ func TestSlotIsACacheLine(t *testing.T) {
 	}
 }
 
-func TestShardsAddUpToMaxEntries(t *testing.T) {
+func TestShards(t *testing.T) {
 	t.Parallel()
 	for most, shards := range map[int]int{1: 1, 2047: 1, 2048: 2, 100_003: 64, 262_143: 128, 262_144: 256, 999_999: 256, 0: 256} {
 		s := New(Options{MaxEntries: most})
-		sum, least := 0, defaultMaxEntries
-		for i := range s.shards {
-			sum += s.shards[i].most
-			least = min(least, s.shards[i].most)
-		}
 		if most == 0 {
 			most = defaultMaxEntries
 		}
-		if len(s.shards) != shards || sum != most || least != most/shards {
-			t.Errorf("MaxEntries %d: %d shards for %d entries, at least %d", most, len(s.shards), sum, least)
+		if len(s.shards) != shards || s.budget.most != int64(most) {
+			t.Errorf("MaxEntries %d: %d shards for %d entries", most, len(s.shards), s.budget.most)
 		}
 	}
 }
 
-// Who fills one shard of a store must not fill one of the next: the places cannot be learnt.
+// Who fills one shard of a store, or the slots around one place in it, must not fill one of the next: the places cannot be
+// learnt.
 func TestStoresPlaceSubjectsDifferently(t *testing.T) {
 	t.Parallel()
 	one, other := New(Options{}), New(Options{})
-	met := map[uint8]int{}
+	shards, homes := map[uint8]int{}, map[uint8]int{}
 	for n := range 100_000 {
-		var p place
+		var p, q place
 		c := headgate.Charge{Subject: headgate.SubjectOf(strconv.Itoa(n))}
-		if one.locate(&c, &p); p.shard == 0 {
-			other.locate(&c, &p)
-			met[p.shard]++
+		one.locate(&c, &p)
+		other.locate(&c, &q)
+		if p.shard == 0 {
+			shards[q.shard]++
+		}
+		if p.key.hash>>24 == 0 {
+			homes[uint8(q.key.hash>>24)]++
 		}
 	}
 	// About 390 subjects are spread over 256 shards; more than 16 of them in one are a chance in a thousand million.
-	if most := slices.Max(slices.Collect(maps.Values(met))); len(met) < 128 || most > 16 {
-		t.Errorf("subjects of one shard are in %d shards of another store, up to %d together", len(met), most)
+	for _, met := range []map[uint8]int{shards, homes} {
+		if most := slices.Max(slices.Collect(maps.Values(met))); len(met) < 128 || most > 16 {
+			t.Errorf("subjects of one place are in %d places of another store, up to %d together", len(met), most)
+		}
 	}
 }
 
@@ -76,7 +79,7 @@ func TestRebuiltSmallerWithinACall(t *testing.T) {
 	t.Parallel()
 	at := func(n int) *key { return &key{counter: headgate.Counter(n), hash: uint32(n) << 20} }
 	const first, last = 0, 4_095
-	m := table{most: 10_000}
+	m := table{budget: newBudget(10_000, 1), share: 10_000}
 	m.keep(at(last), -1, &headgate.State{Used: 1, Expires: 100}, 0)
 	n := first
 	for ; n < 1_000 || m.used < len(m.slots)*4/5; n++ {
@@ -115,9 +118,10 @@ type tableModel struct {
 func newTableModel(seed uint64) *tableModel {
 	r := rand.New(rand.NewPCG(seed, 0))
 	m := &tableModel{held: map[key]headgate.State{}, rand: r, now: 1_000}
-	m.table.most = 1 + r.IntN(40)
+	most := 1 + r.IntN(40)
+	m.table = table{budget: newBudget(most, 1), share: most}
 	homes := []uint32{0, 1 << 30, 1 << 31, 1<<32 - 1} // the last one's entries go round the end
-	for n := range 1 + r.IntN(3*m.table.most) {
+	for n := range 1 + r.IntN(3*most) {
 		k := key{counter: headgate.Counter(n % 3), hash: homes[r.IntN(len(homes))] + r.Uint32N(3)<<20}
 		k.subject[n%16] = byte(n)
 		m.keys = append(m.keys, k)
@@ -182,13 +186,14 @@ func (m *tableModel) forget(kept bool, own key) {
 // compare says how the table differs from the model.
 func (m *tableModel) compare() string {
 	t := &m.table
-	used, logged := 0, 0
+	used, logged, soonest := 0, 0, int64(math.MaxInt64)
 	for i := range t.slots {
 		s := &t.slots[i]
 		if s.empty() {
 			continue
 		}
 		used++
+		soonest = min(soonest, s.expires)
 		k := key{subject: s.subject, counter: s.counter, hash: s.hash}
 		var state headgate.State
 		if at := t.load(&k, &state); at != i {
@@ -212,8 +217,10 @@ func (m *tableModel) compare() string {
 		return fmt.Sprintf("%d slots are in use, want %d", used, len(m.held))
 	case used != t.used:
 		return fmt.Sprintf("%d slots are in use and counted as %d", used, t.used)
-	case used > t.most:
-		return fmt.Sprintf("%d entries, more than %d", used, t.most)
+	case int64(used) > t.budget.most || int64(used) != t.budget.used.Load():
+		return fmt.Sprintf("%d entries, counted as %d, of %d allowed", used, t.budget.used.Load(), t.budget.most)
+	case soonest < t.budget.due[0].Load() || t.budget.due[0].Load() < t.budget.soonest.Load():
+		return fmt.Sprintf("one expires at %d, and not before %d and %d", soonest, t.budget.due[0].Load(), t.budget.soonest.Load())
 	case t.evicted != m.evicted:
 		return fmt.Sprintf("%d evictions, counted as %d", m.evicted, t.evicted)
 	case logs != logged || logs+len(t.logs.free) != len(t.logs.held):
