@@ -88,7 +88,7 @@ func (c *cache) decide(p *plan) bool {
 // judge says what is known of one charge, and spends its units if they are leased.
 func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, s *step) verdict {
 	*s = step{}
-	if charge.Strict {
+	if charge.Strict && c.leases.Load() == 0 {
 		return unknown
 	}
 	set, mu := c.lock(charge.Subject, charge.Counter)
@@ -98,6 +98,10 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 		return unknown
 	}
 	e.needed = now
+	s.holds = e.lease != nil || e.spare != nil
+	if charge.Strict {
+		return unknown
+	}
 	e.demand.see(now, charge.Cost)
 	if l := e.spend(charge, r, now); l != nil {
 		s.verdict, s.lease, s.number = spent, l, l.number
@@ -109,7 +113,6 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 		if s.verdict == fits {
 			s.wait = e.contention(charge, c.fleet.size(), now)
 		}
-		s.holds = e.lease != nil || e.spare != nil
 	}
 	if s.verdict == denied {
 		e.demand.denials++
@@ -174,7 +177,7 @@ func (c *cache) bringHome(p *plan) {
 	known := cacheable(p.charges)
 	for i := range p.charges {
 		charge := &p.charges[i]
-		if charge.Strict || known && !p.steps[i].holds || p.decided(i) || !ordinary(charge) && !charge.Credit {
+		if known && !p.steps[i].holds || p.decided(i) || !ordinary(charge) && !charge.Credit {
 			continue
 		}
 		set, mu := c.lock(charge.Subject, charge.Counter)

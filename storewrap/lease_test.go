@@ -322,6 +322,31 @@ func TestRemainingWithALease(t *testing.T) {
 	})
 }
 
+// A peek of the limiter, which has the store decide, shows what the node holds as well.
+func TestPeekShowsOwnUnits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit, asked = 10_000, 300
+		node := wrap(t, memstore.New(memstore.Options{}), Options{})
+		limiter, err := headgate.New(node, headgate.Rule{ID: "r", By: []string{"user"}, Limit: hourly(limit)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range asked {
+			if d, err := limiter.Check(t.Context(), who("ann")); err != nil || !d.Allowed {
+				t.Fatalf("%+v: %v", d, err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		if node.Stats().Leases == 0 {
+			t.Error("no lease was taken")
+		}
+		if d, err := limiter.Peek(t.Context(), who("ann")); err != nil || d.Limits[0].Remaining != limit-asked {
+			t.Errorf("%+v: %v", d, err)
+		}
+	})
+}
+
 // A unit of a lease is given back like any other.
 func TestRefundOfALease(t *testing.T) {
 	t.Parallel()

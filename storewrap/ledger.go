@@ -17,9 +17,10 @@ type ledger struct {
 	max     int // tallies
 	index   map[counterKey]*tally
 	tallies []*tally
-	hand    int // where to look for one to evict
-	owing   int // tallies that owe something
-	sent    int // charges under way
+	hand    int   // where to look for one to evict
+	owing   int   // tallies that owe something
+	sent    int   // charges under way
+	debts   int64 // collected so far, which numbers them
 
 	settling atomic.Bool
 	evicted  atomic.Int64
@@ -40,6 +41,8 @@ type tally struct {
 	counted, charged headgate.State
 	owes             bool
 	settled          bool // the store has all of it, and what it said of that is known
+	// inFlight is what the store is being charged: it may not know of it when it says what is left.
+	inFlight []debt
 	// again is what the store could not be charged, at a time.
 	again     []headgate.Charge
 	againFrom time.Time
@@ -72,12 +75,18 @@ func (t *tally) notable(now time.Time) bool {
 	return 100*units >= t.whole.Capacity()
 }
 
-// restart begins the count with what the store is known to have, and what it is yet to be charged on top.
+// restart begins the count with what the store is known to have, what it is being charged, and what it is yet to be charged on
+// top.
 func (t *tally) restart(whole, share headgate.Limit, seed headgate.Charge, now time.Time) {
 	owed := t.owed(now)
 	t.whole, t.share, t.charged, t.again = whole, share, headgate.State{}, nil
 	if seed.Cost > 0 {
 		t.charged, _ = share.Take(t.charged, seed, now)
+	}
+	for _, d := range t.inFlight {
+		c := d.charge
+		c.Age += now.Sub(d.at)
+		t.charged, _ = share.Take(t.charged, c, now)
 	}
 	t.counted = t.charged
 	for _, c := range owed {

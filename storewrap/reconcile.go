@@ -2,6 +2,7 @@ package storewrap
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -79,10 +80,12 @@ func (f *fallback) reconcile(ctx context.Context, which func(*tally) bool) bool 
 	return true
 }
 
-// debt is one charge that a tally owes.
+// debt is one charge that a tally owes, as of a time.
 type debt struct {
 	tally  *tally
 	charge headgate.Charge
+	at     time.Time
+	number int64
 }
 
 // collect gathers about a batch of what is owed, and returns where to go on; -1 is the end. What is collected counts as charged.
@@ -95,7 +98,9 @@ func (l *ledger) collect(now time.Time, from int, which func(*tally) bool) (owed
 			continue
 		}
 		for _, c := range t.owed(now) {
-			owed = append(owed, debt{t, c})
+			l.debts++
+			owed = append(owed, debt{t, c, now, l.debts})
+			t.inFlight = append(t.inFlight, owed[len(owed)-1])
 		}
 		t.charged, t.again = t.counted, nil
 		l.setOwes(t, false)
@@ -150,6 +155,7 @@ func (l *ledger) answered(now time.Time, d debt, err error) {
 	defer l.mu.Unlock()
 	l.sent--
 	t := d.tally
+	t.inFlight = slices.DeleteFunc(t.inFlight, func(other debt) bool { return other.number == d.number })
 	if err == nil || unanswered(err) || l.index[t.counterKey] != t { // or it was evicted
 		t.settled = err == nil && !t.owes
 		return

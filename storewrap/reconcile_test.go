@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -234,6 +235,46 @@ func TestOthersAreReconciled(t *testing.T) {
 	if a, b, c, d := used(t, inner, lets), used(t, inner, forced), used(t, inner, denies), used(t, inner, share); a != 20 || b != 7 || c != 0 || d != 0 {
 		t.Errorf("%d, %d, %d and %d used", a, b, c, d)
 	}
+}
+
+// What the store is being charged counts until it says more: a node does not have its share again because the store, which is slow,
+// has not heard of it yet.
+func TestChargesInFlightCount(t *testing.T) {
+	t.Parallel()
+	inLab(t, Options{}, func(l *lab) {
+		const limit = 100
+		var gone atomic.Bool
+		l.fail(func(charges []headgate.Charge) error {
+			if slices.ContainsFunc(charges, func(c headgate.Charge) bool { return c.Force }) {
+				time.Sleep(500 * time.Millisecond)
+				return nil
+			}
+			if gone.Load() && charges[0].Cost > 0 {
+				return errGone
+			}
+			return nil
+		})
+		c := hour(headgate.FixedWindow, limit)
+		var admitted int64
+		ask := func(fails bool, cost int64) {
+			gone.Store(fails)
+			c.Cost = cost
+			admitted += l.ask(c)[0].Granted
+		}
+		ask(false, 1)
+		ask(true, 50)
+		time.Sleep(80 * time.Millisecond) // the store is being charged
+		ask(false, 1)
+		ask(true, 90)
+		time.Sleep(600 * time.Millisecond) // it has been, and is again
+		ask(false, 1)
+		ask(true, 40)
+		ask(false, 40)
+		time.Sleep(5 * time.Second)
+		if admitted > 2*limit {
+			l.Errorf("%d admitted of %d", admitted, limit)
+		}
+	})
 }
 
 // A part that cannot be charged keeps no other from coming back.
