@@ -87,7 +87,6 @@ func (c *cache) decide(p *plan) bool {
 
 // judge says what is known of one charge, and spends its units if they are leased.
 func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, s *step) verdict {
-	*s = step{}
 	if charge.Strict && c.leases.Load() == 0 {
 		return unknown
 	}
@@ -104,15 +103,12 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 	}
 	e.demand.see(now, charge.Cost)
 	if l := e.spend(charge, r, now); l != nil {
-		s.verdict, s.lease, s.number = spent, l, l.number
+		s.verdict, s.lease = spent, l
 		if l.low() && e.spare == nil {
 			c.acquire(e, charge, now)
 		}
 	} else {
 		s.verdict = e.known.judge(charge, r, now)
-		if s.verdict == fits {
-			s.wait = e.contention(charge, c.fleet.size(), now)
-		}
 	}
 	if s.verdict == denied {
 		e.demand.denials++
@@ -129,17 +125,23 @@ func (c *cache) takeTurns(p *plan, now instant) bool {
 	waits := false
 	for i := range p.charges {
 		s, charge, r := &p.steps[i], &p.charges[i], &p.results[i]
-		if s.wait == 0 || s.verdict != fits || charge.Observe {
+		if s.verdict != fits || charge.Observe {
 			continue
 		}
 		set, mu := c.lock(charge.Subject, charge.Counter)
 		e := set.find(charge.Subject, charge.Counter)
-		if e != nil && e.acquiring != nil && now < e.acquiring.since+turn {
+		wait := time.Duration(0)
+		if e != nil {
+			wait = e.contention(charge, c.fleet.size(), now)
+		}
+		switch {
+		case wait == 0:
+		case e.acquiring != nil && now < e.acquiring.since+turn:
 			waits, s.verdict = true, denied
 			r.Allowed, r.Remaining, r.RetryAfter = false, 0, e.acquiring.since+turn-now
 			e.demand.denials++
-		} else if e != nil {
-			e.known.deny(now, min(s.wait, turn))
+		default:
+			e.known.deny(now, min(wait, turn))
 		}
 		mu.Unlock()
 	}
@@ -155,7 +157,7 @@ func (c *cache) unspend(p *plan, now instant) {
 		}
 		set, mu := c.lock(charge.Subject, charge.Counter)
 		e := set.find(charge.Subject, charge.Counter)
-		if e != nil && (e.lease == s.lease || e.spare == s.lease) && s.lease.number == s.number && now < s.lease.end {
+		if e != nil && (e.lease == s.lease || e.spare == s.lease) && now < s.lease.end {
 			s.lease.units += charge.Cost
 			e.demand.units -= charge.Cost
 		} else if back, ok := charge.Undo(r); ok { // it has ended meanwhile

@@ -1,10 +1,6 @@
 package storewrap
 
-import (
-	"time"
-
-	"github.com/headgate/headgate"
-)
+import "github.com/headgate/headgate"
 
 // usual is how many charges a request may have for the cache to decide it.
 const usual = 8
@@ -26,10 +22,8 @@ type plan struct {
 // step is what the cache made of one charge.
 type step struct {
 	verdict verdict
-	holds   bool          // this node holds units of the counter
-	lease   *lease        // that units were spent from
-	number  int64         // of the lease
-	wait    time.Duration // of a contended counter
+	holds   bool   // this node holds units of the counter
+	lease   *lease // that units were spent from
 }
 
 // verdict is what the cache knows of a charge.
