@@ -13,6 +13,9 @@ func judgeCeiling(t *trial) {
 	worst := map[string]float64{}
 	for _, name := range t.names() {
 		limit, admitted := t.limit(name), admissions(t.subjects[name])
+		if t.check.Local > 0 {
+			admitted = t.setLocalApart(name, limit, admitted)
+		}
 		over, where := overLimit(limit, admitted)
 		allowed := 0.0
 		if limit.Algorithm == TokenBucket {
@@ -32,6 +35,28 @@ func judgeCeiling(t *trial) {
 		}
 	}
 	t.figure("%s, units beyond the limit at worst: %s", t.label(), strings.Join(texts, ", "))
+}
+
+// setLocalApart returns the admissions that were not by a local share, and judges those that were.
+func (t *trial) setLocalApart(name string, limit Limit, admitted []*Record) (others []*Record) {
+	var local []*Record
+	for _, r := range admitted {
+		if r.Path == "local" {
+			local = append(local, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	if len(local) == 0 {
+		return others
+	}
+	t.figure("%s: %d admitted by local shares", name, units(local))
+	for start, n := range fixedWindows(limit, local) {
+		if most := t.check.Local * float64(limit.Count); float64(n) > most {
+			t.find("%s: %d admitted by local shares in the window from %d, at most %g", name, n, start, most)
+		}
+	}
+	return others
 }
 
 // overLimit returns by how many units admissions exceed the limit where they do the most; negative if there was room.

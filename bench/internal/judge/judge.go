@@ -43,6 +43,9 @@ type Check struct {
 	Least     float64 `json:"least,omitempty"`
 	Misses    int     `json:"misses,omitempty"`
 	Allowance float64 `json:"allowance,omitempty"`
+	// Local is the part of a limit that nodes which took the store for unavailable may admit on top in a window, by their
+	// share. It applies to ceilings.
+	Local float64 `json:"local,omitempty"`
 }
 
 // Verdict is what a history shows.

@@ -103,6 +103,26 @@ func TestCeilingAllowance(t *testing.T) {
 	mustFind(t, verdict(Check{Kind: KindCeiling, Allowance: 0.03}, records, limit), "at most 3")
 }
 
+// TestCeilingLocal: what nodes admit by their share, while they take the store for unavailable, comes on top, up to a part.
+func TestCeilingLocal(t *testing.T) {
+	limit := Limit{Algorithm: FixedWindow, Count: 10, Window: second, Clock: true}
+	var records []Record
+	for i := range int64(13) {
+		r := check("s", begin+i, 1, true, 0)
+		if i >= 10 {
+			r.Path = "local"
+		}
+		r.Sent, r.Answered = begin+i, begin+i
+		records = append(records, r)
+	}
+	mustFind(t, verdict(Check{Kind: KindCeiling}, records, limit), "exceeded by 3")
+	mustPass(t, verdict(Check{Kind: KindCeiling, Local: 0.3}, records, limit))
+	mustFind(t, verdict(Check{Kind: KindCeiling, Local: 0.2}, records, limit), "3 admitted by local shares")
+	records[0].Path, records[12].Path = "local", "store"
+	records = append(records, check("s", begin+20, 1, true, 0))
+	mustFind(t, verdict(Check{Kind: KindCeiling, Local: 0.3}, records, limit), "exceeded by 1")
+}
+
 func TestUse(t *testing.T) {
 	for _, limit := range every {
 		records := steady(limit, 3_000, 5*second)
