@@ -163,6 +163,16 @@ func (a *agent) returnLater(returns []headgate.Charge, results []headgate.Result
 	}
 }
 
+// noteReturned counts what the store took back, and returns the rest another way.
+func (a *agent) noteReturned(c *headgate.Charge, r *headgate.Result) {
+	units := c.Cost
+	if credit, ok := owedBack(c, r); ok {
+		units -= credit.Cost
+		a.returnSoon(credit)
+	}
+	a.returned.Add(units)
+}
+
 // expire notes when a lease ends.
 func (a *agent) expire(x expiry) {
 	a.mu.Lock()
@@ -193,7 +203,7 @@ func (a *agent) endLeases(until instant) {
 		}
 		x, _ := heap.Pop(&a.expiring).(expiry)
 		a.mu.Unlock()
-		a.returnSoon(a.cache.expired(x)...) // which locks the counter first, as every caller of the agent does
+		a.returnSoon(a.cache.expired(x, until)...) // which locks the counter first, as every caller of the agent does
 	}
 }
 
@@ -259,7 +269,7 @@ func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns [
 	for i := range returns {
 		switch err := results[i].Err; {
 		case err == nil:
-			a.returned.Add(returns[i].Cost)
+			a.noteReturned(&returns[i], &results[i])
 		case unanswered(err):
 			a.lost.Add(returns[i].Cost)
 		default:
@@ -306,7 +316,7 @@ func (a *agent) returnAll(ctx context.Context) {
 				break
 			}
 			for i := range returns {
-				a.returned.Add(returns[i].Cost)
+				a.noteReturned(&returns[i], &results[i])
 			}
 		}
 	}

@@ -248,7 +248,7 @@ func (c *cache) observe(p *plan, asked time.Time) {
 	}
 	for i := range p.returns {
 		if r := &p.answers[i]; r.Err == nil {
-			c.agent.returned.Add(p.returns[i].Cost)
+			c.agent.noteReturned(&p.returns[i], r)
 		}
 	}
 	if p.denied() {

@@ -1,6 +1,7 @@
 package storewrap
 
 import (
+	"math"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -25,6 +26,9 @@ const (
 	sampleEvery = 250 * time.Millisecond
 	// quietAfterRecall is how long nothing is leased of a counter that was used up.
 	quietAfterRecall = time.Second
+	// idleAfter is how long a lease is kept without a request; longer where requests come less often, idleGaps of them.
+	idleAfter = 250 * time.Millisecond
+	idleGaps  = 4
 	// rollGuard is how long before a sliding window rolls its leases end: units cannot go back to a window that is over.
 	rollGuard = 50 * time.Millisecond
 	// maxContention is how long a node lets units come back to a counter at its limit that it is asked for often, so that they
@@ -41,6 +45,7 @@ type lease struct {
 	units   int64 // left
 	granted int64
 	end     instant
+	idle    time.Duration // it is returned after so long without a request
 	receipt headgate.Receipt
 	number  int64
 }
@@ -91,6 +96,11 @@ func (d *demand) pace(now instant) float64 {
 		return max(d.rate, float64(d.units)/float64(elapsed))
 	}
 	return d.rate
+}
+
+// idle returns after how long without a request a lease is returned.
+func (d *demand) idle() time.Duration {
+	return max(idleAfter, time.Duration(idleGaps/max(d.requestRate, float64(idleGaps)/float64(maxTerm))))
 }
 
 // sample measures how fast the others use the counter, by what is left of it.
@@ -166,7 +176,7 @@ func (e *entry) held(now instant) (units int64) {
 	return units
 }
 
-// surrender ends the leases and returns the charges that give them back.
+// surrender ends the leases, and returns the charges that give them back.
 func (e *entry) surrender(subject headgate.Subject) (returns []headgate.Charge) {
 	for _, l := range [...]*lease{e.lease, e.spare} {
 		if l != nil && l.units > 0 {
@@ -182,6 +192,18 @@ func (e *entry) giveBack(subject headgate.Subject, l *lease) headgate.Charge {
 	units := l.units
 	l.units = 0
 	return headgate.Charge{Subject: subject, Counter: e.counter, Limit: e.limit, Cost: units, Refund: l.receipt}
+}
+
+// owedBack returns the charge that gives back the units which a receipt did not, though they are still in their bucket. A bucket
+// takes units that others have given back since for its own; of a lease no more has leaked than the bucket has in all.
+func owedBack(c *headgate.Charge, r *headgate.Result) (credit headgate.Charge, ok bool) {
+	if c.Limit.Algorithm != headgate.TokenBucket || c.Refund.Units == 0 {
+		return headgate.Charge{}, false
+	}
+	elapsed := r.Time.Sub(time.UnixMicro(c.Refund.Time))
+	leaked := int64(math.Ceil(float64(c.Limit.Count) * float64(max(0, elapsed)) / float64(c.Limit.Window)))
+	units := c.Cost - r.Granted - leaked
+	return headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Cost: units, Credit: true}, units > 0
 }
 
 // acquire has the agent lease units of a counter, if that pays.
@@ -262,7 +284,8 @@ func (c *cache) granted(a *acquisition, r *headgate.Result, sent instant) {
 		}
 		if now < l.end && (*free == nil || (*free).units == 0) && e.demand.quiet == a.quiet { // not recalled since
 			*free = l
-			c.agent.expire(expiry{l.end, charge.Subject, charge.Counter, l.number})
+			l.idle = e.demand.idle()
+			c.agent.expire(expiry{min(l.end, now+l.idle), charge.Subject, charge.Counter, l.number})
 			return
 		}
 	}
@@ -286,8 +309,9 @@ func (e *entry) endWithWindow(l *lease, c *headgate.Charge, r *headgate.Result, 
 	}
 }
 
-// expired ends a lease, and returns the charges that give back what is left of it.
-func (c *cache) expired(x expiry) (returns []headgate.Charge) {
+// expired ends a lease that is over or idle, and returns the charges that give back what is left of it. One that is still being
+// spent from expires again later.
+func (c *cache) expired(x expiry, now instant) (returns []headgate.Charge) {
 	set, mu := c.lock(x.subject, x.counter)
 	defer mu.Unlock()
 	e := set.find(x.subject, x.counter)
@@ -295,12 +319,18 @@ func (c *cache) expired(x expiry) (returns []headgate.Charge) {
 		return nil
 	}
 	for _, l := range [...]**lease{&e.lease, &e.spare} {
-		if *l != nil && (*l).number == x.number {
-			if (*l).units > 0 {
-				returns = append(returns, e.giveBack(x.subject, *l))
-			}
-			*l = nil
+		if *l == nil || (*l).number != x.number {
+			continue
 		}
+		if next := min((*l).end, e.needed+(*l).idle); (*l).units > 0 && now < next {
+			x.end = next
+			c.agent.expire(x)
+			return nil
+		}
+		if (*l).units > 0 {
+			returns = append(returns, e.giveBack(x.subject, *l))
+		}
+		*l = nil
 	}
 	return returns
 }

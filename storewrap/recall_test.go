@@ -72,6 +72,46 @@ func TestRecall(t *testing.T) {
 	}
 }
 
+// Units that several nodes return to a bucket are all there again, in whichever order they come.
+func TestReturnsToABucketAddUp(t *testing.T) {
+	t.Parallel()
+	for _, earlier := range []int{80, 90, 108, 120, 200} {
+		synctest.Test(t, func(t *testing.T) {
+			const limit = 5_000
+			shared := memstore.New(memstore.Options{})
+			p := &pair{T: t, cluster: newCluster(t, 4, func() headgate.Store { return shared }), charge: yearly(headgate.TokenBucket, limit)}
+			for i := range earlier {
+				p.ask(i%3, 1)
+				time.Sleep(10 * time.Millisecond)
+			}
+			if r := p.ask(3, limit-p.granted+1); r.Allowed {
+				t.Fatalf("%+v", r)
+			}
+			time.Sleep(time.Second)
+			if left := p.ask(3, 0).Remaining; left < limit-p.granted-6 || left > limit-p.granted {
+				t.Errorf("after %d requests %d are left", earlier, left)
+			}
+		})
+	}
+}
+
+// A node that is asked no more returns what it holds, long before its leases end.
+func TestIdleLeasesGoBack(t *testing.T) {
+	t.Parallel()
+	for _, a := range leased {
+		inPair(t, a, 100_000, func(p *pair) {
+			time.Sleep(2 * idleAfter)
+			if p.held() != 0 {
+				p.Errorf("%v: %d are held", a, p.held())
+			}
+			c := p.charge
+			if got := used(p.T, p.cluster.cables[1].Store, c); got != p.granted {
+				p.Errorf("%v: %d used of %d", a, got, p.granted)
+			}
+		})
+	}
+}
+
 // A reset gives back what was used and no more, though another node holds a lease.
 func TestResetWithALease(t *testing.T) {
 	t.Parallel()
