@@ -36,8 +36,10 @@ type agent struct {
 	mu       sync.Mutex
 	queues   map[int]*leaseQueue // by shard
 	expiring expiries
-	recalls  []byte
-	node     [8]byte // this node, in recalls
+	// returning counts returns by counter, until the store has answered.
+	returning map[counterKey]int
+	recalls   []byte
+	node      [8]byte // this node, in recalls
 
 	taken, returned, lost atomic.Int64 // units
 }
@@ -68,7 +70,7 @@ type expiry struct {
 }
 
 func newAgent(t *transport, peers Peers, log *slog.Logger, b *background) *agent {
-	a := &agent{transport: t, peers: peers, log: log, background: b, wake: make(chan struct{}, 1), queues: map[int]*leaseQueue{}}
+	a := &agent{transport: t, peers: peers, log: log, background: b, wake: make(chan struct{}, 1), queues: map[int]*leaseQueue{}, returning: map[counterKey]int{}}
 	a.node = newNodeID()
 	return a
 }
@@ -144,9 +146,29 @@ func (a *agent) returnSoon(returns ...headgate.Charge) {
 			continue
 		}
 		q.returns = append(q.returns, returns[i])
+		a.returning[counterKey{returns[i].Subject, returns[i].Counter}]++
 	}
 	a.mu.Unlock()
 	a.wakeUp()
+}
+
+// isReturning reports whether units of a counter are on their way back to the store.
+func (a *agent) isReturning(subject headgate.Subject, counter headgate.Counter) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.returning[counterKey{subject, counter}] > 0
+}
+
+// sent ends the count of returns that the store has answered, or never will.
+func (a *agent) sent(returns []headgate.Charge) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range returns {
+		key := counterKey{returns[i].Subject, returns[i].Counter}
+		if a.returning[key]--; a.returning[key] <= 0 {
+			delete(a.returning, key)
+		}
+	}
 }
 
 // returnLater takes over returns that went with a question which the store did not answer. What may have been recorded is lost,
@@ -266,6 +288,7 @@ func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns [
 	results := make([]headgate.Result, len(charges))
 	sent := a.cache.now()
 	_ = a.transport.takePatiently(ctx, charges, results) // each result has its own
+	a.sent(returns)
 	for i := range returns {
 		switch err := results[i].Err; {
 		case err == nil:

@@ -190,7 +190,8 @@ func (c *cache) bringHome(p *plan) {
 	}
 }
 
-// deniedOwnUnits reports whether the store denied a charge on a counter of which this node holds units, or is acquiring some.
+// deniedOwnUnits reports whether the store denied a charge on a counter of which this node holds units, or is acquiring or
+// returning some.
 func (c *cache) deniedOwnUnits(p *plan) bool {
 	if c.leases.Load() == 0 {
 		return false
@@ -205,16 +206,16 @@ func (c *cache) deniedOwnUnits(p *plan) bool {
 		e := set.find(charge.Subject, charge.Counter)
 		own := e != nil && (e.acquiring != nil || e.held(c.now()) > 0)
 		mu.Unlock()
-		if own {
+		if own || c.agent.isReturning(charge.Subject, charge.Counter) {
 			return true
 		}
 	}
 	return false
 }
 
-// awaitAcquisitions waits until acquisitions under way on the request's counters have ended, up to a deadline, and prepares the
-// request to be asked again.
-func (c *cache) awaitAcquisitions(p *plan, deadline time.Duration) {
+// awaitOwnUnits waits until the agent has acquired or returned what it is about to on the request's counters, up to a deadline,
+// and prepares the request to be asked again.
+func (c *cache) awaitOwnUnits(p *plan, deadline time.Duration) {
 	timer := time.NewTimer(deadline)
 	defer timer.Stop()
 	for i := range p.charges {
@@ -228,6 +229,13 @@ func (c *cache) awaitAcquisitions(p *plan, deadline time.Duration) {
 		if under != nil {
 			select {
 			case <-under.done:
+			case <-timer.C:
+				return
+			}
+		}
+		for c.agent.isReturning(charge.Subject, charge.Counter) {
+			select {
+			case <-time.After(gatherFor / 4):
 			case <-timer.C:
 				return
 			}

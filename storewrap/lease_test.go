@@ -233,6 +233,26 @@ func sameSet(s *Store, a, b *headgate.Charge) bool {
 	return first == second
 }
 
+// What is on its way back to the store is not denied either.
+func TestUnitsOnTheirWayBack(t *testing.T) {
+	t.Parallel()
+	for _, a := range leased {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, 1_000)
+			l.lease(c)
+			left := l.ask(c)[0].Remaining
+			l.node.cache.recall(c.Subject, c.Counter)
+			if l.held(c) != 0 {
+				l.Fatal("a lease was not recalled")
+			}
+			c.Cost = left
+			if r := l.ask(c)[0]; !r.Allowed || r.Remaining != 0 {
+				l.Errorf("%v: %d were left: %+v", a, left, r)
+			}
+		})
+	}
+}
+
 // A lease that is not answered counts as charged, and is not spent. One that is answered late is used, or given back.
 func TestLateLease(t *testing.T) {
 	t.Parallel()

@@ -129,7 +129,7 @@ func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []hea
 	}
 	err := s.ask(&p)
 	if err == nil && s.cache.deniedOwnUnits(&p) {
-		s.cache.awaitAcquisitions(&p, s.transport.deadline)
+		s.cache.awaitOwnUnits(&p, s.transport.deadline)
 		err = s.ask(&p)
 	}
 	return err
