@@ -70,9 +70,10 @@ type expiry struct {
 }
 
 func newAgent(t *transport, peers Peers, log *slog.Logger, b *background) *agent {
-	a := &agent{transport: t, peers: peers, log: log, background: b, wake: make(chan struct{}, 1), queues: map[int]*leaseQueue{}, returning: map[counterKey]int{}}
-	a.node = newNodeID()
-	return a
+	return &agent{
+		transport: t, peers: peers, log: log, background: b, wake: make(chan struct{}, 1),
+		queues: map[int]*leaseQueue{}, returning: map[counterKey]int{}, node: newNodeID(),
+	}
 }
 
 // start begins the agent's work, which ends with the store.
@@ -171,12 +172,13 @@ func (a *agent) sent(returns []headgate.Charge) {
 	}
 }
 
-// returnLater takes over returns that went with a question which the store did not answer. What may have been recorded is lost,
-// which is on the safe side.
-func (a *agent) returnLater(returns []headgate.Charge, results []headgate.Result) {
+// settleReturns notes what became of returns. What may have been recorded is not returned again: it is lost, which is on the safe
+// side.
+func (a *agent) settleReturns(returns []headgate.Charge, results []headgate.Result) {
 	for i := range returns {
 		switch err := results[i].Err; {
 		case err == nil:
+			a.noteReturned(&returns[i], &results[i])
 		case unanswered(err):
 			a.lost.Add(returns[i].Cost)
 		default:
@@ -289,16 +291,7 @@ func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns [
 	sent := a.cache.now()
 	_ = a.transport.takePatiently(ctx, charges, results) // each result has its own
 	a.sent(returns)
-	for i := range returns {
-		switch err := results[i].Err; {
-		case err == nil:
-			a.noteReturned(&returns[i], &results[i])
-		case unanswered(err):
-			a.lost.Add(returns[i].Cost)
-		default:
-			a.returnSoon(returns[i])
-		}
-	}
+	a.settleReturns(returns, results[:len(returns)])
 	for i, x := range acquisitions {
 		r := &results[len(returns)+i]
 		if r.Err != nil && unanswered(r.Err) {
@@ -327,19 +320,15 @@ func (a *agent) returnAll(ctx context.Context) {
 	for _, q := range queues {
 		for !q.shard.open.Load() {
 			a.mu.Lock()
-			n := min(agentBatch, len(q.returns))
-			returns := q.returns[:n:n]
-			q.returns = q.returns[n:]
+			_, returns := q.next()
 			a.mu.Unlock()
-			if n == 0 {
+			if len(returns) == 0 {
 				break
 			}
-			results := make([]headgate.Result, n)
-			if err := a.transport.takePatiently(ctx, returns, results); err != nil {
+			results := make([]headgate.Result, len(returns))
+			err := a.transport.takePatiently(ctx, returns, results)
+			if a.settleReturns(returns, results); err != nil {
 				break
-			}
-			for i := range returns {
-				a.noteReturned(&returns[i], &results[i])
 			}
 		}
 	}

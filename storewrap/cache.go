@@ -54,7 +54,7 @@ func (c *cache) at(t time.Time) instant { return t.Sub(c.start) }
 // decide answers the request if this node knows or holds enough, and reports whether it did. A denial is answered only if all
 // limits of the request are known: it is the whole truth about that request.
 func (c *cache) decide(p *plan) bool {
-	if !cacheable(p.charges) {
+	if p.plain = cacheable(p.charges); !p.plain {
 		return false
 	}
 	now := c.now()
@@ -176,10 +176,9 @@ func (c *cache) bringHome(p *plan) {
 	if c.leases.Load() == 0 {
 		return
 	}
-	known := cacheable(p.charges)
 	for i := range p.charges {
 		charge := &p.charges[i]
-		if known && !p.steps[i].holds || p.decided(i) || !ordinary(charge) && !charge.Credit {
+		if p.plain && !p.steps[i].holds || p.decided(i) || !ordinary(charge) && !charge.Credit {
 			continue
 		}
 		set, mu := c.lock(charge.Subject, charge.Counter)
@@ -249,15 +248,9 @@ func (c *cache) awaitOwnUnits(p *plan, deadline time.Duration) {
 // observe notes what the store said, and acquires units in advance where that pays.
 func (c *cache) observe(p *plan, asked time.Time) {
 	sent, now := c.at(asked), c.now()
-	plain := cacheable(p.charges)
 	charges, results := p.asked()
 	for i := range charges {
-		c.observeOne(&charges[i], &results[i], plain, sent, now)
-	}
-	for i := range p.returns {
-		if r := &p.answers[i]; r.Err == nil {
-			c.agent.noteReturned(&p.returns[i], r)
-		}
+		c.observeOne(&charges[i], &results[i], p.plain, sent, now)
 	}
 	if p.denied() {
 		c.unspend(p, now)

@@ -9,6 +9,7 @@ const usual = 8
 type plan struct {
 	charges []headgate.Charge
 	results []headgate.Result
+	plain   bool // the cache may decide it
 	steps   [usual]step
 
 	// Where some charges need not be asked about, or own leases are returned with the question, it is made anew: first the

@@ -142,8 +142,8 @@ func (s *Store) ask(p *plan) error {
 	question, answers := p.ask()
 	err := s.transport.take(now, question, answers)
 	s.fleet.observe(answers)
+	s.agent.settleReturns(p.returns, answers)
 	if err != nil {
-		s.agent.returnLater(p.returns, answers)
 		charges, results := p.asked()
 		err = s.fallback.decide(now, charges, results)
 	}
