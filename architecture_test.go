@@ -37,6 +37,7 @@ var architecture = map[string]arrows{
 		},
 	},
 	"memstore": {
+		code:  []string{"internal/holdtable"},
 		tests: []string{"storetest"},
 	},
 	"redisstore": {
@@ -81,6 +82,7 @@ var architecture = map[string]arrows{
 	},
 	"storetest": {},
 	"storewrap": {
+		code:  []string{"internal/holdtable"},
 		tests: []string{"internal/testenv", "memstore", "redisstore", "storetest", "go.uber.org/goleak"},
 	},
 	"cmd/headgate": {
@@ -121,6 +123,7 @@ var architecture = map[string]arrows{
 	"internal/explain": {
 		code: []string{"internal/wording"},
 	},
+	"internal/holdtable":   {},
 	"internal/limitfields": {},
 	"internal/listen": {
 		code:    []string{"google.golang.org/grpc"},

@@ -86,9 +86,9 @@ type Charge struct {
 	// takes no notice.
 	Strict, Critical bool
 	OnStoreFailure   OnStoreFailure
-	// Hold keeps the units for this long instead of recording them, up to MaxHold: they are not there for others, and do
-	// not leak, until a charge releases them or they come back by themselves. A leaky bucket and a sliding log hold
-	// nothing: they record at once, as without it.
+	// Hold keeps the units for this long instead of recording them, up to MaxHold and rounded up by at most an eighth, or a
+	// 64th of a second: they are not there for others, and do not leak, until a charge releases them or they come back by
+	// themselves. A leaky bucket and a sliding log hold nothing: they record at once, as without it.
 	Hold time.Duration
 	// Release ends a hold, by its receipt, and records Cost units in full, which may be none. If the hold has run out, the
 	// units are recorded all the same; if it was released before, nothing is.
@@ -114,11 +114,11 @@ type Charge struct {
 type Receipt struct {
 	// Units that were granted.
 	Units int64
-	// Mark is what the counter knows the charge by: the time of its window or entry, or the level it left in a bucket; of
-	// a hold, when it runs out.
+	// Mark is what the counter knows the charge by: the time of its window or entry, the level it left in a bucket, or the
+	// number of a hold.
 	Mark int64
 	// Time of a bucket after the charge and when it would have drained, in microseconds since 1970; and what it had been
-	// given back until then.
+	// given back until then. Of a hold, Time is when it ends.
 	Time, Empty, Back int64
 	// Local says that it is of a node's own share while the store was away: only that node can give it back.
 	Local bool
@@ -133,7 +133,7 @@ func (c *Charge) Undo(r *Result) (Charge, bool) {
 		Subject: c.Subject, Counter: c.Counter, Limit: c.Limit,
 		Strict: c.Strict, Critical: c.Critical, OnStoreFailure: c.OnStoreFailure,
 	}
-	if c.holds() {
+	if c.Holds() {
 		back.Release = r.Receipt
 	} else {
 		back.Cost, back.Refund = r.Receipt.Units, r.Receipt
@@ -150,8 +150,8 @@ func (c *Charge) credits() bool  { return c.Credit && !c.refunds() }
 func (c *Charge) always() bool   { return c.refunds() || c.forces() || c.Credit }
 func (c *Charge) enforces() bool { return !c.Observe && !c.always() }
 
-// holds is true of charges whose units are held. Whoever waits in a leaky bucket takes its place in the queue at once, and
-// a log keeps a time for each unit anyway.
-func (c *Charge) holds() bool {
+// Holds reports whether the charge's units, if they are granted, are held: what a leaky bucket delays has its place in the
+// queue at once, and a log keeps a time for each unit anyway.
+func (c *Charge) Holds() bool {
 	return c.Hold > 0 && c.Limit.Algorithm != LeakyBucket && c.Limit.Algorithm != SlidingLog && !c.always()
 }

@@ -25,10 +25,7 @@ func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
 		s.Used -= units
 		return units + t.lighten(s, t.Most-units, now), true
 	default:
-		for units < t.Most && len(s.Log) > 0 {
-			back, _ := takeFromLog(s, s.Log[len(s.Log)-1].Time, t.Most-units)
-			units += back
-		}
-		return units, true
+		units = creditLog(s, t.Most)
+		return units, units > 0
 	}
 }

@@ -4,8 +4,8 @@ package headgate
 // releases a hold that is neither there nor over, that was released before, and nothing is recorded.
 func (t *Terms) force(live, settled *State, releases bool, now int64) (units int64, changed bool) {
 	if releases {
-		changed = t.release(settled)
-		if !changed && t.Mark > now {
+		changed = t.release(settled, live.Hold, now)
+		if !changed && t.HoldEnd > now {
 			return 0, false
 		}
 	}

@@ -200,10 +200,10 @@ func inBounds(s headgate.State) error {
 	}
 	var used, last int64
 	for _, e := range s.Log {
-		if e.Units <= 0 || e.Time <= last {
+		if e.Units == 0 || e.Count != 1 || e.Time <= last {
 			return fmt.Errorf("log out of order: %+v", s)
 		}
-		used += e.Units
+		used += int64(e.Units)
 		last = e.Time
 	}
 	if len(s.Log) > 0 && (used != s.Used || last != s.Time) {

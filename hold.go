@@ -2,37 +2,63 @@ package headgate
 
 import "time"
 
-// What is held is apart from what is recorded: it takes from the room that there is, and nothing else. So it means the same
-// in every window, and does not leak from a bucket while nobody knows what it will come to.
+// Units on hold are kept apart from recorded ones: they reduce what is available, and nothing else. So a hold means the same
+// in every window, and does not leak from a bucket before its cost is known.
+//
+// A counter knows its holds by the time at which they end: State.Log has one entry for each such time, soonest first. Ends
+// are rounded up to ticks, so that there are few of them however many holds there are. A single hold is known only by its
+// number; the store keeps its units and its end under that number, and hands them back in State.Hold when a charge
+// releases it.
 
 // Bounds of holds.
 const (
 	// MaxHold is how long units may be held.
 	MaxHold = time.Hour
 	// MaxHolds is how many holds a counter may have at a time.
-	MaxHolds = 1_000
+	MaxHolds = 100_000
+
+	// holdTick is the shortest tick, a 64th of a second. The others are this times a power of two.
+	holdTick = 15_625
+	// ticksPerHold is how many ticks a hold lasts at least, if they are not the shortest: it ends up to an eighth later than
+	// was asked for.
+	ticksPerHold = 16
 )
 
-// dropHolds lets go of those that have run out.
+// Hold is one hold: the units, and when they come back by themselves, in microseconds since 1970.
+type Hold struct {
+	Units int64
+	End   int64
+}
+
+// tickOf returns the tick that the end of a hold is rounded up to.
+func tickOf(hold int64) int64 {
+	tick := int64(holdTick)
+	for tick*ticksPerHold < hold {
+		tick *= 2
+	}
+	return tick
+}
+
+// dropHolds removes the holds that have ended.
 func (t *Terms) dropHolds(s *State, now int64) {
 	for len(s.Log) > 0 && s.Log[0].Time <= now {
 		s.Log = s.Log[1:]
 	}
 }
 
-// held is how many units are held.
+// held returns how many units are on hold.
 func (t *Terms) held(s *State) int64 {
 	if t.Algorithm == SlidingLog {
 		return 0
 	}
 	var units int64
 	for _, h := range s.Log {
-		units += h.Units
+		units += int64(h.Units)
 	}
 	return units
 }
 
-// heldUntil is when the last hold runs out.
+// heldUntil returns when the last hold ends.
 func (t *Terms) heldUntil(s *State) int64 {
 	if n := len(s.Log); n > 0 && t.Algorithm != SlidingLog {
 		return s.Log[n-1].Time
@@ -40,43 +66,54 @@ func (t *Terms) heldUntil(s *State) int64 {
 	return 0
 }
 
-// full is true if the charge asks for one hold more than there may be.
-func (t *Terms) full(s *State) bool { return t.Hold > 0 && len(s.Log) >= MaxHolds }
+// full reports whether the charge asks for one hold more than there may be.
+func (t *Terms) full(s *State) bool { return t.Hold > 0 && entries(s.Log) >= MaxHolds }
 
-// hold adds a hold to a settled state and returns what it is known by.
-func (t *Terms) hold(s *State, units, now int64) int64 {
-	until := now + t.Hold
+// hold adds a hold to a settled state and returns its number and its end. Numbers are times, so that none comes twice, not
+// even after a counter was forgotten.
+func (t *Terms) hold(s *State, units, now int64) (number, end int64) {
+	number = max(now, s.LastHold+1)
+	end = now + t.Hold + t.HoldTick - 1
+	end -= end % t.HoldTick
+	s.LastHold = number
 	at := 0
-	for at < len(s.Log) && s.Log[at].Time <= until {
-		if s.Log[at].Time == until {
-			until++
-		}
+	for at < len(s.Log) && s.Log[at].Time < end {
 		at++
 	}
 	log := make([]LogEntry, 0, len(s.Log)+1)
 	log = append(log, s.Log[:at]...)
-	log = append(log, LogEntry{Time: until, Units: units})
+	joined := LogEntry{Time: end, Units: uint32(units), Count: 1}
+	if at < len(s.Log) && s.Log[at].Time == end {
+		joined.Units += s.Log[at].Units
+		joined.Count += s.Log[at].Count
+		at++
+	}
+	log = append(log, joined)
 	s.Log = append(log, s.Log[at:]...)
-	return until
+	return number, end
 }
 
-// release ends the hold that has the mark, if it is there.
-func (t *Terms) release(s *State) bool {
-	if t.Algorithm == SlidingLog {
+// release takes a hold out of a settled state and reports whether it was there.
+func (t *Terms) release(s *State, h Hold, now int64) bool {
+	if h.Units <= 0 || h.End <= now || t.Algorithm == SlidingLog {
 		return false
 	}
-	for i, h := range s.Log {
-		if h.Time == t.Mark {
-			log := make([]LogEntry, 0, len(s.Log)-1)
-			log = append(log, s.Log[:i]...)
-			s.Log = append(log, s.Log[i+1:]...)
-			return true
+	for i, e := range s.Log {
+		if e.Time != h.End {
+			continue
 		}
+		log := make([]LogEntry, 0, len(s.Log))
+		log = append(log, s.Log[:i]...)
+		if e.Count > 1 {
+			log = append(log, LogEntry{Time: e.Time, Units: e.Units - min(e.Units, uint32(h.Units)), Count: e.Count - 1})
+		}
+		s.Log = append(log, s.Log[i+1:]...)
+		return true
 	}
 	return false
 }
 
-// fitsWith is when what does not fit now will: when enough was drained or forgotten, or enough holds have run out, or some
+// fitsWith returns when what does not fit now will: when enough was drained or forgotten, or enough holds have ended, or some
 // of both.
 func (t *Terms) fitsWith(live, settled *State, now int64) int64 {
 	if t.Algorithm == SlidingLog || len(settled.Log) == 0 {
@@ -96,7 +133,7 @@ func (t *Terms) fitsWith(live, settled *State, now int64) int64 {
 				return at
 			}
 		}
-		left, from = left-h.Units, h.Time
+		left, from = left-int64(h.Units), h.Time
 	}
 	return from
 }

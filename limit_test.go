@@ -40,7 +40,7 @@ func TestValidate(t *testing.T) {
 		{headgate.Limit{Count: 1, Window: time.Second, Burst: 1_000_000_001}, "a burst of 1000000001 is out of bounds: write 1 to 1000000000"},
 		{headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 1, Window: time.Second, Burst: 2}, "burst belongs to token_bucket; a sliding_window has none"},
 		{headgate.Limit{Count: 1, Window: 366 * day, Burst: 11}, "a burst of 11 at 1 per 8784h0m0s takes longer than ten years to refill: write a smaller burst"},
-		{headgate.Limit{Algorithm: headgate.SlidingLog, Count: 1_001, Window: time.Second}, "a sliding_log keeps a timestamp per charge and counts to at most 1000, not 1001: use sliding_window"},
+		{headgate.Limit{Algorithm: headgate.SlidingLog, Count: 10_001, Window: time.Second}, "a sliding_log keeps a timestamp per charge and counts to at most 10000, not 10001: use sliding_window"},
 		{headgate.Per(1, 0), "a window of 0s is out of bounds: write 1ms to 366 days"},
 		{headgate.Per(1, -time.Second), "a window of -1s is out of bounds: write 1ms to 366 days"},
 		{headgate.Per(1, 999*time.Microsecond), "a window of 999µs is out of bounds: write 1ms to 366 days"},

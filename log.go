@@ -1,27 +1,40 @@
 package headgate
 
+// denseLog is how many entries a log has at least to be dense. To a sparse one an older charge is added as an entry of its
+// own; in a dense one it joins the next newer entry, and stays as long as that.
+const denseLog = 128
+
+// entries returns how many charges or holds a log is of.
+func entries(log []LogEntry) int64 {
+	var n int64
+	for i := range log {
+		n += int64(log[i].Count)
+	}
+	return n
+}
+
 // prune drops the entries that have left the window.
 func (t *Terms) prune(s *State, now int64) {
 	for len(s.Log) > 0 && s.Log[0].Time+t.Window <= now {
-		s.Used -= s.Log[0].Units
+		s.Used -= int64(s.Log[0].Units)
 		s.Log = s.Log[1:]
 	}
 }
 
-// logFitsAt is when enough of the oldest entries will have left the window.
+// logFitsAt returns when enough of the oldest entries will have left the window.
 func (t *Terms) logFitsAt(s *State) int64 {
 	over := s.Used + t.Least - t.Capacity
-	for _, e := range s.Log {
-		if over -= e.Units; over <= 0 {
-			return e.Time + t.Window
+	for i := range s.Log {
+		if over -= int64(s.Log[i].Units); over <= 0 {
+			return s.Log[i].Time + t.Window
 		}
 	}
 	return s.Time + t.Window
 }
 
-// addToLog adds an entry to a copy: states are values. One of the present is never older than the one before it, also when
-// the clock was set back. Only forced charges can make more entries than a log may have units; they are then added to the
-// next newer, or to the newest, which stays the longer for it.
+// addToLog records units as of a time. One of the present is never older than the one before it, also when the clock was set
+// back. Only forced charges can make more entries than a log may have units; they then join the newest, which stays the
+// longer for it.
 func addToLog(s *State, units, at int64, present bool) {
 	if present {
 		at = max(s.Time, at)
@@ -30,20 +43,30 @@ func addToLog(s *State, units, at int64, present bool) {
 	for i > 0 && s.Log[i-1].Time >= at {
 		i--
 	}
-	log := make([]LogEntry, i, len(s.Log)+1)
-	copy(log, s.Log)
-	newer := s.Log[i:]
-	switch full := len(s.Log) >= MaxLogCount; {
-	case len(newer) > 0 && (newer[0].Time == at || full):
-		log = append(log, LogEntry{Time: newer[0].Time, Units: newer[0].Units + units})
-		newer = newer[1:]
-	case full:
-		log[i-1] = LogEntry{Time: at, Units: log[i-1].Units + units}
+	switch {
+	case i < len(s.Log) && (s.Log[i].Time == at || entries(s.Log) >= denseLog):
+		s.Log = replaceEntry(s.Log, i, LogEntry{Time: s.Log[i].Time, Units: s.Log[i].Units + uint32(units), Count: s.Log[i].Count})
+	case i == len(s.Log) && s.Used >= MaxLogCount && entries(s.Log) >= MaxLogCount:
+		last := s.Log[i-1]
+		s.Log = replaceEntry(s.Log, i-1, LogEntry{Time: at, Units: last.Units + uint32(units), Count: last.Count})
+	case i == len(s.Log):
+		s.Log = append(s.Log, LogEntry{Time: at, Units: uint32(units), Count: 1})
 	default:
-		log = append(log, LogEntry{Time: at, Units: units})
+		log := make([]LogEntry, 0, len(s.Log)+1)
+		log = append(log, s.Log[:i]...)
+		log = append(log, LogEntry{Time: at, Units: uint32(units), Count: 1})
+		s.Log = append(log, s.Log[i:]...)
 	}
-	log = append(log, newer...)
-	s.Time, s.Used, s.Log = log[len(log)-1].Time, s.Used+units, log
+	s.Used += units
+	s.newest()
+}
+
+// replaceEntry returns a copy of the log with another entry at i: states are values.
+func replaceEntry(log []LogEntry, i int, e LogEntry) []LogEntry {
+	changed := make([]LogEntry, len(log))
+	copy(changed, log)
+	changed[i] = e
+	return changed
 }
 
 // takeFromLog gives units back to the entry of a given time, if it is still there.
@@ -52,18 +75,43 @@ func takeFromLog(s *State, at, units int64) (given int64, ok bool) {
 		if e.Time != at {
 			continue
 		}
-		given = min(units, e.Units)
-		log := make([]LogEntry, 0, len(s.Log))
-		log = append(log, s.Log[:i]...)
-		if e.Units > given {
-			log = append(log, LogEntry{Time: e.Time, Units: e.Units - given})
+		given = min(units, int64(e.Units))
+		if e.Units -= uint32(given); e.Units > 0 {
+			s.Log = replaceEntry(s.Log, i, e)
+		} else {
+			log := make([]LogEntry, 0, len(s.Log)-1)
+			log = append(log, s.Log[:i]...)
+			s.Log = append(log, s.Log[i+1:]...)
 		}
-		s.Log = append(log, s.Log[i+1:]...)
 		s.Used -= given
-		if n := len(s.Log); n > 0 {
-			s.Time = s.Log[n-1].Time
-		}
+		s.newest()
 		return given, true
 	}
 	return 0, false
+}
+
+// newest makes the time of a log that of its newest entry.
+func (s *State) newest() {
+	if n := len(s.Log); n > 0 {
+		s.Time = s.Log[n-1].Time
+	}
+}
+
+// creditLog takes units out of the newest entries and returns how many there were.
+func creditLog(s *State, units int64) (given int64) {
+	i := len(s.Log)
+	for i > 0 && given < units {
+		i--
+		given += int64(s.Log[i].Units)
+	}
+	rest := max(0, given-units) // of the last entry looked at
+	log := make([]LogEntry, i, i+1)
+	copy(log, s.Log)
+	if rest > 0 {
+		log = append(log, LogEntry{Time: s.Log[i].Time, Units: uint32(rest), Count: s.Log[i].Count})
+	}
+	s.Log = log
+	s.Used -= given - rest
+	s.newest()
+	return given - rest
 }

@@ -59,7 +59,7 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 		}
 		parts = append(parts, reserved{
 			Rule: limit.Rule, Name: limit.Name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Origin: limit.Origin,
-			Observe: c.Observe, Exposed: limit.Exposed, Held: c.holds(), Receipt: limit.Receipt,
+			Observe: c.Observe, Exposed: limit.Exposed, Held: c.Holds(), Receipt: limit.Receipt,
 			Unit: c.Cost / max(1, req.Cost),
 		})
 	}

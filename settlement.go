@@ -13,7 +13,7 @@ const lateMargin = 1 // second
 // while the hold lasts. Everything else does not: units that were recorded at once, or not by the store, and the late end of
 // a hold, of which the counter knows nothing any more.
 func (p *reserved) repeatable(now int64) bool {
-	return !p.Held || p.Receipt.Units == 0 || p.Receipt.Local || p.Receipt.Mark <= (now+lateMargin)*1_000_000
+	return !p.Held || p.Receipt.Units == 0 || p.Receipt.Local || p.Receipt.Time <= (now+lateMargin)*1_000_000
 }
 
 // claim marks a token as settled where its parts do not do so by themselves, and reports whether it was not before. The

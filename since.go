@@ -37,10 +37,10 @@ func (c *Charge) Since(before, after State, now time.Time) []Charge {
 	default:
 		known := map[int64]int64{}
 		for _, e := range before.Log {
-			known[e.Time] = e.Units
+			known[e.Time] = int64(e.Units)
 		}
 		for _, e := range after.Log {
-			add(e.Units-known[e.Time], e.Time)
+			add(int64(e.Units)-known[e.Time], e.Time)
 		}
 	}
 	return taken

@@ -13,9 +13,14 @@ type State struct {
 	Prev int64
 	// Expires is the Unix second from which the state means no more than the zero value. A store may forget it then.
 	Expires int64
-	// Log holds the charges of a sliding log, oldest first. Of the others it has what is held, and Time is when that runs
-	// out, soonest first and each another: it is what a hold is known by.
+	// Log has the charges of a sliding log, oldest first. Of the other algorithms it has the units on hold by the time at which
+	// they end, soonest first.
 	Log []LogEntry
+	// LastHold is the number of the last hold.
+	LastHold int64
+	// Hold is what the store keeps under the number that the charge at hand releases; the zero value if there is nothing.
+	// It is not part of what a counter is.
+	Hold Hold
 }
 
 // live is the state as far as it still means anything.
@@ -31,8 +36,11 @@ func (s *State) possible() bool {
 	return uint64(s.Used) <= maxUsed*scale && uint64(s.Prev) < maxExact && uint64(s.Time) <= maxTime && uint64(s.Expires) <= maxTime
 }
 
-// LogEntry is units charged at one time.
+// LogEntry is units that were charged at one time, or holds that end at one time. A store that keeps a log elsewhere may hand
+// Decide one in which neighbours are merged, as of the newest of them, where no charge can tell the difference.
 type LogEntry struct {
 	Time  int64
-	Units int64
+	Units uint32
+	// Count is how many charges or holds they are of.
+	Count uint32
 }

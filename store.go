@@ -9,6 +9,7 @@ import (
 type Store interface {
 	// Take decides all charges or none. results[i] belongs to charges[i] and says what became of it, also when the server
 	// that holds it did not answer; the error is then not nil. The caller owns both slices, which have the same length.
+	// There may be any number of charges; see Limit.Weight.
 	Take(ctx context.Context, charges []Charge, results []Result) error
 	// Part says which part of the store holds a subject; parts fail alone.
 	Part(Subject) int

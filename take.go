@@ -1,6 +1,9 @@
 package headgate
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Take is the specification of counting: what a charge does to a counter's state at a time, and what it is told. It is
 // pure, total and exact; every store gives the same answers. A charge that does not fit leaves the state as it was.
@@ -8,6 +11,7 @@ import "time"
 // It looks at one charge alone. What several charges of one request do together says Decide.
 func (l Limit) Take(s State, c Charge, now time.Time) (State, Result) {
 	c.Limit = l
+	s.Log = slices.Clip(s.Log) // what Decide may append to, Take copies
 	var r Result
 	c.take(&s, &r, micros(now), true)
 	return s, r
@@ -43,7 +47,8 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		r.Allowed = true
 		if changed = record && t.Most > 0; changed {
 			r.Granted = min(room, t.Most)
-			r.Receipt = Receipt{Units: r.Granted, Mark: t.hold(&settled, r.Granted, now)}
+			r.Receipt.Units = r.Granted
+			r.Receipt.Mark, r.Receipt.Time = t.hold(&settled, r.Granted, now)
 		}
 	default:
 		r.Allowed = true
@@ -73,8 +78,8 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	}
 }
 
-// settle brings a state to the present: drains the bucket, rolls the window, drops lapsed entries of the log and holds
-// that have run out.
+// settle brings a state to the present: drains the bucket, rolls the window, drops expired entries of the log and holds
+// that have ended.
 func (t *Terms) settle(s *State, now int64) {
 	if len(s.Log) > 0 && t.Algorithm != SlidingLog {
 		t.dropHolds(s, now)

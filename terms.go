@@ -19,11 +19,13 @@ type Terms struct {
 	P, Q int64
 	// MaxDelay is how long a leaky bucket may make the charge wait.
 	MaxDelay int64
-	// Hold is how long to hold the units; 0 means that they are recorded.
-	Hold int64
+	// Hold is how long to hold the units, whose end is rounded up to a multiple of HoldTick; 0 means that they are recorded.
+	Hold, HoldTick int64
+	// HoldEnd is when the hold that a charge releases ends.
+	HoldEnd int64
 	// Age is how long ago the units of a forced charge were taken.
 	Age int64
-	// Mark is a refund's or a release's: that of its receipt. If the rate of a token bucket was lowered since, it is no more than what
+	// Mark is a refund's: that of its receipt; or the number of the hold to release. If the rate of a token bucket was lowered since, it is no more than what
 	// would drain at the new rate by the time at which it would have drained at the old one.
 	Mark int64
 	// Window is the span of a window or log; Offset moves the subject's aligned windows.
@@ -62,7 +64,7 @@ func (t *Terms) read(c *Charge, now int64) bool {
 		if c.credits() && t.Most == MaxCost {
 			t.Most = maxBack
 		}
-		t.Mark = c.Release.Mark
+		t.Mark, t.HoldEnd = c.Release.Mark, c.Release.Time
 		if c.forces() {
 			t.Age = max(0, int64(min(c.Age, maxAge)/time.Microsecond))
 		}
@@ -75,8 +77,9 @@ func (t *Terms) read(c *Charge, now int64) bool {
 	default:
 		t.Least = c.Cost
 	}
-	if c.holds() {
+	if c.Holds() {
 		t.Hold = max(1, int64(min(c.Hold, MaxHold)/time.Microsecond))
+		t.HoldTick = tickOf(t.Hold)
 	}
 	switch l.Algorithm {
 	case TokenBucket:

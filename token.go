@@ -27,7 +27,7 @@ type reserved struct {
 }
 
 const (
-	tokenVersion = 2
+	tokenVersion = 3
 	tokenNonce   = 8
 	tokenMAC     = 16
 	// maxToken is more than a request that is charged on as many limits as any store takes can have.

@@ -38,13 +38,20 @@ func (t *tape) take() (err error) {
 	if t.below(3) == 0 {
 		charge.Refund = headgate.Receipt{Units: t.wild(), Mark: t.wild(), Time: t.wild()}
 	}
+	if t.below(4) == 0 {
+		charge.Hold = time.Duration(t.wild())
+	}
+	if t.below(3) == 0 {
+		charge.Release = headgate.Receipt{Units: t.wild(), Mark: t.wild(), Time: t.wild()}
+	}
 	if t.below(2) == 0 {
 		charge.Cost = 1 + t.number(max(0, limit.Count-1))
 	}
 	now := t.wild()
 	state := headgate.State{Time: pick(t, now, t.wild()), Used: t.wild(), Prev: pick(t, 0, t.wild()), Expires: pick(t, now/1_000_000+1_000, t.wild())}
+	state.LastHold, state.Hold = t.wild(), headgate.Hold{Units: t.wild(), End: t.wild()}
 	for range t.below(4) {
-		state.Log = append(state.Log, headgate.LogEntry{Time: t.wild(), Units: t.wild()})
+		state.Log = append(state.Log, headgate.LogEntry{Time: t.wild(), Units: uint32(t.wild()), Count: uint32(t.wild())})
 	}
 
 	what := func(did string) error {
@@ -75,7 +82,7 @@ func TestTakeIsTotal(t *testing.T) {
 	const cases, seed = 150_000, 1
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for i := range cases {
-		choices := randomTape(rng, 16)
+		choices := randomTape(rng, 32)
 		if err := choices.take(); err != nil {
 			t.Fatalf("seed %d, case %d: %v", seed, i, err)
 		}
@@ -85,7 +92,7 @@ func TestTakeIsTotal(t *testing.T) {
 func FuzzTakeTotal(f *testing.F) {
 	rng := rand.New(rand.NewPCG(2, 0))
 	for range 20 {
-		f.Add([]byte(randomTape(rng, 16)))
+		f.Add([]byte(randomTape(rng, 32)))
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {
 		wild := tape(choices)

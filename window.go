@@ -7,7 +7,7 @@ func (t *Terms) rollFixed(s *State, now int64) {
 		over = s.Time < t.Start
 	}
 	if over || s.Expires == 0 {
-		*s = State{Time: now, Log: s.Log}
+		*s = State{Time: now, Log: s.Log, LastHold: s.LastHold, Hold: s.Hold}
 	}
 }
 
@@ -24,7 +24,7 @@ func (t *Terms) fixedEnd(s *State) int64 {
 func (t *Terms) rollSliding(s *State, now int64) {
 	switch {
 	case s.Expires == 0 || now >= s.Time+2*t.Window:
-		*s = State{Time: now, Log: s.Log}
+		*s = State{Time: now, Log: s.Log, LastHold: s.LastHold, Hold: s.Hold}
 	case now >= s.Time+t.Window:
 		s.Time, s.Used, s.Prev = s.Time+t.Window, 0, s.Used
 	}

@@ -2,36 +2,41 @@ package memstore
 
 import "github.com/headgate/headgate"
 
-// logs holds the logs of a table's sliding logs, so that the slots of all the others need no room for one. A log is known
-// by a number that is not 0.
+// logs keeps what only some counters of a table have: the entries of a sliding log, or what is on hold. So the slots of all the
+// others need no room for it. A log is known by a number that is not 0.
 type logs struct {
-	held []([]headgate.LogEntry)
+	held []log
 	free []uint32
 }
 
-func (l *logs) at(n uint32) []headgate.LogEntry {
+type log struct {
+	entries  []headgate.LogEntry
+	lastHold int64
+}
+
+func (l *logs) at(n uint32) log {
 	if n == 0 {
-		return nil
+		return log{}
 	}
 	return l.held[n-1]
 }
 
 // put replaces log n and returns its number; an empty log has none.
-func (l *logs) put(n uint32, log []headgate.LogEntry) uint32 {
-	if len(log) == 0 {
+func (l *logs) put(n uint32, entries []headgate.LogEntry, lastHold int64) uint32 {
+	if len(entries) == 0 && lastHold == 0 {
 		l.drop(n)
 		return 0
 	}
 	if n == 0 {
 		n = l.number()
 	}
-	l.held[n-1] = log
+	l.held[n-1] = log{entries, lastHold}
 	return n
 }
 
 func (l *logs) drop(n uint32) {
 	if n != 0 {
-		l.held[n-1] = nil
+		l.held[n-1] = log{}
 		l.free = append(l.free, n)
 	}
 }
@@ -42,6 +47,6 @@ func (l *logs) number() uint32 {
 		l.free = l.free[:last]
 		return n
 	}
-	l.held = append(l.held, nil)
+	l.held = append(l.held, log{})
 	return uint32(len(l.held))
 }

@@ -27,12 +27,14 @@ const (
 	reclaimSlots = 1 << 16
 	// usualCharges of one request are decided without allocating.
 	usualCharges = 8
+	// manyCharges is from how many on it is worth a map to find those on the same counter.
+	manyCharges = 16
 )
 
 // Options of a store. The zero value is ready to use.
 type Options struct {
 	// MaxEntries is how many counters are kept at most; 0 means 1,000,000. Each takes 80 to 120 bytes, a sliding log 16
-	// more for each charge it remembers. No counter is evicted while no more than this many are live; expired ones make
+	// more for each charge it remembers, and each hold about 100. No counter is evicted while no more than this many are live; expired ones make
 	// room first, and for as long as it takes to find them there may be a few more.
 	MaxEntries int
 	// Clock is the store's clock; nil means time.Now. With another one rules can be tried at given times. It is called while
@@ -113,24 +115,28 @@ func (s *Store) takeAll(charges []headgate.Charge, results []headgate.Result) (o
 	var locked shardSet
 	for i := range charges {
 		s.locate(&charges[i], &places[i])
-		places[i].follows = follows(places, i)
 		locked.add(places[i].shard)
 	}
+	follow(places)
 	s.lock(&locked)
 	defer s.unlock(&locked)
 
 	for i := range places {
-		if p := &places[i]; !p.follows {
+		p := &places[i]
+		if !p.follows {
 			p.slot = s.shards[p.shard].load(&p.key, &states[i])
 		}
+		states[i].Hold = s.shards[p.shard].holds.Load(&charges[i])
 	}
 	headgate.Decide(charges, states, results, s.clock())
 	now := results[0].Time.Unix()
 	for i := range places {
 		results[i].Nodes = 1
-		if p := &places[i]; !p.follows {
+		p := &places[i]
+		if !p.follows {
 			over = s.shards[p.shard].keep(&p.key, p.slot, &states[i], now) || over
 		}
+		s.shards[p.shard].holds.Keep(&charges[i], &results[i])
 	}
 	return over
 }
@@ -144,8 +150,10 @@ func (s *Store) takeOne(charges []headgate.Charge, results []headgate.Result) (o
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	slot := sh.load(&p.key, &state[0])
+	state[0].Hold = sh.holds.Load(&charges[0])
 	headgate.Decide(charges, state[:], results, s.clock())
 	results[0].Nodes = 1
+	sh.holds.Keep(&charges[0], &results[0])
 	return sh.keep(&p.key, slot, &state[0], results[0].Time.Unix())
 }
 
@@ -230,13 +238,24 @@ func (s *Store) locate(c *headgate.Charge, p *place) {
 	p.shard = uint8(h & uint64(len(s.shards)-1))
 }
 
-func follows(places []place, i int) bool {
-	for j := range i {
-		if places[j].key == places[i].key {
-			return true
+// follow finds the places whose counter an earlier charge of the call is on, too.
+func follow(places []place) {
+	if len(places) > manyCharges {
+		known := make(map[key]bool, len(places))
+		for i := range places {
+			places[i].follows = known[places[i].key]
+			known[places[i].key] = true
+		}
+		return
+	}
+	for i := range places {
+		for j := range i {
+			if places[j].key == places[i].key {
+				places[i].follows = true
+				break
+			}
 		}
 	}
-	return false
 }
 
 // shardSet is the shards of one call, each of them once.

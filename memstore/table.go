@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/holdtable"
 )
 
 const (
@@ -30,6 +31,7 @@ type table struct {
 	hand    int // the slot to be searched next for expired entries
 	evicted int64
 	logs    logs
+	holds   holdtable.Table
 }
 
 type slot struct {
@@ -62,7 +64,10 @@ func (t *table) load(k *key, state *headgate.State) int {
 	i := t.find(k)
 	if i >= 0 {
 		s := &t.slots[i]
-		*state = headgate.State{Time: s.time, Used: s.used, Prev: s.prev, Expires: s.expires, Log: t.logs.at(s.log)}
+		log := t.logs.at(s.log)
+		*state = headgate.State{
+			Time: s.time, Used: s.used, Prev: s.prev, Expires: s.expires, Log: log.entries, LastHold: log.lastHold,
+		}
 	}
 	return i
 }
@@ -88,7 +93,7 @@ func (t *table) keep(k *key, i int, state *headgate.State, now int64) (over bool
 		t.budget.expects(t.number, state.Expires)
 	}
 	s.time, s.used, s.prev, s.expires = state.Time, state.Used, state.Prev, state.Expires
-	s.log = t.logs.put(s.log, state.Log)
+	s.log = t.logs.put(s.log, state.Log, state.LastHold)
 	return over
 }
 

@@ -46,7 +46,7 @@ func (o Options) Validate() error {
 const (
 	defaultNamespace = "headgate"
 	// format is the version of all that is written: keys, hashes and their fields.
-	format = "hg1"
+	format = "hg2"
 
 	// dialTimeout is less than the second after which a lost first packet is sent again: a new attempt is sooner.
 	dialTimeout = 300 * time.Millisecond

@@ -107,9 +107,9 @@ func TestRightsMissing(t *testing.T) {
 	}
 	_, err := s.Servers(t.Context())
 	says(err, "+info")
-	says(s.Publish(t.Context(), "news", nil), "+publish &hg1:headgate:*")
-	says(s.Subscribe(t.Context(), []string{"news"}, func(string, []byte) {}), "+subscribe &hg1:headgate:*")
+	says(s.Publish(t.Context(), "news", nil), "+publish &hg2:headgate:*")
+	says(s.Subscribe(t.Context(), []string{"news"}, func(string, []byte) {}), "+subscribe &hg2:headgate:*")
 	server.Must(t, "ACL", "SETUSER", "headgate", "+publish", "+subscribe", "resetchannels")
-	says(s.Publish(t.Context(), "news", nil), "&hg1:headgate:*")
-	says(s.Subscribe(t.Context(), []string{"news"}, func(string, []byte) {}), "&hg1:headgate:*")
+	says(s.Publish(t.Context(), "news", nil), "&hg2:headgate:*")
+	says(s.Subscribe(t.Context(), []string{"news"}, func(string, []byte) {}), "&hg2:headgate:*")
 }

@@ -25,10 +25,16 @@ func newScript(text string) script {
 }
 
 //go:embed lua/take.lua
-var takeText string
+var takeMain string
+
+//go:embed lua/logs.lua
+var takeLogs string
 
 //go:embed lua/announce.lua
 var announceText string
+
+// takeText is take.lua with logs.lua where its name stands.
+var takeText = strings.Replace(takeMain, "  -- logs.lua\n", takeLogs, 1)
 
 var (
 	takeScript     = newScript(takeText)

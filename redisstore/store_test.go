@@ -274,22 +274,58 @@ func TestCloseLeavesNothing(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// TestTooMuch: requests beyond what the script can number are refused before they are sent.
-func TestTooMuch(t *testing.T) {
+// TestManyCharges: what is too heavy for one call is several, and still recorded as a whole or not at all.
+func TestManyCharges(t *testing.T) {
 	t.Parallel()
-	s := open(t, standalone(startServer(t)))
-	charges := make([]headgate.Charge, maxCharges+1)
-	refused := make([]headgate.Result, len(charges))
-	err := s.Take(t.Context(), charges, refused)
-	if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "255") || !errors.Is(refused[255].Err, err) {
-		t.Errorf("%v, %+v", err, refused[255])
+	const many = 5 * headgate.MaxWeight
+	var alone, together [many]headgate.Charge
+	log := headgate.Limit{Algorithm: headgate.SlidingLog, Count: headgate.MaxLogCount, Window: time.Hour}
+	for i := range alone {
+		alone[i] = headgate.Charge{Subject: headgate.SubjectOf(string(rune(i))), Counter: countlessC, Limit: countless, Cost: 1}
+		together[i] = headgate.Charge{Subject: headgate.SubjectOf("one"), Counter: countlessC, Limit: countless, Cost: 1}
+		if i%7 == 0 {
+			together[i].Limit, together[i].Counter = log, headgate.CounterOf("log", "", log.Algorithm)
+		}
+		if i%5 == 1 {
+			together[i].Hold = time.Minute
+		}
 	}
-	for i := range charges {
-		charges[i] = headgate.Charge{Subject: headgate.SubjectOf(string(rune(i))), Counter: countlessC, Limit: countless, Cost: 1}
-	}
-	results := make([]headgate.Result, maxCharges)
-	if err := s.Take(t.Context(), charges[:maxCharges], results); err != nil || results[maxCharges-1].Granted != 1 {
-		t.Errorf("%v, %+v", err, results[maxCharges-1])
+	for name, address := range map[string]string{
+		"standalone": standalone(startServer(t)), "cluster": cluster(startCluster(t)),
+	} {
+		s := open(t, address)
+		for kind, charges := range map[string][]headgate.Charge{"alone": alone[:], "together": together[:]} {
+			take := func(charges []headgate.Charge) []headgate.Result {
+				results := make([]headgate.Result, len(charges))
+				if err := s.Take(t.Context(), charges, results); err != nil {
+					t.Fatalf("%s, %s: %v", name, kind, err)
+				}
+				return results
+			}
+			for i, r := range take(charges) {
+				if r.Granted != 1 {
+					t.Fatalf("%s, %s: charge %d: %+v", name, kind, i, r)
+				}
+			}
+			peek := slices.Clone(charges)
+			for i := range peek {
+				peek[i].Cost, peek[i].Hold = 0, 0
+			}
+			before := take(peek)
+			// The last one does not fit.
+			for i, r := range take(append(slices.Clone(charges), headgate.Charge{
+				Subject: headgate.SubjectOf("denies"), Counter: countlessC, Limit: headgate.PerHour(1), Cost: 2,
+			})) {
+				if r.Granted != 0 || r.Allowed != (i < many) {
+					t.Fatalf("%s, %s: charge %d of a denied request: %+v", name, kind, i, r)
+				}
+			}
+			for i, r := range take(peek) {
+				if r.Remaining < before[i].Remaining {
+					t.Fatalf("%s, %s: counter %d has %d left, and %d before a denied request", name, kind, i, r.Remaining, before[i].Remaining)
+				}
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +13,9 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Take decides all charges in one script call where one server holds them. In a Cluster it makes one call per slot, in
-// parallel; if one of them denies, what the others recorded is refunded.
+// Take decides all charges in one script call where one server holds them and they weigh no more than headgate.MaxWeight. Else
+// it makes several: in a Cluster one per slot, in parallel, and of heavier ones several after each other. If one of them
+// denies, what the others recorded is refunded.
 func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	if len(results) != len(charges) {
 		return fmt.Errorf("redisstore: %d results for %d charges", len(results), len(charges))
@@ -21,15 +23,7 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 	if len(charges) == 0 {
 		return nil
 	}
-	if len(charges) > maxCharges {
-		err := fmt.Errorf("%w: redisstore: %d charges in one request, the most is %d: let fewer rules match it",
-			headgate.ErrUnavailable, len(charges), maxCharges)
-		for i := range results {
-			results[i] = headgate.Result{Err: err}
-		}
-		return err
-	}
-	if !s.cluster || s.oneSlot(charges) {
+	if (!s.cluster || s.oneSlot(charges)) && weight(charges) <= headgate.MaxWeight {
 		g := group{charges: charges, results: results}
 		s.decide(ctx, &g)
 		if !errors.Is(g.err, errTryAgain) {
@@ -152,9 +146,13 @@ func (s *Store) oneSlot(charges []headgate.Charge) bool {
 
 func (s *Store) slot(subject headgate.Subject) uint16 { return slotOf(s.Key(subject)) }
 
-// takeGroups decides charges of several slots.
+// takeGroups decides charges that take several calls.
 func (s *Store) takeGroups(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	groups := s.decideGroups(ctx, split(charges, s.slot))
+	place := s.slot
+	if !s.cluster {
+		place = func(headgate.Subject) uint16 { return 0 }
+	}
+	groups := s.decideGroups(ctx, split(charges, place))
 	denied := 0
 	for _, g := range groups {
 		if g.err == nil && !g.admitted {
@@ -176,27 +174,32 @@ func (s *Store) takeGroups(ctx context.Context, charges []headgate.Charge, resul
 	return first
 }
 
-// decideGroups decides all groups at once. A group whose slot is just being moved comes back as one group per subject.
+// decideGroups decides all groups at once, and of each that is too heavy for one call the parts after each other. A group
+// whose slot is just being moved comes back as one group per subject.
 func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
+	parts := make([][]*group, len(groups))
 	var running sync.WaitGroup
-	for _, g := range groups[1:] {
-		running.Go(func() { s.decide(ctx, g) })
+	for i, g := range groups {
+		parts[i] = g.divide()
+		decide := func() {
+			for _, part := range parts[i] {
+				s.decide(ctx, part)
+			}
+		}
+		if i < len(groups)-1 {
+			running.Go(decide)
+		} else {
+			decide()
+		}
 	}
-	s.decide(ctx, groups[0])
 	running.Wait()
 	var done []*group
-	for _, g := range groups {
+	for _, g := range slices.Concat(parts...) {
 		if !errors.Is(g.err, errTryAgain) {
 			done = append(done, g)
 			continue
 		}
-		single := split(g.charges, func(subject headgate.Subject) headgate.Subject { return subject })
-		for _, one := range single {
-			for i := range one.index {
-				one.index[i] = g.index[one.index[i]]
-			}
-		}
-		done = append(done, s.decideGroups(ctx, single)...)
+		done = append(done, s.decideGroups(ctx, g.split(subjectOf))...)
 	}
 	return done
 }
@@ -252,9 +255,64 @@ func split[P comparable](charges []headgate.Charge, place func(headgate.Subject)
 			at[p] = g
 			groups = append(groups, g)
 		}
-		g.charges = append(g.charges, charges[i])
-		g.index = append(g.index, i)
-		g.results = append(g.results, headgate.Result{})
+		g.add(charges[i:i+1], []int{i})
 	}
 	return groups
+}
+
+func subjectOf(s headgate.Subject) headgate.Subject { return s }
+
+// split is as the function, with the index of each charge in the request.
+func (g *group) split(place func(headgate.Subject) headgate.Subject) []*group {
+	groups := split(g.charges, place)
+	for _, part := range groups {
+		for i := range part.index {
+			part.index[i] = g.index[part.index[i]]
+		}
+	}
+	return groups
+}
+
+func (g *group) add(charges []headgate.Charge, index []int) {
+	g.charges = append(g.charges, charges...)
+	g.index = append(g.index, index...)
+	g.results = append(g.results, make([]headgate.Result, len(charges))...)
+}
+
+// divide returns groups of which none weighs more than one call may. Charges of one subject stay together if they can, and a
+// candidate with the charge before it, which it is the twin of.
+func (g *group) divide() []*group {
+	if weight(g.charges) <= headgate.MaxWeight {
+		return []*group{g}
+	}
+	var parts []*group
+	last := func() *group { return parts[len(parts)-1] }
+	add := func(charges []headgate.Charge, index []int) {
+		if len(parts) == 0 || weight(last().charges)+weight(charges) > headgate.MaxWeight {
+			parts = append(parts, &group{})
+		}
+		last().add(charges, index)
+	}
+	for _, of := range g.split(subjectOf) {
+		if weight(of.charges) <= headgate.MaxWeight {
+			add(of.charges, of.index)
+			continue
+		}
+		for from := 0; from < len(of.charges); {
+			to := from + 1
+			for to < len(of.charges) && of.charges[to].Twin != 0 && to-from < 2 {
+				to++
+			}
+			add(of.charges[from:to], of.index[from:to])
+			from = to
+		}
+	}
+	return parts
+}
+
+func weight(charges []headgate.Charge) (sum int) {
+	for i := range charges {
+		sum += charges[i].Limit.Weight()
+	}
+	return sum
 }

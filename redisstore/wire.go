@@ -12,7 +12,7 @@ import (
 // The numbers of lua/take.lua's header.
 const (
 	chargeSize = 59
-	maxCharges = 255
+	spanSize   = 16
 
 	opNone          = 0
 	opTokenBucket   = 1
@@ -31,14 +31,18 @@ const (
 	verdictAdmitted = 1
 	verdictBounds   = 2
 
-	foundGivenBack = 2
-	foundHolds     = 3
+	foundNothing = 0
+	foundState   = 1
+	foundHolds   = 3
 
 	replyHead = 9
-	entrySize = 11
+	logSize   = 13 // of an entry of a log
+	endSize   = 12 // of a time at which holds end
+	// endUnit is what the ends of holds are counted in, in microseconds: a 64th of a second.
+	endUnit = 15_625
 )
 
-// encode is ARGV of the script: the charges, with calendar windows worked out for a guess of the store's time, and the
+// encode returns ARGV of the script: the charges, with calendar windows computed for a guess of the store's time, and the
 // spans of holds and of what was taken earlier, if there are any. keyOf[i] is the index of the key of charges[i].
 func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 	b := make([]byte, 0, len(charges)*chargeSize)
@@ -49,9 +53,6 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 		op, p := opNone, [4]int64{}
 		if valid {
 			op, p = translate(c, &t)
-		}
-		if op == opLog {
-			p[2] = asked(charges, i)
 		}
 		kind, twin := 0, 0
 		least := t.Least
@@ -73,11 +74,12 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 		for _, n := range [...]int64{least, t.Most, p[0], p[1], p[2], p[3]} {
 			b = appendNumber(b, n)
 		}
-		if span := t.Hold + t.Age; span > 0 { // no charge has both
+		if span, tick := t.Hold+t.Age, t.HoldTick+t.HoldEnd; span > 0 || tick > 0 || op == opLog { // no charge has both of either
 			if spans == nil {
-				spans = make([]byte, 8*len(charges))
+				spans = make([]byte, spanSize*len(charges))
 			}
-			binary.LittleEndian.PutUint64(spans[8*i:], math.Float64bits(float64(span)))
+			putNumber(spans[spanSize*i:], span)
+			putNumber(spans[spanSize*i+8:], tick)
 		}
 	}
 	if spans != nil {
@@ -108,24 +110,6 @@ func translate(c *headgate.Charge, t *headgate.Terms) (op int, p [4]int64) {
 	}
 }
 
-// asked is how many units all charges on the log of charges[i] ask for together: how much of the log their answers can
-// depend on. 0 means all of it: for charges that are recorded whether they fit or not, and where the window is not the same
-// for all.
-func asked(charges []headgate.Charge, i int) int64 {
-	var sum int64
-	for j := range charges {
-		c := &charges[j]
-		switch {
-		case c.Counter != charges[i].Counter || c.Subject != charges[i].Subject:
-		case c.Refund.Units > 0 || c.Release.Units > 0 || c.Force || c.Credit || c.Limit.Window != charges[i].Limit.Window:
-			return 0
-		default:
-			sum = min(sum+max(1, min(c.Cost, headgate.MaxCost)), headgate.MaxCost)
-		}
-	}
-	return sum
-}
-
 // firstOn is the index of the first charge on a counter, or -1.
 func firstOn(charges []headgate.Charge, s headgate.Subject, k headgate.Counter) int {
 	for i := range charges {
@@ -154,65 +138,102 @@ func (r *reply) bytes(n int) []byte {
 	return b
 }
 
-func (r *reply) byte() byte   { return r.bytes(1)[0] }
-func (r *reply) length() int  { return int(binary.LittleEndian.Uint16(r.bytes(2))) }
-func (r *reply) short() int64 { return int64(binary.LittleEndian.Uint32(r.bytes(4))) }
+func (r *reply) byte() byte { return r.bytes(1)[0] }
 
-// number is of seven bytes.
-func (r *reply) number() int64 {
-	b := r.bytes(7)
-	return int64(binary.LittleEndian.Uint32(b)) | int64(b[4])<<32 | int64(b[5])<<40 | int64(b[6])<<48
+// number reads one of some bytes.
+func (r *reply) number(size int) (n int64) {
+	for i, b := range r.bytes(size) {
+		n |= int64(b) << (8 * i)
+	}
+	return n
 }
 
 func (r *reply) time() time.Time {
 	return time.UnixMicro(int64(math.Float64frombits(binary.LittleEndian.Uint64(r.bytes(8)))))
 }
 
-// states reads the states of the charges' counters, each at the first charge on it.
+// states reads the states of the charges' counters, each at the first charge on it, and the holds that charges release.
 func (r *reply) states(charges []headgate.Charge, states []headgate.State) error {
+	clear(states)
+	logs := false
 	for i := range charges {
-		c := &charges[i]
-		states[i] = headgate.State{}
-		if firstOn(charges, c.Subject, c.Counter) != i {
-			continue
+		switch c := &charges[i]; {
+		case firstOn(charges, c.Subject, c.Counter) != i:
+		case isLog(c):
+			logs = true
+		default:
+			r.state(&states[i], c.Limit.Algorithm)
 		}
-		found := r.byte()
-		if found == 0 {
-			continue
+	}
+	for i := range charges {
+		if c := &charges[i]; logs && isLog(c) && firstOn(charges, c.Subject, c.Counter) == i {
+			r.log(&states[i])
 		}
-		length := 0
-		if found == foundHolds {
-			length = r.length()
+	}
+	for i := range charges {
+		if charges[i].Release.Units > 0 && charges[i].Refund.Units == 0 && r.byte() > 0 {
+			r.number(4) // when it expires
+			states[i].Hold.End = r.number(5) * endUnit
+			states[i].Hold.Units = r.number(4)
 		}
-		before := len(r.rest)
-		s := headgate.State{Time: r.number(), Used: r.number(), Expires: r.short()}
-		entries := 0
-		switch c.Limit.Algorithm {
-		case headgate.TokenBucket:
-			if found >= foundGivenBack {
-				s.Prev = r.number()
-			}
-		case headgate.SlidingWindow:
-			s.Prev = r.short()
-		case headgate.SlidingLog:
-			entries = r.length()
-		}
-		if found == foundHolds {
-			entries = (length - (before - len(r.rest))) / entrySize
-		}
-		if entries > 0 {
-			entries = min(entries, len(r.rest)/entrySize+1)
-			s.Log = make([]headgate.LogEntry, entries)
-			for j := range s.Log {
-				s.Log[j] = headgate.LogEntry{Time: r.number(), Units: r.short()}
-			}
-		}
-		states[i] = s
 	}
 	if r.broken || len(r.rest) > 0 {
 		return errReply
 	}
 	return nil
+}
+
+func isLog(c *headgate.Charge) bool {
+	return c.Limit.Algorithm == headgate.SlidingLog && c.Limit.Validate() == nil
+}
+
+func (r *reply) state(s *headgate.State, a headgate.Algorithm) {
+	found := r.byte()
+	if found == foundNothing {
+		return
+	}
+	rest := 0 // of the reply when this state is over
+	if found == foundHolds {
+		length := int(r.number(2))
+		rest = len(r.rest) - length
+	}
+	s.Expires, s.Time, s.Used = r.number(4), r.number(7), r.number(7)
+	switch {
+	case a == headgate.SlidingWindow:
+		s.Prev = r.number(4)
+	case a == headgate.TokenBucket && found != foundState:
+		s.Prev = r.number(7)
+	}
+	if found != foundHolds {
+		return
+	}
+	s.LastHold = r.number(7)
+	r.number(7) // units and number of all holds
+	for len(r.rest) >= rest+endSize {
+		s.Log = append(s.Log, headgate.LogEntry{Time: r.number(5) * endUnit, Units: uint32(r.number(4)), Count: uint32(r.number(3))})
+	}
+	r.broken = r.broken || len(r.rest) != rest
+}
+
+func (r *reply) log(s *headgate.State) {
+	if r.byte() == foundNothing {
+		return
+	}
+	s.Expires, s.Time, s.Used = r.number(4), r.number(7), r.number(7)
+	s.Log = make([]headgate.LogEntry, r.count(logSize))
+	for i := range s.Log {
+		s.Log[i] = headgate.LogEntry{Time: r.number(7), Units: uint32(r.number(4)), Count: uint32(r.number(2))}
+	}
+}
+
+// count reads how many records of a size follow.
+func (r *reply) count(size int) int {
+	n := int(r.number(2))
+	if n*size > len(r.rest) {
+		r.broken = true
+		return 0
+	}
+	return n
 }
 
 // field is the name of a counter in its subject's hash: its 48 bits as they are.
@@ -223,3 +244,5 @@ func field(k headgate.Counter) []byte {
 func appendNumber(b []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
 }
+
+func putNumber(b []byte, n int64) { binary.LittleEndian.PutUint64(b, math.Float64bits(float64(n))) }

@@ -101,6 +101,9 @@ func newWorld(target Target, c Comparison) *world {
 	w.restart()
 	for i := range 12 {
 		l := namedLimit{Limit: w.limit(w.algorithm())}
+		if i == 0 {
+			l.Limit = w.limit(w.dwell)
+		}
 		l.counter = headgate.CounterOf(fmt.Sprint("limit-", i), "", l.Algorithm)
 		w.limits = append(w.limits, l)
 	}
@@ -110,7 +113,8 @@ func newWorld(target Target, c Comparison) *world {
 // restart begins again at the epoch with subjects never seen.
 func (w *world) restart() {
 	w.lives++
-	w.now, w.given, w.wait, w.due, w.model.states = epoch, nil, 0, false, map[counter]headgate.State{}
+	w.now, w.given, w.wait, w.due = epoch, nil, 0, false
+	w.model.states, w.model.holds = map[counter]headgate.State{}, map[hold]headgate.Hold{}
 	w.subjects = w.subjects[:0]
 	for i := range 6 {
 		w.subjects = append(w.subjects, headgate.SubjectOf("compare", strconv.FormatUint(w.seed, 10), strconv.Itoa(w.lives), strconv.Itoa(i)))
@@ -174,7 +178,7 @@ func mustZone(name string) *time.Location {
 // advance moves the clock: mostly a little, often to where something happens, sometimes far, now and then back.
 func (w *world) advance() {
 	step := time.Duration(0)
-	switch w.rand.IntN(13) {
+	switch w.rand.IntN(15) {
 	case 0, 1, 2:
 	case 3, 4:
 		step = time.Duration(w.rand.IntN(50)) * time.Microsecond
@@ -199,6 +203,17 @@ func (w *world) advance() {
 	case 11:
 		if w.chance(1, 4) {
 			step = -time.Duration(w.rand.Int64N(int64(30 * time.Second)))
+		}
+	case 13, 14:
+		// To where an entry of a log leaves its window, or holds end.
+		l := w.limits[w.rand.IntN(len(w.limits))*w.rand.IntN(2)]
+		s := w.model.states[counter{w.subjects[0], l.counter}]
+		if len(s.Log) > 0 {
+			at := time.UnixMicro(s.Log[w.rand.IntN(len(s.Log))].Time)
+			if l.Algorithm == headgate.SlidingLog {
+				at = at.Add(l.Window)
+			}
+			step = max(0, at.Sub(w.now)) + oneOf(w, -time.Microsecond, 0, 0)
 		}
 	case 12:
 		step = time.Duration(w.rand.Int64N(int64(oneOf(w, time.Minute, time.Hour, 40*24*time.Hour))))
@@ -228,8 +243,12 @@ func (w *world) request() []headgate.Charge {
 		l.Limit = w.limit(l.Algorithm)
 	}
 	charges := make([]headgate.Charge, oneOf(w, 1, 1, 1, 2, 3, 5, 9))
+	weight := 0
 	for i := range charges {
 		charges[i] = w.charge(charges[:i])
+		if weight += charges[i].Limit.Weight(); weight > headgate.MaxWeight {
+			return charges[:i] // what is decided in one step
+		}
 	}
 	return charges
 }
@@ -249,7 +268,10 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 		Limit:   l.Limit,
 		Cost:    oneOf[int64](w, 0, 1, 1, 1, 1, 2, 3, 10),
 	}
-	if len(before) > 0 && w.chance(1, 2) { // several limits on one subject
+	if w.chance(1, 3) { // one counter has more to it than the others
+		l = w.limits[0]
+		c.Subject, c.Counter, c.Limit = w.subjects[0], l.counter, l.Limit
+	} else if len(before) > 0 && w.chance(1, 2) { // several limits on one subject
 		c.Subject = before[w.rand.IntN(len(before))].Subject
 	}
 	if w.chance(1, 6) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -13,6 +14,13 @@ type model struct {
 	now    time.Time
 	group  func(headgate.Subject) int
 	states map[counter]headgate.State
+	holds  map[hold]headgate.Hold
+}
+
+// hold names one hold.
+type hold struct {
+	counter
+	number int64
 }
 
 type counter struct {
@@ -24,7 +32,7 @@ func newModel(group func(headgate.Subject) int) *model {
 	if group == nil {
 		group = func(headgate.Subject) int { return 0 }
 	}
-	return &model{group: group, states: map[counter]headgate.State{}}
+	return &model{group: group, states: map[counter]headgate.State{}, holds: map[hold]headgate.Hold{}}
 }
 
 func (m *model) Part(headgate.Subject) int { return 0 }
@@ -37,16 +45,20 @@ func (m *model) Take(_ context.Context, charges []headgate.Charge, results []hea
 		g := m.group(charges[i].Subject)
 		byGroup[g] = append(byGroup[g], i)
 	}
-	before := maps.Clone(m.states)
+	var before map[counter]headgate.State
+	var holds map[hold]headgate.Hold
+	if len(byGroup) > 1 { // else nothing is judged again
+		before, holds = maps.Clone(m.states), maps.Clone(m.holds)
+	}
 	denied := map[int]bool{}
 	for g, index := range byGroup {
 		some := pick(charges, index)
-		states := m.load(some, m.states)
+		states := load(some, m.states, m.holds)
 		got := make([]headgate.Result, len(some))
 		if !headgate.Decide(some, states, got, m.now) {
 			denied[g] = true
 		}
-		m.store(some, states)
+		m.store(some, states, got)
 		for i, at := range index {
 			results[at] = got[i]
 		}
@@ -62,7 +74,7 @@ func (m *model) Take(_ context.Context, charges []headgate.Charge, results []hea
 			}
 		}
 		got := make([]headgate.Result, len(some))
-		headgate.Withhold(some, m.load(some, before), got, m.now)
+		headgate.Withhold(some, load(some, before, holds), got, m.now)
 		for i, at := range index {
 			results[at] = got[i]
 		}
@@ -72,28 +84,39 @@ func (m *model) Take(_ context.Context, charges []headgate.Charge, results []hea
 
 func (m *model) undo(c headgate.Charge) {
 	back := []headgate.Charge{c}
-	states := m.load(back, m.states)
-	headgate.Decide(back, states, make([]headgate.Result, 1), m.now)
-	m.store(back, states)
+	states, results := load(back, m.states, m.holds), make([]headgate.Result, 1)
+	headgate.Decide(back, states, results, m.now)
+	m.store(back, states, results)
 }
 
-func (m *model) load(charges []headgate.Charge, from map[counter]headgate.State) []headgate.State {
+func load(charges []headgate.Charge, from map[counter]headgate.State, holds map[hold]headgate.Hold) []headgate.State {
 	states := make([]headgate.State, len(charges))
 	for i := range charges {
-		states[i] = from[counter{charges[i].Subject, charges[i].Counter}]
+		c := counterOf(&charges[i])
+		states[i] = from[c]
+		states[i].Log = slices.Clip(states[i].Log) // Decide must not write into what another may still read
+		states[i].Hold = holds[hold{c, charges[i].Release.Mark}]
 	}
 	return states
 }
 
-// store keeps the state of the first charge on each counter.
-func (m *model) store(charges []headgate.Charge, states []headgate.State) {
+func counterOf(c *headgate.Charge) counter { return counter{c.Subject, c.Counter} }
+
+// store keeps the state of the first charge on each counter, and the holds.
+func (m *model) store(charges []headgate.Charge, states []headgate.State, results []headgate.Result) {
 	seen := map[counter]bool{}
 	for i := range charges {
-		k := counter{charges[i].Subject, charges[i].Counter}
+		c, k := &charges[i], counterOf(&charges[i])
 		if !seen[k] {
 			m.states[k] = states[i]
 		}
 		seen[k] = true
+		switch r := results[i].Receipt; {
+		case c.Release.Units > 0:
+			delete(m.holds, hold{k, c.Release.Mark})
+		case r.Units > 0 && c.Holds():
+			m.holds[hold{k, r.Mark}] = headgate.Hold{Units: r.Units, End: r.Time}
+		}
 	}
 }
 

@@ -319,7 +319,7 @@ func TestParseScenarios(t *testing.T) {
 		{head + "  limit b = token_bucket 10/1m fast\n", `4: expected burst, aligned, spread, zone or anchor, not "fast"`},
 		{head + "  limit b = token_bucket 10/1m burst\n", "4: the line ends where a number is expected"},
 		{head + "  limit b = leaky_bucket 10/1m burst 3\n", "4: burst belongs to token_bucket; a leaky_bucket has none"},
-		{head + "  limit b = sliding_log 1001/1m\n", "4: a sliding_log keeps a timestamp per charge and counts to at most 1000, not 1001: use sliding_window"},
+		{head + "  limit b = sliding_log 10001/1m\n", "4: a sliding_log keeps a timestamp per charge and counts to at most 10000, not 10001: use sliding_window"},
 		{head + "  limit b = fixed_window 10\n", `4: the line ends where "per" is expected`},
 		{head + "  limit b = fixed_window 10 per year\n", `4: expected minute, hour, day, week or month, not "year"`},
 		{head + "  limit b = fixed_window 10 per day zone Berlin\n", `4: there is no time zone "Berlin"`},

@@ -41,20 +41,59 @@ func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	})
 }
 
-// many asks for more holds, and forces more charges into a log, than a counter may keep apart.
+// many asks for more holds, and forces more charges into a log, than a counter may have.
 func many(t *testing.T, target Target) {
-	specification := newModel(target.Group)
+	bucket, log := headgate.PerHour(1_000_000), headgate.Limit{Algorithm: headgate.SlidingLog, Count: headgate.MaxLogCount, Window: time.Hour}
 	subject := headgate.SubjectOf("many")
-	bucket, log := headgate.PerHour(1_000_000), headgate.Limit{Algorithm: headgate.SlidingLog, Count: 1_000, Window: time.Hour}
-	charges := []headgate.Charge{
-		{Subject: subject, Counter: headgate.CounterOf("bucket", "", bucket.Algorithm), Limit: bucket, Cost: 1, Hold: time.Minute},
-		{Subject: subject, Counter: headgate.CounterOf("log", "", log.Algorithm), Limit: log, Cost: 1, Force: true},
+	hold := headgate.Charge{
+		Subject: subject, Counter: headgate.CounterOf("bucket", "", bucket.Algorithm), Limit: bucket, Cost: 1, Hold: time.Minute,
 	}
-	peeks := slices.Clone(charges)
-	for i := range peeks {
-		peeks[i].Cost, peeks[i].Hold, peeks[i].Force = 0, 0, false
+	force := headgate.Charge{Subject: subject, Counter: headgate.CounterOf("log", "", log.Algorithm), Limit: log, Cost: 1, Force: true}
+	peek := func(c headgate.Charge) headgate.Charge {
+		c.Cost, c.Hold, c.Force = 0, 0, false
+		return c
 	}
-	ask := func(at time.Time, charges []headgate.Charge) []headgate.Result {
+	both := bothOf(t, target)
+	const batch, more = 50, 3
+	const apart = 2 * time.Microsecond
+	at := epoch
+	for made := 0; made < headgate.MaxHolds; made += batch {
+		at = at.Add(apart)
+		for _, r := range both(at, slices.Repeat([]headgate.Charge{hold}, batch)) {
+			if !r.Allowed {
+				t.Fatalf("after %d holds: %+v", made, r)
+			}
+		}
+	}
+	if r := both(at, []headgate.Charge{hold})[0]; r.Allowed || r.RetryAfter == 0 || r.Remaining != bucket.Count-headgate.MaxHolds {
+		t.Errorf("one hold too many: %+v", r)
+	}
+	for range headgate.MaxLogCount + more {
+		at = at.Add(apart)
+		both(at, []headgate.Charge{force})
+	}
+	// In a dense log, what was taken between two entries joins the newer.
+	between := force
+	between.Age = 250*apart + apart/2
+	both(at, []headgate.Charge{between})
+	dear := peek(force)
+	for _, cost := range []int64{1, 2, 300, headgate.MaxLogCount / 2, headgate.MaxLogCount} {
+		dear.Cost = cost
+		both(at, []headgate.Charge{dear})
+	}
+	at = epoch.Add(time.Minute + 4*time.Second)
+	if r := both(at, []headgate.Charge{hold})[0]; !r.Allowed {
+		t.Errorf("when some have ended there may be others: %+v", r)
+	}
+	for i := range 400 {
+		both(epoch.Add(time.Hour+time.Duration(i*i)*apart/2), []headgate.Charge{peek(hold), peek(force)})
+	}
+}
+
+// bothOf returns a function that makes charges on a target and on the specification, and compares the results.
+func bothOf(t *testing.T, target Target) func(at time.Time, charges []headgate.Charge) []headgate.Result {
+	specification := newModel(target.Group)
+	return func(at time.Time, charges []headgate.Charge) []headgate.Result {
 		want, got := make([]headgate.Result, len(charges)), make([]headgate.Result, len(charges))
 		specification.now = at
 		target.SetTime(at)
@@ -63,27 +102,10 @@ func many(t *testing.T, target Target) {
 		}
 		for i := range got {
 			if got[i].Nodes, got[i].Rank = 0, 0; got[i] != want[i] {
-				t.Fatalf("%s: got %+v\nwant %+v", at, got[i], want[i])
+				t.Fatalf("%s: charge %d: got %+v\nwant %+v", at, i, got[i], want[i])
 			}
 		}
 		return got
-	}
-	const more, apart = 3, 2 * time.Microsecond
-	for i := range headgate.MaxHolds + more {
-		results := ask(epoch.Add(time.Duration(i)*apart), charges)
-		if held := results[0].Allowed; held != (i < headgate.MaxHolds) {
-			t.Fatalf("hold %d: %+v", i, results[0])
-		}
-	}
-	// Of a full log, what was taken between two entries is added to the newer.
-	between := charges[1]
-	between.Age = 250*apart + apart/2
-	ask(epoch.Add(headgate.MaxHolds*apart), []headgate.Charge{between})
-	if r := ask(epoch.Add(time.Minute), charges)[0]; !r.Allowed || r.Remaining != bucket.Count-headgate.MaxHolds {
-		t.Errorf("when one has run out there is room for another: %+v", r)
-	}
-	for i := range 2 * (headgate.MaxHolds + 2*more) {
-		ask(epoch.Add(time.Hour+time.Duration(i)*apart/2), peeks)
 	}
 }
 

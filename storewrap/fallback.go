@@ -123,6 +123,7 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 			denied = denied || !c.Observe
 		}
 		tallies[i], states[i], t.settled = t, t.counted, false
+		states[i].Hold = l.holds.Load(c)
 	}
 	if denied {
 		headgate.Withhold(charges, states, results, now)
@@ -134,6 +135,7 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 		if first(tallies, i) {
 			t.counted = states[i]
 		}
+		l.holds.Keep(c, r)
 		if none[i] > 0 {
 			*r = headgate.Result{RetryAfter: none[i], ResetAfter: none[i], Time: now}
 		}
@@ -142,7 +144,7 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 		}
 		r.Path, r.Nodes, r.Receipt.Local = headgate.PathLocal, int32(own.nodes), r.Receipt.Units > 0
 		switch {
-		case r.Granted == 0 || held(c):
+		case r.Granted == 0 || c.Holds():
 		case late[i]:
 			forced := t.charge()
 			forced.Force, forced.Cost = true, r.Granted
@@ -155,11 +157,6 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 		}
 	}
 	return results
-}
-
-// held reports whether a charge's units are held and not recorded.
-func held(c *headgate.Charge) bool {
-	return c.Hold > 0 && c.Limit.Algorithm != headgate.LeakyBucket && c.Limit.Algorithm != headgate.SlidingLog
 }
 
 // first reports whether a charge is the first on its tally, which has its state.
@@ -188,7 +185,9 @@ func (f *fallback) settle(now time.Time, c headgate.Charge) headgate.Result {
 	r := headgate.Result{Allowed: true, Time: now}
 	if t := l.index[counterKey{c.Subject, c.Counter}]; t != nil {
 		c.Limit = t.share
+		t.counted.Hold = l.holds.Load(&c)
 		t.counted, r = t.share.Take(t.counted, c, now)
+		l.holds.Keep(&c, &r)
 	}
 	r.Path = headgate.PathLocal
 	return r

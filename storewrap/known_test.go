@@ -248,11 +248,12 @@ func TestDeniedForAnotherReason(t *testing.T) {
 		}
 	})
 	inLab(t, Options{}, func(l *lab) {
-		c := yearly(headgate.FixedWindow, 10_000)
+		c := yearly(headgate.FixedWindow, 10*headgate.MaxHolds)
 		hold := c
 		hold.Hold = time.Hour
-		for range headgate.MaxHolds {
-			l.ask(hold)
+		const batch = 500
+		for range headgate.MaxHolds / batch {
+			l.ask(slices.Repeat([]headgate.Charge{hold}, batch)...)
 		}
 		if r := l.ask(hold)[0]; r.Allowed {
 			l.Fatalf("%+v", r)

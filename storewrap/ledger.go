@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/holdtable"
 )
 
 // maxTallies is how many counters the ledger keeps: about 40 MB of them.
@@ -17,6 +18,7 @@ type ledger struct {
 	max     int // tallies
 	index   map[counterKey]*tally
 	tallies []*tally
+	holds   holdtable.Table
 	hand    int   // where to look for one to evict
 	owing   int   // tallies that owe something
 	sent    int   // charges under way

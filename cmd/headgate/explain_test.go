@@ -77,7 +77,7 @@ func TestExplainRedis(t *testing.T) {
 		}
 	}
 	// The key and field lead to the counter.
-	where := regexp.MustCompile(`(hg1:headgate:\S+)  ([0-9a-f]{12})  login-by-ip`).FindStringSubmatch(first.out)
+	where := regexp.MustCompile(`(hg2:headgate:\S+)  ([0-9a-f]{12})  login-by-ip`).FindStringSubmatch(first.out)
 	if where == nil {
 		t.Fatal(first.out)
 	}
@@ -93,7 +93,7 @@ func TestExplainRedis(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	// Another namespace has other counters.
-	if o := start(t, append(args, "--namespace", "other")...); o.code != 0 || !strings.Contains(o.out, "hg1:other:") {
+	if o := start(t, append(args, "--namespace", "other")...); o.code != 0 || !strings.Contains(o.out, "hg2:other:") {
 		t.Errorf("%+v", o)
 	}
 }

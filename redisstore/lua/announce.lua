@@ -1,6 +1,6 @@
 -- announce.lua says that a node is there, for a while, and counts and ranks the nodes that have said so.
 --
--- KEYS[1]  hg1:<namespace>:nodes, a sorted set of node ids by the millisecond until which they count
+-- KEYS[1]  hg2:<namespace>:nodes, a sorted set of node ids by the millisecond until which they count
 -- ARGV[1]  node id
 -- ARGV[2]  milliseconds to count it, 0 to sign off
 -- reply    {nodes, time in microseconds, rank of this node among them by id, from 1; 0 if it signed off}

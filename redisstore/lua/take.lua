@@ -1,34 +1,43 @@
--- take.lua decides the charges of one request and records them, all or none. It is the translation of headgate.Decide;
--- what the caller is told of each counter (remaining, retry-after, …) is worked out in Go from the states returned here.
+-- take.lua decides the charges of one request and records them, all or none. It translates headgate.Decide; what a caller
+-- learns of each counter (remaining, retry-after, …) is computed in Go from the states returned here.
 --
--- KEYS     one hash per subject, hg1:<namespace>:<subject>; in a Cluster all of one slot. A field is a counter, its value
---          its state: I7 time, I7 used, I4 expires, then I4 the previous count of a sliding window, I7 what a token bucket
---          was given back if anything, or the entries of a log, each I7 time and I4 units. Behind these come the holds
---          of any but a leaky bucket and a log: I7 the time at which it runs out, soonest first, and I4 units; a token
---          bucket with holds always says what it was given back. All little endian.
+-- KEYS     one hash per subject, hg2:<namespace>:<subject>; in a Cluster all of one slot. Its fields, little endian:
+--            counter (c6)        I4 expires, I7 time, I7 used; then I4 the count of the window before (sliding window), or I7
+--                                what a token bucket was given back, if anything; then, once something was held,
+--                                  I7 number of the last hold, I4 units and I3 number of holds, and for each time at which
+--                                  some end, soonest first: I5 that time in 64ths of a second, I4 units, I3 holds
+--                                or of a log its newest entries, each I7 time and I4 units, oldest first. If a log has
+--                                more than a chunk of them: H number of chunks, then I7 time of the oldest entry, H number
+--                                of all entries, and per chunk, oldest first, H its name, I7 time of its newest entry, I4
+--                                units and H number of its entries; then the newest ones. Else H is 0.
+--            counter 'h' I7      a hold by its number: I4 expires, I5 end in 64ths of a second, I4 units
+--            counter 'l' H       a chunk of a log by its name: entries, of which the last ones count
 -- ARGV[1]  59 bytes per charge:
---            c6  field
+--            c6  counter
 --            B   index in KEYS
---            B   algorithm: 0 none (refuses), 1 token bucket, 2 leaky bucket, 3 fixed window from the first charge,
+--            B   algorithm: 0 none (denies), 1 token bucket, 2 leaky bucket, 3 fixed window from the first charge,
 --                4 fixed window on the clock, 5 fixed window of a calendar, 6 sliding window, 7 sliding log
 --            B   kind: 0 enforce, 1 observe, 2 refund, 3 force or release, 4 credit
 --            B   index of the first charge on the twin's counter, 0 none
 --            B   index of the first charge on this counter
---            d   least: units that must fit; of a refund or release, the receipt's mark, 0 if there is none
+--            d   least: units that must fit; of a refund, its receipt's mark; of a release, the hold's number; else 0
 --            d   most: units to take of what fits, 0 for a peek; of a refund or credit, units to give back, up to 8e9; of a
 --                force or release, units to record
 --            4d  1: capacity in millionths, p, q         of a refund: the receipt's time, p, q, the receipt's back
 --                2: count, p, q, longest delay           of a refund: the receipt's time, p, q
 --                3: count, window    4: count, window, offset    5: count, start, end of the window
---                6: count, window, tick, ticks per window    7: count, window, units asked for in all (0: unknown)
--- ARGV[2]  if any charge is a hold, or records what was taken earlier: d per charge, how long it is held, or how long ago it
---          was taken; 0 for the others
+--                6: count, window, tick, ticks per window    7: count, window
+-- ARGV[2]  if any charge is on a log, holds, releases, or records what was taken earlier: 2d per charge, 0 for the others: how
+--          long to hold and the tick that the end is rounded up to; or how long ago it was taken and when the hold to
+--          release ends
 -- reply    B verdict: 1 admitted, 0 denied, 2 nothing done because a calendar window does not hold the time
 --          d time
---          then for the first charge on each counter B 0 if it has no state, or it has lapsed; B 1 and its state as
---          found; B 2 and that of a token bucket which was given something back; or B 3, H its length, and one with
---          holds. Of a log: I7 time, I7 used, I4 expires, H number, and that many entries: of those not lapsed, the ones
---          that decide when the units asked for fit; or all, if that is unknown
+--          then for the first charge on each counter B 0 if it has no state, or an expired one; B 1 and its state as found;
+--          B 2 and that of a token bucket which was given something back; or B 3, H its length, and one with holds;
+--          then the same of logs: B 1, I4 expires, I7 time, I7 used, H number, and so many entries: I7 time, I4 units, H
+--          number of those that were merged into it, which is as of the newest. Merged are those that the charges cannot
+--          tell apart;
+--          then for each charge that releases a hold B 1 and that field's value, or B 0 if there is none
 --
 -- Times are microseconds. All numbers are whole, below 2^53; only numbers up to 2^52 are divided.
 local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
@@ -36,64 +45,85 @@ local call, decode, encode, sub = redis.call, struct.unpack, struct.pack, string
 local keys, blob, spans = KEYS, ARGV[1], ARGV[2]
 local n = #blob / 59
 
-local fields, raw = {}, nil
-for i = 1, n do fields[i] = sub(blob, i * 59 - 58, i * 59 - 53) end
-if #keys == 1 then
+local fields, raw = {}, {}
+if n == 1 then
+  fields[1] = sub(blob, 1, 6)
+  raw[1] = call('HGET', keys[1], fields[1])
+elseif #keys == 1 then
+  for i = 1, n do fields[i] = sub(blob, i * 59 - 58, i * 59 - 53) end
   raw = call('HMGET', keys[1], unpack(fields))
 else
-  raw = {}
-  for i = 1, n do raw[i] = call('HGET', keys[decode('B', blob, i * 59 - 52)], fields[i]) end
+  for i = 1, n do
+    fields[i] = sub(blob, i * 59 - 58, i * 59 - 53)
+    raw[i] = call('HGET', keys[decode('B', blob, i * 59 - 52)], fields[i])
+  end
 end
 
 local states = {}           -- what to store, by the first charge on a counter
 local known, need = {}, {}  -- latest expiry per key: of what was found, of what is stored
-local fit = {}
-local reply = ''
+local fit, reply = {}, ''
 local denier, again = 0, false
+local side, read, released  -- of holds and chunks, by key and field: what to store, or false to delete; what was found
+local crowd                 -- by key: how many holds were made, and how many a counter has
+local cuts, mixed, dry      -- by the first charge on a log: times at which not to merge it in the reply
+
+local lib -- functions for holds and logs; most calls need none of them
+if spans then lib = (function()
+  side, read, released, crowd, cuts = {}, {}, '', {}, {}
+  -- logs.lua
+end)() end
 
 for pass = 1, 2 do
   for i = 1, n do
     local key, op, kind, twin, first, least, most, p1, p2, p3, p4 = decode('<BBBBBdddddd', blob, i * 59 - 52)
-    local span = spans and decode('<d', spans, i * 8 - 7) or 0
+    local span, tick = 0, 0
+    if spans then span, tick = decode('<dd', spans, i * 16 - 15) end
     local at = kind == 3 and now - span or now -- when the units are recorded
     local found = states[first] or raw[first]
     -- prev is the count of the window before, or what a bucket was given back.
-    local time, used, expires, prev, entries, holds = 0, 0, 0, 0, '', ''
+    local expires, time, used, prev, log = 0, 0, 0, 0, nil
+    local last, held, holds, ends = 0, 0, 0, ''
     if op == 0 then
       found = false
     elseif found then
-      time, used, expires = decode('<I7I7I4', found)
+      expires, time, used = decode('<I4I7I7', found)
+      if pass == 1 and first == i and expires > (known[key] or 0) then known[key] = expires end
       if expires * 1000000 <= now then
         found, time, used, expires = false, 0, 0, 0
-      else
+      elseif op ~= 7 then
+        local from = 19
         if op == 6 then
-          prev = decode('<I4', found, 19)
-          if #found > 22 then holds = sub(found, 23) end
-        elseif op == 7 then
-          entries = sub(found, 19)
-        elseif #found > 18 then
-          if op == 1 then
-            prev = decode('<I7', found, 19)
-            holds = sub(found, 26)
-          else
-            holds = sub(found, 19)
-          end
+          prev, from = decode('<I4', found, 19), 23
+        elseif op == 1 and #found > 18 then
+          prev, from = decode('<I7', found, 19), 26
         end
-        if not states[first] and expires > (known[key] or 0) then known[key] = expires end
+        if #found > from then
+          last, held, holds = decode('<I7I4I3', found, from)
+          ends = sub(found, from + 14)
+        end
+      end
+    end
+    if pass == 1 and first == i and op ~= 7 then
+      if not found then
+        reply = reply .. '\0'
+      elseif last > 0 then
+        reply = reply .. encode('<BH', 3, #found) .. found
+      else
+        reply = reply .. (op == 1 and #found > 18 and '\2' or '\1') .. found
       end
     end
 
-    -- Bring the state to the present and see how much fits.
-    local room, oldtime, oldused, oldexpires, all, start, stop = 0, time, used, expires, entries, nil, nil
-    local held, allholds = 0, holds
+    -- Bring the state to the present and see how much is available.
+    local room, oldtime, oldused, oldexpires, start, stop = 0, time, used, expires, nil, nil
     local left, weight = 0, 0 -- of a sliding window: its ticks, and what the one before weighs
-    if holds ~= '' then
+    if ends ~= '' then
       local from = 1
-      for at = 1, #holds, 11 do
-        local t, units = decode('<I7I4', holds, at)
-        if t <= now then from = at + 11 else held = held + units end
+      while from < #ends do
+        local t, units, count = decode('<I5I4I3', ends, from)
+        if t * 15625 > now then break end
+        from, held, holds = from + 12, held - units, holds - count
       end
-      holds = sub(holds, from)
+      ends = sub(ends, from)
     end
     if op == 1 or op == 2 then
       local p, q = p2, p3
@@ -148,36 +178,14 @@ for pass = 1, 2 do
       weight = (weight - weight % p4) / p4
       room = p1 - used - weight
     elseif op == 7 then
-      local at = 1
-      while at < #entries do
-        local t, units = decode('<I7I4', entries, at)
-        if t + p2 > now then break end
-        used, at = used - units, at + 11
-      end
-      if at > 1 then entries = sub(entries, at) end
+      if not cuts[first] then cuts[first] = {state = found} end
+      if raw[first] and not found then lib.discard(raw[first], key, fields[i]) end
+      log = lib.openLog(found, key, fields[i])
+      lib.cut(first, now - p2)
+      used = used - lib.prune(log, p2)
       room = p1 - used
     end
     room = room - held
-
-    if pass == 1 and first == i then
-      if not found then
-        reply = reply .. '\0'
-      elseif op == 7 and p3 == 0 then
-        reply = reply .. encode('<BI7I7I4H', 1, time, oldused, expires, #all / 11) .. all
-      elseif op == 7 then
-        local over, at = used + p3 - p1, 1
-        if over > used then over = used end
-        while over > 0 do
-          local _, units = decode('<I7I4', entries, at)
-          over, at = over - units, at + 11
-        end
-        reply = reply .. encode('<BI7I7I4H', 1, time, used, expires, (at - 1) / 11) .. sub(entries, 1, at - 1)
-      elseif allholds ~= '' then
-        reply = reply .. encode('<BH', 3, #found) .. found
-      else
-        reply = reply .. (op == 1 and #found > 18 and '\2' or '\1') .. found
-      end
-    end
 
     -- Judge the charge; change the state if it is to be recorded.
     local changed, units, before = false, 0, false
@@ -190,17 +198,10 @@ for pass = 1, 2 do
         used = used - units
         if used == 0 and now > time then time = now end
       elseif op == 7 then
-        for at = #entries - 10, 1, -11 do
-          local t, last = decode('<I7I4', entries, at)
-          local back = most - units
-          if back > last then back = last end
-          units, time, entries = units + back, t, sub(entries, 1, at - 1)
-          if last > back then
-            entries = entries .. encode('<I7I4', t, last - back)
-            break
-          end
-        end
+        mixed = mixed or states[first]
+        units = lib.credit(log, most, first)
         used = used - units
+        if used > 0 then time = lib.newestTime(log) end
       else
         units = used < most and used or most
         used = used - units
@@ -216,12 +217,26 @@ for pass = 1, 2 do
       changed = units > 0
     elseif kind == 3 then
       again = true
-      local record = least <= now
-      for at = 1, #holds, 11 do
-        if decode('<I7', holds, at) == least then
-          holds = sub(holds, 1, at - 1) .. sub(holds, at + 11)
-          changed, record = true, true
-          break
+      local record = tick <= now
+      if least > 0 then
+          local field = fields[i] .. 'h' .. encode('<I7', least)
+        local hold = lib.get(key, field)
+        if pass == 1 then
+          local value = lib.found(key, field)
+          released = released .. (value and '\1' .. value or '\0')
+        end
+        if hold then
+          lib.put(key, field, false)
+          local _, t, u = decode('<I4I5I4', hold)
+          local from = lib.search(ends, 12, '<I5', 1, t)
+          if from < #ends then
+            local t2, total, count = decode('<I5I4I3', ends, from)
+            if t2 == t then
+              local kept = count > 1 and encode('<I5I4I3', t, total - u, count - 1) or ''
+              ends = sub(ends, 1, from - 1) .. kept .. sub(ends, from + 12)
+              held, holds, changed, record = held - u, holds - 1, true, true
+            end
+          end
         end
       end
       before = op == 6 and span > 0 and at < time
@@ -254,16 +269,8 @@ for pass = 1, 2 do
       elseif op == 2 then
         if oldused == least and oldtime == p1 then back = most * 1000000 end
       elseif op == 7 then
-        for at = 1, #entries, 11 do
-          local t, units = decode('<I7I4', entries, at)
-          if t == least then
-            back = units < most and units or most
-            local kept = units > back and encode('<I7I4', t, units - back) or ''
-            entries = sub(entries, 1, at - 1) .. kept .. sub(entries, at + 11)
-            if #entries > 0 then time = decode('<I7', entries, #entries - 10) end
-            break
-          end
-        end
+        if most > 0 then back = lib.refund(log, least, most, first) end
+        if back > 0 and used > back then time = lib.newestTime(log) end
       elseif least == time or (start and least >= start) then
         back = most
       end
@@ -274,7 +281,7 @@ for pass = 1, 2 do
         if op <= 2 and used == 0 and now > time then time = now end
       end
     else
-      local fits = op > 0 and room >= least and (span == 0 or #holds < 11000)
+      local fits = op > 0 and room >= least and (span == 0 or holds < 100000)
       local record = fits and most > 0
       if pass == 1 then
         fit[i] = fits
@@ -283,6 +290,11 @@ for pass = 1, 2 do
         elseif not fits then
           denier = (denier == 0 or denier == first) and first or -1
         end
+        if op == 7 and not fits and least <= p1 then
+          local t = lib.fitsAt(log, used + least - p1)
+          lib.cut(first, t - 1)
+          lib.cut(first, t)
+        end
       else
         record = record and fit[i] and kind == 1 and twin == denier
       end
@@ -290,14 +302,21 @@ for pass = 1, 2 do
         changed = true
         units = room < most and room or most
         if span > 0 then
-          local ends, at = now + span, 1
-          while at < #holds do
-            local t = decode('<I7', holds, at)
-            if t > ends then break end
-            if t == ends then ends = ends + 1 end
-            at = at + 11
+              local t = now + span + tick - 1
+          t = (t - t % tick) / 15625
+          last = last < now and now or last + 1
+          local from = lib.search(ends, 12, '<I5', 1, t)
+          local rest, total, count = from, units, 1
+          if from < #ends then
+            local t2, more, others = decode('<I5I4I3', ends, from)
+            if t2 == t then rest, total, count = from + 12, more + units, others + 1 end
           end
-          holds = sub(holds, 1, at - 1) .. encode('<I7I4', ends, units) .. sub(holds, at)
+          ends = sub(ends, 1, from - 1) .. encode('<I5I4I3', t, total, count) .. sub(ends, rest)
+          held, holds = held + units, holds + 1
+          crowd[key] = crowd[key] or {0, 0}
+          crowd[key][1] = crowd[key][1] + 1
+          if holds > crowd[key][2] then crowd[key][2] = holds end
+          lib.put(key, fields[i] .. 'h' .. encode('<I7', last), encode('<I4I5I4', (t + 63 - (t + 63) % 64) / 64, t, units))
           units = 0
         end
       end
@@ -319,22 +338,8 @@ for pass = 1, 2 do
         stop = time + 2 * p2
       elseif op == 7 then
         if at == now and time > now then at = time end
-        local from, newer, t, last = #entries + 1, '', 0, 0
-        while from > 1 do
-          t, last = decode('<I7I4', entries, from - 11)
-          if t < at then break end
-          from = from - 11
-        end
-        local older, more = sub(entries, 1, from - 1), units
-        if from <= #entries then
-          t, last = decode('<I7I4', entries, from)
-          newer = sub(entries, from)
-          if t == at or #entries >= 11000 then at, more, newer = t, last + units, sub(newer, 12) end
-        elseif #entries >= 11000 then
-          older, more = sub(entries, 1, -12), last + units
-        end
-        entries = older .. encode('<I7I4', at, more) .. newer
-        time, used = decode('<I7', entries, #entries - 10), used + units
+        lib.add(log, units, at)
+        time, used = lib.newestTime(log), used + units
         stop = time + p2
       else
         used = used + units
@@ -345,60 +350,95 @@ for pass = 1, 2 do
       if stop > expires then expires = stop end
     end
     if changed then
-      if holds ~= '' then
-        local last = decode('<I7', holds, #holds - 10) + 999999
-        last = (last - last % 1000000) / 1000000
-        if last > expires then expires = last end
+      if ends ~= '' then
+        local over = decode('<I5', ends, #ends - 11) + 63
+        over = (over - over % 64) / 64
+        if over > expires then expires = over end
       end
-      local state = encode('<I7I7I4', time, used, expires)
+      local state = encode('<I4I7I7', expires, time, used)
       if op == 6 then
         state = state .. encode('<I4', prev)
       elseif op == 7 then
-        state = state .. entries
-      elseif op == 1 and (prev > 0 or holds ~= '') then
+        state = state .. lib.closeLog(log)
+      elseif op == 1 and (prev > 0 or last > 0) then
         state = state .. encode('<I7', prev)
       end
-      if holds ~= '' then state = state .. holds end
+      if last > 0 then state = state .. encode('<I7I4I3', last, held, holds) .. ends end
       states[first] = state
       if expires > (need[key] or 0) then need[key] = expires end
     end
   end
-  if denier == 0 then break end
-  -- Denied: keep nothing, unless a refund or a twin's observer counts all the same.
-  if pass == 1 then
+  if pass == 2 then
+    if dry then states, side, need, denier = dry[1], dry[2], dry[3], 0 end
+  elseif denier == 0 then
+    if not mixed then break end
+    -- If the request is denied elsewhere, the credit meets the log without what was charged before it: its cut is needed too.
+    dry, denier = {states, side, need}, -1
+    states, side, need = {}, {}, {}
+  else
+    -- Denied: keep nothing, unless a refund or a twin's observer counts all the same.
     states, need = {}, {}
+    if lib then side = {} end
     if not again then break end
   end
 end
 
-for k, expires in pairs(need) do
-  local key, args = keys[k], {}
+if lib then
   for i = 1, n do
-    if states[i] and (#keys == 1 or decode('B', blob, i * 59 - 52) == k) then
-      args[#args + 1] = fields[i]
-      args[#args + 1] = states[i]
+    if cuts[i] then reply = reply .. lib.merged(cuts[i].state, decode('B', blob, i * 59 - 52), fields[i], i) end
+  end
+  reply = reply .. released
+  for k, changes in pairs(side) do
+    local gone = {}
+    for field, value in pairs(changes) do
+      if value then call('HSET', keys[k], field, value) else gone[#gone + 1] = field end
+    end
+    if #gone > 0 then call('HDEL', keys[k], unpack(gone)) end
+  end
+end
+
+local sets = {} -- fields and values by key
+for i = 1, n do
+  if states[i] then
+    local k = #keys == 1 and 1 or decode('B', blob, i * 59 - 52)
+    local args = sets[k]
+    if args then
+      args[#args + 1], args[#args + 2] = fields[i], states[i]
+    else
+      sets[k] = {fields[i], states[i]}
     end
   end
+end
+-- TTLs are multiples of eight seconds, so that most calls need not move them on. If a field was found, the key has the TTL that
+-- this one needed, or a longer one.
+local swept = false
+for k, args in pairs(sets) do
+  local key, before, ttl, joined = keys[k], known[k], need[k] + 7, false
   call('HSET', key, unpack(args))
-  -- The key lives as long as any of its fields needs. If a live field was found, the key has a TTL at least as long.
-  local before = 0
-  if not known[k] then
-    before = call('PEXPIRETIME', key)
-    if before < expires * 1000 then call('PEXPIREAT', key, expires .. '000') end
-  elseif expires > known[k] then
-    call('PEXPIREAT', key, expires .. '000', 'GT')
+  ttl = ttl - ttl % 8
+  if not before then
+    joined = call('PEXPIREAT', key, ttl .. '000', 'NX') == 0 -- a hash that has other counters
+    if joined then call('PEXPIREAT', key, ttl .. '000', 'GT') end
+  elseif before + 7 - (before + 7) % 8 < ttl then
+    call('PEXPIREAT', key, ttl .. '000', 'GT')
   end
-  -- Sweep fields that nobody needs any more, now and then: when a hash takes up a new counter, and at random.
-  if before > 0 or now % 16 == 0 then
-    local size = call('HLEN', key)
-    if size > #args / 2 then
-      local all = size <= 256 and call('HGETALL', key) or call('HRANDFIELD', key, 64, 'WITHVALUES')
-      local lapsed = {}
-      for i = 1, #all, 2 do
-        if decode('<I4', all[i + 1], 15) * 1000000 <= now then lapsed[#lapsed + 1] = all[i] end
-      end
-      if #lapsed > 0 then call('HDEL', key, unpack(lapsed)) end
+  -- Sweep fields that are not needed any more, now and then: when a hash takes up a new counter, when it has twice as many
+  -- fields as holds, and at random.
+  local sample = 0
+  if joined or now % 16 == 0 and k == 1 + (now - now % 16) / 16 % #keys then sample = 32 end
+  if crowd and crowd[k] then
+    local made, live = crowd[k][1], crowd[k][2]
+    if call('HLEN', key) > 2 * live + 64 and 2 * made > sample then sample = 2 * made end
+  end
+  if sample > 0 and not swept and call('HLEN', key) > #args / 2 then
+    swept = true
+    local all, gone = call('HRANDFIELD', key, sample, 'WITHVALUES'), {}
+    for i = 1, #all, 2 do
+      local field, value = all[i], all[i + 1]
+      if sub(field, 7, 7) == 'l' then value = call('HGET', key, sub(field, 1, 6)) or '\0\0\0\0' end
+      if decode('<I4', value) * 1000000 <= now then gone[#gone + 1] = field end
     end
+    if #gone > 0 then call('HDEL', key, unpack(gone)) end
   end
 end
 return encode('<Bd', denier == 0 and 1 or 0, now) .. reply

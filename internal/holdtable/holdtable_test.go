@@ -1,0 +1,34 @@
+package holdtable
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestTableForgetsWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	var table Table
+	limit := headgate.PerHour(headgate.MaxCost)
+	charge := headgate.Charge{Counter: headgate.CounterOf("r", "", limit.Algorithm), Limit: limit, Cost: 1, Hold: time.Second}
+	const made, lasting = 20_000, 1_000
+	var last headgate.Receipt
+	for i := range made {
+		now := time.UnixMicro(int64(i))
+		last = headgate.Receipt{Units: 1, Mark: int64(i), Time: int64(i + lasting)}
+		table.Keep(&charge, &headgate.Result{Receipt: last, Time: now})
+	}
+	if n := table.Len(); n < lasting || n > 2*lasting {
+		t.Errorf("%d holds are kept, of which %d last", n, lasting)
+	}
+	release := headgate.Charge{Counter: charge.Counter, Limit: limit, Release: last}
+	if h := table.Load(&release); h != (headgate.Hold{Units: 1, End: last.Time}) {
+		t.Errorf("loaded %+v of %+v", h, last)
+	}
+	n := table.Len()
+	table.Keep(&release, &headgate.Result{})
+	if h := table.Load(&release); h != (headgate.Hold{}) || table.Len() != n-1 {
+		t.Errorf("a released hold is still there: %+v", h)
+	}
+}
