@@ -64,6 +64,9 @@ func (s *RuleSet) compile(r *compiledRule, rule Rule) []problem {
 	r.compileMaxCallerLimit(bad("max_caller_limit"))
 	rule.checkCost(bad("cost"))
 	r.checkFits(bad("cost"))
+	if w := r.weight(); w > MaxWeight {
+		bad("limits")("weigh %d together, and a request is charged on at most %d in one step (%s): make several rules of it", w, MaxWeight, weights)
+	}
 	rule.checkRest(bad)
 	r.salt = fold(hashParts("enforce", rule.ID))
 	r.exception = exceptionOf(rule.ID, "")
@@ -254,6 +257,33 @@ func (r *compiledRule) checkFits(bad func(string, ...any)) {
 			}
 		}
 	}
+}
+
+// weights explains the weight of limits in errors.
+const weights = "a limit weighs 1, a sliding_log 8, or 16 if it is above 128; a candidate weighs as much again, and so does overdraw"
+
+// weight returns how much the charges of one request weigh together at most.
+func (r *compiledRule) weight() int {
+	sum := 0
+	for i := range r.limits {
+		l := &r.limits[i]
+		most := l.limit.Weight()
+		for _, tier := range l.tiers {
+			most = max(most, tier.Weight())
+		}
+		if r.Overdraw {
+			most *= 2
+		}
+		if sum += most; l.hasCandidate {
+			sum += l.candidate.Weight()
+		}
+	}
+	return sum
+}
+
+// always reports whether every request is charged by the rule, whatever its attributes.
+func (r *compiledRule) always() bool {
+	return r.Mode != Off && len(r.conditions) == 0 && r.When.Holds == nil && r.Priority == 0
 }
 
 func (r *Rule) checkRest(bad func(...string) func(string, ...any)) {

@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"net/netip"
 	"strings"
@@ -122,6 +123,17 @@ func TestCompileRefuses(t *testing.T) {
 		{func(r *headgate.Rule) { r.OnMissing = 3 }, "on_missing: there is no 3"},
 		{func(r *headgate.Rule) { r.OnStoreFailure = 3 }, "on_store_failure: there is no 3"},
 		{func(r *headgate.Rule) { r.Expose = 3 }, "expose: there is no 3"},
+		{many(headgate.PerHour(1), headgate.MaxWeight), "limits: weigh 65 together, and a request is charged on at most 64 in one step"},
+		{many(headgate.Limit{Algorithm: headgate.SlidingLog, Count: 128, Window: time.Hour}, 8), "limits: weigh 65 together"},
+		{many(headgate.Limit{Algorithm: headgate.SlidingLog, Count: 129, Window: time.Hour}, 4), "limits: weigh 65 together"},
+		{func(r *headgate.Rule) {
+			many(headgate.PerHour(1), headgate.MaxWeight/2)(r)
+			r.Overdraw = true
+		}, "limits: weigh 66 together"},
+		{func(r *headgate.Rule) {
+			many(headgate.PerHour(1), headgate.MaxWeight-1)(r)
+			r.Candidate.Limit = headgate.PerHour(2)
+		}, "limits: weigh 65 together"},
 	}
 	for _, test := range tests {
 		_, err := headgate.Compile(rule(test.change))
@@ -132,6 +144,46 @@ func TestCompileRefuses(t *testing.T) {
 		}
 		if got := strings.Join(wrong.Path, ".") + ": " + wrong.Problem; !strings.Contains(got, test.want) || strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("%v, want only %q", err, test.want)
+		}
+	}
+}
+
+// many gives a rule so many limits more.
+func many(limit headgate.Limit, n int) func(*headgate.Rule) {
+	return func(r *headgate.Rule) {
+		r.Limits = map[string]headgate.Limit{}
+		for i := range n {
+			r.Limits[fmt.Sprint("l", i)] = limit
+		}
+	}
+}
+
+// Rules that match every request must be decided in one step; how many match some is not known before.
+func TestCompileWeighsWhatMatchesAll(t *testing.T) {
+	t.Parallel()
+	rules := func(change func(*headgate.Rule)) (all []headgate.Rule) {
+		for i := range headgate.MaxWeight + 1 {
+			all = append(all, rule(func(r *headgate.Rule) {
+				r.ID = fmt.Sprint("r", i)
+				change(r)
+			}))
+		}
+		return all
+	}
+	_, err := headgate.Compile(rules(func(*headgate.Rule) {})...)
+	if err == nil || !strings.Contains(err.Error(), `rule "r64": matches every request, as others before it, and their limits weigh 65 together`) {
+		t.Error(err)
+	}
+	for _, change := range []func(*headgate.Rule){
+		func(r *headgate.Rule) { r.Match.Method = "GET" },
+		func(r *headgate.Rule) { r.Priority = 1 },
+		func(r *headgate.Rule) { r.Mode = headgate.Off },
+		func(r *headgate.Rule) {
+			r.When = headgate.Condition{Text: "true", Holds: func(headgate.Attributes) bool { return true }}
+		},
+	} {
+		if _, err := headgate.Compile(rules(change)...); err != nil {
+			t.Error(err)
 		}
 	}
 }

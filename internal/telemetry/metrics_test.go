@@ -303,7 +303,7 @@ headgate_rule_limit_window_seconds{limit="minute",rule="search"} 60
 `)
 	many := make([]headgate.Rule, maxRules+1)
 	for i := range many {
-		many[i] = headgate.Rule{ID: fmt.Sprint("r", i), By: []string{}, Limit: headgate.PerSecond(1)}
+		many[i] = headgate.Rule{ID: fmt.Sprint("r", i), Match: headgate.Match{Method: "GET"}, By: []string{}, Limit: headgate.PerSecond(1)}
 	}
 	set, err := headgate.Compile(many...)
 	if err != nil {
