@@ -23,6 +23,7 @@ const callers = 64
 // direct compares the services by their protocol alone.
 func direct(scope *paired.Scope, all *services, aims *paired.Aims, rounds int, slice time.Duration) (func(), error) {
 	var variants []paired.Variant
+	redis := func() time.Duration { return all.redis.CPU(scope) }
 	for i, v := range []struct {
 		name              string
 		of                service
@@ -48,7 +49,7 @@ func direct(scope *paired.Scope, all *services, aims *paired.Aims, rounds int, s
 			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}
 		variants = append(variants, paired.Variant{
-			Name: v.name, Callers: callers, ServerCPU: v.of.CPU,
+			Name: v.name, Callers: callers, ServerCPU: v.of.CPU, StoreCPU: redis,
 			Do: func(caller, n int) error { return ask(subject(caller, n)) },
 		})
 	}
@@ -56,14 +57,16 @@ func direct(scope *paired.Scope, all *services, aims *paired.Aims, rounds int, s
 	if err != nil {
 		return nil, err
 	}
-	fmt.Printf("Envoy's protocol, %d callers, %d subjects, %d rounds of %s; server is the service alone\n",
+	fmt.Printf("Envoy's protocol, %d callers, %d subjects, %d rounds of %s; server is the service alone, store is Redis\n",
 		callers, subjects, rounds, slice)
 	paired.Table(variants, s)
 	of := func(i int) []paired.Sample { return s[variants[i].Name] }
 	return func() {
 		aims.AtLeast("d1 ÷ c1, throughput", paired.Ratio(of(4), of(2), paired.Throughput), 1.6)
 		aims.AtMost("d1 ÷ c1, server CPU per request", paired.Ratio(of(4), of(2), paired.ServerCPU), 0.5)
-		aims.AtLeast("d3 ÷ c3, throughput", paired.Ratio(of(5), of(3), paired.Throughput), 1.6)
+		// Throughput is printed only: with three descriptors it depends on the callers' own CPU, which is the same for both.
+		paired.Print("d3 ÷ c3, throughput", paired.Ratio(of(5), of(3), paired.Throughput))
+		aims.AtMost("d3 ÷ c3, CPU of service and Redis per request", paired.Ratio(of(5), of(3), paired.ServerAndStoreCPU), 0.625)
 		aims.AtLeast("d1 ÷ b, throughput", paired.Ratio(of(4), of(1), paired.Throughput), 0.85)
 	}, nil
 }

@@ -19,6 +19,8 @@ type Variant struct {
 	Do func(caller, n int) error
 	// ServerCPU is the CPU time that servers have used so far; nil if there are none.
 	ServerCPU func() time.Duration
+	// StoreCPU is the CPU time that the servers' store has used so far, where it is measured apart from theirs; else nil.
+	StoreCPU func() time.Duration
 	// Warm is how long it runs before each slice: for what it forgets while others have their turn.
 	Warm time.Duration
 }
@@ -26,8 +28,8 @@ type Variant struct {
 // Sample is what one slice of one variant showed.
 type Sample struct {
 	PerSecond float64
-	// ClientCPU and ServerCPU are microseconds per call.
-	ClientCPU, ServerCPU float64
+	// ClientCPU, ServerCPU and StoreCPU are microseconds per call.
+	ClientCPU, ServerCPU, StoreCPU float64
 }
 
 // Run measures the variants in turn, a slice each, for some rounds after a first one that does not count. The samples are
@@ -60,7 +62,7 @@ func measure(v Variant, round int, slice time.Duration) (Sample, error) {
 	var calls int
 	var failed error
 	var done sync.WaitGroup
-	client, server := cpu(), v.serverCPU()
+	client, server, store := cpu(), read(v.ServerCPU), read(v.StoreCPU)
 	start := time.Now()
 	for caller := range v.Callers {
 		done.Go(func() {
@@ -84,15 +86,17 @@ func measure(v Variant, round int, slice time.Duration) (Sample, error) {
 	return Sample{
 		PerSecond: float64(calls) / elapsed.Seconds(),
 		ClientCPU: per(cpu() - client),
-		ServerCPU: per(v.serverCPU() - server),
+		ServerCPU: per(read(v.ServerCPU) - server),
+		StoreCPU:  per(read(v.StoreCPU) - store),
 	}, failed
 }
 
-func (v Variant) serverCPU() time.Duration {
-	if v.ServerCPU == nil {
+// read returns the CPU time used so far, 0 where none is measured.
+func read(used func() time.Duration) time.Duration {
+	if used == nil {
 		return 0
 	}
-	return v.ServerCPU()
+	return used()
 }
 
 // cpu is what this process has used so far.
@@ -144,15 +148,36 @@ func ClientCPU(s Sample) float64 { return s.ClientCPU }
 // ServerCPU picks the servers' CPU per call.
 func ServerCPU(s Sample) float64 { return s.ServerCPU }
 
-// Table prints medians and quartiles of each variant.
+// StoreCPU picks the store's CPU per call.
+func StoreCPU(s Sample) float64 { return s.StoreCPU }
+
+// ServerAndStoreCPU picks the CPU per call of the servers and their store together.
+func ServerAndStoreCPU(s Sample) float64 { return s.ServerCPU + s.StoreCPU }
+
+// Table prints medians and quartiles of each variant. The store's CPU has a column if it is measured apart.
 func Table(variants []Variant, samples map[string][]Sample) {
-	fmt.Printf("%-38s %28s %22s %22s\n", "", "calls/s", "client CPU µs", "server CPU µs")
+	apart := slices.ContainsFunc(variants, func(v Variant) bool { return v.StoreCPU != nil })
+	fmt.Printf("%-38s %28s %22s %22s", "", "calls/s", "client CPU µs", "server CPU µs")
+	if apart {
+		fmt.Printf(" %22s", "store CPU µs")
+	}
+	fmt.Println()
 	for _, v := range variants {
 		s := samples[v.Name]
 		t, c, r := Of(Field(s, Throughput)), Of(Field(s, ClientCPU)), Of(Field(s, ServerCPU))
-		fmt.Printf("%-38s %9.0f (%7.0f–%7.0f) %6.2f (%5.2f–%5.2f) %6.2f (%5.2f–%5.2f)\n", v.Name,
+		fmt.Printf("%-38s %9.0f (%7.0f–%7.0f) %6.2f (%5.2f–%5.2f) %6.2f (%5.2f–%5.2f)", v.Name,
 			t.Value, t.Low, t.High, c.Value, c.Low, c.High, r.Value, r.Low, r.High)
+		if apart {
+			b := Of(Field(s, StoreCPU))
+			fmt.Printf(" %6.2f (%5.2f–%5.2f)", b.Value, b.Low, b.High)
+		}
+		fmt.Println()
 	}
+}
+
+// Print prints a median that is not judged.
+func Print(what string, got Median) {
+	fmt.Printf("      %-62s %8.2f (%.2f–%.2f), not judged\n", what, got.Value, got.Low, got.High)
 }
 
 // Aims prints a verdict for each and counts those missed.
