@@ -1,0 +1,138 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// named is a request that is measured in every run.
+type named struct {
+	name string
+	genome
+}
+
+// fixedCases returns those that need no receipts of their own.
+func fixedCases() []named {
+	buckets := block{
+		Counters: 255, Spread: true, Limit: headgate.PerHour(1_000_000), Used: 10, Charges: []gene{{Repeat: 1}},
+	}
+	cases := []named{{"255 buckets on 255 subjects", genome{Blocks: []block{buckets}}}}
+	const (
+		many   = "64 full logs of 1,000 on 64 subjects"
+		most   = headgate.MaxLogCount
+		middle = 75 // the entries are up to half a window old
+	)
+	single := "a log of " + grouped(most)
+	for _, c := range []struct {
+		name                     string
+		counters, count, entries int
+		charge                   gene
+	}{
+		{many + ": one denied", 64, 1_000, 1_000, gene{}},
+		{many + ": forced", 64, 1_000, 1_000, gene{Kind: force}},
+		{many + ": a credit of half", 64, 1_000, 1_000, gene{Kind: credit, Cost: half}},
+		{single + ": one allowed", 1, most, most - 1, gene{}},
+		{single + ": one denied", 1, most, most, gene{}},
+		{single + ": half of it denied", 1, most, most, gene{Cost: half}},
+		{single + ": forced with an age", 1, most, most, gene{Kind: forceAged, Where: middle}},
+		{single + ": a credit of half", 1, most, most, gene{Kind: credit, Cost: half}},
+	} {
+		c.charge.Repeat = 1
+		logs := block{
+			Counters: c.counters, Spread: true, Entries: c.entries,
+			Limit:   headgate.Limit{Algorithm: headgate.SlidingLog, Count: int64(c.count), Window: time.Hour},
+			Charges: []gene{c.charge},
+		}
+		cases = append(cases, named{c.name, genome{Blocks: []block{logs}}})
+	}
+	return cases
+}
+
+// heldBucket is a token bucket with holds, and what calls on it take.
+type heldBucket struct {
+	*counter
+	size                           int // how many holds it has with the one that is reserved
+	plain, reserve, commit, cancel []float64
+}
+
+// newHeldBucket prepares a bucket. If the store grants fewer holds, the bucket has those and cannot be measured.
+func (s *stage) newHeldBucket(holds int) (*heldBucket, error) {
+	s.salts++
+	b := &heldBucket{size: holds, counter: &counter{
+		block:   &block{Counters: 1, Limit: headgate.PerHour(headgate.MaxCost), Used: 10, Holds: holds - 1, HoldMix: evenHolds},
+		subject: headgate.SubjectOf("holds", strconv.Itoa(s.salts)),
+		id:      headgate.CounterOf("holds", "", headgate.TokenBucket),
+	}}
+	for steps := range slices.Chunk(b.steps(), batch) {
+		before := len(b.held)
+		if err := s.do(steps, time.Time{}); err != nil {
+			return nil, err
+		}
+		if steps[0].does == stepHold && len(b.held) == before {
+			break // there is no room for more
+		}
+	}
+	return b, nil
+}
+
+// complete reports whether the store has granted all holds.
+func (b *heldBucket) complete() bool { return len(b.held) == b.Holds }
+
+// measureHolds measures the calls on some buckets in turn, so that what disturbs one disturbs all.
+func (s *stage) measureHolds(buckets []*heldBucket, rounds int) error {
+	if err := s.logFrom(fine); err != nil {
+		return err
+	}
+	if err := s.warm(1000); err != nil {
+		return err
+	}
+	draw := newSource(1)
+	for range rounds {
+		for _, b := range buckets {
+			if err := s.holdRound(b, draw); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// holdRound makes each call on a bucket, and leaves it with as many holds as before.
+func (s *stage) holdRound(b *heldBucket, draw *source) error {
+	results := make([]headgate.Result, 1)
+	var failed error
+	measure := func(into *[]float64, charge headgate.Charge) headgate.Receipt {
+		if failed != nil {
+			return headgate.Receipt{}
+		}
+		m, err := s.measure([]headgate.Charge{charge}, results)
+		if err != nil {
+			failed = err
+		}
+		*into = append(*into, m.Total)
+		return results[0].Receipt
+	}
+	charge := headgate.Charge{Subject: b.subject, Counter: b.id, Limit: b.Limit, Cost: 1}
+	release := func(cost int64) headgate.Charge {
+		i, last := draw.IntN(len(b.held)), len(b.held)-1
+		released := charge
+		released.Cost, released.Release = cost, b.held[i]
+		b.held[i] = b.held[last]
+		b.held = b.held[:last]
+		return released
+	}
+	hold := func() {
+		held := charge
+		held.Hold = time.Minute + time.Duration(draw.Int64N(int64(headgate.MaxHold-time.Minute)))
+		b.held = append(b.held, measure(&b.reserve, held))
+	}
+	measure(&b.plain, charge)
+	hold()
+	measure(&b.commit, release(1))
+	hold()
+	measure(&b.cancel, release(0))
+	return failed
+}

@@ -1,0 +1,357 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/redisstore"
+)
+
+const (
+	// coarse and fine are from how many microseconds on the server logs a command. It also logs the commands that a script
+	// calls, which takes time of the script: so it logs only those that are slow enough for that not to matter. Fine is for
+	// requests of which coarse logs nothing.
+	coarse = 50
+	fine   = 5
+
+	batch   = 100 // charges in one call of the preparation
+	workers = 4
+)
+
+// stage is where requests are measured.
+type stage struct {
+	server *testenv.Server
+	store  *redisstore.Store
+
+	threshold int
+	salts     int
+	yardstick []float64
+
+	mu     sync.Mutex
+	prices prices // of late
+}
+
+// newStage starts a server for nothing else.
+func newStage(t testing.TB, engine testenv.Engine) (*stage, error) {
+	s := &stage{prices: prices{20, 20, 20, 20, 20, 20}}
+	s.server = testenv.Start(t, engine, "--slowlog-max-len", "4096")
+	store, err := redisstore.Open("redis://" + s.server.Addr())
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(store.Close)
+	s.store = store
+	return s, nil
+}
+
+// sample is what one request took, in microseconds.
+type sample struct {
+	// Slowest is the script call of the request that took longest, Total all of them.
+	Slowest, Total float64
+	Calls          int
+}
+
+// errNotLogged says that no call of a request took as long as the threshold.
+var errNotLogged = errors.New("the server has logged no script call of the request")
+
+// measure makes one request and returns what the server says of its script calls. The store's own calls, which announce
+// the node, have another key.
+func (s *stage) measure(charges []headgate.Charge, results []headgate.Result) (sample, error) {
+	keys, length := map[string]bool{}, 0
+	for i := range charges {
+		key := s.store.Key(charges[i].Subject)
+		keys[key], length = true, len(key)
+	}
+	if _, err := s.server.Do("SLOWLOG", "RESET"); err != nil {
+		return sample{}, err
+	}
+	if err := s.warm(20); err != nil {
+		return sample{}, err
+	}
+	if err := s.take(charges, results); err != nil {
+		return sample{}, err
+	}
+	reply, err := s.server.Do("SLOWLOG", "GET", "-1")
+	if err != nil {
+		return sample{}, err
+	}
+	calls, err := scriptCalls(reply)
+	if err != nil {
+		return sample{}, err
+	}
+	var all sample
+	for _, c := range calls {
+		if c.of(keys, length) {
+			all.Slowest = max(all.Slowest, float64(c.Micros))
+			all.Total += float64(c.Micros)
+			all.Calls++
+		}
+	}
+	if all.Calls == 0 {
+		return sample{}, errNotLogged
+	}
+	return all, nil
+}
+
+// warm makes plain charges, so that the server finds its code in the processor's caches, as it does under load, and has
+// collected the garbage that earlier calls left in its interpreter.
+func (s *stage) warm(calls int) error {
+	charges := []headgate.Charge{plainCharge("warm")}
+	results := make([]headgate.Result, 1)
+	for range calls {
+		if err := s.take(charges, results); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plainCharge returns a charge on a token bucket of a subject of its own.
+func plainCharge(name string) headgate.Charge {
+	return headgate.Charge{
+		Subject: headgate.SubjectOf(name), Counter: headgate.CounterOf("plain", "", headgate.TokenBucket),
+		Limit: headgate.PerHour(1_000_000), Cost: 1,
+	}
+}
+
+func (s *stage) take(charges []headgate.Charge, results []headgate.Result) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return s.store.Take(ctx, charges, results)
+}
+
+// logFrom sets the threshold.
+func (s *stage) logFrom(micros int) error {
+	if s.threshold == micros {
+		return nil
+	}
+	_, err := s.server.Do("CONFIG", "SET", "slowlog-log-slower-than", strconv.Itoa(micros))
+	if err == nil {
+		s.threshold = micros
+	}
+	return err
+}
+
+// try prepares a genome some times, on subjects of their own, and measures each. If the calls are too fast for the coarse
+// threshold, it is all done again with the fine one where wanted; otherwise the samples are zero.
+func (s *stage) try(g *genome, times int, wantFine bool) ([]sample, error) {
+	samples, err := s.tryFrom(g, times, coarse)
+	if errors.Is(err, errNotLogged) && wantFine {
+		samples, err = s.tryFrom(g, times, fine)
+	}
+	if errors.Is(err, errNotLogged) {
+		return make([]sample, times), nil
+	}
+	return samples, err
+}
+
+func (s *stage) tryFrom(g *genome, times, threshold int) ([]sample, error) {
+	if err := s.logFrom(threshold); err != nil {
+		return nil, err
+	}
+	if _, err := s.server.Do("FLUSHALL"); err != nil { // what is left does not slow down the server
+		return nil, err
+	}
+	scenes := make([]*scene, times)
+	for i := range scenes {
+		s.salts++
+		scenes[i] = newScene(g, s.salts)
+	}
+	if err := s.prepare(g, scenes); err != nil {
+		return nil, fmt.Errorf("preparation: %w", err)
+	}
+	samples := make([]sample, times)
+	for i, scene := range scenes {
+		charges := scene.request()
+		var err error
+		if samples[i], err = s.measure(charges, make([]headgate.Result, len(charges))); err != nil {
+			return nil, err
+		}
+	}
+	return samples, nil
+}
+
+// prepare makes the preparation's charges, in calls of many by several workers, and waits until the request is due.
+func (s *stage) prepare(g *genome, scenes []*scene) error {
+	lapse := time.Now().Add(50*time.Millisecond + time.Duration(len(scenes))*s.predict(g)*3/2)
+	var tasks [][]step
+	var small []step
+	for _, scene := range scenes {
+		for _, c := range scene.counters {
+			if steps := c.steps(); len(steps) < batch {
+				small = append(small, steps...)
+			} else {
+				tasks = append(tasks, steps)
+			}
+			if len(small) >= batch {
+				tasks, small = append(tasks, small), nil
+			}
+		}
+	}
+	if err := s.work(append(tasks, small), lapse); err != nil {
+		return err
+	}
+	time.Sleep(time.Until(due(g.When, lapse, time.Now())))
+	return nil
+}
+
+// predict returns about how long the preparation of a genome takes.
+func (s *stage) predict(g *genome) time.Duration {
+	return time.Duration(g.weight(s.prices) * float64(time.Microsecond))
+}
+
+// observe learns the price of a step from a batch that took so long. Workers share the server, so each counts for a part.
+func (s *stage) observe(steps []step, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	price := &s.prices[steps[0].does]
+	*price += 0.05 * (float64(took.Nanoseconds())/1000/float64(workers*len(steps)) - *price)
+}
+
+// repeats returns how often a genome is measured whose figure matters.
+func (s *stage) repeats(g *genome) int {
+	if s.predict(g) > time.Second {
+		return 3
+	}
+	return 7
+}
+
+// due returns when the request is to be made.
+func due(when timing, lapse, now time.Time) time.Time {
+	if now.After(lapse) {
+		lapse = now
+	}
+	const margin = 2 * time.Millisecond
+	second := lapse.Truncate(time.Second).Add(time.Second)
+	switch when {
+	case afterLapse:
+		return lapse.Add(margin)
+	case afterExpiry:
+		return second.Add(margin)
+	case afterCleanup:
+		return second.Add(300 * time.Millisecond)
+	default:
+		return now
+	}
+}
+
+// work does the steps of each task in order, several tasks at a time.
+func (s *stage) work(tasks [][]step, lapse time.Time) error {
+	queue := make(chan []step)
+	errs := make(chan error, workers)
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			var failed error
+			for steps := range queue {
+				for part := range slices.Chunk(steps, batch) {
+					if failed == nil {
+						failed = s.do(part, lapse)
+					}
+				}
+			}
+			errs <- failed
+		})
+	}
+	for _, steps := range tasks {
+		queue <- steps
+	}
+	close(queue)
+	running.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) do(steps []step, lapse time.Time) error {
+	charges, results := make([]headgate.Charge, len(steps)), make([]headgate.Result, len(steps))
+	now := time.Now()
+	for i, step := range steps {
+		charges[i] = step.charge(now, lapse)
+	}
+	if err := s.take(charges, results); err != nil {
+		return err
+	}
+	if len(steps) == batch {
+		s.observe(steps, time.Since(now))
+	}
+	for i, step := range steps {
+		step.keep(&charges[i], &results[i])
+	}
+	return nil
+}
+
+// measureYardstick makes a plain charge on a token bucket some times. It notes the mean of the middle half, which is finer
+// than the microseconds in which the server counts.
+func (s *stage) measureYardstick(times int) error {
+	if err := s.logFrom(fine); err != nil {
+		return err
+	}
+	if err := s.warm(1000); err != nil {
+		return err
+	}
+	charges := []headgate.Charge{plainCharge("yardstick")}
+	results := make([]headgate.Result, 1)
+	var micros []float64
+	for range times {
+		m, err := s.measure(charges, results)
+		if err != nil {
+			return err
+		}
+		micros = append(micros, m.Slowest)
+	}
+	s.yardstick = append(s.yardstick, middle(micros))
+	return nil
+}
+
+// yard returns the yardstick: the median of its measurements so far.
+func (s *stage) yard() float64 { return paired.Of(s.yardstick).Value }
+
+// middle returns the mean of the middle half of some values.
+func middle(values []float64) float64 {
+	v := slices.Sorted(slices.Values(values))
+	v = v[len(v)/4 : len(v)-len(v)/4]
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// mostCharges returns how many charges the store accepts in one request, up to a bound.
+func (s *stage) mostCharges(bound int) (int, error) {
+	accepted := func(n int) error {
+		charges := make([]headgate.Charge, n)
+		for i := range charges {
+			charges[i] = headgate.Charge{
+				Subject: headgate.SubjectOf("most"), Counter: headgate.Counter(i + 1), Limit: headgate.PerSecond(1),
+			}
+		}
+		return s.take(charges, make([]headgate.Result, n))
+	}
+	if err := accepted(1); err != nil {
+		return 0, err
+	}
+	low, high := 1, bound+1
+	for low+1 < high {
+		if n := (low + high) / 2; accepted(n) == nil {
+			low = n
+		} else {
+			high = n
+		}
+	}
+	return low, nil
+}
