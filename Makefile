@@ -29,7 +29,7 @@ SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps servers build test race fuzz bench chaos adversary e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test race fuzz compare bench chaos adversary e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -73,6 +73,10 @@ fuzz: ## Fuzz each target for FUZZTIME (default 10s); PKG narrows
 		fi; \
 	done <<<"$$targets"; \
 	if [ -n "$$failed" ]; then echo "fuzz: failed:$$failed"; exit 1; fi
+
+compare: $(GOTESTSUM) ## Compare each store with the specification at length: 200,000 charges per algorithm and topology, a million operations on holds
+	@HEADGATE_COMPARISON=200000 HEADGATE_HOLD_OPERATIONS=1000000 $(GOTEST) -count=1 -timeout 60m -run 'TestSuite|TestSmallChunks|TestHoldsBalance|TestMutations' \
+		./memstore ./redisstore
 
 bench: ## Run a benchmark suite: SUITE=store, ARGS='...' for its flags
 	@suites=$$(grep -ls '^package main$$' bench/*/*.go | xargs -r -n 1 dirname | xargs -r -n 1 basename | sort -u); \

@@ -2,17 +2,35 @@ package redisstore
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
 	"testing"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/storetest"
 )
 
-// The comparison with the specification: long on one server, shorter on each other topology and engine.
+// The comparison with the specification: long on one server, shorter on each other topology and engine unless
+// HEADGATE_COMPARISON says how long.
 const (
 	longComparison  = 200_000
 	shortComparison = 10_000
 )
+
+// fromEnv returns a number that the environment sets, or else the usual one.
+func fromEnv(t testing.TB, name string, usual int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
 
 // topologies are all that the store supports, on both engines.
 var topologies = map[string]func(testing.TB) (address string, servers []*testenv.Server){
@@ -50,7 +68,7 @@ func TestSuite(t *testing.T) {
 				namespaces++
 				return openWithClock(t, address, fmt.Sprint("suite-", namespaces), nil)
 			}
-			charges := shortComparison
+			charges := fromEnv(t, "HEADGATE_COMPARISON", shortComparison)
 			if name == "redis standalone" {
 				charges = longComparison
 			}
@@ -64,5 +82,16 @@ func TestSuite(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSmallChunks compares logs that are cut into far smaller chunks than usual.
+func TestSmallChunks(t *testing.T) {
+	t.Parallel()
+	target := openWithClock(t, standalone(startServer(t)), "chunks", func(text string) string { return smallChunks(t, text) })
+	seed := rand.Uint64()
+	charges := fromEnv(t, "HEADGATE_COMPARISON", 5*shortComparison)
+	if err := storetest.Compare(target, storetest.Comparison{Charges: charges, Seed: seed, Algorithm: headgate.SlidingLog}); err != nil {
+		t.Error(err)
 	}
 }

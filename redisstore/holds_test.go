@@ -3,8 +3,6 @@ package redisstore
 import (
 	"container/heap"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -18,13 +16,7 @@ import (
 // HEADGATE_HOLD_OPERATIONS for more of them.
 func TestHoldsBalance(t *testing.T) {
 	t.Parallel()
-	operations := 60_000
-	if text := os.Getenv("HEADGATE_HOLD_OPERATIONS"); text != "" {
-		var err error
-		if operations, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	operations := fromEnv(t, "HEADGATE_HOLD_OPERATIONS", 60_000)
 	server := testenv.Start(t, testenv.Redis)
 	seed := rand.Uint64()
 	a := &account{

@@ -47,6 +47,7 @@ const (
 func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 	b := make([]byte, 0, len(charges)*chargeSize)
 	var spans []byte
+	logs := false
 	for i := range charges {
 		c := &charges[i]
 		t, valid := c.Terms(guess)
@@ -78,11 +79,15 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 			if spans == nil {
 				spans = make([]byte, spanSize*len(charges))
 			}
+			logs = logs || op == opLog
 			putNumber(spans[spanSize*i:], span)
 			putNumber(spans[spanSize*i+8:], tick)
 		}
 	}
-	if spans != nil {
+	switch {
+	case logs:
+		return []string{string(b), string(spans), "l"}
+	case spans != nil:
 		return []string{string(b), string(spans)}
 	}
 	return []string{string(b)}

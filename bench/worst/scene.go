@@ -126,7 +126,8 @@ func (b *block) lapsing(all int) int { return (all*b.Lapsed + 99) / 100 }
 func (s step) holdFor(now, lapse time.Time) time.Duration {
 	const least = 30 * time.Second // more than a preparation takes
 	if n := s.lapsing(s.Holds); s.n < n {
-		return max(time.Millisecond, lapse.Sub(now)-time.Duration(s.n)*time.Microsecond)
+		// The store rounds up by at most an eighth, or a 64th of a second.
+		return max(time.Millisecond, lapse.Sub(now)*8/9-time.Second/64-time.Duration(s.n)*time.Microsecond)
 	}
 	share := float64(scatter(s.n)) / math.MaxUint32
 	switch s.HoldMix {

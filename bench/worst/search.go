@@ -67,7 +67,7 @@ func (s *search) run(from []*found) error {
 		p.join(f)
 		s.note(f)
 	}
-	for time.Since(s.start) < s.length {
+	for time.Since(s.start) < s.length || s.tried < 2 {
 		p, budget := &s.light, light
 		if s.heavyTime.Seconds() < heavyShare*time.Since(s.start).Seconds() {
 			p, budget = &s.heavy, heavy

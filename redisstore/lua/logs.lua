@@ -1,35 +1,6 @@
--- logs.lua is the part of take.lua that works on holds, on logs and their chunks. It becomes the body of a function there,
--- with its locals in scope, which runs only if a charge needs it.
+-- logs.lua is the part of take.lua that works on logs and their chunks. It becomes the body of a function there, with its
+-- locals in scope, which runs only if a charge is on a log.
 local chunkSize, mostChunks, dense, mostEntries = 128, 160, 128, 10000
-
-local function found(key, field)
-  local id = key .. field
-  if read[id] == nil then read[id] = call('HGET', keys[key], field) end
-  return read[id]
-end
-
--- get returns a hold or a chunk as this call has left it, or false.
-local function get(key, field)
-  local value = side[key] and side[key][field]
-  if value == nil then value = found(key, field) end
-  return value
-end
-
-local function put(key, field, value)
-  if not side[key] then side[key] = {} end
-  side[key][field] = value
-end
-
--- search returns where the first record is that is not before t. Records have a size and are in order of a number in them.
-local function search(text, size, format, offset, t)
-  local low, high = 0, #text / size
-  while low < high do
-    local middle = low + high
-    middle = (middle - middle % 2) / 2
-    if decode(format, text, middle * size + offset) < t then low = middle + 1 else high = middle end
-  end
-  return low * size + 1
-end
 
 -- A log is its newest entries and the directory of its chunks.
 local function openLog(state, key, field)
@@ -265,7 +236,7 @@ local function merged(state, key, field, first)
     leftUnits, leftEntries = leftUnits - total, leftEntries - number
     if marks[mark] and marks[mark] < last then
       local entriesText = log.newest
-      if name then entriesText = sub(found(key, chunkField(log, name)) or '', -11 * number) end
+      if name then entriesText = sub(stored(key, chunkField(log, name)) or '', -11 * number) end
       local from = 1
       while marks[mark] and marks[mark] < last do
         local t, u = decode('<I7I4', entriesText, from)
@@ -285,7 +256,6 @@ local function merged(state, key, field, first)
 end
 
 return {
-  found = found, get = get, put = put, search = search, openLog = openLog, closeLog = closeLog, discard = discard,
-  newestTime = newestTime, cut = cut, prune = prune, fitsAt = fitsAt, add = add, refund = refund, credit = credit,
-  merged = merged,
+  openLog = openLog, closeLog = closeLog, discard = discard, newestTime = newestTime, cut = cut, prune = prune,
+  fitsAt = fitsAt, add = add, refund = refund, credit = credit, merged = merged,
 }

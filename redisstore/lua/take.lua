@@ -30,6 +30,7 @@
 -- ARGV[2]  if any charge is on a log, holds, releases, or records what was taken earlier: 2d per charge, 0 for the others: how
 --          long to hold and the tick that the end is rounded up to; or how long ago it was taken and when the hold to
 --          release ends
+-- ARGV[3]  anything, if any charge is on a log
 -- reply    B verdict: 1 admitted, 0 denied, 2 nothing done because a calendar window does not hold the time
 --          d time
 --          then for the first charge on each counter B 0 if it has no state, or an expired one; B 1 and its state as found;
@@ -67,9 +68,42 @@ local side, read, released  -- of holds and chunks, by key and field: what to st
 local crowd                 -- by key: how many holds were made, and how many a counter has
 local cuts, mixed, dry      -- by the first charge on a log: times at which not to merge it in the reply
 
-local lib -- functions for holds and logs; most calls need none of them
-if spans then lib = (function()
+-- Functions for holds and chunks, and a table of those for logs. Most calls need none of them.
+local stored, get, put, search, logs
+if spans then
   side, read, released, crowd, cuts = {}, {}, '', {}, {}
+
+  -- stored returns a field as it was before this call, or false.
+  stored = function(key, field)
+    local id = key .. ':' .. field
+    if read[id] == nil then read[id] = call('HGET', keys[key], field) end
+    return read[id]
+  end
+
+  -- get returns a hold or a chunk as this call has left it, or false.
+  get = function(key, field)
+    local value = side[key] and side[key][field]
+    if value == nil then value = stored(key, field) end
+    return value
+  end
+
+  put = function(key, field, value)
+    if not side[key] then side[key] = {} end
+    side[key][field] = value
+  end
+
+  -- search returns where the first record is that is not before t. Records have a size and are in order of a number in them.
+  search = function(text, size, format, offset, t)
+    local low, high = 0, #text / size
+    while low < high do
+      local middle = low + high
+      middle = (middle - middle % 2) / 2
+      if decode(format, text, middle * size + offset) < t then low = middle + 1 else high = middle end
+    end
+    return low * size + 1
+  end
+end
+if ARGV[3] then logs = (function()
   -- logs.lua
 end)() end
 
@@ -179,10 +213,10 @@ for pass = 1, 2 do
       room = p1 - used - weight
     elseif op == 7 then
       if not cuts[first] then cuts[first] = {state = found} end
-      if raw[first] and not found then lib.discard(raw[first], key, fields[i]) end
-      log = lib.openLog(found, key, fields[i])
-      lib.cut(first, now - p2)
-      used = used - lib.prune(log, p2)
+      if raw[first] and not found then logs.discard(raw[first], key, fields[i]) end
+      log = logs.openLog(found, key, fields[i])
+      logs.cut(first, now - p2)
+      used = used - logs.prune(log, p2)
       room = p1 - used
     end
     room = room - held
@@ -199,9 +233,9 @@ for pass = 1, 2 do
         if used == 0 and now > time then time = now end
       elseif op == 7 then
         mixed = mixed or states[first]
-        units = lib.credit(log, most, first)
+        units = logs.credit(log, most, first)
         used = used - units
-        if used > 0 then time = lib.newestTime(log) end
+        if used > 0 then time = logs.newestTime(log) end
       else
         units = used < most and used or most
         used = used - units
@@ -220,15 +254,15 @@ for pass = 1, 2 do
       local record = tick <= now
       if least > 0 then
           local field = fields[i] .. 'h' .. encode('<I7', least)
-        local hold = lib.get(key, field)
+        local hold = get(key, field)
         if pass == 1 then
-          local value = lib.found(key, field)
+          local value = stored(key, field)
           released = released .. (value and '\1' .. value or '\0')
         end
         if hold then
-          lib.put(key, field, false)
+          put(key, field, false)
           local _, t, u = decode('<I4I5I4', hold)
-          local from = lib.search(ends, 12, '<I5', 1, t)
+          local from = search(ends, 12, '<I5', 1, t)
           if from < #ends then
             local t2, total, count = decode('<I5I4I3', ends, from)
             if t2 == t then
@@ -269,8 +303,8 @@ for pass = 1, 2 do
       elseif op == 2 then
         if oldused == least and oldtime == p1 then back = most * 1000000 end
       elseif op == 7 then
-        if most > 0 then back = lib.refund(log, least, most, first) end
-        if back > 0 and used > back then time = lib.newestTime(log) end
+        if most > 0 then back = logs.refund(log, least, most, first) end
+        if back > 0 and used > back then time = logs.newestTime(log) end
       elseif least == time or (start and least >= start) then
         back = most
       end
@@ -291,9 +325,9 @@ for pass = 1, 2 do
           denier = (denier == 0 or denier == first) and first or -1
         end
         if op == 7 and not fits and least <= p1 then
-          local t = lib.fitsAt(log, used + least - p1)
-          lib.cut(first, t - 1)
-          lib.cut(first, t)
+          local t = logs.fitsAt(log, used + least - p1)
+          logs.cut(first, t - 1)
+          logs.cut(first, t)
         end
       else
         record = record and fit[i] and kind == 1 and twin == denier
@@ -305,7 +339,7 @@ for pass = 1, 2 do
               local t = now + span + tick - 1
           t = (t - t % tick) / 15625
           last = last < now and now or last + 1
-          local from = lib.search(ends, 12, '<I5', 1, t)
+          local from = search(ends, 12, '<I5', 1, t)
           local rest, total, count = from, units, 1
           if from < #ends then
             local t2, more, others = decode('<I5I4I3', ends, from)
@@ -316,7 +350,7 @@ for pass = 1, 2 do
           crowd[key] = crowd[key] or {0, 0}
           crowd[key][1] = crowd[key][1] + 1
           if holds > crowd[key][2] then crowd[key][2] = holds end
-          lib.put(key, fields[i] .. 'h' .. encode('<I7', last), encode('<I4I5I4', (t + 63 - (t + 63) % 64) / 64, t, units))
+          put(key, fields[i] .. 'h' .. encode('<I7', last), encode('<I4I5I4', (t + 63 - (t + 63) % 64) / 64, t, units))
           units = 0
         end
       end
@@ -338,8 +372,8 @@ for pass = 1, 2 do
         stop = time + 2 * p2
       elseif op == 7 then
         if at == now and time > now then at = time end
-        lib.add(log, units, at)
-        time, used = lib.newestTime(log), used + units
+        logs.add(log, units, at)
+        time, used = logs.newestTime(log), used + units
         stop = time + p2
       else
         used = used + units
@@ -359,7 +393,7 @@ for pass = 1, 2 do
       if op == 6 then
         state = state .. encode('<I4', prev)
       elseif op == 7 then
-        state = state .. lib.closeLog(log)
+        state = state .. logs.closeLog(log)
       elseif op == 1 and (prev > 0 or last > 0) then
         state = state .. encode('<I7', prev)
       end
@@ -378,22 +412,8 @@ for pass = 1, 2 do
   else
     -- Denied: keep nothing, unless a refund or a twin's observer counts all the same.
     states, need = {}, {}
-    if lib then side = {} end
+    if spans then side = {} end
     if not again then break end
-  end
-end
-
-if lib then
-  for i = 1, n do
-    if cuts[i] then reply = reply .. lib.merged(cuts[i].state, decode('B', blob, i * 59 - 52), fields[i], i) end
-  end
-  reply = reply .. released
-  for k, changes in pairs(side) do
-    local gone = {}
-    for field, value in pairs(changes) do
-      if value then call('HSET', keys[k], field, value) else gone[#gone + 1] = field end
-    end
-    if #gone > 0 then call('HDEL', keys[k], unpack(gone)) end
   end
 end
 
@@ -407,6 +427,19 @@ for i = 1, n do
     else
       sets[k] = {fields[i], states[i]}
     end
+  end
+end
+if spans then
+  for i = 1, n do
+    if cuts[i] then reply = reply .. logs.merged(cuts[i].state, decode('B', blob, i * 59 - 52), fields[i], i) end
+  end
+  reply = reply .. released
+  for k, changes in pairs(side) do
+    local args, gone = sets[k], {}
+    for field, value in pairs(changes) do
+      if value then args[#args + 1], args[#args + 2] = field, value else gone[#gone + 1] = field end
+    end
+    if #gone > 0 then call('HDEL', keys[k], unpack(gone)) end
   end
 end
 -- TTLs are multiples of eight seconds, so that most calls need not move them on. If a field was found, the key has the TTL that
