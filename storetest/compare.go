@@ -227,10 +227,16 @@ func (w *world) advance() {
 	}
 }
 
-// mayStepBack is false if a state would come back to life that a store was free to forget.
+// mayStepBack reports whether no state or hold would come back to life that a store was free to forget.
 func (w *world) mayStepBack(by time.Duration) bool {
 	for _, s := range w.model.states {
 		if s.Expires <= w.now.Unix() && s.Expires > w.now.Add(by).Unix() {
+			return false
+		}
+	}
+	now, to := w.now.UnixMicro(), w.now.Add(by).UnixMicro()
+	for _, h := range w.model.holds {
+		if h.End <= now && h.End > to {
 			return false
 		}
 	}

@@ -4,7 +4,7 @@ local chunkSize, mostChunks, dense, mostEntries = 128, 160, 128, 10000
 
 -- A log is its newest entries and the directory of its chunks.
 local function openLog(state, key, field)
-  local log = {key = key, field = field, chunks = '', newest = '', oldest = 0, entries = 0}
+  local log = {key = key, field = field, chunks = '', newest = '', oldest = 0, entries = 0, changes = {}}
   if not state then return log end
   local chunks = decode('<H', state, 19)
   if chunks == 0 then
@@ -19,7 +19,9 @@ local function openLog(state, key, field)
   return log
 end
 
+-- closeLog returns what the counter keeps, and has its chunks stored.
 local function closeLog(log)
+  for field, text in pairs(log.changes) do put(log.key, field, text) end
   if log.chunks == '' then return '\0\0' .. log.newest end
   return encode('<HI7H', #log.chunks / 15, log.oldest, log.entries) .. log.chunks .. log.newest
 end
@@ -27,12 +29,17 @@ end
 local function chunkField(log, name) return log.field .. 'l' .. encode('<H', name) end
 
 -- chunk returns those entries of a chunk that count.
-local function chunk(log, name, count) return sub(get(log.key, chunkField(log, name)) or '', -11 * count) end
+local function chunk(log, name, count)
+  local field = chunkField(log, name)
+  local text = log.changes[field]
+  if text == nil then text = get(log.key, field) end
+  return sub(text or '', -11 * count)
+end
 
--- discard deletes the chunks of a log that has expired.
-local function discard(state, key, field)
-  local log = openLog(state, key, field)
-  for at = 1, #log.chunks, 15 do put(key, chunkField(log, decode('<H', log.chunks, at)), false) end
+-- discard deletes the chunks of one that has expired.
+local function discard(log, state)
+  local chunks = openLog(state).chunks
+  for at = 1, #chunks, 15 do log.changes[chunkField(log, decode('<H', chunks, at))] = false end
 end
 
 local function newestTime(log) return decode('<I7', log.newest, #log.newest - 10) end
@@ -57,7 +64,7 @@ local function prune(log, window)
   while log.chunks ~= '' and log.oldest + window <= now do
     local name, last, total, count = decode('<HI7I4H', log.chunks)
     if last + window <= now then
-      put(log.key, chunkField(log, name), false)
+      log.changes[chunkField(log, name)] = false
       log.chunks, log.entries, log.oldest = sub(log.chunks, 16), log.entries - count, 0
       dropped = dropped + total
     else
@@ -111,10 +118,10 @@ local function replace(log, text, units, entries, at, name, total, count)
   if not at then
     log.newest = text
   elseif text == '' then
-    put(log.key, chunkField(log, name), false)
+    log.changes[chunkField(log, name)] = false
     log.chunks = sub(log.chunks, 1, at - 1) .. sub(log.chunks, at + 15)
   else
-    put(log.key, chunkField(log, name), text)
+    log.changes[chunkField(log, name)] = text
     local record = encode('<HI7I4H', name, decode('<I7', text, #text - 10), total + units, count + entries)
     log.chunks = sub(log.chunks, 1, at - 1) .. record .. sub(log.chunks, at + 15)
   end
@@ -122,7 +129,7 @@ local function replace(log, text, units, entries, at, name, total, count)
   if log.newest == '' and log.chunks ~= '' then
     local last, _, _, number = decode('<HI7I4H', log.chunks, #log.chunks - 14)
     log.newest = chunk(log, last, number)
-    put(log.key, chunkField(log, last), false)
+    log.changes[chunkField(log, last)] = false
     log.chunks = sub(log.chunks, 1, -16)
   end
 end
@@ -132,15 +139,15 @@ local function seal(log)
   local units, name = 0, 1
   for at = 8, #log.newest, 11 do units = units + decode('<I4', log.newest, at) end
   if log.chunks ~= '' then name = (decode('<H', log.chunks, #log.chunks - 14) + 1) % 65536 end
-  put(log.key, chunkField(log, name), log.newest)
+  log.changes[chunkField(log, name)] = log.newest
   log.chunks = log.chunks .. encode('<HI7I4H', name, newestTime(log), units, #log.newest / 11)
   log.newest = ''
   if #log.chunks > mostChunks * 15 then
     for at = 1, #log.chunks - 15, 15 do
       local name1, _, total1, count1, name2, last, total2, count2 = decode('<HI7I4HHI7I4H', log.chunks, at)
       if count1 + count2 <= chunkSize then
-        put(log.key, chunkField(log, name2), chunk(log, name1, count1) .. chunk(log, name2, count2))
-        put(log.key, chunkField(log, name1), false)
+        log.changes[chunkField(log, name2)] = chunk(log, name1, count1) .. chunk(log, name2, count2)
+        log.changes[chunkField(log, name1)] = false
         local record = encode('<HI7I4H', name2, last, total1 + total2, count1 + count2)
         log.chunks = sub(log.chunks, 1, at - 1) .. record .. sub(log.chunks, at + 30)
         break
@@ -202,7 +209,7 @@ local function credit(log, most, first)
     while from == 1 and entry == '' and log.chunks ~= '' do
       local name, _, total, count = decode('<HI7I4H', log.chunks, #log.chunks - 14)
       if given + total > most then break end
-      put(log.key, chunkField(log, name), false)
+      log.changes[chunkField(log, name)] = false
       log.chunks, entries, given = sub(log.chunks, 1, -16), entries - count, given + total
     end
     replace(log, sub(log.newest, 1, from - 1) .. entry, 0, entries)

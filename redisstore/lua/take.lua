@@ -213,8 +213,8 @@ for pass = 1, 2 do
       room = p1 - used - weight
     elseif op == 7 then
       if not cuts[first] then cuts[first] = {state = found} end
-      if raw[first] and not found then logs.discard(raw[first], key, fields[i]) end
       log = logs.openLog(found, key, fields[i])
+      if raw[first] and not found then logs.discard(log, raw[first]) end
       logs.cut(first, now - p2)
       used = used - logs.prune(log, p2)
       room = p1 - used
