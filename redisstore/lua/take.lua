@@ -46,13 +46,14 @@ local call, decode, encode, sub = redis.call, struct.unpack, struct.pack, string
 local keys, blob, spans = KEYS, ARGV[1], ARGV[2]
 local n = #blob / 59
 
-local fields, raw = {}, {}
+-- Tables that most calls fill up to four deep are made with room for that.
+local fields, raw = {0, 0, 0, 0}, {0, 0, 0, 0}
 if n == 1 then
   fields[1] = sub(blob, 1, 6)
   raw[1] = call('HGET', keys[1], fields[1])
 elseif #keys == 1 then
   for i = 1, n do fields[i] = sub(blob, i * 59 - 58, i * 59 - 53) end
-  raw = call('HMGET', keys[1], unpack(fields))
+  raw = call('HMGET', keys[1], unpack(fields, 1, n))
 else
   for i = 1, n do
     fields[i] = sub(blob, i * 59 - 58, i * 59 - 53)
@@ -60,9 +61,9 @@ else
   end
 end
 
-local states = {}           -- what to store, by the first charge on a counter
-local known, need = {}, {}  -- latest expiry per key: of what was found, of what is stored
-local fit, reply = {}, ''
+-- What to store, by the first charge on a counter; and the latest expiry per key: of what was found, of what is stored.
+local states, known, need = {false, false, false, false}, {0, 0, 0, 0}, {0, 0, 0, 0}
+local fit, reply = {0, 0, 0, 0}, ''
 local denier, again = 0, false
 local side, read, released  -- of holds and chunks, by key and field: what to store, or false to delete; what was found
 local crowd                 -- by key: how many holds were made, and how many a counter has
@@ -417,15 +418,18 @@ for pass = 1, 2 do
   end
 end
 
-local sets = {} -- fields and values by key
-for i = 1, n do
-  if states[i] then
-    local k = #keys == 1 and 1 or decode('B', blob, i * 59 - 52)
-    local args = sets[k]
-    if args then
-      args[#args + 1], args[#args + 2] = fields[i], states[i]
-    else
-      sets[k] = {fields[i], states[i]}
+local sets = {} -- fields and values by key, unless each key has one field
+local single = #keys == n and not spans
+if not single then
+  for i = 1, n do
+    if states[i] then
+      local k = #keys == 1 and 1 or decode('B', blob, i * 59 - 52)
+      local args = sets[k]
+      if args then
+        args[#args + 1], args[#args + 2] = fields[i], states[i]
+      else
+        sets[k] = {fields[i], states[i]}
+      end
     end
   end
 end
@@ -445,11 +449,16 @@ end
 -- TTLs are multiples of eight seconds, so that most calls need not move them on. If a field was found, the key has the TTL that
 -- this one needed, or a longer one.
 local swept = false
-for k, args in pairs(sets) do
-  local key, before, ttl, joined = keys[k], known[k], need[k] + 7, false
-  call('HSET', key, unpack(args))
+for k = 1, #keys do if (need[k] or 0) > 0 then
+  local key, before, ttl, joined, size = keys[k], known[k] or 0, need[k] + 7, false, 1
+  if single then
+    call('HSET', key, fields[k], states[k])
+  else
+    call('HSET', key, unpack(sets[k]))
+    size = #sets[k] / 2
+  end
   ttl = ttl - ttl % 8
-  if not before then
+  if before == 0 then
     joined = call('PEXPIREAT', key, ttl .. '000', 'NX') == 0 -- a hash that has other counters
     if joined then call('PEXPIREAT', key, ttl .. '000', 'GT') end
   elseif before + 7 - (before + 7) % 8 < ttl then
@@ -463,7 +472,7 @@ for k, args in pairs(sets) do
     local made, live = crowd[k][1], crowd[k][2]
     if call('HLEN', key) > 2 * live + 64 and 2 * made > sample then sample = 2 * made end
   end
-  if sample > 0 and not swept and call('HLEN', key) > #args / 2 then
+  if sample > 0 and not swept and call('HLEN', key) > size then
     swept = true
     local all, gone = call('HRANDFIELD', key, sample, 'WITHVALUES'), {}
     for i = 1, #all, 2 do
@@ -473,5 +482,5 @@ for k, args in pairs(sets) do
     end
     if #gone > 0 then call('HDEL', key, unpack(gone)) end
   end
-end
+end end
 return encode('<Bd', denier == 0 and 1 or 0, now) .. reply
