@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +19,8 @@ type Comparison struct {
 	Seed uint64
 	// Algorithm to dwell on: most charges are on its counters, the others stand beside them.
 	Algorithm headgate.Algorithm
+	// Narrow makes all charges on one counter with a small limit and a short window, whose state then has more to it.
+	Narrow bool
 }
 
 // Compare makes the same random charges on a store and on the specification and returns the first difference: mixed costs,
@@ -66,6 +67,7 @@ type world struct {
 	rand     *rand.Rand
 	model    *model
 	dwell    headgate.Algorithm
+	narrow   bool
 	seed     uint64
 	lives    int
 	now      time.Time
@@ -93,13 +95,18 @@ var epoch = time.Unix(2_000_000_000, 0)
 
 func newWorld(target Target, c Comparison) *world {
 	w := &world{
-		rand:  rand.New(rand.NewPCG(c.Seed, 1)), //nolint:gosec // reproducible, not secret
-		model: newModel(target.Group),
-		dwell: c.Algorithm,
-		seed:  c.Seed,
+		rand:   rand.New(rand.NewPCG(c.Seed, 1)), //nolint:gosec // reproducible, not secret
+		model:  newModel(target.Group),
+		dwell:  c.Algorithm,
+		narrow: c.Narrow,
+		seed:   c.Seed,
 	}
 	w.restart()
-	for i := range 12 {
+	limits := 12
+	if w.narrow {
+		limits = 1
+	}
+	for i := range limits {
 		l := namedLimit{Limit: w.limit(w.algorithm())}
 		if i == 0 {
 			l.Limit = w.limit(w.dwell)
@@ -116,8 +123,12 @@ func (w *world) restart() {
 	w.now, w.given, w.wait, w.due = epoch, nil, 0, false
 	w.model.states, w.model.holds = map[counter]headgate.State{}, map[hold]headgate.Hold{}
 	w.subjects = w.subjects[:0]
-	for i := range 6 {
-		w.subjects = append(w.subjects, headgate.SubjectOf("compare", strconv.FormatUint(w.seed, 10), strconv.Itoa(w.lives), strconv.Itoa(i)))
+	subjects := 6
+	if w.narrow {
+		subjects = 1
+	}
+	for i := range subjects {
+		w.subjects = append(w.subjects, headgate.SubjectOf("compare", fmt.Sprint(w.seed, w.dwell, w.narrow, w.lives, i)))
 	}
 }
 
@@ -134,6 +145,9 @@ func oneOf[T any](w *world, values ...T) T { return values[w.rand.IntN(len(value
 
 // limit is a random one; often a small one, so that it is met.
 func (w *world) limit(a headgate.Algorithm) headgate.Limit {
+	if w.narrow {
+		return headgate.Limit{Algorithm: a, Count: oneOf[int64](w, 7, 12, 20), Window: oneOf(w, time.Millisecond, 2*time.Millisecond)}
+	}
 	l := headgate.Limit{
 		Algorithm: a,
 		Count:     oneOf[int64](w, 1, 2, 3, 7, 10, 60, 100, 999),
@@ -178,7 +192,11 @@ func mustZone(name string) *time.Location {
 // advance moves the clock: mostly a little, often to where something happens, sometimes far, now and then back.
 func (w *world) advance() {
 	step := time.Duration(0)
-	switch w.rand.IntN(15) {
+	kind := w.rand.IntN(15)
+	if w.narrow && kind < 13 {
+		kind = oneOf(w, 1, 3, 3, 6, 13)
+	}
+	switch kind {
 	case 0, 1, 2:
 	case 3, 4:
 		step = time.Duration(w.rand.IntN(50)) * time.Microsecond
@@ -280,7 +298,10 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	} else if len(before) > 0 && w.chance(1, 2) { // several limits on one subject
 		c.Subject = before[w.rand.IntN(len(before))].Subject
 	}
-	if w.chance(1, 6) {
+	if w.chance(1, 6) { // about as much as is left
+		_, left := c.Limit.Take(w.model.states[counterOf(&c)], headgate.Charge{Subject: c.Subject, MaxDelay: time.Hour}, w.now)
+		c.Cost = min(headgate.MaxCost, left.Remaining+w.rand.Int64N(5))
+	} else if w.chance(1, 6) {
 		c.Cost = oneOf(w, l.Count-1, l.Count, l.Count+1, l.Count/2, headgate.MaxCost, headgate.MaxCost+1, -1)
 	}
 	if w.chance(1, 50) { // no limit at all: it refuses

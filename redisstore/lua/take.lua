@@ -326,9 +326,7 @@ for pass = 1, 2 do
           denier = (denier == 0 or denier == first) and first or -1
         end
         if op == 7 and not fits and least <= p1 then
-          local t = logs.fitsAt(log, used + least - p1)
-          logs.cut(first, t - 1)
-          logs.cut(first, t)
+          logs.cut(first, logs.fitsAt(log, used + least - p1))
         end
       else
         record = record and fit[i] and kind == 1 and twin == denier
