@@ -67,7 +67,8 @@ var equivalent = map[string]string{
 	// How the TTL is found out, not what it is.
 	"if pass ~= 1 and first == i and expires > (known[key] or 0) then known[key] = expires end":  "it is asked for",
 	"if pass == 1 and first == i and expires <= (known[key] or 0) then known[key] = expires end": "it is asked for",
-	"elseif before + 7 - (before + 7) % 8 <= ttl then":                                           "sets what is set",
+	"if before >= 0 or joined then call('PEXPIREAT', key, text, 'GT') end":                       "sets what is set",
+	"if before + 7 - (before + 7) % 8 <= ttl then":                                               "sets what is set",
 
 	// When to sweep decides nothing; TestLifetimes and TestHoldsBalance look after it.
 	"if holds <= crowd[key][2] then crowd[key][2] = holds end":                                   "sweeping",

@@ -45,12 +45,15 @@ local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
 local call, decode, encode, sub = redis.call, struct.unpack, struct.pack, string.sub
 local keys, blob, spans = KEYS, ARGV[1], ARGV[2]
 local n = #blob / 59
+local single = #keys == n -- each key has one charge, in the same order
 
 -- Tables that most calls fill up to four deep are made with room for that.
 local fields, raw = {0, 0, 0, 0}, {0, 0, 0, 0}
-if n == 1 then
-  fields[1] = sub(blob, 1, 6)
-  raw[1] = call('HGET', keys[1], fields[1])
+if single then
+  for i = 1, n do
+    fields[i] = sub(blob, i * 59 - 58, i * 59 - 53)
+    raw[i] = call('HGET', keys[i], fields[i])
+  end
 elseif #keys == 1 then
   for i = 1, n do fields[i] = sub(blob, i * 59 - 58, i * 59 - 53) end
   raw = call('HMGET', keys[1], unpack(fields, 1, n))
@@ -417,8 +420,8 @@ for pass = 1, 2 do
 end
 
 local sets = {} -- fields and values by key, unless each key has one field
-local single = #keys == n and not spans
-if not single then
+if spans or not single then
+  single = false
   for i = 1, n do
     if states[i] then
       local k = #keys == 1 and 1 or decode('B', blob, i * 59 - 52)
@@ -446,7 +449,7 @@ if spans then
 end
 -- TTLs are multiples of eight seconds, so that most calls need not move them on. If a field was found, the key has the TTL that
 -- this one needed, or a longer one.
-local swept = false
+local swept, lastTTL, text = false, 0, ''
 for k = 1, #keys do if (need[k] or 0) > 0 then
   local key, before, ttl, joined, size = keys[k], known[k] or 0, need[k] + 7, false, 1
   if single then
@@ -456,11 +459,10 @@ for k = 1, #keys do if (need[k] or 0) > 0 then
     size = #sets[k] / 2
   end
   ttl = ttl - ttl % 8
-  if before == 0 then
-    joined = call('PEXPIREAT', key, ttl .. '000', 'NX') == 0 -- a hash that has other counters
-    if joined then call('PEXPIREAT', key, ttl .. '000', 'GT') end
-  elseif before + 7 - (before + 7) % 8 < ttl then
-    call('PEXPIREAT', key, ttl .. '000', 'GT')
+  if before + 7 - (before + 7) % 8 < ttl then
+    if ttl ~= lastTTL then lastTTL, text = ttl, ttl .. '000' end -- writing a number takes as long as a command
+    joined = before == 0 and call('PEXPIREAT', key, text, 'NX') == 0 -- a hash that has other counters
+    if before > 0 or joined then call('PEXPIREAT', key, text, 'GT') end
   end
   -- Sweep fields that are not needed any more, now and then: when a hash takes up a new counter, when it has twice as many
   -- fields as holds, and at random.
