@@ -25,6 +25,15 @@ func fixedCases() []named {
 		most   = headgate.MaxLogCount
 		middle = 75 // the entries are up to half a window old
 	)
+	for _, charge := range []struct {
+		name string
+		gene
+	}{{"plain charge", gene{Repeat: 1}}, {"reserve", gene{Kind: reserve, Repeat: 1}}} {
+		held := block{
+			Counters: headgate.MaxWeight, Limit: headgate.PerHour(1_000_000), Holds: 700, HoldMix: skewedHold, Charges: []gene{charge.gene},
+		}
+		cases = append(cases, named{"64 buckets of one subject, 700 holds each: " + charge.name, genome{Blocks: []block{held}}})
+	}
 	single := "a log of " + grouped(most)
 	for _, c := range []struct {
 		name                     string
