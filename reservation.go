@@ -63,7 +63,13 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 			Unit: c.Cost / max(1, req.Cost),
 		})
 	}
-	return Reservation{d, l.seal(parts)}, nil
+	token := l.seal(parts)
+	if len(token) > maxToken {
+		charges, _ := settlement(parts, func(*reserved) int64 { return 0 }, true, true)
+		_ = l.store.Take(context.WithoutCancel(ctx), charges, make([]Result, len(charges))) // else it comes back by itself
+		return Reservation{}, fmt.Errorf("a reservation on %d limits does not fit into a token of %d bytes: let fewer rules match it", len(parts), maxToken)
+	}
+	return Reservation{d, token}, nil
 }
 
 // Commit ends a reservation and charges what the request did cost, in full: also if that is more than was held, or comes

@@ -3,8 +3,10 @@ package headgate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -367,4 +369,32 @@ func TestReserveAndCommitTogether(t *testing.T) {
 		t.Errorf("%d charged, %d over the limit, commits were over by %d; %d refused", charged.Load(), over, excess.Load(), refused.Load())
 	}
 	w.expectLeft(t, max(0, limit-charged.Load()))
+}
+
+// A token must fit into the call that settles it. Where it would not, nothing stays reserved.
+func TestReserveOnTooManyLimits(t *testing.T) {
+	t.Parallel()
+	var rules []headgate.Rule
+	for i := range 600 {
+		rules = append(rules, headgate.Rule{
+			ID: fmt.Sprintf("%s-%d", strings.Repeat("x", 100), i), Match: headgate.Match{Path: "/chat"}, By: []string{"user"}, Limit: headgate.PerHour(10),
+		})
+	}
+	limiter, err := headgate.New(memstore.New(memstore.Options{}), rules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := headgate.Request{Attributes: headgate.Attributes{"path": "/chat", "user": "ann"}, Cost: 4}
+	if r, err := limiter.Reserve(t.Context(), req, time.Minute); err == nil || !strings.Contains(err.Error(), "let fewer rules match") || r.Token != nil {
+		t.Errorf("%v, a token of %d bytes", err, len(r.Token))
+	}
+	d, err := limiter.Peek(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range d.Limits {
+		if l.Remaining != 10 {
+			t.Fatalf("%s: %d remain", l.Rule, l.Remaining)
+		}
+	}
 }

@@ -30,8 +30,8 @@ const (
 	tokenVersion = 3
 	tokenNonce   = 8
 	tokenMAC     = 16
-	// maxToken is more than a request that is charged on as many limits as any store takes can have.
-	maxToken = 64 << 10
+	// maxToken is what still fits into a call of 64 kB as base64, with what else is in it.
+	maxToken = 40 << 10
 )
 
 // seal makes a token, or nil of nothing. It is signed: who has a token can settle that reservation and nothing else.
