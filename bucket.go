@@ -29,10 +29,10 @@ func (t *Terms) emptyAt(s *State) int64 {
 	return s.Time + ceilMulDiv(s.Used, t.Q, t.P)
 }
 
-// unleaked is how much of a receipt's units, in millionths, is still in the bucket. A bucket drains first what was in it
-// first, and the receipt's Mark is the level with its own units on top: they are left as far as that level has neither
-// leaked nor been given back to others since. A leaky bucket gives back only to the last charge: those behind it were
-// already told their delay.
+// unleaked returns how much of a receipt's units, in millionths, is still in the bucket. A bucket drains first what was in it
+// first, and the receipt's Mark is the level with its own units on top: they are left as far as that level has neither leaked
+// nor been given back to others since. What others were given back were their own units, not these, unless it was a credit.
+// A leaky bucket gives back only to the last charge: those behind it already have their delay.
 func (t *Terms) unleaked(live, settled *State, r Receipt, now int64) int64 {
 	left := t.Most * scale
 	if t.Algorithm == LeakyBucket {
@@ -45,14 +45,18 @@ func (t *Terms) unleaked(live, settled *State, r Receipt, now int64) int64 {
 	if gone < 0 {
 		gone += maxExact // it wrapped, or this is another bucket: then it is more than any level
 	}
+	level := t.Mark - gone
+	if r.Time > live.Credited {
+		level = max(level, t.Own)
+	}
 	if elapsed := now - r.Time; elapsed > 0 {
 		leaked, rest := mulDiv(elapsed, t.P, t.Q)
-		gone += leaked
+		level -= leaked
 		if rest > 0 {
-			gone++
+			level--
 		}
 	}
-	return max(0, min(left, t.Mark-gone, settled.Used))
+	return max(0, min(left, level, settled.Used))
 }
 
 // queueRoom is how many single units a leaky bucket that has room for one would take now, one behind the other, before the

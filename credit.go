@@ -14,6 +14,7 @@ func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
 		}
 		if t.Algorithm == TokenBucket {
 			s.Prev = (s.Prev + back) % maxExact
+			s.Credited = max(s.Time, now)
 		}
 		return back / scale, true
 	case FixedWindow:

@@ -1,6 +1,7 @@
 package headgate_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -80,5 +81,77 @@ func TestRefundAfterTheRateWasLowered(t *testing.T) {
 	m.wait(10 * time.Second)
 	if got := m.take(headgate.Charge{Cost: 30, Refund: first.Receipt}).Granted; got > 19 {
 		t.Errorf("%d units came back, and only 19 had not leaked", got)
+	}
+}
+
+// TestRefundsInAnyOrder gives back the receipts of many charges on a bucket, in any order and with others in between. What comes
+// back is never more than is left of a charge in a bucket that drains first what came first, and nothing is lost but what may
+// have leaked.
+func TestRefundsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	type batch struct {
+		receipt headgate.Receipt
+		left    float64 // of its own units
+		at      int64
+	}
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		limit := headgate.Limit{Count: 1 + random.Int64N(100), Window: time.Duration(1+random.Int64N(1000)) * time.Second, Burst: 1_000_000}
+		rate := float64(limit.Count) / float64(limit.Window.Microseconds())
+		m := meter{limit: limit, now: 1_700_000_000_000_000}
+		var queue []*batch // oldest first
+		drain := func(span time.Duration) {
+			gone := rate * float64(span.Microseconds())
+			for _, b := range queue {
+				take := min(b.left, gone)
+				b.left, gone = b.left-take, gone-take
+			}
+			m.wait(span)
+		}
+		for step := range 200 {
+			drain(time.Duration(random.Int64N(int64(limit.Window)/limit.Count/4)) / 1000 * 1000)
+			if len(queue) == 0 || random.IntN(2) == 0 {
+				cost := 1 + random.Int64N(5)
+				r := m.take(headgate.Charge{Cost: cost})
+				queue = append(queue, &batch{receipt: r.Receipt, left: float64(cost), at: m.now})
+				continue
+			}
+			i := random.IntN(len(queue))
+			b := queue[i]
+			if b.receipt.Units == 0 {
+				continue // it was given back before
+			}
+			level := func() float64 {
+				return max(0, float64(m.state.Used)/millionth-rate*float64(m.now-m.state.Time))
+			}
+			before := level()
+			m.take(headgate.Charge{Cost: b.receipt.Units, Refund: b.receipt})
+			given := before - level()
+			leaked := rate*float64(m.now-b.at) + 1e-3
+			if given > b.left+1e-3 || given < float64(b.receipt.Units)-leaked {
+				t.Fatalf("seed %d, step %d: %v of %d units came back, %v were left, and at most %v have leaked",
+					seed, step, given, b.receipt.Units, b.left, leaked)
+			}
+			b.left -= given // what has not come back is still to drain
+			b.receipt.Units = 0
+		}
+	}
+}
+
+// What was credited may have been the units of any receipt from before.
+func TestRefundAfterCredit(t *testing.T) {
+	t.Parallel()
+	m := meter{limit: headgate.PerDay(10), now: 1_700_000_000_000_000}
+	first := m.take(headgate.Charge{Cost: 6})
+	m.wait(time.Millisecond)
+	m.take(headgate.Charge{Cost: headgate.MaxCost, Credit: true})
+	m.wait(time.Millisecond)
+	second := m.take(headgate.Charge{Cost: 4})
+	if r := m.take(headgate.Charge{Cost: 6, Refund: first.Receipt}); r.Granted != 0 || r.Remaining != 6 {
+		t.Errorf("%d units came back a second time, %d remain", r.Granted, r.Remaining)
+	}
+	m.wait(time.Millisecond)
+	if r := m.take(headgate.Charge{Cost: 4, Refund: second.Receipt}); r.Granted < 3 || r.Remaining < 9 {
+		t.Errorf("%d of 4 units came back, %d remain", r.Granted, r.Remaining)
 	}
 }

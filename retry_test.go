@@ -163,7 +163,7 @@ func (h *history) checkResetAfter(c headgate.Charge) error {
 
 func sameState(a, b headgate.State) bool {
 	return a.Time == b.Time && a.Used == b.Used && a.Prev == b.Prev && a.Expires == b.Expires && slices.Equal(a.Log, b.Log) &&
-		a.LastHold == b.LastHold
+		a.LastHold == b.LastHold && a.Credited == b.Credited
 }
 
 // Every answer is exact, to the microsecond and to the unit, after any history: RetryAfter, Remaining and ResetAfter.

@@ -16,6 +16,8 @@ type State struct {
 	// Log has the charges of a sliding log, oldest first. Of the other algorithms it has the units on hold by the time at which
 	// they end, soonest first.
 	Log []LogEntry
+	// Credited is when a token bucket was last credited: a receipt from before does not know whether its units were.
+	Credited int64
 	// LastHold is the number of the last hold.
 	LastHold int64
 	// Hold is what the store keeps under the number that the charge at hand releases; the zero value if there is nothing.

@@ -28,6 +28,8 @@ type Terms struct {
 	// Mark is a refund's: that of its receipt; or the number of the hold to release. If the rate of a token bucket was lowered since, it is no more than what
 	// would drain at the new rate by the time at which it would have drained at the old one.
 	Mark int64
+	// Own is how much of a token bucket's Mark are a refund's own units, in millionths.
+	Own int64
 	// Window is the span of a window or log; Offset moves the subject's aligned windows.
 	Window, Offset int64
 	// Start and End bound the aligned window that holds the time; End is not in it.
@@ -86,6 +88,7 @@ func (t *Terms) read(c *Charge, now int64) bool {
 		t.P, t.Q = l.rate()
 		if c.refunds() {
 			t.Mark = min(t.Mark, floorMulDiv(max(0, c.Refund.Empty-c.Refund.Time), t.P, t.Q))
+			t.Own = min(t.Mark, min(c.Refund.Units, MaxCost)*scale)
 		}
 	case LeakyBucket:
 		t.P, t.Q = l.rate()

@@ -49,7 +49,7 @@ func (t *tape) take() (err error) {
 	}
 	now := t.wild()
 	state := headgate.State{Time: pick(t, now, t.wild()), Used: t.wild(), Prev: pick(t, 0, t.wild()), Expires: pick(t, now/1_000_000+1_000, t.wild())}
-	state.LastHold, state.Hold = t.wild(), headgate.Hold{Units: t.wild(), End: t.wild()}
+	state.Credited, state.LastHold, state.Hold = t.wild(), t.wild(), headgate.Hold{Units: t.wild(), End: t.wild()}
 	for range t.below(4) {
 		state.Log = append(state.Log, headgate.LogEntry{Time: t.wild(), Units: uint32(t.wild()), Count: uint32(t.wild())})
 	}

@@ -2,17 +2,19 @@ package memstore
 
 import "github.com/headgate/headgate"
 
-// logs keeps what only some counters of a table have: the entries of a sliding log, or what is on hold. So the slots of all the
-// others need no room for it. A log is known by a number that is not 0.
+// logs keeps what only some counters of a table have: the entries of a sliding log, what is on hold, when there was a credit. So
+// the slots of all the others need no room for it. A log is known by a number that is not 0.
 type logs struct {
 	held []log
 	free []uint32
 }
 
 type log struct {
-	entries  []headgate.LogEntry
-	lastHold int64
+	entries            []headgate.LogEntry
+	credited, lastHold int64
 }
+
+func (l *log) empty() bool { return len(l.entries) == 0 && l.credited == 0 && l.lastHold == 0 }
 
 func (l *logs) at(n uint32) log {
 	if n == 0 {
@@ -22,15 +24,15 @@ func (l *logs) at(n uint32) log {
 }
 
 // put replaces log n and returns its number; an empty log has none.
-func (l *logs) put(n uint32, entries []headgate.LogEntry, lastHold int64) uint32 {
-	if len(entries) == 0 && lastHold == 0 {
+func (l *logs) put(n uint32, to log) uint32 {
+	if to.empty() {
 		l.drop(n)
 		return 0
 	}
 	if n == 0 {
 		n = l.number()
 	}
-	l.held[n-1] = log{entries, lastHold}
+	l.held[n-1] = to
 	return n
 }
 

@@ -66,7 +66,8 @@ func (t *table) load(k *key, state *headgate.State) int {
 		s := &t.slots[i]
 		log := t.logs.at(s.log)
 		*state = headgate.State{
-			Time: s.time, Used: s.used, Prev: s.prev, Expires: s.expires, Log: log.entries, LastHold: log.lastHold,
+			Time: s.time, Used: s.used, Prev: s.prev, Expires: s.expires, Log: log.entries, Credited: log.credited,
+			LastHold: log.lastHold,
 		}
 	}
 	return i
@@ -93,7 +94,7 @@ func (t *table) keep(k *key, i int, state *headgate.State, now int64) (over bool
 		t.budget.expects(t.number, state.Expires)
 	}
 	s.time, s.used, s.prev, s.expires = state.Time, state.Used, state.Prev, state.Expires
-	s.log = t.logs.put(s.log, state.Log, state.LastHold)
+	s.log = t.logs.put(s.log, log{state.Log, state.Credited, state.LastHold})
 	return over
 }
 

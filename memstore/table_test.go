@@ -163,7 +163,7 @@ func (m *tableModel) step() {
 func (m *tableModel) charge(s *headgate.State) {
 	s.Time, s.Used, s.Prev = m.rand.Int64(), m.rand.Int64(), m.rand.Int64()
 	s.Expires = max(s.Expires, m.now+1+m.rand.Int64N(50))
-	s.Log, s.LastHold = nil, m.rand.Int64N(2)
+	s.Log, s.LastHold, s.Credited = nil, m.rand.Int64N(2), m.rand.Int64N(2)
 	for range m.rand.IntN(3) {
 		s.Log = append(s.Log, headgate.LogEntry{Time: m.rand.Int64(), Units: 1})
 	}
@@ -202,13 +202,13 @@ func (m *tableModel) compare() string {
 		if want, ok := m.held[k]; !ok || !same(state, want) {
 			return fmt.Sprintf("slot %d holds %+v, want %+v", i, state, want)
 		}
-		if len(state.Log) > 0 || state.LastHold > 0 {
+		if len(state.Log) > 0 || state.LastHold > 0 || state.Credited > 0 {
 			logged++
 		}
 	}
 	logs := 0
 	for _, log := range t.logs.held {
-		if log.entries != nil || log.lastHold != 0 {
+		if !log.empty() {
 			logs++
 		}
 	}
@@ -231,5 +231,5 @@ func (m *tableModel) compare() string {
 
 func same(a, b headgate.State) bool {
 	return a.Time == b.Time && a.Used == b.Used && a.Prev == b.Prev && a.Expires == b.Expires && slices.Equal(a.Log, b.Log) &&
-		a.LastHold == b.LastHold
+		a.LastHold == b.LastHold && a.Credited == b.Credited
 }

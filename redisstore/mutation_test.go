@@ -61,8 +61,11 @@ var equivalent = map[string]string{
 	"if marks[mark] and marks[mark] <= last then": "it finds no entry to divide",
 	"if op == 7 and not fits and least < p1 then": "what needs all of a log waits for its newest entry, which no cut hides",
 
-	"elseif op == 1 and (prev >= 0 or last > 0) then": "nothing given back is stored as such, in seven bytes more",
-	"elseif op == 1 and (prev > 0 or last >= 0) then": "nothing given back is stored as such, in seven bytes more",
+	"elseif op == 1 and (credited >= 0 or last > 0) then": "nothing given back is stored as such, in some bytes more",
+	"elseif op == 1 and (credited > 0 or last >= 0) then": "nothing given back is stored as such, in some bytes more",
+	"elseif op == 1 and prev >= 0 then":                   "nothing given back is stored as such, in some bytes more",
+	"elseif last > 0 or credited >= 0 then":               "what has no more is told as if it had",
+	"if from >= 1 then ends = sub(ends, from) end":        "it takes all of it",
 
 	// How the TTL is found out, not what it is.
 	"if pass ~= 1 and first == i and expires > (known[key] or 0) then known[key] = expires end":  "it is asked for",

@@ -14,8 +14,8 @@ import (
 )
 
 // Take decides all charges in one script call where one server holds them and they weigh no more than headgate.MaxWeight. Else
-// it makes several: in a Cluster one per slot, in parallel, and of heavier ones several after each other. If one of them
-// denies, what the others recorded is refunded.
+// it makes several in parallel: in a Cluster one per slot, and of heavier ones more. If one of them denies, what the others
+// recorded is refunded.
 func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	if len(results) != len(charges) {
 		return fmt.Errorf("redisstore: %d results for %d charges", len(results), len(charges))
@@ -174,19 +174,27 @@ func (s *Store) takeGroups(ctx context.Context, charges []headgate.Charge, resul
 	return first
 }
 
-// decideGroups decides all groups at once, and of each that is too heavy for one call the parts after each other. A group
-// whose slot is just being moved comes back as one group per subject.
+// decideGroups decides all groups at once, those that are too heavy for one call in parts; where parts share a counter, after each
+// other. A group whose slot is just being moved comes back as one group per subject.
 func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
-	parts := make([][]*group, len(groups))
-	var running sync.WaitGroup
-	for i, g := range groups {
-		parts[i] = g.divide()
-		decide := func() {
-			for _, part := range parts[i] {
-				s.decide(ctx, part)
+	var chains [][]*group // of which each is decided in order
+	for _, g := range groups {
+		if parts := g.divide(); shareCounter(parts) {
+			chains = append(chains, parts)
+		} else {
+			for i := range parts {
+				chains = append(chains, parts[i:i+1])
 			}
 		}
-		if i < len(groups)-1 {
+	}
+	var running sync.WaitGroup
+	for i, chain := range chains {
+		decide := func() {
+			for _, g := range chain {
+				s.decide(ctx, g)
+			}
+		}
+		if i < len(chains)-1 {
 			running.Go(decide)
 		} else {
 			decide()
@@ -194,7 +202,7 @@ func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
 	}
 	running.Wait()
 	var done []*group
-	for _, g := range slices.Concat(parts...) {
+	for _, g := range slices.Concat(chains...) {
 		if !errors.Is(g.err, errTryAgain) {
 			done = append(done, g)
 			continue
@@ -308,6 +316,28 @@ func (g *group) divide() []*group {
 		}
 	}
 	return parts
+}
+
+// shareCounter reports whether two groups have charges on the same counter.
+func shareCounter(groups []*group) bool {
+	if len(groups) == 1 {
+		return false
+	}
+	type counter struct {
+		subject headgate.Subject
+		counter headgate.Counter
+	}
+	owner := map[counter]int{}
+	for i, g := range groups {
+		for j := range g.charges {
+			c := counter{g.charges[j].Subject, g.charges[j].Counter}
+			if first, known := owner[c]; known && first != i {
+				return true
+			}
+			owner[c] = i
+		}
+	}
+	return false
 }
 
 func weight(charges []headgate.Charge) (sum int) {

@@ -31,9 +31,9 @@ const (
 	verdictAdmitted = 1
 	verdictBounds   = 2
 
-	foundNothing = 0
-	foundState   = 1
-	foundHolds   = 3
+	foundNothing   = 0
+	foundGivenBack = 2
+	foundMore      = 3
 
 	replyHead = 9
 	logSize   = 13 // of an entry of a log
@@ -75,7 +75,8 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 		for _, n := range [...]int64{least, t.Most, p[0], p[1], p[2], p[3]} {
 			b = appendNumber(b, n)
 		}
-		if span, tick := t.Hold+t.Age, t.HoldTick+t.HoldEnd; span > 0 || tick > 0 || op == opLog { // no charge has both of either
+		// No charge has two of those that are added here.
+		if span, tick := t.Hold+t.Age, t.HoldTick+t.HoldEnd+t.Own; span > 0 || tick > 0 || op == opLog {
 			if spans == nil {
 				spans = make([]byte, spanSize*len(charges))
 			}
@@ -198,7 +199,7 @@ func (r *reply) state(s *headgate.State, a headgate.Algorithm) {
 		return
 	}
 	rest := 0 // of the reply when this state is over
-	if found == foundHolds {
+	if found == foundMore {
 		length := int(r.number(2))
 		rest = len(r.rest) - length
 	}
@@ -206,10 +207,12 @@ func (r *reply) state(s *headgate.State, a headgate.Algorithm) {
 	switch {
 	case a == headgate.SlidingWindow:
 		s.Prev = r.number(4)
-	case a == headgate.TokenBucket && found != foundState:
+	case a == headgate.TokenBucket && found == foundGivenBack:
 		s.Prev = r.number(7)
+	case a == headgate.TokenBucket && found == foundMore:
+		s.Prev, s.Credited = r.number(7), r.number(7)
 	}
-	if found != foundHolds {
+	if found != foundMore || len(r.rest) == rest {
 		return
 	}
 	s.LastHold = r.number(7)

@@ -178,23 +178,13 @@ func (a *agent) settleReturns(returns []headgate.Charge, results []headgate.Resu
 	for i := range returns {
 		switch err := results[i].Err; {
 		case err == nil:
-			a.noteReturned(&returns[i], &results[i])
+			a.returned.Add(returns[i].Cost)
 		case unanswered(err):
 			a.lost.Add(returns[i].Cost)
 		default:
 			a.returnSoon(returns[i])
 		}
 	}
-}
-
-// noteReturned counts what the store took back, and returns the rest another way.
-func (a *agent) noteReturned(c *headgate.Charge, r *headgate.Result) {
-	units := c.Cost
-	if credit, ok := owedBack(c, r); ok {
-		units -= credit.Cost
-		a.returnSoon(credit)
-	}
-	a.returned.Add(units)
 }
 
 // expire notes when a lease ends.

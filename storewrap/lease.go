@@ -1,7 +1,6 @@
 package storewrap
 
 import (
-	"math"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -192,18 +191,6 @@ func (e *entry) giveBack(subject headgate.Subject, l *lease) headgate.Charge {
 	units := l.units
 	l.units = 0
 	return headgate.Charge{Subject: subject, Counter: e.counter, Limit: e.limit, Cost: units, Refund: l.receipt}
-}
-
-// owedBack returns the charge that gives back the units which a receipt did not, though they are still in their bucket. A bucket
-// takes units that others have given back since for its own; of a lease no more has leaked than the bucket has in all.
-func owedBack(c *headgate.Charge, r *headgate.Result) (credit headgate.Charge, ok bool) {
-	if c.Limit.Algorithm != headgate.TokenBucket || c.Refund.Units == 0 {
-		return headgate.Charge{}, false
-	}
-	elapsed := r.Time.Sub(time.UnixMicro(c.Refund.Time))
-	leaked := int64(math.Ceil(float64(c.Limit.Count) * float64(max(0, elapsed)) / float64(c.Limit.Window)))
-	units := c.Cost - r.Granted - leaked
-	return headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Cost: units, Credit: true}, units > 0
 }
 
 // acquire has the agent lease units of a counter, if that pays.

@@ -3,7 +3,8 @@
 --
 -- KEYS     one hash per subject, hg2:<namespace>:<subject>; in a Cluster all of one slot. Its fields, little endian:
 --            counter (c6)        I4 expires, I7 time, I7 used; then I4 the count of the window before (sliding window), or I7
---                                what a token bucket was given back, if anything; then, once something was held,
+--                                what a token bucket was given back, if anything, and I7 when it was last credited, if
+--                                it was; then, once something was held (and of a token bucket both of these),
 --                                  I7 number of the last hold, I4 units and I3 number of holds, and for each time at which
 --                                  some end, soonest first: I5 that time in 64ths of a second, I4 units, I3 holds
 --                                or of a log its newest entries, each I7 time and I4 units, oldest first. If a log has
@@ -27,14 +28,14 @@
 --                2: count, p, q, longest delay           of a refund: the receipt's time, p, q
 --                3: count, window    4: count, window, offset    5: count, start, end of the window
 --                6: count, window, tick, ticks per window    7: count, window
--- ARGV[2]  if any charge is on a log, holds, releases, or records what was taken earlier: 2d per charge, 0 for the others: how
---          long to hold and the tick that the end is rounded up to; or how long ago it was taken and when the hold to
---          release ends
+-- ARGV[2]  if any charge is on a log, holds, releases, records what was taken earlier, or refunds a token bucket: 2d per
+--          charge, 0 for the others: how long to hold and the tick that the end is rounded up to; how long ago it was taken
+--          and when the hold to release ends; or 0 and how much of a refund's mark are its own units
 -- ARGV[3]  anything, if any charge is on a log
 -- reply    B verdict: 1 admitted, 0 denied, 2 nothing done because a calendar window does not hold the time
 --          d time
 --          then for the first charge on each counter B 0 if it has no state, or an expired one; B 1 and its state as found;
---          B 2 and that of a token bucket which was given something back; or B 3, H its length, and one with holds;
+--          B 2 and that of a token bucket which was given something back; or B 3, H its length, and one with more;
 --          then the same of logs: B 1, I4 expires, I7 time, I7 used, H number, and so many entries: I7 time, I4 units, H
 --          number of those that were merged into it, which is as of the newest. Merged are those that the charges cannot
 --          tell apart;
@@ -67,6 +68,7 @@ end
 -- What to store, by the first charge on a counter; and the latest expiry per key: of what was found, of what is stored.
 local states, known, need = {false, false, false, false}, {0, 0, 0, 0}, {0, 0, 0, 0}
 local fit, reply = {0, 0, 0, 0}, ''
+local parts = {}            -- what comes before the reply, if it is long
 local denier, again = 0, false
 local side, read, released  -- of holds and chunks, by key and field: what to store, or false to delete; what was found
 local crowd                 -- by key: how many holds were made, and how many a counter has
@@ -119,7 +121,7 @@ for pass = 1, 2 do
     local at = kind == 3 and now - span or now -- when the units are recorded
     local found = states[first] or raw[first]
     -- prev is the count of the window before, or what a bucket was given back.
-    local expires, time, used, prev, log = 0, 0, 0, 0, nil
+    local expires, time, used, prev, credited, log = 0, 0, 0, 0, 0, nil
     local last, held, holds, ends = 0, 0, 0, ''
     if op == 0 then
       found = false
@@ -132,6 +134,8 @@ for pass = 1, 2 do
         local from = 19
         if op == 6 then
           prev, from = decode('<I4', found, 19), 23
+        elseif op == 1 and #found > 25 then
+          prev, credited, from = decode('<I7I7', found, 19)
         elseif op == 1 and #found > 18 then
           prev, from = decode('<I7', found, 19), 26
         end
@@ -144,8 +148,8 @@ for pass = 1, 2 do
     if pass == 1 and first == i and op ~= 7 then
       if not found then
         reply = reply .. '\0'
-      elseif last > 0 then
-        reply = reply .. encode('<BH', 3, #found) .. found
+      elseif last > 0 or credited > 0 then
+        parts[#parts + 1], parts[#parts + 2], reply = reply .. encode('<BH', 3, #found), found, ''
       else
         reply = reply .. (op == 1 and #found > 18 and '\2' or '\1') .. found
       end
@@ -161,7 +165,7 @@ for pass = 1, 2 do
         if t * 15625 > now then break end
         from, held, holds = from + 12, held - units, holds - count
       end
-      ends = sub(ends, from)
+      if from > 1 then ends = sub(ends, from) end
     end
     if op == 1 or op == 2 then
       local p, q = p2, p3
@@ -232,7 +236,7 @@ for pass = 1, 2 do
       if op == 1 or op == 2 then
         units = most * 1000000
         if units > used then units = used end
-        if op == 1 then prev = (prev + units) % 4503599627370496 end
+        if op == 1 and units > 0 then prev, credited = (prev + units) % 4503599627370496, now > time and now or time end
         used = used - units
         if used == 0 and now > time then time = now end
       elseif op == 7 then
@@ -301,7 +305,9 @@ for pass = 1, 2 do
         local part = rest * p2
         local gone = prev - p4
         if gone < 0 then gone = gone + 4503599627370496 end
-        back = least - gone - (elapsed - rest) / p3 * p2 - (part - part % p3) / p3
+        back = least - gone
+        if p1 > credited and tick > back then back = tick end
+        back = back - (elapsed - rest) / p3 * p2 - (part - part % p3) / p3
         if part % p3 > 0 then back = back - 1 end
         if back > most * 1000000 then back = most * 1000000 end
       elseif op == 2 then
@@ -391,16 +397,17 @@ for pass = 1, 2 do
         over = (over - over % 64) / 64
         if over > expires then expires = over end
       end
-      local state = encode('<I4I7I7', expires, time, used)
+      local state, more = encode('<I4I7I7', expires, time, used), ''
       if op == 6 then
-        state = state .. encode('<I4', prev)
+        more = encode('<I4', prev)
       elseif op == 7 then
-        state = state .. logs.closeLog(log)
-      elseif op == 1 and (prev > 0 or last > 0) then
-        state = state .. encode('<I7', prev)
+        more = logs.closeLog(log)
+      elseif op == 1 and (credited > 0 or last > 0) then
+        more = encode('<I7I7', prev, credited)
+      elseif op == 1 and prev > 0 then
+        more = encode('<I7', prev)
       end
-      if last > 0 then state = state .. encode('<I7I4I3', last, held, holds) .. ends end
-      states[first] = state
+      states[first] = last > 0 and state .. more .. encode('<I7I4I3', last, held, holds) .. ends or state .. more
       if expires > (need[key] or 0) then need[key] = expires end
     end
   end
@@ -483,4 +490,4 @@ for k = 1, #keys do if (need[k] or 0) > 0 then
     if #gone > 0 then call('HDEL', key, unpack(gone)) end
   end
 end end
-return encode('<Bd', denier == 0 and 1 or 0, now) .. reply
+return encode('<Bd', denier == 0 and 1 or 0, now) .. table.concat(parts) .. reply
