@@ -3,6 +3,7 @@ package redisstore
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strings"
 	"sync"
@@ -86,7 +87,8 @@ var equivalent = map[string]string{
 }
 
 // TestMutations breaks the script in one comparison after the other and expects the comparison with the specification,
-// or a look at the keys' TTLs, to notice each.
+// or a look at the keys' TTLs, to notice each. Under the race detector it tries some of them: whether a broken script is
+// noticed has nothing to do with races.
 func TestMutations(t *testing.T) {
 	t.Parallel()
 	server := testenv.Start(t, testenv.Redis) // broken scripts may leave anything
@@ -101,6 +103,9 @@ func TestMutations(t *testing.T) {
 					continue
 				}
 				mutants++
+				if underRace && rand.IntN(6) > 0 {
+					continue
+				}
 				t.Run(fmt.Sprintf("line %d column %d %s", number+1, at[0], kind), func(t *testing.T) {
 					expectCaught(t, server, fmt.Sprintf("m%d-%d%c", number, at[0], kind[1]), number, line[:at[0]]+turned+line[at[1]:])
 				})
