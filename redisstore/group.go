@@ -1,0 +1,127 @@
+package redisstore
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// group is charges that are decided by one script call.
+type group struct {
+	charges []headgate.Charge
+	results []headgate.Result
+	index   []int // of each charge in the request
+
+	reply    []byte // the answer, kept to judge the charges once more if another group denies
+	time     time.Time
+	admitted bool
+	err      error
+}
+
+// refund is the group that gives back what g recorded.
+func (g *group) refund() *group {
+	back := &group{}
+	for i := range g.results {
+		if undo, ok := g.charges[i].Undo(&g.results[i]); ok {
+			back.charges = append(back.charges, undo)
+		}
+	}
+	back.results = make([]headgate.Result, len(back.charges))
+	return back
+}
+
+// split puts charges whose subjects belong to the same place into one group, in the order of the charges.
+func split[P comparable](charges []headgate.Charge, place func(headgate.Subject) P) []*group {
+	var groups []*group
+	at := map[P]*group{}
+	for i := range charges {
+		p := place(charges[i].Subject)
+		g := at[p]
+		if g == nil {
+			g = &group{}
+			at[p] = g
+			groups = append(groups, g)
+		}
+		g.add(charges[i:i+1], []int{i})
+	}
+	return groups
+}
+
+func subjectOf(s headgate.Subject) headgate.Subject { return s }
+
+// split is as the function, with the index of each charge in the request.
+func (g *group) split(place func(headgate.Subject) headgate.Subject) []*group {
+	groups := split(g.charges, place)
+	for _, part := range groups {
+		for i := range part.index {
+			part.index[i] = g.index[part.index[i]]
+		}
+	}
+	return groups
+}
+
+func (g *group) add(charges []headgate.Charge, index []int) {
+	g.charges = append(g.charges, charges...)
+	g.index = append(g.index, index...)
+	g.results = append(g.results, make([]headgate.Result, len(charges))...)
+}
+
+// divide returns groups of which none weighs more than one call may. Charges of one subject stay together if they can, and a
+// candidate with the charge before it, which it is the twin of.
+func (g *group) divide() []*group {
+	if weight(g.charges) <= headgate.MaxWeight {
+		return []*group{g}
+	}
+	var parts []*group
+	last := func() *group { return parts[len(parts)-1] }
+	add := func(charges []headgate.Charge, index []int) {
+		if len(parts) == 0 || weight(last().charges)+weight(charges) > headgate.MaxWeight {
+			parts = append(parts, &group{})
+		}
+		last().add(charges, index)
+	}
+	for _, of := range g.split(subjectOf) {
+		if weight(of.charges) <= headgate.MaxWeight {
+			add(of.charges, of.index)
+			continue
+		}
+		for from := 0; from < len(of.charges); {
+			to := from + 1
+			for to < len(of.charges) && of.charges[to].Twin != 0 && to-from < 2 {
+				to++
+			}
+			add(of.charges[from:to], of.index[from:to])
+			from = to
+		}
+	}
+	return parts
+}
+
+// shareCounter reports whether two groups have charges on the same counter.
+func shareCounter(groups []*group) bool {
+	if len(groups) == 1 {
+		return false
+	}
+	type counter struct {
+		subject headgate.Subject
+		counter headgate.Counter
+	}
+	owner := map[counter]int{}
+	for i, g := range groups {
+		for j := range g.charges {
+			c := counter{g.charges[j].Subject, g.charges[j].Counter}
+			if first, known := owner[c]; known && first != i {
+				return true
+			}
+			owner[c] = i
+		}
+	}
+	return false
+}
+
+func weight(charges []headgate.Charge) (sum int) {
+	for i := range charges {
+		sum += charges[i].Limit.Weight()
+	}
+	return sum
+}
