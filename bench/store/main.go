@@ -106,7 +106,9 @@ func redis(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Durati
 		aims.AtMost("b3 ÷ b1, Redis CPU", paired.Ratio(by(2), by(1), paired.ServerCPU), 1.7)
 		aims.AtMost("b5 ÷ b1, Redis CPU", paired.Ratio(by(3), by(1), paired.ServerCPU), 2.4)
 		aims.AtMost("c1 ÷ b1, Redis CPU", paired.Ratio(by(5), by(1), paired.ServerCPU), 3)
-		aims.AtMost("c1, Redis CPU µs per request of 3 subjects", paired.Of(paired.Field(by(5), paired.ServerCPU)), 26)
+		// 26 µs where the smallest script takes 9.4: the clock of a shared machine wanders by a factor of two.
+		aims.AtMost("c1 ÷ a, Redis CPU", paired.Ratio(by(5), by(0), paired.ServerCPU), 2.75)
+		paired.Print("c1, Redis CPU µs per request of 3 subjects", paired.Of(paired.Field(by(5), paired.ServerCPU)))
 		paired.Print("c1 ÷ c0, Redis CPU", paired.Ratio(by(5), by(4), paired.ServerCPU))
 		aims.AtMost("c1, script calls per request of 3 subjects", paired.Of([]float64{trips}), 1)
 	}, nil
