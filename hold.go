@@ -80,16 +80,13 @@ func (t *Terms) hold(s *State, units, now int64) (number, end int64) {
 	for at < len(s.Log) && s.Log[at].Time < end {
 		at++
 	}
-	log := make([]LogEntry, 0, len(s.Log)+1)
-	log = append(log, s.Log[:at]...)
-	joined := LogEntry{Time: end, Units: uint32(units), Count: 1}
+	joined, rest := LogEntry{Time: end, Units: uint32(units), Count: 1}, at
 	if at < len(s.Log) && s.Log[at].Time == end {
 		joined.Units += s.Log[at].Units
 		joined.Count += s.Log[at].Count
-		at++
+		rest++
 	}
-	log = append(log, joined)
-	s.Log = append(log, s.Log[at:]...)
+	s.Log = splice(s.Log, at, rest, joined)
 	return number, end
 }
 
@@ -102,12 +99,11 @@ func (t *Terms) release(s *State, h Hold, now int64) bool {
 		if e.Time != h.End {
 			continue
 		}
-		log := make([]LogEntry, 0, len(s.Log))
-		log = append(log, s.Log[:i]...)
 		if e.Count > 1 {
-			log = append(log, LogEntry{Time: e.Time, Units: e.Units - min(e.Units, uint32(h.Units)), Count: e.Count - 1})
+			s.Log = splice(s.Log, i, i+1, LogEntry{Time: e.Time, Units: e.Units - min(e.Units, uint32(h.Units)), Count: e.Count - 1})
+		} else {
+			s.Log = splice(s.Log, i, i+1)
 		}
-		s.Log = append(log, s.Log[i+1:]...)
 		return true
 	}
 	return false

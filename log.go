@@ -1,5 +1,7 @@
 package headgate
 
+import "slices"
+
 // denseLog is how many entries a log has at least to be dense. To a sparse one an older charge is added as an entry of its
 // own; in a dense one it joins the next newer entry, and stays as long as that.
 const denseLog = 128
@@ -45,28 +47,22 @@ func addToLog(s *State, units, at int64, present bool) {
 	}
 	switch {
 	case i < len(s.Log) && (s.Log[i].Time == at || entries(s.Log) >= denseLog):
-		s.Log = replaceEntry(s.Log, i, LogEntry{Time: s.Log[i].Time, Units: s.Log[i].Units + uint32(units), Count: s.Log[i].Count})
+		s.Log = splice(s.Log, i, i+1, LogEntry{Time: s.Log[i].Time, Units: s.Log[i].Units + uint32(units), Count: s.Log[i].Count})
 	case i == len(s.Log) && s.Used >= MaxLogCount && entries(s.Log) >= MaxLogCount:
 		last := s.Log[i-1]
-		s.Log = replaceEntry(s.Log, i-1, LogEntry{Time: at, Units: last.Units + uint32(units), Count: last.Count})
+		s.Log = splice(s.Log, i-1, i, LogEntry{Time: at, Units: last.Units + uint32(units), Count: last.Count})
 	case i == len(s.Log):
 		s.Log = append(s.Log, LogEntry{Time: at, Units: uint32(units), Count: 1})
 	default:
-		log := make([]LogEntry, 0, len(s.Log)+1)
-		log = append(log, s.Log[:i]...)
-		log = append(log, LogEntry{Time: at, Units: uint32(units), Count: 1})
-		s.Log = append(log, s.Log[i:]...)
+		s.Log = splice(s.Log, i, i, LogEntry{Time: at, Units: uint32(units), Count: 1})
 	}
 	s.Used += units
 	s.newest()
 }
 
-// replaceEntry returns a copy of the log with another entry at i: states are values.
-func replaceEntry(log []LogEntry, i int, e LogEntry) []LogEntry {
-	changed := make([]LogEntry, len(log))
-	copy(changed, log)
-	changed[i] = e
-	return changed
+// splice returns a copy of the log with other entries in the place of those from i to j: states are values.
+func splice(log []LogEntry, i, j int, entries ...LogEntry) []LogEntry {
+	return slices.Concat(log[:i], entries, log[j:])
 }
 
 // takeFromLog gives units back to the entry of a given time, if it is still there.
@@ -77,11 +73,9 @@ func takeFromLog(s *State, at, units int64) (given int64, ok bool) {
 		}
 		given = min(units, int64(e.Units))
 		if e.Units -= uint32(given); e.Units > 0 {
-			s.Log = replaceEntry(s.Log, i, e)
+			s.Log = splice(s.Log, i, i+1, e)
 		} else {
-			log := make([]LogEntry, 0, len(s.Log)-1)
-			log = append(log, s.Log[:i]...)
-			s.Log = append(log, s.Log[i+1:]...)
+			s.Log = splice(s.Log, i, i+1)
 		}
 		s.Used -= given
 		s.newest()
@@ -105,12 +99,11 @@ func creditLog(s *State, units int64) (given int64) {
 		given += int64(s.Log[i].Units)
 	}
 	rest := max(0, given-units) // of the last entry looked at
-	log := make([]LogEntry, i, i+1)
-	copy(log, s.Log)
 	if rest > 0 {
-		log = append(log, LogEntry{Time: s.Log[i].Time, Units: uint32(rest), Count: s.Log[i].Count})
+		s.Log = splice(s.Log, i, len(s.Log), LogEntry{Time: s.Log[i].Time, Units: uint32(rest), Count: s.Log[i].Count})
+	} else {
+		s.Log = splice(s.Log, i, len(s.Log))
 	}
-	s.Log = log
 	s.Used -= given - rest
 	s.newest()
 	return given - rest

@@ -34,8 +34,8 @@ const (
 // Options of a store. The zero value is ready to use.
 type Options struct {
 	// MaxEntries is how many counters are kept at most; 0 means 1,000,000. Each takes 80 to 120 bytes, a sliding log 16
-	// more for each charge it remembers, and each hold about 100. No counter is evicted while no more than this many are live; expired ones make
-	// room first, and for as long as it takes to find them there may be a few more.
+	// more for each charge it remembers, and each hold about 100. No counter is evicted while no more than this many are
+	// live; expired ones make room first, and for as long as it takes to find them there may be a few more.
 	MaxEntries int
 	// Clock is the store's clock; nil means time.Now. With another one rules can be tried at given times. It is called while
 	// counters are locked and must not use the store.
