@@ -261,7 +261,7 @@ for pass = 1, 2 do
       again = true
       local record = tick <= now
       if least > 0 then
-          local field = fields[i] .. 'h' .. encode('<I7', least)
+        local field = fields[i] .. 'h' .. encode('<I7', least)
         local hold = get(key, field)
         if pass == 1 then
           local value = stored(key, field)
@@ -344,7 +344,7 @@ for pass = 1, 2 do
         changed = true
         units = room < most and room or most
         if span > 0 then
-              local t = now + span + tick - 1
+          local t = now + span + tick - 1
           t = (t - t % tick) / 15625
           last = last < now and now or last + 1
           local from = search(ends, 12, '<I5', 1, t)
@@ -473,17 +473,16 @@ for k = 1, #keys do if (need[k] or 0) > 0 then
   end
   -- Sweep fields that are not needed any more, now and then: when a hash takes up a new counter, when it has twice as many
   -- fields as holds, and at random.
-  local sample = 0
+  local sample, made, live, all = 0, 0, 0, 0
   if joined or now % 16 == 0 and k == 1 + (now - now % 16) / 16 % #keys then sample = 32 end
-  if crowd and crowd[k] then
-    local made, live = crowd[k][1], crowd[k][2]
-    if call('HLEN', key) > 2 * live + 64 and 2 * made > sample then sample = 2 * made end
-  end
-  if sample > 0 and not swept and call('HLEN', key) > size then
+  if crowd and crowd[k] then made, live = crowd[k][1], crowd[k][2] end
+  if sample + made > 0 then all = call('HLEN', key) end
+  if all > 2 * live + 64 and 2 * made > sample then sample = 2 * made end
+  if sample > 0 and not swept and all > size then
     swept = true
-    local all, gone = call('HRANDFIELD', key, sample, 'WITHVALUES'), {}
-    for i = 1, #all, 2 do
-      local field, value = all[i], all[i + 1]
+    local some, gone = call('HRANDFIELD', key, sample, 'WITHVALUES'), {}
+    for i = 1, #some, 2 do
+      local field, value = some[i], some[i + 1]
       if sub(field, 7, 7) == 'l' then value = call('HGET', key, sub(field, 1, 6)) or '\0\0\0\0' end
       if decode('<I4', value) * 1000000 <= now then gone[#gone + 1] = field end
     end
