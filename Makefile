@@ -29,7 +29,7 @@ SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
 
-.PHONY: help deps servers build test race fuzz compare bench chaos adversary e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test race fuzz compare bench chaos adversary attack e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -91,6 +91,9 @@ chaos: ## Break Redis under real servers and judge what callers see; SHORT=1 for
 
 adversary: ## Attack the default mode with several processes, and judge histories by a model of its own; SHORT=1 for fewer runs, ARGS='...' for its flags
 	@cd bench && go run ./adversary $(if $(SHORT),-short) $(ARGS)
+
+attack: $(GOTESTSUM) ## Try every way round a limit that worked once, and its neighbours; "make check" tries fewer
+	@cd bench && HEADGATE_ATTACK=long $(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 20m -run '$(RUN)' ./attack
 
 soak: ## Break Redis again and again for ten minutes, or SHORT=1 30 seconds, and see whether servers grow
 	@cd bench && go run ./chaos -soak $(if $(SHORT),30s,10m)

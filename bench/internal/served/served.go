@@ -22,8 +22,8 @@ type Node struct {
 	*testenv.Program
 	// Dir has its config, and what that names.
 	Dir string
-	// HTTP and Ops are where it listens.
-	HTTP, Ops string
+	// HTTP, GRPC and Ops are where it listens.
+	HTTP, GRPC, Ops string
 
 	scope   testing.TB
 	program string
@@ -33,10 +33,11 @@ type Node struct {
 // New prepares a server. config is all of its config but where it listens, and timeout is for one question.
 func New(scope testing.TB, program, config string, timeout time.Duration) (*Node, error) {
 	n := &Node{
-		Dir: scope.TempDir(), HTTP: testenv.FreeAddress(scope), Ops: testenv.FreeAddress(scope), scope: scope, program: program,
+		Dir: scope.TempDir(), HTTP: testenv.FreeAddress(scope), GRPC: testenv.FreeAddress(scope), Ops: testenv.FreeAddress(scope),
+		scope: scope, program: program,
 		client: &http.Client{Timeout: timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 8}},
 	}
-	err := n.Write("config.yaml", fmt.Sprintf("listen: {http: %q, grpc: off, ops: %q, admin: off}\n%s\n", n.HTTP, n.Ops, config))
+	err := n.Write("config.yaml", fmt.Sprintf("listen: {http: %q, grpc: %q, ops: %q, admin: off}\n%s\n", n.HTTP, n.GRPC, n.Ops, config))
 	return n, err
 }
 

@@ -1,0 +1,184 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/storewrap"
+)
+
+// otpLimit is of a rule that must not be escaped: texts an hour.
+const otpLimit = 3
+
+func otp() headgate.Rule {
+	return headgate.Rule{ID: "otp", By: []string{"ip"}, Limit: headgate.PerHour(otpLimit)}
+}
+
+// stores are those that limiters count in: the README's for one process, and its default.
+func stores(t *testing.T) map[string]headgate.Store {
+	t.Helper()
+	memory := storewrap.New(memstore.New(memstore.Options{}), storewrap.Options{Log: quiet()})
+	t.Cleanup(memory.Close)
+	return map[string]headgate.Store{
+		"bare memory": memstore.New(memstore.Options{}),
+		"memory":      memory,
+		"redis":       openStore(t, startRedis(t)),
+	}
+}
+
+// TestResetHTTP sends requests and resets them in the same write: the server reads both at once, so the handler's context has
+// ended before the limiter is asked.
+func TestResetHTTP(t *testing.T) {
+	t.Parallel()
+	for name, store := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			limiter := newLimiter(t, store, otp())
+			var ran atomic.Int64
+			limit := httplimit.New(limiter, httplimit.Options{Log: quiet()})
+			server := httptest.NewUnstartedServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran.Add(1) })))
+			server.EnableHTTP2 = true
+			server.StartTLS()
+			defer server.Close()
+			conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec,noctx // the test's own server
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := reset(t, conn, nil, ":method", "GET", ":scheme", "https", ":authority", "x", ":path", "/otp")
+			judgeReset(t, limiter, &ran, sent)
+		})
+	}
+}
+
+// TestResetGRPC does the same to a gRPC server.
+func TestResetGRPC(t *testing.T) {
+	t.Parallel()
+	for name, store := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			limiter := newLimiter(t, store, otp())
+			interceptors, err := grpclimit.New(limiter, grpclimit.Options{Log: quiet()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			service := &countingHealth{}
+			server := grpc.NewServer(grpc.UnaryInterceptor(interceptors.Unary))
+			healthv1.RegisterHealthServer(server, service)
+			listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the test's own server
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { _ = server.Serve(listener) }()
+			defer server.Stop()
+			conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // as above
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := reset(t, conn, []byte{0, 0, 0, 0, 0}, ":method", "POST", ":scheme", "http", ":authority", "x",
+				":path", "/grpc.health.v1.Health/Check", "content-type", "application/grpc", "te", "trailers")
+			judgeReset(t, limiter, &service.ran, sent)
+		})
+	}
+}
+
+// countingHealth is a service that counts its calls.
+type countingHealth struct {
+	healthv1.UnimplementedHealthServer
+	ran atomic.Int64
+}
+
+func (h *countingHealth) Check(context.Context, *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+	h.ran.Add(1)
+	return &healthv1.HealthCheckResponse{}, nil
+}
+
+// judgeReset holds the limit against what ran once the server has come to rest: no more than it allows, and charged.
+func judgeReset(t *testing.T, limiter *headgate.Limiter, ran *atomic.Int64, sent int) {
+	t.Helper()
+	here := headgate.Request{Attributes: headgate.Attributes{"ip": "127.0.0.1"}}
+	charged := func() int64 {
+		d, err := limiter.Peek(t.Context(), here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return otpLimit - d.Limits[0].Remaining
+	}
+	for deadline := time.Now().Add(20 * time.Second); charged() < otpLimit && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	last := int64(-1)
+	for ran.Load() != last {
+		last = ran.Load()
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("%d requests reset at once: the handler ran %d times, %d of %d charged", sent, last, charged(), otpLimit)
+	if last > otpLimit {
+		t.Errorf("the handler ran %d times, limit %d", last, otpLimit)
+	}
+	if charged() != otpLimit {
+		t.Errorf("%d charged of %d: reset requests are free", charged(), otpLimit)
+	}
+}
+
+// reset opens streams and resets each in the same write. It returns how many the server took before it closed the connection.
+func reset(t *testing.T, conn net.Conn, body []byte, fields ...string) (sent int) {
+	t.Helper()
+	defer conn.Close()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	var out, block bytes.Buffer
+	frames, encoder := http2.NewFramer(&out, conn), hpack.NewEncoder(&block)
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(frames.WriteSettings())
+	go func() { _, _ = io.Copy(io.Discard, conn) }()
+	for sent = 0; sent < size(4_000, 20_000); sent++ {
+		block.Reset()
+		for i := 0; i < len(fields); i += 2 {
+			must(encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+		}
+		id := uint32(2*sent + 1)
+		must(frames.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: id, BlockFragment: block.Bytes(), EndStream: body == nil, EndHeaders: true,
+		}))
+		if body != nil {
+			must(frames.WriteData(id, true, body))
+		}
+		must(frames.WriteRSTStream(id, http2.ErrCodeCancel))
+		if sent%50 < 49 {
+			continue
+		}
+		if _, err := conn.Write(out.Bytes()); errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+			break // the server has had enough of it
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		out.Reset()
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(300 * time.Millisecond) // let the server read before the connection ends
+	return sent
+}

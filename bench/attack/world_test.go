@@ -1,0 +1,104 @@
+package attack
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/storewrap"
+)
+
+// long reports whether the attacks are tried at length, as "make attack" does.
+func long() bool { return os.Getenv("HEADGATE_ATTACK") == "long" }
+
+// size returns how often something is tried.
+func size(few, many int) int {
+	if long() {
+		return many
+	}
+	return few
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// startRedis starts a Redis of the test's own.
+func startRedis(t *testing.T) *testenv.Server {
+	t.Helper()
+	return testenv.Start(t, testenv.Redis)
+}
+
+// openStore connects to a Redis as the README does, with the default options.
+func openStore(t *testing.T, redis *testenv.Server) *storewrap.Store {
+	t.Helper()
+	inner, err := redisstore.Open("redis://" + redis.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(inner.Close)
+	if err := inner.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store := storewrap.New(inner, storewrap.Options{Log: quiet()})
+	t.Cleanup(store.Close)
+	return store
+}
+
+// newLimiter returns a limiter with the default options.
+func newLimiter(t *testing.T, store headgate.Store, rules ...headgate.Rule) *headgate.Limiter {
+	t.Helper()
+	l, err := headgate.New(store, rules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// program is the headgate binary, built once for all tests.
+var program struct {
+	sync.Once
+	dir, path string
+}
+
+// headgateProgram returns the path of the program that users run.
+func headgateProgram(t *testing.T) string {
+	t.Helper()
+	program.Do(func() {
+		built := testenv.BuildHeadgate(t)
+		var err error
+		if program.dir, err = os.MkdirTemp("", "attack"); err != nil {
+			t.Fatal(err)
+		}
+		program.path = filepath.Join(program.dir, "headgate")
+		if err := os.Rename(built, program.path); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return program.path
+}
+
+// startServer runs headgate serve with rules, a document, beside a config that says more than where it listens.
+func startServer(t *testing.T, config, rules string) *served.Node {
+	t.Helper()
+	n, err := served.New(t, headgateProgram(t), "rules: rules.yaml\n"+config, 20*time.Second)
+	if err == nil {
+		err = n.Write("rules.yaml", rules)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	return n
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(program.dir)
+	os.Exit(code)
+}
