@@ -201,7 +201,7 @@ func (r *room) judge(ctx context.Context, store Store) (Decision, error) {
 		charges = append(charges, veto)
 	}
 	results := make([]Result, len(charges))
-	err := store.Take(ctx, charges, results)
+	err := take(ctx, store, charges, results)
 	copy(r.results, results)
 	if err != nil {
 		r.fail(ctx, store)

@@ -63,6 +63,9 @@ func (l *Limiter) Exceptions() *Exceptions { return l.exceptions }
 // Check decides a request and charges it, on all limits or on none. The decision is always valid to act on: where the
 // store does not answer, the rules' OnStoreFailure does, and Decision.Path tells. The error is nil unless the request asks
 // for a rule that there is not; it is then let pass.
+//
+// A request is charged also if ctx has ended, and Check does not wait for ctx but for the store, which has a deadline of its own.
+// Whether there is still somebody to serve is for the caller to see.
 func (l *Limiter) Check(ctx context.Context, req Request) (Decision, error) {
 	r, _ := l.rooms.Get().(*room)
 	defer l.putBack(r)
@@ -241,7 +244,7 @@ func (r *room) decide(ctx context.Context, store Store) Decision {
 	case r.refused:
 		return r.refuse()
 	}
-	if err := store.Take(ctx, r.charges, r.results); err != nil {
+	if err := take(ctx, store, r.charges, r.results); err != nil {
 		r.fail(ctx, store)
 	}
 	return r.sum(r.path())
@@ -307,7 +310,7 @@ func (r *room) fail(ctx context.Context, store Store) {
 	}
 	if len(refunds) > 0 {
 		// A refund that fails is lost, which is on the safe side.
-		_ = store.Take(context.WithoutCancel(ctx), refunds, make([]Result, len(refunds)))
+		_ = take(ctx, store, refunds, make([]Result, len(refunds)))
 	}
 }
 

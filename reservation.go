@@ -66,7 +66,7 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 	token := l.seal(parts)
 	if len(token) > maxToken {
 		charges, _ := settlement(parts, func(*reserved) int64 { return 0 }, true, true)
-		_ = l.store.Take(context.WithoutCancel(ctx), charges, make([]Result, len(charges))) // else it comes back by itself
+		_ = take(ctx, l.store, charges, make([]Result, len(charges))) // else it comes back by itself
 		return Reservation{}, fmt.Errorf("a reservation on %d limits does not fit into a token of %d bytes: let fewer rules match it", len(parts), maxToken)
 	}
 	return Reservation{d, token}, nil
@@ -101,7 +101,7 @@ func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved)
 	first, unknown := l.claim(ctx, token, parts)
 	charges, withheld := settlement(parts, cost, first, unknown == nil)
 	results := make([]Result, len(parts))
-	err = l.store.Take(ctx, charges, results)
+	err = take(ctx, l.store, charges, results)
 	switch {
 	case unknown == nil && !first:
 		err = nil // nothing was to be charged
@@ -172,7 +172,7 @@ func (l *Limiter) Refund(ctx context.Context, req Request) (Decision, error) {
 		c := &r.charges[i]
 		c.Credit, c.Observe = true, c.Observe || r.about[i].missing != ""
 	}
-	err := l.store.Take(ctx, r.charges, r.results)
+	err := take(ctx, l.store, r.charges, r.results)
 	path := PathStore
 	if err != nil {
 		path = PathFailed

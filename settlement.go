@@ -36,7 +36,7 @@ func (l *Limiter) claim(ctx context.Context, token []byte, parts []reserved) (fi
 		Strict: true, OnStoreFailure: FailAllow,
 	}}
 	var result [1]Result
-	if err := l.store.Take(ctx, marker[:], result[:]); err != nil {
+	if err := take(ctx, l.store, marker[:], result[:]); err != nil {
 		return false, fmt.Errorf("whether the reservation was settled before is not known: %w", err)
 	}
 	return result[0].Allowed, nil

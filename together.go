@@ -53,7 +53,7 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 		}
 	}
 	if len(r.charges) > 0 {
-		if err := l.store.Take(ctx, r.charges, r.results); err != nil {
+		if err := take(ctx, l.store, r.charges, r.results); err != nil {
 			r.fail(ctx, l.store)
 		}
 	}

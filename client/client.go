@@ -98,7 +98,8 @@ func (c *Client) Close() {
 }
 
 // Check decides a request and charges it, as headgate.Limiter.Check does. The error is nil unless the request itself is
-// wrong: it names a rule that there is not, or is larger than the servers take.
+// wrong: it names a rule that there is not, or is larger than the servers take. A request is charged also if ctx has ended: the
+// wait for an answer ends with Options.Timeout.
 func (c *Client) Check(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 	w, _ := c.waiters.Get().(*waiter)
 	defer c.putBack(w)
@@ -108,14 +109,14 @@ func (c *Client) Check(ctx context.Context, req headgate.Request) (headgate.Deci
 	w.begin(c.options.Timeout)
 	defer w.timer.Stop()
 	for {
-		l, err := c.pick(ctx, w.timer.C)
+		l, err := c.pick(w.timer.C)
 		if err != nil {
 			return c.undecided(err), nil
 		}
 		if !l.ask(w) {
 			continue // it is gone, and so is the reason to pick it
 		}
-		if err := l.await(ctx, w); !errors.Is(err, errNotSent) {
+		if err := l.await(w); !errors.Is(err, errNotSent) {
 			return c.decision(w, err)
 		}
 	}
@@ -164,7 +165,7 @@ func (c *Client) Attributes() []string {
 }
 
 // pick returns a link to ask. It waits for one only if it is not known yet whether there is any.
-func (c *Client) pick(ctx context.Context, timeout <-chan time.Time) (*link, error) {
+func (c *Client) pick(timeout <-chan time.Time) (*link, error) {
 	for {
 		if links := *c.usable.Load(); len(links) > 0 {
 			return links[int(c.turn.Add(1))%len(links)], nil
@@ -185,8 +186,6 @@ func (c *Client) pick(ctx context.Context, timeout <-chan time.Time) (*link, err
 		case <-changed:
 		case <-timeout:
 			return nil, errNoServer
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", headgate.ErrUnavailable, ctx.Err())
 		}
 	}
 }

@@ -118,16 +118,13 @@ func (l *link) ask(w *waiter) bool {
 }
 
 // await returns when there is an answer to a check, or none is to be expected any more.
-func (l *link) await(ctx context.Context, w *waiter) error {
-	var cause error
+func (l *link) await(w *waiter) error {
 	select {
 	case <-w.done:
 		return w.err
 	case <-w.timer.C:
-		cause = fmt.Errorf("no answer within %v", l.server.client.options.Timeout)
-	case <-ctx.Done():
-		cause = ctx.Err()
 	}
+	cause := fmt.Errorf("no answer within %v", l.server.client.options.Timeout)
 	sent, ok := l.giveUp(w)
 	switch {
 	case !ok:

@@ -78,16 +78,18 @@ func (c *Client) record(ctx context.Context, ask question) (headgate.Decision, e
 	return d, err
 }
 
-// call asks one server, once.
+// call asks one server, once, also if ctx has ended.
 func (c *Client) call(ctx context.Context, ask question) (headgate.Decision, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	timer := time.NewTimer(c.options.Timeout)
+	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.Timeout)
 	defer cancel()
 	if parent := c.traceparent(ctx); parent != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", parent)
 	}
-	l, err := c.pick(ctx, nil)
+	l, err := c.pick(timer.C)
 	for err == nil && !l.enter() {
-		l, err = c.pick(ctx, nil)
+		l, err = c.pick(timer.C)
 	}
 	if err != nil {
 		return c.undecided(err), nil

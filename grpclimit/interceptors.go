@@ -24,7 +24,7 @@ const (
 
 // Checker decides requests. A *headgate.Limiter is one.
 type Checker interface {
-	// Check's decision is acted on even if there is an error.
+	// Check's decision is acted on even if there is an error. It charges also if ctx has ended.
 	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	// Attributes are the names of those that the rules look at.
 	Attributes() []string
@@ -142,6 +142,9 @@ func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Re
 	if !d.Allowed {
 		return i.refuse(ctx, method, d)
 	}
+	if err := ctx.Err(); err != nil {
+		return status.FromContextError(err) // it was charged, and nobody waits for what the handler would do
+	}
 	if header && i.options.Metadata {
 		setHeader(ctx, &d)
 	}
@@ -150,9 +153,6 @@ func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Re
 
 // complain writes to the log what the store did not decide, but not once per call.
 func (i *Interceptors) complain(ctx context.Context, method string, d headgate.Decision, err error) {
-	if ctx.Err() != nil {
-		return // the client is gone, and nobody's fault
-	}
 	now, until := time.Now().UnixNano(), i.quietUntil.Load()
 	if now < until || !i.quietUntil.CompareAndSwap(until, now+int64(quietFor)) {
 		return

@@ -24,9 +24,6 @@ func newComplaints(log *slog.Logger) *complaints { return &complaints{log: log, 
 
 // note is about a request that was decided without the store.
 func (c *complaints) note(ctx context.Context, d *headgate.Decision, err error) {
-	if ctx.Err() != nil {
-		return // the client went away, which is no fault of the store
-	}
 	now, next := time.Since(c.begin), c.next.Load()
 	if int64(now) < next || !c.next.CompareAndSwap(next, int64(now+complaintEvery)) {
 		c.unsaid.Add(1)

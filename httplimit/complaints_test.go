@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
 )
 
 func textLog(b *bytes.Buffer) *slog.Logger {
@@ -65,15 +66,21 @@ func TestCheckError(t *testing.T) {
 	}
 }
 
-// TestGoneIsNoComplaint shows that a client that goes away is not taken for a fault of the store.
-func TestGoneIsNoComplaint(t *testing.T) {
+// TestGone shows that a client that has hung up is charged, and that no handler runs for it. A handler in front that set a deadline
+// is answered 503.
+func TestGone(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	checker := static{headgate.Decision{Allowed: true}, context.Canceled}
-	serve(httplimit.New(checker, httplimit.Options{Log: textLog(&log)})(hello), get("/").WithContext(ctx))
-	if log.Len() > 0 {
-		t.Errorf("log %q", log.String())
+	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{ID: "all", By: []string{"ip"}, Limit: headgate.PerHour(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	h := httplimit.New(limiter, httplimit.Options{})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
+	for i, want := range []int{http.StatusServiceUnavailable, http.StatusServiceUnavailable, http.StatusTooManyRequests} {
+		if w := serve(h, get("/").WithContext(ctx)); w.Code != want || ran > 0 {
+			t.Errorf("request %d: status %d, want %d; the handler ran %d times", i+1, w.Code, want, ran)
+		}
 	}
 }

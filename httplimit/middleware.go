@@ -14,7 +14,8 @@ import (
 // Checker decides requests. A *headgate.Limiter is one.
 type Checker interface {
 	// Check decides a request and charges it. Its decision is acted on also if there is an error: a Checker that can do
-	// no better lets the request pass. It is called with the context of the HTTP request and sees to its own deadline.
+	// no better lets the request pass. It is called with the context of the HTTP request, charges also if that has
+	// ended, and sees to its own deadline.
 	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	// Attributes are the names of those that the rules look at.
 	Attributes() []string
@@ -138,6 +139,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.headers.Put(w.Header(), &d)
 	if !d.Allowed {
 		h.refuse(w, r, &d)
+		return
+	}
+	if ctx.Err() != nil { // the client has hung up, or a deadline set in front of this handler has passed
+		w.WriteHeader(http.StatusServiceUnavailable) // a handler that returns without a word has said 200
 		return
 	}
 	h.next.ServeHTTP(w, r)

@@ -4,25 +4,35 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/served"
 	"github.com/headgate/headgate/grpclimit"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/memstore"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 	"github.com/headgate/headgate/storewrap"
 )
 
@@ -33,7 +43,7 @@ func otp() headgate.Rule {
 	return headgate.Rule{ID: "otp", By: []string{"ip"}, Limit: headgate.PerHour(otpLimit)}
 }
 
-// stores are those that limiters count in: the README's for one process, and its default.
+// stores are those that a program may count in, each with the default options.
 func stores(t *testing.T) map[string]headgate.Store {
 	t.Helper()
 	memory := storewrap.New(memstore.New(memstore.Options{}), storewrap.Options{Log: quiet()})
@@ -41,6 +51,7 @@ func stores(t *testing.T) map[string]headgate.Store {
 	return map[string]headgate.Store{
 		"bare memory": memstore.New(memstore.Options{}),
 		"memory":      memory,
+		"bare redis":  openRedis(t, startRedis(t)),
 		"redis":       openStore(t, startRedis(t)),
 	}
 }
@@ -59,7 +70,7 @@ func TestResetHTTP(t *testing.T) {
 			server.EnableHTTP2 = true
 			server.StartTLS()
 			defer server.Close()
-			conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec,noctx // the test's own server
+			conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // the test's own server
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,13 +94,13 @@ func TestResetGRPC(t *testing.T) {
 			service := &countingHealth{}
 			server := grpc.NewServer(grpc.UnaryInterceptor(interceptors.Unary))
 			healthv1.RegisterHealthServer(server, service)
-			listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the test's own server
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}
 			go func() { _ = server.Serve(listener) }()
 			defer server.Stop()
-			conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // as above
+			conn, err := net.Dial("tcp", listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,9 +133,7 @@ func judgeReset(t *testing.T, limiter *headgate.Limiter, ran *atomic.Int64, sent
 		}
 		return otpLimit - d.Limits[0].Remaining
 	}
-	for deadline := time.Now().Add(20 * time.Second); charged() < otpLimit && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(charged)
 	last := int64(-1)
 	for ran.Load() != last {
 		last = ran.Load()
@@ -136,6 +145,103 @@ func judgeReset(t *testing.T, limiter *headgate.Limiter, ran *atomic.Int64, sent
 	}
 	if charged() != otpLimit {
 		t.Errorf("%d charged of %d: reset requests are free", charged(), otpLimit)
+	}
+}
+
+// await waits until everything is charged, or for long enough.
+func await(charged func() int64) {
+	for deadline := time.Now().Add(10 * time.Second); charged() < otpLimit && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestResetService resets calls of the service. Whoever asks has a request to decide, also if it does not wait for the answer.
+func TestResetService(t *testing.T) {
+	t.Parallel()
+	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+startRedis(t).Addr()),
+		fmt.Sprintf("rules: [{id: otp, by: [user], limit: %d/hour}]\n", otpLimit))
+	asked := func(user string) *checkv1.CheckRequest {
+		return &checkv1.CheckRequest{Attributes: map[string]string{"user": user}}
+	}
+	for method, message := range map[string]proto.Message{
+		checkv1.CheckService_Check_FullMethodName:      asked("check"),
+		checkv1.CheckService_CheckBatch_FullMethodName: &checkv1.CheckBatchRequest{Requests: []*checkv1.CheckRequest{asked("batch")}},
+		checkv1.CheckService_Reserve_FullMethodName:    &checkv1.ReserveRequest{Request: asked("reserve")},
+		checkv1.CheckService_CheckStream_FullMethodName: &checkv1.CheckStreamRequest{
+			Checks: []*checkv1.StreamCheck{{Id: 1, Request: asked("stream")}},
+		},
+		"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit": &rlsv3.RateLimitRequest{
+			Domain: "d", Descriptors: []*ratelimitv3.RateLimitDescriptor{
+				{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "user", Value: "rls"}}},
+			},
+		},
+	} {
+		t.Run(path.Base(method), func(t *testing.T) {
+			t.Parallel()
+			data, err := proto.Marshal(message)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := net.Dial("tcp", node.GRPC)
+			if err != nil {
+				t.Fatal(err)
+			}
+			frame := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(data))), data...)
+			sent := reset(t, conn, frame, ":method", "POST", ":scheme", "http", ":authority", "x", ":path", method,
+				"content-type", "application/grpc", "te", "trailers")
+			judgeCharged(t, node, map[string]string{
+				"Check": "check", "CheckBatch": "batch", "Reserve": "reserve", "CheckStream": "stream", "ShouldRateLimit": "rls",
+			}[path.Base(method)], sent)
+		})
+	}
+	for _, operation := range []string{"check", "reserve"} {
+		t.Run("JSON "+operation, func(t *testing.T) {
+			t.Parallel()
+			body := fmt.Sprintf(`{"attributes": {"user": "json-%s"}}`, operation)
+			sent := size(200, 2_000)
+			for range sent {
+				hangUp(t, node.HTTP, fmt.Sprintf("POST /v1/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+					operation, len(body), body))
+			}
+			judgeCharged(t, node, "json-"+operation, sent)
+		})
+	}
+}
+
+// hangUp sends a request and closes the connection at once, with a reset.
+func hangUp(t *testing.T, address, request string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Error(err)
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// judgeCharged looks what the service has charged a user with.
+func judgeCharged(t *testing.T, node *served.Node, user string, sent int) {
+	t.Helper()
+	charged := func() int64 {
+		answer, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", fmt.Sprintf(`{"attributes": {"user": %q}}`, user))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said struct{ Limits []struct{ Remaining int64 } }
+		if err := json.Unmarshal(answer, &said); err != nil || len(said.Limits) == 0 {
+			t.Fatalf("%v: %s", err, answer)
+		}
+		return otpLimit - said.Limits[0].Remaining
+	}
+	await(charged)
+	t.Logf("%d calls reset at once: %d of %d charged", sent, charged(), otpLimit)
+	if charged() != otpLimit {
+		t.Errorf("%d charged of %d: reset calls are free", charged(), otpLimit)
 	}
 }
 
@@ -155,10 +261,10 @@ func reset(t *testing.T, conn net.Conn, body []byte, fields ...string) (sent int
 	}
 	must(frames.WriteSettings())
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
-	for sent = 0; sent < size(4_000, 20_000); sent++ {
+	for sent = range size(4_000, 20_000) {
 		block.Reset()
-		for i := 0; i < len(fields); i += 2 {
-			must(encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+		for field := range slices.Chunk(fields, 2) {
+			must(encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
 		}
 		id := uint32(2*sent + 1)
 		must(frames.WriteHeaders(http2.HeadersFrameParam{
@@ -180,5 +286,5 @@ func reset(t *testing.T, conn net.Conn, body []byte, fields ...string) (sent int
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(300 * time.Millisecond) // let the server read before the connection ends
-	return sent
+	return sent + 1
 }

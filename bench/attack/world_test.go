@@ -37,6 +37,14 @@ func startRedis(t *testing.T) *testenv.Server {
 // openStore connects to a Redis as the README does, with the default options.
 func openStore(t *testing.T, redis *testenv.Server) *storewrap.Store {
 	t.Helper()
+	store := storewrap.New(openRedis(t, redis), storewrap.Options{Log: quiet()})
+	t.Cleanup(store.Close)
+	return store
+}
+
+// openRedis connects to a Redis without what makes it safe to depend on.
+func openRedis(t *testing.T, redis *testenv.Server) *redisstore.Store {
+	t.Helper()
 	inner, err := redisstore.Open("redis://" + redis.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -45,9 +53,7 @@ func openStore(t *testing.T, redis *testenv.Server) *storewrap.Store {
 	if err := inner.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	store := storewrap.New(inner, storewrap.Options{Log: quiet()})
-	t.Cleanup(store.Close)
-	return store
+	return inner
 }
 
 // newLimiter returns a limiter with the default options.
@@ -72,7 +78,7 @@ func headgateProgram(t *testing.T) string {
 	program.Do(func() {
 		built := testenv.BuildHeadgate(t)
 		var err error
-		if program.dir, err = os.MkdirTemp("", "attack"); err != nil {
+		if program.dir, err = os.MkdirTemp("", "attack"); err != nil { //nolint:usetesting // it outlives the first test
 			t.Fatal(err)
 		}
 		program.path = filepath.Join(program.dir, "headgate")

@@ -11,7 +11,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// CheckBatch decides several requests at once, each for itself.
+// CheckBatch decides several requests at once, each for itself, and all of them also if the caller has hung up.
 func (s *Service) CheckBatch(
 	ctx context.Context, batch *checkv1.CheckBatchRequest,
 ) (*checkv1.CheckBatchResponse, error) {
@@ -25,7 +25,7 @@ func (s *Service) CheckBatch(
 	var workers sync.WaitGroup
 	for range min(len(requests), s.options.MaxInFlight) {
 		workers.Go(func() {
-			for ctx.Err() == nil {
+			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(requests) {
 					return
@@ -37,9 +37,6 @@ func (s *Service) CheckBatch(
 		})
 	}
 	workers.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, status.FromContextError(err).Err()
-	}
 	return &checkv1.CheckBatchResponse{Answers: answers}, nil
 }
 

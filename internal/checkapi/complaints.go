@@ -18,9 +18,6 @@ type Complaints struct {
 
 // Note is about a request without a decision.
 func (c *Complaints) Note(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return // the caller went away, which is no fault of the engine
-	}
 	now, until := time.Now().UnixNano(), c.quiet.Load()
 	if now >= until && c.quiet.CompareAndSwap(until, now+int64(quietFor)) {
 		c.Log.ErrorContext(ctx, "checks fail: their callers get no decision", "error", err)

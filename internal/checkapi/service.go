@@ -144,8 +144,6 @@ func (s *Service) failure(ctx context.Context, rule string, err error) error {
 		return status.Errorf(codes.InvalidArgument,
 			"reservation: %v: send what Reserve answered, whole, to a server with the same secret_file; if it answered none "+
 				"there is nothing to do", err)
-	case ctx.Err() != nil:
-		return status.FromContextError(ctx.Err()).Err()
 	}
 	s.complaints.Note(ctx, err)
 	return status.Error(codes.Internal, err.Error())
