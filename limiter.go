@@ -15,14 +15,16 @@ type Limiter struct {
 	rules      atomic.Pointer[RuleSet]
 	exceptions *Exceptions
 	subjects   *subjects
+	signing    []byte  // the key of tokens, if there is a secret
 	everybody  Subject // of rules with one counter for all
 	rooms      sync.Pool
 }
 
 // Options of a Limiter.
 type Options struct {
-	// Secret is mixed into subjects, so that nobody who sees a store's keys can test a guess of what is behind them. All
-	// nodes must have the same; a changed secret starts all counters anew.
+	// Secret is mixed into subjects, so that nobody who sees a store's keys can test a guess of what is behind them, and makes
+	// the key that tokens of reservations are signed with; without it that key is the store's, if it is a Signer. All nodes must
+	// have the same; a changed secret starts all counters anew.
 	Secret []byte
 	// Clock is the time by which overrides and exemptions expire; nil means the system's. Counting is by the store's time.
 	Clock func() time.Time
@@ -40,6 +42,7 @@ func New(store Store, rules ...Rule) (*Limiter, error) {
 // NewLimiter makes a limiter of rules compiled before.
 func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
 	l := &Limiter{store: store, subjects: newSubjects(options.Secret)}
+	l.signing = deriveKey(options.Secret, store)
 	l.everybody, _ = l.subjects.of(nil, nil)
 	l.exceptions = newExceptions(l.subjects, options.Clock)
 	l.rooms.New = func() any { return &room{} }

@@ -30,6 +30,9 @@ type Reservation struct {
 // request is expected to cost until Commit or Cancel, or until hold is over; 0 means DefaultHold. What is held is taken
 // from what is left, so that requests in flight cannot spend the same units, and comes back by itself.
 //
+// The token is signed, with a key of Options.Secret or else the store's own. Where there is neither, and where the store does not
+// answer before this node has learned its key, there is no reservation: the error wraps ErrUnavailable and nothing is charged.
+//
 // Limits that hold nothing, leaky buckets and sliding logs, are charged at once, and put right by Commit and Cancel.
 func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) (Reservation, error) {
 	if hold < 0 || hold > MaxHold {
@@ -37,6 +40,10 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 	}
 	if hold == 0 {
 		hold = DefaultHold
+	}
+	keys, err := l.signingKeys(ctx)
+	if err != nil {
+		return Reservation{}, err
 	}
 	r, _ := l.rooms.Get().(*room)
 	defer l.putBack(r)
@@ -60,10 +67,10 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 		parts = append(parts, reserved{
 			Rule: limit.Rule, Name: limit.Name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Origin: limit.Origin,
 			Observe: c.Observe, Exposed: limit.Exposed, Held: c.Holds(), Receipt: limit.Receipt,
-			Unit: c.Cost / max(1, req.Cost),
+			Unit: c.Cost / max(1, req.Cost), Cost: c.Cost,
 		})
 	}
-	token := l.seal(parts)
+	token := seal(keys[0], parts)
 	if len(token) > maxToken {
 		charges, _ := settlement(parts, func(*reserved) int64 { return 0 }, true, true)
 		_ = take(ctx, l.store, charges, make([]Result, len(charges))) // else it comes back by itself
@@ -72,8 +79,10 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 	return Reservation{d, token}, nil
 }
 
-// Commit ends a reservation and charges what the request did cost, in full: also if that is more than was held, or comes
-// after the hold was over. actual has what is known now: its Cost, or the attributes that rules take their cost from.
+// Commit ends a reservation and charges what the request did cost: also if that is more than was held, or comes after the hold was
+// over. actual has what is known now: its Cost, or the attributes that rules take their cost from. What it may charge is bounded,
+// so that no commit denies a client for ages: by ten times what was reserved, by that and the limit's capacity, or by the rule's
+// Cost.Max, whichever is most. Decision.Limits shows what was charged.
 //
 // A reservation ends once. A second Commit or Cancel of the token charges nothing and gives nothing back; its Decision has a
 // Cost and Granted of 0. This holds while the hold would last, and for an hour or the limit's window, whichever is longer,
@@ -93,8 +102,12 @@ func (l *Limiter) Cancel(ctx context.Context, token []byte) (Decision, error) {
 }
 
 func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved) int64) (Decision, error) {
+	keys, err := l.signingKeys(ctx)
+	if err != nil {
+		return Decision{}, err
+	}
 	set := l.rules.Load()
-	parts, err := l.open(token, set)
+	parts, err := l.open(token, keys, set)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -137,8 +150,11 @@ func (l *Limiter) actualCost(p *reserved, actual *Request) int64 {
 		rule := &set.rules[n]
 		unit.From, unit.Min, unit.Max = rule.Cost.From, rule.Cost.Min, rule.Cost.Max
 	}
-	return unit.of(actual)
+	return min(unit.of(actual), max(maxCommitRatio*p.Cost, p.Cost+p.Limit.Capacity(), unit.Max))
 }
+
+// maxCommitRatio is how many times its reservation a commit may cost.
+const maxCommitRatio = 10
 
 // settle is the charge that ends one part of a reservation.
 func (p *reserved) settle(cost int64) Charge {

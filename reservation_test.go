@@ -108,12 +108,25 @@ func TestCommitAboveWhatWasHeld(t *testing.T) {
 	t.Parallel()
 	w := newTokens(t)
 	r := w.reserve(t, 10)
-	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 130}); granted(t, d, err) != 130 {
+	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 110}); granted(t, d, err) != 110 {
 		t.Errorf("%+v", d)
 	}
 	w.expectLeft(t, 0)
 	w.now = w.now.Add(time.Minute)
 	w.expectLeft(t, 100)
+}
+
+// TestCommitIsBounded shows that a commit keeps nobody out for ages: it charges up to ten times what was reserved, or that and what
+// the limit allows.
+func TestCommitIsBounded(t *testing.T) {
+	t.Parallel()
+	for reserved, most := range map[int64]int64{1: 101, 10: 110, 11: 111, 12: 120, 100: 1_000} {
+		w := newTokens(t)
+		r := w.reserve(t, reserved)
+		if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: headgate.MaxCost}); granted(t, d, err) != most {
+			t.Errorf("of %d reserved: %+v", reserved, d)
+		}
+	}
 }
 
 func TestReservationRunsOut(t *testing.T) {
@@ -229,6 +242,67 @@ func TestTokensAreChecked(t *testing.T) {
 	other := headgate.NewLimiter(memstore.New(memstore.Options{}), w.Rules(), headgate.Options{Secret: []byte("another secret")})
 	if _, err := other.Cancel(t.Context(), token); !errors.Is(err, headgate.ErrBadToken) {
 		t.Errorf("a token of another secret was taken: %v", err)
+	}
+}
+
+// unsigned is a store that has no keys.
+type unsigned struct{ headgate.Store }
+
+// emptyKey is one that has none worth the name.
+type emptyKey struct{ *memstore.Store }
+
+func (emptyKey) SigningKeys(context.Context) ([][]byte, error) { return [][]byte{{}}, nil }
+
+// TestNoTokenWithoutKey shows that nothing is reserved that could not be signed.
+func TestNoTokenWithoutKey(t *testing.T) {
+	t.Parallel()
+	memory := memstore.New(memstore.Options{})
+	for name, store := range map[string]headgate.Store{"no key": unsigned{memory}, "an empty key": emptyKey{memory}} {
+		limiter, err := headgate.New(store, headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(100)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := limiter.Reserve(t.Context(), ann(1), 0); !errors.Is(err, headgate.ErrUnavailable) || r.Token != nil {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		if d, err := limiter.Peek(t.Context(), ann(1)); err != nil || d.Limits[0].Remaining != 100 {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+		withSecret := headgate.NewLimiter(store, limiter.Rules(), headgate.Options{Secret: []byte("a secret of its own")})
+		if r, err := withSecret.Reserve(t.Context(), ann(1), 0); err != nil || r.Token == nil {
+			t.Errorf("%s, with a secret: %+v, %v", name, r, err)
+		}
+	}
+}
+
+// named is a store with a namespace.
+type named struct {
+	*memstore.Store
+	namespace string
+}
+
+func (n named) Namespace() string { return n.namespace }
+
+// TestTokenOfAnotherNamespace shows that a token is good for the counters that it was made for, and no others of the same secret.
+func TestTokenOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	memory := memstore.New(memstore.Options{})
+	set, err := headgate.Compile(headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(100)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := headgate.Options{Secret: []byte("one secret for all")}
+	here := headgate.NewLimiter(named{memory, "here"}, set, secret)
+	r, err := here.Reserve(t.Context(), ann(1), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := headgate.NewLimiter(named{memory, "there"}, set, secret)
+	if _, err := there.Cancel(t.Context(), r.Token); !errors.Is(err, headgate.ErrBadToken) {
+		t.Errorf("another namespace took the token: %v", err)
+	}
+	if _, err := here.Cancel(t.Context(), r.Token); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -59,7 +59,7 @@ func newBill(t *testing.T, limits ...headgate.Limit) *bill {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Limiter = headgate.NewLimiter(b.store, set, headgate.Options{Clock: clock})
+	b.Limiter = headgate.NewLimiter(b.store, set, headgate.Options{Clock: clock, Secret: []byte("of the bill")})
 	return b
 }
 
@@ -305,7 +305,7 @@ func TestSettledUnguarded(t *testing.T) {
 
 // unreachable is a store that may be, while others use it.
 type unreachable struct {
-	headgate.Store
+	*memstore.Store
 	is atomic.Bool
 }
 

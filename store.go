@@ -17,6 +17,16 @@ type Store interface {
 	Part(Subject) int
 }
 
+// Signer is a Store that has keys for the tokens of reservations, the same on all nodes that share its counters. With a store
+// that is none, reservations need Options.Secret.
+type Signer interface {
+	// Namespace tells the counters apart that share a server, so that a token is good for its own alone.
+	Namespace() string
+	// SigningKeys returns the key to sign with, and after it those that tokens may still be signed with. None is empty. The error
+	// wraps ErrUnavailable if the store does not answer.
+	SigningKeys(ctx context.Context) ([][]byte, error)
+}
+
 // Take charges one unit of one limit, without any rules: to guard a database pool, a mailer, a model. name says what is
 // limited and key who is counted; both may be anything. It charges also if ctx has ended; see Limiter.Check.
 func Take(ctx context.Context, store Store, limit Limit, name string, key ...string) (Result, error) {

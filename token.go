@@ -1,9 +1,11 @@
 package headgate
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -22,20 +24,20 @@ type reserved struct {
 	// Held is false if the units were recorded at once.
 	Held    bool
 	Receipt Receipt
-	// Unit is what the rule said that a request of cost 1 costs.
-	Unit int64
+	// Unit is what the rule said that a request of cost 1 costs, and Cost what the request was expected to.
+	Unit, Cost int64
 }
 
 const (
-	tokenVersion = 3
+	tokenVersion = 4
 	tokenNonce   = 8
 	tokenMAC     = 16
 	// maxToken is what still fits into a call of 64 kB as base64, with what else is in it.
 	maxToken = 40 << 10
 )
 
-// seal makes a token, or nil of nothing. It is signed: who has a token can settle that reservation and nothing else.
-func (l *Limiter) seal(parts []reserved) []byte {
+// seal makes a token, or nil of nothing. It is signed: a caller who has a token can settle that reservation and nothing else.
+func seal(key []byte, parts []reserved) []byte {
 	if len(parts) == 0 {
 		return nil
 	}
@@ -52,7 +54,7 @@ func (l *Limiter) seal(parts []reserved) []byte {
 		b = appendPart(b, zone)
 		for _, n := range [...]int64{
 			int64(p.Counter), int64(p.Origin), flag(p.Observe) | flag(p.Exposed)<<1 | flag(p.Held)<<2 | flag(p.Receipt.Local)<<3,
-			p.Unit,
+			p.Unit, p.Cost,
 			int64(p.Limit.Algorithm), p.Limit.Count, int64(p.Limit.Window), p.Limit.Burst, int64(p.Limit.Align),
 			int64(p.Limit.Calendar), int64(p.Limit.AnchorDay),
 			p.Receipt.Units, p.Receipt.Mark, p.Receipt.Time, p.Receipt.Empty, p.Receipt.Back,
@@ -60,19 +62,60 @@ func (l *Limiter) seal(parts []reserved) []byte {
 			b = binary.AppendVarint(b, n)
 		}
 	}
-	return append(b, l.sign(b)...)
+	return append(b, sign(key, b)...)
 }
 
-func (l *Limiter) sign(b []byte) []byte {
-	mac := hmac.New(sha256.New, slices.Concat([]byte("reservation\x00"), l.subjects.secret))
+// deriveKey makes the key that tokens are signed with of a secret, or nil of none. It is bound to the store's namespace: a token
+// is good for no other counters of the same secret.
+func deriveKey(secret []byte, store Store) []byte {
+	if len(secret) == 0 {
+		return nil
+	}
+	namespace := ""
+	if signer, ok := store.(Signer); ok {
+		namespace = signer.Namespace()
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("reservation\x00" + namespace))
+	return mac.Sum(nil)
+}
+
+// signingKeys returns the keys that tokens may be signed with, of which the first one signs.
+func (l *Limiter) signingKeys(ctx context.Context) ([][]byte, error) {
+	if l.signing != nil {
+		return [][]byte{l.signing}, nil
+	}
+	var keys [][]byte
+	if signer, ok := l.store.(Signer); ok {
+		var err error
+		if keys, err = signer.SigningKeys(context.WithoutCancel(ctx)); err != nil {
+			return nil, fmt.Errorf("no key to sign reservations with: %w: try again, or give all nodes the same secret", err)
+		}
+	}
+	for _, key := range keys {
+		if len(key) == 0 {
+			keys = nil
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("no key to sign reservations with: %w: the store has none, give all nodes the same secret", ErrUnavailable)
+	}
+	return keys, nil
+}
+
+func sign(key, b []byte) []byte {
+	mac := hmac.New(sha256.New, key)
 	mac.Write(b)
 	return mac.Sum(nil)[:tokenMAC]
 }
 
-// open reads a token.
-func (l *Limiter) open(token []byte, set *RuleSet) ([]reserved, error) {
+// open reads a token that is signed with one of the keys.
+func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, error) {
 	n := len(token) - tokenMAC
-	if n < 1+tokenNonce || n > maxToken || token[0] != tokenVersion || !hmac.Equal(token[n:], l.sign(token[:n])) {
+	if n < 1+tokenNonce || n > maxToken || token[0] != tokenVersion {
+		return nil, ErrBadToken
+	}
+	if !slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(token[n:], sign(key, token[:n])) }) {
 		return nil, ErrBadToken
 	}
 	r := tokenReader{rest: token[1+tokenNonce : n]}
@@ -84,7 +127,7 @@ func (l *Limiter) open(token []byte, set *RuleSet) ([]reserved, error) {
 		p.Counter, p.Origin = Counter(r.number()), Origin(r.number())
 		flags := r.number()
 		p.Observe, p.Exposed, p.Held = flags&1 != 0, flags&2 != 0, flags&4 != 0
-		p.Unit = r.number()
+		p.Unit, p.Cost = r.number(), r.number()
 		p.Limit = Limit{
 			Algorithm: Algorithm(r.number()), Count: r.number(), Window: time.Duration(r.number()), Burst: r.number(),
 			Align: Align(r.number()), Calendar: Calendar(r.number()), AnchorDay: int(r.number()),

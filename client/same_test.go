@@ -31,6 +31,12 @@ type away struct{}
 
 func (away) Part(headgate.Subject) int { return 0 }
 
+func (away) Namespace() string { return "" }
+
+func (away) SigningKeys(context.Context) ([][]byte, error) {
+	return [][]byte{[]byte("it was known before")}, nil
+}
+
 func (away) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	for i := range results {
 		results[i] = headgate.Result{Err: headgate.ErrUnavailable}

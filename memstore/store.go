@@ -7,6 +7,7 @@ package memstore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"hash/maphash"
 	"math/bits"
@@ -52,9 +53,13 @@ type Store struct {
 	budget *budget
 	turn   atomic.Uint32 // the shard to be searched next for what has expired
 	clock  func() time.Time
+	key    []byte // to sign with
 }
 
-var _ headgate.Store = (*Store)(nil)
+var (
+	_ headgate.Store  = (*Store)(nil)
+	_ headgate.Signer = (*Store)(nil)
+)
 
 type shard struct {
 	mu sync.Mutex
@@ -74,7 +79,9 @@ func New(o Options) *Store {
 	for n < maxShards && o.MaxEntries/(2*n) >= minShardEntries {
 		n *= 2
 	}
-	s := &Store{seed: maphash.MakeSeed(), shards: make([]shard, n), budget: newBudget(o.MaxEntries, n), clock: o.Clock}
+	s := &Store{
+		seed: maphash.MakeSeed(), shards: make([]shard, n), budget: newBudget(o.MaxEntries, n), clock: o.Clock, key: []byte(rand.Text()),
+	}
 	for i := range s.shards {
 		s.shards[i].table = table{budget: s.budget, number: i, share: (o.MaxEntries + n - 1) / n}
 	}
@@ -190,6 +197,12 @@ func (s *Store) nextShard() int { return int(s.turn.Add(1)) & (len(s.shards) - 1
 
 // Part is 0 for every subject: the store is in one part.
 func (s *Store) Part(headgate.Subject) int { return 0 }
+
+// Namespace returns "": nobody shares the counters.
+func (s *Store) Namespace() string { return "" }
+
+// SigningKeys returns a key that is good for this store alone, and for as long as it is.
+func (s *Store) SigningKeys(context.Context) ([][]byte, error) { return [][]byte{s.key}, nil }
 
 // Len is how many counters are held now, with those that have expired but were not yet dropped.
 func (s *Store) Len() int {

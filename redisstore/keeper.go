@@ -47,6 +47,7 @@ func (s *Store) keep(ctx context.Context) {
 		s.keepServers(ctx, client)
 	}
 	_ = s.announceFor(ctx, announceTTL)
+	_, _ = s.agreeOnKey(ctx) // again and again, because Redis may have been emptied
 }
 
 // signOff is for after ctx has ended.

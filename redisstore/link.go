@@ -109,6 +109,7 @@ func (s *Store) greet(ctx context.Context, client rueidis.Client) {
 	s.keepServers(ctx, client)
 	s.link.client.Store(&client)
 	_ = s.announceFor(ctx, announceTTL)
+	_, _ = s.agreeOnKey(ctx)
 	s.link.ended()
 }
 

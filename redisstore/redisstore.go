@@ -58,28 +58,35 @@ var validNamespace = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // Store is a headgate.Store in Redis. Close it when done.
 type Store struct {
-	link     *link
-	dial     func() (rueidis.Client, error)
-	cluster  bool
-	prefix   string
-	channels string // the prefix of channels
-	node     string
-	take     script
-	announce script
-	wall     func() time.Time // this node's clock, which decides nothing
+	link    *link
+	dial    func() (rueidis.Client, error)
+	cluster bool
+
+	namespace string
+	prefix    string
+	channels  string // the prefix of channels
+	node      string
+	take      script
+	announce  script
+	wall      func() time.Time // this node's clock, which decides nothing
 
 	nodes atomic.Int64
 	rank  atomic.Int64 // of this node among them, from 1
 	// ahead is how far the store's clock is before this node's, in microseconds. It only serves to guess calendar windows.
 	ahead atomic.Int64
 	parts atomic.Pointer[[slots]uint16]
+	// signing is nil until a key is needed.
+	signing atomic.Pointer[[][]byte]
 
 	stop    context.CancelFunc
 	closing <-chan struct{}
 	done    sync.WaitGroup
 }
 
-var _ headgate.Store = (*Store)(nil)
+var (
+	_ headgate.Store  = (*Store)(nil)
+	_ headgate.Signer = (*Store)(nil)
+)
 
 // Open is New for an address, with defaults for all the rest.
 func Open(address string) (*Store, error) {
@@ -110,13 +117,14 @@ func New(o Options) (*Store, error) {
 // newStore is a store that lacks only its dial and its start.
 func newStore(o Options, cluster bool) *Store {
 	return &Store{
-		link:     newLink(o.Address),
-		cluster:  cluster,
-		prefix:   format + ":" + o.Namespace + ":",
-		node:     rand.Text(),
-		take:     takeScript,
-		announce: announceScript,
-		wall:     time.Now,
+		link:      newLink(o.Address),
+		cluster:   cluster,
+		namespace: o.Namespace,
+		prefix:    format + ":" + o.Namespace + ":",
+		node:      rand.Text(),
+		take:      takeScript,
+		announce:  announceScript,
+		wall:      time.Now,
 	}
 }
 

@@ -29,7 +29,7 @@ func newOutage(t *testing.T, n int, rules ...headgate.Rule) *outage {
 	f := &outage{store: newBroken(t)}
 	for range n {
 		wrapped := wrap(t, f.store, Options{Nodes: n})
-		node, err := headgate.New(wrapped, rules...)
+		node, err := newLimiter(wrapped, rules...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,4 +190,10 @@ func BenchmarkTake(b *testing.B) {
 			}
 		})
 	}
+}
+
+// newLimiter is headgate.New with a secret, for stores that have no key to sign reservations with.
+func newLimiter(store headgate.Store, rules ...headgate.Rule) (*headgate.Limiter, error) {
+	set, err := headgate.Compile(rules...)
+	return headgate.NewLimiter(store, set, headgate.Options{Secret: []byte("of the tests")}), err
 }

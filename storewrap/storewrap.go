@@ -60,7 +60,10 @@ type Store struct {
 	background background
 }
 
-var _ headgate.Store = (*Store)(nil)
+var (
+	_ headgate.Store  = (*Store)(nil)
+	_ headgate.Signer = (*Store)(nil)
+)
 
 // New wraps a store. Close it before the inner store.
 func New(store headgate.Store, o Options) *Store {
@@ -108,6 +111,22 @@ func (s *Store) Close() {
 
 // Part returns the inner store's.
 func (s *Store) Part(subject headgate.Subject) int { return s.inner.Part(subject) }
+
+// Namespace returns the inner store's, if it has one.
+func (s *Store) Namespace() string {
+	if signer, ok := s.inner.(headgate.Signer); ok {
+		return signer.Namespace()
+	}
+	return ""
+}
+
+// SigningKeys returns the inner store's, if it has any.
+func (s *Store) SigningKeys(ctx context.Context) ([][]byte, error) {
+	if signer, ok := s.inner.(headgate.Signer); ok {
+		return signer.SigningKeys(ctx)
+	}
+	return nil, nil
+}
 
 // Take decides the charges: from the cache, else by the store, else by this node's fallback share. It waits for the store up to
 // its own deadline and not for ctx: a caller that has hung up is charged like any other.

@@ -92,9 +92,20 @@ func headgateProgram(t *testing.T) string {
 // startServer runs headgate serve with rules, a document, beside a config that says more than where it listens.
 func startServer(t *testing.T, config, rules string) *served.Node {
 	t.Helper()
+	return startServerWith(t, config, rules, nil)
+}
+
+// startServerWith is startServer with more files beside the config.
+func startServerWith(t *testing.T, config, rules string, files map[string]string) *served.Node {
+	t.Helper()
 	n, err := served.New(t, headgateProgram(t), "rules: rules.yaml\n"+config, 20*time.Second)
 	if err == nil {
 		err = n.Write("rules.yaml", rules)
+	}
+	for name, text := range files {
+		if err == nil {
+			err = n.Write(name, text)
+		}
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -142,8 +142,11 @@ func (s *Service) failure(ctx context.Context, rule string, err error) error {
 			rule, s.engine.Rules().Version())
 	case errors.Is(err, headgate.ErrBadToken):
 		return status.Errorf(codes.InvalidArgument,
-			"reservation: %v: send what Reserve answered, whole, to a server with the same secret_file; if it answered none "+
+			"reservation: %v: send what Reserve answered, whole, to a server of the same namespace and secret_file; if it answered none "+
 				"there is nothing to do", err)
+	case errors.Is(err, headgate.ErrUnavailable):
+		s.complaints.Note(ctx, err)
+		return status.Error(codes.Unavailable, err.Error())
 	}
 	s.complaints.Note(ctx, err)
 	return status.Error(codes.Internal, err.Error())

@@ -153,7 +153,7 @@ func (h *handler) problem(ctx context.Context, err error) *problem {
 			"ask all that match", err, h.engine.Rules().Version())
 	case errors.Is(err, headgate.ErrBadToken):
 		return problemf(http.StatusBadRequest,
-			"reservation: %v: send what /v1/reserve answered, whole, to a server with the same secret_file", err)
+			"reservation: %v: send what /v1/reserve answered, whole, to a server of the same namespace and secret_file", err)
 	}
 	h.complaints.Note(ctx, err)
 	return problemf(http.StatusServiceUnavailable, "%v: go on without an answer, and do not send a commit, cancel or "+
