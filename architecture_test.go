@@ -109,7 +109,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/checkapi": {
 		code: []string{
-			"internal/limitfields", "internal/protofields", "internal/tracing", "proto/headgate/check/v1", "google.golang.org/grpc",
+			"identity", "internal/limitfields", "internal/protofields", "internal/tracing", "proto/headgate/check/v1", "google.golang.org/grpc",
 		},
 		tests: []string{"memstore", "google.golang.org/protobuf", "go.uber.org/goleak"},
 	},

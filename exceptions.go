@@ -18,7 +18,7 @@ import (
 type Override struct {
 	Rule string
 	// Subject has the attributes that the rule counts by: {"tenant": "acme", "user": "ann"}. Of a rule by client it has
-	// the one that stands for the client: {"api_key": …}.
+	// the one that stands for the client: {"api_key": …}, which is the key or its hash.
 	Subject Attributes
 	// Limit and Limits replace those of the same name, before those of a tier.
 	Limit  Limit
@@ -43,7 +43,7 @@ type Exemption struct {
 	Reason string
 }
 
-var exemptBy = []string{"api_key", "user", "service_account", attrIP}
+var exemptBy = []string{attrAPIKey, "user", "service_account", attrIP}
 
 // Exceptions are the overrides and exemptions of a Limiter: data beside the rules, by the million, that changes without
 // compiling them again. They are safe for use by many goroutines.
@@ -196,6 +196,7 @@ func (e *Exceptions) exemptIn(t *exceptionTables, x Exemption) error {
 }
 
 func (e *Exceptions) subjectOf(a Attributes) Subject {
+	a = hashKeys(a)
 	s, _ := subjectOf(e.subjects.secret, slices.Sorted(maps.Keys(a)), a)
 	return s
 }

@@ -36,7 +36,7 @@ func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error)
 	_ = r.prepare(l, set, req) // it fails only for such a rule
 	e := Explanation{Rules: make([]RuleExplanation, len(set.rules))}
 	r.view.look(&set.slots, req.Attributes)
-	lookup := l.exceptions.lookup(req.Attributes)
+	lookup := l.exceptions.lookup(r.view.attributes)
 	candidates := set.matching(&r.view)
 	for i := range set.rules {
 		e.Rules[i] = r.explain(&lookup, int32(i), candidates)

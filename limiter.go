@@ -141,7 +141,7 @@ func (r *room) prepare(l *Limiter, set *RuleSet, req Request) error {
 	if len(r.found) == 0 {
 		return nil
 	}
-	lookup := l.exceptions.lookup(req.Attributes)
+	lookup := l.exceptions.lookup(r.view.attributes)
 	for _, n := range r.found {
 		rule := &set.rules[n]
 		if _, by := lookup.exemption(rule); by != "" {

@@ -73,6 +73,14 @@ func newCondition(name string, slot int, p Pattern, ignoreCase bool) (condition,
 		}
 	}
 	switch name {
+	case attrAPIKey:
+		if p.Prefix != "" || len(p.CIDR) > 0 {
+			bad("keys are compared as hashes, of which no part says anything: list the keys or their hashes")
+		}
+		c.pattern.Values, c.pattern.Not = ensureKeyHashes(p.Values), ensureKeyHashes(p.Not)
+	case attrClient: // which may be a key
+		c.pattern.Values = slices.Concat(p.Values, ensureKeyHashes(p.Values))
+		c.pattern.Not = slices.Concat(p.Not, ensureKeyHashes(p.Not))
 	case attrPath:
 		if p.Prefix != "" || len(p.CIDR) > 0 {
 			bad("paths are matched by templates: write %s for all that begins like this", quote(strings.TrimSuffix(p.Prefix, "/")+"/**"))

@@ -12,7 +12,8 @@ import (
 // user_agent, region; of a descriptor of Envoy's, domain and entries, the keys in their order: "remote_address,path". The others say where they come from: header.x, cookie.x, claim.x, descriptor.x. The attribute
 // client need not be given: it is the api_key, else the user, else the ip.
 //
-// The values are taken as they are. Package identity makes them from a request so that no spelling of it escapes a rule.
+// The values are taken as they are, but for an api_key, which is replaced by its hash unless it is one (see HashKey). Package
+// identity makes them from a request so that no spelling of it escapes a rule, and no key stands for another client's.
 type Attributes map[string]string
 
 // Other readings of a request that routers do not agree on; see Attributes of package identity. A rule that would match
@@ -42,16 +43,17 @@ const (
 	attrHost   = "host"
 	attrPath   = "path"
 	attrIP     = "ip"
+	attrAPIKey = "api_key"
 )
 
 var (
 	builtIn = []string{
-		attrIP, attrClient, "api_key", "user", "service_account", "tenant", attrTier, attrMethod, attrHost, attrPath, "route",
+		attrIP, attrClient, attrAPIKey, "user", "service_account", "tenant", attrTier, attrMethod, attrHost, attrPath, "route",
 		"user_agent", "region", "domain", "entries",
 	}
 	sources = []string{"header.", "cookie.", "claim.", "descriptor."}
 	// clientIs is what the attribute client stands for: the first of these that the request has.
-	clientIs = []string{"api_key", "user", attrIP}
+	clientIs = []string{attrAPIKey, "user", attrIP}
 )
 
 // Client is the attribute that stands for client: the api_key, else the user, else the ip. If there is none it is what

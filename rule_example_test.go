@@ -102,3 +102,8 @@ func ExampleExceptions() {
 	// true store
 	// true exempt
 }
+
+func ExampleHashKey() {
+	fmt.Println(headgate.HashKey("k-12345"))
+	// Output: sha256:8BgO_c44N2VRnyi8HNtnmG
+}

@@ -45,6 +45,7 @@ type view struct {
 }
 
 func (v *view) look(s *slots, a Attributes) {
+	a = hashKeys(a)
 	v.attributes = a
 	v.split = [4]bool{}
 	if cap(v.values) < len(s.names) {

@@ -123,6 +123,7 @@ func messageOf(req *headgate.Request) *checkv1.CheckRequest {
 		m.Attributes = make(map[string]string, len(req.Attributes))
 	}
 	for name, value := range req.Attributes {
+		name, value = sent(name, value)
 		m.Attributes[text(name)] = text(value)
 	}
 	return m

@@ -56,6 +56,7 @@ func (o *outgoing) append(id uint64, request []byte) {
 // appendRequest writes a CheckRequest.
 func appendRequest(data []byte, req *headgate.Request, traceparent string) []byte {
 	for name, value := range req.Attributes {
+		name, value = sent(name, value)
 		var at int
 		data, at = protofields.Open(data, 1<<3|protofields.Bytes)
 		data = protofields.AppendString(data, 1<<3|protofields.Bytes, text(name))
@@ -65,6 +66,15 @@ func appendRequest(data []byte, req *headgate.Request, traceparent string) []byt
 	data = protofields.AppendNumber(data, 2<<3, uint64(req.Cost))
 	data = protofields.AppendString(data, 3<<3|protofields.Bytes, text(req.Rule))
 	return protofields.AppendString(data, 4<<3|protofields.Bytes, text(traceparent))
+}
+
+// sent is an attribute as servers are sent it. A Go program has API keys as hashes, as package identity makes them, and servers hash
+// what is sent as api_key.
+func sent(name, value string) (string, string) {
+	if name == "api_key" && value != "" {
+		return "api_key_hash", headgate.EnsureKeyHash(value)
+	}
+	return name, value
 }
 
 // text is a string as messages can have it. Somebody's header may hold any bytes, and servers end a stream over those

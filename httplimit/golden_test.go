@@ -81,7 +81,7 @@ func TestResponses(t *testing.T) {
 			name: "an override", rules: []headgate.Rule{search}, times: 1, send: get("/", "X-API-Key", "k", "X-Tier", "free"),
 			setup: func(l *headgate.Limiter) error {
 				return l.Exceptions().Set(headgate.Override{
-					Rule: "search-by-key", Subject: headgate.Attributes{"api_key": identity.HashKey("k")},
+					Rule: "search-by-key", Subject: headgate.Attributes{"api_key": headgate.HashKey("k")},
 					Limit: headgate.Per(10, 10*time.Second),
 				})
 			},

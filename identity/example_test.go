@@ -85,8 +85,3 @@ func ExamplePath() {
 	// /users/a/b "/users/a%2Fb"
 	// /login "/a/..;/login"
 }
-
-func ExampleHashKey() {
-	fmt.Println(identity.HashKey("k-12345"))
-	// Output: sha256:8BgO_c44N2VRnyi8HNtnmG
-}

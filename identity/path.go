@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net/http"
 	"strings"
+
+	"github.com/headgate/headgate"
 )
 
 // maxSegment is how long a segment of a path may be if the path is longer than MaxPath. It leaves room for 31 segments,
@@ -144,7 +146,7 @@ func shorten(p string) string {
 	var b strings.Builder
 	for segment := range strings.SplitSeq(p[1:], "/") {
 		if len(segment) > maxSegment {
-			segment = hash(segment)
+			segment = headgate.HashKey(segment)
 		}
 		if b.Len()+1+len(segment) > MaxPath {
 			break

@@ -252,7 +252,7 @@ func (r *Resolver) named(c *call, claims map[string]any, name string) string {
 		f := newField(rest)
 		value := c.value(f)
 		if value != "" && slices.Contains(r.secrets, f.lower) {
-			return hash(value)
+			return headgate.HashKey(value)
 		}
 		return bounded(value)
 	case "cookie":
@@ -281,5 +281,5 @@ func (r *Resolver) apiKey(c *call) string {
 	if key == "" {
 		return ""
 	}
-	return hash(key)
+	return headgate.HashKey(key)
 }

@@ -60,7 +60,7 @@ func TestMetadata(t *testing.T) {
 	got := who.Metadata(metadata, proxy, "/shop.Cart/Add", "header.x-rows", "cookie.theme")
 	want := headgate.Attributes{
 		"ip": "198.51.100.7", "method": "POST", "path": "/shop.Cart/Add", "host": "api.example.com",
-		"user_agent": "grpc-go/1.85", "api_key": identity.HashKey("k"), "user": "ada", "tenant": "acme",
+		"user_agent": "grpc-go/1.85", "api_key": headgate.HashKey("k"), "user": "ada", "tenant": "acme",
 		"header.x-rows": "12", "cookie.theme": "dark",
 	}
 	if !maps.Equal(got, want) {
@@ -125,7 +125,7 @@ func TestHost(t *testing.T) {
 	for host, want := range map[string]string{
 		"example.com": "example.com", "Example.COM:8080": "example.com", "example.com.": "example.com", "example.com.:80": "example.com",
 		"[2001:DB8::1]:80": "2001:db8::1", "[2001:db8::1]": "2001:db8::1", "192.0.2.1:80": "192.0.2.1", "": "",
-		strings.Repeat("x", 300): identity.HashKey(strings.Repeat("x", 300)),
+		strings.Repeat("x", 300): headgate.HashKey(strings.Repeat("x", 300)),
 	} {
 		if got := who.Attributes(&http.Request{Host: host})["host"]; got != want {
 			t.Errorf("host %q is %q, want %q", host, got, want)
@@ -149,7 +149,7 @@ func TestDoubledIsAbsent(t *testing.T) {
 	}
 	shown := func(name, value string) string {
 		if name == "api_key" && value != "" {
-			return identity.HashKey(value)
+			return headgate.HashKey(value)
 		}
 		return value
 	}
@@ -247,14 +247,14 @@ func TestSecretsAreHashed(t *testing.T) {
 			t.Errorf("%s shows a secret", name)
 		}
 	}
-	if want := identity.HashKey(" " + secret + "\n"); got["api_key"] != want {
+	if want := headgate.HashKey(" " + secret + "\n"); got["api_key"] != want {
 		t.Errorf("api_key %q, want %q", got["api_key"], want)
 	}
 
 	options.APIKey = identity.APIKey{Header: "Authorization"}
 	who = resolver(t, options)
 	for line, want := range map[string]string{
-		"Bearer k": identity.HashKey("k"), "bearer  k ": identity.HashKey("k"), "k": "", "Basic k": "", "Bearer": "",
+		"Bearer k": headgate.HashKey("k"), "bearer  k ": headgate.HashKey("k"), "k": "", "Basic k": "", "Bearer": "",
 	} {
 		r := &http.Request{Header: http.Header{"Authorization": {line}}}
 		if got := who.Attributes(r)["api_key"]; got != want {
@@ -276,7 +276,7 @@ func TestBounds(t *testing.T) {
 	got := who.Attributes(r, "header.x-long", "cookie.c")
 	want := headgate.Attributes{
 		"ip": "10.0.0.1", "host": "example.com", "method": "GET", "path": "/", "user_agent": strings.Repeat("é", 128), "tenant": long,
-		"user": identity.HashKey(long + "1"), "header.x-long": identity.HashKey(long + "2"), "cookie.c": identity.HashKey(long + "3"),
+		"user": headgate.HashKey(long + "1"), "header.x-long": headgate.HashKey(long + "2"), "cookie.c": headgate.HashKey(long + "3"),
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("attributes\n%v, want\n%v", got, want)

@@ -298,7 +298,7 @@ func TestClaims(t *testing.T) {
 		"user": "ada", "service_account": "robot", "tenant": "9007199254740993", "tier": "gold",
 		"claim.org.id": "9007199254740993", "claim.org.deep.er": "true", "claim.https://example.com/org.name": "acme",
 		"claim.big": "1000000000", "claim.minus": "-5", "claim.yes": "true", "claim.no": "false",
-		"claim.long": identity.HashKey(strings.Repeat("x", 300)), "claim.a.b": "dotted",
+		"claim.long": headgate.HashKey(strings.Repeat("x", 300)), "claim.a.b": "dotted",
 	}
 	for _, line := range []string{token, "Bearer " + token} {
 		r := &http.Request{RemoteAddr: "192.0.2.1:1", Header: http.Header{"X-Token": {line}}}

@@ -1,8 +1,6 @@
 package identity
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"strings"
 	"unicode/utf8"
 
@@ -23,27 +21,10 @@ const (
 	MaxPath = 2048
 )
 
-// hashedValue begins every value that stands for one that is secret or too long.
-const hashedValue = "sha256:"
-
-// HashKey is the attribute api_key of a request with this API key: "sha256:" and 22 characters. Overrides and
-// exemptions name a key this way, so that nobody has to store it.
-func HashKey(key string) string { return hash(strings.TrimSpace(key)) }
-
-// hash keeps 132 bits: enough that nobody finds two values with the same.
-func hash(value string) string {
-	const kept = 22
-	sum := sha256.Sum256([]byte(value))
-	var text [len(hashedValue) + 43]byte
-	n := copy(text[:], hashedValue)
-	base64.RawURLEncoding.Encode(text[n:], sum[:])
-	return string(text[:n+kept])
-}
-
 // bounded is for values that tell clients apart.
 func bounded(value string) string {
 	if value = strings.TrimSpace(value); len(value) > MaxValue {
-		return hash(value)
+		return headgate.HashKey(value)
 	}
 	return value
 }

@@ -121,7 +121,18 @@ func (d *decoder) subject(n *node, key string) headgate.Attributes {
 			subject[e.Key.Text], _ = d.Text(e.Value, e.Key.Text)
 		}
 	}
+	if entry, ok := n.Get("api_key"); ok {
+		subject["api_key"] = d.keyHash(entry.Value, "api_key", subject["api_key"])
+	}
 	return subject
+}
+
+// keyHash keeps API keys themselves out of what is stored and shown.
+func (d *decoder) keyHash(n *node, key, value string) string {
+	if err := headgate.CheckKeyHash(value); err != nil {
+		d.Bad(n, "%s: %s", key, err)
+	}
+	return headgate.EnsureKeyHash(value)
 }
 
 func (d *decoder) noRule(n *node, id string, rules map[string]*readRule) {
@@ -140,7 +151,10 @@ type readExemption struct {
 
 var exemptionFields = []field[readExemption]{
 	{Key: "rule", Read: func(d *decoder, n *node, key string, x *readExemption) { x.Rule, _ = d.Text(n, key) }},
-	{Key: "api_key", Read: exempt},
+	{Key: "api_key", Read: func(d *decoder, n *node, key string, x *readExemption) {
+		exempt(d, n, key, x)
+		x.Value = d.keyHash(n, key, x.Value)
+	}},
 	{Key: "user", Read: exempt},
 	{Key: "service_account", Read: exempt},
 	{Key: "ip_cidr", Read: func(d *decoder, n *node, key string, x *readExemption) {

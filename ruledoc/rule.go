@@ -168,9 +168,19 @@ func (d *decoder) match(n *node, key string) headgate.Match {
 		if m.Attributes == nil {
 			m.Attributes = map[string]headgate.Pattern{}
 		}
+		if name == "api_key" {
+			d.keyHashes(e.Value, p.Values)
+			d.keyHashes(e.Value, p.Not)
+		}
 		m.Attributes[name] = p
 	}
 	return m
+}
+
+func (d *decoder) keyHashes(n *node, keys []string) {
+	for i, key := range keys {
+		keys[i] = d.keyHash(n, "api_key", key)
+	}
 }
 
 var patternFields = []field[headgate.Pattern]{

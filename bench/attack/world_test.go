@@ -2,6 +2,7 @@ package attack
 
 import (
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -119,3 +120,6 @@ func TestMain(m *testing.M) {
 	_ = os.RemoveAll(program.dir)
 	os.Exit(code)
 }
+
+// loopback is this machine.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}

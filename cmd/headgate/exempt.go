@@ -7,12 +7,11 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/wording"
 )
 
@@ -85,8 +84,8 @@ explain shows, where that matters.`,
 		if x.SubjectType == "" {
 			return &usageError{errors.New("say who is exempt: --user, --api-key, --ip-cidr or --service-account")}
 		}
-		if x.SubjectType == "api_key" && !strings.HasPrefix(x.SubjectValue, "sha256:") {
-			x.SubjectValue = identity.HashKey(x.SubjectValue)
+		if x.SubjectType == "api_key" {
+			x.SubjectValue = headgate.EnsureKeyHash(x.SubjectValue)
 		}
 		if x.ExpiresAt, err = readExpiry(expires, time.Now()); err != nil {
 			return &usageError{fmt.Errorf("--expires %w", err)}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
@@ -157,19 +156,9 @@ func explainHere(ctx context.Context, o *explainOptions, q *question) (*explain.
 
 // compare notes what is odd about the request in view of the rules.
 func (q *question) compare(d *ruledoc.Document) {
-	inTheClear := func(what, key string) {
-		if key != "" && key == q.key {
-			q.note("the %s has this api_key in the clear and is not found: write %s", what, identity.HashKey(key))
-		}
-	}
-	for _, o := range d.Overrides {
-		inTheClear("override of "+o.Rule, o.Subject["api_key"])
-	}
 	var exempt []string
 	for _, x := range d.Exemptions {
-		if exempt = append(exempt, x.Attribute); x.Attribute == "api_key" {
-			inTheClear("exemption from "+cmp.Or(x.Rule, "all rules"), x.Value)
-		}
+		exempt = append(exempt, x.Attribute)
 	}
 	if idle := explain.Idle(q.names, d.Rules, exempt...); idle != "" {
 		q.note("%s", idle)

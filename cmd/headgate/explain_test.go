@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/ruledoc"
@@ -119,7 +118,7 @@ func TestExplainSecrets(t *testing.T) {
 	server.Must(t, "CONFIG", "SET", "requirepass", password)
 	address := "redis://" + server.Addr()
 	const secret, key, token = "subject-secret-99", "raw-key-0815-xyz", "token-7f6e5d" //nolint:gosec // G101: made up
-	partner := headgate.Attributes{"path": "/partners/x", "api_key": identity.HashKey(key)}
+	partner := headgate.Attributes{"path": "/partners/x", "api_key": headgate.HashKey(key)}
 	charge(t, redisstore.Options{Address: address, Password: password}, secret, 40, partner) // a minute's worth
 
 	found := regexp.MustCompile(`\n  partners +50/minute +api_key=sha256:\S+ +[1-9]\d* of 50`)

@@ -60,25 +60,25 @@ func TestExplainServerMemory(t *testing.T) {
 	address := server.Listener.Addr().String()
 	args := []string{
 		"explain", "--server", address, "--token-file", token, "--cost", "3", "GET", "/api/v1//search/x",
-		"api_key=" + clearKey, "tenant=acme", "user=ann",
+		"api_key=k-12345", "tenant=acme", "user=ann",
 	}
 	o := start(t, args...)
 	want := `passes: within 3 limits
 
-  request   GET /api/v1/search/x api_key=sha256:9BQ1loN2_qepm_TylvfYY4 tenant=acme user=ann, cost 3
+  request   GET /api/v1/search/x api_key=sha256:8BgO_c44N2VRnyi8HNtnmG tenant=acme user=ann, cost 3
   server    http://ADDRESS
   rules     testdata/rules.yaml, version XXXXXXXXXXXX
   counters  in the server's memory, at 2026-11-15T12:00:00Z by its clock
 
 Limits that apply
   RULE                       LIMIT                   COUNTED BY                             USED                 RESET  VERDICT
-  search-by-key              1000/minute, burst 200  api_key=sha256:9BQ1loN2_qepm_TylvfYY4  0 of 200, asks 3            passes
-  search-by-key (candidate)  1000/minute, burst 50   api_key=sha256:9BQ1loN2_qepm_TylvfYY4  0 of 50, asks 3             passes (on trial)
+  search-by-key              1000/minute, burst 200  api_key=sha256:8BgO_c44N2VRnyi8HNtnmG  0 of 200, asks 3            passes
+  search-by-key (candidate)  1000/minute, burst 50   api_key=sha256:8BgO_c44N2VRnyi8HNtnmG  0 of 50, asks 3             passes (on trial)
   everything                 50000/minute            everybody                              0 of 50,000, asks 3         passes
 
 Notes
   path /api/v1//search/x is read as /api/v1/search/x
-  api_key is read as sha256:9BQ1loN2_qepm_TylvfYY4, its hash
+  api_key is read as sha256:8BgO_c44N2VRnyi8HNtnmG, its hash
 
 Rules that do not apply
   login-by-ip  method is GET, not POST

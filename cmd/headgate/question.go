@@ -18,7 +18,6 @@ import (
 type question struct {
 	attributes headgate.Attributes
 	names      []string // that were typed, in order
-	key        string   // the API key, if it was typed in the clear; it is never printed
 	notes      []string // what was read otherwise than it was typed, and what no rule looks at
 }
 
@@ -115,11 +114,10 @@ func (q *question) readOther(name, value string) string {
 			return ""
 		}
 		return network.Masked().String()
-	case name == "api_key" && !strings.HasPrefix(value, "sha256:"):
-		q.key = value
-		return identity.HashKey(value)
+	case name == "api_key":
+		return headgate.EnsureKeyHash(value)
 	case len(value) > identity.MaxValue:
-		return identity.HashKey(value) // as package identity does
+		return headgate.HashKey(value) // as package identity does
 	}
 	return value
 }

@@ -158,7 +158,7 @@ func (s *server) addChecks(tokens adminapi.Authorities) {
 	}
 	server := listen.NewGRPC(s.certificates, grpc.StreamInterceptor(s.metrics.Stream), grpc.ForceServerCodecV2(checkapi.Codec()),
 		tracing.GRPC())
-	api := checkapi.New(engine, checkapi.Options{AllowRefunds: all.GRPC, MayRefund: mayRefund, Log: s.log})
+	api := checkapi.New(engine, checkapi.Options{Identity: s.resolver, AllowRefunds: all.GRPC, MayRefund: mayRefund, Log: s.log})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
 		Identity: s.resolver, Headers: headersOf(s.config.Headers), Log: s.log,

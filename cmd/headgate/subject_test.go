@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 )
 
 func TestReadSubject(t *testing.T) {
 	t.Parallel()
-	hash := identity.HashKey(clearKey)
+	hash := headgate.HashKey(clearKey)
 	for text, want := range map[string]headgate.Attributes{
 		"tenant=acme":                {"tenant": "acme"},
 		"tenant=acme, user=ann":      {"tenant": "acme", "user": "ann"},

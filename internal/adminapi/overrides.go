@@ -136,11 +136,6 @@ func (a *api) set(r *http.Request, by Caller, wanted ...newOverride) (changed in
 			mine[o.Rule] = a.mayChange(r, by, o.Rule, fmt.Errorf("rule %q: %w", o.Rule, pgrules.ErrNotFound))
 		}
 		err := mine[o.Rule]
-		for name, value := range o.Subject {
-			if err == nil {
-				err = checkAttribute(name, value)
-			}
-		}
 		if err == nil {
 			err = checkExpiry(o.ExpiresAt)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/denials"
 	"github.com/headgate/headgate/internal/offenders"
 )
@@ -82,7 +81,7 @@ func TestDenials(t *testing.T) {
 		"denials.0.origin=tier", "denials.0.retryAfterSeconds=1.5", "denials.0.attributes.user=ann", "denials.0.rulesVersion=0123456789ab",
 		"denials.0.traceId=4bf92f3577b34da6a3ce929d0e0e4736", "denials.1.retryAfterSeconds=", "denials.1.missing=user")
 	q := s.denials
-	key := identity.HashKey("secret")
+	key := headgate.HashKey("secret")
 	if q.Attributes["user"] != "a=b" || q.Attributes["api_key"] != key || q.Attributes["client"] != key || q.Rule != "login" || q.Most != 7 ||
 		time.Since(q.Since).Round(time.Minute) != 10*time.Minute {
 		t.Errorf("asked %+v", q)

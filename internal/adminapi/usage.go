@@ -4,11 +4,9 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/checkapi"
 	"github.com/headgate/headgate/ruledoc"
 )
@@ -80,9 +78,6 @@ func (a *api) readUsage(w http.ResponseWriter, r *http.Request, by Caller) error
 		if !slices.Contains([]string{"subjectType", "subjectId", "ruleId"}, name) {
 			attributes[name] = q.Get(name)
 		}
-	}
-	if key := attributes["api_key"]; key != "" && !strings.HasPrefix(key, "sha256:") {
-		attributes["api_key"] = identity.HashKey(key)
 	}
 	if by.Tenant != "" && attributes["tenant"] == "" {
 		attributes["tenant"] = by.Tenant

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/meter"
 )
 
@@ -31,7 +30,7 @@ func TestUsage(t *testing.T) {
 			"limits": {"peak": "100/hour", "month": {"quota": 4, "calendar": "month"}}}`)
 	w.ask(t, editor, "POST /rules/keys/exemptions", `{"subjectType": "user", "subjectValue": "free"}`).want(201)
 	w.follow(t)
-	key := identity.HashKey("secret")
+	key := headgate.HashKey("secret")
 	w.check(t, 3, headgate.Attributes{"api_key": key})
 	w.check(t, 1, headgate.Attributes{"tenant": "acme", "user": "ann", "path": "/many"})
 	id := w.ask(t, viewer, "GET /rules/keys", "").text("ruleId")

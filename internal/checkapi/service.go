@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -23,6 +24,8 @@ const (
 
 // Options of a Service.
 type Options struct {
+	// Identity normalises the attributes that callers send; nil means one that trusts nobody.
+	Identity *identity.Resolver
 	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
 	AllowRefunds bool
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
@@ -52,6 +55,10 @@ func New(engine Engine, options Options) *Service {
 	}
 	if options.Log == nil {
 		options.Log = slog.Default()
+	}
+	if options.Identity == nil {
+		// Nothing is asked for that could be wrong, so there is no error; a test holds that.
+		options.Identity, _ = identity.New(identity.Options{Log: options.Log})
 	}
 	options.MayRefund = options.MayRefund.OrAll(options.AllowRefunds)
 	return &Service{
@@ -123,7 +130,11 @@ func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*chec
 func (s *Service) decide(
 	ctx context.Context, req headgate.Request, ask func(context.Context, headgate.Request) (headgate.Decision, error),
 ) (*checkv1.CheckResponse, error) {
-	if err := Validate(req); err != nil {
+	err := Validate(req)
+	if err == nil {
+		err = s.options.Identity.Normalize(req.Attributes)
+	}
+	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	d, err := ask(ctx, req)

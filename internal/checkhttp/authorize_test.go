@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/checkapi"
 )
 
@@ -90,11 +89,11 @@ func TestOriginalRequest(t *testing.T) {
 		},
 		{
 			"a key in the query", asked("X-Forwarded-Uri", "/x?key=k", "X-Forwarded-Method", "GET"),
-			"GET  headgate /x " + identity.HashKey("k"),
+			"GET  headgate /x " + headgate.HashKey("k"),
 		},
 		{
 			"a key in a header", asked("X-Original-Uri", "/x", "X-Original-Method", "GET", "X-API-Key", "k"),
-			"GET  headgate /x " + identity.HashKey("k"),
+			"GET  headgate /x " + headgate.HashKey("k"),
 		},
 		{"both", asked("X-Forwarded-Uri", "/x", "X-Original-URI", "/y"), "400"},
 		{"both the same", asked("X-Forwarded-Uri", "/x", "X-Original-URI", "/x"), "400"},

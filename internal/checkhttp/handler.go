@@ -39,7 +39,8 @@ var document []byte
 
 // Options of the handler.
 type Options struct {
-	// Identity says whom forward-auth is asked about, and which proxies are believed; nil means one that trusts nobody.
+	// Identity says whom forward-auth is asked about and which proxies are trusted, and normalises the attributes that callers send;
+	// nil means one that trusts nobody.
 	Identity *identity.Resolver
 	// Headers says which headers tell clients of their limits: those of forward-auth, and those in answers to callers.
 	Headers httplimit.Headers
@@ -54,6 +55,7 @@ type Options struct {
 // handler answers all paths.
 type handler struct {
 	engine     checkapi.Engine
+	who        *identity.Resolver
 	headers    limitfields.Headers
 	mayRefund  checkapi.MayRefund
 	complaints checkapi.Complaints
@@ -81,7 +83,7 @@ func newHandler(engine checkapi.Engine, o Options) *handler {
 		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
 	}
 	h := &handler{
-		engine: engine, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: checkapi.Complaints{Log: o.Log},
+		engine: engine, who: o.Identity, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: checkapi.Complaints{Log: o.Log},
 		authorize: newAuthorize(engine, o), random: rand.Int64N,
 	}
 	h.headers.Draft = o.Headers == httplimit.Both || o.Headers == httplimit.Draft

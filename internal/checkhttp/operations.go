@@ -40,7 +40,7 @@ func (h *handler) checkRefund(r *http.Request) error {
 func (h *handler) decide(
 	ctx context.Context, body []byte, ask func(context.Context, headgate.Request) (headgate.Decision, error),
 ) (any, error) {
-	ctx, req, err := readRequest(ctx, body)
+	ctx, req, err := h.readRequest(ctx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 
 func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
 	var seconds float64
-	ctx, req, err := readRequest(ctx, body, member{"hold", &seconds, "a number of seconds"})
+	ctx, req, err := h.readRequest(ctx, body, member{"hold", &seconds, "a number of seconds"})
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
 func (h *handler) commit(ctx context.Context, body []byte) (any, error) {
 	var actual headgate.Request
 	var text string
-	if err := decodeRequest(body, &actual, member{"attributes", &actual.Attributes, attributesAre},
+	if err := h.decodeRequest(body, &actual, member{"attributes", &actual.Attributes, attributesAre},
 		member{"reservation", &text, tokenIs}); err != nil {
 		return nil, err
 	}

@@ -82,18 +82,18 @@ func quoted(names []string) string {
 
 // readRequest reads a request, with members of its own if there are more. The context that it returns is in the trace that the
 // request names.
-func readRequest(ctx context.Context, body []byte, more ...member) (context.Context, headgate.Request, error) {
+func (h *handler) readRequest(ctx context.Context, body []byte, more ...member) (context.Context, headgate.Request, error) {
 	var req headgate.Request
 	var parent string
 	members := []member{
 		{"attributes", &req.Attributes, attributesAre}, {"rule", &req.Rule, "a string"}, {"traceparent", &parent, "a string"},
 	}
-	err := decodeRequest(body, &req, append(members, more...)...)
+	err := h.decodeRequest(body, &req, append(members, more...)...)
 	return tracing.Within(ctx, parent), req, err
 }
 
 // decodeRequest reads the members and the cost.
-func decodeRequest(body []byte, req *headgate.Request, members ...member) error {
+func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...member) error {
 	var cost *int64
 	if err := decode(body, append(members, member{"cost", &cost, "a whole number"})...); err != nil {
 		return err
@@ -106,7 +106,11 @@ func decodeRequest(body []byte, req *headgate.Request, members ...member) error 
 		}
 		req.Cost = *cost
 	}
-	if err := checkapi.Validate(*req); err != nil {
+	err := checkapi.Validate(*req)
+	if err == nil {
+		err = h.who.Normalize(req.Attributes)
+	}
+	if err != nil {
 		return problemf(http.StatusBadRequest, "%v", err)
 	}
 	return nil

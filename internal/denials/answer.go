@@ -161,7 +161,7 @@ func (q *Query) finds(s snapshot) bool {
 		if byClient {
 			name = s.texts.client()
 		}
-		if is := s.texts.value(name); is != keep(name, value) && (!byClient || hashed(is) != value) {
+		if is := s.texts.value(name); is != keep(name, value) && (!byClient || headgate.EnsureKeyHash(is) != value) {
 			return false
 		}
 	}
@@ -173,7 +173,7 @@ func (q *Query) finds(s snapshot) bool {
 func (q *Query) Hide() {
 	for name, value := range q.Attributes {
 		if name == "client" {
-			q.Attributes[name] = hashed(value)
+			q.Attributes[name] = headgate.EnsureKeyHash(value)
 		} else {
 			q.Attributes[name] = keep(name, value)
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 )
 
 // ann is a request whose every value is another word.
@@ -32,7 +31,7 @@ func TestQueriesFind(t *testing.T) {
 	w.ask(t, 2, other)
 	w.ask(t, 2, headgate.Attributes{"ip": "2001:db8::", "tenant": "third"})
 	subject := w.one(t, Query{Attributes: headgate.Attributes{"user": "bob"}}).Subject
-	hashed := identity.HashKey("rawkey")
+	hashed := headgate.HashKey("rawkey")
 	for _, c := range []struct {
 		q     Query
 		finds int
@@ -88,7 +87,7 @@ func TestLongValues(t *testing.T) {
 // What leaves a node is looked through for every value that must not.
 func TestNamesDoNotLeave(t *testing.T) {
 	t.Parallel()
-	hashed := identity.HashKey("rawkey")
+	hashed := headgate.HashKey("rawkey")
 	for _, c := range []struct {
 		clear bool
 		q     headgate.Attributes
@@ -100,7 +99,7 @@ func TestNamesDoNotLeave(t *testing.T) {
 		{false, headgate.Attributes{"client": "rawkey"}, []string{"gold", "DELETE", "/people/{name}", hashed}},
 		{true, nil, []string{
 			"gold", "DELETE", "/people/{name}", "/people/ann", "203.0.113.77", "ann@example.com", hashed, "robot", "acme",
-			"acme.example.com", "phone", identity.HashKey("crumbs"),
+			"acme.example.com", "phone", headgate.HashKey("crumbs"),
 		}},
 	} {
 		w := newWorld(t, c.clear, headgate.Rule{ID: "r", By: []string{"header.x-device", "cookie.session"}})
@@ -110,7 +109,7 @@ func TestNamesDoNotLeave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		values := []string{hashed, identity.HashKey("crumbs")}
+		values := []string{hashed, headgate.HashKey("crumbs")}
 		for _, value := range ann() {
 			values = append(values, value)
 		}

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 )
 
 // kept are the attributes that say who asked, and for what. Those that the rule counts by are kept besides.
@@ -66,21 +65,12 @@ func (l *Log) newRecord(ctx context.Context, now time.Time, seen *headgate.Obser
 	return r
 }
 
-// keep is a value as it is kept. API keys and cookies open doors: they are kept as identity.HashKey has them.
+// keep is a value as it is kept. API keys and cookies open doors: they are kept as headgate.HashKey has them.
 func keep(name, value string) string {
 	if name == "api_key" || strings.HasPrefix(name, "cookie.") {
-		return hashed(value)
+		return headgate.EnsureKeyHash(value)
 	}
 	return cut(value)
-}
-
-// hashed is a value as identity.HashKey has it, if it is not yet.
-func hashed(value string) string {
-	const begins, length = "sha256:", 29
-	if value == "" || len(value) == length && strings.HasPrefix(value, begins) {
-		return value
-	}
-	return identity.HashKey(value)
 }
 
 // cut keeps characters whole.

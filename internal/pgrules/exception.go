@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -49,18 +50,18 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		if err != nil {
 			return 0, fmt.Errorf("override %d: %w", i, err)
 		}
-		subject, err := json.Marshal(o.Subject) // its names are sorted
+		subject, err := subjectText(o.Subject)
 		if err != nil {
 			return 0, err
 		}
-		key := o.Rule + "\x00" + o.Limit + "\x00" + string(subject)
+		key := o.Rule + "\x00" + o.Limit + "\x00" + subject
 		if at, twice := places[key]; twice {
 			return 0, fmt.Errorf("override %d: %w: it is there already, as number %d", i, ErrRefused, at)
 		}
 		places[key] = i
 		params.RuleIds = append(params.RuleIds, rule.row.ID)
 		params.LimitNames = append(params.LimitNames, o.Limit)
-		params.Subjects = append(params.Subjects, string(subject))
+		params.Subjects = append(params.Subjects, subject)
 		params.LimitTexts = append(params.LimitTexts, o.Text)
 		params.Reasons = append(params.Reasons, o.Reason)
 		expires := ""
@@ -74,6 +75,16 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		return err
 	})
 	return changed, err
+}
+
+// subjectText is a subject as it is stored: its names are sorted, and of an API key there is only the hash.
+func subjectText(subject headgate.Attributes) (string, error) {
+	if key := subject["api_key"]; key != "" {
+		subject = maps.Clone(subject)
+		subject["api_key"] = headgate.EnsureKeyHash(key)
+	}
+	text, err := json.Marshal(subject)
+	return string(text), err
 }
 
 // ruleRow is a rule that exceptions are for.
@@ -103,6 +114,9 @@ func checkOverride(rule *ruleRow, o *Override) error {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	if err := ruledoc.CheckSubject(&rule.rule, o.Subject); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if err := headgate.CheckKeyHash(o.Subject["api_key"]); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return nil
@@ -144,12 +158,11 @@ func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]Override
 	}
 	params := pgdb.ListOverridesParams{After: page.After, Most: page.Most, Rule: rule, Tenant: orNull(which.Tenant)}
 	if which.Subject != nil {
-		text, err := json.Marshal(which.Subject)
+		text, err := subjectText(which.Subject)
 		if err != nil {
 			return nil, err
 		}
-		params.Subject = new(string)
-		*params.Subject = string(text)
+		params.Subject = &text
 	}
 	rows, err := db.query().ListOverrides(ctx, params)
 	if err != nil {
@@ -222,6 +235,11 @@ func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption
 			return x, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		params.SubjectValue = network.String()
+	case x.Type == "api_key":
+		if err := headgate.CheckKeyHash(x.Value); err != nil {
+			return x, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		params.SubjectValue = headgate.EnsureKeyHash(x.Value)
 	}
 	if x.Rule != "" {
 		row, err := db.rowOf(ctx, x.Rule)

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 )
 
 // Count is "1 rule", "2 rules", "10,000 rules".
@@ -45,8 +44,8 @@ func Attributes(a headgate.Attributes) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		value := cmp.Or(a[name], "(none)")
-		if name == "api_key" && a[name] != "" && !strings.HasPrefix(value, "sha256:") {
-			value = identity.HashKey(value)
+		if name == "api_key" && a[name] != "" {
+			value = headgate.EnsureKeyHash(value)
 		}
 		parts = append(parts, name+"="+value)
 	}

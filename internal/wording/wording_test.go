@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/wording"
 )
 
@@ -26,8 +25,8 @@ func TestWording(t *testing.T) {
 		wording.List([]string{"a", "b", "c"}): "a, b and c",
 
 		wording.Attributes(headgate.Attributes{"user": "ann", "ip": ""}):      "ip=(none) user=ann",
-		wording.Attributes(headgate.Attributes{"api_key": "in the clear"}):    "api_key=" + identity.HashKey("in the clear"),
-		wording.Attributes(headgate.Attributes{"api_key": "sha256:as it is"}): "api_key=sha256:as it is",
+		wording.Attributes(headgate.Attributes{"api_key": "in the clear"}):    "api_key=" + headgate.HashKey("in the clear"),
+		wording.Attributes(headgate.Attributes{"api_key": "sha256:8BgO_c44N2VRnyi8HNtnmG"}): "api_key=sha256:8BgO_c44N2VRnyi8HNtnmG",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -1,0 +1,342 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/client"
+	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/testenv"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// sighting is one request as a client makes it, whichever way it arrives.
+type sighting struct{ method, path, ip, key string }
+
+// entrance is a way to ask whether a request may pass.
+type entrance struct {
+	name string
+	// asks reports whether the request passed.
+	asks func(t *testing.T, s sighting) bool
+	// sees says what of a request the entrance can tell.
+	sees string
+}
+
+// identityConfig says where keys are and whom to trust: everybody here is a proxy on this machine.
+const identityConfig = `identity: {trusted_proxies: [127.0.0.0/8], api_key: {header: X-API-Key}}
+`
+
+// entrances are all ways into one namespace: a service, and programs of their own that use the library.
+func entrances(t *testing.T, redis *testenv.Server, node *served.Node, rules ...headgate.Rule) []entrance {
+	t.Helper()
+	who, err := identity.New(identity.Options{
+		TrustedProxies: loopback, APIKey: identity.APIKey{Header: "X-API-Key"}, Log: quiet(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(who.Close)
+	limiter := newLimiter(t, openStore(t, redis), rules...)
+	conn, err := grpc.NewClient(node.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	remote, err := client.New(client.Options{Addresses: []string{node.GRPC}, Timeout: 10 * time.Second, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(remote.Close)
+	checks := checkv1.NewCheckServiceClient(conn)
+	return []entrance{
+		{"middleware", middleware(limiter, who), "method path ip key"},
+		{"middleware with client", middleware(remote, who), "method path ip key"},
+		{"interceptor", interceptor(t, limiter, who), "ip key"},
+		{"forward-auth", forwardAuth(node), "method path ip key"},
+		{"JSON", func(t *testing.T, s sighting) bool {
+			return post(t, node, "/v1/check", fmt.Sprintf(`{"attributes": {"method": %q, "path": %q, "ip": %q, "api_key": %q}}`,
+				s.method, s.path, s.ip, s.key)).Allowed
+		}, "method path ip key"},
+		{"JSON batch", func(t *testing.T, s sighting) bool {
+			text, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/check/batch",
+				fmt.Sprintf(`{"requests": [{"attributes": {"method": %q, "path": %q, "ip": %q, "api_key": %q}}]}`, s.method, s.path, s.ip, s.key))
+			var said struct{ Responses []reply }
+			if err == nil {
+				err = json.Unmarshal(text, &said)
+			}
+			if err != nil || len(said.Responses) != 1 {
+				t.Fatalf("%v: %s", err, text)
+			}
+			return said.Responses[0].Allowed
+		}, "method path ip key"},
+		{"JSON reserve", func(t *testing.T, s sighting) bool {
+			return post(t, node, "/v1/reserve", fmt.Sprintf(`{"attributes": {"method": %q, "path": %q, "ip": %q, "api_key": %q}}`,
+				s.method, s.path, s.ip, s.key)).Allowed
+		}, "method path ip key"},
+		{"gRPC", func(t *testing.T, s sighting) bool {
+			r, err := checks.Check(t.Context(), s.message())
+			return err == nil && r.GetAllowed()
+		}, "method path ip key"},
+		{"gRPC stream", func(t *testing.T, s sighting) bool { return streamed(t, checks, s) }, "method path ip key"},
+		{"RLS", func(t *testing.T, s sighting) bool { return described(t, conn, s) }, "method path ip key"},
+	}
+}
+
+func (s sighting) message() *checkv1.CheckRequest {
+	return &checkv1.CheckRequest{Attributes: map[string]string{"method": s.method, "path": s.path, "ip": s.ip, "api_key": s.key}}
+}
+
+func middleware(checker httplimit.Checker, who *identity.Resolver) func(*testing.T, sighting) bool {
+	h := httplimit.New(checker, httplimit.Options{Identity: who, Log: quiet()})(http.NotFoundHandler())
+	return func(t *testing.T, s sighting) bool {
+		t.Helper()
+		r := httptest.NewRequestWithContext(t.Context(), s.method, "http://api.example/", http.NoBody)
+		r.RequestURI, r.RemoteAddr = s.path, "127.0.0.1:1234"
+		r.Header.Set("X-Forwarded-For", s.ip)
+		r.Header.Set("X-API-Key", s.key)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code == http.StatusNotFound
+	}
+}
+
+func interceptor(t *testing.T, limiter *headgate.Limiter, who *identity.Resolver) func(*testing.T, sighting) bool {
+	t.Helper()
+	interceptors, err := grpclimit.New(limiter, grpclimit.Options{Identity: who, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(interceptors.Unary))
+	healthv1.RegisterHealthServer(server, &countingHealth{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return func(t *testing.T, s sighting) bool {
+		t.Helper()
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", s.ip, "x-api-key", s.key)
+		_, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
+		return err == nil
+	}
+}
+
+func forwardAuth(node *served.Node) func(*testing.T, sighting) bool {
+	return func(t *testing.T, s sighting) bool {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node.HTTP+"/v1/authorize", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Forwarded-Method", s.method)
+		r.Header.Set("X-Forwarded-Uri", s.path)
+		r.Header.Set("X-Forwarded-For", s.ip)
+		r.Header.Set("X-API-Key", s.key)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}
+}
+
+func streamed(t *testing.T, checks checkv1.CheckServiceClient, s sighting) bool {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := checks.CheckStream(ctx)
+	if err == nil {
+		err = stream.Send(&checkv1.CheckStreamRequest{Checks: []*checkv1.StreamCheck{{Id: 1, Request: s.message()}}})
+	}
+	for err == nil {
+		var m *checkv1.CheckStreamResponse
+		if m, err = stream.Recv(); len(m.GetAnswers()) > 0 {
+			return m.GetAnswers()[0].GetResponse().GetAllowed()
+		}
+	}
+	t.Fatal(err)
+	return false
+}
+
+func described(t *testing.T, conn *grpc.ClientConn, s sighting) bool {
+	t.Helper()
+	d := &ratelimitv3.RateLimitDescriptor{}
+	for _, e := range [][2]string{{"method", s.method}, {"path", s.path}, {"remote_address", s.ip}, {"api_key", s.key}} {
+		if e[1] != "" {
+			d.Entries = append(d.Entries, &ratelimitv3.RateLimitDescriptor_Entry{Key: e[0], Value: e[1]})
+		}
+	}
+	r, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(),
+		&rlsv3.RateLimitRequest{Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{d}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.GetOverallCode() == rlsv3.RateLimitResponse_OK
+}
+
+// TestOneClient has the same client come in by every entrance, spelled differently each time. It must get its limit once, and not
+// once per entrance; and an override that names it must be found by each.
+func TestOneClient(t *testing.T) {
+	t.Parallel()
+	const limit = 10
+	for _, c := range []struct {
+		by    string
+		match string
+		// spellings are of one client.
+		spellings []sighting
+		needs     string // what an entrance must see
+	}{
+		{"api_key", "", []sighting{{key: "k-123"}, {key: " k-123 "}}, "key"},
+		{"ip", "", []sighting{{ip: "2001:db8:1:2::1"}, {ip: "2001:db8:1:2:ffff::9"}, {ip: "2001:0DB8:1:2:0::a"}}, "ip"},
+		{"ip", "", []sighting{{ip: "192.0.2.7"}, {ip: "::ffff:192.0.2.7"}}, "ip"},
+		{
+			"ip, path", "match: {path: /login, method: POST}, ",
+			[]sighting{{path: "/login"}, {path: "//login/"}, {path: "/x/../login"}, {path: "/%6cogin"}, {path: "/login;a=b"}, {path: "/login?x=1"}},
+			"path",
+		},
+		{"ip", "match: {method: GET}, ", []sighting{{method: "GET"}, {method: "HEAD"}, {method: "head"}, {method: "get"}}, "method"},
+	} {
+		t.Run(c.needs+" "+c.spellings[0].path+c.spellings[0].ip, func(t *testing.T) {
+			t.Parallel()
+			redis := startRedis(t)
+			node := startServer(t, redisConfig(redis)+identityConfig,
+				fmt.Sprintf("rules: [{id: all, %sby: [%s], limit: {rate: %d/hour, algorithm: fixed_window}}]\n", c.match, c.by, limit))
+			rule := headgate.Rule{ID: "all", By: strings.Split(c.by, ", "), Limit: headgate.Limit{
+				Algorithm: headgate.FixedWindow, Count: limit, Window: time.Hour,
+			}}
+			switch c.needs {
+			case "path":
+				rule.Match = headgate.Match{Path: "/login", Method: http.MethodPost}
+			case "method":
+				rule.Match = headgate.Match{Method: http.MethodGet}
+			}
+			passed, asked := 0, 0
+			for range 2 {
+				for _, e := range entrances(t, redis, node, rule) {
+					if !strings.Contains(e.sees, c.needs) {
+						continue
+					}
+					for _, s := range c.spellings {
+						asked++
+						if e.asks(t, complete(s)) {
+							passed++
+						}
+					}
+				}
+			}
+			t.Logf("by %s: %d of %d passed in all ways together, limit %d", c.by, passed, asked, limit)
+			if passed != limit {
+				t.Errorf("by %s: %d of %d passed, limit %d", c.by, passed, asked, limit)
+			}
+		})
+	}
+}
+
+// complete fills in what a sighting does not care about.
+func complete(s sighting) sighting {
+	if s.method == "" {
+		s.method = http.MethodPost
+	}
+	if s.path == "" {
+		s.path = "/api"
+	}
+	if s.ip == "" {
+		s.ip = "198.51.100.1"
+	}
+	return s
+}
+
+// TestOverrideOfAKey writes a key into an override, an exemption and a condition as an operator would, in the clear and as its hash.
+// Every entrance must find them, and the explanation too.
+func TestOverrideOfAKey(t *testing.T) {
+	t.Parallel()
+	for name, written := range map[string]string{"in the clear": "k-123", "hashed": headgate.HashKey("k-123")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := startRedis(t)
+			node := startServer(t, redisConfig(redis)+identityConfig, fmt.Sprintf(`rules:
+  - {id: all, by: [api_key], limit: 1/hour}
+  - {id: banned, match: {api_key: %[1]q, method: DELETE}, by: [api_key], limit: 1/hour}
+  - {id: free, by: [ip], limit: 1/hour}
+overrides: [{rule: all, subject: {api_key: %[1]q}, limit: 100/hour}]
+exemptions: [{rule: free, api_key: %[1]q}]
+`, written))
+			deleted := 0
+			for _, e := range entrances(t, redis, node) {
+				if strings.HasPrefix(e.name, "middleware") || e.name == "interceptor" {
+					continue // they have rules of their own, but for the client
+				}
+				for i := range 2 {
+					if !e.asks(t, complete(sighting{key: "k-123"})) {
+						t.Errorf("%s: request %d is denied: the override or the exemption is not found", e.name, i+1)
+					}
+				}
+				if e.asks(t, complete(sighting{method: http.MethodDelete, key: "k-123"})) {
+					deleted++
+				}
+			}
+			if deleted != 1 {
+				t.Errorf("%d of 1 passed a condition on the key", deleted)
+			}
+			out, err := exec.CommandContext(t.Context(), headgateProgram(t), "explain", "--rules", node.Dir+"/rules.yaml", "--redis", "redis://"+redis.Addr(),
+				"POST", "/api", "ip=198.51.100.1", "api_key=k-123").CombinedOutput()
+			if text := string(out); err != nil || !strings.Contains(text, "overridden") || strings.Contains(text, " 0 of 100") ||
+				strings.Contains(text, "k-123 ") {
+				t.Errorf("explain: %v\n%s", err, text)
+			}
+		})
+	}
+}
+
+// TestHashIsNoKey sends the hash of a victim's key as if it were a key. It must be another client.
+func TestHashIsNoKey(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	node := startServer(t, redisConfig(redis)+identityConfig, "rules: [{id: all, by: [api_key], limit: 100/hour}]\n")
+	rule := headgate.Rule{ID: "all", By: []string{"api_key"}, Limit: headgate.PerHour(100)}
+	all := entrances(t, redis, node, rule)
+	for _, e := range all {
+		for range 20 {
+			e.asks(t, complete(sighting{key: headgate.HashKey("victim")}))
+		}
+	}
+	left := post(t, node, "/v1/peek", `{"attributes": {"api_key": "victim"}}`)
+	if len(left.Limits) != 1 || left.Limits[0].Remaining != 100 {
+		t.Errorf("the victim has %+v left of 100", left.Limits)
+	}
+	if r := post(t, node, "/v1/check", fmt.Sprintf(`{"attributes": {"api_key_hash": %q}}`, headgate.HashKey("victim"))); !r.Allowed ||
+		r.Limits[0].Remaining != 99 {
+		t.Errorf("api_key_hash: %+v", r)
+	}
+	for _, attributes := range []string{`"api_key_hash": "victim"`, fmt.Sprintf(`"api_key_hash": %q, "api_key": "a"`, headgate.HashKey("victim"))} {
+		if r := post(t, node, "/v1/check", `{"attributes": {`+attributes+`}}`); r.status != http.StatusBadRequest {
+			t.Errorf("%s: %+v", attributes, r)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package identity_test
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+)
+
+// What a proxy tells of a request is the same as what is read from it.
+func TestPut(t *testing.T) {
+	t.Parallel()
+	r, err := identity.New(identity.Options{APIKey: identity.APIKey{Header: "X-API-Key"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, remote := range []string{"192.0.2.1", "2001:db8:1:2:3::4"} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/a%252Fb/../c//;x=1?q=2", http.NoBody)
+		req.RemoteAddr, req.Host = net.JoinHostPort(remote, "1234"), ""
+		req.Header.Set("X-API-Key", " secret ")
+		want := r.Attributes(req)
+		got := headgate.Attributes{}
+		for name, value := range map[string]string{"ip": remote, "path": "/a%252Fb/../c//;x=1?q=2", "method": "head", "api_key": "secret"} {
+			r.Put(got, name, value)
+		}
+		delete(want, "host")
+		if !maps.Equal(got, want) {
+			t.Errorf("told %v, read %v", got, want)
+		}
+		sent := headgate.Attributes{"ip": remote, "path": "/a%252Fb/../c//;x=1?q=2", "method": "head", "api_key": "secret"}
+		if err := r.Normalize(sent); err != nil || !maps.Equal(sent, want) {
+			t.Errorf("sent %v, %v; read %v", sent, err, want)
+		}
+		again := maps.Clone(sent)
+		again["api_key_hash"] = again["api_key"]
+		delete(again, "api_key")
+		if err := r.Normalize(again); err != nil || !maps.Equal(again, want) {
+			t.Errorf("normalised again: %v, %v; want %v", again, err, want)
+		}
+	}
+	odd := headgate.Attributes{}
+	r.Put(odd, "ip", "unix")
+	r.Put(odd, "tenant", "acme")
+	r.Put(odd, "user", "")
+	if !maps.Equal(odd, headgate.Attributes{"ip": "unix", "tenant": "acme"}) {
+		t.Errorf("%v", odd)
+	}
+}
+
+// What a caller sends beyond what a request can have is bounded, and an attribute too many does not keep a path from being read.
+func TestNormalizeBounds(t *testing.T) {
+	t.Parallel()
+	r, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	long := strings.Repeat("x", identity.MaxValue+1)
+	attrs := headgate.Attributes{
+		"path": "/x/../login", "user": long, "header.authorization": "Bearer secret", "descriptor.text": long, "host": "API.Example:443",
+	}
+	for i := range 200 {
+		attrs[fmt.Sprint("header.x-", i)] = "a"
+	}
+	if err := r.Normalize(attrs); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"path": "/login", "user": headgate.HashKey(long), "header.authorization": headgate.HashKey("Bearer secret"),
+		"descriptor.text": long, "host": "api.example",
+	} {
+		if attrs[name] != want {
+			t.Errorf("%s is %q, not %q", name, attrs[name], want)
+		}
+	}
+}
