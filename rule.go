@@ -136,6 +136,8 @@ type Condition struct {
 	Text string
 	// Attributes are the names of those that it reads.
 	Attributes []string
+	// Steps is how long Holds may take at most, as estimated by whoever made it: a step is some nanoseconds. 0 is not known.
+	Steps int
 	// Holds must be quick, free of side effects, and safe for use by many goroutines.
 	Holds func(Attributes) bool
 }

@@ -127,9 +127,12 @@ func compileCondition(s string) (headgate.Condition, []conditionProblem) {
 	if c.problem != nil {
 		return headgate.Condition{}, []conditionProblem{*c.problem}
 	}
-	if c.cost > maxConditionCost {
-		return fail("the condition may take too long, %d steps where %d are allowed: look at a shorter attribute than path, "+
-			"or use simpler regular expressions", c.cost, maxConditionCost)
+	if c.cost() > maxConditionCost {
+		return fail("the condition may take too long: its estimated cost is %d steps, and the budget is %d: use startsWith, "+
+			"endsWith, contains or match.path in place of matches, begin regular expressions with ^, and repeat nothing that "+
+			"repeats itself", c.cost(), maxConditionCost)
 	}
-	return headgate.Condition{Text: s, Attributes: slices.Sorted(maps.Keys(c.names)), Holds: c.readings(holds)}, nil
+	return headgate.Condition{
+		Text: s, Attributes: slices.Sorted(maps.Keys(c.names)), Steps: c.cost(), Holds: c.readings(holds),
+	}, nil
 }

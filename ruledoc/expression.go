@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -14,12 +13,18 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The cost of a condition is roughly how many characters it may look at.
+// The cost of a condition is how many steps it may take for one reading of a request, whatever the attributes are. A step
+// is one instruction of a regular expression for one character, some 6 ns; comparing and searching texts passes
+// charactersPerStep characters in that time.
 const (
-	maxConditionCost  = 250_000
+	// maxConditionCost is 18 live instructions of regular expressions over the longest attribute, or some 150 comparisons
+	// with it.
+	maxConditionCost = 150_000
+
 	maxConditionNodes = 2_000
-	attributeSize     = 256
-	pathSize          = 2048
+	charactersPerStep = 8
+	// attributeSize is the longest attribute that a caller of the check API can send. Proxies send shorter ones.
+	attributeSize = 8 << 10
 )
 
 // reading is one reading of a request; see headgate.OtherPath.
@@ -37,12 +42,13 @@ type (
 
 // compiler makes closures of a checked tree. Each method takes expressions of one type, which CEL has made sure of.
 type compiler struct {
-	tree    *ast.AST
-	names   map[string]bool
-	scope   []binding
-	nodes   int
-	cost    int
-	problem *conditionProblem
+	tree  *ast.AST
+	names map[string]bool
+	scope []binding
+	nodes int
+	// characters are those of all texts that are looked at, and steps those of regular expressions.
+	characters, steps int
+	problem           *conditionProblem
 }
 
 // binding is what a variable of all or exists stands for.
@@ -213,7 +219,7 @@ func (c *compiler) in(x, y ast.Expr) booleanOf {
 	elements := y.AsList().Elements()
 	if texts, ok := literalTexts(elements); ok && len(texts) > 0 && c.tree.GetType(x.ID()).Kind() == types.StringKind {
 		c.nodes += len(texts)
-		c.cost += len(texts)
+		c.characters += len(texts)
 		a := c.text(x)
 		return func(r reading) bool { return slices.Contains(texts, a(r)) }
 	}
@@ -246,9 +252,9 @@ func literalText(e ast.Expr) (string, bool) {
 
 func (c *compiler) matches(x, y ast.Expr) booleanOf {
 	never := func(reading) bool { return false }
-	before := c.cost
+	before := c.characters
 	a := c.text(x)
-	size := c.cost - before
+	size := c.characters - before
 	if value, outer, ok := c.bound(y); ok {
 		y = value
 		c.leave(outer)
@@ -263,22 +269,14 @@ func (c *compiler) matches(x, y ast.Expr) booleanOf {
 		c.fail(y, "%s", strings.Replace(err.Error(), "error parsing regexp", "the regular expression cannot be read", 1))
 		return never
 	}
-	c.cost += size * programSize(s)
+	if c.cost() <= maxConditionCost { // else it is rejected in any case
+		c.steps += size * regexpWidth(s)
+	}
 	return func(r reading) bool { return expression.MatchString(a(r)) }
 }
 
-// programSize is how many steps a regular expression may take for each character.
-func programSize(s string) int {
-	tree, err := syntax.Parse(s, syntax.Perl)
-	if err != nil {
-		return 1
-	}
-	program, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		return 1
-	}
-	return len(program.Inst)
-}
+// cost returns how many steps the condition may take.
+func (c *compiler) cost() int { return c.steps + c.characters/charactersPerStep }
 
 // quantifier makes [...].all(x, …) and [...].exists(x, …), one after another for each element.
 func (c *compiler) quantifier(e ast.ComprehensionExpr) booleanOf {

@@ -19,7 +19,7 @@ func (c *compiler) text(e ast.Expr) textOf {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		s, _ := literalText(e)
-		c.cost += len(s)
+		c.characters += len(s)
 		return func(reading) string { return s }
 	case ast.IdentKind:
 		if value, outer, ok := c.bound(e); ok {
@@ -83,12 +83,11 @@ func (c *compiler) member(e, operand ast.Expr, name string) textOf {
 
 func (c *compiler) attribute(e ast.Expr, name string) textOf {
 	c.names[name] = true
-	c.cost += attributeSize
+	c.characters += attributeSize
 	switch {
 	case slices.Contains(conditionMaps, name):
 		c.fail(e, "%s wants a name: %s[\"x\"]", name, name)
 	case name == "path":
-		c.cost += pathSize - attributeSize
 		return func(r reading) string { return r.path }
 	case name == "method":
 		return func(r reading) string { return r.method }
