@@ -262,6 +262,14 @@ func (r *compiledRule) checkFits(bad func(string, ...any)) {
 // weights explains the weight of limits in errors.
 const weights = "a limit weighs 1, a sliding_log 8, or 16 if it is above 128; a candidate weighs as much again, and so does overdraw"
 
+// Weight returns how much work one request is at most for a store because of the rule: the sum over its limits, as Limit.Weight
+// has it. A candidate and overdraw make a limit heavier. Compile rejects a rule of more than MaxWeight.
+func (r Rule) Weight() int {
+	c := compiledRule{Rule: r}
+	c.compileLimits()
+	return c.weight()
+}
+
 // weight returns how much the charges of one request weigh together at most.
 func (r *compiledRule) weight() int {
 	sum := 0
