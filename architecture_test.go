@@ -118,7 +118,7 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
 	"internal/config": {
-		code: []string{"identity", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
+		code: []string{"identity", "internal/pgrules", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
 	},
 	"internal/explain": {
 		code: []string{"internal/wording"},

@@ -254,7 +254,7 @@ func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 
 // followRules takes the rules from PostgreSQL.
 func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (wait func(), err error) {
-	if s.db, err = openPostgres(&s.config.Postgres); err != nil { //nolint:contextcheck // it does not connect
+	if s.db, err = openPostgres(s.config); err != nil { //nolint:contextcheck // it does not connect
 		return nil, err
 	}
 	follower, err := s.db.Follow(ctx, pgrules.FollowOptions{

@@ -43,15 +43,16 @@ func redisOptions(c *config.Redis) (redisstore.Options, error) {
 	return o, nil
 }
 
-// openPostgres is the config's, with the password in its file.
-func openPostgres(c *config.Postgres) (*pgrules.DB, error) {
-	password, err := readSecret(c.PasswordFile)
+// openPostgres is the config's, with the password in its file and the quotas of tenants.
+func openPostgres(c *config.Config) (*pgrules.DB, error) {
+	password, err := readSecret(c.Postgres.PasswordFile)
 	if err != nil {
 		return nil, fmt.Errorf("postgres.password_file: %w", err)
 	}
-	db, err := pgrules.Open(c.Address, string(password))
+	db, err := pgrules.Open(c.Postgres.Address, string(password))
 	if err != nil {
 		return nil, fmt.Errorf("postgres.address: %w", err)
 	}
+	db.SetQuotas(c.Tenants)
 	return db, nil
 }

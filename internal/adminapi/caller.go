@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"slices"
+
+	"github.com/headgate/headgate/internal/pgrules"
 )
 
 // Role is what a caller may do. The empty one may do nothing, and neither may any that is not known.
@@ -33,6 +35,11 @@ type Caller struct {
 	Role Role
 	// Tenant, if there is one, is all that the caller sees and changes.
 	Tenant string
+}
+
+// who is the caller as the database notes it, and bound to the caller's tenant and its quotas.
+func (c Caller) who(comment string) pgrules.Who {
+	return pgrules.Who{Name: c.Name, Comment: comment, Tenant: c.Tenant}
 }
 
 // owns says whether a caller may see and change what is a tenant's; "" is ours.

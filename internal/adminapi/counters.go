@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -96,7 +95,7 @@ func (a *api) giveBack(w http.ResponseWriter, r *http.Request, by Caller, what s
 			credit
 		}{what, wanted}
 		tenant := wanted.Subject["tenant"]
-		if err := a.db.Record(r.Context(), pgrules.Who{Name: by.Name}, rule.ID, tenant, record); err != nil {
+		if err := a.db.Record(r.Context(), by.who(""), rule.ID, tenant, record); err != nil {
 			return err
 		}
 	}

@@ -85,7 +85,7 @@ func (a *api) addExemption(w http.ResponseWriter, r *http.Request, by Caller) er
 	if err := checkExpiry(wanted.ExpiresAt); err != nil {
 		return err
 	}
-	made, err := a.db.AddExemption(r.Context(), pgrules.Who{Name: by.Name}, pgrules.Exemption{
+	made, err := a.db.AddExemption(r.Context(), by.who(""), pgrules.Exemption{
 		Rule: found.Name, Type: wanted.SubjectType, Value: wanted.SubjectValue, Reason: wanted.Reason,
 		Expires: wanted.ExpiresAt,
 	})
@@ -106,7 +106,7 @@ func (a *api) removeExemption(w http.ResponseWriter, r *http.Request, by Caller)
 		err = a.mayChange(r, by, there.Rule, fmt.Errorf("exemption %d: %w", id, pgrules.ErrNotFound))
 	}
 	if err == nil {
-		err = a.db.RemoveExemption(r.Context(), pgrules.Who{Name: by.Name}, id)
+		err = a.db.RemoveExemption(r.Context(), by.who(""), id)
 	}
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)

@@ -148,7 +148,7 @@ func (a *api) set(r *http.Request, by Caller, wanted ...newOverride) (changed in
 			Rule: o.Rule, Limit: o.LimitName, Subject: o.Subject, Text: o.Limit, Reason: o.Reason, Expires: o.ExpiresAt,
 		}
 	}
-	return a.db.SetOverrides(r.Context(), pgrules.Who{Name: by.Name}, overrides)
+	return a.db.SetOverrides(r.Context(), by.who(""), overrides)
 }
 
 func (a *api) removeOverride(w http.ResponseWriter, r *http.Request, by Caller) error {
@@ -161,7 +161,7 @@ func (a *api) removeOverride(w http.ResponseWriter, r *http.Request, by Caller) 
 		err = a.mayChange(r, by, there.Rule, fmt.Errorf("override %d: %w", id, pgrules.ErrNotFound))
 	}
 	if err == nil {
-		err = a.db.RemoveOverride(r.Context(), pgrules.Who{Name: by.Name}, id)
+		err = a.db.RemoveOverride(r.Context(), by.who(""), id)
 	}
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)

@@ -85,9 +85,6 @@ func (a *api) createRule(w http.ResponseWriter, r *http.Request, by Caller) erro
 		return err
 	}
 	name := definition.Rule.ID
-	if err := a.hasRoom(r, by); err != nil {
-		return err
-	}
 	outcome, err := a.publish(r, by, pgrules.Edit{Name: name, Put: definition})
 	if errors.Is(err, pgrules.ErrConflict) {
 		return a.taken(r, by, name, err)
@@ -205,7 +202,7 @@ func (a *api) change(
 }
 
 func (a *api) publish(r *http.Request, by Caller, edits ...pgrules.Edit) (pgrules.Outcome, error) {
-	return a.db.Publish(r.Context(), pgrules.Who{Name: by.Name}, pgrules.Change{Edits: edits})
+	return a.db.Publish(r.Context(), by.who(""), pgrules.Change{Edits: edits})
 }
 
 // readDefinition is the rule in the body, as a tenant's if there is one.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/headgate/headgate/internal/pgrules"
 )
 
 // The flat form is accepted as it stands, and comes back with the document that it stands for.
@@ -149,15 +151,35 @@ func TestTenantRules(t *testing.T) {
 	w.ask(t, acme, "DELETE /rules/acme-3", "").want(204)
 }
 
-// A tenant may not fill the table.
-func TestTenantRulesAreBounded(t *testing.T) {
+// A tenant may not fill the table, nor load the servers of all.
+func TestTenantQuotas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for i := range maxTenantRules {
+	quotas := pgrules.DefaultQuotas()
+	quotas.Rules, quotas.Exceptions = 3, 2
+	w.db.SetQuotas(quotas)
+	for i := range quotas.Rules {
 		w.create(t, acme, document(fmt.Sprintf("r%d", i), "1/minute"))
 	}
-	w.ask(t, acme, "POST /rules", document("more", "1/minute")).says(422, "at most 100 rules")
+	w.ask(t, acme, "POST /rules", document("more", "1/minute")).says(422, "the tenant has 3 rules", "at most 3", "tenants.max_rules")
+	w.ask(t, acme, "POST /validate", document("more", "1/minute")).want(200).has("valid=false")
 	w.create(t, globex, document("more", "1/minute"))
+	limits := make([]string, 256)
+	for i := range limits {
+		limits[i] = fmt.Sprintf(`"l%d": "1000/minute"`, i)
+	}
+	heavy := fmt.Sprintf(`{"id": "r0", "by": ["tenant"], "limits": {%s}, "meter": true}`, strings.Join(limits, ","))
+	w.ask(t, acme, "PUT /rules/r0", heavy, "If-Match", "*").says(422, "weigh 256 together", "at most 64", "make several rules of it")
+	slow := `{"id": "r0", "by": ["tenant"], "limit": "9/s", "when": "path.matches(\"(?:a?){40}b$\")"}`
+	w.ask(t, acme, "PUT /rules/r0", slow, "If-Match", "*").says(422, "estimated cost is 680960 steps", "budget is 150000", "use startsWith")
+	w.ask(t, editor, "POST /rules", strings.Replace(slow, "r0", "ours", 1)).says(422, "budget is 150000")
+	for i, status := range []int{201, 201, 422} {
+		body := fmt.Sprintf(`{"subjectType": "user", "subjectValue": "u%d"}`, i)
+		w.ask(t, acme, "POST /rules/r0/exemptions", body).want(status)
+	}
+	w.ask(t, acme, "POST /overrides", `{"rule": "r0", "subject": {"tenant": "acme", "user": "ann"}, "limit": "2/minute"}`).
+		says(422, "the tenant has 2 overrides and exemptions", "would have 3, and may have at most 2", "tenants.max_exceptions")
+	w.ask(t, editor, "POST /overrides", `{"rule": "r0", "subject": {"tenant": "acme", "user": "ann"}, "limit": "2/minute"}`).want(201)
 }
 
 // Of those who have read the same rule one changes it, and the others are told.

@@ -3,16 +3,12 @@ package adminapi
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgrules"
 )
-
-// maxTenantRules is how many rules a tenant may make.
-const maxTenantRules = 100
 
 // ofTenant makes a rule one of a tenant: a limit below those that it has from us, for its own requests and with counters
 // of its own.
@@ -47,17 +43,4 @@ func ofTenant(definition *pgrules.Definition, tenant string) (*pgrules.Definitio
 	}
 	own.Enabled, own.Owner = definition.Enabled, tenant
 	return own, nil
-}
-
-// hasRoom is whether a caller may make another rule.
-func (a *api) hasRoom(r *http.Request, by Caller) error {
-	if by.Tenant == "" {
-		return nil
-	}
-	there, err := a.db.Rules(r.Context(), pgrules.Filter{Owner: &by.Tenant}, pgrules.Page{Most: maxTenantRules})
-	if err == nil && len(there) >= maxTenantRules {
-		err = unusable("a tenant has at most %d rules, those that are disabled included: "+
-			"change one of them", maxTenantRules)
-	}
-	return err
 }

@@ -71,7 +71,7 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) err
 	}
 	stored := pgrules.Token{Name: made.Name, Role: made.Role, Tenant: made.Tenant, Expires: made.ExpiresAt}
 	sum := sha256.Sum256([]byte(secret))
-	if made.ID, err = a.db.AddToken(r.Context(), pgrules.Who{Name: by.Name}, stored, sum); err != nil {
+	if made.ID, err = a.db.AddToken(r.Context(), by.who(""), stored, sum); err != nil {
 		return err
 	}
 	w.Header().Set("Location", fmt.Sprintf("%s/%d", tokensPath, made.ID))
@@ -81,7 +81,7 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) err
 func (a *api) revokeToken(w http.ResponseWriter, r *http.Request, by Caller) error {
 	id, err := pathNumber(r, "tokenId")
 	if err == nil {
-		err = a.db.RevokeToken(r.Context(), pgrules.Who{Name: by.Name}, id)
+		err = a.db.RevokeToken(r.Context(), by.who(""), id)
 	}
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)

@@ -130,7 +130,7 @@ func (a *api) publishVersion(w http.ResponseWriter, r *http.Request, by Caller) 
 		return err
 	}
 	change.Base, change.DryRun = wanted.Base, wanted.DryRun
-	outcome, err := a.db.Publish(r.Context(), pgrules.Who{Name: by.Name, Comment: wanted.Comment}, change)
+	outcome, err := a.db.Publish(r.Context(), by.who(wanted.Comment), change)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (a *api) rollBack(w http.ResponseWriter, r *http.Request, by Caller) error 
 	if wanted.Comment == "" {
 		wanted.Comment = fmt.Sprintf("rolled back to version %d", number)
 	}
-	outcome, err := a.db.Rollback(r.Context(), pgrules.Who{Name: by.Name, Comment: wanted.Comment}, number)
+	outcome, err := a.db.Rollback(r.Context(), by.who(wanted.Comment), number)
 	if err != nil {
 		return err
 	}

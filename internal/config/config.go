@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/internal/yamldoc"
 	"github.com/headgate/headgate/storewrap"
 )
@@ -39,7 +40,9 @@ type Config struct {
 	// AdminTokensFile has the tokens of those who may use the admin API; "" means that there are none.
 	AdminTokensFile string
 	AdminJWT        AdminJWT
-	Tracing         Tracing
+	// Tenants is what editors who are bound to a tenant may store in Postgres.
+	Tenants pgrules.Quotas
+	Tracing Tracing
 	// SecretFile has the secret that is mixed into subjects; "" means none.
 	SecretFile string
 }
@@ -124,7 +127,7 @@ func Default() *Config {
 		Listen: Listen{HTTP: ":8080", GRPC: ":8081", Ops: ":8082", Admin: "127.0.0.1:8083"},
 		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate", Deadline: storewrap.DefaultDeadline},
 		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: HeadersBoth,
-		ShowSubjects: ShowHash, Tracing: Tracing{Sample: 1},
+		ShowSubjects: ShowHash, Tenants: pgrules.DefaultQuotas(), Tracing: Tracing{Sample: 1},
 	}
 	c.Identity.ForwardedHeader = identity.XForwardedFor
 	c.Identity.IPv6Prefix = 64

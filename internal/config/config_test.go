@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
@@ -101,6 +102,7 @@ func TestEveryKey(t *testing.T) {
 			JWTSecretFile: secret,
 		},
 		ShowSubjects: ShowClear, Tracing: Tracing{Address: "https://traces.example.com/otlp", Sample: 0.25},
+		Tenants:         pgrules.Quotas{Rules: 20, Limits: 40, ConditionSteps: 200_000, MeteredSubjects: 500},
 		AdminTokensFile: secret, SecretFile: secret,
 		AdminJWT: AdminJWT{
 			JWT: identity.JWT{

@@ -47,6 +47,7 @@ var (
 type DB struct {
 	pool    *pgxpool.Pool
 	address string // without the password
+	quotas  Quotas
 
 	mu     sync.Mutex
 	parsed map[int64]parsedRule // by id
@@ -69,7 +70,7 @@ func Open(address, password string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PostgreSQL at %s: %w", redacted(address), err)
 	}
-	return &DB{pool: pool, address: redacted(address), parsed: map[int64]parsedRule{}}, nil
+	return &DB{pool: pool, address: redacted(address), quotas: DefaultQuotas(), parsed: map[int64]parsedRule{}}, nil
 }
 
 // Close ends all connections.
@@ -119,6 +120,8 @@ type Who struct {
 	Name string
 	// Comment is for the history.
 	Comment string
+	// Tenant is the one that they are bound to, whose quotas apply; "" for operators.
+	Tenant string
 }
 
 // query is for reading.

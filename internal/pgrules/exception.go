@@ -70,7 +70,7 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		}
 		params.Expires = append(params.Expires, expires)
 	}
-	err = db.change(ctx, who, func(q *pgdb.Queries) error {
+	err = db.changeExceptions(ctx, who, func(q *pgdb.Queries) error {
 		changed, err = q.MergeOverrides(ctx, params)
 		return err
 	})
@@ -248,7 +248,7 @@ func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption
 		}
 		params.RuleID = &row.ID
 	}
-	err := db.change(ctx, who, func(q *pgdb.Queries) error {
+	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) error {
 		row, err := q.AddExemption(ctx, params)
 		x.ID, x.Value, x.CreatedBy, x.CreatedAt = row.ID, row.SubjectValue, row.CreatedBy, row.CreatedAt
 		return err

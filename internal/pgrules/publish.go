@@ -64,13 +64,17 @@ func (db *DB) Publish(ctx context.Context, who Who, change Change) (Outcome, err
 var errMoved = errors.New("another version was published")
 
 func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, error) {
-	plan, err := db.plan(ctx, change)
+	plan, err := db.plan(ctx, who.Tenant, change)
 	if err != nil {
 		return Outcome{}, err
 	}
 	outcome := Outcome{plan.version, plan.before, plan.rules, plan.was, plan.mode}
 	if !plan.changes() {
 		return outcome, nil
+	}
+	// What was counted is what is there when the change is written: else the version is another by then.
+	if err := db.quotas.within(who.Tenant, plan.useBefore, plan.useAfter); err != nil {
+		return outcome, err
 	}
 	if _, err := sound(ctx, plan.rules, plan.mode); err != nil || change.DryRun {
 		return outcome, err
@@ -103,12 +107,16 @@ type plan struct {
 	prune   bool
 	inserts []pgdb.RateLimitRule
 	updates []pgdb.RateLimitRule
+	// tenant is the one whose quotas apply, "" if none do, and what its rules take of them before and after.
+	tenant              string
+	useBefore, useAfter quotaUse
 }
 
 func (p *plan) changes() bool { return len(p.inserts)+len(p.updates) > 0 || p.mode != p.was }
 
-// plan finds out what edits come to.
-func (db *DB) plan(ctx context.Context, change *Change) (*plan, error) {
+// plan finds out what edits come to. If they are made by somebody who is bound to a tenant, it counts what they take of its
+// quotas.
+func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, error) {
 	q := db.query()
 	state, err := q.State(ctx)
 	if err != nil {
@@ -122,7 +130,7 @@ func (db *DB) plan(ctx context.Context, change *Change) (*plan, error) {
 		return nil, fmt.Errorf("%w: the rules are at version %d, not %d: look at what has changed, and plan again", ErrConflict,
 			state.Version, *change.Base)
 	}
-	p := &plan{version: state.Version, was: modeOf(state.Mode), prune: change.Prune}
+	p := &plan{version: state.Version, was: modeOf(state.Mode), prune: change.Prune, tenant: tenant}
 	p.mode = p.was
 	if change.Mode != nil {
 		p.mode = *change.Mode
@@ -158,24 +166,26 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 	if edit == nil && p.prune && row.Owner == "" {
 		edit = &Edit{Revision: AnyRevision}
 	}
+	var rule headgate.Rule // nothing if it is not in force
 	if row.Enabled {
-		rule, err := db.parse(row)
+		var err error
+		rule, err = db.parse(row)
 		switch {
 		case err == nil:
 			p.before = append(p.before, rule)
 		case edit == nil:
 			return fmt.Errorf("%w: %w", ErrRefused, err)
 		}
-		if edit == nil {
-			p.rules = append(p.rules, rule)
-		}
 	}
+	p.count(&p.useBefore, row.Owner, &rule, row.Enabled)
 	switch {
 	case edit == nil:
+		p.keep(row.Owner, &rule, row.Enabled)
 		return nil
 	case edit.Revision != AnyRevision && edit.Revision != row.Seq:
 		return fmt.Errorf("rule %q: %w: it is at revision %d, not %d: read it again", row.Name, ErrConflict, row.Seq, edit.Revision)
 	case edit.Put == nil:
+		p.keep(row.Owner, &rule, false)
 		if row.Enabled {
 			off := *row
 			off.Enabled = false
@@ -184,15 +194,29 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 		return nil
 	case edit.Put.Owner != row.Owner:
 		return fmt.Errorf("%w: rule %q is somebody else's: choose another name", ErrRefused, row.Name)
-	case edit.Put.Enabled:
-		p.rules = append(p.rules, edit.Put.Rule)
 	}
+	p.keep(row.Owner, &edit.Put.Rule, edit.Put.Enabled)
 	now := edit.Put.row()
 	now.ID = row.ID
 	if !sameRow(row, &now) {
 		p.updates = append(p.updates, now)
 	}
 	return nil
+}
+
+// keep notes what a rule will be.
+func (p *plan) keep(owner string, rule *headgate.Rule, enabled bool) {
+	if enabled {
+		p.rules = append(p.rules, *rule)
+	}
+	p.count(&p.useAfter, owner, rule, enabled)
+}
+
+// count adds a rule to what its tenant uses, if it is the one whose quotas apply.
+func (p *plan) count(use *quotaUse, owner string, rule *headgate.Rule, enabled bool) {
+	if p.tenant != "" && p.tenant == owner {
+		use.add(rule, enabled)
+	}
 }
 
 // add brings in a rule that was not there.
@@ -203,9 +227,7 @@ func (p *plan) add(edit *Edit) error {
 	case edit.Revision > 0:
 		return fmt.Errorf("rule %q: %w: it is not there, and was at revision %d", edit.Name, ErrConflict, edit.Revision)
 	}
-	if edit.Put.Enabled {
-		p.rules = append(p.rules, edit.Put.Rule)
-	}
+	p.keep(edit.Put.Owner, &edit.Put.Rule, edit.Put.Enabled)
 	p.inserts = append(p.inserts, edit.Put.row())
 	return nil
 }

@@ -101,6 +101,12 @@ ON CONFLICT (rule_id, subject, limit_name) DO UPDATE SET limit_text = excluded.l
 WHERE (o.limit_text, o.reason, o.expires_at, o.removed_at) IS DISTINCT FROM
     (excluded.limit_text, excluded.reason, excluded.expires_at, NULL::timestamptz);
 
+-- name: CountExceptions :one
+SELECT ((SELECT count(*) FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
+        WHERE r.owner = sqlc.arg(tenant)::text AND o.removed_at IS NULL)
+    + (SELECT count(*) FROM rate_limit_exemptions e JOIN rate_limit_rules r ON r.id = e.rule_id
+        WHERE r.owner = sqlc.arg(tenant)::text AND e.removed_at IS NULL))::bigint AS exceptions;
+
 -- name: ListAudit :many
 SELECT a.*, coalesce(r.name, '')::text AS rule FROM rate_limit_rule_audit a LEFT JOIN rate_limit_rules r ON r.id = a.rule_id
 WHERE a.id < sqlc.arg(before)
@@ -168,6 +174,23 @@ SELECT unnest(sqlc.arg(days)::text[])::date, unnest(sqlc.arg(rules)::text[]), un
     nullif(unnest(sqlc.arg(attributes)::text[]), ''), unnest(sqlc.arg(units)::bigint[]), unnest(sqlc.arg(refused)::bigint[])
 ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units, refused = u.refused + excluded.refused,
     attributes = coalesce(u.attributes, excluded.attributes);
+
+-- name: OwnersOf :many
+SELECT name, owner FROM rate_limit_rules WHERE name = ANY(sqlc.arg(names)::text[]) AND owner <> '';
+
+-- name: LockUsage :exec
+SELECT pg_advisory_xact_lock(hashtext('usage_daily'), hashtext(t.tenant))
+FROM (SELECT unnest(sqlc.arg(tenants)::text[]) AS tenant ORDER BY 1) t;
+
+-- name: KnownUsage :many
+SELECT u.day::text AS day, u.rule, u.subject FROM usage_daily u JOIN (
+    SELECT unnest(sqlc.arg(days)::text[])::date AS day, unnest(sqlc.arg(rules)::text[]) AS rule, unnest(sqlc.arg(subjects)::text[]) AS subject
+) n ON n.day = u.day AND n.rule = u.rule AND n.subject = u.subject;
+
+-- name: CountUsage :many
+SELECT u.day::text AS day, r.owner, count(*) AS subjects FROM usage_daily u JOIN rate_limit_rules r ON r.name = u.rule
+WHERE u.day = ANY(sqlc.arg(days)::text[]::date[]) AND r.owner = ANY(sqlc.arg(tenants)::text[]) AND u.subject <> 'others'
+GROUP BY u.day, r.owner;
 
 -- name: ListUsage :many
 SELECT id, day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, refused FROM usage_daily

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/headgate/headgate"
@@ -13,31 +14,40 @@ import (
 	"github.com/headgate/headgate/internal/pgrules/pgdb"
 )
 
-// AddUsage adds to what subjects have used, all rows or none. Its error is meter.ErrNotWritten if it was certainly none.
+// AddUsage adds to what subjects have used, all rows or none. Its error is meter.ErrNotWritten if it was certainly none. Of
+// rules that a tenant has made, what exceeds its quota of metered subjects goes to one row for all others.
 func (db *DB) AddUsage(ctx context.Context, rows []meter.Row) error {
-	var params pgdb.AddUsageParams
+	written := make([]usageRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		attributes := ""
+		written[i] = usageRow{usageKey{r.Day, r.Rule, r.Subject.String()}, "", r.Units, r.Refused}
 		if r.Attributes != nil {
 			text, err := json.Marshal(r.Attributes) // its names are sorted
 			if err != nil {
 				return err
 			}
-			attributes = string(text)
+			written[i].attributes = string(text)
 		}
-		params.Days = append(params.Days, r.Day)
-		params.Rules = append(params.Rules, r.Rule)
-		params.Subjects = append(params.Subjects, r.Subject.String())
-		params.Attributes = append(params.Attributes, attributes)
-		params.Units = append(params.Units, r.Units)
-		params.Refused = append(params.Refused, r.Refused)
 	}
-	err := db.query().AddUsage(ctx, params)
+	owners, err := db.ownersOf(ctx, written)
+	if err != nil {
+		return fmt.Errorf("%w: %w", meter.ErrNotWritten, db.explain(err))
+	}
+	committing := true
+	if len(owners) == 0 {
+		err = db.query().AddUsage(ctx, usageParams(written))
+	} else {
+		committing = false
+		err = pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+			err := db.addTenantUsage(ctx, pgdb.New(tx), written, owners)
+			committing = err == nil
+			return err
+		})
+	}
 	var said *pgconn.PgError
 	var unreachable *pgconn.ConnectError
 	// Of what ends a connection nobody knows whether it came before the commit.
-	if err != nil && (errors.As(err, &said) && said.Severity == "ERROR" || errors.As(err, &unreachable) || pgconn.SafeToRetry(err)) {
+	if err != nil && (!committing || errors.As(err, &said) && said.Severity == "ERROR" || errors.As(err, &unreachable) || pgconn.SafeToRetry(err)) {
 		return fmt.Errorf("%w: %w", meter.ErrNotWritten, db.explain(err))
 	}
 	return db.explain(err)

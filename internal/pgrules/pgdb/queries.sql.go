@@ -110,6 +110,57 @@ func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
 	return err
 }
 
+const countExceptions = `-- name: CountExceptions :one
+SELECT ((SELECT count(*) FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
+        WHERE r.owner = $1::text AND o.removed_at IS NULL)
+    + (SELECT count(*) FROM rate_limit_exemptions e JOIN rate_limit_rules r ON r.id = e.rule_id
+        WHERE r.owner = $1::text AND e.removed_at IS NULL))::bigint AS exceptions
+`
+
+func (q *Queries) CountExceptions(ctx context.Context, tenant string) (int64, error) {
+	row := q.db.QueryRow(ctx, countExceptions, tenant)
+	var exceptions int64
+	err := row.Scan(&exceptions)
+	return exceptions, err
+}
+
+const countUsage = `-- name: CountUsage :many
+SELECT u.day::text AS day, r.owner, count(*) AS subjects FROM usage_daily u JOIN rate_limit_rules r ON r.name = u.rule
+WHERE u.day = ANY($1::text[]::date[]) AND r.owner = ANY($2::text[]) AND u.subject <> 'others'
+GROUP BY u.day, r.owner
+`
+
+type CountUsageParams struct {
+	Days    []string `json:"days"`
+	Tenants []string `json:"tenants"`
+}
+
+type CountUsageRow struct {
+	Day      string `json:"day"`
+	Owner    string `json:"owner"`
+	Subjects int64  `json:"subjects"`
+}
+
+func (q *Queries) CountUsage(ctx context.Context, arg CountUsageParams) ([]CountUsageRow, error) {
+	rows, err := q.db.Query(ctx, countUsage, arg.Days, arg.Tenants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountUsageRow
+	for rows.Next() {
+		var i CountUsageRow
+		if err := rows.Scan(&i.Day, &i.Owner, &i.Subjects); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endExemptions = `-- name: EndExemptions :exec
 UPDATE rate_limit_exemptions SET removed_at = now() WHERE expires_at < $1 AND removed_at IS NULL
 `
@@ -150,6 +201,44 @@ FROM jsonb_to_recordset($1::jsonb) AS n (id bigint, name text, scope text, tenan
 func (q *Queries) InsertRules(ctx context.Context, rules json.RawMessage) error {
 	_, err := q.db.Exec(ctx, insertRules, rules)
 	return err
+}
+
+const knownUsage = `-- name: KnownUsage :many
+SELECT u.day::text AS day, u.rule, u.subject FROM usage_daily u JOIN (
+    SELECT unnest($1::text[])::date AS day, unnest($2::text[]) AS rule, unnest($3::text[]) AS subject
+) n ON n.day = u.day AND n.rule = u.rule AND n.subject = u.subject
+`
+
+type KnownUsageParams struct {
+	Days     []string `json:"days"`
+	Rules    []string `json:"rules"`
+	Subjects []string `json:"subjects"`
+}
+
+type KnownUsageRow struct {
+	Day     string `json:"day"`
+	Rule    string `json:"rule"`
+	Subject string `json:"subject"`
+}
+
+func (q *Queries) KnownUsage(ctx context.Context, arg KnownUsageParams) ([]KnownUsageRow, error) {
+	rows, err := q.db.Query(ctx, knownUsage, arg.Days, arg.Rules, arg.Subjects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []KnownUsageRow
+	for rows.Next() {
+		var i KnownUsageRow
+		if err := rows.Scan(&i.Day, &i.Rule, &i.Subject); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listAudit = `-- name: ListAudit :many
@@ -646,6 +735,16 @@ func (q *Queries) LockState(ctx context.Context) (LockStateRow, error) {
 	return i, err
 }
 
+const lockUsage = `-- name: LockUsage :exec
+SELECT pg_advisory_xact_lock(hashtext('usage_daily'), hashtext(t.tenant))
+FROM (SELECT unnest($1::text[]) AS tenant ORDER BY 1) t
+`
+
+func (q *Queries) LockUsage(ctx context.Context, tenants []string) error {
+	_, err := q.db.Exec(ctx, lockUsage, tenants)
+	return err
+}
+
 const mark = `-- name: Mark :one
 SELECT mark FROM rate_limit_changes WHERE seq = $1
 `
@@ -692,6 +791,35 @@ func (q *Queries) MergeOverrides(ctx context.Context, arg MergeOverridesParams) 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const ownersOf = `-- name: OwnersOf :many
+SELECT name, owner FROM rate_limit_rules WHERE name = ANY($1::text[]) AND owner <> ''
+`
+
+type OwnersOfRow struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner"`
+}
+
+func (q *Queries) OwnersOf(ctx context.Context, names []string) ([]OwnersOfRow, error) {
+	rows, err := q.db.Query(ctx, ownersOf, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OwnersOfRow
+	for rows.Next() {
+		var i OwnersOfRow
+		if err := rows.Scan(&i.Name, &i.Owner); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const purgeChanges = `-- name: PurgeChanges :exec
