@@ -1,0 +1,352 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/meter"
+	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// controlled is a PostgreSQL with two servers, and callers of their admin APIs.
+type controlled struct {
+	t        *testing.T
+	postgres *testenv.Postgres
+	admins   []string // where the admin APIs listen
+	nodes    []*served.Node
+	operator string   // a token that is bound to no tenant
+	editors  []string // tokens that are bound to tenant acme
+}
+
+func startControlled(t *testing.T) *controlled {
+	t.Helper()
+	c := &controlled{t: t, postgres: testenv.StartPostgres(t)}
+	redis := startRedis(t)
+	var lines []string
+	token := func(name string, rights ...string) string {
+		secret, line, err := adminapi.NewToken(name, rights...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+		return secret
+	}
+	c.operator = token("ann", "editor")
+	for i := range 8 {
+		c.editors = append(c.editors, token(fmt.Sprintf("eve%d", i), "editor", "tenant=acme"))
+	}
+	for i := range 2 {
+		node, err := served.New(t, headgateProgram(t), "", 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		admin := testenv.FreeAddress(t)
+		config := fmt.Sprintf("listen: {http: %q, grpc: off, ops: %q, admin: %q}\nredis: {address: redis://%s}\npostgres: {address: %q}\n"+
+			"admin: {tokens_file: tokens}\n", node.HTTP, node.Ops, admin, redis.Addr(), c.postgres.URL())
+		if err := node.Write("config.yaml", config); err != nil {
+			t.Fatal(err)
+		}
+		if err := node.Write("tokens", strings.Join(lines, "\n")); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			migrate := exec.CommandContext(t.Context(), headgateProgram(t), "migrate", "--config", filepath.Join(node.Dir, "config.yaml"))
+			if out, err := migrate.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v", out, err)
+			}
+			c.publish(`{"id": "ours", "by": ["tenant"], "limit": "1000000/minute"}`)
+		}
+		node.Start()
+		c.nodes, c.admins = append(c.nodes, node), append(c.admins, admin)
+	}
+	return c
+}
+
+// publish puts an operator's rule into the database.
+func (c *controlled) publish(document string) {
+	c.t.Helper()
+	db := c.open()
+	d, err := pgrules.Define([]byte(document))
+	if err == nil {
+		_, err = db.Publish(c.t.Context(), pgrules.Who{Name: "ann"}, pgrules.Change{
+			Edits: []pgrules.Edit{{Name: d.Rule.ID, Put: d, Revision: pgrules.AnyRevision}},
+		})
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *controlled) open() *pgrules.DB {
+	c.t.Helper()
+	db, err := pgrules.Open(c.postgres.URL(), "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(db.Close)
+	return db
+}
+
+// ask sends a request to the admin API of a server, and again while it is told to wait or that others were quicker.
+func (c *controlled) ask(server int, token, method, path, body string) (status int, detail string) {
+	c.t.Helper()
+	for {
+		r, err := http.NewRequestWithContext(c.t.Context(), method, "http://"+c.admins[server%len(c.admins)]+"/v1/rate-limit"+path, strings.NewReader(body))
+		if err != nil {
+			c.t.Error(err)
+			return 0, ""
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("If-Match", "*")
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			c.t.Error(err)
+			return 0, ""
+		}
+		text, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusConflict || response.StatusCode == http.StatusTooManyRequests {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		return response.StatusCode, string(text)
+	}
+}
+
+// count returns the number that a question to the database has for an answer.
+func (c *controlled) count(question string) (n int) {
+	c.t.Helper()
+	conn, err := pgx.Connect(c.t.Context(), c.postgres.URL())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer conn.Close(c.t.Context())
+	if err := conn.QueryRow(c.t.Context(), question).Scan(&n); err != nil {
+		c.t.Fatalf("%s: %v", question, err)
+	}
+	return n
+}
+
+// together has all editors write at once through both servers, and returns how many writes were accepted and an answer to
+// one that was not.
+func (c *controlled) together(tries int, write func(server int, token string, i int) (int, string)) (accepted int, refusal string) {
+	c.t.Helper()
+	var all sync.WaitGroup
+	var done atomic.Int32
+	var why atomic.Value
+	for worker, token := range c.editors {
+		all.Go(func() {
+			for i := worker; i < tries; i += len(c.editors) {
+				switch status, text := write(worker, token, i); status {
+				case http.StatusOK, http.StatusCreated:
+					done.Add(1)
+				case http.StatusUnprocessableEntity:
+					why.Store(text)
+				default:
+					c.t.Errorf("%d: %s", status, text)
+				}
+			}
+		})
+	}
+	all.Wait()
+	refusal, _ = why.Load().(string)
+	return int(done.Load()), refusal
+}
+
+// A tenant's editors fill the tables from many connections and two servers at once.
+func TestTenantFillsTheTables(t *testing.T) {
+	c := startControlled(t)
+	rule := func(id string) string {
+		return fmt.Sprintf(`{"id": %q, "by": ["tenant", "user"], "limit": "1000/minute"}`, id)
+	}
+	for i := range 92 {
+		if status, text := c.ask(i, c.editors[i%8], "POST", "/rules", rule(fmt.Sprintf("r%d", i))); status != http.StatusCreated {
+			t.Fatalf("%d: %s", status, text)
+		}
+	}
+	accepted, refusal := c.together(size(24, 200), func(server int, token string, i int) (int, string) {
+		return c.ask(server, token, "POST", "/rules", rule(fmt.Sprintf("x%d", i)))
+	})
+	t.Logf("rules: 92 and %d more; refused: %s", accepted, refusal)
+	if n := c.count("SELECT count(*) FROM rate_limit_rules WHERE owner = 'acme'"); n != 100 {
+		t.Errorf("%d rules, want 100", n)
+	}
+	wantWords(t, refusal, "quota of tenant acme", "has 100 rules", "at most 100", "operator", "tenants.max_rules")
+
+	// 20 batches of 900, of which 11 fit.
+	accepted, refusal = c.together(20, func(server int, token string, i int) (int, string) {
+		var all []string
+		for j := range 900 {
+			all = append(all, fmt.Sprintf(`{"rule": "r0", "subject": {"tenant": "acme", "user": "u%d"}, "limit": "5/minute"}`, 900*i+j))
+		}
+		return c.ask(server, token, "POST", "/overrides", `{"overrides": [`+strings.Join(all, ",")+`]}`)
+	})
+	n := c.count("SELECT count(*) FROM rate_limit_overrides WHERE removed_at IS NULL")
+	t.Logf("overrides: %d batches of 900 accepted, %d overrides; refused: %s", accepted, n, refusal)
+	if accepted != 11 || n != 9900 {
+		t.Errorf("%d batches and %d overrides, want 11 and 9900", accepted, n)
+	}
+	accepted, refusal = c.together(size(120, 300), func(server int, token string, i int) (int, string) {
+		return c.ask(server, token, "POST", "/rules/r0/exemptions", fmt.Sprintf(`{"subjectType": "user", "subjectValue": "u%d"}`, i))
+	})
+	t.Logf("exemptions: %d accepted; refused: %s", accepted, refusal)
+	if accepted != 100 {
+		t.Errorf("%d exemptions beside 9900 overrides, want 100", accepted)
+	}
+	wantWords(t, refusal, "overrides and exemptions", "at most 10000", "tenants.max_exceptions")
+	// An operator is not bound by it.
+	if status, text := c.ask(0, c.operator, "POST", "/rules/r0/exemptions", `{"subjectType": "user", "subjectValue": "ops"}`); status != http.StatusCreated {
+		t.Errorf("an operator: %d: %s", status, text)
+	}
+}
+
+func wantWords(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("%s\nwant %q", text, w)
+		}
+	}
+}
+
+// A tenant's editor publishes rules that make each request slow for the server that all tenants share.
+func TestTenantMakesDecisionsSlow(t *testing.T) {
+	c := startControlled(t)
+	publish := func(id, keys string) (int, string) {
+		return c.ask(0, c.editors[0], "POST", "/rules", fmt.Sprintf(`{"id": %q, "by": ["tenant"], %s}`, id, keys))
+	}
+	for i, expression := range []string{
+		`(a?){40}b$`, `(?:a?){40}b$`, `([a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*)*!`, `(a|b|ab|ba|aab|bba|abab){3}$`,
+		`[ab]*a[ab]{40}$`, `(?:[ab]?){15}(?:[ab]?){15}!`,
+	} {
+		for j, attribute := range []string{"path", "user_agent", "header['x-app']"} {
+			id := fmt.Sprintf("slow-%d-%d", i, j)
+			when, _ := json.Marshal(fmt.Sprintf("%s.matches(%q)", attribute, expression))
+			status, text := publish(id, fmt.Sprintf(`"limit": "1000/minute", "when": %s`, when))
+			if status != http.StatusUnprocessableEntity {
+				rule, err := pgrules.Define(fmt.Appendf(nil, `{"id": "r", "by": [], "limit": "1/s", "when": %s}`, when))
+				if err != nil {
+					t.Fatal(err)
+				}
+				long := strings.Repeat("ab", 4<<10)
+				start := time.Now()
+				rule.Rule.When.Holds(headgate.Attributes{"path": long, "user_agent": long, "header.x-app": long})
+				t.Errorf("%s.matches(%q): accepted, and takes %s", attribute, expression, time.Since(start))
+				continue
+			}
+			wantWords(t, text, id, "estimated cost", "budget is 150000", "use startsWith")
+		}
+	}
+	// What fits one by one does not fit together.
+	limits := func(n int) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf(`"l%d": "1000/minute"`, i)
+		}
+		return strings.Join(all, ",")
+	}
+	status, text := publish("heavy", fmt.Sprintf(`"limits": {%s}`, limits(256)))
+	if status != http.StatusUnprocessableEntity {
+		t.Errorf("256 limits: %d: %s", status, text)
+	}
+	wantWords(t, text, "weigh 256 together", "at most 64")
+	accepted, refusal := 0, ""
+	for i := range 6 {
+		if status, text := publish(fmt.Sprintf("heavy-%d", i), fmt.Sprintf(`"when": "path != \"\"", "limits": {%s}`, limits(60))); status == http.StatusCreated {
+			accepted++
+		} else {
+			refusal = text
+		}
+	}
+	t.Logf("rules of 60 limits: %d accepted; refused: %s", accepted, refusal)
+	if accepted != 3 {
+		t.Errorf("%d rules of 60 limits that match one request, want 3", accepted)
+	}
+	wantWords(t, refusal, "at most 200", "tenants.max_limits")
+	accepted = 0
+	for i := range 10 {
+		if status, text := publish(fmt.Sprintf("regexp-%d", i), `"limit": "1000/minute", "when": "path.matches(\"(?i)bot|crawler|spider\") || user_agent.matches(\"(?i)bot|crawler|spider\")"`); status == http.StatusCreated {
+			accepted++
+		} else {
+			refusal = text
+		}
+	}
+	t.Logf("conditions of 100352 steps: %d accepted; refused: %s", accepted, refusal)
+	if accepted != 5 {
+		t.Errorf("%d conditions of 100352 steps, want 5", accepted)
+	}
+	wantWords(t, refusal, "at most 600000", "tenants.max_condition_steps")
+}
+
+// A tenant meters a rule by what its clients make up, and each value becomes a row of the table that billing reads.
+func TestTenantMetersEverything(t *testing.T) {
+	postgres := testenv.StartPostgres(t)
+	c := &controlled{t: t, postgres: postgres}
+	db := c.open()
+	if _, _, err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d, err := pgrules.Define([]byte(`{"id": "api", "by": ["tenant", "user"], "match": {"tenant": "acme"}, "limit": "1000/minute", "meter": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Owner = "acme"
+	if _, err := db.Publish(t.Context(), pgrules.Who{Name: "eve", Tenant: "acme"}, pgrules.Change{Edits: []pgrules.Edit{{Name: "api", Put: d}}}); err != nil {
+		t.Fatal(err)
+	}
+	const nodes, each = 3, 6_000
+	var all sync.WaitGroup
+	for node := range nodes {
+		own := c.open()
+		all.Go(func() {
+			limiter := newLimiter(t, openStore(t, startRedis(t)), d.Rule)
+			m := meter.New(limiter, own.AddUsage, quiet())
+			decision, err := limiter.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{"tenant": "acme", "user": "first"}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i := range each { // each as a request of another client would be
+				user := fmt.Sprintf("made-up-%d-%d", node, i)
+				decision.Limits[0].Subject = headgate.SubjectOf("acme", user)
+				m.Note(&headgate.Observation{
+					Call: headgate.CallCheck, Decision: decision, Attributes: headgate.Attributes{"tenant": "acme", "user": user},
+				})
+			}
+			m.Run(ended(t))
+			if m.Lost() != 0 {
+				t.Errorf("%d units are lost", m.Lost())
+			}
+		})
+	}
+	all.Wait()
+	rows, units := c.count("SELECT count(*) FROM usage_daily"), c.count("SELECT sum(units) FROM usage_daily WHERE attributes LIKE '%\"tenant\":\"acme\"%'")
+	t.Logf("%d subjects on %d nodes: %d rows of usage, %d units", nodes*each, nodes, rows, units)
+	if rows != 10_001 || units != nodes*each {
+		t.Errorf("%d rows with %d units, want 10001 with %d", rows, units, nodes*each)
+	}
+}
+
+// ended returns a context that is over.
+func ended(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
