@@ -41,7 +41,7 @@ var architecture = map[string]arrows{
 		tests: []string{"storetest"},
 	},
 	"redisstore": {
-		code: []string{"github.com/redis/rueidis"},
+		code: []string{"internal/redact", "github.com/redis/rueidis"},
 		tests: []string{
 			"internal/testenv", "storetest",
 			"github.com/anishathalye/porcupine", "go.uber.org/goleak",
@@ -59,7 +59,7 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"identity": {
-		code:  []string{"github.com/golang-jwt/jwt/v5", "github.com/MicahParks/keyfunc/v3"},
+		code:  []string{"internal/redact", "github.com/golang-jwt/jwt/v5", "github.com/MicahParks/keyfunc/v3"},
 		tests: []string{"memstore"},
 	},
 	"client": {
@@ -89,7 +89,7 @@ var architecture = map[string]arrows{
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
 			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
-			"internal/listen", "internal/pgrules", "internal/rulediff",
+			"internal/listen", "internal/pgrules", "internal/redact", "internal/rulediff",
 			"internal/denials", "internal/gather", "internal/meter", "internal/offenders", "internal/telemetry", "internal/tracing",
 			"internal/wording", "internal/yamldoc",
 			"github.com/spf13/cobra", "golang.org/x/term", "google.golang.org/grpc",
@@ -118,7 +118,7 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
 	"internal/config": {
-		code: []string{"identity", "internal/pgrules", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
+		code: []string{"identity", "internal/pgrules", "internal/redact", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
 	},
 	"internal/explain": {
 		code: []string{"internal/wording"},
@@ -184,6 +184,8 @@ var architecture = map[string]arrows{
 		code:  []string{"internal/pace"},
 		tests: []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},
 	},
+	// Everything that shows an address needs it.
+	"internal/redact": {notRoot: true},
 	"internal/wording": {
 		code: []string{"identity"},
 	},
@@ -197,7 +199,7 @@ var architecture = map[string]arrows{
 	// It starts servers for the tests of any package, so it must know none of them.
 	"internal/pgrules": {
 		code: []string{
-			"internal/pgrules/pgdb", "internal/meter", "memstore", "ruledoc", // memstore is where rules are tried before they are published
+			"internal/pgrules/pgdb", "internal/meter", "internal/redact", "memstore", "ruledoc", // memstore is where rules are tried before they are published
 			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool",
 			"github.com/jackc/pgx/v5/stdlib", "github.com/pressly/goose/v3", "github.com/pressly/goose/v3/lock",
 		},

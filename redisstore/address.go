@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate/internal/redact"
 )
 
 const addressForms = "write redis://host:6379, sentinel://host:26379,host:26379/master or cluster://host:6379,host:6379"
@@ -26,7 +28,7 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 		DisableCache:     true,
 	}
 	fail := func(why string) (rueidis.ClientOption, error) {
-		return co, fmt.Errorf("address %q: %s: %s", redact(o.Address), why, addressForms)
+		return co, fmt.Errorf("address %q: %s: %s", redact.Address(o.Address), why, addressForms)
 	}
 	scheme, rest, ok := strings.Cut(o.Address, "://")
 	if !ok {
@@ -42,6 +44,9 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 		}
 		rest = rest[at+1:]
 	}
+	if strings.ContainsAny(rest, "?#") {
+		return fail("it has parameters, and none are read: write user and password before the host, user:password@host, or apart")
+	}
 	hosts, path, _ := strings.Cut(rest, "/")
 	port := "6379"
 	switch scheme {
@@ -52,7 +57,7 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 		if path != "" {
 			db, err := strconv.Atoi(path)
 			if err != nil || db < 0 {
-				return fail(fmt.Sprintf("%q is not a database number", path))
+				return fail("what follows the host is not a database number")
 			}
 			co.SelectDB = db
 		}
@@ -79,8 +84,10 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 		if host == "" {
 			return fail("a host is missing")
 		}
-		if _, _, err := net.SplitHostPort(host); err != nil {
+		if _, given, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		} else if _, err := strconv.ParseUint(given, 10, 16); err != nil {
+			return fail("a port is not a number from 0 to 65535")
 		}
 		co.InitAddress = append(co.InitAddress, host)
 	}
@@ -90,13 +97,4 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 // isCluster is true for the options of a cluster:// address.
 func isCluster(co *rueidis.ClientOption) bool {
 	return !co.ForceSingleClient && co.Sentinel.MasterSet == ""
-}
-
-// redact is an address fit for messages: without user and password.
-func redact(address string) string {
-	scheme, rest, ok := strings.Cut(address, "://")
-	if !ok {
-		return address[strings.LastIndexByte(address, '@')+1:]
-	}
-	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }

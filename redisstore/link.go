@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redact"
 )
 
 // firstPause is how long a failed attempt to connect is left alone before the next; it doubles up to keepEvery.
@@ -24,7 +25,7 @@ type link struct {
 }
 
 func newLink(address string) *link {
-	return &link{address: redact(address), tried: make(chan struct{})}
+	return &link{address: redact.Address(address), tried: make(chan struct{})}
 }
 
 func (l *link) fail(err error) {

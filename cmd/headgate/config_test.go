@@ -36,7 +36,7 @@ redis: {namespace: "7", username: "true", password_file: "a b.yaml", tls: {serve
 identity:
   trusted_hops: 2
   api_key: {header: X-Key, query: "$${x}: #\"é\""}
-  jwt: {algorithms: [ES256, EdDSA], key_url: "https://id.example.com/keys?a=b#c", audience: ["1", "a, b", "[]"], leeway: 1m30s}
+  jwt: {algorithms: [ES256, EdDSA], key_url: "https://id.example.com/keys/a%20b", audience: ["1", "a, b", "[]"], leeway: 1m30s}
 `} {
 		for name, text := range map[string]string{"c.yaml": text, "a b.yaml": "rules: []", "rules": "rules: []"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/explain"
+	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/ruledoc"
@@ -136,7 +137,7 @@ func explainHere(ctx context.Context, o *explainOptions, q *question) (*explain.
 			return nil, err
 		}
 		defer redis.Close()
-		store, place.Redis, place.Key = redis, redact(o.redis), redis.Key
+		store, place.Redis, place.Key = redis, redact.Address(o.redis), redis.Key
 	}
 	limiter := headgate.NewLimiter(store, document.Rules, headgate.Options{Secret: secret})
 	if err := document.Apply(limiter); err != nil {
@@ -192,10 +193,4 @@ func readSecret(file string) ([]byte, error) {
 		err = fmt.Errorf("%s is empty", file)
 	}
 	return data, err
-}
-
-// redact is an address fit for the screen: without user and password.
-func redact(address string) string {
-	scheme, rest, _ := strings.Cut(address, "://")
-	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }

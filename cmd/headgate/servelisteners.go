@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/envoyrls"
 	"github.com/headgate/headgate/internal/listen"
 	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/tracing"
 )
 
@@ -240,7 +241,7 @@ func (s *server) addAdmin(tokens adminapi.Authorities) {
 	}
 	o := adminapi.Options{Tokens: tokens, Open: s.dev, DB: s.db, RulesFrom: c.Rules, Seen: s.seen, Log: s.log}
 	if s.redis != nil {
-		o.Redis, o.Key = redact(c.Redis.Address), s.redis.Key
+		o.Redis, o.Key = redact.Address(c.Redis.Address), s.redis.Key
 	}
 	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(tracing.HTTP(adminapi.New(s.limiter, o)), s.certificates, s.log))
 }

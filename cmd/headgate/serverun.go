@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/listen"
 	"github.com/headgate/headgate/internal/meter"
 	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/telemetry"
 	"github.com/headgate/headgate/internal/tracing"
 	"github.com/headgate/headgate/memstore"
@@ -150,7 +151,7 @@ func (s *server) openStore() error {
 		s.metrics.Nodes(s.redis.Nodes)
 		s.health.store = s.store.Stats
 		store = s.store
-		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact(o.Address), Since: now()}
+		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact.Address(o.Address), Since: now()}
 	}
 	none, err := headgate.Compile()
 	s.limiter = headgate.NewLimiter(store, none, headgate.Options{Secret: secret})

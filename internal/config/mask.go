@@ -5,13 +5,19 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // secrets are the parts of lines that nobody else should see, though an error may be about them: what stands before the
-// host in an address, and what somebody wrote below a key for a secret although there is none.
+// host in an address, the parameters of one, all of an address of the form host=… password=…, and what is written below a key
+// for a secret although there is none.
 var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`(://|address["']?[ \t]*:[ \t]*["']?(?:\w+://)?)([^\n]*)@`),
+	regexp.MustCompile(`(://[^\n?]*\?|://[^\s#]*#)([^\n]+)`),
+	regexp.MustCompile(`(://[^\s,"'/@:\[?#]*:)([^\d\s][^\n]*)`), // a port is a number: this is a password without its @
+	regexp.MustCompile(`((?:address|url)["']?[ \t]*:[ \t]*["']?)(\w+[ \t]*=[^\n]*)`),
+	regexp.MustCompile(`(?i)((?:password|passwd|pwd|secret|token)\w*["']?[ \t]*=[ \t]*)([^\n]+)`),
 	regexp.MustCompile(`(?i)((?:password|secret|token)s?["']?[ \t]*:[ \t]*["']?)([^\n]+)`),
 }
 
@@ -38,17 +44,7 @@ func masked(r *yamldoc.Report, s yamldoc.Source) yamldoc.Errors {
 	s.Data = []byte(mask(string(s.Data)))
 	all := r.Errors([]yamldoc.Source{s})
 	for _, e := range all {
-		e.Problem = quotedSecret.ReplaceAllString(e.Problem, "$1***$2")
+		e.Problem = redact.Text(quotedSecret.ReplaceAllString(e.Problem, "$1***$2"))
 	}
 	return all
-}
-
-// redacted is an address without user and password.
-func redacted(address string) string {
-	scheme, rest, ok := strings.Cut(address, "://")
-	at := strings.LastIndexByte(rest, '@')
-	if !ok || at < 0 {
-		return address
-	}
-	return scheme + "://***" + rest[at:]
 }

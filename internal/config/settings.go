@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
@@ -56,7 +57,7 @@ var settings = []setting{
 	file("listen.tls.cert_file", func(c *Config) *string { return &c.Listen.TLS.CertFile }),
 	file("listen.tls.key_file", func(c *Config) *string { return &c.Listen.TLS.KeyFile }),
 	file("listen.tls.client_ca_file", func(c *Config) *string { return &c.Listen.TLS.ClientCAFile }),
-	{"redis.address", (*decoder).address, func(c *Config) any { return redacted(c.Redis.Address) }},
+	{"redis.address", (*decoder).address, func(c *Config) any { return redact.Address(c.Redis.Address) }},
 	text("redis.username", func(c *Config) *string { return &c.Redis.Username }),
 	file("redis.password_file", func(c *Config) *string { return &c.Redis.PasswordFile }),
 	{"redis.namespace", (*decoder).namespace, func(c *Config) any { return c.Redis.Namespace }},
@@ -67,7 +68,7 @@ var settings = []setting{
 	file("redis.tls.key_file", func(c *Config) *string { return &c.Redis.TLS.KeyFile }),
 	text("redis.tls.server_name", func(c *Config) *string { return &c.Redis.TLS.ServerName }),
 	{"rules", (*decoder).rules, func(c *Config) any { return c.Rules }},
-	{"postgres.address", (*decoder).postgres, func(c *Config) any { return redacted(c.Postgres.Address) }},
+	{"postgres.address", (*decoder).postgres, func(c *Config) any { return redact.Address(c.Postgres.Address) }},
 	file("postgres.password_file", func(c *Config) *string { return &c.Postgres.PasswordFile }),
 	{"keep", (*decoder).keep, func(c *Config) any { return c.Keep }},
 	{"mode", (*decoder).mode, func(c *Config) any { return c.Mode.String() }},
@@ -118,7 +119,7 @@ var settings = []setting{
 	whole("tenants.max_condition_steps", 0, 1_000_000_000, func(c *Config) *int { return &c.Tenants.ConditionSteps }),
 	whole("tenants.max_exceptions", 0, 10_000_000, func(c *Config) *int { return &c.Tenants.Exceptions }),
 	whole("tenants.max_metered_subjects", 0, 10_000_000, func(c *Config) *int { return &c.Tenants.MeteredSubjects }),
-	{"tracing.address", (*decoder).collector, func(c *Config) any { return c.Tracing.Address }},
+	{"tracing.address", (*decoder).collector, func(c *Config) any { return redact.Address(c.Tracing.Address) }},
 	{"tracing.sample", (*decoder).sample, func(c *Config) any { return percent(c.Tracing.Sample) }},
 	file("secret_file", func(c *Config) *string { return &c.SecretFile }),
 }
@@ -178,7 +179,7 @@ func keyURL(key string, of func(*Config) *string) setting {
 			}
 			*of(c) = s
 		},
-		func(c *Config) any { return redacted(*of(c)) },
+		func(c *Config) any { return redact.Address(*of(c)) },
 	}
 }
 

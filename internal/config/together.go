@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
@@ -165,11 +165,9 @@ func (d *decoder) checkRules(c *Config) {
 		d.Bad(d.at("postgres.password_file"), "postgres.password_file needs postgres.address beside it")
 	}
 	if n == nil && other != nil {
-		if u, err := url.Parse(c.Postgres.Address); err == nil && d.written["postgres.password_file"] != nil {
-			if _, has := u.User.Password(); has {
-				d.Bad(d.at("postgres.password_file"), "postgres.password_file is given, and postgres.address has a password: keep this, "+
-					"and remove what stands there")
-			}
+		if d.written["postgres.password_file"] != nil && redact.HasPassword(c.Postgres.Address) {
+			d.Bad(d.at("postgres.password_file"), "postgres.password_file is given, and postgres.address has a password: keep this, "+
+				"and remove what stands there")
 		}
 		return
 	}

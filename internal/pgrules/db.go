@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/headgate/headgate/internal/pgrules/pgdb"
+	"github.com/headgate/headgate/internal/redact"
 )
 
 //go:embed migrations/*.sql
@@ -58,7 +58,7 @@ type DB struct {
 func Open(address, password string) (*DB, error) {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no address of PostgreSQL: write postgres://USER@HOST:5432/DATABASE", redacted(address))
+		return nil, fmt.Errorf("%s is no address of PostgreSQL: write postgres://USER@HOST:5432/DATABASE", redact.Address(address))
 	}
 	if password != "" {
 		config.ConnConfig.Password = password
@@ -68,9 +68,9 @@ func Open(address, password string) (*DB, error) {
 	config.MaxConns = maxConnections
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL at %s: %w", redacted(address), err)
+		return nil, fmt.Errorf("PostgreSQL at %s: %w", redact.Address(address), err)
 	}
-	return &DB{pool: pool, address: redacted(address), quotas: DefaultQuotas(), parsed: map[int64]parsedRule{}}, nil
+	return &DB{pool: pool, address: redact.Address(address), quotas: DefaultQuotas(), parsed: map[int64]parsedRule{}}, nil
 }
 
 // Close ends all connections.
@@ -78,14 +78,6 @@ func (db *DB) Close() { db.pool.Close() }
 
 // Address is where the database is, without a password.
 func (db *DB) Address() string { return db.address }
-
-func redacted(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "the given address"
-	}
-	return u.Redacted()
-}
 
 // Migrate brings the tables to what this program needs. It may be run by all nodes at once: one does it and the others wait.
 func (db *DB) Migrate(ctx context.Context) (from, to int64, err error) {
