@@ -8,14 +8,18 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/redact"
 )
 
 const (
 	maxKeyDocument = 1 << 20
+	maxKeyHeader   = 64 << 10
 	fetchTimeout   = 5 * time.Second
 )
 
@@ -51,8 +55,8 @@ func newKeys(j JWT, log *slog.Logger) (*keys, error) {
 		}
 		k.watch(filePace)
 	case j.KeyURL != "":
-		if u, err := url.Parse(j.KeyURL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			return nil, errors.New("KeyURL is not a URL: write https://host/path")
+		if err := checkKeyURL(j.KeyURL); err != nil {
+			return nil, err
 		}
 		k.read = fetcher(j.KeyURL)
 		k.watch(urlPace)
@@ -129,25 +133,63 @@ func (k *keys) load(ctx context.Context) error {
 	return nil
 }
 
+// checkKeyURL wants keys to come by https: whoever is on the way could put others in their place, and sign tokens with those. To
+// the same machine there is no way to be on.
+func checkKeyURL(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return errors.New("KeyURL is not a URL: write https://host/path")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		return errors.New("KeyURL: keys that come by http can be replaced on the way: write https://, or http:// with a loopback address")
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// fetcher reads keys from an address, and from no other: a redirect is not followed, because the server that answers it is not
+// the one that was trusted with the keys.
 func fetcher(address string) func(context.Context) ([]byte, error) {
 	// The keys are asked for so rarely that a connection is not worth keeping.
 	client := &http.Client{
-		Timeout:   fetchTimeout,
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true},
+		Timeout:       fetchTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxKeyHeader,
+		},
 	}
+	shown := redact.Address(address)
 	return func(ctx context.Context) ([]byte, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s is not a URL", shown)
 		}
 		response, err := client.Do(request)
 		if err != nil {
-			return nil, err
+			var in *url.Error // which would say the address with its parameters
+			if errors.As(err, &in) {
+				err = in.Err
+			}
+			return nil, fmt.Errorf("%s: %w", shown, err)
 		}
 		defer response.Body.Close() //nolint:errcheck // The body was read.
-		if response.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("%s answered %s", request.URL.Redacted(), response.Status)
+		switch code := response.StatusCode; {
+		case code >= 300 && code < 400:
+			return nil, fmt.Errorf("%s answered %s: redirects are not followed: write the address at which the keys are", shown, response.Status)
+		case code != http.StatusOK:
+			return nil, fmt.Errorf("%s answered %s", shown, response.Status)
 		}
-		return io.ReadAll(io.LimitReader(response.Body, maxKeyDocument))
+		document, err := io.ReadAll(io.LimitReader(response.Body, maxKeyDocument+1))
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", shown, err)
+		case len(document) > maxKeyDocument:
+			return nil, fmt.Errorf("%s answered more than %d bytes: a JWK set is smaller", shown, maxKeyDocument)
+		}
+		return document, nil
 	}
 }

@@ -183,6 +183,50 @@ func TestKeyURLThatHangs(t *testing.T) {
 	}
 }
 
+// A server that sends those who ask elsewhere, or more than a set of keys can be, is not believed; nobody is asked elsewhere, and
+// what it is sent is not in the log.
+func TestKeyURLIsTheOnlySource(t *testing.T) {
+	t.Parallel()
+	set := jwkSet(t, rsaJWK("1", rsaKeys()[0]))
+	elsewhere := newKeyServer(t)
+	elsewhere.document.Store(&set)
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+		}, "redirects are not followed"},
+		"a redirect to itself": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/other", http.StatusMovedPermanently)
+		}, "redirects are not followed"},
+		"a large document": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Write(append(bytes.Repeat([]byte(" "), 1<<20), set...)) //nolint:errcheck // it is not read to its end
+		}, "more than 1048576 bytes"},
+	} {
+		server := httptest.NewServer(test.answer)
+		t.Cleanup(server.Close)
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			who := resolver(t, identity.Options{
+				JWT: identity.JWT{Algorithms: []string{"RS256"}, KeyURL: server.URL + "/keys?token=hunter2"},
+				Log: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			pass(time.Second)
+			if got := who.Attributes(carrying(sign(t, jwt.SigningMethodRS256, rsaKeys()[0], "1", with(nil))))["user"]; got != "" {
+				t.Errorf("%s: user %q", name, got)
+			}
+			who.Close()
+			if said := log.String(); !strings.Contains(said, test.want) || strings.Contains(said, "hunter2") {
+				t.Errorf("%s: log %s", name, said)
+			}
+		})
+	}
+	if n := elsewhere.asked.Load(); n != 0 {
+		t.Errorf("asked elsewhere %d times", n)
+	}
+}
+
 func TestKeysChangeWhileTokensAreRead(t *testing.T) {
 	t.Parallel()
 	one, two := rsaKeys()[0], rsaKeys()[1]

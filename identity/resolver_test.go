@@ -334,6 +334,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		},
 		"leeway":   {tokens(identity.JWT{Algorithms: []string{"HS256"}, Secret: secret, Leeway: time.Hour}), "write 0 to 5m"},
 		"no URL":   {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyURL: "example.com/keys"}), "KeyURL is not a URL"},
+		"by http":  {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyURL: "http://example.com/keys"}), "write https://"},
 		"no file":  {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyFile: "no/such/file"}), "no/such/file"},
 		"bad file": {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyFile: "doc.go"}), "neither a JWK set nor PEM"},
 	}

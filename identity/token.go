@@ -26,8 +26,9 @@ type JWT struct {
 	Secret []byte
 	// KeyFile holds public keys, as a JWK set or as PEM. It is read again when it changes; if it cannot be, the keys stay.
 	KeyFile string
-	// KeyURL is where a JWK set is. It is read again every few minutes, and sooner when a token has a signature that no
-	// key explains; if it cannot be, the keys stay.
+	// KeyURL is where a JWK set is: an https URL, or an http URL with a loopback address. It is read again every few
+	// minutes, and sooner when a token has a signature that no key explains; if it cannot be, the keys stay. Redirects are not
+	// followed.
 	KeyURL string
 
 	// Issuer, if given, is what the claim iss must be.

@@ -174,8 +174,12 @@ func keyURL(key string, of func(*Config) *string) setting {
 			if !ok {
 				return
 			}
-			if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			u, err := url.Parse(s)
+			switch {
+			case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 				d.Bad(n, "%s: this is no URL: write https://host/path", key)
+			case u.Scheme == "http" && !isLoopback(u.Hostname()):
+				d.Bad(n, "%s: keys that come by http can be replaced on the way, and tokens forged with the others: write https://", key)
 			}
 			*of(c) = s
 		},
