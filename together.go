@@ -1,6 +1,17 @@
 package headgate
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// maxTogether is how much the limits of requests that are decided together may weigh: as much as eight calls to a store carry,
+// which is some milliseconds of its time.
+const maxTogether = 8 * MaxWeight
+
+// ErrTooManyLimits says that requests which are to be decided together apply to more limits than a store can be asked about at once.
+var ErrTooManyLimits = errors.New("too many limits at once")
 
 // Ask is one of several requests that are decided together.
 type Ask struct {
@@ -15,7 +26,7 @@ type Ask struct {
 }
 
 // CheckAll decides several requests as one, each with a decision of its own: they are charged on all limits of all of them, or
-// on none. Credits are given in any case. The error is as that of Check.
+// on none. Credits are given in any case. The error is as that of Check, or ErrTooManyLimits; then nothing is decided or charged.
 func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) {
 	r, _ := l.rooms.Get().(*room)
 	defer l.putBack(r)
@@ -43,6 +54,13 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 		ends[i], exempt[i] = len(r.charges), len(r.exempt)
 	}
 	r.set = set // if there is nothing to ask
+	weight := 0
+	for i := range r.charges {
+		weight += r.charges[i].Limit.Weight()
+	}
+	if weight > maxTogether {
+		return nil, fmt.Errorf("%w: %d requests weigh %d (%s), at most %d: send fewer together", ErrTooManyLimits, len(asks), weight, weights, maxTogether)
+	}
 	if !refused {
 		r.overdraw()
 	} else {

@@ -167,6 +167,9 @@ func (t *transport) finish(now time.Time, charges []headgate.Charge, results []h
 			t.unanswered.Add(units)
 		}
 		s.calls.ended(now, err == nil, late)
+		if late && heavy(charges) {
+			continue // it may be the request that takes so long, and not the store
+		}
 		if s.record(now, err == nil) && s.trip(now) {
 			t.opened.Add(1)
 			t.unavailable.Add(1)
@@ -175,6 +178,15 @@ func (t *transport) finish(now time.Time, charges []headgate.Charge, results []h
 			t.background.run(func(ctx context.Context) { t.probe(ctx, s, probe) })
 		}
 	}
+}
+
+// heavy reports whether charges are more than one call to the store carries.
+func heavy(charges []headgate.Charge) bool {
+	weight := 0
+	for i := range charges {
+		weight += charges[i].Limit.Weight()
+	}
+	return weight > headgate.MaxWeight
 }
 
 // neverFits reports whether no store records the charge, nor any beside it: it is there so that the others are only looked at.

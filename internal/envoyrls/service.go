@@ -5,6 +5,7 @@ package envoyrls
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"google.golang.org/grpc"
@@ -106,7 +107,11 @@ func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
 	decisions, err := s.engine.CheckAll(ctx, asks)
 	if err != nil {
 		s.complaints.Note(ctx, err)
-		return nil, status.Error(codes.Internal, err.Error())
+		code := codes.Internal
+		if errors.Is(err, headgate.ErrTooManyLimits) {
+			code = codes.InvalidArgument
+		}
+		return nil, status.Error(code, err.Error())
 	}
 	return &response{req.align(decisions), &s.headers}, nil
 }

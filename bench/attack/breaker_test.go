@@ -1,0 +1,94 @@
+package attack
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/storewrap"
+)
+
+// TestManyLimitsOpenTheCircuit asks for more limits at once than one call to Redis may carry. However many there are, it is not
+// Redis that fails: the circuit stays closed, and others are decided by Redis.
+func TestManyLimitsOpenTheCircuit(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	// Deadlines are not what this is about.
+	store := storewrap.New(openRedis(t, redis), storewrap.Options{Log: quiet(), Deadline: 5 * time.Second})
+	t.Cleanup(store.Close)
+	limits := map[string]headgate.Limit{}
+	for i := range 60 {
+		limits[fmt.Sprint("l", i)] = headgate.PerMinute(int64(1_000_000 + i))
+	}
+	few := map[string]headgate.Limit{
+		"second": headgate.PerSecond(1_000), "minute": headgate.PerMinute(10_000), "hour": headgate.PerHour(90_000), "day": headgate.PerDay(500_000),
+	}
+	logs := map[string]headgate.Limit{}
+	for i, algorithm := range []headgate.Algorithm{headgate.SlidingLog, headgate.SlidingWindow, headgate.FixedWindow} {
+		logs[algorithm.String()] = headgate.Limit{Algorithm: algorithm, Count: int64(1_000 + i), Window: time.Minute}
+	}
+	at := func(route string) headgate.Match {
+		return headgate.Match{Attributes: map[string]headgate.Pattern{"descriptor.route": headgate.OneOf(route)}}
+	}
+	limiter := newLimiter(t, store,
+		headgate.Rule{ID: "ours", Match: at("ours"), By: []string{"tenant"}, Limit: headgate.PerMinute(1_000), Strict: true},
+		headgate.Rule{ID: "few", Match: at("few"), By: []string{"tenant"}, Limits: few},
+		headgate.Rule{ID: "many", Match: at("many"), By: []string{"tenant"}, Limits: limits},
+		headgate.Rule{ID: "logs", Match: at("logs"), By: []string{"tenant"}, Limits: logs},
+	)
+	random := rand.New(rand.NewPCG(1, uint64(time.Now().Unix())))
+	decided, rejected, most := 0, 0, 0
+	for i := range size(60, 600) {
+		asks := make([]headgate.Ask, 1+random.IntN(64))
+		route := []string{"few", "many", "logs"}[random.IntN(3)]
+		for j := range asks {
+			asks[j].Attributes = headgate.Attributes{"tenant": fmt.Sprint("t", random.IntN(100)), "descriptor.route": route}
+			asks[j].Cost = int64(random.IntN(3))
+		}
+		decisions, err := limiter.CheckAll(t.Context(), asks)
+		if err != nil {
+			rejected++
+			if !strings.Contains(err.Error(), "limits") {
+				t.Fatal(err)
+			}
+		}
+		charges := 0
+		for _, d := range decisions {
+			charges += len(d.Limits)
+			if d.Path == headgate.PathFailed || d.Path == headgate.PathLocal {
+				t.Fatalf("%d requests on %s: decided by %s", len(asks), route, d.Path)
+			}
+		}
+		if err == nil {
+			decided++
+			most = max(most, charges)
+		}
+		other, err := limiter.Check(t.Context(), headgate.Request{
+			Attributes: headgate.Attributes{"tenant": fmt.Sprint("other", i), "descriptor.route": "ours"},
+		})
+		if err != nil || other.Path != headgate.PathStore {
+			t.Fatalf("another tenant is decided by %s: %v", other.Path, err)
+		}
+	}
+	stats := store.Stats()
+	t.Logf("%d calls decided, of up to %d limits each; %d rejected as too many; circuit opened %d times", decided, most, rejected, stats.CircuitOpened)
+	if stats.CircuitOpened != 0 || decided == 0 || rejected == 0 || most < 256 {
+		t.Errorf("%d decided, up to %d limits, %d rejected; circuit opened %d times", decided, most, rejected, stats.CircuitOpened)
+	}
+}
+
+// TestRuleOfManyLimits loads a rule of 256 limits, as a tenant's editor might. It is refused, and what was in force stays.
+func TestRuleOfManyLimits(t *testing.T) {
+	t.Parallel()
+	limits := map[string]headgate.Limit{}
+	for i := range 256 {
+		limits[fmt.Sprint("l", i)] = headgate.PerMinute(1_000)
+	}
+	_, err := headgate.Compile(headgate.Rule{ID: "evil", By: []string{"tenant"}, Limits: limits})
+	if err == nil || !strings.Contains(err.Error(), "evil") || !strings.Contains(err.Error(), "at most 64") {
+		t.Errorf("%v", err)
+	}
+}
