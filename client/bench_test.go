@@ -29,7 +29,7 @@ func BenchmarkCheck(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
 	checkapi.New(limiter, checkapi.Options{}).Register(server)
 	address := listen(b, server)
 	attributes := headgate.Attributes{

@@ -115,7 +115,7 @@ func TestBytes(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certificate, pool := newCertificate(t)
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()), grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
 		MinVersion: tls.VersionTLS13,
 	})))

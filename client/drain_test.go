@@ -145,7 +145,7 @@ type node struct {
 func (n *node) start(t testing.TB, engine checkapi.Engine) {
 	t.Helper()
 	n.service = checkapi.New(engine, checkapi.Options{AllowRefunds: true})
-	n.server = grpc.NewServer()
+	n.server = grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
 	n.service.Register(n.server)
 	if n.address == "" {
 		n.address = "127.0.0.1:0"

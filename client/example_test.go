@@ -29,7 +29,7 @@ func startService() (address string, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
 	checkapi.New(limiter, checkapi.Options{}).Register(server)
 	done := make(chan struct{})
 	go func() {

@@ -64,7 +64,7 @@ func (r *recorder) Cancel(_ context.Context, token []byte) (headgate.Decision, e
 func newRecorder(t *testing.T, o checkapi.Options) (*recorder, *client.Client) {
 	t.Helper()
 	engine := &recorder{newLimiter(t), make(chan recorded, 1)}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
 	checkapi.New(engine, o).Register(server)
 	return engine, newClient(t, client.Options{Addresses: []string{listen(t, server)}, Timeout: patient})
 }
@@ -137,7 +137,7 @@ func TestReservationErrors(t *testing.T) {
 func TestReservationWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	engine := &recorder{newLimiter(t), make(chan recorded)} // nobody listens
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
 	checkapi.New(engine, checkapi.Options{}).Register(server)
 	var log journal
 	address := listen(t, server)

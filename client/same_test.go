@@ -60,7 +60,7 @@ func newPair(t *testing.T, store func() headgate.Store, rules ...headgate.Rule) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
 	checkapi.New(behind, checkapi.Options{}).Register(server)
 	return pair{local, newClient(t, client.Options{Addresses: []string{listen(t, server)}, Timeout: patient})}
 }

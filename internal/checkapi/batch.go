@@ -2,42 +2,94 @@ package checkapi
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// CheckBatch decides several requests at once, each for itself, and all of them also if the caller has hung up.
-func (s *Service) CheckBatch(
-	ctx context.Context, batch *checkv1.CheckBatchRequest,
-) (*checkv1.CheckBatchResponse, error) {
-	requests := batch.GetRequests()
-	if len(requests) > MaxBatch {
-		return nil, status.Errorf(codes.InvalidArgument,
-			"there are %d requests: send at most %d at a time, or use CheckStream", len(requests), MaxBatch)
+// description is that of the generated code, but for CheckBatch: its requests are not decoded all at once.
+func description() *grpc.ServiceDesc {
+	d := checkv1.CheckService_ServiceDesc
+	d.Methods = slices.Clone(d.Methods)
+	for i := range d.Methods {
+		if d.Methods[i].MethodName == "CheckBatch" {
+			d.Methods[i].Handler = checkBatch
+		}
 	}
+	return &d
+}
+
+//nolint:revive // the order is gRPC's
+func checkBatch(service any, ctx context.Context, read func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	batch := &list{}
+	if err := read(batch); err != nil {
+		return nil, err
+	}
+	handle := func(ctx context.Context, batch any) (any, error) {
+		s, _ := service.(*Service)
+		requests, _ := batch.(*list)
+		return s.checkAll(ctx, requests)
+	}
+	if intercept == nil {
+		return handle(ctx, batch)
+	}
+	info := &grpc.UnaryServerInfo{Server: service, FullMethod: checkv1.CheckService_CheckBatch_FullMethodName}
+	return intercept(ctx, batch, info, handle)
+}
+
+// checkAll decides the requests of a batch at once, each for itself, and all of them also if the caller has hung up.
+func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatchResponse, error) {
+	if err := batch.validate("requests", MaxBatch, ", or use CheckStream"); err != nil {
+		return nil, err
+	}
+	own, leave := s.connections.join(ctx)
+	defer leave()
+	release, err := own.hold(len(batch.data))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	// One worker needs nothing of anybody's.
+	borrowed := own.checks.take(int64(min(batch.n, s.options.MaxInFlight) - 1))
+	defer own.checks.give(borrowed)
+
+	requests := slices.AppendSeq(make([][]byte, 0, batch.n), batch.items())
 	answers := make([]*checkv1.BatchAnswer, len(requests))
 	var next atomic.Int64
 	var workers sync.WaitGroup
-	for range min(len(requests), s.options.MaxInFlight) {
+	for range 1 + borrowed {
 		workers.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(requests) {
 					return
 				}
-				response, err := s.Check(ctx, requests[i])
-				code, text := codeOf(err)
-				answers[i] = &checkv1.BatchAnswer{Response: response, Code: code, Message: text}
+				answers[i] = s.batchAnswer(ctx, requests[i])
 			}
 		})
 	}
 	workers.Wait()
 	return &checkv1.CheckBatchResponse{Answers: answers}, nil
+}
+
+// batchAnswer decides one request. One that cannot be decoded keeps no other from being decided.
+func (s *Service) batchAnswer(ctx context.Context, data []byte) *checkv1.BatchAnswer {
+	var request checkv1.CheckRequest
+	var response *checkv1.CheckResponse
+	err := readRequest(data, &request)
+	if err != nil {
+		err = unreadable(err)
+	} else {
+		response, err = s.Check(ctx, &request)
+	}
+	code, text := codeOf(err)
+	return &checkv1.BatchAnswer{Response: response, Code: code, Message: text}
 }
 
 // codeOf is an error as it stands in a message.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -83,25 +84,34 @@ func TestBatchTooLarge(t *testing.T) {
 	}
 }
 
-// No more of a batch are under way than the bound, and all are decided also if the caller has hung up.
+// No more of a batch are under way than the bound, and all are decided also if the caller hangs up meanwhile.
 func TestBatchBound(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	defer cancel()
 	var asked, underWay, most atomic.Int64
 	service := checkapi.New(&engine{limiter(t), func(context.Context, headgate.Request) (headgate.Decision, error) {
-		asked.Add(1)
 		for n := underWay.Add(1); ; {
 			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
 				break
 			}
 		}
+		if asked.Add(1) == 4 {
+			cancel()
+		}
 		runtime.Gosched()
 		underWay.Add(-1)
 		return headgate.Decision{}, nil
 	}}, checkapi.Options{MaxInFlight: 4})
-	_, err := service.CheckBatch(ctx, &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, 100)})
-	if err != nil || asked.Load() != 100 || most.Load() > 4 {
+	batch := &checkv1.CheckBatchRequest{}
+	for range 100 {
+		batch.Requests = append(batch.Requests, &checkv1.CheckRequest{})
+	}
+	_, err := serve(t, service.Register).CheckBatch(ctx, batch)
+	for deadline := time.Now().Add(20 * time.Second); asked.Load() < 100 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if status.Code(err) != codes.Canceled || asked.Load() != 100 || most.Load() > 4 {
 		t.Errorf("%v; %d decided of 100, up to %d at once", err, asked.Load(), most.Load())
 	}
 }

@@ -1,6 +1,7 @@
 package checkapi
 
 import (
+	"bytes"
 	"errors"
 	"unicode/utf8"
 
@@ -12,8 +13,9 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// Codec is how a server reads and writes messages, with grpc.ForceServerCodecV2: those of Check and CheckStream by hand, those
-// that do it themselves so, all others as always. What is on the wire is the same.
+// Codec is how a server reads and writes messages, with grpc.ForceServerCodecV2: those with attributes by hand, so that no more
+// of them are decoded than it takes to reject a request, those that do it themselves so, all others as always. What is on the
+// wire is the same.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 type codec struct{ encoding.CodecV2 }
@@ -39,41 +41,14 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *checkv1.CheckRequest:
 		m.Reset()
 		return readRequest(data.Materialize(), m)
-	case *checkv1.CheckStreamRequest:
+	case *checkv1.ReserveRequest:
 		m.Reset()
-		return readChecks(data.Materialize(), m)
+		return readReserve(data.Materialize(), m)
+	case *checkv1.CommitRequest:
+		m.Reset()
+		return readCommit(data.Materialize(), m)
 	}
 	return c.CodecV2.Unmarshal(data, v)
-}
-
-func readChecks(data []byte, m *checkv1.CheckStreamRequest) error {
-	r := protofields.Reader{Rest: data}
-	for r.Next() {
-		if r.Tag != 1<<3|protofields.Bytes {
-			continue
-		}
-		room := &struct {
-			check   checkv1.StreamCheck
-			request checkv1.CheckRequest
-		}{}
-		m.Checks = append(m.Checks, &room.check)
-		check := protofields.Reader{Rest: r.Bytes}
-		for check.Next() {
-			switch check.Tag {
-			case 1 << 3:
-				room.check.Id = check.Value
-			case 2<<3 | protofields.Bytes:
-				room.check.Request = &room.request
-				if err := readRequest(check.Bytes, &room.request); err != nil {
-					return err
-				}
-			}
-		}
-		if check.Err != nil {
-			return check.Err
-		}
-	}
-	return r.Err
 }
 
 var errText = errors.New("a name, a value, a rule or a traceparent is not UTF-8")
@@ -83,14 +58,10 @@ func readRequest(data []byte, m *checkv1.CheckRequest) error {
 	for r.Next() {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
-			name, value, err := readPair(r.Bytes)
-			if err != nil {
+			var err error
+			if m.Attributes, err = readAttribute(r.Bytes, m.Attributes); err != nil {
 				return err
 			}
-			if m.Attributes == nil {
-				m.Attributes = make(map[string]string, 4)
-			}
-			m.Attributes[name] = value
 		case 2 << 3:
 			m.Cost = int64(r.Value)
 		case 3<<3 | protofields.Bytes:
@@ -106,6 +77,60 @@ func readRequest(data []byte, m *checkv1.CheckRequest) error {
 		}
 	}
 	return r.Err
+}
+
+// readReserve reads a ReserveRequest. A field that is there twice counts as one with both contents, as everywhere in Protocol
+// Buffers.
+func readReserve(data []byte, m *checkv1.ReserveRequest) error {
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1<<3 | protofields.Bytes:
+			if m.Request == nil {
+				m.Request = &checkv1.CheckRequest{}
+			}
+			if err := readRequest(r.Bytes, m.GetRequest()); err != nil {
+				return err
+			}
+		case 2 << 3:
+			m.HoldUs = int64(r.Value)
+		}
+	}
+	return r.Err
+}
+
+func readCommit(data []byte, m *checkv1.CommitRequest) error {
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1<<3 | protofields.Bytes:
+			m.Reservation = bytes.Clone(r.Bytes)
+		case 2 << 3:
+			m.Cost = int64(r.Value)
+		case 3<<3 | protofields.Bytes:
+			var err error
+			if m.Attributes, err = readAttribute(r.Bytes, m.GetAttributes()); err != nil {
+				return err
+			}
+		}
+	}
+	return r.Err
+}
+
+// readAttribute adds an attribute, unless there are more than any request may have: one more is enough to reject it.
+func readAttribute(data []byte, attributes map[string]string) (map[string]string, error) {
+	if len(attributes) > MaxAttributes {
+		return attributes, nil
+	}
+	name, value, err := readPair(data)
+	if err != nil {
+		return nil, err
+	}
+	if attributes == nil {
+		attributes = make(map[string]string, 4)
+	}
+	attributes[name] = value
+	return attributes, nil
 }
 
 func readPair(data []byte) (name, value string, err error) {

@@ -35,7 +35,7 @@ func Validate(req headgate.Request) error {
 	case len(req.Rule) > MaxName:
 		return fmt.Errorf("rule has %d bytes: no id has more than %d", len(req.Rule), MaxName)
 	case len(req.Attributes) > MaxAttributes:
-		return fmt.Errorf("there are %d attributes: send at most %d", len(req.Attributes), MaxAttributes)
+		return fmt.Errorf("there are more than %[1]d attributes: send at most %[1]d", MaxAttributes)
 	}
 	for name, value := range req.Attributes {
 		switch {

@@ -172,7 +172,7 @@ func TestValidate(t *testing.T) {
 	}
 	many["more"] = ""
 	err := checkapi.Validate(headgate.Request{Attributes: many})
-	if err == nil || !strings.Contains(err.Error(), "129 attributes") {
+	if err == nil || !strings.Contains(err.Error(), "more than 128 attributes") {
 		t.Error(err)
 	}
 }

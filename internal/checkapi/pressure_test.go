@@ -6,8 +6,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/checkapi"
@@ -24,16 +29,25 @@ type wire struct {
 
 func (w *wire) Context() context.Context { return w.ctx }
 
-func (w *wire) Recv() (*checkv1.CheckStreamRequest, error) {
+func (w *wire) RecvMsg(into any) error {
 	select {
 	case message, more := <-w.in:
 		if !more {
-			return nil, io.EOF
+			return io.EOF
 		}
-		return message, nil
+		data, err := proto.Marshal(message)
+		if err != nil {
+			return err
+		}
+		return checkapi.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, into)
 	case <-w.ctx.Done():
-		return nil, w.ctx.Err()
+		return w.ctx.Err()
 	}
+}
+
+func (w *wire) Recv() (*checkv1.CheckStreamRequest, error) {
+	message := &checkv1.CheckStreamRequest{}
+	return message, w.RecvMsg(message)
 }
 
 func (w *wire) Send(message *checkv1.CheckStreamResponse) error {
@@ -72,7 +86,12 @@ func press(ctx context.Context, t *testing.T) *pressed {
 		}
 	}
 	service := checkapi.New(&engine{limiter(t), check}, checkapi.Options{MaxInFlight: 4})
-	go func() { p.ended <- service.CheckStream(&p.wire) }()
+	ctx, cancel := context.WithCancel(ctx)
+	p.ctx = ctx
+	go func() {
+		defer cancel() // as gRPC does when a handler returns
+		p.ended <- service.CheckStream(&p.wire)
+	}()
 	if first := <-p.out; first.GetRules() == nil || len(first.GetAnswers()) != 0 {
 		t.Errorf("first message: %v", first)
 	}
@@ -145,6 +164,41 @@ func TestCallerGoneUnderPressure(t *testing.T) {
 		cancel()
 		if err := <-p.ended; err == nil {
 			t.Error("ends with no error")
+		}
+	})
+}
+
+// A caller who takes no answers must not hold what others could use.
+func TestStalledStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := press(t.Context(), t)
+		p.in <- ask(1, 4)
+		for range 4 {
+			p.pass <- struct{}{}
+		}
+		began := time.Now()
+		if err := <-p.ended; status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("ends with %v", err)
+		}
+		if took := time.Since(began); took < 30*time.Second || took > time.Minute {
+			t.Errorf("ends after %v", took)
+		}
+	})
+}
+
+// A stream on which nothing happens stays open.
+func TestIdleStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := press(t.Context(), t)
+		time.Sleep(24 * time.Hour)
+		p.in <- ask(1, 1)
+		p.pass <- struct{}{}
+		p.answers(t, "after a day", 1)
+		close(p.in)
+		if err := <-p.ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -31,7 +31,8 @@ type Options struct {
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
 	MayRefund MayRefund
 	// MaxInFlight is how many checks of one stream or one batch are under way at a time; 0 means 1,024. A stream with as
-	// many is not read further until some of its answers are sent.
+	// many is not read further until some of its answers are sent. All streams and batches of a connection share as
+	// many, and those of the server four times as many; each stream has 8 of its own besides, and each batch one.
 	MaxInFlight int
 	// Log is told when the engine fails, at most every 10 seconds; nil means slog.Default().
 	Log *slog.Logger
@@ -40,12 +41,14 @@ type Options struct {
 // Service answers the check API. It is safe for use by many servers.
 type Service struct {
 	checkv1.UnimplementedCheckServiceServer
-	engine     Engine
-	options    Options
-	drain      sync.Once
-	draining   chan struct{}
-	streams    atomic.Int64
-	complaints Complaints
+	engine   Engine
+	options  Options
+	drain    sync.Once
+	draining chan struct{}
+	streams  atomic.Int64
+	// connections bounds what is in flight on each and in all.
+	connections *connections
+	complaints  Complaints
 }
 
 // New makes a service that asks an engine.
@@ -63,11 +66,12 @@ func New(engine Engine, options Options) *Service {
 	options.MayRefund = options.MayRefund.OrAll(options.AllowRefunds)
 	return &Service{
 		engine: engine, options: options, draining: make(chan struct{}), complaints: Complaints{Log: options.Log},
+		connections: newConnections(options.MaxInFlight),
 	}
 }
 
-// Register makes a server answer the check API.
-func (s *Service) Register(r grpc.ServiceRegistrar) { checkv1.RegisterCheckServiceServer(r, s) }
+// Register makes a server answer the check API. The server must have the Codec.
+func (s *Service) Register(r grpc.ServiceRegistrar) { r.RegisterService(description(), s) }
 
 // Drain tells the callers of all streams, also of those to come, that they should go elsewhere. Everything is answered
 // as before until they do.

@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -15,25 +17,34 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// mostAnswers keeps a message far below the 4 MB that callers take by default, whatever the number of limits.
-const mostAnswers = 64
+const (
+	// mostAnswers keeps a message far below the 4 MB that callers take by default, whatever the number of limits.
+	mostAnswers = 64
+	// maxChecks is of one message: as many as the smallest checks with an id make of the 64 KiB that package client fills.
+	maxChecks = smallMessage / 4
+	// stallTime is how long a caller may take no answer while there are some. It is that of answers over HTTP.
+	stallTime = 30 * time.Second
+)
 
 // stream is one CheckStream under way.
 type stream struct {
 	*Service
 	caller grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse]
-	// slots holds one for each check that was read and whose answer is not sent: callers who read no answers are not read
-	// from either. There is room for as many answers, so that nobody waits to hand one over.
-	slots   chan struct{}
+	own    share
+	// window keeps callers who read no answers from being read from. There is room for as many answers, so that nobody waits
+	// to hand one over.
+	window  *window
 	answers chan *checkv1.StreamAnswer
 	// work is for workers that have none. They stay as long as the stream does: a new goroutine for each check would
 	// have to grow its stack each time, which takes a fifth of all the time a check does.
 	work    chan *checkv1.StreamCheck
 	workers sync.WaitGroup
+	// sends counts the beginnings and ends of sending: it is odd while a message is being sent.
+	sends atomic.Uint64
 }
 
 // CheckStream decides requests as they come, many at once. It ends when the caller has closed its side and everything
-// is answered, or when the caller is gone.
+// is answered, when the caller is gone, or when it takes no answers.
 func (s *Service) CheckStream(
 	caller grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse],
 ) error {
@@ -42,26 +53,56 @@ func (s *Service) CheckStream(
 		return status.Errorf(codes.ResourceExhausted,
 			"there are %d streams open: keep one for all checks of a process, or ask another server", maxStreams)
 	}
+	own, leave := s.connections.join(caller.Context())
+	defer leave()
 	st := &stream{
-		Service: s, caller: caller,
-		slots:   make(chan struct{}, s.options.MaxInFlight),
+		Service: s, caller: caller, own: own,
+		window:  newWindow(s.options.MaxInFlight, own.checks),
 		answers: make(chan *checkv1.StreamAnswer, s.options.MaxInFlight),
 		work:    make(chan *checkv1.StreamCheck),
 	}
-	ctx, cancel := context.WithCancel(caller.Context())
+	defer st.window.close()
+	ended := make(chan error, 1)
+	go func() { ended <- st.serve() }()
+	return st.wait(ended)
+}
+
+// wait returns when the stream has ended or is stalled. What is still under way then ends with the context of the call, which
+// gRPC cancels when the handler returns.
+func (s *stream) wait(ended <-chan error) error {
+	ticker := time.NewTicker(stallTime)
+	defer ticker.Stop()
+	for last := uint64(0); ; {
+		select {
+		case err := <-ended:
+			return err
+		case <-ticker.C:
+			sends := s.sends.Load()
+			if sends%2 == 1 && sends == last {
+				return status.Errorf(codes.ResourceExhausted,
+					"no answer was read for %v: read answers as they come, or close the stream", stallTime)
+			}
+			last = sends
+		}
+	}
+}
+
+// serve reads, decides and answers until the caller has closed its side.
+func (s *stream) serve() error {
+	ctx, cancel := context.WithCancel(s.caller.Context())
 	defer cancel()
 	sent := make(chan error, 1)
 	go func() {
-		err := st.send()
+		err := s.send()
 		if err != nil {
 			cancel() // nobody waits for answers any more
 		}
 		sent <- err
 	}()
-	err := st.read(ctx)
-	close(st.work)
-	st.workers.Wait()
-	close(st.answers)
+	err := s.read(ctx)
+	close(s.work)
+	s.workers.Wait()
+	close(s.answers)
 	if failed := <-sent; failed != nil {
 		return failed
 	}
@@ -71,26 +112,50 @@ func (s *Service) CheckStream(
 // read has checks decided until no more come.
 func (s *stream) read(ctx context.Context) error {
 	for {
-		message, err := s.caller.Recv()
+		var message list
+		err := s.caller.RecvMsg(&message)
 		if errors.Is(err, io.EOF) {
 			return nil
+		}
+		if err == nil {
+			err = s.begin(ctx, &message)
 		}
 		if err != nil {
 			return err
 		}
-		for _, check := range message.GetChecks() {
-			select {
-			case s.slots <- struct{}{}:
-			case <-ctx.Done():
-				return ctx.Err()
+	}
+}
+
+// begin hands the checks of a message to workers, as far as the window lets it.
+func (s *stream) begin(ctx context.Context, message *list) error {
+	if err := message.validate("checks in a message", maxChecks, ""); err != nil {
+		return err
+	}
+	release, err := s.own.hold(len(message.data))
+	if err != nil {
+		return err
+	}
+	defer release()
+	left, entered := message.n, 0
+	for data := range message.items() {
+		if entered == 0 {
+			if entered, err = s.window.enter(ctx, left); err != nil {
+				return err
 			}
-			select {
-			case s.work <- check:
-			default:
-				s.workers.Go(func() { s.decideAll(ctx, check) })
-			}
+			left -= entered
+		}
+		entered--
+		check, err := readCheck(data)
+		if err != nil {
+			return unreadable(err)
+		}
+		select {
+		case s.work <- check:
+		default:
+			s.workers.Go(func() { s.decideAll(ctx, check) })
 		}
 	}
+	return nil
 }
 
 // decideAll is a worker: it decides a check, and others that come later.
@@ -119,12 +184,12 @@ func (s *stream) send() error {
 			}
 			known = rules
 		}
+		s.sends.Add(1)
 		if err := s.caller.Send(message); err != nil {
 			return err
 		}
-		for range message.GetAnswers() {
-			<-s.slots
-		}
+		s.sends.Add(1)
+		s.window.leave(len(message.GetAnswers()))
 		message = &checkv1.CheckStreamResponse{}
 		select {
 		case <-draining:

@@ -666,7 +666,7 @@ func (x *BatchAnswer) GetMessage() string {
 	return ""
 }
 
-// CheckStreamRequest carries what is waiting to be asked, one or more.
+// CheckStreamRequest carries what is waiting to be asked, one or more, at most 16,384.
 type CheckStreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Checks        []*StreamCheck         `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`

@@ -40,9 +40,9 @@ const (
 // CheckService decides requests by the rules of the server.
 //
 // Errors: INVALID_ARGUMENT for a request that makes no sense, NOT_FOUND for a rule that there is not, PERMISSION_DENIED
-// for a refund by a caller who may not give back, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED is gRPC's
-// own, for a message that is too large. A request that is refused is no error: it is an answer with allowed = false.
-// Nor is a store that does not answer: path is then "local" or "failed".
+// for a refund by a caller who may not give back, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED for a
+// message that is too large, and for a caller that takes too much of what all share. A request that is refused is no
+// error: it is an answer with allowed = false. Nor is a store that does not answer: path is then "local" or "failed".
 type CheckServiceClient interface {
 	// Check decides a request and charges it, on all limits that apply or on none.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
@@ -164,9 +164,9 @@ func (c *checkServiceClient) Refund(ctx context.Context, in *CheckRequest, opts 
 // CheckService decides requests by the rules of the server.
 //
 // Errors: INVALID_ARGUMENT for a request that makes no sense, NOT_FOUND for a rule that there is not, PERMISSION_DENIED
-// for a refund by a caller who may not give back, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED is gRPC's
-// own, for a message that is too large. A request that is refused is no error: it is an answer with allowed = false.
-// Nor is a store that does not answer: path is then "local" or "failed".
+// for a refund by a caller who may not give back, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED for a
+// message that is too large, and for a caller that takes too much of what all share. A request that is refused is no
+// error: it is an answer with allowed = false. Nor is a store that does not answer: path is then "local" or "failed".
 type CheckServiceServer interface {
 	// Check decides a request and charges it, on all limits that apply or on none.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)

@@ -1,0 +1,90 @@
+package checkapi
+
+import (
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// from returns a context of a call on a connection.
+func from(t *testing.T, address string) (s share, c *connections, leave func()) {
+	t.Helper()
+	c = newConnections(100)
+	addr, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, leave = c.join(peer.NewContext(t.Context(), &peer.Peer{Addr: addr}))
+	return s, c, leave
+}
+
+// However streams enter, leave and close, none has less than is reserved for it, all together have no more than there is, and
+// in the end everything is given back.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	own, c, leave := from(t, "192.0.2.1:1")
+	windows := make([]*window, 20)
+	for i := range windows {
+		windows[i] = newWindow(100, own.checks)
+	}
+	var running sync.WaitGroup
+	for _, w := range windows {
+		running.Go(func() {
+			used := 0
+			for range 10_000 {
+				if rand.IntN(2) == 0 {
+					n := rand.IntN(200) + 1
+					entered := int(w.tryEnter(int64(n)))
+					if used += entered; entered < n && used < reserved || used > 100 {
+						t.Errorf("%d of %d entered, which makes %d", entered, n, used)
+					}
+				} else if used > 0 {
+					n := rand.IntN(used) + 1
+					w.leave(n)
+					used -= n
+				}
+				if left := c.checks.left.Load(); left < 0 || own.checks.connection.left.Load() < 0 {
+					t.Errorf("%d left", left)
+				}
+			}
+			w.close()
+			w.leave(used)
+		})
+	}
+	running.Wait()
+	leave()
+	if left := c.checks.left.Load(); left != serverFactor*100 || len(c.open) != 0 {
+		t.Errorf("%d left, and %d connections", left, len(c.open))
+	}
+}
+
+// One connection cannot take what is for all of them.
+func TestConnectionShare(t *testing.T) {
+	t.Parallel()
+	own, c, leave := from(t, "192.0.2.1:1")
+	defer leave()
+	if taken := own.checks.take(1 << 40); taken != 100 {
+		t.Errorf("%d checks", taken)
+	}
+	for range connectionBytes >> 20 {
+		if _, err := own.hold(1 << 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := own.hold(1 << 20)
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "send at most 65536 bytes") {
+		t.Errorf("beyond its bytes: %v", err)
+	}
+	if _, err := own.hold(smallMessage); err != nil {
+		t.Errorf("a small message: %v", err)
+	}
+	if left := c.bytes.left.Load(); left != serverBytes-connectionBytes {
+		t.Errorf("%d bytes left", left)
+	}
+}

@@ -1,0 +1,83 @@
+package checkapi
+
+import (
+	"fmt"
+	"iter"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate/internal/protofields"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// list is a CheckStreamRequest or a CheckBatchRequest whose items, all in field 1, are not decoded. Each is decoded when its
+// turn comes: a decoded item takes up to a hundred times the memory of its bytes.
+type list struct {
+	data []byte
+	n    int // items
+	err  error
+}
+
+// ReadFields counts the items. It never fails: gRPC would report an internal error, and the handler knows better.
+func (l *list) ReadFields(data []byte) error {
+	*l = list{data: data}
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		if r.Tag == 1<<3|protofields.Bytes {
+			l.n++
+		}
+	}
+	l.err = r.Err
+	return nil
+}
+
+// AppendFields returns data with the message appended.
+func (l *list) AppendFields(data []byte) []byte { return append(data, l.data...) }
+
+// items returns the bytes of each item.
+func (l *list) items() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for r := (protofields.Reader{Rest: l.data}); r.Next(); {
+			if r.Tag == 1<<3|protofields.Bytes && !yield(r.Bytes) {
+				return
+			}
+		}
+	}
+}
+
+// validate reports what is wrong with the message as a whole. What says what the items are, and instead what to send.
+func (l *list) validate(what string, most int, instead string) error {
+	switch {
+	case l.err != nil:
+		return unreadable(l.err)
+	case l.n > most:
+		return status.Errorf(codes.InvalidArgument, "there are %d %s: send at most %d at a time%s", l.n, what, most, instead)
+	}
+	return nil
+}
+
+func unreadable(err error) error {
+	return status.Error(codes.InvalidArgument, fmt.Sprintf("the message cannot be decoded: %v", err))
+}
+
+// readCheck decodes one check of a stream.
+func readCheck(data []byte) (*checkv1.StreamCheck, error) {
+	room := &struct {
+		check   checkv1.StreamCheck
+		request checkv1.CheckRequest
+	}{}
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		switch r.Tag {
+		case 1 << 3:
+			room.check.Id = r.Value
+		case 2<<3 | protofields.Bytes:
+			room.check.Request = &room.request
+			if err := readRequest(r.Bytes, &room.request); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &room.check, r.Err
+}
