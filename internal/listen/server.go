@@ -26,8 +26,13 @@ const (
 	workers = 256
 	// maxMessage is of gRPC; a batch of the largest size takes about half of it.
 	maxMessage = 1 << 20
-	// maxStreams is calls at once on one connection. Callers behind it wait in their client.
-	maxStreams = 1_000
+	// maxStreams is calls at once on one connection. Callers behind it wait in their client, or open another. Each may hold a
+	// message of the largest size that is not complete.
+	maxStreams = 100
+	// streamWindow is how much of a call may wait to be read: two messages of package client, one that is being decided and one
+	// on its way. gRPC would let it grow to 16 MB. connectionWindow is for all calls, and is read at once.
+	streamWindow     = 128 << 10
+	connectionWindow = 1 << 20
 )
 
 // NewHTTP makes a server of HTTP/1.1 and, over TLS, HTTP/2; without TLS if certificates is nil. What is wrong with single
@@ -40,6 +45,7 @@ func NewHTTP(handler http.Handler, certificates *Certificates, log *slog.Logger)
 		WriteTimeout:      callTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	if certificates != nil {
@@ -67,6 +73,8 @@ func NewGRPC(certificates *Certificates, options ...grpc.ServerOption) *grpc.Ser
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.NumStreamWorkers(workers),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
