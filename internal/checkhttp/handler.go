@@ -1,6 +1,7 @@
 package checkhttp
 
 import (
+	"bytes"
 	"context"
 	_ "embed" // the document
 	"encoding/json"
@@ -22,10 +23,11 @@ import (
 	"github.com/headgate/headgate/internal/limitfields"
 )
 
-// Bounds of a body. The larger one is for batches.
+// Bounds of a body. The larger one is for batches, of which maxLarge are held at a time that are larger than the other.
 const (
 	maxBody  = 64 << 10
 	maxBatch = 1 << 20
+	maxLarge = 64
 )
 
 const (
@@ -61,6 +63,8 @@ type handler struct {
 	complaints checkapi.Complaints
 	operations map[string]operation
 	authorize  http.Handler
+	// large and spare hold one for each large body, and for each worker of a batch beyond its first.
+	large, spare chan struct{}
 	// random is a number from 0 up to, not including, n.
 	random func(n int64) int64
 }
@@ -85,6 +89,7 @@ func newHandler(engine checkapi.Engine, o Options) *handler {
 	h := &handler{
 		engine: engine, who: o.Identity, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: checkapi.Complaints{Log: o.Log},
 		authorize: newAuthorize(engine, o), random: rand.Int64N,
+		large: make(chan struct{}, maxLarge), spare: make(chan struct{}, maxSpare),
 	}
 	h.headers.Draft = o.Headers == httplimit.Both || o.Headers == httplimit.Draft
 	h.headers.Legacy = o.Headers == httplimit.Both || o.Headers == httplimit.Legacy
@@ -123,7 +128,8 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) 
 		refuseMethod(w, r, http.MethodPost)
 		return
 	}
-	body, err := read(w, r, op.most)
+	body, release, err := h.read(w, r, op.most)
+	defer release()
 	if err == nil && r.URL.Path == pathRefund {
 		err = h.checkRefund(r)
 	}
@@ -144,27 +150,47 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) 
 
 // read is the body of a request. It must say that it is JSON, or nothing: a web page that is no friend of the server
 // can send other types without asking.
-func read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+func (h *handler) read(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
+	release = func() {}
 	if given := r.Header.Get("Content-Type"); given != "" {
 		kind, _, err := mime.ParseMediaType(given)
 		if err != nil || kind != "application/json" {
-			return nil, problemf(http.StatusUnsupportedMediaType, "the body is of type %.100q: send JSON, with the header "+
+			return nil, release, problemf(http.StatusUnsupportedMediaType, "the body is of type %.100q: send JSON, with the header "+
 				"Content-Type: application/json or without one; curl does that with --json in the place of -d", given)
 		}
 	}
 	if given := r.Header.Get("Content-Encoding"); given != "" && given != "identity" {
-		return nil, problemf(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", given)
+		return nil, release, problemf(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", given)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	rest := http.MaxBytesReader(w, r.Body, most)
+	body, err = io.ReadAll(io.LimitReader(rest, maxBody+1))
+	if err == nil && len(body) > maxBody {
+		body, release, err = h.readLarge(body, rest)
+	}
 	var tooLarge *http.MaxBytesError
+	var p *problem
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, problemf(http.StatusRequestEntityTooLarge,
+		err = problemf(http.StatusRequestEntityTooLarge,
 			"the body is larger than %d bytes: send less, and attributes only that rules look at", most)
-	case err != nil:
-		return nil, problemf(http.StatusBadRequest, "the body could not be read: %v", err)
+	case err != nil && !errors.As(err, &p):
+		err = problemf(http.StatusBadRequest, "the body could not be read: %v", err)
 	}
-	return body, nil
+	return body, release, err
+}
+
+// readLarge reads the rest of a large body, if not too many are held already.
+func (h *handler) readLarge(body []byte, rest io.Reader) (all []byte, release func(), err error) {
+	select {
+	case h.large <- struct{}{}:
+		release = func() { <-h.large }
+	default:
+		return nil, func() {}, problemf(http.StatusServiceUnavailable,
+			"the server holds too many large bodies: send at most %d bytes at a time, or try again", maxBody)
+	}
+	b := bytes.NewBuffer(body)
+	_, err = b.ReadFrom(rest)
+	return b.Bytes(), release, err
 }
 
 func answer(w http.ResponseWriter, status int, kind string, body []byte) {

@@ -13,8 +13,12 @@ import (
 	"github.com/headgate/headgate/internal/checkapi"
 )
 
-// maxInFlight is how many requests of a batch are decided at a time.
-const maxInFlight = 64
+// maxInFlight is how many requests of a batch are decided at a time, as long as all batches do not have more than maxSpare
+// workers. Each has one.
+const (
+	maxInFlight = 64
+	maxSpare    = 1_024
+)
 
 func (h *handler) check(ctx context.Context, body []byte) (any, error) {
 	return h.decide(ctx, body, h.engine.Check)
@@ -63,26 +67,31 @@ func named(req headgate.Request, err error) error {
 // from being decided.
 func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 	var requests []json.RawMessage
-	if err := decode(body, member{"requests", &requests, "a list of requests"}); err != nil {
+	if err := decode(body, batch, member{"requests", &requests, "a list of requests"}); err != nil {
 		return nil, err
-	}
-	if len(requests) > checkapi.MaxBatch {
-		return nil, problemf(http.StatusBadRequest,
-			"there are %d requests: send at most %d at a time", len(requests), checkapi.MaxBatch)
 	}
 	answers := make([]any, len(requests))
 	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(len(requests), maxInFlight) {
-		workers.Go(func() {
-			for i := int(next.Add(1) - 1); i < len(requests); i = int(next.Add(1) - 1) {
-				var err error
-				if answers[i], err = h.check(ctx, requests[i]); err != nil {
-					answers[i] = h.problem(ctx, err)
-				}
+	work := func() {
+		for i := int(next.Add(1) - 1); i < len(requests); i = int(next.Add(1) - 1) {
+			var err error
+			if answers[i], err = h.check(ctx, requests[i]); err != nil {
+				answers[i] = h.problem(ctx, err)
 			}
-		})
+		}
 	}
+	var workers sync.WaitGroup
+	for range min(len(requests), maxInFlight) - 1 {
+		select {
+		case h.spare <- struct{}{}:
+			workers.Go(func() {
+				defer func() { <-h.spare }()
+				work()
+			})
+		default:
+		}
+	}
+	work()
 	workers.Wait()
 	return struct {
 		Responses []any `json:"responses"`
@@ -128,7 +137,7 @@ func (h *handler) commit(ctx context.Context, body []byte) (any, error) {
 
 func (h *handler) cancel(ctx context.Context, body []byte) (any, error) {
 	var text string
-	if err := decode(body, member{"reservation", &text, tokenIs}); err != nil {
+	if err := decode(body, request, member{"reservation", &text, tokenIs}); err != nil {
 		return nil, err
 	}
 	token, err := tokenOf(text)

@@ -31,9 +31,26 @@ type member struct {
 	is   string // what the value has to be
 }
 
+// bound is how many of something an object may have.
+type bound struct {
+	most int
+	of   string
+}
+
+var (
+	request = bound{checkapi.MaxAttributes, "attributes"}
+	batch   = bound{checkapi.MaxBatch, "requests"}
+)
+
 // decode reads an object. Names are those of members, to the letter; null is the same as nothing.
-func decode(body []byte, members ...member) error {
+func decode(body []byte, within bound, members ...member) error {
 	bad := func(format string, args ...any) error { return problemf(http.StatusBadRequest, format, args...) }
+	switch n, items := countItems(body); {
+	case n > maxMembers:
+		return bad("there are %d members: send each once", n)
+	case items > within.most:
+		return bad("there are %d %s: send at most %d", items, within.of, within.most)
+	}
 	if !utf8.Valid(body) {
 		return bad("what was sent is not UTF-8: it must be for JSON")
 	}
@@ -62,6 +79,47 @@ func decode(body []byte, members ...member) error {
 		return bad("there is no member %s: send %s", quoted(unknown), strings.Join(names, ", "))
 	}
 	return nil
+}
+
+// maxMembers is more than any object has that is known.
+const maxMembers = 32
+
+// countItems returns how many members a document has, and how many members and items there are in their values, before anything
+// is decoded: decoded, they take up to a hundred times the memory. Of what is not JSON it counts something.
+func countItems(body []byte) (members, items int) {
+	level, text := 0, false
+	empty := false // the list or object that began last
+	count := func() {
+		switch level {
+		case 1:
+			members++
+		case 2:
+			items++
+		}
+	}
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text, empty = !text, false
+		case text || c == ' ' || c == '\n' || c == '\r' || c == '\t':
+		case c == '{' || c == '[':
+			level++
+			empty = true
+		case c == '}' || c == ']':
+			if !empty {
+				count()
+			}
+			level--
+			empty = false
+		case c == ',':
+			count()
+		default:
+			empty = false
+		}
+	}
+	return members, items
 }
 
 // quoted lists names that a caller has made up.
@@ -95,7 +153,7 @@ func (h *handler) readRequest(ctx context.Context, body []byte, more ...member) 
 // decodeRequest reads the members and the cost.
 func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...member) error {
 	var cost *int64
-	if err := decode(body, append(members, member{"cost", &cost, "a whole number"})...); err != nil {
+	if err := decode(body, request, append(members, member{"cost", &cost, "a whole number"})...); err != nil {
 		return err
 	}
 	if cost != nil {
