@@ -105,6 +105,9 @@ func Run(t testing.TB, command *exec.Cmd, address string) *Program {
 	return p
 }
 
+// PID returns the program's process id.
+func (p *Program) PID() int { return p.proc.os.Pid }
+
 // Output is what the program has printed so far.
 func (p *Program) Output() string { return p.log.String() }
 

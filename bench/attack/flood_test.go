@@ -1,0 +1,256 @@
+//go:build linux
+
+package attack
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/bench/internal/served"
+)
+
+// The figures by which a flood is judged. A server under attack may hold what it was sent, twice: as it arrived, and in one
+// piece or decoded. The garbage collector lets the heap grow to twice of that before it collects. Connections and goroutines
+// need the allowance. Streams may have 4,096 checks in flight besides, of 25 kB each, which the collector doubles as well.
+const (
+	holdings        = 4
+	allowance       = 96 << 20
+	streamAllowance = 256 << 20
+)
+
+// messages are sent in each stream, one after the other.
+const messages = 4
+
+// entrance is where a request is received and decoded.
+type entrance struct {
+	grpc bool
+	path string
+	// streams means that several messages follow one another in a call.
+	streams bool
+	shapes  map[string][]byte
+}
+
+// TestFlood sends the largest messages that are accepted, filled with as many items, attributes or levels as fit, over several
+// connections with many calls each, and reads no answer. Memory must grow in proportion to what was sent, and other clients
+// must be answered meanwhile.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	for name, e := range entrances() {
+		for shape, body := range e.shapes {
+			t.Run(name+"/"+shape, func(t *testing.T) { //nolint:paralleltest // each measures a server, and together they would take all memory
+				n := startServer(t, "redis: {address: \"redis://"+redis.Addr()+"\"}\n", "rules: [{id: all, by: [ip], limit: 1000000/hour}]\n")
+				f := flood{
+					entrance: e, node: n, body: body, gzip: shape == gzipBomb, connections: size(4, 8), calls: size(16, 64), rounds: 3,
+				}
+				if e.streams {
+					f.rounds = 1 // a call sends more messages instead
+				}
+				f.run(t)
+			})
+		}
+	}
+}
+
+// flood is one attack on one server.
+type flood struct {
+	entrance
+	node                       *served.Node
+	body                       []byte
+	gzip                       bool
+	connections, calls, rounds int
+	sent                       atomic.Int64
+	refused                    sync.Map // of string: what the server answered
+}
+
+func (f *flood) run(t *testing.T) {
+	t.Helper()
+	before, _ := memory(t, f.node.PID())
+	ctx, cancel := context.WithCancel(t.Context())
+	var attack, others sync.WaitGroup
+	defer others.Wait()
+	defer attack.Wait()
+	defer cancel()
+	var answered, failed atomic.Int64
+	others.Go(func() {
+		for ctx.Err() == nil {
+			_, err := f.node.Ask(t.Context(), http.MethodPost, f.node.HTTP, "/v1/check", `{"attributes": {"ip": "192.0.2.9"}}`)
+			if answered.Add(1); err != nil {
+				failed.Add(1)
+				t.Log(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	for range f.connections {
+		client := f.client()
+		t.Cleanup(client.CloseIdleConnections)
+		for range f.calls / f.connections {
+			attack.Go(func() {
+				for range f.rounds {
+					f.call(ctx, client)
+				}
+			})
+		}
+	}
+	f.settle(ctx, &attack)
+	after, peak := memory(t, f.node.PID())
+	sent := f.sent.Load()
+	most := holdings*min(sent, int64(f.calls*len(f.body))) + allowance
+	if f.streams {
+		most += streamAllowance - allowance
+	}
+	t.Logf("%d MiB before, %d MiB at the peak, %d MiB after; %d MiB sent in calls of %d kB; %d other checks; server said %v",
+		before>>20, peak>>20, after>>20, sent>>20, len(f.body)>>10, answered.Load(), f.answers())
+	if peak-before > most {
+		t.Errorf("memory grew by %d MiB, of at most %d", (peak-before)>>20, most>>20)
+	}
+	if answered.Load() == 0 || failed.Load() > 0 {
+		t.Errorf("of %d checks of another client %d were not answered", answered.Load(), failed.Load())
+	}
+}
+
+// settle waits until the flood is over, or nothing more is accepted.
+func (f *flood) settle(ctx context.Context, attack *sync.WaitGroup) {
+	over := make(chan struct{})
+	go func() {
+		attack.Wait()
+		close(over)
+	}()
+	for last := int64(-1); f.sent.Load() != last || !f.streams; {
+		last = f.sent.Load()
+		select {
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(700 * time.Millisecond):
+		}
+	}
+}
+
+// client has one connection, on which the server may send next to nothing: answers stay with it.
+func (f *flood) client() *http.Client {
+	transport := &http.Transport{
+		HTTP2:           &http.HTTP2Config{MaxReceiveBufferPerStream: 1},
+		Protocols:       &http.Protocols{},
+		MaxConnsPerHost: f.calls,
+	}
+	transport.Protocols.SetUnencryptedHTTP2(f.grpc)
+	transport.Protocols.SetHTTP1(!f.grpc)
+	return &http.Client{Transport: transport}
+}
+
+// call sends the body once, or in a stream over and over, and leaves the answer unread.
+func (f *flood) call(ctx context.Context, client *http.Client) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	address, kind, body := f.node.HTTP, "application/json", io.Reader(&counted{bytes.NewReader(f.body), &f.sent})
+	if f.grpc {
+		address, kind = f.node.GRPC, "application/grpc"
+		body = io.MultiReader(f.message(), body)
+		if f.streams {
+			for range messages - 1 {
+				body = io.MultiReader(body, f.message(), &counted{bytes.NewReader(f.body), &f.sent})
+			}
+			body = io.MultiReader(body, stalled{ctx})
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+f.path, body)
+	if err != nil {
+		panic(err) // the address is a URL
+	}
+	request.Header.Set("Content-Type", kind)
+	request.Header.Set("Te", "trailers")
+	switch {
+	case f.gzip && f.grpc:
+		request.Header.Set("Grpc-Encoding", "gzip")
+	case f.gzip:
+		request.Header.Set("Content-Encoding", "gzip")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.refused.Store(fmt.Sprintf("%.150s", err), true)
+		}
+		return
+	}
+	f.refused.Store(strings.TrimSpace(strconv.Itoa(response.StatusCode)+" "+response.Header.Get("Grpc-Status")+" "+
+		response.Header.Get("Grpc-Message")), true)
+	if f.streams {
+		<-ctx.Done()
+	}
+	_ = response.Body.Close()
+}
+
+// message returns the five bytes before a message of gRPC.
+func (f *flood) message() io.Reader {
+	flags := byte(0)
+	if f.gzip {
+		flags = 1
+	}
+	return bytes.NewReader(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(f.body))))
+}
+
+func (f *flood) answers() []string {
+	var all []string
+	f.refused.Range(func(text, _ any) bool {
+		all = append(all, text.(string))
+		return len(all) < 5
+	})
+	return all
+}
+
+// counted counts what is read of it.
+type counted struct {
+	io.Reader
+	n *atomic.Int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// stalled has no end until ctx does.
+type stalled struct{ ctx context.Context } //nolint:containedctx // it is one request's
+
+func (s stalled) Read([]byte) (int, error) {
+	<-s.ctx.Done()
+	return 0, io.EOF
+}
+
+// memory returns what a process holds of physical memory, and the most that it held.
+func memory(t *testing.T, pid int) (now, peak int64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		kb, _ := strconv.ParseInt(words[1], 10, 64)
+		switch words[0] {
+		case "VmRSS:":
+			now = kb << 10
+		case "VmHWM:":
+			peak = kb << 10
+		}
+	}
+	return now, peak
+}

@@ -1,0 +1,74 @@
+//go:build linux
+
+package attack
+
+import (
+	"net/netip"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+)
+
+// raw sends bytes as they are, and reads nothing of the answer.
+type raw struct{}
+
+func (raw) Name() string { return "proto" }
+
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+func (raw) Unmarshal(mem.BufferSlice, any) error { return nil }
+
+var _ encoding.CodecV2 = raw{}
+
+// TestPadding sends small requests, each of another client, in messages that are filled up with fields that nobody knows. What
+// the server remembers of the clients it denied must not keep the messages in memory.
+func TestPadding(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	padding := field(15, make([]byte, largest-200))
+	for name, e := range map[string]struct {
+		method string
+		of     func(ip string) []byte
+	}{
+		"RLS": {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", func(ip string) []byte {
+			return append(field(1, []byte("d")), field(2, pair(1, "remote_address", ip))...)
+		}},
+		"Check": {"/headgate.check.v1.CheckService/Check", func(ip string) []byte { return pair(1, "ip", ip) }},
+		"CheckBatch": {
+			"/headgate.check.v1.CheckService/CheckBatch",
+			func(ip string) []byte { return field(1, pair(1, "ip", ip)) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // each measures a server
+			n := startServer(t, "redis: {address: \"redis://"+redis.Addr()+"\"}\nshow_subjects: clear\n", "rules: [{id: all, by: [ip], limit: 1/hour}]\n")
+			conn, err := grpc.NewClient(n.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			before, _ := memory(t, n.PID())
+			clients := size(400, 4_000)
+			ip := netip.MustParseAddr("10.0.0.1")
+			for range clients {
+				message := append(e.of(ip.String()), padding...)
+				for range 3 { // the later ones are denied
+					if err := conn.Invoke(t.Context(), e.method, message, new([]byte)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ip = ip.Next()
+			}
+			after, peak := memory(t, n.PID())
+			t.Logf("%d MiB before, %d MiB after %d clients with %d MiB, %d MiB at the peak", before>>20, after>>20, clients, clients, peak>>20)
+			if growth := peak - before; growth > streamAllowance {
+				t.Errorf("memory grew by %d MiB, of at most %d", growth>>20, streamAllowance>>20)
+			}
+		})
+	}
+}
