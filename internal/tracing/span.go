@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Note makes a span of a decision that is sampled, below the caller's if there is one. The caller's word on sampling counts,
-// either way.
+// Note makes a span of a decision that is sampled, below the caller's if there is one. A caller decides whether there is a span,
+// but not how many there are: beyond 100 a second there is none.
 func (t *Tracer) Note(ctx context.Context, seen *headgate.Observation) {
 	if t.provider != nil && t.samples(ctx, seen) {
 		t.record(ctx, seen)
@@ -22,13 +22,14 @@ func (t *Tracer) Note(ctx context.Context, seen *headgate.Observation) {
 
 func (t *Tracer) samples(ctx context.Context, seen *headgate.Observation) bool {
 	if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
-		return caller.IsSampled()
+		return caller.IsSampled() && t.asked.Allow(seen.Time())
 	}
 	return rand.Float64() < t.sample && t.unasked.Allow(seen.Time()) //nolint:gosec // a share, not a secret
 }
 
-// unasked bounds how many spans are made that no caller has asked for: each costs as much as ten decisions and more.
-var unasked = headgate.Limit{Algorithm: headgate.FixedWindow, Count: 100, Window: time.Second, Align: headgate.OnClock}
+// spanLimit bounds how many spans are made: each costs as much as ten decisions and more. It is one for those that callers ask
+// for and another for all others, so that neither displaces the other.
+var spanLimit = headgate.Limit{Algorithm: headgate.FixedWindow, Count: 100, Window: time.Second, Align: headgate.OnClock}
 
 func (t *Tracer) record(ctx context.Context, seen *headgate.Observation) {
 	end := seen.Time()

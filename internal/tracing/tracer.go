@@ -35,7 +35,8 @@ const (
 type Options struct {
 	// Address is http:// or https:// and where the collector is; spans go to /v1/traces below it. "" means that there are none.
 	Address string
-	// Sample is the share, 0 to 1, of the decisions that get a span where the caller has not decided that; at most 100 a second do.
+	// Sample is the share, 0 to 1, of the decisions that get a span where the caller has not decided that. At most 100 a second do,
+	// and as many where the caller has.
 	Sample float64
 	// Version and Node are of this server, as spans name it.
 	Version, Node string
@@ -49,7 +50,8 @@ type Tracer struct {
 	sample   float64
 	provider *sdktrace.TracerProvider // nil if there are no spans
 	exporter *exporter
-	unasked  *pace.Pace
+	// asked is for spans of traces that the caller samples, and unasked for all others.
+	asked, unasked *pace.Pace
 }
 
 // New makes a tracer. It does not wait for the collector. Close it when there are no more decisions.
@@ -78,7 +80,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	)
 	return &Tracer{
 		spans: provider.Tracer("github.com/headgate/headgate"), sample: o.Sample, provider: provider, exporter: to,
-		unasked: pace.New(unasked),
+		asked: pace.New(spanLimit), unasked: pace.New(spanLimit),
 	}, nil
 }
 

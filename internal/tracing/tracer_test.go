@@ -23,7 +23,7 @@ import (
 
 func unsampled(n int) string { return strings.TrimSuffix(parentOf(n), "1") + "0" }
 
-// The caller's word on sampling counts. Who says nothing is sampled by the share.
+// The caller's word on sampling counts, within a bound. Who says nothing is sampled by the share.
 func TestSampling(t *testing.T) {
 	t.Parallel()
 	const asked = 2_000
@@ -32,7 +32,7 @@ func TestSampling(t *testing.T) {
 		sample      float64
 		least, most int
 	}{
-		"the caller samples":        {parentOf(0), 0, asked, asked},
+		"the caller samples":        {parentOf(0), 0, 100, 500}, // they are too many
 		"the caller does not":       {unsampled(0), 1, 0, 0},
 		"nobody says, one in 50":    {"", 0.02, 15, 80},
 		"nobody says, all of them":  {"", 1, 100, 500}, // they are too many
