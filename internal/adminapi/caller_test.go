@@ -230,8 +230,11 @@ func TestMayRefund(t *testing.T) {
 	for range 20 {
 		_ = guard.MayRefund(t.Context(), "Bearer wrong", "192.0.2.2:1")
 	}
-	if err := guard.MayRefund(t.Context(), tokens["admin"], "192.0.2.2:2"); err == nil || !strings.Contains(err.Error(), "too many") {
+	if err := guard.MayRefund(t.Context(), "Bearer wrong", "192.0.2.2:2"); err == nil || !strings.Contains(err.Error(), "too many") {
 		t.Errorf("whoever guesses is not slowed down: %v", err)
+	}
+	if err := guard.MayRefund(t.Context(), tokens["admin"], "192.0.2.2:2"); err != nil {
+		t.Errorf("a right token is refused because of wrong ones: %v", err)
 	}
 }
 

@@ -39,10 +39,12 @@ type Guard struct {
 	tokens Authority
 	store  *memstore.Store
 	log    *slog.Logger
-	// locks make guesses that come at once count one by one. There are several, so that an authority that is slow to tell
-	// about one address does not hold up all others.
+	// locks make guesses that come at once count one by one, and bound how many are looked up at a time. There are several, so
+	// that an authority that is slow to tell about one address does not hold up all others.
 	locks [64]sync.Mutex
 	seed  maphash.Seed
+	// admitted tokens need not wait behind those who guess.
+	admitted admitted
 }
 
 // NewGuard makes a guard. log is told of wrong tokens, at most every 10 seconds for each address.
@@ -67,19 +69,22 @@ func (g *Guard) MayRefund(ctx context.Context, authorization, peer string) error
 	return nil
 }
 
-// admit says whose token a request has, or how to refuse it. An address that sent too many wrong tokens is refused
-// before its token is looked at: it would go on guessing.
+// admit returns whose token a request has, or why it is rejected. Wrong tokens are counted by address, and from one that sent
+// too many a token that somebody may have made up is not looked at: whoever guesses would go on. Tokens that cannot be guessed
+// are always looked up, so that those who guess lock nobody out behind the same proxy.
 func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Caller, refusal *problem) {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return by, unauthorized("the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one")
 	}
 	peer := network(remote)
-	lock := &g.locks[maphash.String(g.seed, peer)%uint64(len(g.locks))]
-	lock.Lock()
-	defer lock.Unlock()
-	if wait := g.guess(ctx, peer, 0); wait > 0 {
-		return by, tooMany("too many wrong tokens from "+peer, wait)
+	if !g.admitted.has(token) {
+		lock := &g.locks[maphash.String(g.seed, peer)%uint64(len(g.locks))]
+		lock.Lock()
+		defer lock.Unlock()
+		if wait := g.guess(ctx, peer, 0); wait > 0 && !unguessable(token) {
+			return by, tooMany("too many wrong tokens from "+peer, wait)
+		}
 	}
 	asking, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -87,14 +92,19 @@ func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Cal
 	var refused refusedError
 	switch {
 	case err == nil:
+		g.admitted.add(token)
 		return by, nil
 	case !errors.As(err, &refused):
 		g.complain(ctx, "tokens cannot be looked up: nobody knows whose one is", peer, "error", err)
 		return Caller{}, newProblem(http.StatusServiceUnavailable, "the token cannot be looked up now: try again, or use one of "+
 			"the file that admin.tokens_file names")
 	}
-	g.guess(ctx, peer, 1)
+	g.admitted.remove(token)
+	wait := g.guess(ctx, peer, 1)
 	g.complain(ctx, "a wrong token was sent", peer)
+	if wait > 0 {
+		return Caller{}, tooMany("too many wrong tokens from "+peer, wait)
+	}
 	return Caller{}, unauthorized(refused.Error())
 }
 

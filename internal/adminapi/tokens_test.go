@@ -2,6 +2,8 @@ package adminapi_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -233,7 +235,9 @@ func TestGuessing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writeFile(t, file, strings.Repeat(string(line), 20_000)) // so that a search takes a while, and guesses meet
+		const madeUp = "hunter2"
+		own := fmt.Sprintf("%x bob\n", sha256.Sum256([]byte(madeUp)))
+		writeFile(t, file, strings.Repeat(string(line), 20_000)+own) // so that a search takes a while, and guesses meet
 		var log bytes.Buffer
 		h := newAPI(t, readTokens(t, file, discard), textLog(&log))
 		ask := func(peer, token string) int {
@@ -274,12 +278,15 @@ func TestGuessing(t *testing.T) {
 		for peer, want := range map[string]int{
 			"[2001:db8::3]:3": 429, "[2001:db8:0:1::2]:2": 200, "192.0.2.1:1": 200, "@": 200,
 		} {
-			if got := ask(peer, tokens[0]); got != want {
+			if got := ask(peer, madeUp); got != want {
 				t.Errorf("%s: %d, want %d", peer, got, want)
+			}
+			if got := ask(peer, tokens[0]); got != http.StatusOK { // which nobody can guess
+				t.Errorf("%s: %d with a token of ours", peer, got)
 			}
 		}
 		time.Sleep(100 * time.Millisecond)
-		if got := ask("[2001:db8::3]:3", tokens[0]); got != http.StatusOK {
+		if got := ask("[2001:db8::3]:3", madeUp); got != http.StatusOK {
 			t.Errorf("%d after a tenth of a second", got)
 		}
 		time.Sleep(10 * time.Second)
