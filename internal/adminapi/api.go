@@ -68,8 +68,11 @@ type api struct {
 	guard   *Guard
 	open    bool
 	seen    Seen
-	routes  []route
-	mux     http.ServeMux
+	// crossOrigin knows what browsers send for pages of other sites.
+	crossOrigin http.CrossOriginProtection
+
+	routes []route
+	mux    http.ServeMux
 	// profiling is held while a profile is taken.
 	profiling sync.Mutex
 }
@@ -77,6 +80,10 @@ type api struct {
 // ServeHTTP tells those without a token nothing, not even what there is.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
+	if refusal := a.checkBrowser(r); refusal != nil {
+		refusal.write(w)
+		return
+	}
 	by := Caller{Name: "everybody", Role: Admin}
 	if !a.open {
 		var refusal *problem

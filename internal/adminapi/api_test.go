@@ -84,6 +84,7 @@ func withToken(r *http.Request, token string) *http.Request {
 
 func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
+	r.Host = "localhost" // not example.com, as package httptest has it
 	h.ServeHTTP(w, r)
 	return w
 }

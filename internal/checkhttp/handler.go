@@ -63,6 +63,9 @@ type handler struct {
 	complaints checkapi.Complaints
 	operations map[string]operation
 	authorize  http.Handler
+	// crossOrigin knows what browsers send for pages of other sites. Proxies that ask for forward-auth hand on such headers, and
+	// are answered.
+	crossOrigin http.CrossOriginProtection
 	// large and spare hold one for each large body, and for each worker of a batch beyond its first.
 	large, spare chan struct{}
 	// random is a number from 0 up to, not including, n.
@@ -128,6 +131,11 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) 
 		refuseMethod(w, r, http.MethodPost)
 		return
 	}
+	if err := h.crossOrigin.Check(r); err != nil {
+		refuse(w, problemf(http.StatusForbidden, "a browser sent this for a page of another site (%v): send it from a program, "+
+			"without Origin and Sec-Fetch-Site", err))
+		return
+	}
 	body, release, err := h.read(w, r, op.most)
 	defer release()
 	if err == nil && r.URL.Path == pathRefund {
@@ -148,8 +156,7 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) 
 	answer(w, http.StatusOK, "application/json", append(body, '\n'))
 }
 
-// read is the body of a request. It must say that it is JSON, or nothing: a web page that is no friend of the server
-// can send other types without asking.
+// read returns the body of a request. It must say that it is JSON, or nothing. Release it when it is no longer needed.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
 	release = func() {}
 	if given := r.Header.Get("Content-Type"); given != "" {
