@@ -11,16 +11,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// largest is of a message of gRPC and of a batch over HTTP; a request over HTTP may have 64 kB.
+// largestMessage is of a message of gRPC and of a batch over HTTP; a request over HTTP may have 64 kB.
 const (
-	largest     = 1<<20 - 64
-	largestBody = 64<<10 - 64
+	largestMessage = 1<<20 - 64
+	largestBody    = 64<<10 - 64
 )
+
+// tinyAttributes are as many as fit.
+const tinyAttributes = "tiny attributes"
 
 // gzipBomb is what a few hundred kilobytes become 256 MiB by, where they are decompressed.
 const gzipBomb = "gzip bomb"
 
-func bomb() []byte {
+func gzipped() []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	zeros := make([]byte, 1<<20)
@@ -31,10 +34,10 @@ func bomb() []byte {
 	return b.Bytes()
 }
 
-// entrances returns all places where requests are decoded, and what to flood them with.
-func entrances() map[string]entrance {
-	all := map[string]entrance{}
-	compressed := bomb()
+// floodEntrances returns all places where requests are decoded, and what to flood them with.
+func floodEntrances() map[string]floodEntrance {
+	all := map[string]floodEntrance{}
+	compressed := gzipped()
 	for name, e := range map[string]struct {
 		path    string
 		streams bool
@@ -52,43 +55,46 @@ func entrances() map[string]entrance {
 		"Reserve":     {"/headgate.check.v1.CheckService/Reserve", false, nil, 1, []protowire.Number{1}, 1, 128},
 		"Commit":      {"/headgate.check.v1.CheckService/Commit", false, nil, 3, nil, 3, 128},
 		"RLS": {
-			"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", false, field(1, []byte("d")), 2,
+			"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", false, protoField(1, []byte("d")), 2,
 			[]protowire.Number{2},
 			1, 32,
 		},
 	} {
 		within := func(attributes []byte) []byte {
 			for i := len(e.request) - 1; i >= 0; i-- {
-				attributes = field(e.request[i], attributes)
+				attributes = protoField(e.request[i], attributes)
 			}
 			return append(bytes.Clone(e.before), attributes...)
 		}
 		shapes := map[string][]byte{
-			"empty items":        append(bytes.Clone(e.before), bytes.Repeat(field(e.item, nil), largest/2)...),
-			"tiny attributes":    within(pairs(e.attribute, largest, largest)),
-			"repeated attribute": within(bytes.Repeat(pair(e.attribute, "a", "b"), largest/8)),
-			"huge value":         within(pair(e.attribute, "a", strings.Repeat("x", largest-100))),
-			"unknown fields":     append(bytes.Clone(e.before), bytes.Repeat([]byte{15<<3 | 2, 0}, largest/2)...),
-			"nested groups": append(bytes.Clone(e.before), append(bytes.Repeat([]byte{15<<3 | 3}, largest/2),
-				bytes.Repeat([]byte{15<<3 | 4}, largest/2)...)...),
+			"empty items":        append(bytes.Clone(e.before), bytes.Repeat(protoField(e.item, nil), largestMessage/2)...),
+			tinyAttributes:       within(protoPairs(e.attribute, largestMessage, largestMessage)),
+			"repeated attribute": within(bytes.Repeat(protoPair(e.attribute, "a", "b"), largestMessage/8)),
+			"huge value":         within(protoPair(e.attribute, "a", strings.Repeat("x", largestMessage-100))),
+			"unknown fields":     append(bytes.Clone(e.before), bytes.Repeat([]byte{15<<3 | 2, 0}, largestMessage/2)...),
+			"nested groups": append(bytes.Clone(e.before), append(bytes.Repeat([]byte{15<<3 | 3}, largestMessage/2),
+				bytes.Repeat([]byte{15<<3 | 4}, largestMessage/2)...)...),
 		}
 		if e.request != nil {
-			one := within(pairs(e.attribute, e.perAttribute, largest))[len(e.before):]
-			shapes["full requests"] = append(bytes.Clone(e.before), bytes.Repeat(one, largest/len(one))...)
+			one := within(protoPairs(e.attribute, e.perAttribute, largestMessage))[len(e.before):]
+			shapes["full requests"] = append(bytes.Clone(e.before), bytes.Repeat(one, min(1_000, largestMessage/len(one)))...)
 		}
 		shapes[gzipBomb] = compressed
-		all[name] = entrance{grpc: true, path: e.path, streams: e.streams, shapes: shapes}
+		all[name] = floodEntrance{
+			grpc: true, path: e.path, streams: e.streams, many: e.streams || name == "CheckBatch",
+			lone: len(e.request) == 0 || name == "Reserve", shapes: shapes,
+		}
 	}
-	for path, most := range map[string]int{"/v1/check": largestBody, "/v1/check/batch": largest, "/v1/commit": largestBody} {
-		shapes := documents(most)
+	for path, most := range map[string]int{"/v1/check": largestBody, "/v1/check/batch": largestMessage, "/v1/commit": largestBody} {
+		shapes := floodDocuments(most)
 		shapes[gzipBomb] = compressed
-		all["HTTP "+path] = entrance{path: path, shapes: shapes}
+		all["HTTP "+path] = floodEntrance{path: path, lone: most == largestBody, shapes: shapes}
 	}
 	return all
 }
 
-// documents returns bodies of JSON.
-func documents(most int) map[string][]byte {
+// floodDocuments returns bodies of JSON.
+func floodDocuments(most int) map[string][]byte {
 	var attributes, unknown strings.Builder
 	for i := 0; attributes.Len() < most-40; i++ {
 		fmt.Fprintf(&attributes, `"%x":"",`, i)
@@ -105,7 +111,7 @@ func documents(most int) map[string][]byte {
 		"empty items":        repeat(`{"requests":[`, `{}`, `]}`),
 		"numbers":            repeat(`{"requests":[`, `0`, `]}`),
 		"full requests":      repeat(`{"requests":[`, one, `]}`),
-		"tiny attributes":    []byte(`{"attributes":{` + strings.TrimSuffix(attributes.String(), ",") + `}}`),
+		tinyAttributes:       []byte(`{"attributes":{` + strings.TrimSuffix(attributes.String(), ",") + `}}`),
 		"repeated attribute": repeat(`{"attributes":{`, `"a":"b"`, `}}`),
 		"repeated member":    repeat(`{`, `"attributes":{"a":"b"}`, `}`),
 		"huge value":         []byte(`{"attributes":{"a":"` + strings.Repeat("x", most-30) + `"}}`),
@@ -114,27 +120,27 @@ func documents(most int) map[string][]byte {
 	}
 }
 
-func field(number protowire.Number, content []byte) []byte {
+func protoField(number protowire.Number, content []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), content)
 }
 
-// pair is one entry of a map of strings, or of a descriptor.
-func pair(number protowire.Number, name, value string) []byte {
+// protoPair is one entry of a map of strings, or of a descriptor.
+func protoPair(number protowire.Number, name, value string) []byte {
 	var content []byte
 	if name != "" {
-		content = append(content, field(1, []byte(name))...)
+		content = append(content, protoField(1, []byte(name))...)
 	}
 	if value != "" {
-		content = append(content, field(2, []byte(value))...)
+		content = append(content, protoField(2, []byte(value))...)
 	}
-	return field(number, content)
+	return protoField(number, content)
 }
 
-// pairs returns up to n with names of their own, of at most so many bytes.
-func pairs(number protowire.Number, n, most int) []byte {
+// protoPairs returns up to n with names of their own, of at most so many bytes.
+func protoPairs(number protowire.Number, n, most int) []byte {
 	var all []byte
 	for i := range n {
-		next := pair(number, fmt.Sprintf("%x", i), "")
+		next := protoPair(number, fmt.Sprintf("%x", i), "")
 		if len(all)+len(next) > most-100 {
 			break
 		}

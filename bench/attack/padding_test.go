@@ -12,47 +12,47 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// raw sends bytes as they are, and reads nothing of the answer.
-type raw struct{}
+// rawCodec sends bytes as they are, and reads nothing of the answer.
+type rawCodec struct{}
 
-func (raw) Name() string { return "proto" }
+func (rawCodec) Name() string { return "proto" }
 
-func (raw) Marshal(v any) (mem.BufferSlice, error) {
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
 }
 
-func (raw) Unmarshal(mem.BufferSlice, any) error { return nil }
+func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-var _ encoding.CodecV2 = raw{}
+var _ encoding.CodecV2 = rawCodec{}
 
 // TestPadding sends small requests, each of another client, in messages that are filled up with fields that nobody knows. What
 // the server remembers of the clients it denied must not keep the messages in memory.
 func TestPadding(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
-	padding := field(15, make([]byte, largest-200))
+	padding := protoField(15, make([]byte, largestMessage-200))
 	for name, e := range map[string]struct {
 		method string
 		of     func(ip string) []byte
 	}{
 		"RLS": {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", func(ip string) []byte {
-			return append(field(1, []byte("d")), field(2, pair(1, "remote_address", ip))...)
+			return append(protoField(1, []byte("d")), protoField(2, protoPair(1, "remote_address", ip))...)
 		}},
-		"Check": {"/headgate.check.v1.CheckService/Check", func(ip string) []byte { return pair(1, "ip", ip) }},
+		"Check": {"/headgate.check.v1.CheckService/Check", func(ip string) []byte { return protoPair(1, "ip", ip) }},
 		"CheckBatch": {
 			"/headgate.check.v1.CheckService/CheckBatch",
-			func(ip string) []byte { return field(1, pair(1, "ip", ip)) },
+			func(ip string) []byte { return protoField(1, protoPair(1, "ip", ip)) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // each measures a server
 			n := startServer(t, "redis: {address: \"redis://"+redis.Addr()+"\"}\nshow_subjects: clear\n", "rules: [{id: all, by: [ip], limit: 1/hour}]\n")
 			conn, err := grpc.NewClient(n.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
+				grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			before, _ := memory(t, n.PID())
+			before, _ := processMemory(t, n.PID())
 			clients := size(400, 4_000)
 			ip := netip.MustParseAddr("10.0.0.1")
 			for range clients {
@@ -64,10 +64,10 @@ func TestPadding(t *testing.T) {
 				}
 				ip = ip.Next()
 			}
-			after, peak := memory(t, n.PID())
+			after, peak := processMemory(t, n.PID())
 			t.Logf("%d MiB before, %d MiB after %d clients with %d MiB, %d MiB at the peak", before>>20, after>>20, clients, clients, peak>>20)
-			if growth := peak - before; growth > streamAllowance {
-				t.Errorf("memory grew by %d MiB, of at most %d", growth>>20, streamAllowance>>20)
+			if growth := peak - before; growth > floodStreamAllowance {
+				t.Errorf("memory grew by %d MiB, of at most %d", growth>>20, floodStreamAllowance>>20)
 			}
 		})
 	}
