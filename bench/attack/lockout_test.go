@@ -52,7 +52,7 @@ func TestLockout(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if status != http.StatusOK {
+				if status == http.StatusForbidden { // that a busy Redis does not answer in time is no matter of tokens
 					refused++
 					t.Logf("%d %.200s", status, text)
 				}
