@@ -126,7 +126,8 @@ func (s *stream) read(ctx context.Context) error {
 	}
 }
 
-// begin hands the checks of a message to workers, as far as the window lets it.
+// begin hands the checks of a message to workers, as far as the window lets it. If the caller hangs up meanwhile the rest is decided
+// here: those requests were made, too.
 func (s *stream) begin(ctx context.Context, message *list) error {
 	if err := message.validate("checks in a message", maxChecks, ""); err != nil {
 		return err
@@ -137,11 +138,10 @@ func (s *stream) begin(ctx context.Context, message *list) error {
 	}
 	defer release()
 	left, entered := message.n, 0
+	var gone error
 	for data := range message.items() {
-		if entered == 0 {
-			if entered, err = s.window.enter(ctx, left); err != nil {
-				return err
-			}
+		if entered == 0 && gone == nil {
+			entered, gone = s.window.enter(ctx, left)
 			left -= entered
 		}
 		entered--
@@ -149,13 +149,17 @@ func (s *stream) begin(ctx context.Context, message *list) error {
 		if err != nil {
 			return unreadable(err)
 		}
+		if gone != nil {
+			_, _ = s.Check(ctx, check.GetRequest()) // nobody waits for the answer
+			continue
+		}
 		select {
 		case s.work <- check:
 		default:
 			s.workers.Go(func() { s.decideAll(ctx, check) })
 		}
 	}
-	return nil
+	return gone
 }
 
 // decideAll is a worker: it decides a check, and others that come later.

@@ -182,10 +182,10 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Checks are let go when their caller is gone, and the stream's goroutines end: TestMain looks for them.
+// All checks of a message are decided also if their caller hangs up, and the stream's goroutines end: TestMain looks for them.
 func TestStreamCallerGone(t *testing.T) {
 	t.Parallel()
-	asked, let := make(chan struct{}, 10), make(chan error, 10)
+	asked, let := make(chan struct{}, 20), make(chan error, 20)
 	service := checkapi.New(&engine{limiter(t), func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
 		asked <- struct{}{}
 		<-ctx.Done()
@@ -202,7 +202,7 @@ func TestStreamCallerGone(t *testing.T) {
 		<-asked
 	}
 	cancel()
-	for range 10 {
+	for range 20 {
 		if err := <-let; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
