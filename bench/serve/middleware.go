@@ -23,9 +23,13 @@ func middleware(_ *paired.Scope, aims *paired.Aims, rounds int, slice time.Durat
 	}
 	bare := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	limited := httplimit.New(limiter, httplimit.Options{})(bare)
+	// A server's context can end, and a request is charged all the same.
+	live, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	variants := []paired.Variant{
-		{Name: "f0  handler", Callers: 1, Do: serves(bare)},
-		{Name: "f1  handler behind httplimit", Callers: 1, Do: serves(limited)},
+		{Name: "f0  handler", Callers: 1, Do: serves(context.Background(), bare)},
+		{Name: "f1  handler behind httplimit", Callers: 1, Do: serves(context.Background(), limited)},
+		{Name: "f2  the same, context may end", Callers: 1, Do: serves(live, limited)},
 	}
 	s, err := paired.Run(variants, rounds, slice)
 	if err != nil {
@@ -33,17 +37,19 @@ func middleware(_ *paired.Scope, aims *paired.Aims, rounds int, slice time.Durat
 	}
 	fmt.Printf("\nnet/http, 1 caller, memstore, 1 rule, %d rounds of %s; medians and quartiles\n", rounds, slice)
 	paired.Table(variants, s)
-	added := make([]float64, rounds)
+	added, kept := make([]float64, rounds), make([]float64, rounds)
 	for i := range added {
 		added[i] = s[variants[1].Name][i].ClientCPU - s[variants[0].Name][i].ClientCPU
+		kept[i] = s[variants[1].Name][i].ClientCPU / s[variants[2].Name][i].ClientCPU
 	}
 	allocs := func(h http.Handler) float64 {
-		do := serves(h)
+		do := serves(context.Background(), h)
 		return testing.AllocsPerRun(10_000, func() { _ = do(0, 0) })
 	}
 	more := allocs(limited) - allocs(bare)
 	return func() {
 		aims.AtMost("f1 − f0, CPU µs that httplimit adds", paired.Of(added), 4)
+		aims.AtLeast("f1 ÷ f2, throughput that is left if contexts may end", paired.Of(kept), 0.98)
 		aims.AtMost("f1 − f0, allocations that httplimit adds", paired.Of([]float64{more}), 8)
 	}, nil
 }
@@ -55,8 +61,8 @@ func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) Write(b []byte) (int, error) { return len(b), nil }
 func (a *answer) WriteHeader(int)             { clear(a.header) }
 
-func serves(h http.Handler) func(caller, n int) error {
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/v1/things", http.NoBody)
+func serves(ctx context.Context, h http.Handler) func(caller, n int) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "/v1/things", http.NoBody)
 	if err != nil {
 		return func(int, int) error { return err }
 	}
