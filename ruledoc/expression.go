@@ -180,6 +180,8 @@ func (c *compiler) call(e ast.Expr) booleanOf {
 func (c *compiler) equal(x, y ast.Expr) booleanOf {
 	switch c.tree.GetType(x.ID()).Kind() {
 	case types.StringKind:
+		c.checkKey(x, y)
+		c.checkKey(y, x)
 		a, b := c.text(x), c.text(y)
 		return func(r reading) bool { return a(r) == b(r) }
 	case types.IntKind:
@@ -191,6 +193,16 @@ func (c *compiler) equal(x, y ast.Expr) booleanOf {
 	}
 	c.fail(x, "only texts, numbers, and true and false can be compared")
 	return func(reading) bool { return false }
+}
+
+// checkKey rejects a comparison of api_key with a key, which would never hold: requests have its hash.
+func (c *compiler) checkKey(x, y ast.Expr) {
+	if x.Kind() != ast.IdentKind || x.AsIdent() != "api_key" {
+		return
+	}
+	if key, ok := literalText(y); ok && headgate.EnsureKeyHash(key) != key {
+		c.fail(y, "keys are compared as hashes: write that of the key, which headgate explain api_key=KEY shows, or use match: {api_key: KEY}")
+	}
 }
 
 // order makes <, <=, > and >=: each asks whether the sign of the comparison is the wanted one.
@@ -218,6 +230,9 @@ func (c *compiler) in(x, y ast.Expr) booleanOf {
 	}
 	elements := y.AsList().Elements()
 	if texts, ok := literalTexts(elements); ok && len(texts) > 0 && c.tree.GetType(x.ID()).Kind() == types.StringKind {
+		for _, element := range elements {
+			c.checkKey(x, element)
+		}
 		c.nodes += len(texts)
 		c.characters += len(texts)
 		a := c.text(x)
