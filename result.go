@@ -42,6 +42,6 @@ type Result struct {
 	Rank int32
 	// Path tells who decided, if it was not the store.
 	Path Path
-	// Err says that the store did not decide this charge; the other fields are then empty.
+	// Err says that the store did not decide this charge; the other fields, but Nodes and Rank, are then empty.
 	Err error
 }

@@ -57,20 +57,37 @@ func (s *Store) signOff(ctx context.Context) {
 	_ = s.announceFor(ctx, 0)
 }
 
-// announceFor says that this node is there for a while, and learns how many are, which of them it is, and what time it is.
+// announceFor announces this node for a while, 0 to sign it off, and learns how many nodes there are, which of them it is, and what
+// time it is.
 func (s *Store) announceFor(ctx context.Context, d time.Duration) error {
-	msg, err := s.run(ctx, s.announce, []string{s.prefix + "nodes"}, s.node, strconv.FormatInt(d.Milliseconds(), 10))
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	msg, err := s.run(ctx, s.announce, []string{s.prefix + "nodes"}, s.node, number(d.Milliseconds()), number(s.members.Load().until))
 	if err != nil {
 		return err
 	}
 	values, err := msg.AsIntSlice()
-	if err != nil || len(values) != 3 {
+	if err != nil || len(values) != 4 {
 		return errReply
 	}
-	s.nodes.Store(max(1, values[0]))
-	s.rank.Store(values[2])
-	s.ahead.Store(values[1] - s.wall().UnixMicro())
+	now := s.wall()
+	s.ahead.Store(values[1] - now.UnixMicro())
+	if d > 0 {
+		s.observe(announcement{
+			nodes: max(1, values[0]), rank: values[2], until: values[1]/1000 + d.Milliseconds(), kept: values[3] == 1,
+		}, now)
+	}
 	return nil
+}
+
+// observe notes what the store said to an announcement.
+func (s *Store) observe(a announcement, now time.Time) {
+	for {
+		known := s.members.Load()
+		next := known.observe(a, now)
+		if s.members.CompareAndSwap(known, &next) {
+			return
+		}
+	}
 }
 
 // keepServers loads the scripts on servers that do not have them, be they new, restarted or flushed; and in a

@@ -70,8 +70,7 @@ type Store struct {
 	announce  script
 	wall      func() time.Time // this node's clock, which decides nothing
 
-	nodes atomic.Int64
-	rank  atomic.Int64 // of this node among them, from 1
+	members atomic.Pointer[membership]
 	// ahead is how far the store's clock is before this node's, in microseconds. It only serves to guess calendar windows.
 	ahead atomic.Int64
 	parts atomic.Pointer[[slots]uint16]
@@ -116,7 +115,7 @@ func New(o Options) (*Store, error) {
 
 // newStore is a store that lacks only its dial and its start.
 func newStore(o Options, cluster bool) *Store {
-	return &Store{
+	s := &Store{
 		link:      newLink(o.Address),
 		cluster:   cluster,
 		namespace: o.Namespace,
@@ -126,6 +125,8 @@ func newStore(o Options, cluster bool) *Store {
 		announce:  announceScript,
 		wall:      time.Now,
 	}
+	s.members.Store(&membership{})
+	return s
 }
 
 // Close signs this node off and closes the connections. Charges under way get an error.
@@ -147,8 +148,9 @@ func (s *Store) Part(subject headgate.Subject) int {
 	return int(parts[slotOf(s.Key(subject))])
 }
 
-// Nodes is how many nodes use the namespace, this one included, as far as it knows: at most ten seconds late.
-func (s *Store) Nodes() int { return int(max(1, s.nodes.Load())) }
+// Nodes returns how many nodes use the namespace, this one included, as far as it knows. A node that was killed counts for ten
+// seconds. A number that falls because Redis lost its data counts until Redis has been available for ten seconds.
+func (s *Store) Nodes() int { return int(max(1, s.members.Load().nodes)) }
 
 // Key is where the subject is in Redis: a hash with a field of six bytes for each counter. It is for looking, by people and
 // tools; what is in the fields belongs to the scripts.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,20 +83,29 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 }
 
 // TestNodes: nodes that share a namespace know of each other, and those that have gone are forgotten. A script broken in
-// its one comparison does not pass.
+// one of its comparisons does not pass.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	if err := countNodes(t, server, "nodes", announceScript); err != nil {
 		t.Error(err)
 	}
-	broken := newScript(strings.Replace(announceText, "ARGV[2] == '0'", "ARGV[2] ~= '0'", 1))
-	if err := countNodes(t, server, "broken", broken); err == nil || broken.text == announceText {
-		t.Error("nobody noticed a broken script")
+	for i, mutant := range [][2]string{
+		{"ARGV[2] == '0'", "ARGV[2] ~= '0'"},
+		{"== tonumber(ARGV[3])", "~= tonumber(ARGV[3])"},
+		{"== tonumber(ARGV[3])", ">= 0"},
+		{"kept and 1 or 0", "1"},
+		{"kept and 1 or 0", "0"},
+	} {
+		broken := newScript(strings.Replace(announceText, mutant[0], mutant[1], 1))
+		if err := countNodes(t, server, "broken"+strconv.Itoa(i), broken); err == nil || broken.text == announceText {
+			t.Errorf("%q for %q goes unnoticed", mutant[1], mutant[0])
+		}
 	}
 }
 
 func countNodes(t *testing.T, server *testenv.Server, namespace string, announce script) error {
+	var passed atomic.Int64 // time that nodes believe has passed
 	node := func(namespace string) *Store {
 		co, err := clientOption(Options{Address: standalone(server)})
 		if err != nil {
@@ -103,10 +113,11 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 		}
 		s := newStore(Options{Namespace: namespace}, false)
 		s.announce = announce
+		s.wall = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
 		s.dial = func() (rueidis.Client, error) { return rueidis.NewClient(co) }
-		s.start()
+		s.stop = func() {} // there is no keeper: the test takes its turns
 		t.Cleanup(s.Close)
-		<-s.link.tried
+		s.connect(t.Context())
 		return s
 	}
 	a, b, other := node(namespace), node(namespace), node(namespace+"-other")
@@ -118,6 +129,13 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 		}
 		return int(r.Nodes)
 	}
+	observe := func(stores ...*Store) { // for as long as announcements last
+		for end := passed.Load() + int64(announceTTL); passed.Load() < end; passed.Add(int64(keepEvery)) {
+			for _, s := range stores {
+				s.keep(t.Context())
+			}
+		}
+	}
 	if x, y, z := count(a), count(b), count(other); x != 2 || y != 2 || z != 1 {
 		return fmt.Errorf("%d, %d and %d nodes", x, y, z)
 	}
@@ -128,15 +146,34 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 	ranks := map[int64]bool{}
 	for _, s := range []*Store{a, b, c} {
 		count(s)
-		ranks[s.rank.Load()] = true
+		ranks[s.members.Load().rank] = true
 	}
-	if len(ranks) != 3 || !ranks[1] || !ranks[2] || !ranks[3] || other.rank.Load() != 1 {
+	if len(ranks) != 3 || !ranks[1] || !ranks[2] || !ranks[3] || other.members.Load().rank != 1 {
 		return fmt.Errorf("ranks %v", ranks)
 	}
+	observe(a, b)
 	c.signOff(t.Context())
-	if n := count(a); n != 2 {
-		return fmt.Errorf("%d nodes, one signed off", n)
+	if x, y := count(a), count(b); x != 2 || y != 2 {
+		return fmt.Errorf("%d and %d nodes, one signed off", x, y)
 	}
+	for how, lose := range map[string]func(){
+		"restarted empty": func() { server.Must(t, "DEL", a.prefix+"nodes") },
+		"replica that lags": func() {
+			server.Must(t, "ZINCRBY", a.prefix+"nodes", "-1", a.node)
+			server.Must(t, "ZREM", a.prefix+"nodes", b.node)
+		},
+	} {
+		if lose(); count(a) != 2 {
+			return fmt.Errorf("%s: %d nodes, announcements were lost", how, a.Nodes())
+		}
+		if observe(a); count(a) != 1 {
+			return fmt.Errorf("%s: %d nodes, one did not announce itself again", how, a.Nodes())
+		}
+		if x, y := count(b), count(a); x != 2 || y != 2 {
+			return fmt.Errorf("%s: %d and %d nodes, one announced itself again", how, x, y)
+		}
+	}
+	observe(a)
 	if err := b.announceFor(t.Context(), 50*time.Millisecond); err != nil {
 		return err
 	}

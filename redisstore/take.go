@@ -106,15 +106,14 @@ next:
 	return keys, keyOf
 }
 
-// tell completes the results of a group: what only the store knows, or the error.
+// tell completes the results of a group: the error if there is one, and what is known of the nodes in any case.
 func (s *Store) tell(g *group) error {
-	nodes, rank := int32(s.nodes.Load()), int32(s.rank.Load())
+	members := s.members.Load()
 	for i := range g.results {
 		if g.err != nil {
 			g.results[i] = headgate.Result{Err: g.err}
-		} else {
-			g.results[i].Nodes, g.results[i].Rank = nodes, rank
 		}
+		g.results[i].Nodes, g.results[i].Rank = int32(members.nodes), int32(members.rank)
 	}
 	if g.err != nil {
 		return fmt.Errorf("redisstore: %w", g.err)

@@ -3,10 +3,13 @@
 -- KEYS[1]  hg2:<namespace>:nodes, a sorted set of node ids by the millisecond until which they count
 -- ARGV[1]  node id
 -- ARGV[2]  milliseconds to count it, 0 to sign off
--- reply    {nodes, time in microseconds, rank of this node among them by id, from 1; 0 if it signed off}
+-- ARGV[3]  the millisecond until which its previous announcement was to count it, 0 if there was none
+-- reply    {nodes, time in microseconds, rank of this node among them by id, from 1; 0 if it signed off,
+--           1 if the previous announcement was still there, else 0}
 local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
 local ms = (now - now % 1000) / 1000
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', ms))
+local kept = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or -1) == tonumber(ARGV[3])
 if ARGV[2] == '0' then
   redis.call('ZREM', KEYS[1], ARGV[1])
 else
@@ -21,4 +24,4 @@ if ARGV[2] ~= '0' then
     if id < ARGV[1] then rank = rank + 1 end
   end
 end
-return {#nodes, now, rank}
+return {#nodes, now, rank, kept and 1 or 0}
