@@ -280,6 +280,7 @@ func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns [
 	results := make([]headgate.Result, len(charges))
 	sent := a.cache.now()
 	_ = a.transport.takePatiently(ctx, charges, results) // each result has its own
+	a.cache.fleet.observe(results)
 	a.sent(returns)
 	a.settleReturns(returns, results[:len(returns)])
 	for i, x := range acquisitions {

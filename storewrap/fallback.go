@@ -171,7 +171,8 @@ func first(tallies []*tally, i int) bool {
 
 // share returns this node's, by what the store last said of the fleet.
 func (f *fallback) share() share {
-	return share{nodes: f.fleet.size(), rank: f.fleet.rank.Load(), salt: f.salt, percent: f.percent}
+	nodes, rank := f.fleet.place()
+	return share{nodes: nodes, rank: rank, salt: f.salt, percent: f.percent}
 }
 
 // settle ends what this node has granted or held on its own, as far as its own count goes.

@@ -6,33 +6,43 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// fleet is what this node knows of the nodes that share the store, itself included.
+// fleet is what this node knows of the nodes that share the store, itself included. It keeps what the store last said: a store that
+// has lost its data must not report fewer nodes than there are.
 type fleet struct {
 	least int64 // configured
-	nodes atomic.Int64
-	rank  atomic.Int64 // of this node, from 1; 0 if the store never said
+	// members has the number of nodes in its upper half, and in its lower one the rank of this node: 0 if the store never said. They
+	// belong together.
+	members atomic.Uint64
 }
 
 func (f *fleet) init(least int) {
 	f.least = int64(max(1, least))
-	f.nodes.Store(f.least)
+	f.members.Store(pack(f.least, 0))
 }
 
-// size returns how many nodes there are.
-func (f *fleet) size() int64 { return f.nodes.Load() }
+func pack(nodes, rank int64) uint64 { return uint64(nodes)<<32 | uint64(rank) }
 
-// observe notes what the store said of the fleet.
+// size returns how many nodes there are.
+func (f *fleet) size() int64 {
+	nodes, _ := f.place()
+	return nodes
+}
+
+// place returns how many nodes there are, and the rank of this one, from 1; 0 if the store never said.
+func (f *fleet) place() (nodes, rank int64) {
+	m := f.members.Load()
+	return int64(m >> 32), int64(m & (1<<32 - 1))
+}
+
+// observe notes what the store said of the fleet, which it also does where it could not decide.
 func (f *fleet) observe(results []headgate.Result) {
 	for i := range results {
 		r := &results[i]
-		if r.Err != nil || r.Path != "" {
+		if r.Nodes <= 0 || r.Path != "" {
 			continue
 		}
-		if n := max(int64(r.Nodes), f.least); n != f.nodes.Load() {
-			f.nodes.Store(n)
-		}
-		if rank := int64(r.Rank); rank != f.rank.Load() {
-			f.rank.Store(rank)
+		if m := pack(max(int64(r.Nodes), f.least), int64(max(0, r.Rank))); m != f.members.Load() {
+			f.members.Store(m)
 		}
 		return
 	}

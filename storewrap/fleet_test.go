@@ -1,0 +1,30 @@
+package storewrap
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate"
+)
+
+// What the store says of the fleet counts also where it decides nothing; what it does not know changes nothing.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	var f fleet
+	f.init(2)
+	for _, c := range []struct {
+		said        headgate.Result
+		nodes, rank int64
+	}{
+		{headgate.Result{}, 2, 0},
+		{headgate.Result{Nodes: 10, Rank: 7}, 10, 7},
+		{headgate.Result{Err: errOpen}, 10, 7},
+		{headgate.Result{Err: headgate.ErrUnavailable, Nodes: 11, Rank: 8}, 11, 8},
+		{headgate.Result{Path: headgate.PathLocal, Nodes: 1}, 11, 8},
+		{headgate.Result{Nodes: 1, Rank: 1}, 2, 1},
+	} {
+		f.observe([]headgate.Result{c.said})
+		if nodes, rank := f.place(); nodes != c.nodes || rank != c.rank || f.size() != nodes {
+			t.Errorf("%+v: node %d of %d, want %d of %d", c.said, rank, nodes, c.rank, c.nodes)
+		}
+	}
+}
