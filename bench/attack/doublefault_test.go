@@ -60,17 +60,10 @@ func newFleet(t *testing.T, redis *testenv.Server) []*member {
 		t.Cleanup(store.Close)
 		fleet[i] = &member{inner, newLimiter(t, store, fleetRules()...)}
 	}
-	for range 2 { // the first nodes have not seen the last
-		for _, m := range fleet {
-			if err := m.inner.Ready(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	for i, m := range fleet {
-		if n := m.inner.Nodes(); n != fleetSize {
-			t.Fatalf("node %d knows of %d nodes", i, n)
-		}
+		eventually(t, "node "+strconv.Itoa(i)+" knowing of all nodes", func() bool {
+			return m.inner.Ready(t.Context()) == nil && m.inner.Nodes() == fleetSize
+		})
 	}
 	return fleet
 }
@@ -78,9 +71,15 @@ func newFleet(t *testing.T, redis *testenv.Server) []*member {
 // decides waits until a node decides by a path.
 func (m *member) decides(t *testing.T, by headgate.Path, user string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); m.check(t, fleetRules()[0].ID, user, 1).Path != by; time.Sleep(5 * time.Millisecond) {
+	eventually(t, "a decision by path "+string(by), func() bool { return m.check(t, fleetRules()[0].ID, user, 1).Path == by })
+}
+
+// eventually waits for something to happen.
+func eventually(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !happened(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("no decision by path %q", by)
+			t.Fatalf("no %s", what)
 		}
 	}
 }
@@ -132,9 +131,7 @@ func TestDoubleFault(t *testing.T) {
 			for fault := range size(1, 4) {
 				redis.Restart(t)
 				for _, m := range fleet[:announced] {
-					for m.inner.Ready(t.Context()) != nil {
-						time.Sleep(5 * time.Millisecond)
-					}
+					eventually(t, "answer after the restart", func() bool { return m.inner.Ready(t.Context()) == nil })
 					m.decides(t, headgate.PathStore, "other")
 				}
 				redis.Kill()
