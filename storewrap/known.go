@@ -79,6 +79,8 @@ func (k *known) observe(c *headgate.Charge, r *headgate.Result, plain, shared bo
 	if r.Allowed {
 		if r.Remaining >= c.Cost {
 			k.cost = c.Cost
+		} else if wait := untilNext(c, r); wait > 0 && !shared {
+			k.cost, k.denied, k.retry = c.Cost, sent+wait, now+wait
 		}
 		return false
 	}
@@ -92,6 +94,26 @@ func (k *known) observe(c *headgate.Charge, r *headgate.Result, plain, shared bo
 		k.trusted = sent + k.trust
 	}
 	return true
+}
+
+// untilNext returns how long the same charge does not fit again after one that took the last units of a token bucket, whatever is
+// given back to the store from holds; 0 if that is not known. The next request need not ask for it: of ten for each unit that a
+// bucket refills, on two nodes, Redis then decides two and not three.
+func untilNext(c *headgate.Charge, r *headgate.Result) time.Duration {
+	if c.Limit.Algorithm != headgate.TokenBucket || r.Granted != c.Cost {
+		return 0
+	}
+	const scale = 1_000_000 // a receipt has the level of a bucket in millionths, and when it was that full
+	terms, _ := c.Terms(r.Time)
+	missing := r.Receipt.Mark + (c.Cost-terms.Capacity)*scale
+	if missing <= 0 {
+		return 0
+	}
+	us, ok := mulDivUp(missing, terms.Q, terms.P)
+	if !ok {
+		return 0
+	}
+	return time.Duration(r.Receipt.Time+us-r.Time.UnixMicro()) * time.Microsecond
 }
 
 // deny makes a denial last for a while.

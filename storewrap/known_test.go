@@ -59,6 +59,43 @@ func TestDenialIsCached(t *testing.T) {
 	}
 }
 
+// A node that was granted the last units of a token bucket knows by itself when there are more. What another node gives back from a
+// hold is not mistaken for used.
+func TestLastUnitsAreKnown(t *testing.T) {
+	t.Parallel()
+	for cost := int64(1); cost <= 3; cost++ {
+		for held := range int64(4) {
+			inLab(t, Options{}, func(l *lab) {
+				c := hour(headgate.TokenBucket, 10)
+				c.Limit.Window, c.Cost, c.Strict = time.Second, cost, false
+				hold, release := c, c
+				if hold.Cost, hold.Hold = held, time.Minute; held > 0 {
+					release.Cost, release.Release = 0, l.ask(hold)[0].Receipt
+				}
+				for l.ask(c)[0].Remaining >= cost {
+					continue
+				}
+				if held > 0 {
+					if _, err := take(l.inner, release); err != nil {
+						l.Fatal(err)
+					}
+				} else if l.asks(c) {
+					l.Errorf("cost %d: the store is asked", cost)
+				}
+				r := l.ask(c)[0]
+				want, err := take(l.inner, c)
+				if err != nil || held == 0 && (r.Allowed || r.RetryAfter != want[0].RetryAfter) || held >= cost && !r.Allowed {
+					l.Errorf("cost %d, %d given back from a hold: %+v, and the store says %+v: %v", cost, held, r, want, err)
+				}
+				time.Sleep(want[0].RetryAfter)
+				if r := l.ask(c)[0]; held == 0 && !r.Allowed {
+					l.Errorf("cost %d: %+v after the wait", cost, r)
+				}
+			})
+		}
+	}
+}
+
 // A denial says nothing of other costs, limits and kinds of charges.
 func TestWhatADenialIsNotAbout(t *testing.T) {
 	t.Parallel()
