@@ -1,0 +1,143 @@
+// Command storm offers two nodes ten times what limits allow and more: by callers that retry at once when they are denied, by
+// callers that wait as long as they were told, and by both. It asks in three ways: the library, package client, JSON over HTTP. It
+// ends with a verdict for each aim of docs/performance.md and fails if one is missed.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/storm"
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// limit is that of every subject. A wait in whole seconds, as HTTP has it, is shorter than its bucket takes to fill.
+var limit = storm.Limit{Count: 20, Window: 2 * time.Second}
+
+const subjects = 20
+
+// plan is who asks, for each subject.
+type plan struct {
+	name            string
+	atOnce, patient int
+	offered         float64 // by those that retry at once, in limits; 0 means as much as they can
+}
+
+var plans = []plan{
+	{"retry at once, 11 times", 4, 0, 11},
+	{"retry at once, at full speed", 4, 0, 0},
+	{"honour Retry-After", 0, 20, 0},
+	{"both", 2, 20, 0},
+}
+
+// result is what rounds of one plan showed of one form.
+type result struct {
+	form string
+	plan plan
+
+	offered, goodput, worst, byRedis, allowedCost, denialCost, ratio []float64
+}
+
+func main() {
+	short := flag.Bool("short", false, "one round of each, and a short one")
+	rounds := flag.Int("rounds", 3, "runs of each plan")
+	lasts := flag.Duration("lasts", 5*time.Second, "length of a run")
+	flag.Parse()
+	if *short {
+		*rounds, *lasts = 1, 3*time.Second
+	}
+	scope := &paired.Scope{}
+	missed, err := run(scope, *rounds, *lasts)
+	scope.Exit(missed, err)
+}
+
+func run(scope *paired.Scope, rounds int, lasts time.Duration) (missed int, err error) {
+	library, err := storm.Library(scope, limit)
+	if err != nil {
+		return 0, err
+	}
+	stream, plain, err := storm.Served(scope, testenv.BuildHeadgate(scope), limit)
+	if err != nil {
+		return 0, err
+	}
+	var all []*result
+	for _, form := range []storm.Form{library, stream, plain} {
+		results, err := measure(scope.Context(), form, rounds, lasts)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", form.Name, err)
+		}
+		all = append(all, results...)
+	}
+	table(all, rounds, lasts)
+	aims := &paired.Aims{}
+	for _, r := range all {
+		judge(aims, r, r.form == plain.Name)
+	}
+	return aims.Failed(), nil
+}
+
+// measure plays all plans in turn, round by round. Each run has subjects of its own.
+func measure(ctx context.Context, form storm.Form, rounds int, lasts time.Duration) (results []*result, err error) {
+	for _, p := range plans {
+		results = append(results, &result{form: form.Name, plan: p})
+	}
+	next := 0
+	for range rounds {
+		for _, r := range results {
+			plan := storm.Plan{
+				Limit: limit, Subjects: subjects, AtOnce: r.plan.atOnce, Patient: r.plan.patient, Offered: r.plan.offered,
+				Lasts: lasts, First: next,
+			}
+			o, err := storm.Run(ctx, plan, form.Check, form.CPU)
+			if err != nil {
+				return nil, err
+			}
+			plan.First, plan.Offered = next+subjects, max(o.Multiple(), plan.Offered)
+			var cost time.Duration
+			if cost, next, err = storm.AllowedCost(ctx, plan, form.Check, form.CPU); err != nil {
+				return nil, err
+			}
+			denial := o.DenialCost(cost)
+			r.offered, r.goodput, r.worst = append(r.offered, o.Multiple()), append(r.goodput, o.Goodput()), append(r.worst, o.Worst)
+			r.byRedis = append(r.byRedis, float64(o.ByRedis)/float64(o.Denied))
+			r.allowedCost = append(r.allowedCost, micros(cost))
+			r.denialCost = append(r.denialCost, micros(denial))
+			r.ratio = append(r.ratio, float64(denial)/float64(cost))
+		}
+	}
+	return results, nil
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+
+func table(all []*result, rounds int, lasts time.Duration) {
+	fmt.Printf("%d subjects with %d per %s each, 2 nodes, %d rounds of %s; medians; CPU is that of the nodes and Redis\n",
+		subjects, limit.Count, limit.Window, rounds, lasts)
+	fmt.Printf("%-30s %-30s %10s %8s %10s %14s %14s\n", "", "callers", "offered ×", "goodput", "by Redis", "allowed CPU µs", "denied CPU µs")
+	for _, r := range all {
+		fmt.Printf("%-30s %-30s %10.1f %8.3f %10.3f %14.1f %14.1f\n", r.form, r.plan.name, paired.Of(r.offered).Value,
+			paired.Of(r.goodput).Value, paired.Of(r.byRedis).Value, paired.Of(r.allowedCost).Value, paired.Of(r.denialCost).Value)
+	}
+	fmt.Println()
+}
+
+// judge holds the results against the aims. What a denial costs is judged where all callers retry as fast as they can, and not
+// elsewhere: servers that are asked for less are mostly asleep, and waking them takes most of the CPU, whatever is decided; over HTTP
+// the request does; and patient callers come back when their wait is over, all at the same time, so that Redis denies most of them.
+func judge(aims *paired.Aims, r *result, http bool) {
+	name := r.form + ", " + r.plan.name + ": "
+	aims.AtLeast(name+"goodput", paired.Of(r.goodput), 0.9)
+	aims.AtMost(name+"most of a limit, in any round", paired.Of([]float64{slices.Max(r.worst)}), 1)
+	if r.plan.patient == 0 {
+		aims.AtLeast(name+"offered", paired.Of(r.offered), 10)
+	}
+	if r.plan.patient > 0 || r.plan.offered > 0 || http {
+		paired.Print(name+"denied ÷ allowed, CPU", paired.Of(r.ratio))
+	} else {
+		aims.AtMost(name+"denied ÷ allowed, CPU", paired.Of(r.ratio), 0.33)
+	}
+}
