@@ -8,8 +8,8 @@ import (
 )
 
 // TestRetryStorm offers two nodes many times what limits allow, by callers that retry at once and by callers that wait as long as
-// they were told. Nearly all of what the limits allow is allowed, and nothing beyond; and where callers retry at once, a denial costs
-// the servers and Redis a third of an allowed check at most.
+// they were told. Nearly all of what the limits allow is allowed, and nothing beyond; and where callers retry as fast as they can, a
+// denial costs the servers and Redis a third of an allowed check at most. At ten times a limit it costs more: bench/storm judges that.
 func TestRetryStorm(t *testing.T) {
 	limit := storm.Limit{Count: 20, Window: 2 * time.Second}
 	library, err := storm.Library(t, limit)
