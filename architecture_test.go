@@ -179,7 +179,8 @@ var architecture = map[string]arrows{
 		code:  []string{"identity", "internal/pace"}, // identity, whose hashes stand for API keys
 		tests: []string{"internal/testenv", "memstore"},
 	},
-	"internal/pace": {},
+	"internal/pace":        {},
+	"internal/pathreading": {notRoot: true},
 	"internal/gather": {
 		code:  []string{"internal/pace"},
 		tests: []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},

@@ -1,0 +1,78 @@
+package pathreading
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+)
+
+const (
+	// maxSegment is how long a segment may be if the path is too long. It leaves room for 31 segments, more than a template
+	// has that counts them.
+	maxSegment = 64
+	// maxSegments is how many segments are of any use: one more than a template has.
+	maxSegments = 33
+
+	hashPrefix = "sha256:"
+	hashLength = len(hashPrefix) + 22
+)
+
+// Hash returns the text that stands for a long one: 132 bits, enough that no two texts with the same are found.
+func Hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	var out [len(hashPrefix) + 43]byte
+	n := copy(out[:], hashPrefix)
+	base64.RawURLEncoding.Encode(out[n:], sum[:])
+	return string(out[:hashLength])
+}
+
+// shorten returns a path of at most Max bytes: long segments are replaced by their hash; if that is not enough, it is cut at the
+// end of a segment.
+func shorten(path []byte) string {
+	if len(path) <= Max {
+		return string(path)
+	}
+	var b strings.Builder
+	for segment := range strings.SplitSeq(string(path[1:]), "/") {
+		if len(segment) > maxSegment {
+			segment = Hash(segment)
+		}
+		if b.Len()+1+len(segment) > Max {
+			break
+		}
+		b.WriteByte('/')
+		b.WriteString(segment)
+	}
+	return b.String()
+}
+
+// shortenOther returns a path of at most MaxOther bytes with as many segments, but for those beyond the maxSegments first. The
+// last segments are replaced first, by their hash and if that is not enough by a tilde: templates begin with what clients
+// cannot choose.
+func shortenOther(path string) string {
+	if len(path) <= MaxOther {
+		return path
+	}
+	segments := strings.Split(path[1:], "/")
+	segments = segments[:min(len(segments), maxSegments)]
+	length := 0
+	for i, s := range segments {
+		if len(s) > maxSegment {
+			segments[i] = Hash(s)
+		}
+		length += 1 + len(segments[i])
+	}
+	for i := len(segments) - 1; i >= 0 && length > MaxOther; i-- {
+		if n := len(segments[i]); n > hashLength {
+			segments[i] = Hash(segments[i])
+			length += hashLength - n
+		}
+	}
+	for i := len(segments) - 1; i >= 0 && length > MaxOther; i-- {
+		if n := len(segments[i]); n > 1 {
+			segments[i] = "~"
+			length += 1 - n
+		}
+	}
+	return "/" + strings.Join(segments, "/")
+}
