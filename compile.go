@@ -361,7 +361,7 @@ func checkName(name string, most int, besides string) string {
 	return ""
 }
 
-// matches is true if all conditions hold.
+// matches is true if all conditions hold in the present reading.
 func (r *compiledRule) matches(v *view) bool {
 	if r.Mode == Off {
 		return false
@@ -371,7 +371,7 @@ func (r *compiledRule) matches(v *view) bool {
 			return false
 		}
 	}
-	return r.When.Holds == nil || r.When.Holds(v.attributes)
+	return r.When.Holds == nil || r.When.Holds(v.inReading())
 }
 
 // superior is the index in found of a rule that displaces found[i], or -1.

@@ -18,7 +18,8 @@ import (
 type Override struct {
 	Rule string
 	// Subject has the attributes that the rule counts by: {"tenant": "acme", "user": "ann"}. Of a rule by client it has
-	// the one that stands for the client: {"api_key": …}, which is the key or its hash.
+	// the one that stands for the client: {"api_key": …}, which is the key or its hash. The path of a rule that ignores case is
+	// in lower case.
 	Subject Attributes
 	// Limit and Limits replace those of the same name, before those of a tier.
 	Limit  Limit

@@ -35,42 +35,59 @@ func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error)
 	req.Rule = ""
 	_ = r.prepare(l, set, req) // it fails only for such a rule
 	e := Explanation{Rules: make([]RuleExplanation, len(set.rules))}
-	r.view.look(&set.slots, req.Attributes)
+	if set.mode == Off {
+		r.view.look(set, req.Attributes) // else that was done
+	}
 	lookup := l.exceptions.lookup(r.view.attributes)
-	candidates := set.matching(&r.view)
+	displaced := set.displaced(&r.view)
 	for i := range set.rules {
-		e.Rules[i] = r.explain(&lookup, int32(i), candidates)
+		e.Rules[i] = r.explain(&lookup, int32(i), displaced)
 	}
 	var err error
 	e.Decision, err = r.judge(ctx, l.store)
 	return e, err
 }
 
-// matching are the rules whose conditions hold, before they compete.
-func (s *RuleSet) matching(v *view) []int32 {
-	var found []int32
-	for i := range s.rules {
-		if s.rules[i].matches(v) {
-			found = append(found, int32(i))
+// displaced has the rules whose conditions hold in some reading, and in each of them one that displaces the rule; it is -1 if
+// there is a reading in which none does.
+func (s *RuleSet) displaced(v *view) map[int32]int32 {
+	by := map[int32]int32{}
+	for p := range v.readings.paths {
+		for m := range v.readings.methods {
+			v.read(p, m)
+			var matching []int32
+			for i := range s.rules {
+				if s.rules[i].matches(v) {
+					matching = append(matching, int32(i))
+				}
+			}
+			for i, n := range matching {
+				if superior := s.superior(matching, i); superior < 0 {
+					by[n] = -1
+				} else if _, known := by[n]; !known {
+					by[n] = matching[superior]
+				}
+			}
 		}
 	}
-	return found
+	v.read(0, 0)
+	return by
 }
 
-func (r *room) explain(lookup *exceptionLookup, n int32, matching []int32) RuleExplanation {
+func (r *room) explain(lookup *exceptionLookup, n int32, displaced map[int32]int32) RuleExplanation {
 	rule := &r.set.rules[n]
 	e := RuleExplanation{Rule: rule.Rule}
 	if r.set.mode == Off {
 		e.Why = "all rules are off"
 		return e
 	}
-	at := slices.Index(matching, n)
-	if at < 0 {
+	superior, matches := displaced[n]
+	if !matches {
 		e.Why = rule.mismatch(&r.view)
 		return e
 	}
-	if s := r.set.superior(matching, at); s >= 0 {
-		other := &r.set.rules[matching[s]]
+	if superior >= 0 {
+		other := &r.set.rules[superior]
 		e.Why = fmt.Sprintf("rule %q has priority %d, above %d, and counts by the same", other.ID, other.Priority, rule.Priority)
 		return e
 	}
@@ -80,8 +97,9 @@ func (r *room) explain(lookup *exceptionLookup, n int32, matching []int32) RuleE
 	}
 	e.Subject = Attributes{}
 	missing := ""
-	for _, name := range r.set.by[rule.by].resolve(r.view.attributes) {
-		e.Subject[name] = r.view.attributes[name]
+	attributes := r.countedFirst(n)
+	for _, name := range r.set.by[rule.by].resolve(attributes) {
+		e.Subject[name] = attributes[name]
 		if e.Subject[name] == "" {
 			missing = name
 		}
@@ -95,6 +113,19 @@ func (r *room) explain(lookup *exceptionLookup, n int32, matching []int32) RuleE
 	return e
 }
 
+// countedFirst is the attributes that the first charge of a rule is made of.
+func (r *room) countedFirst(n int32) Attributes {
+	rule, readings := &r.set.rules[n], &r.view.readings
+	if !r.countsReadings(rule) {
+		return r.view.attributes
+	}
+	first := hit{rule: n}
+	if hits := readings.hitsOf(n, false); len(hits) > 0 {
+		first = hits[0]
+	}
+	return readings.with(r.view.attributes, readings.countedPath(first.path, rule.Match.IgnoreCase), readings.methods[first.method])
+}
+
 // remarks are what is special about how a rule applies.
 func (r *room) remarks(lookup *exceptionLookup, n int32, missing string) []string {
 	var remarks []string
@@ -105,11 +136,18 @@ func (r *room) remarks(lookup *exceptionLookup, n int32, missing string) []strin
 	case missing != "":
 		remarks = append(remarks, "the request has no "+missing+": it is counted with all others that lack it")
 	}
+	subjects := 1
 	for i, a := range r.about {
 		if a.rule != n {
 			continue
 		}
 		c := &r.charges[i]
+		if a.repeated {
+			if a.limit == 0 && a.origin != FromCandidate {
+				subjects++
+			}
+			continue
+		}
 		if c.Observe && a.origin != FromCandidate && a.limit == 0 {
 			remarks = append(remarks, r.whyObserved(rule))
 		}
@@ -119,6 +157,9 @@ func (r *room) remarks(lookup *exceptionLookup, n int32, missing string) []strin
 		if o, ok := lookup.override(c.Subject, rule.limits[a.limit].exception); ok && a.origin == FromOverride {
 			remarks = append(remarks, "limit overridden"+expiry(o.expires)+because(o.reason.Value()))
 		}
+	}
+	if subjects > 1 {
+		remarks = append(remarks, fmt.Sprintf("a server may read the request in several ways: it is counted as %d subjects, of which this is one", subjects))
 	}
 	return remarks
 }

@@ -13,7 +13,7 @@ type Matcher struct {
 
 // Match says how many rules apply to a request.
 func (m *Matcher) Match(s *RuleSet, a Attributes) int {
-	m.view.look(&s.slots, a)
+	m.view.look(s, a)
 	m.found = s.match(&m.view, m.found[:0])
 	m.view.forget()
 	return len(m.found)

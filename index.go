@@ -158,7 +158,7 @@ func (c *check) hold(v *view) bool {
 			return false
 		}
 	}
-	return c.when == nil || c.when(v.attributes)
+	return c.when == nil || c.when(v.inReading())
 }
 
 func (x *index) filePaths(c *condition, rule int32) {
@@ -225,39 +225,15 @@ func (x *index) find(v *view, found []int32) []int32 {
 	for i := range x.attributes {
 		a := &x.attributes[i]
 		found = a.find(v.values[a.slot], found)
-		if a.slot == slotMethod {
-			found = a.findOther(v.values[slotOtherMethod], found)
-		}
 	}
 	if v.values[slotPath] == "" {
 		return found
 	}
-	other := v.values[slotOtherPath] != ""
 	if x.hasPaths {
 		found = x.paths.find(v.path(false), 0, found)
-		if other {
-			found = x.paths.find(v.otherPath(false), 0, found)
-		}
 	}
 	if x.hasLower {
 		found = x.lowerPaths.find(v.path(true), 0, found)
-		if other {
-			found = x.lowerPaths.find(v.otherPath(true), 0, found)
-		}
-	}
-	return found
-}
-
-// findOther is find for the second reading of a method.
-func (a *attributeIndex) findOther(method string, found []int32) []int32 {
-	if method != AnyMethod {
-		return a.find(method, found)
-	}
-	for _, rules := range a.values {
-		found = append(found, rules...)
-	}
-	for _, rules := range a.prefixes {
-		found = append(found, rules...)
 	}
 	return found
 }

@@ -106,9 +106,13 @@ type about struct {
 	rule, limit int32
 	origin      Origin
 	exposed     bool
+	repeated    bool // for another reading of the same request
 	missing     string
 	pay         int32 // the charge that records what this one looks for, if above 0
 }
+
+// notShared is the by of a subject that is of one reading.
+const notShared = -1
 
 // knownSubject is what rules that count by the same share.
 type knownSubject struct {
@@ -134,7 +138,7 @@ func (r *room) prepare(l *Limiter, set *RuleSet, req Request) error {
 	if set.mode == Off {
 		return nil
 	}
-	r.view.look(&set.slots, req.Attributes)
+	r.view.look(set, req.Attributes)
 	if req.Rule == "" {
 		r.found = set.match(&r.view, r.found)
 	}
@@ -148,11 +152,16 @@ func (r *room) prepare(l *Limiter, set *RuleSet, req Request) error {
 			r.exempt = append(r.exempt, rule.ID)
 			continue
 		}
+		cost := rule.Cost.of(&req)
+		if r.countsReadings(rule) {
+			r.chargeReadings(l, &lookup, n, cost, req.Rule != "")
+			continue
+		}
 		subject, missing := r.subject(l, set, rule)
 		if missing != "" && rule.OnMissing == SkipMissing {
 			continue
 		}
-		r.charge(&lookup, n, subject, missing, rule.Cost.of(&req))
+		r.charge(&lookup, n, subject, missing, cost)
 	}
 	return nil
 }
@@ -337,7 +346,7 @@ func (r *room) sumOf(from, to int, path Path, exempt []string) Decision {
 		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
 		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
 		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing
-		l.Metered = rule.Meter && a.limit == 0 && a.origin != FromCandidate
+		l.Metered = rule.Meter && a.limit == 0 && a.origin != FromCandidate && !a.repeated
 		l.Result = *result
 		if paid := &r.results[a.pay]; a.pay > 0 && paid.Err == nil {
 			l.Cost, l.Granted, l.Remaining, l.ResetAfter = r.charges[a.pay].Cost, paid.Granted, paid.Remaining, paid.ResetAfter

@@ -133,7 +133,7 @@ func checkHosts(hosts []string, bad func(string, ...any)) {
 	}
 }
 
-// holds is the whole truth about a condition; the index only saves asking it of most rules.
+// holds is the whole truth about a condition in one reading; the index only saves asking it of most rules.
 func (c *condition) holds(v *view) bool {
 	value := v.values[c.slot]
 	p := &c.pattern
@@ -143,10 +143,7 @@ func (c *condition) holds(v *view) bool {
 	case value == "":
 		return p.Presence == AnyPresence && len(p.Values) == 0 && p.Prefix == "" && len(p.CIDR) == 0
 	case c.name == attrPath:
-		return c.holdsForPath(v.path(c.ignoreCase)) || v.values[slotOtherPath] != "" && c.holdsForPath(v.otherPath(c.ignoreCase))
-	case c.name == attrMethod && v.values[slotOtherMethod] != "":
-		other := v.values[slotOtherMethod]
-		return other == AnyMethod || c.holdsFor(value) || c.holdsFor(other)
+		return c.holdsForPath(v.path(c.ignoreCase))
 	}
 	return c.holdsFor(value)
 }

@@ -16,10 +16,12 @@ import (
 // identity makes them from a request so that no spelling of it escapes a rule, and no key stands for another client's.
 type Attributes map[string]string
 
-// Other readings of a request that routers do not agree on; see Attributes of package identity. A rule that would match
-// either reading matches.
+// Other readings of a request that servers do not agree on; see Path of package identity. A rule applies if it applies in one of
+// the readings: each path with each method. Its conditions must hold there together, and rules with a priority compete
+// there, so that a reading which the backend does not share displaces no rule that is for the one it has. A rule that counts
+// by path or method counts the request under each value that it has in those readings.
 const (
-	// OtherPath is the attribute with a second reading of path, if there is one.
+	// OtherPath is the attribute with the other readings of path, if there are any: a list with "?" between them.
 	OtherPath = "path.other"
 	// OtherMethod is the attribute with a second reading of method, if there is one; AnyMethod if it may be any.
 	OtherMethod = "method.other"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -133,7 +134,8 @@ func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved)
 		}
 		if n, ok := set.byID[p.Rule]; ok {
 			rule := &set.rules[n]
-			d.Limits[i].Metered = rule.Meter && p.Origin != FromCandidate && rule.limits[0].name == p.Name
+			repeated := slices.ContainsFunc(parts[:i], func(o reserved) bool { return o.Rule == p.Rule && o.Name == p.Name && o.Origin != FromCandidate })
+			d.Limits[i].Metered = rule.Meter && p.Origin != FromCandidate && rule.limits[0].name == p.Name && !repeated
 		}
 		if results[i].Time.After(d.Time) {
 			d.Time = results[i].Time

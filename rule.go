@@ -86,7 +86,7 @@ type Match struct {
 	Host string
 	// Attributes are conditions on any attribute, path, method and host included.
 	Attributes map[string]Pattern
-	// IgnoreCase compares paths without regard to case.
+	// IgnoreCase compares paths without regard to case. A rule that counts by path then counts them in lower case.
 	IgnoreCase bool
 }
 
@@ -138,7 +138,8 @@ type Condition struct {
 	Attributes []string
 	// Steps is how long Holds may take at most, as estimated by whoever made it: a step is some nanoseconds. 0 is not known.
 	Steps int
-	// Holds must be quick, free of side effects, and safe for use by many goroutines.
+	// Holds must be quick, free of side effects, and safe for use by many goroutines. It is asked about each reading of a
+	// request, with that as its path and method (see OtherPath), and must not keep the attributes.
 	Holds func(Attributes) bool
 }
 

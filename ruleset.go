@@ -20,9 +20,13 @@ type RuleSet struct {
 	index     index
 	checks    []check
 	competing bool // whether any rule has a priority
-	names     []string
-	mode      Mode
-	version   string
+
+	readsPath, readsMethod bool     // whether any rule looks at it
+	methods                []string // that AnyMethod stands for
+
+	names   []string
+	mode    Mode
+	version string
 }
 
 // Compile checks all rules and makes them ready. Its error joins a *RuleError for everything that is wrong.
@@ -52,6 +56,7 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 	for i := range s.rules {
 		s.competing = s.competing || s.rules[i].Priority > 0
 	}
+	s.readsReadings()
 	s.names = attributesOf(s.rules)
 	s.version = hex.EncodeToString(hash.Sum(nil)[:6])
 	return s, nil
@@ -126,8 +131,8 @@ func (s *RuleSet) Rule(id string) (Rule, bool) {
 	return s.rules[n].Rule, true
 }
 
-// SubjectAttributes are those of a request that a rule counts by, client resolved: what its subject is. They are nil if there is no such
-// rule, or the request has none of them.
+// SubjectAttributes are those of a request that a rule counts by, client resolved: what its subject is, in the first reading of the
+// request. They are nil if there is no such rule, or the request has none of them.
 func (s *RuleSet) SubjectAttributes(rule string, a Attributes) Attributes {
 	n, ok := s.byID[rule]
 	if !ok {
@@ -138,6 +143,9 @@ func (s *RuleSet) SubjectAttributes(rule string, a Attributes) Attributes {
 		if value := a[name]; value != "" {
 			if subject == nil {
 				subject = Attributes{}
+			}
+			if name == attrPath && s.rules[n].Match.IgnoreCase {
+				value = strings.ToLower(value)
 			}
 			subject[name] = value
 		}
@@ -172,6 +180,14 @@ func attributesOf(rules []compiledRule) []string {
 
 // match appends the rules that apply, in their order.
 func (s *RuleSet) match(v *view, found []int32) []int32 {
+	if v.readings.ambiguous() {
+		return s.matchReadings(v, found)
+	}
+	return s.matchReading(v, found)
+}
+
+// matchReading is match for the present reading.
+func (s *RuleSet) matchReading(v *view, found []int32) []int32 {
 	candidates := s.index.find(v, found)
 	slices.Sort(candidates)
 	kept := candidates[:0]

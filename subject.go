@@ -59,10 +59,12 @@ type subjectBy struct {
 	// orders are the names with client replaced by each of clientIs, sorted again; nil if client is not among them. So a
 	// rule by client and one by api_key count on the same subject.
 	orders [][]string
+	// path and method say whether they are among the names.
+	path, method bool
 }
 
 func newSubjectBy(names []string) subjectBy {
-	b := subjectBy{names: names}
+	b := subjectBy{names: names, path: slices.Contains(names, attrPath), method: slices.Contains(names, attrMethod)}
 	at := slices.Index(names, attrClient)
 	if at < 0 {
 		return b

@@ -36,18 +36,22 @@ func (s *slots) of(name string) int {
 	return n
 }
 
-// view is one request as a rule set looks at it: values by slot, paths taken apart when first asked for. It begins empty.
+// view is one request as a rule set looks at it, in one of its readings at a time: values by slot, paths taken apart when
+// first asked for. It begins empty.
 type view struct {
 	attributes Attributes
 	values     []string
-	paths      [4]segments // as given and in lower case, of both readings
-	split      [4]bool
+	paths      [2]segments // as given and in lower case
+	split      [2]bool
+	readings   readings
 }
 
-func (v *view) look(s *slots, a Attributes) {
+// look takes a request, in its first reading.
+func (v *view) look(set *RuleSet, a Attributes) {
+	s := &set.slots
 	a = hashKeys(a)
 	v.attributes = a
-	v.split = [4]bool{}
+	v.split = [2]bool{}
 	if cap(v.values) < len(s.names) {
 		v.values = make([]string, len(s.names))
 	}
@@ -66,21 +70,37 @@ func (v *view) look(s *slots, a Attributes) {
 	if i, ok := s.number[attrClient]; ok {
 		_, v.values[i] = a.Client()
 	}
+	v.readings.collect(set, v.values)
 }
 
-func (v *view) path(lower bool) *segments      { return v.segments(0, slotPath, lower) }
-func (v *view) otherPath(lower bool) *segments { return v.segments(2, slotOtherPath, lower) }
+// read goes on to another reading of the same request.
+func (v *view) read(path, method int) {
+	if p := v.readings.paths[path]; p != v.values[slotPath] {
+		v.values[slotPath] = p
+		v.split = [2]bool{}
+	}
+	v.values[slotMethod] = v.readings.methods[method]
+}
 
-func (v *view) segments(i, slot int, lower bool) *segments {
-	path := v.values[slot]
+// inReading is the attributes in the present reading.
+func (v *view) inReading() Attributes {
+	if !v.readings.ambiguous() {
+		return v.attributes
+	}
+	return v.readings.with(v.attributes, v.values[slotPath], v.values[slotMethod])
+}
+
+func (v *view) path(lower bool) *segments {
+	i := 0
 	if lower {
-		i++
-		if !v.split[i] {
-			path = strings.ToLower(path)
-		}
+		i = 1
 	}
 	if !v.split[i] {
 		v.split[i] = true
+		path := v.values[slotPath]
+		if lower {
+			path = strings.ToLower(path)
+		}
 		v.paths[i].split(path)
 	}
 	return &v.paths[i]
@@ -90,4 +110,5 @@ func (v *view) segments(i, slot int, lower bool) *segments {
 func (v *view) forget() {
 	v.attributes = nil
 	clear(v.values)
+	v.readings.forget()
 }

@@ -132,7 +132,5 @@ func compileCondition(s string) (headgate.Condition, []conditionProblem) {
 			"endsWith, contains or match.path in place of matches, begin regular expressions with ^, and repeat nothing that "+
 			"repeats itself", c.cost(), maxConditionCost)
 	}
-	return headgate.Condition{
-		Text: s, Attributes: slices.Sorted(maps.Keys(c.names)), Steps: c.cost(), Holds: c.readings(holds),
-	}, nil
+	return headgate.Condition{Text: s, Attributes: slices.Sorted(maps.Keys(c.names)), Steps: c.cost(), Holds: holds}, nil
 }

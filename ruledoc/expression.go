@@ -2,7 +2,6 @@ package ruledoc
 
 import (
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,11 +26,8 @@ const (
 	attributeSize = 8 << 10
 )
 
-// reading is one reading of a request; see headgate.OtherPath.
-type reading struct {
-	attributes   headgate.Attributes
-	path, method string
-}
+// reading is the attributes of a request in one reading; package headgate asks for each (headgate.OtherPath).
+type reading = headgate.Attributes
 
 // The three kinds of values in a condition.
 type (
@@ -73,37 +69,6 @@ func (c *compiler) enter(e ast.Expr) bool {
 		c.fail(e, "the condition is too large: make several rules of it")
 	}
 	return c.problem == nil
-}
-
-// anyMethods are those that headgate.AnyMethod stands for.
-var anyMethods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
-
-// readings asks a condition of each reading of a request, as package headgate does with match.
-func (c *compiler) readings(holds booleanOf) func(headgate.Attributes) bool {
-	readsPath, readsMethod := c.names["path"], c.names["method"]
-	return func(a headgate.Attributes) bool {
-		r := reading{attributes: a}
-		otherPath, otherMethod := "", ""
-		if readsPath {
-			r.path, otherPath = a["path"], a[headgate.OtherPath]
-		}
-		if readsMethod {
-			r.method, otherMethod = a["method"], a[headgate.OtherMethod]
-		}
-		if holds(r) || otherPath != "" && holds(reading{a, otherPath, r.method}) {
-			return true
-		}
-		if otherMethod == "" {
-			return false
-		}
-		methods := anyMethods
-		if otherMethod != headgate.AnyMethod {
-			methods = []string{otherMethod}
-		}
-		return slices.ContainsFunc(methods, func(method string) bool {
-			return holds(reading{a, r.path, method}) || otherPath != "" && holds(reading{a, otherPath, method})
-		})
-	}
 }
 
 // boolean makes an expression that is true or false.

@@ -87,18 +87,14 @@ func (c *compiler) attribute(e ast.Expr, name string) textOf {
 	switch {
 	case slices.Contains(conditionMaps, name):
 		c.fail(e, "%s wants a name: %s[\"x\"]", name, name)
-	case name == "path":
-		return func(r reading) string { return r.path }
-	case name == "method":
-		return func(r reading) string { return r.method }
 	case name == "client":
 		return clientOf
 	}
-	return func(r reading) string { return r.attributes[name] }
+	return func(r reading) string { return r[name] }
 }
 
 func clientOf(r reading) string {
-	_, value := r.attributes.Client()
+	_, value := r.Client()
 	return value
 }
 
