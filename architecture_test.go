@@ -60,7 +60,7 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"identity": {
-		code:  []string{"internal/redact", "github.com/golang-jwt/jwt/v5", "github.com/MicahParks/keyfunc/v3"},
+		code:  []string{"internal/pathreading", "internal/redact", "github.com/golang-jwt/jwt/v5", "github.com/MicahParks/keyfunc/v3"},
 		tests: []string{"memstore"},
 	},
 	"client": {

@@ -1,11 +1,11 @@
 package headgate
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"strings"
+
+	"github.com/headgate/headgate/internal/pathreading"
 )
 
 // hashPrefix begins what HashKey returns.
@@ -22,11 +22,7 @@ func HashKey(key string) string {
 	if key == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(key))
-	var text [len(hashPrefix) + 43]byte
-	n := copy(text[:], hashPrefix)
-	base64.RawURLEncoding.Encode(text[n:], sum[:])
-	return string(text[:n+hashKept])
+	return pathreading.Hash(key)
 }
 
 // EnsureKeyHash returns HashKey of a key, or what was given if that is such a hash already. It is for what operators write: a client

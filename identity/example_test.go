@@ -75,13 +75,13 @@ func ExampleResolver_Metadata() {
 }
 
 func ExamplePath() {
-	for _, raw := range []string{"/api/../login/", "/%2e%2E/login", "/users/a%2Fb?x=1", "/a/..;/login"} {
+	for _, raw := range []string{"/login/?x=1", "/api/../login", "/users/a%2Fb", "/a/..;x/login"} {
 		path, other := identity.Path(raw)
 		fmt.Printf("%s %q\n", path, other)
 	}
 	// Output:
 	// /login ""
-	// /login ""
+	// /login "/api/../login"
 	// /users/a/b "/users/a%2Fb"
-	// /login "/a/..;/login"
+	// /login "/a/..;/login?/a/..;x/login"
 }

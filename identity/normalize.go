@@ -23,8 +23,10 @@ func (r *Resolver) Normalize(attrs headgate.Attributes) error {
 			if value != "" {
 				path, other := Path(value)
 				attrs[name] = path
-				if other != "" {
+				if given := attrs[headgate.OtherPath]; given == "" && other != "" {
 					attrs[headgate.OtherPath] = other
+				} else if other != "" {
+					attrs[headgate.OtherPath] = given + "?" + other // of a caller that has read the path itself
 				}
 			}
 		case keyHash:

@@ -148,7 +148,7 @@ func (r *Resolver) Close() {
 
 // Attributes says who sent a request, and what it is: ip, api_key, user, service_account, tenant, tier, region, method,
 // host, path, route, user_agent, as far as they are known, with headgate.OtherPath and headgate.OtherMethod where a
-// backend may read the request another way. Besides, it has those of the names that begin with header., cookie. or
+// backend may read the request in other ways. Besides, it has those of the names that begin with header., cookie. or
 // claim.; other names are passed over.
 //
 // A header or cookie that is asked for by name is what the client sent, whoever the peer is. Headers that hold secrets

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/pathreading"
 )
 
 // Bounds of what a request can put into attributes.
@@ -18,7 +19,7 @@ const (
 	// distinct values stay distinct; a longer text, as user_agent is, is cut.
 	MaxValue = 256
 	// MaxPath is the length of the longest path; see Path for what becomes of longer ones.
-	MaxPath = 2048
+	MaxPath = pathreading.Max
 )
 
 // bounded is for values that tell clients apart.

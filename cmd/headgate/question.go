@@ -98,7 +98,7 @@ func (q *question) resolve(typed map[string]string) error {
 	for name, of := range map[string]string{headgate.OtherPath: "path", headgate.OtherMethod: "method"} {
 		if other := read[name]; other != "" && typed[of] != "" {
 			q.attributes[name] = other
-			q.note("a server might read the %s as %s: rules that match either apply", of, other)
+			q.note("a server might read the %s as %s: rules that match any reading apply", of, strings.ReplaceAll(other, "?", " or "))
 		}
 	}
 	return nil

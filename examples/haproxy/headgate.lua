@@ -11,6 +11,9 @@ local told = {
 -- Headgate believes this proxy, so it gets no header that a client made up: only these, and what ask sets.
 local passed = { "authorization", "user-agent", "x-api-key" }
 
+-- To some applications a POST with one of these is another method: rules for that one apply as well. All lines of them count.
+local overrides = { "x-http-method-override", "x-http-method", "x-method-override" }
+
 local problem = "application/problem+json"
 
 -- What the client gets from a gateway that is closed while Headgate is away.
@@ -31,6 +34,14 @@ local function ask(txn, address)
   }
   for _, name in ipairs(passed) do
     headers[name] = { txn.f:req_hdr(name) }
+  end
+  local sent = txn.http:req_get_headers()
+  for _, name in ipairs(overrides) do
+    local lines = {}
+    for _, line in pairs(sent[name] or {}) do
+      table.insert(lines, line)
+    end
+    headers[name] = { table.concat(lines, ", ") }
   end
   return core.httpclient():get({ url = "http://headgate/v1/authorize", dst = address, headers = headers })
 end

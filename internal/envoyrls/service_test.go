@@ -334,7 +334,7 @@ func TestAttributes(t *testing.T) {
 	got := d.attributes("api", resolver(t))
 	want := headgate.Attributes{
 		"domain": "api", "entries": `remote_address,path,method,generic_key,generic_key,domain,entries,a\,b\\`,
-		"descriptor.remote_address": "2001:db8::1", "ip": "2001:db8::/64", "descriptor.path": "//x?y", "path": "/x",
+		"descriptor.remote_address": "2001:db8::1", "ip": "2001:db8::/64", "descriptor.path": "//x?y", "path": "/x", headgate.OtherPath: "//x?/",
 		"descriptor.method": "HEAD", "method": "GET",
 		"descriptor.generic_key": "a", "descriptor.generic_key.2": "b", "descriptor.domain": "forged", "descriptor.entries": "forged",
 		`descriptor.a,b\`: "c",
