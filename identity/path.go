@@ -14,7 +14,7 @@ import (
 // slash, everything from "?", "#" or NUL on is cut, ";parameters" are dropped, then empty and dot segments are
 // resolved. Its result is "/" or has no slash at its end; normalised again it stays what it is.
 //
-// The others, up to 30 of them, are the value of headgate.OtherPath: those that differ of how real servers read a path, with
+// The others, up to 26 of them, are the value of headgate.OtherPath: those that differ of how real servers read a path, with
 // "?" between them, which no reading has. There is the path as it was sent; decoded once, with nothing resolved; decoded
 // once and resolved, with slashes merged or not; split before it is decoded, so that an encoded slash, backslash, "?", "#"
 // or NUL stays in its segment, as %2F; and with parameters dropped, or backslashes taken for slashes.
@@ -25,7 +25,7 @@ import (
 //	/a/..;x=1/login     /login      and  /a/..;/login?/a/..;x=1/login
 //
 // Of a path that is longer than MaxPath, segments longer than 64 bytes are replaced by their hash; if that is not
-// enough, it is cut at the end of a segment. Other readings are shortened to 264 bytes: they keep their first segments, and
+// enough, it is cut at the end of a segment. Other readings are shortened to 304 bytes: they keep their first segments, and
 // how many there are. Upper and lower case are left alone.
 func Path(raw string) (path, other string) {
 	path, others := pathreading.Of(raw)

@@ -198,7 +198,7 @@ func checkOthers(t *testing.T, raw, path, other string) {
 	}
 	seen := map[string]bool{path: true}
 	for reading := range strings.SplitSeq(other, "?") {
-		if !strings.HasPrefix(reading, "/") || strings.ContainsAny(reading, "\x00\\#") || len(reading) > 264 {
+		if !strings.HasPrefix(reading, "/") || strings.ContainsAny(reading, "\x00\\#") || len(reading) > 304 {
 			t.Errorf("%q: reading %q is not normal", raw, reading)
 		}
 		if seen[reading] {
@@ -206,7 +206,7 @@ func checkOthers(t *testing.T, raw, path, other string) {
 		}
 		seen[reading] = true
 	}
-	if len(seen) > 31 || len(other) > 8<<10 {
+	if len(seen) > 27 || len(other) > 8<<10 {
 		t.Errorf("%q: %d readings in %d bytes", raw, len(seen), len(other))
 	}
 }

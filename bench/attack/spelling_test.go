@@ -35,6 +35,7 @@ func provedSpellings() []spelling {
 		"*", "/*", "/static/a/../../login", "/static/%252e%252e/login", "/static/.%2e/login", "/static/%2e./login", "/./login",
 		"/x%5cw%3f%2f/y;%2f..%2f../login", "/q%2f..%2fapi%2fsearch%2f%2f..%2fx", "/api//search///..//x", `/api//search\//..//x`,
 		"/q%5c..%2fapi%2fsearch%2f%2f..%2fx", "/q%5c..%2fapi%2f/search%2f%2f..%2f/x",
+		"/q%5cw%2f..%2fapi%2fsearch%2f%2f..%2fx", "/r%2fs/../api//search///..//x", "/r%2fs/..;/api//search///..//x",
 		"/static/..%2flogin", "/static/..%252flogin", "/orders/..%2f..%2flogin", "/healthz/..;/login", "/healthz%2f..%2flogin",
 	} {
 		spellings = append(spellings, spelling{"GET " + target, nil})

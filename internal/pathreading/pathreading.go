@@ -12,7 +12,7 @@ const (
 	// Max is the length of the longest first reading.
 	Max = 2048
 	// MaxOther is the length of the longest other reading. All of them fit into 8 KiB, separators included.
-	MaxOther = 264
+	MaxOther = 304
 	// MaxOthers is how many other readings a path has at most.
 	MaxOthers = 2 * styles
 )

@@ -57,7 +57,7 @@ const (
 // lenient is the style of the first reading. It stands for servers behind each other of which each decodes.
 var lenient = style{backslash: after, parameters: dropAfter, decode: all, cut: true, merge: before, dots: true}
 
-const styles = 15
+const styles = 13
 
 // list has the styles of real servers. The first row is the lenient style of those that split before they decode.
 var list = [styles]style{
@@ -65,16 +65,15 @@ var list = [styles]style{
 	{decode: once},      // gin, Echo, gorilla/mux, Django, whoever looks at URL.Path of net/http
 	{decode: splitOnce}, // ServeMux of what it does not clean, which is %2e%2e
 	{decode: splitRaw},  // chi, Express, HAProxy, Envoy without normalize_path
-	{decode: once, merge: before, dots: true},                               // nginx, Apache, Caddy, http.FileServer
-	{decode: once, dots: true},                                              // nginx with merge_slashes off
-	{decode: splitOnce, merge: before, dots: true},                          // ASP.NET Core
-	{parameters: dropBefore, decode: splitOnce, merge: before, dots: true},  // Tomcat
-	{parameters: dropBefore, decode: once, merge: before, dots: true},       // Jetty, and Tomcat that decodes slashes
-	{backslash: after, decode: once, merge: before, dots: true},             // IIS
-	{host: true, backslash: before, decode: splitOnce, dots: true},          // URL of browsers and Node.js
-	{dotParameters: true, backslash: before, decode: splitOnce, dots: true}, // Envoy with normalize_path,
+	{decode: once, merge: before, dots: true},                              // nginx, Apache, Caddy, http.FileServer
+	{decode: once, dots: true},                                             // nginx with merge_slashes off
+	{decode: splitOnce, merge: before, dots: true},                         // ASP.NET Core
+	{parameters: dropBefore, decode: splitOnce, merge: before, dots: true}, // Tomcat
+	{parameters: dropBefore, decode: once, merge: before, dots: true},      // Jetty, and Tomcat that decodes slashes
+	{backslash: after, decode: once, merge: before, dots: true},            // IIS
+	{host: true, backslash: before, decode: splitOnce, dots: true},         // URL of browsers and Node.js
+	// Envoy with normalize_path, and with slashes decoded. Empty segments that it leaves match no route that others would not.
 	{dotParameters: true, backslash: before, decode: splitOnce, dots: true, merge: after},
-	{slashes: true, dotParameters: true, backslash: before, decode: splitOnce, dots: true}, // and with slashes decoded
 	{slashes: true, dotParameters: true, backslash: before, decode: splitOnce, dots: true, merge: after},
 }
 
