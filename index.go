@@ -135,7 +135,12 @@ func (r *compiledRule) mostSelective(count map[key]int) (best int, under []key) 
 
 // without is what is left to ask if the index has answered for one condition: that is exact, but for Not.
 func (r *compiledRule) without(answered int) check {
-	rest := check{when: r.When.Holds}
+	unknown := r.When.Attributes == nil
+	rest := check{
+		when:        r.When.Holds,
+		readsPath:   unknown || slices.Contains(r.When.Attributes, attrPath),
+		readsMethod: unknown || slices.Contains(r.When.Attributes, attrMethod),
+	}
 	for i := range r.conditions {
 		if i != answered || len(r.conditions[i].pattern.Not) > 0 {
 			rest.conditions = append(rest.conditions, r.conditions[i])
@@ -148,6 +153,8 @@ func (r *compiledRule) without(answered int) check {
 type check struct {
 	conditions []condition
 	when       func(Attributes) bool
+	// readsPath and readsMethod say whether when may tell readings of a request apart.
+	readsPath, readsMethod bool
 }
 
 func (c *check) asks() bool { return len(c.conditions) > 0 || c.when != nil }
@@ -158,7 +165,13 @@ func (c *check) hold(v *view) bool {
 			return false
 		}
 	}
-	return c.when == nil || c.when(v.inReading())
+	switch {
+	case c.when == nil:
+		return true
+	case !v.readings.ambiguous():
+		return c.when(v.attributes)
+	}
+	return v.readings.holds(c, v)
 }
 
 func (x *index) filePaths(c *condition, rule int32) {

@@ -25,9 +25,37 @@ type readings struct {
 	hits           []hit // of a request with several readings, sorted
 	found          []int32
 
+	// when has what conditions said of readings that they tell apart: each may take long.
+	when map[whenReading]bool
 	// attributes are a copy of the request's, in the reading that was last asked about.
 	attributes Attributes
 	copied     bool
+}
+
+// whenReading is what a condition was asked about: a path and a method, as far as it reads them.
+type whenReading struct {
+	check        *check
+	path, method string
+}
+
+// holds asks the condition of a rule about the present reading, once for all readings that are the same to it.
+func (r *readings) holds(c *check, v *view) bool {
+	asked := whenReading{check: c}
+	if c.readsPath {
+		asked.path = v.values[slotPath]
+	}
+	if c.readsMethod {
+		asked.method = v.values[slotMethod]
+	}
+	holds, known := r.when[asked]
+	if !known {
+		holds = c.when(v.inReading())
+		if r.when == nil {
+			r.when = map[whenReading]bool{}
+		}
+		r.when[asked] = holds
+	}
+	return holds
 }
 
 // ambiguous reports whether there are several readings.
@@ -38,6 +66,7 @@ func (r *readings) collect(s *RuleSet, values []string) {
 	r.paths, r.methods = append(r.paths[:0], values[slotPath]), append(r.methods[:0], values[slotMethod])
 	r.hits = r.hits[:0]
 	r.copied = false
+	clear(r.when)
 	if other := values[slotOtherPath]; other != "" && values[slotPath] != "" && s.readsPath {
 		for path := range strings.SplitSeq(other, "?") {
 			if path != "" && len(r.paths) < maxReadings && !slices.Contains(r.paths, path) {
@@ -82,6 +111,7 @@ func (r *readings) forget() {
 	clear(r.paths)
 	clear(r.methods)
 	clear(r.attributes)
+	clear(r.when)
 	r.copied = false
 }
 

@@ -200,3 +200,29 @@ func BenchmarkReadings(b *testing.B) {
 		})
 	}
 }
+
+// TestConditionsAreAskedOncePerReading shows that a client's spelling does not multiply the work of a condition that cannot tell the
+// readings apart.
+func TestConditionsAreAskedOncePerReading(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reads []string
+		want  int
+	}{
+		{[]string{"header.x"}, 1}, {[]string{"path"}, 3}, {[]string{"method"}, 2}, {[]string{"path", "method", "header.x"}, 6}, {nil, 6},
+	} {
+		asked := 0
+		l := readingLimiter(t, headgate.Rule{
+			ID: "slow", By: []string{"ip"}, Limit: headgate.PerDay(100), Match: headgate.Match{Path: "/**"},
+			When: headgate.Condition{Text: "slow", Attributes: test.reads, Holds: func(headgate.Attributes) bool { asked++; return true }},
+		})
+		for i := range 2 {
+			_, err := l.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{
+				"ip": "192.0.2.1", "path": "/a", headgate.OtherPath: "/b?/c", "method": "POST", headgate.OtherMethod: "GET",
+			}})
+			if err != nil || asked != (i+1)*test.want {
+				t.Errorf("a condition on %v was asked %d times in %d requests, want %d each: %v", test.reads, asked, i+1, test.want, err)
+			}
+		}
+	}
+}

@@ -56,7 +56,9 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 	r.set = set // if there is nothing to ask
 	weight := 0
 	for i := range r.charges {
-		weight += r.charges[i].Limit.Weight()
+		if !r.about[i].repeated { // a client's spelling of a path must not have its request rejected, and then let pass
+			weight += r.charges[i].Limit.Weight()
+		}
 	}
 	if weight > maxTogether {
 		return nil, fmt.Errorf("%w: %d requests weigh %d (%s), at most %d: send fewer together", ErrTooManyLimits, len(asks), weight, weights, maxTogether)
