@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/storewrap"
 )
 
 // TestManyLimitsOpenTheCircuit asks for more limits at once than one call to Redis may carry. However many there are, it is not
@@ -16,9 +15,7 @@ import (
 func TestManyLimitsOpenTheCircuit(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
-	// Deadlines are not what this is about.
-	store := storewrap.New(openRedis(t, redis), storewrap.Options{Log: quiet(), Deadline: 5 * time.Second})
-	t.Cleanup(store.Close)
+	store := patientStore(t, redis)
 	limits := map[string]headgate.Limit{}
 	for i := range 60 {
 		limits[fmt.Sprint("l", i)] = headgate.PerMinute(int64(1_000_000 + i))

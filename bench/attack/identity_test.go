@@ -55,7 +55,7 @@ func entrances(t *testing.T, redis *testenv.Server, node *served.Node, rules ...
 		t.Fatal(err)
 	}
 	t.Cleanup(who.Close)
-	limiter := newLimiter(t, openStore(t, redis), rules...)
+	limiter := newLimiter(t, patientStore(t, redis), rules...)
 	conn, err := grpc.NewClient(node.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
