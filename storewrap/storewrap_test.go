@@ -298,15 +298,19 @@ func TestRedis(t *testing.T) {
 		if took := eventually(t, name, func() bool { _, _ = take(s, c); return s.Stats().ShardsUnavailable == 1 }); took > 3*time.Second {
 			t.Errorf("%s: noticed after %v", name, took)
 		}
-		for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		decisions, slow := 0, 0
+		for end := time.Now().Add(time.Second); time.Now().Before(end); decisions++ {
 			began := time.Now()
 			if _, err := take(s, c); !errors.Is(err, errOpen) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if took := time.Since(began); took > 100*time.Millisecond {
-				t.Errorf("%s: a decision took %v", name, took)
+				slow++
 			}
 			time.Sleep(time.Millisecond)
+		}
+		if 10*slow > decisions { // a busy machine may hold one up
+			t.Errorf("%s: %d of %d decisions took more than 100 ms", name, slow, decisions)
 		}
 		fault.end()
 		if took := eventually(t, name+", back", answers); took > 5*time.Second {
