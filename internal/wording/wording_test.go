@@ -24,8 +24,8 @@ func TestWording(t *testing.T) {
 		wording.List([]string{"a", "b"}):      "a and b",
 		wording.List([]string{"a", "b", "c"}): "a, b and c",
 
-		wording.Attributes(headgate.Attributes{"user": "ann", "ip": ""}):      "ip=(none) user=ann",
-		wording.Attributes(headgate.Attributes{"api_key": "in the clear"}):    "api_key=" + headgate.HashKey("in the clear"),
+		wording.Attributes(headgate.Attributes{"user": "ann", "ip": ""}):                    "ip=(none) user=ann",
+		wording.Attributes(headgate.Attributes{"api_key": "in the clear"}):                  "api_key=" + headgate.HashKey("in the clear"),
 		wording.Attributes(headgate.Attributes{"api_key": "sha256:8BgO_c44N2VRnyi8HNtnmG"}): "api_key=sha256:8BgO_c44N2VRnyi8HNtnmG",
 	} {
 		if got != want {
