@@ -197,7 +197,7 @@ func (e *Exceptions) exemptIn(t *exceptionTables, x Exemption) error {
 }
 
 func (e *Exceptions) subjectOf(a Attributes) Subject {
-	a = hashKeys(a)
+	a = hashKey(hashKey(a, attrAPIKey), attrKeyEntry)
 	s, _ := subjectOf(e.subjects.secret, slices.Sorted(maps.Keys(a)), a)
 	return s
 }

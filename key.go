@@ -56,11 +56,11 @@ func isKeyHash(value string) bool {
 	return true
 }
 
-// hashKeys returns attributes with the hash of an API key in its place.
-func hashKeys(a Attributes) Attributes {
-	if key := a[attrAPIKey]; key != "" && !isKeyHash(key) {
+// hashKey returns attributes with the hash of an API key in its place.
+func hashKey(a Attributes, name string) Attributes {
+	if key := a[name]; key != "" && !isKeyHash(key) {
 		a = maps.Clone(a)
-		a[attrAPIKey] = HashKey(key)
+		a[name] = HashKey(key)
 	}
 	return a
 }

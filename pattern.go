@@ -73,7 +73,7 @@ func newCondition(name string, slot int, p Pattern, ignoreCase bool) (condition,
 		}
 	}
 	switch name {
-	case attrAPIKey:
+	case attrAPIKey, attrKeyEntry:
 		if p.Prefix != "" || len(p.CIDR) > 0 {
 			bad("keys are compared as hashes, of which no part says anything: list the keys or their hashes")
 		}

@@ -46,6 +46,8 @@ const (
 	attrPath   = "path"
 	attrIP     = "ip"
 	attrAPIKey = "api_key"
+	// attrKeyEntry is that of an entry of Envoy's which is an API key, too.
+	attrKeyEntry = "descriptor.api_key"
 )
 
 var (

@@ -49,7 +49,7 @@ type view struct {
 // look takes a request, in its first reading.
 func (v *view) look(set *RuleSet, a Attributes) {
 	s := &set.slots
-	a = hashKeys(a)
+	a = hashKey(a, attrAPIKey)
 	v.attributes = a
 	v.split = [2]bool{}
 	if cap(v.values) < len(s.names) {

@@ -74,7 +74,7 @@ func (r *Resolver) normal(name, value string) string {
 			return r.proxies.text(addr)
 		}
 		return bounded(value)
-	case "api_key":
+	case "api_key", "descriptor.api_key":
 		return headgate.HashKey(value)
 	case "user_agent":
 		return cut(value, MaxValue)

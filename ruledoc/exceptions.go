@@ -121,11 +121,16 @@ func (d *decoder) subject(n *node, key string) headgate.Attributes {
 			subject[e.Key.Text], _ = d.Text(e.Value, e.Key.Text)
 		}
 	}
-	if entry, ok := n.Get("api_key"); ok {
-		subject["api_key"] = d.keyHash(entry.Value, "api_key", subject["api_key"])
+	for _, key := range keyAttributes {
+		if entry, ok := n.Get(key); ok {
+			subject[key] = d.keyHash(entry.Value, key, subject[key])
+		}
 	}
 	return subject
 }
+
+// keyAttributes are those that are API keys.
+var keyAttributes = []string{"api_key", "descriptor.api_key"}
 
 // keyHash keeps API keys themselves out of what is stored and shown.
 func (d *decoder) keyHash(n *node, key, value string) string {

@@ -2,6 +2,7 @@ package ruledoc
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,18 +169,18 @@ func (d *decoder) match(n *node, key string) headgate.Match {
 		if m.Attributes == nil {
 			m.Attributes = map[string]headgate.Pattern{}
 		}
-		if name == "api_key" {
-			d.keyHashes(e.Value, p.Values)
-			d.keyHashes(e.Value, p.Not)
+		if slices.Contains(keyAttributes, name) {
+			d.keyHashes(e.Value, name, p.Values)
+			d.keyHashes(e.Value, name, p.Not)
 		}
 		m.Attributes[name] = p
 	}
 	return m
 }
 
-func (d *decoder) keyHashes(n *node, keys []string) {
+func (d *decoder) keyHashes(n *node, name string, keys []string) {
 	for i, key := range keys {
-		keys[i] = d.keyHash(n, "api_key", key)
+		keys[i] = d.keyHash(n, name, key)
 	}
 }
 

@@ -340,3 +340,48 @@ func TestHashIsNoKey(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysAreNowhere has a key come in by every entrance, allowed and denied, with subjects shown in the clear, and looks for it in all
+// that is kept or shown: Redis, log, metrics, the lists of who is limited.
+func TestKeysAreNowhere(t *testing.T) {
+	t.Parallel()
+	const key = "k-4711-must-not-be-seen"
+	redis := startRedis(t)
+	node := startServer(t, redisConfig(redis)+identityConfig+"show_subjects: clear\n", `rules:
+  - {id: keys, by: [api_key], limit: 3/hour}
+  - {id: entries, match: {descriptor.api_key: {absent: false}}, by: [descriptor.api_key], limit: 3/hour}
+  - {id: chosen, match: {api_key: k-4711-must-not-be-seen}, by: [ip], limit: 3/hour}
+`)
+	rule := headgate.Rule{ID: "keys", By: []string{"api_key"}, Limit: headgate.PerHour(3)}
+	for _, e := range entrances(t, redis, node, rule) {
+		for range 3 {
+			e.asks(t, complete(sighting{key: key}))
+		}
+	}
+	if r := post(t, node, "/v1/check", fmt.Sprintf(`{"attributes": {"api_key": %q, "ip": "192.0.2.1"}}`, key)); r.Allowed || len(r.Limits) < 2 {
+		t.Errorf("%+v", r)
+	}
+	shown := map[string]string{"the log": node.Output()}
+	for _, path := range []string{"/metrics", "/readyz"} {
+		text, err := node.Ask(t.Context(), http.MethodGet, node.Ops, path, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown[path] = string(text)
+	}
+	stored, _ := redis.Must(t, "KEYS", "*").([]any)
+	for _, name := range stored {
+		shown["Redis"] += fmt.Sprint(name)
+		if kind := redis.Must(t, "TYPE", fmt.Sprint(name)); kind == "hash" {
+			shown["Redis"] += fmt.Sprint(redis.Must(t, "HGETALL", fmt.Sprint(name)))
+		}
+	}
+	for where, text := range shown {
+		if text == "" {
+			t.Errorf("%s is empty", where)
+		}
+		if strings.Contains(text, key) {
+			t.Errorf("%s has the key", where)
+		}
+	}
+}

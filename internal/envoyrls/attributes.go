@@ -114,6 +114,9 @@ func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.
 	for i, e := range d.entries {
 		keys = append(keys, commas.Replace(e.key))
 		name := "descriptor." + e.key
+		if e.key == "api_key" {
+			e.value = headgate.HashKey(e.value)
+		}
 		again := 1
 		for _, other := range d.entries[:i] {
 			if other.key == e.key {
@@ -129,7 +132,7 @@ func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.
 		case e.key == remoteAddress:
 			who.Put(a, "ip", e.value)
 		case e.key != "domain" && e.key != "entries" && slices.Contains(builtIn, e.key):
-			who.Put(a, e.key, e.value)
+			who.Put(a, e.key, d.entries[i].value)
 		}
 	}
 	a["entries"] = strings.Join(keys, ",")

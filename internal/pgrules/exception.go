@@ -79,9 +79,11 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 
 // subjectText is a subject as it is stored: its names are sorted, and of an API key there is only the hash.
 func subjectText(subject headgate.Attributes) (string, error) {
-	if key := subject["api_key"]; key != "" {
-		subject = maps.Clone(subject)
-		subject["api_key"] = headgate.EnsureKeyHash(key)
+	subject = maps.Clone(subject)
+	for _, name := range []string{"api_key", "descriptor.api_key"} {
+		if key := subject[name]; key != "" {
+			subject[name] = headgate.EnsureKeyHash(key)
+		}
 	}
 	text, err := json.Marshal(subject)
 	return string(text), err

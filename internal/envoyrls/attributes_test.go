@@ -1,0 +1,29 @@
+package envoyrls
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+)
+
+// TestKeysAreHashed shows that no attribute of a descriptor has an API key in the clear, however often it is given.
+func TestKeysAreHashed(t *testing.T) {
+	t.Parallel()
+	who, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer who.Close()
+	d := descriptor{entries: []entry{{"api_key", "k-123"}, {"api_key", "k-456"}, {"user", "ann"}}}
+	a := d.attributes("api", who)
+	for name, value := range a {
+		if strings.HasPrefix(value, "k-") {
+			t.Errorf("%s is %s", name, value)
+		}
+	}
+	if want := headgate.HashKey("k-123"); a["api_key"] != want || a["descriptor.api_key"] != want {
+		t.Errorf("%v", a)
+	}
+}
