@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 )
 
@@ -77,5 +79,20 @@ func BenchmarkPath(b *testing.B) {
 				identity.Path(raw)
 			}
 		})
+	}
+}
+
+func BenchmarkNormalize(b *testing.B) {
+	r, err := identity.New(identity.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	attrs := headgate.Attributes{"ip": "192.0.2.1", "path": "/v1/things/7", "method": "GET", "user": "ann", "tenant": "acme"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := r.Normalize(attrs); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
