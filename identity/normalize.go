@@ -22,7 +22,9 @@ func (r *Resolver) Normalize(attrs headgate.Attributes) error {
 		case "path":
 			if value != "" {
 				path, other := Path(value)
-				attrs[name] = path
+				if path != value {
+					attrs[name] = path
+				}
 				if given := attrs[headgate.OtherPath]; given == "" && other != "" {
 					attrs[headgate.OtherPath] = other
 				} else if other != "" {
@@ -71,6 +73,10 @@ func (r *Resolver) normal(name, value string) string {
 		return bounded(hostname(value))
 	case "ip":
 		if addr, ok := parseAddr(value); ok {
+			var same [len("255.255.255.255")]byte
+			if addr.Is4() && string(addr.AppendTo(same[:0])) == value {
+				return value
+			}
 			return r.proxies.text(addr)
 		}
 		return bounded(value)
