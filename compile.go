@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -404,7 +405,8 @@ func (c *Cost) bounds() (least, most int64) {
 func (c *Cost) of(req *Request) int64 {
 	cost := max(c.Default, 1)
 	if c.From != "" {
-		if n, err := strconv.ParseInt(req.Attributes[c.From], 10, 64); err == nil {
+		// A number that is too large is the largest.
+		if n, err := strconv.ParseInt(req.Attributes[c.From], 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 			least, most := c.bounds()
 			cost = min(max(n, least), most)
 		}

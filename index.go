@@ -57,7 +57,7 @@ func (c *condition) keys() []key {
 			kind := uint8(keyPath)
 			text := c.pattern.Values[i]
 			if c.ignoreCase {
-				kind, text = keyLowerPath, strings.ToLower(text)
+				kind, text = keyLowerPath, foldCase(text)
 			}
 			keys = append(keys, key{kind, c.slot, text})
 		}

@@ -256,7 +256,7 @@ func TestCost(t *testing.T) {
 		{rows, 0, "-5", 2},
 		{rows, 0, "5.5", 7},
 		{rows, 0, "many", 7},
-		{rows, 0, "99999999999999999999", 7},
+		{rows, 0, "99999999999999999999", 100},
 		{headgate.Cost{From: "header.x-rows"}, 0, "0", 1},
 		{headgate.Cost{From: "header.x-rows"}, 0, "2000000000", headgate.MaxCost},
 		{rows, headgate.MaxCost, "50", headgate.MaxCost},

@@ -109,7 +109,7 @@ func (c *condition) parse(texts []string, bad func(string, ...any)) []template {
 			continue
 		}
 		if c.ignoreCase {
-			text = strings.ToLower(text)
+			text = foldCase(text)
 		}
 		t, err := parseTemplate(text)
 		if err != nil {

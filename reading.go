@@ -166,7 +166,7 @@ func (r *readings) countedPath(n int32, ignoreCase bool) string {
 		path = pathreading.Lenient(path)
 	}
 	if ignoreCase {
-		path = strings.ToLower(path)
+		path = foldCase(path)
 	}
 	return path
 }

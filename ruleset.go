@@ -145,7 +145,7 @@ func (s *RuleSet) SubjectAttributes(rule string, a Attributes) Attributes {
 				subject = Attributes{}
 			}
 			if name == attrPath && s.rules[n].Match.IgnoreCase {
-				value = strings.ToLower(value)
+				value = foldCase(value)
 			}
 			subject[name] = value
 		}

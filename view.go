@@ -1,6 +1,5 @@
 package headgate
 
-import "strings"
 
 // Slots that every rule set has. The rest are the other attributes that its rules ask for.
 const (
@@ -99,7 +98,7 @@ func (v *view) path(lower bool) *segments {
 		v.split[i] = true
 		path := v.values[slotPath]
 		if lower {
-			path = strings.ToLower(path)
+			path = foldCase(path)
 		}
 		v.paths[i].split(path)
 	}

@@ -83,5 +83,5 @@ func ExamplePath() {
 	// /login ""
 	// /login "/api/../login"
 	// /users/a/b "/users/a%2Fb"
-	// /login "/a/..;/login?/a/..;x/login"
+	// /login "/a/..;/login?/a/..;x/login?/a/.."
 }

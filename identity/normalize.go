@@ -3,11 +3,15 @@ package identity
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/headgate/headgate"
 )
+
+// maxEntry is the length of the longest value that is taken as it is.
+const maxEntry = 8 << 10
 
 // keyHash is the attribute that callers send who have only the hash of an API key.
 const keyHash = "api_key_hash"
@@ -15,22 +19,14 @@ const keyHash = "api_key_hash"
 // Normalize rewrites attributes that a caller has taken from a request, in place, so that they are as Attributes makes them: the
 // readings of a path, a method in capitals, an address by its prefix, an API key as its hash. A caller that has only the hash of a
 // key sends it as api_key_hash. What is normal already stays as it is, except that an api_key is hashed in any case: a client could
-// else send the hash of another's.
+// else send the hash of another's. Values that are too long are replaced by their hash, and never a reason to reject a request: whoever
+// asks may let it pass then.
 func (r *Resolver) Normalize(attrs headgate.Attributes) error {
+	uri := attrs["path"]
 	for name, value := range attrs {
 		switch name {
 		case "path":
-			if value != "" {
-				path, other := Path(value)
-				if path != value {
-					attrs[name] = path
-				}
-				if given := attrs[headgate.OtherPath]; given == "" && other != "" {
-					attrs[headgate.OtherPath] = other
-				} else if other != "" {
-					attrs[headgate.OtherPath] = given + "?" + other // of a caller that has read the path itself
-				}
-			}
+			r.normalizePath(attrs, value)
 		case keyHash:
 			if value != "" && attrs["api_key"] != "" {
 				return fmt.Errorf("%s and api_key are both given: send one of them", keyHash)
@@ -44,6 +40,7 @@ func (r *Resolver) Normalize(attrs headgate.Attributes) error {
 			}
 		}
 	}
+	overrideMethod(attrs, uri)
 	if hashed, ok := attrs[keyHash]; ok {
 		delete(attrs, keyHash)
 		if hashed != "" {
@@ -53,15 +50,38 @@ func (r *Resolver) Normalize(attrs headgate.Attributes) error {
 	return nil
 }
 
-// Put notes one value that a proxy has taken from a request, as Normalize would have it.
-func (r *Resolver) Put(attrs headgate.Attributes, name, value string) {
-	if name != "path" {
-		put(attrs, name, r.normal(name, value))
+func (r *Resolver) normalizePath(attrs headgate.Attributes, value string) {
+	if value == "" {
 		return
 	}
-	path, other := Path(value)
-	put(attrs, "path", path)
-	put(attrs, headgate.OtherPath, other)
+	path, other := Path(withoutAuthority(value))
+	if path != value {
+		attrs["path"] = path
+	}
+	switch given := attrs[headgate.OtherPath]; {
+	case other == "":
+	case given == "":
+		attrs[headgate.OtherPath] = other
+	case len(given)+len(other) < maxEntry: // the caller has read the path itself, and most likely all of it
+		attrs[headgate.OtherPath] = given + "?" + other
+	}
+}
+
+// overrideMethod notes the method that a POST stands for, by the query of its target or by a header among the attributes.
+func overrideMethod(attrs headgate.Attributes, uri string) {
+	if attrs["method"] != http.MethodPost || attrs[headgate.OtherMethod] != "" {
+		return
+	}
+	var o override
+	for _, name := range overrideAttributes {
+		o.list(attrs[name])
+	}
+	if _, query, ok := strings.Cut(uri, "?"); ok {
+		o.query(query)
+	}
+	if o.method != "" {
+		attrs[headgate.OtherMethod] = o.method
+	}
 }
 
 // normal is a value of any attribute but a path.
@@ -81,7 +101,7 @@ func (r *Resolver) normal(name, value string) string {
 		}
 		return bounded(value)
 	case "api_key", "descriptor.api_key":
-		return headgate.HashKey(value)
+		return oneKey([]string{value})
 	case "user_agent":
 		return cut(value, MaxValue)
 	case headgate.OtherPath, headgate.OtherMethod:
@@ -89,7 +109,7 @@ func (r *Resolver) normal(name, value string) string {
 	}
 	place, rest, _ := strings.Cut(name, ".")
 	switch {
-	case place == "descriptor":
+	case place == "descriptor" && len(value) <= maxEntry:
 		return value // it is for the rules to know what it means
 	case place == "header" && value != "" && slices.Contains(r.secrets, rest):
 		return headgate.EnsureKeyHash(value)

@@ -22,10 +22,10 @@ import (
 //	/a/b                /a/b, and there is no other
 //	/a/../b             /b          and  /a/../b
 //	/users/a%2Fb?x=1    /users/a/b  and  /users/a%2Fb
-//	/a/..;x=1/login     /login      and  /a/..;/login?/a/..;x=1/login
+//	/a/..;x=1/login     /login      and  /a/..;/login?/a/..;x=1/login?/a/..
 //
 // Of a path that is longer than MaxPath, segments longer than 64 bytes are replaced by their hash; if that is not
-// enough, it is cut at the end of a segment. Other readings are shortened to 304 bytes: they keep their first segments, and
+// enough, it is cut at the end of a segment. Other readings are shortened to 254 bytes: they keep their first segments, and
 // how many there are. Upper and lower case are left alone.
 func Path(raw string) (path, other string) {
 	path, others := pathreading.Of(raw)
@@ -39,11 +39,16 @@ func target(r *http.Request) string {
 	if uri == "" && r.URL != nil {
 		return r.URL.EscapedPath() // not from a server
 	}
-	switch {
-	case strings.HasPrefix(uri, "/"):
-		return uri
-	case r.Method == http.MethodConnect:
+	if r.Method == http.MethodConnect && !strings.HasPrefix(uri, "/") {
 		return behindHost(uri) // net/http takes what is there for a path, also if there is a scheme
+	}
+	return withoutAuthority(uri)
+}
+
+// withoutAuthority is the path and query of a target, which may be in absolute form.
+func withoutAuthority(uri string) string {
+	if strings.HasPrefix(uri, "/") {
+		return uri
 	}
 	scheme, rest, ok := strings.Cut(uri, ":")
 	if !ok || scheme == "" || strings.ContainsAny(scheme, "/\\?#") {

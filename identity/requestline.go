@@ -15,6 +15,9 @@ const maxMethod = 32
 // overrides are the headers in which a POST can say that it stands for another method.
 var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
+// overrideAttributes are the attributes of these headers.
+var overrideAttributes = [...]string{"header.x-http-method-override", "header.x-http-method", "header.x-method-override"}
+
 // methods are the two readings of a method. A HEAD runs the handler of GET. A POST may be another method to a framework
 // that honours an override, in a header or in the query parameter _method; the second reading is empty if there is none,
 // and any method if there are several that differ: nobody knows which one counts. An override in a form is not seen:
@@ -26,28 +29,42 @@ func methods(r *http.Request) (method, other string) {
 	if method != http.MethodPost {
 		return method, ""
 	}
-	note := func(value string) {
-		switch value = overridden(value); {
-		case value == "" || value == other:
-		case other == "":
-			other = value
-		default:
-			other = headgate.AnyMethod
-		}
-	}
+	var o override
 	for _, name := range overrides {
 		for _, line := range r.Header[name] {
-			for value := range strings.SplitSeq(line, ",") {
-				note(value)
-			}
+			o.list(line)
 		}
 	}
 	if r.URL != nil {
-		for value := range parameters(r.URL.RawQuery, "_method") {
-			note(value)
-		}
+		o.query(r.URL.RawQuery)
 	}
-	return method, other
+	return method, o.method
+}
+
+// override is the method that a POST stands for.
+type override struct{ method string }
+
+func (o *override) note(value string) {
+	switch value = overridden(value); {
+	case value == "" || value == o.method:
+	case o.method == "":
+		o.method = value
+	default:
+		o.method = headgate.AnyMethod
+	}
+}
+
+// list notes the values of a header.
+func (o *override) list(line string) {
+	for value := range strings.SplitSeq(line, ",") {
+		o.note(value)
+	}
+}
+
+func (o *override) query(query string) {
+	for value := range parameters(query, "_method") {
+		o.note(value)
+	}
 }
 
 func overridden(value string) string {
@@ -70,9 +87,11 @@ func upperMethod(method string) string {
 	return method
 }
 
-// parameters yields the values of a query parameter. The name may be encoded.
+// parameters yields the values of a query parameter. The name may be encoded. What follows a "#" is no part of a query, although some
+// servers pass it on.
 func parameters(query, name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
+		query, _, _ := strings.Cut(query, "#")
 		for query != "" {
 			var pair string
 			pair, query, _ = strings.Cut(query, "&")

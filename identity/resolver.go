@@ -44,7 +44,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// APIKey says where API keys are; if both are given, either will do. A request with two different keys has none.
+// APIKey says where API keys are; if both are given, either will do. Requests with two different keys, which may be
+// joined by a comma, are counted as one client.
 type APIKey struct {
 	// Header is the name of a header: X-API-Key. In Authorization the key is what follows "Bearer".
 	Header string
@@ -277,9 +278,26 @@ func (r *Resolver) apiKey(c *call) string {
 	if r.keyQuery != "" {
 		keys = slices.AppendSeq(keys, parameters(c.query, r.keyQuery))
 	}
-	key := agreed(keys)
-	if key == "" {
-		return ""
+	return oneKey(keys)
+}
+
+// severalKeys stands for the key of all requests that have several which differ. Which one counts is for the API behind to know; with
+// none at all a client would escape rules that skip requests without a key, and with one of them it could choose another each time.
+var severalKeys = headgate.HashKey("several API keys in one request")
+
+// oneKey is the hash of the key that all are.
+func oneKey(keys []string) string {
+	hash := ""
+	for _, line := range keys {
+		for key := range strings.SplitSeq(line, ",") { // as proxies join the lines of a header
+			switch one := headgate.HashKey(key); {
+			case one == "" || one == hash:
+			case hash == "":
+				hash = one
+			default:
+				return severalKeys
+			}
+		}
 	}
-	return headgate.HashKey(key)
+	return hash
 }

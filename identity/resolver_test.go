@@ -169,6 +169,9 @@ func TestDoubledIsAbsent(t *testing.T) {
 			{[]string{"  "}, ""},
 			{nil, ""},
 		} {
+			if name == "api_key" && len(test.lines) > 1 {
+				continue // see TestSeveralKeys
+			}
 			r := &http.Request{RemoteAddr: "10.0.0.1:1", Header: http.Header{header: test.lines}}
 			if got := who.Attributes(r, "header.x-any")[name]; got != shown(name, test.want) {
 				t.Errorf("%s from %q: %q, want %q", name, test.lines, got, shown(name, test.want))
@@ -188,16 +191,44 @@ func TestDoubledIsAbsent(t *testing.T) {
 		t.Errorf("cookies on two lines: %q", got)
 	}
 	for query, want := range map[string]string{
-		"key=a": "a", "x=1&key=a": "a", "k%65y=a%20": "a", "key=a&key=a": "a", "key=a&key=b": "", "key=a&k%65y=b": "", "key=": "", "keys=a": "",
+		"key=a": "a", "x=1&key=a": "a", "k%65y=a%20": "a", "key=a&key=a": "a", "key=": "", "keys=a": "", "key=a#1": "a", "key=a&key=": "a",
 	} {
 		r := &http.Request{URL: &url.URL{RawQuery: query}}
 		if got := who.Attributes(r)["api_key"]; got != shown("api_key", want) {
 			t.Errorf("query %q: %q, want the key %q", query, got, want)
 		}
 	}
-	r = &http.Request{URL: &url.URL{RawQuery: "key=b"}, Header: http.Header{"X-Api-Key": {"a"}}}
-	if got := who.Attributes(r)["api_key"]; got != "" {
-		t.Errorf("a key in the header and another in the query: %q", got)
+}
+
+// TestSeveralKeys shows that requests with several keys are one client, whichever keys they are, and not one without a key.
+func TestSeveralKeys(t *testing.T) {
+	t.Parallel()
+	options := behindProxies
+	options.APIKey = identity.APIKey{Header: "X-API-Key", Query: "key"}
+	who := resolver(t, options)
+	several := map[string]bool{}
+	for _, test := range []struct {
+		lines []string
+		query string
+	}{
+		{[]string{"a", "b"}, ""}, {[]string{"b", "c", "b"}, ""}, {[]string{"a,c"}, ""}, {[]string{"a"}, "key=b"}, {nil, "key=a&k%65y=b"},
+	} {
+		r := &http.Request{RemoteAddr: "10.0.0.1:1", Header: http.Header{"X-Api-Key": test.lines}, URL: &url.URL{RawQuery: test.query}}
+		several[who.Attributes(r)["api_key"]] = true
+		if len(test.lines) == 1 && test.query == "" {
+			sent := headgate.Attributes{"api_key": test.lines[0]}
+			if err := who.Normalize(sent); err != nil {
+				t.Error(err)
+			}
+			several[sent["api_key"]] = true
+		}
+	}
+	if len(several) != 1 || several[""] || several[headgate.HashKey("a")] {
+		t.Errorf("%v", several)
+	}
+	one := &http.Request{RemoteAddr: "10.0.0.1:1", Header: http.Header{"X-Api-Key": {"a", "", " a"}}}
+	if got := who.Attributes(one)["api_key"]; got != headgate.HashKey("a") {
+		t.Errorf("one key, given twice: %q", got)
 	}
 }
 

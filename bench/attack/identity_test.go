@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os/exec"
 	"strings"
 	"testing"
@@ -68,8 +69,8 @@ func entrances(t *testing.T, redis *testenv.Server, node *served.Node, rules ...
 	t.Cleanup(remote.Close)
 	checks := checkv1.NewCheckServiceClient(conn)
 	return []entrance{
-		{"middleware", middleware(limiter, who), "method path ip key"},
-		{"middleware with client", middleware(remote, who), "method path ip key"},
+		{"middleware", limited(limiter, who), "method path ip key"},
+		{"middleware with client", limited(remote, who), "method path ip key"},
 		{"interceptor", interceptor(t, limiter, who), "ip key"},
 		{"forward-auth", forwardAuth(node), "method path ip key"},
 		{"JSON", func(t *testing.T, s sighting) bool {
@@ -105,12 +106,16 @@ func (s sighting) message() *checkv1.CheckRequest {
 	return &checkv1.CheckRequest{Attributes: map[string]string{"method": s.method, "path": s.path, "ip": s.ip, "api_key": s.key}}
 }
 
-func middleware(checker httplimit.Checker, who *identity.Resolver) func(*testing.T, sighting) bool {
+// limited asks through a handler behind the middleware.
+func limited(checker httplimit.Checker, who *identity.Resolver) func(*testing.T, sighting) bool {
 	h := httplimit.New(checker, httplimit.Options{Identity: who, Log: quiet()})(http.NotFoundHandler())
 	return func(t *testing.T, s sighting) bool {
 		t.Helper()
 		r := httptest.NewRequestWithContext(t.Context(), s.method, "http://api.example/", http.NoBody)
 		r.RequestURI, r.RemoteAddr = s.path, "127.0.0.1:1234"
+		if u, err := url.ParseRequestURI(s.path); err == nil {
+			r.URL = u
+		}
 		r.Header.Set("X-Forwarded-For", s.ip)
 		r.Header.Set("X-API-Key", s.key)
 		w := httptest.NewRecorder()
@@ -220,9 +225,28 @@ func TestOneClient(t *testing.T) {
 			[]sighting{{path: "/login"}, {path: "//login/"}, {path: "/x/../login"}, {path: "/%6cogin"}, {path: "/login;a=b"}, {path: "/login?x=1"}},
 			"path",
 		},
+		{
+			"ip", "match: {path: /login, method: POST}, ",
+			[]sighting{
+				{path: "/login"},
+				{path: "/login?" + strings.Repeat("a", 9_000)},
+				{path: "http://api.example/login"},
+				{path: "/login%0a"},
+				{path: "/log%ffin"},
+				{path: "/login;/x"},
+				{path: "/login/%2e%2e//.."},
+				{path: "/login;" + strings.Repeat("a", 9_000)},
+			},
+			"path",
+		},
+		{
+			"ip", "match: {path: /login, method: DELETE}, ",
+			[]sighting{{path: "/login?_method=DELETE"}, {path: "/login?_method=delete#"}, {path: "/login?a=b&_method=DELETE"}},
+			"path",
+		},
 		{"ip", "match: {method: GET}, ", []sighting{{method: "GET"}, {method: "HEAD"}, {method: "head"}, {method: "get"}}, "method"},
 	} {
-		t.Run(c.needs+" "+c.spellings[0].path+c.spellings[0].ip, func(t *testing.T) {
+		t.Run(c.needs+" "+c.by+" "+c.spellings[0].path+c.spellings[0].ip, func(t *testing.T) {
 			t.Parallel()
 			redis := startRedis(t)
 			node := startServer(t, redisConfig(redis)+identityConfig,
@@ -233,6 +257,9 @@ func TestOneClient(t *testing.T) {
 			switch c.needs {
 			case "path":
 				rule.Match = headgate.Match{Path: "/login", Method: http.MethodPost}
+				if strings.Contains(c.match, http.MethodDelete) {
+					rule.Match.Method = http.MethodDelete
+				}
 			case "method":
 				rule.Match = headgate.Match{Method: http.MethodGet}
 			}
@@ -383,5 +410,37 @@ func TestKeysAreNowhere(t *testing.T) {
 		if strings.Contains(text, key) {
 			t.Errorf("%s has the key", where)
 		}
+	}
+}
+
+// TestSecondKey sends a second API key with each request. Which one counts is for the API behind to know: the client must not be
+// another one each time, nor one without a key.
+func TestSecondKey(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	node := startServer(t, redisConfig(redis)+identityConfig, "rules: [{id: all, by: [api_key], on_missing: skip, limit: 3/hour}]\n")
+	passed := 0
+	for i := range 20 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node.HTTP+"/v1/authorize", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"X-Forwarded-Uri": {"/api"}, "X-Forwarded-Method": {"GET"}, "X-Forwarded-For": {"192.0.2.1"}}
+		r.Header["X-Api-Key"] = []string{"good", fmt.Sprint("x", i)}
+		if i%2 == 1 {
+			r.Header["X-Api-Key"] = []string{fmt.Sprintf("good, x%d", i)}
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			passed++
+		}
+	}
+	t.Logf("%d of 20 requests with a second key passed a limit of 3", passed)
+	if passed != 3 {
+		t.Errorf("%d of 20 passed a limit of 3", passed)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/gorilla/mux"
 
 	"github.com/headgate/headgate"
@@ -74,9 +75,11 @@ func routers() map[string]http.Handler {
 	return map[string]http.Handler{
 		"ServeMux":          serveMux(),
 		"chi":               chiRouter(),
+		"chi cleaning":      chiRouter(middleware.CleanPath, middleware.StripSlashes),
 		"gin":               ginRouter(func(*gin.Engine) {}),
 		"gin merging":       ginRouter(func(e *gin.Engine) { e.RemoveExtraSlash, e.RedirectFixedPath = true, true }),
 		"gin raw":           ginRouter(func(e *gin.Engine) { e.UseRawPath = true }),
+		"gin raw merging":   ginRouter(func(e *gin.Engine) { e.UseRawPath, e.RemoveExtraSlash = true, true }),
 		"gorilla":           gorillaRouter(mux.NewRouter()),
 		"gorilla unclean":   gorillaRouter(mux.NewRouter().SkipClean(true)),
 		"gorilla raw":       gorillaRouter(mux.NewRouter().UseEncodedPath()),
@@ -96,8 +99,9 @@ func serveMux() http.Handler {
 	return m
 }
 
-func chiRouter() http.Handler {
+func chiRouter(before ...func(http.Handler) http.Handler) http.Handler {
 	c := chi.NewRouter()
+	c.Use(before...)
 	path := func(r *http.Request) string {
 		if r.URL.RawPath != "" {
 			return r.URL.RawPath

@@ -90,8 +90,11 @@ func (q *question) resolve(typed map[string]string) error {
 			return fmt.Errorf("%s=%s is not valid", name, typed[name])
 		case strings.HasPrefix(value, "sha256:") && value != typed[name]:
 			q.note("%s is read as %s, its hash", name, value)
-		case !strings.EqualFold(value, typed[name]):
-			q.note("%s %s is read as %s", name, typed[name], value)
+		default:
+			shown, _, _ := strings.Cut(typed[name], "?") // a query may hold a key
+			if !strings.EqualFold(value, shown) {
+				q.note("%s %s is read as %s", name, shown, value)
+			}
 		}
 		q.attributes[name] = value
 	}

@@ -239,7 +239,9 @@ func (s *server) addAdmin(tokens adminapi.Authorities) {
 			"file in admin.tokens_file")
 		return
 	}
-	o := adminapi.Options{Tokens: tokens, Open: s.dev, DB: s.db, RulesFrom: c.Rules, Seen: s.seen, Log: s.log}
+	o := adminapi.Options{
+		Tokens: tokens, Open: s.dev, DB: s.db, RulesFrom: c.Rules, Normalize: s.resolver.Normalize, Seen: s.seen, Log: s.log,
+	}
 	if s.redis != nil {
 		o.Redis, o.Key = redact.Address(c.Redis.Address), s.redis.Key
 	}

@@ -9,6 +9,7 @@ local told = {
 }
 
 -- Headgate believes this proxy, so it gets no header that a client made up: only these, and what ask sets.
+-- All lines of them count: a client must not choose which one.
 local passed = { "authorization", "user-agent", "x-api-key" }
 
 -- To some applications a POST with one of these is another method: rules for that one apply as well. All lines of them count.
@@ -32,16 +33,19 @@ local function ask(txn, address)
     ["x-forwarded-uri"] = { txn.f:pathq() },
     ["x-forwarded-host"] = { txn.f:req_hdr("host") },
   }
-  for _, name in ipairs(passed) do
-    headers[name] = { txn.f:req_hdr(name) }
-  end
   local sent = txn.http:req_get_headers()
-  for _, name in ipairs(overrides) do
-    local lines = {}
+  local function lines(name)
+    local all = {}
     for _, line in pairs(sent[name] or {}) do
-      table.insert(lines, line)
+      table.insert(all, line)
     end
-    headers[name] = { table.concat(lines, ", ") }
+    return all
+  end
+  for _, name in ipairs(passed) do
+    headers[name] = lines(name)
+  end
+  for _, name in ipairs(overrides) do
+    headers[name] = { table.concat(lines(name), ", ") }
   end
   return core.httpclient():get({ url = "http://headgate/v1/authorize", dst = address, headers = headers })
 end

@@ -37,6 +37,8 @@ type Options struct {
 	Redis string
 	// RulesFrom are the files and directories that the rules are from.
 	RulesFrom []string
+	// Normalize rewrites attributes as the servers read them; nil means that they are taken as they are.
+	Normalize func(headgate.Attributes) error
 	// Seen is what nodes have seen of their decisions; nil means that nobody looks.
 	Seen Seen
 	// Log is told of wrong tokens, at most every 10 seconds for each address, and at level debug of who asked. nil means
@@ -54,20 +56,21 @@ func New(limiter *headgate.Limiter, o Options) http.Handler {
 	}
 	a := &api{
 		limiter: limiter, place: explain.Place{RulesFrom: o.RulesFrom, Redis: o.Redis, Key: o.Key}, log: o.Log,
-		db: o.DB, guard: NewGuard(o.Tokens, o.Log), open: o.Open, seen: o.Seen,
+		normalize: o.Normalize, db: o.DB, guard: NewGuard(o.Tokens, o.Log), open: o.Open, seen: o.Seen,
 	}
 	a.handle(routes)
 	return a
 }
 
 type api struct {
-	limiter *headgate.Limiter
-	db      *pgrules.DB
-	place   explain.Place
-	log     *slog.Logger
-	guard   *Guard
-	open    bool
-	seen    Seen
+	limiter   *headgate.Limiter
+	normalize func(headgate.Attributes) error
+	db        *pgrules.DB
+	place     explain.Place
+	log       *slog.Logger
+	guard     *Guard
+	open      bool
+	seen      Seen
 	// crossOrigin knows what browsers send for pages of other sites.
 	crossOrigin http.CrossOriginProtection
 

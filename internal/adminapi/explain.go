@@ -14,7 +14,7 @@ import (
 )
 
 func (a *api) explain(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	q, err := readQuestion(w, r)
+	q, err := a.readQuestion(w, r)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,19 @@ func (a *api) idle(attributes headgate.Attributes) string {
 	return explain.Idle(names, a.limiter.Rules(), exempt...)
 }
 
-func readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, err error) {
+// normalizeAsked reads attributes as the servers would of a request. An operator may name a key by its hash.
+func (a *api) normalizeAsked(attributes headgate.Attributes) error {
+	if a.normalize == nil {
+		return nil
+	}
+	if key := attributes["api_key"]; key != "" && headgate.EnsureKeyHash(key) == key {
+		delete(attributes, "api_key")
+		attributes["api_key_hash"] = key
+	}
+	return a.normalize(attributes)
+}
+
+func (a *api) readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, err error) {
 	body, err := readBody(w, r, maxBody)
 	if err != nil {
 		return q, err
@@ -57,6 +69,9 @@ func readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, e
 	if q, err = parse[explain.Question](body); err != nil {
 		return q, badRequest(`the body is no question: %s; send {"attributes": `+
 			`{"method": "POST", "path": "/login", "ip": "192.0.2.1"}, "cost": 1, "all": false}`, err)
+	}
+	if err := a.normalizeAsked(q.Attributes); err != nil {
+		return q, badRequest("%s", err)
 	}
 	if err := checkapi.Validate(headgate.Request{Attributes: q.Attributes, Cost: q.Cost}); err != nil {
 		return q, badRequest("%s", err)

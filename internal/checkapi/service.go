@@ -134,9 +134,9 @@ func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*chec
 func (s *Service) decide(
 	ctx context.Context, req headgate.Request, ask func(context.Context, headgate.Request) (headgate.Decision, error),
 ) (*checkv1.CheckResponse, error) {
-	err := Validate(req)
+	err := s.options.Identity.Normalize(req.Attributes)
 	if err == nil {
-		err = s.options.Identity.Normalize(req.Attributes)
+		err = Validate(req)
 	}
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())

@@ -71,6 +71,9 @@ func decode(body []byte, within bound, members ...member) error {
 		}
 		delete(given, m.name)
 		if err := json.Unmarshal(value, m.into); err != nil {
+			if m.name == "attributes" { // which may be secrets
+				return bad("%s is not %s", m.name, m.is)
+			}
 			return bad("%s is not %s: it is %.100s", m.name, m.is, value)
 		}
 	}
@@ -164,9 +167,9 @@ func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...m
 		}
 		req.Cost = *cost
 	}
-	err := checkapi.Validate(*req)
+	err := h.who.Normalize(req.Attributes)
 	if err == nil {
-		err = h.who.Normalize(req.Attributes)
+		err = checkapi.Validate(*req)
 	}
 	if err != nil {
 		return problemf(http.StatusBadRequest, "%v", err)

@@ -44,7 +44,11 @@ func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
 		if len(d.entries) > maxEntries {
 			return nil, fmt.Errorf("descriptor %d has more than %d entries: send fewer", i+1, maxEntries)
 		}
-		a := headgate.Ask{Request: headgate.Request{Attributes: d.attributes(m.domain, who), Cost: int64(max(1, m.hits))}}
+		attributes, err := d.attributes(m.domain, who)
+		if err != nil {
+			return nil, fmt.Errorf("descriptor %d: %w", i+1, err)
+		}
+		a := headgate.Ask{Request: headgate.Request{Attributes: attributes, Cost: int64(max(1, m.hits))}}
 		if d.hasHits {
 			if d.hits > headgate.MaxCost {
 				return nil, fmt.Errorf("descriptor %d: hits_addend is %d: send at most %d", i+1, d.hits, headgate.MaxCost)
@@ -106,7 +110,7 @@ func (o *override) limit() (*headgate.Limit, error) {
 
 // attributes of a descriptor: its entries under their own names; those that rules know by another name under that, too, as they
 // would be read from the request itself; and which entries there are, so that a rule can be about exactly these.
-func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.Attributes {
+func (d *descriptor) attributes(domain string, who *identity.Resolver) (headgate.Attributes, error) {
 	a := make(headgate.Attributes, 2+2*len(d.entries))
 	a["domain"] = domain
 	var room [4]string
@@ -114,9 +118,6 @@ func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.
 	for i, e := range d.entries {
 		keys = append(keys, commas.Replace(e.key))
 		name := "descriptor." + e.key
-		if e.key == "api_key" {
-			e.value = headgate.HashKey(e.value)
-		}
 		again := 1
 		for _, other := range d.entries[:i] {
 			if other.key == e.key {
@@ -124,19 +125,22 @@ func (d *descriptor) attributes(domain string, who *identity.Resolver) headgate.
 			}
 		}
 		if again > 1 {
+			if e.key == "api_key" {
+				e.value = headgate.HashKey(e.value)
+			}
 			a[name+"."+strconv.Itoa(again)] = e.value
 			continue
 		}
 		a[name] = e.value
 		switch {
 		case e.key == remoteAddress:
-			who.Put(a, "ip", e.value)
+			a["ip"] = e.value
 		case e.key != "domain" && e.key != "entries" && slices.Contains(builtIn, e.key):
-			who.Put(a, e.key, d.entries[i].value)
+			a[e.key] = e.value
 		}
 	}
 	a["entries"] = strings.Join(keys, ",")
-	return a
+	return a, who.Normalize(a)
 }
 
 var builtIn = headgate.BuiltIn()

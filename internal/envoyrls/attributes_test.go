@@ -17,7 +17,10 @@ func TestKeysAreHashed(t *testing.T) {
 	}
 	defer who.Close()
 	d := descriptor{entries: []entry{{"api_key", "k-123"}, {"api_key", "k-456"}, {"user", "ann"}}}
-	a := d.attributes("api", who)
+	a, err := d.attributes("api", who)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, value := range a {
 		if strings.HasPrefix(value, "k-") {
 			t.Errorf("%s is %s", name, value)

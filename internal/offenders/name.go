@@ -3,6 +3,7 @@ package offenders
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/headgate/headgate"
 )
@@ -22,7 +23,11 @@ func encodeName(a headgate.Attributes) string {
 		if i == maxAttributes {
 			break
 		}
-		for _, part := range [2]string{name, a[name]} {
+		value := a[name]
+		if strings.HasPrefix(name, "cookie.") { // which open doors
+			value = headgate.EnsureKeyHash(value)
+		}
+		for _, part := range [2]string{name, value} {
 			part = part[:min(len(part), maxValue)]
 			b = append(b, byte(len(part)))
 			b = append(b, part...)

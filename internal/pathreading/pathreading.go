@@ -12,7 +12,7 @@ const (
 	// Max is the length of the longest first reading.
 	Max = 2048
 	// MaxOther is the length of the longest other reading. All of them fit into 8 KiB, separators included.
-	MaxOther = 304
+	MaxOther = 254
 	// MaxOthers is how many other readings a path has at most.
 	MaxOthers = 2 * styles
 )
@@ -20,8 +20,8 @@ const (
 // Of returns the readings of a path, which may have a query behind it.
 //
 // The first is the most lenient one: percent-encoding is decoded until nothing is left to decode, a backslash is a slash,
-// everything from "#", NUL or an encoded "?" on is cut, ";parameters" are dropped, then empty and dot segments are resolved. Read
-// again it stays what it is.
+// everything from "#", NUL or an encoded "?" on is cut, bytes that are not UTF-8, space at the end and ";parameters" are dropped,
+// then empty and dot segments are resolved. Read again it stays what it is.
 //
 // The others are those of real servers, as far as they differ: see the list of styles. In them a "?", "#", NUL or backslash
 // that is part of a segment is encoded, and so is a slash. One that is longer than MaxOther keeps its first segments, and
@@ -33,11 +33,11 @@ func Of(raw string) (path string, others []string) {
 	if isNormal(raw) {
 		return raw, nil
 	}
-	if isPlain(raw) {
-		return Lenient(raw), nil
-	}
 	r := reader{raw: raw}
 	path = r.read(lenient)
+	if isPlain(raw) && path == r.read(decodedOnce) {
+		return path, nil
+	}
 	others = r.all(nil, path)
 	// Some servers take what follows for a fragment, others for a part of the path.
 	if i := strings.IndexByte(raw, '#'); i >= 0 {
@@ -74,13 +74,11 @@ func isNormal(p string) bool {
 		return false
 	}
 	for i := range len(p) {
-		switch p[i] {
-		case '%', '\\', ';', '#', 0:
+		switch c := p[i]; {
+		case c <= ' ' || c > '~' || c == '%' || c == '\\' || c == ';' || c == '#':
 			return false
-		case '/':
-			if emptyOrDots(p, i) {
-				return false
-			}
+		case c == '/' && emptyOrDots(p, i):
+			return false
 		}
 	}
 	return true
@@ -96,7 +94,7 @@ func emptyOrDots(p string, i int) bool {
 }
 
 // isPlain reports whether a path has one reading only, although it is not normal: it ends with a slash, it is long, or it
-// has codes, all of them of characters that must be encoded and mean nothing.
+// has codes, all of them of characters that must be encoded and mean nothing. Space at the end and what is not UTF-8 is not looked at.
 func isPlain(p string) bool {
 	if p == "" || p[0] != '/' {
 		return false

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // reader makes readings of one path, in the same memory.
@@ -12,23 +13,44 @@ type reader struct {
 	decoded, out []byte
 }
 
-// read returns the path in a style.
+// maxPasses bounds how often the lenient reading is read again. Each pass but the last makes it shorter.
+const maxPasses = 20
+
+// read returns the path in a style. The lenient reading is what is left when nothing more changes.
 func (r *reader) read(s style) string {
-	raw := r.raw
+	path := r.pass(r.raw, s)
+	for passes := 1; s.lenient && passes < maxPasses; passes++ {
+		again := r.pass(path, s)
+		if again == path {
+			break
+		}
+		path = again
+	}
+	return path
+}
+
+func (r *reader) pass(raw string, s style) string {
 	if s.slashes && strings.Contains(raw, "%") {
 		raw = slashCodes.Replace(raw)
 	}
 	if s.dotParameters {
 		raw = withoutDotParameters(raw)
 	}
+	if s.firstParameter {
+		raw, _, _ = strings.Cut(raw, ";")
+	}
+	if s.leading {
+		raw = "/" + strings.TrimLeft(raw, "/")
+	}
 	if s.host {
 		raw = withoutHost(raw)
 	}
 	r.decode(raw, s)
-	if s.cut {
+	if s.lenient {
 		if i := bytes.IndexAny(r.decoded, "?#\x00"); i >= 0 {
 			r.decoded = r.decoded[:i]
 		}
+		r.decoded = bytes.TrimRightFunc(bytes.ToValidUTF8(r.decoded, nil), unicode.IsSpace)
 	}
 	r.resolve(s)
 	return shorten(r.out)

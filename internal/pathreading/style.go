@@ -6,6 +6,10 @@ type style struct {
 	slashes bool
 	// dotParameters drops what follows a semicolon in a segment of dots, if the dots are not encoded.
 	dotParameters bool
+	// leading makes one slash of those at the front.
+	leading bool
+	// firstParameter ends the path at the first semicolon, whatever follows.
+	firstParameter bool
 	// host takes what follows two slashes at the front for a host.
 	host bool
 	// backslash takes a backslash for a slash: never, before decoding or after.
@@ -14,8 +18,9 @@ type style struct {
 	parameters parameters
 	// decode is what becomes of percent-encoding.
 	decode decoding
-	// cut ends the path at "?", "#" or NUL once it is decoded.
-	cut bool
+	// lenient ends the path at "?", "#" or NUL once it is decoded, drops bytes that are not UTF-8, as Bottle does, and space at the
+	// end, which a "$" in a regular expression of Python's does not see.
+	lenient bool
 	// dots resolves dot segments.
 	dots bool
 	// merge drops empty segments: never, before dots are resolved or after. Two dots remove an empty segment that is there.
@@ -55,14 +60,18 @@ const (
 )
 
 // lenient is the style of the first reading. It stands for servers behind each other of which each decodes.
-var lenient = style{backslash: after, parameters: dropAfter, decode: all, cut: true, merge: before, dots: true}
+var lenient = style{backslash: after, parameters: dropAfter, decode: all, lenient: true, merge: before, dots: true}
 
-const styles = 13
+const styles = 16
+
+// decodedOnce is the style of whoever decodes a path and does nothing else: gin, Echo, gorilla/mux, Django, all that look at URL.Path
+// of net/http.
+var decodedOnce = style{decode: once}
 
 // list has the styles of real servers. The first row is the lenient style of those that split before they decode.
 var list = [styles]style{
 	{parameters: dropNames, decode: splitAll, merge: before, dots: true},
-	{decode: once},      // gin, Echo, gorilla/mux, Django, whoever looks at URL.Path of net/http
+	decodedOnce,
 	{decode: splitOnce}, // ServeMux of what it does not clean, which is %2e%2e
 	{decode: splitRaw},  // chi, Express, HAProxy, Envoy without normalize_path
 	{decode: once, merge: before, dots: true},                              // nginx, Apache, Caddy, http.FileServer
@@ -72,6 +81,9 @@ var list = [styles]style{
 	{parameters: dropBefore, decode: once, merge: before, dots: true},      // Jetty, and Tomcat that decodes slashes
 	{backslash: after, decode: once, merge: before, dots: true},            // IIS
 	{host: true, backslash: before, decode: splitOnce, dots: true},         // URL of browsers and Node.js
+	{decode: splitRaw, merge: before, dots: true},                          // chi behind CleanPath, gin with UseRawPath and RemoveExtraSlash
+	{firstParameter: true, decode: once},                                   // Fastify
+	{leading: true, decode: once},                                          // Flask and Django on waitress or gunicorn
 	// Envoy with normalize_path, and with slashes decoded. Empty segments that it leaves match no route that others would not.
 	{dotParameters: true, backslash: before, decode: splitOnce, dots: true, merge: after},
 	{slashes: true, dotParameters: true, backslash: before, decode: splitOnce, dots: true, merge: after},
