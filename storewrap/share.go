@@ -15,9 +15,10 @@ type share struct {
 	percent int64
 }
 
-// of returns a limit as this node counts it on its own. The shares of all nodes add up to the limit: what does not divide evenly
-// goes to some nodes in one window and to others in the next. It reports false if this node has none for now, and then says
-// when to ask again.
+// of returns a limit as this node counts it on its own. The shares of all nodes add up to the limit. What does not divide evenly goes
+// to some nodes in one window and to others in the next, if all nodes have the same windows, or if some would have nothing at all;
+// else always to the same ones, since a node that gets more in the middle of what it counts would admit too much. It reports false
+// if this node has none for now, and then says when to ask again.
 func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wait time.Duration, ok bool) {
 	if limit, ok = s.ofBucket(c); ok {
 		return limit, 0, true
@@ -28,6 +29,9 @@ func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wai
 	}
 	start, end := windowAt(&whole, now)
 	limit = whole.Limit
+	if !onClock(&limit) && limit.Count*s.percent >= 100*s.nodes {
+		start = 0
+	}
 	n := s.part(c, start, limit.Count)
 	limit.Count = max(1, n)
 	if n == 0 {
@@ -138,6 +142,11 @@ func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, remaining int64,
 
 func isBucket(l *headgate.Limit) bool {
 	return l.Algorithm == headgate.TokenBucket || l.Algorithm == headgate.LeakyBucket
+}
+
+// onClock reports whether a limit counts in the same windows on every node.
+func onClock(l *headgate.Limit) bool {
+	return l.Algorithm == headgate.FixedWindow && (l.Align == headgate.OnClock || l.Calendar != headgate.NoCalendar)
 }
 
 // windowAt returns the window in which shares are dealt: the limit's own, or that of the clock.

@@ -131,3 +131,43 @@ func TestSharesGoAround(t *testing.T) {
 		}
 	}
 }
+
+// Nodes that ask all the time admit no more than the limit in any of its windows, also where it does not divide evenly.
+func TestSharesHoldInEveryWindow(t *testing.T) {
+	t.Parallel()
+	const nodes, window = 8, 2 * time.Second
+	begin := time.Unix(1_700_000_000, 700_000_000)
+	for _, count := range []int64{8, 12, 15, 100} {
+		for _, limit := range []headgate.Limit{
+			{Algorithm: headgate.FixedWindow, Count: count, Window: window},
+			{Algorithm: headgate.FixedWindow, Count: count, Window: window, Align: headgate.OnClock},
+			{Algorithm: headgate.SlidingLog, Count: count, Window: window},
+		} {
+			admitted := map[int64]int64{}
+			for rank := int64(1); rank <= nodes; rank++ {
+				s := share{nodes: nodes, rank: rank, percent: 100}
+				c := headgate.Charge{Subject: headgate.SubjectOf("x"), Counter: 1, Limit: limit, Cost: 1}
+				var state headgate.State
+				for at := begin; at.Before(begin.Add(20 * window)); at = at.Add(20 * time.Millisecond) {
+					local, _, ok := s.of(&c, at)
+					if !ok {
+						continue
+					}
+					var r headgate.Result
+					if state, r = local.Take(state, c, at); r.Granted > 0 {
+						of := at.Sub(begin) / window
+						if limit.Align == headgate.OnClock {
+							of = time.Duration(at.UnixMicro()) / (window / time.Microsecond)
+						}
+						admitted[int64(of)]++
+					}
+				}
+			}
+			for of, n := range admitted {
+				if n > count {
+					t.Errorf("%v on %d nodes: %d admitted in window %d", limit, nodes, n, of)
+				}
+			}
+		}
+	}
+}
