@@ -180,7 +180,7 @@ func (r *denialsReport) notes() []string {
 var decidedBy = map[headgate.Path]string{
 	headgate.PathStore:  "by the shared counter",
 	headgate.PathLease:  "here, by units taken from Redis in advance",
-	headgate.PathCache:  "here, since Redis had refused a moment ago",
+	headgate.PathCache:  "here, by what Redis had said a moment ago",
 	headgate.PathLocal:  "here, by this server's share: Redis did not answer",
 	headgate.PathFailed: "by the rule's on_store_failure: Redis did not answer",
 	headgate.PathRules:  "by the rule itself",

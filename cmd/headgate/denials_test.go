@@ -39,7 +39,7 @@ func TestDenialsText(t *testing.T) {
 2026-11-15T12:00:00Z to 12:00:07  refused 3 times, and once from others who count as the same subject, by exports (day): 9/day, by an override
   asked    GET /x y user=a'n\x1b[2Jn
   why      2 left, it costs 5; it would have passed 1 s later
-  decided  here, since Redis had refused a moment ago, on gate-1:8080, rules version 0123456789ab
+  decided  here, by what Redis had said a moment ago, on gate-1:8080, rules version 0123456789ab
   subject  z-4Wvob6b-_9rEEgFKup9Q
 
 2026-11-15T12:00:00Z to 12:00:07  refused once by exports: 9/day

@@ -14,6 +14,8 @@ const (
 	maxBody = 64 << 10
 	// maxBulk is for many rules or overrides at once.
 	maxBulk = 16 << 20
+	// maxObjects is far above what a body of useful objects has. Decoded, an empty one takes a hundred times its size.
+	maxObjects = 200_000
 )
 
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
@@ -24,6 +26,10 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit))
 	case err != nil:
 		return nil, badRequest("the body cannot be read: %s", err)
+	}
+	if n := bytes.Count(body, []byte("{")) + bytes.Count(body, []byte("[")); n > maxObjects {
+		return nil, newProblem(http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("the body has %d objects and lists, of at most %d: send less at once", n, maxObjects))
 	}
 	return body, nil
 }

@@ -14,7 +14,7 @@ import (
 // who read no answers slow others down at most.
 const (
 	// reserved is how many checks each stream may have in flight, whatever others do.
-	reserved = 8
+	reserved = 2
 	// serverFactor is how many times MaxInFlight checks may be in flight beyond that; one connection may have MaxInFlight of
 	// them. A check that waits for the store takes about 25 kB if it has as many attributes as it may.
 	serverFactor = 4

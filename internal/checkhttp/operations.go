@@ -16,7 +16,7 @@ import (
 // maxInFlight is how many requests of a batch are decided at a time, as long as all batches do not have more than maxSpare
 // workers. Each has one.
 const (
-	maxInFlight = 64
+	maxInFlight = 32
 	maxSpare    = 1_024
 )
 

@@ -29,6 +29,9 @@ const (
 	// maxStreams is calls at once on one connection. Callers behind it wait in their client, or open another. Each may hold a
 	// message of the largest size that is not complete.
 	maxStreams = 100
+	// maxMetadata is of gRPC, by the counting of HTTP/2: 32 bytes for each field besides what it holds. Callers send a handful, and a
+	// field takes five times that in memory for as long as its call lasts, which may send nothing else.
+	maxMetadata = 8 << 10
 	// streamWindow is how much of a call may wait to be read: two messages of package client, one that is being decided and one
 	// on its way. gRPC would let it grow to 16 MB. connectionWindow is for all calls, and is read at once.
 	streamWindow     = 128 << 10
@@ -76,7 +79,7 @@ func NewGRPC(certificates *Certificates, options ...grpc.ServerOption) *grpc.Ser
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.NumStreamWorkers(workers),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: headerTimeout}),
 		grpc.WaitForHandlers(true),

@@ -143,8 +143,8 @@ type CheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is known of the request, by name: ip, api_key, user, tenant, tier, method, host, path, header.x, descriptor.x
 	// and so on. They are normalised as those of middleware are: an ip by its prefix, the readings of a path, a method in
-	// capitals, an api_key as its hash, whatever it looks like. Who has only the hash sends it as api_key_hash. At most 128, with
-	// names of up to 256 bytes and values of up to 8 KiB.
+	// capitals, an api_key as its hash, whatever it looks like. Who has only the hash sends it as api_key_hash. Values that are
+	// too long are replaced by their hash. At most 128, with names of up to 256 bytes.
 	Attributes map[string]string `protobuf:"bytes,1,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Multiplies what the rules say that the request costs; 0 means 1, the most is 1,000,000,000.
 	Cost int64 `protobuf:"varint,2,opt,name=cost,proto3" json:"cost,omitempty"`
