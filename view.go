@@ -1,6 +1,5 @@
 package headgate
 
-
 // Slots that every rule set has. The rest are the other attributes that its rules ask for.
 const (
 	slotPath = iota
