@@ -67,6 +67,9 @@ func TestPrepare(t *testing.T) {
 			if err := s.prepare(&g, scenes); err != nil {
 				t.Fatal(err)
 			}
+			if test.when == afterLapse {
+				time.Sleep(200 * time.Millisecond) // entries lapse later that took their time to Redis
+			}
 			results := make([]headgate.Result, 1)
 			if err := s.take(scenes[0].request(), results); err != nil {
 				t.Fatal(err)
