@@ -41,6 +41,9 @@ func TestManyLimitsOpenTheCircuit(t *testing.T) {
 	for i := range size(60, 600) {
 		asks := make([]headgate.Ask, 1+random.IntN(64))
 		route := []string{"few", "many", "logs"}[random.IntN(3)]
+		if i < 2 { // these are always among them
+			asks, route = make([]headgate.Ask, 64), []string{"few", "many"}[i]
+		}
 		for j := range asks {
 			asks[j].Attributes = headgate.Attributes{"tenant": fmt.Sprint("t", random.IntN(100)), "descriptor.route": route}
 			asks[j].Cost = int64(random.IntN(3))
