@@ -16,7 +16,12 @@ const maxMethod = 32
 var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
 // overrideAttributes are the attributes of these headers.
-var overrideAttributes = [...]string{"header.x-http-method-override", "header.x-http-method", "header.x-method-override"}
+var overrideAttributes = func() (names [len(overrides)]string) {
+	for i, header := range overrides {
+		names[i] = "header." + strings.ToLower(header)
+	}
+	return names
+}()
 
 // methods are the two readings of a method. A HEAD runs the handler of GET. A POST may be another method to a framework
 // that honours an override, in a header or in the query parameter _method; the second reading is empty if there is none,
