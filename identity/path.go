@@ -11,10 +11,10 @@ import (
 // what a path means, hence several readings; a rule that would match one of them matches.
 //
 // The first is the most lenient one: percent-encoding is decoded until nothing is left to decode, a backslash is a
-// slash, everything from "?", "#" or NUL on is cut, ";parameters" are dropped, then empty and dot segments are
-// resolved. Its result is "/" or has no slash at its end; normalised again it stays what it is.
+// slash, everything from "?", "#" or NUL on is cut, bytes that are not UTF-8, space at the end and ";parameters" are
+// dropped, then empty and dot segments are resolved. Its result is "/" or has no slash at its end; normalised again it stays what it is.
 //
-// The others, up to 26 of them, are the value of headgate.OtherPath: those that differ of how real servers read a path, with
+// The others, up to 32 of them, are the value of headgate.OtherPath: those that differ of how real servers read a path, with
 // "?" between them, which no reading has. There is the path as it was sent; decoded once, with nothing resolved; decoded
 // once and resolved, with slashes merged or not; split before it is decoded, so that an encoded slash, backslash, "?", "#"
 // or NUL stays in its segment, as %2F; and with parameters dropped, or backslashes taken for slashes.
