@@ -79,8 +79,12 @@ func seeing(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Durat
 				added[round] = 1_000 * (s[seen.Name][round].ClientCPU - s[bare.Name][round].ClientCPU)
 			}
 			aims.AtMost("g "+path+", CPU ns that telemetry adds", paired.Of(added), 400)
-			allocs := func(v paired.Variant) float64 { return testing.AllocsPerRun(10_000, func() { _ = v.Do(0, 0) }) }
-			aims.AtMost("g "+path+", allocations that telemetry adds", paired.Of([]float64{allocs(seen) - allocs(bare)}), 0)
+			allocs := func(v paired.Variant) float64 { return testing.AllocsPerRun(2_000, func() { _ = v.Do(0, 0) }) }
+			more := make([]float64, rounds) // leases are renewed in the background, which allocates
+			for round := range more {
+				more[round] = allocs(seen) - allocs(bare)
+			}
+			aims.AtMost("g "+path+", allocations that telemetry adds", paired.Of(more), 0)
 		}
 	}, nil
 }
