@@ -22,6 +22,8 @@ type tokenReport struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
 	Token   string `json:"token"`
+	// key names the file in the config that Line belongs into.
+	key string
 	// Line is what the server's file of tokens needs; "" if the token is in PostgreSQL, where it has an ID.
 	Line string `json:"line"`
 	ID   int64  `json:"id,omitzero"`
@@ -42,8 +44,9 @@ With --server the hash goes into the PostgreSQL of that server instead, and all 
 That takes the token of an admin. To take it back, headgate token rm.
 
 A viewer may look, an editor also change rules and what goes with them, an admin also change who may. With a tenant the
-token is for what is that tenant's, and nothing else.`,
-		Example: "  headgate token create ann\n  headgate token create bob --role editor --tenant acme\n" +
+token is for what is that tenant's, and nothing else. A caller may ask for decisions, and nothing of this: its line belongs
+into the file that listen.tokens_file names, and it sends the token in X-Headgate-Token.`,
+		Example: "  headgate token create ann\n  headgate token create nginx --role caller\n  headgate token create bob --role editor --tenant acme\n" +
 			"  headgate token create bob --expires 14d --server https://gate:8083 --token-file mine",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,15 +64,21 @@ token is for what is that tenant's, and nothing else.`,
 			switch at, err := readExpiry(expires, time.Now()); {
 			case err != nil:
 				return usage(cmd, fmt.Errorf("--expires %w", err))
+			case o.server != "" && role == string(adminapi.CallerRole):
+				return usage(cmd, errors.New("a caller's token is in a file and not in PostgreSQL: leave out --server"))
 			case o.server != "":
 				return p.storeToken(cmd.Context(), &o, wantedToken{args[0], role, tenant, at})
 			case o != (serverOptions{}) || expires != "":
 				return usage(cmd, errors.New("say which server keeps the token: --server ADDRESS"))
 			}
-			return p.end(&tokenReport{Version: jsonVersion, Name: args[0], Token: token, Line: line}, nil)
+			key := "admin.tokens_file"
+			if role == string(adminapi.CallerRole) {
+				key = "listen.tokens_file"
+			}
+			return p.end(&tokenReport{Version: jsonVersion, Name: args[0], Token: token, Line: line, key: key}, nil)
 		},
 	}
-	create.Flags().StringVar(&role, "role", string(adminapi.Viewer), "`ROLE` of the token's owner: viewer, editor or admin")
+	create.Flags().StringVar(&role, "role", string(adminapi.Viewer), "`ROLE` of the token's owner: caller, viewer, editor or admin")
 	create.Flags().StringVar(&tenant, "tenant", "", "`TENANT` that the token is for; without it, for all")
 	create.Flags().StringVar(&expires, "expires", "", "`WHEN` a token in PostgreSQL ends: 2026-12-01, 72h or 14d; without it never")
 	o.flags(create)
@@ -158,7 +167,7 @@ func (r *tokenReport) text() string {
 	return fmt.Sprintf(`Give this to %s, it is not shown again:
 %s
 
-Append this to the file that admin.tokens_file names:
+Append this to the file that %s names:
 %s
-`, r.Name, r.Token, r.Line)
+`, r.Name, r.Token, r.key, r.Line)
 }

@@ -12,15 +12,17 @@ import (
 // Role is what a caller may do. The empty one may do nothing, and neither may any that is not known.
 type Role string
 
-// A role may do all that those before it may: Viewer looks, Editor changes rules and what goes with them, Admin changes
-// who may.
+// A role may do all that those before it may: CallerRole is for services and gateways, which use
+// the data plane and nothing of this API; Viewer looks, Editor changes rules and what goes with them, Admin
+// changes who may.
 const (
-	Viewer Role = "viewer"
-	Editor Role = "editor"
-	Admin  Role = "admin"
+	CallerRole Role = "caller"
+	Viewer     Role = "viewer"
+	Editor     Role = "editor"
+	Admin      Role = "admin"
 )
 
-var roles = []Role{Viewer, Editor, Admin}
+var roles = []Role{CallerRole, Viewer, Editor, Admin}
 
 // atLeast is false for everybody if the least role is not known: it was forgotten somewhere.
 func (r Role) atLeast(least Role) bool {

@@ -57,6 +57,10 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) err
 		return err
 	}
 	wanted.Role = cmp.Or(wanted.Role, string(Viewer))
+	if wanted.Role == string(CallerRole) {
+		return unusable("callers of the data plane have their tokens in the file that listen.tokens_file names: make one there, " +
+			"headgate token create NAME --role caller")
+	}
 	rights := []string{wanted.Role}
 	if wanted.Tenant != "" {
 		rights = append(rights, "tenant="+wanted.Tenant)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 )
@@ -40,7 +40,7 @@ func NewToken(name string, rights ...string) (token, line string, err error) {
 	if !tokenName.MatchString(name) {
 		return "", "", errors.New("a token's name is 1 to 64 letters, digits and . _ @ -, and begins with a letter or digit")
 	}
-	if _, err := parseToken(words); err != nil {
+	if _, _, err := parseToken(words); err != nil {
 		return "", "", err
 	}
 	return token, strings.Join(words, " "), nil
@@ -51,18 +51,16 @@ type Tokens struct {
 	file string
 	log  *slog.Logger
 
-	mu    sync.Mutex
-	known []knownToken
-	text  []byte // that known was made of
-	read  time.Time
-	said  string // what was wrong with the file when last read
+	known atomic.Pointer[knownTokens]
+	read  atomic.Int64 // when, in Unix nanoseconds
+
+	mu   sync.Mutex // of reading it
+	text []byte     // that known was made of
+	said string     // what was wrong with the file when last read
 }
 
-// knownToken is a line of the file: the hash of a token, so that nobody can take the token from there.
-type knownToken struct {
-	sum    [sha256.Size]byte
-	caller Caller
-}
+// knownTokens are the lines of a file: by the hashes of tokens, so that nobody can take a token from there.
+type knownTokens map[[sha256.Size]byte]Caller
 
 // ReadTokens reads a file that has a line for each token: the SHA-256 of the token in 64 hexadecimal digits, a name, a
 // role (viewer if there is none) and, for a caller of a tenant, tenant=NAME. Empty lines and those that begin with # are
@@ -72,42 +70,39 @@ func ReadTokens(file string, log *slog.Logger) (*Tokens, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	t := &Tokens{file: file, log: log, read: time.Now()}
+	t := &Tokens{file: file, log: log}
+	t.read.Store(time.Now().UnixNano())
 	if err := t.load(); err != nil {
 		return nil, err
 	}
-	if len(t.known) == 0 {
-		log.Warn("there are no tokens: nobody can use the admin API", "file", file)
+	if len(*t.known.Load()) == 0 {
+		log.Warn("there are no tokens: everybody is rejected", "file", file)
 	}
 	return t, nil
 }
 
 // Caller is whose line has the token's hash.
 func (t *Tokens) Caller(_ context.Context, token string) (Caller, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now := time.Now(); now.Sub(t.read) >= rereadEvery {
-		t.read = now
+	now, read := time.Now().UnixNano(), t.read.Load()
+	if now-read >= int64(rereadEvery) && t.read.CompareAndSwap(read, now) {
 		t.reload()
 	}
-	sum := sha256.Sum256([]byte(token))
-	var caller Caller
-	err := error(errUnknown)
-	for i := range t.known { // all of them, so that the time it takes tells nothing
-		if subtle.ConstantTimeCompare(sum[:], t.known[i].sum[:]) == 1 {
-			caller, err = t.known[i].caller, nil
-		}
+	caller, ok := (*t.known.Load())[sha256.Sum256([]byte(token))]
+	if !ok {
+		return Caller{}, errUnknown
 	}
-	return caller, err
+	return caller, nil
 }
 
 // reload tells the log of what has changed.
 func (t *Tokens) reload() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	before := t.text
 	switch err := t.load(); {
 	case err == nil && (t.said != "" || !bytes.Equal(before, t.text)):
 		t.said = ""
-		t.log.Info("tokens read again", "file", t.file, "tokens", len(t.known))
+		t.log.Info("tokens read again", "file", t.file, "tokens", len(*t.known.Load()))
 	case err != nil && t.said != err.Error():
 		t.said = err.Error()
 		t.log.Error("the file of tokens cannot be used: those at hand stay", "error", t.said)
@@ -126,13 +121,14 @@ func (t *Tokens) load() error {
 	if err != nil {
 		return err
 	}
-	t.known, t.text = known, text
+	t.known.Store(&known)
+	t.text = text
 	return nil
 }
 
 // parseTokens shows nothing of what is wrong: it might be a token.
-func parseTokens(file, text string) ([]knownToken, error) {
-	var known []knownToken
+func parseTokens(file, text string) (knownTokens, error) {
+	known := knownTokens{}
 	var problems []error
 	number := 0
 	for line := range strings.Lines(text) {
@@ -141,41 +137,40 @@ func parseTokens(file, text string) ([]knownToken, error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		k, err := parseToken(words)
+		sum, caller, err := parseToken(words)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s:%d: %w", file, number, err))
 		}
-		known = append(known, k)
+		known[sum] = caller
 	}
 	return known, errors.Join(problems...)
 }
 
-func parseToken(words []string) (knownToken, error) {
-	var k knownToken
-	sum, err := hex.DecodeString(words[0])
+func parseToken(words []string) (sum [sha256.Size]byte, caller Caller, err error) {
+	bytes, err := hex.DecodeString(words[0])
 	switch {
 	case strings.HasPrefix(words[0], tokenPrefix):
-		return k, errors.New("this is a token itself, which everybody who reads the file could use: write the line that " +
+		return sum, caller, errors.New("this is a token itself, which everybody who reads the file could use: write the line that " +
 			"headgate token create NAME prints, and use the token that comes with it")
-	case err != nil || len(sum) != sha256.Size:
-		return k, errors.New("a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
+	case err != nil || len(bytes) != sha256.Size:
+		return sum, caller, errors.New("a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
 			"headgate token create NAME prints")
 	case len(words) < 2 || !tokenName.MatchString(words[1]):
-		return k, errors.New("write a name after the digits, in letters, digits and . _ @ -")
+		return sum, caller, errors.New("write a name after the digits, in letters, digits and . _ @ -")
 	}
-	copy(k.sum[:], sum)
-	k.caller = Caller{Name: words[1], Role: Viewer}
+	copy(sum[:], bytes)
+	caller = Caller{Name: words[1], Role: Viewer}
 	rest := words[2:]
 	if len(rest) > 0 && slices.Contains(roles, Role(rest[0])) {
-		k.caller.Role, rest = Role(rest[0]), rest[1:]
+		caller.Role, rest = Role(rest[0]), rest[1:]
 	}
 	if len(rest) > 0 {
 		tenant, ok := strings.CutPrefix(rest[0], "tenant=")
 		if !ok || tenant == "" || strings.ContainsFunc(tenant, unicode.IsSpace) || len(rest) > 1 {
-			return k, errors.New("after the name comes a role, which is viewer, editor or admin, then tenant=NAME if it is for one " +
-				"tenant, and nothing else")
+			return sum, caller, errors.New("after the name comes a role, which is caller, viewer, editor or admin, then tenant=NAME if it " +
+				"is for one tenant, and nothing else")
 		}
-		k.caller.Tenant = tenant
+		caller.Tenant = tenant
 	}
-	return k, nil
+	return sum, caller, nil
 }

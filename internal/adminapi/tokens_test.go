@@ -72,7 +72,7 @@ func TestTokensFile(t *testing.T) {
 		noDigits = "a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
 			"headgate token create NAME prints"
 		noName   = "write a name after the digits, in letters, digits and . _ @ -"
-		noRights = "after the name comes a role, which is viewer, editor or admin, then tenant=NAME if it is for one " +
+		noRights = "after the name comes a role, which is caller, viewer, editor or admin, then tenant=NAME if it is for one " +
 			"tenant, and nothing else"
 		itself = "this is a token itself, which everybody who reads the file could use: write the line that " +
 			"headgate token create NAME prints, and use the token that comes with it"
@@ -183,7 +183,7 @@ func TestNoTokens(t *testing.T) {
 	var log bytes.Buffer
 	file, _ := writeTokens(t)
 	readTokens(t, file, textLog(&log))
-	if !strings.Contains(log.String(), "there are no tokens: nobody can use the admin API") {
+	if !strings.Contains(log.String(), "there are no tokens: everybody is rejected") {
 		t.Error(log.String())
 	}
 }
