@@ -23,6 +23,9 @@ type Options struct {
 	Addresses []string
 	// TLS is how to connect, with a certificate of one's own in it if the servers ask for one; nil means plain text.
 	TLS *tls.Config
+	// Token is sent to the servers with each call, for those with listen.tokens_file; "" means none. Without TLS it is sent in the
+	// clear.
+	Token string
 	// Timeout is how long to wait for an answer; 0 means 100 ms. The deadline of a context counts if it is sooner.
 	Timeout time.Duration
 	// OnFailure decides where no server does: headgate.FailDeny refuses, everything else lets pass.

@@ -96,11 +96,15 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	if s.client.options.TLS != nil {
 		secure = credentials.NewTLS(s.client.options.TLS)
 	}
-	conn, err := grpc.NewClient(s.address,
+	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(secure),
 		grpc.WithDisableServiceConfig(), // no policy of retries from elsewhere
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-	)
+	}
+	if s.client.options.Token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(token(s.client.options.Token)))
+	}
+	conn, err := grpc.NewClient(s.address, options...)
 	if err != nil {
 		return nil, fmt.Errorf("address %s: %w", s.address, err)
 	}
