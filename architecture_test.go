@@ -89,7 +89,7 @@ var architecture = map[string]arrows{
 	"cmd/headgate": {
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
-			"internal/adminapi", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
+			"internal/adminapi", "internal/callers", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
 			"internal/listen", "internal/pgrules", "internal/redact", "internal/rulediff",
 			"internal/denials", "internal/gather", "internal/meter", "internal/offenders", "internal/telemetry", "internal/tracing",
 			"internal/wording", "internal/yamldoc",
@@ -107,6 +107,12 @@ var architecture = map[string]arrows{
 			"memstore", // which limits callers, and who guesses tokens
 		},
 		tests: []string{"internal/meter", "internal/testenv", "redisstore", "github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt/v5"},
+	},
+	"internal/callers": {
+		code: []string{
+			"google.golang.org/grpc",
+			"memstore", // which limits how often the log has a peer
+		},
 	},
 	"internal/checkapi": {
 		code: []string{
@@ -141,7 +147,7 @@ var architecture = map[string]arrows{
 		notRoot: true,
 	},
 	"internal/e2e": {
-		tests:   []string{"internal/testenv"},
+		tests:   []string{"internal/adminapi", "internal/testenv"},
 		notRoot: true,
 	},
 	"internal/envoyconfig": {

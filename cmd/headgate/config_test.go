@@ -30,7 +30,7 @@ func TestConfigShowCanBeRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, text := range []string{"rules: rules", `
-listen: {http: off, grpc: ":1"}
+listen: {http: off, grpc: ":1", open: true}
 rules: [rules, "a b.yaml"]
 redis: {namespace: "7", username: "true", password_file: "a b.yaml", tls: {server_name: "null"}}
 identity:

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	callers   = 32
-	callEvery = 10 * time.Millisecond // of each of them
+	loadCallers = 32
+	callEvery   = 10 * time.Millisecond // of each of them
 	// answerWithin is longer than a busy machine stands still, so that what is lost is not lost for that.
 	answerWithin = 500 * time.Millisecond
 	// moment is how long clients may take to see that a server is gone, and hangMoment that it hangs.
@@ -221,7 +221,7 @@ func newLoad(t *testing.T, c *client.Client) *load {
 		asked: map[string]int64{}, granted: map[string]int64{}, doubt: map[string]int64{},
 	}
 	t.Cleanup(l.ended.Wait)
-	for i := range callers {
+	for i := range loadCallers {
 		l.ended.Go(func() {
 			ticker := time.NewTicker(callEvery)
 			defer ticker.Stop()
@@ -367,7 +367,7 @@ func testKilled(t *testing.T, nodes []*node) {
 	nodes[0].start(t)
 	nodes[0].isUsed(t)
 	l.end(t)
-	l.lostBefore(t, killed.Add(moment), callers)
+	l.lostBefore(t, killed.Add(moment), loadCallers)
 }
 
 // A server that hangs is like one that is gone, but it takes longer to see.
@@ -381,7 +381,7 @@ func testHanging(t *testing.T, nodes []*node) {
 	nodes[0].signal(t, syscall.SIGCONT)
 	nodes[0].isUsed(t)
 	l.end(t)
-	l.lostBefore(t, stopped.Add(hangMoment), 2*callers) // some may ask it once more
+	l.lostBefore(t, stopped.Add(hangMoment), 2*loadCallers) // some may ask it once more
 }
 
 // lostBefore is for calls without an answer: there may be so many, and none that were asked later.

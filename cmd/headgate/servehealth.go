@@ -9,15 +9,20 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/internal/callers"
 	"github.com/headgate/headgate/ruledoc"
 	"github.com/headgate/headgate/storewrap"
 )
+
+// rejectedRecently is how long a server is degraded after it has rejected a caller.
+const rejectedRecently = time.Minute
 
 // health is what the server knows of itself. It is told of changes, so that whoever asks never waits.
 type health struct {
 	log      *slog.Logger
 	draining atomic.Bool
 	store    func() storewrap.Stats // nil without Redis
+	rejected func() callers.Rejection
 
 	mu    sync.Mutex
 	state healthReport // but for its status
@@ -25,11 +30,24 @@ type health struct {
 
 // healthReport is the body of /readyz.
 type healthReport struct {
-	// Status is ok, degraded (it decides, but not with the rules of the files or not with Redis) or draining.
+	// Status is ok, degraded (it decides, but not with the rules of the files, not with Redis or not for all who ask) or draining.
 	Status string      `json:"status"`
 	Rules  rulesHealth `json:"rules"`
 	// Redis is left out where counters are in memory.
 	Redis *redisHealth `json:"redis,omitempty"`
+	// Callers is left out until one was rejected.
+	Callers *callersHealth `json:"callers,omitempty"`
+}
+
+// callersHealth is about those who may not ask.
+type callersHealth struct {
+	// Rejected is how many calls were, since the start.
+	Rejected int64 `json:"rejected"`
+	// Last is when that last was, whom and why.
+	Last     time.Time `json:"last"`
+	Listener string    `json:"listener"`
+	Peer     string    `json:"peer"`
+	Reason   string    `json:"reason"`
 }
 
 type rulesHealth struct {
@@ -98,10 +116,14 @@ func (h *health) report() healthReport {
 		redis.ShardsUnavailable, redis.CountersPending = stats.ShardsUnavailable, stats.PendingCounters
 		r.Redis = &redis
 	}
+	last := h.rejected()
+	if last.Count > 0 {
+		r.Callers = &callersHealth{last.Count, last.At.UTC().Truncate(time.Second), last.Listener, last.Peer, last.Reason}
+	}
 	switch {
 	case h.draining.Load():
 		r.Status = "draining"
-	case r.Rules.Problem != "", r.Redis != nil && (r.Redis.Status != "ok" || r.Redis.ShardsUnavailable > 0):
+	case time.Since(last.At) < rejectedRecently, r.Rules.Problem != "", r.Redis != nil && (r.Redis.Status != "ok" || r.Redis.ShardsUnavailable > 0):
 		r.Status = "degraded"
 	default:
 		r.Status = "ok"

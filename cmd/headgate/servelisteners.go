@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/callers"
 	"github.com/headgate/headgate/internal/checkapi"
 	"github.com/headgate/headgate/internal/checkhttp"
 	"github.com/headgate/headgate/internal/config"
@@ -51,8 +53,12 @@ func (s *server) listen(ctx context.Context) error {
 		return err
 	}
 	defer forget()
-	s.addChecks(tokens) //nolint:contextcheck // what a package keeps up to date in the background has an end of its own
-	s.addAdmin(tokens)
+	gate, err := s.openGate() //nolint:contextcheck // it lasts as long as the server
+	if err != nil {
+		return err
+	}
+	s.addChecks(gate, tokens) //nolint:contextcheck // what a package keeps up to date in the background has an end of its own
+	s.addAdmin(gate, tokens)  //nolint:contextcheck // as above
 	s.addHTTP("ops", s.config.Listen.Ops, listen.NewHTTP(s.health.ops(s.metrics.Handler()), nil, s.log))
 
 	addresses, err := s.open(ctx)
@@ -143,7 +149,7 @@ func (s *server) addHTTP(name, address string, server *http.Server) {
 
 // addChecks adds the check API in its two forms, counted together. Whoever is not let give units back by the config may
 // be by a token.
-func (s *server) addChecks(tokens adminapi.Authorities) {
+func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	engine, all := s.limiter.Observed(s.observe), s.config.Listen.AllowRefunds
 	var mayRefund checkapi.MayRefund
 	if len(tokens) > 0 {
@@ -153,12 +159,12 @@ func (s *server) addChecks(tokens adminapi.Authorities) {
 		Identity: s.resolver, Headers: headersOf(s.config.Headers), Log: s.log,
 		AllowRefunds: all.HTTP, MayRefund: mayRefund,
 	})
-	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.farewell(checks)), s.certificates, s.log))
+	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.farewell(gate.HTTP(checks))), s.secure(gate, "http"), s.log))
 	if s.config.Listen.GRPC == "" {
 		return
 	}
-	server := listen.NewGRPC(s.certificates, grpc.StreamInterceptor(s.metrics.Stream), grpc.ForceServerCodecV2(checkapi.Codec()),
-		tracing.GRPC())
+	server := listen.NewGRPC(s.secure(gate, "grpc"), grpc.StreamInterceptor(s.metrics.Stream),
+		grpc.ForceServerCodecV2(checkapi.Codec()), grpc.InTapHandle(gate.GRPC(tracing.Tap)))
 	api := checkapi.New(engine, checkapi.Options{Identity: s.resolver, AllowRefunds: all.GRPC, MayRefund: mayRefund, Log: s.log})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
@@ -179,6 +185,38 @@ func (s *server) addChecks(tokens adminapi.Authorities) {
 			server.GracefulStop()
 		},
 	})
+}
+
+// openGate makes what lets callers of the check API in. With --dev everybody on this machine may ask.
+func (s *server) openGate() (*callers.Gate, error) {
+	o := callers.Options{Rejected: s.metrics.Rejected([]string{"http", "grpc", "admin"}, callers.Reasons()), Log: s.log}
+	if c := s.config.Callers; !s.dev {
+		o.Names = c.Names
+		if c.TokensFile != "" {
+			file, err := adminapi.ReadTokens(c.TokensFile, s.log)
+			if err != nil {
+				return nil, fmt.Errorf("listen.tokens_file: %w", err)
+			}
+			o.Token = func(token string) bool {
+				_, err := file.Caller(context.Background(), token)
+				return err == nil
+			}
+		}
+		if c.Open {
+			s.log.Warn("listen.open: whoever reaches listen.http and listen.grpc may ask about anybody")
+		}
+	}
+	gate := callers.New(o)
+	s.health.rejected = gate.Last
+	return gate, nil
+}
+
+// secure is how a listener talks TLS; nil without.
+func (s *server) secure(gate *callers.Gate, listener string) *tls.Config {
+	if s.certificates == nil {
+		return nil
+	}
+	return s.certificates.Config(gate.Handshake(listener))
 }
 
 // farewell makes clients that keep their connection look for another server while this one is draining.
@@ -229,7 +267,7 @@ func (s *server) lookUp(ctx context.Context, sum [sha256.Size]byte) (adminapi.Ca
 }
 
 // addAdmin adds the admin API, never without tokens but to try it.
-func (s *server) addAdmin(tokens adminapi.Authorities) {
+func (s *server) addAdmin(gate *callers.Gate, tokens adminapi.Authorities) {
 	c := s.config
 	switch {
 	case c.Listen.Admin == "":
@@ -245,7 +283,7 @@ func (s *server) addAdmin(tokens adminapi.Authorities) {
 	if s.redis != nil {
 		o.Redis, o.Key = redact.Address(c.Redis.Address), s.redis.Key
 	}
-	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(tracing.HTTP(adminapi.New(s.limiter, o)), s.certificates, s.log))
+	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(tracing.HTTP(adminapi.New(s.limiter, o)), s.secure(gate, "admin"), s.log))
 }
 
 func headersOf(h config.Headers) httplimit.Headers {

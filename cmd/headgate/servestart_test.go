@@ -107,9 +107,9 @@ func TestServeDocumented(t *testing.T) {
 	redis.Must(t, "CONFIG", "SET", "requirepass", "geheim")
 	dir := t.TempDir()
 	for _, change := range [][2]string{
-		{`":8080"`, "127.0.0.1:0"},
-		{`":8081"`, "127.0.0.1:0"},
-		{`":8082"`, "127.0.0.1:0"},
+		{"127.0.0.1:8080", "127.0.0.1:0"},
+		{"127.0.0.1:8081", "127.0.0.1:0"},
+		{"127.0.0.1:8082", "127.0.0.1:0"},
 		{"127.0.0.1:8083", "127.0.0.1:0"},
 		{"127.0.0.1:6379", redis.Addr()},
 		{"/run/secrets/redis", filepath.Join(dir, "password")},

@@ -53,6 +53,14 @@ func (d *decoder) listener(n *yamldoc.Node, key string, into *string) {
 	*into = s
 }
 
+// checkName says what is wrong with a name of a certificate.
+func checkName(name string) string {
+	if strings.ContainsAny(name, "* ") || strings.HasPrefix(name, "CN=") {
+		return "write a DNS name or a URI as it is in the certificate, gateway.example or spiffe://example/gateway"
+	}
+	return ""
+}
+
 func (d *decoder) allowRefunds(n *yamldoc.Node, key string, c *Config) {
 	d.each(n, key, func(n *yamldoc.Node, s string) {
 		switch s {

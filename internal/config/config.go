@@ -22,8 +22,9 @@ import (
 
 // Config is what the server is told. Paths are absolute or relative to the working directory, not to the file.
 type Config struct {
-	Listen Listen
-	Redis  Redis
+	Listen  Listen
+	Callers Callers
+	Redis   Redis
 	// Rules are files and directories; none if they are in Postgres.
 	Rules    []string
 	Postgres Postgres
@@ -54,6 +55,17 @@ type Listen struct {
 	AllowRefunds struct{ HTTP, GRPC bool }
 	// TLS is for all of them but Ops.
 	TLS ListenTLS
+}
+
+// Callers says who may ask at listen.http and listen.grpc: whoever has all that is given here and a certificate of
+// ListenTLS.ClientCAFile, if there is one.
+type Callers struct {
+	// TokensFile has the hashes of callers' tokens.
+	TokensFile string
+	// Names are those of which a caller's certificate must have one.
+	Names []string
+	// Open says that everybody who reaches a listener beyond loopback may ask.
+	Open bool
 }
 
 // ListenTLS is off unless there is a CertFile, and then there is a KeyFile. With ClientCAFile clients need a
@@ -124,7 +136,7 @@ type Tracing struct {
 // Default is the config of an empty file, but that a file must name rules.
 func Default() *Config {
 	c := &Config{
-		Listen: Listen{HTTP: ":8080", GRPC: ":8081", Ops: ":8082", Admin: "127.0.0.1:8083"},
+		Listen: Listen{HTTP: "127.0.0.1:8080", GRPC: "127.0.0.1:8081", Ops: "127.0.0.1:8082", Admin: "127.0.0.1:8083"},
 		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate", Deadline: storewrap.DefaultDeadline},
 		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: HeadersBoth,
 		ShowSubjects: ShowHash, Tenants: pgrules.DefaultQuotas(), Tracing: Tracing{Sample: 1},

@@ -80,6 +80,7 @@ func TestEveryKey(t *testing.T) {
 			HTTP: "127.0.0.1:9080", GRPC: ":9081", Admin: "[::]:9083", AllowRefunds: struct{ HTTP, GRPC bool }{true, true},
 			TLS: ListenTLS{CertFile: cert, KeyFile: key, ClientCAFile: cert},
 		},
+		Callers: Callers{TokensFile: secret, Names: []string{"gateway.example.com", "spiffe://example.com/gateway"}},
 		Redis: Redis{
 			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a", Deadline: 25 * time.Millisecond,
 			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
@@ -116,7 +117,7 @@ func TestEveryKey(t *testing.T) {
 	}
 	defaults := Default().Settings()
 	for i, s := range got.Settings() {
-		exclusive := []string{"identity.trusted_hops", "identity.jwt.key_file", "identity.jwt.key_url", "admin.jwt.key_url", "postgres.address", "postgres.password_file"}
+		exclusive := []string{"listen.open", "identity.trusted_hops", "identity.jwt.key_file", "identity.jwt.key_url", "admin.jwt.key_url", "postgres.address", "postgres.password_file"}
 		if reflect.DeepEqual(s, defaults[i]) != slices.Contains(exclusive, s.Key) {
 			t.Errorf("%s is %v", s.Key, s.Value)
 		}

@@ -44,6 +44,8 @@ var settings = []setting{
 	listener("listen.grpc", func(c *Config) *string { return &c.Listen.GRPC }),
 	listener("listen.ops", func(c *Config) *string { return &c.Listen.Ops }),
 	listener("listen.admin", func(c *Config) *string { return &c.Listen.Admin }),
+	file("listen.tokens_file", func(c *Config) *string { return &c.Callers.TokensFile }),
+	yesNo("listen.open", func(c *Config) *bool { return &c.Callers.Open }),
 	{"listen.allow_refunds", (*decoder).allowRefunds, func(c *Config) any {
 		shown := []string{}
 		if c.Listen.AllowRefunds.HTTP {
@@ -57,6 +59,7 @@ var settings = []setting{
 	file("listen.tls.cert_file", func(c *Config) *string { return &c.Listen.TLS.CertFile }),
 	file("listen.tls.key_file", func(c *Config) *string { return &c.Listen.TLS.KeyFile }),
 	file("listen.tls.client_ca_file", func(c *Config) *string { return &c.Listen.TLS.ClientCAFile }),
+	texts("listen.tls.client_names", checkName, func(c *Config) *[]string { return &c.Callers.Names }),
 	{"redis.address", (*decoder).address, func(c *Config) any { return redact.Address(c.Redis.Address) }},
 	text("redis.username", func(c *Config) *string { return &c.Redis.Username }),
 	file("redis.password_file", func(c *Config) *string { return &c.Redis.PasswordFile }),

@@ -19,6 +19,7 @@ import (
 // check judges what keys say together. Each of them alone is judged already.
 func (d *decoder) check(c *Config) {
 	d.checkListeners(&c.Listen)
+	d.checkCallers(c)
 	d.checkAdmin(c)
 	d.pair("listen.tls.cert_file", c.Listen.TLS.CertFile, "listen.tls.key_file", c.Listen.TLS.KeyFile)
 	d.authorities("listen.tls.client_ca_file", c.Listen.TLS.ClientCAFile)
@@ -111,6 +112,30 @@ func isEverywhere(host string) bool {
 func isLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// checkCallers keeps the data plane from being open to a network by accident.
+func (d *decoder) checkCallers(c *Config) {
+	tokens, certificates := d.written["listen.tokens_file"] != nil, d.written["listen.tls.client_ca_file"] != nil
+	if len(c.Callers.Names) > 0 && !certificates {
+		d.Bad(d.at("listen.tls.client_names"), "listen.tls.client_names are names in the certificates of callers: write client_ca_file, too, "+
+			"with who signs them")
+	}
+	if c.Callers.Open && (tokens || certificates) {
+		d.Bad(d.at("listen.open"), "listen.open lets everybody ask, and listen.tokens_file or listen.tls.client_ca_file only some: keep one of them")
+	}
+	if c.Callers.Open || tokens || certificates {
+		return
+	}
+	for _, l := range []struct{ key, address, instead string }{
+		{"listen.http", c.Listen.HTTP, Default().Listen.HTTP}, {"listen.grpc", c.Listen.GRPC, Default().Listen.GRPC},
+	} {
+		if host, _, err := net.SplitHostPort(l.address); err == nil && !isLoopback(host) {
+			d.Bad(d.at(l.key), "%s is open beyond this machine, and whoever reaches it could use up anybody's limits: write "+
+				"listen.tokens_file, or listen.tls with client_ca_file, or listen.open: true if only your own services can reach it; or "+
+				"listen on %s", l.key, l.instead)
+		}
+	}
 }
 
 // checkAdmin keeps the admin API, which can lift any limit, from being open to a network.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync/atomic"
 	"time"
@@ -56,15 +57,45 @@ func (c *Certificates) Close() {
 	<-c.stopped
 }
 
-// config has whatever certificates are in use when a client says hello.
-func (c *Certificates) config() *tls.Config {
+// Config has whatever certificates are in use when a client says hello. rejected is called for clients whose own certificate is
+// missing or wrong.
+func (c *Certificates) Config(rejected func(remote net.Addr, err error)) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: protocols,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			return c.current.Load(), nil
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			current := c.current.Load()
+			if current.ClientCAs == nil {
+				return current, nil
+			}
+			// Package tls does not tell of clients that it rejects, so that it is told to ask for a certificate and no more.
+			current = current.Clone()
+			current.ClientAuth = tls.RequestClientCert
+			current.VerifyConnection = func(state tls.ConnectionState) error {
+				err := verify(state.PeerCertificates, current.ClientCAs)
+				if err != nil {
+					rejected(hello.Conn.RemoteAddr(), err)
+				}
+				return err
+			}
+			return current, nil
 		},
 	}
+}
+
+// verify is nil for a client's certificates, its own first, that lead to one of the authorities.
+func verify(certificates []*x509.Certificate, authorities *x509.CertPool) error {
+	if len(certificates) == 0 {
+		return errors.New("the client sent no certificate")
+	}
+	others := x509.NewCertPool()
+	for _, c := range certificates[1:] {
+		others.AddCert(c)
+	}
+	_, err := certificates[0].Verify(x509.VerifyOptions{
+		Roots: authorities, Intermediates: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err
 }
 
 func (c *Certificates) watch() {
@@ -132,7 +163,6 @@ func (c *Certificates) read() (config *tls.Config, found contents, err error) {
 		if !config.ClientCAs.AppendCertsFromPEM(data[2]) {
 			return nil, found, fmt.Errorf("listen.tls: there is no certificate in %s: write them in PEM", c.files.ClientCA)
 		}
-		config.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	return config, found, nil
 }

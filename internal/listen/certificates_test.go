@@ -85,12 +85,17 @@ func (p pair) write(t *testing.T, f Files) {
 
 // greet is a handshake: the name of the server, and what either side has to say against it.
 func greet(c *Certificates, client *tls.Config) (name string, err error) {
+	return greetWith(c, client, func(net.Addr, error) {})
+}
+
+// greetWith is told of clients that the server rejects for their certificates.
+func greetWith(c *Certificates, client *tls.Config, rejected func(net.Addr, error)) (name string, err error) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
 	served := make(chan error, 1)
 	go func() {
-		conn := tls.Server(ours, c.config())
+		conn := tls.Server(ours, c.Config(rejected))
 		err := conn.Handshake()
 		if err == nil {
 			_, err = conn.Write([]byte("x")) // what clients of TLS 1.3 wait for to know that they are let in
@@ -201,14 +206,16 @@ func TestClientCertificates(t *testing.T) {
 				ClientSessionCache: sessions[string(p.cert)],
 			}
 		}
-		if _, err := greet(c, config(friend)); err != nil {
-			t.Error(err)
+		rejected := 0
+		count := func(net.Addr, error) { rejected++ }
+		if _, err := greetWith(c, config(friend), count); err != nil || rejected != 0 {
+			t.Error(err, rejected)
 		}
-		if _, err := greet(c, config(stranger)); err == nil {
-			t.Error("a stranger was let in")
+		if _, err := greetWith(c, config(stranger), count); err == nil || rejected != 1 {
+			t.Errorf("a stranger was let in, or it was not told: %d times", rejected)
 		}
-		if _, err := greet(c, &tls.Config{RootCAs: server.pool(), ServerName: "server"}); err == nil {
-			t.Error("who shows no certificate was let in")
+		if _, err := greetWith(c, &tls.Config{RootCAs: server.pool(), ServerName: "server"}, count); err == nil || rejected != 2 {
+			t.Errorf("who shows no certificate was let in, or it was not told: %d times", rejected)
 		}
 		if _, err := greet(c, config(friend)); err != nil {
 			t.Error(err)

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -38,9 +39,9 @@ const (
 	connectionWindow = 1 << 20
 )
 
-// NewHTTP makes a server of HTTP/1.1 and, over TLS, HTTP/2; without TLS if certificates is nil. What is wrong with single
+// NewHTTP makes a server of HTTP/1.1 and, over TLS, HTTP/2; without TLS if secure is nil. What is wrong with single
 // connections is logged for debugging only: anybody can cause it.
-func NewHTTP(handler http.Handler, certificates *Certificates, log *slog.Logger) *http.Server {
+func NewHTTP(handler http.Handler, secure *tls.Config, log *slog.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
@@ -51,9 +52,7 @@ func NewHTTP(handler http.Handler, certificates *Certificates, log *slog.Logger)
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	if certificates != nil {
-		server.TLSConfig = certificates.config()
-	}
+	server.TLSConfig = secure
 	return server
 }
 
@@ -69,9 +68,9 @@ func Serve(server *http.Server, l net.Listener) error {
 	return nil
 }
 
-// NewGRPC makes a server of gRPC, over TLS if certificates is not nil. Stop waits for calls under way, whose contexts have
+// NewGRPC makes a server of gRPC, over TLS if secure is not nil. Stop waits for calls under way, whose contexts have
 // then ended.
-func NewGRPC(certificates *Certificates, options ...grpc.ServerOption) *grpc.Server {
+func NewGRPC(secure *tls.Config, options ...grpc.ServerOption) *grpc.Server {
 	all := []grpc.ServerOption{
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -84,8 +83,8 @@ func NewGRPC(certificates *Certificates, options ...grpc.ServerOption) *grpc.Ser
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: headerTimeout}),
 		grpc.WaitForHandlers(true),
 	}
-	if certificates != nil {
-		all = append(all, grpc.Creds(credentials.NewTLS(certificates.config())))
+	if secure != nil {
+		all = append(all, grpc.Creds(credentials.NewTLS(secure)))
 	}
 	return grpc.NewServer(append(all, options...)...)
 }

@@ -222,6 +222,9 @@ func TestHeaderTooLarge(t *testing.T) {
 }
 
 // Over TLS clients choose between HTTP/2 and HTTP/1.1.
+// nobody is rejected where clients need no certificate.
+func nobody(net.Addr, error) { panic("a client was rejected") }
+
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	files := filesIn(t.TempDir())
@@ -235,7 +238,7 @@ func TestProtocols(t *testing.T) {
 	defer certificates.Close()
 	server := NewHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Proto", r.Proto)
-	}), certificates, slog.New(slog.DiscardHandler))
+	}), certificates.Config(nobody), slog.New(slog.DiscardHandler))
 	l := open(t)
 	done := make(chan error, 1)
 	go func() { done <- Serve(server, l) }()
@@ -270,7 +273,7 @@ func TestGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer certificates.Close()
-	for name, with := range map[string]*Certificates{"plain": nil, "TLS": certificates} {
+	for name, with := range map[string]*tls.Config{"plain": nil, "TLS": certificates.Config(nobody)} {
 		server := NewGRPC(with)
 		healthv1.RegisterHealthServer(server, health.NewServer())
 		l := open(t)

@@ -74,6 +74,21 @@ func (m *Metrics) Connections(listener string, open func() int64) {
 	m.number("headgate_connections", "Connections that are open.", open, "listener", listener)
 }
 
+// Rejected shows how many callers were rejected. It returns what counts one, by one of the listeners and reasons, which are shown from
+// the start: of a series that begins with 1 no alert sees the 1.
+func (m *Metrics) Rejected(listeners, reasons []string) (count func(listener, reason string)) {
+	rejected := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "headgate_callers_rejected_total", Help: "Calls of those who may not ask, by listener and by what is wrong with them.",
+	}, []string{"listener", "reason"})
+	m.registry.MustRegister(rejected)
+	for _, listener := range listeners {
+		for _, reason := range reasons {
+			rejected.WithLabelValues(listener, reason)
+		}
+	}
+	return func(listener, reason string) { rejected.WithLabelValues(listener, reason).Inc() }
+}
+
 // Stream counts streams while they are open.
 func (m *Metrics) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	m.streams.Add(1)

@@ -7,7 +7,6 @@ import (
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/tap"
 )
@@ -22,12 +21,10 @@ func HTTP(next http.Handler) http.Handler {
 	})
 }
 
-// GRPC does that for all calls of a server, as their headers arrive: an interceptor would have to search all of them for one
-// that mostly is not there.
-func GRPC() grpc.ServerOption {
-	return grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
-		return ofCall(ctx, call.Header), nil
-	})
+// Tap does that for the calls of a gRPC server, as a tap.ServerInHandle: an interceptor would have to search all headers for one that
+// mostly is not there.
+func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
+	return ofCall(ctx, call.Header), nil
 }
 
 func ofCall(ctx context.Context, header metadata.MD) context.Context {

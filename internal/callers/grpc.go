@@ -1,0 +1,53 @@
+package callers
+
+import (
+	"context"
+	"crypto/x509"
+	"net"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// healthMethods are for everybody: load balancers ask them and cannot be given a token.
+var healthMethods = "/" + healthv1.Health_ServiceDesc.ServiceName + "/"
+
+// metadataKey is Header as gRPC spells it.
+var metadataKey = strings.ToLower(Header)
+
+// GRPC returns a tap that asks next about the calls of those who are let in. It rejects a call before anything is set aside for it.
+func (g *Gate) GRPC(next tap.ServerInHandle) tap.ServerInHandle {
+	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
+		if g.open() || strings.HasPrefix(call.FullMethodName, healthMethods) {
+			return next(ctx, call)
+		}
+		remote, certificate := peerOf(ctx)
+		why := g.judge(call.Header[metadataKey], certificate)
+		if why == "" {
+			return next(ctx, call)
+		}
+		g.reject(ctx, "grpc", why, remote.String())
+		code := codes.Unauthenticated
+		if why == unknownName {
+			code = codes.PermissionDenied
+		}
+		return ctx, status.Error(code, details[why])
+	}
+}
+
+// peerOf returns where a call is from, and the certificate of the other side or nil.
+func peerOf(ctx context.Context) (net.Addr, *x509.Certificate) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return &net.TCPAddr{}, nil
+	}
+	if secure, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+		return p.Addr, certificateOf(&secure.State)
+	}
+	return p.Addr, nil
+}
