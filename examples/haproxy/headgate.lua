@@ -25,9 +25,13 @@ local unavailable = {
     .. '"title":"Temporarily reduced capacity","status":503,"error":"rate_limit_unavailable"}\n',
 }
 
+-- The token of this proxy, if Headgate has listen.tokens_file.
+local token = os.getenv("HEADGATE_TOKEN")
+
 local function ask(txn, address)
   local headers = {
     ["host"] = { "headgate" },
+    ["x-headgate-token"] = { token },
     ["x-forwarded-for"] = { txn.f:src() },
     ["x-forwarded-method"] = { txn.f:method() },
     ["x-forwarded-uri"] = { txn.f:pathq() },
@@ -66,8 +70,11 @@ local function refuse(txn, answer)
   txn:done(reply)
 end
 
--- is_problem is false for the answers that HAProxy makes up if Headgate gives none.
-local function is_problem(answer)
+-- is_denial is false for the answers that HAProxy makes up if Headgate gives none, and if Headgate rejects this proxy.
+local function is_denial(answer)
+  if answer.status == 401 or answer.status == 403 then
+    return false
+  end
   for _, value in pairs(answer.headers and answer.headers["content-type"] or {}) do
     return value == problem
   end
@@ -77,7 +84,7 @@ core.register_action("headgate", { "http-req" }, function(txn, address, away)
   local answer = ask(txn, address)
   if answer.status == 200 then
     txn:set_priv(answer.headers)
-  elseif is_problem(answer) then
+  elseif is_denial(answer) then
     refuse(txn, answer)
   elseif away ~= "open" then
     refuse(txn, unavailable)

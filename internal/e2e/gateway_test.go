@@ -60,9 +60,16 @@ func (g gateway) run(w *world, edits ...string) (address string) {
 	w.addresses[g.port] = strings.TrimPrefix(address, "127.0.0.1")
 	w.addresses["abns@headgate"] = "abns@" + address // a name that all programs of the machine share
 	command := exec.Command(testenv.Find(w.t, g.name), g.args...)
-	command.Dir = w.render(g.name, append(g.patience, edits...)...)
+	edits = append(edits, g.patience...)
+	if w.token != "" && g.name == "nginx" {
+		edits = append(edits, `X-Headgate-Token ""`, `X-Headgate-Token "`+w.token+`"`)
+	}
+	command.Dir = w.render(g.name, edits...)
 	// Caddy keeps files there.
 	command.Env = append(os.Environ(), "HOME="+command.Dir, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=")
+	if w.token != "" {
+		command.Env = append(command.Env, "HEADGATE_TOKEN="+w.token)
+	}
 	testenv.Run(w.t, command, address)
 	return address
 }
@@ -78,6 +85,7 @@ func TestGateways(t *testing.T) {
 				exact(t, binary, func(w *world) { testLies(w, g) }, "by: [ip]", "by: [client]")
 			})
 			t.Run("changed rules", func(t *testing.T) { exact(t, binary, func(w *world) { testChangedRules(w, g) }) })
+			t.Run("credentials", func(t *testing.T) { testCredentials(t, binary, g) })
 			t.Run("fails open", func(t *testing.T) { testAway(newWorld(t, binary), g, []int{200}) })
 			t.Run("fails closed", func(t *testing.T) { testAway(newWorld(t, binary), g, g.statuses, g.closed...) })
 			if g.believed {

@@ -29,6 +29,7 @@ type world struct {
 	addresses map[string]string // those in the examples, and the ones in their place
 	config    string            // of Headgate
 	headgate  *testenv.Program
+	token     string // that gateways send
 }
 
 // newWorld starts Headgate with the example's config and rules, but for edits: pairs of old and new text.
