@@ -5,6 +5,7 @@ import (
 	"expvar"
 	"net/http"
 	"net/netip"
+	"os"
 	"time"
 
 	"google.golang.org/grpc"
@@ -86,7 +87,10 @@ func Example() {
 		return err
 	}
 	_ = func() error {
-		limiter, err := client.New(client.Options{Addresses: []string{"headgate-1:8081", "headgate-2:8081"}})
+		limiter, err := client.New(client.Options{
+			Addresses: []string{"headgate-1:8081", "headgate-2:8081"},
+			Token:     os.Getenv("HEADGATE_TOKEN"), // from headgate token create NAME --role caller
+		})
 		limiter.Close()
 		return err
 	}
