@@ -13,6 +13,10 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
+// BatchWorkers is how many requests of one batch are decided at a time. More would not be decided sooner: they would only keep calls to
+// the store waiting for each other.
+const BatchWorkers = 32
+
 // description is that of the generated code, but for CheckBatch: its requests are not decoded all at once.
 func description() *grpc.ServiceDesc {
 	d := checkv1.CheckService_ServiceDesc
@@ -43,7 +47,7 @@ func checkBatch(service any, ctx context.Context, read func(any) error, intercep
 	return intercept(ctx, batch, info, handle)
 }
 
-// checkAll decides the requests of a batch at once, each for itself, and all of them also if the caller has hung up.
+// checkAll decides the requests of a batch, BatchWorkers at a time and each for itself, and all of them also if the caller has hung up.
 func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatchResponse, error) {
 	if err := batch.validate("requests", MaxBatch, ", or use CheckStream"); err != nil {
 		return nil, err
@@ -56,7 +60,7 @@ func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatc
 	}
 	defer release()
 	// One worker needs nothing of anybody's.
-	borrowed := own.checks.take(int64(min(batch.n, s.options.MaxInFlight) - 1))
+	borrowed := own.checks.take(int64(min(batch.n, s.options.MaxInFlight, BatchWorkers) - 1))
 	defer own.checks.give(borrowed)
 
 	requests := slices.AppendSeq(make([][]byte, 0, batch.n), batch.items())

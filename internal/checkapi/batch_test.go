@@ -17,18 +17,29 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// Each request of a batch is decided for itself; answers are in order, whichever is decided first.
+// Each request of a batch is decided for itself; answers are in order, whichever is decided first. As many as there are workers are
+// under way at once, and the first of them is decided last.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	const n = checkapi.MaxBatch
-	var all sync.WaitGroup
-	all.Add(n - 2) // two do not get as far
+	var others sync.WaitGroup
+	others.Add(n - 3) // two do not get as far
+	var together sync.WaitGroup
+	together.Add(checkapi.BatchWorkers - 1) // the first holds up one of them
+	var begun atomic.Int64
 	service := checkapi.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
-		if req.Rule == "none" {
+		switch {
+		case req.Rule == "none":
 			return headgate.Decision{}, headgate.ErrUnknownRule
+		case req.Cost == 0: // the first
+			others.Wait()
+			return echo(req), nil
 		}
-		all.Done()
-		all.Wait() // until all are under way
+		if begun.Add(1) < checkapi.BatchWorkers {
+			together.Done()
+			together.Wait() // as many are under way at once
+		}
+		others.Done()
 		return echo(req), nil
 	}}, checkapi.Options{})
 	batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, n)}

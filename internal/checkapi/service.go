@@ -30,7 +30,7 @@ type Options struct {
 	AllowRefunds bool
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
 	MayRefund MayRefund
-	// MaxInFlight is how many checks of one stream or one batch are under way at a time; 0 means 1,024. A stream with as
+	// MaxInFlight is how many checks of one stream are under way at a time, and of one batch if that is fewer than BatchWorkers; 0 means 1,024. A stream with as
 	// many is not read further until some of its answers are sent. All streams and batches of a connection share as
 	// many, and those of the server four times as many; each stream has 8 of its own besides, and each batch one.
 	MaxInFlight int

@@ -13,12 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/checkapi"
 )
 
-// maxInFlight is how many requests of a batch are decided at a time, as long as all batches do not have more than maxSpare
-// workers. Each has one.
-const (
-	maxInFlight = 32
-	maxSpare    = 1_024
-)
+// maxSpare is how many workers all batches may have together, beyond one for each.
+const maxSpare = 1_024
 
 func (h *handler) check(ctx context.Context, body []byte) (any, error) {
 	return h.decide(ctx, body, h.engine.Check)
@@ -81,7 +77,7 @@ func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 		}
 	}
 	var workers sync.WaitGroup
-	for range min(len(requests), maxInFlight) - 1 {
+	for range min(len(requests), checkapi.BatchWorkers) - 1 {
 		select {
 		case h.spare <- struct{}{}:
 			workers.Go(func() {
