@@ -62,17 +62,26 @@ func (s *Store) listen(
 	defer own.Close()
 	broken := own.SetPubSubHooks(rueidis.PubSubHooks{
 		OnSubscription: func(to rueidis.PubSubSubscription) {
-			if to.Kind == "subscribe" {
+			switch {
+			case to.Kind != "subscribe":
+			case to.Channel == s.channels+joinChannel:
+				s.hearJoin("")
+			default:
 				hear(strings.TrimPrefix(to.Channel, s.channels), nil)
 			}
 		},
 		OnMessage: func(m rueidis.PubSubMessage) {
+			if m.Channel == s.channels+joinChannel {
+				s.hearJoin(m.Message)
+				return
+			}
 			hear(strings.TrimPrefix(m.Channel, s.channels), []byte(m.Message))
 		},
 	})
-	names := make([]string, len(channels))
-	for i, channel := range channels {
-		names[i] = s.channels + channel
+	// Every connection that hears anything hears of nodes that join: they need none of their own for that.
+	names := []string{s.channels + joinChannel}
+	for _, channel := range channels {
+		names = append(names, s.channels+channel)
 	}
 	if err := own.Do(ctx, own.B().Subscribe().Channel(names...).Build()).Error(); err != nil {
 		return false, err

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -15,6 +16,14 @@ const (
 	// announceTTL outlives a few missed turns, so that a slow Redis does not look like a lost node.
 	announceTTL = 10 * time.Second
 	keepTimeout = time.Second
+
+	// joinChannel is where a node that joins is published. The others announce themselves again, to learn their ranks: within joinSpread,
+	// so that not all do at once, and not again within joinPause.
+	joinChannel = "nodes"
+	joinSpread  = 100 * time.Millisecond
+	joinPause   = 500 * time.Millisecond
+
+	maxNodes = 1_000_000
 )
 
 // start lets the keeper connect and then take its turns.
@@ -27,10 +36,22 @@ func (s *Store) start() {
 		}
 		tick := time.NewTicker(keepEvery)
 		defer tick.Stop()
-		for {
+		changed := time.NewTimer(0)
+		defer changed.Stop()
+		<-changed.C
+		var last time.Time // that another node joined and this one announced itself again
+		for due := false; ; {
 			select {
 			case <-tick.C:
 				s.keep(ctx)
+			case <-s.changed:
+				if !due {
+					due = true
+					changed.Reset(max(time.Until(last.Add(joinPause)), 0) + rand.N(joinSpread)) //nolint:gosec // it spreads nodes
+				}
+			case <-changed.C:
+				due, last = false, time.Now()
+				s.announceAgain(ctx)
 			case <-ctx.Done():
 				s.signOff(ctx)
 				return
@@ -50,6 +71,30 @@ func (s *Store) keep(ctx context.Context) {
 	_, _ = s.agreeOnKey(ctx) // again and again, because Redis may have been emptied
 }
 
+// announceAgain is for when another node has joined.
+func (s *Store) announceAgain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	_ = s.announceFor(ctx, announceTTL)
+}
+
+// hearJoin notes that another node has joined, or with no message that from now on it would be heard of.
+func (s *Store) hearJoin(message string) {
+	if nodes, err := strconv.ParseInt(message, 10, 64); err == nil && nodes <= maxNodes {
+		for {
+			known := s.members.Load()
+			next := known.joined(nodes)
+			if s.members.CompareAndSwap(known, &next) {
+				break
+			}
+		}
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
 // signOff is for after ctx has ended.
 func (s *Store) signOff(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
@@ -60,8 +105,18 @@ func (s *Store) signOff(ctx context.Context) {
 // announceFor announces this node for a while, 0 to sign it off, and learns how many nodes there are, which of them it is, and what
 // time it is.
 func (s *Store) announceFor(ctx context.Context, d time.Duration) error {
+	client, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	return s.announceOn(ctx, client, d)
+}
+
+// announceOn is announceFor on a connection that charges may not use yet.
+func (s *Store) announceOn(ctx context.Context, client rueidis.Client, d time.Duration) error {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	msg, err := s.run(ctx, s.announce, []string{s.prefix + "nodes"}, s.node, number(d.Milliseconds()), number(s.members.Load().until))
+	msg, err := s.runOn(ctx, client, s.announce, []string{s.prefix + "nodes"},
+		s.node, number(d.Milliseconds()), number(s.members.Load().until), s.channels+joinChannel)
 	if err != nil {
 		return err
 	}

@@ -103,13 +103,13 @@ func (s *Store) attempt(ctx context.Context) (rueidis.Client, error) {
 	}
 }
 
-// greet makes the keeper's first turn: the first charges find the scripts, and know how many nodes there are.
+// greet makes the keeper's first turn: the first charges find the scripts, and know how many nodes there are, which know of this one.
 func (s *Store) greet(ctx context.Context, client rueidis.Client) {
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	s.keepServers(ctx, client)
+	_ = s.announceOn(ctx, client, announceTTL)
 	s.link.client.Store(&client)
-	_ = s.announceFor(ctx, announceTTL)
 	_, _ = s.agreeOnKey(ctx)
 	s.link.ended()
 }

@@ -38,3 +38,10 @@ func (m membership) observe(a announcement, now time.Time) membership {
 	}
 	return next
 }
+
+// joined returns the membership after another node has joined, and there are as many as that one was told. This node's rank among
+// them is known after its next announcement.
+func (m membership) joined(nodes int64) membership {
+	m.nodes = max(m.nodes, nodes)
+	return m
+}

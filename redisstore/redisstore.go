@@ -71,6 +71,7 @@ type Store struct {
 	wall      func() time.Time // this node's clock, which decides nothing
 
 	members atomic.Pointer[membership]
+	changed chan struct{} // has one if another node has joined
 	// ahead is how far the store's clock is before this node's, in microseconds. It only serves to guess calendar windows.
 	ahead atomic.Int64
 	parts atomic.Pointer[[slots]uint16]
@@ -124,6 +125,7 @@ func newStore(o Options, cluster bool) *Store {
 		take:      takeScript,
 		announce:  announceScript,
 		wall:      time.Now,
+		changed:   make(chan struct{}, 1),
 	}
 	s.members.Store(&membership{})
 	return s
