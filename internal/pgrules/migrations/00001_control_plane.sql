@@ -212,29 +212,21 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
+-- The audit and the history are written row by row. By statement, the rows before and after would have to be joined, and the
+-- plan of that join is cached: one made for few rows is quadratic for many, and all writers wait for it.
 CREATE FUNCTION rate_limit_rules_after() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    made bigint;
+    made   bigint := rate_limit_next_version();
+    was    jsonb  := CASE WHEN TG_OP = 'UPDATE' THEN to_jsonb(OLD) END;
+    is_now jsonb  := to_jsonb(NEW);
+    action text   := 'insert';
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        IF NOT EXISTS (SELECT FROM new_rows) THEN
-            RETURN NULL;
-        END IF;
-        made := rate_limit_next_version();
-        INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, version, tenant, actor)
-        SELECT n.id, 'rule', 'insert', to_jsonb(n), made, n.owner, rate_limit_actor() FROM new_rows n ORDER BY n.id;
-    ELSE
-        IF NOT EXISTS (SELECT FROM new_rows) THEN
-            RETURN NULL;
-        END IF;
-        made := rate_limit_next_version();
-        INSERT INTO rate_limit_rule_audit (rule_id, object, action, old_row, new_row, version, tenant, actor)
-        SELECT n.id, 'rule', CASE WHEN o.enabled = n.enabled THEN 'update' WHEN n.enabled THEN 'enable' ELSE 'disable' END,
-            to_jsonb(o), to_jsonb(n), made, n.owner, rate_limit_actor()
-        FROM new_rows n JOIN old_rows o USING (id) ORDER BY n.id;
+    IF TG_OP = 'UPDATE' THEN
+        action := CASE WHEN OLD.enabled = NEW.enabled THEN 'update' WHEN NEW.enabled THEN 'enable' ELSE 'disable' END;
     END IF;
-    INSERT INTO rate_limit_rule_versions (version, rule_id, rule)
-    SELECT made, n.id, CASE WHEN n.enabled THEN to_jsonb(n) END FROM new_rows n
+    INSERT INTO rate_limit_rule_audit (rule_id, object, action, old_row, new_row, version, tenant, actor)
+    VALUES (NEW.id, 'rule', action, was, is_now, made, NEW.owner, rate_limit_actor());
+    INSERT INTO rate_limit_rule_versions (version, rule_id, rule) VALUES (made, NEW.id, CASE WHEN NEW.enabled THEN is_now END)
     ON CONFLICT (rule_id, version) DO UPDATE SET rule = excluded.rule;
     RETURN NULL;
 END $$;
@@ -266,21 +258,25 @@ $$ SELECT coalesce((SELECT nullif(r.owner, '') FROM rate_limit_rules r WHERE r.i
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- TG_ARGV[0] is the word for what the table has.
-CREATE FUNCTION rate_limit_exceptions_after() RETURNS trigger LANGUAGE plpgsql AS $$
+-- The audit of new overrides or exemptions, as one statement for all of an import. TG_ARGV[0] is the word for what the table has.
+CREATE FUNCTION rate_limit_exceptions_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, tenant, actor)
-        SELECT n.rule_id, TG_ARGV[0], 'insert', to_jsonb(n),
-            rate_limit_exception_tenant(n.rule_id, to_jsonb(n) ->> 'subject'), rate_limit_actor() FROM new_rows n ORDER BY n.id;
-    ELSE
-        INSERT INTO rate_limit_rule_audit (rule_id, object, action, old_row, new_row, tenant, actor)
-        SELECT n.rule_id, TG_ARGV[0],
-            CASE WHEN n.removed_at IS NOT NULL AND o.removed_at IS NULL THEN 'delete'
-                 WHEN n.removed_at IS NULL AND o.removed_at IS NOT NULL THEN 'insert' ELSE 'update' END,
-            to_jsonb(o), to_jsonb(n), rate_limit_exception_tenant(n.rule_id, to_jsonb(n) ->> 'subject'), rate_limit_actor()
-        FROM new_rows n JOIN old_rows o USING (id) ORDER BY n.id;
-    END IF;
+    INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, tenant, actor)
+    SELECT n.rule_id, TG_ARGV[0], 'insert', to_jsonb(n),
+        rate_limit_exception_tenant(n.rule_id, to_jsonb(n) ->> 'subject'), rate_limit_actor() FROM new_rows n ORDER BY n.id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- That of changed ones, row by row as for rules.
+CREATE FUNCTION rate_limit_exceptions_updated() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO rate_limit_rule_audit (rule_id, object, action, old_row, new_row, tenant, actor)
+    VALUES (NEW.rule_id, TG_ARGV[0],
+        CASE WHEN NEW.removed_at IS NOT NULL AND OLD.removed_at IS NULL THEN 'delete'
+             WHEN NEW.removed_at IS NULL AND OLD.removed_at IS NOT NULL THEN 'insert' ELSE 'update' END,
+        to_jsonb(OLD), to_jsonb(NEW), rate_limit_exception_tenant(NEW.rule_id, to_jsonb(NEW) ->> 'subject'), rate_limit_actor());
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
@@ -326,28 +322,26 @@ CREATE TRIGGER b_begin BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_rules
     FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_begin();
 CREATE TRIGGER r_row BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_rules
     FOR EACH ROW EXECUTE FUNCTION rate_limit_rules_row();
-CREATE TRIGGER z_insert AFTER INSERT ON rate_limit_rules REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_rules_after();
-CREATE TRIGGER z_update AFTER UPDATE ON rate_limit_rules REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_rules_after();
+CREATE TRIGGER z_row AFTER INSERT OR UPDATE ON rate_limit_rules
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_rules_after();
 
 CREATE TRIGGER b_begin BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_overrides
     FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_begin();
 CREATE TRIGGER r_row BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_overrides
     FOR EACH ROW EXECUTE FUNCTION rate_limit_exceptions_row();
 CREATE TRIGGER z_insert AFTER INSERT ON rate_limit_overrides REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_after('override');
-CREATE TRIGGER z_update AFTER UPDATE ON rate_limit_overrides REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_after('override');
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_inserted('override');
+CREATE TRIGGER z_update AFTER UPDATE ON rate_limit_overrides
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_exceptions_updated('override');
 
 CREATE TRIGGER b_begin BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_exemptions
     FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_begin();
 CREATE TRIGGER r_row BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_exemptions
     FOR EACH ROW EXECUTE FUNCTION rate_limit_exceptions_row();
 CREATE TRIGGER z_insert AFTER INSERT ON rate_limit_exemptions REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_after('exemption');
-CREATE TRIGGER z_update AFTER UPDATE ON rate_limit_exemptions REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_after('exemption');
+    FOR EACH STATEMENT EXECUTE FUNCTION rate_limit_exceptions_inserted('exemption');
+CREATE TRIGGER z_update AFTER UPDATE ON rate_limit_exemptions
+    FOR EACH ROW EXECUTE FUNCTION rate_limit_exceptions_updated('exemption');
 
 CREATE TRIGGER z_mode AFTER UPDATE OF mode ON rate_limit_state
     FOR EACH ROW WHEN (OLD.mode <> NEW.mode) EXECUTE FUNCTION rate_limit_mode_after();
