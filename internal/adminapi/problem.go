@@ -53,9 +53,12 @@ func (p *problem) Error() string { return p.Detail }
 func problemOf(err error) *problem {
 	var p *problem
 	var bad ruledoc.Errors
+	var pace *pgrules.PaceError
 	switch {
 	case errors.As(err, &p):
 		return p
+	case errors.As(err, &pace):
+		return tooMany(err.Error(), pace.RetryAfter)
 	case errors.Is(err, pgrules.ErrNotFound):
 		return newProblem(http.StatusNotFound, err.Error())
 	case errors.Is(err, pgrules.ErrConflict):

@@ -103,7 +103,7 @@ func TestEveryKey(t *testing.T) {
 			JWTSecretFile: secret,
 		},
 		ShowSubjects: ShowClear, Tracing: Tracing{Address: "https://traces.example.com/otlp", Sample: 0.25},
-		Tenants:         pgrules.Quotas{Rules: 20, Limits: 40, ConditionSteps: 200_000, MeteredSubjects: 500},
+		Tenants:         pgrules.Quotas{Rules: 20, Limits: 40, ConditionSteps: 200_000, MeteredSubjects: 500, ChangesPerDay: 700},
 		AdminTokensFile: secret, SecretFile: secret,
 		AdminJWT: AdminJWT{
 			JWT: identity.JWT{

@@ -122,6 +122,7 @@ var settings = []setting{
 	whole("tenants.max_condition_steps", 0, 1_000_000_000, func(c *Config) *int { return &c.Tenants.ConditionSteps }),
 	whole("tenants.max_exceptions", 0, 10_000_000, func(c *Config) *int { return &c.Tenants.Exceptions }),
 	whole("tenants.max_metered_subjects", 0, 10_000_000, func(c *Config) *int { return &c.Tenants.MeteredSubjects }),
+	whole("tenants.max_changes_per_day", 0, 100_000_000, func(c *Config) *int { return &c.Tenants.ChangesPerDay }),
 	{"tracing.address", (*decoder).collector, func(c *Config) any { return redact.Address(c.Tracing.Address) }},
 	{"tracing.sample", (*decoder).sample, func(c *Config) any { return percent(c.Tracing.Sample) }},
 	file("secret_file", func(c *Config) *string { return &c.SecretFile }),

@@ -134,12 +134,13 @@ func (db *DB) change(ctx context.Context, who Who, do func(q *pgdb.Queries) erro
 // explain makes an error of the database one that says what to do.
 func (db *DB) explain(err error) error {
 	var said *pgconn.PgError
+	var pace *PaceError
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, pgx.ErrNoRows):
 		return ErrNotFound
-	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrRefused):
+	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrRefused) || errors.As(err, &pace):
 		return err
 	case errors.As(err, &said) && (said.Code == "42P01" || said.Code == "42883"): // no such table or function
 		return fmt.Errorf("PostgreSQL at %s has not the tables yet: run headgate migrate: %w", db.address, err)

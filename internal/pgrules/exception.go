@@ -70,9 +70,9 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		}
 		params.Expires = append(params.Expires, expires)
 	}
-	err = db.changeExceptions(ctx, who, func(q *pgdb.Queries) error {
+	err = db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
 		changed, err = q.MergeOverrides(ctx, params)
-		return err
+		return changed, err
 	})
 	return changed, err
 }
@@ -198,9 +198,9 @@ func (db *DB) Override(ctx context.Context, id int64) (Override, error) {
 
 // RemoveOverride ends an override.
 func (db *DB) RemoveOverride(ctx context.Context, who Who, id int64) error {
-	err := db.change(ctx, who, func(q *pgdb.Queries) error {
+	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
 		_, err := q.RemoveOverride(ctx, id)
-		return err
+		return 1, err
 	})
 	if err != nil {
 		return fmt.Errorf("override %d: %w", id, err)
@@ -250,10 +250,10 @@ func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption
 		}
 		params.RuleID = &row.ID
 	}
-	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) error {
+	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
 		row, err := q.AddExemption(ctx, params)
 		x.ID, x.Value, x.CreatedBy, x.CreatedAt = row.ID, row.SubjectValue, row.CreatedBy, row.CreatedAt
-		return err
+		return 1, err
 	})
 	return x, err
 }
@@ -305,9 +305,9 @@ func (db *DB) Exemptions(ctx context.Context, which Which, page Page) ([]Exempti
 
 // RemoveExemption ends an exemption.
 func (db *DB) RemoveExemption(ctx context.Context, who Who, id int64) error {
-	err := db.change(ctx, who, func(q *pgdb.Queries) error {
+	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
 		_, err := q.RemoveExemption(ctx, id)
-		return err
+		return 1, err
 	})
 	if err != nil {
 		return fmt.Errorf("exemption %d: %w", id, err)

@@ -87,6 +87,9 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 		if state.Version != plan.version {
 			return fmt.Errorf("%w: %w", ErrConflict, errMoved)
 		}
+		if err := db.spendChanges(ctx, q, who.Tenant, plan.weight()); err != nil {
+			return err
+		}
 		if err := plan.write(ctx, q); err != nil {
 			return err
 		}

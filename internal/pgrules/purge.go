@@ -44,6 +44,9 @@ func (db *DB) Purge(ctx context.Context, now time.Time) error {
 		if err := q.PurgeNodes(ctx, before); err != nil {
 			return err
 		}
+		if err := q.PurgeTenantChanges(ctx, before); err != nil {
+			return err
+		}
 		return q.SetPurged(ctx, max(overrides, exemptions))
 	})
 }

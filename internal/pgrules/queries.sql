@@ -107,6 +107,13 @@ SELECT ((SELECT count(*) FROM rate_limit_overrides o JOIN rate_limit_rules r ON 
     + (SELECT count(*) FROM rate_limit_exemptions e JOIN rate_limit_rules r ON r.id = e.rule_id
         WHERE r.owner = sqlc.arg(tenant)::text AND e.removed_at IS NULL))::bigint AS exceptions;
 
+-- name: SpendChanges :one
+INSERT INTO rate_limit_tenant_changes AS c (tenant, drained_at)
+VALUES (sqlc.arg(tenant)::text, now() + make_interval(secs => sqlc.arg(seconds)::double precision))
+ON CONFLICT (tenant) DO UPDATE
+    SET drained_at = greatest(c.drained_at, now()) + make_interval(secs => sqlc.arg(seconds)::double precision)
+RETURNING extract(epoch FROM drained_at - now())::double precision AS pending_seconds;
+
 -- name: ListAudit :many
 SELECT a.*, coalesce(r.name, '')::text AS rule FROM rate_limit_rule_audit a LEFT JOIN rate_limit_rules r ON r.id = a.rule_id
 WHERE a.id < sqlc.arg(before)
@@ -164,6 +171,9 @@ DELETE FROM rate_limit_changes WHERE created_at < sqlc.arg(before) AND seq < (SE
 
 -- name: PurgeNodes :exec
 DELETE FROM rate_limit_nodes WHERE seen_at < sqlc.arg(before);
+
+-- name: PurgeTenantChanges :exec
+DELETE FROM rate_limit_tenant_changes WHERE drained_at < sqlc.arg(before);
 
 -- name: SetPurged :exec
 UPDATE rate_limit_state SET purged = greatest(purged, sqlc.arg(seq)::bigint);

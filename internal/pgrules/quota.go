@@ -22,11 +22,15 @@ type Quotas struct {
 	// MeteredSubjects is how many subjects of its metered rules have usage of their own on a day. That of the others is added
 	// up in one row for each rule.
 	MeteredSubjects int
+	// ChangesPerDay is how many changes its editors may make a day, in one go or spread over it. History and audit keep each.
+	ChangesPerDay int
 }
 
 // DefaultQuotas returns the quotas of a config that says nothing else.
 func DefaultQuotas() Quotas {
-	return Quotas{Rules: 100, Limits: 200, ConditionSteps: 600_000, Exceptions: 10_000, MeteredSubjects: 10_000}
+	return Quotas{
+		Rules: 100, Limits: 200, ConditionSteps: 600_000, Exceptions: 10_000, MeteredSubjects: 10_000, ChangesPerDay: 50_000,
+	}
 }
 
 // SetQuotas replaces the default quotas. It must be called before the DB is used.
@@ -76,21 +80,32 @@ func withinQuota(tenant, what, key, instead string, before, after, most int) err
 		"operator of the servers to raise tenants.%s in their config", ErrRefused, tenant, before, what, after, most, instead, key)
 }
 
-// changeExceptions runs a change of overrides or exemptions, and undoes it if it exceeds the quota of the tenant that who is
-// bound to. The count is exact: all changes take the lock on the state, and no other is committed between the two counts.
-func (db *DB) changeExceptions(ctx context.Context, who Who, do func(q *pgdb.Queries) error) error {
+// changeExceptions runs a change of overrides or exemptions, which returns how many rows it has changed, and undoes it if it exceeds a
+// quota of the tenant that who is bound to. The count is exact: all changes take the lock on the state, and no other is committed
+// between the two counts.
+func (db *DB) changeExceptions(ctx context.Context, who Who, do func(q *pgdb.Queries) (changed int64, err error)) error {
 	if who.Tenant == "" {
-		return db.change(ctx, who, do)
+		return db.change(ctx, who, func(q *pgdb.Queries) error {
+			_, err := do(q)
+			return err
+		})
 	}
 	return db.change(ctx, who, func(q *pgdb.Queries) error {
 		if _, err := q.LockState(ctx); err != nil {
+			return err
+		}
+		if err := db.canChange(ctx, q, who.Tenant); err != nil {
 			return err
 		}
 		before, err := q.CountExceptions(ctx, who.Tenant)
 		if err != nil {
 			return err
 		}
-		if err := do(q); err != nil {
+		changed, err := do(q)
+		if err != nil {
+			return err
+		}
+		if err := db.spendChanges(ctx, q, who.Tenant, int(changed)); err != nil {
 			return err
 		}
 		after, err := q.CountExceptions(ctx, who.Tenant)

@@ -18,7 +18,7 @@ import (
 var eve = pgrules.Who{Name: "eve", Tenant: "acme"}
 
 // small are quotas that a test can reach.
-var small = pgrules.Quotas{Rules: 5, Limits: 12, ConditionSteps: 60_000, Exceptions: 20, MeteredSubjects: 30}
+var small = pgrules.Quotas{Rules: 5, Limits: 12, ConditionSteps: 60_000, Exceptions: 20, MeteredSubjects: 30, ChangesPerDay: 1_000}
 
 // own returns a rule of tenant acme with more keys.
 func own(t *testing.T, id, keys string) pgrules.Edit {

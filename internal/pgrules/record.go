@@ -128,7 +128,12 @@ func (db *DB) Record(ctx context.Context, who Who, rule, tenant string, what any
 	if err != nil {
 		return err
 	}
-	return db.explain(db.query().Record(ctx, pgdb.RecordParams{RuleID: &row.ID, NewRow: text, Tenant: tenant, Actor: who.Name}))
+	return db.change(ctx, who, func(q *pgdb.Queries) error {
+		if err := db.spendChanges(ctx, q, who.Tenant, 1+len(text)/bytesPerChange); err != nil {
+			return err
+		}
+		return q.Record(ctx, pgdb.RecordParams{RuleID: &row.ID, NewRow: text, Tenant: tenant, Actor: who.Name})
+	})
 }
 
 // Node is what a node says of itself.

@@ -106,6 +106,13 @@ CREATE TABLE rate_limit_rule_audit (
 );
 CREATE INDEX ON rate_limit_rule_audit (rule_id, id);
 
+-- How much the editors of tenants have changed lately: each change moves the time on by its share of a day, and none may take it
+-- beyond a day from now.
+CREATE TABLE rate_limit_tenant_changes (
+    tenant     text        PRIMARY KEY CHECK (tenant <> ''),
+    drained_at timestamptz NOT NULL
+);
+
 CREATE TABLE rate_limit_tokens (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name       text        NOT NULL CHECK (name <> ''),

@@ -105,6 +105,11 @@ type RateLimitState struct {
 	ChangedBy pgtype.Uint64 `json:"changed_by"`
 }
 
+type RateLimitTenantChange struct {
+	Tenant    string    `json:"tenant"`
+	DrainedAt time.Time `json:"drained_at"`
+}
+
 type RateLimitToken struct {
 	ID        int64      `json:"id"`
 	Name      string     `json:"name"`

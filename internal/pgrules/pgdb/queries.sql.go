@@ -873,6 +873,15 @@ func (q *Queries) PurgeOverrides(ctx context.Context, before *time.Time) (int64,
 	return column_1, err
 }
 
+const purgeTenantChanges = `-- name: PurgeTenantChanges :exec
+DELETE FROM rate_limit_tenant_changes WHERE drained_at < $1
+`
+
+func (q *Queries) PurgeTenantChanges(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, purgeTenantChanges, before)
+	return err
+}
+
 const record = `-- name: Record :exec
 INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, tenant, actor) VALUES ($1, 'counter', 'update', $2, $3, $4)
 `
@@ -1116,6 +1125,26 @@ UPDATE rate_limit_state SET purged = greatest(purged, $1::bigint)
 func (q *Queries) SetPurged(ctx context.Context, seq int64) error {
 	_, err := q.db.Exec(ctx, setPurged, seq)
 	return err
+}
+
+const spendChanges = `-- name: SpendChanges :one
+INSERT INTO rate_limit_tenant_changes AS c (tenant, drained_at)
+VALUES ($1::text, now() + make_interval(secs => $2::double precision))
+ON CONFLICT (tenant) DO UPDATE
+    SET drained_at = greatest(c.drained_at, now()) + make_interval(secs => $2::double precision)
+RETURNING extract(epoch FROM drained_at - now())::double precision AS pending_seconds
+`
+
+type SpendChangesParams struct {
+	Tenant  string  `json:"tenant"`
+	Seconds float64 `json:"seconds"`
+}
+
+func (q *Queries) SpendChanges(ctx context.Context, arg SpendChangesParams) (float64, error) {
+	row := q.db.QueryRow(ctx, spendChanges, arg.Tenant, arg.Seconds)
+	var pending_seconds float64
+	err := row.Scan(&pending_seconds)
+	return pending_seconds, err
 }
 
 const state = `-- name: State :one
