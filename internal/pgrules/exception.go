@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/netip"
-	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgrules/pgdb"
@@ -121,6 +120,17 @@ func checkOverride(rule *ruleRow, o *Override) error {
 	if err := headgate.CheckKeyHash(o.Subject["api_key"]); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
+	return checkReason(o.Reason)
+}
+
+// maxReason is how many characters the reason of an override or exemption may have, as the tables say: each is kept in memory by all
+// nodes, and in the audit for good.
+const maxReason = 1000
+
+func checkReason(reason string) error {
+	if n := utf8.RuneCountInString(reason); n > maxReason {
+		return fmt.Errorf("%w: reason has %d characters: write at most %d", ErrRefused, n, maxReason)
+	}
 	return nil
 }
 
@@ -158,7 +168,7 @@ func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]Override
 	if err != nil {
 		return nil, err
 	}
-	params := pgdb.ListOverridesParams{After: page.After, Most: page.Most, Rule: rule, Tenant: orNull(which.Tenant)}
+	params := pgdb.ListOverridesParams{After: page.After, Most: page.Most, Rule: rule}
 	if which.Subject != nil {
 		text, err := subjectText(which.Subject)
 		if err != nil {
@@ -166,7 +176,7 @@ func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]Override
 		}
 		params.Subject = &text
 	}
-	rows, err := db.query().ListOverrides(ctx, params)
+	rows, err := db.listOverrides(ctx, which.Tenant, params)
 	if err != nil {
 		return nil, db.explain(err)
 	}
@@ -182,6 +192,21 @@ func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]Override
 		}
 	}
 	return all, nil
+}
+
+// listOverrides reads overrides of all tenants, or of one by its indexes: it must not cost more for those of others.
+func (db *DB) listOverrides(ctx context.Context, tenant string, params pgdb.ListOverridesParams) ([]pgdb.ListOverridesRow, error) {
+	if tenant == "" {
+		return db.query().ListOverrides(ctx, params)
+	}
+	rows, err := db.query().ListTenantOverrides(ctx, pgdb.ListTenantOverridesParams{
+		Tenant: tenant, After: params.After, Rule: params.Rule, Subject: params.Subject, Most: params.Most,
+	})
+	all := make([]pgdb.ListOverridesRow, len(rows))
+	for i := range rows {
+		all[i] = pgdb.ListOverridesRow(rows[i])
+	}
+	return all, err
 }
 
 // Override is the one with this id.
@@ -204,113 +229,6 @@ func (db *DB) RemoveOverride(ctx context.Context, who Who, id int64) error {
 	})
 	if err != nil {
 		return fmt.Errorf("override %d: %w", id, err)
-	}
-	return nil
-}
-
-// Exemption frees a subject from a rule.
-type Exemption struct {
-	ID int64
-	// Rule is the rule's name; "" is all rules.
-	Rule string
-	// Type is api_key, user, ip_cidr or service_account.
-	Type, Value string
-	Reason      string
-	Expires     *time.Time
-	CreatedBy   string
-	CreatedAt   time.Time
-}
-
-// AddExemption adds an exemption, or changes the reason and the end of the one that is there.
-func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption, error) {
-	params := pgdb.AddExemptionParams{
-		SubjectType: x.Type, SubjectValue: x.Value, Reason: x.Reason, ExpiresAt: x.Expires, CreatedBy: who.Name,
-	}
-	switch {
-	case !slices.Contains([]string{"api_key", "user", "ip_cidr", "service_account"}, x.Type):
-		return x, fmt.Errorf("%w: an exemption is by api_key, user, ip_cidr or service_account, not by %q", ErrRefused, x.Type)
-	case x.Value == "":
-		return x, fmt.Errorf("%w: an exemption by %s needs its value", ErrRefused, x.Type)
-	case x.Type == "ip_cidr":
-		network, err := parseNetwork(x.Value)
-		if err != nil {
-			return x, fmt.Errorf("%w: %w", ErrRefused, err)
-		}
-		params.SubjectValue = network.String()
-	case x.Type == "api_key":
-		if err := headgate.CheckKeyHash(x.Value); err != nil {
-			return x, fmt.Errorf("%w: %w", ErrRefused, err)
-		}
-		params.SubjectValue = headgate.EnsureKeyHash(x.Value)
-	}
-	if x.Rule != "" {
-		row, err := db.rowOf(ctx, x.Rule)
-		if err != nil {
-			return x, err
-		}
-		params.RuleID = &row.ID
-	}
-	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
-		row, err := q.AddExemption(ctx, params)
-		x.ID, x.Value, x.CreatedBy, x.CreatedAt = row.ID, row.SubjectValue, row.CreatedBy, row.CreatedAt
-		return 1, err
-	})
-	return x, err
-}
-
-func parseNetwork(text string) (netip.Prefix, error) {
-	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
-		return netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
-	}
-	network, err := netip.ParsePrefix(text)
-	if err != nil || network != network.Masked() || network.Addr().Is4In6() {
-		return network, fmt.Errorf("%q is no network: write it like 10.0.0.0/8 or 2001:db8::/32", text)
-	}
-	return network, nil
-}
-
-// Exemption is the one with this id.
-func (db *DB) Exemption(ctx context.Context, id int64) (Exemption, error) {
-	all, err := db.Exemptions(ctx, Which{}, Page{After: id - 1, Most: 1})
-	if err == nil && (len(all) == 0 || all[0].ID != id) {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return Exemption{}, fmt.Errorf("exemption %d: %w", id, err)
-	}
-	return all[0], nil
-}
-
-// Exemptions are those in force, in the order in which they were first made.
-func (db *DB) Exemptions(ctx context.Context, which Which, page Page) ([]Exemption, error) {
-	rule, err := which.rule(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	params := pgdb.ListExemptionsParams{After: page.After, Most: page.Most, Rule: rule, Tenant: orNull(which.Tenant)}
-	rows, err := db.query().ListExemptions(ctx, params)
-	if err != nil {
-		return nil, db.explain(err)
-	}
-	all := make([]Exemption, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		all[i] = Exemption{
-			ID: r.ID, Rule: r.Rule, Type: r.SubjectType, Value: r.SubjectValue, Reason: r.Reason, Expires: r.ExpiresAt,
-			CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
-		}
-	}
-	return all, nil
-}
-
-// RemoveExemption ends an exemption.
-func (db *DB) RemoveExemption(ctx context.Context, who Who, id int64) error {
-	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
-		_, err := q.RemoveExemption(ctx, id)
-		return 1, err
-	})
-	if err != nil {
-		return fmt.Errorf("exemption %d: %w", id, err)
 	}
 	return nil
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/headgate/headgate/internal/pgrules/pgdb"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -19,6 +22,7 @@ type planNode struct {
 	Filtered     float64    `json:"Rows Removed by Filter"`
 	FilteredJoin float64    `json:"Rows Removed by Join Filter"`
 	Loops        float64    `json:"Actual Loops"`
+	Index        string     `json:"Index Name"`
 	Nodes        []planNode `json:"Plans"`
 }
 
@@ -31,16 +35,27 @@ func (n *planNode) rows() float64 {
 	return sum
 }
 
+// indexes adds the indexes that the node and those below it use.
+func (n *planNode) indexes(to map[string]bool) {
+	if n.Index != "" {
+		to[n.Index] = true
+	}
+	for i := range n.Nodes {
+		n.Nodes[i].indexes(to)
+	}
+}
+
 // watched is a connection that counts what PostgreSQL does for its statements, those within triggers included.
 type watched struct {
 	t    *testing.T
 	conn *pgx.Conn
-	rows float64 // looked at
+	rows float64         // looked at
+	used map[string]bool // indexes
 }
 
 func watch(t *testing.T, server *testenv.Postgres) *watched {
 	t.Helper()
-	w := &watched{t: t}
+	w := &watched{t: t, used: map[string]bool{}}
 	config, err := pgx.ParseConfig(server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +67,7 @@ func watch(t *testing.T, server *testenv.Postgres) *watched {
 			return
 		}
 		w.rows += logged.Plan.rows()
+		logged.Plan.indexes(w.used)
 	}
 	if w.conn, err = pgx.ConnectConfig(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -130,5 +146,69 @@ func TestLargeChangesAreLinear(t *testing.T) {
 				t.Errorf("a change of all takes %.1f times the work of storing them", ratio)
 			}
 		})
+	}
+}
+
+// What a tenant asks for, and what is counted for it, costs what the tenant has, not what all others have.
+func TestTenantsAreFoundByIndex(t *testing.T) {
+	t.Parallel()
+	_, server := newDB(t)
+	// 300 tenants with ten rules each, of which each has ten overrides, and one that has one of each.
+	err := sql(t, server, `INSERT INTO rate_limit_rules (name, scope, algorithm, max_requests, window_seconds, owner, tenant_id)
+			SELECT 'r' || i, 'tenant', 'token_bucket', 10, 60, 't' || i / 10, 't' || i / 10 FROM generate_series(1, 3000) i
+			UNION ALL SELECT 'own', 'tenant', 'token_bucket', 10, 60, 'acme', 'acme'`,
+		`INSERT INTO rate_limit_overrides (rule_id, subject, limit_text)
+			SELECT id, '{"tenant":"' || owner || '","user":"u' || i || '"}', '5/minute' FROM rate_limit_rules, generate_series(1, 10) i
+			WHERE owner <> 'acme' OR i = 1`,
+		`INSERT INTO rate_limit_exemptions (rule_id, subject_type, subject_value)
+			SELECT id, 'user', 'u' || i FROM rate_limit_rules, generate_series(1, 3) i WHERE owner <> 'acme' OR i = 1`)
+	if err == nil {
+		err = sql(t, server, "ANALYZE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, server)
+	q, acme := pgdb.New(w.conn), "acme"
+	for _, ask := range []struct {
+		index string
+		ask   func() (int, error)
+	}{
+		{"rate_limit_rules_owner_idx", func() (int, error) {
+			all, err := q.ListRules(t.Context(), pgdb.ListRulesParams{Owner: &acme, Most: 100})
+			return len(all), err
+		}},
+		{"rate_limit_rules_tenant_id_idx", func() (int, error) {
+			all, err := q.ListRules(t.Context(), pgdb.ListRulesParams{Tenant: &acme, Most: 100})
+			return len(all), err
+		}},
+		{"rate_limit_overrides_tenant_idx", func() (int, error) {
+			all, err := q.ListTenantOverrides(t.Context(), pgdb.ListTenantOverridesParams{Tenant: acme, Most: 100})
+			return len(all), err
+		}},
+		{"rate_limit_exemptions_rule_id_subject_type_subject_value_key", func() (int, error) {
+			all, err := q.ListExemptions(t.Context(), pgdb.ListExemptionsParams{Tenant: &acme, Most: 100})
+			return len(all), err
+		}},
+		{"rate_limit_rule_audit_tenant_id_idx", func() (int, error) {
+			all, err := q.ListAudit(t.Context(), pgdb.ListAuditParams{Tenant: &acme, Before: 1 << 60, Most: 100})
+			return len(all) - 2, err // one for each of the rule, the override and the exemption
+		}},
+		{"rate_limit_rules_owner_idx", func() (int, error) {
+			n, err := q.CountExceptions(t.Context(), acme)
+			return int(n) - 1, err // of both kinds
+		}},
+	} {
+		for range 8 { // the plan is a generic one from the sixth time on, if that looks as good
+			w.rows, w.used = 0, map[string]bool{}
+			n, err := ask.ask()
+			if err != nil || n != 1 {
+				t.Fatalf("%s: %d are found, want one: %v", ask.index, n, err)
+			}
+			if w.rows > 100 || !w.used[ask.index] {
+				t.Fatalf("%s: %.0f rows are looked at, and used is %v", ask.index, w.rows, slices.Sorted(maps.Keys(w.used)))
+			}
+		}
+		t.Logf("%s: %.0f rows are looked at", ask.index, w.rows)
 	}
 }

@@ -88,7 +88,16 @@ SELECT o.*, r.name AS rule FROM rate_limit_overrides o JOIN rate_limit_rules r O
 WHERE o.id > sqlc.arg(after) AND o.removed_at IS NULL
   AND (sqlc.narg(rule)::bigint IS NULL OR o.rule_id = sqlc.narg(rule))
   AND (sqlc.narg(subject)::text IS NULL OR o.subject = sqlc.narg(subject))
-  AND (sqlc.narg(tenant)::text IS NULL OR r.owner = sqlc.narg(tenant) OR o.subject::json ->> 'tenant' = sqlc.narg(tenant))
+ORDER BY o.id LIMIT sqlc.arg(most);
+
+-- name: ListTenantOverrides :many
+SELECT o.*, r.name AS rule FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
+WHERE o.id = ANY (ARRAY( -- an array, since a join with all overrides may look cheaper than it is
+    SELECT x.id FROM rate_limit_overrides x JOIN rate_limit_rules y ON y.id = x.rule_id WHERE y.owner = sqlc.arg(tenant)::text
+    UNION SELECT x.id FROM rate_limit_overrides x WHERE x.subject::json ->> 'tenant' = sqlc.arg(tenant)::text))
+  AND o.id > sqlc.arg(after) AND o.removed_at IS NULL
+  AND (sqlc.narg(rule)::bigint IS NULL OR o.rule_id = sqlc.narg(rule))
+  AND (sqlc.narg(subject)::text IS NULL OR o.subject = sqlc.narg(subject))
 ORDER BY o.id LIMIT sqlc.arg(most);
 
 -- name: MergeOverrides :execrows
@@ -115,7 +124,7 @@ ON CONFLICT (tenant) DO UPDATE
 RETURNING extract(epoch FROM drained_at - now())::double precision AS pending_seconds;
 
 -- name: ListAudit :many
-SELECT a.*, coalesce(r.name, '')::text AS rule FROM rate_limit_rule_audit a LEFT JOIN rate_limit_rules r ON r.id = a.rule_id
+SELECT a.*, coalesce((SELECT r.name FROM rate_limit_rules r WHERE r.id = a.rule_id), '')::text AS rule FROM rate_limit_rule_audit a
 WHERE a.id < sqlc.arg(before)
   AND (sqlc.narg(rule)::bigint IS NULL OR a.rule_id = sqlc.narg(rule))
   AND (sqlc.narg(tenant)::text IS NULL OR a.tenant = sqlc.narg(tenant))

@@ -144,17 +144,17 @@ func TestTablesKeepTheStory(t *testing.T) {
 		t.Errorf("version %d: exemptions are no rules", v)
 	}
 	for statement, want := range map[string]string{
-		"UPDATE rate_limit_rule_audit SET actor = 'nobody'":               "kept as it was written",
-		"DELETE FROM rate_limit_rule_audit":                               "kept as it was written",
-		"TRUNCATE rate_limit_rule_audit":                                  "kept as it was written",
-		"UPDATE rate_limit_versions SET actor = 'nobody'":                 "kept as it was written",
-		"DELETE FROM rate_limit_rule_versions":                            "kept as it was written",
-		"UPDATE rate_limit_rule_versions SET rule = '{}'":                 "kept as it was written",
-		"DELETE FROM rate_limit_rules":                                    "SET enabled = false",
-		"UPDATE rate_limit_rules SET name = 'c' WHERE name = 'a'":         "keeps its name",
-		"UPDATE rate_limit_rules SET document = '{' WHERE name = 'a'":     "json",
-		"UPDATE rate_limit_rules SET scope = 'planet' WHERE name = 'a'":   "scope",
-		"INSERT INTO rate_limit_rules (name, scope) VALUES ('a', 'none')": "scope",
+		"UPDATE rate_limit_rule_audit SET actor = 'nobody'":                                            "kept as it was written",
+		"DELETE FROM rate_limit_rule_audit":                                                            "kept as it was written",
+		"TRUNCATE rate_limit_rule_audit":                                                               "kept as it was written",
+		"UPDATE rate_limit_versions SET actor = 'nobody'":                                              "kept as it was written",
+		"DELETE FROM rate_limit_rule_versions":                                                         "kept as it was written",
+		"UPDATE rate_limit_rule_versions SET rule = '{}'":                                              "kept as it was written",
+		"DELETE FROM rate_limit_rules":                                                                 "SET enabled = false",
+		"UPDATE rate_limit_rules SET name = 'c' WHERE name = 'a'":                                      "keeps its name",
+		"UPDATE rate_limit_rules SET document = '{' WHERE name = 'a'":                                  "rate_limit_rules_document_is_object",
+		"UPDATE rate_limit_rules SET scope = 'planet' WHERE name = 'a'":                                "scope",
+		"INSERT INTO rate_limit_rules (name, scope, document) VALUES ('c', 'none', '{\"id\": \"c\"}')": "scope",
 	} {
 		if err := sql(t, server, statement); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", statement, err, want)

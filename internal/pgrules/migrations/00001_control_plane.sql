@@ -1,13 +1,45 @@
 -- +goose Up
 
+-- +goose StatementBegin
+-- Whether a text is a JSON object. A cast fails for what is not JSON, and with an error that does not name the constraint.
+CREATE FUNCTION rate_limit_is_object(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN json_typeof(value::json) = 'object';
+EXCEPTION WHEN data_exception THEN
+    RETURN false;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Whether a text is a subject: a JSON object of one or more texts, an API key among them only as its hash.
+CREATE FUNCTION rate_limit_is_subject(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN (SELECT coalesce(bool_and(json_typeof(e.value) = 'string' AND
+            (e.key NOT IN ('api_key', 'descriptor.api_key') OR e.value #>> '{}' ~ '^sha256:[A-Za-z0-9_-]{22}$')), false)
+        FROM json_each(value::json) e);
+EXCEPTION WHEN data_exception THEN
+    RETURN false;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Whether a text is a network, like 10.0.0.0/8 or 2001:db8::/32.
+CREATE FUNCTION rate_limit_is_network(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN value::cidr IS NOT NULL;
+EXCEPTION WHEN data_exception THEN
+    RETURN false;
+END $$;
+-- +goose StatementEnd
+
 -- What the tables are at: one row. Whoever changes anything holds it until the end of the transaction, so that changes are
 -- committed in the order of their seq, and nobody who has read up to one misses another.
 CREATE TABLE rate_limit_state (
     one        boolean PRIMARY KEY DEFAULT true CHECK (one),
-    format     integer NOT NULL DEFAULT 1, -- of documents, subjects and limits in these tables
-    version    bigint  NOT NULL DEFAULT 0, -- of the rules
-    seq        bigint  NOT NULL DEFAULT 0, -- of any change
-    purged     bigint  NOT NULL DEFAULT 0, -- rows that were removed up to this seq are gone
+    format     integer NOT NULL DEFAULT 1 CHECK (format > 0), -- of documents, subjects and limits in these tables
+    version    bigint  NOT NULL DEFAULT 0 CHECK (version >= 0), -- of the rules
+    seq        bigint  NOT NULL DEFAULT 0 CHECK (seq >= 0), -- of any change
+    purged     bigint  NOT NULL DEFAULT 0 CHECK (purged >= 0), -- rows that were removed up to this seq are gone
     mode       text    NOT NULL DEFAULT 'enforce' CHECK (mode IN ('enforce', 'shadow', 'off')),
     changed_by xid8 -- the transaction that made the version
 );
@@ -21,40 +53,63 @@ CREATE TABLE rate_limit_changes (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- What a node could not use is kept out as far as a constraint can tell: every node would reject all rules for one row.
 CREATE TABLE rate_limit_rules (
     id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     rule_uuid      uuid        NOT NULL DEFAULT gen_random_uuid() UNIQUE,
-    name           text        NOT NULL UNIQUE CHECK (name <> ''),
+    name           text        NOT NULL UNIQUE,
     scope          text        NOT NULL CHECK (scope IN ('global', 'tenant', 'endpoint')),
-    tenant_id      text,
-    http_method    text,
-    path_pattern   text,
-    tier           text,
-    algorithm      text,
-    max_requests   bigint,
-    window_seconds double precision,
-    burst_capacity bigint,
-    priority       integer     NOT NULL DEFAULT 0,
+    tenant_id      text        CHECK (tenant_id <> ''), -- NULL: all tenants; and so on
+    http_method    text        CHECK (http_method <> ''),
+    path_pattern   text        CHECK (path_pattern <> ''),
+    tier           text        CHECK (tier <> ''),
+    algorithm      text        CHECK (algorithm IN ('token_bucket', 'leaky_bucket', 'fixed_window', 'sliding_window', 'sliding_log',
+                                   'sliding_window_counter', 'sliding_window_log')),
+    max_requests   bigint      CHECK (max_requests BETWEEN 1 AND 1000000000),
+    window_seconds double precision CHECK (window_seconds BETWEEN 0.001 AND 31622400
+                                   AND abs(window_seconds * 1000 - round(window_seconds * 1000)) < 0.01), -- whole milliseconds
+    burst_capacity bigint      CHECK (burst_capacity BETWEEN 0 AND 1000000000),
+    priority       integer     NOT NULL DEFAULT 0 CHECK (priority >= 0),
     enabled        boolean     NOT NULL DEFAULT true,
-    document       text        CHECK (document IS NULL OR document::json IS NOT NULL), -- NULL: the columns are all there is
+    document       text, -- NULL: the columns are all there is
     owner          text        NOT NULL DEFAULT '', -- the tenant that may change it; '' is us
     seq            bigint      NOT NULL DEFAULT 0,
     created_at     timestamptz NOT NULL DEFAULT now(),
-    updated_at     timestamptz NOT NULL DEFAULT now()
+    updated_at     timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT rate_limit_rules_name_valid CHECK (name ~ '^[A-Za-z0-9_.:/-]{1,128}$'
+        AND name !~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'), -- rule_uuid is the other name of a rule
+    CONSTRAINT rate_limit_rules_document_is_object CHECK (rate_limit_is_object(document)),
+    CONSTRAINT rate_limit_rules_document_has_name
+        CHECK (NOT rate_limit_is_object(document) OR coalesce(document::json ->> 'id', '') = name),
+    CONSTRAINT rate_limit_rules_document_or_columns
+        CHECK (document IS NOT NULL OR max_requests IS NOT NULL AND window_seconds IS NOT NULL),
+    CONSTRAINT rate_limit_rules_burst_of_token_bucket
+        CHECK (document IS NOT NULL OR coalesce(burst_capacity, 0) <= 0 OR coalesce(algorithm, 'token_bucket') = 'token_bucket'),
+    CONSTRAINT rate_limit_rules_rate_countable CHECK (document IS NOT NULL OR CASE
+        WHEN coalesce(window_seconds NOT BETWEEN 0.001 AND 31622400 OR max_requests < 1, true) THEN true -- others say so
+        WHEN algorithm IN ('sliding_log', 'sliding_window_log') THEN max_requests <= 10000
+        WHEN coalesce(algorithm, 'token_bucket') IN ('token_bucket', 'leaky_bucket') THEN max_requests <= window_seconds * 1000000000
+            AND coalesce(burst_capacity, 0) * window_seconds <= max_requests * 316224000.0 -- it is full again within 3660 days
+        ELSE true END)
 );
 CREATE INDEX ON rate_limit_rules (seq);
+CREATE INDEX ON rate_limit_rules (owner);
+CREATE INDEX ON rate_limit_rules (tenant_id);
 
 CREATE TABLE rate_limit_exemptions (
     id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     rule_id       bigint      REFERENCES rate_limit_rules (id), -- NULL: from all rules
     subject_type  text        NOT NULL CHECK (subject_type IN ('api_key', 'user', 'ip_cidr', 'service_account')),
-    subject_value text        NOT NULL CHECK (subject_value <> ''),
-    reason        text        NOT NULL DEFAULT '',
-    expires_at    timestamptz,
+    subject_value text        NOT NULL CHECK (length(subject_value) BETWEEN 1 AND 1024),
+    reason        text        NOT NULL DEFAULT '' CHECK (length(reason) <= 1000),
+    expires_at    timestamptz CONSTRAINT rate_limit_exemptions_expires_after_creation CHECK (expires_at > created_at),
     created_by    text        NOT NULL DEFAULT '',
     created_at    timestamptz NOT NULL DEFAULT now(),
     removed_at    timestamptz,
     seq           bigint      NOT NULL DEFAULT 0,
+    CONSTRAINT rate_limit_exemptions_api_key_hashed
+        CHECK (subject_type <> 'api_key' OR subject_value ~ '^sha256:[A-Za-z0-9_-]{22}$'),
+    CONSTRAINT rate_limit_exemptions_network_valid CHECK (subject_type <> 'ip_cidr' OR rate_limit_is_network(subject_value)),
     UNIQUE NULLS NOT DISTINCT (rule_id, subject_type, subject_value)
 );
 CREATE INDEX ON rate_limit_exemptions (seq);
@@ -62,24 +117,26 @@ CREATE INDEX ON rate_limit_exemptions (seq);
 CREATE TABLE rate_limit_overrides (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     rule_id      bigint      NOT NULL REFERENCES rate_limit_rules (id),
-    limit_name   text        NOT NULL DEFAULT '',
-    subject      text        NOT NULL CHECK (subject::json IS NOT NULL), -- {"tenant":"acme","user":"ann"}, names sorted
-    limit_text   text        NOT NULL CHECK (limit_text <> ''), -- as in rules: 5000/minute, 5000/minute burst 500, 100000
-    reason       text        NOT NULL DEFAULT '',
-    expires_at   timestamptz,
+    limit_name   text        NOT NULL DEFAULT '' CHECK (length(limit_name) <= 128),
+    subject      text        NOT NULL CHECK (length(subject) <= 4096), -- {"tenant":"acme","user":"ann"}, names sorted
+    limit_text   text        NOT NULL CHECK (length(limit_text) BETWEEN 1 AND 1024), -- as in rules: 5000/minute burst 500, or 100000
+    reason       text        NOT NULL DEFAULT '' CHECK (length(reason) <= 1000),
+    expires_at   timestamptz CONSTRAINT rate_limit_overrides_expires_after_creation CHECK (expires_at > created_at),
     created_by   text        NOT NULL DEFAULT '',
     created_at   timestamptz NOT NULL DEFAULT now(),
     updated_at   timestamptz NOT NULL DEFAULT now(),
     removed_at   timestamptz,
     seq          bigint      NOT NULL DEFAULT 0,
+    CONSTRAINT rate_limit_overrides_subject_valid CHECK (rate_limit_is_subject(subject)),
     UNIQUE (rule_id, subject, limit_name)
 );
 CREATE INDEX ON rate_limit_overrides (seq);
+CREATE INDEX rate_limit_overrides_tenant_idx ON rate_limit_overrides ((subject::json ->> 'tenant'));
 
 -- Versions of the rules, and what each has changed: all of a rule's row, or NULL where it is no longer in force.
 CREATE TABLE rate_limit_versions (
-    version    bigint      PRIMARY KEY,
-    mode       text        NOT NULL,
+    version    bigint      PRIMARY KEY CHECK (version > 0),
+    mode       text        NOT NULL CHECK (mode IN ('enforce', 'shadow', 'off')),
     actor      text        NOT NULL,
     comment    text        NOT NULL DEFAULT '',
     created_at timestamptz NOT NULL DEFAULT now()
@@ -105,6 +162,7 @@ CREATE TABLE rate_limit_rule_audit (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX ON rate_limit_rule_audit (rule_id, id);
+CREATE INDEX ON rate_limit_rule_audit (tenant, id);
 
 -- How much the editors of tenants have changed lately: each change moves the time on by its share of a day, and none may take it
 -- beyond a day from now.
@@ -115,13 +173,13 @@ CREATE TABLE rate_limit_tenant_changes (
 
 CREATE TABLE rate_limit_tokens (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name       text        NOT NULL CHECK (name <> ''),
+    name       text        NOT NULL CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$'),
     sum        bytea       NOT NULL UNIQUE CHECK (length(sum) = 32), -- SHA-256 of the token, which is stored nowhere
     role       text        NOT NULL CHECK (role IN ('viewer', 'editor', 'admin')),
     tenant     text        NOT NULL DEFAULT '',
     created_by text        NOT NULL DEFAULT '',
     created_at timestamptz NOT NULL DEFAULT now(),
-    expires_at timestamptz,
+    expires_at timestamptz CONSTRAINT rate_limit_tokens_expires_after_creation CHECK (expires_at > created_at),
     revoked_at timestamptz
 );
 
@@ -139,11 +197,11 @@ CREATE TABLE rate_limit_nodes (
 CREATE TABLE usage_daily (
     id         bigint NOT NULL GENERATED ALWAYS AS IDENTITY UNIQUE,
     day        date   NOT NULL, -- UTC
-    rule       text   NOT NULL,
-    subject    text   NOT NULL, -- the hash that counters go by
-    attributes text, -- what the subject is, as in overrides; NULL until a node knows
+    rule       text   NOT NULL CHECK (rule <> ''),
+    subject    text   NOT NULL CHECK (subject <> ''), -- the hash that counters go by
+    attributes text   CHECK (rate_limit_is_object(attributes)), -- what the subject is, as in overrides; NULL until a node knows
     units      bigint NOT NULL DEFAULT 0,
-    refused    bigint NOT NULL DEFAULT 0,
+    refused    bigint NOT NULL DEFAULT 0 CHECK (refused >= 0),
     PRIMARY KEY (day, rule, subject)
 );
 CREATE INDEX ON usage_daily (attributes, day);

@@ -242,7 +242,7 @@ func (q *Queries) KnownUsage(ctx context.Context, arg KnownUsageParams) ([]Known
 }
 
 const listAudit = `-- name: ListAudit :many
-SELECT a.id, a.rule_id, a.object, a.action, a.old_row, a.new_row, a.version, a.tenant, a.actor, a.created_at, coalesce(r.name, '')::text AS rule FROM rate_limit_rule_audit a LEFT JOIN rate_limit_rules r ON r.id = a.rule_id
+SELECT a.id, a.rule_id, a.object, a.action, a.old_row, a.new_row, a.version, a.tenant, a.actor, a.created_at, coalesce((SELECT r.name FROM rate_limit_rules r WHERE r.id = a.rule_id), '')::text AS rule FROM rate_limit_rule_audit a
 WHERE a.id < $1
   AND ($2::bigint IS NULL OR a.rule_id = $2)
   AND ($3::text IS NULL OR a.tenant = $3)
@@ -420,15 +420,13 @@ SELECT o.id, o.rule_id, o.limit_name, o.subject, o.limit_text, o.reason, o.expir
 WHERE o.id > $1 AND o.removed_at IS NULL
   AND ($2::bigint IS NULL OR o.rule_id = $2)
   AND ($3::text IS NULL OR o.subject = $3)
-  AND ($4::text IS NULL OR r.owner = $4 OR o.subject::json ->> 'tenant' = $4)
-ORDER BY o.id LIMIT $5
+ORDER BY o.id LIMIT $4
 `
 
 type ListOverridesParams struct {
 	After   int64   `json:"after"`
 	Rule    *int64  `json:"rule"`
 	Subject *string `json:"subject"`
-	Tenant  *string `json:"tenant"`
 	Most    int32   `json:"most"`
 }
 
@@ -453,7 +451,6 @@ func (q *Queries) ListOverrides(ctx context.Context, arg ListOverridesParams) ([
 		arg.After,
 		arg.Rule,
 		arg.Subject,
-		arg.Tenant,
 		arg.Most,
 	)
 	if err != nil {
@@ -542,6 +539,81 @@ func (q *Queries) ListRules(ctx context.Context, arg ListRulesParams) ([]RateLim
 			&i.Seq,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listTenantOverrides = `-- name: ListTenantOverrides :many
+SELECT o.id, o.rule_id, o.limit_name, o.subject, o.limit_text, o.reason, o.expires_at, o.created_by, o.created_at, o.updated_at, o.removed_at, o.seq, r.name AS rule FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
+WHERE o.id = ANY (ARRAY( -- an array, since a join with all overrides may look cheaper than it is
+    SELECT x.id FROM rate_limit_overrides x JOIN rate_limit_rules y ON y.id = x.rule_id WHERE y.owner = $1::text
+    UNION SELECT x.id FROM rate_limit_overrides x WHERE x.subject::json ->> 'tenant' = $1::text))
+  AND o.id > $2 AND o.removed_at IS NULL
+  AND ($3::bigint IS NULL OR o.rule_id = $3)
+  AND ($4::text IS NULL OR o.subject = $4)
+ORDER BY o.id LIMIT $5
+`
+
+type ListTenantOverridesParams struct {
+	Tenant  string  `json:"tenant"`
+	After   int64   `json:"after"`
+	Rule    *int64  `json:"rule"`
+	Subject *string `json:"subject"`
+	Most    int32   `json:"most"`
+}
+
+type ListTenantOverridesRow struct {
+	ID        int64      `json:"id"`
+	RuleID    int64      `json:"rule_id"`
+	LimitName string     `json:"limit_name"`
+	Subject   string     `json:"subject"`
+	LimitText string     `json:"limit_text"`
+	Reason    string     `json:"reason"`
+	ExpiresAt *time.Time `json:"expires_at"`
+	CreatedBy string     `json:"created_by"`
+	CreatedAt time.Time  `json:"created_at"`
+	UpdatedAt time.Time  `json:"updated_at"`
+	RemovedAt *time.Time `json:"removed_at"`
+	Seq       int64      `json:"seq"`
+	Rule      string     `json:"rule"`
+}
+
+func (q *Queries) ListTenantOverrides(ctx context.Context, arg ListTenantOverridesParams) ([]ListTenantOverridesRow, error) {
+	rows, err := q.db.Query(ctx, listTenantOverrides,
+		arg.Tenant,
+		arg.After,
+		arg.Rule,
+		arg.Subject,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListTenantOverridesRow
+	for rows.Next() {
+		var i ListTenantOverridesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.RuleID,
+			&i.LimitName,
+			&i.Subject,
+			&i.LimitText,
+			&i.Reason,
+			&i.ExpiresAt,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.RemovedAt,
+			&i.Seq,
+			&i.Rule,
 		); err != nil {
 			return nil, err
 		}
