@@ -130,10 +130,6 @@ func (a *api) replaceRule(w http.ResponseWriter, r *http.Request, by Caller) err
 	if err != nil {
 		return err
 	}
-	if r.Header.Get("If-Match") == "" {
-		return newProblem(http.StatusPreconditionRequired, fmt.Sprintf("send If-Match with the ETag of the rule that you have "+
-			"read, so that nobody else's change is lost: it is %s now; * is any", tagOf(&found)))
-	}
 	definition, err := readDefinition(w, r, found.Owner)
 	if err != nil {
 		return err
@@ -177,7 +173,8 @@ func (a *api) ruleNamed(r *http.Request, by Caller, name string) (pgrules.Rule, 
 	return found, err
 }
 
-// change makes a rule say something else, or disables it, if it is still the one that the caller has read.
+// change replaces or disables a rule. With If-Match it must still be the one that the caller has read; without, the last writer wins,
+// and the audit has what was there before.
 func (a *api) change(
 	r *http.Request, by Caller, found *pgrules.Rule, definition *pgrules.Definition,
 ) (pgrules.Outcome, error) {
@@ -195,7 +192,7 @@ func (a *api) change(
 		}
 	}
 	outcome, err := a.publish(r, by, edit)
-	if errors.Is(err, pgrules.ErrConflict) {
+	if errors.Is(err, pgrules.ErrConflict) && edit.Revision != pgrules.AnyRevision {
 		return outcome, stale
 	}
 	return outcome, err

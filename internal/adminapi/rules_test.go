@@ -37,7 +37,6 @@ func TestRuleChanges(t *testing.T) {
 	first := w.ask(t, viewer, "GET /rules/a", "")
 	tag := first.Header().Get("Etag")
 
-	w.ask(t, editor, "PUT /rules/a", document("a", "20/minute")).says(428, "send If-Match", tag)
 	w.ask(t, editor, "PUT /rules/a", document("c", "20/minute"), "If-Match", tag).says(422, "a rule keeps its name")
 	second := w.ask(t, editor, "PUT /rules/a", document("a", "20/minute"), "If-Match", `"0", `+tag).want(200)
 	second.has("rule.limit=20/minute", "version=3")
@@ -56,6 +55,33 @@ func TestRuleChanges(t *testing.T) {
 	w.ask(t, editor, "POST /rules", document("a", "1/minute")).says(409, "which is disabled")
 	w.ask(t, editor, "DELETE /rules/b", "").says(422, "no rule would be left")
 	w.ask(t, editor, "PUT /rules/a", document("a", "1/minute"), "If-Match", "*").want(200)
+}
+
+// Without If-Match the last writer wins, and the audit shows what was overwritten and by whom.
+func TestPlainPut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(t, editor, document("a", "10/minute"))
+	tag := w.ask(t, viewer, "GET /rules/a", "").Header().Get("Etag")
+	w.ask(t, editor, "PUT /rules/a", document("a", "20/minute")).want(200).has("rule.limit=20/minute", "version=2")
+	w.ask(t, editor, "PUT /rules/a", `{"name": "a", "scope": "global", "maxRequests": 30, "windowSeconds": 60}`).want(200).
+		has("rule.limit=30/minute", "version=3", "maxRequests=30")
+	w.ask(t, editor, "PUT /rules/a", document("a", "40/minute"), "If-Match", tag).says(412, "read it again")
+	w.ask(t, editor, "PUT /rules/a", document("a", "40/minute"), "If-Match", "").want(200)
+	w.ask(t, editor, "PUT /rules/b", document("b", "20/minute")).says(404, "there is none")
+	w.ask(t, editor, "PUT /rules/a", document("c", "20/minute")).says(422, "a rule keeps its name")
+	w.ask(t, viewer, "GET /audit?rule=a", "").want(200).has("entries.*.action=update update update insert",
+		"entries.0.old.max_requests=30", "entries.*.new.max_requests=40 30 20 10", "entries.*.actor=ann ann ann ann")
+
+	// All of those who write at once are told that their rule is stored, and one of them was last.
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() { w.ask(t, editor, "PUT /rules/a", document("a", fmt.Sprintf("%d/minute", 100+i))).want(200) })
+	}
+	all.Wait()
+	if n := strings.Count(w.ask(t, viewer, "GET /audit?rule=a", "").texts("entries", "action"), "update"); n != 3+8 {
+		t.Errorf("%d changes are in the audit, want 11", n)
+	}
 }
 
 func TestRuleProblems(t *testing.T) {

@@ -51,7 +51,7 @@ type Outcome struct {
 // changed by somebody else meanwhile (ErrConflict), is not there (ErrNotFound) or the rules as a whole make no sense
 // (ErrRefused).
 func (db *DB) Publish(ctx context.Context, who Who, change Change) (Outcome, error) {
-	for range 5 {
+	for range maxPublishAttempts {
 		outcome, err := db.publish(ctx, who, &change)
 		if !errors.Is(err, errMoved) {
 			return outcome, err
@@ -59,6 +59,10 @@ func (db *DB) Publish(ctx context.Context, who Who, change Change) (Outcome, err
 	}
 	return Outcome{}, fmt.Errorf("%w: others publish all the time: try again", ErrConflict)
 }
+
+// maxPublishAttempts is how often a change is planned anew because others have published meanwhile. Of writers at once one gets
+// through each time.
+const maxPublishAttempts = 20
 
 // errMoved says that there is a newer version than the one that was checked.
 var errMoved = errors.New("another version was published")
