@@ -14,6 +14,9 @@ func TestImportOut(t *testing.T) {
 	if err != nil || len(examples) < 15 {
 		t.Fatal(examples, err)
 	}
+	for _, newer := range []string{"metadata", "stars", "loose"} {
+		examples = append(examples, "../../internal/envoyconfig/testdata/newer/"+newer+".txt")
+	}
 	for _, example := range examples {
 		name := strings.TrimSuffix(filepath.Base(example), ".txt")
 		t.Run(name, func(t *testing.T) {

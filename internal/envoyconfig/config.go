@@ -15,6 +15,7 @@ import (
 type config struct {
 	domain      string
 	descriptors []*descriptor
+	odd         []*node // keys that have no meaning in their place
 }
 
 // descriptor is a node of the tree: requests with this key and value, or any value if it is empty, come by here.
@@ -27,6 +28,8 @@ type descriptor struct {
 
 	shadow, quota, shares bool
 	metrics               []*node // the values of keys about metrics that are true
+	metadata              *node
+	odd                   []*node // keys that have no meaning in their place, those of the limit included
 }
 
 type rateLimit struct {
@@ -36,6 +39,7 @@ type rateLimit struct {
 	unlimited bool
 	name      string
 	replaces  []*node // the names
+	odd       []*node
 }
 
 type (
@@ -44,14 +48,16 @@ type (
 	field[T any] = yamldoc.Field[*decoder, T]
 )
 
-var configFields = []field[config]{
-	{Key: "domain", Read: func(d *decoder, n *node, key string, c *config) { c.domain = scalar(d, n, key) }},
-	{Key: "descriptors", Read: func(d *decoder, n *node, key string, c *config) {
-		c.descriptors = readDescriptors(d, n, key)
-	}},
+// configFields is a function, as the other tables are, because descriptors hold descriptors.
+func configFields() []field[config] {
+	return []field[config]{
+		{Key: "domain", Read: func(d *decoder, n *node, key string, c *config) { c.domain = scalar(d, n, key) }},
+		{Key: "descriptors", Read: func(d *decoder, n *node, key string, c *config) {
+			c.descriptors = readDescriptors(d, n, key)
+		}},
+	}
 }
 
-// descriptorFields is a function because descriptors hold descriptors.
 func descriptorFields() []field[descriptor] {
 	metric := func(d *decoder, n *node, key string, x *descriptor) {
 		if d.YesNo(n, key) {
@@ -61,7 +67,10 @@ func descriptorFields() []field[descriptor] {
 	return []field[descriptor]{
 		{Key: "key", Read: func(d *decoder, n *node, key string, x *descriptor) { x.key = scalar(d, n, key) }},
 		{Key: "value", Read: func(d *decoder, n *node, key string, x *descriptor) { x.value = scalar(d, n, key) }},
-		{Key: "rate_limit", Read: func(d *decoder, n *node, key string, x *descriptor) { x.limit = readLimit(d, n, key) }},
+		{Key: "rate_limit", Read: func(d *decoder, n *node, key string, x *descriptor) {
+			x.limit = readLimit(d, n, key)
+			x.odd = append(x.odd, x.limit.odd...)
+		}},
 		{Key: "descriptors", Read: func(d *decoder, n *node, key string, x *descriptor) {
 			x.below = readDescriptors(d, n, key)
 		}},
@@ -70,25 +79,32 @@ func descriptorFields() []field[descriptor] {
 		{Key: "share_threshold", Read: func(d *decoder, n *node, key string, x *descriptor) { x.shares = d.YesNo(n, key) }},
 		{Key: "detailed_metric", Read: metric},
 		{Key: "value_to_metric", Read: metric},
+		{Key: "metadata", Read: func(_ *decoder, n *node, _ string, x *descriptor) { x.metadata = n }},
 	}
 }
 
-var limitFields = []field[rateLimit]{
-	{Key: "unit", Read: func(d *decoder, n *node, key string, l *rateLimit) {
-		if l.unit = strings.ToLower(n.Text); windowOf(l.unit) == 0 {
-			d.Choose(n, key, unitWords)
-		}
-	}},
-	{Key: "requests_per_unit", Read: func(d *decoder, n *node, key string, l *rateLimit) {
-		l.requests = d.Whole(n, key, 0, "")
-	}},
-	{Key: "unlimited", Read: func(d *decoder, n *node, key string, l *rateLimit) { l.unlimited = d.YesNo(n, key) }},
-	{Key: "name", Read: func(d *decoder, n *node, key string, l *rateLimit) { l.name = scalar(d, n, key) }},
-	{Key: "replaces", Read: func(d *decoder, n *node, key string, l *rateLimit) {
-		for _, item := range list(d, n, key) {
-			yamldoc.Fields(d, item, key, replacesFields, l)
-		}
-	}},
+func limitFields() []field[rateLimit] {
+	return []field[rateLimit]{
+		{Key: "unit", Read: func(d *decoder, n *node, key string, l *rateLimit) {
+			if l.unit = strings.ToLower(n.Text); windowOf(l.unit) == 0 {
+				d.Choose(n, key, unitWords)
+			}
+		}},
+		{Key: "requests_per_unit", Read: func(d *decoder, n *node, key string, l *rateLimit) {
+			l.requests = d.Whole(n, key, 0, "")
+		}},
+		{Key: "unlimited", Read: func(d *decoder, n *node, key string, l *rateLimit) { l.unlimited = d.YesNo(n, key) }},
+		{Key: "name", Read: func(d *decoder, n *node, key string, l *rateLimit) { l.name = scalar(d, n, key) }},
+		{Key: "replaces", Read: func(d *decoder, n *node, key string, l *rateLimit) {
+			for _, item := range list(d, n, key) {
+				named := len(l.replaces)
+				l.odd = append(l.odd, fields(d, item, key, replacesFields, l)...)
+				if item.Kind == yamldoc.Mapping && len(l.replaces) == named {
+					d.Bad(item, "replaces names no limit: write the name of one")
+				}
+			}
+		}},
+	}
 }
 
 var replacesFields = []field[rateLimit]{
@@ -111,7 +127,7 @@ func readConfig(d *decoder) (c config) {
 	case len(documents) != 1:
 		d.BadAt(1, 1, "a config is one document with domain and descriptors: put each into a file of its own")
 	default:
-		yamldoc.Fields(d, documents[0], "a config", configFields, &c)
+		c.odd = fields(d, documents[0], "a config", configFields(), &c)
 		if c.domain == "" {
 			d.Bad(documents[0].Find([]string{"domain"}), "a config needs a domain: the one in Envoy's rate limit filter")
 		}
@@ -123,13 +139,13 @@ func readDescriptors(d *decoder, n *node, key string) []*descriptor {
 	var all []*descriptor
 	for _, item := range list(d, n, key) {
 		x := &descriptor{node: item, at: fmt.Sprintf("%s:%d", d.Source.Name, item.Line)}
-		yamldoc.Fields(d, item, "a descriptor", descriptorFields(), x)
+		x.odd = append(x.odd, fields(d, item, "a descriptor", descriptorFields(), x)...)
 		switch {
 		case x.key == "" && item.Kind == yamldoc.Mapping:
 			d.Bad(item.Find([]string{"key"}), "a descriptor needs a key: that of the entry that Envoy sends")
 		case x.shares && !x.wild() && !x.manyKeys():
 			d.Bad(item.Find([]string{"share_threshold"}),
-				"share_threshold is for values that end in *, and this one is %q: remove it", x.value)
+				"share_threshold is for values with a *, and this one is %q: remove it", x.value)
 		}
 		all = append(all, x)
 	}
@@ -153,7 +169,7 @@ func checkTwice(d *decoder, all, others []*descriptor) {
 
 func readLimit(d *decoder, n *node, key string) *rateLimit {
 	l := &rateLimit{node: n}
-	yamldoc.Fields(d, n, key, limitFields, l)
+	l.odd = append(l.odd, fields(d, n, key, limitFields(), l)...)
 	switch {
 	case n.Kind != yamldoc.Mapping:
 	case l.unlimited && l.unit != "":
@@ -185,13 +201,8 @@ func list(d *decoder, n *node, key string) []*node {
 	return n.Items
 }
 
-// wild is whether the value is a prefix: it ends in a star.
-func (x *descriptor) wild() bool { return strings.HasSuffix(x.value, "*") }
-
-// manyKeys is whether the key is a prefix, which is not documented.
-func (x *descriptor) manyKeys() bool { return x.value == "" && strings.HasSuffix(x.key, "*") }
-
-func (x *descriptor) prefix() string { return strings.TrimSuffix(x.value, "*") }
+// manyKeys reports whether the key stands for many, which is not documented.
+func (x *descriptor) manyKeys() bool { return strings.Contains(x.key, "*") }
 
 // String is the descriptor as one step of a path: message_type=marketing.
 func (x *descriptor) String() string {

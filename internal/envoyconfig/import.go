@@ -63,6 +63,9 @@ func Import(sources ...yamldoc.Source) (*Imported, error) {
 	for i, c := range configs {
 		im.file = &File{name: sources[i].Name}
 		im.source, im.names, im.metrics = i, map[string]bool{}, false
+		for _, key := range c.odd {
+			im.tell(key, way{domain: c.domain}, "%s", oddity(key))
+		}
 		im.level(way{domain: c.domain}, c.descriptors, domains[c.domain])
 		all.Files = append(all.Files, *im.file)
 	}
@@ -126,7 +129,7 @@ func (w way) to(x *descriptor, siblings []*descriptor) (further way, problem str
 		return further, "there is no rule for it: its key has a comma, which stands between keys in rules; call it " +
 			"otherwise, in Envoy, too"
 	case x.manyKeys():
-		return further, "there is no rule for it: its key ends in a star and stands for many, and a rule is for one; " +
+		return further, "there is no rule for it: its key has a star and stands for many, and a rule is for one; " +
 			"write a descriptor for each"
 	}
 	for _, earlier := range w.steps {
@@ -142,6 +145,9 @@ func (w way) to(x *descriptor, siblings []*descriptor) (further way, problem str
 func (im *importer) level(from way, all, siblings []*descriptor) {
 	for _, x := range all {
 		w, problem := from.to(x, siblings)
+		for _, key := range x.odd {
+			im.tell(key, w, "%s", oddity(key))
+		}
 		if problem != "" {
 			im.tell(x.node, w, "%s", problem)
 			continue
@@ -156,6 +162,14 @@ func (im *importer) descriptor(w way, x *descriptor) {
 		im.tell(x.metrics[0], w, "metrics are by rule here, whatever the value, so that their number is bounded; to see a value "+
 			"apart, write a descriptor with it; this is said once for the file")
 		im.metrics = true
+	}
+	if x.metadata != nil && len(x.metadata.Entries) > 0 {
+		im.tell(x.metadata, w, "metadata is not sent to Envoy: the response's dynamic metadata names the rule instead, as rule or "+
+			"would_refuse; let Envoy go by that, and keep what is for people in the rule's labels")
+	}
+	if x.glob() {
+		im.tell(x.node.Find([]string{"value"}), w, "a star within a value stands for any text, as it does there since March 2026; "+
+			"releases before take it literally: to have that, match the value in the rule as it is written")
 	}
 	if x.limit == nil {
 		im.test(w, nil)
@@ -178,12 +192,12 @@ func (im *importer) descriptor(w way, x *descriptor) {
 			"not in quotaModeViolations of the response's metadata, but in would_refuse: look there")
 	}
 	r := newRule(w, x)
-	if len(r.when) > maxCondition {
+	r.id = unique(im.ids, idOf(w))
+	if len(r.when) > maxCondition || !r.valid() {
 		im.tell(x.node, w, "there is no rule for it: there are more values with a star beside it than a condition holds; "+
 			"use fewer")
 		return
 	}
-	r.id = unique(im.ids, idOf(w))
 	im.file.rules = append(im.file.rules, r)
 	im.test(w, &r)
 }

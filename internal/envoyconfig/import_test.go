@@ -43,10 +43,17 @@ func TestSemantics(t *testing.T) {
 		"value, prefix": {
 			"[{key: k, value: v*, 1/day}, {key: k, value: va, 2/day}, {key: k, 2/day}]", "k=va k=vb k=w", "k.va k.v... k",
 		},
-		"the first one":  {"[{key: k, value: va*, 1/day}, {key: k, value: v*, 2/day}]", "k=vab k=vb", "k.va... k.v..."},
-		"a star for all": {"[{key: k, value: '*', 1/day}]", "k=v k= k=", "k.... k.... k....!"},
-		"no star inside": {"[{key: k, value: v*w, 1/day}]", "k=vw k=v*w", "none k.v...w"},
-		"shared":         {"[{key: k, value: v*, share_threshold: true, 1/day}]", "k=va k=vb", "k.v... k.v...!"},
+		"the first one":      {"[{key: k, value: va*, 1/day}, {key: k, value: v*, 2/day}]", "k=vab k=vb", "k.va... k.v..."},
+		"a star for all":     {"[{key: k, value: '*', 1/day}]", "k=v k= k=", "k.... k.... k....!"},
+		"a star inside":      {"[{key: k, value: v*w, 1/day}]", "k=vw k=v*w k=vwx k=v*w", "k.v...w k.v...w none k.v...w!"},
+		"not the same twice": {"[{key: k, value: va*av, 1/day}]", "k=vav k=vaav", "none k.va...av"},
+		"two stars":          {"[{key: k, value: a*b*c, 1/day}]", "k=abc k=axbxbc k=acb k=ac", "k.a...b...c k.a...b...c none none"},
+		"stars in order": {
+			"[{key: k, value: '*b', 1/day}, {key: k, value: a*, 2/day}, {key: k, 2/day}]", "k=ab k=ac k=b k=c",
+			"k....b k.a... k....b k",
+		},
+		"stars shared": {"[{key: k, value: a*b, share_threshold: true, 1/day}]", "k=axb k=ayb", "k.a...b k.a...b!"},
+		"shared":       {"[{key: k, value: v*, share_threshold: true, 1/day}]", "k=va k=vb", "k.v... k.v...!"},
 		"shared above": {
 			"[{key: k, value: v*, share_threshold: true, descriptors: [{key: l, 1/day}]}]", "k=va,l=x k=vb,l=y k=vb,l=x",
 			"k.v.../l k.v.../l k.v.../l!",
@@ -161,9 +168,9 @@ func TestProblems(t *testing.T) {
 			"domain: d\ndescriptor: []\n",
 			`x:2:1: unknown key "descriptor"; did you mean "descriptors"?`,
 		},
-		"key in the wrong": {
-			limit + "unit: day, shadow_mode: true",
-			`x:2:48: unknown key "shadow_mode"; rate_limit has unit`,
+		"key misspelt in the wrong place": {
+			limit + "unit: day, shadow_mod: true",
+			`x:2:48: unknown key "shadow_mod"; did you mean "shadow_mode"?`,
 		},
 		"no list": {"domain: d\ndescriptors: {key: k}\n", "x:2:14: descriptors wants a list"},
 		"list of text": {
@@ -193,10 +200,11 @@ func TestProblems(t *testing.T) {
 			limit + "unit: day, name: a, replaces: [{name: a}]",
 			"x:2:75: the limit replaces itself",
 		},
+		"replaces null":    {limit + "unit: day, replaces: [{name: null}]", "x:2:59: replaces names no limit"},
 		"replaces nothing": {limit + "unit: day, replaces: [{name: ''}]", "x:2:66: replaces names no limit"},
 		"not to be shared": {
 			"domain: d\ndescriptors: [{key: k, value: v, share_threshold: true}]\n",
-			`x:2:51: share_threshold is for values that end in *, and this one is "v"`,
+			`x:2:51: share_threshold is for values with a *, and this one is "v"`,
 		},
 		"twice": {
 			"domain: d\ndescriptors: [{key: k, value: v}, {key: k, value: v}]\n",

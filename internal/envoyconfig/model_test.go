@@ -75,20 +75,30 @@ type place struct {
 	below      []*place
 }
 
-// find is the documented way of a descriptor: at each level the place with the value, else the first with a prefix of
+// like is whether a value is one of a pattern's, in which each star is any text.
+func like(pattern, value string) bool {
+	if pattern == "" {
+		return value == ""
+	}
+	if pattern[0] == '*' {
+		return like(pattern[1:], value) || value != "" && like(pattern, value[1:])
+	}
+	return value != "" && value[0] == pattern[0] && like(pattern[1:], value[1:])
+}
+
+// find is the documented way of a descriptor: at each level the place with the value, else the first with a pattern for
 // it, else the one with the key. It ends at a limit if the entries end there. The counter is made of all values, shared
-// ones by their prefix.
+// ones by their pattern.
 func find(level []*place, entries []entry) (limit *place, counter string) {
 	for i, e := range entries {
 		var found *place
 		rank := 0
 		for _, p := range level {
-			prefix, wild := strings.CutSuffix(p.value, "*")
 			switch {
 			case p.key != e.key:
 			case p.value == e.value && e.value != "":
 				found, rank = p, 3
-			case wild && strings.HasPrefix(e.value, prefix) && rank < 2:
+			case strings.Contains(p.value, "*") && like(p.value, e.value) && rank < 2:
 				found, rank = p, 2
 			case p.value == "" && rank < 1:
 				found, rank = p, 1
@@ -129,7 +139,7 @@ func TestModel(t *testing.T) {
 		for range descriptors {
 			var entries []entry
 			for range 1 + random.IntN(3) {
-				entries = append(entries, entry{one(random, "a", "b"), one(random, "", "x", "xy", "xyz", "z", "w")})
+				entries = append(entries, entry{one(random, "a", "b"), one(random, "", "x", "xy", "xyz", "xzz", "xyyz", "z", "w")})
 			}
 			limit, counter := find(top, entries)
 			d, err := limiter.Check(t.Context(), headgate.Request{Attributes: attributesOf("d", entries)})
@@ -179,14 +189,14 @@ func (m *maker) level(depth int) (level []*place) {
 	seen := map[entry]bool{}
 	for range m.random.IntN(7) + 2 - depth {
 		p := &place{
-			key: one(m.random, "a", "b"), value: one(m.random, "", "", "x", "xy", "x*", "xy*", "xyz*", "*"),
+			key: one(m.random, "a", "b"), value: one(m.random, "", "", "x", "xy", "x*", "xy*", "xyz*", "*", "*z", "x*z", "x*y*", "xy*y"),
 			unlimited: m.random.IntN(6) == 0, shadow: m.random.IntN(4) == 0,
 		}
 		if seen[entry{p.key, p.value}] {
 			continue
 		}
 		seen[entry{p.key, p.value}] = true
-		p.shares = strings.HasSuffix(p.value, "*") && m.random.IntN(2) == 0
+		p.shares = strings.Contains(p.value, "*") && m.random.IntN(2) == 0
 		if m.random.IntN(4) > 0 {
 			m.limits++
 			p.limit = m.limits

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/ruledoc"
 )
 
 // rule is a rule as it is written.
@@ -36,6 +37,18 @@ func newRule(w way, x *descriptor) rule {
 	}
 	r.when = strings.Join(when, " && ")
 	return r
+}
+
+// valid reports whether rules can hold the condition, whose cost is bounded.
+func (r *rule) valid() bool {
+	if r.when == "" {
+		return true
+	}
+	var b strings.Builder
+	b.WriteString("rules:\n")
+	r.write(&b)
+	_, err := ruledoc.Parse("rule", []byte(b.String()))
+	return err == nil
 }
 
 func (r *rule) window() time.Duration { return windowOf(r.unit) }

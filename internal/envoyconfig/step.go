@@ -1,6 +1,7 @@
 package envoyconfig
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,12 +12,14 @@ import (
 type step struct {
 	descriptor *descriptor
 	attribute  string // without the "descriptor." of rules
-	// A value comes this way unless it is one of not or begins with one of notPrefix: it then goes by a sibling.
+	// A value comes this way unless it is one of not, begins with one of notPrefix or is one of notGlob's: it then goes by a
+	// sibling.
 	not, notPrefix []string
+	notGlob        []*descriptor
 }
 
 // newStep is how requests get to x. Of its siblings the one with the value itself comes first, then those with a
-// prefix of it in their order, then the one with the key alone. If a sibling takes all that x could get, that one is
+// star in their order, then the one with the key alone. If a sibling takes all that x could get, that one is
 // returned, too.
 func newStep(x *descriptor, siblings []*descriptor) (s step, taker *descriptor) {
 	s = step{descriptor: x, attribute: x.key}
@@ -30,13 +33,16 @@ func newStep(x *descriptor, siblings []*descriptor) (s step, taker *descriptor) 
 			before = false
 		case other.key != x.key || other.value == "":
 		case !other.wild():
-			if strings.HasPrefix(other.value, x.prefix()) {
+			if x.value == "" || x.matches(other.value) {
 				s.not = append(s.not, other.value)
 			}
 		case x.wild() && !before:
-		case strings.HasPrefix(x.prefix(), other.prefix()):
+		case !other.glob() && strings.HasPrefix(x.prefix(), other.prefix()):
 			return s, other
-		case strings.HasPrefix(other.prefix(), x.prefix()):
+		case !overlap(x, other):
+		case other.glob():
+			s.notGlob = append(s.notGlob, other)
+		default:
 			s.notPrefix = append(s.notPrefix, other.prefix())
 		}
 	}
@@ -47,6 +53,7 @@ func newStep(x *descriptor, siblings []*descriptor) (s step, taker *descriptor) 
 // shorten leaves out what begins with one of notPrefix in any case.
 func (s *step) shorten() {
 	s.not = slices.DeleteFunc(s.not, func(value string) bool { return hasPrefixOf(s.notPrefix, value) })
+	s.notGlob = slices.DeleteFunc(s.notGlob, func(x *descriptor) bool { return hasPrefixOf(s.notPrefix, x.prefix()) })
 	all := slices.Clone(s.notPrefix)
 	s.notPrefix = slices.DeleteFunc(s.notPrefix, func(prefix string) bool {
 		return slices.ContainsFunc(all, func(p string) bool { return p != prefix && strings.HasPrefix(prefix, p) })
@@ -80,8 +87,14 @@ func (s *step) pattern() string {
 // conditions are what a match cannot say.
 func (s *step) conditions() []string {
 	var all []string
+	if s.descriptor.glob() {
+		all = append(all, s.descriptor.condition(s.attribute))
+	}
 	for _, prefix := range s.notPrefix {
 		all = append(all, fmt.Sprintf("!descriptor[%q].startsWith(%q)", s.attribute, prefix))
+	}
+	for _, x := range s.notGlob {
+		all = append(all, "!("+x.condition(s.attribute)+")")
 	}
 	return all
 }
@@ -93,8 +106,9 @@ func (s *step) sample(k int) (string, bool) {
 	}
 	const letters, tries = 10, 1_000
 	for i := range int64(tries) {
-		value := s.descriptor.prefix() + strconv.FormatInt(letters+i, 36)
-		if slices.Contains(s.not, value) || hasPrefixOf(s.notPrefix, value) {
+		value := strings.ReplaceAll(cmp.Or(s.descriptor.value, "*"), "*", strconv.FormatInt(letters+i, 36))
+		if slices.Contains(s.not, value) || hasPrefixOf(s.notPrefix, value) ||
+			slices.ContainsFunc(s.notGlob, func(x *descriptor) bool { return x.matches(value) }) {
 			continue
 		}
 		if k == 0 {
