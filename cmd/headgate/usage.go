@@ -43,6 +43,8 @@ type limitUsage struct {
 	Calendar      string    `json:"calendar,omitzero"`
 	Origin        string    `json:"origin"`
 	Enforced      bool      `json:"enforced"`
+	// LocalShare says that Redis did not answer, and what is left is left of the server's local fallback share.
+	LocalShare bool `json:"localShare,omitzero"`
 }
 
 // usageReport is the JSON of "usage", "reset" and "grant".
@@ -156,19 +158,24 @@ func (r *usageReport) text() string {
 			rows = append(rows, []string{u.Rule, "–", "–", "–", "exempt, or the rule is off"})
 		}
 		for _, l := range u.Limits {
-			per, remarks := l.Calendar, ""
+			per := l.Calendar
+			var remarks []string
 			if l.WindowSeconds != nil {
 				window := time.Duration(*l.WindowSeconds * float64(time.Second))
 				per = strings.TrimPrefix(headgate.Per(1, window).String(), "1/") // minute, 15m
 			}
 			if l.Origin != "rule" {
-				remarks = "by " + l.Origin
+				remarks = append(remarks, "by "+l.Origin)
 			}
 			if !l.Enforced {
-				remarks = "refuses nobody"
+				remarks = []string{"refuses nobody"}
 			}
 			left := wording.Number(max(l.Remaining, 0)) + " of " + wording.Number(l.Limit)
-			rows = append(rows, []string{limitOf(u.Rule, l.Name), left, per, instant(l.ResetAt), remarks})
+			if l.LocalShare {
+				left = wording.Number(max(l.Remaining, 0))
+				remarks = append(remarks, "of the server's local share of "+wording.Number(l.Limit)+": Redis is unavailable")
+			}
+			rows = append(rows, []string{limitOf(u.Rule, l.Name), left, per, instant(l.ResetAt), strings.Join(remarks, "; ")})
 		}
 	}
 	return table(rows...) + notesText(r.Notes)

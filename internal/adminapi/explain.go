@@ -21,7 +21,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
 	explanation, err := a.limiter.Explain(ctx, headgate.Request{Attributes: q.Attributes, Cost: q.Cost})
-	if err != nil {
+	if err != nil && !decided(&explanation) {
 		return a.storeAway(err)
 	}
 	var notes []string
@@ -29,6 +29,18 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request, _ Caller) error {
 		notes = append(notes, idle)
 	}
 	return answer(w, http.StatusOK, explain.New(&explanation, q, a.place, notes...))
+}
+
+// decided reports whether all limits were, by Redis, a local fallback share or on_store_failure. A limit that falls back on a
+// share and has failed all the same was decided by nobody.
+func decided(e *headgate.Explanation) bool {
+	local := map[string]bool{}
+	for i := range e.Rules {
+		local[e.Rules[i].Rule.ID] = e.Rules[i].Rule.OnStoreFailure == headgate.FailLocal
+	}
+	return !slices.ContainsFunc(e.Decision.Limits, func(l headgate.LimitDecision) bool {
+		return l.DecidedBy() == headgate.PathFailed && local[l.Rule]
+	})
 }
 
 func (a *api) storeAway(err error) *problem {

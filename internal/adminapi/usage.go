@@ -35,6 +35,8 @@ type limitUsage struct {
 	Origin string `json:"origin"`
 	// Enforced is false for a limit that refuses nobody.
 	Enforced bool `json:"enforced"`
+	// LocalShare says that Redis did not answer: Remaining and ResetAt are of this node's local fallback share of the limit.
+	LocalShare bool `json:"localShare,omitempty"`
 }
 
 // usageOf puts together what a rule's limits say.
@@ -47,7 +49,7 @@ func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decis
 		}
 		one := limitUsage{
 			Name: l.Name, Limit: l.Limit.Capacity(), Remaining: l.Remaining, ResetAt: l.Time.Add(l.ResetAfter).UTC(),
-			Origin: l.Origin.String(), Enforced: l.Enforced,
+			Origin: l.Origin.String(), Enforced: l.Enforced, LocalShare: l.DecidedBy() == headgate.PathLocal,
 		}
 		if l.Limit.Calendar == headgate.NoCalendar {
 			seconds := l.Limit.Window.Seconds()

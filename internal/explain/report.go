@@ -61,6 +61,8 @@ type Report struct {
 	// never used. Time is by the counters' clock, if any were asked.
 	Redis string    `json:"redis"`
 	Time  time.Time `json:"time,omitzero"`
+	// RedisUnavailable says that Redis did not answer for some of the limits; their DecidedBy tells which.
+	RedisUnavailable bool `json:"redis_unavailable"`
 	// Limits are all that apply, the refusing ones first.
 	Limits []Limit  `json:"limits"`
 	Notes  []string `json:"notes"`
@@ -82,8 +84,12 @@ type Limit struct {
 	// Missing is the attribute for whose lack the rule refuses the request, without counting it.
 	Missing string `json:"missing,omitempty"`
 	Cost    int64  `json:"cost"`
+	// DecidedBy tells whose numbers these are: store, lease, cache, local, failed or rules, as in a decision. If it is local,
+	// Remaining, ResetAfter and RetryAfter are of this node's local fallback share; if it is failed, on_store_failure decided and
+	// they are not known.
+	DecidedBy string `json:"decided_by"`
 	// Capacity is the most that can be used at once, and Used what is not Remaining of it. Of a leaky bucket Remaining is
-	// the room in its queue, and Used 0.
+	// the room in its queue, and Used 0; it is also 0 if Redis did not answer, since nobody knows then what all nodes have used.
 	Capacity   int64    `json:"capacity"`
 	Used       int64    `json:"used"`
 	Remaining  int64    `json:"remaining"`
@@ -121,6 +127,7 @@ func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report 
 	}
 	for i := range d.Limits {
 		l := newLimit(&d.Limits[i])
+		r.RedisUnavailable = r.RedisUnavailable || l.apart()
 		if l.CountedBy = by[l.Rule]; p.Key != nil {
 			l.Key, l.Field = p.Key(d.Limits[i].Subject), fmt.Sprintf("%012x", uint64(d.Limits[i].Counter))
 		}
@@ -158,12 +165,17 @@ func newLimit(l *headgate.LimitDecision) Limit {
 		Algorithm: l.Limit.Algorithm.String(), Missing: l.Missing, Cost: l.Cost,
 		Capacity: l.Limit.Capacity(), Remaining: l.Remaining,
 		ResetAfter: l.ResetAfter.Seconds(), RetryAfter: seconds(l.RetryAfter),
-		Allowed: l.Allowed, Enforced: l.Enforced, Verdict: verdict(l),
+		Allowed: l.Allowed, Enforced: l.Enforced, Verdict: verdict(l), DecidedBy: string(l.DecidedBy()),
 	}
-	if l.Missing == "" && l.Limit.Algorithm != headgate.LeakyBucket {
+	if l.Missing == "" && l.Limit.Algorithm != headgate.LeakyBucket && !r.apart() {
 		r.Used = r.Capacity - r.Remaining
 	}
 	return r
+}
+
+// apart reports whether the limit was decided without the shared counter, since Redis did not answer.
+func (l *Limit) apart() bool {
+	return l.DecidedBy == string(headgate.PathLocal) || l.DecidedBy == string(headgate.PathFailed)
 }
 
 // rank puts what refuses first.

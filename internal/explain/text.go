@@ -34,7 +34,7 @@ func (r *Report) Text() string {
 		}
 		by := cmp.Or(wording.Attributes(l.CountedBy), "everybody")
 		limits = append(limits, []string{l.title(), l.Limit, by, l.used(), reset, l.Verdict})
-		if l.Key != "" {
+		if l.Key != "" && !l.apart() {
 			keys = append(keys, []string{l.Key, l.Field, l.title()})
 		}
 	}
@@ -62,8 +62,11 @@ func (r *Report) Text() string {
 
 // counters says where they are, and when they were looked at.
 func (r *Report) counters() string {
-	text := r.Redis
+	text, why := r.Redis, ""
 	switch {
+	case r.RedisUnavailable:
+		text = r.countedApart()
+		why = ": " + cmp.Or(r.Redis, "the store") + " is unavailable"
 	case r.Redis != "":
 	case r.Server != "":
 		text = "in the server's memory"
@@ -73,7 +76,22 @@ func (r *Report) counters() string {
 	if !r.Time.IsZero() {
 		text += ", at " + r.Time.Format(time.RFC3339) + " by its clock"
 	}
-	return text
+	return text + why
+}
+
+// countedApart says whose numbers are shown while Redis does not answer for some of the limits.
+func (r *Report) countedApart() string {
+	var whose []string
+	by := func(path headgate.Path) func(Limit) bool {
+		return func(l Limit) bool { return l.DecidedBy == string(path) }
+	}
+	if slices.ContainsFunc(r.Limits, func(l Limit) bool { return !l.apart() }) {
+		whose = append(whose, cmp.Or(r.Redis, "the store"))
+	}
+	if slices.ContainsFunc(r.Limits, by(headgate.PathLocal)) {
+		whose = append(whose, "this node's local fallback share")
+	}
+	return cmp.Or(strings.Join(whose, " and "), "not known")
 }
 
 // title is the rule, with the limit's name if it has one.
@@ -93,6 +111,10 @@ func (l *Limit) used() string {
 	switch {
 	case l.Missing != "":
 		text = "not asked"
+	case l.DecidedBy == string(headgate.PathFailed):
+		text = "not known"
+	case l.DecidedBy == string(headgate.PathLocal):
+		text = wording.Number(l.Remaining) + " left of the local share"
 	case l.Algorithm == headgate.LeakyBucket.String():
 		text = "room for " + wording.Number(l.Remaining)
 	default:

@@ -25,13 +25,15 @@ func (r *Report) summarise(d *headgate.Decision) string {
 	if worst := d.Refused(); worst != nil {
 		text := "429: refused by " + wording.List(refusing)
 		switch {
+		case worst.DecidedBy() == headgate.PathFailed: // nobody knows for how long
+			return "503: refused by " + wording.List(refusing) + r.outage()
 		case worst.Missing != "":
 			return text + "; retrying does not help: the request has no " + worst.Missing
 		case worst.RetryAfter == headgate.Never:
 			return fmt.Sprintf("%s; retrying does not help: it costs %s, and the limit holds %s", text,
 				wording.Number(worst.Cost), wording.Number(worst.Limit.Capacity()))
 		}
-		return text + "; retry after " + span(d.RetryAfter)
+		return text + "; retry after " + span(d.RetryAfter) + r.outage()
 	}
 	text := "passes: no rule applies"
 	if n := len(d.Limits); n > 0 {
@@ -49,7 +51,19 @@ func (r *Report) summarise(d *headgate.Decision) string {
 	if len(shadow) > 0 {
 		text += "; " + wording.List(shadow) + " would refuse but for shadow"
 	}
-	return text
+	return text + r.outage()
+}
+
+// outage says who decides while Redis does not; empty if it does.
+func (r *Report) outage() string {
+	if !r.RedisUnavailable {
+		return ""
+	}
+	// The limits that refuse come first.
+	if first := slices.IndexFunc(r.Limits, func(l Limit) bool { return l.apart() }); r.Limits[first].DecidedBy == string(headgate.PathLocal) {
+		return "; Redis is unavailable, and this node's local fallback share decides"
+	}
+	return "; Redis is unavailable, and the rule's on_store_failure decides"
 }
 
 // verdict is what one limit says.
@@ -58,6 +72,10 @@ func verdict(l *headgate.LimitDecision) string {
 	switch {
 	case l.Missing != "":
 		text = "refuses: no " + l.Missing
+	case l.DecidedBy() == headgate.PathFailed && l.WouldRefuse():
+		text = "refuses by on_store_failure"
+	case l.DecidedBy() == headgate.PathFailed:
+		text = "passes by on_store_failure"
 	case l.WouldRefuse() && l.RetryAfter == headgate.Never:
 		text = "refuses: asks for too much"
 	case l.WouldRefuse():
