@@ -79,7 +79,7 @@ func TestEveryKey(t *testing.T) {
 		t.Errorf("%+v", asked)
 	}
 	wantOverride := headgate.Override{
-		Rule: "exports", Subject: headgate.Attributes{"tenant": "acme", "user": "ann"}, Limit: headgate.PerMinute(50),
+		Rule: "exports", Subject: headgate.Attributes{"tenant": "acme", "user": "ann"}, Limit: headgate.Limit{Count: 50, Window: time.Minute, Burst: 100},
 		Limits:  map[string]headgate.Limit{"month": headgate.Quota(1_000_000, headgate.Month, nil)},
 		Expires: time.Date(2026, 12, 4, 17, 0, 0, 0, time.UTC), Reason: "launch week",
 	}

@@ -25,7 +25,7 @@ func EncodeRule(r headgate.Rule) ([]byte, error) {
 	return encodeJSON(n), nil
 }
 
-// encodeRule makes the tree of a rule, and says how limits count that stand in the place of the rule's when they are read.
+// encodeRule makes the tree of a rule, and says how the limits of its overrides count when they are read.
 func encodeRule(r headgate.Rule) (n *node, like func(limit string) how, err error) {
 	if _, err := headgate.Compile(r); err != nil {
 		return nil, nil, err
@@ -73,7 +73,7 @@ func (e *encoder) rule(r headgate.Rule) (n *node, like func(limit string) how) {
 		put(n, "expose", &node{Kind: yamldoc.Boolean, Text: r.Expose.String()})
 	}
 	put(n, "meter", yes(r.Meter))
-	return n, read.like
+	return n, read.likeOverride
 }
 
 // commonAlgorithm is how the first of a rule's limits counts that can count in several ways; the others say it where they
@@ -272,7 +272,12 @@ func (e *encoder) limit(where string, l headgate.Limit, like how) *node {
 	}
 	rate := e.rate(where, l)
 	put(n, "rate", rate)
-	if l.Burst != l.Count {
+	unsaid := l
+	unsaid.Burst = 0
+	switch unsaid = scaleBurst(unsaid, like.burstOf); {
+	case unsaid.Burst > 0 && unsaid.Burst != l.Capacity():
+		put(n, "burst", number(l.Capacity()))
+	case unsaid.Burst == 0 && l.Burst != l.Count:
 		put(n, "burst", number(l.Burst))
 	}
 	align := headgate.FromFirst

@@ -43,7 +43,7 @@ func (d *decoder) override(n *node, rules map[string]*readRule) headgate.Overrid
 	case o.plan.limit == nil && o.plan.limits == nil:
 		d.Bad(n, "an override needs the limit that the subject has instead: limit: 5000/minute")
 	default:
-		plan := d.limits(o.plan, r.like)
+		plan := d.limits(o.plan, r.likeOverride)
 		o.Limit, o.Limits = plan.Limit, plan.Limits
 		if d.Report.Count() == before {
 			d.checkOverride(n, &o, r)

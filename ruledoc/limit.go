@@ -77,14 +77,23 @@ func (d *decoder) algorithm(n *node, key string) *headgate.Algorithm {
 type how struct {
 	algorithm headgate.Algorithm
 	align     headgate.Align
+	// burstOf is the limit with whose rate the burst of an override scales; of other limits it is none.
+	burstOf headgate.Limit
 }
 
 // howOf is how a limit counts that stands in the place of another: as that one does, if it is there and no quota.
 func howOf(l headgate.Limit) (like how, ok bool) {
 	if l.Count > 0 && l.Calendar == headgate.NoCalendar {
-		return how{l.Algorithm, l.Align}, true
+		return how{algorithm: l.Algorithm, align: l.Align}, true
 	}
 	return how{}, false
+}
+
+// howInPlaceOf is how the limit of an override counts that stands in the place of another.
+func howInPlaceOf(l headgate.Limit) how {
+	like, _ := howOf(l)
+	like.burstOf = l
+	return like
 }
 
 // limit reads 10/minute, {rate: …} or {quota: …}. Where it does not say how to count, it counts as like does.
@@ -115,7 +124,7 @@ func (d *decoder) limit(n *node, key string, like how) headgate.Limit {
 	if l.Algorithm == like.algorithm && !l.aligned && !l.quota {
 		l.Align = like.align
 	}
-	return l.Limit
+	return scaleBurst(l.Limit, like.burstOf)
 }
 
 // checkKind says whether a limit is either a rate or a quota.

@@ -39,13 +39,24 @@ func (d *decoder) readLimits(r *readRule) {
 	}
 }
 
+// own is the rule's limit of that name.
+func (r *readRule) own(name string) headgate.Limit {
+	if name != "" {
+		return r.Limits[name]
+	}
+	return r.Limit
+}
+
+// likeOverride is how the limit of an override counts.
+func (r *readRule) likeOverride(name string) how {
+	like := r.like(name)
+	like.burstOf = r.own(name)
+	return like
+}
+
 // like is how a limit counts that stands in the place of the rule's own.
 func (r *readRule) like(name string) how {
-	l := r.Limit
-	if name != "" {
-		l = r.Limits[name]
-	}
-	if like, ok := howOf(l); ok {
+	if like, ok := howOf(r.own(name)); ok {
 		return like
 	}
 	if r.algorithm != nil {

@@ -15,11 +15,11 @@ import (
 //
 //	5000/minute              as in documents
 //	5000/minute burst 500
-//	5000                     the limit like with another number, its window or calendar and its burst kept
+//	5000                     the limit like with another number, its window or calendar kept
 //	{"quota": 100000, …}     all else that documents have
 //
 // Like is the limit in whose place it stands. A rate counts as that one does; in the place of a quota, or of none, it is a
-// token bucket. Good input but the last costs no memory and little time: there may be a million of them.
+// token bucket. Without a burst it has that of like, scaled with the rate. Good input but the last costs no memory and little time: there may be a million of them.
 func ParseLimit(text string, like headgate.Limit) (headgate.Limit, error) {
 	if strings.HasPrefix(text, "{") {
 		return parseLimitDocument(text, like)
@@ -30,6 +30,7 @@ func ParseLimit(text string, like headgate.Limit) (headgate.Limit, error) {
 	limit := like
 	if isDigits(strings.ReplaceAll(text, "_", "")) && like.Count > 0 {
 		limit.Count, problems = parseCount(text, problems)
+		limit.Burst = 0
 	} else {
 		count, _ := howOf(like)
 		limit = headgate.Limit{Algorithm: count.algorithm, Align: count.align}
@@ -41,7 +42,7 @@ func ParseLimit(text string, like headgate.Limit) (headgate.Limit, error) {
 	if len(problems) > 0 {
 		return headgate.Limit{}, errors.New("limit" + strings.Join(problems, "; limit"))
 	}
-	return valid(limit)
+	return valid(scaleBurst(limit, like))
 }
 
 func valid(limit headgate.Limit) (headgate.Limit, error) {
@@ -55,8 +56,7 @@ func parseLimitDocument(text string, like headgate.Limit) (headgate.Limit, error
 	r := newReader(source{Name: "limit", Data: []byte(text)})
 	var limit headgate.Limit
 	r.readOne("", func(d *decoder, n *node) {
-		count, _ := howOf(like)
-		limit = d.limit(n, "limit", count)
+		limit = d.limit(n, "limit", howInPlaceOf(like))
 	})
 	if err := r.errors(); err != nil {
 		return headgate.Limit{}, err
@@ -67,8 +67,7 @@ func parseLimitDocument(text string, like headgate.Limit) (headgate.Limit, error
 // EncodeLimit writes the shortest text from which ParseLimit makes this limit in the place of like.
 func EncodeLimit(limit, like headgate.Limit) (string, error) {
 	var e encoder
-	count, _ := howOf(like)
-	n := e.limit("limit", limit, count)
+	n := e.limit("limit", limit, howInPlaceOf(like))
 	if e.problem != nil {
 		return "", e.problem
 	}

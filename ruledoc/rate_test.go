@@ -1,6 +1,8 @@
 package ruledoc
 
 import (
+	"math"
+	"math/big"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -23,11 +25,15 @@ func TestParseLimit(t *testing.T) {
 		like headgate.Limit
 		want headgate.Limit
 	}{
-		{"5000/minute", bucket, headgate.PerMinute(5000)},
+		{"5000/minute", bucket, headgate.Limit{Count: 5000, Window: time.Minute, Burst: 2500}},
+		{"5000/hour", bucket, headgate.Limit{Count: 5000, Window: time.Hour, Burst: 42}},
+		{"1/hour", bucket, headgate.Limit{Count: 1, Window: time.Hour, Burst: 1}},
+		{`{"rate": "5000/minute"}`, bucket, headgate.Limit{Count: 5000, Window: time.Minute, Burst: 2500}},
+		{"5000/minute", headgate.PerMinute(10), headgate.PerMinute(5000)},
 		{" 5_000 / 15m ", headgate.Limit{}, headgate.Per(5000, 15*time.Minute)},
 		{"5000/minute burst 500", bucket, headgate.Limit{Count: 5000, Window: time.Minute, Burst: 500}},
 		{"5000 burst 1_000", bucket, headgate.Limit{Count: 5000, Window: time.Minute, Burst: 1000}},
-		{"100_000", bucket, with(bucket, 100_000)},
+		{"100_000", bucket, headgate.Limit{Count: 100_000, Window: time.Minute, Burst: 50_000}},
 		{"5000/minute", window, with(window, 5000)},
 		{"5000", window, with(window, 5000)},
 		{"5000", quota, with(quota, 5000)},
@@ -41,6 +47,28 @@ func TestParseLimit(t *testing.T) {
 	} {
 		if got, err := ParseLimit(c.text, c.like); err != nil || got != c.want {
 			t.Errorf("%s in the place of %s: got %v (%+v), want %+v", c.text, c.like, err, got, c.want)
+		}
+	}
+}
+
+// Whatever the numbers, the burst of a rate lasts as long as that which it stands in the place of, to half a unit.
+func TestScaleBurst(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(5, 6))
+	count := func() int64 { return 1 + random.Int64N([]int64{10, 5000, headgate.MaxCost}[random.IntN(3)]) }
+	windows := []time.Duration{time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour, day, 366 * day, 365*day + time.Millisecond}
+	for range 20_000 {
+		own := headgate.Limit{Count: count(), Window: windows[random.IntN(len(windows))], Burst: count()}
+		limit := headgate.Limit{Count: count(), Window: windows[random.IntN(len(windows))]}
+		if own.Burst == own.Count {
+			continue
+		}
+		exact := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(own.Burst*limit.Count), big.NewInt(int64(own.Window))),
+			new(big.Int).Mul(big.NewInt(own.Count), big.NewInt(int64(limit.Window))))
+		want, _ := exact.Float64()
+		want = min(max(want, 1), headgate.MaxCost)
+		if got := scaleBurst(limit, own).Burst; math.Abs(float64(got)-want) > 0.5001 {
+			t.Fatalf("%s in the place of %s: burst %d, want %f", limit, own, got, want)
 		}
 	}
 }
@@ -117,7 +145,7 @@ func TestEncodeLimit(t *testing.T) {
 }
 
 func TestParseLimitCostsNoMemory(t *testing.T) {
-	like := headgate.PerMinute(10)
+	like := headgate.Limit{Count: 10, Window: time.Minute, Burst: 3}
 	for _, text := range []string{"5000/minute", "5000/15m burst 500", "100000"} {
 		if n := testing.AllocsPerRun(100, func() { _, _ = ParseLimit(text, like) }); n > 0 {
 			t.Errorf("%s: %v allocations", text, n)

@@ -41,7 +41,10 @@ type override struct {
 type overrideReport struct {
 	Version  int      `json:"version"`
 	Override override `json:"override"`
-	Notes    []string `json:"notes"`
+	// Before is what the subject had, not counting its tier, and After what it has now.
+	Before *limitReport `json:"before"`
+	After  *limitReport `json:"after"`
+	Notes  []string     `json:"notes"`
 }
 
 // overrideList is the JSON of "override list".
@@ -69,22 +72,29 @@ func newOverrideSet(p *program) *cobra.Command {
 
 SUBJECT is what the rule counts by: tenant=acme, or tenant=acme,user=ann. An api_key is hashed here and never sent. A comma
 within a value is written as \, .
-LIMIT is like 5000/minute; a number alone keeps the rest of the rule's limit.`,
+LIMIT is like 5000/minute; a number alone keeps the rest of the rule's limit. Without --burst the burst grows or shrinks
+with the rate: in the place of 1000/minute with a burst of 200, 5000/minute has one of 1000. A rule with several limits
+takes one at a time, by --limit-name, and the others stay. What it was before and is afterwards is shown.`,
 		Example: "  headgate override set search-by-key tenant=acme 5000/minute --expires 72h --reason launch --server https://gate:8083",
 		Args:    cobra.ExactArgs(3),
 	}, func(ctx context.Context, s *adminServer, args []string) (err error) {
-		r := overrideReport{Version: jsonVersion}
+		r := overrideReport{Version: jsonVersion, Notes: []string{}}
 		o.Rule, o.Limit = args[0], args[2]
-		if o.Subject, r.Notes, err = readSubject(args[1]); err != nil { //nolint:contextcheck // it is over at once
+		subject, notes, err := readSubject(args[1]) //nolint:contextcheck // it is over at once
+		if err != nil {
 			return &usageError{err}
 		}
+		o.Subject, r.Notes = subject, append(r.Notes, notes...)
 		if o.ExpiresAt, err = readExpiry(expires, time.Now()); err != nil {
 			return &usageError{fmt.Errorf("--expires %w", err)}
 		}
 		if burst > 0 {
 			o.Limit += " burst " + strconv.FormatInt(burst, 10)
 		}
-		err = s.call(ctx, http.MethodPost, overridesPath, o, &r.Override)
+		before, err := s.overridden(ctx, &o)
+		if err == nil {
+			err = s.call(ctx, http.MethodPost, overridesPath, o, &r.Override)
+		}
 		var refused *refusal
 		if errors.As(err, &refused) {
 			refused.Detail = wrongOverride.ReplaceAllString(refused.Detail, "") // there is but one
@@ -92,13 +102,16 @@ LIMIT is like 5000/minute; a number alone keeps the rest of the rule's limit.`,
 				refused.Detail += ": give --limit-name, which headgate rules export shows"
 			}
 		}
+		if err == nil {
+			err = before.compare(&r)
+		}
 		if err != nil {
 			return err
 		}
 		return p.end(&r, nil)
 	})
 	flags := cmd.Flags()
-	flags.Int64Var(&burst, "burst", 0, "`N` that may pass at once; without it the limit's own number")
+	flags.Int64Var(&burst, "burst", 0, "`N` that may pass at once; without it the rule's burst, scaled with the rate")
 	flags.StringVar(&expires, "expires", "", "`WHEN` it ends: 2026-12-01, 2026-12-01T18:00:00Z, 72h or 14d; without it never")
 	flags.StringVar(&o.LimitName, "limit-name", "", "`NAME` of the limit, if the rule has several")
 	flags.StringVar(&o.Reason, "reason", "", "`TEXT` for those who find it later")
@@ -107,8 +120,8 @@ LIMIT is like 5000/minute; a number alone keeps the rest of the rule's limit.`,
 
 func (r *overrideReport) text() string {
 	o := &r.Override
-	return fmt.Sprintf("override %d: %s for %s is %s until %s\n", o.ID, limitOf(o.Rule, o.LimitName), subjectText(o.Subject), o.Limit,
-		until(o.ExpiresAt)) + notesText(r.Notes)
+	return fmt.Sprintf("override %d: %s for %s until %s\n  before  %s\n  after   %s\n", o.ID, limitOf(o.Rule, o.LimitName),
+		subjectText(o.Subject), until(o.ExpiresAt), r.Before.Text, r.After.Text) + notesText(r.Notes)
 }
 
 func newOverrideList(p *program) *cobra.Command {

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/wording"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// limitReport is a limit in the JSON of "override set".
+type limitReport struct {
+	// Text is the limit in words, with its unit.
+	Text  string `json:"text"`
+	Count int64  `json:"count"`
+	// WindowSeconds is null for a limit that goes by the calendar.
+	WindowSeconds *float64 `json:"window_seconds"`
+	Calendar      string   `json:"calendar,omitzero"`
+	// Burst is what may pass at once.
+	Burst     int64  `json:"burst"`
+	Algorithm string `json:"algorithm"`
+	// Origin is rule or override.
+	Origin string `json:"origin"`
+}
+
+// limitWords is a limit for people: 1,000 requests per minute, burst 200.
+func limitWords(l headgate.Limit, unit string) string {
+	per := "calendar " + l.Calendar.String()
+	if l.Calendar == headgate.NoCalendar {
+		per = strings.TrimPrefix(headgate.Per(1, l.Window).String(), "1/")
+	}
+	text := wording.Count(int(l.Count), unit) + " per " + per
+	if l.Algorithm == headgate.TokenBucket && l.Calendar == headgate.NoCalendar {
+		return text + ", burst " + wording.Number(l.Capacity())
+	}
+	return text + ", " + l.Algorithm.String()
+}
+
+func newLimitReport(l headgate.Limit, unit, origin string) *limitReport {
+	r := &limitReport{Text: limitWords(l, unit), Count: l.Count, Burst: l.Capacity(), Algorithm: l.Algorithm.String(), Origin: origin}
+	if l.Calendar == headgate.NoCalendar {
+		seconds := l.Window.Seconds()
+		r.WindowSeconds = &seconds
+	} else {
+		r.Calendar = l.Calendar.String()
+	}
+	return r
+}
+
+// overridden is the limit that an override replaces, and what to know of its rule.
+type overridden struct {
+	rule    headgate.Rule
+	own     headgate.Limit
+	present *override // nil if the subject has none yet
+}
+
+// overridden asks for what an override is about to replace. A rule without such a limit is for the server to reject.
+func (s *adminServer) overridden(ctx context.Context, o *override) (*overridden, error) {
+	var stored struct{ Rule json.RawMessage }
+	if err := s.call(ctx, http.MethodGet, rulePath(o.Rule), nil, &stored); err != nil {
+		return nil, err
+	}
+	rule, err := ruledoc.ParseRule(s.address, stored.Rule)
+	if err != nil {
+		return nil, fmt.Errorf("this headgate does not understand rule %s of %s: take the version of the server\n%w", o.Rule, s.address, err)
+	}
+	before := &overridden{rule: rule, own: rule.Limit}
+	if o.LimitName != "" {
+		before.own = rule.Limits[o.LimitName]
+	}
+	filter := url.Values{"rule": {o.Rule}}
+	for name, value := range o.Subject {
+		filter.Add("subject", name+"="+value)
+	}
+	there, _, err := list[override](ctx, s, overridesPath, "overrides", filter, usualList)
+	for i := range there {
+		if there[i].LimitName == o.LimitName && maps.Equal(there[i].Subject, o.Subject) {
+			before.present = &there[i]
+		}
+	}
+	return before, err
+}
+
+// compare notes in the report what the override changes.
+func (b *overridden) compare(r *overrideReport) error {
+	unit := "request"
+	if b.rule.Cost.From != "" {
+		unit = "unit"
+	}
+	after, err := ruledoc.ParseLimit(r.Override.Limit, b.own)
+	if err != nil {
+		return err
+	}
+	r.After = newLimitReport(after, unit, "override")
+	r.Before = newLimitReport(b.own, unit, "rule")
+	if b.present != nil {
+		if was, err := ruledoc.ParseLimit(b.present.Limit, b.own); err == nil {
+			r.Before = newLimitReport(was, unit, "override")
+		}
+	} else if len(b.rule.Tiers) > 0 {
+		r.Notes = append(r.Notes, "the rule has tiers: of a subject in one of them, this replaces the limit of its tier")
+	}
+	var others []string
+	for _, name := range slices.Sorted(maps.Keys(b.rule.Limits)) {
+		if name != r.Override.LimitName {
+			others = append(others, name+" "+limitWords(b.rule.Limits[name], unit))
+		}
+	}
+	if b.rule.Limit.Count > 0 && r.Override.LimitName != "" {
+		others = append(others, limitWords(b.rule.Limit, unit))
+	}
+	if len(others) > 0 {
+		r.Notes = append(r.Notes, "the rule's other limits stay as they are: "+strings.Join(others, "; "))
+	}
+	if at := r.Override.ExpiresAt; at != nil && !at.After(time.Now()) {
+		r.Notes = append(r.Notes, "it has expired at "+instant(*at)+", and has no effect")
+	}
+	return nil
+}
