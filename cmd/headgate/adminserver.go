@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -27,7 +26,7 @@ import (
 const (
 	// tokenVariable has the token if no file was given. There is no flag for it: other users of the machine see flags.
 	tokenVariable = "HEADGATE_TOKEN"
-	// serverVariable has the server that operators' commands ask if none was given.
+	// serverVariable has the server that commands ask if none was given.
 	serverVariable = "HEADGATE_SERVER"
 	// maxAnswer is more than a report on as many rules as there may be.
 	maxAnswer = 64 << 20
@@ -42,9 +41,17 @@ type serverOptions struct{ server, tokenFile, caFile string }
 
 func (o *serverOptions) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.server, "server", "", "`ADDRESS` of a server's listen.admin: http://127.0.0.1:8083")
+	flags.StringVar(&o.server, "server", "", "`ADDRESS` of a server's listen.admin, http://127.0.0.1:8083; without it what "+
+		serverVariable+" says")
 	flags.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token for the server")
 	flags.StringVar(&o.caFile, "ca-file", "", "`FILE` with who signed the server's certificate, if that is nobody known")
+}
+
+// fromVariable takes the server of the environment if no --server was given, not even an empty one.
+func (o *serverOptions) fromVariable(cmd *cobra.Command) {
+	if !cmd.Flags().Changed("server") {
+		o.server = os.Getenv(serverVariable)
+	}
 }
 
 // adminServer is a running server as it is asked.
@@ -61,7 +68,7 @@ func asking(cmd *cobra.Command, do func(ctx context.Context, s *adminServer, arg
 	var o serverOptions
 	o.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.server = cmp.Or(o.server, os.Getenv(serverVariable)); o.server == "" {
+		if o.fromVariable(cmd); o.server == "" {
 			return usage(cmd, errors.New("say which server to ask: give --server ADDRESS or set "+serverVariable))
 		}
 		s, err := o.open(changeTimeout)
@@ -86,7 +93,7 @@ func (o *serverOptions) open(timeout time.Duration) (*adminServer, error) {
 	address, err := url.Parse(given)
 	if err != nil || address.Host == "" || address.User != nil || address.RawQuery != "" || address.Fragment != "" ||
 		address.Scheme != "http" && address.Scheme != "https" {
-		return nil, errors.New("--server is no address of a server: write http://127.0.0.1:8083, or https://host:8083")
+		return nil, errors.New("--server or " + serverVariable + " is no address of a server: write http://127.0.0.1:8083, or https://host:8083")
 	}
 	s := &adminServer{address: given, url: address}
 	if s.token, s.from, err = readToken(o.tokenFile); err != nil {

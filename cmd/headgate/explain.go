@@ -47,13 +47,16 @@ func newExplain(p *program) *cobra.Command {
 The request is what you know of it: a method, a path, and attributes as name=value. They are read as a server would; an
 api_key is hashed and never shown.
 
-With --rules the rules are read here, and Redis is asked from here. With --server a running server is asked at its
-listen.admin; it wants a token, which is in --token-file or in the variable HEADGATE_TOKEN.
+With --rules the rules are read here, and Redis is asked from here. With --server, or the variable HEADGATE_SERVER, a
+running server is asked at its listen.admin; it wants a token, which is in --token-file or in the variable HEADGATE_TOKEN.
 
 Exit code: 0 it would pass; 1 it would be refused; 2 the rules, Redis or the server cannot be asked.`,
 		Example: `  headgate explain --rules rules/ --redis redis://127.0.0.1:6379 POST /api/v1/login ip=203.0.113.7
   headgate explain --server http://127.0.0.1:8083 --token-file token POST /api/v1/login ip=203.0.113.7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(o.rules) == 0 && o.redis == "" {
+				o.fromVariable(cmd)
+			}
 			q, err := readQuestion(args)
 			if err = cmp.Or(err, o.check()); err != nil {
 				return usage(cmd, err)
@@ -93,9 +96,10 @@ func (o *explainOptions) check() error {
 		return errors.New("a server has its own rules and Redis: give --server with --token-file and --ca-file only, or " +
 			"--rules with --redis and what belongs to it")
 	case o.server == "" && besideServer:
-		return errors.New("say which server to ask: --server ADDRESS")
+		return errors.New("say which server to ask: give --server ADDRESS or set " + serverVariable)
 	case o.server == "" && len(o.rules) == 0:
-		return errors.New("say where the rules are: --rules PATH; or which server to ask: --server ADDRESS")
+		return errors.New("say where the rules are: --rules PATH; or which server to ask: give --server ADDRESS or set " +
+			serverVariable)
 	case o.cost < 1 || o.cost > headgate.MaxCost:
 		return fmt.Errorf("--cost %d: write 1 to %d", o.cost, headgate.MaxCost)
 	case o.redis == "" && besideRedis:

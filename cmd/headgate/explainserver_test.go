@@ -190,7 +190,7 @@ func TestExplainServerErrors(t *testing.T) {
 	const (
 		stranger = "SERVER answers, but not as headgate's admin API: write the address of listen.admin in the server's " +
 			"config, by default http://127.0.0.1:8083"
-		noAddress = "--server is no address of a server: write http://127.0.0.1:8083, or https://host:8083"
+		noAddress = "--server or VARIABLE is no address of a server: write http://127.0.0.1:8083, or https://host:8083"
 		away      = "nothing listens at SERVER: is headgate serve running there, and is this listen.admin of its config?"
 		none      = "SERVER wants a token: give --token-file FILE or set HEADGATE_TOKEN; headgate token create NAME makes a token"
 		unknown   = "SERVER does not know the token in TOKENFILE: is its line in the file that the server's " +
@@ -228,6 +228,7 @@ func TestExplainServerErrors(t *testing.T) {
 		}
 		o := start(t, args...)
 		want := strings.ReplaceAll(strings.ReplaceAll(c.want, "SERVER", c.server), "TOKENFILE", c.token)
+		want = strings.ReplaceAll(want, "VARIABLE", serverVariable)
 		if o.code != 2 || o.out != "" || o.errors != "headgate: "+want+"\n" {
 			t.Errorf("%s: exit %d\n%s\nwant\n%s", c.server, o.code, o.errors, want)
 		}

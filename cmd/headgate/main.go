@@ -65,6 +65,14 @@ Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a ref
 	root.SetFlagErrorFunc(usage)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	setUp(root)
+	asked := root.Flags().Bool("version", false, "the same as headgate version")
+	help := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *asked {
+			return p.showVersion()
+		}
+		return help(cmd, args)
+	}
 	return root
 }
 

@@ -221,7 +221,10 @@ func (r *removeReport) text() string {
 
 // commandOf is what people type for a thing.
 func commandOf(what string) string {
-	return map[string]string{"override": "override", "exemption": "exempt"}[what]
+	if what == "exemption" {
+		return "exempt"
+	}
+	return what
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }

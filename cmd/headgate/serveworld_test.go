@@ -185,5 +185,10 @@ func writeFile(t *testing.T, file, text string) {
 	}
 }
 
-// TestMain sees that servers leave nothing behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain sees that servers leave nothing behind. Whatever server its user asks usually is not for tests.
+func TestMain(m *testing.M) {
+	for _, name := range []string{serverVariable, tokenVariable} {
+		_ = os.Unsetenv(name) // what cannot be unset is not set
+	}
+	goleak.VerifyTestMain(m)
+}

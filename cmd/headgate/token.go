@@ -40,8 +40,9 @@ func newToken(p *program) *cobra.Command {
 names; running servers read it within a second. The token is shown this once and stored nowhere: the line has its hash
 only. The name says whose it is. To take the token back, remove the line.
 
-With --server the hash goes into the PostgreSQL of that server instead, and all servers with it let the token in at once.
-That takes the token of an admin. To take it back, headgate token rm.
+With --server, or the variable HEADGATE_SERVER, the hash goes into the PostgreSQL of that server instead, and all servers
+with it let the token in at once. That takes the token of an admin. To take it back, headgate token rm. Where the variable
+is set, --server "" makes a line all the same.
 
 A viewer may look, an editor also change rules and what goes with them, an admin also change who may. With a tenant the
 token is for what is that tenant's, and nothing else. A caller may ask for decisions, and nothing of this: its line belongs
@@ -57,6 +58,9 @@ into the file that listen.tokens_file names, and it sends the token in X-Headgat
 			if cmd.Flags().Changed("tenant") { // also if it is empty, which is an error: it would be for all tenants
 				rights = append(rights, "tenant="+tenant)
 			}
+			if role != string(adminapi.CallerRole) { // whose tokens are in files
+				o.fromVariable(cmd)
+			}
 			token, line, err := adminapi.NewToken(args[0], rights...)
 			if err != nil {
 				return usage(cmd, err)
@@ -69,7 +73,7 @@ into the file that listen.tokens_file names, and it sends the token in X-Headgat
 			case o.server != "":
 				return p.storeToken(cmd.Context(), &o, wantedToken{args[0], role, tenant, at})
 			case o != (serverOptions{}) || expires != "":
-				return usage(cmd, errors.New("say which server keeps the token: --server ADDRESS"))
+				return usage(cmd, errors.New("say which server keeps the token: give --server ADDRESS or set "+serverVariable))
 			}
 			key := "admin.tokens_file"
 			if role == string(adminapi.CallerRole) {

@@ -23,11 +23,13 @@ func newVersion(p *program) *cobra.Command {
 		Short:   "Print version, commit, Go version and platform",
 		Example: "  headgate version --output json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			info, _ := debug.ReadBuildInfo()
-			return p.end(newVersionReport(info), nil)
-		},
+		RunE:    func(*cobra.Command, []string) error { return p.showVersion() },
 	}
+}
+
+func (p *program) showVersion() error {
+	info, _ := debug.ReadBuildInfo()
+	return p.end(newVersionReport(info), nil)
 }
 
 // programVersion is that of this program.

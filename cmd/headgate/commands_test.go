@@ -1,0 +1,157 @@
+package main
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// everyCommand calls do for each command there is, with the words that name it.
+func everyCommand(do func(cmd *cobra.Command, words []string)) {
+	var walk func(cmd *cobra.Command, words []string)
+	walk = func(cmd *cobra.Command, words []string) {
+		do(cmd, words)
+		for _, child := range cmd.Commands() {
+			walk(child, append(words[:len(words):len(words)], child.Name()))
+		}
+	}
+	root := newRoot(&program{})
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	walk(root, nil)
+}
+
+// counting is a server that counts how often it is asked, and refuses to do anything.
+func counting(t *testing.T) (address string, calls *atomic.Int64) {
+	t.Helper()
+	calls = new(atomic.Int64)
+	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte(`{"detail": "asked and not answered"}`))
+	}))
+	return server.URL, calls
+}
+
+// TestHelp asks every command for help, in all the ways that people do. None may do anything but print it.
+func TestHelp(t *testing.T) {
+	address, calls := counting(t)
+	t.Setenv(serverVariable, address)
+	commands := 0
+	everyCommand(func(cmd *cobra.Command, words []string) {
+		commands++
+		path := strings.Join(append([]string{"headgate"}, words...), " ")
+		ways := [][]string{
+			append(words[:len(words):len(words)], "--help"),
+			append(words[:len(words):len(words)], "-h"),
+			append([]string{"help"}, words...),
+		}
+		if !cmd.HasSubCommands() {
+			ways = append(ways, append(words[:len(words):len(words)], "17", "--help"),
+				append(words[:len(words):len(words)], "a", "b", "c", "--help"))
+		}
+		for _, args := range ways {
+			o := start(t, args...)
+			if o.code != 0 || o.errors != "" || !strings.Contains(o.out, "Usage:\n  "+path) {
+				t.Errorf("headgate %s: %+v", strings.Join(args, " "), o)
+			}
+			for line := range strings.Lines(o.out) {
+				if strings.Contains(line, "headgate  ") || strings.Contains(line, "%!") {
+					t.Errorf("headgate %s prints %q", strings.Join(args, " "), line)
+				}
+			}
+		}
+		if cmd.Runnable() && cmd.Example == "" && !cmd.HasSubCommands() && cmd.Parent().Name() != "completion" && cmd.Name() != "help" {
+			t.Errorf("%s has no example", path)
+		}
+	})
+	if n := calls.Load(); n > 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+	t.Logf("%d commands", commands)
+}
+
+// serverArguments are what each command that takes --server takes besides.
+var serverArguments = map[string][]string{
+	"headgate denials":         {},
+	"headgate exempt add":      {"rule", "--user", "ann"},
+	"headgate exempt list":     {},
+	"headgate exempt rm":       {"1"},
+	"headgate explain":         {"/x"},
+	"headgate grant":           {"rule", "user=ann", "1"},
+	"headgate nodes":           {},
+	"headgate override import": {"testdata/overrides-good.csv"},
+	"headgate override list":   {},
+	"headgate override rm":     {"1"},
+	"headgate override set":    {"rule", "user=ann", "5/minute"},
+	"headgate reset":           {"rule", "user=ann"},
+	"headgate rules apply":     {"testdata/rules.yaml"},
+	"headgate rules export":    {},
+	"headgate rules history":   {},
+	"headgate rules rollback":  {"1"},
+	"headgate token create":    {"ann"},
+	"headgate token list":      {},
+	"headgate token rm":        {"1"},
+	"headgate top":             {},
+	"headgate usage":           {"user=ann"},
+}
+
+// TestServerVariable has HEADGATE_SERVER say which server to ask, for each command that has --server, which counts more.
+func TestServerVariable(t *testing.T) {
+	address, calls := counting(t)
+	other, otherCalls := counting(t)
+	seen := 0
+	everyCommand(func(cmd *cobra.Command, words []string) {
+		if cmd.Flags().Lookup("server") == nil {
+			return
+		}
+		seen++
+		more, known := serverArguments[strings.Join(append([]string{"headgate"}, words...), " ")]
+		if !known {
+			t.Errorf("%v: say in serverArguments what it takes", words)
+			return
+		}
+		args := slices.Concat(words, more)
+		t.Setenv(serverVariable, address)
+		calls.Store(0)
+		if o := start(t, args...); o.code != 2 || calls.Load() == 0 || !strings.Contains(o.errors, address+": asked and not answered") {
+			t.Errorf("headgate %v: %+v", args, o)
+		}
+		calls.Store(0)
+		if o := start(t, append(args, "--server", other)...); o.code != 2 || calls.Load() > 0 || otherCalls.Swap(0) == 0 {
+			t.Errorf("headgate %v --server: %+v", args, o)
+		}
+		t.Setenv(serverVariable, "")
+		if o := start(t, args...); cmd.Name() != "create" && (o.code != 2 || !strings.Contains(o.errors, "HEADGATE_SERVER")) {
+			t.Errorf("headgate %v without a server: %+v", args, o)
+		}
+	})
+	if seen != len(serverArguments) {
+		t.Errorf("%d commands take --server, and serverArguments has %d", seen, len(serverArguments))
+	}
+	t.Setenv(serverVariable, address)
+	calls.Store(0)
+	for _, args := range [][]string{
+		{"explain", "--rules", "testdata/rules.yaml", "/x"},
+		{"token", "create", "ann", "--server", ""},
+	} {
+		if o := start(t, args...); o.code != 0 || calls.Load() > 0 {
+			t.Errorf("headgate %v asks the server: %+v", args, o)
+		}
+	}
+}
+
+func TestVersionFlag(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"human", "json"} {
+		flag, command := start(t, "--version", "--output", format), start(t, "version", "--output", format)
+		if flag != command || flag.code != 0 {
+			t.Errorf("%s: %+v, not %+v", format, flag, command)
+		}
+	}
+}
