@@ -41,7 +41,8 @@ type override struct {
 type overrideReport struct {
 	Version  int      `json:"version"`
 	Override override `json:"override"`
-	// Before is what the subject had, not counting its tier, and After what it has now.
+	// Before is what the subject had, not counting its tier, and After what it has now; null if nothing was changed, because
+	// the override has expired.
 	Before *limitReport `json:"before"`
 	After  *limitReport `json:"after"`
 	Notes  []string     `json:"notes"`
@@ -85,7 +86,12 @@ takes one at a time, by --limit-name, and the others stay. What it was before an
 			return &usageError{err}
 		}
 		o.Subject, r.Notes = subject, append(r.Notes, notes...)
-		if o.ExpiresAt, err = readExpiry(expires, time.Now()); err != nil {
+		var over *expiredError
+		if o.ExpiresAt, err = readExpiry(expires, time.Now()); errors.As(err, &over) {
+			r.Override, r.Notes = o, append(r.Notes, "it would have expired at "+instant(over.at)+" and have no effect: nothing is changed")
+			return p.end(&r, nil)
+		}
+		if err != nil {
 			return &usageError{fmt.Errorf("--expires %w", err)}
 		}
 		if burst > 0 {
@@ -120,6 +126,9 @@ takes one at a time, by --limit-name, and the others stay. What it was before an
 
 func (r *overrideReport) text() string {
 	o := &r.Override
+	if r.After == nil {
+		return "warning: " + strings.Join(r.Notes, "\nwarning: ") + "\n"
+	}
 	return fmt.Sprintf("override %d: %s for %s until %s\n  before  %s\n  after   %s\n", o.ID, limitOf(o.Rule, o.LimitName),
 		subjectText(o.Subject), until(o.ExpiresAt), r.Before.Text, r.After.Text) + notesText(r.Notes)
 }

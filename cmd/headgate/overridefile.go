@@ -11,13 +11,19 @@ import (
 	"hash"
 	"hash/maphash"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/wording"
+	"github.com/headgate/headgate/ruledoc"
 )
 
-// mostProblems is how many lines somebody corrects at once.
-const mostProblems = 20
+// mostProblems is how many wrong lines are named; how many more there are is said.
+const mostProblems = 10_000
 
 // csvErrors are what is wrong with a file, each with its line.
 type csvErrors []string
@@ -29,15 +35,27 @@ type overrideFile struct {
 	name string
 	rows int
 	sum  string // of its bytes
+	// expired has the lines of overrides that have expired, the first of them.
+	expired []expiredLine
 }
+
+// expiredLine is a line with an override that has expired.
+type expiredLine struct {
+	line int
+	at   time.Time
+}
+
+// mostExpired is how many lines are named that have expired.
+const mostExpired = 20
 
 // overrideColumns are what a file may have; the first three it must.
 var overrideColumns = []string{"rule", "subject", "limit", "expires", "reason", "limit_name"}
 
-// checkOverrides reads a whole file.
-func checkOverrides(ctx context.Context, name string) (*overrideFile, error) {
+// checkOverrides reads a whole file, and holds each line to the rules of the server. Rules is nil if they are not known.
+func checkOverrides(ctx context.Context, name string, rules map[string]*headgate.Rule, now time.Time) (*overrideFile, error) {
 	f := &overrideFile{name: name}
 	var problems csvErrors
+	wrong := 0
 	seen, seed := map[uint64]int{}, maphash.MakeSeed()
 	sum := sha256.New()
 	err := f.read(ctx, sum, func(line int, o *override, err error) error {
@@ -49,14 +67,21 @@ func checkOverrides(ctx context.Context, name string) (*overrideFile, error) {
 			}
 			seen[key] = line
 		}
+		if err == nil && rules != nil {
+			err = o.check(rules)
+		}
 		if err != nil {
-			if problems = append(problems, fmt.Sprintf("%s:%d: %s", name, line, err)); len(problems) == mostProblems {
-				problems = append(problems, "and maybe more")
-				return problems
+			if wrong++; wrong <= mostProblems {
+				problems = append(problems, fmt.Sprintf("%s:%d: %s", name, line, err))
 			}
+		} else if o.expired(now) && len(f.expired) < mostExpired {
+			f.expired = append(f.expired, expiredLine{line, *o.ExpiresAt})
 		}
 		return nil
 	})
+	if more := wrong - len(problems); more > 0 {
+		problems = append(problems, "and "+wording.Count(more, "more line"))
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -66,6 +91,31 @@ func checkOverrides(ctx context.Context, name string) (*overrideFile, error) {
 	f.sum = hex.EncodeToString(sum.Sum(nil))
 	return f, nil
 }
+
+// check says what is wrong with an override in view of its rule, as the server would.
+func (o *override) check(rules map[string]*headgate.Rule) error {
+	rule := rules[o.Rule]
+	if rule == nil {
+		return fmt.Errorf("rule %q: there is none: headgate rules export shows what there is", o.Rule)
+	}
+	own := rule.Limit
+	if o.LimitName != "" {
+		own = rule.Limits[o.LimitName]
+	}
+	if names := slices.Sorted(maps.Keys(rule.Limits)); own.Count == 0 && len(names) > 0 {
+		return fmt.Errorf("rule %q has no limit %q: write one of %s into the column limit_name", o.Rule, o.LimitName,
+			strings.Join(names, ", "))
+	} else if own.Count == 0 {
+		return fmt.Errorf("rule %q has no limit %q: leave limit_name empty", o.Rule, o.LimitName)
+	}
+	if _, err := ruledoc.ParseLimit(o.Limit, own); err != nil {
+		return err
+	}
+	return ruledoc.CheckSubject(rule, o.Subject)
+}
+
+// expired reports whether the override has no effect any more.
+func (o *override) expired(now time.Time) bool { return o.ExpiresAt != nil && !o.ExpiresAt.After(now) }
 
 // each calls do for each row.
 func (f *overrideFile) each(ctx context.Context, do func(line int, o *override) error) error {

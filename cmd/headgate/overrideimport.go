@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"strconv"
@@ -14,7 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/wording"
+	"github.com/headgate/headgate/ruledoc"
 )
 
 const (
@@ -36,6 +41,8 @@ type importReport struct {
 	Before        int     `json:"before"`
 	Seconds       float64 `json:"seconds"`
 	RowsPerSecond float64 `json:"rows_per_second"`
+	// Warnings name the lines that have expired, the first of them.
+	Warnings []string `json:"warnings"`
 }
 
 func newOverrideImport(p *program) *cobra.Command {
@@ -50,7 +57,8 @@ expires, reason and limit_name, in any order:
   search-by-key,tenant=acme,5000/minute,2026-12-01,launch
   exports,"tenant=acme,user=ann",100/hour burst 20,,
 
-The whole file is checked first, and nothing is sent if a line is wrong. What has expired is left out. An import that was
+The whole file is checked first, also by the rules of the server: nothing is sent if a line is wrong, and all that are
+wrong are named. What has expired is left out with a warning. An import that was
 interrupted goes on where it stopped: FILE.csv.progress remembers how far that was, or give --from-line. To import a file
 again changes nothing. Overrides that are not in the file stay.
 
@@ -58,15 +66,19 @@ Exit code: 0 all is set; 1 there are problems in the file; 2 not all could be se
 		Example: "  headgate override import overrides.csv --server https://gate:8083 --token-file token",
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, s *adminServer, args []string) error {
-		file, err := checkOverrides(ctx, args[0])
+		rules, unknown := s.rulesByName(ctx)
+		file, err := checkOverrides(ctx, args[0], rules, time.Now())
 		var problems csvErrors
 		switch {
+		case errors.As(err, &problems) && unknown != nil:
+			return &exitError{1, fmt.Sprintf("%s\nnothing is sent; the rules cannot be asked, so there may be more: %s\n", problems, unknown)}
 		case errors.As(err, &problems):
 			return &exitError{1, problems.Error() + "\nnothing is sent\n"}
-		case err != nil:
-			return err
+		case err != nil || unknown != nil:
+			return cmp.Or(err, unknown)
 		}
-		i := overrideImport{p: p, server: s, file: file, r: importReport{Version: jsonVersion, File: args[0]}}
+		i := overrideImport{p: p, server: s, file: file, r: importReport{Version: jsonVersion, File: args[0], Warnings: []string{}}}
+		i.warn()
 		if i.line = from; from == 0 {
 			i.recall()
 		}
@@ -89,6 +101,34 @@ type overrideImport struct {
 	began, told time.Time
 }
 
+// warn names what has expired, and so is left out.
+func (i *overrideImport) warn() {
+	for _, x := range i.file.expired {
+		i.r.Warnings = append(i.r.Warnings, fmt.Sprintf("%s:%d: it has expired at %s, and is left out", i.file.name, x.line, instant(x.at)))
+	}
+}
+
+// rulesByName returns the rules of a server, those that are disabled included, by their names and ids.
+func (s *adminServer) rulesByName(ctx context.Context) (map[string]*headgate.Rule, error) {
+	type stored struct {
+		RuleID string
+		Rule   json.RawMessage
+	}
+	all, _, err := list[stored](ctx, s, "/v1/rate-limit/rules", "rules", url.Values{}, math.MaxInt)
+	if err != nil {
+		return nil, err
+	}
+	rules := map[string]*headgate.Rule{}
+	for _, one := range all {
+		rule, err := ruledoc.ParseRule(s.address, one.Rule)
+		if err != nil {
+			return nil, fmt.Errorf("this headgate does not understand a rule of %s: take the version of the server\n%w", s.address, err)
+		}
+		rules[rule.ID], rules[one.RuleID] = &rule, &rule
+	}
+	return rules, nil
+}
+
 func (i *overrideImport) run(ctx context.Context) error {
 	i.began = time.Now()
 	i.told = i.began
@@ -97,7 +137,7 @@ func (i *overrideImport) run(ctx context.Context) error {
 			i.r.Before++
 			return nil
 		}
-		if o.ExpiresAt != nil && !o.ExpiresAt.After(i.began) {
+		if o.expired(i.began) {
 			i.r.Ended++
 			return nil
 		}
@@ -195,5 +235,10 @@ func (r *importReport) text() string {
 	}
 	text := fmt.Sprintf("%s in %.1f s, %s/s: %s set, %s as they are already", wording.Count(r.Rows, "row"), r.Seconds,
 		wording.Number(int64(r.RowsPerSecond)), wording.Number(int64(r.Changed)), wording.Number(int64(r.Rows-r.Changed)))
-	return strings.Join(append([]string{text}, more...), "; ") + "\n"
+	lines := []string{strings.Join(append([]string{text}, more...), "; ")}
+	lines = append(lines, r.Warnings...)
+	if left := r.Ended - len(r.Warnings); left > 0 {
+		lines = append(lines, "and "+wording.Count(left, "line")+" more")
+	}
+	return strings.Join(lines, "\nwarning: ") + "\n"
 }

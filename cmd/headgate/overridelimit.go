@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/wording"
@@ -119,9 +118,6 @@ func (b *overridden) compare(r *overrideReport) error {
 	}
 	if len(others) > 0 {
 		r.Notes = append(r.Notes, "the rule's other limits stay as they are: "+strings.Join(others, "; "))
-	}
-	if at := r.Override.ExpiresAt; at != nil && !at.After(time.Now()) {
-		r.Notes = append(r.Notes, "it has expired at "+instant(*at)+", and has no effect")
 	}
 	return nil
 }

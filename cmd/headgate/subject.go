@@ -99,9 +99,16 @@ func readExpiry(text string, now time.Time) (*time.Time, error) {
 		return nil, fmt.Errorf("%q is no end: write a day like 2026-12-01 (its beginning in UTC), a time like "+
 			"2026-12-01T18:00:00Z, or how long, like 72h or 14d", text)
 	case !at.After(now):
-		return nil, fmt.Errorf("%s is over already: write a time to come, or leave it out for no end", instant(at))
+		return nil, &expiredError{at}
 	}
 	return &at, nil
+}
+
+// expiredError is about an end that is over.
+type expiredError struct{ at time.Time }
+
+func (e *expiredError) Error() string {
+	return instant(e.at) + " is over already: write a time to come, or leave it out for no end"
 }
 
 // readInstant reads a time, or a day, which is its beginning in UTC.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,6 +57,7 @@ Exit code: 0 all is well; 1 there are problems; 2 a file cannot be read.`,
 			for i := range d.Source {
 				r.Warnings = append(r.Warnings, warnings(&d.Source[i])...)
 			}
+			r.Warnings = append(r.Warnings, expired(d, time.Now())...)
 			return p.end(&r, nil)
 		},
 	}
@@ -78,6 +80,29 @@ func (r *validateReport) text() string {
 		text += "warning: " + strings.Join(r.Warnings, "\nwarning: ") + "\n"
 	}
 	return text
+}
+
+// expired finds overrides and exemptions that have no effect any more.
+func expired(d *ruledoc.Document, now time.Time) []string {
+	var found []string
+	over := func(what string, at time.Time) {
+		if !at.IsZero() && !at.After(now) {
+			found = append(found, fmt.Sprintf("%s expired at %s and has no effect: remove it, or write another end", what, instant(at)))
+		}
+	}
+	for i := range d.Overrides {
+		o := &d.Overrides[i]
+		over(fmt.Sprintf("rule %q: its override for %s", o.Rule, subjectText(o.Subject)), o.Expires)
+	}
+	for i := range d.Exemptions {
+		x := &d.Exemptions[i]
+		from := "all rules"
+		if x.Rule != "" {
+			from = fmt.Sprintf("rule %q", x.Rule)
+		}
+		over(fmt.Sprintf("%s: the exemption of %s=%s", from, x.Attribute, x.Value), x.Expires)
+	}
+	return found
 }
 
 // warnings finds requests that a rule lets cost more than one of its limits ever holds.
