@@ -59,7 +59,8 @@ type adminServer struct {
 	address string // as it was given, fit for the screen
 	url     *url.URL
 	token   string
-	from    string // where the token is from; "" without one
+	from    string   // where the token is from; "" without one
+	flags   []string // by which it is asked
 	client  *http.Client
 }
 
@@ -95,7 +96,7 @@ func (o *serverOptions) open(timeout time.Duration) (*adminServer, error) {
 		address.Scheme != "http" && address.Scheme != "https" {
 		return nil, errors.New("--server or " + serverVariable + " is no address of a server: write http://127.0.0.1:8083, or https://host:8083")
 	}
-	s := &adminServer{address: given, url: address}
+	s := &adminServer{address: given, url: address, flags: o.given(given)}
 	if s.token, s.from, err = readToken(o.tokenFile); err != nil {
 		return nil, err
 	}

@@ -32,10 +32,10 @@ type denialsReport struct {
 	Denials    []denial  `json:"denials"`
 	Notes      []string  `json:"notes"`
 
-	about   string              // whom it is about; "" all
-	asked   headgate.Attributes // what is known of them
-	address string
-	most    int
+	about  string              // whom it is about; "" all
+	asked  headgate.Attributes // what is known of them
+	server *adminServer
+	most   int
 }
 
 // denial is requests that were refused together.
@@ -64,7 +64,7 @@ Exit code: 0 nobody was refused; 1 somebody was, or not all servers could tell; 
 		Example: "  headgate denials user=ann --since 30m --server https://gate:8083 --token-file token",
 		Args:    cobra.MaximumNArgs(1),
 	}, func(ctx context.Context, s *adminServer, args []string) error {
-		r := denialsReport{Version: jsonVersion, Denials: []denial{}, Notes: []string{}, address: s.address, most: o.count}
+		r := denialsReport{Version: jsonVersion, Denials: []denial{}, Notes: []string{}, server: s, most: o.count}
 		q, err := o.query(&r, args) //nolint:contextcheck // it is over at once
 		if err != nil {
 			return &usageError{err}
@@ -169,8 +169,13 @@ func (r *denialsReport) notes() []string {
 		notes = append(notes, "there may be more: --count shows them, --since and --rule narrow it down")
 	}
 	if len(r.Denials) > 0 {
-		if next := r.Denials[0].next(r.asked, r.address); next != "" {
-			notes = append(notes, "how it is now: "+next)
+		first := &r.Denials[0]
+		add := ""
+		if first.Attributes["path"] == "" && r.asked["path"] == "" {
+			add = " (add the path, which is not shown)"
+		}
+		if next := first.next(r.asked); next != nil {
+			notes = append(notes, "how it is now"+add+": "+r.server.command(next...))
 		}
 	}
 	return notes
@@ -237,39 +242,34 @@ func (d *denial) why() string {
 	return why + "; it would have passed " + strconv.Itoa(int(math.Ceil(*d.RetryAfter))) + " s later"
 }
 
-// next is what to type to see how it stands now; "" if it is not known who it was. What is not shown is to be filled in.
-func (d *denial) next(asked headgate.Attributes, address string) string {
+// next are the words to type to see how it stands now; none if it is not known who it was.
+func (d *denial) next(asked headgate.Attributes) []string {
 	known := headgate.Attributes{}
 	maps.Copy(known, asked)
 	maps.Copy(known, d.Attributes)
-	words := []string{"headgate explain --server", address}
-	if method := known["method"]; method != "" {
-		words = append(words, quoted(method))
+	words := []string{"explain"}
+	for _, name := range []string{"method", "path"} {
+		value := known[name]
+		switch read, _, err := readArgument(value); {
+		case value == "":
+		case err == nil && read == name:
+			words = append(words, value)
+		default:
+			words = append(words, name+"="+value)
+		}
 	}
-	words = append(words, quoted(cmp.Or(known["path"], "PATH")))
-	var who []string
+	var who, besides []string
 	for _, name := range sortedNames(known) {
-		if !slices.Contains([]string{"method", "path", "route", "tier"}, name) {
-			who = append(who, quoted(name+"="+known[name]))
+		switch name {
+		case "method", "path", headgate.OtherMethod, headgate.OtherPath:
+		case "route", "tier":
+			besides = append(besides, name+"="+known[name])
+		default:
+			who = append(who, name+"="+known[name])
 		}
 	}
 	if len(who) == 0 {
-		return ""
+		return nil
 	}
-	for _, name := range []string{"route", "tier"} {
-		if known[name] != "" {
-			who = append(who, quoted(name+"="+known[name]))
-		}
-	}
-	return strings.Join(append(words, who...), " ")
-}
-
-// quoted is a word as a shell takes it.
-func quoted(word string) string {
-	if strings.ContainsFunc(word, func(r rune) bool {
-		return !strings.ContainsRune("-_=./:,@%+", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}) {
-		return "'" + strings.ReplaceAll(printable(word), "'", `'\''`) + "'"
-	}
-	return word
+	return slices.Concat(words, who, besides)
 }

@@ -59,7 +59,7 @@ note: not all is shown: 1 of 3 nodes did not answer in time
 note: 1,200 refusals of anybody in this time could not be recorded: there were too many
 note: what was before 2026-11-15T11:55:00Z is not known: servers remember what they have refused since they started, and not for ever
 note: there may be more: --count shows them, --since and --rule narrow it down
-note: how it is now: headgate explain --server SERVER GET '/x y' api_key=sha256:X 'user=a'\''n\x1b[2Jn'
+note: how it is now: headgate explain --server SERVER GET '/x y' api_key=sha256:X "$(printf %b 'user=a'\''n\0033[2Jn')"
 `
 	text := regexp.MustCompile(`sha256:\w+`).ReplaceAllString(strings.ReplaceAll(got.out, address, "SERVER"), "sha256:X")
 	if got.code != 1 || text != want {

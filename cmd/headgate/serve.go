@@ -98,7 +98,7 @@ func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) 
 func devConfig(c *config.Config) *config.Config {
 	dev := config.Default()
 	dev.Rules, dev.Identity, dev.Mode, dev.Headers = c.Rules, c.Identity, c.Mode, c.Headers
-	dev.ShowSubjects, dev.Tracing = c.ShowSubjects, c.Tracing
+	dev.ShowSubjects, dev.Tracing = config.ShowClear, c.Tracing // nobody but this machine's user is there
 	dev.Listen = c.Listen
 	dev.Listen.TLS = config.ListenTLS{}
 	for _, address := range []*string{&dev.Listen.HTTP, &dev.Listen.GRPC, &dev.Listen.Ops, &dev.Listen.Admin} {

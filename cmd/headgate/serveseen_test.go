@@ -75,7 +75,7 @@ var stable = []struct {
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ( to \d\d:\d\d:\d\d)?`), "2026-12-04T18:00:00Z"},
 	{regexp.MustCompile(`since 2026-12-04T18:00:00Z`), "since 2026-12-04T17:50:00Z"},
 	{regexp.MustCompile(`before 2026-12-04T18:00:00Z`), "before 2026-12-04T17:58:00Z"},
-	{regexp.MustCompile(`http://127\.0\.0\.1:\d+`), "https://gate:8083"},
+	{regexp.MustCompile(`http://127\.0\.0\.1:\d+ --token-file \S+`), "https://gate:8083 --token-file token"},
 	{regexp.MustCompile(` on \S+, rules version [0-9a-f]{12}`), " on gate-2:8080, rules version 5ad2f0e1c93b"},
 }
 
@@ -146,7 +146,8 @@ func TestSeenHashed(t *testing.T) {
 	}
 	ann := start(t, append([]string{"denials", "user=ann"}, args...)...)
 	if ann.code != 1 || !strings.HasPrefix(ann.out, "8 refusals of user=ann") ||
-		!strings.Contains(ann.out, "headgate explain --server "+args[1]+" GET PATH user=ann tier=free\n") {
+		!strings.Contains(ann.out, "how it is now (add the path, which is not shown): headgate explain --server "+args[1]+
+			" --token-file "+args[3]+" GET user=ann tier=free\n") {
 		t.Errorf("%+v", ann)
 	}
 	if nobody := start(t, append([]string{"denials", "user=zoe"}, args...)...); nobody.code != 0 ||

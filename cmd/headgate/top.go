@@ -48,6 +48,7 @@ type topReport struct {
 	Refused       []offenders.Limited `json:"refused"`
 	Near          []offenders.Near    `json:"near"`
 	order         string              // by which it is shown
+	server        *adminServer
 }
 
 // topOptions are the flags.
@@ -125,7 +126,7 @@ func (o *topOptions) ask(ctx context.Context, s *adminServer) (*topReport, error
 	if o.rule != "" {
 		q.Set("rule", o.rule)
 	}
-	r := topReport{order: o.order}
+	r := topReport{order: o.order, server: s}
 	if err := s.call(ctx, http.MethodGet, "/v1/rate-limit/top?"+q.Encode(), nil, &r); err != nil {
 		return nil, err
 	}
@@ -172,7 +173,10 @@ func (r *topReport) notes() []string {
 		notes = append(notes, "some counts are too low: so many rules refuse that not all can be remembered")
 	}
 	if r.order != byNear && len(r.Near) > 0 {
-		notes = append(notes, wording.Count(len(r.Near), "subject")+" near a limit: --sort near shows them")
+		notes = append(notes, wording.Count(len(r.Near), "subject")+" near a limit: "+r.server.command("top", "--once", "--sort", byNear))
+	}
+	if r.order != byNear && len(r.Refused) > 0 {
+		notes = append(notes, "why: "+r.server.command("denials", "--", r.first()))
 	}
 	if r.hashed() && len(r.Refused)+len(r.Near) > 0 {
 		notes = append(notes, "subjects are hashes: show_subjects: clear in the servers' config shows who they are")
@@ -180,22 +184,21 @@ func (r *topReport) notes() []string {
 	return notes
 }
 
+// first is the subject in the first row, as headgate denials takes it.
+func (r *topReport) first() string {
+	first := &r.sorted(r.order)[0]
+	if len(first.Attributes) == 0 {
+		return first.Subject
+	}
+	return subjectText(first.Attributes)
+}
+
 // rows are the table, with its heads. What may be long comes last.
 func (r *topReport) rows(order string) [][]string {
 	if order == byNear {
 		return r.nearRows()
 	}
-	sorted := slices.Clone(r.Refused)
-	slices.SortStableFunc(sorted, func(a, b offenders.Limited) int {
-		most := cmp.Compare(b.Refused, a.Refused)
-		switch order {
-		case byRule:
-			return cmp.Or(strings.Compare(a.Rule, b.Rule), most)
-		case bySubject:
-			return cmp.Or(strings.Compare(shownSubject(a.Subject, a.Attributes), shownSubject(b.Subject, b.Attributes)), most)
-		}
-		return most
-	})
+	sorted := r.sorted(order)
 	rows := [][]string{{"REFUSED", "PER MINUTE", "RULE", "SUBJECT"}}
 	for i := range sorted {
 		row := &sorted[i]
@@ -208,6 +211,22 @@ func (r *topReport) rows(order string) [][]string {
 		})
 	}
 	return rows
+}
+
+// sorted is who was refused, in this order.
+func (r *topReport) sorted(order string) []offenders.Limited {
+	sorted := slices.Clone(r.Refused)
+	slices.SortStableFunc(sorted, func(a, b offenders.Limited) int {
+		most := cmp.Compare(b.Refused, a.Refused)
+		switch order {
+		case byRule:
+			return cmp.Or(strings.Compare(a.Rule, b.Rule), most)
+		case bySubject:
+			return cmp.Or(strings.Compare(shownSubject(a.Subject, a.Attributes), shownSubject(b.Subject, b.Attributes)), most)
+		}
+		return most
+	})
+	return sorted
 }
 
 func (r *topReport) nearRows() [][]string {

@@ -206,7 +206,7 @@ func TestTopOnce(t *testing.T) {
 	t.Parallel()
 	address, asked, _ := topServer(t)
 	got := start(t, "top", "--server", address)
-	if got.code != 0 || asked.Load() != 1 || !strings.Contains(got.out, "\n1 subject near a limit: --sort near shows them\n") {
+	if got.code != 0 || asked.Load() != 1 || !strings.Contains(got.out, "\n1 subject near a limit: headgate top --server ") {
 		t.Errorf("%+v", got)
 	}
 	p := openPTY(t)
