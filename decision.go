@@ -76,7 +76,8 @@ type LimitDecision struct {
 	Origin  Origin
 	// Enforced is false for a limit that refuses nothing: in shadow, on trial, or outside of EnforcePercent.
 	Enforced bool
-	// Exposed says whether clients are shown the limit.
+	// Exposed says whether clients are shown the limit. What denies their request they are shown in any case, but not whose
+	// limit it is.
 	Exposed bool
 	// Metered says whether the rule's usage is added up, which this limit stands for: the first of its rule.
 	Metered bool
@@ -106,21 +107,25 @@ func (l *LimitDecision) DecidedBy() Path {
 	return l.Path
 }
 
-// Refused is the limit that keeps the request out the longest; nil if it may pass.
+// Refused returns the limit that denies the request for the longest time, or nil if the request may pass. A limit that the
+// store did not decide comes after those that it did.
 func (d *Decision) Refused() *LimitDecision {
 	var worst *LimitDecision
 	for i := range d.Limits {
-		l := &d.Limits[i]
-		if l.Refuses() && (worst == nil || longer(l.RetryAfter, worst.RetryAfter)) {
+		if l := &d.Limits[i]; l.Refuses() && (worst == nil || l.outlasts(worst)) {
 			worst = l
 		}
 	}
 	return worst
 }
 
-// Shown is the limit that headers with room for one should show: of those exposed the refusing one with the longest wait,
-// else the one with the least left. It is nil if none is exposed.
+// Shown returns the limit that headers with room for one show. Of a denied request that is the one that denies it for the
+// longest time, exposed or not: anything else would contradict the denial. Otherwise it is the exposed limit with the least
+// left, or nil if there is none.
 func (d *Decision) Shown() *LimitDecision {
+	if denied := d.Refused(); denied != nil {
+		return denied
+	}
 	var shown *LimitDecision
 	for i := range d.Limits {
 		l := &d.Limits[i]
@@ -131,10 +136,16 @@ func (d *Decision) Shown() *LimitDecision {
 	return shown
 }
 
-func (l *LimitDecision) before(other *LimitDecision) bool {
-	if a, b := l.Refuses(), other.Refuses(); a || b {
-		return a && (!b || longer(l.RetryAfter, other.RetryAfter))
+// outlasts reports whether the limit denies a request for longer than another one does.
+func (l *LimitDecision) outlasts(other *LimitDecision) bool {
+	if decided := l.Err == nil; decided != (other.Err == nil) {
+		return decided
 	}
+	return longer(l.RetryAfter, other.RetryAfter)
+}
+
+// before reports whether a smaller part of the limit is left than of another one.
+func (l *LimitDecision) before(other *LimitDecision) bool {
 	// A leaky bucket's queue may have room for more than it lets pass at once.
 	most, others := l.Limit.capacity(), other.Limit.capacity()
 	return min(l.Remaining, most)*others < min(other.Remaining, others)*most

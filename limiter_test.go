@@ -401,10 +401,10 @@ func TestShown(t *testing.T) {
 	}
 	w.admitted(4, "ip=2 user=bob")
 	d := w.ask("ip=3 user=cid")
-	if d.Allowed || d.Refused().Rule != "global" || d.Shown().Rule != "wide" {
+	if d.Allowed || d.Refused().Rule != "global" || d.Shown().Rule != "global" {
 		t.Errorf("refused by %+v, shown %+v", d.Refused(), d.Shown())
 	}
-	if d := w.ask("ip=1 user=ann"); d.Refused().Rule != "global" || d.Shown().Rule != "narrow" {
+	if d := w.ask("ip=1 user=ann"); d.Refused().Rule != "global" || d.Shown().Rule != "global" {
 		t.Errorf("refused by %+v, shown %+v", d.Refused(), d.Shown())
 	}
 	// Of two that refuse, the longer wait is shown, whichever comes first.

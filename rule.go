@@ -192,7 +192,8 @@ const (
 	FailDeny
 )
 
-// Expose says whether clients are shown a rule's limits.
+// Expose says whether clients are shown a rule's limits. A request that a rule denies gets the numbers of its limit in any case,
+// without the rule's name.
 type Expose uint8
 
 const (

@@ -16,19 +16,19 @@ func setHeader(ctx context.Context, d *headgate.Decision) {
 	}
 }
 
-// rateLimits are the fields of draft-ietf-httpapi-ratelimit-headers, of the limits that clients may see. A limit that
-// the store did not decide has a policy only: what is left is not known.
+// rateLimits returns the fields of draft-ietf-httpapi-ratelimit-headers, of the limits that clients may see and in any case of
+// the one that denies. A limit that the store did not decide has a policy only: what is left is not known.
 func rateLimits(d *headgate.Decision) metadata.MD {
 	policies, limits := make([]byte, 0, 64), make([]byte, 0, 64)
-	named := 0
+	named, hidden, denied := 0, limitfields.Hidden(d), d.Refused()
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if !l.Exposed || named == maxNamed {
+		if !l.Exposed && l != hidden || named >= maxNamed && l != denied {
 			continue
 		}
 		named++
 		policies = limitfields.AppendPolicy(separate(policies), l)
-		if l.Err == nil {
+		if limitfields.Decided(l) {
 			limits = limitfields.AppendState(separate(limits), l)
 		}
 	}

@@ -38,9 +38,9 @@ const (
 type refusal struct {
 	// wait is until the call can pass: at least the decision's; 0 if it is not known.
 	wait time.Duration
-	// worst is the limit with the longest wait of those that the client may see; nil if it may see none.
+	// worst is the limit that denies the call for the longest time; nil if the client knows none.
 	worst *headgate.LimitDecision
-	// violations are of the limits that the client may see.
+	// violations are of the limits that deny the call, those of rules that are not exposed without a name.
 	violations []*errdetails.QuotaFailure_Violation
 	undecided  bool
 }
@@ -79,18 +79,20 @@ func newRefusal(d *headgate.Decision) refusal {
 	case r.wait > 0:
 		r.wait = jitter(r.wait)
 	}
+	hidden := limitfields.Hidden(d)
 	for n := range d.Limits {
 		l := &d.Limits[n]
-		if !l.Refuses() || !l.Exposed {
+		if !l.Refuses() || !l.Exposed && l != hidden {
 			continue
 		}
-		if r.worst == nil || r.worst.RetryAfter != headgate.Never &&
-			(l.RetryAfter == headgate.Never || l.RetryAfter > r.worst.RetryAfter) {
-			r.worst = l
-		}
 		if len(r.violations) < maxNamed {
-			r.violations = append(r.violations, &errdetails.QuotaFailure_Violation{Subject: limitfields.Name(l), Description: reason(l)})
+			r.violations = append(r.violations, &errdetails.QuotaFailure_Violation{
+				Subject: limitfields.PublicName(l), Description: reason(l),
+			})
 		}
+	}
+	if worst := d.Refused(); worst != nil && (worst.Exposed || worst == hidden) {
+		r.worst = worst
 	}
 	return r
 }
@@ -101,9 +103,13 @@ func (r refusal) status() *status.Status {
 	if r.undecided {
 		code, text, info.Reason = codes.Unavailable, "rate limits cannot be checked", reasonUnavailable
 	}
-	if r.worst != nil {
+	switch {
+	case r.worst == nil:
+	case r.worst.Exposed:
 		text += ": " + limitfields.Name(r.worst) + " " + reason(r.worst)
 		info.Metadata = map[string]string{"rule": r.worst.Rule}
+	default:
+		info.Metadata = map[string]string{"rule": limitfields.HiddenName}
 	}
 	details := []protoadapt.MessageV1{info}
 	if r.wait > 0 {
@@ -124,9 +130,11 @@ func detailed(code codes.Code, text string, details ...protoadapt.MessageV1) *st
 	return plain // a name that is not UTF-8 must not turn a refusal into something else
 }
 
-// reason is why a limit refuses, to be read behind its name.
+// reason is why a limit refuses, to be read behind its name. Of one that is hidden it says no more than headers do.
 func reason(l *headgate.LimitDecision) string {
 	switch {
+	case !l.Exposed:
+		return "allows no more at present"
 	case l.Missing != "":
 		return "refuses calls without " + l.Missing
 	case l.Err != nil:

@@ -51,14 +51,15 @@ func TestRefusal(t *testing.T) {
 				{ID: "shown", By: byUser, Limit: headgate.PerMinute(1)},
 				{ID: "hidden", By: headgate.Everybody, Limit: headgate.PerHour(1)},
 			}, calls: 2,
-			message: "rate limit exceeded: shown allows 1/minute", rule: "shown", wait: time.Hour,
-			violations: []string{"shown allows 1/minute"},
+			message: "rate limit exceeded", rule: "(hidden)", wait: time.Hour,
+			violations: []string{"shown allows 1/minute", "(hidden) allows no more at present"},
 		},
 		"nothing but hidden": {
 			rules: []headgate.Rule{
 				{ID: "hidden", By: byUser, Limit: headgate.PerHour(1), Expose: headgate.ExposeNever},
 			}, calls: 2,
-			message: "rate limit exceeded", wait: time.Hour,
+			message: "rate limit exceeded", rule: "(hidden)", wait: time.Hour,
+			violations: []string{"(hidden) allows no more at present"},
 		},
 		"shadow beside it": {
 			rules: []headgate.Rule{
@@ -155,7 +156,7 @@ func TestStoreFailure(t *testing.T) {
 			r.info.GetMetadata()["rule"] != "closed" || r.retry != 0 || r.violations != nil {
 			t.Errorf("%v, %+v", err, r)
 		}
-		if len(trailer.Get("grpc-retry-pushback-ms"))+len(trailer.Get("retry-after"))+len(trailer.Get("ratelimit")) > 0 {
+		if len(trailer.Get("grpc-retry-pushback-ms"))+len(trailer.Get("retry-after")) > 0 || !slices.Equal(trailer.Get("ratelimit"), []string{`"closed";r=0`}) {
 			t.Errorf("trailer %v, though nobody knows", trailer)
 		}
 		if got := strings.Count(log.String(), "error=away"); got != 1 {

@@ -20,14 +20,17 @@
 // its limit, if the rule has limits with names: "exports#month". q and w are the rate: q units in w seconds. The w of
 // a calendar's month is the length of the present month; a window that is not whole seconds has none. r is what is
 // left. t is, in seconds rounded up, how long until that is as if never used; of a limit that refuses it is how long
-// until the request would fit.
+// until the request would fit, and missing if it never can.
 //
 // The X-RateLimit headers have room for one limit: the refusing one with the longest wait, else the one of which the
 // smallest part is left. Limit is what Remaining counts down from, which for a bucket is its burst, and Reset is when
 // it will be as if never used, in Unix seconds of the store's clock.
 //
-// A limit that the store did not decide has a policy and nothing else: what is left is not known. One that was not
-// asked, because an attribute is missing, has nothing left and no time at which that changes.
+// A denial always shows the limit that denies: nothing is left of it, also where a cheaper request would pass. If its rule is
+// not exposed its policy is "(hidden)", once, for the one with the longest wait.
+//
+// A limit that the store did not decide has a policy and nothing else: what is left is not known. If it denies the request,
+// or was not asked because an attribute is missing, it has nothing left and no time at which that changes.
 //
 // The headers are set before the handler runs, in the place of any that were there, and the handler may change them.
 // The ResponseWriter is handed on as it is, so flushing, hijacking, trailers and http.ResponseController work as
@@ -45,8 +48,7 @@
 // by 5 minutes, so that clients who were refused together do not come back together. A request that can never pass
 // gets none, and a retry_after of null.
 //
-// A rule that is not exposed stays unnamed: rule is then empty, and violated-policies names the others that refuse, if
-// any.
+// A rule that is not exposed stays unnamed: rule and violated-policies then have "(hidden)".
 //
 // A request that is refused only because the store does not answer, and a rule says deny in that case, gets a 503 of
 // type temporary-reduced-capacity with the error rate_limit_unavailable.

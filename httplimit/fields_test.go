@@ -92,6 +92,9 @@ func TestNotDecided(t *testing.T) {
 			},
 			want: `503
 				RateLimit-Policy: "a";q=1;w=60, "b";q=1
+				RateLimit: "b";r=0
+				X-RateLimit-Limit: 1
+				X-RateLimit-Remaining: 0
 				Retry-After: 1
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
@@ -104,11 +107,15 @@ func TestNotDecided(t *testing.T) {
 				{ID: "b", By: headgate.Everybody, Limit: headgate.PerMinute(1), OnStoreFailure: headgate.FailDeny},
 			},
 			want: `503
+				RateLimit-Policy: "(hidden)";q=1;w=60
+				RateLimit: "(hidden)";r=0
+				X-RateLimit-Limit: 1
+				X-RateLimit-Remaining: 0
 				Retry-After: 1
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
-				`"title":"Temporarily reduced capacity","status":503,"violated-policies":[],"error":"rate_limit_unavailable",` +
-				`"message":"requests cannot be counted at present; try again in 1 second","rule":"","retry_after":1}`,
+				`"title":"Temporarily reduced capacity","status":503,"violated-policies":["(hidden)"],"error":"rate_limit_unavailable",` +
+				`"message":"requests cannot be counted at present; try again in 1 second","rule":"(hidden)","retry_after":1}`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -111,7 +111,7 @@ func TestResponses(t *testing.T) {
 			}},
 			want: `200
 				RateLimit-Policy: "even";q=2;w=1
-				RateLimit: "even";r=20;t=1
+				RateLimit: "even";r=2;t=1
 				X-RateLimit-Limit: 2
 				X-RateLimit-Remaining: 2
 				X-RateLimit-Reset: 1794744001
@@ -127,30 +127,30 @@ func TestResponses(t *testing.T) {
 				hidden2(hidden),
 			},
 			want: `429
-				RateLimit-Policy: "short";q=2;w=20, "long#day";q=5000;w=86400, "long#hour";q=2;w=3600
-				RateLimit: "short";r=0;t=10, "long#day";r=4998;t=35, "long#hour";r=0;t=1800
+				RateLimit-Policy: "short";q=2;w=20, "long#day";q=5000;w=86400, "long#hour";q=2;w=3600, "(hidden)";q=2;w=60
+				RateLimit: "short";r=0;t=10, "long#day";r=4998;t=35, "long#hour";r=0;t=1800, "(hidden)";r=0;t=30
 				X-RateLimit-Limit: 2
 				X-RateLimit-Remaining: 0
 				X-RateLimit-Reset: 1794747601
 				Retry-After: 1800
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
-				`"violated-policies":["short","long#hour"],"error":"rate_limit_exceeded",` +
+				`"violated-policies":["short","long#hour","(hidden)"],"error":"rate_limit_exceeded",` +
 				`"message":"long#hour allows 2/hour; try again in 1800 seconds","rule":"long","retry_after":1800}`,
 		},
 		{
 			name: "a hidden rule refuses", rules: []headgate.Rule{hidden, search}, times: 2, send: get("/", "X-API-Key", "k"),
 			want: `429
-				RateLimit-Policy: "search-by-key";q=1000;w=60
-				RateLimit: "search-by-key";r=199;t=1
-				X-RateLimit-Limit: 200
-				X-RateLimit-Remaining: 199
-				X-RateLimit-Reset: 1794744001
+				RateLimit-Policy: "(hidden)";q=1;w=60, "search-by-key";q=1000;w=60
+				RateLimit: "(hidden)";r=0;t=60, "search-by-key";r=199;t=1
+				X-RateLimit-Limit: 1
+				X-RateLimit-Remaining: 0
+				X-RateLimit-Reset: 1794744061
 				Retry-After: 60
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
-				`"violated-policies":[],"error":"rate_limit_exceeded",` +
-				`"message":"too many requests; try again in 60 seconds","rule":"","retry_after":60}`,
+				`"violated-policies":["(hidden)"],"error":"rate_limit_exceeded",` +
+				`"message":"too many requests; try again in 60 seconds","rule":"(hidden)","retry_after":60}`,
 		},
 		{
 			name: "shadow, candidate and everybody are not shown", times: 3, send: get("/"),
@@ -188,9 +188,9 @@ func TestResponses(t *testing.T) {
 			}},
 			want: `429
 				RateLimit-Policy: "rows";q=10;w=60
-				RateLimit: "rows";r=10;t=0
+				RateLimit: "rows";r=0
 				X-RateLimit-Limit: 10
-				X-RateLimit-Remaining: 10
+				X-RateLimit-Remaining: 0
 				X-RateLimit-Reset: 1794744001
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +

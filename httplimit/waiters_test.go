@@ -77,9 +77,9 @@ func TestMaxWaiters(t *testing.T) {
 		begin := time.Now()
 		compare(t, serve(h, get("/")), `429
 			RateLimit-Policy: "even";q=1;w=1
-			RateLimit: "even";r=57;t=3
+			RateLimit: "even";r=0;t=3
 			X-RateLimit-Limit: 1
-			X-RateLimit-Remaining: 1
+			X-RateLimit-Remaining: 0
 			X-RateLimit-Reset: 946684804
 			Retry-After: 3
 			Content-Type: application/problem+json

@@ -113,8 +113,8 @@ func newLimit(l *headgate.LimitDecision) limit {
 	return a
 }
 
-// tightest is the limit that a caller is told of who looks at one only: the one that clients see. If they see none it
-// is any, for who asks for one rule wants to know about that one.
+// tightest returns the limit for callers who look at one only: the one that clients see. If they see none it is any, for a
+// caller who asks for one rule wants to know about that one.
 func tightest(d *headgate.Decision) *headgate.LimitDecision {
 	if l := d.Shown(); l != nil {
 		return l

@@ -84,11 +84,11 @@ func (m *response) whole() headgate.Decision {
 // without is true of decisions made without the store, which did not answer.
 func without(p headgate.Path) bool { return p == headgate.PathLocal || p == headgate.PathFailed }
 
-// appendStatus writes a DescriptorStatus. It shows one limit, if clients may know of it.
+// appendStatus writes a DescriptorStatus. It shows one limit: one that clients may know of, or the one that denies.
 func appendStatus(data []byte, d *headgate.Decision) []byte {
 	data = protofields.AppendNumber(data, 1<<3, codeOf(d))
 	l := d.Shown()
-	if l == nil {
+	if l == nil || !limitfields.Known(l) {
 		return data
 	}
 	data, at := protofields.Open(data, 2<<3|protofields.Bytes)
@@ -106,7 +106,7 @@ func appendLimit(data []byte, l *headgate.LimitDecision) []byte {
 	unit, times := unitOf(&l.Limit)
 	data = protofields.AppendNumber(data, 1<<3, short(l.Limit.Count))
 	data = protofields.AppendNumber(data, 2<<3, unit)
-	data = protofields.AppendString(data, 3<<3|protofields.Bytes, limitfields.Name(l))
+	data = protofields.AppendString(data, 3<<3|protofields.Bytes, limitfields.PublicName(l))
 	if times > 1 {
 		var at int
 		data, at = protofields.Open(data, 4<<3|protofields.Bytes)

@@ -64,7 +64,7 @@ func (h *Headers) write(d *headgate.Decision) *fields {
 	if h.Draft {
 		f.draft(d)
 	}
-	if l := d.Shown(); l != nil {
+	if l := d.Shown(); l != nil && Known(l) {
 		f.shown(l, h.Legacy, h.Older)
 	}
 	return f
@@ -114,9 +114,9 @@ func (f *fields) put(header map[string][]string) {
 }
 
 func (f *fields) draft(d *headgate.Decision) {
-	separator := ""
+	separator, hidden := "", Hidden(d)
 	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Exposed {
+		if l := &d.Limits[i]; l.Exposed || l == hidden {
 			f.text = append(f.text, separator...)
 			f.text = AppendPolicy(f.text, l)
 			separator = ", "
@@ -125,7 +125,7 @@ func (f *fields) draft(d *headgate.Decision) {
 	f.end(FieldPolicy)
 	separator = ""
 	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Exposed && l.Err == nil {
+		if l := &d.Limits[i]; (l.Exposed || l == hidden) && Decided(l) {
 			f.text = append(f.text, separator...)
 			f.text = AppendState(f.text, l)
 			separator = ", "
@@ -154,9 +154,18 @@ func (f *fields) shown(l *headgate.LimitDecision, legacy, older bool) {
 	}
 }
 
-// Left is what is left of a limit, counted down from its capacity: of a leaky bucket with a long queue there may be
-// more.
-func Left(l *headgate.LimitDecision) int64 { return min(l.Remaining, l.Limit.Capacity()) }
+// Left returns what clients are told is left of a limit, counted down from its capacity: of a leaky bucket with a long queue
+// there may be more. Of a limit that denies the request it is nothing, also where there is enough for a cheaper one.
+func Left(l *headgate.LimitDecision) int64 {
+	if l.Refuses() {
+		return 0
+	}
+	return min(l.Remaining, l.Limit.Capacity())
+}
+
+// Decided reports whether clients can be told how a limit stands: nobody knows what is left of one that the store did not
+// decide, but if it denies the request that is nothing.
+func Decided(l *headgate.LimitDecision) bool { return l.Err == nil || l.Refuses() }
 
 func wholeUnix(t time.Time) int64 {
 	seconds := t.Unix()

@@ -19,6 +19,37 @@ func Name(l *headgate.LimitDecision) string {
 	return l.Rule + "#" + l.Name
 }
 
+// HiddenName stands for the name of a limit that denies a request and whose rule is not exposed. No rule's ID has a
+// parenthesis in it, so it is nobody else's name.
+const HiddenName = "(hidden)"
+
+// PublicName returns the name of a limit's policy as clients see it.
+func PublicName(l *headgate.LimitDecision) string {
+	if !l.Exposed {
+		return HiddenName
+	}
+	return Name(l)
+}
+
+// Known reports whether there is a limit to show: a client of the service that got no answer makes a decision without one.
+func Known(l *headgate.LimitDecision) bool { return l.Limit != headgate.Limit{} }
+
+// Hidden returns the limit that clients are shown without its name: of those that are not exposed, the one that denies the
+// request for the longest time. It is nil if there is none.
+func Hidden(d *headgate.Decision) *headgate.LimitDecision {
+	if d.Allowed {
+		return nil
+	}
+	var hidden *headgate.LimitDecision
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if !l.Exposed && l.Refuses() && Known(l) && (hidden == nil || Longer(l.RetryAfter, hidden.RetryAfter)) {
+			hidden = l
+		}
+	}
+	return hidden
+}
+
 // AppendPolicy writes what a limit is: "search-by-key";q=1000;w=60. The window is left out if it is not whole seconds or
 // not known.
 func AppendPolicy(text []byte, l *headgate.LimitDecision) []byte {
@@ -31,11 +62,11 @@ func AppendPolicy(text []byte, l *headgate.LimitDecision) []byte {
 }
 
 // AppendState writes how a limit stands: "search-by-key";r=187;t=1. One that was not asked, because the request lacks an
-// attribute, has no time at which that changes.
+// attribute, has no time at which that changes, nor has one that the request can never pass.
 func AppendState(text []byte, l *headgate.LimitDecision) []byte {
 	text = appendName(text, l)
-	text = strconv.AppendInt(append(text, ";r="...), l.Remaining, 10)
-	if !l.Time.IsZero() {
+	text = strconv.AppendInt(append(text, ";r="...), Left(l), 10)
+	if !l.Time.IsZero() && l.RetryAfter != headgate.Never {
 		text = strconv.AppendInt(append(text, ";t="...), Up(More(l), time.Second), 10)
 	}
 	return text
@@ -89,6 +120,9 @@ func TurnAway(d *headgate.Decision, waited time.Duration) {
 // from elsewhere may have others, and must not be able to end the string.
 func appendName(text []byte, l *headgate.LimitDecision) []byte {
 	text = append(text, '"')
+	if !l.Exposed {
+		return append(append(text, HiddenName...), '"')
+	}
 	text = appendEscaped(text, l.Rule)
 	if l.Name != "" {
 		text = append(text, '#')

@@ -45,7 +45,8 @@ func Problem(d *headgate.Decision, again *int64, refused int) (status int, body 
 	return p.Status, append(body, '\n')
 }
 
-// newProblem says why; its Status is 0 if it is that of refusals. Rules that are not exposed are not named.
+// newProblem says why; its Status is 0 if it is that of refusals. Rules that are not exposed are
+// not named.
 func newProblem(d *headgate.Decision, again *int64) problem {
 	p := problem{
 		Type: typeQuotaExceeded, Title: "Quota exceeded", Error: "rate_limit_exceeded",
@@ -55,19 +56,18 @@ func newProblem(d *headgate.Decision, again *int64) problem {
 		p.Type, p.Title, p.Error = typeReducedCapacity, "Temporarily reduced capacity", "rate_limit_unavailable"
 		p.Status, p.Message = http.StatusServiceUnavailable, "requests cannot be counted at present"
 	}
-	var worst *headgate.LimitDecision
+	hidden := Hidden(d)
 	for i := range d.Limits {
-		l := &d.Limits[i]
-		if !l.Refuses() || !l.Exposed {
-			continue
-		}
-		p.Violated = append(p.Violated, Name(l))
-		if worst == nil || Longer(l.RetryAfter, worst.RetryAfter) {
-			worst = l
+		if l := &d.Limits[i]; l.Refuses() && (l.Exposed || l == hidden) {
+			p.Violated = append(p.Violated, PublicName(l))
 		}
 	}
-	if worst != nil {
+	switch worst := d.Refused(); {
+	case worst == nil:
+	case worst.Exposed:
 		p.Rule, p.Message = worst.Rule, reason(worst)
+	case worst == hidden:
+		p.Rule = HiddenName
 	}
 	switch {
 	case again == nil:
