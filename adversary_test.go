@@ -55,7 +55,7 @@ func (s *scenario) play(moves []move, start int64) []admission {
 			m.now += max(0, m.ask(look, 0).RetryAfter.Microseconds()-move.amount)
 			continue
 		case waitReset:
-			m.now += max(0, m.ask(look, 0).ResetAfter.Microseconds()-move.amount)
+			m.now += max(0, m.ask(look, 0).UnusedAfter.Microseconds()-move.amount)
 			continue
 		case refund:
 			i := len(receipts) - 1 - int(move.amount)

@@ -69,8 +69,8 @@ func TestUsedUnitsSurviveAChange(t *testing.T) {
 		{"quota halved", headgate.Quota(10, headgate.Day, nil), 3, hour, headgate.Quota(5, headgate.Day, nil), 2, 0, 11 * hour},
 		{"quota per day made one per month", headgate.Quota(10, headgate.Day, nil), 3, hour, headgate.Quota(300, headgate.Month, nil), 297, 0, 11 * hour},
 
-		{"sliding window doubled while used up", of(headgate.SlidingWindow, 10, minute), 10, 0, of(headgate.SlidingWindow, 20, minute), 10, 0, 2 * minute},
-		{"sliding window halved while used up", of(headgate.SlidingWindow, 10, minute), 10, 0, of(headgate.SlidingWindow, 5, minute), 0, 96 * second, 2 * minute},
+		{"sliding window doubled while used up", of(headgate.SlidingWindow, 10, minute), 10, 0, of(headgate.SlidingWindow, 20, minute), 10, 0, minute},
+		{"sliding window halved while used up", of(headgate.SlidingWindow, 10, minute), 10, 0, of(headgate.SlidingWindow, 5, minute), 0, 96 * second, minute},
 		{"sliding window doubled in the next window", of(headgate.SlidingWindow, 10, minute), 10, 90 * second, of(headgate.SlidingWindow, 20, minute), 15, 0, 30 * second},
 		{"sliding window halved in the next window", of(headgate.SlidingWindow, 10, minute), 10, 90 * second, of(headgate.SlidingWindow, 5, minute), 0, 6 * second, 30 * second},
 		{"sliding window shortened", of(headgate.SlidingWindow, 10, minute), 10, 20 * second, of(headgate.SlidingWindow, 10, 16*second), 2, 0, 12 * second},

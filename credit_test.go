@@ -24,7 +24,7 @@ func TestCredit(t *testing.T) {
 		}
 		h.choose = randomTape(rng, 4)
 		if h.choose.below(3) > 0 { // so that windows roll and buckets leak in part
-			h.now += int64(h.last.ResetAfter/time.Microsecond) * int64(h.choose.below(256)) / 256
+			h.now += int64(h.last.UnusedAfter/time.Microsecond) * int64(h.choose.below(256)) / 256
 		}
 		given, err := h.checkCredit()
 		if err != nil {
@@ -74,8 +74,8 @@ func (h *history) checkCredit() (given int64, err error) {
 		return given, fmt.Errorf("%d of %d came back, and %d were used", given, credit.Cost, used)
 	}
 	for k := range 9 {
-		at := before.ResetAfter / 8 * time.Duration(k)
-		if with, without := after.ask(look, at), h.ask(look, at); with.Remaining < without.Remaining || with.ResetAfter > without.ResetAfter {
+		at := before.UnusedAfter / 8 * time.Duration(k)
+		if with, without := after.ask(look, at), h.ask(look, at); with.Remaining < without.Remaining || with.UnusedAfter > without.UnusedAfter {
 			return given, fmt.Errorf("%d came back, and %v later %+v is less than %+v", given, at, with, without)
 		}
 	}

@@ -165,7 +165,7 @@ func (h *history) span() int64 {
 	}
 	unit := window / time.Duration(h.limit.Count)
 	wait := pick(c, 0, 0, 0, 0, 0, 0, time.Microsecond, unit, h.last.RetryAfter, h.last.RetryAfter-time.Microsecond, window/3, window,
-		h.last.ResetAfter, h.last.ResetAfter-time.Microsecond, 2*window-time.Microsecond, time.Duration(c.number(100_000_000))*time.Microsecond)
+		h.last.ResetAfter, h.last.ResetAfter-time.Microsecond, h.last.UnusedAfter, 2*window-time.Microsecond, time.Duration(c.number(100_000_000))*time.Microsecond)
 	return max(0, wait.Microseconds())
 }
 

@@ -28,8 +28,12 @@ type Result struct {
 	// RetryAfter is the earliest time at which the same charge could fit, if nobody else charges meanwhile; 0 if it fits
 	// now, Never if it never can.
 	RetryAfter time.Duration
-	// ResetAfter is when the counter would be as if it had never been used.
+	// ResetAfter is when the present window ends; of a bucket or a log, when it would be as if it had never been used. 0 if it is
+	// so now. What a sliding window was charged counts beyond its end, so that RetryAfter may be later.
 	ResetAfter time.Duration
+	// UnusedAfter is when the counter would be as if it had never been used: ResetAfter, or a window later where what a sliding
+	// window was charged counts in the next one.
+	UnusedAfter time.Duration
 	// Delay is how long to wait before going on: what makes a leaky bucket's output even.
 	Delay time.Duration
 	// Time is the store's when it decided.

@@ -142,10 +142,18 @@ func (h *history) checkRemaining(c headgate.Charge) error {
 	return nil
 }
 
-// checkResetAfter compares the counter with a new one, at the time told and a microsecond before.
+// checkResetAfter compares the counter with a new one, when it is said to be unused and a microsecond before. A sliding window
+// that was charged ends one window earlier.
 func (h *history) checkResetAfter(c headgate.Charge) error {
 	look := headgate.Charge{Subject: c.Subject, MaxDelay: c.MaxDelay}
-	reset := h.last.ResetAfter
+	reset, ends := h.last.UnusedAfter, h.last.ResetAfter
+	switch {
+	case ends == reset:
+	case h.limit.Algorithm != headgate.SlidingWindow || ends > reset:
+		return fmt.Errorf("reset after %v, unused after %v", ends, reset)
+	case ends > 0 && h.ask(look, ends-time.Microsecond).ResetAfter != time.Microsecond:
+		return fmt.Errorf("reset after %v, but a microsecond earlier: %+v", ends, h.ask(look, ends-time.Microsecond))
+	}
 	got := h.ask(look, reset)
 	fresh := meter{limit: h.limit, now: h.now}
 	if want := fresh.ask(look, reset); got != want {
@@ -155,7 +163,7 @@ func (h *history) checkResetAfter(c headgate.Charge) error {
 		return nil
 	}
 	got = h.ask(look, reset-time.Microsecond)
-	if got.Allowed && got.Delay == 0 && got.Remaining == fresh.ask(look, reset-time.Microsecond).Remaining || got.ResetAfter != time.Microsecond {
+	if got.Allowed && got.Delay == 0 && got.Remaining == fresh.ask(look, reset-time.Microsecond).Remaining || got.UnusedAfter != time.Microsecond {
 		return fmt.Errorf("reset after %v, but a microsecond earlier: %+v", reset, got)
 	}
 	return nil
@@ -166,7 +174,7 @@ func sameState(a, b headgate.State) bool {
 		a.LastHold == b.LastHold && a.Credited == b.Credited
 }
 
-// Every answer is exact, to the microsecond and to the unit, after any history: RetryAfter, Remaining and ResetAfter.
+// Every answer is exact, to the microsecond and to the unit, after any history: RetryAfter, Remaining, ResetAfter and UnusedAfter.
 func TestAnswersAreExact(t *testing.T) {
 	t.Parallel()
 	const histories, seed = 6_000, 1

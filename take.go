@@ -71,7 +71,12 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		}
 	}
 	r.Remaining = max(0, t.remaining(after, &settled, now)-t.held(&settled))
-	r.ResetAfter = until(now, after, max(t.unusedAt(after, &settled, now), t.heldUntil(&settled)))
+	reset, held := t.resetAt(after, &settled, now), t.heldUntil(&settled)
+	r.ResetAfter = until(now, after, max(reset, held))
+	r.UnusedAfter = r.ResetAfter
+	if t.Algorithm == SlidingWindow && settled.Used > 0 {
+		r.UnusedAfter = until(now, after, max(reset+t.Window, held))
+	}
 	if r.Receipt.Units > 0 && t.bucket() && t.Hold == 0 {
 		r.Receipt.Mark, r.Receipt.Time, r.Receipt.Back = settled.Used, settled.Time, settled.Prev
 		r.Receipt.Empty = now + int64(r.ResetAfter/time.Microsecond)
@@ -188,16 +193,13 @@ func (t *Terms) remaining(live, settled *State, now int64) int64 {
 	return room
 }
 
-// unusedAt is when the counter will be as if never used.
-func (t *Terms) unusedAt(live, settled *State, now int64) int64 {
+// resetAt returns when a bucket is empty, the last charge leaves a log, or the present window ends; now if there is nothing to
+// wait for. What a sliding window was charged goes on to count in the next one, less by the moment.
+func (t *Terms) resetAt(live, settled *State, now int64) int64 {
 	switch {
 	case t.bucket():
 		return t.emptyAt(live)
-	case t.Algorithm == SlidingWindow && settled.Used > 0:
-		return settled.Time + 2*t.Window
-	case t.Algorithm == SlidingWindow && settled.Prev > 0:
-		return settled.Time + t.Window
-	case settled.Used == 0:
+	case settled.Used == 0 && (t.Algorithm != SlidingWindow || settled.Prev == 0):
 		return now
 	case t.Algorithm == FixedWindow:
 		return t.fixedEnd(settled)

@@ -233,7 +233,7 @@ func (p pair) compareDecisions(t *testing.T) {
 				l.Err = headgate.ErrUnavailable
 			}
 			l.Limit.Align, l.Limit.Calendar, l.Limit.TimeZone = 0, 0, nil
-			l.Subject, l.Counter, l.Receipt, l.Nodes, l.Time = headgate.Subject{}, 0, headgate.Receipt{}, 0, l.Time.UTC()
+			l.Subject, l.Counter, l.Receipt, l.UnusedAfter, l.Nodes, l.Time = headgate.Subject{}, 0, headgate.Receipt{}, 0, 0, l.Time.UTC()
 		}
 		return fmt.Sprintf("%+v", d)
 	}

@@ -19,12 +19,13 @@
 // The first two are structured fields and list every exposed limit. A policy is named after its rule, and after a #
 // its limit, if the rule has limits with names: "exports#month". q and w are the rate: q units in w seconds. The w of
 // a calendar's month is the length of the present month; a window that is not whole seconds has none. r is what is
-// left. t is, in seconds rounded up, how long until that is as if never used; of a limit that refuses it is how long
-// until the request would fit, and missing if it never can.
+// left. t is, in seconds rounded up, how long until the window ends or the bucket is full again; of a limit that
+// refuses it is how long until the request would fit, and missing if it never can.
 //
 // The X-RateLimit headers have room for one limit: the refusing one with the longest wait, else the one of which the
 // smallest part is left. Limit is what Remaining counts down from, which for a bucket is its burst, and Reset is when
-// it will be as if never used, in Unix seconds of the store's clock.
+// the present window ends, or when the bucket will be full again, in Unix seconds of the store's clock. What a sliding
+// window was charged counts beyond its end: Retry-After may be later than Reset.
 //
 // A denial always shows the limit that denies: nothing is left of it, also where a cheaper request would pass. If its rule is
 // not exposed its policy is "(hidden)", once, for the one with the longest wait.

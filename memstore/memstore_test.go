@@ -75,14 +75,14 @@ func TestTake(t *testing.T) {
 	limit := perWindow(3, time.Hour)
 	for i := range int64(3) {
 		want := headgate.Result{
-			Allowed: true, Granted: 1, Remaining: 2 - i, ResetAfter: time.Hour, Time: noon, Nodes: 1,
+			Allowed: true, Granted: 1, Remaining: 2 - i, ResetAfter: time.Hour, UnusedAfter: time.Hour, Time: noon, Nodes: 1,
 			Receipt: headgate.Receipt{Units: 1, Mark: noon.UnixMicro()},
 		}
 		if got := charge(t, store, limit, 1); got != want {
 			t.Errorf("charge %d:\n got %+v\nwant %+v", i+1, got, want)
 		}
 	}
-	want := headgate.Result{RetryAfter: time.Hour, ResetAfter: time.Hour, Time: noon, Nodes: 1}
+	want := headgate.Result{RetryAfter: time.Hour, ResetAfter: time.Hour, UnusedAfter: time.Hour, Time: noon, Nodes: 1}
 	if got := charge(t, store, limit, 1); got != want {
 		t.Errorf("charge 4:\n got %+v\nwant %+v", got, want)
 	}

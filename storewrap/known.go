@@ -20,7 +20,7 @@ type known struct {
 	clock     int64 // the store's less this node's, in microseconds
 	remaining int64
 	reset     instant
-	unread    instant // as reset, for the fallback; 0 once it was read
+	unread    instant // until when the counter is used, for the fallback; 0 once it was read
 
 	cost int64 // that the rest is about; 0 means nothing is known
 	// The charge does not fit before denied, and does from retry on: the store decided at some time between question and answer.
@@ -65,7 +65,7 @@ func (k *known) observe(c *headgate.Charge, r *headgate.Result, plain, shared bo
 	k.clock = r.Time.UnixMicro() - sent.Microseconds()
 	k.remaining, k.reset = r.Remaining, now+r.ResetAfter
 	if c.OnStoreFailure == headgate.FailLocal && !c.Observe {
-		k.unread = k.reset
+		k.unread = now + max(r.UnusedAfter, r.ResetAfter)
 	}
 	if c.Cost == 0 && ordinary(c) {
 		return false // a peek changes nothing
