@@ -50,13 +50,13 @@ var architecture = map[string]arrows{
 	},
 	"grpclimit": {
 		code: []string{
-			"identity", "internal/limitfields",
+			"identity", "internal/limitfields", "internal/ratelimitdraft",
 			"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"httplimit": {
-		code:  []string{"identity", "internal/limitfields"},
+		code:  []string{"identity", "internal/limitfields", "internal/ratelimitdraft"},
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"identity": {
@@ -71,6 +71,7 @@ var architecture = map[string]arrows{
 	},
 	// It is for clients, which need nothing of a limiter.
 	"retryafter": {
+		code:    []string{"internal/ratelimitdraft"},
 		tests:   []string{"go.uber.org/goleak"},
 		notRoot: true,
 	},
@@ -121,17 +122,22 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "google.golang.org/protobuf", "go.uber.org/goleak"},
 	},
 	"internal/checkhttp": {
-		code:  []string{"httplimit", "identity", "internal/checkapi", "internal/limitfields", "internal/tracing"},
+		code: []string{
+			"httplimit", "identity", "internal/checkapi", "internal/limitfields", "internal/ratelimitdraft", "internal/tracing",
+		},
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
 	"internal/config": {
-		code: []string{"identity", "internal/pgrules", "internal/redact", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
+		code: []string{"identity", "internal/pgrules", "internal/ratelimitdraft", "internal/redact", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
 	},
 	"internal/explain": {
 		code: []string{"internal/wording"},
 	},
-	"internal/holdtable":   {},
-	"internal/limitfields": {},
+	"internal/holdtable": {},
+	"internal/limitfields": {
+		code: []string{"internal/ratelimitdraft"},
+	},
+	"internal/ratelimitdraft": {notRoot: true},
 	"internal/listen": {
 		code:    []string{"google.golang.org/grpc"},
 		tests:   []string{"internal/testenv", "go.uber.org/goleak"},
@@ -156,7 +162,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/envoyrls": {
 		code: []string{
-			"httplimit", "identity", "internal/checkapi", "internal/limitfields", "internal/protofields",
+			"httplimit", "identity", "internal/checkapi", "internal/limitfields", "internal/protofields", "internal/ratelimitdraft",
 			"google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "github.com/envoyproxy/go-control-plane/envoy"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
 func setHeader(ctx context.Context, d *headgate.Decision) {
@@ -27,9 +28,9 @@ func rateLimits(d *headgate.Decision) metadata.MD {
 			continue
 		}
 		named++
-		policies = limitfields.AppendPolicy(separate(policies), l)
+		policies = limitfields.AppendPolicy(separate(policies), ratelimitdraft.Draft11, l)
 		if limitfields.Decided(l) {
-			limits = limitfields.AppendState(separate(limits), l)
+			limits = limitfields.AppendState(separate(limits), ratelimitdraft.Draft11, l)
 		}
 	}
 	md := metadata.MD{}

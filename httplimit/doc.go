@@ -16,7 +16,8 @@
 //	X-RateLimit-Remaining: 187
 //	X-RateLimit-Reset: 1794744001
 //
-// The first two are structured fields and list every exposed limit. A policy is named after its rule, and after a #
+// The first two are structured fields of draft-ietf-httpapi-ratelimit-headers-11, and list every exposed limit. Options.DraftVersion
+// chooses another version, with other names for r and t. A policy is named after its rule, and after a #
 // its limit, if the rule has limits with names: "exports#month". q and w are the rate: q units in w seconds. The w of
 // a calendar's month is the length of the present month; a window that is not whole seconds has none. r is what is
 // left. t is, in seconds rounded up, how long until the window ends or the bucket is full again; of a limit that

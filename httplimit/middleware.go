@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
 // Checker decides requests. A *headgate.Limiter is one.
@@ -42,6 +43,17 @@ const (
 	Off
 )
 
+// DraftVersion is a version of draft-ietf-httpapi-ratelimit-headers. They differ in the names of parameters.
+type DraftVersion uint8
+
+const (
+	// Draft11 is draft-ietf-httpapi-ratelimit-headers-11: RateLimit: "login";r=7;t=30.
+	Draft11 = DraftVersion(ratelimitdraft.Draft11)
+	// DraftNext is what is proposed for the version after it: RateLimit: "login";a=7;w=30. It is not published, and what this
+	// writes follows the proposal from release to release.
+	DraftNext = DraftVersion(ratelimitdraft.DraftNext)
+)
+
 // Options of the middleware. The zero value is right for a server that clients connect to directly.
 type Options struct {
 	// Identity says who is calling; nil means an identity.Resolver that believes nobody, and knows clients by their
@@ -50,6 +62,8 @@ type Options struct {
 
 	// Headers says which headers tell clients of their limits.
 	Headers Headers
+	// DraftVersion is the version of the draft that RateLimit-Policy and RateLimit follow; the zero value is Draft11.
+	DraftVersion DraftVersion
 	// OlderDraft adds RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, unless Headers is Off. They show the
 	// limit that X-RateLimit headers show, except that RateLimit-Reset is in seconds from now, as t is.
 	OlderDraft bool
@@ -117,6 +131,7 @@ func newMiddleware(checker Checker, o Options) *middleware {
 	m.headers.Draft = o.Headers == Both || o.Headers == Draft
 	m.headers.Legacy = o.Headers == Both || o.Headers == Legacy
 	m.headers.Older = o.OlderDraft && o.Headers != Off
+	m.headers.Version = ratelimitdraft.Version(o.DraftVersion)
 	return m
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
 const (
@@ -84,7 +86,7 @@ func delayOrEpoch(line string, now time.Time) (time.Duration, bool) {
 }
 
 // exhausted reads RateLimit, a structured field such as "burst";r=0;t=30, "day";r=7;t=3600: the longest t of the
-// policies that have nothing left.
+// policies that have nothing left, in the spelling of any version of the draft.
 func exhausted(line string, _ time.Time) (wait time.Duration, found bool) {
 	for policy := range split(line, ',') {
 		var empty, timed bool
@@ -92,12 +94,13 @@ func exhausted(line string, _ time.Time) (wait time.Duration, found bool) {
 		name := true
 		for parameter := range split(policy, ';') {
 			key, value, _ := strings.Cut(parameter, "=")
-			switch key = strings.TrimSpace(key); {
+			remaining, resets := spelled(strings.TrimSpace(key))
+			switch {
 			case name:
 				name = false
-			case key == "r":
+			case remaining:
 				empty = nothing(value)
-			case key == "t":
+			case resets:
 				reset, timed = number(value)
 			}
 		}
@@ -106,6 +109,15 @@ func exhausted(line string, _ time.Time) (wait time.Duration, found bool) {
 		}
 	}
 	return wait, found
+}
+
+// spelled reports what a parameter of RateLimit is in some version of the draft.
+func spelled(key string) (remaining, resets bool) {
+	for _, names := range ratelimitdraft.All() {
+		remaining = remaining || key == names.Remaining
+		resets = resets || key == names.Reset
+	}
+	return remaining, resets
 }
 
 // split cuts a structured field at a separator, but not within its strings.

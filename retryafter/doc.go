@@ -3,7 +3,8 @@
 //
 //	client := &http.Client{Transport: retryafter.New(http.DefaultTransport, retryafter.Options{})}
 //
-// It knows the statuses 429 and 503 and what servers write beside them: Retry-After, else RateLimit, else
+// It knows the statuses 429 and 503 and what servers write beside them: Retry-After, else RateLimit in the spelling of any
+// version of its draft, else
 // X-RateLimit-Reset or RateLimit-Reset if nothing remains, else nothing, and then it backs off by itself. A time of day
 // is measured from the response's own Date, if it has one, so that a wrong clock on either side does not matter. It
 // never asks earlier than it was told, only a random while later, so that clients which were refused together do not

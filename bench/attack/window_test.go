@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,11 +18,12 @@ func TestResetOfWindow(t *testing.T) {
 	t.Parallel()
 	const window = time.Hour
 	algorithms := []string{"token_bucket", "fixed_window", "sliding_window", "sliding_log"}
-	rules := "rules:\n"
+	var rules strings.Builder
+	rules.WriteString("rules:\n")
 	for _, name := range algorithms {
-		rules += fmt.Sprintf("- {id: %s, by: [user], limit: {rate: 3/hour, algorithm: %s}, match: {tenant: %s}}\n", name, name, name)
+		fmt.Fprintf(&rules, "- {id: %s, by: [user], limit: {rate: 3/hour, algorithm: %s}, match: {tenant: %s}}\n", name, name, name)
 	}
-	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+startRedis(t).Addr()), rules)
+	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+startRedis(t).Addr()), rules.String())
 	for _, name := range algorithms {
 		for i := range 5 {
 			answer, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/check",
@@ -57,7 +59,7 @@ func TestResetNeverLate(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // chance is all that is needed of it
+	r := rand.New(rand.NewPCG(seed, 0))
 	for range size(2_000, 200_000) {
 		algorithm := []headgate.Algorithm{headgate.FixedWindow, headgate.SlidingWindow}[r.IntN(2)]
 		limit := headgate.Limit{Algorithm: algorithm, Count: 1 + r.Int64N(20), Window: time.Duration(1+r.IntN(100_000)) * time.Millisecond}

@@ -156,7 +156,8 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 		mayRefund = adminapi.NewGuard(tokens, s.log).MayRefund
 	}
 	checks := checkhttp.New(engine, checkhttp.Options{
-		Identity: s.resolver, Headers: headersOf(s.config.Headers), Log: s.log,
+		Identity: s.resolver, Headers: headersOf(s.config.Headers), DraftVersion: httplimit.DraftVersion(s.config.Headers.Version),
+		OlderDraft: s.config.Headers.OlderDraft, Log: s.log,
 		AllowRefunds: all.HTTP, MayRefund: mayRefund,
 	})
 	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.farewell(gate.HTTP(checks))), s.secure(gate, "http"), s.log))
@@ -168,7 +169,8 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	api := checkapi.New(engine, checkapi.Options{Identity: s.resolver, AllowRefunds: all.GRPC, MayRefund: mayRefund, Log: s.log})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
-		Identity: s.resolver, Headers: headersOf(s.config.Headers), Log: s.log,
+		Identity: s.resolver, Headers: headersOf(s.config.Headers), DraftVersion: httplimit.DraftVersion(s.config.Headers.Version),
+		OlderDraft: s.config.Headers.OlderDraft, Log: s.log,
 		AllowRefunds: all.GRPC, MayRefund: mayRefund,
 	}).Register(server)
 	state := grpchealth.NewServer()
@@ -287,8 +289,13 @@ func (s *server) addAdmin(gate *callers.Gate, tokens adminapi.Authorities) {
 }
 
 func headersOf(h config.Headers) httplimit.Headers {
-	return map[config.Headers]httplimit.Headers{
-		config.HeadersBoth: httplimit.Both, config.HeadersDraft: httplimit.Draft,
-		config.HeadersLegacy: httplimit.Legacy, config.HeadersOff: httplimit.Off,
-	}[h]
+	switch {
+	case h.Draft && h.Legacy:
+		return httplimit.Both
+	case h.Draft:
+		return httplimit.Draft
+	case h.Legacy:
+		return httplimit.Legacy
+	}
+	return httplimit.Off
 }

@@ -35,7 +35,7 @@ type authorize struct {
 
 func newAuthorize(engine checkapi.Engine, o Options) *authorize {
 	limits := httplimit.New(checker{engine}, httplimit.Options{
-		Identity: asker{o.Identity}, Headers: o.Headers, Log: o.Log,
+		Identity: asker{o.Identity}, Headers: o.Headers, DraftVersion: o.DraftVersion, OlderDraft: o.OlderDraft, Log: o.Log,
 	})
 	pass := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) // which is a 200
 	return &authorize{who: o.Identity, limits: limits(pass), log: o.Log}

@@ -49,11 +49,16 @@ type limit struct {
 
 // fields are the headers that a client of the caller is to get.
 type fields struct {
-	Policy     string `json:"RateLimit-Policy,omitempty"`
-	RateLimit  string `json:"RateLimit,omitempty"`
-	Limit      string `json:"X-RateLimit-Limit,omitempty"`
-	Remaining  string `json:"X-RateLimit-Remaining,omitempty"`
-	Reset      string `json:"X-RateLimit-Reset,omitempty"`
+	Policy    string `json:"RateLimit-Policy,omitempty"`
+	RateLimit string `json:"RateLimit,omitempty"`
+	Limit     string `json:"X-RateLimit-Limit,omitempty"`
+	Remaining string `json:"X-RateLimit-Remaining,omitempty"`
+	Reset     string `json:"X-RateLimit-Reset,omitempty"`
+
+	OlderLimit     string `json:"RateLimit-Limit,omitempty"`
+	OlderRemaining string `json:"RateLimit-Remaining,omitempty"`
+	OlderReset     string `json:"RateLimit-Reset,omitempty"`
+
 	RetryAfter string `json:"Retry-After,omitempty"`
 }
 
@@ -128,7 +133,7 @@ func tightest(d *headgate.Decision) *headgate.LimitDecision {
 
 // fields are what package httplimit would set.
 func (h *handler) fields(d *headgate.Decision) fields {
-	header := make(map[string][]string, 6)
+	header := make(map[string][]string, 8)
 	h.headers.Put(header, d)
 	value := func(name string) string {
 		if lines := header[name]; len(lines) > 0 {
@@ -139,7 +144,8 @@ func (h *handler) fields(d *headgate.Decision) fields {
 	f := fields{
 		Policy: value(limitfields.FieldPolicy), RateLimit: value(limitfields.FieldRateLimit),
 		Limit: value(limitfields.FieldLimit), Remaining: value(limitfields.FieldRemaining),
-		Reset: value(limitfields.FieldReset),
+		Reset: value(limitfields.FieldReset), OlderLimit: value(limitfields.FieldOlderLimit),
+		OlderRemaining: value(limitfields.FieldOlderRemaining), OlderReset: value(limitfields.FieldOlderReset),
 	}
 	if !d.Allowed && d.RetryAfter != headgate.Never {
 		f.RetryAfter = strconv.FormatInt(limitfields.RetryAfter(d.RetryAfter, h.random), 10)

@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/checkapi"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
 // Bounds of a body. The larger one is for batches, of which maxLarge are held at a time that are larger than the other.
@@ -46,6 +47,9 @@ type Options struct {
 	Identity *identity.Resolver
 	// Headers says which headers tell clients of their limits: those of forward-auth, and those in answers to callers.
 	Headers httplimit.Headers
+	// DraftVersion and OlderDraft are as in httplimit.Options.
+	DraftVersion httplimit.DraftVersion
+	OlderDraft   bool
 	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
 	AllowRefunds bool
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
@@ -96,6 +100,8 @@ func newHandler(engine checkapi.Engine, o Options) *handler {
 	}
 	h.headers.Draft = o.Headers == httplimit.Both || o.Headers == httplimit.Draft
 	h.headers.Legacy = o.Headers == httplimit.Both || o.Headers == httplimit.Legacy
+	h.headers.Older = o.OlderDraft && o.Headers != httplimit.Off
+	h.headers.Version = ratelimitdraft.Version(o.DraftVersion)
 	h.operations = map[string]operation{
 		"/v1/check":       {maxBody, h.check},
 		"/v1/check/batch": {maxBatch, h.checkBatch},

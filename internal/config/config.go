@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/yamldoc"
 	"github.com/headgate/headgate/storewrap"
 )
@@ -106,17 +107,6 @@ type AdminJWT struct {
 	RoleClaim, TenantClaim, NameClaim string
 }
 
-// Headers says which response headers tell clients about their limits.
-type Headers string
-
-// The headers of the draft are RateLimit and RateLimit-Policy, the legacy ones X-RateLimit-Limit, -Remaining and -Reset.
-const (
-	HeadersBoth   Headers = "both"
-	HeadersDraft  Headers = "draft"
-	HeadersLegacy Headers = "legacy"
-	HeadersOff    Headers = "off"
-)
-
 // ShowSubjects says what operators are shown of those who are counted.
 type ShowSubjects string
 
@@ -138,7 +128,7 @@ func Default() *Config {
 	c := &Config{
 		Listen: Listen{HTTP: "127.0.0.1:8080", GRPC: "127.0.0.1:8081", Ops: "127.0.0.1:8082", Admin: "127.0.0.1:8083"},
 		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate", Deadline: storewrap.DefaultDeadline},
-		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: HeadersBoth,
+		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: Headers{Draft: true, Version: ratelimitdraft.Draft11, Legacy: true},
 		ShowSubjects: ShowHash, Tenants: pgrules.DefaultQuotas(), Tracing: Tracing{Sample: 1},
 	}
 	c.Identity.ForwardedHeader = identity.XForwardedFor

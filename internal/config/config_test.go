@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
@@ -85,7 +86,7 @@ func TestEveryKey(t *testing.T) {
 			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a", Deadline: 25 * time.Millisecond,
 			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
 		},
-		Rules: []string{"testdata/files/rules"}, Keep: "testdata/files/kept", Mode: headgate.Shadow, Headers: HeadersDraft,
+		Rules: []string{"testdata/files/rules"}, Keep: "testdata/files/kept", Mode: headgate.Shadow, Headers: Headers{Draft: true, Version: ratelimitdraft.DraftNext, Legacy: true, OlderDraft: true},
 		Nodes: 12, LocalShare: 20,
 		Identity: Identity{
 			Options: identity.Options{

@@ -105,7 +105,7 @@ var settings = []setting{
 	texts("identity.tenant", checkPlace, func(c *Config) *[]string { return &c.Identity.Tenant }),
 	texts("identity.tier", checkPlace, func(c *Config) *[]string { return &c.Identity.Tier }),
 	texts("identity.region", checkPlace, func(c *Config) *[]string { return &c.Identity.Region }),
-	word("headers", headerWords, func(c *Config) *string { return (*string)(&c.Headers) }),
+	{"headers", (*decoder).headers, func(c *Config) any { return c.Headers.words() }},
 	word("show_subjects", []string{string(ShowHash), string(ShowClear)},
 		func(c *Config) *string { return (*string)(&c.ShowSubjects) }),
 	file("admin.tokens_file", func(c *Config) *string { return &c.AdminTokensFile }),
@@ -128,10 +128,7 @@ var settings = []setting{
 	file("secret_file", func(c *Config) *string { return &c.SecretFile }),
 }
 
-var (
-	headerWords = []string{string(HeadersBoth), string(HeadersDraft), string(HeadersLegacy), string(HeadersOff)}
-	modes       = []headgate.Mode{headgate.Enforce, headgate.Shadow, headgate.Off}
-)
+var modes = []headgate.Mode{headgate.Enforce, headgate.Shadow, headgate.Off}
 
 // off is a listener that there is not.
 const off = "off"

@@ -175,6 +175,10 @@ var small = map[string]string{
 	limitfields.FieldLimit:     "x-ratelimit-limit",
 	limitfields.FieldRemaining: "x-ratelimit-remaining",
 	limitfields.FieldReset:     "x-ratelimit-reset",
+
+	limitfields.FieldOlderLimit:     "ratelimit-limit",
+	limitfields.FieldOlderRemaining: "ratelimit-remaining",
+	limitfields.FieldOlderReset:     "ratelimit-reset",
 }
 
 // appendMetadata writes what an operator may want to log: which rule refuses or would in shadow, by which version of the rules,

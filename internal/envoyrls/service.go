@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/checkapi"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
 // Engine decides. A *headgate.Limiter is one.
@@ -34,6 +35,9 @@ type Options struct {
 	Identity *identity.Resolver
 	// Headers says which headers tell clients of their limits.
 	Headers httplimit.Headers
+	// DraftVersion and OlderDraft are as in httplimit.Options.
+	DraftVersion httplimit.DraftVersion
+	OlderDraft   bool
 	// Log is told when the engine fails, at most every 10 seconds.
 	Log *slog.Logger
 }
@@ -55,6 +59,8 @@ func New(engine Engine, options Options) *Service {
 	}
 	s.headers.Draft = options.Headers == httplimit.Both || options.Headers == httplimit.Draft
 	s.headers.Legacy = options.Headers == httplimit.Both || options.Headers == httplimit.Legacy
+	s.headers.Older = options.OlderDraft && options.Headers != httplimit.Off
+	s.headers.Version = ratelimitdraft.Version(options.DraftVersion)
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
 // The names of headers as http.Header has them.
@@ -17,9 +18,9 @@ const (
 	FieldReset      = "X-Ratelimit-Reset"
 	FieldRetryAfter = "Retry-After"
 
-	fieldOlderLimit     = "Ratelimit-Limit"
-	fieldOlderRemaining = "Ratelimit-Remaining"
-	fieldOlderReset     = "Ratelimit-Reset"
+	FieldOlderLimit     = "Ratelimit-Limit"
+	FieldOlderRemaining = "Ratelimit-Remaining"
+	FieldOlderReset     = "Ratelimit-Reset"
 
 	maxFields = 8
 	// maxSpread is as far as Retry-After is moved, in seconds: nobody is to wait for days more of a month.
@@ -30,6 +31,8 @@ const (
 type Headers struct {
 	// Draft is RateLimit-Policy and RateLimit; Legacy is X-RateLimit-*; Older is RateLimit-Limit and its kin.
 	Draft, Legacy, Older bool
+	// Version of the draft.
+	Version ratelimitdraft.Version
 
 	rooms sync.Pool // of *fields
 }
@@ -62,7 +65,7 @@ func (h *Headers) write(d *headgate.Decision) *fields {
 	}
 	f.text, f.count = f.text[:0], 0
 	if h.Draft {
-		f.draft(d)
+		f.draft(d, h.Version)
 	}
 	if l := d.Shown(); l != nil && Known(l) {
 		f.shown(l, h.Legacy, h.Older)
@@ -113,12 +116,12 @@ func (f *fields) put(header map[string][]string) {
 	}
 }
 
-func (f *fields) draft(d *headgate.Decision) {
+func (f *fields) draft(d *headgate.Decision, v ratelimitdraft.Version) {
 	separator, hidden := "", Hidden(d)
 	for i := range d.Limits {
 		if l := &d.Limits[i]; l.Exposed || l == hidden {
 			f.text = append(f.text, separator...)
-			f.text = AppendPolicy(f.text, l)
+			f.text = AppendPolicy(f.text, v, l)
 			separator = ", "
 		}
 	}
@@ -127,7 +130,7 @@ func (f *fields) draft(d *headgate.Decision) {
 	for i := range d.Limits {
 		if l := &d.Limits[i]; (l.Exposed || l == hidden) && Decided(l) {
 			f.text = append(f.text, separator...)
-			f.text = AppendState(f.text, l)
+			f.text = AppendState(f.text, v, l)
 			separator = ", "
 		}
 	}
@@ -146,10 +149,10 @@ func (f *fields) shown(l *headgate.LimitDecision, legacy, older bool) {
 		}
 	}
 	if older {
-		f.number(fieldOlderLimit, most)
-		f.number(fieldOlderRemaining, left)
-		if !l.Time.IsZero() {
-			f.number(fieldOlderReset, Up(More(l), time.Second))
+		f.number(FieldOlderLimit, most)
+		f.number(FieldOlderRemaining, left)
+		if !l.Time.IsZero() && l.RetryAfter != headgate.Never {
+			f.number(FieldOlderReset, Up(More(l), time.Second))
 		}
 	}
 }

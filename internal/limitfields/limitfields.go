@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
 // Name is that of a limit's policy. A rule's ID has no # in it, so no two limits have the same.
@@ -51,28 +52,33 @@ func Hidden(d *headgate.Decision) *headgate.LimitDecision {
 }
 
 // AppendPolicy writes what a limit is: "search-by-key";q=1000;w=60. The window is left out if it is not whole seconds or
-// not known.
-func AppendPolicy(text []byte, l *headgate.LimitDecision) []byte {
-	text = appendName(text, l)
-	text = strconv.AppendInt(append(text, ";q="...), l.Limit.Count, 10)
+// not known, and so is the unit, which is requests if nothing else is said.
+func AppendPolicy(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
+	names := v.Names()
+	text = appendParameter(appendName(text, l), names.Quota, l.Limit.Count)
 	if w := Window(l); w > 0 && w%time.Second == 0 {
-		text = strconv.AppendInt(append(text, ";w="...), int64(w/time.Second), 10)
+		text = appendParameter(text, names.Window, int64(w/time.Second))
 	}
 	return text
 }
 
 // AppendState writes how a limit stands: "search-by-key";r=187;t=1. One that was not asked, because the request lacks an
 // attribute, has no time at which that changes, nor has one that the request can never pass.
-func AppendState(text []byte, l *headgate.LimitDecision) []byte {
-	text = appendName(text, l)
-	text = strconv.AppendInt(append(text, ";r="...), Left(l), 10)
+func AppendState(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
+	names := v.Names()
+	text = appendParameter(appendName(text, l), names.Remaining, Left(l))
 	if !l.Time.IsZero() && l.RetryAfter != headgate.Never {
-		text = strconv.AppendInt(append(text, ";t="...), Up(More(l), time.Second), 10)
+		text = appendParameter(text, names.Reset, Up(More(l), time.Second))
 	}
 	return text
 }
 
-// More is how long until the request fits, if it does not, and else until the limit is as if never used. So no client is
+func appendParameter(text []byte, name string, value int64) []byte {
+	text = append(append(append(text, ';'), name...), '=')
+	return strconv.AppendInt(text, value, 10)
+}
+
+// More is how long until the request fits, if it does not, and else until its window ends or its bucket is full. So no client is
 // told to wait for a whole bucket if one unit will do, and Retry-After is never earlier.
 func More(l *headgate.LimitDecision) time.Duration {
 	if l.RetryAfter > 0 {
