@@ -91,7 +91,7 @@ var architecture = map[string]arrows{
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
 			"internal/adminapi", "internal/callers", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
-			"internal/listen", "internal/pgrules", "internal/redact", "internal/rulediff",
+			"internal/limitfields", "internal/listen", "internal/pgrules", "internal/redact", "internal/rulediff",
 			"internal/denials", "internal/gather", "internal/meter", "internal/offenders", "internal/telemetry", "internal/tracing",
 			"internal/wording", "internal/yamldoc",
 			"github.com/spf13/cobra", "golang.org/x/term", "google.golang.org/grpc",

@@ -53,6 +53,8 @@ func full(m protoreflect.Message, n *int64) {
 		f := all.Get(i)
 		*n++
 		switch {
+		case f.IsMap():
+			m.Mutable(f).Map().Set(protoreflect.ValueOfString("name").MapKey(), protoreflect.ValueOfString("value"))
 		case f.IsList() && f.Kind() == protoreflect.MessageKind:
 			list := m.Mutable(f).List()
 			for range 2 {

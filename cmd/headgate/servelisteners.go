@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/checkhttp"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/envoyrls"
+	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/listen"
 	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/internal/redact"
@@ -166,7 +167,11 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	}
 	server := listen.NewGRPC(s.secure(gate, "grpc"), grpc.StreamInterceptor(s.metrics.Stream),
 		grpc.ForceServerCodecV2(checkapi.Codec()), grpc.InTapHandle(gate.GRPC(tracing.Tap)))
-	api := checkapi.New(engine, checkapi.Options{Identity: s.resolver, AllowRefunds: all.GRPC, MayRefund: mayRefund, Log: s.log})
+	h := s.config.Headers
+	api := checkapi.New(engine, checkapi.Options{
+		Identity: s.resolver, Log: s.log, AllowRefunds: all.GRPC, MayRefund: mayRefund,
+		Headers: limitfields.Choice{Draft: h.Draft, Legacy: h.Legacy, Older: h.OlderDraft, Version: h.Version},
+	})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
 		Identity: s.resolver, Headers: headersOf(s.config.Headers), DraftVersion: httplimit.DraftVersion(s.config.Headers.Version),

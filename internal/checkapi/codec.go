@@ -74,6 +74,8 @@ func readRequest(data []byte, m *checkv1.CheckRequest) error {
 				return errText
 			}
 			m.Traceparent = string(r.Bytes)
+		case 5 << 3:
+			m.WithHeaders = r.Value != 0
 		}
 	}
 	return r.Err
@@ -152,7 +154,9 @@ func readPair(data []byte) (name, value string, err error) {
 }
 
 // sizeGuess is what a response mostly needs.
-func sizeGuess(m *checkv1.CheckResponse) int { return 48 + 96*len(m.GetLimits()) }
+func sizeGuess(m *checkv1.CheckResponse) int {
+	return 64 + 96*len(m.GetLimits()) + 48*len(m.GetHeaders())
+}
 
 func appendAnswers(m *checkv1.CheckStreamResponse) []byte {
 	size := 16
@@ -187,6 +191,14 @@ func appendResponse(data []byte, m *checkv1.CheckResponse) []byte {
 		var at int
 		data, at = protofields.Open(data, 7<<3|protofields.Bytes)
 		data = protofields.Close(appendLimit(data, l), at)
+	}
+	data = protofields.AppendNumber(data, 8<<3, uint64(m.GetRemaining()))
+	data = protofields.AppendNumber(data, 9<<3, uint64(m.GetResetUs()))
+	for name, value := range m.GetHeaders() {
+		var at int
+		data, at = protofields.Open(data, 10<<3|protofields.Bytes)
+		data = protofields.AppendString(data, 1<<3|protofields.Bytes, name)
+		data = protofields.Close(protofields.AppendString(data, 2<<3|protofields.Bytes, value), at)
 	}
 	return data
 }

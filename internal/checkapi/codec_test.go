@@ -18,7 +18,7 @@ func samples() []proto.Message {
 	}
 	request := &checkv1.CheckRequest{
 		Attributes: map[string]string{"path": "/ä", "": "", "user": string(long)}, Cost: 7, Rule: "one",
-		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", WithHeaders: true,
 	}
 	limits := []*checkv1.LimitStatus{
 		{}, {
@@ -29,6 +29,7 @@ func samples() []proto.Message {
 	}
 	response := &checkv1.CheckResponse{
 		Allowed: true, RetryAfterUs: 1, DelayUs: 2, Path: "store", Version: "v", TimeUs: 1 << 50, Limits: limits,
+		Remaining: -1, ResetUs: 1 << 51, Headers: map[string]string{"RateLimit": `"one";r=0`, "Retry-After": string(long)},
 	}
 	return []proto.Message{
 		&checkv1.CheckRequest{}, request, &checkv1.CheckResponse{}, response,

@@ -29,9 +29,16 @@ func responseTo(d *headgate.Decision) *checkv1.CheckResponse {
 		DelayUs:      d.Delay.Microseconds(),
 		Path:         string(d.Path),
 		Version:      d.Version,
+		Remaining:    -1,
 	}
 	if !d.Time.IsZero() {
 		m.TimeUs = d.Time.UnixMicro()
+	}
+	if l := limitfields.Tightest(d); l != nil {
+		m.Remaining = limitfields.Left(l)
+		if !l.Time.IsZero() {
+			m.ResetUs = l.Time.Add(l.ResetAfter).UnixMicro()
+		}
 	}
 	if len(d.Limits) == 0 {
 		return m

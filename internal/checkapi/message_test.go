@@ -32,7 +32,7 @@ func TestResponse(t *testing.T) {
 	}{
 		"no limit applied": {
 			headgate.Decision{Allowed: true, Path: headgate.PathNone, Version: "v"},
-			&checkv1.CheckResponse{Allowed: true, Path: "none", Version: "v"},
+			&checkv1.CheckResponse{Allowed: true, Path: "none", Version: "v", Remaining: -1},
 		},
 		"two limits": {
 			headgate.Decision{
@@ -53,6 +53,7 @@ func TestResponse(t *testing.T) {
 			},
 			&checkv1.CheckResponse{
 				Allowed: true, DelayUs: 30_000, Path: "store", Version: "v", TimeUs: 1_800_000_000_000_001,
+				Remaining: 3, ResetUs: 1_800_000_000_200_001,
 				Limits: []*checkv1.LimitStatus{
 					{
 						Rule: "a", Name: "peak", Origin: checkv1.Origin_ORIGIN_RULE, Enforced: true, Exposed: true,
@@ -79,7 +80,7 @@ func TestResponse(t *testing.T) {
 			headgate.Decision{Allowed: true, Path: headgate.PathFailed, Limits: []headgate.LimitDecision{{
 				Rule: "a", Result: headgate.Result{Allowed: true, Err: headgate.ErrUnavailable},
 			}}},
-			&checkv1.CheckResponse{Allowed: true, Path: "failed", Limits: []*checkv1.LimitStatus{{
+			&checkv1.CheckResponse{Allowed: true, Path: "failed", Remaining: -1, Limits: []*checkv1.LimitStatus{{
 				Rule: "a", Allowed: true, Failed: true, Algorithm: checkv1.Algorithm_ALGORITHM_TOKEN_BUCKET,
 				Origin: checkv1.Origin_ORIGIN_RULE,
 			}}},

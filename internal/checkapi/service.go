@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -34,6 +36,8 @@ type Options struct {
 	// many is not read further until some of its answers are sent. All streams and batches of a connection share as
 	// many, and those of the server four times as many; each stream has 8 of its own besides, and each batch one.
 	MaxInFlight int
+	// Headers are those that callers are told who ask for them.
+	Headers limitfields.Choice
 	// Log is told when the engine fails, at most every 10 seconds; nil means slog.Default().
 	Log *slog.Logger
 }
@@ -43,6 +47,7 @@ type Service struct {
 	checkv1.UnimplementedCheckServiceServer
 	engine   Engine
 	options  Options
+	headers  limitfields.Headers
 	drain    sync.Once
 	draining chan struct{}
 	streams  atomic.Int64
@@ -65,7 +70,7 @@ func New(engine Engine, options Options) *Service {
 	}
 	options.MayRefund = options.MayRefund.OrAll(options.AllowRefunds)
 	return &Service{
-		engine: engine, options: options, draining: make(chan struct{}), complaints: Complaints{Log: options.Log},
+		engine: engine, options: options, headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}), complaints: Complaints{Log: options.Log},
 		connections: newConnections(options.MaxInFlight),
 	}
 }
@@ -79,12 +84,12 @@ func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
 
 // Check decides a request and charges it.
 func (s *Service) Check(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(withinTrace(ctx, req), requestOf(req), s.engine.Check)
+	return s.decide(withinTrace(ctx, req), requestOf(req), req.GetWithHeaders(), s.engine.Check)
 }
 
 // Peek says what Check would.
 func (s *Service) Peek(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(withinTrace(ctx, req), requestOf(req), s.engine.Peek)
+	return s.decide(withinTrace(ctx, req), requestOf(req), req.GetWithHeaders(), s.engine.Peek)
 }
 
 // Refund gives back what a request costs, to callers who may.
@@ -92,7 +97,7 @@ func (s *Service) Refund(ctx context.Context, req *checkv1.CheckRequest) (*check
 	if err := s.options.MayRefund.Call(ctx); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	return s.decide(withinTrace(ctx, req), requestOf(req), s.engine.Refund)
+	return s.decide(withinTrace(ctx, req), requestOf(req), req.GetWithHeaders(), s.engine.Refund)
 }
 
 // Reserve holds what a request may cost.
@@ -102,7 +107,7 @@ func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*ch
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	var token []byte
-	decision, err := s.decide(withinTrace(ctx, req.GetRequest()), requestOf(req.GetRequest()),
+	decision, err := s.decide(withinTrace(ctx, req.GetRequest()), requestOf(req.GetRequest()), req.GetRequest().GetWithHeaders(),
 		func(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 			held, err := s.engine.Reserve(ctx, req, hold)
 			token = held.Token
@@ -116,7 +121,7 @@ func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*ch
 
 // Commit ends a reservation and charges what the request did cost.
 func (s *Service) Commit(ctx context.Context, req *checkv1.CommitRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(ctx, headgate.Request{Attributes: req.GetAttributes(), Cost: req.GetCost()},
+	return s.decide(ctx, headgate.Request{Attributes: req.GetAttributes(), Cost: req.GetCost()}, false,
 		func(ctx context.Context, actual headgate.Request) (headgate.Decision, error) {
 			return s.engine.Commit(ctx, req.GetReservation(), actual)
 		})
@@ -124,7 +129,7 @@ func (s *Service) Commit(ctx context.Context, req *checkv1.CommitRequest) (*chec
 
 // Cancel ends a reservation and charges nothing.
 func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(ctx, headgate.Request{}, func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
+	return s.decide(ctx, headgate.Request{}, false, func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
 		return s.engine.Cancel(ctx, req.GetReservation())
 	})
 }
@@ -132,7 +137,8 @@ func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*chec
 // decide answers one request by what the engine says. That the store did not answer is no error here, where gRPC might
 // have it sent again: the decision says so.
 func (s *Service) decide(
-	ctx context.Context, req headgate.Request, ask func(context.Context, headgate.Request) (headgate.Decision, error),
+	ctx context.Context, req headgate.Request, withHeaders bool,
+	ask func(context.Context, headgate.Request) (headgate.Decision, error),
 ) (*checkv1.CheckResponse, error) {
 	err := s.options.Identity.Normalize(req.Attributes)
 	if err == nil {
@@ -145,7 +151,11 @@ func (s *Service) decide(
 	if err != nil && d.Path != headgate.PathFailed {
 		return nil, s.failure(ctx, req.Rule, err)
 	}
-	return responseTo(&d), nil
+	m := responseTo(&d)
+	if withHeaders {
+		m.Headers = s.headers.Map(&d, rand.Int64N)
+	}
+	return m, nil
 }
 
 // failure is an engine's error for the caller, who should know what to do about it.

@@ -1,7 +1,6 @@
 package checkhttp
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -82,7 +81,7 @@ func (h *handler) describe(d *headgate.Decision) *decision {
 		Path: string(d.Path), Version: d.Version, Time: instant(d.Time),
 		Limits: make([]limit, len(d.Limits)), Headers: h.fields(d),
 	}
-	if l := tightest(d); l != nil {
+	if l := limitfields.Tightest(d); l != nil {
 		left := limitfields.Left(l)
 		a.Remaining = &left
 		if !l.Time.IsZero() {
@@ -116,19 +115,6 @@ func newLimit(l *headgate.LimitDecision) limit {
 		a.Burst = &burst
 	}
 	return a
-}
-
-// tightest returns the limit for callers who look at one only: the one that clients see. If they see none it is any, for a
-// caller who asks for one rule wants to know about that one.
-func tightest(d *headgate.Decision) *headgate.LimitDecision {
-	if l := d.Shown(); l != nil {
-		return l
-	}
-	all := headgate.Decision{Limits: slices.Clone(d.Limits)}
-	for i := range all.Limits {
-		all.Limits[i].Exposed = all.Limits[i].Origin != headgate.FromCandidate
-	}
-	return all.Shown()
 }
 
 // fields are what package httplimit would set.

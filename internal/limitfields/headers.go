@@ -27,14 +27,36 @@ const (
 	maxSpread = 300
 )
 
-// Headers writes the headers of HTTP that tell a client of its limits. It is safe for use by many goroutines.
-type Headers struct {
+// Choice says which headers there are.
+type Choice struct {
 	// Draft is RateLimit-Policy and RateLimit; Legacy is X-RateLimit-*; Older is RateLimit-Limit and its kin.
 	Draft, Legacy, Older bool
 	// Version of the draft.
 	Version ratelimitdraft.Version
+}
+
+// Headers writes the headers of HTTP that tell a client of its limits. It is safe for use by many goroutines.
+type Headers struct {
+	Choice
 
 	rooms sync.Pool // of *fields
+}
+
+var spellings = map[string]string{
+	FieldPolicy: "RateLimit-Policy", FieldRateLimit: "RateLimit",
+	FieldLimit: "X-RateLimit-Limit", FieldRemaining: "X-RateLimit-Remaining", FieldReset: "X-RateLimit-Reset",
+	FieldOlderLimit: "RateLimit-Limit", FieldOlderRemaining: "RateLimit-Remaining", FieldOlderReset: "RateLimit-Reset",
+}
+
+// Map returns the headers by their names as people write them, with Retry-After if the request is denied. random is as for
+// RetryAfter.
+func (h *Headers) Map(d *headgate.Decision, random func(n int64) int64) map[string]string {
+	all := make(map[string]string, maxFields+1)
+	h.Each(d, func(name string, value []byte) { all[spellings[name]] = string(value) })
+	if !d.Allowed && d.RetryAfter != headgate.Never {
+		all[FieldRetryAfter] = strconv.FormatInt(RetryAfter(d.RetryAfter, random), 10)
+	}
+	return all
 }
 
 // Put sets the headers.

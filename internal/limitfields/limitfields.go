@@ -51,6 +51,25 @@ func Hidden(d *headgate.Decision) *headgate.LimitDecision {
 	return hidden
 }
 
+// Tightest returns the limit for callers who look at one only: the one that clients see. If they see none it is the one with
+// the least left, for a caller who asks for one rule wants to know about that one. It is nil if no limit applied.
+func Tightest(d *headgate.Decision) *headgate.LimitDecision {
+	if l := d.Shown(); l != nil {
+		return l
+	}
+	var tightest *headgate.LimitDecision
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if l.Origin == headgate.FromCandidate || l.Err != nil {
+			continue
+		}
+		if tightest == nil || Left(l)*tightest.Limit.Capacity() < Left(tightest)*l.Limit.Capacity() {
+			tightest = l
+		}
+	}
+	return tightest
+}
+
 // AppendPolicy writes what a limit is: "search-by-key";q=1000;w=60. The window is left out if it is not whole seconds or
 // not known, and so is the unit, which is requests if nothing else is said.
 func AppendPolicy(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {

@@ -154,7 +154,9 @@ type CheckRequest struct {
 	// The trace that the request is part of, as in the header traceparent of W3C Trace Context. It stands before that in
 	// the metadata of the call: the requests of a stream or a batch are of different traces. One that makes no sense is
 	// passed over.
-	Traceparent   string `protobuf:"bytes,4,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Traceparent string `protobuf:"bytes,4,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// Asks for the headers that a response to the client should have.
+	WithHeaders   bool `protobuf:"varint,5,opt,name=with_headers,json=withHeaders,proto3" json:"with_headers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,6 +219,13 @@ func (x *CheckRequest) GetTraceparent() string {
 	return ""
 }
 
+func (x *CheckRequest) GetWithHeaders() bool {
+	if x != nil {
+		return x.WithHeaders
+	}
+	return false
+}
+
 // CheckResponse is a decision.
 type CheckResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -236,7 +245,17 @@ type CheckResponse struct {
 	// When it was decided; 0 if the store did not.
 	TimeUs int64 `protobuf:"varint,6,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
 	// All limits that applied.
-	Limits        []*LimitStatus `protobuf:"bytes,7,rep,name=limits,proto3" json:"limits,omitempty"`
+	Limits []*LimitStatus `protobuf:"bytes,7,rep,name=limits,proto3" json:"limits,omitempty"`
+	// What is left of the tightest limit: of a denied request nothing, of the limit that denies it for the longest time; else
+	// what is left of the limit of which the smallest part is, of those that clients may see if there are any. -1 if no limit
+	// applied, or the store did not say. What each limit has left for cheaper requests is in limits.
+	Remaining int64 `protobuf:"varint,8,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	// When the present window of that limit ends; of a bucket or a log, when it is as if never used. 0 if that is not known.
+	ResetUs int64 `protobuf:"varint,9,opt,name=reset_us,json=resetUs,proto3" json:"reset_us,omitempty"`
+	// The headers of HTTP that the response to the client should have, by their names, if the request asked with_headers:
+	// RateLimit-Policy, RateLimit, X-RateLimit-Limit and so on, as the server's config says, and Retry-After if it is denied,
+	// up to a tenth later than retry_after_us, so that clients come back one by one.
+	Headers       map[string]string `protobuf:"bytes,10,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -320,6 +339,27 @@ func (x *CheckResponse) GetLimits() []*LimitStatus {
 	return nil
 }
 
+func (x *CheckResponse) GetRemaining() int64 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
+func (x *CheckResponse) GetResetUs() int64 {
+	if x != nil {
+		return x.ResetUs
+	}
+	return 0
+}
+
+func (x *CheckResponse) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
 // LimitStatus is what one limit says to a request.
 type LimitStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -338,7 +378,7 @@ type LimitStatus struct {
 	Remaining int64 `protobuf:"varint,7,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	// When the request would fit; -1 for never.
 	RetryAfterUs int64 `protobuf:"varint,8,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
-	// When the limit is as if never used.
+	// When the present window of the limit ends; of a bucket or a log, when it is as if never used.
 	ResetAfterUs int64 `protobuf:"varint,9,opt,name=reset_after_us,json=resetAfterUs,proto3" json:"reset_after_us,omitempty"`
 	// How long to hold the request for this limit.
 	DelayUs int64 `protobuf:"varint,10,opt,name=delay_us,json=delayUs,proto3" json:"delay_us,omitempty"`
@@ -1170,17 +1210,18 @@ var File_headgate_check_v1_check_proto protoreflect.FileDescriptor
 
 const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\n" +
-	"\x1dheadgate/check/v1/check.proto\x12\x11headgate.check.v1\"\xe8\x01\n" +
+	"\x1dheadgate/check/v1/check.proto\x12\x11headgate.check.v1\"\x8b\x02\n" +
 	"\fCheckRequest\x12O\n" +
 	"\n" +
 	"attributes\x18\x01 \x03(\v2/.headgate.check.v1.CheckRequest.AttributesEntryR\n" +
 	"attributes\x12\x12\n" +
 	"\x04cost\x18\x02 \x01(\x03R\x04cost\x12\x12\n" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12 \n" +
-	"\vtraceparent\x18\x04 \x01(\tR\vtraceparent\x1a=\n" +
+	"\vtraceparent\x18\x04 \x01(\tR\vtraceparent\x12!\n" +
+	"\fwith_headers\x18\x05 \x01(\bR\vwithHeaders\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x03\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12$\n" +
 	"\x0eretry_after_us\x18\x02 \x01(\x03R\fretryAfterUs\x12\x19\n" +
@@ -1188,7 +1229,14 @@ const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\x04path\x18\x04 \x01(\tR\x04path\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x17\n" +
 	"\atime_us\x18\x06 \x01(\x03R\x06timeUs\x126\n" +
-	"\x06limits\x18\a \x03(\v2\x1e.headgate.check.v1.LimitStatusR\x06limits\"\xa2\x04\n" +
+	"\x06limits\x18\a \x03(\v2\x1e.headgate.check.v1.LimitStatusR\x06limits\x12\x1c\n" +
+	"\tremaining\x18\b \x01(\x03R\tremaining\x12\x19\n" +
+	"\breset_us\x18\t \x01(\x03R\aresetUs\x12G\n" +
+	"\aheaders\x18\n" +
+	" \x03(\v2-.headgate.check.v1.CheckResponse.HeadersEntryR\aheaders\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x04\n" +
 	"\vLimitStatus\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -1290,7 +1338,7 @@ func file_headgate_check_v1_check_proto_rawDescGZIP() []byte {
 }
 
 var file_headgate_check_v1_check_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_headgate_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_headgate_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_headgate_check_v1_check_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: headgate.check.v1.Algorithm
 	(Origin)(0),                 // 1: headgate.check.v1.Origin
@@ -1310,45 +1358,47 @@ var file_headgate_check_v1_check_proto_goTypes = []any{
 	(*CommitRequest)(nil),       // 15: headgate.check.v1.CommitRequest
 	(*CancelRequest)(nil),       // 16: headgate.check.v1.CancelRequest
 	nil,                         // 17: headgate.check.v1.CheckRequest.AttributesEntry
-	nil,                         // 18: headgate.check.v1.CommitRequest.AttributesEntry
+	nil,                         // 18: headgate.check.v1.CheckResponse.HeadersEntry
+	nil,                         // 19: headgate.check.v1.CommitRequest.AttributesEntry
 }
 var file_headgate_check_v1_check_proto_depIdxs = []int32{
 	17, // 0: headgate.check.v1.CheckRequest.attributes:type_name -> headgate.check.v1.CheckRequest.AttributesEntry
 	4,  // 1: headgate.check.v1.CheckResponse.limits:type_name -> headgate.check.v1.LimitStatus
-	0,  // 2: headgate.check.v1.LimitStatus.algorithm:type_name -> headgate.check.v1.Algorithm
-	1,  // 3: headgate.check.v1.LimitStatus.origin:type_name -> headgate.check.v1.Origin
-	2,  // 4: headgate.check.v1.CheckBatchRequest.requests:type_name -> headgate.check.v1.CheckRequest
-	7,  // 5: headgate.check.v1.CheckBatchResponse.answers:type_name -> headgate.check.v1.BatchAnswer
-	3,  // 6: headgate.check.v1.BatchAnswer.response:type_name -> headgate.check.v1.CheckResponse
-	9,  // 7: headgate.check.v1.CheckStreamRequest.checks:type_name -> headgate.check.v1.StreamCheck
-	2,  // 8: headgate.check.v1.StreamCheck.request:type_name -> headgate.check.v1.CheckRequest
-	11, // 9: headgate.check.v1.CheckStreamResponse.answers:type_name -> headgate.check.v1.StreamAnswer
-	12, // 10: headgate.check.v1.CheckStreamResponse.rules:type_name -> headgate.check.v1.RuleInfo
-	3,  // 11: headgate.check.v1.StreamAnswer.response:type_name -> headgate.check.v1.CheckResponse
-	2,  // 12: headgate.check.v1.ReserveRequest.request:type_name -> headgate.check.v1.CheckRequest
-	3,  // 13: headgate.check.v1.ReserveResponse.decision:type_name -> headgate.check.v1.CheckResponse
-	18, // 14: headgate.check.v1.CommitRequest.attributes:type_name -> headgate.check.v1.CommitRequest.AttributesEntry
-	2,  // 15: headgate.check.v1.CheckService.Check:input_type -> headgate.check.v1.CheckRequest
-	5,  // 16: headgate.check.v1.CheckService.CheckBatch:input_type -> headgate.check.v1.CheckBatchRequest
-	8,  // 17: headgate.check.v1.CheckService.CheckStream:input_type -> headgate.check.v1.CheckStreamRequest
-	2,  // 18: headgate.check.v1.CheckService.Peek:input_type -> headgate.check.v1.CheckRequest
-	13, // 19: headgate.check.v1.CheckService.Reserve:input_type -> headgate.check.v1.ReserveRequest
-	15, // 20: headgate.check.v1.CheckService.Commit:input_type -> headgate.check.v1.CommitRequest
-	16, // 21: headgate.check.v1.CheckService.Cancel:input_type -> headgate.check.v1.CancelRequest
-	2,  // 22: headgate.check.v1.CheckService.Refund:input_type -> headgate.check.v1.CheckRequest
-	3,  // 23: headgate.check.v1.CheckService.Check:output_type -> headgate.check.v1.CheckResponse
-	6,  // 24: headgate.check.v1.CheckService.CheckBatch:output_type -> headgate.check.v1.CheckBatchResponse
-	10, // 25: headgate.check.v1.CheckService.CheckStream:output_type -> headgate.check.v1.CheckStreamResponse
-	3,  // 26: headgate.check.v1.CheckService.Peek:output_type -> headgate.check.v1.CheckResponse
-	14, // 27: headgate.check.v1.CheckService.Reserve:output_type -> headgate.check.v1.ReserveResponse
-	3,  // 28: headgate.check.v1.CheckService.Commit:output_type -> headgate.check.v1.CheckResponse
-	3,  // 29: headgate.check.v1.CheckService.Cancel:output_type -> headgate.check.v1.CheckResponse
-	3,  // 30: headgate.check.v1.CheckService.Refund:output_type -> headgate.check.v1.CheckResponse
-	23, // [23:31] is the sub-list for method output_type
-	15, // [15:23] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	18, // 2: headgate.check.v1.CheckResponse.headers:type_name -> headgate.check.v1.CheckResponse.HeadersEntry
+	0,  // 3: headgate.check.v1.LimitStatus.algorithm:type_name -> headgate.check.v1.Algorithm
+	1,  // 4: headgate.check.v1.LimitStatus.origin:type_name -> headgate.check.v1.Origin
+	2,  // 5: headgate.check.v1.CheckBatchRequest.requests:type_name -> headgate.check.v1.CheckRequest
+	7,  // 6: headgate.check.v1.CheckBatchResponse.answers:type_name -> headgate.check.v1.BatchAnswer
+	3,  // 7: headgate.check.v1.BatchAnswer.response:type_name -> headgate.check.v1.CheckResponse
+	9,  // 8: headgate.check.v1.CheckStreamRequest.checks:type_name -> headgate.check.v1.StreamCheck
+	2,  // 9: headgate.check.v1.StreamCheck.request:type_name -> headgate.check.v1.CheckRequest
+	11, // 10: headgate.check.v1.CheckStreamResponse.answers:type_name -> headgate.check.v1.StreamAnswer
+	12, // 11: headgate.check.v1.CheckStreamResponse.rules:type_name -> headgate.check.v1.RuleInfo
+	3,  // 12: headgate.check.v1.StreamAnswer.response:type_name -> headgate.check.v1.CheckResponse
+	2,  // 13: headgate.check.v1.ReserveRequest.request:type_name -> headgate.check.v1.CheckRequest
+	3,  // 14: headgate.check.v1.ReserveResponse.decision:type_name -> headgate.check.v1.CheckResponse
+	19, // 15: headgate.check.v1.CommitRequest.attributes:type_name -> headgate.check.v1.CommitRequest.AttributesEntry
+	2,  // 16: headgate.check.v1.CheckService.Check:input_type -> headgate.check.v1.CheckRequest
+	5,  // 17: headgate.check.v1.CheckService.CheckBatch:input_type -> headgate.check.v1.CheckBatchRequest
+	8,  // 18: headgate.check.v1.CheckService.CheckStream:input_type -> headgate.check.v1.CheckStreamRequest
+	2,  // 19: headgate.check.v1.CheckService.Peek:input_type -> headgate.check.v1.CheckRequest
+	13, // 20: headgate.check.v1.CheckService.Reserve:input_type -> headgate.check.v1.ReserveRequest
+	15, // 21: headgate.check.v1.CheckService.Commit:input_type -> headgate.check.v1.CommitRequest
+	16, // 22: headgate.check.v1.CheckService.Cancel:input_type -> headgate.check.v1.CancelRequest
+	2,  // 23: headgate.check.v1.CheckService.Refund:input_type -> headgate.check.v1.CheckRequest
+	3,  // 24: headgate.check.v1.CheckService.Check:output_type -> headgate.check.v1.CheckResponse
+	6,  // 25: headgate.check.v1.CheckService.CheckBatch:output_type -> headgate.check.v1.CheckBatchResponse
+	10, // 26: headgate.check.v1.CheckService.CheckStream:output_type -> headgate.check.v1.CheckStreamResponse
+	3,  // 27: headgate.check.v1.CheckService.Peek:output_type -> headgate.check.v1.CheckResponse
+	14, // 28: headgate.check.v1.CheckService.Reserve:output_type -> headgate.check.v1.ReserveResponse
+	3,  // 29: headgate.check.v1.CheckService.Commit:output_type -> headgate.check.v1.CheckResponse
+	3,  // 30: headgate.check.v1.CheckService.Cancel:output_type -> headgate.check.v1.CheckResponse
+	3,  // 31: headgate.check.v1.CheckService.Refund:output_type -> headgate.check.v1.CheckResponse
+	24, // [24:32] is the sub-list for method output_type
+	16, // [16:24] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_headgate_check_v1_check_proto_init() }
@@ -1362,7 +1412,7 @@ func file_headgate_check_v1_check_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headgate_check_v1_check_proto_rawDesc), len(file_headgate_check_v1_check_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
