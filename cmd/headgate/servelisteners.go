@@ -165,8 +165,7 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	if s.config.Listen.GRPC == "" {
 		return
 	}
-	server := listen.NewGRPC(s.secure(gate, "grpc"), grpc.StreamInterceptor(s.metrics.Stream),
-		grpc.ForceServerCodecV2(checkapi.Codec()), grpc.InTapHandle(gate.GRPC(tracing.Tap)))
+	server := listen.NewGRPC(s.secure(gate, "grpc"), checkapi.Codec(), gate.GRPC(tracing.Tap), grpc.StreamInterceptor(s.metrics.Stream))
 	h := s.config.Headers
 	api := checkapi.New(engine, checkapi.Options{
 		Identity: s.resolver, Log: s.log, AllowRefunds: all.GRPC, MayRefund: mayRefund,

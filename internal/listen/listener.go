@@ -6,25 +6,34 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// maxConnections is for one listener. Each of gRPC carries many callers, and each of HTTP costs some 10 kB.
-const maxConnections = 10_000
+const (
+	// maxConnections is for one listener. Each of gRPC carries many callers, and each of HTTP costs some 10 kB.
+	maxConnections = 10_000
+	// addressShare is the part of a listener's connections, and of the streams of a server, that one address may have: one in
+	// so many. A proxy in front needs far fewer, and other addresses always have the rest.
+	addressShare = 2
+)
 
-// Listener is a TCP listener with a cap. A connection beyond it is closed at once: its client can go elsewhere, which it
-// could not know if it waited.
+// Listener is a TCP listener with a cap, for all connections and for those from one address. A connection beyond it is closed at
+// once: its client can go elsewhere, which it could not know if it waited.
 type Listener struct {
 	net.Listener
-	most int64
-	open atomic.Int64
+	most int
 	log  *slog.Logger
+	// unread is what was answered on all connections and is not written.
+	unread atomic.Int64
 
 	mu     sync.Mutex
-	warned time.Time
+	open   map[*connection]struct{}
+	from   map[netip.Addr]int
+	warned map[string]time.Time
 }
 
 // Listen opens an address. Key is what it is called in the config, for the error and the log.
@@ -39,11 +48,18 @@ func Listen(ctx context.Context, key, address string, log *slog.Logger) (*Listen
 	case err != nil:
 		return nil, fmt.Errorf("%s: cannot listen on %s: write an address of this machine: %w", key, address, err)
 	}
-	return &Listener{Listener: l, most: maxConnections, log: log.With("listener", key)}, nil
+	return &Listener{
+		Listener: l, most: maxConnections, log: log.With("listener", key),
+		open: map[*connection]struct{}{}, from: map[netip.Addr]int{}, warned: map[string]time.Time{},
+	}, nil
 }
 
 // Open is how many connections there are.
-func (l *Listener) Open() int64 { return l.open.Load() }
+func (l *Listener) Open() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(len(l.open))
+}
 
 // Accept waits for a connection that is within the cap.
 func (l *Listener) Accept() (net.Conn, error) {
@@ -52,33 +68,80 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) <= l.most {
-			return &connection{Conn: c, gone: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+		if admitted := l.admit(c); admitted != nil {
+			return admitted, nil
 		}
-		l.open.Add(-1)
 		_ = c.Close()
-		l.warn()
 	}
 }
 
-// warn says once a minute that the cap is reached.
-func (l *Listener) warn() {
+// admit counts a connection. It returns nil for one that is beyond the cap.
+func (l *Listener) admit(c net.Conn) net.Conn {
+	added := &connection{Conn: c, listener: l, from: addressOf(c.RemoteAddr())}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.warned) > time.Minute {
-		l.warned = now
-		l.log.Warn("too many connections: new ones are closed", "most", l.most)
+	switch {
+	case len(l.open) >= l.most:
+		l.warn("too many connections: new ones are closed", "most", l.most)
+		return nil
+	case l.from[added.from] >= l.most/addressShare:
+		l.warn("too many connections from one address: its new ones are closed", "address", added.from, "most", l.most/addressShare)
+		return nil
 	}
+	l.open[added] = struct{}{}
+	l.from[added.from]++
+	return added
+}
+
+// remove undoes admit, once.
+func (l *Listener) remove(c *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, counted := l.open[c]; !counted {
+		return
+	}
+	delete(l.open, c)
+	if l.from[c.from]--; l.from[c.from] == 0 {
+		delete(l.from, c.from)
+	}
+	c.settle()
+}
+
+// warn logs a message at most once a minute. The caller holds mu.
+func (l *Listener) warn(message string, args ...any) {
+	if now := time.Now(); now.Sub(l.warned[message]) > time.Minute {
+		l.warned[message] = now
+		l.log.Warn(message, args...)
+	}
+}
+
+// addressOf returns the address by which a client's connections are counted. In IPv6 that is its network: a host has all of a /64.
+func addressOf(peer net.Addr) netip.Addr {
+	at, err := netip.ParseAddrPort(peer.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	a := at.Addr().Unmap().WithZone("")
+	if a.Is6() {
+		if network, err := a.Prefix(64); err == nil {
+			return network.Addr()
+		}
+	}
+	return a
 }
 
 // connection counts until it is closed, however often.
 type connection struct {
 	net.Conn
-	gone func()
+	listener *Listener
+	from     netip.Addr
+	// unread is what was answered and is not written, as gRPC does not before the client asks for it. It may be too low by what is
+	// written besides: frames and headers.
+	unread atomic.Int64
 }
 
 func (c *connection) Close() error {
-	c.gone()
+	c.listener.remove(c)
 	return c.Conn.Close()
 }
 

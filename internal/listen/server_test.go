@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -53,11 +55,11 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// A connection beyond the cap is closed at once, and there is room again when another one ends, closed twice or not.
+// A connection beyond the cap for an address is closed at once, and there is room again when another one ends, closed twice or not.
 func TestConnectionCap(t *testing.T) {
 	t.Parallel()
 	l := open(t)
-	l.most = 2
+	l.most = 2 * addressShare
 	accepted := make(chan net.Conn, 8)
 	go func() {
 		defer close(accepted)
@@ -150,6 +152,12 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error {
 	p.close()
 	return nil
+}
+
+func (p pipes) dial(context.Context, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	p.conns <- theirs
+	return ours, nil
 }
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
@@ -274,7 +282,7 @@ func TestGRPC(t *testing.T) {
 	}
 	defer certificates.Close()
 	for name, with := range map[string]*tls.Config{"plain": nil, "TLS": certificates.Config(nobody)} {
-		server := NewGRPC(with)
+		server := NewGRPC(with, encoding.GetCodecV2("proto"), nil)
 		healthv1.RegisterHealthServer(server, health.NewServer())
 		l := open(t)
 		done := make(chan error, 1)

@@ -51,7 +51,7 @@ func newWorld(t *testing.T, tell func(context.Context, *headgate.Observation)) *
 	limiter := newLimiter(t, headgate.Rule{ID: "all", By: []string{}, Limit: headgate.PerHour(1_000)}).Observed(tell)
 	checks := httptest.NewServer(tracing.HTTP(checkhttp.New(limiter, checkhttp.Options{Log: log})))
 	t.Cleanup(checks.Close)
-	server := listen.NewGRPC(nil, grpc.ForceServerCodecV2(checkapi.Codec()), grpc.InTapHandle(tracing.Tap))
+	server := listen.NewGRPC(nil, checkapi.Codec(), tracing.Tap)
 	checkapi.New(limiter, checkapi.Options{Log: log}).Register(server)
 	envoyrls.New(limiter, envoyrls.Options{Log: log}).Register(server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,0 +1,90 @@
+package listen
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// One address has at most its share of the streams.
+func TestStreamShares(t *testing.T) {
+	t.Parallel()
+	c := &calls{from: map[netip.Addr]int{}}
+	one, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	for range maxStreams / addressShare {
+		if err := c.enter(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := c.enter(one)
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "from 192.0.2.1: keep one") {
+		t.Errorf("beyond the share of an address: %v", err)
+	}
+	for range maxStreams / addressShare {
+		if err := c.enter(other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.enter(netip.MustParseAddr("192.0.2.3")); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("beyond all streams: %v", err)
+	}
+	for range maxStreams / addressShare {
+		c.leave(one)
+		c.leave(other)
+	}
+	if c.open != 0 || len(c.from) != 0 {
+		t.Errorf("%d streams of %d addresses after all have ended", c.open, len(c.from))
+	}
+}
+
+// A call whose request never comes, or never ends, is ended. A stream that sends nothing is not.
+func TestSilentCalls(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		method string
+		after  time.Duration
+	}{
+		"call":   {"/grpc.health.v1.Health/Check", callTimeout},
+		"stream": {"/grpc.health.v1.Health/Watch", time.Hour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := NewGRPC(nil, encoding.GetCodecV2("proto"), nil)
+			healthv1.RegisterHealthServer(server, health.NewServer())
+			listener := newPipes()
+			done := make(chan error)
+			go func() { done <- server.Serve(listener) }()
+			conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithContextDialer(listener.dial))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			began := time.Now()
+			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, test.method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = stream.RecvMsg(&healthv1.HealthCheckResponse{})
+			if took := time.Since(began); took != test.after || status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+			conn.Close()
+			server.Stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
