@@ -117,9 +117,10 @@ var architecture = map[string]arrows{
 	},
 	"internal/checkapi": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/protofields", "internal/tracing", "proto/headgate/check/v1", "google.golang.org/grpc",
+			"identity", "internal/limitfields", "internal/protofields", "internal/tracing", "proto/headgate/check/v1",
+			"golang.org/x/sync", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
-		tests: []string{"memstore", "google.golang.org/protobuf", "go.uber.org/goleak"},
+		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"internal/checkhttp": {
 		code: []string{

@@ -52,6 +52,12 @@ func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatc
 	if err := batch.validate("requests", MaxBatch, ", or use CheckStream"); err != nil {
 		return nil, err
 	}
+	if !s.batches.TryAcquire(int64(batch.n)) { // Acquire would not try for a caller that has hung up
+		if err := s.batches.Acquire(ctx, int64(batch.n)); err != nil {
+			return nil, status.FromContextError(err).Err()
+		}
+	}
+	defer s.batches.Release(int64(batch.n))
 	own, leave := s.connections.join(ctx)
 	defer leave()
 	release, err := own.hold(len(batch.data))

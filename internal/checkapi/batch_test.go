@@ -126,3 +126,49 @@ func TestBatchBound(t *testing.T) {
 		t.Errorf("%v; %d decided of 100, up to %d at once", err, asked.Load(), most.Load())
 	}
 }
+
+// Batches beyond what is decided at once wait for others, and no longer than their callers.
+func TestBatchesWait(t *testing.T) {
+	t.Parallel()
+	const atOnce = 64
+	var first, second atomic.Int64
+	pass := make(chan struct{})
+	service := checkapi.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+		if req.Cost == 2 {
+			second.Add(1)
+		} else {
+			first.Add(1)
+			<-pass
+		}
+		return echo(req), nil
+	}}, checkapi.Options{MaxInFlight: 1})
+	client := serve(t, service.Register)
+	full := func(cost int64) *checkv1.CheckBatchRequest {
+		batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, checkapi.MaxBatch)}
+		for i := range batch.GetRequests() {
+			batch.Requests[i] = &checkv1.CheckRequest{Cost: cost}
+		}
+		return batch
+	}
+	var calls sync.WaitGroup
+	for range atOnce {
+		calls.Go(func() {
+			if _, err := client.CheckBatch(t.Context(), full(1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for deadline := time.Now().Add(20 * time.Second); first.Load() < atOnce && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := client.CheckBatch(ctx, full(2)); status.Code(err) != codes.DeadlineExceeded || second.Load() != 0 {
+		t.Errorf("one batch too many: %v, %d decided", err, second.Load())
+	}
+	close(pass)
+	calls.Wait()
+	if _, err := client.CheckBatch(t.Context(), full(2)); err != nil || second.Load() != checkapi.MaxBatch {
+		t.Errorf("when the others are over: %v, %d decided", err, second.Load())
+	}
+}

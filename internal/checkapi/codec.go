@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // for all other messages
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate/internal/protofields"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
@@ -30,6 +31,11 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		if m.GetRules() == nil { // of which there are few
 			return mem.BufferSlice{mem.SliceBuffer(appendAnswers(m))}, nil
 		}
+	}
+	if m, ok := v.(proto.Message); ok {
+		// The codec of gRPC takes 1 MB for what has more than 32 kB, such as the answer to a batch, until the caller reads it.
+		data, err := proto.Marshal(m)
+		return mem.BufferSlice{mem.SliceBuffer(data)}, err
 	}
 	return c.CodecV2.Marshal(v)
 }

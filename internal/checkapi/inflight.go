@@ -23,6 +23,11 @@ const (
 	smallMessage    = 64 << 10
 	connectionBytes = 16 << 20
 	serverBytes     = 64 << 20
+	// waitingMessage is what a message of a stream may have that waits until the stream's answers are taken. Larger ones are from a
+	// budget, too: waitingConnectionBytes on one connection, waitingServerBytes in all.
+	waitingMessage         = 4 << 10
+	waitingConnectionBytes = 4 << 20
+	waitingServerBytes     = 16 << 20
 )
 
 // budget is an amount of which callers take parts and give them back.
@@ -61,27 +66,28 @@ func (p pair) give(n int64) {
 
 // connection is what the calls of one connection share.
 type connection struct {
-	calls         int
-	checks, bytes budget
+	calls                  int
+	checks, bytes, waiting budget
 }
 
 // connections has those with calls.
 type connections struct {
-	checks, bytes budget
-	perConnection int64 // checks
-	mu            sync.Mutex
-	open          map[string]*connection
+	checks, bytes, waiting budget
+	perConnection          int64 // checks
+	mu                     sync.Mutex
+	open                   map[string]*connection
 }
 
 func newConnections(maxInFlight int) *connections {
 	c := &connections{perConnection: int64(maxInFlight), open: map[string]*connection{}}
 	c.checks.give(serverFactor * int64(maxInFlight))
 	c.bytes.give(serverBytes)
+	c.waiting.give(waitingServerBytes)
 	return c
 }
 
 // share is what a call may take of.
-type share struct{ checks, bytes pair }
+type share struct{ checks, bytes, waiting pair }
 
 // join returns the share of a call. Leave when it is over.
 func (c *connections) join(ctx context.Context) (s share, leave func()) {
@@ -96,10 +102,11 @@ func (c *connections) join(ctx context.Context) (s share, leave func()) {
 		own = &connection{}
 		own.checks.give(c.perConnection)
 		own.bytes.give(connectionBytes)
+		own.waiting.give(waitingConnectionBytes)
 		c.open[name] = own
 	}
 	own.calls++
-	return share{pair{&own.checks, &c.checks}, pair{&own.bytes, &c.bytes}}, func() {
+	return share{pair{&own.checks, &c.checks}, pair{&own.bytes, &c.bytes}, pair{&own.waiting, &c.waiting}}, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if own.calls--; own.calls == 0 {
@@ -110,15 +117,28 @@ func (c *connections) join(ctx context.Context) (s share, leave func()) {
 
 // hold takes the bytes of a message until release is called. Its error is for the caller.
 func (s *share) hold(size int) (release func(), err error) {
-	if size <= smallMessage {
+	return s.bytes.hold(size, smallMessage)
+}
+
+// holdWaiting does that for a message of a stream that is to wait, unless hold has done it.
+func (s *share) holdWaiting(size int) (release func(), err error) {
+	if size > smallMessage {
 		return func() {}, nil
 	}
-	if taken := s.bytes.take(int64(size)); taken < int64(size) {
-		s.bytes.give(taken)
-		return nil, status.Errorf(codes.ResourceExhausted, "the message has %d bytes, and the server holds too many large ones: "+
-			"send at most %d bytes at a time, and read answers as they come", size, smallMessage)
+	return s.waiting.hold(size, waitingMessage)
+}
+
+// hold takes a size above what is free.
+func (p pair) hold(size, free int) (release func(), err error) {
+	if size <= free {
+		return func() {}, nil
 	}
-	return func() { s.bytes.give(int64(size)) }, nil
+	if taken := p.take(int64(size)); taken < int64(size) {
+		p.give(taken)
+		return nil, status.Errorf(codes.ResourceExhausted, "the message has %d bytes, and the server holds too many large ones: "+
+			"send at most %d bytes at a time, and read answers as they come", size, free)
+	}
+	return func() { p.give(int64(size)) }, nil
 }
 
 // window is how many checks of a stream are in flight: read, and their answers not sent. The first of them are reserved for

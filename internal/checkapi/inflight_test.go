@@ -88,3 +88,34 @@ func TestConnectionShare(t *testing.T) {
 		t.Errorf("%d bytes left", left)
 	}
 }
+
+// Messages that wait for their streams' answers to be taken have a budget of their own, but for small ones.
+func TestWaitingShare(t *testing.T) {
+	t.Parallel()
+	own, c, leave := from(t, "192.0.2.1:1")
+	defer leave()
+	var releases []func()
+	for range waitingConnectionBytes / smallMessage {
+		release, err := own.holdWaiting(smallMessage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		releases = append(releases, release)
+	}
+	_, err := own.holdWaiting(waitingMessage + 1)
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "send at most 4096 bytes") {
+		t.Errorf("beyond its bytes: %v", err)
+	}
+	if _, err := own.holdWaiting(waitingMessage); err != nil {
+		t.Errorf("a small message: %v", err)
+	}
+	if _, err := own.holdWaiting(smallMessage + 1); err != nil {
+		t.Errorf("one that is held as a large message: %v", err)
+	}
+	for _, release := range releases {
+		release()
+	}
+	if left := c.waiting.left.Load(); left != waitingServerBytes {
+		t.Errorf("%d bytes left", left)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,8 +21,9 @@ import (
 
 const (
 	defaultMaxInFlight = 1_024
-	// maxStreams is how many callers may have a stream open. One that is idle takes some 20 kB, and a caller needs one.
-	maxStreams = 2_000
+	// batchRequests is how many requests the batches have that are decided at once; others wait. A request of a batch takes about 250
+	// bytes until all of the batch are answered.
+	batchRequests = 64 * MaxBatch
 )
 
 // Options of a Service.
@@ -32,9 +34,9 @@ type Options struct {
 	AllowRefunds bool
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
 	MayRefund MayRefund
-	// MaxInFlight is how many checks of one stream are under way at a time, and of one batch if that is fewer than BatchWorkers; 0 means 1,024. A stream with as
-	// many is not read further until some of its answers are sent. All streams and batches of a connection share as
-	// many, and those of the server four times as many; each stream has 8 of its own besides, and each batch one.
+	// MaxInFlight is how many checks of one stream are under way at a time, and of one batch if that is fewer than BatchWorkers;
+	// 0 means 1,024. A stream with as many is not read further until some of its answers are sent. All streams and batches of a connection share as
+	// many, and those of the server four times as many; each stream has 2 of its own besides, and each batch one.
 	MaxInFlight int
 	// Headers are those that callers are told who ask for them.
 	Headers limitfields.Choice
@@ -50,9 +52,10 @@ type Service struct {
 	headers  limitfields.Headers
 	drain    sync.Once
 	draining chan struct{}
-	streams  atomic.Int64
+	idle     atomic.Int64 // workers of streams without a check
 	// connections bounds what is in flight on each and in all.
 	connections *connections
+	batches     *semaphore.Weighted
 	complaints  Complaints
 }
 
@@ -70,8 +73,9 @@ func New(engine Engine, options Options) *Service {
 	}
 	options.MayRefund = options.MayRefund.OrAll(options.AllowRefunds)
 	return &Service{
-		engine: engine, options: options, headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}), complaints: Complaints{Log: options.Log},
-		connections: newConnections(options.MaxInFlight),
+		engine: engine, options: options, headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}),
+		complaints: Complaints{Log: options.Log}, connections: newConnections(options.MaxInFlight),
+		batches: semaphore.NewWeighted(batchRequests),
 	}
 }
 

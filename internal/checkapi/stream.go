@@ -22,8 +22,11 @@ const (
 	mostAnswers = 64
 	// maxChecks is of one message: as many as the smallest checks with an id make of the 64 KiB that package client fills.
 	maxChecks = smallMessage / 4
-	// stallTime is how long a caller may take no answer while there are some. It is that of answers over HTTP.
-	stallTime = 30 * time.Second
+	// stallTime is how long a caller may take no answer while there are some. It is looked at stallChecks times.
+	stallTime   = 10 * time.Second
+	stallChecks = 2
+	// mostIdle is how many workers without a check all streams keep.
+	mostIdle = 1_024
 )
 
 // stream is one CheckStream under way.
@@ -31,12 +34,11 @@ type stream struct {
 	*Service
 	caller grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse]
 	own    share
-	// window keeps callers who read no answers from being read from. There is room for as many answers, so that nobody waits
-	// to hand one over.
+	// window keeps callers who read no answers from being read from.
 	window  *window
-	answers chan *checkv1.StreamAnswer
-	// work is for workers that have none. They stay as long as the stream does: a new goroutine for each check would
-	// have to grow its stack each time, which takes a fifth of all the time a check does.
+	answers answerQueue
+	// work is for workers that have none. They stay as long as the stream does, but for those above mostIdle: a new goroutine
+	// for each check would have to grow its stack each time, which takes a fifth of all the time a check does.
 	work    chan *checkv1.StreamCheck
 	workers sync.WaitGroup
 	// sends counts the beginnings and ends of sending: it is odd while a message is being sent.
@@ -48,17 +50,12 @@ type stream struct {
 func (s *Service) CheckStream(
 	caller grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse],
 ) error {
-	defer s.streams.Add(-1)
-	if s.streams.Add(1) > maxStreams {
-		return status.Errorf(codes.ResourceExhausted,
-			"there are %d streams open: keep one for all checks of a process, or ask another server", maxStreams)
-	}
 	own, leave := s.connections.join(caller.Context())
 	defer leave()
 	st := &stream{
 		Service: s, caller: caller, own: own,
 		window:  newWindow(s.options.MaxInFlight, own.checks),
-		answers: make(chan *checkv1.StreamAnswer, s.options.MaxInFlight),
+		answers: answerQueue{ready: make(chan struct{}, 1)},
 		work:    make(chan *checkv1.StreamCheck),
 	}
 	defer st.window.close()
@@ -70,19 +67,22 @@ func (s *Service) CheckStream(
 // wait returns when the stream has ended or is stalled. What is still under way then ends with the context of the call, which
 // gRPC cancels when the handler returns.
 func (s *stream) wait(ended <-chan error) error {
-	ticker := time.NewTicker(stallTime)
+	ticker := time.NewTicker(stallTime / stallChecks)
 	defer ticker.Stop()
-	for last := uint64(0); ; {
+	for last, stalls := uint64(0), 0; ; {
 		select {
 		case err := <-ended:
 			return err
 		case <-ticker.C:
 			sends := s.sends.Load()
-			if sends%2 == 1 && sends == last {
+			if sends%2 == 0 || sends != last {
+				last, stalls = sends, 0
+				continue
+			}
+			if stalls++; stalls == stallChecks {
 				return status.Errorf(codes.ResourceExhausted,
 					"no answer was read for %v: read answers as they come, or close the stream", stallTime)
 			}
-			last = sends
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (s *stream) serve() error {
 	err := s.read(ctx)
 	close(s.work)
 	s.workers.Wait()
-	close(s.answers)
+	s.answers.close()
 	if failed := <-sent; failed != nil {
 		return failed
 	}
@@ -137,7 +137,15 @@ func (s *stream) begin(ctx context.Context, message *list) error {
 		return err
 	}
 	defer release()
-	left, entered := message.n, 0
+	entered := int(s.window.tryEnter(int64(message.n)))
+	left := message.n - entered
+	if left > 0 {
+		release, err := s.own.holdWaiting(len(message.data))
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	var gone error
 	for data := range message.items() {
 		if entered == 0 && gone == nil {
@@ -164,16 +172,22 @@ func (s *stream) begin(ctx context.Context, message *list) error {
 
 // decideAll is a worker: it decides a check, and others that come later.
 func (s *stream) decideAll(ctx context.Context, check *checkv1.StreamCheck) {
-	for more := true; more; check, more = <-s.work {
+	for more := true; more; {
 		response, err := s.Check(ctx, check.GetRequest())
 		code, text := codeOf(err)
-		s.answers <- &checkv1.StreamAnswer{Id: check.GetId(), Response: response, Code: code, Message: text}
+		s.answers.put(&checkv1.StreamAnswer{Id: check.GetId(), Response: response, Code: code, Message: text})
+		if s.idle.Add(1) > mostIdle {
+			s.idle.Add(-1)
+			return
+		}
+		check, more = <-s.work
+		s.idle.Add(-1)
 	}
 }
 
 // send hands out answers until there are no more, and says what the caller should know besides.
 func (s *stream) send() error {
-	draining := s.draining
+	draining := (<-chan struct{})(s.draining)
 	var known *headgate.RuleSet
 	message := &checkv1.CheckStreamResponse{}
 	select {
@@ -194,27 +208,29 @@ func (s *stream) send() error {
 		}
 		s.sends.Add(1)
 		s.window.leave(len(message.GetAnswers()))
-		message = &checkv1.CheckStreamResponse{}
-		select {
-		case <-draining:
-			message.Draining, draining = true, nil
-		case answer, more := <-s.answers:
-			if !more {
-				return nil
-			}
-			// Who is about to have an answer gets to it, and both go in one message. Nobody is waited for.
-			runtime.Gosched()
-			message.Answers = s.ready(answer)
+		if message = s.next(&draining); message == nil {
+			return nil
 		}
 	}
 }
 
-// ready is an answer and those that are there by now.
-func (s *stream) ready(first *checkv1.StreamAnswer) []*checkv1.StreamAnswer {
-	answers := make([]*checkv1.StreamAnswer, 1+min(len(s.answers), mostAnswers-1))
-	answers[0] = first
-	for i := 1; i < len(answers); i++ {
-		answers[i] = <-s.answers
+// next waits for what to send, and returns nil when there will be nothing more. It sets draining to nil once that is said.
+func (s *stream) next(draining *<-chan struct{}) *checkv1.CheckStreamResponse {
+	for {
+		select {
+		case <-*draining:
+			*draining = nil
+			return &checkv1.CheckStreamResponse{Draining: true}
+		case <-s.answers.ready:
+			// Who is about to have an answer gets to it, and both go in one message. Nobody is waited for.
+			runtime.Gosched()
+			answers, closed := s.answers.take()
+			if len(answers) > 0 {
+				return &checkv1.CheckStreamResponse{Answers: answers}
+			}
+			if closed {
+				return nil
+			}
+		}
 	}
-	return answers
 }

@@ -1,0 +1,70 @@
+package checkapi
+
+import (
+	"sync"
+
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// answerQueue holds the answers of a stream until they are sent. Workers never wait to add one: how many there may be is what the
+// window of the stream admits. A channel of that capacity would take 8 kB of every stream, most of which are idle.
+type answerQueue struct {
+	// ready has an element while there are answers, or when no more will come.
+	ready chan struct{}
+
+	mu      sync.Mutex
+	answers []*checkv1.StreamAnswer
+	first   int // of those that are not taken
+	closed  bool
+}
+
+// put adds an answer.
+func (q *answerQueue) put(answer *checkv1.StreamAnswer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.answers) == cap(q.answers) && q.first > len(q.answers)/2 {
+		kept := copy(q.answers, q.answers[q.first:])
+		clear(q.answers[kept:])
+		q.answers, q.first = q.answers[:kept], 0
+	}
+	q.answers = append(q.answers, answer)
+	if len(q.answers)-q.first == 1 {
+		q.wake()
+	}
+}
+
+// close makes take report that no more answers will come.
+func (q *answerQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.wake()
+}
+
+// take removes as many answers as go into one message. Call it after receiving from ready.
+func (q *answerQueue) take() (taken []*checkv1.StreamAnswer, closed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting := q.answers[q.first:]
+	if len(waiting) == 0 {
+		return nil, q.closed
+	}
+	taken = make([]*checkv1.StreamAnswer, min(len(waiting), mostAnswers))
+	copy(taken, waiting)
+	clear(waiting[:len(taken)])
+	q.first += len(taken)
+	if len(taken) == len(waiting) {
+		q.answers, q.first = q.answers[:0], 0
+	}
+	if len(taken) < len(waiting) || q.closed {
+		q.wake()
+	}
+	return taken, false
+}
+
+func (q *answerQueue) wake() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
