@@ -1,0 +1,179 @@
+//go:build linux
+
+package attack
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/headgate/headgate/bench/internal/served"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// unreadGrowth is by how much a server may grow that is sent a few kilobytes in each of 2,000 calls: what these may hold, twice
+// because of the garbage collector, and 64 MiB that the collector leaves alone.
+const unreadGrowth = 320 << 20
+
+// another is a client's address besides that of the attack.
+const another = "127.0.0.2"
+
+// dialFrom returns a dialer for connections from an address of this machine.
+func dialFrom(address string) *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 10 * time.Second}
+}
+
+// TestUnread asks for as many answers as fit into small messages, in thousands of calls, and reads none of them. The server must not
+// keep all of them in memory, and callers from elsewhere must get theirs.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	for name, e := range map[string]struct {
+		floodEntrance
+		items int
+	}{
+		"streams": {floodEntrance{path: "/headgate.check.v1.CheckService/CheckStream", streams: true}, 16_384},
+		"batches": {floodEntrance{path: "/headgate.check.v1.CheckService/CheckBatch"}, 1_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := startServer(t, "redis: {address: \"redis://"+redis.Addr()+"\"}\n", "rules: [{id: all, by: [ip], limit: 1000000/hour}]\n")
+			before, _ := processMemory(t, n.PID())
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(size(3, 25))*time.Second)
+			defer cancel()
+			e.grpc = true
+			f := flood{
+				floodEntrance: e.floodEntrance, node: n, calls: 2_000, connections: 20, hold: true,
+				body: bytes.Repeat(protoField(1, nil), e.items),
+			}
+			var attack sync.WaitGroup
+			for range f.connections {
+				client := f.client()
+				t.Cleanup(client.CloseIdleConnections)
+				for range f.calls / f.connections {
+					attack.Go(func() { f.call(ctx, client) })
+				}
+			}
+			answered, err := askElsewhere(ctx, n.GRPC)
+			attack.Wait()
+			_, peak := processMemory(t, n.PID())
+			t.Logf("%d MiB before, %d MiB at the peak; %d MiB sent in calls of %d kB; %d checks of another; server said %v",
+				before>>20, peak>>20, f.sent.Load()>>20, len(f.body)>>10, answered, f.answers())
+			if peak-before > unreadGrowth {
+				t.Errorf("memory grew by %d MiB, of at most %d", (peak-before)>>20, unreadGrowth>>20)
+			}
+			if answered == 0 || err != nil {
+				t.Errorf("another caller got %d answers: %v", answered, err)
+			}
+		})
+	}
+}
+
+// askElsewhere asks in a stream from another address, one check after the other, until ctx ends.
+func askElsewhere(ctx context.Context, address string) (answered int, err error) {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
+			return dialFrom(another).DialContext(ctx, "tcp", to)
+		}))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	stream, err := checkv1.NewCheckServiceClient(conn).CheckStream(ctx)
+	for err == nil {
+		err = stream.Send(&checkv1.CheckStreamRequest{Checks: []*checkv1.StreamCheck{
+			{Id: 1, Request: &checkv1.CheckRequest{Attributes: map[string]string{"ip": "192.0.2.9"}}},
+		}})
+		for got := 0; err == nil && got == 0; {
+			var message *checkv1.CheckStreamResponse
+			if message, err = stream.Recv(); err == nil {
+				got = len(message.GetAnswers())
+				answered += got
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return answered, err
+}
+
+// TestConnections opens more connections from one address than it may have. Other addresses must have the rest.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	n := startServer(t, "redis: {address: \"redis://"+redis.Addr()+"\"}\n", "rules: [{id: all, by: [ip], limit: 1000000/hour}]\n")
+	const tried, most = 5_500, 5_000
+	opened := make([]net.Conn, tried)
+	defer func() {
+		for _, c := range opened {
+			if c != nil {
+				_ = c.Close()
+			}
+		}
+	}()
+	var opening sync.WaitGroup
+	for part := range 8 {
+		opening.Go(func() {
+			for i := part; i < tried; i += 8 {
+				opened[i], _ = dialFrom("127.0.0.1").DialContext(t.Context(), "tcp", n.HTTP) // it may be rejected
+			}
+		})
+	}
+	opening.Wait()
+	err := elsewhere(t.Context(), n.HTTP)
+	open := connectionsOf(t, n)
+	t.Logf("%d connections tried from one address, %d open", tried, open)
+	if open > most+10 || err != nil {
+		t.Errorf("one address has %d of 10000 connections; another got: %v", open, err)
+	}
+}
+
+// connectionsOf returns how many connections are open for HTTP, as the metrics of the server say.
+func connectionsOf(t *testing.T, n *served.Node) (open int) {
+	t.Helper()
+	text, err := n.Ask(t.Context(), http.MethodGet, n.Ops, "/metrics", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, `headgate_connections{listener="http"} `); ok {
+			open, err = strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open
+}
+
+// elsewhere asks over HTTP from another address.
+func elsewhere(ctx context.Context, address string) error {
+	client := &http.Client{Transport: &http.Transport{DialContext: dialFrom(another).DialContext, DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/check",
+		strings.NewReader(`{"attributes": {"ip": "192.0.2.9"}}`))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s, %w", response.Status, err)
+	}
+	return nil
+}
