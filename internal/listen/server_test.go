@@ -282,7 +282,13 @@ func TestGRPC(t *testing.T) {
 	}
 	defer certificates.Close()
 	for name, with := range map[string]*tls.Config{"plain": nil, "TLS": certificates.Config(nobody)} {
-		server := NewGRPC(with, encoding.GetCodecV2("proto"), nil)
+		known := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			if connectionOf(ctx) == nil {
+				t.Errorf("%s: the connection of a call is not known", name)
+			}
+			return handle(ctx, request)
+		}
+		server := NewGRPC(with, encoding.GetCodecV2("proto"), nil, grpc.ChainUnaryInterceptor(known))
 		healthv1.RegisterHealthServer(server, health.NewServer())
 		l := open(t)
 		done := make(chan error, 1)
@@ -311,6 +317,9 @@ func TestGRPC(t *testing.T) {
 		server.GracefulStop()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+		if l.Open() != 0 || l.unread.Load() != 0 {
+			t.Errorf("%s: %d connections and %d bytes are left", name, l.Open(), l.unread.Load())
 		}
 	}
 }
