@@ -130,7 +130,7 @@ func TestBatchBound(t *testing.T) {
 // Batches beyond what is decided at once wait for others, and no longer than their callers.
 func TestBatchesWait(t *testing.T) {
 	t.Parallel()
-	const atOnce = 64
+	const atOnce = 32
 	var first, second atomic.Int64
 	pass := make(chan struct{})
 	service := checkapi.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {

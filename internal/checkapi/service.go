@@ -23,7 +23,7 @@ const (
 	defaultMaxInFlight = 1_024
 	// batchRequests is how many requests the batches have that are decided at once; others wait. A request of a batch takes about 250
 	// bytes until all of the batch are answered.
-	batchRequests = 64 * MaxBatch
+	batchRequests = 32 * MaxBatch
 )
 
 // Options of a Service.

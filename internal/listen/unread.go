@@ -12,8 +12,8 @@ import (
 
 // maxUnread is how many bytes of answers gRPC may hold for the clients of a listener that do not read them. A client takes an
 // answer within milliseconds; beyond this much the connection with the most of them is closed. gRPC itself has no bound but 100
-// calls for a connection, nor an end to how long it keeps them.
-const maxUnread = 32 << 20
+// calls for a connection, nor an end to how long it keeps them. Small messages take up to five times their bytes.
+const maxUnread = 16 << 20
 
 // queue notes n bytes of an answer that gRPC is about to hold for the client.
 func (c *connection) queue(n int) {
