@@ -35,8 +35,8 @@ type Options struct {
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
 	MayRefund MayRefund
 	// MaxInFlight is how many checks of one stream are under way at a time, and of one batch if that is fewer than BatchWorkers;
-	// 0 means 1,024. A stream with as many is not read further until some of its answers are sent. All streams and batches of a connection share as
-	// many, and those of the server four times as many; each stream has 2 of its own besides, and each batch one.
+	// 0 means 1,024. A stream with as many is not read further until some of its answers are sent. All streams and batches of a
+	// connection share as many, and those of the server four times as many; each stream has 2 of its own besides, and each batch one.
 	MaxInFlight int
 	// Headers are those that callers are told who ask for them.
 	Headers limitfields.Choice
