@@ -8,43 +8,71 @@ import (
 
 const (
 	// maxCalls is what a Redis that takes 10 µs for each can answer within the deadline.
-	maxCalls   = 1_024
-	minCalls   = 2
+	maxCalls = 1_024
+	minCalls = 2
+	// startCalls is how many a store is asked at first, and firstCalls after it was unavailable.
+	startCalls = 256
 	firstCalls = 8
+	// quick is which part of the deadline an answer may take for the limit to grow beyond startCalls: calls that wait for each other, in
+	// the store or in this node, are answered no sooner for being more.
+	quick = 4
 	// cutEvery is how often the limit shrinks at most: calls that were sent together are late together.
 	cutEvery = 10 * time.Millisecond
+	// struggleFor is how long after that the store counts as slow.
+	struggleFor = time.Second
 )
 
 // concurrencyLimit is how many calls to a shard may be under way. A call beyond it would come too late and be charged all the
-// same, so it is not made. The limit shrinks when calls are late and grows with those that are answered, as TCP's window does:
-// fast up to half of where it last was too large, from there by one for each round.
+// same, so it is not made. The limit shrinks when calls are late and grows with those that are answered quickly, as TCP's window
+// does: fast up to half of where it last was too large, from there by one for each round.
 type concurrencyLimit struct {
 	limit    atomic.Int64
 	inFlight atomic.Int64
 	good     atomic.Int64 // calls since it last grew
+	took     atomic.Int64 // nanoseconds until a call is answered, on average
 	fastTo   atomic.Int64 // it grows fast up to here
 	mu       sync.Mutex
 	cutAt    time.Time
+	queue    turns
 }
 
 func (l *concurrencyLimit) init() {
-	l.limit.Store(maxCalls)
+	l.limit.Store(startCalls)
 	l.fastTo.Store(maxCalls)
 }
 
 // shrink starts anew: a store that has just recovered may answer less than before.
-func (l *concurrencyLimit) shrink() {
+func (l *concurrencyLimit) shrink(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cutAt = now
 	l.limit.Store(firstCalls)
 	l.fastTo.Store(maxCalls)
 }
 
-// enter reports whether there is room for a call. A quarter of it is for important ones only.
-func (l *concurrencyLimit) enter(important bool) bool {
-	room := l.limit.Load()
-	if !important {
-		room -= room / 4
+// struggles reports whether the store was late or unavailable a moment ago.
+func (l *concurrencyLimit) struggles(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now.Sub(l.cutAt) < struggleFor
+}
+
+// room returns how many calls may be under way. A quarter of them is for important ones only.
+func (l *concurrencyLimit) room(important bool) int64 {
+	limit := l.limit.Load()
+	if important {
+		return limit
 	}
-	if l.inFlight.Add(1) > room {
+	return limit - limit/4
+}
+
+// enter reports whether there is room for a call, and none waits for it.
+func (l *concurrencyLimit) enter(important bool) bool {
+	return l.queue.waiting.Load() == 0 && l.tryEnter(important)
+}
+
+func (l *concurrencyLimit) tryEnter(important bool) bool {
+	if l.inFlight.Add(1) > l.room(important) {
 		l.inFlight.Add(-1)
 		return false
 	}
@@ -52,16 +80,26 @@ func (l *concurrencyLimit) enter(important bool) bool {
 }
 
 // leave ends a call that was not made.
-func (l *concurrencyLimit) leave() { l.inFlight.Add(-1) }
+func (l *concurrencyLimit) leave() {
+	l.inFlight.Add(-1)
+	l.admit()
+}
 
-// ended ends a call.
-func (l *concurrencyLimit) ended(now time.Time, good, late bool) {
+// note notes how long a call took that was answered. Of several at once some may not count.
+func (l *concurrencyLimit) note(took time.Duration) {
+	before := l.took.Load()
+	l.took.Store(before + (int64(took)-before)/8)
+}
+
+// ended ends a call: answered, perhaps quickly, or late.
+func (l *concurrencyLimit) ended(now time.Time, good, quickly, late bool) {
 	inFlight := l.inFlight.Add(-1) + 1
+	defer l.admit()
 	limit := l.limit.Load()
 	switch {
 	case late:
 		l.cut(now)
-	case !good || limit >= maxCalls || 2*inFlight < limit:
+	case !good || limit >= maxCalls || limit >= startCalls && !quickly || 2*inFlight < limit:
 	case limit < l.fastTo.Load(), l.good.Add(1) >= limit:
 		l.good.Store(0)
 		l.limit.CompareAndSwap(limit, limit+1)

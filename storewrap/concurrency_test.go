@@ -2,9 +2,11 @@ package storewrap
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -25,22 +27,22 @@ func TestWindow(t *testing.T) {
 		}
 		return entered
 	}
-	if n := enter(2_000, false); n != maxCalls*3/4 {
-		t.Errorf("%d entered of %d", n, maxCalls)
+	if n := enter(2_000, false); n != startCalls*3/4 {
+		t.Errorf("%d entered of %d", n, startCalls)
 	}
-	if n := enter(2_000, true); n != maxCalls/4 {
+	if n := enter(2_000, true); n != startCalls/4 {
 		t.Errorf("%d more entered that are important", n)
 	}
-	for range maxCalls {
-		w.ended(now, false, true)
+	for range startCalls {
+		w.ended(now, false, false, true)
 	}
-	if got := w.limit.Load(); got != maxCalls/2 || w.inFlight.Load() != 0 {
+	if got := w.limit.Load(); got != startCalls/2 || w.inFlight.Load() != 0 {
 		t.Errorf("the window is %d, and %d are under way", got, w.inFlight.Load())
 	}
 	for range 20 {
 		now = now.Add(cutEvery)
 		enter(1, true)
-		w.ended(now, false, true)
+		w.ended(now, false, false, true)
 	}
 	if got := w.limit.Load(); got != minCalls {
 		t.Errorf("the window is %d", got)
@@ -48,17 +50,65 @@ func TestWindow(t *testing.T) {
 	rounds := func(n int) {
 		for range n {
 			for range enter(2*maxCalls, true) {
-				w.ended(now, true, false)
+				w.ended(now, true, true, false)
 			}
 		}
 	}
 	if rounds(10); w.limit.Load() < minCalls+5 || w.limit.Load() > minCalls+10 {
 		t.Errorf("it has grown to %d in ten rounds", w.limit.Load())
 	}
-	w.shrink()
+	w.shrink(now)
 	if rounds(20); w.limit.Load() != maxCalls {
 		t.Errorf("it has grown to %d in twenty rounds from the start", w.limit.Load())
 	}
+}
+
+// Calls beyond the limit wait for their turn, important ones before others, unless those before them take too long; one whose time is
+// up leaves nothing behind.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l concurrencyLimit
+		l.init()
+		l.limit.Store(4)
+		for l.enter(true) {
+		}
+		var order []bool
+		var mu sync.Mutex
+		var running sync.WaitGroup
+		for _, important := range []bool{false, true, false} {
+			running.Go(func() {
+				if l.await(important, time.Second) {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, important)
+				}
+			})
+			synctest.Wait()
+		}
+		if l.enter(true) || l.queue.waiting.Load() != 3 {
+			t.Errorf("%d wait", l.queue.waiting.Load())
+		}
+		for range 3 {
+			l.ended(time.Now(), true, true, false)
+			synctest.Wait()
+		}
+		running.Wait()
+		if !slices.Equal(order, []bool{true, false, false}) || l.queue.waiting.Load() != 0 {
+			t.Errorf("the turns were %v, and %d wait", order, l.queue.waiting.Load())
+		}
+		for l.enter(true) {
+		}
+		before := l.inFlight.Load()
+		if l.await(false, time.Millisecond) || l.queue.waiting.Load() != 0 || l.inFlight.Load() != before {
+			t.Error("it entered")
+		}
+		l.note(time.Hour)
+		began := time.Now()
+		if l.await(true, time.Second) || time.Since(began) > 0 {
+			t.Error("it waited in vain")
+		}
+	})
 }
 
 // slow answers one call after the other, in the order in which they came, also those that nobody waits for any more.

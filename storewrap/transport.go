@@ -31,6 +31,7 @@ type transport struct {
 	log        *slog.Logger
 	observe    func(took time.Duration)
 	background *background
+	fallback   *fallback
 	// recovering is called when a shard answers again, before requests go to it, and reports whether they may; recovered when
 	// they do.
 	recovering func(context.Context, *shard) bool
@@ -60,10 +61,9 @@ func (t *transport) take(now time.Time, charges []headgate.Charge, results []hea
 	shards := t.shardsOf(charges, scratch[:0])
 	var err error
 	if t.enterAll(shards, critical(charges)) {
-		err = t.call(now, charges, results)
-		t.finish(now, charges, results, shards)
+		err = t.call(now, charges, results, shards)
 	} else {
-		t.takeAvailable(now, charges, results, shards)
+		t.takeAvailable(charges, results, shards)
 		err = errOpen
 	}
 	if err != nil {
@@ -79,14 +79,17 @@ func (t *transport) takePatiently(ctx context.Context, charges []headgate.Charge
 	return t.store.Take(ctx, charges, results)
 }
 
-func (t *transport) call(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
-	err := t.bounded.take(now, charges, results)
-	t.observe(time.Since(now))
+// call asks shards that were entered, and ends the call to them.
+func (t *transport) call(now time.Time, charges []headgate.Charge, results []headgate.Result, shards []*shard) error {
+	err := t.fallback.payAlong(now, charges, results, t.bounded.take)
+	took := time.Since(now)
+	t.observe(took)
+	t.finish(now, charges, results, shards, took)
 	return err
 }
 
 // takeAvailable asks about the charges on shards that are available and not busy.
-func (t *transport) takeAvailable(now time.Time, charges []headgate.Charge, results []headgate.Result, shards []*shard) {
+func (t *transport) takeAvailable(charges []headgate.Charge, results []headgate.Result, shards []*shard) {
 	important := critical(charges)
 	var asked []headgate.Charge
 	var of []*shard
@@ -96,7 +99,7 @@ func (t *transport) takeAvailable(now time.Time, charges []headgate.Charge, resu
 		case s.open.Load():
 			results[i] = headgate.Result{Err: errOpen}
 			continue
-		case !slices.Contains(of, s) && !s.calls.enter(important):
+		case !slices.Contains(of, s) && !t.enter(s, important):
 			t.rejected.Add(1)
 			results[i] = headgate.Result{Err: errBusy}
 			continue
@@ -107,14 +110,30 @@ func (t *transport) takeAvailable(now time.Time, charges []headgate.Charge, resu
 		return
 	}
 	said := make([]headgate.Result, len(asked))
-	_ = t.call(now, asked, said) // each result has its own error
-	t.finish(now, asked, said, of)
+	// What was waited for until here is not the store. Each result has its own error.
+	_ = t.call(time.Now(), asked, said, of)
 	for i, at := range index {
 		results[at] = said[i]
 	}
 }
 
-// enterAll begins a call to all shards, if their circuits are closed and all have room for one; finish ends it.
+// enter begins a call to a shard. It waits for its turn up to the deadline, if that may come in time: that this node asks too much at
+// once says nothing about the store.
+func (t *transport) enter(s *shard, important bool) bool {
+	if s.calls.enter(important) {
+		return true
+	}
+	if !s.calls.await(important, t.deadline) {
+		return false
+	}
+	if s.open.Load() { // by now
+		s.calls.leave()
+		return false
+	}
+	return true
+}
+
+// enterAll begins a call to all shards, if their circuits are closed and all have room for one.
 func (t *transport) enterAll(shards []*shard, important bool) bool {
 	for i, s := range shards {
 		if slices.Contains(shards[:i], s) {
@@ -144,19 +163,21 @@ func critical(charges []headgate.Charge) bool {
 }
 
 // finish ends a call. A shard has failed if any of its charges did.
-func (t *transport) finish(now time.Time, charges []headgate.Charge, results []headgate.Result, shards []*shard) {
+func (t *transport) finish(now time.Time, charges []headgate.Charge, results []headgate.Result, shards []*shard, took time.Duration) {
 	for i, s := range shards {
 		if slices.Contains(shards[:i], s) {
 			continue
 		}
 		var err error
 		var late, peeked bool // peeked: nothing would have been recorded
+		behind := false
 		var units int64
 		for j := i; j < len(shards); j++ {
 			if shards[j] != s || results[j].Err == nil {
 				continue
 			}
 			err = results[j].Err
+			behind = behind || errors.Is(err, errBehind)
 			if unanswered(err) {
 				late = true
 				units += charges[j].Cost
@@ -166,9 +187,12 @@ func (t *transport) finish(now time.Time, charges []headgate.Charge, results []h
 		if !peeked {
 			t.unanswered.Add(units)
 		}
-		s.calls.ended(now, err == nil, late)
-		if late && heavy(charges) {
-			continue // it may be the request that takes so long, and not the store
+		if err == nil {
+			s.calls.note(took)
+		}
+		s.calls.ended(now, err == nil, took < t.deadline/quick, late && !behind)
+		if late && heavy(charges) || behind && s.answeredSince(now.Add(-behindFor)) {
+			continue // it may be the request that takes so long, or this process, and not the store
 		}
 		if s.record(now, err == nil) && s.trip(now) {
 			t.opened.Add(1)

@@ -1,0 +1,214 @@
+package attack
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/internal/checkapi"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+	"github.com/headgate/headgate/storewrap"
+)
+
+// overload is what became of as many callers as there are in overloadCallers, which ask at once for one counter of overloadLimit.
+type overload struct {
+	admitted int64
+	paths    map[headgate.Path]int
+	stats    storewrap.Stats
+}
+
+const overloadCallers, overloadLimit = 4_400, 1_000
+
+func overloadOf(t *testing.T, store *storewrap.Store, strict bool) overload {
+	t.Helper()
+	limiter := newLimiter(t, store, headgate.Rule{
+		ID: fmt.Sprint("strict-", strict), By: []string{"user"}, Strict: strict,
+		Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: overloadLimit, Window: 100 * 24 * time.Hour},
+	})
+	o := overload{paths: map[headgate.Path]int{}}
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	start := make(chan struct{})
+	for range overloadCallers {
+		running.Go(func() {
+			<-start
+			d, err := limiter.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{"user": "u"}})
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			o.paths[d.Path]++
+			if d.Allowed {
+				o.admitted++
+			}
+		})
+	}
+	close(start)
+	running.Wait()
+	o.stats = store.Stats()
+	t.Logf("strict %v: %d callers were admitted %d of %d, decided by %v, %d calls rejected, circuit opened %d times", strict,
+		overloadCallers, o.admitted, overloadLimit, o.paths, o.stats.Rejected, o.stats.CircuitOpened)
+	return o
+}
+
+// TestOverloadCallers asks one process thousands of times at once, far more than it may have calls to Redis under way. If there is
+// time, each waits for its turn and Redis decides: not one more than the limit is admitted.
+func TestOverloadCallers(t *testing.T) {
+	for range size(2, 10) {
+		store := patientStore(t, startRedis(t))
+		for _, strict := range []bool{false, true} {
+			o := overloadOf(t, store, strict)
+			if o.admitted != overloadLimit || o.paths[headgate.PathLocal] > 0 || o.stats.CircuitOpened > 0 {
+				t.Errorf("%d admitted of %d, decided by %v, circuit opened %d times", o.admitted, overloadLimit, o.paths, o.stats.CircuitOpened)
+			}
+		}
+	}
+}
+
+// TestOverloadDeadline is TestOverloadCallers with the default deadline, which passes for most of them before their turn comes. What
+// they are admitted by the local share, Redis is charged before it decides for the next: both together hardly exceed the limit.
+func TestOverloadDeadline(t *testing.T) {
+	const tries = 5 // the machine may be too busy to ask Redis anything within the deadline
+	judged := 0
+	for range size(tries, 20) {
+		store := openStore(t, startRedis(t))
+		for _, strict := range []bool{false, true} {
+			o := overloadOf(t, store, strict)
+			if o.stats.CircuitOpened > 0 {
+				break
+			}
+			judged++
+			if o.admitted > overloadLimit*120/100 { // a call may overtake the one that carries what was admitted meanwhile
+				t.Errorf("strict %v: %d admitted of %d", strict, o.admitted, overloadLimit)
+			}
+		}
+	}
+	if judged == 0 {
+		t.Skip("the circuit opened each time: the machine is too busy to judge (storewrap.TestStarvedProcess judges the circuit)")
+	}
+}
+
+const overloadBatches = 4
+
+// overloadServer is a server before a Redis that is healthy.
+func overloadServer(t *testing.T, redis string) *served.Node {
+	t.Helper()
+	return startServer(t, "redis: {address: \"redis://"+startRedis(t).Addr()+"\""+redis+"}", `
+rules:
+  - id: all
+    by: [user]
+    limit: 1000000/h
+    strict: true
+`)
+}
+
+// TestOverloadBatches sends a server several batches of as many checks as one may have, at once. They have no more calls under way
+// than the server may have: Redis decides all of them.
+func TestOverloadBatches(t *testing.T) {
+	node := overloadServer(t, ", deadline: 1s") // a busy machine is no failure of Redis
+	conn, err := grpc.NewClient(node.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	client := checkv1.NewCheckServiceClient(conn)
+	inBatches(t, func(batch int) map[string]int {
+		requests := make([]*checkv1.CheckRequest, checkapi.MaxBatch)
+		for i := range requests {
+			requests[i] = &checkv1.CheckRequest{Attributes: map[string]string{"user": fmt.Sprintf("u%d-%d", batch, i)}}
+		}
+		paths := map[string]int{}
+		answers, err := client.CheckBatch(t.Context(), &checkv1.CheckBatchRequest{Requests: requests})
+		if err != nil {
+			t.Error(err)
+		}
+		for _, a := range answers.GetAnswers() {
+			paths[a.GetResponse().GetPath()]++
+		}
+		return paths
+	}, func(paths map[string]int) {
+		if paths["store"] != overloadBatches*checkapi.MaxBatch {
+			t.Errorf("decided by %v, want all by Redis", paths)
+		}
+	})
+}
+
+// TestOverloadBatchesDeadline is TestOverloadBatches over HTTP and with the default deadline, which a busy machine may miss whoever asks.
+func TestOverloadBatchesDeadline(t *testing.T) {
+	if !long() {
+		t.Skip("what it finds depends on the machine: storewrap.TestStarvedProcess judges the same")
+	}
+	node := overloadServer(t, "")
+	best := 0
+	inBatches(t, func(batch int) map[string]int { return batchPaths(t, node, batch, checkapi.MaxBatch) },
+		func(paths map[string]int) { best = max(best, paths["store"]) })
+	alone := 0
+	for i := range 200 {
+		alone += batchPaths(t, node, overloadBatches+i, 1)["store"]
+	}
+	switch {
+	case best == overloadBatches*checkapi.MaxBatch:
+	case alone < 200:
+		t.Skipf("Redis decides %d of 200 checks that are made one by one: the machine is too busy to judge", alone)
+	default:
+		t.Errorf("Redis decided at most %d", best)
+	}
+}
+
+// inBatches sends several batches at once, some times, and judges by whom their checks were decided.
+func inBatches(t *testing.T, send func(batch int) map[string]int, judge func(paths map[string]int)) {
+	t.Helper()
+	for try := range size(2, 10) {
+		paths := map[string]int{}
+		var running sync.WaitGroup
+		var mu sync.Mutex
+		for i := range overloadBatches {
+			running.Go(func() {
+				got := send(i)
+				mu.Lock()
+				defer mu.Unlock()
+				for path, n := range got {
+					paths[path] += n
+				}
+			})
+		}
+		running.Wait()
+		t.Logf("try %d: %d batches of %d checks, decided by %v", try, overloadBatches, checkapi.MaxBatch, paths)
+		judge(paths)
+	}
+}
+
+// batchPaths is by whom the checks of a batch were decided.
+func batchPaths(t *testing.T, node *served.Node, batch, checks int) map[string]int {
+	t.Helper()
+	requests := make([]string, checks)
+	for i := range requests {
+		requests[i] = fmt.Sprintf(`{"attributes":{"user":"u%d-%d"}}`, batch, i)
+	}
+	text, err := node.Ask(t.Context(), "POST", node.HTTP, "/v1/check/batch", `{"requests":[`+strings.Join(requests, ",")+`]}`)
+	if err != nil {
+		t.Error(err)
+	}
+	var got struct {
+		Responses []struct {
+			Path string `json:"path"`
+		} `json:"responses"`
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Error(err)
+	}
+	paths := map[string]int{}
+	for _, r := range got.Responses {
+		paths[r.Path]++
+	}
+	return paths
+}
