@@ -33,7 +33,9 @@ func TestJoin(t *testing.T) {
 	first := open(t, standalone(server))
 	heard, _ := listen(t, first, "news")
 	second := open(t, standalone(server))
-	knows := func(s *Store) bool { return s.Nodes() == 2 && first.members.Load().rank+second.members.Load().rank == 3 }
+	knows := func(s *Store) bool {
+		return s.Nodes() == 2 && first.members.Load().rank+second.members.Load().rank == 3
+	}
 	for deadline := time.Now().Add(20 * time.Second); !knows(first) || !knows(second); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%+v and %+v", *first.members.Load(), *second.members.Load())
