@@ -64,7 +64,8 @@ func overloadOf(t *testing.T, store *storewrap.Store, strict bool) overload {
 // time, each waits for its turn and Redis decides: not one more than the limit is admitted.
 func TestOverloadCallers(t *testing.T) {
 	for range size(2, 10) {
-		store := patientStore(t, startRedis(t))
+		store := storewrap.New(openRedis(t, startRedis(t)), storewrap.Options{Log: quiet(), Deadline: time.Minute})
+		t.Cleanup(store.Close)
 		for _, strict := range []bool{false, true} {
 			o := overloadOf(t, store, strict)
 			if o.admitted != overloadLimit || o.paths[headgate.PathLocal] > 0 || o.stats.CircuitOpened > 0 {
