@@ -47,27 +47,34 @@ func responseTo(d *headgate.Decision) *checkv1.CheckResponse {
 	m.Limits = make([]*checkv1.LimitStatus, len(d.Limits))
 	for i := range d.Limits {
 		m.Limits[i] = &room[i]
-		describe(&room[i], &d.Limits[i])
+		describe(&room[i], &d.Limits[i], d.Time)
 	}
 	return m
 }
 
-func describe(m *checkv1.LimitStatus, l *headgate.LimitDecision) {
+// describe fills in what a limit says. Its reset is counted from the time of the whole decision, which is the only one that a
+// caller is told: what this server knew by itself it may have learned a moment earlier.
+func describe(m *checkv1.LimitStatus, l *headgate.LimitDecision, decided time.Time) {
 	m.Rule, m.Name, m.Missing = l.Rule, l.Name, l.Missing
 	m.Allowed, m.Enforced, m.Exposed, m.Failed = l.Allowed, l.Enforced, l.Exposed, l.Err != nil
 	m.Cost, m.Granted, m.Remaining = l.Cost, l.Granted, l.Remaining
-	m.RetryAfterUs, m.ResetAfterUs, m.DelayUs = wait(l.RetryAfter), l.ResetAfter.Microseconds(), l.Delay.Microseconds()
+	m.RetryAfterUs, m.DelayUs = wait(l.RetryAfter), l.Delay.Microseconds()
+	reset := l.ResetAfter
+	if reset > 0 && !l.Time.IsZero() {
+		reset = max(0, reset-decided.Sub(l.Time))
+	}
+	m.ResetAfterUs = limitfields.Up(reset, time.Microsecond)
 	// The names in both are in the same order, after the one for none.
 	m.Algorithm, m.Origin = checkv1.Algorithm(l.Limit.Algorithm)+1, checkv1.Origin(l.Origin)+1
 	m.Count, m.Burst, m.WindowUs = l.Limit.Count, l.Limit.Burst, limitfields.Window(l).Microseconds()
 }
 
-// wait is a span after which to ask again.
+// wait is a span after which to ask again, rounded up: earlier is too early.
 func wait(d time.Duration) int64 {
 	if d == headgate.Never {
 		return -1
 	}
-	return d.Microseconds()
+	return limitfields.Up(d, time.Microsecond)
 }
 
 // span is a number of microseconds, as far as a Duration can hold it.
