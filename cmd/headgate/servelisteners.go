@@ -269,7 +269,7 @@ func (s *server) lookUp(ctx context.Context, sum [sha256.Size]byte) (adminapi.Ca
 	if errors.Is(err, pgrules.ErrNotFound) {
 		return adminapi.Caller{}, false, nil
 	}
-	return adminapi.Caller{Name: t.Name, Role: adminapi.Role(t.Role), Tenant: t.Tenant}, err == nil, err
+	return adminapi.Caller{Name: t.Name, Role: adminapi.Role(t.Role), Tenant: t.Tenant, Subject: t.Subject}, err == nil, err
 }
 
 // addAdmin adds the admin API, never without tokens but to try it.

@@ -4,25 +4,28 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgrules"
 )
 
 // Role is what a caller may do. The empty one may do nothing, and neither may any that is not known.
 type Role string
 
-// A role may do all that those before it may: CallerRole is for services and gateways, which use
-// the data plane and nothing of this API; Viewer looks, Editor changes rules and what goes with them, Admin
-// changes who may.
+// A role may do all that those before it may: Self asks for its own usage, Viewer looks, Editor changes rules and what goes with
+// them, Admin changes who may. CallerRole is apart: services and gateways with it use the data plane, and nothing of this API.
 const (
 	CallerRole Role = "caller"
+	Self       Role = "self"
 	Viewer     Role = "viewer"
 	Editor     Role = "editor"
 	Admin      Role = "admin"
 )
 
-var roles = []Role{CallerRole, Viewer, Editor, Admin}
+var roles = []Role{CallerRole, Self, Viewer, Editor, Admin}
 
 // atLeast is false for everybody if the least role is not known: it was forgotten somewhere.
 func (r Role) atLeast(least Role) bool {
@@ -37,6 +40,39 @@ type Caller struct {
 	Role Role
 	// Tenant, if there is one, is all that the caller sees and changes.
 	Tenant string
+	// Subject is whose usage a caller with the role Self sees: user=NAME, or api_key= and the hash of a key. It is "" for those with
+	// other roles, and for the user of the caller's name.
+	Subject string
+}
+
+// subject returns the attributes that the caller's own requests are counted by, as far as its token says.
+func (c Caller) subject() headgate.Attributes {
+	attributes := headgate.Attributes{}
+	if c.Tenant != "" {
+		attributes["tenant"] = c.Tenant
+	}
+	if name, value, ok := strings.Cut(c.Subject, "="); ok {
+		attributes[name] = value
+	} else if c.Tenant == "" || c.Role == Self {
+		attributes["user"] = c.Name
+	}
+	return attributes
+}
+
+// checkSubject says what is wrong with the Subject of a caller.
+func checkSubject(role Role, subject string) error {
+	name, value, _ := strings.Cut(subject, "=")
+	switch {
+	case subject == "":
+		return nil
+	case role != Self:
+		return fmt.Errorf("%s= goes with the role self, which sees its own usage and nothing else, not with %s", name, role)
+	case name != "user" && name != "api_key" || value == "":
+		return errors.New("the subject is user=NAME, or api_key= and the hash of the key")
+	case name == "api_key" && headgate.EnsureKeyHash(value) != value:
+		return errors.New("api_key= wants the hash of the key, sha256: and 22 characters, so that the key itself is stored nowhere")
+	}
+	return nil
 }
 
 // who is the caller as the database notes it, and bound to the caller's tenant and its quotas.

@@ -94,7 +94,7 @@ func TestJWT(t *testing.T) {
 	const (
 		notOurs  = notBelieved + "no key that is known has signed it"
 		noName   = notBelieved + "its claim sub must be the caller's name"
-		noRole   = notBelieved + "its claim role must be viewer, editor or admin"
+		noRole   = notBelieved + "its claim role must be self, viewer, editor or admin"
 		noTenant = notBelieved + `its claim org.id must be the caller's tenant, or "*" for all`
 	)
 	for name, c := range map[string]struct {

@@ -33,7 +33,7 @@ func (j JWT) Caller(_ context.Context, token string) (Caller, error) {
 		return Caller{}, lacks(j.Name, "the caller's name")
 	}
 	if !slices.Contains(roles, c.Role) {
-		return Caller{}, lacks(j.Role, "viewer, editor or admin")
+		return Caller{}, lacks(j.Role, "self, viewer, editor or admin")
 	}
 	if j.Tenant != "" {
 		if c.Tenant = claim(j.Tenant); c.Tenant == "" {

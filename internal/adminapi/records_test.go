@@ -82,9 +82,9 @@ func TestStoredTokens(t *testing.T) {
 		if errors.Is(err, pgrules.ErrNotFound) {
 			return Caller{}, false, nil
 		}
-		return Caller{token.Name, Role(token.Role), token.Tenant}, true, err
+		return Caller{token.Name, Role(token.Role), token.Tenant, token.Subject}, true, err
 	})
-	if by, err := lookup.Caller(t.Context(), secret); err != nil || by != (Caller{"ci", Editor, "acme"}) {
+	if by, err := lookup.Caller(t.Context(), secret); err != nil || by != (Caller{"ci", Editor, "acme", ""}) {
 		t.Errorf("%+v, %v", by, err)
 	}
 	for body, want := range map[string]string{

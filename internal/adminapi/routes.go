@@ -65,7 +65,7 @@ var routes = []route{
 	{http.MethodPost, rulesPath + "/{ruleId}/reset", Editor, perTenant, anywhere, (*api).resetCounter},
 	{http.MethodPost, rulesPath + "/{ruleId}/grant", Editor, perTenant, anywhere, (*api).grantUnits},
 	{http.MethodGet, "/v1/rate-limit/usage", Viewer, perTenant, anywhere, (*api).readUsage},
-	{http.MethodGet, "/v1/rate-limit/usage/me", Viewer, perTenant, anywhere, (*api).readOwnUsage},
+	{http.MethodGet, "/v1/rate-limit/usage/me", Self, perTenant, anywhere, (*api).readOwnUsage},
 	{http.MethodGet, "/v1/rate-limit/usage/daily", Viewer, perTenant, inDatabase, (*api).listUsage},
 	{http.MethodPost, exemptionsPath, Editor, wholeServer, inDatabase, (*api).addExemption},
 	{http.MethodGet, exemptionsPath, Viewer, perTenant, inDatabase, (*api).listExemptions},

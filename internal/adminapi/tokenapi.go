@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgrules"
 )
 
@@ -16,6 +18,7 @@ type token struct {
 	Name      string     `json:"name"`
 	Role      string     `json:"role"`
 	Tenant    string     `json:"tenant,omitempty"`
+	Subject   string     `json:"subject,omitempty"`
 	CreatedBy string     `json:"createdBy,omitempty"`
 	CreatedAt *time.Time `json:"createdAt,omitempty"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
@@ -24,7 +27,7 @@ type token struct {
 }
 
 func tokenOf(t *pgrules.Token) token {
-	return token{t.ID, t.Name, t.Role, t.Tenant, t.CreatedBy, &t.CreatedAt, t.Expires, t.RevokedAt, ""}
+	return token{t.ID, t.Name, t.Role, t.Tenant, t.Subject, t.CreatedBy, &t.CreatedAt, t.Expires, t.RevokedAt, ""}
 }
 
 func (a *api) listTokens(w http.ResponseWriter, r *http.Request, _ Caller) error {
@@ -48,6 +51,7 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) err
 		Name      string     `json:"name"`
 		Role      string     `json:"role"`
 		Tenant    string     `json:"tenant"`
+		Subject   string     `json:"subject"`
 		ExpiresAt *time.Time `json:"expiresAt"`
 	}](w, r, maxBody, `{"name": "ann", "role": "editor", "tenant": "acme", "expiresAt": "2027-01-31T18:00:00Z"}`)
 	if err != nil {
@@ -65,15 +69,23 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) err
 	if wanted.Tenant != "" {
 		rights = append(rights, "tenant="+wanted.Tenant)
 	}
+	if wanted.Subject != "" {
+		if key, ok := strings.CutPrefix(wanted.Subject, "api_key="); ok {
+			wanted.Subject = "api_key=" + headgate.EnsureKeyHash(key)
+		}
+		if err := checkSubject(Role(wanted.Role), wanted.Subject); err != nil {
+			return unusable("%s", err)
+		}
+	}
 	secret, _, err := NewToken(wanted.Name, rights...)
 	if err != nil {
 		return unusable("%s", err)
 	}
 	made := token{
-		Name: wanted.Name, Role: wanted.Role, Tenant: wanted.Tenant, ExpiresAt: wanted.ExpiresAt, CreatedBy: by.Name,
-		Secret: secret,
+		Name: wanted.Name, Role: wanted.Role, Tenant: wanted.Tenant, Subject: wanted.Subject, ExpiresAt: wanted.ExpiresAt,
+		CreatedBy: by.Name, Secret: secret,
 	}
-	stored := pgrules.Token{Name: made.Name, Role: made.Role, Tenant: made.Tenant, Expires: made.ExpiresAt}
+	stored := pgrules.Token{Name: made.Name, Role: made.Role, Tenant: made.Tenant, Subject: made.Subject, Expires: made.ExpiresAt}
 	sum := sha256.Sum256([]byte(secret))
 	if made.ID, err = a.db.AddToken(r.Context(), by.who(""), stored, sum); err != nil {
 		return err

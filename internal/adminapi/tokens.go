@@ -63,8 +63,8 @@ type Tokens struct {
 type knownTokens map[[sha256.Size]byte]Caller
 
 // ReadTokens reads a file that has a line for each token: the SHA-256 of the token in 64 hexadecimal digits, a name, a
-// role (viewer if there is none) and, for a caller of a tenant, tenant=NAME. Empty lines and those that begin with # are
-// left alone. The file is read again while it is in use, within a second of a change; if it makes no sense then, the
+// role (viewer if there is none), for a caller of a tenant tenant=NAME, and for one with the role self user=NAME or api_key=HASH.
+// Empty lines and those that begin with # are left alone. The file is read again while it is in use, within a second of a change; if it makes no sense then, the
 // tokens at hand stay and the log is told.
 func ReadTokens(file string, log *slog.Logger) (*Tokens, error) {
 	if log == nil {
@@ -146,6 +146,9 @@ func parseTokens(file, text string) (knownTokens, error) {
 	return known, errors.Join(problems...)
 }
 
+var errRights = errors.New("after the name comes a role, which is caller, self, viewer, editor or admin, then tenant=NAME if it is for one " +
+	"tenant, then user=NAME or api_key=HASH if the role is self, and nothing else")
+
 func parseToken(words []string) (sum [sha256.Size]byte, caller Caller, err error) {
 	bytes, err := hex.DecodeString(words[0])
 	switch {
@@ -164,13 +167,17 @@ func parseToken(words []string) (sum [sha256.Size]byte, caller Caller, err error
 	if len(rest) > 0 && slices.Contains(roles, Role(rest[0])) {
 		caller.Role, rest = Role(rest[0]), rest[1:]
 	}
-	if len(rest) > 0 {
-		tenant, ok := strings.CutPrefix(rest[0], "tenant=")
-		if !ok || tenant == "" || strings.ContainsFunc(tenant, unicode.IsSpace) || len(rest) > 1 {
-			return sum, caller, errors.New("after the name comes a role, which is caller, viewer, editor or admin, then tenant=NAME if it " +
-				"is for one tenant, and nothing else")
+	if len(rest) > 0 && strings.HasPrefix(rest[0], "tenant=") {
+		caller.Tenant, rest = strings.TrimPrefix(rest[0], "tenant="), rest[1:]
+		if caller.Tenant == "" || strings.ContainsFunc(caller.Tenant, unicode.IsSpace) {
+			return sum, caller, errRights
 		}
-		caller.Tenant = tenant
 	}
-	return sum, caller, nil
+	if len(rest) > 0 && (strings.HasPrefix(rest[0], "user=") || strings.HasPrefix(rest[0], "api_key=")) {
+		caller.Subject, rest = rest[0], rest[1:]
+	}
+	if len(rest) > 0 {
+		return sum, caller, errRights
+	}
+	return sum, caller, checkSubject(caller.Role, caller.Subject)
 }

@@ -41,10 +41,15 @@ func TestNewToken(t *testing.T) {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	for rights, want := range map[string]adminapi.Caller{
-		"":                     {Name: "ann", Role: adminapi.Viewer},
-		"viewer":               {Name: "ann", Role: adminapi.Viewer},
-		"admin":                {Name: "ann", Role: adminapi.Admin},
-		"editor tenant=acme":   {Name: "ann", Role: adminapi.Editor, Tenant: "acme"},
+		"":                   {Name: "ann", Role: adminapi.Viewer},
+		"viewer":             {Name: "ann", Role: adminapi.Viewer},
+		"admin":              {Name: "ann", Role: adminapi.Admin},
+		"editor tenant=acme": {Name: "ann", Role: adminapi.Editor, Tenant: "acme"},
+		"self":               {Name: "ann", Role: adminapi.Self},
+		"self user=bob=x":    {Name: "ann", Role: adminapi.Self, Subject: "user=bob=x"},
+		"self tenant=acme api_key=sha256:0123456789012345678901": {
+			Name: "ann", Role: adminapi.Self, Tenant: "acme", Subject: "api_key=sha256:0123456789012345678901",
+		},
 		"tenant=tenant=editor": {Name: "ann", Role: adminapi.Viewer, Tenant: "tenant=editor"},
 	} {
 		token, line, err := adminapi.NewToken("ann", strings.Fields(rights)...)
@@ -57,7 +62,21 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s: %+v, %v", line, got, err)
 		}
 	}
-	for _, rights := range [][]string{{""}, {"root"}, {"editor", ""}, {"tenant="}, {"tenant=a b"}, {"tenant=a\nb"}, {"editor\n"}} {
+	for _, rights := range [][]string{
+		{""},
+		{"root"},
+		{"editor", ""},
+		{"tenant="},
+		{"tenant=a b"},
+		{"tenant=a\nb"},
+		{"editor\n"},
+		{"self", "user="},
+		{"viewer", "user=ann"},
+		{"user=ann"},
+		{"self", "api_key=secret"},
+		{"self", "user=a", "tenant=b"},
+		{"self", "ip=::1"},
+	} {
 		if _, line, err := adminapi.NewToken("ann", rights...); err == nil {
 			t.Errorf("%q gives %s", rights, line)
 		}
@@ -72,8 +91,8 @@ func TestTokensFile(t *testing.T) {
 		noDigits = "a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
 			"headgate token create NAME prints"
 		noName   = "write a name after the digits, in letters, digits and . _ @ -"
-		noRights = "after the name comes a role, which is caller, viewer, editor or admin, then tenant=NAME if it is for one " +
-			"tenant, and nothing else"
+		noRights = "after the name comes a role, which is caller, self, viewer, editor or admin, then tenant=NAME if it is for one " +
+			"tenant, then user=NAME or api_key=HASH if the role is self, and nothing else"
 		itself = "this is a token itself, which everybody who reads the file could use: write the line that " +
 			"headgate token create NAME prints, and use the token that comes with it"
 	)

@@ -39,6 +39,9 @@ type limitUsage struct {
 	LocalShare bool `json:"localShare,omitempty"`
 }
 
+// left returns which part of the limit remains.
+func (l *limitUsage) left() float64 { return float64(l.Remaining) / float64(max(l.Limit, 1)) }
+
 // usageOf puts together what a rule's limits say.
 func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decision) usage {
 	u := usage{RuleID: ruleID, Rule: rule, Subject: subject, Limits: []limitUsage{}}
@@ -59,9 +62,8 @@ func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decis
 		}
 		u.Limits = append(u.Limits, one)
 	}
-	left := func(l *limitUsage) float64 { return float64(l.Remaining) / float64(max(l.Limit, 1)) }
 	for i := range u.Limits {
-		if l := &u.Limits[i]; u.limitUsage == nil || left(l) < left(u.limitUsage) {
+		if l := &u.Limits[i]; u.limitUsage == nil || l.left() < u.left() {
 			u.Limited, u.limitUsage = true, l
 		}
 	}
@@ -122,35 +124,6 @@ func (a *api) peek(r *http.Request, id string, rule *headgate.Rule, attributes h
 		return usage{}, a.storeAway(headgate.ErrUnavailable)
 	}
 	return usageOf(id, rule.ID, subject, &d), nil
-}
-
-// readOwnUsage is what a tenant has left of all that it is counted by as a whole.
-func (a *api) readOwnUsage(w http.ResponseWriter, r *http.Request, by Caller) error {
-	if by.Tenant == "" {
-		return badRequest("%s is of no tenant: ask /v1/rate-limit/usage about a subject", by.Name)
-	}
-	subject := headgate.Attributes{"tenant": by.Tenant}
-	var asks []headgate.Ask
-	for _, rule := range a.limiter.Rules().Rules() {
-		if len(rule.By) == 1 && concerns(&rule, by.Tenant) && len(asks) < largestPage {
-			asks = append(asks, headgate.Ask{Request: headgate.Request{Attributes: subject, Rule: rule.ID}, Peek: true})
-		}
-	}
-	decisions, err := a.limiter.CheckAll(r.Context(), asks)
-	if err != nil {
-		return newProblem(http.StatusConflict, "the rules have just been changed: try again")
-	}
-	all := make([]usage, len(decisions))
-	for i := range decisions {
-		if decisions[i].Path == headgate.PathFailed {
-			return a.storeAway(headgate.ErrUnavailable)
-		}
-		all[i] = usageOf(asks[i].Rule, asks[i].Rule, subject, &decisions[i])
-	}
-	return answer(w, http.StatusOK, struct {
-		Tenant string  `json:"tenant"`
-		Usage  []usage `json:"usage"`
-	}{by.Tenant, all})
 }
 
 // ruleInForce is the one of a name or UUID.

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -82,7 +83,73 @@ func TestOwnUsage(t *testing.T) {
 		w.ask(t, "viewer.acme", "GET /usage/me", "").want(200).
 			has("tenant=acme", "usage.*.rule=quota sub", "usage.*.remaining=7 5")
 	}
-	w.ask(t, viewer, "GET /usage/me", "").says(400, "ann is of no tenant")
+}
+
+// Each kind of subject sees what is its own, in the list and in the flat shape, and nothing else.
+func TestOwnUsageOfSubjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(t, editor, `{"id": "clients", "by": ["client"], "limit": "10/hour", "algorithm": "fixed_window"}`,
+		`{"id": "users", "by": ["user"], "limit": "100/hour"}`, `{"id": "keys", "by": ["api_key"], "limit": "20/hour"}`,
+		`{"id": "both", "by": ["tenant", "user"], "limit": "50/hour"}`, `{"id": "quota", "by": ["tenant"], "limit": "40/hour"}`,
+		`{"id": "ips", "by": ["ip"], "limit": "1000/hour"}`, `{"id": "bobs", "match": {"user": "bob"}, "by": ["user"], "limit": "5/hour"}`,
+		`{"id": "secret", "by": ["user"], "limit": "500/hour", "expose": false}`, `{"id": "trial", "by": ["user"], "limit": "600/hour", "mode": "shadow"}`)
+	w.follow(t)
+	key := headgate.HashKey("secret")
+	w.check(t, 2, headgate.Attributes{"tenant": "acme", "user": "ann", "ip": "192.0.2.1"})
+	w.check(t, 3, headgate.Attributes{"user": "bob"})
+	w.check(t, 4, headgate.Attributes{"api_key": key})
+	for as, want := range map[string][]string{
+		"self.":                {"subject.user=ann", "usage.*.rule=clients users", "usage.*.remaining=8 98", "ruleId=clients", "remaining=8", "limit=10", "windowSeconds=3600"},
+		"viewer.":              {"subject.user=ann", "usage.*.rule=clients users secret trial", "tenant="},
+		"self..user=bob":       {"subject.user=bob", "usage.*.rule=clients users bobs", "usage.*.remaining=7 97 2", "ruleId=bobs", "limit=5"},
+		"self..user=carol":     {"usage.*.remaining=10 100", "ruleId=clients"},
+		"self..api_key=" + key: {"subject.api_key=" + key, "usage.*.rule=clients keys", "usage.*.remaining=6 16", "ruleId=clients"},
+		"viewer.acme":          {"tenant=acme", "subject.tenant=acme", "subject.user=", "usage.*.rule=quota", "remaining=38", "ruleId=quota"},
+		"self.acme.user=ann":   {"tenant=acme", "subject.user=ann", "usage.*.rule=clients users both quota", "usage.*.remaining=8 98 48 38"},
+		"self.acme":            {"tenant=acme", "subject.user=ann", "usage.*.rule=clients users both quota"},
+	} {
+		w.ask(t, as, "GET /usage/me", "").want(200).has(want...)
+	}
+	one := w.ask(t, "self..user=bob", "GET /usage/me?ruleId=users", "").want(200)
+	one.has("ruleId=users", "limit=100", "remaining=97", "windowSeconds=3600", "usage.*.rule=users")
+	if _, err := time.Parse(time.RFC3339, one.text("resetAt")); err != nil {
+		t.Error(err)
+	}
+	for _, rule := range []string{"ips", "quota", "none", "secret", "trial"} {
+		w.ask(t, "self..user=bob", "GET /usage/me?ruleId="+rule, "").says(404, "no rule")
+	}
+	// A token of a subject is for nothing else.
+	for i := range routes {
+		rt := &routes[i]
+		if refusal := rt.refuse(Caller{Name: "ann", Role: Self, Subject: "user=ann"}); (refusal == nil) != (rt.path == "/v1/rate-limit/usage/me") {
+			t.Errorf("%s: %v", rt, refusal)
+		}
+	}
+}
+
+// Tokens of subjects can be made like all others.
+func TestTokensOfSubjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made := w.ask(t, admin, "POST /tokens", `{"name": "app", "role": "self", "subject": "api_key=secret"}`).want(201)
+	made.has("subject=api_key="+headgate.HashKey("secret"), "role=self")
+	stored, err := w.db.TokenOf(t.Context(), sha256.Sum256([]byte(made.text("token"))))
+	if err != nil || stored.Subject != "api_key="+headgate.HashKey("secret") || stored.Role != "self" {
+		t.Errorf("%+v, %v", stored, err)
+	}
+	w.ask(t, admin, "POST /tokens", `{"name": "bob", "role": "self", "subject": "user=bob", "tenant": "acme"}`).want(201)
+	w.ask(t, admin, "GET /tokens", "").want(200).has("tokens.1.subject=user=bob")
+	for body, want := range map[string]string{
+		`{"name": "a", "role": "viewer", "subject": "user=a"}`:             "goes with the role self",
+		`{"name": "a", "role": "self", "subject": "ip=::1"}`:               "user=NAME, or api_key=",
+		`{"name": "a", "role": "self", "subject": "user="}`:                "user=NAME, or api_key=",
+		`{"name": "a", "role": "self", "subject": "api_key=sha256:short"}`: "",
+	} {
+		if got := w.ask(t, admin, "POST /tokens", body); want != "" {
+			got.says(422, want)
+		}
+	}
 }
 
 // What nodes have written is there to see, for a tenant its own.

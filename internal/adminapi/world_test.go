@@ -27,7 +27,7 @@ type world struct {
 	describe *description
 }
 
-// says is an authority whose tokens are ROLE.TENANT.
+// says is an authority whose tokens are ROLE.TENANT or ROLE.TENANT.SUBJECT.
 type says struct{}
 
 func (says) Caller(_ context.Context, token string) (Caller, error) {
@@ -35,7 +35,8 @@ func (says) Caller(_ context.Context, token string) (Caller, error) {
 	if !ok {
 		return Caller{}, errUnknown
 	}
-	return Caller{"ann", Role(role), tenant}, nil
+	tenant, subject, _ := strings.Cut(tenant, ".")
+	return Caller{"ann", Role(role), tenant, subject}, nil
 }
 
 func newWorld(t *testing.T) *world {

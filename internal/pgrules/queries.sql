@@ -134,14 +134,14 @@ ORDER BY a.id DESC LIMIT sqlc.arg(most);
 INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, tenant, actor) VALUES ($1, 'counter', 'update', $2, $3, $4);
 
 -- name: AddToken :one
-INSERT INTO rate_limit_tokens (name, sum, role, tenant, created_by, expires_at) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id;
+INSERT INTO rate_limit_tokens (name, sum, role, tenant, subject, created_by, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id;
 
 -- name: TokenBySum :one
-SELECT name, role, tenant FROM rate_limit_tokens
+SELECT name, role, tenant, subject FROM rate_limit_tokens
 WHERE sum = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
 
 -- name: ListTokens :many
-SELECT id, name, role, tenant, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
 WHERE id > sqlc.arg(after) ORDER BY id LIMIT sqlc.arg(most);
 
 -- name: RevokeToken :execrows

@@ -166,6 +166,8 @@ func (db *DB) Nodes(ctx context.Context) ([]Node, error) {
 type Token struct {
 	ID                 int64
 	Name, Role, Tenant string
+	// Subject is whose usage a token with the role self shows: user=NAME or api_key=HASH.
+	Subject            string
 	CreatedBy          string
 	CreatedAt          time.Time
 	Expires, RevokedAt *time.Time
@@ -175,7 +177,7 @@ type Token struct {
 func (db *DB) AddToken(ctx context.Context, who Who, t Token, sum [32]byte) (id int64, err error) {
 	err = db.change(ctx, who, func(q *pgdb.Queries) error {
 		id, err = q.AddToken(ctx, pgdb.AddTokenParams{
-			Name: t.Name, Sum: sum[:], Role: t.Role, Tenant: t.Tenant, CreatedBy: who.Name, ExpiresAt: t.Expires,
+			Name: t.Name, Sum: sum[:], Role: t.Role, Tenant: t.Tenant, Subject: t.Subject, CreatedBy: who.Name, ExpiresAt: t.Expires,
 		})
 		return err
 	})
@@ -185,7 +187,7 @@ func (db *DB) AddToken(ctx context.Context, who Who, t Token, sum [32]byte) (id 
 // TokenOf is the token with this SHA-256, or ErrNotFound if there is none, or it has expired or was revoked.
 func (db *DB) TokenOf(ctx context.Context, sum [32]byte) (Token, error) {
 	row, err := db.query().TokenBySum(ctx, sum[:])
-	return Token{Name: row.Name, Role: row.Role, Tenant: row.Tenant}, db.explain(err)
+	return Token{Name: row.Name, Role: row.Role, Tenant: row.Tenant, Subject: row.Subject}, db.explain(err)
 }
 
 // Tokens are all there ever were, in the order in which they were made.
@@ -197,7 +199,7 @@ func (db *DB) Tokens(ctx context.Context, page Page) ([]Token, error) {
 	all := make([]Token, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		all[i] = Token{r.ID, r.Name, r.Role, r.Tenant, r.CreatedBy, r.CreatedAt, r.ExpiresAt, r.RevokedAt}
+		all[i] = Token{r.ID, r.Name, r.Role, r.Tenant, r.Subject, r.CreatedBy, r.CreatedAt, r.ExpiresAt, r.RevokedAt}
 	}
 	return all, nil
 }

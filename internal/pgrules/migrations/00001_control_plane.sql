@@ -175,8 +175,11 @@ CREATE TABLE rate_limit_tokens (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name       text        NOT NULL CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$'),
     sum        bytea       NOT NULL UNIQUE CHECK (length(sum) = 32), -- SHA-256 of the token, which is stored nowhere
-    role       text        NOT NULL CHECK (role IN ('viewer', 'editor', 'admin')),
+    role       text        NOT NULL CHECK (role IN ('self', 'viewer', 'editor', 'admin')),
     tenant     text        NOT NULL DEFAULT '',
+    subject    text        NOT NULL DEFAULT '' -- whose usage a token with the role self shows
+        CONSTRAINT rate_limit_tokens_subject_of_self CHECK (subject = ''
+            OR role = 'self' AND length(subject) <= 1024 AND subject ~ '^(user=.|api_key=sha256:[A-Za-z0-9_-]{22}$)'),
     created_by text        NOT NULL DEFAULT '',
     created_at timestamptz NOT NULL DEFAULT now(),
     expires_at timestamptz CONSTRAINT rate_limit_tokens_expires_after_creation CHECK (expires_at > created_at),

@@ -116,6 +116,7 @@ type RateLimitToken struct {
 	Sum       []byte     `json:"sum"`
 	Role      string     `json:"role"`
 	Tenant    string     `json:"tenant"`
+	Subject   string     `json:"subject"`
 	CreatedBy string     `json:"created_by"`
 	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at"`

@@ -55,7 +55,7 @@ func (q *Queries) AddExemption(ctx context.Context, arg AddExemptionParams) (Rat
 }
 
 const addToken = `-- name: AddToken :one
-INSERT INTO rate_limit_tokens (name, sum, role, tenant, created_by, expires_at) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id
+INSERT INTO rate_limit_tokens (name, sum, role, tenant, subject, created_by, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id
 `
 
 type AddTokenParams struct {
@@ -63,6 +63,7 @@ type AddTokenParams struct {
 	Sum       []byte     `json:"sum"`
 	Role      string     `json:"role"`
 	Tenant    string     `json:"tenant"`
+	Subject   string     `json:"subject"`
 	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at"`
 }
@@ -73,6 +74,7 @@ func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (int64, erro
 		arg.Sum,
 		arg.Role,
 		arg.Tenant,
+		arg.Subject,
 		arg.CreatedBy,
 		arg.ExpiresAt,
 	)
@@ -626,7 +628,7 @@ func (q *Queries) ListTenantOverrides(ctx context.Context, arg ListTenantOverrid
 }
 
 const listTokens = `-- name: ListTokens :many
-SELECT id, name, role, tenant, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
 WHERE id > $1 ORDER BY id LIMIT $2
 `
 
@@ -640,6 +642,7 @@ type ListTokensRow struct {
 	Name      string     `json:"name"`
 	Role      string     `json:"role"`
 	Tenant    string     `json:"tenant"`
+	Subject   string     `json:"subject"`
 	CreatedBy string     `json:"created_by"`
 	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at"`
@@ -660,6 +663,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 			&i.Name,
 			&i.Role,
 			&i.Tenant,
+			&i.Subject,
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.ExpiresAt,
@@ -1243,20 +1247,26 @@ func (q *Queries) State(ctx context.Context) (StateRow, error) {
 }
 
 const tokenBySum = `-- name: TokenBySum :one
-SELECT name, role, tenant FROM rate_limit_tokens
+SELECT name, role, tenant, subject FROM rate_limit_tokens
 WHERE sum = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 `
 
 type TokenBySumRow struct {
-	Name   string `json:"name"`
-	Role   string `json:"role"`
-	Tenant string `json:"tenant"`
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+	Tenant  string `json:"tenant"`
+	Subject string `json:"subject"`
 }
 
 func (q *Queries) TokenBySum(ctx context.Context, sum []byte) (TokenBySumRow, error) {
 	row := q.db.QueryRow(ctx, tokenBySum, sum)
 	var i TokenBySumRow
-	err := row.Scan(&i.Name, &i.Role, &i.Tenant)
+	err := row.Scan(
+		&i.Name,
+		&i.Role,
+		&i.Tenant,
+		&i.Subject,
+	)
 	return i, err
 }
 
