@@ -67,7 +67,7 @@ func serve(t *testing.T) (address, token string) {
 	address, ops := testenv.FreeAddress(t), testenv.FreeAddress(t)
 	config := filepath.Join(dir, "config.yaml")
 	write(t, config, fmt.Sprintf("listen: {http: off, grpc: %q, ops: %q, admin: %q}\nredis: {address: \"redis://%s\"}\n"+
-		"postgres: {address: %q}\nadmin: {tokens_file: tokens}\n", testenv.FreeAddress(t), ops, address, redis.Addr(), postgres.URL()))
+		"postgres: {address: %q}\nallow_no_rules: true\nadmin: {tokens_file: tokens}\n", testenv.FreeAddress(t), ops, address, redis.Addr(), postgres.URL()))
 	token, line, err := adminapi.NewToken("ann", string(adminapi.Editor))
 	if err != nil {
 		t.Fatal(err)

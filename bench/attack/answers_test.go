@@ -48,7 +48,7 @@ func (d *disagreement) operators(t *testing.T, m *mix, e *expectation) {
 			d.addf("explain: no limit %s %s", l.Rule, l.Name)
 			continue
 		}
-		if report.Limits[n].Failed {
+		if report.Limits[n].DecidedBy == string(headgate.PathFailed) {
 			continue
 		}
 		reset := time.Duration(report.Limits[n].ResetAfter * 1e9)

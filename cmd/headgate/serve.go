@@ -99,6 +99,7 @@ func devConfig(c *config.Config) *config.Config {
 	dev := config.Default()
 	dev.Rules, dev.Identity, dev.Mode, dev.Headers = c.Rules, c.Identity, c.Mode, c.Headers
 	dev.ShowSubjects, dev.Tracing = config.ShowClear, c.Tracing // nobody but this machine's user is there
+	dev.AllowNoRules = c.AllowNoRules
 	dev.Listen = c.Listen
 	dev.Listen.TLS = config.ListenTLS{}
 	for _, address := range []*string{&dev.Listen.HTTP, &dev.Listen.GRPC, &dev.Listen.Ops, &dev.Listen.Admin} {

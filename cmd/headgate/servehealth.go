@@ -23,14 +23,22 @@ type health struct {
 	draining atomic.Bool
 	store    func() storewrap.Stats // nil without Redis
 	rejected func() callers.Rejection
+	// countRules returns how many rules are in use; nil if it does not matter that there are none.
+	countRules func() int
+	// remedy is what to do about it that there are none.
+	remedy string
 
-	mu    sync.Mutex
-	state healthReport // but for its status
+	mu       sync.Mutex
+	state    healthReport // but for its status
+	noRules  bool
+	hadRules bool          // since the start
+	serving  func(ok bool) // is called when that changes
 }
 
 // healthReport is the body of /readyz.
 type healthReport struct {
-	// Status is ok, degraded (it decides, but not with the rules of the files, not with Redis or not for all who ask) or draining.
+	// Status is ok, degraded (it decides, but not with the rules of the files, not with Redis or not for all who ask), not_ready (it
+	// never had a rule, and allows everything) or draining.
 	Status string      `json:"status"`
 	Rules  rulesHealth `json:"rules"`
 	// Redis is left out where counters are in memory.
@@ -88,6 +96,38 @@ func (h *health) rules(ctx context.Context, e ruledoc.Event) {
 		level = slog.LevelWarn
 	}
 	h.log.Log(ctx, level, e.String(), "event", e.Kind.String(), "version", e.Version)
+	h.noteRules(ctx)
+}
+
+// noteRules notes whether there are any rules, and logs when that has changed. A server that never had one is not ready: most likely
+// they were forgotten, and the nodes before it in a rollout go on. One whose rules were all removed stays in service: that was done on
+// purpose, or is a mistake that taking down all servers at once would only make worse.
+func (h *health) noteRules(ctx context.Context) {
+	if h.countRules == nil {
+		return
+	}
+	none := h.countRules() == 0
+	switch {
+	case none && !h.noRules && h.hadRules:
+		h.log.WarnContext(ctx, "all rules were removed: every request is allowed", "remedy", h.remedy)
+	case none && !h.noRules:
+		h.log.WarnContext(ctx, "there are no rules: every request is allowed, and the server is not ready", "remedy", h.remedy)
+	case !none && h.noRules:
+		h.log.InfoContext(ctx, "there are rules now: requests are limited")
+	}
+	was := h.hadRules
+	h.noRules, h.hadRules = none, was || !none
+	if h.hadRules != was && h.serving != nil {
+		h.serving(true)
+	}
+}
+
+// onServing has gRPC's health service say the same as /readyz: tell is called now and when it changes.
+func (h *health) onServing(tell func(ok bool)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.serving = tell
+	tell(!h.noRules || h.hadRules)
 }
 
 // redis notes whether Redis answers, and says so when that has changed.
@@ -120,9 +160,14 @@ func (h *health) report() healthReport {
 	if last.Count > 0 {
 		r.Callers = &callersHealth{last.Count, last.At.UTC().Truncate(time.Second), last.Listener, last.Peer, last.Reason}
 	}
+	if h.noRules && r.Rules.Problem == "" {
+		r.Rules.Problem = "there are no rules, and every request is allowed: " + h.remedy
+	}
 	switch {
 	case h.draining.Load():
 		r.Status = "draining"
+	case h.noRules && !h.hadRules:
+		r.Status = "not_ready"
 	case time.Since(last.At) < rejectedRecently, r.Rules.Problem != "", r.Redis != nil && (r.Redis.Status != "ok" || r.Redis.ShardsUnavailable > 0):
 		r.Status = "degraded"
 	default:
@@ -131,7 +176,7 @@ func (h *health) report() healthReport {
 	return r
 }
 
-// ops answers /healthz, while the process lives, and /readyz, also while Redis is away: the server still decides.
+// ops answers /healthz, while the process lives, and /readyz, also while Redis is unavailable: the server still decides.
 func (h *health) ops(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -139,7 +184,7 @@ func (h *health) ops(metrics http.Handler) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		r, status := h.report(), http.StatusOK
-		if r.Status == "draining" {
+		if r.Status == "draining" || r.Status == "not_ready" {
 			status = http.StatusServiceUnavailable
 		}
 		writeHealth(w, status, r)

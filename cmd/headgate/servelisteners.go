@@ -6,8 +6,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,9 +181,16 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	}).Register(server)
 	state := grpchealth.NewServer()
 	healthv1.RegisterHealthServer(server, state)
-	for name := range server.GetServiceInfo() {
-		state.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
-	}
+	names := append(slices.Collect(maps.Keys(server.GetServiceInfo())), "") // "" is the server as a whole
+	s.health.onServing(func(ok bool) {
+		status := healthv1.HealthCheckResponse_NOT_SERVING
+		if ok {
+			status = healthv1.HealthCheckResponse_SERVING
+		}
+		for _, name := range names {
+			state.SetServingStatus(name, status)
+		}
+	})
 	s.onDrain = append(s.onDrain, state.Shutdown, api.Drain)
 	s.endpoints = append(s.endpoints, &endpoint{
 		name: "grpc", address: s.config.Listen.GRPC, serve: server.Serve,
@@ -204,8 +213,8 @@ func (s *server) openGate() (*callers.Gate, error) {
 				return nil, fmt.Errorf("listen.tokens_file: %w", err)
 			}
 			o.Token = func(token string) bool {
-				_, err := file.Caller(context.Background(), token)
-				return err == nil
+				caller, err := file.Caller(context.Background(), token)
+				return err == nil && caller.Role == adminapi.CallerRole
 			}
 		}
 		if c.Open {

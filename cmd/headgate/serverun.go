@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -221,6 +222,13 @@ func (e *badRulesError) Error() string { return e.problems.Error() }
 func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 	if s.config.Mode != headgate.Enforce {
 		s.log.Warn("mode is " + s.config.Mode.String() + ": this server refuses nobody")
+	}
+	if !s.config.AllowNoRules {
+		s.health.countRules = func() int { return len(s.limiter.Rules().Rules()) }
+		s.health.remedy = "add rules to " + strings.Join(s.config.Rules, ", ") + ", or set allow_no_rules: true in the config"
+		if s.config.Postgres.Address != "" {
+			s.health.remedy = "publish some with headgate rules apply FILE, or set allow_no_rules: true in the config"
+		}
 	}
 	report := func(e ruledoc.Event) {
 		s.metrics.Rules(e)

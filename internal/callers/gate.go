@@ -41,7 +41,7 @@ func Reasons() []string { return []string{noToken, unknownToken, unknownName, no
 var details = map[string]string{
 	noToken: "the caller sent no token: send " + Header + "; headgate token create NAME --role caller makes one, and its line for " +
 		"the file in listen.tokens_file",
-	unknownToken: "the caller's token is not known: send one whose line is in the file in listen.tokens_file",
+	unknownToken: "the caller's token is not known as one of the role caller: send one whose line is in the file in listen.tokens_file",
 	unknownName:  "the caller's certificate has none of the names in listen.tls.client_names: take another, or add its name",
 }
 

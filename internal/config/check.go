@@ -134,7 +134,7 @@ func (d *decoder) rules(n *yamldoc.Node, key string, c *Config) {
 	before := d.Report.Count()
 	d.each(n, key, func(_ *yamldoc.Node, s string) { c.Rules = append(c.Rules, d.path(s)) })
 	if len(c.Rules) == 0 && d.Report.Count() == before {
-		d.Bad(n, "%s names no file or directory: write %s; to run without rules, put a file with \"rules: []\" there", key,
+		d.Bad(n, "%s names no file or directory: write %s; to run without rules, put a file with \"rules: []\" there, and set allow_no_rules: true", key,
 			writeRules)
 	}
 }

@@ -29,6 +29,8 @@ type Config struct {
 	// Rules are files and directories; none if they are in Postgres.
 	Rules    []string
 	Postgres Postgres
+	// AllowNoRules makes a server without any rule ready. It allows every request.
+	AllowNoRules bool
 	// Keep is a file for the last good rules; "" means that they do not survive a restart.
 	Keep string
 	// Mode is the most that any rule may do.

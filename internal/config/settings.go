@@ -73,6 +73,7 @@ var settings = []setting{
 	{"rules", (*decoder).rules, func(c *Config) any { return c.Rules }},
 	{"postgres.address", (*decoder).postgres, func(c *Config) any { return redact.Address(c.Postgres.Address) }},
 	file("postgres.password_file", func(c *Config) *string { return &c.Postgres.PasswordFile }),
+	yesNo("allow_no_rules", func(c *Config) *bool { return &c.AllowNoRules }),
 	{"keep", (*decoder).keep, func(c *Config) any { return c.Keep }},
 	{"mode", (*decoder).mode, func(c *Config) any { return c.Mode.String() }},
 	whole("nodes", 1, 100_000, func(c *Config) *int { return &c.Nodes }),

@@ -1,0 +1,171 @@
+package attack
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// readiness is what /readyz says.
+type readiness struct {
+	code   int
+	Status string
+	Rules  struct{ Problem string }
+}
+
+func readinessOf(t *testing.T, node *served.Node) (r readiness) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node.Ops+"/readyz", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
+	r.code = response.StatusCode
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return r
+}
+
+// becomes waits until /readyz has a status.
+func becomes(t *testing.T, node *served.Node, code int, status string) readiness {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		r := readinessOf(t, node)
+		if r.code == code && r.Status == status {
+			return r
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("/readyz says %d %+v, want %d %s", r.code, r, code, status)
+		}
+	}
+}
+
+// bareNode starts a server with a config, and a file of rules if there is text for one.
+func bareNode(t *testing.T, config, rules string) *served.Node {
+	t.Helper()
+	node, err := served.New(t, headgateProgram(t), config, 20*time.Second)
+	if err == nil && rules != "" {
+		err = node.Write("rules.yaml", rules)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(config, "postgres") {
+		migrate := exec.CommandContext(t.Context(), headgateProgram(t), "migrate", "--config", filepath.Join(node.Dir, "config.yaml"))
+		if out, err := migrate.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+	}
+	node.Start()
+	return node
+}
+
+// wantServing checks what gRPC's health service says of all services.
+func wantServing(t *testing.T, node *served.Node, want healthv1.HealthCheckResponse_ServingStatus) {
+	t.Helper()
+	conn, err := grpc.NewClient(node.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, service := range []string{"", "envoy.service.ratelimit.v3.RateLimitService"} {
+		r, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+		if err != nil || r.GetStatus() != want {
+			t.Errorf("service %q: %v, %v, want %v", service, r, err, want)
+		}
+	}
+}
+
+func wantLogged(t *testing.T, node *served.Node, times int, words string) {
+	t.Helper()
+	if n := strings.Count(node.Output(), words); n != times {
+		t.Errorf("the log has %q %d times, want %d", words, n, times)
+	}
+}
+
+const (
+	noRulesLogged = "there are no rules: every request is allowed"
+	rulesLogged   = "there are rules now"
+	oneRule       = "rules: [{id: api, by: [ip], limit: 10/minute}]\n"
+)
+
+// Whoever forgets to publish rules, or rolls out an empty file, has servers that allow everything. None of them may take the place of
+// one that has rules.
+func TestServerWithoutRules(t *testing.T) {
+	redis := startRedis(t)
+	store := fmt.Sprintf("redis: {address: redis://%s}\n", redis.Addr())
+	t.Run("PostgreSQL", func(t *testing.T) {
+		c := &controlled{t: t, postgres: testenv.StartPostgres(t)}
+		config := store + fmt.Sprintf("postgres: {address: %q}\n", c.postgres.URL())
+		node := bareNode(t, config, "")
+		r := readinessOf(t, node)
+		t.Logf("without rules /readyz says %d %+v", r.code, r)
+		if r.code != http.StatusServiceUnavailable || r.Status != "not_ready" {
+			t.Errorf("without rules /readyz says %d %s", r.code, r.Status)
+		}
+		wantWords(t, r.Rules.Problem, "no rules", "every request is allowed", "headgate rules apply FILE", "allow_no_rules: true")
+		wantLogged(t, node, 1, noRulesLogged)
+		allowed := bareNode(t, config+"allow_no_rules: true\n", "")
+		if r := readinessOf(t, allowed); r.code != http.StatusOK || r.Status != "ok" {
+			t.Errorf("allow_no_rules: /readyz says %d %+v", r.code, r)
+		}
+		wantLogged(t, allowed, 0, noRulesLogged)
+		c.publish(`{"id": "api", "by": ["ip"], "limit": "10/minute"}`)
+		becomes(t, node, http.StatusOK, "ok")
+		wantLogged(t, node, 1, rulesLogged)
+		// Nodes do not take an empty set from the tables: what they have stays, and they say so.
+		if c.count("WITH off AS (UPDATE rate_limit_rules SET enabled = false RETURNING 1) SELECT count(*) FROM off") != 1 {
+			t.Fatal("nothing was disabled")
+		}
+		r = becomes(t, node, http.StatusOK, "degraded")
+		wantWords(t, r.Rules.Problem, "no rule would be left")
+		wantLogged(t, node, 1, noRulesLogged)
+	})
+	t.Run("files", func(t *testing.T) {
+		node := bareNode(t, store+"rules: [rules.yaml]\n", "rules: []\n")
+		r := readinessOf(t, node)
+		t.Logf("without rules /readyz says %d %+v", r.code, r)
+		if r.code != http.StatusServiceUnavailable || r.Status != "not_ready" {
+			t.Errorf("without rules /readyz says %d %s", r.code, r.Status)
+		}
+		wantWords(t, r.Rules.Problem, "no rules", "rules.yaml", "allow_no_rules: true")
+		wantServing(t, node, healthv1.HealthCheckResponse_NOT_SERVING)
+		wantLogged(t, node, 1, noRulesLogged)
+		write := func(text string) {
+			if err := node.Write("rules.yaml", text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(oneRule)
+		becomes(t, node, http.StatusOK, "ok")
+		wantServing(t, node, healthv1.HealthCheckResponse_SERVING)
+		// Rules that are taken out of a running server leave it in service: all servers would be gone at once.
+		write("rules: []\n")
+		r = becomes(t, node, http.StatusOK, "degraded")
+		wantWords(t, r.Rules.Problem, "no rules", "every request is allowed")
+		wantServing(t, node, healthv1.HealthCheckResponse_SERVING)
+		wantLogged(t, node, 1, "all rules were removed: every request is allowed")
+		write(oneRule)
+		becomes(t, node, http.StatusOK, "ok")
+		wantLogged(t, node, 2, rulesLogged)
+	})
+}
