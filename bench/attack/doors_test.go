@@ -117,7 +117,7 @@ func testDoors(t *testing.T, h *house, locks string) {
 	}
 	for _, certificate := range certificates {
 		handshake := !h.secure || certificate == "gateway" || certificate == "by URI" || certificate == "other name"
-		for _, token := range []string{"none", "no token", "caller", "viewer", "editor", "admin", "stranger", "two"} {
+		for _, token := range []string{"none", "no token", "caller", "self", "viewer", "editor", "admin", "stranger", "two"} {
 			tokens := []string{h.tokens[token]}
 			switch token {
 			case "none":
@@ -176,6 +176,8 @@ func testDoors(t *testing.T, h *house, locks string) {
 				rejected++
 			case token == "viewer" || token == "editor" || token == "admin":
 				wantAdmin = "200"
+			case token == "caller" || token == "self":
+				wantAdmin = "403"
 			}
 			if len(tokens) == 1 {
 				expect("admin", h.knock(t, h.admin, http.MethodGet, "/v1/rate-limit/top", certificate,

@@ -125,8 +125,8 @@ func newHouse(t *testing.T, locks ...string) *house {
 		"other name": ours.leaf(t, "intruder.example", never), "expired": ours.leaf(t, "gateway.example", time.Now().Add(-time.Minute)),
 		"of others": theirs.leaf(t, "gateway.example", never),
 	}
-	callers, operators := "", ""
-	for _, name := range []string{"caller", "viewer", "editor", "admin", "stranger"} {
+	var lines []string // of one file for all: the roles keep them apart
+	for _, name := range []string{"caller", "self", "viewer", "editor", "admin", "stranger"} {
 		rights := []string{name}
 		if name == "stranger" {
 			rights = []string{"caller"}
@@ -136,21 +136,17 @@ func newHouse(t *testing.T, locks ...string) *house {
 			t.Fatal(err)
 		}
 		h.tokens[name] = token
-		switch name {
-		case "caller":
-			callers += line + "\n"
-		case "stranger":
-		default:
-			operators += line + "\n"
+		if name != "stranger" {
+			lines = append(lines, line)
 		}
 	}
 	dir := t.TempDir()
-	config := fmt.Sprintf("rules: rules.yaml\nredis: {address: \"redis://%s\"}\nadmin: {tokens_file: operators}\nlisten:\n"+
+	config := fmt.Sprintf("rules: rules.yaml\nredis: {address: \"redis://%s\"}\nadmin: {tokens_file: tokens}\nlisten:\n"+
 		"  http: %s\n  grpc: %s\n  ops: %s\n  admin: %s\n", startRedis(t).Addr(), h.http, h.grpc, h.ops, h.admin)
 	for _, lock := range locks {
 		switch lock {
 		case "tokens":
-			config += "  tokens_file: callers\n"
+			config += "  tokens_file: tokens\n"
 		case "certificates", "names":
 			h.secure = true
 			config += "  tls:\n    cert_file: cert\n    key_file: key\n    client_ca_file: ca\n"
@@ -160,7 +156,7 @@ func newHouse(t *testing.T, locks ...string) *house {
 		}
 	}
 	for name, text := range map[string]string{
-		"config.yaml": config, "rules.yaml": doorRules, "callers": callers, "operators": operators,
+		"config.yaml": config, "rules.yaml": doorRules, "tokens": strings.Join(lines, "\n"),
 		"cert": inPEM(t, "CERTIFICATE", server.Certificate[0]), "key": keyInPEM(t, server.PrivateKey),
 		"ca": inPEM(t, "CERTIFICATE", ours.certificate.Raw),
 	} {
