@@ -27,22 +27,22 @@ func TestWindow(t *testing.T) {
 		}
 		return entered
 	}
-	if n := enter(2_000, false); n != startCalls*3/4 {
-		t.Errorf("%d entered of %d", n, startCalls)
+	if n := enter(2_000, false); n != maxCalls*3/4 {
+		t.Errorf("%d entered of %d", n, maxCalls)
 	}
-	if n := enter(2_000, true); n != startCalls/4 {
+	if n := enter(2_000, true); n != maxCalls/4 {
 		t.Errorf("%d more entered that are important", n)
 	}
-	for range startCalls {
-		w.ended(now, false, false, true)
+	for range maxCalls {
+		w.ended(now, time.Millisecond, false, true)
 	}
-	if got := w.limit.Load(); got != startCalls/2 || w.inFlight.Load() != 0 {
+	if got := w.limit.Load(); got != maxCalls/2 || w.inFlight.Load() != 0 {
 		t.Errorf("the window is %d, and %d are under way", got, w.inFlight.Load())
 	}
 	for range 20 {
 		now = now.Add(cutEvery)
 		enter(1, true)
-		w.ended(now, false, false, true)
+		w.ended(now, time.Millisecond, false, true)
 	}
 	if got := w.limit.Load(); got != minCalls {
 		t.Errorf("the window is %d", got)
@@ -50,14 +50,14 @@ func TestWindow(t *testing.T) {
 	rounds := func(n int) {
 		for range n {
 			for range enter(2*maxCalls, true) {
-				w.ended(now, true, true, false)
+				w.ended(now, time.Millisecond, true, false)
 			}
 		}
 	}
 	if rounds(10); w.limit.Load() < minCalls+5 || w.limit.Load() > minCalls+10 {
 		t.Errorf("it has grown to %d in ten rounds", w.limit.Load())
 	}
-	w.shrink(now)
+	w.shrink()
 	if rounds(20); w.limit.Load() != maxCalls {
 		t.Errorf("it has grown to %d in twenty rounds from the start", w.limit.Load())
 	}
@@ -90,7 +90,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%d wait", l.queue.waiting.Load())
 		}
 		for range 3 {
-			l.ended(time.Now(), true, true, false)
+			l.ended(time.Now(), time.Millisecond, true, false)
 			synctest.Wait()
 		}
 		running.Wait()
@@ -103,7 +103,7 @@ func TestTurns(t *testing.T) {
 		if l.await(false, time.Millisecond) || l.queue.waiting.Load() != 0 || l.inFlight.Load() != before {
 			t.Error("it entered")
 		}
-		l.note(time.Hour)
+		l.took.Store(int64(time.Hour))
 		began := time.Now()
 		if l.await(true, time.Second) || time.Since(began) > 0 {
 			t.Error("it waited in vain")

@@ -15,7 +15,6 @@ type fallback struct {
 	fleet      *fleet
 	background *background
 	ledger     ledger
-	asked      askedUnits
 	salt       uint64
 	percent    int64
 
@@ -122,9 +121,6 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 		if !ok && !c.Force {
 			none[i], c.Cost = wait, 0
 			denied = denied || !c.Observe
-		} else if wait := f.untilAnswered(t, c, now); wait > 0 {
-			none[i], c.Cost = wait, 0
-			denied = denied || !c.Observe
 		}
 		tallies[i], states[i], t.settled = t, t.counted, false
 		states[i].Hold = l.holds.Load(c)
@@ -161,23 +157,6 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 		}
 	}
 	return results
-}
-
-// untilAnswered returns how long a charge must wait if the store grants all that it is being asked for on the counter; 0 if not at
-// all. An unavailable store grants nothing.
-func (f *fallback) untilAnswered(t *tally, c *headgate.Charge, now time.Time) time.Duration {
-	units := f.asked.of(c).Load()
-	if units <= 0 || c.Force || c.Cost <= 0 || !f.onAvailableShard(t) {
-		return 0
-	}
-	granted := t.charge()
-	granted.Force, granted.Cost = true, min(units, headgate.MaxCost)
-	state, _ := t.share.Take(t.counted, granted, now)
-	_, r := t.share.Take(state, *c, now)
-	if r.Allowed || r.RetryAfter == headgate.Never {
-		return 0
-	}
-	return max(r.RetryAfter, time.Millisecond)
 }
 
 // first reports whether a charge is the first on its tally, which has its state.

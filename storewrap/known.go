@@ -17,7 +17,6 @@ const (
 // known is what the store last said of a counter, as long as it is trusted. Unless another node charges the counter, the store
 // would say the same again.
 type known struct {
-	said      int64 // when, by the store's clock in microseconds
 	clock     int64 // the store's less this node's, in microseconds
 	remaining int64
 	reset     instant
@@ -63,11 +62,7 @@ func (k *known) judge(c *headgate.Charge, r *headgate.Result, now instant) verdi
 
 // observe notes a result, and reports whether it is a denial for want of units. shared says that other nodes may hold leases.
 func (k *known) observe(c *headgate.Charge, r *headgate.Result, plain, shared bool, sent, now instant) bool {
-	said := r.Time.UnixMicro()
-	if said < k.said && k.said-said < maxTrust.Microseconds() {
-		return !r.Allowed // an older answer, which came later
-	}
-	k.said, k.clock = said, said-sent.Microseconds()
+	k.clock = r.Time.UnixMicro() - sent.Microseconds()
 	k.remaining, k.reset = r.Remaining, now+r.ResetAfter
 	if c.OnStoreFailure == headgate.FailLocal && !c.Observe {
 		k.unread = now + max(r.UnusedAfter, r.ResetAfter)

@@ -19,10 +19,10 @@ type ledger struct {
 	index   map[counterKey]*tally
 	tallies []*tally
 	holds   holdtable.Table
-	hand    int          // where to look for one to evict
-	owing   atomic.Int64 // tallies that owe something; read without the lock
-	sent    int          // charges under way
-	debts   int64        // collected so far, which numbers them
+	hand    int   // where to look for one to evict
+	owing   int   // tallies that owe something
+	sent    int   // charges under way
+	debts   int64 // collected so far, which numbers them
 
 	settling atomic.Bool
 	evicted  atomic.Int64
@@ -145,9 +145,9 @@ func (l *ledger) setOwes(t *tally, owes bool) {
 	}
 	t.owes = owes
 	if owes {
-		l.owing.Add(1)
+		l.owing++
 	} else {
-		l.owing.Add(-1)
+		l.owing--
 	}
 }
 
@@ -155,7 +155,7 @@ func (l *ledger) setOwes(t *tally, owes bool) {
 func (l *ledger) pending() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return int(l.owing.Load()) + l.sent
+	return l.owing + l.sent
 }
 
 // drop removes tallies that are no longer needed and owe nothing.

@@ -97,7 +97,13 @@ func (l *ledger) collect(now time.Time, from int, which func(*tally) bool) (owed
 		if !t.owes || !which(t) {
 			continue
 		}
-		owed = l.collectFrom(t, t.owed(now), now, owed)
+		for _, c := range t.owed(now) {
+			l.debts++
+			owed = append(owed, debt{t, c, now, l.debts})
+			t.inFlight = append(t.inFlight, owed[len(owed)-1])
+		}
+		t.charged, t.again = t.counted, nil
+		l.setOwes(t, false)
 	}
 	if from >= len(l.tallies) {
 		from = -1
@@ -106,110 +112,41 @@ func (l *ledger) collect(now time.Time, from int, which func(*tally) bool) (owed
 	return owed, from
 }
 
-// collectFrom appends what one tally owes.
-func (l *ledger) collectFrom(t *tally, charges []headgate.Charge, now time.Time, to []debt) []debt {
-	for _, c := range charges {
-		l.debts++
-		to = append(to, debt{t, c, now, l.debts})
-		t.inFlight = append(t.inFlight, to[len(to)-1])
-	}
-	t.charged, t.again = t.counted, nil
-	l.setOwes(t, false)
-	return to
-}
-
 // charge charges the store. What it certainly did not record is owed again. It does not end with ctx half-way.
 func (f *fallback) charge(ctx context.Context, now time.Time, owed []debt) bool {
 	good := true
 	for len(owed) > 0 {
 		n := min(reconcileBatch, len(owed))
-		charges := appendDebts(make([]headgate.Charge, 0, chargesPerDebt*n), owed[:n])
-		results := make([]headgate.Result, len(charges))
+		// A peek before each charge tells how much the limit had no room for.
+		charges, results := make([]headgate.Charge, 2*n), make([]headgate.Result, 2*n)
+		for i, d := range owed[:n] {
+			c := &d.charge
+			charges[2*i] = headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit}
+			charges[2*i+1] = *c
+		}
 		// That one connection works does not mean that another does: a probe goes the same way.
 		if f.transport.answers(&charges[0]) { //nolint:contextcheck // it has a deadline of its own
 			_ = f.transport.takePatiently(ctx, charges, results) // each result has its own error
 		} else {
 			_ = failAll(results, errOpen)
 		}
-		good = f.paid(now, owed[:n], results) && good
+		for i := range n {
+			before, after := &results[2*i], &results[2*i+1]
+			switch err := after.Err; {
+			case err == nil:
+				f.charged.Add(after.Granted)
+				f.overLimit.Add(max(0, after.Granted-before.Remaining))
+				f.cache.reconciled(&charges[2*i+1], after, now)
+			case unanswered(err):
+				f.transport.unanswered.Add(owed[i].charge.Cost)
+			default:
+				good = false
+			}
+			f.ledger.answered(now, owed[i], after.Err)
+		}
 		owed = owed[n:]
 	}
 	return good
-}
-
-// chargesPerDebt is how many charges collect one debt: a peek before each charge tells how much the limit had no room for.
-const chargesPerDebt = 2
-
-// appendDebts appends the charges that collect debts.
-func appendDebts(charges []headgate.Charge, owed []debt) []headgate.Charge {
-	for i := range owed {
-		c := &owed[i].charge
-		charges = append(charges, headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit}, *c)
-	}
-	return charges
-}
-
-// paid notes what the store said to the charges for debts that were collected at a time. It reports false if it certainly did not
-// record some of them.
-func (f *fallback) paid(now time.Time, owed []debt, results []headgate.Result) bool {
-	good := true
-	for i := range owed {
-		before, after := &results[chargesPerDebt*i], &results[chargesPerDebt*i+1]
-		switch err := after.Err; {
-		case err == nil:
-			f.charged.Add(after.Granted)
-			f.overLimit.Add(max(0, after.Granted-before.Remaining))
-			f.cache.reconciled(&owed[i].charge, after, now)
-		case unanswered(err):
-			f.transport.unanswered.Add(owed[i].charge.Cost)
-		default:
-			good = false
-		}
-		f.ledger.answered(now, owed[i], after.Err)
-	}
-	return good
-}
-
-// maxPaidAlong is how many charges a question may carry for what this node owes on one counter; more waits for settleSoon.
-const maxPaidAlong = 2
-
-// payAlong asks the store, and charges it in the same call with what this node owes on the same counters, so that it knows of that
-// when it decides.
-func (f *fallback) payAlong(
-	now time.Time, charges []headgate.Charge, results []headgate.Result, ask func(time.Time, []headgate.Charge, []headgate.Result) error,
-) error {
-	if f.ledger.owing.Load() == 0 {
-		return ask(now, charges, results)
-	}
-	owed := f.owedOn(charges, now)
-	if len(owed) == 0 {
-		return ask(now, charges, results)
-	}
-	all := append(appendDebts(nil, owed), charges...)
-	said := make([]headgate.Result, len(all))
-	err := ask(now, all, said)
-	copy(results, said[len(all)-len(charges):])
-	f.paid(now, owed, said)
-	return err
-}
-
-// owedOn collects what this node owes on the counters of charges. A store that is slow is asked no more than it must be.
-func (f *fallback) owedOn(charges []headgate.Charge, now time.Time) (owed []debt) {
-	l := &f.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range charges {
-		c := &charges[i]
-		t := l.index[counterKey{c.Subject, c.Counter}]
-		if t == nil || !t.owes || f.transport.shardOf(c.Subject).calls.struggles(now) {
-			continue
-		}
-		if own := t.owed(now); len(own) <= maxPaidAlong {
-			owed = l.collectFrom(t, own, now, owed)
-			l.sent += len(own)
-		}
-	}
-	return owed
 }
 
 // answered notes what became of a debt that was collected at a time.

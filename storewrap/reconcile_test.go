@@ -341,7 +341,7 @@ func TestLedgerIsBounded(t *testing.T) {
 		}
 	}
 	s.fallback.ledger.mu.Lock()
-	n, indexed, owing := len(s.fallback.ledger.tallies), len(s.fallback.ledger.index), int(s.fallback.ledger.owing.Load())
+	n, indexed, owing := len(s.fallback.ledger.tallies), len(s.fallback.ledger.index), s.fallback.ledger.owing
 	s.fallback.ledger.mu.Unlock()
 	if n != most || indexed != n || owing != n {
 		t.Errorf("%d tallies, %d indexed, %d owing", n, indexed, owing)

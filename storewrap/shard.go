@@ -21,7 +21,6 @@ var spans = [...]int64{2, 10, slots}
 // shard is a part of the store that fails on its own: its circuit breaker and its concurrency limit.
 type shard struct {
 	number int
-	made   time.Time
 	open   atomic.Bool // the circuit
 	ring   [slots]slot
 	calls  concurrencyLimit
@@ -32,7 +31,7 @@ type shard struct {
 }
 
 func newShard(number int) *shard {
-	s := &shard{number: number, made: time.Now()}
+	s := &shard{number: number}
 	s.calls.init()
 	return s
 }
@@ -79,19 +78,6 @@ func (s *shard) record(now time.Time, good bool) bool {
 	return false
 }
 
-// answeredSince reports whether the store has answered since a time, or was first asked.
-func (s *shard) answeredSince(since time.Time) bool {
-	if s.made.After(since) {
-		return true
-	}
-	for n := since.UnixNano() / int64(slotLength); n <= time.Now().UnixNano()/int64(slotLength); n++ {
-		if at := &s.ring[n%slots]; at.number.Load() == n && at.good.Load() > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // trip opens the circuit, and reports false if it is open already.
 func (s *shard) trip(now time.Time) bool {
 	s.mu.Lock()
@@ -109,7 +95,7 @@ func (s *shard) reset(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgiven = now.UnixNano()/int64(slotLength) + 1
-	s.calls.shrink(now)
+	s.calls.shrink()
 	s.open.Store(false)
 	return now.Sub(s.since)
 }

@@ -90,7 +90,6 @@ func New(store headgate.Store, o Options) *Store {
 	s.cache = newCache(&s.fleet, s.agent)
 	s.agent.cache = s.cache
 	s.fallback = newFallback(s.transport, s.cache, &s.fleet, o.LocalShare, &s.background)
-	s.transport.fallback = s.fallback
 	s.transport.recovering = s.fallback.recovering
 	s.transport.recovered = func(ctx context.Context) {
 		s.fallback.recovered(ctx)
@@ -160,20 +159,14 @@ func (s *Store) ask(p *plan) error {
 	s.cache.bringHome(p)
 	now := time.Now()
 	question, answers := p.ask()
-	charges, results := p.asked()
-	asked := &s.fallback.asked
-	asked.add(charges, 1)
 	err := s.transport.take(now, question, answers)
 	s.fleet.observe(answers)
 	s.agent.settleReturns(p.returns, answers)
 	if err != nil {
-		asked.add(charges, -1)
+		charges, results := p.asked()
 		err = s.fallback.decide(now, charges, results)
-		s.cache.observe(p, now)
-	} else {
-		s.cache.observe(p, now)
-		asked.add(charges, -1) // what is left is known by now
 	}
+	s.cache.observe(p, now)
 	p.finish()
 	return err
 }

@@ -31,7 +31,6 @@ type transport struct {
 	log        *slog.Logger
 	observe    func(took time.Duration)
 	background *background
-	fallback   *fallback
 	// recovering is called when a shard answers again, before requests go to it, and reports whether they may; recovered when
 	// they do.
 	recovering func(context.Context, *shard) bool
@@ -81,10 +80,10 @@ func (t *transport) takePatiently(ctx context.Context, charges []headgate.Charge
 
 // call asks shards that were entered, and ends the call to them.
 func (t *transport) call(now time.Time, charges []headgate.Charge, results []headgate.Result, shards []*shard) error {
-	err := t.fallback.payAlong(now, charges, results, t.bounded.take)
+	err := t.bounded.take(now, charges, results)
 	took := time.Since(now)
 	t.observe(took)
-	t.finish(now, charges, results, shards, took)
+	t.finish(now, took, charges, results, shards)
 	return err
 }
 
@@ -117,13 +116,13 @@ func (t *transport) takeAvailable(charges []headgate.Charge, results []headgate.
 	}
 }
 
-// enter begins a call to a shard. It waits for its turn up to the deadline, if that may come in time: that this node asks too much at
-// once says nothing about the store.
+// enter begins a call to a shard. It waits for its turn for half of the deadline, if that may come in time: that this node asks too much
+// at once says nothing about the store.
 func (t *transport) enter(s *shard, important bool) bool {
 	if s.calls.enter(important) {
 		return true
 	}
-	if !s.calls.await(important, t.deadline) {
+	if !s.calls.await(important, t.deadline/2) {
 		return false
 	}
 	if s.open.Load() { // by now
@@ -163,21 +162,19 @@ func critical(charges []headgate.Charge) bool {
 }
 
 // finish ends a call. A shard has failed if any of its charges did.
-func (t *transport) finish(now time.Time, charges []headgate.Charge, results []headgate.Result, shards []*shard, took time.Duration) {
+func (t *transport) finish(now time.Time, took time.Duration, charges []headgate.Charge, results []headgate.Result, shards []*shard) {
 	for i, s := range shards {
 		if slices.Contains(shards[:i], s) {
 			continue
 		}
 		var err error
 		var late, peeked bool // peeked: nothing would have been recorded
-		behind := false
 		var units int64
 		for j := i; j < len(shards); j++ {
 			if shards[j] != s || results[j].Err == nil {
 				continue
 			}
 			err = results[j].Err
-			behind = behind || errors.Is(err, errBehind)
 			if unanswered(err) {
 				late = true
 				units += charges[j].Cost
@@ -187,12 +184,9 @@ func (t *transport) finish(now time.Time, charges []headgate.Charge, results []h
 		if !peeked {
 			t.unanswered.Add(units)
 		}
-		if err == nil {
-			s.calls.note(took)
-		}
-		s.calls.ended(now, err == nil, took < t.deadline/quick, late && !behind)
-		if late && heavy(charges) || behind && s.answeredSince(now.Add(-behindFor)) {
-			continue // it may be the request that takes so long, or this process, and not the store
+		s.calls.ended(now, took, err == nil, late)
+		if late && heavy(charges) {
+			continue // it may be the request that takes so long, and not the store
 		}
 		if s.record(now, err == nil) && s.trip(now) {
 			t.opened.Add(1)

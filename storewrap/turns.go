@@ -50,9 +50,10 @@ func (t *turns) queue(important bool) *[]*waiter {
 }
 
 // await waits until there is room for a call, and reports whether it was entered. It does not wait longer than a duration, and not at
-// all if those that wait already will take more than half of it: most would wait in vain.
+// all if the store takes half of that for a call, or if those that wait already will take longer: most would wait in vain.
 func (l *concurrencyLimit) await(important bool, atMost time.Duration) bool {
-	if (l.queue.waiting.Load()+1)*l.took.Load() > l.room(important)*int64(atMost)/2 {
+	took := l.took.Load()
+	if 2*took > int64(atMost) || (l.queue.waiting.Load()+1)*took > l.room(important)*int64(atMost) {
 		return false
 	}
 	own := l.queue.push(important)

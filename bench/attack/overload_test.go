@@ -1,9 +1,7 @@
 package attack
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,29 +73,6 @@ func TestOverloadCallers(t *testing.T) {
 	}
 }
 
-// TestOverloadDeadline is TestOverloadCallers with the default deadline, which passes for most of them before their turn comes. What
-// they are admitted by the local share, Redis is charged before it decides for the next: both together hardly exceed the limit.
-func TestOverloadDeadline(t *testing.T) {
-	const tries = 5 // the machine may be too busy to ask Redis anything within the deadline
-	judged := 0
-	for range size(tries, 20) {
-		store := openStore(t, startRedis(t))
-		for _, strict := range []bool{false, true} {
-			o := overloadOf(t, store, strict)
-			if o.stats.CircuitOpened > 0 {
-				break
-			}
-			judged++
-			if o.admitted > overloadLimit*120/100 { // a call may overtake the one that carries what was admitted meanwhile
-				t.Errorf("strict %v: %d admitted of %d", strict, o.admitted, overloadLimit)
-			}
-		}
-	}
-	if judged == 0 {
-		t.Skip("the circuit opened each time: the machine is too busy to judge (storewrap.TestStarvedProcess judges the circuit)")
-	}
-}
-
 const overloadBatches = 4
 
 // overloadServer is a server before a Redis that is healthy.
@@ -143,28 +118,6 @@ func TestOverloadBatches(t *testing.T) {
 	})
 }
 
-// TestOverloadBatchesDeadline is TestOverloadBatches over HTTP and with the default deadline, which a busy machine may miss whoever asks.
-func TestOverloadBatchesDeadline(t *testing.T) {
-	if !long() {
-		t.Skip("what it finds depends on the machine: storewrap.TestStarvedProcess judges the same")
-	}
-	node := overloadServer(t, "")
-	best := 0
-	inBatches(t, func(batch int) map[string]int { return batchPaths(t, node, batch, checkapi.MaxBatch) },
-		func(paths map[string]int) { best = max(best, paths["store"]) })
-	alone := 0
-	for i := range 200 {
-		alone += batchPaths(t, node, overloadBatches+i, 1)["store"]
-	}
-	switch {
-	case best == overloadBatches*checkapi.MaxBatch:
-	case alone < 200:
-		t.Skipf("Redis decides %d of 200 checks that are made one by one: the machine is too busy to judge", alone)
-	default:
-		t.Errorf("Redis decided at most %d", best)
-	}
-}
-
 // inBatches sends several batches at once, some times, and judges by whom their checks were decided.
 func inBatches(t *testing.T, send func(batch int) map[string]int, judge func(paths map[string]int)) {
 	t.Helper()
@@ -186,30 +139,4 @@ func inBatches(t *testing.T, send func(batch int) map[string]int, judge func(pat
 		t.Logf("try %d: %d batches of %d checks, decided by %v", try, overloadBatches, checkapi.MaxBatch, paths)
 		judge(paths)
 	}
-}
-
-// batchPaths is by whom the checks of a batch were decided.
-func batchPaths(t *testing.T, node *served.Node, batch, checks int) map[string]int {
-	t.Helper()
-	requests := make([]string, checks)
-	for i := range requests {
-		requests[i] = fmt.Sprintf(`{"attributes":{"user":"u%d-%d"}}`, batch, i)
-	}
-	text, err := node.Ask(t.Context(), "POST", node.HTTP, "/v1/check/batch", `{"requests":[`+strings.Join(requests, ",")+`]}`)
-	if err != nil {
-		t.Error(err)
-	}
-	var got struct {
-		Responses []struct {
-			Path string `json:"path"`
-		} `json:"responses"`
-	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Error(err)
-	}
-	paths := map[string]int{}
-	for _, r := range got.Responses {
-		paths[r.Path]++
-	}
-	return paths
 }
