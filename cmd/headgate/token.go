@@ -45,7 +45,8 @@ with it let the token in at once. That takes the token of an admin. To take it b
 is set, --server "" makes a line all the same.
 
 A viewer may look, an editor also change rules and what goes with them, an admin also change who may. With a tenant the
-token is for what is that tenant's, and nothing else. A caller may ask for decisions, and nothing of this: its line belongs
+token is for what is that tenant's, and nothing else. With the role self it is for a customer, who sees the usage of the
+tenant or, without one, of the user with the token's name. A caller may ask for decisions, and nothing of this: its line belongs
 into the file that listen.tokens_file names, and it sends the token in X-Headgate-Token.`,
 		Example: "  headgate token create ann\n  headgate token create nginx --role caller\n  headgate token create bob --role editor --tenant acme\n" +
 			"  headgate token create bob --expires 14d --server https://gate:8083 --token-file mine",
@@ -82,7 +83,7 @@ into the file that listen.tokens_file names, and it sends the token in X-Headgat
 			return p.end(&tokenReport{Version: jsonVersion, Name: args[0], Token: token, Line: line, key: key}, nil)
 		},
 	}
-	create.Flags().StringVar(&role, "role", string(adminapi.Viewer), "`ROLE` of the token's owner: caller, viewer, editor or admin")
+	create.Flags().StringVar(&role, "role", string(adminapi.Viewer), "`ROLE` of the token's owner: caller, self, viewer, editor or admin")
 	create.Flags().StringVar(&tenant, "tenant", "", "`TENANT` that the token is for; without it, for all")
 	create.Flags().StringVar(&expires, "expires", "", "`WHEN` a token in PostgreSQL ends: 2026-12-01, 72h or 14d; without it never")
 	o.flags(create)
