@@ -92,7 +92,7 @@ func newNode(scope *paired.Scope, program, host, redis string, prefix ...string)
 		}
 		*address = net.JoinHostPort(host, strconv.Itoa(port))
 	}
-	config := fmt.Sprintf(`listen: {http: %q, grpc: off, ops: %q, admin: off}
+	config := fmt.Sprintf(`listen: {http: %q, grpc: off, ops: %q, admin: off, open: true}
 redis: {address: %q}
 rules: rules.yaml
 nodes: %d
