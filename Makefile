@@ -92,8 +92,12 @@ chaos: ## Break Redis under real servers and judge what callers see; SHORT=1 for
 adversary: ## Attack the default mode with several processes, and judge histories by a model of its own; SHORT=1 for fewer runs, ARGS='...' for its flags
 	@cd bench && go run ./adversary $(if $(SHORT),-short) $(ARGS)
 
-attack: $(GOTESTSUM) ## Try every way round a limit that worked once, and its neighbours; "make check" tries fewer
+attack: $(GOTESTSUM) ## Try every way round a limit that worked once, and its neighbours: all tests that docs/security.md names; "make check" tries fewer
 	@cd bench && HEADGATE_ATTACK=long $(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 20m -run '$(RUN)' ./attack
+	@if [ -z '$(RUN)' ]; then \
+		$(GOTESTSUM) --format testname --format-hide-empty-pkg -- -count=1 -p 2 \
+			-run "^($$(grep -oE 'Test[A-Za-z]+' docs/security.md | sort -u | paste -sd '|'))\$$" ./...; \
+	fi
 
 soak: ## Break Redis again and again for ten minutes, or SHORT=1 30 seconds, and see whether servers grow
 	@cd bench && go run ./chaos -soak $(if $(SHORT),30s,10m)
