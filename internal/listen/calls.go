@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -37,6 +38,9 @@ func (c *calls) begin(ctx context.Context, call *tap.Info) (context.Context, err
 	}
 	if c.streams()[call.FullMethodName] {
 		return ctx, nil
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= callTimeout {
+		return ctx, nil // that of the caller
 	}
 	// gRPC cancels the context that this one is made of when the call ends, which stops the timer.
 	limited, cancel := context.WithTimeout(ctx, callTimeout) //nolint:gosec // as above
