@@ -262,12 +262,17 @@ func (m *model) status(k *ask) status {
 		return status{}
 	case k.unlimited:
 		return status{left: math.MaxUint32}
+	case m.never(k) && k.enforced():
+		return status{over: true, requests: 1, unit: "SECOND"}
 	case m.never(k):
-		return status{over: k.enforced()}
+		return status{}
 	}
 	size := m.size(k.limit)
 	s := status{k.enforced(), size, k.unit, max(0, size-k.used), k.start + k.seconds}
 	unused := k.used == 0 && (!k.refused || k.need > size) // what fits later is refused until then
+	if k.enforced() && m.on[refusedNotCharged] {
+		s.left = 0
+	}
 	overQuota := k.refused && k.quota && !k.shadow
 	if unused && m.on[unusedReset] || overQuota && !m.on[quotaMode] {
 		s.resetsAt = 0
