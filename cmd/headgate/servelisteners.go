@@ -104,10 +104,26 @@ func (s *server) open(ctx context.Context) (addresses map[string]string, err err
 			}
 			return nil, err
 		}
+		if err = checkBound(e); err != nil {
+			for _, opened := range s.endpoints[:i+1] {
+				_ = opened.listener.Close() // nobody has connected yet
+			}
+			return nil, err
+		}
 		addresses[e.name] = e.listener.Addr().String()
 		s.metrics.Connections(e.name, e.listener.Open)
 	}
 	return addresses, nil
+}
+
+// checkBound fails if a listener that the config takes for one of this machine is open beyond it: localhost is what the machine says.
+func checkBound(e *endpoint) error {
+	host, _, _ := net.SplitHostPort(e.address) // it was listened on
+	bound, ok := e.listener.Addr().(*net.TCPAddr)
+	if !ok || !isLoopback(host) || bound.IP.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("listen.%s: %s is %s on this machine, which others may reach: write 127.0.0.1", e.name, host, bound.IP)
 }
 
 // drain tells everybody to go elsewhere, gives them time, and stops.
@@ -167,7 +183,7 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	if s.config.Listen.GRPC == "" {
 		return
 	}
-	server := listen.NewGRPC(s.secure(gate, "grpc"), checkapi.Codec(), gate.GRPC(tracing.Tap), grpc.StreamInterceptor(s.metrics.Stream))
+	server := listen.NewGRPC(s.secure(gate, "grpc"), checkapi.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
 	h := s.config.Headers
 	api := checkapi.New(engine, checkapi.Options{
 		Identity: s.resolver, Log: s.log, AllowRefunds: all.GRPC, MayRefund: mayRefund,
@@ -211,6 +227,9 @@ func (s *server) openGate() (*callers.Gate, error) {
 			file, err := adminapi.ReadTokens(c.TokensFile, s.log)
 			if err != nil {
 				return nil, fmt.Errorf("listen.tokens_file: %w", err)
+			}
+			if !file.Has(adminapi.CallerRole) {
+				s.log.Warn("no token has the role caller: everybody is rejected at listen.http and listen.grpc", "file", c.TokensFile)
 			}
 			o.Token = func(token string) bool {
 				caller, err := file.Caller(context.Background(), token)

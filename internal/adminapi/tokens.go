@@ -94,6 +94,16 @@ func (t *Tokens) Caller(_ context.Context, token string) (Caller, error) {
 	return caller, nil
 }
 
+// Has reports whether a token has this role.
+func (t *Tokens) Has(role Role) bool {
+	for _, caller := range *t.known.Load() {
+		if caller.Role == role {
+			return true
+		}
+	}
+	return false
+}
+
 // reload tells the log of what has changed.
 func (t *Tokens) reload() {
 	t.mu.Lock()
@@ -178,6 +188,9 @@ func parseToken(words []string) (sum [sha256.Size]byte, caller Caller, err error
 	}
 	if len(rest) > 0 {
 		return sum, caller, errRights
+	}
+	if caller.Role == CallerRole && caller.Tenant != "" {
+		return sum, caller, errors.New("the role caller is for services, which ask for all tenants: leave tenant= out")
 	}
 	return sum, caller, checkSubject(caller.Role, caller.Subject)
 }

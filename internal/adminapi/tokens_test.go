@@ -112,6 +112,8 @@ func TestTokensFile(t *testing.T) {
 		digits + " ann tenant=":           ":1: " + noRights,
 		digits + " ann tenant=a editor":   ":1: " + noRights,
 		digits + " ann editor viewer":     ":1: " + noRights,
+		digits + " ann caller":            "",
+		digits + " ann caller tenant=a":   ":1: the role caller is for services, which ask for all tenants: leave tenant= out",
 		digits + " ann admin tenant=a b":  ":1: " + noRights,
 		"secret\n" + digits + "\n":        ":1: " + noDigits + "\n" + file + ":2: " + noName,
 	} {

@@ -109,8 +109,10 @@ func (g *Gate) named(c *x509.Certificate) bool {
 		return false
 	}
 	return slices.ContainsFunc(g.options.Names, func(name string) bool {
-		return slices.ContainsFunc(c.DNSNames, func(dns string) bool { return strings.EqualFold(dns, name) }) ||
-			slices.ContainsFunc(c.URIs, func(uri *url.URL) bool { return uri.String() == name })
+		if strings.Contains(name, ":") {
+			return slices.ContainsFunc(c.URIs, func(uri *url.URL) bool { return uri.String() == name })
+		}
+		return slices.ContainsFunc(c.DNSNames, func(dns string) bool { return strings.EqualFold(dns, name) })
 	})
 }
 

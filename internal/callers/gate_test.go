@@ -13,7 +13,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -45,6 +48,7 @@ func TestGate(t *testing.T) {
 	t.Parallel()
 	names := []string{"gateway.example", "spiffe://example/gateway"}
 	named, uri, stranger := certificate("GATEWAY.example", ""), certificate("", "spiffe://example/gateway"), certificate("gateway.example.evil", "")
+	swapped := certificate("spiffe://example/gateway", "gateway.example")
 	for name, c := range map[string]struct {
 		options  Options
 		attempts []attempt
@@ -64,6 +68,7 @@ func TestGate(t *testing.T) {
 			{certificate: named},
 			{certificate: uri},
 			{certificate: stranger, want: unknownName},
+			{certificate: swapped, want: unknownName},
 			{want: unknownName},
 			{tokens: []string{"right"}, want: unknownName},
 		}},
@@ -168,4 +173,36 @@ func TestGateAllocates(t *testing.T) {
 	if n := testing.AllocsPerRun(1_000, func() { _, _ = gate(ctx, call) }); n > 0 {
 		t.Errorf("%.0f allocations", n)
 	}
+}
+
+// stream is a stream on which a message comes whenever one is asked for.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+func (s *stream) RecvMsg(any) error        { return nil }
+
+// A stream ends with the next message if its token is taken back.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		valid := true
+		g := New(Options{Token: func(string) bool { return valid }, Log: slog.New(slog.DiscardHandler)})
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.MD{metadataKey: {"token"}})
+		err := g.Stream(nil, &stream{ctx: ctx}, nil, func(_ any, s grpc.ServerStream) error {
+			for range 5 {
+				if err := s.RecvMsg(nil); err != nil {
+					t.Errorf("a stream with a token ended: %v", err)
+				}
+				time.Sleep(judgeEvery)
+			}
+			valid = false
+			return s.RecvMsg(nil)
+		})
+		if status.Code(err) != codes.Unauthenticated || g.Last().Count != 1 {
+			t.Errorf("%v, %+v", err, g.Last())
+		}
+	})
 }

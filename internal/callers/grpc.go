@@ -5,10 +5,13 @@ import (
 	"crypto/x509"
 	"net"
 	"strings"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -38,6 +41,39 @@ func (g *Gate) GRPC(next tap.ServerInHandle) tap.ServerInHandle {
 		}
 		return ctx, status.Error(code, details[why])
 	}
+}
+
+// Stream is a grpc.StreamServerInterceptor: a stream ends when the token that it began with is no longer known.
+func (g *Gate) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	tokens := metadata.ValueFromIncomingContext(stream.Context(), metadataKey)
+	if g.options.Token == nil || len(tokens) != 1 {
+		return handle(server, stream)
+	}
+	return handle(server, &guarded{ServerStream: stream, gate: g, token: tokens[0], judged: time.Now()})
+}
+
+// judgeEvery is how often the token of a stream is judged again.
+const judgeEvery = time.Second
+
+// guarded is a stream whose token is judged with the messages that come.
+type guarded struct {
+	grpc.ServerStream
+	gate   *Gate
+	token  string
+	judged time.Time
+}
+
+func (s *guarded) RecvMsg(message any) error {
+	err := s.ServerStream.RecvMsg(message)
+	if now := time.Now(); err == nil && now.Sub(s.judged) >= judgeEvery {
+		s.judged = now
+		if !s.gate.options.Token(s.token) {
+			remote, _ := peerOf(s.Context())
+			s.gate.reject(s.Context(), "grpc", unknownToken, remote.String())
+			return status.Error(codes.Unauthenticated, details[unknownToken])
+		}
+	}
+	return err
 }
 
 // peerOf returns where a call is from, and the certificate of the other side or nil.

@@ -121,6 +121,9 @@ func (d *decoder) checkCallers(c *Config) {
 		d.Bad(d.at("listen.tls.client_names"), "listen.tls.client_names are names in the certificates of callers: write client_ca_file, too, "+
 			"with who signs them")
 	}
+	if d.written["listen.tls.client_names"] != nil && len(c.Callers.Names) == 0 {
+		d.Bad(d.at("listen.tls.client_names"), "listen.tls.client_names has no name: write some, or remove the key to let in every certificate")
+	}
 	if c.Callers.Open && (tokens || certificates) {
 		d.Bad(d.at("listen.open"), "listen.open lets everybody ask, and listen.tokens_file or listen.tls.client_ca_file only some: keep one of them")
 	}
