@@ -235,6 +235,9 @@ func (d *denial) why() string {
 	if d.Missing != "" {
 		return "the request has no " + d.Missing + ", on which the rule insists"
 	}
+	if d.Path == headgate.PathFailed {
+		return "Redis did not answer, and the rule's on_store_failure denies then"
+	}
 	why := fmt.Sprintf("%s left, it costs %s", wording.Number(max(d.Remaining, 0)), wording.Number(d.Cost))
 	if d.RetryAfter == nil {
 		return why + "; that is more than the limit ever has"

@@ -72,7 +72,14 @@ With the token of a tenant and without SUBJECT, it is about that tenant. headgat
 			if err := s.call(ctx, http.MethodGet, usagePath+"/me", nil, &own); err != nil {
 				return err
 			}
-			r.Usage = append(r.Usage, own.Usage...)
+			for _, u := range own.Usage {
+				if rule == "" || u.Rule == rule {
+					r.Usage = append(r.Usage, u)
+				}
+			}
+			if rule != "" && len(r.Usage) == 0 {
+				return fmt.Errorf("there is no usage of rule %q: is it in force, and does it count by the token's owner?", rule)
+			}
 			return p.end(&r, nil)
 		}
 		subject, notes, err := readSubject(args[0]) //nolint:contextcheck // it is over at once
@@ -99,6 +106,10 @@ With the token of a tenant and without SUBJECT, it is about that tenant. headgat
 			var refused *refusal
 			if errors.As(err, &refused) && refused.status == http.StatusNotFound && rule == "" {
 				continue // it is not in force there yet
+			}
+			if errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable && rule == "" {
+				r.Notes = append(r.Notes, fmt.Sprintf("%s: not known, since %s", name, refused.Detail))
+				continue
 			}
 			if err != nil {
 				return err
