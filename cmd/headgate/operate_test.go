@@ -26,7 +26,7 @@ func operate(t *testing.T) *operated {
 	t.Helper()
 	o := &operated{t: t, dir: t.TempDir(), postgres: testenv.StartPostgres(t)}
 	config := o.file("config.yaml", fmt.Sprintf(
-		"%sredis: {address: redis://%s}\npostgres: {address: %q}\nadmin: {tokens_file: tokens}\n", anyPorts, testenv.Start(t, testenv.Redis).Addr(), o.postgres.URL()))
+		"%sredis: {address: redis://%s, deadline: 1s}\npostgres: {address: %q}\nadmin: {tokens_file: tokens}\n", anyPorts, testenv.Start(t, testenv.Redis).Addr(), o.postgres.URL()))
 	token := startJSON[tokenReport](t, 0, "token", "create", "ann", "--role", "admin")
 	o.file("tokens", token.Line)
 	if r := startJSON[migrateReport](t, 0, "migrate", "--config", config); r.From != 0 || r.To < 1 {
