@@ -46,11 +46,11 @@ func (m *member) check(t *testing.T, kind, user string, cost int64) headgate.Dec
 	return d
 }
 
-// newFleet starts nodes on one Redis, and returns when each of them knows of all.
-func newFleet(t *testing.T, redis *testenv.Server) []*member {
+// newMembers starts nodes on one Redis, with the default options. They connect when they are asked.
+func newMembers(t *testing.T, redis *testenv.Server, n int) []*member {
 	t.Helper()
-	fleet := make([]*member, fleetSize)
-	for i := range fleet {
+	members := make([]*member, n)
+	for i := range members {
 		inner, err := redisstore.Open("redis://" + redis.Addr())
 		if err != nil {
 			t.Fatal(err)
@@ -58,13 +58,22 @@ func newFleet(t *testing.T, redis *testenv.Server) []*member {
 		t.Cleanup(inner.Close)
 		store := storewrap.New(inner, storewrap.Options{Log: quiet()})
 		t.Cleanup(store.Close)
-		fleet[i] = &member{inner, newLimiter(t, store, fleetRules()...)}
+		members[i] = &member{inner, newLimiter(t, store, fleetRules()...)}
 	}
+	return members
+}
+
+// newFleet starts nodes on one Redis, and returns when each of them knows of all, and which of them it is: its place it learns a moment
+// later than their number, and what does not divide evenly is dealt by places.
+func newFleet(t *testing.T, redis *testenv.Server) []*member {
+	t.Helper()
+	fleet := newMembers(t, redis, fleetSize)
 	for i, m := range fleet {
 		eventually(t, "node "+strconv.Itoa(i)+" knowing of all nodes", func() bool {
 			return m.inner.Ready(t.Context()) == nil && m.inner.Nodes() == fleetSize
 		})
 	}
+	eventually(t, "each node having a place of its own", func() bool { return agreed(t, fleet) })
 	return fleet
 }
 

@@ -8,24 +8,12 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testenv"
-	"github.com/headgate/headgate/redisstore"
-	"github.com/headgate/headgate/storewrap"
 )
 
 // join starts nodes with the default options, all at once, and returns when Redis has decided for each of them.
 func join(t *testing.T, redis *testenv.Server, n int) []*member {
 	t.Helper()
-	nodes := make([]*member, n)
-	for i := range nodes {
-		inner, err := redisstore.Open("redis://" + redis.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(inner.Close)
-		store := storewrap.New(inner, storewrap.Options{Log: quiet()})
-		t.Cleanup(store.Close)
-		nodes[i] = &member{inner, newLimiter(t, store, fleetRules()...)}
-	}
+	nodes := newMembers(t, redis, n)
 	for _, m := range nodes {
 		m.decides(t, headgate.PathStore, "other")
 	}
