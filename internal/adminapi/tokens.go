@@ -160,18 +160,18 @@ var errRights = errors.New("after the name comes a role, which is caller, self, 
 	"tenant, then user=NAME or api_key=HASH if the role is self, and nothing else")
 
 func parseToken(words []string) (sum [sha256.Size]byte, caller Caller, err error) {
-	bytes, err := hex.DecodeString(words[0])
+	digest, err := hex.DecodeString(words[0])
 	switch {
 	case strings.HasPrefix(words[0], tokenPrefix):
 		return sum, caller, errors.New("this is a token itself, which everybody who reads the file could use: write the line that " +
 			"headgate token create NAME prints, and use the token that comes with it")
-	case err != nil || len(bytes) != sha256.Size:
+	case err != nil || len(digest) != sha256.Size:
 		return sum, caller, errors.New("a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
 			"headgate token create NAME prints")
 	case len(words) < 2 || !tokenName.MatchString(words[1]):
 		return sum, caller, errors.New("write a name after the digits, in letters, digits and . _ @ -")
 	}
-	copy(sum[:], bytes)
+	copy(sum[:], digest)
 	caller = Caller{Name: words[1], Role: Viewer}
 	rest := words[2:]
 	if len(rest) > 0 && slices.Contains(roles, Role(rest[0])) {

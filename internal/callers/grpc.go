@@ -30,17 +30,21 @@ func (g *Gate) GRPC(next tap.ServerInHandle) tap.ServerInHandle {
 			return next(ctx, call)
 		}
 		remote, certificate := peerOf(ctx)
-		why := g.judge(call.Header[metadataKey], certificate)
-		if why == "" {
-			return next(ctx, call)
+		if why := g.judge(call.Header[metadataKey], certificate); why != "" {
+			return ctx, g.rejectCall(ctx, why, remote)
 		}
-		g.reject(ctx, "grpc", why, remote.String())
-		code := codes.Unauthenticated
-		if why == unknownName {
-			code = codes.PermissionDenied
-		}
-		return ctx, status.Error(code, details[why])
+		return next(ctx, call)
 	}
+}
+
+// rejectCall rejects a call of gRPC, and returns the status that its caller gets.
+func (g *Gate) rejectCall(ctx context.Context, why string, remote net.Addr) error {
+	g.reject(ctx, "grpc", why, remote.String())
+	code := codes.Unauthenticated
+	if why == unknownName {
+		code = codes.PermissionDenied
+	}
+	return status.Error(code, details[why])
 }
 
 // Stream is a grpc.StreamServerInterceptor: a stream ends when the token that it began with is no longer known.
@@ -69,8 +73,7 @@ func (s *guarded) RecvMsg(message any) error {
 		s.judged = now
 		if !s.gate.options.Token(s.token) {
 			remote, _ := peerOf(s.Context())
-			s.gate.reject(s.Context(), "grpc", unknownToken, remote.String())
-			return status.Error(codes.Unauthenticated, details[unknownToken])
+			return s.gate.rejectCall(s.Context(), unknownToken, remote)
 		}
 	}
 	return err
