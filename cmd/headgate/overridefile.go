@@ -98,10 +98,7 @@ func (o *override) check(rules map[string]*headgate.Rule) error {
 	if rule == nil {
 		return fmt.Errorf("rule %q: there is none: headgate rules export shows what there is", o.Rule)
 	}
-	own := rule.Limit
-	if o.LimitName != "" {
-		own = rule.Limits[o.LimitName]
-	}
+	own := o.replaces(rule)
 	if names := slices.Sorted(maps.Keys(rule.Limits)); own.Count == 0 && len(names) > 0 {
 		return fmt.Errorf("rule %q has no limit %q: write one of %s into the column limit_name", o.Rule, o.LimitName,
 			strings.Join(names, ", "))

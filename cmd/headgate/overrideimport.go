@@ -19,7 +19,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/wording"
-	"github.com/headgate/headgate/ruledoc"
 )
 
 const (
@@ -120,9 +119,9 @@ func (s *adminServer) rulesByName(ctx context.Context) (map[string]*headgate.Rul
 	}
 	rules := map[string]*headgate.Rule{}
 	for _, one := range all {
-		rule, err := ruledoc.ParseRule(s.address, one.Rule)
+		rule, err := s.parseRule("a rule", one.Rule)
 		if err != nil {
-			return nil, fmt.Errorf("this headgate does not understand a rule of %s: take the version of the server\n%w", s.address, err)
+			return nil, err
 		}
 		rules[rule.ID], rules[one.RuleID] = &rule, &rule
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -67,14 +66,11 @@ func (s *adminServer) overridden(ctx context.Context, o *override) (*overridden,
 	if err := s.call(ctx, http.MethodGet, rulePath(o.Rule), nil, &stored); err != nil {
 		return nil, err
 	}
-	rule, err := ruledoc.ParseRule(s.address, stored.Rule)
+	rule, err := s.parseRule("rule "+o.Rule, stored.Rule)
 	if err != nil {
-		return nil, fmt.Errorf("this headgate does not understand rule %s of %s: take the version of the server\n%w", o.Rule, s.address, err)
+		return nil, err
 	}
-	before := &overridden{rule: rule, own: rule.Limit}
-	if o.LimitName != "" {
-		before.own = rule.Limits[o.LimitName]
-	}
+	before := &overridden{rule: rule, own: o.replaces(&rule)}
 	filter := url.Values{"rule": {o.Rule}}
 	for name, value := range o.Subject {
 		filter.Add("subject", name+"="+value)
@@ -86,6 +82,14 @@ func (s *adminServer) overridden(ctx context.Context, o *override) (*overridden,
 		}
 	}
 	return before, err
+}
+
+// replaces is the limit of a rule that the override is about; its count is 0 if there is none of that name.
+func (o *override) replaces(rule *headgate.Rule) headgate.Limit {
+	if o.LimitName != "" {
+		return rule.Limits[o.LimitName]
+	}
+	return rule.Limit
 }
 
 // compare notes in the report what the override changes.

@@ -89,9 +89,9 @@ func (s *adminServer) export(ctx context.Context, number int64) (*exportReport, 
 			r.OfTenants++
 			continue
 		}
-		rule, err := ruledoc.ParseRule(s.address, stored.Rule)
+		rule, err := s.parseRule("a rule", stored.Rule)
 		if err != nil {
-			return nil, fmt.Errorf("this headgate does not understand a rule of %s: take the version of the server\n%w", s.address, err)
+			return nil, err
 		}
 		document.Source = append(document.Source, rule)
 		r.Rules = append(r.Rules, stored.Rule)
@@ -102,3 +102,12 @@ func (s *adminServer) export(ctx context.Context, number int64) (*exportReport, 
 }
 
 func (r *exportReport) text() string { return r.yaml }
+
+// parseRule reads a rule of the server; what says which one.
+func (s *adminServer) parseRule(what string, text json.RawMessage) (headgate.Rule, error) {
+	rule, err := ruledoc.ParseRule(s.address, text)
+	if err != nil {
+		err = fmt.Errorf("this headgate does not understand %s of %s: take the version of the server\n%w", what, s.address, err)
+	}
+	return rule, err
+}

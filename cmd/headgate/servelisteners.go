@@ -98,15 +98,13 @@ func (s *server) listen(ctx context.Context) error {
 func (s *server) open(ctx context.Context) (addresses map[string]string, err error) {
 	addresses = map[string]string{}
 	for i, e := range s.endpoints {
-		if e.listener, err = listen.Listen(ctx, "listen."+e.name, e.address, s.log); err != nil {
-			for _, opened := range s.endpoints[:i] {
-				_ = opened.listener.Close() // nobody has connected yet
-			}
-			return nil, err
+		opened := s.endpoints[:i]
+		if e.listener, err = listen.Listen(ctx, "listen."+e.name, e.address, s.log); err == nil {
+			opened, err = s.endpoints[:i+1], checkBound(e)
 		}
-		if err = checkBound(e); err != nil {
-			for _, opened := range s.endpoints[:i+1] {
-				_ = opened.listener.Close() // nobody has connected yet
+		if err != nil {
+			for _, e := range opened {
+				_ = e.listener.Close() // nobody has connected yet
 			}
 			return nil, err
 		}
