@@ -125,8 +125,8 @@ fmt: $(GOFUMPT) ## Format every Go file
 proto: ## Lint proto/ and generate its Go code; needs npm
 	@tools/proto.sh
 
-sql: $(SQLC) ## Generate the Go code of internal/pgrules/queries.sql
-	@$(SQLC) generate -f internal/pgrules/sqlc.yaml
+sql: $(SQLC) ## Generate the Go code of internal/server/pgrules/queries.sql
+	@$(SQLC) generate -f internal/server/pgrules/sqlc.yaml
 
 quickstart: ## Do what the README says under "The first 429", and compare
 	@go run ./tools/quickstart

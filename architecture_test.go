@@ -67,7 +67,7 @@ var architecture = map[string]arrows{
 		code: []string{
 			"internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
-		tests: []string{"grpclimit", "httplimit", "internal/checkapi", "internal/testenv", "memstore", "go.uber.org/goleak"},
+		tests: []string{"grpclimit", "httplimit", "internal/server/checkapi", "internal/testenv", "memstore", "go.uber.org/goleak"},
 	},
 	// It is for clients, which need nothing of a limiter.
 	"retryafter": {
@@ -90,10 +90,10 @@ var architecture = map[string]arrows{
 	"cmd/headgate": {
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
-			"internal/adminapi", "internal/callers", "internal/checkapi", "internal/checkhttp", "internal/config", "internal/envoyconfig", "internal/envoyrls", "internal/explain",
-			"internal/limitfields", "internal/listen", "internal/pgrules", "internal/redact", "internal/rulediff",
-			"internal/denials", "internal/gather", "internal/meter", "internal/offenders", "internal/telemetry", "internal/tracing",
-			"internal/wording", "internal/yamldoc",
+			"internal/server/adminapi", "internal/server/callers", "internal/server/checkapi", "internal/server/checkhttp", "internal/server/config", "cmd/headgate/internal/envoyconfig", "internal/server/envoyrls", "internal/server/explain",
+			"internal/limitfields", "internal/server/listen", "internal/server/pgrules", "internal/redact", "internal/server/rulediff",
+			"internal/server/denials", "internal/server/gather", "internal/server/meter", "internal/server/offenders", "internal/server/telemetry", "internal/server/tracing",
+			"internal/server/wording", "internal/yamldoc",
 			"github.com/spf13/cobra", "golang.org/x/term", "google.golang.org/grpc",
 		},
 		tests: []string{
@@ -101,45 +101,45 @@ var architecture = map[string]arrows{
 			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/protobuf",
 		},
 	},
-	"internal/adminapi": {
+	"internal/server/adminapi": {
 		code: []string{
-			"identity", "internal/checkapi", "internal/denials", "internal/explain", "internal/offenders", "internal/pgrules",
-			"internal/rulediff", "ruledoc",
+			"identity", "internal/server/checkapi", "internal/server/denials", "internal/server/explain", "internal/server/offenders", "internal/server/pgrules",
+			"internal/server/rulediff", "ruledoc",
 			"memstore", // which limits callers, and who guesses tokens
 		},
-		tests: []string{"internal/meter", "internal/testenv", "redisstore", "github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt/v5"},
+		tests: []string{"internal/server/meter", "internal/testenv", "redisstore", "github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt/v5"},
 	},
-	"internal/callers": {
+	"internal/server/callers": {
 		code: []string{
 			"google.golang.org/grpc",
 			"memstore", // which limits how often the log has a peer
 		},
 	},
-	"internal/checkapi": {
+	"internal/server/checkapi": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/protofields", "internal/tracing", "proto/headgate/check/v1",
+			"identity", "internal/limitfields", "internal/protofields", "internal/server/tracing", "proto/headgate/check/v1",
 			"golang.org/x/sync", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
-	"internal/checkhttp": {
+	"internal/server/checkhttp": {
 		code: []string{
-			"httplimit", "identity", "internal/checkapi", "internal/limitfields", "internal/ratelimitdraft", "internal/tracing",
+			"httplimit", "identity", "internal/server/checkapi", "internal/limitfields", "internal/ratelimitdraft", "internal/server/tracing",
 		},
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
-	"internal/config": {
-		code: []string{"identity", "internal/pgrules", "internal/ratelimitdraft", "internal/redact", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
+	"internal/server/config": {
+		code: []string{"identity", "internal/server/pgrules", "internal/ratelimitdraft", "internal/redact", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
 	},
-	"internal/explain": {
-		code: []string{"internal/wording"},
+	"internal/server/explain": {
+		code: []string{"internal/server/wording"},
 	},
 	"internal/holdtable": {},
 	"internal/limitfields": {
 		code: []string{"internal/ratelimitdraft"},
 	},
 	"internal/ratelimitdraft": {notRoot: true},
-	"internal/listen": {
+	"internal/server/listen": {
 		code:    []string{"google.golang.org/grpc"},
 		tests:   []string{"internal/testenv", "go.uber.org/goleak"},
 		notRoot: true,
@@ -154,54 +154,54 @@ var architecture = map[string]arrows{
 		notRoot: true,
 	},
 	"internal/e2e": {
-		tests:   []string{"internal/adminapi", "internal/testenv"},
+		tests:   []string{"internal/server/adminapi", "internal/testenv"},
 		notRoot: true,
 	},
-	"internal/envoyconfig": {
+	"cmd/headgate/internal/envoyconfig": {
 		code:  []string{"internal/yamldoc", "ruledoc"},
 		tests: []string{"memstore"},
 	},
-	"internal/envoyrls": {
+	"internal/server/envoyrls": {
 		code: []string{
-			"httplimit", "identity", "internal/checkapi", "internal/limitfields", "internal/protofields", "internal/ratelimitdraft",
+			"httplimit", "identity", "internal/server/checkapi", "internal/limitfields", "internal/protofields", "internal/ratelimitdraft",
 			"google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "github.com/envoyproxy/go-control-plane/envoy"},
 	},
-	"internal/telemetry": {
+	"internal/server/telemetry": {
 		code: []string{
 			"ruledoc", "storewrap", "github.com/prometheus/client_golang", "github.com/prometheus/client_model",
 			"google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore"},
 	},
-	"internal/tracing": {
+	"internal/server/tracing": {
 		code: []string{
-			"internal/pace", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+			"internal/server/pace", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
 			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/trace", "google.golang.org/grpc",
 		},
 		tests: []string{
-			"client", "internal/checkapi", "internal/checkhttp", "internal/envoyrls", "internal/listen", "internal/testenv", "memstore",
+			"client", "internal/server/checkapi", "internal/server/checkhttp", "internal/server/envoyrls", "internal/server/listen", "internal/testenv", "memstore",
 			"proto/headgate/check/v1", "github.com/envoyproxy/go-control-plane/envoy", "go.opentelemetry.io/proto/otlp",
 			"go.uber.org/goleak", "google.golang.org/protobuf",
 		},
 	},
-	"internal/offenders": {
+	"internal/server/offenders": {
 		tests: []string{"memstore"},
 	},
-	"internal/denials": {
-		code:  []string{"identity", "internal/pace"}, // identity, whose hashes stand for API keys
+	"internal/server/denials": {
+		code:  []string{"identity", "internal/server/pace"}, // identity, whose hashes stand for API keys
 		tests: []string{"internal/testenv", "memstore"},
 	},
-	"internal/pace":        {},
+	"internal/server/pace": {},
 	"internal/pathreading": {notRoot: true},
-	"internal/gather": {
-		code:  []string{"internal/pace"},
+	"internal/server/gather": {
+		code:  []string{"internal/server/pace"},
 		tests: []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},
 	},
 	// Everything that shows an address needs it.
 	"internal/redact": {notRoot: true},
-	"internal/wording": {
+	"internal/server/wording": {
 		code: []string{"identity"},
 	},
 	"internal/yamldoc": {
@@ -212,23 +212,23 @@ var architecture = map[string]arrows{
 		notRoot: true,
 	},
 	// It starts servers for the tests of any package, so it must know none of them.
-	"internal/pgrules": {
+	"internal/server/pgrules": {
 		code: []string{
-			"internal/pgrules/pgdb", "internal/meter", "internal/redact", "memstore", "ruledoc", // memstore is where rules are tried before they are published
+			"internal/server/pgrules/pgdb", "internal/server/meter", "internal/redact", "memstore", "ruledoc", // memstore is where rules are tried before they are published
 			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool",
 			"github.com/jackc/pgx/v5/stdlib", "github.com/pressly/goose/v3", "github.com/pressly/goose/v3/lock",
 		},
 		tests: []string{"internal/testenv"},
 	},
-	// Generated from internal/pgrules/queries.sql.
-	"internal/pgrules/pgdb": {
+	// Generated from internal/server/pgrules/queries.sql.
+	"internal/server/pgrules/pgdb": {
 		code:    []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
 		notRoot: true,
 	},
-	"internal/rulediff": {
-		code: []string{"internal/wording", "ruledoc"},
+	"internal/server/rulediff": {
+		code: []string{"internal/server/wording", "ruledoc"},
 	},
-	"internal/meter": {
+	"internal/server/meter": {
 		tests: []string{"memstore"},
 	},
 	"internal/testenv": {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
-	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/internal/server/checkapi"
 	"github.com/headgate/headgate/memstore"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )

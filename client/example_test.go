@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/httplimit"
-	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/internal/server/checkapi"
 	"github.com/headgate/headgate/memstore"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
-	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/internal/server/checkapi"
 )
 
 // recorder is an engine that says what it was asked in the decision's version.

@@ -17,7 +17,7 @@ import (
 	_ "github.com/oapi-codegen/runtime" // of the generated code
 	_ "go.yaml.in/yaml/v3"              // likewise
 
-	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/testenv"
 )
 

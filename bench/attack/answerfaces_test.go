@@ -25,12 +25,12 @@ import (
 	"github.com/headgate/headgate/grpclimit"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
-	"github.com/headgate/headgate/internal/adminapi"
-	"github.com/headgate/headgate/internal/checkapi"
-	"github.com/headgate/headgate/internal/checkhttp"
-	"github.com/headgate/headgate/internal/envoyrls"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/protofields"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkhttp"
+	"github.com/headgate/headgate/internal/server/envoyrls"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 

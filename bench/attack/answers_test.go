@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/explain"
+	"github.com/headgate/headgate/internal/server/explain"
 )
 
 // operators judges what operators see of the same request afterwards.

@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/testenv"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
 // TestLockout sends wrong tokens without end from the address of a proxy, and right ones from the same address. Those who guess

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/served"
-	"github.com/headgate/headgate/internal/checkapi"
+	"github.com/headgate/headgate/internal/server/checkapi"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 	"github.com/headgate/headgate/storewrap"
 )

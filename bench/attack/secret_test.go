@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/served"
-	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
 )
 

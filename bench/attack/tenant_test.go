@@ -18,9 +18,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/served"
-	"github.com/headgate/headgate/internal/adminapi"
-	"github.com/headgate/headgate/internal/meter"
-	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/meter"
+	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
 )
 

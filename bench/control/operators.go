@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
 const rounds = 50

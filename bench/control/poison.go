@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
 // nonsense is what nobody wants in force.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/paired"
-	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
 )
 

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate/headgate/bench/internal/paired"
-	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
 )
 

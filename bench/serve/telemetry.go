@@ -14,11 +14,11 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/paired"
-	"github.com/headgate/headgate/internal/denials"
-	"github.com/headgate/headgate/internal/offenders"
-	"github.com/headgate/headgate/internal/telemetry"
+	"github.com/headgate/headgate/internal/server/denials"
+	"github.com/headgate/headgate/internal/server/offenders"
+	"github.com/headgate/headgate/internal/server/telemetry"
+	"github.com/headgate/headgate/internal/server/tracing"
 	"github.com/headgate/headgate/internal/testenv"
-	"github.com/headgate/headgate/internal/tracing"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/storewrap"
 )

@@ -20,7 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/server/config"
 )
 
 const (

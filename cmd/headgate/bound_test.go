@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/listen"
+	"github.com/headgate/headgate/internal/server/listen"
 )
 
 // everywhere is a listener on all addresses of the machine.

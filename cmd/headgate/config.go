@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/wording"
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 

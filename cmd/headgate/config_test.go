@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/server/config"
 )
 
 func TestConfigJSON(t *testing.T) {

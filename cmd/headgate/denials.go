@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/adminapi"
-	"github.com/headgate/headgate/internal/denials"
-	"github.com/headgate/headgate/internal/wording"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/denials"
+	"github.com/headgate/headgate/internal/server/wording"
 )
 
 // denialsReport is the JSON of "denials".

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/rulediff"
+	"github.com/headgate/headgate/internal/server/rulediff"
 	"github.com/headgate/headgate/ruledoc"
 )
 

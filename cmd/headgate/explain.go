@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/redact"
+	"github.com/headgate/headgate/internal/server/explain"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/ruledoc"

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/headgate/headgate/internal/adminapi"
-	"github.com/headgate/headgate/internal/explain"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/explain"
 )
 
 // explainThere asks a running server.

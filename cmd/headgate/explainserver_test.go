@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"

@@ -27,7 +27,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/testenv"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 

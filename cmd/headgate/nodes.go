@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/wording"
+	"github.com/headgate/headgate/internal/server/wording"
 )
 
 // nodesReport is the JSON of "nodes".

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/wording"
+	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
 

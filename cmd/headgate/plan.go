@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/rulediff"
+	"github.com/headgate/headgate/internal/server/rulediff"
 )
 
 const versionsPath = "/v1/rate-limit/versions"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/rulediff"
+	"github.com/headgate/headgate/internal/server/rulediff"
 )
 
 // usualHistory is how much of the past is shown unless all is wanted.

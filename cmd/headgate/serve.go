@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/tracing"
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/tracing"
 )
 
 // serveOptions are the flags.

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/internal/callers"
+	"github.com/headgate/headgate/internal/server/callers"
 	"github.com/headgate/headgate/ruledoc"
 	"github.com/headgate/headgate/storewrap"
 )

@@ -19,17 +19,17 @@ import (
 
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
-	"github.com/headgate/headgate/internal/adminapi"
-	"github.com/headgate/headgate/internal/callers"
-	"github.com/headgate/headgate/internal/checkapi"
-	"github.com/headgate/headgate/internal/checkhttp"
-	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/envoyrls"
 	"github.com/headgate/headgate/internal/limitfields"
-	"github.com/headgate/headgate/internal/listen"
-	"github.com/headgate/headgate/internal/pgrules"
 	"github.com/headgate/headgate/internal/redact"
-	"github.com/headgate/headgate/internal/tracing"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/callers"
+	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkhttp"
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/envoyrls"
+	"github.com/headgate/headgate/internal/server/listen"
+	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/internal/server/tracing"
 )
 
 // endpoint is a listener and what serves it.

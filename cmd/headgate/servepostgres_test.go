@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
 )
 

@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/adminapi"
-	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/denials"
-	"github.com/headgate/headgate/internal/gather"
-	"github.com/headgate/headgate/internal/offenders"
-	"github.com/headgate/headgate/internal/tracing"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/denials"
+	"github.com/headgate/headgate/internal/server/gather"
+	"github.com/headgate/headgate/internal/server/offenders"
+	"github.com/headgate/headgate/internal/server/tracing"
 )
 
 // The questions that nodes ask each other.

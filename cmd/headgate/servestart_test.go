@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/headgate/headgate/internal/adminapi"
-	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/testenv"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/pgrules"
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/redisstore"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
 const tokensPath = "/v1/rate-limit/tokens" //nolint:gosec // G101: it is a path

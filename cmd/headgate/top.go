@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/adminapi"
-	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/offenders"
-	"github.com/headgate/headgate/internal/wording"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/offenders"
+	"github.com/headgate/headgate/internal/server/wording"
 )
 
 // heard says which nodes have answered.

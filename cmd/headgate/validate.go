@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/wording"
+	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
 

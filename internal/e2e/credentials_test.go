@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/adminapi"
+	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
 // testCredentials has a gateway ask with its token, with another's and with none. One that is rejected is for its clients as if Headgate

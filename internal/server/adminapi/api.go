@@ -1,0 +1,104 @@
+// Package adminapi is the operators' API over HTTP: it explains why a request would be refused by the server that is
+// asked, with that server's rules and counters, and changes rules, overrides and exemptions where those are in
+// PostgreSQL.
+//
+// It knows who has which token, what callers may do by their role and tenant, and the JSON of questions and answers,
+// which openapi.yaml describes. It opens no listener. What can be stored is for package pgrules.
+package adminapi
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/explain"
+	"github.com/headgate/headgate/internal/server/pgrules"
+)
+
+const (
+	// storeTimeout and databaseTimeout are shorter than those who ask wait, so that they are told who is away.
+	storeTimeout    = 3 * time.Second
+	databaseTimeout = 20 * time.Second
+)
+
+// Options of the API.
+type Options struct {
+	// Tokens are of those who may ask; nil means that nobody may.
+	Tokens Authority
+	// Open lets everybody in as an admin, without a token: to try it, where nobody else can connect.
+	Open bool
+	// DB has the rules; nil if they are in files, and cannot be changed here.
+	DB *pgrules.DB
+	// Key is where a subject is in Redis; nil without Redis.
+	Key func(headgate.Subject) string
+	// Redis is its address without password; "" without Redis.
+	Redis string
+	// RulesFrom are the files and directories that the rules are from.
+	RulesFrom []string
+	// Normalize rewrites attributes as the servers read them; nil means that they are taken as they are.
+	Normalize func(headgate.Attributes) error
+	// Seen is what nodes have seen of their decisions; nil means that nobody looks.
+	Seen Seen
+	// Log is told of wrong tokens, at most every 10 seconds for each address, and at level debug of who asked. nil means
+	// slog.Default().
+	Log *slog.Logger
+}
+
+// New makes the API of a limiter.
+func New(limiter *headgate.Limiter, o Options) http.Handler {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Tokens == nil {
+		o.Tokens = Authorities{}
+	}
+	a := &api{
+		limiter: limiter, place: explain.Place{RulesFrom: o.RulesFrom, Redis: o.Redis, Key: o.Key}, log: o.Log,
+		normalize: o.Normalize, db: o.DB, guard: NewGuard(o.Tokens, o.Log), open: o.Open, seen: o.Seen,
+	}
+	a.handle(routes)
+	return a
+}
+
+type api struct {
+	limiter   *headgate.Limiter
+	normalize func(headgate.Attributes) error
+	db        *pgrules.DB
+	place     explain.Place
+	log       *slog.Logger
+	guard     *Guard
+	open      bool
+	seen      Seen
+	// crossOrigin knows what browsers send for pages of other sites.
+	crossOrigin http.CrossOriginProtection
+
+	routes []route
+	mux    http.ServeMux
+	// profiling is held while a profile is taken.
+	profiling sync.Mutex
+}
+
+// ServeHTTP tells those without a token nothing, not even what there is.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if refusal := a.checkBrowser(r); refusal != nil {
+		refusal.write(w)
+		return
+	}
+	by := Caller{Name: "everybody", Role: Admin}
+	if !a.open {
+		var refusal *problem
+		if by, refusal = a.guard.admit(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); refusal != nil {
+			refusal.write(w)
+			return
+		}
+	}
+	if refusal := a.guard.pace(r.Context(), by); refusal != nil {
+		refusal.write(w)
+		return
+	}
+	a.log.DebugContext(r.Context(), "admin API asked", "caller", by.Name, "method", r.Method, "path", r.URL.Path)
+	a.dispatch(w, r, by)
+}

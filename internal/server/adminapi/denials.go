@@ -1,0 +1,92 @@
+package adminapi
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/denials"
+)
+
+const (
+	// UsualDenials is how many one gets who does not say.
+	UsualDenials = 50
+	// UsualSince is how far back one looks who does not say.
+	UsualSince = 10 * time.Minute
+	// MostDenials is how many one may ask for.
+	MostDenials = largestPage
+)
+
+// listDenials asks all nodes what they have refused.
+func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	if a.seen == nil {
+		return nobodyLooks()
+	}
+	q, err := readDenialsQuery(r.URL.Query(), time.Now())
+	if err != nil {
+		return err
+	}
+	for name := range q.Attributes {
+		if !denials.Known(name, a.limiter.Rules()) {
+			return badRequest("refusals are not remembered by %q: send ip, user, api_key, tenant or another attribute that a rule counts by",
+				name)
+		}
+	}
+	found, heard, err := a.seen.Denials(r.Context(), q)
+	if err == nil && len(found.Records) == 0 {
+		err = a.misspelt(q.Rule)
+	}
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, struct {
+		Heard
+		Since      time.Time        `json:"since"`
+		From       time.Time        `json:"from"`
+		Unrecorded int64            `json:"unrecorded"`
+		Denials    []denials.Record `json:"denials"`
+	}{heard, q.Since, found.From, found.Unrecorded, append([]denials.Record{}, found.Records...)})
+}
+
+func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err error) {
+	if err := onlyKnown(given, "subject", "attribute", "rule", "since", "limit"); err != nil {
+		return q, err
+	}
+	q = denials.Query{Subject: given.Get("subject"), Rule: given.Get("rule"), Since: now.Add(-UsualSince)}
+	if _, ok := headgate.ParseSubject(q.Subject); !ok && q.Subject != "" {
+		return q, badRequest("subject is %q: send the 22 characters that top shows, or attribute=NAME=VALUE", q.Subject)
+	}
+	for _, pair := range given["attribute"] {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || value == "" {
+			return q, badRequest("attribute is %q: send NAME=VALUE, and attribute again for each that the requests had", pair)
+		}
+		if q.Attributes == nil {
+			q.Attributes = headgate.Attributes{}
+		}
+		q.Attributes[name] = value
+	}
+	if err := checkapi.Validate(headgate.Request{Attributes: q.Attributes}); err != nil {
+		return q, badRequest("%s", err)
+	}
+	q.Hide()
+	if text := given.Get("since"); text != "" {
+		seconds, notSeconds := strconv.ParseInt(text, 10, 32)
+		at, notTime := time.Parse(time.RFC3339, text)
+		switch {
+		case notTime == nil:
+			q.Since = at
+		case notSeconds != nil || seconds < 1:
+			return q, badRequest("since is %q: send a time, 2026-03-06T12:00:00Z, or how many seconds ago", text)
+		default:
+			q.Since = now.Add(-time.Duration(seconds) * time.Second)
+		}
+	}
+	q.Since = q.Since.UTC()
+	q.Most, err = readNumber(given, "limit", UsualDenials, 1, MostDenials)
+	return q, err
+}

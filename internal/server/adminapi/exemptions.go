@@ -1,0 +1,139 @@
+package adminapi
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/internal/server/pgrules"
+)
+
+// exemption is one as callers see it.
+type exemption struct {
+	ID int64 `json:"exemptionId"`
+	// Rule is the rule's name; without one it is from all rules.
+	Rule         string     `json:"rule,omitempty"`
+	SubjectType  string     `json:"subjectType"`
+	SubjectValue string     `json:"subjectValue"`
+	Reason       string     `json:"reason"`
+	ExpiresAt    *time.Time `json:"expiresAt,omitempty"`
+	CreatedBy    string     `json:"createdBy"`
+	CreatedAt    time.Time  `json:"createdAt"`
+}
+
+func exemptionOf(x *pgrules.Exemption) exemption {
+	return exemption{x.ID, x.Rule, x.Type, x.Value, x.Reason, x.Expires, x.CreatedBy, x.CreatedAt}
+}
+
+// newExemption is one that is wanted.
+type newExemption struct {
+	SubjectType  string `json:"subjectType"`
+	SubjectValue string `json:"subjectValue"`
+	// APIKey is a key itself, of which the hash is stored.
+	APIKey    string     `json:"apiKey"`
+	Reason    string     `json:"reason"`
+	ExpiresAt *time.Time `json:"expiresAt"`
+}
+
+const exemptionExample = `{"subjectType": "user", "subjectValue": "ann", "reason": "load test", ` +
+	`"expiresAt": "2027-01-31T18:00:00Z"}`
+
+// listExemptions are those of the rule in the path, or all.
+func (a *api) listExemptions(w http.ResponseWriter, r *http.Request, by Caller) error {
+	page, _, err := readPage(r)
+	if err != nil {
+		return err
+	}
+	which := pgrules.Which{Tenant: by.Tenant}
+	if r.PathValue("ruleId") != "" {
+		found, err := a.rule(r, by)
+		if err != nil {
+			return err
+		}
+		which.Rule = found.UUID
+	}
+	all, err := a.db.Exemptions(r.Context(), which, page)
+	if err != nil {
+		return err
+	}
+	all, next := cut(all, page, func(x *pgrules.Exemption) int64 { return x.ID })
+	return answer(w, http.StatusOK, struct {
+		Exemptions []exemption `json:"exemptions"`
+		Next       string      `json:"next,omitempty"`
+	}{convert(all, exemptionOf), next})
+}
+
+// addExemption is from the rule in the path, or from all.
+func (a *api) addExemption(w http.ResponseWriter, r *http.Request, by Caller) error {
+	var found pgrules.Rule
+	if r.PathValue("ruleId") != "" {
+		var err error
+		if found, err = a.rule(r, by); err != nil {
+			return err
+		}
+	}
+	wanted, err := read[newExemption](w, r, maxBody, exemptionExample)
+	if err != nil {
+		return err
+	}
+	if wanted.APIKey != "" {
+		if wanted.SubjectType != "api_key" || wanted.SubjectValue != "" {
+			return unusable(`apiKey goes with "subjectType": "api_key" and without subjectValue`)
+		}
+		wanted.SubjectValue = wanted.APIKey
+	}
+	if err := checkExpiry(wanted.ExpiresAt); err != nil {
+		return err
+	}
+	made, err := a.db.AddExemption(r.Context(), by.who(""), pgrules.Exemption{
+		Rule: found.Name, Type: wanted.SubjectType, Value: wanted.SubjectValue, Reason: wanted.Reason,
+		Expires: wanted.ExpiresAt,
+	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", fmt.Sprintf("%s/%d", exemptionsPath, made.ID))
+	return answer(w, http.StatusCreated, exemptionOf(&made))
+}
+
+func (a *api) removeExemption(w http.ResponseWriter, r *http.Request, by Caller) error {
+	id, err := pathNumber(r, "exemptionId")
+	if err != nil {
+		return err
+	}
+	there, err := a.db.Exemption(r.Context(), id)
+	if err == nil && by.Tenant != "" {
+		err = a.mayChange(r, by, there.Rule, fmt.Errorf("exemption %d: %w", id, pgrules.ErrNotFound))
+	}
+	if err == nil {
+		err = a.db.RemoveExemption(r.Context(), by.who(""), id)
+	}
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+// mayChange is nil if what belongs to a rule is the caller's to change, which is so if the rule is. Else it is what is
+// wrong.
+func (a *api) mayChange(r *http.Request, by Caller, rule string, wrong error) error {
+	if by.Tenant == "" {
+		return nil
+	}
+	if rule == "" {
+		return wrong
+	}
+	found, err := a.db.Rule(r.Context(), rule)
+	if err == nil && !by.owns(found.Owner) {
+		err = wrong
+	}
+	return err
+}
+
+func checkExpiry(at *time.Time) error {
+	if at != nil && !at.After(time.Now()) {
+		return unusable("expiresAt is %s, which is over: send a time to come, or leave it out "+
+			"for no end", at.Format(time.RFC3339))
+	}
+	return nil
+}

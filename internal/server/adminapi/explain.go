@@ -1,0 +1,92 @@
+package adminapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/explain"
+)
+
+func (a *api) explain(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	q, err := a.readQuestion(w, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
+	defer cancel()
+	explanation, err := a.limiter.Explain(ctx, headgate.Request{Attributes: q.Attributes, Cost: q.Cost})
+	if err != nil && !decided(&explanation) {
+		return a.storeAway(err)
+	}
+	var notes []string
+	if idle := a.idle(q.Attributes); idle != "" {
+		notes = append(notes, idle)
+	}
+	return answer(w, http.StatusOK, explain.New(&explanation, q, a.place, notes...))
+}
+
+// decided reports whether all limits were, by Redis, a local fallback share or on_store_failure. A limit that falls back on a
+// share and has failed all the same was decided by nobody.
+func decided(e *headgate.Explanation) bool {
+	local := map[string]bool{}
+	for i := range e.Rules {
+		local[e.Rules[i].Rule.ID] = e.Rules[i].Rule.OnStoreFailure == headgate.FailLocal
+	}
+	return !slices.ContainsFunc(e.Decision.Limits, func(l headgate.LimitDecision) bool {
+		return l.DecidedBy() == headgate.PathFailed && local[l.Rule]
+	})
+}
+
+func (a *api) storeAway(err error) *problem {
+	store := cmp.Or(a.place.Redis, "the store")
+	return newProblem(http.StatusServiceUnavailable, fmt.Sprintf("%s did not answer: %s", store, err))
+}
+
+// idle is a note on attributes that nobody looks at. A limiter does not tell by which attributes there are exemptions,
+// so that any exemption counts for all that may be.
+func (a *api) idle(attributes headgate.Attributes) string {
+	var exempt []string
+	if _, exemptions := a.limiter.Exceptions().Len(); exemptions > 0 {
+		exempt = []string{"api_key", "user", "service_account", "ip"}
+	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(attributes)), func(name string) bool {
+		return name == headgate.OtherPath || name == headgate.OtherMethod
+	})
+	return explain.Idle(names, a.limiter.Rules(), exempt...)
+}
+
+// normalizeAsked reads attributes as the servers would of a request. An operator may name a key by its hash.
+func (a *api) normalizeAsked(attributes headgate.Attributes) error {
+	if a.normalize == nil {
+		return nil
+	}
+	if key := attributes["api_key"]; key != "" && headgate.EnsureKeyHash(key) == key {
+		delete(attributes, "api_key")
+		attributes["api_key_hash"] = key
+	}
+	return a.normalize(attributes)
+}
+
+func (a *api) readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, err error) {
+	body, err := readBody(w, r, maxBody)
+	if err != nil {
+		return q, err
+	}
+	if q, err = parse[explain.Question](body); err != nil {
+		return q, badRequest(`the body is no question: %s; send {"attributes": `+
+			`{"method": "POST", "path": "/login", "ip": "192.0.2.1"}, "cost": 1, "all": false}`, err)
+	}
+	if err := a.normalizeAsked(q.Attributes); err != nil {
+		return q, badRequest("%s", err)
+	}
+	if err := checkapi.Validate(headgate.Request{Attributes: q.Attributes, Cost: q.Cost}); err != nil {
+		return q, badRequest("%s", err)
+	}
+	return q, nil
+}

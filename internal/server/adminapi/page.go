@@ -1,0 +1,90 @@
+package adminapi
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/internal/server/pgrules"
+)
+
+const (
+	usualPage   = 100
+	largestPage = 500
+)
+
+// onlyKnown refuses parameters that nobody looks at: a misspelt filter would show everything.
+func onlyKnown(q url.Values, names ...string) error {
+	for name := range q {
+		if !slices.Contains(names, name) {
+			return badRequest("there is no parameter %q; there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// readNumber reads a parameter that is a number within bounds.
+func readNumber(q url.Values, name string, usual, least, most int) (int, error) {
+	text := q.Get(name)
+	if text == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, badRequest("%s is %q: send %d to %d", name, text, least, most)
+	}
+	return n, nil
+}
+
+// readPage is the part of a list that a request asks for, and one more, by which cut knows whether there are more.
+func readPage(r *http.Request, filters ...string) (page pgrules.Page, q url.Values, err error) {
+	q = r.URL.Query()
+	if err := onlyKnown(q, append(filters, "limit", "cursor")...); err != nil {
+		return page, q, err
+	}
+	most, err := readNumber(q, "limit", usualPage, 1, largestPage)
+	if err != nil {
+		return page, q, err
+	}
+	page.Most = int32(most) + 1
+	if text := q.Get("cursor"); text != "" {
+		number, err := base64.RawURLEncoding.DecodeString(text)
+		if err == nil {
+			page.After, err = strconv.ParseInt(string(number), 10, 64)
+		}
+		if err != nil {
+			return page, q, badRequest("the cursor is none: send what was in next, with the same filters")
+		}
+	}
+	return page, q, nil
+}
+
+// cut is the page without the one more, and the cursor of the next page; "" if there is none.
+func cut[T any](all []T, page pgrules.Page, id func(*T) int64) (rest []T, next string) {
+	if len(all) < int(page.Most) {
+		return all, ""
+	}
+	rest = all[:page.Most-1]
+	return rest, base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, id(&rest[len(rest)-1]), 10))
+}
+
+// convert is a list as callers see it, never null.
+func convert[T, U any](all []T, as func(*T) U) []U {
+	list := make([]U, len(all))
+	for i := range all {
+		list[i] = as(&all[i])
+	}
+	return list
+}
+
+// pathNumber is a number in the path.
+func pathNumber(r *http.Request, name string) (int64, error) {
+	n, err := strconv.ParseInt(r.PathValue(name), 10, 64)
+	if err != nil {
+		return 0, notFound("there is no %q: it is a number", r.PathValue(name))
+	}
+	return n, nil
+}

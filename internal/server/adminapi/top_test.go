@@ -1,0 +1,119 @@
+package adminapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/denials"
+	"github.com/headgate/headgate/internal/server/offenders"
+)
+
+const subjectAnn = "xCVBdQPQFe9-lHO_9kRLLA"
+
+// sees answers as nodes would, and notes what they are asked.
+type sees struct {
+	top     offenders.Query
+	denials denials.Query
+}
+
+var twoOfThree = Heard{3, 2, "1 of 3 nodes did not answer in time", "clear"}
+
+func (s *sees) Top(_ context.Context, q offenders.Query) (offenders.Answer, Heard, error) {
+	s.top = q
+	ann := headgate.Attributes{"user": "ann"}
+	return offenders.Answer{
+		Limited: []offenders.Limited{{Rule: "search", Subject: subjectAnn, Attributes: ann, Refused: 17, Error: 2}},
+		Near:    []offenders.Near{{Rule: "login", Limit: "day", Subject: subjectAnn, Used: 9, Of: 10, At: time.Unix(1_800_000_000, 0).UTC()}},
+	}, twoOfThree, nil
+}
+
+func (s *sees) Denials(_ context.Context, q denials.Query) (denials.Answer, Heard, error) {
+	s.denials = q
+	at, wait := time.Unix(1_800_000_000, 0).UTC(), 1.5
+	return denials.Answer{From: at, Unrecorded: 3, Records: []denials.Record{{
+			First: at, Last: at.Add(time.Second), Count: 2, Node: "gate:8080", Rule: "login", Name: "day", Limit: "10/day",
+			Origin: "tier", Subject: subjectAnn, Attributes: headgate.Attributes{"user": "ann"}, Cost: 1, RetryAfter: &wait,
+			Path: headgate.PathStore, RulesVersion: "0123456789ab", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
+		}, {
+			First: at, Last: at, Count: 1, Node: "gate:8080", Rule: "login", Limit: "10/day", Origin: "rule", Subject: subjectAnn,
+			Path: headgate.PathRules, Missing: "user",
+		}}},
+		twoOfThree, nil
+}
+
+// watched is an API of a server that watches its decisions.
+func watched(t *testing.T) (w *world, s *sees) {
+	t.Helper()
+	a, s := newFilesAPI(t), &sees{}
+	a.seen = s
+	return &world{api: a, describe: readDescription(t)}, s
+}
+
+func TestTop(t *testing.T) {
+	t.Parallel()
+	w, s := watched(t)
+	w.ask(t, viewer, "GET /top", "").want(http.StatusOK).has("nodes=3", "nodesAnswered=2", "showSubjects=clear",
+		"problem=1 of 3 nodes did not answer in time", "windowSeconds=300", "refused.0.rule=search", "refused.0.subject="+subjectAnn,
+		"refused.0.attributes.user=ann", "refused.0.refused=17", "refused.0.error=2", "near.0.limit=day", "near.0.used=9", "near.0.of=10")
+	if s.top != (offenders.Query{WindowSeconds: 300, Most: 20}) {
+		t.Errorf("asked %+v", s.top)
+	}
+	w.ask(t, viewer, "GET /top?rule=search&window=600&limit=100", "").want(http.StatusOK).has("windowSeconds=600")
+	if s.top != (offenders.Query{Rule: "search", WindowSeconds: 600, Most: 100}) {
+		t.Errorf("asked %+v", s.top)
+	}
+	w.ask(t, viewer, "GET /top?window=601", "").says(http.StatusBadRequest, `window is "601": send 60 to 600`)
+	w.ask(t, viewer, "GET /top?limit=0", "").says(http.StatusBadRequest, `limit is "0": send 1 to 100`)
+	w.ask(t, viewer, "GET /top?rules=x", "").says(http.StatusBadRequest, `there is no parameter "rules"`)
+}
+
+func TestDenials(t *testing.T) {
+	t.Parallel()
+	w, s := watched(t)
+	const asked = "attribute=user=a%3Db&attribute=api_key=secret&attribute=client=secret&rule=login&limit=7"
+	w.ask(t, viewer, "GET /denials?"+asked, "").want(http.StatusOK).has(
+		"nodesAnswered=2", "unrecorded=3", "denials.0.count=2", "denials.0.limitName=day", "denials.0.limit=10/day",
+		"denials.0.origin=tier", "denials.0.retryAfterSeconds=1.5", "denials.0.attributes.user=ann", "denials.0.rulesVersion=0123456789ab",
+		"denials.0.traceId=4bf92f3577b34da6a3ce929d0e0e4736", "denials.1.retryAfterSeconds=", "denials.1.missing=user")
+	q := s.denials
+	key := headgate.HashKey("secret")
+	if q.Attributes["user"] != "a=b" || q.Attributes["api_key"] != key || q.Attributes["client"] != key || q.Rule != "login" || q.Most != 7 ||
+		time.Since(q.Since).Round(time.Minute) != 10*time.Minute {
+		t.Errorf("asked %+v", q)
+	}
+	w.ask(t, viewer, "GET /denials?since=90&subject="+subjectAnn, "").want(http.StatusOK)
+	if q := s.denials; q.Subject != subjectAnn || time.Since(q.Since).Round(10*time.Second) != 90*time.Second || q.Most != 50 {
+		t.Errorf("asked %+v", q)
+	}
+	w.ask(t, viewer, "GET /denials?since=2026-03-06T12:00:00%2B01:00", "").want(http.StatusOK).has("since=2026-03-06T11:00:00Z")
+	for query, want := range map[string]string{
+		"subject=ann":     `subject is "ann": send the 22 characters`,
+		"attribute=ann":   `attribute is "ann": send NAME=VALUE`,
+		"attribute=user=": `attribute is "user=": send NAME=VALUE`,
+		"since=yesterday": `since is "yesterday": send a time`,
+
+		"attribute=user_agent=curl": `refusals are not remembered by "user_agent": send ip, user`,
+		"since=-1":                  `since is "-1"`,
+		"limit=501":                 `limit is "501": send 1 to 500`,
+		"user=ann":                  `there is no parameter "user"`,
+	} {
+		w.ask(t, viewer, "GET /denials?"+query, "").says(http.StatusBadRequest, want)
+	}
+}
+
+// Who has nobody that looks says so.
+func TestNobodyLooks(t *testing.T) {
+	t.Parallel()
+	a := newFilesAPI(t)
+	for _, path := range []string{"/v1/rate-limit/top", "/v1/rate-limit/denials"} {
+		status, detail := ask(a, httptest.NewRequest(http.MethodGet, path, http.NoBody), viewer)
+		if status != http.StatusNotImplemented || !strings.HasPrefix(detail, "this server does not watch its decisions") {
+			t.Errorf("%s: %d %s", path, status, detail)
+		}
+	}
+}

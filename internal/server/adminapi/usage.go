@@ -1,0 +1,156 @@
+package adminapi
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// usage is what a subject has left of a rule. What stands beside the limits is of the one that would refuse it first.
+type usage struct {
+	RuleID  string              `json:"ruleId"`
+	Rule    string              `json:"rule"`
+	Subject headgate.Attributes `json:"subject"`
+	// Limited is false for a subject that is exempt, and for a rule that is off. Then there is nothing else to tell.
+	Limited bool `json:"limited"`
+	*limitUsage
+	Limits []limitUsage `json:"limits"`
+}
+
+// limitUsage is what a subject has left of one limit.
+type limitUsage struct {
+	Name      string    `json:"name,omitempty"`
+	Limit     int64     `json:"limit"`
+	Remaining int64     `json:"remaining"`
+	ResetAt   time.Time `json:"resetAt"`
+	// WindowSeconds is null for a limit that goes by the calendar.
+	WindowSeconds *float64 `json:"windowSeconds"`
+	Calendar      string   `json:"calendar,omitempty"`
+	// Origin is rule, tier or override.
+	Origin string `json:"origin"`
+	// Enforced is false for a limit that refuses nobody.
+	Enforced bool `json:"enforced"`
+	// LocalShare says that Redis did not answer: Remaining and ResetAt are of this node's local fallback share of the limit.
+	LocalShare bool `json:"localShare,omitempty"`
+}
+
+// left returns which part of the limit remains.
+func (l *limitUsage) left() float64 { return float64(l.Remaining) / float64(max(l.Limit, 1)) }
+
+// usageOf puts together what a rule's limits say.
+func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decision) usage {
+	u := usage{RuleID: ruleID, Rule: rule, Subject: subject, Limits: []limitUsage{}}
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if l.Origin == headgate.FromCandidate {
+			continue
+		}
+		one := limitUsage{
+			Name: l.Name, Limit: l.Limit.Capacity(), Remaining: l.Remaining, ResetAt: l.Time.Add(l.ResetAfter).UTC(),
+			Origin: l.Origin.String(), Enforced: l.Enforced, LocalShare: l.DecidedBy() == headgate.PathLocal,
+		}
+		if l.Limit.Calendar == headgate.NoCalendar {
+			seconds := l.Limit.Window.Seconds()
+			one.WindowSeconds = &seconds
+		} else {
+			one.Calendar = l.Limit.Calendar.String()
+		}
+		u.Limits = append(u.Limits, one)
+	}
+	for i := range u.Limits {
+		if l := &u.Limits[i]; u.limitUsage == nil || l.left() < u.left() {
+			u.Limited, u.limitUsage = true, l
+		}
+	}
+	return u
+}
+
+func (a *api) readUsage(w http.ResponseWriter, r *http.Request, by Caller) error {
+	q := r.URL.Query()
+	kind, value, id := q.Get("subjectType"), q.Get("subjectId"), q.Get("ruleId")
+	if kind == "" || value == "" || id == "" {
+		return badRequest("send subjectType=api_key&subjectId=…&ruleId=…, and other attributes that the rule counts by " +
+			"by their names: tenant=acme")
+	}
+	attributes := headgate.Attributes{kind: value}
+	for name := range q {
+		if !slices.Contains([]string{"subjectType", "subjectId", "ruleId"}, name) {
+			attributes[name] = q.Get(name)
+		}
+	}
+	if by.Tenant != "" && attributes["tenant"] == "" {
+		attributes["tenant"] = by.Tenant
+	}
+	rule, err := a.ruleInForce(r, id)
+	if err != nil {
+		return err
+	}
+	if !concerns(&rule, by.Tenant) || !by.owns(attributes["tenant"]) {
+		return notFound("rule %q does not count subjects of tenant %s, and others are not for %s to see", id,
+			by.Tenant, by.Name)
+	}
+	left, err := a.peek(r, id, &rule, attributes)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, left)
+}
+
+// peek is what a subject has left. The attributes are its own, and maybe its tier.
+func (a *api) peek(r *http.Request, id string, rule *headgate.Rule, attributes headgate.Attributes) (usage, error) {
+	subject := maps.Clone(attributes)
+	if !slices.Contains(rule.By, "tier") {
+		delete(subject, "tier")
+	}
+	if len(rule.By) > 0 {
+		if err := ruledoc.CheckSubject(rule, subject); err != nil {
+			return usage{}, badRequest("%s", err)
+		}
+	}
+	request := headgate.Request{Attributes: attributes, Rule: rule.ID}
+	if err := checkapi.Validate(request); err != nil {
+		return usage{}, badRequest("%s", err)
+	}
+	d, err := a.limiter.Peek(r.Context(), request)
+	switch {
+	case err != nil:
+		return usage{}, notFound("%s", err)
+	case d.Path == headgate.PathFailed:
+		return usage{}, a.storeAway(headgate.ErrUnavailable)
+	}
+	return usageOf(id, rule.ID, subject, &d), nil
+}
+
+// ruleInForce is the one of a name or UUID.
+func (a *api) ruleInForce(r *http.Request, id string) (headgate.Rule, error) {
+	name := id
+	if a.db != nil && uuid.MatchString(id) {
+		found, err := a.db.Rule(r.Context(), id)
+		if err != nil {
+			return headgate.Rule{}, err
+		}
+		name = found.Name
+	}
+	if rule, ok := a.limiter.Rules().Rule(name); ok {
+		return rule, nil
+	}
+	return headgate.Rule{}, notInForce(id)
+}
+
+func notInForce(rule string) *problem { return notFound("this server has no rule %q in force", rule) }
+
+// concerns is whether a rule counts what is a tenant's apart from what is others'. All rules concern those who are of
+// none.
+func concerns(rule *headgate.Rule, tenant string) bool {
+	if tenant == "" {
+		return true
+	}
+	p := rule.Match.Attributes["tenant"]
+	return slices.Contains(rule.By, "tenant") && !slices.Contains(p.Not, tenant) &&
+		(len(p.Values) == 0 || slices.Contains(p.Values, tenant))
+}

@@ -1,0 +1,62 @@
+package adminapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/pgrules"
+)
+
+// dayUsage is what a subject has used of a metered rule on a day.
+type dayUsage struct {
+	Day  string `json:"day"`
+	Rule string `json:"rule"`
+	// Subject is left out where no node has told what it is.
+	Subject headgate.Attributes `json:"subject,omitempty"`
+	Units   int64               `json:"units"`
+	Refused int64               `json:"refused"`
+}
+
+// usualDays are shown if nothing else is asked for.
+const usualDays = 30
+
+// listUsage is what metered rules have counted. A tenant sees what is counted for it as a whole, or for a subject of its own.
+func (a *api) listUsage(w http.ResponseWriter, r *http.Request, by Caller) error {
+	page, q, err := readPage(r, "rule", "subject", "from", "to")
+	if err != nil {
+		return err
+	}
+	today := time.Now().UTC()
+	filter := pgrules.UsageFilter{
+		First: today.AddDate(0, 0, 1-usualDays).Format(time.DateOnly), Last: today.Format(time.DateOnly), Rule: q.Get("rule"),
+	}
+	for name, into := range map[string]*string{"from": &filter.First, "to": &filter.Last} {
+		if text := q.Get(name); text != "" {
+			if _, err := time.Parse(time.DateOnly, text); err != nil {
+				return badRequest("%s is %q: send a day, 2026-03-06", name, text)
+			}
+			*into = text
+		}
+	}
+	if filter.Subject, err = readSubject(q); err != nil {
+		return err
+	}
+	if by.Tenant != "" {
+		if filter.Subject == nil {
+			filter.Subject = headgate.Attributes{"tenant": by.Tenant}
+		}
+		if !by.owns(filter.Subject["tenant"]) || filter.Subject["tenant"] == "" {
+			return notFound("the subject is not of tenant %s: send subject=tenant=%s, and what else it has", by.Tenant, by.Tenant)
+		}
+	}
+	all, err := a.db.Usage(r.Context(), filter, page)
+	if err != nil {
+		return err
+	}
+	all, next := cut(all, page, func(u *pgrules.Usage) int64 { return u.ID })
+	return answer(w, http.StatusOK, struct {
+		Usage []dayUsage `json:"usage"`
+		Next  string     `json:"next,omitempty"`
+	}{convert(all, func(u *pgrules.Usage) dayUsage { return dayUsage{u.Day, u.Rule, u.Attributes, u.Units, u.Refused} }), next})
+}

@@ -1,0 +1,203 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// world is an API whose rules are in PostgreSQL, and whom to ask as.
+type world struct {
+	api      *api
+	db       *pgrules.DB
+	server   *testenv.Postgres
+	limiter  *headgate.Limiter
+	describe *description
+}
+
+// says is an authority whose tokens are ROLE.TENANT or ROLE.TENANT.SUBJECT.
+type says struct{}
+
+func (says) Caller(_ context.Context, token string) (Caller, error) {
+	role, tenant, ok := strings.Cut(token, ".")
+	if !ok {
+		return Caller{}, errUnknown
+	}
+	tenant, subject, _ := strings.Cut(tenant, ".")
+	return Caller{"ann", Role(role), tenant, subject}, nil
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	server := testenv.StartPostgres(t)
+	db, err := pgrules.Open(server.URL(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	if _, _, err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := headgate.New(memstore.New(memstore.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := New(limiter, Options{Tokens: says{}, DB: db, Log: slog.New(slog.DiscardHandler)}).(*api)
+	return &world{a, db, server, limiter, readDescription(t)}
+}
+
+// follow has the limiter use what the database has.
+func (w *world) follow(t *testing.T) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	follower, err := w.db.Follow(ctx, pgrules.FollowOptions{
+		Limiter: w.limiter, Node: "n1", Report: func(ruledoc.Event) {}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(); follower.Wait() })
+}
+
+// reply is what was answered.
+type reply struct {
+	*httptest.ResponseRecorder
+	t    *testing.T
+	what string
+}
+
+// ask sends "POST /v1/…" with a body as somebody, and holds what is said to what is described. Headers come in pairs.
+func (w *world) ask(t *testing.T, as, what, body string, headers ...string) reply {
+	t.Helper()
+	method, target, _ := strings.Cut(what, " ")
+	if strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "/v1/") {
+		target = "/v1/rate-limit" + target
+	}
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+as)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	recorder := httptest.NewRecorder()
+	w.api.ServeHTTP(recorder, r)
+	w.describe.hold(t, r, body, recorder)
+	return reply{recorder, t, as + ": " + what + " " + body}
+}
+
+// want checks the status.
+func (r reply) want(status int) reply {
+	r.t.Helper()
+	if r.Code != status {
+		r.t.Fatalf("%s\n%d, want %d: %s", r.what, r.Code, status, r.Body)
+	}
+	return r
+}
+
+// says checks the status, and that the detail has some words.
+func (r reply) says(status int, words ...string) {
+	r.t.Helper()
+	r.want(status)
+	for _, w := range words {
+		if detail := r.text("detail"); !strings.Contains(detail, w) {
+			r.t.Errorf("%s\n%s\nwant %q", r.what, detail, w)
+		}
+	}
+}
+
+// at is the value at a path like rules.0.name; nil if there is none.
+func (r reply) at(path string) any {
+	r.t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(r.Body.Bytes()))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		r.t.Fatalf("%s\n%s: %v", r.what, r.Body, err)
+	}
+	for key := range strings.SplitSeq(path, ".") {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[key]
+		case []any:
+			var i int
+			if _, err := fmt.Sscan(key, &i); err != nil || i >= len(v) {
+				return nil
+			}
+			value = v[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// has checks values, each written PATH=VALUE; nothing after the = is nothing there.
+func (r reply) has(values ...string) reply {
+	r.t.Helper()
+	for _, v := range values {
+		path, want, _ := strings.Cut(v, "=")
+		if got := r.text(path); got != want {
+			r.t.Errorf("%s\n%s is %q, want %q: %s", r.what, path, got, want, r.Body)
+		}
+	}
+	return r
+}
+
+// text is the value at a path in words; "" if there is none. The path rules.*.name is that of all elements of a list.
+func (r reply) text(path string) string {
+	r.t.Helper()
+	if list, rest, ok := strings.Cut(path, ".*."); ok {
+		return r.texts(list, rest)
+	}
+	value := r.at(path)
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
+}
+
+// texts are the values under a path of all elements of a list.
+func (r reply) texts(list, path string) string {
+	r.t.Helper()
+	var all []string
+	elements, _ := r.at(list).([]any)
+	for i := range elements {
+		all = append(all, r.text(fmt.Sprintf("%s.%d.%s", list, i, path)))
+	}
+	return strings.Join(all, " ")
+}
+
+const (
+	admin  = "admin."
+	editor = "editor."
+	viewer = "viewer."
+	acme   = "editor.acme"
+	globex = "editor.globex"
+)
+
+// document is one rule.
+func document(id, limit string) string {
+	return fmt.Sprintf(`{"id": %q, "by": ["user"], "limit": %q}`, id, limit)
+}
+
+// create makes rules.
+func (w *world) create(t *testing.T, as string, documents ...string) {
+	t.Helper()
+	for _, d := range documents {
+		w.ask(t, as, "POST /rules", d).want(http.StatusCreated)
+	}
+}

@@ -1,0 +1,174 @@
+package checkapi_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/checkapi"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+// Each request of a batch is decided for itself; answers are in order, whichever is decided first. As many as there are workers are
+// under way at once, and the first of them is decided last.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	const n = checkapi.MaxBatch
+	var others sync.WaitGroup
+	others.Add(n - 3) // two do not get as far
+	var together sync.WaitGroup
+	together.Add(checkapi.BatchWorkers - 1) // the first holds up one of them
+	var begun atomic.Int64
+	service := checkapi.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+		switch {
+		case req.Rule == "none":
+			return headgate.Decision{}, headgate.ErrUnknownRule
+		case req.Cost == 0: // the first
+			others.Wait()
+			return echo(req), nil
+		}
+		if begun.Add(1) < checkapi.BatchWorkers {
+			together.Done()
+			together.Wait() // as many are under way at once
+		}
+		others.Done()
+		return echo(req), nil
+	}}, checkapi.Options{})
+	batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, n)}
+	for i := range batch.GetRequests() {
+		batch.Requests[i] = &checkv1.CheckRequest{Cost: int64(i)}
+	}
+	batch.Requests[3].Cost = -1
+	batch.Requests[5].Rule = "none"
+	got, err := serve(t, service.Register).CheckBatch(t.Context(), batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.GetAnswers()) != n {
+		t.Fatalf("%d answers", len(got.GetAnswers()))
+	}
+	for i, answer := range got.GetAnswers() {
+		code, text := codes.Code(answer.GetCode()), answer.GetMessage()
+		switch i {
+		case 3:
+			if code != codes.InvalidArgument || !strings.Contains(text, "cost is -1") || answer.GetResponse() != nil {
+				t.Error(answer)
+			}
+		case 5:
+			if code != codes.NotFound || !strings.Contains(text, `"none"`) || answer.GetResponse() != nil {
+				t.Error(answer)
+			}
+		default:
+			if code != codes.OK || answer.GetResponse().GetLimits()[0].GetCost() != int64(i) {
+				t.Errorf("answer %d is %v", i, answer)
+			}
+		}
+	}
+}
+
+func TestBatchOfNone(t *testing.T) {
+	t.Parallel()
+	client := serve(t, checkapi.New(limiter(t), checkapi.Options{}).Register)
+	got, err := client.CheckBatch(t.Context(), &checkv1.CheckBatchRequest{})
+	if err != nil || len(got.GetAnswers()) != 0 {
+		t.Error(got, err)
+	}
+}
+
+func TestBatchTooLarge(t *testing.T) {
+	t.Parallel()
+	batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, checkapi.MaxBatch+1)}
+	for i := range batch.GetRequests() {
+		batch.Requests[i] = &checkv1.CheckRequest{}
+	}
+	_, err := serve(t, checkapi.New(limiter(t), checkapi.Options{}).Register).CheckBatch(t.Context(), batch)
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "send at most 1000") {
+		t.Error(err)
+	}
+}
+
+// No more of a batch are under way than the bound, and all are decided also if the caller hangs up meanwhile.
+func TestBatchBound(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var asked, underWay, most atomic.Int64
+	service := checkapi.New(&engine{limiter(t), func(context.Context, headgate.Request) (headgate.Decision, error) {
+		for n := underWay.Add(1); ; {
+			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+				break
+			}
+		}
+		if asked.Add(1) == 4 {
+			cancel()
+		}
+		runtime.Gosched()
+		underWay.Add(-1)
+		return headgate.Decision{}, nil
+	}}, checkapi.Options{MaxInFlight: 4})
+	batch := &checkv1.CheckBatchRequest{}
+	for range 100 {
+		batch.Requests = append(batch.Requests, &checkv1.CheckRequest{})
+	}
+	_, err := serve(t, service.Register).CheckBatch(ctx, batch)
+	for deadline := time.Now().Add(20 * time.Second); asked.Load() < 100 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if status.Code(err) != codes.Canceled || asked.Load() != 100 || most.Load() > 4 {
+		t.Errorf("%v; %d decided of 100, up to %d at once", err, asked.Load(), most.Load())
+	}
+}
+
+// Batches beyond what is decided at once wait for others, and no longer than their callers.
+func TestBatchesWait(t *testing.T) {
+	t.Parallel()
+	const atOnce = 32
+	var first, second atomic.Int64
+	pass := make(chan struct{})
+	service := checkapi.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+		if req.Cost == 2 {
+			second.Add(1)
+		} else {
+			first.Add(1)
+			<-pass
+		}
+		return echo(req), nil
+	}}, checkapi.Options{MaxInFlight: 1})
+	client := serve(t, service.Register)
+	full := func(cost int64) *checkv1.CheckBatchRequest {
+		batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, checkapi.MaxBatch)}
+		for i := range batch.GetRequests() {
+			batch.Requests[i] = &checkv1.CheckRequest{Cost: cost}
+		}
+		return batch
+	}
+	var calls sync.WaitGroup
+	for range atOnce {
+		calls.Go(func() {
+			if _, err := client.CheckBatch(t.Context(), full(1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for deadline := time.Now().Add(20 * time.Second); first.Load() < atOnce && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := client.CheckBatch(ctx, full(2)); status.Code(err) != codes.DeadlineExceeded || second.Load() != 0 {
+		t.Errorf("one batch too many: %v, %d decided", err, second.Load())
+	}
+	close(pass)
+	calls.Wait()
+	if _, err := client.CheckBatch(t.Context(), full(2)); err != nil || second.Load() != checkapi.MaxBatch {
+		t.Errorf("when the others are over: %v, %d decided", err, second.Load())
+	}
+}

@@ -1,0 +1,316 @@
+package checkapi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/checkapi"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+var _ checkapi.Engine = (*headgate.Limiter)(nil)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// asked is what an engine was asked.
+type asked struct {
+	method string
+	req    headgate.Request
+	token  string
+	hold   time.Duration
+}
+
+// scripted answers everything alike, and keeps what it was asked last.
+type scripted struct {
+	*headgate.Limiter
+	decision headgate.Decision
+	err      error
+	asked    asked
+}
+
+func (s *scripted) answer(a asked) (headgate.Decision, error) {
+	s.asked = a
+	return s.decision, s.err
+}
+
+func (s *scripted) Check(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+	return s.answer(asked{method: "Check", req: req})
+}
+
+func (s *scripted) Peek(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+	return s.answer(asked{method: "Peek", req: req})
+}
+
+func (s *scripted) Refund(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+	return s.answer(asked{method: "Refund", req: req})
+}
+
+func (s *scripted) Commit(_ context.Context, token []byte, req headgate.Request) (headgate.Decision, error) {
+	return s.answer(asked{method: "Commit", req: req, token: string(token)})
+}
+
+func (s *scripted) Cancel(_ context.Context, token []byte) (headgate.Decision, error) {
+	return s.answer(asked{method: "Cancel", token: string(token)})
+}
+
+func (s *scripted) Reserve(
+	_ context.Context, req headgate.Request, hold time.Duration,
+) (headgate.Reservation, error) {
+	d, err := s.answer(asked{method: "Reserve", req: req, hold: hold})
+	return headgate.Reservation{Decision: d, Token: []byte("token")}, err
+}
+
+// methods are those that answer with one decision.
+var methods = []string{"Check", "Peek", "Refund", "Reserve", "Commit", "Cancel"}
+
+// call calls one of them.
+func call(
+	ctx context.Context, client checkv1.CheckServiceClient, method string, req *checkv1.CheckRequest,
+) (response *checkv1.CheckResponse, err error) {
+	switch method {
+	case "Check":
+		return client.Check(ctx, req)
+	case "Peek":
+		return client.Peek(ctx, req)
+	case "Refund":
+		return client.Refund(ctx, req)
+	case "Reserve":
+		r, err := client.Reserve(ctx, &checkv1.ReserveRequest{Request: req, HoldUs: 5_000_000})
+		if err == nil && string(r.GetReservation()) != "token" {
+			err = fmt.Errorf("the token is %q", r.GetReservation())
+		}
+		return r.GetDecision(), err
+	case "Commit":
+		return client.Commit(ctx, &checkv1.CommitRequest{
+			Reservation: []byte("t"), Cost: req.GetCost(), Attributes: req.GetAttributes(),
+		})
+	default:
+		return client.Cancel(ctx, &checkv1.CancelRequest{Reservation: []byte("t")})
+	}
+}
+
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	attributes := map[string]string{"user": "ann", "path": "/v1"}
+	whole := headgate.Request{Attributes: attributes, Cost: 3, Rule: "search"}
+	want := map[string]asked{
+		"Check":   {req: whole},
+		"Peek":    {req: whole},
+		"Refund":  {req: whole},
+		"Reserve": {req: whole, hold: 5 * time.Second},
+		"Commit":  {req: headgate.Request{Attributes: attributes, Cost: 3}, token: "t"},
+		"Cancel":  {token: "t"},
+	}
+	for _, method := range methods {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			decision := headgate.Decision{RetryAfter: time.Second, Path: headgate.PathStore}
+			engine := &scripted{Limiter: limiter(t), decision: decision}
+			client := serve(t, checkapi.New(engine, checkapi.Options{AllowRefunds: true}).Register)
+			req := &checkv1.CheckRequest{Attributes: attributes, Cost: 3, Rule: "search"}
+			response, err := call(t.Context(), client, method, req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.GetAllowed() || response.GetRetryAfterUs() != 1_000_000 || response.GetPath() != "store" {
+				t.Errorf("answered %v", response)
+			}
+			want := want[method]
+			want.method = method
+			if !reflect.DeepEqual(engine.asked, want) {
+				t.Errorf("asked %+v, want %+v", engine.asked, want)
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err  error
+		code codes.Code
+		want string
+	}{
+		{
+			fmt.Errorf("rules: %w", headgate.ErrUnknownRule), codes.NotFound,
+			`rule "search" is not among the rules of this server`,
+		},
+		// Package client knows it by how it begins.
+		{fmt.Errorf("too short: %w", headgate.ErrBadToken), codes.InvalidArgument, "reservation: too short"},
+		{errors.New("out of order"), codes.Internal, "out of order"},
+	} {
+		engine := &scripted{Limiter: limiter(t), err: test.err}
+		client := serve(t, checkapi.New(engine, checkapi.Options{AllowRefunds: true, Log: quiet}).Register)
+		for _, method := range methods {
+			_, err := call(t.Context(), client, method, &checkv1.CheckRequest{Rule: "search"})
+			if status.Code(err) != test.code {
+				t.Errorf("%s, %v: %v", method, test.err, err)
+			}
+		}
+		_, err := client.Check(t.Context(), &checkv1.CheckRequest{Rule: "search"})
+		if !strings.HasPrefix(status.Convert(err).Message(), test.want) {
+			t.Errorf("%v: %v", test.err, err)
+		}
+	}
+}
+
+func TestInvalid(t *testing.T) {
+	t.Parallel()
+	engine := &scripted{Limiter: limiter(t)}
+	client := serve(t, checkapi.New(engine, checkapi.Options{AllowRefunds: true}).Register)
+	for _, method := range methods {
+		if method == "Cancel" {
+			continue // has nothing but a token
+		}
+		_, err := call(t.Context(), client, method, &checkv1.CheckRequest{Cost: headgate.MaxCost + 1})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "send 1 to 1000000000") {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	for _, hold := range []int64{-1, 3_600_000_001, 1 << 62, -1 << 62} {
+		_, err := client.Reserve(t.Context(), &checkv1.ReserveRequest{HoldUs: hold})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "send at most 1h0m0s") {
+			t.Errorf("hold of %d: %v", hold, err)
+		}
+	}
+	if engine.asked.method != "" {
+		t.Errorf("the engine was asked: %+v", engine.asked)
+	}
+}
+
+func TestRefundsNotAllowed(t *testing.T) {
+	t.Parallel()
+	engine := &scripted{Limiter: limiter(t)}
+	_, err := serve(t, checkapi.New(engine, checkapi.Options{}).Register).Refund(t.Context(), &checkv1.CheckRequest{})
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "listen.allow_refunds") {
+		t.Error(err)
+	}
+	if engine.asked.method != "" {
+		t.Errorf("the engine was asked: %+v", engine.asked)
+	}
+}
+
+// Whoever judges refunds is told of the caller what there is, and nothing is given back before.
+func TestMayRefund(t *testing.T) {
+	t.Parallel()
+	engine := &scripted{Limiter: limiter(t)}
+	client := serve(t, checkapi.New(engine, checkapi.Options{
+		MayRefund: func(_ context.Context, authorization, peer string) error {
+			if authorization == "Bearer right" && strings.HasPrefix(peer, "127.0.0.1:") {
+				return nil
+			}
+			return fmt.Errorf("%q may not", authorization)
+		},
+	}).Register)
+	for authorization, want := range map[string]codes.Code{
+		"": codes.PermissionDenied, "Bearer wrong": codes.PermissionDenied, "Bearer right": codes.OK,
+	} {
+		engine.asked.method = ""
+		ctx := t.Context()
+		if authorization != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", authorization)
+		}
+		_, err := client.Refund(ctx, &checkv1.CheckRequest{})
+		if status.Code(err) != want || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q may not", authorization)) {
+			t.Errorf("%q: %v", authorization, err)
+		}
+		if asked := engine.asked.method != ""; asked != (want == codes.OK) {
+			t.Errorf("%q: the engine was asked: %v", authorization, asked)
+		}
+	}
+}
+
+// An engine that fails is in the log once, not once per check.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	options := checkapi.Options{Log: slog.New(slog.NewTextHandler(&out, nil))}
+	engine := &scripted{Limiter: limiter(t), err: errors.New("out of order")}
+	service := checkapi.New(engine, options)
+	for range 3 {
+		if _, err := service.Check(t.Context(), &checkv1.CheckRequest{}); err == nil {
+			t.Error("no error")
+		}
+	}
+	if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "out of order") {
+		t.Errorf("log: %s", text)
+	}
+}
+
+// The store does not answer: that is in the decision.
+func TestStoreFailed(t *testing.T) {
+	t.Parallel()
+	for _, method := range methods {
+		engine := &scripted{
+			Limiter: limiter(t), err: headgate.ErrUnanswered,
+			decision: headgate.Decision{Allowed: true, Path: headgate.PathFailed},
+		}
+		client := serve(t, checkapi.New(engine, checkapi.Options{AllowRefunds: true}).Register)
+		response, err := call(t.Context(), client, method, &checkv1.CheckRequest{})
+		if err != nil || !response.GetAllowed() || response.GetPath() != "failed" {
+			t.Errorf("%s: %v, %v", method, response, err)
+		}
+	}
+}
+
+// All of it, counted by a limiter.
+func TestLimiter(t *testing.T) {
+	t.Parallel()
+	limited := headgate.Rule{ID: "calls", By: []string{"user"}, Limit: headgate.PerDay(100)}
+	client := serve(t, checkapi.New(limiter(t, limited), checkapi.Options{AllowRefunds: true}).Register)
+	ctx := t.Context()
+	of := func(cost int64) *checkv1.CheckRequest {
+		return &checkv1.CheckRequest{Attributes: map[string]string{"user": "ann"}, Cost: cost}
+	}
+	expect := func(when string, r *checkv1.CheckResponse, err error, allowed bool, granted, remaining int64) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		limit := r.GetLimits()[0]
+		if r.GetAllowed() != allowed || limit.GetGranted() != granted || limit.GetRemaining() != remaining ||
+			limit.GetRule() != "calls" || r.GetTimeUs() == 0 {
+			t.Errorf("%s: %v", when, r)
+		}
+	}
+	r, err := client.Check(ctx, of(30))
+	expect("check", r, err, true, 30, 70)
+	r, err = client.Check(ctx, of(71))
+	expect("too much", r, err, false, 0, 70)
+	if wait := r.GetRetryAfterUs(); wait <= 0 || wait != r.GetLimits()[0].GetRetryAfterUs() {
+		t.Errorf("wait for %d", wait)
+	}
+	r, err = client.Peek(ctx, of(1))
+	expect("peek", r, err, true, 0, 70)
+	held, err := client.Reserve(ctx, &checkv1.ReserveRequest{Request: of(50)})
+	expect("reserve", held.GetDecision(), err, true, 50, 20)
+	r, err = client.Commit(ctx, &checkv1.CommitRequest{Reservation: held.GetReservation(), Cost: 10})
+	expect("commit", r, err, true, 10, 60)
+	held, err = client.Reserve(ctx, &checkv1.ReserveRequest{Request: of(50), HoldUs: 1_000_000})
+	expect("reserve again", held.GetDecision(), err, true, 50, 10)
+	r, err = client.Cancel(ctx, &checkv1.CancelRequest{Reservation: held.GetReservation()})
+	expect("cancel", r, err, true, 0, 60)
+	r, err = client.Refund(ctx, of(15))
+	expect("refund", r, err, true, 15, 75)
+
+	req := of(1)
+	req.Rule = "others"
+	if _, err = client.Check(ctx, req); status.Code(err) != codes.NotFound {
+		t.Errorf("a rule that there is not: %v", err)
+	}
+	if _, err = client.Cancel(ctx, &checkv1.CancelRequest{}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("no reservation: %v", err)
+	}
+}

@@ -1,0 +1,129 @@
+package checkhttp
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/server/checkapi"
+)
+
+// authorize answers proxies that ask, for each request, whether it may pass: auth_request of nginx, ForwardAuth of
+// Traefik, forward_auth of Caddy. What they send has the headers of that request; its method and URI stand in headers
+// besides, of which there are two sets. A proxy writes one of them and passes on what the client put into the other. So
+// that a client gains nothing by sending either,
+//
+//   - they are read only if the peer is a trusted proxy;
+//   - if there are both, also if they say the same, nobody can tell which the client wrote, and the request is refused
+//     as one that makes no sense. To choose one would let clients choose;
+//   - X-Forwarded-Host is read only with X-Forwarded-Uri; beside X-Original-Uri the host is in the header Host;
+//   - without a method, which the example in nginx' manual leaves out, rules for any method apply.
+//
+// A proxy must therefore write a set whole, as Traefik and Caddy do by themselves.
+type authorize struct {
+	who    *identity.Resolver
+	limits http.Handler
+	log    *slog.Logger
+	bare   sync.Once
+	torn   sync.Once
+}
+
+func newAuthorize(engine checkapi.Engine, o Options) *authorize {
+	limits := httplimit.New(checker{engine}, httplimit.Options{
+		Identity: asker{o.Identity}, Headers: o.Headers, DraftVersion: o.DraftVersion, OlderDraft: o.OlderDraft, Log: o.Log,
+	})
+	pass := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) // which is a 200
+	return &authorize{who: o.Identity, limits: limits(pass), log: o.Log}
+}
+
+// checker is an engine as package httplimit wants one.
+type checker struct{ checkapi.Engine }
+
+func (c checker) Attributes() []string { return c.Rules().Attributes() }
+
+// asker makes attributes of original requests, which may have no method.
+type asker struct{ *identity.Resolver }
+
+func (a asker) Attributes(r *http.Request, names ...string) headgate.Attributes {
+	attributes := a.Resolver.Attributes(r, names...)
+	if r.Method == "" {
+		attributes[headgate.OtherMethod] = headgate.AnyMethod
+	}
+	return attributes
+}
+
+func (a *authorize) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	original, err := a.original(r)
+	if err != nil {
+		a.torn.Do(func() { //nolint:contextcheck // it is the context of the request
+			a.log.WarnContext(r.Context(), "forward-auth was asked about a request that makes no sense", "problem", err.Detail)
+		})
+		refuse(w, err)
+		return
+	}
+	a.limits.ServeHTTP(w, original)
+}
+
+// original is the request that a proxy asks about. If that is not said it is the one that came.
+func (a *authorize) original(r *http.Request) (*http.Request, *problem) {
+	told, err := a.read(r, "X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Host")
+	if err != nil {
+		return nil, err
+	}
+	original, err := a.read(r, "X-Original-Uri", "X-Original-Method", "")
+	switch {
+	case err != nil:
+		return nil, err
+	case told.given && original.given:
+		return nil, problemf(http.StatusBadRequest, "there are X-Forwarded-Uri or X-Forwarded-Method and X-Original-URI or "+
+			"X-Original-Method: let the proxy set the ones, and remove the others, which only a client can have sent")
+	case original.given:
+		told = original // without X-Forwarded-Host, which the client may have sent
+	}
+	if told.uri == "" {
+		a.bare.Do(func() { //nolint:contextcheck // as above
+			a.log.WarnContext(r.Context(), "forward-auth was not told which request it is asked about, and decides by its own path: "+
+				"let the proxy set X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host, and be a trusted one", "peer", r.RemoteAddr)
+		})
+		return r, nil
+	}
+	path, query, _ := strings.Cut(told.uri, "?")
+	o := r.WithContext(r.Context())
+	o.Method, o.RequestURI, o.URL = told.method, told.uri, &url.URL{Path: path, RawQuery: query}
+	o.Pattern = "" // the route to this handler is none of the original request
+	if told.host != "" {
+		o.Host = told.host
+	}
+	return o, nil
+}
+
+// hearsay is what a trusted proxy says of a request. What it does not say is empty.
+type hearsay struct {
+	given             bool // the URI or the method
+	uri, method, host string
+}
+
+func (a *authorize) read(r *http.Request, uri, method, host string) (hearsay, *problem) {
+	var t hearsay
+	for _, field := range []struct {
+		name string
+		into *string
+	}{{uri, &t.uri}, {method, &t.method}, {host, &t.host}} {
+		lines := a.who.FromProxy(r, field.name)
+		for i, line := range lines {
+			line = strings.TrimSpace(line)
+			if i > 0 && line != *field.into {
+				return hearsay{}, problemf(http.StatusBadRequest,
+					"there are several lines of %s that differ: the proxy must set it, not add to it", field.name)
+			}
+			*field.into = line
+		}
+		t.given = t.given || len(lines) > 0 && field.name != host
+	}
+	return t, nil
+}

@@ -1,0 +1,243 @@
+package checkhttp
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the document
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
+	"github.com/headgate/headgate/internal/server/checkapi"
+)
+
+// Bounds of a body. The larger one is for batches, of which maxLarge are held at a time that are larger than the other.
+const (
+	maxBody  = 64 << 10
+	maxBatch = 1 << 20
+	maxLarge = 64
+)
+
+const (
+	pathRefund    = "/v1/refund"
+	pathAuthorize = "/v1/authorize"
+	pathDocument  = "/v1/openapi.yaml"
+)
+
+//go:embed openapi.yaml
+var document []byte
+
+// Options of the handler.
+type Options struct {
+	// Identity says whom forward-auth is asked about and which proxies are trusted, and normalises the attributes that callers send;
+	// nil means one that trusts nobody.
+	Identity *identity.Resolver
+	// Headers says which headers tell clients of their limits: those of forward-auth, and those in answers to callers.
+	Headers httplimit.Headers
+	// DraftVersion and OlderDraft are as in httplimit.Options.
+	DraftVersion httplimit.DraftVersion
+	OlderDraft   bool
+	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
+	AllowRefunds bool
+	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
+	MayRefund checkapi.MayRefund
+	// Log is told of proxies that leave out what they should say, and when the engine fails; nil means slog.Default().
+	Log *slog.Logger
+}
+
+// handler answers all paths.
+type handler struct {
+	engine     checkapi.Engine
+	who        *identity.Resolver
+	headers    limitfields.Headers
+	mayRefund  checkapi.MayRefund
+	complaints checkapi.Complaints
+	operations map[string]operation
+	authorize  http.Handler
+	// crossOrigin knows what browsers send for pages of other sites. Proxies that ask for forward-auth hand on such headers, and
+	// are answered.
+	crossOrigin http.CrossOriginProtection
+	// large and spare hold one for each large body, and for each worker of a batch beyond its first.
+	large, spare chan struct{}
+	// random is a number from 0 up to, not including, n.
+	random func(n int64) int64
+}
+
+// operation is what there is to POST.
+type operation struct {
+	most int64 // bytes of the body
+	do   func(context.Context, []byte) (any, error)
+}
+
+// New makes a handler of everything under /v1/ that openapi.yaml describes.
+func New(engine checkapi.Engine, o Options) http.Handler { return newHandler(engine, o) }
+
+func newHandler(engine checkapi.Engine, o Options) *handler {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Identity == nil {
+		// Nothing is asked for that could be wrong, so there is no error; a test holds that.
+		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
+	}
+	h := &handler{
+		engine: engine, who: o.Identity, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: checkapi.Complaints{Log: o.Log},
+		authorize: newAuthorize(engine, o), random: rand.Int64N,
+		large: make(chan struct{}, maxLarge), spare: make(chan struct{}, maxSpare),
+	}
+	h.headers.Draft = o.Headers == httplimit.Both || o.Headers == httplimit.Draft
+	h.headers.Legacy = o.Headers == httplimit.Both || o.Headers == httplimit.Legacy
+	h.headers.Older = o.OlderDraft && o.Headers != httplimit.Off
+	h.headers.Version = ratelimitdraft.Version(o.DraftVersion)
+	h.operations = map[string]operation{
+		"/v1/check":       {maxBody, h.check},
+		"/v1/check/batch": {maxBatch, h.checkBatch},
+		"/v1/peek":        {maxBody, h.peek},
+		"/v1/reserve":     {maxBody, h.reserve},
+		"/v1/commit":      {maxBody, h.commit},
+		"/v1/cancel":      {maxBody, h.cancel},
+		pathRefund:        {maxBody, h.refund},
+	}
+	return h
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	op, ok := h.operations[r.URL.Path]
+	switch {
+	case ok:
+		h.operate(w, r, op)
+	case r.URL.Path == pathAuthorize:
+		h.authorize.ServeHTTP(w, r)
+	case r.URL.Path != pathDocument:
+		refuse(w, problemf(http.StatusNotFound, "there is no such path: POST to %s, or GET %s or %s, which describes them",
+			strings.Join(slices.Sorted(maps.Keys(h.operations)), ", "), pathAuthorize, pathDocument))
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		refuseMethod(w, r, "GET, HEAD")
+	default:
+		answer(w, http.StatusOK, "application/yaml", document)
+	}
+}
+
+func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) {
+	if r.Method != http.MethodPost {
+		refuseMethod(w, r, http.MethodPost)
+		return
+	}
+	if err := h.crossOrigin.Check(r); err != nil {
+		refuse(w, problemf(http.StatusForbidden, "a browser sent this for a page of another site (%v): send it from a program, "+
+			"without Origin and Sec-Fetch-Site", err))
+		return
+	}
+	body, release, err := h.read(w, r, op.most)
+	defer release()
+	if err == nil && r.URL.Path == pathRefund {
+		err = h.checkRefund(r)
+	}
+	var content any
+	if err == nil {
+		content, err = op.do(r.Context(), body)
+	}
+	if err == nil {
+		// Numbers, strings and times can always be written, but for years that no store has.
+		body, err = json.Marshal(content)
+	}
+	if err != nil {
+		refuse(w, h.problem(r.Context(), err))
+		return
+	}
+	answer(w, http.StatusOK, "application/json", append(body, '\n'))
+}
+
+// read returns the body of a request. It must say that it is JSON, or nothing. Release it when it is no longer needed.
+func (h *handler) read(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
+	release = func() {}
+	if given := r.Header.Get("Content-Type"); given != "" {
+		kind, _, err := mime.ParseMediaType(given)
+		if err != nil || kind != "application/json" {
+			return nil, release, problemf(http.StatusUnsupportedMediaType, "the body is of type %.100q: send JSON, with the header "+
+				"Content-Type: application/json or without one; curl does that with --json in the place of -d", given)
+		}
+	}
+	if given := r.Header.Get("Content-Encoding"); given != "" && given != "identity" {
+		return nil, release, problemf(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", given)
+	}
+	rest := http.MaxBytesReader(w, r.Body, most)
+	body, err = io.ReadAll(io.LimitReader(rest, maxBody+1))
+	if err == nil && len(body) > maxBody {
+		body, release, err = h.readLarge(body, rest)
+	}
+	var tooLarge *http.MaxBytesError
+	var p *problem
+	switch {
+	case errors.As(err, &tooLarge):
+		err = problemf(http.StatusRequestEntityTooLarge,
+			"the body is larger than %d bytes: send less, and attributes only that rules look at", most)
+	case err != nil && !errors.As(err, &p):
+		err = problemf(http.StatusBadRequest, "the body could not be read: %v", err)
+	}
+	return body, release, err
+}
+
+// readLarge reads the rest of a large body, if not too many are held already.
+func (h *handler) readLarge(body []byte, rest io.Reader) (all []byte, release func(), err error) {
+	select {
+	case h.large <- struct{}{}:
+		release = func() { <-h.large }
+	default:
+		return nil, func() {}, problemf(http.StatusServiceUnavailable,
+			"the server holds too many large bodies: send at most %d bytes at a time, or try again", maxBody)
+	}
+	b := bytes.NewBuffer(body)
+	_, err = b.ReadFrom(rest)
+	return b.Bytes(), release, err
+}
+
+func answer(w http.ResponseWriter, status int, kind string, body []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a caller that is gone is not told
+}
+
+func refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
+	w.Header().Set("Allow", allowed)
+	refuse(w, problemf(http.StatusMethodNotAllowed, "%s does not take %.20q: use %s", r.URL.Path, r.Method, allowed))
+}
+
+func refuse(w http.ResponseWriter, p *problem) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		body = nil // strings and numbers can always be written
+	}
+	answer(w, p.Status, "application/problem+json", append(body, '\n'))
+}
+
+// problem is what is wrong with a request, as RFC 9457 has it. The type about:blank means that the status says which
+// kind it is.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+func problemf(status int, format string, args ...any) *problem {
+	detail := fmt.Sprintf(format, args...)
+	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail}
+}
+
+func (p *problem) Error() string { return p.Detail }

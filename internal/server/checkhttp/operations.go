@@ -1,0 +1,166 @@
+package checkhttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/checkapi"
+)
+
+// maxSpare is how many workers all batches may have together, beyond one for each.
+const maxSpare = 1_024
+
+func (h *handler) check(ctx context.Context, body []byte) (any, error) {
+	return h.decide(ctx, body, h.engine.Check)
+}
+
+func (h *handler) peek(ctx context.Context, body []byte) (any, error) {
+	return h.decide(ctx, body, h.engine.Peek)
+}
+
+func (h *handler) refund(ctx context.Context, body []byte) (any, error) {
+	return h.decide(ctx, body, h.engine.Refund)
+}
+
+// checkRefund says why a caller may not give units back.
+func (h *handler) checkRefund(r *http.Request) error {
+	if err := h.mayRefund(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); err != nil {
+		return problemf(http.StatusForbidden, "%v", err)
+	}
+	return nil
+}
+
+// decide answers one request by what the engine says.
+func (h *handler) decide(
+	ctx context.Context, body []byte, ask func(context.Context, headgate.Request) (headgate.Decision, error),
+) (any, error) {
+	ctx, req, err := h.readRequest(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	d, err := ask(ctx, req)
+	if err != nil {
+		return nil, named(req, err)
+	}
+	return h.describe(&d), nil
+}
+
+// named says which rule there is not.
+func named(req headgate.Request, err error) error {
+	if !errors.Is(err, headgate.ErrUnknownRule) {
+		return err
+	}
+	return fmt.Errorf("rule %q: %w", req.Rule, err)
+}
+
+// checkBatch decides each request for itself: one that makes no sense is answered with its problem and keeps no other
+// from being decided.
+func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
+	var requests []json.RawMessage
+	if err := decode(body, batch, member{"requests", &requests, "a list of requests"}); err != nil {
+		return nil, err
+	}
+	answers := make([]any, len(requests))
+	var next atomic.Int64
+	work := func() {
+		for i := int(next.Add(1) - 1); i < len(requests); i = int(next.Add(1) - 1) {
+			var err error
+			if answers[i], err = h.check(ctx, requests[i]); err != nil {
+				answers[i] = h.problem(ctx, err)
+			}
+		}
+	}
+	var workers sync.WaitGroup
+	for range min(len(requests), checkapi.BatchWorkers) - 1 {
+		select {
+		case h.spare <- struct{}{}:
+			workers.Go(func() {
+				defer func() { <-h.spare }()
+				work()
+			})
+		default:
+		}
+	}
+	work()
+	workers.Wait()
+	return struct {
+		Responses []any `json:"responses"`
+	}{answers}, nil
+}
+
+func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
+	var seconds float64
+	ctx, req, err := h.readRequest(ctx, body, member{"hold", &seconds, "a number of seconds"})
+	if err != nil {
+		return nil, err
+	}
+	hold := span(seconds)
+	if err := checkapi.ValidateHold(hold); err != nil {
+		return nil, problemf(http.StatusBadRequest, "hold: %v", err)
+	}
+	held, err := h.engine.Reserve(ctx, req, hold)
+	if err != nil {
+		return nil, named(req, err)
+	}
+	answer := h.describe(&held.Decision)
+	answer.Reservation = tokenText(held.Token)
+	return answer, nil
+}
+
+func (h *handler) commit(ctx context.Context, body []byte) (any, error) {
+	var actual headgate.Request
+	var text string
+	if err := h.decodeRequest(body, &actual, member{"attributes", &actual.Attributes, attributesAre},
+		member{"reservation", &text, tokenIs}); err != nil {
+		return nil, err
+	}
+	token, err := tokenOf(text)
+	if err != nil {
+		return nil, err
+	}
+	d, err := h.engine.Commit(ctx, token, actual)
+	if err != nil {
+		return nil, err
+	}
+	return h.describe(&d), nil
+}
+
+func (h *handler) cancel(ctx context.Context, body []byte) (any, error) {
+	var text string
+	if err := decode(body, request, member{"reservation", &text, tokenIs}); err != nil {
+		return nil, err
+	}
+	token, err := tokenOf(text)
+	if err != nil {
+		return nil, err
+	}
+	d, err := h.engine.Cancel(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return h.describe(&d), nil
+}
+
+// problem is what a caller is told of an error.
+func (h *handler) problem(ctx context.Context, err error) *problem {
+	var p *problem
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, headgate.ErrUnknownRule):
+		return problemf(http.StatusNotFound, "%v among the rules of this server, version %s: add it, or leave rule out to "+
+			"ask all that match", err, h.engine.Rules().Version())
+	case errors.Is(err, headgate.ErrBadToken):
+		return problemf(http.StatusBadRequest,
+			"reservation: %v: send what /v1/reserve answered, whole, to a server of the same namespace and secret_file", err)
+	}
+	h.complaints.Note(ctx, err)
+	return problemf(http.StatusServiceUnavailable, "%v: go on without an answer, and do not send a commit, cancel or "+
+		"refund again, which may have been recorded", err)
+}

@@ -1,0 +1,218 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
+	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/internal/yamldoc"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// clearPassword stands in testdata in the clear. No output may have it.
+const clearPassword = "hunter2"
+
+var variables = map[string]string{
+	"HOST": "redis.internal", "YES": "true", "BITS": "56", "HOPS": "two", "PASSWORD": clearPassword,
+}
+
+func lookup(name string) (string, bool) {
+	value, ok := variables[name]
+	return value, ok
+}
+
+// TestGoldenBad holds every message to the letter: they are read more often than the code.
+func TestGoldenBad(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 20 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			_, err := load(file, lookup)
+			var all yamldoc.Errors
+			if !errors.As(err, &all) {
+				t.Fatalf("%T: %v", err, err)
+			}
+			got := err.Error() + "\n"
+			if *update {
+				if err := os.WriteFile(file+".txt", []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file + ".txt")
+			if err != nil {
+				t.Fatalf("%v; write it with -update", err)
+			}
+			if got != string(want) {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+			if strings.Contains(got, clearPassword) {
+				t.Errorf("the message has the password:\n%s", got)
+			}
+		})
+	}
+}
+
+// every_key.yaml has each key but those that exclude another, with a value that is not its default.
+func TestEveryKey(t *testing.T) {
+	t.Parallel()
+	got, err := load("testdata/good/every_key.yaml", lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, secret := "testdata/files/cert.pem", "testdata/files/key.pem", "testdata/files/secret"
+	want := &Config{
+		Listen: Listen{
+			HTTP: "127.0.0.1:9080", GRPC: ":9081", Admin: "[::]:9083", AllowRefunds: struct{ HTTP, GRPC bool }{true, true},
+			TLS: ListenTLS{CertFile: cert, KeyFile: key, ClientCAFile: cert},
+		},
+		Callers: Callers{TokensFile: secret, Names: []string{"gateway.example.com", "spiffe://example.com/gateway"}},
+		Redis: Redis{
+			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a", Deadline: 25 * time.Millisecond,
+			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
+		},
+		Rules: []string{"testdata/files/rules"}, AllowNoRules: true, Keep: "testdata/files/kept", Mode: headgate.Shadow, Headers: Headers{Draft: true, Version: ratelimitdraft.DraftNext, Legacy: true, OlderDraft: true},
+		Nodes: 12, LocalShare: 20,
+		Identity: Identity{
+			Options: identity.Options{
+				TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/128")},
+				TrustUnix:      true, ForwardedHeader: identity.Forwarded, IPv6Prefix: 56,
+				APIKey: identity.APIKey{Header: "X-API-Key", Query: "a${key}"},
+				JWT: identity.JWT{
+					Algorithms: []string{"HS256"}, Issuer: "https://id.example.com", Audience: []string{"api", "56"},
+					Leeway: 30 * time.Second, AllowNoExpiry: true, Header: "X-Token",
+				},
+				User: []string{"claim.sub"}, ServiceAccount: []string{"claim.client_id"},
+				Tenant: []string{"claim.org.id", "header.x-tenant"}, Tier: []string{"claim.plan"},
+				Region: []string{"header.x-region"},
+			},
+			JWTSecretFile: secret,
+		},
+		ShowSubjects: ShowClear, Tracing: Tracing{Address: "https://traces.example.com/otlp", Sample: 0.25},
+		Tenants:         pgrules.Quotas{Rules: 20, Limits: 40, ConditionSteps: 200_000, MeteredSubjects: 500, ChangesPerDay: 700},
+		AdminTokensFile: secret, SecretFile: secret,
+		AdminJWT: AdminJWT{
+			JWT: identity.JWT{
+				Algorithms: []string{"ES256"}, KeyFile: cert, Issuer: "https://id.example.com", Audience: []string{"headgate"},
+			},
+			RoleClaim: "headgate.role", TenantClaim: "org.id", NameClaim: "email",
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	defaults := Default().Settings()
+	for i, s := range got.Settings() {
+		exclusive := []string{"listen.open", "identity.trusted_hops", "identity.jwt.key_file", "identity.jwt.key_url", "admin.jwt.key_url", "postgres.address", "postgres.password_file"}
+		if reflect.DeepEqual(s, defaults[i]) != slices.Contains(exclusive, s.Key) {
+			t.Errorf("%s is %v", s.Key, s.Value)
+		}
+	}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	for _, err := range []error{
+		os.Mkdir(filepath.Join(dir, "rules"), 0o700),
+		os.WriteFile(filepath.Join(dir, "secret"), []byte("0123456789abcdef0123456789abcdef\n"), 0o600),
+		os.WriteFile(file, []byte(text), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return file
+}
+
+// A file that says no more than it must is the default.
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	file := write(t, "rules: rules\n")
+	got, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Rules = []string{filepath.Join(filepath.Dir(file), "rules")}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// A server whose rule files are gone starts with the kept ones, so they must not keep it from starting.
+func TestKeptRulesStandIn(t *testing.T) {
+	t.Parallel()
+	file := write(t, "rules: gone\nkeep: kept\n")
+	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "gone is not there") {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "kept"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPasswordInAddress(t *testing.T) {
+	t.Parallel()
+	c, err := load(write(t, "rules: rules\nredis: {address: \"rediss://me:${PASSWORD}@localhost:6379\"}\n"), lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Redis.Address != "rediss://me:"+clearPassword+"@localhost:6379" || !c.Redis.TLS.Enabled {
+		t.Errorf("%+v", c.Redis)
+	}
+	for _, s := range c.Settings() {
+		text, _ := s.Value.(string)
+		if strings.Contains(text, clearPassword) || s.Key == "redis.address" && text != "rediss://***@localhost:6379" {
+			t.Errorf("%s is shown as %s", s.Key, text)
+		}
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	var all yamldoc.Errors
+	if _, err := Load(filepath.Join(t.TempDir(), "config.yaml")); !errors.Is(err, os.ErrNotExist) || errors.As(err, &all) {
+		t.Error(err)
+	}
+	large := write(t, strings.Repeat("#", maxBytes+1))
+	if _, err := Load(large); !errors.As(err, &all) || !strings.Contains(err.Error(), "1 MB") {
+		t.Error(err)
+	}
+}
+
+func TestMask(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"address: redis://me:hunter2@host:1": "address: redis://**********@host:1",
+		"address: 'hunter2@host'":            "address: '*******@host'",
+		"password: hunter2":                  "password: *******",
+		"{\"password\": \"hünter2\"}":        "{\"password\": \"*********",
+		"password_file: /run/secrets/redis":  "password_file: /run/secrets/redis",
+		"api_key: {header: X-API-Key}":       "api_key: {header: X-API-Key}",
+		"address: redis://host:1 # a\nb: c@": "address: redis://host:1 # a\nb: c@",
+	} {
+		if got := mask(text); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+// Package envoyrls answers Envoy's rate limit filter: its RateLimitService v3, in full. It knows how descriptors become
+// attributes and decisions become statuses, headers and metadata. It does not know how to decide, and trusts its callers about
+// whom they ask for.
+package envoyrls
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelimitdraft"
+	"github.com/headgate/headgate/internal/server/checkapi"
+)
+
+// Engine decides. A *headgate.Limiter is one.
+type Engine interface {
+	CheckAll(ctx context.Context, asks []headgate.Ask) ([]headgate.Decision, error)
+}
+
+// Options of a Service.
+type Options struct {
+	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
+	AllowRefunds bool
+	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
+	MayRefund checkapi.MayRefund
+	// Identity reads paths, methods, addresses and API keys as other listeners do.
+	Identity *identity.Resolver
+	// Headers says which headers tell clients of their limits.
+	Headers httplimit.Headers
+	// DraftVersion and OlderDraft are as in httplimit.Options.
+	DraftVersion httplimit.DraftVersion
+	OlderDraft   bool
+	// Log is told when the engine fails, at most every 10 seconds.
+	Log *slog.Logger
+}
+
+// Service answers. It is safe for use by many servers.
+type Service struct {
+	engine     Engine
+	who        *identity.Resolver
+	mayRefund  checkapi.MayRefund
+	headers    limitfields.Headers
+	complaints checkapi.Complaints
+}
+
+// New makes a service that asks an engine.
+func New(engine Engine, options Options) *Service {
+	s := &Service{
+		engine: engine, who: options.Identity, mayRefund: options.MayRefund.OrAll(options.AllowRefunds),
+		complaints: checkapi.Complaints{Log: options.Log},
+	}
+	s.headers.Draft = options.Headers == httplimit.Both || options.Headers == httplimit.Draft
+	s.headers.Legacy = options.Headers == httplimit.Both || options.Headers == httplimit.Legacy
+	s.headers.Older = options.OlderDraft && options.Headers != httplimit.Off
+	s.headers.Version = ratelimitdraft.Version(options.DraftVersion)
+	return s
+}
+
+// Register makes a server answer Envoy. The server must have checkapi.Codec.
+func (s *Service) Register(r grpc.ServiceRegistrar) { r.RegisterService(&description, s) }
+
+const serviceName = "envoy.service.ratelimit.v3.RateLimitService"
+
+var description = grpc.ServiceDesc{
+	ServiceName: serviceName,
+	HandlerType: (*any)(nil),
+	Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}},
+	Metadata:    "envoy/service/ratelimit/v3/rls.proto",
+}
+
+//nolint:revive // the order is gRPC's
+func shouldRateLimit(
+	service any, ctx context.Context, read func(any) error, intercept grpc.UnaryServerInterceptor,
+) (any, error) {
+	req := &request{}
+	if err := read(req); err != nil {
+		return nil, err
+	}
+	handle := func(ctx context.Context, req any) (any, error) {
+		s, _ := service.(*Service)
+		asked, _ := req.(*request)
+		return s.decide(ctx, asked)
+	}
+	if intercept == nil {
+		return handle(ctx, req)
+	}
+	info := &grpc.UnaryServerInfo{Server: service, FullMethod: "/" + serviceName + "/ShouldRateLimit"}
+	return intercept(ctx, req, info, handle)
+}
+
+func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
+	asks, err := req.asks(s.who)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	for i := range asks {
+		if !asks[i].Credit {
+			continue
+		}
+		if err := s.mayRefund.Call(ctx); err != nil {
+			return nil, status.Error(codes.PermissionDenied, "is_negative_hits: "+err.Error())
+		}
+		break
+	}
+	decisions, err := s.engine.CheckAll(ctx, asks)
+	if err != nil {
+		s.complaints.Note(ctx, err)
+		code := codes.Internal
+		if errors.Is(err, headgate.ErrTooManyLimits) {
+			code = codes.InvalidArgument
+		}
+		return nil, status.Error(code, err.Error())
+	}
+	return &response{req.align(decisions), &s.headers}, nil
+}

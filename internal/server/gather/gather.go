@@ -1,0 +1,180 @@
+// Package gather asks all nodes the same question, and gathers what they answer.
+//
+// It knows how questions and answers travel between nodes, and how much of them a node takes. It does not know what they are
+// about. Nothing is kept or sent again: whoever does not answer within a second is missing, and the answers say so.
+package gather
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/pace"
+)
+
+const (
+	// patience is how long Ask waits for answers, and how long a node may take for its own.
+	patience = time.Second
+	// maxAnswer is how many bytes an answer may have.
+	maxAnswer = 1 << 20
+)
+
+// Bus is what all nodes hear; see redisstore.Store.
+type Bus interface {
+	// Publish sends a message to all who subscribe to a channel now.
+	Publish(ctx context.Context, channel string, message []byte) error
+	// Subscribe hears channels until ctx ends or it no longer can. The first message on each is nil, when it is subscribed to.
+	Subscribe(ctx context.Context, channels []string, hear func(channel string, message []byte)) error
+}
+
+// Options say who there is to ask. All may be left out.
+type Options struct {
+	// Bus connects the nodes; nil if there is only this one.
+	Bus Bus
+	// Node is this node's name, for people.
+	Node string
+	// Nodes is how many nodes there are now, this one included. It must be there if Bus is.
+	Nodes func() int
+	// Log is told when the others cannot be heard.
+	Log *slog.Logger
+}
+
+// Gather is one node's part: it answers, and it asks.
+type Gather struct {
+	bus     Bus
+	name    string
+	nodes   func() int
+	log     *slog.Logger
+	id      string // of this node
+	answers string // its channel
+	topics  map[string]*topic
+	pace    *pace.Pace // of others' questions
+
+	mu      sync.Mutex
+	asked   map[string]*asking // by the question's id
+	hearing chan struct{}      // closed while the others can be heard
+	deaf    error              // why they cannot
+}
+
+// New makes a node's part. It hears nobody until it runs.
+func New(o Options) *Gather {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	id := rand.Text()
+	return &Gather{
+		bus: o.Bus, name: o.Node, nodes: o.Nodes, log: o.Log,
+		id: id, answers: answersTo(id),
+		pace:   pace.New(headgate.Limit{Algorithm: headgate.SlidingLog, Count: answersPerSecond, Window: time.Second}),
+		topics: map[string]*topic{}, asked: map[string]*asking{}, hearing: make(chan struct{}),
+	}
+}
+
+// Answers are what the nodes said.
+type Answers struct {
+	// All has this node's answer first.
+	All []json.RawMessage
+	// Nodes is how many there are believed to be.
+	Nodes int
+	// Problem says, for people, whose answers are missing and why; "" if all are there.
+	Problem string
+}
+
+// asking is a question that is waiting for answers.
+type asking struct {
+	missing int             // how many are yet to answer
+	heard   map[string]bool // the nodes that have
+	all     []json.RawMessage
+	failed  []string
+	done    chan struct{} // closed when nobody is missing
+}
+
+// Ask asks all nodes, this one first, and waits for their answers as long as ctx lets it, at most a second. It fails only if
+// this node cannot answer; what others do not say is told in Answers.Problem.
+func (g *Gather) Ask(ctx context.Context, topic string, question any) (Answers, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	asked, err := json.Marshal(question)
+	if err != nil {
+		return Answers{}, fmt.Errorf("the question on %s: %w", topic, err)
+	}
+	t := g.topics[topic]
+	if t == nil {
+		return Answers{}, fmt.Errorf("no node is asked for %q", topic)
+	}
+	// A question that is wrong fails here, and never leaves this node.
+	own, err := t.ask(ctx, asked)
+	if err != nil {
+		return Answers{}, err
+	}
+	answers := Answers{All: []json.RawMessage{own}, Nodes: 1}
+	if g.bus != nil {
+		answers.Nodes = max(1, g.nodes())
+	}
+	if answers.Nodes > 1 {
+		g.askOthers(ctx, message{Topic: topic, Question: asked}, &answers)
+	}
+	return answers, nil
+}
+
+// askOthers adds the answers of the other nodes.
+func (g *Gather) askOthers(ctx context.Context, m message, answers *Answers) {
+	m.ID = rand.Text()
+	a := &asking{missing: answers.Nodes - 1, heard: map[string]bool{}, done: make(chan struct{})}
+	g.mu.Lock()
+	g.asked[m.ID] = a
+	hearing := g.hearing
+	g.mu.Unlock()
+	var unasked error
+	select {
+	case <-hearing:
+		if unasked = g.send(ctx, questions, m); unasked == nil {
+			select {
+			case <-a.done:
+			case <-ctx.Done():
+			}
+		}
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.asked, m.ID)
+	answers.All = append(answers.All, a.all...)
+	problems := a.failed
+	if a.missing > 0 {
+		why := fmt.Sprintf("%d of %d nodes did not answer in time", a.missing, answers.Nodes)
+		if unasked == nil {
+			unasked = g.deaf
+		}
+		if unasked != nil {
+			why += ": " + unasked.Error()
+		}
+		problems = append(problems, why)
+	}
+	answers.Problem = strings.Join(problems, "; ")
+}
+
+// take notes an answer. One to an unknown question came too late, or is nobody's.
+func (g *Gather) take(m *message) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.asked[m.ID]
+	if a == nil || a.missing == 0 || a.heard[m.From] {
+		return
+	}
+	a.heard[m.From] = true
+	if m.Error != "" {
+		a.failed = append(a.failed, fmt.Sprintf("node %s failed: %s", m.Name, m.Error))
+	} else {
+		a.all = append(a.all, m.Answer)
+	}
+	if a.missing--; a.missing == 0 {
+		close(a.done)
+	}
+}

@@ -1,0 +1,131 @@
+package pgrules_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/pgrules"
+)
+
+// Each way to change something spends the quota of changes, however many try at once, and nothing else does.
+func TestQuotaOfChanges(t *testing.T) {
+	t.Parallel()
+	const most = 30
+	_, server := newDB(t)
+	quotas := pgrules.DefaultQuotas()
+	quotas.ChangesPerDay = most
+	dbs := make([]*pgrules.DB, 3)
+	for i := range dbs {
+		dbs[i] = open(t, server)
+		dbs[i].SetQuotas(quotas)
+	}
+	db := dbs[0]
+	put(t, db, document("ours", "10/minute"))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rule := func(db *pgrules.DB, who pgrules.Who, limit int) error {
+		_, err := db.Publish(t.Context(), who, pgrules.Change{Edits: []pgrules.Edit{own(t, "a", fmt.Sprintf(`, "description": "%d"`, limit))}})
+		return err
+	}
+	override := func(db *pgrules.DB, who pgrules.Who, n, limit int) error {
+		all := make([]pgrules.Override, n)
+		for i := range all {
+			subject := headgate.Attributes{"tenant": "acme", "user": strconv.Itoa(i)}
+			all[i] = pgrules.Override{Rule: "a", Subject: subject, Text: fmt.Sprintf("%d/minute", limit)}
+		}
+		_, err := db.SetOverrides(t.Context(), who, all)
+		return err
+	}
+	spent := func(want int) {
+		t.Helper()
+		seconds := one[float64](t, server, "SELECT extract(epoch FROM drained_at - now())::float8 FROM rate_limit_tenant_changes WHERE tenant = 'acme'")
+		if got := seconds / 86400 * most; got > float64(want) || got < float64(want)-1 {
+			t.Errorf("%.2f changes are spent, want %d", got, want)
+		}
+	}
+	edit := own(t, "a", "")
+	publish := func(who pgrules.Who) error {
+		_, err := db.Publish(t.Context(), who, pgrules.Change{Edits: []pgrules.Edit{edit}})
+		return err
+	}
+	must(publish(eve))
+	spent(1)
+	must(publish(eve)) // it says the same
+	spent(1)
+	must(override(db, eve, 5, 20))
+	spent(6)
+	must(override(db, eve, 6, 20)) // of which one is new
+	spent(7)
+	x, err := db.AddExemption(t.Context(), eve, pgrules.Exemption{Rule: "a", Type: "user", Value: "ann"})
+	must(err)
+	must(db.RemoveExemption(t.Context(), eve, x.ID))
+	spent(9)
+	all, err := db.Overrides(t.Context(), pgrules.Which{Rule: "a"}, pgrules.Page{Most: 1})
+	must(err)
+	must(db.RemoveOverride(t.Context(), eve, all[0].ID))
+	must(db.Record(t.Context(), eve, "a", "acme", map[string]string{"what": "reset"}))
+	spent(11)
+	must(db.Record(t.Context(), eve, "a", "acme", map[string]string{"reason": strings.Repeat("x", 9_000)}))
+	spent(14)
+	must(override(db, ann, 50, 21)) // operators are not bound
+	spent(14)
+
+	if err := override(db, eve, most+1, 22); !errors.Is(err, pgrules.ErrRefused) || !strings.Contains(err.Error(), "send fewer at once") {
+		t.Errorf("more than the quota at once: %v", err)
+	}
+	// 16 are left, of which a batch of 20 has none.
+	var pace *pgrules.PaceError
+	if err := override(db, eve, 20, 23); !errors.As(err, &pace) || pace.RetryAfter < 3*time.Hour || pace.RetryAfter > 4*24*time.Hour/most {
+		t.Fatalf("20 where 16 are left: %v", err)
+	}
+	wantWords(t, pace.Error(), "quota of tenant acme", "20 more changes would exceed 30 a day", "tenants.max_changes_per_day")
+	spent(14)
+	before := one[int](t, server, "SELECT count(*) FROM rate_limit_rule_audit")
+	var writers sync.WaitGroup
+	var accepted atomic.Int32
+	for i := range 24 {
+		writers.Go(func() {
+			err := pgrules.ErrConflict
+			for errors.Is(err, pgrules.ErrConflict) {
+				if i%2 == 0 {
+					err = override(dbs[i%3], eve, 1, 100+i)
+				} else {
+					err = rule(dbs[i%3], eve, 100+i)
+				}
+			}
+			var pace *pgrules.PaceError
+			switch {
+			case err == nil:
+				accepted.Add(1)
+			case !errors.As(err, &pace) || pace.RetryAfter > time.Hour:
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	writers.Wait()
+	if n := one[int](t, server, "SELECT count(*) FROM rate_limit_rule_audit") - before; n != 16 || accepted.Load() != 16 {
+		t.Errorf("%d accepted, %d audit entries: want 16", accepted.Load(), n)
+	}
+	must(sql(t, server, "UPDATE rate_limit_tenant_changes SET drained_at = drained_at - interval '1 hour'")) // that is, time passes
+	must(override(db, eve, 1, 200))
+}
+
+func wantWords(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("%s\nwant %q", text, w)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package pgrules
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// Override is another limit for one subject.
+type Override struct {
+	ID int64
+	// Rule is the rule's name, and Limit that of the limit; "" if it has none.
+	Rule, Limit string
+	Subject     headgate.Attributes
+	// Text is the limit, as ruledoc.ParseLimit reads it.
+	Text      string
+	Reason    string
+	Expires   *time.Time
+	CreatedBy string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// MaxOverrides is how many can be set at once.
+const MaxOverrides = 10_000
+
+// SetOverrides adds overrides, or changes those that are there, all or none; it is how many were not there already as they are. An
+// error names the one that it is about by its place, which begins with 0.
+func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (changed int64, err error) {
+	if len(overrides) > MaxOverrides {
+		return 0, fmt.Errorf("%w: %d overrides at once: send at most %d", ErrRefused, len(overrides), MaxOverrides)
+	}
+	rules := map[string]*ruleRow{}
+	params := pgdb.MergeOverridesParams{CreatedBy: who.Name}
+	places := map[string]int{}
+	for i := range overrides {
+		o := &overrides[i]
+		rule, err := db.cached(ctx, rules, o.Rule)
+		if err == nil {
+			err = checkOverride(rule, o)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("override %d: %w", i, err)
+		}
+		subject, err := subjectText(o.Subject)
+		if err != nil {
+			return 0, err
+		}
+		key := o.Rule + "\x00" + o.Limit + "\x00" + subject
+		if at, twice := places[key]; twice {
+			return 0, fmt.Errorf("override %d: %w: it is there already, as number %d", i, ErrRefused, at)
+		}
+		places[key] = i
+		params.RuleIds = append(params.RuleIds, rule.row.ID)
+		params.LimitNames = append(params.LimitNames, o.Limit)
+		params.Subjects = append(params.Subjects, subject)
+		params.LimitTexts = append(params.LimitTexts, o.Text)
+		params.Reasons = append(params.Reasons, o.Reason)
+		expires := ""
+		if o.Expires != nil {
+			expires = o.Expires.Format(time.RFC3339Nano)
+		}
+		params.Expires = append(params.Expires, expires)
+	}
+	err = db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
+		changed, err = q.MergeOverrides(ctx, params)
+		return changed, err
+	})
+	return changed, err
+}
+
+// subjectText is a subject as it is stored: its names are sorted, and of an API key there is only the hash.
+func subjectText(subject headgate.Attributes) (string, error) {
+	subject = maps.Clone(subject)
+	for _, name := range []string{"api_key", "descriptor.api_key"} {
+		if key := subject[name]; key != "" {
+			subject[name] = headgate.EnsureKeyHash(key)
+		}
+	}
+	text, err := json.Marshal(subject)
+	return string(text), err
+}
+
+// ruleRow is a rule that exceptions are for.
+type ruleRow struct {
+	row  pgdb.RateLimitRule
+	rule headgate.Rule
+}
+
+func (db *DB) cached(ctx context.Context, rules map[string]*ruleRow, name string) (*ruleRow, error) {
+	if known := rules[name]; known != nil {
+		return known, nil
+	}
+	row, err := db.rowOf(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	rule, err := db.parse(&row)
+	if err != nil {
+		return nil, err
+	}
+	rules[name] = &ruleRow{row, rule}
+	return rules[name], nil
+}
+
+func checkOverride(rule *ruleRow, o *Override) error {
+	if _, err := limitOf(&rule.rule, o.Limit, o.Text); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if err := ruledoc.CheckSubject(&rule.rule, o.Subject); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if err := headgate.CheckKeyHash(o.Subject["api_key"]); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return checkReason(o.Reason)
+}
+
+// maxReason is how many characters the reason of an override or exemption may have, as the tables say: each is kept in memory by all
+// nodes, and in the audit for good.
+const maxReason = 1000
+
+func checkReason(reason string) error {
+	if n := utf8.RuneCountInString(reason); n > maxReason {
+		return fmt.Errorf("%w: reason has %d characters: write at most %d", ErrRefused, n, maxReason)
+	}
+	return nil
+}
+
+// Page is which part of a list is wanted: the first Most after one.
+type Page struct {
+	After int64
+	Most  int32
+}
+
+// Which says which overrides or exemptions are wanted.
+type Which struct {
+	// Rule is a name or UUID; "" is all.
+	Rule string
+	// Tenant has made the rule, or is in the subject; "" is all.
+	Tenant string
+	// Subject is of overrides only; nil is all.
+	Subject headgate.Attributes
+}
+
+// rule is the id of the rule, if one is named.
+func (w *Which) rule(ctx context.Context, db *DB) (*int64, error) {
+	if w.Rule == "" {
+		return nil, nil //nolint:nilnil // none is none
+	}
+	row, err := db.rowOf(ctx, w.Rule)
+	if err != nil {
+		return nil, err
+	}
+	return &row.ID, nil
+}
+
+// Overrides are those in force, in the order in which they were first set.
+func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]Override, error) {
+	rule, err := which.rule(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	params := pgdb.ListOverridesParams{After: page.After, Most: page.Most, Rule: rule}
+	if which.Subject != nil {
+		text, err := subjectText(which.Subject)
+		if err != nil {
+			return nil, err
+		}
+		params.Subject = &text
+	}
+	rows, err := db.listOverrides(ctx, which.Tenant, params)
+	if err != nil {
+		return nil, db.explain(err)
+	}
+	all := make([]Override, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		all[i] = Override{
+			ID: r.ID, Rule: r.Rule, Limit: r.LimitName, Text: r.LimitText, Reason: r.Reason, Expires: r.ExpiresAt,
+			CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		}
+		if err := json.Unmarshal([]byte(r.Subject), &all[i].Subject); err != nil {
+			return nil, fmt.Errorf("override %d: %w", r.ID, err)
+		}
+	}
+	return all, nil
+}
+
+// listOverrides reads overrides of all tenants, or of one by its indexes: it must not cost more for those of others.
+func (db *DB) listOverrides(ctx context.Context, tenant string, params pgdb.ListOverridesParams) ([]pgdb.ListOverridesRow, error) {
+	if tenant == "" {
+		return db.query().ListOverrides(ctx, params)
+	}
+	rows, err := db.query().ListTenantOverrides(ctx, pgdb.ListTenantOverridesParams{
+		Tenant: tenant, After: params.After, Rule: params.Rule, Subject: params.Subject, Most: params.Most,
+	})
+	all := make([]pgdb.ListOverridesRow, len(rows))
+	for i := range rows {
+		all[i] = pgdb.ListOverridesRow(rows[i])
+	}
+	return all, err
+}
+
+// Override is the one with this id.
+func (db *DB) Override(ctx context.Context, id int64) (Override, error) {
+	all, err := db.Overrides(ctx, Which{}, Page{After: id - 1, Most: 1})
+	if err == nil && (len(all) == 0 || all[0].ID != id) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Override{}, fmt.Errorf("override %d: %w", id, err)
+	}
+	return all[0], nil
+}
+
+// RemoveOverride ends an override.
+func (db *DB) RemoveOverride(ctx context.Context, who Who, id int64) error {
+	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
+		_, err := q.RemoveOverride(ctx, id)
+		return 1, err
+	})
+	if err != nil {
+		return fmt.Errorf("override %d: %w", id, err)
+	}
+	return nil
+}

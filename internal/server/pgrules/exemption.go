@@ -1,0 +1,121 @@
+package pgrules
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
+)
+
+// Exemption frees a subject from a rule.
+type Exemption struct {
+	ID int64
+	// Rule is the rule's name; "" is all rules.
+	Rule string
+	// Type is api_key, user, ip_cidr or service_account.
+	Type, Value string
+	Reason      string
+	Expires     *time.Time
+	CreatedBy   string
+	CreatedAt   time.Time
+}
+
+// AddExemption adds an exemption, or changes the reason and the end of the one that is there.
+func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption, error) {
+	params := pgdb.AddExemptionParams{
+		SubjectType: x.Type, SubjectValue: x.Value, Reason: x.Reason, ExpiresAt: x.Expires, CreatedBy: who.Name,
+	}
+	switch {
+	case !slices.Contains([]string{"api_key", "user", "ip_cidr", "service_account"}, x.Type):
+		return x, fmt.Errorf("%w: an exemption is by api_key, user, ip_cidr or service_account, not by %q", ErrRefused, x.Type)
+	case x.Value == "":
+		return x, fmt.Errorf("%w: an exemption by %s needs its value", ErrRefused, x.Type)
+	case checkReason(x.Reason) != nil:
+		return x, checkReason(x.Reason)
+	case x.Type == "ip_cidr":
+		network, err := parseNetwork(x.Value)
+		if err != nil {
+			return x, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		params.SubjectValue = network.String()
+	case x.Type == "api_key":
+		if err := headgate.CheckKeyHash(x.Value); err != nil {
+			return x, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		params.SubjectValue = headgate.EnsureKeyHash(x.Value)
+	}
+	if x.Rule != "" {
+		row, err := db.rowOf(ctx, x.Rule)
+		if err != nil {
+			return x, err
+		}
+		params.RuleID = &row.ID
+	}
+	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
+		row, err := q.AddExemption(ctx, params)
+		x.ID, x.Value, x.CreatedBy, x.CreatedAt = row.ID, row.SubjectValue, row.CreatedBy, row.CreatedAt
+		return 1, err
+	})
+	return x, err
+}
+
+func parseNetwork(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		return netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
+	}
+	network, err := netip.ParsePrefix(text)
+	if err != nil || network != network.Masked() || network.Addr().Is4In6() {
+		return network, fmt.Errorf("%q is no network: write it like 10.0.0.0/8 or 2001:db8::/32", text)
+	}
+	return network, nil
+}
+
+// Exemption is the one with this id.
+func (db *DB) Exemption(ctx context.Context, id int64) (Exemption, error) {
+	all, err := db.Exemptions(ctx, Which{}, Page{After: id - 1, Most: 1})
+	if err == nil && (len(all) == 0 || all[0].ID != id) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Exemption{}, fmt.Errorf("exemption %d: %w", id, err)
+	}
+	return all[0], nil
+}
+
+// Exemptions are those in force, in the order in which they were first made.
+func (db *DB) Exemptions(ctx context.Context, which Which, page Page) ([]Exemption, error) {
+	rule, err := which.rule(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	params := pgdb.ListExemptionsParams{After: page.After, Most: page.Most, Rule: rule, Tenant: orNull(which.Tenant)}
+	rows, err := db.query().ListExemptions(ctx, params)
+	if err != nil {
+		return nil, db.explain(err)
+	}
+	all := make([]Exemption, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		all[i] = Exemption{
+			ID: r.ID, Rule: r.Rule, Type: r.SubjectType, Value: r.SubjectValue, Reason: r.Reason, Expires: r.ExpiresAt,
+			CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
+		}
+	}
+	return all, nil
+}
+
+// RemoveExemption ends an exemption.
+func (db *DB) RemoveExemption(ctx context.Context, who Who, id int64) error {
+	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
+		_, err := q.RemoveExemption(ctx, id)
+		return 1, err
+	})
+	if err != nil {
+		return fmt.Errorf("exemption %d: %w", id, err)
+	}
+	return nil
+}

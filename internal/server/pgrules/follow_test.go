@@ -1,0 +1,386 @@
+package pgrules_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// node follows a database until it is stopped.
+type node struct {
+	t       *testing.T
+	limiter *headgate.Limiter
+	keep    string
+	stop    context.CancelFunc
+	wait    func()
+	checked func() time.Time
+
+	mu     sync.Mutex
+	events []ruledoc.Event
+}
+
+func newNode(t *testing.T, keep string) *node {
+	t.Helper()
+	none, err := headgate.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &node{t: t, limiter: headgate.NewLimiter(memstore.New(memstore.Options{}), none, headgate.Options{}), keep: keep}
+}
+
+func (n *node) start(db *pgrules.DB) error {
+	ctx, stop := context.WithCancel(n.t.Context())
+	f, err := db.Follow(ctx, pgrules.FollowOptions{
+		Limiter: n.limiter, Keep: n.keep, Node: "node", Log: slog.New(slog.DiscardHandler),
+		Report: func(e ruledoc.Event) {
+			n.mu.Lock()
+			n.events = append(n.events, e)
+			n.mu.Unlock()
+		},
+	})
+	if err != nil {
+		stop()
+		return err
+	}
+	n.stop, n.wait, n.checked = stop, f.Wait, f.Checked
+	n.t.Cleanup(func() { stop(); f.Wait() })
+	return nil
+}
+
+func follow(t *testing.T, db *pgrules.DB, keep string) *node {
+	t.Helper()
+	n := newNode(t, keep)
+	if err := n.start(db); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n *node) end() { n.stop(); n.wait() }
+
+// last is the kind of the last event, and its error.
+func (n *node) last() (ruledoc.EventKind, string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.events) == 0 {
+		return 99, ""
+	}
+	e := n.events[len(n.events)-1]
+	return e.Kind, fmt.Sprint(e.Err)
+}
+
+// limit is that of a user.
+func (n *node) limit(rule, user string) string {
+	d, _ := n.limiter.Peek(context.Background(), headgate.Request{Attributes: headgate.Attributes{"user": user}})
+	for i := range d.Limits {
+		if d.Limits[i].Rule == rule {
+			return d.Limits[i].Limit.String()
+		}
+	}
+	return "none"
+}
+
+// until waits for something to be so.
+func (n *node) until(what string, so func() bool) {
+	n.t.Helper()
+	for end := time.Now().Add(15 * time.Second); !so(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			kind, err := n.last()
+			n.t.Fatalf("%s: not so after 15 s; last was %s: %s", what, kind, err)
+		}
+	}
+}
+
+func (n *node) untilLimit(rule, user, want string) {
+	n.t.Helper()
+	n.until(rule+" of "+user+" is "+want, func() bool { return n.limit(rule, user) == want })
+}
+
+// A node has what is there, and follows every kind of change.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	db, server := newDB(t)
+	n := follow(t, db, "")
+	if kind, _ := n.last(); kind != ruledoc.Applied {
+		t.Errorf("%s without any rule", kind)
+	}
+	put(t, db, document("a", "10/minute"))
+	n.untilLimit("a", "ann", "10/minute")
+	override := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": "ann"}, Text: "500/minute"}
+	if _, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{override}); err != nil {
+		t.Fatal(err)
+	}
+	n.untilLimit("a", "ann", "500/minute")
+	// An override counts as its rule does, also when that changes.
+	put(t, db, `{"id": "a", "by": ["user"], "limit": "20/minute", "algorithm": "fixed_window"}`)
+	n.untilLimit("a", "bob", "20/minute, fixed_window")
+	if got := n.limit("a", "ann"); got != "500/minute, fixed_window" {
+		t.Errorf("overridden: %s", got)
+	}
+	if err := sql(t, server, "DELETE FROM rate_limit_overrides"); err != nil {
+		t.Fatal(err)
+	}
+	n.untilLimit("a", "ann", "20/minute, fixed_window")
+	x, err := db.AddExemption(t.Context(), ann, pgrules.Exemption{Rule: "a", Type: "user", Value: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.untilLimit("a", "ann", "none")
+	if err := db.RemoveExemption(t.Context(), ann, x.ID); err != nil {
+		t.Fatal(err)
+	}
+	n.untilLimit("a", "ann", "20/minute, fixed_window")
+	if err := sql(t, server, fmt.Sprintf(flatRule, "hand")); err != nil {
+		t.Fatal(err)
+	}
+	n.untilLimit("hand", "ann", "10/minute")
+	if _, err := publish(t, db, pgrules.Edit{Name: "hand", Revision: pgrules.AnyRevision}); err != nil {
+		t.Fatal(err)
+	}
+	n.untilLimit("hand", "ann", "none")
+	n.until("the node says what it runs", func() bool {
+		nodes, err := db.Nodes(t.Context())
+		return err == nil && len(nodes) == 1 && nodes[0].Version == 4 && nodes[0].Problem == ""
+	})
+}
+
+// What was written by hand and makes no sense is not taken, and what was in use stays until it is corrected.
+func TestNodesRefusePoison(t *testing.T) {
+	t.Parallel()
+	db, server := newDB(t)
+	put(t, db, document("a", "10/minute"))
+	keep := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, keep)
+	for statement, want := range map[string]string{
+		"UPDATE rate_limit_rules SET enabled = false": "no rule would be left",
+		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": [], "limit": "1/day"}', max_requests = 1, window_seconds = 86400`: "refuse everybody",
+		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["user"], "limit": "often"}'`:                                     "wants a rate",
+		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["user"], "limit": "30/minute"}'`:                                 "columns do not say",
+	} {
+		if err := sql(t, server, statement); err != nil {
+			t.Fatal(err)
+		}
+		n.until(want, func() bool {
+			kind, err := n.last()
+			return kind == ruledoc.Refused && strings.Contains(err, want)
+		})
+		if got := n.limit("a", "ann"); got != "10/minute" {
+			t.Errorf("%s: %s is in use", want, got)
+		}
+		// Nor does a node that starts now take it.
+		again := follow(t, db, keep)
+		if kind, err := again.last(); kind != ruledoc.Refused || !strings.Contains(err, want) || again.limit("a", "ann") != "10/minute" {
+			t.Errorf("started: %s: %s", kind, err)
+		}
+		again.end()
+		if err := newNode(t, "").start(db); err == nil || !strings.Contains(err.Error(), "no rules to start with") || !strings.Contains(err.Error(), want) {
+			t.Errorf("started with nothing kept: %v", err)
+		}
+		if err := sql(t, server, `UPDATE rate_limit_rules SET enabled = true, scope = 'global', algorithm = 'token_bucket', max_requests = 10,
+			window_seconds = 60, document = '{"id": "a", "by": ["user"], "limit": "10/minute"}'`); err != nil {
+			t.Fatal(err)
+		}
+		n.until("corrected", func() bool { kind, _ := n.last(); return kind == ruledoc.Applied })
+	}
+	// The reason is told again when the database has been away meanwhile.
+	if err := sql(t, server, "UPDATE rate_limit_rules SET enabled = false"); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(yes bool) {
+		t.Helper()
+		n.until("refused", func() bool {
+			kind, err := n.last()
+			return kind == ruledoc.Refused && strings.Contains(err, "no rule would be left") == yes
+		})
+	}
+	refused(true)
+	server.Kill()
+	refused(false)
+	server.Restart(t)
+	refused(true)
+}
+
+// A node goes on without the database, and starts without it.
+func TestDatabaseFails(t *testing.T) {
+	t.Parallel()
+	db, server := newDB(t)
+	put(t, db, document("a", "10/minute"))
+	keep := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, keep)
+	override := func(user, text string) {
+		t.Helper()
+		o := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": user}, Text: text}
+		if _, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{o}); err != nil {
+			t.Fatal(err)
+		}
+		n.untilLimit("a", user, text)
+	}
+	override("ann", "100/minute")
+	override("bob", "200/minute")
+	override("ann", "300/minute")
+	put(t, db, document("a", "20/minute"))
+	n.untilLimit("a", "eve", "20/minute")
+	server.Kill()
+	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Refused })
+	checked := n.checked()
+	kept := func(n *node) {
+		t.Helper()
+		for user, want := range map[string]string{"ann": "300/minute", "bob": "200/minute", "eve": "20/minute"} {
+			if got := n.limit("a", user); got != want {
+				t.Errorf("%s has %s, want %s", user, got, want)
+			}
+		}
+	}
+	kept(n)
+	again := follow(t, db, keep)
+	if kind, err := again.last(); kind != ruledoc.StartedFromKept {
+		t.Errorf("%s: %s", kind, err)
+	}
+	kept(again)
+	// What was not finished does not count, and what was damaged is not taken.
+	again.end()
+	whole, err := os.ReadFile(keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, keep, append(whole, `0badc0de {"override":{"rule_id":1,"subject":"{\"user\":\"eve\"}","text":"1/day"}}`+"\n"...))
+	again = follow(t, db, keep)
+	kept(again)
+	again.end()
+	broken := filepath.Join(t.TempDir(), "broken")
+	writeFile(t, broken, whole[:40])
+	if err := newNode(t, broken).start(db); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("%v", err)
+	}
+	if since := time.Since(checked); !n.checked().Equal(checked) || since > time.Minute {
+		t.Errorf("while the database is away, it was looked at %v ago, and then %v", since, time.Since(n.checked()))
+	}
+	server.Restart(t)
+	n.until("it is back", func() bool { kind, _ := n.last(); return kind == ruledoc.Recovered })
+	n.until("it is looked at", func() bool { return n.checked().After(checked) })
+	put(t, db, document("a", "30/minute"))
+	n.untilLimit("a", "eve", "30/minute")
+}
+
+func writeFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A database that was put back to an earlier state takes no node with it; the next version does.
+func TestOlderSnapshot(t *testing.T) {
+	t.Parallel()
+	db, server := newDB(t)
+	put(t, db, document("a", "10/minute"))
+	server.Save(t)
+	keep := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, keep)
+	for i := range 3 {
+		put(t, db, document("a", fmt.Sprintf("%d/minute", 20+i)))
+	}
+	n.untilLimit("a", "ann", "22/minute")
+	server.Load(t)
+	older := func(n *node) {
+		t.Helper()
+		n.until("it is told", func() bool {
+			kind, err := n.last()
+			return kind == ruledoc.Refused && strings.Contains(err, "earlier state")
+		})
+		if got := n.limit("a", "ann"); got != "22/minute" {
+			t.Errorf("%s is in use", got)
+		}
+	}
+	older(n)
+	n.end()
+	n = follow(t, db, keep)
+	older(n)
+	n.until("it is there to see", func() bool {
+		nodes, err := db.Nodes(t.Context())
+		return err == nil && len(nodes) == 1 && nodes[0].Version == 4 && strings.Contains(nodes[0].Problem, "earlier state")
+	})
+	if version := put(t, db, document("a", "50/minute")); version != 5 {
+		t.Errorf("version %d, want one above all that nodes have seen", version)
+	}
+	n.untilLimit("a", "ann", "50/minute")
+}
+
+// Paused, it answers nobody, and nobody waits.
+func TestPausedDatabase(t *testing.T) {
+	t.Parallel()
+	db, server := newDB(t)
+	put(t, db, document("a", "10/minute"))
+	keep := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, keep)
+	server.Pause()
+	began := time.Now()
+	for range 1000 {
+		if got := n.limit("a", "ann"); got != "10/minute" {
+			t.Fatal(got)
+		}
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("1000 decisions took %v", took)
+	}
+	began = time.Now()
+	again := follow(t, db, keep)
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("the start took %v", took)
+	}
+	if kind, err := again.last(); kind != ruledoc.StartedFromKept {
+		t.Errorf("%s: %s", kind, err)
+	}
+	again.end()
+	// A node notices, so that it would find another server that takes the place of this one.
+	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Refused })
+	server.Resume()
+	put(t, db, document("a", "20/minute"))
+	n.untilLimit("a", "ann", "20/minute")
+}
+
+// What was removed long ago is gone, and a node that was away all the time learns of it nevertheless.
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	db, server := newDB(t)
+	put(t, db, document("a", "10/minute"))
+	soon := time.Now().Add(time.Hour)
+	for user, expires := range map[string]*time.Time{"ann": nil, "bob": &soon, "eve": nil} {
+		o := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": user}, Text: "500/minute", Expires: expires}
+		if _, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{o}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, keep)
+	n.untilLimit("a", "ann", "500/minute")
+	n.end()
+	if err := sql(t, server, `DELETE FROM rate_limit_overrides WHERE subject LIKE '%ann%'`); err != nil {
+		t.Fatal(err)
+	}
+	for _, days := range []int{8, 16} { // bob's ends first, and is then removed as ann's was
+		if err := db.Purge(t.Context(), time.Now().AddDate(0, 0, days)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := one[string](t, server, "SELECT string_agg(subject, ' ') FROM rate_limit_overrides"); left != `{"user":"eve"}` {
+		t.Errorf("left is %s", left)
+	}
+	n = follow(t, db, keep)
+	for user, want := range map[string]string{"ann": "10/minute", "bob": "10/minute", "eve": "500/minute"} {
+		if got := n.limit("a", user); got != want {
+			t.Errorf("%s has %s, want %s", user, got, want)
+		}
+	}
+}

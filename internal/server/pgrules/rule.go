@@ -1,0 +1,238 @@
+package pgrules
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// Rule is a rule as the tables have it.
+type Rule struct {
+	ID         int64
+	UUID, Name string
+	// Flat is what the columns say of it; of a rule that says more than they can, only what they can.
+	Flat ruledoc.Flat
+	// Document is the whole rule in JSON.
+	Document json.RawMessage
+	Enabled  bool
+	// Owner is the tenant that has made it; "" is us.
+	Owner string
+	// Revision changes with every change.
+	Revision             int64
+	CreatedAt, UpdatedAt time.Time
+}
+
+// parsedRule is a row that was read, with the revision that it was read at.
+type parsedRule struct {
+	seq  int64
+	rule headgate.Rule
+	err  error
+}
+
+// parse reads a row, or remembers what it said.
+func (db *DB) parse(row *pgdb.RateLimitRule) (headgate.Rule, error) {
+	db.mu.Lock()
+	known, ok := db.parsed[row.ID]
+	db.mu.Unlock()
+	if ok && known.seq == row.Seq {
+		return known.rule, known.err
+	}
+	rule, err := parse(row)
+	db.mu.Lock()
+	db.parsed[row.ID] = parsedRule{row.Seq, rule, err}
+	db.mu.Unlock()
+	return rule, err
+}
+
+// parse reads a row: its document, which the columns must not contradict, or else the columns.
+func parse(row *pgdb.RateLimitRule) (headgate.Rule, error) {
+	if row.Document == nil {
+		flat := flatOf(row)
+		return flat.Rule()
+	}
+	rule, err := ruledoc.ParseRule("rule "+row.Name, []byte(*row.Document))
+	if err != nil {
+		return rule, err
+	}
+	if rule.ID != row.Name {
+		return rule, fmt.Errorf("rule %q has a document of rule %q: they must be the same", row.Name, rule.ID)
+	}
+	flat := ruledoc.FlatOf(rule)
+	if want := columnsOf(&flat); !sameColumns(row, &want) {
+		return rule, fmt.Errorf("rule %q: its columns do not say what its document says: write both, or set the document to NULL so "+
+			"that the columns are all there is", row.Name)
+	}
+	return rule, nil
+}
+
+// Definition is what a rule is to say.
+type Definition struct {
+	Rule headgate.Rule
+	// Flat is what the columns are to say. Its algorithm is by the name that was used.
+	Flat     ruledoc.Flat
+	Document []byte
+	// Enabled is whether the rule is to be in force.
+	Enabled bool
+	// Owner is the tenant that makes it; "" is us. It never changes.
+	Owner string
+}
+
+// Define reads a rule: a document as rule files have it, in JSON or YAML, or the flat form, which has a name instead of an id. Errors
+// about what it says are of type ruledoc.Errors.
+func Define(data []byte) (*Definition, error) {
+	if isFlat(data) {
+		flat, err := ruledoc.ParseFlat(data)
+		if err != nil {
+			return nil, err
+		}
+		rule, err := flat.Rule()
+		if err != nil {
+			return nil, err
+		}
+		return define(rule, flat, flat.Enabled)
+	}
+	rule, err := ruledoc.ParseRule("rule", data)
+	if err != nil {
+		return nil, err
+	}
+	return DefinitionOf(rule)
+}
+
+// DefinitionOf is the definition of a rule that was read elsewhere.
+func DefinitionOf(rule headgate.Rule) (*Definition, error) {
+	return define(rule, ruledoc.FlatOf(rule), true)
+}
+
+func define(rule headgate.Rule, flat ruledoc.Flat, enabled bool) (*Definition, error) {
+	document, err := ruledoc.EncodeRule(rule)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if rule.Priority > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: a priority of %d is too large: write %d at the most", ErrRefused, rule.Priority, math.MaxInt32)
+	}
+	return &Definition{Rule: rule, Flat: flat, Document: document, Enabled: enabled}, nil
+}
+
+func isFlat(data []byte) bool {
+	var keys struct{ ID, Name json.RawMessage }
+	return json.Unmarshal(data, &keys) == nil && keys.ID == nil && keys.Name != nil
+}
+
+// row is the definition as a row.
+func (d *Definition) row() pgdb.RateLimitRule {
+	document := string(d.Document)
+	row := columnsOf(&d.Flat)
+	row.Enabled, row.Owner, row.Document = d.Enabled, d.Owner, &document
+	return row
+}
+
+// definitionOf is the definition that a row was made of.
+func (db *DB) definitionOf(row *pgdb.RateLimitRule) (*Definition, error) {
+	rule, err := parse(row)
+	if err != nil {
+		return nil, err
+	}
+	d, err := define(rule, flatOf(row), row.Enabled)
+	if err != nil {
+		return nil, err
+	}
+	d.Owner = row.Owner
+	if row.Document != nil {
+		d.Document = []byte(*row.Document)
+	}
+	return d, nil
+}
+
+// columnsOf are the columns of a flat rule; empty is NULL.
+func columnsOf(f *ruledoc.Flat) pgdb.RateLimitRule {
+	return pgdb.RateLimitRule{
+		Name: f.Name, Scope: f.Scope, TenantID: orNull(f.TenantID), HttpMethod: orNull(f.HTTPMethod),
+		PathPattern: orNull(f.PathPattern), Tier: orNull(f.Tier), Algorithm: orNull(f.Algorithm), MaxRequests: orNull(f.MaxRequests),
+		WindowSeconds: orNull(f.WindowSeconds), BurstCapacity: orNull(f.BurstCapacity), Priority: int32(f.Priority),
+	}
+}
+
+// flatOf are the columns of a row.
+func flatOf(row *pgdb.RateLimitRule) ruledoc.Flat {
+	return ruledoc.Flat{
+		Name: row.Name, Scope: row.Scope, TenantID: orZero(row.TenantID), HTTPMethod: orZero(row.HttpMethod),
+		PathPattern: orZero(row.PathPattern), Tier: orZero(row.Tier), Algorithm: orZero(row.Algorithm),
+		MaxRequests: orZero(row.MaxRequests), WindowSeconds: orZero(row.WindowSeconds), BurstCapacity: orZero(row.BurstCapacity),
+		Priority: int(row.Priority), Enabled: row.Enabled,
+	}
+}
+
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func orZero[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
+	}
+	return *v
+}
+
+// ruleOf is a row for callers.
+func ruleOf(row *pgdb.RateLimitRule) Rule {
+	r := Rule{
+		ID: row.ID, UUID: row.RuleUuid, Name: row.Name, Flat: flatOf(row), Enabled: row.Enabled, Owner: row.Owner, Revision: row.Seq,
+		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+	}
+	if row.Document != nil {
+		r.Document = json.RawMessage(*row.Document)
+	} else if rule, err := parse(row); err == nil {
+		r.Document, _ = ruledoc.EncodeRule(rule) // it was made of columns
+	}
+	return r
+}
+
+// Filter says which rules are wanted; nil is all.
+type Filter struct {
+	Scope, Tenant, Owner *string
+	Enabled              *bool
+}
+
+// Rules are those that fit, in the order in which they were made.
+func (db *DB) Rules(ctx context.Context, filter Filter, page Page) ([]Rule, error) {
+	rows, err := db.query().ListRules(ctx, pgdb.ListRulesParams{
+		After: page.After, Most: page.Most, Enabled: filter.Enabled, Scope: filter.Scope, Tenant: filter.Tenant, Owner: filter.Owner,
+	})
+	if err != nil {
+		return nil, db.explain(err)
+	}
+	rules := make([]Rule, len(rows))
+	for i := range rows {
+		rules[i] = ruleOf(&rows[i])
+	}
+	return rules, nil
+}
+
+// Rule is the one with this name or UUID.
+func (db *DB) Rule(ctx context.Context, name string) (Rule, error) {
+	row, err := db.rowOf(ctx, name)
+	if err != nil {
+		return Rule{}, err
+	}
+	return ruleOf(&row), nil
+}
+
+func (db *DB) rowOf(ctx context.Context, name string) (pgdb.RateLimitRule, error) {
+	row, err := db.query().RuleByName(ctx, name)
+	if err != nil {
+		err = fmt.Errorf("rule %q: %w", name, db.explain(err))
+	}
+	return row, err
+}

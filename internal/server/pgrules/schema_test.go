@@ -1,0 +1,167 @@
+package pgrules_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// newDB is a database with tables, and a way to write to it by hand.
+func newDB(t *testing.T) (*pgrules.DB, *testenv.Postgres) {
+	t.Helper()
+	server := testenv.StartPostgres(t)
+	db := open(t, server)
+	if _, _, err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return db, server
+}
+
+func open(t *testing.T, server *testenv.Postgres) *pgrules.DB {
+	t.Helper()
+	db, err := pgrules.Open(server.URL(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+// sql runs statements as one transaction, and is the error.
+func sql(t *testing.T, server *testenv.Postgres, statements ...string) error {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	return pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+		for _, s := range statements {
+			if _, err := tx.Exec(t.Context(), s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// one is a value that a question has for an answer.
+func one[T any](t *testing.T, server *testenv.Postgres, question string) (value T) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := conn.QueryRow(t.Context(), question).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", question, err)
+	}
+	return value
+}
+
+func TestMigrateFromAllNodes(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartPostgres(t)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	moved := 0
+	for range 5 {
+		db := open(t, server)
+		all.Go(func() {
+			from, to, err := db.Migrate(t.Context())
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || to == 0 {
+				t.Errorf("from %d to %d: %v", from, to, err)
+			}
+			if from < to {
+				moved++
+			}
+		})
+	}
+	all.Wait()
+	if moved != 1 {
+		t.Errorf("%d nodes have made the tables, want one", moved)
+	}
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	if _, err := pgrules.Open("postgres://ann:hunter2@[", ""); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%v", err)
+	}
+	db := open(t, testenv.StartPostgres(t))
+	if _, _, _, err := db.Present(t.Context()); err == nil || !strings.Contains(err.Error(), "run headgate migrate") {
+		t.Errorf("%v", err)
+	}
+}
+
+const flatRule = `INSERT INTO rate_limit_rules (name, scope, algorithm, max_requests, window_seconds) VALUES ('%s', 'global', 'token_bucket', 10, 60)`
+
+// What the tables themselves do for whoever writes to them by hand.
+func TestTablesKeepTheStory(t *testing.T) {
+	t.Parallel()
+	_, server := newDB(t)
+	must := func(statements ...string) {
+		t.Helper()
+		if err := sql(t, server, statements...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	number := func(question string) int64 { t.Helper(); return one[int64](t, server, question) }
+	must("SET LOCAL headgate.actor = 'ann'", fmt.Sprintf(flatRule, "a"), fmt.Sprintf(flatRule, "b"))
+	if v := number("SELECT version FROM rate_limit_state"); v != 1 {
+		t.Errorf("version %d after one transaction", v)
+	}
+	must("UPDATE rate_limit_rules SET max_requests = 20 WHERE name = 'a'")
+	must("UPDATE rate_limit_rules SET enabled = false WHERE name = 'b'")
+	must("UPDATE rate_limit_state SET mode = 'shadow'")
+	if v := number("SELECT version FROM rate_limit_state"); v != 4 {
+		t.Errorf("version %d after four", v)
+	}
+	story := one[string](t, server, `SELECT string_agg(object || ' ' || action || ' ' || version || ' ' || actor, ', ' ORDER BY id)
+		FROM rate_limit_rule_audit`)
+	if want := "rule insert 1 ann, rule insert 1 ann, rule update 2 sql:postgres, rule disable 3 sql:postgres, mode update 4 sql:postgres"; story != want {
+		t.Errorf("audit: %s\n  want: %s", story, want)
+	}
+	if n := number("SELECT count(*) FROM rate_limit_rule_versions WHERE rule IS NULL AND version = 3"); n != 1 {
+		t.Errorf("%d rules left in version 3, want one", n)
+	}
+	// Exceptions stay as removed, so that nodes learn of it.
+	must("INSERT INTO rate_limit_exemptions (rule_id, subject_type, subject_value) SELECT id, 'user', 'ann' FROM rate_limit_rules WHERE name = 'a'")
+	must("DELETE FROM rate_limit_exemptions")
+	if n := number("SELECT count(*) FROM rate_limit_exemptions WHERE removed_at IS NOT NULL AND seq = (SELECT seq FROM rate_limit_state)"); n != 1 {
+		t.Errorf("%d exemptions are marked as removed, want one", n)
+	}
+	if v := number("SELECT version FROM rate_limit_state"); v != 4 {
+		t.Errorf("version %d: exemptions are no rules", v)
+	}
+	for statement, want := range map[string]string{
+		"UPDATE rate_limit_rule_audit SET actor = 'nobody'":                                            "kept as it was written",
+		"DELETE FROM rate_limit_rule_audit":                                                            "kept as it was written",
+		"TRUNCATE rate_limit_rule_audit":                                                               "kept as it was written",
+		"UPDATE rate_limit_versions SET actor = 'nobody'":                                              "kept as it was written",
+		"DELETE FROM rate_limit_rule_versions":                                                         "kept as it was written",
+		"UPDATE rate_limit_rule_versions SET rule = '{}'":                                              "kept as it was written",
+		"DELETE FROM rate_limit_rules":                                                                 "SET enabled = false",
+		"UPDATE rate_limit_rules SET name = 'c' WHERE name = 'a'":                                      "keeps its name",
+		"UPDATE rate_limit_rules SET document = '{' WHERE name = 'a'":                                  "rate_limit_rules_document_is_object",
+		"UPDATE rate_limit_rules SET scope = 'planet' WHERE name = 'a'":                                "scope",
+		"INSERT INTO rate_limit_rules (name, scope, document) VALUES ('c', 'none', '{\"id\": \"c\"}')": "scope",
+	} {
+		if err := sql(t, server, statement); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", statement, err, want)
+		}
+	}
+	must(`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["client"], "limit": "20/minute"}' WHERE name = 'a'`)
+	if err := sql(t, server, "UPDATE rate_limit_rules SET max_requests = 30 WHERE name = 'a'"); err == nil || !strings.Contains(err.Error(), "has a document") {
+		t.Errorf("a column was changed beside the document: %v", err)
+	}
+}
