@@ -1,4 +1,4 @@
-package headgate_test
+package repotest
 
 import (
 	"os"
@@ -10,11 +10,11 @@ import (
 // in order.
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
+	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	library, err := os.ReadFile("docs/library.md")
+	library, err := os.ReadFile("../../docs/library.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package headgate_test
+package repotest
 
 import (
 	"io"

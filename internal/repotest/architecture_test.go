@@ -1,4 +1,4 @@
-package headgate_test
+package repotest
 
 import (
 	"errors"
@@ -29,13 +29,8 @@ type arrows struct {
 // architecture has a line for every package, keyed by its directory. A new arrow belongs into the commit that needs it.
 var architecture = map[string]arrows{
 	".": {
-		code: []string{"internal/pathreading"},
-		// The README's lines use them all.
-		tests: []string{
-			"client", "grpclimit", "httplimit", "identity", "internal/testenv", "memstore", "redisstore", "retryafter", "ruledoc",
-			"storewrap",
-			"google.golang.org/grpc",
-		},
+		code:  []string{"internal/pathreading"},
+		tests: []string{"memstore", "storewrap"},
 	},
 	"memstore": {
 		code:  []string{"internal/holdtable"},
@@ -157,6 +152,13 @@ var architecture = map[string]arrows{
 		tests:   []string{"internal/server/adminapi", "internal/testenv"},
 		notRoot: true,
 	},
+	"internal/repotest": {
+		// The README's lines use them all.
+		tests: []string{
+			"client", "grpclimit", "httplimit", "identity", "internal/testenv", "redisstore", "retryafter", "ruledoc", "storewrap",
+			"google.golang.org/grpc",
+		},
+	},
 	"cmd/headgate/internal/envoyconfig": {
 		code:  []string{"internal/yamldoc", "ruledoc"},
 		tests: []string{"memstore"},
@@ -237,12 +239,16 @@ var architecture = map[string]arrows{
 	},
 }
 
+// serverLayer is what only the server is made of. It stands above the public packages and what they share in internal/, so
+// none of these may import it, whatever the table says. Their tests may: they talk to real servers.
+const serverLayer = "internal/server/"
+
 // leastCommentWords is what a package comment has to exceed: room to say what the package knows and what it does not.
 const leastCommentWords = 12
 
 func TestArchitecture(t *testing.T) {
 	t.Parallel()
-	problems, err := checkArchitecture(os.DirFS("."), architecture)
+	problems, err := checkArchitecture(os.DirFS("../.."), architecture)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,6 +363,10 @@ func (p *goPackage) readFile(tree fs.FS, name string) error {
 func (p *goPackage) checkImports(allowed arrows) []string {
 	var problems []string
 	for _, imp := range p.imports {
+		if own, ok := ownPackage(imp.path); ok && ofServer(own) && !imp.test && !p.aboveServer() {
+			problems = append(problems, fmt.Sprintf("%s: import of %q: only the server and commands may import %s", imp.file, imp.path, serverLayer))
+			continue
+		}
 		list := allowed.code
 		if imp.test {
 			list = slices.Concat(allowed.code, allowed.tests)
@@ -384,6 +394,13 @@ func (p *goPackage) mayImport(imp goImport, list []string, notRoot bool) bool {
 		return imp.path == module || strings.HasPrefix(imp.path, module+"/")
 	})
 }
+
+// aboveServer reports whether the package may use what the server is made of: it is part of it, or a command.
+func (p *goPackage) aboveServer() bool {
+	return ofServer(p.dir) || strings.HasPrefix(p.dir, "cmd/")
+}
+
+func ofServer(dir string) bool { return strings.HasPrefix(dir, serverLayer) }
 
 // ownPackage returns the directory of an import path that is of this module.
 func ownPackage(importPath string) (dir string, ok bool) {
@@ -421,9 +438,13 @@ func TestCheckArchitecture(t *testing.T) {
 	t.Parallel()
 	const comment = "// Package p knows a good many things that take more than a dozen words to tell.\n"
 	table := map[string]arrows{
-		".":       {tests: []string{"store", "example.com/check"}},
-		"store":   {code: []string{"example.com/driver"}},
-		"servers": {notRoot: true},
+		".":                    {tests: []string{"store", "example.com/check"}},
+		"store":                {code: []string{"example.com/driver", "internal/server/api"}},
+		"servers":              {notRoot: true},
+		"internal/words":       {code: []string{"internal/server/api"}},
+		"internal/server/api":  {code: []string{"internal/server/conf"}},
+		"internal/server/conf": {},
+		"cmd/serve":            {code: []string{"internal/server/api"}},
 	}
 	// sound is a tree the table describes; each case changes some files of it.
 	sound := map[string]string{
@@ -433,6 +454,12 @@ func TestCheckArchitecture(t *testing.T) {
 		"store/doc.go":       comment + `package p`,
 		"store/store.go":     `package p; import ("example.com/driver/v2"; "` + modulePath + `")`,
 		"servers/servers.go": comment + `package p; import "os/exec"`,
+
+		"internal/words/words.go":      comment + `package p`,
+		"internal/words/words_test.go": `package p; import "` + modulePath + `/internal/server/api"`,
+		"internal/server/api/api.go":   comment + `package p; import "` + modulePath + `/internal/server/conf"`,
+		"internal/server/conf/conf.go": comment + `package p`,
+		"cmd/serve/main.go":            comment + `package p; import "` + modulePath + `/internal/server/api"`,
 
 		"bench/go.mod":        "module bench",
 		"bench/bench.go":      `package p; import "example.com/rival"`,
@@ -457,6 +484,14 @@ func TestCheckArchitecture(t *testing.T) {
 		"arrow to the root where none may be": {
 			change: map[string]string{"servers/servers_test.go": `package p; import "` + modulePath + `"`},
 			want:   []string{`servers/servers_test.go: import of "` + modulePath + `" is not in the table`},
+		},
+		"server imported by a public package": {
+			change: map[string]string{"store/store.go": `package p; import "` + modulePath + `/internal/server/api"`},
+			want:   []string{`store/store.go: import of "` + modulePath + `/internal/server/api": only the server and commands may import internal/server/`},
+		},
+		"server imported by the lower layer": {
+			change: map[string]string{"internal/words/words.go": comment + `package p; import "` + modulePath + `/internal/server/api"`},
+			want:   []string{`internal/words/words.go: import of "` + modulePath + `/internal/server/api": only the server and commands may import internal/server/`},
 		},
 		"forbidden module": {
 			change: map[string]string{"store/store.go": `package p; import "example.com/driverless"`},
