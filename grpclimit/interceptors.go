@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -14,13 +12,10 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelog"
 )
 
-const (
-	defaultMaxWaiters = 1_000
-	// quietFor keeps a store that is away from filling the log.
-	quietFor = 10 * time.Second
-)
+const defaultMaxWaiters = 1_000
 
 // Checker decides requests. A *headgate.Limiter is one.
 type Checker interface {
@@ -64,10 +59,10 @@ type Options struct {
 
 // Interceptors check what reaches a server. They are safe for use by many servers.
 type Interceptors struct {
-	checker    Checker
-	options    Options
-	waiters    waiters
-	quietUntil atomic.Int64 // in Unix nanoseconds
+	checker  Checker
+	options  Options
+	waiters  waiters
+	failures ratelog.Limiter
 }
 
 // New makes interceptors that ask a checker. Interceptors that authenticate belong in front of them, if what they find
@@ -153,8 +148,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Re
 
 // complain writes to the log what the store did not decide, but not once per call.
 func (i *Interceptors) complain(ctx context.Context, method string, d headgate.Decision, err error) {
-	now, until := time.Now().UnixNano(), i.quietUntil.Load()
-	if now < until || !i.quietUntil.CompareAndSwap(until, now+int64(quietFor)) {
+	if _, ok := i.failures.Allow(""); !ok {
 		return
 	}
 	for n := 0; err == nil && n < len(d.Limits); n++ {

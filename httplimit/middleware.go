@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelimitdraft"
+	"github.com/headgate/headgate/internal/ratelog"
 )
 
 // Checker decides requests. A *headgate.Limiter is one.
@@ -88,13 +89,14 @@ const defaultMaxWaiters = 1000
 
 // middleware is what all handlers that it was put in front of share.
 type middleware struct {
-	checker    Checker
-	who        Identity
-	headers    limitfields.Headers
-	status     int
-	answer     func(http.ResponseWriter, *http.Request, headgate.Decision)
-	waiters    waiters
-	complaints *complaints
+	checker  Checker
+	who      Identity
+	headers  limitfields.Headers
+	status   int
+	answer   func(http.ResponseWriter, *http.Request, headgate.Decision)
+	waiters  waiters
+	log      *slog.Logger
+	failures ratelog.Limiter
 	// random is a number from 0 up to, not including, n.
 	random func(n int64) int64
 }
@@ -125,7 +127,7 @@ func newMiddleware(checker Checker, o Options) *middleware {
 	}
 	m := &middleware{
 		checker: checker, who: o.Identity, status: o.Status, answer: o.Refuse,
-		waiters: waiters{most: int64(o.MaxWaiters)}, complaints: newComplaints(o.Log),
+		waiters: waiters{most: int64(o.MaxWaiters)}, log: o.Log,
 		random: rand.Int64N,
 	}
 	m.headers.Draft = o.Headers == Both || o.Headers == Draft
@@ -146,7 +148,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Attributes: h.who.Attributes(r, h.checker.Attributes()...),
 	})
 	if err != nil || d.Path == headgate.PathFailed {
-		h.complaints.note(ctx, &d, err)
+		h.logFailure(ctx, &d, err)
 	}
 	if d.Delay > 0 && d.Allowed {
 		h.waiters.hold(ctx, &d)

@@ -45,13 +45,13 @@ var architecture = map[string]arrows{
 	},
 	"grpclimit": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/ratelimitdraft",
+			"identity", "internal/limitfields", "internal/ratelimitdraft", "internal/ratelog",
 			"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"httplimit": {
-		code:  []string{"identity", "internal/limitfields", "internal/ratelimitdraft"},
+		code:  []string{"identity", "internal/limitfields", "internal/ratelimitdraft", "internal/ratelog"},
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"identity": {
@@ -98,21 +98,18 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/adminapi": {
 		code: []string{
-			"identity", "internal/server/checkapi", "internal/server/denials", "internal/server/explain", "internal/server/offenders", "internal/server/pgrules",
+			"identity", "internal/ratelog", "internal/server/checkapi", "internal/server/denials", "internal/server/explain", "internal/server/offenders", "internal/server/pgrules",
 			"internal/server/rulediff", "ruledoc",
 			"memstore", // which limits callers, and who guesses tokens
 		},
 		tests: []string{"internal/server/meter", "internal/testenv", "redisstore", "github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt/v5"},
 	},
 	"internal/server/callers": {
-		code: []string{
-			"google.golang.org/grpc",
-			"memstore", // which limits how often the log has a peer
-		},
+		code: []string{"internal/ratelog", "google.golang.org/grpc"},
 	},
 	"internal/server/checkapi": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/protofields", "internal/server/tracing", "proto/headgate/check/v1",
+			"identity", "internal/limitfields", "internal/protofields", "internal/ratelog", "internal/server/tracing", "proto/headgate/check/v1",
 			"golang.org/x/sync", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
@@ -179,7 +176,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/tracing": {
 		code: []string{
-			"internal/server/pace", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+			"internal/ratelog", "golang.org/x/time", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
 			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/trace", "google.golang.org/grpc",
 		},
 		tests: []string{
@@ -192,13 +189,13 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore"},
 	},
 	"internal/server/denials": {
-		code:  []string{"identity", "internal/server/pace"}, // identity, whose hashes stand for API keys
+		code:  []string{"identity", "internal/ratelog", "golang.org/x/time"}, // identity, whose hashes stand for API keys
 		tests: []string{"internal/testenv", "memstore"},
 	},
-	"internal/server/pace": {},
 	"internal/pathreading": {notRoot: true},
+	"internal/ratelog":     {notRoot: true},
 	"internal/server/gather": {
-		code:  []string{"internal/server/pace"},
+		code:  []string{"golang.org/x/time"},
 		tests: []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},
 	},
 	// Everything that shows an address needs it.

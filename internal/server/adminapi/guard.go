@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/ratelog"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -28,8 +29,6 @@ const (
 	callsAtOnce    = 200
 	// mostPeers bounds what addresses take of memory.
 	mostPeers = 10_000
-	// complaintEvery keeps whoever guesses from filling the log.
-	complaintEvery = 10 * time.Second
 	// lookupTimeout is how long an authority may take to say whose a token is.
 	lookupTimeout = time.Second
 )
@@ -39,6 +38,7 @@ type Guard struct {
 	tokens Authority
 	store  *memstore.Store
 	log    *slog.Logger
+	logged ratelog.Limiter // by message and peer
 	// locks make guesses that come at once count one by one, and bound how many are looked up at a time. There are several, so
 	// that an authority that is slow to tell about one address does not hold up all others.
 	locks [64]sync.Mutex
@@ -128,8 +128,7 @@ func tooMany(what string, wait time.Duration) *problem {
 
 // complain tells the log, unless it did a moment ago.
 func (g *Guard) complain(ctx context.Context, of, peer string, args ...any) {
-	told, err := headgate.Take(ctx, g.store, headgate.Per(1, complaintEvery), of, peer)
-	if err == nil && told.Allowed {
+	if _, ok := g.logged.Allow(of + " " + peer); ok {
 		g.log.WarnContext(ctx, of, append(args, "peer", peer)...)
 	}
 }

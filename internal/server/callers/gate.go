@@ -11,8 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/internal/ratelog"
 )
 
 // Header carries a caller's token over HTTP, and over gRPC as metadata of that name. It is not Authorization, which gateways pass on
@@ -22,8 +21,6 @@ const Header = "X-Headgate-Token"
 const (
 	// logEvery is how often the log has a line about the same peer.
 	logEvery = 10 * time.Minute
-	// maxPeers bounds what is remembered of peers that were logged.
-	maxPeers = 1_000
 )
 
 // Why a caller is rejected, for metrics and logs.
@@ -59,7 +56,7 @@ type Options struct {
 // Gate lets callers in. It is safe for concurrent use.
 type Gate struct {
 	options Options
-	logged  *memstore.Store
+	logged  ratelog.Limiter // by listener, peer and reason
 
 	mu   sync.Mutex
 	last Rejection
@@ -74,7 +71,7 @@ type Rejection struct {
 
 // New returns a gate.
 func New(o Options) *Gate {
-	return &Gate{options: o, logged: memstore.New(memstore.Options{MaxEntries: maxPeers})}
+	return &Gate{options: o, logged: ratelog.Limiter{Every: logEvery}}
 }
 
 // Last returns the last rejection; its count is 0 if there was none.
@@ -135,8 +132,7 @@ func (g *Gate) reject(ctx context.Context, listener, why, remote string, args ..
 	if g.options.Rejected != nil {
 		g.options.Rejected(listener, why)
 	}
-	first, err := headgate.Take(ctx, g.logged, headgate.Per(1, logEvery), listener, peer, why)
-	if err == nil && first.Allowed {
+	if _, ok := g.logged.Allow(listener + " " + why + " " + peer); ok {
 		g.options.Log.WarnContext(ctx, "a caller is rejected and gets no decisions: if it is a gateway, it may let everything pass or "+
 			"show its clients an error", append([]any{"listener", listener, "peer", peer, "reason", why}, args...)...)
 	}

@@ -14,8 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/pace"
+	"github.com/headgate/headgate/internal/ratelog"
 )
 
 const (
@@ -29,13 +31,14 @@ const (
 	mostClients = 16
 	// mostSpans is for how many spans it is known how many refusals were not recorded.
 	mostSpans = 1_024
+	// newRecords is how many records are made per second and newRecordsAtOnce how many in a burst: else clients that make up
+	// subjects could displace what is known of all others.
+	newRecords       = 50
+	newRecordsAtOnce = 500
 	// sweepEvery is the least time between two looks for what is complete, and warnEvery that between warnings.
 	sweepEvery = time.Second
 	warnEvery  = time.Minute
 )
-
-// newRecords bounds how many are made: else who can make up subjects could wipe out what is known of the others.
-var newRecords = headgate.Limit{Count: 50, Window: time.Second, Burst: 500}
 
 // Options of a Log.
 type Options struct {
@@ -66,10 +69,10 @@ type Log struct {
 	from    time.Time // older ones are gone
 	// open are the fresh ones, and besides, under client 0, the lead of each limit's subject: the first of its records.
 	open     map[key]*record
-	pace     *pace.Pace
+	pace     *rate.Limiter
 	spans    []missedSpan
 	sweeping bool
-	warned   time.Time
+	warnings ratelog.Limiter
 	warnedOf int64 // of those missed
 }
 
@@ -92,7 +95,10 @@ func New(o Options) *Log {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	now := time.Now()
-	return &Log{options: o, seed: maphash.MakeSeed(), from: now, open: map[key]*record{}, pace: pace.New(newRecords)}
+	return &Log{
+		options: o, seed: maphash.MakeSeed(), from: now, open: map[key]*record{},
+		pace: rate.NewLimiter(newRecords, newRecordsAtOnce), warnings: ratelog.Limiter{Every: warnEvery},
+	}
 }
 
 // Unrecorded is how many refusals were not recorded since the start, because there were too many.
@@ -118,7 +124,7 @@ func (l *Log) Note(ctx context.Context, seen *headgate.Observation) {
 		return
 	}
 	lead := l.find(k.lead(), now)
-	if lead != nil && lead.clients == mostClients || !l.pace.Allow(now) {
+	if lead != nil && lead.clients == mostClients || !l.pace.AllowN(now, 1) {
 		l.miss(lead, now)
 		return
 	}
@@ -225,9 +231,11 @@ func (l *Log) sweep() {
 		}
 	}
 	missed := l.missed.Load() - l.warnedOf
-	warn := missed > 0 && now.Sub(l.warned) >= warnEvery
-	if warn {
-		l.warned, l.warnedOf = now, l.warnedOf+missed
+	warn := false
+	if missed > 0 {
+		if _, warn = l.warnings.Allow(""); warn {
+			l.warnedOf += missed
+		}
 	}
 	l.mu.Unlock()
 	ctx := context.Background()

@@ -14,8 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/pace"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -54,7 +53,7 @@ type Gather struct {
 	id      string // of this node
 	answers string // its channel
 	topics  map[string]*topic
-	pace    *pace.Pace // of others' questions
+	pace    *rate.Limiter // of others' questions
 
 	mu      sync.Mutex
 	asked   map[string]*asking // by the question's id
@@ -71,7 +70,7 @@ func New(o Options) *Gather {
 	return &Gather{
 		bus: o.Bus, name: o.Node, nodes: o.Nodes, log: o.Log,
 		id: id, answers: answersTo(id),
-		pace:   pace.New(headgate.Limit{Algorithm: headgate.SlidingLog, Count: answersPerSecond, Window: time.Second}),
+		pace:   rate.NewLimiter(answersPerSecond, answersPerSecond),
 		topics: map[string]*topic{}, asked: map[string]*asking{}, hearing: make(chan struct{}),
 	}
 }

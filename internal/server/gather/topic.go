@@ -51,7 +51,7 @@ func (g *Gather) queue(m message) {
 		return
 	}
 	now := time.Now()
-	if !g.pace.Allow(now) {
+	if !g.pace.AllowN(now, 1) {
 		return
 	}
 	select {

@@ -3,7 +3,6 @@ package tracing
 import (
 	"context"
 	"math/rand/v2"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -22,14 +21,14 @@ func (t *Tracer) Note(ctx context.Context, seen *headgate.Observation) {
 
 func (t *Tracer) samples(ctx context.Context, seen *headgate.Observation) bool {
 	if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
-		return caller.IsSampled() && t.asked.Allow(seen.Time())
+		return caller.IsSampled() && t.asked.AllowN(seen.Time(), 1)
 	}
-	return rand.Float64() < t.sample && t.unasked.Allow(seen.Time()) //nolint:gosec // a share, not a secret
+	return rand.Float64() < t.sample && t.unasked.AllowN(seen.Time(), 1) //nolint:gosec // a share, not a secret
 }
 
-// spanLimit bounds how many spans are made: each costs as much as ten decisions and more. It is one for those that callers ask
-// for and another for all others, so that neither displaces the other.
-var spanLimit = headgate.Limit{Algorithm: headgate.FixedWindow, Count: 100, Window: time.Second, Align: headgate.OnClock}
+// maxSpans bounds how many spans are made per second: each costs as much as ten decisions and more. Those that callers ask for
+// and all others are limited apart, so that neither displaces the other.
+const maxSpans = 100
 
 func (t *Tracer) record(ctx context.Context, seen *headgate.Observation) {
 	end := seen.Time()

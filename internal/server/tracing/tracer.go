@@ -18,8 +18,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
-	"github.com/headgate/headgate/internal/server/pace"
+	"github.com/headgate/headgate/internal/ratelog"
 )
 
 const (
@@ -27,8 +28,8 @@ const (
 	flushTime = 2 * time.Second
 	// exportTime is for one batch, attempts after a refusal included. What comes meanwhile waits.
 	exportTime = 10 * time.Second
-	// quietFor keeps a collector that is away from filling the log.
-	quietFor = time.Minute
+	// logEvery keeps an unreachable collector from filling the log.
+	logEvery = time.Minute
 )
 
 // Options of a Tracer.
@@ -51,7 +52,7 @@ type Tracer struct {
 	provider *sdktrace.TracerProvider // nil if there are no spans
 	exporter *exporter
 	// asked is for spans of traces that the caller samples, and unasked for all others.
-	asked, unasked *pace.Pace
+	asked, unasked *rate.Limiter
 }
 
 // New makes a tracer. It does not wait for the collector. Close it when there are no more decisions.
@@ -67,7 +68,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing.address: %w", err)
 	}
-	to := &exporter{SpanExporter: sender, address: address, log: o.Log}
+	to := &exporter{SpanExporter: sender, address: address, log: o.Log, logged: ratelog.Limiter{Every: logEvery}}
 	provider := sdktrace.NewTracerProvider(
 		// What is sampled is decided before anything is made.
 		sdktrace.WithSampler(sdktrace.AlwaysSample()),
@@ -80,7 +81,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	)
 	return &Tracer{
 		spans: provider.Tracer("github.com/headgate/headgate"), sample: o.Sample, provider: provider, exporter: to,
-		asked: pace.New(spanLimit), unasked: pace.New(spanLimit),
+		asked: rate.NewLimiter(maxSpans, maxSpans), unasked: rate.NewLimiter(maxSpans, maxSpans),
 	}, nil
 }
 
@@ -103,8 +104,8 @@ type exporter struct {
 	sdktrace.SpanExporter
 	address string
 	log     *slog.Logger
-	quiet   time.Time // until then; batches come one after the other
-	lost    int       // spans of which nobody was told
+	logged  ratelog.Limiter
+	lost    int // spans that are not logged yet; batches come one after the other
 	over    atomic.Bool
 }
 
@@ -114,10 +115,10 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		return nil
 	}
 	e.lost += len(spans)
-	if now := time.Now(); now.After(e.quiet) {
+	if _, ok := e.logged.Allow(""); ok {
 		e.log.WarnContext(ctx, "spans do not reach the collector, and are lost: see tracing.address in the config",
 			"address", e.address, "spans", e.lost, "error", err)
-		e.quiet, e.lost = now.Add(quietFor), 0
+		e.lost = 0
 	}
 	return nil
 }

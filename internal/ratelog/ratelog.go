@@ -1,0 +1,69 @@
+// Package ratelog keeps repeated events from filling a log. It knows when an event may be logged again; it knows neither the
+// log nor what the event is.
+package ratelog
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+const (
+	defaultEvery = 10 * time.Second
+	// maxKeys bounds the memory, and how many lines an attacker with many addresses can cause.
+	maxKeys = 1000
+)
+
+// Limiter allows the first event of each key to be logged, then one per interval. Keys beyond the first 1,000 of an interval
+// share a single line. The zero value is ready to use, and safe for concurrent use.
+type Limiter struct {
+	// Every is the interval; 0 means 10 seconds.
+	Every time.Duration
+
+	mu     sync.Mutex
+	keys   map[string]*event
+	others event     // of the keys that are not in the map
+	swept  time.Time // when expired keys were last removed
+}
+
+type event struct {
+	next       time.Time // it is not logged before
+	suppressed int64
+}
+
+// Allow reports whether an event may be logged now, and if so how many of the same key were suppressed since the last one.
+func (l *Limiter) Allow(key string) (suppressed int64, ok bool) {
+	now, every := time.Now(), l.Every
+	if every == 0 {
+		every = defaultEvery
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.find(key, now, every)
+	if now.Before(e.next) {
+		e.suppressed++
+		return 0, false
+	}
+	suppressed = e.suppressed
+	*e = event{next: now.Add(every)}
+	return suppressed, true
+}
+
+func (l *Limiter) find(key string, now time.Time, every time.Duration) *event {
+	if e := l.keys[key]; e != nil {
+		return e
+	}
+	if len(l.keys) >= maxKeys && now.Sub(l.swept) >= every {
+		maps.DeleteFunc(l.keys, func(_ string, e *event) bool { return !now.Before(e.next) })
+		l.swept = now
+	}
+	if len(l.keys) >= maxKeys {
+		return &l.others
+	}
+	if l.keys == nil {
+		l.keys = map[string]*event{}
+	}
+	e := &event{}
+	l.keys[key] = e
+	return e
+}
