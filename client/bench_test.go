@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/memstore"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
@@ -29,8 +29,8 @@ func BenchmarkCheck(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
-	checkapi.New(limiter, checkapi.Options{}).Register(server)
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
+	checkgrpc.New(limiter, checkgrpc.Options{}).Register(server)
 	address := listen(b, server)
 	attributes := headgate.Attributes{
 		"api_key": "sha256:0123456789abcdefghijkl", "ip": "192.0.2.1", "method": "GET", "path": "/api/v1/search",

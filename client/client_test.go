@@ -17,7 +17,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -115,11 +115,11 @@ func TestBytes(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certificate, pool := newCertificate(t)
-	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()), grpc.Creds(credentials.NewTLS(&tls.Config{
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()), grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
 		MinVersion: tls.VersionTLS13,
 	})))
-	checkapi.New(newLimiter(t), checkapi.Options{}).Register(server)
+	checkgrpc.New(newLimiter(t), checkgrpc.Options{}).Register(server)
 	address := listen(t, server)
 	own := []tls.Certificate{certificate}
 	for _, test := range []struct {

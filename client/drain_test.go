@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/memstore"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
@@ -138,14 +138,14 @@ func TestDrainOfTheOnlyOne(t *testing.T) {
 // node is a real server that can be started again where it was.
 type node struct {
 	address string
-	service *checkapi.Service
+	service *checkgrpc.Service
 	server  *grpc.Server
 }
 
-func (n *node) start(t testing.TB, engine checkapi.Engine) {
+func (n *node) start(t testing.TB, engine *headgate.Limiter) {
 	t.Helper()
-	n.service = checkapi.New(engine, checkapi.Options{AllowRefunds: true})
-	n.server = grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
+	n.service = checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true})
+	n.server = grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
 	n.service.Register(n.server)
 	if n.address == "" {
 		n.address = "127.0.0.1:0"

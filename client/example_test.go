@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/httplimit"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -29,8 +29,8 @@ func startService() (address string, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
-	checkapi.New(limiter, checkapi.Options{}).Register(server)
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
+	checkgrpc.New(limiter, checkgrpc.Options{}).Register(server)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 )
 
 // recorder is an engine that says what it was asked in the decision's version.
@@ -61,17 +61,17 @@ func (r *recorder) Cancel(_ context.Context, token []byte) (headgate.Decision, e
 	return r.note("cancel", headgate.Request{}, token, 0)
 }
 
-func newRecorder(t *testing.T, o checkapi.Options) (*recorder, *client.Client) {
+func newRecorder(t *testing.T, o checkgrpc.Options) (*recorder, *client.Client) {
 	t.Helper()
 	engine := &recorder{newLimiter(t), make(chan recorded, 1)}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
-	checkapi.New(engine, o).Register(server)
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
+	checkgrpc.New(engine, o).Register(server)
 	return engine, newClient(t, client.Options{Addresses: []string{listen(t, server)}, Timeout: patient})
 }
 
 func TestReservation(t *testing.T) {
 	t.Parallel()
-	engine, c := newRecorder(t, checkapi.Options{AllowRefunds: true})
+	engine, c := newRecorder(t, checkgrpc.Options{AllowRefunds: true})
 	req := headgate.Request{Attributes: headgate.Attributes{"user": "ada"}, Cost: 7, Rule: "tokens"}
 	actual := headgate.Request{Attributes: headgate.Attributes{"user": "ada"}, Cost: 3}
 	var token []byte
@@ -105,7 +105,7 @@ func TestReservation(t *testing.T) {
 
 func TestReservationErrors(t *testing.T) {
 	t.Parallel()
-	_, c := newRecorder(t, checkapi.Options{})
+	_, c := newRecorder(t, checkgrpc.Options{})
 	ctx := t.Context()
 	if _, err := c.Commit(ctx, []byte("forged"), headgate.Request{}); !errors.Is(err, headgate.ErrBadToken) {
 		t.Errorf("commit of a forged token: %v", err)
@@ -137,8 +137,8 @@ func TestReservationErrors(t *testing.T) {
 func TestReservationWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	engine := &recorder{newLimiter(t), make(chan recorded)} // nobody listens
-	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
-	checkapi.New(engine, checkapi.Options{}).Register(server)
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
+	checkgrpc.New(engine, checkgrpc.Options{}).Register(server)
 	var log journal
 	address := listen(t, server)
 	t.Cleanup(func() {

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/grpclimit"
 	"github.com/headgate/headgate/httplimit"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -60,8 +60,8 @@ func newPair(t *testing.T, store func() headgate.Store, rules ...headgate.Rule) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
-	checkapi.New(behind, checkapi.Options{}).Register(server)
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
+	checkgrpc.New(behind, checkgrpc.Options{}).Register(server)
 	return pair{local, newClient(t, client.Options{Addresses: []string{listen(t, server)}, Timeout: patient})}
 }
 

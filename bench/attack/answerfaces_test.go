@@ -28,7 +28,7 @@ import (
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/protofields"
 	"github.com/headgate/headgate/internal/server/adminapi"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/internal/server/checkhttp"
 	"github.com/headgate/headgate/internal/server/envoyrls"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
@@ -52,7 +52,7 @@ func (s *scriptedEngine) CheckAll(context.Context, []headgate.Ask) ([]headgate.D
 type faces struct {
 	engine       *scriptedEngine
 	http, check  http.Handler
-	service      *checkapi.Service
+	service      *checkgrpc.Service
 	envoy        registered
 	interceptors *grpclimit.Interceptors
 	client       *client.Client
@@ -77,14 +77,14 @@ func newFaces(t *testing.T) *faces {
 	f := &faces{engine: &scriptedEngine{Limiter: newLimiter(t, nil, otp())}}
 	f.http = httplimit.New(f.engine, httplimit.Options{Log: quiet(), OlderDraft: true})(http.NotFoundHandler())
 	f.check = checkhttp.New(f.engine, checkhttp.Options{Log: quiet(), OlderDraft: true})
-	f.service = checkapi.New(f.engine, checkapi.Options{
+	f.service = checkgrpc.New(f.engine, checkgrpc.Options{
 		Log: quiet(), Headers: limitfields.Choice{Draft: true, Legacy: true, Older: true},
 	})
 	envoyrls.New(f.engine, envoyrls.Options{Identity: who, OlderDraft: true, Log: quiet()}).Register(&f.envoy)
 	if f.interceptors, err = grpclimit.New(f.engine, grpclimit.Options{Metadata: true, Log: quiet()}); err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
 	f.service.Register(server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/served"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 	"github.com/headgate/headgate/storewrap"
 )
@@ -98,7 +98,7 @@ func TestOverloadBatches(t *testing.T) {
 	t.Cleanup(func() { _ = conn.Close() })
 	client := checkv1.NewCheckServiceClient(conn)
 	inBatches(t, func(batch int) map[string]int {
-		requests := make([]*checkv1.CheckRequest, checkapi.MaxBatch)
+		requests := make([]*checkv1.CheckRequest, check.MaxBatch)
 		for i := range requests {
 			requests[i] = &checkv1.CheckRequest{Attributes: map[string]string{"user": fmt.Sprintf("u%d-%d", batch, i)}}
 		}
@@ -112,7 +112,7 @@ func TestOverloadBatches(t *testing.T) {
 		}
 		return paths
 	}, func(paths map[string]int) {
-		if paths["store"] != overloadBatches*checkapi.MaxBatch {
+		if paths["store"] != overloadBatches*check.MaxBatch {
 			t.Errorf("decided by %v, want all by Redis", paths)
 		}
 	})
@@ -136,7 +136,7 @@ func inBatches(t *testing.T, send func(batch int) map[string]int, judge func(pat
 			})
 		}
 		running.Wait()
-		t.Logf("try %d: %d batches of %d checks, decided by %v", try, overloadBatches, checkapi.MaxBatch, paths)
+		t.Logf("try %d: %d batches of %d checks, decided by %v", try, overloadBatches, check.MaxBatch, paths)
 		judge(paths)
 	}
 }

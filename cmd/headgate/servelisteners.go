@@ -23,7 +23,8 @@ import (
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/callers"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/internal/server/checkhttp"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/envoyrls"
@@ -168,7 +169,7 @@ func (s *server) addHTTP(name, address string, server *http.Server) {
 // be by a token.
 func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	engine, all := s.limiter.Observed(s.observe), s.config.Listen.AllowRefunds
-	var mayRefund checkapi.MayRefund
+	var mayRefund check.MayRefund
 	if len(tokens) > 0 {
 		mayRefund = adminapi.NewGuard(tokens, s.log).MayRefund
 	}
@@ -181,9 +182,9 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	if s.config.Listen.GRPC == "" {
 		return
 	}
-	server := listen.NewGRPC(s.secure(gate, "grpc"), checkapi.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
+	server := listen.NewGRPC(s.secure(gate, "grpc"), checkgrpc.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
 	h := s.config.Headers
-	api := checkapi.New(engine, checkapi.Options{
+	api := checkgrpc.New(engine, checkgrpc.Options{
 		Identity: s.resolver, Log: s.log, AllowRefunds: all.GRPC, MayRefund: mayRefund,
 		Headers: limitfields.Choice{Draft: h.Draft, Legacy: h.Legacy, Older: h.OlderDraft, Version: h.Version},
 	})

@@ -62,7 +62,7 @@ var architecture = map[string]arrows{
 		code: []string{
 			"internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
-		tests: []string{"grpclimit", "httplimit", "internal/server/checkapi", "internal/testenv", "memstore", "go.uber.org/goleak"},
+		tests: []string{"grpclimit", "httplimit", "internal/server/checkgrpc", "internal/testenv", "memstore", "go.uber.org/goleak"},
 	},
 	// It is for clients, which need nothing of a limiter.
 	"retryafter": {
@@ -85,7 +85,7 @@ var architecture = map[string]arrows{
 	"cmd/headgate": {
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
-			"internal/server/adminapi", "internal/server/callers", "internal/server/checkapi", "internal/server/checkhttp", "internal/server/config", "cmd/headgate/internal/envoyconfig", "internal/server/envoyrls", "internal/server/explain",
+			"internal/server/adminapi", "internal/server/callers", "internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config", "cmd/headgate/internal/envoyconfig", "internal/server/envoyrls", "internal/server/explain",
 			"internal/limitfields", "internal/server/listen", "internal/server/pgrules", "internal/redact", "internal/server/rulediff",
 			"internal/server/denials", "internal/server/gather", "internal/server/meter", "internal/server/offenders", "internal/server/telemetry", "internal/server/tracing",
 			"internal/server/wording", "internal/yamldoc",
@@ -98,7 +98,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/adminapi": {
 		code: []string{
-			"identity", "internal/ratelog", "internal/server/checkapi", "internal/server/denials", "internal/server/explain", "internal/server/offenders", "internal/server/pgrules",
+			"identity", "internal/ratelog", "internal/server/check", "internal/server/denials", "internal/server/explain", "internal/server/offenders", "internal/server/pgrules", "internal/server/check",
 			"internal/server/rulediff", "ruledoc",
 			"memstore", // which limits callers, and who guesses tokens
 		},
@@ -107,16 +107,19 @@ var architecture = map[string]arrows{
 	"internal/server/callers": {
 		code: []string{"internal/ratelog", "google.golang.org/grpc"},
 	},
-	"internal/server/checkapi": {
+	"internal/server/check": {
+		code: []string{"google.golang.org/grpc"},
+	},
+	"internal/server/checkgrpc": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/protofields", "internal/ratelog", "internal/server/tracing", "proto/headgate/check/v1",
+			"identity", "internal/limitfields", "internal/protofields", "internal/ratelog", "internal/server/tracing", "proto/headgate/check/v1", "internal/server/check",
 			"golang.org/x/sync", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"internal/server/checkhttp": {
 		code: []string{
-			"httplimit", "identity", "internal/server/checkapi", "internal/limitfields", "internal/ratelimitdraft", "internal/server/tracing",
+			"httplimit", "identity", "internal/server/check", "internal/limitfields", "internal/ratelimitdraft", "internal/server/tracing",
 		},
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
@@ -162,10 +165,10 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/envoyrls": {
 		code: []string{
-			"httplimit", "identity", "internal/server/checkapi", "internal/limitfields", "internal/protofields", "internal/ratelimitdraft",
+			"httplimit", "identity", "internal/server/check", "internal/limitfields", "internal/protofields", "internal/ratelimitdraft",
 			"google.golang.org/grpc", "google.golang.org/protobuf",
 		},
-		tests: []string{"memstore", "github.com/envoyproxy/go-control-plane/envoy"},
+		tests: []string{"internal/server/checkgrpc", "memstore", "github.com/envoyproxy/go-control-plane/envoy"},
 	},
 	"internal/server/telemetry": {
 		code: []string{
@@ -180,7 +183,7 @@ var architecture = map[string]arrows{
 			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/trace", "google.golang.org/grpc",
 		},
 		tests: []string{
-			"client", "internal/server/checkapi", "internal/server/checkhttp", "internal/server/envoyrls", "internal/server/listen", "internal/testenv", "memstore",
+			"client", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/envoyrls", "internal/server/listen", "internal/testenv", "memstore",
 			"proto/headgate/check/v1", "github.com/envoyproxy/go-control-plane/envoy", "go.opentelemetry.io/proto/otlp",
 			"go.uber.org/goleak", "google.golang.org/protobuf",
 		},

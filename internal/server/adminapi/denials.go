@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/internal/server/denials"
 )
 
@@ -70,7 +70,7 @@ func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err err
 		}
 		q.Attributes[name] = value
 	}
-	if err := checkapi.Validate(headgate.Request{Attributes: q.Attributes}); err != nil {
+	if err := check.Validate(headgate.Request{Attributes: q.Attributes}); err != nil {
 		return q, badRequest("%s", err)
 	}
 	q.Hide()

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/internal/server/explain"
 )
 
@@ -85,7 +85,7 @@ func (a *api) readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Qu
 	if err := a.normalizeAsked(q.Attributes); err != nil {
 		return q, badRequest("%s", err)
 	}
-	if err := checkapi.Validate(headgate.Request{Attributes: q.Attributes, Cost: q.Cost}); err != nil {
+	if err := check.Validate(headgate.Request{Attributes: q.Attributes, Cost: q.Cost}); err != nil {
 		return q, badRequest("%s", err)
 	}
 	return q, nil

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -113,7 +113,7 @@ func (a *api) peek(r *http.Request, id string, rule *headgate.Rule, attributes h
 		}
 	}
 	request := headgate.Request{Attributes: attributes, Rule: rule.ID}
-	if err := checkapi.Validate(request); err != nil {
+	if err := check.Validate(request); err != nil {
 		return usage{}, badRequest("%s", err)
 	}
 	d, err := a.limiter.Peek(r.Context(), request)

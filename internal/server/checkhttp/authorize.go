@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 // authorize answers proxies that ask, for each request, whether it may pass: auth_request of nginx, ForwardAuth of
@@ -33,7 +33,7 @@ type authorize struct {
 	torn   sync.Once
 }
 
-func newAuthorize(engine checkapi.Engine, o Options) *authorize {
+func newAuthorize(engine check.Engine, o Options) *authorize {
 	limits := httplimit.New(checker{engine}, httplimit.Options{
 		Identity: asker{o.Identity}, Headers: o.Headers, DraftVersion: o.DraftVersion, OlderDraft: o.OlderDraft, Log: o.Log,
 	})
@@ -42,7 +42,7 @@ func newAuthorize(engine checkapi.Engine, o Options) *authorize {
 }
 
 // checker is an engine as package httplimit wants one.
-type checker struct{ checkapi.Engine }
+type checker struct{ check.Engine }
 
 func (c checker) Attributes() []string { return c.Rules().Attributes() }
 

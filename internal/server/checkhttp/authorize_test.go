@@ -12,12 +12,12 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 // seen is an engine that keeps what it was asked last.
 type seen struct {
-	checkapi.Engine
+	check.Engine
 	attributes headgate.Attributes
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelimitdraft"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 // Bounds of a body. The larger one is for batches, of which maxLarge are held at a time that are larger than the other.
@@ -53,18 +53,18 @@ type Options struct {
 	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
 	AllowRefunds bool
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
-	MayRefund checkapi.MayRefund
+	MayRefund check.MayRefund
 	// Log is told of proxies that leave out what they should say, and when the engine fails; nil means slog.Default().
 	Log *slog.Logger
 }
 
 // handler answers all paths.
 type handler struct {
-	engine     checkapi.Engine
+	engine     check.Engine
 	who        *identity.Resolver
 	headers    limitfields.Headers
-	mayRefund  checkapi.MayRefund
-	complaints checkapi.Complaints
+	mayRefund  check.MayRefund
+	complaints check.Complaints
 	operations map[string]operation
 	authorize  http.Handler
 	// crossOrigin knows what browsers send for pages of other sites. Proxies that ask for forward-auth hand on such headers, and
@@ -83,9 +83,9 @@ type operation struct {
 }
 
 // New makes a handler of everything under /v1/ that openapi.yaml describes.
-func New(engine checkapi.Engine, o Options) http.Handler { return newHandler(engine, o) }
+func New(engine check.Engine, o Options) http.Handler { return newHandler(engine, o) }
 
-func newHandler(engine checkapi.Engine, o Options) *handler {
+func newHandler(engine check.Engine, o Options) *handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -94,7 +94,7 @@ func newHandler(engine checkapi.Engine, o Options) *handler {
 		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
 	}
 	h := &handler{
-		engine: engine, who: o.Identity, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: checkapi.Complaints{Log: o.Log},
+		engine: engine, who: o.Identity, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: check.Complaints{Log: o.Log},
 		authorize: newAuthorize(engine, o), random: rand.Int64N,
 		large: make(chan struct{}, maxLarge), spare: make(chan struct{}, maxSpare),
 	}

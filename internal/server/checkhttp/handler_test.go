@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/httplimit"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 func post(path, body string) *http.Request {
@@ -93,7 +93,7 @@ func TestLargeBatch(t *testing.T) {
 		return `{"requests":[` + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]}"
 	}
 	var got struct{ Responses []struct{ Allowed bool } }
-	if err := json.Unmarshal(serve(h, post("/v1/check/batch", batch(checkapi.MaxBatch))).Body.Bytes(), &got); err != nil {
+	if err := json.Unmarshal(serve(h, post("/v1/check/batch", batch(check.MaxBatch))).Body.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
 	allowed := 0
@@ -102,10 +102,10 @@ func TestLargeBatch(t *testing.T) {
 			allowed++
 		}
 	}
-	if len(got.Responses) != checkapi.MaxBatch || allowed != 10 {
-		t.Errorf("%d of %d are allowed, want 10 of %d", allowed, len(got.Responses), checkapi.MaxBatch)
+	if len(got.Responses) != check.MaxBatch || allowed != 10 {
+		t.Errorf("%d of %d are allowed, want 10 of %d", allowed, len(got.Responses), check.MaxBatch)
 	}
-	w := serve(h, post("/v1/check/batch", batch(checkapi.MaxBatch+1)))
+	w := serve(h, post("/v1/check/batch", batch(check.MaxBatch+1)))
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "send at most 1000") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}

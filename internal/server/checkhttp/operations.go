@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 // maxSpare is how many workers all batches may have together, beyond one for each.
@@ -77,7 +77,7 @@ func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 		}
 	}
 	var workers sync.WaitGroup
-	for range min(len(requests), checkapi.BatchWorkers) - 1 {
+	for range min(len(requests), check.BatchWorkers) - 1 {
 		select {
 		case h.spare <- struct{}{}:
 			workers.Go(func() {
@@ -101,7 +101,7 @@ func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	hold := span(seconds)
-	if err := checkapi.ValidateHold(hold); err != nil {
+	if err := check.ValidateHold(hold); err != nil {
 		return nil, problemf(http.StatusBadRequest, "hold: %v", err)
 	}
 	held, err := h.engine.Reserve(ctx, req, hold)

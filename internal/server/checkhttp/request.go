@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/internal/server/tracing"
 )
 
@@ -38,8 +38,8 @@ type bound struct {
 }
 
 var (
-	request = bound{checkapi.MaxAttributes, "attributes"}
-	batch   = bound{checkapi.MaxBatch, "requests"}
+	request = bound{check.MaxAttributes, "attributes"}
+	batch   = bound{check.MaxBatch, "requests"}
 )
 
 // decode reads an object. Names are those of members, to the letter; null is the same as nothing.
@@ -169,7 +169,7 @@ func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...m
 	}
 	err := h.who.Normalize(req.Attributes)
 	if err == nil {
-		err = checkapi.Validate(*req)
+		err = check.Validate(*req)
 	}
 	if err != nil {
 		return problemf(http.StatusBadRequest, "%v", err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/memstore"
 	"go.uber.org/goleak"
 )
@@ -74,7 +74,7 @@ func (away) Take(_ context.Context, _ []headgate.Charge, results []headgate.Resu
 func (away) Part(headgate.Subject) int { return 0 }
 
 // broken is an engine that answers nothing.
-type broken struct{ checkapi.Engine }
+type broken struct{ check.Engine }
 
 var errBroken = errors.New("the engine is out of order")
 
@@ -118,7 +118,7 @@ func behind(t testing.TB, log *slog.Logger) *identity.Resolver {
 }
 
 // newTest makes a handler without chance.
-func newTest(t testing.TB, engine checkapi.Engine, o Options) *handler {
+func newTest(t testing.TB, engine check.Engine, o Options) *handler {
 	t.Helper()
 	if o.Log == nil {
 		o.Log = quiet()

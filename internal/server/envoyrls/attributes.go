@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 // Bounds of one request. Envoy sends a handful of each.
@@ -63,7 +63,7 @@ func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
 			}
 			a.Limit = limit
 		}
-		if err := checkapi.Validate(a.Request); err != nil {
+		if err := check.Validate(a.Request); err != nil {
 			return nil, fmt.Errorf("descriptor %d: %w", i+1, err)
 		}
 		asks = append(asks, a)

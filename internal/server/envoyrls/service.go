@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelimitdraft"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 // Engine decides. A *headgate.Limiter is one.
@@ -30,7 +30,7 @@ type Options struct {
 	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
 	AllowRefunds bool
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
-	MayRefund checkapi.MayRefund
+	MayRefund check.MayRefund
 	// Identity reads paths, methods, addresses and API keys as other listeners do.
 	Identity *identity.Resolver
 	// Headers says which headers tell clients of their limits.
@@ -46,16 +46,16 @@ type Options struct {
 type Service struct {
 	engine     Engine
 	who        *identity.Resolver
-	mayRefund  checkapi.MayRefund
+	mayRefund  check.MayRefund
 	headers    limitfields.Headers
-	complaints checkapi.Complaints
+	complaints check.Complaints
 }
 
 // New makes a service that asks an engine.
 func New(engine Engine, options Options) *Service {
 	s := &Service{
 		engine: engine, who: options.Identity, mayRefund: options.MayRefund.OrAll(options.AllowRefunds),
-		complaints: checkapi.Complaints{Log: options.Log},
+		complaints: check.Complaints{Log: options.Log},
 	}
 	s.headers.Draft = options.Headers == httplimit.Both || options.Headers == httplimit.Draft
 	s.headers.Legacy = options.Headers == httplimit.Both || options.Headers == httplimit.Legacy
@@ -64,7 +64,7 @@ func New(engine Engine, options Options) *Service {
 	return s
 }
 
-// Register makes a server answer Envoy. The server must have checkapi.Codec.
+// Register makes a server answer Envoy. The server must have checkgrpc.Codec.
 func (s *Service) Register(r grpc.ServiceRegistrar) { r.RegisterService(&description, s) }
 
 const serviceName = "envoy.service.ratelimit.v3.RateLimitService"

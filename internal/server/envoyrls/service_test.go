@@ -24,7 +24,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -59,7 +59,7 @@ func envoy(t *testing.T, options Options) rlsv3.RateLimitServiceClient {
 		t.Fatal(err)
 	}
 	options.Log, options.Identity = slog.New(slog.DiscardHandler), resolver(t)
-	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
 	New(limiter, options).Register(server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/internal/server/checkhttp"
 	"github.com/headgate/headgate/internal/server/envoyrls"
 	"github.com/headgate/headgate/internal/server/listen"
@@ -51,8 +51,8 @@ func newWorld(t *testing.T, tell func(context.Context, *headgate.Observation)) *
 	limiter := newLimiter(t, headgate.Rule{ID: "all", By: []string{}, Limit: headgate.PerHour(1_000)}).Observed(tell)
 	checks := httptest.NewServer(tracing.HTTP(checkhttp.New(limiter, checkhttp.Options{Log: log})))
 	t.Cleanup(checks.Close)
-	server := listen.NewGRPC(nil, checkapi.Codec(), tracing.Tap)
-	checkapi.New(limiter, checkapi.Options{Log: log}).Register(server)
+	server := listen.NewGRPC(nil, checkgrpc.Codec(), tracing.Tap)
+	checkgrpc.New(limiter, checkgrpc.Options{Log: log}).Register(server)
 	envoyrls.New(limiter, envoyrls.Options{Log: log}).Register(server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,4 +1,4 @@
-package checkapi
+package checkgrpc
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package checkapi
+package check
 
 import (
 	"context"

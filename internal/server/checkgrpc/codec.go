@@ -1,4 +1,4 @@
-package checkapi
+package checkgrpc
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate/internal/protofields"
+	"github.com/headgate/headgate/internal/server/check"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -127,7 +128,7 @@ func readCommit(data []byte, m *checkv1.CommitRequest) error {
 
 // readAttribute adds an attribute, unless there are more than any request may have: one more is enough to reject it.
 func readAttribute(data []byte, attributes map[string]string) (map[string]string, error) {
-	if len(attributes) > MaxAttributes {
+	if len(attributes) > check.MaxAttributes {
 		return attributes, nil
 	}
 	name, value, err := readPair(data)

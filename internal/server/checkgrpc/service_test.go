@@ -1,4 +1,4 @@
-package checkapi_test
+package checkgrpc_test
 
 import (
 	"bytes"
@@ -16,11 +16,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-var _ checkapi.Engine = (*headgate.Limiter)(nil)
+var _ check.Engine = (*headgate.Limiter)(nil)
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -118,7 +119,7 @@ func TestMethods(t *testing.T) {
 			t.Parallel()
 			decision := headgate.Decision{RetryAfter: time.Second, Path: headgate.PathStore}
 			engine := &scripted{Limiter: limiter(t), decision: decision}
-			client := serve(t, checkapi.New(engine, checkapi.Options{AllowRefunds: true}).Register)
+			client := serve(t, checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true}).Register)
 			req := &checkv1.CheckRequest{Attributes: attributes, Cost: 3, Rule: "search"}
 			response, err := call(t.Context(), client, method, req)
 			if err != nil {
@@ -152,7 +153,7 @@ func TestErrors(t *testing.T) {
 		{errors.New("out of order"), codes.Internal, "out of order"},
 	} {
 		engine := &scripted{Limiter: limiter(t), err: test.err}
-		client := serve(t, checkapi.New(engine, checkapi.Options{AllowRefunds: true, Log: quiet}).Register)
+		client := serve(t, checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true, Log: quiet}).Register)
 		for _, method := range methods {
 			_, err := call(t.Context(), client, method, &checkv1.CheckRequest{Rule: "search"})
 			if status.Code(err) != test.code {
@@ -169,7 +170,7 @@ func TestErrors(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	engine := &scripted{Limiter: limiter(t)}
-	client := serve(t, checkapi.New(engine, checkapi.Options{AllowRefunds: true}).Register)
+	client := serve(t, checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true}).Register)
 	for _, method := range methods {
 		if method == "Cancel" {
 			continue // has nothing but a token
@@ -193,7 +194,7 @@ func TestInvalid(t *testing.T) {
 func TestRefundsNotAllowed(t *testing.T) {
 	t.Parallel()
 	engine := &scripted{Limiter: limiter(t)}
-	_, err := serve(t, checkapi.New(engine, checkapi.Options{}).Register).Refund(t.Context(), &checkv1.CheckRequest{})
+	_, err := serve(t, checkgrpc.New(engine, checkgrpc.Options{}).Register).Refund(t.Context(), &checkv1.CheckRequest{})
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "listen.allow_refunds") {
 		t.Error(err)
 	}
@@ -206,7 +207,7 @@ func TestRefundsNotAllowed(t *testing.T) {
 func TestMayRefund(t *testing.T) {
 	t.Parallel()
 	engine := &scripted{Limiter: limiter(t)}
-	client := serve(t, checkapi.New(engine, checkapi.Options{
+	client := serve(t, checkgrpc.New(engine, checkgrpc.Options{
 		MayRefund: func(_ context.Context, authorization, peer string) error {
 			if authorization == "Bearer right" && strings.HasPrefix(peer, "127.0.0.1:") {
 				return nil
@@ -236,9 +237,9 @@ func TestMayRefund(t *testing.T) {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	options := checkapi.Options{Log: slog.New(slog.NewTextHandler(&out, nil))}
+	options := checkgrpc.Options{Log: slog.New(slog.NewTextHandler(&out, nil))}
 	engine := &scripted{Limiter: limiter(t), err: errors.New("out of order")}
-	service := checkapi.New(engine, options)
+	service := checkgrpc.New(engine, options)
 	for range 3 {
 		if _, err := service.Check(t.Context(), &checkv1.CheckRequest{}); err == nil {
 			t.Error("no error")
@@ -257,7 +258,7 @@ func TestStoreFailed(t *testing.T) {
 			Limiter: limiter(t), err: headgate.ErrUnanswered,
 			decision: headgate.Decision{Allowed: true, Path: headgate.PathFailed},
 		}
-		client := serve(t, checkapi.New(engine, checkapi.Options{AllowRefunds: true}).Register)
+		client := serve(t, checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true}).Register)
 		response, err := call(t.Context(), client, method, &checkv1.CheckRequest{})
 		if err != nil || !response.GetAllowed() || response.GetPath() != "failed" {
 			t.Errorf("%s: %v, %v", method, response, err)
@@ -269,7 +270,7 @@ func TestStoreFailed(t *testing.T) {
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	limited := headgate.Rule{ID: "calls", By: []string{"user"}, Limit: headgate.PerDay(100)}
-	client := serve(t, checkapi.New(limiter(t, limited), checkapi.Options{AllowRefunds: true}).Register)
+	client := serve(t, checkgrpc.New(limiter(t, limited), checkgrpc.Options{AllowRefunds: true}).Register)
 	ctx := t.Context()
 	of := func(cost int64) *checkv1.CheckRequest {
 		return &checkv1.CheckRequest{Attributes: map[string]string{"user": "ann"}, Cost: cost}

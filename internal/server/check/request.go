@@ -1,23 +1,11 @@
-package checkapi
+package check
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	"github.com/headgate/headgate"
 )
-
-// Engine decides. A *headgate.Limiter is one.
-type Engine interface {
-	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
-	Peek(ctx context.Context, req headgate.Request) (headgate.Decision, error)
-	Reserve(ctx context.Context, req headgate.Request, hold time.Duration) (headgate.Reservation, error)
-	Commit(ctx context.Context, token []byte, actual headgate.Request) (headgate.Decision, error)
-	Cancel(ctx context.Context, token []byte) (headgate.Decision, error)
-	Refund(ctx context.Context, req headgate.Request) (headgate.Decision, error)
-	Rules() *headgate.RuleSet
-}
 
 // Bounds of one request. They are far above what rules look at.
 const (
@@ -25,6 +13,9 @@ const (
 	MaxName       = 256
 	MaxValue      = 8 << 10
 	MaxBatch      = 1_000
+	// BatchWorkers is how many requests of one batch are decided at a time. More would not be decided sooner: they would only
+	// keep calls to the store waiting for each other.
+	BatchWorkers = 32
 )
 
 // Validate says what is wrong with a request that somebody sent, and what to send instead.

@@ -1,4 +1,4 @@
-package checkapi_test
+package checkgrpc_test
 
 import (
 	"strings"
@@ -8,14 +8,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
 // respond is the message of a decision.
 func respond(t *testing.T, d headgate.Decision) *checkv1.CheckResponse {
 	t.Helper()
-	service := checkapi.New(&scripted{Limiter: limiter(t), decision: d}, checkapi.Options{})
+	service := checkgrpc.New(&scripted{Limiter: limiter(t), decision: d}, checkgrpc.Options{})
 	response, err := service.Check(t.Context(), &checkv1.CheckRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -140,40 +140,5 @@ func TestNames(t *testing.T) {
 		if other != "unknown" && !strings.HasPrefix(other, "algorithm(") {
 			t.Errorf("check.proto lacks %s", other)
 		}
-	}
-}
-
-func TestValidate(t *testing.T) {
-	t.Parallel()
-	many := headgate.Attributes{}
-	for range checkapi.MaxAttributes {
-		many[strings.Repeat("n", len(many)+1)] = strings.Repeat("v", checkapi.MaxValue)
-	}
-	long := strings.Repeat("n", checkapi.MaxName)
-	for name, test := range map[string]struct {
-		req  headgate.Request
-		want string
-	}{
-		"nothing":       {headgate.Request{}, ""},
-		"all there is":  {headgate.Request{Attributes: many, Cost: headgate.MaxCost, Rule: long}, ""},
-		"a long name":   {headgate.Request{Attributes: headgate.Attributes{long: ""}}, ""},
-		"negative cost": {headgate.Request{Cost: -1}, "leave it out for 1"},
-		"too costly":    {headgate.Request{Cost: headgate.MaxCost + 1}, "send 1 to 1000000000"},
-		"long rule":     {headgate.Request{Rule: long + "n"}, "rule has 257 bytes"},
-		"no name":       {headgate.Request{Attributes: headgate.Attributes{"": "v"}}, "name has 0 bytes: send 1 to 256"},
-		"longer name":   {headgate.Request{Attributes: headgate.Attributes{long + "n": ""}}, "name has 257 bytes"},
-		"long value": {
-			headgate.Request{Attributes: headgate.Attributes{"user": many["n"] + "v"}}, `attribute "user" has 8193 bytes`,
-		},
-	} {
-		err := checkapi.Validate(test.req)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	many["more"] = ""
-	err := checkapi.Validate(headgate.Request{Attributes: many})
-	if err == nil || !strings.Contains(err.Error(), "more than 128 attributes") {
-		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package checkapi
+package checkgrpc
 
 import (
 	"context"
@@ -10,12 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/headgate/headgate/internal/server/check"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
-
-// BatchWorkers is how many requests of one batch are decided at a time. More would not be decided sooner: they would only keep calls to
-// the store waiting for each other.
-const BatchWorkers = 32
 
 // description is that of the generated code, but for CheckBatch: its requests are not decoded all at once.
 func description() *grpc.ServiceDesc {
@@ -49,7 +46,7 @@ func checkBatch(service any, ctx context.Context, read func(any) error, intercep
 
 // checkAll decides the requests of a batch, BatchWorkers at a time and each for itself, and all of them also if the caller has hung up.
 func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatchResponse, error) {
-	if err := batch.validate("requests", MaxBatch, ", or use CheckStream"); err != nil {
+	if err := batch.validate("requests", check.MaxBatch, ", or use CheckStream"); err != nil {
 		return nil, err
 	}
 	if !s.batches.TryAcquire(int64(batch.n)) { // Acquire would not try for a caller that has hung up
@@ -66,7 +63,7 @@ func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatc
 	}
 	defer release()
 	// One worker needs nothing of anybody's.
-	borrowed := own.checks.take(int64(min(batch.n, s.options.MaxInFlight, BatchWorkers) - 1))
+	borrowed := own.checks.take(int64(min(batch.n, s.options.MaxInFlight, check.BatchWorkers) - 1))
 	defer own.checks.give(borrowed)
 
 	requests := slices.AppendSeq(make([][]byte, 0, batch.n), batch.items())

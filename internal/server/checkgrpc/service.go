@@ -1,4 +1,4 @@
-package checkapi
+package checkgrpc
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/server/check"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -23,7 +24,7 @@ const (
 	defaultMaxInFlight = 1_024
 	// batchRequests is how many requests the batches have that are decided at once; others wait. A request of a batch takes about 250
 	// bytes until all of the batch are answered.
-	batchRequests = 32 * MaxBatch
+	batchRequests = 32 * check.MaxBatch
 )
 
 // Options of a Service.
@@ -33,7 +34,7 @@ type Options struct {
 	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
 	AllowRefunds bool
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
-	MayRefund MayRefund
+	MayRefund check.MayRefund
 	// MaxInFlight is how many checks of one stream are under way at a time, and of one batch if that is fewer than BatchWorkers;
 	// 0 means 1,024. A stream with as many is not read further until some of its answers are sent. All streams and batches of a
 	// connection share as many, and those of the server four times as many; each stream has 2 of its own besides, and each batch one.
@@ -47,7 +48,7 @@ type Options struct {
 // Service answers the check API. It is safe for use by many servers.
 type Service struct {
 	checkv1.UnimplementedCheckServiceServer
-	engine   Engine
+	engine   check.Engine
 	options  Options
 	headers  limitfields.Headers
 	drain    sync.Once
@@ -56,11 +57,11 @@ type Service struct {
 	// connections bounds what is in flight on each and in all.
 	connections *connections
 	batches     *semaphore.Weighted
-	complaints  Complaints
+	complaints  check.Complaints
 }
 
 // New makes a service that asks an engine.
-func New(engine Engine, options Options) *Service {
+func New(engine check.Engine, options Options) *Service {
 	if options.MaxInFlight <= 0 {
 		options.MaxInFlight = defaultMaxInFlight
 	}
@@ -74,7 +75,7 @@ func New(engine Engine, options Options) *Service {
 	options.MayRefund = options.MayRefund.OrAll(options.AllowRefunds)
 	return &Service{
 		engine: engine, options: options, headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}),
-		complaints: Complaints{Log: options.Log}, connections: newConnections(options.MaxInFlight),
+		complaints: check.Complaints{Log: options.Log}, connections: newConnections(options.MaxInFlight),
 		batches: semaphore.NewWeighted(batchRequests),
 	}
 }
@@ -107,7 +108,7 @@ func (s *Service) Refund(ctx context.Context, req *checkv1.CheckRequest) (*check
 // Reserve holds what a request may cost.
 func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*checkv1.ReserveResponse, error) {
 	hold := span(req.GetHoldUs())
-	if err := ValidateHold(hold); err != nil {
+	if err := check.ValidateHold(hold); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	var token []byte
@@ -146,7 +147,7 @@ func (s *Service) decide(
 ) (*checkv1.CheckResponse, error) {
 	err := s.options.Identity.Normalize(req.Attributes)
 	if err == nil {
-		err = Validate(req)
+		err = check.Validate(req)
 	}
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())

@@ -1,4 +1,4 @@
-package checkapi_test
+package checkgrpc_test
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -21,7 +22,7 @@ var plenty = headgate.Rule{ID: "calls", By: []string{"api_key"}, Limit: headgate
 
 // yielding answers all with the same, after others had their turn.
 type yielding struct {
-	checkapi.Engine
+	check.Engine
 	decision headgate.Decision
 }
 
@@ -64,7 +65,7 @@ func BenchmarkStream(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	response, err := checkapi.New(l, checkapi.Options{}).Check(b.Context(), &checkv1.CheckRequest{
+	response, err := checkgrpc.New(l, checkgrpc.Options{}).Check(b.Context(), &checkv1.CheckRequest{
 		Attributes: map[string]string{"api_key": "k"},
 	})
 	if err != nil {
@@ -75,8 +76,8 @@ func BenchmarkStream(b *testing.B) {
 		register func(grpc.ServiceRegistrar)
 	}{
 		{"bare", (&bare{response: response}).register},
-		{"yielding", checkapi.New(&yielding{l, decision}, checkapi.Options{}).Register},
-		{"memstore", checkapi.New(l, checkapi.Options{}).Register},
+		{"yielding", checkgrpc.New(&yielding{l, decision}, checkgrpc.Options{}).Register},
+		{"memstore", checkgrpc.New(l, checkgrpc.Options{}).Register},
 	} {
 		for _, together := range []int{1, 16} {
 			b.Run(fmt.Sprintf("%s/%d together", bench.name, together), func(b *testing.B) {
@@ -139,7 +140,7 @@ func pump(b *testing.B, stream clientSide, together int) {
 
 // BenchmarkCheck is one call of its own.
 func BenchmarkCheck(b *testing.B) {
-	client := serve(b, checkapi.New(limiter(b, plenty), checkapi.Options{}).Register)
+	client := serve(b, checkgrpc.New(limiter(b, plenty), checkgrpc.Options{}).Register)
 	req := &checkv1.CheckRequest{Attributes: map[string]string{"api_key": "k"}}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,4 +1,4 @@
-package checkapi_test
+package checkgrpc_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -39,7 +39,7 @@ func (w *wire) RecvMsg(into any) error {
 		if err != nil {
 			return err
 		}
-		return checkapi.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, into)
+		return checkgrpc.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, into)
 	case <-w.ctx.Done():
 		return w.ctx.Err()
 	}
@@ -85,7 +85,7 @@ func press(ctx context.Context, t *testing.T) *pressed {
 			return headgate.Decision{}, ctx.Err()
 		}
 	}
-	service := checkapi.New(&engine{limiter(t), check}, checkapi.Options{MaxInFlight: 4})
+	service := checkgrpc.New(&engine{limiter(t), check}, checkgrpc.Options{MaxInFlight: 4})
 	ctx, cancel := context.WithCancel(ctx)
 	p.ctx = ctx
 	go func() {

@@ -1,4 +1,4 @@
-package checkapi_test
+package checkgrpc_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/memstore"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
@@ -29,7 +29,7 @@ func serve(t testing.TB, register func(grpc.ServiceRegistrar)) checkv1.CheckServ
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(checkapi.Codec()))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
 	register(server)
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Serve(listener) }()

@@ -1,4 +1,4 @@
-package checkapi_test
+package checkgrpc_test
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/check"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -21,13 +22,13 @@ import (
 // under way at once, and the first of them is decided last.
 func TestBatch(t *testing.T) {
 	t.Parallel()
-	const n = checkapi.MaxBatch
+	const n = check.MaxBatch
 	var others sync.WaitGroup
 	others.Add(n - 3) // two do not get as far
 	var together sync.WaitGroup
-	together.Add(checkapi.BatchWorkers - 1) // the first holds up one of them
+	together.Add(check.BatchWorkers - 1) // the first holds up one of them
 	var begun atomic.Int64
-	service := checkapi.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+	service := checkgrpc.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
 		switch {
 		case req.Rule == "none":
 			return headgate.Decision{}, headgate.ErrUnknownRule
@@ -35,13 +36,13 @@ func TestBatch(t *testing.T) {
 			others.Wait()
 			return echo(req), nil
 		}
-		if begun.Add(1) < checkapi.BatchWorkers {
+		if begun.Add(1) < check.BatchWorkers {
 			together.Done()
 			together.Wait() // as many are under way at once
 		}
 		others.Done()
 		return echo(req), nil
-	}}, checkapi.Options{})
+	}}, checkgrpc.Options{})
 	batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, n)}
 	for i := range batch.GetRequests() {
 		batch.Requests[i] = &checkv1.CheckRequest{Cost: int64(i)}
@@ -76,7 +77,7 @@ func TestBatch(t *testing.T) {
 
 func TestBatchOfNone(t *testing.T) {
 	t.Parallel()
-	client := serve(t, checkapi.New(limiter(t), checkapi.Options{}).Register)
+	client := serve(t, checkgrpc.New(limiter(t), checkgrpc.Options{}).Register)
 	got, err := client.CheckBatch(t.Context(), &checkv1.CheckBatchRequest{})
 	if err != nil || len(got.GetAnswers()) != 0 {
 		t.Error(got, err)
@@ -85,11 +86,11 @@ func TestBatchOfNone(t *testing.T) {
 
 func TestBatchTooLarge(t *testing.T) {
 	t.Parallel()
-	batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, checkapi.MaxBatch+1)}
+	batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, check.MaxBatch+1)}
 	for i := range batch.GetRequests() {
 		batch.Requests[i] = &checkv1.CheckRequest{}
 	}
-	_, err := serve(t, checkapi.New(limiter(t), checkapi.Options{}).Register).CheckBatch(t.Context(), batch)
+	_, err := serve(t, checkgrpc.New(limiter(t), checkgrpc.Options{}).Register).CheckBatch(t.Context(), batch)
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "send at most 1000") {
 		t.Error(err)
 	}
@@ -101,7 +102,7 @@ func TestBatchBound(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var asked, underWay, most atomic.Int64
-	service := checkapi.New(&engine{limiter(t), func(context.Context, headgate.Request) (headgate.Decision, error) {
+	service := checkgrpc.New(&engine{limiter(t), func(context.Context, headgate.Request) (headgate.Decision, error) {
 		for n := underWay.Add(1); ; {
 			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
 				break
@@ -113,7 +114,7 @@ func TestBatchBound(t *testing.T) {
 		runtime.Gosched()
 		underWay.Add(-1)
 		return headgate.Decision{}, nil
-	}}, checkapi.Options{MaxInFlight: 4})
+	}}, checkgrpc.Options{MaxInFlight: 4})
 	batch := &checkv1.CheckBatchRequest{}
 	for range 100 {
 		batch.Requests = append(batch.Requests, &checkv1.CheckRequest{})
@@ -133,7 +134,7 @@ func TestBatchesWait(t *testing.T) {
 	const atOnce = 32
 	var first, second atomic.Int64
 	pass := make(chan struct{})
-	service := checkapi.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+	service := checkgrpc.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
 		if req.Cost == 2 {
 			second.Add(1)
 		} else {
@@ -141,10 +142,10 @@ func TestBatchesWait(t *testing.T) {
 			<-pass
 		}
 		return echo(req), nil
-	}}, checkapi.Options{MaxInFlight: 1})
+	}}, checkgrpc.Options{MaxInFlight: 1})
 	client := serve(t, service.Register)
 	full := func(cost int64) *checkv1.CheckBatchRequest {
-		batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, checkapi.MaxBatch)}
+		batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, check.MaxBatch)}
 		for i := range batch.GetRequests() {
 			batch.Requests[i] = &checkv1.CheckRequest{Cost: cost}
 		}
@@ -168,7 +169,7 @@ func TestBatchesWait(t *testing.T) {
 	}
 	close(pass)
 	calls.Wait()
-	if _, err := client.CheckBatch(t.Context(), full(2)); err != nil || second.Load() != checkapi.MaxBatch {
+	if _, err := client.CheckBatch(t.Context(), full(2)); err != nil || second.Load() != check.MaxBatch {
 		t.Errorf("when the others are over: %v, %d decided", err, second.Load())
 	}
 }

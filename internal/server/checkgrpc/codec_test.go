@@ -1,4 +1,4 @@
-package checkapi
+package checkgrpc
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/headgate/headgate/internal/server/check"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -121,7 +122,7 @@ func FuzzCodec(f *testing.F) {
 			want, got := empty.ProtoReflect().New().Interface(), empty.ProtoReflect().New().Interface()
 			refused := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, want)
 			err := read(data, got)
-			if err == nil && most(got) > MaxAttributes {
+			if err == nil && most(got) > check.MaxAttributes {
 				continue
 			}
 			if (err == nil) != (refused == nil) || err == nil && !proto.Equal(want, got) {

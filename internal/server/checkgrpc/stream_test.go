@@ -1,4 +1,4 @@
-package checkapi_test
+package checkgrpc_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/checkapi"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -48,7 +48,7 @@ func TestStreamOutOfOrder(t *testing.T) {
 		}
 		return echo(req), nil
 	}
-	service := checkapi.New(&engine{limiter(t), check}, checkapi.Options{MaxInFlight: n})
+	service := checkgrpc.New(&engine{limiter(t), check}, checkgrpc.Options{MaxInFlight: n})
 	stream := open(t, serve(t, service.Register))
 	for first := 1; first <= n; first += 100 {
 		send(t, stream, ask(first, 100))
@@ -82,7 +82,7 @@ func TestStreamOutOfOrder(t *testing.T) {
 
 func TestStreamSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	service := checkapi.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+	service := checkgrpc.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
 		switch req.Rule {
 		case "none":
 			return headgate.Decision{}, headgate.ErrUnknownRule
@@ -90,7 +90,7 @@ func TestStreamSaysWhatIsWrong(t *testing.T) {
 			return headgate.Decision{}, errors.New("out of order")
 		}
 		return echo(req), nil
-	}}, checkapi.Options{Log: quiet})
+	}}, checkgrpc.Options{Log: quiet})
 	stream := open(t, serve(t, service.Register))
 	receive(t, stream)
 	for _, test := range []struct {
@@ -131,7 +131,7 @@ func TestStreamTellsOfRules(t *testing.T) {
 	}
 	l := limiter(t)
 	l.SetRules(first)
-	stream := open(t, serve(t, checkapi.New(l, checkapi.Options{}).Register))
+	stream := open(t, serve(t, checkgrpc.New(l, checkgrpc.Options{}).Register))
 	info := receive(t, stream).GetRules() // before any check
 	if info.GetVersion() != first.Version() || strings.Join(info.GetAttributes(), " ") != "api_key" {
 		t.Errorf("at first: %v", info)
@@ -155,7 +155,7 @@ func TestStreamTellsOfRules(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	service := checkapi.New(limiter(t, plenty), checkapi.Options{})
+	service := checkgrpc.New(limiter(t, plenty), checkgrpc.Options{})
 	client := serve(t, service.Register)
 	idle := open(t, client)
 	receive(t, idle)
@@ -186,12 +186,12 @@ func TestDrain(t *testing.T) {
 func TestStreamCallerGone(t *testing.T) {
 	t.Parallel()
 	asked, let := make(chan struct{}, 20), make(chan error, 20)
-	service := checkapi.New(&engine{limiter(t), func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
+	service := checkgrpc.New(&engine{limiter(t), func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
 		asked <- struct{}{}
 		<-ctx.Done()
 		let <- ctx.Err()
 		return headgate.Decision{}, ctx.Err()
-	}}, checkapi.Options{MaxInFlight: 10})
+	}}, checkgrpc.Options{MaxInFlight: 10})
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := serve(t, service.Register).CheckStream(ctx)
 	if err != nil {

@@ -1,0 +1,22 @@
+// Package check is what the transports of the check API share: the engine they ask, the bounds of requests and batches, who may
+// refund, and how failures are logged. It knows neither messages nor documents, which are for checkgrpc and checkhttp, nor
+// where rules and counters are.
+package check
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Engine decides. A *headgate.Limiter is one.
+type Engine interface {
+	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
+	Peek(ctx context.Context, req headgate.Request) (headgate.Decision, error)
+	Reserve(ctx context.Context, req headgate.Request, hold time.Duration) (headgate.Reservation, error)
+	Commit(ctx context.Context, token []byte, actual headgate.Request) (headgate.Decision, error)
+	Cancel(ctx context.Context, token []byte) (headgate.Decision, error)
+	Refund(ctx context.Context, req headgate.Request) (headgate.Decision, error)
+	Rules() *headgate.RuleSet
+}
