@@ -13,8 +13,8 @@ type Store interface {
 	//
 	// A limiter's ctx carries the caller's values and never ends: a store has a deadline of its own.
 	Take(ctx context.Context, charges []Charge, results []Result) error
-	// Part says which part of the store holds a subject; parts fail alone.
-	Part(Subject) int
+	// Shard returns the number of the shard of the store that holds a subject. Shards fail independently.
+	Shard(Subject) int
 }
 
 // Signer is a Store that has keys for the tokens of reservations, the same on all nodes that share its counters. With a store

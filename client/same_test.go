@@ -29,7 +29,7 @@ var byIP = []string{"ip"}
 // away is a store that does not answer.
 type away struct{}
 
-func (away) Part(headgate.Subject) int { return 0 }
+func (away) Shard(headgate.Subject) int { return 0 }
 
 func (away) Namespace() string { return "" }
 

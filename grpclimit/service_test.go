@@ -247,4 +247,4 @@ func (failing) Take(_ context.Context, _ []headgate.Charge, results []headgate.R
 	return errAway
 }
 
-func (failing) Part(headgate.Subject) int { return 0 }
+func (failing) Shard(headgate.Subject) int { return 0 }

@@ -74,7 +74,7 @@ func (away) Take(_ context.Context, _ []headgate.Charge, results []headgate.Resu
 	return headgate.ErrUnavailable
 }
 
-func (away) Part(headgate.Subject) int { return 0 }
+func (away) Shard(headgate.Subject) int { return 0 }
 
 var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") })
 

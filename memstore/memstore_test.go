@@ -92,8 +92,8 @@ func TestTake(t *testing.T) {
 	if n := store.Len(); n != 2 {
 		t.Errorf("%d counters, want 2", n)
 	}
-	if part := store.Part(nth(1)); part != 0 {
-		t.Errorf("subject is in part %d of one", part)
+	if shard := store.Shard(nth(1)); shard != 0 {
+		t.Errorf("subject is in shard %d of one", shard)
 	}
 }
 

@@ -195,8 +195,8 @@ func (s *Store) reclaim(now int64) {
 // nextShard returns one shard after the other.
 func (s *Store) nextShard() int { return int(s.turn.Add(1)) & (len(s.shards) - 1) }
 
-// Part is 0 for every subject: the store is in one part.
-func (s *Store) Part(headgate.Subject) int { return 0 }
+// Shard returns 0 for every subject: the store has one shard.
+func (s *Store) Shard(headgate.Subject) int { return 0 }
 
 // Namespace returns "": nobody shares the counters.
 func (s *Store) Namespace() string { return "" }

@@ -157,14 +157,14 @@ func (s *Store) keepServers(ctx context.Context, client rueidis.Client) {
 		}
 	}
 	if s.cluster {
-		if parts, ok := learnParts(ctx, client); ok {
-			s.parts.Store(parts)
+		if shards, ok := learnShards(ctx, client); ok {
+			s.shards.Store(shards)
 		}
 	}
 }
 
-// learnParts numbers each slot with the lowest slot of its shard.
-func learnParts(ctx context.Context, client rueidis.Client) (*[slots]uint16, bool) {
+// learnShards numbers each slot with the lowest slot of its shard.
+func learnShards(ctx context.Context, client rueidis.Client) (*[slots]uint16, bool) {
 	ranges, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
 		return nil, false

@@ -74,7 +74,7 @@ func TestPrimaryKilledUnderLoad(t *testing.T) {
 	victim := c.PrimaryOf(t, int(store.slot(all[0])))
 	here, elsewhere := all[:0:0], all[:0:0]
 	for _, s := range all {
-		if store.Part(s) == store.Part(all[0]) {
+		if store.Shard(s) == store.Shard(all[0]) {
 			here = append(here, s)
 		} else {
 			elsewhere = append(elsewhere, s)
@@ -83,7 +83,7 @@ func TestPrimaryKilledUnderLoad(t *testing.T) {
 	l := startLoad(t, store, here, 8, 200*time.Millisecond)
 	others := startLoad(t, store, elsewhere, 8, 2*time.Second)
 	time.Sleep(500 * time.Millisecond)
-	parts := store.Part(all[0])
+	shard := store.Shard(all[0])
 	victim.Kill()
 	served := firstWrite(t, c, int(store.slot(all[0])))
 	time.Sleep(3 * time.Second)
@@ -98,8 +98,8 @@ func TestPrimaryKilledUnderLoad(t *testing.T) {
 	if n := others.failed.Load(); n > 0 {
 		t.Errorf("%d callers of other shards saw an error: %v", n, others.lastError)
 	}
-	if store.keep(t.Context()); store.Part(all[0]) != parts {
-		t.Errorf("part %d became %d by a failover", parts, store.Part(all[0]))
+	if store.keep(t.Context()); store.Shard(all[0]) != shard {
+		t.Errorf("shard %d became %d by a failover", shard, store.Shard(all[0]))
 	}
 	t.Logf("errors on the dead shard: %d, the last %s after another primary served it: %v", l.failed.Load(), l.lastFailed.Sub(served), l.lastError)
 }

@@ -73,8 +73,8 @@ type Store struct {
 	members atomic.Pointer[membership]
 	changed chan struct{} // has one if another node has joined
 	// ahead is how far the store's clock is before this node's, in microseconds. It only serves to guess calendar windows.
-	ahead atomic.Int64
-	parts atomic.Pointer[[slots]uint16]
+	ahead  atomic.Int64
+	shards atomic.Pointer[[slots]uint16]
 	// signing is nil until a key is needed.
 	signing atomic.Pointer[[][]byte]
 
@@ -140,14 +140,14 @@ func (s *Store) Close() {
 	}
 }
 
-// Part is 0 but in a Cluster, where it is the lowest slot of the shard that holds the subject: a number that survives a
-// failover.
-func (s *Store) Part(subject headgate.Subject) int {
-	parts := s.parts.Load()
-	if parts == nil {
+// Shard returns 0 but in a Cluster, where it is the lowest slot of the shard that holds the subject: a number that survives
+// a failover.
+func (s *Store) Shard(subject headgate.Subject) int {
+	shards := s.shards.Load()
+	if shards == nil {
 		return 0
 	}
-	return int(parts[slotOf(s.Key(subject))])
+	return int(shards[slotOf(s.Key(subject))])
 }
 
 // Nodes returns how many nodes use the namespace, this one included, as far as it knows. A node that was killed counts for ten

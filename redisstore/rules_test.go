@@ -132,7 +132,7 @@ func limitsOf(t *testing.T, set *headgate.RuleSet) []string {
 type nowhere struct{}
 
 func (nowhere) Take(context.Context, []headgate.Charge, []headgate.Result) error { return nil }
-func (nowhere) Part(headgate.Subject) int                                        { return 0 }
+func (nowhere) Shard(headgate.Subject) int                                       { return 0 }
 
 func usedBy(t *testing.T, limiter *headgate.Limiter, req headgate.Request) map[string]int64 {
 	t.Helper()

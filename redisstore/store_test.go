@@ -268,7 +268,7 @@ func TestOneDeadPartHarmsOnlyItsOwn(t *testing.T) {
 	all := subjects(20)
 	dead, alive := all[0], all[0]
 	for _, subject := range all {
-		if s.Part(subject) != s.Part(dead) {
+		if s.Shard(subject) != s.Shard(dead) {
 			alive = subject
 		}
 	}

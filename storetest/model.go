@@ -35,7 +35,7 @@ func newModel(group func(headgate.Subject) int) *model {
 	return &model{group: group, states: map[counter]headgate.State{}, holds: map[hold]headgate.Hold{}}
 }
 
-func (m *model) Part(headgate.Subject) int { return 0 }
+func (m *model) Shard(headgate.Subject) int { return 0 }
 
 // Take decides each group by itself. If one denies, all others are judged as withheld, from the states they had, and what
 // they recorded is refunded; an observing charge stays only in a group that alone denied.

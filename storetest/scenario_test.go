@@ -160,7 +160,7 @@ scenario: a bucket with one unit left
 // idleStore answers nothing at all.
 type idleStore struct{}
 
-func (idleStore) Part(headgate.Subject) int { return 0 }
+func (idleStore) Shard(headgate.Subject) int { return 0 }
 
 func (idleStore) Take(context.Context, []headgate.Charge, []headgate.Result) error { return nil }
 

@@ -26,7 +26,7 @@ func newFlaky() *flaky {
 	return f
 }
 
-func (f *flaky) Part(s headgate.Subject) int { return int(s[0] % 2) }
+func (f *flaky) Shard(s headgate.Subject) int { return int(s[0] % 2) }
 
 func (f *flaky) is(fails func([]headgate.Charge) error) { f.fails.Store(&fails) }
 

@@ -109,8 +109,8 @@ func (s *Store) Close() {
 	s.agent.returnAll(s.background.ctx)
 }
 
-// Part returns the inner store's.
-func (s *Store) Part(subject headgate.Subject) int { return s.inner.Part(subject) }
+// Shard returns the inner store's.
+func (s *Store) Shard(subject headgate.Subject) int { return s.inner.Shard(subject) }
 
 // Namespace returns the inner store's, if it has one.
 func (s *Store) Namespace() string {

@@ -36,7 +36,7 @@ func newBroken(t *testing.T) *broken {
 	return b
 }
 
-func (b *broken) Part(s headgate.Subject) int { return int(s[0] % 2) }
+func (b *broken) Shard(s headgate.Subject) int { return int(s[0] % 2) }
 
 func (b *broken) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	if b.hangs.Load() {
@@ -46,7 +46,7 @@ func (b *broken) Take(ctx context.Context, charges []headgate.Charge, results []
 	var asked []headgate.Charge
 	var index []int
 	for i := range charges {
-		p := b.Part(charges[i].Subject)
+		p := b.Shard(charges[i].Subject)
 		b.asked[p].Add(1)
 		if b.failing[p].Load() {
 			failed = headgate.ErrUnavailable

@@ -248,7 +248,7 @@ func (t *transport) answers(c *headgate.Charge) bool {
 func (t *transport) available(subject headgate.Subject) bool { return !t.shardOf(subject).open.Load() }
 
 func (t *transport) shardOf(subject headgate.Subject) *shard {
-	n := t.store.Part(subject)
+	n := t.store.Shard(subject)
 	if s := (*t.shards.Load())[n]; s != nil {
 		return s
 	}

@@ -185,7 +185,7 @@ func (s *suite) overrides() {
 // yes is a store that grants everything at once.
 type yes struct{}
 
-func (yes) Part(headgate.Subject) int { return 0 }
+func (yes) Shard(headgate.Subject) int { return 0 }
 
 func (yes) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	for i := range results {

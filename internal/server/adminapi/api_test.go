@@ -191,7 +191,7 @@ func TestExplainRedis(t *testing.T) {
 // away is a store that does not answer.
 type away struct{}
 
-func (away) Part(headgate.Subject) int { return 0 }
+func (away) Shard(headgate.Subject) int { return 0 }
 
 func (away) Take(ctx context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	err := errors.Join(headgate.ErrUnavailable, ctx.Err())

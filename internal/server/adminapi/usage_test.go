@@ -252,7 +252,7 @@ func TestUsageWithFiles(t *testing.T) {
 // goneStore does not answer.
 type goneStore struct{}
 
-func (goneStore) Part(headgate.Subject) int { return 0 }
+func (goneStore) Shard(headgate.Subject) int { return 0 }
 
 func (goneStore) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	for i := range results {

@@ -71,7 +71,7 @@ func (away) Take(_ context.Context, _ []headgate.Charge, results []headgate.Resu
 	return headgate.ErrUnavailable
 }
 
-func (away) Part(headgate.Subject) int { return 0 }
+func (away) Shard(headgate.Subject) int { return 0 }
 
 // broken is an engine that answers nothing.
 type broken struct{ check.Engine }

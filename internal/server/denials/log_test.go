@@ -67,7 +67,7 @@ func TestWhatIsNoRefusalIsNotKept(t *testing.T) {
 // broken is a store that does not answer.
 type broken struct{}
 
-func (broken) Part(headgate.Subject) int { return 0 }
+func (broken) Shard(headgate.Subject) int { return 0 }
 
 func (broken) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	for i := range results {
