@@ -8,12 +8,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/redact"
 )
 
@@ -140,15 +140,10 @@ func checkKeyURL(address string) error {
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		return errors.New("KeyURL is not a URL: write https://host/path")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !netaddr.IsLoopback(u.Hostname()):
 		return errors.New("KeyURL: keys that come by http can be replaced on the way: write https://, or http:// with a loopback address")
 	}
 	return nil
-}
-
-func isLoopback(host string) bool {
-	address, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
 // fetcher reads keys from an address, and from no other: a redirect is not followed, because the server that answers it is not

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/server/config"
 )
 
@@ -100,7 +100,7 @@ func (o *serverOptions) open(timeout time.Duration) (*adminServer, error) {
 	if s.token, s.from, err = readToken(o.tokenFile); err != nil {
 		return nil, err
 	}
-	if s.token != "" && address.Scheme == "http" && !isLoopback(address.Hostname()) {
+	if s.token != "" && address.Scheme == "http" && !netaddr.IsLoopback(address.Hostname()) {
 		return nil, fmt.Errorf("%s would carry the token in the clear to another machine: write https://%s", s.address,
 			address.Host)
 	}
@@ -122,11 +122,6 @@ func (o *serverOptions) open(timeout time.Duration) (*adminServer, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return s, nil
-}
-
-func isLoopback(host string) bool {
-	address, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
 // readToken also says where the token is from. A server without tokens wants none.

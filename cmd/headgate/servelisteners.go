@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/callers"
@@ -119,7 +120,7 @@ func (s *server) open(ctx context.Context) (addresses map[string]string, err err
 func checkBound(e *endpoint) error {
 	host, _, _ := net.SplitHostPort(e.address) // it was listened on
 	bound, ok := e.listener.Addr().(*net.TCPAddr)
-	if !ok || !isLoopback(host) || bound.IP.IsLoopback() {
+	if !ok || !netaddr.IsLoopback(host) || bound.IP.IsLoopback() {
 		return nil
 	}
 	return fmt.Errorf("listen.%s: %s is %s on this machine, which others may reach: write 127.0.0.1", e.name, host, bound.IP)

@@ -55,7 +55,7 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"identity": {
-		code:  []string{"internal/pathreading", "internal/redact", "github.com/golang-jwt/jwt/v5", "github.com/MicahParks/keyfunc/v3"},
+		code:  []string{"internal/netaddr", "internal/pathreading", "internal/redact", "github.com/golang-jwt/jwt/v5", "github.com/MicahParks/keyfunc/v3"},
 		tests: []string{"memstore"},
 	},
 	"client": {
@@ -85,8 +85,7 @@ var architecture = map[string]arrows{
 	"cmd/headgate": {
 		code: []string{
 			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
-			"internal/server/adminapi", "internal/server/callers", "internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config", "cmd/headgate/internal/envoyconfig", "internal/server/envoyrls", "internal/server/explain",
-			"internal/limitfields", "internal/server/listen", "internal/server/pgrules", "internal/redact", "internal/server/rulediff",
+			"internal/server/adminapi", "internal/server/callers", "internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config", "cmd/headgate/internal/envoyconfig", "internal/server/envoyrls", "internal/server/explain", "internal/limitfields", "internal/server/listen", "internal/server/pgrules", "internal/redact", "internal/server/rulediff", "internal/server/checkapi", "internal/netaddr",
 			"internal/server/denials", "internal/server/gather", "internal/server/meter", "internal/server/offenders", "internal/server/telemetry", "internal/server/tracing",
 			"internal/server/wording", "internal/yamldoc",
 			"github.com/spf13/cobra", "golang.org/x/term", "google.golang.org/grpc",
@@ -98,7 +97,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/adminapi": {
 		code: []string{
-			"identity", "internal/ratelog", "internal/server/check", "internal/server/denials", "internal/server/explain", "internal/server/offenders", "internal/server/pgrules", "internal/server/check",
+			"identity", "internal/ratelog", "internal/server/check", "internal/server/denials", "internal/server/explain", "internal/server/offenders", "internal/server/pgrules", "internal/netaddr", "internal/server/checkapi",
 			"internal/server/rulediff", "ruledoc",
 			"memstore", // which limits callers, and who guesses tokens
 		},
@@ -108,7 +107,7 @@ var architecture = map[string]arrows{
 		code: []string{"internal/ratelog", "google.golang.org/grpc"},
 	},
 	"internal/server/check": {
-		code: []string{"google.golang.org/grpc"},
+		code: []string{"internal/ratelog", "google.golang.org/grpc"},
 	},
 	"internal/server/checkgrpc": {
 		code: []string{
@@ -124,7 +123,7 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
 	"internal/server/config": {
-		code: []string{"identity", "internal/server/pgrules", "internal/ratelimitdraft", "internal/redact", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
+		code: []string{"identity", "internal/netaddr", "internal/server/pgrules", "internal/ratelimitdraft", "internal/redact", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
 	},
 	"internal/server/explain": {
 		code: []string{"internal/server/wording"},
@@ -197,6 +196,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/pathreading": {notRoot: true},
 	"internal/ratelog":     {notRoot: true},
+	"internal/netaddr":     {notRoot: true},
 	"internal/server/gather": {
 		code:  []string{"golang.org/x/time"},
 		tests: []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},

@@ -3,8 +3,9 @@ package adminapi
 import (
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
+
+	"github.com/headgate/headgate/internal/netaddr"
 )
 
 // checkBrowser rejects what a browser sends for a page of another site. Where no token is needed it also rejects requests for
@@ -27,9 +28,5 @@ func loopback(host string) bool {
 		host = name
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
-	return err == nil && address.Unmap().IsLoopback()
+	return strings.HasSuffix(host, ".localhost") || netaddr.IsLoopback(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 }

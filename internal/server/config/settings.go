@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
@@ -180,7 +181,7 @@ func keyURL(key string, of func(*Config) *string) setting {
 			switch {
 			case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 				d.Bad(n, "%s: this is no URL: write https://host/path", key)
-			case u.Scheme == "http" && !isLoopback(u.Hostname()):
+			case u.Scheme == "http" && !netaddr.IsLoopback(u.Hostname()):
 				d.Bad(n, "%s: keys that come by http can be replaced on the way, and tokens forged with the others: write https://", key)
 			}
 			*of(c) = s

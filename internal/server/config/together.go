@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
@@ -109,11 +110,6 @@ func isEverywhere(host string) bool {
 	return host == "" || err == nil && a.IsUnspecified()
 }
 
-func isLoopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
-}
-
 // checkCallers keeps the data plane from being open to a network by accident.
 func (d *decoder) checkCallers(c *Config) {
 	tokens, certificates := d.written["listen.tokens_file"] != nil, d.written["listen.tls.client_ca_file"] != nil
@@ -133,7 +129,7 @@ func (d *decoder) checkCallers(c *Config) {
 	for _, l := range []struct{ key, address, instead string }{
 		{"listen.http", c.Listen.HTTP, Default().Listen.HTTP}, {"listen.grpc", c.Listen.GRPC, Default().Listen.GRPC},
 	} {
-		if host, _, err := net.SplitHostPort(l.address); err == nil && !isLoopback(host) {
+		if host, _, err := net.SplitHostPort(l.address); err == nil && !netaddr.IsLoopback(host) {
 			d.Bad(d.at(l.key), "%s is open beyond this machine, and whoever reaches it could use up anybody's limits: write "+
 				"listen.tokens_file, or listen.tls with client_ca_file, or listen.open: true if only your own services can reach it; or "+
 				"listen on %s", l.key, l.instead)
@@ -144,7 +140,7 @@ func (d *decoder) checkCallers(c *Config) {
 // checkAdmin keeps the admin API, which can lift any limit, from being open to a network.
 func (d *decoder) checkAdmin(c *Config) {
 	host, _, err := net.SplitHostPort(c.Listen.Admin)
-	if err != nil || isLoopback(host) {
+	if err != nil || netaddr.IsLoopback(host) {
 		return
 	}
 	var needs []string
