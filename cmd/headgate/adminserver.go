@@ -126,7 +126,7 @@ func (o *serverOptions) open(timeout time.Duration) (*adminServer, error) {
 
 // readToken also says where the token is from. A server without tokens wants none.
 func readToken(file string) (token, from string, err error) {
-	data, err := readSecret(file)
+	data, err := config.ReadSecret(file)
 	if err != nil {
 		return "", "", err
 	}

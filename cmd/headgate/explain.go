@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redact"
+	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/explain"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
@@ -127,7 +126,7 @@ func explainHere(ctx context.Context, o *explainOptions, q *question) (*explain.
 	if err != nil {
 		return nil, err
 	}
-	secret, err := readSecret(o.secretFile)
+	secret, err := config.ReadSecret(o.secretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +170,7 @@ func (q *question) compare(d *ruledoc.Document) {
 }
 
 func openRedis(ctx context.Context, o *explainOptions) (*redisstore.Store, error) {
-	password, err := readSecret(o.passwordFile)
+	password, err := config.ReadSecret(o.passwordFile)
 	if err != nil {
 		return nil, err
 	}
@@ -185,16 +184,4 @@ func openRedis(ctx context.Context, o *explainOptions) (*redisstore.Store, error
 		return nil, err
 	}
 	return store, nil
-}
-
-// readSecret reads a file without the end of its last line, which editors add. No name is no secret.
-func readSecret(file string) ([]byte, error) {
-	if file == "" {
-		return nil, nil
-	}
-	data, err := os.ReadFile(file) //nolint:gosec // G304: whoever runs the program says where the secret is
-	if data = bytes.TrimRight(data, "\r\n"); err == nil && len(data) == 0 {
-		err = fmt.Errorf("%s is empty", file)
-	}
-	return data, err
 }

@@ -132,7 +132,7 @@ func (s *server) newTracer(ctx context.Context) (*tracing.Tracer, error) {
 
 // openStore makes the limiter, yet without rules. It does not wait for Redis.
 func (s *server) openStore() error {
-	secret, err := readSecret(s.config.SecretFile)
+	secret, err := config.ReadSecret(s.config.SecretFile)
 	if err != nil {
 		return fmt.Errorf("secret_file: %w", err)
 	}
@@ -311,7 +311,7 @@ func (s *server) noRules(err error) error {
 
 func (s *server) openResolver() error {
 	o := s.config.Identity.Options
-	secret, err := readSecret(s.config.Identity.JWTSecretFile)
+	secret, err := config.ReadSecret(s.config.Identity.JWTSecretFile)
 	if err != nil {
 		return fmt.Errorf("identity.jwt.secret_file: %w", err)
 	}

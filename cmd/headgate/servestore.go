@@ -14,7 +14,7 @@ import (
 // redisOptions are the config's, with the secrets in its files.
 func redisOptions(c *config.Redis) (redisstore.Options, error) {
 	o := redisstore.Options{Address: c.Address, Namespace: c.Namespace, Username: c.Username}
-	password, err := readSecret(c.PasswordFile)
+	password, err := config.ReadSecret(c.PasswordFile)
 	if err != nil {
 		return o, fmt.Errorf("redis.password_file: %w", err)
 	}
@@ -45,7 +45,7 @@ func redisOptions(c *config.Redis) (redisstore.Options, error) {
 
 // openPostgres is the config's, with the password in its file and the quotas of tenants.
 func openPostgres(c *config.Config) (*pgrules.DB, error) {
-	password, err := readSecret(c.Postgres.PasswordFile)
+	password, err := config.ReadSecret(c.Postgres.PasswordFile)
 	if err != nil {
 		return nil, fmt.Errorf("postgres.password_file: %w", err)
 	}

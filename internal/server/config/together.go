@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -242,17 +243,23 @@ func (d *decoder) checkSecret(key, path string, least int) {
 	if !isRegular(path) {
 		return
 	}
-	secret, err := readSecret(path)
-	if err == nil && len(secret) > 0 && len(secret) < least {
+	secret, err := ReadSecret(path)
+	if err == nil && len(secret) < least {
 		d.Bad(d.at(key), "%s: the secret in %s is %d bytes long and can be guessed: take %d or more, openssl rand -hex 32", key,
 			path, len(secret), least)
 	}
 }
 
-// readSecret leaves out the line's end that editors put there.
-func readSecret(path string) ([]byte, error) {
-	data, err := yamldoc.ReadFile(path, maxBytes)
-	return bytes.TrimRight(data, "\r\n"), err
+// ReadSecret reads a file without the end of its last line, which editors add. No file is no secret, and an empty one an error.
+func ReadSecret(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(file) //nolint:gosec // G304: whoever runs the program says where the secret is
+	if data = bytes.TrimRight(data, "\r\n"); err == nil && len(data) == 0 {
+		err = fmt.Errorf("%s is empty", file)
+	}
+	return data, err
 }
 
 // askIdentity sees that package identity takes the options, of which it may know more than this package. Keys at a URL it
@@ -263,11 +270,9 @@ func (d *decoder) askIdentity(i Identity) {
 			return
 		}
 	}
-	if i.JWTSecretFile != "" {
-		var err error
-		if i.JWT.Secret, err = readSecret(i.JWTSecretFile); err != nil {
-			return // as was told
-		}
+	var err error
+	if i.JWT.Secret, err = ReadSecret(i.JWTSecretFile); err != nil {
+		return // as was told
 	}
 	i.Log = slog.New(slog.DiscardHandler)
 	resolver, err := identity.New(i.Options)
