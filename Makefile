@@ -27,9 +27,10 @@ RATELIMIT     = $(CURDIR)/.bin/ratelimit-$(RATELIMIT_VERSION)
 SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
-GOTEST = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -shuffle=on -timeout 20m -p 2 -run '$(RUN)'
+GOTESTCACHED = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
+GOTEST       = $(GOTESTCACHED) -shuffle=on
 
-.PHONY: help deps servers build test race fuzz compare bench chaos adversary attack e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary attack e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -45,10 +46,14 @@ build: ## Compile every package, bench included
 	go build -o /dev/null ./...
 	@if [ -f bench/go.mod ]; then set -x; cd bench && go build -o /dev/null ./...; fi
 
-test: $(GOTESTSUM) ## Run the tests; PKG=./memstore and RUN=TestName narrow them
+# In a fixed order, so that the go command may answer for packages that have not changed.
+test: $(GOTESTSUM) ## Run the quick tests: no more than one Redis each; PKG=./memstore and RUN=TestName narrow them
+	@$(GOTESTCACHED) -short $(PKG)
+
+test-long: $(GOTESTSUM) ## Run all tests, the long ones too; PKG and RUN as above
 	@$(GOTEST) $(PKG)
 
-race: $(GOTESTSUM) ## Run the tests under the race detector, those of bench first; PKG and RUN as above
+race: $(GOTESTSUM) ## Run all tests, as test-long does, under the race detector, those of bench first; PKG and RUN as above
 	@if [ '$(PKG)' = ./... ]; then cd bench && $(GOTEST) -race ./...; fi
 	@$(GOTEST) -race $(PKG)
 

@@ -171,13 +171,13 @@ func TestManyAddressesOneClient(t *testing.T) {
 	clear(seen)
 	addr := netip.MustParseAddr("2001:db8:1:2::").As16()
 	r := &http.Request{}
-	for i := range 1_000_000 {
+	for i := range 10_000 {
 		addr[8], addr[13], addr[14], addr[15] = byte(i), byte(i>>16), byte(i>>8), byte(i)
 		r.RemoteAddr = netip.AddrPortFrom(netip.AddrFrom16(addr), 4711).String()
 		seen[who.Attributes(r)["ip"]] = true
 	}
 	if len(seen) != 1 || !seen["2001:db8:1:2::/64"] {
-		t.Errorf("a million addresses of one network are %d clients", len(seen))
+		t.Errorf("10,000 addresses of one network are %d clients", len(seen))
 	}
 }
 

@@ -280,6 +280,9 @@ func TestAtomicOverSubjects(t *testing.T) {
 // TestCap charges far more counters than are allowed. None expires, so each is held or was evicted.
 func TestCap(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	const most, workers = 100_000, 2
 	keys := uint64(10_000_000)
 	if testing.Short() || underRaceDetector() {
@@ -319,6 +322,9 @@ func underRaceDetector() bool {
 // As many counters as are allowed are all kept, however they fall into the shards.
 func TestNoneIsEvictedUpToTheCap(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	sizes := []int{1, 2, 100, 2_048, 10_000, 100_000}
 	if !testing.Short() && !underRaceDetector() {
 		sizes = append(sizes, 1_000_000)
@@ -348,6 +354,9 @@ func TestNoneIsEvictedUpToTheCap(t *testing.T) {
 // those is evicted, whichever shard the expired ones lie in.
 func TestOnlyTheExpiredMakeRoom(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	spans := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute, time.Hour}
 	for seed, most := range []int{7, 1_000, 5_000, 20_000} {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))

@@ -89,6 +89,7 @@ func TestSuite(t *testing.T) {
 // TestSmallChunks compares logs that are cut into far smaller chunks than usual.
 func TestSmallChunks(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	target := openWithClock(t, standalone(startServer(t)), "chunks", func(text string) string { return smallChunks(t, text) })
 	seed := rand.Uint64()
 	charges := fromEnv(t, "HEADGATE_COMPARISON", 5*shortComparison)

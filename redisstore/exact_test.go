@@ -106,6 +106,9 @@ func workExact(store *Store, callers int) error {
 // TestExact lets 100 callers in 4 processes fight over limits of 1,000.
 func TestExact(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	for name, start := range map[string]func() string{
 		"standalone": func() string { return standalone(startServer(t)) },
 		"cluster":    func() string { return cluster(startCluster(t)) },
@@ -184,6 +187,9 @@ func workForever(store *Store, callers int) error {
 // refund every counter equals the sum of what was admitted.
 func TestConservation(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	store := open(t, cluster(startCluster(t)))
 	var admitted [3]atomic.Int64
 	var denied atomic.Int64
@@ -227,6 +233,9 @@ func TestConservation(t *testing.T) {
 // TestProcessKilledMidway kills a process among such requests: it leaves at most what it had in flight.
 func TestProcessKilledMidway(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	address := cluster(startCluster(t))
 	const callers = 8
 	cmd, out := worker(t, "forever", address, callers)

@@ -16,6 +16,7 @@ import (
 // HEADGATE_HOLD_OPERATIONS for more of them.
 func TestHoldsBalance(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	operations := fromEnv(t, "HEADGATE_HOLD_OPERATIONS", 60_000)
 	server := testenv.Start(t, testenv.Redis)
 	seed := rand.Uint64()

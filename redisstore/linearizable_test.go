@@ -21,6 +21,9 @@ type taken struct {
 // caller saw, in which a plain counter would have given the same answers.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	const count = 60
 	limit := headgate.Limit{Algorithm: headgate.FixedWindow, Count: count, Window: 24 * time.Hour}
 	model := porcupine.Model{

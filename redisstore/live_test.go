@@ -29,6 +29,7 @@ func TestScriptFlushUnderLoad(t *testing.T) {
 
 func TestPauseUnderLoad(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	server := startServer(t)
 	l := startLoad(t, open(t, standalone(server)), subjects(3), 16, 100*time.Millisecond)
 	time.Sleep(200 * time.Millisecond)
@@ -48,6 +49,7 @@ func TestPauseUnderLoad(t *testing.T) {
 
 func TestRestartUnderLoad(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	server := startServer(t)
 	l := startLoad(t, open(t, standalone(server)), subjects(3), 16, 200*time.Millisecond)
 	time.Sleep(200 * time.Millisecond)
@@ -67,6 +69,7 @@ func TestRestartUnderLoad(t *testing.T) {
 // own see none once the promoted replica takes writes.
 func TestPrimaryKilledUnderLoad(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	// By default a Cluster refuses all traffic while any slot is not served.
 	c := startCluster(t, "--cluster-require-full-coverage", "no")
 	store := open(t, cluster(c))

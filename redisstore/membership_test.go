@@ -55,6 +55,9 @@ func keptFor(turns int, nodes int64) []announcement {
 // or killed, each has a rank of its own among just as many: shares by rank add up to the limit (storewrap.TestSharesAddUp).
 func TestMembershipOutlivesFaults(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	sum := map[string]int{}
 	for seed := range uint64(400) {
 		w := newFaultWorld(seed)

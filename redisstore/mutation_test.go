@@ -93,6 +93,7 @@ var equivalent = map[string]string{
 // noticed has nothing to do with races.
 func TestMutations(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	server := testenv.Start(t, testenv.Redis) // broken scripts may leave anything
 	killEndless(t, server)
 	mutants := 0

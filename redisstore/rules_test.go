@@ -46,6 +46,7 @@ func versions(t *testing.T) []*headgate.RuleSet {
 // TestRulesSwappedUnderLoad swaps 1,000 times: no request sees a mixture, and no counter loses a unit.
 func TestRulesSwappedUnderLoad(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	store, err := Open("redis://" + testenv.Start(t, testenv.Redis).Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -151,6 +152,7 @@ func usedBy(t *testing.T, limiter *headgate.Limiter, req headgate.Request) map[s
 // recording.
 func TestExplainWritesNothing(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	server := testenv.Start(t, testenv.Redis)
 	cluster := testenv.StartCluster(t, testenv.Redis)
 	addresses := cluster.Addrs()

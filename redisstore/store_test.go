@@ -202,6 +202,7 @@ func (c *stallClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.Red
 // TestDenialDoesNotWait: a denied caller with little time is not made to wait for the refunds.
 func TestDenialDoesNotWait(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	s := open(t, cluster(startCluster(t)))
 	held, release := context.WithCancel(t.Context())
 	t.Cleanup(release)
@@ -226,6 +227,7 @@ func TestDenialDoesNotWait(t *testing.T) {
 // TestPreload: primaries that were flushed or promoted get the scripts before anybody asks.
 func TestPreload(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	c := testenv.StartCluster(t, testenv.Redis)
 	s := open(t, cluster(c))
 	have := func() (n int) {
@@ -319,6 +321,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 // TestManyCharges: what is too heavy for one call is several, and still recorded as a whole or not at all.
 func TestManyCharges(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	const many = 5 * headgate.MaxWeight
 	var alone, together [many]headgate.Charge
 	log := headgate.Limit{Algorithm: headgate.SlidingLog, Count: headgate.MaxLogCount, Window: time.Hour}

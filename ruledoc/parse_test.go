@@ -80,6 +80,9 @@ func TestGoldenBad(t *testing.T) {
 // Time must grow with the size of a document, not with its square: some of these took half a minute when it did.
 func TestParseIsLinear(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	repeat := strings.Repeat
 	for name, shape := range map[string]struct {
 		n    int

@@ -343,6 +343,9 @@ func TestWatchSaysNothingOfTheSameContent(t *testing.T) {
 
 func TestWatchKeepsWhatRunsWhileFilesAreBad(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	dir := t.TempDir()
 	path := oneFile(t, dir)
 	w := watch(t, WatchOptions{Paths: []string{path}})
@@ -408,6 +411,9 @@ func TestWatchRefusesWhatApplyRefuses(t *testing.T) {
 
 func TestWatchHalfWrittenFile(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	path := oneFile(t, t.TempDir())
 	w := watch(t, WatchOptions{Paths: []string{path}})
 	w.expect(1)
@@ -437,6 +443,9 @@ func TestWatchHalfWrittenFile(t *testing.T) {
 
 func TestWatchRandomWrites(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))

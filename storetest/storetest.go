@@ -25,12 +25,20 @@ type Target struct {
 }
 
 // Run holds a store to the suite: the scenarios, a random comparison of at least perAlgorithm charges with each algorithm,
-// exactness under concurrency. open makes a fresh target.
+// exactness under concurrency. open makes a fresh target. With -short it compares a fiftieth, and does not fill a counter up.
 func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
+	if testing.Short() {
+		perAlgorithm /= 50
+	}
 	t.Run("Scenarios", func(t *testing.T) { playScenarios(t, open) })
 	t.Run("Compare", func(t *testing.T) { compareAll(t, open, perAlgorithm) })
 	t.Run("Exact", func(t *testing.T) { exact(t, open(t)) })
-	t.Run("Many", func(t *testing.T) { many(t, open(t)) })
+	t.Run("Many", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("long")
+		}
+		many(t, open(t))
+	})
 	t.Run("Lengths", func(t *testing.T) {
 		store := open(t).Store
 		for _, n := range []int{1, 3} {

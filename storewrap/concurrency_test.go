@@ -141,6 +141,9 @@ func (s *slow) Take(ctx context.Context, charges []headgate.Charge, results []he
 // asked what it can answer, and what the limit has is given out, with a little more until the store knows of it.
 func TestMoreThanTheStoreCanAnswer(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	const (
 		limit   = 1_000
 		callers = 40

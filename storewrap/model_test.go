@@ -335,6 +335,9 @@ func TestStrictModel(t *testing.T) {
 // A counter that everybody wants takes few calls, once that is known.
 func TestCallsOfAHotCounter(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	m := model{limit: headgate.PerSecond(1_000), nodes: 4, next: steady(50_000), lasts: 5 * time.Second, warm: time.Second}
 	if f := m.run(t); f.perAsked() > 0.01 || f.ratio() < 0.995 || f.ratio() > 1.005 {
 		t.Errorf("at 50 times its limit: %v", f)
@@ -364,6 +367,9 @@ func TestCallsOfAnAttack(t *testing.T) {
 // Of many clients, most of whom are below their limit, those who ask much take few calls.
 func TestCallsOfManyClients(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	seed := newSeed()
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, asked, pause = 4, 80_000, 20 * time.Microsecond

@@ -122,6 +122,7 @@ func (r *rush) held() (units int64) {
 // On a Redis that many nodes ask at once, leases admit what there is, and in the end it has counted what they did.
 func TestLeasesOnRedis(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	stores := fleetOnRedis(t)
 	const limit, lasts = 2_000, 600 * time.Millisecond
 	for _, a := range leased {
@@ -194,6 +195,7 @@ func (r *rush) check(t *testing.T, name string) {
 // Of a bucket that is filled all the time nothing is lost, and no more is admitted than was filled in.
 func TestBucketOnRedis(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	const limit = 2_000
 	r := newRush(t, fleetOnRedis(t), headgate.PerSecond(limit), "")
 	all := r.charge

@@ -41,6 +41,9 @@ func perWindow(whole, share *headgate.Limit) (rate float64, burst int64) {
 // Every share is a valid limit, and the shares of all nodes add up to the limit: its rate, and what it admits at once.
 func TestSharesAddUp(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	now := time.Unix(1_700_000_000, 0)
 	limits := commonLimits()
 	if len(limits) != 40 {

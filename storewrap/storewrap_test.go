@@ -277,6 +277,7 @@ func TestHang(t *testing.T) {
 // A real Redis hangs, and is killed: decisions go on at once, and it is used again soon after it is back.
 func TestRedis(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	server := testenv.Start(t, testenv.Redis)
 	inner, err := redisstore.Open("redis://" + server.Addr())
 	if err != nil {

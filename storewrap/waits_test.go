@@ -15,6 +15,9 @@ import (
 // are drawn, with one to five limits and any cost.
 func TestWaitsAreExact(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	const enough = 10_000
 	seed := newSeed()
 	t.Cleanup(func() {

@@ -192,7 +192,7 @@ func newFortress(t *testing.T) *fortress {
 // serveBinary runs the program as a process of its own.
 func serveBinary(t *testing.T, args ...string) (r *running, pid int) {
 	t.Helper()
-	binary := build(t)
+	binary := testenv.BuildHeadgate(t)
 	r = &running{t: t, done: make(chan struct{})}
 	cmd := exec.Command(binary, append([]string{"serve"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &r.out, &r.log

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -150,6 +151,7 @@ func TestExplainJSON(t *testing.T) {
 // TestExplainManyRules sees that rules for other paths do not bury the near ones.
 func TestExplainManyRules(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	var b strings.Builder
 	b.WriteString("rules:\n")
 	for i := range 10_000 {
@@ -184,20 +186,10 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// build makes the program that users run.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "headgate")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
-}
-
 // TestBinary sees what a shell sees: exit codes, and errors on standard error alone.
 func TestBinary(t *testing.T) {
 	t.Parallel()
-	binary := build(t)
+	binary := testenv.BuildHeadgate(t)
 	for _, c := range []struct {
 		code        int
 		out, errors string

@@ -322,7 +322,7 @@ func (l *load) end(t *testing.T) {
 
 // TestRestart has one test at a time on the machine: servers wait for Redis for milliseconds only.
 func TestRestart(t *testing.T) {
-	binary := build(t)
+	binary := testenv.BuildHeadgate(t)
 	for _, c := range []struct {
 		name string
 		test func(t *testing.T, nodes []*node)

@@ -25,6 +25,7 @@ import (
 // A server starts without Redis and answers; when Redis comes it counts; when Redis hangs nobody waits for it.
 func TestServeWithoutRedis(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	redis := testenv.Start(t, testenv.Redis)
 	redis.Kill()
 	_, file := configure(t, "redis: {address: redis://"+redis.Addr()+"}\n", fivePerHour)
@@ -262,7 +263,7 @@ func TestServeDrains(t *testing.T) {
 func TestServeBinary(t *testing.T) {
 	t.Parallel()
 	_, file := configure(t, "", fivePerHour)
-	binary := build(t)
+	binary := testenv.BuildHeadgate(t)
 	r := &running{t: t, done: make(chan struct{})}
 	cmd := exec.Command(binary, "serve", "--dev", "--config", file)
 	cmd.Stdout, cmd.Stderr = &r.out, &r.log

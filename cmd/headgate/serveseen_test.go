@@ -119,6 +119,7 @@ func TestOperationsDocs(t *testing.T) {
 // TestSeenHashed is about servers that keep names to themselves.
 func TestSeenHashed(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	first, second, args := watchedServers(t, "hash")
 	first.asks(6, annSearches)
 	second.asks(6, annSearches)
@@ -163,6 +164,7 @@ func TestSeenHashed(t *testing.T) {
 // TestNodeGone has a node that ends without a word: what it knew is missing, and that is said.
 func TestNodeGone(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	redis := testenv.Start(t, testenv.Redis)
 	gone, err := redisstore.Open("redis://" + redis.Addr()) // it counts as a node, and answers nobody
 	if err != nil {
@@ -192,6 +194,7 @@ func TestNodeGone(t *testing.T) {
 // TestSeenAlone tries it, without Redis. Profiles are on the admin's listener and nowhere else, and for admins only.
 func TestSeenAlone(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	_, file := configure(t, "", watchedRules)
 	r := serve(t, "--dev", "--config", file)
 	r.asks(9, annSearches)

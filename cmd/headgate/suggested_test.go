@@ -28,7 +28,7 @@ type shell struct {
 
 func newShell(t *testing.T) *shell {
 	t.Helper()
-	return &shell{t, filepath.Dir(build(t))}
+	return &shell{t, filepath.Dir(testenv.BuildHeadgate(t))}
 }
 
 func (s *shell) run(command string) (out string, code int) {

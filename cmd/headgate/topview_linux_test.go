@@ -125,6 +125,9 @@ func (p *pty) live(ctx context.Context, address string) (ended func() error) {
 
 // TestTopLive is somebody who looks, presses keys and goes.
 func TestTopLive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	t.Setenv("NO_COLOR", "1")
 	address, asked, away := topServer(t)
 	p := openPTY(t)

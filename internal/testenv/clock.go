@@ -24,6 +24,7 @@ type clock struct {
 // Valkey insists on jemalloc and does not start this way.
 func StartFaked(t testing.TB, e Engine, extra ...string) *Server {
 	t.Helper()
+	Long(t)
 	libraries, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if len(libraries) == 0 {
 		missing(t, "libfaketime")

@@ -24,6 +24,7 @@ type Cluster struct {
 // as ok, and every replica is in sync. extra are more config arguments.
 func StartCluster(t testing.TB, e Engine, extra ...string) *Cluster {
 	t.Helper()
+	Long(t)
 	args := append([]string{
 		"--cluster-enabled", "yes",
 		"--cluster-announce-ip", "127.0.0.1",

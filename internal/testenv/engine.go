@@ -31,11 +31,23 @@ func (e Engine) String() string { return e.name }
 // binary finds the server. Sentinel is the same program with another flag.
 func (e Engine) binary(t testing.TB) string {
 	t.Helper()
+	if e != Redis {
+		Long(t)
+	}
 	path, err := exec.LookPath(e.name + "-server")
 	if err != nil {
 		missing(t, e.name+"-server")
 	}
 	return path
+}
+
+// Long skips a test when tests run with -short, as "make test" has them: for a test of more than about two seconds, or of
+// more than the code under test and one Redis. All functions that start anything but a standalone Redis call it.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 }
 
 // missing ends the test: skipped on a laptop, failed in CI, where a skip would

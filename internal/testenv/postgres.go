@@ -47,6 +47,7 @@ func StartPostgres(t testing.TB) *Postgres {
 // test's own: those lie in one that only the test's user may enter.
 func newPostgres(t testing.TB) *Postgres {
 	t.Helper()
+	Long(t)
 	p := &Postgres{bin: postgresPrograms(t)}
 	var err error
 	if p.dir, err = os.MkdirTemp("", "headgate-postgres-"); err != nil { //nolint:usetesting // see above

@@ -199,6 +199,7 @@ const postgresOrphanEnv = "TESTENV_POSTGRES_ORPHAN"
 // TestPostgresParentKilled: no process of the server outlives the test
 // program, even if that is killed. The program is this one, run once more.
 func TestPostgresParentKilled(t *testing.T) {
+	Long(t)
 	if os.Getenv(postgresOrphanEnv) != "" {
 		p := StartPostgres(t)
 		pids := strings.Trim(fmt.Sprint(p.processes()), "[]")

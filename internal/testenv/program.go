@@ -32,6 +32,7 @@ func Find(t testing.TB, name string) string {
 // BuildHeadgate compiles the program that users run, with flags of "go build" if there are any.
 func BuildHeadgate(t testing.TB, flags ...string) (path string) {
 	t.Helper()
+	Long(t)
 	root, err := repository()
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ type Sentinels struct {
 // sentinels know them and each other.
 func StartSentinels(t testing.TB, e Engine) *Sentinels {
 	t.Helper()
+	Long(t)
 	s := &Sentinels{}
 	for range 3 {
 		s.servers = append(s.servers, newServer(t, e, dataArgs(nil)))

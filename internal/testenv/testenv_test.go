@@ -80,6 +80,7 @@ func TestKillRestart(t *testing.T) {
 
 func TestPauseResume(t *testing.T) {
 	t.Parallel()
+	Long(t)
 	s := Start(t, Redis)
 	s.Pause()
 	var timeout net.Error

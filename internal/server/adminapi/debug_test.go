@@ -66,6 +66,9 @@ func TestLongProfile(t *testing.T) {
 // The listener's timeouts do not cut a profile, of the CPU or of anything else.
 func TestProfileIsNotCut(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	server := httptest.NewUnstartedServer(newFilesAPI(t))
 	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
 	server.Start()

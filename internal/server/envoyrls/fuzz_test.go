@@ -77,6 +77,9 @@ func FuzzRequest(f *testing.F) {
 // memory.
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	s := hostileService(t)
 	random := rand.New(rand.NewPCG(rand.Uint64(), 1))
 	var slowest time.Duration

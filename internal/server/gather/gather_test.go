@@ -223,6 +223,7 @@ func TestAlone(t *testing.T) {
 // TestRedisAway: without Redis one node is answered, and it is said why the others are not; soon after it is back all are.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	server := testenv.Start(t, testenv.Redis)
 	a, _ := start(t, standalone(server), "a", nil)
 	start(t, standalone(server), "b", nil)

@@ -24,6 +24,9 @@ func within(t *testing.T, l Limited, truth int64) {
 // What three nodes have counted over several minutes is as they say, of everybody, listed or not, also if it is merged in steps.
 func TestMerge(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	seeds := uint64(12)
 	if raceEnabled {
 		seeds = 4

@@ -304,6 +304,9 @@ func TestNameOnce(t *testing.T) {
 // Nothing is lost between many goroutines, unless rules are let go; that happens all the time in the second world.
 func TestTogether(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	w, small := newWorld(Options{}), newWorld(Options{})
 	small.most = 32 << 10
 	const each = 20_000

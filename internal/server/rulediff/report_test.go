@@ -220,6 +220,9 @@ func TestDiffAnew(t *testing.T) {
 // TestDiffManyRules sees that the comparison does not grow with the square of the rules.
 func TestDiffManyRules(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("long: make test-long runs it")
+	}
 	many := func(prefix string) *ruledoc.Document {
 		var b strings.Builder
 		b.WriteString("rules:\n")
