@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/denials"
-	"github.com/headgate/headgate/internal/server/gather"
+	"github.com/headgate/headgate/internal/server/fanout"
 	"github.com/headgate/headgate/internal/server/offenders"
 	"github.com/headgate/headgate/internal/server/tracing"
 )
@@ -24,14 +24,14 @@ const (
 type seen struct {
 	offenders *offenders.Offenders
 	denials   *denials.Log
-	nodes     *gather.Gather
+	nodes     *fanout.Node
 	show      config.ShowSubjects
 }
 
 // newSeen makes it of a server whose limiter and store are there. Without Redis there is one node.
 func newSeen(s *server) *seen {
 	names := s.config.ShowSubjects == config.ShowClear
-	o := gather.Options{Node: s.nodeName(), Log: s.log, Nodes: func() int { return 1 }}
+	o := fanout.Options{Node: s.nodeName(), Log: s.log, Nodes: func() int { return 1 }}
 	if s.redis != nil {
 		// Not what the last decision has heard: whoever decides nothing would hear of nobody.
 		o.Bus, o.Nodes = s.redis, s.redis.Nodes
@@ -41,7 +41,7 @@ func newSeen(s *server) *seen {
 		denials: denials.New(denials.Options{
 			Rules: s.limiter.Rules, Clear: names, Node: s.nodeName(), TraceID: tracing.TraceID, Log: s.log,
 		}),
-		nodes: gather.New(o), show: s.config.ShowSubjects,
+		nodes: fanout.New(o), show: s.config.ShowSubjects,
 	}
 	s.metrics.DenialsUnrecorded(seen.denials.Unrecorded)
 	serveTopic(seen.nodes, topTopic, seen.offenders.Answer)
@@ -72,8 +72,8 @@ func (s *seen) Denials(ctx context.Context, q denials.Query) (denials.Answer, ad
 }
 
 // serveTopic lets a node answer questions of a kind.
-func serveTopic[Q, A any](g *gather.Gather, topic string, answer func(Q) A) {
-	g.Serve(topic, func(_ context.Context, question json.RawMessage) (any, error) {
+func serveTopic[Q, A any](n *fanout.Node, topic string, answer func(Q) A) {
+	n.Serve(topic, func(_ context.Context, question json.RawMessage) (any, error) {
 		var q Q
 		if err := json.Unmarshal(question, &q); err != nil {
 			return nil, fmt.Errorf("the question cannot be read: %w", err)

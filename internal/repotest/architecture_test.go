@@ -32,21 +32,18 @@ var architecture = map[string]arrows{
 		code:  []string{"internal/pathreading"},
 		tests: []string{"memstore", "storewrap"},
 	},
-	"memstore": {
-		code:  []string{"internal/holdtable"},
-		tests: []string{"storetest"},
-	},
-	"redisstore": {
-		code: []string{"internal/redact", "github.com/redis/rueidis"},
+	"client": {
+		code: []string{
+			"internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc", "google.golang.org/protobuf",
+		},
 		tests: []string{
-			"internal/testenv", "storetest",
-			"github.com/anishathalye/porcupine", "go.uber.org/goleak",
+			"grpclimit", "httplimit", "internal/server/checkgrpc", "internal/testenv", "memstore", "go.uber.org/goleak",
 		},
 	},
 	"grpclimit": {
 		code: []string{
 			"identity", "internal/limitfields", "internal/ratelimitdraft", "internal/ratelog",
-			"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc", "google.golang.org/protobuf",
+			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
@@ -55,14 +52,19 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"identity": {
-		code:  []string{"internal/netaddr", "internal/pathreading", "internal/redact", "github.com/golang-jwt/jwt/v5", "github.com/MicahParks/keyfunc/v3"},
+		code: []string{
+			"internal/netaddr", "internal/pathreading", "internal/redact", "github.com/MicahParks/keyfunc/v3",
+			"github.com/golang-jwt/jwt/v5",
+		},
 		tests: []string{"memstore"},
 	},
-	"client": {
-		code: []string{
-			"internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc", "google.golang.org/protobuf",
-		},
-		tests: []string{"grpclimit", "httplimit", "internal/server/checkgrpc", "internal/testenv", "memstore", "go.uber.org/goleak"},
+	"memstore": {
+		code:  []string{"internal/holdtable"},
+		tests: []string{"storetest"},
+	},
+	"redisstore": {
+		code:  []string{"internal/redact", "github.com/redis/rueidis"},
+		tests: []string{"internal/testenv", "storetest", "github.com/anishathalye/porcupine", "go.uber.org/goleak"},
 	},
 	// It is for clients, which need nothing of a limiter.
 	"retryafter": {
@@ -72,8 +74,9 @@ var architecture = map[string]arrows{
 	},
 	"ruledoc": {
 		code: []string{
+			"internal/yamldoc",
 			"memstore", // rule tests count on it
-			"internal/yamldoc", "cel.dev/cel-go", "github.com/fsnotify/fsnotify",
+			"cel.dev/cel-go", "github.com/fsnotify/fsnotify",
 		},
 		tests: []string{"github.com/goccy/go-yaml", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak"},
 	},
@@ -84,24 +87,73 @@ var architecture = map[string]arrows{
 	},
 	"cmd/headgate": {
 		code: []string{
-			"httplimit", "identity", "memstore", "redisstore", "ruledoc", "storewrap",
-			"internal/server/adminapi", "internal/server/callers", "internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config", "cmd/headgate/internal/envoyconfig", "internal/server/envoyrls", "internal/server/explain", "internal/limitfields", "internal/server/listen", "internal/server/pgrules", "internal/redact", "internal/server/rulediff", "internal/server/checkapi", "internal/netaddr",
-			"internal/server/denials", "internal/server/gather", "internal/server/meter", "internal/server/offenders", "internal/server/telemetry", "internal/server/tracing",
-			"internal/server/wording", "internal/yamldoc",
-			"github.com/spf13/cobra", "golang.org/x/term", "google.golang.org/grpc",
+			"cmd/headgate/internal/envoyconfig", "httplimit", "identity", "internal/limitfields", "internal/netaddr",
+			"internal/redact", "internal/server/adminapi", "internal/server/callers", "internal/server/check",
+			"internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config", "internal/server/denials",
+			"internal/server/envoyrls", "internal/server/explain", "internal/server/fanout", "internal/server/listen",
+			"internal/server/meter", "internal/server/offenders", "internal/server/pgrules", "internal/server/rulediff",
+			"internal/server/telemetry", "internal/server/tracing", "internal/server/wording", "internal/yamldoc",
+			"memstore", "redisstore", "ruledoc", "storewrap", "github.com/spf13/cobra", "golang.org/x/term",
+			"google.golang.org/grpc",
 		},
 		tests: []string{
-			"client", "internal/testenv", "proto/headgate/check/v1",
-			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/protobuf",
+			"client", "internal/testenv", "proto/headgate/check/v1", "github.com/prometheus/client_golang",
+			"go.uber.org/goleak", "golang.org/x/net", "google.golang.org/protobuf",
 		},
+	},
+	"cmd/headgate/internal/envoyconfig": {
+		code:  []string{"internal/yamldoc", "ruledoc"},
+		tests: []string{"memstore"},
+	},
+	"proto/headgate/check/v1": {
+		code:    []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
+		tests:   []string{"github.com/bufbuild/protocompile"},
+		notRoot: true,
+	},
+	"internal/e2e": {
+		tests:   []string{"internal/server/adminapi", "internal/testenv"},
+		notRoot: true,
+	},
+	"internal/holdtable": {},
+	"internal/limitfields": {
+		code: []string{"internal/ratelimitdraft"},
+	},
+	"internal/netaddr":     {notRoot: true},
+	"internal/pathreading": {notRoot: true},
+	"internal/protofields": {
+		code:    []string{"google.golang.org/protobuf"},
+		notRoot: true,
+	},
+	"internal/ratelimitdraft": {notRoot: true},
+	"internal/ratelog":        {notRoot: true},
+	// Everything that shows an address needs it.
+	"internal/redact": {notRoot: true},
+	"internal/repotest": {
+		// The README's lines use them all.
+		tests: []string{
+			"client", "grpclimit", "httplimit", "identity", "internal/testenv", "redisstore", "retryafter", "ruledoc",
+			"storewrap", "google.golang.org/grpc",
+		},
+	},
+	"internal/testenv": {
+		tests:   []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn"},
+		notRoot: true,
+	},
+	"internal/yamldoc": {
+		code:    []string{"github.com/goccy/go-yaml"},
+		notRoot: true,
 	},
 	"internal/server/adminapi": {
 		code: []string{
-			"identity", "internal/ratelog", "internal/server/check", "internal/server/denials", "internal/server/explain", "internal/server/offenders", "internal/server/pgrules", "internal/netaddr", "internal/server/checkapi",
-			"internal/server/rulediff", "ruledoc",
+			"identity", "internal/netaddr", "internal/ratelog", "internal/server/check", "internal/server/denials",
+			"internal/server/explain", "internal/server/offenders", "internal/server/pgrules", "internal/server/rulediff",
 			"memstore", // which limits callers, and who guesses tokens
+			"ruledoc",
 		},
-		tests: []string{"internal/server/meter", "internal/testenv", "redisstore", "github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt/v5"},
+		tests: []string{
+			"internal/server/meter", "internal/testenv", "redisstore", "github.com/getkin/kin-openapi",
+			"github.com/golang-jwt/jwt/v5",
+		},
 	},
 	"internal/server/callers": {
 		code: []string{"internal/ratelog", "google.golang.org/grpc"},
@@ -111,112 +163,59 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/checkgrpc": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/protofields", "internal/ratelog", "internal/server/tracing", "proto/headgate/check/v1", "internal/server/check",
-			"golang.org/x/sync", "google.golang.org/grpc", "google.golang.org/protobuf",
+			"identity", "internal/limitfields", "internal/protofields", "internal/server/check", "internal/server/tracing",
+			"proto/headgate/check/v1", "golang.org/x/sync", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"internal/server/checkhttp": {
 		code: []string{
-			"httplimit", "identity", "internal/server/check", "internal/limitfields", "internal/ratelimitdraft", "internal/server/tracing",
+			"httplimit", "identity", "internal/limitfields", "internal/ratelimitdraft", "internal/server/check",
+			"internal/server/tracing",
 		},
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
 	"internal/server/config": {
-		code: []string{"identity", "internal/netaddr", "internal/server/pgrules", "internal/ratelimitdraft", "internal/redact", "internal/yamldoc", "redisstore", "storewrap"}, // whose options it checks
+		code: []string{
+			"identity", "internal/netaddr", "internal/ratelimitdraft", "internal/redact", "internal/server/pgrules",
+			"internal/yamldoc", "redisstore", "storewrap",
+		},
+	},
+	"internal/server/denials": {
+		code:  []string{"internal/ratelog", "golang.org/x/time"},
+		tests: []string{"internal/testenv", "memstore"},
+	},
+	"internal/server/envoyrls": {
+		code: []string{
+			"httplimit", "identity", "internal/limitfields", "internal/protofields", "internal/ratelimitdraft",
+			"internal/server/check", "google.golang.org/grpc", "google.golang.org/protobuf",
+		},
+		tests: []string{"internal/server/checkgrpc", "memstore", "github.com/envoyproxy/go-control-plane/envoy"},
 	},
 	"internal/server/explain": {
 		code: []string{"internal/server/wording"},
 	},
-	"internal/holdtable": {},
-	"internal/limitfields": {
-		code: []string{"internal/ratelimitdraft"},
+	"internal/server/fanout": {
+		code:    []string{"golang.org/x/time"},
+		tests:   []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},
+		notRoot: true,
 	},
-	"internal/ratelimitdraft": {notRoot: true},
 	"internal/server/listen": {
 		code:    []string{"google.golang.org/grpc"},
 		tests:   []string{"internal/testenv", "go.uber.org/goleak"},
 		notRoot: true,
 	},
-	"proto/headgate/check/v1": {
-		code:    []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
-		tests:   []string{"github.com/bufbuild/protocompile"},
-		notRoot: true,
-	},
-	"internal/protofields": {
-		code:    []string{"google.golang.org/protobuf"},
-		notRoot: true,
-	},
-	"internal/e2e": {
-		tests:   []string{"internal/server/adminapi", "internal/testenv"},
-		notRoot: true,
-	},
-	"internal/repotest": {
-		// The README's lines use them all.
-		tests: []string{
-			"client", "grpclimit", "httplimit", "identity", "internal/testenv", "redisstore", "retryafter", "ruledoc", "storewrap",
-			"google.golang.org/grpc",
-		},
-	},
-	"cmd/headgate/internal/envoyconfig": {
-		code:  []string{"internal/yamldoc", "ruledoc"},
+	"internal/server/meter": {
 		tests: []string{"memstore"},
-	},
-	"internal/server/envoyrls": {
-		code: []string{
-			"httplimit", "identity", "internal/server/check", "internal/limitfields", "internal/protofields", "internal/ratelimitdraft",
-			"google.golang.org/grpc", "google.golang.org/protobuf",
-		},
-		tests: []string{"internal/server/checkgrpc", "memstore", "github.com/envoyproxy/go-control-plane/envoy"},
-	},
-	"internal/server/telemetry": {
-		code: []string{
-			"ruledoc", "storewrap", "github.com/prometheus/client_golang", "github.com/prometheus/client_model",
-			"google.golang.org/grpc", "google.golang.org/protobuf",
-		},
-		tests: []string{"memstore"},
-	},
-	"internal/server/tracing": {
-		code: []string{
-			"internal/ratelog", "golang.org/x/time", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
-			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/trace", "google.golang.org/grpc",
-		},
-		tests: []string{
-			"client", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/envoyrls", "internal/server/listen", "internal/testenv", "memstore",
-			"proto/headgate/check/v1", "github.com/envoyproxy/go-control-plane/envoy", "go.opentelemetry.io/proto/otlp",
-			"go.uber.org/goleak", "google.golang.org/protobuf",
-		},
 	},
 	"internal/server/offenders": {
 		tests: []string{"memstore"},
 	},
-	"internal/server/denials": {
-		code:  []string{"identity", "internal/ratelog", "golang.org/x/time"}, // identity, whose hashes stand for API keys
-		tests: []string{"internal/testenv", "memstore"},
-	},
-	"internal/pathreading": {notRoot: true},
-	"internal/ratelog":     {notRoot: true},
-	"internal/netaddr":     {notRoot: true},
-	"internal/server/gather": {
-		code:  []string{"golang.org/x/time"},
-		tests: []string{"internal/testenv", "redisstore", "go.uber.org/goleak"},
-	},
-	// Everything that shows an address needs it.
-	"internal/redact": {notRoot: true},
-	"internal/server/wording": {
-		code: []string{"identity"},
-	},
-	"internal/yamldoc": {
-		code:    []string{"github.com/goccy/go-yaml"},
-		notRoot: true,
-	},
-	"tools/quickstart": {
-		notRoot: true,
-	},
 	// It starts servers for the tests of any package, so it must know none of them.
 	"internal/server/pgrules": {
 		code: []string{
-			"internal/server/pgrules/pgdb", "internal/server/meter", "internal/redact", "memstore", "ruledoc", // memstore is where rules are tried before they are published
+			"internal/redact", "internal/server/meter", "internal/server/pgrules/pgdb", "memstore",
+			"ruledoc", // memstore is where rules are tried before they are published
 			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool",
 			"github.com/jackc/pgx/v5/stdlib", "github.com/pressly/goose/v3", "github.com/pressly/goose/v3/lock",
 		},
@@ -230,13 +229,28 @@ var architecture = map[string]arrows{
 	"internal/server/rulediff": {
 		code: []string{"internal/server/wording", "ruledoc"},
 	},
-	"internal/server/meter": {
+	"internal/server/telemetry": {
+		code: []string{
+			"ruledoc", "storewrap", "github.com/prometheus/client_golang", "github.com/prometheus/client_model",
+			"google.golang.org/grpc", "google.golang.org/protobuf",
+		},
 		tests: []string{"memstore"},
 	},
-	"internal/testenv": {
-		tests:   []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn"},
-		notRoot: true,
+	"internal/server/tracing": {
+		code: []string{
+			"internal/ratelog", "go.opentelemetry.io/otel",
+			"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp", "go.opentelemetry.io/otel/sdk",
+			"go.opentelemetry.io/otel/trace", "golang.org/x/time", "google.golang.org/grpc",
+		},
+		tests: []string{
+			"client", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/envoyrls",
+			"internal/server/listen", "internal/testenv", "memstore", "proto/headgate/check/v1",
+			"github.com/envoyproxy/go-control-plane/envoy", "go.opentelemetry.io/proto/otlp", "go.uber.org/goleak",
+			"google.golang.org/protobuf",
+		},
 	},
+	"internal/server/wording": {},
+	"tools/quickstart":        {notRoot: true},
 }
 
 // serverLayer is what only the server is made of. It stands above the public packages and what they share in internal/, so

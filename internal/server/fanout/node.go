@@ -1,8 +1,8 @@
-// Package gather asks all nodes the same question, and gathers what they answer.
+// Package fanout asks all nodes the same question, and collects what they answer.
 //
 // It knows how questions and answers travel between nodes, and how much of them a node takes. It does not know what they are
 // about. Nothing is kept or sent again: whoever does not answer within a second is missing, and the answers say so.
-package gather
+package fanout
 
 import (
 	"context"
@@ -44,8 +44,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Gather is one node's part: it answers, and it asks.
-type Gather struct {
+// Node is the part of one node: it answers, and it asks.
+type Node struct {
 	bus     Bus
 	name    string
 	nodes   func() int
@@ -62,12 +62,12 @@ type Gather struct {
 }
 
 // New makes a node's part. It hears nobody until it runs.
-func New(o Options) *Gather {
+func New(o Options) *Node {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	id := rand.Text()
-	return &Gather{
+	return &Node{
 		bus: o.Bus, name: o.Node, nodes: o.Nodes, log: o.Log,
 		id: id, answers: answersTo(id),
 		pace:   rate.NewLimiter(answersPerSecond, answersPerSecond),
@@ -96,14 +96,14 @@ type asking struct {
 
 // Ask asks all nodes, this one first, and waits for their answers as long as ctx lets it, at most a second. It fails only if
 // this node cannot answer; what others do not say is told in Answers.Problem.
-func (g *Gather) Ask(ctx context.Context, topic string, question any) (Answers, error) {
+func (n *Node) Ask(ctx context.Context, topic string, question any) (Answers, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	asked, err := json.Marshal(question)
 	if err != nil {
 		return Answers{}, fmt.Errorf("the question on %s: %w", topic, err)
 	}
-	t := g.topics[topic]
+	t := n.topics[topic]
 	if t == nil {
 		return Answers{}, fmt.Errorf("no node is asked for %q", topic)
 	}
@@ -113,27 +113,27 @@ func (g *Gather) Ask(ctx context.Context, topic string, question any) (Answers, 
 		return Answers{}, err
 	}
 	answers := Answers{All: []json.RawMessage{own}, Nodes: 1}
-	if g.bus != nil {
-		answers.Nodes = max(1, g.nodes())
+	if n.bus != nil {
+		answers.Nodes = max(1, n.nodes())
 	}
 	if answers.Nodes > 1 {
-		g.askOthers(ctx, message{Topic: topic, Question: asked}, &answers)
+		n.askOthers(ctx, message{Topic: topic, Question: asked}, &answers)
 	}
 	return answers, nil
 }
 
 // askOthers adds the answers of the other nodes.
-func (g *Gather) askOthers(ctx context.Context, m message, answers *Answers) {
+func (n *Node) askOthers(ctx context.Context, m message, answers *Answers) {
 	m.ID = rand.Text()
 	a := &asking{missing: answers.Nodes - 1, heard: map[string]bool{}, done: make(chan struct{})}
-	g.mu.Lock()
-	g.asked[m.ID] = a
-	hearing := g.hearing
-	g.mu.Unlock()
+	n.mu.Lock()
+	n.asked[m.ID] = a
+	hearing := n.hearing
+	n.mu.Unlock()
 	var unasked error
 	select {
 	case <-hearing:
-		if unasked = g.send(ctx, questions, m); unasked == nil {
+		if unasked = n.send(ctx, questions, m); unasked == nil {
 			select {
 			case <-a.done:
 			case <-ctx.Done():
@@ -141,15 +141,15 @@ func (g *Gather) askOthers(ctx context.Context, m message, answers *Answers) {
 		}
 	case <-ctx.Done():
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.asked, m.ID)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.asked, m.ID)
 	answers.All = append(answers.All, a.all...)
 	problems := a.failed
 	if a.missing > 0 {
 		why := fmt.Sprintf("%d of %d nodes did not answer in time", a.missing, answers.Nodes)
 		if unasked == nil {
-			unasked = g.deaf
+			unasked = n.deaf
 		}
 		if unasked != nil {
 			why += ": " + unasked.Error()
@@ -160,10 +160,10 @@ func (g *Gather) askOthers(ctx context.Context, m message, answers *Answers) {
 }
 
 // take notes an answer. One to an unknown question came too late, or is nobody's.
-func (g *Gather) take(m *message) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	a := g.asked[m.ID]
+func (n *Node) take(m *message) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a := n.asked[m.ID]
 	if a == nil || a.missing == 0 || a.heard[m.From] {
 		return
 	}

@@ -1,4 +1,4 @@
-package gather
+package fanout
 
 import (
 	"context"
@@ -13,24 +13,24 @@ const pause = 500 * time.Millisecond
 
 // Run answers the others, and hears their answers, until ctx ends. It connects again by itself, and logs when it is lost and when
 // it is back.
-func (g *Gather) Run(ctx context.Context) {
-	if g.bus == nil {
+func (n *Node) Run(ctx context.Context) {
+	if n.bus == nil {
 		<-ctx.Done()
 		return
 	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	for _, t := range g.topics {
-		workers.Go(func() { g.work(ctx, t) })
+	for _, t := range n.topics {
+		workers.Go(func() { n.work(ctx, t) })
 	}
 	for {
-		err := g.bus.Subscribe(ctx, []string{questions, g.answers}, g.hear)
+		err := n.bus.Subscribe(ctx, []string{questions, n.answers}, n.hear)
 		if ctx.Err() != nil {
-			g.deafened(errors.New("this node is stopping"))
+			n.deafened(errors.New("this node is stopping"))
 			return
 		}
-		if g.deafened(err) {
-			g.log.Warn("other nodes cannot be heard; this node tries again", "error", err)
+		if n.deafened(err) {
+			n.log.Warn("other nodes cannot be heard; this node tries again", "error", err)
 		}
 		select {
 		case <-time.After(pause + rand.N(pause)): //nolint:gosec // it only spreads nodes out
@@ -40,29 +40,29 @@ func (g *Gather) Run(ctx context.Context) {
 }
 
 // hears is called when the subscription stands.
-func (g *Gather) hears() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.deaf != nil {
-		g.log.Info("other nodes are heard again")
+func (n *Node) hears() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.deaf != nil {
+		n.log.Info("other nodes are heard again")
 	}
-	g.deaf = nil
+	n.deaf = nil
 	select {
-	case <-g.hearing:
+	case <-n.hearing:
 	default:
-		close(g.hearing)
+		close(n.hearing)
 	}
 }
 
 // deafened says whether that is news.
-func (g *Gather) deafened(err error) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	news := g.deaf == nil
-	g.deaf = err
+func (n *Node) deafened(err error) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	news := n.deaf == nil
+	n.deaf = err
 	select {
-	case <-g.hearing:
-		g.hearing = make(chan struct{})
+	case <-n.hearing:
+		n.hearing = make(chan struct{})
 	default:
 	}
 	return news

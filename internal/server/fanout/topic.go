@@ -1,4 +1,4 @@
-package gather
+package fanout
 
 import (
 	"context"
@@ -28,8 +28,8 @@ type waitingQuestion struct {
 
 // Serve says how this node answers questions on a topic, all before it runs. Those of others come one at a time. The context
 // ends when nobody waits for the answer any more.
-func (g *Gather) Serve(name string, answer func(ctx context.Context, question json.RawMessage) (any, error)) {
-	g.topics[name] = &topic{name: name, answer: answer, waiting: make(chan waitingQuestion, waiting)}
+func (n *Node) Serve(name string, answer func(ctx context.Context, question json.RawMessage) (any, error)) {
+	n.topics[name] = &topic{name: name, answer: answer, waiting: make(chan waitingQuestion, waiting)}
 }
 
 func (t *topic) ask(ctx context.Context, question json.RawMessage) (json.RawMessage, error) {
@@ -45,13 +45,13 @@ func (t *topic) ask(ctx context.Context, question json.RawMessage) (json.RawMess
 }
 
 // queue lets another's question wait for its turn. It is dropped if there are too many.
-func (g *Gather) queue(m message) {
-	t := g.topics[m.Topic]
+func (n *Node) queue(m message) {
+	t := n.topics[m.Topic]
 	if t == nil {
 		return
 	}
 	now := time.Now()
-	if !g.pace.AllowN(now, 1) {
+	if !n.pace.AllowN(now, 1) {
 		return
 	}
 	select {
@@ -61,11 +61,11 @@ func (g *Gather) queue(m message) {
 }
 
 // work answers the questions of others on a topic, until ctx ends.
-func (g *Gather) work(ctx context.Context, t *topic) {
+func (n *Node) work(ctx context.Context, t *topic) {
 	for {
 		select {
 		case q := <-t.waiting:
-			g.reply(ctx, t, q)
+			n.reply(ctx, t, q)
 		case <-ctx.Done():
 			return
 		}
@@ -73,7 +73,7 @@ func (g *Gather) work(ctx context.Context, t *topic) {
 }
 
 // reply does nothing if the question has waited for so long that nobody waits for the answer.
-func (g *Gather) reply(ctx context.Context, t *topic, q waitingQuestion) {
+func (n *Node) reply(ctx context.Context, t *topic, q waitingQuestion) {
 	ctx, cancel := context.WithDeadline(ctx, q.heard.Add(patience))
 	defer cancel()
 	if ctx.Err() != nil {
@@ -89,7 +89,7 @@ func (g *Gather) reply(ctx context.Context, t *topic, q waitingQuestion) {
 	default:
 		r.Answer = answer
 	}
-	if err := g.send(ctx, answersTo(q.From), r); err != nil && ctx.Err() == nil {
-		g.log.Warn("another node is not answered", "topic", t.name, "error", err)
+	if err := n.send(ctx, answersTo(q.From), r); err != nil && ctx.Err() == nil {
+		n.log.Warn("another node is not answered", "topic", t.name, "error", err)
 	}
 }

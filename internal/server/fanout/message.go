@@ -1,4 +1,4 @@
-package gather
+package fanout
 
 import (
 	"context"
@@ -27,31 +27,31 @@ type message struct {
 	Error    string          `json:"error,omitempty"`
 }
 
-func (g *Gather) send(ctx context.Context, channel string, m message) error {
-	m.Version, m.From, m.Name = version, g.id, g.name
+func (n *Node) send(ctx context.Context, channel string, m message) error {
+	m.Version, m.From, m.Name = version, n.id, n.name
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return g.bus.Publish(ctx, channel, text)
+	return n.bus.Publish(ctx, channel, text)
 }
 
 // hear is told everything on the channels of this node. What it does not understand is not for it.
-func (g *Gather) hear(channel string, text []byte) {
+func (n *Node) hear(channel string, text []byte) {
 	if text == nil {
-		if channel == g.answers { // the last to be subscribed to
-			g.hears()
+		if channel == n.answers { // the last to be subscribed to
+			n.hears()
 		}
 		return
 	}
 	var m message
 	// An answer of the largest size has an envelope.
-	if len(text) > maxAnswer+4096 || json.Unmarshal(text, &m) != nil || m.Version != version || m.From == g.id {
+	if len(text) > maxAnswer+4096 || json.Unmarshal(text, &m) != nil || m.Version != version || m.From == n.id {
 		return
 	}
-	if channel == g.answers {
-		g.take(&m)
+	if channel == n.answers {
+		n.take(&m)
 	} else {
-		g.queue(m)
+		n.queue(m)
 	}
 }

@@ -1,4 +1,4 @@
-package gather
+package fanout
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func greet(name string) func(context.Context, json.RawMessage) (any, error) {
 }
 
 // start runs a node as a server does: with a store of its own. More may be served, or a topic otherwise, by set.
-func start(t *testing.T, address, name string, set func(*Gather)) (*Gather, *redisstore.Store) {
+func start(t *testing.T, address, name string, set func(*Node)) (*Node, *redisstore.Store) {
 	t.Helper()
 	store, err := redisstore.Open(address)
 	if err != nil {
@@ -55,7 +55,7 @@ func start(t *testing.T, address, name string, set func(*Gather)) (*Gather, *red
 }
 
 // run returns when the node hears the others.
-func run(t *testing.T, g *Gather) {
+func run(t *testing.T, g *Node) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	ended, hearing := make(chan struct{}), g.hearing
@@ -69,13 +69,13 @@ func run(t *testing.T, g *Gather) {
 }
 
 // ask asks for a greeting, and sorts all but the first answer.
-func ask(t *testing.T, g *Gather) (said, problem string, took time.Duration) {
+func ask(t *testing.T, g *Node) (said, problem string, took time.Duration) {
 	t.Helper()
 	return askFor(t, g, time.Minute)
 }
 
 // askFor is ask by somebody who has little time.
-func askFor(t *testing.T, g *Gather, wait time.Duration) (said, problem string, took time.Duration) {
+func askFor(t *testing.T, g *Node, wait time.Duration) (said, problem string, took time.Duration) {
 	t.Helper()
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
@@ -134,8 +134,8 @@ func TestAllAnswer(t *testing.T) {
 			a, _ := start(t, at, "a", nil)
 			b, _ := start(t, at, "b", nil)
 			start(t, at, "c", nil)
-			for _, asker := range []*Gather{a, b} {
-				want := map[*Gather]string{a: "a b c", b: "b a c"}[asker]
+			for _, asker := range []*Node{a, b} {
+				want := map[*Node]string{a: "a b c", b: "b a c"}[asker]
 				until(t, func() (bool, string) {
 					said, problem, took := ask(t, asker)
 					return said == want && problem == "" && took < patience/2, said + problem
@@ -163,7 +163,7 @@ func TestOneHangs(t *testing.T) {
 	a, _ := start(t, at, "a", nil)
 	start(t, at, "b", nil)
 	var ended atomic.Bool
-	start(t, at, "c", func(g *Gather) {
+	start(t, at, "c", func(g *Node) {
 		g.Serve("greeting", func(ctx context.Context, _ json.RawMessage) (any, error) {
 			<-ctx.Done()
 			ended.Store(true)
@@ -186,10 +186,10 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	at := standalone(testenv.Start(t, testenv.Redis))
 	a, _ := start(t, at, "a", nil)
-	start(t, at, "b", func(g *Gather) {
+	start(t, at, "b", func(g *Node) {
 		g.Serve("greeting", func(context.Context, json.RawMessage) (any, error) { return nil, errors.New("too shy") })
 	})
-	start(t, at, "c", func(g *Gather) {
+	start(t, at, "c", func(g *Node) {
 		g.Serve("greeting", func(context.Context, json.RawMessage) (any, error) { return strings.Repeat("x", maxAnswer), nil })
 	})
 	until(t, func() (bool, string) {
@@ -258,7 +258,7 @@ func TestFailover(t *testing.T) {
 }
 
 // allAnswer waits until all nodes answer a.
-func allAnswer(t *testing.T, a *Gather) {
+func allAnswer(t *testing.T, a *Node) {
 	t.Helper()
 	until(t, func() (bool, string) {
 		said, problem, _ := askFor(t, a, patience/4)
@@ -291,7 +291,7 @@ func TestGarbage(t *testing.T) {
 	t.Parallel()
 	at := standalone(testenv.Start(t, testenv.Redis))
 	var answered atomic.Int64
-	a, store := start(t, at, "a", func(g *Gather) {
+	a, store := start(t, at, "a", func(g *Node) {
 		g.Serve("greeting", func(ctx context.Context, question json.RawMessage) (any, error) {
 			answered.Add(1)
 			return greet("a")(ctx, question)
@@ -334,7 +334,7 @@ func TestFlood(t *testing.T) {
 	var answered atomic.Int64
 	a, store := start(t, at, "a", nil)
 	start(t, at, "b", nil)
-	start(t, at, "c", func(g *Gather) {
+	start(t, at, "c", func(g *Node) {
 		g.Serve("greeting", func(ctx context.Context, question json.RawMessage) (any, error) {
 			answered.Add(1)
 			return greet("c")(ctx, question)
