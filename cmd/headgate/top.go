@@ -21,7 +21,7 @@ import (
 )
 
 // heard says which nodes have answered.
-type heard adminapi.Heard
+type heard adminapi.Coverage
 
 func (h *heard) text() string {
 	return fmt.Sprintf("%d of %s answered", h.Answered, wording.Count(h.Nodes, "node"))

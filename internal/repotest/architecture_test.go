@@ -146,7 +146,8 @@ var architecture = map[string]arrows{
 	"internal/server/adminapi": {
 		code: []string{
 			"identity", "internal/netaddr", "internal/ratelog", "internal/server/check", "internal/server/denials",
-			"internal/server/explain", "internal/server/offenders", "internal/server/pgrules", "internal/server/rulediff",
+			"internal/server/explain", "internal/server/fanout", "internal/server/offenders", "internal/server/pgrules",
+			"internal/server/rulediff",
 			"memstore", // which limits callers, and who guesses tokens
 			"ruledoc",
 		},
@@ -182,7 +183,7 @@ var architecture = map[string]arrows{
 		},
 	},
 	"internal/server/denials": {
-		code:  []string{"internal/ratelog", "golang.org/x/time"},
+		code:  []string{"internal/ratelog", "internal/server/fanout", "golang.org/x/time"},
 		tests: []string{"internal/testenv", "memstore"},
 	},
 	"internal/server/envoyrls": {
@@ -209,6 +210,7 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore"},
 	},
 	"internal/server/offenders": {
+		code:  []string{"internal/server/fanout"},
 		tests: []string{"memstore"},
 	},
 	// It starts servers for the tests of any package, so it must know none of them.

@@ -7,13 +7,17 @@
 package adminapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/denials"
 	"github.com/headgate/headgate/internal/server/explain"
+	"github.com/headgate/headgate/internal/server/fanout"
+	"github.com/headgate/headgate/internal/server/offenders"
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
@@ -39,8 +43,11 @@ type Options struct {
 	RulesFrom []string
 	// Normalize rewrites attributes as the servers read them; nil means that they are taken as they are.
 	Normalize func(headgate.Attributes) error
-	// Seen is what nodes have seen of their decisions; nil means that nobody looks.
-	Seen Seen
+	// Top and Denials ask all nodes what they have seen of their decisions; nil means that nobody looks.
+	Top     func(context.Context, offenders.Query) (offenders.Answer, fanout.Coverage, error)
+	Denials func(context.Context, denials.Query) (denials.Answer, fanout.Coverage, error)
+	// ShowSubjects is what the config says of their answers: hash or clear.
+	ShowSubjects string
 	// Log is told of wrong tokens, at most every 10 seconds for each address, and at level debug of who asked. nil means
 	// slog.Default().
 	Log *slog.Logger
@@ -56,7 +63,8 @@ func New(limiter *headgate.Limiter, o Options) http.Handler {
 	}
 	a := &api{
 		limiter: limiter, place: explain.Place{RulesFrom: o.RulesFrom, Redis: o.Redis, Key: o.Key}, log: o.Log,
-		normalize: o.Normalize, db: o.DB, guard: NewGuard(o.Tokens, o.Log), open: o.Open, seen: o.Seen,
+		normalize: o.Normalize, db: o.DB, guard: NewGuard(o.Tokens, o.Log), open: o.Open,
+		top: o.Top, denials: o.Denials, showSubjects: o.ShowSubjects,
 	}
 	a.handle(routes)
 	return a
@@ -70,7 +78,10 @@ type api struct {
 	log       *slog.Logger
 	guard     *Guard
 	open      bool
-	seen      Seen
+	top       func(context.Context, offenders.Query) (offenders.Answer, fanout.Coverage, error)
+	denials   func(context.Context, denials.Query) (denials.Answer, fanout.Coverage, error)
+
+	showSubjects string
 	// crossOrigin knows what browsers send for pages of other sites.
 	crossOrigin http.CrossOriginProtection
 

@@ -23,7 +23,7 @@ const (
 
 // listDenials asks all nodes what they have refused.
 func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	if a.seen == nil {
+	if a.denials == nil {
 		return nobodyLooks()
 	}
 	q, err := readDenialsQuery(r.URL.Query(), time.Now())
@@ -36,7 +36,7 @@ func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) erro
 				name)
 		}
 	}
-	found, heard, err := a.seen.Denials(r.Context(), q)
+	found, coverage, err := a.denials(r.Context(), q)
 	if err == nil && len(found.Records) == 0 {
 		err = a.misspelt(q.Rule)
 	}
@@ -44,12 +44,14 @@ func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) erro
 		return err
 	}
 	return answer(w, http.StatusOK, struct {
-		Heard
+		Coverage
 		Since      time.Time        `json:"since"`
 		From       time.Time        `json:"from"`
 		Unrecorded int64            `json:"unrecorded"`
 		Denials    []denials.Record `json:"denials"`
-	}{heard, q.Since, found.From, found.Unrecorded, append([]denials.Record{}, found.Records...)})
+	}{
+		Coverage{coverage, a.showSubjects}, q.Since, found.From, found.Unrecorded, append([]denials.Record{}, found.Records...),
+	})
 }
 
 func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err error) {

@@ -204,7 +204,8 @@ func TestMatrix(t *testing.T) {
 	w.create(t, acme, document("acme", "9/s"), document("acme-used", "9/s"))
 	w.create(t, globex, document("globex", "9/s"), document("globex-used", "9/s"))
 	w.follow(t)
-	w.api.seen = &sees{}
+	s := &sees{}
+	w.api.top, w.api.denials, w.api.showSubjects = s.Top, s.Denials, "clear"
 	matrix := newMatrix(t, w)
 	a := withTrials(w.api)
 	if len(matrix) != len(a.routes) {

@@ -1,30 +1,19 @@
 package adminapi
 
 import (
-	"context"
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/internal/server/denials"
+	"github.com/headgate/headgate/internal/server/fanout"
 	"github.com/headgate/headgate/internal/server/offenders"
 )
 
 // UsualWindow is how far back one looks for who is refused most who does not say.
 const UsualWindow = 5 * time.Minute
 
-// Seen is what all nodes have seen lately: this one asks the others.
-type Seen interface {
-	Top(ctx context.Context, q offenders.Query) (offenders.Answer, Heard, error)
-	Denials(ctx context.Context, q denials.Query) (denials.Answer, Heard, error)
-}
-
-// Heard is which nodes have answered.
-type Heard struct {
-	// Nodes is how many there are believed to be.
-	Nodes    int `json:"nodes"`
-	Answered int `json:"nodesAnswered"`
-	// Problem is why some are missing; "" if none is.
-	Problem string `json:"problem,omitempty"`
+// Coverage says which nodes have answered, and how they show subjects.
+type Coverage struct {
+	fanout.Coverage
 	// ShowSubjects is what the config says: hash or clear.
 	ShowSubjects string `json:"showSubjects"`
 }
@@ -43,7 +32,7 @@ func (a *api) misspelt(rule string) error {
 
 // listTop asks all nodes who is refused most, and who is nearest to a limit.
 func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	if a.seen == nil {
+	if a.top == nil {
 		return nobodyLooks()
 	}
 	given := r.URL.Query()
@@ -58,7 +47,7 @@ func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if err != nil {
 		return err
 	}
-	found, heard, err := a.seen.Top(r.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: most})
+	found, coverage, err := a.top(r.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: most})
 	if err == nil && len(found.Limited)+len(found.Near) == 0 {
 		err = a.misspelt(given.Get("rule"))
 	}
@@ -66,14 +55,15 @@ func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
 		return err
 	}
 	return answer(w, http.StatusOK, struct {
-		Heard
+		Coverage
 		At            time.Time           `json:"at"`
 		WindowSeconds int                 `json:"windowSeconds"`
 		Incomplete    bool                `json:"incomplete"`
 		Refused       []offenders.Limited `json:"refused"`
 		Near          []offenders.Near    `json:"near"`
 	}{
-		heard, time.Now().UTC().Truncate(time.Second), window, found.Incomplete,
+		Coverage{coverage, a.showSubjects},
+		time.Now().UTC().Truncate(time.Second), window, found.Incomplete,
 		append([]offenders.Limited{}, found.Limited...), append([]offenders.Near{}, found.Near...),
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/denials"
+	"github.com/headgate/headgate/internal/server/fanout"
 	"github.com/headgate/headgate/internal/server/offenders"
 )
 
@@ -21,9 +22,9 @@ type sees struct {
 	denials denials.Query
 }
 
-var twoOfThree = Heard{3, 2, "1 of 3 nodes did not answer in time", "clear"}
+var twoOfThree = fanout.Coverage{Nodes: 3, Answered: 2, Problem: "1 of 3 nodes did not answer in time"}
 
-func (s *sees) Top(_ context.Context, q offenders.Query) (offenders.Answer, Heard, error) {
+func (s *sees) Top(_ context.Context, q offenders.Query) (offenders.Answer, fanout.Coverage, error) {
 	s.top = q
 	ann := headgate.Attributes{"user": "ann"}
 	return offenders.Answer{
@@ -32,7 +33,7 @@ func (s *sees) Top(_ context.Context, q offenders.Query) (offenders.Answer, Hear
 	}, twoOfThree, nil
 }
 
-func (s *sees) Denials(_ context.Context, q denials.Query) (denials.Answer, Heard, error) {
+func (s *sees) Denials(_ context.Context, q denials.Query) (denials.Answer, fanout.Coverage, error) {
 	s.denials = q
 	at, wait := time.Unix(1_800_000_000, 0).UTC(), 1.5
 	return denials.Answer{From: at, Unrecorded: 3, Records: []denials.Record{{
@@ -50,7 +51,7 @@ func (s *sees) Denials(_ context.Context, q denials.Query) (denials.Answer, Hear
 func watched(t *testing.T) (w *world, s *sees) {
 	t.Helper()
 	a, s := newFilesAPI(t), &sees{}
-	a.seen = s
+	a.top, a.denials, a.showSubjects = s.Top, s.Denials, "clear"
 	return &world{api: a, describe: readDescription(t)}, s
 }
 

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/fanout"
 )
 
-// version of an Answer's JSON. It changes when a key is renamed or removed or means something else, not when one is added.
+// version of an Answer's JSON.
 const version = 1
 
 // usualAnswer and largestAnswer are how many records there are in an answer.
@@ -35,15 +36,13 @@ type Query struct {
 
 // Answer is what a query has found.
 type Answer struct {
-	Version int      `json:"version"`
+	fanout.Header
 	Records []Record `json:"records"`
 	// Unrecorded is how many refusals in the time asked for, of any subject and rule, are in no record, because there were
 	// too many.
 	Unrecorded int64 `json:"unrecorded"`
 	// From is the time before which records may be gone: forgotten, or lost with the process.
 	From time.Time `json:"from"`
-	// Nodes is how many have answered.
-	Nodes int `json:"nodes"`
 }
 
 // Record is refusals of one client by one limit, within ten seconds, as operators are told of it. What is said of the request is that
@@ -78,7 +77,7 @@ type Record struct {
 
 // Answer is what this node knows, newest first.
 func (l *Log) Answer(q Query) Answer {
-	a := Answer{Version: version, Records: []Record{}, Nodes: 1}
+	a := Answer{Header: fanout.Header{Version: version, Nodes: 1}, Records: []Record{}}
 	l.mu.Lock()
 	records := slices.Clone(l.records)
 	a.From = l.from.UTC()
@@ -118,14 +117,10 @@ func (l *Log) snapshots(records []*record) []snapshot {
 
 // Merge makes one answer to a query of those of several nodes, newest first.
 func Merge(q Query, answers []Answer) Answer {
-	all := Answer{Version: version, Records: []Record{}}
+	all := Answer{Records: []Record{}}
 	for _, a := range answers {
-		if a.Version != version {
-			continue // of a release that says it another way
-		}
 		all.Records = append(all.Records, a.Records...)
 		all.Unrecorded += a.Unrecorded
-		all.Nodes += a.Nodes
 		if a.From.After(all.From) {
 			all.From = a.From
 		}
@@ -138,10 +133,7 @@ func Merge(q Query, answers []Answer) Answer {
 }
 
 func (q *Query) most() int {
-	if q.Most <= 0 {
-		return usualAnswer
-	}
-	return min(q.Most, largestAnswer)
+	return min(cmp.Or(max(0, q.Most), usualAnswer), largestAnswer)
 }
 
 // Known is whether requests can be found by an attribute: one that says who asked or for what, or that a rule counts by.

@@ -39,7 +39,7 @@ func (n *Node) send(ctx context.Context, channel string, m message) error {
 // hear is told everything on the channels of this node. What it does not understand is not for it.
 func (n *Node) hear(channel string, text []byte) {
 	if text == nil {
-		if channel == n.answers { // the last to be subscribed to
+		if channel == n.inbox { // the last to be subscribed to
 			n.hears()
 		}
 		return
@@ -49,7 +49,7 @@ func (n *Node) hear(channel string, text []byte) {
 	if len(text) > maxAnswer+4096 || json.Unmarshal(text, &m) != nil || m.Version != version || m.From == n.id {
 		return
 	}
-	if channel == n.answers {
+	if channel == n.inbox {
 		n.take(&m)
 	} else {
 		n.queue(m)

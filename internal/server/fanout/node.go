@@ -46,14 +46,14 @@ type Options struct {
 
 // Node is the part of one node: it answers, and it asks.
 type Node struct {
-	bus     Bus
-	name    string
-	nodes   func() int
-	log     *slog.Logger
-	id      string // of this node
-	answers string // its channel
-	topics  map[string]*topic
-	pace    *rate.Limiter // of others' questions
+	bus    Bus
+	name   string
+	nodes  func() int
+	log    *slog.Logger
+	id     string // of this node
+	inbox  string // the channel of answers to it
+	topics map[string]*topic
+	pace   *rate.Limiter // of others' questions
 
 	mu      sync.Mutex
 	asked   map[string]*asking // by the question's id
@@ -69,20 +69,17 @@ func New(o Options) *Node {
 	id := rand.Text()
 	return &Node{
 		bus: o.Bus, name: o.Node, nodes: o.Nodes, log: o.Log,
-		id: id, answers: answersTo(id),
+		id: id, inbox: answersTo(id),
 		pace:   rate.NewLimiter(answersPerSecond, answersPerSecond),
 		topics: map[string]*topic{}, asked: map[string]*asking{}, hearing: make(chan struct{}),
 	}
 }
 
-// Answers are what the nodes said.
-type Answers struct {
-	// All has this node's answer first.
-	All []json.RawMessage
-	// Nodes is how many there are believed to be.
-	Nodes int
-	// Problem says, for people, whose answers are missing and why; "" if all are there.
-	Problem string
+// answers are what the nodes said.
+type answers struct {
+	all     []json.RawMessage // this node's first
+	nodes   int               // how many there are believed to be
+	problem string            // which answers are missing, and why
 }
 
 // asking is a question that is waiting for answers.
@@ -94,38 +91,37 @@ type asking struct {
 	done    chan struct{} // closed when nobody is missing
 }
 
-// Ask asks all nodes, this one first, and waits for their answers as long as ctx lets it, at most a second. It fails only if
-// this node cannot answer; what others do not say is told in Answers.Problem.
-func (n *Node) Ask(ctx context.Context, topic string, question any) (Answers, error) {
+// ask asks all nodes, this one first. It fails only if this node cannot answer.
+func (n *Node) ask(ctx context.Context, topic string, question any) (answers, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	asked, err := json.Marshal(question)
 	if err != nil {
-		return Answers{}, fmt.Errorf("the question on %s: %w", topic, err)
+		return answers{}, fmt.Errorf("the question on %s: %w", topic, err)
 	}
 	t := n.topics[topic]
 	if t == nil {
-		return Answers{}, fmt.Errorf("no node is asked for %q", topic)
+		return answers{}, fmt.Errorf("no node is asked for %q", topic)
 	}
 	// A question that is wrong fails here, and never leaves this node.
 	own, err := t.ask(ctx, asked)
 	if err != nil {
-		return Answers{}, err
+		return answers{}, err
 	}
-	answers := Answers{All: []json.RawMessage{own}, Nodes: 1}
+	got := answers{all: []json.RawMessage{own}, nodes: 1}
 	if n.bus != nil {
-		answers.Nodes = max(1, n.nodes())
+		got.nodes = max(1, n.nodes())
 	}
-	if answers.Nodes > 1 {
-		n.askOthers(ctx, message{Topic: topic, Question: asked}, &answers)
+	if got.nodes > 1 {
+		n.askOthers(ctx, message{Topic: topic, Question: asked}, &got)
 	}
-	return answers, nil
+	return got, nil
 }
 
 // askOthers adds the answers of the other nodes.
-func (n *Node) askOthers(ctx context.Context, m message, answers *Answers) {
+func (n *Node) askOthers(ctx context.Context, m message, got *answers) {
 	m.ID = rand.Text()
-	a := &asking{missing: answers.Nodes - 1, heard: map[string]bool{}, done: make(chan struct{})}
+	a := &asking{missing: got.nodes - 1, heard: map[string]bool{}, done: make(chan struct{})}
 	n.mu.Lock()
 	n.asked[m.ID] = a
 	hearing := n.hearing
@@ -144,10 +140,10 @@ func (n *Node) askOthers(ctx context.Context, m message, answers *Answers) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.asked, m.ID)
-	answers.All = append(answers.All, a.all...)
+	got.all = append(got.all, a.all...)
 	problems := a.failed
 	if a.missing > 0 {
-		why := fmt.Sprintf("%d of %d nodes did not answer in time", a.missing, answers.Nodes)
+		why := fmt.Sprintf("%d of %d nodes did not answer in time", a.missing, got.nodes)
 		if unasked == nil {
 			unasked = n.deaf
 		}
@@ -156,7 +152,7 @@ func (n *Node) askOthers(ctx context.Context, m message, answers *Answers) {
 		}
 		problems = append(problems, why)
 	}
-	answers.Problem = strings.Join(problems, "; ")
+	got.problem = strings.Join(problems, "; ")
 }
 
 // take notes an answer. One to an unknown question came too late, or is nobody's.

@@ -46,7 +46,7 @@ func start(t *testing.T, address, name string, set func(*Node)) (*Node, *redisst
 		t.Fatal(err)
 	}
 	g := New(Options{Bus: store, Node: name, Nodes: func() int { return 3 }, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	g.Serve("greeting", greet(name))
+	g.serve("greeting", greet(name))
 	if set != nil {
 		set(g)
 	}
@@ -80,15 +80,15 @@ func askFor(t *testing.T, g *Node, wait time.Duration) (said, problem string, to
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	answers, err := g.Ask(ctx, "greeting", "you")
+	answers, err := g.ask(ctx, "greeting", "you")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answers.Nodes != 3 {
-		t.Errorf("%d nodes", answers.Nodes)
+	if answers.nodes != 3 {
+		t.Errorf("%d nodes", answers.nodes)
 	}
 	var names []string
-	for _, a := range answers.All {
+	for _, a := range answers.all {
 		var text string
 		if err := json.Unmarshal(a, &text); err != nil {
 			t.Error(err)
@@ -97,7 +97,7 @@ func askFor(t *testing.T, g *Node, wait time.Duration) (said, problem string, to
 		names = append(names, name)
 	}
 	slices.Sort(names[1:])
-	return strings.Join(names, " "), answers.Problem, time.Since(begun)
+	return strings.Join(names, " "), answers.problem, time.Since(begun)
 }
 
 // busy is how long a machine may be busy with other things.
@@ -164,7 +164,7 @@ func TestOneHangs(t *testing.T) {
 	start(t, at, "b", nil)
 	var ended atomic.Bool
 	start(t, at, "c", func(g *Node) {
-		g.Serve("greeting", func(ctx context.Context, _ json.RawMessage) (any, error) {
+		g.serve("greeting", func(ctx context.Context, _ json.RawMessage) (any, error) {
 			<-ctx.Done()
 			ended.Store(true)
 			return nil, ctx.Err()
@@ -187,10 +187,10 @@ func TestFailures(t *testing.T) {
 	at := standalone(testenv.Start(t, testenv.Redis))
 	a, _ := start(t, at, "a", nil)
 	start(t, at, "b", func(g *Node) {
-		g.Serve("greeting", func(context.Context, json.RawMessage) (any, error) { return nil, errors.New("too shy") })
+		g.serve("greeting", func(context.Context, json.RawMessage) (any, error) { return nil, errors.New("too shy") })
 	})
 	start(t, at, "c", func(g *Node) {
-		g.Serve("greeting", func(context.Context, json.RawMessage) (any, error) { return strings.Repeat("x", maxAnswer), nil })
+		g.serve("greeting", func(context.Context, json.RawMessage) (any, error) { return strings.Repeat("x", maxAnswer), nil })
 	})
 	until(t, func() (bool, string) {
 		said, problem, _ := ask(t, a)
@@ -201,10 +201,10 @@ func TestFailures(t *testing.T) {
 			"node c failed: the answer has 1048578 bytes, the most is 1048576: ask for less",
 		}), said + ", " + problem
 	})
-	if _, err := a.Ask(t.Context(), "greeting", 7); err == nil || err.Error() != "write a name" {
+	if _, err := a.ask(t.Context(), "greeting", 7); err == nil || err.Error() != "write a name" {
 		t.Errorf("%v to a question that makes no sense", err)
 	}
-	if _, err := a.Ask(t.Context(), "weather", ""); err == nil {
+	if _, err := a.ask(t.Context(), "weather", ""); err == nil {
 		t.Error("an answer on a topic that nobody serves")
 	}
 }
@@ -212,10 +212,10 @@ func TestFailures(t *testing.T) {
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	g := New(Options{})
-	g.Serve("greeting", greet("a"))
-	answers, err := g.Ask(t.Context(), "greeting", "you")
-	if err != nil || answers.Nodes != 1 || answers.Problem != "" || len(answers.All) != 1 ||
-		string(answers.All[0]) != `"a greets you"` {
+	g.serve("greeting", greet("a"))
+	answers, err := g.ask(t.Context(), "greeting", "you")
+	if err != nil || answers.nodes != 1 || answers.problem != "" || len(answers.all) != 1 ||
+		string(answers.all[0]) != `"a greets you"` {
 		t.Errorf("%+v, %v", answers, err)
 	}
 }
@@ -270,7 +270,7 @@ func allAnswer(t *testing.T, a *Node) {
 func TestDeaf(t *testing.T) {
 	t.Parallel()
 	g := New(Options{Bus: noBus{t}, Nodes: func() int { return 3 }})
-	g.Serve("greeting", greet("a"))
+	g.serve("greeting", greet("a"))
 	g.hears()
 	g.deafened(errors.New("the wire is cut"))
 	said, problem, _ := askFor(t, g, time.Millisecond)
@@ -292,7 +292,7 @@ func TestGarbage(t *testing.T) {
 	at := standalone(testenv.Start(t, testenv.Redis))
 	var answered atomic.Int64
 	a, store := start(t, at, "a", func(g *Node) {
-		g.Serve("greeting", func(ctx context.Context, question json.RawMessage) (any, error) {
+		g.serve("greeting", func(ctx context.Context, question json.RawMessage) (any, error) {
 			answered.Add(1)
 			return greet("a")(ctx, question)
 		})
@@ -307,7 +307,7 @@ func TestGarbage(t *testing.T) {
 		`{"v": 1, "id": "x", "from": "` + a.id + `", "topic": "greeting", "question": "you"}`,
 		`{"v": 1, "id": "x", "from": "y", "answer": {}}`,
 	} {
-		for _, channel := range []string{questions, a.answers} {
+		for _, channel := range []string{questions, a.inbox} {
 			if err := store.Publish(t.Context(), channel, []byte(text)); err != nil {
 				t.Fatal(err)
 			}
@@ -335,7 +335,7 @@ func TestFlood(t *testing.T) {
 	a, store := start(t, at, "a", nil)
 	start(t, at, "b", nil)
 	start(t, at, "c", func(g *Node) {
-		g.Serve("greeting", func(ctx context.Context, question json.RawMessage) (any, error) {
+		g.serve("greeting", func(ctx context.Context, question json.RawMessage) (any, error) {
 			answered.Add(1)
 			return greet("c")(ctx, question)
 		})
@@ -372,7 +372,7 @@ func TestTake(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.hear(g.answers, text)
+		g.hear(g.inbox, text)
 	}
 	if len(a.all) != 2 || string(a.all[0]) != "1" || len(a.all[1]) != maxAnswer {
 		t.Errorf("%d answers", len(a.all))

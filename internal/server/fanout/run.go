@@ -24,7 +24,7 @@ func (n *Node) Run(ctx context.Context) {
 		workers.Go(func() { n.work(ctx, t) })
 	}
 	for {
-		err := n.bus.Subscribe(ctx, []string{questions, n.answers}, n.hear)
+		err := n.bus.Subscribe(ctx, []string{questions, n.inbox}, n.hear)
 		if ctx.Err() != nil {
 			n.deafened(errors.New("this node is stopping"))
 			return

@@ -14,6 +14,66 @@ const (
 	waiting = 4
 )
 
+// Header is part of every answer.
+type Header struct {
+	// Version is that of the answer's form. It changes when a key is renamed or removed or means something else, not when one is
+	// added. Answers of nodes with another version are left out.
+	Version int `json:"version"`
+	// Nodes is 1: how many nodes have answered, for nodes of earlier releases.
+	Nodes int `json:"nodes"`
+}
+
+func (h Header) header() Header { return h }
+
+// Topic is a question that nodes ask each other.
+type Topic[Q any, A interface{ header() Header }] struct {
+	node  *Node
+	name  string
+	merge func(q Q, answers []A) A
+}
+
+// Coverage says which nodes have answered.
+type Coverage struct {
+	// Nodes is how many there are believed to be.
+	Nodes    int `json:"nodes"`
+	Answered int `json:"nodesAnswered"`
+	// Problem is why some are missing; "" if none is.
+	Problem string `json:"problem,omitempty"`
+}
+
+// NewTopic adds a topic to a node before it runs: how the node answers, and how the answers of several nodes become one.
+func NewTopic[Q any, A interface{ header() Header }](n *Node, name string, answer func(Q) A, merge func(Q, []A) A) *Topic[Q, A] {
+	n.serve(name, func(_ context.Context, question json.RawMessage) (any, error) {
+		var q Q
+		if err := json.Unmarshal(question, &q); err != nil {
+			return nil, fmt.Errorf("the question cannot be read: %w", err)
+		}
+		return answer(q), nil
+	})
+	return &Topic[Q, A]{node: n, name: name, merge: merge}
+}
+
+// Ask merges the answers of all nodes. It waits for them as long as ctx lets it, at most a second, and fails only if this node
+// cannot answer.
+func (t *Topic[Q, A]) Ask(ctx context.Context, q Q) (merged A, c Coverage, err error) {
+	collected, err := t.node.ask(ctx, t.name, q)
+	if err != nil {
+		return merged, c, err
+	}
+	var usable []A
+	for _, text := range collected.all { // this node's first
+		var a A
+		if json.Unmarshal(text, &a) == nil && (len(usable) == 0 || a.header().Version == usable[0].header().Version) {
+			usable = append(usable, a)
+		}
+	}
+	c = Coverage{Nodes: collected.nodes, Answered: len(usable), Problem: collected.problem}
+	if len(usable) < len(collected.all) && c.Problem == "" {
+		c.Problem = "some nodes are of another release, and answered in another form"
+	}
+	return t.merge(q, usable), c, nil
+}
+
 // topic is what a node can be asked for.
 type topic struct {
 	name    string
@@ -26,9 +86,9 @@ type waitingQuestion struct {
 	heard time.Time
 }
 
-// Serve says how this node answers questions on a topic, all before it runs. Those of others come one at a time. The context
-// ends when nobody waits for the answer any more.
-func (n *Node) Serve(name string, answer func(ctx context.Context, question json.RawMessage) (any, error)) {
+// serve sets how this node answers questions on a topic. Those of others come one at a time. The context ends when nobody waits
+// for the answer any more.
+func (n *Node) serve(name string, answer func(ctx context.Context, question json.RawMessage) (any, error)) {
 	n.topics[name] = &topic{name: name, answer: answer, waiting: make(chan waitingQuestion, waiting)}
 }
 

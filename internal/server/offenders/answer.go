@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/fanout"
 )
 
 const (
-	// version is that of an Answer's form. Nodes with another are left out.
+	// version is that of an Answer's form.
 	version = 1
 	// MostRows is how many rows a query may ask for.
 	MostRows = 100
@@ -33,10 +34,7 @@ type Query struct {
 }
 
 func (q *Query) most() int {
-	if q.Most <= 0 {
-		return UsualRows
-	}
-	return min(q.Most, MostRows)
+	return min(cmp.Or(max(0, q.Most), UsualRows), MostRows)
 }
 
 // minutes is the window.
@@ -46,11 +44,7 @@ func (q *Query) minutes() int64 {
 
 // Answer is what one node knows, or several of them.
 type Answer struct {
-	Version int `json:"version"`
-	// Nodes is how many nodes this is of.
-	Nodes int `json:"nodes"`
-	// Since is when the first of them began to count: the start of the window, or of the node.
-	Since time.Time `json:"since"`
+	fanout.Header
 	// Limited are the subjects that were refused most often, and Near those that came nearest to a limit and were not refused; of
 	// all rules together, first things first.
 	Limited []Limited `json:"limited"`
@@ -91,28 +85,20 @@ type Near struct {
 // the answer of a single node goes through it, which has more rows than were asked for.
 //
 // Where a subject is not in a node's answer, what that may have counted nevertheless is added to Refused and to Error, so that
-// Limited holds what it says. Answers of another version are left out, and not among Nodes.
+// Limited holds what it says.
 func Merge(q Query, answers []Answer) Answer {
-	merged := Answer{Version: version}
+	merged := Answer{}
 	rules := map[string]*known{}
-	var usable []*Answer
 	var told []map[string][]tally // of each of them, by rule
 	for i := range answers {
 		a := &answers[i]
-		if a.Version != version {
-			continue
-		}
-		if merged.Nodes == 0 || a.Since.Before(merged.Since) {
-			merged.Since = a.Since
-		}
-		merged.Nodes += a.Nodes
 		merged.Incomplete = merged.Incomplete || a.Incomplete
-		usable, told = append(usable, a), append(told, a.tallies(rules))
+		told = append(told, a.tallies(rules))
 		a.nearest(rules)
 	}
 	for id, k := range rules {
-		for i := range usable {
-			k.lists = append(k.lists, list{told[i][id], usable[i].floor(id)})
+		for i := range answers {
+			k.lists = append(k.lists, list{told[i][id], answers[i].floor(id)})
 		}
 	}
 	merged.fill(rules, q.most())

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/fanout"
 )
 
 // maxBytes is about how much memory all rules together may take. One takes 1 MB at most, and half a kilobyte if it refuses hardly
@@ -33,8 +34,7 @@ type Options struct {
 type Offenders struct {
 	options Options
 	now     func() time.Time // nil but in tests
-	start   time.Time
-	most    int64 // bytes
+	most    int64            // bytes
 
 	mu    sync.RWMutex
 	rules map[string]*rule
@@ -52,9 +52,7 @@ func New(options Options) *Offenders {
 }
 
 func newOffenders(options Options, now func() time.Time) *Offenders {
-	o := &Offenders{options: options, now: now, most: maxBytes, rules: map[string]*rule{}}
-	o.start = o.timeOf(&headgate.Observation{})
-	return o
+	return &Offenders{options: options, now: now, most: maxBytes, rules: map[string]*rule{}}
 }
 
 func (o *Offenders) timeOf(seen *headgate.Observation) time.Time {
@@ -239,10 +237,7 @@ func (o *Offenders) all(id string) map[string]*rule {
 // Answer is what this node knows. It has more rows than are asked for, and is meant for Merge.
 func (o *Offenders) Answer(q Query) Answer {
 	first := minuteOf(o.timeOf(&headgate.Observation{})) - q.minutes() + 1
-	a := Answer{Version: version, Nodes: 1, Since: time.Unix(first*60, 0).UTC(), Incomplete: o.lost.Load() >= first}
-	if o.start.After(a.Since) {
-		a.Since = o.start.UTC()
-	}
+	a := Answer{Header: fanout.Header{Version: version, Nodes: 1}, Incomplete: o.lost.Load() >= first}
 	rules := map[string]*known{}
 	for id, r := range o.all(q.Rule) {
 		r.mu.Lock()
