@@ -11,6 +11,12 @@ import (
 
 // Limiter decides requests by rules, with counters in a store. It is safe for use by many goroutines.
 type Limiter struct {
+	*core
+	observer *observer
+}
+
+// core is what a limiter shares with those that WithObserver makes of it.
+type core struct {
 	store      Store
 	rules      atomic.Pointer[RuleSet]
 	exceptions *Exceptions
@@ -41,7 +47,7 @@ func New(store Store, rules ...Rule) (*Limiter, error) {
 
 // NewLimiter makes a limiter of rules compiled before.
 func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
-	l := &Limiter{store: store, subjects: newSubjects(options.Secret)}
+	l := &Limiter{core: &core{store: store, subjects: newSubjects(options.Secret)}}
 	l.signing = deriveKey(options.Secret, store)
 	l.everybody, _ = l.subjects.of(nil, nil)
 	l.exceptions = newExceptions(l.subjects, options.Clock)
@@ -70,15 +76,23 @@ func (l *Limiter) Exceptions() *Exceptions { return l.exceptions }
 // A request is charged also if ctx has ended, and Check does not wait for ctx but for the store, which has a deadline of its own.
 // Whether there is still somebody to serve is for the caller to see.
 func (l *Limiter) Check(ctx context.Context, req Request) (Decision, error) {
+	return l.evaluate(ctx, CallCheck, req, (*room).check)
+}
+
+// evaluate finds the charges of a request, has them decided and reports the decision.
+func (l *Limiter) evaluate(
+	ctx context.Context, call Call, req Request, decide func(*room, context.Context, Store) (Decision, error),
+) (d Decision, err error) {
+	begun := l.observer.begin()
 	r, _ := l.rooms.Get().(*room)
 	defer l.putBack(r)
-	if err := r.prepare(l, l.rules.Load(), req); err != nil {
-		return r.sum(PathNone), err
+	if err = r.prepare(l, l.rules.Load(), req); err != nil {
+		d = r.sum(PathNone)
+	} else {
+		d, err = decide(r, ctx, l.store)
 	}
-	if !r.refused {
-		r.overdraw()
-	}
-	return r.decide(ctx, l.store), nil
+	l.observer.observe(ctx, call, req.Attributes, &d, err, begun)
+	return d, err
 }
 
 func (l *Limiter) putBack(r *room) {
@@ -246,6 +260,14 @@ func (r *room) add() (*Charge, *about) {
 	r.about = append(r.about, about{})
 	r.results = append(r.results, Result{})
 	return &r.charges[len(r.charges)-1], &r.about[len(r.about)-1]
+}
+
+// check charges all limits, or none.
+func (r *room) check(ctx context.Context, store Store) (Decision, error) {
+	if !r.refused {
+		r.overdraw()
+	}
+	return r.decide(ctx, store), nil
 }
 
 // decide asks the store and puts its answers together.

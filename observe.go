@@ -42,10 +42,9 @@ func (o *Observation) Time() time.Time {
 	return o.at
 }
 
-// Observed is a Limiter of whose decisions somebody is told. It has all methods of the Limiter, and can stand wherever that can.
-type Observed struct {
-	*Limiter
-	tell         func(context.Context, *Observation)
+// observer reports the decisions of a limiter. A nil observer reports nothing.
+type observer struct {
+	report       func(context.Context, *Observation)
 	start        time.Time
 	clock        atomic.Pointer[reading]
 	observations sync.Pool
@@ -58,51 +57,46 @@ type reading struct {
 	said  time.Time
 }
 
-// Observed is the limiter with somebody who is told of every decision that is made through it, before the caller is. That must
-// not take long, nor keep or change the observation, which is used again.
-func (l *Limiter) Observed(tell func(ctx context.Context, o *Observation)) *Observed {
-	o := &Observed{Limiter: l, tell: tell, start: time.Now()}
+// WithObserver returns a limiter that shares rules, exceptions and counters with this one and reports every decision that is made
+// through it, before the caller gets it. What report does must not take long, nor keep or change the observation, which is reused.
+// Explanations are not reported.
+func (l *Limiter) WithObserver(report func(ctx context.Context, o *Observation)) *Limiter {
+	o := &observer{report: report, start: time.Now()}
 	o.clock.Store(&reading{0, o.start})
 	o.observations.New = func() any { return &Observation{} }
-	return o
+	return &Limiter{l.core, o}
 }
 
-// begin is the time since the start.
-func (o *Observed) begin() time.Duration { return time.Since(o.start) }
+// begin returns the time since the start.
+func (o *observer) begin() time.Duration {
+	if o == nil {
+		return 0
+	}
+	return time.Since(o.start)
+}
 
-// observe tells of a decision that began at a time since the start.
-func (o *Observed) observe(ctx context.Context, call Call, a Attributes, d *Decision, err error, begun time.Duration) {
+// observe reports a decision that began at a time since the start.
+func (o *observer) observe(ctx context.Context, call Call, a Attributes, d *Decision, err error, begun time.Duration) {
+	if o == nil {
+		return
+	}
 	now := time.Since(o.start)
 	clock := o.clock.Load()
 	if now-clock.since >= time.Second {
 		clock = &reading{now, time.Now()}
 		o.clock.Store(clock)
 	}
-	o.tellOf(ctx, call, a, d, err, max(1, now-begun), clock.said.Add(now-clock.since))
+	o.send(ctx, Observation{call, a, *d, err, max(1, now-begun), clock.said.Add(now - clock.since)})
 }
 
-func (o *Observed) tellOf(ctx context.Context, call Call, a Attributes, d *Decision, err error, took time.Duration, at time.Time) {
-	seen, _ := o.observations.Get().(*Observation)
-	*seen = Observation{call, a, *d, err, took, at}
-	o.tell(ctx, seen)
-	o.observations.Put(seen)
-}
-
-// Check is Limiter.Check.
-func (o *Observed) Check(ctx context.Context, req Request) (Decision, error) {
-	begun := o.begin()
-	d, err := o.Limiter.Check(ctx, req)
-	o.observe(ctx, CallCheck, req.Attributes, &d, err, begun)
-	return d, err
-}
-
-// CheckAll is Limiter.CheckAll, of which every decision is observed.
-func (o *Observed) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) {
-	begun := o.begin()
-	decisions, err := o.Limiter.CheckAll(ctx, asks)
-	if err != nil {
+// observeAll reports the decisions on requests that were decided together, or the error if they were not.
+func (o *observer) observeAll(ctx context.Context, asks []Ask, decisions []Decision, err error, begun time.Duration) {
+	switch {
+	case o == nil:
+		return
+	case err != nil:
 		o.observe(ctx, CallCheck, nil, &Decision{}, err, begun)
-		return nil, err
+		return
 	}
 	for i := range asks {
 		call := CallCheck
@@ -115,48 +109,14 @@ func (o *Observed) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error)
 		if i == 0 {
 			o.observe(ctx, call, asks[i].Attributes, &decisions[i], nil, begun)
 		} else {
-			o.tellOf(ctx, call, asks[i].Attributes, &decisions[i], nil, 0, time.Time{})
+			o.send(ctx, Observation{Call: call, Attributes: asks[i].Attributes, Decision: decisions[i]})
 		}
 	}
-	return decisions, nil
 }
 
-// Peek is Limiter.Peek.
-func (o *Observed) Peek(ctx context.Context, req Request) (Decision, error) {
-	begun := o.begin()
-	d, err := o.Limiter.Peek(ctx, req)
-	o.observe(ctx, CallPeek, req.Attributes, &d, err, begun)
-	return d, err
-}
-
-// Reserve is Limiter.Reserve.
-func (o *Observed) Reserve(ctx context.Context, req Request, hold time.Duration) (Reservation, error) {
-	begun := o.begin()
-	r, err := o.Limiter.Reserve(ctx, req, hold)
-	o.observe(ctx, CallReserve, req.Attributes, &r.Decision, err, begun)
-	return r, err
-}
-
-// Commit is Limiter.Commit.
-func (o *Observed) Commit(ctx context.Context, token []byte, actual Request) (Decision, error) {
-	begun := o.begin()
-	d, err := o.Limiter.Commit(ctx, token, actual)
-	o.observe(ctx, CallCommit, actual.Attributes, &d, err, begun)
-	return d, err
-}
-
-// Cancel is Limiter.Cancel.
-func (o *Observed) Cancel(ctx context.Context, token []byte) (Decision, error) {
-	begun := o.begin()
-	d, err := o.Limiter.Cancel(ctx, token)
-	o.observe(ctx, CallCancel, nil, &d, err, begun)
-	return d, err
-}
-
-// Refund is Limiter.Refund.
-func (o *Observed) Refund(ctx context.Context, req Request) (Decision, error) {
-	begun := o.begin()
-	d, err := o.Limiter.Refund(ctx, req)
-	o.observe(ctx, CallRefund, req.Attributes, &d, err, begun)
-	return d, err
+func (o *observer) send(ctx context.Context, seen Observation) {
+	reused, _ := o.observations.Get().(*Observation)
+	*reused = seen
+	o.report(ctx, reused)
+	o.observations.Put(reused)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-func ExampleLimiter_Observed() {
+func ExampleLimiter_WithObserver() {
 	limiter, err := headgate.New(memstore.New(memstore.Options{}),
 		headgate.Rule{ID: "search", By: []string{"user"}, Limit: headgate.PerMinute(1)})
 	if err != nil {
@@ -20,7 +20,7 @@ func ExampleLimiter_Observed() {
 		return
 	}
 	refused := map[string]int{} // or a counter of whatever you count with
-	observed := limiter.Observed(func(_ context.Context, o *headgate.Observation) {
+	observed := limiter.WithObserver(func(_ context.Context, o *headgate.Observation) {
 		if l := o.Decision.Refused(); l != nil {
 			refused[l.Rule]++
 		}
@@ -36,7 +36,7 @@ func ExampleLimiter_Observed() {
 }
 
 // Every call is told of once, with what the caller is told.
-func TestObserved(t *testing.T) {
+func TestWithObserver(t *testing.T) {
 	t.Parallel()
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{ID: "all", By: []string{}, Limit: headgate.PerMinute(9)})
 	if err != nil {
@@ -44,7 +44,7 @@ func TestObserved(t *testing.T) {
 	}
 	var seen []headgate.Observation
 	began := time.Now()
-	o := limiter.Observed(func(_ context.Context, o *headgate.Observation) {
+	o := limiter.WithObserver(func(_ context.Context, o *headgate.Observation) {
 		if at := o.Time(); at.Before(began) || time.Since(at) > time.Minute || !o.Time().Equal(at) {
 			t.Errorf("it was decided at %v", at)
 		}

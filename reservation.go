@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,28 +37,27 @@ type Reservation struct {
 //
 // Limits that hold nothing, leaky buckets and sliding logs, are charged at once, and put right by Commit and Cancel.
 func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) (Reservation, error) {
+	var token []byte
+	d, err := l.evaluate(ctx, CallReserve, req, func(r *room, ctx context.Context, store Store) (d Decision, err error) {
+		d, token, err = l.reserve(ctx, r, req.Cost, hold)
+		return d, err
+	})
+	return Reservation{d, token}, err
+}
+
+func (l *Limiter) reserve(ctx context.Context, r *room, cost int64, hold time.Duration) (d Decision, token []byte, err error) {
 	if hold < 0 || hold > MaxHold {
-		return Reservation{}, fmt.Errorf("a reservation cannot be held for %v: the most is %v", hold, MaxHold)
-	}
-	if hold == 0 {
-		hold = DefaultHold
+		return d, nil, fmt.Errorf("a reservation cannot be held for %v: the most is %v", hold, MaxHold)
 	}
 	keys, err := l.signingKeys(ctx)
 	if err != nil {
-		return Reservation{}, err
-	}
-	r, _ := l.rooms.Get().(*room)
-	defer l.putBack(r)
-	set := l.rules.Load()
-	if err := r.prepare(l, set, req); err != nil {
-		return Reservation{Decision: r.sum(PathNone)}, err
+		return d, nil, err
 	}
 	for i := range r.charges {
-		r.charges[i].Hold = hold
+		r.charges[i].Hold = cmp.Or(hold, DefaultHold)
 	}
-	d := r.decide(ctx, l.store)
-	if !d.Allowed {
-		return Reservation{Decision: d}, nil
+	if d = r.decide(ctx, l.store); !d.Allowed {
+		return d, nil, nil
 	}
 	var parts []reserved
 	for i := range d.Limits {
@@ -68,16 +68,16 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 		parts = append(parts, reserved{
 			Rule: limit.Rule, Name: limit.Name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Origin: limit.Origin,
 			Observe: c.Observe, Exposed: limit.Exposed, Held: c.Holds(), Receipt: limit.Receipt,
-			Unit: c.Cost / max(1, req.Cost), Cost: c.Cost,
+			Unit: c.Cost / max(1, cost), Cost: c.Cost,
 		})
 	}
-	token := seal(keys[0], parts)
+	token = seal(keys[0], parts)
 	if len(token) > maxToken {
 		charges, _ := settlement(parts, func(*reserved) int64 { return 0 }, true, true)
 		_ = take(ctx, l.store, charges, make([]Result, len(charges))) // else it comes back by itself
-		return Reservation{}, fmt.Errorf("a reservation on %d limits does not fit into a token of %d bytes: let fewer rules match it", len(parts), maxToken)
+		return Decision{}, nil, fmt.Errorf("a reservation on %d limits does not fit into a token of %d bytes: let fewer rules match it", len(parts), maxToken)
 	}
-	return Reservation{d, token}, nil
+	return d, token, nil
 }
 
 // Commit ends a reservation and charges what the request did cost: also if that is more than was held, or comes after the hold was
@@ -94,15 +94,19 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 // The error is the store's if it did not answer. Then do not commit again: the charge may be recorded, and what was held
 // comes back by itself.
 func (l *Limiter) Commit(ctx context.Context, token []byte, actual Request) (Decision, error) {
-	return l.settle(ctx, token, func(p *reserved) int64 { return l.actualCost(p, &actual) })
+	return l.settle(ctx, CallCommit, actual.Attributes, token, func(p *reserved) int64 { return l.actualCost(p, &actual) })
 }
 
 // Cancel ends a reservation and charges nothing. The error is as that of Commit.
 func (l *Limiter) Cancel(ctx context.Context, token []byte) (Decision, error) {
-	return l.settle(ctx, token, func(*reserved) int64 { return 0 })
+	return l.settle(ctx, CallCancel, nil, token, func(*reserved) int64 { return 0 })
 }
 
-func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved) int64) (Decision, error) {
+func (l *Limiter) settle(
+	ctx context.Context, call Call, attributes Attributes, token []byte, cost func(*reserved) int64,
+) (d Decision, err error) {
+	begun := l.observer.begin()
+	defer func() { l.observer.observe(ctx, call, attributes, &d, err, begun) }()
 	keys, err := l.signingKeys(ctx)
 	if err != nil {
 		return Decision{}, err
@@ -122,7 +126,7 @@ func (l *Limiter) settle(ctx context.Context, token []byte, cost func(*reserved)
 	case err == nil && withheld:
 		err = unknown
 	}
-	d := Decision{Allowed: true, Path: pathOf(results), Version: set.version, Limits: make([]LimitDecision, len(parts))}
+	d = Decision{Allowed: true, Path: pathOf(results), Version: set.version, Limits: make([]LimitDecision, len(parts))}
 	for i := range parts {
 		p := &parts[i]
 		d.Limits[i] = LimitDecision{
@@ -178,11 +182,10 @@ func (p *reserved) settle(cost int64) Charge {
 // resets them. See Charge.Credit. It needs no receipt: any caller may give any client more. The error is the store's if it
 // did not answer.
 func (l *Limiter) Refund(ctx context.Context, req Request) (Decision, error) {
-	r, _ := l.rooms.Get().(*room)
-	defer l.putBack(r)
-	if err := r.prepare(l, l.rules.Load(), req); err != nil {
-		return r.sum(PathNone), err
-	}
+	return l.evaluate(ctx, CallRefund, req, (*room).refund)
+}
+
+func (r *room) refund(ctx context.Context, store Store) (Decision, error) {
 	if len(r.charges) == 0 {
 		return r.sum(PathNone), nil
 	}
@@ -190,7 +193,7 @@ func (l *Limiter) Refund(ctx context.Context, req Request) (Decision, error) {
 		c := &r.charges[i]
 		c.Credit, c.Observe = true, c.Observe || r.about[i].missing != ""
 	}
-	err := take(ctx, l.store, r.charges, r.results)
+	err := take(ctx, store, r.charges, r.results)
 	path := PathStore
 	if err != nil {
 		path = PathFailed
@@ -203,13 +206,10 @@ func (l *Limiter) Refund(ctx context.Context, req Request) (Decision, error) {
 
 // Peek says what Check would, and charges nothing.
 func (l *Limiter) Peek(ctx context.Context, req Request) (Decision, error) {
-	r, _ := l.rooms.Get().(*room)
-	defer l.putBack(r)
-	if err := r.prepare(l, l.rules.Load(), req); err != nil {
-		return r.sum(PathNone), err
-	}
-	d, _ := r.judge(ctx, l.store) // where the store does not answer, the rules do
-	return d, nil
+	return l.evaluate(ctx, CallPeek, req, func(r *room, ctx context.Context, store Store) (Decision, error) {
+		d, _ := r.judge(ctx, store) // where the store does not answer, the rules do
+		return d, nil
+	})
 }
 
 func unknownRule(id string) error { return fmt.Errorf("%w: %s", ErrUnknownRule, strconv.Quote(id)) }

@@ -27,7 +27,9 @@ type Ask struct {
 
 // CheckAll decides several requests as one, each with a decision of its own: they are charged on all limits of all of them, or
 // on none. Credits are given in any case. The error is as that of Check, or ErrTooManyLimits; then nothing is decided or charged.
-func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) {
+func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) (decisions []Decision, err error) {
+	begun := l.observer.begin()
+	defer func() { l.observer.observeAll(ctx, asks, decisions, err, begun) }()
 	r, _ := l.rooms.Get().(*room)
 	defer l.putBack(r)
 	set := l.rules.Load()
@@ -77,7 +79,7 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) ([]Decision, error) 
 			r.fail(ctx, l.store)
 		}
 	}
-	decisions := make([]Decision, len(asks))
+	decisions = make([]Decision, len(asks))
 	from, free := 0, 0
 	for i, end := range ends {
 		decisions[i] = r.sumOf(from, end, pathOf(r.results[from:end]), r.exempt[free:exempt[i]])

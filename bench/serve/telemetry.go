@@ -41,7 +41,7 @@ func seeing(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Durat
 	if err != nil {
 		return nil, err
 	}
-	observed := limiter.Observed(observe)
+	observed := limiter.WithObserver(observe)
 	questions := []string{"/one", "/three", "/refused"}
 	check := func(c interface {
 		Check(context.Context, headgate.Request) (headgate.Decision, error)
@@ -110,7 +110,7 @@ func newObservers(scope *paired.Scope, limiter *headgate.Limiter) (func(context.
 
 // The line of the server that has it observed, and what is in its place in one that nobody sees.
 const (
-	observedLine = "engine, all := s.limiter.Observed(s.observe), s.config.Listen.AllowRefunds"
+	observedLine = "engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds"
 	unseenLine   = "engine, all := s.limiter, s.config.Listen.AllowRefunds"
 )
 

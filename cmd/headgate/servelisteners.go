@@ -169,7 +169,7 @@ func (s *server) addHTTP(name, address string, server *http.Server) {
 // addChecks adds the check API in its two forms, counted together. Whoever is not let give units back by the config may
 // be by a token.
 func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
-	engine, all := s.limiter.Observed(s.observe), s.config.Listen.AllowRefunds
+	engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds
 	var mayRefund check.MayRefund
 	if len(tokens) > 0 {
 		mayRefund = adminapi.NewGuard(tokens, s.log).MayRefund

@@ -68,7 +68,7 @@ func Example() {
 		return nil
 	}
 	_ = func(limiter *headgate.Limiter, who *identity.Resolver, decisions, refusals *expvar.Map) func(http.Handler) http.Handler {
-		observed := limiter.Observed(func(ctx context.Context, o *headgate.Observation) {
+		observed := limiter.WithObserver(func(ctx context.Context, o *headgate.Observation) {
 			decisions.Add(string(o.Decision.Path), 1) // an expvar.Map, a Prometheus counter, a span of ctx
 			if l := o.Decision.Refused(); l != nil {
 				refusals.Add(l.Rule, 1)

@@ -22,7 +22,7 @@ func traceOf(ctx context.Context) string {
 // world is a log of a limiter's decisions.
 type world struct {
 	*Log
-	limiter *headgate.Observed
+	limiter *headgate.Limiter
 	lines   *testenv.Log
 }
 
@@ -48,7 +48,7 @@ func newWorldOn(t testing.TB, store headgate.Store, inClear bool, rules ...headg
 		Rules: limiter.Rules, Clear: inClear, Node: "n1", TraceID: traceOf,
 		Log: slog.New(slog.NewTextHandler(w.lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
-	w.limiter = limiter.Observed(w.Note)
+	w.limiter = limiter.WithObserver(w.Note)
 	return w
 }
 

@@ -112,7 +112,7 @@ func TestNoteDecisions(t *testing.T) {
 	for _, clear := range []bool{true, false} {
 		limiter := headgate.NewLimiter(memstore.New(memstore.Options{}), rules, headgate.Options{})
 		w := newWorld(Options{Rules: limiter.Rules, Clear: clear})
-		observed := limiter.Observed(func(_ context.Context, seen *headgate.Observation) { w.Note(seen) })
+		observed := limiter.WithObserver(func(_ context.Context, seen *headgate.Observation) { w.Note(seen) })
 		request := func(user string) headgate.Request {
 			return headgate.Request{Attributes: headgate.Attributes{"user": user, "path": "/secret"}}
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-func newEngine(t testing.TB, store headgate.Store, rules ...headgate.Rule) (*Metrics, *headgate.Observed) {
+func newEngine(t testing.TB, store headgate.Store, rules ...headgate.Rule) (*Metrics, *headgate.Limiter) {
 	t.Helper()
 	for i := range rules {
 		if rules[i].By == nil {
@@ -33,11 +33,11 @@ func newEngine(t testing.TB, store headgate.Store, rules ...headgate.Rule) (*Met
 		t.Fatal(err)
 	}
 	m := New("v1.2.3")
-	return m, limiter.Observed(func(_ context.Context, o *headgate.Observation) { m.Note(o) })
+	return m, limiter.WithObserver(func(_ context.Context, o *headgate.Observation) { m.Note(o) })
 }
 
 // ask asks for the same several times.
-func ask(t *testing.T, e *headgate.Observed, times int, attributes headgate.Attributes) {
+func ask(t *testing.T, e *headgate.Limiter, times int, attributes headgate.Attributes) {
 	t.Helper()
 	for range times {
 		if _, err := e.Check(t.Context(), headgate.Request{Attributes: attributes}); err != nil {

@@ -48,7 +48,7 @@ type traceKey struct{}
 func newWorld(t *testing.T, tell func(context.Context, *headgate.Observation)) *world {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	limiter := newLimiter(t, headgate.Rule{ID: "all", By: []string{}, Limit: headgate.PerHour(1_000)}).Observed(tell)
+	limiter := newLimiter(t, headgate.Rule{ID: "all", By: []string{}, Limit: headgate.PerHour(1_000)}).WithObserver(tell)
 	checks := httptest.NewServer(tracing.HTTP(checkhttp.New(limiter, checkhttp.Options{Log: log})))
 	t.Cleanup(checks.Close)
 	server := listen.NewGRPC(nil, checkgrpc.Codec(), tracing.Tap)

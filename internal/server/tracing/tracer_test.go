@@ -63,7 +63,7 @@ func TestSpan(t *testing.T) {
 		headgate.Rule{ID: "wide", By: []string{"user"}, Limit: headgate.PerHour(100)},
 		headgate.Rule{ID: "narrow", By: []string{"user"}, Limit: headgate.PerHour(1)},
 		headgate.Rule{ID: "trial", By: []string{"user"}, Limit: headgate.PerHour(1), Mode: headgate.Shadow},
-	).Observed(tracer.Note)
+	).WithObserver(tracer.Note)
 	who := headgate.Attributes{
 		"user": "private-ann", "path": "/private/path", "method": "GET", "route": "/private/{id}", "tier": "pro",
 	}
