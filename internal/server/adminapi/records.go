@@ -66,6 +66,6 @@ func (a *api) listNodes(w http.ResponseWriter, r *http.Request, _ Caller) error 
 		Nodes    []node `json:"nodes"`
 	}{version, revision, convert(nodes, func(n *pgrules.Node) node {
 		behind := n.Version < version || n.Seq < revision
-		return node{n.Name, n.Version, n.Seq, behind, n.Problem, n.StartedAt, n.Age.Seconds()}
+		return node{n.Name, n.Version, n.Seq, behind, n.Problem, n.StartedAt, n.AgeSeconds}
 	})})
 }

@@ -23,7 +23,7 @@ type version struct {
 }
 
 func versionOf(v *pgrules.Version) version {
-	return version{v.Number, v.Mode.String(), v.Actor, v.Comment, v.CreatedAt, v.Changed}
+	return version{v.Number, v.Mode, v.Actor, v.Comment, v.CreatedAt, v.Changed}
 }
 
 // published is what has become of a change, or would.
@@ -87,7 +87,7 @@ func (a *api) compareVersions(w http.ResponseWriter, r *http.Request, _ Caller) 
 				return fmt.Errorf("%w: version %d: %w", pgrules.ErrRefused, v.Number, err)
 			}
 		}
-		if sides[i], err = documentOf(rules, v.Mode); err != nil {
+		if sides[i], err = documentOf(rules, pgrules.ModeOf(v.Mode)); err != nil {
 			return err
 		}
 		paths[i] = fmt.Sprintf("version %d", v.Number)

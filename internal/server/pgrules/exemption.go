@@ -5,24 +5,14 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
 )
 
-// Exemption frees a subject from a rule.
-type Exemption struct {
-	ID int64
-	// Rule is the rule's name; "" is all rules.
-	Rule string
-	// Type is api_key, user, ip_cidr or service_account.
-	Type, Value string
-	Reason      string
-	Expires     *time.Time
-	CreatedBy   string
-	CreatedAt   time.Time
-}
+// Exemption frees a subject from a rule, or from all if Rule, the rule's name, is "". Type is api_key, user, ip_cidr or
+// service_account.
+type Exemption = pgdb.ListExemptionsRow
 
 // AddExemption adds an exemption, or changes the reason and the end of the one that is there.
 func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption, error) {
@@ -93,19 +83,8 @@ func (db *DB) Exemptions(ctx context.Context, which Which, page Page) ([]Exempti
 		return nil, err
 	}
 	params := pgdb.ListExemptionsParams{After: page.After, Most: page.Most, Rule: rule, Tenant: orNull(which.Tenant)}
-	rows, err := db.query().ListExemptions(ctx, params)
-	if err != nil {
-		return nil, db.explain(err)
-	}
-	all := make([]Exemption, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		all[i] = Exemption{
-			ID: r.ID, Rule: r.Rule, Type: r.SubjectType, Value: r.SubjectValue, Reason: r.Reason, Expires: r.ExpiresAt,
-			CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
-		}
-	}
-	return all, nil
+	all, err := db.query().ListExemptions(ctx, params)
+	return all, db.explain(err)
 }
 
 // RemoveExemption ends an exemption.

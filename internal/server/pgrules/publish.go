@@ -137,7 +137,7 @@ func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, e
 		return nil, fmt.Errorf("%w: the rules are at version %d, not %d: look at what has changed, and plan again", ErrConflict,
 			state.Version, *change.Base)
 	}
-	p := &plan{version: state.Version, was: modeOf(state.Mode), prune: change.Prune, tenant: tenant}
+	p := &plan{version: state.Version, was: ModeOf(state.Mode), prune: change.Prune, tenant: tenant}
 	p.mode = p.was
 	if change.Mode != nil {
 		p.mode = *change.Mode
@@ -316,11 +316,12 @@ func (db *DB) Rollback(ctx context.Context, who Who, to int64) (Outcome, error) 
 		}
 		edits = append(edits, edit)
 	}
-	mode := modeOf(then.Mode)
+	mode := ModeOf(then.Mode)
 	return db.Publish(ctx, who, Change{Edits: edits, Mode: &mode})
 }
 
-func modeOf(word string) headgate.Mode {
+// ModeOf returns the mode of a word in the tables.
+func ModeOf(word string) headgate.Mode {
 	modes := []headgate.Mode{headgate.Enforce, headgate.Shadow, headgate.Off}
 	return modes[max(0, slices.IndexFunc(modes, func(m headgate.Mode) bool { return strings.EqualFold(m.String(), word) }))]
 }

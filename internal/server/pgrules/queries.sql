@@ -49,8 +49,8 @@ FROM jsonb_to_recordset(sqlc.arg(rules)::jsonb) AS n (id bigint, name text, scop
 WHERE r.id = n.id;
 
 -- name: ListVersions :many
-SELECT v.version, v.mode, v.actor, v.comment, v.created_at,
-    (SELECT count(*) FROM rate_limit_rule_versions r WHERE r.version = v.version) AS rules
+SELECT v.version AS number, v.mode, v.actor, v.comment, v.created_at,
+    (SELECT count(*) FROM rate_limit_rule_versions r WHERE r.version = v.version) AS changed
 FROM rate_limit_versions v WHERE v.version < sqlc.arg(before) ORDER BY v.version DESC LIMIT sqlc.arg(most);
 
 -- name: VersionByNumber :one
@@ -68,20 +68,22 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (rule_id, subject_type, subject_value) DO UPDATE SET reason = excluded.reason, expires_at = excluded.expires_at,
     created_by = excluded.created_by, removed_at = NULL,
     created_at = CASE WHEN rate_limit_exemptions.removed_at IS NULL THEN rate_limit_exemptions.created_at ELSE now() END
-RETURNING *;
+RETURNING id, subject_value, created_by, created_at;
 
 -- name: RemoveExemption :one
-UPDATE rate_limit_exemptions SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING *;
+UPDATE rate_limit_exemptions SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING id;
 
 -- name: ListExemptions :many
-SELECT e.*, coalesce(r.name, '')::text AS rule FROM rate_limit_exemptions e LEFT JOIN rate_limit_rules r ON r.id = e.rule_id
+SELECT e.id, coalesce(r.name, '')::text AS rule, e.subject_type AS type, e.subject_value AS value, e.reason, e.expires_at AS expires,
+    e.created_by, e.created_at
+FROM rate_limit_exemptions e LEFT JOIN rate_limit_rules r ON r.id = e.rule_id
 WHERE e.id > sqlc.arg(after) AND e.removed_at IS NULL
   AND (sqlc.narg(rule)::bigint IS NULL OR e.rule_id = sqlc.narg(rule))
   AND (sqlc.narg(tenant)::text IS NULL OR r.owner = sqlc.narg(tenant))
 ORDER BY e.id LIMIT sqlc.arg(most);
 
 -- name: RemoveOverride :one
-UPDATE rate_limit_overrides SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING *;
+UPDATE rate_limit_overrides SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING id;
 
 -- name: ListOverrides :many
 SELECT o.*, r.name AS rule FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
@@ -124,7 +126,9 @@ ON CONFLICT (tenant) DO UPDATE
 RETURNING extract(epoch FROM drained_at - now())::double precision AS pending_seconds;
 
 -- name: ListAudit :many
-SELECT a.*, coalesce((SELECT r.name FROM rate_limit_rules r WHERE r.id = a.rule_id), '')::text AS rule FROM rate_limit_rule_audit a
+SELECT a.id, a.object, a.action, coalesce((SELECT r.name FROM rate_limit_rules r WHERE r.id = a.rule_id), '')::text AS rule,
+    a.old_row AS old, a.new_row AS new, coalesce(a.version, 0)::bigint AS version, a.actor, a.created_at
+FROM rate_limit_rule_audit a
 WHERE a.id < sqlc.arg(before)
   AND (sqlc.narg(rule)::bigint IS NULL OR a.rule_id = sqlc.narg(rule))
   AND (sqlc.narg(tenant)::text IS NULL OR a.tenant = sqlc.narg(tenant))
@@ -137,11 +141,11 @@ INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, tenant, act
 INSERT INTO rate_limit_tokens (name, sum, role, tenant, subject, created_by, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id;
 
 -- name: TokenBySum :one
-SELECT name, role, tenant, subject FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at AS expires, revoked_at FROM rate_limit_tokens
 WHERE sum = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
 
 -- name: ListTokens :many
-SELECT id, name, role, tenant, subject, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at AS expires, revoked_at FROM rate_limit_tokens
 WHERE id > sqlc.arg(after) ORDER BY id LIMIT sqlc.arg(most);
 
 -- name: RevokeToken :execrows
@@ -156,7 +160,9 @@ ON CONFLICT (node) DO UPDATE SET version = excluded.version, seq = excluded.seq,
 DELETE FROM rate_limit_nodes WHERE node = $1;
 
 -- name: ListNodes :many
-SELECT n.*, extract(epoch FROM now() - n.seen_at)::double precision AS age FROM rate_limit_nodes n ORDER BY n.node;
+SELECT n.node AS name, n.version, n.seq, n.problem, n.started_at,
+    extract(epoch FROM now() - n.seen_at)::double precision AS age_seconds
+FROM rate_limit_nodes n ORDER BY n.node;
 
 -- name: EndOverrides :exec
 UPDATE rate_limit_overrides SET removed_at = now() WHERE expires_at < sqlc.arg(before) AND removed_at IS NULL;

@@ -103,7 +103,7 @@ func (s ruleSet) compile(ctx context.Context, to position, most headgate.Mode) (
 	if to.Version == 0 && len(rules) == 0 { // nothing was ever published
 		return headgate.Compile()
 	}
-	return sound(ctx, rules, max(modeOf(to.Mode), most))
+	return sound(ctx, rules, max(ModeOf(to.Mode), most))
 }
 
 // override is false for what has no effect: its rule is not in force, or it makes no sense any more, which the log is told.

@@ -5,21 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
 )
 
-// Version is one of the rules: what they were from then on, until the next.
-type Version struct {
-	Number         int64
-	Mode           headgate.Mode
-	Actor, Comment string
-	CreatedAt      time.Time
-	// Changed is how many rules it has changed.
-	Changed int64
-}
+// Version is one of the rules: what they were from then on, until the next. Changed is how many rules it has changed.
+type Version = pgdb.ListVersionsRow
 
 // Version is the one with this number.
 func (db *DB) Version(ctx context.Context, number int64) (Version, error) {
@@ -35,15 +27,8 @@ func (db *DB) Version(ctx context.Context, number int64) (Version, error) {
 
 // Versions are the last ones, newest first; those before one, if page.After says so.
 func (db *DB) Versions(ctx context.Context, page Page) ([]Version, error) {
-	rows, err := db.query().ListVersions(ctx, pgdb.ListVersionsParams{Before: before(page), Most: page.Most})
-	if err != nil {
-		return nil, db.explain(err)
-	}
-	all := make([]Version, len(rows))
-	for i, r := range rows {
-		all[i] = Version{r.Version, modeOf(r.Mode), r.Actor, r.Comment, r.CreatedAt, r.Rules}
-	}
-	return all, nil
+	all, err := db.query().ListVersions(ctx, pgdb.ListVersionsParams{Before: before(page), Most: page.Most})
+	return all, db.explain(err)
 }
 
 // before is where a list begins that goes backwards.
@@ -57,7 +42,7 @@ func before(page Page) int64 {
 // Present is the version of the rules, and the revision of everything.
 func (db *DB) Present(ctx context.Context) (version, revision int64, mode headgate.Mode, err error) {
 	state, err := db.query().State(ctx)
-	return state.Version, state.Seq, modeOf(state.Mode), db.explain(err)
+	return state.Version, state.Seq, ModeOf(state.Mode), db.explain(err)
 }
 
 // RulesAt are those in force in a version.
@@ -80,19 +65,10 @@ func (db *DB) RulesAt(ctx context.Context, version int64) ([]Rule, error) {
 	return all, nil
 }
 
-// AuditEntry is one change of one thing.
-type AuditEntry struct {
-	ID int64
-	// Object is rule, override, exemption, mode, token or counter; Action insert, update, delete, enable or disable.
-	Object, Action string
-	// Rule is the name of the rule that it is about; "" if none.
-	Rule     string
-	Old, New json.RawMessage
-	// Version is the one that it has made of the rules; 0 if none.
-	Version   int64
-	Actor     string
-	CreatedAt time.Time
-}
+// AuditEntry is one change of one thing. Object is rule, override, exemption, mode, token or counter; Action insert, update, delete,
+// enable or disable. Rule is the name of the rule that it is about, "" if none, and Version the one that it has made of the rules,
+// 0 if none.
+type AuditEntry = pgdb.ListAuditRow
 
 // Audit is the last changes, newest first; of a rule and what belongs to it, or of all if it is "". A tenant sees its own.
 func (db *DB) Audit(ctx context.Context, rule, tenant string, page Page) ([]AuditEntry, error) {
@@ -101,21 +77,8 @@ func (db *DB) Audit(ctx context.Context, rule, tenant string, page Page) ([]Audi
 		return nil, err
 	}
 	params := pgdb.ListAuditParams{Before: before(page), Most: page.Most, Rule: id, Tenant: orNull(tenant)}
-	rows, err := db.query().ListAudit(ctx, params)
-	if err != nil {
-		return nil, db.explain(err)
-	}
-	all := make([]AuditEntry, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		all[i] = AuditEntry{
-			ID: r.ID, Object: r.Object, Action: r.Action, Rule: r.Rule, Old: r.OldRow, New: r.NewRow, Actor: r.Actor, CreatedAt: r.CreatedAt,
-		}
-		if r.Version != nil {
-			all[i].Version = *r.Version
-		}
-	}
-	return all, nil
+	all, err := db.query().ListAudit(ctx, params)
+	return all, db.explain(err)
 }
 
 // Record notes that somebody has changed a counter.
@@ -136,42 +99,18 @@ func (db *DB) Record(ctx context.Context, who Who, rule, tenant string, what any
 	})
 }
 
-// Node is what a node says of itself.
-type Node struct {
-	Name         string
-	Version, Seq int64
-	// Problem is why it does not run what is here; "" if it does.
-	Problem   string
-	StartedAt time.Time
-	// Age is how long ago it has said so.
-	Age time.Duration
-}
+// Node is what a node says of itself, and how long ago it has said so. Problem is why it does not run what is here; "" if it does.
+type Node = pgdb.ListNodesRow
 
 // Nodes are all that have said something, by name.
 func (db *DB) Nodes(ctx context.Context) ([]Node, error) {
-	rows, err := db.query().ListNodes(ctx)
-	if err != nil {
-		return nil, db.explain(err)
-	}
-	all := make([]Node, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		age := time.Duration(r.Age * float64(time.Second))
-		all[i] = Node{r.Node, r.Version, r.Seq, r.Problem, r.StartedAt, age}
-	}
-	return all, nil
+	all, err := db.query().ListNodes(ctx)
+	return all, db.explain(err)
 }
 
-// Token is what is known of a token, which is not the token itself.
-type Token struct {
-	ID                 int64
-	Name, Role, Tenant string
-	// Subject is whose usage a token with the role self shows: user=NAME or api_key=HASH.
-	Subject            string
-	CreatedBy          string
-	CreatedAt          time.Time
-	Expires, RevokedAt *time.Time
-}
+// Token is what is known of a token, which is not the token itself. Subject is whose usage a token with the role self shows:
+// user=NAME or api_key=HASH.
+type Token = pgdb.ListTokensRow
 
 // AddToken lets in whoever has the token with this SHA-256.
 func (db *DB) AddToken(ctx context.Context, who Who, t Token, sum [32]byte) (id int64, err error) {
@@ -187,21 +126,13 @@ func (db *DB) AddToken(ctx context.Context, who Who, t Token, sum [32]byte) (id 
 // TokenOf is the token with this SHA-256, or ErrNotFound if there is none, or it has expired or was revoked.
 func (db *DB) TokenOf(ctx context.Context, sum [32]byte) (Token, error) {
 	row, err := db.query().TokenBySum(ctx, sum[:])
-	return Token{Name: row.Name, Role: row.Role, Tenant: row.Tenant, Subject: row.Subject}, db.explain(err)
+	return Token(row), db.explain(err)
 }
 
 // Tokens are all there ever were, in the order in which they were made.
 func (db *DB) Tokens(ctx context.Context, page Page) ([]Token, error) {
-	rows, err := db.query().ListTokens(ctx, pgdb.ListTokensParams{After: page.After, Most: page.Most})
-	if err != nil {
-		return nil, db.explain(err)
-	}
-	all := make([]Token, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		all[i] = Token{r.ID, r.Name, r.Role, r.Tenant, r.Subject, r.CreatedBy, r.CreatedAt, r.ExpiresAt, r.RevokedAt}
-	}
-	return all, nil
+	all, err := db.query().ListTokens(ctx, pgdb.ListTokensParams{After: page.After, Most: page.Most})
+	return all, db.explain(err)
 }
 
 // RevokeToken lets nobody in by this token any more.

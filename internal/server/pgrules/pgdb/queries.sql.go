@@ -17,7 +17,7 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (rule_id, subject_type, subject_value) DO UPDATE SET reason = excluded.reason, expires_at = excluded.expires_at,
     created_by = excluded.created_by, removed_at = NULL,
     created_at = CASE WHEN rate_limit_exemptions.removed_at IS NULL THEN rate_limit_exemptions.created_at ELSE now() END
-RETURNING id, rule_id, subject_type, subject_value, reason, expires_at, created_by, created_at, removed_at, seq
+RETURNING id, subject_value, created_by, created_at
 `
 
 type AddExemptionParams struct {
@@ -29,7 +29,14 @@ type AddExemptionParams struct {
 	CreatedBy    string     `json:"created_by"`
 }
 
-func (q *Queries) AddExemption(ctx context.Context, arg AddExemptionParams) (RateLimitExemption, error) {
+type AddExemptionRow struct {
+	ID           int64     `json:"id"`
+	SubjectValue string    `json:"subject_value"`
+	CreatedBy    string    `json:"created_by"`
+	CreatedAt    time.Time `json:"created_at"`
+}
+
+func (q *Queries) AddExemption(ctx context.Context, arg AddExemptionParams) (AddExemptionRow, error) {
 	row := q.db.QueryRow(ctx, addExemption,
 		arg.RuleID,
 		arg.SubjectType,
@@ -38,18 +45,12 @@ func (q *Queries) AddExemption(ctx context.Context, arg AddExemptionParams) (Rat
 		arg.ExpiresAt,
 		arg.CreatedBy,
 	)
-	var i RateLimitExemption
+	var i AddExemptionRow
 	err := row.Scan(
 		&i.ID,
-		&i.RuleID,
-		&i.SubjectType,
 		&i.SubjectValue,
-		&i.Reason,
-		&i.ExpiresAt,
 		&i.CreatedBy,
 		&i.CreatedAt,
-		&i.RemovedAt,
-		&i.Seq,
 	)
 	return i, err
 }
@@ -244,7 +245,9 @@ func (q *Queries) KnownUsage(ctx context.Context, arg KnownUsageParams) ([]Known
 }
 
 const listAudit = `-- name: ListAudit :many
-SELECT a.id, a.rule_id, a.object, a.action, a.old_row, a.new_row, a.version, a.tenant, a.actor, a.created_at, coalesce((SELECT r.name FROM rate_limit_rules r WHERE r.id = a.rule_id), '')::text AS rule FROM rate_limit_rule_audit a
+SELECT a.id, a.object, a.action, coalesce((SELECT r.name FROM rate_limit_rules r WHERE r.id = a.rule_id), '')::text AS rule,
+    a.old_row AS old, a.new_row AS new, coalesce(a.version, 0)::bigint AS version, a.actor, a.created_at
+FROM rate_limit_rule_audit a
 WHERE a.id < $1
   AND ($2::bigint IS NULL OR a.rule_id = $2)
   AND ($3::text IS NULL OR a.tenant = $3)
@@ -260,16 +263,14 @@ type ListAuditParams struct {
 
 type ListAuditRow struct {
 	ID        int64           `json:"id"`
-	RuleID    *int64          `json:"rule_id"`
 	Object    string          `json:"object"`
 	Action    string          `json:"action"`
-	OldRow    json.RawMessage `json:"old_row"`
-	NewRow    json.RawMessage `json:"new_row"`
-	Version   *int64          `json:"version"`
-	Tenant    string          `json:"tenant"`
+	Rule      string          `json:"rule"`
+	Old       json.RawMessage `json:"old"`
+	New       json.RawMessage `json:"new"`
+	Version   int64           `json:"version"`
 	Actor     string          `json:"actor"`
 	CreatedAt time.Time       `json:"created_at"`
-	Rule      string          `json:"rule"`
 }
 
 func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ListAuditRow, error) {
@@ -288,16 +289,14 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ListAud
 		var i ListAuditRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.RuleID,
 			&i.Object,
 			&i.Action,
-			&i.OldRow,
-			&i.NewRow,
+			&i.Rule,
+			&i.Old,
+			&i.New,
 			&i.Version,
-			&i.Tenant,
 			&i.Actor,
 			&i.CreatedAt,
-			&i.Rule,
 		); err != nil {
 			return nil, err
 		}
@@ -310,7 +309,9 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ListAud
 }
 
 const listExemptions = `-- name: ListExemptions :many
-SELECT e.id, e.rule_id, e.subject_type, e.subject_value, e.reason, e.expires_at, e.created_by, e.created_at, e.removed_at, e.seq, coalesce(r.name, '')::text AS rule FROM rate_limit_exemptions e LEFT JOIN rate_limit_rules r ON r.id = e.rule_id
+SELECT e.id, coalesce(r.name, '')::text AS rule, e.subject_type AS type, e.subject_value AS value, e.reason, e.expires_at AS expires,
+    e.created_by, e.created_at
+FROM rate_limit_exemptions e LEFT JOIN rate_limit_rules r ON r.id = e.rule_id
 WHERE e.id > $1 AND e.removed_at IS NULL
   AND ($2::bigint IS NULL OR e.rule_id = $2)
   AND ($3::text IS NULL OR r.owner = $3)
@@ -325,17 +326,14 @@ type ListExemptionsParams struct {
 }
 
 type ListExemptionsRow struct {
-	ID           int64      `json:"id"`
-	RuleID       *int64     `json:"rule_id"`
-	SubjectType  string     `json:"subject_type"`
-	SubjectValue string     `json:"subject_value"`
-	Reason       string     `json:"reason"`
-	ExpiresAt    *time.Time `json:"expires_at"`
-	CreatedBy    string     `json:"created_by"`
-	CreatedAt    time.Time  `json:"created_at"`
-	RemovedAt    *time.Time `json:"removed_at"`
-	Seq          int64      `json:"seq"`
-	Rule         string     `json:"rule"`
+	ID        int64      `json:"id"`
+	Rule      string     `json:"rule"`
+	Type      string     `json:"type"`
+	Value     string     `json:"value"`
+	Reason    string     `json:"reason"`
+	Expires   *time.Time `json:"expires"`
+	CreatedBy string     `json:"created_by"`
+	CreatedAt time.Time  `json:"created_at"`
 }
 
 func (q *Queries) ListExemptions(ctx context.Context, arg ListExemptionsParams) ([]ListExemptionsRow, error) {
@@ -354,16 +352,13 @@ func (q *Queries) ListExemptions(ctx context.Context, arg ListExemptionsParams) 
 		var i ListExemptionsRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.RuleID,
-			&i.SubjectType,
-			&i.SubjectValue,
+			&i.Rule,
+			&i.Type,
+			&i.Value,
 			&i.Reason,
-			&i.ExpiresAt,
+			&i.Expires,
 			&i.CreatedBy,
 			&i.CreatedAt,
-			&i.RemovedAt,
-			&i.Seq,
-			&i.Rule,
 		); err != nil {
 			return nil, err
 		}
@@ -376,17 +371,18 @@ func (q *Queries) ListExemptions(ctx context.Context, arg ListExemptionsParams) 
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.node, n.version, n.seq, n.problem, n.started_at, n.seen_at, extract(epoch FROM now() - n.seen_at)::double precision AS age FROM rate_limit_nodes n ORDER BY n.node
+SELECT n.node AS name, n.version, n.seq, n.problem, n.started_at,
+    extract(epoch FROM now() - n.seen_at)::double precision AS age_seconds
+FROM rate_limit_nodes n ORDER BY n.node
 `
 
 type ListNodesRow struct {
-	Node      string    `json:"node"`
-	Version   int64     `json:"version"`
-	Seq       int64     `json:"seq"`
-	Problem   string    `json:"problem"`
-	StartedAt time.Time `json:"started_at"`
-	SeenAt    time.Time `json:"seen_at"`
-	Age       float64   `json:"age"`
+	Name       string    `json:"name"`
+	Version    int64     `json:"version"`
+	Seq        int64     `json:"seq"`
+	Problem    string    `json:"problem"`
+	StartedAt  time.Time `json:"started_at"`
+	AgeSeconds float64   `json:"age_seconds"`
 }
 
 func (q *Queries) ListNodes(ctx context.Context) ([]ListNodesRow, error) {
@@ -399,13 +395,12 @@ func (q *Queries) ListNodes(ctx context.Context) ([]ListNodesRow, error) {
 	for rows.Next() {
 		var i ListNodesRow
 		if err := rows.Scan(
-			&i.Node,
+			&i.Name,
 			&i.Version,
 			&i.Seq,
 			&i.Problem,
 			&i.StartedAt,
-			&i.SeenAt,
-			&i.Age,
+			&i.AgeSeconds,
 		); err != nil {
 			return nil, err
 		}
@@ -628,7 +623,7 @@ func (q *Queries) ListTenantOverrides(ctx context.Context, arg ListTenantOverrid
 }
 
 const listTokens = `-- name: ListTokens :many
-SELECT id, name, role, tenant, subject, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at AS expires, revoked_at FROM rate_limit_tokens
 WHERE id > $1 ORDER BY id LIMIT $2
 `
 
@@ -645,7 +640,7 @@ type ListTokensRow struct {
 	Subject   string     `json:"subject"`
 	CreatedBy string     `json:"created_by"`
 	CreatedAt time.Time  `json:"created_at"`
-	ExpiresAt *time.Time `json:"expires_at"`
+	Expires   *time.Time `json:"expires"`
 	RevokedAt *time.Time `json:"revoked_at"`
 }
 
@@ -666,7 +661,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 			&i.Subject,
 			&i.CreatedBy,
 			&i.CreatedAt,
-			&i.ExpiresAt,
+			&i.Expires,
 			&i.RevokedAt,
 		); err != nil {
 			return nil, err
@@ -742,8 +737,8 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]ListUsa
 }
 
 const listVersions = `-- name: ListVersions :many
-SELECT v.version, v.mode, v.actor, v.comment, v.created_at,
-    (SELECT count(*) FROM rate_limit_rule_versions r WHERE r.version = v.version) AS rules
+SELECT v.version AS number, v.mode, v.actor, v.comment, v.created_at,
+    (SELECT count(*) FROM rate_limit_rule_versions r WHERE r.version = v.version) AS changed
 FROM rate_limit_versions v WHERE v.version < $1 ORDER BY v.version DESC LIMIT $2
 `
 
@@ -753,12 +748,12 @@ type ListVersionsParams struct {
 }
 
 type ListVersionsRow struct {
-	Version   int64     `json:"version"`
+	Number    int64     `json:"number"`
 	Mode      string    `json:"mode"`
 	Actor     string    `json:"actor"`
 	Comment   string    `json:"comment"`
 	CreatedAt time.Time `json:"created_at"`
-	Rules     int64     `json:"rules"`
+	Changed   int64     `json:"changed"`
 }
 
 func (q *Queries) ListVersions(ctx context.Context, arg ListVersionsParams) ([]ListVersionsRow, error) {
@@ -771,12 +766,12 @@ func (q *Queries) ListVersions(ctx context.Context, arg ListVersionsParams) ([]L
 	for rows.Next() {
 		var i ListVersionsRow
 		if err := rows.Scan(
-			&i.Version,
+			&i.Number,
 			&i.Mode,
 			&i.Actor,
 			&i.Comment,
 			&i.CreatedAt,
-			&i.Rules,
+			&i.Changed,
 		); err != nil {
 			return nil, err
 		}
@@ -980,49 +975,25 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) error {
 }
 
 const removeExemption = `-- name: RemoveExemption :one
-UPDATE rate_limit_exemptions SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING id, rule_id, subject_type, subject_value, reason, expires_at, created_by, created_at, removed_at, seq
+UPDATE rate_limit_exemptions SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING id
 `
 
-func (q *Queries) RemoveExemption(ctx context.Context, id int64) (RateLimitExemption, error) {
+func (q *Queries) RemoveExemption(ctx context.Context, id int64) (int64, error) {
 	row := q.db.QueryRow(ctx, removeExemption, id)
-	var i RateLimitExemption
-	err := row.Scan(
-		&i.ID,
-		&i.RuleID,
-		&i.SubjectType,
-		&i.SubjectValue,
-		&i.Reason,
-		&i.ExpiresAt,
-		&i.CreatedBy,
-		&i.CreatedAt,
-		&i.RemovedAt,
-		&i.Seq,
-	)
-	return i, err
+	var id_2 int64
+	err := row.Scan(&id_2)
+	return id_2, err
 }
 
 const removeOverride = `-- name: RemoveOverride :one
-UPDATE rate_limit_overrides SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING id, rule_id, limit_name, subject, limit_text, reason, expires_at, created_by, created_at, updated_at, removed_at, seq
+UPDATE rate_limit_overrides SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING id
 `
 
-func (q *Queries) RemoveOverride(ctx context.Context, id int64) (RateLimitOverride, error) {
+func (q *Queries) RemoveOverride(ctx context.Context, id int64) (int64, error) {
 	row := q.db.QueryRow(ctx, removeOverride, id)
-	var i RateLimitOverride
-	err := row.Scan(
-		&i.ID,
-		&i.RuleID,
-		&i.LimitName,
-		&i.Subject,
-		&i.LimitText,
-		&i.Reason,
-		&i.ExpiresAt,
-		&i.CreatedBy,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-		&i.RemovedAt,
-		&i.Seq,
-	)
-	return i, err
+	var id_2 int64
+	err := row.Scan(&id_2)
+	return id_2, err
 }
 
 const reportNode = `-- name: ReportNode :exec
@@ -1247,25 +1218,35 @@ func (q *Queries) State(ctx context.Context) (StateRow, error) {
 }
 
 const tokenBySum = `-- name: TokenBySum :one
-SELECT name, role, tenant, subject FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at AS expires, revoked_at FROM rate_limit_tokens
 WHERE sum = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 `
 
 type TokenBySumRow struct {
-	Name    string `json:"name"`
-	Role    string `json:"role"`
-	Tenant  string `json:"tenant"`
-	Subject string `json:"subject"`
+	ID        int64      `json:"id"`
+	Name      string     `json:"name"`
+	Role      string     `json:"role"`
+	Tenant    string     `json:"tenant"`
+	Subject   string     `json:"subject"`
+	CreatedBy string     `json:"created_by"`
+	CreatedAt time.Time  `json:"created_at"`
+	Expires   *time.Time `json:"expires"`
+	RevokedAt *time.Time `json:"revoked_at"`
 }
 
 func (q *Queries) TokenBySum(ctx context.Context, sum []byte) (TokenBySumRow, error) {
 	row := q.db.QueryRow(ctx, tokenBySum, sum)
 	var i TokenBySumRow
 	err := row.Scan(
+		&i.ID,
 		&i.Name,
 		&i.Role,
 		&i.Tenant,
 		&i.Subject,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.Expires,
+		&i.RevokedAt,
 	)
 	return i, err
 }
