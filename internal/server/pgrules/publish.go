@@ -80,7 +80,7 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 	if err := db.quotas.within(who.Tenant, plan.useBefore, plan.useAfter); err != nil {
 		return outcome, err
 	}
-	if _, err := sound(ctx, plan.rules, plan.mode); err != nil || change.DryRun {
+	if _, err := checkSane(ctx, plan.rules, plan.mode); err != nil || change.DryRun {
 		return outcome, err
 	}
 	err = db.change(ctx, who, func(q *pgdb.Queries) error {

@@ -92,7 +92,7 @@ func (s ruleSet) put(row *pgdb.RateLimitRule) error {
 	return nil
 }
 
-// compile is the rules in force, if they are sound.
+// compile is the rules in force, if they are sane.
 func (s ruleSet) compile(ctx context.Context, to position, most headgate.Mode) (*headgate.RuleSet, error) {
 	rules := make([]headgate.Rule, 0, len(s))
 	for _, id := range slices.Sorted(maps.Keys(s)) {
@@ -103,7 +103,7 @@ func (s ruleSet) compile(ctx context.Context, to position, most headgate.Mode) (
 	if to.Version == 0 && len(rules) == 0 { // nothing was ever published
 		return headgate.Compile()
 	}
-	return sound(ctx, rules, max(ModeOf(to.Mode), most))
+	return checkSane(ctx, rules, max(ModeOf(to.Mode), most))
 }
 
 // override is false for what has no effect: its rule is not in force, or it makes no sense any more, which the log is told.

@@ -17,9 +17,9 @@ const (
 	tooMany = 95
 )
 
-// sound says what is wrong with rules that are valid one by one: there are none, or they refuse everybody. Nobody wants that, so
-// nobody can publish it, and nodes do not take it from a table that was written to by hand.
-func sound(ctx context.Context, rules []headgate.Rule, mode headgate.Mode) (*headgate.RuleSet, error) {
+// checkSane returns the compiled rules, or an error if they are valid one by one and still harmful: there are none, or they deny
+// all clients. Nobody can publish that, and nodes do not take it from a table that was written to by hand.
+func checkSane(ctx context.Context, rules []headgate.Rule, mode headgate.Mode) (*headgate.RuleSet, error) {
 	if len(rules) == 0 {
 		return nil, fmt.Errorf("%w: no rule would be left: to let everything pass set the mode to off", ErrRefused)
 	}
@@ -28,20 +28,20 @@ func sound(ctx context.Context, rules []headgate.Rule, mode headgate.Mode) (*hea
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	set = set.WithMode(mode)
-	named, worst := tried(ctx, set, true)
+	named, worst := simulateClients(ctx, set, true)
 	if named < tooMany {
 		return set, nil
 	}
-	if anonymous, _ := tried(ctx, set, false); anonymous < tooMany {
+	if anonymous, _ := simulateClients(ctx, set, false); anonymous < tooMany {
 		return set, nil
 	}
 	return nil, fmt.Errorf("%w: of %d clients that come once, one a second, %d would be refused, last by rule %q: these rules "+
 		"refuse everybody", ErrRefused, probes, named, worst)
 }
 
-// tried is how many clients are refused who come once, and by which rule the last one was. They have all attributes that rules look at,
-// or only an address.
-func tried(ctx context.Context, set *headgate.RuleSet, named bool) (refused int, by string) {
+// simulateClients returns how many of some clients that send one request each are denied, and by which rule the last one was. They
+// have all attributes that rules look at, or only an address.
+func simulateClients(ctx context.Context, set *headgate.RuleSet, named bool) (refused int, by string) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	store := memstore.New(memstore.Options{Clock: func() time.Time { return now }})
 	limiter := headgate.NewLimiter(store, set, headgate.Options{})
