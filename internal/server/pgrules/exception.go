@@ -212,23 +212,35 @@ func (db *DB) listOverrides(ctx context.Context, tenant string, params pgdb.List
 // Override is the one with this id.
 func (db *DB) Override(ctx context.Context, id int64) (Override, error) {
 	all, err := db.Overrides(ctx, Which{}, Page{After: id - 1, Most: 1})
-	if err == nil && (len(all) == 0 || all[0].ID != id) {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return Override{}, fmt.Errorf("override %d: %w", id, err)
-	}
-	return all[0], nil
+	return only(all, err, "override", id, func(o *Override) int64 { return o.ID })
 }
 
 // RemoveOverride ends an override.
 func (db *DB) RemoveOverride(ctx context.Context, who Who, id int64) error {
+	return db.remove(ctx, who, "override", id, (*pgdb.Queries).RemoveOverride)
+}
+
+// only returns the first of a list, if it has the id that is wanted.
+func only[T any](all []T, err error, kind string, id int64, idOf func(*T) int64) (one T, _ error) {
+	if err == nil && (len(all) == 0 || idOf(&all[0]) != id) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return one, fmt.Errorf("%s %d: %w", kind, id, err)
+	}
+	return all[0], nil
+}
+
+// remove ends an override or an exemption.
+func (db *DB) remove(
+	ctx context.Context, who Who, kind string, id int64, remove func(*pgdb.Queries, context.Context, int64) (int64, error),
+) error {
 	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
-		_, err := q.RemoveOverride(ctx, id)
+		_, err := remove(q, ctx, id)
 		return 1, err
 	})
 	if err != nil {
-		return fmt.Errorf("override %d: %w", id, err)
+		return fmt.Errorf("%s %d: %w", kind, id, err)
 	}
 	return nil
 }

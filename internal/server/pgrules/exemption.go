@@ -67,13 +67,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 // Exemption is the one with this id.
 func (db *DB) Exemption(ctx context.Context, id int64) (Exemption, error) {
 	all, err := db.Exemptions(ctx, Which{}, Page{After: id - 1, Most: 1})
-	if err == nil && (len(all) == 0 || all[0].ID != id) {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return Exemption{}, fmt.Errorf("exemption %d: %w", id, err)
-	}
-	return all[0], nil
+	return only(all, err, "exemption", id, func(x *Exemption) int64 { return x.ID })
 }
 
 // Exemptions are those in force, in the order in which they were first made.
@@ -89,12 +83,5 @@ func (db *DB) Exemptions(ctx context.Context, which Which, page Page) ([]Exempti
 
 // RemoveExemption ends an exemption.
 func (db *DB) RemoveExemption(ctx context.Context, who Who, id int64) error {
-	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
-		_, err := q.RemoveExemption(ctx, id)
-		return 1, err
-	})
-	if err != nil {
-		return fmt.Errorf("exemption %d: %w", id, err)
-	}
-	return nil
+	return db.remove(ctx, who, "exemption", id, (*pgdb.Queries).RemoveExemption)
 }

@@ -64,46 +64,31 @@ type keeping struct {
 	err    error
 }
 
-// begin writes all anew.
-func (k *keeper) begin(rules []pgdb.RateLimitRule) *keeping {
-	w := &keeping{keeper: k, whole: true}
-	if k.path == "" {
+// begin writes everything to a new file if it is the whole, and else appends changes to the present one.
+func (k *keeper) begin(whole bool, rules []pgdb.RateLimitRule) *keeping {
+	w := &keeping{keeper: k, whole: whole}
+	switch {
+	case k.path == "":
 		return w
-	}
-	w.file, w.err = os.CreateTemp(filepath.Dir(k.path), "."+filepath.Base(k.path)+".*") // 0600: it names customers
-	w.start(rules)
-	return w
-}
-
-// more appends what has changed.
-func (k *keeper) more(rules []pgdb.RateLimitRule) *keeping {
-	w := &keeping{keeper: k}
-	if k.path == "" {
-		return w
-	}
-	if k.broken {
+	case whole:
+		w.file, w.err = os.CreateTemp(filepath.Dir(k.path), "."+filepath.Base(k.path)+".*") // 0600: it names customers
+	case k.broken:
 		w.err = errors.New("what was kept before is not known")
-		return w
+	default:
+		w.file, w.err = os.OpenFile(k.path, os.O_WRONLY|os.O_APPEND, 0)
 	}
-	w.file, w.err = os.OpenFile(k.path, os.O_WRONLY|os.O_APPEND, 0)
-	w.start(rules)
-	return w
-}
-
-func (w *keeping) start(rules []pgdb.RateLimitRule) {
 	if w.err != nil {
-		return
+		return w
 	}
 	w.lines = bufio.NewWriterSize(w.file, 64<<10)
-	if w.whole {
+	if whole {
 		w.write(kindFormat, keptFormat)
 	}
 	for i := range rules {
 		w.write(kindRule, &rules[i])
 	}
+	return w
 }
-
-func (w *keeping) exemption(row *exemptionRow) { w.write(kindExemption, row) }
 
 // override is written by hand: there may be a million.
 func (w *keeping) override(o *overrideRow) {
@@ -214,11 +199,10 @@ func (f *Follower) readKept(ctx context.Context) error {
 		return err
 	}
 	nowhere := &keeping{keeper: &keeper{}}
-	err = f.replace(rules, nowhere, keptOverrides(file, 0, kept.first), keptExemptions(file, 0, kept.first))
-	if err == nil {
-		err = f.apply(rules, nowhere, keptOverrides(file, kept.first, kept.last), keptExemptions(file, kept.first, kept.last))
+	if err := f.replace(rules, nowhere, keptExceptions(file, 0, kept.first)); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := f.apply(rules, nowhere, keptExceptions(file, kept.first, kept.last)); err != nil {
 		return err
 	}
 	f.keep.since, f.keep.whole, f.keep.appended = kept.at.Since, kept.first, kept.last-kept.first
@@ -294,21 +278,29 @@ func keptLines(file io.ReaderAt, from, to int64) iter.Seq[keptLine] {
 	}
 }
 
-func keptOverrides(file io.ReaderAt, from, to int64) iter.Seq2[overrideRow, error] {
-	return func(yield func(overrideRow, error) bool) {
+// keptExceptions are the overrides and exemptions in a part of a file.
+func keptExceptions(file io.ReaderAt, from, to int64) exceptionRows {
+	return exceptionRows{
+		keptRows(file, from, to, kindOverride, parseOverride), keptRows(file, from, to, kindExemption, parseExemption),
+	}
+}
+
+// keptRows are the lines of one kind in a part of a file.
+func keptRows[T any](file io.ReaderAt, from, to int64, kind byte, parse func([]byte) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		for line := range keptLines(file, from, to) {
-			if line.kind != kindOverride {
+			if line.kind != kind {
 				continue
 			}
-			if o, err := parseOverride(string(line.text)); !yield(o, err) || err != nil {
+			if row, err := parse(line.text); !yield(row, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-func parseOverride(line string) (o overrideRow, err error) {
-	id, rest, _ := strings.Cut(line, " ")
+func parseOverride(line []byte) (o overrideRow, err error) {
+	id, rest, _ := strings.Cut(string(line), " ")
 	if o.RuleID, err = strconv.ParseInt(id, 10, 64); err != nil {
 		return o, err
 	}
@@ -335,16 +327,7 @@ func parseOverride(line string) (o overrideRow, err error) {
 	return o, err
 }
 
-func keptExemptions(file io.ReaderAt, from, to int64) iter.Seq2[exemptionRow, error] {
-	return func(yield func(exemptionRow, error) bool) {
-		for line := range keptLines(file, from, to) {
-			if line.kind != kindExemption {
-				continue
-			}
-			var x exemptionRow
-			if err := json.Unmarshal(line.text, &x); !yield(x, err) || err != nil {
-				return
-			}
-		}
-	}
+func parseExemption(line []byte) (x exemptionRow, err error) {
+	err = json.Unmarshal(line, &x)
+	return x, err
 }

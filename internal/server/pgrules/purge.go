@@ -38,14 +38,10 @@ func (db *DB) Purge(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := q.PurgeChanges(ctx, before); err != nil {
-			return err
-		}
-		if err := q.PurgeNodes(ctx, before); err != nil {
-			return err
-		}
-		if err := q.PurgeTenantChanges(ctx, before); err != nil {
-			return err
+		for _, purge := range []func(context.Context, time.Time) error{q.PurgeChanges, q.PurgeNodes, q.PurgeTenantChanges} {
+			if err := purge(ctx, before); err != nil {
+				return err
+			}
 		}
 		return q.SetPurged(ctx, max(overrides, exemptions))
 	})

@@ -47,6 +47,12 @@ func scanExemption(rows pgx.Rows, x *exemptionRow) error {
 	return rows.Scan(&x.RuleID, &x.Type, &x.Value, &x.Reason, &x.Expires, &x.Removed)
 }
 
+// exceptionRows are overrides and exemptions, read one by one.
+type exceptionRows struct {
+	overrides  iter.Seq2[overrideRow, error]
+	exemptions iter.Seq2[exemptionRow, error]
+}
+
 // stream is the rows of a question, one by one.
 func stream[T any](ctx context.Context, tx pgx.Tx, scan func(pgx.Rows, *T) error, sql string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -188,17 +194,16 @@ func (f *Follower) readAll(ctx context.Context, tx pgx.Tx, to position) error {
 		f.refuse(err, to)
 		return nil
 	}
-	kept := f.keep.begin(rows)
-	err = f.replace(rules, kept,
+	kept := f.keep.begin(true, rows)
+	all := exceptionRows{
 		stream(ctx, tx, scanOverride, overrideColumns+"WHERE removed_at IS NULL"),
-		stream(ctx, tx, scanExemption, exemptionColumns+"WHERE removed_at IS NULL"))
-	if err != nil {
+		stream(ctx, tx, scanExemption, exemptionColumns+"WHERE removed_at IS NULL"),
+	}
+	if err := f.replace(rules, kept, all); err != nil {
 		kept.forget()
 		return err
 	}
-	f.used(rules, set, to)
-	f.applied()
-	f.note(kept.end(to))
+	f.changed(rules, set, to, kept)
 	return nil
 }
 
@@ -213,12 +218,10 @@ func (f *Follower) adopt(ctx context.Context, rules ruleSet, rows []pgdb.RateLim
 }
 
 // replace has the limiter take these overrides and exemptions instead of all it had.
-func (f *Follower) replace(rules ruleSet, kept *keeping, overrides iter.Seq2[overrideRow, error],
-	exemptions iter.Seq2[exemptionRow, error],
-) error {
+func (f *Follower) replace(rules ruleSet, kept *keeping, all exceptionRows) error {
 	return f.o.Limiter.Exceptions().Replace(
 		func(yield func(headgate.Override, error) bool) {
-			for row, err := range overrides {
+			for row, err := range all.overrides {
 				kept.override(&row)
 				if o, ok := f.override(rules, &row); (ok || err != nil) && !yield(o, err) {
 					return
@@ -226,8 +229,8 @@ func (f *Follower) replace(rules ruleSet, kept *keeping, overrides iter.Seq2[ove
 			}
 		},
 		func(yield func(headgate.Exemption, error) bool) {
-			for row, err := range exemptions {
-				kept.exemption(&row)
+			for row, err := range all.exemptions {
+				kept.write(kindExemption, &row)
 				if x, ok := f.exemption(rules, &row); (ok || err != nil) && !yield(x, err) {
 					return
 				}
@@ -250,33 +253,28 @@ func (f *Follower) readChanges(ctx context.Context, tx pgx.Tx, to position) erro
 			return nil
 		}
 	}
-	kept := f.keep.more(rows)
-	overrides := stream(ctx, tx, scanOverride, overrideColumns+"WHERE seq > $1", f.at.Seq)
+	kept := f.keep.begin(false, rows)
+	changes := exceptionRows{
+		stream(ctx, tx, scanOverride, overrideColumns+"WHERE seq > $1", f.at.Seq),
+		stream(ctx, tx, scanExemption, exemptionColumns+"WHERE seq > $1", f.at.Seq),
+	}
 	if changed := recount(f.rules, rules, rows); len(changed) > 0 {
 		// Their overrides count as the rules' own limits do, which count in another way now.
-		overrides = stream(ctx, tx, scanOverride, overrideColumns+"WHERE seq > $1 OR rule_id = ANY ($2) AND removed_at IS NULL",
+		changes.overrides = stream(ctx, tx, scanOverride, overrideColumns+"WHERE seq > $1 OR rule_id = ANY ($2) AND removed_at IS NULL",
 			f.at.Seq, changed)
 	}
-	if err := f.apply(rules, kept, overrides, stream(ctx, tx, scanExemption, exemptionColumns+"WHERE seq > $1", f.at.Seq)); err != nil {
+	if err := f.apply(rules, kept, changes); err != nil {
 		kept.forget()
 		return err
 	}
-	f.used(rules, set, to)
-	if set != nil {
-		f.applied()
-	} else {
-		f.recovered()
-	}
-	f.note(kept.end(to))
+	f.changed(rules, set, to, kept)
 	return nil
 }
 
 // apply changes single overrides and exemptions. Should it break off, it is done again.
-func (f *Follower) apply(rules ruleSet, kept *keeping, overrides iter.Seq2[overrideRow, error],
-	exemptions iter.Seq2[exemptionRow, error],
-) error {
+func (f *Follower) apply(rules ruleSet, kept *keeping, changed exceptionRows) error {
 	in := f.o.Limiter.Exceptions()
-	for row, err := range overrides {
+	for row, err := range changed.overrides {
 		if err != nil {
 			return err
 		}
@@ -291,11 +289,11 @@ func (f *Follower) apply(rules ruleSet, kept *keeping, overrides iter.Seq2[overr
 			in.Unset(o)
 		}
 	}
-	for row, err := range exemptions {
+	for row, err := range changed.exemptions {
 		if err != nil {
 			return err
 		}
-		kept.exemption(&row)
+		kept.write(kindExemption, &row)
 		x, ok := f.exemption(rules, &row)
 		switch {
 		case ok && !row.Removed:
@@ -339,10 +337,16 @@ func (f *Follower) used(rules ruleSet, set *headgate.RuleSet, to position) {
 	}
 }
 
-// applied tells of rules that were put in force.
-func (f *Follower) applied() {
-	f.problem = ""
-	f.say(ruledoc.Event{Kind: ruledoc.Applied})
+// changed notes what is in use now and keeps it, and reports rules that were put in force.
+func (f *Follower) changed(rules ruleSet, set *headgate.RuleSet, to position, kept *keeping) {
+	f.used(rules, set, to)
+	if set != nil {
+		f.problem = ""
+		f.say(ruledoc.Event{Kind: ruledoc.Applied})
+	} else {
+		f.recovered()
+	}
+	f.note(kept.end(to))
 }
 
 // refuse notes that what is there cannot be used; what is in use stays.

@@ -16,13 +16,7 @@ type Version = pgdb.ListVersionsRow
 // Version is the one with this number.
 func (db *DB) Version(ctx context.Context, number int64) (Version, error) {
 	last, err := db.Versions(ctx, Page{After: number + 1, Most: 1})
-	if err == nil && (len(last) == 0 || last[0].Number != number) {
-		err = fmt.Errorf("version %d: %w", number, ErrNotFound)
-	}
-	if err != nil {
-		return Version{}, err
-	}
-	return last[0], nil
+	return only(last, err, "version", number, func(v *Version) int64 { return v.Number })
 }
 
 // Versions are the last ones, newest first; those before one, if page.After says so.
