@@ -18,6 +18,9 @@ const addressForms = "write redis://host:6379, sentinel://host:26379,host:26379/
 // clientOption is the address and the options as the client wants them. Retries are off: a script that charges must not
 // run twice.
 func clientOption(o Options) (rueidis.ClientOption, error) {
+	if o.Namespace != "" && !validNamespace.MatchString(o.Namespace) {
+		return rueidis.ClientOption{}, fmt.Errorf("namespace %q: write 1 to 64 letters, digits, dots, dashes or underscores", o.Namespace)
+	}
 	co := rueidis.ClientOption{
 		Username:         o.Username,
 		Password:         o.Password,

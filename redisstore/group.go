@@ -47,11 +47,9 @@ func split[P comparable](charges []headgate.Charge, place func(headgate.Subject)
 	return groups
 }
 
-func subjectOf(s headgate.Subject) headgate.Subject { return s }
-
-// split is as the function, with the index of each charge in the request.
-func (g *group) split(place func(headgate.Subject) headgate.Subject) []*group {
-	groups := split(g.charges, place)
+// bySubject splits the group into one for each subject.
+func (g *group) bySubject() []*group {
+	groups := split(g.charges, func(s headgate.Subject) headgate.Subject { return s })
 	for _, part := range groups {
 		for i := range part.index {
 			part.index[i] = g.index[part.index[i]]
@@ -80,7 +78,7 @@ func (g *group) divide() []*group {
 		}
 		last().add(charges, index)
 	}
-	for _, of := range g.split(subjectOf) {
+	for _, of := range g.bySubject() {
 		if weight(of.charges) <= headgate.MaxWeight {
 			add(of.charges, of.index)
 			continue

@@ -51,9 +51,9 @@ func (s *Store) start() {
 				}
 			case <-changed.C:
 				due, last = false, time.Now()
-				s.announceAgain(ctx)
+				s.announceWithin(ctx, announceTTL)
 			case <-ctx.Done():
-				s.signOff(ctx)
+				s.announceWithin(context.WithoutCancel(ctx), 0) // to sign off
 				return
 			}
 		}
@@ -71,35 +71,22 @@ func (s *Store) keep(ctx context.Context) {
 	_, _ = s.agreeOnKey(ctx) // again and again, because Redis may have been emptied
 }
 
-// announceAgain is for when another node has joined.
-func (s *Store) announceAgain(ctx context.Context) {
+// announceWithin announces this node for a while, as far as that can be done in keepTimeout.
+func (s *Store) announceWithin(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	_ = s.announceFor(ctx, announceTTL)
+	_ = s.announceFor(ctx, d)
 }
 
 // hearJoin notes that another node has joined, or with no message that from now on it would be heard of.
 func (s *Store) hearJoin(message string) {
 	if nodes, err := strconv.ParseInt(message, 10, 64); err == nil && nodes <= maxNodes {
-		for {
-			known := s.members.Load()
-			next := known.joined(nodes)
-			if s.members.CompareAndSwap(known, &next) {
-				break
-			}
-		}
+		s.updateMembers(func(m membership) membership { return m.joined(nodes) })
 	}
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
-}
-
-// signOff is for after ctx has ended.
-func (s *Store) signOff(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
-	defer cancel()
-	_ = s.announceFor(ctx, 0)
 }
 
 // announceFor announces this node for a while, 0 to sign it off, and learns how many nodes there are, which of them it is, and what
@@ -115,7 +102,7 @@ func (s *Store) announceFor(ctx context.Context, d time.Duration) error {
 // announceOn is announceFor on a connection that charges may not use yet.
 func (s *Store) announceOn(ctx context.Context, client rueidis.Client, d time.Duration) error {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	msg, err := s.runOn(ctx, client, s.announce, []string{s.prefix + "nodes"},
+	msg, err := s.run(ctx, client, s.announce, []string{s.prefix + "nodes"},
 		s.node, number(d.Milliseconds()), number(s.members.Load().until), s.channels+joinChannel)
 	if err != nil {
 		return err
@@ -127,18 +114,19 @@ func (s *Store) announceOn(ctx context.Context, client rueidis.Client, d time.Du
 	now := s.wall()
 	s.ahead.Store(values[1] - now.UnixMicro())
 	if d > 0 {
-		s.observe(announcement{
+		said := announcement{
 			nodes: max(1, values[0]), rank: values[2], until: values[1]/1000 + d.Milliseconds(), kept: values[3] == 1,
-		}, now)
+		}
+		s.updateMembers(func(m membership) membership { return m.observe(said, now) })
 	}
 	return nil
 }
 
-// observe notes what the store said to an announcement.
-func (s *Store) observe(a announcement, now time.Time) {
+// updateMembers replaces what is known of the nodes.
+func (s *Store) updateMembers(update func(membership) membership) {
 	for {
 		known := s.members.Load()
-		next := known.observe(a, now)
+		next := update(*known)
 		if s.members.CompareAndSwap(known, &next) {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,27 +21,20 @@ const firstPause = 50 * time.Millisecond
 type link struct {
 	address string // without user and password
 	client  atomic.Pointer[rueidis.Client]
-	tried   chan struct{} // closed when the first attempt has ended
 	err     atomic.Pointer[error]
+	tried   chan struct{} // closed when the first attempt has ended
+	ended   func()        // closes it
 }
 
 func newLink(address string) *link {
-	return &link{address: redact.Address(address), tried: make(chan struct{})}
+	tried := make(chan struct{})
+	return &link{address: redact.Address(address), tried: tried, ended: sync.OnceFunc(func() { close(tried) })}
 }
 
 func (l *link) fail(err error) {
 	err = fmt.Errorf("connect to %s: %w: is Redis running there, and do user, password and TLS fit?", l.address, err)
 	l.err.Store(&err)
 	l.ended()
-}
-
-// ended is called by one goroutine only.
-func (l *link) ended() {
-	select {
-	case <-l.tried:
-	default:
-		close(l.tried)
-	}
 }
 
 // get waits for the first attempt to connect, as long as ctx lets it, and never for another: a Redis that is away must
@@ -58,6 +52,15 @@ func (l *link) get(ctx context.Context) (rueidis.Client, error) {
 		return *client, nil
 	}
 	return nil, *l.err.Load()
+}
+
+// client returns the connection to Redis; its error is headgate.ErrUnavailable.
+func (s *Store) client(ctx context.Context) (rueidis.Client, error) {
+	client, err := s.link.get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
+	}
+	return client, nil
 }
 
 // connect tries until it succeeds or ctx ends.

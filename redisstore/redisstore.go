@@ -6,6 +6,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -36,9 +37,6 @@ type Options struct {
 
 // Validate says what makes no sense, and what to write instead. It connects to nobody.
 func (o Options) Validate() error {
-	if o.Namespace != "" && !validNamespace.MatchString(o.Namespace) {
-		return fmt.Errorf("namespace %q: write 1 to 64 letters, digits, dots, dashes or underscores", o.Namespace)
-	}
 	_, err := clientOption(o)
 	return err
 }
@@ -96,16 +94,11 @@ func Open(address string) (*Store, error) {
 // New makes a store that connects by itself, now and whenever the connection is lost. It does not wait for Redis, and
 // fails only if the options make no sense; Ready tells whether Redis answers.
 func New(o Options) (*Store, error) {
-	if err := o.Validate(); err != nil {
-		return nil, fmt.Errorf("redisstore: %w", err)
-	}
-	if o.Namespace == "" {
-		o.Namespace = defaultNamespace
-	}
 	co, err := clientOption(o)
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
+	o.Namespace = cmp.Or(o.Namespace, defaultNamespace)
 	s := newStore(o, isCluster(&co))
 	// Channels do not belong to a database, as keys do: their names have its number.
 	s.channels = s.prefix + "db" + strconv.Itoa(co.SelectDB) + ":"

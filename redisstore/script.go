@@ -52,25 +52,7 @@ const (
 
 // run calls a script. It repeats the call only where it was not sent, or where the server answered that it did not
 // execute it. errTryAgain is returned as it is: keys of one slot that is being moved must be asked for one by one.
-func (s *Store) run(ctx context.Context, sc script, keys []string, args ...string) (rueidis.RedisMessage, error) {
-	client, err := s.client(ctx)
-	if err != nil {
-		return rueidis.RedisMessage{}, err
-	}
-	return s.runOn(ctx, client, sc, keys, args...)
-}
-
-// client returns the connection to Redis; its error is headgate.ErrUnavailable.
-func (s *Store) client(ctx context.Context) (rueidis.Client, error) {
-	client, err := s.link.get(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
-	}
-	return client, nil
-}
-
-// runOn is run on a connection.
-func (s *Store) runOn(
+func (s *Store) run(
 	ctx context.Context, client rueidis.Client, sc script, keys []string, args ...string,
 ) (rueidis.RedisMessage, error) {
 	pause := retryPause

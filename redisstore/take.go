@@ -27,7 +27,7 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 		g := group{charges: charges, results: results}
 		s.decide(ctx, &g)
 		if !errors.Is(g.err, errTryAgain) {
-			return s.tell(&g)
+			return s.finish(&g)
 		}
 	}
 	return s.takeGroups(ctx, charges, results)
@@ -39,10 +39,15 @@ func (s *Store) decide(ctx context.Context, g *group) {
 	var keyRoom [4]string
 	var indexRoom [16]int
 	keys, keyOf := s.keys(g.charges, keyRoom[:0], indexRoom[:0])
+	client, err := s.client(ctx)
+	if err != nil {
+		g.err = err
+		return
+	}
 	guess := s.wall().Add(time.Duration(s.ahead.Load()) * time.Microsecond)
 	for range 3 {
 		var msg rueidis.RedisMessage
-		if msg, g.err = s.run(ctx, s.take, keys, encode(g.charges, keyOf, guess)...); g.err != nil {
+		if msg, g.err = s.run(ctx, client, s.take, keys, encode(g.charges, keyOf, guess)...); g.err != nil {
 			return
 		}
 		if g.reply, g.err = msg.AsBytes(); g.err != nil {
@@ -106,8 +111,8 @@ next:
 	return keys, keyOf
 }
 
-// tell completes the results of a group: the error if there is one, and what is known of the nodes in any case.
-func (s *Store) tell(g *group) error {
+// finish completes the results of a group: the error if there is one, and what is known of the nodes in any case.
+func (s *Store) finish(g *group) error {
 	members := s.members.Load()
 	for i := range g.results {
 		if g.err != nil {
@@ -151,7 +156,7 @@ func (s *Store) takeGroups(ctx context.Context, charges []headgate.Charge, resul
 	}
 	var first error
 	for _, g := range groups {
-		if err := s.tell(g); err != nil && first == nil {
+		if err := s.finish(g); err != nil && first == nil {
 			first = err
 		}
 		for i, at := range g.index {
@@ -194,7 +199,7 @@ func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
 			done = append(done, g)
 			continue
 		}
-		done = append(done, s.decideGroups(ctx, g.split(subjectOf))...)
+		done = append(done, s.decideGroups(ctx, g.bySubject())...)
 	}
 	return done
 }

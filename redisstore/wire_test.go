@@ -29,7 +29,11 @@ func TestReplyIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, keyOf := s.keys(charges, nil, nil)
-	msg, err := s.run(t.Context(), s.take, keys, encode(charges, keyOf, time.Now())...)
+	client, err := s.client(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := s.run(t.Context(), client, s.take, keys, encode(charges, keyOf, time.Now())...)
 	if err != nil {
 		t.Fatal(err)
 	}
