@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/server"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
@@ -55,7 +56,7 @@ func (p *program) migrate(ctx context.Context, file string) error {
 		return fmt.Errorf("%s has no postgres.address: rules in files need no tables; to have them in PostgreSQL write "+
 			"postgres: {address: postgres://USER@HOST:5432/DATABASE} in the place of rules", file)
 	}
-	db, err := openPostgres(c) //nolint:contextcheck // it does not connect yet
+	db, err := server.OpenPostgres(c) //nolint:contextcheck // it does not connect yet
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/server"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/tracing"
 )
@@ -80,16 +81,16 @@ func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) 
 			return err
 		}
 	}
-	s := &server{config: c, log: log}
+	run := server.Options{Version: programVersion(), Log: log}
 	if o.dev {
-		s.config, s.dev = devConfig(c), true
-		s.up = func(addresses map[string]string) error { return p.end(newDevReport(addresses, s.config), nil) }
+		c, run.Dev = devConfig(c), true
+		run.Up = func(addresses map[string]string) error { return p.end(newDevReport(addresses, c), nil) }
 	}
-	err := s.run(ctx)
-	var bad *badRulesError
+	err := server.Run(ctx, c, run)
+	var bad *server.RulesError
 	if errors.As(err, &bad) {
-		r := validateReport{Version: jsonVersion, Problems: bad.problems, Warnings: []string{}}
-		return p.end(&r, &exitError{1, bad.advice})
+		r := validateReport{Version: jsonVersion, Problems: bad.Problems, Warnings: []string{}}
+		return p.end(&r, &exitError{1, "headgate: " + bad.Advice + "\n"})
 	}
 	return err
 }

@@ -154,10 +154,20 @@ func (r *running) counted() answer {
 	return a
 }
 
-func (r *running) ready() (int, healthReport) {
+// readiness is the body of /readyz, as far as tests look at it.
+type readiness struct {
+	Status string
+	Rules  struct{ Version, Problem string }
+	Redis  struct {
+		Status, Address   string
+		ShardsUnavailable int `json:"shards_unavailable"`
+	}
+}
+
+func (r *running) ready() (int, readiness) {
 	r.t.Helper()
 	status, body := send(r.t, "GET", "http://"+r.at("ops")+"/readyz", "")
-	var report healthReport
+	var report readiness
 	if err := json.Unmarshal([]byte(body), &report); err != nil {
 		r.t.Fatalf("%v\n%s", err, body)
 	}

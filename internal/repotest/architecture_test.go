@@ -87,18 +87,15 @@ var architecture = map[string]arrows{
 	},
 	"cmd/headgate": {
 		code: []string{
-			"cmd/headgate/internal/envoyconfig", "httplimit", "identity", "internal/limitfields", "internal/netaddr",
-			"internal/redact", "internal/server/adminapi", "internal/server/callers", "internal/server/check",
-			"internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config", "internal/server/denials",
-			"internal/server/envoyrls", "internal/server/explain", "internal/server/fanout", "internal/server/listen",
-			"internal/server/meter", "internal/server/offenders", "internal/server/pgrules", "internal/server/rulediff",
-			"internal/server/telemetry", "internal/server/tracing", "internal/server/wording", "internal/yamldoc",
-			"memstore", "redisstore", "ruledoc", "storewrap", "github.com/spf13/cobra", "golang.org/x/term",
-			"google.golang.org/grpc",
+			"cmd/headgate/internal/envoyconfig", "identity", "internal/netaddr", "internal/redact", "internal/server",
+			"internal/server/adminapi", "internal/server/config", "internal/server/denials", "internal/server/explain",
+			"internal/server/offenders", "internal/server/rulediff", "internal/server/tracing", "internal/server/wording",
+			"internal/yamldoc", "memstore", "redisstore", "ruledoc", "github.com/spf13/cobra", "golang.org/x/term",
 		},
 		tests: []string{
-			"client", "internal/testenv", "proto/headgate/check/v1", "github.com/prometheus/client_golang",
-			"go.uber.org/goleak", "golang.org/x/net", "google.golang.org/protobuf",
+			"client", "internal/server/pgrules", "internal/testenv", "proto/headgate/check/v1",
+			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/grpc",
+			"google.golang.org/protobuf",
 		},
 	},
 	"cmd/headgate/internal/envoyconfig": {
@@ -142,6 +139,16 @@ var architecture = map[string]arrows{
 	"internal/yamldoc": {
 		code:    []string{"github.com/goccy/go-yaml"},
 		notRoot: true,
+	},
+	"internal/server": {
+		code: []string{
+			"httplimit", "identity", "internal/limitfields", "internal/netaddr", "internal/redact",
+			"internal/server/adminapi", "internal/server/callers", "internal/server/check", "internal/server/checkgrpc",
+			"internal/server/checkhttp", "internal/server/config", "internal/server/denials", "internal/server/envoyrls",
+			"internal/server/fanout", "internal/server/listen", "internal/server/meter", "internal/server/offenders",
+			"internal/server/pgrules", "internal/server/telemetry", "internal/server/tracing", "memstore", "redisstore",
+			"ruledoc", "storewrap", "google.golang.org/grpc",
+		},
 	},
 	"internal/server/adminapi": {
 		code: []string{
@@ -416,7 +423,7 @@ func (p *goPackage) aboveServer() bool {
 	return ofServer(p.dir) || strings.HasPrefix(p.dir, "cmd/")
 }
 
-func ofServer(dir string) bool { return strings.HasPrefix(dir, serverLayer) }
+func ofServer(dir string) bool { return strings.HasPrefix(dir+"/", serverLayer) }
 
 // ownPackage returns the directory of an import path that is of this module.
 func ownPackage(importPath string) (dir string, ok bool) {

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/redact"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/callers"
+	"github.com/headgate/headgate/internal/server/listen"
+	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/internal/server/tracing"
+)
+
+// adminLeeway is how far the clocks of those who sign tokens for the admin API may differ from ours.
+const adminLeeway = 10 * time.Second
+
+// openTokens opens all that knows tokens of the admin API. forget them in the end.
+func (s *server) openTokens() (tokens adminapi.Authorities, forget func(), err error) {
+	c, forget := s.config, func() {}
+	if c.AdminTokensFile != "" {
+		file, err := adminapi.ReadTokens(c.AdminTokensFile, s.log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("admin.tokens_file: %w", err)
+		}
+		tokens = append(tokens, file)
+	}
+	if j := c.AdminJWT; len(j.Algorithms) > 0 {
+		j.Leeway = adminLeeway
+		signed, err := identity.NewTokens(j.JWT, s.log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("admin.jwt: %w", err)
+		}
+		tokens = append(tokens, adminapi.JWT{Tokens: signed, Role: j.RoleClaim, Tenant: j.TenantClaim, Name: j.NameClaim})
+		forget = signed.Close
+	}
+	if s.db != nil {
+		tokens = append(tokens, adminapi.Lookup(s.lookUp))
+	}
+	return tokens, forget, nil
+}
+
+// lookUp finds the owner of a token in PostgreSQL.
+func (s *server) lookUp(ctx context.Context, sum [sha256.Size]byte) (adminapi.Caller, bool, error) {
+	t, err := s.db.TokenOf(ctx, sum)
+	if errors.Is(err, pgrules.ErrNotFound) {
+		return adminapi.Caller{}, false, nil
+	}
+	return adminapi.Caller{Name: t.Name, Role: adminapi.Role(t.Role), Tenant: t.Tenant, Subject: t.Subject}, err == nil, err
+}
+
+// addAdmin adds the admin API, never without tokens but to try it.
+func (s *server) addAdmin(gate *callers.Gate, tokens adminapi.Authorities) {
+	c := s.config
+	switch {
+	case c.Listen.Admin == "":
+		return
+	case len(tokens) == 0 && !s.dev:
+		s.log.Info("the admin API is off, for it takes tokens: make one with headgate token create NAME, and name their " +
+			"file in admin.tokens_file")
+		return
+	}
+	o := adminapi.Options{
+		Tokens: tokens, Open: s.dev, DB: s.db, RulesFrom: c.Rules, Normalize: s.resolver.Normalize, Log: s.log,
+		Top: s.seen.top.Ask, Denials: s.seen.denied.Ask, ShowSubjects: string(c.ShowSubjects),
+	}
+	if s.redis != nil {
+		o.Redis, o.Key = redact.Address(c.Redis.Address), s.redis.Key
+	}
+	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(tracing.HTTP(adminapi.New(s.limiter, o)), s.secure(gate, "admin"), s.log))
+}

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"google.golang.org/grpc"
+	grpchealth "google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/callers"
+	"github.com/headgate/headgate/internal/server/check"
+	"github.com/headgate/headgate/internal/server/checkgrpc"
+	"github.com/headgate/headgate/internal/server/checkhttp"
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/envoyrls"
+	"github.com/headgate/headgate/internal/server/listen"
+	"github.com/headgate/headgate/internal/server/tracing"
+)
+
+// addChecks adds the check API in its two forms, counted together. Whoever is not let give units back by the config may
+// be by a token.
+func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
+	engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds
+	var mayRefund check.MayRefund
+	if len(tokens) > 0 {
+		mayRefund = adminapi.NewGuard(tokens, s.log).MayRefund
+	}
+	checks := checkhttp.New(engine, checkhttp.Options{
+		Identity: s.resolver, Headers: headersOf(s.config.Headers), DraftVersion: httplimit.DraftVersion(s.config.Headers.Version),
+		OlderDraft: s.config.Headers.OlderDraft, Log: s.log,
+		AllowRefunds: all.HTTP, MayRefund: mayRefund,
+	})
+	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.farewell(gate.HTTP(checks))), s.secure(gate, "http"), s.log))
+	if s.config.Listen.GRPC == "" {
+		return
+	}
+	server := listen.NewGRPC(s.secure(gate, "grpc"), checkgrpc.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
+	h := s.config.Headers
+	api := checkgrpc.New(engine, checkgrpc.Options{
+		Identity: s.resolver, Log: s.log, AllowRefunds: all.GRPC, MayRefund: mayRefund,
+		Headers: limitfields.Choice{Draft: h.Draft, Legacy: h.Legacy, Older: h.OlderDraft, Version: h.Version},
+	})
+	api.Register(server)
+	envoyrls.New(engine, envoyrls.Options{
+		Identity: s.resolver, Headers: headersOf(s.config.Headers), DraftVersion: httplimit.DraftVersion(s.config.Headers.Version),
+		OlderDraft: s.config.Headers.OlderDraft, Log: s.log,
+		AllowRefunds: all.GRPC, MayRefund: mayRefund,
+	}).Register(server)
+	state := grpchealth.NewServer()
+	healthv1.RegisterHealthServer(server, state)
+	names := append(slices.Collect(maps.Keys(server.GetServiceInfo())), "") // "" is the server as a whole
+	s.health.onServing(func(ok bool) {
+		status := healthv1.HealthCheckResponse_NOT_SERVING
+		if ok {
+			status = healthv1.HealthCheckResponse_SERVING
+		}
+		for _, name := range names {
+			state.SetServingStatus(name, status)
+		}
+	})
+	s.onDrain = append(s.onDrain, state.Shutdown, api.Drain)
+	s.endpoints = append(s.endpoints, &endpoint{
+		name: "grpc", address: s.config.Listen.GRPC, serve: server.Serve,
+		shutdown: func(ctx context.Context) {
+			cancel := context.AfterFunc(ctx, server.Stop)
+			defer cancel()
+			server.GracefulStop()
+		},
+	})
+}
+
+// openGate makes what lets callers of the check API in. With --dev everybody on this machine may ask.
+func (s *server) openGate() (*callers.Gate, error) {
+	o := callers.Options{Rejected: s.metrics.Rejected([]string{"http", "grpc", "admin"}, callers.Reasons()), Log: s.log}
+	if c := s.config.Callers; !s.dev {
+		o.Names = c.Names
+		if c.TokensFile != "" {
+			file, err := adminapi.ReadTokens(c.TokensFile, s.log)
+			if err != nil {
+				return nil, fmt.Errorf("listen.tokens_file: %w", err)
+			}
+			if !file.Has(adminapi.CallerRole) {
+				s.log.Warn("no token has the role caller: everybody is rejected at listen.http and listen.grpc", "file", c.TokensFile)
+			}
+			o.Token = func(token string) bool {
+				caller, err := file.Caller(context.Background(), token)
+				return err == nil && caller.Role == adminapi.CallerRole
+			}
+		}
+		if c.Open {
+			s.log.Warn("listen.open: whoever reaches listen.http and listen.grpc may ask about anybody")
+		}
+	}
+	gate := callers.New(o)
+	s.health.rejected = gate.Last
+	return gate, nil
+}
+
+// secure is how a listener talks TLS; nil without.
+func (s *server) secure(gate *callers.Gate, listener string) *tls.Config {
+	if s.certificates == nil {
+		return nil
+	}
+	return s.certificates.Config(gate.Handshake(listener))
+}
+
+// farewell makes clients that keep their connection look for another server while this one is draining.
+func (s *server) farewell(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.health.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func headersOf(h config.Headers) httplimit.Headers {
+	switch {
+	case h.Draft && h.Legacy:
+		return httplimit.Both
+	case h.Draft:
+		return httplimit.Draft
+	case h.Legacy:
+		return httplimit.Legacy
+	}
+	return httplimit.Off
+}

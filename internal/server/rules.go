@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/ruledoc"
+)
+
+// RulesError is why there are no rules to start with, if that is written in them.
+type RulesError struct {
+	Problems ruledoc.Errors
+	// Advice says what to do about them.
+	Advice string
+}
+
+func (e *RulesError) Error() string { return e.Problems.Error() }
+
+// watchRules takes the rules into use, now and whenever they change, until ctx ends and wait returns. Without any there is an example.
+func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
+	if s.config.Mode != headgate.Enforce {
+		s.log.Warn("mode is " + s.config.Mode.String() + ": this server refuses nobody")
+	}
+	if !s.config.AllowNoRules {
+		s.health.countRules = func() int { return len(s.limiter.Rules().Rules()) }
+		s.health.remedy = "add rules to " + strings.Join(s.config.Rules, ", ") + ", or set allow_no_rules: true in the config"
+		if s.config.Postgres.Address != "" {
+			s.health.remedy = "publish some with headgate rules apply FILE, or set allow_no_rules: true in the config"
+		}
+	}
+	report := func(e ruledoc.Event) {
+		s.metrics.Rules(e)
+		s.health.rules(ctx, e)
+	}
+	if s.config.Postgres.Address != "" && !s.dev {
+		return s.followRules(ctx, report)
+	}
+	if len(s.config.Rules) == 0 {
+		rules, err := headgate.Compile(headgate.Rule{ID: "example", By: []string{"ip"}, Limit: headgate.PerMinute(5)})
+		if err != nil {
+			return nil, err
+		}
+		s.limiter.SetRules(rules)
+		report(ruledoc.Event{Kind: ruledoc.Applied, Version: rules.Version()})
+		return func() {}, nil
+	}
+	watcher, err := ruledoc.Watch(ctx, ruledoc.WatchOptions{
+		Paths: s.config.Rules,
+		Keep:  s.config.Keep,
+		Apply: func(d *ruledoc.Document) error {
+			d.Rules = d.Rules.WithMode(max(d.Mode, s.config.Mode))
+			return d.Apply(s.limiter)
+		},
+		Report: report,
+	})
+	if err != nil {
+		return nil, s.noRules(err)
+	}
+	return watcher.Wait, nil
+}
+
+// followRules takes the rules from PostgreSQL.
+func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (wait func(), err error) {
+	if s.db, err = OpenPostgres(s.config); err != nil { //nolint:contextcheck // it does not connect
+		return nil, err
+	}
+	follower, err := s.db.Follow(ctx, pgrules.FollowOptions{
+		Limiter: s.limiter, Mode: s.config.Mode, Keep: s.config.Keep, Node: s.nodeName(), Report: report, Log: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.RulesChecked(follower.Checked)
+	return follower.Wait, nil
+}
+
+// noRules says why the server does not start, and what to do. The kept rules, if any, did not help.
+func (s *server) noRules(err error) error {
+	if err == nil {
+		return nil
+	}
+	advice := "no rules to start with: correct the files"
+	if s.config.Keep == "" {
+		advice += "; with a file for the last good rules in keep, the next start would not need them"
+		if reason := errors.Unwrap(err); reason != nil {
+			err = reason
+		}
+	}
+	var problems ruledoc.Errors
+	if errors.As(err, &problems) {
+		return &RulesError{problems, advice}
+	}
+	return fmt.Errorf("%s: %w", advice, err)
+}

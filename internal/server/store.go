@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redact"
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/storewrap"
+)
+
+const (
+	// askRedisEvery is how soon a change of Redis is noticed for logs and readiness; decisions notice by themselves.
+	askRedisEvery = time.Second
+	// lookEvery is how many turns of that it takes until a failover is noticed for metrics.
+	lookEvery = 5
+)
+
+// openStore makes the limiter, yet without rules. It does not wait for Redis.
+func (s *server) openStore() error {
+	secret, err := config.ReadSecret(s.config.SecretFile)
+	if err != nil {
+		return fmt.Errorf("secret_file: %w", err)
+	}
+	var store headgate.Store = memstore.New(memstore.Options{})
+	if s.dev {
+		s.metrics.StoreUp(true)
+	} else {
+		o, err := redisOptions(&s.config.Redis)
+		if err != nil {
+			return err
+		}
+		if s.redis, err = redisstore.New(o); err != nil {
+			return err
+		}
+		s.store = storewrap.New(s.redis, storewrap.Options{Deadline: s.config.Redis.Deadline, Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log, Observe: s.metrics.StoreCall})
+		s.metrics.Store(s.store.Stats)
+		s.metrics.Nodes(s.redis.Nodes)
+		s.health.store = s.store.Stats
+		store = s.store
+		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact.Address(o.Address), Since: now()}
+	}
+	none, err := headgate.Compile()
+	s.limiter = headgate.NewLimiter(store, none, headgate.Options{Secret: secret})
+	s.metrics.Limits(s.limiter.Rules)
+	return err
+}
+
+// watchRedis notes whether Redis answers, again and again.
+func (s *server) watchRedis(ctx context.Context) {
+	ticker := time.NewTicker(askRedisEvery)
+	defer ticker.Stop()
+	for turn := 0; ; turn++ {
+		if turn%lookEvery == 0 {
+			s.lookAtServers(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.askRedis(ctx)
+		}
+	}
+}
+
+// lookAtServers notes which primaries there are. Where that is not known, or we lack the right to ask, metrics stay as they are.
+func (s *server) lookAtServers(ctx context.Context) {
+	servers, err := s.redis.Servers(ctx)
+	if err != nil {
+		s.log.DebugContext(ctx, "not all servers of Redis say which they are: a failover may not be seen", "error", err)
+	}
+	evicted := map[string]int64{}
+	for _, server := range servers {
+		evicted[server.RunID] = server.EvictedKeys
+	}
+	s.metrics.StoreServers(evicted)
+}
+
+// askRedis notes whether Redis answers.
+func (s *server) askRedis(ctx context.Context) {
+	asking, cancel := context.WithTimeout(ctx, askRedisEvery)
+	defer cancel()
+	if err := s.redis.Ready(asking); ctx.Err() == nil {
+		s.health.redis(err)
+		s.metrics.StoreUp(err == nil)
+	}
+}
+
+// redisOptions are the config's, with the secrets in its files.
+func redisOptions(c *config.Redis) (redisstore.Options, error) {
+	o := redisstore.Options{Address: c.Address, Namespace: c.Namespace, Username: c.Username}
+	password, err := config.ReadSecret(c.PasswordFile)
+	if err != nil {
+		return o, fmt.Errorf("redis.password_file: %w", err)
+	}
+	o.Password = string(password)
+	if !c.TLS.Enabled {
+		return o, nil
+	}
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLS.ServerName}
+	if c.TLS.CAFile != "" {
+		pem, err := os.ReadFile(c.TLS.CAFile)
+		if err != nil {
+			return o, fmt.Errorf("redis.tls.ca_file: %w", err)
+		}
+		o.TLS.RootCAs = x509.NewCertPool()
+		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return o, fmt.Errorf("redis.tls.ca_file: there is no certificate in %s: write them in PEM", c.TLS.CAFile)
+		}
+	}
+	if c.TLS.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(c.TLS.CertFile, c.TLS.KeyFile)
+		if err != nil {
+			return o, fmt.Errorf("redis.tls.cert_file and redis.tls.key_file: %w", err)
+		}
+		o.TLS.Certificates = []tls.Certificate{pair}
+	}
+	return o, nil
+}
+
+// OpenPostgres is the config's, with the password in its file and the quotas of tenants.
+func OpenPostgres(c *config.Config) (*pgrules.DB, error) {
+	password, err := config.ReadSecret(c.Postgres.PasswordFile)
+	if err != nil {
+		return nil, fmt.Errorf("postgres.password_file: %w", err)
+	}
+	db, err := pgrules.Open(c.Postgres.Address, string(password))
+	if err != nil {
+		return nil, fmt.Errorf("postgres.address: %w", err)
+	}
+	db.SetQuotas(c.Tenants)
+	return db, nil
+}
