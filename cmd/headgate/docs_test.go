@@ -198,7 +198,7 @@ func TestDocsRun(t *testing.T) {
 		}
 		return string(text)
 	}
-	example, err := os.ReadFile("../../internal/envoyconfig/testdata/example1.txt")
+	example, err := os.ReadFile("internal/envoyconfig/testdata/example1.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,12 @@ import (
 // TestImportOut imports every documented example into files, which must be valid and pass their tests.
 func TestImportOut(t *testing.T) {
 	t.Parallel()
-	examples, err := filepath.Glob("../../internal/envoyconfig/testdata/example*.txt")
+	examples, err := filepath.Glob("internal/envoyconfig/testdata/example*.txt")
 	if err != nil || len(examples) < 15 {
 		t.Fatal(examples, err)
 	}
 	for _, newer := range []string{"metadata", "stars", "loose"} {
-		examples = append(examples, "../../internal/envoyconfig/testdata/newer/"+newer+".txt")
+		examples = append(examples, "internal/envoyconfig/testdata/newer/"+newer+".txt")
 	}
 	for _, example := range examples {
 		name := strings.TrimSuffix(filepath.Base(example), ".txt")
