@@ -66,7 +66,7 @@ func (s *server) addAdmin(gate *callers.Gate, tokens adminapi.Authorities) {
 	}
 	o := adminapi.Options{
 		Tokens: tokens, Open: s.dev, DB: s.db, RulesFrom: c.Rules, Normalize: s.resolver.Normalize, Log: s.log,
-		Top: s.seen.top.Ask, Denials: s.seen.denied.Ask, ShowSubjects: string(c.ShowSubjects),
+		Top: s.activity.top.Ask, Denials: s.activity.denied.Ask, ShowSubjects: string(c.ShowSubjects),
 	}
 	if s.redis != nil {
 		o.Redis, o.Key = redact.Address(c.Redis.Address), s.redis.Key

@@ -38,7 +38,7 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 		OlderDraft: s.config.Headers.OlderDraft, Log: s.log,
 		AllowRefunds: all.HTTP, MayRefund: mayRefund,
 	})
-	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.farewell(gate.HTTP(checks))), s.secure(gate, "http"), s.log))
+	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.closeWhileDraining(gate.HTTP(checks))), s.secure(gate, "http"), s.log))
 	if s.config.Listen.GRPC == "" {
 		return
 	}
@@ -112,8 +112,8 @@ func (s *server) secure(gate *callers.Gate, listener string) *tls.Config {
 	return s.certificates.Config(gate.Handshake(listener))
 }
 
-// farewell makes clients that keep their connection look for another server while this one is draining.
-func (s *server) farewell(next http.Handler) http.Handler {
+// closeWhileDraining makes clients that keep their connection look for another server while this one is draining.
+func (s *server) closeWhileDraining(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.health.draining.Load() {
 			w.Header().Set("Connection", "close")

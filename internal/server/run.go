@@ -55,7 +55,7 @@ type server struct {
 	metrics      *telemetry.Metrics
 	tracer       *tracing.Tracer
 	health       *health
-	seen         *seen
+	activity     *activity
 	redis        *redisstore.Store // nil if counters are in memory
 	store        *storewrap.Store  // around it
 	limiter      *headgate.Limiter
@@ -108,8 +108,8 @@ func (s *server) run(ctx context.Context) error {
 		return err
 	}
 	tasks.Go(wait)
-	s.seen = newSeen(s)
-	tasks.Go(func() { s.seen.nodes.Run(background) })
+	s.activity = newActivity(s)
+	tasks.Go(func() { s.activity.nodes.Run(background) })
 	if s.db != nil {
 		s.usage = meter.New(s.limiter, s.db.AddUsage, s.log)
 		s.metrics.UsageLost(s.usage.Lost)
@@ -146,7 +146,7 @@ func (s *server) newTracer(ctx context.Context) (*tracing.Tracer, error) {
 func (s *server) observe(ctx context.Context, o *headgate.Observation) {
 	s.metrics.Note(o)
 	s.tracer.Note(ctx, o)
-	s.seen.Note(ctx, o)
+	s.activity.Note(ctx, o)
 	if s.usage != nil {
 		s.usage.Note(o)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/server/tracing"
 )
 
-// seen is what this node remembers of its decisions, and how all nodes are asked for it.
-type seen struct {
+// activity is what this node remembers of its decisions, and how all nodes are asked for it.
+type activity struct {
 	offenders *offenders.Offenders
 	denials   *denials.Log
 	nodes     *fanout.Node
@@ -20,29 +20,29 @@ type seen struct {
 	denied    *fanout.Topic[denials.Query, denials.Answer]
 }
 
-// newSeen makes it of a server whose limiter and store are there. Without Redis there is one node.
-func newSeen(s *server) *seen {
+// newActivity makes it of a server whose limiter and store are there. Without Redis there is one node.
+func newActivity(s *server) *activity {
 	names := s.config.ShowSubjects == config.ShowClear
 	o := fanout.Options{Node: s.nodeName(), Log: s.log, Nodes: func() int { return 1 }}
 	if s.redis != nil {
 		// Not what the last decision has heard: whoever decides nothing would hear of nobody.
 		o.Bus, o.Nodes = s.redis, s.redis.Nodes
 	}
-	seen := &seen{
+	a := &activity{
 		offenders: offenders.New(offenders.Options{Rules: s.limiter.Rules, Clear: names}),
 		denials: denials.New(denials.Options{
 			Rules: s.limiter.Rules, Clear: names, Node: s.nodeName(), TraceID: tracing.TraceID, Log: s.log,
 		}),
 		nodes: fanout.New(o),
 	}
-	s.metrics.DenialsUnrecorded(seen.denials.Unrecorded)
-	seen.top = fanout.NewTopic(seen.nodes, "top", seen.offenders.Answer, offenders.Merge)
-	seen.denied = fanout.NewTopic(seen.nodes, "denials", seen.denials.Answer, denials.Merge)
-	return seen
+	s.metrics.DenialsUnrecorded(a.denials.Unrecorded)
+	a.top = fanout.NewTopic(a.nodes, "top", a.offenders.Answer, offenders.Merge)
+	a.denied = fanout.NewTopic(a.nodes, "denials", a.denials.Answer, denials.Merge)
+	return a
 }
 
 // Note is told of every decision.
-func (s *seen) Note(ctx context.Context, o *headgate.Observation) {
-	s.offenders.Note(o)
-	s.denials.Note(ctx, o)
+func (a *activity) Note(ctx context.Context, o *headgate.Observation) {
+	a.offenders.Note(o)
+	a.denials.Note(ctx, o)
 }
