@@ -33,6 +33,6 @@ var noValue = map[string]string{
 type (
 	node  = yamldoc.Node
 	entry = yamldoc.Entry
-	// The tables of fields are what the schema is tested against.
-	field[T any] = yamldoc.Field[*decoder, T]
+	// testField is a key of a file of rule tests.
+	testField[T any] = yamldoc.Field[*decoder, T]
 )

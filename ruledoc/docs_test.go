@@ -1,11 +1,9 @@
 package ruledoc_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -41,67 +39,5 @@ func TestDocumentation(t *testing.T) {
 			}
 		}
 		ruledoc.Test(t, file)
-	}
-}
-
-// TestDocumentationHasAllKeys compares the table of keys with the schema, which is compared with the code elsewhere.
-func TestDocumentationHasAllKeys(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	type property struct {
-		Ref     string `json:"$ref"`
-		Default any    `json:"default"`
-		Enum    []any  `json:"enum"`
-	}
-	var schema struct {
-		Properties map[string]property `json:"properties"`
-		Defs       map[string]struct {
-			property
-			Properties map[string]property `json:"properties"`
-		} `json:"$defs"`
-	}
-	if err := json.Unmarshal(ruledoc.Schema(), &schema); err != nil {
-		t.Fatal(err)
-	}
-	rows := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "| `") {
-			continue
-		}
-		keys, _, _ := strings.Cut(line[1:], "|")
-		for key := range strings.SplitSeq(keys, ",") {
-			if key = strings.Trim(key, " `"); rows[key] == "" {
-				rows[key] = line
-			}
-		}
-	}
-	keys := schema.Defs["rule"].Properties
-	if len(keys) < 20 {
-		t.Fatalf("%d keys in the schema", len(keys))
-	}
-	for key, p := range keys {
-		if _, name, ok := strings.Cut(p.Ref, "#/$defs/"); ok {
-			p = schema.Defs[name].property
-		}
-		words := slices.Clone(p.Enum)
-		if p.Default != nil {
-			words = append(words, p.Default)
-		}
-		if rows[key] == "" {
-			t.Errorf("%s is not in the table of keys", key)
-		}
-		for _, word := range words {
-			if !strings.Contains(rows[key], fmt.Sprintf("`%v`", word)) {
-				t.Errorf("the row of %s does not have `%v`", key, word)
-			}
-		}
-	}
-	for key := range schema.Properties {
-		if !strings.HasPrefix(key, "$") && !strings.Contains(string(text), "`"+key+"`") {
-			t.Errorf("the document's key %s is nowhere", key)
-		}
 	}
 }

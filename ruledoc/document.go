@@ -1,6 +1,7 @@
 package ruledoc
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -95,29 +96,41 @@ type exceptionNode struct {
 	node    *node
 }
 
-// top is a document's mapping.
+// top is a document's mapping: what it is read into, and what it is written from.
 type top struct {
-	reader *reader
-	mode   headgate.Mode
+	reader   *reader
+	document *Document
+	mode     headgate.Mode
 }
 
-var topFields = []field[top]{
-	{Key: "mode", Read: func(d *decoder, n *node, key string, t *top) { d.word(n, key, modeWords, (*uint8)(&t.mode)) }},
-	{Key: "rules", Read: func(d *decoder, n *node, key string, t *top) {
-		for _, item := range d.list(n, key, "rules") {
-			t.reader.addRule(d, item)
-		}
-	}},
-	{Key: "overrides", Read: func(d *decoder, n *node, key string, t *top) {
-		for _, item := range d.list(n, key, "overrides") {
+var topKeys = objectOf(
+	wordField("mode", "the most that any rule may do: `shadow` or `off` is the kill switch; if several files have it, the most "+
+		"restrictive holds", modeWords, func(t *top) *headgate.Mode { return &t.mode }),
+	listField("rules", "the rules; their order does not matter", "rule", func(t *top, d *decoder, item *node) { t.reader.addRule(d, item) },
+		func(e *encoder, t *top) *node { return listOf(e, t.document.Source, (*encoder).documentRule) }),
+	listField("overrides", "[other limits for single subjects](#one-customer-with-more-until-friday)", "override",
+		func(t *top, d *decoder, item *node) {
 			t.reader.overrides = append(t.reader.overrides, exceptionNode{d, item})
-		}
-	}},
-	{Key: "exemptions", Read: func(d *decoder, n *node, key string, t *top) {
-		for _, item := range d.list(n, key, "exemptions") {
+		},
+		func(e *encoder, t *top) *node { return listOf(e, t.document.Overrides, (*encoder).override) }),
+	listField("exemptions", "who is free of a rule, or of all rules", "exemption",
+		func(t *top, d *decoder, item *node) {
 			t.reader.exemptions = append(t.reader.exemptions, exceptionNode{d, item})
-		}
-	}},
+		},
+		func(e *encoder, t *top) *node { return listOf(e, t.document.Exemptions, (*encoder).exemption) }),
+)
+
+// listField is a list whose items are read and written one by one; kind is what the schema calls one of them.
+func listField(key, doc, kind string, add func(*top, *decoder, *node), write func(*encoder, *top) *node) field[top] {
+	return field[top]{
+		key: key, doc: doc, unset: "none", schema: fmt.Sprintf(`"type": "array", "items": {"$ref": "#/$defs/%s"}`, kind),
+		read: func(d *decoder, n *node, key string, t *top) {
+			for _, item := range d.list(n, key, key) {
+				add(t, d, item)
+			}
+		},
+		write: func(e *encoder, _ string, t *top) *node { return write(e, t) },
+	}
 }
 
 func (d *decoder) list(n *node, key, what string) []*node {
@@ -177,7 +190,7 @@ func (r *reader) readDocument(d *decoder, n *node) {
 	// Keys that begin with x- are for anchors and for other programs; $schema tells editors about JSON files.
 	own := n.Without(func(key string) bool { return strings.HasPrefix(key, "x-") || key == "$schema" })
 	t := top{reader: r}
-	yamldoc.Fields(d, own, "a rule file", topFields, &t)
+	topKeys.read(d, own, "a rule file", &t)
 	r.document.Mode = max(r.document.Mode, t.mode)
 }
 

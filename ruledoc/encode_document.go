@@ -2,8 +2,8 @@ package ruledoc
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/yamldoc"
@@ -12,45 +12,29 @@ import (
 // YAML writes the document for people: in short forms, as the documentation has them, with a blank line between rules. It
 // fails for what EncodeRule cannot write, and for overrides and exemptions of rules that the document has not.
 func (d *Document) YAML() ([]byte, error) {
-	var rules, overrides, exemptions []*node
-	likes := map[string]func(string) how{}
-	for _, r := range d.Source {
-		n, like, err := encodeRule(r)
-		if err != nil {
-			return nil, err
-		}
-		likes[r.ID] = like
-		rules = append(rules, n)
-	}
-	for _, o := range d.Overrides {
-		n, err := encodeOverride(o, likes[o.Rule])
-		if err != nil {
-			return nil, err
-		}
-		overrides = append(overrides, n)
-	}
-	for _, x := range d.Exemptions {
-		if x.Rule != "" && likes[x.Rule] == nil {
-			return nil, fmt.Errorf("exemption from rule %q: there is no such rule in the document", x.Rule)
-		}
-		n, err := encodeExemption(x)
-		if err != nil {
-			return nil, err
-		}
-		exemptions = append(exemptions, n)
+	e := encoder{likes: map[string]func(string) how{}}
+	n := topKeys.write(&e, "", &top{document: d, mode: d.Mode})
+	if e.problem != nil {
+		return nil, e.problem
 	}
 	var parts [][]byte
-	if d.Mode != headgate.Enforce {
-		parts = append(parts, append(appendText([]byte("mode: "), d.Mode.String(), false), '\n'))
-	}
-	parts = append(parts, section("rules", rules, true))
-	if len(overrides) > 0 {
-		parts = append(parts, section("overrides", overrides, false))
-	}
-	if len(exemptions) > 0 {
-		parts = append(parts, section("exemptions", exemptions, false))
+	for _, one := range n.Entries {
+		switch key, value := one.Key.Text, one.Value; {
+		case value.Kind != yamldoc.List:
+			parts = append(parts, appendBlock(nil, &node{Kind: yamldoc.Mapping, Entries: []entry{one}}, 0))
+		case len(value.Items) > 0 || key == "rules":
+			parts = append(parts, section(key, value.Items, key == "rules"))
+		}
 	}
 	return bytes.Join(parts, []byte("\n")), nil
+}
+
+func listOf[T any](e *encoder, all []T, write func(*encoder, T) *node) *node {
+	n := &node{Kind: yamldoc.List}
+	for _, one := range all {
+		n.Items = append(n.Items, write(e, one))
+	}
+	return n
 }
 
 // section writes a list of the document. Where its items stand apart, each key has a line.
@@ -73,44 +57,38 @@ func section(key string, items []*node, apart bool) []byte {
 	return out
 }
 
-func encodeOverride(o headgate.Override, like func(limit string) how) (*node, error) {
+// documentRule writes a rule, and remembers how the limits of its overrides count.
+func (e *encoder) documentRule(r headgate.Rule) *node {
+	n, like, err := encodeRule(r)
+	e.problem = cmp.Or(e.problem, err)
+	e.likes[r.ID] = like
+	return n
+}
+
+func (e *encoder) override(o headgate.Override) *node {
+	like := e.likes[o.Rule]
 	if like == nil {
-		return nil, fmt.Errorf("override of rule %q: there is no such rule in the document", o.Rule)
-	}
-	var e encoder
-	n := mapping()
-	put(n, "rule", e.text("rule", o.Rule))
-	put(n, "subject", e.texts("subject", o.Subject))
-	e.limits(n, "", headgate.Plan{Limit: o.Limit, Limits: o.Limits}, like)
-	put(n, "expires", instant(o.Expires))
-	put(n, "reason", e.text("reason", o.Reason))
-	if e.problem != nil {
-		return nil, fmt.Errorf("override of rule %q: %w", o.Rule, e.problem)
-	}
-	return n, nil
-}
-
-func encodeExemption(x headgate.Exemption) (*node, error) {
-	var e encoder
-	n := mapping()
-	put(n, "rule", e.text("rule", x.Rule))
-	by := x.Attribute
-	if by == "ip" {
-		by = "ip_cidr"
-	}
-	put(n, by, e.text(by, x.Value))
-	put(n, "expires", instant(x.Expires))
-	put(n, "reason", e.text("reason", x.Reason))
-	if e.problem != nil {
-		return nil, fmt.Errorf("exemption by %s: %w", by, e.problem)
-	}
-	return n, nil
-}
-
-// instant is a time, which is written as it is, like a number; nil for none.
-func instant(t time.Time) *node {
-	if t.IsZero() {
+		e.problem = cmp.Or(e.problem, fmt.Errorf("override of rule %q: there is no such rule in the document", o.Rule))
 		return nil
 	}
-	return &node{Kind: yamldoc.Number, Text: t.UTC().Format(time.RFC3339Nano)}
+	read := readOverride{Override: o, plan: readPlan{Plan: headgate.Plan{Limit: o.Limit, Limits: o.Limits}, like: like}}
+	return writeIn(e, fmt.Sprintf("override of rule %q", o.Rule), overrideKeys, &read)
+}
+
+func (e *encoder) exemption(x headgate.Exemption) *node {
+	if x.Rule != "" && e.likes[x.Rule] == nil {
+		e.problem = cmp.Or(e.problem, fmt.Errorf("exemption from rule %q: there is no such rule in the document", x.Rule))
+		return nil
+	}
+	return writeIn(e, "exemption by "+x.Attribute, exemptionKeys, &readExemption{Exemption: x})
+}
+
+// writeIn writes an item of the document, which is what in errors.
+func writeIn[T any](e *encoder, what string, keys *object[T], from *T) *node {
+	var in encoder
+	n := keys.write(&in, "", from)
+	if in.problem != nil {
+		e.problem = cmp.Or(e.problem, fmt.Errorf("%s: %w", what, in.problem))
+	}
+	return n
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // survives writes a document and its rules and reads them again: what they say, and what is written, must be the same.
@@ -167,7 +166,7 @@ func TestEveryKeyIsWritten(t *testing.T) {
 		}
 		last := -1
 		for _, e := range n.Entries {
-			i := slices.Index(yamldoc.Keys(ruleFields), e.Key.Text)
+			i := slices.Index(ruleKeys.keys(), e.Key.Text)
 			if i <= last {
 				t.Errorf("%s is out of order", e.Key.Text)
 			}
@@ -175,7 +174,7 @@ func TestEveryKeyIsWritten(t *testing.T) {
 			keys = append(keys, e.Key.Text)
 		}
 	}
-	for _, key := range yamldoc.Keys(ruleFields) {
+	for _, key := range ruleKeys.keys() {
 		if !slices.Contains(keys, key) {
 			t.Errorf("%s is not written", key)
 		}

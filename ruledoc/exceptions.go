@@ -3,34 +3,39 @@ package ruledoc
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// readOverride is an override with what only matters while it is read.
+// readOverride is an override with what only matters while it is read or written.
 type readOverride struct {
 	headgate.Override
 	plan readPlan
 }
 
-var overrideFields = []field[readOverride]{
-	{Key: "rule", Read: func(d *decoder, n *node, key string, o *readOverride) { o.Rule, _ = d.Text(n, key) }},
-	{Key: "subject", Read: func(d *decoder, n *node, key string, o *readOverride) { o.Subject = d.subject(n, key) }},
-	{Key: "limit", Read: func(_ *decoder, n *node, _ string, o *readOverride) { o.plan.limit = n }},
-	{Key: "limits", Read: func(_ *decoder, n *node, _ string, o *readOverride) { o.plan.limits = n }},
-	{Key: "expires", Read: func(d *decoder, n *node, key string, o *readOverride) { o.Expires = d.Instant(n, key) }},
-	{Key: "reason", Read: func(d *decoder, n *node, key string, o *readOverride) { o.Reason, _ = d.Text(n, key) }},
-}
+var overrideKeys = objectOf(
+	textField("rule", "the id of the rule", func(o *readOverride) *string { return &o.Rule }).or("must be given"),
+	field[readOverride]{
+		key: "subject", doc: "the attributes that the rule counts by; of a rule by `client` one of `api_key`, `user` and `ip`", unset: "must be given",
+		schema: `"type": "object", "propertyNames": {"$ref": "#/$defs/attribute"}, "additionalProperties": {"type": "string", "minLength": 1}`,
+		read:   func(d *decoder, n *node, key string, o *readOverride) { o.Subject = d.subject(n, key) },
+		write:  func(e *encoder, what string, o *readOverride) *node { return e.texts(what, o.Subject) },
+	},
+	limitField(func(o *readOverride) *readPlan { return &o.plan }).or("one must be given"),
+	limitsField(func(o *readOverride) *readPlan { return &o.plan }).or("one must be given"),
+	instantField("expires", "when the override ends", func(o *readOverride) *time.Time { return &o.Expires }),
+	textField("reason", "for people", func(o *readOverride) *string { return &o.Reason }),
+)
 
 // override reads an override of one of the rules, which says how its limits count and what they are by.
 func (d *decoder) override(n *node, rules map[string]*readRule) headgate.Override {
 	var o readOverride
 	before := d.Report.Count()
-	yamldoc.Fields(d, n, "an override", overrideFields, &o)
+	overrideKeys.read(d, n, "an override", &o)
 	if d.Report.Count() > before || n.Kind != yamldoc.Mapping {
 		return o.Override
 	}
@@ -43,7 +48,7 @@ func (d *decoder) override(n *node, rules map[string]*readRule) headgate.Overrid
 	case o.plan.limit == nil && o.plan.limits == nil:
 		d.Bad(n, "an override needs the limit that the subject has instead: limit: 5000/minute")
 	default:
-		plan := d.limits(o.plan, r.likeOverride)
+		plan := d.limits(&o.plan, r.likeOverride)
 		o.Limit, o.Limits = plan.Limit, plan.Limits
 		if d.Report.Count() == before {
 			d.checkOverride(n, &o, r)
@@ -59,7 +64,7 @@ func (d *decoder) checkOverride(n *node, o *readOverride, r *readRule) {
 		}
 	}
 	if o.plan.limit != nil {
-		if names := slices.Sorted(maps.Keys(r.Limits)); r.limit == nil && len(names) > 0 {
+		if names := slices.Sorted(maps.Keys(r.Limits)); r.own.limit == nil && len(names) > 0 {
 			d.Bad(o.plan.limit, "rule %q has no limit without a name; it has %s: write {limits: {%s: …}}", r.ID,
 				strings.Join(names, ", "), names[0])
 		}
@@ -154,39 +159,51 @@ type readExemption struct {
 	of []string // the keys that say who is exempt
 }
 
-var exemptionFields = []field[readExemption]{
-	{Key: "rule", Read: func(d *decoder, n *node, key string, x *readExemption) { x.Rule, _ = d.Text(n, key) }},
-	{Key: "api_key", Read: func(d *decoder, n *node, key string, x *readExemption) {
-		exempt(d, n, key, x)
-		x.Value = d.keyHash(n, key, x.Value)
-	}},
-	{Key: "user", Read: exempt},
-	{Key: "service_account", Read: exempt},
-	{Key: "ip_cidr", Read: func(d *decoder, n *node, key string, x *readExemption) {
-		exempt(d, n, key, x)
-		x.Attribute = "ip"
-		p, ok := d.network(n, key, x.Value)
-		if ok && p != p.Masked() {
-			d.Bad(n, "%s: %s has bits set beyond its prefix: write %s", key, p, p.Masked())
-		} else if ok && p.Addr().Is4In6() {
-			d.Bad(n, "%s: %s is IPv4 in the clothes of IPv6: write it as IPv4", key, p)
-		}
-		x.Value = netip.Prefix.String(p)
-	}},
-	{Key: "expires", Read: func(d *decoder, n *node, key string, x *readExemption) { x.Expires = d.Instant(n, key) }},
-	{Key: "reason", Read: func(d *decoder, n *node, key string, x *readExemption) { x.Reason, _ = d.Text(n, key) }},
+var exemptionKeys = objectOf(
+	textField("rule", "the id of the rule", func(x *readExemption) *string { return &x.Rule }).or("all rules"),
+	exemptField("api_key", "whose key, or its hash", "api_key", (*decoder).keyHash),
+	exemptField("user", "which user", "user", nil),
+	exemptField("service_account", "which service account", "service_account", nil),
+	exemptField("ip_cidr", "a network: `10.0.0.0/8`", "ip", (*decoder).exemptNetwork),
+	instantField("expires", "when the exemption ends", func(x *readExemption) *time.Time { return &x.Expires }),
+	textField("reason", "for people", func(x *readExemption) *string { return &x.Reason }),
+)
+
+// exemptField is one of the keys that say who is exempt, by the attribute that it is about. Check, if there is one, brings the value
+// into the form that is stored.
+func exemptField(key, doc, attribute string, check func(d *decoder, n *node, key, value string) string) field[readExemption] {
+	return field[readExemption]{
+		key: key, doc: doc, unset: "one of these must be given", schema: `"type": "string", "minLength": 1`,
+		read: func(d *decoder, n *node, key string, x *readExemption) {
+			x.of = append(x.of, key)
+			x.Attribute = attribute
+			if x.Value, _ = d.Text(n, key); check != nil {
+				x.Value = check(d, n, key, x.Value)
+			}
+		},
+		write: func(e *encoder, what string, x *readExemption) *node {
+			if x.Attribute != attribute {
+				return nil
+			}
+			return e.text(what, x.Value)
+		},
+	}
 }
 
-func exempt(d *decoder, n *node, key string, x *readExemption) {
-	x.of = append(x.of, key)
-	x.Attribute = key
-	x.Value, _ = d.Text(n, key)
+func (d *decoder) exemptNetwork(n *node, key, value string) string {
+	p, ok := d.network(n, key, value)
+	if ok && p != p.Masked() {
+		d.Bad(n, "%s: %s has bits set beyond its prefix: write %s", key, p, p.Masked())
+	} else if ok && p.Addr().Is4In6() {
+		d.Bad(n, "%s: %s is IPv4 in the clothes of IPv6: write it as IPv4", key, p)
+	}
+	return p.String()
 }
 
 func (d *decoder) exemption(n *node, rules map[string]*readRule) headgate.Exemption {
 	var x readExemption
 	before := d.Report.Count()
-	yamldoc.Fields(d, n, "an exemption", exemptionFields, &x)
+	exemptionKeys.read(d, n, "an exemption", &x)
 	if d.Report.Count() > before || n.Kind != yamldoc.Mapping {
 		return x.Exemption
 	}

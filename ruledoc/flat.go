@@ -41,25 +41,49 @@ type Flat struct {
 	Enabled bool `json:"enabled"`
 }
 
-var flatFields = []field[Flat]{
-	{Key: "name", Read: func(d *decoder, n *node, key string, f *Flat) { f.Name = d.filled(n, key) }},
-	{Key: "scope", Read: func(d *decoder, n *node, key string, f *Flat) { f.Scope = d.oneOf(n, key, scopeWords) }},
-	{Key: "tenantId", Read: func(d *decoder, n *node, key string, f *Flat) { f.TenantID = d.filled(n, key) }},
-	{Key: "httpMethod", Read: func(d *decoder, n *node, key string, f *Flat) { f.HTTPMethod = d.filled(n, key) }},
-	{Key: "pathPattern", Read: func(d *decoder, n *node, key string, f *Flat) { f.PathPattern = d.filled(n, key) }},
-	{Key: "tier", Read: func(d *decoder, n *node, key string, f *Flat) { f.Tier = d.filled(n, key) }},
-	{Key: "algorithm", Read: func(d *decoder, n *node, key string, f *Flat) {
-		if d.algorithm(n, key) != nil {
-			f.Algorithm = n.Text
+var flatKeys = objectOf(
+	filledField("name", "the rule's `id`", func(f *Flat) *string { return &f.Name }).or("must be given"),
+	field[Flat]{
+		key: "scope", unset: "must be given",
+		doc: "who is counted: `global` each client, `tenant` each client of each tenant, `endpoint` each client on each path and method",
+		read: func(d *decoder, n *node, key string, f *Flat) {
+			if i := d.Choose(n, key, scopeWords); i >= 0 {
+				f.Scope = scopeWords[i]
+			}
+		},
+	},
+	filledField("tenantId", "the tenant whose requests the rule is for", func(f *Flat) *string { return &f.TenantID }),
+	filledField("httpMethod", "the method", func(f *Flat) *string { return &f.HTTPMethod }),
+	filledField("pathPattern", "a template: `/users/{id}`, `/users/*`, `/users/**`", func(f *Flat) *string { return &f.PathPattern }),
+	filledField("tier", "the tier", func(f *Flat) *string { return &f.Tier }),
+	field[Flat]{
+		key: "algorithm", doc: "by any of its names", unset: "`token_bucket`",
+		read: func(d *decoder, n *node, key string, f *Flat) {
+			if d.algorithm(n, key) != nil {
+				f.Algorithm = n.Text
+			}
+		},
+	},
+	wholeField("maxRequests", "the limit's number", 1, "", func(f *Flat) *int64 { return &f.MaxRequests }).or("must be given"),
+	field[Flat]{
+		key: "windowSeconds", doc: "the limit's window, with three decimals at most", unset: "must be given",
+		read: func(d *decoder, n *node, key string, f *Flat) { f.WindowSeconds = d.seconds(n, key) },
+	},
+	wholeField("burstCapacity", "of a `token_bucket`", 1, "write 1 or more; without it the burst is maxRequests",
+		func(f *Flat) *int64 { return &f.BurstCapacity }).or("`maxRequests`"),
+	wholeField("priority", "as in rules", 0, "", func(f *Flat) *int { return &f.Priority }).or("`0`"),
+	yesNoField("enabled", "`false` keeps the rule and its history, and it is not in force", func(f *Flat) *bool { return &f.Enabled }).or("`true`"),
+)
+
+// filledField is a text that is not empty: an empty one would rather be a mistake than mean everything.
+func filledField(key, doc string, of func(*Flat) *string) field[Flat] {
+	return field[Flat]{key: key, doc: doc, unset: "all", read: func(d *decoder, n *node, key string, f *Flat) {
+		s, ok := d.Text(n, key)
+		if ok && s == "" {
+			d.Bad(n, "%s is empty: write it, or remove the key", key)
 		}
-	}},
-	{Key: "maxRequests", Read: func(d *decoder, n *node, key string, f *Flat) { f.MaxRequests = d.Whole(n, key, 1, "") }},
-	{Key: "windowSeconds", Read: func(d *decoder, n *node, key string, f *Flat) { f.WindowSeconds = d.seconds(n, key) }},
-	{Key: "burstCapacity", Read: func(d *decoder, n *node, key string, f *Flat) {
-		f.BurstCapacity = d.Whole(n, key, 1, "write 1 or more; without it the burst is maxRequests")
-	}},
-	{Key: "priority", Read: func(d *decoder, n *node, key string, f *Flat) { f.Priority = int(d.Whole(n, key, 0, "")) }},
-	{Key: "enabled", Read: func(d *decoder, n *node, key string, f *Flat) { f.Enabled = d.YesNo(n, key) }},
+		*of(f) = s
+	}}
 }
 
 // scopeBy is what each scope counts by.
@@ -74,7 +98,7 @@ func ParseFlat(data []byte) (Flat, error) {
 	f := Flat{Enabled: true}
 	r.readOne("there is no rule here: write its keys and values (name, scope, maxRequests …)", func(d *decoder, n *node) {
 		d.In = textAt(n, "name")
-		yamldoc.Fields(d, n, "a flat rule", flatFields, &f)
+		flatKeys.read(d, n, "a flat rule", &f)
 		if n.Kind != yamldoc.Mapping {
 			return
 		}
@@ -100,26 +124,10 @@ func toldIn(n *node, found []yamldoc.Located) map[string]bool {
 			return comparePlace(e.Key, at.Error) == 0 || comparePlace(e.Value, at.Error) == 0
 		}) {
 			told[e.Key.Text] = true
-			told[yamldoc.Nearest(e.Key.Text, yamldoc.Keys(flatFields))] = true
+			told[yamldoc.Nearest(e.Key.Text, flatKeys.keys())] = true
 		}
 	}
 	return told
-}
-
-// filled reads a text that is not empty: an empty one would rather be a mistake than mean everything.
-func (d *decoder) filled(n *node, key string) string {
-	s, ok := d.Text(n, key)
-	if ok && s == "" {
-		d.Bad(n, "%s is empty: write it, or remove the key", key)
-	}
-	return s
-}
-
-func (d *decoder) oneOf(n *node, key string, words []string) string {
-	if i := d.Choose(n, key, words); i >= 0 {
-		return words[i]
-	}
-	return ""
 }
 
 func (d *decoder) seconds(n *node, key string) float64 {

@@ -1,6 +1,7 @@
 package ruledoc
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -8,42 +9,115 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// readLimit is a limit with what only matters while it is read.
+// readLimit is a limit with what only matters while it is read or written.
 type readLimit struct {
 	headgate.Limit
 	rate, quota bool
 	// Whether these are written, or are to come from the rule.
 	algorithm *headgate.Algorithm
 	aligned   bool
+	// like is how a limit counts that does not say it itself.
+	like how
 }
 
-var limitFields = []field[readLimit]{
-	{Key: "rate", Read: func(d *decoder, n *node, key string, l *readLimit) {
-		l.rate = true
-		l.Count, l.Window = d.rate(n, key)
-	}},
-	{Key: "burst", Read: func(d *decoder, n *node, key string, l *readLimit) {
-		l.Burst = d.Whole(n, key, 1, "write 1 or more; without it the burst is the limit's number")
-	}},
-	{Key: "algorithm", Read: func(d *decoder, n *node, key string, l *readLimit) { l.algorithm = d.algorithm(n, key) }},
-	{Key: "align", Read: func(d *decoder, n *node, key string, l *readLimit) {
-		l.aligned = true
-		d.word(n, key, alignWords, (*uint8)(&l.Align))
-	}},
-	{Key: "quota", Read: func(d *decoder, n *node, key string, l *readLimit) {
-		l.quota = true
-		l.Count = d.Whole(n, key, 1, "")
-	}},
-	{Key: "calendar", Read: func(d *decoder, n *node, key string, l *readLimit) {
-		if i := d.Choose(n, key, calendarWords); i >= 0 {
-			l.Calendar = headgate.Calendar(i + 1)
-		}
-	}},
-	{Key: "timezone", Read: func(d *decoder, n *node, key string, l *readLimit) { l.TimeZone = d.zone(n, key) }},
-	{Key: "anchor_day", Read: func(d *decoder, n *node, key string, l *readLimit) {
-		l.AnchorDay = int(min(d.Whole(n, key, 1, ""), math.MaxInt32))
-	}},
-}
+var limitKeys = objectOf(
+	field[readLimit]{
+		key: "rate", doc: "how many per how long: `10/minute`, `5/15m`, `10_000/h`", unset: "this or `quota` must be given",
+		schema: `"$ref": "#/$defs/rate"`,
+		read: func(d *decoder, n *node, key string, l *readLimit) {
+			l.rate = true
+			l.Count, l.Window = d.rate(n, key)
+		},
+		write: func(e *encoder, what string, l *readLimit) *node {
+			if l.quota {
+				return nil
+			}
+			return e.rate(what, l.Limit)
+		},
+	},
+	field[readLimit]{
+		key: "burst", doc: "how many a `token_bucket` lets pass at once", unset: "the limit's number",
+		schema: `"type": "integer", "minimum": 1, ` + countSchema,
+		read: func(d *decoder, n *node, key string, l *readLimit) {
+			l.Burst = d.Whole(n, key, 1, "write 1 or more; without it the burst is the limit's number")
+		},
+		write: func(_ *encoder, _ string, l *readLimit) *node { return l.burstNode() },
+	},
+	field[readLimit]{
+		key: "algorithm", doc: "how to count", unset: "the rule's", schema: `"$ref": "#/$defs/algorithm"`,
+		read: func(d *decoder, n *node, key string, l *readLimit) { l.algorithm = d.algorithm(n, key) },
+		write: func(e *encoder, what string, l *readLimit) *node {
+			if l.quota || l.Algorithm == l.like.algorithm {
+				return nil
+			}
+			return e.text(what, l.Algorithm.String())
+		},
+	},
+	field[readLimit]{
+		key: "align", unset: "`first`",
+		doc: "when a `fixed_window` begins: with the `first` request, on the `clock`, or on the clock with an offset for each subject " +
+			"(`spread`)",
+		schema: fmt.Sprintf(`"enum": %s, "default": %q`, jsonOf(alignWords), alignWords[0]),
+		read: func(d *decoder, n *node, key string, l *readLimit) {
+			l.aligned = true
+			if i := d.Choose(n, key, alignWords); i >= 0 {
+				l.Align = headgate.Align(i)
+			}
+		},
+		write: func(e *encoder, what string, l *readLimit) *node {
+			align := headgate.FromFirst
+			if l.Algorithm == l.like.algorithm {
+				align = l.like.align
+			}
+			if l.quota || l.Align == align {
+				return nil
+			}
+			return e.text(what, alignWords[l.Align])
+		},
+	},
+	field[readLimit]{
+		key: "quota", doc: "how many per unit of the calendar", unset: "none", schema: `"type": "integer", "minimum": 1, ` + countSchema,
+		read: func(d *decoder, n *node, key string, l *readLimit) {
+			l.quota = true
+			l.Count = d.Whole(n, key, 1, "")
+		},
+		write: func(_ *encoder, _ string, l *readLimit) *node {
+			if !l.quota {
+				return nil
+			}
+			return number(l.Count)
+		},
+	},
+	field[readLimit]{
+		key: "calendar", doc: "the unit of the calendar that a quota is for: `minute`, `hour`, `day`, `week`, `month`", unset: "of a quota it must be given",
+		schema: `"enum": ` + jsonOf(calendarWords),
+		read: func(d *decoder, n *node, key string, l *readLimit) {
+			if i := d.Choose(n, key, calendarWords); i >= 0 {
+				l.Calendar = headgate.Calendar(i + 1)
+			}
+		},
+		write: func(_ *encoder, _ string, l *readLimit) *node { return wordNode(l.Calendar) },
+	},
+	field[readLimit]{
+		key: "timezone", doc: "where the calendar is read: `Europe/Berlin`", unset: "`UTC`", schema: `"type": "string", "default": "UTC"`,
+		read:  func(d *decoder, n *node, key string, l *readLimit) { l.TimeZone = d.zone(n, key) },
+		write: func(e *encoder, what string, l *readLimit) *node { return e.zone(what, l.TimeZone) },
+	},
+	field[readLimit]{
+		key: "anchor_day", unset: "`1`",
+		doc:    "the day on which a month (in a shorter one its last day) or a week (1 is Monday) begins",
+		schema: `"type": "integer", "minimum": 1, "maximum": 31, "default": 1`,
+		read: func(d *decoder, n *node, key string, l *readLimit) {
+			l.AnchorDay = int(min(d.Whole(n, key, 1, ""), math.MaxInt32))
+		},
+		write: func(_ *encoder, _ string, l *readLimit) *node {
+			if l.AnchorDay <= 1 {
+				return nil
+			}
+			return number(int64(l.AnchorDay))
+		},
+	},
+)
 
 var (
 	calendarWords  = wordsOf(headgate.Minute, headgate.Hour, headgate.Day, headgate.Week, headgate.Month)
@@ -105,7 +179,7 @@ func (d *decoder) limit(n *node, key string, like how) headgate.Limit {
 		l.rate = true
 		l.Count, l.Window = d.rate(n, key)
 	case yamldoc.Mapping:
-		yamldoc.Fields(d, n, key, limitFields, &l)
+		limitKeys.read(d, n, key, &l)
 		d.checkKind(n, key, &l)
 	default:
 		d.Bad(n, "%s wants 10/minute or {rate: 10/minute, burst: 20}, not %s", key, n.Describe())
@@ -144,4 +218,30 @@ func (d *decoder) checkKind(n *node, key string, l *readLimit) {
 			d.Bad(n, "%s says neither rate nor quota: write {rate: 10/minute} or {quota: 1000, calendar: day}", key)
 		}
 	}
+}
+
+// limit writes of a limit what does not go without saying where others count like this.
+func (e *encoder) limit(where string, l headgate.Limit, like how) *node {
+	if err := l.Validate(); err != nil {
+		e.bad(where, "%w", err)
+		return mapping()
+	}
+	n := limitKeys.write(e, where, &readLimit{Limit: l, quota: l.Calendar != headgate.NoCalendar, like: like})
+	if len(n.Entries) == 1 && n.Entries[0].Key.Text == "rate" {
+		return n.Entries[0].Value
+	}
+	return n
+}
+
+// burstNode writes the burst unless it is the one that the limit would have without a word.
+func (l *readLimit) burstNode() *node {
+	unsaid := l.Limit
+	unsaid.Burst = 0
+	switch unsaid = scaleBurst(unsaid, l.like.burstOf); {
+	case unsaid.Burst > 0 && unsaid.Burst != l.Capacity():
+		return number(l.Capacity())
+	case unsaid.Burst == 0 && l.Burst != l.Count:
+		return number(l.Burst)
+	}
+	return nil
 }

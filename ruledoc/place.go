@@ -105,22 +105,12 @@ func unjoin(err error) []error {
 // what hangs on them, would be said of a value that nobody wrote.
 type toldKeys map[string]bool
 
-// together are keys that are judged together.
-var together = [][]string{
-	{"limit", "limits", "algorithm", "tiers", "max_caller_limit", "candidate", "overdraw", "max_delay"},
-	{"by", "enforce_percent"},
-}
-
 func (t toldKeys) covers(path []string) bool {
 	if len(t) == 0 || len(path) == 0 {
 		return len(t) > 0
 	}
-	for _, keys := range together {
-		if slices.Contains(keys, path[0]) {
-			return slices.ContainsFunc(keys, func(key string) bool { return t[key] })
-		}
-	}
-	return t[path[0]]
+	with := ruleKeys.judgedWith(path[0])
+	return slices.ContainsFunc(ruleKeys.fields, func(f field[readRule]) bool { return t[f.key] && ruleKeys.judgedWith(f.key) == with })
 }
 
 // told finds the rules and keys in which the problems so far are.
@@ -143,7 +133,7 @@ func (r *reader) told() map[*readRule]toldKeys {
 		if j > 0 {
 			key := rule.node.Entries[j-1].Key.Text
 			all[rule][key] = true
-			all[rule][yamldoc.Nearest(key, yamldoc.Keys(ruleFields))] = true
+			all[rule][yamldoc.Nearest(key, ruleKeys.keys())] = true
 		}
 	}
 	return all

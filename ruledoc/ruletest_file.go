@@ -47,12 +47,12 @@ type testStep struct {
 	time, expected *node
 }
 
-var suiteFields = []field[testSuite]{
+var suiteFields = []testField[testSuite]{
 	{Key: "rules", Read: func(d *decoder, n *node, key string, s *testSuite) { s.paths = d.Texts(n, key) }},
 	{Key: "tests", Read: func(d *decoder, n *node, key string, s *testSuite) { s.entries = d.list(n, key, "tests") }},
 }
 
-var testFields = []field[ruleTest]{
+var testFields = []testField[ruleTest]{
 	{Key: "name", Read: func(d *decoder, n *node, key string, t *ruleTest) { t.name, _ = d.Text(n, key) }},
 	{Key: "start", Read: func(d *decoder, n *node, key string, t *ruleTest) { t.start = d.Instant(n, key) }},
 	{Key: "requests", Read: func(d *decoder, n *node, key string, t *ruleTest) {
@@ -60,7 +60,7 @@ var testFields = []field[ruleTest]{
 	}},
 }
 
-var stepFields = []field[testStep]{
+var stepFields = []testField[testStep]{
 	{Key: "at", Read: func(_ *decoder, n *node, _ string, s *testStep) { s.time = n }},
 	{Key: "every", Read: func(d *decoder, n *node, key string, s *testStep) { s.every = d.notNegative(n, key) }},
 	{Key: "repeat", Read: func(d *decoder, n *node, key string, s *testStep) {
@@ -176,7 +176,7 @@ type readExpectation struct {
 	name   *node // of the limit
 }
 
-var expectFields = []field[readExpectation]{
+var expectFields = []testField[readExpectation]{
 	{Key: "allowed", Read: func(d *decoder, n *node, key string, e *readExpectation) {
 		if n.Kind != yamldoc.Number {
 			e.each, e.allowed = true, d.YesNo(n, key)

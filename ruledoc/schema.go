@@ -2,12 +2,90 @@ package ruledoc
 
 import (
 	"bytes"
-	_ "embed" // for schema.json
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
 )
 
-//go:embed schema.json
-var schema []byte
-
-// Schema is the JSON Schema of a rule file, for editors and other programs. It knows the keys, words and shapes; Parse
+// Schema returns the JSON Schema of a rule file, for editors and other programs: schema.json. It knows the keys, words and shapes; Parse
 // knows the rest.
-func Schema() []byte { return bytes.Clone(schema) }
+func Schema() []byte {
+	compact := fmt.Appendf(nil, schemaFrame, topKeys.properties(), definitions())
+	var b bytes.Buffer
+	if err := json.Indent(&b, compact, "", "  "); err != nil {
+		panic(fmt.Errorf("ruledoc: the schema of a field is not JSON: %w", err))
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+const schemaFrame = `{
+	"$schema": "https://json-schema.org/draft/2020-12/schema",
+	"$id": "https://raw.githubusercontent.com/headgate/headgate/main/ruledoc/schema.json",
+	"title": "Headgate rules",
+	"description": "Who may do what how often. All rules that match a request apply to it.",
+	"type": "object",
+	"properties": {"$schema": {"type": "string", "description": "Where this schema is, for editors of JSON files."}, %s},
+	"patternProperties": {"^x-": {"description": "Left alone: a place for anchors and for other programs."}},
+	"additionalProperties": false,
+	"$defs": {%s}
+}`
+
+// otherAttributes are the names that say where an attribute comes from.
+const otherAttributes = `^(header\.[^A-Z]+|(cookie|claim|descriptor)\..+)$`
+
+// definitions returns what the fields refer to.
+func definitions() string {
+	limitOrLimits := `"anyOf": [{"required": ["limit"]}, {"required": ["limits"]}]`
+	var who []string
+	for _, key := range []string{"api_key", "user", "service_account", "ip_cidr"} {
+		who = append(who, fmt.Sprintf(`{"required": [%q]}`, key))
+	}
+	patterns := []string{matchKeys.properties()}
+	for _, name := range headgate.BuiltIn() {
+		patterns = append(patterns, fmt.Sprintf(`%q: {"$ref": "#/$defs/pattern"%s}`, name, matchDoc(name)))
+	}
+	return strings.Join([]string{
+		`"rule": ` + mappingSchema(ruleKeys.properties(), `"required": ["id", "by"], `+limitOrLimits),
+		fmt.Sprintf(`"attribute": {"type": "string", "anyOf": [{"enum": %s}, {"pattern": %q}], "description": %s}`,
+			jsonOf(headgate.BuiltIn()), otherAttributes, plainText("a built-in attribute, or one that says where it comes from: "+
+				"header.x-app, cookie.x, claim.x, descriptor.x; client is the api_key, else the user, else the ip")),
+		`"match": ` + mappingSchema(strings.Join(patterns, ", "),
+			fmt.Sprintf(`"patternProperties": {%q: {"$ref": "#/$defs/pattern"}}`, otherAttributes)),
+		`"pattern": {"anyOf": [{"$ref": "#/$defs/texts"}, ` + mappingSchema(patternKeys.properties(), `"minProperties": 1`) + `],
+			"description": "A value, a list of values, or {in, not, prefix, cidr, absent}."}`,
+		`"texts": {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string", "minLength": 1}}]}`,
+		fmt.Sprintf(`"rate": {"type": "string", "pattern": "^ *[0-9][0-9_]* */ *([0-9][0-9_]*)? *(%s) *$"}`,
+			strings.Join(slices.Sorted(maps.Keys(units)), "|")),
+		`"limit": {"anyOf": [{"$ref": "#/$defs/rate"}, ` + mappingSchema(limitKeys.properties(), `"oneOf": [
+			{"required": ["rate"], "not": {"anyOf": [{"required": ["calendar"]}, {"required": ["timezone"]}, {"required": ["anchor_day"]}]}},
+			{"required": ["quota", "calendar"], "not": {"anyOf": [{"required": ["burst"]}, {"required": ["align"]}]}}]`) + `]}`,
+		`"limits": {"type": "object", "propertyNames": {"pattern": "^[A-Za-z0-9_.-]+$", "maxLength": 64},
+			"additionalProperties": {"$ref": "#/$defs/limit"}}`,
+		`"plan": {"anyOf": [{"$ref": "#/$defs/rate"}, ` + mappingSchema(planKeys.properties(), `"minProperties": 1`) + `]}`,
+		fmt.Sprintf(`"algorithm": {"enum": %s, "default": %q}`,
+			jsonOf(slices.Concat(algorithmWords, slices.Sorted(maps.Keys(otherAlgorithmWords)))), algorithmWords[0]),
+		`"cost": {"anyOf": [{"type": "integer", "minimum": 1, ` + countSchema + `}, ` + mappingSchema(costKeys.properties(), "") + `]}`,
+		`"override": ` + mappingSchema(overrideKeys.properties(), `"required": ["rule", "subject"], `+limitOrLimits),
+		`"exemption": ` + mappingSchema(exemptionKeys.properties(), `"oneOf": [`+strings.Join(who, ", ")+`]`),
+	}, ", ")
+}
+
+// mappingSchema returns the schema of a mapping that has these keys and no others; rest is what else holds.
+func mappingSchema(properties, rest string) string {
+	if rest != "" {
+		rest = ", " + rest
+	}
+	return fmt.Sprintf(`{"type": "object", "properties": {%s}%s, "additionalProperties": false}`, properties, rest)
+}
+
+func matchDoc(name string) string {
+	if doc := matchDocs[name]; doc != "" {
+		return `, "description": ` + plainText(doc)
+	}
+	return ""
+}

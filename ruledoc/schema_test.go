@@ -2,8 +2,7 @@ package ruledoc
 
 import (
 	"bytes"
-	"encoding/json"
-	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 func compiledSchema(t testing.TB) *jsonschema.Schema {
@@ -103,107 +99,49 @@ func TestSchemaRefusesBad(t *testing.T) {
 	}
 }
 
-// part is what the test needs to know of a schema.
-type part struct {
-	Properties  map[string]part `json:"properties"`
-	Defs        map[string]part `json:"$defs"`
-	AnyOf       []part          `json:"anyOf"`
-	Enum        []string        `json:"enum"`
-	Pattern     string          `json:"pattern"`
-	Default     any             `json:"default"`
-	Maximum     float64         `json:"maximum"`
-	MaxLength   int             `json:"maxLength"`
-	Description string          `json:"description"`
-	Ref         string          `json:"$ref"`
-}
-
-func readSchema(t testing.TB) part {
-	t.Helper()
-	var p part
-	if err := json.Unmarshal(Schema(), &p); err != nil {
+// TestSchemaFile holds schema.json, which editors load by its address, to the fields.
+func TestSchemaFile(t *testing.T) {
+	t.Parallel()
+	if *update {
+		if err := os.WriteFile("schema.json", Schema(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.ReadFile("schema.json")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return p
-}
-
-func TestSchemaHasTheKeys(t *testing.T) {
-	t.Parallel()
-	top := readSchema(t)
-	defs := top.Defs
-	tables := []struct {
-		name string
-		part part
-		keys []string
-	}{
-		{"the top", top, append(yamldoc.Keys(topFields), "$schema")},
-		{"rule", defs["rule"], yamldoc.Keys(ruleFields)},
-		{"limit", defs["limit"].AnyOf[1], yamldoc.Keys(limitFields)},
-		{"plan", defs["plan"].AnyOf[1], yamldoc.Keys(planFields)},
-		{"cost", defs["cost"].AnyOf[1], yamldoc.Keys(costFields)},
-		{"pattern", defs["pattern"].AnyOf[1], yamldoc.Keys(patternFields)},
-		{"match", defs["match"], append(headgate.BuiltIn(), ignoreCase)},
-		{"override", defs["override"], yamldoc.Keys(overrideFields)},
-		{"exemption", defs["exemption"], yamldoc.Keys(exemptionFields)},
-	}
-	for _, table := range tables {
-		got, want := slices.Sorted(maps.Keys(table.part.Properties)), slices.Sorted(slices.Values(table.keys))
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: the schema has %v, the code %v", table.name, got, want)
-		}
-	}
-	for key, p := range defs["rule"].Properties {
-		if p.Description == "" && p.Ref == "" {
-			t.Errorf("rule: %s has no description", key)
-		}
+	if !bytes.Equal(file, Schema()) {
+		t.Error("schema.json is not what the fields say: write it with -update")
 	}
 }
 
-func TestSchemaHasTheWords(t *testing.T) {
+// TestDocumentationHasTheFields holds the tables of docs/rules.md to the fields.
+func TestDocumentationHasTheFields(t *testing.T) {
 	t.Parallel()
-	defs := readSchema(t).Defs
-	rule, limit := defs["rule"].Properties, defs["limit"].AnyOf[1].Properties
-	algorithms := slices.Concat(algorithmWords, slices.Sorted(maps.Keys(otherAlgorithmWords)))
-	for name, words := range map[string][2][]string{
-		"mode":             {defs["mode"].Enum, modeWords},
-		"on_missing":       {rule["on_missing"].Enum, onMissingWords},
-		"on_store_failure": {rule["on_store_failure"].Enum, onStoreFailureWords},
-		"algorithm":        {defs["algorithm"].Enum, algorithms},
-		"align":            {limit["align"].Enum, alignWords},
-		"calendar":         {limit["calendar"].Enum, calendarWords},
-		"attribute":        {defs["attribute"].AnyOf[0].Enum, headgate.BuiltIn()},
+	const file = "../docs/rules.md"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(text)
+	for name, rows := range map[string]string{
+		"document": topKeys.rows(), "rule": ruleKeys.rows(), "limit": limitKeys.rows(), "cost": costKeys.rows(), "pattern": patternKeys.rows(),
+		"match": matchKeys.rows(), "override": overrideKeys.rows(), "exemption": exemptionKeys.rows(), "flat": flatKeys.rows(),
 	} {
-		if !slices.Equal(words[0], words[1]) {
-			t.Errorf("%s: the schema has %v, the code %v", name, words[0], words[1])
+		begin, end := "<!-- keys of "+name+" -->\n", "<!-- end -->"
+		before, rest, found := strings.Cut(got, begin)
+		_, after, ended := strings.Cut(rest, end)
+		if !found || !ended {
+			t.Fatalf("%s has no table between %q and %q", file, begin, end)
 		}
+		got = before + begin + "\n| key | what it is | default |\n|---|---|---|\n" + rows + "\n" + end + after
 	}
-	alternatives := regexp.MustCompile(`\((ms\|[a-z|]*)\)`).FindStringSubmatch(defs["rate"].Pattern)
-	got, want := slices.Sorted(slices.Values(strings.Split(alternatives[1], "|"))), slices.Sorted(maps.Keys(units))
-	if !slices.Equal(got, want) {
-		t.Errorf("units: the schema has %v, the code %v", got, want)
-	}
-}
-
-func TestSchemaHasTheDefaults(t *testing.T) {
-	t.Parallel()
-	defs := readSchema(t).Defs
-	rule, limit, cost := defs["rule"].Properties, defs["limit"].AnyOf[1].Properties, defs["cost"].AnyOf[1].Properties
-	var zero headgate.Rule
-	for name, values := range map[string][2]any{
-		"mode":             {defs["mode"].Default, zero.Mode.String()},
-		"algorithm":        {defs["algorithm"].Default, zero.Limit.Algorithm.String()},
-		"on_missing":       {rule["on_missing"].Default, zero.OnMissing.String()},
-		"on_store_failure": {rule["on_store_failure"].Default, zero.OnStoreFailure.String()},
-		"align":            {limit["align"].Default, alignWords[zero.Limit.Align]},
-		"strict":           {rule["strict"].Default, zero.Strict},
-		"critical":         {rule["critical"].Default, zero.Critical},
-		"priority":         {rule["priority"].Default, float64(zero.Priority)},
-		"cost.max":         {cost["max"].Default, float64(headgate.MaxCost)},
-		"largest burst":    {limit["burst"].Maximum, float64(headgate.MaxCost)},
-		"largest quota":    {limit["quota"].Maximum, float64(headgate.MaxCost)},
-		"longest when":     {rule["when"].MaxLength, maxConditionRunes},
-	} {
-		if values[0] != values[1] {
-			t.Errorf("%s: the schema has %v, the code %v", name, values[0], values[1])
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
 		}
+	} else if got != string(text) {
+		t.Errorf("the tables of %s are not what the fields say: write them with -update", file)
 	}
 }

@@ -1,0 +1,36 @@
+package ruledoc
+
+import (
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/yamldoc"
+)
+
+// zone reads the name of a time zone.
+func (d *decoder) zone(n *node, key string) *time.Location {
+	s, ok := d.Text(n, key)
+	if !ok {
+		return nil
+	}
+	if zone, ok := d.known.zones[s]; ok {
+		return zone
+	}
+	zone, err := time.LoadLocation(s)
+	if err != nil || s == "" || strings.EqualFold(s, "local") {
+		d.Bad(n, "%s: there is no time zone %q here: write a name like Europe/Berlin or UTC", key, yamldoc.Shorten(s))
+		return nil
+	}
+	d.known.zones[s] = zone
+	return zone
+}
+
+func (e *encoder) zone(where string, zone *time.Location) *node {
+	if zone == nil || zone.String() == time.UTC.String() {
+		return nil
+	}
+	if _, err := time.LoadLocation(zone.String()); err != nil || zone == time.Local {
+		e.bad(where, "the time zone %q cannot be written: use one with a name like Europe/Berlin", zone)
+	}
+	return e.text(where, zone.String())
+}
