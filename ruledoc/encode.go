@@ -3,6 +3,7 @@ package ruledoc
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -30,14 +31,35 @@ func encodeRule(r headgate.Rule) (n *node, like func(limit string) how, err erro
 		return nil, nil, err
 	}
 	var e encoder
-	algorithm := commonAlgorithm(r)
-	read := readRule{Rule: r, algorithm: &algorithm}
-	read.own = readPlan{Plan: headgate.Plan{Limit: r.Limit, Limits: r.Limits}, like: func(string) how { return how{algorithm: algorithm} }}
-	n = ruleKeys.write(&e, "", &read)
+	read := written(r)
+	n = ruleKeys.write(&e, "", read)
 	if e.problem != nil {
 		return nil, nil, fmt.Errorf("rule %q: %w", r.ID, e.problem)
 	}
 	return n, read.likeOverride, nil
+}
+
+// written returns a rule made ready to be written.
+func written(r headgate.Rule) *readRule {
+	algorithm := commonAlgorithm(r)
+	own := readPlan{Plan: headgate.Plan{Limit: r.Limit, Limits: r.Limits}, like: func(string) how { return how{algorithm: algorithm} }}
+	return &readRule{Rule: r, algorithm: &algorithm, own: own}
+}
+
+// Settings yields the keys of a rule that do not go without saying, in the order of the documentation, each with its value: a text as it
+// is, all else in JSON. What cannot be written is left out; EncodeRule says what that is.
+func Settings(r headgate.Rule) iter.Seq2[string, string] {
+	return func(yield func(key, value string) bool) {
+		for _, entry := range ruleKeys.write(&encoder{}, "", written(r)).Entries {
+			text := entry.Value.Text
+			if entry.Value.Kind != yamldoc.Text {
+				text = string(encodeJSON(entry.Value))
+			}
+			if !yield(entry.Key.Text, text) {
+				return
+			}
+		}
+	}
 }
 
 // commonAlgorithm is how the first of a rule's limits counts that can count in several ways; the others say it where they

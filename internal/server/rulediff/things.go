@@ -108,43 +108,87 @@ func ifAlone(alone bool, e effect) effect {
 	return other
 }
 
+// meaning is what a change of a key means. Keys that no fact is about, and that have no meaning here, are compared all the same:
+// a change of them is neither looser nor tighter.
+type meaning struct {
+	key   string
+	unset string // the value of a rule without the key
+	then  string
+	rank  func(r *headgate.Rule) int64
+	text  func(r *headgate.Rule) string // nil: as the document has it
+}
+
+// meanings are in the order in which changes are listed.
+var meanings = []meaning{
+	{key: "cost", unset: "1", then: "used units stay used", rank: costRank, text: costText},
+	{key: "enforce_percent", unset: "100", then: "for the others it is in shadow", rank: func(r *headgate.Rule) int64 {
+		return int64(cmp.Or(r.EnforcePercent, 100))
+	}},
+	{key: "overdraw", unset: "false", then: "whether costs are recorded beyond the limit"},
+	{key: "max_delay", unset: "0s", then: "then it is refused", rank: func(r *headgate.Rule) int64 { return math.MaxInt64 - int64(r.MaxDelay) }},
+	{key: "max_caller_limit", unset: "none", then: "the most that callers may ask for"},
+	{key: "priority", unset: "0", then: "of rules with the same by the highest applies"},
+	{key: "on_missing", unset: "share", then: "for requests that lack what is counted by", rank: func(r *headgate.Rule) int64 {
+		return []int64{headgate.SkipMissing: 1, headgate.ShareMissing: 2, headgate.DenyMissing: 3}[r.OnMissing]
+	}},
+	{key: "on_store_failure", unset: "local", then: "while the store does not answer", rank: func(r *headgate.Rule) int64 {
+		return []int64{headgate.FailAllow: 1, headgate.FailLocal: 2, headgate.FailDeny: 3}[r.OnStoreFailure]
+	}},
+	{key: "strict", unset: "false", then: "whether the store alone decides"},
+	{key: "critical", unset: "false", then: "whether it is turned away last"},
+	{key: "expose", unset: "auto", then: "what clients are shown in headers"},
+	{key: "meter", unset: "false", then: "whether usage is added up by the day"},
+	{key: "description", then: "for people only"},
+	{key: "labels", then: "for people and their tools only", text: func(r *headgate.Rule) string {
+		return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(r.Labels), "map["), "]")
+	}},
+}
+
+// ownFacts are the keys that ruleThing makes facts of.
+var ownFacts = []string{"id", "match", "when", "by", "limit", "limits", "algorithm", "tiers", "candidate", "mode"}
+
 // otherFacts are those that are a word or a number.
 func otherFacts(r *headgate.Rule, rivals string) []fact {
-	percent := int64(cmp.Or(r.EnforcePercent, 100))
-	cost := fact{what: "cost", rank: max(r.Cost.Default, 1), then: "used units stay used"}
-	cost.text = number(cost.rank)
-	if c := r.Cost; c.From != "" {
-		cost.text = fmt.Sprintf("%s, %d to %d, else %s", c.From, max(c.Min, 1), cmp.Or(c.Max, headgate.MaxCost), cost.text)
-		cost.rank = 0
+	keys := maps.Collect(ruledoc.Settings(*r))
+	var facts []fact
+	for _, m := range meanings {
+		f := fact{what: m.key, text: m.unset, then: m.then}
+		if text, ok := keys[m.key]; ok && m.text == nil {
+			f.text = text
+		} else if ok {
+			f.text = m.text(r)
+		}
+		if m.rank != nil {
+			f.rank = m.rank(r)
+		}
+		if m.key == "priority" {
+			f.then += rivals
+		}
+		f.usual = f.text == m.unset
+		facts = append(facts, f)
+		delete(keys, m.key)
 	}
-	missing := []int64{headgate.SkipMissing: 1, headgate.ShareMissing: 2, headgate.DenyMissing: 3}[r.OnMissing]
-	failure := []int64{headgate.FailAllow: 1, headgate.FailLocal: 2, headgate.FailDeny: 3}[r.OnStoreFailure]
-	labels := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(r.Labels), "map["), "]")
-	asked := "none"
-	if most := r.MaxCallerLimit; most.Count > 0 {
-		asked = most.String()
-	}
-	facts := []fact{
-		cost,
-		{what: "enforce_percent", text: number(percent), rank: percent, then: "for the others it is in shadow"},
-		{what: "overdraw", text: strconv.FormatBool(r.Overdraw), then: "whether costs are recorded beyond the limit"},
-		{what: "max_delay", text: r.MaxDelay.String(), rank: math.MaxInt64 - int64(r.MaxDelay), then: "then it is refused"},
-		{what: "max_caller_limit", text: asked, then: "the most that callers may ask for"},
-		{what: "priority", text: number(int64(r.Priority)), then: "of rules with the same by the highest applies" + rivals},
-		{what: "on_missing", text: r.OnMissing.String(), rank: missing, then: "for requests that lack what is counted by"},
-		{what: "on_store_failure", text: r.OnStoreFailure.String(), rank: failure, then: "while the store does not answer"},
-		{what: "strict", text: strconv.FormatBool(r.Strict), then: "whether the store alone decides"},
-		{what: "critical", text: strconv.FormatBool(r.Critical), then: "whether it is turned away last"},
-		{what: "expose", text: r.Expose.String(), then: "what clients are shown in headers"},
-		{what: "meter", text: strconv.FormatBool(r.Meter), then: "whether usage is added up by the day"},
-		{what: "description", text: r.Description, then: "for people only"},
-		{what: "labels", text: labels, then: "for people and their tools only"},
-	}
-	usual := []string{"1", "100", "false", "0s", "none", "0", "share", "local", "false", "false", "auto", "false", "", ""}
-	for i := range facts {
-		facts[i].usual = facts[i].text == usual[i]
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.Contains(ownFacts, key) {
+			facts = append(facts, fact{what: key, text: keys[key], adds: other})
+		}
 	}
 	return facts
+}
+
+func costRank(r *headgate.Rule) int64 {
+	if r.Cost.From != "" {
+		return 0
+	}
+	return max(r.Cost.Default, 1)
+}
+
+func costText(r *headgate.Rule) string {
+	c, usual := r.Cost, number(max(r.Cost.Default, 1))
+	if c.From == "" {
+		return usual
+	}
+	return fmt.Sprintf("%s, %d to %d, else %s", c.From, max(c.Min, 1), cmp.Or(c.Max, headgate.MaxCost), usual)
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
