@@ -77,22 +77,31 @@ type Program struct {
 	log  Log
 }
 
-// Run starts a server, which ends with the test, and returns when something
-// listens at the address.
-func Run(t testing.TB, command *exec.Cmd, address string) *Program {
+// Spawn starts a program, which ends with the test. Its log is what it prints,
+// unless the caller reads its standard output.
+func Spawn(t testing.TB, command *exec.Cmd) *Program {
 	t.Helper()
 	p := &Program{name: filepath.Base(command.Path)}
-	command.Stdout, command.Stderr = &p.log, &p.log
-	var err error
-	if p.proc, err = spawn(command); err != nil {
-		t.Fatal(err)
+	if command.Stdout == nil {
+		command.Stdout = &p.log
 	}
+	command.Stderr = &p.log
+	var err error
+	p.proc, err = spawn(command)
+	NoError(t, err)
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
 			t.Logf("log of %s:\n%.10000s", p.name, p.Output())
 		}
 	})
+	return p
+}
+
+// Run is Spawn of a server. It returns when something listens at the address.
+func Run(t testing.TB, command *exec.Cmd, address string) *Program {
+	t.Helper()
+	p := Spawn(t, command)
 	wait(t, p.name, func() error {
 		if !p.proc.running() {
 			t.Fatalf("%s has ended:\n%.10000s", command, p.Output())
@@ -105,6 +114,9 @@ func Run(t testing.TB, command *exec.Cmd, address string) *Program {
 	})
 	return p
 }
+
+// Done is closed when the program has ended.
+func (p *Program) Done() <-chan struct{} { return p.proc.done }
 
 // PID returns the program's process id.
 func (p *Program) PID() int { return p.proc.os.Pid }
