@@ -3,15 +3,17 @@ package main
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // burst is one client that sends its requests one after the other to the nodes in turn, more than its limit has: what one
 // node holds in advance must not be missing for the client.
-func burst(w *world) error {
+func burst(w *world) {
 	const count, requests = 200, 250
 	var g groups
 	for _, algorithm := range leasing {
@@ -21,45 +23,35 @@ func burst(w *world) error {
 	var fleets [][]*worker
 	for _, size := range []int{1, 2, 4} {
 		_, address := w.redis()
-		nodes, err := w.startWorkers(size, address, patience, g)
-		if err != nil {
-			return err
-		}
-		fleets = append(fleets, nodes)
+		fleets = append(fleets, w.startWorkers(size, address, patience, g))
 	}
 	w.await()
-	var mu sync.Mutex
-	var failed error
-	client := func(nodes []*worker, group int, pause time.Duration, trials int) {
+	client := func(nodes []*worker, group int, pause time.Duration, trials int) error {
 		for trial := range trials {
 			subject := fmt.Sprintf("%s/%d nodes/%v/%d", leasing[group], len(nodes), pause, trial)
 			for i := range requests {
-				one := command{Op: judge.OpCheck, Group: group, Subject: subject, Cost: 1}
+				one := Command{Op: judge.OpCheck, Group: group, Subject: subject, Cost: 1}
 				if err := nodes[i%len(nodes)].ask(one); err != nil {
-					mu.Lock()
-					failed = errors.Join(failed, err)
-					mu.Unlock()
-					return
+					return err
 				}
-				if pause > 0 {
-					time.Sleep(pause)
-				}
+				time.Sleep(pause)
 			}
 		}
+		return nil
 	}
-	var all sync.WaitGroup
+	var all errgroup.Group
 	for _, nodes := range fleets {
 		for group := range g {
-			all.Go(func() { client(nodes, group, 15*time.Millisecond, w.some(1, 3)) })
+			all.Go(func() error { return client(nodes, group, 15*time.Millisecond, w.some(1, 3)) })
 		}
 		// The quick ones have the nodes to themselves: only then are they quick.
-		all.Go(func() {
+		all.Go(func() error {
+			var failed error
 			for group := range g {
-				client(nodes, group, 0, w.some(6, 20))
-				client(nodes, group, time.Millisecond, w.some(2, 20))
+				failed = errors.Join(failed, client(nodes, group, 0, w.some(6, 20)), client(nodes, group, time.Millisecond, w.some(2, 20)))
 			}
+			return failed
 		})
 	}
-	all.Wait()
-	return failed
+	testenv.NoError(w, all.Wait())
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 const day = int64(24 * time.Hour / time.Microsecond)
@@ -19,7 +20,7 @@ const processes, each, requests, count = 4, 25, 12, 1000
 var leasing = []string{judge.FixedWindow, judge.TokenBucket, judge.SlidingWindow}
 
 // callers is the README's own claim: 100 callers in 4 processes on a limit of 1,000 are admitted 1,000 times.
-func callers(w *world) error {
+func callers(w *world) {
 	runs := w.some(20, 100)
 	var g groups
 	for _, algorithm := range leasing {
@@ -27,27 +28,20 @@ func callers(w *world) error {
 		w.judge(judge.Check{Kind: judge.KindTotal, Subjects: algorithm + "/", Least: count - 1, Misses: max(1, runs/100)})
 	}
 	_, address := w.redis()
-	workers, err := w.startWorkers(processes, address, patience, g)
-	if err != nil {
-		return err
-	}
+	workers := w.startWorkers(processes, address, patience, g)
 	w.await()
 	for run := range runs {
 		for group, algorithm := range leasing {
 			start := time.Now().Add(5 * time.Millisecond).UnixMicro()
-			err := together(workers, func(i int, k *worker) error {
-				return k.bulk(command{
+			testenv.NoError(w, together(workers, func(i int, k *worker) error {
+				return k.bulk(Command{
 					Op: opLoad, Group: group, Subject: fmt.Sprintf("%s/%d", algorithm, run), Caller: i * each,
-					Bulk: bulk{Callers: each, Requests: requests, Start: start},
+					Bulk: Bulk{Callers: each, Requests: requests, Start: start},
 				})
-			})
-			if err != nil {
-				return err
-			}
+			}))
 		}
 	}
-	if w.short {
-		return nil
+	if !w.short {
+		w.serveCallers()
 	}
-	return w.serveCallers()
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // serveCallers does over HTTP, with as many servers, what callers does with the library.
-func (w *world) serveCallers() error {
+func (w *world) serveCallers() {
 	const runs = 20
 	limits, rules := map[string][]int{}, &strings.Builder{}
 	rules.WriteString("rules:\n")
@@ -20,10 +20,7 @@ func (w *world) serveCallers() error {
 		w.judge(judge.Check{Kind: judge.KindTotal, Subjects: "served " + algorithm + "/", Least: count - 1, Misses: 1})
 	}
 	_, address := w.redis()
-	servers, err := w.startServers(processes, address, rules.String(), patience, limits)
-	if err != nil {
-		return err
-	}
+	servers := w.startServers(processes, address, rules.String(), patience, limits)
 	w.await()
 	for run := range runs {
 		for _, algorithm := range leasing {
@@ -38,5 +35,4 @@ func (w *world) serveCallers() error {
 			all.Wait()
 		}
 	}
-	return w.ctx.Err()
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // maxCost is the largest cost of a request: a refund of it is a reset.
@@ -14,7 +14,7 @@ const maxCost = 1_000_000_000
 
 // change lowers and raises limits on all nodes, and resets counters, while nodes hold some of the units. Counters keep what
 // they have counted, so that afterwards no more may be admitted than the limit says.
-func change(w *world) error {
+func change(w *world) {
 	const nodes = 4
 	var before, after groups
 	type act struct {
@@ -36,53 +36,36 @@ func change(w *world) error {
 	w.judge(judge.Check{Kind: judge.KindChange, Subjects: "lowered/"}, judge.Check{Kind: judge.KindChange, Subjects: "raised/", Least: 0.99},
 		judge.Check{Kind: judge.KindReset, Subjects: "reset/", Least: 0.99})
 	_, address := w.redis()
-	workers, err := w.startWorkers(nodes, address, patience, before)
-	if err != nil {
-		return err
-	}
+	workers := w.startWorkers(nodes, address, patience, before)
 	w.await()
 	until := time.Now().Add(4300 * time.Millisecond)
 	// 600 requests a second on each subject, by two callers of each process.
 	const period = 2 * nodes * time.Second / 600
-	loads := make(chan error, nodes*len(acts))
-	var all sync.WaitGroup
+	var all errgroup.Group
 	for i, k := range workers {
 		for _, a := range acts {
-			all.Go(func() {
-				loads <- k.bulk(command{
+			all.Go(func() error {
+				return k.bulk(Command{
 					Op: opLoad, Group: a.group, Subject: a.subject, Caller: 2 * i,
-					Bulk: bulk{Callers: 2, Period: period, Start: time.Now().UnixMicro(), Until: until.UnixMicro()},
+					Bulk: Bulk{Callers: 2, Period: period, Start: time.Now().UnixMicro(), Until: until.UnixMicro()},
 				})
 			})
 		}
 	}
 	w.sleep(1200*time.Millisecond + time.Duration(w.rand.IntN(400))*time.Millisecond)
 	began := time.Now()
-	err = together(workers, func(_ int, k *worker) error { return k.bulk(command{Op: opRules, Groups: after}) })
-	if err != nil {
-		return err
-	}
+	testenv.NoError(w, together(workers, func(_ int, k *worker) error { return k.bulk(Command{Op: opRules, Groups: after}) }))
 	for _, a := range acts {
 		if !a.reset {
 			w.changed(a.subject, after[a.group][0], began)
 			continue
 		}
 		began := time.Now()
-		err := workers[w.rand.IntN(nodes)].ask(command{Op: judge.OpRefund, Group: a.group, Subject: a.subject, Cost: maxCost})
-		if err != nil {
-			return err
-		}
+		reset := Command{Op: judge.OpRefund, Group: a.group, Subject: a.subject, Cost: maxCost}
+		testenv.NoError(w, workers[w.rand.IntN(nodes)].ask(reset))
 		w.event(judge.NoteReset, 0, a.subject, began)
 	}
-	all.Wait()
-	close(loads)
-	for failed := range loads {
-		err = errors.Join(err, failed)
-	}
-	if err != nil {
-		return fmt.Errorf("load: %w", err)
-	}
-	return nil
+	testenv.NoError(w, all.Wait())
 }
 
 // changed records that all nodes apply another limit to a subject.

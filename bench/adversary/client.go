@@ -11,14 +11,14 @@ import (
 
 // claims lets several clients, each on a subject of its own, send random traffic and then ask for all that
 // Remaining says. The loops are short of sleep on purpose: only a counter that is much asked for is leased.
-func (n *node) claims(c *command) {
+func (n *Worker) claims(c *Command) {
 	var all sync.WaitGroup
 	for caller := range c.Bulk.Callers {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(c.Bulk.Seed, uint64(caller)))
 			for trial := caller; trial < c.Bulk.Trials; trial += c.Bulk.Callers {
 				group := c.Bulk.Groups[trial%len(c.Bulk.Groups)]
-				one := command{
+				one := Command{
 					Op: judge.OpCheck, Group: group, Caller: caller, Cost: 1,
 					Subject: fmt.Sprintf("%s%d/%d", c.Subject, group, trial),
 				}
@@ -29,7 +29,7 @@ func (n *node) claims(c *command) {
 	all.Wait()
 }
 
-func (n *node) claim(one command, random *rand.Rand) {
+func (n *Worker) claim(one Command, random *rand.Rand) {
 	pause := time.Duration(0)
 	if random.IntN(3) == 0 {
 		pause = time.Duration(random.IntN(2000)) * time.Microsecond
@@ -39,8 +39,7 @@ func (n *node) claim(one command, random *rand.Rand) {
 		var last judge.Record
 		for range requests {
 			one.Cost = 1 + random.Int64N(2)*random.Int64N(4)
-			last, _ = n.request(&one)
-			n.record(last)
+			last = n.ask(&one)
 			time.Sleep(pause)
 		}
 		if !last.Allowed || last.Remaining < 1 {
@@ -51,14 +50,12 @@ func (n *node) claim(one command, random *rand.Rand) {
 		if random.IntN(4) > 0 {
 			// Not the last claim on this subject: leave some to ask for.
 			one.Cost = 1 + random.Int64N(last.Remaining)
-			last, _ = n.request(&one)
-			n.record(last)
+			last = n.ask(&one)
 			if claim.Cost = last.Remaining; !last.Allowed || claim.Cost < 1 {
 				return
 			}
 		}
-		last, _ = n.request(&claim)
-		n.record(last)
+		last = n.ask(&claim)
 		requests = 1 + random.IntN(40)
 	}
 }
@@ -68,14 +65,14 @@ const early, late = time.Millisecond, 400 * time.Microsecond
 
 // retries lets clients, each on a subject of its own, ask until they are denied, try again shortly before their
 // RetryAfter, and then right after it.
-func (n *node) retries(c *command) {
+func (n *Worker) retries(c *Command) {
 	var all sync.WaitGroup
 	for caller := range c.Bulk.Callers {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(c.Bulk.Seed, uint64(caller)))
 			for trial := 0; time.Now().UnixMicro() < c.Bulk.Until; trial++ {
 				group := c.Bulk.Groups[random.IntN(len(c.Bulk.Groups))]
-				one := command{
+				one := Command{
 					Op: judge.OpCheck, Group: group, Caller: caller, Cost: 1,
 					Subject: fmt.Sprintf("%s%d/%d/%d", c.Subject, group, caller, trial),
 				}
@@ -86,7 +83,7 @@ func (n *node) retries(c *command) {
 	all.Wait()
 }
 
-func (n *node) retry(one command, random *rand.Rand, until int64) {
+func (n *Worker) retry(one Command, random *rand.Rand, until int64) {
 	most := n.capacity(one.Group)
 	for range 20 {
 		if time.Now().UnixMicro() >= until {
@@ -96,14 +93,12 @@ func (n *node) retry(one command, random *rand.Rand, until int64) {
 		if random.IntN(3) == 0 {
 			one.Cost = 1 + random.Int64N(most)
 		}
-		r, _ := n.request(&one)
-		n.record(r)
+		r := n.ask(&one)
 		for range random.IntN(3) { // ask again at once: no later denial may end earlier
 			if r.Allowed {
 				break
 			}
-			again, _ := n.request(&one)
-			n.record(again)
+			again := n.ask(&one)
 			if again.Allowed {
 				r = again
 			}
@@ -115,19 +110,17 @@ func (n *node) retry(one command, random *rand.Rand, until int64) {
 		end := time.UnixMicro(decided + r.RetryAfter)
 		if time.Until(end) > 2*early {
 			time.Sleep(time.Until(end.Add(-early)))
-			r, _ = n.request(&one)
-			n.record(r)
+			r = n.ask(&one)
 		}
 		if !r.Allowed {
 			time.Sleep(time.Until(end.Add(late)))
-			r, _ = n.request(&one)
-			n.record(r)
+			r = n.ask(&one)
 		}
 	}
 }
 
 // capacity returns the most that a request of a group may cost.
-func (n *node) capacity(group int) int64 {
+func (n *Worker) capacity(group int) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	most := int64(1 << 40)

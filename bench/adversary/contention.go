@@ -1,16 +1,17 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // contention is four processes that share limits of short windows, below them, at them and far above them.
-func contention(w *world) error {
+func contention(w *world) {
 	const nodes, perSecond = 4, 200
 	limits := []judge.Limit{
 		{Algorithm: judge.TokenBucket, Count: perSecond, Window: 1e6},
@@ -36,57 +37,48 @@ func contention(w *world) error {
 		{"3x/", 3, []float64{1, 1, 1, 1}},
 	}
 	for _, l := range loads {
-		w.judge(judge.Check{Kind: judge.KindCeiling, Subjects: l.name, Allowance: w.options.allowance},
+		w.judge(judge.Check{Kind: judge.KindCeiling, Subjects: l.name, Allowance: allowance},
 			judge.Check{Kind: judge.KindUse, Subjects: l.name, Least: 0.99})
 	}
 	// Leases that were taken before a pause come on top of a bucket that has refilled meanwhile.
-	w.judge(judge.Check{Kind: judge.KindCeiling, Subjects: "pulses/", Allowance: w.options.allowance},
+	w.judge(judge.Check{Kind: judge.KindCeiling, Subjects: "pulses/", Allowance: allowance},
 		judge.Check{Kind: judge.KindUse, Subjects: "pulses/"})
 	_, address := w.redis()
-	workers, err := w.startWorkers(nodes, address, patience, g)
-	if err != nil {
-		return err
-	}
+	workers := w.startWorkers(nodes, address, patience, g)
 	w.await()
 	// One part of the limits after the other: two cores cannot do all at once in time.
 	size := w.some(len(g), 2)
 	for first := 0; first < len(g); first += size {
-		if err := w.contend(workers, loads, first, min(first+size, len(g)), perSecond); err != nil {
-			return err
-		}
+		w.contend(workers, loads, first, min(first+size, len(g)), perSecond)
 	}
 	for range w.some(1, 6) {
-		if err := w.pulse(workers, len(g)); err != nil {
-			return err
-		}
+		w.pulse(workers, len(g))
 	}
-	return nil
 }
 
+// allowance is by which part of its burst leases may let a token bucket exceed it.
+const allowance = 0.05
+
 // pulse asks for some of each limit, from all processes at once, then for nothing, and then for more than any of them has.
-func (w *world) pulse(workers []*worker, limits int) error {
+func (w *world) pulse(workers []*worker, limits int) {
 	ask := func(group int, part float64, pause time.Duration) error {
 		requests := int(part * float64(w.header.Limits[group].Capacity()) / float64(4*len(workers)))
 		return together(workers, func(i int, k *worker) error {
-			return k.bulk(command{
+			return k.bulk(Command{
 				Op: opLoad, Group: group, Subject: fmt.Sprintf("pulses/%d", group), Caller: 4 * i,
-				Bulk: bulk{Callers: 4, Requests: requests, Pause: pause},
+				Bulk: Bulk{Callers: 4, Requests: requests, Pause: pause},
 			})
 		})
 	}
-	errs := make([]error, limits)
-	var all sync.WaitGroup
+	var all errgroup.Group
 	for group := range limits {
-		all.Go(func() { errs[group] = ask(group, 0.6, 25*time.Millisecond) })
+		all.Go(func() error { return ask(group, 0.6, 25*time.Millisecond) })
 	}
-	all.Wait()
+	testenv.NoError(w, all.Wait())
 	w.sleep(700 * time.Millisecond)
 	for group := range limits {
-		if err := ask(group, 1.5, 200*time.Microsecond); err != nil {
-			return err
-		}
+		testenv.NoError(w, ask(group, 1.5, 200*time.Microsecond))
 	}
-	return errors.Join(errs...)
 }
 
 // load is how much is asked for, as a part of the limit, and by which process how much of that.
@@ -97,35 +89,27 @@ type load struct {
 }
 
 // contend loads some of the limits with all loads at once.
-func (w *world) contend(workers []*worker, loads []load, first, end, perSecond int) error {
+func (w *world) contend(workers []*worker, loads []load, first, end, perSecond int) {
 	start := time.Now().Add(20 * time.Millisecond)
 	until := start.Add(time.Duration(w.some(4, 11)) * time.Second)
-	return together(workers, func(i int, k *worker) error {
-		var mu sync.Mutex
-		var failed error
-		var all sync.WaitGroup
+	testenv.NoError(w, together(workers, func(i int, k *worker) error {
+		var all errgroup.Group
 		for group := first; group < end; group++ {
 			for _, l := range loads {
 				// Two callers of each process, all of them spread evenly.
 				rate := l.factor * l.weights[i] * float64(perSecond) / float64(2*len(workers))
 				period := time.Duration(float64(time.Second) / rate)
-				all.Go(func() {
-					err := k.bulk(command{
+				all.Go(func() error {
+					return k.bulk(Command{
 						Op: opLoad, Group: group, Subject: fmt.Sprint(l.name, group), Caller: 2 * i,
-						Bulk: bulk{
+						Bulk: Bulk{
 							Callers: 2, Period: period, Until: until.UnixMicro(),
 							Start: start.Add(period * time.Duration(i) / time.Duration(2*len(workers))).UnixMicro(),
 						},
 					})
-					if err != nil {
-						mu.Lock()
-						failed = err
-						mu.Unlock()
-					}
 				})
 			}
 		}
-		all.Wait()
-		return failed
-	})
+		return all.Wait()
+	}))
 }

@@ -5,95 +5,61 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
-	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/bench/internal/suite"
+	"github.com/headgate/headgate/internal/testenv"
 )
-
-// options are the flags.
-type options struct {
-	short     bool
-	only      string
-	seed      uint64
-	length    time.Duration
-	out       string
-	check     string
-	allowance float64
-	strict    bool
-}
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == workerFlag {
-		if err := work(os.Stdin, os.Stdout); err != nil {
+		if err := work(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}
 		return
 	}
-	var o options
-	flag.BoolVar(&o.short, "short", false, "fewer runs of each scenario")
-	flag.StringVar(&o.only, "only", "", "only scenarios with this `text` in their name")
-	flag.Uint64Var(&o.seed, "seed", 0, "repeat the run with this `seed`; 0 draws one")
-	flag.DurationVar(&o.length, "for", 0, "repeat all scenarios with new seeds for this long")
-	flag.StringVar(&o.out, "out", filepath.Join("out", "adversary"), "write histories to this `directory`")
-	flag.StringVar(&o.check, "check", "", "judge the history in this `file` again, and do nothing else")
-	flag.Float64Var(&o.allowance, "allowance", 0.05, "by which `part` of its burst leases may let a token bucket exceed it")
-	flag.BoolVar(&o.strict, "strict", false, "make the rules of workers strict: what is then still found has other causes than caching")
+	short := flag.Bool("short", false, "fewer runs of each scenario")
+	only := flag.String("only", "", "only scenarios with this `text` in their name")
+	seed := flag.Uint64("seed", 0, "repeat the run with this `seed`; 0 draws one")
+	length := flag.Duration("for", 0, "repeat all scenarios with new seeds for this long")
+	check := flag.String("check", "", "judge the history in this `file` again, and do nothing else")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	findings, err := run(ctx, &o)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	if findings > 0 {
-		os.Exit(1)
-	}
+	suite.Main(func(scope *suite.Scope) int {
+		if *check != "" {
+			return judgeFile(scope, *check, 0)
+		}
+		chosen, err := choose(*only)
+		testenv.NoError(scope, err)
+		return run(scope, chosen, cmp.Or(*seed, rand.Uint64N(1_000_000)), *length, *short)
+	})
 }
 
-func run(ctx context.Context, o *options) (findings int, err error) {
-	if o.check != "" {
-		header, records, err := judge.Read(o.check)
-		if err != nil {
-			return 0, err
-		}
-		verdict := judge.Judge(header, records)
-		report(header.Scenario, header.Seed, time.Duration(0), &verdict)
-		return len(verdict.Findings), nil
+// run attacks with each scenario, and again with the next seed until the time is over.
+func run(scope *suite.Scope, chosen []scenario, seed uint64, length time.Duration, short bool) (findings int) {
+	testenv.NoError(scope, os.MkdirAll(out, 0o755))
+	headgate := sync.OnceValue(func() string { return testenv.BuildHeadgate(scope) })
+	var building sync.WaitGroup
+	defer building.Wait()
+	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.served }) {
+		building.Go(func() { headgate() })
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return 0, err
-	}
-	chosen, err := choose(o.only)
-	if err != nil {
-		return 0, err
-	}
-	a := newArena(o, chosen)
-	defer a.close()
-	seed := cmp.Or(o.seed, rand.Uint64N(1_000_000))
 	began, runs, last := time.Now(), 0, seed
-	for ; runs < len(chosen) || time.Since(began) < o.length; runs++ {
-		s := chosen[runs%len(chosen)]
+	for ; runs < len(chosen) || time.Since(began) < length; runs++ {
 		last = seed + uint64(runs/len(chosen))
-		n, err := a.attack(ctx, s, last)
-		findings += n
-		if err != nil {
-			return findings, fmt.Errorf("%s, seed %d: %w", s.name, last, err)
-		}
+		findings += attack(scope, chosen[runs%len(chosen)], last, short, headgate)
 	}
 	fmt.Printf("adversary: %d findings in %d runs of %d scenarios, seeds %d to %d, %.0f s\n", findings, runs, len(chosen), seed, last,
 		time.Since(began).Seconds())
-	return findings, nil
+	return findings
 }
 
 // choose returns the scenarios with a text in their names.
@@ -114,13 +80,16 @@ func choose(text string) (chosen []scenario, err error) {
 // maxShown is how many findings of a scenario are printed; the history has them all.
 const maxShown = 12
 
-// report prints a verdict: one line, and the findings below it.
-func report(name string, seed uint64, took time.Duration, v *judge.Verdict) {
+// judgeFile prints the verdict on a history: one line, and the findings below it.
+func judgeFile(scope *suite.Scope, path string, took time.Duration) (findings int) {
+	header, records, err := judge.Read(path)
+	testenv.NoError(scope, err)
+	v := judge.Judge(header, records)
 	word := "PASS"
 	if len(v.Findings) > 0 {
 		word = "FAIL"
 	}
-	fmt.Printf("%s %s, seed %d, %.1f s: %s\n", word, name, seed, took.Seconds(), strings.Join(v.Figures, "; "))
+	fmt.Printf("%s %s, seed %d, %.1f s: %s\n", word, header.Scenario, header.Seed, took.Seconds(), strings.Join(v.Figures, "; "))
 	for i, f := range v.Findings {
 		if i == maxShown {
 			fmt.Printf("     and %d more\n", len(v.Findings)-maxShown)
@@ -128,4 +97,5 @@ func report(name string, seed uint64, took time.Duration, v *judge.Verdict) {
 		}
 		fmt.Printf("     %s\n", f)
 	}
+	return len(v.Findings)
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
+	"net/rpc"
 	"os"
 	"slices"
 	"strconv"
@@ -18,37 +16,39 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// workerReady is the first line that a worker writes.
-const workerReady = "ready"
-
-// node is what a worker is: a program that uses the library as the README shows.
-type node struct {
-	spec    spec
+// Worker is a program that uses the library as the README shows.
+type Worker struct {
+	spec    Spec
 	limiter *headgate.Limiter
+	close   []func()
 
 	mu     sync.Mutex
 	groups groups
 	out    *os.File
 }
 
-// work is a worker's main function. It ends with its input.
-func work(in io.Reader, out io.Writer) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
-	n := &node{}
-	if !lines.Scan() {
-		return lines.Err()
-	}
-	if err := json.Unmarshal(lines.Bytes(), &n.spec); err != nil {
+// work is a worker's main function. It ends with its input, and gives back what it holds.
+func work() error {
+	n, server := &Worker{}, rpc.NewServer()
+	if err := server.Register(n); err != nil {
 		return err
 	}
+	server.ServeConn(stdio{os.Stdin, os.Stdout})
+	for _, end := range slices.Backward(n.close) {
+		end()
+	}
+	return nil
+}
+
+// Start connects to the store.
+func (n *Worker) Start(s Spec, ok *bool) (err error) {
+	n.spec, *ok = s, true
 	redis, err := redisstore.Open(n.spec.Redis)
 	if err != nil {
 		return err
 	}
-	defer redis.Close()
 	store := storewrap.New(redis, storewrap.Options{Deadline: n.spec.Deadline})
-	defer store.Close()
+	n.close = []func(){redis.Close, store.Close}
 	if n.limiter, err = headgate.New(store); err != nil {
 		return err
 	}
@@ -58,70 +58,34 @@ func work(in io.Reader, out io.Writer) error {
 	if n.out, err = os.Create(n.spec.Out); err != nil {
 		return err
 	}
-	defer func() { _ = n.out.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	err = redis.Ready(ctx)
-	cancel()
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(out, workerReady); err != nil {
-		return err
-	}
-	return n.serve(lines, out)
+	defer cancel()
+	return redis.Ready(ctx)
 }
 
-// serve answers commands side by side.
-func (n *node) serve(lines *bufio.Scanner, out io.Writer) error {
-	var all sync.WaitGroup
-	defer all.Wait()
-	var mu sync.Mutex
-	for lines.Scan() {
-		var c command
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			return err
-		}
-		all.Go(func() {
-			r := n.answer(&c)
-			r.ID = c.ID
-			line, err := json.Marshal(r)
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			_, _ = out.Write(append(line, '\n')) // the reader may be gone
-		})
-	}
-	return lines.Err()
-}
-
-func (n *node) answer(c *command) (r reply) {
-	var err error
+// Do does a command.
+func (n *Worker) Do(c Command, r *Reply) error {
 	switch c.Op {
 	case opRules:
-		err = n.setRules(c.Groups)
+		return n.setRules(c.Groups)
 	case opLoad:
-		n.load(c)
+		n.load(&c)
 	case opClaim:
-		n.claims(c)
+		n.claims(&c)
 	case opRetry:
-		n.retries(c)
+		n.retries(&c)
 	default:
-		r.Record, r.Token = n.request(c)
+		r.Record, r.Token = n.request(&c)
 	}
-	if err != nil {
-		r.Error = err.Error()
-	}
-	return r
+	return nil
 }
 
 // setRules makes each group a rule. A rule keeps its name whatever its limits are, so that it keeps its counters.
-func (n *node) setRules(g groups) error {
+func (n *Worker) setRules(g groups) error {
 	var rules []headgate.Rule
 	for i, group := range g {
 		rule := headgate.Rule{
-			ID: groupName(i), By: []string{"user"}, Strict: n.spec.Strict,
+			ID: groupName(i), By: []string{"user"},
 			Match: headgate.Match{Attributes: map[string]headgate.Pattern{"route": headgate.OneOf(groupName(i))}},
 		}
 		if len(group) == 1 {
@@ -149,13 +113,8 @@ func groupName(i int) string { return "g" + strconv.Itoa(i) }
 
 func toLimit(l judge.Limit) headgate.Limit {
 	limit := headgate.Limit{Count: l.Count, Burst: l.Burst, Window: time.Duration(l.Window) * time.Microsecond}
-	switch l.Algorithm {
-	case judge.FixedWindow:
-		limit.Algorithm = headgate.FixedWindow
-	case judge.SlidingWindow:
-		limit.Algorithm = headgate.SlidingWindow
-	case judge.SlidingLog:
-		limit.Algorithm = headgate.SlidingLog
+	for limit.Algorithm.String() != l.Algorithm {
+		limit.Algorithm++
 	}
 	if l.Clock {
 		limit.Align = headgate.OnClock
@@ -164,7 +123,7 @@ func toLimit(l judge.Limit) headgate.Limit {
 }
 
 // request makes one request as an application would.
-func (n *node) request(c *command) (r judge.Record, token []byte) {
+func (n *Worker) request(c *Command) (r judge.Record, token []byte) {
 	ctx := context.Background()
 	request := headgate.Request{Attributes: headgate.Attributes{"user": c.Subject, "route": groupName(c.Group)}, Cost: c.Cost}
 	r = judge.Record{Op: c.Op, Process: n.spec.Process, Caller: c.Caller, Subject: c.Subject, Cost: c.Cost, Note: c.Note}
@@ -196,7 +155,7 @@ func (n *node) request(c *command) (r judge.Record, token []byte) {
 }
 
 // describe puts a decision into a record.
-func (n *node) describe(r *judge.Record, d *headgate.Decision, group int) {
+func (n *Worker) describe(r *judge.Record, d *headgate.Decision, group int) {
 	n.mu.Lock()
 	limits := n.groups[group]
 	n.mu.Unlock()
@@ -226,19 +185,17 @@ func (n *node) describe(r *judge.Record, d *headgate.Decision, group int) {
 	}
 }
 
-// record writes at once: the next moment this process may be killed.
-func (n *node) record(r judge.Record) {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return
-	}
+// ask makes one request and records it at once: the next moment this process may be killed.
+func (n *Worker) ask(c *Command) judge.Record {
+	r, _ := n.request(c)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, _ = n.out.Write(append(line, '\n'))
+	_ = json.NewEncoder(n.out).Encode(r)
+	return r
 }
 
 // load lets callers ask, each for itself.
-func (n *node) load(c *command) {
+func (n *Worker) load(c *Command) {
 	var all sync.WaitGroup
 	for caller := range c.Bulk.Callers {
 		all.Go(func() {
@@ -249,8 +206,7 @@ func (n *node) load(c *command) {
 			next := time.UnixMicro(b.Start).Add(b.Period * time.Duration(caller) / time.Duration(b.Callers))
 			time.Sleep(time.Until(next))
 			for i := 0; (b.Requests == 0 || i < b.Requests) && (b.Until == 0 || time.Now().UnixMicro() < b.Until); i++ {
-				r, _ := n.request(&one)
-				n.record(r)
+				n.ask(&one)
 				if next = next.Add(b.Period); b.Period > 0 {
 					time.Sleep(time.Until(next))
 				} else if b.Pause > 0 {

@@ -18,7 +18,7 @@ const outageRules = `rules:
 
 // outage kills the store under three servers and starts it again with its data. Some subjects are in use all the time,
 // others appear only while the store is dead.
-func outage(w *world) error {
+func outage(w *world) {
 	limits := map[string][]int{
 		"bucket":  {w.limits(judge.Limit{Algorithm: judge.TokenBucket, Count: 100, Window: 10e6})},
 		"clock":   {w.limits(judge.Limit{Algorithm: judge.FixedWindow, Count: 200, Window: 2e6, Clock: true})},
@@ -27,10 +27,7 @@ func outage(w *world) error {
 	}
 	w.judge(judge.Check{Kind: judge.KindOutage, Least: 0.6})
 	redis, address := w.redis("--appendonly", "yes", "--appendfsync", "always")
-	servers, err := w.startServers(3, address, outageRules, 0, limits)
-	if err != nil {
-		return err
-	}
+	servers := w.startServers(3, address, outageRules, 0, limits)
 	w.await()
 	var all sync.WaitGroup
 	stop := make(chan struct{})
@@ -59,10 +56,9 @@ func outage(w *world) error {
 	}
 	w.sleep(5 * time.Second)
 	began = time.Now()
-	redis.Restart(&w.scope)
+	redis.Restart(w)
 	w.event(judge.NoteUp, 0, "", began)
 	w.sleep(time.Duration(w.some(1, 7)) * time.Second)
 	close(stop)
 	all.Wait()
-	return nil
 }

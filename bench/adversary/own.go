@@ -1,9 +1,12 @@
 package main
 
-import "github.com/headgate/headgate/bench/internal/judge"
+import (
+	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/internal/testenv"
+)
 
 // own is clients of one node who ask for all that Remaining says: what the node holds in advance is theirs.
-func own(w *world) error {
+func own(w *world) {
 	var g groups
 	var all []int
 	for _, algorithm := range leasing {
@@ -13,13 +16,10 @@ func own(w *world) error {
 		}
 	}
 	_, address := w.redis()
-	nodes, err := w.startWorkers(1, address, patience, g)
-	if err != nil {
-		return err
-	}
+	nodes := w.startWorkers(1, address, patience, g)
 	w.judge(judge.Check{Kind: judge.KindClaims}, judge.Check{Kind: judge.KindCeiling})
-	return nodes[0].bulk(command{
+	testenv.NoError(w, nodes[0].bulk(Command{
 		Op: opClaim, Subject: "own/",
-		Bulk: bulk{Seed: w.rand.Uint64(), Callers: 6, Groups: all, Trials: w.some(120, 900)},
-	})
+		Bulk: Bulk{Seed: w.rand.Uint64(), Callers: 6, Groups: all, Trials: w.some(120, 900)},
+	}))
 }

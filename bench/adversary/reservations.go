@@ -1,17 +1,18 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // reservations is callers who reserve on one node and settle on another, some of them twice and some of them never.
-func reservations(w *world) error {
+func reservations(w *world) {
 	const each = 4
 	var g groups
 	for _, algorithm := range []string{judge.FixedWindow, judge.TokenBucket, judge.SlidingWindow, judge.SlidingLog} {
@@ -19,35 +20,26 @@ func reservations(w *world) error {
 	}
 	w.judge(judge.Check{Kind: judge.KindCommits})
 	_, address := w.redis()
-	nodes, err := w.startWorkers(2, address, patience, g)
-	if err != nil {
-		return err
-	}
+	nodes := w.startWorkers(2, address, patience, g)
 	until := time.Now().Add(time.Duration(w.some(2, 6)) * time.Second)
-	errs := make([]error, each*len(g))
-	var all sync.WaitGroup
-	for i := range errs {
+	var all errgroup.Group
+	for i := range each * len(g) {
 		c := &booker{
 			nodes: nodes, group: i % len(g), caller: i, random: rand.New(rand.NewPCG(w.header.Seed, uint64(i))),
 			subject: w.header.Limits[g[i%len(g)][0]].Algorithm,
 		}
-		all.Go(func() {
-			for n := 0; errs[i] == nil && time.Now().Before(until) && w.ctx.Err() == nil; n++ {
-				errs[i] = c.book(w, n)
+		all.Go(func() (err error) {
+			for n := 0; err == nil && time.Now().Before(until) && w.Context().Err() == nil; n++ {
+				err = c.book(w, n)
 			}
+			return err
 		})
 	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
+	testenv.NoError(w, all.Wait())
 	w.sleep(abandoned + 200*time.Millisecond)
 	for i := range g {
-		if err := nodes[0].peek(i, w.header.Limits[g[i][0]].Algorithm); err != nil {
-			return err
-		}
+		nodes[0].peek(i, w.header.Limits[g[i][0]].Algorithm)
 	}
-	return nil
 }
 
 const (
@@ -73,7 +65,7 @@ func (b *booker) book(w *world, n int) error {
 		hold = abandoned
 	}
 	token := fmt.Sprintf("%d/%d", b.caller, n)
-	r, err := b.do(w, command{Op: judge.OpReserve, Cost: cost, Hold: hold}, token)
+	r, err := b.do(w, Command{Op: judge.OpReserve, Cost: cost, Hold: hold}, token)
 	if err != nil || !r.Record.Allowed {
 		w.sleep(5 * time.Millisecond)
 		return err
@@ -82,7 +74,7 @@ func (b *booker) book(w *world, n int) error {
 	if forgets {
 		return nil
 	}
-	settle := command{Op: judge.OpCommit, Cost: b.random.Int64N(cost) / 4, Token: r.Token}
+	settle := Command{Op: judge.OpCommit, Cost: b.random.Int64N(cost) / 4, Token: r.Token}
 	if settle.Cost == 0 {
 		settle.Op = judge.OpCancel
 	}
@@ -97,7 +89,7 @@ func (b *booker) book(w *world, n int) error {
 	return nil
 }
 
-func (b *booker) do(w *world, c command, token string) (reply, error) {
+func (b *booker) do(w *world, c Command, token string) (Reply, error) {
 	c.Group, c.Subject, c.Caller = b.group, b.subject, b.caller
 	r, err := b.nodes[b.random.IntN(len(b.nodes))].do(c)
 	if err == nil {

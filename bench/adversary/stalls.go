@@ -1,24 +1,22 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // stalls is a store that stops for a moment again and again, as it does while it forks or swaps. The counter must end with
 // what was admitted. The deadline is the default one: without it there is nothing to lose.
-func stalls(w *world) error {
+func stalls(w *world) {
 	group := w.limits(judge.Limit{Algorithm: judge.FixedWindow, Count: 1_000_000, Window: day})
 	w.judge(judge.Check{Kind: judge.KindBalance, Allowance: 0.001}, judge.Check{Kind: judge.KindCeiling})
 	redis, address := w.redis()
-	nodes, err := w.startWorkers(2, address, 0, groups{{group}})
-	if err != nil {
-		return err
-	}
+	nodes := w.startWorkers(2, address, 0, groups{{group}})
 	w.await()
 	times, gap := w.some(3, 10), w.some(500, 1700)
 	length := time.Second + time.Duration(times*(gap+300))*time.Millisecond
@@ -32,23 +30,17 @@ func stalls(w *world) error {
 		subjects = append(subjects, fmt.Sprintf("stalls/%d", i+1))
 		starts = append(starts, begin.Add(time.Duration(w.rand.Int64N(int64(length*3/4)))))
 	}
-	done := make(chan error, 1)
-	go func() {
-		done <- together(nodes, func(i int, k *worker) error {
-			errs := make([]error, len(subjects))
-			var all sync.WaitGroup
-			for at, subject := range subjects {
-				callers, pause := 1, 3*time.Millisecond
-				if at == 0 {
-					callers, pause = 4, time.Millisecond
-				}
-				load := bulk{Callers: callers, Pause: pause, Start: starts[at].UnixMicro(), Until: until.UnixMicro()}
-				all.Go(func() { errs[at] = k.bulk(command{Op: opLoad, Subject: subject, Caller: 4 * i, Bulk: load}) })
+	var all errgroup.Group
+	for i, k := range nodes {
+		for at, subject := range subjects {
+			callers, pause := 1, 3*time.Millisecond
+			if at == 0 {
+				callers, pause = 4, time.Millisecond
 			}
-			all.Wait()
-			return errors.Join(errs...)
-		})
-	}()
+			load := Bulk{Callers: callers, Pause: pause, Start: starts[at].UnixMicro(), Until: until.UnixMicro()}
+			all.Go(func() error { return k.bulk(Command{Op: opLoad, Subject: subject, Caller: 4 * i, Bulk: load}) })
+		}
+	}
 	w.sleep(time.Second)
 	for range times {
 		w.sleep(time.Duration(w.rand.IntN(150)) * time.Millisecond)
@@ -59,16 +51,11 @@ func stalls(w *world) error {
 		w.event(judge.NoteStall, 0, "", began)
 		w.sleep(time.Duration(gap) * time.Millisecond)
 	}
-	if err := <-done; err != nil {
-		return err
-	}
+	testenv.NoError(w, all.Wait())
 	w.sleep(leaseTerm)
 	for _, subject := range subjects {
-		if err := nodes[0].peek(0, subject); err != nil {
-			return err
-		}
+		nodes[0].peek(0, subject)
 	}
-	return nil
 }
 
 // leaseTerm is after how long nodes have returned what they do not need: the term of a lease and some more.

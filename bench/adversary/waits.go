@@ -1,16 +1,17 @@
 package main
 
 import (
-	"errors"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headgate/headgate/bench/internal/judge"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // waits is clients of one node who retry after RetryAfter, and a little before it. The rules are drawn: one to five
 // limits that apply together.
-func waits(w *world) error {
+func waits(w *world) {
 	var g groups
 	var drawn []int
 	for i := range 24 {
@@ -26,24 +27,19 @@ func waits(w *world) error {
 	g = append(g, []int{w.limits(second), w.limits(hour)})
 	w.judge(judge.Check{Kind: judge.KindWaits, Subjects: "drawn/", Least: 20}, judge.Check{Kind: judge.KindWaits, Subjects: "pair/"})
 	_, address := w.redis()
-	nodes, err := w.startWorkers(1, address, patience, g)
-	if err != nil {
-		return err
-	}
-	w.headgate()
+	nodes := w.startWorkers(1, address, patience, g)
+	serve := w.servedWaits(address)
 	until := time.Now().Add(time.Duration(w.some(4, 20)) * time.Second)
-	errs := make([]error, 3)
-	var all sync.WaitGroup
-	all.Go(func() {
-		errs[0] = nodes[0].bulk(command{
+	var all errgroup.Group
+	all.Go(func() error {
+		return nodes[0].bulk(Command{
 			Op: opRetry, Subject: "drawn/",
-			Bulk: bulk{Seed: w.rand.Uint64(), Callers: 12, Groups: drawn, Until: until.UnixMicro()},
+			Bulk: Bulk{Seed: w.rand.Uint64(), Callers: 12, Groups: drawn, Until: until.UnixMicro()},
 		})
 	})
-	all.Go(func() { errs[1] = w.hammer(nodes[0], pair, "pair/", until) })
-	all.Go(func() { errs[2] = w.serveWaits(address, until) })
-	all.Wait()
-	return errors.Join(errs...)
+	all.Go(func() error { return w.hammer(nodes[0], pair, "pair/", until) })
+	serve(until)
+	testenv.NoError(w, all.Wait())
 }
 
 // drawLimit returns a limit with a window of at most two seconds. Most are too small to be leased.
@@ -71,7 +67,7 @@ func (w *world) drawLimit() judge.Limit {
 // hammer asks again and again, faster and slower, for what is used up.
 func (w *world) hammer(k *worker, group int, subject string, until time.Time) error {
 	for i := 0; time.Now().Before(until); i++ {
-		if err := k.ask(command{Op: judge.OpCheck, Group: group, Subject: subject + "1", Cost: 1}); err != nil {
+		if err := k.ask(Command{Op: judge.OpCheck, Group: group, Subject: subject + "1", Cost: 1}); err != nil {
 			return err
 		}
 		w.sleep(time.Duration(i%40) * time.Millisecond)

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
-// servedWaits are the rules of the server whose Retry-After is tried.
-const servedWaits = `rules:
+// waitRules are the rules of the server whose Retry-After is tried.
+const waitRules = `rules:
   - {id: bucket, match: {route: bucket}, by: [user], limit: 4/2s}
   - {id: fixed, match: {route: fixed}, by: [user], algorithm: fixed_window, limit: 60/2s}
   - {id: sliding, match: {route: sliding}, by: [user], algorithm: sliding_window, limit: 5/s}
@@ -17,10 +17,9 @@ const servedWaits = `rules:
   - {id: pair, match: {route: pair}, by: [user], limits: {second: 5/s, hour: 5/h}}
 `
 
-// serveWaits does over HTTP what waits does with the library: clients come back after the Retry-After of their denial.
-func (w *world) serveWaits(redis string, until time.Time) error {
+// servedWaits returns what does over HTTP what waits does with the library: clients come back after the Retry-After of their denial.
+func (w *world) servedWaits(redis string) func(until time.Time) {
 	limits := map[string][]int{}
-	w.mu.Lock()
 	for _, l := range []struct {
 		rule  string
 		limit judge.Limit
@@ -35,28 +34,25 @@ func (w *world) serveWaits(redis string, until time.Time) error {
 		limits[l.rule] = append(limits[l.rule], w.limits(l.limit))
 	}
 	w.judge(judge.Check{Kind: judge.KindWaits, Subjects: "http/", Least: 5}, judge.Check{Kind: judge.KindHeaders, Subjects: "http/"})
-	w.mu.Unlock()
-	servers, err := w.startServers(1, redis, servedWaits, patience, limits)
-	if err != nil {
-		return err
-	}
-	var all sync.WaitGroup
-	for rule := range limits {
-		for client := range 2 {
-			all.Go(func() {
-				for time.Now().Before(until) && w.ctx.Err() == nil {
-					r := servers[0].check(rule, fmt.Sprintf("http/%s/%d", rule, client), client)
-					switch {
-					case r.Allowed || r.Error != "":
-					case rule == "pair":
-						w.sleep(150 * time.Millisecond) // it is an hour, and every answer must say so
-					default:
-						w.sleep(time.Until(time.UnixMicro(r.Answered).Add(time.Duration(r.Header) * time.Second)))
+	server := w.startServers(1, redis, waitRules, patience, limits)[0]
+	return func(until time.Time) {
+		var all sync.WaitGroup
+		for rule := range limits {
+			for client := range 2 {
+				all.Go(func() {
+					for time.Now().Before(until) && w.Context().Err() == nil {
+						r := server.check(rule, fmt.Sprintf("http/%s/%d", rule, client), client)
+						switch {
+						case r.Allowed || r.Error != "":
+						case rule == "pair":
+							w.sleep(150 * time.Millisecond) // it is an hour, and every answer must say so
+						default:
+							w.sleep(time.Until(time.UnixMicro(r.Answered).Add(time.Duration(r.Header) * time.Second)))
+						}
 					}
-				}
-			})
+				})
+			}
 		}
+		all.Wait()
 	}
-	all.Wait()
-	return nil
 }

@@ -6,16 +6,15 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
-// workerFlag makes this program a worker: a node that reads what to do from its standard input.
+// workerFlag makes this program a worker: a node that is told what to do by net/rpc over its standard streams.
 const workerFlag = "-worker"
 
-// spec is the first line that a worker reads.
-type spec struct {
+// Spec is what a worker is started with.
+type Spec struct {
 	Process int
 	Redis   string
 	// Deadline of decisions; 0 is the default.
 	Deadline time.Duration
-	Strict   bool // rules are
 	// Out is the file for records of bulk work.
 	Out    string
 	Limits []judge.Limit
@@ -33,9 +32,8 @@ const (
 	opRetry = "retries"
 )
 
-// command is a line that a worker reads. It answers with a reply of the same ID, in any order.
-type command struct {
-	ID      int
+// Command is what a worker is to do. Several are done side by side.
+type Command struct {
 	Op      string
 	Group   int
 	Subject string
@@ -45,11 +43,11 @@ type command struct {
 	Hold    time.Duration
 	Token   []byte
 	Groups  groups
-	Bulk    bulk
+	Bulk    Bulk
 }
 
-// bulk is work of many requests, which the worker records in its file.
-type bulk struct {
+// Bulk is work of many requests, which the worker records in its file.
+type Bulk struct {
 	Seed    uint64
 	Callers int
 	// Requests of each caller; 0 means until Until.
@@ -63,10 +61,8 @@ type bulk struct {
 	Trials int
 }
 
-// reply is what a worker answers.
-type reply struct {
-	ID     int
+// Reply is what a worker answers.
+type Reply struct {
 	Record judge.Record
 	Token  []byte
-	Error  string
 }

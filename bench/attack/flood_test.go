@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 )
 
 // The figures by which a flood is judged. A server under attack may hold what it was sent, twice: as it arrived, and in one
@@ -73,7 +73,7 @@ func TestFlood(t *testing.T) {
 // flood is one attack on one server.
 type flood struct {
 	floodEntrance
-	node                       *served.Node
+	node                       *fleet.Node
 	body                       []byte
 	gzip                       bool
 	connections, calls, rounds int

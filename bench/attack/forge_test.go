@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -40,7 +40,7 @@ type reply struct {
 }
 
 // post asks a server over HTTP.
-func post(t *testing.T, node *served.Node, path, body string) (r reply) {
+func post(t *testing.T, node *fleet.Node, path, body string) (r reply) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+node.HTTP+path, strings.NewReader(body))
 	if err != nil {
@@ -68,7 +68,7 @@ func redisConfig(redis *testenv.Server) string {
 }
 
 // allowed counts how many of n requests pass.
-func allowed(t *testing.T, node *served.Node, user string, n int) (passed int) {
+func allowed(t *testing.T, node *fleet.Node, user string, n int) (passed int) {
 	t.Helper()
 	for range n {
 		if post(t, node, "/v1/check", fmt.Sprintf(`{"attributes": {"user": %q}}`, user)).Allowed {
@@ -78,7 +78,7 @@ func allowed(t *testing.T, node *served.Node, user string, n int) (passed int) {
 	return passed
 }
 
-func reserve(t *testing.T, node *served.Node, user string, cost int) string {
+func reserve(t *testing.T, node *fleet.Node, user string, cost int) string {
 	t.Helper()
 	r := post(t, node, "/v1/reserve", fmt.Sprintf(`{"attributes": {"user": %q}, "cost": %d}`, user, cost))
 	if !r.Allowed || r.Reservation == "" {
@@ -87,7 +87,7 @@ func reserve(t *testing.T, node *served.Node, user string, cost int) string {
 	return r.Reservation
 }
 
-func settle(t *testing.T, node *served.Node, operation, token string) reply {
+func settle(t *testing.T, node *fleet.Node, operation, token string) reply {
 	t.Helper()
 	return post(t, node, "/v1/"+operation, fmt.Sprintf(`{"reservation": %q}`, token))
 }
@@ -162,7 +162,7 @@ func TestReservationOfAnotherNamespace(t *testing.T) {
 	for name, secret := range map[string]string{"no secret": "", "one secret": "secret_file: secret\n"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			start := func(namespace string) *served.Node {
+			start := func(namespace string) *fleet.Node {
 				return startServerWith(t, fmt.Sprintf("redis: {address: %q, deadline: 1s, namespace: %q}\n%s", "redis://"+redis.Addr(), namespace+name[:2], secret),
 					forgeRules, map[string]string{"secret": "the same secret everywhere"})
 			}

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/grpclimit"
 	"github.com/headgate/headgate/httplimit"
@@ -47,7 +47,7 @@ const identityConfig = `identity: {trusted_proxies: [127.0.0.0/8], api_key: {hea
 `
 
 // entrances are all ways into one namespace: a service, and programs of their own that use the library.
-func entrances(t *testing.T, redis *testenv.Server, node *served.Node, rules ...headgate.Rule) []entrance {
+func entrances(t *testing.T, redis *testenv.Server, node *fleet.Node, rules ...headgate.Rule) []entrance {
 	t.Helper()
 	who, err := identity.New(identity.Options{
 		TrustedProxies: loopback, APIKey: identity.APIKey{Header: "X-API-Key"}, Log: quiet(),
@@ -151,7 +151,7 @@ func interceptor(t *testing.T, limiter *headgate.Limiter, who *identity.Resolver
 	}
 }
 
-func forwardAuth(node *served.Node) func(*testing.T, sighting) bool {
+func forwardAuth(node *fleet.Node) func(*testing.T, sighting) bool {
 	return func(t *testing.T, s sighting) bool {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node.HTTP+"/v1/authorize", http.NoBody)

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -26,7 +26,7 @@ type readiness struct {
 	Rules  struct{ Problem string }
 }
 
-func readinessOf(t *testing.T, node *served.Node) (r readiness) {
+func readinessOf(t *testing.T, node *fleet.Node) (r readiness) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node.Ops+"/readyz", http.NoBody)
 	if err != nil {
@@ -46,7 +46,7 @@ func readinessOf(t *testing.T, node *served.Node) (r readiness) {
 }
 
 // becomes waits until /readyz has a status.
-func becomes(t *testing.T, node *served.Node, code int, status string) readiness {
+func becomes(t *testing.T, node *fleet.Node, code int, status string) readiness {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		r := readinessOf(t, node)
@@ -60,14 +60,11 @@ func becomes(t *testing.T, node *served.Node, code int, status string) readiness
 }
 
 // bareNode starts a server with a config, and a file of rules if there is text for one.
-func bareNode(t *testing.T, config, rules string) *served.Node {
+func bareNode(t *testing.T, config, rules string) *fleet.Node {
 	t.Helper()
-	node, err := served.New(t, headgateProgram(t), config, 20*time.Second)
-	if err == nil && rules != "" {
-		err = node.Write("rules.yaml", rules)
-	}
-	if err != nil {
-		t.Fatal(err)
+	node := fleet.New(t, headgateProgram(t), config, nil)
+	if rules != "" {
+		node.Write("rules.yaml", rules)
 	}
 	if strings.Contains(config, "postgres") {
 		migrate := exec.CommandContext(t.Context(), headgateProgram(t), "migrate", "--config", filepath.Join(node.Dir, "config.yaml"))
@@ -80,7 +77,7 @@ func bareNode(t *testing.T, config, rules string) *served.Node {
 }
 
 // wantServing checks what gRPC's health service says of all services.
-func wantServing(t *testing.T, node *served.Node, want healthv1.HealthCheckResponse_ServingStatus) {
+func wantServing(t *testing.T, node *fleet.Node, want healthv1.HealthCheckResponse_ServingStatus) {
 	t.Helper()
 	conn, err := grpc.NewClient(node.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -95,7 +92,7 @@ func wantServing(t *testing.T, node *served.Node, want healthv1.HealthCheckRespo
 	}
 }
 
-func wantLogged(t *testing.T, node *served.Node, times int, words string) {
+func wantLogged(t *testing.T, node *fleet.Node, times int, words string) {
 	t.Helper()
 	if n := strings.Count(node.Output(), words); n != times {
 		t.Errorf("the log has %q %d times, want %d", words, n, times)
@@ -150,11 +147,7 @@ func TestServerWithoutRules(t *testing.T) {
 		wantWords(t, r.Rules.Problem, "no rules", "rules.yaml", "allow_no_rules: true")
 		wantServing(t, node, healthv1.HealthCheckResponse_NOT_SERVING)
 		wantLogged(t, node, 1, noRulesLogged)
-		write := func(text string) {
-			if err := node.Write("rules.yaml", text); err != nil {
-				t.Fatal(err)
-			}
-		}
+		write := func(text string) { node.Write("rules.yaml", text) }
 		write(oneRule)
 		becomes(t, node, http.StatusOK, "ok")
 		wantServing(t, node, healthv1.HealthCheckResponse_SERVING)

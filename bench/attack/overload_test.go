@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/internal/server/check"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 	"github.com/headgate/headgate/storewrap"
@@ -76,7 +76,7 @@ func TestOverloadCallers(t *testing.T) {
 const overloadBatches = 4
 
 // overloadServer is a server before a Redis that is healthy.
-func overloadServer(t *testing.T, redis string) *served.Node {
+func overloadServer(t *testing.T, redis string) *fleet.Node {
 	t.Helper()
 	return startServer(t, "redis: {address: \"redis://"+startRedis(t).Addr()+"\""+redis+"}", `
 rules:

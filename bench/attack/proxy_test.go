@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/memstore"
@@ -31,7 +31,7 @@ type proxyServer struct {
 
 // proxyWorld has the addresses for a config.
 type proxyWorld struct {
-	headgate    *served.Node
+	headgate    *fleet.Node
 	listen, app string
 	port        string // of listen
 }

@@ -28,7 +28,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/grpclimit"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/memstore"
@@ -225,7 +225,7 @@ func hangUp(t *testing.T, address, request string) {
 }
 
 // judgeCharged looks what the service has charged a user with.
-func judgeCharged(t *testing.T, node *served.Node, user string, sent int) {
+func judgeCharged(t *testing.T, node *fleet.Node, user string, sent int) {
 	t.Helper()
 	charged := func() int64 {
 		answer, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", fmt.Sprintf(`{"attributes": {"user": %q}}`, user))

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/client"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
@@ -38,7 +38,7 @@ func TestSampled(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	checks := size(1_500, 10_000)
-	for name, send := range map[string]func(*testing.T, *served.Node, int) error{
+	for name, send := range map[string]func(*testing.T, *fleet.Node, int) error{
 		"HTTP header":   sendHeader,
 		"HTTP batch":    sendBatch,
 		"gRPC metadata": sendMetadata,
@@ -67,7 +67,7 @@ func TestSampled(t *testing.T) {
 }
 
 // stopGently ends a server as an operator does.
-func stopGently(t *testing.T, n *served.Node) {
+func stopGently(t *testing.T, n *fleet.Node) {
 	t.Helper()
 	process, err := os.FindProcess(n.PID())
 	if err == nil {
@@ -98,7 +98,7 @@ func collectSpans(t *testing.T) (spans *atomic.Int64, address string) {
 	return spans, collector.URL
 }
 
-func sendHeader(t *testing.T, n *served.Node, checks int) error {
+func sendHeader(t *testing.T, n *fleet.Node, checks int) error {
 	t.Helper()
 	for range checks {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.HTTP+"/v1/authorize", nil)
@@ -116,7 +116,7 @@ func sendHeader(t *testing.T, n *served.Node, checks int) error {
 	return nil
 }
 
-func sendBatch(t *testing.T, n *served.Node, checks int) error {
+func sendBatch(t *testing.T, n *fleet.Node, checks int) error {
 	t.Helper()
 	one := `{"traceparent": "` + sampledParent + `", "attributes": {"ip": "192.0.2.1"}}`
 	body := `{"requests": [` + strings.Repeat(one+",", 499) + one + `]}`
@@ -128,7 +128,7 @@ func sendBatch(t *testing.T, n *served.Node, checks int) error {
 	return nil
 }
 
-func sendMetadata(t *testing.T, n *served.Node, checks int) error {
+func sendMetadata(t *testing.T, n *fleet.Node, checks int) error {
 	t.Helper()
 	conn, err := grpc.NewClient(n.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -146,7 +146,7 @@ func sendMetadata(t *testing.T, n *served.Node, checks int) error {
 	return err
 }
 
-func sendStream(t *testing.T, n *served.Node, checks int) error {
+func sendStream(t *testing.T, n *fleet.Node, checks int) error {
 	t.Helper()
 	c, err := client.New(client.Options{
 		Addresses: []string{n.GRPC},

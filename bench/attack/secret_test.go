@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
@@ -139,12 +139,9 @@ func TestSecretsOfAServer(t *testing.T) {
 	}
 	(&controlled{t: t, postgres: postgres}).publish(`{"id": "a", "by": ["ip"], "limit": "1/s"}`)
 	dead := testenv.FreeAddress(t)
-	node, err := served.New(t, headgateProgram(t), fmt.Sprintf("redis: {address: 'redis://hg:hunter2@%s'}\npostgres: {address: %q}\n"+
+	node := fleet.New(t, headgateProgram(t), fmt.Sprintf("redis: {address: 'redis://hg:hunter2@%s'}\npostgres: {address: %q}\n"+
 		"identity: {jwt: {algorithms: [RS256], key_url: 'http://hunter2:hunter2@%s/keys?token=hunter2'}}\ntracing: {address: 'http://%s'}\n",
-		dead, address, dead, dead), 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+		dead, address, dead, dead), nil)
 	node.Start()
 	look := func(when string) (readyz string) {
 		t.Helper()

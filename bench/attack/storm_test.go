@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/storm"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // TestRetryStorm offers two nodes many times what limits allow, by callers that retry at once and by callers that wait as long as
@@ -12,14 +13,8 @@ import (
 // denial costs the servers and Redis a third of an allowed check at most. At ten times a limit it costs more: bench/storm judges that.
 func TestRetryStorm(t *testing.T) {
 	limit := storm.Limit{Count: 20, Window: 2 * time.Second}
-	library, err := storm.Library(t, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, plain, err := storm.Served(t, headgateProgram(t), limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	library := storm.Library(t, limit)
+	stream, plain := storm.Served(t, headgateProgram(t), limit)
 	next := 0
 	forms := []storm.Form{library, stream, plain}
 	if !long() {
@@ -39,9 +34,9 @@ func TestRetryStorm(t *testing.T) {
 		o := play(t, stream, plan)
 		plan.First += plan.Subjects
 		var cost time.Duration
-		if cost, next, err = storm.AllowedCost(t.Context(), plan, stream.Check, stream.CPU); err != nil {
-			t.Fatal(err)
-		}
+		var err error
+		cost, next, err = storm.AllowedCost(t.Context(), plan, stream.Check, stream.CPU)
+		testenv.NoError(t, err)
 		denial := o.DenialCost(cost)
 		t.Logf("%s: CPU of an allowed check %v, of a denial %v", stream.Name, cost, denial)
 		if 3*denial <= cost {

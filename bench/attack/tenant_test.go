@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/meter"
 	"github.com/headgate/headgate/internal/server/pgrules"
@@ -29,7 +29,7 @@ type controlled struct {
 	t        *testing.T
 	postgres *testenv.Postgres
 	admins   []string // where the admin APIs listen
-	nodes    []*served.Node
+	nodes    []*fleet.Node
 	operator string   // a token that is bound to no tenant
 	editors  []string // tokens that are bound to tenant acme
 }
@@ -52,19 +52,11 @@ func startControlled(t *testing.T) *controlled {
 		c.editors = append(c.editors, token(fmt.Sprintf("eve%d", i), "editor", "tenant=acme"))
 	}
 	for i := range 2 {
-		node, err := served.New(t, headgateProgram(t), "", 20*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		node := fleet.New(t, headgateProgram(t), "", map[string]string{"tokens": strings.Join(lines, "\n")})
 		admin := testenv.FreeAddress(t)
 		config := fmt.Sprintf("listen: {http: %q, grpc: off, ops: %q, admin: %q}\nredis: {address: redis://%s}\npostgres: {address: %q}\n"+
 			"admin: {tokens_file: tokens}\n", node.HTTP, node.Ops, admin, redis.Addr(), c.postgres.URL())
-		if err := node.Write("config.yaml", config); err != nil {
-			t.Fatal(err)
-		}
-		if err := node.Write("tokens", strings.Join(lines, "\n")); err != nil {
-			t.Fatal(err)
-		}
+		node.Write("config.yaml", config)
 		if i == 0 {
 			migrate := exec.CommandContext(t.Context(), headgateProgram(t), "migrate", "--config", filepath.Join(node.Dir, "config.yaml"))
 			if out, err := migrate.CombinedOutput(); err != nil {

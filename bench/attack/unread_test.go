@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -140,7 +140,7 @@ func TestConnections(t *testing.T) {
 }
 
 // connectionsOf returns how many connections are open for HTTP, as the metrics of the server say.
-func connectionsOf(t *testing.T, n *served.Node) (open int) {
+func connectionsOf(t *testing.T, n *fleet.Node) (open int) {
 	t.Helper()
 	text, err := n.Ask(t.Context(), http.MethodGet, n.Ops, "/metrics", "")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/storewrap"
@@ -99,26 +99,16 @@ func headgateProgram(t *testing.T) string {
 }
 
 // startServer runs headgate serve with rules, a document, beside a config that says more than where it listens.
-func startServer(t *testing.T, config, rules string) *served.Node {
+func startServer(t *testing.T, config, rules string) *fleet.Node {
 	t.Helper()
-	return startServerWith(t, config, rules, nil)
+	return fleet.Start(t, headgateProgram(t), config, rules)
 }
 
 // startServerWith is startServer with more files beside the config.
-func startServerWith(t *testing.T, config, rules string, files map[string]string) *served.Node {
+func startServerWith(t *testing.T, config, rules string, files map[string]string) *fleet.Node {
 	t.Helper()
-	n, err := served.New(t, headgateProgram(t), "rules: rules.yaml\n"+config, 20*time.Second)
-	if err == nil {
-		err = n.Write("rules.yaml", rules)
-	}
-	for name, text := range files {
-		if err == nil {
-			err = n.Write(name, text)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := fleet.New(t, headgateProgram(t), "rules: rules.yaml\n"+config, files)
+	n.Write("rules.yaml", rules)
 	n.Start()
 	return n
 }

@@ -4,45 +4,33 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/fleet"
+	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/storewrap"
 )
 
 // startClients makes nodes of the library, each with connections of its own. It waits for none of them, so all start at
 // the same moment.
-func startClients(count int) func(*world) error {
-	return func(w *world) error {
-		dir := w.scope.TempDir()
-		for i := range count {
-			n, err := newClient(w, filepath.Join(dir, userName(i)), count)
-			if err != nil {
-				return err
-			}
-			w.nodes = append(w.nodes, n)
+func startClients(count int) func(*world) {
+	return func(w *world) {
+		for range count {
+			w.nodes = append(w.nodes, newClient(w, count))
 		}
-		return nil
 	}
 }
 
-func newClient(w *world, logPath string, count int) (*node, error) {
-	log, err := os.Create(logPath)
-	if err != nil {
-		return nil, err
-	}
+func newClient(w *world, count int) *node {
+	log := &testenv.Log{}
 	redis, err := redisstore.Open(w.address)
-	if err != nil {
-		return nil, err
-	}
+	testenv.NoError(w, err)
 	store := storewrap.New(redis, storewrap.Options{Nodes: count, Log: slog.New(slog.NewJSONHandler(log, nil))})
-	w.scope.Cleanup(func() {
+	w.Cleanup(func() {
 		store.Close()
 		redis.Close()
-		_ = log.Close()
 	})
 	limiter, err := headgate.New(store,
 		headgate.Rule{
@@ -53,19 +41,17 @@ func newClient(w *world, logPath string, count int) (*node, error) {
 			ID: "spread", Match: headgate.Match{Path: pathOf(0)}, By: []string{"user"},
 			Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1_000_000, Window: time.Hour}, Strict: true,
 		})
-	if err != nil {
-		return nil, err
-	}
-	ask := func(ctx context.Context, user int) (a answer, err error) {
-		d, err := limiter.Check(ctx, headgate.Request{Attributes: headgate.Attributes{"path": pathOf(user), "user": userName(user)}})
+	testenv.NoError(w, err)
+	ask := func(ctx context.Context, user int) (a fleet.Answer, err error) {
+		d, err := limiter.Check(ctx, headgate.Request{Attributes: attributes(user)})
 		if err != nil {
 			return a, err
 		}
-		a = answer{Status: http.StatusOK, Allowed: d.Allowed, Path: string(d.Path)}
+		a = fleet.Answer{Status: http.StatusOK, Allowed: d.Allowed, Path: string(d.Path)}
 		if len(d.Limits) > 0 {
 			a.Reset = d.Limits[0].Time.Add(d.Limits[0].ResetAfter)
 		}
 		return a, nil
 	}
-	return &node{ask: ask, log: logPath}, nil
+	return &node{ask: ask, log: log.String}
 }

@@ -20,9 +20,9 @@ const (
 type fault struct {
 	name  string
 	short bool // whether it is among those of -short
-	build func(*world) error
+	build func(*world)
 	// happen breaks the store, waits, and mends it.
-	happen func(*world) error
+	happen func(*world)
 	// flaps is set where the store comes and goes: circuits may then open more than once.
 	flaps bool
 	// share is set where some nodes still ask the store and others, this part of all, decide by their local fallback share: that
@@ -32,7 +32,7 @@ type fault struct {
 	cold, stays bool
 	root        bool // whether only root can do it
 	// nodes starts others than three servers.
-	nodes func(*world) error
+	nodes func(*world)
 	rate  int // of the load, if it is not the usual one
 	// overload is set where the store stays available, but is asked too much: what counts is how much is admitted, and when.
 	overload bool
@@ -69,25 +69,23 @@ func faults() []*fault {
 	}
 }
 
-func kill(w *world) error {
+func kill(w *world) {
 	w.mark("SIGKILL")
 	w.redis.Kill()
 	w.hold()
 	w.mark("restart")
-	w.redis.Restart(w.scope)
-	return nil
+	w.redis.Restart(w)
 }
 
-func pause(w *world) error {
+func pause(w *world) {
 	w.mark("SIGSTOP")
 	w.redis.Pause()
 	w.hold()
 	w.mark("SIGCONT")
 	w.redis.Resume()
-	return nil
 }
 
-func stall(w *world) error {
+func stall(w *world) {
 	for i := range 3 {
 		if i > 0 {
 			w.sleep(2 * time.Second)
@@ -98,57 +96,46 @@ func stall(w *world) error {
 		w.mark("SIGCONT")
 		w.redis.Resume()
 	}
-	return nil
 }
 
 // outOfMemory lets Redis take no writes, and evict nothing.
-func outOfMemory(w *world) error {
+func outOfMemory(w *world) {
 	w.mark("out of memory")
-	w.redis.Must(w.scope, "CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1")
+	w.redis.Must(w, "CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1")
 	w.hold()
 	w.mark("memory again")
-	w.redis.Must(w.scope, "CONFIG", "SET", "maxmemory", "0")
-	return nil
+	w.redis.Must(w, "CONFIG", "SET", "maxmemory", "0")
 }
 
-func flushScripts(w *world) error {
+func flushScripts(w *world) {
 	w.mark("SCRIPT FLUSH")
 	defer w.mark("no more of it")
-	return w.every(200*time.Millisecond, faultLength, func() error {
-		_, err := w.redis.Do("SCRIPT", "FLUSH")
-		return err
-	})
+	w.every(200*time.Millisecond, faultLength, func() { w.redis.Must(w, "SCRIPT", "FLUSH") })
 }
 
 // slowLoader is a server with 2,000 keys of a kilobyte: when it is restarted it answers LOADING for six seconds.
-func slowLoader(w *world) error {
-	err := standalone("--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024")(w)
-	if err == nil {
-		const fill = `for i = 1, 2000 do redis.call('SET', 'fill-' .. i, string.rep('x', 1000)) end`
-		_, err = w.redis.Do("EVAL", fill, "0")
-	}
-	return err
+func slowLoader(w *world) {
+	standalone("--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024")(w)
+	w.redis.Must(w, "EVAL", `for i = 1, 2000 do redis.call('SET', 'fill-' .. i, string.rep('x', 1000)) end`, "0")
 }
 
-func loading(w *world) error {
+func loading(w *world) {
 	w.mark("SHUTDOWN SAVE, restart")
 	_, _ = w.redis.Do("SHUTDOWN", "SAVE") // which ends the connection
-	w.redis.Restart(w.scope)
-	return nil
+	w.redis.Restart(w)
 }
 
 // readOnly makes Redis a replica, as an old primary is after a failover that its clients have not heard of.
-func readOnly(w *world) error {
+func readOnly(w *world) {
 	w.mark("REPLICAOF")
-	w.redis.Must(w.scope, "REPLICAOF", "127.0.0.1", "1") // where nobody listens
+	w.redis.Must(w, "REPLICAOF", "127.0.0.1", "1") // where nobody listens
 	w.hold()
 	w.mark("REPLICAOF NO ONE")
-	w.redis.Must(w.scope, "REPLICAOF", "NO", "ONE")
-	return nil
+	w.redis.Must(w, "REPLICAOF", "NO", "ONE")
 }
 
 // killPrimary is of the hot subject's shard. It is over when the replica has taken its place.
-func killPrimary(w *world) error {
+func killPrimary(w *world) {
 	hot := w.slots[hotUser]
 	victim := w.cluster.Servers()[shardOf(hot)]
 	w.hit = map[int]bool{}
@@ -157,11 +144,10 @@ func killPrimary(w *world) error {
 	}
 	w.mark("SIGKILL of a primary")
 	victim.Kill()
-	w.cluster.PrimaryOf(w.scope, hot)
-	return nil
+	w.cluster.PrimaryOf(w, hot)
 }
 
-func killAllPrimaries(w *world) error {
+func killAllPrimaries(w *world) {
 	primaries := w.cluster.Servers()[:shards]
 	w.mark("SIGKILL of all primaries")
 	for _, s := range primaries {
@@ -170,14 +156,13 @@ func killAllPrimaries(w *world) error {
 	w.hold()
 	w.mark("restart")
 	for _, s := range primaries {
-		s.Restart(w.scope)
+		s.Restart(w)
 	}
-	w.cluster.WaitOK(w.scope)
-	return nil
+	w.cluster.WaitOK(w)
 }
 
 // reshard moves the slots of the hot subject and of all users on its shard from one primary to the next, again and again.
-func reshard(w *world) error {
+func reshard(w *world) {
 	at := shardOf(w.slots[hotUser])
 	var slots []int
 	for _, slot := range w.slots {
@@ -190,41 +175,36 @@ func reshard(w *world) error {
 	servers := w.cluster.Servers()
 	w.mark("slots move")
 	defer w.mark("slots stay")
-	return w.every(500*time.Millisecond, faultLength, func() error {
+	w.every(500*time.Millisecond, faultLength, func() {
 		next := (at + 1) % shards
-		w.cluster.MoveSlots(w.scope, servers[at], servers[next], slots...)
+		w.cluster.MoveSlots(w, servers[at], servers[next], slots...)
 		at = next
-		return nil
 	})
 }
 
 // failOver is over when a sentinel says who is the primary now, which is later than when that one takes writes.
-func failOver(w *world) error {
-	primary := w.sentinels.Primary(w.scope)
+func failOver(w *world) {
+	primary := w.sentinels.Primary(w)
 	w.mark("SIGKILL of the primary")
 	primary.Kill()
-	for w.sentinels.Primary(w.scope) == primary && w.ctx.Err() == nil {
+	for w.sentinels.Primary(w) == primary && w.Context().Err() == nil {
 		w.sleep(20 * time.Millisecond)
 	}
 	w.announced = time.Now()
-	return nil
 }
 
 // unresolvable has a name that is refused before anybody is asked for it: a part of it is too long.
-func unresolvable(w *world) error {
+func unresolvable(w *world) {
 	w.address = fmt.Sprintf("redis://%s.invalid:6379", strings.Repeat("x", 64))
-	return nil
 }
 
-func wait(w *world) error {
+func wait(w *world) {
 	w.mark("start")
 	w.hold()
-	return nil
 }
 
 // settle gives a cold start a second, which is what it is judged by.
-func settle(w *world) error {
+func settle(w *world) {
 	w.mark("start")
 	w.sleep(time.Second)
-	return nil
 }

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
 )
 
 // death is when a node was not there. Times are since the load began.
@@ -16,63 +15,37 @@ type death struct {
 	from, to time.Duration
 }
 
-// runKills kills nodes at random and starts them again, while Redis is well.
-func runKills(ctx context.Context, program string, length time.Duration) (failed int, err error) {
-	scope := &paired.Scope{}
-	defer scope.Close()
-	w := &world{ctx: ctx, scope: scope, program: program, rate: usualRate}
-	if err := standalone()(w); err != nil {
-		return 0, err
-	}
-	if err := w.startNodes(); err != nil {
-		return 0, err
-	}
+// kill kills each node every two to eight seconds and starts it again, while Redis is well.
+func (w *world) kill(length time.Duration) (deaths []death) {
+	standalone()(w)
+	startNodes(w)
 	stop := w.begin(time.Now(), 0)
-	deaths, err := w.killNodes(time.Now().Add(length))
-	stop()
-	if err != nil {
-		return 0, err
-	}
-	if err := w.awaitCharged(); err != nil {
-		return 0, err
-	}
-	return w.judgeKills(deaths)
-}
-
-// killNodes kills each node every two to eight seconds.
-func (w *world) killNodes(end time.Time) (deaths []death, err error) {
+	end := time.Now().Add(length)
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for i, n := range w.nodes {
 		all.Go(func() {
 			for {
 				w.sleep(2*time.Second + rand.N(6*time.Second))
-				if time.Now().After(end) || w.ctx.Err() != nil {
+				if time.Now().After(end) || w.Context().Err() != nil {
 					return
 				}
 				from := time.Since(w.load.start)
-				n.kill()
-				failure := n.start(w.scope.Context())
+				n.Kill()
+				n.Start()
 				mu.Lock()
 				deaths = append(deaths, death{i, from, time.Since(w.load.start)})
-				if failure != nil {
-					err = failure
-				}
 				mu.Unlock()
-				if failure != nil {
-					return
-				}
 			}
 		})
 	}
 	all.Wait()
-	if err == nil {
-		err = w.ctx.Err()
-	}
-	return deaths, err
+	stop()
+	w.awaitNone(pending)
+	return deaths
 }
 
-func (w *world) judgeKills(deaths []death) (int, error) {
+func (w *world) judgeKills(deaths []death) (missed int) {
 	samples := w.load.taken()
 	admitted, maybe := make([]int64, users), make([]int64, users)
 	windows := map[time.Time]int{}
@@ -99,21 +72,18 @@ func (w *world) judgeKills(deaths []death) (int, error) {
 	}
 	var twice, never int64
 	for user := range admitted {
-		used, err := w.nodes[0].used(w.ctx, user)
-		if err != nil {
-			return 0, err
-		}
+		used := w.used(user)
 		twice += max(0, used-admitted[user]-maybe[user])
 		never += max(0, admitted[user]-used)
 	}
-	fmt.Printf("%d kills, %d requests, %d without an answer, %d not decided by the store\n",
-		len(deaths), len(samples), unanswered, local)
-	fmt.Printf("%d units admitted and not charged\n", never)
-	var v verdicts
-	v.say(elsewhere == 0, "requests without an answer of a node that was there: %d", elsewhere)
-	v.say(most.most <= 1, "hot ÷ limit, windows: %s, aim ≤ 1", most)
-	v.say(twice == 0, "units charged that nobody was or may have been admitted for: %d", twice)
-	return v.failed, nil
+	r := suite.NewReport()
+	r.Line(fmt.Sprintf("%d kills, %d requests, %d not decided by the store", len(deaths), len(samples), local),
+		suite.Noted("%d requests without an answer", unanswered),
+		suite.Says(elsewhere == 0, "of a node that was there: %d", elsewhere),
+		suite.Says(most.most <= 1, "hot ÷ limit, windows: %s, aim ≤ 1", most),
+		suite.Noted("units admitted and not charged: %d", never),
+		suite.Says(twice == 0, "units charged that nobody was or may have been admitted for: %d", twice))
+	return r.Missed
 }
 
 // died reports whether the node was killed, or down, while it was asked.
@@ -124,16 +94,4 @@ func died(deaths []death, s *sample) bool {
 		}
 	}
 	return false
-}
-
-// verdicts counts aims that were missed.
-type verdicts struct{ failed int }
-
-func (v *verdicts) say(met bool, format string, args ...any) {
-	verdict := "PASS"
-	if !met {
-		verdict = "FAIL"
-		v.failed++
-	}
-	fmt.Printf(verdict+"  "+format+"\n", args...)
 }

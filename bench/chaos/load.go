@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
 )
 
 const (
@@ -82,7 +82,7 @@ type load struct {
 
 // run ends with ctx, after the last answer.
 func (l *load) run(ctx context.Context) {
-	sleepUntil(ctx, l.start)
+	suite.SleepUntil(ctx, l.start)
 	var under sync.WaitGroup
 	defer under.Wait()
 	waiting := make([]chan struct{}, len(l.nodes))
@@ -105,7 +105,7 @@ func (l *load) run(ctx context.Context) {
 			s.User = spread % users
 			spread++
 		}
-		if paired.Sleep(time.Until(l.start.Add(s.At))); ctx.Err() != nil {
+		if suite.Sleep(time.Until(l.start.Add(s.At))); ctx.Err() != nil {
 			return
 		}
 		select {
@@ -144,14 +144,4 @@ func (l *load) taken() []sample {
 	samples := slices.Clone(l.samples)
 	slices.SortFunc(samples, func(a, b sample) int { return int(a.At - b.At) })
 	return samples
-}
-
-// sleepUntil returns earlier if ctx ends.
-func sleepUntil(ctx context.Context, t time.Time) {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -6,8 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"testing"
 
-	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // namespace is a network of its own for one node, with one link for its callers and one for Redis.
@@ -20,14 +21,14 @@ type namespace struct {
 }
 
 // newNamespace needs root. The addresses are of the range for benchmarks, which nobody else uses.
-func newNamespace(scope *paired.Scope) (*namespace, error) {
+func newNamespace(t testing.TB) *namespace {
 	pid := os.Getpid()
 	net := fmt.Sprintf("198.18.%d.", pid%256)
 	n := &namespace{
 		name:        fmt.Sprintf("hg%d", pid),
 		nodeAddress: net + "2", redisHost: net + "5", nodeOnRedis: net + "6",
 	}
-	scope.Cleanup(func() { _ = ip("netns del", n.name) })
+	t.Cleanup(func() { _ = ip("netns del", n.name) })
 	commands := []string{"netns add " + n.name}
 	for i, link := range []string{"c", "r"} { // of callers, of Redis
 		here, there := fmt.Sprintf("%s%s0", n.name, link), fmt.Sprintf("%s%s1", n.name, link)
@@ -40,11 +41,9 @@ func newNamespace(scope *paired.Scope) (*namespace, error) {
 		)
 	}
 	for _, command := range commands {
-		if err := ip(command); err != nil {
-			return nil, err
-		}
+		testenv.NoError(t, ip(command))
 	}
-	return n, nil
+	return n
 }
 
 // prefix runs a command within.
@@ -78,25 +77,18 @@ func ip(args ...string) error {
 }
 
 // partitioned is one server that the last node reaches over a link of its own.
-func partitioned(w *world) (err error) {
-	if w.space, err = newNamespace(w.scope); err != nil {
-		return err
-	}
-	if err := standalone("--bind", "127.0.0.1", w.space.redisHost)(w); err != nil {
-		return err
-	}
+func partitioned(w *world) {
+	w.space = newNamespace(w)
+	standalone("--bind", "127.0.0.1", w.space.redisHost)(w)
 	_, port, _ := strings.Cut(w.redis.Addr(), ":")
 	w.space.redisAddress = "redis://" + w.space.redisHost + ":" + port
-	return nil
 }
 
 // partition takes that link away.
-func partition(w *world) error {
+func partition(w *world) {
 	w.mark("partition")
-	if err := w.space.cutOff(); err != nil {
-		return err
-	}
+	testenv.NoError(w, w.space.cutOff())
 	w.hold()
 	w.mark("healed")
-	return w.space.rejoin()
+	testenv.NoError(w, w.space.rejoin())
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/bench/internal/suite"
 )
 
 const (
@@ -33,7 +35,7 @@ func (p *probe) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		started := time.Now()
 		p.note(started, p.write(ctx, conns))
-		sleepUntil(ctx, started.Add(probeEvery))
+		suite.SleepUntil(ctx, started.Add(probeEvery))
 	}
 	for _, conn := range conns {
 		_ = conn.Close()

@@ -9,33 +9,35 @@ import (
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 const cutEvery = 300 * time.Millisecond
 
-// newProxy passes connections on until it is told otherwise.
-func newProxy(scope *paired.Scope, upstream string) (*toxiproxy.Proxy, error) {
+// behindProxy is one server that nodes reach through a proxy.
+func behindProxy(w *world) {
+	standalone(aof...)(w)
 	zerolog.SetGlobalLevel(zerolog.Disabled) // some of its parts have a logger of their own
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	proxy := toxiproxy.NewProxy(server, "redis", "127.0.0.1:0", upstream)
-	if err := proxy.Start(); err != nil {
-		return nil, err
-	}
-	scope.Cleanup(proxy.Stop)
-	return proxy, nil
+	w.proxy = toxiproxy.NewProxy(server, "redis", "127.0.0.1:0", w.redis.Addr())
+	testenv.NoError(w, w.proxy.Start())
+	w.Cleanup(w.proxy.Stop)
+	w.address = "redis://" + w.proxy.Listen
+}
+
+// toxic lets the proxy do something to what passes through it, for a time.
+func (w *world) toxic(how string, length time.Duration) {
+	_, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(`{"name":"toxic",` + how + `}`))
+	testenv.NoError(w, err)
+	w.sleep(length)
+	testenv.NoError(w, w.proxy.Toxics.RemoveToxic(context.Background(), "toxic"))
 }
 
 // delay holds every answer up for a time.
-func delay(w *world) error {
+func delay(w *world) {
 	w.mark("200 ms latency")
-	const slow = `{"name":"slow","type":"latency","attributes":{"latency":200}}`
-	if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(slow)); err != nil {
-		return err
-	}
-	w.hold()
-	w.mark("latency gone")
-	return w.proxy.Toxics.RemoveToxic(context.Background(), "slow")
+	defer w.mark("latency gone")
+	w.toxic(`"type":"latency","attributes":{"latency":200}`, faultLength)
 }
 
 const (
@@ -48,30 +50,18 @@ const (
 )
 
 // choke lets through what a Redis would answer that is twenty times too slow for the load.
-func choke(w *world) error {
+func choke(w *world) {
 	w.mark("a 20th of the bandwidth")
-	slow := fmt.Sprintf(`{"name":"slow","type":"bandwidth","stream":"upstream","attributes":{"rate":%d}}`, chokedRate*chokedCall/1000)
-	if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(slow)); err != nil {
-		return err
-	}
-	w.hold()
-	w.mark("all of it")
-	return w.proxy.Toxics.RemoveToxic(context.Background(), "slow")
+	defer w.mark("all of it")
+	w.toxic(fmt.Sprintf(`"type":"bandwidth","stream":"upstream","attributes":{"rate":%d}`, chokedRate*chokedCall/1000), faultLength)
 }
 
 // reset cuts all connections again and again. Between two cuts they work.
-func reset(w *world) error {
+func reset(w *world) {
 	w.mark("resets")
 	defer w.mark("no more resets")
-	return w.every(cutEvery, faultLength, w.cut)
+	w.every(cutEvery, faultLength, w.cut)
 }
 
 // cut resets every connection on which something is being answered.
-func (w *world) cut() error {
-	const resets = `{"name":"cut","type":"reset_peer"}`
-	if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(resets)); err != nil {
-		return err
-	}
-	w.sleep(20 * time.Millisecond)
-	return w.proxy.Toxics.RemoveToxic(context.Background(), "cut")
-}
+func (w *world) cut() { w.toxic(`"type":"reset_peer"`, 20*time.Millisecond) }

@@ -2,10 +2,11 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/bench/internal/paired"
 )
 
 // The aims.
@@ -142,12 +143,7 @@ func (o *outcome) stood() float64 {
 }
 
 func tailOf(took []time.Duration) tail {
-	if len(took) == 0 {
-		return tail{}
-	}
-	slices.Sort(took)
-	at := func(q float64) time.Duration { return took[int(math.Ceil(q*float64(len(took))))-1] }
-	return tail{len(took), at(0.5), at(0.99), at(0.999)}
+	return tail{len(took), paired.Quantile(0.5, took), paired.Quantile(0.99, took), paired.Quantile(0.999, took)}
 }
 
 // stored is the part of the answers of a time that are the store's, not a number if there are none.

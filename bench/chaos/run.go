@@ -2,12 +2,10 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"fmt"
-	"os"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // outcome is what callers saw of one fault. Times are since the load began.
@@ -36,38 +34,30 @@ type outcome struct {
 const tries = 5
 
 // runUndisturbed tries again if the machine had other things to do, or if nothing was missed that it may not be to blame for.
-func (f *fault) runUndisturbed(ctx context.Context, program string) (o *outcome, rows []row, err error) {
+func (f *fault) runUndisturbed(scope *suite.Scope, program string) (o *outcome, rows []row) {
 	for try := 1; ; try++ {
-		if o, err = f.run(ctx, program); err != nil {
-			return nil, nil, err
-		}
+		testenv.NoError(scope, scope.Run(func(own *suite.Scope) {
+			o = f.run(&world{Scope: own, program: program, rate: cmp.Or(f.rate, usualRate)})
+		}))
 		rows = o.rows()
 		slow, stood := false, o.stood()
 		for i := range rows {
 			slow = slow || rows[i].bySlowness(stood > someStood)
 		}
-		fmt.Fprintf(os.Stderr, "%s: requests were sent late by %s ms, %.1f %% of them left out; slow: %v\n",
-			f.name, o.late(), 100*stood, slow)
+		scope.Logf("%s: requests were sent late by %s ms, %.1f %% of them left out; slow: %v", f.name, o.late(), 100*stood, slow)
 		if !slow && stood <= maxStood || try == tries {
-			return o, rows, nil
+			return o, rows
 		}
 	}
 }
 
 // run lets one fault happen in a world of its own.
-func (f *fault) run(ctx context.Context, program string) (*outcome, error) {
-	scope := &paired.Scope{}
-	defer scope.Close()
-	w := &world{ctx: ctx, scope: scope, program: program, rate: cmp.Or(f.rate, usualRate)}
-	if err := f.build(w); err != nil {
-		return nil, err
-	}
-	start := w.startNodes
+func (f *fault) run(w *world) *outcome {
+	f.build(w)
 	if f.nodes != nil {
-		start = func() error { return f.nodes(w) }
-	}
-	if err := start(); err != nil {
-		return nil, err
+		f.nodes(w)
+	} else {
+		startNodes(w)
 	}
 	o := &outcome{fault: f, measured: warmUp}
 	lead := warmUp + before
@@ -76,22 +66,18 @@ func (f *fault) run(ctx context.Context, program string) (*outcome, error) {
 		lead, o.measured, o.start = 0, 0, time.Now()
 	}
 	stop := w.begin(o.start, lead)
-	sleepUntil(ctx, o.start.Add(lead))
-	err := f.happen(w)
-	if err == nil {
-		o.settle(ctx, w, time.Now())
-		err = ctx.Err()
-	}
+	defer stop()
+	suite.SleepUntil(w.Context(), o.start.Add(lead))
+	f.happen(w)
+	o.settle(w, time.Now())
+	testenv.NoError(w, w.Context().Err())
 	stop()
-	if err != nil {
-		return nil, err
-	}
 	o.samples, o.marks, o.hit = w.load.taken(), w.marks, w.hit
 	if f.nodes == nil { // nodes in this process may themselves be why it stood still
 		o.stalls = stallsOf(o.samples)
 	}
-	err = o.account(ctx, w)
-	return o, err
+	o.account(w)
+	return o
 }
 
 // atPhase is the next time that is as far into a window as faults begin.
@@ -104,7 +90,7 @@ func atPhase(t time.Time) time.Time {
 }
 
 // settle waits for the store and for what is measured after its return.
-func (o *outcome) settle(ctx context.Context, w *world, ended time.Time) {
+func (o *outcome) settle(w *world, ended time.Time) {
 	if !o.fault.cold {
 		o.begin = time.Duration(w.marks[0].T * float64(time.Second))
 	}
@@ -113,13 +99,13 @@ func (o *outcome) settle(ctx context.Context, w *world, ended time.Time) {
 		return
 	}
 	back, ok := time.Time{}, false
-	for !ok && ctx.Err() == nil && time.Since(ended) < 30*time.Second {
+	for !ok && w.Context().Err() == nil && time.Since(ended) < 30*time.Second {
 		back, ok = w.back(ended)
 		w.sleep(probeEvery)
 	}
 	o.back = back.Sub(o.start)
 	w.marks = append(w.marks, mark{o.back.Seconds(), "Redis answers"})
-	sleepUntil(ctx, back.Add(after+window/2))
+	suite.SleepUntil(w.Context(), back.Add(after+window/2))
 	o.stop = time.Since(o.start)
 }
 
@@ -144,25 +130,18 @@ func (w *world) back(ended time.Time) (time.Time, bool) {
 }
 
 // account reads what the nodes and the store have counted, once nothing waits to be charged.
-func (o *outcome) account(ctx context.Context, w *world) error {
+func (o *outcome) account(w *world) {
 	for _, n := range w.nodes {
-		all, most, err := n.opened(o.start.Add(o.begin))
-		if err != nil {
-			return err
-		}
+		all, most := n.opened(o.start.Add(o.begin))
 		o.opened = append(o.opened, all)
 		o.openedMost = max(o.openedMost, most)
 	}
 	if o.fault.stays || o.fault.nodes != nil {
-		return nil
+		return
 	}
 	o.accounts = true
-	if err := w.awaitCharged(); err != nil {
-		return err
-	}
-	if err := w.awaitNone("headgate_leases"); err != nil {
-		return err
-	}
+	w.awaitNone(pending)
+	w.awaitNone("headgate_leases")
 	w.sleep(returnsTake)
 	admitted := map[int]int64{}
 	for i := range o.samples {
@@ -171,47 +150,32 @@ func (o *outcome) account(ctx context.Context, w *world) error {
 		}
 	}
 	for user, units := range admitted {
-		used, err := w.nodes[0].used(ctx, user)
-		if err != nil {
-			return err
-		}
+		used := w.used(user)
 		o.unaccounted += max(units-used, used-units)
 	}
 	for _, n := range w.nodes {
-		for name, sum := range map[string]*int64{
-			"headgate_store_unanswered_total": &o.unanswered, "headgate_lease_units_lost_total": &o.leaseLost,
-		} {
-			units, err := n.metric(ctx, name)
-			if err != nil {
-				return err
-			}
-			*sum += int64(units)
-		}
+		o.unanswered += int64(w.metric(n, "headgate_store_unanswered_total"))
+		o.leaseLost += int64(w.metric(n, "headgate_lease_units_lost_total"))
 	}
-	return nil
 }
 
-// returnsTake is how long the units of leases that have ended are on their way back to the store.
-const returnsTake = 500 * time.Millisecond
-
-// awaitCharged waits until nodes have charged the store with what they admitted by themselves, but not for ever.
-func (w *world) awaitCharged() error { return w.awaitNone("headgate_local_counters_pending") }
+const (
+	// returnsTake is how long the units of leases that have ended are on their way back to the store.
+	returnsTake = 500 * time.Millisecond
+	// pending is what nodes admitted by themselves and have not charged the store with.
+	pending = "headgate_local_counters_pending"
+)
 
 // awaitNone waits until a gauge is 0 on all nodes, but not for ever.
-func (w *world) awaitNone(gauge string) error {
+func (w *world) awaitNone(gauge string) {
 	for range 100 {
 		var sum float64
 		for _, n := range w.nodes {
-			value, err := n.metric(w.ctx, gauge)
-			if err != nil {
-				return fmt.Errorf("metrics: %w", err)
-			}
-			sum += value
+			sum += w.metric(n, gauge)
 		}
 		if sum == 0 {
-			return nil
+			return
 		}
 		w.sleep(100 * time.Millisecond)
 	}
-	return w.ctx.Err()
 }

@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 const (
@@ -15,91 +19,62 @@ const (
 )
 
 // changes is how soon a change is in force on all nodes, since it was committed.
-func changes(ctx context.Context, w *world, r *report) error {
-	rules, overrides := make([]time.Duration, 50), make([]time.Duration, 50)
-	if !w.short {
-		rules, overrides = make([]time.Duration, 200), make([]time.Duration, 200)
+func (w *world) changes(t *suite.Scope) {
+	trials := 200
+	if w.short {
+		trials = 50
 	}
+	rules, overrides := make([]time.Duration, trials), make([]time.Duration, trials)
 	for i := range rules {
-		if _, err := w.put(ctx); err != nil {
-			return err
-		}
-		var err error
-		if rules[i], err = w.reach(ctx, "anybody", w.limit); err != nil {
-			return err
-		}
+		w.put(t)
+		rules[i] = w.reach(t, "anybody", w.limit)
 		user, limit := fmt.Sprintf("user-%d", i%10), int64(2_000_000+i)
-		if err := override(ctx, w.db, rule, user, limit); err != nil {
-			return err
-		}
-		if overrides[i], err = w.reach(ctx, user, limit); err != nil {
-			return err
-		}
+		override(t, w.db, rule, user, limit)
+		overrides[i] = w.reach(t, user, limit)
 	}
-	for _, kind := range []struct {
-		name  string
-		times []time.Duration
-	}{{"a rule", rules}, {"an override", overrides}} {
-		r.line(fmt.Sprintf("%d changes of %s, until the slowest of %d nodes decides by it", len(kind.times), kind.name, len(w.nodes)),
-			noted("p50 %s", span(quantile(0.5, kind.times))), atMost("p99", quantile(0.99, kind.times), maxNotified),
-			noted("worst %s", span(quantile(1, kind.times))))
+	for i, times := range [][]time.Duration{rules, overrides} {
+		kind := []string{"a rule", "an override"}[i]
+		w.Line(fmt.Sprintf("%d changes of %s, until the slowest of %d nodes decides by it", len(times), kind, len(w.nodes)),
+			suite.Noted("p50 %s", suite.Span(paired.Quantile(0.5, times))), suite.AtMost("p99", paired.Quantile(0.99, times), maxNotified),
+			suite.Noted("worst %s", suite.Span(paired.Quantile(1, times))))
 	}
-	return silent(ctx, w, r)
+	w.silent(t)
 }
 
 // silent makes changes of which PostgreSQL tells nobody: for whoever writes, pg_notify is a function that does nothing.
-func silent(ctx context.Context, w *world, r *report) error {
-	if err := w.sql(ctx, "CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''"); err != nil {
-		return err
-	}
-	db, err := openDB(w.scope, w.address+"&search_path=public,pg_catalog")
-	if err != nil {
-		return err
-	}
-	listener, err := pgx.Connect(ctx, w.address)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = listener.Close(ctx) }()
-	if _, err := listener.Exec(ctx, "LISTEN headgate"); err != nil {
-		return err
-	}
+func (w *world) silent(t *suite.Scope) {
+	w.sql(t, "CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''")
+	db := openDB(t, w.address+"&search_path=public,pg_catalog")
+	listener, err := pgx.Connect(t.Context(), w.address)
+	testenv.NoError(t, err)
+	defer func() { _ = listener.Close(t.Context()) }()
+	_, err = listener.Exec(t.Context(), "LISTEN headgate")
+	testenv.NoError(t, err)
 	times := make([]time.Duration, 2)
 	if !w.short {
 		times = make([]time.Duration, 5)
 	}
 	for i := range times {
-		if _, err := w.putBy(ctx, db); err != nil {
-			return err
-		}
-		if times[i], err = w.reach(ctx, "anybody", w.limit); err != nil {
-			return err
-		}
+		_, err := w.tryPut(t.Context(), db)
+		testenv.NoError(t, err)
+		times[i] = w.reach(t, "anybody", w.limit)
 	}
-	quiet, err := notified(ctx, listener)
-	if err != nil {
-		return err
-	}
-	if _, err := w.put(ctx); err != nil {
-		return err
-	}
-	heard, err := notified(ctx, listener)
-	if err != nil {
-		return err
-	}
-	r.line(fmt.Sprintf("%d changes of which nobody is told", len(times)), atMost("worst", quantile(1, times), maxPolled),
-		says(!quiet && heard, "NOTIFY seen: %v, with the real pg_notify %v", quiet, heard))
-	_, err = w.reach(ctx, "anybody", w.limit)
-	return err
+	quiet := notified(t, listener)
+	w.put(t)
+	heard := notified(t, listener)
+	w.Line(fmt.Sprintf("%d changes of which nobody is told", len(times)), suite.AtMost("worst", paired.Quantile(1, times), maxPolled),
+		suite.Says(!quiet && heard, "NOTIFY seen: %v, with the real pg_notify %v", quiet, heard))
+	w.reach(t, "anybody", w.limit)
 }
 
 // notified is whether something has come within a moment.
-func notified(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second/2)
+func notified(t *suite.Scope, conn *pgx.Conn) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 	defer cancel()
 	_, err := conn.WaitForNotification(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return false, nil
+		return false
 	}
-	return err == nil, err
+	testenv.NoError(t, err)
+	return true
 }

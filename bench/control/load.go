@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
 )
 
 const (
@@ -34,25 +35,21 @@ type load struct {
 }
 
 func (w *world) load(ctx context.Context) *load {
-	ctx, cancel := context.WithCancel(ctx)
 	l := &load{}
-	var running sync.WaitGroup
-	l.stop = func() {
-		cancel()
-		running.Wait()
-	}
 	start := time.Now()
+	var askers []func(context.Context)
 	for i, n := range append(w.nodes[:loaded:loaded], w.fixed) {
 		due := start.Add(checkEvery * time.Duration(i) / (loaded + 1)) // not all at once
-		running.Go(func() {
+		askers = append(askers, func(ctx context.Context) {
 			for k := 0; ctx.Err() == nil; k++ {
-				paired.Sleep(time.Until(due))
+				suite.Sleep(time.Until(due))
 				a, err := n.check(context.WithoutCancel(ctx), path, fmt.Sprintf("caller-%d", k%callers))
-				l.note(asked{n == w.fixed, due, time.Since(due), err, a.Allowed, a.count()})
+				l.note(asked{n == w.fixed, due, time.Since(due), err, a.Allowed, a.Count()})
 				due = due.Add(checkEvery)
 			}
 		})
 	}
+	l.stop = suite.Background(ctx, askers...)
 	return l
 }
 
@@ -82,7 +79,7 @@ func (l *load) p99(from, to time.Time, fixed bool) time.Duration {
 	for _, a := range l.in(from, to, fixed) {
 		took = append(took, a.latency)
 	}
-	return quantile(0.99, took)
+	return paired.Quantile(0.99, took)
 }
 
 func (l *load) in(from, to time.Time, fixed bool) (some []asked) {

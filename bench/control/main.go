@@ -4,16 +4,11 @@
 package main
 
 import (
-	"context"
 	"flag"
-	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -21,41 +16,23 @@ func main() {
 	short := flag.Bool("short", false, "smaller tables, and only some of the faults")
 	only := flag.String("only", "", "only parts with this `text` in their name: changes, poison, operators, faults, size")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	failed, err := run(ctx, *short, *only)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	if failed > 0 {
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, short bool, only string) (failed int, err error) {
-	scope := &paired.Scope{}
-	defer scope.Close()
-	w := &world{scope: scope, program: testenv.BuildHeadgate(scope), redis: testenv.Start(scope, testenv.Redis), short: short}
-	r := newReport()
-	if err := w.start(ctx); err != nil {
-		return 0, err
-	}
-	for _, part := range []struct {
-		name string
-		run  func(context.Context, *world, *report) error
-	}{{"changes", changes}, {"poison", poison}, {"operators", operators}, {"faults", faults}, {"size", size}} {
-		if !strings.Contains(part.name, only) {
-			continue
+	suite.Main(func(scope *suite.Scope) int {
+		r := suite.NewReport()
+		w := &world{Report: r, scope: scope, program: testenv.BuildHeadgate(scope), redis: testenv.Start(scope, testenv.Redis), short: *short}
+		w.start()
+		for _, part := range []struct {
+			name string
+			run  func(*suite.Scope)
+		}{{"changes", w.changes}, {"poison", w.poison}, {"operators", w.operators}, {"faults", w.faults}, {"size", w.size}} {
+			if !strings.Contains(part.name, *only) {
+				continue
+			}
+			began := time.Now()
+			if err := scope.Run(part.run); err != nil {
+				r.Line(part.name, suite.Says(false, "%v", err)) // and the next part may show more
+			}
+			scope.Logf("%s took %.0f s", part.name, time.Since(began).Seconds())
 		}
-		began := time.Now()
-		if err := part.run(ctx, w, r); err != nil {
-			r.line(part.name, says(false, "%v", err)) // and the next part may show more
-		}
-		if ctx.Err() != nil {
-			return r.failed, ctx.Err()
-		}
-		fmt.Fprintf(os.Stderr, "%s took %.0f s\n", part.name, time.Since(began).Seconds())
-	}
-	return r.failed, nil
+		return r.Missed
+	})
 }

@@ -3,80 +3,66 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/paired"
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
+	"github.com/headgate/headgate/bench/internal/suite"
 )
 
 // node is one headgate serve.
-type node struct{ *served.Node }
+type node struct{ *fleet.Node }
 
 // newNode prepares a server. rules is the part of its config that says where they are.
-func newNode(scope *paired.Scope, program, redis, rules string) (*node, error) {
-	n, err := served.New(scope, program, fmt.Sprintf("redis: {address: %q}\n%s", "redis://"+redis, rules), 2*time.Second)
-	return &node{n}, err
-}
-
-// kept is the file with the last good state.
-func (n *node) kept() string { return filepath.Join(n.Dir, "kept") }
-
-// answer is what a node says of a request.
-type answer struct {
-	Allowed bool
-	Limits  []struct {
-		Rule  string
-		Count int64
-	}
-}
-
-// count is that of the limit that has decided; 0 if none did.
-func (a *answer) count() int64 {
-	if len(a.Limits) == 0 {
-		return 0
-	}
-	return a.Limits[0].Count
+func (w *world) newNode(rules string, files map[string]string) *node {
+	n := fleet.New(w.scope, w.program, fmt.Sprintf("redis: {address: \"redis://%s\"}\n%s", w.redis.Addr(), rules), files)
+	n.Client.Timeout = 2 * time.Second
+	return &node{n}
 }
 
 // check asks whether a user's request may pass.
-func (n *node) check(ctx context.Context, path, user string) (a answer, err error) {
-	body := fmt.Sprintf(`{"attributes":{"path":%q,"user":%q}}`, path, user)
-	text, err := n.Ask(ctx, http.MethodPost, n.HTTP, "/v1/check", body)
-	if err == nil {
-		err = json.Unmarshal(text, &a)
-	}
-	return a, err
+func (n *node) check(ctx context.Context, path, user string) (fleet.Answer, error) {
+	return n.Check(ctx, map[string]string{"path": path, "user": user})
 }
 
-// health is what a node says of itself.
-type health struct {
-	Status string
-	Rules  struct{ Problem string }
+// until returns when a node decides by a limit.
+func (n *node) until(ctx context.Context, path, user string, limit int64) error {
+	return await(fmt.Sprintf("limit %d of %s at %s", limit, user, n.HTTP), func() (bool, error) {
+		a, err := n.check(ctx, path, user)
+		return err == nil && a.Count() == limit, err
+	})
 }
 
-func (n *node) ready(ctx context.Context) (h health, err error) {
-	text, err := n.Ask(ctx, http.MethodGet, n.Ops, "/readyz", "")
-	if err == nil {
-		err = json.Unmarshal(text, &h)
-	}
-	return h, err
+// becomes returns when a node says that it is well, or degraded, and why.
+func (n *node) becomes(ctx context.Context, status, why string) error {
+	return await(status+" at "+n.Ops, func() (bool, error) {
+		text, err := n.Ask(ctx, http.MethodGet, n.Ops, "/readyz", "")
+		var h struct {
+			Status string
+			Rules  struct{ Problem string }
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &h)
+		}
+		if err == nil && (h.Status != status || !strings.Contains(h.Rules.Problem, why)) {
+			err = fmt.Errorf("%s: %s", h.Status, h.Rules.Problem)
+		}
+		return err == nil, err
+	})
 }
 
-// metric is a series without labels.
-func (n *node) metric(ctx context.Context, name string) (value float64, err error) {
-	text, err := n.Ask(ctx, http.MethodGet, n.Ops, "/metrics", "")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if number, ok := strings.CutPrefix(line, name+" "); ok {
-			return strconv.ParseFloat(strings.TrimSpace(number), 64)
+// await asks again until it is so.
+func await(what string, so func() (bool, error)) error {
+	for end := time.Now().Add(patience); ; suite.Sleep(pollPause) {
+		yes, err := so()
+		if yes {
+			return nil
+		}
+		if time.Now().After(end) || errors.Is(err, context.Canceled) {
+			return errors.Join(fmt.Errorf("%s: not within %v", what, patience), err)
 		}
 	}
-	return 0, fmt.Errorf("there is no metric %s", name)
 }

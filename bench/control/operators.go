@@ -2,79 +2,60 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
+	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 const rounds = 50
 
 // operators lets two change one rule at once, again and again, and looks at what the audit says of it.
-func operators(ctx context.Context, w *world, r *report) error {
+func (w *world) operators(t *suite.Scope) {
 	const shared = "shared"
-	first, err := publish(ctx, w.db, ann, document(shared, "/shared", 1))
-	if err != nil {
-		return err
-	}
-	before, err := w.db.RulesAt(ctx, first)
-	if err != nil {
-		return err
-	}
+	first, err := publish(t.Context(), w.db, ann, document(shared, "/shared", 1))
+	testenv.NoError(t, err)
+	before, err := w.db.RulesAt(t.Context(), first)
+	testenv.NoError(t, err)
 	want := []string{"ann insert " + document(shared, "/shared", 1)}
 	conflicts := 0
 	for round := range rounds {
-		won, lost, err := w.race(ctx, shared, 10*(round+1))
-		if err != nil {
-			return err
-		}
+		won, lost := w.race(t, shared, 10*(round+1))
 		want = append(want, won...)
 		conflicts += lost
 	}
-	entries, err := w.db.Audit(ctx, shared, "", pgrules.Page{Most: 1000})
-	if err != nil {
-		return err
-	}
+	entries, err := w.db.Audit(t.Context(), shared, "", pgrules.Page{Most: 1000})
+	testenv.NoError(t, err)
 	var audited []string
 	for i := range entries {
 		var row struct{ Document string }
-		if err := json.Unmarshal(entries[i].New, &row); err != nil {
-			return err
-		}
+		testenv.NoError(t, json.Unmarshal(entries[i].New, &row))
 		audited = append(audited, fmt.Sprintf("%s %s %s", entries[i].Actor, entries[i].Action, row.Document))
 	}
 	slices.Reverse(audited) // newest first
-	r.line(fmt.Sprintf("two operators change one rule at once, %d times", rounds),
-		says(conflicts == rounds && len(want) == 1+rounds, "%d conflicts, %d changes", conflicts, len(want)-1),
-		so(slices.Equal(audited, want), fmt.Sprintf("the %d entries of the audit are these changes, in order, with who", len(audited))))
-	if _, err := w.db.Rollback(ctx, ann, first); err != nil {
-		return err
-	}
-	now, _, _, err := w.db.Present(ctx)
-	if err != nil {
-		return err
-	}
-	after, err := w.db.RulesAt(ctx, now)
-	if err != nil {
-		return err
-	}
+	w.Line(fmt.Sprintf("two operators change one rule at once, %d times", rounds),
+		suite.Says(conflicts == rounds && len(want) == 1+rounds, "%d conflicts, %d changes", conflicts, len(want)-1),
+		suite.So(slices.Equal(audited, want), fmt.Sprintf("the %d entries of the audit are these changes, in order, with who", len(audited))))
+	_, err = w.db.Rollback(t.Context(), ann, first)
+	testenv.NoError(t, err)
+	now, _ := present(t, w.db)
+	after, err := w.db.RulesAt(t.Context(), now)
+	testenv.NoError(t, err)
 	same := slices.EqualFunc(before, after, func(a, b pgrules.Rule) bool {
 		return a.Name == b.Name && a.Enabled == b.Enabled && a.Flat == b.Flat && bytes.Equal(a.Document, b.Document)
 	})
-	r.line("rollback", so(same, fmt.Sprintf("version %d has the %d rules of version %d, to the byte", now, len(before), first)))
-	return nil
+	w.Line("rollback", suite.So(same, fmt.Sprintf("version %d has the %d rules of version %d, to the byte", now, len(before), first)))
 }
 
 // race has two operators change a rule from what both have read. won is what the audit should say of it.
-func (w *world) race(ctx context.Context, name string, limit int) (won []string, conflicts int, err error) {
-	read, err := w.db.Rule(ctx, name)
-	if err != nil {
-		return nil, 0, err
-	}
+func (w *world) race(t *suite.Scope, name string, limit int) (won []string, conflicts int) {
+	read, err := w.db.Rule(t.Context(), name)
+	testenv.NoError(t, err)
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for i, who := range []string{"bob", "eve"} {
@@ -83,7 +64,7 @@ func (w *world) race(ctx context.Context, name string, limit int) (won []string,
 			e, failed := edit(text)
 			if failed == nil {
 				e.Revision = read.Revision
-				_, failed = w.db.Publish(ctx, pgrules.Who{Name: who}, pgrules.Change{Edits: []pgrules.Edit{e}})
+				_, failed = w.db.Publish(t.Context(), pgrules.Who{Name: who}, pgrules.Change{Edits: []pgrules.Edit{e}})
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -98,5 +79,6 @@ func (w *world) race(ctx context.Context, name string, limit int) (won []string,
 		})
 	}
 	all.Wait()
-	return won, conflicts, err
+	testenv.NoError(t, err)
+	return won, conflicts
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // nonsense is what nobody wants in force.
@@ -34,46 +36,30 @@ var nonsenses = []nonsense{
 }
 
 // poison is refused by whoever publishes, and by each node should it be written by hand.
-func poison(ctx context.Context, w *world, r *report) error {
+func (w *world) poison(t *suite.Scope) {
 	for _, bad := range nonsenses {
-		before, _, _, err := w.db.Present(ctx)
-		if err != nil {
-			return err
-		}
-		refused := w.swallow(ctx, bad)
-		after, _, _, err := w.db.Present(ctx)
-		if err != nil {
-			return err
-		}
-		if err := w.sql(ctx, bad.statement); err != nil {
-			return err
-		}
+		before, _ := present(t, w.db)
+		refused := w.swallow(t.Context(), bad)
+		after, _ := present(t, w.db)
+		w.sql(t, bad.statement)
 		began := time.Now()
-		if err := w.each(func(n *node) error { return n.troubled(ctx, bad.why) }); err != nil {
-			return err
-		}
+		w.become(t, "degraded", bad.why)
 		told := time.Since(began)
 		kept := w.each(func(n *node) error {
-			if a, err := n.check(ctx, path, "anybody"); err != nil || !a.Allowed || a.count() != w.limit {
-				return fmt.Errorf("%s decides by %d: %w", n.HTTP, a.count(), err)
+			if a, err := n.check(t.Context(), path, "anybody"); err != nil || !a.Allowed || a.Count() != w.limit {
+				return fmt.Errorf("%s decides by %d: %w", n.HTTP, a.Count(), err)
 			}
 			return nil
 		})
-		if _, err := w.db.Rollback(ctx, ann, before); err != nil {
-			return fmt.Errorf("correcting %s: %w", bad.name, err)
-		}
-		if err := w.each(func(n *node) error { return n.well(ctx) }); err != nil {
-			return err
-		}
-		if _, err := w.put(ctx); err != nil {
-			return err
-		}
-		_, err = w.reach(ctx, "anybody", w.limit)
-		r.line(bad.name, so(refused != nil && strings.Contains(refused.Error(), bad.why) && before == after, "refused when published"),
-			atMost("written by hand, all nodes refuse it and say why after", told, maxNotified),
-			so(kept == nil, "all decide as before"), so(err == nil, "corrected by a rollback, all go on"))
+		_, err := w.db.Rollback(t.Context(), ann, before)
+		testenv.NoError(t, err)
+		w.become(t, "ok", "")
+		w.put(t)
+		err = w.each(func(n *node) error { return n.until(t.Context(), path, "anybody", w.limit) })
+		w.Line(bad.name, suite.So(refused != nil && strings.Contains(refused.Error(), bad.why) && before == after, "refused when published"),
+			suite.AtMost("written by hand, all nodes refuse it and say why after", told, maxNotified),
+			suite.So(kept == nil, "all decide as before"), suite.So(err == nil, "corrected by a rollback, all go on"))
 	}
-	return nil
 }
 
 // swallow tries to publish it, and is why that is refused.

@@ -1,12 +1,16 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
 )
@@ -23,6 +27,7 @@ const (
 
 // tables is a PostgreSQL that gets large, and a node that follows it.
 type tables struct {
+	*suite.Scope
 	w       *world
 	address string
 	db      *pgrules.DB
@@ -32,95 +37,61 @@ type tables struct {
 }
 
 // size is what large tables cost a node, beside small ones.
-func size(ctx context.Context, w *world, r *report) error {
+func (w *world) size(scope *suite.Scope) {
 	rules, overrides, trials := 10_000, 1_000_000, 400
 	if w.short {
 		rules, overrides, trials = 1_000, 50_000, 200
 	}
-	t := &tables{w: w, address: testenv.StartPostgres(w.scope).URL(), limit: 1000}
-	var err error
-	if t.db, err = openDB(w.scope, t.address); err != nil {
-		return err
-	}
-	if _, _, err := t.db.Migrate(ctx); err != nil {
-		return err
-	}
-	if err := t.addRules(ctx, fewRules); err != nil {
-		return err
-	}
-	if _, err := t.fresh(ctx); err != nil {
-		return err
-	}
-	small, err := t.cost(ctx, trials)
-	if err != nil {
-		return err
-	}
-	if err := t.addRules(ctx, rules); err != nil {
-		return err
-	}
-	if _, err := t.fresh(ctx); err != nil {
-		return err
-	}
-	without, _, err := t.memory(ctx)
-	if err != nil {
-		return err
-	}
+	t := &tables{Scope: scope, w: w, address: testenv.StartPostgres(scope).URL(), limit: 1000}
+	t.db = openDB(scope, t.address)
+	_, _, err := t.db.Migrate(t.Context())
+	testenv.NoError(t, err)
+	t.addRules(fewRules)
+	t.fresh()
+	small := t.cost(trials)
+	t.addRules(rules)
+	t.fresh()
+	without, _ := t.memory()
 	t.node.Kill()
-	imported, err := t.addOverrides(ctx, overrides)
-	if err != nil {
-		return err
-	}
-	started, err := t.fresh(ctx)
-	if err != nil {
-		return err
-	}
+	imported := t.addOverrides(overrides)
+	started := t.fresh()
 	t.node.Kill()
-	began := time.Now()
-	t.node.Start()
-	if err := t.node.well(ctx); err != nil {
-		return err
-	}
+	restarted := t.started()
 	size := fmt.Sprintf("%d rules, %d overrides", rules, overrides)
-	r.line(size+": start of a node until it is ready", atMost("from PostgreSQL", started, maxStart),
-		atMost("from its kept file", time.Since(began), maxStart), noted("import of the overrides %s", span(imported)))
-	with, resident, err := t.memory(ctx)
-	if err != nil {
-		return err
-	}
+	w.Line(size+": start of a node until it is ready", suite.AtMost("from PostgreSQL", started, maxStart),
+		suite.AtMost("from its kept file", restarted, maxStart), suite.Noted("import of the overrides %s", suite.Span(imported)))
+	with, resident := t.memory()
 	more := with - without
-	r.line(size+": memory of a node for the overrides", says(more <= maxMemory, "%.0f MB of heap (≤ %d MB)", more, maxMemory),
-		noted("%.0f bytes each", more*1e6/float64(overrides)), noted("the process takes %.0f MB", resident))
-	large, err := t.cost(ctx, trials)
-	if err != nil {
-		return err
-	}
+	w.Line(size+": memory of a node for the overrides", suite.Says(more <= maxMemory, "%.0f MB of heap (≤ %d MB)", more, maxMemory),
+		suite.Noted("%.0f bytes each", more*1e6/float64(overrides)), suite.Noted("the process takes %.0f MB", resident))
+	large := t.cost(trials)
 	beside := fmt.Sprintf(", beside %d rules and no overrides", fewRules)
 	one, all := small.override, large.override
 	dearer := float64(all.cpu) / float64(one.cpu)
-	r.line(size+": one override more"+beside, atMost("in force after", all.took, maxNotified), noted("%s", span(one.took)),
-		says(dearer <= maxDearer, "CPU of the node %s, %s: ratio %.1f (≤ %g)", span(all.cpu), span(one.cpu), dearer, maxDearer),
-		noted("bytes kept %d, %d", all.kept, one.kept))
+	w.Line(size+": one override more"+beside, suite.AtMost("in force after", all.took, maxNotified), suite.Noted("%s", suite.Span(one.took)),
+		suite.Says(dearer <= maxDearer, "CPU of the node %s, %s: ratio %.1f (≤ %g)", suite.Span(all.cpu), suite.Span(one.cpu), dearer, maxDearer),
+		suite.Noted("bytes kept %d, %d", all.kept, one.kept))
 	one, all = small.rule, large.rule
-	r.line(size+": one rule more, which compiles all"+beside, atMost("in force after", all.took, maxNotified), noted("%s", span(one.took)),
-		noted("CPU of the node %s, %s", span(all.cpu), span(one.cpu)), noted("bytes kept %d, %d", all.kept, one.kept))
-	return nil
+	w.Line(size+": one rule more, which compiles all"+beside, suite.AtMost("in force after", all.took, maxNotified),
+		suite.Noted("%s", suite.Span(one.took)), suite.Noted("CPU of the node %s, %s", suite.Span(all.cpu), suite.Span(one.cpu)),
+		suite.Noted("bytes kept %d, %d", all.kept, one.kept))
 }
 
 // addRules has so many in force.
-func (t *tables) addRules(ctx context.Context, count int) error {
+func (t *tables) addRules(count int) {
 	var texts []string
 	for i := t.rules; i < count; i++ {
 		texts = append(texts, document(name(i), "/"+name(i), 1000))
 	}
 	t.rules = count
-	_, err := publish(ctx, t.db, ann, texts...)
-	return err
+	_, err := publish(t.Context(), t.db, ann, texts...)
+	testenv.NoError(t, err)
 }
 
 func name(rule int) string { return fmt.Sprintf("r-%d", rule) }
 
 // addOverrides adds many for each of some rules.
-func (t *tables) addOverrides(ctx context.Context, count int) (time.Duration, error) {
+func (t *tables) addOverrides(count int) time.Duration {
 	began := time.Now()
 	for i := 0; i < count; {
 		batch := make([]pgrules.Override, min(pgrules.MaxOverrides, count-i))
@@ -130,55 +101,49 @@ func (t *tables) addOverrides(ctx context.Context, count int) (time.Duration, er
 			}
 			i++
 		}
-		if _, err := t.db.SetOverrides(ctx, ann, batch); err != nil {
-			return 0, err
-		}
+		_, err := t.db.SetOverrides(t.Context(), ann, batch)
+		testenv.NoError(t, err)
 	}
-	return time.Since(began), nil
+	return time.Since(began)
 }
 
 // fresh is how long a node takes until it is ready that has nothing but the address.
-func (t *tables) fresh(ctx context.Context) (time.Duration, error) {
+func (t *tables) fresh() time.Duration {
 	if t.node != nil {
 		t.node.Kill()
 	}
-	var err error
-	if t.node, err = newNode(t.w.scope, t.w.program, t.w.redis.Addr(), from(t.address)); err != nil {
-		return 0, err
-	}
+	t.node = t.w.newNode(from(t.address), nil)
+	return t.started()
+}
+
+// started is how long the node takes until it is ready.
+func (t *tables) started() time.Duration {
 	began := time.Now()
 	t.node.Start()
-	err = t.node.well(ctx)
-	return time.Since(began), err
+	testenv.NoError(t, t.node.becomes(t.Context(), "ok", ""))
+	return time.Since(began)
 }
 
 // memory is what the heap of the node has in use and what the process takes, in MB, as soon as what it needed only to start is gone: it
 // is asked until garbage was collected twice, and the least counts.
-func (t *tables) memory(ctx context.Context) (heap, resident float64, err error) {
-	first := -1.0
+func (t *tables) memory() (heap, resident float64) {
+	metric := func(name string) float64 {
+		value, err := t.node.Metric(t.Context(), name)
+		testenv.NoError(t, err)
+		return value
+	}
+	first := metric("go_gc_duration_seconds_count")
+	heap = math.Inf(1)
 	for {
-		collected, err := t.node.metric(ctx, "go_gc_duration_seconds_count")
-		if err != nil {
-			return 0, 0, err
-		}
-		inUse, err := t.node.metric(ctx, "go_memstats_heap_inuse_bytes")
-		if err != nil {
-			return 0, 0, err
-		}
-		if first < 0 {
-			first, heap = collected, inUse
-		}
-		if heap = min(heap, inUse); collected >= first+2 {
-			break
+		collected := metric("go_gc_duration_seconds_count")
+		if heap = min(heap, metric("go_memstats_heap_inuse_bytes")); collected >= first+2 {
+			return heap / 1e6, metric("process_resident_memory_bytes") / 1e6
 		}
 		for i := range 200 {
-			if _, err := t.node.check(ctx, "/r-0", fmt.Sprintf("anybody-%d", i)); err != nil {
-				return 0, 0, err
-			}
+			_, err := t.node.check(t.Context(), "/r-0", fmt.Sprintf("anybody-%d", i))
+			testenv.NoError(t, err)
 		}
 	}
-	resident, err = t.node.metric(ctx, "process_resident_memory_bytes")
-	return heap / 1e6, resident / 1e6, err
 }
 
 // cost is what one change costs.
@@ -190,71 +155,49 @@ type cost struct {
 
 type costs struct{ rule, override cost }
 
-func (t *tables) cost(ctx context.Context, trials int) (c costs, err error) {
-	c.override, err = t.costOf(ctx, trials, "somebody", func(limit int64) error {
-		return override(ctx, t.db, name(0), "somebody", limit)
+func (t *tables) cost(trials int) (c costs) {
+	c.override = t.costOf(trials, "somebody", func(limit int64) { override(t.Scope, t.db, name(0), "somebody", limit) })
+	c.rule = t.costOf(max(5, trials/10), "anybody", func(limit int64) {
+		_, err := publish(t.Context(), t.db, ann, document(name(0), "/"+name(0), limit))
+		testenv.NoError(t, err)
 	})
-	if err != nil {
-		return c, err
-	}
-	c.rule, err = t.costOf(ctx, max(5, trials/10), "anybody", func(limit int64) error {
-		_, err := publish(ctx, t.db, ann, document(name(0), "/"+name(0), limit))
-		return err
-	})
-	return c, err
+	return c
 }
 
 // costOf makes changes: some to see when the node decides by them, and some to see what they cost it, for which it is left alone.
-func (t *tables) costOf(ctx context.Context, trials int, user string, change func(limit int64) error) (c cost, err error) {
+func (t *tables) costOf(trials int, user string, change func(limit int64)) (c cost) {
 	times := make([]time.Duration, sighted)
 	for i := range times {
 		t.limit++
-		if err := change(t.limit); err != nil {
-			return c, err
-		}
+		change(t.limit)
 		began := time.Now()
-		if err := t.node.until(ctx, "/"+name(0), user, t.limit); err != nil {
-			return c, err
-		}
+		testenv.NoError(t, t.node.until(t.Context(), "/"+name(0), user, t.limit))
 		times[i] = time.Since(began)
 	}
-	c.took = quantile(0.5, times)
-	before, err := os.Stat(t.node.kept())
-	if err != nil {
-		return c, err
-	}
-	cpu := t.node.CPU()
+	c.took = paired.Quantile(0.5, times)
+	before, cpu := t.kept(), t.node.CPU()
 	for range trials {
 		t.limit++
-		if err := change(t.limit); err != nil {
-			return c, err
-		}
-		if err := t.followed(ctx); err != nil {
-			return c, err
-		}
+		change(t.limit)
+		t.followed()
 	}
 	c.cpu = max(t.node.CPU()-cpu, 10*time.Millisecond) / time.Duration(trials) // which is counted in hundredths of a second
-	after, err := os.Stat(t.node.kept())
-	if err != nil {
-		return c, err
-	}
-	c.kept = (after.Size() - before.Size()) / int64(trials)
-	return c, nil
+	c.kept = (t.kept() - before) / int64(trials)
+	return c
+}
+
+// kept is the size of the node's file with the last good state.
+func (t *tables) kept() int64 {
+	file, err := os.Stat(filepath.Join(t.node.Dir, "kept"))
+	testenv.NoError(t, err)
+	return file.Size()
 }
 
 // followed returns when the node says that it has all changes.
-func (t *tables) followed(ctx context.Context) error {
-	_, revision, _, err := t.db.Present(ctx)
-	if err != nil {
-		return err
-	}
-	return await("a change at the node", func() (bool, error) {
-		nodes, err := t.db.Nodes(ctx)
-		for _, n := range nodes {
-			if n.Seq >= revision {
-				return true, nil
-			}
-		}
-		return false, err
-	})
+func (t *tables) followed() {
+	_, change := present(t.Scope, t.db)
+	testenv.NoError(t, await("a change at the node", func() (bool, error) {
+		nodes, err := t.db.Nodes(t.Context())
+		return slices.ContainsFunc(nodes, func(n pgrules.Node) bool { return n.Seq >= change }), err
+	}))
 }

@@ -2,18 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
 )
@@ -33,7 +31,8 @@ var ann = pgrules.Who{Name: "ann", Comment: "trying"}
 
 // world is PostgreSQL with a standby, and nodes that follow it.
 type world struct {
-	scope   *paired.Scope
+	*suite.Report
+	scope   *suite.Scope
 	program string // headgate
 	redis   *testenv.Server
 	short   bool
@@ -47,7 +46,7 @@ type world struct {
 	limit            int64 // of the rule, by the hour; each change makes it one more
 }
 
-func (w *world) start(ctx context.Context) error {
+func (w *world) start() {
 	start := testenv.StartPostgres
 	if w.small = os.Geteuid() == 0 && !w.short; w.small {
 		start = testenv.StartSmallPostgres
@@ -55,53 +54,29 @@ func (w *world) start(ctx context.Context) error {
 	w.primary = start(w.scope)
 	w.standby = w.primary.Standby(w.scope)
 	w.address = together(w.primary, w.standby)
-	var err error
-	if w.db, err = openDB(w.scope, w.address); err != nil {
-		return err
-	}
-	if _, _, err := w.db.Migrate(ctx); err != nil {
-		return err
-	}
+	w.db = openDB(w.scope, w.address)
+	_, _, err := w.db.Migrate(w.scope.Context())
+	testenv.NoError(w.scope, err)
 	w.limit = 1_000_000
-	if _, err := w.put(ctx); err != nil {
-		return err
-	}
+	w.put(w.scope)
 	for range loaded + 1 {
-		n, err := newNode(w.scope, w.program, w.redis.Addr(), from(w.address))
-		if err != nil {
-			return err
-		}
+		n := w.newNode(from(w.address), nil)
 		n.Start()
 		w.nodes = append(w.nodes, n)
 	}
-	if _, err = w.reach(ctx, "anybody", w.limit); err != nil {
-		return err
-	}
-	return w.startFixed()
-}
-
-// startFixed starts the node with a file.
-func (w *world) startFixed() (err error) {
-	if w.fixed, err = newNode(w.scope, w.program, w.redis.Addr(), "rules: rules.yaml"); err != nil {
-		return err
-	}
-	text := fmt.Sprintf("rules: [%s]\n", document(rule, path, w.limit))
-	if err := w.fixed.Write("rules.yaml", text); err != nil {
-		return err
-	}
+	w.reach(w.scope, "anybody", w.limit)
+	w.fixed = w.newNode("rules: rules.yaml", map[string]string{"rules.yaml": fmt.Sprintf("rules: [%s]\n", document(rule, path, w.limit))})
 	w.fixed.Start()
-	return nil
 }
 
 // from is the part of a node's config that says where PostgreSQL is.
 func from(address string) string { return fmt.Sprintf("postgres: {address: %q}\nkeep: kept", address) }
 
-func openDB(scope *paired.Scope, address string) (*pgrules.DB, error) {
+func openDB(t *suite.Scope, address string) *pgrules.DB {
 	db, err := pgrules.Open(address, "")
-	if err == nil {
-		scope.Cleanup(db.Close)
-	}
-	return db, err
+	testenv.NoError(t, err)
+	t.Cleanup(db.Close)
+	return db
 }
 
 // together is the address of two servers, of which the one that takes writes is meant.
@@ -111,19 +86,13 @@ func together(a, b *testenv.Postgres) string {
 	return fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable&target_session_attrs=read-write", one.Host, other.Host)
 }
 
-// sql runs statements by hand, one after the other.
-func (w *world) sql(ctx context.Context, statements ...string) error {
-	conn, err := pgx.Connect(ctx, w.address)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for _, statement := range statements {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
-	}
-	return nil
+// sql runs a statement by hand.
+func (w *world) sql(t *suite.Scope, statement string) {
+	conn, err := pgx.Connect(t.Context(), w.address)
+	testenv.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), statement)
+	testenv.NoError(t, err)
 }
 
 // document is a rule in JSON.
@@ -152,9 +121,13 @@ func publish(ctx context.Context, db *pgrules.DB, who pgrules.Who, texts ...stri
 }
 
 // put publishes another limit.
-func (w *world) put(ctx context.Context) (version int64, err error) { return w.putBy(ctx, w.db) }
+func (w *world) put(t *suite.Scope) (version int64) {
+	version, err := w.tryPut(t.Context(), w.db)
+	testenv.NoError(t, err)
+	return version
+}
 
-func (w *world) putBy(ctx context.Context, db *pgrules.DB) (version int64, err error) {
+func (w *world) tryPut(ctx context.Context, db *pgrules.DB) (version int64, err error) {
 	version, err = publish(ctx, db, ann, document(rule, path, w.limit+1))
 	if err == nil {
 		w.limit++
@@ -163,69 +136,36 @@ func (w *world) putBy(ctx context.Context, db *pgrules.DB) (version int64, err e
 }
 
 // override gives a user a limit of their own.
-func override(ctx context.Context, db *pgrules.DB, rule, user string, limit int64) error {
+func override(t *suite.Scope, db *pgrules.DB, rule, user string, limit int64) {
 	o := pgrules.Override{Rule: rule, Subject: headgate.Attributes{"user": user}, Text: fmt.Sprintf("%d/hour", limit)}
-	_, err := db.SetOverrides(ctx, ann, []pgrules.Override{o})
-	return err
+	_, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{o})
+	testenv.NoError(t, err)
+}
+
+// present is the version in force, and the number of the last change.
+func present(t *suite.Scope, db *pgrules.DB) (version, change int64) {
+	version, change, _, err := db.Present(t.Context())
+	testenv.NoError(t, err)
+	return version, change
 }
 
 // each asks all nodes at once.
 func (w *world) each(ask func(n *node) error) error {
-	errs := make([]error, len(w.nodes))
-	var all sync.WaitGroup
-	for i, n := range w.nodes {
-		all.Go(func() { errs[i] = ask(n) })
+	var all errgroup.Group
+	for _, n := range w.nodes {
+		all.Go(func() error { return ask(n) })
 	}
-	all.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
+}
+
+// become returns when all nodes say that they are well, or degraded, and why.
+func (w *world) become(t *suite.Scope, status, why string) {
+	testenv.NoError(t, w.each(func(n *node) error { return n.becomes(t.Context(), status, why) }))
 }
 
 // reach is how long it takes until all nodes decide about a user by a limit.
-func (w *world) reach(ctx context.Context, user string, limit int64) (took time.Duration, err error) {
+func (w *world) reach(t *suite.Scope, user string, limit int64) time.Duration {
 	began := time.Now()
-	err = w.each(func(n *node) error { return n.until(ctx, path, user, limit) })
-	return time.Since(began), err
-}
-
-// until returns when a node decides by a limit.
-func (n *node) until(ctx context.Context, path, user string, limit int64) error {
-	return await(fmt.Sprintf("limit %d of %s at %s", limit, user, n.HTTP), func() (bool, error) {
-		a, err := n.check(ctx, path, user)
-		return err == nil && a.count() == limit, err
-	})
-}
-
-// troubled returns when a node says that it does not use what is there, and why.
-func (n *node) troubled(ctx context.Context, why string) error {
-	return await("problem at "+n.Ops, func() (bool, error) {
-		h, err := n.ready(ctx)
-		if err == nil && (h.Status != "degraded" || !strings.Contains(h.Rules.Problem, why)) {
-			err = fmt.Errorf("%s: %s", h.Status, h.Rules.Problem)
-		}
-		return err == nil, err
-	})
-}
-
-// well returns when a node has nothing to complain of.
-func (n *node) well(ctx context.Context) error {
-	return await("no problem at "+n.Ops, func() (bool, error) {
-		h, err := n.ready(ctx)
-		if err == nil && h.Status != "ok" {
-			err = errors.New(h.Rules.Problem)
-		}
-		return err == nil, err
-	})
-}
-
-// await asks again until it is so.
-func await(what string, so func() (bool, error)) error {
-	for end := time.Now().Add(patience); ; paired.Sleep(pollPause) {
-		yes, err := so()
-		if yes {
-			return nil
-		}
-		if time.Now().After(end) || errors.Is(err, context.Canceled) {
-			return errors.Join(fmt.Errorf("%s: not within %v", what, patience), err)
-		}
-	}
+	testenv.NoError(t, w.each(func(n *node) error { return n.until(t.Context(), path, user, limit) }))
+	return time.Since(began)
 }

@@ -5,9 +5,6 @@
 package main
 
 import (
-	"flag"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/bare"
@@ -17,48 +14,11 @@ import (
 const subjects = 100_000
 
 func main() {
-	rounds := flag.Int("rounds", 15, "slices of each variant")
-	slice := flag.Duration("slice", 400*time.Millisecond, "length of a slice")
-	listen := flag.String("listen", "", "be a bare server that listens at this `address`; for this program's own use")
-	redis := flag.String("redis", "", "`address` of the bare server's Redis; without one it answers at once")
-	flag.Parse()
-	if *listen != "" {
-		if err := bare.Serve(*listen, *redis); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
-		}
-		return
-	}
-	scope := &paired.Scope{}
-	failed, err := run(scope, *rounds, *slice)
-	scope.Exit(failed, err)
-}
-
-// part measures and prints a part. What it returns judges its aims.
-type part func(*paired.Scope, *services, *paired.Aims, int, time.Duration) (verdict func(), err error)
-
-func run(scope *paired.Scope, rounds int, slice time.Duration) (failed int, err error) {
-	all, err := startServices(scope)
-	if err != nil {
-		return 0, err
-	}
-	aims := &paired.Aims{}
-	verdicts := []func(){}
-	for _, part := range []part{direct, throughEnvoy} {
-		verdict, err := part(scope, all, aims, rounds, slice)
-		if err != nil {
-			return 0, err
-		}
-		verdicts = append(verdicts, verdict)
-	}
-	lost, err := all.lost(scope.Context())
-	if err != nil {
-		return 0, err
-	}
-	fmt.Println()
-	for _, verdict := range verdicts {
-		verdict()
-	}
-	aims.AtMost("answers of ours without Redis, of a thousand", paired.Of([]float64{1000 * lost}), 1)
-	return aims.Failed(), nil
+	bare.Main()
+	paired.Main(15, 400*time.Millisecond, func(s *paired.Suite) {
+		all := startServices(s)
+		direct(s, all)
+		throughEnvoy(s, all)
+		s.Expect("answers of ours without Redis, of a thousand", 1000*all.lost(s), 1)
+	})
 }

@@ -2,14 +2,16 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // deploy is what operators load into Prometheus and Grafana.
@@ -58,26 +60,19 @@ type panel struct {
 }
 
 // readDeploy reads the repository's directory deploy.
-func readDeploy(dir string) (*deploy, error) {
+func readDeploy(t testing.TB, dir string) *deploy {
+	t.Helper()
 	d := &deploy{
 		rulesFile: filepath.Join(dir, "prometheus", "headgate.rules.yaml"),
 		testsFile: filepath.Join(dir, "prometheus", "headgate.rules_test.yaml"),
 	}
 	text, err := os.ReadFile(d.rulesFile)
-	if err != nil {
-		return nil, err
-	}
-	if err := yaml.Unmarshal(text, &d.rules); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.rulesFile, err)
-	}
-	board := filepath.Join(dir, "grafana", "headgate.json")
-	if text, err = os.ReadFile(board); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, &d.dashboard); err != nil {
-		return nil, fmt.Errorf("%s: %w", board, err)
-	}
-	return d, nil
+	testenv.NoError(t, err)
+	testenv.NoError(t, yaml.Unmarshal(text, &d.rules))
+	text, err = os.ReadFile(filepath.Join(dir, "grafana", "headgate.json"))
+	testenv.NoError(t, err)
+	testenv.NoError(t, json.Unmarshal(text, &d.dashboard))
+	return d
 }
 
 // alerts are all rules that alert.

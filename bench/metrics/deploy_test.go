@@ -10,20 +10,13 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
 
-func read(t *testing.T) *deploy {
-	t.Helper()
-	d, err := readDeploy("../../deploy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 func TestPromtool(t *testing.T) {
-	d := read(t)
-	if said, err := promtool(t.Context(), t, nil, "test", "rules", d.testsFile); err != nil {
+	d := readDeploy(t, "../../deploy")
+	if said, err := promtool(t, "", "test", "rules", d.testsFile); err != nil {
 		t.Error(said)
 	}
 	// As rules that record, so that promtool reads every expression of the dashboard.
@@ -41,7 +34,7 @@ func TestPromtool(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := promtool(t.Context(), t, nil, "check", "rules", path); err != nil {
+	if said, err := promtool(t, "", "check", "rules", path); err != nil {
 		t.Error(said)
 	}
 }
@@ -50,7 +43,7 @@ var label = regexp.MustCompile(`\$labels\.(\w+)`)
 
 // Each alert fires in a test and is quiet in one beside it, says what to do, and has a section that says more.
 func TestAlertsAreTriedAndExplained(t *testing.T) {
-	d := read(t)
+	d := readDeploy(t, "../../deploy")
 	tests, err := os.ReadFile(d.testsFile)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +103,7 @@ func TestAlertsAreTriedAndExplained(t *testing.T) {
 }
 
 func TestDashboard(t *testing.T) {
-	d := read(t).dashboard
+	d := readDeploy(t, "../../deploy").dashboard
 	if d.SchemaVersion < 36 {
 		t.Errorf("schemaVersion %d: panels that name their data source by uid need 36", d.SchemaVersion)
 	}
@@ -153,23 +146,16 @@ func TestDashboard(t *testing.T) {
 
 // Every metric that rules and dashboard ask for is one that a server has.
 func TestMetricsAreThere(t *testing.T) {
-	d := read(t)
-	w, err := start(t.Context(), t, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := readDeploy(t, "../../deploy")
+	w := start(t, d)
 	there := map[string]bool{}
 	for _, n := range w.nodes {
 		for _, r := range append(usual, request{"/small", "eve", ""}) {
-			if err := n.check(t.Context(), r); err != nil {
-				t.Fatal(err)
-			}
+			testenv.NoError(t, check(t.Context(), n, r))
 		}
-		text, err := n.metrics(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+		text, err := n.Metrics(t.Context())
+		testenv.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
 			there[m[1]] = true
 			if m[2] == "histogram" {
 				there[m[1]+"_bucket"] = true

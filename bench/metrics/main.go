@@ -6,13 +6,10 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // longest is the end of a run that hangs.
@@ -21,66 +18,30 @@ const longest = 5 * time.Minute
 func main() {
 	short := flag.Bool("short", false, "fewer callers and less waiting")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	scope := &paired.Scope{}
-	failed, err := run(ctx, scope, *short)
-	cancel()
-	stop()
-	scope.Exit(failed, err)
-}
-
-func run(ctx context.Context, scope *paired.Scope, short bool) (failed int, err error) {
-	d, err := readDeploy("../deploy")
-	if err != nil {
-		return 0, err
-	}
-	w, err := start(ctx, scope, d)
-	if err != nil {
-		return 0, err
-	}
-	if err := w.watch(); err != nil {
-		return 0, err
-	}
 	steady, subjects := 20*time.Second, 1_000_000
-	if short {
+	if *short {
 		steady, subjects = 4*time.Second, 100_000
 	}
-	r := newReport()
-	load := w.load(ctx)
-	for _, part := range []func() error{
-		func() error { return w.quiet(ctx, r, steady) },
-		func() error { return w.trouble(ctx, r) },
-		func() error { return w.aftermath(ctx, r) },
-		func() error { return w.panels(ctx, r) },
-		func() error { load(); return w.tools(ctx, r) },
-		func() error { return w.series(ctx, r, subjects) },
-		func() error { return w.crowded(ctx, r) },
-		func() error { return w.end(ctx, r) },
+	suite.Main(func(scope *suite.Scope) int {
+		ctx, cancel := context.WithTimeout(scope.Context(), longest)
+		defer cancel()
+		r := suite.NewReport()
+		testenv.NoError(scope, suite.Run(ctx, func(scope *suite.Scope) { run(scope, r, steady, subjects) }))
+		return r.Missed
+	})
+}
+
+func run(scope *suite.Scope, r *suite.Report, steady time.Duration, subjects int) {
+	w := start(scope, readDeploy(scope, "../deploy"))
+	w.report = r
+	w.watch()
+	stop := w.load(scope.Context())
+	for _, part := range []func(*suite.Scope){
+		func(t *suite.Scope) { w.quiet(t, steady) }, w.trouble, w.aftermath, w.panels, func(t *suite.Scope) { stop(); w.tools(t) },
+		func(t *suite.Scope) { w.series(t, subjects) }, w.crowded, w.end,
 	} {
-		if err := part(); err != nil {
-			r.line("an error", false, "%v", err) // and the next part may show more
-		}
-		if ctx.Err() != nil {
-			return r.failed, fmt.Errorf("not done within %v: %w", longest, ctx.Err())
+		if err := scope.Run(part); err != nil {
+			r.Line("an error", suite.Says(false, "%v", err)) // and the next part may show more
 		}
 	}
-	return r.failed, nil
-}
-
-// report is the table.
-type report struct{ failed int }
-
-func newReport() *report {
-	fmt.Print("| what | seen | |\n|---|---|---|\n")
-	return &report{}
-}
-
-func (r *report) line(what string, met bool, format string, args ...any) {
-	verdict := "PASS"
-	if !met {
-		r.failed++
-		verdict = "FAIL"
-	}
-	fmt.Printf("| %s | %s | %s |\n", what, fmt.Sprintf(format, args...), verdict)
 }

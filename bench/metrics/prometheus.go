@@ -3,67 +3,53 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/fleet"
+	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
 // prometheus is a real one.
-type prometheus struct {
-	name    string
-	address string
-	client  *http.Client
-}
+type prometheus struct{ name, address string }
 
 // startPrometheus has it scrape targets, by job, and evaluate rules every second.
-func startPrometheus(scope testing.TB, name string, rules []byte, jobs map[string][]string, flags ...string) (*prometheus, error) {
-	p := &prometheus{name, testenv.FreeAddress(scope), &http.Client{Timeout: 10 * time.Second}}
+func startPrometheus(scope testing.TB, name, rules string, jobs map[string][]string, flags ...string) *prometheus {
+	p := &prometheus{name, testenv.FreeAddress(scope)}
 	dir := scope.TempDir()
 	var config strings.Builder
 	config.WriteString("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n" +
 		"rule_files: [rules.yaml]\nscrape_configs:\n")
 	for job, targets := range jobs {
-		list, _ := json.Marshal(targets) // strings always can be
-		fmt.Fprintf(&config, "  - {job_name: %s, static_configs: [{targets: %s}]}\n", job, list)
+		fmt.Fprintf(&config, "  - {job_name: %s, static_configs: [{targets: [%s]}]}\n", job, strings.Join(targets, ", "))
 	}
-	for file, text := range map[string]string{"prometheus.yaml": config.String(), "rules.yaml": string(rules)} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-			return nil, err
-		}
-	}
+	testenv.WriteFiles(scope, dir, map[string]string{"prometheus.yaml": config.String(), "rules.yaml": rules})
 	flags = append(flags, "--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+p.address, "--log.level=warn")
 	testenv.Run(scope, exec.Command(testenv.Find(scope, "prometheus"), flags...), p.address) //nolint:noctx // the scope ends it
-	return p, nil
+	return p
 }
 
 // get asks its API.
 func (p *prometheus) get(ctx context.Context, path string, data any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+path, http.NoBody)
+	text, status, err := fleet.Ask(ctx, http.DefaultClient, http.MethodGet, "http://"+p.address+path, "")
 	if err != nil {
 		return err
 	}
-	response, err := p.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
 	answer := struct {
 		Status, Error string
 		Data          any
 	}{Data: data}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return fmt.Errorf("%s: %s: %w", p.name, response.Status, err)
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return fmt.Errorf("%s: %d: %w", p.name, status, err)
 	}
 	if answer.Status != "success" {
 		return fmt.Errorf("%s: %s", p.name, answer.Error)
@@ -89,14 +75,14 @@ func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
 }
 
 // seen returns when rules were evaluated on what was scraped from all jobs, more than once. Prometheus listens before it answers.
-func (p *prometheus) seen(ctx context.Context) error {
-	for end := time.Now().Add(patience); ; paired.Sleep(200 * time.Millisecond) {
-		jobs, err := p.query(ctx, "headgate:check_duration_seconds:p99_rate5m > 0")
+func (p *prometheus) seen(t *suite.Scope) {
+	for end := time.Now().Add(patience); ; suite.Sleep(200 * time.Millisecond) {
+		jobs, err := p.query(t.Context(), "headgate:check_duration_seconds:p99_rate5m > 0")
 		if len(jobs) == 2 {
-			return nil
+			return
 		}
-		if time.Now().After(end) || ctx.Err() != nil {
-			return errors.Join(fmt.Errorf("%s: %d of 2 jobs scraped after %v", p.name, len(jobs), patience), err)
+		if time.Now().After(end) || t.Context().Err() != nil {
+			t.Fatalf("%s: %d of 2 jobs scraped after %v: %v", p.name, len(jobs), patience, err)
 		}
 	}
 }
@@ -108,38 +94,29 @@ type alert struct {
 }
 
 // rules are all that are loaded, those that record too.
-func (p *prometheus) rules(ctx context.Context) (all []alert, err error) {
+func (p *prometheus) rules(t *suite.Scope) (all []alert) {
 	var data struct {
 		Groups []struct{ Rules []alert }
 	}
-	err = p.get(ctx, "/api/v1/rules", &data)
+	testenv.NoError(t, p.get(t.Context(), "/api/v1/rules", &data))
 	for _, g := range data.Groups {
 		all = append(all, g.Rules...)
 	}
-	return all, err
+	return all
 }
 
-// await returns the names of those that fire, once all that are wanted do or it has taken too long.
-func (p *prometheus) await(ctx context.Context, wanted []string, patience time.Duration) (firing map[string]alert, err error) {
-	for end := time.Now().Add(patience); ; paired.Sleep(200 * time.Millisecond) {
-		all, err := p.rules(ctx)
-		if err != nil {
-			return nil, err
-		}
-		firing = map[string]alert{}
-		for _, a := range all {
+// await returns those that fire, once all that are wanted do or it has taken too long.
+func (p *prometheus) await(t *suite.Scope, wanted []string, patience time.Duration) map[string]alert {
+	for end := time.Now().Add(patience); ; suite.Sleep(200 * time.Millisecond) {
+		firing, missing := map[string]alert{}, slices.Clone(wanted)
+		for _, a := range p.rules(t) {
 			if a.State == "firing" {
 				firing[a.Name] = a
+				missing = slices.DeleteFunc(missing, func(name string) bool { return name == a.Name })
 			}
 		}
-		missing := 0
-		for _, name := range wanted {
-			if _, ok := firing[name]; !ok {
-				missing++
-			}
-		}
-		if missing == 0 || time.Now().After(end) {
-			return firing, nil
+		if len(missing) == 0 || time.Now().After(end) {
+			return firing
 		}
 	}
 }

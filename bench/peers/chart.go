@@ -7,15 +7,16 @@ import (
 
 	"github.com/headgate/headgate/bench/internal/chart"
 	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // chart has variants drawn. What the client uses counts too if it is the limiter.
-func (s *suite) chart(title string, got samples, variants []paired.Variant, clientToo bool) {
+func (b *bench) chart(title string, got paired.Samples, variants []paired.Variant, clientToo bool) {
 	speed, cost := chart.Group{Title: title}, chart.Group{Title: title}
 	for _, v := range variants {
 		add := func(to *chart.Group, pick func(paired.Sample) float64) {
 			to.Bars = append(to.Bars, chart.Bar{
-				Name: v.Name, Value: paired.Of(paired.Field(got[v.Name], pick)).Value, Ours: strings.HasPrefix(v.Name, "Headgate"),
+				Name: v.Name, Value: got.Median(v.Name, pick).Value, Ours: strings.HasPrefix(v.Name, "Headgate"),
 			})
 		}
 		add(&speed, func(p paired.Sample) float64 { return p.PerSecond / 1000 })
@@ -26,22 +27,12 @@ func (s *suite) chart(title string, got samples, variants []paired.Variant, clie
 			return p.ServerCPU
 		})
 	}
-	s.speed.Groups, s.cost.Groups = append(s.speed.Groups, speed), append(s.cost.Groups, cost)
+	b.speed.Groups, b.cost.Groups = append(b.speed.Groups, speed), append(b.cost.Groups, cost)
 }
 
 // drawCharts writes them where documents are.
-func (s *suite) drawCharts() error {
-	if s.docs == "" {
-		return nil
-	}
-	dir := filepath.Join(s.docs, "performance")
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	for name, bars := range map[string]*chart.Bars{"decisions.svg": &s.speed, "cpu.svg": &s.cost} {
-		if err := os.WriteFile(filepath.Join(dir, name), bars.SVG(), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
+func (b *bench) drawCharts(docs string) {
+	dir := filepath.Join(docs, "performance")
+	testenv.NoError(b, os.MkdirAll(dir, 0o750))
+	testenv.WriteFiles(b, dir, map[string]string{"decisions.svg": string(b.speed.SVG()), "cpu.svg": string(b.cost.SVG())})
 }

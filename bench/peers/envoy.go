@@ -9,7 +9,7 @@ import (
 )
 
 // throughEnvoy compares what the clients of an Envoy get.
-func (s *suite) throughEnvoy(all *services) error {
+func (b *bench) throughEnvoy(all *services) {
 	const connections = 32
 	const atOnce, ours = "Envoy + bare, answers at once", "Envoy + Headgate, leased"
 	names, of := []string{atOnce, "Envoy + envoyproxy/ratelimit", ours}, []*service{&all.atOnce, &all.theirs, &all.ours}
@@ -17,30 +17,20 @@ func (s *suite) throughEnvoy(all *services) error {
 	for i := range routes {
 		routes[i] = &envoy.Route{Service: of[i].address}
 	}
-	proxy, err := envoy.Start(s.scope, routes)
-	if err != nil {
-		return err
-	}
+	proxy := envoy.Start(b, routes)
 	variants := make([]paired.Variant, len(names))
 	for i := range variants {
 		clients := make([]*envoy.Client, connections)
 		for c := range clients {
-			if clients[c], err = envoy.Dial(s.scope, routes[i].Listen); err != nil {
-				return err
-			}
+			clients[c] = envoy.Dial(b, routes[i].Listen)
 		}
-		cpu := s.cpu(of[i])
+		cpu := b.cpu(of[i])
 		variants[i] = paired.Variant{
 			Name: names[i], Callers: connections, ServerCPU: func() time.Duration { return proxy.CPU() + cpu() },
-			Warm: s.warm(of[i] == &all.ours),
-			Do:   func(caller, n int) error { return clients[caller].Get(int(next(s.draws.hot, caller, n))) },
+			Warm: b.warm(of[i] == &all.ours),
+			Do:   func(caller, n int) error { return clients[caller].Get(int(next(b.draws.hot, caller, n))) },
 		}
 	}
-	title := fmt.Sprintf("\nthrough Envoy, %d connections; server is Envoy, the service and Redis", connections)
-	got, err := s.measure(title, s.slice, variants)
-	if err != nil {
-		return err
-	}
-	s.atLeast(got, ours, atOnce, 0.95)
-	return nil
+	title := fmt.Sprintf("through Envoy, %d connections; server is Envoy, the service and Redis", connections)
+	b.ratio(b.Measure(title, b.Rounds, b.Slice, variants), ours, atOnce, 0.95)
 }

@@ -10,9 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 const (
@@ -40,64 +44,48 @@ type schedule struct {
 
 // latency compares how late answers are at half of the load that would be too much, beside somebody who only looks at the
 // clock.
-func (s *suite) latency() error {
+func (b *bench) latency() {
 	// Keepers sleep exactly, and thereby keep a processor of Go's to themselves: whom they have woken would wait for it.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + keepers + 1))
-	store, err := s.open()
-	if err != nil {
-		return err
-	}
-	client, err := bare.Open(s.redis.Addr())
-	if err != nil {
-		return err
-	}
-	s.scope.Cleanup(client.Close)
+	store, client := b.open(), bare.Open(b, b.redis.Addr())
 	strict := charge("late strict", headgate.PerMinute(1_000_000))
 	strict.Strict = true
 	var leased, ignored tally
 	all := []*schedule{
 		{
 			name: "leased", keepers: keepers,
-			do: s.takes(store, s.draws.hot, charge("late leased", plenty), headgate.PathLease, &leased),
+			do: b.takes(store, b.draws.hot, charge("late leased", plenty), headgate.PathLease, &leased),
 		},
 		{
 			name: "strict", keepers: 1, askers: callers,
-			do: s.takes(store, s.draws.all, strict, "", &ignored),
+			do: b.takes(store, b.draws.all, strict, "", &ignored),
 		},
 		{name: "bare round trip", keepers: 1, askers: callers, do: func(caller, n int) error {
-			return bare.Check(context.Background(), client, s.draws.keys[next(s.draws.all, caller, n)]).Error()
+			return bare.Check(context.Background(), client, b.draws.keys[next(b.draws.all, caller, n)]).Error()
 		}},
 	}
 	controls := make([]*schedule, len(all))
 	for i := range controls {
 		controls[i] = &schedule{name: "  control beside it", rate: 2000, keepers: 1, do: nothing}
 	}
-	if err := errors.Join(all[0].saturate(1_000_000), all[1].saturate(20_000)); err != nil {
-		return err
-	}
+	testenv.NoError(b, errors.Join(all[0].saturate(1_000_000), all[1].saturate(20_000)))
 	all[2].rate = all[1].rate
-	for round := range s.rounds + 1 {
+	for round := range b.Rounds + 1 {
 		for i, a := range all {
-			if err := beat(round, s.slice, a, controls[i]); err != nil {
-				return fmt.Errorf("%s: %w", a.name, err)
-			}
+			testenv.NoError(b, beat(round, b.Slice, a, controls[i]))
 		}
 	}
 	fmt.Printf("latency by the clock, half of the most, %d rounds of %v; %.2f %% were leased\n",
-		s.rounds, s.slice, leased.share())
+		b.Rounds, b.Slice, leased.share())
 	fmt.Printf("%-38s %10s %8s %8s %8s %8s %9s\n", "", "per second", "p50 ms", "p99", "p99.9", "max", "too late")
 	for i := range all {
 		all[i].print()
 		controls[i].print()
 	}
-	s.judge(func() {
-		s.aims.AtMost("p99 leased − control's, ms", less(all[0].p99, controls[0].p99), 1)
-		s.aims.AtMost("p99 strict − bare round trip's, ms", less(all[1].p99, all[2].p99), 1)
-		s.aims.AtMost("moments above 5 ms, leased, not the control's", paired.Of([]float64{float64(all[0].odd)}), 0)
-		s.aims.AtMost("moments above 5 ms, strict, not the control's, to bare's", paired.Of([]float64{float64(all[1].odd)}),
-			float64(all[2].odd))
-	})
-	return nil
+	b.AtMost("p99 leased − control's, ms", paired.Difference(all[0].p99, controls[0].p99), 1)
+	b.AtMost("p99 strict − bare round trip's, ms", paired.Difference(all[1].p99, all[2].p99), 1)
+	b.Expect("moments above 5 ms, leased, not the control's", float64(all[0].odd), 0)
+	b.Expect("moments above 5 ms, strict, not the control's, to bare's", float64(all[1].odd), float64(all[2].odd))
 }
 
 func nothing(int, int) error { return nil }
@@ -149,43 +137,41 @@ func (a *schedule) in(length time.Duration) int { return int(a.rate * length.Sec
 func (a *schedule) run(round, count int) ([]time.Duration, error) {
 	late := make([]time.Duration, count)
 	asks := make(chan int, len(late))
-	var mu sync.Mutex
-	var failed error
 	start := time.Now()
-	ask := func(caller, n int) {
-		if err := a.do(caller, round<<32+n); err != nil {
-			mu.Lock()
-			failed = err
-			mu.Unlock()
-		}
+	ask := func(caller, n int) error {
+		err := a.do(caller, round<<32+n)
 		late[n] = time.Since(start) - a.due(n)
+		return err
 	}
-	var keepers, askers sync.WaitGroup
+	var keepers, askers errgroup.Group
 	for k := range a.keepers {
-		keepers.Go(func() {
+		keepers.Go(func() error {
 			for n := k; n < len(late); n += a.keepers {
 				for wait := a.due(n) - time.Since(start); wait > 0; wait = a.due(n) - time.Since(start) {
-					paired.Sleep(wait)
+					suite.Sleep(wait)
 				}
-				if a.askers == 0 {
-					ask(k, n)
-				} else {
+				if a.askers > 0 {
 					asks <- n
+				} else if err := ask(k, n); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	}
 	for caller := range a.askers {
-		askers.Go(func() {
+		askers.Go(func() error {
 			for n := range asks {
-				ask(caller, n)
+				if err := ask(caller, n); err != nil {
+					return err
+				}
 			}
+			return nil
 		})
 	}
-	keepers.Wait()
+	err := keepers.Wait()
 	close(asks)
-	askers.Wait()
-	return late, failed
+	return late, errors.Join(err, askers.Wait())
 }
 
 func (a *schedule) due(n int) time.Duration {
@@ -205,27 +191,17 @@ func (a *schedule) lateMoments(late []time.Duration, than time.Duration) map[int
 
 func (a *schedule) keep(late []time.Duration) {
 	a.all = append(a.all, late...)
-	slices.Sort(late)
-	a.p99 = append(a.p99, quantile(late, 0.99))
+	a.p99 = append(a.p99, millis(0.99, late))
 }
 
 func (a *schedule) print() {
 	slices.Sort(a.all)
 	above, _ := slices.BinarySearch(a.all, tooLate)
 	fmt.Printf("%-38s %10.0f %8.3f %8.3f %8.3f %8.3f %9d\n", a.name, a.rate,
-		quantile(a.all, 0.5), quantile(a.all, 0.99), quantile(a.all, 0.999), quantile(a.all, 1), len(a.all)-above)
+		millis(0.5, a.all), millis(0.99, a.all), millis(0.999, a.all), millis(1, a.all), len(a.all)-above)
 }
 
-// quantile is in ms, of what is sorted.
-func quantile(sorted []time.Duration, q float64) float64 {
-	return sorted[int(q*float64(len(sorted)-1))].Seconds() * 1000
-}
-
-// less is a − b, round by round.
-func less(a, b []float64) paired.Median {
-	differences := make([]float64, len(a))
-	for i := range a {
-		differences[i] = a[i] - b[i]
-	}
-	return paired.Of(differences)
+// millis is a quantile in ms.
+func millis(q float64, late []time.Duration) float64 {
+	return paired.Quantile(q, late).Seconds() * 1000
 }

@@ -6,105 +6,64 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/chart"
 	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
 const callers = 64
 
 func main() {
-	s := &suite{}
-	flag.IntVar(&s.rounds, "rounds", 12, "slices of each variant")
-	flag.DurationVar(&s.slice, "slice", 300*time.Millisecond, "length of a slice")
-	flag.StringVar(&s.only, "only", "", "measure this `part` alone: local, library, memory, latency or wire")
-	flag.StringVar(&s.docs, "docs", "", "draw the charts in this `directory`, in performance/")
-	listen := flag.String("listen", "", "be a bare server that listens at this `address`; for this program's own use")
-	flag.Parse()
-	if *listen != "" {
-		if err := bare.Serve(*listen, ""); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
+	bare.Main()
+	only := flag.String("only", "", "measure this `part` alone: local, library, memory, latency or wire")
+	docs := flag.String("docs", "", "draw the charts in this `directory`, in performance/")
+	paired.Main(12, 300*time.Millisecond, func(s *paired.Suite) {
+		b := &bench{
+			Suite: s, draws: newDraws(),
+			speed: chart.Bars{Title: "Decisions per second", Unit: "thousands per second, all on two cores"},
+			cost:  chart.Bars{Title: "CPU per decision", Unit: "µs of the limiter and its Redis; over gRPC without the callers"},
 		}
-		return
-	}
-	missed, err := s.run()
-	s.scope.Exit(missed, err)
+		b.run(*only)
+		if *docs != "" {
+			b.drawCharts(*docs)
+		}
+	})
 }
 
-// suite is one run.
-type suite struct {
-	scope  *paired.Scope
-	rounds int
-	slice  time.Duration
-	only   string
-	docs   string
-
-	redis    *testenv.Server
-	draws    draws
-	aims     paired.Aims
-	verdicts []func()
-	speed    chart.Bars
-	cost     chart.Bars
+// bench is one run.
+type bench struct {
+	*paired.Suite
+	redis *testenv.Server
+	draws draws
+	speed chart.Bars
+	cost  chart.Bars
 }
 
-func (s *suite) run() (missed int, err error) {
-	started := time.Now()
-	s.draws = newDraws()
-	s.speed.Title, s.speed.Unit = "Decisions per second", "thousands per second, all on two cores"
-	s.cost.Title, s.cost.Unit = "CPU per decision", "µs of the limiter and its Redis; over gRPC without the callers"
+func (b *bench) run(only string) {
+	started, root := time.Now(), b.Scope
 	for _, part := range []struct {
 		name string
-		run  func() error
-	}{{"local", s.local}, {"library", s.library}, {"memory", s.memory}, {"latency", s.latency}, {"wire", s.wire}} {
-		if s.only != "" && s.only != part.name {
+		run  func()
+	}{{"local", b.local}, {"library", b.library}, {"memory", b.memory}, {"latency", b.latency}, {"wire", b.wire}} {
+		if only != "" && only != part.name {
 			continue
 		}
 		// Each has a Redis of its own: the keys of one shall not expire under another.
-		s.scope = &paired.Scope{}
-		s.redis = testenv.Start(s.scope, testenv.Redis)
-		if err := part.run(); err != nil {
-			return 0, err
-		}
-		s.scope.Close()
-		fmt.Println()
-	}
-	for _, verdict := range s.verdicts {
-		verdict()
+		err := root.Run(func(scope *suite.Scope) {
+			b.Scope, b.redis = scope, testenv.Start(scope, testenv.Redis)
+			part.run()
+		})
+		b.Scope = root
+		testenv.NoError(b, err)
 	}
 	fmt.Printf("\nall this took %v\n", time.Since(started).Round(time.Second))
-	return s.aims.Failed(), s.drawCharts()
 }
 
-// samples are those of some variants, by name.
-type samples map[string][]paired.Sample
-
-// measure runs variants in turn, and prints what they did.
-func (s *suite) measure(title string, slice time.Duration, variants []paired.Variant) (samples, error) {
-	got, err := paired.Run(variants, s.rounds, slice)
-	if err != nil {
-		return nil, err
-	}
-	fmt.Printf("%s; %d rounds of %s; medians and quartiles\n", title, s.rounds, slice)
-	paired.Table(variants, got)
-	return got, nil
-}
-
-// judge has aims judged at the end.
-func (s *suite) judge(verdict func()) { s.verdicts = append(s.verdicts, verdict) }
-
-// atLeast expects a throughput of so many times another's.
-func (s *suite) atLeast(got samples, one, other string, want float64) {
-	ratio := paired.Ratio(got[one], got[other], paired.Throughput)
-	s.judge(func() { s.aims.AtLeast(one+" ÷ "+other, ratio, want) })
-}
-
-// beside says a ratio that is no aim.
-func beside(got samples, one, other string) {
-	r := paired.Ratio(got[one], got[other], paired.Throughput)
-	fmt.Printf("%s ÷ %s: %.2f (%.2f–%.2f)\n", one, other, r.Value, r.Low, r.High)
+// ratio expects a throughput of so many times another's.
+func (b *bench) ratio(got paired.Samples, one, other string, want float64) {
+	b.AtLeast(one+" ÷ "+other, got.Ratio(one, other, paired.Throughput), want)
 }

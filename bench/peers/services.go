@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/headgate/headgate/bench/internal/bare"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/bench/internal/peer"
 	"github.com/headgate/headgate/internal/testenv"
 )
@@ -55,68 +53,28 @@ type services struct {
 	here map[string]*tally
 }
 
-func (s *suite) startServices() (*services, error) {
+func (b *bench) startServices() *services {
 	all := &services{here: map[string]*tally{}}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	all.atOnce.address = testenv.FreeAddress(s.scope)
-	command := exec.CommandContext(s.scope.Context(), self, "-listen", all.atOnce.address)
-	all.atOnce.Program = testenv.Run(s.scope, command, all.atOnce.address)
+	all.atOnce.Program, all.atOnce.address = bare.Start(b, "")
 	// As its documentation recommends; its local cache, of what is refused, is off unless it is asked for.
 	for of, env := range map[*service]string{&all.theirs: "", &all.theirsCached: "LOCAL_CACHE_SIZE_IN_BYTES=67108864"} {
-		of.Program, of.address = peer.Ratelimit(s.scope, s.redis.Addr(), map[string]string{"limits.yaml": limits},
+		of.Program, of.address = peer.Ratelimit(b, b.redis.Addr(), map[string]string{"limits.yaml": limits},
 			"REDIS_PIPELINE_WINDOW=150us", env)
 	}
-	if err := s.startOurs(all); err != nil {
-		return nil, err
-	}
-	for _, of := range []*service{&all.atOnce, &all.theirs, &all.theirsCached, &all.ours} {
-		conn, err := grpc.NewClient(of.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			return nil, err
-		}
-		s.scope.Cleanup(func() { _ = conn.Close() })
-		of.conn = conn
-	}
-	return all, nil
-}
-
-// startOurs does what users do who have the peer now.
-func (s *suite) startOurs(all *services) error {
-	dir := s.scope.TempDir()
-	all.ours.address = testenv.FreeAddress(s.scope)
 	// The peer waits as long as it takes, on a machine that is full.
-	config := fmt.Sprintf(`listen: {http: off, grpc: %s, ops: 127.0.0.1:0, admin: off}
-redis: {address: "redis://%s", deadline: 1s}
-rules: rules
-`, all.ours.address, s.redis.Addr())
-	binary := testenv.BuildHeadgate(s.scope)
-	command := func(args ...string) *exec.Cmd {
-		c := exec.CommandContext(s.scope.Context(), binary, args...)
-		c.Dir = dir
-		return c
+	program := testenv.BuildHeadgate(b)
+	ours := fleet.New(b, program, fmt.Sprintf("redis: {address: \"redis://%s\", deadline: 1s}\nrules: rules", b.redis.Addr()), nil)
+	peer.Import(b, program, ours.Dir, limits)
+	ours.Write("rules/check.yaml", rules)
+	ours.Start()
+	all.ours.Program, all.ours.address = ours.Program, ours.GRPC
+	for _, of := range []*service{&all.atOnce, &all.theirs, &all.theirsCached, &all.ours} {
+		of.conn = bare.Dial(b, of.address)
 	}
-	write := func(name, text string) error { return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }
-	if err := write("limits.yaml", limits); err != nil {
-		return err
-	}
-	imported := command("rules", "import", "--from", "envoy-ratelimit", "--out", "rules", "limits.yaml")
-	if out, err := imported.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", imported, err, out)
-	}
-	if err := write("rules/check.yaml", rules); err != nil {
-		return err
-	}
-	if err := write("headgate.yaml", config); err != nil {
-		return err
-	}
-	all.ours.Program = testenv.Run(s.scope, command("serve", "--config", "headgate.yaml"), all.ours.address)
-	return nil
+	return all
 }
 
 // cpu is what a service and Redis have used.
-func (s *suite) cpu(of *service) func() time.Duration {
-	return func() time.Duration { return of.CPU() + s.redisCPU() }
+func (b *bench) cpu(of *service) func() time.Duration {
+	return func() time.Duration { return of.CPU() + b.redisCPU() }
 }

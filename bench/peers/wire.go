@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/client"
+	"github.com/headgate/headgate/internal/testenv"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -36,47 +37,33 @@ const (
 )
 
 // wire compares services.
-func (s *suite) wire() error {
-	all, err := s.startServices()
-	if err != nil {
-		return err
-	}
-	variants, err := s.unary(all)
-	if err != nil {
-		return err
-	}
-	streams, err := s.streams(all)
-	if err != nil {
-		return err
-	}
-	variants = append(variants, streams...)
+func (b *bench) wire() {
+	all := b.startServices()
+	variants := append(b.unary(all), b.streams(all)...)
 	title := fmt.Sprintf("gRPC, %d callers, zipf over %d subjects; server is the service and Redis", callers, hot)
-	got, err := s.measure(title, s.slice, variants)
-	if err != nil {
-		return err
-	}
+	got := b.Measure(title, b.Rounds, b.Slice, variants)
 	for _, name := range []string{checkAllowed, checkRefused, streamAllowed, streamRefused} {
 		fmt.Printf("%s: %.2f %% were\n", name, all.here[name].share())
 	}
-	beside(got, oursRefused, theirsCached)
+	b.Note(oursRefused+" ÷ "+theirsCached, got.Ratio(oursRefused, theirsCached, paired.Throughput))
 	for _, of := range []struct{ leased, refused, least string }{
 		{oursAllowed, oursRefused, bareRLS}, {checkAllowed, checkRefused, bareEcho},
 	} {
-		s.atLeast(got, of.leased, of.least, 0.85)
-		s.atLeast(got, of.refused, of.least, 0.85)
-		s.atLeast(got, of.leased, theirsAllowed, 2)
-		s.atLeast(got, of.refused, theirsRefused, 2)
+		b.ratio(got, of.leased, of.least, 0.85)
+		b.ratio(got, of.refused, of.least, 0.85)
+		b.ratio(got, of.leased, theirsAllowed, 2)
+		b.ratio(got, of.refused, theirsRefused, 2)
 	}
 	for _, stream := range []string{streamAllowed, streamRefused} {
-		s.atLeast(got, stream, bareStream, 0.75)
-		s.atLeast(got, stream, theirsAllowed, 6)
+		b.ratio(got, stream, bareStream, 0.75)
+		b.ratio(got, stream, theirsAllowed, 6)
 	}
-	s.chart("Service over gRPC, 1,000 subjects", got, variants, false)
-	return s.throughEnvoy(all)
+	b.chart("Service over gRPC, 1,000 subjects", got, variants, false)
+	b.throughEnvoy(all)
 }
 
 // unary asks by requests that are written already, and only looks at how answers begin.
-func (s *suite) unary(all *services) ([]paired.Variant, error) {
+func (b *bench) unary(all *services) []paired.Variant {
 	var variants []paired.Variant
 	// Field 1 is OK, or allowed; or it is OVER_LIMIT; or the first there is is field 2, when to try again.
 	yes, over, later := []byte{1 << 3, 1}, []byte{1 << 3, 2}, []byte{2 << 3}
@@ -102,21 +89,19 @@ func (s *suite) unary(all *services) ([]paired.Variant, error) {
 		written := make([][]byte, hot)
 		for i := range written {
 			var err error
-			if written[i], err = proto.Marshal(v.request(s.draws.keys[i])); err != nil {
-				return nil, err
-			}
+			written[i], err = proto.Marshal(v.request(b.draws.keys[i]))
+			testenv.NoError(b, err)
 			for range 2 { // the first one passes everywhere
-				if _, err := bare.Invoke(s.scope.Context(), v.of.conn, v.method, written[i]); err != nil {
-					return nil, fmt.Errorf("%s: %w", v.name, err)
-				}
+				_, err := bare.Invoke(b.Context(), v.of.conn, v.method, written[i])
+				testenv.NoError(b, err)
 			}
 		}
 		here := &tally{}
 		all.here[v.name] = here
 		variants = append(variants, paired.Variant{
-			Name: v.name, Callers: callers, ServerCPU: s.cpu(v.of), Warm: s.warm(v.of == &all.ours),
+			Name: v.name, Callers: callers, ServerCPU: b.cpu(v.of), Warm: b.warm(v.of == &all.ours),
 			Do: func(caller, n int) error {
-				answer, err := bare.Invoke(context.Background(), v.of.conn, v.method, written[next(s.draws.hot, caller, n)])
+				answer, err := bare.Invoke(context.Background(), v.of.conn, v.method, written[next(b.draws.hot, caller, n)])
 				if err == nil && !bytes.HasPrefix(answer, v.begins) {
 					err = fmt.Errorf("the answer is %q", answer)
 				}
@@ -125,13 +110,13 @@ func (s *suite) unary(all *services) ([]paired.Variant, error) {
 			},
 		})
 	}
-	return variants, nil
+	return variants
 }
 
 // warm is for those whose leases end while others have their turn.
-func (s *suite) warm(leases bool) time.Duration {
+func (b *bench) warm(leases bool) time.Duration {
 	if leases {
-		return s.slice
+		return b.Slice
 	}
 	return 0
 }
@@ -154,25 +139,20 @@ func check(path string) func(subject string) proto.Message {
 }
 
 // streams ask over one stream that all callers share; ours through package client.
-func (s *suite) streams(all *services) ([]paired.Variant, error) {
-	echo, err := bare.Stream(s.scope.Context(), all.atOnce.conn, callers)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) streams(all *services) []paired.Variant {
+	echo := bare.Stream(b, all.atOnce.conn, callers)
 	remote, err := client.New(client.Options{Addresses: []string{all.ours.address}, Timeout: 5 * time.Second})
-	if err != nil {
-		return nil, err
-	}
-	s.scope.Cleanup(remote.Close)
+	testenv.NoError(b, err)
+	b.Cleanup(remote.Close)
 	ask := func(name, path string, allowed bool) do {
 		here := &tally{}
 		all.here[name] = here
 		requests := make([]headgate.Request, hot)
 		for i := range requests {
-			requests[i].Attributes = headgate.Attributes{"path": path, "user": s.draws.keys[i]}
+			requests[i].Attributes = headgate.Attributes{"path": path, "user": b.draws.keys[i]}
 		}
 		return func(caller, n int) error {
-			d, err := remote.Check(context.Background(), requests[next(s.draws.hot, caller, n)])
+			d, err := remote.Check(context.Background(), requests[next(b.draws.hot, caller, n)])
 			if err == nil && d.Allowed != allowed {
 				err = fmt.Errorf("the answer is %+v", d)
 			}
@@ -181,10 +161,10 @@ func (s *suite) streams(all *services) ([]paired.Variant, error) {
 		}
 	}
 	return []paired.Variant{
-		{Name: bareStream, Callers: callers, ServerCPU: s.cpu(&all.atOnce), Do: func(caller, n int) error {
-			return echo(caller, s.draws.keys[next(s.draws.hot, caller, n)])
+		{Name: bareStream, Callers: callers, ServerCPU: b.cpu(&all.atOnce), Do: func(caller, n int) error {
+			return echo(caller, b.draws.keys[next(b.draws.hot, caller, n)])
 		}},
-		{Name: streamAllowed, Callers: callers, ServerCPU: s.cpu(&all.ours), Warm: s.slice, Do: ask(streamAllowed, "/user", true)},
-		{Name: streamRefused, Callers: callers, ServerCPU: s.cpu(&all.ours), Warm: s.slice, Do: ask(streamRefused, "/refused", false)},
-	}, nil
+		{Name: streamAllowed, Callers: callers, ServerCPU: b.cpu(&all.ours), Warm: b.Slice, Do: ask(streamAllowed, "/user", true)},
+		{Name: streamRefused, Callers: callers, ServerCPU: b.cpu(&all.ours), Warm: b.Slice, Do: ask(streamRefused, "/refused", false)},
+	}
 }

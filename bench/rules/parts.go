@@ -10,11 +10,12 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/memstore"
 )
 
 // matching measures checks that find rules and charge nothing, and what compiling costs.
-func (s *suite) matching() {
+func (s bench) matching() {
 	all, tenants, usual := rulesOf(mixed), rulesOf(perTenant), requestsOf(func(*request) {})
 	var variants []variant
 	fmt.Println()
@@ -29,12 +30,12 @@ func (s *suite) matching() {
 		{"compare: one rule that matches all", all[many-1:], usual},
 		{"compare: asking each rule (tenants by when)", unindexed(tenants), usual},
 	} {
-		before, start := heap(), time.Now()
+		before, start := paired.Heap(), time.Now()
 		limiter := s.limiter(yes{}, w.rules...)
 		took := time.Since(start)
 		if i < 3 {
 			fmt.Printf("Compile %d rules, %-44s %4d ms, %4.1f MB beside the rules; SetRules %.0f ns\n", many, w.name,
-				took.Milliseconds(), (heap()-before)/1e6, timed(func() { limiter.SetRules(limiter.Rules()) })-timer())
+				took.Milliseconds(), (paired.Heap()-before)/1e6, timed(func() { limiter.SetRules(limiter.Rules()) })-timer())
 		}
 		variants = append(variants, variant{
 			name: w.name, limiter: limiter, remark: s.matches(w.rules, w.requests),
@@ -59,7 +60,7 @@ func unindexed(rules []headgate.Rule) []headgate.Rule {
 }
 
 // matches says how many rules match a request, by the same rules that now charge.
-func (s *suite) matches(rules []headgate.Rule, requests []headgate.Attributes) string {
+func (s bench) matches(rules []headgate.Rule, requests []headgate.Attributes) string {
 	rules = slices.Clone(rules)
 	for i := range rules {
 		rules[i].OnMissing = headgate.ShareMissing
@@ -74,7 +75,7 @@ func (s *suite) matches(rules []headgate.Rule, requests []headgate.Attributes) s
 }
 
 // checks measures whole checks of three limits, by one caller and by two.
-func (s *suite) checks() {
+func (s bench) checks() {
 	const subjects = 100_000
 	minute, day := headgate.PerMinute(10_000_000), headgate.PerDay(900_000_000)
 	match := headgate.Match{Path: "/checkout/{cart}/**"}
@@ -115,16 +116,12 @@ func (s *suite) checks() {
 		return err
 	}
 	callers := []paired.Variant{{Name: "three rules, 1 caller", Callers: 1, Do: check}, {Name: "three rules, 2 callers", Callers: 2, Do: check}}
-	samples, err := paired.Run(callers, s.rounds, s.slice)
-	if err != nil {
-		s.Fatal(err)
-	}
-	fmt.Printf("\nThe same by two callers at once, of %d subjects, whose attributes are not in the cache\n", len(requests))
-	paired.Table(callers, samples)
+	s.Measure(fmt.Sprintf("The same by two callers at once, of %d subjects, whose attributes are not in the cache", len(requests)),
+		s.Rounds, s.Slice, callers)
 }
 
 // overrides measures what a million of them take and cost: the difference between a limiter with them and one without.
-func (s *suite) overrides() {
+func (s bench) overrides() {
 	const million = 1_000_000
 	rule := headgate.Rule{ID: "by-key", By: []string{"api_key"}, Limit: headgate.PerMinute(100)}
 	without, with := s.limiter(yes{}, rule), s.limiter(yes{}, rule)
@@ -132,7 +129,7 @@ func (s *suite) overrides() {
 	for i := range keys {
 		keys[i] = name("key", i)
 	}
-	before, start := heap(), time.Now()
+	before, start := paired.Heap(), time.Now()
 	subject := headgate.Attributes{}
 	for i := range million {
 		subject["api_key"] = keys[i]
@@ -140,12 +137,10 @@ func (s *suite) overrides() {
 		if i%2 == 0 {
 			o.Expires = start.Add(time.Hour + time.Duration(i)*time.Second)
 		}
-		if err := with.Exceptions().Set(o); err != nil {
-			s.Fatal(err)
-		}
+		testenv.NoError(s, with.Exceptions().Set(o))
 	}
 	set := time.Since(start)
-	bytes := (heap() - before) / million
+	bytes := (paired.Heap() - before) / million
 	if n, _ := with.Exceptions().Len(); n != million {
 		s.Fatalf("%d of %d overrides are held", n, million)
 	}
@@ -177,7 +172,7 @@ func (s *suite) overrides() {
 	fmt.Printf("Lookup of subjects drawn evenly, whose entries are in no cache: %.0f ns if there is an override, %.0f ns if not\n",
 		lookup(4).Value, lookup(5).Value)
 	fmt.Printf("Setting an override: %.1f µs\n", float64(set.Microseconds())/million)
-	s.AtMost("bytes per override", paired.Of([]float64{bytes}), 150)
+	s.Expect("bytes per override", bytes, 150)
 	s.AtMost("lookup ns, "+variants[1].name, lookup(1), 300)
 	s.AtMost("lookup ns, "+variants[2].name, lookup(2), 300)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/bare"
+	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/client"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
@@ -34,9 +35,9 @@ func bareUnary(conn *grpc.ClientConn, method string) func(caller, n int) error {
 }
 
 // bareStream asks the bare server over its stream.
-func bareStream(conn *grpc.ClientConn) (func(caller, n int) error, error) {
-	ask, err := bare.Stream(context.Background(), conn, callers)
-	return func(caller, n int) error { return ask(caller, users()[bare.Spread(caller, n)%subjects]) }, err
+func bareStream(s *paired.Suite, conn *grpc.ClientConn) func(caller, n int) error {
+	ask := bare.Stream(s, conn, callers)
+	return func(caller, n int) error { return ask(caller, users()[bare.Spread(caller, n)%subjects]) }
 }
 
 // undecided counts answers that are not the store's: its deadline is ten milliseconds, and this machine may be busy.

@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/internal/server/denials"
 	"github.com/headgate/headgate/internal/server/offenders"
@@ -25,23 +27,17 @@ import (
 
 // seeing measures what metrics, traces, the lists of who is limited and what was refused add to a decision that this process makes by
 // itself.
-func seeing(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Duration) (func(), error) {
+func seeing(s *paired.Suite) {
 	store := storewrap.New(memstore.New(memstore.Options{}), storewrap.Options{})
-	scope.Cleanup(store.Close)
+	s.Cleanup(store.Close)
 	plenty, little := headgate.PerSecond(headgate.MaxCost), headgate.Per(1, 365*24*time.Hour)
 	rule := func(id, path string, by string, limit headgate.Limit) headgate.Rule {
 		return headgate.Rule{ID: id, Match: headgate.Match{Path: path}, By: []string{by}, Limit: limit}
 	}
 	limiter, err := headgate.New(store, rule("one", "/one", "user", plenty), rule("a", "/three", "user", plenty), rule("b", "/three", "ip", plenty),
 		rule("c", "/three", "tenant", plenty), rule("spent", "/refused", "user", little))
-	if err != nil {
-		return nil, err
-	}
-	observe, err := newObservers(scope, limiter)
-	if err != nil {
-		return nil, err
-	}
-	observed := limiter.WithObserver(observe)
+	testenv.NoError(s, err)
+	observed := limiter.WithObserver(newObservers(s, limiter))
 	questions := []string{"/one", "/three", "/refused"}
 	check := func(c interface {
 		Check(context.Context, headgate.Request) (headgate.Decision, error)
@@ -58,45 +54,33 @@ func seeing(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Durat
 			return err
 		}
 	}
-	rounds, slice = 4*rounds, slice/8 // the difference is small, and the machine is not quiet
+	rounds, slice := 4*s.Rounds, s.Slice/8 // the difference is small, and the machine is not quiet
 	var variants []paired.Variant
 	for _, path := range questions {
 		variants = append(variants,
 			paired.Variant{Name: "g   Check " + path, Callers: 1, Warm: slice / 10, Do: check(limiter, path)},
 			paired.Variant{Name: "g   Check " + path + ", observed", Callers: 1, Warm: slice / 10, Do: check(observed, path)})
 	}
-	s, err := paired.Run(variants, rounds, slice)
-	if err != nil {
-		return nil, err
-	}
-	fmt.Printf("\nin the process, 1 caller, leased or refused here, %d rounds of %s; medians and quartiles\n", rounds, slice)
-	paired.Table(variants, s)
-	return func() {
-		for i, path := range questions {
-			bare, seen := variants[2*i], variants[2*i+1]
-			added := make([]float64, rounds)
-			for round := range added {
-				added[round] = 1_000 * (s[seen.Name][round].ClientCPU - s[bare.Name][round].ClientCPU)
-			}
-			aims.AtMost("g "+path+", CPU ns that telemetry adds", paired.Of(added), 400)
-			allocs := func(v paired.Variant) float64 { return testing.AllocsPerRun(2_000, func() { _ = v.Do(0, 0) }) }
-			more := make([]float64, rounds) // leases are renewed in the background, which allocates
-			for round := range more {
-				more[round] = allocs(seen) - allocs(bare)
-			}
-			aims.AtMost("g "+path+", allocations that telemetry adds", paired.Of(more), 0)
+	got := s.Measure("in the process, 1 caller, leased or refused here", rounds, slice, variants)
+	for i, path := range questions {
+		unseen, seen := variants[2*i], variants[2*i+1]
+		nanos := func(sample paired.Sample) float64 { return 1_000 * sample.ClientCPU }
+		s.AtMost("g "+path+", CPU ns that telemetry adds", got.Difference(seen.Name, unseen.Name, nanos), 400)
+		allocs := func(v paired.Variant) float64 { return testing.AllocsPerRun(2_000, func() { _ = v.Do(0, 0) }) }
+		more := make([]float64, rounds) // leases are renewed in the background, which allocates
+		for round := range more {
+			more[round] = allocs(seen) - allocs(unseen)
 		}
-	}, nil
+		s.AtMost("g "+path+", allocations that telemetry adds", paired.Of(more), 0)
+	}
 }
 
 // newObservers are those of the server, with traces of one request in a hundred for a collector that is not there.
-func newObservers(scope *paired.Scope, limiter *headgate.Limiter) (func(context.Context, *headgate.Observation), error) {
+func newObservers(s *paired.Suite, limiter *headgate.Limiter) func(context.Context, *headgate.Observation) {
 	log := slog.New(slog.DiscardHandler)
-	tracer, err := tracing.New(scope.Context(), tracing.Options{Address: "http://127.0.0.1:1", Sample: 0.01, Log: log})
-	if err != nil {
-		return nil, err
-	}
-	scope.Cleanup(func() { tracer.Close(context.Background()) })
+	tracer, err := tracing.New(s.Context(), tracing.Options{Address: "http://127.0.0.1:1", Sample: 0.01, Log: log})
+	testenv.NoError(s, err)
+	s.Cleanup(func() { tracer.Close(context.Background()) })
 	metrics := telemetry.New("")
 	top := offenders.New(offenders.Options{Rules: limiter.Rules})
 	refused := denials.New(denials.Options{Rules: limiter.Rules, TraceID: tracing.TraceID, Log: log})
@@ -105,7 +89,7 @@ func newObservers(scope *paired.Scope, limiter *headgate.Limiter) (func(context.
 		tracer.Note(ctx, o)
 		top.Note(o)
 		refused.Note(ctx, o)
-	}, nil
+	}
 }
 
 // The line of the server that has it observed, and what is in its place in one that nobody sees.
@@ -115,64 +99,37 @@ const (
 )
 
 // buildUnseen compiles the program without telemetry of decisions, which it cannot be told to leave out.
-func buildUnseen(scope *paired.Scope) (string, error) {
-	dir := scope.TempDir()
+func buildUnseen(s *paired.Suite) string {
+	dir := s.TempDir()
 	source, err := filepath.Abs(filepath.Join("..", "cmd", "headgate", "servelisteners.go"))
-	if err != nil {
-		return "", err
-	}
+	testenv.NoError(s, err)
 	text, err := os.ReadFile(source)
-	if err != nil {
-		return "", err
+	testenv.NoError(s, err)
+	if !bytes.Contains(text, []byte(observedLine)) {
+		s.Fatalf("%s has no longer the line that this takes out", source)
 	}
-	changed := bytes.Replace(text, []byte(observedLine), []byte(unseenLine), 1)
-	if bytes.Equal(text, changed) {
-		return "", fmt.Errorf("%s has no longer the line that this takes out", source)
-	}
-	replaced, overlay := filepath.Join(dir, "unseen.go"), filepath.Join(dir, "overlay.json")
-	files, err := json.Marshal(map[string]map[string]string{"Replace": {source: replaced}})
-	if err != nil {
-		return "", err
-	}
-	for name, content := range map[string][]byte{replaced: changed, overlay: files} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			return "", err
-		}
-	}
-	return testenv.BuildHeadgate(scope, "-overlay", overlay), nil
+	files, err := json.Marshal(map[string]map[string]string{"Replace": {source: filepath.Join(dir, "unseen.go")}})
+	testenv.NoError(s, err)
+	testenv.WriteFiles(s, dir, map[string]string{
+		"unseen.go": strings.Replace(string(text), observedLine, unseenLine, 1), "overlay.json": string(files),
+	})
+	return testenv.BuildHeadgate(s, "-overlay", filepath.Join(dir, "overlay.json"))
 }
 
 // seeingServed compares servers with and without telemetry, in front of the same Redis.
-func seeingServed(scope *paired.Scope, aims *paired.Aims, rounds int, slice time.Duration) (func(), error) {
-	rounds, slice = 3*rounds, slice/2
-	redis := testenv.Start(scope, testenv.Redis)
-	unseen, err := buildUnseen(scope)
-	if err != nil {
-		return nil, err
-	}
+func seeingServed(s *paired.Suite) {
+	redis := testenv.Start(s, testenv.Redis)
 	var variants []paired.Variant
-	for _, program := range []struct{ name, path string }{{"without telemetry", unseen}, {"with telemetry", testenv.BuildHeadgate(scope)}} {
-		server, address, err := startHeadgate(scope, program.path, redis.Addr())
-		if err != nil {
-			return nil, err
-		}
-		conn, err := dial(scope, address)
-		if err != nil {
-			return nil, err
-		}
+	for _, program := range []struct{ h1, h3, name, path string }{
+		{"h1-", "h3-", "without telemetry", buildUnseen(s)}, {"h1", "h3", "with telemetry", testenv.BuildHeadgate(s)},
+	} {
+		server := startHeadgate(s, program.path, redis.Addr())
+		conn := bare.Dial(s, server.GRPC)
 		variants = append(variants,
-			paired.Variant{Name: "h1  Check, 1 limit, " + program.name, Callers: callers, Do: ourUnary(conn, "/one"), ServerCPU: server.CPU},
-			paired.Variant{Name: "h3  Check, 3 limits, " + program.name, Callers: callers, Do: ourUnary(conn, "/three"), ServerCPU: server.CPU})
+			paired.Variant{Name: program.h1 + "  Check, 1 limit, " + program.name, Callers: callers, Do: ourUnary(conn, "/one"), ServerCPU: server.CPU},
+			paired.Variant{Name: program.h3 + "  Check, 3 limits, " + program.name, Callers: callers, Do: ourUnary(conn, "/three"), ServerCPU: server.CPU})
 	}
-	s, err := paired.Run(variants, rounds, slice)
-	if err != nil {
-		return nil, err
-	}
-	fmt.Printf("\ngRPC, %d callers, strict, %d rounds of %s; medians and quartiles\n", callers, rounds, slice)
-	paired.Table(variants, s)
-	by := func(i int) []paired.Sample { return s[variants[i].Name] }
-	return func() {
-		aims.AtLeast("h1, with ÷ without telemetry, throughput", paired.Ratio(by(2), by(0), paired.Throughput), 0.95)
-		aims.AtLeast("h3, with ÷ without telemetry, throughput", paired.Ratio(by(3), by(1), paired.Throughput), 0.95)
-	}, nil
+	got := s.Measure(fmt.Sprintf("gRPC, %d callers, strict", callers), 3*s.Rounds, s.Slice/2, variants)
+	s.AtLeast("h1, with ÷ without telemetry, throughput", got.Ratio("h1", "h1-", paired.Throughput), 0.95)
+	s.AtLeast("h3, with ÷ without telemetry, throughput", got.Ratio("h3", "h3-", paired.Throughput), 0.95)
 }

@@ -4,28 +4,25 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/internal/testenv"
-	"github.com/headgate/headgate/redisstore"
 )
 
 // footprint is how many bytes of Redis a subject takes.
-func footprint(scope *paired.Scope, aims *paired.Aims, _ int, _ time.Duration) (func(), error) {
+func footprint(s *paired.Suite) {
 	const many = 200_000
 	fmt.Println()
-	bytes := map[int]float64{}
-	for _, limits := range []int{1, 3, 5} {
-		server := testenv.Start(scope, testenv.Redis)
-		store, err := redisstore.Open("redis://" + server.Addr())
-		if err != nil {
-			return nil, err
-		}
-		before := server.UsedMemory(scope)
-		charges := make([]headgate.Charge, limits)
-		results := make([]headgate.Result, limits)
+	for _, size := range []struct {
+		limits int
+		most   float64 // 0 if it is not judged
+	}{{1, 0}, {3, 260}, {5, 340}} {
+		server := testenv.Start(s, testenv.Redis)
+		store := open(s, "redis://"+server.Addr())
+		before := server.UsedMemory(s)
+		charges := make([]headgate.Charge, size.limits)
+		results := make([]headgate.Result, size.limits)
 		for n := range many {
 			for i := range charges {
 				charges[i] = headgate.Charge{
@@ -35,17 +32,13 @@ func footprint(scope *paired.Scope, aims *paired.Aims, _ int, _ time.Duration) (
 					Cost:    1,
 				}
 			}
-			if err := store.Take(context.Background(), charges, results); err != nil {
-				return nil, err
-			}
+			testenv.NoError(s, store.Take(context.Background(), charges, results))
 		}
-		bytes[limits] = float64(server.UsedMemory(scope)-before) / many
-		fmt.Printf("Redis memory, %d limits per subject: %.0f bytes per subject\n", limits, bytes[limits])
-		store.Close()
+		bytes := float64(server.UsedMemory(s)-before) / many
+		fmt.Printf("Redis memory, %d limits per subject: %.0f bytes per subject\n", size.limits, bytes)
+		if size.most > 0 {
+			s.Expect(fmt.Sprintf("bytes of Redis per subject with %d limits", size.limits), bytes, size.most)
+		}
 		server.Kill()
 	}
-	return func() {
-		aims.AtMost("bytes of Redis per subject with 3 limits", paired.Of([]float64{bytes[3]}), 260)
-		aims.AtMost("bytes of Redis per subject with 5 limits", paired.Of([]float64{bytes[5]}), 340)
-	}, nil
 }

@@ -4,8 +4,6 @@
 package main
 
 import (
-	"context"
-	"flag"
 	"fmt"
 	"slices"
 	"time"
@@ -43,64 +41,37 @@ type result struct {
 }
 
 func main() {
-	short := flag.Bool("short", false, "one round of each, and a short one")
-	rounds := flag.Int("rounds", 3, "runs of each plan")
-	lasts := flag.Duration("lasts", 5*time.Second, "length of a run")
-	flag.Parse()
-	if *short {
-		*rounds, *lasts = 1, 3*time.Second
-	}
-	scope := &paired.Scope{}
-	missed, err := run(scope, *rounds, *lasts)
-	scope.Exit(missed, err)
-}
-
-func run(scope *paired.Scope, rounds int, lasts time.Duration) (missed int, err error) {
-	library, err := storm.Library(scope, limit)
-	if err != nil {
-		return 0, err
-	}
-	stream, plain, err := storm.Served(scope, testenv.BuildHeadgate(scope), limit)
-	if err != nil {
-		return 0, err
-	}
-	var all []*result
-	for _, form := range []storm.Form{library, stream, plain} {
-		results, err := measure(scope.Context(), form, rounds, lasts)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", form.Name, err)
+	paired.Main(3, 5*time.Second, func(s *paired.Suite) {
+		stream, plain := storm.Served(s, testenv.BuildHeadgate(s), limit)
+		var all []*result
+		for _, form := range []storm.Form{storm.Library(s, limit), stream, plain} {
+			all = append(all, measure(s, form)...)
 		}
-		all = append(all, results...)
-	}
-	table(all, rounds, lasts)
-	aims := &paired.Aims{}
-	for _, r := range all {
-		judge(aims, r)
-	}
-	return aims.Failed(), nil
+		table(all, s.Rounds, s.Slice)
+		for _, r := range all {
+			judge(s, r)
+		}
+	})
 }
 
 // measure plays all plans in turn, round by round. Each run has subjects of its own.
-func measure(ctx context.Context, form storm.Form, rounds int, lasts time.Duration) (results []*result, err error) {
+func measure(s *paired.Suite, form storm.Form) (results []*result) {
 	for _, p := range plans {
 		results = append(results, &result{form: form.Name, plan: p})
 	}
 	next := 0
-	for range rounds {
+	for range s.Rounds {
 		for _, r := range results {
 			plan := storm.Plan{
 				Limit: limit, Subjects: subjects, AtOnce: r.plan.atOnce, Patient: r.plan.patient, Offered: r.plan.offered,
-				Lasts: lasts, First: next,
+				Lasts: s.Slice, First: next,
 			}
-			o, err := storm.Run(ctx, plan, form.Check, form.CPU)
-			if err != nil {
-				return nil, err
-			}
+			o, err := storm.Run(s.Context(), plan, form.Check, form.CPU)
+			testenv.NoError(s, err)
 			plan.First, plan.Offered = next+subjects, max(o.Multiple(), plan.Offered)
 			var cost time.Duration
-			if cost, next, err = storm.AllowedCost(ctx, plan, form.Check, form.CPU); err != nil {
-				return nil, err
-			}
+			cost, next, err = storm.AllowedCost(s.Context(), plan, form.Check, form.CPU)
+			testenv.NoError(s, err)
 			denial := o.DenialCost(cost)
 			r.offered, r.goodput, r.worst = append(r.offered, o.Multiple()), append(r.goodput, o.Goodput()), append(r.worst, o.Worst)
 			r.byRedis = append(r.byRedis, float64(o.ByRedis)/float64(o.Denied))
@@ -109,7 +80,7 @@ func measure(ctx context.Context, form storm.Form, rounds int, lasts time.Durati
 			r.ratio = append(r.ratio, float64(denial)/float64(cost))
 		}
 	}
-	return results, nil
+	return results
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
@@ -126,18 +97,17 @@ func table(all []*result, rounds int, lasts time.Duration) {
 		}
 		fmt.Println()
 	}
-	fmt.Println()
 }
 
-// judge holds the results against the aims. What a denial costs is judged where all callers retry at once. Patient callers come back
+// judge holds the results against the s. What a denial costs is judged where all callers retry at once. Patient callers come back
 // when their wait is over, all at the same time: Redis denies most of them, and how often they ask cannot be repeated with checks
 // that are allowed, so there is nothing to compare with.
-func judge(aims *paired.Aims, r *result) {
+func judge(s *paired.Suite, r *result) {
 	name := r.form + ", " + r.plan.name + ": "
-	aims.AtLeast(name+"goodput", paired.Of(r.goodput), 0.9)
-	aims.AtMost(name+"most of a limit, in any round", paired.Of([]float64{slices.Max(r.worst)}), 1)
+	s.AtLeast(name+"goodput", paired.Of(r.goodput), 0.9)
+	s.Expect(name+"most of a limit, in any round", slices.Max(r.worst), 1)
 	if r.plan.patient == 0 {
-		aims.AtLeast(name+"offered", paired.Of(r.offered), 10)
-		aims.AtMost(name+"denied ÷ allowed, CPU", paired.Of(r.ratio), 0.33)
+		s.AtLeast(name+"offered", paired.Of(r.offered), 10)
+		s.AtMost(name+"denied ÷ allowed, CPU", paired.Of(r.ratio), 0.33)
 	}
 }

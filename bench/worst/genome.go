@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -283,25 +284,24 @@ func (g *genome) simpler() []genome {
 	}
 	for i := range g.Blocks {
 		if len(g.Blocks) > 1 {
-			without(func(g *genome) { g.Blocks = append(g.Blocks[:i], g.Blocks[i+1:]...) })
+			without(func(g *genome) { g.Blocks = slices.Delete(g.Blocks, i, i+1) })
 		}
 		for j := range g.Blocks[i].Charges {
 			if len(g.Blocks[i].Charges) > 1 {
-				without(func(g *genome) {
-					b := &g.Blocks[i]
-					b.Charges = append(b.Charges[:j], b.Charges[j+1:]...)
-				})
+				without(func(g *genome) { g.Blocks[i].Charges = slices.Delete(g.Blocks[i].Charges, j, j+1) })
 			}
-			without(func(g *genome) { g.Blocks[i].Charges[j].Repeat = 1 })
-			without(func(g *genome) { g.Blocks[i].Charges[j].Partial = false })
-			without(func(g *genome) { g.Blocks[i].Charges[j].Cost = one })
+			for _, change := range []func(*gene){
+				func(c *gene) { c.Repeat = 1 }, func(c *gene) { c.Partial = false }, func(c *gene) { c.Cost = one },
+			} {
+				without(func(g *genome) { change(&g.Blocks[i].Charges[j]) })
+			}
 		}
-		without(func(g *genome) { g.Blocks[i].Others = 0 })
-		without(func(g *genome) { g.Blocks[i].Holds = 0 })
-		without(func(g *genome) { g.Blocks[i].Lapsed = 0 })
-		without(func(g *genome) { g.Blocks[i].Credited = false })
-		without(func(g *genome) { g.Blocks[i].Used = 0 })
-		without(func(g *genome) { g.Blocks[i].Counters = 1 })
+		for _, change := range []func(*block){
+			func(b *block) { b.Others = 0 }, func(b *block) { b.Holds = 0 }, func(b *block) { b.Lapsed = 0 },
+			func(b *block) { b.Credited = false }, func(b *block) { b.Used = 0 }, func(b *block) { b.Counters = 1 },
+		} {
+			without(func(g *genome) { change(&g.Blocks[i]) })
+		}
 	}
 	without(func(g *genome) { g.When = atOnce })
 	return all

@@ -4,86 +4,45 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/paired"
-	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/bench/internal/suite"
 )
 
 // maxCharges is how many charges a request has at most, if the store accepts as many.
 const maxCharges = 600
 
 func main() {
-	var o options
-	flag.BoolVar(&o.short, "short", false, "search for 60s only, unless -for is given")
-	flag.Uint64Var(&o.seed, "seed", 0, "`seed` of the search; 0 draws one")
-	flag.DurationVar(&o.length, "for", 0, "how long to search (default 5m)")
-	valkey := flag.Bool("valkey", false, "measure Valkey instead of Redis")
+	short := flag.Bool("short", false, "search for 1 minute instead of 5")
+	seed := flag.Uint64("seed", 0, "`seed` of the search; 0 draws one")
 	flag.Parse()
-	o.engine = testenv.Redis
-	if *valkey {
-		o.engine = testenv.Valkey
+	length := 5 * time.Minute
+	if *short {
+		length = time.Minute
 	}
-	scope := &paired.Scope{}
-	failed, err := run(scope, o)
-	scope.Exit(failed, err)
+	suite.Main(func(scope *suite.Scope) int {
+		return run(scope, length, cmp.Or(*seed, uint64(time.Now().UnixNano())%1_000_000))
+	})
 }
 
-type options struct {
-	engine testenv.Engine
-	seed   uint64
-	short  bool
-	length time.Duration
-}
-
-// complete fills in the defaults.
-func (o *options) complete() {
-	if o.seed == 0 {
-		o.seed = uint64(time.Now().UnixNano()) % 1_000_000
-	}
-	switch {
-	case o.length > 0:
-	case o.short:
-		o.length = time.Minute
-	default:
-		o.length = 5 * time.Minute
-	}
-}
-
-func run(scope *paired.Scope, o options) (failed int, err error) {
-	o.complete()
-	stage, err := newStage(scope, o.engine)
-	if err != nil {
-		return 0, err
-	}
-	charges, err := stage.mostCharges(maxCharges)
-	if err != nil {
-		return 0, err
-	}
+func run(scope *suite.Scope, length time.Duration, seed uint64) (missed int) {
+	stage := newStage(scope)
+	charges := stage.mostCharges(maxCharges)
 	for range 5 {
-		if err := stage.measureYardstick(100); err != nil {
-			return 0, err
-		}
+		stage.measureYardstick(100)
 	}
-	fmt.Printf("%v, up to %d charges in a request, seed %d\n", o.engine, charges, o.seed)
+	fmt.Printf("up to %d charges in a request, seed %d\n", charges, seed)
 	fmt.Printf("yardstick, a plain charge on one token bucket: %s\n\n", readable(stage.yard()))
-	report := &report{stage: stage}
-	if err := report.holds(); err != nil {
-		return 0, err
-	}
-	cases, err := report.cases()
-	if err != nil {
-		return 0, err
-	}
-	fmt.Printf("\nsearch for %v\n", o.length)
-	s := &search{stage: stage, source: newSource(o.seed), most: charges, length: o.length}
-	if err := s.run(cases); err != nil {
-		return 0, err
-	}
-	if err := report.found(s, o.seed); err != nil {
-		return 0, err
-	}
-	return report.judge(), nil
+	report := &report{stage: stage, suite: &paired.Suite{Scope: scope}}
+	report.holds()
+	cases := report.cases()
+	fmt.Printf("\nsearch for %v\n", length)
+	s := &search{stage: stage, source: newSource(seed), most: charges, length: length}
+	s.run(cases)
+	report.found(s, seed)
+	return report.judge()
 }

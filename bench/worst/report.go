@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 const (
@@ -19,9 +20,10 @@ const (
 
 // report prints what was measured and judges it.
 type report struct {
+	suite     *paired.Suite
 	stage     *stage
 	worst     paired.Median
-	few, many *heldBucket // many is nil if the store grants fewer holds
+	few, many *heldBucket
 }
 
 // line prints what a request took.
@@ -32,38 +34,28 @@ func (r *report) line(name string, got paired.Median, least float64) {
 	}
 }
 
+// measure makes a request as often as its figure deserves.
+func (r *report) measure(name string, g *genome) *found {
+	samples, err := r.stage.try(g, r.stage.repeats(g), true)
+	testenv.NoError(r.stage, err)
+	f := &found{*g, samples}
+	r.line(name, f.median(), f.least())
+	return f
+}
+
 // cases measures the fixed cases and returns them as a start for the search.
-func (r *report) cases() ([]*found, error) {
-	var all []*found
+func (r *report) cases() (all []*found) {
 	for _, c := range fixedCases() {
-		samples, err := r.stage.try(&c.genome, r.stage.repeats(&c.genome), true)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		}
-		f := &found{c.genome, samples}
-		r.line(c.name, f.median(), f.least())
-		all = append(all, f)
+		all = append(all, r.measure(c.name, &c.genome))
 	}
-	return all, nil
+	return all
 }
 
 // holds measures calls on buckets with holds.
-func (r *report) holds() error {
-	var buckets []*heldBucket
-	for _, holds := range []int{fewHolds, 1_000, manyHolds} {
-		b, err := r.stage.newHeldBucket(holds)
-		if err != nil {
-			return fmt.Errorf("%d holds: %w", holds, err)
-		}
-		if b.complete() {
-			buckets = append(buckets, b)
-			continue
-		}
-		fmt.Printf("a bucket with %s holds: skipped, the store grants %s\n", grouped(holds), grouped(len(b.held)))
-	}
-	if err := r.stage.measureHolds(buckets, 40); err != nil {
-		return err
-	}
+func (r *report) holds() {
+	r.few, r.many = r.stage.newHeldBucket(fewHolds), r.stage.newHeldBucket(manyHolds)
+	buckets := []*heldBucket{r.few, r.stage.newHeldBucket(1_000), r.many}
+	r.stage.measureHolds(buckets, 40)
 	for _, b := range buckets {
 		for _, c := range []struct {
 			name string
@@ -71,40 +63,23 @@ func (r *report) holds() error {
 		}{{"plain charge", b.plain}, {"reserve", b.reserve}, {"commit", b.commit}, {"cancel", b.cancel}} {
 			r.line(fmt.Sprintf("a bucket with %s holds: %s", grouped(b.size), c.name), paired.Of(c.got), slices.Min(c.got))
 		}
-		switch b.size {
-		case fewHolds:
-			r.few = b
-		case manyHolds:
-			r.many = b
-		}
 	}
-	return nil
 }
 
 // found measures the worst of the search once more, so that no disturbance decides, and prints them as they are and as
 // simple as they can be.
-func (r *report) found(s *search, seed uint64) error {
+func (r *report) found(s *search, seed uint64) {
 	ranked := s.ranked()
 	ranked = ranked[:min(listed, len(ranked))]
 	for range 3 {
-		if err := r.stage.measureYardstick(100); err != nil {
-			return err
-		}
+		r.stage.measureYardstick(100)
 	}
 	fmt.Printf("\nthe worst of %d requests of %d shapes, seed %d; yardstick %s\n",
 		s.tried, len(s.worst), seed, readable(r.stage.yard()))
 	for i, f := range ranked {
-		samples, err := r.stage.try(&f.genome, r.stage.repeats(&f.genome), true)
-		if err != nil {
-			return err
-		}
-		f := &found{f.genome, samples}
-		r.line(fmt.Sprintf("%d.", i+1), f.median(), f.least())
+		f := r.measure(fmt.Sprintf("%d.", i+1), &f.genome)
 		fmt.Printf("   %v\n", f.genome)
-		simple, err := s.simplify(f, s.length/20)
-		if err != nil {
-			return err
-		}
+		simple := s.simplify(f, s.length/20)
 		if simple != f {
 			fmt.Printf("   simpler, %s: %v\n", readable(simple.median().Value), simple.genome)
 		}
@@ -112,26 +87,18 @@ func (r *report) found(s *search, seed uint64) error {
 	for text, n := range s.failures {
 		fmt.Printf("not decided, %d times: %s\n", n, text)
 	}
-	return nil
 }
 
 // judge returns how many aims were missed.
 func (r *report) judge() int {
-	fmt.Println()
-	aims := &paired.Aims{}
-	yard := r.stage.yard()
 	over := func(m paired.Median, by float64) paired.Median {
 		return paired.Median{Value: m.Value / by, Low: m.Low / by, High: m.High / by}
 	}
-	aims.AtMost("the worst script call, ms", over(r.worst, 1000), maxMillis)
-	aims.AtMost("the worst script call ÷ the yardstick", over(r.worst, yard), maxRatio)
-	if r.many == nil {
-		fmt.Println("      100,000 holds ÷ 10 holds: not judged, the store grants fewer")
-		return aims.Failed()
-	}
+	r.suite.AtMost("the worst script call, ms", over(r.worst, 1000), maxMillis)
+	r.suite.AtMost("the worst script call ÷ the yardstick", over(r.worst, r.stage.yard()), maxRatio)
 	ratio := func(many, few []float64) paired.Median { return over(paired.Of(many), middle(few)) }
-	aims.AtMost("reserve, 100,000 holds ÷ 10 holds", ratio(r.many.reserve, r.few.reserve), 2)
-	aims.AtMost("commit, 100,000 holds ÷ 10 holds", ratio(r.many.commit, r.few.commit), 2)
-	aims.AtMost("cancel, 100,000 holds ÷ 10 holds", ratio(r.many.cancel, r.few.cancel), 2)
-	return aims.Failed()
+	r.suite.AtMost("reserve, 100,000 holds ÷ 10 holds", ratio(r.many.reserve, r.few.reserve), 2)
+	r.suite.AtMost("commit, 100,000 holds ÷ 10 holds", ratio(r.many.commit, r.few.commit), 2)
+	r.suite.AtMost("cancel, 100,000 holds ÷ 10 holds", ratio(r.many.cancel, r.few.cancel), 2)
+	return r.suite.Report()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/paired"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 const (
@@ -57,7 +58,7 @@ type search struct {
 }
 
 // run searches for a while, beginning with some requests that are measured already.
-func (s *search) run(from []*found) error {
+func (s *search) run(from []*found) {
 	s.worst, s.failures, s.start = map[string]*found{}, map[string]int{}, time.Now()
 	for _, f := range from {
 		p := &s.light
@@ -73,9 +74,7 @@ func (s *search) run(from []*found) error {
 			p, budget = &s.heavy, heavy
 		}
 		begun := time.Now()
-		if err := s.try(s.next(p, budget), p); err != nil {
-			return err
-		}
+		s.try(s.next(p, budget), p)
 		if p == &s.heavy {
 			s.heavyTime += time.Since(begun)
 		}
@@ -83,7 +82,6 @@ func (s *search) run(from []*found) error {
 			s.restart(p)
 		}
 	}
-	return nil
 }
 
 // next draws a genome whose preparation takes at most so long.
@@ -114,26 +112,26 @@ func (s *search) ranked() []*found {
 }
 
 // try measures a genome: once more if it is slow for its pool, and repeatedly if it may be a record.
-func (s *search) try(g genome, p *pool) error {
+func (s *search) try(g genome, p *pool) {
 	s.tried++
 	f := &found{genome: g}
 	for range 2 {
 		samples, err := s.stage.try(&g, 1, false)
 		if err != nil {
-			return s.failed(g, err)
+			s.failed(g, err)
+			return
 		}
 		f.samples = append(f.samples, samples...)
 		if !p.slow(f) {
 			p.stale++
-			return nil
+			return
 		}
 	}
 	p.stale = 0
 	p.join(f)
-	if !s.promising(f) {
-		return nil
+	if s.promising(f) {
+		s.verify(f)
 	}
-	return s.verify(f)
 }
 
 // promising reports whether a request may be a record, or the worst of its shape and not far from one.
@@ -147,21 +145,19 @@ func (s *search) promising(f *found) bool {
 }
 
 // verify measures what may be a record again: a single sample may have been disturbed.
-func (s *search) verify(f *found) error {
+func (s *search) verify(f *found) {
 	samples, err := s.stage.try(&f.genome, s.stage.repeats(&f.genome), false)
 	if err != nil {
-		return s.failed(f.genome, err)
+		s.failed(f.genome, err)
+		return
 	}
 	f.samples = samples
 	if !s.note(f) {
-		return nil
+		return
 	}
-	if err := s.stage.measureYardstick(50); err != nil {
-		return err
-	}
+	s.stage.measureYardstick(50)
 	fmt.Printf("%s  %9s (min %s), %.0f × the yardstick: %v\n", clock(time.Since(s.start)),
 		readable(s.best), readable(f.least()), s.best/s.stage.yard(), f.genome)
-	return nil
 }
 
 // note keeps what is the worst of its shape, and reports whether it is a record.
@@ -181,15 +177,13 @@ func (s *search) note(f *found) bool {
 }
 
 // simplify leaves out what does not make a request slow, for so long at most.
-func (s *search) simplify(f *found, length time.Duration) (*found, error) {
+func (s *search) simplify(f *found, length time.Duration) *found {
 	begun, enough := time.Now(), 0.9*f.least()
 next:
 	for time.Since(begun) < length {
 		for _, g := range f.simpler() {
 			samples, err := s.stage.try(&g, 2, false)
-			if err != nil {
-				return nil, err
-			}
+			testenv.NoError(s.stage, err)
 			if one := (&found{g, samples}); one.least() >= enough {
 				f = one
 				continue next
@@ -200,19 +194,18 @@ next:
 		}
 		break
 	}
-	return f, nil
+	return f
 }
 
 // failed notes requests that the store could not decide, which is a finding of another kind, and goes on unless all fail.
-func (s *search) failed(g genome, err error) error {
+func (s *search) failed(g genome, err error) {
 	text := err.Error()
 	if s.failures[text]++; s.failures[text] == 1 {
 		fmt.Printf("%s  the store could not decide %v\n           %v\n", clock(time.Since(s.start)), g, err)
 	}
 	if s.tried >= 10 && len(s.worst) == 0 {
-		return fmt.Errorf("no request could be measured: %w", err)
+		s.stage.Fatalf("no request could be measured: %v", err)
 	}
-	return nil
 }
 
 // pool is the slowest requests so far, from which others are made.

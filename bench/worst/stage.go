@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/paired"
@@ -29,6 +32,7 @@ const (
 
 // stage is where requests are measured.
 type stage struct {
+	testing.TB
 	server *testenv.Server
 	store  *redisstore.Store
 
@@ -41,16 +45,13 @@ type stage struct {
 }
 
 // newStage starts a server for nothing else.
-func newStage(t testing.TB, engine testenv.Engine) (*stage, error) {
-	s := &stage{prices: prices{20, 20, 20, 20, 20, 20}}
-	s.server = testenv.Start(t, engine, "--slowlog-max-len", "4096")
-	store, err := redisstore.Open("redis://" + s.server.Addr())
-	if err != nil {
-		return nil, err
-	}
-	t.Cleanup(store.Close)
-	s.store = store
-	return s, nil
+func newStage(t testing.TB) *stage {
+	s := &stage{TB: t, prices: prices{20, 20, 20, 20, 20, 20}, server: testenv.Start(t, testenv.Redis, "--slowlog-max-len", "4096")}
+	var err error
+	s.store, err = redisstore.Open("redis://" + s.server.Addr())
+	testenv.NoError(t, err)
+	t.Cleanup(s.store.Close)
+	return s
 }
 
 // sample is what one request took, in microseconds.
@@ -71,23 +72,15 @@ func (s *stage) measure(charges []headgate.Charge, results []headgate.Result) (s
 		key := s.store.Key(charges[i].Subject)
 		keys[key], length = true, len(key)
 	}
-	if _, err := s.server.Do("SLOWLOG", "RESET"); err != nil {
-		return sample{}, err
-	}
+	s.server.Must(s, "SLOWLOG", "RESET")
 	if err := s.warm(20); err != nil {
 		return sample{}, err
 	}
 	if err := s.take(charges, results); err != nil {
 		return sample{}, err
 	}
-	reply, err := s.server.Do("SLOWLOG", "GET", "-1")
-	if err != nil {
-		return sample{}, err
-	}
-	calls, err := scriptCalls(reply)
-	if err != nil {
-		return sample{}, err
-	}
+	calls, err := scriptCalls(s.server.Must(s, "SLOWLOG", "GET", "-1"))
+	testenv.NoError(s, err)
 	var all sample
 	for _, c := range calls {
 		if c.of(keys, length) {
@@ -130,15 +123,11 @@ func (s *stage) take(charges []headgate.Charge, results []headgate.Result) error
 }
 
 // logFrom sets the threshold.
-func (s *stage) logFrom(micros int) error {
-	if s.threshold == micros {
-		return nil
-	}
-	_, err := s.server.Do("CONFIG", "SET", "slowlog-log-slower-than", strconv.Itoa(micros))
-	if err == nil {
+func (s *stage) logFrom(micros int) {
+	if s.threshold != micros {
+		s.server.Must(s, "CONFIG", "SET", "slowlog-log-slower-than", strconv.Itoa(micros))
 		s.threshold = micros
 	}
-	return err
 }
 
 // try prepares a genome some times, on subjects of their own, and measures each. If the calls are too fast for the coarse
@@ -155,12 +144,8 @@ func (s *stage) try(g *genome, times int, wantFine bool) ([]sample, error) {
 }
 
 func (s *stage) tryFrom(g *genome, times, threshold int) ([]sample, error) {
-	if err := s.logFrom(threshold); err != nil {
-		return nil, err
-	}
-	if _, err := s.server.Do("FLUSHALL"); err != nil { // what is left does not slow down the server
-		return nil, err
-	}
+	s.logFrom(threshold)
+	s.server.Must(s, "FLUSHALL") // what is left does not slow down the server
 	scenes := make([]*scene, times)
 	for i := range scenes {
 		s.salts++
@@ -246,34 +231,19 @@ func due(when timing, lapse, now time.Time) time.Time {
 
 // work does the steps of each task in order, several tasks at a time.
 func (s *stage) work(tasks [][]step, lapse time.Time) error {
-	queue := make(chan []step)
-	errs := make(chan error, workers)
-	var running sync.WaitGroup
-	for range workers {
-		running.Go(func() {
-			var failed error
-			for steps := range queue {
-				for part := range slices.Chunk(steps, batch) {
-					if failed == nil {
-						failed = s.do(part, lapse)
-					}
+	var all errgroup.Group
+	all.SetLimit(workers)
+	for _, steps := range tasks {
+		all.Go(func() error {
+			for part := range slices.Chunk(steps, batch) {
+				if err := s.do(part, lapse); err != nil {
+					return err
 				}
 			}
-			errs <- failed
+			return nil
 		})
 	}
-	for _, steps := range tasks {
-		queue <- steps
-	}
-	close(queue)
-	running.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return all.Wait()
 }
 
 func (s *stage) do(steps []step, lapse time.Time) error {
@@ -296,25 +266,18 @@ func (s *stage) do(steps []step, lapse time.Time) error {
 
 // measureYardstick makes a plain charge on a token bucket some times. It notes the mean of the middle half, which is finer
 // than the microseconds in which the server counts.
-func (s *stage) measureYardstick(times int) error {
-	if err := s.logFrom(fine); err != nil {
-		return err
-	}
-	if err := s.warm(1000); err != nil {
-		return err
-	}
+func (s *stage) measureYardstick(times int) {
+	s.logFrom(fine)
+	testenv.NoError(s, s.warm(1000))
 	charges := []headgate.Charge{plainCharge("yardstick")}
 	results := make([]headgate.Result, 1)
 	var micros []float64
 	for range times {
 		m, err := s.measure(charges, results)
-		if err != nil {
-			return err
-		}
+		testenv.NoError(s, err)
 		micros = append(micros, m.Slowest)
 	}
 	s.yardstick = append(s.yardstick, middle(micros))
-	return nil
 }
 
 // yard returns the yardstick: the median of its measurements so far.
@@ -332,26 +295,14 @@ func middle(values []float64) float64 {
 }
 
 // mostCharges returns how many charges the store accepts in one request, up to a bound.
-func (s *stage) mostCharges(bound int) (int, error) {
-	accepted := func(n int) error {
-		charges := make([]headgate.Charge, n)
+func (s *stage) mostCharges(bound int) int {
+	return sort.Search(bound, func(n int) bool {
+		charges := make([]headgate.Charge, n+1)
 		for i := range charges {
 			charges[i] = headgate.Charge{
 				Subject: headgate.SubjectOf("most"), Counter: headgate.Counter(i + 1), Limit: headgate.PerSecond(1),
 			}
 		}
-		return s.take(charges, make([]headgate.Result, n))
-	}
-	if err := accepted(1); err != nil {
-		return 0, err
-	}
-	low, high := 1, bound+1
-	for low+1 < high {
-		if n := (low + high) / 2; accepted(n) == nil {
-			low = n
-		} else {
-			high = n
-		}
-	}
-	return low, nil
+		return s.take(charges, make([]headgate.Result, n+1)) != nil
+	})
 }

@@ -4,8 +4,11 @@ package bare
 
 import (
 	"context"
+	"testing"
 
 	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // script is what a careful user would write by hand: nothing but the decision.
@@ -19,7 +22,15 @@ redis.call('SET', KEYS[1], string.format('%.0f', tat), 'PX', ARGV[3])
 return {1, ARGV[2] - (tat - now)}`)
 
 // Open makes a client of one server, without what a limiter does not need.
-func Open(addr string) (rueidis.Client, error) {
+func Open(t testing.TB, addr string) rueidis.Client {
+	t.Helper()
+	client, err := open(addr)
+	testenv.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func open(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{addr}, ForceSingleClient: true, DisableRetry: true, DisableCache: true,
 	})

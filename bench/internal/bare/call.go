@@ -4,10 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
+
+// Dial connects to a server.
+func Dial(t testing.TB, address string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	testenv.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
 
 // Invoke calls a method with a request that is written already, and leaves the answer as it is: callers have the same
 // cores as the servers, and are not what is measured.
@@ -41,11 +54,10 @@ func (codec) Unmarshal(data []byte, message any) error {
 }
 
 // Stream has all callers share one stream: each waits for its own answer.
-func Stream(ctx context.Context, conn *grpc.ClientConn, callers int) (func(caller int, key string) error, error) {
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamMethod)
-	if err != nil {
-		return nil, err
-	}
+func Stream(t testing.TB, conn *grpc.ClientConn, callers int) func(caller int, key string) error {
+	t.Helper()
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamMethod)
+	testenv.NoError(t, err)
 	out := make(chan string, callers)
 	answered := make([]chan struct{}, callers)
 	for i := range answered {
@@ -71,5 +83,5 @@ func Stream(ctx context.Context, conn *grpc.ClientConn, callers int) (func(calle
 		out <- fmt.Sprintf("%08d", caller) + key
 		<-answered[caller]
 		return nil
-	}, nil
+	}
 }

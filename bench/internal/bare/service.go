@@ -3,15 +3,21 @@ package bare
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"strconv"
 	"sync"
+	"testing"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/redis/rueidis"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // Methods of the service that is written by hand: a name in, a number out. There is nothing that it could do less.
@@ -28,11 +34,33 @@ type server struct {
 	redis rueidis.Client // nil answers at once
 }
 
-// Serve is that service and Envoy's, until it is killed. Without a Redis both answer at once.
-func Serve(address, redis string) error {
+// The environment of a process that is the service.
+const listenAt, redisAt = "HEADGATE_BARE_LISTEN", "HEADGATE_BARE_REDIS"
+
+// Start starts the service as a process of its own, of this program, which calls Main first. Without a Redis it answers at once.
+func Start(t testing.TB, redis string) (program *testenv.Program, address string) {
+	t.Helper()
+	self, err := os.Executable()
+	testenv.NoError(t, err)
+	address = testenv.FreeAddress(t)
+	command := exec.CommandContext(t.Context(), self)
+	command.Env = append(os.Environ(), listenAt+"="+address, redisAt+"="+redis)
+	return testenv.Run(t, command, address), address
+}
+
+// Main serves until it is killed, if Start has started this process.
+func Main() {
+	if address := os.Getenv(listenAt); address != "" {
+		fmt.Fprintln(os.Stderr, serve(address, os.Getenv(redisAt)))
+		os.Exit(2)
+	}
+}
+
+// serve is that service and Envoy's. Without a Redis both answer at once.
+func serve(address, redis string) error {
 	s := &server{}
 	if redis != "" {
-		client, err := Open(redis)
+		client, err := open(redis)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // Client is a connection that is kept. It does little, to leave the machine to the servers.
@@ -20,13 +22,12 @@ type Client struct {
 }
 
 // Dial connects to a route.
-func Dial(t testing.TB, address string) (*Client, error) {
+func Dial(t testing.TB, address string) *Client {
+	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		return nil, err
-	}
+	testenv.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return &Client{conn: conn, answers: bufio.NewReader(conn)}, nil
+	return &Client{conn: conn, answers: bufio.NewReader(conn)}
 }
 
 // Get asks as a user.

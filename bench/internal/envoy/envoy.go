@@ -3,18 +3,15 @@
 package envoy
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"text/template"
 
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -29,16 +26,21 @@ type Proxy struct {
 }
 
 // Start starts both, and says where each route listens.
-func Start(t testing.TB, routes []*Route) (*Proxy, error) {
+func Start(t testing.TB, routes []*Route) *Proxy {
+	t.Helper()
 	p := &Proxy{Admin: testenv.FreeAddress(t), Upstream: testenv.FreeAddress(t), Routes: routes}
 	for _, r := range routes {
 		r.Listen = testenv.FreeAddress(t)
 	}
 	dir := t.TempDir()
+	functions := template.FuncMap{"socket": func(address string) string {
+		host, port, _ := strings.Cut(address, ":")
+		return "{socket_address: {address: " + host + ", port_value: " + port + "}}"
+	}}
 	for name, text := range map[string]string{"nginx.conf": nginxConfig, "envoy.yaml": envoyConfig} {
-		if err := render(filepath.Join(dir, name), text, p); err != nil {
-			return nil, err
-		}
+		var out strings.Builder
+		testenv.NoError(t, template.Must(template.New(name).Funcs(functions).Parse(text)).Execute(&out, p))
+		testenv.WriteFiles(t, dir, map[string]string{name: out.String()})
 	}
 	start := func(name, address string, args ...string) *testenv.Program {
 		command := exec.CommandContext(t.Context(), testenv.Find(t, name), args...)
@@ -48,42 +50,18 @@ func Start(t testing.TB, routes []*Route) (*Proxy, error) {
 	start("nginx", p.Upstream, "-p", dir, "-c", "nginx.conf", "-e", "stderr", "-g", "master_process off;")
 	p.Program = start("envoy", routes[len(routes)-1].Listen,
 		"-c", "envoy.yaml", "--concurrency", "1", "--use-dynamic-base-id", "-l", "warn")
-	return p, nil
+	return p
 }
 
 // Asked is how often Envoy has called the service of a route.
-func (p *Proxy) Asked(ctx context.Context, route int) (int, error) {
+func (p *Proxy) Asked(t testing.TB, route int) int {
+	t.Helper()
 	name := fmt.Sprintf("cluster.service%d.upstream_rq_total", route)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Admin+"/stats?filter="+name, http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(string(text), name+":")))
-}
-
-func render(file, text string, p *Proxy) error {
-	functions := template.FuncMap{"socket": func(address string) string {
-		host, port, _ := strings.Cut(address, ":")
-		return "{socket_address: {address: " + host + ", port_value: " + port + "}}"
-	}}
-	t, err := template.New(file).Funcs(functions).Parse(text)
-	if err != nil {
-		return err
-	}
-	var out strings.Builder
-	if err := t.Execute(&out, p); err != nil {
-		return err
-	}
-	return os.WriteFile(file, []byte(out.String()), 0o600)
+	text, _, err := fleet.Ask(t.Context(), http.DefaultClient, http.MethodGet, "http://"+p.Admin+"/stats?filter="+name, "")
+	testenv.NoError(t, err)
+	asked, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(string(text), name+":")))
+	testenv.NoError(t, err)
+	return asked
 }
 
 const nginxConfig = `daemon off;

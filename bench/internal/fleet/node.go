@@ -1,15 +1,18 @@
-// Package served runs headgate serve as its users do, with a config on free ports, and asks it over HTTP. What the config says
-// besides, and what answers mean, is its callers' business.
-package served
+// Package fleet runs headgate serve as its users do, with a config on free ports, and asks it. What the config says besides, and what
+// answers mean, is its callers' business.
+package fleet
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,49 +27,166 @@ type Node struct {
 	Dir string
 	// HTTP, GRPC and Ops are where it listens.
 	HTTP, GRPC, Ops string
+	// Client is for questions.
+	Client http.Client
 
 	scope   testing.TB
-	program string
-	client  *http.Client
+	command []string
 }
 
-// New prepares a server. config is all of its config but where it listens, and timeout is for one question.
-func New(scope testing.TB, program, config string, timeout time.Duration) (*Node, error) {
-	n := &Node{
-		Dir: scope.TempDir(), HTTP: testenv.FreeAddress(scope), GRPC: testenv.FreeAddress(scope), Ops: testenv.FreeAddress(scope),
-		scope: scope, program: program,
-		client: &http.Client{Timeout: timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 8}},
+// Options are what most nodes do without.
+type Options struct {
+	Host   string   // where it listens, if not on 127.0.0.1
+	Prefix []string // of its command
+}
+
+// New prepares a server. config is all of its config but where it listens; files are beside it, by name.
+func New(t testing.TB, program, config string, files map[string]string) *Node {
+	t.Helper()
+	return Options{}.New(t, program, config, files)
+}
+
+// New prepares a server with options.
+func (o Options) New(t testing.TB, program, config string, files map[string]string) *Node {
+	t.Helper()
+	address := func() string {
+		_, port, _ := strings.Cut(testenv.FreeAddress(t), ":")
+		return cmp.Or(o.Host, "127.0.0.1") + ":" + port
 	}
-	err := n.Write("config.yaml", fmt.Sprintf("listen: {http: %q, grpc: %q, ops: %q, admin: off}\n%s\n", n.HTTP, n.GRPC, n.Ops, config))
-	return n, err
+	n := &Node{
+		Dir: t.TempDir(), HTTP: address(), GRPC: address(), Ops: address(), scope: t,
+		Client: http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1000, IdleConnTimeout: 5 * time.Second}},
+	}
+	n.command = slices.Concat(o.Prefix, []string{program, "serve", "--config", filepath.Join(n.Dir, "config.yaml")})
+	listen := fmt.Sprintf("listen: {http: %q, grpc: %q, ops: %q, admin: off, open: %t}\n", n.HTTP, n.GRPC, n.Ops, o.Host != "")
+	testenv.WriteFiles(t, n.Dir, map[string]string{"config.yaml": listen + config + "\n"})
+	testenv.WriteFiles(t, n.Dir, files)
+	return n
+}
+
+// Start starts a server with rules, a document, and returns when it listens.
+func Start(t testing.TB, program, config, rules string) *Node {
+	t.Helper()
+	n := New(t, program, "rules: rules.yaml\n"+config, map[string]string{"rules.yaml": rules})
+	n.Start()
+	return n
 }
 
 // Write puts a file beside its config.
-func (n *Node) Write(file, text string) error {
-	return os.WriteFile(filepath.Join(n.Dir, file), []byte(text), 0o600)
+func (n *Node) Write(file, text string) {
+	n.scope.Helper()
+	testenv.WriteFiles(n.scope, n.Dir, map[string]string{file: text})
 }
 
 // Start returns when the server listens. It ends with the scope.
 func (n *Node) Start() {
-	command := exec.Command(n.program, "serve", "--config", filepath.Join(n.Dir, "config.yaml")) //nolint:noctx // the scope ends it
-	n.Program = testenv.Run(n.scope, command, n.Ops)
+	n.scope.Helper()
+	n.Program = testenv.Run(n.scope, exec.Command(n.command[0], n.command[1:]...), n.Ops) //nolint:noctx // the scope ends it
 }
 
 // Ask is what it answers at one of its addresses, which is an error if it is not 200.
 func (n *Node) Ask(ctx context.Context, method, address, path, body string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := n.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, response.Status, text)
+	text, status, err := Ask(ctx, &n.Client, method, "http://"+address+path, body)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s: %d %s: %s", path, status, http.StatusText(status), text)
 	}
 	return text, err
+}
+
+// Ask makes one HTTP request, and reads all of the answer. A body is JSON.
+func Ask(ctx context.Context, client *http.Client, method, url, body string) (text []byte, status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err = io.ReadAll(response.Body)
+	return text, response.StatusCode, err
+}
+
+// Answer is what a node says of a request.
+type Answer struct {
+	Status     int `json:"-"` // of HTTP; 0 if there was no answer
+	Allowed    bool
+	Path       string // who decided
+	Time       time.Time
+	Reset      time.Time
+	RetryAfter *float64 `json:"retry_after"`
+	Remaining  *int64
+	Limits     []struct{ Count, Remaining int64 }
+	Headers    struct {
+		RetryAfter int64 `json:"Retry-After,string"`
+	}
+}
+
+// Count is that of the limit that has decided; 0 if none did.
+func (a *Answer) Count() int64 {
+	if len(a.Limits) == 0 {
+		return 0
+	}
+	return a.Limits[0].Count
+}
+
+// Check asks whether a request with these attributes may pass.
+func (n *Node) Check(ctx context.Context, attributes map[string]string) (Answer, error) {
+	return n.decide(ctx, "/v1/check", attributes)
+}
+
+// Peek is Check without a charge.
+func (n *Node) Peek(ctx context.Context, attributes map[string]string) (Answer, error) {
+	return n.decide(ctx, "/v1/peek", attributes)
+}
+
+func (n *Node) decide(ctx context.Context, path string, attributes map[string]string) (a Answer, err error) {
+	body, err := json.Marshal(map[string]any{"attributes": attributes})
+	if err != nil {
+		return a, err
+	}
+	text, status, err := Ask(ctx, &n.Client, http.MethodPost, "http://"+n.HTTP+path, string(body))
+	if a.Status = status; err != nil {
+		return a, err
+	}
+	if status != http.StatusOK {
+		return a, fmt.Errorf("%s: %d %s: %s", path, status, http.StatusText(status), text)
+	}
+	err = json.Unmarshal(text, &a)
+	return a, err
+}
+
+// Metrics are what Prometheus reads.
+func (n *Node) Metrics(ctx context.Context) (string, error) {
+	text, err := n.Ask(ctx, http.MethodGet, n.Ops, "/metrics", "")
+	return string(text), err
+}
+
+// Metric is the sum of all series of a name whose labels have some texts in them; 0 if there are none.
+func (n *Node) Metric(ctx context.Context, name string, labels ...string) (sum float64, err error) {
+	text, err := n.Metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+lines:
+	for line := range strings.Lines(text) {
+		at := strings.LastIndexByte(line, ' ')
+		family, of, _ := strings.Cut(line[:max(0, at)], "{")
+		if family != name {
+			continue
+		}
+		for _, label := range labels {
+			if !strings.Contains(of, label) {
+				continue lines
+			}
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += value
+	}
+	return sum, nil
 }

@@ -4,7 +4,10 @@ package paired
 
 import (
 	"fmt"
+	"math"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,10 +35,10 @@ type Sample struct {
 	ClientCPU, ServerCPU, StoreCPU float64
 }
 
-// Run measures the variants in turn, a slice each, for some rounds after a first one that does not count. The samples are
+// run measures the variants in turn, a slice each, for some rounds after a first one that does not count. The samples are
 // by variant and round.
-func Run(variants []Variant, rounds int, slice time.Duration) (map[string][]Sample, error) {
-	samples := map[string][]Sample{}
+func run(variants []Variant, rounds int, slice time.Duration) (Samples, error) {
+	samples := Samples{}
 	for round := range rounds + 1 {
 		for _, v := range variants {
 			var err error
@@ -62,7 +65,7 @@ func measure(v Variant, round int, slice time.Duration) (Sample, error) {
 	var calls int
 	var failed error
 	var done sync.WaitGroup
-	client, server, store := cpu(), read(v.ServerCPU), read(v.StoreCPU)
+	client, server, store := CPU(), read(v.ServerCPU), read(v.StoreCPU)
 	start := time.Now()
 	for caller := range v.Callers {
 		done.Go(func() {
@@ -85,7 +88,7 @@ func measure(v Variant, round int, slice time.Duration) (Sample, error) {
 	per := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(calls) }
 	return Sample{
 		PerSecond: float64(calls) / elapsed.Seconds(),
-		ClientCPU: per(cpu() - client),
+		ClientCPU: per(CPU() - client),
 		ServerCPU: per(read(v.ServerCPU) - server),
 		StoreCPU:  per(read(v.StoreCPU) - store),
 	}, failed
@@ -99,13 +102,22 @@ func read(used func() time.Duration) time.Duration {
 	return used()
 }
 
-// cpu is what this process has used so far.
-func cpu() time.Duration {
+// CPU is what this process has used so far.
+func CPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Heap is how many bytes this process has allocated and still uses.
+func Heap() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
 }
 
 // Median and the quartiles around it.
@@ -121,22 +133,57 @@ func Of(values []float64) Median {
 	return Median{at(0.5), at(0.25), at(0.75)}
 }
 
-// Field picks one number of each sample.
-func Field(samples []Sample, pick func(Sample) float64) []float64 {
+// Quantile is that of some times, which it sorts.
+func Quantile(q float64, times []time.Duration) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[max(0, int(math.Ceil(q*float64(len(times))))-1)]
+}
+
+// Samples are those of some variants, by name and round.
+type Samples map[string][]Sample
+
+// Of picks one number of each sample of a variant. The first word of its name may stand for it.
+func (s Samples) Of(name string, pick func(Sample) float64) []float64 {
+	samples := s[name]
+	for variant := range s {
+		if samples == nil && strings.HasPrefix(variant, name+" ") {
+			samples = s[variant]
+		}
+	}
 	values := make([]float64, len(samples))
-	for i, s := range samples {
-		values[i] = pick(s)
+	for i, sample := range samples {
+		values[i] = pick(sample)
 	}
 	return values
 }
 
-// Ratio is a ÷ b, round by round.
-func Ratio(a, b []Sample, pick func(Sample) float64) Median {
-	ratios := make([]float64, min(len(a), len(b)))
-	for i := range ratios {
-		ratios[i] = pick(a[i]) / pick(b[i])
+// Median is that of one number of each sample of a variant.
+func (s Samples) Median(name string, pick func(Sample) float64) Median { return Of(s.Of(name, pick)) }
+
+// Ratio is one variant ÷ another, round by round.
+func (s Samples) Ratio(one, other string, pick func(Sample) float64) Median {
+	return Of(each(s.Of(one, pick), s.Of(other, pick), func(a, b float64) float64 { return a / b }))
+}
+
+// Difference is one variant − another, round by round.
+func (s Samples) Difference(one, other string, pick func(Sample) float64) Median {
+	return Difference(s.Of(one, pick), s.Of(other, pick))
+}
+
+// Difference is a − b, round by round.
+func Difference(a, b []float64) Median {
+	return Of(each(a, b, func(a, b float64) float64 { return a - b }))
+}
+
+func each(a, b []float64, f func(a, b float64) float64) []float64 {
+	values := make([]float64, len(a))
+	for i := range a {
+		values[i] = f(a[i], b[i])
 	}
-	return Of(ratios)
+	return values
 }
 
 // Throughput picks the calls per second.
@@ -153,54 +200,3 @@ func StoreCPU(s Sample) float64 { return s.StoreCPU }
 
 // ServerAndStoreCPU picks the CPU per call of the servers and their store together.
 func ServerAndStoreCPU(s Sample) float64 { return s.ServerCPU + s.StoreCPU }
-
-// Table prints medians and quartiles of each variant. The store's CPU has a column if it is measured apart.
-func Table(variants []Variant, samples map[string][]Sample) {
-	apart := slices.ContainsFunc(variants, func(v Variant) bool { return v.StoreCPU != nil })
-	fmt.Printf("%-38s %28s %22s %22s", "", "calls/s", "client CPU µs", "server CPU µs")
-	if apart {
-		fmt.Printf(" %22s", "store CPU µs")
-	}
-	fmt.Println()
-	for _, v := range variants {
-		s := samples[v.Name]
-		t, c, r := Of(Field(s, Throughput)), Of(Field(s, ClientCPU)), Of(Field(s, ServerCPU))
-		fmt.Printf("%-38s %9.0f (%7.0f–%7.0f) %6.2f (%5.2f–%5.2f) %6.2f (%5.2f–%5.2f)", v.Name,
-			t.Value, t.Low, t.High, c.Value, c.Low, c.High, r.Value, r.Low, r.High)
-		if apart {
-			b := Of(Field(s, StoreCPU))
-			fmt.Printf(" %6.2f (%5.2f–%5.2f)", b.Value, b.Low, b.High)
-		}
-		fmt.Println()
-	}
-}
-
-// Print prints a median that is not judged.
-func Print(what string, got Median) {
-	fmt.Printf("      %-62s %8.2f (%.2f–%.2f), not judged\n", what, got.Value, got.Low, got.High)
-}
-
-// Aims prints a verdict for each and counts those missed.
-type Aims struct{ failed int }
-
-// AtLeast expects a median of at least a value.
-func (a *Aims) AtLeast(what string, got Median, want float64) {
-	a.judge(what, got, "≥", want, got.Value >= want)
-}
-
-// AtMost expects a median of at most a value.
-func (a *Aims) AtMost(what string, got Median, want float64) {
-	a.judge(what, got, "≤", want, got.Value <= want)
-}
-
-func (a *Aims) judge(what string, got Median, sign string, want float64, ok bool) {
-	verdict := "PASS"
-	if !ok {
-		verdict = "FAIL"
-		a.failed++
-	}
-	fmt.Printf("%s  %-62s %8.2f (%.2f–%.2f), aim %s %g\n", verdict, what, got.Value, got.Low, got.High, sign, want)
-}
-
-// Failed is how many aims were missed.
-func (a *Aims) Failed() int { return a.failed }

@@ -16,6 +16,8 @@ import (
 	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 	"golang.org/x/time/rate"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // Library asks whether a key may pass. Refusals are errors: limits are so high that there should be none.
@@ -53,12 +55,10 @@ func RedisRate(t testing.TB, address string) Library {
 }
 
 // UluleRedis is ulule/limiter with its Redis store.
-func UluleRedis(t testing.TB, address string) (Library, error) {
+func UluleRedis(t testing.TB, address string) Library {
 	store, err := ululeredis.NewStore(client(t, address))
-	if err != nil {
-		return nil, err
-	}
-	return ulule(limiter.New(store, limiter.Rate{Period: time.Minute, Limit: perMinute})), nil
+	testenv.NoError(t, err)
+	return ulule(limiter.New(store, limiter.Rate{Period: time.Minute, Limit: perMinute}))
 }
 
 // UluleMemory is ulule/limiter with its store in memory.
@@ -87,32 +87,26 @@ func Rate() Library {
 }
 
 // GoLimiter is sethvargo/go-limiter with its store in memory.
-func GoLimiter(t testing.TB) (Library, error) {
+func GoLimiter(t testing.TB) Library {
 	store, err := memorystore.New(&memorystore.Config{Tokens: most, Interval: time.Minute})
-	if err != nil {
-		return nil, err
-	}
+	testenv.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close(context.Background()) })
 	return func(key string) error {
 		_, _, _, ok, err := store.Take(context.Background(), key)
 		return passes(ok, err)
-	}, nil
+	}
 }
 
 // Throttled is throttled with its store in memory, without a bound on keys as all others here.
-func Throttled() (Library, error) {
+func Throttled(t testing.TB) Library {
 	store, err := memstore.NewCtx(0)
-	if err != nil {
-		return nil, err
-	}
+	testenv.NoError(t, err)
 	// Its shortest interval is a nanosecond.
 	quota := throttled.RateQuota{MaxRate: throttled.PerSec(most), MaxBurst: most}
 	l, err := throttled.NewGCRARateLimiterCtx(store, quota)
-	if err != nil {
-		return nil, err
-	}
+	testenv.NoError(t, err)
 	return func(key string) error {
 		limited, _, err := l.RateLimitCtx(context.Background(), key, 1)
 		return passes(!limited, err)
-	}, nil
+	}
 }

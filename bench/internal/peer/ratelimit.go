@@ -16,14 +16,8 @@ import (
 func Ratelimit(t testing.TB, redis string, configs map[string]string, env ...string) (server *testenv.Program, address string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "config"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range configs {
-		if err := os.WriteFile(filepath.Join(dir, "config", name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testenv.NoError(t, os.Mkdir(filepath.Join(dir, "config"), 0o700))
+	testenv.WriteFiles(t, filepath.Join(dir, "config"), configs)
 	command := exec.CommandContext(t.Context(), testenv.Find(t, "ratelimit"))
 	command.Env = append(os.Environ(),
 		"RUNTIME_ROOT="+dir, "RUNTIME_WATCH_ROOT=false",
@@ -32,9 +26,7 @@ func Ratelimit(t testing.TB, redis string, configs map[string]string, env ...str
 	for _, name := range []string{"DEBUG_", "", "GRPC_"} {
 		address = testenv.FreeAddress(t)
 		host, port, err := net.SplitHostPort(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.NoError(t, err)
 		command.Env = append(command.Env, name+"HOST="+host, name+"PORT="+port)
 	}
 	command.Env = append(command.Env, env...)

@@ -2,10 +2,24 @@ package peer
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/testenv"
 )
+
+// Import makes rules of the peer's config, in the directory rules beside a server's config, as users do who have the peer now.
+func Import(t testing.TB, program, dir, limits string) {
+	t.Helper()
+	testenv.WriteFiles(t, dir, map[string]string{"limits.yaml": limits})
+	command := exec.CommandContext(t.Context(), program, "rules", "import", "--from", "envoy-ratelimit", "--out", "rules", "limits.yaml")
+	command.Dir = dir
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
 
 // MakeStrict has Redis decide each request by the rules that were imported into a directory. Otherwise refusals are believed for a
 // moment, and what is much asked for is decided ahead of it.
@@ -18,12 +32,8 @@ func MakeStrict(t testing.TB, dir string) {
 	const algorithm = "    algorithm: fixed_window\n"
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.NoError(t, err)
 		strict := strings.ReplaceAll(string(text), algorithm, algorithm+"    strict: true\n")
-		if err := os.WriteFile(file, []byte(strict), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.NoError(t, os.WriteFile(file, []byte(strict), 0o600))
 	}
 }

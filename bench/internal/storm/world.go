@@ -1,21 +1,19 @@
 package storm
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/served"
+	"github.com/headgate/headgate/bench/internal/fleet"
+	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/redisstore"
@@ -41,24 +39,18 @@ type Form struct {
 func user(subject int) string { return "user-" + strconv.Itoa(subject) }
 
 // Library starts nodes that are part of this process, with the default options.
-func Library(scope testing.TB, limit Limit) (Form, error) {
+func Library(scope testing.TB, limit Limit) Form {
 	redis := testenv.Start(scope, testenv.Redis)
 	var limiters [nodes]*headgate.Limiter
 	for i := range limiters {
 		inner, err := redisstore.Open("redis://" + redis.Addr())
-		if err != nil {
-			return Form{}, err
-		}
+		testenv.NoError(scope, err)
 		scope.Cleanup(inner.Close)
-		if err := inner.Ready(scope.Context()); err != nil {
-			return Form{}, err
-		}
+		testenv.NoError(scope, inner.Ready(scope.Context()))
 		store := storewrap.New(inner, storewrap.Options{Deadline: deadline, Log: slog.New(slog.DiscardHandler)})
 		scope.Cleanup(store.Close)
-		rule := headgate.Rule{ID: "api", By: []string{"user"}, Limit: headgate.Per(limit.Count, limit.Window)}
-		if limiters[i], err = headgate.New(store, rule); err != nil {
-			return Form{}, err
-		}
+		limiters[i], err = headgate.New(store, headgate.Rule{ID: "api", By: []string{"user"}, Limit: headgate.Per(limit.Count, limit.Window)})
+		testenv.NoError(scope, err)
 	}
 	return Form{
 		Name: "library",
@@ -66,33 +58,20 @@ func Library(scope testing.TB, limit Limit) (Form, error) {
 			d, err := limiters[node%nodes].Check(ctx, headgate.Request{Attributes: headgate.Attributes{"user": user(subject)}})
 			return Answer{d.Allowed, d.RetryAfter, d.Path == headgate.PathStore}, err
 		},
-		CPU: func() time.Duration { return ownCPU() + redis.CPU(scope) },
-	}, nil
-}
-
-// ownCPU is what this process has used so far.
-func ownCPU() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
+		CPU: func() time.Duration { return paired.CPU() + redis.CPU(scope) },
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Served starts servers, processes of their own, and returns the ways to ask them: package client, and JSON over HTTP.
-func Served(scope testing.TB, program string, limit Limit) (stream, plain Form, err error) {
+// Served starts servers, processes of their own, and returns the ways to ask them: package client, which spreads checks over the
+// servers, and JSON over HTTP, which asks one after the other.
+func Served(scope testing.TB, program string, limit Limit) (stream, plain Form) {
 	redis := testenv.Start(scope, testenv.Redis)
-	rules := fmt.Sprintf("rules:\n  - {id: api, by: [user], limit: %d/%s}\n", limit.Count, limit.Window)
-	var servers [nodes]*served.Node
+	var servers [nodes]*fleet.Node
+	var addresses []string
 	for i := range servers {
-		config := fmt.Sprintf("rules: rules.yaml\nredis: {address: \"redis://%s\", deadline: %s}\n", redis.Addr(), deadline)
-		if servers[i], err = served.New(scope, program, config, 20*time.Second); err != nil {
-			return stream, plain, err
-		}
-		if err := servers[i].Write("rules.yaml", rules); err != nil {
-			return stream, plain, err
-		}
-		servers[i].Start()
+		servers[i] = fleet.Start(scope, program, fmt.Sprintf("redis: {address: \"redis://%s\", deadline: %s}", redis.Addr(), deadline),
+			fmt.Sprintf("rules:\n  - {id: api, by: [user], limit: %d/%s}\n", limit.Count, limit.Window))
+		addresses = append(addresses, servers[i].GRPC)
 	}
 	cpu := func() time.Duration {
 		used := redis.CPU(scope)
@@ -101,70 +80,29 @@ func Served(scope testing.TB, program string, limit Limit) (stream, plain Form, 
 		}
 		return used
 	}
-	stream, err = overStream(scope, servers)
-	stream.CPU = cpu
-	return stream, Form{Name: "JSON over HTTP", Check: overHTTP(servers), CPU: cpu}, err
-}
-
-// overStream asks through package client, which spreads checks over the servers.
-func overStream(scope testing.TB, servers [nodes]*served.Node) (Form, error) {
-	var addresses []string
-	for _, s := range servers {
-		addresses = append(addresses, s.GRPC)
-	}
 	remote, err := client.New(client.Options{
 		Addresses: addresses, Timeout: 20 * time.Second, OnFailure: headgate.FailDeny, Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		return Form{}, err
-	}
+	testenv.NoError(scope, err)
 	scope.Cleanup(remote.Close)
-	return Form{Name: "package client, gRPC stream", Check: func(ctx context.Context, _, subject int) (Answer, error) {
+	stream = Form{Name: "package client, gRPC stream", CPU: cpu, Check: func(ctx context.Context, _, subject int) (Answer, error) {
 		d, err := remote.Check(ctx, headgate.Request{Attributes: headgate.Attributes{"user": user(subject)}})
 		return Answer{d.Allowed, d.RetryAfter, d.Path == headgate.PathStore}, err
-	}}, nil
+	}}
+	plain = Form{Name: "JSON over HTTP", CPU: cpu, Check: func(ctx context.Context, node, subject int) (Answer, error) {
+		return overHTTP(ctx, servers[node%nodes], subject)
+	}}
+	return stream, plain
 }
 
-// overHTTP asks one server after the other. Callers wait as the header Retry-After says, in whole seconds.
-func overHTTP(servers [nodes]*served.Node) Check {
-	asker := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1_000}}
-	return func(ctx context.Context, node, subject int) (Answer, error) {
-		body := []byte(`{"attributes":{"user":"` + user(subject) + `"}}`)
-		text, err := post(ctx, asker, "http://"+servers[node%nodes].HTTP+"/v1/check", body)
-		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
-			// It crossed with the server's close of a connection that was dialed and never used.
-			text, err = post(ctx, asker, "http://"+servers[node%nodes].HTTP+"/v1/check", body)
-		}
-		if err != nil {
-			return Answer{}, err
-		}
-		var decision struct {
-			Allowed bool              `json:"allowed"`
-			Path    headgate.Path     `json:"path"`
-			Headers map[string]string `json:"headers"`
-		}
-		if err := json.Unmarshal(text, &decision); err != nil || decision.Allowed {
-			return Answer{Allowed: decision.Allowed}, err
-		}
-		seconds, err := strconv.Atoi(decision.Headers["Retry-After"])
-		return Answer{Wait: time.Duration(seconds) * time.Second, Redis: decision.Path == headgate.PathStore}, err
+// overHTTP asks a server. Callers wait as the header Retry-After says, in whole seconds.
+func overHTTP(ctx context.Context, server *fleet.Node, subject int) (Answer, error) {
+	attributes := map[string]string{"user": user(subject)}
+	a, err := server.Check(ctx, attributes)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
+		// It crossed with the server's close of a connection that was dialed and never used.
+		a, err = server.Check(ctx, attributes)
 	}
-}
-
-func post(ctx context.Context, asker *http.Client, url string, body []byte) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := asker.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, text)
-	}
-	return text, err
+	wait := time.Duration(a.Headers.RetryAfter) * time.Second
+	return Answer{a.Allowed, wait, !a.Allowed && a.Path == string(headgate.PathStore)}, err
 }

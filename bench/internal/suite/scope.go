@@ -1,39 +1,67 @@
-package paired
+// Package suite makes a program of what is written like a test: it starts real servers, stops at the first thing that fails, and
+// ends with a verdict on each aim. It knows nothing of what is measured.
+package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
 	"testing"
 )
 
-// Scope lets a program use what starts real servers for tests: it is a testing.TB whose failures end the program.
+// Scope is a testing.TB for programs: a part of a run, with what it has started.
 type Scope struct {
 	testing.TB
+	ctx context.Context //nolint:containedctx // as in testing.T
+
+	mu       sync.Mutex
+	failure  error
 	cleanups []func()
-	dirs     []string
 }
 
-// Close undoes what was registered, last first.
-func (s *Scope) Close() {
-	for i := len(s.cleanups) - 1; i >= 0; i-- {
-		s.cleanups[i]()
-	}
-	for _, dir := range s.dirs {
-		_ = os.RemoveAll(dir)
-	}
-	s.cleanups, s.dirs = nil, nil
-}
-
-// Exit closes the scope and ends the program: with 2 if it could not measure, with 1 if aims were missed.
-func (s *Scope) Exit(missed int, err error) {
-	s.Close()
+// Main runs a suite and ends the program: with 2 if it failed, with 1 if aims were missed.
+func Main(run func(*Scope) (missed int)) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	missed := 0
+	err := Run(ctx, func(s *Scope) { missed = run(s) })
+	stop()
 	switch {
 	case err != nil:
-		s.Log(err)
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	case missed > 0:
 		os.Exit(1)
+	}
+}
+
+// Run calls f with a scope of its own, and returns what has ended it early.
+func Run(ctx context.Context, f func(*Scope)) error {
+	s := &Scope{ctx: ctx}
+	done := make(chan struct{})
+	go func() { // which Fatal may end
+		defer close(done)
+		defer s.close()
+		f(s)
+	}()
+	<-done
+	return errors.Join(s.failure, ctx.Err())
+}
+
+// Run calls f with a scope of its own, as T.Run does, and returns what has ended it early.
+func (s *Scope) Run(f func(*Scope)) error { return Run(s.ctx, f) }
+
+// close undoes what was registered, last first.
+func (s *Scope) close() {
+	for len(s.cleanups) > 0 {
+		last := len(s.cleanups) - 1
+		undo := s.cleanups[last]
+		s.cleanups = s.cleanups[:last]
+		undo()
 	}
 }
 
@@ -43,22 +71,26 @@ func (s *Scope) Helper() {}
 // Name is the program's.
 func (s *Scope) Name() string { return "bench" }
 
-// Context is never done.
-func (s *Scope) Context() context.Context { return context.Background() }
+// Context ends when the program is told to.
+func (s *Scope) Context() context.Context { return s.ctx }
 
-// Failed is false: a failure ends the program.
+// Failed is false: nobody reads the logs of servers here.
 func (s *Scope) Failed() bool { return false }
 
-// Cleanup registers f for Close.
-func (s *Scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+// Cleanup registers f for the end of the scope.
+func (s *Scope) Cleanup(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cleanups = append(s.cleanups, f)
+}
 
-// TempDir is removed by Close.
+// TempDir is removed with the scope.
 func (s *Scope) TempDir() string {
 	dir, err := os.MkdirTemp("", "headgate-bench-")
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.dirs = append(s.dirs, dir)
+	s.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
 
@@ -66,20 +98,26 @@ func (s *Scope) TempDir() string {
 func (s *Scope) Log(args ...any) { fmt.Fprintln(os.Stderr, args...) }
 
 // Logf prints to standard error.
-func (s *Scope) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+func (s *Scope) Logf(format string, args ...any) { s.Log(fmt.Sprintf(format, args...)) }
 
-// Fatal ends the program.
-func (s *Scope) Fatal(args ...any) {
-	s.Log(args...)
-	s.Close()
-	os.Exit(2)
+// Error notes a failure.
+func (s *Scope) Error(args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failure = errors.Join(s.failure, errors.New(fmt.Sprint(args...)))
 }
 
-// Fatalf ends the program.
+// Errorf notes a failure.
+func (s *Scope) Errorf(format string, args ...any) { s.Error(fmt.Sprintf(format, args...)) }
+
+// Fatal notes a failure and ends the scope, or the goroutine that calls it.
+func (s *Scope) Fatal(args ...any) {
+	s.Error(args...)
+	runtime.Goexit()
+}
+
+// Fatalf is Fatal with a format.
 func (s *Scope) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
 
-// Skipf ends the program: a benchmark without its server has nothing to say.
+// Skipf is Fatalf: a benchmark without its server has nothing to say.
 func (s *Scope) Skipf(format string, args ...any) { s.Fatalf(format, args...) }
-
-// Skip ends the program.
-func (s *Scope) Skip(args ...any) { s.Fatal(args...) }

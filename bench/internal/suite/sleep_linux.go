@@ -1,4 +1,4 @@
-package paired
+package suite
 
 import (
 	"syscall"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package paired
+package suite
 
 import "time"
 

@@ -1,0 +1,30 @@
+package suite
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Background runs some functions side by side until stop is called, which returns when all have ended.
+func Background(ctx context.Context, do ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, f := range do {
+		running.Go(func() { f(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// SleepUntil returns earlier if ctx ends.
+func SleepUntil(ctx context.Context, t time.Time) {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
