@@ -1,64 +1,6 @@
 package headgate
 
-import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
-	"time"
-)
-
-// Subject is who or what is being counted: 128 bits of a hash over names and values, so that nothing a client sends
-// collides with another subject or makes keys grow. Make it with SubjectOf.
-type Subject [16]byte
-
-// SubjectOf hashes the parts under an unambiguous encoding: ("a|b", "c") and ("a", "b|c") are two subjects.
-func SubjectOf(parts ...string) Subject {
-	sum := hashParts("subject", parts...)
-	return Subject(sum[:16])
-}
-
-// String is the subject as it stands in a store's keys: 22 characters of base64url.
-func (s Subject) String() string { return base64.RawURLEncoding.EncodeToString(s[:]) }
-
-// ParseSubject undoes Subject.String; false if the text is not such a one.
-func ParseSubject(text string) (s Subject, ok bool) {
-	if len(text) != base64.RawURLEncoding.EncodedLen(len(s)) {
-		return s, false
-	}
-	n, err := base64.RawURLEncoding.Decode(s[:], []byte(text))
-	return s, err == nil && n == len(s)
-}
-
-// Counter names one counter of a subject: 48 bits of a hash. Make it with CounterOf.
-type Counter uint64
-
-// CounterOf is the counter of a rule's limit. A changed number keeps it; a changed algorithm, whose state would mean
-// something else, starts a new one.
-func CounterOf(rule, limit string, a Algorithm) Counter {
-	sum := hashParts("counter", rule, limit, a.String())
-	return Counter(binary.BigEndian.Uint64(sum[:8]) >> 16)
-}
-
-// String is the counter in 8 characters of base64url.
-func (c Counter) String() string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(c)<<16)
-	return base64.RawURLEncoding.EncodeToString(b[:6])
-}
-
-func hashParts(kind string, parts ...string) [sha256.Size]byte {
-	var room [256]byte
-	b := append(room[:0], kind...)
-	for _, p := range parts {
-		b = appendPart(b, p)
-	}
-	return sha256.Sum256(b)
-}
-
-func appendPart(b []byte, part string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(part)))
-	return append(b, part...)
-}
+import "time"
 
 // Charge asks for units of one counter. All charges of one call to Store.Take belong to one request: they are granted
 // together or not at all.

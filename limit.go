@@ -16,9 +16,6 @@ const (
 	// MaxLogCount is the largest Count of a sliding log, which keeps a timestamp per charge.
 	MaxLogCount = 10_000
 
-	// MaxWeight is how much a store decides in one step; see Limit.Weight.
-	MaxWeight = 64
-
 	minWindow = time.Millisecond
 	maxWindow = 366 * 24 * time.Hour
 	maxRefill = 10 * maxWindow
@@ -233,20 +230,6 @@ func (l *Limit) capacity() int64 {
 		return l.Burst
 	}
 	return l.Count
-}
-
-// Weight returns how much work a charge on the limit is at most for a store, in charges on a bucket: a log takes more. What
-// weighs up to MaxWeight together is decided in one step where one server holds it. A store that decides elsewhere makes
-// several steps of what is heavier, and gives back what the others recorded if one denies.
-func (l Limit) Weight() int {
-	switch {
-	case l.Algorithm != SlidingLog:
-		return 1
-	case l.Count <= denseLog:
-		return 8
-	default:
-		return 16
-	}
 }
 
 func (l *Limit) window() int64 { return int64(l.Window / time.Microsecond) }

@@ -146,16 +146,6 @@ type Condition struct {
 // String is the condition's text.
 func (c Condition) String() string { return c.Text }
 
-// Cost is how many units a request takes: Default, or what the attribute From says.
-type Cost struct {
-	// From is an attribute with a whole number; a request without it, or with something else in it, costs Default.
-	From string
-	// Default 0 means 1.
-	Default int64
-	// Min and Max bound what From says; 0 means 1 and MaxCost.
-	Min, Max int64
-}
-
 // OnMissing says what to do with a request that lacks an attribute that is counted by.
 type OnMissing uint8
 

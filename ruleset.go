@@ -84,21 +84,6 @@ func (s *RuleSet) collisions() []error {
 	return problems
 }
 
-// tooHeavy finds rules that together charge every request with more than a store decides in one step.
-func (s *RuleSet) tooHeavy() []error {
-	sum := 0
-	for i := range s.rules {
-		if r := &s.rules[i]; r.always() {
-			if sum += r.weight(); sum > MaxWeight {
-				return []error{&RuleError{i, r.ID, nil, fmt.Sprintf(
-					"matches every request, as others before it, and their limits weigh %d together; a request is charged on at most %d in one step (%s): "+
-						"add a match to some of them", sum, MaxWeight, weights), -1}}
-			}
-		}
-	}
-	return nil
-}
-
 // WithMode is the same rules, none of which does more than mode lets it: the kill switch.
 func (s *RuleSet) WithMode(mode Mode) *RuleSet {
 	capped := *s

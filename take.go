@@ -157,33 +157,6 @@ func (t *Terms) add(s *State, units, now int64) {
 	s.Expires = max(s.Expires, wholeSeconds(needed))
 }
 
-// giveBack takes what is left of a receipt out of a settled state, and says how many whole units that was.
-func (t *Terms) giveBack(live, settled *State, r Receipt, now int64) (units int64, given bool) {
-	if t.Most == 0 || settled.Used == 0 {
-		return 0, false
-	}
-	switch t.Algorithm {
-	case TokenBucket, LeakyBucket:
-		back := t.unleaked(live, settled, r, now)
-		if settled.Used -= back; settled.Used == 0 {
-			settled.Time = max(settled.Time, now)
-		}
-		if t.Algorithm == TokenBucket {
-			settled.Prev = (settled.Prev + back) % maxExact
-		}
-		return back / scale, back > 0
-	case FixedWindow, SlidingWindow:
-		if r.Mark != settled.Time && (!t.Aligned || r.Mark < t.Start) {
-			return 0, false // it lapsed with its window
-		}
-		units = min(t.Most, settled.Used)
-		settled.Used -= units
-		return units, true
-	default:
-		return takeFromLog(settled, r.Mark, t.Most)
-	}
-}
-
 // remaining is how many units could be taken next.
 func (t *Terms) remaining(live, settled *State, now int64) int64 {
 	room := t.room(live, settled, now)

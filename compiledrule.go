@@ -1,7 +1,6 @@
 package headgate
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -225,28 +224,6 @@ func limitPath(name string) []string {
 	return []string{"limits", name}
 }
 
-func (r *Rule) checkCost(bad func(string, ...any)) {
-	c := r.Cost
-	least, most := c.bounds()
-	for _, n := range []int64{c.Default, c.Min, c.Max} {
-		if n < 0 || n > MaxCost {
-			bad("%d is out of bounds: write 1 to %d", n, MaxCost)
-		}
-	}
-	if least > most {
-		bad("its min of %d is above its max of %d", least, most)
-	}
-	if c.From == "" && (c.Min != 0 || c.Max != 0) {
-		bad("min and max bound what an attribute says: add from, or write the number alone")
-	}
-	if c.From == "" {
-		return
-	}
-	if text := checkAttribute(c.From); text != "" {
-		bad("%s", text)
-	}
-}
-
 // checkFits refuses a cost that no request could ever pay.
 func (r *compiledRule) checkFits(bad func(string, ...any)) {
 	for i := range r.limits {
@@ -258,36 +235,6 @@ func (r *compiledRule) checkFits(bad func(string, ...any)) {
 			}
 		}
 	}
-}
-
-// weights explains the weight of limits in errors.
-const weights = "a limit weighs 1, a sliding_log 8, or 16 if it is above 128; a candidate weighs as much again, and so does overdraw"
-
-// Weight returns how much work one request is at most for a store because of the rule: the sum over its limits, as Limit.Weight
-// has it. A candidate and overdraw make a limit heavier. Compile rejects a rule of more than MaxWeight.
-func (r Rule) Weight() int {
-	c := compiledRule{Rule: r}
-	c.compileLimits()
-	return c.weight()
-}
-
-// weight returns how much the charges of one request weigh together at most.
-func (r *compiledRule) weight() int {
-	sum := 0
-	for i := range r.limits {
-		l := &r.limits[i]
-		most := l.limit.Weight()
-		for _, tier := range l.tiers {
-			most = max(most, tier.Weight())
-		}
-		if r.Overdraw {
-			most *= 2
-		}
-		if sum += most; l.hasCandidate {
-			sum += l.candidate.Weight()
-		}
-	}
-	return sum
 }
 
 // always reports whether every request is charged by the rule, whatever its attributes.
@@ -387,33 +334,4 @@ func (s *RuleSet) superior(found []int32, i int) int {
 		}
 	}
 	return -1
-}
-
-// bounds of what an attribute may say.
-func (c *Cost) bounds() (least, most int64) {
-	least, most = c.Min, c.Max
-	if least == 0 {
-		least = 1
-	}
-	if most == 0 {
-		most = MaxCost
-	}
-	return least, most
-}
-
-// of is what a request costs.
-func (c *Cost) of(req *Request) int64 {
-	cost := max(c.Default, 1)
-	if c.From != "" {
-		// A number that is too large is the largest.
-		if n, err := strconv.ParseInt(req.Attributes[c.From], 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-			least, most := c.bounds()
-			cost = min(max(n, least), most)
-		}
-	}
-	times := max(req.Cost, 1)
-	if cost > MaxCost/times {
-		return MaxCost
-	}
-	return cost * times
 }
