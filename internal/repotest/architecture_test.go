@@ -241,7 +241,7 @@ var architecture = map[string]arrows{
 	"internal/server/telemetry": {
 		code: []string{
 			"ruledoc", "storewrap", "github.com/prometheus/client_golang", "github.com/prometheus/client_model",
-			"google.golang.org/grpc", "google.golang.org/protobuf",
+			"google.golang.org/grpc",
 		},
 		tests: []string{"memstore"},
 	},

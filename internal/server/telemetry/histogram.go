@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/protobuf/proto"
 )
 
 // buckets are those of every duration, for those who read histograms as text. In seconds.
@@ -23,11 +22,12 @@ const (
 	natives = (maxExp - minExp + 1) * perTwo
 )
 
-// histogram counts durations in buckets of both kinds at once: ours and native. Observing takes a quarter of the time that
-// the library's takes, which is a quarter of all that telemetry does.
+// histogram counts durations in buckets of both kinds at once: ours and native. The library's takes 45 ns more per decision, of the
+// 400 that all telemetry may take.
 type histogram struct {
-	desc *prometheus.Desc
-	sum  atomic.Int64 // in nanoseconds
+	desc    *prometheus.Desc
+	created time.Time
+	sum     atomic.Int64 // in nanoseconds
 	// Each native bucket is one cell, or two: up to the bound of ours that is in it, and beyond.
 	cells []cell
 	// first is the cell of the shortest duration with a length in bits, and with the three bits below the highest.
@@ -37,24 +37,27 @@ type histogram struct {
 // cell counts the durations above the one before, up to its own.
 type cell struct {
 	count  atomic.Int64
-	upTo   int64 // nanoseconds
-	native int
-	ours   bool // whether it ends at a bound of ours
+	upTo   int64   // nanoseconds
+	native int     // the number of its bucket, which is up to 2^(native/perTwo) seconds
+	bound  float64 // of ours, if it ends there
 }
 
 func newDuration(name, help string) *histogram {
-	h := &histogram{desc: prometheus.NewDesc(name, help, nil, nil), cells: make([]cell, natives+len(buckets))}
+	h := &histogram{
+		desc: prometheus.NewDesc(name, help, nil, nil), created: time.Now(), cells: make([]cell, natives+len(buckets)),
+	}
 	next, at := 0, 0
 	for i := range natives {
+		number := i + 1 + (minExp-1)*perTwo
 		end := int64(math.MaxInt64) // what is too long is in the last
 		if i < natives-1 {
 			end = int64(1e9 * math.Exp2(float64(i+1)/perTwo+minExp-1))
 		}
 		for ; next < len(buckets) && nanoseconds(buckets[next]) <= end; next++ {
-			h.cells[at].upTo, h.cells[at].native, h.cells[at].ours = nanoseconds(buckets[next]), i, true
+			h.cells[at].upTo, h.cells[at].native, h.cells[at].bound = nanoseconds(buckets[next]), number, buckets[next]
 			at++
 		}
-		h.cells[at].upTo, h.cells[at].native = end, i
+		h.cells[at].upTo, h.cells[at].native = end, number
 		at++
 	}
 	for took := range h.first {
@@ -90,40 +93,27 @@ func (h *histogram) Desc() *prometheus.Desc { return h.desc }
 
 // Write is part of a metric. Both kinds are made of the same cells, so that they agree.
 func (h *histogram) Write(m *dto.Metric) error {
+	total, ours, native := uint64(0), map[float64]uint64{}, map[int]int64{}
+	for i := range h.cells {
+		c := &h.cells[i]
+		if n := c.count.Load(); n > 0 {
+			total += uint64(n)
+			native[c.native] += n
+		}
+		if c.bound > 0 {
+			ours[c.bound] = total
+		}
+	}
 	sum := time.Duration(h.sum.Load()).Seconds()
-	shown := &dto.Histogram{
-		SampleSum: &sum, Schema: proto.Int32(schema), ZeroThreshold: proto.Float64(0), ZeroCount: proto.Uint64(0),
+	shown, err := prometheus.NewConstNativeHistogram(h.desc, total, sum, native, nil, 0, schema, 0, h.created)
+	if err != nil {
+		return err
 	}
-	total, last, before, count, next := int64(0), -1, int64(0), int64(0), 0
-	for at := range h.cells {
-		c := &h.cells[at]
-		n := c.count.Load()
-		total, count = total+n, count+n
-		if c.ours {
-			shown.Bucket = append(shown.Bucket, &dto.Bucket{UpperBound: &buckets[next], CumulativeCount: proto.Uint64(uint64(total))})
-			next++
-		}
-		i := c.native
-		if count == 0 || at+1 < len(h.cells) && h.cells[at+1].native == i {
-			continue
-		}
-		// Native buckets are numbered by their upper bound: number n is up to 2^(n/perTwo).
-		if n := len(shown.PositiveSpan); i == last+1 && n > 0 {
-			*shown.PositiveSpan[n-1].Length++
-		} else {
-			offset := int32(i - last - 1)
-			if n == 0 {
-				offset = int32(i + 1 + (minExp-1)*perTwo)
-			}
-			shown.PositiveSpan = append(shown.PositiveSpan, &dto.BucketSpan{Offset: &offset, Length: proto.Uint32(1)})
-		}
-		shown.PositiveDelta = append(shown.PositiveDelta, count-before)
-		last, before, count = i, count, 0
+	var text dto.Metric
+	if err := prometheus.MustNewConstHistogram(h.desc, total, sum, ours).Write(&text); err != nil {
+		return err
 	}
-	if len(shown.PositiveSpan) == 0 { // so that it is seen to be native
-		shown.PositiveSpan = []*dto.BucketSpan{{Offset: proto.Int32(0), Length: proto.Uint32(0)}}
-	}
-	shown.SampleCount = proto.Uint64(uint64(total))
-	m.Histogram = shown
-	return nil
+	err = shown.Write(m)
+	m.Histogram.Bucket = text.GetHistogram().GetBucket()
+	return err
 }

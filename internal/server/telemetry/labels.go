@@ -28,10 +28,6 @@ const (
 	failed
 )
 
-func (c call) String() string   { return string(calls[c]) }
-func (r result) String() string { return results[r] }
-func (p path) String() string   { return string(paths[p]) }
-
 func callOf(c headgate.Call) call {
 	for i := range calls {
 		if calls[i] == c {

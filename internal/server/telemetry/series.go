@@ -6,59 +6,48 @@ import (
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
-// series are the counters of one metric, by their labels. Finding one takes no memory, and no lock once it is known well.
-type series[K comparable] struct {
-	known atomic.Pointer[map[K]prometheus.Counter]
-	// admit is the labels themselves, or others if there are too many.
-	admit func(K) K
-	build func(K) prometheus.Counter
-	// most is how many there may be, if not 0; the others are counted as rest says, which has few values.
-	most int
-	rest func(K) K
+// table has a value for each name. Finding one allocates nothing, and takes no lock once it has been found often.
+type table[V any] struct {
+	names *names
+	build func(name string) V
+	known atomic.Pointer[map[string]V]
 
 	mu     sync.Mutex
-	all    map[K]prometheus.Counter
-	missed int // how often somebody looked in all
+	all    map[string]V
+	missed int // how often all was looked at
 }
 
-func newSeries[K comparable](admit func(K) K, build func(K) prometheus.Counter) *series[K] {
-	s := &series[K]{admit: admit, build: build, all: map[K]prometheus.Counter{}}
-	s.known.Store(&map[K]prometheus.Counter{})
-	return s
+func newTable[V any](admitted *names, build func(name string) V) *table[V] {
+	t := &table[V]{names: admitted, build: build, all: map[string]V{}}
+	t.known.Store(&map[string]V{})
+	return t
 }
 
-// of is the counter with these labels.
-func (s *series[K]) of(labels K) prometheus.Counter {
-	if c, ok := (*s.known.Load())[labels]; ok {
-		return c
+func (t *table[V]) of(name string) V {
+	if v, ok := (*t.known.Load())[name]; ok {
+		return v
 	}
-	return s.find(labels)
+	return t.find(name)
 }
 
-// find is a counter that is not known well.
-func (s *series[K]) find(labels K) prometheus.Counter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (t *table[V]) find(name string) V {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	// What is known is a copy, made as often as it pays.
-	if s.missed++; len(s.all) > len(*s.known.Load()) && s.missed > len(s.all)/8 {
-		known := maps.Clone(s.all)
-		s.known.Store(&known)
-		s.missed = 0
+	if t.missed++; len(t.all) > len(*t.known.Load()) && t.missed > len(t.all)/8 {
+		known := maps.Clone(t.all)
+		t.known.Store(&known)
+		t.missed = 0
 	}
-	labels = s.admit(labels)
-	if _, ok := s.all[labels]; !ok && s.most > 0 && len(s.all) >= s.most {
-		labels = s.rest(labels)
-	}
-	c, ok := s.all[labels]
+	name = t.names.admit(name)
+	v, ok := t.all[name]
 	if !ok {
-		c = s.build(labels)
-		s.all[labels] = c
+		v = t.build(name)
+		t.all[name] = v
 	}
-	return c
+	return v
 }
 
 // Bounds of labels. Rules are named by operators, tiers by whoever asks.
