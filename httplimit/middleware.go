@@ -130,10 +130,10 @@ func newMiddleware(checker Checker, o Options) *middleware {
 		waiters: waiters{most: int64(o.MaxWaiters)}, log: o.Log,
 		random: rand.Int64N,
 	}
-	m.headers.Draft = o.Headers == Both || o.Headers == Draft
-	m.headers.Legacy = o.Headers == Both || o.Headers == Legacy
-	m.headers.Older = o.OlderDraft && o.Headers != Off
-	m.headers.Version = ratelimitdraft.Version(o.DraftVersion)
+	m.headers.Choice = limitfields.Choice{
+		Draft: o.Headers == Both || o.Headers == Draft, Version: ratelimitdraft.Version(o.DraftVersion),
+		Legacy: o.Headers == Both || o.Headers == Legacy, OlderDraft: o.OlderDraft && o.Headers != Off,
+	}
 	return m
 }
 
@@ -153,9 +153,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if d.Delay > 0 && d.Allowed {
 		h.waiters.hold(ctx, &d)
 	}
-	h.headers.Put(w.Header(), &d)
+	again := limitfields.RetryAfter(&d, h.random)
+	h.headers.Put(w.Header(), &d, again)
 	if !d.Allowed {
-		h.refuse(w, r, &d)
+		h.refuse(w, r, &d, again)
 		return
 	}
 	if ctx.Err() != nil { // the client has hung up, or a deadline set in front of this handler has passed

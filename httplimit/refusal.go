@@ -2,20 +2,13 @@ package httplimit
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/limitfields"
 )
 
-// refuse answers a request that may not pass.
-func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, d *headgate.Decision) {
-	var again *int64
-	if d.RetryAfter != headgate.Never {
-		seconds := limitfields.RetryAfter(d.RetryAfter, m.random)
-		again = &seconds
-		w.Header()[limitfields.FieldRetryAfter] = []string{strconv.FormatInt(seconds, 10)}
-	}
+// refuse answers a request that may not pass, whose headers are set.
+func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, d *headgate.Decision, again *int64) {
 	if m.answer != nil {
 		m.answer(w, r, *d)
 		return

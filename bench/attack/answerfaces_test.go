@@ -76,11 +76,10 @@ func newFaces(t *testing.T) *faces {
 	}
 	f := &faces{engine: &scriptedEngine{Limiter: newLimiter(t, nil, otp())}}
 	f.http = httplimit.New(f.engine, httplimit.Options{Log: quiet(), OlderDraft: true})(http.NotFoundHandler())
-	f.check = checkhttp.New(f.engine, checkhttp.Options{Log: quiet(), OlderDraft: true})
-	f.service = checkgrpc.New(f.engine, checkgrpc.Options{
-		Log: quiet(), Headers: limitfields.Choice{Draft: true, Legacy: true, Older: true},
-	})
-	envoyrls.New(f.engine, envoyrls.Options{Identity: who, OlderDraft: true, Log: quiet()}).Register(&f.envoy)
+	headers := limitfields.Choice{Draft: true, Legacy: true, OlderDraft: true}
+	f.check = checkhttp.New(f.engine, checkhttp.Options{Log: quiet(), Headers: headers})
+	f.service = checkgrpc.New(f.engine, checkgrpc.Options{Log: quiet(), Headers: headers})
+	envoyrls.New(f.engine, envoyrls.Options{Identity: who, Headers: headers, Log: quiet()}).Register(&f.envoy)
 	if f.interceptors, err = grpclimit.New(f.engine, grpclimit.Options{Metadata: true, Log: quiet()}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,9 @@
 package limitfields
 
 import (
+	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -9,30 +11,43 @@ import (
 	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
-// The names of headers as http.Header has them.
+// Field is a header that tells a client of its limits.
+type Field struct {
+	Name  string // as people write it: RateLimit-Policy
+	Key   string // in an http.Header: Ratelimit-Policy
+	Lower string // in HTTP/2 and gRPC: ratelimit-policy
+}
+
+var (
+	fieldPolicy     = newField("RateLimit-Policy")
+	fieldRateLimit  = newField("RateLimit")
+	fieldLimit      = newField("X-RateLimit-Limit")
+	fieldRemaining  = newField("X-RateLimit-Remaining")
+	fieldReset      = newField("X-RateLimit-Reset")
+	fieldRetryAfter = newField("Retry-After")
+
+	fieldOlderLimit     = newField("RateLimit-Limit")
+	fieldOlderRemaining = newField("RateLimit-Remaining")
+	fieldOlderReset     = newField("RateLimit-Reset")
+)
+
+func newField(name string) *Field {
+	return &Field{name, http.CanonicalHeaderKey(name), strings.ToLower(name)}
+}
+
 const (
-	FieldPolicy     = "Ratelimit-Policy"
-	FieldRateLimit  = "Ratelimit"
-	FieldLimit      = "X-Ratelimit-Limit"
-	FieldRemaining  = "X-Ratelimit-Remaining"
-	FieldReset      = "X-Ratelimit-Reset"
-	FieldRetryAfter = "Retry-After"
-
-	FieldOlderLimit     = "Ratelimit-Limit"
-	FieldOlderRemaining = "Ratelimit-Remaining"
-	FieldOlderReset     = "Ratelimit-Reset"
-
-	maxFields = 8
+	maxFields = 9
 	// maxSpread is as far as Retry-After is moved, in seconds: nobody is to wait for days more of a month.
 	maxSpread = 300
 )
 
-// Choice says which headers there are.
+// Choice says which headers there are. It has the fields of config.Headers.
 type Choice struct {
-	// Draft is RateLimit-Policy and RateLimit; Legacy is X-RateLimit-*; Older is RateLimit-Limit and its kin.
-	Draft, Legacy, Older bool
-	// Version of the draft.
+	// Draft is RateLimit-Policy and RateLimit, as Version of the draft has them.
+	Draft   bool
 	Version ratelimitdraft.Version
+	// Legacy is X-RateLimit-Limit, -Remaining and -Reset; OlderDraft is RateLimit-Limit, -Remaining and -Reset.
+	Legacy, OlderDraft bool
 }
 
 // Headers writes the headers of HTTP that tell a client of its limits. It is safe for use by many goroutines.
@@ -42,45 +57,28 @@ type Headers struct {
 	rooms sync.Pool // of *fields
 }
 
-var spellings = map[string]string{
-	FieldPolicy: "RateLimit-Policy", FieldRateLimit: "RateLimit",
-	FieldLimit: "X-RateLimit-Limit", FieldRemaining: "X-RateLimit-Remaining", FieldReset: "X-RateLimit-Reset",
-	FieldOlderLimit: "RateLimit-Limit", FieldOlderRemaining: "RateLimit-Remaining", FieldOlderReset: "RateLimit-Reset",
-}
-
-// Map returns the headers by their names as people write them, with Retry-After if the request is denied. random is as for
-// RetryAfter.
-func (h *Headers) Map(d *headgate.Decision, random func(n int64) int64) map[string]string {
-	all := make(map[string]string, maxFields+1)
-	h.Each(d, func(name string, value []byte) { all[spellings[name]] = string(value) })
-	if !d.Allowed && d.RetryAfter != headgate.Never {
-		all[FieldRetryAfter] = strconv.FormatInt(RetryAfter(d.RetryAfter, random), 10)
-	}
-	return all
-}
-
-// Put sets the headers.
-func (h *Headers) Put(header map[string][]string, d *headgate.Decision) {
-	f := h.write(d)
+// Put sets the headers. retryAfter is what RetryAfter returned.
+func (h *Headers) Put(header map[string][]string, d *headgate.Decision, retryAfter *int64) {
+	f := h.write(d, retryAfter)
 	defer h.rooms.Put(f)
 	if f.count > 0 {
 		f.put(header)
 	}
 }
 
-// Each is Put for whoever keeps them elsewhere. A value is good for the call only.
-func (h *Headers) Each(d *headgate.Decision, tell func(name string, value []byte)) {
-	f := h.write(d)
+// Each calls set for each header, Retry-After last. A value is good for the call only.
+func (h *Headers) Each(d *headgate.Decision, retryAfter *int64, set func(field *Field, value []byte)) {
+	f := h.write(d, retryAfter)
 	defer h.rooms.Put(f)
 	begin := 0
 	for i, end := range f.ends[:f.count] {
-		tell(f.names[i], f.text[begin:end])
+		set(f.names[i], f.text[begin:end])
 		begin = end
 	}
 }
 
 // write makes the headers in a room, which is to be put back.
-func (h *Headers) write(d *headgate.Decision) *fields {
+func (h *Headers) write(d *headgate.Decision, retryAfter *int64) *fields {
 	f, ok := h.rooms.Get().(*fields)
 	if !ok {
 		f = &fields{text: make([]byte, 0, 512)}
@@ -90,29 +88,37 @@ func (h *Headers) write(d *headgate.Decision) *fields {
 		f.draft(d, h.Version)
 	}
 	if l := d.Shown(); l != nil && Known(l) {
-		f.shown(l, h.Legacy, h.Older)
+		f.shown(l, h.Legacy, h.OlderDraft)
+	}
+	if retryAfter != nil {
+		f.number(fieldRetryAfter, *retryAfter)
 	}
 	return f
 }
 
-// RetryAfter is a wait in whole seconds, moved upward by chance so that clients who were refused together do not come
-// back together. random is a number from 0 up to, not including, n.
-func RetryAfter(wait time.Duration, random func(n int64) int64) int64 {
-	seconds := max(Up(wait, time.Second), 1)
-	return seconds + random(min(max(seconds/10, 1), maxSpread)+1)
+// RetryAfter returns the wait of a denied request in whole seconds, moved upward by chance so that clients who were denied
+// together do not come back together; nil if the request is allowed or can never pass. random returns a number from 0 up to, not
+// including, n.
+func RetryAfter(d *headgate.Decision, random func(n int64) int64) *int64 {
+	if d.Allowed || d.RetryAfter == headgate.Never {
+		return nil
+	}
+	seconds := max(Up(d.RetryAfter, time.Second), 1)
+	seconds += random(min(max(seconds/10, 1), maxSpread) + 1)
+	return &seconds
 }
 
 // fields are headers in the making. Their values are written into one buffer, one behind the other, and become one
 // string: two allocations for all of them. The buffer is used again.
 type fields struct {
 	text  []byte
-	names [maxFields]string
+	names [maxFields]*Field
 	ends  [maxFields]int
 	count int
 }
 
 // end gives what was written since the last one a name. A value that is empty is no header.
-func (f *fields) end(name string) {
+func (f *fields) end(name *Field) {
 	begin := 0
 	if f.count > 0 {
 		begin = f.ends[f.count-1]
@@ -123,7 +129,7 @@ func (f *fields) end(name string) {
 	}
 }
 
-func (f *fields) number(name string, n int64) {
+func (f *fields) number(name *Field, n int64) {
 	f.text = strconv.AppendInt(f.text, n, 10)
 	f.end(name)
 }
@@ -133,7 +139,7 @@ func (f *fields) put(header map[string][]string) {
 	text, values, begin := string(f.text), make([]string, f.count), 0
 	for i, end := range f.ends[:f.count] {
 		values[i] = text[begin:end]
-		header[f.names[i]] = values[i : i+1 : i+1] // whoever adds a value to one must not write over the next
+		header[f.names[i].Key] = values[i : i+1 : i+1] // whoever adds a value to one must not write over the next
 		begin = end
 	}
 }
@@ -147,7 +153,7 @@ func (f *fields) draft(d *headgate.Decision, v ratelimitdraft.Version) {
 			separator = ", "
 		}
 	}
-	f.end(FieldPolicy)
+	f.end(fieldPolicy)
 	separator = ""
 	for i := range d.Limits {
 		if l := &d.Limits[i]; (l.Exposed || l == hidden) && Decided(l) {
@@ -156,7 +162,7 @@ func (f *fields) draft(d *headgate.Decision, v ratelimitdraft.Version) {
 			separator = ", "
 		}
 	}
-	f.end(FieldRateLimit)
+	f.end(fieldRateLimit)
 }
 
 // shown writes the headers that have room for one limit. A limit that was not asked has no time at which more is to be
@@ -164,17 +170,17 @@ func (f *fields) draft(d *headgate.Decision, v ratelimitdraft.Version) {
 func (f *fields) shown(l *headgate.LimitDecision, legacy, older bool) {
 	most, left := l.Limit.Capacity(), Left(l)
 	if legacy {
-		f.number(FieldLimit, most)
-		f.number(FieldRemaining, left)
+		f.number(fieldLimit, most)
+		f.number(fieldRemaining, left)
 		if !l.Time.IsZero() {
-			f.number(FieldReset, wholeUnix(l.Time.Add(l.ResetAfter)))
+			f.number(fieldReset, wholeUnix(l.Time.Add(l.ResetAfter)))
 		}
 	}
 	if older {
-		f.number(FieldOlderLimit, most)
-		f.number(FieldOlderRemaining, left)
+		f.number(fieldOlderLimit, most)
+		f.number(fieldOlderRemaining, left)
 		if !l.Time.IsZero() && l.RetryAfter != headgate.Never {
-			f.number(FieldOlderReset, Up(More(l), time.Second))
+			f.number(fieldOlderReset, Up(More(l), time.Second))
 		}
 	}
 }

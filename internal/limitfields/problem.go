@@ -31,8 +31,8 @@ type problem struct {
 	RetryAfter *int64 `json:"retry_after"`
 }
 
-// Problem is the status and the body of a refusal: refused, or 503 if nothing but the store is to blame. again is the Retry-After; nil
-// if the request can never pass.
+// Problem is the status and the body of a refusal: refused, or 503 if nothing but the store is to blame. again is what
+// RetryAfter returned.
 func Problem(d *headgate.Decision, again *int64, refused int) (status int, body []byte) {
 	p := newProblem(d, again)
 	if p.Status == 0 {

@@ -142,12 +142,12 @@ var architecture = map[string]arrows{
 	},
 	"internal/server": {
 		code: []string{
-			"httplimit", "identity", "internal/limitfields", "internal/netaddr", "internal/redact",
-			"internal/server/adminapi", "internal/server/callers", "internal/server/check", "internal/server/checkgrpc",
-			"internal/server/checkhttp", "internal/server/config", "internal/server/denials", "internal/server/envoyrls",
-			"internal/server/fanout", "internal/server/listen", "internal/server/meter", "internal/server/offenders",
-			"internal/server/pgrules", "internal/server/telemetry", "internal/server/tracing", "memstore", "redisstore",
-			"ruledoc", "storewrap", "google.golang.org/grpc",
+			"identity", "internal/limitfields", "internal/netaddr", "internal/redact", "internal/server/adminapi",
+			"internal/server/callers", "internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp",
+			"internal/server/config", "internal/server/denials", "internal/server/envoyrls", "internal/server/fanout",
+			"internal/server/listen", "internal/server/meter", "internal/server/offenders", "internal/server/pgrules",
+			"internal/server/telemetry", "internal/server/tracing", "memstore", "redisstore", "ruledoc", "storewrap",
+			"google.golang.org/grpc",
 		},
 	},
 	"internal/server/adminapi": {
@@ -177,10 +177,7 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"internal/server/checkhttp": {
-		code: []string{
-			"httplimit", "identity", "internal/limitfields", "internal/ratelimitdraft", "internal/server/check",
-			"internal/server/tracing",
-		},
+		code:  []string{"httplimit", "identity", "internal/limitfields", "internal/server/check", "internal/server/tracing"},
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
 	"internal/server/config": {
@@ -195,8 +192,8 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/envoyrls": {
 		code: []string{
-			"httplimit", "identity", "internal/limitfields", "internal/protofields", "internal/ratelimitdraft",
-			"internal/server/check", "google.golang.org/grpc", "google.golang.org/protobuf",
+			"identity", "internal/limitfields", "internal/protofields", "internal/server/check", "google.golang.org/grpc",
+			"google.golang.org/protobuf",
 		},
 		tests: []string{"internal/server/checkgrpc", "memstore", "github.com/envoyproxy/go-control-plane/envoy"},
 	},

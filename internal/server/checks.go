@@ -12,14 +12,12 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/callers"
 	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/internal/server/checkhttp"
-	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/envoyrls"
 	"github.com/headgate/headgate/internal/server/listen"
 	"github.com/headgate/headgate/internal/server/tracing"
@@ -34,8 +32,7 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 		mayRefund = adminapi.NewGuard(tokens, s.log).MayRefund
 	}
 	checks := checkhttp.New(engine, checkhttp.Options{
-		Identity: s.resolver, Headers: headersOf(s.config.Headers), DraftVersion: httplimit.DraftVersion(s.config.Headers.Version),
-		OlderDraft: s.config.Headers.OlderDraft, Log: s.log,
+		Identity: s.resolver, Headers: limitfields.Choice(s.config.Headers), Log: s.log,
 		AllowRefunds: all.HTTP, MayRefund: mayRefund,
 	})
 	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.closeWhileDraining(gate.HTTP(checks))), s.secure(gate, "http"), s.log))
@@ -43,15 +40,13 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 		return
 	}
 	server := listen.NewGRPC(s.secure(gate, "grpc"), checkgrpc.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
-	h := s.config.Headers
 	api := checkgrpc.New(engine, checkgrpc.Options{
 		Identity: s.resolver, Log: s.log, AllowRefunds: all.GRPC, MayRefund: mayRefund,
-		Headers: limitfields.Choice{Draft: h.Draft, Legacy: h.Legacy, Older: h.OlderDraft, Version: h.Version},
+		Headers: limitfields.Choice(s.config.Headers),
 	})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
-		Identity: s.resolver, Headers: headersOf(s.config.Headers), DraftVersion: httplimit.DraftVersion(s.config.Headers.Version),
-		OlderDraft: s.config.Headers.OlderDraft, Log: s.log,
+		Identity: s.resolver, Headers: limitfields.Choice(s.config.Headers), Log: s.log,
 		AllowRefunds: all.GRPC, MayRefund: mayRefund,
 	}).Register(server)
 	state := grpchealth.NewServer()
@@ -120,16 +115,4 @@ func (s *server) closeWhileDraining(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func headersOf(h config.Headers) httplimit.Headers {
-	switch {
-	case h.Draft && h.Legacy:
-		return httplimit.Both
-	case h.Draft:
-		return httplimit.Draft
-	case h.Legacy:
-		return httplimit.Legacy
-	}
-	return httplimit.Off
 }

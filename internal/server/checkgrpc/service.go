@@ -158,7 +158,10 @@ func (s *Service) decide(
 	}
 	m := responseTo(&d)
 	if withHeaders {
-		m.Headers = s.headers.Map(&d, rand.Int64N)
+		m.Headers = map[string]string{}
+		s.headers.Each(&d, limitfields.RetryAfter(&d, rand.Int64N), func(field *limitfields.Field, value []byte) {
+			m.Headers[field.Name] = string(value)
+		})
 	}
 	return m, nil
 }

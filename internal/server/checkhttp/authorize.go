@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/server/check"
 )
 
@@ -35,10 +36,24 @@ type authorize struct {
 
 func newAuthorize(engine check.Engine, o Options) *authorize {
 	limits := httplimit.New(checker{engine}, httplimit.Options{
-		Identity: asker{o.Identity}, Headers: o.Headers, DraftVersion: o.DraftVersion, OlderDraft: o.OlderDraft, Log: o.Log,
+		Identity: asker{o.Identity}, Log: o.Log,
+		Headers: headersOf(o.Headers), DraftVersion: httplimit.DraftVersion(o.Headers.Version), OlderDraft: o.Headers.OlderDraft,
 	})
 	pass := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) // which is a 200
 	return &authorize{who: o.Identity, limits: limits(pass), log: o.Log}
+}
+
+// headersOf returns the choice as package httplimit names it.
+func headersOf(c limitfields.Choice) httplimit.Headers {
+	switch {
+	case c.Draft && c.Legacy:
+		return httplimit.Both
+	case c.Draft:
+		return httplimit.Draft
+	case c.Legacy:
+		return httplimit.Legacy
+	}
+	return httplimit.Off
 }
 
 // checker is an engine as package httplimit wants one.

@@ -21,7 +21,7 @@ func BenchmarkCheck(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	checks := New(limiter, Options{Log: quiet()})
+	checks := newTest(b, limiter, Options{})
 	said := serve(checks, post("/v1/check", body)).Body.Bytes()
 	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -1,6 +1,7 @@
 package checkhttp
 
 import (
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -10,17 +11,17 @@ import (
 
 // decision is a headgate.Decision as callers see it; openapi.yaml says what its members mean.
 type decision struct {
-	Allowed     bool       `json:"allowed"`
-	Remaining   *int64     `json:"remaining"`
-	Reset       *time.Time `json:"reset"`
-	RetryAfter  seconds    `json:"retry_after"`
-	Delay       seconds    `json:"delay"`
-	Path        string     `json:"path"`
-	Version     string     `json:"version"`
-	Time        *time.Time `json:"time"`
-	Reservation string     `json:"reservation,omitempty"`
-	Limits      []limit    `json:"limits"`
-	Headers     fields     `json:"headers"`
+	Allowed     bool            `json:"allowed"`
+	Remaining   *int64          `json:"remaining"`
+	Reset       *time.Time      `json:"reset"`
+	RetryAfter  seconds         `json:"retry_after"`
+	Delay       seconds         `json:"delay"`
+	Path        string          `json:"path"`
+	Version     string          `json:"version"`
+	Time        *time.Time      `json:"time"`
+	Reservation string          `json:"reservation,omitempty"`
+	Limits      []limit         `json:"limits"`
+	Headers     json.RawMessage `json:"headers"`
 }
 
 // limit is a headgate.LimitDecision.
@@ -44,21 +45,6 @@ type limit struct {
 	Origin     string  `json:"origin"`
 	Missing    string  `json:"missing"`
 	Failed     bool    `json:"failed"`
-}
-
-// fields are the headers that a client of the caller is to get.
-type fields struct {
-	Policy    string `json:"RateLimit-Policy,omitempty"`
-	RateLimit string `json:"RateLimit,omitempty"`
-	Limit     string `json:"X-RateLimit-Limit,omitempty"`
-	Remaining string `json:"X-RateLimit-Remaining,omitempty"`
-	Reset     string `json:"X-RateLimit-Reset,omitempty"`
-
-	OlderLimit     string `json:"RateLimit-Limit,omitempty"`
-	OlderRemaining string `json:"RateLimit-Remaining,omitempty"`
-	OlderReset     string `json:"RateLimit-Reset,omitempty"`
-
-	RetryAfter string `json:"Retry-After,omitempty"`
 }
 
 // seconds is a span as a number of seconds. What is negative is never, or not known, and null.
@@ -117,26 +103,17 @@ func newLimit(l *headgate.LimitDecision) limit {
 	return a
 }
 
-// fields are what package httplimit would set.
-func (h *handler) fields(d *headgate.Decision) fields {
-	header := make(map[string][]string, 8)
-	h.headers.Put(header, d)
-	value := func(name string) string {
-		if lines := header[name]; len(lines) > 0 {
-			return lines[0]
+// fields returns the headers that a client of the caller is to get, as package httplimit would set them: an object.
+func (h *handler) fields(d *headgate.Decision) json.RawMessage {
+	object := append(make([]byte, 0, 256), '{')
+	h.headers.Each(d, limitfields.RetryAfter(d, h.random), func(field *limitfields.Field, value []byte) {
+		if len(object) > 1 {
+			object = append(object, ',')
 		}
-		return ""
-	}
-	f := fields{
-		Policy: value(limitfields.FieldPolicy), RateLimit: value(limitfields.FieldRateLimit),
-		Limit: value(limitfields.FieldLimit), Remaining: value(limitfields.FieldRemaining),
-		Reset: value(limitfields.FieldReset), OlderLimit: value(limitfields.FieldOlderLimit),
-		OlderRemaining: value(limitfields.FieldOlderRemaining), OlderReset: value(limitfields.FieldOlderReset),
-	}
-	if !d.Allowed && d.RetryAfter != headgate.Never {
-		f.RetryAfter = strconv.FormatInt(limitfields.RetryAfter(d.RetryAfter, h.random), 10)
-	}
-	return f
+		object = append(strconv.AppendQuote(object, field.Name), ':')
+		object = strconv.AppendQuote(object, string(value)) // which is printable ASCII
+	})
+	return append(object, '}')
 }
 
 // instant is nil for no time.

@@ -17,10 +17,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
-	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/server/check"
 )
 
@@ -46,10 +44,7 @@ type Options struct {
 	// nil means one that trusts nobody.
 	Identity *identity.Resolver
 	// Headers says which headers tell clients of their limits: those of forward-auth, and those in answers to callers.
-	Headers httplimit.Headers
-	// DraftVersion and OlderDraft are as in httplimit.Options.
-	DraftVersion httplimit.DraftVersion
-	OlderDraft   bool
+	Headers limitfields.Choice
 	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
 	AllowRefunds bool
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
@@ -95,13 +90,9 @@ func newHandler(engine check.Engine, o Options) *handler {
 	}
 	h := &handler{
 		engine: engine, who: o.Identity, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: check.Complaints{Log: o.Log},
-		authorize: newAuthorize(engine, o), random: rand.Int64N,
+		headers: limitfields.Headers{Choice: o.Headers}, authorize: newAuthorize(engine, o), random: rand.Int64N,
 		large: make(chan struct{}, maxLarge), spare: make(chan struct{}, maxSpare),
 	}
-	h.headers.Draft = o.Headers == httplimit.Both || o.Headers == httplimit.Draft
-	h.headers.Legacy = o.Headers == httplimit.Both || o.Headers == httplimit.Legacy
-	h.headers.Older = o.OlderDraft && o.Headers != httplimit.Off
-	h.headers.Version = ratelimitdraft.Version(o.DraftVersion)
 	h.operations = map[string]operation{
 		"/v1/check":       {maxBody, h.check},
 		"/v1/check/batch": {maxBatch, h.checkBatch},

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/server/check"
 )
 
@@ -29,13 +29,14 @@ func TestDefaults(t *testing.T) {
 // TestHeaderProfiles shows which headers callers are given to pass on.
 func TestHeaderProfiles(t *testing.T) {
 	t.Parallel()
-	for headers, want := range map[httplimit.Headers]string{
-		httplimit.Both:   "RateLimit-Policy RateLimit X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset Retry-After",
-		httplimit.Draft:  "RateLimit-Policy RateLimit Retry-After",
-		httplimit.Legacy: "X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset Retry-After",
-		httplimit.Off:    "Retry-After",
+	for headers, want := range map[limitfields.Choice]string{
+		{Draft: true, Legacy: true}: "RateLimit-Policy RateLimit X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset Retry-After",
+		{Draft: true}:               "RateLimit-Policy RateLimit Retry-After",
+		{Legacy: true}:              "X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset Retry-After",
+		{}:                          "Retry-After",
 	} {
-		h := newTest(t, limiter(t), Options{Headers: headers})
+		h := newTest(t, limiter(t), Options{})
+		h.headers.Choice = headers
 		const body = `{"attributes": {"user": "ada", "path": "/chat"}, "cost": 600}`
 		serve(h, post("/v1/check", body))
 		var got struct{ Headers map[string]string }
@@ -45,11 +46,11 @@ func TestHeaderProfiles(t *testing.T) {
 		names := strings.Fields(want)
 		for _, name := range names {
 			if got.Headers[name] == "" {
-				t.Errorf("%d: there is no %s", headers, name)
+				t.Errorf("%v: there is no %s", headers, name)
 			}
 		}
 		if len(got.Headers) != len(names) {
-			t.Errorf("%d: headers %v, want %v", headers, got.Headers, names)
+			t.Errorf("%v: headers %v, want %v", headers, got.Headers, names)
 		}
 	}
 }

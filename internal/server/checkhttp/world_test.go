@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/memstore"
 	"go.uber.org/goleak"
@@ -117,7 +118,7 @@ func behind(t testing.TB, log *slog.Logger) *identity.Resolver {
 	return who
 }
 
-// newTest makes a handler without chance.
+// newTest makes a handler of the default headers, without chance.
 func newTest(t testing.TB, engine check.Engine, o Options) *handler {
 	t.Helper()
 	if o.Log == nil {
@@ -126,6 +127,7 @@ func newTest(t testing.TB, engine check.Engine, o Options) *handler {
 	if o.Identity == nil {
 		o.Identity = behind(t, o.Log)
 	}
+	o.Headers = limitfields.Choice{Draft: true, Legacy: true}
 	h := newHandler(engine, o)
 	h.random = func(int64) int64 { return 0 }
 	return h

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -41,11 +40,7 @@ func (m *response) AppendFields(data []byte) []byte {
 		data, at = protofields.Open(data, 2<<3|protofields.Bytes)
 		data = protofields.Close(appendStatus(data, &m.decisions[i]), at)
 	}
-	var again *int64
-	if !whole.Allowed && whole.RetryAfter != headgate.Never {
-		seconds := limitfields.RetryAfter(whole.RetryAfter, rand.Int64N)
-		again = &seconds
-	}
+	again := limitfields.RetryAfter(&whole, rand.Int64N)
 	data = m.appendHeaders(data, &whole, again)
 	if !whole.Allowed { // the status is Envoy's to say
 		_, body := limitfields.Problem(&whole, again, http.StatusTooManyRequests)
@@ -151,34 +146,18 @@ func short(n int64) uint64 { return uint64(min(max(0, n), math.MaxUint32)) }
 
 // appendHeaders writes what the client is told. Envoy wants names in small letters.
 func (m *response) appendHeaders(data []byte, d *headgate.Decision, again *int64) []byte {
-	put := func(name string, value []byte) {
-		var at int
-		data, at = protofields.Open(data, 3<<3|protofields.Bytes)
-		data = protofields.AppendString(data, 1<<3|protofields.Bytes, cmp.Or(small[name], name))
-		data = protofields.AppendBytes(data, 2<<3|protofields.Bytes, value)
-		data = protofields.Close(data, at)
-	}
-	m.headers.Each(d, put)
-	if again != nil {
-		put("retry-after", strconv.AppendInt(nil, *again, 10))
-	}
+	m.headers.Each(d, again, func(field *limitfields.Field, value []byte) { data = appendHeader(data, field.Lower, value) })
 	if !d.Allowed {
-		put("content-type", []byte(limitfields.ProblemType))
+		data = appendHeader(data, "content-type", []byte(limitfields.ProblemType))
 	}
 	return data
 }
 
-// small are names in small letters.
-var small = map[string]string{
-	limitfields.FieldPolicy:    "ratelimit-policy",
-	limitfields.FieldRateLimit: "ratelimit",
-	limitfields.FieldLimit:     "x-ratelimit-limit",
-	limitfields.FieldRemaining: "x-ratelimit-remaining",
-	limitfields.FieldReset:     "x-ratelimit-reset",
-
-	limitfields.FieldOlderLimit:     "ratelimit-limit",
-	limitfields.FieldOlderRemaining: "ratelimit-remaining",
-	limitfields.FieldOlderReset:     "ratelimit-reset",
+func appendHeader(data []byte, name string, value []byte) []byte {
+	data, at := protofields.Open(data, 3<<3|protofields.Bytes)
+	data = protofields.AppendString(data, 1<<3|protofields.Bytes, name)
+	data = protofields.AppendBytes(data, 2<<3|protofields.Bytes, value)
+	return protofields.Close(data, at)
 }
 
 // appendMetadata writes what an operator may want to log: which rule refuses or would in shadow, by which version of the rules,

@@ -13,10 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
-	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/server/check"
 )
 
@@ -34,10 +32,7 @@ type Options struct {
 	// Identity reads paths, methods, addresses and API keys as other listeners do.
 	Identity *identity.Resolver
 	// Headers says which headers tell clients of their limits.
-	Headers httplimit.Headers
-	// DraftVersion and OlderDraft are as in httplimit.Options.
-	DraftVersion httplimit.DraftVersion
-	OlderDraft   bool
+	Headers limitfields.Choice
 	// Log is told when the engine fails, at most every 10 seconds.
 	Log *slog.Logger
 }
@@ -53,15 +48,10 @@ type Service struct {
 
 // New makes a service that asks an engine.
 func New(engine Engine, options Options) *Service {
-	s := &Service{
+	return &Service{
 		engine: engine, who: options.Identity, mayRefund: options.MayRefund.OrAll(options.AllowRefunds),
-		complaints: check.Complaints{Log: options.Log},
+		headers: limitfields.Headers{Choice: options.Headers}, complaints: check.Complaints{Log: options.Log},
 	}
-	s.headers.Draft = options.Headers == httplimit.Both || options.Headers == httplimit.Draft
-	s.headers.Legacy = options.Headers == httplimit.Both || options.Headers == httplimit.Legacy
-	s.headers.Older = options.OlderDraft && options.Headers != httplimit.Off
-	s.headers.Version = ratelimitdraft.Version(options.DraftVersion)
-	return s
 }
 
 // Register makes a server answer Envoy. The server must have checkgrpc.Codec.

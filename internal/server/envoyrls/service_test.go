@@ -24,6 +24,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/memstore"
 )
@@ -58,6 +59,7 @@ func envoy(t *testing.T, options Options) rlsv3.RateLimitServiceClient {
 	if err != nil {
 		t.Fatal(err)
 	}
+	options.Headers = limitfields.Choice{Draft: true, Legacy: true}
 	options.Log, options.Identity = slog.New(slog.DiscardHandler), resolver(t)
 	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
 	New(limiter, options).Register(server)
