@@ -3,8 +3,6 @@ package checkgrpc
 import (
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -68,20 +66,7 @@ func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatc
 
 	requests := slices.AppendSeq(make([][]byte, 0, batch.n), batch.items())
 	answers := make([]*checkv1.BatchAnswer, len(requests))
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range 1 + borrowed {
-		workers.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(requests) {
-					return
-				}
-				answers[i] = s.batchAnswer(ctx, requests[i])
-			}
-		})
-	}
-	workers.Wait()
+	check.Each(len(requests), 1+borrowed, func(i int) { answers[i] = s.batchAnswer(ctx, requests[i]) })
 	return &checkv1.CheckBatchResponse{Answers: answers}, nil
 }
 

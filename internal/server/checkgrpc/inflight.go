@@ -3,11 +3,12 @@ package checkgrpc
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 // What callers share. A stream or batch that gets nothing of it still proceeds, by what is reserved for each, so that callers
@@ -30,49 +31,30 @@ const (
 	waitingServerBytes     = 16 << 20
 )
 
-// budget is an amount of which callers take parts and give them back.
-type budget struct{ left atomic.Int64 }
-
-// take returns how much of n there was.
-func (b *budget) take(n int64) int64 {
-	for {
-		left := b.left.Load()
-		taken := min(n, left)
-		if taken <= 0 {
-			return 0
-		}
-		if b.left.CompareAndSwap(left, left-taken) {
-			return taken
-		}
-	}
-}
-
-func (b *budget) give(n int64) { b.left.Add(n) }
-
 // pair is the budget of a connection and the server's, of which it takes.
-type pair struct{ connection, server *budget }
+type pair struct{ connection, server *check.Budget }
 
 func (p pair) take(n int64) int64 {
-	wanted := p.connection.take(n)
-	taken := p.server.take(wanted)
-	p.connection.give(wanted - taken)
+	wanted := p.connection.Take(n)
+	taken := p.server.Take(wanted)
+	p.connection.Give(wanted - taken)
 	return taken
 }
 
 func (p pair) give(n int64) {
-	p.connection.give(n)
-	p.server.give(n)
+	p.connection.Give(n)
+	p.server.Give(n)
 }
 
 // connection is what the calls of one connection share.
 type connection struct {
 	calls                  int
-	checks, bytes, waiting budget
+	checks, bytes, waiting check.Budget
 }
 
 // connections has those with calls.
 type connections struct {
-	checks, bytes, waiting budget
+	checks, bytes, waiting check.Budget
 	perConnection          int64 // checks
 	mu                     sync.Mutex
 	open                   map[string]*connection
@@ -80,9 +62,9 @@ type connections struct {
 
 func newConnections(maxInFlight int) *connections {
 	c := &connections{perConnection: int64(maxInFlight), open: map[string]*connection{}}
-	c.checks.give(serverFactor * int64(maxInFlight))
-	c.bytes.give(serverBytes)
-	c.waiting.give(waitingServerBytes)
+	c.checks.Give(serverFactor * int64(maxInFlight))
+	c.bytes.Give(serverBytes)
+	c.waiting.Give(waitingServerBytes)
 	return c
 }
 
@@ -100,9 +82,9 @@ func (c *connections) join(ctx context.Context) (s share, leave func()) {
 	own := c.open[name]
 	if own == nil {
 		own = &connection{}
-		own.checks.give(c.perConnection)
-		own.bytes.give(connectionBytes)
-		own.waiting.give(waitingConnectionBytes)
+		own.checks.Give(c.perConnection)
+		own.bytes.Give(connectionBytes)
+		own.waiting.Give(waitingConnectionBytes)
 		c.open[name] = own
 	}
 	own.calls++

@@ -65,8 +65,8 @@ type handler struct {
 	// crossOrigin knows what browsers send for pages of other sites. Proxies that ask for forward-auth hand on such headers, and
 	// are answered.
 	crossOrigin http.CrossOriginProtection
-	// large and spare hold one for each large body, and for each worker of a batch beyond its first.
-	large, spare chan struct{}
+	// large are the large bodies that may still be held, and spare the workers of batches beyond their first.
+	large, spare check.Budget
 	// random is a number from 0 up to, not including, n.
 	random func(n int64) int64
 }
@@ -91,8 +91,9 @@ func newHandler(engine check.Engine, o Options) *handler {
 	h := &handler{
 		engine: engine, who: o.Identity, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: check.Complaints{Log: o.Log},
 		headers: limitfields.Headers{Choice: o.Headers}, authorize: newAuthorize(engine, o), random: rand.Int64N,
-		large: make(chan struct{}, maxLarge), spare: make(chan struct{}, maxSpare),
 	}
+	h.large.Give(maxLarge)
+	h.spare.Give(maxSpare)
 	h.operations = map[string]operation{
 		"/v1/check":       {maxBody, h.check},
 		"/v1/check/batch": {maxBatch, h.checkBatch},
@@ -185,16 +186,13 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, most int64) (body
 
 // readLarge reads the rest of a large body, if not too many are held already.
 func (h *handler) readLarge(body []byte, rest io.Reader) (all []byte, release func(), err error) {
-	select {
-	case h.large <- struct{}{}:
-		release = func() { <-h.large }
-	default:
+	if h.large.Take(1) == 0 {
 		return nil, func() {}, problemf(http.StatusServiceUnavailable,
 			"the server holds too many large bodies: send at most %d bytes at a time, or try again", maxBody)
 	}
 	b := bytes.NewBuffer(body)
 	_, err = b.ReadFrom(rest)
-	return b.Bytes(), release, err
+	return b.Bytes(), func() { h.large.Give(1) }, err
 }
 
 func answer(w http.ResponseWriter, status int, kind string, body []byte) {

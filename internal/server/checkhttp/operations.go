@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
-	"sync/atomic"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/check"
@@ -67,28 +65,14 @@ func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	answers := make([]any, len(requests))
-	var next atomic.Int64
-	work := func() {
-		for i := int(next.Add(1) - 1); i < len(requests); i = int(next.Add(1) - 1) {
-			var err error
-			if answers[i], err = h.check(ctx, requests[i]); err != nil {
-				answers[i] = h.problem(ctx, err)
-			}
+	borrowed := h.spare.Take(int64(min(len(requests), check.BatchWorkers) - 1))
+	defer h.spare.Give(borrowed)
+	check.Each(len(requests), 1+borrowed, func(i int) {
+		var err error
+		if answers[i], err = h.check(ctx, requests[i]); err != nil {
+			answers[i] = h.problem(ctx, err)
 		}
-	}
-	var workers sync.WaitGroup
-	for range min(len(requests), check.BatchWorkers) - 1 {
-		select {
-		case h.spare <- struct{}{}:
-			workers.Go(func() {
-				defer func() { <-h.spare }()
-				work()
-			})
-		default:
-		}
-	}
-	work()
-	workers.Wait()
+	})
 	return struct {
 		Responses []any `json:"responses"`
 	}{answers}, nil
