@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
-	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/delay"
 	"github.com/headgate/headgate/internal/ratelog"
 )
 
@@ -61,7 +61,7 @@ type Options struct {
 type Interceptors struct {
 	checker  Checker
 	options  Options
-	waiters  waiters
+	waiters  delay.Waiters
 	failures ratelog.Limiter
 }
 
@@ -84,7 +84,7 @@ func New(checker Checker, options Options) (*Interceptors, error) {
 		}
 		options.Identity = who
 	}
-	return &Interceptors{checker: checker, options: options, waiters: waiters{most: int64(options.MaxWaiters)}}, nil
+	return &Interceptors{checker: checker, options: options, waiters: delay.Waiters{Most: int64(options.MaxWaiters), Early: true}}, nil
 }
 
 // Unary is a grpc.UnaryServerInterceptor.
@@ -126,12 +126,8 @@ func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Re
 		i.complain(ctx, method, d, err)
 	}
 	if d.Allowed && d.Delay > 0 {
-		held, err := i.waiters.hold(ctx, d.Delay)
-		if err != nil {
+		if err := i.waiters.Hold(ctx, &d); err != nil {
 			return status.FromContextError(err)
-		}
-		if !held {
-			limitfields.TurnAway(&d, 0)
 		}
 	}
 	if !d.Allowed {

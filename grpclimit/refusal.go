@@ -2,7 +2,6 @@ package grpclimit
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -87,7 +86,7 @@ func newRefusal(d *headgate.Decision) refusal {
 		}
 		if len(r.violations) < maxNamed {
 			r.violations = append(r.violations, &errdetails.QuotaFailure_Violation{
-				Subject: limitfields.PublicName(l), Description: reason(l),
+				Subject: limitfields.PublicName(l), Description: limitfields.Reason(l, "call"),
 			})
 		}
 	}
@@ -106,7 +105,7 @@ func (r refusal) status() *status.Status {
 	switch {
 	case r.worst == nil:
 	case r.worst.Exposed:
-		text += ": " + limitfields.Name(r.worst) + " " + reason(r.worst)
+		text += ": " + limitfields.Name(r.worst) + " " + limitfields.Reason(r.worst, "call")
 		info.Metadata = map[string]string{"rule": r.worst.Rule}
 	default:
 		info.Metadata = map[string]string{"rule": limitfields.HiddenName}
@@ -128,21 +127,6 @@ func detailed(code codes.Code, text string, details ...protoadapt.MessageV1) *st
 		return full
 	}
 	return plain // a name that is not UTF-8 must not turn a refusal into something else
-}
-
-// reason is why a limit refuses, to be read behind its name. Of one that is hidden it says no more than headers do.
-func reason(l *headgate.LimitDecision) string {
-	switch {
-	case !l.Exposed:
-		return "allows no more at present"
-	case l.Missing != "":
-		return "refuses calls without " + l.Missing
-	case l.Err != nil:
-		return "cannot be counted at present"
-	case l.RetryAfter == headgate.Never:
-		return fmt.Sprintf("allows %s, and never a call that costs %d", l.Limit, l.Cost)
-	}
-	return "allows " + l.Limit.String()
 }
 
 // jitter adds to a wait, so that those who were refused together do not come back together. It never takes away.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/delay"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/ratelog"
@@ -94,7 +95,7 @@ type middleware struct {
 	headers  limitfields.Headers
 	status   int
 	answer   func(http.ResponseWriter, *http.Request, headgate.Decision)
-	waiters  waiters
+	waiters  delay.Waiters
 	log      *slog.Logger
 	failures ratelog.Limiter
 	// random is a number from 0 up to, not including, n.
@@ -127,7 +128,7 @@ func newMiddleware(checker Checker, o Options) *middleware {
 	}
 	m := &middleware{
 		checker: checker, who: o.Identity, status: o.Status, answer: o.Refuse,
-		waiters: waiters{most: int64(o.MaxWaiters)}, log: o.Log,
+		waiters: delay.Waiters{Most: int64(o.MaxWaiters)}, log: o.Log,
 		random: rand.Int64N,
 	}
 	m.headers.Choice = limitfields.Choice{
@@ -151,7 +152,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.logFailure(ctx, &d, err)
 	}
 	if d.Delay > 0 && d.Allowed {
-		h.waiters.hold(ctx, &d)
+		// A deadline that was set in front of this handler becomes a denial: a handler that returns without a word has said 200.
+		_ = h.waiters.Hold(ctx, &d)
 	}
 	again := limitfields.RetryAfter(&d, h.random)
 	h.headers.Put(w.Header(), &d, again)

@@ -53,6 +53,8 @@ type Choice struct {
 // Headers writes the headers of HTTP that tell a client of its limits. It is safe for use by many goroutines.
 type Headers struct {
 	Choice
+	// Most is how many limits the draft's headers list; the one that denies a request is listed in any case. 0 means all.
+	Most int
 
 	rooms sync.Pool // of *fields
 }
@@ -85,7 +87,7 @@ func (h *Headers) write(d *headgate.Decision, retryAfter *int64) *fields {
 	}
 	f.text, f.count = f.text[:0], 0
 	if h.Draft {
-		f.draft(d, h.Version)
+		f.draft(d, h)
 	}
 	if l := d.Shown(); l != nil && Known(l) {
 		f.shown(l, h.Legacy, h.OlderDraft)
@@ -144,25 +146,30 @@ func (f *fields) put(header map[string][]string) {
 	}
 }
 
-func (f *fields) draft(d *headgate.Decision, v ratelimitdraft.Version) {
-	separator, hidden := "", Hidden(d)
-	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Exposed || l == hidden {
-			f.text = append(f.text, separator...)
-			f.text = AppendPolicy(f.text, v, l)
+// draft writes the headers that list limits: those that clients may see, and in any case the one that denies. A limit that the
+// store did not decide has a policy only: what is left is not known.
+func (f *fields) draft(d *headgate.Decision, h *Headers) {
+	hidden, denied := Hidden(d), d.Refused()
+	for _, name := range [...]*Field{fieldPolicy, fieldRateLimit} {
+		separator, listed := "", 0
+		for i := range d.Limits {
+			l := &d.Limits[i]
+			if !l.Exposed && l != hidden || h.Most > 0 && listed >= h.Most && l != denied {
+				continue
+			}
+			listed++
+			switch {
+			case name == fieldPolicy:
+				f.text = appendPolicy(append(f.text, separator...), h.Version, l)
+			case decided(l):
+				f.text = appendState(append(f.text, separator...), h.Version, l)
+			default:
+				continue
+			}
 			separator = ", "
 		}
+		f.end(name)
 	}
-	f.end(fieldPolicy)
-	separator = ""
-	for i := range d.Limits {
-		if l := &d.Limits[i]; (l.Exposed || l == hidden) && Decided(l) {
-			f.text = append(f.text, separator...)
-			f.text = AppendState(f.text, v, l)
-			separator = ", "
-		}
-	}
-	f.end(fieldRateLimit)
 }
 
 // shown writes the headers that have room for one limit. A limit that was not asked has no time at which more is to be
@@ -194,9 +201,9 @@ func Left(l *headgate.LimitDecision) int64 {
 	return min(l.Remaining, l.Limit.Capacity())
 }
 
-// Decided reports whether clients can be told how a limit stands: nobody knows what is left of one that the store did not
+// decided reports whether clients can be told how a limit stands: nobody knows what is left of one that the store did not
 // decide, but if it denies the request that is nothing.
-func Decided(l *headgate.LimitDecision) bool { return l.Err == nil || l.Refuses() }
+func decided(l *headgate.LimitDecision) bool { return l.Err == nil || l.Refuses() }
 
 func wholeUnix(t time.Time) int64 {
 	seconds := t.Unix()

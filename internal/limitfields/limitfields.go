@@ -4,7 +4,6 @@
 package limitfields
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -70,9 +69,9 @@ func Tightest(d *headgate.Decision) *headgate.LimitDecision {
 	return tightest
 }
 
-// AppendPolicy writes what a limit is: "search-by-key";q=1000;w=60. The window is left out if it is not whole seconds or
+// appendPolicy writes what a limit is: "search-by-key";q=1000;w=60. The window is left out if it is not whole seconds or
 // not known, and so is the unit, which is requests if nothing else is said.
-func AppendPolicy(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
+func appendPolicy(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
 	names := v.Names()
 	text = appendParameter(appendName(text, l), names.Quota, l.Limit.Count)
 	if w := Window(l); w > 0 && w%time.Second == 0 {
@@ -81,9 +80,9 @@ func AppendPolicy(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecisi
 	return text
 }
 
-// AppendState writes how a limit stands: "search-by-key";r=187;t=1. One that was not asked, because the request lacks an
+// appendState writes how a limit stands: "search-by-key";r=187;t=1. One that was not asked, because the request lacks an
 // attribute, has no time at which that changes, nor has one that the request can never pass.
-func AppendState(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
+func appendState(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
 	names := v.Names()
 	text = appendParameter(appendName(text, l), names.Remaining, Left(l))
 	if !l.Time.IsZero() && l.RetryAfter != headgate.Never {
@@ -127,18 +126,6 @@ func Undecided(d *headgate.Decision) bool {
 		}
 	}
 	return failed
-}
-
-// TurnAway makes a refusal of a decision to wait, for a request that cannot: the limits that hold it refuse it for what
-// is left of that.
-func TurnAway(d *headgate.Decision, waited time.Duration) {
-	d.Allowed, d.RetryAfter, d.Delay = false, max(d.Delay-waited, 0), 0
-	d.Limits = slices.Clone(d.Limits) // a Checker may hand out the same ones again
-	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Enforced && l.Delay > 0 {
-			l.Allowed, l.RetryAfter, l.Delay = false, max(l.Delay-waited, 0), 0
-		}
-	}
 }
 
 // appendName writes a policy's name as a string of a structured field. The names of a Limiter stay as they are; a Checker

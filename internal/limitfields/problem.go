@@ -65,7 +65,7 @@ func newProblem(d *headgate.Decision, again *int64) problem {
 	switch worst := d.Refused(); {
 	case worst == nil:
 	case worst.Exposed:
-		p.Rule, p.Message = worst.Rule, reason(worst)
+		p.Rule, p.Message = worst.Rule, Name(worst)+" "+Reason(worst, "request")
 	case worst == hidden:
 		p.Rule = HiddenName
 	}
@@ -84,15 +84,18 @@ func Longer(a, b time.Duration) bool {
 	return b != headgate.Never && (a == headgate.Never || a > b)
 }
 
-// reason is why a limit refuses.
-func reason(l *headgate.LimitDecision) string {
+// Reason returns why a limit denies a request, to be read behind its name; what is "request" or "call". Of a limit that is not
+// exposed it says no more than headers do.
+func Reason(l *headgate.LimitDecision, what string) string {
 	switch {
+	case !l.Exposed:
+		return "allows no more at present"
 	case l.Missing != "":
-		return Name(l) + " refuses requests without " + l.Missing
+		return "refuses " + what + "s without " + l.Missing
 	case l.Err != nil:
-		return Name(l) + " cannot be counted at present"
+		return "cannot be counted at present"
 	case l.RetryAfter == headgate.Never:
-		return fmt.Sprintf("%s allows %s, and never a request that costs %d", Name(l), l.Limit, l.Cost)
+		return fmt.Sprintf("allows %s, and never a %s that costs %d", l.Limit, what, l.Cost)
 	}
-	return Name(l) + " allows " + l.Limit.String()
+	return "allows " + l.Limit.String()
 }

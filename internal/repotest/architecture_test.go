@@ -42,13 +42,13 @@ var architecture = map[string]arrows{
 	},
 	"grpclimit": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/ratelimitdraft", "internal/ratelog",
+			"identity", "internal/delay", "internal/limitfields", "internal/ratelog",
 			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"httplimit": {
-		code:  []string{"identity", "internal/limitfields", "internal/ratelimitdraft", "internal/ratelog"},
+		code:  []string{"identity", "internal/delay", "internal/limitfields", "internal/ratelimitdraft", "internal/ratelog"},
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"identity": {
@@ -107,6 +107,7 @@ var architecture = map[string]arrows{
 		tests:   []string{"github.com/bufbuild/protocompile"},
 		notRoot: true,
 	},
+	"internal/delay": {},
 	"internal/e2e": {
 		tests:   []string{"internal/server/adminapi", "internal/testenv"},
 		notRoot: true,
