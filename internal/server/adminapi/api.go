@@ -15,7 +15,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/denials"
-	"github.com/headgate/headgate/internal/server/explain"
 	"github.com/headgate/headgate/internal/server/fanout"
 	"github.com/headgate/headgate/internal/server/offenders"
 	"github.com/headgate/headgate/internal/server/pgrules"
@@ -61,27 +60,15 @@ func New(limiter *headgate.Limiter, o Options) http.Handler {
 	if o.Tokens == nil {
 		o.Tokens = Authorities{}
 	}
-	a := &api{
-		limiter: limiter, place: explain.Place{RulesFrom: o.RulesFrom, Redis: o.Redis, Key: o.Key}, log: o.Log,
-		normalize: o.Normalize, db: o.DB, guard: NewGuard(o.Tokens, o.Log), open: o.Open,
-		top: o.Top, denials: o.Denials, showSubjects: o.ShowSubjects,
-	}
+	a := &api{Options: o, limiter: limiter, guard: NewGuard(o.Tokens, o.Log)}
 	a.handle(routes)
 	return a
 }
 
 type api struct {
-	limiter   *headgate.Limiter
-	normalize func(headgate.Attributes) error
-	db        *pgrules.DB
-	place     explain.Place
-	log       *slog.Logger
-	guard     *Guard
-	open      bool
-	top       func(context.Context, offenders.Query) (offenders.Answer, fanout.Coverage, error)
-	denials   func(context.Context, denials.Query) (denials.Answer, fanout.Coverage, error)
-
-	showSubjects string
+	Options
+	limiter *headgate.Limiter
+	guard   *Guard
 	// crossOrigin knows what browsers send for pages of other sites.
 	crossOrigin http.CrossOriginProtection
 
@@ -99,7 +86,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	by := Caller{Name: "everybody", Role: Admin}
-	if !a.open {
+	if !a.Open {
 		var refusal *problem
 		if by, refusal = a.guard.admit(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); refusal != nil {
 			refusal.write(w)
@@ -110,6 +97,6 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refusal.write(w)
 		return
 	}
-	a.log.DebugContext(r.Context(), "admin API asked", "caller", by.Name, "method", r.Method, "path", r.URL.Path)
+	a.Log.DebugContext(r.Context(), "admin API asked", "caller", by.Name, "method", r.Method, "path", r.URL.Path)
 	a.dispatch(w, r, by)
 }

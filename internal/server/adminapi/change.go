@@ -139,7 +139,7 @@ func (a *api) validate(w http.ResponseWriter, r *http.Request, by Caller) error 
 	var outcome pgrules.Outcome
 	if err == nil {
 		change.DryRun = true
-		outcome, err = a.db.Publish(r.Context(), by.who(""), change)
+		outcome, err = a.DB.Publish(r.Context(), by.who(""), change)
 	}
 	v := verdict{Valid: err == nil, Problems: []ruleProblem{}}
 	if err == nil {

@@ -87,15 +87,15 @@ func (a *api) giveBack(w http.ResponseWriter, r *http.Request, by Caller, what s
 	if err := price(&rule, &request); err != nil {
 		return err
 	}
-	a.log.InfoContext(r.Context(), "units are given back", "caller", by.Name, "what", what, "rule", rule.ID,
+	a.Log.InfoContext(r.Context(), "units are given back", "caller", by.Name, "what", what, "rule", rule.ID,
 		"units", wanted.Units)
-	if a.db != nil {
+	if a.DB != nil {
 		record := struct {
 			What string `json:"what"`
 			credit
 		}{what, wanted}
 		tenant := wanted.Subject["tenant"]
-		if err := a.db.Record(r.Context(), by.who(""), rule.ID, tenant, record); err != nil {
+		if err := a.DB.Record(r.Context(), by.who(""), rule.ID, tenant, record); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (a *api) mayCredit(r *http.Request, by Caller, id string) error {
 	if by.Tenant == "" {
 		return nil
 	}
-	if a.db == nil {
+	if a.DB == nil {
 		return notFound("there is no rule %q of tenant %s", id, by.Tenant)
 	}
 	_, err := a.ruleNamed(r, by, id)

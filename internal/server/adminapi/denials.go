@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -23,7 +22,7 @@ const (
 
 // listDenials asks all nodes what they have refused.
 func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	if a.denials == nil {
+	if a.Denials == nil {
 		return nobodyLooks()
 	}
 	q, err := readDenialsQuery(r.URL.Query(), time.Now())
@@ -36,7 +35,7 @@ func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) erro
 				name)
 		}
 	}
-	found, coverage, err := a.denials(r.Context(), q)
+	found, coverage, err := a.Denials(r.Context(), q)
 	if err == nil && len(found.Records) == 0 {
 		err = a.misspelt(q.Rule)
 	}
@@ -50,7 +49,7 @@ func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) erro
 		Unrecorded int64            `json:"unrecorded"`
 		Denials    []denials.Record `json:"denials"`
 	}{
-		Coverage{coverage, a.showSubjects}, q.Since, found.From, found.Unrecorded, append([]denials.Record{}, found.Records...),
+		Coverage{coverage, a.ShowSubjects}, q.Since, found.From, found.Unrecorded, append([]denials.Record{}, found.Records...),
 	})
 }
 
@@ -62,15 +61,8 @@ func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err err
 	if _, ok := headgate.ParseSubject(q.Subject); !ok && q.Subject != "" {
 		return q, badRequest("subject is %q: send the 22 characters that top shows, or attribute=NAME=VALUE", q.Subject)
 	}
-	for _, pair := range given["attribute"] {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" || value == "" {
-			return q, badRequest("attribute is %q: send NAME=VALUE, and attribute again for each that the requests had", pair)
-		}
-		if q.Attributes == nil {
-			q.Attributes = headgate.Attributes{}
-		}
-		q.Attributes[name] = value
+	if q.Attributes, err = readPairs(given, "attribute"); err != nil {
+		return q, err
 	}
 	if err := check.Validate(headgate.Request{Attributes: q.Attributes}); err != nil {
 		return q, badRequest("%s", err)

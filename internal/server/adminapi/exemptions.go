@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -52,15 +53,11 @@ func (a *api) listExemptions(w http.ResponseWriter, r *http.Request, by Caller) 
 		}
 		which.Rule = found.UUID
 	}
-	all, err := a.db.Exemptions(r.Context(), which, page)
+	all, err := a.DB.Exemptions(r.Context(), which, page)
 	if err != nil {
 		return err
 	}
-	all, next := cut(all, page, func(x *pgrules.Exemption) int64 { return x.ID })
-	return answer(w, http.StatusOK, struct {
-		Exemptions []exemption `json:"exemptions"`
-		Next       string      `json:"next,omitempty"`
-	}{convert(all, exemptionOf), next})
+	return answerPage(w, page, "exemptions", all, func(x *pgrules.Exemption) int64 { return x.ID }, exemptionOf)
 }
 
 // addExemption is from the rule in the path, or from all.
@@ -85,7 +82,7 @@ func (a *api) addExemption(w http.ResponseWriter, r *http.Request, by Caller) er
 	if err := checkExpiry(wanted.ExpiresAt); err != nil {
 		return err
 	}
-	made, err := a.db.AddExemption(r.Context(), by.who(""), pgrules.Exemption{
+	made, err := a.DB.AddExemption(r.Context(), by.who(""), pgrules.Exemption{
 		Rule: found.Name, Type: wanted.SubjectType, Value: wanted.SubjectValue, Reason: wanted.Reason,
 		Expires: wanted.ExpiresAt,
 	})
@@ -97,21 +94,30 @@ func (a *api) addExemption(w http.ResponseWriter, r *http.Request, by Caller) er
 }
 
 func (a *api) removeExemption(w http.ResponseWriter, r *http.Request, by Caller) error {
-	id, err := pathNumber(r, "exemptionId")
+	ruleOf := func(id int64) (string, error) {
+		x, err := a.DB.Exemption(r.Context(), id)
+		return x.Rule, err
+	}
+	return a.remove(w, r, by, "exemption", ruleOf, a.DB.RemoveExemption)
+}
+
+// remove removes what has the number in the path, if the rule that it belongs to is the caller's to change.
+func (a *api) remove(
+	w http.ResponseWriter, r *http.Request, by Caller, what string,
+	ruleOf func(id int64) (string, error), remove func(context.Context, pgrules.Who, int64) error,
+) error {
+	id, err := pathNumber(r, what+"Id")
 	if err != nil {
 		return err
 	}
-	there, err := a.db.Exemption(r.Context(), id)
-	if err == nil && by.Tenant != "" {
-		err = a.mayChange(r, by, there.Rule, fmt.Errorf("exemption %d: %w", id, pgrules.ErrNotFound))
+	rule, err := ruleOf(id)
+	if err == nil {
+		err = a.mayChange(r, by, rule, fmt.Errorf("%s %d: %w", what, id, pgrules.ErrNotFound))
 	}
 	if err == nil {
-		err = a.db.RemoveExemption(r.Context(), by.who(""), id)
+		err = remove(r.Context(), by.who(""), id)
 	}
-	if err == nil {
-		w.WriteHeader(http.StatusNoContent)
-	}
-	return err
+	return answerRemoved(w, err)
 }
 
 // mayChange is nil if what belongs to a rule is the caller's to change, which is so if the rule is. Else it is what is
@@ -123,7 +129,7 @@ func (a *api) mayChange(r *http.Request, by Caller, rule string, wrong error) er
 	if rule == "" {
 		return wrong
 	}
-	found, err := a.db.Rule(r.Context(), rule)
+	found, err := a.DB.Rule(r.Context(), rule)
 	if err == nil && !by.owns(found.Owner) {
 		err = wrong
 	}

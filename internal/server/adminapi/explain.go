@@ -28,7 +28,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if idle := a.idle(q.Attributes); idle != "" {
 		notes = append(notes, idle)
 	}
-	return answer(w, http.StatusOK, explain.New(&explanation, q, a.place, notes...))
+	return answer(w, http.StatusOK, explain.New(&explanation, q, explain.Place{RulesFrom: a.RulesFrom, Redis: a.Redis, Key: a.Key}, notes...))
 }
 
 // decided reports whether all limits were, by Redis, a local fallback share or on_store_failure. A limit that falls back on a
@@ -44,7 +44,7 @@ func decided(e *headgate.Explanation) bool {
 }
 
 func (a *api) storeAway(err error) *problem {
-	store := cmp.Or(a.place.Redis, "the store")
+	store := cmp.Or(a.Redis, "the store")
 	return newProblem(http.StatusServiceUnavailable, fmt.Sprintf("%s did not answer: %s", store, err))
 }
 
@@ -63,14 +63,14 @@ func (a *api) idle(attributes headgate.Attributes) string {
 
 // normalizeAsked reads attributes as the servers would of a request. An operator may name a key by its hash.
 func (a *api) normalizeAsked(attributes headgate.Attributes) error {
-	if a.normalize == nil {
+	if a.Normalize == nil {
 		return nil
 	}
 	if key := attributes["api_key"]; key != "" && headgate.EnsureKeyHash(key) == key {
 		delete(attributes, "api_key")
 		attributes["api_key_hash"] = key
 	}
-	return a.normalize(attributes)
+	return a.Normalize(attributes)
 }
 
 func (a *api) readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, err error) {

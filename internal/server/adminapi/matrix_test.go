@@ -205,7 +205,7 @@ func TestMatrix(t *testing.T) {
 	w.create(t, globex, document("globex", "9/s"), document("globex-used", "9/s"))
 	w.follow(t)
 	s := &sees{}
-	w.api.top, w.api.denials, w.api.showSubjects = s.Top, s.Denials, "clear"
+	w.api.Top, w.api.Denials, w.api.ShowSubjects = s.Top, s.Denials, "clear"
 	matrix := newMatrix(t, w)
 	a := withTrials(w.api)
 	if len(matrix) != len(a.routes) {

@@ -15,7 +15,7 @@ func (a *api) checkBrowser(r *http.Request) *problem {
 		return newProblem(http.StatusForbidden, "a browser sent this for a page of another site ("+err.Error()+
 			"): send it from a program, without Origin and Sec-Fetch-Site")
 	}
-	if a.open && !loopback(r.Host) {
+	if a.Open && !loopback(r.Host) {
 		return newProblem(http.StatusForbidden, "the admin API of --dev takes no tokens, and answers on this machine only: "+
 			"ask for localhost or 127.0.0.1, not for another name")
 	}

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -49,33 +47,14 @@ func (a *api) listOverrides(w http.ResponseWriter, r *http.Request, by Caller) e
 		return err
 	}
 	which := pgrules.Which{Rule: q.Get("rule"), Tenant: by.Tenant}
-	if which.Subject, err = readSubject(q); err != nil {
+	if which.Subject, err = readPairs(q, "subject"); err != nil {
 		return err
 	}
-	all, err := a.db.Overrides(r.Context(), which, page)
+	all, err := a.DB.Overrides(r.Context(), which, page)
 	if err != nil {
 		return err
 	}
-	all, next := cut(all, page, func(o *pgrules.Override) int64 { return o.ID })
-	return answer(w, http.StatusOK, struct {
-		Overrides []override `json:"overrides"`
-		Next      string     `json:"next,omitempty"`
-	}{convert(all, overrideOf), next})
-}
-
-// readSubject is the subject of a filter; nil if there is none.
-func readSubject(q url.Values) (subject headgate.Attributes, err error) {
-	for _, pair := range q["subject"] {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok {
-			return nil, badRequest("subject is %q: send NAME=VALUE, and subject again for each attribute that it has", pair)
-		}
-		if subject == nil {
-			subject = headgate.Attributes{}
-		}
-		subject[name] = value
-	}
-	return subject, nil
+	return answerPage(w, page, "overrides", all, func(o *pgrules.Override) int64 { return o.ID }, overrideOf)
 }
 
 // setOverrides takes one, or many as one.
@@ -98,7 +77,7 @@ func (a *api) setOverrides(w http.ResponseWriter, r *http.Request, by Caller) er
 		return err
 	}
 	which := pgrules.Which{Rule: one.Rule, Subject: one.Subject}
-	there, err := a.db.Overrides(r.Context(), which, pgrules.Page{Most: largestPage})
+	there, err := a.DB.Overrides(r.Context(), which, pgrules.Page{Most: largestPage})
 	if err != nil {
 		return err
 	}
@@ -148,23 +127,13 @@ func (a *api) set(r *http.Request, by Caller, wanted ...newOverride) (changed in
 			Rule: o.Rule, Limit: o.LimitName, Subject: o.Subject, Text: o.Limit, Reason: o.Reason, Expires: o.ExpiresAt,
 		}
 	}
-	return a.db.SetOverrides(r.Context(), by.who(""), overrides)
+	return a.DB.SetOverrides(r.Context(), by.who(""), overrides)
 }
 
 func (a *api) removeOverride(w http.ResponseWriter, r *http.Request, by Caller) error {
-	id, err := pathNumber(r, "overrideId")
-	if err != nil {
-		return err
+	ruleOf := func(id int64) (string, error) {
+		o, err := a.DB.Override(r.Context(), id)
+		return o.Rule, err
 	}
-	there, err := a.db.Override(r.Context(), id)
-	if err == nil {
-		err = a.mayChange(r, by, there.Rule, fmt.Errorf("override %d: %w", id, pgrules.ErrNotFound))
-	}
-	if err == nil {
-		err = a.db.RemoveOverride(r.Context(), by.who(""), id)
-	}
-	if err == nil {
-		w.WriteHeader(http.StatusNoContent)
-	}
-	return err
+	return a.remove(w, r, by, "override", ruleOf, a.DB.RemoveOverride)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
@@ -39,7 +40,7 @@ func readNumber(q url.Values, name string, usual, least, most int) (int, error) 
 	return n, nil
 }
 
-// readPage is the part of a list that a request asks for, and one more, by which cut knows whether there are more.
+// readPage is the part of a list that a request asks for, and one more, by which answerPage knows whether there are more.
 func readPage(r *http.Request, filters ...string) (page pgrules.Page, q url.Values, err error) {
 	q = r.URL.Query()
 	if err := onlyKnown(q, append(filters, "limit", "cursor")...); err != nil {
@@ -62,13 +63,17 @@ func readPage(r *http.Request, filters ...string) (page pgrules.Page, q url.Valu
 	return page, q, nil
 }
 
-// cut is the page without the one more, and the cursor of the next page; "" if there is none.
-func cut[T any](all []T, page pgrules.Page, id func(*T) int64) (rest []T, next string) {
-	if len(all) < int(page.Most) {
-		return all, ""
+// answerPage answers with a page as callers see it, without the one more, and the cursor of the next page if there is one.
+func answerPage[T, U any](
+	w http.ResponseWriter, page pgrules.Page, name string, all []T, id func(*T) int64, as func(*T) U,
+) error {
+	body := map[string]any{}
+	if len(all) >= int(page.Most) {
+		all = all[:page.Most-1]
+		body["next"] = base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, id(&all[len(all)-1]), 10))
 	}
-	rest = all[:page.Most-1]
-	return rest, base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, id(&rest[len(rest)-1]), 10))
+	body[name] = convert(all, as)
+	return answer(w, http.StatusOK, body)
 }
 
 // convert is a list as callers see it, never null.
@@ -78,6 +83,21 @@ func convert[T, U any](all []T, as func(*T) U) []U {
 		list[i] = as(&all[i])
 	}
 	return list
+}
+
+// readPairs reads a parameter that is NAME=VALUE, each time that it is there; nil if it is not.
+func readPairs(q url.Values, name string) (pairs headgate.Attributes, err error) {
+	for _, pair := range q[name] {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" || value == "" {
+			return nil, badRequest("%s is %q: send NAME=VALUE, and %s again for each attribute", name, pair, name)
+		}
+		if pairs == nil {
+			pairs = headgate.Attributes{}
+		}
+		pairs[key] = value
+	}
+	return pairs, nil
 }
 
 // pathNumber is a number in the path.

@@ -97,6 +97,14 @@ func answer(w http.ResponseWriter, status int, value any) error {
 	return nil
 }
 
+// answerRemoved answers with nothing, unless there is an error.
+func answerRemoved(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
 func writeJSON(w http.ResponseWriter, status int, contentType string, value any) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

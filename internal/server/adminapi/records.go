@@ -26,17 +26,14 @@ func (a *api) listAudit(w http.ResponseWriter, r *http.Request, by Caller) error
 	if err != nil {
 		return err
 	}
-	all, err := a.db.Audit(r.Context(), q.Get("rule"), by.Tenant, page)
+	all, err := a.DB.Audit(r.Context(), q.Get("rule"), by.Tenant, page)
 	if err != nil {
 		return err
 	}
-	all, next := cut(all, page, func(e *pgrules.AuditEntry) int64 { return e.ID })
-	return answer(w, http.StatusOK, struct {
-		Entries []auditEntry `json:"entries"`
-		Next    string       `json:"next,omitempty"`
-	}{convert(all, func(e *pgrules.AuditEntry) auditEntry {
-		return auditEntry{e.ID, e.Object, e.Action, e.Rule, e.Old, e.New, e.Version, e.Actor, e.CreatedAt}
-	}), next})
+	return answerPage(w, page, "entries", all, func(e *pgrules.AuditEntry) int64 { return e.ID },
+		func(e *pgrules.AuditEntry) auditEntry {
+			return auditEntry{e.ID, e.Object, e.Action, e.Rule, e.Old, e.New, e.Version, e.Actor, e.CreatedAt}
+		})
 }
 
 // node is a server as callers see it.
@@ -52,11 +49,11 @@ type node struct {
 }
 
 func (a *api) listNodes(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	version, revision, _, err := a.db.Present(r.Context())
+	version, revision, _, err := a.DB.Present(r.Context())
 	if err != nil {
 		return err
 	}
-	nodes, err := a.db.Nodes(r.Context())
+	nodes, err := a.DB.Nodes(r.Context())
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func (a *api) handle(all []route) {
 			switch refusal := rt.refuse(by); {
 			case refusal != nil:
 				err = refusal
-			case rt.inDatabase && a.db == nil:
+			case rt.inDatabase && a.DB == nil:
 				err = newProblem(http.StatusNotImplemented, "rules are in files; with postgres in the config they can be "+
 					"changed here")
 			default:
@@ -151,7 +151,7 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, by Caller, err erro
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError && p != err { //nolint:errorlint // a problem that was made on purpose
 		if !errors.Is(err, context.Canceled) { // else whoever asked is gone
-			a.log.WarnContext(r.Context(), "the admin API cannot answer", "path", r.URL.Path, "error", err)
+			a.Log.WarnContext(r.Context(), "the admin API cannot answer", "path", r.URL.Path, "error", err)
 		}
 		if by.Tenant != "" {
 			p.Detail = "the database does not answer: try again"

@@ -68,15 +68,11 @@ func (a *api) listRules(w http.ResponseWriter, r *http.Request, by Caller) error
 	if by.Tenant != "" {
 		filter.Owner = &by.Tenant
 	}
-	rules, err := a.db.Rules(r.Context(), filter, page)
+	rules, err := a.DB.Rules(r.Context(), filter, page)
 	if err != nil {
 		return err
 	}
-	rules, next := cut(rules, page, func(r *pgrules.Rule) int64 { return r.ID })
-	return answer(w, http.StatusOK, struct {
-		Rules []rule `json:"rules"`
-		Next  string `json:"next,omitempty"`
-	}{convert(rules, ruleOf), next})
+	return answerPage(w, page, "rules", rules, func(r *pgrules.Rule) int64 { return r.ID }, ruleOf)
 }
 
 func (a *api) createRule(w http.ResponseWriter, r *http.Request, by Caller) error {
@@ -92,7 +88,7 @@ func (a *api) createRule(w http.ResponseWriter, r *http.Request, by Caller) erro
 	if err != nil {
 		return err
 	}
-	made, err := a.db.Rule(r.Context(), name)
+	made, err := a.DB.Rule(r.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -102,7 +98,7 @@ func (a *api) createRule(w http.ResponseWriter, r *http.Request, by Caller) erro
 
 // taken says what to do where there is a rule of the name. Tenants learn nothing of it.
 func (a *api) taken(r *http.Request, by Caller, name string, conflict error) error {
-	there, err := a.db.Rule(r.Context(), name)
+	there, err := a.DB.Rule(r.Context(), name)
 	switch {
 	case err != nil:
 		return conflict // it was about something else
@@ -142,7 +138,7 @@ func (a *api) replaceRule(w http.ResponseWriter, r *http.Request, by Caller) err
 	if err != nil {
 		return err
 	}
-	if found, err = a.db.Rule(r.Context(), found.UUID); err != nil {
+	if found, err = a.DB.Rule(r.Context(), found.UUID); err != nil {
 		return err
 	}
 	return answerRule(w, http.StatusOK, &found, outcome.Version)
@@ -153,11 +149,8 @@ func (a *api) disableRule(w http.ResponseWriter, r *http.Request, by Caller) err
 	if err != nil {
 		return err
 	}
-	if _, err := a.change(r, by, &found, nil); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	_, err = a.change(r, by, &found, nil)
+	return answerRemoved(w, err)
 }
 
 // rule is the one in the path, if the caller may see it.
@@ -166,7 +159,7 @@ func (a *api) rule(r *http.Request, by Caller) (pgrules.Rule, error) {
 }
 
 func (a *api) ruleNamed(r *http.Request, by Caller, name string) (pgrules.Rule, error) {
-	found, err := a.db.Rule(r.Context(), name)
+	found, err := a.DB.Rule(r.Context(), name)
 	if err == nil && !by.owns(found.Owner) {
 		err = fmt.Errorf("rule %q: %w", name, pgrules.ErrNotFound)
 	}
@@ -199,7 +192,7 @@ func (a *api) change(
 }
 
 func (a *api) publish(r *http.Request, by Caller, edits ...pgrules.Edit) (pgrules.Outcome, error) {
-	return a.db.Publish(r.Context(), by.who(""), pgrules.Change{Edits: edits})
+	return a.DB.Publish(r.Context(), by.who(""), pgrules.Change{Edits: edits})
 }
 
 // readDefinition is the rule in the body, as a tenant's if there is one.

@@ -35,15 +35,11 @@ func (a *api) listTokens(w http.ResponseWriter, r *http.Request, _ Caller) error
 	if err != nil {
 		return err
 	}
-	all, err := a.db.Tokens(r.Context(), page)
+	all, err := a.DB.Tokens(r.Context(), page)
 	if err != nil {
 		return err
 	}
-	all, next := cut(all, page, func(t *pgrules.Token) int64 { return t.ID })
-	return answer(w, http.StatusOK, struct {
-		Tokens []token `json:"tokens"`
-		Next   string  `json:"next,omitempty"`
-	}{convert(all, tokenOf), next})
+	return answerPage(w, page, "tokens", all, func(t *pgrules.Token) int64 { return t.ID }, tokenOf)
 }
 
 func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) error {
@@ -87,7 +83,7 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) err
 	}
 	stored := pgrules.Token{Name: made.Name, Role: made.Role, Tenant: made.Tenant, Subject: made.Subject, Expires: made.ExpiresAt}
 	sum := sha256.Sum256([]byte(secret))
-	if made.ID, err = a.db.AddToken(r.Context(), by.who(""), stored, sum); err != nil {
+	if made.ID, err = a.DB.AddToken(r.Context(), by.who(""), stored, sum); err != nil {
 		return err
 	}
 	w.Header().Set("Location", fmt.Sprintf("%s/%d", tokensPath, made.ID))
@@ -97,10 +93,7 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) err
 func (a *api) revokeToken(w http.ResponseWriter, r *http.Request, by Caller) error {
 	id, err := pathNumber(r, "tokenId")
 	if err == nil {
-		err = a.db.RevokeToken(r.Context(), by.who(""), id)
+		err = a.DB.RevokeToken(r.Context(), by.who(""), id)
 	}
-	if err == nil {
-		w.WriteHeader(http.StatusNoContent)
-	}
-	return err
+	return answerRemoved(w, err)
 }

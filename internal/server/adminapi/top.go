@@ -32,7 +32,7 @@ func (a *api) misspelt(rule string) error {
 
 // listTop asks all nodes who is refused most, and who is nearest to a limit.
 func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	if a.top == nil {
+	if a.Top == nil {
 		return nobodyLooks()
 	}
 	given := r.URL.Query()
@@ -47,7 +47,7 @@ func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if err != nil {
 		return err
 	}
-	found, coverage, err := a.top(r.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: most})
+	found, coverage, err := a.Top(r.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: most})
 	if err == nil && len(found.Limited)+len(found.Near) == 0 {
 		err = a.misspelt(given.Get("rule"))
 	}
@@ -62,7 +62,7 @@ func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
 		Refused       []offenders.Limited `json:"refused"`
 		Near          []offenders.Near    `json:"near"`
 	}{
-		Coverage{coverage, a.showSubjects},
+		Coverage{coverage, a.ShowSubjects},
 		time.Now().UTC().Truncate(time.Second), window, found.Incomplete,
 		append([]offenders.Limited{}, found.Limited...), append([]offenders.Near{}, found.Near...),
 	})

@@ -51,7 +51,7 @@ func (s *sees) Denials(_ context.Context, q denials.Query) (denials.Answer, fano
 func watched(t *testing.T) (w *world, s *sees) {
 	t.Helper()
 	a, s := newFilesAPI(t), &sees{}
-	a.top, a.denials, a.showSubjects = s.Top, s.Denials, "clear"
+	a.Top, a.Denials, a.ShowSubjects = s.Top, s.Denials, "clear"
 	return &world{api: a, describe: readDescription(t)}, s
 }
 

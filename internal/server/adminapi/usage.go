@@ -129,8 +129,8 @@ func (a *api) peek(r *http.Request, id string, rule *headgate.Rule, attributes h
 // ruleInForce is the one of a name or UUID.
 func (a *api) ruleInForce(r *http.Request, id string) (headgate.Rule, error) {
 	name := id
-	if a.db != nil && uuid.MatchString(id) {
-		found, err := a.db.Rule(r.Context(), id)
+	if a.DB != nil && uuid.MatchString(id) {
+		found, err := a.DB.Rule(r.Context(), id)
 		if err != nil {
 			return headgate.Rule{}, err
 		}

@@ -39,7 +39,7 @@ func (a *api) listUsage(w http.ResponseWriter, r *http.Request, by Caller) error
 			*into = text
 		}
 	}
-	if filter.Subject, err = readSubject(q); err != nil {
+	if filter.Subject, err = readPairs(q, "subject"); err != nil {
 		return err
 	}
 	if by.Tenant != "" {
@@ -50,13 +50,10 @@ func (a *api) listUsage(w http.ResponseWriter, r *http.Request, by Caller) error
 			return notFound("the subject is not of tenant %s: send subject=tenant=%s, and what else it has", by.Tenant, by.Tenant)
 		}
 	}
-	all, err := a.db.Usage(r.Context(), filter, page)
+	all, err := a.DB.Usage(r.Context(), filter, page)
 	if err != nil {
 		return err
 	}
-	all, next := cut(all, page, func(u *pgrules.Usage) int64 { return u.ID })
-	return answer(w, http.StatusOK, struct {
-		Usage []dayUsage `json:"usage"`
-		Next  string     `json:"next,omitempty"`
-	}{convert(all, func(u *pgrules.Usage) dayUsage { return dayUsage{u.Day, u.Rule, u.Attributes, u.Units, u.Refused} }), next})
+	return answerPage(w, page, "usage", all, func(u *pgrules.Usage) int64 { return u.ID },
+		func(u *pgrules.Usage) dayUsage { return dayUsage{u.Day, u.Rule, u.Attributes, u.Units, u.Refused} })
 }

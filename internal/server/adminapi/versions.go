@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"time"
@@ -38,15 +39,11 @@ func (a *api) listVersions(w http.ResponseWriter, r *http.Request, _ Caller) err
 	if err != nil {
 		return err
 	}
-	all, err := a.db.Versions(r.Context(), page)
+	all, err := a.DB.Versions(r.Context(), page)
 	if err != nil {
 		return err
 	}
-	all, next := cut(all, page, func(v *pgrules.Version) int64 { return v.Number })
-	return answer(w, http.StatusOK, struct {
-		Versions []version `json:"versions"`
-		Next     string    `json:"next,omitempty"`
-	}{convert(all, versionOf), next})
+	return answerPage(w, page, "versions", all, func(v *pgrules.Version) int64 { return v.Number }, versionOf)
 }
 
 func (a *api) readVersion(w http.ResponseWriter, r *http.Request, _ Caller) error {
@@ -66,10 +63,10 @@ func (a *api) versionIn(r *http.Request, name string) (v pgrules.Version, rules 
 	if err != nil {
 		return v, nil, err
 	}
-	if v, err = a.db.Version(r.Context(), number); err != nil {
+	if v, err = a.DB.Version(r.Context(), number); err != nil {
 		return v, nil, err
 	}
-	rules, err = a.db.RulesAt(r.Context(), number)
+	rules, err = a.DB.RulesAt(r.Context(), number)
 	return v, rules, err
 }
 
@@ -130,7 +127,7 @@ func (a *api) publishVersion(w http.ResponseWriter, r *http.Request, by Caller) 
 		return err
 	}
 	change.Base, change.DryRun = wanted.Base, wanted.DryRun
-	outcome, err := a.db.Publish(r.Context(), by.who(wanted.Comment), change)
+	outcome, err := a.DB.Publish(r.Context(), by.who(wanted.Comment), change)
 	if err != nil {
 		return err
 	}
@@ -150,24 +147,21 @@ func (a *api) rollBack(w http.ResponseWriter, r *http.Request, by Caller) error 
 	if err != nil {
 		return err
 	}
-	var wanted struct {
-		Comment string `json:"comment"`
-	}
 	body, err := readBody(w, r, maxBody)
 	if err != nil {
 		return err
 	}
-	if len(body) > 0 {
-		if wanted, err = parseLike[struct {
-			Comment string `json:"comment"`
-		}](body, `{"comment": "why"}, or nothing`); err != nil {
-			return err
-		}
+	if len(body) == 0 {
+		body = []byte("{}")
 	}
-	if wanted.Comment == "" {
-		wanted.Comment = fmt.Sprintf("rolled back to version %d", number)
+	wanted, err := parseLike[struct {
+		Comment string `json:"comment"`
+	}](body, `{"comment": "why"}, or nothing`)
+	if err != nil {
+		return err
 	}
-	outcome, err := a.db.Rollback(r.Context(), by.who(wanted.Comment), number)
+	comment := cmp.Or(wanted.Comment, fmt.Sprintf("rolled back to version %d", number))
+	outcome, err := a.DB.Rollback(r.Context(), by.who(comment), number)
 	if err != nil {
 		return err
 	}
