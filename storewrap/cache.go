@@ -90,9 +90,8 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 	if charge.Strict && c.leases.Load() == 0 {
 		return unknown
 	}
-	set, mu := c.lock(charge.Subject, charge.Counter)
+	e, mu := c.lock(charge.Subject, charge.Counter)
 	defer mu.Unlock()
-	e := set.find(charge.Subject, charge.Counter)
 	if e == nil || e.limit != charge.Limit {
 		return unknown
 	}
@@ -128,8 +127,7 @@ func (c *cache) takeTurns(p *plan, now instant) bool {
 		if s.verdict != fits || charge.Observe {
 			continue
 		}
-		set, mu := c.lock(charge.Subject, charge.Counter)
-		e := set.find(charge.Subject, charge.Counter)
+		e, mu := c.lock(charge.Subject, charge.Counter)
 		wait := time.Duration(0)
 		if e != nil {
 			wait = e.contention(charge, c.fleet.size(), now)
@@ -155,8 +153,7 @@ func (c *cache) unspend(p *plan, now instant) {
 		if s.verdict != spent {
 			continue
 		}
-		set, mu := c.lock(charge.Subject, charge.Counter)
-		e := set.find(charge.Subject, charge.Counter)
+		e, mu := c.lock(charge.Subject, charge.Counter)
 		if e != nil && (e.lease == s.lease || e.spare == s.lease) && now < s.lease.end {
 			s.lease.units += charge.Cost
 			e.demand.units -= charge.Cost
@@ -181,8 +178,8 @@ func (c *cache) bringHome(p *plan) {
 		if p.plain && !p.steps[i].holds || p.decided(i) || !ordinary(charge) && !charge.Credit {
 			continue
 		}
-		set, mu := c.lock(charge.Subject, charge.Counter)
-		if e := set.find(charge.Subject, charge.Counter); e != nil {
+		e, mu := c.lock(charge.Subject, charge.Counter)
+		if e != nil {
 			p.returns = append(p.returns, e.surrender(charge.Subject)...)
 		}
 		mu.Unlock()
@@ -201,8 +198,7 @@ func (c *cache) deniedOwnUnits(p *plan) bool {
 		if !denies(charge, &results[i]) || results[i].Path != "" || results[i].RetryAfter == headgate.Never {
 			continue
 		}
-		set, mu := c.lock(charge.Subject, charge.Counter)
-		e := set.find(charge.Subject, charge.Counter)
+		e, mu := c.lock(charge.Subject, charge.Counter)
 		own := e != nil && (e.acquiring != nil || e.held(c.now()) > 0)
 		mu.Unlock()
 		if own || c.agent.isReturning(charge.Subject, charge.Counter) {
@@ -219,9 +215,9 @@ func (c *cache) awaitOwnUnits(p *plan, deadline time.Duration) {
 	defer timer.Stop()
 	for i := range p.charges {
 		charge := &p.charges[i]
-		set, mu := c.lock(charge.Subject, charge.Counter)
+		e, mu := c.lock(charge.Subject, charge.Counter)
 		var under *acquisition
-		if e := set.find(charge.Subject, charge.Counter); e != nil {
+		if e != nil {
 			under = e.acquiring
 		}
 		mu.Unlock()
@@ -261,9 +257,8 @@ func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bo
 	if r.Err != nil || r.Path == headgate.PathLocal || charge.Strict && charge.OnStoreFailure != headgate.FailLocal {
 		return
 	}
-	set, mu := c.lock(charge.Subject, charge.Counter)
+	e, mu := c.getOrCreate(charge, now)
 	defer mu.Unlock()
-	e := c.getOrCreate(set, charge, now)
 	nodes := c.fleet.size()
 	e.demand.sample(charge, r, now)
 	granted := r.Allowed && r.Granted > 0
@@ -295,9 +290,9 @@ func (c *cache) reconciled(charge *headgate.Charge, r *headgate.Result, asked ti
 
 // recall returns what this node holds of a counter that another was denied on, and leases nothing more of it for a while.
 func (c *cache) recall(subject headgate.Subject, counter headgate.Counter) {
-	set, mu := c.lock(subject, counter)
+	e, mu := c.lock(subject, counter)
 	defer mu.Unlock()
-	if e := set.find(subject, counter); e != nil {
+	if e != nil {
 		e.demand.quiet = c.now() + quietAfterRecall
 		c.agent.returnSoon(e.surrender(subject)...)
 	}
@@ -306,9 +301,8 @@ func (c *cache) recall(subject headgate.Subject, counter headgate.Counter) {
 // lastKnown returns what the store last said was left, and for how long that matters, once: from then on the ledger's own count
 // goes on until the store says more.
 func (c *cache) lastKnown(charge *headgate.Charge) (remaining int64, lasts time.Duration, ok bool) {
-	set, mu := c.lock(charge.Subject, charge.Counter)
+	e, mu := c.lock(charge.Subject, charge.Counter)
 	defer mu.Unlock()
-	e := set.find(charge.Subject, charge.Counter)
 	if e == nil || e.known.unread == 0 {
 		return 0, 0, false
 	}
@@ -319,8 +313,7 @@ func (c *cache) lastKnown(charge *headgate.Charge) (remaining int64, lasts time.
 
 // isKnown reports whether lastKnown has something to say.
 func (c *cache) isKnown(subject headgate.Subject, counter headgate.Counter) bool {
-	set, mu := c.lock(subject, counter)
+	e, mu := c.lock(subject, counter)
 	defer mu.Unlock()
-	e := set.find(subject, counter)
 	return e != nil && e.known.unread != 0
 }

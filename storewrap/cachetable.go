@@ -19,8 +19,14 @@ type cacheSet struct {
 	entries  [ways]entry
 }
 
-// lock returns the set of a counter, until the mutex is unlocked.
-func (c *cache) lock(subject headgate.Subject, counter headgate.Counter) (*cacheSet, *sync.Mutex) {
+// lock returns the entry of a counter until the mutex is unlocked; nil if nothing is known of it.
+func (c *cache) lock(subject headgate.Subject, counter headgate.Counter) (*entry, *sync.Mutex) {
+	set, mu := c.lockSet(subject, counter)
+	return set.find(subject, counter), mu
+}
+
+// lockSet returns the set of a counter until the mutex is unlocked.
+func (c *cache) lockSet(subject headgate.Subject, counter headgate.Counter) (*cacheSet, *sync.Mutex) {
 	h := hash(c.salt, subject, counter, 0)
 	shard := &c.table[h%cacheShards]
 	shard.mu.Lock()
@@ -30,7 +36,6 @@ func (c *cache) lock(subject headgate.Subject, counter headgate.Counter) (*cache
 	return &shard.sets[h/cacheShards%setsPerShard], &shard.mu
 }
 
-// find returns nil if nothing is known of the counter.
 func (s *cacheSet) find(subject headgate.Subject, counter headgate.Counter) *entry {
 	for i := range s.subjects {
 		if s.subjects[i] == subject && s.entries[i].counter == counter && s.entries[i].needed != 0 {
@@ -40,12 +45,13 @@ func (s *cacheSet) find(subject headgate.Subject, counter headgate.Counter) *ent
 	return nil
 }
 
-// getOrCreate returns the counter's entry. What was known by other numbers of the limit is dropped.
-func (c *cache) getOrCreate(s *cacheSet, charge *headgate.Charge, now instant) *entry {
+// getOrCreate returns the counter's entry until the mutex is unlocked. What was known by other numbers of the limit is dropped.
+func (c *cache) getOrCreate(charge *headgate.Charge, now instant) (*entry, *sync.Mutex) {
+	s, mu := c.lockSet(charge.Subject, charge.Counter)
 	e := s.find(charge.Subject, charge.Counter)
 	if e != nil && e.limit == charge.Limit {
 		e.needed = now
-		return e
+		return e, mu
 	}
 	if e == nil {
 		oldest := 0
@@ -65,7 +71,7 @@ func (c *cache) getOrCreate(s *cacheSet, charge *headgate.Charge, now instant) *
 	}
 	*e = entry{counter: charge.Counter, limit: charge.Limit, needed: now}
 	e.demand.seenAt = now
-	return e
+	return e, mu
 }
 
 // hash returns a number that looks random, and is the same for the same counter and window.

@@ -76,9 +76,9 @@ func (l *lab) held(c headgate.Charge) int64 { return l.node.held(c) }
 
 // held is what the node holds of a counter.
 func (s *Store) held(c headgate.Charge) int64 {
-	set, mu := s.cache.lock(c.Subject, c.Counter)
+	e, mu := s.cache.lock(c.Subject, c.Counter)
 	defer mu.Unlock()
-	if e := set.find(c.Subject, c.Counter); e != nil {
+	if e != nil {
 		return e.held(s.cache.now())
 	}
 	return 0

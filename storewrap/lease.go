@@ -249,9 +249,8 @@ func (e *entry) wants(c *headgate.Charge, now instant, nodes int64) (units int64
 // granted begins the lease of an acquisition that the store has answered. What cannot be used is given back.
 func (c *cache) granted(a *acquisition, r *headgate.Result, sent instant) {
 	charge := &a.charge
-	set, mu := c.lock(charge.Subject, charge.Counter)
+	e, mu := c.lock(charge.Subject, charge.Counter)
 	defer mu.Unlock()
-	e := set.find(charge.Subject, charge.Counter)
 	if e != nil && e.acquiring == a {
 		e.acquiring = nil
 	}
@@ -299,9 +298,8 @@ func (e *entry) endWithWindow(l *lease, c *headgate.Charge, r *headgate.Result, 
 // expired ends a lease that is over or idle, and returns the charges that give back what is left of it. One that is still being
 // spent from expires again later.
 func (c *cache) expired(x expiry, now instant) (returns []headgate.Charge) {
-	set, mu := c.lock(x.subject, x.counter)
+	e, mu := c.lock(x.subject, x.counter)
 	defer mu.Unlock()
-	e := set.find(x.subject, x.counter)
 	if e == nil {
 		return nil
 	}

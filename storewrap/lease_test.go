@@ -226,9 +226,9 @@ func TestLeftOverGoesBack(t *testing.T) {
 }
 
 func sameSet(s *Store, a, b *headgate.Charge) bool {
-	first, mu := s.cache.lock(a.Subject, a.Counter)
+	first, mu := s.cache.lockSet(a.Subject, a.Counter)
 	mu.Unlock()
-	second, mu := s.cache.lock(b.Subject, b.Counter)
+	second, mu := s.cache.lockSet(b.Subject, b.Counter)
 	mu.Unlock()
 	return first == second
 }
