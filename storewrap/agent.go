@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -234,7 +236,9 @@ func (a *agent) sendAll() {
 	}
 	a.mu.Unlock()
 	if len(recalls) > 0 {
-		a.background.run(func(ctx context.Context) { a.publish(ctx, recalls) })
+		a.background.run(func(ctx context.Context) {
+			_ = a.peers.Publish(ctx, recallChannel, recalls) // an error is no reason to try again: the next denial will
+		})
 	}
 }
 
@@ -258,7 +262,7 @@ func (a *agent) drain(ctx context.Context, q *leaseQueue) {
 			return
 		}
 		a.mu.Unlock()
-		a.call(ctx, acquisitions, returns)
+		_ = a.call(ctx, acquisitions, returns) // each result has its own
 	}
 }
 
@@ -271,15 +275,16 @@ func (q *leaseQueue) next() (acquisitions []*acquisition, returns []headgate.Cha
 	return acquisitions, returns
 }
 
-// call sends one batch. It finishes also when the store is closing: what was sent must be accounted for.
-func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns []headgate.Charge) {
+// call sends one batch. It finishes also when the store is closing: what was sent must be accounted for. The error is that of one of the
+// charges.
+func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns []headgate.Charge) error {
 	charges := append([]headgate.Charge(nil), returns...)
 	for _, x := range acquisitions {
 		charges = append(charges, x.charge)
 	}
 	results := make([]headgate.Result, len(charges))
 	sent := a.cache.now()
-	_ = a.transport.takePatiently(ctx, charges, results) // each result has its own
+	err := a.transport.takePatiently(ctx, charges, results)
 	a.cache.fleet.observe(results)
 	a.sent(returns)
 	a.settleReturns(returns, results[:len(returns)])
@@ -296,29 +301,21 @@ func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns [
 		case <-time.After(jitter(minProbe)):
 		}
 	}
+	return err
 }
 
 // returnAll ends all leases and gives them back, when the store closes.
 func (a *agent) returnAll(ctx context.Context) {
 	a.endLeases(1<<63 - 1)
-	ctx = context.WithoutCancel(ctx)
 	a.mu.Lock()
-	queues := make([]*leaseQueue, 0, len(a.queues))
-	for _, q := range a.queues {
-		queues = append(queues, q)
-	}
+	queues := slices.Collect(maps.Values(a.queues))
 	a.mu.Unlock()
 	for _, q := range queues {
 		for !q.shard.open.Load() {
 			a.mu.Lock()
 			_, returns := q.next()
 			a.mu.Unlock()
-			if len(returns) == 0 {
-				break
-			}
-			results := make([]headgate.Result, len(returns))
-			err := a.transport.takePatiently(ctx, returns, results)
-			if a.settleReturns(returns, results); err != nil {
+			if len(returns) == 0 || a.call(ctx, nil, returns) != nil {
 				break
 			}
 		}

@@ -65,11 +65,6 @@ func (a *agent) recallForReset(charges []headgate.Charge) {
 	}
 }
 
-// publish sends recalls. An error is no reason to try again: the next denial will.
-func (a *agent) publish(ctx context.Context, recalls []byte) {
-	_ = a.peers.Publish(ctx, recallChannel, recalls)
-}
-
 // hearRecalls returns leases that other nodes recall. Where the store is available and they still cannot be heard, an operator
 // must know: the store's user may lack the right.
 func (a *agent) hearRecalls(ctx context.Context) {
