@@ -78,9 +78,10 @@ func (s *Store) Stats() Stats {
 	leases := len(a.expiring)
 	a.mu.Unlock()
 	var inFlight int64
-	for _, shard := range *t.shards.Load() {
-		inFlight += shard.calls.inFlight.Load()
-	}
+	t.shards.Range(func(_, s any) bool {
+		inFlight += s.(*shard).calls.inFlight.Load() //nolint:errcheck,forcetypeassert // it has nothing else
+		return true
+	})
 	return Stats{
 		ShardsUnavailable: int(t.unavailable.Load()), CircuitOpened: t.opened.Load(),
 		Errors: Errors{

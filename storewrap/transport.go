@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,8 +35,7 @@ type transport struct {
 	recovering func(context.Context, *shard) bool
 	recovered  func(context.Context)
 
-	mu          sync.Mutex // held to add a shard
-	shards      atomic.Pointer[map[int]*shard]
+	shards      sync.Map     // *shard by its number
 	unavailable atomic.Int64 // shards
 
 	rejected, opened atomic.Int64
@@ -46,12 +44,10 @@ type transport struct {
 }
 
 func newTransport(store headgate.Store, o Options, b *background) *transport {
-	t := &transport{
+	return &transport{
 		store: store, deadline: o.Deadline, bounded: deadlineStore{store: store, deadline: o.Deadline},
 		log: o.Log, observe: o.Observe, background: b,
 	}
-	t.shards.Store(&map[int]*shard{})
-	return t
 }
 
 // take asks the store about charges on shards that are available. Each result has its own error; the error is one of them.
@@ -249,10 +245,12 @@ func (t *transport) available(subject headgate.Subject) bool { return !t.shardOf
 
 func (t *transport) shardOf(subject headgate.Subject) *shard {
 	n := t.store.Shard(subject)
-	if s := (*t.shards.Load())[n]; s != nil {
-		return s
+	found, ok := t.shards.Load(n)
+	if !ok {
+		found, _ = t.shards.LoadOrStore(n, newShard(n))
 	}
-	return t.addShard(n)
+	s, _ := found.(*shard)
+	return s
 }
 
 // shardsOf returns the shards that hold the charges' subjects.
@@ -265,17 +263,4 @@ func (t *transport) shardsOf(charges []headgate.Charge, shards []*shard) []*shar
 		}
 	}
 	return shards
-}
-
-func (t *transport) addShard(n int) *shard {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known := *t.shards.Load()
-	if s := known[n]; s != nil {
-		return s
-	}
-	all := maps.Clone(known)
-	all[n] = newShard(n)
-	t.shards.Store(&all)
-	return all[n]
 }
