@@ -171,8 +171,8 @@ func first(tallies []*tally, i int) bool {
 
 // share returns this node's, by what the store last said of the fleet.
 func (f *fallback) share() share {
-	nodes, rank := f.fleet.place()
-	return share{nodes: nodes, rank: rank, salt: f.salt, percent: f.percent}
+	m := f.fleet.members.Load()
+	return share{nodes: m.nodes, rank: m.rank, salt: f.salt, percent: f.percent}
 }
 
 // settle ends what this node has granted or held on its own, as far as its own count goes.

@@ -9,30 +9,20 @@ import (
 // fleet is what this node knows of the nodes that share the store, itself included. It keeps what the store last said: a store that
 // has lost its data must not report fewer nodes than there are.
 type fleet struct {
-	least int64 // configured
-	// members has the number of nodes in its upper half, and in its lower one the rank of this node: 0 if the store never said. They
-	// belong together.
-	members atomic.Uint64
+	least   int64 // configured
+	members atomic.Pointer[members]
 }
+
+// members is how many nodes there are, and the rank of this one, from 1; 0 if the store never said. They belong together.
+type members struct{ nodes, rank int64 }
 
 func (f *fleet) init(least int) {
 	f.least = int64(max(1, least))
-	f.members.Store(pack(f.least, 0))
+	f.members.Store(&members{nodes: f.least})
 }
-
-func pack(nodes, rank int64) uint64 { return uint64(nodes)<<32 | uint64(rank) }
 
 // size returns how many nodes there are.
-func (f *fleet) size() int64 {
-	nodes, _ := f.place()
-	return nodes
-}
-
-// place returns how many nodes there are, and the rank of this one, from 1; 0 if the store never said.
-func (f *fleet) place() (nodes, rank int64) {
-	m := f.members.Load()
-	return int64(m >> 32), int64(m & (1<<32 - 1))
-}
+func (f *fleet) size() int64 { return f.members.Load().nodes }
 
 // observe notes what the store said of the fleet, which it also does where it could not decide.
 func (f *fleet) observe(results []headgate.Result) {
@@ -41,8 +31,8 @@ func (f *fleet) observe(results []headgate.Result) {
 		if r.Nodes <= 0 || r.Path != "" {
 			continue
 		}
-		if m := pack(max(int64(r.Nodes), f.least), int64(max(0, r.Rank))); m != f.members.Load() {
-			f.members.Store(m)
+		if m := (members{max(int64(r.Nodes), f.least), int64(max(0, r.Rank))}); m != *f.members.Load() {
+			f.members.Store(&m)
 		}
 		return
 	}

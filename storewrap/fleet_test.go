@@ -23,8 +23,8 @@ func TestFleet(t *testing.T) {
 		{headgate.Result{Nodes: 1, Rank: 1}, 2, 1},
 	} {
 		f.observe([]headgate.Result{c.said})
-		if nodes, rank := f.place(); nodes != c.nodes || rank != c.rank || f.size() != nodes {
-			t.Errorf("%+v: node %d of %d, want %d of %d", c.said, rank, nodes, c.rank, c.nodes)
+		if m := *f.members.Load(); m != (members{c.nodes, c.rank}) || f.size() != c.nodes {
+			t.Errorf("%+v: %+v, want node %d of %d", c.said, m, c.rank, c.nodes)
 		}
 	}
 }
