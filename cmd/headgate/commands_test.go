@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/server/adminclient"
 )
 
 // everyCommand calls do for each command there is, with the words that name it.
@@ -41,7 +43,7 @@ func counting(t *testing.T) (address string, calls *atomic.Int64) {
 // TestHelp asks every command for help, in all the ways that people do. None may do anything but print it.
 func TestHelp(t *testing.T) {
 	address, calls := counting(t)
-	t.Setenv(serverVariable, address)
+	t.Setenv(adminclient.ServerVariable, address)
 	commands := 0
 	everyCommand(func(cmd *cobra.Command, words []string) {
 		commands++
@@ -117,7 +119,7 @@ func TestServerVariable(t *testing.T) {
 			return
 		}
 		args := slices.Concat(words, more)
-		t.Setenv(serverVariable, address)
+		t.Setenv(adminclient.ServerVariable, address)
 		calls.Store(0)
 		if o := start(t, args...); o.code != 2 || calls.Load() == 0 || !strings.Contains(o.errors, address+": asked and not answered") {
 			t.Errorf("headgate %v: %+v", args, o)
@@ -126,7 +128,7 @@ func TestServerVariable(t *testing.T) {
 		if o := start(t, append(args, "--server", other)...); o.code != 2 || calls.Load() > 0 || otherCalls.Swap(0) == 0 {
 			t.Errorf("headgate %v --server: %+v", args, o)
 		}
-		t.Setenv(serverVariable, "")
+		t.Setenv(adminclient.ServerVariable, "")
 		if o := start(t, args...); cmd.Name() != "create" && (o.code != 2 || !strings.Contains(o.errors, "HEADGATE_SERVER")) {
 			t.Errorf("headgate %v without a server: %+v", args, o)
 		}
@@ -134,7 +136,7 @@ func TestServerVariable(t *testing.T) {
 	if seen != len(serverArguments) {
 		t.Errorf("%d commands take --server, and serverArguments has %d", seen, len(serverArguments))
 	}
-	t.Setenv(serverVariable, address)
+	t.Setenv(adminclient.ServerVariable, address)
 	calls.Store(0)
 	for _, args := range [][]string{
 		{"explain", "--rules", "testdata/rules.yaml", "/x"},

@@ -17,8 +17,7 @@ import (
 
 // configReport is the JSON of "config validate" and "config show".
 type configReport struct {
-	Version int  `json:"version"`
-	OK      bool `json:"ok"`
+	OK bool `json:"ok"`
 	// Config has every key with its value, without secrets. It is null if there are problems.
 	Config   map[string]any `json:"config"`
 	Problems yamldoc.Errors `json:"problems"`
@@ -56,19 +55,27 @@ Exit code: 0 all is well; 1 there are problems; 2 the file cannot be read.`,
 	}
 }
 
+// loadConfig reads a config. Problems in it are printed, and then the error is a verdict.
+func (p *program) loadConfig(file string) (*config.Config, error) {
+	c, err := config.Load(file)
+	var r configReport
+	if errors.As(err, &r.Problems) {
+		return nil, p.end(&r, no())
+	}
+	return c, err
+}
+
 // reportConfig is about the config in the first of the files, or about the default.
-func (p *program) reportConfig(files []string, show bool) error {
-	r := configReport{Version: jsonVersion, Problems: yamldoc.Errors{}, show: show}
+func (p *program) reportConfig(files []string, show bool) (err error) {
 	c := config.Default()
-	for _, file := range files {
-		var err error
-		if c, err = config.Load(file); errors.As(err, &r.Problems) {
-			return p.end(&r, no())
-		} else if err != nil {
+	if len(files) > 0 {
+		if c, err = p.loadConfig(files[0]); err != nil {
 			return err
 		}
 	}
-	r.OK, r.settings, r.mode, r.Config = true, c.Settings(), c.Mode, map[string]any{}
+	r := configReport{
+		OK: true, Config: map[string]any{}, Problems: yamldoc.Errors{}, settings: c.Settings(), mode: c.Mode, show: show,
+	}
 	for _, s := range r.settings {
 		nest(r.Config, strings.Split(s.Key, "."), s.Value)
 	}

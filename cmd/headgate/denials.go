@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,29 +16,21 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/denials"
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
 // denialsReport is the JSON of "denials".
 type denialsReport struct {
-	Version int `json:"version"`
-	heard
-	Since time.Time `json:"since"`
-	// From is when the oldest of what is remembered was: nobody knows what was before.
-	From       time.Time `json:"from"`
-	Unrecorded int64     `json:"unrecorded"`
-	Denials    []denial  `json:"denials"`
-	Notes      []string  `json:"notes"`
+	adminclient.Denials
+	Notes []string `json:"notes"`
 
 	about  string              // whom it is about; "" all
 	asked  headgate.Attributes // what is known of them
-	server *adminServer
+	client *adminclient.Client
 	most   int
 }
-
-// denial is requests that were refused together.
-type denial denials.Record
 
 // denialsOptions are the flags.
 type denialsOptions struct {
@@ -50,7 +41,7 @@ type denialsOptions struct {
 
 func newDenials(p *program) *cobra.Command {
 	var o denialsOptions
-	cmd := asking(&cobra.Command{
+	cmd := p.asking(&cobra.Command{
 		Use:   "denials [SUBJECT] --server ADDRESS",
 		Short: "Say what was refused lately, by which limit, and why",
 		Long: `Say what was refused in the last minutes, by which limit, and why, on all servers. One of them is asked, and asks the
@@ -63,22 +54,14 @@ last, after --. Without SUBJECT everybody is meant. Refusals of one subject by o
 Exit code: 0 nobody was refused; 1 somebody was, or not all servers could tell; 2 the server cannot be asked.`,
 		Example: "  headgate denials user=ann --since 30m --server https://gate:8083 --token-file token",
 		Args:    cobra.MaximumNArgs(1),
-	}, func(ctx context.Context, s *adminServer, args []string) error {
-		r := denialsReport{Version: jsonVersion, Denials: []denial{}, Notes: []string{}, server: s, most: o.count}
+	}, func(ctx context.Context, c *adminclient.Client, args []string) (report, error) {
+		r := denialsReport{Notes: []string{}, client: c, most: o.count}
 		q, err := o.query(&r, args) //nolint:contextcheck // it is over at once
 		if err != nil {
-			return &usageError{err}
+			return nil, &usageError{err}
 		}
-		if err := s.call(ctx, http.MethodGet, "/v1/rate-limit/denials?"+q.Encode(), nil, &r); err != nil {
-			return err
-		}
-		if r.Version = jsonVersion; r.Since.IsZero() {
-			return s.stranger()
-		}
-		if len(r.Denials) > 0 || r.Unrecorded > 0 || r.Problem != "" {
-			return p.end(&r, no())
-		}
-		return p.end(&r, nil)
+		r.Denials, err = c.Denials(ctx, q)
+		return &r, cmp.Or(err, verdict(len(r.Denials.Denials) == 0 && r.Unrecorded == 0 && r.Problem == ""))
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(cmd, fmt.Errorf("%w; a subject that begins with - goes last, after --", err))
@@ -126,10 +109,10 @@ func (o *denialsOptions) query(r *denialsReport, args []string) (url.Values, err
 func (r *denialsReport) text() string {
 	var b strings.Builder
 	var times int64
-	for i := range r.Denials {
-		times += r.Denials[i].Count
+	for i := range r.Denials.Denials {
+		times += r.Denials.Denials[i].Count
 		if r.asked == nil { // else they are not of whom was asked for
-			times += r.Denials[i].Others
+			times += r.Denials.Denials[i].Others
 		}
 	}
 	of, happened := "", "no request was refused"
@@ -141,9 +124,9 @@ func (r *denialsReport) text() string {
 	} else if of != "" {
 		happened = "no request" + of + " was refused"
 	}
-	fmt.Fprintf(&b, "%s; since %s; %s\n", happened, instant(r.Since), r.heard.text())
-	for i := range r.Denials {
-		b.WriteString("\n" + r.Denials[i].text())
+	fmt.Fprintf(&b, "%s; since %s; %s\n", happened, instant(r.Since), answeredText(&r.Coverage))
+	for i := range r.Denials.Denials {
+		b.WriteString("\n" + denialText(&r.Denials.Denials[i]))
 	}
 	if notes := r.notes(); len(notes) > 0 {
 		b.WriteString("\n" + notesText(notes))
@@ -154,7 +137,7 @@ func (r *denialsReport) text() string {
 // notes are what to know besides, and what to do next.
 func (r *denialsReport) notes() []string {
 	notes := r.Notes
-	if missing := r.missing(); missing != "" {
+	if missing := missingText(&r.Coverage); missing != "" {
 		notes = append(notes, missing)
 	}
 	if r.Unrecorded > 0 {
@@ -165,17 +148,17 @@ func (r *denialsReport) notes() []string {
 		notes = append(notes, "what was before "+instant(r.From)+" is not known: servers remember what they have refused since they "+
 			"started, and not for ever")
 	}
-	if len(r.Denials) >= r.most {
+	if len(r.Denials.Denials) >= r.most {
 		notes = append(notes, "there may be more: --count shows them, --since and --rule narrow it down")
 	}
-	if len(r.Denials) > 0 {
-		first := &r.Denials[0]
+	if len(r.Denials.Denials) > 0 {
+		first := &r.Denials.Denials[0]
 		add := ""
 		if first.Attributes["path"] == "" && r.asked["path"] == "" {
 			add = " (add the path, which is not shown)"
 		}
-		if next := first.next(r.asked); next != nil {
-			notes = append(notes, "how it is now"+add+": "+r.server.command(next...))
+		if next := nextCommand(first, r.asked); next != nil {
+			notes = append(notes, "how it is now"+add+": "+command(r.client, next...))
 		}
 	}
 	return notes
@@ -191,8 +174,8 @@ var decidedBy = map[headgate.Path]string{
 	headgate.PathRules:  "by the rule itself",
 }
 
-// text begins with what was refused how often by which limit, and goes on with what there is to know of it.
-func (d *denial) text() string {
+// denialText begins with what was refused how often by which limit, and goes on with what there is to know of it.
+func denialText(d *denials.Record) string {
 	when, often := instant(d.First), times(d.Count)
 	if last := instant(d.Last); last != when {
 		when += " to " + d.Last.UTC().Format(time.TimeOnly)
@@ -213,7 +196,7 @@ func (d *denial) text() string {
 	asked := strings.Join(strings.Fields(d.Attributes["method"]+" "+d.Attributes["path"]+" "+wording.Attributes(who)), " ")
 	rows := [][]string{
 		{"  asked", cmp.Or(printable(asked), "(not shown)")},
-		{"  why", d.why()},
+		{"  why", whyDenied(d)},
 		{"  decided", fmt.Sprintf("%s, on %s, rules version %s", cmp.Or(decidedBy[d.Path], string(d.Path)), printable(d.Node), d.RulesVersion)},
 		{"  subject", d.Subject},
 	}
@@ -231,7 +214,7 @@ func times(n int64) string {
 	return wording.Number(n) + " times"
 }
 
-func (d *denial) why() string {
+func whyDenied(d *denials.Record) string {
 	if d.Missing != "" {
 		return "the request has no " + d.Missing + ", on which the rule insists"
 	}
@@ -245,8 +228,8 @@ func (d *denial) why() string {
 	return why + "; it would have passed " + strconv.Itoa(int(math.Ceil(*d.RetryAfter))) + " s later"
 }
 
-// next are the words to type to see how it stands now; none if it is not known who it was.
-func (d *denial) next(asked headgate.Attributes) []string {
+// nextCommand are the words to type to see how it stands now; none if it is not known who it was.
+func nextCommand(d *denials.Record, asked headgate.Attributes) []string {
 	known := headgate.Attributes{}
 	maps.Copy(known, asked)
 	maps.Copy(known, d.Attributes)

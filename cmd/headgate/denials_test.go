@@ -87,7 +87,7 @@ func TestDenialsUnknown(t *testing.T) {
 		`"nodes": 2, "nodesAnswered": 1, "problem": "one did not answer"`: 1,
 	} {
 		address, _ := denialsServer(t, `{"since": "2026-11-15T11:50:00Z", `+answer+`}`)
-		if r := startJSON[denialsReport](t, want, "denials", "--server", address); r.Denials == nil || r.Notes == nil {
+		if r := startJSON[denialsReport](t, want, "denials", "--server", address); r.Denials.Denials == nil || r.Notes == nil {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -36,10 +36,8 @@ Exit code: 0 nothing changes; 1 something does; 2 a side has problems or cannot 
 				}
 			}
 			r := diffReport{rulediff.New(documents[0], documents[1], time.Now())}
-			if r.Old.Path, r.New.Path = paths[0], paths[1]; len(r.Entries) > 0 {
-				return p.end(r, no())
-			}
-			return p.end(r, nil)
+			r.Old.Path, r.New.Path = paths[0], paths[1]
+			return p.end(r, verdict(len(r.Entries) == 0))
 		},
 	}
 }

@@ -1,60 +1,44 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"net/http"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
-const exemptionsPath = "/v1/rate-limit/exemptions"
-
-// exemption is one in the JSON of the admin API.
-type exemption struct {
-	ID           int64      `json:"exemptionId,omitzero"`
-	Rule         string     `json:"rule,omitzero"`
-	SubjectType  string     `json:"subjectType"`
-	SubjectValue string     `json:"subjectValue"`
-	Reason       string     `json:"reason,omitzero"`
-	ExpiresAt    *time.Time `json:"expiresAt,omitzero"`
-	CreatedBy    string     `json:"createdBy,omitzero"`
-	CreatedAt    time.Time  `json:"createdAt,omitzero"`
-}
-
 // exemptReport is the JSON of "exempt add".
 type exemptReport struct {
-	Version   int       `json:"version"`
-	Exemption exemption `json:"exemption"`
+	Exemption adminclient.Exemption `json:"exemption"`
 }
 
 // exemptList is the JSON of "exempt list".
 type exemptList struct {
-	Version    int         `json:"version"`
-	Exemptions []exemption `json:"exemptions"`
+	Exemptions []adminclient.Exemption `json:"exemptions"`
 	// More says that there are others.
 	More bool `json:"more"`
 }
 
 func newExempt(p *program) *cobra.Command {
 	cmd := &cobra.Command{Use: "exempt", Short: "Free subjects from a rule, on a server with PostgreSQL"}
-	cmd.AddCommand(newExemptAdd(p), newExemptList(p), newRemove(p, "exemption", exemptionsPath))
+	cmd.AddCommand(newExemptAdd(p), newExemptList(p), newRemove(p, "exemption", adminclient.ExemptionsPath))
 	return cmd
 }
 
 func newExemptAdd(p *program) *cobra.Command {
-	var x exemption
+	var x adminclient.Exemption
 	var expires string
 	var all bool
 	values := map[string]*string{"user": new(string), "api_key": new(string), "ip_cidr": new(string), "service_account": new(string)}
-	cmd := asking(&cobra.Command{
+	cmd := p.asking(&cobra.Command{
 		Use:   "add (RULE | --all) (--user NAME | --api-key KEY | --ip-cidr NETWORK | --service-account NAME) --server ADDRESS",
 		Short: "Free a subject from a rule, or from all",
 		Long: `Free a subject from a rule, or from all; if it is already, when that ends and why is replaced.
@@ -63,38 +47,31 @@ An api_key is hashed here and never sent. Others who use this machine can see wh
 explain shows, where that matters.`,
 		Example: "  headgate exempt add search-by-key --user ann --expires 72h --reason \"load test\" --server https://gate:8083",
 		Args:    cobra.MaximumNArgs(1),
-	}, func(ctx context.Context, s *adminServer, args []string) (err error) {
-		path := exemptionsPath
-		switch {
-		case all == (len(args) == 1):
-			return &usageError{errors.New("say from which rule, or give --all for all of them")}
-		case !all:
-			path = rulePath(args[0]) + "/exemptions"
+	}, func(ctx context.Context, c *adminclient.Client, args []string) (_ report, err error) {
+		if all == (len(args) == 1) {
+			return nil, &usageError{errors.New("say from which rule, or give --all for all of them")}
 		}
 		for kind, value := range values {
 			if *value == "" {
 				continue
 			}
 			if x.SubjectType != "" {
-				return &usageError{errors.New("one exemption is of one subject: give one of --user, --api-key, --ip-cidr and " +
+				return nil, &usageError{errors.New("one exemption is of one subject: give one of --user, --api-key, --ip-cidr and " +
 					"--service-account")}
 			}
 			x.SubjectType, x.SubjectValue = kind, *value
 		}
 		if x.SubjectType == "" {
-			return &usageError{errors.New("say who is exempt: --user, --api-key, --ip-cidr or --service-account")}
+			return nil, &usageError{errors.New("say who is exempt: --user, --api-key, --ip-cidr or --service-account")}
 		}
 		if x.SubjectType == "api_key" {
 			x.SubjectValue = headgate.EnsureKeyHash(x.SubjectValue)
 		}
 		if x.ExpiresAt, err = readExpiry(expires, time.Now()); err != nil {
-			return &usageError{fmt.Errorf("--expires %w", err)}
+			return nil, &usageError{fmt.Errorf("--expires %w", err)}
 		}
-		r := exemptReport{Version: jsonVersion}
-		if err := s.call(ctx, http.MethodPost, path, x, &r.Exemption); err != nil {
-			return err
-		}
-		return p.end(&r, nil)
+		stored, err := c.Exempt(ctx, strings.Join(args, ""), &x)
+		return &exemptReport{stored}, err
 	})
 	flags := cmd.Flags()
 	flags.BoolVar(&all, "all", false, "from all rules")
@@ -109,39 +86,24 @@ explain shows, where that matters.`,
 
 func (r *exemptReport) text() string {
 	x := &r.Exemption
-	return fmt.Sprintf("exemption %d: %s is free of %s until %s\n", x.ID, x.subject(), x.from(), until(x.ExpiresAt))
+	return fmt.Sprintf("exemption %d: %s is free of %s until %s\n", x.ID, exemptSubject(x), exemptFrom(x), until(x.ExpiresAt))
 }
 
-func (x *exemption) subject() string { return x.SubjectType + "=" + x.SubjectValue }
+func exemptSubject(x *adminclient.Exemption) string { return x.SubjectType + "=" + x.SubjectValue }
 
-func (x *exemption) from() string {
-	if x.Rule == "" {
-		return "all rules"
-	}
-	return x.Rule
-}
+func exemptFrom(x *adminclient.Exemption) string { return cmp.Or(x.Rule, "all rules") }
 
 func newExemptList(p *program) *cobra.Command {
 	var rule string
 	var all bool
-	cmd := asking(&cobra.Command{
+	cmd := p.asking(&cobra.Command{
 		Use:     "list --server ADDRESS",
 		Short:   "Show exemptions that have not ended",
 		Example: "  headgate exempt list --rule search-by-key --server https://gate:8083",
 		Args:    cobra.NoArgs,
-	}, func(ctx context.Context, s *adminServer, _ []string) (err error) {
-		path, most := exemptionsPath, usualList
-		if rule != "" {
-			path = rulePath(rule) + "/exemptions"
-		}
-		if all {
-			most = math.MaxInt
-		}
-		r := exemptList{Version: jsonVersion}
-		if r.Exemptions, r.More, err = list[exemption](ctx, s, path, "exemptions", url.Values{}, most); err != nil {
-			return err
-		}
-		return p.end(&r, nil)
+	}, func(ctx context.Context, c *adminclient.Client, _ []string) (report, error) {
+		exemptions, more, err := c.Exemptions(ctx, rule, mostOf(all, usualList))
+		return &exemptList{exemptions, more}, err
 	})
 	cmd.Flags().StringVar(&rule, "rule", "", "only those from this `RULE`")
 	cmd.Flags().BoolVar(&all, "all", false, "show more than "+wording.Number(usualList))
@@ -155,10 +117,7 @@ func (r *exemptList) text() string {
 	rows := [][]string{{"ID", "RULE", "SUBJECT", "UNTIL", "BY", "REASON"}}
 	for i := range r.Exemptions {
 		x := &r.Exemptions[i]
-		rows = append(rows, []string{number(x.ID), x.from(), x.subject(), until(x.ExpiresAt), x.CreatedBy, x.Reason})
+		rows = append(rows, []string{number(x.ID), exemptFrom(x), exemptSubject(x), until(x.ExpiresAt), x.CreatedBy, x.Reason})
 	}
 	return table(rows...) + moreText(r.More)
 }
-
-// rulePath is where the API has a rule.
-func rulePath(rule string) string { return "/v1/rate-limit/rules/" + url.PathEscape(rule) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redact"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/explain"
 	"github.com/headgate/headgate/memstore"
@@ -26,9 +28,9 @@ const askTimeout = 5 * time.Second
 type explainOptions struct {
 	rules                                      []string
 	redis, namespace, secretFile, passwordFile string
-	serverOptions
-	cost int64
-	all  bool
+	server                                     adminclient.Options
+	cost                                       int64
+	all                                        bool
 }
 
 // explainReport is the report, as all commands have one.
@@ -54,24 +56,21 @@ Exit code: 0 it would pass; 1 it would be refused; 2 the rules, Redis or the ser
   headgate explain --server http://127.0.0.1:8083 --token-file token POST /api/v1/login ip=203.0.113.7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(o.rules) == 0 && o.redis == "" {
-				o.fromVariable(cmd)
+				fromVariable(cmd, &o.server)
 			}
 			q, err := readQuestion(args)
 			if err = cmp.Or(err, o.check()); err != nil {
 				return usage(cmd, err)
 			}
 			ask := explainHere
-			if o.server != "" {
+			if o.server.Server != "" {
 				ask = explainThere
 			}
 			r, err := ask(cmd.Context(), &o, q)
 			if err != nil {
 				return err
 			}
-			if !r.Allowed {
-				return p.end(explainReport{r}, no())
-			}
-			return p.end(explainReport{r}, nil)
+			return p.end(explainReport{r}, verdict(r.Allowed))
 		},
 	}
 	flags := cmd.Flags()
@@ -80,7 +79,7 @@ Exit code: 0 it would pass; 1 it would be refused; 2 the rules, Redis or the ser
 	flags.StringVar(&o.namespace, "namespace", "", "`NAME` under which the servers count")
 	flags.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the servers' secret for subjects, if they have one")
 	flags.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` with the password of Redis")
-	o.flags(cmd)
+	serverFlags(cmd, &o.server)
 	flags.Int64Var(&o.cost, "cost", 1, "multiply what the rules say the request costs by `N`")
 	flags.BoolVar(&o.all, "all", false, "show all rules that do not apply")
 	return cmd
@@ -89,16 +88,16 @@ Exit code: 0 it would pass; 1 it would be refused; 2 the rules, Redis or the ser
 // check says which flags do not fit together, and completes addresses.
 func (o *explainOptions) check() error {
 	besideRedis := o.namespace != "" || o.passwordFile != "" || o.secretFile != ""
-	besideServer := o.tokenFile != "" || o.caFile != ""
+	besideServer := o.server.TokenFile != "" || o.server.CAFile != ""
 	switch {
-	case o.server != "" && (len(o.rules) > 0 || o.redis != "" || besideRedis):
+	case o.server.Server != "" && (len(o.rules) > 0 || o.redis != "" || besideRedis):
 		return errors.New("a server has its own rules and Redis: give --server with --token-file and --ca-file only, or " +
 			"--rules with --redis and what belongs to it")
-	case o.server == "" && besideServer:
-		return errors.New("say which server to ask: give --server ADDRESS or set " + serverVariable)
-	case o.server == "" && len(o.rules) == 0:
+	case o.server.Server == "" && besideServer:
+		return errNoServer
+	case o.server.Server == "" && len(o.rules) == 0:
 		return errors.New("say where the rules are: --rules PATH; or which server to ask: give --server ADDRESS or set " +
-			serverVariable)
+			adminclient.ServerVariable)
 	case o.cost < 1 || o.cost > headgate.MaxCost:
 		return fmt.Errorf("--cost %d: write 1 to %d", o.cost, headgate.MaxCost)
 	case o.redis == "" && besideRedis:
@@ -155,6 +154,21 @@ func explainHere(ctx context.Context, o *explainOptions, q *question) (*explain.
 	if o.redis == "" {
 		r.Time = time.Time{} // no counters were asked
 	}
+	return r, nil
+}
+
+// explainThere asks a running server.
+func explainThere(ctx context.Context, o *explainOptions, q *question) (*explain.Report, error) {
+	c, err := connect(o.server, askTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	r, err := c.Explain(ctx, o.question(q))
+	if err != nil {
+		return nil, err
+	}
+	r.Server, r.Notes = c.Server, slices.Concat(q.notes, r.Notes)
 	return r, nil
 }
 

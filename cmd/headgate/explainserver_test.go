@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
@@ -228,7 +229,7 @@ func TestExplainServerErrors(t *testing.T) {
 		}
 		o := start(t, args...)
 		want := strings.ReplaceAll(strings.ReplaceAll(c.want, "SERVER", c.server), "TOKENFILE", c.token)
-		want = strings.ReplaceAll(want, "VARIABLE", serverVariable)
+		want = strings.ReplaceAll(want, "VARIABLE", adminclient.ServerVariable)
 		if o.code != 2 || o.out != "" || o.errors != "headgate: "+want+"\n" {
 			t.Errorf("%s: exit %d\n%s\nwant\n%s", c.server, o.code, o.errors, want)
 		}

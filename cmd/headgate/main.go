@@ -114,6 +114,14 @@ func (e *exitError) Error() string { return e.text }
 // no ends a command whose answer is printed, and is not good.
 func no() error { return &exitError{code: 1} }
 
+// verdict ends a command whose answer is printed, and may be good.
+func verdict(good bool) error {
+	if good {
+		return nil
+	}
+	return no()
+}
+
 // usage ends a command that was mistyped. It is nil if err is.
 func usage(cmd *cobra.Command, err error) error {
 	if err == nil {

@@ -82,14 +82,15 @@ func startJSON[T any](t *testing.T, code int, args ...string) T {
 	if o.code != code || o.errors != "" {
 		t.Fatalf("%v: exit %d, want %d: %s", args, o.code, code, o.errors)
 	}
+	text, versioned := strings.CutPrefix(o.out, "{\n  \"version\": 1,\n")
+	if !versioned || strings.Contains(o.out, `\u00`) {
+		t.Errorf("%v: the version does not come first, or characters are escaped:\n%s", args, o.out)
+	}
 	var v T
-	decoder := json.NewDecoder(strings.NewReader(o.out))
+	decoder := json.NewDecoder(strings.NewReader("{" + text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&v); err != nil {
 		t.Fatalf("%v: %v\n%s", args, err, o.out)
-	}
-	if !strings.HasPrefix(o.out, "{\n  \"version\": 1,\n") || strings.Contains(o.out, `\u00`) {
-		t.Errorf("%v: the version does not come first, or characters are escaped:\n%s", args, o.out)
 	}
 	return v
 }

@@ -8,13 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/server"
-	"github.com/headgate/headgate/internal/server/config"
-	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // migrateReport is the JSON of "migrate".
 type migrateReport struct {
-	Version  int    `json:"version"`
 	Database string `json:"database"`
 	// From and To are the version of the tables before and after; 0 is none.
 	From int64 `json:"from"`
@@ -45,11 +42,8 @@ Exit code: 0 the tables are up to date; 1 there are problems in the config; 2 th
 }
 
 func (p *program) migrate(ctx context.Context, file string) error {
-	problems := configReport{Version: jsonVersion, Problems: yamldoc.Errors{}}
-	c, err := config.Load(file)
+	c, err := p.loadConfig(file)
 	switch {
-	case errors.As(err, &problems.Problems):
-		return p.end(&problems, no())
 	case err != nil:
 		return err
 	case c.Postgres.Address == "":
@@ -61,7 +55,7 @@ func (p *program) migrate(ctx context.Context, file string) error {
 		return err
 	}
 	defer db.Close()
-	r := migrateReport{Version: jsonVersion, Database: db.Address()}
+	r := migrateReport{Database: db.Address()}
 	if r.From, r.To, err = db.Migrate(ctx); err != nil {
 		return fmt.Errorf("%w\nis PostgreSQL up, and may the user in postgres.address make tables there? It can be run again at "+
 			"any time", err)

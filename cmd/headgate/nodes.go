@@ -3,36 +3,25 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
 // nodesReport is the JSON of "nodes".
 type nodesReport struct {
-	Version int `json:"version"`
 	// RulesVersion is the newest version of the rules, and Revision that of everything, overrides and exemptions included.
-	RulesVersion int64       `json:"rules_version"`
-	Revision     int64       `json:"revision"`
-	Nodes        []nodeState `json:"nodes"`
-}
-
-// nodeState is one of the nodes in the JSON of the admin API.
-type nodeState struct {
-	Name       string    `json:"node"`
-	Version    int64     `json:"version"`
-	Revision   int64     `json:"revision"`
-	Behind     bool      `json:"behind"`
-	Problem    string    `json:"problem"`
-	StartedAt  time.Time `json:"startedAt"`
-	AgeSeconds float64   `json:"ageSeconds"`
+	RulesVersion int64              `json:"rules_version"`
+	Revision     int64              `json:"revision"`
+	Nodes        []adminclient.Node `json:"nodes"`
 }
 
 func newNodesCommand(p *program) *cobra.Command {
-	return asking(&cobra.Command{
+	return p.asking(&cobra.Command{
 		Use:   "nodes --server ADDRESS",
 		Short: "Show which servers run which version of the rules",
 		Long: `Show all servers that follow the same PostgreSQL, and which version of the rules each of them runs.
@@ -40,21 +29,13 @@ func newNodesCommand(p *program) *cobra.Command {
 Exit code: 0 all run the newest; 1 one of them is behind or has a problem; 2 the server cannot be asked.`,
 		Example: "  headgate nodes --server https://gate:8083 --token-file token",
 		Args:    cobra.NoArgs,
-	}, func(ctx context.Context, s *adminServer, _ []string) error {
-		var there struct {
-			Version, Revision int64
-			Nodes             []nodeState
+	}, func(ctx context.Context, c *adminclient.Client, _ []string) (report, error) {
+		there, err := c.Nodes(ctx)
+		if err != nil {
+			return nil, err
 		}
-		if err := s.call(ctx, http.MethodGet, "/v1/rate-limit/nodes", nil, &there); err != nil {
-			return err
-		}
-		r := nodesReport{jsonVersion, there.Version, there.Revision, append([]nodeState{}, there.Nodes...)}
-		for _, n := range r.Nodes {
-			if n.Behind || n.Problem != "" {
-				return p.end(&r, no())
-			}
-		}
-		return p.end(&r, nil)
+		r := nodesReport{there.Version, there.Revision, append([]adminclient.Node{}, there.Nodes...)}
+		return &r, verdict(!slices.ContainsFunc(r.Nodes, func(n adminclient.Node) bool { return n.Behind || n.Problem != "" }))
 	})
 }
 

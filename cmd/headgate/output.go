@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -40,21 +42,33 @@ type report interface{ text() string }
 
 // end shows a report. Its error is err, which says how the command ends, unless the report could not be written.
 func (p *program) end(r report, err error) error {
-	var b strings.Builder
+	text := r.text()
 	if p.output == "json" {
-		encoder := json.NewEncoder(&b)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false) // conditions with && are for people too
-		if err := encoder.Encode(r); err != nil {
-			return err
+		var wrong error
+		if text, wrong = jsonText(r); wrong != nil {
+			return wrong
 		}
-	} else {
-		b.WriteString(r.text())
 	}
-	if _, err := io.WriteString(p.out, b.String()); err != nil {
+	if _, err := io.WriteString(p.out, text); err != nil {
 		return err
 	}
 	return err
+}
+
+// jsonText is a report with the version of its format, unless it has one of its own.
+func jsonText(r report) (string, error) {
+	var plain, indented bytes.Buffer
+	encoder := json.NewEncoder(&plain)
+	encoder.SetEscapeHTML(false) // conditions with && are for people too
+	if err := encoder.Encode(r); err != nil {
+		return "", err
+	}
+	text := plain.Bytes()
+	if !bytes.HasPrefix(text, []byte(`{"version":`)) {
+		text = fmt.Appendf(nil, `{"version":%d,%s`, jsonVersion, text[1:])
+	}
+	err := json.Indent(&indented, text, "", "  ")
+	return indented.String(), err
 }
 
 // say tells whoever waits how it goes, beside the report.
@@ -77,3 +91,11 @@ func table(rows ...[]string) string {
 func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 func sortedNames(a headgate.Attributes) []string { return slices.Sorted(maps.Keys(a)) }
+
+// mostOf is how many of a list to show: as many as usual unless all are wanted.
+func mostOf(all bool, usual int) int {
+	if all {
+		return math.MaxInt
+	}
+	return usual
+}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -14,33 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
-const (
-	overridesPath = "/v1/rate-limit/overrides"
-	// usualList is how many are listed unless all are wanted: there may be a million.
-	usualList = 1000
-)
-
-// override is one in the JSON of the admin API.
-type override struct {
-	ID        int64               `json:"overrideId,omitzero"`
-	Rule      string              `json:"rule"`
-	LimitName string              `json:"limitName,omitzero"`
-	Subject   headgate.Attributes `json:"subject"`
-	Limit     string              `json:"limit"`
-	Reason    string              `json:"reason,omitzero"`
-	ExpiresAt *time.Time          `json:"expiresAt,omitzero"`
-	CreatedBy string              `json:"createdBy,omitzero"`
-	CreatedAt time.Time           `json:"createdAt,omitzero"`
-	UpdatedAt time.Time           `json:"updatedAt,omitzero"`
-}
+// usualList is how many are listed unless all are wanted: there may be a million.
+const usualList = 1000
 
 // overrideReport is the JSON of "override set".
 type overrideReport struct {
-	Version  int      `json:"version"`
-	Override override `json:"override"`
+	Override adminclient.Override `json:"override"`
 	// Before is what the subject had, not counting its tier, and After what it has now; null if nothing was changed, because
 	// the override has expired.
 	Before *limitReport `json:"before"`
@@ -50,23 +30,22 @@ type overrideReport struct {
 
 // overrideList is the JSON of "override list".
 type overrideList struct {
-	Version   int        `json:"version"`
-	Overrides []override `json:"overrides"`
+	Overrides []adminclient.Override `json:"overrides"`
 	// More says that there are others.
 	More bool `json:"more"`
 }
 
 func newOverride(p *program) *cobra.Command {
 	cmd := &cobra.Command{Use: "override", Short: "Give subjects other limits than a rule has, on a server with PostgreSQL"}
-	cmd.AddCommand(newOverrideSet(p), newOverrideList(p), newRemove(p, "override", overridesPath), newOverrideImport(p))
+	cmd.AddCommand(newOverrideSet(p), newOverrideList(p), newRemove(p, "override", adminclient.OverridesPath), newOverrideImport(p))
 	return cmd
 }
 
 func newOverrideSet(p *program) *cobra.Command {
-	var o override
+	var o adminclient.Override
 	var expires string
 	var burst int64
-	cmd := asking(&cobra.Command{
+	cmd := p.asking(&cobra.Command{
 		Use:   "set RULE SUBJECT LIMIT --server ADDRESS",
 		Short: "Give a subject another limit",
 		Long: `Give a subject another limit than the rule has; if it has one already, that is replaced. What it has used stays used.
@@ -78,30 +57,30 @@ with the rate: in the place of 1000/minute with a burst of 200, 5000/minute has 
 takes one at a time, by --limit-name, and the others stay. What it was before and is afterwards is shown.`,
 		Example: "  headgate override set search-by-key tenant=acme 5000/minute --expires 72h --reason launch --server https://gate:8083",
 		Args:    cobra.ExactArgs(3),
-	}, func(ctx context.Context, s *adminServer, args []string) (err error) {
-		r := overrideReport{Version: jsonVersion, Notes: []string{}}
+	}, func(ctx context.Context, c *adminclient.Client, args []string) (_ report, err error) {
+		r := overrideReport{Notes: []string{}}
 		o.Rule, o.Limit = args[0], args[2]
 		subject, notes, err := readSubject(args[1]) //nolint:contextcheck // it is over at once
 		if err != nil {
-			return &usageError{err}
+			return nil, &usageError{err}
 		}
 		o.Subject, r.Notes = subject, append(r.Notes, notes...)
 		var over *expiredError
 		if o.ExpiresAt, err = readExpiry(expires, time.Now()); errors.As(err, &over) {
 			r.Override, r.Notes = o, append(r.Notes, "it would have expired at "+instant(over.at)+" and have no effect: nothing is changed")
-			return p.end(&r, nil)
+			return &r, nil
 		}
 		if err != nil {
-			return &usageError{fmt.Errorf("--expires %w", err)}
+			return nil, &usageError{fmt.Errorf("--expires %w", err)}
 		}
 		if burst > 0 {
 			o.Limit += " burst " + strconv.FormatInt(burst, 10)
 		}
-		before, err := s.overridden(ctx, &o)
+		before, err := findOverridden(ctx, c, &o)
 		if err == nil {
-			err = s.call(ctx, http.MethodPost, overridesPath, o, &r.Override)
+			r.Override, err = c.SetOverride(ctx, &o)
 		}
-		var refused *refusal
+		var refused *adminclient.RefusalError
 		if errors.As(err, &refused) {
 			refused.Detail = wrongOverride.ReplaceAllString(refused.Detail, "") // there is but one
 			if o.LimitName == "" && strings.Contains(refused.Detail, `has no limit ""`) {
@@ -111,10 +90,7 @@ takes one at a time, by --limit-name, and the others stay. What it was before an
 		if err == nil {
 			err = before.compare(&r)
 		}
-		if err != nil {
-			return err
-		}
-		return p.end(&r, nil)
+		return &r, err
 	})
 	flags := cmd.Flags()
 	flags.Int64Var(&burst, "burst", 0, "`N` that may pass at once; without it the rule's burst, scaled with the rate")
@@ -136,34 +112,20 @@ func (r *overrideReport) text() string {
 func newOverrideList(p *program) *cobra.Command {
 	var rule, subject string
 	var all bool
-	cmd := asking(&cobra.Command{
+	cmd := p.asking(&cobra.Command{
 		Use:     "list --server ADDRESS",
 		Short:   "Show overrides that have not ended",
 		Example: "  headgate override list --rule search-by-key --subject tenant=acme --server https://gate:8083",
 		Args:    cobra.NoArgs,
-	}, func(ctx context.Context, s *adminServer, _ []string) (err error) {
-		filter := url.Values{}
-		if rule != "" {
-			filter.Set("rule", rule)
-		}
+	}, func(ctx context.Context, c *adminclient.Client, _ []string) (_ report, err error) {
+		var attributes headgate.Attributes
 		if subject != "" {
-			attributes, _, err := readSubject(subject) //nolint:contextcheck // it is over at once
-			if err != nil {
-				return &usageError{err}
-			}
-			for name, value := range attributes {
-				filter.Add("subject", name+"="+value)
+			if attributes, _, err = readSubject(subject); err != nil { //nolint:contextcheck // it is over at once
+				return nil, &usageError{err}
 			}
 		}
-		most := usualList
-		if all {
-			most = math.MaxInt
-		}
-		r := overrideList{Version: jsonVersion}
-		if r.Overrides, r.More, err = list[override](ctx, s, overridesPath, "overrides", filter, most); err != nil {
-			return err
-		}
-		return p.end(&r, nil)
+		overrides, more, err := c.Overrides(ctx, rule, attributes, mostOf(all, usualList))
+		return &overrideList{overrides, more}, err
 	})
 	cmd.Flags().StringVar(&rule, "rule", "", "only those of this `RULE`")
 	cmd.Flags().StringVar(&subject, "subject", "", "only those of this `SUBJECT`: tenant=acme,user=ann")
@@ -187,7 +149,6 @@ func (r *overrideList) text() string {
 
 // removeReport is the JSON of "override rm", "exempt rm" and "token rm".
 type removeReport struct {
-	Version int      `json:"version"`
 	Removed []string `json:"removed"`
 
 	what string
@@ -195,28 +156,28 @@ type removeReport struct {
 
 // newRemove is a command that removes what has an id.
 func newRemove(p *program, what, path string) *cobra.Command {
-	return asking(&cobra.Command{
+	return p.asking(&cobra.Command{
 		Use:     "rm ID... --server ADDRESS",
 		Short:   fmt.Sprintf("Remove %ss, by their ids", what),
 		Example: fmt.Sprintf("  headgate %s rm 17 --server https://gate:8083", commandOf(what)),
 		Args:    cobra.MinimumNArgs(1),
-	}, func(ctx context.Context, s *adminServer, ids []string) error {
-		r := removeReport{Version: jsonVersion, Removed: []string{}, what: what}
+	}, func(ctx context.Context, c *adminclient.Client, ids []string) (report, error) {
+		r := removeReport{Removed: []string{}, what: what}
 		for _, id := range ids {
 			if _, err := strconv.ParseInt(id, 10, 64); err != nil {
-				return &usageError{fmt.Errorf("%q is no id: headgate %s list shows them", id, commandOf(what))}
+				return nil, &usageError{fmt.Errorf("%q is no id: headgate %s list shows them", id, commandOf(what))}
 			}
 		}
 		for _, id := range ids {
-			if err := s.call(ctx, http.MethodDelete, path+"/"+id, nil, nil); err != nil {
+			if err := c.Remove(ctx, path, id); err != nil {
 				if len(r.Removed) > 0 {
 					err = fmt.Errorf("%w; those before it are removed", err)
 				}
-				return p.end(&r, err)
+				return nil, p.end(&r, err)
 			}
 			r.Removed = append(r.Removed, id)
 		}
-		return p.end(&r, nil)
+		return &r, nil
 	})
 }
 

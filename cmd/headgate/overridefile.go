@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
@@ -58,7 +59,7 @@ func checkOverrides(ctx context.Context, name string, rules map[string]*headgate
 	wrong := 0
 	seen, seed := map[uint64]int{}, maphash.MakeSeed()
 	sum := sha256.New()
-	err := f.read(ctx, sum, func(line int, o *override, err error) error {
+	err := f.read(ctx, sum, func(line int, o *adminclient.Override, err error) error {
 		f.rows++
 		if err == nil {
 			key := maphash.String(seed, o.Rule+"\x00"+o.LimitName+"\x00"+subjectText(o.Subject))
@@ -68,13 +69,13 @@ func checkOverrides(ctx context.Context, name string, rules map[string]*headgate
 			seen[key] = line
 		}
 		if err == nil && rules != nil {
-			err = o.check(rules)
+			err = checkOverride(o, rules)
 		}
 		if err != nil {
 			if wrong++; wrong <= mostProblems {
 				problems = append(problems, fmt.Sprintf("%s:%d: %s", name, line, err))
 			}
-		} else if o.expired(now) && len(f.expired) < mostExpired {
+		} else if expiredAt(o, now) && len(f.expired) < mostExpired {
 			f.expired = append(f.expired, expiredLine{line, *o.ExpiresAt})
 		}
 		return nil
@@ -92,13 +93,13 @@ func checkOverrides(ctx context.Context, name string, rules map[string]*headgate
 	return f, nil
 }
 
-// check says what is wrong with an override in view of its rule, as the server would.
-func (o *override) check(rules map[string]*headgate.Rule) error {
+// checkOverride says what is wrong with an override in view of its rule, as the server would.
+func checkOverride(o *adminclient.Override, rules map[string]*headgate.Rule) error {
 	rule := rules[o.Rule]
 	if rule == nil {
 		return fmt.Errorf("rule %q: there is none: headgate rules export shows what there is", o.Rule)
 	}
-	own := o.replaces(rule)
+	own := replacedLimit(o, rule)
 	if names := slices.Sorted(maps.Keys(rule.Limits)); own.Count == 0 && len(names) > 0 {
 		return fmt.Errorf("rule %q has no limit %q: write one of %s into the column limit_name", o.Rule, o.LimitName,
 			strings.Join(names, ", "))
@@ -111,12 +112,14 @@ func (o *override) check(rules map[string]*headgate.Rule) error {
 	return ruledoc.CheckSubject(rule, o.Subject)
 }
 
-// expired reports whether the override has no effect any more.
-func (o *override) expired(now time.Time) bool { return o.ExpiresAt != nil && !o.ExpiresAt.After(now) }
+// expiredAt reports whether the override has no effect any more.
+func expiredAt(o *adminclient.Override, now time.Time) bool {
+	return o.ExpiresAt != nil && !o.ExpiresAt.After(now)
+}
 
 // each calls do for each row.
-func (f *overrideFile) each(ctx context.Context, do func(line int, o *override) error) error {
-	return f.read(ctx, nil, func(line int, o *override, err error) error {
+func (f *overrideFile) each(ctx context.Context, do func(line int, o *adminclient.Override) error) error {
+	return f.read(ctx, nil, func(line int, o *adminclient.Override, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s:%d: %w: it has been changed meanwhile", f.name, line, err)
 		}
@@ -125,7 +128,7 @@ func (f *overrideFile) each(ctx context.Context, do func(line int, o *override) 
 }
 
 // read calls do for each row, with what is wrong with it. Sum, if there is one, gets all bytes.
-func (f *overrideFile) read(ctx context.Context, sum hash.Hash, do func(line int, o *override, err error) error) error {
+func (f *overrideFile) read(ctx context.Context, sum hash.Hash, do func(line int, o *adminclient.Override, err error) error) error {
 	file, err := os.Open(f.name)
 	if err != nil {
 		return err
@@ -155,7 +158,7 @@ func (f *overrideFile) read(ctx context.Context, sum hash.Hash, do func(line int
 			return f.unreadable(err)
 		}
 		line, _ := reader.FieldPos(0)
-		var o override
+		var o adminclient.Override
 		if len(record) == columns {
 			o, err = overrideOf(record, places) //nolint:contextcheck // it is over at once
 		} else {
@@ -203,14 +206,14 @@ func (f *overrideFile) columns(head []string) (places []int, err error) {
 	return places, nil
 }
 
-func overrideOf(record []string, places []int) (override, error) {
+func overrideOf(record []string, places []int) (adminclient.Override, error) {
 	get := func(column int) string {
 		if places[column] < 0 {
 			return ""
 		}
 		return strings.TrimSpace(record[places[column]])
 	}
-	o := override{Rule: get(0), Limit: get(2), Reason: get(4), LimitName: get(5)}
+	o := adminclient.Override{Rule: get(0), Limit: get(2), Reason: get(4), LimitName: get(5)}
 	if o.Rule == "" || o.Limit == "" {
 		return o, errors.New("it needs a rule, a subject and a limit")
 	}

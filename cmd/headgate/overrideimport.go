@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"net/http"
-	"net/url"
 	"os"
 	"regexp"
 	"strconv"
@@ -18,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
@@ -30,8 +28,7 @@ const (
 
 // importReport is the JSON of "override import".
 type importReport struct {
-	Version int    `json:"version"`
-	File    string `json:"file"`
+	File string `json:"file"`
 	// Rows were sent, of which Changed were not there already as they are.
 	Rows    int `json:"rows"`
 	Changed int `json:"changed"`
@@ -46,7 +43,7 @@ type importReport struct {
 
 func newOverrideImport(p *program) *cobra.Command {
 	from := 0
-	cmd := asking(&cobra.Command{
+	cmd := p.asking(&cobra.Command{
 		Use:   "import FILE.csv --server ADDRESS",
 		Short: "Set many overrides, from a file",
 		Long: `Set many overrides, from a file in CSV. Its first line names the columns: rule, subject and limit, and if wanted
@@ -64,24 +61,24 @@ again changes nothing. Overrides that are not in the file stay.
 Exit code: 0 all is set; 1 there are problems in the file; 2 not all could be set.`,
 		Example: "  headgate override import overrides.csv --server https://gate:8083 --token-file token",
 		Args:    cobra.ExactArgs(1),
-	}, func(ctx context.Context, s *adminServer, args []string) error {
-		rules, unknown := s.rulesByName(ctx)
+	}, func(ctx context.Context, c *adminclient.Client, args []string) (report, error) {
+		rules, unknown := rulesByName(ctx, c)
 		file, err := checkOverrides(ctx, args[0], rules, time.Now())
 		var problems csvErrors
 		switch {
 		case errors.As(err, &problems) && unknown != nil:
-			return &exitError{1, fmt.Sprintf("%s\nnothing is sent; the rules cannot be asked, so there may be more: %s\n", problems, unknown)}
+			return nil, &exitError{1, fmt.Sprintf("%s\nnothing is sent; the rules cannot be asked, so there may be more: %s\n", problems, unknown)}
 		case errors.As(err, &problems):
-			return &exitError{1, problems.Error() + "\nnothing is sent\n"}
+			return nil, &exitError{1, problems.Error() + "\nnothing is sent\n"}
 		case err != nil || unknown != nil:
-			return cmp.Or(err, unknown)
+			return nil, cmp.Or(err, unknown)
 		}
-		i := overrideImport{p: p, server: s, file: file, r: importReport{Version: jsonVersion, File: args[0], Warnings: []string{}}}
+		i := overrideImport{p: p, server: c, file: file, r: importReport{File: args[0], Warnings: []string{}}}
 		i.warn()
 		if i.line = from; from == 0 {
 			i.recall()
 		}
-		return i.run(ctx)
+		return &i.r, i.run(ctx)
 	})
 	cmd.Flags().IntVar(&from, "from-line", 0, "begin with line `N` of the file; the line of column names is 1")
 	return cmd
@@ -90,12 +87,12 @@ Exit code: 0 all is set; 1 there are problems in the file; 2 not all could be se
 // overrideImport is one run.
 type overrideImport struct {
 	p      *program
-	server *adminServer
+	server *adminclient.Client
 	file   *overrideFile
 	r      importReport
 
 	line        int // the first that is not done
-	batch       []override
+	batch       []adminclient.Override
 	lines       []int // of the batch
 	began, told time.Time
 }
@@ -108,22 +105,18 @@ func (i *overrideImport) warn() {
 }
 
 // rulesByName returns the rules of a server, those that are disabled included, by their names and ids.
-func (s *adminServer) rulesByName(ctx context.Context) (map[string]*headgate.Rule, error) {
-	type stored struct {
-		RuleID string
-		Rule   json.RawMessage
-	}
-	all, _, err := list[stored](ctx, s, "/v1/rate-limit/rules", "rules", url.Values{}, math.MaxInt)
+func rulesByName(ctx context.Context, c *adminclient.Client) (map[string]*headgate.Rule, error) {
+	all, err := c.Rules(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	rules := map[string]*headgate.Rule{}
-	for _, one := range all {
-		rule, err := s.parseRule("a rule", one.Rule)
+	for _, stored := range all {
+		rule, err := c.ParseRule("a rule", stored.Document)
 		if err != nil {
 			return nil, err
 		}
-		rules[rule.ID], rules[one.RuleID] = &rule, &rule
+		rules[rule.ID], rules[stored.ID] = &rule, &rule
 	}
 	return rules, nil
 }
@@ -131,12 +124,12 @@ func (s *adminServer) rulesByName(ctx context.Context) (map[string]*headgate.Rul
 func (i *overrideImport) run(ctx context.Context) error {
 	i.began = time.Now()
 	i.told = i.began
-	err := i.file.each(ctx, func(line int, o *override) error {
+	err := i.file.each(ctx, func(line int, o *adminclient.Override) error {
 		if line < i.line {
 			i.r.Before++
 			return nil
 		}
-		if o.expired(i.began) {
+		if expiredAt(o, i.began) {
 			i.r.Ended++
 			return nil
 		}
@@ -155,19 +148,15 @@ func (i *overrideImport) run(ctx context.Context) error {
 	_ = os.Remove(i.progressFile()) // if it stays, the next import of this file has nothing to do
 	i.r.Seconds = time.Since(i.began).Seconds()
 	i.r.RowsPerSecond = float64(i.r.Rows) / i.r.Seconds
-	return i.p.end(&i.r, nil)
+	return nil
 }
 
 // wrongOverride is how a server says which of many it is about.
 var wrongOverride = regexp.MustCompile(`^override (\d+): `)
 
 func (i *overrideImport) send(ctx context.Context) error {
-	var answer struct{ Changed int }
-	wanted := struct {
-		Overrides []override `json:"overrides"`
-	}{i.batch}
-	err := i.server.call(ctx, http.MethodPost, overridesPath, wanted, &answer)
-	var refused *refusal
+	changed, err := i.server.SetOverrides(ctx, i.batch)
+	var refused *adminclient.RefusalError
 	if errors.As(err, &refused) {
 		if place := wrongOverride.FindStringSubmatch(refused.Detail); place != nil {
 			if n, _ := strconv.Atoi(place[1]); n < len(i.lines) {
@@ -179,7 +168,7 @@ func (i *overrideImport) send(ctx context.Context) error {
 		return err
 	}
 	i.r.Rows += len(i.batch)
-	i.r.Changed += answer.Changed
+	i.r.Changed += changed
 	i.line = i.lines[len(i.lines)-1] + 1
 	i.batch, i.lines = i.batch[:0], i.lines[:0]
 	if now := time.Now(); now.Sub(i.told) >= tellEvery {
@@ -202,7 +191,7 @@ type importProgress struct {
 func (i *overrideImport) progressFile() string { return i.file.name + ".progress" }
 
 func (i *overrideImport) remember() error {
-	data, err := json.Marshal(importProgress{i.server.address, i.file.sum, i.line})
+	data, err := json.Marshal(importProgress{i.server.Server, i.file.sum, i.line})
 	if err == nil {
 		err = os.WriteFile(i.progressFile(), data, 0o600)
 	}
@@ -217,7 +206,7 @@ func (i *overrideImport) remember() error {
 func (i *overrideImport) recall() {
 	data, err := os.ReadFile(i.progressFile())
 	var was importProgress
-	if err != nil || json.Unmarshal(data, &was) != nil || was.Server != i.server.address || was.SHA256 != i.file.sum {
+	if err != nil || json.Unmarshal(data, &was) != nil || was.Server != i.server.Server || was.SHA256 != i.file.sum {
 		return
 	}
 	i.line = was.Line

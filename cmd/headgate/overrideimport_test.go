@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/headgate/headgate/internal/server/adminclient"
 )
 
 func TestOverrideImport(t *testing.T) {
@@ -94,7 +96,7 @@ func TestOverrideImportGoesOn(t *testing.T) {
 			_, _ = io.WriteString(w, `{"rules": [{"ruleId": "1", "rule": {"id": "login", "by": ["tenant", "user"], "limit": "5/minute"}}]}`)
 			return
 		}
-		var wanted struct{ Overrides []override }
+		var wanted struct{ Overrides []adminclient.Override }
 		if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
 			t.Error(err)
 		}

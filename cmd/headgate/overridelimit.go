@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
@@ -57,25 +55,17 @@ func newLimitReport(l headgate.Limit, unit, origin string) *limitReport {
 type overridden struct {
 	rule    headgate.Rule
 	own     headgate.Limit
-	present *override // nil if the subject has none yet
+	present *adminclient.Override // nil if the subject has none yet
 }
 
-// overridden asks for what an override is about to replace. A rule without such a limit is for the server to reject.
-func (s *adminServer) overridden(ctx context.Context, o *override) (*overridden, error) {
-	var stored struct{ Rule json.RawMessage }
-	if err := s.call(ctx, http.MethodGet, rulePath(o.Rule), nil, &stored); err != nil {
-		return nil, err
-	}
-	rule, err := s.parseRule("rule "+o.Rule, stored.Rule)
+// findOverridden asks for what an override is about to replace. A rule without such a limit is for the server to reject.
+func findOverridden(ctx context.Context, c *adminclient.Client, o *adminclient.Override) (*overridden, error) {
+	rule, err := c.Rule(ctx, o.Rule)
 	if err != nil {
 		return nil, err
 	}
-	before := &overridden{rule: rule, own: o.replaces(&rule)}
-	filter := url.Values{"rule": {o.Rule}}
-	for name, value := range o.Subject {
-		filter.Add("subject", name+"="+value)
-	}
-	there, _, err := list[override](ctx, s, overridesPath, "overrides", filter, usualList)
+	before := &overridden{rule: rule, own: replacedLimit(o, &rule)}
+	there, _, err := c.Overrides(ctx, o.Rule, o.Subject, usualList)
 	for i := range there {
 		if there[i].LimitName == o.LimitName && maps.Equal(there[i].Subject, o.Subject) {
 			before.present = &there[i]
@@ -84,8 +74,8 @@ func (s *adminServer) overridden(ctx context.Context, o *override) (*overridden,
 	return before, err
 }
 
-// replaces is the limit of a rule that the override is about; its count is 0 if there is none of that name.
-func (o *override) replaces(rule *headgate.Rule) headgate.Limit {
+// replacedLimit is the limit of a rule that an override is about; its count is 0 if there is none of that name.
+func replacedLimit(o *adminclient.Override, rule *headgate.Rule) headgate.Limit {
 	if o.LimitName != "" {
 		return rule.Limits[o.LimitName]
 	}

@@ -1,22 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/rulediff"
 )
 
-const versionsPath = "/v1/rate-limit/versions"
-
 // planReport is the JSON of "rules apply" and "rules rollback".
 type planReport struct {
-	Version int  `json:"version"`
 	Applied bool `json:"applied"`
 	// From is the version of the rules that was planned from, and To the one that was made; 0 if none was.
 	From int64 `json:"from"`
@@ -24,12 +22,6 @@ type planReport struct {
 	// Changes are what changes for whom, as "rules diff" has them.
 	Changes *rulediff.Report `json:"changes"`
 	Notes   []string         `json:"notes"`
-}
-
-// published is what the admin API says of a change of rules.
-type published struct {
-	Version int64
-	Changes *rulediff.Report
 }
 
 // planOptions are the flags of commands that change all rules.
@@ -45,42 +37,36 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 }
 
 // carryOut shows a plan, asks, and applies it.
-func (p *program) carryOut(ctx context.Context, o *planOptions, r *planReport, apply func() (published, error)) error {
+func (p *program) carryOut(
+	ctx context.Context, o *planOptions, r *planReport, apply func() (adminclient.Published, error),
+) (report, error) {
 	asks := !o.yes && !o.dryRun && len(r.Changes.Entries) > 0
 	if asks && p.output == "json" {
-		return &usageError{errors.New("a program cannot be asked: give --yes, or --dry-run to see the plan")}
+		return nil, &usageError{errors.New("a program cannot be asked: give --yes, or --dry-run to see the plan")}
 	}
 	if p.output != "json" {
 		if _, err := io.WriteString(p.out, r.Changes.String()+notesText(r.Notes)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if len(r.Changes.Entries) == 0 {
-		return p.end(r, nil)
+		return r, nil
 	}
 	if o.dryRun {
-		return p.end(r, no())
+		return r, no()
 	}
 	if asks {
-		yes, err := p.confirm(ctx, fmt.Sprintf("apply as version %d?", r.From+1))
-		if err != nil {
-			return err
-		}
-		if !yes {
-			return p.end(r, no())
+		if yes, err := p.confirm(ctx, fmt.Sprintf("apply as version %d?", r.From+1)); err != nil || !yes {
+			return r, cmp.Or(err, no())
 		}
 	}
 	done, err := apply()
-	var refused *refusal
-	if errors.As(err, &refused) && refused.status == http.StatusConflict {
-		return fmt.Errorf("%w\nsomebody has published meanwhile, and nothing was applied: run it again, and look at the plan as it "+
+	if adminclient.Conflict(err) {
+		err = fmt.Errorf("%w\nsomebody has published meanwhile, and nothing was applied: run it again, and look at the plan as it "+
 			"is now", err)
 	}
-	if err != nil {
-		return err
-	}
 	r.Applied, r.To = true, done.Version
-	return p.end(r, nil)
+	return r, err
 }
 
 // text is what comes after the plan.

@@ -73,11 +73,8 @@ func newLog(out io.Writer, level slog.Level) *slog.Logger {
 func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) error {
 	c := config.Default()
 	if o.config != "" {
-		problems := configReport{Version: jsonVersion}
 		var err error
-		if c, err = config.Load(o.config); errors.As(err, &problems.Problems) {
-			return p.end(&problems, no())
-		} else if err != nil {
+		if c, err = p.loadConfig(o.config); err != nil {
 			return err
 		}
 	}
@@ -89,7 +86,7 @@ func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) 
 	err := server.Run(ctx, c, run)
 	var bad *server.RulesError
 	if errors.As(err, &bad) {
-		r := validateReport{Version: jsonVersion, Problems: bad.Problems, Warnings: []string{}}
+		r := validateReport{Problems: bad.Problems, Warnings: []string{}}
 		return p.end(&r, &exitError{1, "headgate: " + bad.Advice + "\n"})
 	}
 	return err
@@ -117,14 +114,13 @@ func devConfig(c *config.Config) *config.Config {
 
 // devReport says what is up and how to try it.
 type devReport struct {
-	Version int `json:"version"`
 	// Addresses are of the listeners, by name.
 	Addresses map[string]string `json:"addresses"`
 	Rules     []string          `json:"rules"`
 }
 
 func newDevReport(addresses map[string]string, c *config.Config) *devReport {
-	return &devReport{jsonVersion, addresses, append([]string{}, c.Rules...)}
+	return &devReport{addresses, append([]string{}, c.Rules...)}
 }
 
 func (r *devReport) text() string {

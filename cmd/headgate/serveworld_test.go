@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -197,7 +198,7 @@ func writeFile(t *testing.T, file, text string) {
 
 // TestMain sees that servers leave nothing behind. Whatever server its user asks usually is not for tests.
 func TestMain(m *testing.M) {
-	for _, name := range []string{serverVariable, tokenVariable} {
+	for _, name := range []string{adminclient.ServerVariable, adminclient.TokenVariable} {
 		_ = os.Unsetenv(name) // what cannot be unset is not set
 	}
 	goleak.VerifyTestMain(m)

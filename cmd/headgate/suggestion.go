@@ -1,33 +1,28 @@
 package main
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/server/adminclient"
 )
 
 // command is one for people to run, as it is printed: its words are quoted for a shell, and it has the flags by which the
-// same server is asked in the same way.
-func (s *adminServer) command(words ...string) string {
-	quotedWords := []string{"headgate"}
-	words = slices.Concat(words[:1], s.flags, words[1:])
-	for _, word := range words {
-		quotedWords = append(quotedWords, quoted(word))
+// same server is asked in the same way. A token is never among them, only where it is.
+func command(c *adminclient.Client, words ...string) string {
+	all := []string{"headgate", words[0], "--server", c.Server}
+	if c.TokenFile != "" {
+		all = append(all, "--token-file", c.TokenFile)
 	}
-	return strings.Join(quotedWords, " ")
-}
-
-// given are the flags by which a server was asked. A token is never among them, only where it is.
-func (o *serverOptions) given(address string) []string {
-	flags := []string{"--server", address}
-	if o.tokenFile != "" {
-		flags = append(flags, "--token-file", o.tokenFile)
+	if c.CAFile != "" {
+		all = append(all, "--ca-file", c.CAFile)
 	}
-	if o.caFile != "" {
-		flags = append(flags, "--ca-file", o.caFile)
+	all = append(all, words[1:]...)
+	for i, word := range all {
+		all[i] = quoted(word)
 	}
-	return flags
+	return strings.Join(all, " ")
 }
 
 // quoted is a word as a POSIX shell takes it. What a terminal would act on is escaped, and is the same to the shell.

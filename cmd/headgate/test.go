@@ -12,11 +12,10 @@ import (
 
 // testReport is the JSON of "rules test". Passed and Failed count tests, Broken counts files that could not be run.
 type testReport struct {
-	Version int          `json:"version"`
-	Passed  int          `json:"passed"`
-	Failed  int          `json:"failed"`
-	Broken  int          `json:"broken"`
-	Files   []testedFile `json:"files"`
+	Passed int          `json:"passed"`
+	Failed int          `json:"failed"`
+	Broken int          `json:"broken"`
+	Files  []testedFile `json:"files"`
 }
 
 // testedFile has either tests or an error.
@@ -36,17 +35,14 @@ Exit code: 0 all pass; 1 some fail; 2 a file is broken or cannot be read.`,
 		Example: "  headgate rules test examples/rules/rules_test.yaml",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
-			r := testReport{Version: jsonVersion}
+			var r testReport
 			for _, file := range files {
 				r.run(file)
 			}
-			switch {
-			case r.Broken > 0:
+			if r.Broken > 0 {
 				return p.end(&r, &exitError{code: 2})
-			case r.Failed > 0:
-				return p.end(&r, no())
 			}
-			return p.end(&r, nil)
+			return p.end(&r, verdict(r.Failed == 0))
 		},
 	}
 }

@@ -5,23 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/adminclient"
 )
-
-const tokensPath = "/v1/rate-limit/tokens" //nolint:gosec // G101: it is a path
 
 // tokenReport is the JSON of "token create".
 type tokenReport struct {
-	Version int    `json:"version"`
-	Name    string `json:"name"`
-	Token   string `json:"token"`
+	Name  string `json:"name"`
+	Token string `json:"token"`
 	// key names the file in the config that Line belongs into.
 	key string
 	// Line is what the server's file of tokens needs; "" if the token is in PostgreSQL, where it has an ID.
@@ -32,7 +27,7 @@ type tokenReport struct {
 func newToken(p *program) *cobra.Command {
 	cmd := &cobra.Command{Use: "token", Short: "Make tokens for a server's admin API, and take them back"}
 	var role, tenant, expires string
-	var o serverOptions
+	var o adminclient.Options
 	create := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a token, and the line that lets it in",
@@ -60,7 +55,7 @@ into the file that listen.tokens_file names, and it sends the token in X-Headgat
 				rights = append(rights, "tenant="+tenant)
 			}
 			if role != string(adminapi.CallerRole) { // whose tokens are in files
-				o.fromVariable(cmd)
+				fromVariable(cmd, &o)
 			}
 			token, line, err := adminapi.NewToken(args[0], rights...)
 			if err != nil {
@@ -69,58 +64,42 @@ into the file that listen.tokens_file names, and it sends the token in X-Headgat
 			switch at, err := readExpiry(expires, time.Now()); {
 			case err != nil:
 				return usage(cmd, fmt.Errorf("--expires %w", err))
-			case o.server != "" && role == string(adminapi.CallerRole):
+			case o.Server != "" && role == string(adminapi.CallerRole):
 				return usage(cmd, errors.New("a caller's token is in a file and not in PostgreSQL: leave out --server"))
-			case o.server != "":
-				return p.storeToken(cmd.Context(), &o, wantedToken{args[0], role, tenant, at})
-			case o != (serverOptions{}) || expires != "":
-				return usage(cmd, errors.New("say which server keeps the token: give --server ADDRESS or set "+serverVariable))
+			case o.Server != "":
+				return p.storeToken(cmd.Context(), o, &adminclient.Token{Name: args[0], Role: role, Tenant: tenant, ExpiresAt: at})
+			case o != (adminclient.Options{}) || expires != "":
+				return usage(cmd, errors.New("say which server keeps the token: give --server ADDRESS or set "+adminclient.ServerVariable))
 			}
 			key := "admin.tokens_file"
 			if role == string(adminapi.CallerRole) {
 				key = "listen.tokens_file"
 			}
-			return p.end(&tokenReport{Version: jsonVersion, Name: args[0], Token: token, Line: line, key: key}, nil)
+			return p.end(&tokenReport{Name: args[0], Token: token, Line: line, key: key}, nil)
 		},
 	}
 	create.Flags().StringVar(&role, "role", string(adminapi.Viewer), "`ROLE` of the token's owner: caller, self, viewer, editor or admin")
 	create.Flags().StringVar(&tenant, "tenant", "", "`TENANT` that the token is for; without it, for all")
 	create.Flags().StringVar(&expires, "expires", "", "`WHEN` a token in PostgreSQL ends: 2026-12-01, 72h or 14d; without it never")
-	o.flags(create)
-	cmd.AddCommand(create, newTokenList(p), newRemove(p, "token", tokensPath))
+	serverFlags(create, &o)
+	cmd.AddCommand(create, newTokenList(p), newRemove(p, "token", adminclient.TokensPath))
 	return cmd
-}
-
-// storedToken is one in the JSON of the admin API, without the token itself.
-type storedToken struct {
-	ID        int64      `json:"tokenId"`
-	Name      string     `json:"name"`
-	Role      string     `json:"role"`
-	Tenant    string     `json:"tenant,omitzero"`
-	CreatedBy string     `json:"createdBy,omitzero"`
-	CreatedAt *time.Time `json:"createdAt,omitzero"`
-	ExpiresAt *time.Time `json:"expiresAt,omitzero"`
-	RevokedAt *time.Time `json:"revokedAt,omitzero"`
 }
 
 // tokenList is the JSON of "token list".
 type tokenList struct {
-	Version int           `json:"version"`
-	Tokens  []storedToken `json:"tokens"`
+	Tokens []adminclient.Token `json:"tokens"`
 }
 
 func newTokenList(p *program) *cobra.Command {
-	return asking(&cobra.Command{
+	return p.asking(&cobra.Command{
 		Use:     "list --server ADDRESS",
 		Short:   "Show the tokens in PostgreSQL, those that were removed included",
 		Example: "  headgate token list --server https://gate:8083 --token-file mine",
 		Args:    cobra.NoArgs,
-	}, func(ctx context.Context, s *adminServer, _ []string) (err error) {
-		r := tokenList{Version: jsonVersion}
-		if r.Tokens, _, err = list[storedToken](ctx, s, tokensPath, "tokens", url.Values{}, math.MaxInt); err != nil {
-			return err
-		}
-		return p.end(&r, nil)
+	}, func(ctx context.Context, c *adminclient.Client, _ []string) (report, error) {
+		tokens, err := c.Tokens(ctx)
+		return &tokenList{tokens}, err
 	})
 }
 
@@ -139,29 +118,18 @@ func (r *tokenList) text() string {
 	return table(rows...)
 }
 
-// wantedToken is one in the JSON of the admin API.
-type wantedToken struct {
-	Name      string     `json:"name"`
-	Role      string     `json:"role"`
-	Tenant    string     `json:"tenant,omitzero"`
-	ExpiresAt *time.Time `json:"expiresAt,omitzero"`
-}
-
 // storeToken has a server make the token.
-func (p *program) storeToken(ctx context.Context, o *serverOptions, wanted wantedToken) error {
-	s, err := o.open(changeTimeout)
+func (p *program) storeToken(ctx context.Context, o adminclient.Options, wanted *adminclient.Token) error {
+	c, err := connect(o, changeTimeout)
 	if err != nil {
 		return err
 	}
-	defer s.client.CloseIdleConnections()
-	var made struct {
-		TokenID int64
-		Token   string
-	}
-	if err := s.call(ctx, http.MethodPost, tokensPath, wanted, &made); err != nil {
+	defer c.Close()
+	id, token, err := c.CreateToken(ctx, wanted)
+	if err != nil {
 		return err
 	}
-	return p.end(&tokenReport{Version: jsonVersion, Name: wanted.Name, Token: made.Token, ID: made.TokenID}, nil)
+	return p.end(&tokenReport{Name: wanted.Name, Token: token, ID: id}, nil)
 }
 
 func (r *tokenReport) text() string {

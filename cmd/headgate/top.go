@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -15,40 +14,30 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/offenders"
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
-// heard says which nodes have answered.
-type heard adminapi.Coverage
-
-func (h *heard) text() string {
+// answeredText says how many nodes have answered.
+func answeredText(h *adminapi.Coverage) string {
 	return fmt.Sprintf("%d of %s answered", h.Answered, wording.Count(h.Nodes, "node"))
 }
 
-// missing says what is not shown; "" if all is.
-func (h *heard) missing() string {
+// missingText says what is not shown; "" if all is.
+func missingText(h *adminapi.Coverage) string {
 	if h.Problem == "" {
 		return ""
 	}
 	return "not all is shown: " + h.Problem
 }
 
-// hashed is true if it is not shown who subjects are.
-func (h *heard) hashed() bool { return h.ShowSubjects != string(config.ShowClear) }
-
 // topReport is the JSON of "top".
 type topReport struct {
-	Version int `json:"version"`
-	heard
-	At            time.Time           `json:"at"`
-	WindowSeconds int                 `json:"windowSeconds"`
-	Incomplete    bool                `json:"incomplete"`
-	Refused       []offenders.Limited `json:"refused"`
-	Near          []offenders.Near    `json:"near"`
-	order         string              // by which it is shown
-	server        *adminServer
+	adminclient.Top
+	order  string // by which it is shown
+	client *adminclient.Client
 }
 
 // topOptions are the flags.
@@ -69,7 +58,7 @@ const (
 
 func newTop(p *program) *cobra.Command {
 	var o topOptions
-	cmd := asking(&cobra.Command{
+	cmd := p.asking(&cobra.Command{
 		Use:   "top --server ADDRESS",
 		Short: "Show who is refused most now, and who is nearest to a limit",
 		Long: `Show who was refused most in the last minutes, and who is nearest to a limit, on all servers. One of them is asked, and
@@ -83,22 +72,16 @@ Subjects are hashes unless the servers' config says show_subjects: clear. headga
 Exit code: 0 all servers have answered; 1 some have not, and are missing; 2 the server cannot be asked.`,
 		Example: "  headgate top --server https://gate:8083 --token-file token --rule search",
 		Args:    cobra.NoArgs,
-	}, func(ctx context.Context, s *adminServer, _ []string) error {
+	}, func(ctx context.Context, c *adminclient.Client, _ []string) (report, error) {
 		if err := o.check(); err != nil {
-			return &usageError{err}
+			return nil, &usageError{err}
 		}
-		ask := func(ctx context.Context) (*topReport, error) { return o.ask(ctx, s) }
+		ask := func(ctx context.Context) (*topReport, error) { return o.ask(ctx, c) }
 		if screen := p.screen(); screen != nil && !o.once {
-			return (&topView{screen: screen, ask: ask, address: s.address, order: o.order}).run(ctx)
+			return nil, (&topView{screen: screen, ask: ask, address: c.Server, order: o.order}).run(ctx)
 		}
 		r, err := ask(ctx)
-		if err != nil {
-			return err
-		}
-		if r.Problem != "" {
-			return p.end(r, no())
-		}
-		return p.end(r, nil)
+		return r, cmp.Or(err, verdict(r.Problem == ""))
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.rule, "rule", "", "only of this `RULE`")
@@ -121,20 +104,13 @@ func (o *topOptions) check() error {
 	return nil
 }
 
-func (o *topOptions) ask(ctx context.Context, s *adminServer) (*topReport, error) {
+func (o *topOptions) ask(ctx context.Context, c *adminclient.Client) (*topReport, error) {
 	q := url.Values{"window": {strconv.Itoa(int(o.window.Seconds()))}, "limit": {strconv.Itoa(o.count)}}
 	if o.rule != "" {
 		q.Set("rule", o.rule)
 	}
-	r := topReport{order: o.order, server: s}
-	if err := s.call(ctx, http.MethodGet, "/v1/rate-limit/top?"+q.Encode(), nil, &r); err != nil {
-		return nil, err
-	}
-	if r.Version = jsonVersion; r.WindowSeconds < 1 {
-		return nil, s.stranger()
-	}
-	r.Refused, r.Near = append([]offenders.Limited{}, r.Refused...), append([]offenders.Near{}, r.Near...)
-	return &r, nil
+	top, err := c.Top(ctx, q)
+	return &topReport{top, o.order, c}, err
 }
 
 func (r *topReport) text() string {
@@ -153,7 +129,7 @@ func (r *topReport) text() string {
 
 // head says what is shown.
 func (r *topReport) head() string {
-	return fmt.Sprintf("the last %s until %s; %s", wording.Count(r.WindowSeconds/60, "minute"), instant(r.At), r.heard.text())
+	return fmt.Sprintf("the last %s until %s; %s", wording.Count(r.WindowSeconds/60, "minute"), instant(r.At), answeredText(&r.Coverage))
 }
 
 func (*topReport) nobody(order string) string {
@@ -166,19 +142,19 @@ func (*topReport) nobody(order string) string {
 // notes are what to know besides.
 func (r *topReport) notes() []string {
 	var notes []string
-	if missing := r.missing(); missing != "" {
+	if missing := missingText(&r.Coverage); missing != "" {
 		notes = append(notes, missing)
 	}
 	if r.Incomplete {
 		notes = append(notes, "some counts are too low: so many rules refuse that not all can be remembered")
 	}
 	if r.order != byNear && len(r.Near) > 0 {
-		notes = append(notes, wording.Count(len(r.Near), "subject")+" near a limit: "+r.server.command("top", "--once", "--sort", byNear))
+		notes = append(notes, wording.Count(len(r.Near), "subject")+" near a limit: "+command(r.client, "top", "--once", "--sort", byNear))
 	}
 	if r.order != byNear && len(r.Refused) > 0 {
-		notes = append(notes, "why: "+r.server.command("denials", "--", r.first()))
+		notes = append(notes, "why: "+command(r.client, "denials", "--", r.first()))
 	}
-	if r.hashed() && len(r.Refused)+len(r.Near) > 0 {
+	if r.ShowSubjects != string(config.ShowClear) && len(r.Refused)+len(r.Near) > 0 {
 		notes = append(notes, "subjects are hashes: show_subjects: clear in the servers' config shows who they are")
 	}
 	return notes

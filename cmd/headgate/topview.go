@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/headgate/headgate/internal/server/config"
 )
 
 const (
@@ -189,7 +191,7 @@ func (v *topView) page() string {
 	case v.problem != nil:
 		lines = append(lines, v.paint("31", printable(v.problem.Error())))
 	case r.Problem != "":
-		lines = append(lines, v.paint("31", printable(r.missing())))
+		lines = append(lines, v.paint("31", printable(missingText(&r.Coverage))))
 	default:
 		lines = append(lines, "")
 	}
@@ -200,7 +202,7 @@ func (v *topView) page() string {
 	}
 	lines = append(lines, strings.Split(strings.TrimSuffix(body, "\n"), "\n")...)
 	keys := fmt.Sprintf("q quit  r refused (%d)  n near a limit (%d)  s sort: %s  space pause", len(r.Refused), len(r.Near), v.order)
-	if r.hashed() {
+	if r.ShowSubjects != string(config.ShowClear) {
 		keys += "  (names: show_subjects: clear)"
 	}
 	var b bytes.Buffer

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -15,48 +13,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
 
-const (
-	usagePath = "/v1/rate-limit/usage"
-	// mostUsage is of how many rules a subject's usage is asked for: each is a call.
-	mostUsage = 100
-)
-
-// subjectUsage is what a subject has left of a rule, in the JSON of the admin API.
-type subjectUsage struct {
-	Rule    string              `json:"rule"`
-	Subject headgate.Attributes `json:"subject"`
-	// Limited is false for a subject that is exempt, and for a rule that is off.
-	Limited bool         `json:"limited"`
-	Limits  []limitUsage `json:"limits"`
-}
-
-type limitUsage struct {
-	Name          string    `json:"name,omitzero"`
-	Limit         int64     `json:"limit"`
-	Remaining     int64     `json:"remaining"`
-	ResetAt       time.Time `json:"resetAt"`
-	WindowSeconds *float64  `json:"windowSeconds"`
-	Calendar      string    `json:"calendar,omitzero"`
-	Origin        string    `json:"origin"`
-	Enforced      bool      `json:"enforced"`
-	// LocalShare says that Redis did not answer, and what is left is left of the server's local fallback share.
-	LocalShare bool `json:"localShare,omitzero"`
-}
+// mostUsage is of how many rules a subject's usage is asked for: each is a call.
+const mostUsage = 100
 
 // usageReport is the JSON of "usage", "reset" and "grant".
 type usageReport struct {
-	Version int            `json:"version"`
-	Usage   []subjectUsage `json:"usage"`
-	Notes   []string       `json:"notes"`
+	Usage []adminclient.Usage `json:"usage"`
+	Notes []string            `json:"notes"`
 }
 
 func newUsage(p *program) *cobra.Command {
 	var rule string
-	cmd := asking(&cobra.Command{
+	cmd := p.asking(&cobra.Command{
 		Use:   "usage [SUBJECT] --server ADDRESS",
 		Short: "Show what a subject has left of its limits",
 		Long: `Show what a subject has left of its limits, now. Nothing is charged. SUBJECT is what rules count by: tenant=acme, or
@@ -65,84 +38,74 @@ tenant=acme,user=ann. Without --rule it is asked for all rules in PostgreSQL tha
 With the token of a tenant and without SUBJECT, it is about that tenant. headgate explain says which rules a request meets.`,
 		Example: "  headgate usage tenant=acme,user=ann --rule exports --server https://gate:8083 --token-file token",
 		Args:    cobra.MaximumNArgs(1),
-	}, func(ctx context.Context, s *adminServer, args []string) (err error) {
-		r := usageReport{Version: jsonVersion, Usage: []subjectUsage{}, Notes: []string{}}
+	}, func(ctx context.Context, c *adminclient.Client, args []string) (report, error) {
 		if len(args) == 0 {
-			var own struct{ Usage []subjectUsage }
-			if err := s.call(ctx, http.MethodGet, usagePath+"/me", nil, &own); err != nil {
-				return err
-			}
-			for _, u := range own.Usage {
-				if rule == "" || u.Rule == rule {
-					r.Usage = append(r.Usage, u)
-				}
-			}
-			if rule != "" && len(r.Usage) == 0 {
-				return fmt.Errorf("there is no usage of rule %q: is it in force, and does it count by the token's owner?", rule)
-			}
-			return p.end(&r, nil)
+			return ownUsage(ctx, c, rule)
 		}
-		subject, notes, err := readSubject(args[0]) //nolint:contextcheck // it is over at once
-		if err != nil {
-			return &usageError{err}
-		}
-		r.Notes = append(r.Notes, notes...)
-		rules := []string{rule}
-		if rule == "" {
-			if rules, err = s.rulesCounting(ctx, subject); err != nil {
-				return err
-			}
-			if len(rules) > mostUsage {
-				rules = rules[:mostUsage]
-				r.Notes = append(r.Notes, fmt.Sprintf("only the first %d rules are shown: give --rule for another", mostUsage))
-			}
-		}
-		if len(rules) == 0 {
-			return fmt.Errorf("no rule counts by %s alone: headgate explain says which rules a request meets",
-				wording.List(sortedNames(subject)))
-		}
-		for _, name := range rules {
-			u, err := s.usage(ctx, name, subject)
-			var refused *refusal
-			if errors.As(err, &refused) && refused.status == http.StatusNotFound && rule == "" {
-				continue // it is not in force there yet
-			}
-			if errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable && rule == "" {
-				r.Notes = append(r.Notes, fmt.Sprintf("%s: not known, since %s", name, refused.Detail))
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			r.Usage = append(r.Usage, u)
-		}
-		return p.end(&r, nil)
+		return usageOf(ctx, c, args[0], rule)
 	})
 	cmd.Flags().StringVar(&rule, "rule", "", "only of this `RULE`")
 	return cmd
 }
 
-func (s *adminServer) usage(ctx context.Context, rule string, subject headgate.Attributes) (u subjectUsage, err error) {
-	q := url.Values{"ruleId": {rule}}
-	for i, name := range sortedNames(subject) {
-		if i == 0 {
-			q.Set("subjectType", name)
-			q.Set("subjectId", subject[name])
-			continue
+// ownUsage is of the token's owner, of one rule or of all.
+func ownUsage(ctx context.Context, c *adminclient.Client, rule string) (report, error) {
+	own, err := c.OwnUsage(ctx)
+	r := usageReport{Usage: []adminclient.Usage{}, Notes: []string{}}
+	for _, u := range own {
+		if rule == "" || u.Rule == rule {
+			r.Usage = append(r.Usage, u)
 		}
-		q.Set(name, subject[name])
 	}
-	err = s.call(ctx, http.MethodGet, usagePath+"?"+q.Encode(), nil, &u)
-	return u, err
+	if err == nil && rule != "" && len(r.Usage) == 0 {
+		err = fmt.Errorf("there is no usage of rule %q: is it in force, and does it count by the token's owner?", rule)
+	}
+	return &r, err
+}
+
+// usageOf is of the subject in a text, of one rule or of all that count by it.
+func usageOf(ctx context.Context, c *adminclient.Client, text, rule string) (report, error) {
+	subject, notes, err := readSubject(text) //nolint:contextcheck // it is over at once
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	r := usageReport{Usage: []adminclient.Usage{}, Notes: append([]string{}, notes...)}
+	rules := []string{rule}
+	if rule == "" {
+		if rules, err = rulesCounting(ctx, c, subject); err != nil {
+			return nil, err
+		}
+		if len(rules) > mostUsage {
+			rules = rules[:mostUsage]
+			r.Notes = append(r.Notes, fmt.Sprintf("only the first %d rules are shown: give --rule for another", mostUsage))
+		}
+	}
+	if len(rules) == 0 {
+		return nil, fmt.Errorf("no rule counts by %s alone: headgate explain says which rules a request meets",
+			wording.List(sortedNames(subject)))
+	}
+	for _, name := range rules {
+		u, err := c.Usage(ctx, name, subject)
+		var refused *adminclient.RefusalError
+		switch known := errors.As(err, &refused) && rule == ""; {
+		case known && refused.Status == http.StatusNotFound: // it is not in force there yet
+		case known && refused.Status == http.StatusServiceUnavailable:
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: not known, since %s", name, refused.Detail))
+		case err != nil:
+			return nil, err
+		default:
+			r.Usage = append(r.Usage, u)
+		}
+	}
+	return &r, nil
 }
 
 // rulesCounting are the names of the rules that count by the attributes of a subject, and nothing else.
-func (s *adminServer) rulesCounting(ctx context.Context, subject headgate.Attributes) ([]string, error) {
-	type stored struct{ Rule json.RawMessage }
-	all, _, err := list[stored](ctx, s, "/v1/rate-limit/rules", "rules", url.Values{"enabled": {"true"}}, 10_000)
-	var refused *refusal
-	if errors.As(err, &refused) && refused.status == http.StatusNotImplemented {
-		return nil, fmt.Errorf("%s has its rules in files: say of which rule, --rule RULE", s.address)
+func rulesCounting(ctx context.Context, c *adminclient.Client, subject headgate.Attributes) ([]string, error) {
+	all, err := c.Rules(ctx, true)
+	var refused *adminclient.RefusalError
+	if errors.As(err, &refused) && refused.Status == http.StatusNotImplemented {
+		return nil, fmt.Errorf("%s has its rules in files: say of which rule, --rule RULE", c.Server)
 	}
 	if err != nil {
 		return nil, err
@@ -151,7 +114,7 @@ func (s *adminServer) rulesCounting(ctx context.Context, subject headgate.Attrib
 	delete(counted, "tier") // it says which limit, unless it is counted by
 	var names []string
 	for _, one := range all {
-		rule, err := ruledoc.ParseRule(s.address, one.Rule)
+		rule, err := ruledoc.ParseRule(c.Server, one.Document)
 		if err != nil {
 			continue // a newer server has it
 		}
@@ -192,13 +155,6 @@ func (r *usageReport) text() string {
 	return table(rows...) + notesText(r.Notes)
 }
 
-// credit is what a subject is to be given back, in the JSON of the admin API.
-type credit struct {
-	Subject headgate.Attributes `json:"subject"`
-	Units   int64               `json:"units,omitzero"`
-	Reason  string              `json:"reason,omitzero"`
-}
-
 func newReset(p *program) *cobra.Command {
 	return newCredit(p, &cobra.Command{
 		Use:   "reset RULE SUBJECT --server ADDRESS",
@@ -225,27 +181,23 @@ tenant=acme,user=ann; of a rule that counts everybody together it is everybody.`
 
 // newCredit makes one of the two commands that give something back.
 func newCredit(p *program, cmd *cobra.Command) *cobra.Command {
-	var c credit
-	asking(cmd, func(ctx context.Context, s *adminServer, args []string) (err error) {
-		r := usageReport{Version: jsonVersion, Usage: make([]subjectUsage, 1), Notes: []string{}}
-		c.Subject = headgate.Attributes{}
+	var credit adminclient.Credit
+	p.asking(cmd, func(ctx context.Context, c *adminclient.Client, args []string) (_ report, err error) {
+		credit.Subject = headgate.Attributes{}
+		var notes []string
 		if args[1] != "everybody" {
-			var notes []string
-			if c.Subject, notes, err = readSubject(args[1]); err != nil { //nolint:contextcheck // it is over at once
-				return &usageError{err}
+			if credit.Subject, notes, err = readSubject(args[1]); err != nil { //nolint:contextcheck // it is over at once
+				return nil, &usageError{err}
 			}
-			r.Notes = append(r.Notes, notes...)
 		}
 		if len(args) > 2 {
-			if c.Units, err = strconv.ParseInt(args[2], 10, 64); err != nil || c.Units < 1 || c.Units > headgate.MaxCost {
-				return &usageError{fmt.Errorf("%q are no units: write 1 to %d", args[2], headgate.MaxCost)}
+			if credit.Units, err = strconv.ParseInt(args[2], 10, 64); err != nil || credit.Units < 1 || credit.Units > headgate.MaxCost {
+				return nil, &usageError{fmt.Errorf("%q are no units: write 1 to %d", args[2], headgate.MaxCost)}
 			}
 		}
-		if err := s.call(ctx, http.MethodPost, rulePath(args[0])+"/"+cmd.Name(), c, &r.Usage[0]); err != nil {
-			return err
-		}
-		return p.end(&r, nil)
+		u, err := c.Give(ctx, cmd.Name(), args[0], &credit)
+		return &usageReport{[]adminclient.Usage{u}, append([]string{}, notes...)}, err
 	})
-	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` for the history of the rule")
+	cmd.Flags().StringVar(&credit.Reason, "reason", "", "`TEXT` for the history of the rule")
 	return cmd
 }

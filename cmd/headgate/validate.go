@@ -18,7 +18,6 @@ import (
 
 // validateReport is the JSON of "rules validate". If there are problems, nothing else is known.
 type validateReport struct {
-	Version    int  `json:"version"`
 	OK         bool `json:"ok"`
 	Files      int  `json:"files"`
 	Rules      int  `json:"rules"`
@@ -45,7 +44,7 @@ Exit code: 0 all is well; 1 there are problems; 2 a file cannot be read.`,
 		Example: "  headgate rules validate /etc/headgate/rules/",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, paths []string) error {
-			r := validateReport{Version: jsonVersion, Problems: ruledoc.Errors{}, Warnings: []string{}}
+			r := validateReport{Problems: ruledoc.Errors{}, Warnings: []string{}}
 			d, err := ruledoc.Load(paths...)
 			if errors.As(err, &r.Problems) {
 				return p.end(&r, no())

@@ -10,7 +10,6 @@ import (
 
 // versionReport is the JSON of "version". What is not known is "devel".
 type versionReport struct {
-	Version  int    `json:"version"`
 	Headgate string `json:"headgate"`
 	Commit   string `json:"commit"`
 	Go       string `json:"go"`
@@ -40,7 +39,7 @@ func programVersion() string {
 
 // newVersionReport takes nil for a binary that was built without modules.
 func newVersionReport(info *debug.BuildInfo) *versionReport {
-	r := &versionReport{jsonVersion, "devel", "devel", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	r := &versionReport{"devel", "devel", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil {
 		return r
 	}

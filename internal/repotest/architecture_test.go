@@ -87,10 +87,11 @@ var architecture = map[string]arrows{
 	},
 	"cmd/headgate": {
 		code: []string{
-			"cmd/headgate/internal/envoyconfig", "identity", "internal/netaddr", "internal/redact", "internal/server",
-			"internal/server/adminapi", "internal/server/config", "internal/server/denials", "internal/server/explain",
-			"internal/server/offenders", "internal/server/rulediff", "internal/server/tracing", "internal/server/wording",
-			"internal/yamldoc", "memstore", "redisstore", "ruledoc", "github.com/spf13/cobra", "golang.org/x/term",
+			"cmd/headgate/internal/envoyconfig", "identity", "internal/redact", "internal/server",
+			"internal/server/adminapi", "internal/server/adminclient", "internal/server/config", "internal/server/denials",
+			"internal/server/explain", "internal/server/offenders", "internal/server/rulediff", "internal/server/tracing",
+			"internal/server/wording", "internal/yamldoc", "memstore", "redisstore", "ruledoc", "github.com/spf13/cobra",
+			"golang.org/x/term",
 		},
 		tests: []string{
 			"client", "internal/server/pgrules", "internal/testenv", "proto/headgate/check/v1",
@@ -162,6 +163,12 @@ var architecture = map[string]arrows{
 		tests: []string{
 			"internal/server/meter", "internal/testenv", "redisstore", "github.com/getkin/kin-openapi",
 			"github.com/golang-jwt/jwt/v5",
+		},
+	},
+	"internal/server/adminclient": {
+		code: []string{
+			"internal/netaddr", "internal/server/adminapi", "internal/server/config", "internal/server/denials",
+			"internal/server/explain", "internal/server/offenders", "internal/server/rulediff", "ruledoc",
 		},
 	},
 	"internal/server/callers": {

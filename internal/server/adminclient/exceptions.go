@@ -1,0 +1,93 @@
+package adminclient
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// What can be removed, by where the API has it.
+const (
+	OverridesPath  = "/v1/rate-limit/overrides"
+	ExemptionsPath = "/v1/rate-limit/exemptions"
+	TokensPath     = "/v1/rate-limit/tokens" //nolint:gosec // G101: it is a path
+)
+
+// Remove removes what has this id below a path.
+func (c *Client) Remove(ctx context.Context, path, id string) error {
+	return c.call(ctx, http.MethodDelete, path+"/"+id, nil, nil)
+}
+
+// Override gives a subject another limit.
+type Override struct {
+	ID        int64               `json:"overrideId,omitzero"`
+	Rule      string              `json:"rule"`
+	LimitName string              `json:"limitName,omitzero"`
+	Subject   headgate.Attributes `json:"subject"`
+	Limit     string              `json:"limit"`
+	Reason    string              `json:"reason,omitzero"`
+	ExpiresAt *time.Time          `json:"expiresAt,omitzero"`
+	CreatedBy string              `json:"createdBy,omitzero"`
+	CreatedAt time.Time           `json:"createdAt,omitzero"`
+	UpdatedAt time.Time           `json:"updatedAt,omitzero"`
+}
+
+// Overrides returns the overrides of a rule, "" of all, and of subjects with these attributes, at most so many, and whether
+// there are more.
+func (c *Client) Overrides(ctx context.Context, rule string, subject headgate.Attributes, most int) (
+	all []Override, more bool, err error,
+) {
+	filter := url.Values{}
+	if rule != "" {
+		filter.Set("rule", rule)
+	}
+	for name, value := range subject {
+		filter.Add("subject", name+"="+value)
+	}
+	return list[Override](ctx, c, OverridesPath, "overrides", filter, most)
+}
+
+// SetOverride sets one override, and returns it as it is stored.
+func (c *Client) SetOverride(ctx context.Context, o *Override) (Override, error) {
+	return ask[Override](ctx, c, http.MethodPost, OverridesPath, o)
+}
+
+// SetOverrides sets all or none, and returns how many were not as they are already. A *RefusalError because of one of them begins
+// with "override" and its index.
+func (c *Client) SetOverrides(ctx context.Context, all []Override) (changed int, err error) {
+	answer, err := ask[struct{ Changed int }](ctx, c, http.MethodPost, OverridesPath, map[string]any{"overrides": all})
+	return answer.Changed, err
+}
+
+// Exemption frees a subject from a rule, or from all.
+type Exemption struct {
+	ID           int64      `json:"exemptionId,omitzero"`
+	Rule         string     `json:"rule,omitzero"`
+	SubjectType  string     `json:"subjectType"`
+	SubjectValue string     `json:"subjectValue"`
+	Reason       string     `json:"reason,omitzero"`
+	ExpiresAt    *time.Time `json:"expiresAt,omitzero"`
+	CreatedBy    string     `json:"createdBy,omitzero"`
+	CreatedAt    time.Time  `json:"createdAt,omitzero"`
+}
+
+// exemptionsOf is where the API has the exemptions from a rule, or from all.
+func exemptionsOf(rule string) string {
+	if rule == "" {
+		return ExemptionsPath
+	}
+	return rulePath(rule) + "/exemptions"
+}
+
+// Exemptions returns the exemptions from a rule, "" from any, at most so many, and whether there are more.
+func (c *Client) Exemptions(ctx context.Context, rule string, most int) (all []Exemption, more bool, err error) {
+	return list[Exemption](ctx, c, exemptionsOf(rule), "exemptions", url.Values{}, most)
+}
+
+// Exempt adds an exemption from a rule, "" from all, and returns it as it is stored.
+func (c *Client) Exempt(ctx context.Context, rule string, x *Exemption) (Exemption, error) {
+	return ask[Exemption](ctx, c, http.MethodPost, exemptionsOf(rule), x)
+}
