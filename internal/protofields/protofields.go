@@ -4,6 +4,7 @@ package protofields
 
 import (
 	"errors"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -15,9 +16,13 @@ type Tag uint64
 // Bytes is the kind of strings, bytes and messages.
 const Bytes = Tag(protowire.BytesType)
 
-// Message reads and writes itself.
-type Message interface {
+// Readable is a message that reads itself.
+type Readable interface {
 	ReadFields(data []byte) error
+}
+
+// Writable is a message that writes itself.
+type Writable interface {
 	AppendFields(data []byte) []byte
 }
 
@@ -36,7 +41,7 @@ type Message interface {
 type Reader struct {
 	// Rest is what is left of the message.
 	Rest []byte
-	// Whole is the message as a string, for those who want strings: all of them are parts of one.
+	// Whole is the message as a string, if the texts are to be parts of it; "" copies each.
 	Whole string
 	// Tag of the field, and the number or the bytes that it holds.
 	Tag   Tag
@@ -75,13 +80,36 @@ func (r *Reader) Next() bool {
 	return true
 }
 
-// Text is the bytes of the field as a string. The reader must have the Whole.
+// Text returns the bytes of the field as a string. If they are not UTF-8 there are no more fields, as generated code has it.
 func (r *Reader) Text() string {
+	if !utf8.Valid(r.Bytes) {
+		r.fail(errText)
+		return ""
+	}
+	if r.Whole == "" {
+		return string(r.Bytes)
+	}
+	return r.part()
+}
+
+// Message returns a reader of the message in the field.
+func (r *Reader) Message() Reader {
+	if r.Whole == "" {
+		return Reader{Rest: r.Bytes}
+	}
+	return Reader{Rest: r.Bytes, Whole: r.part()}
+}
+
+// part returns the bytes of the field as a part of the Whole.
+func (r *Reader) part() string {
 	end := len(r.Whole) - len(r.Rest)
 	return r.Whole[end-len(r.Bytes) : end]
 }
 
-var errNumber = errors.New("a field's number is too large")
+var (
+	errNumber = errors.New("a field's number is too large")
+	errText   = errors.New("a text is not UTF-8")
+)
 
 func (r *Reader) fail(err error) bool {
 	r.Rest, r.Err = nil, err

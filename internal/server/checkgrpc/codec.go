@@ -2,8 +2,6 @@ package checkgrpc
 
 import (
 	"bytes"
-	"errors"
-	"unicode/utf8"
 
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // for all other messages
@@ -24,7 +22,7 @@ type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
-	case protofields.Message:
+	case protofields.Writable:
 		return mem.BufferSlice{mem.SliceBuffer(m.AppendFields(make([]byte, 0, 256)))}, nil
 	case *checkv1.CheckResponse:
 		return mem.BufferSlice{mem.SliceBuffer(appendResponse(make([]byte, 0, sizeGuess(m)), m))}, nil
@@ -43,7 +41,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch m := v.(type) {
-	case protofields.Message:
+	case protofields.Readable:
 		return m.ReadFields(data.Materialize())
 	case *checkv1.CheckRequest:
 		m.Reset()
@@ -58,8 +56,6 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-var errText = errors.New("a name, a value, a rule or a traceparent is not UTF-8")
-
 func readRequest(data []byte, m *checkv1.CheckRequest) error {
 	r := protofields.Reader{Rest: data}
 	for r.Next() {
@@ -72,15 +68,9 @@ func readRequest(data []byte, m *checkv1.CheckRequest) error {
 		case 2 << 3:
 			m.Cost = int64(r.Value)
 		case 3<<3 | protofields.Bytes:
-			if !utf8.Valid(r.Bytes) {
-				return errText
-			}
-			m.Rule = string(r.Bytes)
+			m.Rule = r.Text()
 		case 4<<3 | protofields.Bytes:
-			if !utf8.Valid(r.Bytes) {
-				return errText
-			}
-			m.Traceparent = string(r.Bytes)
+			m.Traceparent = r.Text()
 		case 5 << 3:
 			m.WithHeaders = r.Value != 0
 		}
@@ -145,16 +135,11 @@ func readAttribute(data []byte, attributes map[string]string) (map[string]string
 func readPair(data []byte) (name, value string, err error) {
 	r := protofields.Reader{Rest: data}
 	for r.Next() {
-		if r.Tag != 1<<3|protofields.Bytes && r.Tag != 2<<3|protofields.Bytes {
-			continue
-		}
-		if !utf8.Valid(r.Bytes) {
-			return "", "", errText
-		}
-		if r.Tag == 1<<3|protofields.Bytes {
-			name = string(r.Bytes)
-		} else {
-			value = string(r.Bytes)
+		switch r.Tag {
+		case 1<<3 | protofields.Bytes:
+			name = r.Text()
+		case 2<<3 | protofields.Bytes:
+			value = r.Text()
 		}
 	}
 	return name, value, r.Err

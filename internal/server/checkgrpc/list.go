@@ -32,9 +32,6 @@ func (l *list) ReadFields(data []byte) error {
 	return nil
 }
 
-// AppendFields returns data with the message appended.
-func (l *list) AppendFields(data []byte) []byte { return append(data, l.data...) }
-
 // items returns the bytes of each item.
 func (l *list) items() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {

@@ -1,11 +1,6 @@
 package envoyrls
 
-import (
-	"errors"
-	"unicode/utf8"
-
-	"github.com/headgate/headgate/internal/protofields"
-)
+import "github.com/headgate/headgate/internal/protofields"
 
 // request is envoy.service.ratelimit.v3.RateLimitRequest.
 type request struct {
@@ -34,8 +29,6 @@ type override struct {
 
 type entry struct{ key, value string }
 
-var errText = errors.New("a domain, a key or a value is not UTF-8")
-
 // ReadFields never fails: what is wrong is for the handler to say, in words that a caller understands.
 func (m *request) ReadFields(data []byte) error {
 	*m = request{}
@@ -44,11 +37,11 @@ func (m *request) ReadFields(data []byte) error {
 	for r.Next() {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
-			m.domain = m.text(&r)
+			m.domain = r.Text()
 		case 2<<3 | protofields.Bytes:
 			if len(m.descriptors) <= maxDescriptors { // one more is enough to refuse it
 				m.descriptors = append(m.descriptors, descriptor{})
-				m.readDescriptor(&m.descriptors[len(m.descriptors)-1], protofields.Reader{Rest: r.Bytes, Whole: r.Text()})
+				m.readDescriptor(&m.descriptors[len(m.descriptors)-1], r.Message())
 			}
 		case 3 << 3:
 			m.hits = uint64(uint32(r.Value)) // it is one of 32 bits
@@ -63,12 +56,12 @@ func (m *request) readDescriptor(d *descriptor, r protofields.Reader) {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
 			if len(d.entries) <= maxEntries {
-				d.entries = append(d.entries, m.readEntry(protofields.Reader{Rest: r.Bytes, Whole: r.Text()}))
+				d.entries = append(d.entries, m.readEntry(r.Message()))
 			}
 		case 2<<3 | protofields.Bytes:
-			d.limit = m.readOverride(r.Bytes)
+			d.limit = m.readOverride(r.Message())
 		case 3<<3 | protofields.Bytes:
-			d.hasHits, d.hits = true, m.readWrapped(r.Bytes)
+			d.hasHits, d.hits = true, m.readWrapped(r.Message())
 		case 4 << 3:
 			d.negative = r.Value != 0
 		}
@@ -76,9 +69,8 @@ func (m *request) readDescriptor(d *descriptor, r protofields.Reader) {
 	m.note(r.Err)
 }
 
-func (m *request) readOverride(data []byte) override {
+func (m *request) readOverride(r protofields.Reader) override {
 	o := override{given: true}
-	r := protofields.Reader{Rest: data}
 	for r.Next() {
 		switch r.Tag {
 		case 1 << 3:
@@ -86,7 +78,7 @@ func (m *request) readOverride(data []byte) override {
 		case 2 << 3:
 			o.unit = r.Value
 		case 3<<3 | protofields.Bytes:
-			o.times = m.readWrapped(r.Bytes)
+			o.times = m.readWrapped(r.Message())
 		}
 	}
 	m.note(r.Err)
@@ -94,8 +86,7 @@ func (m *request) readOverride(data []byte) override {
 }
 
 // readWrapped reads a number that may be absent: a UInt64Value or UInt32Value.
-func (m *request) readWrapped(data []byte) (n uint64) {
-	r := protofields.Reader{Rest: data}
+func (m *request) readWrapped(r protofields.Reader) (n uint64) {
 	for r.Next() {
 		if r.Tag == 1<<3 {
 			n = r.Value
@@ -109,20 +100,13 @@ func (m *request) readEntry(r protofields.Reader) (e entry) {
 	for r.Next() {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
-			e.key = m.text(&r)
+			e.key = r.Text()
 		case 2<<3 | protofields.Bytes:
-			e.value = m.text(&r)
+			e.value = r.Text()
 		}
 	}
 	m.note(r.Err)
 	return e
-}
-
-func (m *request) text(r *protofields.Reader) string {
-	if !utf8.Valid(r.Bytes) {
-		m.note(errText)
-	}
-	return r.Text()
 }
 
 func (m *request) note(err error) {
@@ -130,6 +114,3 @@ func (m *request) note(err error) {
 		m.err = err
 	}
 }
-
-// AppendFields is not needed: requests are read.
-func (m *request) AppendFields(data []byte) []byte { return data }

@@ -28,9 +28,6 @@ func codeOf(d *headgate.Decision) uint64 {
 	return 2
 }
 
-// ReadFields is not needed: responses are written.
-func (m *response) ReadFields([]byte) error { return nil }
-
 // AppendFields writes the response.
 func (m *response) AppendFields(data []byte) []byte {
 	whole := m.whole()
