@@ -35,7 +35,7 @@ type entry struct {
 	limit   headgate.Limit
 	needed  instant
 
-	known  known
+	last   lastAnswer
 	demand demand
 	// The lease that is being spent, and the one after it; the acquisition under way, if there is one.
 	lease, spare *lease
@@ -61,7 +61,7 @@ func (c *cache) decide(p *plan) bool {
 	denials, unknowns, undecided := 0, 0, 0
 	for i := range p.charges {
 		charge := &p.charges[i]
-		v := c.judge(now, charge, &p.results[i], &p.steps[i])
+		v := c.judge(now, charge, &p.results[i], &p.lookups[i])
 		switch {
 		case v == denied && !charge.Observe:
 			denials++
@@ -86,7 +86,7 @@ func (c *cache) decide(p *plan) bool {
 }
 
 // judge says what is known of one charge, and spends its units if they are leased.
-func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, s *step) verdict {
+func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, s *lookup) verdict {
 	if charge.Strict && c.leases.Load() == 0 {
 		return unknown
 	}
@@ -107,13 +107,13 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 			c.acquire(e, charge, now)
 		}
 	} else {
-		s.verdict = e.known.judge(charge, r, now)
+		s.verdict = e.last.judge(charge, r, now)
 	}
 	if s.verdict == denied {
 		e.demand.denials++
 	}
 	if s.verdict != unknown {
-		r.Time, r.Nodes = e.known.time(now), int32(c.fleet.size())
+		r.Time, r.Nodes = e.last.time(now), int32(c.fleet.size())
 	}
 	return s.verdict
 }
@@ -123,7 +123,7 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 func (c *cache) takeTurns(p *plan, now instant) bool {
 	waits := false
 	for i := range p.charges {
-		s, charge, r := &p.steps[i], &p.charges[i], &p.results[i]
+		s, charge, r := &p.lookups[i], &p.charges[i], &p.results[i]
 		if s.verdict != fits || charge.Observe {
 			continue
 		}
@@ -139,7 +139,7 @@ func (c *cache) takeTurns(p *plan, now instant) bool {
 			r.Allowed, r.Remaining, r.RetryAfter = false, 0, e.acquiring.since+turn-now
 			e.demand.denials++
 		default:
-			e.known.deny(now, min(wait, turn))
+			e.last.deny(now, min(wait, turn))
 		}
 		mu.Unlock()
 	}
@@ -148,8 +148,8 @@ func (c *cache) takeTurns(p *plan, now instant) bool {
 
 // unspend puts back what was spent for a request that is denied by another limit, and shows the charges as not made.
 func (c *cache) unspend(p *plan, now instant) {
-	for i := range min(usual, len(p.charges)) {
-		s, charge, r := &p.steps[i], &p.charges[i], &p.results[i]
+	for i := range min(maxCacheable, len(p.charges)) {
+		s, charge, r := &p.lookups[i], &p.charges[i], &p.results[i]
 		if s.verdict != spent {
 			continue
 		}
@@ -175,7 +175,7 @@ func (c *cache) bringHome(p *plan) {
 	}
 	for i := range p.charges {
 		charge := &p.charges[i]
-		if p.plain && !p.steps[i].holds || p.decided(i) || !ordinary(charge) && !charge.Credit {
+		if p.plain && !p.lookups[i].holds || p.decided(i) || !ordinary(charge) && !charge.Credit {
 			continue
 		}
 		e, mu := c.lock(charge.Subject, charge.Counter)
@@ -236,8 +236,8 @@ func (c *cache) awaitOwnUnits(p *plan, deadline time.Duration) {
 			}
 		}
 	}
-	for i := range p.steps {
-		p.steps[i] = step{holds: true}
+	for i := range p.lookups {
+		p.lookups[i] = lookup{holds: true}
 	}
 }
 
@@ -262,9 +262,9 @@ func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bo
 	nodes := c.fleet.size()
 	e.demand.sample(charge, r, now)
 	granted := r.Allowed && r.Granted > 0
-	c.falseDenials.Add(e.known.mistaken(charge, r, now))
+	c.falseDenials.Add(e.last.falseDenials(charge, r, now))
 	shared := nodes > 1 && leasable(charge, nodes)
-	denial := e.known.observe(charge, r, plain, shared, sent, now)
+	denial := e.last.observe(charge, r, plain, shared, sent, now)
 	switch {
 	case charge.Strict || !plain:
 	case granted:
@@ -274,7 +274,7 @@ func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bo
 		e.demand.denials++
 		if wait := e.contention(charge, nodes, now); wait > r.RetryAfter && r.RetryAfter > 0 {
 			r.RetryAfter = wait
-			e.known.deny(now, wait)
+			e.last.deny(now, wait)
 		}
 		if shared && now >= e.demand.quiet {
 			e.demand.quiet = now + quietAfterRecall
@@ -303,17 +303,17 @@ func (c *cache) recall(subject headgate.Subject, counter headgate.Counter) {
 func (c *cache) lastKnown(charge *headgate.Charge) (remaining int64, lasts time.Duration, ok bool) {
 	e, mu := c.lock(charge.Subject, charge.Counter)
 	defer mu.Unlock()
-	if e == nil || e.known.unread == 0 {
+	if e == nil || e.last.unread == 0 {
 		return 0, 0, false
 	}
-	lasts = e.known.unread - c.now()
-	e.known.unread = 0
-	return e.known.remaining, lasts, true
+	lasts = e.last.unread - c.now()
+	e.last.unread = 0
+	return e.last.remaining, lasts, true
 }
 
 // isKnown reports whether lastKnown has something to say.
 func (c *cache) isKnown(subject headgate.Subject, counter headgate.Counter) bool {
 	e, mu := c.lock(subject, counter)
 	defer mu.Unlock()
-	return e != nil && e.known.unread != 0
+	return e != nil && e.last.unread != 0
 }

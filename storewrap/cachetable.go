@@ -61,7 +61,7 @@ func (c *cache) getOrCreate(charge *headgate.Charge, now instant) (*entry, *sync
 			}
 		}
 		e = &s.entries[oldest]
-		if e.held(now) > 0 || e.known.denies(now) {
+		if e.held(now) > 0 || e.last.denies(now) {
 			c.evicted.Add(1)
 		}
 		c.agent.returnSoon(e.surrender(s.subjects[oldest])...)

@@ -158,7 +158,7 @@ func (e *entry) spend(c *headgate.Charge, r *headgate.Result, now instant) *leas
 	}
 	l.units -= c.Cost
 	*r = headgate.Result{
-		Allowed: true, Granted: c.Cost, Remaining: e.known.remaining + e.held(now), ResetAfter: max(0, e.known.reset-now),
+		Allowed: true, Granted: c.Cost, Remaining: e.last.remaining + e.held(now), ResetAfter: max(0, e.last.reset-now),
 		Receipt: l.receipt, Path: headgate.PathLease,
 	}
 	r.Receipt.Units = c.Cost
@@ -217,7 +217,7 @@ func (c *cache) acquire(e *entry, charge *headgate.Charge, now instant) {
 func (e *entry) wants(c *headgate.Charge, now instant, nodes int64) (units int64, term time.Duration) {
 	d := &e.demand
 	pace := d.pace(now)
-	capacity, left := e.limit.Capacity(), e.known.remaining
+	capacity, left := e.limit.Capacity(), e.last.remaining
 	most := capacity / (leasedPart * nodes)
 	if wait := e.contention(c, nodes, now); wait > 0 {
 		return min(int64(pace*float64(wait)+0.5), capacity/leasedPart, left), 2 * wait
@@ -263,7 +263,7 @@ func (c *cache) granted(a *acquisition, r *headgate.Result, sent instant) {
 	l := &lease{units: r.Granted, granted: r.Granted, end: sent + a.term, receipt: r.Receipt, number: c.leases.Add(1)}
 	if e != nil && e.limit == charge.Limit {
 		e.endWithWindow(l, charge, r, sent)
-		e.known.remaining, e.demand.remaining = r.Remaining, e.demand.remaining-r.Granted
+		e.last.remaining, e.demand.remaining = r.Remaining, e.demand.remaining-r.Granted
 		free := &e.spare
 		if e.lease == nil || e.lease.units == 0 {
 			free = &e.lease

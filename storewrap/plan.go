@@ -2,15 +2,15 @@ package storewrap
 
 import "github.com/headgate/headgate"
 
-// usual is how many charges a request may have for the cache to decide it.
-const usual = 8
+// maxCacheable is how many charges a request may have for the cache to decide it.
+const maxCacheable = 8
 
 // plan is one request on its way through the store.
 type plan struct {
 	charges []headgate.Charge
 	results []headgate.Result
 	plain   bool // the cache may decide it
-	steps   [usual]step
+	lookups [maxCacheable]lookup
 
 	// Where some charges need not be asked about, or own leases are returned with the question, it is made anew: first the
 	// returns, then the charges at index.
@@ -20,8 +20,8 @@ type plan struct {
 	index    []int
 }
 
-// step is what the cache made of one charge.
-type step struct {
+// lookup is what the cache found for one charge.
+type lookup struct {
 	verdict verdict
 	holds   bool   // this node holds units of the counter
 	lease   *lease // that units were spent from
@@ -40,7 +40,7 @@ const (
 // decided reports whether the store need not be asked about a charge: its units are spent, or it only observes and would not be
 // counted.
 func (p *plan) decided(i int) bool {
-	return i < usual && (p.steps[i].verdict == spent || p.steps[i].verdict == denied && p.charges[i].Observe)
+	return i < maxCacheable && (p.lookups[i].verdict == spent || p.lookups[i].verdict == denied && p.charges[i].Observe)
 }
 
 // ask returns what to ask the store, and where its answers belong.
@@ -112,5 +112,5 @@ func cacheable(charges []headgate.Charge) bool {
 			}
 		}
 	}
-	return len(charges) <= usual
+	return len(charges) <= maxCacheable
 }

@@ -14,9 +14,9 @@ const (
 	minTrust = 25 * time.Millisecond
 )
 
-// known is what the store last said of a counter, as long as it is trusted. Unless another node charges the counter, the store
+// lastAnswer is what the store last said of a counter, as long as it is trusted. Unless another node charges the counter, the store
 // would say the same again.
-type known struct {
+type lastAnswer struct {
 	clock     int64 // the store's less this node's, in microseconds
 	remaining int64
 	reset     instant
@@ -32,66 +32,66 @@ type known struct {
 }
 
 // time returns the store's time at an instant of this node.
-func (k *known) time(now instant) time.Time {
-	return time.UnixMicro(k.clock + now.Microseconds()).UTC()
+func (a *lastAnswer) time(now instant) time.Time {
+	return time.UnixMicro(a.clock + now.Microseconds()).UTC()
 }
 
 // denies reports whether a denial is known and still holds.
-func (k *known) denies(now instant) bool {
-	return k.cost > 0 && now < k.trusted && (k.never || now < k.denied)
+func (a *lastAnswer) denies(now instant) bool {
+	return a.cost > 0 && now < a.trusted && (a.never || now < a.denied)
 }
 
 // judge fills in what the store would say to a charge, if that is known.
-func (k *known) judge(c *headgate.Charge, r *headgate.Result, now instant) verdict {
-	if c.Cost != k.cost || now >= k.trusted {
+func (a *lastAnswer) judge(c *headgate.Charge, r *headgate.Result, now instant) verdict {
+	if c.Cost != a.cost || now >= a.trusted {
 		return unknown
 	}
-	*r = headgate.Result{Remaining: k.remaining, ResetAfter: max(0, k.reset-now), Path: headgate.PathCache}
+	*r = headgate.Result{Remaining: a.remaining, ResetAfter: max(0, a.reset-now), Path: headgate.PathCache}
 	switch {
-	case k.never:
+	case a.never:
 		r.RetryAfter = headgate.Never
-	case now < k.denied:
-		r.RetryAfter = k.retry - now
+	case now < a.denied:
+		r.RetryAfter = a.retry - now
 	default:
-		r.Allowed, r.Remaining = true, max(k.remaining, c.Cost)
+		r.Allowed, r.Remaining = true, max(a.remaining, c.Cost)
 		return fits
 	}
-	k.times++
+	a.times++
 	return denied
 }
 
 // observe notes a result, and reports whether it is a denial for want of units. shared says that other nodes may hold leases.
-func (k *known) observe(c *headgate.Charge, r *headgate.Result, plain, shared bool, sent, now instant) bool {
-	k.clock = r.Time.UnixMicro() - sent.Microseconds()
-	k.remaining, k.reset = r.Remaining, now+r.ResetAfter
+func (a *lastAnswer) observe(c *headgate.Charge, r *headgate.Result, plain, shared bool, sent, now instant) bool {
+	a.clock = r.Time.UnixMicro() - sent.Microseconds()
+	a.remaining, a.reset = r.Remaining, now+r.ResetAfter
 	if c.OnStoreFailure == headgate.FailLocal && !c.Observe {
-		k.unread = now + max(r.UnusedAfter, r.ResetAfter)
+		a.unread = now + max(r.UnusedAfter, r.ResetAfter)
 	}
 	if c.Cost == 0 && ordinary(c) {
 		return false // a peek changes nothing
 	}
-	before := *k
-	k.cost, k.trust, k.times = 0, 0, 0
+	before := *a
+	a.cost, a.trust, a.times = 0, 0, 0
 	if !plain || r.Remaining >= c.Cost && !r.Allowed { // another charge on the counter was in the way, or too many holds
 		return false
 	}
-	k.denied, k.retry, k.never, k.trusted = 0, 0, false, sent+maxTrust
+	a.denied, a.retry, a.never, a.trusted = 0, 0, false, sent+maxTrust
 	if r.Allowed {
 		if r.Remaining >= c.Cost {
-			k.cost = c.Cost
+			a.cost = c.Cost
 		} else if wait := untilNext(c, r); wait > 0 && !shared {
-			k.cost, k.denied, k.retry = c.Cost, sent+wait, now+wait
+			a.cost, a.denied, a.retry = c.Cost, sent+wait, now+wait
 		}
 		return false
 	}
-	k.cost, k.never = c.Cost, r.RetryAfter == headgate.Never
-	k.denied, k.retry = sent+max(0, r.RetryAfter), now+max(0, r.RetryAfter)
-	if shared && !k.never {
-		k.trust = minTrust
+	a.cost, a.never = c.Cost, r.RetryAfter == headgate.Never
+	a.denied, a.retry = sent+max(0, r.RetryAfter), now+max(0, r.RetryAfter)
+	if shared && !a.never {
+		a.trust = minTrust
 		if before.trust > 0 && now-before.trusted < maxTrust {
-			k.trust = min(2*before.trust, maxTrust)
+			a.trust = min(2*before.trust, maxTrust)
 		}
-		k.trusted = sent + k.trust
+		a.trusted = sent + a.trust
 	}
 	return true
 }
@@ -117,13 +117,13 @@ func untilNext(c *headgate.Charge, r *headgate.Result) time.Duration {
 }
 
 // deny makes a denial last for a while.
-func (k *known) deny(now instant, wait time.Duration) { k.denied, k.retry = now+wait, now+wait }
+func (a *lastAnswer) deny(now instant, wait time.Duration) { a.denied, a.retry = now+wait, now+wait }
 
-// mistaken returns how many requests at most were denied from here for which the store had room, now that it has granted one:
+// falseDenials returns how many requests at most were denied from here for which the store had room, now that it has granted one:
 // units were given back before they would have come back by themselves.
-func (k *known) mistaken(c *headgate.Charge, r *headgate.Result, now instant) int64 {
-	if k.times == 0 || r.Granted == 0 || k.cost == 0 || now >= k.denied && !k.never || !ordinary(c) {
+func (a *lastAnswer) falseDenials(c *headgate.Charge, r *headgate.Result, now instant) int64 {
+	if a.times == 0 || r.Granted == 0 || a.cost == 0 || now >= a.denied && !a.never || !ordinary(c) {
 		return 0
 	}
-	return min(k.times, (r.Granted+r.Remaining)/max(1, c.Cost))
+	return min(a.times, (r.Granted+r.Remaining)/max(1, c.Cost))
 }
