@@ -5,6 +5,10 @@
 // a concurrency limit per shard. The fallback decides what the store did not: by this node's share of each limit, kept in a
 // ledger and charged to the store once it has recovered.
 //
+// The cache is cache.go with cachetable.go, lastanswer.go (denials), lease.go, agent.go and recall.go; the transport is transport.go
+// with deadline.go, shard.go (the circuit breaker) and concurrency.go; the fallback is fallback.go with share.go, ledger.go and
+// reconcile.go.
+//
 // The package knows what a node may decide on its own, and when it must. It does not know how to count, which it leaves to
 // headgate.Decide, nor what a rule is: a charge says what should happen.
 package storewrap
