@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -98,4 +99,29 @@ func mostOf(all bool, usual int) int {
 		return math.MaxInt
 	}
 	return usual
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// limitOf is a rule, with one of its limits if that has a name.
+func limitOf(rule, limit string) string {
+	if limit == "" {
+		return rule
+	}
+	return rule + " (" + limit + ")"
+}
+
+func notesText(notes []string) string {
+	var b strings.Builder
+	for _, note := range notes {
+		b.WriteString("note: " + note + "\n")
+	}
+	return b.String()
+}
+
+func moreText(more bool) string {
+	if !more {
+		return ""
+	}
+	return "and more: --all shows them\n"
 }

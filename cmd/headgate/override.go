@@ -8,15 +8,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
+	"github.com/spf13/cobra"
 )
 
-// usualList is how many are listed unless all are wanted: there may be a million.
-const usualList = 1000
+func newOverride(p *program) *cobra.Command {
+	cmd := &cobra.Command{Use: "override", Short: "Give subjects other limits than a rule has, on a server with PostgreSQL"}
+	cmd.AddCommand(newOverrideSet(p), newOverrideList(p), newRemove(p, "override", adminclient.OverridesPath), newOverrideImport(p))
+	return cmd
+}
 
 // overrideReport is the JSON of "override set".
 type overrideReport struct {
@@ -26,19 +28,6 @@ type overrideReport struct {
 	Before *limitReport `json:"before"`
 	After  *limitReport `json:"after"`
 	Notes  []string     `json:"notes"`
-}
-
-// overrideList is the JSON of "override list".
-type overrideList struct {
-	Overrides []adminclient.Override `json:"overrides"`
-	// More says that there are others.
-	More bool `json:"more"`
-}
-
-func newOverride(p *program) *cobra.Command {
-	cmd := &cobra.Command{Use: "override", Short: "Give subjects other limits than a rule has, on a server with PostgreSQL"}
-	cmd.AddCommand(newOverrideSet(p), newOverrideList(p), newRemove(p, "override", adminclient.OverridesPath), newOverrideImport(p))
-	return cmd
 }
 
 func newOverrideSet(p *program) *cobra.Command {
@@ -109,6 +98,16 @@ func (r *overrideReport) text() string {
 		subjectText(o.Subject), until(o.ExpiresAt), r.Before.Text, r.After.Text) + notesText(r.Notes)
 }
 
+// usualList is how many are listed unless all are wanted: there may be a million.
+const usualList = 1000
+
+// overrideList is the JSON of "override list".
+type overrideList struct {
+	Overrides []adminclient.Override `json:"overrides"`
+	// More says that there are others.
+	More bool `json:"more"`
+}
+
 func newOverrideList(p *program) *cobra.Command {
 	var rule, subject string
 	var all bool
@@ -145,79 +144,4 @@ func (r *overrideList) text() string {
 		})
 	}
 	return table(rows...) + moreText(r.More)
-}
-
-// removeReport is the JSON of "override rm", "exempt rm" and "token rm".
-type removeReport struct {
-	Removed []string `json:"removed"`
-
-	what string
-}
-
-// newRemove is a command that removes what has an id.
-func newRemove(p *program, what, path string) *cobra.Command {
-	return p.asking(&cobra.Command{
-		Use:     "rm ID... --server ADDRESS",
-		Short:   fmt.Sprintf("Remove %ss, by their ids", what),
-		Example: fmt.Sprintf("  headgate %s rm 17 --server https://gate:8083", commandOf(what)),
-		Args:    cobra.MinimumNArgs(1),
-	}, func(ctx context.Context, c *adminclient.Client, ids []string) (report, error) {
-		r := removeReport{Removed: []string{}, what: what}
-		for _, id := range ids {
-			if _, err := strconv.ParseInt(id, 10, 64); err != nil {
-				return nil, &usageError{fmt.Errorf("%q is no id: headgate %s list shows them", id, commandOf(what))}
-			}
-		}
-		for _, id := range ids {
-			if err := c.Remove(ctx, path, id); err != nil {
-				if len(r.Removed) > 0 {
-					err = fmt.Errorf("%w; those before it are removed", err)
-				}
-				return nil, p.end(&r, err)
-			}
-			r.Removed = append(r.Removed, id)
-		}
-		return &r, nil
-	})
-}
-
-func (r *removeReport) text() string {
-	var b strings.Builder
-	for _, id := range r.Removed {
-		b.WriteString(r.what + " " + id + " is removed\n")
-	}
-	return b.String()
-}
-
-// commandOf is what people type for a thing.
-func commandOf(what string) string {
-	if what == "exemption" {
-		return "exempt"
-	}
-	return what
-}
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
-
-// limitOf is a rule, with one of its limits if that has a name.
-func limitOf(rule, limit string) string {
-	if limit == "" {
-		return rule
-	}
-	return rule + " (" + limit + ")"
-}
-
-func notesText(notes []string) string {
-	var b strings.Builder
-	for _, note := range notes {
-		b.WriteString("note: " + note + "\n")
-	}
-	return b.String()
-}
-
-func moreText(more bool) string {
-	if !more {
-		return ""
-	}
-	return "and more: --all shows them\n"
 }
