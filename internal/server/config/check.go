@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/yamldoc"
 	"github.com/headgate/headgate/redisstore"
 )
@@ -74,59 +75,51 @@ func (d *decoder) allowRefunds(n *yamldoc.Node, key string, c *Config) {
 	})
 }
 
-func (d *decoder) address(n *yamldoc.Node, key string, c *Config) {
-	s, ok := d.notEmpty(n, key)
-	if !ok {
-		return
+// checkRedis leaves it to package redisstore, whose errors begin with the key.
+func checkRedis(o redisstore.Options) string {
+	if err := o.Validate(); err != nil {
+		return "redis." + err.Error()
 	}
-	if err := (redisstore.Options{Address: s}).Validate(); err != nil {
-		d.Bad(n, "redis.%s", err)
-		return
-	}
-	c.Redis.Address = s
+	return ""
 }
 
-func (d *decoder) postgres(n *yamldoc.Node, key string, c *Config) {
-	s, ok := d.notEmpty(n, key)
-	if !ok {
-		return
-	}
+func checkRedisAddress(_, s string) string { return checkRedis(redisstore.Options{Address: s}) }
+
+func checkNamespace(_, s string) string {
+	return checkRedis(redisstore.Options{Address: Default().Redis.Address, Namespace: s})
+}
+
+func checkPostgresAddress(key, s string) string {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		d.Bad(n, "%s: this is no address of PostgreSQL: write postgres://host:5432/headgate", key)
-		return
+		return key + ": this is no address of PostgreSQL: write postgres://host:5432/headgate"
 	}
-	c.Postgres.Address = s
+	return ""
 }
 
-// collector is where spans are sent to, by OTLP over HTTP.
-func (d *decoder) collector(n *yamldoc.Node, key string, c *Config) {
-	s, ok := d.notEmpty(n, key)
-	if !ok {
-		return
-	}
+// checkCollector is about where spans are sent to, by OTLP over HTTP.
+func checkCollector(key, s string) string {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "":
-		d.Bad(n, "%s: this is no address of a collector that takes OTLP over HTTP: write http://host:4318", key)
+		return key + ": this is no address of a collector that takes OTLP over HTTP: write http://host:4318"
 	case u.User != nil:
-		d.Bad(n, "%s: a password does not stand in the config: write the headers for the collector into the variable "+
-			"OTEL_EXPORTER_OTLP_HEADERS of the environment", key)
-	default:
-		c.Tracing.Address = s
+		return key + ": a password does not stand in the config: write the headers for the collector into the variable " +
+			"OTEL_EXPORTER_OTLP_HEADERS of the environment"
 	}
+	return ""
 }
 
-func (d *decoder) namespace(n *yamldoc.Node, key string, c *Config) {
-	s, ok := d.notEmpty(n, key)
-	if !ok {
-		return
+// checkKeyURL is about where public keys are.
+func checkKeyURL(key, s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return key + ": this is no URL: write https://host/path"
+	case u.Scheme == "http" && !netaddr.IsLoopback(u.Hostname()):
+		return key + ": keys that come by http can be replaced on the way, and tokens forged with the others: write https://"
 	}
-	if err := (redisstore.Options{Address: c.Redis.Address, Namespace: s}).Validate(); err != nil {
-		d.Bad(n, "redis.%s", err)
-		return
-	}
-	c.Redis.Namespace = s
+	return ""
 }
 
 // rules must be there, unless there are kept ones to start with: that is known only when all keys are read.
@@ -206,6 +199,13 @@ func checkPublicAlgorithm(s string) string {
 	if public := algorithms[3:]; !slices.Contains(public, s) {
 		return fmt.Sprintf("%q is not an algorithm with a public key: write some of %s", yamldoc.Shorten(s),
 			strings.Join(public, ", "))
+	}
+	return ""
+}
+
+func checkHeader(key, name string) string {
+	if strings.Trim(name, headerLetters) != "" {
+		return fmt.Sprintf("%s: %q is no name of a header: write one like X-API-Key", key, yamldoc.Shorten(name))
 	}
 	return ""
 }

@@ -3,14 +3,12 @@ package config
 import (
 	"math"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
-	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
@@ -61,18 +59,18 @@ var settings = []setting{
 	file("listen.tls.key_file", func(c *Config) *string { return &c.Listen.TLS.KeyFile }),
 	file("listen.tls.client_ca_file", func(c *Config) *string { return &c.Listen.TLS.ClientCAFile }),
 	texts("listen.tls.client_names", checkName, func(c *Config) *[]string { return &c.Callers.Names }),
-	{"redis.address", (*decoder).address, func(c *Config) any { return redact.Address(c.Redis.Address) }},
+	address("redis.address", checkRedisAddress, func(c *Config) *string { return &c.Redis.Address }),
 	text("redis.username", func(c *Config) *string { return &c.Redis.Username }),
 	file("redis.password_file", func(c *Config) *string { return &c.Redis.PasswordFile }),
-	{"redis.namespace", (*decoder).namespace, func(c *Config) any { return c.Redis.Namespace }},
-	{"redis.deadline", (*decoder).deadline, func(c *Config) any { return c.Redis.Deadline.String() }},
+	checked("redis.namespace", checkNamespace, func(c *Config) *string { return &c.Redis.Namespace }),
+	duration("redis.deadline", time.Millisecond, time.Second, "1ms to 1s", func(c *Config) *time.Duration { return &c.Redis.Deadline }),
 	yesNo("redis.tls.enabled", func(c *Config) *bool { return &c.Redis.TLS.Enabled }),
 	file("redis.tls.ca_file", func(c *Config) *string { return &c.Redis.TLS.CAFile }),
 	file("redis.tls.cert_file", func(c *Config) *string { return &c.Redis.TLS.CertFile }),
 	file("redis.tls.key_file", func(c *Config) *string { return &c.Redis.TLS.KeyFile }),
 	text("redis.tls.server_name", func(c *Config) *string { return &c.Redis.TLS.ServerName }),
 	{"rules", (*decoder).rules, func(c *Config) any { return c.Rules }},
-	{"postgres.address", (*decoder).postgres, func(c *Config) any { return redact.Address(c.Postgres.Address) }},
+	address("postgres.address", checkPostgresAddress, func(c *Config) *string { return &c.Postgres.Address }),
 	file("postgres.password_file", func(c *Config) *string { return &c.Postgres.PasswordFile }),
 	yesNo("allow_no_rules", func(c *Config) *bool { return &c.AllowNoRules }),
 	{"keep", (*decoder).keep, func(c *Config) any { return c.Keep }},
@@ -91,17 +89,17 @@ var settings = []setting{
 	word("identity.forwarded_header", []string{identity.XForwardedFor, identity.Forwarded},
 		func(c *Config) *string { return &c.Identity.ForwardedHeader }),
 	whole("identity.ipv6_prefix", 1, 128, func(c *Config) *int { return &c.Identity.IPv6Prefix }),
-	header("identity.api_key.header", func(c *Config) *string { return &c.Identity.APIKey.Header }),
+	checked("identity.api_key.header", checkHeader, func(c *Config) *string { return &c.Identity.APIKey.Header }),
 	text("identity.api_key.query", func(c *Config) *string { return &c.Identity.APIKey.Query }),
 	texts("identity.jwt.algorithms", checkAlgorithm, func(c *Config) *[]string { return &c.Identity.JWT.Algorithms }),
 	file("identity.jwt.secret_file", func(c *Config) *string { return &c.Identity.JWTSecretFile }),
 	file("identity.jwt.key_file", func(c *Config) *string { return &c.Identity.JWT.KeyFile }),
-	keyURL("identity.jwt.key_url", func(c *Config) *string { return &c.Identity.JWT.KeyURL }),
+	address("identity.jwt.key_url", checkKeyURL, func(c *Config) *string { return &c.Identity.JWT.KeyURL }),
 	text("identity.jwt.issuer", func(c *Config) *string { return &c.Identity.JWT.Issuer }),
 	texts("identity.jwt.audience", nil, func(c *Config) *[]string { return &c.Identity.JWT.Audience }),
-	{"identity.jwt.leeway", (*decoder).leeway, func(c *Config) any { return c.Identity.JWT.Leeway.String() }},
+	duration("identity.jwt.leeway", 0, 5*time.Minute, "0s to 5m", func(c *Config) *time.Duration { return &c.Identity.JWT.Leeway }),
 	yesNo("identity.jwt.allow_no_expiry", func(c *Config) *bool { return &c.Identity.JWT.AllowNoExpiry }),
-	header("identity.jwt.header", func(c *Config) *string { return &c.Identity.JWT.Header }),
+	checked("identity.jwt.header", checkHeader, func(c *Config) *string { return &c.Identity.JWT.Header }),
 	texts("identity.user", checkPlace, func(c *Config) *[]string { return &c.Identity.User }),
 	texts("identity.service_account", checkPlace, func(c *Config) *[]string { return &c.Identity.ServiceAccount }),
 	texts("identity.tenant", checkPlace, func(c *Config) *[]string { return &c.Identity.Tenant }),
@@ -113,7 +111,7 @@ var settings = []setting{
 	file("admin.tokens_file", func(c *Config) *string { return &c.AdminTokensFile }),
 	texts("admin.jwt.algorithms", checkPublicAlgorithm, func(c *Config) *[]string { return &c.AdminJWT.Algorithms }),
 	file("admin.jwt.key_file", func(c *Config) *string { return &c.AdminJWT.KeyFile }),
-	keyURL("admin.jwt.key_url", func(c *Config) *string { return &c.AdminJWT.KeyURL }),
+	address("admin.jwt.key_url", checkKeyURL, func(c *Config) *string { return &c.AdminJWT.KeyURL }),
 	text("admin.jwt.issuer", func(c *Config) *string { return &c.AdminJWT.Issuer }),
 	texts("admin.jwt.audience", nil, func(c *Config) *[]string { return &c.AdminJWT.Audience }),
 	text("admin.jwt.claims.role", func(c *Config) *string { return &c.AdminJWT.RoleClaim }),
@@ -125,7 +123,7 @@ var settings = []setting{
 	whole("tenants.max_exceptions", 0, 10_000_000, func(c *Config) *int { return &c.Tenants.Exceptions }),
 	whole("tenants.max_metered_subjects", 0, 10_000_000, func(c *Config) *int { return &c.Tenants.MeteredSubjects }),
 	whole("tenants.max_changes_per_day", 0, 100_000_000, func(c *Config) *int { return &c.Tenants.ChangesPerDay }),
-	{"tracing.address", (*decoder).collector, func(c *Config) any { return redact.Address(c.Tracing.Address) }},
+	address("tracing.address", checkCollector, func(c *Config) *string { return &c.Tracing.Address }),
 	{"tracing.sample", (*decoder).sample, func(c *Config) any { return percent(c.Tracing.Sample) }},
 	file("secret_file", func(c *Config) *string { return &c.SecretFile }),
 }
@@ -168,38 +166,27 @@ func file(key string, of func(*Config) *string) setting {
 	return s
 }
 
-// keyURL is where public keys are.
-func keyURL(key string, of func(*Config) *string) setting {
-	return setting{
-		key,
-		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
-			s, ok := d.notEmpty(n, key)
-			if !ok {
-				return
-			}
-			u, err := url.Parse(s)
-			switch {
-			case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-				d.Bad(n, "%s: this is no URL: write https://host/path", key)
-			case u.Scheme == "http" && !netaddr.IsLoopback(u.Hostname()):
-				d.Bad(n, "%s: keys that come by http can be replaced on the way, and tokens forged with the others: write https://", key)
-			}
-			*of(c) = s
-		},
-		func(c *Config) any { return redact.Address(*of(c)) },
-	}
-}
-
-// header is the name of a request header.
-func header(key string, of func(*Config) *string) setting {
+// checked is a text of which check says what is wrong, with the key, or "".
+func checked(key string, check func(key, s string) string, of func(*Config) *string) setting {
 	s := text(key, of)
 	s.read = func(d *decoder, n *yamldoc.Node, key string, c *Config) {
-		name, ok := d.notEmpty(n, key)
-		if ok && strings.Trim(name, headerLetters) != "" {
-			d.Bad(n, "%s: %q is no name of a header: write one like X-API-Key", key, yamldoc.Shorten(name))
+		value, ok := d.notEmpty(n, key)
+		if !ok {
+			return
 		}
-		*of(c) = name
+		if problem := check(key, value); problem != "" {
+			d.Bad(n, "%s", problem)
+			return
+		}
+		*of(c) = value
 	}
+	return s
+}
+
+// address is checked, and shown without secrets.
+func address(key string, check func(key, s string) string, of func(*Config) *string) setting {
+	s := checked(key, check, of)
+	s.value = func(c *Config) any { return redact.Address(*of(c)) }
 	return s
 }
 
@@ -246,6 +233,21 @@ func whole(key string, least, most int64, of func(*Config) *int) setting {
 			*of(c) = int(v)
 		},
 		func(c *Config) any { return *of(c) },
+	}
+}
+
+// duration is one from least to most, which are in bounds as people write them.
+func duration(key string, least, most time.Duration, bounds string, of func(*Config) *time.Duration) setting {
+	return setting{
+		key,
+		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+			v := d.Duration(n, key)
+			if v < least || v > most {
+				d.Bad(n, "%s is %s: write %s", key, v, bounds)
+			}
+			*of(c) = v
+		},
+		func(c *Config) any { return of(c).String() },
 	}
 }
 
@@ -296,20 +298,6 @@ func (d *decoder) mode(n *yamldoc.Node, key string, c *Config) {
 	}
 	if i := d.Choose(n, key, words); i >= 0 {
 		c.Mode = modes[i]
-	}
-}
-
-func (d *decoder) leeway(n *yamldoc.Node, key string, c *Config) {
-	c.Identity.JWT.Leeway = d.Duration(n, key)
-	if v := c.Identity.JWT.Leeway; v < 0 || v > 5*time.Minute {
-		d.Bad(n, "%s is %s: write 0s to 5m", key, v)
-	}
-}
-
-func (d *decoder) deadline(n *yamldoc.Node, key string, c *Config) {
-	c.Redis.Deadline = d.Duration(n, key)
-	if most := time.Second; c.Redis.Deadline < time.Millisecond || c.Redis.Deadline > most {
-		d.Bad(n, "%s is %s: write %s to %s", key, c.Redis.Deadline, time.Millisecond, most)
 	}
 }
 
