@@ -1,12 +1,8 @@
 package client_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"math/big"
 	"net"
 	"slices"
 	"testing"
@@ -18,6 +14,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/internal/server/checkgrpc"
+	"github.com/headgate/headgate/internal/testenv"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -114,14 +111,14 @@ func TestBytes(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	certificate, pool := newCertificate(t)
+	certificate := testenv.NewCertificate(t, nil, &x509.Certificate{})
+	pool, own := certificate.Pool, []tls.Certificate{certificate.Certificate}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()), grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		Certificates: own, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
 		MinVersion: tls.VersionTLS13,
 	})))
 	checkgrpc.New(newLimiter(t), checkgrpc.Options{}).Register(server)
 	address := listen(t, server)
-	own := []tls.Certificate{certificate}
 	for _, test := range []struct {
 		name string
 		tls  *tls.Config
@@ -136,28 +133,4 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-}
-
-func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }

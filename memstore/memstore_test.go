@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -285,7 +285,7 @@ func TestCap(t *testing.T) {
 	}
 	const most, workers = 100_000, 2
 	keys := uint64(10_000_000)
-	if testing.Short() || underRaceDetector() {
+	if testing.Short() || testenv.Race() {
 		keys /= 20
 	}
 	store := memstore.New(memstore.Options{MaxEntries: most, Clock: atNoon})
@@ -313,12 +313,6 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// underRaceDetector says whether everything takes twenty times as long.
-func underRaceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-}
-
 // As many counters as are allowed are all kept, however they fall into the shards.
 func TestNoneIsEvictedUpToTheCap(t *testing.T) {
 	t.Parallel()
@@ -326,7 +320,7 @@ func TestNoneIsEvictedUpToTheCap(t *testing.T) {
 		t.Skip("long: make test-long runs it")
 	}
 	sizes := []int{1, 2, 100, 2_048, 10_000, 100_000}
-	if !testing.Short() && !underRaceDetector() {
+	if !testing.Short() && !testenv.Race() {
 		sizes = append(sizes, 1_000_000)
 	}
 	for _, most := range sizes {

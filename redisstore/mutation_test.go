@@ -106,7 +106,7 @@ func TestMutations(t *testing.T) {
 					continue
 				}
 				mutants++
-				if underRace && rand.IntN(6) > 0 {
+				if testenv.Race() && rand.IntN(6) > 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("line %d column %d %s", number+1, at[0], kind), func(t *testing.T) {

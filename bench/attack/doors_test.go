@@ -251,7 +251,7 @@ func (h *house) read(t *testing.T, path string) string {
 func TestDoorsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	redis, ours := startRedis(t), newAuthority(t)
-	server := ours.leaf(t, "server.example", time.Time{})
+	server := leaf(t, ours, "server.example", time.Time{})
 	_, line, err := adminapi.NewToken("somebody", "viewer")
 	if err != nil {
 		t.Fatal(err)
@@ -292,8 +292,8 @@ func TestDoorsOfAnAddress(t *testing.T) {
 					dir := t.TempDir()
 					for name, text := range map[string]string{
 						"config.yaml": config, "rules.yaml": doorRules, "tokens": line + "\n",
-						"cert": inPEM(t, "CERTIFICATE", server.Certificate[0]), "key": keyInPEM(t, server.PrivateKey),
-						"ca": inPEM(t, "CERTIFICATE", ours.certificate.Raw),
+						"cert": server.CertPEM, "key": server.KeyPEM,
+						"ca": ours.CertPEM,
 					} {
 						if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 							t.Fatal(err)

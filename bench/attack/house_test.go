@@ -3,17 +3,11 @@ package attack
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -26,76 +20,21 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// authority signs certificates, and its own.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{}
-	a.certificate, a.key = sign(t, nil, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	})
-	return a
-}
-
-// sign makes a certificate, signed by the authority or, without one, by itself.
-func sign(t *testing.T, by *authority, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore = time.Now().Add(-time.Hour)
-	if template.NotAfter.IsZero() {
-		template.NotAfter = time.Now().Add(time.Hour)
-	}
-	parent, parentKey := template, key
-	if by != nil {
-		parent, parentKey = by.certificate, by.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate, key
-}
-
 // leaf is a certificate for a client or a server of this machine.
-func (a *authority) leaf(t *testing.T, name string, until time.Time) *tls.Certificate {
+func leaf(t *testing.T, by *testenv.Certificate, name string, until time.Time) *testenv.Certificate {
 	t.Helper()
-	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "gateway.example"}, NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "gateway.example"}, NotAfter: until}
 	if u, err := url.Parse(name); err == nil && u.Scheme != "" {
 		template.URIs = []*url.URL{u}
 	} else {
 		template.DNSNames = []string{name}
 	}
-	certificate, key := sign(t, a, template)
-	return &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key}
+	return testenv.NewCertificate(t, by, template)
 }
 
-func inPEM(t *testing.T, kind string, der []byte) string {
+func newAuthority(t *testing.T) *testenv.Certificate {
 	t.Helper()
-	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-}
-
-func keyInPEM(t *testing.T, key any) string {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return inPEM(t, "PRIVATE KEY", der)
+	return testenv.NewCertificate(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}})
 }
 
 // house is a server whose doors are tried, and the keys that there are.
@@ -104,7 +43,7 @@ type house struct {
 	http, grpc, ops, admin string
 	secure                 bool
 	tokens                 map[string]string
-	certificates           map[string]*tls.Certificate
+	certificates           map[string]*testenv.Certificate
 	servers                *x509.CertPool
 }
 
@@ -115,15 +54,15 @@ func newHouse(t *testing.T, locks ...string) *house {
 	t.Helper()
 	h := &house{
 		http: testenv.FreeAddress(t), grpc: testenv.FreeAddress(t), ops: testenv.FreeAddress(t), admin: testenv.FreeAddress(t),
-		tokens: map[string]string{"none": "", "no token": "hgt_x"}, certificates: map[string]*tls.Certificate{}, servers: x509.NewCertPool(),
+		tokens: map[string]string{"none": "", "no token": "hgt_x"}, certificates: map[string]*testenv.Certificate{},
 	}
 	ours, theirs := newAuthority(t), newAuthority(t)
-	h.servers.AddCert(ours.certificate)
-	server, never := ours.leaf(t, "server.example", time.Time{}), time.Time{}
-	h.certificates = map[string]*tls.Certificate{
-		"none": nil, "gateway": ours.leaf(t, "gateway.example", never), "by URI": ours.leaf(t, "spiffe://example/gateway", never),
-		"other name": ours.leaf(t, "intruder.example", never), "expired": ours.leaf(t, "gateway.example", time.Now().Add(-time.Minute)),
-		"of others": theirs.leaf(t, "gateway.example", never),
+	h.servers = ours.Pool
+	server, never := leaf(t, ours, "server.example", time.Time{}), time.Time{}
+	h.certificates = map[string]*testenv.Certificate{
+		"none": nil, "gateway": leaf(t, ours, "gateway.example", never), "by URI": leaf(t, ours, "spiffe://example/gateway", never),
+		"other name": leaf(t, ours, "intruder.example", never), "expired": leaf(t, ours, "gateway.example", time.Now().Add(-time.Minute)),
+		"of others": leaf(t, theirs, "gateway.example", never),
 	}
 	var lines []string // of one file for all: the roles keep them apart
 	for _, name := range []string{"caller", "self", "viewer", "editor", "admin", "stranger"} {
@@ -157,8 +96,7 @@ func newHouse(t *testing.T, locks ...string) *house {
 	}
 	for name, text := range map[string]string{
 		"config.yaml": config, "rules.yaml": doorRules, "tokens": strings.Join(lines, "\n"),
-		"cert": inPEM(t, "CERTIFICATE", server.Certificate[0]), "key": keyInPEM(t, server.PrivateKey),
-		"ca": inPEM(t, "CERTIFICATE", ours.certificate.Raw),
+		"cert": server.CertPEM, "key": server.KeyPEM, "ca": ours.CertPEM,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -175,7 +113,7 @@ func (h *house) tls(certificate string) *tls.Config {
 	}
 	c := &tls.Config{RootCAs: h.servers}
 	if own := h.certificates[certificate]; own != nil {
-		c.Certificates = []tls.Certificate{*own}
+		c.Certificates = []tls.Certificate{own.Certificate}
 	}
 	return c
 }

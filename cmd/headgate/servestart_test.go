@@ -2,21 +2,15 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -143,7 +137,9 @@ func TestServeTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	pool, ours := writePair(t, in("cert"), in("key"))
+	ours := testenv.NewCertificate(t, nil, &x509.Certificate{})
+	writeFile(t, in("cert"), ours.CertPEM)
+	writeFile(t, in("key"), ours.KeyPEM)
 	redis := testenv.Start(t, testenv.Redis)
 	port := freePort(t)
 	redis.Must(t, "CONFIG", "SET", "tls-cert-file", in("cert"), "tls-key-file", in("key"), "tls-ca-cert-file", in("cert"),
@@ -171,7 +167,7 @@ admin: {tokens_file: tokens}
 `)
 	r := serve(t, "--config", in("config.yaml"))
 	r.says("Redis answers")
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{ours}}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ours.Pool, Certificates: []tls.Certificate{ours.Certificate}}}
 	defer transport.CloseIdleConnections()
 	ask := func(listener, path, token string) int {
 		t.Helper()
@@ -224,38 +220,6 @@ func freePort(t *testing.T) string {
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
-}
-
-// writePair writes a certificate that signs itself, for servers on this machine and for clients, and its key.
-func writePair(t *testing.T, certFile, keyFile string) (*x509.CertPool, tls.Certificate) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		NotAfter: time.Now().Add(time.Hour),
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
-	writeFile(t, certFile, string(certPEM))
-	writeFile(t, keyFile, string(keyPEM))
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(certPEM)
-	return pool, pair
 }
 
 // Without a config --dev has one rule, and nothing is open to a network.

@@ -60,7 +60,7 @@ var architecture = map[string]arrows{
 	},
 	"memstore": {
 		code:  []string{"internal/holdtable"},
-		tests: []string{"storetest"},
+		tests: []string{"internal/testenv", "storetest"},
 	},
 	"redisstore": {
 		code:  []string{"internal/redact", "github.com/redis/rueidis"},
@@ -223,7 +223,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/offenders": {
 		code:  []string{"internal/server/fanout"},
-		tests: []string{"memstore"},
+		tests: []string{"internal/testenv", "memstore"},
 	},
 	// It starts servers for the tests of any package, so it must know none of them.
 	"internal/server/pgrules": {

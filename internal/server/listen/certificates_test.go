@@ -1,15 +1,10 @@
 package listen
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,56 +16,17 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// pair is a certificate that signs itself, for servers and clients, in PEM.
-type pair struct{ cert, key []byte }
+// pair is a certificate that signs itself, for servers and clients.
+type pair struct{ *testenv.Certificate }
 
 func newPair(t *testing.T, name string) pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(100 * 365 * 24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair{
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}
+	return pair{testenv.NewCertificate(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}})}
 }
 
-func (p pair) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(p.cert)
-	return pool
-}
-
-func (p pair) certificate(t *testing.T) tls.Certificate {
+func write(t *testing.T, file, text string) {
 	t.Helper()
-	c, err := tls.X509KeyPair(p.cert, p.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func write(t *testing.T, file string, data []byte) {
-	t.Helper()
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 func filesIn(dir string) Files {
@@ -79,8 +35,8 @@ func filesIn(dir string) Files {
 
 func (p pair) write(t *testing.T, f Files) {
 	t.Helper()
-	write(t, f.Cert, p.cert)
-	write(t, f.Key, p.key)
+	write(t, f.Cert, p.CertPEM)
+	write(t, f.Key, p.KeyPEM)
 }
 
 // greet is a handshake: the name of the server, and what either side has to say against it.
@@ -142,12 +98,12 @@ func TestReload(t *testing.T) {
 		expect("one", 0)
 		two.write(t, files)
 		expect("two", 1)
-		write(t, files.Cert, []byte("nonsense"))
+		write(t, files.Cert, "nonsense")
 		expect("two", 2) // once, however often it is looked at
 		expect("two", 2)
-		write(t, files.Cert, two.cert)
+		write(t, files.Cert, two.CertPEM)
 		expect("two", 2)
-		write(t, files.Cert, []byte("nonsense"))
+		write(t, files.Cert, "nonsense")
 		expect("two", 3)
 		if err := os.Remove(files.Key); err != nil {
 			t.Fatal(err)
@@ -172,10 +128,10 @@ func TestReloadHalfWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		write(t, files.Cert, two.cert)
+		write(t, files.Cert, two.CertPEM)
 		time.Sleep(lookEvery + time.Millisecond)
 		synctest.Wait()
-		write(t, files.Key, two.key)
+		write(t, files.Key, two.KeyPEM)
 		time.Sleep(3 * lookEvery)
 	})
 	if strings.Contains(log.String(), "refused") || !strings.Contains(log.String(), "applied") {
@@ -189,7 +145,7 @@ func TestClientCertificates(t *testing.T) {
 	files := filesIn(t.TempDir())
 	server, friend, stranger := newPair(t, "server"), newPair(t, "friend"), newPair(t, "stranger")
 	server.write(t, files)
-	write(t, files.ClientCA, friend.cert)
+	write(t, files.ClientCA, friend.CertPEM)
 	synctest.Test(t, func(t *testing.T) {
 		c, err := Load(files, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -198,12 +154,12 @@ func TestClientCertificates(t *testing.T) {
 		defer c.Close()
 		sessions := map[string]tls.ClientSessionCache{}
 		config := func(p pair) *tls.Config {
-			if sessions[string(p.cert)] == nil {
-				sessions[string(p.cert)] = tls.NewLRUClientSessionCache(8)
+			if sessions[p.CertPEM] == nil {
+				sessions[p.CertPEM] = tls.NewLRUClientSessionCache(8)
 			}
 			return &tls.Config{
-				RootCAs: server.pool(), ServerName: "server", Certificates: []tls.Certificate{p.certificate(t)},
-				ClientSessionCache: sessions[string(p.cert)],
+				RootCAs: server.Pool, ServerName: "server", Certificates: []tls.Certificate{p.Certificate.Certificate},
+				ClientSessionCache: sessions[p.CertPEM],
 			}
 		}
 		rejected := 0
@@ -214,13 +170,13 @@ func TestClientCertificates(t *testing.T) {
 		if _, err := greetWith(c, config(stranger), count); err == nil || rejected != 1 {
 			t.Errorf("a stranger was let in, or it was not told: %d times", rejected)
 		}
-		if _, err := greetWith(c, &tls.Config{RootCAs: server.pool(), ServerName: "server"}, count); err == nil || rejected != 2 {
+		if _, err := greetWith(c, &tls.Config{RootCAs: server.Pool, ServerName: "server"}, count); err == nil || rejected != 2 {
 			t.Errorf("who shows no certificate was let in, or it was not told: %d times", rejected)
 		}
 		if _, err := greet(c, config(friend)); err != nil {
 			t.Error(err)
 		}
-		write(t, files.ClientCA, stranger.cert)
+		write(t, files.ClientCA, stranger.CertPEM)
 		time.Sleep(3 * lookEvery)
 		synctest.Wait()
 		if _, err := greet(c, config(stranger)); err != nil {
@@ -254,12 +210,12 @@ func TestLoadFails(t *testing.T) {
 	good, other := newPair(t, "good"), newPair(t, "other")
 	for name, spoil := range map[string]func(Files){
 		"no such file":             func(f Files) { _ = os.Remove(f.Key) },
-		"do not go together":       func(f Files) { write(t, f.Key, other.key) },
-		"there is no certificate ": func(f Files) { write(t, f.ClientCA, []byte("nonsense")) },
+		"do not go together":       func(f Files) { write(t, f.Key, other.KeyPEM) },
+		"there is no certificate ": func(f Files) { write(t, f.ClientCA, "nonsense") },
 	} {
 		files := filesIn(t.TempDir())
 		good.write(t, files)
-		write(t, files.ClientCA, good.cert)
+		write(t, files.ClientCA, good.CertPEM)
 		spoil(files)
 		if _, err := Load(files, slog.Default()); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

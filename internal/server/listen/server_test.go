@@ -251,7 +251,7 @@ func TestProtocols(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- Serve(server, l) }()
 	for want, h2 := range map[string]bool{"HTTP/2.0": true, "HTTP/1.1": false} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: one.pool()}, ForceAttemptHTTP2: h2}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: one.Pool}, ForceAttemptHTTP2: h2}
 		res, err := (&http.Client{Transport: transport}).Get("https://" + l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -295,7 +295,7 @@ func TestGRPC(t *testing.T) {
 		go func() { done <- server.Serve(l) }()
 		creds := insecure.NewCredentials()
 		if with != nil {
-			creds = credentials.NewTLS(&tls.Config{RootCAs: one.pool()})
+			creds = credentials.NewTLS(&tls.Config{RootCAs: one.Pool})
 		}
 		conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(creds))
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 func within(t *testing.T, l Limited, truth int64) {
@@ -27,7 +28,7 @@ func TestMerge(t *testing.T) {
 		t.Skip("long: make test-long runs it")
 	}
 	seeds := uint64(12)
-	if raceEnabled {
+	if testenv.Race() {
 		seeds = 4
 	}
 	for seed := range seeds {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // A few subjects that are refused often among a million that are not: they are found, with less than a megabyte.
@@ -18,7 +19,7 @@ func TestZipf(t *testing.T) {
 	for _, skew := range []float64{1.05, 1.2} {
 		t.Run(strconv.FormatFloat(skew, 'g', -1, 64), func(t *testing.T) {
 			events := 10_000_000
-			if testing.Short() || raceEnabled {
+			if testing.Short() || testenv.Race() {
 				events /= 20
 			}
 			w := newWorld(Options{})
