@@ -18,9 +18,9 @@ func Decide(charges []Charge, states []State, results []Result, now time.Time) b
 	return decide(charges, states, results, micros(now), false)
 }
 
-// Withhold is Decide for charges whose request was refused elsewhere: it judges them and records only what is recorded in
+// DecideDenied is Decide for charges whose request was denied elsewhere: it judges them and records only what is recorded in
 // any case.
-func Withhold(charges []Charge, states []State, results []Result, now time.Time) {
+func DecideDenied(charges []Charge, states []State, results []Result, now time.Time) {
 	decide(charges, states, results, micros(now), true)
 }
 

@@ -320,7 +320,7 @@ func TestDecideUndoesALog(t *testing.T) {
 	}
 }
 
-func TestWithhold(t *testing.T) {
+func TestDecideDenied(t *testing.T) {
 	t.Parallel()
 	charges := []headgate.Charge{
 		perMinute(counterA, 10, 2),
@@ -331,7 +331,7 @@ func TestWithhold(t *testing.T) {
 		perMinute('f', 5, 0),
 	}
 	states, results := statesOf([]int64{4, 5, 0, 6, 0, 1}), make([]headgate.Result, len(charges))
-	headgate.Withhold(charges, states, results, decideTime)
+	headgate.DecideDenied(charges, states, results, decideTime)
 	const words = "yes 0/6, no 0/0, yes 0/5, yes 4/8, yes 0/20, yes 0/4"
 	if want := []int64{4, 5, 0, 2, 0, 1}; verdicts(results) != words || !slices.Equal(usedUnits(states), want) {
 		t.Errorf("%s, used %v\nwant %s, used %v", verdicts(results), usedUnits(states), words, want)

@@ -89,7 +89,7 @@ func (g *group) judge(withheld bool) (admitted bool, err error) {
 		return false, err
 	}
 	if withheld {
-		headgate.Withhold(g.charges, states, g.results, g.time)
+		headgate.DecideDenied(g.charges, states, g.results, g.time)
 		return false, nil
 	}
 	return headgate.Decide(g.charges, states, g.results, g.time), nil

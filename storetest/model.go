@@ -74,7 +74,7 @@ func (m *model) Take(_ context.Context, charges []headgate.Charge, results []hea
 			}
 		}
 		got := make([]headgate.Result, len(some))
-		headgate.Withhold(some, load(some, before, holds), got, m.now)
+		headgate.DecideDenied(some, load(some, before, holds), got, m.now)
 		for i, at := range index {
 			results[at] = got[i]
 		}

@@ -126,7 +126,7 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 		states[i].Hold = l.holds.Load(c)
 	}
 	if denied {
-		headgate.Withhold(charges, states, results, now)
+		headgate.DecideDenied(charges, states, results, now)
 	} else {
 		headgate.Decide(charges, states, results, now)
 	}
