@@ -59,9 +59,9 @@ func (t *Terms) unleaked(live, settled *State, r Receipt, now int64) int64 {
 	return max(0, min(left, level, settled.Used))
 }
 
-// queueRoom is how many single units a leaky bucket that has room for one would take now, one behind the other, before the
+// queueSpace returns how many single units a leaky bucket that has room for one would take now, one behind the other, before the
 // delay exceeds what the charge is ready to wait.
-func (t *Terms) queueRoom(settled *State, now int64) int64 {
-	room := floorMulDiv(max(0, now+t.MaxDelay-settled.Time), t.P, t.Q) - settled.Used
-	return max(0, room)/scale + 1
+func (t *Terms) queueSpace(settled *State, now int64) int64 {
+	space := floorMulDiv(max(0, now+t.MaxDelay-settled.Time), t.P, t.Q) - settled.Used
+	return max(0, space)/scale + 1
 }

@@ -122,7 +122,7 @@ func (t *Terms) fitsWith(live, settled *State, now int64) int64 {
 		without.Capacity = t.Capacity - left
 		if without.Least <= without.Capacity && (i > 0 || !t.full(settled)) {
 			at := from
-			if without.room(live, settled, now) < without.Least {
+			if without.available(live, settled, now) < without.Least {
 				at = max(at, without.fitsAt(live, settled))
 			}
 			if last || at < h.Time {

@@ -117,10 +117,10 @@ func (b *subjectBy) resolve(a Attributes) []string {
 // subjectOf hashes names and values as SubjectOf does, which it equals where there is no secret. An attribute that is
 // not there has an empty value, which none that is there has.
 func subjectOf(secret []byte, names []string, a Attributes) (s Subject, missing string) {
-	var room [256]byte
-	b := append(room[:0], "subject"...)
+	var buffer [256]byte
+	b := append(buffer[:0], "subject"...)
 	if len(secret) > 0 {
-		b = append(room[:0], "keyed subject"...)
+		b = append(buffer[:0], "keyed subject"...)
 		b = binary.AppendUvarint(b, uint64(len(secret)))
 		b = append(b, secret...)
 	}
@@ -137,8 +137,8 @@ func subjectOf(secret []byte, names []string, a Attributes) (s Subject, missing 
 }
 
 func hashParts(kind string, parts ...string) [sha256.Size]byte {
-	var room [256]byte
-	b := append(room[:0], kind...)
+	var buffer [256]byte
+	b := append(buffer[:0], kind...)
 	for _, p := range parts {
 		b = appendPart(b, p)
 	}

@@ -29,7 +29,7 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	settled := live // as of now
 	t.settle(&settled, now)
 	changed := false
-	switch room := t.room(&live, &settled, now) - t.held(&settled); {
+	switch available := t.available(&live, &settled, now) - t.held(&settled); {
 	case c.refunds():
 		r.Allowed = true
 		r.Granted, changed = t.giveBack(&live, &settled, c.Refund, now)
@@ -41,12 +41,12 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		r.Granted, changed = t.force(&live, &settled, c.releases(), now)
 	case t.Least > t.Capacity:
 		r.RetryAfter = Never
-	case room < t.Least || t.full(&settled):
+	case available < t.Least || t.full(&settled):
 		r.RetryAfter = until(now, &live, t.fitsWith(&live, &settled, now))
 	case t.Hold > 0:
 		r.Allowed = true
 		if changed = record && t.Most > 0; changed {
-			r.Granted = min(room, t.Most)
+			r.Granted = min(available, t.Most)
 			r.Receipt.Units = r.Granted
 			r.Receipt.Mark, r.Receipt.Time = t.hold(&settled, r.Granted, now)
 		}
@@ -56,7 +56,7 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 			r.Delay = time.Duration(max(0, t.emptyAt(&live)-now)) * time.Microsecond
 		}
 		if changed = record && t.Most > 0; changed {
-			r.Granted = min(room, t.Most)
+			r.Granted = min(available, t.Most)
 			t.add(&settled, r.Granted, now)
 			r.Receipt = Receipt{Units: r.Granted, Mark: settled.Time}
 		}
@@ -101,8 +101,8 @@ func (t *Terms) settle(s *State, now int64) {
 	}
 }
 
-// room is how many units fit now. Of a leaky bucket it is all or nothing: only the wait counts.
-func (t *Terms) room(live, settled *State, now int64) int64 {
+// available returns how many units fit now. Of a leaky bucket it is all or nothing: only the wait counts.
+func (t *Terms) available(live, settled *State, now int64) int64 {
 	switch t.Algorithm {
 	case TokenBucket:
 		return (t.Capacity*scale - settled.Used) / scale
@@ -159,11 +159,11 @@ func (t *Terms) add(s *State, units, now int64) {
 
 // remaining is how many units could be taken next.
 func (t *Terms) remaining(live, settled *State, now int64) int64 {
-	room := t.room(live, settled, now)
-	if t.Algorithm == LeakyBucket && room > 0 {
-		return t.queueRoom(settled, now)
+	available := t.available(live, settled, now)
+	if t.Algorithm == LeakyBucket && available > 0 {
+		return t.queueSpace(settled, now)
 	}
-	return room
+	return available
 }
 
 // resetAt returns when a bucket is empty, the last charge leaves a log, or the present window ends; now if there is nothing to
