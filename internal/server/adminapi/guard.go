@@ -7,9 +7,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/ratelog"
+	"github.com/headgate/headgate/internal/server/peers"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -77,7 +76,7 @@ func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Cal
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return by, unauthorized("the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one")
 	}
-	peer := network(remote)
+	peer := peers.Name(remote)
 	if !g.admitted.has(token) {
 		lock := &g.locks[maphash.String(g.seed, peer)%uint64(len(g.locks))]
 		lock.Lock()
@@ -149,21 +148,4 @@ func unauthorized(detail string) *problem {
 	p := newProblem(http.StatusUnauthorized, detail)
 	p.header = http.Header{"Www-Authenticate": {"Bearer"}}
 	return p
-}
-
-// network is whom guesses are counted for: an address, or the /64 that an IPv6 address is in.
-func network(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return remote
-	}
-	address, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if address = address.Unmap().WithZone(""); address.Is4() {
-		return address.String()
-	}
-	prefix, _ := address.Prefix(64) // of an IPv6 address there always is one
-	return prefix.String()
 }

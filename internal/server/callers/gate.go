@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/ratelog"
+	"github.com/headgate/headgate/internal/server/peers"
 )
 
 // Header carries a caller's token over HTTP, and over gRPC as metadata of that name. It is not Authorization, which gateways pass on
@@ -122,10 +123,7 @@ func (g *Gate) Handshake(listener string) func(remote net.Addr, err error) {
 
 // reject counts a rejection and logs it, unless the peer was logged a while ago.
 func (g *Gate) reject(ctx context.Context, listener, why, remote string, args ...any) {
-	peer, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		peer = remote
-	}
+	peer := peers.Name(remote)
 	g.mu.Lock()
 	g.last = Rejection{g.last.Count + 1, time.Now(), listener, peer, why}
 	g.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/headgate/headgate/internal/server/peers"
 )
 
 const (
@@ -77,7 +79,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // admit counts a connection. It returns nil for one that is beyond the cap.
 func (l *Listener) admit(c net.Conn) net.Conn {
-	added := &connection{Conn: c, listener: l, from: addressOf(c.RemoteAddr())}
+	added := &connection{Conn: c, listener: l, from: peers.Network(c.RemoteAddr().String()).Addr()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -113,21 +115,6 @@ func (l *Listener) warn(message string, args ...any) {
 		l.warned[message] = now
 		l.log.Warn(message, args...)
 	}
-}
-
-// addressOf returns the address by which a client's connections are counted. In IPv6 that is its network: a host has all of a /64.
-func addressOf(peer net.Addr) netip.Addr {
-	at, err := netip.ParseAddrPort(peer.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	a := at.Addr().Unmap().WithZone("")
-	if a.Is6() {
-		if network, err := a.Prefix(64); err == nil {
-			return network.Addr()
-		}
-	}
-	return a
 }
 
 // connection counts until it is closed, however often.
