@@ -38,7 +38,7 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		return 0, fmt.Errorf("%w: %d overrides at once: send at most %d", ErrRefused, len(overrides), MaxOverrides)
 	}
 	rules := map[string]*ruleRow{}
-	params := pgdb.MergeOverridesParams{CreatedBy: who.Name}
+	rows := make([]pgdb.RateLimitOverride, len(overrides))
 	places := map[string]int{}
 	for i := range overrides {
 		o := &overrides[i]
@@ -58,19 +58,17 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 			return 0, fmt.Errorf("override %d: %w: it is there already, as number %d", i, ErrRefused, at)
 		}
 		places[key] = i
-		params.RuleIds = append(params.RuleIds, rule.row.ID)
-		params.LimitNames = append(params.LimitNames, o.Limit)
-		params.Subjects = append(params.Subjects, subject)
-		params.LimitTexts = append(params.LimitTexts, o.Text)
-		params.Reasons = append(params.Reasons, o.Reason)
-		expires := ""
-		if o.Expires != nil {
-			expires = o.Expires.Format(time.RFC3339Nano)
+		rows[i] = pgdb.RateLimitOverride{
+			RuleID: rule.row.ID, LimitName: o.Limit, Subject: subject, LimitText: o.Text, Reason: o.Reason, ExpiresAt: o.Expires,
+			CreatedBy: who.Name,
 		}
-		params.Expires = append(params.Expires, expires)
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return 0, err
 	}
 	err = db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
-		changed, err = q.MergeOverrides(ctx, params)
+		changed, err = q.MergeOverrides(ctx, text)
 		return changed, err
 	})
 	return changed, err

@@ -104,9 +104,9 @@ ORDER BY o.id LIMIT sqlc.arg(most);
 
 -- name: MergeOverrides :execrows
 INSERT INTO rate_limit_overrides AS o (rule_id, limit_name, subject, limit_text, reason, expires_at, created_by)
-SELECT unnest(sqlc.arg(rule_ids)::bigint[]), unnest(sqlc.arg(limit_names)::text[]), unnest(sqlc.arg(subjects)::text[]),
-    unnest(sqlc.arg(limit_texts)::text[]), unnest(sqlc.arg(reasons)::text[]), nullif(unnest(sqlc.arg(expires)::text[]), '')::timestamptz,
-    sqlc.arg(created_by)::text
+SELECT rule_id, limit_name, subject, limit_text, reason, expires_at, created_by
+FROM jsonb_to_recordset(sqlc.arg(overrides)::jsonb) AS n (rule_id bigint, limit_name text, subject text, limit_text text, reason text,
+    expires_at timestamptz, created_by text)
 ON CONFLICT (rule_id, subject, limit_name) DO UPDATE SET limit_text = excluded.limit_text, reason = excluded.reason,
     expires_at = excluded.expires_at, created_by = excluded.created_by, updated_at = now(), removed_at = NULL
 WHERE (o.limit_text, o.reason, o.expires_at, o.removed_at) IS DISTINCT FROM

@@ -829,35 +829,17 @@ func (q *Queries) Mark(ctx context.Context, seq int64) (string, error) {
 
 const mergeOverrides = `-- name: MergeOverrides :execrows
 INSERT INTO rate_limit_overrides AS o (rule_id, limit_name, subject, limit_text, reason, expires_at, created_by)
-SELECT unnest($1::bigint[]), unnest($2::text[]), unnest($3::text[]),
-    unnest($4::text[]), unnest($5::text[]), nullif(unnest($6::text[]), '')::timestamptz,
-    $7::text
+SELECT rule_id, limit_name, subject, limit_text, reason, expires_at, created_by
+FROM jsonb_to_recordset($1::jsonb) AS n (rule_id bigint, limit_name text, subject text, limit_text text, reason text,
+    expires_at timestamptz, created_by text)
 ON CONFLICT (rule_id, subject, limit_name) DO UPDATE SET limit_text = excluded.limit_text, reason = excluded.reason,
     expires_at = excluded.expires_at, created_by = excluded.created_by, updated_at = now(), removed_at = NULL
 WHERE (o.limit_text, o.reason, o.expires_at, o.removed_at) IS DISTINCT FROM
     (excluded.limit_text, excluded.reason, excluded.expires_at, NULL::timestamptz)
 `
 
-type MergeOverridesParams struct {
-	RuleIds    []int64  `json:"rule_ids"`
-	LimitNames []string `json:"limit_names"`
-	Subjects   []string `json:"subjects"`
-	LimitTexts []string `json:"limit_texts"`
-	Reasons    []string `json:"reasons"`
-	Expires    []string `json:"expires"`
-	CreatedBy  string   `json:"created_by"`
-}
-
-func (q *Queries) MergeOverrides(ctx context.Context, arg MergeOverridesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, mergeOverrides,
-		arg.RuleIds,
-		arg.LimitNames,
-		arg.Subjects,
-		arg.LimitTexts,
-		arg.Reasons,
-		arg.Expires,
-		arg.CreatedBy,
-	)
+func (q *Queries) MergeOverrides(ctx context.Context, overrides json.RawMessage) (int64, error) {
+	result, err := q.db.Exec(ctx, mergeOverrides, overrides)
 	if err != nil {
 		return 0, err
 	}
