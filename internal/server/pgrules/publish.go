@@ -72,7 +72,7 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 	if err != nil {
 		return Outcome{}, err
 	}
-	outcome := Outcome{plan.version, plan.before, plan.rules, plan.was, plan.mode}
+	outcome := plan.Outcome
 	if !plan.changes() {
 		return outcome, nil
 	}
@@ -80,7 +80,7 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 	if err := db.quotas.within(who.Tenant, plan.useBefore, plan.useAfter); err != nil {
 		return outcome, err
 	}
-	if _, err := checkSane(ctx, plan.rules, plan.mode); err != nil || change.DryRun {
+	if _, err := checkSane(ctx, plan.After, plan.ModeAfter); err != nil || change.DryRun {
 		return outcome, err
 	}
 	err = db.change(ctx, who, func(q *pgdb.Queries) error {
@@ -88,7 +88,7 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 		if err != nil {
 			return err
 		}
-		if state.Version != plan.version {
+		if state.Version != plan.Version {
 			return fmt.Errorf("%w: %w", ErrConflict, errMoved)
 		}
 		if err := db.spendChanges(ctx, q, who.Tenant, plan.weight()); err != nil {
@@ -106,11 +106,7 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 
 // plan is a version that is not published yet.
 type plan struct {
-	version int64 // that it is made from
-	was     headgate.Mode
-	mode    headgate.Mode
-	before  []headgate.Rule // all in force
-	rules   []headgate.Rule // all that will be
+	Outcome // its version is the one that the plan is made from
 	prune   bool
 	inserts []pgdb.RateLimitRule
 	updates []pgdb.RateLimitRule
@@ -119,7 +115,9 @@ type plan struct {
 	useBefore, useAfter quotaUse
 }
 
-func (p *plan) changes() bool { return len(p.inserts)+len(p.updates) > 0 || p.mode != p.was }
+func (p *plan) changes() bool {
+	return len(p.inserts)+len(p.updates) > 0 || p.ModeAfter != p.ModeBefore
+}
 
 // plan finds out what edits come to. If they are made by somebody who is bound to a tenant, it counts what they take of its
 // quotas.
@@ -137,10 +135,10 @@ func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, e
 		return nil, fmt.Errorf("%w: the rules are at version %d, not %d: look at what has changed, and plan again", ErrConflict,
 			state.Version, *change.Base)
 	}
-	p := &plan{version: state.Version, was: ModeOf(state.Mode), prune: change.Prune, tenant: tenant}
-	p.mode = p.was
+	p := &plan{prune: change.Prune, tenant: tenant}
+	p.Version, p.ModeBefore, p.ModeAfter = state.Version, ModeOf(state.Mode), ModeOf(state.Mode)
 	if change.Mode != nil {
-		p.mode = *change.Mode
+		p.ModeAfter = *change.Mode
 	}
 	edits := change.Edits
 	byName := make(map[string]*Edit, len(edits))
@@ -179,7 +177,7 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 		rule, err = db.parse(row)
 		switch {
 		case err == nil:
-			p.before = append(p.before, rule)
+			p.Before = append(p.Before, rule)
 		case edit == nil:
 			return fmt.Errorf("%w: %w", ErrRefused, err)
 		}
@@ -214,7 +212,7 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 // keep notes what a rule will be.
 func (p *plan) keep(owner string, rule *headgate.Rule, enabled bool) {
 	if enabled {
-		p.rules = append(p.rules, *rule)
+		p.After = append(p.After, *rule)
 	}
 	p.count(&p.useAfter, owner, rule, enabled)
 }
@@ -240,8 +238,8 @@ func (p *plan) add(edit *Edit) error {
 }
 
 func (p *plan) write(ctx context.Context, q *pgdb.Queries) error {
-	if p.mode != p.was {
-		if err := q.SetMode(ctx, p.mode.String()); err != nil {
+	if p.ModeAfter != p.ModeBefore {
+		if err := q.SetMode(ctx, p.ModeAfter.String()); err != nil {
 			return err
 		}
 	}

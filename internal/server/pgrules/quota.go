@@ -84,13 +84,11 @@ func withinQuota(tenant, what, key, instead string, before, after, most int) err
 // quota of the tenant that who is bound to. The count is exact: all changes take the lock on the state, and no other is committed
 // between the two counts.
 func (db *DB) changeExceptions(ctx context.Context, who Who, do func(q *pgdb.Queries) (changed int64, err error)) error {
-	if who.Tenant == "" {
-		return db.change(ctx, who, func(q *pgdb.Queries) error {
+	return db.change(ctx, who, func(q *pgdb.Queries) error {
+		if who.Tenant == "" {
 			_, err := do(q)
 			return err
-		})
-	}
-	return db.change(ctx, who, func(q *pgdb.Queries) error {
+		}
 		if _, err := q.LockState(ctx); err != nil {
 			return err
 		}
