@@ -19,39 +19,35 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// listener reads an address with a port, or off.
-func (d *decoder) listener(n *yamldoc.Node, key string, into *string) {
+// listener reads an address with a port, or off, which is "".
+func (d *decoder) listener(n *yamldoc.Node, key string) (string, bool) {
 	if n.Kind == yamldoc.Number {
 		d.Bad(n, "%s: write \":%s\", in quotes and with the colon, or an address with it, 127.0.0.1:%s", key, n.Text, n.Text)
-		return
+		return "", false
 	}
 	if n.Kind == yamldoc.Boolean { // older YAML reads a bare off as false, and some tools write it so
 		d.Bad(n, "%s wants an address with a port, \":8080\" or 127.0.0.1:8080, or off, not %s", key, n.Text)
-		return
+		return "", false
 	}
 	s, ok := d.Text(n, key)
-	if !ok {
-		return
-	}
-	if s == off {
-		*into = ""
-		return
+	if !ok || s == off {
+		return "", ok
 	}
 	host, port, err := net.SplitHostPort(s)
-	if err != nil {
+	_, badPort := strconv.ParseUint(port, 10, 16)
+	_, badHost := netip.ParseAddr(host)
+	switch {
+	case err != nil:
 		d.Bad(n, "%s wants an address with a port, \":8080\" or 127.0.0.1:8080, or off, not %q", key, yamldoc.Shorten(s))
-		return
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+	case badPort != nil:
 		d.Bad(n, "%s: there is no port %q: write a number from 0 to 65535", key, yamldoc.Shorten(port))
-		return
-	}
-	if _, err := netip.ParseAddr(host); err != nil && strings.Trim(host, headerLetters) != "" {
+	case badHost != nil && strings.Trim(host, headerLetters) != "":
 		d.Bad(n, "%s: %q is neither an address nor a name of this machine: write 127.0.0.1:%s", key,
 			yamldoc.Shorten(host), port)
-		return
+	default:
+		return s, true
 	}
-	*into = s
+	return "", false
 }
 
 // checkName says what is wrong with a name of a certificate.

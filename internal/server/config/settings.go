@@ -1,7 +1,7 @@
 package config
 
 import (
-	"math"
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -76,7 +76,7 @@ var settings = []setting{
 	{"keep", (*decoder).keep, func(c *Config) any { return c.Keep }},
 	{"mode", (*decoder).mode, func(c *Config) any { return c.Mode.String() }},
 	whole("nodes", 1, 100_000, func(c *Config) *int { return &c.Nodes }),
-	{"local_share", (*decoder).localShare, func(c *Config) any { return percent(float64(c.LocalShare)) }},
+	percentage("local_share", 1, func(c *Config) *int { return &c.LocalShare }),
 	{"identity.trusted_proxies", (*decoder).proxies, func(c *Config) any {
 		shown := []string{}
 		for _, network := range c.Identity.TrustedProxies {
@@ -124,7 +124,7 @@ var settings = []setting{
 	whole("tenants.max_metered_subjects", 0, 10_000_000, func(c *Config) *int { return &c.Tenants.MeteredSubjects }),
 	whole("tenants.max_changes_per_day", 0, 100_000_000, func(c *Config) *int { return &c.Tenants.ChangesPerDay }),
 	address("tracing.address", checkCollector, func(c *Config) *string { return &c.Tracing.Address }),
-	{"tracing.sample", (*decoder).sample, func(c *Config) any { return percent(c.Tracing.Sample) }},
+	percentage("tracing.sample", 0, func(c *Config) *float64 { return &c.Tracing.Sample }),
 	file("secret_file", func(c *Config) *string { return &c.SecretFile }),
 }
 
@@ -133,54 +133,51 @@ var modes = []headgate.Mode{headgate.Enforce, headgate.Shadow, headgate.Off}
 // off is a listener that there is not.
 const off = "off"
 
-func listener(key string, of func(*Config) *string) setting {
+// one is a key with one value. read returns false for what is not to be used.
+func one[T any](key string, of func(*Config) *T, read func(d *decoder, n *yamldoc.Node, key string) (T, bool)) setting {
 	return setting{
 		key,
-		func(d *decoder, n *yamldoc.Node, key string, c *Config) { d.listener(n, key, of(c)) },
-		func(c *Config) any {
-			if *of(c) == "" {
-				return off
+		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+			if v, ok := read(d, n, key); ok {
+				*of(c) = v
 			}
-			return *of(c)
 		},
-	}
-}
-
-func text(key string, of func(*Config) *string) setting {
-	return setting{
-		key,
-		func(d *decoder, n *yamldoc.Node, key string, c *Config) { *of(c), _ = d.notEmpty(n, key) },
 		func(c *Config) any { return *of(c) },
 	}
 }
 
+func listener(key string, of func(*Config) *string) setting {
+	s := one(key, of, (*decoder).listener)
+	s.value = func(c *Config) any { return cmp.Or(*of(c), off) }
+	return s
+}
+
+func text(key string, of func(*Config) *string) setting { return one(key, of, (*decoder).notEmpty) }
+
 // file is a file that must be there.
 func file(key string, of func(*Config) *string) setting {
-	s := text(key, of)
-	s.read = func(d *decoder, n *yamldoc.Node, key string, c *Config) {
-		if path, ok := d.notEmpty(n, key); ok {
-			*of(c) = d.path(path)
-			d.mustBeFile(n, key, *of(c))
+	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (string, bool) {
+		path, ok := d.notEmpty(n, key)
+		if path = d.path(path); ok {
+			d.mustBeFile(n, key, path)
 		}
-	}
-	return s
+		return path, ok
+	})
 }
 
 // checked is a text of which check says what is wrong, with the key, or "".
 func checked(key string, check func(key, s string) string, of func(*Config) *string) setting {
-	s := text(key, of)
-	s.read = func(d *decoder, n *yamldoc.Node, key string, c *Config) {
-		value, ok := d.notEmpty(n, key)
+	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (string, bool) {
+		s, ok := d.notEmpty(n, key)
 		if !ok {
-			return
+			return "", false
 		}
-		if problem := check(key, value); problem != "" {
+		problem := check(key, s)
+		if problem != "" {
 			d.Bad(n, "%s", problem)
-			return
 		}
-		*of(c) = value
-	}
-	return s
+		return s, problem == ""
+	})
 }
 
 // address is checked, and shown without secrets.
@@ -193,13 +190,12 @@ func address(key string, check func(key, s string) string, of func(*Config) *str
 const headerLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 
 func word(key string, words []string, of func(*Config) *string) setting {
-	s := text(key, of)
-	s.read = func(d *decoder, n *yamldoc.Node, key string, c *Config) {
+	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (string, bool) {
 		if i := d.Choose(n, key, words); i >= 0 {
-			*of(c) = words[i]
+			return words[i], true
 		}
-	}
-	return s
+		return "", false
+	})
 }
 
 // texts is one text or several; check says what is wrong with one of them, if it is not nil.
@@ -223,42 +219,45 @@ func texts(key string, check func(string) string, of func(*Config) *[]string) se
 }
 
 func whole(key string, least, most int64, of func(*Config) *int) setting {
-	return setting{
-		key,
-		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
-			v := d.Whole(d.as(n, yamldoc.Number), key, least, "")
-			if v > most {
-				d.Bad(n, "%s is %d: write %d or less", key, v, most)
-			}
-			*of(c) = int(v)
-		},
-		func(c *Config) any { return *of(c) },
-	}
+	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (int, bool) {
+		v := d.Whole(d.as(n, yamldoc.Number), key, least, "")
+		if v > most {
+			d.Bad(n, "%s is %d: write %d or less", key, v, most)
+		}
+		return int(v), true
+	})
 }
 
 // duration is one from least to most, which are in bounds as people write them.
 func duration(key string, least, most time.Duration, bounds string, of func(*Config) *time.Duration) setting {
-	return setting{
-		key,
-		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
-			v := d.Duration(n, key)
-			if v < least || v > most {
-				d.Bad(n, "%s is %s: write %s", key, v, bounds)
-			}
-			*of(c) = v
-		},
-		func(c *Config) any { return of(c).String() },
-	}
+	s := one(key, of, func(d *decoder, n *yamldoc.Node, key string) (time.Duration, bool) {
+		v := d.Duration(n, key)
+		if v < least || v > most {
+			d.Bad(n, "%s is %s: write %s", key, v, bounds)
+		}
+		return v, true
+	})
+	s.value = func(c *Config) any { return of(c).String() }
+	return s
 }
 
 func yesNo(key string, of func(*Config) *bool) setting {
-	return setting{
-		key,
-		func(d *decoder, n *yamldoc.Node, key string, c *Config) {
-			*of(c) = d.YesNo(d.as(n, yamldoc.Boolean), key)
-		},
-		func(c *Config) any { return *of(c) },
-	}
+	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (bool, bool) {
+		return d.YesNo(d.as(n, yamldoc.Boolean), key), true
+	})
+}
+
+// percentage is one from least to 100%, a whole one for an int.
+func percentage[T int | float64](key string, least float64, of func(*Config) *T) setting {
+	s := one(key, of, func(d *decoder, n *yamldoc.Node, key string) (T, bool) {
+		v, ok := d.percent(n, key, least)
+		if ok && float64(T(v)) != v {
+			d.Bad(n, "%s is %q: write it from %v%% to 100%%", key, yamldoc.Shorten(n.Text), least)
+		}
+		return T(v), ok
+	})
+	s.value = func(c *Config) any { return strconv.FormatFloat(float64(*of(c)), 'f', -1, 64) + "%" }
+	return s
 }
 
 // notEmpty reads a text that must say something.
@@ -301,22 +300,7 @@ func (d *decoder) mode(n *yamldoc.Node, key string, c *Config) {
 	}
 }
 
-func (d *decoder) localShare(n *yamldoc.Node, key string, c *Config) {
-	if v, ok := d.percent(n, key, 1, true); ok {
-		c.LocalShare = int(v)
-	}
-}
-
-func (d *decoder) sample(n *yamldoc.Node, key string, c *Config) {
-	if v, ok := d.percent(n, key, 0, false); ok {
-		c.Tracing.Sample = v
-	}
-}
-
-func percent(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) + "%" }
-
-// percent reads a percentage, a whole one if whole is true.
-func (d *decoder) percent(n *yamldoc.Node, key string, least float64, whole bool) (float64, bool) {
+func (d *decoder) percent(n *yamldoc.Node, key string, least float64) (float64, bool) {
 	if n.Kind == yamldoc.Number {
 		d.Bad(n, "%s is %s: write %[2]s%%, or another from %v%% to 100%%", key, n.Text, least)
 		return 0, false
@@ -326,7 +310,7 @@ func (d *decoder) percent(n *yamldoc.Node, key string, least float64, whole bool
 		return 0, false
 	}
 	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
-	if err != nil || !(v >= least && v <= 100) || whole && v != math.Trunc(v) || !strings.HasSuffix(s, "%") {
+	if err != nil || !(v >= least && v <= 100) || !strings.HasSuffix(s, "%") {
 		d.Bad(n, "%s is %q: write it from %v%% to 100%%", key, yamldoc.Shorten(s), least)
 		return 0, false
 	}
