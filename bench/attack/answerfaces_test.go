@@ -26,7 +26,6 @@ import (
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
-	"github.com/headgate/headgate/internal/protofields"
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/internal/server/checkhttp"
@@ -148,6 +147,12 @@ func (f *faces) grpc(t *testing.T) *checkv1.CheckResponse {
 	return answer
 }
 
+// wireMessage is a message that knows its own form on the wire.
+type wireMessage interface {
+	AppendFields(data []byte) []byte
+	ReadFields(data []byte) error
+}
+
 // rls is what Envoy is answered.
 func (f *faces) rls(t *testing.T) *rlsv3.RateLimitResponse {
 	t.Helper()
@@ -158,7 +163,7 @@ func (f *faces) rls(t *testing.T) *rlsv3.RateLimitResponse {
 		t.Fatal(err)
 	}
 	said, err := f.envoy.description.Methods[0].Handler(f.envoy.service, t.Context(), func(request any) error {
-		message, ok := request.(protofields.Message)
+		message, ok := request.(wireMessage)
 		if !ok {
 			return errors.New("not a message")
 		}
@@ -167,7 +172,7 @@ func (f *faces) rls(t *testing.T) *rlsv3.RateLimitResponse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	message, _ := said.(protofields.Message)
+	message, _ := said.(wireMessage)
 	answer := &rlsv3.RateLimitResponse{}
 	if err := proto.Unmarshal(message.AppendFields(nil), answer); err != nil {
 		t.Fatal(err)
