@@ -28,8 +28,6 @@ const (
 	reclaimSlots = 1 << 16
 	// usualCharges of one request are decided without allocating.
 	usualCharges = 8
-	// manyCharges is from how many on it is worth a map to find those on the same counter.
-	manyCharges = 16
 )
 
 // Options of a store. The zero value is ready to use.
@@ -124,25 +122,21 @@ func (s *Store) takeAll(charges []headgate.Charge, results []headgate.Result) (o
 		s.locate(&charges[i], &places[i])
 		locked.add(places[i].shard)
 	}
-	follow(places)
 	s.lock(&locked)
 	defer s.unlock(&locked)
 
 	for i := range places {
 		p := &places[i]
-		if !p.follows {
-			p.slot = s.shards[p.shard].load(&p.key, &states[i])
-		}
+		p.slot = s.shards[p.shard].load(&p.key, &states[i])
 		states[i].Hold = s.shards[p.shard].holds.Load(&charges[i])
 	}
 	headgate.Decide(charges, states, results, s.clock())
 	now := results[0].Time.Unix()
-	for i := range places {
+	// Of several charges on one counter the first has the state to keep, which is therefore written last.
+	for i := len(places) - 1; i >= 0; i-- {
 		results[i].Nodes = 1
 		p := &places[i]
-		if !p.follows {
-			over = s.shards[p.shard].keep(&p.key, p.slot, &states[i], now) || over
-		}
+		over = s.shards[p.shard].keep(&p.key, p.slot, &states[i], now) || over
 		s.shards[p.shard].holds.Keep(&charges[i], &results[i])
 	}
 	return over
@@ -237,8 +231,6 @@ type place struct {
 	key   key
 	slot  int // in the table, or negative if it is not there
 	shard uint8
-	// follows says that an earlier charge of the call is on the same counter and has its state.
-	follows bool
 }
 
 // locate finds the shard by the subject alone, so that a request about one subject takes one lock.
@@ -249,26 +241,6 @@ func (s *Store) locate(c *headgate.Charge, p *place) {
 	p.key.counter = c.Counter
 	p.key.hash = uint32((h + uint64(c.Counter)*golden) >> 32)
 	p.shard = uint8(h & uint64(len(s.shards)-1))
-}
-
-// follow finds the places whose counter an earlier charge of the call is on, too.
-func follow(places []place) {
-	if len(places) > manyCharges {
-		known := make(map[key]bool, len(places))
-		for i := range places {
-			places[i].follows = known[places[i].key]
-			known[places[i].key] = true
-		}
-		return
-	}
-	for i := range places {
-		for j := range i {
-			if places[j].key == places[i].key {
-				places[i].follows = true
-				break
-			}
-		}
-	}
 }
 
 // shardSet is the shards of one call, each of them once.
