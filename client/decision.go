@@ -41,7 +41,11 @@ func (c *Client) decision(w *waiter, err error) (headgate.Decision, error) {
 	if w.code != codes.OK {
 		return c.failure(w.code, w.message)
 	}
-	d, err := w.names.decision(w.response)
+	return c.readable(w.names.decision(w.response))
+}
+
+// readable is a decision that a server made, unless it cannot be read.
+func (c *Client) readable(d headgate.Decision, err error) (headgate.Decision, error) {
 	if err != nil {
 		return c.undecided(unanswered(err)), nil
 	}

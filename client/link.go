@@ -32,7 +32,6 @@ var errNotSent = errors.New("not sent")
 type link struct {
 	server *server
 	conn   *grpc.ClientConn
-	calls  checkv1.CheckServiceClient
 	stream grpc.ClientStream
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -58,7 +57,7 @@ type silence struct {
 
 func newLink(ctx context.Context, s *server, conn *grpc.ClientConn) *link {
 	l := &link{
-		server: s, conn: conn, calls: checkv1.NewCheckServiceClient(conn),
+		server: s, conn: conn,
 		wake: make(chan struct{}, 1), left: make(chan error, 2), sent: map[uint64]*waiter{},
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
@@ -180,7 +179,7 @@ func (l *link) poke() {
 
 // send sends what waits, as soon as it does.
 func (l *link) send() {
-	var out outgoing
+	var out raw
 	for {
 		select {
 		case <-l.wake:
@@ -204,7 +203,7 @@ func (l *link) send() {
 }
 
 // fill puts checks that wait into a message. From then on they count as sent.
-func (l *link) fill(out *outgoing) bool {
+func (l *link) fill(out *raw) bool {
 	out.data = out.data[:0]
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,44 +1,51 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/protofields"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
 // Peek says what Check would, without charging anything.
 func (c *Client) Peek(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
-	return c.call(ctx, func(ctx context.Context, calls checkv1.CheckServiceClient) (*checkv1.CheckResponse, error) {
-		return calls.Peek(ctx, messageOf(&req))
-	})
+	return c.call(ctx, checkv1.CheckService_Peek_FullMethodName, appendRequest(nil, &req, ""), names{}.decision)
 }
 
 // Refund gives back what a request costs, as headgate.Limiter.Refund does. Servers allow that only if their config
 // does. The error is as that of Commit.
 func (c *Client) Refund(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
-	return c.record(ctx, func(ctx context.Context, calls checkv1.CheckServiceClient) (*checkv1.CheckResponse, error) {
-		return calls.Refund(ctx, messageOf(&req))
-	})
+	return c.record(ctx, checkv1.CheckService_Refund_FullMethodName, appendRequest(nil, &req, ""))
 }
 
 // Reserve holds what a request may cost, as headgate.Limiter.Reserve does. Where OnFailure lets the request pass
 // there is no token, and nothing to commit.
 func (c *Client) Reserve(ctx context.Context, req headgate.Request, hold time.Duration) (headgate.Reservation, error) {
-	message := &checkv1.ReserveRequest{Request: messageOf(&req), HoldUs: hold.Microseconds()}
+	message, at := protofields.Open(nil, 1<<3|protofields.Bytes)
+	message = protofields.Close(appendRequest(message, &req, ""), at)
+	message = protofields.AppendNumber(message, 2<<3, uint64(hold.Microseconds()))
 	var token []byte
-	d, err := c.call(ctx, func(ctx context.Context, calls checkv1.CheckServiceClient) (*checkv1.CheckResponse, error) {
-		held, err := calls.Reserve(ctx, message)
-		token = held.GetReservation()
-		return held.GetDecision(), err
+	d, err := c.call(ctx, checkv1.CheckService_Reserve_FullMethodName, message, func(data []byte) (d headgate.Decision, err error) {
+		r := protofields.Reader{Rest: data}
+		for r.Next() && err == nil {
+			switch r.Tag {
+			case 1<<3 | protofields.Bytes:
+				d, err = names{}.decision(r.Bytes)
+			case 2<<3 | protofields.Bytes:
+				token = r.Bytes
+			}
+		}
+		return d, cmp.Or(err, r.Err)
 	})
 	return headgate.Reservation{Decision: d, Token: token}, err
 }
@@ -49,27 +56,21 @@ func (c *Client) Reserve(ctx context.Context, req headgate.Request, hold time.Du
 // There is an error also if no server answered. If that is headgate.ErrUnanswered do not commit again: the charge may
 // be recorded, and what was held comes back by itself.
 func (c *Client) Commit(ctx context.Context, token []byte, actual headgate.Request) (headgate.Decision, error) {
-	request := messageOf(&actual)
-	message := &checkv1.CommitRequest{Reservation: token, Cost: request.GetCost(), Attributes: request.GetAttributes()}
-	return c.record(ctx, func(ctx context.Context, calls checkv1.CheckServiceClient) (*checkv1.CheckResponse, error) {
-		return calls.Commit(ctx, message)
-	})
+	message := protofields.AppendBytes(nil, 1<<3|protofields.Bytes, token)
+	message = protofields.AppendNumber(message, 2<<3, uint64(actual.Cost))
+	message = appendAttributes(message, 3<<3|protofields.Bytes, actual.Attributes)
+	return c.record(ctx, checkv1.CheckService_Commit_FullMethodName, message)
 }
 
 // Cancel ends a reservation and charges nothing, as headgate.Limiter.Cancel does. The error is as that of Commit.
 func (c *Client) Cancel(ctx context.Context, token []byte) (headgate.Decision, error) {
-	return c.record(ctx, func(ctx context.Context, calls checkv1.CheckServiceClient) (*checkv1.CheckResponse, error) {
-		return calls.Cancel(ctx, &checkv1.CancelRequest{Reservation: token})
-	})
+	return c.record(ctx, checkv1.CheckService_Cancel_FullMethodName, protofields.AppendBytes(nil, 1<<3|protofields.Bytes, token))
 }
-
-// question is a call besides the stream.
-type question func(ctx context.Context, calls checkv1.CheckServiceClient) (*checkv1.CheckResponse, error)
 
 // record is call for what has to be recorded, where no policy can stand in: it refuses nothing, and not to have an
 // answer is an error.
-func (c *Client) record(ctx context.Context, ask question) (headgate.Decision, error) {
-	d, err := c.call(ctx, ask)
+func (c *Client) record(ctx context.Context, method string, message []byte) (headgate.Decision, error) {
+	d, err := c.call(ctx, method, message, names{}.decision)
 	for i := range d.Limits {
 		if l := &d.Limits[i]; l.Err != nil {
 			d.Allowed, l.Allowed, err = true, true, l.Err
@@ -78,8 +79,10 @@ func (c *Client) record(ctx context.Context, ask question) (headgate.Decision, e
 	return d, err
 }
 
-// call asks one server, once, also if ctx has ended.
-func (c *Client) call(ctx context.Context, ask question) (headgate.Decision, error) {
+// call asks one server beside the stream, once, also if ctx has ended.
+func (c *Client) call(
+	ctx context.Context, method string, message []byte, read func([]byte) (headgate.Decision, error),
+) (headgate.Decision, error) {
 	timer := time.NewTimer(c.options.Timeout)
 	defer timer.Stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.Timeout)
@@ -95,38 +98,17 @@ func (c *Client) call(ctx context.Context, ask question) (headgate.Decision, err
 		return c.undecided(err), nil
 	}
 	asked := time.Now()
-	m, err := ask(ctx, l.calls)
+	var answer raw
+	err = l.conn.Invoke(ctx, method, &raw{message}, &answer, grpc.ForceCodecV2(codec{}), grpc.StaticMethod())
 	st := status.Convert(err)
 	l.leave(asked, ctx.Err() == nil && st.Code() != codes.DeadlineExceeded)
 	if err == nil {
-		return decisionOf(m)
+		return c.readable(read(answer.data))
 	}
 	if st.Code() == codes.InvalidArgument && strings.HasPrefix(st.Message(), "reservation: ") {
 		return headgate.Decision{}, fmt.Errorf("%w: %s", headgate.ErrBadToken, st.Message())
 	}
 	return c.failure(st.Code(), st.Message())
-}
-
-// decisionOf goes by the wire, so that there is one way to read a decision.
-func decisionOf(m *checkv1.CheckResponse) (headgate.Decision, error) {
-	data, err := proto.Marshal(m)
-	if err != nil {
-		return headgate.Decision{}, fmt.Errorf("client: %w", err)
-	}
-	return names{}.decision(data)
-}
-
-// messageOf is a request as the generated code has it.
-func messageOf(req *headgate.Request) *checkv1.CheckRequest {
-	m := &checkv1.CheckRequest{Cost: req.Cost, Rule: text(req.Rule)}
-	if len(req.Attributes) > 0 {
-		m.Attributes = make(map[string]string, len(req.Attributes))
-	}
-	for name, value := range req.Attributes {
-		name, value = sent(name, value)
-		m.Attributes[text(name)] = text(value)
-	}
-	return m
 }
 
 // enter keeps the link until leave. It is false if the link takes no more.

@@ -16,8 +16,8 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// The messages of CheckStream are read and written here rather than by the generated code: a map costs it some thirty
-// allocations, and callers can do their own part of the work side by side. Tests hold both to the same.
+// Messages are read and written here rather than by the generated code: a map costs it some thirty allocations, and callers can do
+// their own part of the work side by side. Tests hold both to the same.
 
 // codec is how gRPC gets at the messages.
 type codec struct{}
@@ -25,7 +25,7 @@ type codec struct{}
 func (codec) Name() string { return "proto" }
 
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	out, ok := v.(*outgoing)
+	out, ok := v.(*raw)
 	if !ok {
 		return nil, fmt.Errorf("client: cannot send a %T", v)
 	}
@@ -33,19 +33,23 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	in, ok := v.(*incoming)
-	if !ok {
-		return fmt.Errorf("client: cannot receive a %T", v)
+	switch in := v.(type) {
+	case *raw:
+		in.data = data.Materialize()
+		return nil
+	case *incoming:
+		in.data = slices.Grow(in.data[:0], data.Len())[:data.Len()]
+		data.CopyTo(in.data)
+		return in.parse()
 	}
-	in.data = slices.Grow(in.data[:0], data.Len())[:data.Len()]
-	data.CopyTo(in.data)
-	return in.parse()
+	return fmt.Errorf("client: cannot receive a %T", v)
 }
 
-// outgoing is a CheckStreamRequest.
-type outgoing struct{ data []byte }
+// raw is a message as it goes over the wire.
+type raw struct{ data []byte }
 
-func (o *outgoing) append(id uint64, request []byte) {
+// append adds a check to a CheckStreamRequest.
+func (o *raw) append(id uint64, request []byte) {
 	data, at := protofields.Open(o.data, 1<<3|protofields.Bytes)
 	data = protofields.AppendNumber(data, 1<<3, id)
 	data, inner := protofields.Open(data, 2<<3|protofields.Bytes)
@@ -55,26 +59,26 @@ func (o *outgoing) append(id uint64, request []byte) {
 
 // appendRequest writes a CheckRequest.
 func appendRequest(data []byte, req *headgate.Request, traceparent string) []byte {
-	for name, value := range req.Attributes {
-		name, value = sent(name, value)
-		var at int
-		data, at = protofields.Open(data, 1<<3|protofields.Bytes)
-		data = protofields.AppendString(data, 1<<3|protofields.Bytes, text(name))
-		data = protofields.AppendString(data, 2<<3|protofields.Bytes, text(value))
-		data = protofields.Close(data, at)
-	}
+	data = appendAttributes(data, 1<<3|protofields.Bytes, req.Attributes)
 	data = protofields.AppendNumber(data, 2<<3, uint64(req.Cost))
 	data = protofields.AppendString(data, 3<<3|protofields.Bytes, text(req.Rule))
 	return protofields.AppendString(data, 4<<3|protofields.Bytes, text(traceparent))
 }
 
-// sent is an attribute as servers are sent it. A Go program has API keys as hashes, as package identity makes them, and servers hash
-// what is sent as api_key.
-func sent(name, value string) (string, string) {
-	if name == "api_key" && value != "" {
-		return "api_key_hash", headgate.EnsureKeyHash(value)
+// appendAttributes writes a map. A Go program has API keys as hashes, as package identity makes them, and servers hash what is sent
+// as api_key.
+func appendAttributes(data []byte, tag protofields.Tag, attributes headgate.Attributes) []byte {
+	for name, value := range attributes {
+		if name == "api_key" && value != "" {
+			name, value = "api_key_hash", headgate.EnsureKeyHash(value)
+		}
+		var at int
+		data, at = protofields.Open(data, tag)
+		data = protofields.AppendString(data, 1<<3|protofields.Bytes, text(name))
+		data = protofields.AppendString(data, 2<<3|protofields.Bytes, text(value))
+		data = protofields.Close(data, at)
 	}
-	return name, value
+	return data
 }
 
 // text is a string as messages can have it. Somebody's header may hold any bytes, and servers end a stream over those

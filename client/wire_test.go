@@ -26,7 +26,7 @@ func TestOutgoing(t *testing.T) {
 		{Cost: -1},
 		{Attributes: headgate.Attributes{"ip": "192.0.2.1", "path": "/a", "": "", "header.x": strings.Repeat("x", 300)}},
 	}
-	var out outgoing
+	var out raw
 	var want checkv1.CheckStreamRequest
 	for i, req := range requests {
 		id := uint64(1) << (20 * i)
@@ -187,4 +187,13 @@ func TestNames(t *testing.T) {
 	if len(n) > maxNames {
 		t.Errorf("%d names are kept", len(n))
 	}
+}
+
+// decisionOf reads what the generated code writes.
+func decisionOf(m *checkv1.CheckResponse) (headgate.Decision, error) {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return headgate.Decision{}, err
+	}
+	return names{}.decision(data)
 }

@@ -121,12 +121,13 @@ func TestTextIsUTF8(t *testing.T) {
 }
 
 // fields lists what there is in a message.
-func fields(data []byte) (list string, err error) {
+func fields(data []byte) (string, error) {
+	var list strings.Builder
 	r := protofields.Reader{Rest: data}
 	for r.Next() {
-		list += fmt.Sprintf("%d: %d %x\n", r.Tag, r.Value, r.Bytes)
+		fmt.Fprintf(&list, "%d: %d %x\n", r.Tag, r.Value, r.Bytes)
 	}
-	return list, r.Err
+	return list.String(), r.Err
 }
 
 // FuzzReader sees that a message has the fields that generated code finds in it, or is rejected as it is there.
