@@ -23,7 +23,7 @@ type activity struct {
 // newActivity makes it of a server whose limiter and store are there. Without Redis there is one node.
 func newActivity(s *server) *activity {
 	names := s.config.ShowSubjects == config.ShowClear
-	o := fanout.Options{Node: s.nodeName(), Log: s.log, Nodes: func() int { return 1 }}
+	o := fanout.Options{Node: s.nodeName(), Log: s.Log, Nodes: func() int { return 1 }}
 	if s.redis != nil {
 		// Not what the last decision has heard: whoever decides nothing would hear of nobody.
 		o.Bus, o.Nodes = s.redis, s.redis.Nodes
@@ -31,7 +31,7 @@ func newActivity(s *server) *activity {
 	a := &activity{
 		offenders: offenders.New(offenders.Options{Rules: s.limiter.Rules, Clear: names}),
 		denials: denials.New(denials.Options{
-			Rules: s.limiter.Rules, Clear: names, Node: s.nodeName(), TraceID: tracing.TraceID, Log: s.log,
+			Rules: s.limiter.Rules, Clear: names, Node: s.nodeName(), TraceID: tracing.TraceID, Log: s.Log,
 		}),
 		nodes: fanout.New(o),
 	}

@@ -23,7 +23,7 @@ const adminLeeway = 10 * time.Second
 func (s *server) openTokens() (tokens adminapi.Authorities, forget func(), err error) {
 	c, forget := s.config, func() {}
 	if c.AdminTokensFile != "" {
-		file, err := adminapi.ReadTokens(c.AdminTokensFile, s.log)
+		file, err := adminapi.ReadTokens(c.AdminTokensFile, s.Log)
 		if err != nil {
 			return nil, nil, fmt.Errorf("admin.tokens_file: %w", err)
 		}
@@ -31,7 +31,7 @@ func (s *server) openTokens() (tokens adminapi.Authorities, forget func(), err e
 	}
 	if j := c.AdminJWT; len(j.Algorithms) > 0 {
 		j.Leeway = adminLeeway
-		signed, err := identity.NewTokens(j.JWT, s.log)
+		signed, err := identity.NewTokens(j.JWT, s.Log)
 		if err != nil {
 			return nil, nil, fmt.Errorf("admin.jwt: %w", err)
 		}
@@ -59,17 +59,17 @@ func (s *server) addAdmin(gate *callers.Gate, tokens adminapi.Authorities) {
 	switch {
 	case c.Listen.Admin == "":
 		return
-	case len(tokens) == 0 && !s.dev:
-		s.log.Info("the admin API is off, for it takes tokens: make one with headgate token create NAME, and name their " +
+	case len(tokens) == 0 && !s.Dev:
+		s.Log.Info("the admin API is off, for it takes tokens: make one with headgate token create NAME, and name their " +
 			"file in admin.tokens_file")
 		return
 	}
 	o := adminapi.Options{
-		Tokens: tokens, Open: s.dev, DB: s.db, RulesFrom: c.Rules, Normalize: s.resolver.Normalize, Log: s.log,
+		Tokens: tokens, Open: s.Dev, DB: s.db, RulesFrom: c.Rules, Normalize: s.resolver.Normalize, Log: s.Log,
 		Top: s.activity.top.Ask, Denials: s.activity.denied.Ask, ShowSubjects: string(c.ShowSubjects),
 	}
 	if s.redis != nil {
 		o.Redis, o.Key = redact.Address(c.Redis.Address), s.redis.Key
 	}
-	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(tracing.HTTP(adminapi.New(s.limiter, o)), s.secure(gate, "admin"), s.log))
+	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(tracing.HTTP(adminapi.New(s.limiter, o)), s.secure(gate, "admin"), s.Log))
 }

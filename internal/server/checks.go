@@ -29,24 +29,24 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds
 	var mayRefund check.MayRefund
 	if len(tokens) > 0 {
-		mayRefund = adminapi.NewGuard(tokens, s.log).MayRefund
+		mayRefund = adminapi.NewGuard(tokens, s.Log).MayRefund
 	}
 	checks := checkhttp.New(engine, checkhttp.Options{
-		Identity: s.resolver, Headers: limitfields.Choice(s.config.Headers), Log: s.log,
+		Identity: s.resolver, Headers: limitfields.Choice(s.config.Headers), Log: s.Log,
 		AllowRefunds: all.HTTP, MayRefund: mayRefund,
 	})
-	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.closeWhileDraining(gate.HTTP(checks))), s.secure(gate, "http"), s.log))
+	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.closeWhileDraining(gate.HTTP(checks))), s.secure(gate, "http"), s.Log))
 	if s.config.Listen.GRPC == "" {
 		return
 	}
 	server := listen.NewGRPC(s.secure(gate, "grpc"), checkgrpc.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
 	api := checkgrpc.New(engine, checkgrpc.Options{
-		Identity: s.resolver, Log: s.log, AllowRefunds: all.GRPC, MayRefund: mayRefund,
+		Identity: s.resolver, Log: s.Log, AllowRefunds: all.GRPC, MayRefund: mayRefund,
 		Headers: limitfields.Choice(s.config.Headers),
 	})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
-		Identity: s.resolver, Headers: limitfields.Choice(s.config.Headers), Log: s.log,
+		Identity: s.resolver, Headers: limitfields.Choice(s.config.Headers), Log: s.Log,
 		AllowRefunds: all.GRPC, MayRefund: mayRefund,
 	}).Register(server)
 	state := grpchealth.NewServer()
@@ -74,16 +74,16 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 
 // openGate makes what lets callers of the check API in. With --dev everybody on this machine may ask.
 func (s *server) openGate() (*callers.Gate, error) {
-	o := callers.Options{Rejected: s.metrics.Rejected([]string{"http", "grpc", "admin"}, callers.Reasons()), Log: s.log}
-	if c := s.config.Callers; !s.dev {
+	o := callers.Options{Rejected: s.metrics.Rejected([]string{"http", "grpc", "admin"}, callers.Reasons()), Log: s.Log}
+	if c := s.config.Callers; !s.Dev {
 		o.Names = c.Names
 		if c.TokensFile != "" {
-			file, err := adminapi.ReadTokens(c.TokensFile, s.log)
+			file, err := adminapi.ReadTokens(c.TokensFile, s.Log)
 			if err != nil {
 				return nil, fmt.Errorf("listen.tokens_file: %w", err)
 			}
 			if !file.Has(adminapi.CallerRole) {
-				s.log.Warn("no token has the role caller: everybody is rejected at listen.http and listen.grpc", "file", c.TokensFile)
+				s.Log.Warn("no token has the role caller: everybody is rejected at listen.http and listen.grpc", "file", c.TokensFile)
 			}
 			o.Token = func(token string) bool {
 				caller, err := file.Caller(context.Background(), token)
@@ -91,7 +91,7 @@ func (s *server) openGate() (*callers.Gate, error) {
 			}
 		}
 		if c.Open {
-			s.log.Warn("listen.open: whoever reaches listen.http and listen.grpc may ask about anybody")
+			s.Log.Warn("listen.open: whoever reaches listen.http and listen.grpc may ask about anybody")
 		}
 	}
 	gate := callers.New(o)

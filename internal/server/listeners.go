@@ -42,7 +42,7 @@ func (s *server) listen(ctx context.Context) error {
 	}
 	s.addChecks(gate, tokens) //nolint:contextcheck // what a package keeps up to date in the background has an end of its own
 	s.addAdmin(gate, tokens)  //nolint:contextcheck // as above
-	s.addHTTP("ops", s.config.Listen.Ops, listen.NewHTTP(s.health.ops(s.metrics.Handler()), nil, s.log))
+	s.addHTTP("ops", s.config.Listen.Ops, listen.NewHTTP(s.health.ops(s.metrics.Handler()), nil, s.Log))
 
 	addresses, err := s.open(ctx)
 	if err != nil {
@@ -54,15 +54,15 @@ func (s *server) listen(ctx context.Context) error {
 	broken := make(chan error, len(s.endpoints))
 	for _, e := range s.endpoints {
 		secure := s.certificates != nil && e.name != "ops"
-		s.log.Info("listening", "listener", e.name, "address", addresses[e.name], "tls", secure)
+		s.Log.Info("listening", "listener", e.name, "address", addresses[e.name], "tls", secure)
 		serving.Go(func() {
 			if err := e.serve(e.listener); err != nil {
 				broken <- fmt.Errorf("listen.%s: %w", e.name, err)
 			}
 		})
 	}
-	if s.up != nil {
-		err = s.up(addresses)
+	if s.Up != nil {
+		err = s.Up(addresses)
 	}
 	if err == nil {
 		select {
@@ -79,7 +79,7 @@ func (s *server) open(ctx context.Context) (addresses map[string]string, err err
 	addresses = map[string]string{}
 	for i, e := range s.endpoints {
 		opened := s.endpoints[:i]
-		if e.listener, err = listen.Listen(ctx, "listen."+e.name, e.address, s.log); err == nil {
+		if e.listener, err = listen.Listen(ctx, "listen."+e.name, e.address, s.Log); err == nil {
 			opened, err = s.endpoints[:i+1], checkBound(e)
 		}
 		if err != nil {
@@ -107,12 +107,12 @@ func checkBound(e *endpoint) error {
 // drain tells everybody to go elsewhere, gives them time, and stops.
 func (s *server) drain(ctx context.Context) {
 	began := time.Now()
-	s.log.Info("stopping")
+	s.Log.Info("stopping")
 	s.health.draining.Store(true)
 	for _, tell := range s.onDrain {
 		tell()
 	}
-	if !s.dev {
+	if !s.Dev {
 		time.Sleep(noticeTime)
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
@@ -126,7 +126,7 @@ func (s *server) drain(ctx context.Context) {
 		}
 		stopping.Wait()
 	}
-	s.log.Info("stopped", "took", time.Since(began).Round(time.Millisecond).String(), "cut", ctx.Err() != nil)
+	s.Log.Info("stopped", "took", time.Since(began).Round(time.Millisecond).String(), "cut", ctx.Err() != nil)
 }
 
 func (s *server) addHTTP(name, address string, server *http.Server) {

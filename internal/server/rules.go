@@ -23,7 +23,7 @@ func (e *RulesError) Error() string { return e.Problems.Error() }
 // watchRules takes the rules into use, now and whenever they change, until ctx ends and wait returns. Without any there is an example.
 func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 	if s.config.Mode != headgate.Enforce {
-		s.log.Warn("mode is " + s.config.Mode.String() + ": this server refuses nobody")
+		s.Log.Warn("mode is " + s.config.Mode.String() + ": this server refuses nobody")
 	}
 	if !s.config.AllowNoRules {
 		s.health.countRules = func() int { return len(s.limiter.Rules().Rules()) }
@@ -36,7 +36,7 @@ func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 		s.metrics.Rules(e)
 		s.health.rules(ctx, e)
 	}
-	if s.config.Postgres.Address != "" && !s.dev {
+	if s.config.Postgres.Address != "" && !s.Dev {
 		return s.followRules(ctx, report)
 	}
 	if len(s.config.Rules) == 0 {
@@ -69,7 +69,7 @@ func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (w
 		return nil, err
 	}
 	follower, err := s.db.Follow(ctx, pgrules.FollowOptions{
-		Limiter: s.limiter, Mode: s.config.Mode, Keep: s.config.Keep, Node: s.nodeName(), Report: report, Log: s.log,
+		Limiter: s.limiter, Mode: s.config.Mode, Keep: s.config.Keep, Node: s.nodeName(), Report: report, Log: s.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -46,12 +46,8 @@ type Options struct {
 
 // server is one run: what it is made of.
 type server struct {
-	config *config.Config
-	dev    bool
-	log    *slog.Logger
-	up     func(addresses map[string]string) error
-
-	version      string
+	Options
+	config       *config.Config
 	metrics      *telemetry.Metrics
 	tracer       *tracing.Tracer
 	health       *health
@@ -74,15 +70,13 @@ const heapFloor = 64 << 20
 // Run serves until ctx ends, and then until what was asked is answered. If the rules to start with are wrong, the error is a
 // *RulesError.
 func Run(ctx context.Context, c *config.Config, o Options) error {
-	s := &server{config: c, dev: o.Dev, version: o.Version, log: o.Log, up: o.Up}
-	return s.run(ctx)
-}
-
-func (s *server) run(ctx context.Context) error {
+	s := &server{Options: o, config: c, metrics: telemetry.New(o.Version), health: &health{log: o.Log}}
 	defer runtime.KeepAlive(make([]byte, heapFloor))
-	s.metrics, s.health = telemetry.New(s.version), &health{log: s.log}
 	var err error
-	if s.tracer, err = s.newTracer(ctx); err != nil {
+	if s.tracer, err = tracing.New(ctx, tracing.Options{
+		Address: s.config.Tracing.Address, Sample: s.config.Tracing.Sample / 100,
+		Version: s.Version, Node: s.nodeName(), Log: s.Log,
+	}); err != nil {
 		return err
 	}
 	defer s.tracer.Close(context.WithoutCancel(ctx))
@@ -111,7 +105,7 @@ func (s *server) run(ctx context.Context) error {
 	s.activity = newActivity(s)
 	tasks.Go(func() { s.activity.nodes.Run(background) })
 	if s.db != nil {
-		s.usage = meter.New(s.limiter, s.db.AddUsage, s.log)
+		s.usage = meter.New(s.limiter, s.db.AddUsage, s.Log)
 		s.metrics.UsageLost(s.usage.Lost)
 		tasks.Go(func() { s.usage.Run(background) })
 	}
@@ -122,7 +116,7 @@ func (s *server) run(ctx context.Context) error {
 	if files := s.config.Listen.TLS; files.CertFile != "" {
 		if s.certificates, err = listen.Load(listen.Files{
 			Cert: files.CertFile, Key: files.KeyFile, ClientCA: files.ClientCAFile,
-		}, s.log); err != nil {
+		}, s.Log); err != nil {
 			return err
 		}
 		defer s.certificates.Close()
@@ -132,14 +126,6 @@ func (s *server) run(ctx context.Context) error {
 		tasks.Go(func() { s.watchRedis(background) })
 	}
 	return s.listen(ctx)
-}
-
-// newTracer makes the tracer, which does not wait for the collector.
-func (s *server) newTracer(ctx context.Context) (*tracing.Tracer, error) {
-	return tracing.New(ctx, tracing.Options{
-		Address: s.config.Tracing.Address, Sample: s.config.Tracing.Sample / 100,
-		Version: s.version, Node: s.nodeName(), Log: s.log,
-	})
 }
 
 // observe is told of every decision for callers.
@@ -158,7 +144,7 @@ func (s *server) openResolver() error {
 	if err != nil {
 		return fmt.Errorf("identity.jwt.secret_file: %w", err)
 	}
-	o.JWT.Secret, o.Log = secret, s.log
+	o.JWT.Secret, o.Log = secret, s.Log
 	s.resolver, err = identity.New(o)
 	return err
 }

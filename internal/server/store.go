@@ -31,7 +31,7 @@ func (s *server) openStore() error {
 		return fmt.Errorf("secret_file: %w", err)
 	}
 	var store headgate.Store = memstore.New(memstore.Options{})
-	if s.dev {
+	if s.Dev {
 		s.metrics.StoreUp(true)
 	} else {
 		o, err := redisOptions(&s.config.Redis)
@@ -41,7 +41,7 @@ func (s *server) openStore() error {
 		if s.redis, err = redisstore.New(o); err != nil {
 			return err
 		}
-		s.store = storewrap.New(s.redis, storewrap.Options{Deadline: s.config.Redis.Deadline, Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.log, Observe: s.metrics.StoreCall})
+		s.store = storewrap.New(s.redis, storewrap.Options{Deadline: s.config.Redis.Deadline, Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.Log, Observe: s.metrics.StoreCall})
 		s.metrics.Store(s.store.Stats)
 		s.metrics.Nodes(s.redis.Nodes)
 		s.health.store = s.store.Stats
@@ -75,7 +75,7 @@ func (s *server) watchRedis(ctx context.Context) {
 func (s *server) lookAtServers(ctx context.Context) {
 	servers, err := s.redis.Servers(ctx)
 	if err != nil {
-		s.log.DebugContext(ctx, "not all servers of Redis say which they are: a failover may not be seen", "error", err)
+		s.Log.DebugContext(ctx, "not all servers of Redis say which they are: a failover may not be seen", "error", err)
 	}
 	evicted := map[string]int64{}
 	for _, server := range servers {
