@@ -25,10 +25,8 @@ func (d *decoder) check(c *Config) {
 	d.checkAdmin(c)
 	d.pair("listen.tls.cert_file", c.Listen.TLS.CertFile, "listen.tls.key_file", c.Listen.TLS.KeyFile)
 	d.authorities("listen.tls.client_ca_file", c.Listen.TLS.ClientCAFile)
-	if d.written["listen.tls.client_ca_file"] != nil && d.written["listen.tls.cert_file"] == nil {
-		d.Bad(d.at("listen.tls.client_ca_file"), "listen.tls.client_ca_file asks clients for certificates, which takes one "+
-			"of our own: write cert_file and key_file, too")
-	}
+	d.badIf(d.written["listen.tls.client_ca_file"] != nil && d.written["listen.tls.cert_file"] == nil, "listen.tls.client_ca_file",
+		"asks clients for certificates, which takes one of our own: write cert_file and key_file, too")
 	d.checkRedis(&c.Redis)
 	d.checkRules(c)
 	d.checkTrust(&c.Identity)
@@ -40,6 +38,13 @@ func (d *decoder) check(c *Config) {
 	if d.Report.Count() == 0 {
 		d.askIdentity(c.Identity)
 		d.askAdminTokens(c.AdminJWT.JWT)
+	}
+}
+
+// badIf notes a problem with a key. It begins with the key.
+func (d *decoder) badIf(wrong bool, key, problem string) {
+	if wrong {
+		d.Bad(d.at(key), "%s %s", key, problem)
 	}
 }
 
@@ -73,10 +78,7 @@ func (d *decoder) checkListeners(l *Listen) {
 	all := []struct{ key, address string }{
 		{"listen.http", l.HTTP}, {"listen.grpc", l.GRPC}, {"listen.ops", l.Ops}, {"listen.admin", l.Admin},
 	}
-	if l.HTTP == "" && l.GRPC == "" {
-		d.Bad(d.at("listen.http"), "listen.http and listen.grpc are both off, so nobody could ask anything: turn one of "+
-			"them on")
-	}
+	d.badIf(l.HTTP == "" && l.GRPC == "", "listen.http", "and listen.grpc are both off, so nobody could ask anything: turn one of them on")
 	for i, one := range all {
 		for _, other := range all[:i] {
 			if !collide(one.address, other.address) {
@@ -114,27 +116,22 @@ func isEverywhere(host string) bool {
 // checkCallers keeps the data plane from being open to a network by accident.
 func (d *decoder) checkCallers(c *Config) {
 	tokens, certificates := d.written["listen.tokens_file"] != nil, d.written["listen.tls.client_ca_file"] != nil
-	if len(c.Callers.Names) > 0 && !certificates {
-		d.Bad(d.at("listen.tls.client_names"), "listen.tls.client_names are names in the certificates of callers: write client_ca_file, too, "+
-			"with who signs them")
-	}
-	if d.written["listen.tls.client_names"] != nil && len(c.Callers.Names) == 0 {
-		d.Bad(d.at("listen.tls.client_names"), "listen.tls.client_names has no name: write some, or remove the key to let in every certificate")
-	}
-	if c.Callers.Open && (tokens || certificates) {
-		d.Bad(d.at("listen.open"), "listen.open lets everybody ask, and listen.tokens_file or listen.tls.client_ca_file only some: keep one of them")
-	}
+	d.badIf(len(c.Callers.Names) > 0 && !certificates, "listen.tls.client_names",
+		"are names in the certificates of callers: write client_ca_file, too, with who signs them")
+	d.badIf(d.written["listen.tls.client_names"] != nil && len(c.Callers.Names) == 0, "listen.tls.client_names",
+		"has no name: write some, or remove the key to let in every certificate")
+	d.badIf(c.Callers.Open && (tokens || certificates), "listen.open",
+		"lets everybody ask, and listen.tokens_file or listen.tls.client_ca_file only some: keep one of them")
 	if c.Callers.Open || tokens || certificates {
 		return
 	}
 	for _, l := range []struct{ key, address, instead string }{
 		{"listen.http", c.Listen.HTTP, Default().Listen.HTTP}, {"listen.grpc", c.Listen.GRPC, Default().Listen.GRPC},
 	} {
-		if host, _, err := net.SplitHostPort(l.address); err == nil && !netaddr.IsLoopback(host) {
-			d.Bad(d.at(l.key), "%s is open beyond this machine, and whoever reaches it could use up anybody's limits: write "+
-				"listen.tokens_file, or listen.tls with client_ca_file, or listen.open: true if only your own services can reach it; or "+
-				"listen on %s", l.key, l.instead)
-		}
+		host, _, err := net.SplitHostPort(l.address)
+		d.badIf(err == nil && !netaddr.IsLoopback(host), l.key, "is open beyond this machine, and whoever reaches it could use up "+
+			"anybody's limits: write listen.tokens_file, or listen.tls with client_ca_file, or listen.open: true if only your own "+
+			"services can reach it; or listen on "+l.instead)
 	}
 }
 
@@ -151,10 +148,8 @@ func (d *decoder) checkAdmin(c *Config) {
 	if d.written["admin.tokens_file"] == nil && !d.adminTokensGiven(&c.AdminJWT) {
 		needs = append(needs, "admin.tokens_file or admin.jwt")
 	}
-	if len(needs) > 0 {
-		d.Bad(d.at("listen.admin"), "listen.admin is open beyond this machine, and whoever reaches it could lift any limit: "+
-			"write %s, or listen on 127.0.0.1:8083", strings.Join(needs, ", and "))
-	}
+	d.badIf(len(needs) > 0, "listen.admin", "is open beyond this machine, and whoever reaches it could lift any limit: write "+
+		strings.Join(needs, ", and ")+", or listen on 127.0.0.1:8083")
 }
 
 func (d *decoder) checkRedis(r *Redis) {
@@ -162,20 +157,15 @@ func (d *decoder) checkRedis(r *Redis) {
 	d.authorities("redis.tls.ca_file", r.TLS.CAFile)
 	if strings.Contains(r.Address, "@") {
 		for _, key := range []string{"redis.username", "redis.password_file"} {
-			if n := d.written[key]; n != nil {
-				d.Bad(n, "%s is given, and redis.address has a user or password before its @: keep this, and remove what stands "+
-					"there", key)
-			}
+			d.badIf(d.written[key] != nil, key, "is given, and redis.address has a user or password before its @: keep this, and remove "+
+				"what stands there")
 		}
 	}
-	if r.Username != "" && r.PasswordFile == "" && d.written["redis.password_file"] == nil {
-		d.Bad(d.at("redis.username"), "redis.username needs password_file beside it")
-	}
+	d.badIf(r.Username != "" && r.PasswordFile == "" && d.written["redis.password_file"] == nil, "redis.username", "needs password_file beside it")
 	given := r.TLS.CAFile+r.TLS.CertFile+r.TLS.KeyFile+r.TLS.ServerName != "" ||
 		strings.HasPrefix(r.Address, "rediss://")
-	if n := d.written["redis.tls.enabled"]; n != nil && !r.TLS.Enabled && given {
-		d.Bad(n, "redis.tls.enabled is false, and the rest of redis says that TLS is wanted: remove this key, or that")
-	}
+	d.badIf(d.written["redis.tls.enabled"] != nil && !r.TLS.Enabled && given, "redis.tls.enabled",
+		"is false, and the rest of redis says that TLS is wanted: remove this key, or that")
 	r.TLS.Enabled = r.TLS.Enabled || given
 }
 
@@ -186,17 +176,14 @@ func (d *decoder) checkRules(c *Config) {
 		d.Bad(n, "rules and postgres are two places for the same: keep one of them; headgate rules apply brings files to PostgreSQL")
 		return
 	}
-	if n == nil && d.written["postgres.password_file"] != nil && other == nil {
-		d.Bad(d.at("postgres.password_file"), "postgres.password_file needs postgres.address beside it")
-	}
-	if n == nil && other != nil {
-		if d.written["postgres.password_file"] != nil && redact.HasPassword(c.Postgres.Address) {
-			d.Bad(d.at("postgres.password_file"), "postgres.password_file is given, and postgres.address has a password: keep this, "+
-				"and remove what stands there")
-		}
-		return
-	}
 	if n == nil {
+		file := d.written["postgres.password_file"] != nil
+		d.badIf(file && other == nil, "postgres.password_file", "needs postgres.address beside it")
+		d.badIf(file && redact.HasPassword(c.Postgres.Address), "postgres.password_file", "is given, and postgres.address has a password: "+
+			"keep this, and remove what stands there")
+		if other != nil {
+			return
+		}
 		if _, there := d.root.Get("rules"); d.root.Kind == yamldoc.Mapping && !there {
 			d.BadAt(1, 1, "rules is missing: write "+writeRules+", or postgres with its address")
 		}
@@ -230,10 +217,8 @@ func (d *decoder) checkTrust(i *Identity) {
 		"identity.tier": i.Tier, "identity.region": i.Region,
 	} {
 		for _, place := range places {
-			if strings.HasPrefix(place, "claim.") && !believed {
-				d.Bad(d.at(key), "%s cannot come from %s: no tokens are believed; say in identity.jwt which are", key,
-					yamldoc.Shorten(place))
-			}
+			d.badIf(strings.HasPrefix(place, "claim.") && !believed, key,
+				"cannot come from "+yamldoc.Shorten(place)+": no tokens are believed; say in identity.jwt which are")
 		}
 	}
 }
