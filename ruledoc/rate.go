@@ -64,22 +64,6 @@ func parseLimitDocument(text string, like headgate.Limit) (headgate.Limit, error
 	return valid(limit)
 }
 
-// EncodeLimit writes the shortest text from which ParseLimit makes this limit in the place of like.
-func EncodeLimit(limit, like headgate.Limit) (string, error) {
-	var e encoder
-	n := e.limit("limit", limit, howInPlaceOf(like))
-	if e.problem != nil {
-		return "", e.problem
-	}
-	if n.Kind == yamldoc.Text {
-		return n.Text, nil
-	}
-	if burst, ok := n.Get("burst"); ok && len(n.Entries) == 2 {
-		return n.Entries[0].Value.Text + " burst " + burst.Value.Text, nil
-	}
-	return string(encodeJSON(n)), nil
-}
-
 // units are the spans that a rate may be per.
 var units = map[string]time.Duration{
 	"ms": time.Millisecond,
