@@ -1,6 +1,7 @@
 package yamldoc
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -26,14 +27,7 @@ type Error struct {
 
 // Error is one problem after another, each with its line and a mark under the place.
 func (e Errors) Error() string {
-	var b strings.Builder
-	for i, one := range e {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(one.Error())
-	}
-	return b.String()
+	return errors.Join(e.Unwrap()...).Error()
 }
 
 // Unwrap lets errors.As find each of them.
