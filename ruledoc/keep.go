@@ -25,30 +25,13 @@ const keptMagic = "headgate-kept-rules"
 // kept is the last good rules as they stand in a file.
 type kept struct {
 	// At is when they were first in use.
-	At      time.Time    `json:"kept_at"`
-	Version string       `json:"version"`
-	Sources []keptSource `json:"sources"`
-}
-
-type keptSource struct {
-	Name string `json:"name"`
-	Data []byte `json:"data"`
+	At      time.Time `json:"kept_at"`
+	Version string    `json:"version"`
+	Sources []source  `json:"sources"`
 }
 
 func newKept(version string, sources []source) *kept {
-	k := &kept{At: time.Now().UTC().Truncate(time.Second), Version: version}
-	for _, s := range sources {
-		k.Sources = append(k.Sources, keptSource{Name: s.Name, Data: s.Data})
-	}
-	return k
-}
-
-func (k *kept) sources() []source {
-	sources := make([]source, len(k.Sources))
-	for i, s := range k.Sources {
-		sources[i] = source{Name: s.Name, Data: s.Data}
-	}
-	return sources
+	return &kept{time.Now().UTC().Truncate(time.Second), version, sources}
 }
 
 // readKept returns nil and no error if there is no such file.

@@ -108,7 +108,7 @@ func (w *Watcher) start() error {
 	if keepErr != nil {
 		w.report(Event{Kind: KeepFailed, Err: keepErr})
 	}
-	if earlier == nil || sumOf(earlier.sources(), nil) != w.running {
+	if earlier == nil || sumOf(earlier.Sources, nil) != w.running {
 		w.unkept = newKept(w.version, sources)
 		w.keep()
 	}
@@ -125,11 +125,11 @@ func (w *Watcher) startFromKept(earlier *kept, keepErr, reason error) error {
 	case earlier == nil:
 		return fmt.Errorf("no rules to start with: correct the files; none were kept in %s yet: %w", w.options.Keep, reason)
 	}
-	if err := w.accept(earlier.sources()); err != nil {
+	if err := w.accept(earlier.Sources); err != nil {
 		return fmt.Errorf("no rules to start with: correct the files: %w\nand those kept in %s on %s are bad too: %w",
 			reason, w.options.Keep, earlier.At.Format(time.RFC3339), err)
 	}
-	w.running = sumOf(earlier.sources(), nil)
+	w.running = sumOf(earlier.Sources, nil)
 	w.report(Event{Kind: StartedFromKept, Err: reason, KeptIn: w.options.Keep, KeptAt: earlier.At})
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 
 // Source is the text of one file.
 type Source struct {
-	Name string
-	Data []byte
+	Name string `json:"name"`
+	Data []byte `json:"data"`
 }
 
 // ReadFile stops soon after most bytes, so that a path that leads to a device does not fill the memory.
