@@ -82,25 +82,10 @@ func loadTests(file string) (*testSuite, error) {
 		return nil, fmt.Errorf("rule tests: %w", err)
 	}
 	s := &testSuite{file: file}
-	var found yamldoc.Report
-	checked, problem := check(source{Name: file, Data: data})
-	if problem != nil {
-		found.Add(0, problem)
-		return nil, errorsOf(&found, []source{checked})
-	}
-	documents, problems := yamldoc.Parse(checked)
-	for _, p := range problems {
-		found.Add(0, p)
-	}
-	d := newDecoder(checked, 0, &found, nil)
-	if len(documents) != 1 && len(problems) == 0 {
-		d.BadAt(1, 1, "a file of rule tests is one document with rules and tests")
-	}
 	var rulesErr error
-	if len(documents) == 1 {
-		rulesErr = s.read(d, documents[0])
-	}
-	if err := errors.Join(rulesErr, errorsOf(&found, []source{checked})); err != nil {
+	r := newReader(source{Name: file, Data: data})
+	r.readOne("a file of rule tests is one document with rules and tests", func(d *decoder, n *node) { rulesErr = s.read(d, n) })
+	if err := errors.Join(rulesErr, r.errors()); err != nil {
 		return nil, err
 	}
 	return s, nil
