@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unique"
+
+	"github.com/headgate/headgate/internal/wallclock"
 )
 
 // Override gives one subject other limits than a rule's: a customer who needs more until Friday.
@@ -50,35 +52,22 @@ var exemptBy = []string{attrAPIKey, "user", "service_account", attrIP}
 // compiling them again. They are safe for use by many goroutines.
 type Exceptions struct {
 	subjects *subjects
-	clock    func() time.Time          // nil for the system's
-	looked   atomic.Pointer[time.Time] // at the system's, within the last second if there were requests
+	clock    func() time.Time
 	tables   atomic.Pointer[exceptionTables]
 	change   sync.Mutex // one change at a time, so that none goes to tables that are just being replaced
 }
 
 func newExceptions(s *subjects, clock func() time.Time) *Exceptions {
+	if clock == nil {
+		clock = wallclock.New()
+	}
 	e := &Exceptions{subjects: s, clock: clock}
 	e.tables.Store(&exceptionTables{})
-	now := time.Now()
-	e.looked.Store(&now)
 	return e
 }
 
-// now is in Unix seconds. It adds what the monotonic clock says to a wall time that is at most a second old, which takes
-// half as long as time.Now and follows a clock that was set all the same.
-func (e *Exceptions) now() int64 {
-	if e.clock != nil {
-		return e.clock().Unix()
-	}
-	looked := e.looked.Load()
-	since := time.Since(*looked)
-	if since < time.Second {
-		return looked.Add(since).Unix()
-	}
-	now := time.Now()
-	e.looked.Store(&now)
-	return now.Unix()
-}
+// now returns the time in Unix seconds.
+func (e *Exceptions) now() int64 { return e.clock().Unix() }
 
 // Replace puts these in the place of all that were there, at once; nil is none. They come one by one, so that a million of
 // them need not be in memory beside the tables; an error among them ends it, and nothing has changed.
@@ -166,10 +155,9 @@ func (e *Exceptions) setIn(t *exceptionTables, o Override) error {
 		return fmt.Errorf("override of rule %q has no limit", o.Rule)
 	}
 	subject := e.subjectOf(o.Subject)
+	until := exception{expires: expiryOf(o.Expires), reason: unique.Make(o.Reason)}
 	for name, limit := range limits {
-		t.overrides.set(exceptionKey(subject, exceptionOf(o.Rule, name)), override{
-			limit: pack(limit), expires: expiryOf(o.Expires), reason: unique.Make(o.Reason),
-		}, e.now())
+		t.overrides.set(exceptionKey(subject, exceptionOf(o.Rule, name)), override{until, pack(limit)}, e.now())
 	}
 	return nil
 }
@@ -181,7 +169,7 @@ func (e *Exceptions) exemptIn(t *exceptionTables, x Exemption) error {
 	if x.Value == "" {
 		return fmt.Errorf("an exemption by %s needs its value", x.Attribute)
 	}
-	entry := exemption{expires: expiryOf(x.Expires), reason: unique.Make(x.Reason)}
+	entry := exception{expires: expiryOf(x.Expires), reason: unique.Make(x.Reason)}
 	if x.Attribute != attrIP {
 		t.exempt.set(exceptionKey(e.subjectOf(Attributes{x.Attribute: x.Value}), exceptionOf(x.Rule, "")), entry, e.now())
 		t.kinds[slices.Index(exemptBy, x.Attribute)].Store(true)

@@ -11,9 +11,8 @@ import (
 
 // override is the limit a subject has instead of a rule's.
 type override struct {
-	limit   packedLimit
-	expires int64 // Unix seconds; 0 means never
-	reason  unique.Handle[string]
+	exception
+	limit packedLimit
 }
 
 // packedLimit is a valid limit in half the room, for keeping by the million.
@@ -41,13 +40,13 @@ func (p packedLimit) limit() Limit {
 	}
 }
 
-type exemption struct {
-	expires int64
+// exception is when an override or exemption ends, and why there is one.
+type exception struct {
+	expires int64 // Unix seconds; 0 means never
 	reason  unique.Handle[string]
 }
 
-func (o override) over(now int64) bool  { return o.expires != 0 && o.expires <= now }
-func (x exemption) over(now int64) bool { return x.expires != 0 && x.expires <= now }
+func (x exception) over(now int64) bool { return x.expires != 0 && x.expires <= now }
 
 func expiryOf(t time.Time) int64 {
 	if t.IsZero() {
@@ -72,7 +71,7 @@ func exceptionKey(s Subject, exception uint64) Subject {
 // exceptionTables hold everything; they are replaced as one.
 type exceptionTables struct {
 	overrides table[override]
-	exempt    table[exemption]
+	exempt    table[exception]
 	networks  networkTable
 	kinds     [4]atomic.Bool // of exemptBy: whether there was ever one
 }
@@ -80,7 +79,7 @@ type exceptionTables struct {
 // networkTable finds exemptions by address.
 type networkTable struct {
 	mu      sync.RWMutex
-	entries map[networkKey]exemption
+	entries map[networkKey]exception
 	bits    []int // prefix lengths that were ever used
 }
 
@@ -89,7 +88,7 @@ type networkKey struct {
 	rule    string
 }
 
-func (t *networkTable) get(address netip.Prefix, rule string, now int64) (x exemption, ok bool) {
+func (t *networkTable) get(address netip.Prefix, rule string, now int64) (x exception, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, n := range t.bits {
@@ -104,14 +103,14 @@ func (t *networkTable) get(address netip.Prefix, rule string, now int64) (x exem
 			return x, true
 		}
 	}
-	return exemption{}, false
+	return exception{}, false
 }
 
-func (t *networkTable) set(key networkKey, x exemption) {
+func (t *networkTable) set(key networkKey, x exception) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.entries == nil {
-		t.entries = map[networkKey]exemption{}
+		t.entries = map[networkKey]exception{}
 	}
 	t.entries[key] = x
 	t.bits = addSorted(t.bits, key.network.Bits())
@@ -170,7 +169,7 @@ func (l *exceptionLookup) now() int64 {
 }
 
 // exemption looks for one from the rule, or from all, and names the attribute that it is by.
-func (l *exceptionLookup) exemption(rule *compiledRule) (x exemption, by string) {
+func (l *exceptionLookup) exemption(rule *compiledRule) (x exception, by string) {
 	if !l.tables.anyExempt() {
 		return x, ""
 	}
@@ -181,7 +180,7 @@ func (l *exceptionLookup) exemption(rule *compiledRule) (x exemption, by string)
 	return l.exemptionFrom("", exceptionOfAll)
 }
 
-func (l *exceptionLookup) exemptionFrom(rule string, exception uint64) (x exemption, by string) {
+func (l *exceptionLookup) exemptionFrom(rule string, exception uint64) (x exception, by string) {
 	for i, key := range l.keys {
 		if !l.has[i] {
 			continue

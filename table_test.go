@@ -22,7 +22,7 @@ func TestTableIsAMap(t *testing.T) {
 			if random.IntN(2) == 0 {
 				expires = int64(900 + random.IntN(200))
 			}
-			tested.set(key, override{expires: expires}, now)
+			tested.set(key, override{exception: exception{expires: expires}}, now)
 			expected[key] = expires
 		case 1:
 			tested.remove(key)
@@ -30,7 +30,7 @@ func TestTableIsAMap(t *testing.T) {
 		case 2:
 			got, ok := tested.get(key)
 			want, there := expected[key]
-			alive := there && !override{expires: want}.over(now)
+			alive := there && !exception{expires: want}.over(now)
 			if (ok && !got.over(now)) != alive || alive && got.expires != want {
 				t.Fatalf("step %d: got %v, %v, want %v, %v", i, got.expires, ok, want, alive)
 			}
@@ -38,7 +38,7 @@ func TestTableIsAMap(t *testing.T) {
 	}
 	alive := 0
 	for _, expires := range expected {
-		if !(override{expires: expires}).over(now) {
+		if !(override{exception: exception{expires: expires}}).over(now) {
 			alive++
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/wallclock"
 )
 
 const (
@@ -71,7 +72,7 @@ func New(o Options) *Store {
 		o.MaxEntries = defaultMaxEntries
 	}
 	if o.Clock == nil {
-		o.Clock = newClock()
+		o.Clock = wallclock.New()
 	}
 	n := 1
 	for n < maxShards && o.MaxEntries/(2*n) >= minShardEntries {

@@ -1,4 +1,4 @@
-package memstore
+package wallclock
 
 import (
 	"testing"
@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// The default clock is the wall clock, to the microsecond, and goes on being it.
+// The clock is the wall clock, to the microsecond, and goes on being it.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		clock := newClock()
+		clock := New()
 		for range 100 {
 			if now, want := clock(), time.Now(); !now.Equal(want) {
 				t.Fatalf("the clock says %s, it is %s", now, want)
