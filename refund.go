@@ -8,12 +8,7 @@ func (t *Terms) giveBack(live, settled *State, r Receipt, now int64) (units int6
 	switch t.Algorithm {
 	case TokenBucket, LeakyBucket:
 		back := t.unleaked(live, settled, r, now)
-		if settled.Used -= back; settled.Used == 0 {
-			settled.Time = max(settled.Time, now)
-		}
-		if t.Algorithm == TokenBucket {
-			settled.Prev = (settled.Prev + back) % maxExact
-		}
+		t.pour(settled, back, now)
 		return back / scale, back > 0
 	case FixedWindow, SlidingWindow:
 		if r.Mark != settled.Time && (!t.Aligned || r.Mark < t.Start) {
@@ -36,24 +31,30 @@ func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
 	switch t.Algorithm {
 	case TokenBucket, LeakyBucket:
 		back := min(t.Most*scale, s.Used)
-		if s.Used -= back; s.Used == 0 {
-			s.Time = max(s.Time, now)
-		}
+		t.pour(s, back, now)
 		if t.Algorithm == TokenBucket {
-			s.Prev = (s.Prev + back) % maxExact
 			s.Credited = max(s.Time, now)
 		}
 		return back / scale, true
-	case FixedWindow:
+	case FixedWindow, SlidingWindow:
 		units = min(t.Most, s.Used)
 		s.Used -= units
+		if t.Algorithm == SlidingWindow {
+			units += t.lighten(s, t.Most-units, now)
+		}
 		return units, true
-	case SlidingWindow:
-		units = min(t.Most, s.Used)
-		s.Used -= units
-		return units + t.lighten(s, t.Most-units, now), true
 	default:
 		units = creditLog(s, t.Most)
 		return units, units > 0
+	}
+}
+
+// pour takes millionths of units out of a bucket.
+func (t *Terms) pour(s *State, back, now int64) {
+	if s.Used -= back; s.Used == 0 {
+		s.Time = max(s.Time, now)
+	}
+	if t.Algorithm == TokenBucket {
+		s.Prev = (s.Prev + back) % maxExact
 	}
 }

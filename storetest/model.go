@@ -104,13 +104,9 @@ func counterOf(c *headgate.Charge) counter { return counter{c.Subject, c.Counter
 
 // store keeps the state of the first charge on each counter, and the holds.
 func (m *model) store(charges []headgate.Charge, states []headgate.State, results []headgate.Result) {
-	seen := map[counter]bool{}
-	for i := range charges {
+	for i := len(charges) - 1; i >= 0; i-- { // so that the first is what stays
 		c, k := &charges[i], counterOf(&charges[i])
-		if !seen[k] {
-			m.states[k] = states[i]
-		}
-		seen[k] = true
+		m.states[k] = states[i]
 		switch r := results[i].Receipt; {
 		case c.Release.Units > 0:
 			delete(m.holds, hold{k, c.Release.Mark})

@@ -46,11 +46,11 @@ func shorten(path []byte) string {
 	return b.String()
 }
 
-// shortenOther returns a path of at most MaxOther bytes with as many segments, but for those beyond the maxSegments first. The
+// shortenOther returns a path of at most maxOther bytes with as many segments, but for those beyond the maxSegments first. The
 // last segments are replaced first, by their hash and if that is not enough by a tilde: templates begin with what clients
 // cannot choose.
 func shortenOther(path string) string {
-	if len(path) <= MaxOther {
+	if len(path) <= maxOther {
 		return path
 	}
 	segments := strings.Split(path[1:], "/")
@@ -62,13 +62,13 @@ func shortenOther(path string) string {
 		}
 		length += 1 + len(segments[i])
 	}
-	for i := len(segments) - 1; i >= 0 && length > MaxOther; i-- {
+	for i := len(segments) - 1; i >= 0 && length > maxOther; i-- {
 		if n := len(segments[i]); n > hashLength {
 			segments[i] = Hash(segments[i])
 			length += hashLength - n
 		}
 	}
-	for i := len(segments) - 1; i >= 0 && length > MaxOther; i-- {
+	for i := len(segments) - 1; i >= 0 && length > maxOther; i-- {
 		if n := len(segments[i]); n > 1 {
 			segments[i] = "~"
 			length += 1 - n

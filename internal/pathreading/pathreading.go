@@ -11,8 +11,8 @@ import (
 const (
 	// Max is the length of the longest first reading.
 	Max = 2048
-	// MaxOther is the length of the longest other reading. All of them fit into 8 KiB, separators included.
-	MaxOther = 254
+	// maxOther is the length of the longest other reading. All of them fit into 8 KiB, separators included.
+	maxOther = 254
 	// MaxOthers is how many other readings a path has at most.
 	MaxOthers = 2 * styles
 )
@@ -24,7 +24,7 @@ const (
 // then empty and dot segments are resolved. Read again it stays what it is.
 //
 // The others are those of real servers, as far as they differ: see the list of styles. In them a "?", "#", NUL or backslash
-// that is part of a segment is encoded, and so is a slash. One that is longer than MaxOther keeps its first segments, and
+// that is part of a segment is encoded, and so is a slash. One that is longer than maxOther keeps its first segments, and
 // its number of segments up to 33; later ones are replaced.
 func Of(raw string) (path string, others []string) {
 	if i := strings.IndexByte(raw, '?'); i >= 0 {

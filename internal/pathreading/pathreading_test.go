@@ -93,7 +93,7 @@ func TestLongReadings(t *testing.T) {
 			t.Errorf("%s: %.100q, %.2000q", name, path, others)
 		}
 		for _, other := range others {
-			if len(other) > MaxOther {
+			if len(other) > maxOther {
 				t.Errorf("%s: a reading of %d bytes", name, len(other))
 			}
 		}
