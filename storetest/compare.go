@@ -32,21 +32,35 @@ func Compare(target Target, c Comparison) error {
 	for made, call := 0, 0; made < c.Charges; call++ {
 		w.advance()
 		charges := w.request()
-		want := make([]headgate.Result, len(charges))
-		got := make([]headgate.Result, len(charges))
-		w.model.now = w.now
-		_ = w.model.Take(ctx, charges, want)
-		target.SetTime(w.now)
-		if err := target.Store.Take(ctx, charges, got); err != nil {
-			return fmt.Errorf("seed %d, call %d: %w", c.Seed, call, err)
-		}
-		if err := w.differ(charges, want, got); err != nil {
+		got, err := target.takeBoth(ctx, w.model, charges, w.now)
+		if err != nil {
 			return fmt.Errorf("seed %d, call %d at %s: %w", c.Seed, call, w.now.Format(time.RFC3339Nano), err)
 		}
 		w.remember(charges, got)
 		made += len(charges)
 	}
 	return nil
+}
+
+// takeBoth makes charges on the specification and on the store, and returns the store's results, or how they differ.
+func (t *Target) takeBoth(ctx context.Context, m *model, charges []headgate.Charge, now time.Time) ([]headgate.Result, error) {
+	want, got := make([]headgate.Result, len(charges)), make([]headgate.Result, len(charges))
+	m.now = now
+	m.take(charges, want)
+	t.SetTime(now)
+	if err := t.Store.Take(ctx, charges, got); err != nil {
+		return nil, err
+	}
+	for i := range got {
+		if got[i].Nodes, got[i].Rank = 0, 0; got[i] != want[i] {
+			var all strings.Builder
+			for j := range charges {
+				fmt.Fprintf(&all, "\n  charge %d: %+v\n    want %+v\n    got  %+v", j, charges[j], want[j], got[j])
+			}
+			return nil, fmt.Errorf("charge %d differs from the specification:%s", i, all.String())
+		}
+	}
+	return got, nil
 }
 
 // compareAll is Compare over each algorithm in turn.
@@ -392,19 +406,4 @@ func (w *world) remember(charges []headgate.Charge, results []headgate.Result) {
 	if len(w.given) > 50 {
 		w.given = w.given[len(w.given)-50:]
 	}
-}
-
-func (w *world) differ(charges []headgate.Charge, want, got []headgate.Result) error {
-	for i := range charges {
-		g := got[i]
-		g.Nodes, g.Rank = 0, 0
-		if g != want[i] {
-			var all strings.Builder
-			for j := range charges {
-				fmt.Fprintf(&all, "\n  charge %d: %+v\n    want %+v\n    got  %+v", j, charges[j], want[j], got[j])
-			}
-			return fmt.Errorf("charge %d differs from the specification:%s", i, all.String())
-		}
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -9,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// model is the specification as a store: a map around headgate.Decide, one group at a time.
+// model is the specification: a map around headgate.Decide, one group at a time.
 type model struct {
 	now    time.Time
 	group  func(headgate.Subject) int
@@ -35,11 +34,9 @@ func newModel(group func(headgate.Subject) int) *model {
 	return &model{group: group, states: map[counter]headgate.State{}, holds: map[hold]headgate.Hold{}}
 }
 
-func (m *model) Shard(headgate.Subject) int { return 0 }
-
-// Take decides each group by itself. If one denies, all others are judged as withheld, from the states they had, and what
+// take decides each group by itself. If one denies, all others are judged as withheld, from the states they had, and what
 // they recorded is refunded; an observing charge stays only in a group that alone denied.
-func (m *model) Take(_ context.Context, charges []headgate.Charge, results []headgate.Result) error {
+func (m *model) take(charges []headgate.Charge, results []headgate.Result) {
 	byGroup := map[int][]int{}
 	for i := range charges {
 		g := m.group(charges[i].Subject)
@@ -79,7 +76,6 @@ func (m *model) Take(_ context.Context, charges []headgate.Charge, results []hea
 			results[at] = got[i]
 		}
 	}
-	return nil
 }
 
 func (m *model) undo(c headgate.Charge) {

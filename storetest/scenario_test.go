@@ -10,10 +10,20 @@ import (
 	"github.com/headgate/headgate"
 )
 
+// modelStore is the specification as a store.
+type modelStore struct{ *model }
+
+func (s modelStore) Shard(headgate.Subject) int { return 0 }
+
+func (s modelStore) Take(_ context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	s.take(charges, results)
+	return nil
+}
+
 // openModel makes a target of the specification itself, whose subjects are decided in groups.
 func openModel(group func(headgate.Subject) int) Target {
 	m := newModel(group)
-	return Target{Store: m, SetTime: func(t time.Time) { m.now = t }, Group: group}
+	return Target{Store: modelStore{m}, SetTime: func(t time.Time) { m.now = t }, Group: group}
 }
 
 func TestScenarios(t *testing.T) {

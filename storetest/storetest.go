@@ -4,7 +4,6 @@ package storetest
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -61,7 +60,14 @@ func many(t *testing.T, target Target) {
 		c.Cost, c.Hold, c.Force = 0, 0, false
 		return c
 	}
-	both := bothOf(t, target)
+	specification := newModel(target.Group)
+	both := func(at time.Time, charges []headgate.Charge) []headgate.Result {
+		got, err := target.takeBoth(t.Context(), specification, charges, at)
+		if err != nil {
+			t.Fatalf("%s: %v", at, err)
+		}
+		return got
+	}
 	const batch, more = 50, 3
 	const apart = 2 * time.Microsecond
 	at := epoch
@@ -95,25 +101,6 @@ func many(t *testing.T, target Target) {
 	}
 	for i := range 400 {
 		both(epoch.Add(time.Hour+time.Duration(i*i)*apart/2), []headgate.Charge{peek(hold), peek(force)})
-	}
-}
-
-// bothOf returns a function that makes charges on a target and on the specification, and compares the results.
-func bothOf(t *testing.T, target Target) func(at time.Time, charges []headgate.Charge) []headgate.Result {
-	specification := newModel(target.Group)
-	return func(at time.Time, charges []headgate.Charge) []headgate.Result {
-		want, got := make([]headgate.Result, len(charges)), make([]headgate.Result, len(charges))
-		specification.now = at
-		target.SetTime(at)
-		if err := errors.Join(specification.Take(t.Context(), charges, want), target.Store.Take(t.Context(), charges, got)); err != nil {
-			t.Fatal(err)
-		}
-		for i := range got {
-			if got[i].Nodes, got[i].Rank = 0, 0; got[i] != want[i] {
-				t.Fatalf("%s: charge %d: got %+v\nwant %+v", at, i, got[i], want[i])
-			}
-		}
-		return got
 	}
 }
 
