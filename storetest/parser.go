@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,157 +16,104 @@ type parser struct {
 	scenarios []scenario
 
 	// Of the scenario at hand:
-	start    time.Time
-	now      time.Time
-	limits   map[string]headgate.Limit
-	subjects map[string]headgate.Subject
-	receipts map[string]headgate.Charge
-	// together is true while the last request takes in lines indented by more than indent.
-	together bool
-	indent   int
+	start, now time.Time
+	limits     map[string]headgate.Limit
+	subjects   map[string]headgate.Subject
+	// together is how far the line is indented under which the lines of the last request stand; below 0 if it has one line.
+	together int
 }
 
 func parseScenarios(file, text string) ([]scenario, error) {
 	p := parser{file: file}
-	at := 0
+	number := 0
 	for line := range strings.Lines(text) {
-		at++
-		line = strings.TrimRight(line, "\n")
-		if i := strings.Index(line, "#"); i >= 0 {
-			line = line[:i]
-		}
+		number++
+		line, _, _ = strings.Cut(strings.TrimRight(line, "\n"), "#")
 		w := words{list: strings.Fields(line)}
-		if strings.Contains(line, "\t") {
-			w.fail("indent with spaces, not tabs")
-		}
 		if len(w.list) > 0 {
-			p.line(&w, at, strings.TrimSpace(line), len(line)-len(strings.TrimLeft(line, " ")))
+			p.line(&w, number, strings.TrimSpace(line), len(line)-len(strings.TrimLeft(line, " ")))
 		}
 		if w.err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, at, w.err)
+			return nil, fmt.Errorf("%s:%d: %w", file, number, w.err)
 		}
 	}
-	if err := p.complete(); err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", file, at, err)
-	}
-	if len(p.scenarios) == 0 {
-		return nil, fmt.Errorf("%s:1: expected scenario: and a title", file)
+	for _, s := range p.scenarios {
+		if len(s.requests) == 0 || slices.ContainsFunc(s.requests, func(r request) bool { return len(r.lines) == 0 }) {
+			return nil, fmt.Errorf("%s:%d: the scenario, or what is asked together in it, asks nothing", file, s.line)
+		}
 	}
 	return p.scenarios, nil
 }
 
 // line reads one line into the scenario at hand.
-func (p *parser) line(w *words, at int, text string, indent int) {
+func (p *parser) line(w *words, number int, text string, indent int) {
 	if title, ok := strings.CutPrefix(text, "scenario:"); ok {
-		p.scenario(w, at, strings.TrimSpace(title))
+		p.scenario(w, number, strings.TrimSpace(title))
 		return
 	}
-	if len(p.scenarios) == 0 {
-		w.fail("expected scenario: and a title before anything else, not %q", w.list[0])
+	if len(p.scenarios) == 0 || indent == 0 {
+		w.fail("expected scenario: and a title, or a line indented under it")
 		return
 	}
-	if indent == 0 {
-		w.fail("expected scenario: at the beginning of a line; indent what belongs to one")
+	s := &p.scenarios[len(p.scenarios)-1]
+	if indent <= p.together {
+		p.together = -1
 	}
-	inside := p.together && indent > p.indent
-	if p.together && !inside {
-		p.together = false
-		if err := p.complete(); err != nil {
-			w.err = err
-			return
-		}
-	}
-	switch word := w.next("a line of a scenario"); {
-	case slices.Contains(verbs, word):
+	switch word := w.next("a line of a scenario"); word {
+	case "start:":
+		p.start = w.time(time.Time{})
+	case "limit":
+		p.limit(w)
+	case "subject":
+		p.subjectOffset(w)
+	case "at":
+		p.now = w.time(p.start)
+	case "together":
+		s.requests = append(s.requests, request{time: p.now})
+		p.together = indent
+	default:
 		l := p.charge(w, word)
-		l.line, l.text = at, text
-		s := &p.scenarios[len(p.scenarios)-1]
-		if !inside {
+		l.line, l.text = number, text
+		if p.together < 0 {
 			s.requests = append(s.requests, request{time: p.now})
 		}
 		r := &s.requests[len(s.requests)-1]
 		r.lines = append(r.lines, l)
-	case inside:
-		w.fail("expected take or refund in what is asked together, not %q", word)
-	case word == "start:":
-		p.setStart(w)
-	case word == "limit":
-		p.limit(w)
-	case word == "subject":
-		p.subjectOffset(w)
-	case word == "at":
-		p.now = w.time(p.start)
-	case word == "together":
-		s := &p.scenarios[len(p.scenarios)-1]
-		s.requests = append(s.requests, request{time: p.now})
-		p.together, p.indent = true, indent
-	default:
-		w.fail("expected scenario:, start:, limit, subject, at, take, refund, release, force, credit or together, not %q", word)
 	}
-	w.end()
+	if len(w.list) > 0 {
+		w.fail("expected the end of the line, not %q", w.list[0])
+	}
 }
 
-func (p *parser) scenario(w *words, at int, title string) {
-	if err := p.complete(); err != nil {
-		w.err = err
-		return
-	}
-	if title == "" {
-		w.fail("expected a title after scenario:")
-	}
-	for _, s := range p.scenarios {
-		if s.title == title {
-			w.fail("the scenario on line %d has the same title", s.line)
-		}
+func (p *parser) scenario(w *words, number int, title string) {
+	if title == "" || slices.ContainsFunc(p.scenarios, func(s scenario) bool { return s.title == title }) {
+		w.fail("expected a title of its own after scenario:")
 	}
 	*p = parser{
 		file:      p.file,
-		scenarios: append(p.scenarios, scenario{file: p.file, title: title, line: at}),
+		scenarios: append(p.scenarios, scenario{file: p.file, title: title, line: number}),
 		start:     defaultStart,
 		limits:    map[string]headgate.Limit{},
 		subjects:  map[string]headgate.Subject{},
-		receipts:  map[string]headgate.Charge{},
+		together:  -1,
 	}
-}
-
-// complete says whether the request and the scenario read so far have anything in them.
-func (p *parser) complete() error {
-	if len(p.scenarios) == 0 {
-		return nil
-	}
-	s := &p.scenarios[len(p.scenarios)-1]
-	if len(s.requests) == 0 {
-		return fmt.Errorf("the scenario on line %d asks nothing: expected take or refund before this line", s.line)
-	}
-	if len(s.requests[len(s.requests)-1].lines) == 0 {
-		return errors.New("nothing is asked together: expected take or refund, indented by more, before this line")
-	}
-	return nil
-}
-
-func (p *parser) setStart(w *words) {
-	if !p.now.IsZero() {
-		w.fail("start: comes before the first at")
-	}
-	p.start = w.time(time.Time{})
 }
 
 func (p *parser) limit(w *words) {
 	name := w.next("a name for the limit")
 	w.expect("=")
-	var l headgate.Limit
 	if w.accept("invalid") {
-		p.limits[name] = l
+		p.limits[name] = headgate.Limit{}
 		return
 	}
-	l.Algorithm = w.algorithm()
+	l := headgate.Limit{Algorithm: oneNamed(w, headgate.TokenBucket, headgate.SlidingLog)}
 	count, window, rated := strings.Cut(w.next("a count such as 10/1m or 10 per day"), "/")
 	l.Count = w.parseNumber(count)
 	if rated {
-		l.Window = time.Duration(w.parseSpan(window))
+		l.Window = w.parseSpan(window)
 	} else {
 		w.expect("per")
-		l.Calendar = w.calendar()
+		l.Calendar = oneNamed(w, headgate.Minute, headgate.Month)
 	}
 	for len(w.list) > 0 {
 		switch option := w.next("an option"); option {
@@ -200,7 +146,7 @@ func (p *parser) subjectOffset(w *words) {
 	}
 	s := p.subject(name)
 	w.expect("offset")
-	binary.LittleEndian.PutUint64(s[8:], uint64(w.span()/int64(time.Microsecond)))
+	binary.LittleEndian.PutUint64(s[8:], uint64(w.span()/time.Microsecond))
 	p.subjects[name] = s
 }
 
@@ -216,76 +162,46 @@ func (p *parser) subject(name string) headgate.Subject {
 // verbs are the kinds of charges.
 var verbs = []string{"take", "refund", "release", "force", "credit"}
 
-// charge reads a take, a refund, a release of what is held, a forced charge or a credit.
+// charge reads a charge and what is expected of it.
 func (p *parser) charge(w *words, verb string) chargeLine {
 	var l chargeLine
-	if p.now.IsZero() {
-		w.fail("expected at and a time before the first %s", verb)
+	if !slices.Contains(verbs, verb) || p.now.IsZero() {
+		w.fail("expected start:, limit, subject, at, together or, after a time, %s, not %q", strings.Join(verbs, ", "), verb)
+		return l
 	}
-	l.charge.Subject = p.subject(w.next("a subject"))
-	l.charge.Limit, l.charge.Counter = p.counter(w)
-	l.charge.Cost = w.number()
+	c := &l.charge
+	c.Subject = p.subject(w.next("a subject"))
+	c.Limit, c.Counter = p.counter(w)
+	c.Cost = w.number()
+	c.Force, c.Credit, l.releases = verb == "force", verb == "credit", verb == "release"
 	for !w.accept("->") && w.err == nil {
-		p.option(w, verb, &l)
+		switch option := w.next("->"); option {
+		case "of":
+			l.of = w.next("a receipt")
+		case "as":
+			l.as = w.next("a name for the receipt")
+		case "age":
+			c.Age = w.span()
+		case "hold":
+			c.Hold = w.span()
+		case "at-least":
+			c.AtLeast = w.number()
+		case "max-delay":
+			c.MaxDelay = w.span()
+		case "observe":
+			c.Observe = true
+		case "twin":
+			c.Observe = true
+			_, c.Twin = p.counter(w)
+		default:
+			w.fail("expected an option or ->, not %q", option)
+		}
 	}
-	switch {
-	case (verb == "refund" || verb == "release") && l.of == "":
-		w.fail("expected of and the receipt that is given back")
-	case verb == "force":
-		l.charge.Force = true
-	case verb == "credit":
-		l.charge.Credit = true
-	case verb == "release":
-		l.releases = true
+	if (verb == "refund" || verb == "release") != (l.of != "") {
+		w.fail("a refund and a release are of a receipt, and nothing else is")
 	}
-	l.verdict = w.next("ok, no or never")
-	also, known := implied[l.verdict]
-	if !known {
-		w.fail("expected ok, no or never, not %q", l.verdict)
-	}
-	l.expected = slices.Clone(also)
-	for len(w.list) > 0 && w.err == nil {
-		l.expect(w)
-	}
+	l.expect(w)
 	return l
-}
-
-func (p *parser) option(w *words, verb string, l *chargeLine) {
-	word := w.next("->")
-	switch {
-	case (verb == "refund" || verb == "release") && word == "of":
-		l.of = w.next("a receipt")
-		if of, known := p.receipts[l.of]; !known || of.Subject != l.charge.Subject || of.Counter != l.charge.Counter {
-			w.fail("no take of this subject and limit above says as %s", l.of)
-		}
-	case verb == "refund" || verb == "release":
-		w.fail("expected of or ->, not %q", word)
-	case verb == "force" && word == "age":
-		l.charge.Age = time.Duration(w.span())
-	case verb == "force":
-		w.fail("expected age or ->, not %q", word)
-	case verb != "take":
-		w.fail("expected ->, not %q", word)
-	case word == "hold":
-		l.charge.Hold = time.Duration(w.span())
-	case word == "at-least":
-		l.charge.AtLeast = w.number()
-	case word == "max-delay":
-		l.charge.MaxDelay = time.Duration(w.span())
-	case word == "observe":
-		l.charge.Observe = true
-	case word == "twin":
-		l.charge.Observe = true
-		_, l.charge.Twin = p.counter(w)
-	case word == "as":
-		l.as = w.next("a name for the receipt")
-		if _, known := p.receipts[l.as]; known {
-			w.fail("there is a receipt %s above", l.as)
-		}
-		p.receipts[l.as] = l.charge
-	default:
-		w.fail("expected at-least, max-delay, hold, observe, twin, as or ->, not %q", word)
-	}
 }
 
 func (p *parser) counter(w *words) (headgate.Limit, headgate.Counter) {
@@ -297,19 +213,20 @@ func (p *parser) counter(w *words) (headgate.Limit, headgate.Counter) {
 	return l, headgate.CounterOf(name, "", l.Algorithm)
 }
 
-// expect reads one field and its value.
+// expect reads the verdict, and fields with their values.
 func (l *chargeLine) expect(w *words) {
-	name := w.next("a field")
-	f, known := fields[name]
+	l.verdict = w.next("ok, no or never")
+	also, known := implied[l.verdict]
 	if !known {
-		w.fail("expected granted, remaining, retry, reset or delay, not %q", name)
-		return
+		w.fail("expected ok, no or never, not %q", l.verdict)
 	}
-	e := expectation{name, f.parse(w)}
-	for _, other := range l.expected {
-		if other.field == name && other.value != e.value {
-			w.fail("%s is said already to be %s", name, f.format(other.value))
+	l.expected = slices.Clone(also)
+	for len(w.list) > 0 && w.err == nil {
+		name := w.next("a field")
+		if f, known := fields[name]; known {
+			l.expected = append(l.expected, expectation{name, f.parse(w)})
+		} else {
+			w.fail("expected granted, remaining, retry, reset or delay, not %q", name)
 		}
 	}
-	l.expected = append(l.expected, e)
 }

@@ -37,8 +37,11 @@ var scenarioFiles embed.FS
 //	limit NAME = invalid             the zero Limit
 //	subject NAME offset SPAN         by how much the subject's windows are moved where they are spread
 //	at SPAN | at TIME                the store's clock from here on
-//	take SUBJECT LIMIT COST [at-least N] [max-delay SPAN] [observe] [twin LIMIT] [as RECEIPT] -> EXPECTED
+//	take SUBJECT LIMIT COST [at-least N] [max-delay SPAN] [hold SPAN] [observe] [twin LIMIT] [as RECEIPT] -> EXPECTED
 //	refund SUBJECT LIMIT UNITS of RECEIPT -> EXPECTED
+//	release SUBJECT LIMIT COST of RECEIPT -> EXPECTED
+//	force SUBJECT LIMIT COST [age SPAN] -> EXPECTED
+//	credit SUBJECT LIMIT UNITS -> EXPECTED
 //	together                         the lines indented under it are one request
 //
 // A limit written again has other numbers from there on and the same counter. Expected is first the verdict on the
@@ -232,10 +235,12 @@ type field struct {
 var fields = map[string]field{
 	"granted":   {func(r *headgate.Result) int64 { return r.Granted }, formatNumber, (*words).number},
 	"remaining": {func(r *headgate.Result) int64 { return r.Remaining }, formatNumber, (*words).number},
-	"retry":     {func(r *headgate.Result) int64 { return int64(r.RetryAfter) }, formatSpan, (*words).span},
-	"reset":     {func(r *headgate.Result) int64 { return int64(r.ResetAfter) }, formatSpan, (*words).span},
-	"delay":     {func(r *headgate.Result) int64 { return int64(r.Delay) }, formatSpan, (*words).span},
+	"retry":     {func(r *headgate.Result) int64 { return int64(r.RetryAfter) }, formatSpan, spanOf},
+	"reset":     {func(r *headgate.Result) int64 { return int64(r.ResetAfter) }, formatSpan, spanOf},
+	"delay":     {func(r *headgate.Result) int64 { return int64(r.Delay) }, formatSpan, spanOf},
 }
+
+func spanOf(w *words) int64 { return int64(w.span()) }
 
 func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/headgate/headgate"
 )
 
 // words are what is left of a line. The first that is not what was expected leaves its error.
@@ -40,14 +38,8 @@ func (w *words) accept(word string) bool {
 }
 
 func (w *words) expect(word string) {
-	if !w.accept(word) {
-		w.fail("expected %q, not %q", word, w.next(strconv.Quote(word)))
-	}
-}
-
-func (w *words) end() {
-	if len(w.list) > 0 {
-		w.fail("expected the end of the line, not %q", w.list[0])
+	if got := w.next(word); got != word {
+		w.fail("expected %s, not %q", word, got)
 	}
 }
 
@@ -61,80 +53,54 @@ func (w *words) parseNumber(word string) int64 {
 	return n
 }
 
-func (w *words) span() int64 { return w.parseSpan(w.next("a time span")) }
+func (w *words) span() time.Duration { return w.parseSpan(w.next("a time span")) }
 
-func (w *words) parseSpan(word string) int64 {
-	span, err := parseSpan(word)
-	if err != nil || span < 0 || span%time.Microsecond != 0 {
+// parseSpan reads 30d and 1d2h besides what Go does.
+func (w *words) parseSpan(word string) time.Duration {
+	rest := word
+	var days int64
+	if n, hours, found := strings.Cut(word, "d"); found {
+		days, rest = w.parseNumber(n), "0"+hours
+	}
+	span, err := time.ParseDuration(rest)
+	if span += time.Duration(days) * 24 * time.Hour; err != nil || span < 0 || span%time.Microsecond != 0 {
 		w.fail("expected a time span in whole microseconds such as 5us, 1m30s or 30d, not %q", word)
 	}
-	return int64(span)
-}
-
-func parseSpan(word string) (time.Duration, error) {
-	days, rest, found := strings.Cut(word, "d")
-	if !found {
-		return time.ParseDuration(word)
-	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	if err != nil {
-		return 0, err
-	}
-	span := time.Duration(n) * 24 * time.Hour
-	if rest == "" {
-		return span, nil
-	}
-	more, err := time.ParseDuration(rest)
-	return span + more, err
+	return span
 }
 
 // time reads an instant, or a span since start where there is one.
 func (w *words) time(start time.Time) time.Time {
 	word := w.next("a time")
 	t, err := time.Parse(time.RFC3339Nano, word)
-	if err != nil && !start.IsZero() {
-		var span time.Duration
-		span, err = parseSpan(word)
-		t = start.Add(span)
+	if err != nil {
+		t = start.Add(w.parseSpan(word))
 	}
-	switch {
-	case err != nil && start.IsZero():
-		w.fail("expected a time such as 2033-05-18T03:33:20Z, not %q", word)
-	case err != nil || t.Nanosecond()%1_000 != 0:
-		w.fail("expected a time in whole microseconds such as 1m30s or 2033-05-18T03:33:20Z, not %q", word)
-	case t.Before(firstTime) || t.After(lastTime):
-		w.fail("expected a time from %d to %d, not %q", firstTime.Year(), lastTime.Year()-1, word)
+	if t.Nanosecond()%1_000 != 0 || t.Before(firstTime) || t.After(lastTime) {
+		w.fail("expected a time in whole microseconds from %d to %d, not %q", firstTime.Year(), lastTime.Year()-1, word)
 	}
 	return t.UTC()
 }
 
-func (w *words) algorithm() headgate.Algorithm {
-	word := w.next("an algorithm")
-	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
-		if a.String() == word {
-			return a
+// oneNamed reads the name of one of the values from first to last.
+func oneNamed[T interface {
+	~uint8
+	fmt.Stringer
+}](w *words, first, last T) T {
+	word := w.next(first.String() + " or another up to " + last.String())
+	for v := first; v <= last; v++ {
+		if v.String() == word {
+			return v
 		}
 	}
-	w.fail("there is no algorithm %q", word)
-	return 0
-}
-
-func (w *words) calendar() headgate.Calendar {
-	word := w.next("minute, hour, day, week or month")
-	for c := headgate.Minute; c <= headgate.Month; c++ {
-		if c.String() == word {
-			return c
-		}
-	}
-	w.fail("expected minute, hour, day, week or month, not %q", word)
-	return headgate.NoCalendar
+	w.fail("expected one of %s to %s, not %q", first, last, word)
+	return first
 }
 
 func (w *words) zone() *time.Location {
-	name := w.next("a time zone")
-	zone, err := time.LoadLocation(name)
+	zone, err := time.LoadLocation(w.next("a time zone"))
 	if err != nil {
-		w.fail("there is no time zone %q", name)
+		w.fail("%w", err)
 	}
 	return zone
 }
