@@ -19,15 +19,10 @@ const (
 	Month
 )
 
-var calendarNames = [...]string{"none", "minute", "hour", "day", "week", "month"}
+var calendarNames = []string{"none", "minute", "hour", "day", "week", "month"}
 
 // String is the unit's name in rules: "month".
-func (c Calendar) String() string {
-	if int(c) < len(calendarNames) {
-		return calendarNames[c]
-	}
-	return fmt.Sprintf("calendar(%d)", uint8(c))
-}
+func (c Calendar) String() string { return nameOf(calendarNames, c) }
 
 func (l *Limit) validateCalendar() error {
 	most := 0

@@ -44,12 +44,7 @@ const (
 var algorithmNames = [...]string{"token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"}
 
 // String is the algorithm's name in rules: "token_bucket".
-func (a Algorithm) String() string {
-	if int(a) < len(algorithmNames) {
-		return algorithmNames[a]
-	}
-	return fmt.Sprintf("algorithm(%d)", uint8(a))
-}
+func (a Algorithm) String() string { return nameOf(algorithmNames[:], a) }
 
 // Align says when a fixed window begins.
 type Align uint8
