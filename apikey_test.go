@@ -20,7 +20,7 @@ func TestKeyHash(t *testing.T) {
 		if got := headgate.EnsureKeyHash(odd); got == odd || got != headgate.HashKey(odd) {
 			t.Errorf("%q becomes %q", odd, got)
 		}
-		if err := headgate.CheckKeyHash(odd); (err == nil) != strings.HasPrefix(odd, "SHA") {
+		if _, err := headgate.ParseKeyHash(odd); (err == nil) != strings.HasPrefix(odd, "SHA") {
 			t.Errorf("%q: %v", odd, err)
 		}
 	}

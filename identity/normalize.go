@@ -31,7 +31,7 @@ func (r *Resolver) Normalize(attrs headgate.Attributes) error {
 			if value != "" && attrs["api_key"] != "" {
 				return fmt.Errorf("%s and api_key are both given: send one of them", keyHash)
 			}
-			if headgate.EnsureKeyHash(value) != value {
+			if value != "" && !headgate.IsKeyHash(value) {
 				return errors.New(keyHash + " is not the hash of a key: send sha256: and 22 characters, or the key as api_key")
 			}
 		default:
@@ -100,8 +100,6 @@ func (r *Resolver) normal(name, value string) string {
 			return r.proxies.text(addr)
 		}
 		return bounded(value)
-	case "api_key", "descriptor.api_key":
-		return oneKey([]string{value})
 	case "user_agent":
 		return cut(value, MaxValue)
 	case headgate.OtherPath, headgate.OtherMethod:
@@ -109,6 +107,8 @@ func (r *Resolver) normal(name, value string) string {
 	}
 	place, rest, _ := strings.Cut(name, ".")
 	switch {
+	case headgate.IsKeyAttribute(name):
+		return oneKey([]string{value})
 	case place == "descriptor" && len(value) <= maxEntry:
 		return value // it is for the rules to know what it means
 	case place == "header" && value != "" && slices.Contains(r.secrets, rest):

@@ -125,24 +125,20 @@ func (d *decoder) subject(n *node, key string) headgate.Attributes {
 		if d.Given(e) {
 			subject[e.Key.Text], _ = d.Text(e.Value, e.Key.Text)
 		}
-	}
-	for _, key := range keyAttributes {
-		if entry, ok := n.Get(key); ok {
-			subject[key] = d.keyHash(entry.Value, key, subject[key])
+		if name := e.Key.Text; headgate.IsKeyAttribute(name) {
+			subject[name] = d.keyHash(e.Value, name, subject[name])
 		}
 	}
 	return subject
 }
 
-// keyAttributes are those that are API keys.
-var keyAttributes = []string{"api_key", "descriptor.api_key"}
-
 // keyHash keeps API keys themselves out of what is stored and shown.
 func (d *decoder) keyHash(n *node, key, value string) string {
-	if err := headgate.CheckKeyHash(value); err != nil {
+	hash, err := headgate.ParseKeyHash(value)
+	if err != nil {
 		d.Bad(n, "%s: %s", key, err)
 	}
-	return headgate.EnsureKeyHash(value)
+	return hash
 }
 
 func (d *decoder) noRule(n *node, id string, rules map[string]*readRule) {

@@ -76,7 +76,7 @@ func (d *decoder) match(n *node, key string) headgate.Match {
 		if m.Attributes == nil {
 			m.Attributes = map[string]headgate.Pattern{}
 		}
-		if slices.Contains(keyAttributes, name) {
+		if headgate.IsKeyAttribute(name) {
 			d.keyHashes(e.Value, name, p.Values)
 			d.keyHashes(e.Value, name, p.Not)
 		}

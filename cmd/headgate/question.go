@@ -88,7 +88,7 @@ func (q *question) resolve(typed map[string]string) error {
 		switch {
 		case value == "":
 			return fmt.Errorf("%s=%s is not valid", name, typed[name])
-		case strings.HasPrefix(value, "sha256:") && value != typed[name]:
+		case headgate.IsKeyHash(value) && value != typed[name]:
 			q.note("%s is read as %s, its hash", name, value)
 		default:
 			shown, _, _ := strings.Cut(typed[name], "?") // a query may hold a key

@@ -13,17 +13,32 @@ const (
 	// maxSegments is how many segments are of any use: one more than a template has.
 	maxSegments = 33
 
-	hashPrefix = "sha256:"
-	hashLength = len(hashPrefix) + 22
+	// HashPrefix begins every hash.
+	HashPrefix = "sha256:"
+	hashLength = len(HashPrefix) + 22
 )
 
 // Hash returns the text that stands for a long one: 132 bits, enough that no two texts with the same are found.
 func Hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
-	var out [len(hashPrefix) + 43]byte
-	n := copy(out[:], hashPrefix)
+	var out [len(HashPrefix) + 43]byte
+	n := copy(out[:], HashPrefix)
 	base64.RawURLEncoding.Encode(out[n:], sum[:])
 	return string(out[:hashLength])
+}
+
+// IsHash reports whether a text has the form of a hash.
+func IsHash(text string) bool {
+	if len(text) != hashLength || !strings.HasPrefix(text, HashPrefix) {
+		return false
+	}
+	for i := len(HashPrefix); i < len(text); i++ {
+		c := text[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
 }
 
 // shorten returns a path of at most Max bytes: long segments are replaced by their hash; if that is not enough, it is cut at the

@@ -66,7 +66,7 @@ func (a *api) normalizeAsked(attributes headgate.Attributes) error {
 	if a.Normalize == nil {
 		return nil
 	}
-	if key := attributes["api_key"]; key != "" && headgate.EnsureKeyHash(key) == key {
+	if key := attributes["api_key"]; headgate.IsKeyHash(key) {
 		delete(attributes, "api_key")
 		attributes["api_key_hash"] = key
 	}

@@ -77,9 +77,9 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 // subjectText is a subject as it is stored: its names are sorted, and of an API key there is only the hash.
 func subjectText(subject headgate.Attributes) (string, error) {
 	subject = maps.Clone(subject)
-	for _, name := range []string{"api_key", "descriptor.api_key"} {
-		if key := subject[name]; key != "" {
-			subject[name] = headgate.EnsureKeyHash(key)
+	for name, value := range subject {
+		if headgate.IsKeyAttribute(name) {
+			subject[name] = headgate.EnsureKeyHash(value)
 		}
 	}
 	text, err := json.Marshal(subject)
@@ -115,7 +115,7 @@ func checkOverride(rule *ruleRow, o *Override) error {
 	if err := ruledoc.CheckSubject(&rule.rule, o.Subject); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	if err := headgate.CheckKeyHash(o.Subject["api_key"]); err != nil {
+	if _, err := headgate.ParseKeyHash(o.Subject["api_key"]); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return checkReason(o.Reason)

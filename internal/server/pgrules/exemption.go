@@ -33,10 +33,11 @@ func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption
 		}
 		params.SubjectValue = network.String()
 	case x.Type == "api_key":
-		if err := headgate.CheckKeyHash(x.Value); err != nil {
+		hash, err := headgate.ParseKeyHash(x.Value)
+		if err != nil {
 			return x, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
-		params.SubjectValue = headgate.EnsureKeyHash(x.Value)
+		params.SubjectValue = hash
 	}
 	if x.Rule != "" {
 		row, err := db.rowOf(ctx, x.Rule)
