@@ -24,7 +24,7 @@ import (
 //	/users/a%2Fb?x=1    /users/a/b  and  /users/a%2Fb
 //	/a/..;x=1/login     /login      and  /a/..;/login?/a/..;x=1/login?/a/..
 //
-// Of a path that is longer than MaxPath, segments longer than 64 bytes are replaced by their hash; if that is not
+// Of a path that is longer than 2048 bytes, segments longer than 64 bytes are replaced by their hash; if that is not
 // enough, it is cut at the end of a segment. Other readings are shortened to 254 bytes: they keep their first segments, and
 // how many there are. Upper and lower case are left alone.
 func Path(raw string) (path, other string) {

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -8,8 +9,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/ratelog"
 )
 
 // Options say whom to believe. The zero value believes nobody: a request then has the address of its peer, and what is
@@ -56,9 +59,10 @@ type APIKey struct {
 // Resolver makes attributes. It is safe for use by many goroutines.
 type Resolver struct {
 	proxies   *proxies
-	strangers strangers
-	tokens    *Tokens // nil if none are believed
-	keyField  field   // empty if keys are not in a header
+	log       *slog.Logger
+	untrusted ratelog.Limiter // peers that sent a proxy's header, by address
+	tokens    *Tokens         // nil if none are believed
+	keyField  field           // empty if keys are not in a header
 	keyQuery  string
 	sources   []namedSource
 	secrets   []string // headers that are shown as a hash only
@@ -82,9 +86,9 @@ var (
 // New is ready at once: keys that are at a URL are fetched in the background, and until they are there no token is
 // believed. Close the resolver when it is no longer needed.
 func New(o Options) (*Resolver, error) {
-	r := &Resolver{keyQuery: o.APIKey.Query, strangers: strangers{log: o.Log}}
-	if r.strangers.log == nil {
-		r.strangers.log = slog.Default()
+	r := &Resolver{keyQuery: o.APIKey.Query, log: o.Log, untrusted: ratelog.Limiter{Every: 24 * time.Hour}}
+	if r.log == nil {
+		r.log = slog.Default()
 	}
 	var err error
 	if r.proxies, err = newProxies(o); err != nil {
@@ -104,7 +108,7 @@ func New(o Options) (*Resolver, error) {
 	}
 	r.secrets = []string{"authorization", "proxy-authorization", "cookie", r.keyField.lower, strings.ToLower(o.JWT.Header)}
 	if !o.JWT.isZero() {
-		if r.tokens, err = NewTokens(o.JWT, r.strangers.log); err != nil {
+		if r.tokens, err = NewTokens(o.JWT, r.log); err != nil {
 			return nil, fmt.Errorf("identity: JWT: %w", err)
 		}
 	}
@@ -204,13 +208,18 @@ func (r *Resolver) FromProxy(req *http.Request, header string) []string {
 	if r.proxies.trusts(peer, 1) {
 		return lines
 	}
-	r.strangers.note(r.proxies.text(peer), header)
+	r.logUntrusted(peer, header)
 	return nil
 }
 
-// Untrusted are the attributes ip of peers that sent a proxy's header without being trusted, up to 100 of them.
-// Each was named in the log, once. If one of them is a proxy, all its clients are counted as one.
-func (r *Resolver) Untrusted() []string { return r.strangers.list() }
+// logUntrusted names a peer in the log, once a day, that sent a header which only a trusted proxy may send. If it is a proxy, all its
+// clients are counted as one.
+func (r *Resolver) logUntrusted(addr netip.Addr, header string) {
+	peer := cmp.Or(r.proxies.text(addr), "a peer without an address")
+	if _, ok := r.untrusted.Allow(peer); ok {
+		r.log.Warn("header ignored: the peer is not trusted; if it is a proxy, add it to the trusted ones", "peer", peer, "header", header)
+	}
+}
 
 func (r *Resolver) identify(c *call, attrs headgate.Attributes, names []string) {
 	trusted := r.proxies.trusts(c.peer, 1)
@@ -219,7 +228,7 @@ func (r *Resolver) identify(c *call, attrs headgate.Attributes, names []string) 
 		if trusted {
 			client = r.proxies.client(c.peer, lines)
 		} else {
-			r.strangers.note(r.proxies.text(c.peer), r.proxies.header.canonical)
+			r.logUntrusted(c.peer, r.proxies.header.canonical)
 		}
 	}
 	put(attrs, "ip", r.proxies.text(client))
@@ -240,7 +249,7 @@ func (r *Resolver) identify(c *call, attrs headgate.Attributes, names []string) 
 		}
 	}
 	for _, name := range names {
-		if len(name) <= MaxName {
+		if len(name) <= maxName {
 			put(attrs, name, r.named(c, claims, name))
 		}
 	}

@@ -5,21 +5,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/pathreading"
 )
 
 // Bounds of what a request can put into attributes.
 const (
-	// MaxAttributes is how many attributes a request has at most. The built-in ones come first, then those asked for, in
+	// maxAttributes is how many attributes a request has at most. The built-in ones come first, then those asked for, in
 	// the order of asking.
-	MaxAttributes = 64
-	// MaxName is the length of the longest attribute name that is looked up.
-	MaxName = 128
+	maxAttributes = 64
+	// maxName is the length of the longest attribute name that is looked up.
+	maxName = 128
 	// MaxValue is the length of the longest value. A longer one that tells clients apart is replaced by its hash, so that
 	// distinct values stay distinct; a longer text, as user_agent is, is cut.
 	MaxValue = 256
-	// MaxPath is the length of the longest path; see Path for what becomes of longer ones.
-	MaxPath = pathreading.Max
 )
 
 // bounded is for values that tell clients apart.
@@ -43,7 +40,7 @@ func cut(text string, length int) string {
 
 // put leaves out what is empty, and what is too much.
 func put(attrs headgate.Attributes, name, value string) {
-	if value != "" && len(attrs) < MaxAttributes {
+	if value != "" && len(attrs) < maxAttributes {
 		attrs[name] = value
 	}
 }

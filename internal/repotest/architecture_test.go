@@ -53,8 +53,8 @@ var architecture = map[string]arrows{
 	},
 	"identity": {
 		code: []string{
-			"internal/netaddr", "internal/pathreading", "internal/redact", "github.com/MicahParks/keyfunc/v3",
-			"github.com/golang-jwt/jwt/v5",
+			"internal/netaddr", "internal/pathreading", "internal/ratelog", "internal/redact",
+			"github.com/MicahParks/keyfunc/v3", "github.com/golang-jwt/jwt/v5",
 		},
 		tests: []string{"memstore"},
 	},
