@@ -23,13 +23,13 @@ const (
 	fetchTimeout   = 5 * time.Second
 )
 
-// pace is how often keys are read: every so often, and when a token asks for it, but never twice within the gap.
+// interval is how often keys are read: every so often, and when a token asks for it, but never twice within the gap.
 // Clients can make up tokens at will, so the gap is what protects the server of the keys.
-type pace struct{ every, gap time.Duration }
+type interval struct{ every, gap time.Duration }
 
 var (
-	filePace = pace{every: 5 * time.Second, gap: time.Second}
-	urlPace  = pace{every: 5 * time.Minute, gap: 10 * time.Second}
+	fileInterval = interval{every: 5 * time.Second, gap: time.Second}
+	urlInterval  = interval{every: 5 * time.Minute, gap: 10 * time.Second}
 )
 
 // keys holds the ring of the day, and watches over the place it comes from. It never makes a request wait, which is why
@@ -53,13 +53,13 @@ func newKeys(j JWT, log *slog.Logger) (*keys, error) {
 		if err := k.load(context.Background()); err != nil {
 			return nil, err
 		}
-		k.watch(filePace)
+		k.watch(fileInterval)
 	case j.KeyURL != "":
 		if err := checkKeyURL(j.KeyURL); err != nil {
 			return nil, err
 		}
 		k.read = fetcher(j.KeyURL)
-		k.watch(urlPace)
+		k.watch(urlInterval)
 	default:
 		k.ring.Store(&ring{keys: []key{{key: j.Secret}}})
 	}
@@ -81,7 +81,7 @@ func (k *keys) close() {
 	}
 }
 
-func (k *keys) watch(p pace) {
+func (k *keys) watch(i interval) {
 	ctx, stop := context.WithCancel(context.Background())
 	k.stop, k.stopped = stop, make(chan struct{})
 	go func() {
@@ -99,8 +99,8 @@ func (k *keys) watch(p pace) {
 				}
 				k.refresh()
 			}
-			pause(ctx, p.gap, nil)
-			pause(ctx, p.every-p.gap, k.asked)
+			pause(ctx, i.gap, nil)
+			pause(ctx, i.every-i.gap, k.asked)
 		}
 	}()
 }

@@ -21,8 +21,8 @@ import (
 
 // ring is a set of keys and the tokens it has opened.
 type ring struct {
-	keys []key
-	seen seenTokens
+	keys     []key
+	verified verifiedTokens
 }
 
 type key struct {

@@ -158,7 +158,7 @@ func (t *Tokens) verify(text string) (map[string]any, error) {
 		return nil, errNoKeys
 	}
 	sum := sha256.Sum256([]byte(text))
-	if claims, ok := ring.seen.get(sum, time.Now()); ok {
+	if claims, ok := ring.verified.get(sum, time.Now()); ok {
 		return claims, nil
 	}
 	claims := jwt.MapClaims{}
@@ -172,7 +172,7 @@ func (t *Tokens) verify(text string) (map[string]any, error) {
 	if expiry, err := claims.GetExpirationTime(); err == nil && expiry != nil {
 		until = expiry.Add(t.leeway)
 	}
-	ring.seen.put(sum, claims, until)
+	ring.verified.put(sum, claims, until)
 	return claims, nil
 }
 
