@@ -19,4 +19,5 @@ type Engine interface {
 	Cancel(ctx context.Context, token []byte) (headgate.Decision, error)
 	Refund(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	Rules() *headgate.RuleSet
+	Attributes() []string
 }

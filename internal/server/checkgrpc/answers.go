@@ -14,7 +14,6 @@ type answerQueue struct {
 
 	mu      sync.Mutex
 	answers []*checkv1.StreamAnswer
-	first   int // of those that are not taken
 	closed  bool
 }
 
@@ -22,13 +21,8 @@ type answerQueue struct {
 func (q *answerQueue) put(answer *checkv1.StreamAnswer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.answers) == cap(q.answers) && q.first > len(q.answers)/2 {
-		kept := copy(q.answers, q.answers[q.first:])
-		clear(q.answers[kept:])
-		q.answers, q.first = q.answers[:kept], 0
-	}
 	q.answers = append(q.answers, answer)
-	if len(q.answers)-q.first == 1 {
+	if len(q.answers) == 1 {
 		q.wake()
 	}
 }
@@ -45,18 +39,14 @@ func (q *answerQueue) close() {
 func (q *answerQueue) take() (taken []*checkv1.StreamAnswer, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	waiting := q.answers[q.first:]
-	if len(waiting) == 0 {
+	if len(q.answers) == 0 {
 		return nil, q.closed
 	}
-	taken = make([]*checkv1.StreamAnswer, min(len(waiting), mostAnswers))
-	copy(taken, waiting)
-	clear(waiting[:len(taken)])
-	q.first += len(taken)
-	if len(taken) == len(waiting) {
-		q.answers, q.first = q.answers[:0], 0
+	n := min(len(q.answers), mostAnswers)
+	if taken, q.answers = q.answers[:n:n], q.answers[n:]; len(q.answers) == 0 {
+		q.answers = nil // an idle stream holds on to nothing
 	}
-	if len(taken) < len(waiting) || q.closed {
+	if len(q.answers) > 0 || q.closed {
 		q.wake()
 	}
 	return taken, false

@@ -1,25 +1,13 @@
 package checkgrpc
 
 import (
-	"context"
 	"math"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/limitfields"
-	"github.com/headgate/headgate/internal/server/tracing"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
-
-// requestOf is the request in a message. They share the attributes.
-func requestOf(m *checkv1.CheckRequest) headgate.Request {
-	return headgate.Request{Attributes: m.GetAttributes(), Cost: m.GetCost(), Rule: m.GetRule()}
-}
-
-// withinTrace is the context of a request: that of its call, unless the request is part of a trace of its own.
-func withinTrace(ctx context.Context, m *checkv1.CheckRequest) context.Context {
-	return tracing.Within(ctx, m.GetTraceparent())
-}
 
 // responseTo is the message of a decision. Its limits are in one piece of memory: there is one per check.
 func responseTo(d *headgate.Decision) *checkv1.CheckResponse {

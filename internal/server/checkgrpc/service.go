@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/server/check"
+	"github.com/headgate/headgate/internal/server/tracing"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -89,12 +90,12 @@ func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
 
 // Check decides a request and charges it.
 func (s *Service) Check(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(withinTrace(ctx, req), requestOf(req), req.GetWithHeaders(), s.engine.Check)
+	return s.decide(ctx, req, s.engine.Check)
 }
 
 // Peek says what Check would.
 func (s *Service) Peek(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(withinTrace(ctx, req), requestOf(req), req.GetWithHeaders(), s.engine.Peek)
+	return s.decide(ctx, req, s.engine.Peek)
 }
 
 // Refund gives back what a request costs, to callers who may.
@@ -102,7 +103,7 @@ func (s *Service) Refund(ctx context.Context, req *checkv1.CheckRequest) (*check
 	if err := s.options.MayRefund.Call(ctx); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	return s.decide(withinTrace(ctx, req), requestOf(req), req.GetWithHeaders(), s.engine.Refund)
+	return s.decide(ctx, req, s.engine.Refund)
 }
 
 // Reserve holds what a request may cost.
@@ -112,7 +113,7 @@ func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*ch
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	var token []byte
-	decision, err := s.decide(withinTrace(ctx, req.GetRequest()), requestOf(req.GetRequest()), req.GetRequest().GetWithHeaders(),
+	decision, err := s.decide(ctx, req.GetRequest(),
 		func(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 			held, err := s.engine.Reserve(ctx, req, hold)
 			token = held.Token
@@ -126,7 +127,7 @@ func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*ch
 
 // Commit ends a reservation and charges what the request did cost.
 func (s *Service) Commit(ctx context.Context, req *checkv1.CommitRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(ctx, headgate.Request{Attributes: req.GetAttributes(), Cost: req.GetCost()}, false,
+	return s.decide(ctx, &checkv1.CheckRequest{Attributes: req.GetAttributes(), Cost: req.GetCost()},
 		func(ctx context.Context, actual headgate.Request) (headgate.Decision, error) {
 			return s.engine.Commit(ctx, req.GetReservation(), actual)
 		})
@@ -134,7 +135,7 @@ func (s *Service) Commit(ctx context.Context, req *checkv1.CommitRequest) (*chec
 
 // Cancel ends a reservation and charges nothing.
 func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(ctx, headgate.Request{}, false, func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
+	return s.decide(ctx, nil, func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
 		return s.engine.Cancel(ctx, req.GetReservation())
 	})
 }
@@ -142,9 +143,9 @@ func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*chec
 // decide answers one request by what the engine says. That the store did not answer is no error here, where gRPC might
 // have it sent again: the decision says so.
 func (s *Service) decide(
-	ctx context.Context, req headgate.Request, withHeaders bool,
-	ask func(context.Context, headgate.Request) (headgate.Decision, error),
+	ctx context.Context, m *checkv1.CheckRequest, ask func(context.Context, headgate.Request) (headgate.Decision, error),
 ) (*checkv1.CheckResponse, error) {
+	req := headgate.Request{Attributes: m.GetAttributes(), Cost: m.GetCost(), Rule: m.GetRule()}
 	err := s.options.Identity.Normalize(req.Attributes)
 	if err == nil {
 		err = check.Validate(req)
@@ -152,18 +153,18 @@ func (s *Service) decide(
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	d, err := ask(ctx, req)
+	d, err := ask(tracing.Within(ctx, m.GetTraceparent()), req)
 	if err != nil && d.Path != headgate.PathFailed {
 		return nil, s.failure(ctx, req.Rule, err)
 	}
-	m := responseTo(&d)
-	if withHeaders {
-		m.Headers = map[string]string{}
+	answer := responseTo(&d)
+	if m.GetWithHeaders() {
+		answer.Headers = map[string]string{}
 		s.headers.Each(&d, limitfields.RetryAfter(&d, rand.Int64N), func(field *limitfields.Field, value []byte) {
-			m.Headers[field.Name] = string(value)
+			answer.Headers[field.Name] = string(value)
 		})
 	}
-	return m, nil
+	return answer, nil
 }
 
 // failure is an engine's error for the caller, who should know what to do about it.

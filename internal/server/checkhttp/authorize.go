@@ -35,7 +35,7 @@ type authorize struct {
 }
 
 func newAuthorize(engine check.Engine, o Options) *authorize {
-	limits := httplimit.New(checker{engine}, httplimit.Options{
+	limits := httplimit.New(engine, httplimit.Options{
 		Identity: asker{o.Identity}, Log: o.Log,
 		Headers: headersOf(o.Headers), DraftVersion: httplimit.DraftVersion(o.Headers.Version), OlderDraft: o.Headers.OlderDraft,
 	})
@@ -55,11 +55,6 @@ func headersOf(c limitfields.Choice) httplimit.Headers {
 	}
 	return httplimit.Off
 }
-
-// checker is an engine as package httplimit wants one.
-type checker struct{ check.Engine }
-
-func (c checker) Attributes() []string { return c.Rules().Attributes() }
 
 // asker makes attributes of original requests, which may have no method.
 type asker struct{ *identity.Resolver }

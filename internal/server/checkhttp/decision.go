@@ -60,8 +60,11 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, time.Duration(s).Seconds(), 'f', -1, 64), nil
 }
 
-// describe is what a caller is told of a decision.
-func (h *handler) describe(d *headgate.Decision) *decision {
+// describe is what a caller is told of a decision, unless there is an error.
+func (h *handler) describe(d *headgate.Decision, err error) (*decision, error) {
+	if err != nil {
+		return nil, err
+	}
 	a := &decision{
 		Allowed: d.Allowed, RetryAfter: seconds(d.RetryAfter), Delay: seconds(d.Delay),
 		Path: string(d.Path), Version: d.Version, Time: instant(d.Time),
@@ -77,7 +80,7 @@ func (h *handler) describe(d *headgate.Decision) *decision {
 	for i := range d.Limits {
 		a.Limits[i] = newLimit(&d.Limits[i])
 	}
-	return a
+	return a, nil
 }
 
 func newLimit(l *headgate.LimitDecision) limit {

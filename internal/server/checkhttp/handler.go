@@ -95,13 +95,13 @@ func newHandler(engine check.Engine, o Options) *handler {
 	h.large.Give(maxLarge)
 	h.spare.Give(maxSpare)
 	h.operations = map[string]operation{
-		"/v1/check":       {maxBody, h.check},
+		"/v1/check":       {maxBody, h.decide(engine.Check)},
 		"/v1/check/batch": {maxBatch, h.checkBatch},
-		"/v1/peek":        {maxBody, h.peek},
+		"/v1/peek":        {maxBody, h.decide(engine.Peek)},
 		"/v1/reserve":     {maxBody, h.reserve},
 		"/v1/commit":      {maxBody, h.commit},
 		"/v1/cancel":      {maxBody, h.cancel},
-		pathRefund:        {maxBody, h.refund},
+		pathRefund:        {maxBody, h.decide(engine.Refund)},
 	}
 	return h
 }

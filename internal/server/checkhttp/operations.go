@@ -14,18 +14,6 @@ import (
 // maxSpare is how many workers all batches may have together, beyond one for each.
 const maxSpare = 1_024
 
-func (h *handler) check(ctx context.Context, body []byte) (any, error) {
-	return h.decide(ctx, body, h.engine.Check)
-}
-
-func (h *handler) peek(ctx context.Context, body []byte) (any, error) {
-	return h.decide(ctx, body, h.engine.Peek)
-}
-
-func (h *handler) refund(ctx context.Context, body []byte) (any, error) {
-	return h.decide(ctx, body, h.engine.Refund)
-}
-
 // checkRefund says why a caller may not give units back.
 func (h *handler) checkRefund(r *http.Request) error {
 	if err := h.mayRefund(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); err != nil {
@@ -34,19 +22,19 @@ func (h *handler) checkRefund(r *http.Request) error {
 	return nil
 }
 
+// ask is a method of the engine that decides a request.
+type ask func(context.Context, headgate.Request) (headgate.Decision, error)
+
 // decide answers one request by what the engine says.
-func (h *handler) decide(
-	ctx context.Context, body []byte, ask func(context.Context, headgate.Request) (headgate.Decision, error),
-) (any, error) {
-	ctx, req, err := h.readRequest(ctx, body)
-	if err != nil {
-		return nil, err
+func (h *handler) decide(ask ask) func(context.Context, []byte) (any, error) {
+	return func(ctx context.Context, body []byte) (any, error) {
+		ctx, req, err := h.readRequest(ctx, body)
+		if err != nil {
+			return nil, err
+		}
+		d, err := ask(ctx, req)
+		return h.describe(&d, named(req, err))
 	}
-	d, err := ask(ctx, req)
-	if err != nil {
-		return nil, named(req, err)
-	}
-	return h.describe(&d), nil
 }
 
 // named says which rule there is not.
@@ -64,12 +52,12 @@ func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 	if err := decode(body, batch, member{"requests", &requests, "a list of requests"}); err != nil {
 		return nil, err
 	}
-	answers := make([]any, len(requests))
+	answers, decide := make([]any, len(requests)), h.decide(h.engine.Check)
 	borrowed := h.spare.Take(int64(min(len(requests), check.BatchWorkers) - 1))
 	defer h.spare.Give(borrowed)
 	check.Each(len(requests), 1+borrowed, func(i int) {
 		var err error
-		if answers[i], err = h.check(ctx, requests[i]); err != nil {
+		if answers[i], err = decide(ctx, requests[i]); err != nil {
 			answers[i] = h.problem(ctx, err)
 		}
 	})
@@ -89,12 +77,11 @@ func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
 		return nil, problemf(http.StatusBadRequest, "hold: %v", err)
 	}
 	held, err := h.engine.Reserve(ctx, req, hold)
-	if err != nil {
-		return nil, named(req, err)
+	answer, err := h.describe(&held.Decision, named(req, err))
+	if err == nil {
+		answer.Reservation = tokenText(held.Token)
 	}
-	answer := h.describe(&held.Decision)
-	answer.Reservation = tokenText(held.Token)
-	return answer, nil
+	return answer, err
 }
 
 func (h *handler) commit(ctx context.Context, body []byte) (any, error) {
@@ -109,10 +96,7 @@ func (h *handler) commit(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	d, err := h.engine.Commit(ctx, token, actual)
-	if err != nil {
-		return nil, err
-	}
-	return h.describe(&d), nil
+	return h.describe(&d, err)
 }
 
 func (h *handler) cancel(ctx context.Context, body []byte) (any, error) {
@@ -125,10 +109,7 @@ func (h *handler) cancel(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	d, err := h.engine.Cancel(ctx, token)
-	if err != nil {
-		return nil, err
-	}
-	return h.describe(&d), nil
+	return h.describe(&d, err)
 }
 
 // problem is what a caller is told of an error.

@@ -7,7 +7,6 @@ import (
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/tap"
 )
 
@@ -24,14 +23,10 @@ func HTTP(next http.Handler) http.Handler {
 // Tap does that for the calls of a gRPC server, as a tap.ServerInHandle: an interceptor would have to search all headers for one that
 // mostly is not there.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
-	return ofCall(ctx, call.Header), nil
-}
-
-func ofCall(ctx context.Context, header metadata.MD) context.Context {
-	if parent := header["traceparent"]; len(parent) == 1 {
-		return within(ctx, parent[0], header["tracestate"])
+	if parent := call.Header["traceparent"]; len(parent) == 1 {
+		ctx = within(ctx, parent[0], call.Header["tracestate"])
 	}
-	return ctx
+	return ctx, nil
 }
 
 // Within is a context in a caller's trace, for a request among others that names its own; traceparent is as in the header. If
@@ -44,28 +39,9 @@ func Within(ctx context.Context, traceparent string) context.Context {
 }
 
 func within(ctx context.Context, parent string, state []string) context.Context {
-	return propagation.TraceContext{}.Extract(ctx, &headers{parent, state})
+	headers := propagation.MapCarrier{"traceparent": parent, "tracestate": strings.Join(state, ",")}
+	return propagation.TraceContext{}.Extract(ctx, headers)
 }
-
-// headers are those of a trace.
-type headers struct {
-	parent string
-	state  []string
-}
-
-// Get is the value of a header.
-func (h *headers) Get(name string) string {
-	if name == "traceparent" {
-		return h.parent
-	}
-	return strings.Join(h.state, ",")
-}
-
-// Set is not needed: headers are read.
-func (h *headers) Set(string, string) {}
-
-// Keys is not needed either.
-func (h *headers) Keys() []string { return nil }
 
 // TraceID is the trace that the caller is in, in 32 hexadecimal digits; "" if none is known.
 func TraceID(ctx context.Context) string {
