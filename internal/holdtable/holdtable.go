@@ -39,9 +39,6 @@ func (t *Table) Keep(c *headgate.Charge, r *headgate.Result) {
 	}
 }
 
-// Len returns how many holds are kept, those that have ended and were not yet deleted included.
-func (t *Table) Len() int { return len(t.holds) }
-
 // sweep deletes what has ended among a few holds. Where a map begins is random.
 func (t *Table) sweep(now int64) {
 	seen := 0

@@ -19,16 +19,16 @@ func TestTableForgetsWhatHasEnded(t *testing.T) {
 		last = headgate.Receipt{Units: 1, Mark: int64(i), Time: int64(i + lasting)}
 		table.Keep(&charge, &headgate.Result{Receipt: last, Time: now})
 	}
-	if n := table.Len(); n < lasting || n > 2*lasting {
+	if n := len(table.holds); n < lasting || n > 2*lasting {
 		t.Errorf("%d holds are kept, of which %d last", n, lasting)
 	}
 	release := headgate.Charge{Counter: charge.Counter, Limit: limit, Release: last}
 	if h := table.Load(&release); h != (headgate.Hold{Units: 1, End: last.Time}) {
 		t.Errorf("loaded %+v of %+v", h, last)
 	}
-	n := table.Len()
+	n := len(table.holds)
 	table.Keep(&release, &headgate.Result{})
-	if h := table.Load(&release); h != (headgate.Hold{}) || table.Len() != n-1 {
+	if h := table.Load(&release); h != (headgate.Hold{}) || len(table.holds) != n-1 {
 		t.Errorf("a released hold is still there: %+v", h)
 	}
 }
