@@ -61,7 +61,7 @@ func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatc
 	}
 	defer release()
 	// One worker needs nothing of anybody's.
-	borrowed := own.checks.take(int64(min(batch.n, s.options.MaxInFlight, check.BatchWorkers) - 1))
+	borrowed := own.checks.take(int64(min(batch.n, s.maxInFlight, check.BatchWorkers) - 1))
 	defer own.checks.give(borrowed)
 
 	requests := slices.AppendSeq(make([][]byte, 0, batch.n), batch.items())

@@ -102,7 +102,7 @@ func TestBatchBound(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var asked, underWay, most atomic.Int64
-	service := checkgrpc.New(&engine{limiter(t), func(context.Context, headgate.Request) (headgate.Decision, error) {
+	service := checkgrpc.NewNarrow(&engine{limiter(t), func(context.Context, headgate.Request) (headgate.Decision, error) {
 		for n := underWay.Add(1); ; {
 			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
 				break
@@ -114,7 +114,7 @@ func TestBatchBound(t *testing.T) {
 		runtime.Gosched()
 		underWay.Add(-1)
 		return headgate.Decision{}, nil
-	}}, checkgrpc.Options{MaxInFlight: 4})
+	}}, 4)
 	batch := &checkv1.CheckBatchRequest{}
 	for range 100 {
 		batch.Requests = append(batch.Requests, &checkv1.CheckRequest{})
@@ -134,7 +134,7 @@ func TestBatchesWait(t *testing.T) {
 	const atOnce = 32
 	var first, second atomic.Int64
 	pass := make(chan struct{})
-	service := checkgrpc.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+	service := checkgrpc.NewNarrow(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
 		if req.Cost == 2 {
 			second.Add(1)
 		} else {
@@ -142,7 +142,7 @@ func TestBatchesWait(t *testing.T) {
 			<-pass
 		}
 		return echo(req), nil
-	}}, checkgrpc.Options{MaxInFlight: 1})
+	}}, 1)
 	client := serve(t, service.Register)
 	full := func(cost int64) *checkv1.CheckBatchRequest {
 		batch := &checkv1.CheckBatchRequest{Requests: make([]*checkv1.CheckRequest, check.MaxBatch)}

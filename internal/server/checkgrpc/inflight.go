@@ -16,7 +16,7 @@ import (
 const (
 	// reserved is how many checks each stream may have in flight, whatever others do.
 	reserved = 2
-	// serverFactor is how many times MaxInFlight checks may be in flight beyond that; one connection may have MaxInFlight of
+	// serverFactor is how many times maxInFlight checks may be in flight beyond that; one connection may have maxInFlight of
 	// them. A check that waits for the store takes about 25 kB if it has as many attributes as it may.
 	serverFactor = 4
 	// smallMessage is what package client sends at most, but for a single check that is larger. Larger messages are from a

@@ -85,7 +85,7 @@ func press(ctx context.Context, t *testing.T) *pressed {
 			return headgate.Decision{}, ctx.Err()
 		}
 	}
-	service := checkgrpc.New(&engine{limiter(t), check}, checkgrpc.Options{MaxInFlight: 4})
+	service := checkgrpc.NewNarrow(&engine{limiter(t), check}, 4)
 	ctx, cancel := context.WithCancel(ctx)
 	p.ctx = ctx
 	go func() {

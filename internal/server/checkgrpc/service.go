@@ -22,7 +22,11 @@ import (
 )
 
 const (
-	defaultMaxInFlight = 1_024
+	// maxInFlight is how many checks of one stream are under way at a time, and of one batch if that is fewer than
+	// check.BatchWorkers. A stream with as many is not read further until some of its answers are sent. All streams and batches
+	// of a connection share as many, and those of the server four times as many; each stream has 2 of its own besides, and each
+	// batch one.
+	maxInFlight = 1_024
 	// batchRequests is how many requests the batches have that are decided at once; others wait. A request of a batch takes about 250
 	// bytes until all of the batch are answered.
 	batchRequests = 32 * check.MaxBatch
@@ -36,10 +40,6 @@ type Options struct {
 	AllowRefunds bool
 	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
 	MayRefund check.MayRefund
-	// MaxInFlight is how many checks of one stream are under way at a time, and of one batch if that is fewer than BatchWorkers;
-	// 0 means 1,024. A stream with as many is not read further until some of its answers are sent. All streams and batches of a
-	// connection share as many, and those of the server four times as many; each stream has 2 of its own besides, and each batch one.
-	MaxInFlight int
 	// Headers are those that callers are told who ask for them.
 	Headers limitfields.Choice
 	// Log is told when the engine fails, at most every 10 seconds; nil means slog.Default().
@@ -57,15 +57,13 @@ type Service struct {
 	idle     atomic.Int64 // workers of streams without a check
 	// connections bounds what is in flight on each and in all.
 	connections *connections
+	maxInFlight int
 	batches     *semaphore.Weighted
 	complaints  check.Complaints
 }
 
 // New makes a service that asks an engine.
 func New(engine check.Engine, options Options) *Service {
-	if options.MaxInFlight <= 0 {
-		options.MaxInFlight = defaultMaxInFlight
-	}
 	if options.Log == nil {
 		options.Log = slog.Default()
 	}
@@ -76,7 +74,7 @@ func New(engine check.Engine, options Options) *Service {
 	options.MayRefund = options.MayRefund.OrAll(options.AllowRefunds)
 	return &Service{
 		engine: engine, options: options, headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}),
-		complaints: check.Complaints{Log: options.Log}, connections: newConnections(options.MaxInFlight),
+		complaints: check.Complaints{Log: options.Log}, connections: newConnections(maxInFlight), maxInFlight: maxInFlight,
 		batches: semaphore.NewWeighted(batchRequests),
 	}
 }

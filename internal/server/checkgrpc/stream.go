@@ -54,7 +54,7 @@ func (s *Service) CheckStream(
 	defer leave()
 	st := &stream{
 		Service: s, caller: caller, own: own,
-		window:  newWindow(s.options.MaxInFlight, own.checks),
+		window:  newWindow(s.maxInFlight, own.checks),
 		answers: answerQueue{ready: make(chan struct{}, 1)},
 		work:    make(chan *checkv1.StreamCheck),
 	}

@@ -48,7 +48,7 @@ func TestStreamOutOfOrder(t *testing.T) {
 		}
 		return echo(req), nil
 	}
-	service := checkgrpc.New(&engine{limiter(t), check}, checkgrpc.Options{MaxInFlight: n})
+	service := checkgrpc.NewNarrow(&engine{limiter(t), check}, n)
 	stream := open(t, serve(t, service.Register))
 	for first := 1; first <= n; first += 100 {
 		send(t, stream, ask(first, 100))
@@ -186,12 +186,12 @@ func TestDrain(t *testing.T) {
 func TestStreamCallerGone(t *testing.T) {
 	t.Parallel()
 	asked, let := make(chan struct{}, 20), make(chan error, 20)
-	service := checkgrpc.New(&engine{limiter(t), func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
+	service := checkgrpc.NewNarrow(&engine{limiter(t), func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
 		asked <- struct{}{}
 		<-ctx.Done()
 		let <- ctx.Err()
 		return headgate.Decision{}, ctx.Err()
-	}}, checkgrpc.Options{MaxInFlight: 10})
+	}}, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := serve(t, service.Register).CheckStream(ctx)
 	if err != nil {
