@@ -39,14 +39,11 @@ func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption
 		}
 		params.SubjectValue = hash
 	}
-	if x.Rule != "" {
-		row, err := db.rowOf(ctx, x.Rule)
-		if err != nil {
-			return x, err
-		}
-		params.RuleID = &row.ID
+	var err error
+	if params.RuleID, err = db.ruleID(ctx, x.Rule); err != nil {
+		return x, err
 	}
-	err := db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
+	err = db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
 		row, err := q.AddExemption(ctx, params)
 		x.ID, x.Value, x.CreatedBy, x.CreatedAt = row.ID, row.SubjectValue, row.CreatedBy, row.CreatedAt
 		return 1, err
@@ -73,7 +70,7 @@ func (db *DB) Exemption(ctx context.Context, id int64) (Exemption, error) {
 
 // Exemptions are those in force, in the order in which they were first made.
 func (db *DB) Exemptions(ctx context.Context, which Which, page Page) ([]Exemption, error) {
-	rule, err := which.rule(ctx, db)
+	rule, err := db.ruleID(ctx, which.Rule)
 	if err != nil {
 		return nil, err
 	}

@@ -277,24 +277,15 @@ func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &&
 
 // Rollback makes a version of the rules that is as an earlier one was, to the byte.
 func (db *DB) Rollback(ctx context.Context, who Who, to int64) (Outcome, error) {
-	q := db.query()
-	then, err := q.VersionByNumber(ctx, to)
+	mode, then, err := db.rowsAt(ctx, to)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("version %d: %w", to, db.explain(err))
+		return Outcome{}, err
 	}
-	at, err := q.RulesAt(ctx, to)
-	if err != nil {
-		return Outcome{}, db.explain(err)
+	wanted := make(map[int64]*pgdb.RateLimitRule, len(then))
+	for i := range then {
+		wanted[then[i].ID] = &then[i]
 	}
-	wanted := make(map[int64]*pgdb.RateLimitRule, len(at))
-	for _, r := range at {
-		var row pgdb.RateLimitRule
-		if err := json.Unmarshal(r.Rule, &row); err != nil {
-			return Outcome{}, fmt.Errorf("version %d: rule %d: %w", to, r.RuleID, err)
-		}
-		wanted[r.RuleID] = &row
-	}
-	now, err := q.RulesSince(ctx, -1)
+	now, err := db.query().RulesSince(ctx, -1)
 	if err != nil {
 		return Outcome{}, db.explain(err)
 	}
@@ -314,7 +305,6 @@ func (db *DB) Rollback(ctx context.Context, who Who, to int64) (Outcome, error) 
 		}
 		edits = append(edits, edit)
 	}
-	mode := ModeOf(then.Mode)
 	return db.Publish(ctx, who, Change{Edits: edits, Mode: &mode})
 }
 

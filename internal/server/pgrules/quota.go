@@ -1,6 +1,7 @@
 package pgrules
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -51,25 +52,13 @@ func (u *quotaUse) add(rule *headgate.Rule, enabled bool) {
 // within returns an error if a change exceeds a quota. One that makes use no larger is always possible, also where a quota
 // was lowered below it.
 func (q *Quotas) within(tenant string, before, after quotaUse) error {
-	for _, one := range []struct {
-		what, key, instead string
-		before, after, max int
-	}{
-		{"rules, disabled ones included", "max_rules", "reuse the name of a disabled rule", before.rules, after.rules, q.Rules},
-		{
-			"limits (a limit counts as 1, a sliding_log as 8 or 16, a candidate and overdraw as much again)", "max_limits",
-			"use fewer limits or disable rules", before.limits, after.limits, q.Limits,
-		},
-		{
-			"steps of conditions", "max_condition_steps", "use match in place of when, simplify conditions or disable rules",
-			before.steps, after.steps, q.ConditionSteps,
-		},
-	} {
-		if err := withinQuota(tenant, one.what, one.key, one.instead, one.before, one.after, one.max); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(
+		withinQuota(tenant, "rules, disabled ones included", "max_rules", "reuse the name of a disabled rule",
+			before.rules, after.rules, q.Rules),
+		withinQuota(tenant, "limits (a limit counts as 1, a sliding_log as 8 or 16, a candidate and overdraw as much again)",
+			"max_limits", "use fewer limits or disable rules", before.limits, after.limits, q.Limits),
+		withinQuota(tenant, "steps of conditions", "max_condition_steps",
+			"use match in place of when, simplify conditions or disable rules", before.steps, after.steps, q.ConditionSteps))
 }
 
 func withinQuota(tenant, what, key, instead string, before, after, most int) error {

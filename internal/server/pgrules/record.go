@@ -41,22 +41,34 @@ func (db *DB) Present(ctx context.Context) (version, revision int64, mode headga
 
 // RulesAt are those in force in a version.
 func (db *DB) RulesAt(ctx context.Context, version int64) ([]Rule, error) {
-	if _, err := db.query().VersionByNumber(ctx, version); err != nil {
-		return nil, fmt.Errorf("version %d: %w", version, db.explain(err))
-	}
-	rows, err := db.query().RulesAt(ctx, version)
+	_, rows, err := db.rowsAt(ctx, version)
 	if err != nil {
-		return nil, db.explain(err)
+		return nil, err
 	}
 	all := make([]Rule, len(rows))
-	for i, r := range rows {
-		var row pgdb.RateLimitRule
-		if err := json.Unmarshal(r.Rule, &row); err != nil {
-			return nil, fmt.Errorf("version %d: rule %d: %w", version, r.RuleID, err)
-		}
-		all[i] = ruleOf(&row)
+	for i := range rows {
+		all[i] = ruleOf(&rows[i])
 	}
 	return all, nil
+}
+
+// rowsAt returns the mode of a version, and the rows of the rules that were there.
+func (db *DB) rowsAt(ctx context.Context, version int64) (headgate.Mode, []pgdb.RateLimitRule, error) {
+	then, err := db.query().VersionByNumber(ctx, version)
+	if err != nil {
+		return 0, nil, fmt.Errorf("version %d: %w", version, db.explain(err))
+	}
+	found, err := db.query().RulesAt(ctx, version)
+	if err != nil {
+		return 0, nil, db.explain(err)
+	}
+	rows := make([]pgdb.RateLimitRule, len(found))
+	for i, r := range found {
+		if err := json.Unmarshal(r.Rule, &rows[i]); err != nil {
+			return 0, nil, fmt.Errorf("version %d: rule %d: %w", version, r.RuleID, err)
+		}
+	}
+	return ModeOf(then.Mode), rows, nil
 }
 
 // AuditEntry is one change of one thing. Object is rule, override, exemption, mode, token or counter; Action insert, update, delete,
@@ -66,7 +78,7 @@ type AuditEntry = pgdb.ListAuditRow
 
 // Audit is the last changes, newest first; of a rule and what belongs to it, or of all if it is "". A tenant sees its own.
 func (db *DB) Audit(ctx context.Context, rule, tenant string, page Page) ([]AuditEntry, error) {
-	id, err := (&Which{Rule: rule}).rule(ctx, db)
+	id, err := db.ruleID(ctx, rule)
 	if err != nil {
 		return nil, err
 	}

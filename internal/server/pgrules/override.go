@@ -1,6 +1,7 @@
 package pgrules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,14 +38,14 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 	if len(overrides) > MaxOverrides {
 		return 0, fmt.Errorf("%w: %d overrides at once: send at most %d", ErrRefused, len(overrides), MaxOverrides)
 	}
-	rules := map[string]*ruleRow{}
+	rules := map[string]*parsedRow{}
 	rows := make([]pgdb.RateLimitOverride, len(overrides))
 	places := map[string]int{}
 	for i := range overrides {
 		o := &overrides[i]
 		rule, err := db.cached(ctx, rules, o.Rule)
 		if err == nil {
-			err = checkOverride(rule, o)
+			err = checkOverride(&rule.rule, o)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("override %d: %w", i, err)
@@ -59,7 +60,7 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		}
 		places[key] = i
 		rows[i] = pgdb.RateLimitOverride{
-			RuleID: rule.row.ID, LimitName: o.Limit, Subject: subject, LimitText: o.Text, Reason: o.Reason, ExpiresAt: o.Expires,
+			RuleID: rule.id, LimitName: o.Limit, Subject: subject, LimitText: o.Text, Reason: o.Reason, ExpiresAt: o.Expires,
 			CreatedBy: who.Name,
 		}
 	}
@@ -86,13 +87,14 @@ func subjectText(subject headgate.Attributes) (string, error) {
 	return string(text), err
 }
 
-// ruleRow is a rule that exceptions are for.
-type ruleRow struct {
-	row  pgdb.RateLimitRule
+// parsedRow is a rule that overrides are for.
+type parsedRow struct {
+	id   int64
 	rule headgate.Rule
 }
 
-func (db *DB) cached(ctx context.Context, rules map[string]*ruleRow, name string) (*ruleRow, error) {
+// cached reads a rule unless it is among those that were read before.
+func (db *DB) cached(ctx context.Context, rules map[string]*parsedRow, name string) (*parsedRow, error) {
 	if known := rules[name]; known != nil {
 		return known, nil
 	}
@@ -104,18 +106,14 @@ func (db *DB) cached(ctx context.Context, rules map[string]*ruleRow, name string
 	if err != nil {
 		return nil, err
 	}
-	rules[name] = &ruleRow{row, rule}
+	rules[name] = &parsedRow{row.ID, rule}
 	return rules[name], nil
 }
 
-func checkOverride(rule *ruleRow, o *Override) error {
-	if _, err := limitOf(&rule.rule, o.Limit, o.Text); err != nil {
-		return fmt.Errorf("%w: %w", ErrRefused, err)
-	}
-	if err := ruledoc.CheckSubject(&rule.rule, o.Subject); err != nil {
-		return fmt.Errorf("%w: %w", ErrRefused, err)
-	}
-	if _, err := headgate.ParseKeyHash(o.Subject["api_key"]); err != nil {
+func checkOverride(rule *headgate.Rule, o *Override) error {
+	_, notALimit := limitOf(rule, o.Limit, o.Text)
+	_, notAHash := headgate.ParseKeyHash(o.Subject["api_key"])
+	if err := cmp.Or(notALimit, ruledoc.CheckSubject(rule, o.Subject), notAHash); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return checkReason(o.Reason)
@@ -148,12 +146,12 @@ type Which struct {
 	Subject headgate.Attributes
 }
 
-// rule is the id of the rule, if one is named.
-func (w *Which) rule(ctx context.Context, db *DB) (*int64, error) {
-	if w.Rule == "" {
+// ruleID returns the id of a rule, nil if none is named.
+func (db *DB) ruleID(ctx context.Context, name string) (*int64, error) {
+	if name == "" {
 		return nil, nil //nolint:nilnil // none is none
 	}
-	row, err := db.rowOf(ctx, w.Rule)
+	row, err := db.rowOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +160,7 @@ func (w *Which) rule(ctx context.Context, db *DB) (*int64, error) {
 
 // Overrides are those in force, in the order in which they were first set.
 func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]Override, error) {
-	rule, err := which.rule(ctx, db)
+	rule, err := db.ruleID(ctx, which.Rule)
 	if err != nil {
 		return nil, err
 	}
