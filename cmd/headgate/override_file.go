@@ -36,14 +36,8 @@ type overrideFile struct {
 	name string
 	rows int
 	sum  string // of its bytes
-	// expired has the lines of overrides that have expired, the first of them.
-	expired []expiredLine
-}
-
-// expiredLine is a line with an override that has expired.
-type expiredLine struct {
-	line int
-	at   time.Time
+	// warnings name the lines of overrides that have expired, the first of them.
+	warnings []string
 }
 
 // mostExpired is how many lines are named that have expired.
@@ -54,7 +48,7 @@ var overrideColumns = []string{"rule", "subject", "limit", "expires", "reason", 
 
 // checkOverrides reads a whole file, and holds each line to the rules of the server. Rules is nil if they are not known.
 func checkOverrides(ctx context.Context, name string, rules map[string]*headgate.Rule, now time.Time) (*overrideFile, error) {
-	f := &overrideFile{name: name}
+	f := &overrideFile{name: name, warnings: []string{}}
 	var problems csvErrors
 	wrong := 0
 	seen, seed := map[uint64]int{}, maphash.MakeSeed()
@@ -75,8 +69,8 @@ func checkOverrides(ctx context.Context, name string, rules map[string]*headgate
 			if wrong++; wrong <= mostProblems {
 				problems = append(problems, fmt.Sprintf("%s:%d: %s", name, line, err))
 			}
-		} else if expiredAt(o, now) && len(f.expired) < mostExpired {
-			f.expired = append(f.expired, expiredLine{line, *o.ExpiresAt})
+		} else if expiredAt(o, now) && len(f.warnings) < mostExpired {
+			f.warnings = append(f.warnings, fmt.Sprintf("%s:%d: it has expired at %s, and is left out", name, line, instant(*o.ExpiresAt)))
 		}
 		return nil
 	})

@@ -73,8 +73,7 @@ Exit code: 0 all is set; 1 there are problems in the file; 2 not all could be se
 		case err != nil || unknown != nil:
 			return nil, cmp.Or(err, unknown)
 		}
-		i := overrideImport{p: p, server: c, file: file, r: importReport{File: args[0], Warnings: []string{}}}
-		i.warn()
+		i := overrideImport{p: p, server: c, file: file, r: importReport{File: args[0], Warnings: file.warnings}}
 		if i.line = from; from == 0 {
 			i.recall()
 		}
@@ -95,13 +94,6 @@ type overrideImport struct {
 	batch       []adminclient.Override
 	lines       []int // of the batch
 	began, told time.Time
-}
-
-// warn names what has expired, and so is left out.
-func (i *overrideImport) warn() {
-	for _, x := range i.file.expired {
-		i.r.Warnings = append(i.r.Warnings, fmt.Sprintf("%s:%d: it has expired at %s, and is left out", i.file.name, x.line, instant(x.at)))
-	}
 }
 
 // rulesByName returns the rules of a server, those that are disabled included, by their names and ids.
