@@ -44,18 +44,7 @@ type healthReport struct {
 	// Redis is left out where counters are in memory.
 	Redis *redisHealth `json:"redis,omitempty"`
 	// Callers is left out until one was rejected.
-	Callers *callersHealth `json:"callers,omitempty"`
-}
-
-// callersHealth is about those who may not ask.
-type callersHealth struct {
-	// Rejected is how many calls were, since the start.
-	Rejected int64 `json:"rejected"`
-	// Last is when that last was, whom and why.
-	Last     time.Time `json:"last"`
-	Listener string    `json:"listener"`
-	Peer     string    `json:"peer"`
-	Reason   string    `json:"reason"`
+	Callers *callers.Rejection `json:"callers,omitempty"`
 }
 
 type rulesHealth struct {
@@ -158,7 +147,9 @@ func (h *health) report() healthReport {
 	}
 	last := h.rejected()
 	if last.Count > 0 {
-		r.Callers = &callersHealth{last.Count, last.At.UTC().Truncate(time.Second), last.Listener, last.Peer, last.Reason}
+		shown := last
+		shown.At = last.At.UTC().Truncate(time.Second)
+		r.Callers = &shown
 	}
 	if h.noRules && r.Rules.Problem == "" {
 		r.Rules.Problem = "there are no rules, and every request is allowed: " + h.remedy

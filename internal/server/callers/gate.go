@@ -63,11 +63,13 @@ type Gate struct {
 	last Rejection
 }
 
-// Rejection is the last of those who were rejected, and how many there were.
+// Rejection is the last of those who were rejected, and how many there were since the start.
 type Rejection struct {
-	Count                  int64
-	At                     time.Time
-	Listener, Peer, Reason string
+	Count    int64     `json:"rejected"`
+	At       time.Time `json:"last"`
+	Listener string    `json:"listener"`
+	Peer     string    `json:"peer"`
+	Reason   string    `json:"reason"`
 }
 
 // New returns a gate.
