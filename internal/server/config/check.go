@@ -182,21 +182,16 @@ var algorithms = []string{
 	"HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
 
-func checkAlgorithm(s string) string {
+func checkAlgorithm(s string) string { return checkAmong(s, "that signs", algorithms) }
+
+// checkPublicAlgorithm leaves out those whose secret could sign, too: a server needs to know only who did.
+func checkPublicAlgorithm(s string) string { return checkAmong(s, "with a public key", algorithms[3:]) }
+
+func checkAmong(s, kind string, algorithms []string) string {
 	if slices.Contains(algorithms, s) {
 		return ""
 	}
-	return fmt.Sprintf("%q is not an algorithm that signs: write some of %s", yamldoc.Shorten(s),
-		strings.Join(algorithms, ", "))
-}
-
-// checkPublicAlgorithm leaves out those whose secret could sign, too: a server needs to know only who did.
-func checkPublicAlgorithm(s string) string {
-	if public := algorithms[3:]; !slices.Contains(public, s) {
-		return fmt.Sprintf("%q is not an algorithm with a public key: write some of %s", yamldoc.Shorten(s),
-			strings.Join(public, ", "))
-	}
-	return ""
+	return fmt.Sprintf("%q is not an algorithm %s: write some of %s", yamldoc.Shorten(s), kind, strings.Join(algorithms, ", "))
 }
 
 func checkHeader(key, name string) string {

@@ -23,7 +23,7 @@ const (
 	headersOlder  = "older-draft"
 )
 
-// headerWords returns what can be said of headers.
+// headerWords returns what can be said of headers, the versions of the draft first.
 func headerWords() []string {
 	var words []string
 	for _, v := range ratelimitdraft.All() {
@@ -52,17 +52,10 @@ func (h Headers) words() []string {
 
 // headers reads one word or a list of them.
 func (d *decoder) headers(n *yamldoc.Node, key string, c *Config) {
-	items := []*yamldoc.Node{n}
-	if n.Kind == yamldoc.List {
-		items = n.Items
-	}
-	c.Headers = Headers{}
+	c.Headers = Headers{Version: ratelimitdraft.Draft11} // if no other is named
 	var drafts int
 	words := headerWords()
-	for _, item := range items {
-		if d.unset[item] {
-			continue
-		}
+	for _, item := range d.items(n) {
 		i := d.Choose(item, key, words)
 		if i < 0 {
 			continue
@@ -76,11 +69,14 @@ func (d *decoder) headers(n *yamldoc.Node, key string, c *Config) {
 		case headersOlder:
 			c.Headers.OlderDraft = true
 		case off:
-			if len(items) > 1 {
+			if len(n.Items) > 1 {
 				d.Bad(item, "%s: %s stands alone: remove it, or the others", key, off)
 			}
+		case headersDraft:
+			c.Headers.Draft = true
+			drafts++
 		default:
-			c.Headers.Draft, c.Headers.Version = true, versionOf(words[i])
+			c.Headers.Draft, c.Headers.Version = true, ratelimitdraft.Version(i)
 			drafts++
 		}
 	}
@@ -90,14 +86,4 @@ func (d *decoder) headers(n *yamldoc.Node, key string, c *Config) {
 	case h.OlderDraft && !h.Draft && !h.Legacy:
 		d.Bad(n, "%s: %s comes beside others: write [%s, %[2]s]", key, headersOlder, headersLegacy)
 	}
-}
-
-// versionOf returns the version of the draft that a word means: the default one if it names none.
-func versionOf(word string) ratelimitdraft.Version {
-	for i, v := range ratelimitdraft.All() {
-		if v.Version == word {
-			return ratelimitdraft.Version(i)
-		}
-	}
-	return ratelimitdraft.Draft11
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -270,20 +271,22 @@ func (d *decoder) notEmpty(n *yamldoc.Node, key string) (string, bool) {
 	return s, ok
 }
 
+// items are those of a list, or the node itself, without those that name variables that are not set.
+func (d *decoder) items(n *yamldoc.Node) []*yamldoc.Node {
+	all := []*yamldoc.Node{n}
+	if n.Kind == yamldoc.List {
+		all = slices.Clone(n.Items)
+	}
+	return slices.DeleteFunc(all, func(item *yamldoc.Node) bool { return d.unset[item] })
+}
+
 // each reads one text or a list of them.
 func (d *decoder) each(n *yamldoc.Node, key string, read func(n *yamldoc.Node, s string)) {
-	items := []*yamldoc.Node{n}
-	switch n.Kind {
-	case yamldoc.List:
-		items = n.Items
-	case yamldoc.Mapping:
+	if n.Kind == yamldoc.Mapping {
 		d.Bad(n, "%s wants text or a list, not %s", key, n.Describe())
 		return
 	}
-	for _, item := range items {
-		if d.unset[item] {
-			continue
-		}
+	for _, item := range d.items(n) {
 		if s, ok := d.notEmpty(item, key); ok {
 			read(item, s)
 		}
