@@ -2,7 +2,6 @@ package ruledoc
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -35,14 +34,9 @@ var limitKeys = objectOf(
 			return e.rate(what, l.Limit)
 		},
 	},
-	field[readLimit]{
-		key: "burst", doc: "how many a `token_bucket` lets pass at once", unset: "the limit's number",
-		schema: `"type": "integer", "minimum": 1, ` + countSchema,
-		read: func(d *decoder, n *node, key string, l *readLimit) {
-			l.Burst = d.Whole(n, key, 1, "write 1 or more; without it the burst is the limit's number")
-		},
-		write: func(_ *encoder, _ string, l *readLimit) *node { return l.burstNode() },
-	},
+	wholeField("burst", "how many a `token_bucket` lets pass at once", 1, "write 1 or more; without it the burst is the limit's number",
+		func(l *readLimit) *int64 { return &l.Burst }).
+		with(countSchema).or("the limit's number"),
 	field[readLimit]{
 		key: "algorithm", doc: "how to count", unset: "the rule's", schema: `"$ref": "#/$defs/algorithm"`,
 		read: func(d *decoder, n *node, key string, l *readLimit) { l.algorithm = d.algorithm(n, key) },
@@ -103,20 +97,9 @@ var limitKeys = objectOf(
 		read:  func(d *decoder, n *node, key string, l *readLimit) { l.TimeZone = d.zone(n, key) },
 		write: func(e *encoder, what string, l *readLimit) *node { return e.zone(what, l.TimeZone) },
 	},
-	field[readLimit]{
-		key: "anchor_day", unset: "`1`",
-		doc:    "the day on which a month (in a shorter one its last day) or a week (1 is Monday) begins",
-		schema: `"type": "integer", "minimum": 1, "maximum": 31, "default": 1`,
-		read: func(d *decoder, n *node, key string, l *readLimit) {
-			l.AnchorDay = int(min(d.Whole(n, key, 1, ""), math.MaxInt32))
-		},
-		write: func(_ *encoder, _ string, l *readLimit) *node {
-			if l.AnchorDay <= 1 {
-				return nil
-			}
-			return number(int64(l.AnchorDay))
-		},
-	},
+	wholeField("anchor_day", "the day on which a month (in a shorter one its last day) or a week (1 is Monday) begins", 1, "",
+		func(l *readLimit) *int { return &l.AnchorDay }).
+		with(`"maximum": 31, "default": 1`).or("`1`"),
 )
 
 var (
@@ -226,22 +209,27 @@ func (e *encoder) limit(where string, l headgate.Limit, like how) *node {
 		e.bad(where, "%w", err)
 		return mapping()
 	}
-	n := limitKeys.write(e, where, &readLimit{Limit: l, quota: l.Calendar != headgate.NoCalendar, like: like})
+	said := readLimit{Limit: l, quota: l.Calendar != headgate.NoCalendar, like: like}
+	said.Burst = burstToSay(l, like)
+	if said.AnchorDay == 1 {
+		said.AnchorDay = 0
+	}
+	n := limitKeys.write(e, where, &said)
 	if len(n.Entries) == 1 && n.Entries[0].Key.Text == "rate" {
 		return n.Entries[0].Value
 	}
 	return n
 }
 
-// burstNode writes the burst unless it is the one that the limit would have without a word.
-func (l *readLimit) burstNode() *node {
-	unsaid := l.Limit
+// burstToSay returns the burst, or 0 if it is the one that the limit would have without a word.
+func burstToSay(l headgate.Limit, like how) int64 {
+	unsaid := l
 	unsaid.Burst = 0
-	switch unsaid = scaleBurst(unsaid, l.like.burstOf); {
+	switch unsaid = scaleBurst(unsaid, like.burstOf); {
 	case unsaid.Burst > 0 && unsaid.Burst != l.Capacity():
-		return number(l.Capacity())
+		return l.Capacity()
 	case unsaid.Burst == 0 && l.Burst != l.Count:
-		return number(l.Burst)
+		return l.Burst
 	}
-	return nil
+	return 0
 }
