@@ -1,7 +1,6 @@
 package ruledoc
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -119,19 +118,6 @@ var topKeys = objectOf(
 		},
 		func(e *encoder, t *top) *node { return listOf(e, t.document.Exemptions, (*encoder).exemption) }),
 )
-
-// listField is a list whose items are read and written one by one; kind is what the schema calls one of them.
-func listField(key, doc, kind string, add func(*top, *decoder, *node), write func(*encoder, *top) *node) field[top] {
-	return field[top]{
-		key: key, doc: doc, unset: "none", schema: fmt.Sprintf(`"type": "array", "items": {"$ref": "#/$defs/%s"}`, kind),
-		read: func(d *decoder, n *node, key string, t *top) {
-			for _, item := range d.list(n, key, key) {
-				add(t, d, item)
-			}
-		},
-		write: func(e *encoder, _ string, t *top) *node { return write(e, t) },
-	}
-}
 
 func (d *decoder) list(n *node, key, what string) []*node {
 	if n.Kind != yamldoc.List {

@@ -15,7 +15,9 @@ import (
 )
 
 // field is a key of a mapping in rule documents: the one description of it that the decoder, the encoder, the schema, the
-// documentation and, by what is encoded, rulediff go by.
+// documentation and, by what is encoded, rulediff go by. A new key is a field of package headgate with its effect, a line in one of the
+// tables of fields (ruleKeys, limitKeys, …), and its test: a line in testdata/good/every_key.yaml and its value in TestEveryKey. The
+// rest is written with go test ./ruledoc -update.
 type field[T any] struct {
 	key string
 	// doc says in Markdown what the key is, as docs/rules.md has it; the schema has the same as plain text.
@@ -243,5 +245,18 @@ func eitherField[T any, W ~uint8](key, doc string, yes, no W, of func(*T) *W) fi
 			}
 			return nil
 		},
+	}
+}
+
+// listField is a list whose items are read and written one by one; kind is the definition of one of them in the schema.
+func listField[T any](key, doc, kind string, add func(*T, *decoder, *node), write func(*encoder, *T) *node) field[T] {
+	return field[T]{
+		key: key, doc: doc, unset: "none", schema: fmt.Sprintf(`"type": "array", "items": {"$ref": "#/$defs/%s"}`, kind),
+		read: func(d *decoder, n *node, key string, into *T) {
+			for _, item := range d.list(n, key, key) {
+				add(into, d, item)
+			}
+		},
+		write: func(e *encoder, _ string, from *T) *node { return write(e, from) },
 	}
 }
