@@ -43,7 +43,7 @@ type WatchOptions struct {
 // Watcher keeps the rules in use the same as the files.
 type Watcher struct {
 	options  WatchOptions
-	notices  *notices
+	notices  notices
 	stopped  chan struct{}
 	stamps   []stamp   // of the files when they were last read
 	stamped  time.Time // when they first had these stamps
@@ -153,9 +153,9 @@ func (w *Watcher) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.notices.events():
+		case <-w.notices.events:
 			notice()
-		case <-w.notices.errors(): // events may have been lost
+		case <-w.notices.errors: // events may have been lost
 			notice()
 		case <-poll.C:
 			if settling == nil && w.mayDiffer() {

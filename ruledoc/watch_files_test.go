@@ -100,7 +100,7 @@ func TestNoticesComeForEveryChange(t *testing.T) {
 			}
 			c.change(t, dir)
 			select {
-			case <-w.notices.events():
+			case <-w.notices.events:
 			case <-time.After(10 * promised):
 				t.Error("no notice of the change")
 			}

@@ -9,38 +9,26 @@ import (
 )
 
 // notices are the system's word that something happened in a directory. They make a change known at once; that it
-// becomes known at all does not depend on them. A nil *notices gives none.
+// becomes known at all does not depend on them. The zero value gives none.
 type notices struct {
-	watcher *fsnotify.Watcher
+	watcher *fsnotify.Watcher // nil if there are none
+	events  <-chan fsnotify.Event
+	errors  <-chan error
 	err     error // why some or all do not come
 	told    bool  // err was taken
 }
 
-func newNotices() *notices {
-	n := &notices{}
-	n.watcher, n.err = fsnotify.NewWatcher()
-	return n
-}
-
-func (n *notices) works() bool { return n != nil && n.watcher != nil }
-
-func (n *notices) events() <-chan fsnotify.Event {
-	if !n.works() {
-		return nil
+func newNotices() notices {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return notices{err: err}
 	}
-	return n.watcher.Events
-}
-
-func (n *notices) errors() <-chan error {
-	if !n.works() {
-		return nil
-	}
-	return n.watcher.Errors
+	return notices{watcher: watcher, events: watcher.Events, errors: watcher.Errors}
 }
 
 // takeErr is why notices do not come, once.
 func (n *notices) takeErr() error {
-	if n == nil || n.told || n.err == nil {
+	if n.told || n.err == nil {
 		return nil
 	}
 	n.told = true
@@ -48,7 +36,7 @@ func (n *notices) takeErr() error {
 }
 
 func (n *notices) close() {
-	if n.works() {
+	if n.watcher != nil {
 		_ = n.watcher.Close() // its goroutine ends either way
 	}
 }
@@ -56,7 +44,7 @@ func (n *notices) close() {
 // follow asks for notice of everything that can change what the paths lead to. Directories may have come, gone or been
 // replaced since it was last asked.
 func (n *notices) follow(paths []string, files []stamp) {
-	if !n.works() {
+	if n.watcher == nil {
 		return
 	}
 	wanted := map[string]bool{}
