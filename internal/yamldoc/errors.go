@@ -1,7 +1,6 @@
 package yamldoc
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -27,7 +26,14 @@ type Error struct {
 
 // Error is one problem after another, each with its line and a mark under the place.
 func (e Errors) Error() string {
-	return errors.Join(e.Unwrap()...).Error()
+	var b strings.Builder
+	for i, one := range e {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(one.Error())
+	}
+	return b.String()
 }
 
 // Unwrap lets errors.As find each of them.
