@@ -31,9 +31,7 @@ func StartFaked(t testing.TB, e Engine, extra ...string) *Server {
 	}
 	s := newServer(t, e, dataArgs(extra))
 	s.clock = &clock{library: libraries[0], file: filepath.Join(s.dir, "clock")}
-	if err := s.clock.write(); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, s.clock.write())
 	startAll(t, s)
 	return s
 }
@@ -47,9 +45,7 @@ func (s *Server) StepClock(t testing.TB, by time.Duration) {
 		t.Fatalf("%s: StepClock needs StartFaked", s.Addr())
 	}
 	s.clock.offset += by
-	if err := s.clock.write(); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, s.clock.write())
 	wait(t, "stepped clock", func() error {
 		const slack = 5 * time.Millisecond
 		earliest := time.Now().Add(s.clock.offset - slack)

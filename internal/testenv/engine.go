@@ -45,7 +45,7 @@ func (e Engine) binary(t testing.TB) string {
 // more than the code under test and one Redis. All functions that start anything but a standalone Redis call it.
 func Long(t testing.TB) {
 	t.Helper()
-	if testing.Short() {
+	if testing.Testing() && testing.Short() { // benchmarks outside of tests have no such flag
 		t.Skip("long: make test-long runs it")
 	}
 }

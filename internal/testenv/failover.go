@@ -3,7 +3,6 @@ package testenv
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,11 +76,7 @@ func (s *Server) awaitStaleVotes(t testing.TB) {
 //
 //	4711:S 15 Nov 2026 03:12:11.138 # Failover election won: I'm the new master.
 func (s *Server) lastElection() (time.Time, error) {
-	log, err := os.ReadFile(s.logPath())
-	if err != nil {
-		return time.Time{}, err
-	}
-	before, _, found := cutLast(string(log), "Failover election won")
+	before, _, found := cutLast(s.program.Output(), "Failover election won")
 	if !found {
 		return time.Time{}, nil
 	}

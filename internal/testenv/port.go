@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"testing"
 )
 
 // Ports are taken from below the range the kernel uses for outgoing
@@ -47,4 +48,12 @@ func freePort() (int, error) {
 
 func localAddr(port int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// FreeAddress is a host:port nothing listens on.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	port, err := freePort()
+	NoError(t, err)
+	return localAddr(port)
 }

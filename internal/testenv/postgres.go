@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // postgresUser runs the server where the test runs as root, which PostgreSQL
@@ -50,9 +48,8 @@ func newPostgres(t testing.TB) *Postgres {
 	Long(t)
 	p := &Postgres{bin: postgresPrograms(t)}
 	var err error
-	if p.dir, err = os.MkdirTemp("", "headgate-postgres-"); err != nil { //nolint:usetesting // see above
-		t.Fatal(err)
-	}
+	p.dir, err = os.MkdirTemp("", "headgate-postgres-") //nolint:usetesting // see above
+	NoError(t, err)
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() && p.server != nil {
@@ -96,9 +93,7 @@ func (p *Postgres) own(t testing.TB) {
 	}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
-	if err := os.Chown(p.dir, uid, gid); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, os.Chown(p.dir, uid, gid))
 }
 
 // create fills the empty directory and starts the server.
@@ -109,16 +104,15 @@ func (p *Postgres) create(t testing.TB) {
 	p.start(t)
 }
 
-// start starts the server for the first time. It tries other ports when
-// someone else was quicker to bind one.
+// start starts the server for the first time.
 func (p *Postgres) start(t testing.TB) {
 	t.Helper()
-	err := errPortTaken
-	for i := 0; i < 10 && errors.Is(err, errPortTaken); i++ {
-		if p.port, err = freePort(); err == nil {
-			err = p.run()
+	err := somewhere(func() (err error) {
+		if p.port, err = freePort(); err != nil {
+			return err
 		}
-	}
+		return p.run()
+	})
 	if err != nil {
 		t.Fatalf("postgres: %v", err)
 	}
@@ -126,33 +120,18 @@ func (p *Postgres) start(t testing.TB) {
 
 // run starts the server and returns once it takes connections.
 func (p *Postgres) run() error {
-	server := &Program{name: "postgres"}
-	cmd := p.command("postgres", "-D", p.data(), "-p", strconv.Itoa(p.port),
+	server, err := spawn(p.command("postgres", "-D", p.data(), "-p", strconv.Itoa(p.port),
 		"-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories=",
 		"-c", "fsync=off",
-		"-c", "dynamic_shared_memory_type=mmap") // that is, in files that go with its directory
-	cmd.Stdout, cmd.Stderr = &server.log, &server.log
-	var err error
-	if server.proc, err = spawn(cmd); err != nil {
+		"-c", "dynamic_shared_memory_type=mmap")) // that is, in files that go with its directory
+	if err != nil {
 		return err
 	}
 	p.mu.Lock()
 	p.server = server
 	p.mu.Unlock()
-
-	for deadline := time.Now().Add(patience); !p.ready(); time.Sleep(5 * time.Millisecond) {
-		if !server.proc.running() {
-			if strings.Contains(server.Output(), "Address already in use") {
-				return errPortTaken
-			}
-			return errors.New("it exited while starting")
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("it is not ready after %v", patience)
-		}
-	}
-	return nil
+	return server.await(p.ready)
 }
 
 // command is one of PostgreSQL's programs, run by the server's user. Changing
@@ -173,15 +152,11 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 // must runs one of PostgreSQL's programs to its end.
 func (p *Postgres) must(t testing.TB, name string, args ...string) {
 	t.Helper()
-	var out bytes.Buffer
 	cmd := p.command(name, args...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	proc, err := spawn(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if <-proc.done; !cmd.ProcessState.Success() {
-		t.Fatalf("%s: %v\n%.10000s", name, cmd.ProcessState, out.String())
+	program, err := spawn(cmd)
+	NoError(t, err)
+	if <-program.done; !cmd.ProcessState.Success() {
+		t.Fatalf("%s: %v\n%.10000s", name, cmd.ProcessState, program.Output())
 	}
 }
 
@@ -194,13 +169,15 @@ func (p *Postgres) status() []string {
 	return strings.Split(string(text), "\n")
 }
 
-func (p *Postgres) ready() bool {
+func (p *Postgres) ready() error {
 	status := p.status()
-	if len(status) < 8 || status[0] != strconv.Itoa(p.server.proc.os.Pid) {
-		return false // none yet, or that of the server before
+	if len(status) < 8 || status[0] != strconv.Itoa(p.server.PID()) {
+		return errors.New("no status") // none yet, or that of the server before
 	}
-	state := strings.TrimSpace(status[7])
-	return state == "ready" || state == "standby"
+	if state := strings.TrimSpace(status[7]); state != "ready" && state != "standby" {
+		return errors.New(state)
+	}
+	return nil
 }
 
 // URL is how clients connect, the same before and after a Restart.
@@ -222,7 +199,7 @@ func (p *Postgres) Kill() {
 	}
 	p.server.Kill()
 	for _, pid := range children {
-		await(pid, "Z")
+		awaitState(pid, "Z")
 	}
 	p.sweep()
 }
@@ -231,10 +208,10 @@ func (p *Postgres) Kill() {
 // its children. They are in no group that could be signaled as one.
 func (p *Postgres) halt() (children []int) {
 	p.server.Pause()
-	if !p.server.proc.running() {
+	if !p.server.running() {
 		return nil // its id may be another's by now
 	}
-	pid := p.server.proc.os.Pid
+	pid := p.server.PID()
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, field := range strings.Fields(string(list)) {
 		if child, err := strconv.Atoi(field); err == nil {
@@ -259,14 +236,7 @@ func (p *Postgres) sweep() {
 func (p *Postgres) Restart(t testing.TB) {
 	t.Helper()
 	p.Kill()
-	var err error
-	wait(t, "port of "+p.URL(), func() error {
-		if err = p.run(); errors.Is(err, errPortTaken) {
-			return err
-		}
-		return nil
-	})
-	if err != nil {
+	if err := again(p.run); err != nil {
 		t.Fatalf("postgres: %v", err)
 	}
 }
@@ -279,7 +249,7 @@ func (p *Postgres) Pause() {
 	defer p.mu.Unlock()
 	for _, pid := range p.halt() {
 		syscall.Kill(pid, syscall.SIGSTOP)
-		await(pid, "TZ")
+		awaitState(pid, "TZ")
 	}
 }
 
@@ -291,22 +261,4 @@ func (p *Postgres) Resume() {
 		syscall.Kill(pid, syscall.SIGCONT)
 	}
 	p.server.Resume()
-}
-
-// await returns when a process is in one of some states.
-func await(pid int, states string) {
-	for !strings.Contains(states, processState(pid)) {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// processState is T for one that is stopped and Z for one that has ended,
-// whether or not somebody has asked how.
-func processState(pid int) string {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, found := strings.Cut(string(stat), ") ")
-	if !found {
-		return "Z"
-	}
-	return rest[:1]
 }

@@ -26,9 +26,7 @@ func (p *Postgres) Promote(t testing.TB) {
 // Save keeps a copy of the data as it is now, for Load. The server serves on.
 func (p *Postgres) Save(t testing.TB) {
 	t.Helper()
-	if err := os.RemoveAll(p.saved()); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, os.RemoveAll(p.saved()))
 	p.copy(t, p, p.saved())
 }
 
@@ -37,12 +35,8 @@ func (p *Postgres) Save(t testing.TB) {
 func (p *Postgres) Load(t testing.TB) {
 	t.Helper()
 	p.Kill()
-	if err := os.RemoveAll(p.data()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(p.saved(), p.data()); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, os.RemoveAll(p.data()))
+	NoError(t, os.Rename(p.saved(), p.data()))
 	p.Restart(t)
 }
 

@@ -43,14 +43,10 @@ func (p *Postgres) Fill(t testing.TB) {
 		t.Fatal("Fill: this server's disk is everybody's; use StartSmallPostgres")
 	}
 	zero, err := os.Open("/dev/zero")
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	defer zero.Close()
 	ballast, err := os.Create(p.ballast())
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	defer ballast.Close()
 	if _, err := io.Copy(ballast, zero); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("Fill: %v", err)
@@ -60,9 +56,7 @@ func (p *Postgres) Fill(t testing.TB) {
 // Free ends a Fill.
 func (p *Postgres) Free(t testing.TB) {
 	t.Helper()
-	if err := os.Remove(p.ballast()); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, os.Remove(p.ballast()))
 }
 
 func (p *Postgres) ballast() string { return filepath.Join(p.dir, "ballast") }

@@ -100,7 +100,7 @@ func TestPostgres(t *testing.T) {
 func (p *Postgres) processes() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := append(p.halt(), p.server.proc.os.Pid)
+	all := append(p.halt(), p.server.PID())
 	p.server.Resume()
 	return all
 }
@@ -221,7 +221,7 @@ func TestPostgresParentKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(parent.kill)
+	t.Cleanup(parent.Kill)
 	var fields []string
 	wait(t, "start of the server", func() error {
 		text, err := os.ReadFile(told)
@@ -238,7 +238,7 @@ func TestPostgresParentKilled(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	parent.kill()
+	parent.Kill()
 	wait(t, "end of the server", func() error {
 		for _, pid := range fields[1:] {
 			n, err := strconv.Atoi(pid)

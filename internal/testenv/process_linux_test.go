@@ -26,7 +26,7 @@ func TestThreadEnds(t *testing.T) {
 			go start() // the main thread never ends; this must be on another
 			return
 		}
-		started <- s.startSomewhere()
+		started <- somewhere(s.start)
 	}
 	go start()
 	if err := <-started; err != nil {

@@ -2,14 +2,7 @@
 
 package testenv
 
-import (
-	"syscall"
-	"time"
-)
+import "syscall"
 
 // dieWithParent has no equivalent here: only the test's cleanup ends a server.
 func dieWithParent() *syscall.SysProcAttr { return nil }
-
-func halted(int) bool { return true }
-
-func cpu(int) time.Duration { return 0 }

@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,9 +22,9 @@ type Server struct {
 	extra   []string // arguments besides those that every server gets
 	clock   *clock   // nil unless faked
 
-	mu     sync.Mutex
-	proc   *process
-	paused bool
+	mu      sync.Mutex
+	program *Program
+	paused  bool
 }
 
 // Start starts one standalone server. extra are more config arguments, such as
@@ -60,9 +59,7 @@ func newServer(t testing.TB, e Engine, extra []string) *Server {
 // and expects them to outlast a restart, so they are not arguments.
 func (s *Server) configure(t testing.TB, conf string) {
 	t.Helper()
-	if err := os.WriteFile(s.confPath(), []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, os.WriteFile(s.confPath(), []byte(conf), 0o600))
 }
 
 // startAll starts servers side by side, each on a free port.
@@ -71,7 +68,7 @@ func startAll(t testing.TB, servers ...*Server) {
 	errs := make([]error, len(servers))
 	var wg sync.WaitGroup
 	for i, s := range servers {
-		wg.Go(func() { errs[i] = s.startSomewhere() })
+		wg.Go(func() { errs[i] = somewhere(s.start) })
 	}
 	wg.Wait()
 	for i, s := range servers {
@@ -82,67 +79,42 @@ func startAll(t testing.TB, servers ...*Server) {
 func (s *Server) checkStarted(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
-		t.Logf("log of %s:\n%s", s.Addr(), s.logTail())
-		t.Fatalf("%s: %v", filepath.Base(s.binary), err)
+		log := ""
+		if s.program != nil {
+			log = s.program.Output()
+		}
+		t.Fatalf("%s: %v\n%s", filepath.Base(s.binary), err, log[max(0, len(log)-3000):])
 	}
 }
 
-// startSomewhere tries other ports when someone else was quicker to bind one.
-func (s *Server) startSomewhere() (err error) {
-	for range 10 {
-		if s.port, err = freePort(); err != nil {
-			return err
-		}
-		if s.cluster {
-			if s.busPort, err = freePort(); err != nil {
-				return err
-			}
-		}
-		if err = s.run(); !errors.Is(err, errPortTaken) {
+// start runs the server on a free port.
+func (s *Server) start() (err error) {
+	if s.port, err = freePort(); err != nil {
+		return err
+	}
+	if s.cluster {
+		if s.busPort, err = freePort(); err != nil {
 			return err
 		}
 	}
-	return err
+	return s.run()
 }
-
-var errPortTaken = errors.New("port taken")
 
 // run starts the process and returns once it serves commands.
 func (s *Server) run() error {
-	log, err := os.Create(s.logPath())
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	cmd := exec.Command(s.binary, s.args()...)
 	cmd.Dir = s.dir
-	cmd.Stdout, cmd.Stderr = log, log
 	if s.clock != nil {
 		cmd.Env = append(os.Environ(), s.clock.env()...)
 	}
-	proc, err := spawn(cmd)
+	program, err := spawn(cmd)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.proc, s.paused = proc, false
+	s.program, s.paused = program, false
 	s.mu.Unlock()
-
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		err := s.ready(proc)
-		if err == nil {
-			return nil
-		}
-		if !proc.running() {
-			if strings.Contains(s.logTail(), "Address already in use") {
-				return errPortTaken
-			}
-			return errors.New("exited while starting")
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not ready after %v: %w", patience, err)
-		}
-	}
+	return program.await(s.ready)
 }
 
 func (s *Server) args() []string {
@@ -161,7 +133,7 @@ func (s *Server) args() []string {
 
 // ready also asks who answers: the port may be another test's, whose server was
 // quicker to bind it than ours will be to fail.
-func (s *Server) ready(p *process) error {
+func (s *Server) ready() error {
 	if _, err := s.Do("PING"); err != nil {
 		return err
 	}
@@ -169,8 +141,8 @@ func (s *Server) ready(p *process) error {
 	if err != nil {
 		return err
 	}
-	if pid := info["process_id"]; pid != strconv.Itoa(p.os.Pid) {
-		return fmt.Errorf("process %s answers, not %d", pid, p.os.Pid)
+	if pid := info["process_id"]; pid != strconv.Itoa(s.PID()) {
+		return fmt.Errorf("process %s answers, not %d", pid, s.PID())
 	}
 	return nil
 }
@@ -200,12 +172,12 @@ func (s *Server) Must(t testing.TB, args ...string) any {
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proc == nil {
+	if s.program == nil {
 		return
 	}
-	s.proc.kill()
+	s.program.Kill()
 	if s.clock != nil {
-		s.clock.sweep(s.proc.os.Pid)
+		s.clock.sweep(s.program.PID())
 	}
 }
 
@@ -215,12 +187,7 @@ func (s *Server) Kill() {
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Kill()
-	err := s.run()
-	for deadline := time.Now().Add(patience); errors.Is(err, errPortTaken) && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond)
-		err = s.run()
-	}
-	s.checkStarted(t, err)
+	s.checkStarted(t, again(s.run))
 }
 
 // Pause stops the server with SIGSTOP: it keeps its connections and accepts new
@@ -228,7 +195,7 @@ func (s *Server) Restart(t testing.TB) {
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.proc.pause()
+	s.program.Pause()
 	s.paused = true
 }
 
@@ -236,7 +203,7 @@ func (s *Server) Pause() {
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.proc.resume()
+	s.program.Resume()
 	s.paused = false
 }
 
@@ -244,14 +211,14 @@ func (s *Server) Resume() {
 func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proc.os.Pid
+	return s.program.PID()
 }
 
 // alive says whether the server can be expected to answer.
 func (s *Server) alive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.paused && s.proc.running()
+	return !s.paused && s.program.running()
 }
 
 // CPU is the user and system time the process has used so far, all its threads
@@ -289,13 +256,3 @@ func (s *Server) info(section string) (map[string]string, error) {
 }
 
 func (s *Server) confPath() string { return filepath.Join(s.dir, "server.conf") }
-func (s *Server) logPath() string  { return filepath.Join(s.dir, "server.log") }
-
-func (s *Server) logTail() string {
-	log, err := os.ReadFile(s.logPath())
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	return strings.Join(lines[max(0, len(lines)-30):], "\n")
-}
