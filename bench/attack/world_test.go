@@ -38,15 +38,18 @@ func startRedis(t *testing.T) *testenv.Server {
 // openStore connects to a Redis as the README does, with the default options.
 func openStore(t *testing.T, redis *testenv.Server) *storewrap.Store {
 	t.Helper()
-	store := storewrap.New(openRedis(t, redis), storewrap.Options{Log: quiet()})
-	t.Cleanup(store.Close)
-	return store
+	return wrap(t, redis, storewrap.Options{Log: quiet()})
 }
 
 // patientStore is openStore for tests that count what passes: a busy machine is no failure of Redis.
 func patientStore(t *testing.T, redis *testenv.Server) *storewrap.Store {
 	t.Helper()
-	store := storewrap.New(openRedis(t, redis), storewrap.Options{Log: quiet(), Deadline: 5 * time.Second})
+	return wrap(t, redis, storewrap.Options{Log: quiet(), Deadline: 5 * time.Second})
+}
+
+func wrap(t *testing.T, redis *testenv.Server, o storewrap.Options) *storewrap.Store {
+	t.Helper()
+	store := storewrap.New(openRedis(t, redis), o)
 	t.Cleanup(store.Close)
 	return store
 }
@@ -54,14 +57,8 @@ func patientStore(t *testing.T, redis *testenv.Server) *storewrap.Store {
 // openRedis connects to a Redis without what makes it safe to depend on.
 func openRedis(t *testing.T, redis *testenv.Server) *redisstore.Store {
 	t.Helper()
-	inner, err := redisstore.Open("redis://" + redis.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(inner.Close)
-	if err := inner.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	inner := fleet.Open(t, "redis://"+redis.Addr())
+	testenv.NoError(t, inner.Ready(t.Context()))
 	return inner
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/internal/testenv"
-	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/storewrap"
 )
 
@@ -25,13 +24,7 @@ func startClients(count int) func(*world) {
 
 func newClient(w *world, count int) *node {
 	log := &testenv.Log{}
-	redis, err := redisstore.Open(w.address)
-	testenv.NoError(w, err)
-	store := storewrap.New(redis, storewrap.Options{Nodes: count, Log: slog.New(slog.NewJSONHandler(log, nil))})
-	w.Cleanup(func() {
-		store.Close()
-		redis.Close()
-	})
+	store := fleet.Wrap(w, w.address, storewrap.Options{Nodes: count, Log: slog.New(slog.NewJSONHandler(log, nil))})
 	limiter, err := headgate.New(store,
 		headgate.Rule{
 			ID: "hot", Match: headgate.Match{Path: pathOf(hotUser)}, By: []string{"user"},

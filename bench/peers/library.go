@@ -9,10 +9,10 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/bare"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/bench/internal/peer"
 	"github.com/headgate/headgate/internal/testenv"
-	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/storewrap"
 )
 
@@ -20,12 +20,7 @@ var errRefused = errors.New("refused")
 
 // open is our store as users have it, but for a deadline that no busy machine misses.
 func (b *bench) open() *storewrap.Store {
-	redis, err := redisstore.Open("redis://" + b.redis.Addr())
-	testenv.NoError(b, err)
-	b.Cleanup(redis.Close)
-	store := storewrap.New(redis, storewrap.Options{Deadline: time.Second})
-	b.Cleanup(store.Close)
-	return store
+	return fleet.Wrap(b, "redis://"+b.redis.Addr(), storewrap.Options{Deadline: time.Second})
 }
 
 // do asks once.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/bare"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/redisstore"
@@ -55,10 +56,7 @@ type filled struct {
 
 func fill(s *paired.Suite, subjects int) *filled {
 	f := &filled{server: testenv.Start(s, testenv.Redis), subjects: subjects}
-	var err error
-	f.store, err = redisstore.Open("redis://" + f.server.Addr())
-	testenv.NoError(s, err)
-	s.Cleanup(f.store.Close)
+	f.store = fleet.Open(s, "redis://"+f.server.Addr())
 	f.cpu = func() time.Duration { return f.server.CPU(s) }
 	before, start := f.server.UsedMemory(s), time.Now()
 	var next atomic.Int64

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/internal/testenv"
 )
@@ -19,7 +20,7 @@ func footprint(s *paired.Suite) {
 		most   float64 // 0 if it is not judged
 	}{{1, 0}, {3, 260}, {5, 340}} {
 		server := testenv.Start(s, testenv.Redis)
-		store := open(s, "redis://"+server.Addr())
+		store := fleet.Open(s, "redis://"+server.Addr())
 		before := server.UsedMemory(s)
 		charges := make([]headgate.Charge, size.limits)
 		results := make([]headgate.Result, size.limits)

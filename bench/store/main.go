@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/bare"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/redisstore"
@@ -35,7 +36,7 @@ func main() {
 func redis(s *paired.Suite) {
 	server := testenv.Start(s, testenv.Redis)
 	cluster := testenv.StartCluster(s, testenv.Redis)
-	one, many := open(s, "redis://"+server.Addr()), open(s, "cluster://"+strings.Join(cluster.Addrs(), ","))
+	one, many := fleet.Open(s, "redis://"+server.Addr()), fleet.Open(s, "cluster://"+strings.Join(cluster.Addrs(), ","))
 	cpu := func() time.Duration { return server.CPU(s) }
 	cpus := func() (sum time.Duration) {
 		for _, server := range cluster.Servers() {
@@ -67,13 +68,6 @@ func redis(s *paired.Suite) {
 	s.Note("c1, Redis CPU µs per request of 3 subjects", got.Median("c1", paired.ServerCPU))
 	s.Note("c1 ÷ c0, Redis CPU", got.Ratio("c1", "c0", paired.ServerCPU))
 	s.Expect("c1, script calls per request of 3 subjects", roundTrips(s, server, one), 1)
-}
-
-func open(s *paired.Suite, address string) *redisstore.Store {
-	store, err := redisstore.Open(address)
-	testenv.NoError(s, err)
-	s.Cleanup(store.Close)
-	return store
 }
 
 // bareGCRA asks the smallest script.

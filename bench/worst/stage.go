@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/redisstore"
@@ -34,6 +36,7 @@ const (
 type stage struct {
 	testing.TB
 	server *testenv.Server
+	redis  *redis.Client
 	store  *redisstore.Store
 
 	threshold int
@@ -47,10 +50,9 @@ type stage struct {
 // newStage starts a server for nothing else.
 func newStage(t testing.TB) *stage {
 	s := &stage{TB: t, prices: prices{20, 20, 20, 20, 20, 20}, server: testenv.Start(t, testenv.Redis, "--slowlog-max-len", "4096")}
-	var err error
-	s.store, err = redisstore.Open("redis://" + s.server.Addr())
-	testenv.NoError(t, err)
-	t.Cleanup(s.store.Close)
+	s.store = fleet.Open(t, "redis://"+s.server.Addr())
+	s.redis = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
+	t.Cleanup(func() { _ = s.redis.Close() })
 	return s
 }
 
@@ -79,13 +81,14 @@ func (s *stage) measure(charges []headgate.Charge, results []headgate.Result) (s
 	if err := s.take(charges, results); err != nil {
 		return sample{}, err
 	}
-	calls, err := scriptCalls(s.server.Must(s, "SLOWLOG", "GET", "-1"))
+	entries, err := s.redis.SlowLogGet(s.Context(), -1).Result()
 	testenv.NoError(s, err)
 	var all sample
-	for _, c := range calls {
-		if c.of(keys, length) {
-			all.Slowest = max(all.Slowest, float64(c.Micros))
-			all.Total += float64(c.Micros)
+	for i := range entries {
+		if isOf(&entries[i], keys, length) {
+			micros := float64(entries[i].Duration.Microseconds())
+			all.Slowest = max(all.Slowest, micros)
+			all.Total += micros
 			all.Calls++
 		}
 	}

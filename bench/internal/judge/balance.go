@@ -64,15 +64,9 @@ func (t *trial) counted(name string) (used int64, ok bool) {
 // reservation the first counts.
 func judgeCommits(t *trial) {
 	for _, name := range t.names() {
-		type settled struct{ first, last int64 }
-		limit, tokens := t.limit(name), map[string]bool{}
+		limit, records, tokens := t.limit(name), t.subjects[name], map[string]bool{}
 		var committed, reserved, repeated int64
-		span := settled{}
-		for _, r := range t.subjects[name] {
-			if span.first == 0 {
-				span.first = r.Sent
-			}
-			span.last = r.Answered
+		for _, r := range records {
 			switch {
 			case r.Op == OpReserve && r.Allowed:
 				reserved++
@@ -92,7 +86,7 @@ func judgeCommits(t *trial) {
 		}
 		leaked := int64(0)
 		if limit.Algorithm == TokenBucket {
-			leaked = (span.last-span.first)*limit.Count/limit.Window + 1
+			leaked = (records[len(records)-1].Answered-records[0].Sent)*limit.Count/limit.Window + 1
 		}
 		if counted > committed || counted < committed-leaked {
 			t.find("%s: %s: committed %d, counted %d", name, limit, committed, counted)

@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,7 +91,7 @@ func fixedWindows(limit Limit, admitted []*Record) map[int64]int64 {
 		}
 		return windows
 	}
-	events := bySpan(admitted)
+	events := slices.SortedStableFunc(slices.Values(admitted), byStart)
 	start, _ := events[0].Span()
 	for _, r := range events {
 		from, to := r.Span()
@@ -109,7 +108,7 @@ func fixedWindows(limit Limit, admitted []*Record) map[int64]int64 {
 
 // worstLog goes by the latest time of each admission, which for a sliding log is the store's: it is never leased.
 func worstLog(limit Limit, admitted []*Record) float64 {
-	events := bySpan(admitted)
+	events := slices.SortedStableFunc(slices.Values(admitted), byStart)
 	var most, sum int64
 	from := 0
 	for _, r := range events {
@@ -130,17 +129,13 @@ func worstLog(limit Limit, admitted []*Record) float64 {
 
 // worstSliding weighs what was certainly admitted in the window before by the least that it can still have counted.
 func worstSliding(limit Limit, admitted []*Record) (over float64, where string) {
-	events := bySpan(admitted)
+	events := slices.SortedStableFunc(slices.Values(admitted), byStart)
 	start, _ := events[0].Span()
 	over = float64(-limit.Count)
 	// The windows, of which each has its own admissions, in the order of their answers.
 	var window, before []*Record
 	finish := func() {
-		slices.SortFunc(window, func(a, b *Record) int {
-			_, aTo := a.Span()
-			_, bTo := b.Span()
-			return cmp.Compare(aTo, bTo)
-		})
+		slices.SortStableFunc(window, byEnd)
 		previous, sum := float64(units(before)), int64(0)
 		for _, r := range window {
 			_, to := r.Span()
@@ -167,15 +162,4 @@ func worstSliding(limit Limit, admitted []*Record) (over float64, where string) 
 	}
 	finish()
 	return over, where
-}
-
-// bySpan returns admissions in the order of their earliest times.
-func bySpan(admitted []*Record) []*Record {
-	events := slices.Clone(admitted)
-	slices.SortStableFunc(events, func(a, b *Record) int {
-		aFrom, _ := a.Span()
-		bFrom, _ := b.Span()
-		return cmp.Compare(aFrom, bFrom)
-	})
-	return events
 }

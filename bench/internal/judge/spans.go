@@ -12,12 +12,7 @@ func worstSpan(admitted []*Record, burst, rate float64) (excess float64) {
 	if len(admitted) == 0 {
 		return -burst
 	}
-	events := slices.Clone(admitted)
-	slices.SortFunc(events, func(a, b *Record) int {
-		_, aTo := a.Span()
-		_, bTo := b.Span()
-		return cmp.Compare(aTo, bTo)
-	})
+	events := slices.SortedStableFunc(slices.Values(admitted), byEnd)
 	starts := make([]int64, len(events))
 	for i, e := range events {
 		starts[i], _ = e.Span()
@@ -35,6 +30,20 @@ func worstSpan(admitted []*Record, burst, rate float64) (excess float64) {
 		excess = max(excess, tree.max(begun-1)-rate*float64(to-zero)-burst)
 	}
 	return excess
+}
+
+// byStart orders records by the earliest time at which they were decided.
+func byStart(a, b *Record) int {
+	aFrom, _ := a.Span()
+	bFrom, _ := b.Span()
+	return cmp.Compare(aFrom, bFrom)
+}
+
+// byEnd orders records by the latest time at which they were decided.
+func byEnd(a, b *Record) int {
+	_, aTo := a.Span()
+	_, bTo := b.Span()
+	return cmp.Compare(aTo, bTo)
 }
 
 // maxTree keeps numbers, adds to all up to an index, and finds the largest of them.

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -32,10 +33,7 @@ func judgeTotal(t *trial) {
 		}
 		g.largest = max(g.largest, sum)
 		if len(admitted) > 0 {
-			last := admitted[0].Answered
-			for _, r := range admitted {
-				last = max(last, r.Answered)
-			}
+			last := slices.MaxFunc(admitted, func(a, b *Record) int { return cmp.Compare(a.Answered, b.Answered) }).Answered
 			if most := limit.most(last - admitted[0].Sent); sum > most {
 				g.over++
 				t.find("%s: %s admitted %d, at most %d", name, limit, sum, most)
@@ -65,13 +63,7 @@ func judgeTotal(t *trial) {
 func judgeUse(t *trial) {
 	var got, model int64
 	for _, name := range t.names() {
-		c := t.limit(name).newCounter()
-		var strict int64
-		for _, r := range t.subjects[name] {
-			if r.Op == OpCheck && take(c, r.Sent, r.Cost) {
-				strict += r.Cost
-			}
-		}
+		strict := replay(t.limit(name), t.subjects[name], 0)
 		sum := units(admissions(t.subjects[name]))
 		got += sum
 		model += strict

@@ -16,7 +16,6 @@ import (
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/internal/testenv"
-	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/storewrap"
 )
 
@@ -43,12 +42,11 @@ func Library(scope testing.TB, limit Limit) Form {
 	redis := testenv.Start(scope, testenv.Redis)
 	var limiters [nodes]*headgate.Limiter
 	for i := range limiters {
-		inner, err := redisstore.Open("redis://" + redis.Addr())
-		testenv.NoError(scope, err)
-		scope.Cleanup(inner.Close)
+		inner := fleet.Open(scope, "redis://"+redis.Addr())
 		testenv.NoError(scope, inner.Ready(scope.Context()))
 		store := storewrap.New(inner, storewrap.Options{Deadline: deadline, Log: slog.New(slog.DiscardHandler)})
 		scope.Cleanup(store.Close)
+		var err error
 		limiters[i], err = headgate.New(store, headgate.Rule{ID: "api", By: []string{"user"}, Limit: headgate.Per(limit.Count, limit.Window)})
 		testenv.NoError(scope, err)
 	}
