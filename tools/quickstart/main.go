@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -122,7 +121,7 @@ func newcomer(ctx context.Context, dir, version string) ([]string, error) {
 	}
 	here := url.URL{Scheme: "file", Path: proxy}
 	return append(os.Environ(),
-		"GOBIN="+bin, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GOFLAGS=",
+		"GOBIN="+bin, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GOFLAGS=-modcacherw", // so that forget may
 		"GOPROXY="+here.String()+","+strings.TrimSpace(string(upstream)),
 		"GONOSUMDB="+module, "GONOSUMCHECK=1"), nil
 }
@@ -149,15 +148,21 @@ func (w *way) try(ctx context.Context, dir string, env []string) error {
 	if err := first.Start(); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- first.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = first.Wait() // it is told to end
+		close(ended)
+	}()
 	defer func() {
 		_ = syscall.Kill(-first.Process.Pid, syscall.SIGTERM)
 		<-ended
 	}()
-	if err := await(ctx, address, ended); err != nil {
-		ended <- nil
-		return fmt.Errorf("%w:\n%s\n%s", err, w.first, said.String())
+	for !listens(ctx, address) {
+		select {
+		case <-ended:
+			return fmt.Errorf("it ended instead of serving, or did not serve within %s:\n%s\n%s", patience, w.first, said.String())
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 	got, err := terminal(ctx, dir, env, w.second).CombinedOutput()
 	if err != nil {
@@ -177,26 +182,6 @@ func terminal(ctx context.Context, dir string, env []string, lines string) *exec
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	return cmd
-}
-
-var (
-	errEnded = errors.New("it ended instead of serving")
-	errLate  = fmt.Errorf("it does not serve within %s", patience)
-)
-
-func await(ctx context.Context, address string, ended <-chan error) error {
-	for {
-		if listens(ctx, address) {
-			return nil
-		}
-		select {
-		case <-ended:
-			return errEnded
-		case <-ctx.Done():
-			return errLate
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 func listens(ctx context.Context, address string) bool {

@@ -47,17 +47,9 @@ func forget(ctx context.Context, version string) {
 		return
 	}
 	root := strings.TrimSpace(string(cache))
-	tree := filepath.Join(root, filepath.FromSlash(module)+"@"+version)
-	_ = filepath.WalkDir(tree, func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() {
-			return os.Chmod(name, 0o700) //nolint:gosec // it is about to be removed, and directories are opened by that bit
-		}
-		return err
-	})
-	_ = os.RemoveAll(tree)
-	files, _ := filepath.Glob(filepath.Join(root, "cache", "download", filepath.FromSlash(module), "@v", version+".*"))
-	for _, file := range files {
-		_ = os.Remove(file)
+	kept, _ := filepath.Glob(filepath.Join(root, "cache", "download", filepath.FromSlash(module), "@v", version+".*"))
+	for _, path := range append(kept, filepath.Join(root, filepath.FromSlash(module)+"@"+version)) {
+		_ = os.RemoveAll(path)
 	}
 }
 
