@@ -9,24 +9,25 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
+// callers runs several clients side by side, each with a source of its own.
+func (n *Worker) callers(c *Command, client func(caller int, random *rand.Rand)) {
+	var all sync.WaitGroup
+	for caller := range c.Bulk.Callers {
+		all.Go(func() { client(caller, rand.New(rand.NewPCG(c.Bulk.Seed, uint64(caller)))) })
+	}
+	all.Wait()
+}
+
 // claims lets several clients, each on a subject of its own, send random traffic and then ask for all that
 // Remaining says. The loops are short of sleep on purpose: only a counter that is much asked for is leased.
 func (n *Worker) claims(c *Command) {
-	var all sync.WaitGroup
-	for caller := range c.Bulk.Callers {
-		all.Go(func() {
-			random := rand.New(rand.NewPCG(c.Bulk.Seed, uint64(caller)))
-			for trial := caller; trial < c.Bulk.Trials; trial += c.Bulk.Callers {
-				group := c.Bulk.Groups[trial%len(c.Bulk.Groups)]
-				one := Command{
-					Op: judge.OpCheck, Group: group, Caller: caller, Cost: 1,
-					Subject: fmt.Sprintf("%s%d/%d", c.Subject, group, trial),
-				}
-				n.claim(one, random)
-			}
-		})
-	}
-	all.Wait()
+	n.callers(c, func(caller int, random *rand.Rand) {
+		for trial := caller; trial < c.Bulk.Trials; trial += c.Bulk.Callers {
+			group := c.Bulk.Groups[trial%len(c.Bulk.Groups)]
+			subject := fmt.Sprintf("%s%d/%d", c.Subject, group, trial)
+			n.claim(Command{Op: judge.OpCheck, Group: group, Caller: caller, Cost: 1, Subject: subject}, random)
+		}
+	})
 }
 
 func (n *Worker) claim(one Command, random *rand.Rand) {
@@ -66,21 +67,13 @@ const early, late = time.Millisecond, 400 * time.Microsecond
 // retries lets clients, each on a subject of its own, ask until they are denied, try again shortly before their
 // RetryAfter, and then right after it.
 func (n *Worker) retries(c *Command) {
-	var all sync.WaitGroup
-	for caller := range c.Bulk.Callers {
-		all.Go(func() {
-			random := rand.New(rand.NewPCG(c.Bulk.Seed, uint64(caller)))
-			for trial := 0; time.Now().UnixMicro() < c.Bulk.Until; trial++ {
-				group := c.Bulk.Groups[random.IntN(len(c.Bulk.Groups))]
-				one := Command{
-					Op: judge.OpCheck, Group: group, Caller: caller, Cost: 1,
-					Subject: fmt.Sprintf("%s%d/%d/%d", c.Subject, group, caller, trial),
-				}
-				n.retry(one, random, c.Bulk.Until)
-			}
-		})
-	}
-	all.Wait()
+	n.callers(c, func(caller int, random *rand.Rand) {
+		for trial := 0; time.Now().UnixMicro() < c.Bulk.Until; trial++ {
+			group := c.Bulk.Groups[random.IntN(len(c.Bulk.Groups))]
+			subject := fmt.Sprintf("%s%d/%d/%d", c.Subject, group, caller, trial)
+			n.retry(Command{Op: judge.OpCheck, Group: group, Caller: caller, Cost: 1, Subject: subject}, random, c.Bulk.Until)
+		}
+	})
 }
 
 func (n *Worker) retry(one Command, random *rand.Rand, until int64) {

@@ -46,22 +46,30 @@ var aof = []string{"--appendonly", "yes", "--appendfsync", "everysec"}
 
 func faults() []*fault {
 	return []*fault{
-		{name: "Redis killed, restarted with AOF", short: true, build: standalone(aof...), happen: kill, drawing: "killed"},
-		{name: "Redis hangs (SIGSTOP)", short: true, build: standalone(), happen: pause, drawing: "hangs"},
+		{name: "Redis killed, restarted with AOF", short: true, build: standalone(aof...), happen: lasting("SIGKILL", killRedis, "restart", restartRedis), drawing: "killed"},
+		{name: "Redis hangs (SIGSTOP)", short: true, build: standalone(), happen: lasting("SIGSTOP", pauseRedis, "SIGCONT", resumeRedis), drawing: "hangs"},
 		{name: "Redis stalls 1 s, three times", build: standalone(), happen: stall, flaps: true},
 		{name: "connections reset every 300 ms", build: behindProxy, happen: reset, flaps: true},
 		{name: "200 ms of latency", build: behindProxy, happen: delay},
-		{name: "one node cut off from Redis", build: partitioned, happen: partition, share: 1. / nodeCount, root: true},
-		{name: "Redis out of memory", short: true, build: standalone(), happen: outOfMemory},
+		{name: "one node cut off from Redis", build: partitioned, happen: lasting("partition", cutOff, "healed", rejoin), share: 1. / nodeCount, root: true},
+		{
+			name: "Redis out of memory", short: true, build: standalone(), // it takes no writes then, and evicts nothing
+			happen: lasting("out of memory", tell("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1"),
+				"memory again", tell("CONFIG", "SET", "maxmemory", "0")),
+		},
 		{name: "scripts flushed every 200 ms", short: true, build: standalone(), happen: flushScripts},
 		{name: "Redis is loading", build: slowLoader, happen: loading},
-		{name: "Redis is read-only", build: standalone(), happen: readOnly},
+		{
+			// A replica of nobody, as an old primary is after a failover that its clients have not heard of.
+			name: "Redis is read-only", build: standalone(),
+			happen: lasting("REPLICAOF", tell("REPLICAOF", "127.0.0.1", "1"), "REPLICAOF NO ONE", tell("REPLICAOF", "NO", "ONE")),
+		},
 		{name: "Cluster: a primary killed", short: true, build: cluster(), happen: killPrimary, drawing: "primary-killed"},
-		{name: "Cluster: all primaries killed, restarted", build: cluster(aof...), happen: killAllPrimaries},
+		{name: "Cluster: all primaries killed, restarted", build: cluster(aof...), happen: lasting("SIGKILL of all primaries", killPrimaries, "restart", restartPrimaries)},
 		{name: "Cluster: live reshard", build: cluster(), happen: reshard},
 		{name: "Sentinel: the primary killed", build: sentinels, happen: failOver},
-		{name: "Redis' name does not resolve", build: unresolvable, happen: wait, cold: true, stays: true},
-		{name: "20 clients start at once", build: standalone(), happen: settle, cold: true, nodes: startClients(20)},
+		{name: "Redis' name does not resolve", build: unresolvable, happen: settle(faultLength), cold: true, stays: true},
+		{name: "20 clients start at once", build: standalone(), happen: settle(time.Second), cold: true, nodes: startClients(20)},
 		{
 			name: "Redis can do a 20th of what is asked", build: behindProxy, happen: choke, overload: true, share: busyShare,
 			nodes: startClients(2), rate: 20 * chokedRate, least: 0.9, drawing: "overload",
@@ -69,21 +77,24 @@ func faults() []*fault {
 	}
 }
 
-func kill(w *world) {
-	w.mark("SIGKILL")
-	w.redis.Kill()
-	w.hold()
-	w.mark("restart")
-	w.redis.Restart(w)
+// lasting breaks something, waits, and mends it.
+func lasting(label string, begin func(*world), endLabel string, end func(*world)) func(*world) {
+	return func(w *world) {
+		w.mark(label)
+		begin(w)
+		w.hold()
+		w.mark(endLabel)
+		end(w)
+	}
 }
 
-func pause(w *world) {
-	w.mark("SIGSTOP")
-	w.redis.Pause()
-	w.hold()
-	w.mark("SIGCONT")
-	w.redis.Resume()
-}
+func killRedis(w *world)    { w.redis.Kill() }
+func restartRedis(w *world) { w.redis.Restart(w) }
+func pauseRedis(w *world)   { w.redis.Pause() }
+func resumeRedis(w *world)  { w.redis.Resume() }
+
+// tell sends Redis a command.
+func tell(args ...string) func(*world) { return func(w *world) { w.redis.Must(w, args...) } }
 
 func stall(w *world) {
 	for i := range 3 {
@@ -96,15 +107,6 @@ func stall(w *world) {
 		w.mark("SIGCONT")
 		w.redis.Resume()
 	}
-}
-
-// outOfMemory lets Redis take no writes, and evict nothing.
-func outOfMemory(w *world) {
-	w.mark("out of memory")
-	w.redis.Must(w, "CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1")
-	w.hold()
-	w.mark("memory again")
-	w.redis.Must(w, "CONFIG", "SET", "maxmemory", "0")
 }
 
 func flushScripts(w *world) {
@@ -125,15 +127,6 @@ func loading(w *world) {
 	w.redis.Restart(w)
 }
 
-// readOnly makes Redis a replica, as an old primary is after a failover that its clients have not heard of.
-func readOnly(w *world) {
-	w.mark("REPLICAOF")
-	w.redis.Must(w, "REPLICAOF", "127.0.0.1", "1") // where nobody listens
-	w.hold()
-	w.mark("REPLICAOF NO ONE")
-	w.redis.Must(w, "REPLICAOF", "NO", "ONE")
-}
-
 // killPrimary is of the hot subject's shard. It is over when the replica has taken its place.
 func killPrimary(w *world) {
 	hot := w.slots[hotUser]
@@ -147,15 +140,14 @@ func killPrimary(w *world) {
 	w.cluster.PrimaryOf(w, hot)
 }
 
-func killAllPrimaries(w *world) {
-	primaries := w.cluster.Servers()[:shards]
-	w.mark("SIGKILL of all primaries")
-	for _, s := range primaries {
+func killPrimaries(w *world) {
+	for _, s := range w.cluster.Servers()[:shards] {
 		s.Kill()
 	}
-	w.hold()
-	w.mark("restart")
-	for _, s := range primaries {
+}
+
+func restartPrimaries(w *world) {
+	for _, s := range w.cluster.Servers()[:shards] {
 		s.Restart(w)
 	}
 	w.cluster.WaitOK(w)
@@ -198,13 +190,10 @@ func unresolvable(w *world) {
 	w.address = fmt.Sprintf("redis://%s.invalid:6379", strings.Repeat("x", 64))
 }
 
-func wait(w *world) {
-	w.mark("start")
-	w.hold()
-}
-
-// settle gives a cold start a second, which is what it is judged by.
-func settle(w *world) {
-	w.mark("start")
-	w.sleep(time.Second)
+// settle gives a cold start a time, which is what it is judged by.
+func settle(length time.Duration) func(*world) {
+	return func(w *world) {
+		w.mark("start")
+		w.sleep(length)
+	}
 }

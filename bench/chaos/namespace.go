@@ -51,20 +51,19 @@ func (n *namespace) prefix() []string { return []string{"ip", "netns", "exec", n
 
 // cutOff makes both sides send what is for the other to an address on the link that nobody has: it is lost without a
 // word.
-func (n *namespace) cutOff() error {
+func cutOff(w *world) {
 	const nobody = "lladdr 02:00:00:00:00:01 nud permanent"
-	if err := ip("-n", n.name, "neigh replace", n.redisHost, nobody, "dev", n.name+"r1"); err != nil {
-		return err
-	}
-	return ip("neigh replace", n.nodeOnRedis, nobody, "dev", n.name+"r0")
+	w.neighbours("replace", nobody)
 }
 
 // rejoin ends that.
-func (n *namespace) rejoin() error {
-	if err := ip("-n", n.name, "neigh del", n.redisHost, "dev", n.name+"r1"); err != nil {
-		return err
-	}
-	return ip("neigh del", n.nodeOnRedis, "dev", n.name+"r0")
+func rejoin(w *world) { w.neighbours("del", "") }
+
+// neighbours changes where both sides find the other.
+func (w *world) neighbours(do, where string) {
+	n := w.space
+	testenv.NoError(w, ip("-n", n.name, "neigh", do, n.redisHost, where, "dev", n.name+"r1"))
+	testenv.NoError(w, ip("neigh", do, n.nodeOnRedis, where, "dev", n.name+"r0"))
 }
 
 // ip runs the command of that name. Arguments may be several words.
@@ -82,13 +81,4 @@ func partitioned(w *world) {
 	standalone("--bind", "127.0.0.1", w.space.redisHost)(w)
 	_, port, _ := strings.Cut(w.redis.Addr(), ":")
 	w.space.redisAddress = "redis://" + w.space.redisHost + ":" + port
-}
-
-// partition takes that link away.
-func partition(w *world) {
-	w.mark("partition")
-	testenv.NoError(w, w.space.cutOff())
-	w.hold()
-	w.mark("healed")
-	testenv.NoError(w, w.space.rejoin())
 }

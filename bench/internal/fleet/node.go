@@ -86,11 +86,16 @@ func (n *Node) Start() {
 
 // Ask is what it answers at one of its addresses, which is an error if it is not 200.
 func (n *Node) Ask(ctx context.Context, method, address, path, body string) ([]byte, error) {
-	text, status, err := Ask(ctx, &n.Client, method, "http://"+address+path, body)
+	text, _, err := n.ask(ctx, method, address, path, body)
+	return text, err
+}
+
+func (n *Node) ask(ctx context.Context, method, address, path, body string) (text []byte, status int, err error) {
+	text, status, err = Ask(ctx, &n.Client, method, "http://"+address+path, body)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%s: %d %s: %s", path, status, http.StatusText(status), text)
 	}
-	return text, err
+	return text, status, err
 }
 
 // Ask makes one HTTP request, and reads all of the answer. A body is JSON.
@@ -147,14 +152,10 @@ func (n *Node) decide(ctx context.Context, path string, attributes map[string]st
 	if err != nil {
 		return a, err
 	}
-	text, status, err := Ask(ctx, &n.Client, http.MethodPost, "http://"+n.HTTP+path, string(body))
-	if a.Status = status; err != nil {
-		return a, err
+	text, status, err := n.ask(ctx, http.MethodPost, n.HTTP, path, string(body))
+	if a.Status = status; err == nil {
+		err = json.Unmarshal(text, &a)
 	}
-	if status != http.StatusOK {
-		return a, fmt.Errorf("%s: %d %s: %s", path, status, http.StatusText(status), text)
-	}
-	err = json.Unmarshal(text, &a)
 	return a, err
 }
 
