@@ -1,34 +1,34 @@
 package main
 
 import (
-	"fmt"
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/timeline"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // The table stands between these lines.
 const tableBegins, tableEnds = "<!-- table -->\n", "<!-- /table -->\n"
 
 // writeTable puts the table into a document.
-func writeTable(path, table string) error {
+func writeTable(t testing.TB, path, table string) {
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
+	testenv.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), tableBegins)
 	_, after, ends := strings.Cut(rest, tableEnds)
 	if !found || !ends {
-		return fmt.Errorf("%s: expected a line %q and later %q for the table", path, tableBegins, tableEnds)
+		t.Fatalf("%s: expected a line %q and later %q for the table", path, tableBegins, tableEnds)
 	}
-	return os.WriteFile(path, []byte(before+tableBegins+table+tableEnds+after), 0o600)
+	testenv.NoError(t, os.WriteFile(path, []byte(before+tableBegins+table+tableEnds+after), 0o600))
 }
 
 // draw draws what callers saw.
-func (o *outcome) draw(path string) error {
+func (o *outcome) draw(t testing.TB, path string) {
 	run := timeline.Run{Title: o.fault.name, Limit: limit, Window: window, Deadline: maxP99 - 5*time.Millisecond}
 	first := o.start.Truncate(window).Add(window).Sub(o.start) // window that is whole
 	end := first + (o.stop - first).Truncate(window)
@@ -40,18 +40,10 @@ func (o *outcome) draw(path string) error {
 		}
 	}
 	for _, m := range o.marks {
-		run.Marks = append(run.Marks, timeline.Mark{At: time.Duration(m.T*float64(time.Second)) - first, Label: m.Label})
+		run.Marks = append(run.Marks, timeline.Mark{At: m.At - first, Label: m.Label})
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return err
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := run.Draw(file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
+	var svg bytes.Buffer
+	testenv.NoError(t, run.Draw(&svg))
+	testenv.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+	testenv.NoError(t, os.WriteFile(path, svg.Bytes(), 0o600))
 }

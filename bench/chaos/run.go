@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/suite"
+	"github.com/headgate/headgate/bench/internal/timeline"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -13,7 +14,7 @@ type outcome struct {
 	fault   *fault
 	start   time.Time
 	samples []sample
-	marks   []mark
+	marks   []timeline.Mark
 	hit     map[int]bool
 	stalls  stalls
 
@@ -92,7 +93,7 @@ func atPhase(t time.Time) time.Time {
 // settle waits for the store and for what is measured after its return.
 func (o *outcome) settle(w *world, ended time.Time) {
 	if !o.fault.cold {
-		o.begin = time.Duration(w.marks[0].T * float64(time.Second))
+		o.begin = w.marks[0].At
 	}
 	if o.fault.stays {
 		o.back, o.stop = time.Since(o.start), time.Since(o.start)
@@ -104,7 +105,7 @@ func (o *outcome) settle(w *world, ended time.Time) {
 		w.sleep(probeEvery)
 	}
 	o.back = back.Sub(o.start)
-	w.marks = append(w.marks, mark{o.back.Seconds(), "Redis answers"})
+	w.marks = append(w.marks, timeline.Mark{At: o.back, Label: "Redis answers"})
 	suite.SleepUntil(w.Context(), back.Add(after+window/2))
 	o.stop = time.Since(o.start)
 }
@@ -112,7 +113,7 @@ func (o *outcome) settle(w *world, ended time.Time) {
 // back is when all of the store took writes again: at the end of the last time when it did not, or when the fault ended if
 // it always did.
 func (w *world) back(ended time.Time) (time.Time, bool) {
-	begin := w.load.start.Add(time.Duration(w.marks[0].T * float64(time.Second)))
+	begin := w.load.start.Add(w.marks[0].At)
 	last := w.announced
 	for _, p := range w.probes {
 		t, ok := p.back(begin)

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/bench/internal/suite"
+	"github.com/headgate/headgate/bench/internal/timeline"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -35,17 +36,11 @@ type world struct {
 	rate   int // of the load
 	load   *load
 
-	marks     []mark
-	announced time.Time // when clients could learn that the store is elsewhere
-	slots     []int     // of the users in a Cluster
+	marks     []timeline.Mark // what was done to the store, since the load began
+	announced time.Time       // when clients could learn that the store is elsewhere
+	slots     []int           // of the users in a Cluster
 	// hit are the users whose counters are on the servers that the fault has hit; nil if on all.
 	hit map[int]bool
-}
-
-// mark is something that was done to the store.
-type mark struct {
-	T     float64
-	Label string
 }
 
 // standalone is one server. extra are more config arguments.
@@ -109,7 +104,7 @@ func (w *world) begin(start time.Time, fault time.Duration) (stop func()) {
 
 // mark notes what is being done.
 func (w *world) mark(label string) {
-	w.marks = append(w.marks, mark{time.Since(w.load.start).Seconds(), label})
+	w.marks = append(w.marks, timeline.Mark{At: time.Since(w.load.start), Label: label})
 }
 
 // hold lets a fault last.

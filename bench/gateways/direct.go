@@ -26,7 +26,7 @@ func direct(s *paired.Suite, all *services) {
 	redis := func() time.Duration { return all.redis.CPU(s) }
 	for i, v := range []struct {
 		name              string
-		of                service
+		of                *bare.Service
 		descriptors, keys int
 	}{
 		{"a   bare, answers at once", all.atOnce, 1, 0},
@@ -36,7 +36,7 @@ func direct(s *paired.Suite, all *services) {
 		{"d1  headgate serve, 1 descriptor", all.ours, 1, 1},
 		{"d3  headgate serve, 3", all.ours, 3, 3},
 	} {
-		ask := asks(s, bare.Dial(s, v.of.address), v.descriptors)
+		ask := asks(s, bare.Dial(s, v.of.Address), v.descriptors)
 		all.counted(s, v.name, int64(v.keys), func() error { return ask(subjects + i) })
 		variants = append(variants, paired.Variant{
 			Name: v.name, Callers: callers, ServerCPU: v.of.CPU, StoreCPU: redis,

@@ -22,25 +22,18 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 1000000}
 `
 
-// service is one that Envoy may ask.
-type service struct {
-	*testenv.Program
-	address string
-}
-
 // services are what is compared, all of them in front of the same Redis.
 type services struct {
 	redis                      *testenv.Server
-	atOnce, bare, theirs, ours service
+	atOnce, bare, theirs, ours *bare.Service
 	node                       *fleet.Node // ours
 }
 
 func startServices(s *paired.Suite) *services {
 	all := &services{redis: testenv.Start(s, testenv.Redis)}
-	all.atOnce.Program, all.atOnce.address = bare.Start(s, "")
-	all.bare.Program, all.bare.address = bare.Start(s, all.redis.Addr())
+	all.atOnce, all.bare = bare.Start(s, ""), bare.Start(s, all.redis.Addr())
 	// As its documentation recommends. Of 0 to 500 µs, and 2 to 64 connections, nothing was clearly faster.
-	all.theirs.Program, all.theirs.address = peer.Ratelimit(s, all.redis.Addr(),
+	all.theirs = peer.Ratelimit(s, all.redis.Addr(),
 		map[string]string{"limits.yaml": limits}, "REDIS_PIPELINE_WINDOW=150us")
 	// The peer waits as long as it takes, on a machine that is full.
 	program := testenv.BuildHeadgate(s)
@@ -48,7 +41,7 @@ func startServices(s *paired.Suite) *services {
 	peer.Import(s, program, all.node.Dir, limits)
 	peer.MakeStrict(s, filepath.Join(all.node.Dir, "rules"))
 	all.node.Start()
-	all.ours = service{all.node.Program, all.node.GRPC}
+	all.ours = &bare.Service{Program: all.node.Program, Address: all.node.GRPC}
 	return all
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/bench/internal/envoy"
 	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/internal/testenv"
@@ -15,8 +16,8 @@ const connections = 32
 type way struct {
 	envoy.Route
 	name    string
-	of      *service // nil if none is asked
-	keys    int64    // that a subject has in Redis
+	of      *bare.Service // nil if none is asked
+	keys    int64         // that a subject has in Redis
 	clients []*envoy.Client
 }
 
@@ -24,10 +25,10 @@ type way struct {
 func throughEnvoy(s *paired.Suite, all *services) {
 	ways := []*way{
 		{name: "e0  Envoy alone"},
-		{name: "ea  + bare, answers at once", of: &all.atOnce},
-		{name: "eb  + bare, smallest script", of: &all.bare, keys: 1},
-		{name: "ec  + envoyproxy/ratelimit", of: &all.theirs, keys: 1},
-		{name: "ed  + headgate serve", of: &all.ours, keys: 1},
+		{name: "ea  + bare, answers at once", of: all.atOnce},
+		{name: "eb  + bare, smallest script", of: all.bare, keys: 1},
+		{name: "ec  + envoyproxy/ratelimit", of: all.theirs, keys: 1},
+		{name: "ed  + headgate serve", of: all.ours, keys: 1},
 	}
 	proxy := openWays(s, ways)
 	variants := make([]paired.Variant, len(ways))
@@ -55,7 +56,7 @@ func openWays(s *paired.Suite, ways []*way) *envoy.Proxy {
 	for i, w := range ways {
 		routes[i] = &w.Route
 		if w.of != nil {
-			w.Service = w.of.address
+			w.Service = w.of.Address
 		}
 	}
 	proxy := envoy.Start(s, routes)

@@ -15,7 +15,7 @@ func (b *bench) throughEnvoy(all *services) {
 	names, of := []string{atOnce, "Envoy + envoyproxy/ratelimit", ours}, []*service{&all.atOnce, &all.theirs, &all.ours}
 	routes := make([]*envoy.Route, len(names))
 	for i := range routes {
-		routes[i] = &envoy.Route{Service: of[i].address}
+		routes[i] = &envoy.Route{Service: of[i].Address}
 	}
 	proxy := envoy.Start(b, routes)
 	variants := make([]paired.Variant, len(names))

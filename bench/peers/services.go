@@ -41,9 +41,8 @@ const rules = `rules:
 
 // service is a program to ask by gRPC.
 type service struct {
-	*testenv.Program
-	address string
-	conn    *grpc.ClientConn
+	*bare.Service
+	conn *grpc.ClientConn
 }
 
 // services are what is compared, those with counters in front of the same Redis.
@@ -55,10 +54,10 @@ type services struct {
 
 func (b *bench) startServices() *services {
 	all := &services{here: map[string]*tally{}}
-	all.atOnce.Program, all.atOnce.address = bare.Start(b, "")
+	all.atOnce.Service = bare.Start(b, "")
 	// As its documentation recommends; its local cache, of what is refused, is off unless it is asked for.
 	for of, env := range map[*service]string{&all.theirs: "", &all.theirsCached: "LOCAL_CACHE_SIZE_IN_BYTES=67108864"} {
-		of.Program, of.address = peer.Ratelimit(b, b.redis.Addr(), map[string]string{"limits.yaml": limits},
+		of.Service = peer.Ratelimit(b, b.redis.Addr(), map[string]string{"limits.yaml": limits},
 			"REDIS_PIPELINE_WINDOW=150us", env)
 	}
 	// The peer waits as long as it takes, on a machine that is full.
@@ -67,9 +66,9 @@ func (b *bench) startServices() *services {
 	peer.Import(b, program, ours.Dir, limits)
 	ours.Write("rules/check.yaml", rules)
 	ours.Start()
-	all.ours.Program, all.ours.address = ours.Program, ours.GRPC
+	all.ours.Service = &bare.Service{Program: ours.Program, Address: ours.GRPC}
 	for _, of := range []*service{&all.atOnce, &all.theirs, &all.theirsCached, &all.ours} {
-		of.conn = bare.Dial(b, of.address)
+		of.conn = bare.Dial(b, of.Address)
 	}
 	return all
 }

@@ -141,7 +141,7 @@ func check(path string) func(subject string) proto.Message {
 // streams ask over one stream that all callers share; ours through package client.
 func (b *bench) streams(all *services) []paired.Variant {
 	echo := bare.Stream(b, all.atOnce.conn, callers)
-	remote, err := client.New(client.Options{Addresses: []string{all.ours.address}, Timeout: 5 * time.Second})
+	remote, err := client.New(client.Options{Addresses: []string{all.ours.Address}, Timeout: 5 * time.Second})
 	testenv.NoError(b, err)
 	b.Cleanup(remote.Close)
 	ask := func(name, path string, allowed bool) do {

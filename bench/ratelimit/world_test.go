@@ -67,8 +67,8 @@ func newWorld(t *testing.T, binary, redis string, trials []*trial, seen map[stri
 		address, "redis://"+redis)})
 	serve := exec.CommandContext(t.Context(), binary, "serve", "--config", filepath.Join(dir, "headgate.yaml"))
 	testenv.Run(t, serve, address)
-	_, theirs := peer.Ratelimit(t, redis, configs)
-	w := &world{t, dial(t, theirs), dial(t, address), documented(t), seen}
+	theirs := peer.Ratelimit(t, redis, configs)
+	w := &world{t, dial(t, theirs.Address), dial(t, address), documented(t), seen}
 	w.wait()
 	return w
 }

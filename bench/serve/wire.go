@@ -28,9 +28,9 @@ const rules = `rules:
 // wire compares servers, all of them in front of the same Redis.
 func wire(s *paired.Suite) {
 	redis := testenv.Start(s, testenv.Redis)
-	smallest, bareAddress := bare.Start(s, redis.Addr())
+	smallest := bare.Start(s, redis.Addr())
 	ours := startHeadgate(s, testenv.BuildHeadgate(s), redis.Addr())
-	bareConn, ourConn := bare.Dial(s, bareAddress), bare.Dial(s, ours.GRPC)
+	bareConn, ourConn := bare.Dial(s, smallest.Address), bare.Dial(s, ours.GRPC)
 	remote, err := client.New(client.Options{Addresses: []string{ours.GRPC}, Timeout: 5 * time.Second})
 	testenv.NoError(s, err)
 	s.Cleanup(remote.Close)

@@ -20,16 +20,15 @@ const subjects = 20
 
 // plan is who asks, for each subject.
 type plan struct {
-	name            string
-	atOnce, patient int
-	offered         float64 // by those that retry at once, in limits; 0 means as much as they can
+	name string
+	storm.Plan
 }
 
 var plans = []plan{
-	{"retry at once, 11 times", 4, 0, 11},
-	{"retry at once, at full speed", 4, 0, 0},
-	{"honour Retry-After", 0, 20, 0},
-	{"both", 2, 20, 0},
+	{"retry at once, 11 times", storm.Plan{AtOnce: 4, Offered: 11}},
+	{"retry at once, at full speed", storm.Plan{AtOnce: 4}},
+	{"honour Retry-After", storm.Plan{Patient: 20}},
+	{"both", storm.Plan{AtOnce: 2, Patient: 20}},
 }
 
 // result is what rounds of one plan showed of one form.
@@ -62,10 +61,8 @@ func measure(s *paired.Suite, form storm.Form) (results []*result) {
 	next := 0
 	for range s.Rounds {
 		for _, r := range results {
-			plan := storm.Plan{
-				Limit: limit, Subjects: subjects, AtOnce: r.plan.atOnce, Patient: r.plan.patient, Offered: r.plan.offered,
-				Lasts: s.Slice, First: next,
-			}
+			plan := r.plan.Plan
+			plan.Limit, plan.Subjects, plan.Lasts, plan.First = limit, subjects, s.Slice, next
 			o, err := storm.Run(s.Context(), plan, form.Check, form.CPU)
 			testenv.NoError(s, err)
 			plan.First, plan.Offered = next+subjects, max(o.Multiple(), plan.Offered)
@@ -92,7 +89,7 @@ func table(all []*result, rounds int, lasts time.Duration) {
 	for _, r := range all {
 		fmt.Printf("%-30s %-30s %10.1f %8.3f %10.3f", r.form, r.plan.name, paired.Of(r.offered).Value,
 			paired.Of(r.goodput).Value, paired.Of(r.byRedis).Value)
-		if r.plan.patient == 0 {
+		if r.plan.Patient == 0 {
 			fmt.Printf(" %14.1f %14.1f", paired.Of(r.allowedCost).Value, paired.Of(r.denialCost).Value)
 		}
 		fmt.Println()
@@ -106,7 +103,7 @@ func judge(s *paired.Suite, r *result) {
 	name := r.form + ", " + r.plan.name + ": "
 	s.AtLeast(name+"goodput", paired.Of(r.goodput), 0.9)
 	s.Expect(name+"most of a limit, in any round", slices.Max(r.worst), 1)
-	if r.plan.patient == 0 {
+	if r.plan.Patient == 0 {
 		s.AtLeast(name+"offered", paired.Of(r.offered), 10)
 		s.AtMost(name+"denied ÷ allowed, CPU", paired.Of(r.ratio), 0.33)
 	}

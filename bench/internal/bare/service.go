@@ -37,15 +37,21 @@ type server struct {
 // The environment of a process that is the service.
 const listenAt, redisAt = "HEADGATE_BARE_LISTEN", "HEADGATE_BARE_REDIS"
 
+// Service is a program that is asked by gRPC.
+type Service struct {
+	*testenv.Program
+	Address string
+}
+
 // Start starts the service as a process of its own, of this program, which calls Main first. Without a Redis it answers at once.
-func Start(t testing.TB, redis string) (program *testenv.Program, address string) {
+func Start(t testing.TB, redis string) *Service {
 	t.Helper()
 	self, err := os.Executable()
 	testenv.NoError(t, err)
-	address = testenv.FreeAddress(t)
+	address := testenv.FreeAddress(t)
 	command := exec.CommandContext(t.Context(), self)
 	command.Env = append(os.Environ(), listenAt+"="+address, redisAt+"="+redis)
-	return testenv.Run(t, command, address), address
+	return &Service{testenv.Run(t, command, address), address}
 }
 
 // Main serves until it is killed, if Start has started this process.

@@ -9,13 +9,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/bench/internal/bare"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
 // Ratelimit starts envoyproxy/ratelimit in front of a Redis and returns where it serves gRPC. configs are its files by
 // name, env is added to its environment.
-func Ratelimit(t testing.TB, redis string, configs map[string]string, env ...string) (server *testenv.Program, address string) {
+func Ratelimit(t testing.TB, redis string, configs map[string]string, env ...string) *bare.Service {
 	t.Helper()
+	var address string
 	dir := t.TempDir()
 	testenv.NoError(t, os.Mkdir(filepath.Join(dir, "config"), 0o700))
 	testenv.WriteFiles(t, filepath.Join(dir, "config"), configs)
@@ -31,7 +33,7 @@ func Ratelimit(t testing.TB, redis string, configs map[string]string, env ...str
 		command.Env = append(command.Env, name+"HOST="+host, name+"PORT="+port)
 	}
 	command.Env = append(command.Env, env...)
-	return testenv.Run(t, command, address), address
+	return &bare.Service{Program: testenv.Run(t, command, address), Address: address}
 }
 
 // Import makes rules of the peer's config, in the directory rules beside a server's config, as users do who have the peer now.

@@ -68,9 +68,6 @@ func (s *Scope) close() {
 // Helper does nothing.
 func (s *Scope) Helper() {}
 
-// Name is the program's.
-func (s *Scope) Name() string { return "bench" }
-
 // Context ends when the program is told to.
 func (s *Scope) Context() context.Context { return s.ctx }
 
