@@ -9,10 +9,10 @@ import (
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/bench/internal/timeline"
 	"github.com/headgate/headgate/internal/testenv"
+	"github.com/headgate/headgate/redisstore"
 )
 
 const nodeCount = 3
@@ -57,7 +57,9 @@ func cluster(extra ...string) func(*world) {
 	return func(w *world) {
 		w.cluster = testenv.StartCluster(w, testenv.Redis, append(extra, "--cluster-require-full-coverage", "no")...)
 		w.address = "cluster://" + strings.Join(w.cluster.Addrs(), ",")
-		names := fleet.Open(w, w.address) // which knows the keys
+		names, err := redisstore.Open(w.address) // which knows the keys, and must not be taken for a node
+		testenv.NoError(w, err)
+		defer names.Close()
 		for user := range subjects {
 			key := names.Key(headgate.SubjectOf("user", userName(user)))
 			w.slots = append(w.slots, testenv.Slot(key))
