@@ -14,7 +14,7 @@ import (
 // TestDocumentedExamples has the configs in the documentation of envoyproxy/ratelimit, and one of ours with all that is
 // odd. Both servers load them, and each limit is used up, missed by little, and asked together with each other.
 func TestDocumentedExamples(t *testing.T) {
-	files, err := filepath.Glob("../../internal/envoyconfig/testdata/*.txt")
+	files, err := filepath.Glob("../../cmd/headgate/internal/envoyconfig/testdata/*.txt")
 	if err != nil || len(files) < 16 {
 		t.Fatal(files, err)
 	}
