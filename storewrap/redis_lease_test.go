@@ -192,7 +192,8 @@ func (r *rush) check(t *testing.T, name string) {
 	}
 }
 
-// Of a bucket that is filled all the time nothing is lost, and no more is admitted than was filled in.
+// Of a bucket that is filled all the time nothing is lost, and no more is admitted than was filled in. Whether anything is lost shows
+// only where the traffic came as fast as it was meant to: a busy machine asks for less.
 func TestBucketOnRedis(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -204,7 +205,8 @@ func TestBucketOnRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.run(t, steady(5*limit), 1500*time.Millisecond)
+	const lasts = 1500 * time.Millisecond
+	r.run(t, steady(5*limit), lasts)
 	r.close()
 	peek := r.charge
 	peek.Cost = 0
@@ -212,10 +214,11 @@ func TestBucketOnRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	filled := limit * (1 + last[0].Time.Sub(first[0].Time).Seconds())
+	took := last[0].Time.Sub(first[0].Time)
+	filled := limit * (1 + took.Seconds())
 	got := float64(limit + r.admitted.Load() + last[0].Remaining)
 	t.Logf("%.0f of %.0f, %d left, %.3f calls each", got, filled, last[0].Remaining, r.perAsked())
-	if got > filled+1 || got < 0.995*filled && last[0].Remaining < limit {
+	if got > filled+1 || got < 0.995*filled && last[0].Remaining < limit && took < lasts+lasts/10 {
 		t.Errorf("%.0f are admitted or left, of %.0f", got, filled)
 	}
 }
