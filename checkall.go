@@ -30,59 +30,59 @@ type Ask struct {
 func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) (decisions []Decision, err error) {
 	begun := l.observer.begin()
 	defer func() { l.observer.observeAll(ctx, asks, decisions, err, begun) }()
-	r, _ := l.rooms.Get().(*room)
-	defer l.putBack(r)
+	ev, _ := l.evaluations.Get().(*evaluation)
+	defer l.putBack(ev)
 	set := l.rules.Load()
 	ends, exempt := make([]int, len(asks)), make([]int, len(asks))
 	refused := false
 	for i := range asks {
-		from := len(r.charges)
-		r.asked = asks[i].Limit
-		if err := r.prepare(l, set, asks[i].Request); err != nil {
+		from := len(ev.charges)
+		ev.asked = asks[i].Limit
+		if err := ev.prepare(l, set, asks[i].Request); err != nil {
 			return nil, err
 		}
-		r.subjects = r.subjects[:0] // those of these attributes
-		r.view.forget()
-		for j := range r.charges[from:] {
-			c := &r.charges[from+j]
+		ev.subjects = ev.subjects[:0] // those of these attributes
+		ev.view.forget()
+		for j := range ev.charges[from:] {
+			c := &ev.charges[from+j]
 			switch {
 			case asks[i].Credit:
-				c.Credit, c.Observe = true, c.Observe || r.about[from+j].missing != ""
+				c.Credit, c.Observe = true, c.Observe || ev.info[from+j].missing != ""
 			case asks[i].Peek:
 				c.Cost = 0
 			}
 		}
-		refused = refused || r.refused && !asks[i].Credit
-		ends[i], exempt[i] = len(r.charges), len(r.exempt)
+		refused = refused || ev.refused && !asks[i].Credit
+		ends[i], exempt[i] = len(ev.charges), len(ev.exempt)
 	}
-	r.set = set // if there is nothing to ask
+	ev.set = set // if there is nothing to ask
 	weight := 0
-	for i := range r.charges {
-		if !r.about[i].repeated { // a client's spelling of a path must not have its request rejected, and then let pass
-			weight += r.charges[i].Limit.Weight()
+	for i := range ev.charges {
+		if !ev.info[i].repeated { // a client's spelling of a path must not have its request rejected, and then let pass
+			weight += ev.charges[i].Limit.Weight()
 		}
 	}
 	if weight > maxTogether {
 		return nil, fmt.Errorf("%w: %d requests weigh %d (%s), at most %d: send fewer together", ErrTooManyLimits, len(asks), weight, weights, maxTogether)
 	}
 	if !refused {
-		r.overdraw()
+		ev.overdraw()
 	} else {
-		for i := range r.charges {
-			if c := &r.charges[i]; !c.Credit {
+		for i := range ev.charges {
+			if c := &ev.charges[i]; !c.Credit {
 				c.Cost = 0
 			}
 		}
 	}
-	if len(r.charges) > 0 {
-		if err := take(ctx, l.store, r.charges, r.results); err != nil {
-			r.fail(ctx, l.store)
+	if len(ev.charges) > 0 {
+		if err := take(ctx, l.store, ev.charges, ev.results); err != nil {
+			ev.fail(ctx, l.store)
 		}
 	}
 	decisions = make([]Decision, len(asks))
 	from, free := 0, 0
 	for i, end := range ends {
-		decisions[i] = r.sumOf(from, end, pathOf(r.results[from:end]), r.exempt[free:exempt[i]])
+		decisions[i] = ev.sumOf(from, end, pathOf(ev.results[from:end]), ev.exempt[free:exempt[i]])
 		from, free = end, exempt[i]
 	}
 	return decisions, nil

@@ -29,22 +29,22 @@ type RuleExplanation struct {
 // Explain says what Check would, and why, without charging anything; it looks at all rules, whatever Request.Rule is. The
 // error is the store's if it did not answer.
 func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error) {
-	r, _ := l.rooms.Get().(*room)
-	defer l.putBack(r)
+	ev, _ := l.evaluations.Get().(*evaluation)
+	defer l.putBack(ev)
 	set := l.rules.Load()
 	req.Rule = ""
-	_ = r.prepare(l, set, req) // it fails only for such a rule
+	_ = ev.prepare(l, set, req) // it fails only for such a rule
 	e := Explanation{Rules: make([]RuleExplanation, len(set.rules))}
 	if set.mode == Off {
-		r.view.look(set, req.Attributes) // else that was done
+		ev.view.look(set, req.Attributes) // else that was done
 	}
-	lookup := l.exceptions.lookup(r.view.attributes)
-	displaced := set.displaced(&r.view)
+	lookup := l.exceptions.lookup(ev.view.attributes)
+	displaced := set.displaced(&ev.view)
 	for i := range set.rules {
-		e.Rules[i] = r.explain(&lookup, int32(i), displaced)
+		e.Rules[i] = ev.explain(&lookup, int32(i), displaced)
 	}
 	var err error
-	e.Decision, err = r.judge(ctx, l.store)
+	e.Decision, err = ev.judge(ctx, l.store)
 	return e, err
 }
 
@@ -74,20 +74,20 @@ func (s *RuleSet) displaced(v *view) map[int32]int32 {
 	return by
 }
 
-func (r *room) explain(lookup *exceptionLookup, n int32, displaced map[int32]int32) RuleExplanation {
-	rule := &r.set.rules[n]
+func (ev *evaluation) explain(lookup *exceptionLookup, n int32, displaced map[int32]int32) RuleExplanation {
+	rule := &ev.set.rules[n]
 	e := RuleExplanation{Rule: rule.Rule}
-	if r.set.mode == Off {
+	if ev.set.mode == Off {
 		e.Why = "all rules are off"
 		return e
 	}
 	superior, matches := displaced[n]
 	if !matches {
-		e.Why = rule.mismatch(&r.view)
+		e.Why = rule.mismatch(&ev.view)
 		return e
 	}
 	if superior >= 0 {
-		other := &r.set.rules[superior]
+		other := &ev.set.rules[superior]
 		e.Why = fmt.Sprintf("rule %q has priority %d, above %d, and counts by the same", other.ID, other.Priority, rule.Priority)
 		return e
 	}
@@ -97,8 +97,8 @@ func (r *room) explain(lookup *exceptionLookup, n int32, displaced map[int32]int
 	}
 	e.Subject = Attributes{}
 	missing := ""
-	attributes := r.countedFirst(n)
-	for _, name := range r.set.by[rule.by].resolve(attributes) {
+	attributes := ev.countedFirst(n)
+	for _, name := range ev.set.by[rule.by].resolve(attributes) {
 		e.Subject[name] = attributes[name]
 		if e.Subject[name] == "" {
 			missing = name
@@ -109,27 +109,27 @@ func (r *room) explain(lookup *exceptionLookup, n int32, displaced map[int32]int
 		return e
 	}
 	e.Applies = true
-	e.Why = strings.Join(r.remarks(lookup, n, missing), "; ")
+	e.Why = strings.Join(ev.remarks(lookup, n, missing), "; ")
 	return e
 }
 
 // countedFirst is the attributes that the first charge of a rule is made of.
-func (r *room) countedFirst(n int32) Attributes {
-	rule, readings := &r.set.rules[n], &r.view.readings
-	if !r.countsReadings(rule) {
-		return r.view.attributes
+func (ev *evaluation) countedFirst(n int32) Attributes {
+	rule, readings := &ev.set.rules[n], &ev.view.readings
+	if !ev.countsReadings(rule) {
+		return ev.view.attributes
 	}
 	first := hit{rule: n}
 	if hits := readings.hitsOf(n, false); len(hits) > 0 {
 		first = hits[0]
 	}
-	return readings.with(r.view.attributes, readings.countedPath(first.path, rule.Match.IgnoreCase), readings.methods[first.method])
+	return readings.with(ev.view.attributes, readings.countedPath(first.path, rule.Match.IgnoreCase), readings.methods[first.method])
 }
 
 // remarks are what is special about how a rule applies.
-func (r *room) remarks(lookup *exceptionLookup, n int32, missing string) []string {
+func (ev *evaluation) remarks(lookup *exceptionLookup, n int32, missing string) []string {
 	var remarks []string
-	rule := &r.set.rules[n]
+	rule := &ev.set.rules[n]
 	switch {
 	case missing != "" && rule.OnMissing == DenyMissing:
 		remarks = append(remarks, "the request has no "+missing+", and on_missing is deny")
@@ -137,11 +137,11 @@ func (r *room) remarks(lookup *exceptionLookup, n int32, missing string) []strin
 		remarks = append(remarks, "the request has no "+missing+": it is counted with all others that lack it")
 	}
 	subjects := 1
-	for i, a := range r.about {
+	for i, a := range ev.info {
 		if a.rule != n {
 			continue
 		}
-		c := &r.charges[i]
+		c := &ev.charges[i]
 		if a.repeated {
 			if a.limit == 0 && a.origin != FromCandidate {
 				subjects++
@@ -149,10 +149,10 @@ func (r *room) remarks(lookup *exceptionLookup, n int32, missing string) []strin
 			continue
 		}
 		if c.Observe && a.origin != FromCandidate && a.limit == 0 {
-			remarks = append(remarks, r.whyObserved(rule))
+			remarks = append(remarks, ev.whyObserved(rule))
 		}
 		if a.origin == FromTier {
-			remarks = append(remarks, "limit of tier "+r.view.values[slotTier])
+			remarks = append(remarks, "limit of tier "+ev.view.values[slotTier])
 		}
 		if o, ok := lookup.override(c.Subject, rule.limits[a.limit].exception); ok && a.origin == FromOverride {
 			remarks = append(remarks, "limit overridden"+expiry(o.expires)+because(o.reason.Value()))
@@ -164,9 +164,9 @@ func (r *room) remarks(lookup *exceptionLookup, n int32, missing string) []strin
 	return remarks
 }
 
-func (r *room) whyObserved(rule *compiledRule) string {
+func (ev *evaluation) whyObserved(rule *compiledRule) string {
 	switch {
-	case r.set.mode == Shadow:
+	case ev.set.mode == Shadow:
 		return "shadow: all rules are"
 	case rule.Mode == Shadow:
 		return "shadow"
@@ -227,25 +227,25 @@ func (c *condition) mismatch(value string) string {
 
 // judge is decide without a charge. A further charge on each subject that can never fit keeps all others from being
 // recorded, on every part of the store, and leaves their verdicts alone.
-func (r *room) judge(ctx context.Context, store Store) (Decision, error) {
-	if len(r.charges) == 0 || r.refused {
-		return r.decide(ctx, store), nil
+func (ev *evaluation) judge(ctx context.Context, store Store) (Decision, error) {
+	if len(ev.charges) == 0 || ev.refused {
+		return ev.decide(ctx, store), nil
 	}
 	limit := PerSecond(1)
 	veto := Charge{Counter: CounterOf("", "veto", limit.Algorithm), Limit: limit, Cost: MaxCost, Strict: true}
-	charges := slices.Clone(r.charges)
+	charges := slices.Clone(ev.charges)
 	for i := range charges {
 		charges[i].Strict = true
 	}
-	for _, k := range r.subjects { // every subject that is charged is among them
+	for _, k := range ev.subjects { // every subject that is charged is among them
 		veto.Subject = k.subject
 		charges = append(charges, veto)
 	}
 	results := make([]Result, len(charges))
 	err := take(ctx, store, charges, results)
-	copy(r.results, results)
+	copy(ev.results, results)
 	if err != nil {
-		r.fail(ctx, store)
+		ev.fail(ctx, store)
 	}
-	return r.sum(r.path()), err
+	return ev.sum(ev.path()), err
 }

@@ -17,13 +17,13 @@ type Limiter struct {
 
 // core is what a limiter shares with those that WithObserver makes of it.
 type core struct {
-	store      Store
-	rules      atomic.Pointer[RuleSet]
-	exceptions *Exceptions
-	subjects   *subjects
-	signing    []byte  // the key of tokens, if there is a secret
-	everybody  Subject // of rules with one counter for all
-	rooms      sync.Pool
+	store       Store
+	rules       atomic.Pointer[RuleSet]
+	exceptions  *Exceptions
+	subjects    *subjects
+	signing     []byte  // the key of tokens, if there is a secret
+	everybody   Subject // of rules with one counter for all
+	evaluations sync.Pool
 }
 
 // Options of a Limiter.
@@ -51,7 +51,7 @@ func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
 	l.signing = deriveKey(options.Secret, store)
 	l.everybody, _ = l.subjects.of(nil, nil)
 	l.exceptions = newExceptions(l.subjects, options.Clock)
-	l.rooms.New = func() any { return &room{} }
+	l.evaluations.New = func() any { return &evaluation{} }
 	l.rules.Store(rules)
 	return l
 }
@@ -76,47 +76,47 @@ func (l *Limiter) Exceptions() *Exceptions { return l.exceptions }
 // A request is charged also if ctx has ended, and Check does not wait for ctx but for the store, which has a deadline of its own.
 // Whether there is still somebody to serve is for the caller to see.
 func (l *Limiter) Check(ctx context.Context, req Request) (Decision, error) {
-	return l.evaluate(ctx, CallCheck, req, (*room).check)
+	return l.evaluate(ctx, CallCheck, req, (*evaluation).check)
 }
 
 // evaluate finds the charges of a request, has them decided and reports the decision.
 func (l *Limiter) evaluate(
-	ctx context.Context, call Call, req Request, decide func(*room, context.Context, Store) (Decision, error),
+	ctx context.Context, call Call, req Request, decide func(*evaluation, context.Context, Store) (Decision, error),
 ) (d Decision, err error) {
 	begun := l.observer.begin()
-	r, _ := l.rooms.Get().(*room)
-	defer l.putBack(r)
-	if err = r.prepare(l, l.rules.Load(), req); err != nil {
-		d = r.sum(PathNone)
+	ev, _ := l.evaluations.Get().(*evaluation)
+	defer l.putBack(ev)
+	if err = ev.prepare(l, l.rules.Load(), req); err != nil {
+		d = ev.sum(PathNone)
 	} else {
-		d, err = decide(r, ctx, l.store)
+		d, err = decide(ev, ctx, l.store)
 	}
 	l.observer.observe(ctx, call, req.Attributes, &d, err, begun)
 	return d, err
 }
 
-func (l *Limiter) putBack(r *room) {
-	r.forget()
-	l.rooms.Put(r)
+func (l *Limiter) putBack(ev *evaluation) {
+	ev.forget()
+	l.evaluations.Put(ev)
 }
 
-// room is where one request is worked on. It is used again for others.
-type room struct {
+// evaluation is the scratch space of one check, or of several that are decided together. It is pooled.
+type evaluation struct {
 	set      *RuleSet
 	view     view
 	found    []int32
 	subjects []knownSubject
 	charges  []Charge
 	results  []Result
-	about    []about
+	info     []chargeInfo
 	exempt   []string // rules that would have applied
 	refused  bool     // by a rule itself
 	asked    *Limit   // by the caller
 	pays     int      // charges that are the other half of one before them
 }
 
-// about is what a charge does not say of the limit that it is for.
-type about struct {
+// chargeInfo is what a charge does not say of the limit that it is for.
+type chargeInfo struct {
 	rule, limit int32
 	origin      Origin
 	exposed     bool
@@ -136,87 +136,87 @@ type knownSubject struct {
 }
 
 // prepare finds the rules of a request and makes the charges. The error is that there is no such rule.
-func (r *room) prepare(l *Limiter, set *RuleSet, req Request) error {
-	r.set = set
-	r.refused = false
-	r.found = r.found[:0]
+func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
+	ev.set = set
+	ev.refused = false
+	ev.found = ev.found[:0]
 	if req.Rule != "" {
 		n, ok := set.byID[req.Rule]
 		if !ok {
 			return unknownRule(req.Rule)
 		}
 		if set.rules[n].Mode != Off {
-			r.found = append(r.found, n)
+			ev.found = append(ev.found, n)
 		}
 	}
 	if set.mode == Off {
 		return nil
 	}
-	r.view.look(set, req.Attributes)
+	ev.view.look(set, req.Attributes)
 	if req.Rule == "" {
-		r.found = set.match(&r.view, r.found)
+		ev.found = set.match(&ev.view, ev.found)
 	}
-	if len(r.found) == 0 {
+	if len(ev.found) == 0 {
 		return nil
 	}
-	lookup := l.exceptions.lookup(r.view.attributes)
-	for _, n := range r.found {
+	lookup := l.exceptions.lookup(ev.view.attributes)
+	for _, n := range ev.found {
 		rule := &set.rules[n]
 		if _, by := lookup.exemption(rule); by != "" {
-			r.exempt = append(r.exempt, rule.ID)
+			ev.exempt = append(ev.exempt, rule.ID)
 			continue
 		}
 		cost := rule.Cost.of(&req)
-		if r.countsReadings(rule) {
-			r.chargeReadings(l, &lookup, n, cost, req.Rule != "")
+		if ev.countsReadings(rule) {
+			ev.chargeReadings(l, &lookup, n, cost, req.Rule != "")
 			continue
 		}
-		subject, missing := r.subject(l, set, rule)
+		subject, missing := ev.subject(l, set, rule)
 		if missing != "" && rule.OnMissing == SkipMissing {
 			continue
 		}
-		r.charge(&lookup, n, subject, missing, cost)
+		ev.charge(&lookup, n, subject, missing, cost)
 	}
 	return nil
 }
 
-func (r *room) subject(l *Limiter, set *RuleSet, rule *compiledRule) (Subject, string) {
-	for i := range r.subjects {
-		if k := &r.subjects[i]; k.by == rule.by {
+func (ev *evaluation) subject(l *Limiter, set *RuleSet, rule *compiledRule) (Subject, string) {
+	for i := range ev.subjects {
+		if k := &ev.subjects[i]; k.by == rule.by {
 			return k.subject, k.missing
 		}
 	}
 	subject, missing := l.everybody, ""
 	if len(rule.By) > 0 {
-		subject, missing = l.subjects.of(set.by[rule.by].resolve(r.view.attributes), r.view.attributes)
+		subject, missing = l.subjects.of(set.by[rule.by].resolve(ev.view.attributes), ev.view.attributes)
 	}
-	r.subjects = append(r.subjects, knownSubject{rule.by, subject, missing})
+	ev.subjects = append(ev.subjects, knownSubject{rule.by, subject, missing})
 	return subject, missing
 }
 
 // charge appends what a rule asks of the store.
-func (r *room) charge(lookup *exceptionLookup, n int32, subject Subject, missing string, cost int64) {
-	rule := &r.set.rules[n]
-	enforced := rule.Mode == Enforce && r.set.mode == Enforce &&
+func (ev *evaluation) charge(lookup *exceptionLookup, n int32, subject Subject, missing string, cost int64) {
+	rule := &ev.set.rules[n]
+	enforced := rule.Mode == Enforce && ev.set.mode == Enforce &&
 		(rule.EnforcePercent == 0 || share(rule.salt, subject) < rule.EnforcePercent)
 	exposed := rule.Expose == ExposeAlways || rule.Expose == ExposeAuto && enforced && len(rule.By) > 0
 	if missing != "" && rule.OnMissing == DenyMissing {
-		r.refused = r.refused || enforced
+		ev.refused = ev.refused || enforced
 		cost = 0 // in shadow nothing is counted either
 	} else {
 		missing = ""
 	}
-	tier := r.view.values[slotTier]
+	tier := ev.view.values[slotTier]
 	for i := range rule.limits {
 		limit := &rule.limits[i]
-		c, a := r.add()
+		c, a := ev.add()
 		c.Subject, c.Cost, c.MaxDelay, c.Observe = subject, cost, rule.MaxDelay, !enforced
 		c.Strict, c.Critical, c.OnStoreFailure = rule.Strict, rule.Critical, rule.OnStoreFailure
 		a.rule, a.limit, a.exposed, a.missing = n, int32(i), exposed, missing
 		if o, ok := lookup.override(subject, limit.exception); ok {
 			c.Limit, a.origin = o.limit.limit(), FromOverride
-		} else if r.asked != nil && rule.mostAsked.Count > 0 {
-			c.Limit, a.origin = rule.callerLimit(r.asked), FromOverride
+		} else if ev.asked != nil && rule.mostAsked.Count > 0 {
+			c.Limit, a.origin = rule.callerLimit(ev.asked), FromOverride
 		} else if t, ok := limit.tiers[tier]; ok && tier != "" {
 			c.Limit, a.origin = t, FromTier
 		} else {
@@ -224,16 +224,16 @@ func (r *room) charge(lookup *exceptionLookup, n int32, subject Subject, missing
 		}
 		c.Counter = limit.counters[c.Limit.Algorithm]
 		if limit.hasCandidate && a.origin == FromRule {
-			r.try(limit)
+			ev.try(limit)
 		}
 	}
 }
 
 // try appends the limit on trial beside the one that was appended last.
-func (r *room) try(limit *compiledLimit) {
-	last := len(r.charges) - 1
-	c, a := r.add()
-	*c, *a = r.charges[last], r.about[last]
+func (ev *evaluation) try(limit *compiledLimit) {
+	last := len(ev.charges) - 1
+	c, a := ev.add()
+	*c, *a = ev.charges[last], ev.info[last]
 	c.Twin, c.Observe = c.Counter, true
 	c.Limit, c.Counter = limit.candidate, limit.candidateCounters[limit.candidate.Algorithm]
 	a.origin, a.exposed = FromCandidate, false
@@ -241,50 +241,50 @@ func (r *room) try(limit *compiledLimit) {
 
 // overdraw makes two charges of those of rules that let their limit be overdrawn: one that looks whether something is left, and
 // behind all others one that is recorded in any case.
-func (r *room) overdraw() {
-	for i := range r.charges {
-		if c, a := &r.charges[i], &r.about[i]; !r.set.rules[a.rule].Overdraw || c.Cost <= 0 || c.Credit || a.missing != "" {
+func (ev *evaluation) overdraw() {
+	for i := range ev.charges {
+		if c, a := &ev.charges[i], &ev.info[i]; !ev.set.rules[a.rule].Overdraw || c.Cost <= 0 || c.Credit || a.missing != "" {
 			continue
 		}
-		r.about[i].pay = int32(len(r.charges))
-		r.pays++
-		pay, _ := r.add()
-		*pay = r.charges[i]
-		pay.Force, r.charges[i].Cost = true, 0
+		ev.info[i].pay = int32(len(ev.charges))
+		ev.pays++
+		pay, _ := ev.add()
+		*pay = ev.charges[i]
+		pay.Force, ev.charges[i].Cost = true, 0
 	}
 }
 
 // add appends an empty charge.
-func (r *room) add() (*Charge, *about) {
-	r.charges = append(r.charges, Charge{})
-	r.about = append(r.about, about{})
-	r.results = append(r.results, Result{})
-	return &r.charges[len(r.charges)-1], &r.about[len(r.about)-1]
+func (ev *evaluation) add() (*Charge, *chargeInfo) {
+	ev.charges = append(ev.charges, Charge{})
+	ev.info = append(ev.info, chargeInfo{})
+	ev.results = append(ev.results, Result{})
+	return &ev.charges[len(ev.charges)-1], &ev.info[len(ev.info)-1]
 }
 
 // check charges all limits, or none.
-func (r *room) check(ctx context.Context, store Store) (Decision, error) {
-	if !r.refused {
-		r.overdraw()
+func (ev *evaluation) check(ctx context.Context, store Store) (Decision, error) {
+	if !ev.refused {
+		ev.overdraw()
 	}
-	return r.decide(ctx, store), nil
+	return ev.decide(ctx, store), nil
 }
 
 // decide asks the store and puts its answers together.
-func (r *room) decide(ctx context.Context, store Store) Decision {
+func (ev *evaluation) decide(ctx context.Context, store Store) Decision {
 	switch {
-	case len(r.charges) == 0:
-		return r.sum(PathNone)
-	case r.refused:
-		return r.refuse()
+	case len(ev.charges) == 0:
+		return ev.sum(PathNone)
+	case ev.refused:
+		return ev.refuse()
 	}
-	if err := take(ctx, store, r.charges, r.results); err != nil {
-		r.fail(ctx, store)
+	if err := take(ctx, store, ev.charges, ev.results); err != nil {
+		ev.fail(ctx, store)
 	}
-	return r.sum(r.path())
+	return ev.sum(ev.path())
 }
 
-func (r *room) path() Path { return pathOf(r.results) }
+func (ev *evaluation) path() Path { return pathOf(ev.results) }
 
 // pathOf is who decided what the results are of.
 func pathOf(results []Result) Path {
@@ -309,37 +309,37 @@ func pathOf(results []Result) Path {
 
 // refuse is the decision of rules that insist on an attribute; nothing is charged, and what the store would say is not
 // known.
-func (r *room) refuse() Decision {
+func (ev *evaluation) refuse() Decision {
 	kept := 0
-	for i, a := range r.about {
+	for i, a := range ev.info {
 		if a.missing != "" {
-			r.charges[kept], r.about[kept] = r.charges[i], a
-			r.results[kept] = Result{}
+			ev.charges[kept], ev.info[kept] = ev.charges[i], a
+			ev.results[kept] = Result{}
 			kept++
 		}
 	}
-	r.charges, r.about, r.results = r.charges[:kept], r.about[:kept], r.results[:kept]
-	return r.sum(PathRules)
+	ev.charges, ev.info, ev.results = ev.charges[:kept], ev.info[:kept], ev.results[:kept]
+	return ev.sum(PathRules)
 }
 
 // fail fills in what the store did not decide. If that refuses the request, what other parts of the store have granted
 // is given back.
-func (r *room) fail(ctx context.Context, store Store) {
+func (ev *evaluation) fail(ctx context.Context, store Store) {
 	denied := false
-	for i := range r.results {
-		if r.results[i].Err != nil {
-			r.results[i].Allowed = r.charges[i].Observe || r.charges[i].OnStoreFailure != FailDeny
+	for i := range ev.results {
+		if ev.results[i].Err != nil {
+			ev.results[i].Allowed = ev.charges[i].Observe || ev.charges[i].OnStoreFailure != FailDeny
 		}
-		denied = denied || !r.results[i].Allowed && !r.charges[i].Observe
+		denied = denied || !ev.results[i].Allowed && !ev.charges[i].Observe
 	}
 	if !denied {
 		return
 	}
 	var refunds []Charge
-	for i := range r.results {
-		if undo, ok := r.charges[i].Undo(&r.results[i]); ok && r.results[i].Err == nil {
+	for i := range ev.results {
+		if undo, ok := ev.charges[i].Undo(&ev.results[i]); ok && ev.results[i].Err == nil {
 			refunds = append(refunds, undo)
-			r.results[i].Granted = 0
+			ev.results[i].Granted = 0
 		}
 	}
 	if len(refunds) > 0 {
@@ -349,20 +349,22 @@ func (r *room) fail(ctx context.Context, store Store) {
 }
 
 // sum is the decision.
-func (r *room) sum(path Path) Decision { return r.sumOf(0, len(r.charges)-r.pays, path, r.exempt) }
+func (ev *evaluation) sum(path Path) Decision {
+	return ev.sumOf(0, len(ev.charges)-ev.pays, path, ev.exempt)
+}
 
 // sumOf is the decision of some of the charges, of a request that some rules exempt.
-func (r *room) sumOf(from, to int, path Path, exempt []string) Decision {
-	d := Decision{Allowed: true, Path: path, Version: r.set.version}
+func (ev *evaluation) sumOf(from, to int, path Path, exempt []string) Decision {
+	d := Decision{Allowed: true, Path: path, Version: ev.set.version}
 	if to > from {
 		d.Limits = make([]LimitDecision, 0, to-from)
 	}
 	for i := from; i < to; i++ {
-		c, a, result := &r.charges[i], &r.about[i], &r.results[i]
+		c, a, result := &ev.charges[i], &ev.info[i], &ev.results[i]
 		if result.Path == PathNone {
 			continue // nobody was asked
 		}
-		rule := &r.set.rules[a.rule]
+		rule := &ev.set.rules[a.rule]
 		d.Limits = d.Limits[:len(d.Limits)+1]
 		l := &d.Limits[len(d.Limits)-1]
 		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
@@ -370,8 +372,8 @@ func (r *room) sumOf(from, to int, path Path, exempt []string) Decision {
 		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing
 		l.Metered = rule.Meter && a.limit == 0 && a.origin != FromCandidate && !a.repeated
 		l.Result = *result
-		if paid := &r.results[a.pay]; a.pay > 0 && paid.Err == nil {
-			l.Cost, l.Granted, l.Remaining, l.ResetAfter = r.charges[a.pay].Cost, paid.Granted, paid.Remaining, paid.ResetAfter
+		if paid := &ev.results[a.pay]; a.pay > 0 && paid.Err == nil {
+			l.Cost, l.Granted, l.Remaining, l.ResetAfter = ev.charges[a.pay].Cost, paid.Granted, paid.Remaining, paid.ResetAfter
 			if l.RetryAfter > 0 && l.Limit.Algorithm == TokenBucket { // what was paid must be worked off as well
 				l.RetryAfter += time.Duration(float64(paid.Granted) * float64(l.Limit.Window) / float64(l.Limit.Count))
 			}
@@ -405,12 +407,12 @@ func (r *room) sumOf(from, to int, path Path, exempt []string) Decision {
 }
 
 // forget lets go of everything that came with the request.
-func (r *room) forget() {
-	r.view.forget()
-	r.set, r.asked, r.pays = nil, nil, 0
-	clear(r.charges)
-	clear(r.results)
-	clear(r.about)
-	r.charges, r.results, r.about, r.subjects = r.charges[:0], r.results[:0], r.about[:0], r.subjects[:0]
-	r.exempt = r.exempt[:0]
+func (ev *evaluation) forget() {
+	ev.view.forget()
+	ev.set, ev.asked, ev.pays = nil, nil, 0
+	clear(ev.charges)
+	clear(ev.results)
+	clear(ev.info)
+	ev.charges, ev.results, ev.info, ev.subjects = ev.charges[:0], ev.results[:0], ev.info[:0], ev.subjects[:0]
+	ev.exempt = ev.exempt[:0]
 }

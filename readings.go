@@ -172,34 +172,34 @@ func (r *readings) countedPath(n int32, ignoreCase bool) string {
 }
 
 // countsReadings reports whether a rule may count the request under something else than its attributes as they are.
-func (r *room) countsReadings(rule *compiledRule) bool {
-	by := &r.set.by[rule.by]
-	return (by.path || by.method) && r.view.readings.ambiguous() || by.path && rule.Match.IgnoreCase
+func (ev *evaluation) countsReadings(rule *compiledRule) bool {
+	by := &ev.set.by[rule.by]
+	return (by.path || by.method) && ev.view.readings.ambiguous() || by.path && rule.Match.IgnoreCase
 }
 
 // chargeReadings charges a rule that counts by path or method once for each value that the request may have of them.
-func (r *room) chargeReadings(l *Limiter, lookup *exceptionLookup, n int32, cost int64, byID bool) {
-	rule, readings := &r.set.rules[n], &r.view.readings
+func (ev *evaluation) chargeReadings(l *Limiter, lookup *exceptionLookup, n int32, cost int64, byID bool) {
+	rule, readings := &ev.set.rules[n], &ev.view.readings
 	hits := []hit{{rule: n}}
 	if readings.ambiguous() {
 		hits = readings.hitsOf(n, byID)
 	}
-	first := len(r.subjects)
+	first := len(ev.subjects)
 	for _, h := range hits {
 		path := readings.countedPath(h.path, rule.Match.IgnoreCase)
-		attributes := readings.with(r.view.attributes, path, readings.methods[h.method])
-		subject, missing := l.subjects.of(r.set.by[rule.by].resolve(attributes), attributes)
+		attributes := readings.with(ev.view.attributes, path, readings.methods[h.method])
+		subject, missing := l.subjects.of(ev.set.by[rule.by].resolve(attributes), attributes)
 		if missing != "" && rule.OnMissing == SkipMissing {
 			return
 		}
-		if slices.ContainsFunc(r.subjects[first:], func(k knownSubject) bool { return k.subject == subject }) {
+		if slices.ContainsFunc(ev.subjects[first:], func(k knownSubject) bool { return k.subject == subject }) {
 			continue
 		}
-		r.subjects = append(r.subjects, knownSubject{notShared, subject, missing})
-		from := len(r.about)
-		r.charge(lookup, n, subject, missing, cost)
-		for i := from; i < len(r.about); i++ {
-			r.about[i].repeated = len(r.subjects) > first+1
+		ev.subjects = append(ev.subjects, knownSubject{notShared, subject, missing})
+		from := len(ev.info)
+		ev.charge(lookup, n, subject, missing, cost)
+		for i := from; i < len(ev.info); i++ {
+			ev.info[i].repeated = len(ev.subjects) > first+1
 		}
 	}
 }

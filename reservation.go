@@ -38,14 +38,14 @@ type Reservation struct {
 // Limits that hold nothing, leaky buckets and sliding logs, are charged at once, and put right by Commit and Cancel.
 func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) (Reservation, error) {
 	var token []byte
-	d, err := l.evaluate(ctx, CallReserve, req, func(r *room, ctx context.Context, store Store) (d Decision, err error) {
-		d, token, err = l.reserve(ctx, r, req.Cost, hold)
+	d, err := l.evaluate(ctx, CallReserve, req, func(ev *evaluation, ctx context.Context, store Store) (d Decision, err error) {
+		d, token, err = l.reserve(ctx, ev, req.Cost, hold)
 		return d, err
 	})
 	return Reservation{d, token}, err
 }
 
-func (l *Limiter) reserve(ctx context.Context, r *room, cost int64, hold time.Duration) (d Decision, token []byte, err error) {
+func (l *Limiter) reserve(ctx context.Context, ev *evaluation, cost int64, hold time.Duration) (d Decision, token []byte, err error) {
 	if hold < 0 || hold > MaxHold {
 		return d, nil, fmt.Errorf("a reservation cannot be held for %v: the most is %v", hold, MaxHold)
 	}
@@ -53,15 +53,15 @@ func (l *Limiter) reserve(ctx context.Context, r *room, cost int64, hold time.Du
 	if err != nil {
 		return d, nil, err
 	}
-	for i := range r.charges {
-		r.charges[i].Hold = cmp.Or(hold, DefaultHold)
+	for i := range ev.charges {
+		ev.charges[i].Hold = cmp.Or(hold, DefaultHold)
 	}
-	if d = r.decide(ctx, l.store); !d.Allowed {
+	if d = ev.decide(ctx, l.store); !d.Allowed {
 		return d, nil, nil
 	}
 	var parts []reserved
 	for i := range d.Limits {
-		c, limit := &r.charges[i], &d.Limits[i]
+		c, limit := &ev.charges[i], &d.Limits[i]
 		if c.Cost == 0 || limit.Err == nil && limit.Granted == 0 {
 			continue // a shadow that would have refused counts nothing
 		}
@@ -182,32 +182,32 @@ func (p *reserved) settle(cost int64) Charge {
 // resets them. See Charge.Credit. It needs no receipt: any caller may give any client more. The error is the store's if it
 // did not answer.
 func (l *Limiter) Refund(ctx context.Context, req Request) (Decision, error) {
-	return l.evaluate(ctx, CallRefund, req, (*room).refund)
+	return l.evaluate(ctx, CallRefund, req, (*evaluation).refund)
 }
 
-func (r *room) refund(ctx context.Context, store Store) (Decision, error) {
-	if len(r.charges) == 0 {
-		return r.sum(PathNone), nil
+func (ev *evaluation) refund(ctx context.Context, store Store) (Decision, error) {
+	if len(ev.charges) == 0 {
+		return ev.sum(PathNone), nil
 	}
-	for i := range r.charges {
-		c := &r.charges[i]
-		c.Credit, c.Observe = true, c.Observe || r.about[i].missing != ""
+	for i := range ev.charges {
+		c := &ev.charges[i]
+		c.Credit, c.Observe = true, c.Observe || ev.info[i].missing != ""
 	}
-	err := take(ctx, store, r.charges, r.results)
+	err := take(ctx, store, ev.charges, ev.results)
 	path := PathStore
 	if err != nil {
 		path = PathFailed
-		for i := range r.results {
-			r.results[i].Allowed = true // nothing is refused
+		for i := range ev.results {
+			ev.results[i].Allowed = true // nothing is refused
 		}
 	}
-	return r.sum(path), err
+	return ev.sum(path), err
 }
 
 // Peek says what Check would, and charges nothing.
 func (l *Limiter) Peek(ctx context.Context, req Request) (Decision, error) {
-	return l.evaluate(ctx, CallPeek, req, func(r *room, ctx context.Context, store Store) (Decision, error) {
-		d, _ := r.judge(ctx, store) // where the store does not answer, the rules do
+	return l.evaluate(ctx, CallPeek, req, func(ev *evaluation, ctx context.Context, store Store) (Decision, error) {
+		d, _ := ev.judge(ctx, store) // where the store does not answer, the rules do
 		return d, nil
 	})
 }
