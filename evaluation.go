@@ -1,0 +1,325 @@
+package headgate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// evaluation is the scratch space of one check, or of several that are decided together. It is pooled.
+type evaluation struct {
+	set      *RuleSet
+	view     view
+	found    []int32
+	subjects []knownSubject
+	charges  []Charge
+	results  []Result
+	info     []chargeInfo
+	exempt   []string // rules that would have applied
+	refused  bool     // by a rule itself
+	asked    *Limit   // by the caller
+	pays     int      // charges that are the other half of one before them
+}
+
+// chargeInfo is what a charge does not say of the limit that it is for.
+type chargeInfo struct {
+	rule, limit int32
+	origin      Origin
+	exposed     bool
+	repeated    bool // for another reading of the same request
+	missing     string
+	pay         int32 // the charge that records what this one looks for, if above 0
+}
+
+// notShared is the by of a subject that is of one reading.
+const notShared = -1
+
+// knownSubject is what rules that count by the same share.
+type knownSubject struct {
+	by      int
+	subject Subject
+	missing string
+}
+
+// prepare finds the rules of a request and makes the charges. The error is that there is no such rule.
+func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
+	ev.set = set
+	ev.refused = false
+	ev.found = ev.found[:0]
+	if req.Rule != "" {
+		n, ok := set.byID[req.Rule]
+		if !ok {
+			return unknownRule(req.Rule)
+		}
+		if set.rules[n].Mode != Off {
+			ev.found = append(ev.found, n)
+		}
+	}
+	if set.mode == Off {
+		return nil
+	}
+	ev.view.look(set, req.Attributes)
+	if req.Rule == "" {
+		ev.found = set.match(&ev.view, ev.found)
+	}
+	if len(ev.found) == 0 {
+		return nil
+	}
+	lookup := l.exceptions.lookup(ev.view.attributes)
+	for _, n := range ev.found {
+		rule := &set.rules[n]
+		if _, by := lookup.exemption(rule); by != "" {
+			ev.exempt = append(ev.exempt, rule.ID)
+			continue
+		}
+		cost := rule.Cost.of(&req)
+		if ev.countsReadings(rule) {
+			ev.chargeReadings(l, &lookup, n, cost, req.Rule != "")
+			continue
+		}
+		subject, missing := ev.subject(l, set, rule)
+		if missing != "" && rule.OnMissing == SkipMissing {
+			continue
+		}
+		ev.charge(&lookup, n, subject, missing, cost)
+	}
+	return nil
+}
+
+func (ev *evaluation) subject(l *Limiter, set *RuleSet, rule *compiledRule) (Subject, string) {
+	for i := range ev.subjects {
+		if k := &ev.subjects[i]; k.by == rule.by {
+			return k.subject, k.missing
+		}
+	}
+	subject, missing := l.everybody, ""
+	if len(rule.By) > 0 {
+		subject, missing = l.subjects.of(set.by[rule.by].resolve(ev.view.attributes), ev.view.attributes)
+	}
+	ev.subjects = append(ev.subjects, knownSubject{rule.by, subject, missing})
+	return subject, missing
+}
+
+// charge appends what a rule asks of the store.
+func (ev *evaluation) charge(lookup *exceptionLookup, n int32, subject Subject, missing string, cost int64) {
+	rule := &ev.set.rules[n]
+	enforced := rule.Mode == Enforce && ev.set.mode == Enforce &&
+		(rule.EnforcePercent == 0 || share(rule.salt, subject) < rule.EnforcePercent)
+	exposed := rule.Expose == ExposeAlways || rule.Expose == ExposeAuto && enforced && len(rule.By) > 0
+	if missing != "" && rule.OnMissing == DenyMissing {
+		ev.refused = ev.refused || enforced
+		cost = 0 // in shadow nothing is counted either
+	} else {
+		missing = ""
+	}
+	tier := ev.view.values[slotTier]
+	for i := range rule.limits {
+		limit := &rule.limits[i]
+		c, a := ev.add()
+		c.Subject, c.Cost, c.MaxDelay, c.Observe = subject, cost, rule.MaxDelay, !enforced
+		c.Strict, c.Critical, c.OnStoreFailure = rule.Strict, rule.Critical, rule.OnStoreFailure
+		a.rule, a.limit, a.exposed, a.missing = n, int32(i), exposed, missing
+		if o, ok := lookup.override(subject, limit.exception); ok {
+			c.Limit, a.origin = o.limit.limit(), FromOverride
+		} else if ev.asked != nil && rule.mostAsked.Count > 0 {
+			c.Limit, a.origin = rule.callerLimit(ev.asked), FromOverride
+		} else if t, ok := limit.tiers[tier]; ok && tier != "" {
+			c.Limit, a.origin = t, FromTier
+		} else {
+			c.Limit = limit.limit
+		}
+		c.Counter = limit.counters[c.Limit.Algorithm]
+		if limit.hasCandidate && a.origin == FromRule {
+			ev.try(limit)
+		}
+	}
+}
+
+// try appends the limit on trial beside the one that was appended last.
+func (ev *evaluation) try(limit *compiledLimit) {
+	last := len(ev.charges) - 1
+	c, a := ev.add()
+	*c, *a = ev.charges[last], ev.info[last]
+	c.Twin, c.Observe = c.Counter, true
+	c.Limit, c.Counter = limit.candidate, limit.candidateCounters[limit.candidate.Algorithm]
+	a.origin, a.exposed = FromCandidate, false
+}
+
+// overdraw makes two charges of those of rules that let their limit be overdrawn: one that looks whether something is left, and
+// behind all others one that is recorded in any case.
+func (ev *evaluation) overdraw() {
+	for i := range ev.charges {
+		if c, a := &ev.charges[i], &ev.info[i]; !ev.set.rules[a.rule].Overdraw || c.Cost <= 0 || c.Credit || a.missing != "" {
+			continue
+		}
+		ev.info[i].pay = int32(len(ev.charges))
+		ev.pays++
+		pay, _ := ev.add()
+		*pay = ev.charges[i]
+		pay.Force, ev.charges[i].Cost = true, 0
+	}
+}
+
+// add appends an empty charge.
+func (ev *evaluation) add() (*Charge, *chargeInfo) {
+	ev.charges = append(ev.charges, Charge{})
+	ev.info = append(ev.info, chargeInfo{})
+	ev.results = append(ev.results, Result{})
+	return &ev.charges[len(ev.charges)-1], &ev.info[len(ev.info)-1]
+}
+
+// check charges all limits, or none.
+func (ev *evaluation) check(ctx context.Context, store Store) (Decision, error) {
+	if !ev.refused {
+		ev.overdraw()
+	}
+	return ev.decide(ctx, store), nil
+}
+
+// decide asks the store and puts its answers together.
+func (ev *evaluation) decide(ctx context.Context, store Store) Decision {
+	switch {
+	case len(ev.charges) == 0:
+		return ev.sum(PathNone)
+	case ev.refused:
+		return ev.refuse()
+	}
+	if err := take(ctx, store, ev.charges, ev.results); err != nil {
+		ev.fail(ctx, store)
+	}
+	return ev.sum(ev.path())
+}
+
+func (ev *evaluation) path() Path { return pathOf(ev.results) }
+
+// pathOf is who decided what the results are of.
+func pathOf(results []Result) Path {
+	path := Path("")
+	for i := range results {
+		switch result := &results[i]; {
+		case result.Err != nil:
+			return PathFailed
+		case result.Path == PathLocal:
+			path = PathLocal
+		case result.Path == PathCache:
+			return PathCache // the others were not asked
+		case result.Path == PathNone || path == PathLocal:
+		case result.Path == PathLease:
+			path = cmp.Or(path, PathLease)
+		default:
+			path = PathStore
+		}
+	}
+	return cmp.Or(path, PathNone)
+}
+
+// refuse is the decision of rules that insist on an attribute; nothing is charged, and what the store would say is not
+// known.
+func (ev *evaluation) refuse() Decision {
+	kept := 0
+	for i, a := range ev.info {
+		if a.missing != "" {
+			ev.charges[kept], ev.info[kept] = ev.charges[i], a
+			ev.results[kept] = Result{}
+			kept++
+		}
+	}
+	ev.charges, ev.info, ev.results = ev.charges[:kept], ev.info[:kept], ev.results[:kept]
+	return ev.sum(PathRules)
+}
+
+// fail fills in what the store did not decide. If that refuses the request, what other parts of the store have granted
+// is given back.
+func (ev *evaluation) fail(ctx context.Context, store Store) {
+	denied := false
+	for i := range ev.results {
+		if ev.results[i].Err != nil {
+			ev.results[i].Allowed = ev.charges[i].Observe || ev.charges[i].OnStoreFailure != FailDeny
+		}
+		denied = denied || !ev.results[i].Allowed && !ev.charges[i].Observe
+	}
+	if !denied {
+		return
+	}
+	var refunds []Charge
+	for i := range ev.results {
+		if undo, ok := ev.charges[i].Undo(&ev.results[i]); ok && ev.results[i].Err == nil {
+			refunds = append(refunds, undo)
+			ev.results[i].Granted = 0
+		}
+	}
+	if len(refunds) > 0 {
+		// A refund that fails is lost, which is on the safe side.
+		_ = take(ctx, store, refunds, make([]Result, len(refunds)))
+	}
+}
+
+// sum is the decision.
+func (ev *evaluation) sum(path Path) Decision {
+	return ev.sumOf(0, len(ev.charges)-ev.pays, path, ev.exempt)
+}
+
+// sumOf is the decision of some of the charges, of a request that some rules exempt.
+func (ev *evaluation) sumOf(from, to int, path Path, exempt []string) Decision {
+	d := Decision{Allowed: true, Path: path, Version: ev.set.version}
+	if to > from {
+		d.Limits = make([]LimitDecision, 0, to-from)
+	}
+	for i := from; i < to; i++ {
+		c, a, result := &ev.charges[i], &ev.info[i], &ev.results[i]
+		if result.Path == PathNone {
+			continue // nobody was asked
+		}
+		rule := &ev.set.rules[a.rule]
+		d.Limits = d.Limits[:len(d.Limits)+1]
+		l := &d.Limits[len(d.Limits)-1]
+		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
+		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
+		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing
+		l.Metered = rule.Meter && a.limit == 0 && a.origin != FromCandidate && !a.repeated
+		l.Result = *result
+		if paid := &ev.results[a.pay]; a.pay > 0 && paid.Err == nil {
+			l.Cost, l.Granted, l.Remaining, l.ResetAfter = ev.charges[a.pay].Cost, paid.Granted, paid.Remaining, paid.ResetAfter
+			if l.RetryAfter > 0 && l.Limit.Algorithm == TokenBucket { // what was paid must be worked off as well
+				l.RetryAfter += time.Duration(float64(paid.Granted) * float64(l.Limit.Window) / float64(l.Limit.Count))
+			}
+		}
+		if a.missing != "" {
+			l.Allowed, l.RetryAfter = false, Never
+		}
+		if l.Refuses() {
+			d.Allowed = false
+			if longer(l.RetryAfter, d.RetryAfter) {
+				d.RetryAfter = l.RetryAfter
+			}
+		}
+		if l.Enforced {
+			d.Delay = max(d.Delay, l.Delay)
+		}
+		if result.Time.After(d.Time) {
+			d.Time = result.Time
+		}
+	}
+	if !d.Allowed {
+		d.Delay = 0
+	}
+	if len(exempt) > 0 {
+		d.Exempt = slices.Clone(exempt)
+		if to == from {
+			d.Path = PathExempt
+		}
+	}
+	return d
+}
+
+// forget lets go of everything that came with the request.
+func (ev *evaluation) forget() {
+	ev.view.forget()
+	ev.set, ev.asked, ev.pays = nil, nil, 0
+	clear(ev.charges)
+	clear(ev.results)
+	clear(ev.info)
+	ev.charges, ev.results, ev.info, ev.subjects = ev.charges[:0], ev.results[:0], ev.info[:0], ev.subjects[:0]
+	ev.exempt = ev.exempt[:0]
+}
