@@ -13,55 +13,38 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// TestVersion changes one field after the other.
+// TestVersion changes one field after the other, of a rule and of its limit.
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	base := func() headgate.Rule { return rule(nil) }
-	leaky := headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Second}
-	changes := map[string]func(*headgate.Rule){
-		"ID":          func(r *headgate.Rule) { r.ID = "other" },
-		"Description": func(r *headgate.Rule) { r.Description = "other" },
-		"Labels":      func(r *headgate.Rule) { r.Labels = map[string]string{"team": "a"} },
-		"Match":       func(r *headgate.Rule) { r.Match.Path = "/x" },
-		"When": func(r *headgate.Rule) {
-			r.When = headgate.Condition{Text: "x", Holds: func(headgate.Attributes) bool { return true }}
-		},
-		"By":             func(r *headgate.Rule) { r.By = []string{"ip"} },
-		"OnMissing":      func(r *headgate.Rule) { r.OnMissing = headgate.DenyMissing },
-		"Limit":          func(r *headgate.Rule) { r.Limit = headgate.PerMinute(4) },
-		"Limits":         func(r *headgate.Rule) { r.Limits = map[string]headgate.Limit{"a": headgate.PerDay(1)} },
-		"Tiers":          func(r *headgate.Rule) { r.Tiers = map[string]headgate.Plan{"pro": {Limit: headgate.PerDay(1)}} },
-		"MaxCallerLimit": func(r *headgate.Rule) { r.MaxCallerLimit = headgate.PerDay(1) },
-		"Candidate":      func(r *headgate.Rule) { r.Candidate.Limit = headgate.PerDay(1) },
-		"Cost":           func(r *headgate.Rule) { r.Cost.Default = 2 },
-		"Overdraw":       func(r *headgate.Rule) { r.Overdraw = true },
-		"MaxDelay":       func(r *headgate.Rule) { r.Limit, r.MaxDelay = leaky, time.Second },
-		"Priority":       func(r *headgate.Rule) { r.Priority = 1 },
-		"Mode":           func(r *headgate.Rule) { r.Mode = headgate.Shadow },
-		"EnforcePercent": func(r *headgate.Rule) { r.EnforcePercent = 10 },
-		"OnStoreFailure": func(r *headgate.Rule) { r.OnStoreFailure = headgate.FailDeny },
-		"Strict":         func(r *headgate.Rule) { r.Strict = true },
-		"Critical":       func(r *headgate.Rule) { r.Critical = true },
-		"Expose":         func(r *headgate.Rule) { r.Expose = headgate.ExposeNever },
-		"Meter":          func(r *headgate.Rule) { r.Meter = true },
+	seen := map[string]string{compile(t, rule(nil)).Version(): "unchanged"}
+	changed := func(name string, r headgate.Rule) {
+		version := compile(t, r).Version()
+		if other, twice := seen[version]; twice {
+			t.Errorf("the version after a change of %s is that of %s", name, other)
+		}
+		seen[version] = name
+		if compile(t, r).Version() != version {
+			t.Errorf("%s: the same rules have two versions", name)
+		}
 	}
-	seen := map[string]string{compile(t, base()).Version(): "unchanged"}
 	for field := range reflect.TypeFor[headgate.Rule]().Fields() {
-		change := changes[field.Name]
-		if change == nil {
-			t.Errorf("no change of %s", field.Name)
-			continue
+		r := rule(nil)
+		if field.Name == "MaxDelay" {
+			r.Limit.Algorithm = headgate.LeakyBucket
 		}
-		r := base()
-		change(&r)
-		set := compile(t, r)
-		if other, twice := seen[set.Version()]; twice {
-			t.Errorf("the version after a change of %s is that of %s", field.Name, other)
+		reflect.ValueOf(&r).Elem().FieldByIndex(field.Index).Set(otherValue(t, field.Type))
+		changed(field.Name, r)
+	}
+	for field := range reflect.TypeFor[headgate.Limit]().Fields() {
+		r := rule(nil)
+		switch field.Name {
+		case "Align":
+			r.Limit.Algorithm = headgate.FixedWindow
+		case "Calendar", "TimeZone", "AnchorDay":
+			r.Limit = headgate.Quota(5, headgate.Month, nil)
 		}
-		seen[set.Version()] = field.Name
-		if compile(t, r).Version() != set.Version() {
-			t.Errorf("%s: the same rules have two versions", field.Name)
-		}
+		reflect.ValueOf(&r.Limit).Elem().FieldByIndex(field.Index).Set(otherValue(t, field.Type))
+		changed("Limit."+field.Name, r)
 	}
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -73,9 +56,50 @@ func TestVersion(t *testing.T) {
 	if month(berlin) == month(nil) || month(time.UTC) != month(nil) {
 		t.Error("versions and time zones")
 	}
-	if set := compile(t, base()); set.WithMode(headgate.Shadow).Version() != set.Version()+"+shadow" {
+	if set := compile(t, rule(nil)); set.WithMode(headgate.Shadow).Version() != set.Version()+"+shadow" {
 		t.Errorf("in shadow: %s", set.WithMode(headgate.Shadow).Version())
 	}
+}
+
+// otherValue returns a value of a type that no rule of these tests has, and that any rule may have.
+func otherValue(t *testing.T, of reflect.Type) reflect.Value {
+	t.Helper()
+	for _, value := range []any{
+		headgate.PerDay(7),
+		[]string{"ip"},
+		headgate.Match{Path: "/x"},
+		headgate.Cost{Default: 2},
+		time.FixedZone("there", 3600),
+		headgate.Condition{Text: "x", Holds: func(headgate.Attributes) bool { return true }},
+	} {
+		if reflect.TypeOf(value) == of {
+			return reflect.ValueOf(value)
+		}
+	}
+	value := reflect.New(of).Elem()
+	switch of.Kind() {
+	case reflect.Bool:
+		value.SetBool(true)
+	case reflect.String:
+		value.SetString("other")
+	case reflect.Int, reflect.Int64:
+		value.SetInt(9)
+		if of == reflect.TypeFor[time.Duration]() {
+			value.SetInt(int64(time.Second))
+		}
+	case reflect.Uint8:
+		value.SetUint(2)
+	case reflect.Map:
+		value.Set(reflect.MakeMap(of))
+		value.SetMapIndex(reflect.ValueOf("x"), otherValue(t, of.Elem()))
+	case reflect.Slice:
+		value.Set(reflect.Append(value, otherValue(t, of.Elem())))
+	case reflect.Struct:
+		value.Field(0).Set(otherValue(t, of.Field(0).Type))
+	default:
+		t.Fatalf("no other value of type %s", of)
+	}
+	return value
 }
 
 // TestSwap changes rules under requests: each is decided by one of the two sets, never by parts of both.

@@ -24,76 +24,46 @@ func mustParse(t testing.TB, text string) *Document {
 	return d
 }
 
-// every_key.yaml has each key with a value that is not its default, so that none can be forgotten.
+// TestEveryKey holds every_key.yaml to the fields of package headgate: it has a key for each of them, whose value is not the default.
+// What the values are read and written as is in testdata/encoded.
 func TestEveryKey(t *testing.T) {
 	t.Parallel()
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
+	d := mustParse(t, string(fixtures(t, "good")["every_key.yaml"]))
+	set := map[string]bool{}
+	for _, said := range []any{d.Source, d.Overrides, d.Exemptions} {
+		noteFields(set, reflect.ValueOf(said))
 	}
-	data, err := os.ReadFile("testdata/good/every_key.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := mustParse(t, string(data))
-	daily := func(n int64) headgate.Limit {
-		return headgate.Limit{
-			Algorithm: headgate.FixedWindow, Count: n, Window: 24 * time.Hour, Align: headgate.OnClockSpread,
+	for field, ok := range set {
+		if !ok {
+			t.Errorf("%s is not set by any key of every_key.yaml", field)
 		}
 	}
-	month := headgate.Quota(100_000, headgate.Month, berlin)
-	month.AnchorDay = 15
-	want := headgate.Rule{
-		ID: "exports", Description: "Exports are heavy on the warehouse.",
-		Labels: map[string]string{"team": "reports", "pager": "4711"},
-		Match: headgate.Match{
-			Host: "*.example.com", IgnoreCase: true,
-			Attributes: map[string]headgate.Pattern{
-				"path":   headgate.OneOf("/reports/{id}", "/exports/**"),
-				"method": headgate.OneOf("GET", "POST"),
-				"tenant": headgate.OneOf("acme"),
-			},
-		},
-		By: []string{"tenant", "user"}, OnMissing: headgate.DenyMissing,
-		Limit: headgate.Limit{Count: 10, Window: time.Minute, Burst: 20},
-		Limits: map[string]headgate.Limit{
-			"daily": daily(1000), "month": month, "smooth": {Algorithm: headgate.LeakyBucket, Count: 5, Window: time.Second},
-		},
-		Tiers: map[string]headgate.Plan{
-			"free": {Limit: headgate.PerMinute(1), Limits: map[string]headgate.Limit{"daily": daily(10)}},
-		},
-		Candidate: headgate.Plan{Limits: map[string]headgate.Limit{"daily": daily(500)}},
-		Cost:      headgate.Cost{From: "header.x-rows", Default: 1, Min: 1, Max: 10_000},
-		MaxDelay:  90 * time.Second, Priority: 10, Mode: headgate.Shadow, EnforcePercent: 10,
-		OnStoreFailure: headgate.FailDeny, Strict: true, Critical: true, Expose: headgate.ExposeAlways, Meter: true,
+	if len(set) < 60 {
+		t.Errorf("only %d fields were looked at", len(set))
 	}
-	got := d.Source[0]
-	if got.When.Text != `user_agent.startsWith("legacy/")` || !slices.Equal(got.When.Attributes, []string{"user_agent"}) {
-		t.Errorf("when: %+v", got.When)
-	}
-	got.When = headgate.Condition{}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	if asked := d.Source[1]; asked.MaxCallerLimit != headgate.PerMinute(500) || !asked.Overdraw {
-		t.Errorf("%+v", asked)
-	}
-	wantOverride := headgate.Override{
-		Rule: "exports", Subject: headgate.Attributes{"tenant": "acme", "user": "ann"}, Limit: headgate.Limit{Count: 50, Window: time.Minute, Burst: 100},
-		Limits:  map[string]headgate.Limit{"month": headgate.Quota(1_000_000, headgate.Month, nil)},
-		Expires: time.Date(2026, 12, 4, 17, 0, 0, 0, time.UTC), Reason: "launch week",
-	}
-	override := d.Overrides[0]
-	override.Expires = override.Expires.UTC()
-	if !reflect.DeepEqual(override, wantOverride) {
-		t.Errorf("got  %+v\nwant %+v", override, wantOverride)
-	}
-	wantExemption := headgate.Exemption{
-		Rule: "exports", Attribute: "user", Value: "bob",
-		Expires: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Reason: "long over",
-	}
-	if d.Exemptions[0] != wantExemption {
-		t.Errorf("got  %+v\nwant %+v", d.Exemptions[0], wantExemption)
+}
+
+// noteFields notes for all fields of the structs in a value, at any depth, whether one of the structs sets them.
+func noteFields(set map[string]bool, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			noteFields(set, v.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			noteFields(set, v.MapIndex(key))
+		}
+	case reflect.Struct:
+		if v.Type().PkgPath() != reflect.TypeFor[headgate.Rule]().PkgPath() {
+			return
+		}
+		for i := range v.NumField() {
+			name := v.Type().String() + "." + v.Type().Field(i).Name
+			set[name] = set[name] || !v.Field(i).IsZero()
+			noteFields(set, v.Field(i))
+		}
+	default: // has no fields
 	}
 }
 

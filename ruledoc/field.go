@@ -15,9 +15,9 @@ import (
 )
 
 // field is a key of a mapping in rule documents: the one description of it that the decoder, the encoder, the schema, the
-// documentation and, by what is encoded, rulediff go by. A new key is a field of package headgate with its effect, a line in one of the
-// tables of fields (ruleKeys, limitKeys, …), and its test: a line in testdata/good/every_key.yaml and its value in TestEveryKey. The
-// rest is written with go test ./ruledoc -update.
+// documentation and, by what is encoded, rulediff go by. A new key is a field of package headgate and a line in one of the tables of
+// fields (ruleKeys, limitKeys, …), its effect, and a line in testdata/good/every_key.yaml. The rest is written with
+// go test ./ruledoc -update.
 type field[T any] struct {
 	key string
 	// doc says in Markdown what the key is, as docs/rules.md has it; the schema has the same as plain text.
