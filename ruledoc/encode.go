@@ -47,15 +47,24 @@ func written(r headgate.Rule) *readRule {
 }
 
 // Settings yields the keys of a rule that do not go without saying, in the order of the documentation, each with its value: a text as it
-// is, all else in JSON. What cannot be written is left out; EncodeRule says what that is.
-func Settings(r headgate.Rule) iter.Seq2[string, string] {
+// is, all else in JSON. It passes over those in except, and over what cannot be written; EncodeRule says what that is.
+func Settings(r headgate.Rule, except ...string) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
-		for _, entry := range ruleKeys.write(&encoder{}, "", written(r)).Entries {
-			text := entry.Value.Text
-			if entry.Value.Kind != yamldoc.Text {
-				text = string(encodeJSON(entry.Value))
+		var e encoder
+		from := written(r)
+		for _, f := range ruleKeys.fields {
+			if slices.Contains(except, f.key) {
+				continue
 			}
-			if !yield(entry.Key.Text, text) {
+			value := f.write(&e, f.key, from)
+			if value == nil {
+				continue
+			}
+			text := value.Text
+			if value.Kind != yamldoc.Text {
+				text = string(encodeJSON(value))
+			}
+			if !yield(f.key, text) {
 				return
 			}
 		}

@@ -272,7 +272,7 @@ func TestDiffAnew(t *testing.T) {
 	}
 }
 
-// TestDiffManyRules sees that the comparison does not grow with the square of the rules.
+// TestDiffManyRules compares rules that all have another id: a comparison that grew with their square would not end in time.
 func TestDiffManyRules(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -286,12 +286,7 @@ func TestDiffManyRules(t *testing.T) {
 		}
 		return parse(t, b.String())
 	}
-	a, b := many("a"), many("b")
-	began := time.Now()
-	r := New(a, b, began)
-	if took := time.Since(began); took > 30*time.Second { // a square takes minutes
-		t.Errorf("it took %s", took)
-	}
+	r := New(many("a"), many("b"), time.Now())
 	first := r.Entries[0].Changes[0].Consequence
 	if len(r.Entries) != 10_000 || first != "looks like a rename to b0: counters start anew" {
 		t.Errorf("%d entries, %+v", len(r.Entries), r.Entries[0])

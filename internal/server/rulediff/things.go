@@ -149,7 +149,7 @@ var ownFacts = []string{"id", "match", "when", "by", "limit", "limits", "algorit
 
 // otherFacts are those that are a word or a number.
 func otherFacts(r *headgate.Rule, rivals string) []fact {
-	keys := maps.Collect(ruledoc.Settings(*r))
+	keys := maps.Collect(ruledoc.Settings(*r, ownFacts...))
 	var facts []fact
 	for _, m := range meanings {
 		f := fact{what: m.key, text: m.unset, then: m.then}
@@ -169,9 +169,7 @@ func otherFacts(r *headgate.Rule, rivals string) []fact {
 		delete(keys, m.key)
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if !slices.Contains(ownFacts, key) {
-			facts = append(facts, fact{what: key, text: keys[key], adds: other})
-		}
+		facts = append(facts, fact{what: key, text: keys[key], adds: other})
 	}
 	return facts
 }
