@@ -150,7 +150,7 @@ var ownFacts = []string{"id", "match", "when", "by", "limit", "limits", "algorit
 // otherFacts are those that are a word or a number.
 func otherFacts(r *headgate.Rule, rivals string) []fact {
 	keys := maps.Collect(ruledoc.Settings(*r, ownFacts...))
-	var facts []fact
+	facts := make([]fact, 0, len(meanings)+len(keys))
 	for _, m := range meanings {
 		f := fact{what: m.key, text: m.unset, then: m.then}
 		if text, ok := keys[m.key]; ok && m.text == nil {
