@@ -1,6 +1,7 @@
 package ruledoc
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -29,12 +30,8 @@ const (
 // reading is the attributes of a request in one reading; package headgate asks for each (headgate.OtherPath).
 type reading = headgate.Attributes
 
-// The three kinds of values in a condition.
-type (
-	booleanOf func(r reading) bool
-	textOf    func(r reading) string
-	numberOf  func(r reading) int64
-)
+// value is an expression whose value is a bool, a string or an int64.
+type value[V any] func(r reading) V
 
 // compiler makes closures of a checked tree. Each method takes expressions of one type, which CEL has made sure of.
 type compiler struct {
@@ -71,38 +68,59 @@ func (c *compiler) enter(e ast.Expr) bool {
 	return c.problem == nil
 }
 
-// boolean makes an expression that is true or false.
-func (c *compiler) boolean(e ast.Expr) booleanOf {
-	never := func(reading) bool { return false }
+// build makes an expression of either type. Own makes what only that type has; nil is what it has not.
+func build[V any](c *compiler, e ast.Expr, own func(ast.Expr) value[V]) value[V] {
+	none := func(reading) (zero V) { return zero }
 	if !c.enter(e) {
-		return never
+		return none
 	}
+	if bound, outer, ok := c.bound(e); ok {
+		defer c.leave(outer)
+		return build(c, bound, own)
+	}
+	if name, args := call(e); name == "_?_:_" {
+		q, a, b := c.boolean(args[0]), build(c, args[1], own), build(c, args[2], own)
+		return func(r reading) V {
+			if q(r) {
+				return a(r)
+			}
+			return b(r)
+		}
+	}
+	if made := own(e); made != nil {
+		return made
+	}
+	if name, _ := call(e); name != "" {
+		c.fail(e, "%s is not available in conditions", name)
+	}
+	c.fail(e, "this is not available in conditions")
+	return none
+}
+
+// call returns the function or operator that an expression calls, or "", and what it is called on, the target first.
+func call(e ast.Expr) (name string, args []ast.Expr) {
+	if e.Kind() != ast.CallKind {
+		return "", nil
+	}
+	call := e.AsCall()
+	if call.IsMemberFunction() {
+		return call.FunctionName(), slices.Concat([]ast.Expr{call.Target()}, call.Args())
+	}
+	return call.FunctionName(), call.Args()
+}
+
+// boolean makes an expression that is true or false.
+func (c *compiler) boolean(e ast.Expr) value[bool] { return build(c, e, c.ownBoolean) }
+
+func (c *compiler) ownBoolean(e ast.Expr) value[bool] {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		v := e.AsLiteral() == types.True
 		return func(reading) bool { return v }
 	case ast.ComprehensionKind:
 		return c.quantifier(e.AsComprehension())
-	case ast.IdentKind:
-		if value, outer, ok := c.bound(e); ok {
-			defer c.leave(outer)
-			return c.boolean(value)
-		}
-	case ast.CallKind:
-		return c.call(e)
 	}
-	c.fail(e, "this is not available in conditions")
-	return never
-}
-
-// call makes a function or an operator whose value is true or false.
-func (c *compiler) call(e ast.Expr) booleanOf {
-	call := e.AsCall()
-	args := call.Args()
-	if call.IsMemberFunction() {
-		args = slices.Concat([]ast.Expr{call.Target()}, args)
-	}
-	switch call.FunctionName() {
+	switch name, args := call(e); name {
 	case "_&&_":
 		a, b := c.boolean(args[0]), c.boolean(args[1])
 		return func(r reading) bool { return a(r) && b(r) }
@@ -110,54 +128,50 @@ func (c *compiler) call(e ast.Expr) booleanOf {
 		a, b := c.boolean(args[0]), c.boolean(args[1])
 		return func(r reading) bool { return a(r) || b(r) }
 	case "!_":
-		a := c.boolean(args[0])
-		return func(r reading) bool { return !a(r) }
-	case "_?_:_":
-		q, a, b := c.boolean(args[0]), c.boolean(args[1]), c.boolean(args[2])
-		return func(r reading) bool {
-			if q(r) {
-				return a(r)
-			}
-			return b(r)
-		}
+		return not(c.boolean(args[0]))
 	case "_==_":
 		return c.equal(args[0], args[1])
 	case "_!=_":
-		a := c.equal(args[0], args[1])
-		return func(r reading) bool { return !a(r) }
+		return not(c.equal(args[0], args[1]))
 	case "_<_", "_<=_", "_>_", "_>=_":
-		return c.order(call.FunctionName(), args[0], args[1])
+		return c.order(name, args[0], args[1])
 	case "@in":
 		return c.in(args[0], args[1])
 	case "matches":
 		return c.matches(args[0], args[1])
-	case "startsWith", "endsWith", "contains":
-		test := map[string]func(s, part string) bool{
-			"startsWith": strings.HasPrefix, "endsWith": strings.HasSuffix, "contains": strings.Contains,
-		}[call.FunctionName()]
-		a, b := c.text(args[0]), c.text(args[1])
-		return func(r reading) bool { return test(a(r), b(r)) }
+	case "startsWith":
+		return both(strings.HasPrefix, c.text(args[0]), c.text(args[1]))
+	case "endsWith":
+		return both(strings.HasSuffix, c.text(args[0]), c.text(args[1]))
+	case "contains":
+		return both(strings.Contains, c.text(args[0]), c.text(args[1]))
 	}
-	c.fail(e, "%s is not available in conditions", call.FunctionName())
-	return func(reading) bool { return false }
+	return nil
 }
 
-func (c *compiler) equal(x, y ast.Expr) booleanOf {
+func not(a value[bool]) value[bool] { return func(r reading) bool { return !a(r) } }
+
+func both(test func(a, b string) bool, a, b value[string]) value[bool] {
+	return func(r reading) bool { return test(a(r), b(r)) }
+}
+
+func (c *compiler) equal(x, y ast.Expr) value[bool] {
 	switch c.tree.GetType(x.ID()).Kind() {
 	case types.StringKind:
 		c.checkKey(x, y)
 		c.checkKey(y, x)
-		a, b := c.text(x), c.text(y)
-		return func(r reading) bool { return a(r) == b(r) }
+		return same(c.text(x), c.text(y))
 	case types.IntKind:
-		a, b := c.number(x), c.number(y)
-		return func(r reading) bool { return a(r) == b(r) }
+		return same(c.number(x), c.number(y))
 	case types.BoolKind:
-		a, b := c.boolean(x), c.boolean(y)
-		return func(r reading) bool { return a(r) == b(r) }
+		return same(c.boolean(x), c.boolean(y))
 	}
 	c.fail(x, "only texts, numbers, and true and false can be compared")
 	return func(reading) bool { return false }
+}
+
+func same[V comparable](a, b value[V]) value[bool] {
+	return func(r reading) bool { return a(r) == b(r) }
 }
 
 // checkKey rejects a comparison of api_key with a key, which would never hold: requests have its hash.
@@ -171,23 +185,22 @@ func (c *compiler) checkKey(x, y ast.Expr) {
 }
 
 // order makes <, <=, > and >=: each asks whether the sign of the comparison is the wanted one.
-func (c *compiler) order(operator string, x, y ast.Expr) booleanOf {
+func (c *compiler) order(operator string, x, y ast.Expr) value[bool] {
 	wanted := map[string][3]bool{
 		"_<_": {true, false, false}, "_<=_": {true, true, false}, "_>_": {false, false, true}, "_>=_": {false, true, true},
 	}[operator]
 	if c.tree.GetType(x.ID()).Kind() == types.IntKind {
-		a, b := c.number(x), c.number(y)
-		return func(r reading) bool {
-			x, y := a(r), b(r)
-			return x < y && wanted[0] || x == y && wanted[1] || x > y && wanted[2]
-		}
+		return ordered(wanted, c.number(x), c.number(y))
 	}
-	a, b := c.text(x), c.text(y)
-	return func(r reading) bool { return wanted[1+strings.Compare(a(r), b(r))] }
+	return ordered(wanted, c.text(x), c.text(y))
+}
+
+func ordered[V cmp.Ordered](wanted [3]bool, a, b value[V]) value[bool] {
+	return func(r reading) bool { return wanted[1+cmp.Compare(a(r), b(r))] }
 }
 
 // in makes x in [...].
-func (c *compiler) in(x, y ast.Expr) booleanOf {
+func (c *compiler) in(x, y ast.Expr) value[bool] {
 	found := func(reading) bool { return false }
 	if y.Kind() != ast.ListKind {
 		c.fail(y, "in wants a list that is written out: in [\"a\", \"b\"]")
@@ -230,7 +243,7 @@ func literalText(e ast.Expr) (string, bool) {
 	return string(s), ok
 }
 
-func (c *compiler) matches(x, y ast.Expr) booleanOf {
+func (c *compiler) matches(x, y ast.Expr) value[bool] {
 	never := func(reading) bool { return false }
 	before := c.characters
 	a := c.text(x)
@@ -259,7 +272,7 @@ func (c *compiler) matches(x, y ast.Expr) booleanOf {
 func (c *compiler) cost() int { return c.steps + c.characters/charactersPerStep }
 
 // quantifier makes [...].all(x, …) and [...].exists(x, …), one after another for each element.
-func (c *compiler) quantifier(e ast.ComprehensionExpr) booleanOf {
+func (c *compiler) quantifier(e ast.ComprehensionExpr) value[bool] {
 	all := e.AccuInit().Kind() == ast.LiteralKind && e.AccuInit().AsLiteral() == types.True
 	result := func(reading) bool { return all }
 	elements := e.IterRange()
