@@ -47,7 +47,7 @@ func (b *bulk) set(n int, limit string) time.Duration {
 	all := make([]pgrules.Override, n)
 	for i := range all {
 		all[i] = pgrules.Override{
-			Rule: "acme-api", Subject: headgate.Attributes{"tenant": "acme", "user": fmt.Sprintf("u%d", i)}, Text: limit, Reason: "load",
+			Rule: "acme-api", Subject: headgate.Attributes{"tenant": "acme", "user": fmt.Sprintf("u%d", i)}, Limit: limit, Reason: "load",
 		}
 	}
 	start := time.Now()

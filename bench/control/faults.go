@@ -144,7 +144,7 @@ func (w *world) publishAgain(t *suite.Scope) {
 func (w *world) noRoom(t *suite.Scope) suite.Figure {
 	many := make([]pgrules.Override, pgrules.MaxOverrides)
 	for i := range many {
-		many[i] = pgrules.Override{Rule: rule, Subject: headgate.Attributes{"user": fmt.Sprintf("many-%d", i)}, Text: "1/hour"}
+		many[i] = pgrules.Override{Rule: rule, Subject: headgate.Attributes{"user": fmt.Sprintf("many-%d", i)}, Limit: "1/hour"}
 	}
 	_, err := w.db.SetOverrides(t.Context(), ann, many)
 	full := err != nil && strings.Contains(err.Error(), "No space left on device")

@@ -97,7 +97,7 @@ func (t *tables) addOverrides(count int) time.Duration {
 		batch := make([]pgrules.Override, min(pgrules.MaxOverrides, count-i))
 		for k := range batch {
 			batch[k] = pgrules.Override{
-				Rule: name(i / pgrules.MaxOverrides % t.rules), Subject: headgate.Attributes{"user": fmt.Sprintf("customer-%d", i)}, Text: "5000/hour",
+				Rule: name(i / pgrules.MaxOverrides % t.rules), Subject: headgate.Attributes{"user": fmt.Sprintf("customer-%d", i)}, Limit: "5000/hour",
 			}
 			i++
 		}

@@ -137,7 +137,7 @@ func (w *world) tryPut(ctx context.Context, db *pgrules.DB) (version int64, err 
 
 // override gives a user a limit of their own.
 func override(t *suite.Scope, db *pgrules.DB, rule, user string, limit int64) {
-	o := pgrules.Override{Rule: rule, Subject: headgate.Attributes{"user": user}, Text: fmt.Sprintf("%d/hour", limit)}
+	o := pgrules.Override{Rule: rule, Subject: headgate.Attributes{"user": user}, Limit: fmt.Sprintf("%d/hour", limit)}
 	_, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{o})
 	testenv.NoError(t, err)
 }

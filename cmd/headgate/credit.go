@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/spf13/cobra"
 )
@@ -36,7 +37,7 @@ tenant=acme,user=ann; of a rule that counts everybody together it is everybody.`
 
 // newCredit makes one of the two commands that give something back.
 func newCredit(p *program, cmd *cobra.Command) *cobra.Command {
-	var credit adminclient.Credit
+	var credit adminapi.Credit
 	p.asking(cmd, func(ctx context.Context, c *adminclient.Client, args []string) (_ report, err error) {
 		credit.Subject = headgate.Attributes{}
 		var notes []string
@@ -51,7 +52,7 @@ func newCredit(p *program, cmd *cobra.Command) *cobra.Command {
 			}
 		}
 		u, err := c.Give(ctx, cmd.Name(), args[0], &credit)
-		return &usageReport{[]adminclient.Usage{u}, append([]string{}, notes...)}, err
+		return &usageReport{[]adminapi.Usage{u}, append([]string{}, notes...)}, err
 	})
 	cmd.Flags().StringVar(&credit.Reason, "reason", "", "`TEXT` for the history of the rule")
 	return cmd

@@ -23,7 +23,7 @@ import (
 
 // denialsReport is the JSON of "denials".
 type denialsReport struct {
-	adminclient.Denials
+	adminapi.Denials
 	Notes []string `json:"notes"`
 
 	about  string              // whom it is about; "" all

@@ -11,18 +11,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
 // exemptReport is the JSON of "exempt add".
 type exemptReport struct {
-	Exemption adminclient.Exemption `json:"exemption"`
+	Exemption adminapi.Exemption `json:"exemption"`
 }
 
 // exemptList is the JSON of "exempt list".
 type exemptList struct {
-	Exemptions []adminclient.Exemption `json:"exemptions"`
+	Exemptions []adminapi.Exemption `json:"exemptions"`
 	// More says that there are others.
 	More bool `json:"more"`
 }
@@ -34,7 +35,7 @@ func newExempt(p *program) *cobra.Command {
 }
 
 func newExemptAdd(p *program) *cobra.Command {
-	var x adminclient.Exemption
+	var x adminapi.NewExemption
 	var expires string
 	var all bool
 	values := map[string]*string{"user": new(string), "api_key": new(string), "ip_cidr": new(string), "service_account": new(string)}
@@ -89,9 +90,9 @@ func (r *exemptReport) text() string {
 	return fmt.Sprintf("exemption %d: %s is free of %s until %s\n", x.ID, exemptSubject(x), exemptFrom(x), until(x.ExpiresAt))
 }
 
-func exemptSubject(x *adminclient.Exemption) string { return x.SubjectType + "=" + x.SubjectValue }
+func exemptSubject(x *adminapi.Exemption) string { return x.SubjectType + "=" + x.SubjectValue }
 
-func exemptFrom(x *adminclient.Exemption) string { return cmp.Or(x.Rule, "all rules") }
+func exemptFrom(x *adminapi.Exemption) string { return cmp.Or(x.Rule, "all rules") }
 
 func newExemptList(p *program) *cobra.Command {
 	var rule string

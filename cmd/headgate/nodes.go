@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 )
@@ -15,9 +16,9 @@ import (
 // nodesReport is the JSON of "nodes".
 type nodesReport struct {
 	// RulesVersion is the newest version of the rules, and Revision that of everything, overrides and exemptions included.
-	RulesVersion int64              `json:"rules_version"`
-	Revision     int64              `json:"revision"`
-	Nodes        []adminclient.Node `json:"nodes"`
+	RulesVersion int64           `json:"rules_version"`
+	Revision     int64           `json:"revision"`
+	Nodes        []adminapi.Node `json:"nodes"`
 }
 
 func newNodesCommand(p *program) *cobra.Command {
@@ -34,8 +35,8 @@ Exit code: 0 all run the newest; 1 one of them is behind or has a problem; 2 the
 		if err != nil {
 			return nil, err
 		}
-		r := nodesReport{there.Version, there.Revision, append([]adminclient.Node{}, there.Nodes...)}
-		return &r, verdict(!slices.ContainsFunc(r.Nodes, func(n adminclient.Node) bool { return n.Behind || n.Problem != "" }))
+		r := nodesReport{there.Version, there.Revision, append([]adminapi.Node{}, there.Nodes...)}
+		return &r, verdict(!slices.ContainsFunc(r.Nodes, func(n adminapi.Node) bool { return n.Behind || n.Problem != "" }))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ func newOverride(p *program) *cobra.Command {
 
 // overrideReport is the JSON of "override set".
 type overrideReport struct {
-	Override adminclient.Override `json:"override"`
+	Override adminapi.StoredOverride `json:"override"`
 	// Before is what the subject had, not counting its tier, and After what it has now; null if nothing was changed, because
 	// the override has expired.
 	Before *limitReport `json:"before"`
@@ -31,7 +32,7 @@ type overrideReport struct {
 }
 
 func newOverrideSet(p *program) *cobra.Command {
-	var o adminclient.Override
+	var o adminapi.Override
 	var expires string
 	var burst int64
 	cmd := p.asking(&cobra.Command{
@@ -56,7 +57,7 @@ takes one at a time, by --limit-name, and the others stay. What it was before an
 		o.Subject, r.Notes = subject, append(r.Notes, notes...)
 		var over *expiredError
 		if o.ExpiresAt, err = readExpiry(expires, time.Now()); errors.As(err, &over) {
-			r.Override, r.Notes = o, append(r.Notes, "it would have expired at "+instant(over.at)+" and have no effect: nothing is changed")
+			r.Override.Override, r.Notes = o, append(r.Notes, "it would have expired at "+instant(over.at)+" and have no effect: nothing is changed")
 			return &r, nil
 		}
 		if err != nil {
@@ -103,7 +104,7 @@ const usualList = 1000
 
 // overrideList is the JSON of "override list".
 type overrideList struct {
-	Overrides []adminclient.Override `json:"overrides"`
+	Overrides []adminapi.StoredOverride `json:"overrides"`
 	// More says that there are others.
 	More bool `json:"more"`
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/server/adminclient"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
@@ -53,7 +53,7 @@ func checkOverrides(ctx context.Context, name string, rules map[string]*headgate
 	wrong := 0
 	seen, seed := map[uint64]int{}, maphash.MakeSeed()
 	sum := sha256.New()
-	err := f.read(ctx, sum, func(line int, o *adminclient.Override, err error) error {
+	err := f.read(ctx, sum, func(line int, o *adminapi.Override, err error) error {
 		f.rows++
 		if err == nil {
 			key := maphash.String(seed, o.Rule+"\x00"+o.LimitName+"\x00"+subjectText(o.Subject))
@@ -88,7 +88,7 @@ func checkOverrides(ctx context.Context, name string, rules map[string]*headgate
 }
 
 // checkOverride says what is wrong with an override in view of its rule, as the server would.
-func checkOverride(o *adminclient.Override, rules map[string]*headgate.Rule) error {
+func checkOverride(o *adminapi.Override, rules map[string]*headgate.Rule) error {
 	rule := rules[o.Rule]
 	if rule == nil {
 		return fmt.Errorf("rule %q: there is none: headgate rules export shows what there is", o.Rule)
@@ -107,13 +107,13 @@ func checkOverride(o *adminclient.Override, rules map[string]*headgate.Rule) err
 }
 
 // expiredAt reports whether the override has no effect any more.
-func expiredAt(o *adminclient.Override, now time.Time) bool {
+func expiredAt(o *adminapi.Override, now time.Time) bool {
 	return o.ExpiresAt != nil && !o.ExpiresAt.After(now)
 }
 
 // each calls do for each row.
-func (f *overrideFile) each(ctx context.Context, do func(line int, o *adminclient.Override) error) error {
-	return f.read(ctx, nil, func(line int, o *adminclient.Override, err error) error {
+func (f *overrideFile) each(ctx context.Context, do func(line int, o *adminapi.Override) error) error {
+	return f.read(ctx, nil, func(line int, o *adminapi.Override, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s:%d: %w: it has been changed meanwhile", f.name, line, err)
 		}
@@ -122,7 +122,7 @@ func (f *overrideFile) each(ctx context.Context, do func(line int, o *adminclien
 }
 
 // read calls do for each row, with what is wrong with it. Sum, if there is one, gets all bytes.
-func (f *overrideFile) read(ctx context.Context, sum hash.Hash, do func(line int, o *adminclient.Override, err error) error) error {
+func (f *overrideFile) read(ctx context.Context, sum hash.Hash, do func(line int, o *adminapi.Override, err error) error) error {
 	file, err := os.Open(f.name)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (f *overrideFile) read(ctx context.Context, sum hash.Hash, do func(line int
 			return f.unreadable(err)
 		}
 		line, _ := reader.FieldPos(0)
-		var o adminclient.Override
+		var o adminapi.Override
 		if len(record) == columns {
 			o, err = overrideOf(record, places) //nolint:contextcheck // it is over at once
 		} else {
@@ -200,14 +200,14 @@ func (f *overrideFile) columns(head []string) (places []int, err error) {
 	return places, nil
 }
 
-func overrideOf(record []string, places []int) (adminclient.Override, error) {
+func overrideOf(record []string, places []int) (adminapi.Override, error) {
 	get := func(column int) string {
 		if places[column] < 0 {
 			return ""
 		}
 		return strings.TrimSpace(record[places[column]])
 	}
-	o := adminclient.Override{Rule: get(0), Limit: get(2), Reason: get(4), LimitName: get(5)}
+	o := adminapi.Override{Rule: get(0), Limit: get(2), Reason: get(4), LimitName: get(5)}
 	if o.Rule == "" || o.Limit == "" {
 		return o, errors.New("it needs a rule, a subject and a limit")
 	}

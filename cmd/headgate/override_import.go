@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 )
@@ -91,7 +92,7 @@ type overrideImport struct {
 	r      importReport
 
 	line        int // the first that is not done
-	batch       []adminclient.Override
+	batch       []adminapi.Override
 	lines       []int // of the batch
 	began, told time.Time
 }
@@ -108,7 +109,7 @@ func rulesByName(ctx context.Context, c *adminclient.Client) (map[string]*headga
 		if err != nil {
 			return nil, err
 		}
-		rules[rule.ID], rules[stored.ID] = &rule, &rule
+		rules[rule.ID], rules[stored.UUID] = &rule, &rule
 	}
 	return rules, nil
 }
@@ -116,7 +117,7 @@ func rulesByName(ctx context.Context, c *adminclient.Client) (map[string]*headga
 func (i *overrideImport) run(ctx context.Context) error {
 	i.began = time.Now()
 	i.told = i.began
-	err := i.file.each(ctx, func(line int, o *adminclient.Override) error {
+	err := i.file.each(ctx, func(line int, o *adminapi.Override) error {
 		if line < i.line {
 			i.r.Before++
 			return nil

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headgate/headgate/internal/server/adminclient"
+	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
 func TestOverrideImport(t *testing.T) {
@@ -96,7 +96,7 @@ func TestOverrideImportGoesOn(t *testing.T) {
 			_, _ = io.WriteString(w, `{"rules": [{"ruleId": "1", "rule": {"id": "login", "by": ["tenant", "user"], "limit": "5/minute"}}]}`)
 			return
 		}
-		var wanted struct{ Overrides []adminclient.Override }
+		var wanted struct{ Overrides []adminapi.Override }
 		if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
 			t.Error(err)
 		}

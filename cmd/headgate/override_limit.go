@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
@@ -55,11 +56,11 @@ func newLimitReport(l headgate.Limit, unit, origin string) *limitReport {
 type overridden struct {
 	rule    headgate.Rule
 	own     headgate.Limit
-	present *adminclient.Override // nil if the subject has none yet
+	present *adminapi.StoredOverride // nil if the subject has none yet
 }
 
 // findOverridden asks for what an override is about to replace. A rule without such a limit is for the server to reject.
-func findOverridden(ctx context.Context, c *adminclient.Client, o *adminclient.Override) (*overridden, error) {
+func findOverridden(ctx context.Context, c *adminclient.Client, o *adminapi.Override) (*overridden, error) {
 	rule, err := c.Rule(ctx, o.Rule)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func findOverridden(ctx context.Context, c *adminclient.Client, o *adminclient.O
 }
 
 // replacedLimit is the limit of a rule that an override is about; its count is 0 if there is none of that name.
-func replacedLimit(o *adminclient.Override, rule *headgate.Rule) headgate.Limit {
+func replacedLimit(o *adminapi.Override, rule *headgate.Rule) headgate.Limit {
 	if o.LimitName != "" {
 		return rule.Limits[o.LimitName]
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
@@ -35,7 +36,7 @@ Exit code: 0 all is as the files say; 1 it is not, because it was a dry run or y
 		Example: `  headgate rules apply rules/ --prune --dry-run --server https://gate:8083 --token-file token
   headgate rules apply --mode off --yes --comment "everybody gets 429" --server https://gate:8083 --token-file token`,
 	}, func(ctx context.Context, c *adminclient.Client, paths []string) (report, error) {
-		wanted := adminclient.RulesChange{Rules: []json.RawMessage{}, Prune: prune, Mode: mode, Comment: o.comment}
+		wanted := adminapi.RulesChange{Rules: []json.RawMessage{}, Prune: prune, Mode: mode, Comment: o.comment}
 		r := planReport{Notes: []string{}}
 		switch {
 		case len(paths) == 0 && (mode == "" || prune):
@@ -54,7 +55,7 @@ Exit code: 0 all is as the files say; 1 it is not, because it was a dry run or y
 		r.From, r.Changes = planned.Version, planned.Changes
 		r.Changes.Old.Path = fmt.Sprintf("version %d", r.From)
 		r.Changes.New.Path = cmp.Or(strings.Join(paths, " "), "mode "+mode)
-		return p.carryOut(ctx, &o, &r, func() (adminclient.Published, error) {
+		return p.carryOut(ctx, &o, &r, func() (adminapi.Published, error) {
 			wanted.Base = &planned.Version
 			return c.Publish(ctx, &wanted)
 		})
@@ -66,7 +67,7 @@ Exit code: 0 all is as the files say; 1 it is not, because it was a dry run or y
 }
 
 // loadRules reads the rules, and notes what is left out.
-func loadRules(paths []string, v *adminclient.RulesChange, r *planReport) error {
+func loadRules(paths []string, v *adminapi.RulesChange, r *planReport) error {
 	d, err := ruledoc.Load(paths...)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/spf13/cobra"
 )
@@ -13,8 +14,8 @@ const usualHistory = 50
 
 // historyReport is the JSON of "rules history": versions, or entries if it is about one rule.
 type historyReport struct {
-	Versions []adminclient.Version    `json:"versions"`
-	Entries  []adminclient.AuditEntry `json:"entries"`
+	Versions []adminapi.Version    `json:"versions"`
+	Entries  []adminapi.AuditEntry `json:"entries"`
 	// More says that there are older ones.
 	More bool `json:"more"`
 
@@ -32,7 +33,7 @@ changes of one rule, its overrides, exemptions and counters.`,
 		Example: "  headgate rules history --rule search-by-key --server https://gate:8083 --token-file token",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, c *adminclient.Client, _ []string) (_ report, err error) {
-		r := historyReport{Versions: []adminclient.Version{}, Entries: []adminclient.AuditEntry{}, rule: rule}
+		r := historyReport{Versions: []adminapi.Version{}, Entries: []adminapi.AuditEntry{}, rule: rule}
 		if most := mostOf(all, usualHistory); rule == "" {
 			r.Versions, r.More, err = c.Versions(ctx, most)
 		} else {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/rulediff"
 )
@@ -38,7 +39,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 
 // carryOut shows a plan, asks, and applies it.
 func (p *program) carryOut(
-	ctx context.Context, o *planOptions, r *planReport, apply func() (adminclient.Published, error),
+	ctx context.Context, o *planOptions, r *planReport, apply func() (adminapi.Published, error),
 ) (report, error) {
 	asks := !o.yes && !o.dryRun && len(r.Changes.Entries) > 0
 	if asks && p.output == "json" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/spf13/cobra"
 )
@@ -33,7 +34,7 @@ Exit code: 0 the rules are as they were then; 1 they are not, because it was a d
 		if r.Changes, err = c.Diff(ctx, r.From, to); err != nil {
 			return nil, err
 		}
-		return p.carryOut(ctx, &o, &r, func() (done adminclient.Published, err error) {
+		return p.carryOut(ctx, &o, &r, func() (done adminapi.Published, err error) {
 			// The API takes no base for this, so it is looked at as late as possible.
 			if now, err := c.CurrentVersion(ctx); err != nil || now != r.From {
 				return done, cmp.Or(err, fmt.Errorf("the rules are at version %d, and the plan is from %d: nothing was applied; run it again, "+

@@ -67,7 +67,7 @@ into the file that listen.tokens_file names, and it sends the token in X-Headgat
 			case o.Server != "" && role == string(adminapi.CallerRole):
 				return usage(cmd, errors.New("a caller's token is in a file and not in PostgreSQL: leave out --server"))
 			case o.Server != "":
-				return p.storeToken(cmd.Context(), o, &adminclient.Token{Name: args[0], Role: role, Tenant: tenant, ExpiresAt: at})
+				return p.storeToken(cmd.Context(), o, &adminapi.TokenRequest{Name: args[0], Role: role, Tenant: tenant, ExpiresAt: at})
 			case o != (adminclient.Options{}) || expires != "":
 				return usage(cmd, errors.New("say which server keeps the token: give --server ADDRESS or set "+adminclient.ServerVariable))
 			}
@@ -88,7 +88,7 @@ into the file that listen.tokens_file names, and it sends the token in X-Headgat
 
 // tokenList is the JSON of "token list".
 type tokenList struct {
-	Tokens []adminclient.Token `json:"tokens"`
+	Tokens []adminapi.Token `json:"tokens"`
 }
 
 func newTokenList(p *program) *cobra.Command {
@@ -119,17 +119,17 @@ func (r *tokenList) text() string {
 }
 
 // storeToken has a server make the token.
-func (p *program) storeToken(ctx context.Context, o adminclient.Options, wanted *adminclient.Token) error {
+func (p *program) storeToken(ctx context.Context, o adminclient.Options, wanted *adminapi.TokenRequest) error {
 	c, err := connect(o, changeTimeout)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	id, token, err := c.CreateToken(ctx, wanted)
+	made, err := c.CreateToken(ctx, wanted)
 	if err != nil {
 		return err
 	}
-	return p.end(&tokenReport{Name: wanted.Name, Token: token, ID: id}, nil)
+	return p.end(&tokenReport{Name: wanted.Name, Token: made.Secret, ID: made.ID}, nil)
 }
 
 func (r *tokenReport) text() string {

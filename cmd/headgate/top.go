@@ -35,7 +35,7 @@ func missingText(h *adminapi.Coverage) string {
 
 // topReport is the JSON of "top".
 type topReport struct {
-	adminclient.Top
+	adminapi.Top
 	order  string // by which it is shown
 	client *adminclient.Client
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
@@ -22,8 +23,8 @@ const mostUsage = 100
 
 // usageReport is the JSON of "usage", "reset" and "grant".
 type usageReport struct {
-	Usage []adminclient.Usage `json:"usage"`
-	Notes []string            `json:"notes"`
+	Usage []adminapi.Usage `json:"usage"`
+	Notes []string         `json:"notes"`
 }
 
 func newUsage(p *program) *cobra.Command {
@@ -50,7 +51,7 @@ With the token of a tenant and without SUBJECT, it is about that tenant. headgat
 // ownUsage is of the token's owner, of one rule or of all.
 func ownUsage(ctx context.Context, c *adminclient.Client, rule string) (report, error) {
 	own, err := c.OwnUsage(ctx)
-	r := usageReport{Usage: []adminclient.Usage{}, Notes: []string{}}
+	r := usageReport{Usage: []adminapi.Usage{}, Notes: []string{}}
 	for _, u := range own {
 		if rule == "" || u.Rule == rule {
 			r.Usage = append(r.Usage, u)
@@ -68,7 +69,7 @@ func usageOf(ctx context.Context, c *adminclient.Client, text, rule string) (rep
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	r := usageReport{Usage: []adminclient.Usage{}, Notes: append([]string{}, notes...)}
+	r := usageReport{Usage: []adminapi.Usage{}, Notes: append([]string{}, notes...)}
 	rules := []string{rule}
 	if rule == "" {
 		if rules, err = rulesCounting(ctx, c, subject); err != nil {

@@ -17,24 +17,24 @@ import (
 // maxRules is how many can be published at once.
 const maxRules = 10_000
 
-// newVersion is one that is wanted: many rules as one change.
-type newVersion struct {
+// RulesChange is many rules as one change.
+type RulesChange struct {
 	Rules []json.RawMessage `json:"rules"`
 	// Prune disables the rules that are not named, but for those that tenants have made.
 	Prune bool `json:"prune"`
 	// Base is the version that it was planned from.
-	Base    *int64 `json:"base"`
-	Mode    string `json:"mode"`
-	Comment string `json:"comment"`
-	DryRun  bool   `json:"dryRun"`
+	Base    *int64 `json:"base,omitzero"`
+	Mode    string `json:"mode,omitzero"`
+	Comment string `json:"comment,omitzero"`
+	DryRun  bool   `json:"dryRun,omitzero"`
 }
 
 const versionExample = `{"rules": [{"id": "search", "by": ["api_key"], "limit": "100/minute"}], "prune": false, ` +
 	`"base": 12, "mode": "enforce", "comment": "why", "dryRun": true}`
 
 // readChange is what a body with many rules wants, as a tenant's if there is one.
-func readChange(body []byte, tenant string) (newVersion, pgrules.Change, error) {
-	wanted, err := parseLike[newVersion](body, versionExample)
+func readChange(body []byte, tenant string) (RulesChange, pgrules.Change, error) {
+	wanted, err := parseLike[RulesChange](body, versionExample)
 	change := pgrules.Change{Prune: wanted.Prune}
 	switch modes := []headgate.Mode{headgate.Enforce, headgate.Shadow, headgate.Off}; {
 	case err != nil:

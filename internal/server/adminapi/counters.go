@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// credit is what a subject is to be given back.
-type credit struct {
+// Credit is what a subject is to be given back. A reset has no units, and gives back all.
+type Credit struct {
 	Subject headgate.Attributes `json:"subject"`
 	Units   int64               `json:"units"`
 	Reason  string              `json:"reason"`
@@ -21,7 +21,7 @@ type credit struct {
 
 // resetCounter gives back all that a subject has used.
 func (a *api) resetCounter(w http.ResponseWriter, r *http.Request, by Caller) error {
-	wanted, err := read[credit](w, r, maxBody, `{"subject": {"user": "ann"}, "reason": "why"}`)
+	wanted, err := read[Credit](w, r, maxBody, `{"subject": {"user": "ann"}, "reason": "why"}`)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (a *api) resetCounter(w http.ResponseWriter, r *http.Request, by Caller) er
 
 // grantUnits gives back some units.
 func (a *api) grantUnits(w http.ResponseWriter, r *http.Request, by Caller) error {
-	wanted, err := read[credit](w, r, maxBody, `{"subject": {"user": "ann"}, "units": 100, "reason": "why"}`)
+	wanted, err := read[Credit](w, r, maxBody, `{"subject": {"user": "ann"}, "units": 100, "reason": "why"}`)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func costs(rule *headgate.Rule, request *headgate.Request, units int64) error {
 
 // giveBack makes a credit of what a request would cost, and answers with what there is then. Before that it is written
 // down who did it: what cannot be is not done.
-func (a *api) giveBack(w http.ResponseWriter, r *http.Request, by Caller, what string, wanted credit,
+func (a *api) giveBack(w http.ResponseWriter, r *http.Request, by Caller, what string, wanted Credit,
 	price func(*headgate.Rule, *headgate.Request) error,
 ) error {
 	id := r.PathValue("ruleId")
@@ -92,7 +92,7 @@ func (a *api) giveBack(w http.ResponseWriter, r *http.Request, by Caller, what s
 	if a.DB != nil {
 		record := struct {
 			What string `json:"what"`
-			credit
+			Credit
 		}{what, wanted}
 		tenant := wanted.Subject["tenant"]
 		if err := a.DB.Record(r.Context(), by.who(""), rule.ID, tenant, record); err != nil {

@@ -20,6 +20,16 @@ const (
 	MostDenials = largestPage
 )
 
+// Denials is what was refused lately.
+type Denials struct {
+	Coverage
+	Since time.Time `json:"since"`
+	// From is when the oldest of what is remembered was: nobody knows what was before.
+	From       time.Time        `json:"from"`
+	Unrecorded int64            `json:"unrecorded"`
+	Denials    []denials.Record `json:"denials"`
+}
+
 // listDenials asks all nodes what they have refused.
 func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if a.Denials == nil {
@@ -42,13 +52,7 @@ func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) erro
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, struct {
-		Coverage
-		Since      time.Time        `json:"since"`
-		From       time.Time        `json:"from"`
-		Unrecorded int64            `json:"unrecorded"`
-		Denials    []denials.Record `json:"denials"`
-	}{
+	return answer(w, http.StatusOK, Denials{
 		Coverage{coverage, a.ShowSubjects}, q.Since, found.From, found.Unrecorded, append([]denials.Record{}, found.Records...),
 	})
 }

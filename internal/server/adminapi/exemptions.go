@@ -9,31 +9,17 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// exemption is one as callers see it.
-type exemption struct {
-	ID int64 `json:"exemptionId"`
-	// Rule is the rule's name; without one it is from all rules.
-	Rule         string     `json:"rule,omitempty"`
-	SubjectType  string     `json:"subjectType"`
-	SubjectValue string     `json:"subjectValue"`
-	Reason       string     `json:"reason"`
-	ExpiresAt    *time.Time `json:"expiresAt,omitempty"`
-	CreatedBy    string     `json:"createdBy"`
-	CreatedAt    time.Time  `json:"createdAt"`
-}
+// Exemption is one that was added; without a rule it is from all.
+type Exemption = pgrules.Exemption
 
-func exemptionOf(x *pgrules.Exemption) exemption {
-	return exemption{x.ID, x.Rule, x.Type, x.Value, x.Reason, x.Expires, x.CreatedBy, x.CreatedAt}
-}
-
-// newExemption is one that is wanted.
-type newExemption struct {
+// NewExemption is one to be added.
+type NewExemption struct {
 	SubjectType  string `json:"subjectType"`
 	SubjectValue string `json:"subjectValue"`
 	// APIKey is a key itself, of which the hash is stored.
-	APIKey    string     `json:"apiKey"`
+	APIKey    string     `json:"apiKey,omitzero"`
 	Reason    string     `json:"reason"`
-	ExpiresAt *time.Time `json:"expiresAt"`
+	ExpiresAt *time.Time `json:"expiresAt,omitzero"`
 }
 
 const exemptionExample = `{"subjectType": "user", "subjectValue": "ann", "reason": "load test", ` +
@@ -57,7 +43,7 @@ func (a *api) listExemptions(w http.ResponseWriter, r *http.Request, by Caller) 
 	if err != nil {
 		return err
 	}
-	return answerPage(w, page, "exemptions", all, func(x *pgrules.Exemption) int64 { return x.ID }, exemptionOf)
+	return answerPage(w, page, "exemptions", all, func(x *Exemption) int64 { return x.ID })
 }
 
 // addExemption is from the rule in the path, or from all.
@@ -69,7 +55,7 @@ func (a *api) addExemption(w http.ResponseWriter, r *http.Request, by Caller) er
 			return err
 		}
 	}
-	wanted, err := read[newExemption](w, r, maxBody, exemptionExample)
+	wanted, err := read[NewExemption](w, r, maxBody, exemptionExample)
 	if err != nil {
 		return err
 	}
@@ -82,15 +68,15 @@ func (a *api) addExemption(w http.ResponseWriter, r *http.Request, by Caller) er
 	if err := checkExpiry(wanted.ExpiresAt); err != nil {
 		return err
 	}
-	made, err := a.DB.AddExemption(r.Context(), by.who(""), pgrules.Exemption{
-		Rule: found.Name, Type: wanted.SubjectType, Value: wanted.SubjectValue, Reason: wanted.Reason,
-		Expires: wanted.ExpiresAt,
+	made, err := a.DB.AddExemption(r.Context(), by.who(""), Exemption{
+		Rule: found.Name, SubjectType: wanted.SubjectType, SubjectValue: wanted.SubjectValue, Reason: wanted.Reason,
+		ExpiresAt: wanted.ExpiresAt,
 	})
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Location", fmt.Sprintf("%s/%d", exemptionsPath, made.ID))
-	return answer(w, http.StatusCreated, exemptionOf(&made))
+	return answer(w, http.StatusCreated, made)
 }
 
 func (a *api) removeExemption(w http.ResponseWriter, r *http.Request, by Caller) error {

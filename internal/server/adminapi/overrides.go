@@ -4,39 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// override is one as callers see it.
-type override struct {
-	ID        int64               `json:"overrideId"`
-	Rule      string              `json:"rule"`
-	LimitName string              `json:"limitName,omitempty"`
-	Subject   headgate.Attributes `json:"subject"`
-	Limit     string              `json:"limit"`
-	Reason    string              `json:"reason"`
-	ExpiresAt *time.Time          `json:"expiresAt,omitempty"`
-	CreatedBy string              `json:"createdBy"`
-	CreatedAt time.Time           `json:"createdAt"`
-	UpdatedAt time.Time           `json:"updatedAt"`
-}
+// Override is one to be set.
+type Override = pgrules.Override
 
-func overrideOf(o *pgrules.Override) override {
-	return override{o.ID, o.Rule, o.Limit, o.Subject, o.Text, o.Reason, o.Expires, o.CreatedBy, o.CreatedAt, o.UpdatedAt}
-}
-
-// newOverride is one that is wanted.
-type newOverride struct {
-	Rule      string              `json:"rule"`
-	LimitName string              `json:"limitName"`
-	Subject   headgate.Attributes `json:"subject"`
-	Limit     string              `json:"limit"`
-	Reason    string              `json:"reason"`
-	ExpiresAt *time.Time          `json:"expiresAt"`
-}
+// StoredOverride is one that was set.
+type StoredOverride = pgrules.StoredOverride
 
 const overrideExample = `{"rule": "search-by-key", "subject": {"tenant": "acme"}, "limit": "5000/minute", ` +
 	`"reason": "launch", "expiresAt": "2027-01-31T18:00:00Z"}, or {"overrides": […]} with up to 10000 of them`
@@ -54,7 +30,7 @@ func (a *api) listOverrides(w http.ResponseWriter, r *http.Request, by Caller) e
 	if err != nil {
 		return err
 	}
-	return answerPage(w, page, "overrides", all, func(o *pgrules.Override) int64 { return o.ID }, overrideOf)
+	return answerPage(w, page, "overrides", all, func(o *StoredOverride) int64 { return o.ID })
 }
 
 // setOverrides takes one, or many as one.
@@ -69,7 +45,7 @@ func (a *api) setOverrides(w http.ResponseWriter, r *http.Request, by Caller) er
 	if json.Unmarshal(body, &keys) == nil && keys.Overrides != nil {
 		return a.setMany(w, r, by, body)
 	}
-	one, err := parseLike[newOverride](body, overrideExample)
+	one, err := parseLike[Override](body, overrideExample)
 	if err != nil {
 		return err
 	}
@@ -82,9 +58,9 @@ func (a *api) setOverrides(w http.ResponseWriter, r *http.Request, by Caller) er
 		return err
 	}
 	for i := range there {
-		if o := &there[i]; o.Limit == one.LimitName {
+		if o := &there[i]; o.LimitName == one.LimitName {
 			w.Header().Set("Location", fmt.Sprintf("%s/%d", overridesPath, o.ID))
-			return answer(w, http.StatusCreated, overrideOf(o))
+			return answer(w, http.StatusCreated, o)
 		}
 	}
 	return fmt.Errorf("%w: it was removed at once", pgrules.ErrConflict)
@@ -92,7 +68,7 @@ func (a *api) setOverrides(w http.ResponseWriter, r *http.Request, by Caller) er
 
 func (a *api) setMany(w http.ResponseWriter, r *http.Request, by Caller, body []byte) error {
 	wanted, err := parseLike[struct {
-		Overrides []newOverride `json:"overrides"`
+		Overrides []Override `json:"overrides"`
 	}](body, overrideExample)
 	if err != nil {
 		return err
@@ -106,8 +82,7 @@ func (a *api) setMany(w http.ResponseWriter, r *http.Request, by Caller, body []
 	}{changed})
 }
 
-func (a *api) set(r *http.Request, by Caller, wanted ...newOverride) (changed int64, err error) {
-	overrides := make([]pgrules.Override, len(wanted))
+func (a *api) set(r *http.Request, by Caller, wanted ...Override) (changed int64, err error) {
 	mine := map[string]error{}
 	for i := range wanted {
 		o := &wanted[i]
@@ -123,11 +98,8 @@ func (a *api) set(r *http.Request, by Caller, wanted ...newOverride) (changed in
 			p.Detail = fmt.Sprintf("override %d: %s", i, p.Detail)
 			return 0, &p
 		}
-		overrides[i] = pgrules.Override{
-			Rule: o.Rule, Limit: o.LimitName, Subject: o.Subject, Text: o.Limit, Reason: o.Reason, Expires: o.ExpiresAt,
-		}
 	}
-	return a.DB.SetOverrides(r.Context(), by.who(""), overrides)
+	return a.DB.SetOverrides(r.Context(), by.who(""), wanted)
 }
 
 func (a *api) removeOverride(w http.ResponseWriter, r *http.Request, by Caller) error {

@@ -13,7 +13,7 @@ type ownUsage struct {
 	Tenant  string              `json:"tenant,omitempty"`
 	Subject headgate.Attributes `json:"subject"`
 	RuleID  string              `json:"ruleId,omitempty"`
-	*limitUsage
+	*LimitUsage
 	Usage []usage `json:"usage"`
 }
 
@@ -51,8 +51,8 @@ func (a *api) readOwnUsage(w http.ResponseWriter, r *http.Request, by Caller) er
 		}
 		one := usageOf(asks[i].Rule, asks[i].Rule, asks[i].Attributes, &decisions[i])
 		own.Usage = append(own.Usage, one)
-		if one.Limited && (own.limitUsage == nil || one.left() < own.left()) {
-			own.RuleID, own.limitUsage = one.RuleID, one.limitUsage
+		if one.Limited && (own.LimitUsage == nil || one.left() < own.left()) {
+			own.RuleID, own.LimitUsage = one.RuleID, one.LimitUsage
 		}
 	}
 	if only.ID != "" && len(own.Usage) == 0 {

@@ -63,26 +63,15 @@ func readPage(r *http.Request, filters ...string) (page pgrules.Page, q url.Valu
 	return page, q, nil
 }
 
-// answerPage answers with a page as callers see it, without the one more, and the cursor of the next page if there is one.
-func answerPage[T, U any](
-	w http.ResponseWriter, page pgrules.Page, name string, all []T, id func(*T) int64, as func(*T) U,
-) error {
+// answerPage answers with a page without the one more, and the cursor of the next page if there is one.
+func answerPage[T any](w http.ResponseWriter, page pgrules.Page, name string, all []T, id func(*T) int64) error {
 	body := map[string]any{}
 	if len(all) >= int(page.Most) {
 		all = all[:page.Most-1]
 		body["next"] = base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, id(&all[len(all)-1]), 10))
 	}
-	body[name] = convert(all, as)
+	body[name] = append([]T{}, all...) // never null
 	return answer(w, http.StatusOK, body)
-}
-
-// convert is a list as callers see it, never null.
-func convert[T, U any](all []T, as func(*T) U) []U {
-	list := make([]U, len(all))
-	for i := range all {
-		list[i] = as(&all[i])
-	}
-	return list
 }
 
 // readPairs reads a parameter that is NAME=VALUE, each time that it is there; nil if it is not.

@@ -1,25 +1,13 @@
 package adminapi
 
 import (
-	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// auditEntry is a change as callers see it. Old and New are rows of the tables.
-type auditEntry struct {
-	ID        int64           `json:"id"`
-	Object    string          `json:"object"`
-	Action    string          `json:"action"`
-	Rule      string          `json:"rule,omitempty"`
-	Old       json.RawMessage `json:"old,omitempty"`
-	New       json.RawMessage `json:"new,omitempty"`
-	Version   int64           `json:"version,omitempty"`
-	Actor     string          `json:"actor"`
-	CreatedAt time.Time       `json:"createdAt"`
-}
+// AuditEntry is a change.
+type AuditEntry = pgrules.AuditEntry
 
 func (a *api) listAudit(w http.ResponseWriter, r *http.Request, by Caller) error {
 	page, q, err := readPage(r, "rule")
@@ -30,22 +18,22 @@ func (a *api) listAudit(w http.ResponseWriter, r *http.Request, by Caller) error
 	if err != nil {
 		return err
 	}
-	return answerPage(w, page, "entries", all, func(e *pgrules.AuditEntry) int64 { return e.ID },
-		func(e *pgrules.AuditEntry) auditEntry {
-			return auditEntry{e.ID, e.Object, e.Action, e.Rule, e.Old, e.New, e.Version, e.Actor, e.CreatedAt}
-		})
+	return answerPage(w, page, "entries", all, func(e *AuditEntry) int64 { return e.ID })
 }
 
-// node is a server as callers see it.
-type node struct {
-	Name     string `json:"node"`
+// Nodes are all servers that follow the same PostgreSQL, with the newest version of its rules, and the revision of everything,
+// overrides and exemptions included.
+type Nodes struct {
 	Version  int64  `json:"version"`
 	Revision int64  `json:"revision"`
+	Nodes    []Node `json:"nodes"`
+}
+
+// Node is one of them.
+type Node struct {
+	pgrules.Node
 	// Behind is whether it does not run what is there.
-	Behind     bool      `json:"behind"`
-	Problem    string    `json:"problem"`
-	StartedAt  time.Time `json:"startedAt"`
-	AgeSeconds float64   `json:"ageSeconds"`
+	Behind bool `json:"behind"`
 }
 
 func (a *api) listNodes(w http.ResponseWriter, r *http.Request, _ Caller) error {
@@ -57,12 +45,9 @@ func (a *api) listNodes(w http.ResponseWriter, r *http.Request, _ Caller) error 
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, struct {
-		Version  int64  `json:"version"`
-		Revision int64  `json:"revision"`
-		Nodes    []node `json:"nodes"`
-	}{version, revision, convert(nodes, func(n *pgrules.Node) node {
-		behind := n.Version < version || n.Seq < revision
-		return node{n.Name, n.Version, n.Seq, behind, n.Problem, n.StartedAt, n.AgeSeconds}
-	})})
+	all := Nodes{version, revision, []Node{}}
+	for _, n := range nodes {
+		all.Nodes = append(all.Nodes, Node{n, n.Version < version || n.Seq < revision})
+	}
+	return answer(w, http.StatusOK, all)
 }

@@ -1,51 +1,26 @@
 package adminapi
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/internal/server/pgrules"
-	"github.com/headgate/headgate/ruledoc"
 )
 
-// rule is a rule as callers see it: the flat form, the whole of it as a document, and what the tables know besides.
-type rule struct {
-	ID string `json:"ruleId"`
-	ruledoc.Flat
-	// Owner is the tenant that has made it.
-	Owner     string          `json:"owner,omitempty"`
-	Document  json.RawMessage `json:"rule"`
-	Revision  int64           `json:"revision"`
-	CreatedAt time.Time       `json:"createdAt"`
-	UpdatedAt time.Time       `json:"updatedAt"`
-	// Version is the one of all rules that a change has made; it is in answers to changes only.
-	Version int64 `json:"version,omitempty"`
-}
+// Rule is a rule: its flat form, the whole of it as a document, and what the tables know besides.
+type Rule = pgrules.Rule
 
-func ruleOf(r *pgrules.Rule) rule {
-	flat := r.Flat
-	flat.Algorithm = cmp.Or(flat.Algorithm, "token_bucket")
-	return rule{
-		ID: r.UUID, Flat: flat, Owner: r.Owner, Document: r.Document, Revision: r.Revision,
-		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
-	}
-}
-
-func answerRule(w http.ResponseWriter, status int, r *pgrules.Rule, version int64) error {
-	shown := ruleOf(r)
-	shown.Version = version
+func answerRule(w http.ResponseWriter, status int, r *Rule, version int64) error {
+	r.Version = version
 	w.Header().Set("Etag", tagOf(r))
-	return answer(w, status, shown)
+	return answer(w, status, r)
 }
 
-func tagOf(r *pgrules.Rule) string { return strconv.Quote(strconv.FormatInt(r.Revision, 10)) }
+func tagOf(r *Rule) string { return strconv.Quote(strconv.FormatInt(r.Revision, 10)) }
 
 func (a *api) listRules(w http.ResponseWriter, r *http.Request, by Caller) error {
 	page, q, err := readPage(r, "tenant", "scope", "enabled")
@@ -72,7 +47,7 @@ func (a *api) listRules(w http.ResponseWriter, r *http.Request, by Caller) error
 	if err != nil {
 		return err
 	}
-	return answerPage(w, page, "rules", rules, func(r *pgrules.Rule) int64 { return r.ID }, ruleOf)
+	return answerPage(w, page, "rules", rules, func(r *Rule) int64 { return r.ID })
 }
 
 func (a *api) createRule(w http.ResponseWriter, r *http.Request, by Caller) error {
@@ -154,11 +129,11 @@ func (a *api) disableRule(w http.ResponseWriter, r *http.Request, by Caller) err
 }
 
 // rule is the one in the path, if the caller may see it.
-func (a *api) rule(r *http.Request, by Caller) (pgrules.Rule, error) {
+func (a *api) rule(r *http.Request, by Caller) (Rule, error) {
 	return a.ruleNamed(r, by, r.PathValue("ruleId"))
 }
 
-func (a *api) ruleNamed(r *http.Request, by Caller, name string) (pgrules.Rule, error) {
+func (a *api) ruleNamed(r *http.Request, by Caller, name string) (Rule, error) {
 	found, err := a.DB.Rule(r.Context(), name)
 	if err == nil && !by.owns(found.Owner) {
 		err = fmt.Errorf("rule %q: %w", name, pgrules.ErrNotFound)
@@ -169,7 +144,7 @@ func (a *api) ruleNamed(r *http.Request, by Caller, name string) (pgrules.Rule, 
 // change replaces or disables a rule. With If-Match it must still be the one that the caller has read; without, the last writer wins,
 // and the audit has what was there before.
 func (a *api) change(
-	r *http.Request, by Caller, found *pgrules.Rule, definition *pgrules.Definition,
+	r *http.Request, by Caller, found *Rule, definition *pgrules.Definition,
 ) (pgrules.Outcome, error) {
 	edit := pgrules.Edit{Name: found.Name, Put: definition, Revision: pgrules.AnyRevision}
 	stale := newProblem(http.StatusPreconditionFailed, fmt.Sprintf("rule %q has been changed since you have read it: read it "+

@@ -12,22 +12,22 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// token is one in the database as callers see it. Secret is the token itself, which is shown once and stored nowhere.
-type token struct {
-	ID        int64      `json:"tokenId"`
+// Token is what is known of a token in the database.
+type Token = pgrules.Token
+
+// TokenRequest is a token to be made.
+type TokenRequest struct {
 	Name      string     `json:"name"`
 	Role      string     `json:"role"`
-	Tenant    string     `json:"tenant,omitempty"`
-	Subject   string     `json:"subject,omitempty"`
-	CreatedBy string     `json:"createdBy,omitempty"`
-	CreatedAt *time.Time `json:"createdAt,omitempty"`
-	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
-	RevokedAt *time.Time `json:"revokedAt,omitempty"`
-	Secret    string     `json:"token,omitempty"`
+	Tenant    string     `json:"tenant,omitzero"`
+	Subject   string     `json:"subject,omitzero"`
+	ExpiresAt *time.Time `json:"expiresAt,omitzero"`
 }
 
-func tokenOf(t *pgrules.Token) token {
-	return token{t.ID, t.Name, t.Role, t.Tenant, t.Subject, t.CreatedBy, &t.CreatedAt, t.Expires, t.RevokedAt, ""}
+// CreatedToken is a token that was made. Secret is the token itself, which is shown once and stored nowhere.
+type CreatedToken struct {
+	Token
+	Secret string `json:"token"`
 }
 
 func (a *api) listTokens(w http.ResponseWriter, r *http.Request, _ Caller) error {
@@ -39,17 +39,12 @@ func (a *api) listTokens(w http.ResponseWriter, r *http.Request, _ Caller) error
 	if err != nil {
 		return err
 	}
-	return answerPage(w, page, "tokens", all, func(t *pgrules.Token) int64 { return t.ID }, tokenOf)
+	return answerPage(w, page, "tokens", all, func(t *Token) int64 { return t.ID })
 }
 
 func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) error {
-	wanted, err := read[struct {
-		Name      string     `json:"name"`
-		Role      string     `json:"role"`
-		Tenant    string     `json:"tenant"`
-		Subject   string     `json:"subject"`
-		ExpiresAt *time.Time `json:"expiresAt"`
-	}](w, r, maxBody, `{"name": "ann", "role": "editor", "tenant": "acme", "expiresAt": "2027-01-31T18:00:00Z"}`)
+	wanted, err := read[TokenRequest](w, r, maxBody,
+		`{"name": "ann", "role": "editor", "tenant": "acme", "expiresAt": "2027-01-31T18:00:00Z"}`)
 	if err != nil {
 		return err
 	}
@@ -77,13 +72,12 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) err
 	if err != nil {
 		return unusable("%s", err)
 	}
-	made := token{
+	made := CreatedToken{Token{
 		Name: wanted.Name, Role: wanted.Role, Tenant: wanted.Tenant, Subject: wanted.Subject, ExpiresAt: wanted.ExpiresAt,
-		CreatedBy: by.Name, Secret: secret,
-	}
-	stored := pgrules.Token{Name: made.Name, Role: made.Role, Tenant: made.Tenant, Subject: made.Subject, Expires: made.ExpiresAt}
+		CreatedBy: by.Name,
+	}, secret}
 	sum := sha256.Sum256([]byte(secret))
-	if made.ID, err = a.DB.AddToken(r.Context(), by.who(""), stored, sum); err != nil {
+	if made.ID, err = a.DB.AddToken(r.Context(), by.who(""), made.Token, sum); err != nil {
 		return err
 	}
 	w.Header().Set("Location", fmt.Sprintf("%s/%d", tokensPath, made.ID))

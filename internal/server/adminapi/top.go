@@ -18,6 +18,16 @@ type Coverage struct {
 	ShowSubjects string `json:"showSubjects"`
 }
 
+// Top is who was refused most lately, and who is nearest to a limit.
+type Top struct {
+	Coverage
+	At            time.Time           `json:"at"`
+	WindowSeconds int                 `json:"windowSeconds"`
+	Incomplete    bool                `json:"incomplete"`
+	Refused       []offenders.Limited `json:"refused"`
+	Near          []offenders.Near    `json:"near"`
+}
+
 func nobodyLooks() *problem {
 	return newProblem(http.StatusNotImplemented, "this server does not watch its decisions: ask one that headgate serve runs")
 }
@@ -54,14 +64,7 @@ func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, struct {
-		Coverage
-		At            time.Time           `json:"at"`
-		WindowSeconds int                 `json:"windowSeconds"`
-		Incomplete    bool                `json:"incomplete"`
-		Refused       []offenders.Limited `json:"refused"`
-		Near          []offenders.Near    `json:"near"`
-	}{
+	return answer(w, http.StatusOK, Top{
 		Coverage{coverage, a.ShowSubjects},
 		time.Now().UTC().Truncate(time.Second), window, found.Incomplete,
 		append([]offenders.Limited{}, found.Limited...), append([]offenders.Near{}, found.Near...),

@@ -11,19 +11,24 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// usage is what a subject has left of a rule. What stands beside the limits is of the one that would refuse it first.
-type usage struct {
-	RuleID  string              `json:"ruleId"`
+// Usage is what a subject has left of a rule.
+type Usage struct {
 	Rule    string              `json:"rule"`
 	Subject headgate.Attributes `json:"subject"`
 	// Limited is false for a subject that is exempt, and for a rule that is off. Then there is nothing else to tell.
-	Limited bool `json:"limited"`
-	*limitUsage
-	Limits []limitUsage `json:"limits"`
+	Limited bool         `json:"limited"`
+	Limits  []LimitUsage `json:"limits"`
 }
 
-// limitUsage is what a subject has left of one limit.
-type limitUsage struct {
+// usage is the same with, beside the limits, the one that would refuse the subject first.
+type usage struct {
+	RuleID string `json:"ruleId"`
+	Usage
+	*LimitUsage
+}
+
+// LimitUsage is what a subject has left of one limit.
+type LimitUsage struct {
 	Name      string    `json:"name,omitempty"`
 	Limit     int64     `json:"limit"`
 	Remaining int64     `json:"remaining"`
@@ -35,22 +40,22 @@ type limitUsage struct {
 	Origin string `json:"origin"`
 	// Enforced is false for a limit that refuses nobody.
 	Enforced bool `json:"enforced"`
-	// LocalShare says that Redis did not answer: Remaining and ResetAt are of this node's local fallback share of the limit.
+	// LocalShare says that Redis did not answer: Remaining and ResetAt are of the server's local fallback share of the limit.
 	LocalShare bool `json:"localShare,omitempty"`
 }
 
 // left returns which part of the limit remains.
-func (l *limitUsage) left() float64 { return float64(l.Remaining) / float64(max(l.Limit, 1)) }
+func (l *LimitUsage) left() float64 { return float64(l.Remaining) / float64(max(l.Limit, 1)) }
 
 // usageOf puts together what a rule's limits say.
 func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decision) usage {
-	u := usage{RuleID: ruleID, Rule: rule, Subject: subject, Limits: []limitUsage{}}
+	u := usage{RuleID: ruleID, Usage: Usage{Rule: rule, Subject: subject, Limits: []LimitUsage{}}}
 	for i := range d.Limits {
 		l := &d.Limits[i]
 		if l.Origin == headgate.FromCandidate {
 			continue
 		}
-		one := limitUsage{
+		one := LimitUsage{
 			Name: l.Name, Limit: l.Limit.Capacity(), Remaining: l.Remaining, ResetAt: l.Time.Add(l.ResetAfter).UTC(),
 			Origin: l.Origin.String(), Enforced: l.Enforced, LocalShare: l.DecidedBy() == headgate.PathLocal,
 		}
@@ -63,8 +68,8 @@ func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decis
 		u.Limits = append(u.Limits, one)
 	}
 	for i := range u.Limits {
-		if l := &u.Limits[i]; u.limitUsage == nil || l.left() < u.left() {
-			u.Limited, u.limitUsage = true, l
+		if l := &u.Limits[i]; u.LimitUsage == nil || l.left() < u.left() {
+			u.Limited, u.LimitUsage = true, l
 		}
 	}
 	return u

@@ -8,16 +8,6 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// dayUsage is what a subject has used of a metered rule on a day.
-type dayUsage struct {
-	Day  string `json:"day"`
-	Rule string `json:"rule"`
-	// Subject is left out where no node has told what it is.
-	Subject headgate.Attributes `json:"subject,omitempty"`
-	Units   int64               `json:"units"`
-	Refused int64               `json:"refused"`
-}
-
 // usualDays are shown if nothing else is asked for.
 const usualDays = 30
 
@@ -54,6 +44,5 @@ func (a *api) listUsage(w http.ResponseWriter, r *http.Request, by Caller) error
 	if err != nil {
 		return err
 	}
-	return answerPage(w, page, "usage", all, func(u *pgrules.Usage) int64 { return u.ID },
-		func(u *pgrules.Usage) dayUsage { return dayUsage{u.Day, u.Rule, u.Attributes, u.Units, u.Refused} })
+	return answerPage(w, page, "usage", all, func(u *pgrules.Usage) int64 { return u.ID })
 }

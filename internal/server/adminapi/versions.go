@@ -12,23 +12,17 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// version is one of the rules as callers see it.
-type version struct {
-	Version   int64     `json:"version"`
-	Mode      string    `json:"mode"`
-	Actor     string    `json:"actor"`
-	Comment   string    `json:"comment"`
-	CreatedAt time.Time `json:"createdAt"`
-	// Changed is how many rules are not as in the version before.
-	Changed int64 `json:"changed"`
+// Version is one of the rules.
+type Version = pgrules.Version
+
+// RulesAt is a version with its rules.
+type RulesAt struct {
+	Version
+	Rules []Rule `json:"rules"`
 }
 
-func versionOf(v *pgrules.Version) version {
-	return version{v.Number, v.Mode, v.Actor, v.Comment, v.CreatedAt, v.Changed}
-}
-
-// published is what has become of a change, or would.
-type published struct {
+// Published is what has become of a change of the rules, or would.
+type Published struct {
 	Version int64            `json:"version"`
 	DryRun  bool             `json:"dryRun"`
 	Changes *rulediff.Report `json:"changes"`
@@ -43,7 +37,7 @@ func (a *api) listVersions(w http.ResponseWriter, r *http.Request, _ Caller) err
 	if err != nil {
 		return err
 	}
-	return answerPage(w, page, "versions", all, func(v *pgrules.Version) int64 { return v.Number }, versionOf)
+	return answerPage(w, page, "versions", all, func(v *Version) int64 { return v.Number })
 }
 
 func (a *api) readVersion(w http.ResponseWriter, r *http.Request, _ Caller) error {
@@ -51,14 +45,11 @@ func (a *api) readVersion(w http.ResponseWriter, r *http.Request, _ Caller) erro
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, struct {
-		version
-		Rules []rule `json:"rules"`
-	}{versionOf(&v), convert(rules, ruleOf)})
+	return answer(w, http.StatusOK, RulesAt{v, append([]Rule{}, rules...)})
 }
 
 // versionIn is the version whose number is in the path, and its rules.
-func (a *api) versionIn(r *http.Request, name string) (v pgrules.Version, rules []pgrules.Rule, err error) {
+func (a *api) versionIn(r *http.Request, name string) (v Version, rules []Rule, err error) {
 	number, err := pathNumber(r, name)
 	if err != nil {
 		return v, nil, err
@@ -139,7 +130,7 @@ func answerOutcome(w http.ResponseWriter, o *pgrules.Outcome, dryRun bool) error
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, published{o.Version, dryRun, report})
+	return answer(w, http.StatusOK, Published{o.Version, dryRun, report})
 }
 
 func (a *api) rollBack(w http.ResponseWriter, r *http.Request, by Caller) error {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
 // What can be removed, by where the API has it.
@@ -21,24 +21,10 @@ func (c *Client) Remove(ctx context.Context, path, id string) error {
 	return c.call(ctx, http.MethodDelete, path+"/"+id, nil, nil)
 }
 
-// Override gives a subject another limit.
-type Override struct {
-	ID        int64               `json:"overrideId,omitzero"`
-	Rule      string              `json:"rule"`
-	LimitName string              `json:"limitName,omitzero"`
-	Subject   headgate.Attributes `json:"subject"`
-	Limit     string              `json:"limit"`
-	Reason    string              `json:"reason,omitzero"`
-	ExpiresAt *time.Time          `json:"expiresAt,omitzero"`
-	CreatedBy string              `json:"createdBy,omitzero"`
-	CreatedAt time.Time           `json:"createdAt,omitzero"`
-	UpdatedAt time.Time           `json:"updatedAt,omitzero"`
-}
-
 // Overrides returns the overrides of a rule, "" of all, and of subjects with these attributes, at most so many, and whether
 // there are more.
 func (c *Client) Overrides(ctx context.Context, rule string, subject headgate.Attributes, most int) (
-	all []Override, more bool, err error,
+	all []adminapi.StoredOverride, more bool, err error,
 ) {
 	filter := url.Values{}
 	if rule != "" {
@@ -47,31 +33,19 @@ func (c *Client) Overrides(ctx context.Context, rule string, subject headgate.At
 	for name, value := range subject {
 		filter.Add("subject", name+"="+value)
 	}
-	return list[Override](ctx, c, OverridesPath, "overrides", filter, most)
+	return list[adminapi.StoredOverride](ctx, c, OverridesPath, "overrides", filter, most)
 }
 
 // SetOverride sets one override, and returns it as it is stored.
-func (c *Client) SetOverride(ctx context.Context, o *Override) (Override, error) {
-	return ask[Override](ctx, c, http.MethodPost, OverridesPath, o)
+func (c *Client) SetOverride(ctx context.Context, o *adminapi.Override) (adminapi.StoredOverride, error) {
+	return ask[adminapi.StoredOverride](ctx, c, http.MethodPost, OverridesPath, o)
 }
 
 // SetOverrides sets all or none, and returns how many were not as they are already. A *RefusalError because of one of them begins
 // with "override" and its index.
-func (c *Client) SetOverrides(ctx context.Context, all []Override) (changed int, err error) {
+func (c *Client) SetOverrides(ctx context.Context, all []adminapi.Override) (changed int, err error) {
 	answer, err := ask[struct{ Changed int }](ctx, c, http.MethodPost, OverridesPath, map[string]any{"overrides": all})
 	return answer.Changed, err
-}
-
-// Exemption frees a subject from a rule, or from all.
-type Exemption struct {
-	ID           int64      `json:"exemptionId,omitzero"`
-	Rule         string     `json:"rule,omitzero"`
-	SubjectType  string     `json:"subjectType"`
-	SubjectValue string     `json:"subjectValue"`
-	Reason       string     `json:"reason,omitzero"`
-	ExpiresAt    *time.Time `json:"expiresAt,omitzero"`
-	CreatedBy    string     `json:"createdBy,omitzero"`
-	CreatedAt    time.Time  `json:"createdAt,omitzero"`
 }
 
 // exemptionsOf is where the API has the exemptions from a rule, or from all.
@@ -83,11 +57,11 @@ func exemptionsOf(rule string) string {
 }
 
 // Exemptions returns the exemptions from a rule, "" from any, at most so many, and whether there are more.
-func (c *Client) Exemptions(ctx context.Context, rule string, most int) (all []Exemption, more bool, err error) {
-	return list[Exemption](ctx, c, exemptionsOf(rule), "exemptions", url.Values{}, most)
+func (c *Client) Exemptions(ctx context.Context, rule string, most int) (all []adminapi.Exemption, more bool, err error) {
+	return list[adminapi.Exemption](ctx, c, exemptionsOf(rule), "exemptions", url.Values{}, most)
 }
 
 // Exempt adds an exemption from a rule, "" from all, and returns it as it is stored.
-func (c *Client) Exempt(ctx context.Context, rule string, x *Exemption) (Exemption, error) {
-	return ask[Exemption](ctx, c, http.MethodPost, exemptionsOf(rule), x)
+func (c *Client) Exempt(ctx context.Context, rule string, x *adminapi.NewExemption) (adminapi.Exemption, error) {
+	return ask[adminapi.Exemption](ctx, c, http.MethodPost, exemptionsOf(rule), x)
 }

@@ -42,7 +42,7 @@ func TestQuotaOfChanges(t *testing.T) {
 		all := make([]pgrules.Override, n)
 		for i := range all {
 			subject := headgate.Attributes{"tenant": "acme", "user": strconv.Itoa(i)}
-			all[i] = pgrules.Override{Rule: "a", Subject: subject, Text: fmt.Sprintf("%d/minute", limit)}
+			all[i] = pgrules.Override{Rule: "a", Subject: subject, Limit: fmt.Sprintf("%d/minute", limit)}
 		}
 		_, err := db.SetOverrides(t.Context(), who, all)
 		return err
@@ -67,7 +67,7 @@ func TestQuotaOfChanges(t *testing.T) {
 	spent(6)
 	must(override(db, eve, 6, 20)) // of which one is new
 	spent(7)
-	x, err := db.AddExemption(t.Context(), eve, pgrules.Exemption{Rule: "a", Type: "user", Value: "ann"})
+	x, err := db.AddExemption(t.Context(), eve, pgrules.Exemption{Rule: "a", SubjectType: "user", SubjectValue: "ann"})
 	must(err)
 	must(db.RemoveExemption(t.Context(), eve, x.ID))
 	spent(9)

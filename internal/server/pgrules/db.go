@@ -119,6 +119,15 @@ type Who struct {
 // query is for reading.
 func (db *DB) query() *pgdb.Queries { return pgdb.New(db.pool) }
 
+// convert returns what rows are for callers.
+func convert[T, U any](rows []T, as func(T) U) []U {
+	all := make([]U, len(rows))
+	for i := range rows {
+		all[i] = as(rows[i])
+	}
+	return all
+}
+
 // change runs a transaction in somebody's name.
 func (db *DB) change(ctx context.Context, who Who, do func(q *pgdb.Queries) error) error {
 	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {

@@ -5,35 +5,45 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
 )
 
-// Exemption frees a subject from a rule, or from all if Rule, the rule's name, is "". Type is api_key, user, ip_cidr or
+// Exemption frees a subject from a rule, or from all if Rule, the rule's name, is "". SubjectType is api_key, user, ip_cidr or
 // service_account.
-type Exemption = pgdb.ListExemptionsRow
+type Exemption struct {
+	ID           int64      `json:"exemptionId"`
+	Rule         string     `json:"rule,omitempty"`
+	SubjectType  string     `json:"subjectType"`
+	SubjectValue string     `json:"subjectValue"`
+	Reason       string     `json:"reason"`
+	ExpiresAt    *time.Time `json:"expiresAt,omitempty"`
+	CreatedBy    string     `json:"createdBy"`
+	CreatedAt    time.Time  `json:"createdAt"`
+}
 
 // AddExemption adds an exemption, or changes the reason and the end of the one that is there.
 func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption, error) {
 	params := pgdb.AddExemptionParams{
-		SubjectType: x.Type, SubjectValue: x.Value, Reason: x.Reason, ExpiresAt: x.Expires, CreatedBy: who.Name,
+		SubjectType: x.SubjectType, SubjectValue: x.SubjectValue, Reason: x.Reason, ExpiresAt: x.ExpiresAt, CreatedBy: who.Name,
 	}
 	switch {
-	case !slices.Contains([]string{"api_key", "user", "ip_cidr", "service_account"}, x.Type):
-		return x, fmt.Errorf("%w: an exemption is by api_key, user, ip_cidr or service_account, not by %q", ErrRefused, x.Type)
-	case x.Value == "":
-		return x, fmt.Errorf("%w: an exemption by %s needs its value", ErrRefused, x.Type)
+	case !slices.Contains([]string{"api_key", "user", "ip_cidr", "service_account"}, x.SubjectType):
+		return x, fmt.Errorf("%w: an exemption is by api_key, user, ip_cidr or service_account, not by %q", ErrRefused, x.SubjectType)
+	case x.SubjectValue == "":
+		return x, fmt.Errorf("%w: an exemption by %s needs its value", ErrRefused, x.SubjectType)
 	case checkReason(x.Reason) != nil:
 		return x, checkReason(x.Reason)
-	case x.Type == "ip_cidr":
-		network, err := parseNetwork(x.Value)
+	case x.SubjectType == "ip_cidr":
+		network, err := parseNetwork(x.SubjectValue)
 		if err != nil {
 			return x, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		params.SubjectValue = network.String()
-	case x.Type == "api_key":
-		hash, err := headgate.ParseKeyHash(x.Value)
+	case x.SubjectType == "api_key":
+		hash, err := headgate.ParseKeyHash(x.SubjectValue)
 		if err != nil {
 			return x, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
@@ -45,7 +55,7 @@ func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption
 	}
 	err = db.changeExceptions(ctx, who, func(q *pgdb.Queries) (int64, error) {
 		row, err := q.AddExemption(ctx, params)
-		x.ID, x.Value, x.CreatedBy, x.CreatedAt = row.ID, row.SubjectValue, row.CreatedBy, row.CreatedAt
+		x.ID, x.SubjectValue, x.CreatedBy, x.CreatedAt = row.ID, row.SubjectValue, row.CreatedBy, row.CreatedAt
 		return 1, err
 	})
 	return x, err
@@ -75,8 +85,8 @@ func (db *DB) Exemptions(ctx context.Context, which Which, page Page) ([]Exempti
 		return nil, err
 	}
 	params := pgdb.ListExemptionsParams{After: page.After, Most: page.Most, Rule: rule, Tenant: orNull(which.Tenant)}
-	all, err := db.query().ListExemptions(ctx, params)
-	return all, db.explain(err)
+	rows, err := db.query().ListExemptions(ctx, params)
+	return convert(rows, func(r pgdb.ListExemptionsRow) Exemption { return Exemption(r) }), db.explain(err)
 }
 
 // RemoveExemption ends an exemption.

@@ -117,7 +117,7 @@ func TestFollow(t *testing.T) {
 	}
 	put(t, db, document("a", "10/minute"))
 	n.untilLimit("a", "ann", "10/minute")
-	override := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": "ann"}, Text: "500/minute"}
+	override := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": "ann"}, Limit: "500/minute"}
 	if _, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{override}); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.untilLimit("a", "ann", "20/minute, fixed_window")
-	x, err := db.AddExemption(t.Context(), ann, pgrules.Exemption{Rule: "a", Type: "user", Value: "ann"})
+	x, err := db.AddExemption(t.Context(), ann, pgrules.Exemption{Rule: "a", SubjectType: "user", SubjectValue: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestDatabaseFails(t *testing.T) {
 	n := follow(t, db, keep)
 	override := func(user, text string) {
 		t.Helper()
-		o := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": user}, Text: text}
+		o := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": user}, Limit: text}
 		if _, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{o}); err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +357,7 @@ func TestPurge(t *testing.T) {
 	put(t, db, document("a", "10/minute"))
 	soon := time.Now().Add(time.Hour)
 	for user, expires := range map[string]*time.Time{"ann": nil, "bob": &soon, "eve": nil} {
-		o := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": user}, Text: "500/minute", Expires: expires}
+		o := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": user}, Limit: "500/minute", ExpiresAt: expires}
 		if _, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{o}); err != nil {
 			t.Fatal(err)
 		}

@@ -14,19 +14,25 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// Override is another limit for one subject.
+// Override is another limit for one subject. Its JSON is that of the admin API, as that of all types here that have tags.
 type Override struct {
-	ID int64
-	// Rule is the rule's name, and Limit that of the limit; "" if it has none.
-	Rule, Limit string
-	Subject     headgate.Attributes
-	// Text is the limit, as ruledoc.ParseLimit reads it.
-	Text      string
-	Reason    string
-	Expires   *time.Time
-	CreatedBy string
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	// Rule is the rule's name, and LimitName that of the limit; "" if it has none.
+	Rule      string              `json:"rule"`
+	LimitName string              `json:"limitName,omitempty"`
+	Subject   headgate.Attributes `json:"subject"`
+	// Limit is as ruledoc.ParseLimit reads it.
+	Limit     string     `json:"limit"`
+	Reason    string     `json:"reason"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+}
+
+// StoredOverride is an override as the table has it.
+type StoredOverride struct {
+	ID int64 `json:"overrideId,omitzero"`
+	Override
+	CreatedBy string    `json:"createdBy,omitzero"`
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+	UpdatedAt time.Time `json:"updatedAt,omitzero"`
 }
 
 // MaxOverrides is how many can be set at once.
@@ -54,13 +60,13 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		if err != nil {
 			return 0, err
 		}
-		key := o.Rule + "\x00" + o.Limit + "\x00" + subject
+		key := o.Rule + "\x00" + o.LimitName + "\x00" + subject
 		if at, twice := places[key]; twice {
 			return 0, fmt.Errorf("override %d: %w: it is there already, as number %d", i, ErrRefused, at)
 		}
 		places[key] = i
 		rows[i] = pgdb.RateLimitOverride{
-			RuleID: rule.id, LimitName: o.Limit, Subject: subject, LimitText: o.Text, Reason: o.Reason, ExpiresAt: o.Expires,
+			RuleID: rule.id, LimitName: o.LimitName, Subject: subject, LimitText: o.Limit, Reason: o.Reason, ExpiresAt: o.ExpiresAt,
 			CreatedBy: who.Name,
 		}
 	}
@@ -111,7 +117,7 @@ func (db *DB) cached(ctx context.Context, rules map[string]*parsedRow, name stri
 }
 
 func checkOverride(rule *headgate.Rule, o *Override) error {
-	_, notALimit := limitOf(rule, o.Limit, o.Text)
+	_, notALimit := limitOf(rule, o.LimitName, o.Limit)
 	_, notAHash := headgate.ParseKeyHash(o.Subject["api_key"])
 	if err := cmp.Or(notALimit, ruledoc.CheckSubject(rule, o.Subject), notAHash); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
@@ -159,7 +165,7 @@ func (db *DB) ruleID(ctx context.Context, name string) (*int64, error) {
 }
 
 // Overrides are those in force, in the order in which they were first set.
-func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]Override, error) {
+func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]StoredOverride, error) {
 	rule, err := db.ruleID(ctx, which.Rule)
 	if err != nil {
 		return nil, err
@@ -176,13 +182,11 @@ func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]Override
 	if err != nil {
 		return nil, db.explain(err)
 	}
-	all := make([]Override, len(rows))
+	all := make([]StoredOverride, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		all[i] = Override{
-			ID: r.ID, Rule: r.Rule, Limit: r.LimitName, Text: r.LimitText, Reason: r.Reason, Expires: r.ExpiresAt,
-			CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
-		}
+		o := Override{Rule: r.Rule, LimitName: r.LimitName, Limit: r.LimitText, Reason: r.Reason, ExpiresAt: r.ExpiresAt}
+		all[i] = StoredOverride{r.ID, o, r.CreatedBy, r.CreatedAt, r.UpdatedAt}
 		if err := json.Unmarshal([]byte(r.Subject), &all[i].Subject); err != nil {
 			return nil, fmt.Errorf("override %d: %w", r.ID, err)
 		}
@@ -198,17 +202,13 @@ func (db *DB) listOverrides(ctx context.Context, tenant string, params pgdb.List
 	rows, err := db.query().ListTenantOverrides(ctx, pgdb.ListTenantOverridesParams{
 		Tenant: tenant, After: params.After, Rule: params.Rule, Subject: params.Subject, Most: params.Most,
 	})
-	all := make([]pgdb.ListOverridesRow, len(rows))
-	for i := range rows {
-		all[i] = pgdb.ListOverridesRow(rows[i])
-	}
-	return all, err
+	return convert(rows, func(r pgdb.ListTenantOverridesRow) pgdb.ListOverridesRow { return pgdb.ListOverridesRow(r) }), err
 }
 
 // Override is the one with this id.
-func (db *DB) Override(ctx context.Context, id int64) (Override, error) {
+func (db *DB) Override(ctx context.Context, id int64) (StoredOverride, error) {
 	all, err := db.Overrides(ctx, Which{}, Page{After: id - 1, Most: 1})
-	return only(all, err, "override", id, func(o *Override) int64 { return o.ID })
+	return only(all, err, "override", id, func(o *StoredOverride) int64 { return o.ID })
 }
 
 // RemoveOverride ends an override.

@@ -207,7 +207,7 @@ func TestOverrides(t *testing.T) {
 	set := func(o pgrules.Override) (int64, error) {
 		return db.SetOverrides(t.Context(), ann, []pgrules.Override{o})
 	}
-	good := pgrules.Override{Rule: "a", Limit: "peak", Subject: subject, Text: "50/second burst 5"}
+	good := pgrules.Override{Rule: "a", LimitName: "peak", Subject: subject, Limit: "50/second burst 5"}
 	for i, want := range []int64{1, 0} {
 		if n, err := set(good); n != want || err != nil {
 			t.Errorf("%d. %d changed, %v", i, n, err)
@@ -215,10 +215,10 @@ func TestOverrides(t *testing.T) {
 	}
 	for want, change := range map[string]func(o *pgrules.Override){
 		"there is none":            func(o *pgrules.Override) { o.Rule = "b" },
-		`no limit ""`:              func(o *pgrules.Override) { o.Limit = "" },
+		`no limit ""`:              func(o *pgrules.Override) { o.LimitName = "" },
 		"the subject needs tenant": func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann"} },
 		"the subject has ip":       func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann", "tenant": "acme", "ip": "1"} },
-		"wants a rate":             func(o *pgrules.Override) { o.Text = "lots" },
+		"wants a rate":             func(o *pgrules.Override) { o.Limit = "lots" },
 	} {
 		o := good
 		change(&o)
@@ -227,7 +227,7 @@ func TestOverrides(t *testing.T) {
 		}
 	}
 	all, err := db.Overrides(t.Context(), pgrules.Which{Rule: "a", Tenant: "acme", Subject: subject}, pgrules.Page{Most: 10})
-	if err != nil || len(all) != 1 || all[0].Text != good.Text || all[0].CreatedBy != "ann" || all[0].Subject["tenant"] != "acme" {
+	if err != nil || len(all) != 1 || all[0].Limit != good.Limit || all[0].CreatedBy != "ann" || all[0].Subject["tenant"] != "acme" {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	if err := db.RemoveOverride(t.Context(), ann, all[0].ID); err != nil {

@@ -74,7 +74,7 @@ RETURNING id, subject_value, created_by, created_at;
 UPDATE rate_limit_exemptions SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING id;
 
 -- name: ListExemptions :many
-SELECT e.id, coalesce(r.name, '')::text AS rule, e.subject_type AS type, e.subject_value AS value, e.reason, e.expires_at AS expires,
+SELECT e.id, coalesce(r.name, '')::text AS rule, e.subject_type, e.subject_value, e.reason, e.expires_at,
     e.created_by, e.created_at
 FROM rate_limit_exemptions e LEFT JOIN rate_limit_rules r ON r.id = e.rule_id
 WHERE e.id > sqlc.arg(after) AND e.removed_at IS NULL
@@ -141,11 +141,11 @@ INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, tenant, act
 INSERT INTO rate_limit_tokens (name, sum, role, tenant, subject, created_by, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id;
 
 -- name: TokenBySum :one
-SELECT id, name, role, tenant, subject, created_by, created_at, expires_at AS expires, revoked_at FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
 WHERE sum = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
 
 -- name: ListTokens :many
-SELECT id, name, role, tenant, subject, created_by, created_at, expires_at AS expires, revoked_at FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
 WHERE id > sqlc.arg(after) ORDER BY id LIMIT sqlc.arg(most);
 
 -- name: RevokeToken :execrows

@@ -125,11 +125,11 @@ func TestQuotasAreExact(t *testing.T) {
 	rule := one[string](t, server, "SELECT min(name) FROM rate_limit_rules WHERE owner = 'acme'")
 	race("overrides and exemptions", 60, func(db *pgrules.DB, i int) error {
 		if i%3 == 0 {
-			_, err := db.AddExemption(t.Context(), eve, pgrules.Exemption{Rule: rule, Type: "user", Value: fmt.Sprintf("u%d", i)})
+			_, err := db.AddExemption(t.Context(), eve, pgrules.Exemption{Rule: rule, SubjectType: "user", SubjectValue: fmt.Sprintf("u%d", i)})
 			return err
 		}
 		_, err := db.SetOverrides(t.Context(), eve, []pgrules.Override{{
-			Rule: rule, Subject: headgate.Attributes{"tenant": "acme", "user": fmt.Sprintf("u%d", i)}, Text: "20/minute",
+			Rule: rule, Subject: headgate.Attributes{"tenant": "acme", "user": fmt.Sprintf("u%d", i)}, Limit: "20/minute",
 		}})
 		return err
 	})
@@ -172,7 +172,7 @@ func TestQuotaOfExceptions(t *testing.T) {
 		var all []pgrules.Override
 		for i := from; i < to; i++ {
 			subject := headgate.Attributes{"tenant": "acme", "user": strconv.Itoa(i)}
-			all = append(all, pgrules.Override{Rule: "a", Subject: subject, Text: limit})
+			all = append(all, pgrules.Override{Rule: "a", Subject: subject, Limit: limit})
 		}
 		_, err := db.SetOverrides(t.Context(), who, all)
 		return err
@@ -186,6 +186,6 @@ func TestQuotaOfExceptions(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	_, err := db.AddExemption(t.Context(), eve, pgrules.Exemption{Rule: "a", Type: "user", Value: "ann"})
+	_, err := db.AddExemption(t.Context(), eve, pgrules.Exemption{Rule: "a", SubjectType: "user", SubjectValue: "ann"})
 	wantQuota(t, err, "has 25 overrides and exemptions", "would have 26")
 }

@@ -5,13 +5,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
 )
 
 // Version is one of the rules: what they were from then on, until the next. Changed is how many rules it has changed.
-type Version = pgdb.ListVersionsRow
+type Version struct {
+	Number    int64     `json:"version"`
+	Mode      string    `json:"mode"`
+	Actor     string    `json:"actor"`
+	Comment   string    `json:"comment"`
+	CreatedAt time.Time `json:"createdAt"`
+	Changed   int64     `json:"changed"`
+}
 
 // Version is the one with this number.
 func (db *DB) Version(ctx context.Context, number int64) (Version, error) {
@@ -21,8 +29,8 @@ func (db *DB) Version(ctx context.Context, number int64) (Version, error) {
 
 // Versions are the last ones, newest first; those before one, if page.After says so.
 func (db *DB) Versions(ctx context.Context, page Page) ([]Version, error) {
-	all, err := db.query().ListVersions(ctx, pgdb.ListVersionsParams{Before: before(page), Most: page.Most})
-	return all, db.explain(err)
+	rows, err := db.query().ListVersions(ctx, pgdb.ListVersionsParams{Before: before(page), Most: page.Most})
+	return convert(rows, func(r pgdb.ListVersionsRow) Version { return Version(r) }), db.explain(err)
 }
 
 // before is where a list begins that goes backwards.
@@ -45,11 +53,7 @@ func (db *DB) RulesAt(ctx context.Context, version int64) ([]Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Rule, len(rows))
-	for i := range rows {
-		all[i] = ruleOf(&rows[i])
-	}
-	return all, nil
+	return convert(rows, ruleOf), nil
 }
 
 // rowsAt returns the mode of a version, and the rows of the rules that were there.
@@ -74,7 +78,17 @@ func (db *DB) rowsAt(ctx context.Context, version int64) (headgate.Mode, []pgdb.
 // AuditEntry is one change of one thing. Object is rule, override, exemption, mode, token or counter; Action insert, update, delete,
 // enable or disable. Rule is the name of the rule that it is about, "" if none, and Version the one that it has made of the rules,
 // 0 if none.
-type AuditEntry = pgdb.ListAuditRow
+type AuditEntry struct {
+	ID        int64           `json:"id"`
+	Object    string          `json:"object"`
+	Action    string          `json:"action"`
+	Rule      string          `json:"rule,omitempty"`
+	Old       json.RawMessage `json:"old,omitempty"`
+	New       json.RawMessage `json:"new,omitempty"`
+	Version   int64           `json:"version,omitempty"`
+	Actor     string          `json:"actor"`
+	CreatedAt time.Time       `json:"createdAt"`
+}
 
 // Audit is the last changes, newest first; of a rule and what belongs to it, or of all if it is "". A tenant sees its own.
 func (db *DB) Audit(ctx context.Context, rule, tenant string, page Page) ([]AuditEntry, error) {
@@ -83,8 +97,8 @@ func (db *DB) Audit(ctx context.Context, rule, tenant string, page Page) ([]Audi
 		return nil, err
 	}
 	params := pgdb.ListAuditParams{Before: before(page), Most: page.Most, Rule: id, Tenant: orNull(tenant)}
-	all, err := db.query().ListAudit(ctx, params)
-	return all, db.explain(err)
+	rows, err := db.query().ListAudit(ctx, params)
+	return convert(rows, func(r pgdb.ListAuditRow) AuditEntry { return AuditEntry(r) }), db.explain(err)
 }
 
 // Record notes that somebody has changed a counter.
@@ -106,23 +120,40 @@ func (db *DB) Record(ctx context.Context, who Who, rule, tenant string, what any
 }
 
 // Node is what a node says of itself, and how long ago it has said so. Problem is why it does not run what is here; "" if it does.
-type Node = pgdb.ListNodesRow
+type Node struct {
+	Name       string    `json:"node"`
+	Version    int64     `json:"version"`
+	Seq        int64     `json:"revision"`
+	Problem    string    `json:"problem"`
+	StartedAt  time.Time `json:"startedAt"`
+	AgeSeconds float64   `json:"ageSeconds"`
+}
 
 // Nodes are all that have said something, by name.
 func (db *DB) Nodes(ctx context.Context) ([]Node, error) {
-	all, err := db.query().ListNodes(ctx)
-	return all, db.explain(err)
+	rows, err := db.query().ListNodes(ctx)
+	return convert(rows, func(r pgdb.ListNodesRow) Node { return Node(r) }), db.explain(err)
 }
 
 // Token is what is known of a token, which is not the token itself. Subject is whose usage a token with the role self shows:
 // user=NAME or api_key=HASH.
-type Token = pgdb.ListTokensRow
+type Token struct {
+	ID        int64      `json:"tokenId,omitzero"`
+	Name      string     `json:"name"`
+	Role      string     `json:"role"`
+	Tenant    string     `json:"tenant,omitempty"`
+	Subject   string     `json:"subject,omitempty"`
+	CreatedBy string     `json:"createdBy,omitempty"`
+	CreatedAt time.Time  `json:"createdAt,omitzero"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+}
 
 // AddToken lets in whoever has the token with this SHA-256.
 func (db *DB) AddToken(ctx context.Context, who Who, t Token, sum [32]byte) (id int64, err error) {
 	err = db.change(ctx, who, func(q *pgdb.Queries) error {
 		id, err = q.AddToken(ctx, pgdb.AddTokenParams{
-			Name: t.Name, Sum: sum[:], Role: t.Role, Tenant: t.Tenant, Subject: t.Subject, CreatedBy: who.Name, ExpiresAt: t.Expires,
+			Name: t.Name, Sum: sum[:], Role: t.Role, Tenant: t.Tenant, Subject: t.Subject, CreatedBy: who.Name, ExpiresAt: t.ExpiresAt,
 		})
 		return err
 	})
@@ -137,8 +168,8 @@ func (db *DB) TokenOf(ctx context.Context, sum [32]byte) (Token, error) {
 
 // Tokens are all there ever were, in the order in which they were made.
 func (db *DB) Tokens(ctx context.Context, page Page) ([]Token, error) {
-	all, err := db.query().ListTokens(ctx, pgdb.ListTokensParams{After: page.After, Most: page.Most})
-	return all, db.explain(err)
+	rows, err := db.query().ListTokens(ctx, pgdb.ListTokensParams{After: page.After, Most: page.Most})
+	return convert(rows, func(r pgdb.ListTokensRow) Token { return Token(r) }), db.explain(err)
 }
 
 // RevokeToken lets nobody in by this token any more.

@@ -1,6 +1,7 @@
 package pgrules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,18 +15,20 @@ import (
 
 // Rule is a rule as the tables have it.
 type Rule struct {
-	ID         int64
-	UUID, Name string
+	ID   int64  `json:"-"`
+	UUID string `json:"ruleId"`
 	// Flat is what the columns say of it; of a rule that says more than they can, only what they can.
-	Flat ruledoc.Flat
-	// Document is the whole rule in JSON.
-	Document json.RawMessage
-	Enabled  bool
+	ruledoc.Flat
 	// Owner is the tenant that has made it; "" is us.
-	Owner string
+	Owner string `json:"owner,omitempty"`
+	// Document is the whole rule in JSON.
+	Document json.RawMessage `json:"rule"`
 	// Revision changes with every change.
-	Revision             int64
-	CreatedAt, UpdatedAt time.Time
+	Revision  int64     `json:"revision"`
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	// Version is the one of all rules that a change has made; it is in answers to changes only.
+	Version int64 `json:"version,omitempty"`
 }
 
 // parsedRule is a row that was read, with the revision that it was read at.
@@ -186,14 +189,15 @@ func orZero[T any](v *T) T {
 }
 
 // ruleOf is a row for callers.
-func ruleOf(row *pgdb.RateLimitRule) Rule {
+func ruleOf(row pgdb.RateLimitRule) Rule {
 	r := Rule{
-		ID: row.ID, UUID: row.RuleUuid, Name: row.Name, Flat: flatOf(row), Enabled: row.Enabled, Owner: row.Owner, Revision: row.Seq,
+		ID: row.ID, UUID: row.RuleUuid, Flat: flatOf(&row), Owner: row.Owner, Revision: row.Seq,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 	}
+	r.Algorithm = cmp.Or(r.Algorithm, "token_bucket")
 	if row.Document != nil {
 		r.Document = json.RawMessage(*row.Document)
-	} else if rule, err := parse(row); err == nil {
+	} else if rule, err := parse(&row); err == nil {
 		r.Document, _ = ruledoc.EncodeRule(rule) // it was made of columns
 	}
 	return r
@@ -213,11 +217,7 @@ func (db *DB) Rules(ctx context.Context, filter Filter, page Page) ([]Rule, erro
 	if err != nil {
 		return nil, db.explain(err)
 	}
-	rules := make([]Rule, len(rows))
-	for i := range rows {
-		rules[i] = ruleOf(&rows[i])
-	}
-	return rules, nil
+	return convert(rows, ruleOf), nil
 }
 
 // Rule is the one with this name or UUID.
@@ -226,7 +226,7 @@ func (db *DB) Rule(ctx context.Context, name string) (Rule, error) {
 	if err != nil {
 		return Rule{}, err
 	}
-	return ruleOf(&row), nil
+	return ruleOf(row), nil
 }
 
 func (db *DB) rowOf(ctx context.Context, name string) (pgdb.RateLimitRule, error) {

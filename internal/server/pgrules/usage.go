@@ -55,10 +55,14 @@ func (db *DB) AddUsage(ctx context.Context, rows []meter.Row) error {
 
 // Usage is what a subject has used of a rule on a day.
 type Usage struct {
-	ID                 int64
-	Day, Rule, Subject string
-	Attributes         headgate.Attributes
-	Units, Refused     int64
+	ID   int64  `json:"-"`
+	Day  string `json:"day"`
+	Rule string `json:"rule"`
+	// Subject is a hash, and Attributes what it was made of; nil where no node has told.
+	Subject    string              `json:"-"`
+	Attributes headgate.Attributes `json:"subject,omitempty"`
+	Units      int64               `json:"units"`
+	Refused    int64               `json:"refused"`
 }
 
 // UsageFilter says which usage is wanted: from the first day to the last, 2026-03-06; of a rule, or of all if it is ""; of a subject, or

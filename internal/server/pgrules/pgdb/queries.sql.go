@@ -309,7 +309,7 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ListAud
 }
 
 const listExemptions = `-- name: ListExemptions :many
-SELECT e.id, coalesce(r.name, '')::text AS rule, e.subject_type AS type, e.subject_value AS value, e.reason, e.expires_at AS expires,
+SELECT e.id, coalesce(r.name, '')::text AS rule, e.subject_type, e.subject_value, e.reason, e.expires_at,
     e.created_by, e.created_at
 FROM rate_limit_exemptions e LEFT JOIN rate_limit_rules r ON r.id = e.rule_id
 WHERE e.id > $1 AND e.removed_at IS NULL
@@ -326,14 +326,14 @@ type ListExemptionsParams struct {
 }
 
 type ListExemptionsRow struct {
-	ID        int64      `json:"id"`
-	Rule      string     `json:"rule"`
-	Type      string     `json:"type"`
-	Value     string     `json:"value"`
-	Reason    string     `json:"reason"`
-	Expires   *time.Time `json:"expires"`
-	CreatedBy string     `json:"created_by"`
-	CreatedAt time.Time  `json:"created_at"`
+	ID           int64      `json:"id"`
+	Rule         string     `json:"rule"`
+	SubjectType  string     `json:"subject_type"`
+	SubjectValue string     `json:"subject_value"`
+	Reason       string     `json:"reason"`
+	ExpiresAt    *time.Time `json:"expires_at"`
+	CreatedBy    string     `json:"created_by"`
+	CreatedAt    time.Time  `json:"created_at"`
 }
 
 func (q *Queries) ListExemptions(ctx context.Context, arg ListExemptionsParams) ([]ListExemptionsRow, error) {
@@ -353,10 +353,10 @@ func (q *Queries) ListExemptions(ctx context.Context, arg ListExemptionsParams) 
 		if err := rows.Scan(
 			&i.ID,
 			&i.Rule,
-			&i.Type,
-			&i.Value,
+			&i.SubjectType,
+			&i.SubjectValue,
 			&i.Reason,
-			&i.Expires,
+			&i.ExpiresAt,
 			&i.CreatedBy,
 			&i.CreatedAt,
 		); err != nil {
@@ -623,7 +623,7 @@ func (q *Queries) ListTenantOverrides(ctx context.Context, arg ListTenantOverrid
 }
 
 const listTokens = `-- name: ListTokens :many
-SELECT id, name, role, tenant, subject, created_by, created_at, expires_at AS expires, revoked_at FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
 WHERE id > $1 ORDER BY id LIMIT $2
 `
 
@@ -640,7 +640,7 @@ type ListTokensRow struct {
 	Subject   string     `json:"subject"`
 	CreatedBy string     `json:"created_by"`
 	CreatedAt time.Time  `json:"created_at"`
-	Expires   *time.Time `json:"expires"`
+	ExpiresAt *time.Time `json:"expires_at"`
 	RevokedAt *time.Time `json:"revoked_at"`
 }
 
@@ -661,7 +661,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 			&i.Subject,
 			&i.CreatedBy,
 			&i.CreatedAt,
-			&i.Expires,
+			&i.ExpiresAt,
 			&i.RevokedAt,
 		); err != nil {
 			return nil, err
@@ -1200,7 +1200,7 @@ func (q *Queries) State(ctx context.Context) (StateRow, error) {
 }
 
 const tokenBySum = `-- name: TokenBySum :one
-SELECT id, name, role, tenant, subject, created_by, created_at, expires_at AS expires, revoked_at FROM rate_limit_tokens
+SELECT id, name, role, tenant, subject, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
 WHERE sum = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 `
 
@@ -1212,7 +1212,7 @@ type TokenBySumRow struct {
 	Subject   string     `json:"subject"`
 	CreatedBy string     `json:"created_by"`
 	CreatedAt time.Time  `json:"created_at"`
-	Expires   *time.Time `json:"expires"`
+	ExpiresAt *time.Time `json:"expires_at"`
 	RevokedAt *time.Time `json:"revoked_at"`
 }
 
@@ -1227,7 +1227,7 @@ func (q *Queries) TokenBySum(ctx context.Context, sum []byte) (TokenBySumRow, er
 		&i.Subject,
 		&i.CreatedBy,
 		&i.CreatedAt,
-		&i.Expires,
+		&i.ExpiresAt,
 		&i.RevokedAt,
 	)
 	return i, err
