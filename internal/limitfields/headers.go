@@ -41,7 +41,7 @@ const (
 	maxSpread = 300
 )
 
-// Choice says which headers there are. It has the fields of config.Headers.
+// Choice says which headers there are; the zero value is none.
 type Choice struct {
 	// Draft is RateLimit-Policy and RateLimit, as Version of the draft has them.
 	Draft   bool

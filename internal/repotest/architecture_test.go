@@ -145,7 +145,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/server": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/netaddr", "internal/redact", "internal/server/adminapi",
+			"identity", "internal/netaddr", "internal/redact", "internal/server/adminapi",
 			"internal/server/callers", "internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp",
 			"internal/server/config", "internal/server/denials", "internal/server/envoyrls", "internal/server/fanout",
 			"internal/server/listen", "internal/server/meter", "internal/server/offenders", "internal/server/pgrules",
@@ -191,8 +191,8 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/config": {
 		code: []string{
-			"identity", "internal/netaddr", "internal/ratelimitdraft", "internal/redact", "internal/server/pgrules",
-			"internal/yamldoc", "redisstore", "storewrap",
+			"identity", "internal/limitfields", "internal/netaddr", "internal/ratelimitdraft", "internal/redact",
+			"internal/server/pgrules", "internal/yamldoc", "redisstore", "storewrap",
 		},
 	},
 	"internal/server/denials": {

@@ -12,7 +12,6 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/callers"
 	"github.com/headgate/headgate/internal/server/check"
@@ -32,7 +31,7 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 		mayRefund = adminapi.NewGuard(tokens, s.Log).MayRefund
 	}
 	checks := checkhttp.New(engine, checkhttp.Options{
-		Identity: s.resolver, Headers: limitfields.Choice(s.config.Headers), Log: s.Log,
+		Identity: s.resolver, Headers: s.config.Headers, Log: s.Log,
 		AllowRefunds: all.HTTP, MayRefund: mayRefund,
 	})
 	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.closeWhileDraining(gate.HTTP(checks))), s.secure(gate, "http"), s.Log))
@@ -42,11 +41,11 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	server := listen.NewGRPC(s.secure(gate, "grpc"), checkgrpc.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
 	api := checkgrpc.New(engine, checkgrpc.Options{
 		Identity: s.resolver, Log: s.Log, AllowRefunds: all.GRPC, MayRefund: mayRefund,
-		Headers: limitfields.Choice(s.config.Headers),
+		Headers: s.config.Headers,
 	})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
-		Identity: s.resolver, Headers: limitfields.Choice(s.config.Headers), Log: s.Log,
+		Identity: s.resolver, Headers: s.config.Headers, Log: s.Log,
 		AllowRefunds: all.GRPC, MayRefund: mayRefund,
 	}).Register(server)
 	state := grpchealth.NewServer()

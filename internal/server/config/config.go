@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/yamldoc"
@@ -39,8 +40,9 @@ type Config struct {
 	// its share each of them admits then.
 	Nodes, LocalShare int
 	Identity          Identity
-	Headers           Headers
-	ShowSubjects      ShowSubjects
+	// Headers says which response headers tell clients about their limits; the zero value is none.
+	Headers      limitfields.Choice
+	ShowSubjects ShowSubjects
 	// AdminTokensFile has the tokens of those who may use the admin API; "" means that there are none.
 	AdminTokensFile string
 	AdminJWT        AdminJWT
@@ -130,7 +132,7 @@ func Default() *Config {
 	c := &Config{
 		Listen: Listen{HTTP: "127.0.0.1:8080", GRPC: "127.0.0.1:8081", Ops: "127.0.0.1:8082", Admin: "127.0.0.1:8083"},
 		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate", Deadline: storewrap.DefaultDeadline},
-		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: Headers{Draft: true, Version: ratelimitdraft.Draft11, Legacy: true},
+		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: limitfields.Choice{Draft: true, Version: ratelimitdraft.Draft11, Legacy: true},
 		ShowSubjects: ShowHash, Tenants: pgrules.DefaultQuotas(), Tracing: Tracing{Sample: 1},
 	}
 	c.Identity.ForwardedHeader = identity.XForwardedFor

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/yamldoc"
@@ -86,7 +87,7 @@ func TestEveryKey(t *testing.T) {
 			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a", Deadline: 25 * time.Millisecond,
 			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
 		},
-		Rules: []string{"testdata/files/rules"}, AllowNoRules: true, Keep: "testdata/files/kept", Mode: headgate.Shadow, Headers: Headers{Draft: true, Version: ratelimitdraft.DraftNext, Legacy: true, OlderDraft: true},
+		Rules: []string{"testdata/files/rules"}, AllowNoRules: true, Keep: "testdata/files/kept", Mode: headgate.Shadow, Headers: limitfields.Choice{Draft: true, Version: ratelimitdraft.DraftNext, Legacy: true, OlderDraft: true},
 		Nodes: 12, LocalShare: 20,
 		Identity: Identity{
 			Options: identity.Options{

@@ -1,20 +1,10 @@
 package config
 
 import (
+	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
-
-// Headers says which response headers tell clients about their limits; the zero value is none.
-type Headers struct {
-	// Draft is RateLimit-Policy and RateLimit, as a version of draft-ietf-httpapi-ratelimit-headers has them.
-	Draft   bool
-	Version ratelimitdraft.Version
-	// Legacy is X-RateLimit-Limit, -Remaining and -Reset.
-	Legacy bool
-	// OlderDraft is RateLimit-Limit, -Remaining and -Reset, beside others.
-	OlderDraft bool
-}
 
 const (
 	headersBoth   = "both"  // the default version of the draft, and legacy
@@ -32,8 +22,8 @@ func headerWords() []string {
 	return append(words, headersDraft, headersLegacy, headersBoth, headersOlder, off)
 }
 
-// words returns what a config would say.
-func (h Headers) words() []string {
+// wordsOf returns what a config would say.
+func wordsOf(h limitfields.Choice) []string {
 	words := []string{}
 	if h.Draft {
 		words = append(words, h.Version.Names().Version)
@@ -52,7 +42,7 @@ func (h Headers) words() []string {
 
 // headers reads one word or a list of them.
 func (d *decoder) headers(n *yamldoc.Node, key string, c *Config) {
-	c.Headers = Headers{Version: ratelimitdraft.Draft11} // if no other is named
+	c.Headers = limitfields.Choice{Version: ratelimitdraft.Draft11} // if no other is named
 	var drafts int
 	words := headerWords()
 	for _, item := range d.items(n) {

@@ -106,7 +106,7 @@ var settings = []setting{
 	texts("identity.tenant", checkPlace, func(c *Config) *[]string { return &c.Identity.Tenant }),
 	texts("identity.tier", checkPlace, func(c *Config) *[]string { return &c.Identity.Tier }),
 	texts("identity.region", checkPlace, func(c *Config) *[]string { return &c.Identity.Region }),
-	{"headers", (*decoder).headers, func(c *Config) any { return c.Headers.words() }},
+	{"headers", (*decoder).headers, func(c *Config) any { return wordsOf(c.Headers) }},
 	word("show_subjects", []string{string(ShowHash), string(ShowClear)},
 		func(c *Config) *string { return (*string)(&c.ShowSubjects) }),
 	file("admin.tokens_file", func(c *Config) *string { return &c.AdminTokensFile }),
