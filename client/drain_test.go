@@ -144,7 +144,7 @@ type node struct {
 
 func (n *node) start(t testing.TB, engine *headgate.Limiter) {
 	t.Helper()
-	n.service = checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true})
+	n.service = checkgrpc.New(engine, checkgrpc.Options{MayRefund: allRefund})
 	n.server = grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
 	n.service.Register(n.server)
 	if n.address == "" {

@@ -26,13 +26,18 @@ import (
 // be by a token.
 func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds
-	var mayRefund check.MayRefund
+	var editors check.MayRefund
 	if len(tokens) > 0 {
-		mayRefund = adminapi.NewGuard(tokens, s.Log).MayRefund
+		editors = adminapi.NewGuard(tokens, s.Log).MayRefund
+	}
+	mayRefund := func(all bool) check.MayRefund {
+		if all {
+			return check.AllRefund
+		}
+		return editors
 	}
 	checks := checkhttp.New(engine, checkhttp.Options{
-		Identity: s.resolver, Headers: s.config.Headers, Log: s.Log,
-		AllowRefunds: all.HTTP, MayRefund: mayRefund,
+		Identity: s.resolver, Headers: s.config.Headers, MayRefund: mayRefund(all.HTTP), Log: s.Log,
 	})
 	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.closeWhileDraining(gate.HTTP(checks))), s.secure(gate, "http"), s.Log))
 	if s.config.Listen.GRPC == "" {
@@ -40,13 +45,11 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	}
 	server := listen.NewGRPC(s.secure(gate, "grpc"), checkgrpc.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
 	api := checkgrpc.New(engine, checkgrpc.Options{
-		Identity: s.resolver, Log: s.Log, AllowRefunds: all.GRPC, MayRefund: mayRefund,
-		Headers: s.config.Headers,
+		Identity: s.resolver, Headers: s.config.Headers, MayRefund: mayRefund(all.GRPC), Log: s.Log,
 	})
 	api.Register(server)
 	envoyrls.New(engine, envoyrls.Options{
-		Identity: s.resolver, Headers: s.config.Headers, Log: s.Log,
-		AllowRefunds: all.GRPC, MayRefund: mayRefund,
+		Identity: s.resolver, Headers: s.config.Headers, MayRefund: mayRefund(all.GRPC), Log: s.Log,
 	}).Register(server)
 	state := grpchealth.NewServer()
 	healthv1.RegisterHealthServer(server, state)

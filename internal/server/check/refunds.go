@@ -8,26 +8,26 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// MayRefund is nil for callers who may give units back that they have no receipt of, by the Authorization that they sent
-// and the address that it came from. Its error says why others may not.
+// MayRefund returns nil for callers who may give units back that they have no receipt of, by the Authorization that they sent
+// and the address that it came from. Its error says why others may not. A nil MayRefund lets nobody.
 type MayRefund func(ctx context.Context, authorization, peer string) error
+
+// AllRefund is a MayRefund that lets all callers.
+func AllRefund(context.Context, string, string) error { return nil }
 
 var errNoRefunds = errors.New("this server allows no refunds: set listen.allow_refunds in its config, or reserve and " +
 	"commit instead")
 
-// OrAll lets everybody if all is set. If it is not, a nil MayRefund lets nobody.
-func (may MayRefund) OrAll(all bool) MayRefund {
-	switch {
-	case all:
-		return func(context.Context, string, string) error { return nil }
-	case may == nil:
-		return func(context.Context, string, string) error { return errNoRefunds }
+// Judge judges a caller.
+func (may MayRefund) Judge(ctx context.Context, authorization, peer string) error {
+	if may == nil {
+		return errNoRefunds
 	}
-	return may
+	return may(ctx, authorization, peer)
 }
 
-// Call judges the caller of a gRPC method.
-func (may MayRefund) Call(ctx context.Context) error {
+// JudgeCall judges the caller of a gRPC method.
+func (may MayRefund) JudgeCall(ctx context.Context) error {
 	authorization, address := "", ""
 	if sent := metadata.ValueFromIncomingContext(ctx, "authorization"); len(sent) > 0 {
 		authorization = sent[0]
@@ -35,5 +35,5 @@ func (may MayRefund) Call(ctx context.Context) error {
 	if from, ok := peer.FromContext(ctx); ok {
 		address = from.Addr.String()
 	}
-	return may(ctx, authorization, address)
+	return may.Judge(ctx, authorization, address)
 }

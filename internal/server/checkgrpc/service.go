@@ -36,9 +36,7 @@ const (
 type Options struct {
 	// Identity normalises the attributes that callers send; nil means one that trusts nobody.
 	Identity *identity.Resolver
-	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
-	AllowRefunds bool
-	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
+	// MayRefund says which callers may give units back; nil lets nobody.
 	MayRefund check.MayRefund
 	// Headers are those that callers are told who ask for them.
 	Headers limitfields.Choice
@@ -71,7 +69,6 @@ func New(engine check.Engine, options Options) *Service {
 		// Nothing is asked for that could be wrong, so there is no error; a test holds that.
 		options.Identity, _ = identity.New(identity.Options{Log: options.Log})
 	}
-	options.MayRefund = options.MayRefund.OrAll(options.AllowRefunds)
 	return &Service{
 		engine: engine, options: options, headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}),
 		complaints: check.Complaints{Log: options.Log}, connections: newConnections(maxInFlight), maxInFlight: maxInFlight,
@@ -98,7 +95,7 @@ func (s *Service) Peek(ctx context.Context, req *checkv1.CheckRequest) (*checkv1
 
 // Refund gives back what a request costs, to callers who may.
 func (s *Service) Refund(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	if err := s.options.MayRefund.Call(ctx); err != nil {
+	if err := s.options.MayRefund.JudgeCall(ctx); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	return s.decide(ctx, req, s.engine.Refund)

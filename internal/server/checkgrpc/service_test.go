@@ -119,7 +119,7 @@ func TestMethods(t *testing.T) {
 			t.Parallel()
 			decision := headgate.Decision{RetryAfter: time.Second, Path: headgate.PathStore}
 			engine := &scripted{Limiter: limiter(t), decision: decision}
-			client := serve(t, checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true}).Register)
+			client := serve(t, checkgrpc.New(engine, checkgrpc.Options{MayRefund: check.AllRefund}).Register)
 			req := &checkv1.CheckRequest{Attributes: attributes, Cost: 3, Rule: "search"}
 			response, err := call(t.Context(), client, method, req)
 			if err != nil {
@@ -153,7 +153,7 @@ func TestErrors(t *testing.T) {
 		{errors.New("out of order"), codes.Internal, "out of order"},
 	} {
 		engine := &scripted{Limiter: limiter(t), err: test.err}
-		client := serve(t, checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true, Log: quiet}).Register)
+		client := serve(t, checkgrpc.New(engine, checkgrpc.Options{MayRefund: check.AllRefund, Log: quiet}).Register)
 		for _, method := range methods {
 			_, err := call(t.Context(), client, method, &checkv1.CheckRequest{Rule: "search"})
 			if status.Code(err) != test.code {
@@ -170,7 +170,7 @@ func TestErrors(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	engine := &scripted{Limiter: limiter(t)}
-	client := serve(t, checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true}).Register)
+	client := serve(t, checkgrpc.New(engine, checkgrpc.Options{MayRefund: check.AllRefund}).Register)
 	for _, method := range methods {
 		if method == "Cancel" {
 			continue // has nothing but a token
@@ -258,7 +258,7 @@ func TestStoreFailed(t *testing.T) {
 			Limiter: limiter(t), err: headgate.ErrUnanswered,
 			decision: headgate.Decision{Allowed: true, Path: headgate.PathFailed},
 		}
-		client := serve(t, checkgrpc.New(engine, checkgrpc.Options{AllowRefunds: true}).Register)
+		client := serve(t, checkgrpc.New(engine, checkgrpc.Options{MayRefund: check.AllRefund}).Register)
 		response, err := call(t.Context(), client, method, &checkv1.CheckRequest{})
 		if err != nil || !response.GetAllowed() || response.GetPath() != "failed" {
 			t.Errorf("%s: %v, %v", method, response, err)
@@ -270,7 +270,7 @@ func TestStoreFailed(t *testing.T) {
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	limited := headgate.Rule{ID: "calls", By: []string{"user"}, Limit: headgate.PerDay(100)}
-	client := serve(t, checkgrpc.New(limiter(t, limited), checkgrpc.Options{AllowRefunds: true}).Register)
+	client := serve(t, checkgrpc.New(limiter(t, limited), checkgrpc.Options{MayRefund: check.AllRefund}).Register)
 	ctx := t.Context()
 	of := func(cost int64) *checkv1.CheckRequest {
 		return &checkv1.CheckRequest{Attributes: map[string]string{"user": "ann"}, Cost: cost}

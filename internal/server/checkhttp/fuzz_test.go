@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 // FuzzHandler wants no input to be answered with a 5xx, or with a body that is not JSON.
@@ -29,7 +31,7 @@ func FuzzHandler(f *testing.F) {
 			f.Add(method, path, "application/json", body, "/login", "POST", "/login")
 		}
 	}
-	h := newTest(f, limiter(f), Options{AllowRefunds: true})
+	h := newTest(f, limiter(f), Options{MayRefund: check.AllRefund})
 	f.Fuzz(func(t *testing.T, method, path, kind, body, uri, named, other string) {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 		r.Method, r.URL.Path, r.RemoteAddr = method, path, "10.0.0.1:1"

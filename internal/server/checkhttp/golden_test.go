@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 var update = flag.Bool("update", false, "write what is answered into testdata")
@@ -91,7 +93,7 @@ func worldOf(t *testing.T, name string) http.Handler {
 	t.Helper()
 	switch name {
 	case "refunds allowed":
-		return newTest(t, limiter(t), Options{AllowRefunds: true})
+		return newTest(t, limiter(t), Options{MayRefund: check.AllRefund})
 	case "refunds not allowed":
 		return newTest(t, limiter(t), Options{})
 	case "refunds by token":
@@ -102,9 +104,9 @@ func worldOf(t *testing.T, name string) http.Handler {
 			return errors.New("a refund takes the role editor, and ann has the role viewer")
 		}})
 	case "store away":
-		return newTest(t, limiterOn(t, away{}), Options{AllowRefunds: true})
+		return newTest(t, limiterOn(t, away{}), Options{MayRefund: check.AllRefund})
 	case "engine broken":
-		return newTest(t, broken{limiter(t)}, Options{AllowRefunds: true})
+		return newTest(t, broken{limiter(t)}, Options{MayRefund: check.AllRefund})
 	}
 	t.Fatalf("there is no world %q", name)
 	return nil

@@ -45,9 +45,7 @@ type Options struct {
 	Identity *identity.Resolver
 	// Headers says which headers tell clients of their limits: those of forward-auth, and those in answers to callers.
 	Headers limitfields.Choice
-	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
-	AllowRefunds bool
-	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
+	// MayRefund says which callers may give units back; nil lets nobody.
 	MayRefund check.MayRefund
 	// Log is told of proxies that leave out what they should say, and when the engine fails; nil means slog.Default().
 	Log *slog.Logger
@@ -89,7 +87,7 @@ func newHandler(engine check.Engine, o Options) *handler {
 		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
 	}
 	h := &handler{
-		engine: engine, who: o.Identity, mayRefund: o.MayRefund.OrAll(o.AllowRefunds), complaints: check.Complaints{Log: o.Log},
+		engine: engine, who: o.Identity, mayRefund: o.MayRefund, complaints: check.Complaints{Log: o.Log},
 		headers: limitfields.Headers{Choice: o.Headers}, authorize: newAuthorize(engine, o), random: rand.Int64N,
 	}
 	h.large.Give(maxLarge)

@@ -16,7 +16,7 @@ const maxSpare = 1_024
 
 // checkRefund says why a caller may not give units back.
 func (h *handler) checkRefund(r *http.Request) error {
-	if err := h.mayRefund(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); err != nil {
+	if err := h.mayRefund.Judge(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); err != nil {
 		return problemf(http.StatusForbidden, "%v", err)
 	}
 	return nil

@@ -25,9 +25,7 @@ type Engine interface {
 
 // Options of a Service.
 type Options struct {
-	// AllowRefunds is what the config says in listen.allow_refunds: whether all callers may give units back.
-	AllowRefunds bool
-	// MayRefund judges callers where AllowRefunds is not set; nil lets nobody.
+	// MayRefund says which callers may give units back; nil lets nobody.
 	MayRefund check.MayRefund
 	// Identity reads paths, methods, addresses and API keys as other listeners do.
 	Identity *identity.Resolver
@@ -49,7 +47,7 @@ type Service struct {
 // New makes a service that asks an engine.
 func New(engine Engine, options Options) *Service {
 	return &Service{
-		engine: engine, who: options.Identity, mayRefund: options.MayRefund.OrAll(options.AllowRefunds),
+		engine: engine, who: options.Identity, mayRefund: options.MayRefund,
 		headers: limitfields.Headers{Choice: options.Headers}, complaints: check.Complaints{Log: options.Log},
 	}
 }
@@ -95,7 +93,7 @@ func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
 		if !asks[i].Credit {
 			continue
 		}
-		if err := s.mayRefund.Call(ctx); err != nil {
+		if err := s.mayRefund.JudgeCall(ctx); err != nil {
 			return nil, status.Error(codes.PermissionDenied, "is_negative_hits: "+err.Error())
 		}
 		break

@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/memstore"
 )
@@ -200,7 +201,7 @@ func TestDescriptorsWithoutEntries(t *testing.T) {
 // A descriptor's own number of hits counts before that of the request; none only looks; negative ones give back.
 func TestHits(t *testing.T) {
 	t.Parallel()
-	e := envoy(t, Options{AllowRefunds: true})
+	e := envoy(t, Options{MayRefund: check.AllRefund})
 	tenant := of("tenant", "acme")
 	left := func(want uint32) {
 		t.Helper()
@@ -248,7 +249,7 @@ func TestMayRefund(t *testing.T) {
 		{Options{}, "Bearer right", negative, "this server allows no refunds"},
 		{Options{MayRefund: may}, "Bearer wrong", negative, `"Bearer wrong" may not`},
 		{Options{MayRefund: may}, "Bearer right", negative, ""},
-		{Options{MayRefund: may, AllowRefunds: true}, "Bearer wrong", negative, ""},
+		{Options{MayRefund: check.AllRefund}, "Bearer wrong", negative, ""},
 		{Options{MayRefund: may}, "Bearer wrong", of("tenant", "acme"), ""},
 	} {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", c.authorization)
