@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/delay"
+	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelog"
 )
 
@@ -123,7 +124,7 @@ func (i *Interceptors) Stream(
 func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Request, header bool) *status.Status {
 	d, err := i.checker.Check(ctx, req)
 	if err != nil || d.Path == headgate.PathFailed {
-		i.complain(ctx, method, d, err)
+		limitfields.LogUndecided(ctx, i.options.Log, &i.failures, &d, err, "method", method)
 	}
 	if d.Allowed && d.Delay > 0 {
 		if err := i.waiters.Hold(ctx, &d); err != nil {
@@ -140,16 +141,4 @@ func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Re
 		setHeader(ctx, &d)
 	}
 	return nil
-}
-
-// complain writes to the log what the store did not decide, but not once per call.
-func (i *Interceptors) complain(ctx context.Context, method string, d headgate.Decision, err error) {
-	if _, ok := i.failures.Allow(""); !ok {
-		return
-	}
-	for n := 0; err == nil && n < len(d.Limits); n++ {
-		err = d.Limits[n].Err
-	}
-	i.options.Log.ErrorContext(ctx, "the store did not decide; the rules say what happens while it does not",
-		"error", err, "method", method, "allowed", d.Allowed, "path", string(d.Path))
 }

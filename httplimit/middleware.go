@@ -149,7 +149,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Attributes: h.who.Attributes(r, h.checker.Attributes()...),
 	})
 	if err != nil || d.Path == headgate.PathFailed {
-		h.logFailure(ctx, &d, err)
+		limitfields.LogUndecided(ctx, h.log, &h.failures, &d, err)
 	}
 	if d.Delay > 0 && d.Allowed {
 		// A deadline that was set in front of this handler becomes a denial: a handler that returns without a word has said 200.

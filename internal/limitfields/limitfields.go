@@ -114,20 +114,6 @@ func Up(d, unit time.Duration) int64 {
 	return n
 }
 
-// Undecided is true if nothing keeps the request out but rules that do so while the store does not answer.
-func Undecided(d *headgate.Decision) bool {
-	failed := false
-	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Refuses() {
-			if l.Err == nil {
-				return false
-			}
-			failed = true
-		}
-	}
-	return failed
-}
-
 // appendName writes a policy's name as a string of a structured field. The names of a Limiter stay as they are; a Checker
 // from elsewhere may have others, and must not be able to end the string.
 func appendName(text []byte, l *headgate.LimitDecision) []byte {

@@ -1,8 +1,10 @@
-// Package ratelog keeps repeated events from filling a log. It knows when an event may be logged again; it knows neither the
-// log nor what the event is.
+// Package ratelog keeps repeated events from filling a log. It knows when an event may be logged again, and nothing of what the
+// event is.
 package ratelog
 
 import (
+	"context"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -47,6 +49,13 @@ func (l *Limiter) Allow(key string) (suppressed int64, ok bool) {
 	suppressed = e.suppressed
 	*e = event{next: now.Add(every)}
 	return suppressed, true
+}
+
+// Log logs an event if it may be logged now.
+func (l *Limiter) Log(ctx context.Context, log *slog.Logger, level slog.Level, key, message string, args ...any) {
+	if _, ok := l.Allow(key); ok {
+		log.Log(ctx, level, message, args...)
+	}
 }
 
 func (l *Limiter) find(key string, now time.Time, every time.Duration) *event {

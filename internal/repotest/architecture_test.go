@@ -115,7 +115,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/holdtable": {},
 	"internal/limitfields": {
-		code: []string{"internal/ratelimitdraft"},
+		code: []string{"internal/ratelimitdraft", "internal/ratelog"},
 	},
 	"internal/netaddr":     {notRoot: true},
 	"internal/pathreading": {notRoot: true},
@@ -180,13 +180,15 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/checkgrpc": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/protofields", "internal/server/check", "internal/server/tracing",
-			"proto/headgate/check/v1", "golang.org/x/sync", "google.golang.org/grpc", "google.golang.org/protobuf",
+			"identity", "internal/limitfields", "internal/protofields", "internal/ratelog", "internal/server/check",
+			"internal/server/tracing", "proto/headgate/check/v1", "golang.org/x/sync", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"internal/server/checkhttp": {
-		code:  []string{"httplimit", "identity", "internal/limitfields", "internal/server/check", "internal/server/tracing"},
+		code: []string{
+			"httplimit", "identity", "internal/limitfields", "internal/ratelog", "internal/server/check", "internal/server/tracing",
+		},
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},
 	"internal/server/config": {
@@ -201,8 +203,8 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/envoyrls": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/protofields", "internal/server/check", "google.golang.org/grpc",
-			"google.golang.org/protobuf",
+			"identity", "internal/limitfields", "internal/protofields", "internal/ratelog", "internal/server/check",
+			"google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"internal/server/checkgrpc", "memstore", "github.com/envoyproxy/go-control-plane/envoy"},
 	},
@@ -215,7 +217,7 @@ var architecture = map[string]arrows{
 		notRoot: true,
 	},
 	"internal/server/listen": {
-		code:    []string{"internal/server/peers", "google.golang.org/grpc"},
+		code:    []string{"internal/ratelog", "internal/server/peers", "google.golang.org/grpc"},
 		tests:   []string{"internal/testenv", "go.uber.org/goleak"},
 		notRoot: true,
 	},

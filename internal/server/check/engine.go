@@ -5,9 +5,11 @@ package check
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/ratelog"
 )
 
 // Engine decides. A *headgate.Limiter is one.
@@ -20,4 +22,9 @@ type Engine interface {
 	Refund(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	Rules() *headgate.RuleSet
 	Attributes() []string
+}
+
+// LogFailure logs, as often as the limiter allows, that an engine fails.
+func LogFailure(ctx context.Context, log *slog.Logger, failures *ratelog.Limiter, err error) {
+	failures.Log(ctx, log, slog.LevelError, "", "checks fail: their callers get no decision", "error", err)
 }

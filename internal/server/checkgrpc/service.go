@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelog"
 	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/internal/server/tracing"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
@@ -57,7 +58,7 @@ type Service struct {
 	connections *connections
 	maxInFlight int
 	batches     *semaphore.Weighted
-	complaints  check.Complaints
+	failures    ratelog.Limiter
 }
 
 // New makes a service that asks an engine.
@@ -71,7 +72,7 @@ func New(engine check.Engine, options Options) *Service {
 	}
 	return &Service{
 		engine: engine, options: options, headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}),
-		complaints: check.Complaints{Log: options.Log}, connections: newConnections(maxInFlight), maxInFlight: maxInFlight,
+		connections: newConnections(maxInFlight), maxInFlight: maxInFlight,
 		batches: semaphore.NewWeighted(batchRequests),
 	}
 }
@@ -173,10 +174,10 @@ func (s *Service) failure(ctx context.Context, rule string, err error) error {
 		return status.Errorf(codes.InvalidArgument,
 			"reservation: %v: send what Reserve answered, whole, to a server of the same namespace and secret_file; if it answered none "+
 				"there is nothing to do", err)
-	case errors.Is(err, headgate.ErrUnavailable):
-		s.complaints.Note(ctx, err)
+	}
+	check.LogFailure(ctx, s.options.Log, &s.failures, err)
+	if errors.Is(err, headgate.ErrUnavailable) {
 		return status.Error(codes.Unavailable, err.Error())
 	}
-	s.complaints.Note(ctx, err)
 	return status.Error(codes.Internal, err.Error())
 }

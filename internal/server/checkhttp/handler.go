@@ -19,6 +19,7 @@ import (
 
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelog"
 	"github.com/headgate/headgate/internal/server/check"
 )
 
@@ -57,7 +58,8 @@ type handler struct {
 	who        *identity.Resolver
 	headers    limitfields.Headers
 	mayRefund  check.MayRefund
-	complaints check.Complaints
+	log        *slog.Logger
+	failures   ratelog.Limiter
 	operations map[string]operation
 	authorize  http.Handler
 	// crossOrigin knows what browsers send for pages of other sites. Proxies that ask for forward-auth hand on such headers, and
@@ -87,7 +89,7 @@ func newHandler(engine check.Engine, o Options) *handler {
 		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
 	}
 	h := &handler{
-		engine: engine, who: o.Identity, mayRefund: o.MayRefund, complaints: check.Complaints{Log: o.Log},
+		engine: engine, who: o.Identity, mayRefund: o.MayRefund, log: o.Log,
 		headers: limitfields.Headers{Choice: o.Headers}, authorize: newAuthorize(engine, o), random: rand.Int64N,
 	}
 	h.large.Give(maxLarge)

@@ -125,7 +125,7 @@ func (h *handler) problem(ctx context.Context, err error) *problem {
 		return problemf(http.StatusBadRequest,
 			"reservation: %v: send what /v1/reserve answered, whole, to a server of the same namespace and secret_file", err)
 	}
-	h.complaints.Note(ctx, err)
+	check.LogFailure(ctx, h.log, &h.failures, err)
 	return problemf(http.StatusServiceUnavailable, "%v: go on without an answer, and do not send a commit, cancel or "+
 		"refund again, which may have been recorded", err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/ratelog"
 	"github.com/headgate/headgate/internal/server/check"
 )
 
@@ -37,18 +38,19 @@ type Options struct {
 
 // Service answers. It is safe for use by many servers.
 type Service struct {
-	engine     Engine
-	who        *identity.Resolver
-	mayRefund  check.MayRefund
-	headers    limitfields.Headers
-	complaints check.Complaints
+	engine    Engine
+	who       *identity.Resolver
+	mayRefund check.MayRefund
+	headers   limitfields.Headers
+	log       *slog.Logger
+	failures  ratelog.Limiter
 }
 
 // New makes a service that asks an engine.
 func New(engine Engine, options Options) *Service {
 	return &Service{
 		engine: engine, who: options.Identity, mayRefund: options.MayRefund,
-		headers: limitfields.Headers{Choice: options.Headers}, complaints: check.Complaints{Log: options.Log},
+		headers: limitfields.Headers{Choice: options.Headers}, log: options.Log,
 	}
 }
 
@@ -100,7 +102,7 @@ func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
 	}
 	decisions, err := s.engine.CheckAll(ctx, asks)
 	if err != nil {
-		s.complaints.Note(ctx, err)
+		check.LogFailure(ctx, s.log, &s.failures, err)
 		code := codes.Internal
 		if errors.Is(err, headgate.ErrTooManyLimits) {
 			code = codes.InvalidArgument

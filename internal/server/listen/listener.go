@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headgate/headgate/internal/ratelog"
 	"github.com/headgate/headgate/internal/server/peers"
 )
 
@@ -32,10 +33,11 @@ type Listener struct {
 	// unread is what was answered on all connections and is not written.
 	unread atomic.Int64
 
-	mu     sync.Mutex
-	open   map[*connection]struct{}
-	from   map[netip.Addr]int
-	warned map[string]time.Time
+	warned ratelog.Limiter // by message
+
+	mu   sync.Mutex
+	open map[*connection]struct{}
+	from map[netip.Addr]int
 }
 
 // Listen opens an address. Key is what it is called in the config, for the error and the log.
@@ -52,7 +54,7 @@ func Listen(ctx context.Context, key, address string, log *slog.Logger) (*Listen
 	}
 	return &Listener{
 		Listener: l, most: maxConnections, log: log.With("listener", key),
-		open: map[*connection]struct{}{}, from: map[netip.Addr]int{}, warned: map[string]time.Time{},
+		open: map[*connection]struct{}{}, from: map[netip.Addr]int{}, warned: ratelog.Limiter{Every: time.Minute},
 	}, nil
 }
 
@@ -109,12 +111,9 @@ func (l *Listener) remove(c *connection) {
 	c.settle()
 }
 
-// warn logs a message at most once a minute. The caller holds mu.
+// warn logs a message at most once a minute.
 func (l *Listener) warn(message string, args ...any) {
-	if now := time.Now(); now.Sub(l.warned[message]) > time.Minute {
-		l.warned[message] = now
-		l.log.Warn(message, args...)
-	}
+	l.warned.Log(context.Background(), l.log, slog.LevelWarn, message, message, args...)
 }
 
 // connection counts until it is closed, however often.

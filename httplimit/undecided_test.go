@@ -27,8 +27,8 @@ func textLog(b *bytes.Buffer) *slog.Logger {
 	}))
 }
 
-// TestComplaints shows that a store that is away is named at once, then every 10 seconds, and that requests pass.
-func TestComplaints(t *testing.T) {
+// TestUndecidedLog shows that a store that is away is named at once, then every 10 seconds, and that requests pass.
+func TestUndecidedLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		limiter, err := headgate.New(away{}, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(1)})
