@@ -1,6 +1,7 @@
 package offenders
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -14,41 +15,25 @@ const (
 	maxValue      = 255
 )
 
-// encodeName is attributes in one string, which has nothing of theirs alive: names and values by turns, each behind a byte with its
-// length.
+// encodeName is attributes as one JSON text, which has nothing of theirs alive.
 func encodeName(a headgate.Attributes) string {
-	var room [256]byte
-	b := room[:0]
-	for i, name := range slices.Sorted(maps.Keys(a)) {
-		if i == maxAttributes {
-			break
-		}
+	if len(a) == 0 {
+		return ""
+	}
+	kept := headgate.Attributes{}
+	for _, name := range slices.Sorted(maps.Keys(a))[:min(len(a), maxAttributes)] {
 		value := a[name]
 		if strings.HasPrefix(name, "cookie.") { // which open doors
 			value = headgate.EnsureKeyHash(value)
 		}
-		for _, part := range [2]string{name, value} {
-			part = part[:min(len(part), maxValue)]
-			b = append(b, byte(len(part)))
-			b = append(b, part...)
-		}
+		kept[name[:min(len(name), maxValue)]] = value[:min(len(value), maxValue)]
 	}
-	return string(b)
+	text, _ := json.Marshal(kept) // strings can always be written
+	return string(text)
 }
 
 // decodeName is what encodeName was given; nil if that was nothing.
-func decodeName(name string) headgate.Attributes {
-	if name == "" {
-		return nil
-	}
-	a := headgate.Attributes{}
-	for name != "" {
-		end := 1 + int(name[0])
-		key := name[1:end]
-		name = name[end:]
-		end = 1 + int(name[0])
-		a[key] = name[1:end]
-		name = name[end:]
-	}
+func decodeName(name string) (a headgate.Attributes) {
+	_ = json.Unmarshal([]byte(name), &a) // it is nothing, or what encodeName made
 	return a
 }
