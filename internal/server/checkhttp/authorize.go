@@ -36,7 +36,7 @@ type authorize struct {
 
 func newAuthorize(engine check.Engine, o Options) *authorize {
 	limits := httplimit.New(engine, httplimit.Options{
-		Identity: asker{o.Identity}, Log: o.Log,
+		Identity: originalIdentity{o.Identity}, Log: o.Log,
 		Headers: headersOf(o.Headers), DraftVersion: httplimit.DraftVersion(o.Headers.Version), OlderDraft: o.Headers.OlderDraft,
 	})
 	pass := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) // which is a 200
@@ -56,11 +56,11 @@ func headersOf(c limitfields.Choice) httplimit.Headers {
 	return httplimit.Off
 }
 
-// asker makes attributes of original requests, which may have no method.
-type asker struct{ *identity.Resolver }
+// originalIdentity makes attributes of original requests, which may have no method.
+type originalIdentity struct{ *identity.Resolver }
 
-func (a asker) Attributes(r *http.Request, names ...string) headgate.Attributes {
-	attributes := a.Resolver.Attributes(r, names...)
+func (i originalIdentity) Attributes(r *http.Request, names ...string) headgate.Attributes {
+	attributes := i.Resolver.Attributes(r, names...)
 	if r.Method == "" {
 		attributes[headgate.OtherMethod] = headgate.AnyMethod
 	}
@@ -81,7 +81,7 @@ func (a *authorize) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // original is the request that a proxy asks about. If that is not said it is the one that came.
 func (a *authorize) original(r *http.Request) (*http.Request, *problem) {
-	told, err := a.read(r, "X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Host")
+	forwarded, err := a.read(r, "X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Host")
 	if err != nil {
 		return nil, err
 	}
@@ -89,51 +89,51 @@ func (a *authorize) original(r *http.Request) (*http.Request, *problem) {
 	switch {
 	case err != nil:
 		return nil, err
-	case told.given && original.given:
+	case forwarded.given && original.given:
 		return nil, problemf(http.StatusBadRequest, "there are X-Forwarded-Uri or X-Forwarded-Method and X-Original-URI or "+
 			"X-Original-Method: let the proxy set the ones, and remove the others, which only a client can have sent")
 	case original.given:
-		told = original // without X-Forwarded-Host, which the client may have sent
+		forwarded = original // without X-Forwarded-Host, which the client may have sent
 	}
-	if told.uri == "" {
+	if forwarded.uri == "" {
 		a.bare.Do(func() { //nolint:contextcheck // as above
 			a.log.WarnContext(r.Context(), "forward-auth was not told which request it is asked about, and decides by its own path: "+
 				"let the proxy set X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host, and be a trusted one", "peer", r.RemoteAddr)
 		})
 		return r, nil
 	}
-	path, query, _ := strings.Cut(told.uri, "?")
+	path, query, _ := strings.Cut(forwarded.uri, "?")
 	o := r.WithContext(r.Context())
-	o.Method, o.RequestURI, o.URL = told.method, told.uri, &url.URL{Path: path, RawQuery: query}
+	o.Method, o.RequestURI, o.URL = forwarded.method, forwarded.uri, &url.URL{Path: path, RawQuery: query}
 	o.Pattern = "" // the route to this handler is none of the original request
-	if told.host != "" {
-		o.Host = told.host
+	if forwarded.host != "" {
+		o.Host = forwarded.host
 	}
 	return o, nil
 }
 
-// hearsay is what a trusted proxy says of a request. What it does not say is empty.
-type hearsay struct {
+// forwardedRequest is what a trusted proxy says of a request. What it does not say is empty.
+type forwardedRequest struct {
 	given             bool // the URI or the method
 	uri, method, host string
 }
 
-func (a *authorize) read(r *http.Request, uri, method, host string) (hearsay, *problem) {
-	var t hearsay
+func (a *authorize) read(r *http.Request, uri, method, host string) (forwardedRequest, *problem) {
+	var f forwardedRequest
 	for _, field := range []struct {
 		name string
 		into *string
-	}{{uri, &t.uri}, {method, &t.method}, {host, &t.host}} {
+	}{{uri, &f.uri}, {method, &f.method}, {host, &f.host}} {
 		lines := a.who.FromProxy(r, field.name)
 		for i, line := range lines {
 			line = strings.TrimSpace(line)
 			if i > 0 && line != *field.into {
-				return hearsay{}, problemf(http.StatusBadRequest,
+				return forwardedRequest{}, problemf(http.StatusBadRequest,
 					"there are several lines of %s that differ: the proxy must set it, not add to it", field.name)
 			}
 			*field.into = line
 		}
-		t.given = t.given || len(lines) > 0 && field.name != host
+		f.given = f.given || len(lines) > 0 && field.name != host
 	}
-	return t, nil
+	return f, nil
 }
