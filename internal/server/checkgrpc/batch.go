@@ -15,31 +15,10 @@ import (
 // description is that of the generated code, but for CheckBatch: its requests are not decoded all at once.
 func description() *grpc.ServiceDesc {
 	d := checkv1.CheckService_ServiceDesc
+	batch := check.Method(checkv1.CheckService_CheckBatch_FullMethodName, (*Service).checkAll)
 	d.Methods = slices.Clone(d.Methods)
-	for i := range d.Methods {
-		if d.Methods[i].MethodName == "CheckBatch" {
-			d.Methods[i].Handler = checkBatch
-		}
-	}
+	d.Methods[slices.IndexFunc(d.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == batch.MethodName })] = batch
 	return &d
-}
-
-//nolint:revive // the order is gRPC's
-func checkBatch(service any, ctx context.Context, read func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-	batch := &list{}
-	if err := read(batch); err != nil {
-		return nil, err
-	}
-	handle := func(ctx context.Context, batch any) (any, error) {
-		s, _ := service.(*Service)
-		requests, _ := batch.(*list)
-		return s.checkAll(ctx, requests)
-	}
-	if intercept == nil {
-		return handle(ctx, batch)
-	}
-	info := &grpc.UnaryServerInfo{Server: service, FullMethod: checkv1.CheckService_CheckBatch_FullMethodName}
-	return intercept(ctx, batch, info, handle)
 }
 
 // checkAll decides the requests of a batch, BatchWorkers at a time and each for itself, and all of them also if the caller has hung up.

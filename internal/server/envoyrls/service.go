@@ -62,28 +62,8 @@ const serviceName = "envoy.service.ratelimit.v3.RateLimitService"
 var description = grpc.ServiceDesc{
 	ServiceName: serviceName,
 	HandlerType: (*any)(nil),
-	Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}},
+	Methods:     []grpc.MethodDesc{check.Method("/"+serviceName+"/ShouldRateLimit", (*Service).decide)},
 	Metadata:    "envoy/service/ratelimit/v3/rls.proto",
-}
-
-//nolint:revive // the order is gRPC's
-func shouldRateLimit(
-	service any, ctx context.Context, read func(any) error, intercept grpc.UnaryServerInterceptor,
-) (any, error) {
-	req := &request{}
-	if err := read(req); err != nil {
-		return nil, err
-	}
-	handle := func(ctx context.Context, req any) (any, error) {
-		s, _ := service.(*Service)
-		asked, _ := req.(*request)
-		return s.decide(ctx, asked)
-	}
-	if intercept == nil {
-		return handle(ctx, req)
-	}
-	info := &grpc.UnaryServerInfo{Server: service, FullMethod: "/" + serviceName + "/ShouldRateLimit"}
-	return intercept(ctx, req, info, handle)
 }
 
 func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
