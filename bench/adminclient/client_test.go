@@ -45,7 +45,7 @@ func TestGeneratedClient(t *testing.T) {
 // generate is the file of a client.
 func generate(t *testing.T) string {
 	t.Helper()
-	spec, err := util.LoadSwagger(filepath.Join("..", "..", "internal", "adminapi", "openapi.yaml"))
+	spec, err := util.LoadSwagger(filepath.Join("..", "..", "internal", "server", "adminapi", "openapi.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

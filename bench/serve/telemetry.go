@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,28 +91,26 @@ func newObservers(s *paired.Suite, limiter *headgate.Limiter) func(context.Conte
 	}
 }
 
-// The line of the server that has it observed, and what is in its place in one that nobody sees.
+// The line of the server that has its decisions observed, and what replaces it in a build without telemetry.
 const (
 	observedLine = "engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds"
 	unseenLine   = "engine, all := s.limiter, s.config.Listen.AllowRefunds"
 )
 
-// buildUnseen compiles the program without telemetry of decisions, which it cannot be told to leave out.
-func buildUnseen(s *paired.Suite) string {
-	dir := s.TempDir()
-	source, err := filepath.Abs(filepath.Join("..", "cmd", "headgate", "servelisteners.go"))
-	testenv.NoError(s, err)
+// buildUnseen compiles the program without telemetry of decisions, which no setting can turn off.
+func buildUnseen(t testing.TB) string {
+	dir := t.TempDir()
+	source := filepath.Join(testenv.Repository(t), "internal", "server", "checks.go")
 	text, err := os.ReadFile(source)
-	testenv.NoError(s, err)
-	if !bytes.Contains(text, []byte(observedLine)) {
-		s.Fatalf("%s has no longer the line that this takes out", source)
+	testenv.NoError(t, err)
+	unseen := strings.Replace(string(text), observedLine, unseenLine, 1)
+	if unseen == string(text) {
+		t.Fatalf("%s no longer has the line that this replaces: %s", source, observedLine)
 	}
 	files, err := json.Marshal(map[string]map[string]string{"Replace": {source: filepath.Join(dir, "unseen.go")}})
-	testenv.NoError(s, err)
-	testenv.WriteFiles(s, dir, map[string]string{
-		"unseen.go": strings.Replace(string(text), observedLine, unseenLine, 1), "overlay.json": string(files),
-	})
-	return testenv.BuildHeadgate(s, "-overlay", filepath.Join(dir, "overlay.json"))
+	testenv.NoError(t, err)
+	testenv.WriteFiles(t, dir, map[string]string{"unseen.go": unseen, "overlay.json": string(files)})
+	return testenv.BuildHeadgate(t, "-overlay", filepath.Join(dir, "overlay.json"))
 }
 
 // seeingServed compares servers with and without telemetry, in front of the same Redis.

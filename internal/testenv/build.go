@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +12,7 @@ import (
 // in PATH. Without it the test ends.
 func Find(t testing.TB, name string) string {
 	t.Helper()
-	root, err := repository()
-	NoError(t, err)
+	root := Repository(t)
 	// Debian's servers are in sbin, which only root has in PATH.
 	for _, place := range []string{filepath.Join(root, ".bin", name), name, "/usr/sbin/" + name} {
 		if path, err := exec.LookPath(place); err == nil {
@@ -29,8 +27,7 @@ func Find(t testing.TB, name string) string {
 func BuildHeadgate(t testing.TB, flags ...string) (path string) {
 	t.Helper()
 	Long(t)
-	root, err := repository()
-	NoError(t, err)
+	root := Repository(t)
 	path = filepath.Join(t.TempDir(), "headgate")
 	build := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"build", "-o", path}, flags, []string{"./cmd/headgate"})...)
 	build.Dir = root
@@ -40,16 +37,18 @@ func BuildHeadgate(t testing.TB, flags ...string) (path string) {
 	return path
 }
 
-// repository is the directory that has the main module, at or above this one.
-func repository() (string, error) {
+// Repository is the directory that has the main module, at or above this one.
+func Repository(t testing.TB) string {
+	t.Helper()
 	dir, err := os.Getwd()
-	for ; err == nil; dir = filepath.Dir(dir) {
+	NoError(t, err)
+	for {
 		if _, err := os.Stat(filepath.Join(dir, "cmd", "headgate")); err == nil {
-			return dir, nil
+			return dir
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("testenv: not in a clone of the repository")
+			t.Fatal("testenv: not in a clone of the repository")
 		}
+		dir = filepath.Dir(dir)
 	}
-	return "", err
 }
