@@ -29,11 +29,17 @@ func worstSpan(admitted []*Record, burst, rate float64) (excess float64) {
 	for _, e := range events {
 		from, to := e.Span()
 		last, _ := slices.BinarySearch(starts, from)
-		for i := range last + 1 {
-			sums[i] += float64(e.Cost)
-		}
 		begun, _ := slices.BinarySearch(starts, to+1)
-		excess = max(excess, slices.Max(sums[:begun])-rate*float64(to-zero)-burst)
+		most := 0.0
+		for i := range sums[:begun] {
+			if i <= last {
+				sums[i] += float64(e.Cost)
+			}
+			if sums[i] > most {
+				most = sums[i]
+			}
+		}
+		excess = max(excess, most-rate*float64(to-zero)-burst)
 	}
 	return excess
 }
