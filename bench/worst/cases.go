@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -35,7 +34,6 @@ func fixedCases() []named {
 		}
 		cases = append(cases, named{"64 buckets of one subject, 700 holds each: " + charge.name, genome{Blocks: []block{held}}})
 	}
-	single := "a log of " + grouped(most)
 	for _, c := range []struct {
 		name                     string
 		counters, count, entries int
@@ -44,11 +42,11 @@ func fixedCases() []named {
 		{many + ": one denied", 64, 1_000, 1_000, gene{}},
 		{many + ": forced", 64, 1_000, 1_000, gene{Kind: force}},
 		{many + ": a credit of half", 64, 1_000, 1_000, gene{Kind: credit, Cost: half}},
-		{single + ": one allowed", 1, most, most - 1, gene{}},
-		{single + ": one denied", 1, most, most, gene{}},
-		{single + ": half of it denied", 1, most, most, gene{Cost: half}},
-		{single + ": forced with an age", 1, most, most, gene{Kind: forceAged, Where: middle}},
-		{single + ": a credit of half", 1, most, most, gene{Kind: credit, Cost: half}},
+		{"a log of 10,000: one allowed", 1, most, most - 1, gene{}},
+		{"a log of 10,000: one denied", 1, most, most, gene{}},
+		{"a log of 10,000: half of it denied", 1, most, most, gene{Cost: half}},
+		{"a log of 10,000: forced with an age", 1, most, most, gene{Kind: forceAged, Where: middle}},
+		{"a log of 10,000: a credit of half", 1, most, most, gene{Kind: credit, Cost: half}},
 	} {
 		c.charge.Repeat = 1
 		logs := block{
@@ -76,9 +74,7 @@ func (s *stage) newHeldBucket(holds int) *heldBucket {
 		subject: headgate.SubjectOf("holds", strconv.Itoa(s.salts)),
 		id:      headgate.CounterOf("holds", "", headgate.TokenBucket),
 	}}
-	for steps := range slices.Chunk(b.steps(), batch) {
-		testenv.NoError(s, s.do(steps, time.Time{}))
-	}
+	testenv.NoError(s, s.do(b.steps(), time.Time{}))
 	if len(b.held) != b.Holds {
 		s.Fatalf("the store grants %d holds of %d", len(b.held), b.Holds)
 	}
@@ -103,7 +99,7 @@ func (s *stage) holdRound(b *heldBucket, draw *source) {
 	measure := func(into *[]float64, charge headgate.Charge) headgate.Receipt {
 		m, err := s.measure([]headgate.Charge{charge}, results)
 		testenv.NoError(s, err)
-		*into = append(*into, m.Total)
+		*into = append(*into, m)
 		return results[0].Receipt
 	}
 	charge := headgate.Charge{Subject: b.subject, Counter: b.id, Limit: b.Limit, Cost: 1}

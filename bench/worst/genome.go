@@ -1,7 +1,7 @@
 package main
 
 import (
-	"math"
+	"cmp"
 	"slices"
 	"time"
 
@@ -111,9 +111,24 @@ const (
 	whole // the capacity
 	over  // one more than the capacity: an enforcing charge is denied
 	most  // headgate.MaxCost
-
-	costs
 )
+
+func (t timing) String() string {
+	return [...]string{"at once", "after the lapse", "after expiry", "after cleanup"}[t]
+}
+
+func (m holdMix) String() string { return [...]string{"all alike", "evenly spread", "mostly short"}[m] }
+
+func (k kind) String() string {
+	return [...]string{
+		"charge", "peek", "observe", "observe beside a twin", "force", "force with an age", "credit", "refund",
+		"reserve", "commit", "commit with an age", "cancel",
+	}[k]
+}
+
+func (c cost) String() string {
+	return [...]string{"1", "3", "half", "all", "more than all", "the largest cost"}[c]
+}
 
 // units returns the cost on a limit.
 func (c cost) units(l headgate.Limit) int64 {
@@ -136,9 +151,9 @@ func (c cost) units(l headgate.Limit) int64 {
 
 // clone returns a copy that shares nothing with g.
 func (g *genome) clone() genome {
-	c := genome{When: g.When, Blocks: append([]block(nil), g.Blocks...)}
+	c := genome{When: g.When, Blocks: slices.Clone(g.Blocks)}
 	for i := range c.Blocks {
-		c.Blocks[i].Charges = append([]gene(nil), c.Blocks[i].Charges...)
+		c.Blocks[i].Charges = slices.Clone(c.Blocks[i].Charges)
 	}
 	return c
 }
@@ -147,15 +162,15 @@ func (g *genome) clone() genome {
 func (g *genome) charges() int {
 	n := 0
 	for i := range g.Blocks {
-		n += g.Blocks[i].Counters * g.Blocks[i].perCounter()
+		n += g.Blocks[i].charges()
 	}
 	return n
 }
 
-func (b *block) perCounter() int {
+func (b *block) charges() int {
 	n := 0
 	for _, c := range b.Charges {
-		n += c.Repeat
+		n += b.Counters * c.Repeat
 	}
 	return n
 }
@@ -165,38 +180,21 @@ func (b *block) holds() bool {
 	return b.Limit.Algorithm != headgate.LeakyBucket && b.Limit.Algorithm != headgate.SlidingLog
 }
 
-// subjects returns how many subjects the counters are on.
-func (b *block) subjects() int {
-	if b.Spread {
-		return b.Counters
-	}
-	return 1
-}
-
-// prices are how many microseconds a step of the preparation takes, by its kind.
-type prices [stepKinds]float64
-
-// weight returns about how many microseconds the preparation takes.
-func (g *genome) weight(p prices) float64 {
-	sum := 0.0
+// steps returns how many charges the preparation takes at most.
+func (g *genome) steps() int {
+	n := 0
 	for i := range g.Blocks {
-		w := g.Blocks[i].weigh(p)
-		sum += w.base + w.entries + w.holds + w.others
+		n += g.Blocks[i].steps()
 	}
-	return sum
+	return n
 }
 
-// weights are what the parts of a block's preparation take.
-type weights struct{ base, entries, holds, others float64 }
-
-func (b *block) weigh(p prices) weights {
-	counters := float64(b.Counters)
-	return weights{
-		base:    counters * (p[stepUse] + p[stepCredit] + float64(b.wantedReceipts())*p[stepReceipt]),
-		entries: counters * float64(b.Entries) * p[stepEntry],
-		holds:   counters * float64(b.Holds) * p[stepHold],
-		others:  float64(b.subjects()) * float64(b.Others) * p[stepOther],
+func (b *block) steps() int {
+	n := b.Counters * (2 + b.wantedReceipts() + b.Entries + b.Holds)
+	if b.Spread {
+		return n + b.Counters*b.Others
 	}
+	return n + b.Others
 }
 
 // wantedReceipts returns how many charges the preparation makes on each counter for the sake of their receipts.
@@ -213,156 +211,71 @@ func (b *block) wantedReceipts() int {
 	return min(n, 64)
 }
 
-// bounds are what a genome must keep to.
-type bounds struct {
-	// charges of one request that the store accepts.
-	charges int
-	// weight of the preparation, at prices.
-	weight float64
-	prices prices
-}
+// bounds are what a genome must keep to: charges that the store accepts in one request, and steps of preparation.
+type bounds struct{ charges, steps int }
 
-// fit changes what does not make sense or exceeds the bounds.
+// fit changes what is invalid or exceeds the bounds.
 func (g *genome) fit(to bounds) {
-	if len(g.Blocks) > 6 {
-		g.Blocks = g.Blocks[:6]
-	}
+	g.Blocks = g.Blocks[:min(6, len(g.Blocks))]
 	for i := range g.Blocks {
 		g.Blocks[i].fit(g.When)
 	}
 	for g.charges() > to.charges {
-		g.fewerCharges()
+		b := g.largest((*block).charges)
+		numbers := []*int{&b.Counters}
+		for i := range b.Charges {
+			numbers = append(numbers, &b.Charges[i].Repeat)
+		}
+		cut(numbers...)
 	}
-	for g.weight(to.prices) > to.weight {
-		if !g.lighter(to.prices) {
-			break
+	for g.steps() > to.steps {
+		b := g.largest((*block).steps)
+		// Rather few counters with much on each than many with little, but not one alone.
+		if b.Counters > 8 && (b.Spread || b.steps() > 2*b.Others) || max(b.Entries, b.Holds, b.Others) == 0 {
+			cut(&b.Counters)
+		} else {
+			cut(&b.Entries, &b.Holds, &b.Others)
 		}
 	}
 }
 
+// largest returns the block with the most of something.
+func (g *genome) largest(of func(*block) int) *block {
+	worst := &g.Blocks[0]
+	for i := range g.Blocks {
+		if b := &g.Blocks[i]; of(b) > of(worst) {
+			worst = b
+		}
+	}
+	return worst
+}
+
+// cut takes a quarter off the largest number.
+func cut(numbers ...*int) {
+	n := slices.MaxFunc(numbers, func(a, b *int) int { return cmp.Compare(*a, *b) })
+	*n -= (*n + 3) / 4
+}
+
 func (b *block) fit(when timing) {
 	b.Counters = max(1, b.Counters)
-	b.Lapsed = min(max(0, b.Lapsed), 100)
-	b.Others = max(0, b.Others)
 	if when == atOnce {
 		b.Lapsed, b.OthersExpired = 0, false
 	}
 	if b.Limit.Algorithm == headgate.SlidingLog {
-		b.Entries = min(max(0, b.Entries), headgate.MaxLogCount)
 		b.Used = 0
 	} else {
 		b.Entries = 0
 	}
-	b.Holds = min(max(0, b.Holds), headgate.MaxHolds)
 	if !b.holds() {
 		b.Holds = 0
 	}
-	if len(b.Charges) == 0 {
-		b.Charges = []gene{{}}
-	}
+	b.Charges = b.Charges[:min(8, len(b.Charges))]
 	for i := range b.Charges {
 		c := &b.Charges[i]
 		c.Repeat = max(1, c.Repeat)
-		c.Where = min(max(0, c.Where), 100)
 		if c.Kind >= commit && b.holds() {
 			b.Holds = max(1, b.Holds)
 		}
 	}
 	b.Holds = min(b.Holds, int(b.Limit.Capacity())) // of one unit each
-}
-
-// simpler returns the genomes that lack one thing.
-func (g *genome) simpler() []genome {
-	var all []genome
-	without := func(change func(*genome)) {
-		less := g.clone()
-		change(&less)
-		less.fit(bounds{charges: g.charges(), weight: math.Inf(1)})
-		if less.String() != g.String() {
-			all = append(all, less)
-		}
-	}
-	for i := range g.Blocks {
-		if len(g.Blocks) > 1 {
-			without(func(g *genome) { g.Blocks = slices.Delete(g.Blocks, i, i+1) })
-		}
-		for j := range g.Blocks[i].Charges {
-			if len(g.Blocks[i].Charges) > 1 {
-				without(func(g *genome) { g.Blocks[i].Charges = slices.Delete(g.Blocks[i].Charges, j, j+1) })
-			}
-			for _, change := range []func(*gene){
-				func(c *gene) { c.Repeat = 1 }, func(c *gene) { c.Partial = false }, func(c *gene) { c.Cost = one },
-			} {
-				without(func(g *genome) { change(&g.Blocks[i].Charges[j]) })
-			}
-		}
-		for _, change := range []func(*block){
-			func(b *block) { b.Others = 0 }, func(b *block) { b.Holds = 0 }, func(b *block) { b.Lapsed = 0 },
-			func(b *block) { b.Credited = false }, func(b *block) { b.Used = 0 }, func(b *block) { b.Counters = 1 },
-		} {
-			without(func(g *genome) { change(&g.Blocks[i]) })
-		}
-	}
-	without(func(g *genome) { g.When = atOnce })
-	return all
-}
-
-// fewerCharges cuts down what contributes most charges.
-func (g *genome) fewerCharges() {
-	worst := &g.Blocks[0]
-	for i := range g.Blocks {
-		if b := &g.Blocks[i]; b.Counters*b.perCounter() > worst.Counters*worst.perCounter() {
-			worst = b
-		}
-	}
-	repeated := 0
-	for i, c := range worst.Charges {
-		if c.Repeat > worst.Charges[repeated].Repeat {
-			repeated = i
-		}
-	}
-	switch c := &worst.Charges[repeated]; {
-	case worst.Counters > 1 && worst.Counters >= c.Repeat:
-		worst.Counters -= (worst.Counters + 9) / 10
-	case c.Repeat > 1:
-		c.Repeat -= (c.Repeat + 9) / 10
-	case len(worst.Charges) > 1:
-		worst.Charges = worst.Charges[1:]
-	default:
-		g.Blocks = g.Blocks[1:]
-	}
-}
-
-// lighter cuts down what takes the most preparation; false if there is nothing to cut down.
-func (g *genome) lighter(p prices) bool {
-	type part struct {
-		weight float64
-		of     *block
-		number *int
-	}
-	var heaviest part
-	for i := range g.Blocks {
-		b := &g.Blocks[i]
-		w := b.weigh(p)
-		for _, one := range []part{
-			{w.base, b, &b.Counters}, {w.entries, b, &b.Entries}, {w.holds, b, &b.Holds}, {w.others, b, &b.Others},
-		} {
-			if one.weight > heaviest.weight {
-				heaviest = one
-			}
-		}
-	}
-	n := heaviest.number
-	if n == nil {
-		return false
-	}
-	// Rather few counters with much on each than many with little, but not one alone.
-	if b := heaviest.of; b.Counters > 8 && (n != &b.Others || b.Spread) || b.Counters > 1 && *n <= 1 {
-		n = &b.Counters
-	}
-	if n == &heaviest.of.Counters && *n == 1 {
-		return false
-	}
-	*n -= (*n + 3) / 4
-	return true
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -39,12 +40,16 @@ func (s *source) percent() int { return pick(s, 0, 0, 100, 100, 50, s.IntN(101))
 
 // genome draws any.
 func (s *source) genome(to bounds) genome {
-	g := genome{When: pick(s, atOnce, atOnce, atOnce, afterLapse, afterLapse, afterExpiry, afterCleanup)}
+	g := genome{When: s.timing()}
 	for range pick(s, 1, 1, 1, 2, 2, 3) {
 		g.Blocks = append(g.Blocks, s.block(to))
 	}
 	g.fit(to)
 	return g
+}
+
+func (s *source) timing() timing {
+	return pick(s, atOnce, atOnce, atOnce, afterLapse, afterLapse, afterExpiry, afterCleanup)
 }
 
 func (s *source) block(to bounds) block {
@@ -113,26 +118,36 @@ func (s *source) limit() headgate.Limit {
 	}
 }
 
-// mutate returns the genome with one to three changes.
+// mutate returns the genome with one to three parts changed.
 func (s *source) mutate(g genome, to bounds) genome {
 	g = g.clone()
 	for range pick(s, 1, 1, 2, 3) {
-		s.change(&g, to)
-	}
-	g.fit(to)
-	return g
-}
-
-// cross returns a genome with blocks of both.
-func (s *source) cross(a, b genome, to bounds) genome {
-	a, b = a.clone(), b.clone()
-	g := genome{When: pick(s, a.When, b.When)}
-	for _, from := range [][]block{a.Blocks, b.Blocks} {
-		for i := range from {
-			if i == 0 || s.chance(50) {
-				g.Blocks = append(g.Blocks, from[i])
-			}
-		}
+		i := s.IntN(len(g.Blocks))
+		b, other := &g.Blocks[i], s.block(to)
+		c := &b.Charges[s.IntN(len(b.Charges))]
+		pick(s,
+			func() { g.When = s.timing() },
+			func() { g.Blocks = append(g.Blocks, other) },
+			func() {
+				if len(g.Blocks) > 1 {
+					g.Blocks = slices.Delete(g.Blocks, i, i+1)
+				}
+			},
+			func() { b.Limit = other.Limit },
+			func() { s.scale(&b.Counters, to.charges) },
+			func() { s.scale(&b.Counters, to.charges) },
+			func() { b.Spread, b.Subject = other.Spread, other.Subject },
+			func() { s.scale(&b.Entries, headgate.MaxLogCount) },
+			func() { b.Used, b.Credited = other.Used, other.Credited },
+			func() { s.scale(&b.Holds, headgate.MaxHolds-1) },
+			func() { b.HoldMix = other.HoldMix },
+			func() { g.When, b.Lapsed = s.timing(), other.Lapsed },
+			func() { g.When, b.Others, b.OthersExpired = s.timing(), other.Others, other.OthersExpired },
+			func() { b.Charges = append(b.Charges, other.Charges[0]) },
+			func() { b.Charges = other.Charges },
+			func() { *c = other.Charges[0] },
+			func() { s.scale(&c.Repeat, to.charges) },
+		)()
 	}
 	g.fit(to)
 	return g
@@ -140,70 +155,5 @@ func (s *source) cross(a, b genome, to bounds) genome {
 
 // scale makes a number larger or smaller, or the largest.
 func (s *source) scale(n *int, bound int) {
-	*n = min(bound, pick(s, *n*2, *n*2, *n+1, *n*5/4+1, *n/2, *n*3/4, *n-1, bound, 1, 0))
-}
-
-func (s *source) change(g *genome, to bounds) {
-	i := s.IntN(len(g.Blocks))
-	b := &g.Blocks[i]
-	switch s.IntN(16) {
-	case 0:
-		g.When = timing(s.IntN(int(timings)))
-	case 1:
-		g.Blocks = append(g.Blocks, s.block(to))
-	case 2:
-		if len(g.Blocks) > 1 {
-			g.Blocks = append(g.Blocks[:i], g.Blocks[i+1:]...)
-		}
-	case 3:
-		b.Limit = s.limit()
-	case 4, 5:
-		s.scale(&b.Counters, to.charges)
-	case 6:
-		b.Spread, b.Subject = s.chance(50), s.IntN(2)
-	case 7:
-		s.scale(&b.Entries, headgate.MaxLogCount)
-		b.Used = pick(s, 0, 10, 50, 99, 100, 300)
-	case 8:
-		s.scale(&b.Holds, headgate.MaxHolds-1)
-	case 9:
-		b.HoldMix = holdMix(s.IntN(int(holdMixes)))
-		b.Credited = s.chance(20)
-	case 10:
-		b.Lapsed = s.percent()
-		if b.Lapsed > 0 && g.When == atOnce {
-			g.When = afterLapse
-		}
-	case 11:
-		s.scale(&b.Others, 50_000)
-		b.OthersExpired = s.chance(50)
-		if b.OthersExpired && g.When == atOnce {
-			g.When = afterExpiry
-		}
-	case 12:
-		b.Charges = append(b.Charges, s.gene(to))
-	case 13:
-		if n := len(b.Charges); n > 1 {
-			j := s.IntN(n)
-			b.Charges = append(b.Charges[:j], b.Charges[j+1:]...)
-		}
-	default:
-		s.changeGene(&b.Charges[s.IntN(len(b.Charges))], to)
-	}
-}
-
-func (s *source) changeGene(c *gene, to bounds) {
-	other := s.gene(to)
-	switch s.IntN(6) {
-	case 0:
-		c.Kind = other.Kind
-	case 1:
-		c.Cost, c.Partial = other.Cost, other.Partial
-	case 2:
-		c.Where = other.Where
-	case 3:
-		c.Hold = other.Hold
-	default:
-		s.scale(&c.Repeat, to.charges)
-	}
+	*n = min(bound, pick(s, *n*2, *n*2, *n+1, *n*5/4+1, *n/2, *n*3/4, bound, 1, 0))
 }

@@ -14,8 +14,6 @@ const (
 	// maxRatio is the same in plain charges, of 8.5 µs where the aim was set: machines differ.
 	maxRatio            = 235
 	fewHolds, manyHolds = 10, 100_000
-	// listed is how many of the worst requests are described.
-	listed = 5
 )
 
 // report prints what was measured and judges it.
@@ -36,7 +34,7 @@ func (r *report) line(name string, got paired.Median, least float64) {
 
 // measure makes a request as often as its figure deserves.
 func (r *report) measure(name string, g *genome) *found {
-	samples, err := r.stage.try(g, r.stage.repeats(g), true)
+	samples, err := r.stage.try(g, r.stage.repeats(g), coarse, fine)
 	testenv.NoError(r.stage, err)
 	f := &found{*g, samples}
 	r.line(name, f.median(), f.least())
@@ -61,28 +59,20 @@ func (r *report) holds() {
 			name string
 			got  []float64
 		}{{"plain charge", b.plain}, {"reserve", b.reserve}, {"commit", b.commit}, {"cancel", b.cancel}} {
-			r.line(fmt.Sprintf("a bucket with %s holds: %s", grouped(b.size), c.name), paired.Of(c.got), slices.Min(c.got))
+			r.line(fmt.Sprintf("a bucket with %d holds: %s", b.size, c.name), paired.Of(c.got), slices.Min(c.got))
 		}
 	}
 }
 
-// found measures the worst of the search once more, so that no disturbance decides, and prints them as they are and as
-// simple as they can be.
+// found measures the worst of the search once more, so that no disturbance decides, and prints them.
 func (r *report) found(s *search, seed uint64) {
-	ranked := s.ranked()
-	ranked = ranked[:min(listed, len(ranked))]
 	for range 3 {
 		r.stage.measureYardstick(100)
 	}
-	fmt.Printf("\nthe worst of %d requests of %d shapes, seed %d; yardstick %s\n",
-		s.tried, len(s.worst), seed, readable(r.stage.yard()))
-	for i, f := range ranked {
-		f := r.measure(fmt.Sprintf("%d.", i+1), &f.genome)
-		fmt.Printf("   %v\n", f.genome)
-		simple := s.simplify(f, s.length/20)
-		if simple != f {
-			fmt.Printf("   simpler, %s: %v\n", readable(simple.median().Value), simple.genome)
-		}
+	fmt.Printf("\nthe worst of %d requests, seed %d; yardstick %s\n", s.tried, seed, readable(r.stage.yard()))
+	for i, f := range s.pool {
+		r.measure(fmt.Sprintf("%d.", i+1), &f.genome)
+		fmt.Printf("   %+v\n", f.genome)
 	}
 	for text, n := range s.failures {
 		fmt.Printf("not decided, %d times: %s\n", n, text)
@@ -101,4 +91,12 @@ func (r *report) judge() int {
 	r.suite.AtMost("commit, 100,000 holds ÷ 10 holds", ratio(r.many.commit, r.few.commit), 2)
 	r.suite.AtMost("cancel, 100,000 holds ÷ 10 holds", ratio(r.many.cancel, r.few.cancel), 2)
 	return r.suite.Report()
+}
+
+// readable returns microseconds as a duration of three digits.
+func readable(micros float64) string {
+	if micros < 1000 {
+		return fmt.Sprintf("%.3g µs", micros)
+	}
+	return fmt.Sprintf("%.3g ms", micros/1000)
 }

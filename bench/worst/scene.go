@@ -68,8 +68,6 @@ const (
 	stepCredit
 	stepEntry
 	stepOther
-
-	stepKinds
 )
 
 // steps returns the preparation of a counter in order.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,36 +38,26 @@ type stage struct {
 	redis  *redis.Client
 	store  *redisstore.Store
 
-	threshold int
 	salts     int
 	yardstick []float64
-
-	mu     sync.Mutex
-	prices prices // of late
+	perStep   time.Duration // of preparations of late
 }
 
 // newStage starts a server for nothing else.
 func newStage(t testing.TB) *stage {
-	s := &stage{TB: t, prices: prices{20, 20, 20, 20, 20, 20}, server: testenv.Start(t, testenv.Redis, "--slowlog-max-len", "4096")}
+	s := &stage{TB: t, perStep: 20 * time.Microsecond, server: testenv.Start(t, testenv.Redis, "--slowlog-max-len", "4096")}
 	s.store = fleet.Open(t, "redis://"+s.server.Addr())
 	s.redis = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
 	t.Cleanup(func() { _ = s.redis.Close() })
 	return s
 }
 
-// sample is what one request took, in microseconds.
-type sample struct {
-	// Slowest is the script call of the request that took longest, Total all of them.
-	Slowest, Total float64
-	Calls          int
-}
-
 // errNotLogged says that no call of a request took as long as the threshold.
 var errNotLogged = errors.New("the server has logged no script call of the request")
 
-// measure makes one request and returns what the server says of its script calls. The store's own calls, which announce
-// the node, have another key.
-func (s *stage) measure(charges []headgate.Charge, results []headgate.Result) (sample, error) {
+// measure makes one request and returns how many microseconds the server says its slowest script call took. The store's own calls,
+// which announce the node, have another key.
+func (s *stage) measure(charges []headgate.Charge, results []headgate.Result) (slowest float64, err error) {
 	keys, length := map[string]bool{}, 0
 	for i := range charges {
 		key := s.store.Key(charges[i].Subject)
@@ -76,26 +65,20 @@ func (s *stage) measure(charges []headgate.Charge, results []headgate.Result) (s
 	}
 	s.server.Must(s, "SLOWLOG", "RESET")
 	if err := s.warm(20); err != nil {
-		return sample{}, err
+		return 0, err
 	}
 	if err := s.take(charges, results); err != nil {
-		return sample{}, err
+		return 0, err
 	}
 	entries, err := s.redis.SlowLogGet(s.Context(), -1).Result()
 	testenv.NoError(s, err)
-	var all sample
+	err = errNotLogged
 	for i := range entries {
 		if isOf(&entries[i], keys, length) {
-			micros := float64(entries[i].Duration.Microseconds())
-			all.Slowest = max(all.Slowest, micros)
-			all.Total += micros
-			all.Calls++
+			slowest, err = max(slowest, float64(entries[i].Duration.Microseconds())), nil
 		}
 	}
-	if all.Calls == 0 {
-		return sample{}, errNotLogged
-	}
-	return all, nil
+	return slowest, err
 }
 
 // warm makes plain charges, so that the server finds its code in the processor's caches, as it does under load, and has
@@ -127,27 +110,22 @@ func (s *stage) take(charges []headgate.Charge, results []headgate.Result) error
 
 // logFrom sets the threshold.
 func (s *stage) logFrom(micros int) {
-	if s.threshold != micros {
-		s.server.Must(s, "CONFIG", "SET", "slowlog-log-slower-than", strconv.Itoa(micros))
-		s.threshold = micros
-	}
+	s.server.Must(s, "CONFIG", "SET", "slowlog-log-slower-than", strconv.Itoa(micros))
 }
 
-// try prepares a genome some times, on subjects of their own, and measures each. If the calls are too fast for the coarse
-// threshold, it is all done again with the fine one where wanted; otherwise the samples are zero.
-func (s *stage) try(g *genome, times int, wantFine bool) ([]sample, error) {
-	samples, err := s.tryFrom(g, times, coarse)
-	if errors.Is(err, errNotLogged) && wantFine {
-		samples, err = s.tryFrom(g, times, fine)
+// try prepares a genome some times, on subjects of their own, and measures each. If the calls are too fast for a threshold, it is all
+// done again with the next one; the samples are zero if there is none.
+func (s *stage) try(g *genome, times int, thresholds ...int) ([]float64, error) {
+	for _, threshold := range thresholds {
+		s.logFrom(threshold)
+		if samples, err := s.sample(g, times); !errors.Is(err, errNotLogged) {
+			return samples, err
+		}
 	}
-	if errors.Is(err, errNotLogged) {
-		return make([]sample, times), nil
-	}
-	return samples, err
+	return make([]float64, times), nil
 }
 
-func (s *stage) tryFrom(g *genome, times, threshold int) ([]sample, error) {
-	s.logFrom(threshold)
+func (s *stage) sample(g *genome, times int) ([]float64, error) {
 	s.server.Must(s, "FLUSHALL") // what is left does not slow down the server
 	scenes := make([]*scene, times)
 	for i := range scenes {
@@ -157,7 +135,7 @@ func (s *stage) tryFrom(g *genome, times, threshold int) ([]sample, error) {
 	if err := s.prepare(g, scenes); err != nil {
 		return nil, fmt.Errorf("preparation: %w", err)
 	}
-	samples := make([]sample, times)
+	samples := make([]float64, times)
 	for i, scene := range scenes {
 		charges := scene.request()
 		var err error
@@ -170,40 +148,38 @@ func (s *stage) tryFrom(g *genome, times, threshold int) ([]sample, error) {
 
 // prepare makes the preparation's charges, in calls of many by several workers, and waits until the request is due.
 func (s *stage) prepare(g *genome, scenes []*scene) error {
-	lapse := time.Now().Add(50*time.Millisecond + time.Duration(len(scenes))*s.predict(g)*3/2)
-	var tasks [][]step
+	began := time.Now()
+	lapse := began.Add(50*time.Millisecond + time.Duration(len(scenes))*s.predict(g)*3/2)
+	var all errgroup.Group
+	all.SetLimit(workers)
 	var small []step
+	start := func(steps []step) { all.Go(func() error { return s.do(steps, lapse) }) }
 	for _, scene := range scenes {
 		for _, c := range scene.counters {
 			if steps := c.steps(); len(steps) < batch {
 				small = append(small, steps...)
 			} else {
-				tasks = append(tasks, steps)
+				start(steps)
 			}
 			if len(small) >= batch {
-				tasks, small = append(tasks, small), nil
+				start(small)
+				small = nil
 			}
 		}
 	}
-	if err := s.work(append(tasks, small), lapse); err != nil {
+	start(small)
+	if err := all.Wait(); err != nil {
 		return err
+	}
+	if steps := time.Duration(len(scenes) * g.steps()); steps > batch {
+		s.perStep = (s.perStep + time.Since(began)/steps) / 2
 	}
 	time.Sleep(time.Until(due(g.When, lapse, time.Now())))
 	return nil
 }
 
 // predict returns about how long the preparation of a genome takes.
-func (s *stage) predict(g *genome) time.Duration {
-	return time.Duration(g.weight(s.prices) * float64(time.Microsecond))
-}
-
-// observe learns the price of a step from a batch that took so long. Workers share the server, so each counts for a part.
-func (s *stage) observe(steps []step, took time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	price := &s.prices[steps[0].does]
-	*price += 0.05 * (float64(took.Nanoseconds())/1000/float64(workers*len(steps)) - *price)
-}
+func (s *stage) predict(g *genome) time.Duration { return time.Duration(g.steps()) * s.perStep }
 
 // repeats returns how often a genome is measured whose figure matters.
 func (s *stage) repeats(g *genome) int {
@@ -232,37 +208,20 @@ func due(when timing, lapse, now time.Time) time.Time {
 	}
 }
 
-// work does the steps of each task in order, several tasks at a time.
-func (s *stage) work(tasks [][]step, lapse time.Time) error {
-	var all errgroup.Group
-	all.SetLimit(workers)
-	for _, steps := range tasks {
-		all.Go(func() error {
-			for part := range slices.Chunk(steps, batch) {
-				if err := s.do(part, lapse); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return all.Wait()
-}
-
+// do does steps in order, many in one call.
 func (s *stage) do(steps []step, lapse time.Time) error {
-	charges, results := make([]headgate.Charge, len(steps)), make([]headgate.Result, len(steps))
-	now := time.Now()
-	for i, step := range steps {
-		charges[i] = step.charge(now, lapse)
-	}
-	if err := s.take(charges, results); err != nil {
-		return err
-	}
-	if len(steps) == batch {
-		s.observe(steps, time.Since(now))
-	}
-	for i, step := range steps {
-		step.keep(&charges[i], &results[i])
+	for part := range slices.Chunk(steps, batch) {
+		charges, results := make([]headgate.Charge, len(part)), make([]headgate.Result, len(part))
+		now := time.Now()
+		for i, step := range part {
+			charges[i] = step.charge(now, lapse)
+		}
+		if err := s.take(charges, results); err != nil {
+			return err
+		}
+		for i, step := range part {
+			step.keep(&charges[i], &results[i])
+		}
 	}
 	return nil
 }
@@ -278,7 +237,7 @@ func (s *stage) measureYardstick(times int) {
 	for range times {
 		m, err := s.measure(charges, results)
 		testenv.NoError(s, err)
-		micros = append(micros, m.Slowest)
+		micros = append(micros, m)
 	}
 	s.yardstick = append(s.yardstick, middle(micros))
 }
