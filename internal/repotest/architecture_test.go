@@ -145,13 +145,13 @@ var architecture = map[string]arrows{
 	},
 	"internal/server": {
 		code: []string{
-			"identity", "internal/netaddr", "internal/redact", "internal/server/adminapi",
-			"internal/server/callers", "internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp",
-			"internal/server/config", "internal/server/denials", "internal/server/envoyrls", "internal/server/fanout",
-			"internal/server/listen", "internal/server/meter", "internal/server/offenders", "internal/server/pgrules",
-			"internal/server/telemetry", "internal/server/tracing", "memstore", "redisstore", "ruledoc", "storewrap",
-			"google.golang.org/grpc",
+			"identity", "internal/netaddr", "internal/redact", "internal/server/adminapi", "internal/server/callers",
+			"internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config",
+			"internal/server/denials", "internal/server/envoyrls", "internal/server/fanout", "internal/server/listen",
+			"internal/server/meter", "internal/server/offenders", "internal/server/pgrules", "internal/server/telemetry",
+			"internal/server/tracing", "memstore", "redisstore", "ruledoc", "storewrap", "google.golang.org/grpc",
 		},
+		tests: []string{"internal/testenv", "proto/headgate/check/v1", "github.com/envoyproxy/go-control-plane/envoy"},
 	},
 	"internal/server/adminapi": {
 		code: []string{
@@ -181,13 +181,15 @@ var architecture = map[string]arrows{
 	"internal/server/checkgrpc": {
 		code: []string{
 			"identity", "internal/limitfields", "internal/protofields", "internal/ratelog", "internal/server/check",
-			"internal/server/tracing", "proto/headgate/check/v1", "golang.org/x/sync", "google.golang.org/grpc", "google.golang.org/protobuf",
+			"internal/server/tracing", "proto/headgate/check/v1", "golang.org/x/sync", "google.golang.org/grpc",
+			"google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
 	},
 	"internal/server/checkhttp": {
 		code: []string{
-			"httplimit", "identity", "internal/limitfields", "internal/ratelog", "internal/server/check", "internal/server/tracing",
+			"httplimit", "identity", "internal/limitfields", "internal/ratelog", "internal/server/check",
+			"internal/server/tracing",
 		},
 		tests: []string{"memstore", "github.com/getkin/kin-openapi", "go.uber.org/goleak"},
 	},

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/testenv"
+	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
+)
+
+var update = flag.Bool("update", false, "write the hops into docs/architecture.md")
+
+// maxHops is how many of our functions a check may pass from the socket to the Redis client.
+const maxHops = 20
+
+// TestHops stops Redis while each protocol waits for it, and reads the functions on the way from the stack. docs/architecture.md
+// has those of HTTP.
+func TestHops(t *testing.T) {
+	redis := testenv.Start(t, testenv.Redis)
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	testenv.NoError(t, os.WriteFile(rules, []byte("rules:\n  - {id: all, by: [user], limit: 100/minute}\n"), 0o600))
+	c := config.Default()
+	c.Redis.Address, c.Redis.Deadline, c.Rules = "redis://"+redis.Addr(), time.Second, []string{rules}
+	c.Listen.HTTP, c.Listen.GRPC, c.Listen.Ops = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	addresses := start(t, c)
+	conn, err := grpc.NewClient(addresses["grpc"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	testenv.NoError(t, err)
+	defer conn.Close()
+
+	for _, protocol := range []struct {
+		name, enters string
+		check        func(ctx context.Context) error
+	}{
+		{"HTTP", "checkhttp.", func(ctx context.Context) error {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addresses["http"]+"/v1/check",
+				strings.NewReader(`{"attributes": {"user": "http"}}`))
+			if err != nil {
+				return err
+			}
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				return err
+			}
+			return answer.Body.Close()
+		}},
+		{"gRPC", "checkgrpc.", func(ctx context.Context) error {
+			_, err := checkv1.NewCheckServiceClient(conn).Check(ctx, &checkv1.CheckRequest{Attributes: map[string]string{"user": "grpc"}})
+			return err
+		}},
+		{"Envoy", "envoyrls.", func(ctx context.Context) error {
+			_, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &rlsv3.RateLimitRequest{
+				Domain: "d", Descriptors: []*ratelimitv3.RateLimitDescriptor{
+					{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "user", Value: "envoy"}}},
+				},
+			})
+			return err
+		}},
+	} {
+		redis.Pause()
+		done := make(chan error, 1)
+		go func() { done <- protocol.check(t.Context()) }()
+		hops := waitForHops(t, protocol.enters)
+		redis.Resume()
+		testenv.NoError(t, <-done)
+		t.Logf("%s: %d hops\n%s", protocol.name, len(hops), strings.Join(hops, "\n"))
+		if len(hops) > maxHops {
+			t.Errorf("%s passes %d of our functions, at most %d are wanted", protocol.name, len(hops), maxHops)
+		}
+		if protocol.name == "HTTP" {
+			compareHops(t, hops)
+		}
+	}
+}
+
+// start runs a server until the test ends.
+func start(t *testing.T, c *config.Config) (addresses map[string]string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	up, done := make(chan map[string]string, 1), make(chan error, 1)
+	go func() {
+		done <- Run(ctx, c, Options{Version: "test", Log: slog.New(slog.DiscardHandler), Up: func(addresses map[string]string) error {
+			up <- addresses
+			return nil
+		}})
+	}()
+	t.Cleanup(stop)
+	select {
+	case addresses = <-up:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		testenv.NoError(t, <-done)
+	})
+	return addresses
+}
+
+// waitForHops returns our functions on the stack that waits in the Redis client and has entered by a package, outermost first.
+func waitForHops(t *testing.T, enters string) []string {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		stacks := make([]byte, 1<<20)
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(stack, enters) && strings.Contains(stack, "redis/rueidis.") {
+				return ownFrames(t, stack)
+			}
+		}
+	}
+	t.Fatalf("no goroutine of %s waits for Redis", enters)
+	return nil
+}
+
+// frame is a function of this module and its file, in a stack. A closure goes by the name of the function that made it.
+var frame = regexp.MustCompile(`(?m)^github\.com/headgate/headgate\S*?(\w+?)(?:\[\.\.\.\])?(?:\.func\d+)?(?:\.\d+)*\(.*\)\n\t(\S+):\d+`)
+
+func ownFrames(t *testing.T, stack string) []string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	testenv.NoError(t, err)
+	var hops []string
+	for _, found := range frame.FindAllStringSubmatch(stack, -1) {
+		file, _ := strings.CutPrefix(found[2], root+"/")
+		hops = append(hops, fmt.Sprintf("`%s` in %s", found[1], file))
+	}
+	slices.Reverse(hops)
+	return hops
+}
+
+// compareHops compares the hops with the list in docs/architecture.md, which -update writes.
+func compareHops(t *testing.T, hops []string) {
+	t.Helper()
+	const path, begin, end = "../../docs/architecture.md", "<!-- hops -->\n", "<!-- /hops -->"
+	text, err := os.ReadFile(path)
+	testenv.NoError(t, err)
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no %s", path, begin)
+	}
+	var list strings.Builder
+	for i, hop := range hops {
+		fmt.Fprintf(&list, "%d. %s\n", i+1, hop)
+	}
+	want := before + begin + list.String() + end + after
+	if *update {
+		testenv.NoError(t, os.WriteFile(path, []byte(want), 0o600))
+	} else if string(text) != want {
+		t.Errorf("docs/architecture.md has other hops; go test ./internal/server -run TestHops -update writes these:\n%s", list.String())
+	}
+}
