@@ -83,6 +83,16 @@ func (c *Charge) Undo(r *Result) (Charge, bool) {
 	return back, true
 }
 
+// FirstOn returns the index of the first charge on a counter, or -1.
+func FirstOn(charges []Charge, s Subject, k Counter) int {
+	for i := range charges {
+		if charges[i].Counter == k && charges[i].Subject == s {
+			return i
+		}
+	}
+	return -1
+}
+
 func (c *Charge) refunds() bool  { return c.Refund.Units > 0 }
 func (c *Charge) releases() bool { return c.Release.Units > 0 }
 func (c *Charge) forces() bool   { return c.Force || c.releases() }

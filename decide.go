@@ -112,15 +112,8 @@ func firsts(charges []Charge, to []int32) []int32 {
 	if len(charges) > manyCharges {
 		return firstsOfMany(charges, to)
 	}
-next:
 	for i := range charges {
-		for j := range i {
-			if charges[j].Counter == charges[i].Counter && charges[j].Subject == charges[i].Subject {
-				to = append(to, int32(j))
-				continue next
-			}
-		}
-		to = append(to, int32(i))
+		to = append(to, int32(FirstOn(charges, charges[i].Subject, charges[i].Counter)))
 	}
 	return to
 }

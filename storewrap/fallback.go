@@ -2,6 +2,7 @@ package storewrap
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -132,7 +133,7 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 	}
 	for i := range charges {
 		c, t, r := &charges[i], tallies[i], &results[i]
-		if first(tallies, i) {
+		if slices.Index(tallies, t) == i { // the first charge on a counter has its state
 			t.counted = states[i]
 		}
 		l.holds.Keep(c, r)
@@ -157,16 +158,6 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 		}
 	}
 	return results
-}
-
-// first reports whether a charge is the first on its tally, which has its state.
-func first(tallies []*tally, i int) bool {
-	for _, t := range tallies[:i] {
-		if t == tallies[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // share returns this node's, by what the store last said of the fleet.

@@ -103,13 +103,9 @@ func ordinary(c *headgate.Charge) bool {
 func cacheable(charges []headgate.Charge) bool {
 	for i := range charges {
 		c := &charges[i]
-		if c.Cost <= 0 || c.Limit.Count <= 0 || c.AtLeast != 0 || c.Hold != 0 || c.Twin != 0 || !ordinary(c) {
+		if c.Cost <= 0 || c.Limit.Count <= 0 || c.AtLeast != 0 || c.Hold != 0 || c.Twin != 0 || !ordinary(c) ||
+			headgate.FirstOn(charges, c.Subject, c.Counter) != i {
 			return false
-		}
-		for j := range i {
-			if charges[j].Counter == c.Counter && charges[j].Subject == c.Subject {
-				return false
-			}
 		}
 	}
 	return len(charges) <= maxCacheable
