@@ -19,6 +19,14 @@ func (l Limit) Weight() int {
 	}
 }
 
+// Weight returns how much the limits of charges weigh together.
+func Weight(charges []Charge) (sum int) {
+	for i := range charges {
+		sum += charges[i].Limit.Weight()
+	}
+	return sum
+}
+
 // weights explains the weight of limits in errors.
 const weights = "a limit weighs 1, a sliding_log 8, or 16 if it is above 128; a candidate weighs as much again, and so does overdraw"
 

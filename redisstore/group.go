@@ -67,19 +67,19 @@ func (g *group) add(charges []headgate.Charge, index []int) {
 // divide returns groups of which none weighs more than one call may. Charges of one subject stay together if they can, and a
 // candidate with the charge before it, which it is the twin of.
 func (g *group) divide() []*group {
-	if weight(g.charges) <= headgate.MaxWeight {
+	if headgate.Weight(g.charges) <= headgate.MaxWeight {
 		return []*group{g}
 	}
 	var parts []*group
 	last := func() *group { return parts[len(parts)-1] }
 	add := func(charges []headgate.Charge, index []int) {
-		if len(parts) == 0 || weight(last().charges)+weight(charges) > headgate.MaxWeight {
+		if len(parts) == 0 || headgate.Weight(last().charges)+headgate.Weight(charges) > headgate.MaxWeight {
 			parts = append(parts, &group{})
 		}
 		last().add(charges, index)
 	}
 	for _, of := range g.bySubject() {
-		if weight(of.charges) <= headgate.MaxWeight {
+		if headgate.Weight(of.charges) <= headgate.MaxWeight {
 			add(of.charges, of.index)
 			continue
 		}
@@ -115,11 +115,4 @@ func shareCounter(groups []*group) bool {
 		}
 	}
 	return false
-}
-
-func weight(charges []headgate.Charge) (sum int) {
-	for i := range charges {
-		sum += charges[i].Limit.Weight()
-	}
-	return sum
 }

@@ -23,7 +23,7 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 	if len(charges) == 0 {
 		return nil
 	}
-	if (!s.cluster || s.oneSlot(charges)) && weight(charges) <= headgate.MaxWeight {
+	if (!s.cluster || s.oneSlot(charges)) && headgate.Weight(charges) <= headgate.MaxWeight {
 		g := group{charges: charges, results: results}
 		s.decide(ctx, &g)
 		if !errors.Is(g.err, errTryAgain) {

@@ -13,7 +13,7 @@ import (
 type slowForMany struct{ *memstore.Store }
 
 func (s slowForMany) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	if heavy(charges) {
+	if headgate.Weight(charges) > headgate.MaxWeight {
 		return failAll(results, errLate)
 	}
 	return s.Store.Take(ctx, charges, results)

@@ -181,7 +181,7 @@ func (t *transport) finish(now time.Time, took time.Duration, charges []headgate
 			t.unanswered.Add(units)
 		}
 		s.calls.ended(now, took, err == nil, late)
-		if late && heavy(charges) {
+		if late && headgate.Weight(charges) > headgate.MaxWeight {
 			continue // it may be the request that takes so long, and not the store
 		}
 		if s.record(now, err == nil) && s.trip(now) {
@@ -192,15 +192,6 @@ func (t *transport) finish(now time.Time, took time.Duration, charges []headgate
 			t.background.run(func(ctx context.Context) { t.probe(ctx, s, probe) })
 		}
 	}
-}
-
-// heavy reports whether charges are more than one call to the store carries.
-func heavy(charges []headgate.Charge) bool {
-	weight := 0
-	for i := range charges {
-		weight += charges[i].Limit.Weight()
-	}
-	return weight > headgate.MaxWeight
 }
 
 // neverFits reports whether no store records the charge, nor any beside it: it is there so that the others are only looked at.
