@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// pollEvery is how often the files are looked at when nobody gives notice of a change. It is what the promise rests
-	// on where the file system gives none: a poll and the time to settle leave most of the second to the loading.
+	// pollEvery is how often the files are looked at. A poll and the time to settle leave most of the promised second to
+	// the loading. Notice from the system (inotify) would be earlier by a poll, but not every file system gives it.
 	pollEvery = 250 * time.Millisecond
 	// quiet is how long files must rest before they are read, so that a writer can finish.
 	quiet = 100 * time.Millisecond
@@ -36,14 +36,11 @@ type WatchOptions struct {
 	// Report is told of everything that people should know; nil logs it with package slog. It is never called twice at a
 	// time, nor together with Apply.
 	Report func(Event)
-
-	pollOnly bool // for tests: as on a file system that gives no notice
 }
 
 // Watcher keeps the rules in use the same as the files.
 type Watcher struct {
 	options  WatchOptions
-	notices  notices
 	stopped  chan struct{}
 	stamps   []stamp   // of the files when they were last read
 	stamped  time.Time // when they first had these stamps
@@ -77,14 +74,9 @@ func Watch(ctx context.Context, options WatchOptions) (*Watcher, error) {
 		options.Report = logEvent
 	}
 	w := &Watcher{options: options, stopped: make(chan struct{})}
-	if !options.pollOnly {
-		w.notices = newNotices()
-	}
 	if err := w.start(); err != nil {
-		w.notices.close()
 		return nil, err
 	}
-	w.reportNotices()
 	go w.run(ctx)
 	return w, nil
 }
@@ -136,41 +128,35 @@ func (w *Watcher) startFromKept(earlier *kept, keepErr, reason error) error {
 
 func (w *Watcher) run(ctx context.Context) {
 	defer close(w.stopped)
-	defer w.notices.close()
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	var (
-		settling <-chan time.Time // nil unless a change was noticed that has not been read yet
-		noticed  time.Time
-		last     []stamp
-	)
-	notice := func() {
-		if settling == nil {
-			noticed, last, settling = time.Now(), w.scan(), time.After(quiet)
-		}
-	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.notices.events:
-			notice()
-		case <-w.notices.errors: // events may have been lost
-			notice()
 		case <-poll.C:
-			if settling == nil && w.mayDiffer() {
-				notice()
+			if w.mayDiffer() {
+				w.settle(ctx)
+				w.look(ctx)
 			}
 			w.keepAgain()
-		case <-settling:
-			now := w.scan()
-			if w.unsettled(last, now, time.Since(noticed)) {
-				last, settling = now, time.After(quiet)
-				continue
-			}
-			settling = nil
-			w.look()
 		}
+	}
+}
+
+// settle waits until the files rest, or ctx ends.
+func (w *Watcher) settle(ctx context.Context) {
+	began, last := time.Now(), w.scan()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(quiet):
+		}
+		now := w.scan()
+		if !w.unsettled(last, now, time.Since(began)) {
+			return
+		}
+		last = now
 	}
 }
 
@@ -180,9 +166,11 @@ func (w *Watcher) unsettled(last, now []stamp, waited time.Duration) bool {
 }
 
 // look reads the files and takes what they say into use, unless they say what they said before.
-func (w *Watcher) look() {
+func (w *Watcher) look(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
 	sources, err := w.read()
-	w.reportNotices()
 	sum := sumOf(sources, err)
 	if sum == w.seen {
 		return
@@ -246,10 +234,4 @@ func (w *Watcher) keepAgain() {
 func (w *Watcher) report(e Event) {
 	e.Version = w.version
 	w.options.Report(e)
-}
-
-func (w *Watcher) reportNotices() {
-	if err := w.notices.takeErr(); err != nil {
-		w.report(Event{Kind: PollingOnly, Err: err})
-	}
 }

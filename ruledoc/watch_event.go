@@ -20,11 +20,9 @@ const (
 	StartedFromKept
 	// KeepFailed says that the file of the last good rules could not be read or written.
 	KeepFailed
-	// PollingOnly says that no notice of changes can be had from the system; they are found by looking, a little later.
-	PollingOnly
 )
 
-var eventNames = [...]string{"applied", "recovered", "refused", "started_from_kept", "keep_failed", "polling_only"}
+var eventNames = [...]string{"applied", "recovered", "refused", "started_from_kept", "keep_failed"}
 
 // String is a word for logs and metrics: "applied".
 func (k EventKind) String() string {
@@ -66,8 +64,6 @@ func (e Event) String() string {
 			"are corrected: %v", e.Version, e.KeptIn, e.KeptAt.Format(time.RFC3339), e.Err)
 	case KeepFailed:
 		return fmt.Sprintf("version %s is in use, but: %v", e.Version, e.Err)
-	case PollingOnly:
-		return fmt.Sprintf("no notice of changed rule files: looking at them every %s instead: %v", pollEvery, e.Err)
 	}
 	return e.Kind.String()
 }
@@ -93,8 +89,6 @@ func logEvent(e Event) {
 	switch e.Kind {
 	case Applied, Recovered:
 		slog.Info(e.String())
-	case PollingOnly:
-		slog.Warn(e.String())
 	default:
 		slog.Error(e.String())
 	}

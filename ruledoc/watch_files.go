@@ -69,8 +69,6 @@ func (w *Watcher) read() ([]source, error) {
 	)
 	before := w.scan()
 	for range 3 {
-		// Notice comes first, so that no change falls between reading and watching.
-		w.notices.follow(w.options.Paths, before)
 		sources, err = readFiles(w.options.Paths)
 		after := w.scan()
 		steady := sameStamps(before, after)

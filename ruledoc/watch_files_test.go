@@ -2,7 +2,6 @@ package ruledoc
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -84,76 +83,6 @@ func TestFilesAreGivenTimeToSettle(t *testing.T) {
 	}
 	if w.unsettled(before, gone, longestWait) {
 		t.Error("the waiting has no end")
-	}
-}
-
-func TestNoticesComeForEveryChange(t *testing.T) {
-	t.Parallel()
-	for _, c := range changes {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			w := &Watcher{options: WatchOptions{Paths: []string{c.set(t, dir)}}, notices: newNotices()}
-			defer w.notices.close()
-			if _, err := w.read(); err != nil {
-				t.Fatal(err)
-			}
-			c.change(t, dir)
-			select {
-			case <-w.notices.events:
-			case <-time.After(10 * promised):
-				t.Error("no notice of the change")
-			}
-			must(t, w.notices.takeErr())
-		})
-	}
-}
-
-// Directories that nothing leads to any more are let go: there is a bound on how many a system watches.
-func TestNoticesLetGoOfOldDirectories(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	link := filepath.Join(dir, "current")
-	w := &Watcher{options: WatchOptions{Paths: []string{filepath.Join(link, "a.yaml")}}, notices: newNotices()}
-	defer w.notices.close()
-	for i := range 10 {
-		release := filepath.Join(dir, fmt.Sprintf("release-%d", i))
-		must(t, os.Mkdir(release, 0o700))
-		oneFile(t, release)
-		must(t, os.Symlink(release, link+".tmp"), os.Rename(link+".tmp", link))
-		if _, err := w.read(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if watched := w.notices.watcher.WatchList(); len(watched) != 2 {
-		t.Errorf("%d directories are watched: %v", len(watched), watched)
-	}
-}
-
-func TestWatchedDirectories(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	in := func(path string) string { return filepath.Join(root, path) }
-	must(t, os.MkdirAll(in("etc"), 0o700), os.MkdirAll(in("store/one/rules"), 0o700))
-	must(t, os.Symlink(in("store/one"), in("etc/current")))
-	oneFile(t, in("store/one/rules"))
-	for path, want := range map[string][]string{
-		"etc":                        {"", "etc"},
-		"etc/none.yaml":              {"etc"},
-		"etc/not/yet/there.yaml":     {"etc"},
-		"store/one/rules/a.yaml":     {"store/one/rules"},
-		"etc/current/rules":          {"etc", "store", "store/one", "store/one/rules"},
-		"etc/current/rules/a.yaml":   {"etc", "store", "store/one/rules"},
-		"etc/current/rules/new.yaml": {"etc", "store", "store/one/rules"},
-	} {
-		wanted, got := map[string]bool{}, map[string]bool{}
-		for _, dir := range want {
-			wanted[in(dir)] = true
-		}
-		addDirectories(got, in(path))
-		if !maps.Equal(got, wanted) {
-			t.Errorf("%s: watched %v, want %v", path, got, wanted)
-		}
 	}
 }
 

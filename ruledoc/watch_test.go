@@ -285,30 +285,24 @@ func oneDirectory(t *testing.T, dir string) string {
 func TestWatchChanges(t *testing.T) {
 	t.Parallel()
 	for _, c := range changes {
-		for _, pollOnly := range []bool{false, true} {
-			name := c.name + ", with notice"
-			if pollOnly {
-				name = c.name + ", by polling"
-			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				holdsPromise(t, func() time.Duration {
-					dir := t.TempDir()
-					w := watch(t, WatchOptions{Paths: []string{c.set(t, dir)}, pollOnly: pollOnly})
-					defer w.stop()
-					if first := <-w.applied; len(first.Source) == 0 {
-						t.Fatal("started without rules")
-					}
-					w.expectEvent(Applied)
-					c.change(t, dir)
-					written := time.Now()
-					w.expect(c.want...)
-					took := time.Since(written)
-					w.expectEvent(Applied)
-					return took
-				})
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			holdsPromise(t, func() time.Duration {
+				dir := t.TempDir()
+				w := watch(t, WatchOptions{Paths: []string{c.set(t, dir)}})
+				defer w.stop()
+				if first := <-w.applied; len(first.Source) == 0 {
+					t.Fatal("started without rules")
+				}
+				w.expectEvent(Applied)
+				c.change(t, dir)
+				written := time.Now()
+				w.expect(c.want...)
+				took := time.Since(written)
+				w.expectEvent(Applied)
+				return took
 			})
-		}
+		})
 	}
 }
 
@@ -515,13 +509,13 @@ func TestWatchOptionsAreChecked(t *testing.T) {
 
 func TestEventKindsHaveNames(t *testing.T) {
 	t.Parallel()
-	for k := Applied; k <= PollingOnly; k++ {
+	for k := Applied; k <= KeepFailed; k++ {
 		e := Event{Kind: k, Version: "v1", Err: errors.New("reason"), KeptIn: "kept", KeptAt: time.Unix(0, 0)}
-		if text := e.String(); text == k.String() || !strings.Contains(text, "v1") && k != PollingOnly {
+		if text := e.String(); text == k.String() || !strings.Contains(text, "v1") {
 			t.Errorf("%s: %q", k, text)
 		}
 	}
-	if got := (PollingOnly + 1).String(); got != "event(6)" {
+	if got := (KeepFailed + 1).String(); got != "event(5)" {
 		t.Errorf("kind out of range is %q", got)
 	}
 }

@@ -76,7 +76,7 @@ var architecture = map[string]arrows{
 		code: []string{
 			"internal/yamldoc",
 			"memstore", // rule tests count on it
-			"cel.dev/cel-go", "github.com/fsnotify/fsnotify",
+			"cel.dev/cel-go",
 		},
 		tests: []string{"github.com/goccy/go-yaml", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak"},
 	},
