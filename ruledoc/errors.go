@@ -2,13 +2,12 @@ package ruledoc
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // Errors is everything that is wrong with rule files, in the order of file and line.
-type Errors []*Error
+type Errors = yamldoc.ErrorList[*Error]
 
 // Error is one thing that is wrong, and where.
 type Error struct {
@@ -22,27 +21,6 @@ type Error struct {
 	Problem string `json:"problem"`
 	// Excerpt is the line, or of a long one the part around the place, and below it a line with a mark under the place.
 	Excerpt string `json:"excerpt,omitempty"`
-}
-
-// Error is one problem after another, each with its line and a mark under the place.
-func (e Errors) Error() string {
-	var b strings.Builder
-	for i, one := range e {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(one.Error())
-	}
-	return b.String()
-}
-
-// Unwrap lets errors.As find each of them.
-func (e Errors) Unwrap() []error {
-	list := make([]error, len(e))
-	for i, one := range e {
-		list[i] = one
-	}
-	return list
 }
 
 // Error reads like a compiler's: the place, the rule and the problem, then the line and a mark under the place.

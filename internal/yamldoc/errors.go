@@ -7,8 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Errors is everything that is wrong with files, in the order of file and line.
-type Errors []*Error
+// ErrorList is everything that is wrong with files, in the order of file and line.
+type ErrorList[E error] []E
+
+// Errors is an ErrorList of errors as this package finds them.
+type Errors = ErrorList[*Error]
 
 // Error is one thing that is wrong, and where.
 type Error struct {
@@ -25,9 +28,9 @@ type Error struct {
 }
 
 // Error is one problem after another, each with its line and a mark under the place.
-func (e Errors) Error() string {
+func (l ErrorList[E]) Error() string {
 	var b strings.Builder
-	for i, one := range e {
+	for i, one := range l {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -37,9 +40,9 @@ func (e Errors) Error() string {
 }
 
 // Unwrap lets errors.As find each of them.
-func (e Errors) Unwrap() []error {
-	list := make([]error, len(e))
-	for i, one := range e {
+func (l ErrorList[E]) Unwrap() []error {
+	list := make([]error, len(l))
+	for i, one := range l {
 		list[i] = one
 	}
 	return list
