@@ -86,7 +86,7 @@ func descriptorFields() []field[descriptor] {
 func limitFields() []field[rateLimit] {
 	return []field[rateLimit]{
 		{Key: "unit", Read: func(d *decoder, n *node, key string, l *rateLimit) {
-			if l.unit = strings.ToLower(n.Text); windowOf(l.unit) == 0 {
+			if l.unit = strings.ToLower(n.Text); windows[l.unit] == 0 {
 				d.Choose(n, key, unitWords)
 			}
 		}},

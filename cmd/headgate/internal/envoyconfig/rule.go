@@ -51,7 +51,7 @@ func (r *rule) valid() bool {
 	return err == nil
 }
 
-func (r *rule) window() time.Duration { return windowOf(r.unit) }
+func (r *rule) window() time.Duration { return windows[r.unit] }
 
 // longest is how long an id may be, with room for a number behind it.
 const longest = 120
