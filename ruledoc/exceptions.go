@@ -31,6 +31,8 @@ var overrideKeys = objectOf(
 	textField("reason", "for people", func(o *readOverride) *string { return &o.Reason }),
 )
 
+const noRule = "there is no rule"
+
 // override reads an override of one of the rules, which says how its limits count and what they are by.
 func (d *decoder) override(n *node, rules map[string]*readRule) headgate.Override {
 	var o readOverride
@@ -44,7 +46,7 @@ func (d *decoder) override(n *node, rules map[string]*readRule) headgate.Overrid
 	case o.Rule == "":
 		d.Bad(n, "an override needs the id of its rule: rule: search-by-key")
 	case r == nil:
-		d.noRule(n.Find([]string{"rule"}), o.Rule, rules)
+		d.notThere(n.Find([]string{"rule"}), noRule, o.Rule, slices.Sorted(maps.Keys(rules)))
 	case o.plan.limit == nil && o.plan.limits == nil:
 		d.Bad(n, "an override needs the limit that the subject has instead: limit: 5000/minute")
 	default:
@@ -141,12 +143,13 @@ func (d *decoder) keyHash(n *node, key, value string) string {
 	return hash
 }
 
-func (d *decoder) noRule(n *node, id string, rules map[string]*readRule) {
-	if near := yamldoc.Nearest(id, slices.Sorted(maps.Keys(rules))); near != "" {
-		d.Bad(n, "there is no rule %q; did you mean %q?", yamldoc.Shorten(id), near)
+// notThere notes that there is none of this name among the known; what says none of what.
+func (d *decoder) notThere(n *node, what, name string, known []string) {
+	if near := yamldoc.Nearest(name, known); near != "" {
+		d.Bad(n, "%s %q; did you mean %q?", what, yamldoc.Shorten(name), near)
 		return
 	}
-	d.Bad(n, "there is no rule %q", yamldoc.Shorten(id))
+	d.Bad(n, "%s %q", what, yamldoc.Shorten(name))
 }
 
 // readExemption is an exemption with what only matters while it is read.
@@ -204,7 +207,7 @@ func (d *decoder) exemption(n *node, rules map[string]*readRule) headgate.Exempt
 		return x.Exemption
 	}
 	if e, ok := n.Get("rule"); ok && rules[x.Rule] == nil {
-		d.noRule(e.Value, x.Rule, rules)
+		d.notThere(e.Value, noRule, x.Rule, slices.Sorted(maps.Keys(rules)))
 	}
 	switch {
 	case len(x.of) == 0:

@@ -167,8 +167,7 @@ var expectFields = []testField[readExpectation]{
 			e.each, e.allowed = true, d.YesNo(n, key)
 			return
 		}
-		count := d.within(n, key, 0, e.repeat)
-		e.count = &count
+		e.count = new(d.within(n, key, 0, e.repeat))
 	}},
 	{Key: "rule", Read: func(d *decoder, n *node, key string, e *readExpectation) { e.rule = e.suite.ruleID(d, n, key) }},
 	{Key: "limit", Read: func(d *decoder, n *node, key string, e *readExpectation) {
@@ -176,8 +175,7 @@ var expectFields = []testField[readExpectation]{
 		e.limit, e.name = &name, n
 	}},
 	{Key: "remaining", Read: func(d *decoder, n *node, key string, e *readExpectation) {
-		left := d.within(n, key, 0, headgate.MaxCost)
-		e.remaining = &left
+		e.remaining = new(d.within(n, key, 0, headgate.MaxCost))
 	}},
 	{Key: "retry_after", Read: func(d *decoder, n *node, key string, e *readExpectation) {
 		wait := headgate.Never
@@ -187,8 +185,7 @@ var expectFields = []testField[readExpectation]{
 		e.retryAfter = &wait
 	}},
 	{Key: "delay", Read: func(d *decoder, n *node, key string, e *readExpectation) {
-		delay := d.notNegative(n, key)
-		e.delay = &delay
+		e.delay = new(d.notNegative(n, key))
 	}},
 	{Key: "rules", Read: func(d *decoder, n *node, key string, e *readExpectation) {
 		e.rules = e.suite.ruleIDs(d, n, key)
@@ -215,7 +212,7 @@ func (s *testSuite) expectation(d *decoder, n *node, repeat int64) expectation {
 	}
 	for _, rule := range s.document.Source {
 		if _, ok := rule.Limits[*e.limit]; rule.ID == e.rule && !ok {
-			d.notThere(e.name, fmt.Sprintf("rule %q has no limit", rule.ID), slices.Sorted(maps.Keys(rule.Limits)))
+			d.notThere(e.name, fmt.Sprintf("rule %q has no limit", rule.ID), *e.limit, slices.Sorted(maps.Keys(rule.Limits)))
 		}
 	}
 	return e.expectation
@@ -232,7 +229,7 @@ func (s *testSuite) ruleID(d *decoder, n *node, key string) string {
 		known = append(known, rule.ID)
 	}
 	if !slices.Contains(known, id) {
-		d.notThere(n, "there is no rule", known)
+		d.notThere(n, noRule, id, known)
 	}
 	return id
 }
@@ -284,14 +281,6 @@ func (d *decoder) needs(n *node, what, key string, there bool) {
 	if !there && n.Kind == yamldoc.Mapping {
 		d.Bad(n.Find([]string{key}), "%s needs %s", what, key)
 	}
-}
-
-func (d *decoder) notThere(n *node, what string, known []string) {
-	if near := yamldoc.Nearest(n.Text, known); near != "" {
-		d.Bad(n, "%s %q; did you mean %q?", what, yamldoc.Shorten(n.Text), near)
-		return
-	}
-	d.Bad(n, "%s %q", what, yamldoc.Shorten(n.Text))
 }
 
 func (d *decoder) within(n *node, key string, least, most int64) int64 {

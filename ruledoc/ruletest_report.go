@@ -169,18 +169,7 @@ func limitText(l *headgate.Limit) string {
 		}
 		return fmt.Sprintf("%d per %s in %s", l.Count, l.Calendar, zone)
 	}
-	per := l.Window.String()
-	switch l.Window {
-	case time.Second:
-		per = "second"
-	case time.Minute:
-		per = "minute"
-	case time.Hour:
-		per = "hour"
-	case 24 * time.Hour:
-		per = "day"
-	}
-	parts := fmt.Sprintf("%d/%s", l.Count, per)
+	parts := fmt.Sprintf("%d/%s", l.Count, windowText(l.Window))
 	if l.Burst != 0 && l.Burst != l.Count {
 		parts += fmt.Sprintf(", burst %d", l.Burst)
 	}
