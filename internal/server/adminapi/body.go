@@ -18,8 +18,8 @@ const (
 	maxObjects = 200_000
 )
 
-func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+func (c *call) readBody(most int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, most))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -58,8 +58,8 @@ func parse[T any](body []byte) (T, error) {
 }
 
 // read is the body of a request; example shows what to send.
-func read[T any](w http.ResponseWriter, r *http.Request, most int64, example string) (T, error) {
-	body, err := readBody(w, r, most)
+func read[T any](c *call, example string) (T, error) {
+	body, err := c.readBody(maxBody)
 	if err != nil {
 		var none T
 		return none, err

@@ -119,46 +119,46 @@ type verdict struct {
 }
 
 // validate is a dry run of one rule, or of many. That they are no good is an answer.
-func (a *api) validate(w http.ResponseWriter, r *http.Request, by Caller) error {
-	body, err := readBody(w, r, maxBulk)
+func (a *api) validate(c *call) (any, error) {
+	body, err := c.readBody(maxBulk)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var keys struct {
 		Rules json.RawMessage `json:"rules"`
 	}
 	var change pgrules.Change
 	if json.Unmarshal(body, &keys) == nil && keys.Rules != nil {
-		_, change, err = readChange(body, by.Tenant)
+		_, change, err = readChange(body, c.by.Tenant)
 	} else {
 		var definition *pgrules.Definition
-		if definition, err = define(body, by.Tenant); err == nil {
+		if definition, err = define(body, c.by.Tenant); err == nil {
 			change.Edits = []pgrules.Edit{edit(definition)}
 		}
 	}
 	var outcome pgrules.Outcome
 	if err == nil {
 		change.DryRun = true
-		outcome, err = a.DB.Publish(r.Context(), by.who(""), change)
+		outcome, err = a.DB.Publish(c.Context(), c.by.who(""), change)
 	}
 	v := verdict{Valid: err == nil, Problems: []ruleProblem{}}
 	if err == nil {
-		if by.Tenant != "" {
+		if c.by.Tenant != "" {
 			outcome.Before, outcome.After = edited(outcome.Before, change.Edits), edited(outcome.After, change.Edits)
 		}
 		if v.Changes, err = reportOf(&outcome); err != nil {
-			return err
+			return nil, err
 		}
-		return answer(w, http.StatusOK, v)
+		return v, nil
 	}
 	p := problemOf(err)
 	if p.Status != http.StatusUnprocessableEntity {
-		return err
+		return nil, err
 	}
 	if v.Problems = p.Problems; v.Problems == nil {
 		v.Problems = []ruleProblem{{Problem: p.Detail}}
 	}
-	return answer(w, http.StatusOK, v)
+	return v, nil
 }
 
 // edited are the rules that a change is about: the others are not for a tenant to see.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"strconv"
 
 	"github.com/headgate/headgate"
@@ -20,30 +19,30 @@ type Credit struct {
 }
 
 // resetCounter gives back all that a subject has used.
-func (a *api) resetCounter(w http.ResponseWriter, r *http.Request, by Caller) error {
-	wanted, err := read[Credit](w, r, maxBody, `{"subject": {"user": "ann"}, "reason": "why"}`)
+func (a *api) resetCounter(c *call) (any, error) {
+	wanted, err := read[Credit](c, `{"subject": {"user": "ann"}, "reason": "why"}`)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if wanted.Units != 0 {
-		return unusable("a reset gives back everything: leave units out, or POST to grant")
+		return nil, unusable("a reset gives back everything: leave units out, or POST to grant")
 	}
-	return a.giveBack(w, r, by, "reset", wanted, func(_ *headgate.Rule, request *headgate.Request) error {
+	return a.giveBack(c, "reset", wanted, func(_ *headgate.Rule, request *headgate.Request) error {
 		request.Cost = headgate.MaxCost
 		return nil
 	})
 }
 
 // grantUnits gives back some units.
-func (a *api) grantUnits(w http.ResponseWriter, r *http.Request, by Caller) error {
-	wanted, err := read[Credit](w, r, maxBody, `{"subject": {"user": "ann"}, "units": 100, "reason": "why"}`)
+func (a *api) grantUnits(c *call) (any, error) {
+	wanted, err := read[Credit](c, `{"subject": {"user": "ann"}, "units": 100, "reason": "why"}`)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if wanted.Units < 1 || wanted.Units > headgate.MaxCost {
-		return unusable("units is %d: send 1 to %d", wanted.Units, headgate.MaxCost)
+		return nil, unusable("units is %d: send 1 to %d", wanted.Units, headgate.MaxCost)
 	}
-	return a.giveBack(w, r, by, "grant", wanted, func(rule *headgate.Rule, request *headgate.Request) error {
+	return a.giveBack(c, "grant", wanted, func(rule *headgate.Rule, request *headgate.Request) error {
 		return costs(rule, request, wanted.Units)
 	})
 }
@@ -69,25 +68,25 @@ func costs(rule *headgate.Rule, request *headgate.Request, units int64) error {
 
 // giveBack makes a credit of what a request would cost, and answers with what there is then. Before that it is written
 // down who did it: what cannot be is not done.
-func (a *api) giveBack(w http.ResponseWriter, r *http.Request, by Caller, what string, wanted Credit,
-	price func(*headgate.Rule, *headgate.Request) error,
-) error {
-	id := r.PathValue("ruleId")
-	if err := a.mayCredit(r, by, id); err != nil {
-		return err
+func (a *api) giveBack(
+	c *call, what string, wanted Credit, price func(*headgate.Rule, *headgate.Request) error,
+) (any, error) {
+	id := c.PathValue("ruleId")
+	if err := a.mayCredit(c, id); err != nil {
+		return nil, err
 	}
-	rule, err := a.ruleInForce(r, id)
+	rule, err := a.ruleInForce(c, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	request := headgate.Request{Attributes: wanted.Subject, Rule: rule.ID}
 	if err := ruledoc.CheckSubject(&rule, wanted.Subject); err != nil && len(rule.By) > 0 {
-		return unusable("%s", err)
+		return nil, unusable("%s", err)
 	}
 	if err := price(&rule, &request); err != nil {
-		return err
+		return nil, err
 	}
-	a.Log.InfoContext(r.Context(), "units are given back", "caller", by.Name, "what", what, "rule", rule.ID,
+	a.Log.InfoContext(c.Context(), "units are given back", "caller", c.by.Name, "what", what, "rule", rule.ID,
 		"units", wanted.Units)
 	if a.DB != nil {
 		record := struct {
@@ -95,30 +94,26 @@ func (a *api) giveBack(w http.ResponseWriter, r *http.Request, by Caller, what s
 			Credit
 		}{what, wanted}
 		tenant := wanted.Subject["tenant"]
-		if err := a.DB.Record(r.Context(), by.who(""), rule.ID, tenant, record); err != nil {
-			return err
+		if err := a.DB.Record(c.Context(), c.by.who(""), rule.ID, tenant, record); err != nil {
+			return nil, err
 		}
 	}
-	if _, err := a.limiter.Refund(r.Context(), request); errors.Is(err, headgate.ErrUnanswered) {
-		return a.storeAway(fmt.Errorf("%w: whether the units are back is not known: look before you do it again", err))
+	if _, err := a.limiter.Refund(c.Context(), request); errors.Is(err, headgate.ErrUnanswered) {
+		return nil, a.storeAway(fmt.Errorf("%w: whether the units are back is not known: look before you do it again", err))
 	} else if err != nil {
-		return a.storeAway(err)
+		return nil, a.storeAway(err)
 	}
-	left, err := a.peek(r, id, &rule, wanted.Subject)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, left)
+	return a.peek(c, id, &rule, wanted.Subject)
 }
 
 // mayCredit keeps tenants from giving themselves more than we give them.
-func (a *api) mayCredit(r *http.Request, by Caller, id string) error {
-	if by.Tenant == "" {
+func (a *api) mayCredit(c *call, id string) error {
+	if c.by.Tenant == "" {
 		return nil
 	}
 	if a.DB == nil {
-		return notFound("there is no rule %q of tenant %s", id, by.Tenant)
+		return notFound("there is no rule %q of tenant %s", id, c.by.Tenant)
 	}
-	_, err := a.ruleNamed(r, by, id)
+	_, err := a.rule(c, id)
 	return err
 }

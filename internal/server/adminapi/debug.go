@@ -39,43 +39,43 @@ var profiles = map[string]struct {
 
 // profile is for "go tool pprof" and "go tool trace". What the program was started with is not shown. There is one at a
 // time, so that nobody slows a server down with many.
-func (a *api) profile(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	name, q := r.PathValue("profile"), r.URL.Query()
+func (a *api) profile(c *call) (any, error) {
+	name, q := c.PathValue("profile"), c.URL.Query()
 	kind, ok := profiles[name]
 	if !ok {
-		return notFound("there is no profile %q; there are allocs, block, goroutine, heap, mutex, profile (of the CPU), "+
+		return nil, notFound("there is no profile %q; there are allocs, block, goroutine, heap, mutex, profile (of the CPU), "+
 			"threadcreate and trace", name)
 	}
 	if err := onlyKnown(q, "seconds"); err != nil {
-		return err
+		return nil, err
 	}
 	if kind.watch == nil && q.Get("seconds") != "" {
-		return badRequest("%s is what there is now: leave seconds out", name)
+		return nil, badRequest("%s is what there is now: leave seconds out", name)
 	}
 	seconds, err := readNumber(q, "seconds", kind.seconds, 1, longestProfile)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !a.profiling.TryLock() {
-		return newProblem(http.StatusConflict, "somebody is taking a profile: try again when that is over, in a minute at most")
+		return nil, newProblem(http.StatusConflict, "somebody is taking a profile: try again when that is over, in a minute at most")
 	}
 	defer a.profiling.Unlock()
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	c.w.Header().Set("Content-Type", "application/octet-stream")
+	c.w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
 	if kind.watch != nil {
 		// The listener would cut what takes so long. What cannot be told so, as in tests, does not cut.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Duration(seconds)*time.Second + databaseTimeout))
-		stop, err := kind.watch(w)
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(time.Duration(seconds)*time.Second + databaseTimeout))
+		stop, err := kind.watch(c.w)
 		if err != nil {
-			return newProblem(http.StatusConflict, "the profile cannot be taken now: "+err.Error())
+			return nil, newProblem(http.StatusConflict, "the profile cannot be taken now: "+err.Error())
 		}
-		pass(r.Context(), time.Duration(seconds)*time.Second)
+		pass(c.Context(), time.Duration(seconds)*time.Second)
 		stop()
 	}
 	if stored := pprof.Lookup(name); stored != nil {
-		_ = stored.WriteTo(w, 0) // whoever is gone is not told
+		_ = stored.WriteTo(c.w, 0) // whoever is gone is not told
 	}
-	return nil
+	return written{}, nil
 }
 
 // pass lets time pass, until ctx ends.

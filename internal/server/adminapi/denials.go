@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -31,30 +30,30 @@ type Denials struct {
 }
 
 // listDenials asks all nodes what they have refused.
-func (a *api) listDenials(w http.ResponseWriter, r *http.Request, _ Caller) error {
+func (a *api) listDenials(c *call) (any, error) {
 	if a.Denials == nil {
-		return nobodyLooks()
+		return nil, nobodyLooks()
 	}
-	q, err := readDenialsQuery(r.URL.Query(), time.Now())
+	q, err := readDenialsQuery(c.URL.Query(), time.Now())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for name := range q.Attributes {
 		if !denials.Known(name, a.limiter.Rules()) {
-			return badRequest("refusals are not remembered by %q: send ip, user, api_key, tenant or another attribute that a rule counts by",
+			return nil, badRequest("refusals are not remembered by %q: send ip, user, api_key, tenant or another attribute that a rule counts by",
 				name)
 		}
 	}
-	found, coverage, err := a.Denials(r.Context(), q)
+	found, coverage, err := a.Denials(c.Context(), q)
 	if err == nil && len(found.Records) == 0 {
 		err = a.misspelt(q.Rule)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return answer(w, http.StatusOK, Denials{
+	return Denials{
 		Coverage{coverage, a.ShowSubjects}, q.Since, found.From, found.Unrecorded, append([]denials.Record{}, found.Records...),
-	})
+	}, nil
 }
 
 func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err error) {

@@ -3,7 +3,7 @@ package adminapi
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/headgate/headgate/internal/server/pgrules"
@@ -25,98 +25,87 @@ type NewExemption struct {
 const exemptionExample = `{"subjectType": "user", "subjectValue": "ann", "reason": "load test", ` +
 	`"expiresAt": "2027-01-31T18:00:00Z"}`
 
-// listExemptions are those of the rule in the path, or all.
-func (a *api) listExemptions(w http.ResponseWriter, r *http.Request, by Caller) error {
-	page, _, err := readPage(r)
-	if err != nil {
-		return err
+// exempted is the rule in the path, or nothing for all.
+func (a *api) exempted(c *call) (found Rule, err error) {
+	if name := c.PathValue("ruleId"); name != "" {
+		found, err = a.rule(c, name)
 	}
-	which := pgrules.Which{Tenant: by.Tenant}
-	if r.PathValue("ruleId") != "" {
-		found, err := a.rule(r, by)
-		if err != nil {
-			return err
-		}
-		which.Rule = found.UUID
-	}
-	all, err := a.DB.Exemptions(r.Context(), which, page)
-	if err != nil {
-		return err
-	}
-	return answerPage(w, page, "exemptions", all, func(x *Exemption) int64 { return x.ID })
+	return found, err
 }
 
-// addExemption is from the rule in the path, or from all.
-func (a *api) addExemption(w http.ResponseWriter, r *http.Request, by Caller) error {
-	var found pgrules.Rule
-	if r.PathValue("ruleId") != "" {
-		var err error
-		if found, err = a.rule(r, by); err != nil {
-			return err
+func (a *api) listExemptions(c *call) (any, error) {
+	id := func(x *Exemption) int64 { return x.ID }
+	return list(c, "exemptions", id, nil, func(_ url.Values, page pgrules.Page) ([]Exemption, error) {
+		found, err := a.exempted(c)
+		if err != nil {
+			return nil, err
 		}
-	}
-	wanted, err := read[NewExemption](w, r, maxBody, exemptionExample)
+		return a.DB.Exemptions(c.Context(), pgrules.Which{Rule: found.UUID, Tenant: c.by.Tenant}, page)
+	})
+}
+
+func (a *api) addExemption(c *call) (any, error) {
+	found, err := a.exempted(c)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	wanted, err := read[NewExemption](c, exemptionExample)
+	if err != nil {
+		return nil, err
 	}
 	if wanted.APIKey != "" {
 		if wanted.SubjectType != "api_key" || wanted.SubjectValue != "" {
-			return unusable(`apiKey goes with "subjectType": "api_key" and without subjectValue`)
+			return nil, unusable(`apiKey goes with "subjectType": "api_key" and without subjectValue`)
 		}
 		wanted.SubjectValue = wanted.APIKey
 	}
 	if err := checkExpiry(wanted.ExpiresAt); err != nil {
-		return err
+		return nil, err
 	}
-	made, err := a.DB.AddExemption(r.Context(), by.who(""), Exemption{
+	made, err := a.DB.AddExemption(c.Context(), c.by.who(""), Exemption{
 		Rule: found.Name, SubjectType: wanted.SubjectType, SubjectValue: wanted.SubjectValue, Reason: wanted.Reason,
 		ExpiresAt: wanted.ExpiresAt,
 	})
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", fmt.Sprintf("%s/%d", exemptionsPath, made.ID))
-	return answer(w, http.StatusCreated, made)
+	return created{fmt.Sprintf("%s/%d", exemptionsPath, made.ID), made}, err
 }
 
-func (a *api) removeExemption(w http.ResponseWriter, r *http.Request, by Caller) error {
+func (a *api) removeExemption(c *call) (any, error) {
 	ruleOf := func(id int64) (string, error) {
-		x, err := a.DB.Exemption(r.Context(), id)
+		x, err := a.DB.Exemption(c.Context(), id)
 		return x.Rule, err
 	}
-	return a.remove(w, r, by, "exemption", ruleOf, a.DB.RemoveExemption)
+	return nil, a.remove(c, "exemption", ruleOf, a.DB.RemoveExemption)
 }
 
 // remove removes what has the number in the path, if the rule that it belongs to is the caller's to change.
 func (a *api) remove(
-	w http.ResponseWriter, r *http.Request, by Caller, what string,
-	ruleOf func(id int64) (string, error), remove func(context.Context, pgrules.Who, int64) error,
+	c *call, what string, ruleOf func(id int64) (string, error), remove func(context.Context, pgrules.Who, int64) error,
 ) error {
-	id, err := pathNumber(r, what+"Id")
+	id, err := c.pathNumber(what + "Id")
 	if err != nil {
 		return err
 	}
 	rule, err := ruleOf(id)
 	if err == nil {
-		err = a.mayChange(r, by, rule, fmt.Errorf("%s %d: %w", what, id, pgrules.ErrNotFound))
+		err = a.mayChange(c, rule, fmt.Errorf("%s %d: %w", what, id, pgrules.ErrNotFound))
 	}
 	if err == nil {
-		err = remove(r.Context(), by.who(""), id)
+		err = remove(c.Context(), c.by.who(""), id)
 	}
-	return answerRemoved(w, err)
+	return err
 }
 
 // mayChange is nil if what belongs to a rule is the caller's to change, which is so if the rule is. Else it is what is
 // wrong.
-func (a *api) mayChange(r *http.Request, by Caller, rule string, wrong error) error {
-	if by.Tenant == "" {
+func (a *api) mayChange(c *call, rule string, wrong error) error {
+	if c.by.Tenant == "" {
 		return nil
 	}
 	if rule == "" {
 		return wrong
 	}
-	found, err := a.DB.Rule(r.Context(), rule)
-	if err == nil && !by.owns(found.Owner) {
+	found, err := a.DB.Rule(c.Context(), rule)
+	if err == nil && !c.by.owns(found.Owner) {
 		err = wrong
 	}
 	return err

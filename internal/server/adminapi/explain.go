@@ -13,22 +13,22 @@ import (
 	"github.com/headgate/headgate/internal/server/explain"
 )
 
-func (a *api) explain(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	q, err := a.readQuestion(w, r)
+func (a *api) explain(c *call) (any, error) {
+	q, err := a.readQuestion(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
+	ctx, cancel := context.WithTimeout(c.Context(), storeTimeout)
 	defer cancel()
 	explanation, err := a.limiter.Explain(ctx, headgate.Request{Attributes: q.Attributes, Cost: q.Cost})
 	if err != nil && !decided(&explanation) {
-		return a.storeAway(err)
+		return nil, a.storeAway(err)
 	}
 	var notes []string
 	if idle := a.idle(q.Attributes); idle != "" {
 		notes = append(notes, idle)
 	}
-	return answer(w, http.StatusOK, explain.New(&explanation, q, explain.Place{RulesFrom: a.RulesFrom, Redis: a.Redis, Key: a.Key}, notes...))
+	return explain.New(&explanation, q, explain.Place{RulesFrom: a.RulesFrom, Redis: a.Redis, Key: a.Key}, notes...), nil
 }
 
 // decided reports whether all limits were, by Redis, a local fallback share or on_store_failure. A limit that falls back on a
@@ -73,8 +73,8 @@ func (a *api) normalizeAsked(attributes headgate.Attributes) error {
 	return a.Normalize(attributes)
 }
 
-func (a *api) readQuestion(w http.ResponseWriter, r *http.Request) (q explain.Question, err error) {
-	body, err := readBody(w, r, maxBody)
+func (a *api) readQuestion(c *call) (q explain.Question, err error) {
+	body, err := c.readBody(maxBody)
 	if err != nil {
 		return q, err
 	}

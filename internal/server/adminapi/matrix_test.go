@@ -137,12 +137,11 @@ func newMatrix(t *testing.T, w *world) map[string]entry {
 
 const subLimit = `{"rule": %q, "subject": {"tenant": %q, "user": "ann"}, "limit": "3/s"}`
 
-func trial(_ *api, w http.ResponseWriter, r *http.Request, by Caller) error {
-	if tenant := r.PathValue("tenant"); tenant != "" && !by.owns(tenant) {
-		return newProblem(http.StatusNotFound, "there is no tenant "+tenant)
+func trial(_ *api, c *call) (any, error) {
+	if tenant := c.PathValue("tenant"); tenant != "" && !c.by.owns(tenant) {
+		return nil, newProblem(http.StatusNotFound, "there is no tenant "+tenant)
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return nil, nil //nolint:nilnil // nothing is the answer
 }
 
 var trials = []route{

@@ -3,7 +3,7 @@ package adminapi
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
+	"net/url"
 
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
@@ -17,77 +17,62 @@ type StoredOverride = pgrules.StoredOverride
 const overrideExample = `{"rule": "search-by-key", "subject": {"tenant": "acme"}, "limit": "5000/minute", ` +
 	`"reason": "launch", "expiresAt": "2027-01-31T18:00:00Z"}, or {"overrides": […]} with up to 10000 of them`
 
-func (a *api) listOverrides(w http.ResponseWriter, r *http.Request, by Caller) error {
-	page, q, err := readPage(r, "rule", "subject")
-	if err != nil {
-		return err
-	}
-	which := pgrules.Which{Rule: q.Get("rule"), Tenant: by.Tenant}
-	if which.Subject, err = readPairs(q, "subject"); err != nil {
-		return err
-	}
-	all, err := a.DB.Overrides(r.Context(), which, page)
-	if err != nil {
-		return err
-	}
-	return answerPage(w, page, "overrides", all, func(o *StoredOverride) int64 { return o.ID })
+func (a *api) listOverrides(c *call) (any, error) {
+	id := func(o *StoredOverride) int64 { return o.ID }
+	return list(c, "overrides", id, []string{"rule", "subject"}, func(q url.Values, page pgrules.Page) ([]StoredOverride, error) {
+		subject, err := readPairs(q, "subject")
+		if err != nil {
+			return nil, err
+		}
+		return a.DB.Overrides(c.Context(), pgrules.Which{Rule: q.Get("rule"), Tenant: c.by.Tenant, Subject: subject}, page)
+	})
 }
 
 // setOverrides takes one, or many as one.
-func (a *api) setOverrides(w http.ResponseWriter, r *http.Request, by Caller) error {
-	body, err := readBody(w, r, maxBulk)
+func (a *api) setOverrides(c *call) (any, error) {
+	body, err := c.readBody(maxBulk)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var keys struct {
 		Overrides json.RawMessage `json:"overrides"`
 	}
 	if json.Unmarshal(body, &keys) == nil && keys.Overrides != nil {
-		return a.setMany(w, r, by, body)
+		wanted, err := parseLike[struct {
+			Overrides []Override `json:"overrides"`
+		}](body, overrideExample)
+		if err != nil {
+			return nil, err
+		}
+		changed, err := a.set(c, wanted.Overrides...)
+		return map[string]int64{"changed": changed}, err
 	}
 	one, err := parseLike[Override](body, overrideExample)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := a.set(r, by, one); err != nil {
-		return err
+	if _, err := a.set(c, one); err != nil {
+		return nil, err
 	}
 	which := pgrules.Which{Rule: one.Rule, Subject: one.Subject}
-	there, err := a.DB.Overrides(r.Context(), which, pgrules.Page{Most: largestPage})
+	there, err := a.DB.Overrides(c.Context(), which, pgrules.Page{Most: largestPage})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range there {
 		if o := &there[i]; o.LimitName == one.LimitName {
-			w.Header().Set("Location", fmt.Sprintf("%s/%d", overridesPath, o.ID))
-			return answer(w, http.StatusCreated, o)
+			return created{fmt.Sprintf("%s/%d", overridesPath, o.ID), o}, nil
 		}
 	}
-	return fmt.Errorf("%w: it was removed at once", pgrules.ErrConflict)
+	return nil, fmt.Errorf("%w: it was removed at once", pgrules.ErrConflict)
 }
 
-func (a *api) setMany(w http.ResponseWriter, r *http.Request, by Caller, body []byte) error {
-	wanted, err := parseLike[struct {
-		Overrides []Override `json:"overrides"`
-	}](body, overrideExample)
-	if err != nil {
-		return err
-	}
-	changed, err := a.set(r, by, wanted.Overrides...)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, struct {
-		Changed int64 `json:"changed"`
-	}{changed})
-}
-
-func (a *api) set(r *http.Request, by Caller, wanted ...Override) (changed int64, err error) {
+func (a *api) set(c *call, wanted ...Override) (changed int64, err error) {
 	mine := map[string]error{}
 	for i := range wanted {
 		o := &wanted[i]
 		if _, known := mine[o.Rule]; !known {
-			mine[o.Rule] = a.mayChange(r, by, o.Rule, fmt.Errorf("rule %q: %w", o.Rule, pgrules.ErrNotFound))
+			mine[o.Rule] = a.mayChange(c, o.Rule, fmt.Errorf("rule %q: %w", o.Rule, pgrules.ErrNotFound))
 		}
 		err := mine[o.Rule]
 		if err == nil {
@@ -99,13 +84,13 @@ func (a *api) set(r *http.Request, by Caller, wanted ...Override) (changed int64
 			return 0, &p
 		}
 	}
-	return a.DB.SetOverrides(r.Context(), by.who(""), wanted)
+	return a.DB.SetOverrides(c.Context(), c.by.who(""), wanted)
 }
 
-func (a *api) removeOverride(w http.ResponseWriter, r *http.Request, by Caller) error {
+func (a *api) removeOverride(c *call) (any, error) {
 	ruleOf := func(id int64) (string, error) {
-		o, err := a.DB.Override(r.Context(), id)
+		o, err := a.DB.Override(c.Context(), id)
 		return o.Rule, err
 	}
-	return a.remove(w, r, by, "override", ruleOf, a.DB.RemoveOverride)
+	return nil, a.remove(c, "override", ruleOf, a.DB.RemoveOverride)
 }

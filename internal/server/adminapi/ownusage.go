@@ -19,13 +19,13 @@ type ownUsage struct {
 
 // readOwnUsage answers with what the subject of the token, a tenant, a user or an API key, has left of all rules that count by nothing
 // else.
-func (a *api) readOwnUsage(w http.ResponseWriter, r *http.Request, by Caller) error {
-	own := ownUsage{Tenant: by.Tenant, Subject: by.subject(), Usage: []usage{}}
+func (a *api) readOwnUsage(c *call) (any, error) {
+	own := ownUsage{Tenant: c.by.Tenant, Subject: c.by.subject(), Usage: []usage{}}
 	only := headgate.Rule{}
-	if id := r.URL.Query().Get("ruleId"); id != "" {
+	if id := c.URL.Query().Get("ruleId"); id != "" {
 		var err error
-		if only, err = a.ruleInForce(r, id); err != nil {
-			return err
+		if only, err = a.ruleInForce(c, id); err != nil {
+			return nil, err
 		}
 	}
 	var asks []headgate.Ask
@@ -35,15 +35,15 @@ func (a *api) readOwnUsage(w http.ResponseWriter, r *http.Request, by Caller) er
 			asks = append(asks, headgate.Ask{Request: headgate.Request{Attributes: subject, Rule: rule.ID}, Peek: true})
 		}
 	}
-	decisions, err := a.limiter.CheckAll(r.Context(), asks)
+	decisions, err := a.limiter.CheckAll(c.Context(), asks)
 	if err != nil {
-		return newProblem(http.StatusConflict, "the rules have just been changed: try again")
+		return nil, newProblem(http.StatusConflict, "the rules have just been changed: try again")
 	}
 	for i := range decisions {
 		if decisions[i].Path == headgate.PathFailed {
-			return a.storeAway(headgate.ErrUnavailable)
+			return nil, a.storeAway(headgate.ErrUnavailable)
 		}
-		if by.Role == Self { // a client, who sees what its responses show
+		if c.by.Role == Self { // a client, who sees what its responses show
 			decisions[i].Limits = slices.DeleteFunc(decisions[i].Limits, func(l headgate.LimitDecision) bool { return !l.Exposed })
 			if len(decisions[i].Limits) == 0 {
 				continue
@@ -56,9 +56,9 @@ func (a *api) readOwnUsage(w http.ResponseWriter, r *http.Request, by Caller) er
 		}
 	}
 	if only.ID != "" && len(own.Usage) == 0 {
-		return notInForce(r.URL.Query().Get("ruleId"))
+		return nil, notInForce(c.URL.Query().Get("ruleId"))
 	}
-	return answer(w, http.StatusOK, own)
+	return own, nil
 }
 
 // countedBy returns those attributes of a subject that a rule counts by, and false if it counts by others too, or not this subject.

@@ -91,20 +91,6 @@ func (p *problem) write(w http.ResponseWriter) {
 	writeJSON(w, p.Status, "application/problem+json", p)
 }
 
-// answer never fails: its error is for handlers to return.
-func answer(w http.ResponseWriter, status int, value any) error {
-	writeJSON(w, status, "application/json", value)
-	return nil
-}
-
-// answerRemoved answers with nothing, unless there is an error.
-func answerRemoved(w http.ResponseWriter, err error) error {
-	if err == nil {
-		w.WriteHeader(http.StatusNoContent)
-	}
-	return err
-}
-
 func writeJSON(w http.ResponseWriter, status int, contentType string, value any) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

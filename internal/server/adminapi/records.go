@@ -1,7 +1,7 @@
 package adminapi
 
 import (
-	"net/http"
+	"net/url"
 
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
@@ -9,16 +9,11 @@ import (
 // AuditEntry is a change.
 type AuditEntry = pgrules.AuditEntry
 
-func (a *api) listAudit(w http.ResponseWriter, r *http.Request, by Caller) error {
-	page, q, err := readPage(r, "rule")
-	if err != nil {
-		return err
-	}
-	all, err := a.DB.Audit(r.Context(), q.Get("rule"), by.Tenant, page)
-	if err != nil {
-		return err
-	}
-	return answerPage(w, page, "entries", all, func(e *AuditEntry) int64 { return e.ID })
+func (a *api) listAudit(c *call) (any, error) {
+	id := func(e *AuditEntry) int64 { return e.ID }
+	return list(c, "entries", id, []string{"rule"}, func(q url.Values, page pgrules.Page) ([]AuditEntry, error) {
+		return a.DB.Audit(c.Context(), q.Get("rule"), c.by.Tenant, page)
+	})
 }
 
 // Nodes are all servers that follow the same PostgreSQL, with the newest version of its rules, and the revision of everything,
@@ -36,18 +31,15 @@ type Node struct {
 	Behind bool `json:"behind"`
 }
 
-func (a *api) listNodes(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	version, revision, _, err := a.DB.Present(r.Context())
+func (a *api) listNodes(c *call) (any, error) {
+	version, revision, _, err := a.DB.Present(c.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	nodes, err := a.DB.Nodes(r.Context())
-	if err != nil {
-		return err
-	}
+	nodes, err := a.DB.Nodes(c.Context())
 	all := Nodes{version, revision, []Node{}}
 	for _, n := range nodes {
 		all.Nodes = append(all.Nodes, Node{n, n.Version < version || n.Seq < revision})
 	}
-	return answer(w, http.StatusOK, all)
+	return all, err
 }

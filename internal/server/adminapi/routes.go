@@ -46,7 +46,7 @@ type route struct {
 	least        Role
 	perTenant    bool
 	inDatabase   bool
-	serve        func(*api, http.ResponseWriter, *http.Request, Caller) error
+	serve        func(*api, *call) (any, error)
 }
 
 // routes are all endpoints. A new one is a line here, and one in the matrix of the tests.
@@ -108,10 +108,10 @@ func (rt *route) refuse(by Caller) *problem {
 	return nil
 }
 
-func (*api) readDocument(w http.ResponseWriter, _ *http.Request, _ Caller) error {
-	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = w.Write(openapi) // whoever is gone is not told
-	return nil
+func (*api) readDocument(c *call) (any, error) {
+	c.w.Header().Set("Content-Type", "application/yaml")
+	_, _ = c.w.Write(openapi) // whoever is gone is not told
+	return written{}, nil
 }
 
 // callerKey is where the context of a request has its Caller.
@@ -129,35 +129,41 @@ func (a *api) handle(all []route) {
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), timeout)
 			defer cancel()
-			var err error
-			switch refusal := rt.refuse(by); {
-			case refusal != nil:
-				err = refusal
-			case rt.inDatabase && a.DB == nil:
-				err = newProblem(http.StatusNotImplemented, "rules are in files; with postgres in the config they can be "+
-					"changed here")
-			default:
-				err = rt.serve(a, w, r.WithContext(ctx), by)
-			}
+			c := &call{r.WithContext(ctx), w, by}
+			value, err := a.serve(rt, c)
 			if err != nil {
-				a.refuse(w, r, by, err)
+				a.refuse(ctx, c, err)
+				return
 			}
+			c.answer(value)
 		})
 	}
 }
 
+// serve lets an endpoint answer a caller who may use it.
+func (a *api) serve(rt *route, c *call) (any, error) {
+	switch refusal := rt.refuse(c.by); {
+	case refusal != nil:
+		return nil, refusal
+	case rt.inDatabase && a.DB == nil:
+		return nil, newProblem(http.StatusNotImplemented, "rules are in files; with postgres in the config they can be "+
+			"changed here")
+	}
+	return rt.serve(a, c)
+}
+
 // refuse answers with a problem. Tenants are not told where our database is.
-func (a *api) refuse(w http.ResponseWriter, r *http.Request, by Caller, err error) {
+func (a *api) refuse(ctx context.Context, c *call, err error) {
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError && p != err { //nolint:errorlint // a problem that was made on purpose
 		if !errors.Is(err, context.Canceled) { // else whoever asked is gone
-			a.Log.WarnContext(r.Context(), "the admin API cannot answer", "path", r.URL.Path, "error", err)
+			a.Log.WarnContext(ctx, "the admin API cannot answer", "path", c.URL.Path, "error", err)
 		}
-		if by.Tenant != "" {
+		if c.by.Tenant != "" {
 			p.Detail = "the database does not answer: try again"
 		}
 	}
-	p.write(w)
+	p.write(c.w)
 }
 
 // dispatch lets an endpoint answer, or says what there is.

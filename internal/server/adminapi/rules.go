@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,70 +15,55 @@ import (
 // Rule is a rule: its flat form, the whole of it as a document, and what the tables know besides.
 type Rule = pgrules.Rule
 
-func answerRule(w http.ResponseWriter, status int, r *Rule, version int64) error {
-	r.Version = version
-	w.Header().Set("Etag", tagOf(r))
-	return answer(w, status, r)
-}
-
 func tagOf(r *Rule) string { return strconv.Quote(strconv.FormatInt(r.Revision, 10)) }
 
-func (a *api) listRules(w http.ResponseWriter, r *http.Request, by Caller) error {
-	page, q, err := readPage(r, "tenant", "scope", "enabled")
-	if err != nil {
-		return err
-	}
-	var filter pgrules.Filter
-	for name, into := range map[string]**string{"tenant": &filter.Tenant, "scope": &filter.Scope} {
-		if value := q.Get(name); value != "" {
-			*into = &value
+func (a *api) listRules(c *call) (any, error) {
+	id := func(r *Rule) int64 { return r.ID }
+	return list(c, "rules", id, []string{"tenant", "scope", "enabled"}, func(q url.Values, page pgrules.Page) ([]Rule, error) {
+		var filter pgrules.Filter
+		for name, into := range map[string]**string{"tenant": &filter.Tenant, "scope": &filter.Scope} {
+			if value := q.Get(name); value != "" {
+				*into = &value
+			}
 		}
-	}
-	if text := q.Get("enabled"); text != "" {
-		enabled, err := strconv.ParseBool(text)
-		if err != nil {
-			return badRequest("enabled is %q: send true or false, or leave it out for all rules", text)
+		if text := q.Get("enabled"); text != "" {
+			enabled, err := strconv.ParseBool(text)
+			if err != nil {
+				return nil, badRequest("enabled is %q: send true or false, or leave it out for all rules", text)
+			}
+			filter.Enabled = &enabled
 		}
-		filter.Enabled = &enabled
-	}
-	if by.Tenant != "" {
-		filter.Owner = &by.Tenant
-	}
-	rules, err := a.DB.Rules(r.Context(), filter, page)
-	if err != nil {
-		return err
-	}
-	return answerPage(w, page, "rules", rules, func(r *Rule) int64 { return r.ID })
+		if c.by.Tenant != "" {
+			filter.Owner = &c.by.Tenant
+		}
+		return a.DB.Rules(c.Context(), filter, page)
+	})
 }
 
-func (a *api) createRule(w http.ResponseWriter, r *http.Request, by Caller) error {
-	definition, err := readDefinition(w, r, by.Tenant)
+func (a *api) createRule(c *call) (any, error) {
+	definition, err := readDefinition(c, c.by.Tenant)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	name := definition.Rule.ID
-	outcome, err := a.publish(r, by, pgrules.Edit{Name: name, Put: definition})
+	outcome, err := a.publish(c, pgrules.Edit{Name: name, Put: definition})
 	if errors.Is(err, pgrules.ErrConflict) {
-		return a.taken(r, by, name, err)
+		err = a.taken(c, name, err)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	made, err := a.DB.Rule(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", rulesPath+"/"+made.UUID)
-	return answerRule(w, http.StatusCreated, &made, outcome.Version)
+	made, err := a.showRule(c, name, outcome.Version)
+	return created{rulesPath + "/" + made.UUID, made}, err
 }
 
 // taken says what to do where there is a rule of the name. Tenants learn nothing of it.
-func (a *api) taken(r *http.Request, by Caller, name string, conflict error) error {
-	there, err := a.DB.Rule(r.Context(), name)
+func (a *api) taken(c *call, name string, conflict error) error {
+	there, err := a.DB.Rule(c.Context(), name)
 	switch {
 	case err != nil:
 		return conflict // it was about something else
-	case !by.owns(there.Owner):
+	case !c.by.owns(there.Owner):
 		return newProblem(http.StatusConflict, fmt.Sprintf("the name %q is taken: choose another", name))
 	}
 	state := ""
@@ -88,54 +74,50 @@ func (a *api) taken(r *http.Request, by Caller, name string, conflict error) err
 		name, state, rulesPath, there.UUID, tagOf(&there)))
 }
 
-func (a *api) readRule(w http.ResponseWriter, r *http.Request, by Caller) error {
-	found, err := a.rule(r, by)
-	if err != nil {
-		return err
+func (a *api) readRule(c *call) (any, error) { return a.showRule(c, c.PathValue("ruleId"), 0) }
+
+// showRule is a rule with its tag, and the version that a change has made of the rules.
+func (a *api) showRule(c *call, name string, version int64) (Rule, error) {
+	found, err := a.rule(c, name)
+	if err == nil {
+		found.Version = version
+		c.w.Header().Set("Etag", tagOf(&found))
 	}
-	return answerRule(w, http.StatusOK, &found, 0)
+	return found, err
 }
 
-func (a *api) replaceRule(w http.ResponseWriter, r *http.Request, by Caller) error {
-	found, err := a.rule(r, by)
+func (a *api) replaceRule(c *call) (any, error) {
+	found, err := a.rule(c, c.PathValue("ruleId"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	definition, err := readDefinition(w, r, found.Owner)
+	definition, err := readDefinition(c, found.Owner)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if definition.Rule.ID != found.Name {
-		return unusable("a rule keeps its name, by which its counters go: this is rule %q, and "+
+		return nil, unusable("a rule keeps its name, by which its counters go: this is rule %q, and "+
 			"the body says %q; to rename it create another and disable this one", found.Name, definition.Rule.ID)
 	}
-	outcome, err := a.change(r, by, &found, definition)
+	outcome, err := a.change(c, &found, definition)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if found, err = a.DB.Rule(r.Context(), found.UUID); err != nil {
-		return err
-	}
-	return answerRule(w, http.StatusOK, &found, outcome.Version)
+	return a.showRule(c, found.UUID, outcome.Version)
 }
 
-func (a *api) disableRule(w http.ResponseWriter, r *http.Request, by Caller) error {
-	found, err := a.rule(r, by)
-	if err != nil {
-		return err
+func (a *api) disableRule(c *call) (any, error) {
+	found, err := a.rule(c, c.PathValue("ruleId"))
+	if err == nil {
+		_, err = a.change(c, &found, nil)
 	}
-	_, err = a.change(r, by, &found, nil)
-	return answerRemoved(w, err)
+	return nil, err
 }
 
-// rule is the one in the path, if the caller may see it.
-func (a *api) rule(r *http.Request, by Caller) (Rule, error) {
-	return a.ruleNamed(r, by, r.PathValue("ruleId"))
-}
-
-func (a *api) ruleNamed(r *http.Request, by Caller, name string) (Rule, error) {
-	found, err := a.DB.Rule(r.Context(), name)
-	if err == nil && !by.owns(found.Owner) {
+// rule is the one of a name or UUID, if the caller may see it.
+func (a *api) rule(c *call, name string) (Rule, error) {
+	found, err := a.DB.Rule(c.Context(), name)
+	if err == nil && !c.by.owns(found.Owner) {
 		err = fmt.Errorf("rule %q: %w", name, pgrules.ErrNotFound)
 	}
 	return found, err
@@ -143,13 +125,11 @@ func (a *api) ruleNamed(r *http.Request, by Caller, name string) (Rule, error) {
 
 // change replaces or disables a rule. With If-Match it must still be the one that the caller has read; without, the last writer wins,
 // and the audit has what was there before.
-func (a *api) change(
-	r *http.Request, by Caller, found *Rule, definition *pgrules.Definition,
-) (pgrules.Outcome, error) {
+func (a *api) change(c *call, found *Rule, definition *pgrules.Definition) (pgrules.Outcome, error) {
 	edit := pgrules.Edit{Name: found.Name, Put: definition, Revision: pgrules.AnyRevision}
 	stale := newProblem(http.StatusPreconditionFailed, fmt.Sprintf("rule %q has been changed since you have read it: read it "+
 		"again, and send its ETag in If-Match", found.Name))
-	if match := strings.Join(r.Header.Values("If-Match"), ","); match != "" && match != "*" {
+	if match := strings.Join(c.Header.Values("If-Match"), ","); match != "" && match != "*" {
 		edit.Revision = found.Revision
 		fits := false
 		for tag := range strings.SplitSeq(match, ",") {
@@ -159,20 +139,20 @@ func (a *api) change(
 			return pgrules.Outcome{}, stale
 		}
 	}
-	outcome, err := a.publish(r, by, edit)
+	outcome, err := a.publish(c, edit)
 	if errors.Is(err, pgrules.ErrConflict) && edit.Revision != pgrules.AnyRevision {
 		return outcome, stale
 	}
 	return outcome, err
 }
 
-func (a *api) publish(r *http.Request, by Caller, edits ...pgrules.Edit) (pgrules.Outcome, error) {
-	return a.DB.Publish(r.Context(), by.who(""), pgrules.Change{Edits: edits})
+func (a *api) publish(c *call, edit pgrules.Edit) (pgrules.Outcome, error) {
+	return a.DB.Publish(c.Context(), c.by.who(""), pgrules.Change{Edits: []pgrules.Edit{edit}})
 }
 
 // readDefinition is the rule in the body, as a tenant's if there is one.
-func readDefinition(w http.ResponseWriter, r *http.Request, tenant string) (*pgrules.Definition, error) {
-	body, err := readBody(w, r, maxBody)
+func readDefinition(c *call, tenant string) (*pgrules.Definition, error) {
+	body, err := c.readBody(maxBody)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -30,30 +30,25 @@ type CreatedToken struct {
 	Secret string `json:"token"`
 }
 
-func (a *api) listTokens(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	page, _, err := readPage(r)
-	if err != nil {
-		return err
-	}
-	all, err := a.DB.Tokens(r.Context(), page)
-	if err != nil {
-		return err
-	}
-	return answerPage(w, page, "tokens", all, func(t *Token) int64 { return t.ID })
+func (a *api) listTokens(c *call) (any, error) {
+	id := func(t *Token) int64 { return t.ID }
+	return list(c, "tokens", id, nil, func(_ url.Values, page pgrules.Page) ([]Token, error) {
+		return a.DB.Tokens(c.Context(), page)
+	})
 }
 
-func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) error {
-	wanted, err := read[TokenRequest](w, r, maxBody,
+func (a *api) createToken(c *call) (any, error) {
+	wanted, err := read[TokenRequest](c,
 		`{"name": "ann", "role": "editor", "tenant": "acme", "expiresAt": "2027-01-31T18:00:00Z"}`)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkExpiry(wanted.ExpiresAt); err != nil {
-		return err
+		return nil, err
 	}
 	wanted.Role = cmp.Or(wanted.Role, string(Viewer))
 	if wanted.Role == string(CallerRole) {
-		return unusable("callers of the data plane have their tokens in the file that listen.tokens_file names: make one there, " +
+		return nil, unusable("callers of the data plane have their tokens in the file that listen.tokens_file names: make one there, " +
 			"headgate token create NAME --role caller")
 	}
 	rights := []string{wanted.Role}
@@ -65,29 +60,25 @@ func (a *api) createToken(w http.ResponseWriter, r *http.Request, by Caller) err
 			wanted.Subject = "api_key=" + headgate.EnsureKeyHash(key)
 		}
 		if err := checkSubject(Role(wanted.Role), wanted.Subject); err != nil {
-			return unusable("%s", err)
+			return nil, unusable("%s", err)
 		}
 	}
 	secret, _, err := NewToken(wanted.Name, rights...)
 	if err != nil {
-		return unusable("%s", err)
+		return nil, unusable("%s", err)
 	}
 	made := CreatedToken{Token{
 		Name: wanted.Name, Role: wanted.Role, Tenant: wanted.Tenant, Subject: wanted.Subject, ExpiresAt: wanted.ExpiresAt,
-		CreatedBy: by.Name,
+		CreatedBy: c.by.Name,
 	}, secret}
-	sum := sha256.Sum256([]byte(secret))
-	if made.ID, err = a.DB.AddToken(r.Context(), by.who(""), made.Token, sum); err != nil {
-		return err
-	}
-	w.Header().Set("Location", fmt.Sprintf("%s/%d", tokensPath, made.ID))
-	return answer(w, http.StatusCreated, made)
+	made.ID, err = a.DB.AddToken(c.Context(), c.by.who(""), made.Token, sha256.Sum256([]byte(secret)))
+	return created{fmt.Sprintf("%s/%d", tokensPath, made.ID), made}, err
 }
 
-func (a *api) revokeToken(w http.ResponseWriter, r *http.Request, by Caller) error {
-	id, err := pathNumber(r, "tokenId")
+func (a *api) revokeToken(c *call) (any, error) {
+	id, err := c.pathNumber("tokenId")
 	if err == nil {
-		err = a.DB.RevokeToken(r.Context(), by.who(""), id)
+		err = a.DB.RevokeToken(c.Context(), c.by.who(""), id)
 	}
-	return answerRemoved(w, err)
+	return nil, err
 }

@@ -41,32 +41,32 @@ func (a *api) misspelt(rule string) error {
 }
 
 // listTop asks all nodes who is refused most, and who is nearest to a limit.
-func (a *api) listTop(w http.ResponseWriter, r *http.Request, _ Caller) error {
+func (a *api) listTop(c *call) (any, error) {
 	if a.Top == nil {
-		return nobodyLooks()
+		return nil, nobodyLooks()
 	}
-	given := r.URL.Query()
+	given := c.URL.Query()
 	if err := onlyKnown(given, "rule", "window", "limit"); err != nil {
-		return err
+		return nil, err
 	}
 	window, err := readNumber(given, "window", int(UsualWindow.Seconds()), 60, 60*offenders.KeptMinutes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	most, err := readNumber(given, "limit", offenders.UsualRows, 1, offenders.MostRows)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	found, coverage, err := a.Top(r.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: most})
+	found, coverage, err := a.Top(c.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: most})
 	if err == nil && len(found.Limited)+len(found.Near) == 0 {
 		err = a.misspelt(given.Get("rule"))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return answer(w, http.StatusOK, Top{
+	return Top{
 		Coverage{coverage, a.ShowSubjects},
 		time.Now().UTC().Truncate(time.Second), window, found.Incomplete,
 		append([]offenders.Limited{}, found.Limited...), append([]offenders.Near{}, found.Near...),
-	})
+	}, nil
 }

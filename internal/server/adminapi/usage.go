@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -75,11 +74,11 @@ func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decis
 	return u
 }
 
-func (a *api) readUsage(w http.ResponseWriter, r *http.Request, by Caller) error {
-	q := r.URL.Query()
+func (a *api) readUsage(c *call) (any, error) {
+	q := c.URL.Query()
 	kind, value, id := q.Get("subjectType"), q.Get("subjectId"), q.Get("ruleId")
 	if kind == "" || value == "" || id == "" {
-		return badRequest("send subjectType=api_key&subjectId=…&ruleId=…, and other attributes that the rule counts by " +
+		return nil, badRequest("send subjectType=api_key&subjectId=…&ruleId=…, and other attributes that the rule counts by " +
 			"by their names: tenant=acme")
 	}
 	attributes := headgate.Attributes{kind: value}
@@ -88,26 +87,22 @@ func (a *api) readUsage(w http.ResponseWriter, r *http.Request, by Caller) error
 			attributes[name] = q.Get(name)
 		}
 	}
-	if by.Tenant != "" && attributes["tenant"] == "" {
-		attributes["tenant"] = by.Tenant
+	if c.by.Tenant != "" && attributes["tenant"] == "" {
+		attributes["tenant"] = c.by.Tenant
 	}
-	rule, err := a.ruleInForce(r, id)
+	rule, err := a.ruleInForce(c, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if !concerns(&rule, by.Tenant) || !by.owns(attributes["tenant"]) {
-		return notFound("rule %q does not count subjects of tenant %s, and others are not for %s to see", id,
-			by.Tenant, by.Name)
+	if !concerns(&rule, c.by.Tenant) || !c.by.owns(attributes["tenant"]) {
+		return nil, notFound("rule %q does not count subjects of tenant %s, and others are not for %s to see", id,
+			c.by.Tenant, c.by.Name)
 	}
-	left, err := a.peek(r, id, &rule, attributes)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, left)
+	return a.peek(c, id, &rule, attributes)
 }
 
 // peek is what a subject has left. The attributes are its own, and maybe its tier.
-func (a *api) peek(r *http.Request, id string, rule *headgate.Rule, attributes headgate.Attributes) (usage, error) {
+func (a *api) peek(c *call, id string, rule *headgate.Rule, attributes headgate.Attributes) (usage, error) {
 	subject := maps.Clone(attributes)
 	if !slices.Contains(rule.By, "tier") {
 		delete(subject, "tier")
@@ -121,7 +116,7 @@ func (a *api) peek(r *http.Request, id string, rule *headgate.Rule, attributes h
 	if err := check.Validate(request); err != nil {
 		return usage{}, badRequest("%s", err)
 	}
-	d, err := a.limiter.Peek(r.Context(), request)
+	d, err := a.limiter.Peek(c.Context(), request)
 	switch {
 	case err != nil:
 		return usage{}, notFound("%s", err)
@@ -132,10 +127,10 @@ func (a *api) peek(r *http.Request, id string, rule *headgate.Rule, attributes h
 }
 
 // ruleInForce is the one of a name or UUID.
-func (a *api) ruleInForce(r *http.Request, id string) (headgate.Rule, error) {
+func (a *api) ruleInForce(c *call, id string) (headgate.Rule, error) {
 	name := id
 	if a.DB != nil && uuid.MatchString(id) {
-		found, err := a.DB.Rule(r.Context(), id)
+		found, err := a.DB.Rule(c.Context(), id)
 		if err != nil {
 			return headgate.Rule{}, err
 		}

@@ -3,7 +3,7 @@ package adminapi
 import (
 	"cmp"
 	"fmt"
-	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -28,61 +28,50 @@ type Published struct {
 	Changes *rulediff.Report `json:"changes"`
 }
 
-func (a *api) listVersions(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	page, _, err := readPage(r)
-	if err != nil {
-		return err
-	}
-	all, err := a.DB.Versions(r.Context(), page)
-	if err != nil {
-		return err
-	}
-	return answerPage(w, page, "versions", all, func(v *Version) int64 { return v.Number })
+func (a *api) listVersions(c *call) (any, error) {
+	id := func(v *Version) int64 { return v.Number }
+	return list(c, "versions", id, nil, func(_ url.Values, page pgrules.Page) ([]Version, error) {
+		return a.DB.Versions(c.Context(), page)
+	})
 }
 
-func (a *api) readVersion(w http.ResponseWriter, r *http.Request, _ Caller) error {
-	v, rules, err := a.versionIn(r, "version")
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, RulesAt{v, append([]Rule{}, rules...)})
-}
+func (a *api) readVersion(c *call) (any, error) { return a.versionIn(c, "version") }
 
 // versionIn is the version whose number is in the path, and its rules.
-func (a *api) versionIn(r *http.Request, name string) (v Version, rules []Rule, err error) {
-	number, err := pathNumber(r, name)
+func (a *api) versionIn(c *call, name string) (v RulesAt, err error) {
+	number, err := c.pathNumber(name)
 	if err != nil {
-		return v, nil, err
+		return v, err
 	}
-	if v, err = a.DB.Version(r.Context(), number); err != nil {
-		return v, nil, err
+	if v.Version, err = a.DB.Version(c.Context(), number); err != nil {
+		return v, err
 	}
-	rules, err = a.DB.RulesAt(r.Context(), number)
-	return v, rules, err
+	v.Rules, err = a.DB.RulesAt(c.Context(), number)
+	return v, err
 }
 
-func (a *api) compareVersions(w http.ResponseWriter, r *http.Request, _ Caller) error {
+func (a *api) compareVersions(c *call) (any, error) {
 	var sides [2]*ruledoc.Document
 	var paths [2]string
 	for i, name := range []string{"version", "other"} {
-		v, stored, err := a.versionIn(r, name)
+		v, err := a.versionIn(c, name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rules := make([]headgate.Rule, len(stored))
-		for i := range stored {
-			if rules[i], err = ruledoc.ParseRule("rule "+stored[i].Name, stored[i].Document); err != nil {
-				return fmt.Errorf("%w: version %d: %w", pgrules.ErrRefused, v.Number, err)
+		rules := make([]headgate.Rule, len(v.Rules))
+		for i := range v.Rules {
+			if rules[i], err = ruledoc.ParseRule("rule "+v.Rules[i].Name, v.Rules[i].Document); err != nil {
+				return nil, fmt.Errorf("%w: version %d: %w", pgrules.ErrRefused, v.Number, err)
 			}
 		}
 		if sides[i], err = documentOf(rules, pgrules.ModeOf(v.Mode)); err != nil {
-			return err
+			return nil, err
 		}
 		paths[i] = fmt.Sprintf("version %d", v.Number)
 	}
 	report := rulediff.New(sides[0], sides[1], time.Now())
 	report.Old.Path, report.New.Path = paths[0], paths[1]
-	return answer(w, http.StatusOK, report)
+	return report, nil
 }
 
 func documentOf(rules []headgate.Rule, mode headgate.Mode) (*ruledoc.Document, error) {
@@ -108,39 +97,36 @@ func reportOf(o *pgrules.Outcome) (*rulediff.Report, error) {
 	return report, nil
 }
 
-func (a *api) publishVersion(w http.ResponseWriter, r *http.Request, by Caller) error {
-	body, err := readBody(w, r, maxBulk)
+func (a *api) publishVersion(c *call) (any, error) {
+	body, err := c.readBody(maxBulk)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	wanted, change, err := readChange(body, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	change.Base, change.DryRun = wanted.Base, wanted.DryRun
-	outcome, err := a.DB.Publish(r.Context(), by.who(wanted.Comment), change)
-	if err != nil {
-		return err
-	}
-	return answerOutcome(w, &outcome, wanted.DryRun)
+	outcome, err := a.DB.Publish(c.Context(), c.by.who(wanted.Comment), change)
+	return published(&outcome, wanted.DryRun, err)
 }
 
-func answerOutcome(w http.ResponseWriter, o *pgrules.Outcome, dryRun bool) error {
+func published(o *pgrules.Outcome, dryRun bool, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
 	report, err := reportOf(o)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, Published{o.Version, dryRun, report})
+	return Published{o.Version, dryRun, report}, err
 }
 
-func (a *api) rollBack(w http.ResponseWriter, r *http.Request, by Caller) error {
-	number, err := pathNumber(r, "version")
+func (a *api) rollBack(c *call) (any, error) {
+	number, err := c.pathNumber("version")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	body, err := readBody(w, r, maxBody)
+	body, err := c.readBody(maxBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(body) == 0 {
 		body = []byte("{}")
@@ -149,12 +135,9 @@ func (a *api) rollBack(w http.ResponseWriter, r *http.Request, by Caller) error 
 		Comment string `json:"comment"`
 	}](body, `{"comment": "why"}, or nothing`)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	comment := cmp.Or(wanted.Comment, fmt.Sprintf("rolled back to version %d", number))
-	outcome, err := a.DB.Rollback(r.Context(), by.who(comment), number)
-	if err != nil {
-		return err
-	}
-	return answerOutcome(w, &outcome, false)
+	outcome, err := a.DB.Rollback(c.Context(), c.by.who(comment), number)
+	return published(&outcome, false, err)
 }
