@@ -168,8 +168,8 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/adminclient": {
 		code: []string{
-			"internal/netaddr", "internal/server/adminapi", "internal/server/config", "internal/server/explain",
-			"internal/server/rulediff", "ruledoc",
+			"internal/netaddr", "internal/server/adminapi", "internal/server/config", "internal/server/denials",
+			"internal/server/explain", "internal/server/offenders", "internal/server/rulediff", "ruledoc",
 		},
 	},
 	"internal/server/callers": {

@@ -7,7 +7,9 @@ import (
 	"net/url"
 
 	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/denials"
 	"github.com/headgate/headgate/internal/server/explain"
+	"github.com/headgate/headgate/internal/server/offenders"
 )
 
 // Nodes returns which servers run which version of the rules.
@@ -37,6 +39,7 @@ func (c *Client) Top(ctx context.Context, q url.Values) (adminapi.Top, error) {
 	if err == nil && t.WindowSeconds < 1 {
 		err = c.stranger()
 	}
+	t.Refused, t.Near = append([]offenders.Limited{}, t.Refused...), append([]offenders.Near{}, t.Near...)
 	return t, err
 }
 
@@ -46,5 +49,6 @@ func (c *Client) Denials(ctx context.Context, q url.Values) (adminapi.Denials, e
 	if err == nil && d.Since.IsZero() {
 		err = c.stranger()
 	}
+	d.Denials = append([]denials.Record{}, d.Denials...)
 	return d, err
 }
