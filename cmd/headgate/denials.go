@@ -204,7 +204,7 @@ func denialText(d *denials.Record) string {
 		rows = append(rows, []string{"  trace", d.TraceID})
 	}
 	return fmt.Sprintf("%s  refused %s by %s: %s\n%s", when, often, printable(limitOf(d.Rule, d.Name)), printable(limit),
-		table(rows...))
+		wording.Table("", rows...))
 }
 
 func times(n int64) string {

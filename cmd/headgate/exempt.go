@@ -120,5 +120,5 @@ func (r *exemptList) text() string {
 		x := &r.Exemptions[i]
 		rows = append(rows, []string{number(x.ID), exemptFrom(x), exemptSubject(x), until(x.ExpiresAt), x.CreatedBy, x.Reason})
 	}
-	return table(rows...) + moreText(r.More)
+	return wording.Table("", rows...) + moreText(r.More)
 }

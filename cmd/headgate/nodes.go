@@ -60,5 +60,5 @@ func (r *nodesReport) text() string {
 		rows = append(rows, []string{n.Name, number(n.Version), heard.String() + " ago", state})
 	}
 	return fmt.Sprintf("the rules are at version %d; %s, %d behind\n", r.RulesVersion, wording.Count(len(r.Nodes), "node"), behind) +
-		table(rows...)
+		wording.Table("", rows...)
 }

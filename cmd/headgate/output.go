@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,17 +74,6 @@ func jsonText(r report) (string, error) {
 // say tells whoever waits how it goes, beside the report.
 func (p *program) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.log, format+"\n", args...) // it is not what was asked for
-}
-
-// table lines up rows under their heads.
-func table(rows ...[]string) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		_, _ = io.WriteString(w, strings.Join(row, "\t")+"\n") // what it writes to takes everything
-	}
-	_ = w.Flush()
-	return b.String()
 }
 
 // instant is a time for people.

@@ -144,5 +144,5 @@ func (r *overrideList) text() string {
 			number(o.ID), limitOf(o.Rule, o.LimitName), subjectText(o.Subject), o.Limit, until(o.ExpiresAt), o.CreatedBy, o.Reason,
 		})
 	}
-	return table(rows...) + moreText(r.More)
+	return wording.Table("", rows...) + moreText(r.More)
 }

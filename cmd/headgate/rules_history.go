@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
+	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/spf13/cobra"
 )
 
@@ -56,7 +57,7 @@ func (r *historyReport) text() string {
 			}
 			rows = append(rows, []string{instant(e.CreatedAt), version, e.Actor, e.Object + " " + e.Action})
 		}
-		return table(rows...) + moreText(r.More)
+		return wording.Table("", rows...) + moreText(r.More)
 	}
 	if len(r.Versions) == 0 {
 		return "there are no rules yet: headgate rules apply makes the first version\n"
@@ -65,5 +66,5 @@ func (r *historyReport) text() string {
 	for _, v := range r.Versions {
 		rows = append(rows, []string{number(v.Number), instant(v.CreatedAt), v.Actor, number(v.Changed), v.Mode, v.Comment})
 	}
-	return table(rows...) + moreText(r.More)
+	return wording.Table("", rows...) + moreText(r.More)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
+	"github.com/headgate/headgate/internal/server/wording"
 )
 
 // tokenReport is the JSON of "token create".
@@ -115,7 +116,7 @@ func (r *tokenList) text() string {
 		}
 		rows = append(rows, []string{number(t.ID), t.Name, t.Role, cmp.Or(t.Tenant, "all"), t.CreatedBy, end})
 	}
-	return table(rows...)
+	return wording.Table("", rows...)
 }
 
 // storeToken has a server make the token.

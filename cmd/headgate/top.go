@@ -117,7 +117,7 @@ func (r *topReport) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.head())
 	if rows := r.rows(r.order); len(rows) > 1 {
-		b.WriteString(table(rows...))
+		b.WriteString(wording.Table("", rows...))
 	} else {
 		b.WriteString(r.nobody(r.order) + "\n")
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/wording"
 )
 
 const (
@@ -196,7 +197,7 @@ func (v *topView) page() string {
 		lines = append(lines, "")
 	}
 	rows := r.rows(v.order)
-	heads, body, _ := strings.Cut(table(rows...), "\n")
+	heads, body, _ := strings.Cut(wording.Table("", rows...), "\n")
 	if lines = append(lines, v.paint("7", heads)); len(rows) == 1 {
 		body = r.nobody(v.order) + "\n"
 	}

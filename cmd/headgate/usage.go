@@ -152,5 +152,5 @@ func (r *usageReport) text() string {
 			rows = append(rows, []string{limitOf(u.Rule, l.Name), left, per, instant(l.ResetAt), strings.Join(remarks, "; ")})
 		}
 	}
-	return table(rows...) + notesText(r.Notes)
+	return wording.Table("", rows...) + notesText(r.Notes)
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -23,7 +22,7 @@ func (r *Report) Text() string {
 	}
 	head = append(head, []string{"rules", strings.Join(append(slices.Clone(r.Rules), "version "+r.RulesVersion), ", ")},
 		[]string{"counters", r.counters()})
-	fmt.Fprintf(&b, "%s\n\n%s", r.Summary, table(head...))
+	fmt.Fprintf(&b, "%s\n\n%s", r.Summary, wording.Table("  ", head...))
 	limits := [][]string{{"RULE", "LIMIT", "COUNTED BY", "USED", "RESET", "VERDICT"}}
 	keys := [][]string{{"KEY", "FIELD (HEX)", "RULE"}}
 	for i := range r.Limits {
@@ -40,7 +39,7 @@ func (r *Report) Text() string {
 	}
 	section := func(heading string, least int, rows [][]string) {
 		if len(rows) >= least {
-			fmt.Fprintf(&b, "\n%s\n%s", heading, table(rows...))
+			fmt.Fprintf(&b, "\n%s\n%s", heading, wording.Table("  ", rows...))
 		}
 	}
 	section("Limits that apply", 2, limits)
@@ -151,16 +150,4 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
 	}
 	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
-}
-
-// table lines up rows, each indented by two.
-func table(rows ...[]string) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		b := []byte("  " + strings.Join(row, "\t") + "\n")
-		_, _ = w.Write(b) // what it writes to takes everything
-	}
-	_ = w.Flush()
-	return b.String()
 }

@@ -1,4 +1,4 @@
-// Package wording puts numbers, lists and attributes into the words in which people read them, the same on every screen
+// Package wording puts numbers, lists, attributes and tables into the words in which people read them, the same on every screen
 // and in every answer.
 //
 // It knows no report: what is said is up to whoever calls it.
@@ -6,10 +6,12 @@ package wording
 
 import (
 	"cmp"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/headgate/headgate"
 )
@@ -50,4 +52,15 @@ func Attributes(a headgate.Attributes) string {
 		parts = append(parts, name+"="+value)
 	}
 	return strings.Join(parts, " ")
+}
+
+// Table lines up rows, each of which begins with the indent.
+func Table(indent string, rows ...[]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = io.WriteString(w, indent+strings.Join(row, "\t")+"\n") // what it writes to takes everything
+	}
+	_ = w.Flush()
+	return b.String()
 }
