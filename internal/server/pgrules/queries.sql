@@ -195,8 +195,8 @@ UPDATE rate_limit_state SET purged = greatest(purged, sqlc.arg(seq)::bigint);
 
 -- name: AddUsage :exec
 INSERT INTO usage_daily AS u (day, rule, subject, attributes, units, refused)
-SELECT unnest(sqlc.arg(days)::text[])::date, unnest(sqlc.arg(rules)::text[]), unnest(sqlc.arg(subjects)::text[]),
-    nullif(unnest(sqlc.arg(attributes)::text[]), ''), unnest(sqlc.arg(units)::bigint[]), unnest(sqlc.arg(refused)::bigint[])
+SELECT day, rule, subject, nullif(attributes, ''), units, refused
+FROM jsonb_to_recordset(sqlc.arg(usage)::jsonb) AS n (day date, rule text, subject text, attributes text, units bigint, refused bigint)
 ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units, refused = u.refused + excluded.refused,
     attributes = coalesce(u.attributes, excluded.attributes);
 
@@ -208,9 +208,9 @@ SELECT pg_advisory_xact_lock(hashtext('usage_daily'), hashtext(t.tenant))
 FROM (SELECT unnest(sqlc.arg(tenants)::text[]) AS tenant ORDER BY 1) t;
 
 -- name: KnownUsage :many
-SELECT u.day::text AS day, u.rule, u.subject FROM usage_daily u JOIN (
-    SELECT unnest(sqlc.arg(days)::text[])::date AS day, unnest(sqlc.arg(rules)::text[]) AS rule, unnest(sqlc.arg(subjects)::text[]) AS subject
-) n ON n.day = u.day AND n.rule = u.rule AND n.subject = u.subject;
+SELECT u.day::text AS day, u.rule, u.subject FROM usage_daily u
+JOIN jsonb_to_recordset(sqlc.arg(usage)::jsonb) AS n (day date, rule text, subject text)
+    ON n.day = u.day AND n.rule = u.rule AND n.subject = u.subject;
 
 -- name: CountUsage :many
 SELECT u.day::text AS day, r.owner, count(*) AS subjects FROM usage_daily u JOIN rate_limit_rules r ON r.name = u.rule

@@ -20,13 +20,13 @@ func (db *DB) AddUsage(ctx context.Context, rows []meter.Row) error {
 	written := make([]usageRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		written[i] = usageRow{usageKey{r.Day, r.Rule, r.Subject.String()}, "", r.Units, r.Refused}
+		written[i] = usageRow{usageKey{Day: r.Day, Rule: r.Rule, Subject: r.Subject.String()}, "", r.Units, r.Refused}
 		if r.Attributes != nil {
 			text, err := json.Marshal(r.Attributes) // its names are sorted
 			if err != nil {
 				return err
 			}
-			written[i].attributes = string(text)
+			written[i].Attributes = string(text)
 		}
 	}
 	owners, err := db.ownersOf(ctx, written)
@@ -35,7 +35,7 @@ func (db *DB) AddUsage(ctx context.Context, rows []meter.Row) error {
 	}
 	committing := true
 	if len(owners) == 0 {
-		err = db.query().AddUsage(ctx, usageParams(written))
+		err = addUsage(ctx, db.query(), written)
 	} else {
 		committing = false
 		err = pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {

@@ -14,13 +14,14 @@ import (
 const otherSubjects = "others"
 
 // usageKey is what there is one row of usage for.
-type usageKey struct{ day, rule, subject string }
+type usageKey = pgdb.KnownUsageRow
 
 // usageRow is a row of usage that is to be added. Attributes are in JSON; "" if they are not known.
 type usageRow struct {
 	usageKey
-	attributes     string
-	units, refused int64
+	Attributes string `json:"attributes"`
+	Units      int64  `json:"units"`
+	Refused    int64  `json:"refused"`
 }
 
 // tenantDay is what the quota of metered subjects is for.
@@ -30,7 +31,7 @@ type tenantDay struct{ tenant, day string }
 func (db *DB) ownersOf(ctx context.Context, rows []usageRow) (map[string]string, error) {
 	names := map[string]bool{}
 	for i := range rows {
-		names[rows[i].rule] = true
+		names[rows[i].Rule] = true
 	}
 	found, err := db.query().OwnersOf(ctx, slices.Sorted(maps.Keys(names)))
 	if err != nil {
@@ -56,8 +57,8 @@ func (db *DB) addTenantUsage(ctx context.Context, q *pgdb.Queries, rows []usageR
 	}
 	days := map[string]bool{}
 	for i := range rows {
-		if owners[rows[i].rule] != "" && !known[rows[i].usageKey] {
-			days[rows[i].day] = true
+		if owners[rows[i].Rule] != "" && !known[rows[i].usageKey] {
+			days[rows[i].Day] = true
 		}
 	}
 	left := map[tenantDay]int64{}
@@ -75,28 +76,21 @@ func (db *DB) addTenantUsage(ctx context.Context, q *pgdb.Queries, rows []usageR
 			left[tenantDay{c.Owner, c.Day}] -= c.Subjects
 		}
 	}
-	return q.AddUsage(ctx, usageParams(foldUsage(rows, owners, known, left)))
+	return addUsage(ctx, q, foldUsage(rows, owners, known, left))
 }
 
 // knownUsage returns which rows of tenants' rules are there.
 func knownUsage(ctx context.Context, q *pgdb.Queries, rows []usageRow, owners map[string]string) (map[usageKey]bool, error) {
-	var params pgdb.KnownUsageParams
-	for i := range rows {
-		if r := &rows[i]; owners[r.rule] != "" {
-			params.Days = append(params.Days, r.day)
-			params.Rules = append(params.Rules, r.rule)
-			params.Subjects = append(params.Subjects, r.subject)
-		}
-	}
-	found, err := q.KnownUsage(ctx, params)
+	text, err := json.Marshal(slices.DeleteFunc(slices.Clone(rows), func(r usageRow) bool { return owners[r.Rule] == "" }))
 	if err != nil {
 		return nil, err
 	}
+	found, err := q.KnownUsage(ctx, text)
 	known := make(map[usageKey]bool, len(found))
-	for _, r := range found {
-		known[usageKey{r.Day, r.Rule, r.Subject}] = true
+	for _, key := range found {
+		known[key] = true
 	}
-	return known, nil
+	return known, err
 }
 
 // foldUsage adds up what exceeds how many subjects tenants have left.
@@ -104,39 +98,33 @@ func foldUsage(rows []usageRow, owners map[string]string, known map[usageKey]boo
 	folded := make([]usageRow, 0, len(rows))
 	others := map[usageKey]int{} // where they are in folded
 	for _, r := range rows {
-		tenant := owners[r.rule]
+		tenant := owners[r.Rule]
 		if tenant == "" || known[r.usageKey] {
 			folded = append(folded, r)
 			continue
 		}
-		if of := (tenantDay{tenant, r.day}); left[of] > 0 {
+		if of := (tenantDay{tenant, r.Day}); left[of] > 0 {
 			left[of]--
 			folded = append(folded, r)
 			continue
 		}
-		r.subject = otherSubjects
+		r.Subject = otherSubjects
 		at, there := others[r.usageKey]
 		if !there {
 			text, _ := json.Marshal(map[string]string{"tenant": tenant}) // texts can always be written
 			others[r.usageKey], at = len(folded), len(folded)
-			folded = append(folded, usageRow{usageKey: r.usageKey, attributes: string(text)})
+			folded = append(folded, usageRow{usageKey: r.usageKey, Attributes: string(text)})
 		}
-		folded[at].units += r.units
-		folded[at].refused += r.refused
+		folded[at].Units += r.Units
+		folded[at].Refused += r.Refused
 	}
 	return folded
 }
 
-func usageParams(rows []usageRow) pgdb.AddUsageParams {
-	var params pgdb.AddUsageParams
-	for i := range rows {
-		r := &rows[i]
-		params.Days = append(params.Days, r.day)
-		params.Rules = append(params.Rules, r.rule)
-		params.Subjects = append(params.Subjects, r.subject)
-		params.Attributes = append(params.Attributes, r.attributes)
-		params.Units = append(params.Units, r.units)
-		params.Refused = append(params.Refused, r.refused)
+func addUsage(ctx context.Context, q *pgdb.Queries, rows []usageRow) error {
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return err
 	}
-	return params
+	return q.AddUsage(ctx, text)
 }

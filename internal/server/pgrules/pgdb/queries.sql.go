@@ -86,30 +86,14 @@ func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (int64, erro
 
 const addUsage = `-- name: AddUsage :exec
 INSERT INTO usage_daily AS u (day, rule, subject, attributes, units, refused)
-SELECT unnest($1::text[])::date, unnest($2::text[]), unnest($3::text[]),
-    nullif(unnest($4::text[]), ''), unnest($5::bigint[]), unnest($6::bigint[])
+SELECT day, rule, subject, nullif(attributes, ''), units, refused
+FROM jsonb_to_recordset($1::jsonb) AS n (day date, rule text, subject text, attributes text, units bigint, refused bigint)
 ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units, refused = u.refused + excluded.refused,
     attributes = coalesce(u.attributes, excluded.attributes)
 `
 
-type AddUsageParams struct {
-	Days       []string `json:"days"`
-	Rules      []string `json:"rules"`
-	Subjects   []string `json:"subjects"`
-	Attributes []string `json:"attributes"`
-	Units      []int64  `json:"units"`
-	Refused    []int64  `json:"refused"`
-}
-
-func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
-	_, err := q.db.Exec(ctx, addUsage,
-		arg.Days,
-		arg.Rules,
-		arg.Subjects,
-		arg.Attributes,
-		arg.Units,
-		arg.Refused,
-	)
+func (q *Queries) AddUsage(ctx context.Context, usage json.RawMessage) error {
+	_, err := q.db.Exec(ctx, addUsage, usage)
 	return err
 }
 
@@ -207,16 +191,10 @@ func (q *Queries) InsertRules(ctx context.Context, rules json.RawMessage) error 
 }
 
 const knownUsage = `-- name: KnownUsage :many
-SELECT u.day::text AS day, u.rule, u.subject FROM usage_daily u JOIN (
-    SELECT unnest($1::text[])::date AS day, unnest($2::text[]) AS rule, unnest($3::text[]) AS subject
-) n ON n.day = u.day AND n.rule = u.rule AND n.subject = u.subject
+SELECT u.day::text AS day, u.rule, u.subject FROM usage_daily u
+JOIN jsonb_to_recordset($1::jsonb) AS n (day date, rule text, subject text)
+    ON n.day = u.day AND n.rule = u.rule AND n.subject = u.subject
 `
-
-type KnownUsageParams struct {
-	Days     []string `json:"days"`
-	Rules    []string `json:"rules"`
-	Subjects []string `json:"subjects"`
-}
 
 type KnownUsageRow struct {
 	Day     string `json:"day"`
@@ -224,8 +202,8 @@ type KnownUsageRow struct {
 	Subject string `json:"subject"`
 }
 
-func (q *Queries) KnownUsage(ctx context.Context, arg KnownUsageParams) ([]KnownUsageRow, error) {
-	rows, err := q.db.Query(ctx, knownUsage, arg.Days, arg.Rules, arg.Subjects)
+func (q *Queries) KnownUsage(ctx context.Context, usage json.RawMessage) ([]KnownUsageRow, error) {
+	rows, err := q.db.Query(ctx, knownUsage, usage)
 	if err != nil {
 		return nil, err
 	}
