@@ -149,22 +149,10 @@ func (c *Client) Attributes() []string {
 	}
 	patience := time.NewTimer(c.options.Timeout - time.Since(c.started))
 	defer patience.Stop()
-	for {
-		c.mu.Lock()
-		hopeless, changed := c.closed || c.starting == 0, c.changed
-		c.mu.Unlock()
-		if names := c.attributes.Load(); names != nil {
-			return *names
-		}
-		if hopeless {
-			return headgate.BuiltIn()
-		}
-		select {
-		case <-changed:
-		case <-patience.C:
-			return headgate.BuiltIn()
-		}
+	if c.await(patience.C, func() bool { return c.attributes.Load() != nil }) != nil {
+		return headgate.BuiltIn()
 	}
+	return *c.attributes.Load()
 }
 
 // pick returns a link to ask. It waits for one only if it is not known yet whether there is any.
@@ -173,22 +161,30 @@ func (c *Client) pick(timeout <-chan time.Time) (*link, error) {
 		if links := *c.usable.Load(); len(links) > 0 {
 			return links[int(c.turn.Add(1))%len(links)], nil
 		}
+		if err := c.await(timeout, func() bool { return len(*c.usable.Load()) > 0 }); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// await waits until a change makes ready true. It fails if the time is up, or no server is yet to be reached or missed.
+func (c *Client) await(timeout <-chan time.Time, ready func() bool) error {
+	for {
 		c.mu.Lock()
 		closed, starting, changed := c.closed, c.starting, c.changed
-		there := len(*c.usable.Load()) > 0
 		c.mu.Unlock()
 		switch {
+		case ready():
+			return nil
 		case closed:
-			return nil, errClosed
-		case there:
-			continue
+			return errClosed
 		case starting == 0:
-			return nil, errNoServer
+			return errNoServer
 		}
 		select {
 		case <-changed:
 		case <-timeout:
-			return nil, errNoServer
+			return errNoServer
 		}
 	}
 }
