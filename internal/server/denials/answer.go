@@ -87,33 +87,29 @@ func (l *Log) Answer(q Query) Answer {
 		}
 	}
 	l.mu.Unlock()
-	var found []snapshot
+	var found []record
 	for part := range slices.Chunk(records, atATime) {
-		for _, s := range l.snapshots(part) {
-			if q.finds(s) {
-				found = append(found, s)
+		copies := make([]record, len(part))
+		l.mu.Lock()
+		for i, r := range part {
+			copies[i] = *r
+		}
+		l.mu.Unlock()
+		for i := range copies {
+			if q.finds(&copies[i]) {
+				found = append(found, copies[i])
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b snapshot) int { return b.last.Compare(a.last) })
-	for _, s := range found[:min(len(found), q.most())] {
-		a.Records = append(a.Records, l.show(s, &q))
+	slices.SortStableFunc(found, func(a, b record) int { return b.lastAt().Compare(a.lastAt()) })
+	for i := range found[:min(len(found), q.most())] {
+		a.Records = append(a.Records, l.show(&found[i], &q))
 	}
 	return a
 }
 
 // atATime is how many records are looked at while refusals have to wait.
 const atATime = 256
-
-func (l *Log) snapshots(records []*record) []snapshot {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := make([]snapshot, len(records))
-	for i, r := range records {
-		all[i] = r.snapshot()
-	}
-	return all
-}
 
 // Merge makes one answer to a query of those of several nodes, newest first.
 func Merge(q Query, answers []Answer) Answer {
@@ -143,9 +139,9 @@ func Known(name string, rules *headgate.RuleSet) bool {
 }
 
 // finds is whether the record is one of those asked for.
-func (q *Query) finds(s snapshot) bool {
+func (q *Query) finds(s *record) bool {
 	t := s.texts
-	if q.Rule != "" && q.Rule != t.next() || q.Subject != "" && q.Subject != s.subject.String() || s.last.Before(q.Since) {
+	if q.Rule != "" && q.Rule != t.next() || q.Subject != "" && q.Subject != s.subject.String() || s.lastAt().Before(q.Since) {
 		return false
 	}
 	for name, value := range q.Attributes {

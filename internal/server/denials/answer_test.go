@@ -113,7 +113,7 @@ func TestNamesDoNotLeave(t *testing.T) {
 		for _, value := range ann() {
 			values = append(values, value)
 		}
-		line := fmt.Sprint(w.show(w.records[0].snapshot(), &Query{}).logged())
+		line := fmt.Sprint(w.show(w.records[0], &Query{}).logged())
 		for _, value := range values {
 			quoted := `"` + value + `"`
 			wanted := slices.Contains(c.shown, value)

@@ -245,7 +245,7 @@ func (l *Log) sweep() {
 	}
 	if l.options.Log.Enabled(ctx, slog.LevelDebug) {
 		for _, r := range done {
-			l.options.Log.LogAttrs(ctx, slog.LevelDebug, "refused", l.show(r.snapshot(), &Query{}).logged()...)
+			l.options.Log.LogAttrs(ctx, slog.LevelDebug, "refused", l.show(r, &Query{}).logged()...)
 		}
 	}
 }

@@ -137,23 +137,14 @@ func (t texts) client() string {
 	return "client"
 }
 
-// snapshot is a record at a moment.
-type snapshot struct {
-	*record
-	last          time.Time
-	count, others int64
-}
+// lastAt is when the last of the refusals was.
+func (r *record) lastAt() time.Time { return r.first.Add(r.last) }
 
-// snapshot is for who has the log's mutex, or of a record that is complete.
-func (r *record) snapshot() snapshot {
-	return snapshot{r, r.first.Add(r.last), r.count, r.others}
-}
-
-// show is what may be seen of a record that a query has found.
-func (l *Log) show(s snapshot, q *Query) Record {
+// show is what may be seen of a record that a query has found. Nobody changes it meanwhile: it is complete, or a copy.
+func (l *Log) show(s *record, q *Query) Record {
 	t := s.texts
 	r := Record{
-		First: s.first.UTC(), Last: s.last.UTC(), Count: s.count, Others: s.others, Node: l.options.Node,
+		First: s.first.UTC(), Last: s.lastAt().UTC(), Count: s.count, Others: s.others, Node: l.options.Node,
 		Rule: t.next(), Name: t.next(), Limit: t.next(), RulesVersion: t.next(), Missing: t.next(), TraceID: t.next(),
 		Origin: s.origin.String(), Subject: s.subject.String(), Attributes: headgate.Attributes{},
 		Cost: s.cost, Remaining: s.remaining, Path: s.path,
