@@ -1,6 +1,10 @@
 package telemetry
 
-import "github.com/headgate/headgate"
+import (
+	"slices"
+
+	"github.com/headgate/headgate"
+)
 
 // call, result and path are labels with few values, as indexes of these lists.
 type (
@@ -28,20 +32,11 @@ const (
 	failed
 )
 
-func callOf(c headgate.Call) call {
-	for i := range calls {
-		if calls[i] == c {
-			return call(i)
-		}
-	}
-	return 0
-}
+func callOf(c headgate.Call) call { return call(max(0, slices.Index(calls[:], c))) }
 
 func pathOf(p headgate.Path) path {
-	for i := range paths {
-		if paths[i] == p {
-			return path(i)
-		}
+	if i := slices.Index(paths[:], p); i >= 0 {
+		return path(i)
 	}
 	return path(len(paths) - 1)
 }
