@@ -173,10 +173,10 @@ var architecture = map[string]arrows{
 		},
 	},
 	"internal/server/callers": {
-		code: []string{"internal/ratelog", "internal/server/peers", "google.golang.org/grpc"},
+		code: []string{"internal/ratelog", "internal/server/check", "internal/server/peers", "google.golang.org/grpc"},
 	},
 	"internal/server/check": {
-		code: []string{"internal/ratelog", "google.golang.org/grpc"},
+		code: []string{"internal/limitfields", "internal/ratelog", "google.golang.org/grpc"},
 	},
 	"internal/server/checkgrpc": {
 		code: []string{

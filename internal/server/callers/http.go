@@ -3,8 +3,9 @@ package callers
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"net/http"
+
+	"github.com/headgate/headgate/internal/server/check"
 )
 
 // HTTP returns a handler that asks next for those who are let in. It removes the token from the request: it is no attribute of a
@@ -15,7 +16,12 @@ func (g *Gate) HTTP(next http.Handler) http.Handler {
 		delete(r.Header, Header)
 		if why := g.judge(tokens, certificateOf(r.TLS)); why != "" {
 			g.reject(r.Context(), "http", why, r.RemoteAddr)
-			writeProblem(w, why)
+			status := http.StatusForbidden
+			if why != unknownName {
+				status = http.StatusUnauthorized
+				w.Header().Set("Www-Authenticate", Header)
+			}
+			check.Problemf(status, "%s", details[why]).Write(w)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -28,19 +34,4 @@ func certificateOf(state *tls.ConnectionState) *x509.Certificate {
 		return nil
 	}
 	return state.PeerCertificates[0]
-}
-
-func writeProblem(w http.ResponseWriter, why string) {
-	status := http.StatusUnauthorized
-	if why == unknownName {
-		status = http.StatusForbidden
-	} else {
-		w.Header().Set("Www-Authenticate", Header)
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{ // a caller that is gone needs no answer
-		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": details[why],
-	})
 }

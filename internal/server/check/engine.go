@@ -1,6 +1,6 @@
 // Package check is what the transports of the check API share: the engine they ask, the bounds of requests and batches, who may
-// refund, and how failures are logged. It knows neither messages nor documents, which are for checkgrpc and checkhttp, nor
-// where rules and counters are.
+// refund, how failures are logged, and how problems are answered over HTTP. It knows neither messages nor documents, which are for
+// checkgrpc and checkhttp, nor where rules and counters are.
 package check
 
 import (

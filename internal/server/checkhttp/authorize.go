@@ -73,14 +73,14 @@ func (a *authorize) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.torn.Do(func() { //nolint:contextcheck // it is the context of the request
 			a.log.WarnContext(r.Context(), "forward-auth was asked about a request that makes no sense", "problem", err.Detail)
 		})
-		refuse(w, err)
+		err.Write(w)
 		return
 	}
 	a.limits.ServeHTTP(w, original)
 }
 
 // original is the request that a proxy asks about. If that is not said it is the one that came.
-func (a *authorize) original(r *http.Request) (*http.Request, *problem) {
+func (a *authorize) original(r *http.Request) (*http.Request, *check.Problem) {
 	forwarded, err := a.read(r, "X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Host")
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (a *authorize) original(r *http.Request) (*http.Request, *problem) {
 	case err != nil:
 		return nil, err
 	case forwarded.given && original.given:
-		return nil, problemf(http.StatusBadRequest, "there are X-Forwarded-Uri or X-Forwarded-Method and X-Original-URI or "+
+		return nil, check.Problemf(http.StatusBadRequest, "there are X-Forwarded-Uri or X-Forwarded-Method and X-Original-URI or "+
 			"X-Original-Method: let the proxy set the ones, and remove the others, which only a client can have sent")
 	case original.given:
 		forwarded = original // without X-Forwarded-Host, which the client may have sent
@@ -118,7 +118,7 @@ type forwardedRequest struct {
 	uri, method, host string
 }
 
-func (a *authorize) read(r *http.Request, uri, method, host string) (forwardedRequest, *problem) {
+func (a *authorize) read(r *http.Request, uri, method, host string) (forwardedRequest, *check.Problem) {
 	var f forwardedRequest
 	for _, field := range []struct {
 		name string
@@ -128,7 +128,7 @@ func (a *authorize) read(r *http.Request, uri, method, host string) (forwardedRe
 		for i, line := range lines {
 			line = strings.TrimSpace(line)
 			if i > 0 && line != *field.into {
-				return forwardedRequest{}, problemf(http.StatusBadRequest,
+				return forwardedRequest{}, check.Problemf(http.StatusBadRequest,
 					"there are several lines of %s that differ: the proxy must set it, not add to it", field.name)
 			}
 			*field.into = line

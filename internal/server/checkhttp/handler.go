@@ -6,7 +6,6 @@ import (
 	_ "embed" // the document
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -14,7 +13,6 @@ import (
 	"mime"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/identity"
@@ -107,20 +105,20 @@ func newHandler(engine check.Engine, o Options) *handler {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-store")
 	op, ok := h.operations[r.URL.Path]
 	switch {
 	case ok:
 		h.operate(w, r, op)
 	case r.URL.Path == pathAuthorize:
+		w.Header().Set("Cache-Control", "no-store")
 		h.authorize.ServeHTTP(w, r)
 	case r.URL.Path != pathDocument:
-		refuse(w, problemf(http.StatusNotFound, "there is no such path: POST to %s, or GET %s or %s, which describes them",
-			strings.Join(slices.Sorted(maps.Keys(h.operations)), ", "), pathAuthorize, pathDocument))
+		check.Problemf(http.StatusNotFound, "there is no such path: POST to %s, or GET %s or %s, which describes them",
+			strings.Join(slices.Sorted(maps.Keys(h.operations)), ", "), pathAuthorize, pathDocument).Write(w)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		refuseMethod(w, r, "GET, HEAD")
 	default:
-		answer(w, http.StatusOK, "application/yaml", document)
+		check.Answer(w, http.StatusOK, "application/yaml", document)
 	}
 }
 
@@ -130,8 +128,8 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) 
 		return
 	}
 	if err := h.crossOrigin.Check(r); err != nil {
-		refuse(w, problemf(http.StatusForbidden, "a browser sent this for a page of another site (%v): send it from a program, "+
-			"without Origin and Sec-Fetch-Site", err))
+		check.Problemf(http.StatusForbidden, "a browser sent this for a page of another site (%v): send it from a program, "+
+			"without Origin and Sec-Fetch-Site", err).Write(w)
 		return
 	}
 	body, release, err := h.read(w, r, op.most)
@@ -148,10 +146,10 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) 
 		body, err = json.Marshal(content)
 	}
 	if err != nil {
-		refuse(w, h.problem(r.Context(), err))
+		h.problem(r.Context(), err).Write(w)
 		return
 	}
-	answer(w, http.StatusOK, "application/json", append(body, '\n'))
+	check.Answer(w, http.StatusOK, "application/json", append(body, '\n'))
 }
 
 // read returns the body of a request. It must say that it is JSON, or nothing. Release it when it is no longer needed.
@@ -160,12 +158,12 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, most int64) (body
 	if given := r.Header.Get("Content-Type"); given != "" {
 		kind, _, err := mime.ParseMediaType(given)
 		if err != nil || kind != "application/json" {
-			return nil, release, problemf(http.StatusUnsupportedMediaType, "the body is of type %.100q: send JSON, with the header "+
+			return nil, release, check.Problemf(http.StatusUnsupportedMediaType, "the body is of type %.100q: send JSON, with the header "+
 				"Content-Type: application/json or without one; curl does that with --json in the place of -d", given)
 		}
 	}
 	if given := r.Header.Get("Content-Encoding"); given != "" && given != "identity" {
-		return nil, release, problemf(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", given)
+		return nil, release, check.Problemf(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", given)
 	}
 	rest := http.MaxBytesReader(w, r.Body, most)
 	body, err = io.ReadAll(io.LimitReader(rest, maxBody+1))
@@ -173,13 +171,13 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, most int64) (body
 		body, release, err = h.readLarge(body, rest)
 	}
 	var tooLarge *http.MaxBytesError
-	var p *problem
+	var p *check.Problem
 	switch {
 	case errors.As(err, &tooLarge):
-		err = problemf(http.StatusRequestEntityTooLarge,
+		err = check.Problemf(http.StatusRequestEntityTooLarge,
 			"the body is larger than %d bytes: send less, and attributes only that rules look at", most)
 	case err != nil && !errors.As(err, &p):
-		err = problemf(http.StatusBadRequest, "the body could not be read: %v", err)
+		err = check.Problemf(http.StatusBadRequest, "the body could not be read: %v", err)
 	}
 	return body, release, err
 }
@@ -187,7 +185,7 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, most int64) (body
 // readLarge reads the rest of a large body, if not too many are held already.
 func (h *handler) readLarge(body []byte, rest io.Reader) (all []byte, release func(), err error) {
 	if h.large.Take(1) == 0 {
-		return nil, func() {}, problemf(http.StatusServiceUnavailable,
+		return nil, func() {}, check.Problemf(http.StatusServiceUnavailable,
 			"the server holds too many large bodies: send at most %d bytes at a time, or try again", maxBody)
 	}
 	b := bytes.NewBuffer(body)
@@ -195,38 +193,7 @@ func (h *handler) readLarge(body []byte, rest io.Reader) (all []byte, release fu
 	return b.Bytes(), func() { h.large.Give(1) }, err
 }
 
-func answer(w http.ResponseWriter, status int, kind string, body []byte) {
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // a caller that is gone is not told
-}
-
 func refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
-	refuse(w, problemf(http.StatusMethodNotAllowed, "%s does not take %.20q: use %s", r.URL.Path, r.Method, allowed))
+	check.Problemf(http.StatusMethodNotAllowed, "%s does not take %.20q: use %s", r.URL.Path, r.Method, allowed).Write(w)
 }
-
-func refuse(w http.ResponseWriter, p *problem) {
-	body, err := json.Marshal(p)
-	if err != nil {
-		body = nil // strings and numbers can always be written
-	}
-	answer(w, p.Status, "application/problem+json", append(body, '\n'))
-}
-
-// problem is what is wrong with a request, as RFC 9457 has it. The type about:blank means that the status says which
-// kind it is.
-type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-}
-
-func problemf(status int, format string, args ...any) *problem {
-	detail := fmt.Sprintf(format, args...)
-	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail}
-}
-
-func (p *problem) Error() string { return p.Detail }

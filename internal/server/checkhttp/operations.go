@@ -17,7 +17,7 @@ const maxSpare = 1_024
 // checkRefund says why a caller may not give units back.
 func (h *handler) checkRefund(r *http.Request) error {
 	if err := h.mayRefund.Judge(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); err != nil {
-		return problemf(http.StatusForbidden, "%v", err)
+		return check.Problemf(http.StatusForbidden, "%v", err)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
 	}
 	hold := span(seconds)
 	if err := check.ValidateHold(hold); err != nil {
-		return nil, problemf(http.StatusBadRequest, "hold: %v", err)
+		return nil, check.Problemf(http.StatusBadRequest, "hold: %v", err)
 	}
 	held, err := h.engine.Reserve(ctx, req, hold)
 	answer, err := h.describe(&held.Decision, named(req, err))
@@ -113,19 +113,19 @@ func (h *handler) cancel(ctx context.Context, body []byte) (any, error) {
 }
 
 // problem is what a caller is told of an error.
-func (h *handler) problem(ctx context.Context, err error) *problem {
-	var p *problem
+func (h *handler) problem(ctx context.Context, err error) *check.Problem {
+	var p *check.Problem
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.Is(err, headgate.ErrUnknownRule):
-		return problemf(http.StatusNotFound, "%v among the rules of this server, version %s: add it, or leave rule out to "+
+		return check.Problemf(http.StatusNotFound, "%v among the rules of this server, version %s: add it, or leave rule out to "+
 			"ask all that match", err, h.engine.Rules().Version())
 	case errors.Is(err, headgate.ErrBadToken):
-		return problemf(http.StatusBadRequest,
+		return check.Problemf(http.StatusBadRequest,
 			"reservation: %v: send what /v1/reserve answered, whole, to a server of the same namespace and secret_file", err)
 	}
 	check.LogFailure(ctx, h.log, &h.failures, err)
-	return problemf(http.StatusServiceUnavailable, "%v: go on without an answer, and do not send a commit, cancel or "+
+	return check.Problemf(http.StatusServiceUnavailable, "%v: go on without an answer, and do not send a commit, cancel or "+
 		"refund again, which may have been recorded", err)
 }

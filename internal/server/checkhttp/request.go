@@ -44,7 +44,7 @@ var (
 
 // decode reads an object. Names are those of members, to the letter; null is the same as nothing.
 func decode(body []byte, within bound, members ...member) error {
-	bad := func(format string, args ...any) error { return problemf(http.StatusBadRequest, format, args...) }
+	bad := func(format string, args ...any) error { return check.Problemf(http.StatusBadRequest, format, args...) }
 	switch n, items := countItems(body); {
 	case n > maxMembers:
 		return bad("there are %d members: send each once", n)
@@ -162,7 +162,7 @@ func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...m
 	if cost != nil {
 		// Nobody who writes 0 means 1.
 		if *cost == 0 {
-			return problemf(http.StatusBadRequest, "cost is 0: send 1 to %d, or leave it out for 1; to charge nothing use "+
+			return check.Problemf(http.StatusBadRequest, "cost is 0: send 1 to %d, or leave it out for 1; to charge nothing use "+
 				"/v1/peek, or /v1/cancel after /v1/reserve", headgate.MaxCost)
 		}
 		req.Cost = *cost
@@ -172,7 +172,7 @@ func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...m
 		err = check.Validate(*req)
 	}
 	if err != nil {
-		return problemf(http.StatusBadRequest, "%v", err)
+		return check.Problemf(http.StatusBadRequest, "%v", err)
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func tokenOf(text string) ([]byte, error) {
 	token, err := base64.RawURLEncoding.DecodeString(text)
 	switch {
 	case text == "":
-		return nil, problemf(http.StatusBadRequest,
+		return nil, check.Problemf(http.StatusBadRequest,
 			"reservation is missing: send what /v1/reserve answered; if it answered none there is nothing to do")
 	case err != nil:
 		return nil, headgate.ErrBadToken
