@@ -328,7 +328,7 @@ func TestTogether(t *testing.T) {
 		t.Errorf("%d refusals, want %d", total, 4*each)
 	}
 	total = 0
-	for _, r := range small.rules {
+	for r := range small.all("") {
 		total += r.bytes
 	}
 	if total != small.bytes.Load() || total > 2*small.most {
