@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -51,16 +50,13 @@ func callers(w *world) {
 // serveCallers does over HTTP, with as many servers, what callers does with the library.
 func (w *world) serveCallers() {
 	const runs = 20
-	limits, rules := map[string][]int{}, &strings.Builder{}
-	rules.WriteString("rules:\n")
-	for i, algorithm := range leasing {
-		limits[algorithm] = []int{i}
-		fmt.Fprintf(rules, "  - {id: %s, match: {route: %s}, by: [user], algorithm: %s, limit: %d/day}\n", algorithm, algorithm,
-			algorithm, count)
+	rules := map[string][]judge.Limit{}
+	for _, algorithm := range leasing {
+		rules[algorithm] = []judge.Limit{{Algorithm: algorithm, Count: count, Window: day}}
 		w.judge(judge.Check{Kind: judge.KindTotal, Subjects: "served " + algorithm + "/", Least: count - 1, Misses: 1})
 	}
 	_, address := w.redis()
-	servers := w.startServers(processes, address, rules.String(), patience, limits)
+	servers := w.startServers(processes, address, patience, rules)
 	w.await()
 	for run := range runs {
 		for _, algorithm := range leasing {

@@ -7,27 +7,19 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
-// outageRules are the limits that must go on without a store: short and long windows, and numbers that three nodes cannot
-// share evenly.
-const outageRules = `rules:
-  - {id: bucket, match: {route: bucket}, by: [user], limit: 100/10s}
-  - {id: clock, match: {route: clock}, by: [user], algorithm: fixed_window, limit: {rate: 200/2s, align: clock}}
-  - {id: minutes, match: {route: minutes}, by: [user], limit: 50/5m}
-  - {id: day, match: {route: day}, by: [user], limit: 100/day}
-`
-
 // outage kills the store under three servers and starts it again with its data. Some subjects are in use all the time,
 // others appear only while the store is dead.
 func outage(w *world) {
-	limits := map[string][]int{
-		"bucket":  {w.limits(judge.Limit{Algorithm: judge.TokenBucket, Count: 100, Window: 10e6})},
-		"clock":   {w.limits(judge.Limit{Algorithm: judge.FixedWindow, Count: 200, Window: 2e6, Clock: true})},
-		"minutes": {w.limits(judge.Limit{Algorithm: judge.TokenBucket, Count: 50, Window: 300e6})},
-		"day":     {w.limits(judge.Limit{Algorithm: judge.TokenBucket, Count: 100, Window: day})},
+	// Limits that must go on without a store: short and long windows, and numbers that three nodes cannot share evenly.
+	rules := map[string][]judge.Limit{
+		"bucket":  {{Algorithm: judge.TokenBucket, Count: 100, Window: 10e6}},
+		"clock":   {{Algorithm: judge.FixedWindow, Count: 200, Window: 2e6, Clock: true}},
+		"minutes": {{Algorithm: judge.TokenBucket, Count: 50, Window: 300e6}},
+		"day":     {{Algorithm: judge.TokenBucket, Count: 100, Window: day}},
 	}
 	w.judge(judge.Check{Kind: judge.KindOutage, Least: 0.6})
 	redis, address := w.redis("--appendonly", "yes", "--appendfsync", "always")
-	servers := w.startServers(3, address, outageRules, 0, limits)
+	servers := w.startServers(3, address, 0, rules)
 	w.await()
 	var all sync.WaitGroup
 	stop := make(chan struct{})
@@ -51,7 +43,7 @@ func outage(w *world) {
 	began := time.Now()
 	redis.Kill()
 	w.event(judge.NoteDown, 0, "", began)
-	for rule := range limits {
+	for rule := range rules {
 		all.Go(func() { client(rule, "fresh/"+rule, 6*time.Millisecond) })
 	}
 	w.sleep(5 * time.Second)

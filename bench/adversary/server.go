@@ -3,6 +3,9 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/fleet"
@@ -19,12 +22,26 @@ type server struct {
 	limits map[string][]int
 }
 
-// startServers starts servers that share a store and rules. Rules match by the attribute route, which is their id.
-// A deadline of 0 is the default.
-func (w *world) startServers(n int, redis, rules string, deadline time.Duration, limits map[string][]int) (all []*server) {
+// startServers starts servers that share a store and rules, which are limits by the rule's id. Rules match by the attribute route, which
+// is their id. A deadline of 0 is the default.
+func (w *world) startServers(n int, redis string, deadline time.Duration, rules map[string][]judge.Limit) (all []*server) {
+	limits, text := map[string][]int{}, &strings.Builder{}
+	text.WriteString("rules:\n")
+	for _, id := range slices.Sorted(maps.Keys(rules)) {
+		fmt.Fprintf(text, "  - id: %[1]s\n    match: {route: %[1]s}\n    by: [user]\n    algorithm: %[2]s\n    limits:\n", id, rules[id][0].Algorithm)
+		for i, l := range rules[id] {
+			limits[id] = append(limits[id], w.limits(l))
+			fmt.Fprintf(text, "      l%d: {rate: %d/%dms", i, l.Count, l.Window/1000)
+			if l.Clock {
+				text.WriteString(", align: clock")
+			}
+			text.WriteString("}\n")
+		}
+	}
 	config := fmt.Sprintf("redis: {address: %q, deadline: %s}\nnodes: %d", redis, cmp.Or(deadline, storewrap.DefaultDeadline), n)
 	for i := range n {
-		all = append(all, &server{Node: fleet.Start(w, w.headgate(), config, rules), world: w, process: 1000 + i, limits: limits})
+		node := fleet.Start(w, w.headgate(), config, text.String())
+		all = append(all, &server{Node: node, world: w, process: 1000 + i, limits: limits})
 	}
 	w.header.Nodes = max(w.header.Nodes, n)
 	return all
