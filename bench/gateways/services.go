@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 
 	"github.com/headgate/headgate/bench/internal/bare"
@@ -35,10 +34,7 @@ func startServices(s *paired.Suite) *services {
 	// As its documentation recommends. Of 0 to 500 µs, and 2 to 64 connections, nothing was clearly faster.
 	all.theirs = peer.Ratelimit(s, all.redis.Addr(),
 		map[string]string{"limits.yaml": limits}, "REDIS_PIPELINE_WINDOW=150us")
-	// The peer waits as long as it takes, on a machine that is full.
-	program := testenv.BuildHeadgate(s)
-	all.node = fleet.New(s, program, fmt.Sprintf("redis: {address: \"redis://%s\", deadline: 1s}\nrules: rules", all.redis.Addr()), nil)
-	peer.Import(s, program, all.node.Dir, limits)
+	all.node = peer.Headgate(s, all.redis.Addr(), limits)
 	peer.MakeStrict(s, filepath.Join(all.node.Dir, "rules"))
 	all.node.Start()
 	all.ours = &bare.Service{Program: all.node.Program, Address: all.node.GRPC}

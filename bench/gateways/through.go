@@ -14,11 +14,10 @@ const connections = 32
 
 // way is one through Envoy, by the service that it asks.
 type way struct {
-	envoy.Route
-	name    string
-	of      *bare.Service // nil if none is asked
-	keys    int64         // that a subject has in Redis
-	clients []*envoy.Client
+	*envoy.Route
+	name string
+	of   *bare.Service // nil if none is asked
+	keys int64         // that a subject has in Redis
 }
 
 // throughEnvoy compares what the clients of an Envoy get.
@@ -30,17 +29,26 @@ func throughEnvoy(s *paired.Suite, all *services) {
 		{name: "ec  + envoyproxy/ratelimit", of: all.theirs, keys: 1},
 		{name: "ed  + headgate serve", of: all.ours, keys: 1},
 	}
-	proxy := openWays(s, ways)
+	addresses := make([]string, len(ways))
+	for i, w := range ways {
+		if w.of != nil {
+			addresses[i] = w.of.Address
+		}
+	}
+	proxy := envoy.Start(s, connections, addresses...)
+	for i, w := range ways {
+		w.Route = proxy.Routes[i]
+	}
 	variants := make([]paired.Variant, len(ways))
 	for i, w := range ways {
-		all.counted(s, w.name, w.keys, func() error { return w.clients[0].Get(subjects + 100 + i) })
+		all.counted(s, w.name, w.keys, func() error { return w.Clients[0].Get(subjects + 100 + i) })
 		cpu := proxy.CPU
 		if w.of != nil {
 			cpu = func() time.Duration { return proxy.CPU() + w.of.CPU() }
 		}
 		variants[i] = paired.Variant{
 			Name: w.name, Callers: connections, ServerCPU: cpu,
-			Do: func(caller, n int) error { return w.clients[caller].Get(subject(caller, n)) },
+			Do: func(caller, n int) error { return w.Clients[caller].Get(subject(caller, n)) },
 		}
 	}
 	allAsked(s, proxy, ways)
@@ -51,23 +59,6 @@ func throughEnvoy(s *paired.Suite, all *services) {
 	s.AtLeast("ed ÷ eb, through Envoy, throughput", got.Ratio("ed", "eb", paired.Throughput), 0.93)
 }
 
-func openWays(s *paired.Suite, ways []*way) *envoy.Proxy {
-	routes := make([]*envoy.Route, len(ways))
-	for i, w := range ways {
-		routes[i] = &w.Route
-		if w.of != nil {
-			w.Service = w.of.Address
-		}
-	}
-	proxy := envoy.Start(s, routes)
-	for _, w := range ways {
-		for range connections {
-			w.clients = append(w.clients, envoy.Dial(s, w.Listen))
-		}
-	}
-	return proxy
-}
-
 // allAsked sees whether Envoy has asked about every request so far.
 func allAsked(s *paired.Suite, proxy *envoy.Proxy, ways []*way) {
 	for i, w := range ways {
@@ -75,7 +66,7 @@ func allAsked(s *paired.Suite, proxy *envoy.Proxy, ways []*way) {
 			continue
 		}
 		sent := 0
-		for _, c := range w.clients {
+		for _, c := range w.Clients {
 			sent += c.Sent
 		}
 		if asked := proxy.Asked(s, i); asked != sent {
@@ -93,7 +84,7 @@ func latencies(s *paired.Suite, ways []*way) {
 			took := make([]time.Duration, calls)
 			for n := range took {
 				start := time.Now()
-				testenv.NoError(s, w.clients[0].Get(subject(round, n)))
+				testenv.NoError(s, w.Clients[0].Get(subject(round, n)))
 				took[n] = time.Since(start)
 			}
 			medians[i] = append(medians[i], paired.Quantile(0.5, took).Seconds()*1000)

@@ -13,17 +13,10 @@ func (b *bench) throughEnvoy(all *services) {
 	const connections = 32
 	const atOnce, ours = "Envoy + bare, answers at once", "Envoy + Headgate, leased"
 	names, of := []string{atOnce, "Envoy + envoyproxy/ratelimit", ours}, []*service{&all.atOnce, &all.theirs, &all.ours}
-	routes := make([]*envoy.Route, len(names))
-	for i := range routes {
-		routes[i] = &envoy.Route{Service: of[i].Address}
-	}
-	proxy := envoy.Start(b, routes)
+	proxy := envoy.Start(b, connections, all.atOnce.Address, all.theirs.Address, all.ours.Address)
 	variants := make([]paired.Variant, len(names))
 	for i := range variants {
-		clients := make([]*envoy.Client, connections)
-		for c := range clients {
-			clients[c] = envoy.Dial(b, routes[i].Listen)
-		}
+		clients := proxy.Routes[i].Clients
 		cpu := b.cpu(of[i])
 		variants[i] = paired.Variant{
 			Name: names[i], Callers: connections, ServerCPU: func() time.Duration { return proxy.CPU() + cpu() },

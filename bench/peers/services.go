@@ -1,15 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/headgate/headgate/bench/internal/bare"
-	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/bench/internal/peer"
-	"github.com/headgate/headgate/internal/testenv"
 )
 
 // limits are for the peer, and imported by ours: nobody is at the one, and everybody at the other.
@@ -60,10 +57,7 @@ func (b *bench) startServices() *services {
 		of.Service = peer.Ratelimit(b, b.redis.Addr(), map[string]string{"limits.yaml": limits},
 			"REDIS_PIPELINE_WINDOW=150us", env)
 	}
-	// The peer waits as long as it takes, on a machine that is full.
-	program := testenv.BuildHeadgate(b)
-	ours := fleet.New(b, program, fmt.Sprintf("redis: {address: \"redis://%s\", deadline: 1s}\nrules: rules", b.redis.Addr()), nil)
-	peer.Import(b, program, ours.Dir, limits)
+	ours := peer.Headgate(b, b.redis.Addr(), limits)
 	ours.Write("rules/check.yaml", rules)
 	ours.Start()
 	all.ours.Service = &bare.Service{Program: ours.Program, Address: ours.GRPC}

@@ -21,8 +21,8 @@ type Client struct {
 	Sent int
 }
 
-// Dial connects to a route.
-func Dial(t testing.TB, address string) *Client {
+// dial connects to a route.
+func dial(t testing.TB, address string) *Client {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	testenv.NoError(t, err)

@@ -16,7 +16,11 @@ import (
 )
 
 // Route is a listener of Envoy, and the service that it asks by the user: none if Service is empty.
-type Route struct{ Listen, Service string }
+type Route struct {
+	Listen, Service string
+	// Clients are its connections.
+	Clients []*Client
+}
 
 // Proxy is one Envoy with all the routes, before one nginx.
 type Proxy struct {
@@ -25,12 +29,12 @@ type Proxy struct {
 	Routes          []*Route
 }
 
-// Start starts both, and says where each route listens.
-func Start(t testing.TB, routes []*Route) *Proxy {
+// Start starts both, with a route for the service at each address, and connects to each route so many times.
+func Start(t testing.TB, connections int, services ...string) *Proxy {
 	t.Helper()
-	p := &Proxy{Admin: testenv.FreeAddress(t), Upstream: testenv.FreeAddress(t), Routes: routes}
-	for _, r := range routes {
-		r.Listen = testenv.FreeAddress(t)
+	p := &Proxy{Admin: testenv.FreeAddress(t), Upstream: testenv.FreeAddress(t)}
+	for _, service := range services {
+		p.Routes = append(p.Routes, &Route{Listen: testenv.FreeAddress(t), Service: service})
 	}
 	dir := t.TempDir()
 	functions := template.FuncMap{"socket": func(address string) string {
@@ -48,8 +52,13 @@ func Start(t testing.TB, routes []*Route) *Proxy {
 		return testenv.Run(t, command, address)
 	}
 	start("nginx", p.Upstream, "-p", dir, "-c", "nginx.conf", "-e", "stderr", "-g", "master_process off;")
-	p.Program = start("envoy", routes[len(routes)-1].Listen,
+	p.Program = start("envoy", p.Routes[len(services)-1].Listen,
 		"-c", "envoy.yaml", "--concurrency", "1", "--use-dynamic-base-id", "-l", "warn")
+	for _, r := range p.Routes {
+		for range connections {
+			r.Clients = append(r.Clients, dial(t, r.Listen))
+		}
+	}
 	return p
 }
 

@@ -2,6 +2,7 @@
 package peer
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/bench/internal/bare"
+	"github.com/headgate/headgate/bench/internal/fleet"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -36,15 +38,19 @@ func Ratelimit(t testing.TB, redis string, configs map[string]string, env ...str
 	return &bare.Service{Program: testenv.Run(t, command, address), Address: address}
 }
 
-// Import makes rules of the peer's config, in the directory rules beside a server's config, as users do who have the peer now.
-func Import(t testing.TB, program, dir, limits string) {
+// Headgate prepares ours in front of a Redis, with rules made of the peer's config as users do who have the peer now.
+func Headgate(t testing.TB, redis, limits string) *fleet.Node {
 	t.Helper()
-	testenv.WriteFiles(t, dir, map[string]string{"limits.yaml": limits})
+	program := testenv.BuildHeadgate(t)
+	// The peer waits as long as it takes, on a machine that is full.
+	n := fleet.New(t, program, fmt.Sprintf("redis: {address: \"redis://%s\", deadline: 1s}\nrules: rules", redis),
+		map[string]string{"limits.yaml": limits})
 	command := exec.CommandContext(t.Context(), program, "rules", "import", "--from", "envoy-ratelimit", "--out", "rules", "limits.yaml")
-	command.Dir = dir
+	command.Dir = n.Dir
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, out)
 	}
+	return n
 }
 
 // MakeStrict has Redis decide each request by the rules that were imported into a directory. Otherwise refusals are believed for a
