@@ -3,8 +3,9 @@ package headgate
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/wallclock"
 )
 
 // Call is what a Limiter was asked for.
@@ -45,52 +46,37 @@ func (o *Observation) Time() time.Time {
 // observer reports the decisions of a limiter. A nil observer reports nothing.
 type observer struct {
 	report       func(context.Context, *Observation)
-	start        time.Time
-	clock        atomic.Pointer[reading]
+	clock        func() time.Time
 	observations sync.Pool
-}
-
-// reading is what the clock said at a time since the start. From there it is reckoned on, for a second at the most: to ask for the
-// time of day takes as long as a third of a decision.
-type reading struct {
-	since time.Duration
-	said  time.Time
 }
 
 // WithObserver returns a limiter that shares rules, exceptions and counters with this one and reports every decision that is made
 // through it, before the caller gets it. What report does must not take long, nor keep or change the observation, which is reused.
 // Explanations are not reported.
 func (l *Limiter) WithObserver(report func(ctx context.Context, o *Observation)) *Limiter {
-	o := &observer{report: report, start: time.Now()}
-	o.clock.Store(&reading{0, o.start})
+	o := &observer{report: report, clock: wallclock.New()}
 	o.observations.New = func() any { return &Observation{} }
 	return &Limiter{l.core, o}
 }
 
-// begin returns the time since the start.
-func (o *observer) begin() time.Duration {
-	if o == nil {
-		return 0
+// begin returns the time, if there is anything to report.
+func (o *observer) begin() (now time.Time) {
+	if o != nil {
+		now = o.clock()
 	}
-	return time.Since(o.start)
+	return now
 }
 
-// observe reports a decision that began at a time since the start.
-func (o *observer) observe(ctx context.Context, call Call, a Attributes, d *Decision, err error, begun time.Duration) {
-	if o == nil {
-		return
+// observe reports a decision that began at a time.
+func (o *observer) observe(ctx context.Context, call Call, a Attributes, d *Decision, err error, begun time.Time) {
+	if o != nil {
+		now := o.clock()
+		o.send(ctx, Observation{call, a, *d, err, max(1, now.Sub(begun)), now})
 	}
-	now := time.Since(o.start)
-	clock := o.clock.Load()
-	if now-clock.since >= time.Second {
-		clock = &reading{now, time.Now()}
-		o.clock.Store(clock)
-	}
-	o.send(ctx, Observation{call, a, *d, err, max(1, now-begun), clock.said.Add(now - clock.since)})
 }
 
 // observeAll reports the decisions on requests that were decided together, or the error if they were not.
-func (o *observer) observeAll(ctx context.Context, asks []Ask, decisions []Decision, err error, begun time.Duration) {
+func (o *observer) observeAll(ctx context.Context, asks []Ask, decisions []Decision, err error, begun time.Time) {
 	switch {
 	case o == nil:
 		return
