@@ -2,7 +2,6 @@ package headgate_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -111,16 +110,16 @@ func (s *scenario) judge(admitted []admission) (most int64, broken error) {
 
 // search climbs from random schedules to better ones, with the given kinds of moves, and stops at the first that breaks
 // a bound.
-func (s *scenario) search(rng *rand.Rand, kinds, climbs, steps int) (best int64, schedule []move, broken error) {
+func (s *scenario) search(g generator, kinds, climbs, steps int) (best int64, schedule []move, broken error) {
 	for range climbs {
-		start := 1_700_000_000_000_000 + rng.Int64N(40_000_000_000_000)
+		start := 1_700_000_000_000_000 + g.Int64N(40_000_000_000_000)
 		var moves []move
 		for range 8 {
-			moves = append(moves, s.randomMove(rng, kinds))
+			moves = append(moves, s.randomMove(g, kinds))
 		}
 		var reached int64
 		for range steps {
-			next := s.vary(rng, moves, kinds)
+			next := s.vary(g, moves, kinds)
 			most, err := s.judge(s.play(next, start))
 			if err != nil {
 				return most, next, err
@@ -137,40 +136,40 @@ func (s *scenario) search(rng *rand.Rand, kinds, climbs, steps int) (best int64,
 }
 
 // vary replaces, inserts, removes or repeats a few moves.
-func (s *scenario) vary(rng *rand.Rand, moves []move, kinds int) []move {
+func (s *scenario) vary(g generator, moves []move, kinds int) []move {
 	moves = slices.Clone(moves)
-	for range 1 + rng.IntN(3) {
-		i := rng.IntN(len(moves))
-		switch rng.IntN(4) {
+	for range 1 + g.IntN(3) {
+		i := g.IntN(len(moves))
+		switch g.IntN(4) {
 		case 0:
-			moves[i] = s.randomMove(rng, kinds)
+			moves[i] = s.randomMove(g, kinds)
 		case 1:
 			if len(moves) < 20 {
-				moves = slices.Insert(moves, i, s.randomMove(rng, kinds))
+				moves = slices.Insert(moves, i, s.randomMove(g, kinds))
 			}
 		case 2:
 			if len(moves) > 2 {
 				moves = slices.Delete(moves, i, i+1)
 			}
 		case 3:
-			moves[i] = moves[rng.IntN(len(moves))]
+			moves[i] = moves[g.IntN(len(moves))]
 		}
 	}
 	return moves
 }
 
-func (s *scenario) randomMove(rng *rand.Rand, kinds int) move {
-	m := move{kind: rng.IntN(kinds)}
+func (s *scenario) randomMove(g generator, kinds int) move {
+	m := move{kind: g.IntN(kinds)}
 	span, most := s.span.Microseconds(), capacity(s.limit)
 	switch m.kind {
 	case charge:
-		m.amount = []int64{1, most / 2, most - 1, 1 + rng.Int64N(most)}[rng.IntN(4)]
+		m.amount = oneOf(g, 1, most/2, most-1, 1+g.Int64N(most))
 	case wait:
-		m.amount = []int64{1, span / 2, span - 1, span - 2, rng.Int64N(span), rng.Int64N(2 * span)}[rng.IntN(6)]
+		m.amount = oneOf(g, 1, span/2, span-1, span-2, g.Int64N(span), g.Int64N(2*span))
 	case waitFit, waitReset:
-		m.amount = rng.Int64N(3)
+		m.amount = g.Int64N(3)
 	case refund:
-		m.amount = rng.Int64N(4)
+		m.amount = g.Int64N(4)
 	}
 	return m
 }

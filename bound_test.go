@@ -1,7 +1,6 @@
 package headgate_test
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -16,12 +15,12 @@ func TestBounds(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			const seed = 1
-			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			g := newGenerator(seed, uint64(i))
 			for _, moves := range []struct {
 				name  string
 				kinds int
 			}{{"without refunds", refund}, {"with refunds", kinds}} {
-				best, schedule, broken := s.search(rng, moves.kinds, 8, 1_000)
+				best, schedule, broken := s.search(g, moves.kinds, 8, 1_000)
 				if broken != nil {
 					t.Fatalf("seed %d, %s: %v: %v", seed, moves.name, broken, schedule)
 				}

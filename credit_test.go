@@ -2,7 +2,6 @@ package headgate_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -14,21 +13,19 @@ import (
 func TestCredit(t *testing.T) {
 	t.Parallel()
 	const histories, seed = 8_000, 1
-	rng := rand.New(rand.NewPCG(seed, 0))
 	credits := map[headgate.Algorithm]int{}
 	for i := range histories {
-		choices := randomTape(rng, 12)
-		h := newHistory(choices, oddZones())
-		if err := h.run(); err != nil {
+		g := func() generator { return newGenerator(seed, uint64(i)) }
+		h := newHistory(g())
+		if err := h.run(5); err != nil {
 			t.Fatalf("seed %d, history %d: %v", seed, i, err)
 		}
-		h.choose = randomTape(rng, 4)
-		if h.choose.below(3) > 0 { // so that windows roll and buckets leak in part
-			h.now += int64(h.last.UnusedAfter/time.Microsecond) * int64(h.choose.below(256)) / 256
+		if !h.choose.chance(3) { // so that windows roll and buckets leak in part
+			h.now += int64(h.last.UnusedAfter/time.Microsecond) * int64(h.choose.IntN(256)) / 256
 		}
 		given, err := h.checkCredit()
 		if err != nil {
-			explain(t, choices)
+			explain(t, g())
 			t.Fatalf("seed %d, history %d: %+v at %d: %v", seed, i, h.limit, h.now, err)
 		}
 		if given > 0 {

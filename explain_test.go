@@ -2,7 +2,6 @@ package headgate_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -13,21 +12,21 @@ import (
 func TestExplainConsumesNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
-		random := rand.New(rand.NewPCG(seed, 2))
-		rules := randomRules(random)
+		g := newGenerator(seed, 2)
+		rules := g.rules()
 		for i := range rules {
 			rules[i].Limit = headgate.Limit{
-				Algorithm: headgate.Algorithm(random.IntN(5)), Count: 1 + random.Int64N(5), Window: time.Minute,
+				Algorithm: headgate.Algorithm(g.IntN(5)), Count: 1 + g.Int64N(5), Window: time.Minute,
 			}
-			rules[i].Mode = headgate.Mode(random.IntN(3))
-			rules[i].OnMissing = headgate.OnMissing(random.IntN(3))
-			if random.IntN(3) == 0 {
-				rules[i].Candidate.Limit = headgate.PerMinute(1 + random.Int64N(5))
+			rules[i].Mode = headgate.Mode(g.IntN(3))
+			rules[i].OnMissing = headgate.OnMissing(g.IntN(3))
+			if g.IntN(3) == 0 {
+				rules[i].Candidate.Limit = headgate.PerMinute(1 + g.Int64N(5))
 			}
 		}
 		w := newWorld(t, rules...)
 		for range 60 {
-			req := headgate.Request{Attributes: randomAttributes(random), Cost: random.Int64N(4)}
+			req := headgate.Request{Attributes: g.attributes(), Cost: g.Int64N(4)}
 			var first headgate.Explanation
 			for range 3 {
 				e, err := w.Explain(t.Context(), req)
@@ -50,7 +49,7 @@ func TestExplainConsumesNothing(t *testing.T) {
 					t.Fatalf("seed %d: explained\n%+v\nbut decided\n%+v", seed, e, l)
 				}
 			}
-			w.now = w.now.Add(time.Duration(random.IntN(5000)) * time.Millisecond)
+			w.now = w.now.Add(time.Duration(g.IntN(5000)) * time.Millisecond)
 			compareApplied(t, first, d)
 		}
 	}

@@ -1,100 +1,18 @@
 package headgate_test
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
 )
 
-// tape is where a history takes its choices from: random bytes in a test, the fuzzer's in a fuzz target. When it is
-// used up, every choice is the first.
-type tape []byte
-
-func randomTape(rng *rand.Rand, words int) tape {
-	var t tape
-	for range words {
-		t = binary.LittleEndian.AppendUint64(t, rng.Uint64())
-	}
-	return t
-}
-
-func (t *tape) below(n int) int {
-	if len(*t) == 0 {
-		return 0
-	}
-	b := (*t)[0]
-	*t = (*t)[1:]
-	return int(b) % n
-}
-
-// number has any size up to a limit, small ones as often as large ones.
-func (t *tape) number(limit int64) int64 {
-	var n int64
-	for range t.below(8) {
-		n = n<<8 | int64(t.below(256))
-	}
-	return n % (limit + 1)
-}
-
-func pick[T any](t *tape, from ...T) T { return from[t.below(len(from))] }
-
-// limit is any valid one.
-func (t *tape) limit(zones []*time.Location) headgate.Limit {
-	l := headgate.Limit{Algorithm: headgate.Algorithm(t.below(5))}
-	t.renumber(&l)
-	if l.Algorithm == headgate.FixedWindow {
-		switch kind := t.below(8); {
-		case kind < 3:
-			l.Align = headgate.Align(kind)
-		default:
-			l.Window = 0
-			l.Calendar = headgate.Calendar(kind - 2)
-			l.TimeZone = pick(t, zones...)
-			t.renumber(&l)
-		}
-	}
-	return l
-}
-
-// renumber changes a limit's numbers and leaves alone what would start another counter.
-func (t *tape) renumber(l *headgate.Limit) {
-	was := *l
-	most := int64(headgate.MaxCost)
-	if l.Algorithm == headgate.SlidingLog {
-		most = headgate.MaxLogCount
-	}
-	l.Count = 1 + pick(t, 0, 1, 2, 6, 9, 99, 999, 1_000_000, 999_999_936, most-1, t.number(most-1), l.Count, 2*l.Count)%most
-	switch l.Calendar {
-	case headgate.NoCalendar:
-		l.Window = pick(t, time.Second, time.Minute, time.Hour, 24*time.Hour, 30*24*time.Hour, 366*24*time.Hour, time.Millisecond,
-			1001*time.Microsecond, 999_999*time.Microsecond, 7*time.Second, 1500*time.Millisecond, was.Window,
-			time.Millisecond+time.Duration(t.number(40_000_000))*time.Microsecond)
-	case headgate.Week:
-		l.AnchorDay = t.below(8)
-	case headgate.Month:
-		l.AnchorDay = t.below(32)
-	}
-	if l.Algorithm == headgate.TokenBucket {
-		l.Burst = pick(t, 0, 1, l.Count, min(2*l.Count, most), t.number(most))
-	}
-	if l.Validate() == nil {
-		return
-	}
-	// Not every rate can be counted exactly, or refills within ten years.
-	if l.Window, l.Burst = time.Minute, 0; was.Count > 0 {
-		*l = was
-	}
-}
-
 // history is a counter with a past, and the last answer.
 type history struct {
 	meter
-	choose   tape
+	choose   generator
 	receipts []headgate.Receipt
 	last     headgate.Result
 	log      func(format string, args ...any) // nil, or told every step
@@ -103,22 +21,25 @@ type history struct {
 }
 
 // newHistory begins at some time before 2040, rather shortly before something odd happens to a clock.
-func newHistory(choose tape, zones []*time.Location) *history {
+func newHistory(choose generator) *history {
 	h := &history{choose: choose}
-	h.limit = h.choose.limit(zones)
-	h.now = pick(&h.choose, oddTimes...)
-	if h.choose.below(2) == 0 {
+	h.limit = h.choose.limit()
+	h.now = oneOf(h.choose, oddTimes...)
+	if h.choose.chance(2) {
 		h.now = 1_000_000_000_000_000 + h.choose.number(1_200_000_000_000_000)
 	}
 	return h
 }
 
-// run takes steps until the tape is used up, and says which promise was broken.
-func (h *history) run() error {
+// historySteps is how many steps a history has, if time allows.
+const historySteps = 14
+
+// run takes so many steps, and says which promise was broken.
+func (h *history) run(steps int) error {
 	if h.log != nil {
 		h.log("%d: %+v", h.now, h.limit)
 	}
-	for h.steps = 0; len(h.choose) > 0 && h.steps < 40 && h.now < lastTime; h.steps++ {
+	for h.steps = 0; h.steps < steps && h.now < lastTime; h.steps++ {
 		if err := h.step(); err != nil {
 			return fmt.Errorf("step %d: %w", h.steps, err)
 		}
@@ -128,7 +49,7 @@ func (h *history) run() error {
 
 func (h *history) step() error {
 	h.now += h.span()
-	if h.choose.below(12) == 0 {
+	if h.choose.chance(12) {
 		h.choose.renumber(&h.limit)
 		if h.log != nil {
 			h.log("%d: %+v", h.now, h.limit)
@@ -158,35 +79,35 @@ func (h *history) step() error {
 
 // span is how long to wait before the next charge: mostly until about something happens.
 func (h *history) span() int64 {
-	c := &h.choose
+	c := h.choose
 	window := h.limit.Window
 	if window == 0 {
 		window = 25 * time.Hour
 	}
 	unit := window / time.Duration(h.limit.Count)
-	wait := pick(c, 0, 0, 0, 0, 0, 0, time.Microsecond, unit, h.last.RetryAfter, h.last.RetryAfter-time.Microsecond, window/3, window,
+	wait := oneOf(c, 0, 0, 0, 0, 0, 0, time.Microsecond, unit, h.last.RetryAfter, h.last.RetryAfter-time.Microsecond, window/3, window,
 		h.last.ResetAfter, h.last.ResetAfter-time.Microsecond, h.last.UnusedAfter, 2*window-time.Microsecond, time.Duration(c.number(100_000_000))*time.Microsecond)
 	return max(0, wait.Microseconds())
 }
 
 func (h *history) charge() headgate.Charge {
-	t := &h.choose
+	g := h.choose
 	c := headgate.Charge{Subject: headgate.Subject{8: 123, 45, 67, 89}}
 	if h.limit.Algorithm == headgate.LeakyBucket {
-		c.MaxDelay = pick(t, 0, h.limit.Window/time.Duration(h.limit.Count), h.limit.Window/2, h.limit.Window, 10*h.limit.Window,
-			time.Duration(t.number(100_000_000))*time.Microsecond, time.Hour)
+		c.MaxDelay = oneOf(g, 0, h.limit.Window/time.Duration(h.limit.Count), h.limit.Window/2, h.limit.Window, 10*h.limit.Window,
+			time.Duration(g.number(100_000_000))*time.Microsecond, time.Hour)
 	}
-	if n := len(h.receipts); n > 0 && t.below(5) == 0 {
-		i := n - 1 - t.below(n)
+	if n := len(h.receipts); n > 0 && g.chance(5) {
+		i := n - 1 - g.IntN(n)
 		c.Refund = h.receipts[i]
-		c.Cost = pick(t, c.Refund.Units, 1, c.Refund.Units/2, c.Refund.Units+1)
+		c.Cost = oneOf(g, c.Refund.Units, 1, c.Refund.Units/2, c.Refund.Units+1)
 		h.receipts = slices.Delete(h.receipts, i, i+1)
 		return c
 	}
 	most := capacity(h.limit)
-	odd := pick(t, 0, 0, most+1, headgate.MaxCost, headgate.MaxCost+1, -1)
-	c.Cost = pick(t, 1, 1, 2, 3, most, most, most/2, most/3+1, h.last.Remaining, h.last.Remaining+1, h.last.Remaining+1, 1+t.number(most-1), odd)
-	c.AtLeast = pick(t, 0, 0, 0, 1, c.Cost/2, c.Cost+1)
+	odd := oneOf(g, 0, 0, most+1, headgate.MaxCost, headgate.MaxCost+1, -1)
+	c.Cost = oneOf(g, 1, 1, 2, 3, most, most, most/2, most/3+1, h.last.Remaining, h.last.Remaining+1, h.last.Remaining+1, 1+g.number(most-1), odd)
+	c.AtLeast = oneOf(g, 0, 0, 0, 1, c.Cost/2, c.Cost+1)
 	return c
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -25,14 +24,14 @@ func TestIndexEqualsScan(t *testing.T) {
 	}
 	matched, displaced, ambiguous := 0, 0, 0
 	for seed := range sets {
-		random := rand.New(rand.NewPCG(uint64(seed), 1))
-		rules := randomRules(random)
+		g := newGenerator(uint64(seed), 1)
+		rules := g.rules()
 		set, err := headgate.Compile(rules...)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for range requests {
-			a := randomAttributes(random)
+			a := g.attributes()
 			want, lost := scan(rules, a)
 			got := set.MatchIDs(a)
 			matched += len(got)
@@ -50,137 +49,6 @@ func TestIndexEqualsScan(t *testing.T) {
 	if matched < sets*requests/2 || displaced < sets || ambiguous < sets {
 		t.Errorf("too few matches to mean anything")
 	}
-}
-
-var (
-	pathPieces = []string{"a", "b", "C", "*", "{id}"}
-	hostNames  = []string{"x.example.com", "example.com", "a.b.example.com", "y.org"}
-	hostRules  = []string{"x.example.com", "*.example.com", "*.b.example.com", "y.org"}
-	tenants    = []string{"t1", "t2", "t3", "t33"}
-	addresses  = []string{"10.0.0.1", "10.1.0.1", "192.0.2.7", "2001:db8:1:2::/64", "2001:db8::1", "nonsense"}
-	networks   = []string{"10.0.0.0/8", "10.1.0.0/16", "192.0.2.7/32", "2001:db8::/32", "2001:db8:1:2::/64", "0.0.0.0/0"}
-	verbs      = []string{"GET", "POST", "PUT"}
-)
-
-func anyOf(random *rand.Rand, list []string) string { return list[random.IntN(len(list))] }
-
-func some(random *rand.Rand, list []string) []string {
-	var picked []string
-	for range 1 + random.IntN(2) {
-		picked = append(picked, anyOf(random, list))
-	}
-	return picked
-}
-
-func randomTemplate(random *rand.Rand) string {
-	var b strings.Builder
-	for range random.IntN(4) {
-		b.WriteString("/" + anyOf(random, pathPieces))
-	}
-	if random.IntN(3) == 0 || b.Len() == 0 {
-		b.WriteString("/**")
-	}
-	return b.String()
-}
-
-func randomRules(random *rand.Rand) []headgate.Rule {
-	var rules []headgate.Rule
-	for i := range 1 + random.IntN(12) {
-		r := headgate.Rule{
-			ID: fmt.Sprintf("r%d", i), By: []string{anyOf(random, []string{"ip", "tenant"})}, Limit: headgate.PerMinute(1),
-			Priority: max(0, random.IntN(6)-3),
-			Match:    headgate.Match{Attributes: map[string]headgate.Pattern{}},
-		}
-		if random.IntN(6) == 0 {
-			r.When = headgate.Condition{Text: "even", Attributes: []string{"method", "path"}, Holds: evenLength}
-		}
-		if random.IntN(10) == 0 {
-			r.Mode = headgate.Off
-		}
-		add := func(odds int, name string, pattern func() headgate.Pattern) {
-			if random.IntN(odds) == 0 {
-				r.Match.Attributes[name] = pattern()
-			}
-		}
-		add(2, "path", func() headgate.Pattern {
-			r.Match.IgnoreCase = random.IntN(3) == 0
-			p := headgate.Pattern{}
-			if random.IntN(5) > 0 {
-				for range 1 + random.IntN(2) {
-					p.Values = append(p.Values, randomTemplate(random))
-				}
-			}
-			if random.IntN(4) == 0 || p.Values == nil {
-				p.Not = []string{randomTemplate(random)}
-			}
-			return p
-		})
-		add(3, "method", func() headgate.Pattern { return headgate.OneOf(some(random, verbs)...) })
-		add(4, "host", func() headgate.Pattern {
-			return headgate.Pattern{Values: some(random, hostRules), Not: some(random, hostRules)[:random.IntN(2)]}
-		})
-		add(3, "tenant", func() headgate.Pattern {
-			switch random.IntN(5) {
-			case 0:
-				return headgate.IsAbsent()
-			case 1:
-				return headgate.IsPresent()
-			case 2:
-				return headgate.HasPrefix("t3")
-			case 3:
-				return headgate.NoneOf(some(random, tenants)...)
-			}
-			return headgate.OneOf(some(random, tenants)...)
-		})
-		add(4, "ip", func() headgate.Pattern {
-			p := headgate.InCIDR(netip.MustParsePrefix(anyOf(random, networks)))
-			if random.IntN(3) == 0 {
-				p.Prefix = "10."
-			}
-			return p
-		})
-		add(8, "client", func() headgate.Pattern { return headgate.OneOf(some(random, addresses)...) })
-		rules = append(rules, r)
-	}
-	return rules
-}
-
-func randomAttributes(random *rand.Rand) headgate.Attributes {
-	a := headgate.Attributes{}
-	maybe := func(odds int, name string, values []string) {
-		if random.IntN(odds) > 0 {
-			a[name] = anyOf(random, values)
-		}
-	}
-	path := func() string {
-		var b strings.Builder
-		for range random.IntN(5) {
-			b.WriteString("/" + anyOf(random, []string{"a", "b", "C", "c", "A", "zz"}))
-		}
-		return "/" + strings.TrimPrefix(b.String(), "/")
-	}
-	if random.IntN(8) > 0 {
-		a["path"] = path()
-		if random.IntN(5) == 0 {
-			others := make([]string, 1+random.IntN(4))
-			for i := range others {
-				others[i] = path()
-			}
-			a[headgate.OtherPath] = strings.Join(others, "?")
-		}
-	}
-	maybe(8, "method", verbs)
-	if a["method"] != "" && random.IntN(5) == 0 {
-		a[headgate.OtherMethod] = anyOf(random, append([]string{headgate.AnyMethod}, verbs...))
-	}
-	maybe(4, "host", hostNames)
-	maybe(3, "tenant", tenants)
-	maybe(4, "ip", addresses)
-	maybe(6, "api_key", addresses)
-	for i := range random.IntN(30) {
-		a[fmt.Sprintf("header.x-%d", i)] = "noise"
-	}
-	return a
 }
 
 // evenLength is a condition on path and method that holds for about half of them.

@@ -3,7 +3,6 @@ package headgate_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -177,18 +176,17 @@ func sameState(a, b headgate.State) bool {
 // Every answer is exact, to the microsecond and to the unit, after any history: RetryAfter, Remaining, ResetAfter and UnusedAfter.
 func TestAnswersAreExact(t *testing.T) {
 	t.Parallel()
-	const histories, seed = 6_000, 1
+	const histories = 6_000
 	for shard := range uint64(4) {
 		t.Run(fmt.Sprintf("shard %d", shard), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, shard))
 			charges, refused := 0, map[headgate.Algorithm]int{}
 			for i := range histories {
-				choices := randomTape(rng, 32)
-				h := newHistory(choices, oddZones())
-				if err := h.run(); err != nil {
-					explain(t, choices)
-					t.Fatalf("seed %d, shard %d, history %d: %v", seed, shard, i, err)
+				g := func() generator { return newGenerator(shard, uint64(i)) }
+				h := newHistory(g())
+				if err := h.run(historySteps); err != nil {
+					explain(t, g())
+					t.Fatalf("shard %d, history %d: %v", shard, i, err)
 				}
 				charges += h.steps
 				refused[h.limit.Algorithm] += h.refused
@@ -203,22 +201,19 @@ func TestAnswersAreExact(t *testing.T) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	rng := rand.New(rand.NewPCG(2, 0))
-	for range 20 {
-		f.Add([]byte(randomTape(rng, 16)))
-	}
+	addChoices(f)
 	f.Fuzz(func(t *testing.T, choices []byte) {
-		if err := newHistory(choices, oddZones()).run(); err != nil {
-			explain(t, choices)
+		if err := newHistory(fuzzed(choices)).run(historySteps); err != nil {
+			explain(t, fuzzed(choices))
 			t.Fatal(err)
 		}
 	})
 }
 
 // explain runs a history again and logs every step.
-func explain(t *testing.T, choices tape) {
+func explain(t *testing.T, choose generator) {
 	t.Helper()
-	h := newHistory(choices, oddZones())
+	h := newHistory(choose)
 	h.log = t.Logf
-	_ = h.run() // it fails as it did before
+	_ = h.run(historySteps) // it fails as it did before
 }

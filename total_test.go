@@ -2,8 +2,6 @@ package headgate_test
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -11,47 +9,40 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// wild is any number, most often one at which something overflows.
-func (t *tape) wild() int64 {
-	n := pick(t, 0, 1, -1, 7, 1_000, 1_000_000, headgate.MaxCost, headgate.MaxCost+1, 1<<52, 1<<53, 1_700_000_000, 1_700_000_000_000_000,
-		4_000_000_000_000_000, math.MaxInt64/1_000_000, math.MaxInt64, math.MinInt64, t.number(math.MaxInt64-1), -t.number(math.MaxInt64-1))
-	return n + pick(t, int64(0), 0, 0, 1, -1, 3)
-}
-
 // take makes a charge of which nothing needs to make sense, and says what Take did wrong besides panicking.
-func (t *tape) take() (err error) {
+func takeWild(g generator) (err error) {
 	limit := headgate.Limit{
-		Algorithm: headgate.Algorithm(t.below(6)),
-		Count:     t.wild(),
-		Window:    time.Duration(t.wild()),
-		Burst:     t.wild(),
-		Align:     headgate.Align(t.below(4)),
-		Calendar:  headgate.Calendar(t.below(7)),
-		AnchorDay: int(t.wild()),
+		Algorithm: headgate.Algorithm(g.IntN(6)),
+		Count:     g.wild(),
+		Window:    time.Duration(g.wild()),
+		Burst:     g.wild(),
+		Align:     headgate.Align(g.IntN(4)),
+		Calendar:  headgate.Calendar(g.IntN(7)),
+		AnchorDay: int(g.wild()),
 	}
-	if t.below(8) > 0 { // mostly a valid one, which gets further
-		limit = t.limit(oddZones())
+	if g.IntN(8) > 0 { // mostly a valid one, which gets further
+		limit = g.limit()
 	}
 	charge := headgate.Charge{
-		Cost: t.wild(), AtLeast: t.wild(), MaxDelay: time.Duration(t.wild()), Observe: t.below(2) == 0, Twin: headgate.Counter(t.wild()),
+		Cost: g.wild(), AtLeast: g.wild(), MaxDelay: time.Duration(g.wild()), Observe: g.IntN(2) == 0, Twin: headgate.Counter(g.wild()),
 	}
-	if t.below(3) == 0 {
-		charge.Refund = headgate.Receipt{Units: t.wild(), Mark: t.wild(), Time: t.wild()}
+	if g.IntN(3) == 0 {
+		charge.Refund = headgate.Receipt{Units: g.wild(), Mark: g.wild(), Time: g.wild()}
 	}
-	if t.below(4) == 0 {
-		charge.Hold = time.Duration(t.wild())
+	if g.IntN(4) == 0 {
+		charge.Hold = time.Duration(g.wild())
 	}
-	if t.below(3) == 0 {
-		charge.Release = headgate.Receipt{Units: t.wild(), Mark: t.wild(), Time: t.wild()}
+	if g.IntN(3) == 0 {
+		charge.Release = headgate.Receipt{Units: g.wild(), Mark: g.wild(), Time: g.wild()}
 	}
-	if t.below(2) == 0 {
-		charge.Cost = 1 + t.number(max(0, limit.Count-1))
+	if g.IntN(2) == 0 {
+		charge.Cost = 1 + g.number(max(0, limit.Count-1))
 	}
-	now := t.wild()
-	state := headgate.State{Time: pick(t, now, t.wild()), Used: t.wild(), Prev: pick(t, 0, t.wild()), Expires: pick(t, now/1_000_000+1_000, t.wild())}
-	state.Credited, state.LastHold, state.Hold = t.wild(), t.wild(), headgate.Hold{Units: t.wild(), End: t.wild()}
-	for range t.below(4) {
-		state.Log = append(state.Log, headgate.LogEntry{Time: t.wild(), Units: uint32(t.wild()), Count: uint32(t.wild())})
+	now := g.wild()
+	state := headgate.State{Time: oneOf(g, now, g.wild()), Used: g.wild(), Prev: oneOf(g, 0, g.wild()), Expires: oneOf(g, now/1_000_000+1_000, g.wild())}
+	state.Credited, state.LastHold, state.Hold = g.wild(), g.wild(), headgate.Hold{Units: g.wild(), End: g.wild()}
+	for range g.IntN(4) {
+		state.Log = append(state.Log, headgate.LogEntry{Time: g.wild(), Units: uint32(g.wild()), Count: uint32(g.wild())})
 	}
 
 	what := func(did string) error {
@@ -80,23 +71,18 @@ func (t *tape) take() (err error) {
 func TestTakeIsTotal(t *testing.T) {
 	t.Parallel()
 	const cases, seed = 150_000, 1
-	rng := rand.New(rand.NewPCG(seed, 0))
+	g := newGenerator(seed, 0)
 	for i := range cases {
-		choices := randomTape(rng, 32)
-		if err := choices.take(); err != nil {
+		if err := takeWild(g); err != nil {
 			t.Fatalf("seed %d, case %d: %v", seed, i, err)
 		}
 	}
 }
 
 func FuzzTakeTotal(f *testing.F) {
-	rng := rand.New(rand.NewPCG(2, 0))
-	for range 20 {
-		f.Add([]byte(randomTape(rng, 32)))
-	}
+	addChoices(f)
 	f.Fuzz(func(t *testing.T, choices []byte) {
-		wild := tape(choices)
-		if err := wild.take(); err != nil {
+		if err := takeWild(fuzzed(choices)); err != nil {
 			t.Fatal(err)
 		}
 	})
