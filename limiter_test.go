@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,18 +15,42 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// world is a limiter on a store whose time the test sets.
+// world is a limiter on a store whose time the test sets, and which may fail.
 type world struct {
 	*headgate.Limiter
-	now time.Time
-	t   *testing.T
+	store *outage
+	now   time.Time
+	t     *testing.T
+}
+
+// outage is a store that does not decide while fails says so.
+type outage struct {
+	*memstore.Store
+	fails func() error
+	calls atomic.Int64
+}
+
+func (o *outage) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	o.calls.Add(1)
+	var err error
+	if o.fails != nil {
+		err = o.fails()
+	}
+	if err == nil {
+		return o.Store.Take(ctx, charges, results)
+	}
+	for i := range results {
+		results[i] = headgate.Result{Err: err}
+	}
+	return err
 }
 
 func newWorld(t *testing.T, rules ...headgate.Rule) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	clock := func() time.Time { return w.now }
-	w.Limiter = headgate.NewLimiter(memstore.New(memstore.Options{Clock: clock}), compile(t, rules...), headgate.Options{Clock: clock})
+	w.store = &outage{Store: memstore.New(memstore.Options{Clock: clock})}
+	w.Limiter = headgate.NewLimiter(w.store, compile(t, rules...), headgate.Options{Clock: clock})
 	return w
 }
 

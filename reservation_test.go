@@ -16,24 +16,10 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// tokens is a limiter of what a language model may be asked, by user, on a clock that stands still.
-type tokens struct {
-	*headgate.Limiter
-	now time.Time
-}
-
-func newTokens(t *testing.T, rules ...headgate.Rule) *tokens {
+// newTokens is a limiter of what a language model may be asked, by user.
+func newTokens(t *testing.T) *world {
 	t.Helper()
-	w := &tokens{now: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
-	if rules == nil {
-		rules = []headgate.Rule{{ID: "tokens", By: []string{"user"}, Limit: window(100)}}
-	}
-	l, err := headgate.New(memstore.New(memstore.Options{Clock: func() time.Time { return w.now }}), rules...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Limiter = l
-	return w
+	return newWorld(t, headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(100)})
 }
 
 func window(n int64) headgate.Limit {
@@ -44,7 +30,7 @@ func ann(cost int64) headgate.Request {
 	return headgate.Request{Attributes: headgate.Attributes{"user": "ann"}, Cost: cost}
 }
 
-func (w *tokens) reserve(t *testing.T, cost int64) headgate.Reservation {
+func (w *world) reserve(t *testing.T, cost int64) headgate.Reservation {
 	t.Helper()
 	r, err := w.Reserve(t.Context(), ann(cost), 10*time.Second)
 	if err != nil || r.Decision.Allowed == (r.Token == nil) {
@@ -53,7 +39,7 @@ func (w *tokens) reserve(t *testing.T, cost int64) headgate.Reservation {
 	return r
 }
 
-func (w *tokens) left(t *testing.T) []int64 {
+func (w *world) left(t *testing.T) []int64 {
 	t.Helper()
 	d, err := w.Peek(t.Context(), ann(1))
 	if err != nil {
@@ -66,7 +52,7 @@ func (w *tokens) left(t *testing.T) []int64 {
 	return left
 }
 
-func (w *tokens) expectLeft(t *testing.T, want ...int64) {
+func (w *world) expectLeft(t *testing.T, want ...int64) {
 	t.Helper()
 	if got := w.left(t); !slices.Equal(got, want) {
 		t.Errorf("%v are left, not %v", got, want)
@@ -144,7 +130,7 @@ func TestReservationRunsOut(t *testing.T) {
 // A rule may take its cost from an attribute, another count requests: one reservation is right for both.
 func TestReserveByAttribute(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t,
+	w := newWorld(t,
 		headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(100), Cost: headgate.Cost{From: "descriptor.tokens"}},
 		headgate.Rule{ID: "requests", By: []string{"user"}, Limit: window(10)})
 	req := headgate.Request{Attributes: headgate.Attributes{"user": "ann", "descriptor.tokens": "80"}}
@@ -168,7 +154,7 @@ func TestReserveByAttribute(t *testing.T) {
 func TestReserveWithoutHolding(t *testing.T) {
 	t.Parallel()
 	log := headgate.Limit{Algorithm: headgate.SlidingLog, Count: 100, Window: time.Minute}
-	w := newTokens(t, headgate.Rule{ID: "log", By: []string{"user"}, Limit: log})
+	w := newWorld(t, headgate.Rule{ID: "log", By: []string{"user"}, Limit: log})
 	r := w.reserve(t, 60)
 	w.expectLeft(t, 40)
 	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 25}); granted(t, d, err) != 35 {
@@ -196,7 +182,7 @@ func TestReservationOutlivesItsRule(t *testing.T) {
 	rule := headgate.Rule{ID: "month", By: []string{"user"}, Limits: map[string]headgate.Limit{
 		"quota": headgate.Quota(100, headgate.Month, berlin), "peak": window(90),
 	}}
-	w := newTokens(t, rule)
+	w := newWorld(t, rule)
 	r := w.reserve(t, 60)
 	none, err := headgate.Compile()
 	if err != nil {
@@ -213,7 +199,7 @@ func TestReservationOutlivesItsRule(t *testing.T) {
 
 func TestReserveInShadow(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t, headgate.Rule{ID: "shadow", By: []string{"user"}, Limit: window(10), Mode: headgate.Shadow},
+	w := newWorld(t, headgate.Rule{ID: "shadow", By: []string{"user"}, Limit: window(10), Mode: headgate.Shadow},
 		headgate.Rule{ID: "live", By: []string{"user"}, Limit: window(100)})
 	r := w.reserve(t, 60)
 	w.expectLeft(t, 10, 40)
@@ -342,7 +328,7 @@ func TestReset(t *testing.T) {
 			if a == headgate.LeakyBucket {
 				rule.MaxDelay = time.Hour
 			}
-			w := newTokens(t, rule)
+			w := newWorld(t, rule)
 			unused := w.left(t)
 			for range 3 {
 				if _, err := w.Check(t.Context(), ann(30)); err != nil {
@@ -380,7 +366,7 @@ func TestPeekChargesNothing(t *testing.T) {
 // One rule may be asked for by its ID, whether it matches or not.
 func TestCheckByRule(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t,
+	w := newWorld(t,
 		headgate.Rule{ID: "all", By: headgate.Everybody, Limit: window(1)},
 		headgate.Rule{ID: "mails", By: []string{"user"}, Limit: window(2), Match: headgate.Match{Path: "/nowhere"}},
 		headgate.Rule{ID: "off", By: []string{"user"}, Limit: window(1), Mode: headgate.Off})
@@ -412,7 +398,7 @@ func TestCheckByRule(t *testing.T) {
 func TestReserveAndCommitTogether(t *testing.T) {
 	t.Parallel()
 	const limit, callers = 10_000, 200
-	w := newTokens(t, headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(limit)})
+	w := newWorld(t, headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(limit)})
 	var charged, excess, refused atomic.Int64
 	var done sync.WaitGroup
 	for i := range callers {

@@ -17,36 +17,9 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// outage is a store that does not decide while fails says so.
-type outage struct {
-	headgate.Store
-	fails func([]headgate.Charge) error
-	calls int
-}
-
-func (o *outage) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	o.calls++
-	if err := o.fails(charges); err != nil {
-		for i := range results {
-			results[i] = headgate.Result{Err: err}
-		}
-		return err
-	}
-	return o.Store.Take(ctx, charges, results)
-}
-
-// bill is a limiter of one limit, on a clock that stands still, with a store that may fail.
-type bill struct {
-	*headgate.Limiter
-	store *outage
-	now   time.Time
-}
-
-func newBill(t *testing.T, limits ...headgate.Limit) *bill {
+// newBill is a limiter of some limits, each of a rule of its own.
+func newBill(t *testing.T, limits ...headgate.Limit) *world {
 	t.Helper()
-	b := &bill{now: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
-	clock := func() time.Time { return b.now }
-	b.store = &outage{Store: memstore.New(memstore.Options{Clock: clock}), fails: func([]headgate.Charge) error { return nil }}
 	var rules []headgate.Rule
 	for i, limit := range limits {
 		rule := headgate.Rule{ID: fmt.Sprint("rule-", i), By: []string{"user"}, Limit: limit}
@@ -55,21 +28,16 @@ func newBill(t *testing.T, limits ...headgate.Limit) *bill {
 		}
 		rules = append(rules, rule)
 	}
-	set, err := headgate.Compile(rules...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Limiter = headgate.NewLimiter(b.store, set, headgate.Options{Clock: clock, Secret: []byte("of the bill")})
-	return b
+	return newWorld(t, rules...)
 }
 
 // away makes the store fail, all calls or some.
-func (b *bill) away(err error) { b.store.fails = func([]headgate.Charge) error { return err } }
+func (w *world) away(err error) { w.store.fails = func() error { return err } }
 
 // awayForMarker makes one call fail: the one that asks whether a token was settled before.
-func (b *bill) awayForMarker(err error) {
+func (w *world) awayForMarker(err error) {
 	asked := false
-	b.store.fails = func([]headgate.Charge) error {
+	w.store.fails = func() error {
 		if asked {
 			return nil
 		}
@@ -78,19 +46,10 @@ func (b *bill) awayForMarker(err error) {
 	}
 }
 
-func (b *bill) reserve(t *testing.T, cost int64) []byte {
-	t.Helper()
-	r, err := b.Reserve(t.Context(), ann(cost), 10*time.Second)
-	if err != nil || r.Token == nil {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	return r.Token
-}
-
 // state is how the counters stand.
-func (b *bill) state(t *testing.T) string {
+func (w *world) state(t *testing.T) string {
 	t.Helper()
-	d, err := b.Peek(t.Context(), ann(1))
+	d, err := w.Peek(t.Context(), ann(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,12 +73,12 @@ func (e ending) String() string {
 	return fmt.Sprint("commit ", e.cost)
 }
 
-func (b *bill) end(t *testing.T, token []byte, e ending) (headgate.Decision, error) {
+func (w *world) end(t *testing.T, token []byte, e ending) (headgate.Decision, error) {
 	t.Helper()
 	if e.cancel {
-		return b.Cancel(t.Context(), token)
+		return w.Cancel(t.Context(), token)
 	}
-	return b.Commit(t.Context(), token, headgate.Request{Cost: e.cost})
+	return w.Commit(t.Context(), token, headgate.Request{Cost: e.cost})
 }
 
 var endings = []ending{{cancel: true}, {cost: 10}, {cost: 20}, {cost: 30}} // of a reservation of 20
@@ -150,7 +109,7 @@ func TestSettledOnce(t *testing.T) {
 						if unseen {
 							b.away(headgate.ErrUnavailable)
 						}
-						token := b.reserve(t, 20)
+						token := b.reserve(t, 20).Token
 						b.away(nil)
 						b.now = b.now.Add(late)
 						d, err := b.end(t, token, first)
@@ -189,7 +148,7 @@ func TestTokensAreUnique(t *testing.T) {
 			if unseen {
 				b.away(headgate.ErrUnavailable)
 			}
-			one, other := b.reserve(t, 20), b.reserve(t, 20)
+			one, other := b.reserve(t, 20).Token, b.reserve(t, 20).Token
 			b.away(nil)
 			if bytes.Equal(one, other) {
 				t.Fatalf("%s: two reservations have one token", limit)
@@ -217,20 +176,12 @@ func TestSettledOnceTogether(t *testing.T) {
 			continue
 		}
 		b := newBill(t, limit)
-		b.store.fails = nil
-		l, err := headgate.New(b.store.Store, headgate.Rule{ID: "rule", By: []string{"user"}, Limit: limit})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := l.Reserve(t.Context(), ann(20), 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := b.reserve(t, 20).Token
 		var changed atomic.Int64
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				d, err := l.Commit(context.Background(), r.Token, headgate.Request{Cost: 50})
+				d, err := b.Commit(context.Background(), token, headgate.Request{Cost: 50})
 				if err != nil {
 					t.Error(err)
 				} else if d.Limits[0].Granted > 0 {
@@ -239,7 +190,7 @@ func TestSettledOnceTogether(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if d, err := l.Peek(t.Context(), ann(1)); err != nil || d.Limits[0].Remaining != 50 || changed.Load() != 1 {
+		if d, err := b.Peek(t.Context(), ann(1)); err != nil || d.Limits[0].Remaining != 50 || changed.Load() != 1 {
 			t.Errorf("%s: %d changed it, then %+v, %v", limit, changed.Load(), d, err)
 		}
 	}
@@ -250,17 +201,17 @@ func TestSettlementsAreCheap(t *testing.T) {
 	t.Parallel()
 	for _, limit := range allAlgorithms() {
 		b := newBill(t, limit)
-		token := b.reserve(t, 20)
-		b.store.calls = 0
+		token := b.reserve(t, 20).Token
+		b.store.calls.Store(0)
 		if _, err := b.Commit(t.Context(), token, headgate.Request{Cost: 10}); err != nil {
 			t.Fatal(err)
 		}
-		want := 1
+		want := int64(1)
 		if limit.Algorithm == headgate.LeakyBucket || limit.Algorithm == headgate.SlidingLog {
 			want = 2
 		}
-		if b.store.calls != want {
-			t.Errorf("%s: a commit took %d calls, want %d", limit, b.store.calls, want)
+		if calls := b.store.calls.Load(); calls != want {
+			t.Errorf("%s: a commit took %d calls, want %d", limit, calls, want)
 		}
 	}
 }
@@ -290,7 +241,7 @@ func TestSettledUnguarded(t *testing.T) {
 			if c.unseen {
 				b.away(headgate.ErrUnavailable)
 			}
-			token := b.reserve(t, 20)
+			token := b.reserve(t, 20).Token
 			b.awayForMarker(failure)
 			d, err := b.end(t, token, c.ending)
 			if !errors.Is(err, c.err) || !d.Allowed {
@@ -301,22 +252,6 @@ func TestSettledUnguarded(t *testing.T) {
 			}
 		}
 	}
-}
-
-// unreachable is a store that may be, while others use it.
-type unreachable struct {
-	*memstore.Store
-	is atomic.Bool
-}
-
-func (u *unreachable) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	if !u.is.Load() {
-		return u.Store.Take(ctx, charges, results)
-	}
-	for i := range results {
-		results[i] = headgate.Result{Err: headgate.ErrUnavailable}
-	}
-	return headgate.ErrUnavailable
 }
 
 // What was reserved in an outage, by the node's share or by a rule that allows, is charged once, whether it is committed in
@@ -341,14 +276,20 @@ func TestSettledOnceOverAnOutage(t *testing.T) {
 
 func settledOverAnOutage(t *testing.T, rule headgate.Rule, during bool) {
 	t.Helper()
-	inner := &unreachable{Store: memstore.New(memstore.Options{})}
+	var away atomic.Bool
+	inner := &outage{Store: memstore.New(memstore.Options{}), fails: func() error {
+		if away.Load() {
+			return headgate.ErrUnavailable
+		}
+		return nil
+	}}
 	store := storewrap.New(inner, storewrap.Options{Log: slog.New(slog.DiscardHandler)})
 	defer store.Close()
 	l, err := headgate.New(store, rule)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inner.is.Store(true)
+	away.Store(true)
 	for range 20 { // until it knows
 		if _, err := l.Peek(t.Context(), ann(1)); err != nil {
 			t.Fatal(err)
@@ -367,7 +308,7 @@ func settledOverAnOutage(t *testing.T, rule headgate.Rule, during bool) {
 	if during {
 		commit()
 	}
-	inner.is.Store(false)
+	away.Store(false)
 	left := func() int64 {
 		d, err := headgate.NewLimiter(inner, l.Rules(), headgate.Options{}).Peek(t.Context(), ann(1))
 		if err != nil {
