@@ -30,7 +30,7 @@ const (
 type agent struct {
 	cache      *cache
 	transport  *transport
-	peers      Peers
+	peers      peers // nil if the store carries no messages
 	log        *slog.Logger
 	background *background
 	wake       chan struct{}
@@ -71,7 +71,8 @@ type expiry struct {
 	number  int64
 }
 
-func newAgent(t *transport, peers Peers, log *slog.Logger, b *background) *agent {
+func newAgent(t *transport, log *slog.Logger, b *background) *agent {
+	peers, _ := t.store.(peers)
 	return &agent{
 		transport: t, peers: peers, log: log, background: b, wake: make(chan struct{}, 1),
 		queues: map[int]*leaseQueue{}, returning: map[counterKey]int{}, node: newNodeID(),

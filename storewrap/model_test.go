@@ -73,6 +73,7 @@ func hopping(perSecond float64) traffic {
 // cable is a node's way to the store, until it is cut.
 type cable struct {
 	headgate.Store
+	*bus
 	calls *atomic.Int64
 	isCut atomic.Bool
 }
@@ -138,8 +139,8 @@ func newCluster(t *testing.T, n int, dial func() headgate.Store) *cluster {
 }
 
 func (c *cluster) start(i int, inner headgate.Store) {
-	c.cables[i] = &cable{Store: inner, calls: &c.calls}
-	o := Options{Nodes: len(c.nodes), Deadline: 5 * time.Second, Peers: &c.bus, Log: slog.New(slog.DiscardHandler)}
+	c.cables[i] = &cable{Store: inner, bus: &c.bus, calls: &c.calls}
+	o := Options{Nodes: len(c.nodes), Deadline: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
 	c.nodes[i] = New(c.cables[i], o)
 }
 

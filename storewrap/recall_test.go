@@ -156,8 +156,11 @@ func TestHostileRecalls(t *testing.T) {
 	})
 }
 
-// deaf are peers that cannot be heard.
-type deaf struct{ bus }
+// deaf is a store that carries messages which cannot be heard.
+type deaf struct {
+	*memstore.Store
+	bus
+}
 
 func (*deaf) Subscribe(context.Context, []string, func(string, []byte)) error {
 	return errors.New("NOPERM")
@@ -168,7 +171,7 @@ func TestDeafNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
-		wrap(t, memstore.New(memstore.Options{}), Options{Peers: &deaf{}, Log: l.logger()})
+		wrap(t, &deaf{Store: memstore.New(memstore.Options{})}, Options{Log: l.logger()})
 		time.Sleep(time.Minute)
 		if l.lines() != 1 {
 			t.Error(l.String())

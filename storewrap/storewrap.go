@@ -35,17 +35,15 @@ type Options struct {
 	Nodes int
 	// LocalShare is how many percent of its fallback share a node admits while the store is unavailable; 0 means 100.
 	LocalShare int
-	// Peers carries messages between the nodes that share the store, by which a node that is denied recalls the leases of the
-	// others. nil means the store itself, if it can: redisstore.Store does. Without peers leases end by themselves only.
-	Peers Peers
 	// Log receives changes of the store's availability; nil means slog.Default().
 	Log *slog.Logger
 	// Observe receives the duration of each store call that a decision waited for; nil means none. It must return quickly.
 	Observe func(took time.Duration)
 }
 
-// Peers are the other nodes on the same store.
-type Peers interface {
+// peers carries messages between the nodes that share a store, by which a node that is denied recalls the leases of the others. A
+// store that can is its own: redisstore.Store does. Without peers leases end by themselves only.
+type peers interface {
 	// Publish sends a message to all nodes that subscribe to a channel now.
 	Publish(ctx context.Context, channel string, message []byte) error
 	// Subscribe passes messages on channels to hear until ctx ends or the connection breaks. The first message on each channel
@@ -83,14 +81,11 @@ func New(store headgate.Store, o Options) *Store {
 	if o.LocalShare <= 0 || o.LocalShare > 100 {
 		o.LocalShare = 100
 	}
-	if o.Peers == nil {
-		o.Peers, _ = store.(Peers)
-	}
 	s := &Store{inner: store}
 	s.fleet.init(o.Nodes)
 	s.background.start()
 	s.transport = newTransport(store, o, &s.background)
-	s.agent = newAgent(s.transport, o.Peers, o.Log, &s.background)
+	s.agent = newAgent(s.transport, o.Log, &s.background)
 	s.cache = newCache(&s.fleet, s.agent)
 	s.agent.cache = s.cache
 	s.fallback = newFallback(s.transport, s.cache, &s.fleet, o.LocalShare, &s.background)
