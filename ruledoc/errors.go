@@ -7,7 +7,13 @@ import (
 )
 
 // Errors is everything that is wrong with rule files, in the order of file and line.
-type Errors = yamldoc.ErrorList[*Error]
+type Errors []*Error
+
+// Error is one problem after another, each with its line and a mark under the place.
+func (e Errors) Error() string { return yamldoc.Lines(e) }
+
+// Unwrap lets errors.As find each of them.
+func (e Errors) Unwrap() []error { return yamldoc.Each(e) }
 
 // Error is one thing that is wrong, and where.
 type Error struct {

@@ -7,11 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrorList is everything that is wrong with files, in the order of file and line.
-type ErrorList[E error] []E
-
-// Errors is an ErrorList of errors as this package finds them.
-type Errors = ErrorList[*Error]
+// Errors is everything that is wrong with files, in the order of file and line.
+type Errors []*Error
 
 // Error is one thing that is wrong, and where.
 type Error struct {
@@ -28,21 +25,24 @@ type Error struct {
 }
 
 // Error is one problem after another, each with its line and a mark under the place.
-func (l ErrorList[E]) Error() string {
-	var b strings.Builder
-	for i, one := range l {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(one.Error())
-	}
-	return b.String()
-}
+func (e Errors) Error() string { return Lines(e) }
 
 // Unwrap lets errors.As find each of them.
-func (l ErrorList[E]) Unwrap() []error {
-	list := make([]error, len(l))
-	for i, one := range l {
+func (e Errors) Unwrap() []error { return Each(e) }
+
+// Lines returns the texts of errors, one below the other.
+func Lines[E error](all []E) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = one.Error()
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Each returns errors of one type as errors.
+func Each[E error](all []E) []error {
+	list := make([]error, len(all))
+	for i, one := range all {
 		list[i] = one
 	}
 	return list
