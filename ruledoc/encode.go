@@ -105,19 +105,14 @@ func put(n *node, key string, value *node) {
 	}
 }
 
-// number, yes and wordNode are nil for what is the default.
+func yesOrNo(v bool) *node { return &node{Kind: yamldoc.Boolean, Text: strconv.FormatBool(v)} }
+
+// number and wordNode are nil for what is the default.
 func number(v int64) *node {
 	if v == 0 {
 		return nil
 	}
 	return &node{Kind: yamldoc.Number, Text: strconv.FormatInt(v, 10)}
-}
-
-func yes(v bool) *node {
-	if !v {
-		return nil
-	}
-	return &node{Kind: yamldoc.Boolean, Text: "true"}
 }
 
 func wordNode[T interface {
@@ -167,9 +162,6 @@ func (e *encoder) texts(what string, texts map[string]string) *node {
 }
 
 func (e *encoder) rate(where string, l headgate.Limit) *node {
-	if l == (headgate.Limit{}) {
-		return nil
-	}
 	window := windowText(l.Window)
 	if window == "" {
 		e.bad(where, "a window of %s cannot be written: make it whole milliseconds", l.Window)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -145,12 +144,24 @@ func (f field[T]) or(unset string) field[T] {
 
 // The constructors of fields with a value of a usual kind take where the value is.
 
-func textField[T any](key, doc string, of func(*T) *string) field[T] {
-	return field[T]{
-		key: key, doc: doc, unset: "none", schema: `"type": "string"`,
-		read:  func(d *decoder, n *node, key string, into *T) { *of(into), _ = d.Text(n, key) },
-		write: func(e *encoder, what string, from *T) *node { return e.text(what, *of(from)) },
+// valueField completes a field whose value is a V; without the key it is the zero one.
+func valueField[T any, V comparable](
+	f field[T], of func(*T) *V, read func(d *decoder, n *node, key string) V, write func(e *encoder, what string, v V) *node,
+) field[T] {
+	f.read = func(d *decoder, n *node, key string, into *T) { *of(into) = read(d, n, key) }
+	f.write = func(e *encoder, what string, from *T) *node {
+		var unset V
+		if *of(from) == unset {
+			return nil
+		}
+		return write(e, what, *of(from))
 	}
+	return f
+}
+
+func textField[T any](key, doc string, of func(*T) *string) field[T] {
+	read := func(d *decoder, n *node, key string) string { s, _ := d.Text(n, key); return s }
+	return valueField(field[T]{key: key, doc: doc, unset: "none", schema: `"type": "string"`}, of, read, (*encoder).text)
 }
 
 func textsField[T any](key, doc string, of func(*T) *[]string) field[T] {
@@ -167,85 +178,48 @@ func textsField[T any](key, doc string, of func(*T) *[]string) field[T] {
 }
 
 func yesNoField[T any](key, doc string, of func(*T) *bool) field[T] {
-	return field[T]{
-		key: key, doc: doc, unset: "`false`", schema: `"type": "boolean", "default": false`,
-		read:  func(d *decoder, n *node, key string, into *T) { *of(into) = d.YesNo(n, key) },
-		write: func(_ *encoder, _ string, from *T) *node { return yes(*of(from)) },
-	}
+	f := field[T]{key: key, doc: doc, unset: "`false`", schema: `"type": "boolean", "default": false`}
+	return valueField(f, of, (*decoder).YesNo, func(_ *encoder, _ string, v bool) *node { return yesOrNo(v) })
 }
 
 // wholeField is a whole number of at least least; why explains that to whoever writes less. 0 is the same as no key.
 func wholeField[T any, N int | int64](key, doc string, least int64, why string, of func(*T) *N) field[T] {
-	return field[T]{
-		key: key, doc: doc, unset: "none", schema: fmt.Sprintf(`"type": "integer", "minimum": %d`, least),
-		read:  func(d *decoder, n *node, key string, into *T) { *of(into) = N(d.Whole(n, key, least, why)) },
-		write: func(_ *encoder, _ string, from *T) *node { return number(int64(*of(from))) },
-	}
+	f := field[T]{key: key, doc: doc, unset: "none", schema: fmt.Sprintf(`"type": "integer", "minimum": %d`, least)}
+	return valueField(f, of, func(d *decoder, n *node, key string) N { return N(d.Whole(n, key, least, why)) },
+		func(_ *encoder, _ string, v N) *node { return number(int64(v)) })
 }
 
 // wordField is one of the words, which are in the order of their values; the first one is the default.
 func wordField[T any, W ~uint8](key, doc string, words []string, of func(*T) *W) field[T] {
-	return field[T]{
-		key: key, doc: doc, unset: "`" + words[0] + "`",
-		schema: fmt.Sprintf(`"enum": %s, "default": %q`, jsonOf(words), words[0]),
-		read: func(d *decoder, n *node, key string, into *T) {
-			if i := d.Choose(n, key, words); i >= 0 {
-				*of(into) = W(i)
-			}
-		},
-		write: func(_ *encoder, _ string, from *T) *node {
-			if *of(from) == 0 {
-				return nil
-			}
-			return &node{Kind: yamldoc.Text, Text: words[*of(from)]}
-		},
-	}
+	schema := fmt.Sprintf(`"enum": %s, "default": %q`, jsonOf(words), words[0])
+	f := field[T]{key: key, doc: doc, unset: "`" + words[0] + "`", schema: schema}
+	return valueField(f, of, func(d *decoder, n *node, key string) W { return W(max(d.Choose(n, key, words), 0)) },
+		func(e *encoder, what string, v W) *node { return e.text(what, words[v]) })
 }
 
 func durationField[T any](key, doc string, of func(*T) *time.Duration) field[T] {
-	return field[T]{
-		key: key, doc: doc, unset: "`0s`", schema: `"type": "string", "pattern": "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$"`,
-		read: func(d *decoder, n *node, key string, into *T) { *of(into) = d.Duration(n, key) },
-		write: func(e *encoder, what string, from *T) *node {
-			if *of(from) == 0 {
-				return nil
-			}
-			return e.text(what, of(from).String())
-		},
-	}
+	f := field[T]{key: key, doc: doc, unset: "`0s`", schema: `"type": "string", "pattern": "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$"`}
+	return valueField(f, of, (*decoder).Duration, func(e *encoder, what string, v time.Duration) *node { return e.text(what, v.String()) })
 }
 
 // instantField is a time, which is written as it is, like a number.
 func instantField[T any](key, doc string, of func(*T) *time.Time) field[T] {
-	return field[T]{
-		key: key, doc: doc, unset: "never", schema: `"type": "string", "format": "date-time"`,
-		read: func(d *decoder, n *node, key string, into *T) { *of(into) = d.Instant(n, key) },
-		write: func(_ *encoder, _ string, from *T) *node {
-			if of(from).IsZero() {
-				return nil
-			}
-			return &node{Kind: yamldoc.Number, Text: of(from).UTC().Format(time.RFC3339Nano)}
-		},
-	}
+	f := field[T]{key: key, doc: doc, unset: "never", schema: `"type": "string", "format": "date-time"`}
+	return valueField(f, of, (*decoder).Instant, func(_ *encoder, _ string, v time.Time) *node {
+		return &node{Kind: yamldoc.Number, Text: v.UTC().Format(time.RFC3339Nano)}
+	})
 }
 
 // eitherField is true or false where no key is neither.
 func eitherField[T any, W ~uint8](key, doc string, yes, no W, of func(*T) *W) field[T] {
-	return field[T]{
-		key: key, doc: doc, unset: "either", schema: `"type": "boolean"`,
-		read: func(d *decoder, n *node, key string, into *T) {
-			*of(into) = no
-			if d.YesNo(n, key) {
-				*of(into) = yes
-			}
-		},
-		write: func(_ *encoder, _ string, from *T) *node {
-			if v := *of(from); v == yes || v == no {
-				return &node{Kind: yamldoc.Boolean, Text: strconv.FormatBool(v == yes)}
-			}
-			return nil
-		},
+	read := func(d *decoder, n *node, key string) W {
+		if d.YesNo(n, key) {
+			return yes
+		}
+		return no
 	}
+	f := field[T]{key: key, doc: doc, unset: "either", schema: `"type": "boolean"`}
+	return valueField(f, of, read, func(_ *encoder, _ string, v W) *node { return yesOrNo(v == yes) })
 }
 
 // listField is a list whose items are read and written one by one; kind is the definition of one of them in the schema.

@@ -3,6 +3,7 @@ package ruledoc
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/yamldoc"
@@ -92,11 +93,9 @@ var limitKeys = objectOf(
 		},
 		write: func(_ *encoder, _ string, l *readLimit) *node { return wordNode(l.Calendar) },
 	},
-	field[readLimit]{
+	valueField(field[readLimit]{
 		key: "timezone", doc: "where the calendar is read: `Europe/Berlin`", unset: "`UTC`", schema: `"type": "string", "default": "UTC"`,
-		read:  func(d *decoder, n *node, key string, l *readLimit) { l.TimeZone = d.zone(n, key) },
-		write: func(e *encoder, what string, l *readLimit) *node { return e.zone(what, l.TimeZone) },
-	},
+	}, func(l *readLimit) **time.Location { return &l.TimeZone }, (*decoder).zone, (*encoder).zone),
 	wholeField("anchor_day", "the day on which a month (in a shorter one its last day) or a week (1 is Monday) begins", 1, "",
 		func(l *readLimit) *int { return &l.AnchorDay }).
 		with(`"maximum": 31, "default": 1`).or("`1`"),

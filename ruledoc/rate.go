@@ -95,6 +95,9 @@ func (d *decoder) rate(n *node, key string) (count int64, window time.Duration) 
 	return count, window
 }
 
+// rateAlone reads a limit of which nothing but the rate is said.
+func (d *decoder) rateAlone(n *node, key string) headgate.Limit { return headgate.Per(d.rate(n, key)) }
+
 // parseRate reads a rate. Each of the problems goes on from the name of what it is about.
 func parseRate(s string) (count int64, window time.Duration, problems []string) {
 	much, per, ok := strings.Cut(s, "/")

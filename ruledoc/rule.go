@@ -78,15 +78,11 @@ var ruleKeys = objectOf(
 		read:   func(_ *decoder, n *node, _ string, r *readRule) { r.tiers = n },
 		write:  func(e *encoder, what string, r *readRule) *node { return e.tiers(what, r.Tiers, r.like) },
 	},
-	field[readRule]{
+	valueField(field[readRule]{
 		key: "max_caller_limit", judgedWith: "limit", unset: "they have no say",
 		doc:    "lets callers bring a limit of their own, as [a descriptor of Envoy's may](service.md#behind-envoy), up to this rate",
 		schema: `"$ref": "#/$defs/rate"`,
-		read: func(d *decoder, n *node, key string, r *readRule) {
-			r.MaxCallerLimit.Count, r.MaxCallerLimit.Window = d.rate(n, key)
-		},
-		write: func(e *encoder, what string, r *readRule) *node { return e.rate(what, r.MaxCallerLimit) },
-	},
+	}, func(r *readRule) *headgate.Limit { return &r.MaxCallerLimit }, (*decoder).rateAlone, (*encoder).rate),
 	field[readRule]{
 		key: "candidate", judgedWith: "limit", unset: "none",
 		doc:    "limits on trial: counted beside those of the same name, and they refuse nothing",
@@ -94,12 +90,10 @@ var ruleKeys = objectOf(
 		read:   func(_ *decoder, n *node, _ string, r *readRule) { r.candidate = n },
 		write:  func(e *encoder, what string, r *readRule) *node { return e.plan(what, r.Candidate, r.like) },
 	},
-	field[readRule]{
+	valueField(field[readRule]{
 		key: "cost", doc: "how many units a request takes: a number, or `{from, default, min, max}` of an attribute", unset: "`1`",
 		schema: `"$ref": "#/$defs/cost", "default": 1`,
-		read:   func(d *decoder, n *node, key string, r *readRule) { r.Cost = d.cost(n, key) },
-		write:  func(e *encoder, what string, r *readRule) *node { return e.cost(what, r.Cost) },
-	},
+	}, func(r *readRule) *headgate.Cost { return &r.Cost }, (*decoder).cost, (*encoder).cost),
 	yesNoField("overdraw", "for costs that are told afterwards, as by Envoy's `apply_on_stream_done`: a request is refused if nothing is "+
 		"left, and what it costs is recorded in any case, also beyond the limit", func(r *readRule) *bool { return &r.Overdraw }).judged("limit"),
 	durationField("max_delay", "how long a `leaky_bucket` may make a request wait before it is refused",

@@ -26,7 +26,7 @@ func (d *decoder) zone(n *node, key string) *time.Location {
 }
 
 func (e *encoder) zone(where string, zone *time.Location) *node {
-	if zone == nil || zone.String() == time.UTC.String() {
+	if zone.String() == time.UTC.String() {
 		return nil
 	}
 	if _, err := time.LoadLocation(zone.String()); err != nil || zone == time.Local {
