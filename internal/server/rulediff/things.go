@@ -182,14 +182,12 @@ func costRank(r *headgate.Rule) int64 {
 }
 
 func costText(r *headgate.Rule) string {
-	c, usual := r.Cost, number(max(r.Cost.Default, 1))
+	c, usual := r.Cost, strconv.FormatInt(max(r.Cost.Default, 1), 10)
 	if c.From == "" {
 		return usual
 	}
 	return fmt.Sprintf("%s, %d to %d, else %s", c.From, max(c.Min, 1), cmp.Or(c.Max, headgate.MaxCost), usual)
 }
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 func modeFact(m headgate.Mode) fact {
 	return fact{
