@@ -2,6 +2,7 @@ package yamldoc
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -122,10 +123,8 @@ func (d *Decoder) YesNo(n *Node, key string) bool {
 
 // Choose reads one of the words, or returns -1.
 func (d *Decoder) Choose(n *Node, key string, words []string) int {
-	for i, word := range words {
-		if n.Kind == Text && n.Text == word {
-			return i
-		}
+	if i := slices.Index(words, n.Text); i >= 0 && n.Kind == Text {
+		return i
 	}
 	// Older YAML reads a bare off as false, and some tools write it so.
 	if n.Kind == Boolean {

@@ -1,5 +1,7 @@
 package yamldoc
 
+import "slices"
+
 // Field is a key of a mapping and how its value is read, by the decoder D into a T.
 type Field[D, T any] struct {
 	Key  string
@@ -19,23 +21,13 @@ func Fields[D embedder, T any](decoder D, n *Node, what string, table []Field[D,
 		return
 	}
 	for _, e := range n.Entries {
-		if f := lookUp(table, e.Key.Text); f != nil {
-			if d.Given(e) {
-				f.Read(decoder, e.Value, e.Key.Text, into)
-			}
-			continue
-		}
-		d.unknown(e.Key, what, Keys(table))
-	}
-}
-
-func lookUp[D, T any](table []Field[D, T], key string) *Field[D, T] {
-	for i := range table {
-		if table[i].Key == key {
-			return &table[i]
+		i := slices.IndexFunc(table, func(f Field[D, T]) bool { return f.Key == e.Key.Text })
+		if i < 0 {
+			d.unknown(e.Key, what, Keys(table))
+		} else if d.Given(e) {
+			table[i].Read(decoder, e.Value, e.Key.Text, into)
 		}
 	}
-	return nil
 }
 
 // Keys are those of a table.
