@@ -120,13 +120,8 @@ func syncDirectory(dir string) {
 
 // cause leaves out the name of the temporary file, which is another one each time.
 func cause(err error) error {
-	var inPath *fs.PathError
-	if errors.As(err, &inPath) {
-		return inPath.Err
-	}
-	var inLink *os.LinkError
-	if errors.As(err, &inLink) {
-		return inLink.Err
+	for errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
 	}
 	return err
 }

@@ -77,19 +77,16 @@ func (f TestFailure) String() string {
 	for _, p := range f.Problems {
 		b.WriteString("\n  " + p)
 	}
-	section := func(title, none string, lines []string) {
-		if len(lines) == 0 {
-			b.WriteString("\n  " + none)
-			return
-		}
-		b.WriteString("\n  " + title)
-		for _, line := range lines {
-			b.WriteString("\n    " + line)
-		}
+	list := func(title string, lines []string) {
+		b.WriteString("\n  " + strings.Join(slices.Concat([]string{title}, lines), "\n    "))
 	}
-	section("what applied:", "no rule applied", f.Limits)
+	if len(f.Limits) == 0 {
+		list("no rule applied", nil)
+	} else {
+		list("what applied:", f.Limits)
+	}
 	if len(f.Others) > 0 {
-		section("what did not apply:", "", f.Others)
+		list("what did not apply:", f.Others)
 	}
 	return b.String()
 }

@@ -2,7 +2,7 @@ package ruledoc
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -89,17 +89,12 @@ type contentSum [sha256.Size]byte
 
 func sumOf(sources []source, err error) contentSum {
 	h := sha256.New()
-	add := func(b []byte) {
-		var size [8]byte
-		binary.BigEndian.PutUint64(size[:], uint64(len(b)))
-		h.Write(size[:])
-		h.Write(b)
-	}
 	for _, s := range sources {
-		add(s.Data)
+		h.Write(fmt.Appendf(nil, "%d ", len(s.Data)))
+		h.Write(s.Data)
 	}
 	if err != nil {
-		add([]byte(err.Error()))
+		h.Write(fmt.Appendf(nil, "error %s", err))
 	}
 	return contentSum(h.Sum(nil))
 }
