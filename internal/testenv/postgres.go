@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -24,6 +25,8 @@ type Postgres struct {
 	dir   string // everything it writes; it belongs to the server's user
 	port  int
 	small bool // whether dir is a file system of its own, which Fill may fill
+	// database is the one to connect to, if it is not the first.
+	database string
 
 	mu     sync.Mutex
 	server *Program // the postmaster, whose children do the work
@@ -182,7 +185,7 @@ func (p *Postgres) ready() error {
 
 // URL is how clients connect, the same before and after a Restart.
 func (p *Postgres) URL() string {
-	return "postgres://postgres@" + localAddr(p.port) + "/postgres?sslmode=disable"
+	return "postgres://postgres@" + localAddr(p.port) + "/" + cmp.Or(p.database, "postgres") + "?sslmode=disable"
 }
 
 // Kill ends the whole server at once with SIGKILL, so that no part of it can

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 func TestAudit(t *testing.T) {
@@ -107,8 +108,9 @@ func TestStoredTokens(t *testing.T) {
 // What cannot be done now can be done later; tenants do not learn where our database is.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.server.Kill()
+	server := testenv.StartPostgres(t)
+	w := worldOn(t, server)
+	server.Kill()
 	for as, want := range map[string]string{
 		viewer: "PostgreSQL at postgres://postgres@127.0.0.1", acme: "the database does not answer: try again",
 	} {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -22,7 +23,6 @@ import (
 type world struct {
 	api      *api
 	db       *pgrules.DB
-	server   *testenv.Postgres
 	limiter  *headgate.Limiter
 	describe *description
 }
@@ -39,23 +39,40 @@ func (says) Caller(_ context.Context, token string) (Caller, error) {
 	return Caller{"ann", Role(role), tenant, subject}, nil
 }
 
+var databases = testenv.SharedPostgres{Prepare: migrate}
+
+func TestMain(m *testing.M) { os.Exit(databases.Run(m)) }
+
+func migrate(t testing.TB, server *testenv.Postgres) {
+	t.Helper()
+	db, err := pgrules.Open(server.URL(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, _, err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	server := testenv.StartPostgres(t)
+	return worldOn(t, databases.Database(t))
+}
+
+func worldOn(t *testing.T, server *testenv.Postgres) *world {
+	t.Helper()
 	db, err := pgrules.Open(server.URL(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	if _, _, err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	limiter, err := headgate.New(memstore.New(memstore.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, _ := New(limiter, Options{Tokens: says{}, DB: db, Log: slog.New(slog.DiscardHandler)}).(*api)
-	return &world{a, db, server, limiter, readDescription(t)}
+	return &world{a, db, limiter, readDescription(t)}
 }
 
 // follow has the limiter use what the database has.

@@ -158,7 +158,7 @@ func TestFollow(t *testing.T) {
 // What was written by hand and makes no sense is not taken, and what was in use stays until it is corrected.
 func TestNodesRefusePoison(t *testing.T) {
 	t.Parallel()
-	db, server := newDB(t)
+	db, server := newServer(t)
 	put(t, db, document("a", "10/minute"))
 	keep := filepath.Join(t.TempDir(), "state")
 	n := follow(t, db, keep)
@@ -214,7 +214,7 @@ func TestNodesRefusePoison(t *testing.T) {
 // A node goes on without the database, and starts without it.
 func TestDatabaseFails(t *testing.T) {
 	t.Parallel()
-	db, server := newDB(t)
+	db, server := newServer(t)
 	put(t, db, document("a", "10/minute"))
 	keep := filepath.Join(t.TempDir(), "state")
 	n := follow(t, db, keep)
@@ -283,7 +283,7 @@ func writeFile(t *testing.T, path string, data []byte) {
 // A database that was put back to an earlier state takes no node with it; the next version does.
 func TestOlderSnapshot(t *testing.T) {
 	t.Parallel()
-	db, server := newDB(t)
+	db, server := newServer(t)
 	put(t, db, document("a", "10/minute"))
 	server.Save(t)
 	keep := filepath.Join(t.TempDir(), "state")
@@ -320,7 +320,7 @@ func TestOlderSnapshot(t *testing.T) {
 // Paused, it answers nobody, and nobody waits.
 func TestPausedDatabase(t *testing.T) {
 	t.Parallel()
-	db, server := newDB(t)
+	db, server := newServer(t)
 	put(t, db, document("a", "10/minute"))
 	keep := filepath.Join(t.TempDir(), "state")
 	n := follow(t, db, keep)

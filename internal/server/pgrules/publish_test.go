@@ -255,7 +255,7 @@ func TestDatabaseAway(t *testing.T) {
 // Usage is added up over nodes and batches, and what a subject is comes from whoever knows.
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	db, server := newDB(t)
+	db, server := newServer(t)
 	subject := headgate.SubjectOf("tenant", "acme")
 	attributes := headgate.Attributes{"tenant": "acme"}
 	for _, row := range []meter.Row{

@@ -3,6 +3,7 @@ package pgrules_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -14,14 +15,35 @@ import (
 )
 
 // newDB is a database with tables, and a way to write to it by hand.
-func newDB(t *testing.T) (*pgrules.DB, *testenv.Postgres) {
+var databases = testenv.SharedPostgres{Prepare: migrate}
+
+func TestMain(m *testing.M) { os.Exit(databases.Run(m)) }
+
+func migrate(t testing.TB, server *testenv.Postgres) {
 	t.Helper()
-	server := testenv.StartPostgres(t)
-	db := open(t, server)
+	db, err := pgrules.Open(server.URL(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
 	if _, _, err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return db, server
+}
+
+// newDB has the tables in a database of its own.
+func newDB(t *testing.T) (*pgrules.DB, *testenv.Postgres) {
+	t.Helper()
+	server := databases.Database(t)
+	return open(t, server), server
+}
+
+// newServer has them on a server of its own, which may fail.
+func newServer(t *testing.T) (*pgrules.DB, *testenv.Postgres) {
+	t.Helper()
+	server := testenv.StartPostgres(t)
+	migrate(t, server)
+	return open(t, server), server
 }
 
 func open(t *testing.T, server *testenv.Postgres) *pgrules.DB {
