@@ -36,7 +36,7 @@ const versionExample = `{"rules": [{"id": "search", "by": ["api_key"], "limit": 
 func readChange(body []byte, tenant string) (RulesChange, pgrules.Change, error) {
 	wanted, err := parseLike[RulesChange](body, versionExample)
 	change := pgrules.Change{Prune: wanted.Prune}
-	switch modes := []headgate.Mode{headgate.Enforce, headgate.Shadow, headgate.Off}; {
+	switch mode := pgrules.ModeOf(wanted.Mode); {
 	case err != nil:
 		return wanted, change, err
 	case len(wanted.Rules) > maxRules:
@@ -44,12 +44,10 @@ func readChange(body []byte, tenant string) (RulesChange, pgrules.Change, error)
 	case tenant != "" && (wanted.Prune || wanted.Mode != ""):
 		return wanted, change, newProblem(http.StatusForbidden, "prune and mode are about the rules of all "+
 			"tenants: leave them out")
+	case wanted.Mode != "" && wanted.Mode != mode.String():
+		return wanted, change, unusable("mode is %q: send enforce, shadow or off", wanted.Mode)
 	case wanted.Mode != "":
-		i := slices.IndexFunc(modes, func(m headgate.Mode) bool { return m.String() == wanted.Mode })
-		if i < 0 {
-			return wanted, change, unusable("mode is %q: send enforce, shadow or off", wanted.Mode)
-		}
-		change.Mode = &modes[i]
+		change.Mode = &mode
 	}
 	starts := ruleStarts(body)
 	var problems ruledoc.Errors

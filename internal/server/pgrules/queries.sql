@@ -53,9 +53,6 @@ SELECT v.version AS number, v.mode, v.actor, v.comment, v.created_at,
     (SELECT count(*) FROM rate_limit_rule_versions r WHERE r.version = v.version) AS changed
 FROM rate_limit_versions v WHERE v.version < sqlc.arg(before) ORDER BY v.version DESC LIMIT sqlc.arg(most);
 
--- name: VersionByNumber :one
-SELECT * FROM rate_limit_versions WHERE version = $1;
-
 -- name: RulesAt :many
 SELECT r.rule_id, r.rule FROM (
     SELECT DISTINCT ON (rule_id) rule_id, rule FROM rate_limit_rule_versions

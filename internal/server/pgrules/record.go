@@ -58,9 +58,9 @@ func (db *DB) RulesAt(ctx context.Context, version int64) ([]Rule, error) {
 
 // rowsAt returns the mode of a version, and the rows of the rules that were there.
 func (db *DB) rowsAt(ctx context.Context, version int64) (headgate.Mode, []pgdb.RateLimitRule, error) {
-	then, err := db.query().VersionByNumber(ctx, version)
+	then, err := db.Version(ctx, version)
 	if err != nil {
-		return 0, nil, fmt.Errorf("version %d: %w", version, db.explain(err))
+		return 0, nil, err
 	}
 	found, err := db.query().RulesAt(ctx, version)
 	if err != nil {

@@ -204,16 +204,12 @@ func ruleOf(row pgdb.RateLimitRule) Rule {
 }
 
 // Filter says which rules are wanted; nil is all.
-type Filter struct {
-	Scope, Tenant, Owner *string
-	Enabled              *bool
-}
+type Filter = pgdb.ListRulesParams
 
 // Rules are those that fit, in the order in which they were made.
 func (db *DB) Rules(ctx context.Context, filter Filter, page Page) ([]Rule, error) {
-	rows, err := db.query().ListRules(ctx, pgdb.ListRulesParams{
-		After: page.After, Most: page.Most, Enabled: filter.Enabled, Scope: filter.Scope, Tenant: filter.Tenant, Owner: filter.Owner,
-	})
+	filter.After, filter.Most = page.After, page.Most
+	rows, err := db.query().ListRules(ctx, filter)
 	if err != nil {
 		return nil, db.explain(err)
 	}

@@ -1226,20 +1226,3 @@ func (q *Queries) UpdateRules(ctx context.Context, rules json.RawMessage) error 
 	_, err := q.db.Exec(ctx, updateRules, rules)
 	return err
 }
-
-const versionByNumber = `-- name: VersionByNumber :one
-SELECT version, mode, actor, comment, created_at FROM rate_limit_versions WHERE version = $1
-`
-
-func (q *Queries) VersionByNumber(ctx context.Context, version int64) (RateLimitVersion, error) {
-	row := q.db.QueryRow(ctx, versionByNumber, version)
-	var i RateLimitVersion
-	err := row.Scan(
-		&i.Version,
-		&i.Mode,
-		&i.Actor,
-		&i.Comment,
-		&i.CreatedAt,
-	)
-	return i, err
-}
