@@ -30,7 +30,7 @@ type exemptList struct {
 
 func newExempt(p *program) *cobra.Command {
 	cmd := &cobra.Command{Use: "exempt", Short: "Free subjects from a rule, on a server with PostgreSQL"}
-	cmd.AddCommand(newExemptAdd(p), newExemptList(p), newRemove(p, "exemption", adminclient.ExemptionsPath))
+	cmd.AddCommand(newExemptAdd(p), newExemptList(p), newRemove(p, "exemption", adminapi.ExemptionsPath))
 	return cmd
 }
 

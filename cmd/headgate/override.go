@@ -17,7 +17,7 @@ import (
 
 func newOverride(p *program) *cobra.Command {
 	cmd := &cobra.Command{Use: "override", Short: "Give subjects other limits than a rule has, on a server with PostgreSQL"}
-	cmd.AddCommand(newOverrideSet(p), newOverrideList(p), newRemove(p, "override", adminclient.OverridesPath), newOverrideImport(p))
+	cmd.AddCommand(newOverrideSet(p), newOverrideList(p), newRemove(p, "override", adminapi.OverridesPath), newOverrideImport(p))
 	return cmd
 }
 

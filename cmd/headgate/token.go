@@ -83,7 +83,7 @@ into the file that listen.tokens_file names, and it sends the token in X-Headgat
 	create.Flags().StringVar(&tenant, "tenant", "", "`TENANT` that the token is for; without it, for all")
 	create.Flags().StringVar(&expires, "expires", "", "`WHEN` a token in PostgreSQL ends: 2026-12-01, 72h or 14d; without it never")
 	serverFlags(create, &o)
-	cmd.AddCommand(create, newTokenList(p), newRemove(p, "token", adminclient.TokensPath))
+	cmd.AddCommand(create, newTokenList(p), newRemove(p, "token", adminapi.TokensPath))
 	return cmd
 }
 

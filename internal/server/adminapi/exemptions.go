@@ -66,7 +66,7 @@ func (a *api) addExemption(c *call) (any, error) {
 		Rule: found.Name, SubjectType: wanted.SubjectType, SubjectValue: wanted.SubjectValue, Reason: wanted.Reason,
 		ExpiresAt: wanted.ExpiresAt,
 	})
-	return created{fmt.Sprintf("%s/%d", exemptionsPath, made.ID), made}, err
+	return created{fmt.Sprintf("%s/%d", ExemptionsPath, made.ID), made}, err
 }
 
 func (a *api) removeExemption(c *call) (any, error) {

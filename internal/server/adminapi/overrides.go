@@ -61,7 +61,7 @@ func (a *api) setOverrides(c *call) (any, error) {
 	}
 	for i := range there {
 		if o := &there[i]; o.LimitName == one.LimitName {
-			return created{fmt.Sprintf("%s/%d", overridesPath, o.ID), o}, nil
+			return created{fmt.Sprintf("%s/%d", OverridesPath, o.ID), o}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: it was removed at once", pgrules.ErrConflict)

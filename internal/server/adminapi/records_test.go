@@ -114,7 +114,7 @@ func TestDatabaseAway(t *testing.T) {
 	for as, want := range map[string]string{
 		viewer: "PostgreSQL at postgres://postgres@127.0.0.1", acme: "the database does not answer: try again",
 	} {
-		r := httptest.NewRequest(http.MethodGet, rulesPath, http.NoBody)
+		r := httptest.NewRequest(http.MethodGet, RulesPath, http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+as)
 		got := httptest.NewRecorder()
 		w.api.ServeHTTP(got, r)

@@ -10,20 +10,24 @@ import (
 	"time"
 )
 
+// Where the API has what, as openapi.yaml describes it.
 const (
-	rulesPath      = "/v1/rate-limit/rules"
-	exemptionsPath = "/v1/rate-limit/exemptions"
+	ExplainPath    = "/v1/explain"
+	RulesPath      = "/v1/rate-limit/rules"
+	VersionsPath   = "/v1/rate-limit/versions"
+	OverridesPath  = "/v1/rate-limit/overrides"
+	ExemptionsPath = "/v1/rate-limit/exemptions"
+	UsagePath      = "/v1/rate-limit/usage"
+	AuditPath      = "/v1/rate-limit/audit"
+	NodesPath      = "/v1/rate-limit/nodes"
+	TokensPath     = "/v1/rate-limit/tokens" //nolint:gosec // no token
+	TopPath        = "/v1/rate-limit/top"
+	DenialsPath    = "/v1/rate-limit/denials"
 	documentPath   = "/v1/openapi.yaml"
-	versionsPath   = "/v1/rate-limit/versions"
-	tokensPath     = "/v1/rate-limit/tokens" //nolint:gosec // no token
-	overridesPath  = "/v1/rate-limit/overrides"
 )
 
 //go:embed openapi.yaml
 var openapi []byte
-
-// ExplainPath is where POST takes an explain.Question and answers with an explain.Report.
-const ExplainPath = "/v1/explain"
 
 // Whether an endpoint serves callers of a tenant.
 const (
@@ -54,42 +58,42 @@ var routes = []route{
 	{http.MethodPost, ExplainPath, Viewer, wholeServer, anywhere, (*api).explain},
 	{http.MethodGet, documentPath, Viewer, perTenant, anywhere, (*api).readDocument},
 
-	{http.MethodGet, rulesPath, Viewer, perTenant, inDatabase, (*api).listRules},
-	{http.MethodPost, rulesPath, Editor, perTenant, inDatabase, (*api).createRule},
-	{http.MethodGet, rulesPath + "/{ruleId}", Viewer, perTenant, inDatabase, (*api).readRule},
-	{http.MethodPut, rulesPath + "/{ruleId}", Editor, perTenant, inDatabase, (*api).replaceRule},
-	{http.MethodDelete, rulesPath + "/{ruleId}", Editor, perTenant, inDatabase, (*api).disableRule},
+	{http.MethodGet, RulesPath, Viewer, perTenant, inDatabase, (*api).listRules},
+	{http.MethodPost, RulesPath, Editor, perTenant, inDatabase, (*api).createRule},
+	{http.MethodGet, RulesPath + "/{ruleId}", Viewer, perTenant, inDatabase, (*api).readRule},
+	{http.MethodPut, RulesPath + "/{ruleId}", Editor, perTenant, inDatabase, (*api).replaceRule},
+	{http.MethodDelete, RulesPath + "/{ruleId}", Editor, perTenant, inDatabase, (*api).disableRule},
 
-	{http.MethodGet, rulesPath + "/{ruleId}/exemptions", Viewer, perTenant, inDatabase, (*api).listExemptions},
-	{http.MethodPost, rulesPath + "/{ruleId}/exemptions", Editor, perTenant, inDatabase, (*api).addExemption},
-	{http.MethodPost, rulesPath + "/{ruleId}/reset", Editor, perTenant, anywhere, (*api).resetCounter},
-	{http.MethodPost, rulesPath + "/{ruleId}/grant", Editor, perTenant, anywhere, (*api).grantUnits},
-	{http.MethodGet, "/v1/rate-limit/usage", Viewer, perTenant, anywhere, (*api).readUsage},
-	{http.MethodGet, "/v1/rate-limit/usage/me", Self, perTenant, anywhere, (*api).readOwnUsage},
-	{http.MethodGet, "/v1/rate-limit/usage/daily", Viewer, perTenant, inDatabase, (*api).listUsage},
-	{http.MethodPost, exemptionsPath, Editor, wholeServer, inDatabase, (*api).addExemption},
-	{http.MethodGet, exemptionsPath, Viewer, perTenant, inDatabase, (*api).listExemptions},
-	{http.MethodDelete, exemptionsPath + "/{exemptionId}", Editor, perTenant, inDatabase, (*api).removeExemption},
+	{http.MethodGet, RulesPath + "/{ruleId}/exemptions", Viewer, perTenant, inDatabase, (*api).listExemptions},
+	{http.MethodPost, RulesPath + "/{ruleId}/exemptions", Editor, perTenant, inDatabase, (*api).addExemption},
+	{http.MethodPost, RulesPath + "/{ruleId}/reset", Editor, perTenant, anywhere, (*api).resetCounter},
+	{http.MethodPost, RulesPath + "/{ruleId}/grant", Editor, perTenant, anywhere, (*api).grantUnits},
+	{http.MethodGet, UsagePath, Viewer, perTenant, anywhere, (*api).readUsage},
+	{http.MethodGet, UsagePath + "/me", Self, perTenant, anywhere, (*api).readOwnUsage},
+	{http.MethodGet, UsagePath + "/daily", Viewer, perTenant, inDatabase, (*api).listUsage},
+	{http.MethodPost, ExemptionsPath, Editor, wholeServer, inDatabase, (*api).addExemption},
+	{http.MethodGet, ExemptionsPath, Viewer, perTenant, inDatabase, (*api).listExemptions},
+	{http.MethodDelete, ExemptionsPath + "/{exemptionId}", Editor, perTenant, inDatabase, (*api).removeExemption},
 
-	{http.MethodGet, overridesPath, Viewer, perTenant, inDatabase, (*api).listOverrides},
-	{http.MethodPost, overridesPath, Editor, perTenant, inDatabase, (*api).setOverrides},
-	{http.MethodDelete, overridesPath + "/{overrideId}", Editor, perTenant, inDatabase, (*api).removeOverride},
+	{http.MethodGet, OverridesPath, Viewer, perTenant, inDatabase, (*api).listOverrides},
+	{http.MethodPost, OverridesPath, Editor, perTenant, inDatabase, (*api).setOverrides},
+	{http.MethodDelete, OverridesPath + "/{overrideId}", Editor, perTenant, inDatabase, (*api).removeOverride},
 
-	{http.MethodGet, versionsPath, Viewer, wholeServer, inDatabase, (*api).listVersions},
-	{http.MethodPost, versionsPath, Editor, wholeServer, inDatabase, (*api).publishVersion},
-	{http.MethodGet, versionsPath + "/{version}", Viewer, wholeServer, inDatabase, (*api).readVersion},
-	{http.MethodGet, versionsPath + "/{version}/diff/{other}", Viewer, wholeServer, inDatabase, (*api).compareVersions},
-	{http.MethodPost, versionsPath + "/{version}/rollback", Editor, wholeServer, inDatabase, (*api).rollBack},
+	{http.MethodGet, VersionsPath, Viewer, wholeServer, inDatabase, (*api).listVersions},
+	{http.MethodPost, VersionsPath, Editor, wholeServer, inDatabase, (*api).publishVersion},
+	{http.MethodGet, VersionsPath + "/{version}", Viewer, wholeServer, inDatabase, (*api).readVersion},
+	{http.MethodGet, VersionsPath + "/{version}/diff/{other}", Viewer, wholeServer, inDatabase, (*api).compareVersions},
+	{http.MethodPost, VersionsPath + "/{version}/rollback", Editor, wholeServer, inDatabase, (*api).rollBack},
 	{http.MethodPost, "/v1/rate-limit/validate", Viewer, perTenant, inDatabase, (*api).validate},
 
-	{http.MethodGet, "/v1/rate-limit/audit", Viewer, perTenant, inDatabase, (*api).listAudit},
-	{http.MethodGet, "/v1/rate-limit/nodes", Viewer, wholeServer, inDatabase, (*api).listNodes},
-	{http.MethodGet, tokensPath, Admin, wholeServer, inDatabase, (*api).listTokens},
-	{http.MethodPost, tokensPath, Admin, wholeServer, inDatabase, (*api).createToken},
-	{http.MethodDelete, tokensPath + "/{tokenId}", Admin, wholeServer, inDatabase, (*api).revokeToken},
+	{http.MethodGet, AuditPath, Viewer, perTenant, inDatabase, (*api).listAudit},
+	{http.MethodGet, NodesPath, Viewer, wholeServer, inDatabase, (*api).listNodes},
+	{http.MethodGet, TokensPath, Admin, wholeServer, inDatabase, (*api).listTokens},
+	{http.MethodPost, TokensPath, Admin, wholeServer, inDatabase, (*api).createToken},
+	{http.MethodDelete, TokensPath + "/{tokenId}", Admin, wholeServer, inDatabase, (*api).revokeToken},
 
-	{http.MethodGet, "/v1/rate-limit/top", Viewer, wholeServer, anywhere, (*api).listTop},
-	{http.MethodGet, "/v1/rate-limit/denials", Viewer, wholeServer, anywhere, (*api).listDenials},
+	{http.MethodGet, TopPath, Viewer, wholeServer, anywhere, (*api).listTop},
+	{http.MethodGet, DenialsPath, Viewer, wholeServer, anywhere, (*api).listDenials},
 	{http.MethodGet, profilePath, Admin, wholeServer, anywhere, (*api).profile},
 }
 

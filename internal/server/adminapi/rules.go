@@ -54,7 +54,7 @@ func (a *api) createRule(c *call) (any, error) {
 		return nil, err
 	}
 	made, err := a.showRule(c, name, outcome.Version)
-	return created{rulesPath + "/" + made.UUID, made}, err
+	return created{RulesPath + "/" + made.UUID, made}, err
 }
 
 // taken says what to do where there is a rule of the name. Tenants learn nothing of it.
@@ -71,7 +71,7 @@ func (a *api) taken(c *call, name string, conflict error) error {
 		state = ", which is disabled"
 	}
 	return newProblem(http.StatusConflict, fmt.Sprintf("there is a rule %q%s: PUT %s/%s with If-Match: %s replaces it",
-		name, state, rulesPath, there.UUID, tagOf(&there)))
+		name, state, RulesPath, there.UUID, tagOf(&there)))
 }
 
 func (a *api) readRule(c *call) (any, error) { return a.showRule(c, c.PathValue("ruleId"), 0) }

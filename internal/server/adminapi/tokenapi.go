@@ -72,7 +72,7 @@ func (a *api) createToken(c *call) (any, error) {
 		CreatedBy: c.by.Name,
 	}, secret}
 	made.ID, err = a.DB.AddToken(c.Context(), c.by.who(""), made.Token, sha256.Sum256([]byte(secret)))
-	return created{fmt.Sprintf("%s/%d", tokensPath, made.ID), made}, err
+	return created{fmt.Sprintf("%s/%d", TokensPath, made.ID), made}, err
 }
 
 func (a *api) revokeToken(c *call) (any, error) {

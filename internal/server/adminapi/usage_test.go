@@ -239,7 +239,7 @@ func TestUsageWithFiles(t *testing.T) {
 	}
 	grant := func(as string) (int, string) {
 		const body = `{"subject": {"tenant": "acme"}, "units": 2}`
-		return ask(a, httptest.NewRequest(http.MethodPost, rulesPath+"/quota/grant", strings.NewReader(body)), as)
+		return ask(a, httptest.NewRequest(http.MethodPost, RulesPath+"/quota/grant", strings.NewReader(body)), as)
 	}
 	if status, body := grant(editor); status != 200 || !strings.Contains(body, `"remaining":8`) {
 		t.Errorf("%d %s", status, body)

@@ -9,13 +9,6 @@ import (
 	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
-// What can be removed, by where the API has it.
-const (
-	OverridesPath  = "/v1/rate-limit/overrides"
-	ExemptionsPath = "/v1/rate-limit/exemptions"
-	TokensPath     = "/v1/rate-limit/tokens" //nolint:gosec // G101: it is a path
-)
-
 // Remove removes what has this id below a path.
 func (c *Client) Remove(ctx context.Context, path, id string) error {
 	return c.call(ctx, http.MethodDelete, path+"/"+id, nil, nil)
@@ -33,25 +26,25 @@ func (c *Client) Overrides(ctx context.Context, rule string, subject headgate.At
 	for name, value := range subject {
 		filter.Add("subject", name+"="+value)
 	}
-	return list[adminapi.StoredOverride](ctx, c, OverridesPath, "overrides", filter, most)
+	return list[adminapi.StoredOverride](ctx, c, adminapi.OverridesPath, "overrides", filter, most)
 }
 
 // SetOverride sets one override, and returns it as it is stored.
 func (c *Client) SetOverride(ctx context.Context, o *adminapi.Override) (adminapi.StoredOverride, error) {
-	return ask[adminapi.StoredOverride](ctx, c, http.MethodPost, OverridesPath, o)
+	return ask[adminapi.StoredOverride](ctx, c, http.MethodPost, adminapi.OverridesPath, o)
 }
 
 // SetOverrides sets all or none, and returns how many were not as they are already. A *RefusalError because of one of them begins
 // with "override" and its index.
 func (c *Client) SetOverrides(ctx context.Context, all []adminapi.Override) (changed int, err error) {
-	answer, err := ask[struct{ Changed int }](ctx, c, http.MethodPost, OverridesPath, map[string]any{"overrides": all})
+	answer, err := ask[struct{ Changed int }](ctx, c, http.MethodPost, adminapi.OverridesPath, map[string]any{"overrides": all})
 	return answer.Changed, err
 }
 
 // exemptionsOf is where the API has the exemptions from a rule, or from all.
 func exemptionsOf(rule string) string {
 	if rule == "" {
-		return ExemptionsPath
+		return adminapi.ExemptionsPath
 	}
 	return rulePath(rule) + "/exemptions"
 }

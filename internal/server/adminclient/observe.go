@@ -14,7 +14,7 @@ import (
 
 // Nodes returns which servers run which version of the rules.
 func (c *Client) Nodes(ctx context.Context) (adminapi.Nodes, error) {
-	return ask[adminapi.Nodes](ctx, c, http.MethodGet, "/v1/rate-limit/nodes", nil)
+	return ask[adminapi.Nodes](ctx, c, http.MethodGet, adminapi.NodesPath, nil)
 }
 
 // Explain returns whether a request would be refused now, and why.
@@ -35,7 +35,7 @@ func (c *Client) Explain(ctx context.Context, q explain.Question) (*explain.Repo
 
 // Top asks all nodes through the server. The query is that of the API.
 func (c *Client) Top(ctx context.Context, q url.Values) (adminapi.Top, error) {
-	t, err := ask[adminapi.Top](ctx, c, http.MethodGet, "/v1/rate-limit/top?"+q.Encode(), nil)
+	t, err := ask[adminapi.Top](ctx, c, http.MethodGet, adminapi.TopPath+"?"+q.Encode(), nil)
 	if err == nil && t.WindowSeconds < 1 {
 		err = c.stranger()
 	}
@@ -45,7 +45,7 @@ func (c *Client) Top(ctx context.Context, q url.Values) (adminapi.Top, error) {
 
 // Denials asks all nodes through the server. The query is that of the API.
 func (c *Client) Denials(ctx context.Context, q url.Values) (adminapi.Denials, error) {
-	d, err := ask[adminapi.Denials](ctx, c, http.MethodGet, "/v1/rate-limit/denials?"+q.Encode(), nil)
+	d, err := ask[adminapi.Denials](ctx, c, http.MethodGet, adminapi.DenialsPath+"?"+q.Encode(), nil)
 	if err == nil && d.Since.IsZero() {
 		err = c.stranger()
 	}

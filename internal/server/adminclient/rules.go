@@ -15,13 +15,8 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-const (
-	rulesPath    = "/v1/rate-limit/rules"
-	versionsPath = "/v1/rate-limit/versions"
-)
-
 // rulePath is where the API has a rule.
-func rulePath(rule string) string { return rulesPath + "/" + url.PathEscape(rule) }
+func rulePath(rule string) string { return adminapi.RulesPath + "/" + url.PathEscape(rule) }
 
 // Rule returns a rule by its name or id.
 func (c *Client) Rule(ctx context.Context, name string) (headgate.Rule, error) {
@@ -38,7 +33,7 @@ func (c *Client) Rules(ctx context.Context, enabled bool) ([]adminapi.Rule, erro
 	if enabled {
 		filter.Set("enabled", "true")
 	}
-	all, _, err := list[adminapi.Rule](ctx, c, rulesPath, "rules", filter, math.MaxInt)
+	all, _, err := list[adminapi.Rule](ctx, c, adminapi.RulesPath, "rules", filter, math.MaxInt)
 	return all, err
 }
 
@@ -53,7 +48,7 @@ func (c *Client) ParseRule(what string, document json.RawMessage) (headgate.Rule
 
 // Versions returns the newest versions of the rules, at most so many, and whether there are more.
 func (c *Client) Versions(ctx context.Context, most int) (all []adminapi.Version, more bool, err error) {
-	return list[adminapi.Version](ctx, c, versionsPath, "versions", url.Values{}, most)
+	return list[adminapi.Version](ctx, c, adminapi.VersionsPath, "versions", url.Values{}, most)
 }
 
 // CurrentVersion returns the number of the newest version of the rules.
@@ -70,7 +65,7 @@ func (c *Client) CurrentVersion(ctx context.Context) (int64, error) {
 
 // RulesAt returns the mode and the rules of a version.
 func (c *Client) RulesAt(ctx context.Context, version int64) (mode headgate.Mode, rules []adminapi.Rule, err error) {
-	there, err := ask[adminapi.RulesAt](ctx, c, http.MethodGet, fmt.Sprintf("%s/%d", versionsPath, version), nil)
+	there, err := ask[adminapi.RulesAt](ctx, c, http.MethodGet, fmt.Sprintf("%s/%d", adminapi.VersionsPath, version), nil)
 	if err != nil {
 		return mode, nil, err
 	}
@@ -84,13 +79,13 @@ func (c *Client) RulesAt(ctx context.Context, version int64) (mode headgate.Mode
 
 // Diff returns what differs between two versions of the rules.
 func (c *Client) Diff(ctx context.Context, from, to int64) (*rulediff.Report, error) {
-	r, err := ask[rulediff.Report](ctx, c, http.MethodGet, fmt.Sprintf("%s/%d/diff/%d", versionsPath, from, to), nil)
+	r, err := ask[rulediff.Report](ctx, c, http.MethodGet, fmt.Sprintf("%s/%d/diff/%d", adminapi.VersionsPath, from, to), nil)
 	return &r, err
 }
 
 // Publish makes a version of the rules, unless it is a dry run.
 func (c *Client) Publish(ctx context.Context, change *adminapi.RulesChange) (p adminapi.Published, err error) {
-	p, err = ask[adminapi.Published](ctx, c, http.MethodPost, versionsPath, change)
+	p, err = ask[adminapi.Published](ctx, c, http.MethodPost, adminapi.VersionsPath, change)
 	if err == nil && change.DryRun && p.Changes == nil {
 		err = c.stranger()
 	}
@@ -102,7 +97,7 @@ func (c *Client) Rollback(ctx context.Context, version int64, comment string) (a
 	why := struct {
 		Comment string `json:"comment,omitzero"`
 	}{comment}
-	return ask[adminapi.Published](ctx, c, http.MethodPost, fmt.Sprintf("%s/%d/rollback", versionsPath, version), why)
+	return ask[adminapi.Published](ctx, c, http.MethodPost, fmt.Sprintf("%s/%d/rollback", adminapi.VersionsPath, version), why)
 }
 
 // Conflict reports whether somebody else has changed what a change is based on.
@@ -115,5 +110,5 @@ func refusedWith(err error, status int) bool {
 
 // Audit returns the newest changes of a rule and what belongs to it, at most so many, and whether there are more.
 func (c *Client) Audit(ctx context.Context, rule string, most int) (all []adminapi.AuditEntry, more bool, err error) {
-	return list[adminapi.AuditEntry](ctx, c, "/v1/rate-limit/audit", "entries", url.Values{"rule": {rule}}, most)
+	return list[adminapi.AuditEntry](ctx, c, adminapi.AuditPath, "entries", url.Values{"rule": {rule}}, most)
 }

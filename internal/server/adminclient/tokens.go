@@ -11,11 +11,11 @@ import (
 
 // Tokens returns all tokens, those that were removed included.
 func (c *Client) Tokens(ctx context.Context) ([]adminapi.Token, error) {
-	all, _, err := list[adminapi.Token](ctx, c, TokensPath, "tokens", url.Values{}, math.MaxInt)
+	all, _, err := list[adminapi.Token](ctx, c, adminapi.TokensPath, "tokens", url.Values{}, math.MaxInt)
 	return all, err
 }
 
 // CreateToken has the server make a token.
 func (c *Client) CreateToken(ctx context.Context, t *adminapi.TokenRequest) (adminapi.CreatedToken, error) {
-	return ask[adminapi.CreatedToken](ctx, c, http.MethodPost, TokensPath, t)
+	return ask[adminapi.CreatedToken](ctx, c, http.MethodPost, adminapi.TokensPath, t)
 }

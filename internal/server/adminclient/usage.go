@@ -11,11 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
-const usagePath = "/v1/rate-limit/usage"
-
 // OwnUsage returns what the token's owner has left of all rules that count by them.
 func (c *Client) OwnUsage(ctx context.Context) ([]adminapi.Usage, error) {
-	own, err := ask[struct{ Usage []adminapi.Usage }](ctx, c, http.MethodGet, usagePath+"/me", nil)
+	own, err := ask[struct{ Usage []adminapi.Usage }](ctx, c, http.MethodGet, adminapi.UsagePath+"/me", nil)
 	return own.Usage, err
 }
 
@@ -30,7 +28,7 @@ func (c *Client) Usage(ctx context.Context, rule string, subject headgate.Attrib
 		}
 		q.Set(name, subject[name])
 	}
-	return ask[adminapi.Usage](ctx, c, http.MethodGet, usagePath+"?"+q.Encode(), nil)
+	return ask[adminapi.Usage](ctx, c, http.MethodGet, adminapi.UsagePath+"?"+q.Encode(), nil)
 }
 
 // Give gives a subject back what it has used of a rule, and returns what it has then. The action is reset or grant.
