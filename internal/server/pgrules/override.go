@@ -44,14 +44,14 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 	if len(overrides) > MaxOverrides {
 		return 0, fmt.Errorf("%w: %d overrides at once: send at most %d", ErrRefused, len(overrides), MaxOverrides)
 	}
-	rules := map[string]*parsedRow{}
+	read := map[string]pgdb.RateLimitRule{}
 	rows := make([]pgdb.RateLimitOverride, len(overrides))
 	places := map[string]int{}
 	for i := range overrides {
 		o := &overrides[i]
-		rule, err := db.cached(ctx, rules, o.Rule)
+		id, rule, err := db.ruleOfOverride(ctx, read, o.Rule)
 		if err == nil {
-			err = checkOverride(&rule.rule, o)
+			err = checkOverride(&rule, o)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("override %d: %w", i, err)
@@ -66,7 +66,7 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		}
 		places[key] = i
 		rows[i] = pgdb.RateLimitOverride{
-			RuleID: rule.id, LimitName: o.LimitName, Subject: subject, LimitText: o.Limit, Reason: o.Reason, ExpiresAt: o.ExpiresAt,
+			RuleID: id, LimitName: o.LimitName, Subject: subject, LimitText: o.Limit, Reason: o.Reason, ExpiresAt: o.ExpiresAt,
 			CreatedBy: who.Name,
 		}
 	}
@@ -93,27 +93,18 @@ func subjectText(subject headgate.Attributes) (string, error) {
 	return string(text), err
 }
 
-// parsedRow is a rule that overrides are for.
-type parsedRow struct {
-	id   int64
-	rule headgate.Rule
-}
-
-// cached reads a rule unless it is among those that were read before.
-func (db *DB) cached(ctx context.Context, rules map[string]*parsedRow, name string) (*parsedRow, error) {
-	if known := rules[name]; known != nil {
-		return known, nil
-	}
-	row, err := db.rowOf(ctx, name)
-	if err != nil {
-		return nil, err
+// ruleOfOverride reads a rule, whose row may be among those that were read before.
+func (db *DB) ruleOfOverride(ctx context.Context, read map[string]pgdb.RateLimitRule, name string) (int64, headgate.Rule, error) {
+	row, known := read[name]
+	if !known {
+		var err error
+		if row, err = db.rowOf(ctx, name); err != nil {
+			return 0, headgate.Rule{}, err
+		}
+		read[name] = row
 	}
 	rule, err := db.parse(&row)
-	if err != nil {
-		return nil, err
-	}
-	rules[name] = &parsedRow{row.ID, rule}
-	return rules[name], nil
+	return row.ID, rule, err
 }
 
 func checkOverride(rule *headgate.Rule, o *Override) error {
