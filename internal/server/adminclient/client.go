@@ -1,5 +1,5 @@
-// Package adminclient asks the admin API of a running server on behalf of the headgate command: it knows the paths and the JSON of
-// the API, waits when it is asked to, reads lists page by page, and says why there is no answer and what to do.
+// Package adminclient asks the admin API of a running server on behalf of the headgate command, in the types of package adminapi: it
+// waits when it is asked to, reads lists page by page, and says why there is no answer and what to do.
 //
 // It knows no flags and prints nothing. The remedies in its errors are those of the command's users.
 package adminclient
