@@ -14,7 +14,7 @@ import (
 func HTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if parent := r.Header["Traceparent"]; len(parent) == 1 { // two of them are none
-			r = r.WithContext(within(r.Context(), parent[0], r.Header["Tracestate"]))
+			r = r.WithContext(Within(r.Context(), parent[0], r.Header["Tracestate"]...))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -24,22 +24,18 @@ func HTTP(next http.Handler) http.Handler {
 // mostly is not there.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if parent := call.Header["traceparent"]; len(parent) == 1 {
-		ctx = within(ctx, parent[0], call.Header["tracestate"])
+		ctx = Within(ctx, parent[0], call.Header["tracestate"]...)
 	}
 	return ctx, nil
 }
 
-// Within is a context in a caller's trace, for a request among others that names its own; traceparent is as in the header. If
-// it is empty or makes no sense the context stays what it is.
-func Within(ctx context.Context, traceparent string) context.Context {
+// Within returns a context in a caller's trace; traceparent and tracestate are as in the headers. If traceparent is empty or
+// invalid the context stays what it is.
+func Within(ctx context.Context, traceparent string, tracestate ...string) context.Context {
 	if traceparent == "" {
 		return ctx
 	}
-	return within(ctx, traceparent, nil)
-}
-
-func within(ctx context.Context, parent string, state []string) context.Context {
-	headers := propagation.MapCarrier{"traceparent": parent, "tracestate": strings.Join(state, ",")}
+	headers := propagation.MapCarrier{"traceparent": traceparent, "tracestate": strings.Join(tracestate, ",")}
 	return propagation.TraceContext{}.Extract(ctx, headers)
 }
 
