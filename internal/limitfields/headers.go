@@ -205,10 +205,5 @@ func Left(l *headgate.LimitDecision) int64 {
 // decide, but if it denies the request that is nothing.
 func decided(l *headgate.LimitDecision) bool { return l.Err == nil || l.Refuses() }
 
-func wholeUnix(t time.Time) int64 {
-	seconds := t.Unix()
-	if t.Nanosecond() > 0 {
-		seconds++
-	}
-	return seconds
-}
+// wholeUnix rounds up, as Up does.
+func wholeUnix(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }
