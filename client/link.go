@@ -46,12 +46,8 @@ type link struct {
 	lastID  uint64
 	unary   int  // calls besides the stream
 	retired bool // takes no more
-	silence silence
-}
-
-// silence is what speaks against a server: checks that were given up since it was last heard.
-type silence struct {
-	checks int
+	// silent is what speaks against a server: how many checks were given up since it was last heard, the first of them asked at since.
+	silent int
 	since  time.Time
 }
 
@@ -161,12 +157,12 @@ func (l *link) giveUp(w *waiter) (sent, ok bool) {
 // unheard notes that something asked at a time was given up. Only if nothing at all was heard for long enough does that
 // speak against the server: callers may have little time.
 func (l *link) unheard(asked time.Time) {
-	if l.silence.checks == 0 {
-		l.silence.since = asked
+	if l.silent == 0 {
+		l.since = asked
 	}
-	l.silence.checks++
-	if silent := time.Since(l.silence.since); l.silence.checks >= mostSilent && silent >= l.server.client.options.Timeout {
-		l.cancel(fmt.Errorf("%d checks without an answer, and nothing heard for %v", l.silence.checks, silent))
+	l.silent++
+	if silence := time.Since(l.since); l.silent >= mostSilent && silence >= l.server.client.options.Timeout {
+		l.cancel(fmt.Errorf("%d checks without an answer, and nothing heard for %v", l.silent, silence))
 	}
 }
 
@@ -242,7 +238,7 @@ func (l *link) receive(in *incoming) error {
 		return l.why(err)
 	}
 	l.mu.Lock()
-	l.silence.checks = 0
+	l.silent = 0
 	for i := range in.answers {
 		a := &in.answers[i]
 		if a.waiter = l.sent[a.id]; a.waiter != nil {

@@ -125,7 +125,7 @@ func (l *link) leave(asked time.Time, answered bool) {
 	l.mu.Lock()
 	l.unary--
 	if answered {
-		l.silence.checks = 0
+		l.silent = 0
 	} else {
 		l.unheard(asked)
 	}
