@@ -167,3 +167,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.next.ServeHTTP(w, r)
 }
+
+// refuse answers a request that may not pass, whose headers are set.
+func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, d *headgate.Decision, again *int64) {
+	if m.answer != nil {
+		m.answer(w, r, *d)
+		return
+	}
+	status, body := limitfields.Problem(d, again, m.status)
+	w.Header().Set("Content-Type", limitfields.ProblemType)
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	_, _ = w.Write(body) // a client that is gone is not told
+}
