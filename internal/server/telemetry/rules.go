@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/ruledoc"
@@ -20,22 +21,21 @@ type rules struct {
 }
 
 func newRules(registry *prometheus.Registry) *rules {
-	r := &rules{
-		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	with := promauto.With(registry)
+	return &rules{
+		info: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "headgate_rules_info", Help: "Version of the rules in use; the value is 1.",
 		}, []string{"version"}),
-		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
+		loaded: with.NewGauge(prometheus.GaugeOpts{
 			Name: "headgate_rules_loaded_timestamp_seconds", Help: "When the rules in use were read.",
 		}),
-		good: prometheus.NewGauge(prometheus.GaugeOpts{
+		good: with.NewGauge(prometheus.GaugeOpts{
 			Name: "headgate_rules_good", Help: "1 if the rules in use are those of the files or of PostgreSQL, 0 if those are bad or unavailable.",
 		}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
+		refused: with.NewCounter(prometheus.CounterOpts{
 			Name: "headgate_rules_refused_total", Help: "Times that rules were read that could not be used.",
 		}),
 	}
-	registry.MustRegister(r.info, r.loaded, r.good, r.refused)
-	return r
 }
 
 // Rules notes what became of the rules.
@@ -58,10 +58,10 @@ func (m *Metrics) Rules(e ruledoc.Event) {
 
 // RulesChecked shows when the database was last seen to have nothing newer.
 func (m *Metrics) RulesChecked(at func() time.Time) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "headgate_rules_checked_timestamp_seconds",
 		Help: "When PostgreSQL was last seen to have nothing newer than the rules in use.",
-	}, func() float64 { return float64(at().UnixMilli()) / 1000 }))
+	}, func() float64 { return float64(at().UnixMilli()) / 1000 })
 }
 
 // Limits shows the numbers of the rules in use.
