@@ -44,13 +44,7 @@ type Offenders struct {
 }
 
 // New makes Offenders, who are told of decisions by Note.
-func New(options Options) *Offenders {
-	return newOffenders(options, nil)
-}
-
-func newOffenders(options Options, now func() time.Time) *Offenders {
-	return &Offenders{options: options, now: now, most: maxBytes}
-}
+func New(options Options) *Offenders { return &Offenders{options: options, most: maxBytes} }
 
 func (o *Offenders) timeOf(seen *headgate.Observation) time.Time {
 	if o.now != nil {

@@ -29,11 +29,12 @@ type world struct {
 
 func newWorld(options Options) *world {
 	w := &world{time: noon}
-	w.Offenders = newOffenders(options, func() time.Time {
+	w.Offenders = New(options)
+	w.now = func() time.Time {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.time
-	})
+	}
 	return w
 }
 
