@@ -91,18 +91,22 @@ func (m *request) align(decisions []headgate.Decision) []headgate.Decision {
 // blank reports whether the descriptor has no entries, and so describes nothing.
 func (d *descriptor) blank() bool { return len(d.entries) == 0 }
 
-// spans of the units of time by their numbers. As everywhere here a month is 30 days.
-var spans = []time.Duration{1: time.Second, time.Minute, time.Hour, day, 30 * day, 365 * day}
+// units are the lengths of the units of time by their numbers. As in envoyproxy/ratelimit a month is 30 days.
+var units = []time.Duration{1: time.Second, time.Minute, time.Hour, day, 30 * day, year: 365 * day, week: 7 * day}
 
-const day = 24 * time.Hour
+const (
+	day = 24 * time.Hour
+	// year is the last unit that a request may have, and week one that only responses do.
+	year, week = 6, 7
+)
 
 // limit is what is asked for. A window longer than a year could not be counted.
 func (o *override) limit() (*headgate.Limit, error) {
-	if o.unit == 0 || o.unit >= uint64(len(spans)) {
-		return nil, fmt.Errorf("there is no unit %d: send 1 (second) to %d (year)", o.unit, len(spans)-1)
+	if o.unit == 0 || o.unit > year {
+		return nil, fmt.Errorf("there is no unit %d: send 1 (second) to %d (year)", o.unit, year)
 	}
-	span := spans[o.unit]
-	if longest := uint64(spans[len(spans)-1] / span); o.times > longest {
+	span := units[o.unit]
+	if longest := uint64(units[year] / span); o.times > longest {
 		return nil, fmt.Errorf("unit_multiplier is %d: send at most %d with this unit", o.times, longest)
 	}
 	return &headgate.Limit{Count: int64(o.requests), Window: span * time.Duration(max(1, o.times))}, nil

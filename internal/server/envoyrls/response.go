@@ -107,20 +107,6 @@ func appendLimit(data []byte, l *headgate.LimitDecision) []byte {
 	return data
 }
 
-// units of time by their length, the longest first, with their numbers. As in envoyproxy/ratelimit a month is 30 days.
-var units = []struct {
-	length time.Duration
-	number uint64
-}{
-	{365 * 24 * time.Hour, 6},
-	{30 * 24 * time.Hour, 5},
-	{7 * 24 * time.Hour, 7},
-	{24 * time.Hour, 4},
-	{time.Hour, 3},
-	{time.Minute, 2},
-	{time.Second, 1},
-}
-
 var calendars = map[headgate.Calendar]uint64{
 	headgate.Minute: 2, headgate.Hour: 3, headgate.Day: 4, headgate.Week: 7, headgate.Month: 5,
 }
@@ -130,9 +116,9 @@ func unitOf(l *headgate.Limit) (unit, times uint64) {
 	if l.Calendar != headgate.NoCalendar {
 		return calendars[l.Calendar], 1
 	}
-	for _, u := range units {
-		if l.Window%u.length == 0 {
-			return u.number, uint64(l.Window / u.length)
+	for _, number := range [...]uint64{year, 5, week, 4, 3, 2, 1} { // the longest first
+		if length := units[number]; l.Window%length == 0 {
+			return number, uint64(l.Window / length)
 		}
 	}
 	return 0, 1
