@@ -1,6 +1,6 @@
 // Package limitfields writes limits for clients, as draft-ietf-httpapi-ratelimit-headers has them: the same text in the
-// headers of HTTP and in the metadata of gRPC. It knows a decision's limits and the names of headers, and nothing of
-// how they are sent.
+// headers of HTTP and in the metadata of gRPC; and for operators, that the store did not decide. It knows a decision's limits and
+// the names of headers, and nothing of how they are sent.
 package limitfields
 
 import (

@@ -9,7 +9,6 @@ import (
 
 // Method returns a method of a gRPC service S whose request, an R, is read by the server's codec and not by generated code.
 func Method[S, R, A any](fullMethod string, handle func(S, context.Context, *R) (A, error)) grpc.MethodDesc {
-	//nolint:revive // the order is gRPC's
 	handler := func(service any, ctx context.Context, read func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		req := new(R)
 		if err := read(req); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Problem is what is wrong with a request over HTTP, as RFC 9457 has it. The type about:blank means that the status says which
 // kind it is.
-type Problem struct {
+type Problem struct { //nolint:errname // RFC 9457 calls it so
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
