@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/limitfields"
 )
@@ -47,9 +49,19 @@ func TestManyLimits(t *testing.T) {
 			Result: headgate.Result{RetryAfter: time.Duration(n+1) * time.Second},
 		})
 	}
-	r := newRefusal(&d)
-	if r.worst.Rule != "rule-99" || len(r.violations) != maxNamed {
-		t.Errorf("%s is the worst, and %d are named", r.worst.Rule, len(r.violations))
+	named := 0
+	for _, detail := range statusOf(&d, 0).Details() {
+		switch detail := detail.(type) {
+		case *errdetails.ErrorInfo:
+			if rule := detail.GetMetadata()["rule"]; rule != "rule-99" {
+				t.Errorf("%s is the worst", rule)
+			}
+		case *errdetails.QuotaFailure:
+			named = len(detail.GetViolations())
+		}
+	}
+	if named != maxNamed {
+		t.Errorf("%d are named", named)
 	}
 	if md := rateLimits(&d); len(md["ratelimit"][0])+len(md["ratelimit-policy"][0]) > 1000 {
 		t.Errorf("metadata %v", md)

@@ -33,17 +33,6 @@ const (
 	maxSpread = 5 * time.Minute
 )
 
-// refusal is what a client is told.
-type refusal struct {
-	// wait is until the call can pass: at least the decision's; 0 if it is not known.
-	wait time.Duration
-	// worst is the limit that denies the call for the longest time; nil if the client knows none.
-	worst *headgate.LimitDecision
-	// violations are of the limits that deny the call, those of rules that are not exposed without a name.
-	violations []*errdetails.QuotaFailure_Violation
-	undecided  bool
-}
-
 // refuse tells the client, and whoever wants to know besides.
 //
 // All metadata go into the trailer. With nothing in the header the answer is what gRPC calls Trailers-Only, and that is
@@ -52,71 +41,66 @@ func (i *Interceptors) refuse(ctx context.Context, method string, d headgate.Dec
 	if i.options.OnRefused != nil {
 		i.options.OnRefused(ctx, method, &d)
 	}
-	r := newRefusal(&d)
+	wait := waitOf(&d)
 	trailer := metadata.MD{}
 	if i.options.Metadata {
 		trailer = rateLimits(&d)
-		if r.wait > 0 {
-			trailer.Set("retry-after", strconv.FormatInt(limitfields.Up(r.wait, time.Second), 10))
+		if wait > 0 {
+			trailer.Set("retry-after", strconv.FormatInt(limitfields.Up(wait, time.Second), 10))
 		}
 	}
 	switch {
-	case r.wait == headgate.Never || r.wait > maxPushback:
+	case wait == headgate.Never || wait > maxPushback:
 		trailer.Set("grpc-retry-pushback-ms", "-1")
-	case r.wait > 0:
-		trailer.Set("grpc-retry-pushback-ms", strconv.FormatInt(limitfields.Up(r.wait, time.Millisecond), 10))
+	case wait > 0:
+		trailer.Set("grpc-retry-pushback-ms", strconv.FormatInt(limitfields.Up(wait, time.Millisecond), 10))
 	}
 	_ = grpc.SetTrailer(ctx, trailer) // fails only without a transport, where there is nobody to tell
-	return r.status()
+	return statusOf(&d, wait)
 }
 
-func newRefusal(d *headgate.Decision) refusal {
-	r := refusal{wait: d.RetryAfter, undecided: limitfields.Undecided(d)}
+// waitOf returns how long until a denied call can pass: at least the decision's wait; 0 if it is not known.
+func waitOf(d *headgate.Decision) time.Duration {
 	switch {
-	case r.undecided:
-		r.wait = 0 // nobody knows when the store is back
-	case r.wait > 0:
-		r.wait = jitter(r.wait)
+	case limitfields.Undecided(d):
+		return 0 // nobody knows when the store is back
+	case d.RetryAfter > 0:
+		return jitter(d.RetryAfter)
+	}
+	return d.RetryAfter
+}
+
+// statusOf returns what a client is told of a denial. Limits of rules that are not exposed have no name.
+func statusOf(d *headgate.Decision, wait time.Duration) *status.Status {
+	code, text, undecided := codes.ResourceExhausted, "rate limit exceeded", limitfields.Undecided(d)
+	info := &errdetails.ErrorInfo{Reason: reasonExceeded, Domain: domain}
+	if undecided {
+		code, text, info.Reason = codes.Unavailable, "rate limits cannot be checked", reasonUnavailable
 	}
 	hidden := limitfields.Hidden(d)
-	for n := range d.Limits {
-		l := &d.Limits[n]
-		if !l.Refuses() || !l.Exposed && l != hidden {
-			continue
-		}
-		if len(r.violations) < maxNamed {
-			r.violations = append(r.violations, &errdetails.QuotaFailure_Violation{
+	switch worst := d.Refused(); {
+	case worst == nil:
+	case worst.Exposed:
+		text += ": " + limitfields.Name(worst) + " " + limitfields.Reason(worst, "call")
+		info.Metadata = map[string]string{"rule": worst.Rule}
+	case worst == hidden:
+		info.Metadata = map[string]string{"rule": limitfields.HiddenName}
+	}
+	details := []protoadapt.MessageV1{info}
+	if wait > 0 {
+		text += "; try again in " + (time.Duration(limitfields.Up(wait, time.Millisecond)) * time.Millisecond).String()
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	}
+	var violations []*errdetails.QuotaFailure_Violation
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Refuses() && (l.Exposed || l == hidden) && len(violations) < maxNamed {
+			violations = append(violations, &errdetails.QuotaFailure_Violation{
 				Subject: limitfields.PublicName(l), Description: limitfields.Reason(l, "call"),
 			})
 		}
 	}
-	if worst := d.Refused(); worst != nil && (worst.Exposed || worst == hidden) {
-		r.worst = worst
-	}
-	return r
-}
-
-func (r refusal) status() *status.Status {
-	code, text := codes.ResourceExhausted, "rate limit exceeded"
-	info := &errdetails.ErrorInfo{Reason: reasonExceeded, Domain: domain}
-	if r.undecided {
-		code, text, info.Reason = codes.Unavailable, "rate limits cannot be checked", reasonUnavailable
-	}
-	switch {
-	case r.worst == nil:
-	case r.worst.Exposed:
-		text += ": " + limitfields.Name(r.worst) + " " + limitfields.Reason(r.worst, "call")
-		info.Metadata = map[string]string{"rule": r.worst.Rule}
-	default:
-		info.Metadata = map[string]string{"rule": limitfields.HiddenName}
-	}
-	details := []protoadapt.MessageV1{info}
-	if r.wait > 0 {
-		text += "; try again in " + (time.Duration(limitfields.Up(r.wait, time.Millisecond)) * time.Millisecond).String()
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(r.wait)})
-	}
-	if len(r.violations) > 0 && !r.undecided {
-		details = append(details, &errdetails.QuotaFailure{Violations: r.violations})
+	if len(violations) > 0 && !undecided {
+		details = append(details, &errdetails.QuotaFailure{Violations: violations})
 	}
 	return detailed(code, text, details...)
 }
