@@ -119,7 +119,7 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 		}, s.Log); err != nil {
 			return err
 		}
-		defer s.certificates.Close()
+		tasks.Go(func() { s.certificates.Watch(background) })
 	}
 	if s.redis != nil {
 		s.askRedis(ctx) // who comes first finds Redis connected, if it is there

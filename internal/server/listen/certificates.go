@@ -2,6 +2,7 @@ package listen
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,13 +25,11 @@ var protocols = []string{"h2", "http/1.1"}
 // need.
 type Files struct{ Cert, Key, ClientCA string }
 
-// Certificates are those of files, read again when they change. A connection has those of its beginning.
+// Certificates are those of files, read again when they change while Watch runs. A connection has those of its beginning.
 type Certificates struct {
 	files   Files
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config]
-	stop    chan struct{}
-	stopped chan struct{}
 
 	used, seen, refused contents
 }
@@ -38,23 +37,16 @@ type Certificates struct {
 // contents tells files apart from what was in them before.
 type contents [sha256.Size]byte
 
-// Load reads the files, and again whenever they change, until Close.
+// Load reads the files.
 func Load(files Files, log *slog.Logger) (*Certificates, error) {
-	c := &Certificates{files: files, log: log, stop: make(chan struct{}), stopped: make(chan struct{})}
+	c := &Certificates{files: files, log: log}
 	config, found, err := c.read()
 	if err != nil {
 		return nil, err
 	}
 	c.current.Store(config)
 	c.used, c.seen = found, found
-	go c.watch()
 	return c, nil
-}
-
-// Close ends the watch over the files.
-func (c *Certificates) Close() {
-	close(c.stop)
-	<-c.stopped
 }
 
 // Config has whatever certificates are in use when a client says hello. rejected is called for clients whose own certificate is
@@ -98,13 +90,13 @@ func verify(certificates []*x509.Certificate, authorities *x509.CertPool) error 
 	return err
 }
 
-func (c *Certificates) watch() {
-	defer close(c.stopped)
+// Watch reads the files again whenever they change, until ctx ends.
+func (c *Certificates) Watch(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-c.stop:
+		case <-ctx.Done():
 			return
 		case <-ticker.C:
 			c.look()

@@ -82,7 +82,7 @@ func TestReload(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		go c.Watch(t.Context())
 		client := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // G402: it asks for the name
 		expect := func(name string, lines int) {
 			t.Helper()
@@ -127,7 +127,7 @@ func TestReloadHalfWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		go c.Watch(t.Context())
 		write(t, files.Cert, two.CertPEM)
 		time.Sleep(lookEvery + time.Millisecond)
 		synctest.Wait()
@@ -151,7 +151,7 @@ func TestClientCertificates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		go c.Watch(t.Context())
 		sessions := map[string]tls.ClientSessionCache{}
 		config := func(p pair) *tls.Config {
 			if sessions[p.CertPEM] == nil {
@@ -197,7 +197,6 @@ func TestOldTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
 	//nolint:gosec // G402: that is the question
 	old := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 	if _, err := greet(c, old); err == nil {

@@ -243,7 +243,6 @@ func TestProtocols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer certificates.Close()
 	server := NewHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Proto", r.Proto)
 	}), certificates.Config(nobody), slog.New(slog.DiscardHandler))
@@ -280,7 +279,6 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer certificates.Close()
 	for name, with := range map[string]*tls.Config{"plain": nil, "TLS": certificates.Config(nobody)} {
 		known := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			if connectionOf(ctx) == nil {
