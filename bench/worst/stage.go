@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"strconv"
 	"testing"
 	"time"
@@ -254,17 +253,4 @@ func middle(values []float64) float64 {
 		sum += x
 	}
 	return sum / float64(len(v))
-}
-
-// mostCharges returns how many charges the store accepts in one request, up to a bound.
-func (s *stage) mostCharges(bound int) int {
-	return sort.Search(bound, func(n int) bool {
-		charges := make([]headgate.Charge, n+1)
-		for i := range charges {
-			charges[i] = headgate.Charge{
-				Subject: headgate.SubjectOf("most"), Counter: headgate.Counter(i + 1), Limit: headgate.PerSecond(1),
-			}
-		}
-		return s.take(charges, make([]headgate.Result, n+1)) != nil
-	})
 }
