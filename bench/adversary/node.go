@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"math/rand/v2"
 	"net/rpc"
 	"os"
 	"slices"
@@ -196,24 +197,20 @@ func (n *Worker) ask(c *Command) judge.Record {
 
 // load lets callers ask, each for itself.
 func (n *Worker) load(c *Command) {
-	var all sync.WaitGroup
-	for caller := range c.Bulk.Callers {
-		all.Go(func() {
-			b := &c.Bulk
-			one := *c
-			one.Op, one.Caller, one.Cost = judge.OpCheck, c.Caller+caller, max(1, c.Cost)
-			// Callers with a period are spread evenly over it.
-			next := time.UnixMicro(b.Start).Add(b.Period * time.Duration(caller) / time.Duration(b.Callers))
-			time.Sleep(time.Until(next))
-			for i := 0; (b.Requests == 0 || i < b.Requests) && (b.Until == 0 || time.Now().UnixMicro() < b.Until); i++ {
-				n.ask(&one)
-				if next = next.Add(b.Period); b.Period > 0 {
-					time.Sleep(time.Until(next))
-				} else if b.Pause > 0 {
-					time.Sleep(b.Pause)
-				}
+	n.callers(c, func(caller int, _ *rand.Rand) {
+		b := &c.Bulk
+		one := *c
+		one.Op, one.Caller, one.Cost = judge.OpCheck, c.Caller+caller, max(1, c.Cost)
+		// Callers with a period are spread evenly over it.
+		next := time.UnixMicro(b.Start).Add(b.Period * time.Duration(caller) / time.Duration(b.Callers))
+		time.Sleep(time.Until(next))
+		for i := 0; (b.Requests == 0 || i < b.Requests) && (b.Until == 0 || time.Now().UnixMicro() < b.Until); i++ {
+			n.ask(&one)
+			if next = next.Add(b.Period); b.Period > 0 {
+				time.Sleep(time.Until(next))
+			} else if b.Pause > 0 {
+				time.Sleep(b.Pause)
 			}
-		})
-	}
-	all.Wait()
+		}
+	})
 }
