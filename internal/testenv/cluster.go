@@ -54,45 +54,11 @@ func StartCluster(t testing.TB, e Engine, extra ...string) *Cluster {
 			return err
 		})
 	}
-	wait(t, "cluster start", c.complete)
+	for i, replica := range c.servers[shards:] {
+		wait(t, "replica of "+c.servers[i].Addr(), func() error { return replica.follows(c.servers[i]) })
+	}
 	c.WaitOK(t)
 	return c
-}
-
-// complete says what is missing for every node to know all others, and for
-// every primary to have its replica.
-func (c *Cluster) complete() error {
-	for _, s := range c.servers {
-		list, err := s.nodes()
-		if err != nil {
-			return err
-		}
-		var linked, replicas int
-		for _, n := range list {
-			if n.linked && !n.is("handshake") && !n.is("fail?") && !n.is("fail") {
-				linked++
-			}
-			if n.is("slave") {
-				replicas++
-			}
-		}
-		if len(list) != clusterNodes || linked != clusterNodes || replicas != shards {
-			return fmt.Errorf("%s sees %d nodes, %d of them linked, %d replicas", s.Addr(), len(list), linked, replicas)
-		}
-	}
-	for i, primary := range c.servers[:shards] {
-		if err := c.servers[shards+i].follows(primary); err != nil {
-			return err
-		}
-		info, err := primary.info("replication")
-		if err != nil {
-			return err
-		}
-		if info["connected_slaves"] != "1" {
-			return fmt.Errorf("%s: %s replicas connected", primary.Addr(), info["connected_slaves"])
-		}
-	}
-	return nil
 }
 
 // Addrs are the addresses of all nodes.
@@ -161,9 +127,9 @@ func ownersOf(selves map[*Server]node) *[slotCount]*Server {
 	return &owners
 }
 
-// WaitOK returns when every living node reports the cluster as ok, and all
-// agree on their roles and on which living primary owns each of the 16384
-// slots.
+// WaitOK returns when every living node reports the cluster as ok and is
+// linked to all others that live, and all agree on their roles and on which
+// living primary owns each of the 16384 slots.
 func (c *Cluster) WaitOK(t testing.TB) {
 	t.Helper()
 	wait(t, "cluster ok", c.ok)
@@ -201,13 +167,18 @@ func (c *Cluster) ok() error {
 // agree says where a node's view of the cluster differs from what the servers
 // say of themselves. Voters that do not know a replica as one refuse it.
 func agree(view []node, selves map[*Server]node, owners *[slotCount]*Server) error {
+	for s, self := range selves {
+		i := slices.IndexFunc(view, func(n node) bool { return n.addr == s.Addr() })
+		if i < 0 {
+			return fmt.Errorf("does not know %s", s.Addr())
+		}
+		n := view[i]
+		if !n.linked || n.is("handshake") || n.is("fail?") || n.is("fail") || n.primary != self.primary {
+			return fmt.Errorf("sees %+v, which says of itself %+v", n, self)
+		}
+	}
 	known := 0
 	for _, n := range view {
-		for s, self := range selves {
-			if s.Addr() == n.addr && n.primary != self.primary {
-				return fmt.Errorf("the primary of %s is %s, not %s", n.addr, self.primary, n.primary)
-			}
-		}
 		for _, r := range n.slots {
 			for slot := r.first; slot <= r.last; slot++ {
 				if owner := owners[slot].Addr(); owner != n.addr {
