@@ -132,7 +132,7 @@ func TestMostOfOneRule(t *testing.T) {
 		w.pass(time.Minute)
 	}
 	w.takes(t, heap()-before, 1<<20)
-	r := w.find("long")
+	r := w.rules["long"]
 	names := r.names + r.sketch.names
 	for _, n := range r.near {
 		names -= len(n.name)
@@ -181,7 +181,7 @@ func TestMostOfAllRules(t *testing.T) {
 		t.Error("still incomplete after the window")
 	}
 	total := int64(0)
-	for r := range w.all("") {
+	for _, r := range w.rules {
 		total += r.bytes
 	}
 	if total != w.bytes.Load() {

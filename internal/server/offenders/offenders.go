@@ -7,7 +7,7 @@ package offenders
 
 import (
 	"cmp"
-	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -36,15 +36,20 @@ type Offenders struct {
 	now     func() time.Time // nil but in tests
 	most    int64            // bytes
 
-	rules sync.Map // of *rule by ID
-	bytes atomic.Int64
+	mu    sync.RWMutex
+	rules map[string]*rule
+	// recent has rules that were looked for last, so that a flood by one of them takes no lock of all.
+	recent [recents]atomic.Pointer[rule]
+	bytes  atomic.Int64
 	// lost is the last minute of which something was let go, and making says that room is being made.
 	lost   atomic.Int64
 	making sync.Mutex
 }
 
 // New makes Offenders, who are told of decisions by Note.
-func New(options Options) *Offenders { return &Offenders{options: options, most: maxBytes} }
+func New(options Options) *Offenders {
+	return &Offenders{options: options, most: maxBytes, rules: map[string]*rule{}}
+}
 
 func (o *Offenders) timeOf(seen *headgate.Observation) time.Time {
 	if o.now != nil {
@@ -113,14 +118,46 @@ func (o *Offenders) name(rule string, a headgate.Attributes) string {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
+const recents = 64
+
 // find is a rule, which is made if there is none. It may be gone.
 func (o *Offenders) find(id string) *rule {
-	found, ok := o.rules.Load(id)
-	if !ok {
-		id = strings.Clone(id)
-		found, _ = o.rules.LoadOrStore(id, &rule{id: id})
+	if r := o.recently(id).Load(); r != nil && r.id == id {
+		return r
 	}
-	r, _ := found.(*rule)
+	return o.look(id)
+}
+
+// recently is where a rule is that was looked for last, or another.
+func (o *Offenders) recently(id string) *atomic.Pointer[rule] {
+	n := len(id)
+	if n == 0 {
+		return &o.recent[0]
+	}
+	return &o.recent[(n+int(id[n-1])+7*int(id[n/2]))%recents]
+}
+
+// look is find among all of them.
+func (o *Offenders) look(id string) *rule {
+	o.mu.RLock()
+	r := o.rules[id]
+	o.mu.RUnlock()
+	if r == nil {
+		r = o.add(id)
+	}
+	o.recently(id).Store(r)
+	return r
+}
+
+func (o *Offenders) add(id string) *rule {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r := o.rules[id]
+	if r == nil {
+		id = strings.Clone(id)
+		r = &rule{id: id}
+		o.rules[id] = r
+	}
 	return r
 }
 
@@ -134,7 +171,7 @@ func (o *Offenders) lock(r *rule, id string, now time.Time) *rule {
 			return r
 		}
 		r.mu.Unlock()
-		r = o.find(id)
+		r = o.look(id)
 	}
 }
 
@@ -152,13 +189,14 @@ func (o *Offenders) unlock(r *rule) {
 // makeRoom lets go of rules, those that were quiet longest first, until an eighth of the room is free: so that it is seldom.
 func (o *Offenders) makeRoom() {
 	type quiet struct {
+		id   string
 		rule *rule
 		last int64
 	}
 	var all []quiet
-	for r := range o.all("") {
+	for id, r := range o.all("") {
 		r.mu.Lock()
-		all = append(all, quiet{r, r.last})
+		all = append(all, quiet{id, r, r.last})
 		r.mu.Unlock()
 	}
 	slices.SortFunc(all, func(a, b quiet) int { return cmp.Compare(a.last, b.last) })
@@ -166,23 +204,30 @@ func (o *Offenders) makeRoom() {
 		if o.bytes.Load() <= o.most/8*7 {
 			return
 		}
+		o.mu.Lock()
 		q.rule.mu.Lock()
-		o.rules.Delete(q.rule.id)
+		delete(o.rules, q.id)
 		q.rule.gone = true
 		o.bytes.Add(-q.rule.bytes)
 		o.lost.Store(max(o.lost.Load(), q.rule.minute))
 		q.rule.mu.Unlock()
+		o.mu.Unlock()
+		o.recently(q.id).CompareAndSwap(q.rule, nil)
 	}
 }
 
 // all is every rule, or the one asked for.
-func (o *Offenders) all(id string) iter.Seq[*rule] {
-	return func(yield func(*rule) bool) {
-		o.rules.Range(func(_, found any) bool {
-			r, _ := found.(*rule)
-			return id != "" && id != r.id || yield(r)
-		})
+func (o *Offenders) all(id string) map[string]*rule {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	if id == "" {
+		return maps.Clone(o.rules)
 	}
+	one := map[string]*rule{}
+	if r := o.rules[id]; r != nil {
+		one[id] = r
+	}
+	return one
 }
 
 // Answer is what this node knows. It has more rows than are asked for, and is meant for Merge.
@@ -190,9 +235,9 @@ func (o *Offenders) Answer(q Query) Answer {
 	first := minuteOf(o.timeOf(&headgate.Observation{})) - q.minutes() + 1
 	a := Answer{Header: fanout.Header{Version: version, Nodes: 1}, Incomplete: o.lost.Load() >= first}
 	rules := map[string]*known{}
-	for r := range o.all(q.Rule) {
+	for id, r := range o.all(q.Rule) {
 		r.mu.Lock()
-		rules[r.id] = r.window(first)
+		rules[id] = r.window(first)
 		r.mu.Unlock()
 	}
 	a.fill(rules, wider*q.most())
