@@ -28,8 +28,8 @@ SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 SQLC_CONFIG   = internal/server/pgrules/sqlc.yaml
 
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
-GOTESTCACHED = $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
-GOTEST       = $(GOTESTCACHED) -shuffle=on
+GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
+GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
 
 .PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary attack e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
@@ -49,7 +49,7 @@ build: ## Compile every package, bench included
 
 # In a fixed order, so that the go command may answer for packages that have not changed.
 test: $(GOTESTSUM) ## Run the quick tests: no more than one Redis each; PKG=./memstore and RUN=TestName narrow them
-	@$(GOTESTCACHED) -short $(PKG)
+	@$(GOTESTSUM) --hide-summary=skipped $(GOTESTARGS) -short $(PKG)
 
 test-long: $(GOTESTSUM) ## Run all tests, the long ones too; PKG and RUN as above
 	@$(GOTEST) $(PKG)
