@@ -38,7 +38,7 @@ type agent struct {
 	mu       sync.Mutex
 	queues   map[int]*leaseQueue // by shard
 	expiring expiries
-	// returning counts returns by counter, until the store has answered.
+	// returning counts returns by counter, until the store has answered. What leaves a lease enters it under the counter's lock.
 	returning map[counterKey]int
 	recalls   []byte
 	node      [8]byte // this node, in recalls
@@ -156,6 +156,18 @@ func (a *agent) returnSoon(returns ...headgate.Charge) {
 	a.wakeUp()
 }
 
+// beginReturns counts returns that a request carries to the store.
+func (a *agent) beginReturns(returns []headgate.Charge) {
+	if len(returns) == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range returns {
+		a.returning[counterKey{returns[i].Subject, returns[i].Counter}]++
+	}
+}
+
 // isReturning reports whether units of a counter are on their way back to the store.
 func (a *agent) isReturning(subject headgate.Subject, counter headgate.Counter) bool {
 	a.mu.Lock()
@@ -163,22 +175,20 @@ func (a *agent) isReturning(subject headgate.Subject, counter headgate.Counter) 
 	return a.returning[counterKey{subject, counter}] > 0
 }
 
-// sent ends the count of returns that the store has answered, or never will.
-func (a *agent) sent(returns []headgate.Charge) {
+// endReturn counts one return less.
+func (a *agent) endReturn(key counterKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range returns {
-		key := counterKey{returns[i].Subject, returns[i].Counter}
-		if a.returning[key]--; a.returning[key] <= 0 {
-			delete(a.returning, key)
-		}
+	if a.returning[key]--; a.returning[key] <= 0 {
+		delete(a.returning, key)
 	}
 }
 
-// settleReturns notes what became of returns. What may have been recorded is not returned again: it is lost, which is on the safe
-// side.
-func (a *agent) settleReturns(returns []headgate.Charge, results []headgate.Result) {
+// endReturns notes what became of returns that the store has answered, or never will. What may have been recorded is not returned
+// again: it is lost, which is on the safe side.
+func (a *agent) endReturns(returns []headgate.Charge, results []headgate.Result) {
 	for i := range returns {
+		a.cache.endReturn(returns[i].Subject, returns[i].Counter)
 		switch err := results[i].Err; {
 		case err == nil:
 			a.returned.Add(returns[i].Cost)
@@ -220,7 +230,7 @@ func (a *agent) endLeases(until instant) {
 		}
 		x, _ := heap.Pop(&a.expiring).(expiry)
 		a.mu.Unlock()
-		a.returnSoon(a.cache.expired(x, until)...) // which locks the counter first, as every caller of the agent does
+		a.cache.expired(x, until) // which locks the counter first, as every caller of the agent does
 	}
 }
 
@@ -287,8 +297,7 @@ func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns [
 	sent := a.cache.now()
 	err := a.transport.takePatiently(ctx, charges, results)
 	a.cache.fleet.observe(results)
-	a.sent(returns)
-	a.settleReturns(returns, results[:len(returns)])
+	a.endReturns(returns, results[:len(returns)])
 	for i, x := range acquisitions {
 		r := &results[len(returns)+i]
 		if r.Err != nil && unanswered(r.Err) {

@@ -40,6 +40,8 @@ type entry struct {
 	// The lease that is being spent, and the one after it; the acquisition under way, if there is one.
 	lease, spare *lease
 	acquiring    *acquisition
+	// returned is when the store last answered a return of this node's units.
+	returned instant
 }
 
 func newCache(f *fleet, a *agent) *cache {
@@ -180,14 +182,16 @@ func (c *cache) bringHome(p *plan) {
 		}
 		e, mu := c.lock(charge.Subject, charge.Counter)
 		if e != nil {
-			p.returns = append(p.returns, e.surrender(charge.Subject)...)
+			returns := e.surrender(charge.Subject)
+			c.agent.beginReturns(returns)
+			p.returns = append(p.returns, returns...)
 		}
 		mu.Unlock()
 	}
 }
 
 // deniedOwnUnits reports whether the store denied a charge on a counter of which this node holds units, or is acquiring or
-// returning some.
+// returning some, or has returned some since the store was asked.
 func (c *cache) deniedOwnUnits(p *plan) bool {
 	if c.leases.Load() == 0 {
 		return false
@@ -199,9 +203,10 @@ func (c *cache) deniedOwnUnits(p *plan) bool {
 			continue
 		}
 		e, mu := c.lock(charge.Subject, charge.Counter)
-		own := e != nil && (e.acquiring != nil || e.held(c.now()) > 0)
+		own := e != nil && (e.acquiring != nil || e.held(c.now()) > 0 || e.returned >= p.sent) ||
+			c.agent.isReturning(charge.Subject, charge.Counter) // before a held unit can become a returning one
 		mu.Unlock()
-		if own || c.agent.isReturning(charge.Subject, charge.Counter) {
+		if own {
 			return true
 		}
 	}

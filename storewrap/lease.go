@@ -295,13 +295,13 @@ func (e *entry) endWithWindow(l *lease, c *headgate.Charge, r *headgate.Result, 
 	}
 }
 
-// expired ends a lease that is over or idle, and returns the charges that give back what is left of it. One that is still being
-// spent from expires again later.
-func (c *cache) expired(x expiry, now instant) (returns []headgate.Charge) {
+// expired ends a lease that is over or idle, and has the agent return what is left of it. One that is still being spent from
+// expires again later.
+func (c *cache) expired(x expiry, now instant) {
 	e, mu := c.lock(x.subject, x.counter)
 	defer mu.Unlock()
 	if e == nil {
-		return nil
+		return
 	}
 	for _, l := range [...]**lease{&e.lease, &e.spare} {
 		if *l == nil || (*l).number != x.number {
@@ -310,12 +310,21 @@ func (c *cache) expired(x expiry, now instant) (returns []headgate.Charge) {
 		if next := min((*l).end, e.needed+(*l).idle); (*l).units > 0 && now < next {
 			x.end = next
 			c.agent.expire(x)
-			return nil
+			return
 		}
 		if (*l).units > 0 {
-			returns = append(returns, e.giveBack(x.subject, *l))
+			c.agent.returnSoon(e.giveBack(x.subject, *l))
 		}
 		*l = nil
 	}
-	return returns
+}
+
+// endReturn notes that a return of units was answered: at no time are they neither held, nor returning, nor returned.
+func (c *cache) endReturn(subject headgate.Subject, counter headgate.Counter) {
+	e, mu := c.lock(subject, counter)
+	defer mu.Unlock()
+	if e != nil {
+		e.returned = c.now()
+	}
+	c.agent.endReturn(counterKey{subject, counter})
 }

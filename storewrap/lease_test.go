@@ -1,6 +1,7 @@
 package storewrap
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -244,6 +245,70 @@ func TestUnitsOnTheirWayBack(t *testing.T) {
 			l.node.cache.recall(c.Subject, c.Counter)
 			if l.held(c) != 0 {
 				l.Fatal("a lease was not recalled")
+			}
+			c.Cost = left
+			if r := l.ask(c)[0]; !r.Allowed || r.Remaining != 0 {
+				l.Errorf("%v: %d were left: %+v", a, left, r)
+			}
+		})
+	}
+}
+
+// Nor is what comes back while the store's denial is on its way.
+func TestUnitsBackBeforeTheDenial(t *testing.T) {
+	t.Parallel()
+	for _, a := range leased {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, 1_000)
+			l.lease(c)
+			left := l.ask(c)[0].Remaining
+			c.Cost = left
+			l.inner.Store = slowAnswer{l.inner.Store, left, 2 * gatherFor}
+			l.node.cache.recall(c.Subject, c.Counter)
+			if r := l.ask(c)[0]; !r.Allowed || r.Remaining != 0 {
+				l.Errorf("%v: %d were left: %+v", a, left, r)
+			}
+		})
+	}
+}
+
+// slowAnswer is a store whose answer to charges of one cost takes its time.
+type slowAnswer struct {
+	headgate.Store
+	cost  int64
+	takes time.Duration
+}
+
+func (s slowAnswer) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	err := s.Store.Take(ctx, charges, results)
+	if charges[len(charges)-1].Cost == s.cost {
+		time.Sleep(s.takes)
+	}
+	return err
+}
+
+// Nor is what another request carries back.
+func TestUnitsCarriedBack(t *testing.T) {
+	t.Parallel()
+	for _, a := range leased {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, 1_000)
+			l.lease(c)
+			left := l.ask(c)[0].Remaining
+			l.fail(func(charges []headgate.Charge) error {
+				if charges[0].Refund.Units > 0 && charges[len(charges)-1].Cost == 0 {
+					time.Sleep(2 * gatherFor)
+				}
+				return nil
+			})
+			peek := c
+			peek.Cost = 0
+			var carrier sync.WaitGroup
+			defer carrier.Wait()
+			carrier.Go(func() { _, _ = take(l.node, peek) }) // what it carries matters
+			synctest.Wait()
+			if l.held(c) != 0 {
+				l.Fatal("the peek carries no lease")
 			}
 			c.Cost = left
 			if r := l.ask(c)[0]; !r.Allowed || r.Remaining != 0 {

@@ -16,6 +16,7 @@ type plan struct {
 	// returns, then the charges at index.
 	returns  []headgate.Charge
 	question []headgate.Charge
+	sent     instant // when it was asked
 	answers  []headgate.Result
 	index    []int
 }

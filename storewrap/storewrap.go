@@ -157,10 +157,11 @@ func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []hea
 func (s *Store) ask(p *plan) error {
 	s.cache.bringHome(p)
 	now := time.Now()
+	p.sent = s.cache.at(now)
 	question, answers := p.ask()
 	err := s.transport.take(now, question, answers)
 	s.fleet.observe(answers)
-	s.agent.settleReturns(p.returns, answers)
+	s.agent.endReturns(p.returns, answers)
 	if err != nil {
 		charges, results := p.asked()
 		err = s.fallback.decide(now, charges, results)
