@@ -170,6 +170,14 @@ func TestWaits(t *testing.T) {
 	early := check("s", begin+second-10_000, 1, true, 0)
 	mustFind(t, verdict(c, []Record{first, denied, early}, limit), "before its RetryAfter")
 
+	// A node that heard the store late names an end that is as much too late, and no more.
+	slow, cached := first, check("s", begin+20_000, 1, false, second-1000)
+	slow.Answered = slow.Sent + 20_000
+	cached.Path, cached.Store = "cache", 0
+	passes.Sent, passes.Answered = passes.Store, passes.Store
+	mustPass(t, verdict(c, []Record{slow, cached, passes, check("s", begin+2*second, 1, false, second), check("s", begin+3*second+1, 1, true, 0)}, limit))
+	mustFind(t, verdict(c, []Record{first, cached, passes}, limit), "before its RetryAfter")
+
 	moved := check("s", begin+3000, 1, false, second/2)
 	mustFind(t, verdict(c, []Record{first, denied, moved, passes}, limit), "earlier than that of a denial before")
 

@@ -7,7 +7,7 @@ const (
 	// times of the store there is none.
 	skew = 200
 	// overshoot is by how much a node may name a later end than the store, in microseconds: it cannot know how long ago the
-	// store decided what it hears.
+	// store decided what it hears. Where answers of the store took longer, it is as long as the slowest.
 	overshoot = 5_000
 	// certain is how small a limit must be for the judge to know its counter from the history alone: larger ones may be
 	// leased, and are then charged before they are spent.
@@ -43,7 +43,8 @@ type waits struct {
 // due is when a request passes, as a denial says.
 type due struct {
 	earliest, latest int64
-	exact            bool // by the store's clock
+	exact            bool  // by the store's clock
+	overshoot        int64 // if it is not
 }
 
 // past reports whether a request was certainly made after the named time.
@@ -61,7 +62,7 @@ func (d due) future(r *Record) bool {
 // atLeast returns the earliest time that can have been meant, for a comparison with one that is exact or not.
 func (d due) atLeast(exact bool) int64 {
 	if !d.exact {
-		return d.earliest - overshoot
+		return d.earliest - d.overshoot
 	}
 	return d.earliest - d.skew(exact)
 }
@@ -88,9 +89,13 @@ func (all *dues) add(d due) {
 func (w *waits) follow(name string, records []*Record) {
 	ends := map[int64]*dues{}
 	counters, exact := w.counters(records)
+	slowest := int64(overshoot)
 	for _, r := range records {
 		if r.Op != OpCheck || r.Error != "" {
 			continue
+		}
+		if r.exact() {
+			slowest = max(slowest, r.Answered-r.Sent)
 		}
 		from, to := r.Span()
 		before := ends[r.Cost]
@@ -110,7 +115,7 @@ func (w *waits) follow(name string, records []*Record) {
 			}
 			continue
 		}
-		now := due{from + r.RetryAfter, to + r.RetryAfter, r.exact()}
+		now := due{from + r.RetryAfter, to + r.RetryAfter, r.exact(), slowest}
 		if before == nil {
 			before = &dues{}
 			ends[r.Cost] = before
