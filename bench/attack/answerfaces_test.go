@@ -26,6 +26,7 @@ import (
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
+	"github.com/headgate/headgate/internal/protofields"
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/internal/server/checkhttp"
@@ -147,12 +148,6 @@ func (f *faces) grpc(t *testing.T) *checkv1.CheckResponse {
 	return answer
 }
 
-// wireMessage is a message that knows its own form on the wire.
-type wireMessage interface {
-	AppendFields(data []byte) []byte
-	ReadFields(data []byte) error
-}
-
 // rls is what Envoy is answered.
 func (f *faces) rls(t *testing.T) *rlsv3.RateLimitResponse {
 	t.Helper()
@@ -163,7 +158,7 @@ func (f *faces) rls(t *testing.T) *rlsv3.RateLimitResponse {
 		t.Fatal(err)
 	}
 	said, err := f.envoy.description.Methods[0].Handler(f.envoy.service, t.Context(), func(request any) error {
-		message, ok := request.(wireMessage)
+		message, ok := request.(protofields.Readable)
 		if !ok {
 			return errors.New("not a message")
 		}
@@ -172,7 +167,7 @@ func (f *faces) rls(t *testing.T) *rlsv3.RateLimitResponse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	message, _ := said.(wireMessage)
+	message, _ := said.(protofields.Writable)
 	answer := &rlsv3.RateLimitResponse{}
 	if err := proto.Unmarshal(message.AppendFields(nil), answer); err != nil {
 		t.Fatal(err)
