@@ -175,20 +175,18 @@ func (a *agent) isReturning(subject headgate.Subject, counter headgate.Counter) 
 	return a.returning[counterKey{subject, counter}] > 0
 }
 
-// endReturn counts one return less.
-func (a *agent) endReturn(key counterKey) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.returning[key]--; a.returning[key] <= 0 {
-		delete(a.returning, key)
-	}
-}
-
 // endReturns notes what became of returns that the store has answered, or never will. What may have been recorded is not returned
 // again: it is lost, which is on the safe side.
 func (a *agent) endReturns(returns []headgate.Charge, results []headgate.Result) {
 	for i := range returns {
-		a.cache.endReturn(returns[i].Subject, returns[i].Counter)
+		// First the one, then the other: at no time are units neither held, nor returning, nor returned.
+		a.cache.returned(returns[i].Subject, returns[i].Counter)
+		key := counterKey{returns[i].Subject, returns[i].Counter}
+		a.mu.Lock()
+		if a.returning[key]--; a.returning[key] <= 0 {
+			delete(a.returning, key)
+		}
+		a.mu.Unlock()
 		switch err := results[i].Err; {
 		case err == nil:
 			a.returned.Add(returns[i].Cost)

@@ -319,12 +319,11 @@ func (c *cache) expired(x expiry, now instant) {
 	}
 }
 
-// endReturn notes that a return of units was answered: at no time are they neither held, nor returning, nor returned.
-func (c *cache) endReturn(subject headgate.Subject, counter headgate.Counter) {
+// returned notes that the store has answered a return of units.
+func (c *cache) returned(subject headgate.Subject, counter headgate.Counter) {
 	e, mu := c.lock(subject, counter)
 	defer mu.Unlock()
 	if e != nil {
 		e.returned = c.now()
 	}
-	c.agent.endReturn(counterKey{subject, counter})
 }
