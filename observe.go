@@ -71,7 +71,7 @@ func (o *observer) begin() (now time.Time) {
 func (o *observer) observe(ctx context.Context, call Call, a Attributes, d *Decision, err error, begun time.Time) {
 	if o != nil {
 		now := o.clock()
-		o.send(ctx, Observation{call, a, *d, err, max(1, now.Sub(begun)), now})
+		o.send(ctx, call, a, d, err, max(1, now.Sub(begun)), now)
 	}
 }
 
@@ -95,14 +95,14 @@ func (o *observer) observeAll(ctx context.Context, asks []Ask, decisions []Decis
 		if i == 0 {
 			o.observe(ctx, call, asks[i].Attributes, &decisions[i], nil, begun)
 		} else {
-			o.send(ctx, Observation{Call: call, Attributes: asks[i].Attributes, Decision: decisions[i]})
+			o.send(ctx, call, asks[i].Attributes, &decisions[i], nil, 0, time.Time{})
 		}
 	}
 }
 
-func (o *observer) send(ctx context.Context, seen Observation) {
-	reused, _ := o.observations.Get().(*Observation)
-	*reused = seen
-	o.report(ctx, reused)
-	o.observations.Put(reused)
+func (o *observer) send(ctx context.Context, call Call, a Attributes, d *Decision, err error, took time.Duration, at time.Time) {
+	seen, _ := o.observations.Get().(*Observation)
+	*seen = Observation{call, a, *d, err, took, at}
+	o.report(ctx, seen)
+	o.observations.Put(seen)
 }
