@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// newDB is a database with tables, and a way to write to it by hand.
+// databases have the tables, one for each test that asks.
 var databases = testenv.SharedPostgres{Prepare: migrate}
 
 func TestMain(m *testing.M) { os.Exit(databases.Run(m)) }
