@@ -42,13 +42,18 @@ func IsKeyHash(value string) bool { return pathreading.IsHash(value) }
 // IsKeyAttribute reports whether the values of an attribute are API keys.
 func IsKeyAttribute(name string) bool { return name == attrAPIKey || name == attrKeyEntry }
 
-// hashKey returns attributes with the hash of an API key in its place.
-func hashKey(a Attributes, name string) Attributes {
-	if key := a[name]; key != "" && !IsKeyHash(key) {
-		a = maps.Clone(a)
-		a[name] = HashKey(key)
+// hashKey returns attributes with the hash of an API key in its place: those given, or else a copy in the scratch space.
+func hashKey(a Attributes, name string, scratch *Attributes) Attributes {
+	key := a[name]
+	if key == "" || IsKeyHash(key) {
+		return a
 	}
-	return a
+	if *scratch == nil {
+		*scratch = make(Attributes, len(a))
+	}
+	maps.Copy(*scratch, a)
+	(*scratch)[name] = HashKey(key)
+	return *scratch
 }
 
 func ensureKeyHashes(keys []string) []string {

@@ -185,7 +185,8 @@ func (e *Exceptions) exemptIn(t *exceptionTables, x Exemption) error {
 }
 
 func (e *Exceptions) subjectOf(a Attributes) Subject {
-	a = hashKey(hashKey(a, attrAPIKey), attrKeyEntry)
+	var hashed Attributes
+	a = hashKey(hashKey(a, attrAPIKey, &hashed), attrKeyEntry, &hashed)
 	s, _ := subjectOf(e.subjects.secret, slices.Sorted(maps.Keys(a)), a)
 	return s
 }

@@ -38,6 +38,7 @@ func (s *slots) of(name string) int {
 // first asked for. It begins empty.
 type view struct {
 	attributes Attributes
+	hashed     Attributes // a copy with the hash of the API key
 	values     []string
 	paths      [2]segments // as given and in lower case
 	split      [2]bool
@@ -47,7 +48,8 @@ type view struct {
 // look takes a request, in its first reading.
 func (v *view) look(set *RuleSet, a Attributes) {
 	s := &set.slots
-	a = hashKey(a, attrAPIKey)
+	clear(v.hashed)
+	a = hashKey(a, attrAPIKey, &v.hashed)
 	v.attributes = a
 	v.split = [2]bool{}
 	if cap(v.values) < len(s.names) {
@@ -107,6 +109,7 @@ func (v *view) path(lower bool) *segments {
 // forget makes the view empty again.
 func (v *view) forget() {
 	v.attributes = nil
+	clear(v.hashed)
 	clear(v.values)
 	v.readings.forget()
 }

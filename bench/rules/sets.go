@@ -98,7 +98,7 @@ func requestsOf(change func(*request)) []headgate.Attributes {
 				"a."+name("team", r.IntN(500))+".example.net"),
 			"ip": r.pick(fmt.Sprintf("203.0.%d.%d", r.IntN(256), r.IntN(256)), fmt.Sprintf("10.%d.%d.9", r.IntN(256), r.IntN(256)),
 				fmt.Sprintf("2001:db8:%x:7::/64", r.IntN(250))),
-			"api_key": "key-" + strconv.FormatUint(r.Uint64(), 36), "tenant": name("tenant", r.skewed(2*many)),
+			"api_key": headgate.HashKey(strconv.FormatUint(r.Uint64(), 36)), "tenant": name("tenant", r.skewed(2*many)),
 			"header.accept-language": "de-DE,de;q=0.9,en;q=0.8",
 			"user_agent":             r.pick("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", name("partner", r.skewed(500))+"/1.4"),
 		}
