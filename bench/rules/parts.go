@@ -89,7 +89,7 @@ func (s bench) checks() {
 	one := slices.Concat(others, []headgate.Rule{{ID: "one", Match: match, By: []string{"api_key"}, Limits: limits}})
 	ips, keys := make([]string, subjects), make([]string, subjects)
 	for i := range subjects {
-		ips[i], keys[i] = fmt.Sprintf("203.%d.%d.%d", i>>16, i>>8&255, i&255), name("key", i)
+		ips[i], keys[i] = fmt.Sprintf("203.%d.%d.%d", i>>16, i>>8&255, i&255), headgate.HashKey(name("key", i))
 	}
 	requests := requestsOf(toCheckout)
 	request := func(n int) headgate.Attributes {
@@ -127,7 +127,7 @@ func (s bench) overrides() {
 	without, with := s.limiter(yes{}, rule), s.limiter(yes{}, rule)
 	keys := make([]string, 2*million) // the first half has overrides
 	for i := range keys {
-		keys[i] = name("key", i)
+		keys[i] = headgate.HashKey(name("key", i))
 	}
 	before, start := paired.Heap(), time.Now()
 	subject := headgate.Attributes{}
