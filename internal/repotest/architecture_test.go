@@ -156,8 +156,8 @@ var architecture = map[string]arrows{
 	"internal/server/adminapi": {
 		code: []string{
 			"identity", "internal/netaddr", "internal/ratelog", "internal/server/check", "internal/server/denials",
-			"internal/server/explain", "internal/server/fanout", "internal/server/offenders", "internal/server/peers",
-			"internal/server/pgrules", "internal/server/rulediff",
+			"internal/server/explain", "internal/server/fanout", "internal/server/offenders", "internal/server/pgrules",
+			"internal/server/rulediff",
 			"memstore", // which limits callers, and who guesses tokens
 			"ruledoc",
 		},
@@ -173,7 +173,7 @@ var architecture = map[string]arrows{
 		},
 	},
 	"internal/server/callers": {
-		code: []string{"internal/ratelog", "internal/server/check", "internal/server/peers", "google.golang.org/grpc"},
+		code: []string{"internal/netaddr", "internal/ratelog", "internal/server/check", "google.golang.org/grpc"},
 	},
 	"internal/server/check": {
 		code: []string{"internal/limitfields", "internal/ratelog", "google.golang.org/grpc"},
@@ -219,7 +219,7 @@ var architecture = map[string]arrows{
 		notRoot: true,
 	},
 	"internal/server/listen": {
-		code:    []string{"internal/ratelog", "internal/server/peers", "google.golang.org/grpc"},
+		code:    []string{"internal/netaddr", "internal/ratelog", "google.golang.org/grpc"},
 		tests:   []string{"internal/testenv", "go.uber.org/goleak"},
 		notRoot: true,
 	},
@@ -230,7 +230,6 @@ var architecture = map[string]arrows{
 		code:  []string{"internal/server/fanout"},
 		tests: []string{"internal/testenv", "memstore"},
 	},
-	"internal/server/peers": {notRoot: true},
 	// It starts servers for the tests of any package, so it must know none of them.
 	"internal/server/pgrules": {
 		code: []string{

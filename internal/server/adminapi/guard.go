@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/ratelog"
-	"github.com/headgate/headgate/internal/server/peers"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -76,7 +76,7 @@ func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Cal
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return by, unauthorized("the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one")
 	}
-	peer := peers.Name(remote)
+	peer := netaddr.PeerName(remote)
 	if !g.admitted.has(token) {
 		lock := &g.locks[maphash.String(g.seed, peer)%uint64(len(g.locks))]
 		lock.Lock()

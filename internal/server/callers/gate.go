@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/ratelog"
-	"github.com/headgate/headgate/internal/server/peers"
 )
 
 // Header carries a caller's token over HTTP, and over gRPC as metadata of that name. It is not Authorization, which gateways pass on
@@ -125,7 +125,7 @@ func (g *Gate) Handshake(listener string) func(remote net.Addr, err error) {
 
 // reject counts a rejection and logs it, unless the peer was logged a while ago.
 func (g *Gate) reject(ctx context.Context, listener, why, remote string, args ...any) {
-	peer := peers.Name(remote)
+	peer := netaddr.PeerName(remote)
 	g.mu.Lock()
 	g.last = Rejection{g.last.Count + 1, time.Now(), listener, peer, why}
 	g.mu.Unlock()

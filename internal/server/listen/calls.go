@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
-	"github.com/headgate/headgate/internal/server/peers"
+	"github.com/headgate/headgate/internal/netaddr"
 )
 
 // maxStreams is how many streams a server has open. One that is idle takes some 20 kB, and a process needs one.
@@ -54,7 +54,7 @@ func (c *calls) begin(ctx context.Context, call *tap.Info) (context.Context, err
 func (c *calls) stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	var from netip.Addr
 	if p, ok := peer.FromContext(stream.Context()); ok {
-		from = peers.Network(p.Addr.String()).Addr()
+		from = netaddr.PeerNetwork(p.Addr.String()).Addr()
 	}
 	if err := c.enter(from); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/ratelog"
-	"github.com/headgate/headgate/internal/server/peers"
 )
 
 const (
@@ -81,7 +81,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // admit counts a connection. It returns nil for one that is beyond the cap.
 func (l *Listener) admit(c net.Conn) net.Conn {
-	added := &connection{Conn: c, listener: l, from: peers.Network(c.RemoteAddr().String()).Addr()}
+	added := &connection{Conn: c, listener: l, from: netaddr.PeerNetwork(c.RemoteAddr().String()).Addr()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
