@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,9 +22,7 @@ type condition struct {
 func (m *Match) conditions() (map[string]Pattern, []problem) {
 	var problems []problem
 	all := make(map[string]Pattern, len(m.Attributes)+3)
-	for name, p := range m.Attributes {
-		all[name] = p
-	}
+	maps.Copy(all, m.Attributes)
 	for _, short := range []struct{ name, value string }{{attrPath, m.Path}, {attrMethod, m.Method}, {attrHost, m.Host}} {
 		if short.value == "" {
 			continue

@@ -76,10 +76,8 @@ func BuiltIn() []string { return slices.Clone(builtIn) }
 
 // checkAttribute says what is wrong with an attribute's name in a rule, or returns "".
 func checkAttribute(name string) string {
-	for _, b := range builtIn {
-		if name == b {
-			return ""
-		}
+	if slices.Contains(builtIn, name) {
+		return ""
 	}
 	for _, s := range sources {
 		rest, ok := strings.CutPrefix(name, s)

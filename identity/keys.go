@@ -165,8 +165,7 @@ func fetcher(address string) func(context.Context) ([]byte, error) {
 		}
 		response, err := client.Do(request)
 		if err != nil {
-			var in *url.Error // which would say the address with its parameters
-			if errors.As(err, &in) {
+			if in, ok := errors.AsType[*url.Error](err); ok { // which would say the address with its parameters
 				err = in.Err
 			}
 			return nil, fmt.Errorf("%s: %w", shown, err)

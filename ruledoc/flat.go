@@ -223,8 +223,7 @@ func flatProblems(rule headgate.Rule) []flatProblem {
 	var problems []flatProblem
 	for _, one := range unjoin(err) {
 		field, problem := "name", one.Error()
-		var wrong *headgate.RuleError
-		if errors.As(one, &wrong) {
+		if wrong, ok := errors.AsType[*headgate.RuleError](one); ok {
 			field, problem = flatField(wrong), wrong.Problem
 		}
 		problems = append(problems, flatProblem{field, sentence(field, problem)})

@@ -132,8 +132,7 @@ func TestFlatErrors(t *testing.T) {
 	for one := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n\n"), "\n\n") {
 		text, want, _ := strings.Cut(one, "\n---")
 		_, err := ParseFlat([]byte(text))
-		var all Errors
-		if !errors.As(err, &all) {
+		if _, ok := errors.AsType[Errors](err); !ok {
 			t.Fatalf("%s: %v", text, err)
 		}
 		if got := "\n" + err.Error(); got != want && !*update {

@@ -125,8 +125,7 @@ func (d *decoder) algorithm(n *node, key string) *headgate.Algorithm {
 	if i < 0 {
 		return nil
 	}
-	a := headgate.Algorithm(i)
-	return &a
+	return new(headgate.Algorithm(i))
 }
 
 // how is how limits count that do not say it themselves.

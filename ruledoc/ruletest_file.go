@@ -269,8 +269,7 @@ func attributeProblem(name string) string {
 		return ""
 	}
 	_, err := headgate.Compile(headgate.Rule{ID: "any", By: []string{name}, Limit: headgate.PerSecond(1)})
-	var problem *headgate.RuleError
-	if errors.As(err, &problem) {
+	if problem, ok := errors.AsType[*headgate.RuleError](err); ok {
 		return problem.Problem
 	}
 	return ""

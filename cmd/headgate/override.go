@@ -70,8 +70,7 @@ takes one at a time, by --limit-name, and the others stay. What it was before an
 		if err == nil {
 			r.Override, err = c.SetOverride(ctx, &o)
 		}
-		var refused *adminclient.RefusalError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*adminclient.RefusalError](err); ok {
 			refused.Detail = wrongOverride.ReplaceAllString(refused.Detail, "") // there is but one
 			if o.LimitName == "" && strings.Contains(refused.Detail, `has no limit ""`) {
 				refused.Detail += ": give --limit-name, which headgate rules export shows"

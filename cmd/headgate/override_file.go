@@ -167,8 +167,7 @@ func (f *overrideFile) read(ctx context.Context, sum hash.Hash, do func(line int
 }
 
 func (f *overrideFile) unreadable(err error) error {
-	var bad *csv.ParseError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 		return csvErrors{fmt.Sprintf("%s:%d: %s", f.name, bad.Line, bad.Err)}
 	}
 	return err

@@ -149,8 +149,7 @@ var wrongOverride = regexp.MustCompile(`^override (\d+): `)
 
 func (i *overrideImport) send(ctx context.Context) error {
 	changed, err := i.server.SetOverrides(ctx, i.batch)
-	var refused *adminclient.RefusalError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*adminclient.RefusalError](err); ok {
 		if place := wrongOverride.FindStringSubmatch(refused.Detail); place != nil {
 			if n, _ := strconv.Atoi(place[1]); n < len(i.lines) {
 				return fmt.Errorf("%s:%d: %s", i.file.name, i.lines[n], refused.Detail[len(place[0]):])

@@ -44,8 +44,7 @@ func limitWords(l headgate.Limit, unit string) string {
 func newLimitReport(l headgate.Limit, unit, origin string) *limitReport {
 	r := &limitReport{Text: limitWords(l, unit), Count: l.Count, Burst: l.Capacity(), Algorithm: l.Algorithm.String(), Origin: origin}
 	if l.Calendar == headgate.NoCalendar {
-		seconds := l.Window.Seconds()
-		r.WindowSeconds = &seconds
+		r.WindowSeconds = new(l.Window.Seconds())
 	} else {
 		r.Calendar = l.Calendar.String()
 	}

@@ -55,8 +55,7 @@ func readArgument(arg string) (name, value string, err error) {
 	}
 	// Whoever compiles rules knows which attributes there are.
 	_, err = headgate.Compile(headgate.Rule{ID: "x", By: []string{name}, Limit: headgate.PerSecond(1)})
-	var wrong *headgate.RuleError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*headgate.RuleError](err); ok {
 		return "", "", errors.New(wrong.Problem)
 	}
 	return name, value, nil

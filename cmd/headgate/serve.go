@@ -84,8 +84,7 @@ func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) 
 		run.Up = func(addresses map[string]string) error { return p.end(newDevReport(addresses, c), nil) }
 	}
 	err := server.Run(ctx, c, run)
-	var bad *server.RulesError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*server.RulesError](err); ok {
 		r := validateReport{Problems: bad.Problems, Warnings: []string{}}
 		return p.end(&r, &exitError{1, "headgate: " + bad.Advice + "\n"})
 	}

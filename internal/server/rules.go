@@ -90,8 +90,7 @@ func (s *server) noRules(err error) error {
 			err = reason
 		}
 	}
-	var problems ruledoc.Errors
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[ruledoc.Errors](err); ok {
 		return &RulesError{problems, advice}
 	}
 	return fmt.Errorf("%s: %w", advice, err)

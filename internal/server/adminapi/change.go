@@ -53,8 +53,7 @@ func readChange(body []byte, tenant string) (RulesChange, pgrules.Change, error)
 	var problems ruledoc.Errors
 	for i, document := range wanted.Rules {
 		definition, err := define(document, tenant)
-		var bad ruledoc.Errors
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[ruledoc.Errors](err); ok {
 			problems = append(problems, moved(bad, body[:starts[i]])...)
 			continue
 		}

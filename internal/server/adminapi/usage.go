@@ -59,8 +59,7 @@ func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decis
 			Origin: l.Origin.String(), Enforced: l.Enforced, LocalShare: l.DecidedBy() == headgate.PathLocal,
 		}
 		if l.Limit.Calendar == headgate.NoCalendar {
-			seconds := l.Limit.Window.Seconds()
-			one.WindowSeconds = &seconds
+			one.WindowSeconds = new(l.Limit.Window.Seconds())
 		} else {
 			one.Calendar = l.Limit.Calendar.String()
 		}

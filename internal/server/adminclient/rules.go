@@ -104,8 +104,8 @@ func (c *Client) Rollback(ctx context.Context, version int64, comment string) (a
 func Conflict(err error) bool { return refusedWith(err, http.StatusConflict) }
 
 func refusedWith(err error, status int) bool {
-	var refused *RefusalError
-	return errors.As(err, &refused) && refused.Status == status
+	refused, ok := errors.AsType[*RefusalError](err)
+	return ok && refused.Status == status
 }
 
 // Audit returns the newest changes of a rule and what belongs to it, at most so many, and whether there are more.

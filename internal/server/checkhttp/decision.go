@@ -71,8 +71,7 @@ func (h *handler) describe(d *headgate.Decision, err error) (*decision, error) {
 		Limits: make([]limit, len(d.Limits)), Headers: h.fields(d),
 	}
 	if l := limitfields.Tightest(d); l != nil {
-		left := limitfields.Left(l)
-		a.Remaining = &left
+		a.Remaining = new(limitfields.Left(l))
 		if !l.Time.IsZero() {
 			a.Reset = instant(l.Time.Add(l.ResetAfter))
 		}
@@ -100,8 +99,7 @@ func newLimit(l *headgate.LimitDecision) limit {
 		a.Window = seconds(w)
 	}
 	if l.Limit.Algorithm == headgate.TokenBucket {
-		burst := l.Limit.Capacity()
-		a.Burst = &burst
+		a.Burst = new(l.Limit.Capacity())
 	}
 	return a
 }
@@ -124,6 +122,5 @@ func instant(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	t = t.UTC()
-	return &t
+	return new(t.UTC())
 }

@@ -170,8 +170,7 @@ func isRegular(path string) bool {
 
 // cause leaves out the path, which is said already.
 func cause(err error) error {
-	var in *fs.PathError
-	if errors.As(err, &in) {
+	if in, ok := errors.AsType[*fs.PathError](err); ok {
 		return in.Err
 	}
 	return err

@@ -45,8 +45,7 @@ func TestGoldenBad(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			t.Parallel()
 			_, err := load(file, lookup)
-			var all yamldoc.Errors
-			if !errors.As(err, &all) {
+			if _, ok := errors.AsType[yamldoc.Errors](err); !ok {
 				t.Fatalf("%T: %v", err, err)
 			}
 			got := err.Error() + "\n"

@@ -150,8 +150,7 @@ func (l *Log) show(s *record, q *Query) Record {
 		Cost: s.cost, Remaining: s.remaining, Path: s.path,
 	}
 	if s.retryAfter != headgate.Never {
-		seconds := s.retryAfter.Seconds()
-		r.RetryAfter = &seconds
+		r.RetryAfter = new(s.retryAfter.Seconds())
 	}
 	_, byClient := q.Attributes["client"]
 	client := s.texts.client()

@@ -185,11 +185,10 @@ func (l *Limit) rank() int {
 
 // seconds is nil for never.
 func seconds(d time.Duration) *float64 {
-	s := d.Seconds()
 	if d == headgate.Never {
 		return nil
 	}
-	return &s
+	return new(d.Seconds())
 }
 
 // Idle is a note that names the attributes at which nobody looks: neither the rules nor exemptions, which are by those

@@ -320,8 +320,7 @@ func parseOverride(line []byte) (o overrideRow, err error) {
 		return o, err
 	}
 	if seconds != 0 {
-		at := time.Unix(seconds, 0)
-		o.Expires = &at
+		o.Expires = new(time.Unix(seconds, 0))
 	}
 	o.Removed, err = strconv.ParseBool(removed)
 	return o, err

@@ -37,8 +37,7 @@ type outcomes struct {
 func (o *outcomes) inc(r result, p path) {
 	c := o.made[r][p].Load()
 	if c == nil {
-		made := o.build(results[r], string(paths[p]))
-		c = &made
+		c = new(o.build(results[r], string(paths[p])))
 		o.made[r][p].Store(c)
 	}
 	(*c).Inc()
