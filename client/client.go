@@ -147,9 +147,8 @@ func (c *Client) Attributes() []string {
 	if names := c.attributes.Load(); names != nil {
 		return *names
 	}
-	patience := time.NewTimer(c.options.Timeout - time.Since(c.started))
-	defer patience.Stop()
-	if c.await(patience.C, func() bool { return c.attributes.Load() != nil }) != nil {
+	patience := time.After(c.options.Timeout - time.Since(c.started))
+	if c.await(patience, func() bool { return c.attributes.Load() != nil }) != nil {
 		return headgate.BuiltIn()
 	}
 	return *c.attributes.Load()

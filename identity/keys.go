@@ -106,11 +106,9 @@ func (k *keys) watch(i interval) {
 }
 
 func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	case <-sooner:
 	}
 }

@@ -211,11 +211,10 @@ func again(req *http.Request) (*http.Request, bool) {
 
 // pause waits from now on and meanwhile gives the connection back, which others may need.
 func pause(ctx context.Context, wait time.Duration, body io.ReadCloser) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	over := time.After(wait)
 	drain(body)
 	select {
-	case <-timer.C:
+	case <-over:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

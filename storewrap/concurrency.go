@@ -149,12 +149,10 @@ func (l *concurrencyLimit) await(important bool, atMost time.Duration) bool {
 	}
 	own := l.queue.push(important)
 	l.admit() // the last call may have ended before this one waited
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
 	select {
 	case <-own.come:
 		return true
-	case <-timer.C:
+	case <-time.After(atMost):
 		return !l.queue.withdraw(own)
 	}
 }

@@ -81,11 +81,9 @@ func (s *deadlineStore) takeAsync(now time.Time, charges []headgate.Charge, resu
 	select {
 	case err = <-answered:
 	case <-ctx.Done():
-		late := time.NewTimer(answerGrace)
-		defer late.Stop()
 		select {
 		case err = <-answered:
-		case <-late.C:
+		case <-time.After(answerGrace):
 			return failAll(results, errLate)
 		}
 	}

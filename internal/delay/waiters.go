@@ -34,10 +34,8 @@ func (w *Waiters) Hold(ctx context.Context, d *headgate.Decision) error {
 		return nil
 	}
 	begin := time.Now()
-	timer := time.NewTimer(d.Delay)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d.Delay):
 		return nil
 	case <-ctx.Done():
 		deny(d, time.Since(begin))

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"context"
 	"net/http"
 	"runtime"
 	"runtime/pprof"
@@ -69,21 +68,14 @@ func (a *api) profile(c *call) (any, error) {
 		if err != nil {
 			return nil, newProblem(http.StatusConflict, "the profile cannot be taken now: "+err.Error())
 		}
-		pass(c.Context(), time.Duration(seconds)*time.Second)
+		select {
+		case <-c.Context().Done():
+		case <-time.After(time.Duration(seconds) * time.Second):
+		}
 		stop()
 	}
 	if stored := pprof.Lookup(name); stored != nil {
 		_ = stored.WriteTo(c.w, 0) // whoever is gone is not told
 	}
 	return written{}, nil
-}
-
-// pass lets time pass, until ctx ends.
-func pass(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
