@@ -85,15 +85,6 @@ func (o *object[T]) properties() string {
 	return strings.Join(members, ", ")
 }
 
-// rows returns the keys as rows of a table in Markdown.
-func (o *object[T]) rows() string {
-	var b strings.Builder
-	for _, f := range o.fields {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.key, f.doc, f.unset)
-	}
-	return b.String()
-}
-
 var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
 // plainText returns a line of Markdown as a sentence without marks, as a JSON string.

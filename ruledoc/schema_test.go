@@ -2,6 +2,7 @@ package ruledoc
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -144,4 +145,13 @@ func TestDocumentationHasTheFields(t *testing.T) {
 	} else if got != string(text) {
 		t.Errorf("the tables of %s are not what the fields say: write them with -update", file)
 	}
+}
+
+// rows returns the keys as rows of a table in Markdown.
+func (o *object[T]) rows() string {
+	var b strings.Builder
+	for _, f := range o.fields {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.key, f.doc, f.unset)
+	}
+	return b.String()
 }
