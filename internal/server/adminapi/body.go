@@ -35,11 +35,11 @@ func (c *call) readBody(most int64) ([]byte, error) {
 }
 
 // parse refuses what package json would make something else of: the answer would be to another question.
-func parse[T any](body []byte) (T, error) {
+func parse[T any](body []byte) (none T, err error) {
 	var value *T
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
-	err := decoder.Decode(&value)
+	err = decoder.Decode(&value)
 	_, more := decoder.Token()
 	switch {
 	case !utf8.Valid(body):
@@ -51,17 +51,15 @@ func parse[T any](body []byte) (T, error) {
 		err = errors.New("it is null")
 	}
 	if err != nil {
-		var none T
 		return none, err
 	}
 	return *value, nil
 }
 
 // read is the body of a request; example shows what to send.
-func read[T any](c *call, example string) (T, error) {
+func read[T any](c *call, example string) (none T, _ error) {
 	body, err := c.readBody(maxBody)
 	if err != nil {
-		var none T
 		return none, err
 	}
 	return parseLike[T](body, example)

@@ -56,9 +56,9 @@ type exceptionRows struct {
 // stream is the rows of a question, one by one.
 func stream[T any](ctx context.Context, tx pgx.Tx, scan func(pgx.Rows, *T) error, sql string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
+		var none T
 		rows, err := tx.Query(ctx, sql, args...)
 		if err != nil {
-			var none T
 			yield(none, err)
 			return
 		}
@@ -70,7 +70,6 @@ func stream[T any](ctx context.Context, tx pgx.Tx, scan func(pgx.Rows, *T) error
 			}
 		}
 		if err := rows.Err(); err != nil {
-			var none T
 			yield(none, err)
 		}
 	}
