@@ -176,7 +176,7 @@ var architecture = map[string]arrows{
 		code: []string{"internal/netaddr", "internal/ratelog", "internal/server/check", "google.golang.org/grpc"},
 	},
 	"internal/server/check": {
-		code: []string{"internal/limitfields", "internal/ratelog", "google.golang.org/grpc"},
+		code: []string{"identity", "internal/limitfields", "internal/ratelog", "google.golang.org/grpc"},
 	},
 	"internal/server/checkgrpc": {
 		code: []string{

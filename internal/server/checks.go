@@ -30,27 +30,22 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	if len(tokens) > 0 {
 		editors = adminapi.NewGuard(tokens, s.Log).MayRefund
 	}
-	mayRefund := func(all bool) check.MayRefund {
+	options := func(all bool) check.Options {
+		o := check.Options{Identity: s.resolver, Headers: s.config.Headers, MayRefund: editors, Log: s.Log}
 		if all {
-			return check.AllRefund
+			o.MayRefund = check.AllRefund
 		}
-		return editors
+		return o
 	}
-	checks := checkhttp.New(engine, checkhttp.Options{
-		Identity: s.resolver, Headers: s.config.Headers, MayRefund: mayRefund(all.HTTP), Log: s.Log,
-	})
+	checks := checkhttp.New(engine, options(all.HTTP))
 	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.closeWhileDraining(gate.HTTP(checks))), s.secure(gate, "http"), s.Log))
 	if s.config.Listen.GRPC == "" {
 		return
 	}
 	server := listen.NewGRPC(s.secure(gate, "grpc"), checkgrpc.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
-	api := checkgrpc.New(engine, checkgrpc.Options{
-		Identity: s.resolver, Headers: s.config.Headers, MayRefund: mayRefund(all.GRPC), Log: s.Log,
-	})
+	api := checkgrpc.New(engine, options(all.GRPC))
 	api.Register(server)
-	envoyrls.New(engine, envoyrls.Options{
-		Identity: s.resolver, Headers: s.config.Headers, MayRefund: mayRefund(all.GRPC), Log: s.Log,
-	}).Register(server)
+	envoyrls.New(engine, options(all.GRPC)).Register(server)
 	state := grpchealth.NewServer()
 	healthv1.RegisterHealthServer(server, state)
 	names := append(slices.Collect(maps.Keys(server.GetServiceInfo())), "") // "" is the server as a whole

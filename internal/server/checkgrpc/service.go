@@ -3,7 +3,6 @@ package checkgrpc
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelog"
 	"github.com/headgate/headgate/internal/server/check"
@@ -34,16 +32,7 @@ const (
 )
 
 // Options of a Service.
-type Options struct {
-	// Identity normalises the attributes that callers send; nil means one that trusts nobody.
-	Identity *identity.Resolver
-	// MayRefund says which callers may give units back; nil lets nobody.
-	MayRefund check.MayRefund
-	// Headers are those that callers are told who ask for them.
-	Headers limitfields.Choice
-	// Log is told when the engine fails, at most every 10 seconds; nil means slog.Default().
-	Log *slog.Logger
-}
+type Options = check.Options
 
 // Service answers the check API. It is safe for use by many servers.
 type Service struct {
@@ -63,15 +52,8 @@ type Service struct {
 
 // New makes a service that asks an engine.
 func New(engine check.Engine, options Options) *Service {
-	if options.Log == nil {
-		options.Log = slog.Default()
-	}
-	if options.Identity == nil {
-		// Nothing is asked for that could be wrong, so there is no error; a test holds that.
-		options.Identity, _ = identity.New(identity.Options{Log: options.Log})
-	}
 	return &Service{
-		engine: engine, options: options, headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}),
+		engine: engine, options: options.Complete(), headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}),
 		connections: newConnections(maxInFlight), maxInFlight: maxInFlight,
 		batches: semaphore.NewWeighted(batchRequests),
 	}

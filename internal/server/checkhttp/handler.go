@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"mime"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelog"
 	"github.com/headgate/headgate/internal/server/check"
@@ -38,25 +36,13 @@ const (
 var document []byte
 
 // Options of the handler.
-type Options struct {
-	// Identity says whom forward-auth is asked about and which proxies are trusted, and normalises the attributes that callers send;
-	// nil means one that trusts nobody.
-	Identity *identity.Resolver
-	// Headers says which headers tell clients of their limits: those of forward-auth, and those in answers to callers.
-	Headers limitfields.Choice
-	// MayRefund says which callers may give units back; nil lets nobody.
-	MayRefund check.MayRefund
-	// Log is told of proxies that leave out what they should say, and when the engine fails; nil means slog.Default().
-	Log *slog.Logger
-}
+type Options = check.Options
 
 // handler answers all paths.
 type handler struct {
 	engine     check.Engine
-	who        *identity.Resolver
+	options    Options
 	headers    limitfields.Headers
-	mayRefund  check.MayRefund
-	log        *slog.Logger
 	failures   ratelog.Limiter
 	operations map[string]operation
 	authorize  http.Handler
@@ -79,15 +65,9 @@ type operation struct {
 func New(engine check.Engine, o Options) http.Handler { return newHandler(engine, o) }
 
 func newHandler(engine check.Engine, o Options) *handler {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Identity == nil {
-		// Nothing is asked for that could be wrong, so there is no error; a test holds that.
-		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
-	}
+	o = o.Complete()
 	h := &handler{
-		engine: engine, who: o.Identity, mayRefund: o.MayRefund, log: o.Log,
+		engine: engine, options: o,
 		headers: limitfields.Headers{Choice: o.Headers}, authorize: newAuthorize(engine, o), random: rand.Int64N,
 	}
 	h.large.Give(maxLarge)

@@ -16,7 +16,7 @@ const maxSpare = 1_024
 
 // checkRefund says why a caller may not give units back.
 func (h *handler) checkRefund(r *http.Request) error {
-	if err := h.mayRefund.Judge(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); err != nil {
+	if err := h.options.MayRefund.Judge(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); err != nil {
 		return check.Problemf(http.StatusForbidden, "%v", err)
 	}
 	return nil
@@ -125,7 +125,7 @@ func (h *handler) problem(ctx context.Context, err error) *check.Problem {
 		return check.Problemf(http.StatusBadRequest,
 			"reservation: %v: send what /v1/reserve answered, whole, to a server of the same namespace and secret_file", err)
 	}
-	check.LogFailure(ctx, h.log, &h.failures, err)
+	check.LogFailure(ctx, h.options.Log, &h.failures, err)
 	return check.Problemf(http.StatusServiceUnavailable, "%v: go on without an answer, and do not send a commit, cancel or "+
 		"refund again, which may have been recorded", err)
 }

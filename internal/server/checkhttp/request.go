@@ -167,7 +167,7 @@ func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...m
 		}
 		req.Cost = *cost
 	}
-	err := h.who.Normalize(req.Attributes)
+	err := h.options.Identity.Normalize(req.Attributes)
 	if err == nil {
 		err = check.Validate(*req)
 	}

@@ -6,14 +6,12 @@ package envoyrls
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelog"
 	"github.com/headgate/headgate/internal/server/check"
@@ -25,33 +23,19 @@ type Engine interface {
 }
 
 // Options of a Service.
-type Options struct {
-	// MayRefund says which callers may give units back; nil lets nobody.
-	MayRefund check.MayRefund
-	// Identity reads paths, methods, addresses and API keys as other listeners do.
-	Identity *identity.Resolver
-	// Headers says which headers tell clients of their limits.
-	Headers limitfields.Choice
-	// Log is told when the engine fails, at most every 10 seconds.
-	Log *slog.Logger
-}
+type Options = check.Options
 
 // Service answers. It is safe for use by many servers.
 type Service struct {
-	engine    Engine
-	who       *identity.Resolver
-	mayRefund check.MayRefund
-	headers   limitfields.Headers
-	log       *slog.Logger
-	failures  ratelog.Limiter
+	engine   Engine
+	options  Options
+	headers  limitfields.Headers
+	failures ratelog.Limiter
 }
 
 // New makes a service that asks an engine.
 func New(engine Engine, options Options) *Service {
-	return &Service{
-		engine: engine, who: options.Identity, mayRefund: options.MayRefund,
-		headers: limitfields.Headers{Choice: options.Headers}, log: options.Log,
-	}
+	return &Service{engine: engine, options: options.Complete(), headers: limitfields.Headers{Choice: options.Headers}}
 }
 
 // Register makes a server answer Envoy. The server must have checkgrpc.Codec.
@@ -67,7 +51,7 @@ var description = grpc.ServiceDesc{
 }
 
 func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
-	asks, err := req.asks(s.who)
+	asks, err := req.asks(s.options.Identity)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -75,14 +59,14 @@ func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
 		if !asks[i].Credit {
 			continue
 		}
-		if err := s.mayRefund.JudgeCall(ctx); err != nil {
+		if err := s.options.MayRefund.JudgeCall(ctx); err != nil {
 			return nil, status.Error(codes.PermissionDenied, "is_negative_hits: "+err.Error())
 		}
 		break
 	}
 	decisions, err := s.engine.CheckAll(ctx, asks)
 	if err != nil {
-		check.LogFailure(ctx, s.log, &s.failures, err)
+		check.LogFailure(ctx, s.options.Log, &s.failures, err)
 		code := codes.Internal
 		if errors.Is(err, headgate.ErrTooManyLimits) {
 			code = codes.InvalidArgument
