@@ -80,9 +80,6 @@ func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (w
 
 // noRules says why the server does not start, and what to do. The kept rules, if any, did not help.
 func (s *server) noRules(err error) error {
-	if err == nil {
-		return nil
-	}
 	advice := "no rules to start with: correct the files"
 	if s.config.Keep == "" {
 		advice += "; with a file for the last good rules in keep, the next start would not need them"

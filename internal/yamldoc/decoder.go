@@ -72,16 +72,15 @@ func (d *Decoder) Text(n *Node, key string) (string, bool) {
 
 // Texts reads one text or a list of them. It is never nil.
 func (d *Decoder) Texts(n *Node, key string) []string {
-	all := []string{}
-	if n.Kind != List {
-		if n.Kind == Mapping {
-			d.Bad(n, "%s wants text or a list, not %s", key, n.Describe())
-		} else if s, ok := d.Text(n, key); ok {
-			all = append(all, s)
-		}
+	all, items := []string{}, []*Node{n}
+	switch n.Kind {
+	case Mapping:
+		d.Bad(n, "%s wants text or a list, not %s", key, n.Describe())
 		return all
+	case List:
+		items = n.Items
 	}
-	for _, item := range n.Items {
+	for _, item := range items {
 		if s, ok := d.Text(item, key); ok {
 			all = append(all, s)
 		}

@@ -29,11 +29,10 @@ func ofTenant(definition *pgrules.Definition, tenant string) (*pgrules.Definitio
 	case len(rule.By) == 0:
 		return refuse("by: [] is one counter for everybody: write by: [tenant] for one counter of yours")
 	}
-	rule.Match.Attributes = maps.Clone(rule.Match.Attributes)
-	if rule.Match.Attributes == nil {
-		rule.Match.Attributes = map[string]headgate.Pattern{}
-	}
-	rule.Match.Attributes["tenant"] = only
+	attributes := map[string]headgate.Pattern{}
+	maps.Copy(attributes, rule.Match.Attributes)
+	attributes["tenant"] = only
+	rule.Match.Attributes = attributes
 	if !slices.Contains(rule.By, "tenant") {
 		rule.By = append([]string{"tenant"}, rule.By...)
 	}

@@ -60,10 +60,8 @@ func ruleThing(r *headgate.Rule, competing []string) thing {
 		rivals = fmt.Sprintf("; at priority %d it competes with %s", r.Priority, wording.List(others))
 	}
 	t := thing{kind: "rule", name: r.ID, adds: ifAlone(alone, tighter), then: strings.TrimPrefix(rivals, "; ")}
-	patterns := maps.Clone(r.Match.Attributes)
-	if patterns == nil {
-		patterns = map[string]headgate.Pattern{}
-	}
+	patterns := map[string]headgate.Pattern{}
+	maps.Copy(patterns, r.Match.Attributes)
 	for name, value := range map[string]string{"path": r.Match.Path, "method": r.Match.Method, "host": r.Match.Host} {
 		if value != "" {
 			patterns[name] = headgate.OneOf(value)
