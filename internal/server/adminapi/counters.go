@@ -27,10 +27,7 @@ func (a *api) resetCounter(c *call) (any, error) {
 	if wanted.Units != 0 {
 		return nil, unusable("a reset gives back everything: leave units out, or POST to grant")
 	}
-	return a.giveBack(c, "reset", wanted, func(_ *headgate.Rule, request *headgate.Request) error {
-		request.Cost = headgate.MaxCost
-		return nil
-	})
+	return a.giveBack(c, "reset", wanted)
 }
 
 // grantUnits gives back some units.
@@ -42,9 +39,7 @@ func (a *api) grantUnits(c *call) (any, error) {
 	if wanted.Units < 1 || wanted.Units > headgate.MaxCost {
 		return nil, unusable("units is %d: send 1 to %d", wanted.Units, headgate.MaxCost)
 	}
-	return a.giveBack(c, "grant", wanted, func(rule *headgate.Rule, request *headgate.Request) error {
-		return costs(rule, request, wanted.Units)
-	})
+	return a.giveBack(c, "grant", wanted)
 }
 
 // costs makes a request one that costs so many units.
@@ -68,9 +63,7 @@ func costs(rule *headgate.Rule, request *headgate.Request, units int64) error {
 
 // giveBack makes a credit of what a request would cost, and answers with what there is then. Before that it is written
 // down who did it: what cannot be is not done.
-func (a *api) giveBack(
-	c *call, what string, wanted Credit, price func(*headgate.Rule, *headgate.Request) error,
-) (any, error) {
+func (a *api) giveBack(c *call, what string, wanted Credit) (any, error) {
 	id := c.PathValue("ruleId")
 	if err := a.mayCredit(c, id); err != nil {
 		return nil, err
@@ -83,7 +76,9 @@ func (a *api) giveBack(
 	if err := ruledoc.CheckSubject(&rule, wanted.Subject); err != nil && len(rule.By) > 0 {
 		return nil, unusable("%s", err)
 	}
-	if err := price(&rule, &request); err != nil {
+	if wanted.Units == 0 {
+		request.Cost = headgate.MaxCost
+	} else if err := costs(&rule, &request, wanted.Units); err != nil {
 		return nil, err
 	}
 	a.Log.InfoContext(c.Context(), "units are given back", "caller", c.by.Name, "what", what, "rule", rule.ID,
