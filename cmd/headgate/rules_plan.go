@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +63,7 @@ func (p *program) carryOut(
 		}
 	}
 	done, err := apply()
-	if adminclient.Conflict(err) {
+	if adminclient.RefusedWith(err, http.StatusConflict) {
 		err = fmt.Errorf("%w\nsomebody has published meanwhile, and nothing was applied: run it again, and look at the plan as it "+
 			"is now", err)
 	}

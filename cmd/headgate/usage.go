@@ -103,8 +103,7 @@ func usageOf(ctx context.Context, c *adminclient.Client, text, rule string) (rep
 // rulesCounting are the names of the rules that count by the attributes of a subject, and nothing else.
 func rulesCounting(ctx context.Context, c *adminclient.Client, subject headgate.Attributes) ([]string, error) {
 	all, err := c.Rules(ctx, true)
-	var refused *adminclient.RefusalError
-	if errors.As(err, &refused) && refused.Status == http.StatusNotImplemented {
+	if adminclient.RefusedWith(err, http.StatusNotImplemented) {
 		return nil, fmt.Errorf("%s has its rules in files: say of which rule, --rule RULE", c.Server)
 	}
 	if err != nil {

@@ -62,7 +62,7 @@ func TestRefused(t *testing.T) {
 			_, _ = io.WriteString(w, answer.body)
 		})
 		_, err := c.Nodes(t.Context())
-		if err == nil || !strings.Contains(err.Error(), want) || adminclient.Conflict(err) != (answer.status == http.StatusConflict) {
+		if err == nil || !strings.Contains(err.Error(), want) || adminclient.RefusedWith(err, http.StatusConflict) != (answer.status == http.StatusConflict) {
 			t.Errorf("%q: %v", want, err)
 		}
 		var refused *adminclient.RefusalError

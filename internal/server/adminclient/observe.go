@@ -21,7 +21,7 @@ func (c *Client) Nodes(ctx context.Context) (adminapi.Nodes, error) {
 func (c *Client) Explain(ctx context.Context, q explain.Question) (*explain.Report, error) {
 	r, err := ask[explain.Report](ctx, c, http.MethodPost, adminapi.ExplainPath, q)
 	switch {
-	case refusedWith(err, http.StatusNotFound), refusedWith(err, http.StatusMethodNotAllowed):
+	case RefusedWith(err, http.StatusNotFound), RefusedWith(err, http.StatusMethodNotAllowed):
 		return nil, c.stranger()
 	case err != nil:
 		return nil, err

@@ -100,10 +100,8 @@ func (c *Client) Rollback(ctx context.Context, version int64, comment string) (a
 	return ask[adminapi.Published](ctx, c, http.MethodPost, fmt.Sprintf("%s/%d/rollback", adminapi.VersionsPath, version), why)
 }
 
-// Conflict reports whether somebody else has changed what a change is based on.
-func Conflict(err error) bool { return refusedWith(err, http.StatusConflict) }
-
-func refusedWith(err error, status int) bool {
+// RefusedWith reports whether a server has refused with this status.
+func RefusedWith(err error, status int) bool {
 	refused, ok := errors.AsType[*RefusalError](err)
 	return ok && refused.Status == status
 }
