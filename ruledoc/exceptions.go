@@ -78,12 +78,7 @@ func (d *decoder) checkOverride(n *node, o *readOverride, r *readRule) {
 		}
 		check(o.Limits[name], "limits", name)
 	}
-	d.checkSubject(n, o.Subject, r)
-}
-
-// checkSubject says whether a subject has the attributes that a rule counts by, and no others.
-func (d *decoder) checkSubject(n *node, subject headgate.Attributes, r *readRule) {
-	if err := CheckSubject(&r.Rule, subject); err != nil {
+	if err := CheckSubject(&r.Rule, o.Subject); err != nil {
 		d.Bad(n.Find([]string{"subject"}), "%s", err)
 	}
 }
