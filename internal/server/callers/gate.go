@@ -19,10 +19,8 @@ import (
 // from clients and which says who the client is.
 const Header = "X-Headgate-Token"
 
-const (
-	// logEvery is how often the log has a line about the same peer.
-	logEvery = 10 * time.Minute
-)
+// logEvery is how often the log has a line about the same peer.
+const logEvery = 10 * time.Minute
 
 // Why a caller is rejected, for metrics and logs.
 const (
