@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -66,17 +65,9 @@ func (s *Server) now() (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	items, _ := reply.([]any)
-	if len(items) != 2 {
-		return time.Time{}, fmt.Errorf("TIME says %v", reply)
-	}
-	seconds, err := strconv.ParseInt(items[0].(string), 10, 64)
-	if err != nil {
-		return time.Time{}, err
-	}
-	micros, err := strconv.ParseInt(items[1].(string), 10, 64)
-	if err != nil {
-		return time.Time{}, err
+	var seconds, micros int64
+	if _, err := fmt.Sscanf(fmt.Sprint(reply), "[%d %d]", &seconds, &micros); err != nil {
+		return time.Time{}, fmt.Errorf("TIME says %v: %w", reply, err)
 	}
 	return time.Unix(seconds, micros*1000), nil
 }

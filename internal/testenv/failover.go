@@ -3,8 +3,8 @@ package testenv
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -76,21 +76,11 @@ func (s *Server) awaitStaleVotes(t testing.TB) {
 //
 //	4711:S 15 Nov 2026 03:12:11.138 # Failover election won: I'm the new master.
 func (s *Server) lastElection() (time.Time, error) {
-	before, _, found := cutLast(s.program.Output(), "Failover election won")
-	if !found {
+	won := electionWon.FindAllStringSubmatch(s.program.Output(), -1)
+	if len(won) == 0 {
 		return time.Time{}, nil
 	}
-	_, line, _ := cutLast(before, "\n")
-	parts := strings.Fields(line)
-	if len(parts) < 5 {
-		return time.Time{}, fmt.Errorf("log line %q", line)
-	}
-	return time.ParseInLocation("02 Jan 2006 15:04:05.000", strings.Join(parts[1:5], " "), time.Local)
+	return time.ParseInLocation("02 Jan 2006 15:04:05.000", won[len(won)-1][1], time.Local)
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return "", s, false
-}
+var electionWon = regexp.MustCompile(`(?m)^\S+ (\S+ \S+ \S+ \S+) .*Failover election won`)

@@ -45,10 +45,8 @@ func (s *Server) myself() (node, error) {
 	if err != nil {
 		return node{}, err
 	}
-	for _, n := range list {
-		if n.is("myself") {
-			return n, nil
-		}
+	if i := slices.IndexFunc(list, func(n node) bool { return n.is("myself") }); i >= 0 {
+		return list[i], nil
 	}
 	return node{}, fmt.Errorf("%s does not know itself", s.Addr())
 }
@@ -77,16 +75,12 @@ func parseNode(line string) (node, error) {
 		if part[0] == '[' {
 			continue // on its way from or to another node
 		}
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
 		var r slotRange
-		if r.first, err = strconv.Atoi(first); err != nil {
+		switch n, err := fmt.Sscanf(part, "%d-%d", &r.first, &r.last); n {
+		case 0:
 			return node{}, err
-		}
-		if r.last, err = strconv.Atoi(last); err != nil {
-			return node{}, err
+		case 1:
+			r.last = r.first
 		}
 		if r.first < 0 || r.last >= slotCount {
 			return node{}, fmt.Errorf("slots %s", part)
