@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,10 +89,5 @@ func (w *world) judgeKills(deaths []death) (missed int) {
 
 // died reports whether the node was killed, or down, while it was asked.
 func died(deaths []death, s *sample) bool {
-	for _, d := range deaths {
-		if d.node == s.Node && s.At <= d.to && s.At+s.Latency >= d.from {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(deaths, func(d death) bool { return d.node == s.Node && s.At <= d.to && s.At+s.Latency >= d.from })
 }

@@ -1,6 +1,9 @@
 package main
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// maxLate is how late requests may be sent. This program does nothing else, so that whatever keeps it from that for
@@ -36,10 +39,5 @@ func stallsOf(samples []sample) (all stalls) {
 
 // during is true of a request that was due or under way in one.
 func (all stalls) during(s *sample) bool {
-	for _, st := range all {
-		if s.At <= st.to && s.At+s.Latency >= st.from {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(st stood) bool { return s.At <= st.to && s.At+s.Latency >= st.from })
 }

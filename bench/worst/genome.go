@@ -159,10 +159,11 @@ func (g *genome) clone() genome {
 }
 
 // charges returns how many charges the request has.
-func (g *genome) charges() int {
-	n := 0
+func (g *genome) charges() int { return g.sum((*block).charges) }
+
+func (g *genome) sum(of func(*block) int) (n int) {
 	for i := range g.Blocks {
-		n += g.Blocks[i].charges()
+		n += of(&g.Blocks[i])
 	}
 	return n
 }
@@ -181,13 +182,7 @@ func (b *block) holds() bool {
 }
 
 // steps returns how many charges the preparation takes at most.
-func (g *genome) steps() int {
-	n := 0
-	for i := range g.Blocks {
-		n += g.Blocks[i].steps()
-	}
-	return n
-}
+func (g *genome) steps() int { return g.sum((*block).steps) }
 
 func (b *block) steps() int {
 	n := b.Counters * (2 + b.wantedReceipts() + b.Entries + b.Holds)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -12,10 +13,5 @@ func isOf(entry *redis.SlowLog, keys map[string]bool, length int) bool {
 	if len(entry.Args) < 3 || !strings.EqualFold(entry.Args[0], "EVALSHA") && !strings.EqualFold(entry.Args[0], "EVAL") {
 		return false
 	}
-	for _, key := range entry.Args[3:] {
-		if len(key) >= length && keys[key[:length]] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(entry.Args[3:], func(key string) bool { return len(key) >= length && keys[key[:length]] })
 }

@@ -1,6 +1,9 @@
 package judge
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 const (
 	// skew is by how much the store's time and that of a node may differ on one machine, in microseconds. Between two
@@ -199,12 +202,7 @@ func (w *waits) example(n int, format string, args ...any) {
 
 // never reports whether a request costs more than one of its limits holds.
 func never(h Header, r *Record) bool {
-	for _, i := range r.applied() {
-		if r.Cost > h.Limits[i].Capacity() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.applied(), func(i int) bool { return r.Cost > h.Limits[i].Capacity() })
 }
 
 // judgeHeaders holds Retry-After to the documented rule: the wait rounded up to seconds, at least 1, and more by up to a
