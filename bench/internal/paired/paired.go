@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Variant is one way to do the thing.
@@ -61,33 +63,27 @@ func run(variants []Variant, rounds int, slice time.Duration) (Samples, error) {
 }
 
 func measure(v Variant, round int, slice time.Duration) (Sample, error) {
-	var mu sync.Mutex
-	var calls int
-	var failed error
-	var done sync.WaitGroup
+	var calls atomic.Int64
+	var all errgroup.Group
 	client, server, store := CPU(), read(v.ServerCPU), read(v.StoreCPU)
 	start := time.Now()
 	for caller := range v.Callers {
-		done.Go(func() {
+		all.Go(func() error {
 			n := 0
 			for ; n%64 != 0 || time.Since(start) < slice; n++ {
 				if err := v.Do(caller, round<<32+n); err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
-					return
+					return err
 				}
 			}
-			mu.Lock()
-			calls += n
-			mu.Unlock()
+			calls.Add(int64(n))
+			return nil
 		})
 	}
-	done.Wait()
+	failed := all.Wait()
 	elapsed := time.Since(start)
-	per := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(calls) }
+	per := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(calls.Load()) }
 	return Sample{
-		PerSecond: float64(calls) / elapsed.Seconds(),
+		PerSecond: float64(calls.Load()) / elapsed.Seconds(),
 		ClientCPU: per(CPU() - client),
 		ServerCPU: per(read(v.ServerCPU) - server),
 		StoreCPU:  per(read(v.StoreCPU) - store),
@@ -197,6 +193,3 @@ func ServerCPU(s Sample) float64 { return s.ServerCPU }
 
 // StoreCPU picks the store's CPU per call.
 func StoreCPU(s Sample) float64 { return s.StoreCPU }
-
-// ServerAndStoreCPU picks the CPU per call of the servers and their store together.
-func ServerAndStoreCPU(s Sample) float64 { return s.ServerCPU + s.StoreCPU }
