@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -113,8 +112,3 @@ func (d *dashboard) queries() (all []query) {
 	}
 	return all
 }
-
-var name = regexp.MustCompile(`\b(?:headgate|process|go)[_:][a-z0-9_:]+`)
-
-// names are the metrics that an expression asks for, those that are recorded included.
-func names(expr string) []string { return name.FindAllString(expr, -1) }

@@ -181,3 +181,8 @@ func TestMetricsAreThere(t *testing.T) {
 		}
 	}
 }
+
+var name = regexp.MustCompile(`\b(?:headgate|process|go)[_:][a-z0-9_:]+`)
+
+// names are the metrics that an expression asks for, those that are recorded included.
+func names(expr string) []string { return name.FindAllString(expr, -1) }

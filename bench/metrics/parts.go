@@ -125,7 +125,7 @@ func (w *world) panels(t *suite.Scope) {
 		for _, q := range queries {
 			samples, err := p.query(t.Context(), q.expr)
 			testenv.NoError(t, err)
-			if !slices.ContainsFunc(samples, func(s sample) bool { return s.number() }) {
+			if !slices.ContainsFunc(samples, func(s sample) bool { return s.Value[1] != "NaN" }) {
 				empty = append(empty, q.panel)
 			}
 		}

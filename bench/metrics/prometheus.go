@@ -59,12 +59,8 @@ func (p *prometheus) get(ctx context.Context, path string, data any) error {
 
 // sample is one series of an answer.
 type sample struct {
-	Metric map[string]string
-	Value  [2]any // when, and what as text
+	Value [2]any // when, and what as text
 }
-
-// number is true if the value is one.
-func (s *sample) number() bool { return s.Value[1] != "NaN" }
 
 func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
 	var data struct{ Result []sample }
