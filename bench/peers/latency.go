@@ -66,7 +66,7 @@ func (b *bench) latency() {
 	}
 	controls := make([]*schedule, len(all))
 	for i := range controls {
-		controls[i] = &schedule{name: "  control beside it", rate: 2000, keepers: 1, do: nothing}
+		controls[i] = &schedule{name: "  control beside it", rate: 2000, keepers: 1, do: func(int, int) error { return nil }}
 	}
 	testenv.NoError(b, errors.Join(all[0].saturate(1_000_000), all[1].saturate(20_000)))
 	all[2].rate = all[1].rate
@@ -87,8 +87,6 @@ func (b *bench) latency() {
 	b.Expect("moments above 5 ms, leased, not the control's", float64(all[0].odd), 0)
 	b.Expect("moments above 5 ms, strict, not the control's, to bare's", float64(all[1].odd), float64(all[2].odd))
 }
-
-func nothing(int, int) error { return nil }
 
 // beat runs a slice of a schedule beside its control.
 func beat(round int, length time.Duration, a, control *schedule) error {

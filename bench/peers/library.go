@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -15,8 +14,6 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/storewrap"
 )
-
-var errRefused = errors.New("refused")
 
 // open is our store as users have it, but for a deadline that no busy machine misses.
 func (b *bench) open() *storewrap.Store {

@@ -24,10 +24,7 @@ func (b *bench) memory() {
 		{"ulule/limiter", peer.UluleMemory()},
 		{"headgate.Take, memstore", func(key string) error {
 			r, err := headgate.Take(context.Background(), ours, plenty, "string", key)
-			if err == nil && !r.Allowed {
-				err = errRefused
-			}
-			return err
+			return peer.Passes(r.Allowed, err)
 		}},
 	}
 	one := []int32{0}

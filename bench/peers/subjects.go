@@ -44,9 +44,6 @@ func next(from []int32, caller, n int) int32 {
 	return from[(n+(n>>32)*104_729+caller*16_411)%len(from)]
 }
 
-// warms is true of calls that are not measured.
-func warms(n int) bool { return n>>32 == 0 || n>>52 > 0 }
-
 // tally counts who decided, for each caller, in the slices that are measured.
 type tally [callers]struct {
 	here, all int64
@@ -54,7 +51,7 @@ type tally [callers]struct {
 }
 
 func (t *tally) note(caller, n int, here bool) {
-	if warms(n) {
+	if n>>32 == 0 || n>>52 > 0 { // which warms up, and is not measured
 		return
 	}
 	t[caller].all++

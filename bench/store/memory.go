@@ -38,9 +38,9 @@ func memory(s *paired.Suite) {
 	for i := range byZipf {
 		alike[i], byZipf[i] = ids[bare.Spread(0, i)%many], ids[zipf.Uint64()]
 	}
-	allocs := testing.AllocsPerRun(10_000, func() { _ = takeOne(store, ids[7], counter) })
+	allocs := testing.AllocsPerRun(10_000, func() { _ = takeSome(store, ids[7], counter, 1) })
 	take := func(from []headgate.Subject) func(caller, n int) error {
-		return func(caller, n int) error { return takeOne(store, from[(n+caller*7919)%len(from)], counter) }
+		return func(caller, n int) error { return takeSome(store, from[(n+caller*7919)%len(from)], counter, 1) }
 	}
 	got := s.Measure(fmt.Sprintf("memstore, %d counters, 1 caller", many), s.Rounds, s.Slice, []paired.Variant{
 		{Name: "d1  memstore, all alike", Callers: 1, Do: take(alike)},
@@ -51,10 +51,6 @@ func memory(s *paired.Suite) {
 	s.AtMost("d2, memstore zipf, CPU ns per decision", got.Median("d2", func(s paired.Sample) float64 { return s.ClientCPU * 1000 }), 300)
 	s.Expect("memstore, allocations per decision", allocs, 0)
 	s.Expect("memstore, bytes per counter beside the key", perCounter, 100)
-}
-
-func takeOne(store *memstore.Store, id headgate.Subject, counter headgate.Counter) error {
-	return takeSome(store, id, counter, 1)
 }
 
 func takeSome(store *memstore.Store, id headgate.Subject, counter headgate.Counter, cost int64) error {

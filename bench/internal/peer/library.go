@@ -31,7 +31,8 @@ const perMinute = 1_000_000
 // most is the limit of those in memory, which are asked more often.
 const most = 1_000_000_000
 
-func passes(allowed bool, err error) error {
+// Passes is an error unless a key was allowed to pass.
+func Passes(allowed bool, err error) error {
 	if err == nil && !allowed {
 		return errRefused
 	}
@@ -50,7 +51,7 @@ func RedisRate(t testing.TB, address string) Library {
 	l := redisrate.NewLimiter(client(t, address))
 	return func(key string) error {
 		r, err := l.Allow(context.Background(), key, redisrate.PerMinute(perMinute))
-		return passes(err == nil && r.Allowed > 0, err)
+		return Passes(err == nil && r.Allowed > 0, err)
 	}
 }
 
@@ -69,7 +70,7 @@ func UluleMemory() Library {
 func ulule(l *limiter.Limiter) Library {
 	return func(key string) error {
 		c, err := l.Get(context.Background(), key)
-		return passes(!c.Reached, err)
+		return Passes(!c.Reached, err)
 	}
 }
 
@@ -82,7 +83,7 @@ func Rate() Library {
 			l, _ = limiters.LoadOrStore(key, rate.NewLimiter(most, most))
 		}
 		of, _ := l.(*rate.Limiter)
-		return passes(of.Allow(), nil)
+		return Passes(of.Allow(), nil)
 	}
 }
 
@@ -93,7 +94,7 @@ func GoLimiter(t testing.TB) Library {
 	t.Cleanup(func() { _ = store.Close(context.Background()) })
 	return func(key string) error {
 		_, _, _, ok, err := store.Take(context.Background(), key)
-		return passes(ok, err)
+		return Passes(ok, err)
 	}
 }
 
@@ -107,6 +108,6 @@ func Throttled(t testing.TB) Library {
 	testenv.NoError(t, err)
 	return func(key string) error {
 		limited, _, err := l.RateLimitCtx(context.Background(), key, 1)
-		return passes(!limited, err)
+		return Passes(!limited, err)
 	}
 }
