@@ -107,11 +107,10 @@ func (w *world) keep(records ...judge.Record) {
 	w.records = append(w.records, records...)
 }
 
-// event records something that was done between two times.
-func (w *world) event(note string, process int, subject string, began time.Time) {
-	w.keep(judge.Record{
-		Op: judge.OpEvent, Note: note, Process: process, Subject: subject, Sent: began.UnixMicro(), Answered: time.Now().UnixMicro(),
-	})
+// event records something that was done since a time, and is over.
+func (w *world) event(began time.Time, e judge.Record) {
+	e.Op, e.Sent, e.Answered = judge.OpEvent, began.UnixMicro(), time.Now().UnixMicro()
+	w.keep(e)
 }
 
 // redis starts a server of its own and returns it with its address for nodes.

@@ -57,21 +57,13 @@ func change(w *world) {
 	testenv.NoError(w, together(workers, func(_ int, k *worker) error { return k.bulk(Command{Op: opRules, Groups: after}) }))
 	for _, a := range acts {
 		if !a.reset {
-			w.changed(a.subject, after[a.group][0], began)
+			w.event(began, judge.Record{Note: judge.NoteChanged, Subject: a.subject, Limit: after[a.group][0]})
 			continue
 		}
 		began := time.Now()
 		reset := Command{Op: judge.OpRefund, Group: a.group, Subject: a.subject, Cost: maxCost}
 		testenv.NoError(w, workers[w.rand.IntN(nodes)].ask(reset))
-		w.event(judge.NoteReset, 0, a.subject, began)
+		w.event(began, judge.Record{Note: judge.NoteReset, Subject: a.subject})
 	}
 	testenv.NoError(w, all.Wait())
-}
-
-// changed records that all nodes apply another limit to a subject.
-func (w *world) changed(subject string, limit int, began time.Time) {
-	w.keep(judge.Record{
-		Op: judge.OpEvent, Note: judge.NoteChanged, Subject: subject, Limit: limit, Sent: began.UnixMicro(),
-		Answered: time.Now().UnixMicro(),
-	})
 }

@@ -46,7 +46,7 @@ func kills(w *world) {
 		i, began := w.rand.IntN(nodes), time.Now()
 		if n%2 == 0 {
 			live[i].Kill()
-			w.event(judge.NoteKill, live[i].spec.Process, "", began)
+			w.event(began, judge.Record{Note: judge.NoteKill, Process: live[i].spec.Process})
 			live[i] = w.startWorkers(1, address, patience, g)[0]
 			load(live[i], time.Now())
 			continue
@@ -54,7 +54,7 @@ func kills(w *world) {
 		live[i].Pause()
 		w.sleep(time.Duration(300+w.rand.IntN(1500)) * time.Millisecond)
 		live[i].Resume()
-		w.event(judge.NoteStop, live[i].spec.Process, "", began)
+		w.event(began, judge.Record{Note: judge.NoteStop, Process: live[i].spec.Process})
 	}
 	testenv.NoError(w, all.Wait())
 }

@@ -42,14 +42,14 @@ func outage(w *world) {
 
 	began := time.Now()
 	redis.Kill()
-	w.event(judge.NoteDown, 0, "", began)
+	w.event(began, judge.Record{Note: judge.NoteDown})
 	for rule := range rules {
 		all.Go(func() { client(rule, "fresh/"+rule, 6*time.Millisecond) })
 	}
 	w.sleep(5 * time.Second)
 	began = time.Now()
 	redis.Restart(w)
-	w.event(judge.NoteUp, 0, "", began)
+	w.event(began, judge.Record{Note: judge.NoteUp})
 	w.sleep(time.Duration(w.some(1, 7)) * time.Second)
 	close(stop)
 	all.Wait()

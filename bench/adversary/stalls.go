@@ -48,7 +48,7 @@ func stalls(w *world) {
 		redis.Pause()
 		w.sleep(150 * time.Millisecond)
 		redis.Resume()
-		w.event(judge.NoteStall, 0, "", began)
+		w.event(began, judge.Record{Note: judge.NoteStall})
 		w.sleep(time.Duration(gap) * time.Millisecond)
 	}
 	testenv.NoError(w, all.Wait())
