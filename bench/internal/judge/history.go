@@ -4,7 +4,7 @@
 package judge
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,12 +104,11 @@ func (r *Record) applied() []int {
 
 // Read returns the history in a file. It accepts only the present format.
 func Read(path string) (h Header, records []Record, err error) {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return h, nil, err
 	}
-	defer func() { _ = file.Close() }()
-	decoder := json.NewDecoder(bufio.NewReader(file))
+	decoder := json.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&h); err != nil {
 		return h, nil, fmt.Errorf("%s: header: %w", path, err)
 	}
@@ -133,12 +132,11 @@ func Read(path string) (h Header, records []Record, err error) {
 // ReadRecords returns records without a header, in the order of their lines. A last line that was cut off, because the
 // process that wrote it was killed, is dropped.
 func ReadRecords(path string) ([]Record, error) {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }()
-	records, err := decode(json.NewDecoder(bufio.NewReader(file)))
+	records, err := decode(json.NewDecoder(bytes.NewReader(text)))
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil
 	}
@@ -159,15 +157,10 @@ func decode(decoder *json.Decoder) (records []Record, err error) {
 }
 
 // Write writes a history with its records in the order in which they were sent.
-func Write(path string, h Header, records []Record) (err error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+func Write(path string, h Header, records []Record) error {
 	slices.SortStableFunc(records, func(a, b Record) int { return int(a.Sent - b.Sent) })
-	out := bufio.NewWriter(file)
-	encoder := json.NewEncoder(out)
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
 	h.Format = Format
 	if err := encoder.Encode(h); err != nil {
 		return err
@@ -177,5 +170,5 @@ func Write(path string, h Header, records []Record) (err error) {
 			return err
 		}
 	}
-	return out.Flush()
+	return os.WriteFile(path, out.Bytes(), 0o600)
 }
