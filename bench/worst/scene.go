@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/bench/internal/bare"
 )
 
 // scene is a genome on subjects of its own: what to charge beforehand, and the request.
@@ -127,7 +128,7 @@ func (s step) holdFor(now, lapse time.Time) time.Duration {
 		// The store rounds up by at most an eighth, or a 64th of a second.
 		return max(time.Millisecond, lapse.Sub(now)*8/9-time.Second/64-time.Duration(s.n)*time.Microsecond)
 	}
-	share := float64(scatter(s.n)) / math.MaxUint32
+	share := float64(bare.Spread(0, s.n)) / math.MaxInt32
 	switch s.HoldMix {
 	case evenHolds:
 		return least + time.Duration(share*float64(headgate.MaxHold-least))
@@ -136,14 +137,6 @@ func (s step) holdFor(now, lapse time.Time) time.Duration {
 	default:
 		return headgate.MaxHold / 2
 	}
-}
-
-// scatter returns a number that looks random.
-func scatter(n int) uint32 {
-	x := uint32(n)*0x9e3779b9 + 0x7f4a7c15
-	x ^= x >> 15
-	x *= 0x85ebca6b
-	return x ^ x>>13
 }
 
 // age returns how old the entry with number s.n is: the oldest comes first, so that each is appended.
