@@ -82,7 +82,7 @@ func lasting(label string, begin func(*world), endLabel string, end func(*world)
 	return func(w *world) {
 		w.mark(label)
 		begin(w)
-		w.hold()
+		w.sleep(faultLength)
 		w.mark(endLabel)
 		end(w)
 	}

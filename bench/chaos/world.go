@@ -109,9 +109,6 @@ func (w *world) mark(label string) {
 	w.marks = append(w.marks, timeline.Mark{At: time.Since(w.load.start), Label: label})
 }
 
-// hold lets a fault last.
-func (w *world) hold() { w.sleep(faultLength) }
-
 func (w *world) sleep(d time.Duration) { suite.SleepUntil(w.Context(), time.Now().Add(d)) }
 
 // every does something again and again for a time.

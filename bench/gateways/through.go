@@ -36,11 +36,9 @@ func throughEnvoy(s *paired.Suite, all *services) {
 		}
 	}
 	proxy := envoy.Start(s, connections, addresses...)
-	for i, w := range ways {
-		w.Route = proxy.Routes[i]
-	}
 	variants := make([]paired.Variant, len(ways))
 	for i, w := range ways {
+		w.Route = proxy.Routes[i]
 		all.counted(s, w.name, w.keys, func() error { return w.Clients[0].Get(subjects + 100 + i) })
 		cpu := proxy.CPU
 		if w.of != nil {
