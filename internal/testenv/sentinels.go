@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -164,10 +165,8 @@ func (s *Sentinels) announced(sentinel *Server) (*Server, error) {
 	if parts, _ := reply.([]any); len(parts) == 2 {
 		host, _ := parts[0].(string)
 		port, _ := parts[1].(string)
-		for _, server := range s.servers {
-			if server.Addr() == net.JoinHostPort(host, port) {
-				return server, nil
-			}
+		if i := slices.Index(addrs(s.servers), net.JoinHostPort(host, port)); i >= 0 {
+			return s.servers[i], nil
 		}
 	}
 	return nil, fmt.Errorf("%s announces %v", sentinel.Addr(), reply)
