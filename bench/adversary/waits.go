@@ -39,7 +39,15 @@ func waits(w *world) {
 			Bulk: Bulk{Seed: w.rand.Uint64(), Callers: 12, Groups: drawn, Until: until.UnixMicro()},
 		})
 	})
-	all.Go(func() error { return w.hammer(nodes[0], pair, "pair/", until) })
+	all.Go(func() error { // asks again and again, faster and slower, for what is used up
+		for i := 0; time.Now().Before(until); i++ {
+			if err := nodes[0].ask(Command{Op: judge.OpCheck, Group: pair, Subject: "pair/1", Cost: 1}); err != nil {
+				return err
+			}
+			w.sleep(time.Duration(i%40) * time.Millisecond)
+		}
+		return nil
+	})
 	serve(until)
 	testenv.NoError(w, all.Wait())
 }
@@ -64,17 +72,6 @@ func (w *world) drawLimit() judge.Limit {
 		l.Algorithm = judge.SlidingLog
 	}
 	return l
-}
-
-// hammer asks again and again, faster and slower, for what is used up.
-func (w *world) hammer(k *worker, group int, subject string, until time.Time) error {
-	for i := 0; time.Now().Before(until); i++ {
-		if err := k.ask(Command{Op: judge.OpCheck, Group: group, Subject: subject + "1", Cost: 1}); err != nil {
-			return err
-		}
-		w.sleep(time.Duration(i%40) * time.Millisecond)
-	}
-	return nil
 }
 
 // servedWaits returns what does over HTTP what waits does with the library: clients come back after the Retry-After of their denial.

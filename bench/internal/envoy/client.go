@@ -7,9 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"testing"
-
-	"github.com/headgate/headgate/internal/testenv"
 )
 
 // Client is a connection that is kept. It does little, to leave the machine to the servers.
@@ -19,15 +16,6 @@ type Client struct {
 	request []byte
 	// Sent is how often it has asked.
 	Sent int
-}
-
-// dial connects to a route.
-func dial(t testing.TB, address string) *Client {
-	t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	testenv.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	return &Client{conn: conn, answers: bufio.NewReader(conn)}
 }
 
 // Get asks as a user.

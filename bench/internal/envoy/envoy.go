@@ -3,8 +3,10 @@
 package envoy
 
 import (
+	"bufio"
 	"embed"
 	"fmt"
+	"net"
 	"net/http"
 	"os/exec"
 	"strconv"
@@ -62,7 +64,10 @@ func Start(t testing.TB, connections int, services ...string) *Proxy {
 		"-c", "envoy.yaml", "--concurrency", "1", "--use-dynamic-base-id", "-l", "warn")
 	for _, r := range p.Routes {
 		for range connections {
-			r.Clients = append(r.Clients, dial(t, r.Listen))
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", r.Listen)
+			testenv.NoError(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+			r.Clients = append(r.Clients, &Client{conn: conn, answers: bufio.NewReader(conn)})
 		}
 	}
 	return p

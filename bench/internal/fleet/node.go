@@ -171,17 +171,11 @@ func (n *Node) Metric(ctx context.Context, name string, labels ...string) (sum f
 	if err != nil {
 		return 0, err
 	}
-lines:
 	for line := range strings.Lines(text) {
 		at := strings.LastIndexByte(line, ' ')
 		family, of, _ := strings.Cut(line[:max(0, at)], "{")
-		if family != name {
+		if family != name || slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(of, label) }) {
 			continue
-		}
-		for _, label := range labels {
-			if !strings.Contains(of, label) {
-				continue lines
-			}
 		}
 		value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
 		if err != nil {
