@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -79,16 +78,11 @@ func fill(s *paired.Suite, subjects int) *filled {
 }
 
 // sent is how many bytes Redis has read and written so far.
-func (f *filled) sent(s *paired.Suite) (sum float64) {
-	text, _ := f.server.Must(s, "INFO", "stats").(string)
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "total_net_input_bytes" || name == "total_net_output_bytes" {
-			n, _ := strconv.ParseFloat(value, 64)
-			sum += n
-		}
-	}
-	return sum
+func (f *filled) sent(s *paired.Suite) float64 {
+	stats := f.server.Info(s, "stats")
+	in, _ := strconv.ParseFloat(stats["total_net_input_bytes"], 64)
+	out, _ := strconv.ParseFloat(stats["total_net_output_bytes"], 64)
+	return in + out
 }
 
 var counters = func() (all [limits]headgate.Counter) {

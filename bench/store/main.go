@@ -144,10 +144,7 @@ func takes(store headgate.Store, perRequest, limits int) func(caller, n int) err
 // roundTrips counts the script calls that a request over three subjects makes.
 func roundTrips(s *paired.Suite, server *testenv.Server, store *redisstore.Store) float64 {
 	calls := func() (n int64) {
-		info, _ := server.Must(s, "INFO", "commandstats").(string)
-		if _, rest, ok := strings.Cut(info, "cmdstat_evalsha:calls="); ok {
-			_, _ = fmt.Sscanf(rest, "%d", &n)
-		}
+		_, _ = fmt.Sscanf(server.Info(s, "commandstats")["cmdstat_evalsha"], "calls=%d", &n)
 		return n
 	}
 	const requests = 1000

@@ -13,7 +13,6 @@ package testenv
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 )
 
@@ -34,11 +33,7 @@ func (e Engine) binary(t testing.TB) string {
 	if e != Redis {
 		Long(t)
 	}
-	path, err := exec.LookPath(e.name + "-server")
-	if err != nil {
-		missing(t, e.name+"-server")
-	}
-	return path
+	return Find(t, e.name+"-server")
 }
 
 // Long skips a test when tests run with -short, as "make test" has them: for a test of more than about two seconds, or of

@@ -102,7 +102,17 @@ func (s *Server) start() (err error) {
 
 // run starts the process and returns once it serves commands.
 func (s *Server) run() error {
-	cmd := exec.Command(s.binary, s.args()...)
+	args := []string{
+		s.confPath(),
+		"--port", strconv.Itoa(s.port),
+		"--bind", "127.0.0.1",
+		"--protected-mode", "no",
+		"--dir", s.dir,
+	}
+	if s.cluster {
+		args = append(args, "--cluster-port", strconv.Itoa(s.busPort))
+	}
+	cmd := exec.Command(s.binary, append(args, s.extra...)...)
 	cmd.Dir = s.dir
 	if s.clock != nil {
 		cmd.Env = append(os.Environ(), s.clock.env()...)
@@ -115,20 +125,6 @@ func (s *Server) run() error {
 	s.program, s.paused = program, false
 	s.mu.Unlock()
 	return program.await(s.ready)
-}
-
-func (s *Server) args() []string {
-	args := []string{
-		s.confPath(),
-		"--port", strconv.Itoa(s.port),
-		"--bind", "127.0.0.1",
-		"--protected-mode", "no",
-		"--dir", s.dir,
-	}
-	if s.cluster {
-		args = append(args, "--cluster-port", strconv.Itoa(s.busPort))
-	}
-	return append(args, s.extra...)
 }
 
 // ready also asks who answers: the port may be another test's, whose server was
@@ -225,7 +221,7 @@ func (s *Server) alive() bool {
 // together.
 func (s *Server) CPU(t testing.TB) time.Duration {
 	t.Helper()
-	info := fields(s.Must(t, "INFO", "cpu"))
+	info := s.Info(t, "cpu")
 	var total time.Duration
 	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
 		d, err := time.ParseDuration(info[name] + "s")
@@ -240,11 +236,17 @@ func (s *Server) CPU(t testing.TB) time.Duration {
 // UsedMemory is what the server has allocated, in bytes.
 func (s *Server) UsedMemory(t testing.TB) int64 {
 	t.Helper()
-	n, err := strconv.ParseInt(fields(s.Must(t, "INFO", "memory"))["used_memory"], 10, 64)
+	n, err := strconv.ParseInt(s.Info(t, "memory")["used_memory"], 10, 64)
 	if err != nil {
 		t.Fatalf("%s: INFO used_memory: %v", s.Addr(), err)
 	}
 	return n
+}
+
+// Info is a section of INFO, by name.
+func (s *Server) Info(t testing.TB, section string) map[string]string {
+	t.Helper()
+	return fields(s.Must(t, "INFO", section))
 }
 
 func (s *Server) info(section string) (map[string]string, error) {
