@@ -139,7 +139,10 @@ func (o *outage) least(got, model int64, when string) {
 func replay(limit Limit, records []*Record, since int64) (admitted int64) {
 	c := limit.newCounter()
 	for _, r := range records {
-		if r.Op == OpCheck && take(c, r.Sent, r.Cost) && r.Sent >= since {
+		if r.Op != OpCheck || c.wait(r.Sent, r.Cost) != 0 {
+			continue
+		}
+		if c.add(r.Sent, r.Cost); r.Sent >= since {
 			admitted += r.Cost
 		}
 	}

@@ -82,15 +82,6 @@ func (l Limit) newCounter() counter {
 	}
 }
 
-// take charges a counter if the cost fits.
-func take(c counter, now, cost int64) bool {
-	fits := c.wait(now, cost) == 0
-	if fits {
-		c.add(now, cost)
-	}
-	return fits
-}
-
 // bucket keeps its level in units times the window's microseconds, so that it drains by a whole number in each of them.
 type bucket struct {
 	limit Limit

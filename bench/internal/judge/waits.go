@@ -112,7 +112,8 @@ func (w *waits) follow(name string, records []*Record) {
 		}
 		w.denials++
 		if r.RetryAfter < 0 {
-			if !never(w.header, r) {
+			over := func(i int) bool { return r.Cost > w.header.Limits[i].Capacity() }
+			if !slices.ContainsFunc(r.applied(), over) {
 				w.late++
 				w.example(w.late, "%s: cost %d denied without a RetryAfter by %s", name, r.Cost, w.header.Limits[r.Limit])
 			}
@@ -198,11 +199,6 @@ func (w *waits) example(n int, format string, args ...any) {
 	if n <= 2 {
 		w.find("%s", fmt.Sprintf(format, args...))
 	}
-}
-
-// never reports whether a request costs more than one of its limits holds.
-func never(h Header, r *Record) bool {
-	return slices.ContainsFunc(r.applied(), func(i int) bool { return r.Cost > h.Limits[i].Capacity() })
 }
 
 // judgeHeaders holds Retry-After to the documented rule: the wait rounded up to seconds, at least 1, and more by up to a
