@@ -12,7 +12,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/bare"
-	"github.com/headgate/headgate/bench/internal/paired"
 	"github.com/headgate/headgate/client"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
@@ -32,12 +31,6 @@ func bareUnary(conn *grpc.ClientConn, method string) func(caller, n int) error {
 		in := wrapperspb.String(users()[bare.Spread(caller, n)%subjects])
 		return conn.Invoke(context.Background(), method, in, &wrapperspb.Int64Value{})
 	}
-}
-
-// bareStream asks the bare server over its stream.
-func bareStream(s *paired.Suite, conn *grpc.ClientConn) func(caller, n int) error {
-	ask := bare.Stream(s, conn, callers)
-	return func(caller, n int) error { return ask(caller, users()[bare.Spread(caller, n)%subjects]) }
 }
 
 // undecided counts answers that are not the store's: its deadline is ten milliseconds, and this machine may be busy.

@@ -34,10 +34,12 @@ func wire(s *paired.Suite) {
 	remote, err := client.New(client.Options{Addresses: []string{ours.GRPC}, Timeout: 5 * time.Second})
 	testenv.NoError(s, err)
 	s.Cleanup(remote.Close)
+	ask := bare.Stream(s, bareConn, callers)
+	bareStream := func(caller, n int) error { return ask(caller, users()[bare.Spread(caller, n)%subjects]) }
 	variants := []paired.Variant{
 		{Name: "a   bare gRPC echo", Do: bareUnary(bareConn, bare.EchoMethod), ServerCPU: smallest.CPU},
 		{Name: "b   bare gRPC, smallest script", Do: bareUnary(bareConn, bare.CheckMethod), ServerCPU: smallest.CPU},
-		{Name: "c   bare stream, smallest script", Do: bareStream(s, bareConn), ServerCPU: smallest.CPU},
+		{Name: "c   bare stream, smallest script", Do: bareStream, ServerCPU: smallest.CPU},
 		{Name: "d1  Check, 1 limit", Do: ourUnary(ourConn, "/one"), ServerCPU: ours.CPU},
 		{Name: "d3  Check, 3 limits", Do: ourUnary(ourConn, "/three"), ServerCPU: ours.CPU},
 		{Name: "e1  CheckStream, 1 limit", Do: ourStream(remote, "/one"), ServerCPU: ours.CPU},

@@ -5,9 +5,10 @@ package storm
 import (
 	"context"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Answer is what a caller sees of a decision.
@@ -79,23 +80,20 @@ func (o *Outcome) DenialCost(allowed time.Duration) time.Duration {
 // Run lets the callers loose. cpu returns what servers have used so far.
 func Run(ctx context.Context, p Plan, check Check, cpu func() time.Duration) (Outcome, error) {
 	allowed, denied, byRedis := make([]atomic.Int64, p.Subjects), atomic.Int64{}, atomic.Int64{}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var callers sync.WaitGroup
+	callers, running := errgroup.WithContext(ctx)
 	used, start := cpu(), time.Now()
 	for i := range p.Subjects {
 		for caller := range p.AtOnce + p.Patient {
-			callers.Go(func() {
+			callers.Go(func() error {
 				patient := caller >= p.AtOnce
-				for n, last := 0, false; !last && ctx.Err() == nil; n++ {
+				for n, last := 0, false; !last && running.Err() == nil; n++ {
 					if !patient && p.Offered > 0 {
 						time.Sleep(min(p.turn(i, caller, n), p.Lasts) - time.Since(start))
 					}
 					last = time.Since(start) >= p.Lasts // it still asks, for what has come back since
-					a, err := check(ctx, caller+n, p.First+i)
+					a, err := check(running, caller+n, p.First+i)
 					if err != nil {
-						cancel(err)
-						return
+						return err
 					}
 					if a.Allowed {
 						allowed[i].Add(1)
@@ -109,17 +107,18 @@ func Run(ctx context.Context, p Plan, check Check, cpu func() time.Duration) (Ou
 						time.Sleep(min(a.Wait, p.Lasts-time.Since(start)))
 					}
 				}
+				return context.Cause(ctx)
 			})
 		}
 	}
-	callers.Wait()
+	err := callers.Wait()
 	o := Outcome{Plan: p, Elapsed: time.Since(start), CPU: cpu() - used, Denied: denied.Load(), ByRedis: byRedis.Load()}
 	for i := range allowed {
 		n := allowed[i].Load()
 		o.Allowed += n
 		o.Worst = max(o.Worst, float64(n)/o.Limit.in(o.Elapsed))
 	}
-	return o, context.Cause(ctx)
+	return o, err
 }
 
 // turn returns when a caller asks for the nth time, if callers together offer a certain load.

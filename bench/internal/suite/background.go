@@ -21,10 +21,7 @@ func Background(ctx context.Context, do ...func(context.Context)) (stop func()) 
 
 // SleepUntil returns earlier if ctx ends.
 func SleepUntil(ctx context.Context, t time.Time) {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithDeadline(ctx, t)
+	defer cancel()
+	<-ctx.Done()
 }
