@@ -162,13 +162,7 @@ func (s bench) overrides() {
 			variant{name: how + "a million, none is the subject's", limiter: with, request: from(million), limits: 1})
 	}
 	s.inTurn("Overrides: Check of one limit, subjects drawn from a million by zipf (1.1) or evenly, a store that does nothing", variants)
-	lookup := func(i int) paired.Median {
-		var nanos []float64
-		for round, p50 := range variants[i].p50 {
-			nanos = append(nanos, p50-variants[i/3*3].p50[round])
-		}
-		return paired.Of(nanos)
-	}
+	lookup := func(i int) paired.Median { return paired.Difference(variants[i].p50, variants[i/3*3].p50) }
 	fmt.Printf("Lookup of subjects drawn evenly, whose entries are in no cache: %.0f ns if there is an override, %.0f ns if not\n",
 		lookup(4).Value, lookup(5).Value)
 	fmt.Printf("Setting an override: %.1f µs\n", float64(set.Microseconds())/million)
