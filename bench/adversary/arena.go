@@ -119,9 +119,6 @@ func (w *world) redis(extra ...string) (*testenv.Server, string) {
 	return s, "redis://" + s.Addr()
 }
 
-// sleep ends early with the run.
-func (w *world) sleep(d time.Duration) { suite.SleepUntil(w.Context(), time.Now().Add(d)) }
-
 // collect ends the workers and reads what they have recorded.
 func (w *world) collect() {
 	_ = together(w.workers, func(_ int, k *worker) error {

@@ -52,7 +52,7 @@ func change(w *world) {
 			})
 		}
 	}
-	w.sleep(1200*time.Millisecond + time.Duration(w.rand.IntN(400))*time.Millisecond)
+	w.Sleep(1200*time.Millisecond + time.Duration(w.rand.IntN(400))*time.Millisecond)
 	began := time.Now()
 	testenv.NoError(w, together(workers, func(_ int, k *worker) error { return k.bulk(Command{Op: opRules, Groups: after}) }))
 	for _, a := range acts {

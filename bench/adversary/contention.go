@@ -75,7 +75,7 @@ func (w *world) pulse(workers []*worker, limits int) {
 		all.Go(func() error { return ask(group, 0.6, 25*time.Millisecond) })
 	}
 	testenv.NoError(w, all.Wait())
-	w.sleep(700 * time.Millisecond)
+	w.Sleep(700 * time.Millisecond)
 	for group := range limits {
 		testenv.NoError(w, ask(group, 1.5, 200*time.Microsecond))
 	}

@@ -42,7 +42,7 @@ func kills(w *world) {
 	}
 	live := slices.Clone(workers)
 	for n := 0; time.Until(until) > time.Second && w.Context().Err() == nil; n++ {
-		w.sleep(time.Duration(400+w.rand.IntN(900)) * time.Millisecond)
+		w.Sleep(time.Duration(400+w.rand.IntN(900)) * time.Millisecond)
 		i, began := w.rand.IntN(nodes), time.Now()
 		if n%2 == 0 {
 			live[i].Kill()
@@ -52,7 +52,7 @@ func kills(w *world) {
 			continue
 		}
 		live[i].Pause()
-		w.sleep(time.Duration(300+w.rand.IntN(1500)) * time.Millisecond)
+		w.Sleep(time.Duration(300+w.rand.IntN(1500)) * time.Millisecond)
 		live[i].Resume()
 		w.event(began, judge.Record{Note: judge.NoteStop, Process: live[i].spec.Process})
 	}

@@ -38,7 +38,7 @@ func outage(w *world) {
 	}
 	all.Go(func() { client("bucket", "used/bucket", 33*time.Millisecond) })
 	all.Go(func() { client("clock", "used/clock", 4*time.Millisecond) })
-	w.sleep(1500 * time.Millisecond)
+	w.Sleep(1500 * time.Millisecond)
 
 	began := time.Now()
 	redis.Kill()
@@ -46,11 +46,11 @@ func outage(w *world) {
 	for rule := range rules {
 		all.Go(func() { client(rule, "fresh/"+rule, 6*time.Millisecond) })
 	}
-	w.sleep(5 * time.Second)
+	w.Sleep(5 * time.Second)
 	began = time.Now()
 	redis.Restart(w)
 	w.event(began, judge.Record{Note: judge.NoteUp})
-	w.sleep(time.Duration(w.some(1, 7)) * time.Second)
+	w.Sleep(time.Duration(w.some(1, 7)) * time.Second)
 	close(stop)
 	all.Wait()
 }

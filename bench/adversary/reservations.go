@@ -36,7 +36,7 @@ func reservations(w *world) {
 		})
 	}
 	testenv.NoError(w, all.Wait())
-	w.sleep(abandoned + 200*time.Millisecond)
+	w.Sleep(abandoned + 200*time.Millisecond)
 	for i := range g {
 		nodes[0].peek(i, w.header.Limits[g[i][0]].Algorithm)
 	}
@@ -67,10 +67,10 @@ func (b *booker) book(w *world, n int) error {
 	token := fmt.Sprintf("%d/%d", b.caller, n)
 	r, err := b.do(w, Command{Op: judge.OpReserve, Cost: cost, Hold: hold}, token)
 	if err != nil || !r.Record.Allowed {
-		w.sleep(5 * time.Millisecond)
+		w.Sleep(5 * time.Millisecond)
 		return err
 	}
-	w.sleep(time.Duration(b.random.IntN(10)) * time.Millisecond)
+	w.Sleep(time.Duration(b.random.IntN(10)) * time.Millisecond)
 	if forgets {
 		return nil
 	}

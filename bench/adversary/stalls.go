@@ -41,18 +41,18 @@ func stalls(w *world) {
 			all.Go(func() error { return k.bulk(Command{Op: opLoad, Subject: subject, Caller: 4 * i, Bulk: load}) })
 		}
 	}
-	w.sleep(time.Second)
+	w.Sleep(time.Second)
 	for range times {
-		w.sleep(time.Duration(w.rand.IntN(150)) * time.Millisecond)
+		w.Sleep(time.Duration(w.rand.IntN(150)) * time.Millisecond)
 		began := time.Now()
 		redis.Pause()
-		w.sleep(150 * time.Millisecond)
+		w.Sleep(150 * time.Millisecond)
 		redis.Resume()
 		w.event(began, judge.Record{Note: judge.NoteStall})
-		w.sleep(time.Duration(gap) * time.Millisecond)
+		w.Sleep(time.Duration(gap) * time.Millisecond)
 	}
 	testenv.NoError(w, all.Wait())
-	w.sleep(leaseTerm)
+	w.Sleep(leaseTerm)
 	for _, subject := range subjects {
 		nodes[0].peek(0, subject)
 	}

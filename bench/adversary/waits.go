@@ -44,7 +44,7 @@ func waits(w *world) {
 			if err := nodes[0].ask(Command{Op: judge.OpCheck, Group: pair, Subject: "pair/1", Cost: 1}); err != nil {
 				return err
 			}
-			w.sleep(time.Duration(i%40) * time.Millisecond)
+			w.Sleep(time.Duration(i%40) * time.Millisecond)
 		}
 		return nil
 	})
@@ -95,9 +95,9 @@ func (w *world) servedWaits(redis string) func(until time.Time) {
 						switch {
 						case r.Allowed || r.Error != "":
 						case rule == "pair":
-							w.sleep(150 * time.Millisecond) // it is an hour, and every answer must say so
+							w.Sleep(150 * time.Millisecond) // it is an hour, and every answer must say so
 						default:
-							w.sleep(time.Until(time.UnixMicro(r.Answered).Add(time.Duration(r.Header) * time.Second)))
+							w.Sleep(time.Until(time.UnixMicro(r.Answered).Add(time.Duration(r.Header) * time.Second)))
 						}
 					}
 				})

@@ -99,7 +99,7 @@ func (k *worker) peek(group int, subject string) {
 			k.world.keep(r.Record)
 			return
 		}
-		k.world.sleep(50 * time.Millisecond)
+		k.world.Sleep(50 * time.Millisecond)
 	}
 	k.world.Fatalf("worker %d: the store does not answer a peek", k.spec.Process)
 }
@@ -124,4 +124,4 @@ func together(workers []*worker, do func(i int, k *worker) error) error {
 }
 
 // await returns when nodes that were started know of each other, so that they lease as a fleet does.
-func (w *world) await() { w.sleep(2200 * time.Millisecond) }
+func (w *world) await() { w.Sleep(2200 * time.Millisecond) }

@@ -82,7 +82,7 @@ func lasting(label string, begin func(*world), endLabel string, end func(*world)
 	return func(w *world) {
 		w.mark(label)
 		begin(w)
-		w.sleep(faultLength)
+		w.Sleep(faultLength)
 		w.mark(endLabel)
 		end(w)
 	}
@@ -99,11 +99,11 @@ func tell(args ...string) func(*world) { return func(w *world) { w.redis.Must(w,
 func stall(w *world) {
 	for i := range 3 {
 		if i > 0 {
-			w.sleep(2 * time.Second)
+			w.Sleep(2 * time.Second)
 		}
 		w.mark("SIGSTOP")
 		w.redis.Pause()
-		w.sleep(time.Second)
+		w.Sleep(time.Second)
 		w.mark("SIGCONT")
 		w.redis.Resume()
 	}
@@ -180,7 +180,7 @@ func failOver(w *world) {
 	w.mark("SIGKILL of the primary")
 	primary.Kill()
 	for w.sentinels.Primary(w) == primary && w.Context().Err() == nil {
-		w.sleep(20 * time.Millisecond)
+		w.Sleep(20 * time.Millisecond)
 	}
 	w.announced = time.Now()
 }
@@ -194,6 +194,6 @@ func unresolvable(w *world) {
 func settle(length time.Duration) func(*world) {
 	return func(w *world) {
 		w.mark("start")
-		w.sleep(length)
+		w.Sleep(length)
 	}
 }

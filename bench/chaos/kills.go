@@ -27,7 +27,7 @@ func (w *world) kill(length time.Duration) (deaths []death) {
 	for i, n := range w.nodes {
 		all.Go(func() {
 			for {
-				w.sleep(2*time.Second + rand.N(6*time.Second))
+				w.Sleep(2*time.Second + rand.N(6*time.Second))
 				if time.Now().After(end) || w.Context().Err() != nil {
 					return
 				}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/bench/internal/fleet"
-	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -80,7 +79,7 @@ func (w *world) used(user int) int64 {
 		if a.Path == "store" {
 			return a.Limits[0].Count - a.Limits[0].Remaining
 		}
-		suite.SleepUntil(w.Context(), time.Now().Add(50*time.Millisecond))
+		w.Sleep(50 * time.Millisecond)
 	}
 	w.Fatalf("the store does not say what %s has used", userName(user))
 	return 0

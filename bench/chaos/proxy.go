@@ -29,7 +29,7 @@ func behindProxy(w *world) {
 func (w *world) toxic(how string, length time.Duration) {
 	_, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(`{"name":"toxic",` + how + `}`))
 	testenv.NoError(w, err)
-	w.sleep(length)
+	w.Sleep(length)
 	testenv.NoError(w, w.proxy.Toxics.RemoveToxic(context.Background(), "toxic"))
 }
 

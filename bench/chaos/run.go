@@ -102,7 +102,7 @@ func (o *outcome) settle(w *world, ended time.Time) {
 	back, ok := time.Time{}, false
 	for !ok && w.Context().Err() == nil && time.Since(ended) < 30*time.Second {
 		back, ok = w.back(ended)
-		w.sleep(probeEvery)
+		w.Sleep(probeEvery)
 	}
 	o.back = back.Sub(o.start)
 	w.marks = append(w.marks, timeline.Mark{At: o.back, Label: "Redis answers"})
@@ -143,7 +143,7 @@ func (o *outcome) account(w *world) {
 	o.accounts = true
 	w.awaitNone(pending)
 	w.awaitNone("headgate_leases")
-	w.sleep(returnsTake)
+	w.Sleep(returnsTake)
 	admitted := map[int]int64{}
 	for i := range o.samples {
 		if s := &o.samples[i]; s.Allowed && s.accounted() {
@@ -177,6 +177,6 @@ func (w *world) awaitNone(gauge string) {
 		if sum == 0 {
 			return
 		}
-		w.sleep(100 * time.Millisecond)
+		w.Sleep(100 * time.Millisecond)
 	}
 }

@@ -55,19 +55,19 @@ func (w *world) sizesIn(length time.Duration) (first, last [][]float64) {
 	ways := []func(){
 		func() {
 			w.redis.Kill()
-			w.sleep(soakFault)
+			w.Sleep(soakFault)
 			w.redis.Restart(w)
 		},
 		func() {
 			w.redis.Pause()
-			w.sleep(soakFault)
+			w.Sleep(soakFault)
 			w.redis.Resume()
 		},
 		func() { w.every(cutEvery, soakFault, w.cut) },
 	}
 	for turn := 0; time.Since(start) < length; turn++ {
 		ways[turn%len(ways)]()
-		w.sleep(soakCalm)
+		w.Sleep(soakCalm)
 		testenv.NoError(w, w.Context().Err())
 		last = w.nodeSizes()
 		gone := time.Since(start)

@@ -109,11 +109,9 @@ func (w *world) mark(label string) {
 	w.marks = append(w.marks, timeline.Mark{At: time.Since(w.load.start), Label: label})
 }
 
-func (w *world) sleep(d time.Duration) { suite.SleepUntil(w.Context(), time.Now().Add(d)) }
-
 // every does something again and again for a time.
 func (w *world) every(d, length time.Duration, do func()) {
-	for end := time.Now().Add(length); time.Now().Before(end) && w.Context().Err() == nil; w.sleep(d) {
+	for end := time.Now().Add(length); time.Now().Before(end) && w.Context().Err() == nil; w.Sleep(d) {
 		do()
 	}
 }

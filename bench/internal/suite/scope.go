@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Scope is a testing.TB for programs: a part of a run, with what it has started.
@@ -70,6 +71,9 @@ func (s *Scope) Helper() {}
 
 // Context ends when the program is told to.
 func (s *Scope) Context() context.Context { return s.ctx }
+
+// Sleep ends early with the context.
+func (s *Scope) Sleep(d time.Duration) { SleepUntil(s.ctx, time.Now().Add(d)) }
 
 // Failed is false: nobody reads the logs of servers here.
 func (s *Scope) Failed() bool { return false }
