@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -63,27 +62,20 @@ func asks(s *paired.Suite, conn *grpc.ClientConn, descriptors int) func(subject 
 	written := make([][]byte, subjects+100)
 	for subject := range written {
 		id := strconv.Itoa(subject)
-		all := []*descriptorv3.RateLimitDescriptor{by("user", "user-"+id)}
+		all := []*descriptorv3.RateLimitDescriptor{bare.Descriptor("user", "user-"+id)}
 		if descriptors > 1 {
 			address := netip.AddrFrom4([4]byte{10, byte(subject >> 16), byte(subject >> 8), byte(subject)})
-			all = append(all, by("tenant", "tenant-"+id), by("remote_address", address.String()))
+			all = append(all, bare.Descriptor("tenant", "tenant-"+id), bare.Descriptor("remote_address", address.String()))
 		}
 		var err error
 		written[subject], err = proto.Marshal(&rlsv3.RateLimitRequest{Domain: "api", Descriptors: all})
 		testenv.NoError(s, err)
 	}
 	return func(subject int) error {
-		answer, err := bare.Invoke(context.Background(), conn, rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, written[subject])
-		if err == nil && !bytes.HasPrefix(answer, allowed) {
-			err = fmt.Errorf("the answer to %d descriptors is %q", descriptors, answer)
-		}
+		_, err := bare.Invoke(context.Background(), conn, rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, written[subject], allowed)
 		return err
 	}
 }
 
 // allowed is how an answer begins: its overall code is OK.
 var allowed = []byte{1 << 3, byte(rlsv3.RateLimitResponse_OK)}
-
-func by(key, value string) *descriptorv3.RateLimitDescriptor {
-	return &descriptorv3.RateLimitDescriptor{Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: key, Value: value}}}
-}

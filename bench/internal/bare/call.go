@@ -1,11 +1,13 @@
 package bare
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"testing"
 
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -22,11 +24,19 @@ func Dial(t testing.TB, address string) *grpc.ClientConn {
 	return conn
 }
 
-// Invoke calls a method with a request that is written already, and leaves the answer as it is: callers have the same
-// cores as the servers, and are not what is measured.
-func Invoke(ctx context.Context, conn *grpc.ClientConn, method string, request []byte) (answer []byte, err error) {
+// Invoke calls a method with a request that is written already, and only looks at how the answer begins: callers have the
+// same cores as the servers, and are not what is measured.
+func Invoke(ctx context.Context, conn *grpc.ClientConn, method string, request, begins []byte) (answer []byte, err error) {
 	err = conn.Invoke(ctx, method, request, &answer, grpc.ForceCodec(codec{}))
+	if err == nil && !bytes.HasPrefix(answer, begins) {
+		err = fmt.Errorf("the answer is %q", answer)
+	}
 	return answer, err
+}
+
+// Descriptor is that of one entry in a request by Envoy's protocol.
+func Descriptor(key, value string) *descriptorv3.RateLimitDescriptor {
+	return &descriptorv3.RateLimitDescriptor{Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: key, Value: value}}}
 }
 
 // codec is for messages that are written already.
