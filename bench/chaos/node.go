@@ -74,7 +74,7 @@ func attributes(user int) map[string]string {
 // used returns what the store has counted for a subject.
 func (w *world) used(user int) int64 {
 	for range 20 {
-		a, err := w.nodes[0].Peek(w.Context(), attributes(user))
+		a, err := w.nodes[0].Decide(w.Context(), "/v1/peek", attributes(user))
 		testenv.NoError(w, err)
 		if a.Path == "store" {
 			return a.Limits[0].Count - a.Limits[0].Remaining

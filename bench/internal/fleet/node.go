@@ -139,15 +139,11 @@ func (a *Answer) Count() int64 {
 
 // Check asks whether a request with these attributes may pass.
 func (n *Node) Check(ctx context.Context, attributes map[string]string) (Answer, error) {
-	return n.decide(ctx, "/v1/check", attributes)
+	return n.Decide(ctx, "/v1/check", attributes)
 }
 
-// Peek is Check without a charge.
-func (n *Node) Peek(ctx context.Context, attributes map[string]string) (Answer, error) {
-	return n.decide(ctx, "/v1/peek", attributes)
-}
-
-func (n *Node) decide(ctx context.Context, path string, attributes map[string]string) (a Answer, err error) {
+// Decide asks about a request at a path, of Check or of what is like it.
+func (n *Node) Decide(ctx context.Context, path string, attributes map[string]string) (a Answer, err error) {
 	body, err := json.Marshal(map[string]any{"attributes": attributes})
 	if err != nil {
 		return a, err

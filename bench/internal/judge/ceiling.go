@@ -64,7 +64,7 @@ func overLimit(limit Limit, admitted []*Record) (over float64, where string) {
 	case len(admitted) == 0:
 		return float64(-limit.Count), ""
 	case limit.Algorithm == TokenBucket:
-		return worstSpan(admitted, float64(limit.Capacity()), limit.rate()), "in a span"
+		return worstSpan(admitted, float64(limit.Capacity()), float64(limit.Count)/float64(limit.Window)), "in a span"
 	case limit.Algorithm == SlidingLog:
 		return worstLog(limit, admitted), "in a span of the window's length"
 	case limit.Algorithm == SlidingWindow:

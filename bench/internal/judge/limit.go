@@ -41,9 +41,6 @@ func (l Limit) Capacity() int64 {
 	return l.Count
 }
 
-// rate returns units per microsecond.
-func (l Limit) rate() float64 { return float64(l.Count) / float64(l.Window) }
-
 // most returns how much a new counter may admit in a span of time that begins with its first charge.
 func (l Limit) most(span int64) int64 {
 	switch l.Algorithm {
