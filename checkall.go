@@ -13,13 +13,13 @@ const maxTogether = 8 * MaxWeight
 // ErrTooManyLimits says that requests which are to be decided together apply to more limits than a store can be asked about at once.
 var ErrTooManyLimits = errors.New("too many limits at once")
 
-// Ask is one of several requests that are decided together.
-type Ask struct {
+// BatchRequest is one of several requests that are decided together.
+type BatchRequest struct {
 	Request
 	// Peek charges nothing, and still refuses all of them if this one could not pass.
 	Peek bool
-	// Limit asks for another limit than that of the rules that let callers do so (Rule.MaxCallerLimit), unless the subject
-	// has an override; nil asks for none. Count and Window are read, and nothing else.
+	// Limit requests for another limit than that of the rules that let callers do so (Rule.MaxCallerLimit), unless the subject
+	// has an override; nil requests for none. Count and Window are read, and nothing else.
 	Limit *Limit
 	// Credit gives back what the request costs, as Limiter.Refund does.
 	Credit bool
@@ -27,18 +27,18 @@ type Ask struct {
 
 // CheckAll decides several requests as one, each with a decision of its own: they are charged on all limits of all of them, or
 // on none. Credits are given in any case. The error is as that of Check, or ErrTooManyLimits; then nothing is decided or charged.
-func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) (decisions []Decision, err error) {
+func (l *Limiter) CheckAll(ctx context.Context, requests []BatchRequest) (decisions []Decision, err error) {
 	begun := l.observer.begin()
-	defer func() { l.observer.observeAll(ctx, asks, decisions, err, begun) }()
+	defer func() { l.observer.observeAll(ctx, requests, decisions, err, begun) }()
 	ev, _ := l.evaluations.Get().(*evaluation)
 	defer l.putBack(ev)
 	set := l.rules.Load()
-	ends, exempt := make([]int, len(asks)), make([]int, len(asks))
+	ends, exempt := make([]int, len(requests)), make([]int, len(requests))
 	refused := false
-	for i := range asks {
+	for i := range requests {
 		from := len(ev.charges)
-		ev.asked = asks[i].Limit
-		if err := ev.prepare(l, set, asks[i].Request); err != nil {
+		ev.asked = requests[i].Limit
+		if err := ev.prepare(l, set, requests[i].Request); err != nil {
 			return nil, err
 		}
 		ev.subjects = ev.subjects[:0] // those of these attributes
@@ -46,13 +46,13 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) (decisions []Decisio
 		for j := range ev.charges[from:] {
 			c := &ev.charges[from+j]
 			switch {
-			case asks[i].Credit:
+			case requests[i].Credit:
 				c.Credit, c.Observe = true, c.Observe || ev.info[from+j].missing != ""
-			case asks[i].Peek:
+			case requests[i].Peek:
 				c.Cost = 0
 			}
 		}
-		refused = refused || ev.refused && !asks[i].Credit
+		refused = refused || ev.refused && !requests[i].Credit
 		ends[i], exempt[i] = len(ev.charges), len(ev.exempt)
 	}
 	ev.set = set // if there is nothing to ask
@@ -63,7 +63,7 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) (decisions []Decisio
 		}
 	}
 	if weight > maxTogether {
-		return nil, fmt.Errorf("%w: %d requests weigh %d (%s), at most %d: send fewer together", ErrTooManyLimits, len(asks), weight, weights, maxTogether)
+		return nil, fmt.Errorf("%w: %d requests weigh %d (%s), at most %d: send fewer together", ErrTooManyLimits, len(requests), weight, weights, maxTogether)
 	}
 	if !refused {
 		ev.overdraw()
@@ -79,7 +79,7 @@ func (l *Limiter) CheckAll(ctx context.Context, asks []Ask) (decisions []Decisio
 			ev.fail(ctx, l.store)
 		}
 	}
-	decisions = make([]Decision, len(asks))
+	decisions = make([]Decision, len(requests))
 	from, free := 0, 0
 	for i, end := range ends {
 		decisions[i] = ev.sumOf(from, end, pathOf(ev.results[from:end]), ev.exempt[free:exempt[i]])

@@ -26,10 +26,10 @@ func TestCheckAll(t *testing.T) {
 	tenant := headgate.Request{Attributes: headgate.Attributes{"method": "TENANT", "tenant": "acme"}}
 	nobody := headgate.Request{Attributes: headgate.Attributes{"method": "NONE"}}
 	lacking := headgate.Request{Attributes: headgate.Attributes{"method": "TENANT"}}
-	ask := func(asks ...headgate.Ask) []headgate.Decision {
+	ask := func(requests ...headgate.BatchRequest) []headgate.Decision {
 		t.Helper()
-		decisions, err := limiter.CheckAll(t.Context(), asks)
-		if err != nil || len(decisions) != len(asks) {
+		decisions, err := limiter.CheckAll(t.Context(), requests)
+		if err != nil || len(decisions) != len(requests) {
 			t.Fatalf("%+v: %v", decisions, err)
 		}
 		return decisions
@@ -49,41 +49,41 @@ func TestCheckAll(t *testing.T) {
 		}
 	}
 	for i := range int64(3) {
-		d := ask(headgate.Ask{Request: user}, headgate.Ask{Request: tenant}, headgate.Ask{Request: nobody})
+		d := ask(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: nobody})
 		if !d[0].Allowed || !d[1].Allowed || !d[2].Allowed || d[0].Limits[0].Rule != "user" || d[1].Limits[0].Rule != "tenant" ||
 			d[0].Limits[0].Remaining != 2-i || len(d[2].Limits) != 0 || d[2].Path != headgate.PathNone || d[0].Path != headgate.PathStore {
 			t.Fatalf("%+v", d)
 		}
 	}
 	expect("charged", 0, 7)
-	d := ask(headgate.Ask{Request: tenant}, headgate.Ask{Request: user})
+	d := ask(headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: user})
 	if !d[0].Allowed || d[1].Allowed || d[1].RetryAfter <= 59*time.Minute {
 		t.Errorf("%+v", d)
 	}
 	expect("one is refused", 0, 7)
-	if d := ask(headgate.Ask{Request: tenant}, headgate.Ask{Request: user, Peek: true}); d[1].Allowed {
+	if d := ask(headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: user, Peek: true}); d[1].Allowed {
 		t.Errorf("%+v", d)
 	}
 	expect("a look refuses", 0, 7)
-	if d := ask(headgate.Ask{Request: user}, headgate.Ask{Request: tenant, Credit: true}); d[0].Allowed || !d[1].Allowed {
+	if d := ask(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant, Credit: true}); d[0].Allowed || !d[1].Allowed {
 		t.Errorf("%+v", d)
 	}
 	expect("a credit is given in any case", 0, 8)
 	user.Attributes["user"] = "bob"
-	if d := ask(headgate.Ask{Request: user}, headgate.Ask{Request: lacking}, headgate.Ask{Request: tenant}); !d[0].Allowed || d[1].Allowed || d[1].Limits[0].Missing != "tenant" {
+	if d := ask(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: lacking}, headgate.BatchRequest{Request: tenant}); !d[0].Allowed || d[1].Allowed || d[1].Limits[0].Missing != "tenant" {
 		t.Errorf("%+v", d)
 	}
 	expect("something is missing", 3, 8)
-	if d := ask(headgate.Ask{Request: user}, headgate.Ask{Request: tenant, Peek: true}); !d[0].Allowed || !d[1].Allowed {
+	if d := ask(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant, Peek: true}); !d[0].Allowed || !d[1].Allowed {
 		t.Errorf("%+v", d)
 	}
 	expect("a look charges nothing", 2, 8)
-	if _, err := limiter.CheckAll(t.Context(), []headgate.Ask{{Request: headgate.Request{Rule: "none"}}}); !errors.Is(err, headgate.ErrUnknownRule) {
+	if _, err := limiter.CheckAll(t.Context(), []headgate.BatchRequest{{Request: headgate.Request{Rule: "none"}}}); !errors.Is(err, headgate.ErrUnknownRule) {
 		t.Errorf("%v", err)
 	}
 }
 
-// A caller gets the limit that it asks for where the rule allows it, and never more in any span than the most of that rule.
+// A caller gets the limit that it requests for where the rule allows it, and never more in any span than the most of that rule.
 func TestCallerLimit(t *testing.T) {
 	t.Parallel()
 	minutely := func(n int64) headgate.Limit {
@@ -133,7 +133,7 @@ func TestCallerLimit(t *testing.T) {
 		if c.tier != "" {
 			req.Attributes["tier"] = c.tier
 		}
-		d, err := limiter.CheckAll(t.Context(), []headgate.Ask{{Request: req, Limit: c.asked, Peek: true}})
+		d, err := limiter.CheckAll(t.Context(), []headgate.BatchRequest{{Request: req, Limit: c.asked, Peek: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestOverdraw(t *testing.T) {
 	look := func(what string, allowed bool) {
 		t.Helper()
 		for range 2 { // it costs nothing
-			d, err := limiter.CheckAll(t.Context(), []headgate.Ask{{Request: req(1), Peek: true}})
+			d, err := limiter.CheckAll(t.Context(), []headgate.BatchRequest{{Request: req(1), Peek: true}})
 			if err != nil || d[0].Allowed != allowed || len(d[0].Limits) != 1 {
 				t.Errorf("%s: %+v: %v", what, d, err)
 			}
@@ -207,7 +207,7 @@ func TestOverdraw(t *testing.T) {
 	if err != nil || !d.Allowed || len(d.Limits) != 2 || d.Limits[0].Remaining != 6 || d.Limits[1].Remaining != 1 {
 		t.Errorf("%+v: %v", d, err)
 	}
-	all, err := limiter.CheckAll(t.Context(), []headgate.Ask{
+	all, err := limiter.CheckAll(t.Context(), []headgate.BatchRequest{
 		{Request: req(3, "method", "POST")}, {Request: req(2), Credit: true}, {Request: req(100, "user", "bob")},
 	})
 	if err != nil || all[0].Allowed || len(all[0].Limits) != 2 || len(all[1].Limits) != 1 || len(all[2].Limits) != 1 ||
@@ -223,11 +223,11 @@ func TestOverdraw(t *testing.T) {
 func TestCheckAllKeepsRequestsApart(t *testing.T) {
 	t.Parallel()
 	limiter, err := headgate.New(memstore.New(memstore.Options{}),
-		headgate.Rule{ID: "post", By: headgate.Everybody, Limit: headgate.PerHour(5), Match: headgate.Match{Method: "POST"}})
+		headgate.Rule{ID: "post", By: headgate.Global, Limit: headgate.PerHour(5), Match: headgate.Match{Method: "POST"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := limiter.CheckAll(t.Context(), []headgate.Ask{
+	d, err := limiter.CheckAll(t.Context(), []headgate.BatchRequest{
 		{Request: headgate.Request{Attributes: headgate.Attributes{"method": "POST"}}},
 		{Request: headgate.Request{Attributes: headgate.Attributes{"user": "ann"}}},
 	})

@@ -116,7 +116,7 @@ func TestCompileRefuses(t *testing.T) {
 			"overdraw: does not go with a leaky_bucket or a candidate: remove one of them",
 		},
 		{func(r *headgate.Rule) { r.EnforcePercent = 101 }, "enforce_percent: is 101: write 1 to 100"},
-		{func(r *headgate.Rule) { r.EnforcePercent, r.By = 10, headgate.Everybody }, "enforce_percent: picks subjects, and with by: [] there is only one"},
+		{func(r *headgate.Rule) { r.EnforcePercent, r.By = 10, headgate.Global }, "enforce_percent: picks subjects, and with by: [] there is only one"},
 		{func(r *headgate.Rule) { r.MaxDelay = -1 }, "max_delay: is negative"},
 		{func(r *headgate.Rule) { r.MaxDelay = time.Second }, "max_delay: is how long a leaky_bucket may hold a request"},
 		{func(r *headgate.Rule) { r.Mode = 3 }, "mode: there is no 3"},

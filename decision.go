@@ -109,7 +109,7 @@ func (l *LimitDecision) DecidedBy() Path {
 
 // Refused returns the limit that denies the request for the longest time, or nil if the request may pass. A limit that the
 // store did not decide comes after those that it did.
-func (d *Decision) Refused() *LimitDecision {
+func (d *Decision) DeniedBy() *LimitDecision {
 	var worst *LimitDecision
 	for i := range d.Limits {
 		if l := &d.Limits[i]; l.Refuses() && (worst == nil || l.outlasts(worst)) {
@@ -123,7 +123,7 @@ func (d *Decision) Refused() *LimitDecision {
 // longest time, exposed or not: anything else would contradict the denial. Otherwise it is the exposed limit with the least
 // left, or nil if there is none.
 func (d *Decision) Shown() *LimitDecision {
-	if denied := d.Refused(); denied != nil {
+	if denied := d.DeniedBy(); denied != nil {
 		return denied
 	}
 	var shown *LimitDecision

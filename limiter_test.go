@@ -115,7 +115,7 @@ func TestSubjects(t *testing.T) {
 	w := newWorld(t,
 		headgate.Rule{ID: "by-both", Match: headgate.Match{Path: "/both"}, By: []string{"user", "tenant"}, Limit: headgate.PerMinute(3)},
 		headgate.Rule{ID: "by-client", Match: headgate.Match{Path: "/client"}, By: []string{"client"}, Limit: headgate.PerMinute(3)},
-		headgate.Rule{ID: "all", Match: headgate.Match{Path: "/all"}, By: headgate.Everybody, Limit: headgate.PerMinute(3)},
+		headgate.Rule{ID: "all", Match: headgate.Match{Path: "/all"}, By: headgate.Global, Limit: headgate.PerMinute(3)},
 	)
 	w.wantAdmitted(3, 5, "path=/both tenant=a user=b|c")
 	w.wantAdmitted(3, 5, "path=/both tenant=a|b user=c")
@@ -202,7 +202,7 @@ func TestOnMissing(t *testing.T) {
 	w.wantAdmitted(3, 5, "path=/skip user=ann")
 	w.wantAdmitted(3, 5, "path=/deny user=ann")
 	d := w.ask("path=/deny")
-	if d.Allowed || d.Path != headgate.PathRules || d.RetryAfter != headgate.Never || d.Refused().Missing != "user" {
+	if d.Allowed || d.Path != headgate.PathRules || d.RetryAfter != headgate.Never || d.DeniedBy().Missing != "user" {
 		t.Errorf("without a user: %+v", d)
 	}
 	if d := w.ask("path=/observed"); !d.Allowed || d.Limits[0].Granted != 0 || !d.Limits[0].WouldRefuse() || d.Limits[0].Missing != "user" {
@@ -307,7 +307,7 @@ func TestShadowRefusesNothing(t *testing.T) {
 		would := 0
 		for range 5 {
 			d := w.ask("user=ann")
-			if !d.Allowed || d.Refused() != nil || d.RetryAfter != 0 || d.Shown() != nil {
+			if !d.Allowed || d.DeniedBy() != nil || d.RetryAfter != 0 || d.Shown() != nil {
 				t.Errorf("%s: %+v", name, d)
 			}
 			if d.Limits[0].WouldRefuse() {
@@ -412,7 +412,7 @@ func TestShown(t *testing.T) {
 	w := newWorld(t,
 		headgate.Rule{ID: "wide", By: []string{"ip"}, Limit: headgate.PerMinute(100)},
 		headgate.Rule{ID: "narrow", By: []string{"user"}, Limit: headgate.PerHour(10)},
-		headgate.Rule{ID: "global", By: headgate.Everybody, Limit: headgate.PerDay(14)},
+		headgate.Rule{ID: "global", By: headgate.Global, Limit: headgate.PerDay(14)},
 		headgate.Rule{ID: "hidden", By: []string{"ip"}, Limit: headgate.PerDay(50), Expose: headgate.ExposeNever},
 		headgate.Rule{ID: "shadow", By: []string{"ip"}, Limit: headgate.PerDay(1), Mode: headgate.Shadow},
 	)
@@ -421,16 +421,16 @@ func TestShown(t *testing.T) {
 			t.Fatalf("%v, shown %+v", d.Allowed, d.Shown())
 		}
 	}
-	if d := w.ask("ip=1 user=ann"); d.Allowed || d.Refused().Rule != "narrow" || d.Shown().Rule != "narrow" || d.RetryAfter != 6*time.Minute {
-		t.Errorf("refused by %+v, %s", d.Refused(), d.RetryAfter)
+	if d := w.ask("ip=1 user=ann"); d.Allowed || d.DeniedBy().Rule != "narrow" || d.Shown().Rule != "narrow" || d.RetryAfter != 6*time.Minute {
+		t.Errorf("refused by %+v, %s", d.DeniedBy(), d.RetryAfter)
 	}
 	w.admitted(4, "ip=2 user=bob")
 	d := w.ask("ip=3 user=cid")
-	if d.Allowed || d.Refused().Rule != "global" || d.Shown().Rule != "global" {
-		t.Errorf("refused by %+v, shown %+v", d.Refused(), d.Shown())
+	if d.Allowed || d.DeniedBy().Rule != "global" || d.Shown().Rule != "global" {
+		t.Errorf("refused by %+v, shown %+v", d.DeniedBy(), d.Shown())
 	}
-	if d := w.ask("ip=1 user=ann"); d.Refused().Rule != "global" || d.Shown().Rule != "global" {
-		t.Errorf("refused by %+v, shown %+v", d.Refused(), d.Shown())
+	if d := w.ask("ip=1 user=ann"); d.DeniedBy().Rule != "global" || d.Shown().Rule != "global" {
+		t.Errorf("refused by %+v, shown %+v", d.DeniedBy(), d.Shown())
 	}
 	// Of two that refuse, the longer wait is shown, whichever comes first.
 	for _, order := range [][]string{{"long", "short"}, {"short", "long"}} {
@@ -440,7 +440,7 @@ func TestShown(t *testing.T) {
 			rule(func(r *headgate.Rule) { r.ID, r.Limit = order[1], headgate.Per(1, windows[order[1]]) }),
 		)
 		w.ask("user=ann")
-		if d := w.ask("user=ann"); d.Shown().Rule != "long" || d.Refused().Rule != "long" || d.RetryAfter != 2*time.Hour {
+		if d := w.ask("user=ann"); d.Shown().Rule != "long" || d.DeniedBy().Rule != "long" || d.RetryAfter != 2*time.Hour {
 			t.Errorf("%v: shown %+v", order, d.Shown())
 		}
 	}
@@ -566,8 +566,8 @@ func TestChargesCarryTheRule(t *testing.T) {
 	store := &recorder{Store: memstore.New(memstore.Options{})}
 	leaky := headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Second}
 	limiter, err := headgate.New(store,
-		headgate.Rule{ID: "a", By: headgate.Everybody, Limit: leaky, MaxDelay: time.Second, Strict: true, Critical: true, OnStoreFailure: headgate.FailDeny},
-		headgate.Rule{ID: "b", By: headgate.Everybody, Limit: headgate.PerMinute(1)},
+		headgate.Rule{ID: "a", By: headgate.Global, Limit: leaky, MaxDelay: time.Second, Strict: true, Critical: true, OnStoreFailure: headgate.FailDeny},
+		headgate.Rule{ID: "b", By: headgate.Global, Limit: headgate.PerMinute(1)},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -588,7 +588,7 @@ func TestChargesCarryTheRule(t *testing.T) {
 func TestDelay(t *testing.T) {
 	t.Parallel()
 	leaky := headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Second}
-	w := newWorld(t, headgate.Rule{ID: "a", By: headgate.Everybody, Limit: leaky, MaxDelay: 2 * time.Second})
+	w := newWorld(t, headgate.Rule{ID: "a", By: headgate.Global, Limit: leaky, MaxDelay: 2 * time.Second})
 	for i := range 3 {
 		if d := w.ask(""); !d.Allowed || d.Delay != time.Duration(i)*time.Second {
 			t.Errorf("request %d: %+v", i, d)

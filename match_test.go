@@ -294,7 +294,7 @@ func TestMatch(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			set, err := headgate.Compile(headgate.Rule{ID: "r", Match: test.match, By: headgate.Everybody, Limit: headgate.PerMinute(1)})
+			set, err := headgate.Compile(headgate.Rule{ID: "r", Match: test.match, By: headgate.Global, Limit: headgate.PerMinute(1)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,8 +29,8 @@ type Observation struct {
 	// Decision is what was said, and Err what the caller was told besides.
 	Decision Decision
 	Err      error
-	// Took is how long it took, the store included. Of several requests that are decided together only the first has it.
-	Took time.Duration
+	// Duration is how long it took, the store included. Of several requests that are decided together only the first has it.
+	Duration time.Duration
 
 	at time.Time
 }
@@ -76,7 +76,7 @@ func (o *observer) observe(ctx context.Context, call Call, a Attributes, d *Deci
 }
 
 // observeAll reports the decisions on requests that were decided together, or the error if they were not.
-func (o *observer) observeAll(ctx context.Context, asks []Ask, decisions []Decision, err error, begun time.Time) {
+func (o *observer) observeAll(ctx context.Context, requests []BatchRequest, decisions []Decision, err error, begun time.Time) {
 	switch {
 	case o == nil:
 		return
@@ -84,18 +84,18 @@ func (o *observer) observeAll(ctx context.Context, asks []Ask, decisions []Decis
 		o.observe(ctx, CallCheck, nil, &Decision{}, err, begun)
 		return
 	}
-	for i := range asks {
+	for i := range requests {
 		call := CallCheck
 		switch {
-		case asks[i].Credit:
+		case requests[i].Credit:
 			call = CallRefund
-		case asks[i].Peek:
+		case requests[i].Peek:
 			call = CallPeek
 		}
 		if i == 0 {
-			o.observe(ctx, call, asks[i].Attributes, &decisions[i], nil, begun)
+			o.observe(ctx, call, requests[i].Attributes, &decisions[i], nil, begun)
 		} else {
-			o.send(ctx, call, asks[i].Attributes, &decisions[i], nil, 0, time.Time{})
+			o.send(ctx, call, requests[i].Attributes, &decisions[i], nil, 0, time.Time{})
 		}
 	}
 }

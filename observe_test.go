@@ -21,7 +21,7 @@ func ExampleLimiter_WithObserver() {
 	}
 	refused := map[string]int{} // or a counter of whatever you count with
 	observed := limiter.WithObserver(func(_ context.Context, o *headgate.Observation) {
-		if l := o.Decision.Refused(); l != nil {
+		if l := o.Decision.DeniedBy(); l != nil {
 			refused[l.Rule]++
 		}
 	})
@@ -56,7 +56,7 @@ func TestWithObserver(t *testing.T) {
 	decided := func(d headgate.Decision, err error) { // of the call before
 		t.Helper()
 		last := seen[len(seen)-1]
-		if !errors.Is(err, last.Err) || last.Decision.Allowed != d.Allowed || last.Decision.Path != d.Path || last.Took <= 0 {
+		if !errors.Is(err, last.Err) || last.Decision.Allowed != d.Allowed || last.Decision.Path != d.Path || last.Duration <= 0 {
 			t.Errorf("told %+v, seen %+v", d, last)
 		}
 	}
@@ -68,17 +68,17 @@ func TestWithObserver(t *testing.T) {
 	decided(o.Cancel(ctx, []byte("none")))
 	decided(o.Refund(ctx, req))
 	decided(o.Check(ctx, headgate.Request{Rule: "none"}))
-	if _, err := o.CheckAll(ctx, []headgate.Ask{{Request: req}, {Request: req, Peek: true}, {Request: req, Credit: true}}); err != nil {
+	if _, err := o.CheckAll(ctx, []headgate.BatchRequest{{Request: req}, {Request: req, Peek: true}, {Request: req, Credit: true}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.CheckAll(ctx, []headgate.Ask{{Request: headgate.Request{Rule: "none"}}}); err == nil {
+	if _, err := o.CheckAll(ctx, []headgate.BatchRequest{{Request: headgate.Request{Rule: "none"}}}); err == nil {
 		t.Error("there is no such rule, and no error")
 	}
 	var calls []headgate.Call
 	timed := 0
 	for _, s := range seen {
 		calls = append(calls, s.Call)
-		if s.Took > 0 {
+		if s.Duration > 0 {
 			timed++
 		}
 	}
@@ -114,11 +114,11 @@ func TestExempt(t *testing.T) {
 	free("a", "ann")
 	free("b", "ann")
 	free("b", "bob")
-	asks := []headgate.Ask{}
+	requests := []headgate.BatchRequest{}
 	for _, user := range []string{"ann", "bob", "eve"} {
-		asks = append(asks, headgate.Ask{Request: headgate.Request{Attributes: headgate.Attributes{"user": user}}})
+		requests = append(requests, headgate.BatchRequest{Request: headgate.Request{Attributes: headgate.Attributes{"user": user}}})
 	}
-	together, err := limiter.CheckAll(t.Context(), asks)
+	together, err := limiter.CheckAll(t.Context(), requests)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestExempt(t *testing.T) {
 		exempt []string
 		limits int
 	}{{headgate.PathExempt, []string{"a", "b"}, 0}, {headgate.PathStore, []string{"b"}, 1}, {headgate.PathStore, nil, 2}} {
-		alone, err := limiter.Peek(t.Context(), asks[i].Request)
+		alone, err := limiter.Peek(t.Context(), requests[i].Request)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ const DefaultHold = time.Minute
 var (
 	// ErrUnknownRule says that there is no rule of the ID in Request.Rule.
 	ErrUnknownRule = errors.New("there is no such rule")
-	// ErrBadToken says that a token is none that Reserve made, with the same secret.
-	ErrBadToken = errors.New("this is not the token of a reservation")
+	// ErrInvalidToken says that a token is none that Reserve made, with the same secret.
+	ErrInvalidToken = errors.New("this is not the token of a reservation")
 )
 
 // Reservation is what Limiter.Reserve holds.

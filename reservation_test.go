@@ -220,13 +220,13 @@ func TestTokensAreChecked(t *testing.T) {
 		bad = append(bad, changed)
 	}
 	for _, b := range bad {
-		if _, err := w.Commit(t.Context(), b, headgate.Request{}); !errors.Is(err, headgate.ErrBadToken) {
+		if _, err := w.Commit(t.Context(), b, headgate.Request{}); !errors.Is(err, headgate.ErrInvalidToken) {
 			t.Errorf("%x was taken: %v", b, err)
 		}
 	}
 	w.expectLeft(t, 40)
 	other := headgate.NewLimiter(memstore.New(memstore.Options{}), w.Rules(), headgate.Options{Secret: []byte("another secret")})
-	if _, err := other.Cancel(t.Context(), token); !errors.Is(err, headgate.ErrBadToken) {
+	if _, err := other.Cancel(t.Context(), token); !errors.Is(err, headgate.ErrInvalidToken) {
 		t.Errorf("a token of another secret was taken: %v", err)
 	}
 }
@@ -284,7 +284,7 @@ func TestTokenOfAnotherNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := headgate.NewLimiter(named{memory, "there"}, set, secret)
-	if _, err := there.Cancel(t.Context(), r.Token); !errors.Is(err, headgate.ErrBadToken) {
+	if _, err := there.Cancel(t.Context(), r.Token); !errors.Is(err, headgate.ErrInvalidToken) {
 		t.Errorf("another namespace took the token: %v", err)
 	}
 	if _, err := here.Cancel(t.Context(), r.Token); err != nil {
@@ -367,7 +367,7 @@ func TestPeekChargesNothing(t *testing.T) {
 func TestCheckByRule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t,
-		headgate.Rule{ID: "all", By: headgate.Everybody, Limit: window(1)},
+		headgate.Rule{ID: "all", By: headgate.Global, Limit: window(1)},
 		headgate.Rule{ID: "mails", By: []string{"user"}, Limit: window(2), Match: headgate.Match{Path: "/nowhere"}},
 		headgate.Rule{ID: "off", By: []string{"user"}, Limit: window(1), Mode: headgate.Off})
 	ask := func(rule string) (headgate.Decision, error) {

@@ -24,7 +24,7 @@ type Rule struct {
 	Match Match
 	When  Condition
 
-	// By names the attributes that are counted by. It must be given: Everybody is one counter for all requests.
+	// By names the attributes that are counted by. It must be given: Global is one counter for all requests.
 	By []string
 	// OnMissing is for requests that lack an attribute of By.
 	OnMissing OnMissing
@@ -34,7 +34,7 @@ type Rule struct {
 	Limits map[string]Limit
 	// Tiers replace limits of the same name for requests whose attribute tier is the key.
 	Tiers map[string]Plan
-	// MaxCallerLimit lets callers bring a limit of their own (Ask.Limit) in the place of the rule's only one, up to this
+	// MaxCallerLimit lets callers bring a limit of their own (BatchRequest.Limit) in the place of the rule's only one, up to this
 	// Count per Window; of the rest of it nothing is read. Without it they have no say.
 	MaxCallerLimit Limit
 	// Candidate limits are counted beside those of the same name, and refuse nothing: a trial before a change.
@@ -67,8 +67,8 @@ type Rule struct {
 	Meter bool
 }
 
-// Everybody is the By of a rule with one counter for all requests.
-var Everybody = []string{}
+// Global is the By of a rule with one counter for all requests.
+var Global = []string{}
 
 // Plan is a set of limits: one without a name, or several by name, or both.
 type Plan struct {

@@ -29,7 +29,7 @@ func ExampleNew() {
 			Tiers: map[string]headgate.Plan{"free": {Limits: map[string]headgate.Limit{"peak": headgate.PerSecond(1)}}},
 			Cost:  headgate.Cost{From: "header.x-rows", Default: 1, Max: 10_000},
 		},
-		headgate.Rule{ID: "everything", By: headgate.Everybody, Limit: headgate.PerMinute(50_000), Mode: headgate.Shadow},
+		headgate.Rule{ID: "everything", By: headgate.Global, Limit: headgate.PerMinute(50_000), Mode: headgate.Shadow},
 	)
 	if err != nil {
 		fmt.Println(err)
@@ -39,7 +39,7 @@ func ExampleNew() {
 		decision, _ := limiter.Check(context.Background(), headgate.Request{
 			Attributes: headgate.Attributes{"path": "/login", "method": "POST", "ip": "192.0.2.1"},
 		})
-		if refused := decision.Refused(); refused != nil {
+		if refused := decision.DeniedBy(); refused != nil {
 			fmt.Println("refused by", refused.Rule, "for", decision.RetryAfter.Round(time.Second))
 			continue
 		}

@@ -151,7 +151,7 @@ func TestAttributesOfRules(t *testing.T) {
 	set := compile(t,
 		headgate.Rule{ID: "a", By: []string{"client"}, Limit: headgate.PerDay(1), Cost: headgate.Cost{From: "header.x-rows"}},
 		headgate.Rule{
-			ID: "b", By: headgate.Everybody, Limit: headgate.PerDay(1), Match: headgate.Match{Path: "/x"},
+			ID: "b", By: headgate.Global, Limit: headgate.PerDay(1), Match: headgate.Match{Path: "/x"},
 			When:  headgate.Condition{Text: "x", Attributes: []string{"claim.plan"}, Holds: func(headgate.Attributes) bool { return true }},
 			Tiers: map[string]headgate.Plan{"pro": {Limit: headgate.PerDay(2)}},
 		},

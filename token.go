@@ -113,10 +113,10 @@ func sign(key, b []byte) []byte {
 func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, error) {
 	n := len(token) - tokenMAC
 	if n < 1+tokenNonce || n > maxToken || token[0] != tokenVersion {
-		return nil, ErrBadToken
+		return nil, ErrInvalidToken
 	}
 	if !slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(token[n:], sign(key, token[:n])) }) {
-		return nil, ErrBadToken
+		return nil, ErrInvalidToken
 	}
 	r := tokenReader{rest: token[1+tokenNonce : n]}
 	var parts []reserved
@@ -141,7 +141,7 @@ func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, e
 		parts = append(parts, p)
 	}
 	if r.broken {
-		return nil, ErrBadToken
+		return nil, ErrInvalidToken
 	}
 	return parts, nil
 }

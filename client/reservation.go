@@ -106,7 +106,7 @@ func (c *Client) call(
 		return c.readable(read(answer.data))
 	}
 	if st.Code() == codes.InvalidArgument && strings.HasPrefix(st.Message(), "reservation: ") {
-		return headgate.Decision{}, fmt.Errorf("%w: %s", headgate.ErrBadToken, st.Message())
+		return headgate.Decision{}, fmt.Errorf("%w: %s", headgate.ErrInvalidToken, st.Message())
 	}
 	return c.failure(st.Code(), st.Message())
 }

@@ -34,7 +34,7 @@ func (r *recorder) note(
 		return headgate.Decision{}, headgate.ErrUnknownRule
 	}
 	if string(token) == "forged" {
-		return headgate.Decision{}, headgate.ErrBadToken
+		return headgate.Decision{}, headgate.ErrInvalidToken
 	}
 	r.asked <- recorded{method, req, string(token), hold}
 	return headgate.Decision{Allowed: true, Path: headgate.PathStore, Version: method}, nil
@@ -107,13 +107,13 @@ func TestReservationErrors(t *testing.T) {
 	t.Parallel()
 	_, c := newRecorder(t, checkgrpc.Options{})
 	ctx := t.Context()
-	if _, err := c.Commit(ctx, []byte("forged"), headgate.Request{}); !errors.Is(err, headgate.ErrBadToken) {
+	if _, err := c.Commit(ctx, []byte("forged"), headgate.Request{}); !errors.Is(err, headgate.ErrInvalidToken) {
 		t.Errorf("commit of a forged token: %v", err)
 	}
-	if _, err := c.Cancel(ctx, []byte("forged")); !errors.Is(err, headgate.ErrBadToken) {
+	if _, err := c.Cancel(ctx, []byte("forged")); !errors.Is(err, headgate.ErrInvalidToken) {
 		t.Errorf("cancel of a forged token: %v", err)
 	}
-	if _, err := c.Commit(ctx, nil, headgate.Request{Cost: -1}); err == nil || errors.Is(err, headgate.ErrBadToken) {
+	if _, err := c.Commit(ctx, nil, headgate.Request{Cost: -1}); err == nil || errors.Is(err, headgate.ErrInvalidToken) {
 		t.Errorf("commit of a negative cost: %v", err)
 	}
 	if _, err := c.Peek(ctx, headgate.Request{Rule: "nowhere"}); !errors.Is(err, headgate.ErrUnknownRule) {

@@ -90,7 +90,7 @@ func TestSameAsLimiter(t *testing.T) {
 		}},
 		"several": {memory, []headgate.Rule{
 			{ID: "a", By: byIP, Limits: map[string]headgate.Limit{"peak": headgate.PerSecond(4), "day": headgate.PerDay(3)}},
-			{ID: "b", By: headgate.Everybody, Limit: headgate.PerHour(100)},
+			{ID: "b", By: headgate.Global, Limit: headgate.PerHour(100)},
 			{ID: "c", By: byIP, Limit: sliding},
 			{ID: "d", By: byIP, Limit: headgate.Limit{Algorithm: headgate.SlidingLog, Count: 5, Window: time.Minute}},
 		}},

@@ -51,9 +51,9 @@ type Options struct {
 	// that none is. Those beyond are refused for as long as they would have been held, and so are those whose deadline
 	// would pass meanwhile. They were charged nevertheless, which lets nobody pass early.
 	MaxWaiters int
-	// OnRefused is told of every call and message that is refused, to count or log it: the decision names also rules
+	// OnDenied is told of every call and message that is refused, to count or log it: the decision names also rules
 	// that clients are not shown.
-	OnRefused func(ctx context.Context, fullMethod string, decision *headgate.Decision)
+	OnDenied func(ctx context.Context, fullMethod string, decision *headgate.Decision)
 	// Log is told when the store does not decide, at most every 10 seconds; nil means slog.Default().
 	Log *slog.Logger
 }

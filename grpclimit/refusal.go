@@ -38,8 +38,8 @@ const (
 // All metadata go into the trailer. With nothing in the header the answer is what gRPC calls Trailers-Only, and that is
 // the only one after which its clients retry.
 func (i *Interceptors) refuse(ctx context.Context, method string, d headgate.Decision) *status.Status {
-	if i.options.OnRefused != nil {
-		i.options.OnRefused(ctx, method, &d)
+	if i.options.OnDenied != nil {
+		i.options.OnDenied(ctx, method, &d)
 	}
 	wait := waitOf(&d)
 	trailer := metadata.MD{}
@@ -78,7 +78,7 @@ func statusOf(d *headgate.Decision, wait time.Duration) *status.Status {
 		code, text, info.Reason = codes.Unavailable, "rate limits cannot be checked", reasonUnavailable
 	}
 	hidden := limitfields.Hidden(d)
-	switch worst := d.Refused(); {
+	switch worst := d.DeniedBy(); {
 	case worst == nil:
 	case worst.Exposed:
 		text += ": " + limitfields.Name(worst) + " " + limitfields.Reason(worst, "call")

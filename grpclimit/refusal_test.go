@@ -49,7 +49,7 @@ func TestRefusal(t *testing.T) {
 		"hidden, though it waits the longest": {
 			rules: []headgate.Rule{
 				{ID: "shown", By: byUser, Limit: headgate.PerMinute(1)},
-				{ID: "hidden", By: headgate.Everybody, Limit: headgate.PerHour(1)},
+				{ID: "hidden", By: headgate.Global, Limit: headgate.PerHour(1)},
 			}, calls: 2,
 			message: "rate limit exceeded", rule: "(hidden)", wait: time.Hour,
 			violations: []string{"shown allows 1/minute", "(hidden) allows no more at present"},
@@ -201,7 +201,7 @@ func TestMetadata(t *testing.T) {
 			"short": headgate.Per(50, 500*time.Millisecond),
 			"month": headgate.Quota(1000, headgate.Month, nil),
 		}},
-		{ID: "all", By: headgate.Everybody, Limit: headgate.PerSecond(1000)},
+		{ID: "all", By: headgate.Global, Limit: headgate.PerSecond(1000)},
 	}
 	synctest.Test(t, func(t *testing.T) { // it is midnight of January 1, 2000
 		quiet := serve(t, limits(t, grpclimit.Options{}, rules...))
@@ -258,9 +258,9 @@ func TestPushback(t *testing.T) {
 			test.limit.Burst = 1
 			synctest.Test(t, func(t *testing.T) {
 				refused := 0
-				o := grpclimit.Options{Metadata: true, OnRefused: func(_ context.Context, method string, d *headgate.Decision) {
-					if refused++; method != echo || d.Refused().Rule != "echo" {
-						t.Errorf("refused: %s by %v", method, d.Refused())
+				o := grpclimit.Options{Metadata: true, OnDenied: func(_ context.Context, method string, d *headgate.Decision) {
+					if refused++; method != echo || d.DeniedBy().Rule != "echo" {
+						t.Errorf("refused: %s by %v", method, d.DeniedBy())
 					}
 				}}
 				rule := headgate.Rule{ID: "echo", By: []string{"user"}, Limit: test.limit}

@@ -117,7 +117,7 @@ func TestRefusedMessageEndsStream(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int64
 	count := func(context.Context, string, *headgate.Decision) { refused.Add(1) }
-	o := grpclimit.Options{PerMessage: each, OnRefused: count}
+	o := grpclimit.Options{PerMessage: each, OnDenied: count}
 	c := serve(t, limits(t, o, perUser("messages", onMessages(headgate.IsPresent()), headgate.PerHour(2))))
 	stream := c.stream(t, t.Context(), collect)
 	for range 4 {
@@ -210,8 +210,8 @@ func TestNotHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		refused := 0
-		o := grpclimit.Options{MaxWaiters: 2, OnRefused: func(_ context.Context, _ string, d *headgate.Decision) {
-			if refused++; d.Allowed || d.Refused().Rule != "even" {
+		o := grpclimit.Options{MaxWaiters: 2, OnDenied: func(_ context.Context, _ string, d *headgate.Decision) {
+			if refused++; d.Allowed || d.DeniedBy().Rule != "even" {
 				t.Errorf("refused: %+v", d)
 			}
 		}}

@@ -115,8 +115,8 @@ func ExampleIdentity() {
 func ExampleOptions_refuse() {
 	limiter := oneRule(headgate.Rule{ID: "pages", By: []string{"ip"}, Limit: headgate.PerMinute(1)})
 	h := httplimit.New(limiter, httplimit.Options{
-		Refuse: func(w http.ResponseWriter, _ *http.Request, decision headgate.Decision) {
-			http.Error(w, "Slow down, please: "+decision.Refused().Rule, http.StatusTooManyRequests)
+		OnDenied: func(w http.ResponseWriter, _ *http.Request, decision headgate.Decision) {
+			http.Error(w, "Slow down, please: "+decision.DeniedBy().Rule, http.StatusTooManyRequests)
 		},
 	})(http.NotFoundHandler())
 

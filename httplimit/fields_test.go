@@ -104,7 +104,7 @@ func TestNotDecided(t *testing.T) {
 		{
 			name: "deny, hidden",
 			rules: []headgate.Rule{
-				{ID: "b", By: headgate.Everybody, Limit: headgate.PerMinute(1), OnStoreFailure: headgate.FailDeny},
+				{ID: "b", By: headgate.Global, Limit: headgate.PerMinute(1), OnStoreFailure: headgate.FailDeny},
 			},
 			want: `503
 				RateLimit-Policy: "(hidden)";q=1;w=60

@@ -156,7 +156,7 @@ func TestResponses(t *testing.T) {
 			name: "shadow, candidate and everybody are not shown", times: 3, send: get("/"),
 			rules: []headgate.Rule{
 				{ID: "shadow", By: byIP, Limit: headgate.PerMinute(1), Mode: headgate.Shadow},
-				{ID: "all", By: headgate.Everybody, Limit: headgate.PerMinute(10)},
+				{ID: "all", By: headgate.Global, Limit: headgate.PerMinute(10)},
 				{ID: "trial", By: byIP, Limit: headgate.PerMinute(60), Candidate: headgate.Plan{Limit: headgate.PerMinute(1)}},
 			},
 			want: `200
@@ -171,7 +171,7 @@ func TestResponses(t *testing.T) {
 			name: "shadow and everybody, exposed", times: 3, send: get("/"),
 			rules: []headgate.Rule{
 				{ID: "shadow", By: byIP, Limit: headgate.PerMinute(1), Mode: headgate.Shadow, Expose: headgate.ExposeAlways},
-				{ID: "all", By: headgate.Everybody, Limit: headgate.PerMinute(10), Expose: headgate.ExposeAlways},
+				{ID: "all", By: headgate.Global, Limit: headgate.PerMinute(10), Expose: headgate.ExposeAlways},
 			},
 			want: `200
 				RateLimit-Policy: "shadow";q=1;w=60, "all";q=10;w=60
@@ -313,8 +313,8 @@ func TestHeaderProfiles(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.o.Refuse = func(w http.ResponseWriter, _ *http.Request, d headgate.Decision) {
-				http.Error(w, d.Refused().Rule, http.StatusTeapot)
+			test.o.OnDenied = func(w http.ResponseWriter, _ *http.Request, d headgate.Decision) {
+				http.Error(w, d.DeniedBy().Rule, http.StatusTeapot)
 			}
 			h := limits(newWorld(t, headgate.Rule{ID: "two", By: []string{"ip"}, Limit: headgate.PerMinute(2)}), test.o)
 			serve(h, get("/"))

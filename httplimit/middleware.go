@@ -75,7 +75,7 @@ type Options struct {
 	Status int
 	// Refuse, if given, answers refused requests in place of the problem document. Headers are set already, Retry-After
 	// included, and may be changed.
-	Refuse func(w http.ResponseWriter, r *http.Request, decision headgate.Decision)
+	OnDenied func(w http.ResponseWriter, r *http.Request, decision headgate.Decision)
 
 	// MaxWaiters is how many requests may be held at a time for leaky buckets; 0 means 1,000, and less than 0 that none
 	// is. A request beyond that is refused for as long as it would have been held. It was charged nevertheless, which
@@ -127,7 +127,7 @@ func newMiddleware(checker Checker, o Options) *middleware {
 		o.MaxWaiters = defaultMaxWaiters
 	}
 	m := &middleware{
-		checker: checker, who: o.Identity, status: o.Status, answer: o.Refuse,
+		checker: checker, who: o.Identity, status: o.Status, answer: o.OnDenied,
 		waiters: delay.Waiters{Most: int64(o.MaxWaiters)}, log: o.Log,
 		random: rand.Int64N,
 	}

@@ -59,7 +59,7 @@ func TestRetryAfterIsNeverEarly(t *testing.T) {
 // TestRetryAfterSpreads shows that clients who are refused together come back apart.
 func TestRetryAfterSpreads(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, headgate.Rule{ID: "all", By: headgate.Everybody, Limit: headgate.Per(1, 10*time.Minute)})
+	w := newWorld(t, headgate.Rule{ID: "all", By: headgate.Global, Limit: headgate.Per(1, 10*time.Minute)})
 	h := httplimit.New(w.limiter, httplimit.Options{})(hello)
 	serve(h, get("/"))
 	seen := map[string]int{}

@@ -180,7 +180,7 @@ func TestClientGone(t *testing.T) {
 	}})
 	held, refused := make(chan struct{}), make(chan time.Duration, 1)
 	s := httptest.NewServer(httplimit.New(watched{w.limiter, held}, httplimit.Options{
-		Refuse: func(_ http.ResponseWriter, _ *http.Request, d headgate.Decision) { refused <- d.RetryAfter },
+		OnDenied: func(_ http.ResponseWriter, _ *http.Request, d headgate.Decision) { refused <- d.RetryAfter },
 	})(hello))
 	defer s.Close()
 	fetchAnd := func(ctx context.Context) error {

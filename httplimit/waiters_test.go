@@ -119,7 +119,7 @@ func TestGoneWhileHeld(t *testing.T) {
 		var refused headgate.Decision
 		h := httplimit.NewWithRandom(evenly(t, time.Minute), httplimit.Options{
 			MaxWaiters: 1,
-			Refuse: func(w http.ResponseWriter, _ *http.Request, d headgate.Decision) {
+			OnDenied: func(w http.ResponseWriter, _ *http.Request, d headgate.Decision) {
 				refused = d
 				w.WriteHeader(http.StatusTooManyRequests)
 			},
@@ -136,7 +136,7 @@ func TestGoneWhileHeld(t *testing.T) {
 			if waited != 250*time.Millisecond || w.Code != http.StatusTooManyRequests || reached != 1 {
 				t.Fatalf("after %s: status %d, %d requests reached the handler", waited, w.Code, reached)
 			}
-			if l := refused.Refused(); l == nil || l.Rule != "even" || l.RetryAfter != refused.RetryAfter || refused.Delay != 0 {
+			if l := refused.DeniedBy(); l == nil || l.Rule != "even" || l.RetryAfter != refused.RetryAfter || refused.Delay != 0 {
 				t.Fatalf("refused by %+v", l)
 			}
 		}

@@ -30,7 +30,7 @@ func TestEvasions(t *testing.T) {
 	}
 	var list []headgate.Rule
 	for id, r := range rules {
-		r.ID, r.By, r.Limit = id, headgate.Everybody, headgate.PerDay(1000)
+		r.ID, r.By, r.Limit = id, headgate.Global, headgate.PerDay(1000)
 		list = append(list, r)
 	}
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), list...)

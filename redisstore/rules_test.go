@@ -23,7 +23,7 @@ func versions(t *testing.T) []*headgate.RuleSet {
 		return headgate.Limit{Count: 100, Window: 24 * time.Hour, Burst: burst}
 	}
 	byUser := headgate.Rule{ID: "by-user", By: []string{"user"}, Limits: map[string]headgate.Limit{"day": daily(1_000_000), "bucket": bucket(100_000)}}
-	global := headgate.Rule{ID: "global", By: headgate.Everybody, Limit: daily(10_000_000)}
+	global := headgate.Rule{ID: "global", By: headgate.Global, Limit: daily(10_000_000)}
 	other := byUser
 	other.Limits = map[string]headgate.Limit{"day": daily(2_000_000), "bucket": bucket(300_000)}
 	more := byUser

@@ -206,7 +206,7 @@ func TestConditionReadings(t *testing.T) {
 		t.Fatal(problems)
 	}
 	limiter, err := headgate.New(memstore.New(memstore.Options{}),
-		headgate.Rule{ID: "admin", When: c, By: headgate.Everybody, Limit: headgate.PerDay(1000)})
+		headgate.Rule{ID: "admin", When: c, By: headgate.Global, Limit: headgate.PerDay(1000)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (w writer) plan(of headgate.Plan, algorithms []headgate.Algorithm) headgate
 
 func (w writer) rule(id string) headgate.Rule {
 	r := headgate.Rule{
-		ID: id, Match: w.match(), By: pick(w, headgate.Everybody, []string{"ip"}, []string{"user", "header.x-é"}),
+		ID: id, Match: w.match(), By: pick(w, headgate.Global, []string{"ip"}, []string{"user", "header.x-é"}),
 		OnMissing: headgate.OnMissing(w.IntN(3)), Mode: headgate.Mode(w.IntN(3)),
 		OnStoreFailure: headgate.OnStoreFailure(w.IntN(3)),
 		Priority:       max(w.IntN(9)-5, 0), Strict: w.maybe(), Critical: w.maybe(), Expose: headgate.Expose(w.IntN(3)), Meter: w.maybe(),

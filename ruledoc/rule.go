@@ -136,7 +136,7 @@ func (d *decoder) readRule(n *node) *readRule {
 	d.In = textAt(n, "id")
 	ruleKeys.read(d, n, "a rule", r)
 	if e, ok := n.Get("by"); ok && r.By == nil && e.Value.Kind == yamldoc.Nothing {
-		r.By = headgate.Everybody // the missing value is told already
+		r.By = headgate.Global // the missing value is told already
 	}
 	d.readLimits(r)
 	d.In = ""

@@ -168,7 +168,7 @@ func (n *Worker) describe(r *judge.Record, d *headgate.Decision, group int) {
 	if len(limits) > 1 {
 		r.Limits = slices.Clone(limits)
 	}
-	refused := d.Refused()
+	refused := d.DeniedBy()
 	for i := range d.Limits {
 		l := &d.Limits[i]
 		// Of several limits the node may have decided some itself. Only the store's own time is exact.

@@ -44,7 +44,7 @@ func (s *scriptedEngine) Check(context.Context, headgate.Request) (headgate.Deci
 	return *s.decision.Load(), nil
 }
 
-func (s *scriptedEngine) CheckAll(context.Context, []headgate.Ask) ([]headgate.Decision, error) {
+func (s *scriptedEngine) CheckAll(context.Context, []headgate.BatchRequest) ([]headgate.Decision, error) {
 	return []headgate.Decision{*s.decision.Load()}, nil
 }
 

@@ -39,10 +39,10 @@ func TestManyLimitsOpenTheCircuit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, uint64(time.Now().Unix())))
 	decided, rejected, most := 0, 0, 0
 	for i := range size(60, 600) {
-		asks := make([]headgate.Ask, 1+random.IntN(64))
+		asks := make([]headgate.BatchRequest, 1+random.IntN(64))
 		route := []string{"few", "many", "logs"}[random.IntN(3)]
 		if i < 2 { // these are always among them
-			asks, route = make([]headgate.Ask, 64), []string{"few", "many"}[i]
+			asks, route = make([]headgate.BatchRequest, 64), []string{"few", "many"}[i]
 		}
 		for j := range asks {
 			asks[j].Attributes = headgate.Attributes{"tenant": fmt.Sprint("t", random.IntN(100)), "descriptor.route": route}

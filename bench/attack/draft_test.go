@@ -23,7 +23,7 @@ func TestDraftIsRead(t *testing.T) {
 		limiter := newLimiter(t, memstore.New(memstore.Options{}), headgate.Rule{ID: "ip", By: []string{"ip"}, Limit: headgate.PerHour(1)})
 		limit := httplimit.New(limiter, httplimit.Options{
 			Headers: httplimit.Draft, DraftVersion: version, Log: quiet(),
-			Refuse: func(w http.ResponseWriter, _ *http.Request, _ headgate.Decision) {
+			OnDenied: func(w http.ResponseWriter, _ *http.Request, _ headgate.Decision) {
 				w.Header().Del("Retry-After")
 				w.WriteHeader(http.StatusTooManyRequests)
 			},

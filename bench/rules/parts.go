@@ -83,7 +83,7 @@ func (s bench) checks() {
 	three := slices.Concat(others, []headgate.Rule{
 		{ID: "by-ip", Match: match, By: []string{"ip"}, Limit: minute},
 		{ID: "by-key", Match: match, By: []string{"api_key"}, Limit: minute},
-		{ID: "for-all", Match: match, By: headgate.Everybody, Limit: day},
+		{ID: "for-all", Match: match, By: headgate.Global, Limit: day},
 	})
 	limits := map[string]headgate.Limit{"second": headgate.PerSecond(1_000_000), "minute": minute, "day": day}
 	one := slices.Concat(others, []headgate.Rule{{ID: "one", Match: match, By: []string{"api_key"}, Limits: limits}})

@@ -149,7 +149,7 @@ func (f *fields) put(header map[string][]string) {
 // draft writes the headers that list limits: those that clients may see, and in any case the one that denies. A limit that the
 // store did not decide has a policy only: what is left is not known.
 func (f *fields) draft(d *headgate.Decision, h *Headers) {
-	hidden, denied := Hidden(d), d.Refused()
+	hidden, denied := Hidden(d), d.DeniedBy()
 	for _, name := range [...]*Field{fieldPolicy, fieldRateLimit} {
 		separator, listed := "", 0
 		for i := range d.Limits {

@@ -33,7 +33,7 @@ func denying(rule string, wait time.Duration) headgate.LimitDecision {
 // decision is what limits say together.
 func decision(limits ...headgate.LimitDecision) *headgate.Decision {
 	d := &headgate.Decision{Allowed: true, Limits: limits}
-	if worst := d.Refused(); worst != nil {
+	if worst := d.DeniedBy(); worst != nil {
 		d.Allowed, d.RetryAfter = false, worst.RetryAfter
 	}
 	return d

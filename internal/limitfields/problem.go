@@ -59,7 +59,7 @@ func newProblem(d *headgate.Decision, again *int64) problem {
 			p.Violated = append(p.Violated, PublicName(l))
 		}
 	}
-	switch worst := d.Refused(); {
+	switch worst := d.DeniedBy(); {
 	case worst == nil:
 	case worst.Exposed:
 		p.Rule, p.Message = worst.Rule, Name(worst)+" "+Reason(worst, "request")

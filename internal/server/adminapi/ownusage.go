@@ -28,11 +28,11 @@ func (a *api) readOwnUsage(c *call) (any, error) {
 			return nil, err
 		}
 	}
-	var asks []headgate.Ask
+	var asks []headgate.BatchRequest
 	for _, rule := range a.limiter.Rules().Rules() {
 		subject, ok := countedBy(&rule, own.Subject)
 		if ok && (only.ID == "" || only.ID == rule.ID) && len(asks) < largestPage {
-			asks = append(asks, headgate.Ask{Request: headgate.Request{Attributes: subject, Rule: rule.ID}, Peek: true})
+			asks = append(asks, headgate.BatchRequest{Request: headgate.Request{Attributes: subject, Rule: rule.ID}, Peek: true})
 		}
 	}
 	decisions, err := a.limiter.CheckAll(c.Context(), asks)

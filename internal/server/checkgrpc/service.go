@@ -152,7 +152,7 @@ func (s *Service) failure(ctx context.Context, rule string, err error) error {
 		return status.Errorf(codes.NotFound,
 			"rule %q is not among the rules of this server, version %s: add it, or leave rule out to ask all that match",
 			rule, s.engine.Rules().Version())
-	case errors.Is(err, headgate.ErrBadToken):
+	case errors.Is(err, headgate.ErrInvalidToken):
 		return status.Errorf(codes.InvalidArgument,
 			"reservation: %v: send what Reserve answered, whole, to a server of the same namespace and secret_file; if it answered none "+
 				"there is nothing to do", err)

@@ -149,7 +149,7 @@ func TestErrors(t *testing.T) {
 			`rule "search" is not among the rules of this server`,
 		},
 		// Package client knows it by how it begins.
-		{fmt.Errorf("too short: %w", headgate.ErrBadToken), codes.InvalidArgument, "reservation: too short"},
+		{fmt.Errorf("too short: %w", headgate.ErrInvalidToken), codes.InvalidArgument, "reservation: too short"},
 		{errors.New("out of order"), codes.Internal, "out of order"},
 	} {
 		engine := &scripted{Limiter: limiter(t), err: test.err}

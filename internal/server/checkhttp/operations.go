@@ -121,7 +121,7 @@ func (h *handler) problem(ctx context.Context, err error) *check.Problem {
 	case errors.Is(err, headgate.ErrUnknownRule):
 		return check.Problemf(http.StatusNotFound, "%v among the rules of this server, version %s: add it, or leave rule out to "+
 			"ask all that match", err, h.engine.Rules().Version())
-	case errors.Is(err, headgate.ErrBadToken):
+	case errors.Is(err, headgate.ErrInvalidToken):
 		return check.Problemf(http.StatusBadRequest,
 			"reservation: %v: send what /v1/reserve answered, whole, to a server of the same namespace and secret_file", err)
 	}

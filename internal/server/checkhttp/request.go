@@ -193,7 +193,7 @@ func tokenOf(text string) ([]byte, error) {
 		return nil, check.Problemf(http.StatusBadRequest,
 			"reservation is missing: send what /v1/reserve answered; if it answered none there is nothing to do")
 	case err != nil:
-		return nil, headgate.ErrBadToken
+		return nil, headgate.ErrInvalidToken
 	}
 	return token, nil
 }

@@ -39,7 +39,7 @@ func rules() []headgate.Rule {
 			ID: "keys", Match: at("/keys"), By: []string{"api_key"}, Limit: headgate.PerMinute(5),
 			OnMissing: headgate.DenyMissing,
 		},
-		{ID: "everybody", Match: at("/status"), By: headgate.Everybody, Limit: headgate.PerMinute(100)},
+		{ID: "everybody", Match: at("/status"), By: headgate.Global, Limit: headgate.PerMinute(100)},
 		{
 			ID: "even", Match: at("/even"), By: byIP, MaxDelay: 10 * time.Second,
 			Limit: headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 2, Window: time.Second},

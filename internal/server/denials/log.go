@@ -110,7 +110,7 @@ func (l *Log) Note(ctx context.Context, seen *headgate.Observation) {
 	if seen.Decision.Allowed || seen.Call != headgate.CallCheck && seen.Call != headgate.CallReserve {
 		return
 	}
-	limit := seen.Decision.Refused()
+	limit := seen.Decision.DeniedBy()
 	if limit == nil { // nothing was decided
 		return
 	}

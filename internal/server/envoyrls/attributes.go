@@ -24,7 +24,7 @@ const remoteAddress = "remote_address"
 
 // asks returns the request's descriptors as the engine wants them, without those that have no entries. The error says what is
 // wrong, and what to send instead.
-func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
+func (m *request) asks(who *identity.Resolver) ([]headgate.BatchRequest, error) {
 	switch {
 	case m.err != nil:
 		return nil, fmt.Errorf("the request cannot be read: %w", m.err)
@@ -35,7 +35,7 @@ func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
 	case len(m.descriptors) > maxDescriptors:
 		return nil, fmt.Errorf("there are more than %d descriptors: send fewer", maxDescriptors)
 	}
-	asks := make([]headgate.Ask, 0, len(m.descriptors))
+	asks := make([]headgate.BatchRequest, 0, len(m.descriptors))
 	for i := range m.descriptors {
 		d := &m.descriptors[i]
 		if d.blank() {
@@ -48,7 +48,7 @@ func (m *request) asks(who *identity.Resolver) ([]headgate.Ask, error) {
 		if err != nil {
 			return nil, fmt.Errorf("descriptor %d: %w", i+1, err)
 		}
-		a := headgate.Ask{Request: headgate.Request{Attributes: attributes, Cost: int64(max(1, m.hits))}}
+		a := headgate.BatchRequest{Request: headgate.Request{Attributes: attributes, Cost: int64(max(1, m.hits))}}
 		if d.hasHits {
 			if d.hits > headgate.MaxCost {
 				return nil, fmt.Errorf("descriptor %d: hits_addend is %d: send at most %d", i+1, d.hits, headgate.MaxCost)

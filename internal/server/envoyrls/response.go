@@ -146,7 +146,7 @@ func appendHeader(data []byte, name string, value []byte) []byte {
 // appendMetadata writes what an operator may want to log: which rule refuses or would in shadow, by which version of the rules,
 // and who decided if the store did not answer. If all is well there is nothing to say.
 func appendMetadata(data []byte, d *headgate.Decision) []byte {
-	refused, would := d.Refused(), shadow(d)
+	refused, would := d.DeniedBy(), shadow(d)
 	if refused == nil && would == nil && !without(d.Path) {
 		return data
 	}

@@ -19,7 +19,7 @@ import (
 
 // Engine decides. A *headgate.Limiter is one.
 type Engine interface {
-	CheckAll(ctx context.Context, asks []headgate.Ask) ([]headgate.Decision, error)
+	CheckAll(ctx context.Context, asks []headgate.BatchRequest) ([]headgate.Decision, error)
 }
 
 // Options of a Service.

@@ -12,7 +12,7 @@ import (
 // of is what a limiter says of limits.
 func of(limits ...headgate.LimitDecision) *headgate.Explanation {
 	e := &headgate.Explanation{Decision: headgate.Decision{Allowed: true, Path: headgate.PathStore, Version: "v1", Limits: limits}}
-	if worst := e.Decision.Refused(); worst != nil {
+	if worst := e.Decision.DeniedBy(); worst != nil {
 		e.Decision.Allowed, e.Decision.RetryAfter = false, worst.RetryAfter
 	}
 	return e

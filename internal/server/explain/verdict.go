@@ -22,7 +22,7 @@ func (r *Report) summarise(d *headgate.Decision) string {
 			shadow = append(shadow, l.title())
 		}
 	}
-	if worst := d.Refused(); worst != nil {
+	if worst := d.DeniedBy(); worst != nil {
 		text := "429: refused by " + wording.List(refusing)
 		switch {
 		case worst.DecidedBy() == headgate.PathFailed: // nobody knows for how long

@@ -124,7 +124,7 @@ func TestNoteDecisions(t *testing.T) {
 		_, _ = observed.Reserve(t.Context(), request("ann"), time.Second)
 		_, _ = observed.Check(t.Context(), request("bob"))
 		_, _ = observed.Reserve(t.Context(), request("bob"), time.Second)
-		_, _ = observed.CheckAll(t.Context(), []headgate.Ask{{Request: request("bob"), Peek: true}})
+		_, _ = observed.CheckAll(t.Context(), []headgate.BatchRequest{{Request: request("bob"), Peek: true}})
 		_, _ = observed.Check(t.Context(), headgate.Request{Rule: "none"})
 
 		a := w.ask(Query{})

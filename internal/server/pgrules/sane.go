@@ -58,7 +58,7 @@ func simulateClients(ctx context.Context, set *headgate.RuleSet, named bool) (re
 			}
 		}
 		d, _ := limiter.Check(context.WithoutCancel(ctx), headgate.Request{Attributes: attributes})
-		if limit := d.Refused(); limit != nil {
+		if limit := d.DeniedBy(); limit != nil {
 			refused, by = refused+1, limit.Rule
 		}
 	}

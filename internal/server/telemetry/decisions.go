@@ -92,8 +92,8 @@ func (of *decisions) newRule(rule, tier string) *outcomes {
 // Note counts a decision.
 func (m *Metrics) Note(seen *headgate.Observation) {
 	d, of := &seen.Decision, m.decisions
-	if seen.Took > 0 {
-		of.duration.Observe(seen.Took)
+	if seen.Duration > 0 {
+		of.duration.Observe(seen.Duration)
 	}
 	result := refused
 	switch {

@@ -127,10 +127,10 @@ headgate_admitted_units_total 8
 func TestCheckAll(t *testing.T) {
 	t.Parallel()
 	m, e := newEngine(t, memstore.New(memstore.Options{}))
-	if _, err := e.CheckAll(t.Context(), []headgate.Ask{{}, {}, {Peek: true}, {Credit: true}}); err != nil {
+	if _, err := e.CheckAll(t.Context(), []headgate.BatchRequest{{}, {}, {Peek: true}, {Credit: true}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.CheckAll(t.Context(), []headgate.Ask{{Request: headgate.Request{Rule: "none"}}}); err == nil {
+	if _, err := e.CheckAll(t.Context(), []headgate.BatchRequest{{Request: headgate.Request{Rule: "none"}}}); err == nil {
 		t.Error("there is no such rule, and no error")
 	}
 	recorder := httptest.NewRecorder()
@@ -416,7 +416,7 @@ func observations() map[string]*headgate.Observation {
 	for _, rules := range []int{1, 3} {
 		for _, pass := range []bool{true, false} {
 			seen := &headgate.Observation{
-				Call: headgate.CallCheck, Attributes: headgate.Attributes{"tier": "pro", "ip": "192.0.2.1"}, Took: 100 * time.Microsecond,
+				Call: headgate.CallCheck, Attributes: headgate.Attributes{"tier": "pro", "ip": "192.0.2.1"}, Duration: 100 * time.Microsecond,
 				Decision: headgate.Decision{Allowed: pass, Path: headgate.PathLease},
 			}
 			for i := range rules {

@@ -32,7 +32,7 @@ const maxSpans = 100
 
 func (t *Tracer) record(ctx context.Context, seen *headgate.Observation) {
 	end := seen.Time()
-	_, span := t.spans.Start(ctx, "headgate."+string(seen.Call), trace.WithTimestamp(end.Add(-seen.Took)),
+	_, span := t.spans.Start(ctx, "headgate."+string(seen.Call), trace.WithTimestamp(end.Add(-seen.Duration)),
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(describe(seen)...))
 	if seen.Err != nil {
 		// A refusal is none: the limiter has done its work.
@@ -49,7 +49,7 @@ func describe(seen *headgate.Observation) []attribute.KeyValue {
 	case seen.Err != nil:
 		result = "error"
 	case !d.Allowed:
-		result, decisive = "refused", d.Refused()
+		result, decisive = "refused", d.DeniedBy()
 	}
 	about := make([]attribute.KeyValue, 0, 10)
 	about = append(about, attribute.String("headgate.result", result), attribute.String("headgate.path", string(d.Path)),
