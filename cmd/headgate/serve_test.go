@@ -93,7 +93,7 @@ func TestServeReloads(t *testing.T) {
 		t.Errorf("%d: %+v", status, health)
 	}
 	_, metrics := send(t, "GET", "http://"+r.at("ops")+"/metrics", "")
-	for _, want := range []string{"headgate_rules_good 0", `headgate_rules_info{version="` + second.Version + `"} 1`} {
+	for _, want := range []string{"headgate_rules_last_load_successful 0", `headgate_rules_info{version="` + second.Version + `"} 1`} {
 		if !strings.Contains(metrics, "\n"+want+"\n") {
 			t.Errorf("%s is not in\n%s", want, metrics)
 		}

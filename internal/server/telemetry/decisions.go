@@ -45,7 +45,7 @@ func (o *outcomes) inc(r result, p path) {
 
 func newDecisions(registry *prometheus.Registry) *decisions {
 	candidates := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "headgate_rule_candidate_refusals_total", Help: "Requests beyond the limit that a rule has on trial.",
+		Name: "headgate_rule_candidate_denials_total", Help: "Requests beyond the limit that a rule has on trial.",
 	}, []string{"rule"})
 	d := &decisions{
 		all: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -61,12 +61,12 @@ func (m *Metrics) Handler() http.Handler {
 
 // UsageLost shows how many units of metered rules were not written, or may not have been.
 func (m *Metrics) UsageLost(units func() int64) {
-	m.total("headgate_usage_lost_units_total", "Units of metered rules that were not written to usage_daily, or may not have been.", units)
+	m.total("headgate_usage_units_lost_total", "Units of metered rules that were not written to usage_daily, or may not have been.", units)
 }
 
 // DenialsUnrecorded shows how many refusals were too many to be written down.
 func (m *Metrics) DenialsUnrecorded(refusals func() int64) {
-	m.total("headgate_denials_unrecorded_total", "Refusals that were not written down for operators, since there were too many.", refusals)
+	m.total("headgate_denials_dropped_total", "Refusals that were not written down for operators, since there were too many.", refusals)
 }
 
 // Connections shows how many a listener has. Each listener may be named once.

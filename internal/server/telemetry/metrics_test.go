@@ -105,10 +105,10 @@ headgate_rule_decisions_total{path="store",result="allowed",rule="trial",tier=""
 headgate_rule_decisions_total{path="store",result="refused",rule="login",tier="pro"} 1
 headgate_rule_decisions_total{path="store",result="would_refuse",rule="later",tier="pro"} 2
 `)
-	expect(t, m, "headgate_rule_candidate_refusals_total", `
-# HELP headgate_rule_candidate_refusals_total Requests beyond the limit that a rule has on trial.
-# TYPE headgate_rule_candidate_refusals_total counter
-headgate_rule_candidate_refusals_total{rule="trial"} 1
+	expect(t, m, "headgate_rule_candidate_denials_total", `
+# HELP headgate_rule_candidate_denials_total Requests beyond the limit that a rule has on trial.
+# TYPE headgate_rule_candidate_denials_total counter
+headgate_rule_candidate_denials_total{rule="trial"} 1
 `)
 	// Two limits of each request that passed, in login and in trial.
 	expect(t, m, "headgate_admitted_units_total", `
@@ -239,7 +239,7 @@ func TestAtOnce(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	for _, name := range []string{"headgate_rule_decisions_total", "headgate_rule_candidate_refusals_total"} {
+	for _, name := range []string{"headgate_rule_decisions_total", "headgate_rule_candidate_denials_total"} {
 		if n := testutil.CollectAndCount(m.registry, name); n != 200 {
 			t.Errorf("%d series of %s", n, name)
 		}

@@ -27,13 +27,13 @@ func newRules(registry *prometheus.Registry) *rules {
 			Name: "headgate_rules_info", Help: "Version of the rules in use; the value is 1.",
 		}, []string{"version"}),
 		loaded: with.NewGauge(prometheus.GaugeOpts{
-			Name: "headgate_rules_loaded_timestamp_seconds", Help: "When the rules in use were read.",
+			Name: "headgate_rules_last_change_timestamp_seconds", Help: "When the rules in use were read.",
 		}),
 		good: with.NewGauge(prometheus.GaugeOpts{
-			Name: "headgate_rules_good", Help: "1 if the rules in use are those of the files or of PostgreSQL, 0 if those are bad or unavailable.",
+			Name: "headgate_rules_last_load_successful", Help: "1 if the rules in use are those of the files or of PostgreSQL, 0 if those are bad or unavailable.",
 		}),
 		refused: with.NewCounter(prometheus.CounterOpts{
-			Name: "headgate_rules_refused_total", Help: "Times that rules were read that could not be used.",
+			Name: "headgate_rules_load_failures_total", Help: "Times that rules were read that could not be used.",
 		}),
 	}
 }
@@ -59,7 +59,7 @@ func (m *Metrics) Rules(e ruledoc.Event) {
 // RulesChecked shows when the database was last seen to have nothing newer.
 func (m *Metrics) RulesChecked(at func() time.Time) {
 	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "headgate_rules_checked_timestamp_seconds",
+		Name: "headgate_rules_last_check_timestamp_seconds",
 		Help: "When PostgreSQL was last seen to have nothing newer than the rules in use.",
 	}, func() float64 { return float64(at().UnixMilli()) / 1000 })
 }
