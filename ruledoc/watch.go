@@ -27,9 +27,9 @@ const (
 type WatchOptions struct {
 	// Paths are files and directories, as for Load. A directory stands for the files that are in it at the time.
 	Paths []string
-	// Keep names a file for the last good rules, with which Watch starts if the files are bad or gone; its directory must
+	// LastGoodFile names a file for the last good rules, with which Watch starts if the files are bad or gone; its directory must
 	// exist. Empty means that they do not survive a restart.
-	Keep string
+	LastGoodFile string
 	// Apply takes rules into use: the first ones before Watch returns, others whenever the files say something else. An
 	// error refuses them as if the files were bad. It is never called twice at a time.
 	Apply func(*Document) error
@@ -61,13 +61,13 @@ type Watcher struct {
 // does with a ConfigMap. Files that say what is already in use change nothing. Nor do files that are bad or gone: they
 // are reported once, and the rules in use stay.
 //
-// At the start there are none in use. If the files are bad or gone then, those of options.Keep are used; Watch fails
+// At the start there are none in use. If the files are bad or gone then, those of options.LastGoodFile are used; Watch fails
 // only if that does not help either.
 func Watch(ctx context.Context, options WatchOptions) (*Watcher, error) {
 	if len(options.Paths) == 0 || options.Apply == nil {
 		return nil, errors.New("watching rules takes WatchOptions.Paths and WatchOptions.Apply: set both")
 	}
-	if err := checkKeep(options.Keep, options.Paths); err != nil {
+	if err := checkKeep(options.LastGoodFile, options.Paths); err != nil {
 		return nil, err
 	}
 	if options.Report == nil {
@@ -86,7 +86,7 @@ func (w *Watcher) Wait() { <-w.stopped }
 
 // start finds rules to start with: in the files, else in what was kept.
 func (w *Watcher) start() error {
-	earlier, keepErr := readKept(w.options.Keep)
+	earlier, keepErr := readKept(w.options.LastGoodFile)
 	sources, err := w.read()
 	w.seen = sumOf(sources, err)
 	if err == nil {
@@ -98,7 +98,7 @@ func (w *Watcher) start() error {
 	w.running = w.seen
 	w.report(Event{Kind: Applied})
 	if keepErr != nil {
-		w.report(Event{Kind: KeepFailed, Err: keepErr})
+		w.report(Event{Kind: SaveFailed, Err: keepErr})
 	}
 	if earlier == nil || sumOf(earlier.Sources, nil) != w.running {
 		w.unkept = newKept(w.version, sources)
@@ -109,20 +109,20 @@ func (w *Watcher) start() error {
 
 func (w *Watcher) startFromKept(earlier *kept, keepErr, reason error) error {
 	switch {
-	case w.options.Keep == "":
+	case w.options.LastGoodFile == "":
 		return fmt.Errorf("no rules to start with: correct the files, or name a file for the last good rules in "+
-			"WatchOptions.Keep: %w", reason)
+			"WatchOptions.LastGoodFile: %w", reason)
 	case keepErr != nil:
 		return fmt.Errorf("no rules to start with: correct the files: %w\nand the kept ones do not help: %w", reason, keepErr)
 	case earlier == nil:
-		return fmt.Errorf("no rules to start with: correct the files; none were kept in %s yet: %w", w.options.Keep, reason)
+		return fmt.Errorf("no rules to start with: correct the files; none were kept in %s yet: %w", w.options.LastGoodFile, reason)
 	}
 	if err := w.accept(earlier.Sources); err != nil {
 		return fmt.Errorf("no rules to start with: correct the files: %w\nand those kept in %s on %s are bad too: %w",
-			reason, w.options.Keep, earlier.At.Format(time.RFC3339), err)
+			reason, w.options.LastGoodFile, earlier.At.Format(time.RFC3339), err)
 	}
 	w.running = sumOf(earlier.Sources, nil)
-	w.report(Event{Kind: StartedFromKept, Err: reason, KeptIn: w.options.Keep, KeptAt: earlier.At})
+	w.report(Event{Kind: StartedFromLastGood, Err: reason, LastGoodFile: w.options.LastGoodFile, LastGoodTime: earlier.At})
 	return nil
 }
 
@@ -184,7 +184,7 @@ func (w *Watcher) look(ctx context.Context) {
 		err = w.accept(sources)
 	}
 	if err != nil {
-		w.report(Event{Kind: Refused, Err: err})
+		w.report(Event{Kind: Rejected, Err: err})
 		return
 	}
 	w.running = sum
@@ -208,19 +208,19 @@ func (w *Watcher) accept(sources []source) error {
 
 // keep writes what is in use to the file of the last good rules. A failure is reported once for each reason.
 func (w *Watcher) keep() {
-	if w.options.Keep == "" {
+	if w.options.LastGoodFile == "" {
 		w.unkept = nil
 		return
 	}
 	w.keepTime = time.Now()
-	err := w.unkept.write(w.options.Keep)
+	err := w.unkept.write(w.options.LastGoodFile)
 	if err == nil {
 		w.unkept, w.keepErr = nil, ""
 		return
 	}
 	if err.Error() != w.keepErr {
 		w.keepErr = err.Error()
-		w.report(Event{Kind: KeepFailed, Err: err})
+		w.report(Event{Kind: SaveFailed, Err: err})
 	}
 }
 

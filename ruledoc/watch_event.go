@@ -14,12 +14,12 @@ const (
 	Applied EventKind = iota
 	// Recovered says that files that were bad are good again and say what is already in use.
 	Recovered
-	// Refused says that the files are bad or gone; what was in use stays.
-	Refused
-	// StartedFromKept says that the files were bad or gone at the start and those kept from an earlier time are in use.
-	StartedFromKept
-	// KeepFailed says that the file of the last good rules could not be read or written.
-	KeepFailed
+	// Rejected says that the files are bad or gone; what was in use stays.
+	Rejected
+	// StartedFromLastGood says that the files were bad or gone at the start and those kept from an earlier time are in use.
+	StartedFromLastGood
+	// SaveFailed says that the file of the last good rules could not be read or written.
+	SaveFailed
 )
 
 var eventNames = [...]string{"applied", "recovered", "refused", "started_from_kept", "keep_failed"}
@@ -33,7 +33,7 @@ func (k EventKind) String() string {
 }
 
 // Event is something that people should know about watched rules. After Applied and Recovered the rules in use are
-// those of the files; after Refused and StartedFromKept they are not, until one of the former follows.
+// those of the files; after Rejected and StartedFromLastGood they are not, until one of the former follows.
 type Event struct {
 	Kind EventKind
 	// Source is where the rules are from, if not from files: "PostgreSQL at …".
@@ -42,9 +42,9 @@ type Event struct {
 	Version string
 	// Err is the reason of what went wrong.
 	Err error
-	// KeptIn and KeptAt say where the rules in use come from and since when they have been kept, after StartedFromKept.
-	KeptIn string
-	KeptAt time.Time
+	// LastGoodFile and LastGoodTime say where the rules in use come from and since when they have been kept, after StartedFromLastGood.
+	LastGoodFile string
+	LastGoodTime time.Time
 }
 
 // String is a sentence for people.
@@ -57,12 +57,12 @@ func (e Event) String() string {
 		return fmt.Sprintf("rules applied: version %s is in use", e.Version)
 	case Recovered:
 		return fmt.Sprintf("rule files are good again: they say what is in use, version %s", e.Version)
-	case Refused:
+	case Rejected:
 		return fmt.Sprintf("rule files refused: version %s stays in use until they are corrected: %v", e.Version, e.Err)
-	case StartedFromKept:
+	case StartedFromLastGood:
 		return fmt.Sprintf("rule files refused: started with version %s, kept in %s on %s, which stays in use until they "+
-			"are corrected: %v", e.Version, e.KeptIn, e.KeptAt.Format(time.RFC3339), e.Err)
-	case KeepFailed:
+			"are corrected: %v", e.Version, e.LastGoodFile, e.LastGoodTime.Format(time.RFC3339), e.Err)
+	case SaveFailed:
 		return fmt.Sprintf("version %s is in use, but: %v", e.Version, e.Err)
 	}
 	return e.Kind.String()
@@ -75,11 +75,11 @@ func (e Event) elsewhere() string {
 		return fmt.Sprintf("rules applied: version %s of %s is in use", e.Version, e.Source)
 	case Recovered:
 		return fmt.Sprintf("%s answers again, and version %s is what it has", e.Source, e.Version)
-	case Refused:
+	case Rejected:
 		return fmt.Sprintf("version %s stays in use, whatever %s has: %v", e.Version, e.Source, e.Err)
-	case StartedFromKept:
-		return fmt.Sprintf("started with version %s, kept in %s on %s, without %s: %v", e.Version, e.KeptIn,
-			e.KeptAt.Format(time.RFC3339), e.Source, e.Err)
+	case StartedFromLastGood:
+		return fmt.Sprintf("started with version %s, kept in %s on %s, without %s: %v", e.Version, e.LastGoodFile,
+			e.LastGoodTime.Format(time.RFC3339), e.Source, e.Err)
 	default:
 		return fmt.Sprintf("version %s of %s is in use, but: %v", e.Version, e.Source, e.Err)
 	}

@@ -350,7 +350,7 @@ func TestWatchKeepsWhatRunsWhileFilesAreBad(t *testing.T) {
 	}
 
 	write(t, path, badRules)
-	refused := w.expectEvent(Refused)
+	refused := w.expectEvent(Rejected)
 	var problems Errors
 	if !errors.As(refused.Err, &problems) || problems[0].File != path || problems[0].Line != 4 {
 		t.Errorf("the reason is %v, want a place in the file", refused.Err)
@@ -361,7 +361,7 @@ func TestWatchKeepsWhatRunsWhileFilesAreBad(t *testing.T) {
 	w.expectNothing()
 
 	must(t, os.Remove(path))
-	w.expectEvent(Refused)
+	w.expectEvent(Rejected)
 	w.expectNothing()
 
 	write(t, path, rulesOf("a", 1))
@@ -369,12 +369,12 @@ func TestWatchKeepsWhatRunsWhileFilesAreBad(t *testing.T) {
 		t.Errorf("recovered with version %q, want %q", e.Version, version)
 	}
 	write(t, path, badRules)
-	w.expectEvent(Refused)
+	w.expectEvent(Rejected)
 	write(t, path, rulesOf("a", 2))
 	w.expect(2)
 	version = w.expectEvent(Applied).Version
 	write(t, path, badRules)
-	w.expectEvent(Refused)
+	w.expectEvent(Rejected)
 	write(t, path, rulesOf("a", 2))
 	if e := w.expectEvent(Recovered); e.Version != version {
 		t.Errorf("recovered with version %q, want %q", e.Version, version)
@@ -394,7 +394,7 @@ func TestWatchRefusesWhatApplyRefuses(t *testing.T) {
 	}})
 	version := w.expectEvent(Applied).Version
 	write(t, path, rulesOf("a", 2))
-	if e := w.expectEvent(Refused); !errors.Is(e.Err, clash) || e.Version != version {
+	if e := w.expectEvent(Rejected); !errors.Is(e.Err, clash) || e.Version != version {
 		t.Errorf("event %s, want the error of Apply and version %s", e, version)
 	}
 	write(t, path, rulesOf("a", 3))
@@ -429,7 +429,7 @@ func TestWatchHalfWrittenFile(t *testing.T) {
 		if e.Kind == Applied {
 			break
 		}
-		if e.Kind != Refused {
+		if e.Kind != Rejected {
 			t.Fatalf("event %q: %s", e.Kind, e)
 		}
 	}
@@ -447,7 +447,7 @@ func TestWatchRandomWrites(t *testing.T) {
 	path := oneFile(t, dir)
 	var lastApplied, applies atomic.Int64
 	keep := filepath.Join(t.TempDir(), "kept")
-	w := watch(t, WatchOptions{Paths: []string{dir}, Keep: keep, Apply: func(d *Document) error {
+	w := watch(t, WatchOptions{Paths: []string{dir}, LastGoodFile: keep, Apply: func(d *Document) error {
 		counts := countsOf(d)
 		if d.Rules == nil || len(counts) != 1 || counts[0] < 1 {
 			t.Errorf("applied a bad document: %v", counts)
@@ -491,12 +491,12 @@ func TestWatchOptionsAreChecked(t *testing.T) {
 	path, none, keep := oneFile(t, dir), filepath.Join(dir, "none.yaml"), filepath.Join(t.TempDir(), "kept")
 	apply := func(*Document) error { return nil }
 	for name, options := range map[string]WatchOptions{
-		"no paths":                  {Apply: apply},
-		"no Apply":                  {Paths: []string{path}},
-		"kept among the rules":      {Paths: []string{dir}, Apply: apply, Keep: filepath.Join(dir, "kept.yaml")},
-		"kept over the rules":       {Paths: []string{path}, Apply: apply, Keep: path},
-		"bad files and none kept":   {Paths: []string{none}, Apply: apply, Keep: keep},
-		"bad files and no Keep set": {Paths: []string{none}, Apply: apply},
+		"no paths":                          {Apply: apply},
+		"no Apply":                          {Paths: []string{path}},
+		"kept among the rules":              {Paths: []string{dir}, Apply: apply, LastGoodFile: filepath.Join(dir, "kept.yaml")},
+		"kept over the rules":               {Paths: []string{path}, Apply: apply, LastGoodFile: path},
+		"bad files and none kept":           {Paths: []string{none}, Apply: apply, LastGoodFile: keep},
+		"bad files and no LastGoodFile set": {Paths: []string{none}, Apply: apply},
 	} {
 		_, err := Watch(t.Context(), options)
 		if err == nil {
@@ -509,13 +509,13 @@ func TestWatchOptionsAreChecked(t *testing.T) {
 
 func TestEventKindsHaveNames(t *testing.T) {
 	t.Parallel()
-	for k := Applied; k <= KeepFailed; k++ {
-		e := Event{Kind: k, Version: "v1", Err: errors.New("reason"), KeptIn: "kept", KeptAt: time.Unix(0, 0)}
+	for k := Applied; k <= SaveFailed; k++ {
+		e := Event{Kind: k, Version: "v1", Err: errors.New("reason"), LastGoodFile: "kept", LastGoodTime: time.Unix(0, 0)}
 		if text := e.String(); text == k.String() || !strings.Contains(text, "v1") {
 			t.Errorf("%s: %q", k, text)
 		}
 	}
-	if got := (KeepFailed + 1).String(); got != "event(5)" {
+	if got := (SaveFailed + 1).String(); got != "event(5)" {
 		t.Errorf("kind out of range is %q", got)
 	}
 }

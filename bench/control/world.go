@@ -70,7 +70,9 @@ func (w *world) start() {
 }
 
 // from is the part of a node's config that says where PostgreSQL is.
-func from(address string) string { return fmt.Sprintf("postgres: {address: %q}\nkeep: kept", address) }
+func from(address string) string {
+	return fmt.Sprintf("postgres: {address: %q}\nlast_good_file: kept", address)
+}
 
 func openDB(t *suite.Scope, address string) *pgrules.DB {
 	db, err := pgrules.Open(address, "")

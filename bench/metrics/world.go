@@ -45,7 +45,7 @@ func start(scope testing.TB, d *deploy) *world {
 	w.publish()
 	// Redis has a second to answer: that a busy machine pauses for 10 ms is no trouble that alerts should tell of here.
 	redis := fmt.Sprintf("redis: {address: \"redis://%s\", deadline: 1s}\n", w.redis.Addr())
-	files, database := "rules: rules.yaml", fmt.Sprintf("postgres: {address: %q}\nkeep: kept", w.postgres.URL())
+	files, database := "rules: rules.yaml", fmt.Sprintf("postgres: {address: %q}\nlast_good_file: kept", w.postgres.URL())
 	for _, from := range []string{files, files, database} {
 		n := fleet.New(scope, program, redis+from, map[string]string{"rules.yaml": rules})
 		n.Start()

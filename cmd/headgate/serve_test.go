@@ -72,7 +72,7 @@ func TestServeWithoutRedis(t *testing.T) {
 func TestServeReloads(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Start(t, testenv.Redis)
-	dir, file := configure(t, "keep: kept\nredis: {address: redis://"+redis.Addr()+"}\n", fivePerHour)
+	dir, file := configure(t, "last_good_file: kept\nredis: {address: redis://"+redis.Addr()+"}\n", fivePerHour)
 	rules := filepath.Join(dir, "rules.yaml")
 	r := serve(t, "--config", file)
 	r.says("Redis answers")

@@ -20,7 +20,7 @@ func TestServePostgres(t *testing.T) {
 	writeFile(t, config, fmt.Sprintf(`listen: {http: "127.0.0.1:0", grpc: off, ops: "127.0.0.1:0", admin: off}
 redis: {address: "redis://%s"}
 postgres: {address: %q}
-keep: %s
+last_good_file: %s
 `, redis.Addr(), postgres.URL(), filepath.Join(dir, "kept")))
 	var out strings.Builder
 	if err := run(t.Context(), []string{"serve", "--config", config}, &out); err == nil || !strings.Contains(err.Error(), "run headgate migrate") {

@@ -76,10 +76,10 @@ func (h *health) rules(ctx context.Context, e ruledoc.Event) {
 		*r = rulesHealth{Version: e.Version, Since: now()}
 	case ruledoc.Recovered:
 		r.Problem = ""
-	case ruledoc.StartedFromKept:
+	case ruledoc.StartedFromLastGood:
 		*r = rulesHealth{Version: e.Version, Since: now(), Problem: e.Err.Error()}
 		level = slog.LevelError
-	case ruledoc.Refused:
+	case ruledoc.Rejected:
 		r.Problem, level = e.Err.Error(), slog.LevelError
 	default:
 		level = slog.LevelWarn

@@ -49,8 +49,8 @@ func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 		return func() {}, nil
 	}
 	watcher, err := ruledoc.Watch(ctx, ruledoc.WatchOptions{
-		Paths: s.config.Rules,
-		Keep:  s.config.Keep,
+		Paths:        s.config.Rules,
+		LastGoodFile: s.config.LastGoodFile,
 		Apply: func(d *ruledoc.Document) error {
 			d.Rules = d.Rules.WithMode(max(d.Mode, s.config.Mode))
 			return d.Apply(s.limiter)
@@ -69,7 +69,7 @@ func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (w
 		return nil, err
 	}
 	follower, err := s.db.Follow(ctx, pgrules.FollowOptions{
-		Limiter: s.limiter, Mode: s.config.Mode, Keep: s.config.Keep, Node: s.nodeName(), Report: report, Log: s.Log,
+		Limiter: s.limiter, Mode: s.config.Mode, LastGoodFile: s.config.LastGoodFile, Node: s.nodeName(), Report: report, Log: s.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (w
 // noRules says why the server does not start, and what to do. The kept rules, if any, did not help.
 func (s *server) noRules(err error) error {
 	advice := "no rules to start with: correct the files"
-	if s.config.Keep == "" {
+	if s.config.LastGoodFile == "" {
 		advice += "; with a file for the last good rules in keep, the next start would not need them"
 		if reason := errors.Unwrap(err); reason != nil {
 			err = reason

@@ -128,17 +128,17 @@ func (d *decoder) rules(n *yamldoc.Node, key string, c *Config) {
 	}
 }
 
-func (d *decoder) keep(n *yamldoc.Node, key string, c *Config) {
+func (d *decoder) lastGoodFile(n *yamldoc.Node, key string, c *Config) {
 	s, ok := d.notEmpty(n, key)
 	if !ok {
 		return
 	}
-	c.Keep = d.path(s)
-	info, err := os.Stat(filepath.Dir(c.Keep))
+	c.LastGoodFile = d.path(s)
+	info, err := os.Stat(filepath.Dir(c.LastGoodFile))
 	if err != nil || !info.IsDir() {
-		d.Bad(n, "%s: there is no directory %s, and the server does not make it: create it", key, filepath.Dir(c.Keep))
-	} else if info, err := os.Stat(c.Keep); err == nil && info.IsDir() {
-		d.Bad(n, "%s: %s is a directory: write the name of a file in it", key, c.Keep)
+		d.Bad(n, "%s: there is no directory %s, and the server does not make it: create it", key, filepath.Dir(c.LastGoodFile))
+	} else if info, err := os.Stat(c.LastGoodFile); err == nil && info.IsDir() {
+		d.Bad(n, "%s: %s is a directory: write the name of a file in it", key, c.LastGoodFile)
 	}
 }
 

@@ -32,8 +32,8 @@ type Config struct {
 	Postgres Postgres
 	// AllowNoRules makes a server without any rule ready. It allows every request.
 	AllowNoRules bool
-	// Keep is a file for the last good rules; "" means that they do not survive a restart.
-	Keep string
+	// LastGoodFile is a file for the last good rules; "" means that they do not survive a restart.
+	LastGoodFile string
 	// Mode is the most that any rule may do.
 	Mode headgate.Mode
 	// Nodes is the least number of servers that share the limits while Redis is away, and LocalShare how many percent of

@@ -86,7 +86,7 @@ func TestEveryKey(t *testing.T) {
 			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a", Deadline: 25 * time.Millisecond,
 			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
 		},
-		Rules: []string{"testdata/files/rules"}, AllowNoRules: true, Keep: "testdata/files/kept", Mode: headgate.Shadow, Headers: limitfields.Choice{Draft: true, Version: ratelimitdraft.DraftNext, Legacy: true, OlderDraft: true},
+		Rules: []string{"testdata/files/rules"}, AllowNoRules: true, LastGoodFile: "testdata/files/kept", Mode: headgate.Shadow, Headers: limitfields.Choice{Draft: true, Version: ratelimitdraft.DraftNext, Legacy: true, OlderDraft: true},
 		Nodes: 12, LocalShare: 20,
 		Identity: Identity{
 			Options: identity.Options{
@@ -159,7 +159,7 @@ func TestDefault(t *testing.T) {
 // A server whose rule files are gone starts with the kept ones, so they must not keep it from starting.
 func TestKeptRulesStandIn(t *testing.T) {
 	t.Parallel()
-	file := write(t, "rules: gone\nkeep: kept\n")
+	file := write(t, "rules: gone\nlast_good_file: kept\n")
 	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "gone is not there") {
 		t.Error(err)
 	}

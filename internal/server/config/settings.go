@@ -74,7 +74,7 @@ var settings = []setting{
 	address("postgres.address", checkPostgresAddress, func(c *Config) *string { return &c.Postgres.Address }),
 	file("postgres.password_file", func(c *Config) *string { return &c.Postgres.PasswordFile }),
 	yesNo("allow_no_rules", func(c *Config) *bool { return &c.AllowNoRules }),
-	{"keep", (*decoder).keep, func(c *Config) any { return c.Keep }},
+	{"last_good_file", (*decoder).lastGoodFile, func(c *Config) any { return c.LastGoodFile }},
 	{"mode", (*decoder).mode, func(c *Config) any { return c.Mode.String() }},
 	whole("nodes", 1, 100_000, func(c *Config) *int { return &c.Nodes }),
 	percentage("local_share", 1, func(c *Config) *int { return &c.LocalShare }),

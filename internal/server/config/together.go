@@ -189,13 +189,13 @@ func (d *decoder) checkRules(c *Config) {
 		}
 		return
 	}
-	if c.Keep != "" {
+	if c.LastGoodFile != "" {
 		for _, path := range c.Rules {
-			if c.Keep == path || filepath.Dir(c.Keep) == path {
-				d.Bad(d.at("keep"), "keep: %s is among the rule files, and would be taken for one: name another place", c.Keep)
+			if c.LastGoodFile == path || filepath.Dir(c.LastGoodFile) == path {
+				d.Bad(d.at("last_good_file"), "last_good_file: %s is among the rule files, and would be taken for one: name another place", c.LastGoodFile)
 			}
 		}
-		if _, err := os.Stat(c.Keep); err == nil {
+		if _, err := os.Stat(c.LastGoodFile); err == nil {
 			return
 		}
 	}

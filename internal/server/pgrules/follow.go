@@ -37,8 +37,8 @@ type FollowOptions struct {
 	Limiter *headgate.Limiter
 	// Mode is the most that any rule may do, whatever the database says.
 	Mode headgate.Mode
-	// Keep names a file for the last good state, with which a node starts if the database is away; "" means that it cannot.
-	Keep string
+	// LastGoodFile names a file for the last good state, with which a node starts if the database is away; "" means that it cannot.
+	LastGoodFile string
 	// Node is the name by which the node reports what it runs.
 	Node string
 	// Report is told of everything that people should know. It is never called twice at a time.
@@ -81,7 +81,7 @@ type position struct {
 func (db *DB) Follow(ctx context.Context, o FollowOptions) (*Follower, error) {
 	f := &Follower{
 		db: db, o: o, started: time.Now(), purged: time.Now(), stopped: make(chan struct{}),
-		rules: ruleSet{}, keep: &keeper{path: o.Keep},
+		rules: ruleSet{}, keep: &keeper{path: o.LastGoodFile},
 	}
 	f.checked.Store(f.started.UnixMilli())
 	keepErr := f.startFromKept(ctx)
@@ -105,7 +105,7 @@ func (db *DB) Follow(ctx context.Context, o FollowOptions) (*Follower, error) {
 		return nil, errors.Join(fmt.Errorf("no rules to start with: %w", err), keepErr)
 	case err != nil:
 		f.problem = err.Error()
-		f.say(ruledoc.Event{Kind: ruledoc.StartedFromKept, Err: err, KeptIn: o.Keep, KeptAt: f.keep.since})
+		f.say(ruledoc.Event{Kind: ruledoc.StartedFromLastGood, Err: err, LastGoodFile: o.LastGoodFile, LastGoodTime: f.keep.since})
 	}
 	if !f.told { // what was kept is what is there
 		f.say(ruledoc.Event{Kind: ruledoc.Applied})
@@ -223,7 +223,7 @@ func (f *Follower) trouble(err error) {
 		return
 	}
 	f.problem = err.Error()
-	f.say(ruledoc.Event{Kind: ruledoc.Refused, Err: err})
+	f.say(ruledoc.Event{Kind: ruledoc.Rejected, Err: err})
 }
 
 // look takes what has changed into use. An error of the database comes back; one of what it says is told, and not an error.

@@ -42,7 +42,7 @@ func newNode(t *testing.T, keep string) *node {
 func (n *node) start(db *pgrules.DB) error {
 	ctx, stop := context.WithCancel(n.t.Context())
 	f, err := db.Follow(ctx, pgrules.FollowOptions{
-		Limiter: n.limiter, Keep: n.keep, Node: "node", Log: slog.New(slog.DiscardHandler),
+		Limiter: n.limiter, LastGoodFile: n.keep, Node: "node", Log: slog.New(slog.DiscardHandler),
 		Report: func(e ruledoc.Event) {
 			n.mu.Lock()
 			n.events = append(n.events, e)
@@ -173,14 +173,14 @@ func TestNodesRefusePoison(t *testing.T) {
 		}
 		n.until(want, func() bool {
 			kind, err := n.last()
-			return kind == ruledoc.Refused && strings.Contains(err, want)
+			return kind == ruledoc.Rejected && strings.Contains(err, want)
 		})
 		if got := n.limit("a", "ann"); got != "10/minute" {
 			t.Errorf("%s: %s is in use", want, got)
 		}
 		// Nor does a node that starts now take it.
 		again := follow(t, db, keep)
-		if kind, err := again.last(); kind != ruledoc.Refused || !strings.Contains(err, want) || again.limit("a", "ann") != "10/minute" {
+		if kind, err := again.last(); kind != ruledoc.Rejected || !strings.Contains(err, want) || again.limit("a", "ann") != "10/minute" {
 			t.Errorf("started: %s: %s", kind, err)
 		}
 		again.end()
@@ -201,7 +201,7 @@ func TestNodesRefusePoison(t *testing.T) {
 		t.Helper()
 		n.until("refused", func() bool {
 			kind, err := n.last()
-			return kind == ruledoc.Refused && strings.Contains(err, "no rule would be left") == yes
+			return kind == ruledoc.Rejected && strings.Contains(err, "no rule would be left") == yes
 		})
 	}
 	refused(true)
@@ -232,7 +232,7 @@ func TestDatabaseFails(t *testing.T) {
 	put(t, db, document("a", "20/minute"))
 	n.untilLimit("a", "eve", "20/minute")
 	server.Kill()
-	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Refused })
+	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Rejected })
 	checked := n.checked()
 	kept := func(n *node) {
 		t.Helper()
@@ -244,7 +244,7 @@ func TestDatabaseFails(t *testing.T) {
 	}
 	kept(n)
 	again := follow(t, db, keep)
-	if kind, err := again.last(); kind != ruledoc.StartedFromKept {
+	if kind, err := again.last(); kind != ruledoc.StartedFromLastGood {
 		t.Errorf("%s: %s", kind, err)
 	}
 	kept(again)
@@ -297,7 +297,7 @@ func TestOlderSnapshot(t *testing.T) {
 		t.Helper()
 		n.until("it is told", func() bool {
 			kind, err := n.last()
-			return kind == ruledoc.Refused && strings.Contains(err, "earlier state")
+			return kind == ruledoc.Rejected && strings.Contains(err, "earlier state")
 		})
 		if got := n.limit("a", "ann"); got != "22/minute" {
 			t.Errorf("%s is in use", got)
@@ -339,12 +339,12 @@ func TestPausedDatabase(t *testing.T) {
 	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("the start took %v", took)
 	}
-	if kind, err := again.last(); kind != ruledoc.StartedFromKept {
+	if kind, err := again.last(); kind != ruledoc.StartedFromLastGood {
 		t.Errorf("%s: %s", kind, err)
 	}
 	again.end()
 	// A node notices, so that it would find another server that takes the place of this one.
-	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Refused })
+	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Rejected })
 	server.Resume()
 	put(t, db, document("a", "20/minute"))
 	n.untilLimit("a", "ann", "20/minute")

@@ -358,7 +358,7 @@ func (f *Follower) refuse(err error, to position) {
 func (f *Follower) note(err error) {
 	if text := fmt.Sprint(err); err != nil && text != f.keepSaid {
 		f.keepSaid = text
-		f.say(ruledoc.Event{Kind: ruledoc.KeepFailed, Err: err})
+		f.say(ruledoc.Event{Kind: ruledoc.SaveFailed, Err: err})
 	} else if err == nil {
 		f.keepSaid = ""
 	}

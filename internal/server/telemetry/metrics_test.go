@@ -265,9 +265,9 @@ func TestRules(t *testing.T) {
 		version       string
 		good, refused float64
 	}{
-		{ruledoc.StartedFromKept, "a", 0, 1},
+		{ruledoc.StartedFromLastGood, "a", 0, 1},
 		{ruledoc.Applied, "b", 1, 1},
-		{ruledoc.Refused, "b", 0, 2},
+		{ruledoc.Rejected, "b", 0, 2},
 		{ruledoc.Recovered, "b", 1, 2},
 	} {
 		m.Rules(ruledoc.Event{Kind: step.kind, Version: step.version})

@@ -42,7 +42,7 @@ func newRules(registry *prometheus.Registry) *rules {
 func (m *Metrics) Rules(e ruledoc.Event) {
 	r := m.rules
 	switch e.Kind {
-	case ruledoc.Applied, ruledoc.StartedFromKept:
+	case ruledoc.Applied, ruledoc.StartedFromLastGood:
 		r.info.Reset()
 		r.info.WithLabelValues(e.Version).Set(1)
 		r.loaded.SetToCurrentTime()
@@ -50,7 +50,7 @@ func (m *Metrics) Rules(e ruledoc.Event) {
 	switch e.Kind {
 	case ruledoc.Applied, ruledoc.Recovered:
 		r.good.Set(1)
-	case ruledoc.Refused, ruledoc.StartedFromKept:
+	case ruledoc.Rejected, ruledoc.StartedFromLastGood:
 		r.good.Set(0)
 		r.refused.Inc()
 	}

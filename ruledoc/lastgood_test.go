@@ -15,7 +15,7 @@ import (
 func keepRules(t *testing.T) (rules, keep string) {
 	t.Helper()
 	rules, keep = oneFile(t, t.TempDir()), filepath.Join(t.TempDir(), "kept")
-	w := watch(t, WatchOptions{Paths: []string{rules}, Keep: keep})
+	w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
 	w.expect(1)
 	w.expectEvent(Applied)
 	w.stop()
@@ -33,13 +33,13 @@ func TestKeptRulesSurviveARestart(t *testing.T) {
 			t.Parallel()
 			rules, keep := keepRules(t)
 			spoil(rules)
-			w := watch(t, WatchOptions{Paths: []string{rules}, Keep: keep})
+			w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
 			w.expect(1)
-			e := w.expectEvent(StartedFromKept)
-			if e.Err == nil || e.Version == "" || time.Since(e.KeptAt) > time.Hour || e.KeptIn != keep {
+			e := w.expectEvent(StartedFromLastGood)
+			if e.Err == nil || e.Version == "" || time.Since(e.LastGoodTime) > time.Hour || e.LastGoodFile != keep {
 				t.Errorf("the event lacks the reason, the version, the time or the place: %#v", e)
 			}
-			for _, part := range []string{e.Err.Error(), e.Version, e.KeptAt.Format(time.RFC3339), keep} {
+			for _, part := range []string{e.Err.Error(), e.Version, e.LastGoodTime.Format(time.RFC3339), keep} {
 				if !strings.Contains(e.String(), part) {
 					t.Errorf("%q does not say %q", e, part)
 				}
@@ -58,10 +58,10 @@ func TestPathThatDoesNotExistYet(t *testing.T) {
 	holdsPromise(t, func() time.Duration {
 		_, keep := keepRules(t)
 		path := filepath.Join(t.TempDir(), "not", "yet", "a.yaml")
-		w := watch(t, WatchOptions{Paths: []string{path}, Keep: keep})
+		w := watch(t, WatchOptions{Paths: []string{path}, LastGoodFile: keep})
 		defer w.stop()
 		w.expect(1)
-		w.expectEvent(StartedFromKept)
+		w.expectEvent(StartedFromLastGood)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		write(t, path, rulesOf("a", 2))
 		written := time.Now()
@@ -90,7 +90,7 @@ func TestKeptFileIsNotWrittenAgainForTheSameRules(t *testing.T) {
 	rules, keep := keepRules(t)
 	before, err := os.Stat(keep)
 	must(t, err)
-	w := watch(t, WatchOptions{Paths: []string{rules}, Keep: keep})
+	w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
 	w.expectEvent(Applied)
 	w.stop()
 	after, err := os.Stat(keep)
@@ -135,10 +135,10 @@ func TestDamagedKeptFileIsReplacedWhileTheFilesAreGood(t *testing.T) {
 	good, err := os.ReadFile(keep)
 	must(t, err)
 	write(t, keep, string(good[:len(good)/2]))
-	w := watch(t, WatchOptions{Paths: []string{rules}, Keep: keep})
+	w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
 	w.expect(1)
 	w.expectEvent(Applied)
-	if e := w.expectEvent(KeepFailed); !strings.Contains(e.String(), keep) {
+	if e := w.expectEvent(SaveFailed); !strings.Contains(e.String(), keep) {
 		t.Errorf("%q does not name the file", e)
 	}
 	w.stop()
@@ -157,12 +157,12 @@ func TestRulesThatCannotBeKept(t *testing.T) {
 			must(t, os.Mkdir(keep, 0o700))
 		}
 		rules := oneFile(t, t.TempDir())
-		w := watch(t, WatchOptions{Paths: []string{rules}, Keep: keep})
+		w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
 		w.expect(1)
 		w.expectEvent(Applied)
-		e := w.expectEvent(KeepFailed)
+		e := w.expectEvent(SaveFailed)
 		for e.Err != nil && strings.Contains(e.Err.Error(), "cannot read") { // a directory cannot be read either
-			e = w.expectEvent(KeepFailed)
+			e = w.expectEvent(SaveFailed)
 		}
 		t.Logf("%s: %s", name, e)
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(keep), ".*")); len(left) > 0 {
@@ -176,7 +176,7 @@ func TestKeepingIsTriedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "full")
 	var events []Event
 	w := &Watcher{
-		options: WatchOptions{Keep: filepath.Join(dir, "kept"), Report: func(e Event) { events = append(events, e) }},
+		options: WatchOptions{LastGoodFile: filepath.Join(dir, "kept"), Report: func(e Event) { events = append(events, e) }},
 		unkept:  newKept("v1", nil),
 	}
 	for range 3 {
@@ -193,7 +193,7 @@ func TestKeepingIsTriedAgain(t *testing.T) {
 	}
 	w.keepTime = time.Now().Add(-rereadEvery)
 	w.keepAgain()
-	if k, err := readKept(w.options.Keep); err != nil || k == nil || k.Version != "v1" || w.unkept != nil {
+	if k, err := readKept(w.options.LastGoodFile); err != nil || k == nil || k.Version != "v1" || w.unkept != nil {
 		t.Errorf("kept %v, %v; still to keep: %v", k, err, w.unkept)
 	}
 }
@@ -207,14 +207,14 @@ func TestNothingToStartWith(t *testing.T) {
 	good, err := os.ReadFile(keep)
 	must(t, err)
 	write(t, keep, string(good[:len(good)-1]))
-	_, err = Watch(t.Context(), WatchOptions{Paths: []string{rules}, Keep: keep, Apply: apply})
+	_, err = Watch(t.Context(), WatchOptions{Paths: []string{rules}, LastGoodFile: keep, Apply: apply})
 	var problems Errors
 	if !errors.As(err, &problems) || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("error %v, want what is wrong with the files and with the kept ones", err)
 	}
 
 	must(t, newKept("v1", []source{{Name: "old.yaml", Data: []byte(badRules)}}).write(keep))
-	_, err = Watch(t.Context(), WatchOptions{Paths: []string{rules}, Keep: keep, Apply: apply})
+	_, err = Watch(t.Context(), WatchOptions{Paths: []string{rules}, LastGoodFile: keep, Apply: apply})
 	if err == nil || !strings.Contains(err.Error(), "old.yaml:4") || !strings.Contains(err.Error(), rules+":4") {
 		t.Errorf("error %v, want what is wrong with the files and with the kept ones", err)
 	}
