@@ -102,7 +102,7 @@ func TestUsedUnitsSurviveAChange(t *testing.T) {
 	}
 }
 
-// A customer who is refused and buys twice as much goes on at once, with exactly what was added.
+// A customer who is denied and buys twice as much goes on at once, with exactly what was added.
 func TestDoubledLimitGoesOnAtOnce(t *testing.T) {
 	t.Parallel()
 	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {

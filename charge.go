@@ -6,8 +6,8 @@ import "time"
 // together or not at all.
 //
 // Beside the ordinary charge there are: the peek (Cost 0), judged as a cost of 1 and never recorded; the partial charge
-// (AtLeast); the observing charge (Observe), which is counted but refuses nothing; the hold (Hold), for a cost known only
-// afterwards, and its end (Release); and those that refuse nothing and are recorded whatever becomes of the rest: the
+// (AtLeast); the observing charge (Observe), which is counted but denies nothing; the hold (Hold), for a cost known only
+// afterwards, and its end (Release); and those that deny nothing and are recorded whatever becomes of the rest: the
 // forced charge (Force), the refund (Refund) and the credit (Credit).
 type Charge struct {
 	Subject Subject
@@ -19,9 +19,9 @@ type Charge struct {
 	AtLeast int64
 	// MaxDelay is how long the caller is ready to wait for a leaky bucket.
 	MaxDelay time.Duration
-	// Observe counts without refusing: when this charge fits and every enforcing one does, except for its Twin.
+	// Observe counts without denying: when this charge fits and every enforcing one does, except for its Twin.
 	Observe bool
-	// Twin is the counter, on the same subject, that this observing charge is the candidate to replace: a refusal by the
+	// Twin is the counter, on the same subject, that this observing charge is the candidate to replace: a denial by the
 	// twin does not keep it from counting. 0 means none.
 	Twin Counter
 	// Strict, Critical and OnStoreFailure are what the rule says. They concern stores around stores: a store that counts

@@ -16,7 +16,7 @@ var ErrTooManyLimits = errors.New("too many limits at once")
 // BatchRequest is one of several requests that are decided together.
 type BatchRequest struct {
 	Request
-	// Peek charges nothing, and still refuses all of them if this one could not pass.
+	// Peek charges nothing, and still denies all of them if this one could not pass.
 	Peek bool
 	// Limit requests for another limit than that of the rules that let callers do so (Rule.MaxCallerLimit), unless the subject
 	// has an override; nil requests for none. Count and Window are read, and nothing else.
@@ -34,7 +34,7 @@ func (l *Limiter) CheckAll(ctx context.Context, requests []BatchRequest) (decisi
 	defer l.putBack(ev)
 	set := l.rules.Load()
 	ends, exempt := make([]int, len(requests)), make([]int, len(requests))
-	refused := false
+	denied := false
 	for i := range requests {
 		from := len(ev.charges)
 		ev.asked = requests[i].Limit
@@ -52,7 +52,7 @@ func (l *Limiter) CheckAll(ctx context.Context, requests []BatchRequest) (decisi
 				c.Cost = 0
 			}
 		}
-		refused = refused || ev.refused && !requests[i].Credit
+		denied = denied || ev.denied && !requests[i].Credit
 		ends[i], exempt[i] = len(ev.charges), len(ev.exempt)
 	}
 	ev.set = set // if there is nothing to ask
@@ -65,7 +65,7 @@ func (l *Limiter) CheckAll(ctx context.Context, requests []BatchRequest) (decisi
 	if weight > maxTogether {
 		return nil, fmt.Errorf("%w: %d requests weigh %d (%s), at most %d: send fewer together", ErrTooManyLimits, len(requests), weight, weights, maxTogether)
 	}
-	if !refused {
+	if !denied {
 		ev.overdraw()
 	} else {
 		for i := range ev.charges {

@@ -60,11 +60,11 @@ func TestCheckAll(t *testing.T) {
 	if !d[0].Allowed || d[1].Allowed || d[1].RetryAfter <= 59*time.Minute {
 		t.Errorf("%+v", d)
 	}
-	expect("one is refused", 0, 7)
+	expect("one is denied", 0, 7)
 	if d := ask(headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: user, Peek: true}); d[1].Allowed {
 		t.Errorf("%+v", d)
 	}
-	expect("a look refuses", 0, 7)
+	expect("a look denies", 0, 7)
 	if d := ask(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant, Credit: true}); d[0].Allowed || !d[1].Allowed {
 		t.Errorf("%+v", d)
 	}

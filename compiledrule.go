@@ -165,7 +165,7 @@ func (r *compiledRule) compileMaxCallerLimit(bad func(string, ...any)) {
 }
 
 // callerLimit is what a caller gets who asks for a limit: no more than the most that the rule allows in the span of that,
-// and the rule's own if what is asked for cannot be counted. A count of 0 is a wish, too: it refuses everything.
+// and the rule's own if what is asked for cannot be counted. A count of 0 is a wish, too: it denies everything.
 func (r *compiledRule) callerLimit(asked *Limit) Limit {
 	most := &r.mostAsked
 	switch l := r.limits[0].limit.withRate(asked.Count, asked.Window); {
@@ -224,7 +224,7 @@ func limitPath(name string) []string {
 	return []string{"limits", name}
 }
 
-// checkFits refuses a cost that no request could ever pay.
+// checkFits denies a cost that no request could ever pay.
 func (r *compiledRule) checkFits(bad func(string, ...any)) {
 	for i := range r.limits {
 		l := &r.limits[i]

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestCompileRefuses has a rule for every sentence that Compile knows.
-func TestCompileRefuses(t *testing.T) {
+// TestCompileDenies has a rule for every sentence that Compile knows.
+func TestCompileDenies(t *testing.T) {
 	t.Parallel()
 	match := func(name string, p headgate.Pattern) func(*headgate.Rule) {
 		return func(r *headgate.Rule) { r.Match.Attributes = map[string]headgate.Pattern{name: p} }

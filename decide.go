@@ -11,8 +11,8 @@ import "time"
 // that releases one, states[i].Hold is what the store has under that number, also if another charge on the counter came
 // before; the store deletes it, whatever Decide reports.
 //
-// Every charge is judged even after one was refused. If any enforcing charge does not fit, none of them is recorded, and
-// an observing charge only if no other counter than its twin refused. Refunds, credits, releases and forced charges are
+// Every charge is judged even after one was denied. If any enforcing charge does not fit, none of them is recorded, and
+// an observing charge only if no other counter than its twin denied. Refunds, credits, releases and forced charges are
 // recorded in any case.
 func Decide(charges []Charge, states []State, results []Result, now time.Time) bool {
 	return decide(charges, states, results, micros(now), false)

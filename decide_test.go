@@ -119,7 +119,7 @@ func TestDecide(t *testing.T) {
 			used:    []int64{0, 0}, admitted: false, verdicts: "yes 0/10, no 0/10", want: []int64{0, 0},
 		},
 		{
-			name:    "a peek refuses and writes nothing",
+			name:    "a peek denies and writes nothing",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), perMinute(counterB, 5, 0)},
 			used:    []int64{0, 5}, admitted: false, verdicts: "yes 0/10, no 0/0", want: []int64{0, 5},
 		},
@@ -135,7 +135,7 @@ func TestDecide(t *testing.T) {
 			used:    []int64{0, 0}, admitted: true, verdicts: "yes 1/9, yes 1/4", want: []int64{1, 1},
 		},
 		{
-			name:    "an observer that does not fit refuses nothing",
+			name:    "an observer that does not fit denies nothing",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 5, 1), 0)},
 			used:    []int64{0, 5}, admitted: true, verdicts: "yes 1/9, no 0/0", want: []int64{1, 5},
 		},
@@ -145,7 +145,7 @@ func TestDecide(t *testing.T) {
 			used:    []int64{5}, admitted: true, verdicts: "no 0/0", want: []int64{5},
 		},
 		{
-			name:    "an observer does not count what another refused",
+			name:    "an observer does not count what another denied",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 5, 1), 0)},
 			used:    []int64{10, 0}, admitted: false, verdicts: "no 0/0, yes 0/5", want: []int64{10, 0},
 		},
@@ -155,7 +155,7 @@ func TestDecide(t *testing.T) {
 			used:    []int64{0, 10}, admitted: false, verdicts: "yes 0/5, no 0/0", want: []int64{0, 10},
 		},
 		{
-			name:    "a candidate counts what its twin refused",
+			name:    "a candidate counts what its twin denied",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 20, 1), counterA)},
 			used:    []int64{10, 10}, admitted: false, verdicts: "no 0/0, yes 1/9", want: []int64{10, 11},
 		},
@@ -170,17 +170,17 @@ func TestDecide(t *testing.T) {
 			used:    []int64{10, 5}, admitted: false, verdicts: "no 0/0, no 0/0", want: []int64{10, 5},
 		},
 		{
-			name:    "a candidate does not count what twin and another refused",
+			name:    "a candidate does not count what twin and another denied",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 20, 1), counterA), perMinute(counterC, 3, 1)},
 			used:    []int64{10, 10, 3}, admitted: false, verdicts: "no 0/0, yes 0/10, no 0/0", want: []int64{10, 10, 3},
 		},
 		{
-			name:    "a candidate does not count what another refused",
+			name:    "a candidate does not count what another denied",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 20, 1), counterA), perMinute(counterC, 3, 1)},
 			used:    []int64{0, 0, 3}, admitted: false, verdicts: "yes 0/10, yes 0/20, no 0/0", want: []int64{0, 0, 3},
 		},
 		{
-			name:    "what another observer refuses does not count",
+			name:    "what another observer denies does not count",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 20, 1), 0), observing(perMinute(counterC, 3, 1), 0)},
 			used:    []int64{0, 0, 3}, admitted: true, verdicts: "yes 1/9, yes 1/19, no 0/0", want: []int64{1, 1, 3},
 		},
@@ -272,7 +272,7 @@ func TestDecideTellsSubjectsApart(t *testing.T) {
 	charges[0].Subject = headgate.SubjectOf("somebody else")
 	states = statesOf([]int64{10, 10})
 	if headgate.Decide(charges, states, results, decideTime) || states[1].Used != 10 {
-		t.Errorf("refused by a twin of another subject: %s, used %v", verdicts(results), usedUnits(states))
+		t.Errorf("denied by a twin of another subject: %s, used %v", verdicts(results), usedUnits(states))
 	}
 }
 

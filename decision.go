@@ -6,7 +6,7 @@ import "time"
 type Decision struct {
 	// Allowed says whether the request may pass.
 	Allowed bool
-	// RetryAfter is when the request could pass if nobody else comes between: the longest wait of all limits that refuse
+	// RetryAfter is when the request could pass if nobody else comes between: the longest wait of all limits that deny
 	// it; 0 if it may pass, Never if it never can.
 	RetryAfter time.Duration
 	// Delay is how long to hold the request before it goes on: the longest of all leaky buckets.
@@ -37,7 +37,7 @@ const (
 	PathStore Path = "store"
 	// PathLease means that this node decided, by units that it has taken from the store in advance.
 	PathLease Path = "lease"
-	// PathCache means that this node refused, because the store has done so a moment ago.
+	// PathCache means that this node denied, because the store has done so a moment ago.
 	PathCache Path = "cache"
 	// PathLocal means that the store did not answer for some limit, and this node's share of it decided.
 	PathLocal Path = "local"
@@ -74,25 +74,25 @@ type LimitDecision struct {
 	Counter Counter
 	Cost    int64
 	Origin  Origin
-	// Enforced is false for a limit that refuses nothing: in shadow, on trial, or outside of EnforcePercent.
+	// Enforced is false for a limit that denies nothing: in shadow, on trial, or outside of EnforcePercent.
 	Enforced bool
 	// Exposed says whether clients are shown the limit. What denies their request they are shown in any case, but not whose
 	// limit it is.
 	Exposed bool
 	// Metered says whether the rule's usage is added up, which this limit stands for: the first of its rule.
 	Metered bool
-	// Missing is the attribute that the request lacks, if the rule refuses such requests.
+	// Missing is the attribute that the request lacks, if the rule denies such requests.
 	Missing string
 	// Result is what the store said.
 	Result
 }
 
-// Refuses is true if this limit keeps the request from passing.
-func (l *LimitDecision) Refuses() bool { return l.Enforced && l.WouldRefuse() }
+// Denies is true if this limit keeps the request from passing.
+func (l *LimitDecision) Denies() bool { return l.Enforced && l.WouldDeny() }
 
-// WouldRefuse is true if the request exceeds this limit, enforced or not. A limit that the store did not decide refuses
+// WouldDeny is true if the request exceeds this limit, enforced or not. A limit that the store did not decide denies
 // only if its rule says so.
-func (l *LimitDecision) WouldRefuse() bool { return !l.Allowed }
+func (l *LimitDecision) WouldDeny() bool { return !l.Allowed }
 
 // DecidedBy tells who decided this limit, which Decision.Path tells of all of them.
 func (l *LimitDecision) DecidedBy() Path {
@@ -107,12 +107,12 @@ func (l *LimitDecision) DecidedBy() Path {
 	return l.Path
 }
 
-// Refused returns the limit that denies the request for the longest time, or nil if the request may pass. A limit that the
+// Denied returns the limit that denies the request for the longest time, or nil if the request may pass. A limit that the
 // store did not decide comes after those that it did.
 func (d *Decision) DeniedBy() *LimitDecision {
 	var worst *LimitDecision
 	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Refuses() && (worst == nil || l.outlasts(worst)) {
+		if l := &d.Limits[i]; l.Denies() && (worst == nil || l.outlasts(worst)) {
 			worst = l
 		}
 	}

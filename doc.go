@@ -1,7 +1,7 @@
 // Package headgate decides whether a request may pass now.
 //
 // A [Limiter] finds the rules that match a request, charges all their limits in a [Store] or none, and says in a
-// [Decision] which of them refuses and until when. A [Rule] says which requests it is for, who is counted, and how much;
+// [Decision] which of them denies and until when. A [Rule] says which requests it is for, who is counted, and how much;
 // package ruledoc reads rules from files, and package identity makes the attributes of a request.
 //
 // The package knows limits, rules, charges and what they do to a counter; it does no I/O. [Limit.Take] is the

@@ -17,7 +17,7 @@ type evaluation struct {
 	results  []Result
 	info     []chargeInfo
 	exempt   []string // rules that would have applied
-	refused  bool     // by a rule itself
+	denied   bool     // by a rule itself
 	asked    *Limit   // by the caller
 	pays     int      // charges that are the other half of one before them
 }
@@ -45,7 +45,7 @@ type knownSubject struct {
 // prepare finds the rules of a request and makes the charges. The error is that there is no such rule.
 func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
 	ev.set = set
-	ev.refused = false
+	ev.denied = false
 	ev.found = ev.found[:0]
 	if req.Rule != "" {
 		n, ok := set.byID[req.Rule]
@@ -108,7 +108,7 @@ func (ev *evaluation) charge(lookup *exceptionLookup, n int32, subject Subject, 
 		(rule.EnforcePercent == 0 || share(rule.salt, subject) < rule.EnforcePercent)
 	exposed := rule.Expose == ExposeAlways || rule.Expose == ExposeAuto && enforced && len(rule.By) > 0
 	if missing != "" && rule.OnMissing == DenyMissing {
-		ev.refused = ev.refused || enforced
+		ev.denied = ev.denied || enforced
 		cost = 0 // in shadow nothing is counted either
 	} else {
 		missing = ""
@@ -171,7 +171,7 @@ func (ev *evaluation) add() (*Charge, *chargeInfo) {
 
 // check charges all limits, or none.
 func (ev *evaluation) check(ctx context.Context, store Store) (Decision, error) {
-	if !ev.refused {
+	if !ev.denied {
 		ev.overdraw()
 	}
 	return ev.decide(ctx, store), nil
@@ -182,8 +182,8 @@ func (ev *evaluation) decide(ctx context.Context, store Store) Decision {
 	switch {
 	case len(ev.charges) == 0:
 		return ev.sum(PathNone)
-	case ev.refused:
-		return ev.refuse()
+	case ev.denied:
+		return ev.deny()
 	}
 	if err := take(ctx, store, ev.charges, ev.results); err != nil {
 		ev.fail(ctx, store)
@@ -214,9 +214,9 @@ func pathOf(results []Result) Path {
 	return cmp.Or(path, PathNone)
 }
 
-// refuse is the decision of rules that insist on an attribute; nothing is charged, and what the store would say is not
+// deny is the decision of rules that insist on an attribute; nothing is charged, and what the store would say is not
 // known.
-func (ev *evaluation) refuse() Decision {
+func (ev *evaluation) deny() Decision {
 	kept := 0
 	for i, a := range ev.info {
 		if a.missing != "" {
@@ -229,7 +229,7 @@ func (ev *evaluation) refuse() Decision {
 	return ev.sum(PathRules)
 }
 
-// fail fills in what the store did not decide. If that refuses the request, what other parts of the store have granted
+// fail fills in what the store did not decide. If that denies the request, what other parts of the store have granted
 // is given back.
 func (ev *evaluation) fail(ctx context.Context, store Store) {
 	denied := false
@@ -288,7 +288,7 @@ func (ev *evaluation) sumOf(from, to int, path Path, exempt []string) Decision {
 		if a.missing != "" {
 			l.Allowed, l.RetryAfter = false, Never
 		}
-		if l.Refuses() {
+		if l.Denies() {
 			d.Allowed = false
 			if longer(l.RetryAfter, d.RetryAfter) {
 				d.RetryAfter = l.RetryAfter

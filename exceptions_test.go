@@ -67,7 +67,7 @@ func TestExemptions(t *testing.T) {
 	}
 }
 
-func TestExceptionsRefuse(t *testing.T) {
+func TestExceptionsDeny(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, rule(nil))
 	e := w.Exceptions()

@@ -228,7 +228,7 @@ func (c *condition) mismatch(value string) string {
 // judge is decide without a charge. A further charge on each subject that can never fit keeps all others from being
 // recorded, on every part of the store, and leaves their verdicts alone.
 func (ev *evaluation) judge(ctx context.Context, store Store) (Decision, error) {
-	if len(ev.charges) == 0 || ev.refused {
+	if len(ev.charges) == 0 || ev.denied {
 		return ev.decide(ctx, store), nil
 	}
 	limit := PerSecond(1)

@@ -45,7 +45,7 @@ func TestExplainConsumesNothing(t *testing.T) {
 				t.Fatalf("seed %d: explained\n%+v\nbut decided\n%+v", seed, first.Decision, d)
 			}
 			for i, l := range d.Limits {
-				if e := first.Decision.Limits[i]; l.Rule != e.Rule || l.WouldRefuse() != e.WouldRefuse() || e.Granted != 0 {
+				if e := first.Decision.Limits[i]; l.Rule != e.Rule || l.WouldDeny() != e.WouldDeny() || e.Granted != 0 {
 					t.Fatalf("seed %d: explained\n%+v\nbut decided\n%+v", seed, e, l)
 				}
 			}
@@ -62,7 +62,7 @@ func compareApplied(t *testing.T, e headgate.Explanation, d headgate.Decision) {
 		applied[l.Rule] = true
 	}
 	for _, r := range e.Rules {
-		// A rule that refuses by itself keeps the others from being asked.
+		// A rule that denies by itself keeps the others from being asked.
 		if d.Path != headgate.PathRules && r.Applies != applied[r.Rule.ID] || !r.Applies && r.Why == "" || r.Applies != (r.Subject != nil) {
 			t.Fatalf("explained %+v, decided %+v", r, d)
 		}

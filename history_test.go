@@ -17,7 +17,7 @@ type history struct {
 	last     headgate.Result
 	log      func(format string, args ...any) // nil, or told every step
 
-	steps, refused int // what was tried
+	steps, denied int // what was tried
 }
 
 // newHistory begins at some time before 2040, rather shortly before something odd happens to a clock.

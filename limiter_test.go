@@ -205,7 +205,7 @@ func TestOnMissing(t *testing.T) {
 	if d.Allowed || d.Path != headgate.PathRules || d.RetryAfter != headgate.Never || d.DeniedBy().Missing != "user" {
 		t.Errorf("without a user: %+v", d)
 	}
-	if d := w.ask("path=/observed"); !d.Allowed || d.Limits[0].Granted != 0 || !d.Limits[0].WouldRefuse() || d.Limits[0].Missing != "user" {
+	if d := w.ask("path=/observed"); !d.Allowed || d.Limits[0].Granted != 0 || !d.Limits[0].WouldDeny() || d.Limits[0].Missing != "user" {
 		t.Errorf("in shadow, without a user: %+v", d)
 	}
 }
@@ -293,7 +293,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-func TestShadowRefusesNothing(t *testing.T) {
+func TestShadowDeniesNothing(t *testing.T) {
 	t.Parallel()
 	shadow := rule(func(r *headgate.Rule) { r.Mode = headgate.Shadow })
 	for name, set := range map[string]*headgate.RuleSet{
@@ -310,12 +310,12 @@ func TestShadowRefusesNothing(t *testing.T) {
 			if !d.Allowed || d.DeniedBy() != nil || d.RetryAfter != 0 || d.Shown() != nil {
 				t.Errorf("%s: %+v", name, d)
 			}
-			if d.Limits[0].WouldRefuse() {
+			if d.Limits[0].WouldDeny() {
 				would++
 			}
 		}
 		if would != 2 {
-			t.Errorf("%s: would have refused %d of 5, want 2", name, would)
+			t.Errorf("%s: would have denied %d of 5, want 2", name, would)
 		}
 	}
 	w := newWorld(t, rule(nil))
@@ -325,7 +325,7 @@ func TestShadowRefusesNothing(t *testing.T) {
 	}
 }
 
-// A candidate looser than its live limit sees what it would have admitted; a stricter one what it would have refused.
+// A candidate looser than its live limit sees what it would have admitted; a stricter one what it would have denied.
 func TestCandidate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ live, candidate, admitted, wouldAdmit int }{{3, 6, 3, 6}, {6, 3, 6, 3}} {
@@ -342,7 +342,7 @@ func TestCandidate(t *testing.T) {
 			if d.Allowed {
 				admitted++
 			}
-			if !d.Limits[1].WouldRefuse() {
+			if !d.Limits[1].WouldDeny() {
 				would++
 			}
 		}
@@ -374,14 +374,14 @@ func TestEnforcePercent(t *testing.T) {
 				t.Fatalf("%+v", d)
 			}
 			d, _ := node.Check(t.Context(), req)
-			who = append(who, d.Limits[0].Refuses())
-			if d.Limits[0].Refuses() {
+			who = append(who, d.Limits[0].Denies())
+			if d.Limits[0].Denies() {
 				a++
-				if d.Limits[1].Refuses() {
+				if d.Limits[1].Denies() {
 					both++
 				}
 			}
-			if d.Allowed != (!d.Limits[0].Refuses() && !d.Limits[1].Refuses()) || !d.Limits[0].WouldRefuse() {
+			if d.Allowed != (!d.Limits[0].Denies() && !d.Limits[1].Denies()) || !d.Limits[0].WouldDeny() {
 				t.Fatalf("%+v", d)
 			}
 		}
@@ -422,17 +422,17 @@ func TestShown(t *testing.T) {
 		}
 	}
 	if d := w.ask("ip=1 user=ann"); d.Allowed || d.DeniedBy().Rule != "narrow" || d.Shown().Rule != "narrow" || d.RetryAfter != 6*time.Minute {
-		t.Errorf("refused by %+v, %s", d.DeniedBy(), d.RetryAfter)
+		t.Errorf("denied by %+v, %s", d.DeniedBy(), d.RetryAfter)
 	}
 	w.admitted(4, "ip=2 user=bob")
 	d := w.ask("ip=3 user=cid")
 	if d.Allowed || d.DeniedBy().Rule != "global" || d.Shown().Rule != "global" {
-		t.Errorf("refused by %+v, shown %+v", d.DeniedBy(), d.Shown())
+		t.Errorf("denied by %+v, shown %+v", d.DeniedBy(), d.Shown())
 	}
 	if d := w.ask("ip=1 user=ann"); d.DeniedBy().Rule != "global" || d.Shown().Rule != "global" {
-		t.Errorf("refused by %+v, shown %+v", d.DeniedBy(), d.Shown())
+		t.Errorf("denied by %+v, shown %+v", d.DeniedBy(), d.Shown())
 	}
-	// Of two that refuse, the longer wait is shown, whichever comes first.
+	// Of two that deny, the longer wait is shown, whichever comes first.
 	for _, order := range [][]string{{"long", "short"}, {"short", "long"}} {
 		windows := map[string]time.Duration{"long": 2 * time.Hour, "short": time.Hour}
 		w := newWorld(t,
@@ -577,7 +577,7 @@ func TestChargesCarryTheRule(t *testing.T) {
 	}
 	d, _ := limiter.Check(t.Context(), headgate.Request{})
 	if d.Allowed || d.Delay != 0 {
-		t.Errorf("a refused request is told to wait %s", d.Delay)
+		t.Errorf("a denied request is told to wait %s", d.Delay)
 	}
 	a, b := store.charges[0], store.charges[1]
 	if !a.Strict || !a.Critical || a.OnStoreFailure != headgate.FailDeny || a.MaxDelay != time.Second || b.Strict || b.Critical || b.OnStoreFailure != headgate.FailLocal {

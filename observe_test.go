@@ -19,10 +19,10 @@ func ExampleLimiter_WithObserver() {
 		fmt.Println(err)
 		return
 	}
-	refused := map[string]int{} // or a counter of whatever you count with
+	denied := map[string]int{} // or a counter of whatever you count with
 	observed := limiter.WithObserver(func(_ context.Context, o *headgate.Observation) {
 		if l := o.Decision.DeniedBy(); l != nil {
-			refused[l.Rule]++
+			denied[l.Rule]++
 		}
 	})
 	for range 3 {
@@ -31,7 +31,7 @@ func ExampleLimiter_WithObserver() {
 			fmt.Println(err)
 		}
 	}
-	fmt.Println(refused)
+	fmt.Println(denied)
 	// Output: map[search:2]
 }
 

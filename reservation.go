@@ -63,7 +63,7 @@ func (l *Limiter) reserve(ctx context.Context, ev *evaluation, cost int64, hold 
 	for i := range d.Limits {
 		c, limit := &ev.charges[i], &d.Limits[i]
 		if c.Cost == 0 || limit.Err == nil && limit.Granted == 0 {
-			continue // a shadow that would have refused counts nothing
+			continue // a shadow that would have denied counts nothing
 		}
 		parts = append(parts, reserved{
 			Rule: limit.Rule, Name: limit.Name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Origin: limit.Origin,
@@ -198,7 +198,7 @@ func (ev *evaluation) refund(ctx context.Context, store Store) (Decision, error)
 	if err != nil {
 		path = PathFailed
 		for i := range ev.results {
-			ev.results[i].Allowed = true // nothing is refused
+			ev.results[i].Allowed = true // nothing is denied
 		}
 	}
 	return ev.sum(path), err

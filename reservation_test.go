@@ -147,7 +147,7 @@ func TestReserveByAttribute(t *testing.T) {
 	if r, err = w.Reserve(t.Context(), req, 0); err != nil || r.Decision.Allowed {
 		t.Errorf("%+v: %v", r.Decision, err)
 	}
-	w.expectLeft(t, 67, 9) // nothing is held of the one if the other refuses
+	w.expectLeft(t, 67, 9) // nothing is held of the one if the other denies
 }
 
 // Leaky buckets and logs hold nothing: they are charged, and put right.
@@ -399,7 +399,7 @@ func TestReserveAndCommitTogether(t *testing.T) {
 	t.Parallel()
 	const limit, callers = 10_000, 200
 	w := newWorld(t, headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(limit)})
-	var charged, excess, refused atomic.Int64
+	var charged, excess, denied atomic.Int64
 	var done sync.WaitGroup
 	for i := range callers {
 		done.Go(func() {
@@ -412,7 +412,7 @@ func TestReserveAndCommitTogether(t *testing.T) {
 					return
 				}
 				if !r.Decision.Allowed {
-					refused.Add(1)
+					denied.Add(1)
 					continue
 				}
 				actual := 1 + random.Int64N(120)
@@ -425,8 +425,8 @@ func TestReserveAndCommitTogether(t *testing.T) {
 		})
 	}
 	done.Wait()
-	if over := charged.Load() - limit; over > excess.Load() || refused.Load() == 0 {
-		t.Errorf("%d charged, %d over the limit, commits were over by %d; %d refused", charged.Load(), over, excess.Load(), refused.Load())
+	if over := charged.Load() - limit; over > excess.Load() || denied.Load() == 0 {
+		t.Errorf("%d charged, %d over the limit, commits were over by %d; %d denied", charged.Load(), over, excess.Load(), denied.Load())
 	}
 	w.expectLeft(t, max(0, limit-charged.Load()))
 }

@@ -35,7 +35,7 @@ var oddZones = sync.OnceValue(func() []*time.Location {
 	return zones
 })
 
-// checkRetryAfter holds a refusal to its word: not a microsecond earlier, and not one later.
+// checkRetryAfter holds a denial to its word: not a microsecond earlier, and not one later.
 func (h *history) checkRetryAfter(c headgate.Charge, before headgate.State) error {
 	r := h.last
 	switch {
@@ -50,13 +50,13 @@ func (h *history) checkRetryAfter(c headgate.Charge, before headgate.State) erro
 		}
 		return nil
 	case r.RetryAfter <= 0:
-		return fmt.Errorf("refused, but retry after %v", r.RetryAfter)
+		return fmt.Errorf("denied, but retry after %v", r.RetryAfter)
 	case !sameState(h.state, before):
-		return fmt.Errorf("refused, but the state changed: %+v", before)
+		return fmt.Errorf("denied, but the state changed: %+v", before)
 	}
-	h.refused++
+	h.denied++
 	if got := h.ask(c, r.RetryAfter); !got.Allowed {
-		return fmt.Errorf("refused again after %v: %+v", r.RetryAfter, got)
+		return fmt.Errorf("denied again after %v: %+v", r.RetryAfter, got)
 	}
 	if got := h.ask(c, r.RetryAfter-time.Microsecond); got.Allowed || got.RetryAfter != time.Microsecond {
 		return fmt.Errorf("told to retry after %v, but a microsecond earlier: %+v", r.RetryAfter, got)
@@ -180,7 +180,7 @@ func TestAnswersAreExact(t *testing.T) {
 	for shard := range uint64(4) {
 		t.Run(fmt.Sprintf("shard %d", shard), func(t *testing.T) {
 			t.Parallel()
-			charges, refused := 0, map[headgate.Algorithm]int{}
+			charges, denied := 0, map[headgate.Algorithm]int{}
 			for i := range histories {
 				g := func() generator { return newGenerator(shard, uint64(i)) }
 				h := newHistory(g())
@@ -189,11 +189,11 @@ func TestAnswersAreExact(t *testing.T) {
 					t.Fatalf("shard %d, history %d: %v", shard, i, err)
 				}
 				charges += h.steps
-				refused[h.limit.Algorithm] += h.refused
+				denied[h.limit.Algorithm] += h.denied
 			}
 			for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
-				if refused[a] < 2_000 || charges < 75_000 {
-					t.Errorf("of %d charges %s refused %d: the test shows too little", charges, a, refused[a])
+				if denied[a] < 2_000 || charges < 75_000 {
+					t.Errorf("of %d charges %s denied %d: the test shows too little", charges, a, denied[a])
 				}
 			}
 		})

@@ -37,22 +37,22 @@ type Rule struct {
 	// MaxCallerLimit lets callers bring a limit of their own (BatchRequest.Limit) in the place of the rule's only one, up to this
 	// Count per Window; of the rest of it nothing is read. Without it they have no say.
 	MaxCallerLimit Limit
-	// Candidate limits are counted beside those of the same name, and refuse nothing: a trial before a change.
+	// Candidate limits are counted beside those of the same name, and deny nothing: a trial before a change.
 	Candidate Plan
 
 	Cost Cost
-	// Overdraw is for costs that are told afterwards: a request is refused if nothing is left, and what it costs is recorded in any
+	// Overdraw is for costs that are told afterwards: a request is denied if nothing is left, and what it costs is recorded in any
 	// case, also beyond the limit.
 	Overdraw bool
-	// MaxDelay is how long a request may be made to wait by a leaky bucket before it is refused.
+	// MaxDelay is how long a request may be made to wait by a leaky bucket before it is denied.
 	MaxDelay time.Duration
 
 	// Priority above 0 makes the rule compete: of the matching ones with a priority that count by the same attributes only
 	// the highest applies.
 	Priority int
-	// Mode shadow decides and counts without refusing.
+	// Mode shadow decides and counts without denying.
 	Mode Mode
-	// EnforcePercent refuses only for this share of the subjects, always the same ones, and is shadow for the others; 0
+	// EnforcePercent denies only for this share of the subjects, always the same ones, and is shadow for the others; 0
 	// means all.
 	EnforcePercent int
 	// OnStoreFailure says what happens while the store does not answer.
@@ -96,7 +96,7 @@ type Pattern struct {
 	Values []string
 	Prefix string
 	CIDR   []netip.Prefix
-	// Not refuses these values, whatever else holds.
+	// Not denies these values, whatever else holds.
 	Not []string
 	// Presence asks whether the request has the attribute at all.
 	Presence Presence
@@ -154,7 +154,7 @@ const (
 	ShareMissing OnMissing = iota
 	// SkipMissing does not apply the rule.
 	SkipMissing
-	// DenyMissing refuses the request.
+	// DenyMissing denies the request.
 	DenyMissing
 )
 
@@ -162,9 +162,9 @@ const (
 type Mode uint8
 
 const (
-	// Enforce refuses what exceeds a limit.
+	// Enforce denies what exceeds a limit.
 	Enforce Mode = iota
-	// Shadow decides and counts, and refuses nothing.
+	// Shadow decides and counts, and denies nothing.
 	Shadow
 	// Off does nothing.
 	Off
@@ -178,7 +178,7 @@ const (
 	FailLocal OnStoreFailure = iota
 	// FailAllow lets requests pass.
 	FailAllow
-	// FailDeny refuses them.
+	// FailDeny denies them.
 	FailDeny
 )
 

@@ -39,8 +39,8 @@ func ExampleNew() {
 		decision, _ := limiter.Check(context.Background(), headgate.Request{
 			Attributes: headgate.Attributes{"path": "/login", "method": "POST", "ip": "192.0.2.1"},
 		})
-		if refused := decision.DeniedBy(); refused != nil {
-			fmt.Println("refused by", refused.Rule, "for", decision.RetryAfter.Round(time.Second))
+		if denied := decision.DeniedBy(); denied != nil {
+			fmt.Println("denied by", denied.Rule, "for", decision.RetryAfter.Round(time.Second))
 			continue
 		}
 		shown := decision.Shown()
@@ -49,7 +49,7 @@ func ExampleNew() {
 	// Output:
 	// allowed; 1 left of login-by-ip
 	// allowed; 0 left of login-by-ip
-	// refused by login-by-ip for 30s
+	// denied by login-by-ip for 30s
 }
 
 // What is wrong with rules is said at once, with what to write instead.

@@ -28,7 +28,7 @@ type Options struct {
 	Token string
 	// Timeout is how long to wait for an answer; 0 means 100 ms. The deadline of a context counts if it is sooner.
 	Timeout time.Duration
-	// OnFailure decides where no server does: headgate.FailDeny refuses, everything else lets pass.
+	// OnFailure decides where no server does: headgate.FailDeny denies, everything else lets pass.
 	OnFailure headgate.OnStoreFailure
 	// TraceParent is the trace that a call is part of, as in the header traceparent of W3C Trace Context, for the servers'
 	// traces and logs; "" means none. With OpenTelemetry a propagator writes it. nil means that servers are not told.

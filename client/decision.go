@@ -22,7 +22,7 @@ func unanswered(cause error) error {
 	return fmt.Errorf("%w: %w: %w", headgate.ErrUnavailable, headgate.ErrUnanswered, cause)
 }
 
-// undecided is the decision where no server made one. Its limit is what middleware needs to tell this from a refusal.
+// undecided is the decision where no server made one. Its limit is what middleware needs to tell this from a denial.
 func (c *Client) undecided(err error) headgate.Decision {
 	allowed := c.options.OnFailure != headgate.FailDeny
 	return headgate.Decision{
@@ -53,7 +53,7 @@ func (c *Client) readable(d headgate.Decision, err error) (headgate.Decision, er
 }
 
 // failure is what a server says in place of a decision: that the request is wrong, which is for the caller to know and
-// refuses nothing, or that it cannot decide.
+// denies nothing, or that it cannot decide.
 func (c *Client) failure(code codes.Code, message string) (headgate.Decision, error) {
 	switch code {
 	case codes.NotFound:

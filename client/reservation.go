@@ -67,7 +67,7 @@ func (c *Client) Cancel(ctx context.Context, token []byte) (headgate.Decision, e
 	return c.record(ctx, checkv1.CheckService_Cancel_FullMethodName, protofields.AppendBytes(nil, 1<<3|protofields.Bytes, token))
 }
 
-// record is call for what has to be recorded, where no policy can stand in: it refuses nothing, and not to have an
+// record is call for what has to be recorded, where no policy can stand in: it denies nothing, and not to have an
 // answer is an error.
 func (c *Client) record(ctx context.Context, method string, message []byte) (headgate.Decision, error) {
 	d, err := c.call(ctx, method, message, names{}.decision)

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/grpclimit"
 )
 
-// plenty is a rule that refuses nobody.
+// plenty is a rule that denies nobody.
 var plenty = headgate.Rule{ID: "calls", By: []string{"client"}, Limit: headgate.PerSecond(1e9)}
 
 // BenchmarkCall is a call over loopback, with and without limits.
@@ -73,8 +73,8 @@ func BenchmarkUnary(b *testing.B) {
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711}})
 	info := &grpc.UnaryServerInfo{FullMethod: echo}
 	handler := func(context.Context, any) (any, error) { return nil, nil }
-	refusing := plenty
-	refusing.Limit = headgate.PerDay(1)
+	denying := plenty
+	denying.Limit = headgate.PerDay(1)
 	for _, bench := range []struct {
 		name    string
 		options grpclimit.Options
@@ -82,7 +82,7 @@ func BenchmarkUnary(b *testing.B) {
 	}{
 		{"passes", grpclimit.Options{}, plenty},
 		{"passes with metadata", grpclimit.Options{Metadata: true}, plenty},
-		{"refused", grpclimit.Options{}, refusing},
+		{"denied", grpclimit.Options{}, denying},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			limit := limits(b, bench.options, bench.rule)

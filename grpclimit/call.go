@@ -68,21 +68,21 @@ type checkedStream struct {
 	grpc.ServerStream
 	call       call
 	perMessage bool
-	// refusal is set once, and may be read by a handler's other goroutines.
-	refusal atomic.Pointer[status.Status]
+	// denial is set once, and may be read by a handler's other goroutines.
+	denial atomic.Pointer[status.Status]
 }
 
 // RecvMsg is called by one goroutine at a time, as the interface demands.
 func (s *checkedStream) RecvMsg(m any) error {
-	if refusal := s.refusal.Load(); refusal != nil {
-		return refusal.Err()
+	if denial := s.denial.Load(); denial != nil {
+		return denial.Err()
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if refusal := s.call.check(s.Context(), m, !s.perMessage); refusal != nil {
-		s.refusal.Store(refusal)
-		return refusal.Err()
+	if denial := s.call.check(s.Context(), m, !s.perMessage); denial != nil {
+		s.denial.Store(denial)
+		return denial.Err()
 	}
 	return nil
 }

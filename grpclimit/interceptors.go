@@ -40,18 +40,18 @@ type Options struct {
 	// PerMessage says of which client's streams each message is checked too. Nil means of none.
 	//
 	// Such a check has the attributes of the stream and besides descriptor.message, which is "received"; rules that do
-	// not ask for it count the start and the messages alike. A message that is refused ends the stream with the
-	// refusal. If messages should rather come more slowly, limit them by a leaky bucket: the client is held back by
+	// not ask for it count the start and the messages alike. A message that is denied ends the stream with the
+	// denial. If messages should rather come more slowly, limit them by a leaky bucket: the client is held back by
 	// flow control.
 	PerMessage func(fullMethod string) bool
 	// Metadata tells clients where they stand, as package httplimit does in headers: ratelimit-policy and ratelimit in
-	// the header of a call that passes; in the trailer of one that is refused, with retry-after.
+	// the header of a call that passes; in the trailer of one that is denied, with retry-after.
 	Metadata bool
 	// MaxWaiters is how many calls and messages may be held at a time for leaky buckets; 0 means 1,000, and less than 0
-	// that none is. Those beyond are refused for as long as they would have been held, and so are those whose deadline
+	// that none is. Those beyond are denied for as long as they would have been held, and so are those whose deadline
 	// would pass meanwhile. They were charged nevertheless, which lets nobody pass early.
 	MaxWaiters int
-	// OnDenied is told of every call and message that is refused, to count or log it: the decision names also rules
+	// OnDenied is told of every call and message that is denied, to count or log it: the decision names also rules
 	// that clients are not shown.
 	OnDenied func(ctx context.Context, fullMethod string, decision *headgate.Decision)
 	// Log is told when the store does not decide, at most every 10 seconds; nil means slog.Default().
@@ -93,8 +93,8 @@ func (i *Interceptors) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
 	c := call{Interceptors: i, method: info.FullMethod}
-	if refusal := c.check(ctx, req, true); refusal != nil {
-		return nil, refusal.Err()
+	if denial := c.check(ctx, req, true); denial != nil {
+		return nil, denial.Err()
 	}
 	return handler(ctx, req)
 }
@@ -105,8 +105,8 @@ func (i *Interceptors) Stream(
 ) error {
 	c := call{Interceptors: i, method: info.FullMethod}
 	if info.IsClientStream {
-		if refusal := c.check(stream.Context(), nil, true); refusal != nil {
-			return refusal.Err()
+		if denial := c.check(stream.Context(), nil, true); denial != nil {
+			return denial.Err()
 		}
 		if i.options.PerMessage == nil || !i.options.PerMessage(info.FullMethod) {
 			return handler(srv, stream)
@@ -114,8 +114,8 @@ func (i *Interceptors) Stream(
 	}
 	checked := &checkedStream{ServerStream: stream, call: c, perMessage: info.IsClientStream}
 	err := handler(srv, checked)
-	if refusal := checked.refusal.Load(); refusal != nil {
-		return refusal.Err() // also if the handler took it for the stream's end
+	if denial := checked.denial.Load(); denial != nil {
+		return denial.Err() // also if the handler took it for the stream's end
 	}
 	return err
 }
@@ -132,7 +132,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Re
 		}
 	}
 	if !d.Allowed {
-		return i.refuse(ctx, method, d)
+		return i.deny(ctx, method, d)
 	}
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err) // it was charged, and nobody waits for what the handler would do

@@ -211,7 +211,7 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	// A stream whose start took the last unit may have its first message refused.
+	// A stream whose start took the last unit may have its first message denied.
 	if n := passed.Load(); n < 96 || n > 100 {
 		t.Errorf("%d passed", n)
 	}

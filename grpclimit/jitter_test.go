@@ -39,7 +39,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// However many limits refuse, the answer fits into what clients and proxies have for headers.
+// However many limits deny, the answer fits into what clients and proxies have for headers.
 func TestManyLimits(t *testing.T) {
 	t.Parallel()
 	var d headgate.Decision

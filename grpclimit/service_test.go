@@ -208,16 +208,16 @@ func as(ctx context.Context, pairs ...string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, pairs...)
 }
 
-// refusal is what a client can read out of an error.
-type refusal struct {
+// denial is what a client can read out of an error.
+type denial struct {
 	retry      time.Duration // 0 if there is none
 	info       *errdetails.ErrorInfo
 	violations []string
 }
 
-func read(tb testing.TB, err error) refusal {
+func read(tb testing.TB, err error) denial {
 	tb.Helper()
-	var r refusal
+	var r denial
 	for _, detail := range status.Convert(err).Details() {
 		switch detail := detail.(type) {
 		case *errdetails.RetryInfo:

@@ -29,11 +29,11 @@ func perUser(id string, match headgate.Match, limit headgate.Limit) headgate.Rul
 	return headgate.Rule{ID: id, Match: match, By: []string{"user"}, Limit: limit}
 }
 
-// expectRefused looks at a stream's end.
-func expectRefused(t *testing.T, err error, rule string) {
+// expectDenied looks at a stream's end.
+func expectDenied(t *testing.T, err error, rule string) {
 	t.Helper()
 	if status.Code(err) != codes.ResourceExhausted || read(t, err).info.GetMetadata()["rule"] != rule {
-		t.Errorf("ended with %v, want a refusal by %s", err, rule)
+		t.Errorf("ended with %v, want a denial by %s", err, rule)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestStreamStart(t *testing.T) {
 				t.Errorf("%s: %d answers, then %v", method, answers, err)
 			}
 		}
-		expectRefused(t, ask(c.stream(t, t.Context(), method), "a"), "starts")
+		expectDenied(t, ask(c.stream(t, t.Context(), method), "a"), "starts")
 	}
 }
 
@@ -84,15 +84,15 @@ func TestPerMessage(t *testing.T) {
 		}
 	}
 	err := say(other, "a")
-	expectRefused(t, err, "messages")
+	expectDenied(t, err, "messages")
 	if wait := read(t, err).retry; wait < 11*time.Minute || wait > 14*time.Minute {
 		t.Errorf("told to wait %s", wait)
 	}
 	if got := other.Trailer().Get("grpc-retry-pushback-ms"); len(got) != 1 || got[0] != "-1" {
 		t.Errorf("trailer %v", other.Trailer())
 	}
-	expectRefused(t, say(stream, "a"), "messages")
-	expectRefused(t, say(c.stream(t, t.Context(), talk), "a"), "starts")
+	expectDenied(t, say(stream, "a"), "messages")
+	expectDenied(t, say(c.stream(t, t.Context(), talk), "a"), "starts")
 }
 
 // A call with one message is one request, also where each message is asked about.
@@ -107,16 +107,16 @@ func TestPerMessageOfOne(t *testing.T) {
 	if err := ask(c.stream(t, t.Context(), list), ""); err != nil {
 		t.Error(err)
 	}
-	expectRefused(t, c.echo(t.Context(), ""), "calls")
-	expectRefused(t, ask(c.stream(t, t.Context(), list), ""), "calls")
+	expectDenied(t, c.echo(t.Context(), ""), "calls")
+	expectDenied(t, ask(c.stream(t, t.Context(), list), ""), "calls")
 }
 
 // A handler that does not look at the error cannot make a success of it. It gets no more messages, and none is asked
 // about.
-func TestRefusedMessageEndsStream(t *testing.T) {
+func TestDeniedMessageEndsStream(t *testing.T) {
 	t.Parallel()
-	var refused atomic.Int64
-	count := func(context.Context, string, *headgate.Decision) { refused.Add(1) }
+	var denied atomic.Int64
+	count := func(context.Context, string, *headgate.Decision) { denied.Add(1) }
 	o := grpclimit.Options{PerMessage: each, OnDenied: count}
 	c := serve(t, limits(t, o, perUser("messages", onMessages(headgate.IsPresent()), headgate.PerHour(2))))
 	stream := c.stream(t, t.Context(), collect)
@@ -136,9 +136,9 @@ func TestRefusedMessageEndsStream(t *testing.T) {
 		}
 		err = stream.RecvMsg(&text{})
 	}
-	expectRefused(t, err, "messages")
-	if n := refused.Load(); n != 1 {
-		t.Errorf("%d messages were refused, want 1", n)
+	expectDenied(t, err, "messages")
+	if n := denied.Load(); n != 1 {
+		t.Errorf("%d messages were denied, want 1", n)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestRulesChangeMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expectRefused(t, say(stream, "a"), "rooms")
+	expectDenied(t, say(stream, "a"), "rooms")
 	if resolved != 2 {
 		t.Errorf("the attributes were made %d times, want 2", resolved)
 	}
@@ -209,10 +209,10 @@ func TestHeld(t *testing.T) {
 func TestNotHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		refused := 0
+		denied := 0
 		o := grpclimit.Options{MaxWaiters: 2, OnDenied: func(_ context.Context, _ string, d *headgate.Decision) {
-			if refused++; d.Allowed || d.DeniedBy().Rule != "even" {
-				t.Errorf("refused: %+v", d)
+			if denied++; d.Allowed || d.DeniedBy().Rule != "even" {
+				t.Errorf("denied: %+v", d)
 			}
 		}}
 		c := serve(t, limits(t, o, leaky(1, time.Minute)))
@@ -224,7 +224,7 @@ func TestNotHeld(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 		defer cancel()
 		err := c.echo(short, "") // would be held for 1 s
-		expectRefused(t, err, "even")
+		expectDenied(t, err, "even")
 		if wait := read(t, err).retry; wait < time.Second || wait > 1100*time.Millisecond {
 			t.Errorf("told to wait %s", wait)
 		}
@@ -236,12 +236,12 @@ func TestNotHeld(t *testing.T) {
 		go func() { ends <- c.echo(t.Context(), "") }() // 3 s
 		synctest.Wait()
 		err = c.echo(t.Context(), "") // 4 s, but there is no room
-		expectRefused(t, err, "even")
+		expectDenied(t, err, "even")
 		if wait := read(t, err).retry; wait < 4*time.Second || wait > 4400*time.Millisecond {
 			t.Errorf("told to wait %s", wait)
 		}
-		if passed := time.Since(start); passed != 0 || refused != 2 {
-			t.Errorf("%d were refused after %s", refused, passed)
+		if passed := time.Since(start); passed != 0 || denied != 2 {
+			t.Errorf("%d were denied after %s", denied, passed)
 		}
 
 		leave()
@@ -304,5 +304,5 @@ func TestNobodyHeld(t *testing.T) {
 	if err := c.echo(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	expectRefused(t, c.echo(t.Context(), ""), "even")
+	expectDenied(t, c.echo(t.Context(), ""), "even")
 }

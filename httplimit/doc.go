@@ -2,7 +2,7 @@
 //
 //	http.ListenAndServe(":8080", httplimit.New(limiter, httplimit.Options{})(mux))
 //
-// It knows how a decision looks to an HTTP client: which headers it gets, what a refusal says, and how long a request
+// It knows how a decision looks to an HTTP client: which headers it gets, what a denial says, and how long a request
 // is held. It does not know how to decide, which it leaves to its Checker, nor who is calling, which it leaves to
 // package identity.
 //
@@ -21,9 +21,9 @@
 // its limit, if the rule has limits with names: "exports#month". q and w are the rate: q units in w seconds. The w of
 // a calendar's month is the length of the present month; a window that is not whole seconds has none. r is what is
 // left. t is, in seconds rounded up, how long until the window ends or the bucket is full again; of a limit that
-// refuses it is how long until the request would fit, and missing if it never can.
+// denies it is how long until the request would fit, and missing if it never can.
 //
-// The X-RateLimit headers have room for one limit: the refusing one with the longest wait, else the one of which the
+// The X-RateLimit headers have room for one limit: the denying one with the longest wait, else the one of which the
 // smallest part is left. Limit is what Remaining counts down from, which for a bucket is its burst, and Reset is when
 // the present window ends, or when the bucket will be full again, in Unix seconds of the store's clock. What a sliding
 // window was charged counts beyond its end: Retry-After may be later than Reset.
@@ -38,20 +38,20 @@
 // The ResponseWriter is handed on as it is, so flushing, hijacking, trailers and http.ResponseController work as
 // without the middleware.
 //
-// # Refusals
+// # Denials
 //
-// A refusal is a 429 with Retry-After and a problem document (RFC 9457):
+// A denial is a 429 with Retry-After and a problem document (RFC 9457):
 //
 //	{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "Quota exceeded", "status": 429,
 //	 "violated-policies": ["login-by-ip"], "error": "rate_limit_exceeded",
 //	 "message": "login-by-ip allows 10/minute; try again in 7 seconds", "rule": "login-by-ip", "retry_after": 7}
 //
 // Retry-After is never earlier than the truth. It is later by up to a tenth, at least by 0 or 1 seconds and at most
-// by 5 minutes, so that clients who were refused together do not come back together. A request that can never pass
+// by 5 minutes, so that clients who were denied together do not come back together. A request that can never pass
 // gets none, and a retry_after of null.
 //
 // A rule that is not exposed stays unnamed: rule and violated-policies then have "(hidden)".
 //
-// A request that is refused only because the store does not answer, and a rule says deny in that case, gets a 503 of
+// A request that is denied only because the store does not answer, and a rule says deny in that case, gets a 503 of
 // type temporary-reduced-capacity with the error rate_limit_unavailable.
 package httplimit

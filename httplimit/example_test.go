@@ -112,7 +112,7 @@ func ExampleIdentity() {
 }
 
 // A page instead of a problem document.
-func ExampleOptions_refuse() {
+func ExampleOptions_deny() {
 	limiter := oneRule(headgate.Rule{ID: "pages", By: []string{"ip"}, Limit: headgate.PerMinute(1)})
 	h := httplimit.New(limiter, httplimit.Options{
 		OnDenied: func(w http.ResponseWriter, _ *http.Request, decision headgate.Decision) {

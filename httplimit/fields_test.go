@@ -130,8 +130,8 @@ func TestNotDecided(t *testing.T) {
 	}
 }
 
-// TestRefusedBesides shows that a limit that refuses makes a 429 also if another one was not decided.
-func TestRefusedBesides(t *testing.T) {
+// TestDeniedBesides shows that a limit that denies makes a 429 also if another one was not decided.
+func TestDeniedBesides(t *testing.T) {
 	t.Parallel()
 	d := headgate.Decision{RetryAfter: time.Minute, Path: headgate.PathFailed, Limits: []headgate.LimitDecision{
 		{Rule: "a", Enforced: true, Result: headgate.Result{Err: errAway}},

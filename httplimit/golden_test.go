@@ -118,7 +118,7 @@ func TestResponses(t *testing.T) {
 				hello`,
 		},
 		{
-			name: "the longest wait of those that refuse", times: 3, send: get("/"),
+			name: "the longest wait of those that deny", times: 3, send: get("/"),
 			rules: []headgate.Rule{
 				{ID: "short", By: byIP, Limit: headgate.Per(2, 20*time.Second)},
 				{ID: "long", By: byIP, Limits: map[string]headgate.Limit{
@@ -139,7 +139,7 @@ func TestResponses(t *testing.T) {
 				`"message":"long#hour allows 2/hour; try again in 1800 seconds","rule":"long","retry_after":1800}`,
 		},
 		{
-			name: "a hidden rule refuses", rules: []headgate.Rule{hidden, search}, times: 2, send: get("/", "X-API-Key", "k"),
+			name: "a hidden rule denies", rules: []headgate.Rule{hidden, search}, times: 2, send: get("/", "X-API-Key", "k"),
 			want: `429
 				RateLimit-Policy: "(hidden)";q=1;w=60, "search-by-key";q=1000;w=60
 				RateLimit: "(hidden)";r=0;t=60, "search-by-key";r=199;t=1
@@ -210,7 +210,7 @@ func TestResponses(t *testing.T) {
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
 				`"violated-policies":["keys"],"error":"rate_limit_exceeded",` +
-				`"message":"keys refuses requests without api_key","rule":"keys","retry_after":null}`,
+				`"message":"keys denies requests without api_key","rule":"keys","retry_after":null}`,
 		},
 		{
 			name: "windows that are not whole seconds", times: 1, send: get("/"),
@@ -264,7 +264,7 @@ func hidden2(r headgate.Rule) headgate.Rule {
 	return r
 }
 
-// TestHead shows that a refused HEAD has the headers of a refused GET and no body.
+// TestHead shows that a denied HEAD has the headers of a denied GET and no body.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, headgate.Rule{ID: "one", By: []string{"ip"}, Limit: headgate.PerMinute(1)})

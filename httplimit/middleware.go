@@ -70,15 +70,15 @@ type Options struct {
 	// limit that X-RateLimit headers show, except that RateLimit-Reset is in seconds from now, as t is.
 	OlderDraft bool
 
-	// Status of a refusal; 0 means 429. That of a request that is refused only because the store does not answer is 503
+	// Status of a denial; 0 means 429. That of a request that is denied only because the store does not answer is 503
 	// in any case.
 	Status int
-	// Refuse, if given, answers refused requests in place of the problem document. Headers are set already, Retry-After
+	// Deny, if given, answers denied requests in place of the problem document. Headers are set already, Retry-After
 	// included, and may be changed.
 	OnDenied func(w http.ResponseWriter, r *http.Request, decision headgate.Decision)
 
 	// MaxWaiters is how many requests may be held at a time for leaky buckets; 0 means 1,000, and less than 0 that none
-	// is. A request beyond that is refused for as long as it would have been held. It was charged nevertheless, which
+	// is. A request beyond that is denied for as long as it would have been held. It was charged nevertheless, which
 	// takes its place in the queue, but lets nobody pass early.
 	MaxWaiters int
 
@@ -158,7 +158,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	again := limitfields.RetryAfter(&d, h.random)
 	h.headers.Put(w.Header(), &d, again)
 	if !d.Allowed {
-		h.refuse(w, r, &d, again)
+		h.deny(w, r, &d, again)
 		return
 	}
 	if ctx.Err() != nil { // the client has hung up, or a deadline set in front of this handler has passed
@@ -168,8 +168,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, r)
 }
 
-// refuse answers a request that may not pass, whose headers are set.
-func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, d *headgate.Decision, again *int64) {
+// deny answers a request that may not pass, whose headers are set.
+func (m *middleware) deny(w http.ResponseWriter, r *http.Request, d *headgate.Decision, again *int64) {
 	if m.answer != nil {
 		m.answer(w, r, *d)
 		return

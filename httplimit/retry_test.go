@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// retryAfter is what a refusal with this wait says, in its header and, the same, in its body.
+// retryAfter is what a denial with this wait says, in its header and, the same, in its body.
 func retryAfter(t *testing.T, wait time.Duration, random func(int64) int64) int64 {
 	t.Helper()
 	d := headgate.Decision{RetryAfter: wait, Limits: []headgate.LimitDecision{{
@@ -56,7 +56,7 @@ func TestRetryAfterIsNeverEarly(t *testing.T) {
 	}
 }
 
-// TestRetryAfterSpreads shows that clients who are refused together come back apart.
+// TestRetryAfterSpreads shows that clients who are denied together come back apart.
 func TestRetryAfterSpreads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, headgate.Rule{ID: "all", By: headgate.Global, Limit: headgate.Per(1, 10*time.Minute)})
@@ -96,14 +96,14 @@ func TestComingBackInTime(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: limit})
 			h := httplimit.New(w.limiter, httplimit.Options{})(hello)
-			refused := 0
+			denied := 0
 			for i := range 200 {
 				w.advance(time.Duration(i%5) * 7 * time.Millisecond)
 				answer := serve(h, get("/"))
 				if answer.Code == http.StatusOK {
 					continue
 				}
-				refused++
+				denied++
 				seconds, err := strconv.Atoi(answer.Header().Get("Retry-After"))
 				if err != nil {
 					t.Fatal(err)
@@ -113,8 +113,8 @@ func TestComingBackInTime(t *testing.T) {
 					t.Fatalf("after %d seconds:\n%s", seconds, render(answer))
 				}
 			}
-			if refused == 0 {
-				t.Error("nothing was refused")
+			if denied == 0 {
+				t.Error("nothing was denied")
 			}
 		})
 	}

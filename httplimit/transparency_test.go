@@ -178,9 +178,9 @@ func TestClientGone(t *testing.T) {
 	w := newWorld(t, headgate.Rule{ID: "even", By: []string{"ip"}, MaxDelay: 24 * time.Hour, Limit: headgate.Limit{
 		Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Hour,
 	}})
-	held, refused := make(chan struct{}), make(chan time.Duration, 1)
+	held, denied := make(chan struct{}), make(chan time.Duration, 1)
 	s := httptest.NewServer(httplimit.New(watched{w.limiter, held}, httplimit.Options{
-		OnDenied: func(_ http.ResponseWriter, _ *http.Request, d headgate.Decision) { refused <- d.RetryAfter },
+		OnDenied: func(_ http.ResponseWriter, _ *http.Request, d headgate.Decision) { denied <- d.RetryAfter },
 	})(hello))
 	defer s.Close()
 	fetchAnd := func(ctx context.Context) error {
@@ -207,7 +207,7 @@ func TestClientGone(t *testing.T) {
 	<-held
 	cancel()
 	group.Wait()
-	if left := <-refused; left <= 0 || left > time.Hour {
+	if left := <-denied; left <= 0 || left > time.Hour {
 		t.Errorf("it could have gone on in %s", left)
 	}
 }
@@ -217,7 +217,7 @@ func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(50)})
 	h := httplimit.New(w.limiter, httplimit.Options{OlderDraft: true})(hello)
-	var passed, refused atomic.Int64
+	var passed, denied atomic.Int64
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -226,14 +226,14 @@ func TestManyAtOnce(t *testing.T) {
 				case http.StatusOK:
 					passed.Add(1)
 				case http.StatusTooManyRequests:
-					refused.Add(1)
+					denied.Add(1)
 				}
 			}
 		})
 	}
 	group.Wait()
-	if passed.Load() != 50 || refused.Load() != 350 {
-		t.Errorf("%d passed, %d were refused", passed.Load(), refused.Load())
+	if passed.Load() != 50 || denied.Load() != 350 {
+		t.Errorf("%d passed, %d were denied", passed.Load(), denied.Load())
 	}
 }
 

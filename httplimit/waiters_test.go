@@ -27,7 +27,7 @@ func evenly(t *testing.T, longest time.Duration) *headgate.Limiter {
 }
 
 // TestHeld shows that requests leave a leaky bucket one by one, and that those who would have to wait too long are
-// refused at once.
+// denied at once.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestHeld(t *testing.T) {
 		for range 6 {
 			group.Go(func() {
 				if w := serve(h, get("/")); w.Code != http.StatusOK && time.Since(begin) != 0 {
-					t.Errorf("refused after %s", time.Since(begin))
+					t.Errorf("denied after %s", time.Since(begin))
 				}
 			})
 		}
@@ -116,11 +116,11 @@ func TestGoneWhileHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reached := 0
-		var refused headgate.Decision
+		var denied headgate.Decision
 		h := httplimit.NewWithRandom(evenly(t, time.Minute), httplimit.Options{
 			MaxWaiters: 1,
 			OnDenied: func(w http.ResponseWriter, _ *http.Request, d headgate.Decision) {
-				refused = d
+				denied = d
 				w.WriteHeader(http.StatusTooManyRequests)
 			},
 		}, exact)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
@@ -129,19 +129,19 @@ func TestGoneWhileHeld(t *testing.T) {
 			begin := time.Now()
 			w := serve(h, get("/").WithContext(ctx))
 			cancel()
-			if w.Code == http.StatusOK && reached == 1 && refused.Limits == nil {
+			if w.Code == http.StatusOK && reached == 1 && denied.Limits == nil {
 				continue
 			}
 			waited := time.Since(begin)
 			if waited != 250*time.Millisecond || w.Code != http.StatusTooManyRequests || reached != 1 {
 				t.Fatalf("after %s: status %d, %d requests reached the handler", waited, w.Code, reached)
 			}
-			if l := refused.DeniedBy(); l == nil || l.Rule != "even" || l.RetryAfter != refused.RetryAfter || refused.Delay != 0 {
-				t.Fatalf("refused by %+v", l)
+			if l := denied.DeniedBy(); l == nil || l.Rule != "even" || l.RetryAfter != denied.RetryAfter || denied.Delay != 0 {
+				t.Fatalf("denied by %+v", l)
 			}
 		}
-		if refused.RetryAfter != 9*time.Second-9*250*time.Millisecond {
-			t.Errorf("the last one could have gone on in %s", refused.RetryAfter)
+		if denied.RetryAfter != 9*time.Second-9*250*time.Millisecond {
+			t.Errorf("the last one could have gone on in %s", denied.RetryAfter)
 		}
 	})
 }

@@ -333,7 +333,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreRefused(t *testing.T) {
+func TestOptionsThatAreDenied(t *testing.T) {
 	t.Parallel()
 	secret := []byte(strings.Repeat("s", 32))
 	tokens := func(j identity.JWT) identity.Options { return identity.Options{JWT: j} }

@@ -182,7 +182,7 @@ func TestOnlyWhatIsRecordedIsKept(t *testing.T) {
 		headgate.Charge{Subject: nth(1), Limit: limit, Cost: 1},
 		headgate.Charge{Subject: nth(2), Limit: limit, Cost: 4})
 	if n := store.Len(); n != 0 {
-		t.Errorf("refused request: %d counters are kept", n)
+		t.Errorf("denied request: %d counters are kept", n)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestAtomicOverSubjects(t *testing.T) {
 					continue
 				}
 				charges := both(pair, 1)
-				if r.IntN(2) == 0 { // soon used up, and then refusing
+				if r.IntN(2) == 0 { // soon used up, and then denying
 					charges = append(charges, headgate.Charge{Subject: nth(1_000 + r.Uint64N(pairs)), Limit: tight, Cost: 1})
 				}
 				r.Shuffle(len(charges), func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
@@ -297,7 +297,7 @@ func TestCap(t *testing.T) {
 			for n := worker; n < keys; n += workers {
 				charges[0].Subject = nth(n)
 				if err := store.Take(t.Context(), charges, results); err != nil || !results[0].Allowed {
-					t.Errorf("a new counter refuses: %+v, %v", results[0], err)
+					t.Errorf("a new counter denies: %+v, %v", results[0], err)
 					return
 				}
 				if n%10_000 == 0 && store.Len() > most {

@@ -96,7 +96,7 @@ func (s *Store) listen(
 	return true, err
 }
 
-// lacking adds to a refusal by Redis which rights its user needs.
+// lacking adds to a denial by Redis which rights its user needs.
 func (s *Store) lacking(err error, rights string) error {
 	if reply, answered := rueidis.IsRedisErr(err); answered && strings.HasPrefix(reply.Error(), "NOPERM") {
 		return fmt.Errorf("%w: give the user of %s the rights %s", err, s.link.address, rights)

@@ -133,7 +133,7 @@ func TestLifetimes(t *testing.T) {
 		}
 		for _, r := range results {
 			if !r.Allowed {
-				t.Fatalf("refused: %+v", r)
+				t.Fatalf("denied: %+v", r)
 			}
 		}
 	}

@@ -73,7 +73,7 @@ var exactLimits = []headgate.Limit{
 	{Algorithm: headgate.SlidingLog, Count: exactly, Window: 24 * time.Hour},
 }
 
-// workExact charges each limit until it is refused and prints how often it was admitted.
+// workExact charges each limit until it is denied and prints how often it was admitted.
 func workExact(store *Store, callers int) error {
 	for _, limit := range exactLimits {
 		var admitted atomic.Int64

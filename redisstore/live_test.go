@@ -70,7 +70,7 @@ func TestRestartUnderLoad(t *testing.T) {
 func TestPrimaryKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
-	// By default a Cluster refuses all traffic while any slot is not served.
+	// By default a Cluster denies all traffic while any slot is not served.
 	c := startCluster(t, "--cluster-require-full-coverage", "no")
 	store := open(t, cluster(c))
 	all := subjects(12)

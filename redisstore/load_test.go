@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// load is many callers charging one unit at a time on counters so large that nobody is refused, and what became of it.
+// load is many callers charging one unit at a time on counters so large that nobody is denied, and what became of it.
 type load struct {
 	store    headgate.Store
 	subjects []headgate.Subject

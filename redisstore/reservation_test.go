@@ -39,7 +39,7 @@ func reserveAndCommit(t *testing.T, address string) {
 	)
 	rules := []headgate.Rule{
 		{ID: "window", By: []string{"user"}, Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: limit, Window: time.Hour}},
-		// One that never refuses, so that the counts of both can be compared.
+		// One that never denies, so that the counts of both can be compared.
 		{ID: "sliding", By: []string{"tenant"}, Limit: headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 100 * limit, Window: time.Hour}},
 	}
 	var nodes []*headgate.Limiter
@@ -51,7 +51,7 @@ func reserveAndCommit(t *testing.T, address string) {
 		nodes = append(nodes, node)
 	}
 	req := headgate.Request{Attributes: headgate.Attributes{"user": "ann", "tenant": "acme"}}
-	var charged, excess, refused, abandoned atomic.Int64
+	var charged, excess, denied, abandoned atomic.Int64
 	var done sync.WaitGroup
 	for i := range callers {
 		done.Go(func() {
@@ -66,7 +66,7 @@ func reserveAndCommit(t *testing.T, address string) {
 					t.Error(err)
 					return
 				case !r.Decision.Allowed:
-					refused.Add(1)
+					denied.Add(1)
 					continue
 				case random.IntN(10) == 0:
 					abandoned.Add(1)
@@ -99,9 +99,9 @@ func reserveAndCommit(t *testing.T, address string) {
 	if left := d.Limits[1].Remaining; left != 100*limit-charged.Load() {
 		t.Errorf("sliding: %d are left of %d, %d were charged", left, 100*limit, charged.Load())
 	}
-	t.Logf("%d charged of %d, %d of it beyond what was held; %d refused, %d abandoned", charged.Load(), limit, excess.Load(),
-		refused.Load(), abandoned.Load())
-	if refused.Load() == 0 || abandoned.Load() == 0 {
-		t.Error("nobody was refused, or nobody forgot")
+	t.Logf("%d charged of %d, %d of it beyond what was held; %d denied, %d abandoned", charged.Load(), limit, excess.Load(),
+		denied.Load(), abandoned.Load())
+	if denied.Load() == 0 || abandoned.Load() == 0 {
+		t.Error("nobody was denied, or nobody forgot")
 	}
 }

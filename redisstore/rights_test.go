@@ -72,8 +72,8 @@ func TestRights(t *testing.T) {
 			}
 			s.keep(t.Context())
 			for _, server := range all {
-				if refused, _ := server.Must(t, "ACL", "LOG").([]any); len(refused) > 0 {
-					t.Errorf("%s refused %v", server.Addr(), refused)
+				if denied, _ := server.Must(t, "ACL", "LOG").([]any); len(denied) > 0 {
+					t.Errorf("%s denied %v", server.Addr(), denied)
 				}
 			}
 		})

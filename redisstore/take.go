@@ -33,7 +33,7 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 	return s.takeGroups(ctx, charges, results)
 }
 
-// decide asks the store and works out the results. A group refused because a calendar window does not hold the store's
+// decide asks the store and works out the results. A group denied because a calendar window does not hold the store's
 // time is asked again for the time just learned; twice, should a window end right then.
 func (s *Store) decide(ctx context.Context, g *group) {
 	var keyRoom [4]string

@@ -30,7 +30,7 @@ type advice struct {
 }
 
 // adviceOf takes the first header that can be read, in order of precedence. What cannot be read is passed over. Of
-// several values of one header the longest counts: whoever comes back earlier is refused again.
+// several values of one header the longest counts: whoever comes back earlier is denied again.
 func adviceOf(h http.Header, now time.Time) advice {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestBudgetIsExact counts how many retries are granted to requests that are all refused. The first request adds
+// TestBudgetIsExact counts how many retries are granted to requests that are all denied. The first request adds
 // nothing: the budget is full.
 func TestBudgetIsExact(t *testing.T) {
 	t.Parallel()

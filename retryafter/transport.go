@@ -14,7 +14,7 @@ const (
 	defaultMaxAttempts = 4
 	defaultBackoff     = 500 * time.Millisecond
 
-	// A refusal's body is read to its end, so that the connection can be used again, but not for longer than a new
+	// A denial's body is read to its end, so that the connection can be used again, but not for longer than a new
 	// connection would take.
 	maxDrain     = 64 << 10
 	maxDrainTime = 500 * time.Millisecond
@@ -33,7 +33,7 @@ type Options struct {
 	// each attempt up to half of MaxWait. The wait is between this and twice as long, at random.
 	Backoff time.Duration
 
-	// BudgetRatio and BudgetBurst keep retries from adding to the troubles of an API that refuses everything. All requests
+	// BudgetRatio and BudgetBurst keep retries from adding to the troubles of an API that denies everything. All requests
 	// of a Transport share one budget. It holds BudgetBurst retries at most; 0 means 10. Each request adds BudgetRatio of
 	// a retry, 0 means 0.1, and ten seconds fill it from empty. Whoever finds it empty gets the response at once. A
 	// program whose workers should all wait, however long it takes, wants a large BudgetBurst.
@@ -45,13 +45,13 @@ type Options struct {
 	OnRetry func(Retry)
 }
 
-// Retry is a request that was refused and will be sent again.
+// Retry is a request that was denied and will be sent again.
 type Retry struct {
 	// Request is the caller's. It must not be changed.
 	Request *http.Request
-	// Status of the refusal: 429 or 503.
+	// Status of the denial: 429 or 503.
 	Status int
-	// Attempt is the one that was refused; the first is 1.
+	// Attempt is the one that was denied; the first is 1.
 	Attempt int
 	// Wait until the next attempt.
 	Wait time.Duration
@@ -59,7 +59,7 @@ type Retry struct {
 	Header string
 }
 
-// Transport is an http.RoundTripper that backs off when it is refused. Use one for each API, since a budget is of use
+// Transport is an http.RoundTripper that backs off when it is denied. Use one for each API, since a budget is of use
 // to one only. It is safe for use by many goroutines.
 type Transport struct {
 	next        http.RoundTripper
@@ -95,7 +95,7 @@ func New(next http.RoundTripper, o Options) *Transport {
 	}
 }
 
-// RoundTrip sends the request until it is not refused any more, or waiting makes no sense; then it returns the last
+// RoundTrip sends the request until it is not denied any more, or waiting makes no sense; then it returns the last
 // response. If the context ends during a wait, its cause is the error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.budget.earn(time.Now())
@@ -179,7 +179,7 @@ func replayable(req *http.Request) bool {
 	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }
 
-// harmless says whether the refused request may be sent twice: because it was not carried out the first time, or
+// harmless says whether the denied request may be sent twice: because it was not carried out the first time, or
 // because twice is as good as once.
 func harmless(req *http.Request, resp *http.Response, told advice) bool {
 	if resp.StatusCode == http.StatusTooManyRequests || told.header == retryAfter {

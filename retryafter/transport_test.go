@@ -67,7 +67,7 @@ func send(t testing.TB, transport http.RoundTripper, req *http.Request) (status 
 	return resp.StatusCode, string(text)
 }
 
-func TestRefusedUntilServed(t *testing.T) {
+func TestDeniedUntilServed(t *testing.T) {
 	t.Parallel()
 	var bodies []string // the handler is called once at a time
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -113,7 +113,7 @@ func TestRefusedUntilServed(t *testing.T) {
 	}
 }
 
-// TestWaits sends requests to an API that always refuses, and looks at the times between them.
+// TestWaits sends requests to an API that always denies, and looks at the times between them.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	const s, ms = time.Second, time.Millisecond
@@ -205,7 +205,7 @@ func TestOnRetryNamesTheHeader(t *testing.T) {
 	}
 }
 
-// TestNobodyComesEarlyOrTogether has many clients refused at one instant.
+// TestNobodyComesEarlyOrTogether has many clients denied at one instant.
 func TestNobodyComesEarlyOrTogether(t *testing.T) {
 	t.Parallel()
 	for _, told := range []int{-1, 0, 1, 2, 10, 30} {
@@ -237,7 +237,7 @@ func TestNobodyComesEarlyOrTogether(t *testing.T) {
 	}
 }
 
-// TestBudgetIsShared sends requests of 100 callers to an API that refuses all of them, for a minute.
+// TestBudgetIsShared sends requests of 100 callers to an API that denies all of them, for a minute.
 func TestBudgetIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestNilIsTheDefaultTransport(t *testing.T) {
 	}
 }
 
-// BenchmarkServed is what the transport adds to a request that is not refused.
+// BenchmarkServed is what the transport adds to a request that is not denied.
 func BenchmarkServed(b *testing.B) {
 	resp := &http.Response{StatusCode: http.StatusOK}
 	next := api(func(*http.Request) (*http.Response, error) { return resp, nil })

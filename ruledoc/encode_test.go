@@ -254,7 +254,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-func TestEncodeRefuses(t *testing.T) {
+func TestEncodeDenies(t *testing.T) {
 	t.Parallel()
 	good := headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(1)}
 	for want, change := range map[string]func(*headgate.Rule){

@@ -229,7 +229,7 @@ func TestFlatSame(t *testing.T) {
 	}
 }
 
-// name is a text or none. JSON lets DEL stand as it is, which we refuse.
+// name is a text or none. JSON lets DEL stand as it is, which we deny.
 func (w writer) name() string { return strings.ReplaceAll(pick(w, "", w.text()), "\x7f", "") }
 
 func TestRandomFlatRulesSurvive(t *testing.T) {

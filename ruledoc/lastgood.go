@@ -126,7 +126,7 @@ func cause(err error) error {
 	return err
 }
 
-// checkKeep refuses a file that would be taken for rules itself.
+// checkKeep denies a file that would be taken for rules itself.
 func checkKeep(keep string, paths []string) error {
 	if keep == "" {
 		return nil

@@ -129,7 +129,7 @@ func parseCount(s string, problems []string) (int64, []string) {
 	case err != nil || count > headgate.MaxCost:
 		return bad(": %s is more than %d, the most that can be counted", yamldoc.Shorten(s), headgate.MaxCost)
 	case count == 0:
-		return bad(": 0 would refuse everything: write 1 or more")
+		return bad(": 0 would deny everything: write 1 or more")
 	default:
 		return count, problems
 	}

@@ -81,7 +81,7 @@ func TestParseLimitErrors(t *testing.T) {
 		"":           `limit wants a rate like 10/minute, 5/15m or 10_000/h, not ""`,
 		"lots":       `limit wants a rate like 10/minute, 5/15m or 10_000/h, not "lots"`,
 		"5000/minut": `limit: there is no unit "minut"; did you mean 5000/minute?`,
-		"0":          `limit: 0 would refuse everything: write 1 or more`,
+		"0":          `limit: 0 would deny everything: write 1 or more`,
 		"5k/minute":  `limit: "5k" is no whole number: write it in digits, 10_000 if you like`,
 		"1.5/x": `limit: "1.5" is not whole: write a whole number per longer time, 3/2m for one and a half per minute; ` +
 			`limit: there is no unit "x": write second, minute, hour, day or week, or several, as in 5/15m`,

@@ -85,7 +85,7 @@ var ruleKeys = objectOf(
 	}, func(r *readRule) *headgate.Limit { return &r.MaxCallerLimit }, (*decoder).rateAlone, (*encoder).rate),
 	field[readRule]{
 		key: "candidate", judgedWith: "limit", unset: "none",
-		doc:    "limits on trial: counted beside those of the same name, and they refuse nothing",
+		doc:    "limits on trial: counted beside those of the same name, and they deny nothing",
 		schema: `"$ref": "#/$defs/plan"`,
 		read:   func(_ *decoder, n *node, _ string, r *readRule) { r.candidate = n },
 		write:  func(e *encoder, what string, r *readRule) *node { return e.plan(what, r.Candidate, r.like) },
@@ -94,16 +94,16 @@ var ruleKeys = objectOf(
 		key: "cost", doc: "how many units a request takes: a number, or `{from, default, min, max}` of an attribute", unset: "`1`",
 		schema: `"$ref": "#/$defs/cost", "default": 1`,
 	}, func(r *readRule) *headgate.Cost { return &r.Cost }, (*decoder).cost, (*encoder).cost),
-	yesNoField("overdraw", "for costs that are told afterwards, as by Envoy's `apply_on_stream_done`: a request is refused if nothing is "+
+	yesNoField("overdraw", "for costs that are told afterwards, as by Envoy's `apply_on_stream_done`: a request is denied if nothing is "+
 		"left, and what it costs is recorded in any case, also beyond the limit", func(r *readRule) *bool { return &r.Overdraw }).judged("limit"),
-	durationField("max_delay", "how long a `leaky_bucket` may make a request wait before it is refused",
+	durationField("max_delay", "how long a `leaky_bucket` may make a request wait before it is denied",
 		func(r *readRule) *time.Duration { return &r.MaxDelay }).judged("limit"),
 	wholeField("priority", "above 0 the rule competes: of the matching rules with a priority that count by the same attributes only the "+
 		"highest applies", 0, "", func(r *readRule) *int { return &r.Priority }).with(`"default": 0`).or("`0`"),
-	wordField("mode", "what the rule may do: `enforce`, `shadow` (decides and counts, refuses nothing), `off`", modeWords,
+	wordField("mode", "what the rule may do: `enforce`, `shadow` (decides and counts, denies nothing), `off`", modeWords,
 		func(r *readRule) *headgate.Mode { return &r.Mode }),
-	wholeField("enforce_percent", "refuse only for this share of the subjects, always the same ones, and be shadow for the others",
-		1, "to refuse nobody write mode: shadow, or a share of 1 to 100", func(r *readRule) *int { return &r.EnforcePercent }).
+	wholeField("enforce_percent", "deny only for this share of the subjects, always the same ones, and be shadow for the others",
+		1, "to deny nobody write mode: shadow, or a share of 1 to 100", func(r *readRule) *int { return &r.EnforcePercent }).
 		with(`"maximum": 100`).or("`100`").judged("by"),
 	wordField("on_store_failure", "while the store does not answer: `local` goes on with this node's share, `allow`, `deny`",
 		wordsOf(headgate.FailLocal, headgate.FailAllow, headgate.FailDeny),

@@ -42,7 +42,7 @@ func Test(t TB, files ...string) {
 //
 //	rules: [rules.yaml]            # as for Load; relative to this file
 //	tests:
-//	  - name: the eleventh login in a minute is refused
+//	  - name: the eleventh login in a minute is denied
 //	    start: 2026-03-01T12:00:00Z    # may be left out
 //	    requests:
 //	      - request: {method: POST, path: /api/v1/login, ip: 192.0.2.1}    # attributes, as package identity makes them
@@ -59,14 +59,14 @@ func Test(t TB, files ...string) {
 // Of expect, allowed is true or false for each of the repeated requests, or how many of them may pass. The rest is
 // about the last of them:
 //
-//	rule         a rule that refused it, or if it passed one that applied to it
+//	rule         a rule that denied it, or if it passed one that applied to it
 //	limit        the name of one of that rule's limits
 //	remaining    what that limit has left; without rule, the one with the longest wait, or else the least left
 //	retry_after  how long until it could pass that limit, to the millisecond, or never
 //	delay        how long it is to be held
 //	rules        all rules that applied
-//	shadow       those that would have refused it if they were not in shadow
-//	candidate    those whose candidate would have refused it
+//	shadow       those that would have denied it if they were not in shadow
+//	candidate    those whose candidate would have denied it
 //
 // The error says what is wrong with the file, of type Errors if it could be read, or with the rules.
 func RunTests(file string) (*TestReport, error) {

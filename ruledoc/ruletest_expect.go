@@ -54,10 +54,10 @@ func (e *expectation) compareLast(d *headgate.Decision, allowed, repeat int64) [
 	}{
 		{"rules", e.rules, func(*headgate.LimitDecision) bool { return true }},
 		{"shadow", e.shadow, func(l *headgate.LimitDecision) bool {
-			return l.WouldRefuse() && !l.Enforced && l.Origin != headgate.FromCandidate
+			return l.WouldDeny() && !l.Enforced && l.Origin != headgate.FromCandidate
 		}},
 		{"candidate", e.candidate, func(l *headgate.LimitDecision) bool {
-			return l.WouldRefuse() && l.Origin == headgate.FromCandidate
+			return l.WouldDeny() && l.Origin == headgate.FromCandidate
 		}},
 	} {
 		if set.expected == nil {
@@ -103,10 +103,10 @@ func didNot(d *headgate.Decision) string {
 	if d.Allowed {
 		return "apply"
 	}
-	return "refuse it"
+	return "deny it"
 }
 
-// about is the limit that the expectation is about: of those that refused the request, if it was refused, the one with
+// about is the limit that the expectation is about: of those that denied the request, if it was denied, the one with
 // the longest wait; else of those that applied the one with the least remaining.
 func (e *expectation) about(d *headgate.Decision) *headgate.LimitDecision {
 	var found *headgate.LimitDecision
@@ -115,7 +115,7 @@ func (e *expectation) about(d *headgate.Decision) *headgate.LimitDecision {
 		switch {
 		case l.Origin == headgate.FromCandidate || e.rule != "" && l.Rule != e.rule || e.limit != nil && l.Name != *e.limit:
 			continue
-		case !d.Allowed && !l.Refuses():
+		case !d.Allowed && !l.Denies():
 			continue
 		case e.rule == "" && !l.Enforced:
 			continue // a limit in shadow says nothing unless it is asked for

@@ -121,20 +121,20 @@ func (f *TestFailure) explain(d *headgate.Decision, rules []headgate.RuleExplana
 	}
 }
 
-// describeLimit is what a limit said: "login-by-ip (10/minute): refuses, 0 remaining, retry after 6s".
+// describeLimit is what a limit said: "login-by-ip (10/minute): denies, 0 remaining, retry after 6s".
 func describeLimit(l *headgate.LimitDecision, why string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s): ", limitID(l), limitText(&l.Limit))
 	switch {
-	case l.Refuses():
-		b.WriteString("refuses")
-	case l.WouldRefuse():
-		b.WriteString("would refuse")
+	case l.Denies():
+		b.WriteString("denies")
+	case l.WouldDeny():
+		b.WriteString("would deny")
 	default:
 		b.WriteString("allows")
 	}
 	fmt.Fprintf(&b, " a cost of %d, %d remaining", l.Cost, l.Remaining)
-	if l.WouldRefuse() {
+	if l.WouldDeny() {
 		b.WriteString(", retry after " + wait(l.RetryAfter))
 	}
 	if l.Delay > 0 {

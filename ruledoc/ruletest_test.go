@@ -71,7 +71,7 @@ func TestExpectations(t *testing.T) {
 		},
 		{
 			"repeat: 5, request: {path: /login, ip: a}", "rule: login", "rule: exports",
-			"rule: expected exports, which did not refuse it",
+			"rule: expected exports, which did not deny it",
 		},
 		{
 			"request: {path: /login, ip: a}", "allowed: true, rule: login", "rule: exports",
@@ -79,7 +79,7 @@ func TestExpectations(t *testing.T) {
 		},
 		{
 			"repeat: 2, request: {path: /exports}", "rule: exports, limit: peak", "rule: exports, limit: day",
-			"rule: expected limit day of exports, which did not refuse it",
+			"rule: expected limit day of exports, which did not deny it",
 		},
 		{
 			"request: {path: /exports}", "rule: exports, limit: day, remaining: 2", "rule: exports, limit: day, remaining: 3",
@@ -173,8 +173,8 @@ tests:
   request: POST /login, ip 192.0.2.1, 10s after the start, number 3 of 3
   allowed: expected true, came false
   what applied:
-    login (2/minute, token_bucket): refuses a cost of 1, 0 remaining, retry after 20s
-    login (1/minute, token_bucket): would refuse a cost of 1, 0 remaining, retry after 50s [candidate]
+    login (2/minute, token_bucket): denies a cost of 1, 0 remaining, retry after 20s
+    login (1/minute, token_bucket): would deny a cost of 1, 0 remaining, retry after 50s [candidate]
   what did not apply:
     exports: path is /login, not /exports
     calm: path is /login, not /calm
@@ -183,10 +183,10 @@ tests:
 
 FILE:6:9: test "logins"
   request: /exports, header.x-rows 7, cost 2, 1m0s after the start
-  rule: expected login, which did not refuse it
+  rule: expected login, which did not deny it
   what applied:
     exports, limit day (3 per day in UTC): allows a cost of 2, 3 remaining
-    exports, limit peak (1/second, token_bucket): refuses a cost of 2, 1 remaining, retry after never
+    exports, limit peak (1/second, token_bucket): denies a cost of 2, 1 remaining, retry after never
   what did not apply:
     login: path is /exports, not /login
     calm: path is /exports, not /calm

@@ -77,7 +77,7 @@ var beyondSchema = []string{
 	"condition_tag.yaml", "merge_key.yaml",
 }
 
-func TestSchemaRefusesBad(t *testing.T) {
+func TestSchemaDeniesBad(t *testing.T) {
 	t.Parallel()
 	compiled := compiledSchema(t)
 	seen := 0

@@ -89,7 +89,7 @@ func readFiles(paths []string) ([]source, error) {
 	return sources, nil
 }
 
-// check refuses what cannot be a document at all, and returns the text as it can be parsed.
+// check denies what cannot be a document at all, and returns the text as it can be parsed.
 func check(s source) (source, *yamldoc.Error) {
 	if len(s.Data) > maxBytes {
 		problem := fmt.Sprintf("the file is larger than %d MB: split it; overrides and exemptions by the thousand belong "+

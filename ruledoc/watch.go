@@ -31,7 +31,7 @@ type WatchOptions struct {
 	// exist. Empty means that they do not survive a restart.
 	LastGoodFile string
 	// Apply takes rules into use: the first ones before Watch returns, others whenever the files say something else. An
-	// error refuses them as if the files were bad. It is never called twice at a time.
+	// error denies them as if the files were bad. It is never called twice at a time.
 	Apply func(*Document) error
 	// Report is told of everything that people should know; nil logs it with package slog. It is never called twice at a
 	// time, nor together with Apply.

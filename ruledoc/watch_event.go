@@ -22,7 +22,7 @@ const (
 	SaveFailed
 )
 
-var eventNames = [...]string{"applied", "recovered", "refused", "started_from_kept", "keep_failed"}
+var eventNames = [...]string{"applied", "recovered", "denied", "started_from_kept", "keep_failed"}
 
 // String is a word for logs and metrics: "applied".
 func (k EventKind) String() string {
@@ -58,9 +58,9 @@ func (e Event) String() string {
 	case Recovered:
 		return fmt.Sprintf("rule files are good again: they say what is in use, version %s", e.Version)
 	case Rejected:
-		return fmt.Sprintf("rule files refused: version %s stays in use until they are corrected: %v", e.Version, e.Err)
+		return fmt.Sprintf("rule files denied: version %s stays in use until they are corrected: %v", e.Version, e.Err)
 	case StartedFromLastGood:
-		return fmt.Sprintf("rule files refused: started with version %s, kept in %s on %s, which stays in use until they "+
+		return fmt.Sprintf("rule files denied: started with version %s, kept in %s on %s, which stays in use until they "+
 			"are corrected: %v", e.Version, e.LastGoodFile, e.LastGoodTime.Format(time.RFC3339), e.Err)
 	case SaveFailed:
 		return fmt.Sprintf("version %s is in use, but: %v", e.Version, e.Err)

@@ -350,13 +350,13 @@ func TestWatchKeepsWhatRunsWhileFilesAreBad(t *testing.T) {
 	}
 
 	write(t, path, badRules)
-	refused := w.expectEvent(Rejected)
+	denied := w.expectEvent(Rejected)
 	var problems Errors
-	if !errors.As(refused.Err, &problems) || problems[0].File != path || problems[0].Line != 4 {
-		t.Errorf("the reason is %v, want a place in the file", refused.Err)
+	if !errors.As(denied.Err, &problems) || problems[0].File != path || problems[0].Line != 4 {
+		t.Errorf("the reason is %v, want a place in the file", denied.Err)
 	}
-	if refused.Version != version || !strings.Contains(refused.String(), version) {
-		t.Errorf("refused with version %q, but %q runs: %s", refused.Version, version, refused)
+	if denied.Version != version || !strings.Contains(denied.String(), version) {
+		t.Errorf("denied with version %q, but %q runs: %s", denied.Version, version, denied)
 	}
 	w.expectNothing()
 
@@ -382,7 +382,7 @@ func TestWatchKeepsWhatRunsWhileFilesAreBad(t *testing.T) {
 	w.expectNothing()
 }
 
-func TestWatchRefusesWhatApplyRefuses(t *testing.T) {
+func TestWatchDeniesWhatApplyDenies(t *testing.T) {
 	t.Parallel()
 	path := oneFile(t, t.TempDir())
 	clash := errors.New("clashes with other rules")

@@ -318,7 +318,7 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	} else if w.chance(1, 6) {
 		c.Cost = oneOf(w, l.Count-1, l.Count, l.Count+1, l.Count/2, headgate.MaxCost, headgate.MaxCost+1, -1)
 	}
-	if w.chance(1, 50) { // no limit at all: it refuses
+	if w.chance(1, 50) { // no limit at all: it denies
 		c.Limit, c.Counter = headgate.Limit{Count: -1}, 0
 	}
 	if w.chance(1, 6) {

@@ -107,7 +107,7 @@ scenario: a bucket with one unit left
 			store: brokenStore{answer: func(r *headgate.Result) { r.Granted++; r.Receipt.Units++ }},
 			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tgranted: expected 9, got 10",
 		},
-		"retry of a refusal": {
+		"retry of a denial": {
 			store: brokenStore{answer: func(r *headgate.Result) { r.RetryAfter -= r.RetryAfter / 3 }},
 			want:  "x.scenario:10: take alice api 1               -> no remaining 0 retry 3s reset 57s\n\tretry: expected 3s, got 2s",
 		},
@@ -240,7 +240,7 @@ func TestScenariosHaveTeeth(t *testing.T) {
 		"a peek that takes":            {"peek", func(c *headgate.Charge) { c.Cost = max(c.Cost, 1) }},
 		"all or nothing of each":       {"partial", func(c *headgate.Charge) { c.AtLeast = 0 }},
 		"one unit is enough":           {"partial", func(c *headgate.Charge) { c.AtLeast = min(c.AtLeast, 1) }},
-		"refusals that bind nobody":    {"together", func(c *headgate.Charge) { c.Observe = true }},
+		"denials that bind nobody":     {"together", func(c *headgate.Charge) { c.Observe = true }},
 		"observing enforces":           {"observe", func(c *headgate.Charge) { c.Observe = false }},
 		"no twins":                     {"observe", func(c *headgate.Charge) { c.Twin = 0 }},
 		"refunds of nothing": {"refund", func(c *headgate.Charge) {

@@ -13,7 +13,7 @@ import (
 // What is decided here, without the store.
 func BenchmarkHere(b *testing.B) {
 	for name, limit := range map[string]headgate.Limit{
-		"lease": headgate.PerSecond(headgate.MaxCost), "refusal": headgate.PerHour(1),
+		"lease": headgate.PerSecond(headgate.MaxCost), "denial": headgate.PerHour(1),
 	} {
 		b.Run(name, func(b *testing.B) {
 			s := wrap(b, memstore.New(memstore.Options{}), Options{})

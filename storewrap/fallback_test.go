@@ -120,8 +120,8 @@ func TestOtherPolicies(t *testing.T) {
 	}
 }
 
-// What the store has granted is given back if this node refuses.
-func TestLocalRefusalUndoes(t *testing.T) {
+// What the store has granted is given back if this node denies.
+func TestLocalDenialUndoes(t *testing.T) {
 	t.Parallel()
 	b := newBroken(t)
 	s := wrap(t, b, Options{})
@@ -138,7 +138,7 @@ func TestLocalRefusalUndoes(t *testing.T) {
 		if r[0].Allowed && r[1].Allowed {
 			admitted++
 		} else if r[0].Granted != 0 || r[1].Granted != 0 {
-			t.Errorf("refused, and charged: %+v", r)
+			t.Errorf("denied, and charged: %+v", r)
 		}
 	}
 	there.Cost = 0

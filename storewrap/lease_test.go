@@ -97,7 +97,7 @@ func TestNeverLeased(t *testing.T) {
 	}
 }
 
-// What is refused elsewhere was not spent: by the store, by what is known of it, and also if the lease has ended meanwhile.
+// What is denied elsewhere was not spent: by the store, by what is known of it, and also if the lease has ended meanwhile.
 func TestSpentUnitsComeBack(t *testing.T) {
 	t.Parallel()
 	for _, a := range leased {
@@ -481,7 +481,7 @@ func TestChargesAreTheCallers(t *testing.T) {
 	})
 }
 
-// A limit on trial is counted as the store would, also while the one that it is to replace refuses.
+// A limit on trial is counted as the store would, also while the one that it is to replace denies.
 func TestCandidatesAreCounted(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {

@@ -178,11 +178,11 @@ type figures struct {
 }
 
 func (f *figures) ratio() float64    { return float64(f.admitted) / float64(f.strict) }
-func (f *figures) wrongly() int      { return f.strict - f.admitted - int(f.held) } // refused
+func (f *figures) wrongly() int      { return f.strict - f.admitted - int(f.held) } // denied
 func (f *figures) perAsked() float64 { return float64(f.calls) / float64(int64(f.asked)-f.warm) }
 
 func (f figures) String() string {
-	return fmt.Sprintf("%d asked, %d ÷ %d admitted = %.4f, %d refused wrongly, %.4f calls each, %d kills",
+	return fmt.Sprintf("%d asked, %d ÷ %d admitted = %.4f, %d denied wrongly, %.4f calls each, %d kills",
 		f.asked, f.admitted, f.strict, f.ratio(), f.wrongly(), f.perAsked(), f.kills)
 }
 
@@ -264,7 +264,7 @@ func (m *model) checkBounds(t *testing.T, f figures) {
 		t.Errorf("%d admitted, and not %d", f.admitted, f.strict)
 	}
 	if float64(f.wrongly())-lost > 0.0005*float64(f.asked) {
-		t.Errorf("%d of %d refused wrongly", f.wrongly(), f.asked)
+		t.Errorf("%d of %d denied wrongly", f.wrongly(), f.asked)
 	}
 }
 

@@ -208,7 +208,7 @@ func TestSettlesWithoutAnOutage(t *testing.T) {
 	}
 }
 
-// What a rule lets pass while the store is away counts afterwards, and so do commits; what is refused does not.
+// What a rule lets pass while the store is away counts afterwards, and so do commits; what is denied does not.
 func TestOthersAreReconciled(t *testing.T) {
 	t.Parallel()
 	inner := newFlaky()

@@ -43,7 +43,7 @@ func TestStatsOfLeases(t *testing.T) {
 	}
 }
 
-// A refusal that was believed is mistaken if units come back before they would by themselves, and only then.
+// A denial that was believed is mistaken if units come back before they would by themselves, and only then.
 func TestStatsOfMistakes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -151,7 +151,7 @@ func TestStatsOfWhatIsForgotten(t *testing.T) {
 			}
 		}
 		if got := l.node.Stats().CacheEvicted; got != 1 {
-			l.Errorf("%d refusals were forgotten", got)
+			l.Errorf("%d denials were forgotten", got)
 		}
 	})
 	books := ledger{max: 2}

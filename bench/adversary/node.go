@@ -168,17 +168,17 @@ func (n *Worker) describe(r *judge.Record, d *headgate.Decision, group int) {
 	if len(limits) > 1 {
 		r.Limits = slices.Clone(limits)
 	}
-	refused := d.DeniedBy()
+	denied := d.DeniedBy()
 	for i := range d.Limits {
 		l := &d.Limits[i]
 		// Of several limits the node may have decided some itself. Only the store's own time is exact.
-		if l.DecidedBy() == headgate.PathStore && (refused == nil || refused == l) {
+		if l.DecidedBy() == headgate.PathStore && (denied == nil || denied == l) {
 			r.Store = l.Time.UnixMicro()
 		}
 		if i == 0 || l.Remaining < r.Remaining {
 			r.Remaining = l.Remaining
 		}
-		if l == refused && l.Name != "" {
+		if l == denied && l.Name != "" {
 			if at, err := strconv.Atoi(l.Name[1:]); err == nil && at < len(limits) {
 				r.Limit = limits[at]
 			}

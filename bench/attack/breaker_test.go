@@ -80,7 +80,7 @@ func TestManyLimitsOpenTheCircuit(t *testing.T) {
 	}
 }
 
-// TestRuleOfManyLimits loads a rule of 256 limits, as a tenant's editor might. It is refused, and what was in force stays.
+// TestRuleOfManyLimits loads a rule of 256 limits, as a tenant's editor might. It is denied, and what was in force stays.
 func TestRuleOfManyLimits(t *testing.T) {
 	t.Parallel()
 	limits := map[string]headgate.Limit{}

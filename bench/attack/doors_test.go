@@ -260,7 +260,7 @@ func TestDoorsOfAnAddress(t *testing.T) {
 		"none": "", "tokens": "tokens_file: tokens", "open": "open: true",
 		"certificates": "tls: {cert_file: cert, key_file: key, client_ca_file: ca}", "TLS": "tls: {cert_file: cert, key_file: key}",
 	}
-	cells, refused := 0, 0
+	cells, denied := 0, 0
 	hosts := []string{"127.0.0.1", "", "[::]"}
 	if long() {
 		hosts = append(hosts, "[::1]", "localhost", "0.0.0.0")
@@ -301,12 +301,12 @@ func TestDoorsOfAnAddress(t *testing.T) {
 					}
 					cells++
 					if !want {
-						refused++
+						denied++
 					}
 					opens(t, filepath.Join(dir, "config.yaml"), "listen."+listener, want)
 				}
 			}
 		}
 	}
-	t.Logf("%d cells, %d of them refused", cells, refused)
+	t.Logf("%d cells, %d of them denied", cells, denied)
 }

@@ -78,9 +78,9 @@ type flood struct {
 	gzip                       bool
 	connections, calls, rounds int
 	// hold means that calls stay open, with their answers unread.
-	hold    bool
-	sent    atomic.Int64
-	refused sync.Map // of string: what the server answered
+	hold   bool
+	sent   atomic.Int64
+	denied sync.Map // of string: what the server answered
 }
 
 func (f *flood) run(t *testing.T) {
@@ -193,11 +193,11 @@ func (f *flood) call(ctx context.Context, client *http.Client) {
 	response, err := client.Do(request)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.refused.Store(fmt.Sprintf("%.150s", err), true)
+			f.denied.Store(fmt.Sprintf("%.150s", err), true)
 		}
 		return
 	}
-	f.refused.Store(strings.TrimSpace(strconv.Itoa(response.StatusCode)+" "+response.Header.Get("Grpc-Status")+" "+
+	f.denied.Store(strings.TrimSpace(strconv.Itoa(response.StatusCode)+" "+response.Header.Get("Grpc-Status")+" "+
 		response.Header.Get("Grpc-Message")), true)
 	if f.streams || f.hold {
 		<-ctx.Done()
@@ -216,7 +216,7 @@ func (f *flood) message() io.Reader {
 
 func (f *flood) answers() []string {
 	var all []string
-	f.refused.Range(func(text, _ any) bool {
+	f.denied.Range(func(text, _ any) bool {
 		all = append(all, text.(string))
 		return len(all) < 5
 	})

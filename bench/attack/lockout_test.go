@@ -46,14 +46,14 @@ func TestLockout(t *testing.T) {
 					}
 				})
 			}
-			refused := 0
+			denied := 0
 			for range size(50, 1_000) {
 				status, text, err := askRefund(t.Context(), n.HTTP, right)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if status == http.StatusForbidden { // that a busy Redis does not answer in time is no matter of tokens
-					refused++
+					denied++
 					t.Logf("%d %.200s", status, text)
 				}
 			}
@@ -61,9 +61,9 @@ func TestLockout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d of %d right tokens were refused; a wrong one gets %d", refused, size(50, 1_000), status)
-			if refused > 0 {
-				t.Errorf("%d of %d right tokens were refused because of wrong ones from the same address", refused, size(50, 1_000))
+			t.Logf("%d of %d right tokens were denied; a wrong one gets %d", denied, size(50, 1_000), status)
+			if denied > 0 {
+				t.Errorf("%d of %d right tokens were denied because of wrong ones from the same address", denied, size(50, 1_000))
 			}
 			if !strings.Contains(text, "too many wrong tokens") {
 				t.Errorf("a wrong token among thousands gets %d %s", status, text)

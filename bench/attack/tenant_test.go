@@ -138,7 +138,7 @@ func (c *controlled) count(question string) (n int) {
 
 // together has all editors write at once through both servers, and returns how many writes were accepted and an answer to
 // one that was not.
-func (c *controlled) together(tries int, write func(server int, token string, i int) (int, string)) (accepted int, refusal string) {
+func (c *controlled) together(tries int, write func(server int, token string, i int) (int, string)) (accepted int, denial string) {
 	c.t.Helper()
 	var all sync.WaitGroup
 	var done atomic.Int32
@@ -158,8 +158,8 @@ func (c *controlled) together(tries int, write func(server int, token string, i 
 		})
 	}
 	all.Wait()
-	refusal, _ = why.Load().(string)
-	return int(done.Load()), refusal
+	denial, _ = why.Load().(string)
+	return int(done.Load()), denial
 }
 
 // A tenant's editors fill the tables from many connections and two servers at once.
@@ -173,17 +173,17 @@ func TestTenantFillsTheTables(t *testing.T) {
 			t.Fatalf("%d: %s", status, text)
 		}
 	}
-	accepted, refusal := c.together(size(24, 200), func(server int, token string, i int) (int, string) {
+	accepted, denial := c.together(size(24, 200), func(server int, token string, i int) (int, string) {
 		return c.ask(server, token, "POST", "/rules", rule(fmt.Sprintf("x%d", i)))
 	})
-	t.Logf("rules: 92 and %d more; refused: %s", accepted, refusal)
+	t.Logf("rules: 92 and %d more; denied: %s", accepted, denial)
 	if n := c.count("SELECT count(*) FROM rate_limit_rules WHERE owner = 'acme'"); n != 100 {
 		t.Errorf("%d rules, want 100", n)
 	}
-	wantWords(t, refusal, "quota of tenant acme", "has 100 rules", "at most 100", "operator", "tenants.max_rules")
+	wantWords(t, denial, "quota of tenant acme", "has 100 rules", "at most 100", "operator", "tenants.max_rules")
 
 	// 20 batches of 900, of which 11 fit.
-	accepted, refusal = c.together(20, func(server int, token string, i int) (int, string) {
+	accepted, denial = c.together(20, func(server int, token string, i int) (int, string) {
 		var all []string
 		for j := range 900 {
 			all = append(all, fmt.Sprintf(`{"rule": "r0", "subject": {"tenant": "acme", "user": "u%d"}, "limit": "5/minute"}`, 900*i+j))
@@ -191,18 +191,18 @@ func TestTenantFillsTheTables(t *testing.T) {
 		return c.ask(server, token, "POST", "/overrides", `{"overrides": [`+strings.Join(all, ",")+`]}`)
 	})
 	n := c.count("SELECT count(*) FROM rate_limit_overrides WHERE removed_at IS NULL")
-	t.Logf("overrides: %d batches of 900 accepted, %d overrides; refused: %s", accepted, n, refusal)
+	t.Logf("overrides: %d batches of 900 accepted, %d overrides; denied: %s", accepted, n, denial)
 	if accepted != 11 || n != 9900 {
 		t.Errorf("%d batches and %d overrides, want 11 and 9900", accepted, n)
 	}
-	accepted, refusal = c.together(size(120, 300), func(server int, token string, i int) (int, string) {
+	accepted, denial = c.together(size(120, 300), func(server int, token string, i int) (int, string) {
 		return c.ask(server, token, "POST", "/rules/r0/exemptions", fmt.Sprintf(`{"subjectType": "user", "subjectValue": "u%d"}`, i))
 	})
-	t.Logf("exemptions: %d accepted; refused: %s", accepted, refusal)
+	t.Logf("exemptions: %d accepted; denied: %s", accepted, denial)
 	if accepted != 100 {
 		t.Errorf("%d exemptions beside 9900 overrides, want 100", accepted)
 	}
-	wantWords(t, refusal, "overrides and exemptions", "at most 10000", "tenants.max_exceptions")
+	wantWords(t, denial, "overrides and exemptions", "at most 10000", "tenants.max_exceptions")
 	// An operator is not bound by it.
 	if status, text := c.ask(0, c.operator, "POST", "/rules/r0/exemptions", `{"subjectType": "user", "subjectValue": "ops"}`); status != http.StatusCreated {
 		t.Errorf("an operator: %d: %s", status, text)
@@ -259,32 +259,32 @@ func TestTenantMakesDecisionsSlow(t *testing.T) {
 		t.Errorf("256 limits: %d: %s", status, text)
 	}
 	wantWords(t, text, "weigh 256 together", "at most 64")
-	accepted, refusal := 0, ""
+	accepted, denial := 0, ""
 	for i := range 6 {
 		if status, text := publish(fmt.Sprintf("heavy-%d", i), fmt.Sprintf(`"when": "path != \"\"", "limits": {%s}`, limits(60))); status == http.StatusCreated {
 			accepted++
 		} else {
-			refusal = text
+			denial = text
 		}
 	}
-	t.Logf("rules of 60 limits: %d accepted; refused: %s", accepted, refusal)
+	t.Logf("rules of 60 limits: %d accepted; denied: %s", accepted, denial)
 	if accepted != 3 {
 		t.Errorf("%d rules of 60 limits that match one request, want 3", accepted)
 	}
-	wantWords(t, refusal, "at most 200", "tenants.max_limits")
+	wantWords(t, denial, "at most 200", "tenants.max_limits")
 	accepted = 0
 	for i := range 10 {
 		if status, text := publish(fmt.Sprintf("regexp-%d", i), `"limit": "1000/minute", "when": "path.matches(\"(?i)bot|crawler|spider\") || user_agent.matches(\"(?i)bot|crawler|spider\")"`); status == http.StatusCreated {
 			accepted++
 		} else {
-			refusal = text
+			denial = text
 		}
 	}
-	t.Logf("conditions of 100352 steps: %d accepted; refused: %s", accepted, refusal)
+	t.Logf("conditions of 100352 steps: %d accepted; denied: %s", accepted, denial)
 	if accepted != 5 {
 		t.Errorf("%d conditions of 100352 steps, want 5", accepted)
 	}
-	wantWords(t, refusal, "at most 600000", "tenants.max_condition_steps")
+	wantWords(t, denial, "at most 600000", "tenants.max_condition_steps")
 }
 
 // A tenant meters a rule by what its clients make up, and each value becomes a row of the table that billing reads.

@@ -185,7 +185,7 @@ func failOver(w *world) {
 	w.announced = time.Now()
 }
 
-// unresolvable has a name that is refused before anybody is asked for it: a part of it is too long.
+// unresolvable has a name that is denied before anybody is asked for it: a part of it is too long.
 func unresolvable(w *world) {
 	w.address = fmt.Sprintf("redis://%s.invalid:6379", strings.Repeat("x", 64))
 }

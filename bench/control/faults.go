@@ -151,7 +151,7 @@ func (w *world) noRoom(t *suite.Scope) suite.Figure {
 	if !full {
 		t.Log("a change without room: ", err)
 	}
-	return suite.So(full, "a change meanwhile is refused, as there is no space left")
+	return suite.So(full, "a change meanwhile is denied, as there is no space left")
 }
 
 // present is the server that takes writes.
@@ -188,6 +188,6 @@ func (w *world) older(t *suite.Scope) suite.Figure {
 	}))
 	now, _ := present(t, w.db)
 	next := w.put(t)
-	return suite.Says(now < most && next > most, "all %d nodes, at version %d, refuse to go back to %d and say so; the next is %d",
+	return suite.Says(now < most && next > most, "all %d nodes, at version %d, deny to go back to %d and say so; the next is %d",
 		told, most, now, next)
 }

@@ -13,7 +13,7 @@ import (
 const (
 	// checkEvery is how often each node is asked.
 	checkEvery = 10 * time.Millisecond
-	callers    = 50 // who share the requests, and are never refused
+	callers    = 50 // who share the requests, and are never denied
 )
 
 // asked is one check as its caller saw it.

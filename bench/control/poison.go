@@ -18,7 +18,7 @@ type nonsense struct {
 	document string
 	// statement does the same by hand, past all checks.
 	statement string
-	// why is what the refusals say.
+	// why is what the denials say.
 	why string
 }
 
@@ -29,17 +29,17 @@ var nonsenses = []nonsense{
 	},
 	{"no rules", "", "UPDATE rate_limit_rules SET enabled = false", "no rule would be left"},
 	{
-		"rules that refuse everybody", `{"id":"all","by":[],"limit":"1/day"}`,
+		"rules that deny everybody", `{"id":"all","by":[],"limit":"1/day"}`,
 		`INSERT INTO rate_limit_rules (name, scope, document, algorithm, max_requests, window_seconds)
-			VALUES ('all', 'global', '{"id":"all","by":[],"limit":"1/day"}', 'token_bucket', 1, 86400)`, "refuse everybody",
+			VALUES ('all', 'global', '{"id":"all","by":[],"limit":"1/day"}', 'token_bucket', 1, 86400)`, "deny everybody",
 	},
 }
 
-// poison is refused by whoever publishes, and by each node should it be written by hand.
+// poison is denied by whoever publishes, and by each node should it be written by hand.
 func (w *world) poison(t *suite.Scope) {
 	for _, bad := range nonsenses {
 		before, _ := present(t, w.db)
-		refused := w.swallow(t.Context(), bad)
+		denied := w.swallow(t.Context(), bad)
 		after, _ := present(t, w.db)
 		w.sql(t, bad.statement)
 		began := time.Now()
@@ -56,13 +56,13 @@ func (w *world) poison(t *suite.Scope) {
 		w.become(t, "ok", "")
 		w.put(t)
 		err = w.each(func(n *node) error { return n.until(t.Context(), path, "anybody", w.limit) })
-		w.Line(bad.name, suite.So(refused != nil && strings.Contains(refused.Error(), bad.why) && before == after, "refused when published"),
-			suite.AtMost("written by hand, all nodes refuse it and say why after", told, maxNotified),
+		w.Line(bad.name, suite.So(denied != nil && strings.Contains(denied.Error(), bad.why) && before == after, "denied when published"),
+			suite.AtMost("written by hand, all nodes deny it and say why after", told, maxNotified),
 			suite.So(kept == nil, "all decide as before"), suite.So(err == nil, "corrected by a rollback, all go on"))
 	}
 }
 
-// swallow tries to publish it, and is why that is refused.
+// swallow tries to publish it, and is why that is denied.
 func (w *world) swallow(ctx context.Context, bad nonsense) error {
 	if bad.document == "" {
 		_, err := w.db.Publish(ctx, ann, pgrules.Change{Prune: true})

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// limits are for the peer, and imported by ours. They never refuse here: every request reaches Redis.
+// limits are for the peer, and imported by ours. They never deny here: every request reaches Redis.
 const limits = `domain: api
 descriptors:
   - key: user

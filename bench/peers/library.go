@@ -50,13 +50,13 @@ func charge(name string, limit headgate.Limit) headgate.Charge {
 
 var plenty, none = headgate.PerHour(headgate.MaxCost), headgate.PerHour(1)
 
-// local is what costs nothing but CPU: decisions by what is leased, or known to be refused.
+// local is what costs nothing but CPU: decisions by what is leased, or known to be denied.
 func (b *bench) local() {
 	store := b.open()
 	var tallies [5]tally
 	take := b.takes(store, b.draws.hot, charge("leased", plenty), headgate.PathLease, &tallies[0])
 	both := b.takes(store, b.draws.hot, charge("both", plenty), headgate.PathLease, &tallies[1])
-	refuse := b.takes(store, b.draws.hot, charge("refused", none), headgate.PathCache, &tallies[2])
+	deny := b.takes(store, b.draws.hot, charge("denied", none), headgate.PathCache, &tallies[2])
 	checkOne := b.checks(store, &tallies[3], headgate.Rule{
 		ID: "one", By: []string{"user"}, Limits: map[string]headgate.Limit{
 			"second": headgate.PerSecond(headgate.MaxCost), "minute": headgate.PerMinute(headgate.MaxCost), "hour": plenty,
@@ -69,7 +69,7 @@ func (b *bench) local() {
 	variants := []paired.Variant{
 		{Name: "Take, leased", Callers: 1, Do: take},
 		{Name: "Take, leased, 2 callers", Callers: 2, Do: both},
-		{Name: "Take, refused", Callers: 1, Do: refuse},
+		{Name: "Take, denied", Callers: 1, Do: deny},
 		{Name: "Check, leased, 1 rule of 3 limits", Callers: 1, Do: checkOne},
 		{Name: "Check, leased, 3 rules", Callers: 1, Do: checkThree},
 	}

@@ -14,7 +14,7 @@ const limits = `domain: api
 descriptors:
   - key: user
     rate_limit: {unit: day, requests_per_unit: 1000000000}
-  - key: refused
+  - key: denied
     rate_limit: {unit: day, requests_per_unit: 1}
 `
 
@@ -30,8 +30,8 @@ const rules = `rules:
     match: {path: /user}
     by: [user]
     limit: 1000000000/day
-  - id: refused
-    match: {path: /refused}
+  - id: denied
+    match: {path: /denied}
     by: [user]
     limit: 1/day
 `
@@ -52,7 +52,7 @@ type services struct {
 func (b *bench) startServices() *services {
 	all := &services{here: map[string]*tally{}}
 	all.atOnce.Service = bare.Start(b, "")
-	// As its documentation recommends; its local cache, of what is refused, is off unless it is asked for.
+	// As its documentation recommends; its local cache, of what is denied, is off unless it is asked for.
 	for of, env := range map[*service]string{&all.theirs: "", &all.theirsCached: "LOCAL_CACHE_SIZE_IN_BYTES=67108864"} {
 		of.Service = peer.Ratelimit(b, b.redis.Addr(), map[string]string{"limits.yaml": limits},
 			"REDIS_PIPELINE_WINDOW=150us", env)

@@ -23,17 +23,17 @@ import (
 const (
 	bareRLS       = "bare RLS, answers at once"
 	theirsAllowed = "envoyproxy/ratelimit, allowed"
-	theirsRefused = "envoyproxy/ratelimit, refused"
-	theirsCached  = "envoyproxy/ratelimit, refused, cache"
+	theirsDenied  = "envoyproxy/ratelimit, denied"
+	theirsCached  = "envoyproxy/ratelimit, denied, cache"
 	oursStrict    = "Headgate RLS, strict"
 	oursAllowed   = "Headgate RLS, leased"
-	oursRefused   = "Headgate RLS, refused"
+	oursDenied    = "Headgate RLS, denied"
 	bareEcho      = "bare gRPC echo"
 	checkAllowed  = "Headgate Check, leased"
-	checkRefused  = "Headgate Check, refused"
+	checkDenied   = "Headgate Check, denied"
 	bareStream    = "bare stream echo"
 	streamAllowed = "Headgate CheckStream, leased"
-	streamRefused = "Headgate CheckStream, refused"
+	streamDenied  = "Headgate CheckStream, denied"
 )
 
 // wire compares services.
@@ -42,19 +42,19 @@ func (b *bench) wire() {
 	variants := append(b.unary(all), b.streams(all)...)
 	title := fmt.Sprintf("gRPC, %d callers, zipf over %d subjects; server is the service and Redis", callers, hot)
 	got := b.Measure(title, b.Rounds, b.Slice, variants)
-	for _, name := range []string{checkAllowed, checkRefused, streamAllowed, streamRefused} {
+	for _, name := range []string{checkAllowed, checkDenied, streamAllowed, streamDenied} {
 		fmt.Printf("%s: %.2f %% were\n", name, all.here[name].share())
 	}
-	b.Note(oursRefused+" ÷ "+theirsCached, got.Ratio(oursRefused, theirsCached, paired.Throughput))
-	for _, of := range []struct{ leased, refused, least string }{
-		{oursAllowed, oursRefused, bareRLS}, {checkAllowed, checkRefused, bareEcho},
+	b.Note(oursDenied+" ÷ "+theirsCached, got.Ratio(oursDenied, theirsCached, paired.Throughput))
+	for _, of := range []struct{ leased, denied, least string }{
+		{oursAllowed, oursDenied, bareRLS}, {checkAllowed, checkDenied, bareEcho},
 	} {
 		b.ratio(got, of.leased, of.least, 0.85)
-		b.ratio(got, of.refused, of.least, 0.85)
+		b.ratio(got, of.denied, of.least, 0.85)
 		b.ratio(got, of.leased, theirsAllowed, 2)
-		b.ratio(got, of.refused, theirsRefused, 2)
+		b.ratio(got, of.denied, theirsDenied, 2)
 	}
-	for _, stream := range []string{streamAllowed, streamRefused} {
+	for _, stream := range []string{streamAllowed, streamDenied} {
 		b.ratio(got, stream, bareStream, 0.75)
 		b.ratio(got, stream, theirsAllowed, 6)
 	}
@@ -77,14 +77,14 @@ func (b *bench) unary(all *services) []paired.Variant {
 	}{
 		{bareRLS, rls, &all.atOnce, descriptor("user"), yes},
 		{theirsAllowed, rls, &all.theirs, descriptor("user"), yes},
-		{theirsRefused, rls, &all.theirs, descriptor("refused"), over},
-		{theirsCached, rls, &all.theirsCached, descriptor("refused"), over},
+		{theirsDenied, rls, &all.theirs, descriptor("denied"), over},
+		{theirsCached, rls, &all.theirsCached, descriptor("denied"), over},
 		{oursStrict, rls, &all.ours, descriptor("strict"), yes},
 		{oursAllowed, rls, &all.ours, descriptor("user"), yes},
-		{oursRefused, rls, &all.ours, descriptor("refused"), over},
+		{oursDenied, rls, &all.ours, descriptor("denied"), over},
 		{bareEcho, bare.EchoMethod, &all.atOnce, name, yes},
 		{checkAllowed, checkv1.CheckService_Check_FullMethodName, &all.ours, check("/user"), yes},
-		{checkRefused, checkv1.CheckService_Check_FullMethodName, &all.ours, check("/refused"), later},
+		{checkDenied, checkv1.CheckService_Check_FullMethodName, &all.ours, check("/denied"), later},
 	} {
 		written := make([][]byte, hot)
 		for i := range written {
@@ -161,6 +161,6 @@ func (b *bench) streams(all *services) []paired.Variant {
 			return echo(caller, b.draws.keys[next(b.draws.hot, caller, n)])
 		}},
 		{Name: streamAllowed, Callers: callers, ServerCPU: b.cpu(&all.ours), Warm: b.Slice, Do: ask(streamAllowed, "/user", true)},
-		{Name: streamRefused, Callers: callers, ServerCPU: b.cpu(&all.ours), Warm: b.Slice, Do: ask(streamRefused, "/refused", false)},
+		{Name: streamDenied, Callers: callers, ServerCPU: b.cpu(&all.ours), Warm: b.Slice, Do: ask(streamDenied, "/denied", false)},
 	}
 }

@@ -11,23 +11,23 @@ import (
 
 // The rows of the table. Each is a switch of the model.
 const (
-	refusedNotCharged = "refused-not-charged"
-	zeroHits          = "zero-hits"
-	negativeHits      = "negative-hits"
-	zeroLimit         = "zero-limit"
-	unlimited         = "unlimited"
-	unusedReset       = "unused-reset"
-	keysApart         = "keys-apart"
-	callerLimit       = "caller-limit"
-	replaces          = "replaces"
-	quotaMode         = "quota-mode"
-	bounded           = "bounded"
-	notImported       = "not-imported"
+	deniedNotCharged = "denied-not-charged"
+	zeroHits         = "zero-hits"
+	negativeHits     = "negative-hits"
+	zeroLimit        = "zero-limit"
+	unlimited        = "unlimited"
+	unusedReset      = "unused-reset"
+	keysApart        = "keys-apart"
+	callerLimit      = "caller-limit"
+	replaces         = "replaces"
+	quotaMode        = "quota-mode"
+	bounded          = "bounded"
+	notImported      = "not-imported"
 )
 
 // known are all of them.
 var known = []string{
-	refusedNotCharged, zeroHits, negativeHits, zeroLimit, unlimited, unusedReset, keysApart, callerLimit, replaces,
+	deniedNotCharged, zeroHits, negativeHits, zeroLimit, unlimited, unusedReset, keysApart, callerLimit, replaces,
 	quotaMode, bounded, notImported,
 }
 
@@ -59,14 +59,14 @@ type status struct {
 // ask is what a descriptor asks of a counter.
 type ask struct {
 	*limit
-	counter         string
-	hits            int64
-	credit          bool
-	shadow, quota   bool
-	start           int64 // of the window
-	judged, refused bool
-	need            int64 // that must fit
-	used            int64 // afterwards
+	counter        string
+	hits           int64
+	credit         bool
+	shadow, quota  bool
+	start          int64 // of the window
+	judged, denied bool
+	need           int64 // that must fit
+	used           int64 // afterwards
 }
 
 // answer decides about a request at a time.
@@ -191,13 +191,13 @@ func (m *model) size(l *limit) int64 {
 	return l.requests
 }
 
-// never is whether the ask is refused by itself.
+// never is whether the ask is denied by itself.
 func (m *model) never(k *ask) bool { return m.on[zeroLimit] && k.requests == 0 }
 
 // charge judges what is asked, one after the other, and counts it.
 func (m *model) charge(asks []*ask) {
 	var counted []*ask
-	refused := false
+	denied := false
 	for _, k := range asks {
 		if k.limit == nil || k.unlimited {
 			continue
@@ -207,13 +207,13 @@ func (m *model) charge(asks []*ask) {
 			k.need = max(1, k.need)
 		}
 		if m.never(k) {
-			k.refused = !k.credit
-			refused = refused || k.enforced()
+			k.denied = !k.credit
+			denied = denied || k.enforced()
 			continue
 		}
 		counted = append(counted, k)
 	}
-	if refused { // the others are only looked at
+	if denied { // the others are only looked at
 		for _, k := range counted {
 			if !k.credit {
 				k.need, k.hits = 1, 0
@@ -225,10 +225,10 @@ func (m *model) charge(asks []*ask) {
 		before[k.counter] = m.used[k.counter]
 	}
 	for _, k := range counted {
-		m.take(k, !m.on[refusedNotCharged] || m.used[k.counter]+k.need <= m.size(k.limit))
-		refused = refused || k.enforced()
+		m.take(k, !m.on[deniedNotCharged] || m.used[k.counter]+k.need <= m.size(k.limit))
+		denied = denied || k.enforced()
 	}
-	if m.on[refusedNotCharged] && refused {
+	if m.on[deniedNotCharged] && denied {
 		for counter, used := range before {
 			m.used[counter] = used
 		}
@@ -238,14 +238,14 @@ func (m *model) charge(asks []*ask) {
 	}
 }
 
-// enforced is whether the ask is refused, and that matters.
-func (k *ask) enforced() bool { return k.refused && !k.shadow && !k.quota }
+// enforced is whether the ask is denied, and that matters.
+func (k *ask) enforced() bool { return k.denied && !k.shadow && !k.quota }
 
 // take judges an ask, unless that is done, and counts it. A credit counts always.
 func (m *model) take(k *ask, count bool) {
 	size := m.size(k.limit)
 	if !k.judged {
-		k.judged, k.refused = true, !k.credit && m.used[k.counter]+k.need > size
+		k.judged, k.denied = true, !k.credit && m.used[k.counter]+k.need > size
 	}
 	switch {
 	case k.credit:
@@ -269,11 +269,11 @@ func (m *model) status(k *ask) status {
 	}
 	size := m.size(k.limit)
 	s := status{k.enforced(), size, k.unit, max(0, size-k.used), k.start + k.seconds}
-	unused := k.used == 0 && (!k.refused || k.need > size) // what fits later is refused until then
-	if k.enforced() && m.on[refusedNotCharged] {
+	unused := k.used == 0 && (!k.denied || k.need > size) // what fits later is denied until then
+	if k.enforced() && m.on[deniedNotCharged] {
 		s.left = 0
 	}
-	overQuota := k.refused && k.quota && !k.shadow
+	overQuota := k.denied && k.quota && !k.shadow
 	if unused && m.on[unusedReset] || overQuota && !m.on[quotaMode] {
 		s.resetsAt = 0
 	}

@@ -60,7 +60,7 @@ func newWorld(t *testing.T, binary, redis string, trials []*trial, seen map[stri
 		c.markLeft(importRules(t, binary, dir, own))
 		maps.Copy(configs, own)
 	}
-	peer.MakeStrict(t, filepath.Join(dir, "rules")) // a refusal that is believed tells nothing of other descriptors
+	peer.MakeStrict(t, filepath.Join(dir, "rules")) // a denial that is believed tells nothing of other descriptors
 	address := testenv.FreeAddress(t)
 	write(t, dir, map[string]string{"headgate.yaml": fmt.Sprintf(
 		"listen: {grpc: %q, http: off, ops: off, admin: off, allow_refunds: [grpc]}\nredis: {address: %q}\nrules: [rules]\n",

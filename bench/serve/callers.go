@@ -36,14 +36,14 @@ func bareUnary(conn *grpc.ClientConn, method string) func(caller, n int) error {
 // undecided counts answers that are not the store's: its deadline is ten milliseconds, and this machine may be busy.
 var undecided atomic.Int64
 
-var errRefused = errors.New("refused")
+var errDenied = errors.New("denied")
 
 // judge notes who decided.
 func judge(allowed bool, path string) error {
 	if path != string(headgate.PathStore) {
 		undecided.Add(1)
 	} else if !allowed {
-		return errRefused
+		return errDenied
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// seeing measures what metrics, traces, the lists of who is limited and what was refused add to a decision that this process makes by
+// seeing measures what metrics, traces, the lists of who is limited and what was denied add to a decision that this process makes by
 // itself.
 func seeing(s *paired.Suite) {
 	store := storewrap.New(memstore.New(memstore.Options{}), storewrap.Options{})
@@ -34,10 +34,10 @@ func seeing(s *paired.Suite) {
 		return headgate.Rule{ID: id, Match: headgate.Match{Path: path}, By: []string{by}, Limit: limit}
 	}
 	limiter, err := headgate.New(store, rule("one", "/one", "user", plenty), rule("a", "/three", "user", plenty), rule("b", "/three", "ip", plenty),
-		rule("c", "/three", "tenant", plenty), rule("spent", "/refused", "user", little))
+		rule("c", "/three", "tenant", plenty), rule("spent", "/denied", "user", little))
 	testenv.NoError(s, err)
 	observed := limiter.WithObserver(newObservers(s, limiter))
-	questions := []string{"/one", "/three", "/refused"}
+	questions := []string{"/one", "/three", "/denied"}
 	check := func(c interface {
 		Check(context.Context, headgate.Request) (headgate.Decision, error)
 	}, path string,
@@ -60,7 +60,7 @@ func seeing(s *paired.Suite) {
 			paired.Variant{Name: "g   Check " + path, Callers: 1, Warm: slice / 10, Do: check(limiter, path)},
 			paired.Variant{Name: "g   Check " + path + ", observed", Callers: 1, Warm: slice / 10, Do: check(observed, path)})
 	}
-	got := s.Measure("in the process, 1 caller, leased or refused here", rounds, slice, variants)
+	got := s.Measure("in the process, 1 caller, leased or denied here", rounds, slice, variants)
 	for i, path := range questions {
 		unseen, seen := variants[2*i], variants[2*i+1]
 		nanos := func(sample paired.Sample) float64 { return 1_000 * sample.ClientCPU }
@@ -82,12 +82,12 @@ func newObservers(s *paired.Suite, limiter *headgate.Limiter) func(context.Conte
 	s.Cleanup(func() { tracer.Close(context.Background()) })
 	metrics := telemetry.New("")
 	top := offenders.New(offenders.Options{Rules: limiter.Rules})
-	refused := denials.New(denials.Options{Rules: limiter.Rules, TraceID: tracing.TraceID, Log: log})
+	denied := denials.New(denials.Options{Rules: limiter.Rules, TraceID: tracing.TraceID, Log: log})
 	return func(ctx context.Context, o *headgate.Observation) {
 		metrics.Note(o)
 		tracer.Note(ctx, o)
 		top.Note(o)
-		refused.Note(ctx, o)
+		denied.Note(ctx, o)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// rules never refuse here, and are strict: every request reaches Redis.
+// rules never deny here, and are strict: every request reaches Redis.
 const rules = `rules:
   - id: one
     match: {path: /one}

@@ -27,7 +27,7 @@ func everyCommand(do func(cmd *cobra.Command, words []string)) {
 	walk(root, nil)
 }
 
-// counting is a server that counts how often it is asked, and refuses to do anything.
+// counting is a server that counts how often it is asked, and denies to do anything.
 func counting(t *testing.T) (address string, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)

@@ -103,7 +103,7 @@ func (r *configReport) text() string {
 	case r.show:
 		return asYAML(r.settings)
 	case r.mode != headgate.Enforce:
-		return "ok\nmode is " + r.mode.String() + ": this server refuses nobody\n"
+		return "ok\nmode is " + r.mode.String() + ": this server denies nobody\n"
 	}
 	return "ok\n"
 }

@@ -43,15 +43,15 @@ func newDenials(p *program) *cobra.Command {
 	var o denialsOptions
 	cmd := p.asking(&cobra.Command{
 		Use:   "denials [SUBJECT] --server ADDRESS",
-		Short: "Say what was refused lately, by which limit, and why",
-		Long: `Say what was refused in the last minutes, by which limit, and why, on all servers. One of them is asked, and asks the
+		Short: "Say what was denied lately, by which limit, and why",
+		Long: `Say what was denied in the last minutes, by which limit, and why, on all servers. One of them is asked, and asks the
 others; they answer from memory. Nothing is charged.
 
 SUBJECT is what is known of the requests: user=ann, or tenant=acme,user=ann; an api_key, a client and cookies are hashed
 here, and sent as their hashes. Or it is the hash of a subject, as headgate top shows it; one that begins with - goes
-last, after --. Without SUBJECT everybody is meant. Refusals of one subject by one limit within seconds are told together.
+last, after --. Without SUBJECT everybody is meant. Denials of one subject by one limit within seconds are told together.
 
-Exit code: 0 nobody was refused; 1 somebody was, or not all servers could tell; 2 the server cannot be asked.`,
+Exit code: 0 nobody was denied; 1 somebody was, or not all servers could tell; 2 the server cannot be asked.`,
 		Example: "  headgate denials user=ann --since 30m --server https://gate:8083 --token-file token",
 		Args:    cobra.MaximumNArgs(1),
 	}, func(ctx context.Context, c *adminclient.Client, args []string) (report, error) {
@@ -115,14 +115,14 @@ func (r *denialsReport) text() string {
 			times += r.Denials.Denials[i].Others
 		}
 	}
-	of, happened := "", "no request was refused"
+	of, happened := "", "no request was denied"
 	if r.about != "" {
 		of = " of " + printable(r.about)
 	}
 	if times > 0 {
-		happened = wording.Count(int(times), "refusal") + of + ", the newest first"
+		happened = wording.Count(int(times), "denial") + of + ", the newest first"
 	} else if of != "" {
-		happened = "no request" + of + " was refused"
+		happened = "no request" + of + " was denied"
 	}
 	fmt.Fprintf(&b, "%s; since %s; %s\n", happened, instant(r.Since), answeredText(&r.Coverage))
 	for i := range r.Denials.Denials {
@@ -141,11 +141,11 @@ func (r *denialsReport) notes() []string {
 		notes = append(notes, missing)
 	}
 	if r.Unrecorded > 0 {
-		notes = append(notes, wording.Count(int(r.Unrecorded), "refusal")+" of anybody in this time could not be recorded: "+
+		notes = append(notes, wording.Count(int(r.Unrecorded), "denial")+" of anybody in this time could not be recorded: "+
 			"there were too many")
 	}
 	if r.From.After(r.Since) {
-		notes = append(notes, "what was before "+instant(r.From)+" is not known: servers remember what they have refused since they "+
+		notes = append(notes, "what was before "+instant(r.From)+" is not known: servers remember what they have denied since they "+
 			"started, and not for ever")
 	}
 	if len(r.Denials.Denials) >= r.most {
@@ -174,7 +174,7 @@ var decidedBy = map[headgate.Path]string{
 	headgate.PathRules:  "by the rule itself",
 }
 
-// denialText begins with what was refused how often by which limit, and goes on with what there is to know of it.
+// denialText begins with what was denied how often by which limit, and goes on with what there is to know of it.
 func denialText(d *denials.Record) string {
 	when, often := instant(d.First), times(d.Count)
 	if last := instant(d.Last); last != when {
@@ -203,7 +203,7 @@ func denialText(d *denials.Record) string {
 	if d.TraceID != "" {
 		rows = append(rows, []string{"  trace", d.TraceID})
 	}
-	return fmt.Sprintf("%s  refused %s by %s: %s\n%s", when, often, printable(limitOf(d.Rule, d.Name)), printable(limit),
+	return fmt.Sprintf("%s  denied %s by %s: %s\n%s", when, often, printable(limitOf(d.Rule, d.Name)), printable(limit),
 		wording.Table("", rows...))
 }
 

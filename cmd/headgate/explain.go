@@ -42,8 +42,8 @@ func newExplain(p *program) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain (--rules PATH | --server ADDRESS) [flags] [METHOD] [PATH] [name=value...]",
-		Short: "Say whether a request would be refused now, by which rule, and why",
-		Long: `Say whether a request would be refused now, by which rule, and why. Nothing is charged.
+		Short: "Say whether a request would be denied now, by which rule, and why",
+		Long: `Say whether a request would be denied now, by which rule, and why. Nothing is charged.
 
 The request is what you know of it: a method, a path, and attributes as name=value. They are read as a server would; an
 api_key is hashed and never shown.
@@ -51,7 +51,7 @@ api_key is hashed and never shown.
 With --rules the rules are read here, and Redis is asked from here. With --server, or the variable HEADGATE_SERVER, a
 running server is asked at its listen.admin; it wants a token, which is in --token-file or in the variable HEADGATE_TOKEN.
 
-Exit code: 0 it would pass; 1 it would be refused; 2 the rules, Redis or the server cannot be asked.`,
+Exit code: 0 it would pass; 1 it would be denied; 2 the rules, Redis or the server cannot be asked.`,
 		Example: `  headgate explain --rules rules/ --redis redis://127.0.0.1:6379 POST /api/v1/login ip=203.0.113.7
   headgate explain --server http://127.0.0.1:8083 --token-file token POST /api/v1/login ip=203.0.113.7`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -411,7 +411,7 @@ func (f *fortress) attackAll(t *testing.T, seed uint64) {
 	attacks.Wait()
 }
 
-// Whatever is sent to a listener is refused, costs little, and keeps nobody from being answered. It is not run beside
+// Whatever is sent to a listener is denied, costs little, and keeps nobody from being answered. It is not run beside
 // other tests: it takes the whole machine.
 func TestServeHostile(t *testing.T) {
 	f := newFortress(t)
@@ -456,7 +456,7 @@ func TestServeHostile(t *testing.T) {
 	defer func() { t.Logf("before %+v\nafter  %+v", start, end) }()
 	eventually(t, "the former size", func() bool {
 		end = f.vitals()
-		// What it remembers of whom it has refused is part of that, and what the garbage collector has not given back yet.
+		// What it remembers of whom it has denied is part of that, and what the garbage collector has not given back yet.
 		return end.goroutines <= start.goroutines+10 && end.memory <= max(180, start.memory+130) &&
 			maps.Equal(end.connections, start.connections)
 	})

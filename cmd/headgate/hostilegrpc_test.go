@@ -232,7 +232,7 @@ func frames() []hostile {
 	}
 }
 
-// calls are calls that a server of gRPC understands and this one must refuse.
+// calls are calls that a server of gRPC understands and this one must deny.
 func calls() []hostile {
 	text := func(name, want string, of func(r *rand.Rand) string) hostile {
 		return hostile{name: name, want: want, do: func(r *rand.Rand, address string) []string {

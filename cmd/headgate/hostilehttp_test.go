@@ -133,7 +133,7 @@ func (p place) headers() string {
 	return "Authorization: Bearer " + p.tokens[rand.IntN(len(p.tokens))] + "\r\n"
 }
 
-func (p place) refusal() string {
+func (p place) denial() string {
 	if p.read {
 		return "400"
 	}
@@ -194,13 +194,13 @@ func (p place) wire() []hostile {
 			return line("POST " + p.path +
 				one(r, " HTTP/0.9", " HTTP/3.0", " HTTP/9.9", " HTTP/1", " HTTP/11.1", " http/1.1", "", " \x00"))
 		}),
-		text("chunks", p.refusal()+" 400", func(r *rand.Rand) string {
+		text("chunks", p.denial()+" 400", func(r *rand.Rand) string {
 			return p.request("Connection: close\r\nTransfer-Encoding: chunked\r\n", one(r,
 				"zz\r\n{}\r\n", "-1\r\n{}\r\n", "fffffffffffffffff\r\n{}", "7fffffffffffffff\r\n{", "2\r\n{}{}{}\r\n0\r\n\r\n",
 				"0x2\r\n{}\r\n0\r\n\r\n", "\r\n\r\n", "2\n{}", strings.Repeat("1\r\n{\r\n", 2000),
 				"2;"+strings.Repeat("x", 9000)+"\r\n{}"))
 		}),
-		text("lengths", "400 "+p.refusal(), func(r *rand.Rand) string {
+		text("lengths", "400 "+p.denial(), func(r *rand.Rand) string {
 			return p.request("Content-Length: "+one(r,
 				"-1", "+2", "2, 3", "99999999999999999999", "9223372036854775807", "1e3", "0x2", "2\r\nContent-Length: 3", "", "1",
 				"900", "\u0662")+"\r\n", "{}garbage")
@@ -213,7 +213,7 @@ func (p place) wire() []hostile {
 				"X: a\rContent-Length: 3\r\n", "Content-Length: 3\n\n",
 			), "0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
 		}),
-		text("2 MB", strings.ReplaceAll(p.refusal(), "400", "413")+" none", func(*rand.Rand) string {
+		text("2 MB", strings.ReplaceAll(p.denial(), "400", "413")+" none", func(*rand.Rand) string {
 			return p.json(strings.Repeat(" ", 2<<20))
 		}).atMost(100),
 		text("paths", "404 400 301 307 401 403 405", func(r *rand.Rand) string {
@@ -227,14 +227,14 @@ func (p place) wire() []hostile {
 		text("TLS", "400 none", func(r *rand.Rand) string {
 			return "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + noise(r, 500)
 		}),
-		text("pipelined", p.refusal(), func(r *rand.Rand) string {
+		text("pipelined", p.denial(), func(r *rand.Rand) string {
 			return strings.Repeat(p.request("Content-Length: 1\r\n", "?"), 1+r.IntN(10)) + p.json("?")
 		}),
-		text("expectations", "417 "+p.refusal(), func(r *rand.Rand) string {
+		text("expectations", "417 "+p.denial(), func(r *rand.Rand) string {
 			return p.request("Connection: close\r\nContent-Length: 5\r\n"+
 				"Expect: "+one(r, "100-continue", "nonsense", "200-ok")+"\r\n", "?")
 		}),
-		text("upgrades", p.refusal(), func(r *rand.Rand) string {
+		text("upgrades", p.denial(), func(r *rand.Rand) string {
 			return p.request("Connection: Upgrade, HTTP2-Settings, close\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nUpgrade: "+
 				one(r, "h2c", "websocket", "TLS/1.3")+"\r\nContent-Length: 1\r\n", "?")
 		}),

@@ -1,5 +1,5 @@
 // Command headgate is what operators type: it runs the server, checks, tests and compares rules, checks configs, says why a
-// request is refused, and changes rules, overrides and exemptions over a server's admin API.
+// request is denied, and changes rules, overrides and exemptions over a server's admin API.
 //
 // It knows how to put the other packages together, and their answers on one screen or into JSON. It decides nothing.
 package main
@@ -46,9 +46,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 func newRoot(p *program) *cobra.Command {
 	root := &cobra.Command{
 		Use: "headgate",
-		Long: `Rate limits for APIs: run the server, check rules, compare them, and say why a request is refused.
+		Long: `Rate limits for APIs: run the server, check rules, compare them, and say why a request is denied.
 
-Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a refusal); 2 there is no answer.`,
+Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a denial); 2 there is no answer.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -76,7 +76,7 @@ Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a ref
 	return root
 }
 
-// setUp gives a command and those below it the same manners: what is no command is refused, and mistakes take one line.
+// setUp gives a command and those below it the same manners: what is no command is denied, and mistakes take one line.
 func setUp(cmd *cobra.Command) {
 	cmd.DisableFlagsInUseLine = true
 	check := cmd.Args

@@ -199,7 +199,7 @@ func TestBinary(t *testing.T) {
 		{0, "ok: 7 rules", "", []string{"rules", "validate", "testdata/rules.yaml"}},
 		{1, "problems in 1 file", "", []string{"rules", "validate", "testdata/bad.yaml"}},
 		{2, "", "no such file", []string{"rules", "validate", "testdata/nowhere.yaml"}},
-		{1, "429: refused by partners", "", []string{"explain", "--rules", "testdata/rules.yaml", "/partners/x"}},
+		{1, "429: denied by partners", "", []string{"explain", "--rules", "testdata/rules.yaml", "/partners/x"}},
 		{2, "", "see headgate --help", []string{"nonsense"}},
 		{0, "headgate ", "", []string{"version"}},
 		{0, "__start_headgate", "", []string{"completion", "bash"}},

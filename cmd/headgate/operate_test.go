@@ -133,7 +133,7 @@ added rule login
 to mode enforce (1 rule, version XXXXXXXXXXXX)
 
 changed mode of all rules
- tighter mode: shadow → enforce (refuses; used units stay used)
+ tighter mode: shadow → enforce (denies; used units stay used)
 
 1 changed, 0 added, 0 removed; 0 looser, 1 tighter, 0 other
 nothing is applied
@@ -207,9 +207,9 @@ func TestOperateExceptions(t *testing.T) {
 			t.Errorf("%s: %+v", filter, r)
 		}
 	}
-	o.do(2, "headgate: SERVER: refused: the subject needs tenant: rule \"search\" counts by tenant\n",
+	o.do(2, "headgate: SERVER: denied: the subject needs tenant: rule \"search\" counts by tenant\n",
 		"override", "set", "search", "user=ann", "5/minute")
-	o.do(2, "headgate: SERVER: refused: rule \"login\" has no limit \"\" for this to replace: give --limit-name, which headgate "+
+	o.do(2, "headgate: SERVER: denied: rule \"login\" has no limit \"\" for this to replace: give --limit-name, which headgate "+
 		"rules export shows\n", "override", "set", "login", "tenant=acme,user=ann", "5/minute")
 	o.do(2, "override 1 is removed\nheadgate: SERVER: override 9: there is none: headgate override list shows what there is; "+
 		"those before it are removed\n", "override", "rm", "1", "9", "2")
@@ -301,7 +301,7 @@ func TestOperateCounters(t *testing.T) {
 	if left("usage", "tenant=acme", "--rule", "month") == 1000 {
 		t.Error("another rule was reset too")
 	}
-	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nsearch 100 of 100 hour TIME \nmonth 1,000 of 1,000 month TIME refuses nobody\n",
+	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nsearch 100 of 100 hour TIME \nmonth 1,000 of 1,000 month TIME denies nobody\n",
 		"usage", "tenant=globex")
 	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nlogin (day) 50 of 50 day TIME \nlogin (peak) 5 of 5 second TIME \n",
 		"usage", "tenant=globex,user=ann")

@@ -70,10 +70,10 @@ takes one at a time, by --limit-name, and the others stay. What it was before an
 		if err == nil {
 			r.Override, err = c.SetOverride(ctx, &o)
 		}
-		if refused, ok := errors.AsType[*adminclient.RefusalError](err); ok {
-			refused.Detail = wrongOverride.ReplaceAllString(refused.Detail, "") // there is but one
-			if o.LimitName == "" && strings.Contains(refused.Detail, `has no limit ""`) {
-				refused.Detail += ": give --limit-name, which headgate rules export shows"
+		if denied, ok := errors.AsType[*adminclient.DenialError](err); ok {
+			denied.Detail = wrongOverride.ReplaceAllString(denied.Detail, "") // there is but one
+			if o.LimitName == "" && strings.Contains(denied.Detail, `has no limit ""`) {
+				denied.Detail += ": give --limit-name, which headgate rules export shows"
 			}
 		}
 		if err == nil {

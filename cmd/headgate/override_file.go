@@ -175,7 +175,7 @@ func (f *overrideFile) unreadable(err error) error {
 
 // columns says where each column is; -1 if it is not.
 func (f *overrideFile) columns(head []string) (places []int, err error) {
-	refuse := func(format string, args ...any) ([]int, error) {
+	deny := func(format string, args ...any) ([]int, error) {
 		return nil, csvErrors{fmt.Sprintf("%s:1: ", f.name) + fmt.Sprintf(format, args...) +
 			"; the first line is like rule,subject,limit,expires,reason"}
 	}
@@ -183,16 +183,16 @@ func (f *overrideFile) columns(head []string) (places []int, err error) {
 	for i, name := range head {
 		names[i] = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))) // which spreadsheets write first
 		if !slices.Contains(overrideColumns, names[i]) {
-			return refuse("there is no column %q", names[i])
+			return deny("there is no column %q", names[i])
 		}
 		if slices.Contains(names[:i], names[i]) {
-			return refuse("the column %s is there twice", names[i])
+			return deny("the column %s is there twice", names[i])
 		}
 	}
 	for i, name := range overrideColumns {
 		place := slices.Index(names, name)
 		if place < 0 && i < 3 {
-			return refuse("the column %s is missing", name)
+			return deny("the column %s is missing", name)
 		}
 		places = append(places, place)
 	}

@@ -149,10 +149,10 @@ var wrongOverride = regexp.MustCompile(`^override (\d+): `)
 
 func (i *overrideImport) send(ctx context.Context) error {
 	changed, err := i.server.SetOverrides(ctx, i.batch)
-	if refused, ok := errors.AsType[*adminclient.RefusalError](err); ok {
-		if place := wrongOverride.FindStringSubmatch(refused.Detail); place != nil {
+	if denied, ok := errors.AsType[*adminclient.DenialError](err); ok {
+		if place := wrongOverride.FindStringSubmatch(denied.Detail); place != nil {
 			if n, _ := strconv.Atoi(place[1]); n < len(i.lines) {
-				return fmt.Errorf("%s:%d: %s", i.file.name, i.lines[n], refused.Detail[len(place[0]):])
+				return fmt.Errorf("%s:%d: %s", i.file.name, i.lines[n], denied.Detail[len(place[0]):])
 			}
 		}
 	}

@@ -280,7 +280,7 @@ func (l *load) note(
 	case d.Path == headgate.PathStore && d.Allowed:
 		l.granted[rule] += units
 		return true
-	case d.Path == headgate.PathStore && rule == "few": // refused
+	case d.Path == headgate.PathStore && rule == "few": // denied
 	case unanswered(&d):
 		l.lost = append(l.lost, began)
 		l.doubt[rule] += doubtful
@@ -353,7 +353,7 @@ func testRollingRestart(t *testing.T, nodes []*node) {
 		t.Errorf("%d of %d calls were not answered", len(l.lost), l.total())
 	}
 	if l.asked["few"] <= few {
-		t.Errorf("%d were asked for, which is too few to be refused", l.asked["few"])
+		t.Errorf("%d were asked for, which is too few to be denied", l.asked["few"])
 	}
 }
 

@@ -21,7 +21,7 @@ func newDiff(p *program) *cobra.Command {
 		Short: "Say what changes for whom between two versions of the rules",
 		Long: `Say what changes for whom between two versions of the rules, each a file or a directory.
 
-"looser" means that less is refused afterwards, "tighter" that more is, "other" that it depends or that neither is. A
+"looser" means that less is denied afterwards, "tighter" that more is, "other" that it depends or that neither is. A
 limit is looser if its rate and what may pass at once are no less than before. The order of rules means nothing.
 
 Exit code: 0 nothing changes; 1 something does; 2 a side has problems or cannot be read.`,

@@ -73,7 +73,7 @@ func (r *validateReport) text() string {
 	text := fmt.Sprintf("ok: %s, %s, %s in %s; version %s\n", wording.Count(r.Rules, "rule"), wording.Count(r.Overrides, "override"),
 		wording.Count(r.Exemptions, "exemption"), wording.Count(r.Files, "file"), r.RulesVersion)
 	if r.Mode != headgate.Enforce.String() {
-		text += "mode is " + r.Mode + ": these rules refuse nobody\n"
+		text += "mode is " + r.Mode + ": these rules deny nobody\n"
 	}
 	if len(r.Warnings) > 0 {
 		text += "warning: " + strings.Join(r.Warnings, "\nwarning: ") + "\n"

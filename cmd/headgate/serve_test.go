@@ -84,7 +84,7 @@ func TestServeReloads(t *testing.T) {
 		return second.Version != first.Version
 	})
 	writeFile(t, rules, "rules: nonsense")
-	r.says(`"event":"refused"`)
+	r.says(`"event":"denied"`)
 	status, health := r.ready()
 	if a := r.counted(); a.Version != second.Version || a.Remaining != 8 {
 		t.Errorf("bad rules: %+v", a)
@@ -153,7 +153,7 @@ func TestServeMetrics(t *testing.T) {
 # HELP headgate_decisions_total Answers, by what was asked, what was said, who decided, and the request's tier.
 # TYPE headgate_decisions_total counter
 headgate_decisions_total{call="check",path="store",result="allowed",tier=""} 1
-headgate_decisions_total{call="check",path="store",result="refused",tier=""} 1
+headgate_decisions_total{call="check",path="store",result="denied",tier=""} 1
 `), "headgate_decisions_total"); err != nil {
 		t.Error(err)
 	}

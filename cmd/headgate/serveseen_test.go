@@ -125,12 +125,12 @@ func TestSeenHashed(t *testing.T) {
 	second.asks(6, annSearches)
 	second.asks(10, bobSearches)
 	top := startJSON[topReport](t, 0, append([]string{"top"}, args...)...)
-	if len(top.Refused) != 2 || top.Refused[0].Refused != 8 || top.Refused[1].Refused != 2 || top.Answered != 2 {
+	if len(top.Denied) != 2 || top.Denied[0].Denied != 8 || top.Denied[1].Denied != 2 || top.Answered != 2 {
 		t.Fatalf("%+v", top)
 	}
 	all := start(t, append([]string{"top"}, args...)...)
 	everybody := start(t, append([]string{"denials"}, args...)...)
-	bob := start(t, append([]string{"denials", "--rule", "search"}, append(args, "--", top.Refused[1].Subject)...)...)
+	bob := start(t, append([]string{"denials", "--rule", "search"}, append(args, "--", top.Denied[1].Subject)...)...)
 	for _, o := range []outcome{all, everybody, bob} {
 		if strings.Contains(o.out, "ann") || strings.Contains(o.out, "bob") || strings.Contains(o.out, "/search") || o.errors != "" {
 			t.Errorf("it has names: %+v", o)
@@ -142,17 +142,17 @@ func TestSeenHashed(t *testing.T) {
 	if everybody.code != 1 || strings.Count(everybody.out, " times by ") != 3 || strings.Contains(everybody.out, "headgate explain") {
 		t.Errorf("%+v", everybody)
 	}
-	if bob.code != 1 || !strings.HasPrefix(bob.out, "2 refusals of "+top.Refused[1].Subject) {
+	if bob.code != 1 || !strings.HasPrefix(bob.out, "2 denials of "+top.Denied[1].Subject) {
 		t.Errorf("%+v", bob)
 	}
 	ann := start(t, append([]string{"denials", "user=ann"}, args...)...)
-	if ann.code != 1 || !strings.HasPrefix(ann.out, "8 refusals of user=ann") ||
+	if ann.code != 1 || !strings.HasPrefix(ann.out, "8 denials of user=ann") ||
 		!strings.Contains(ann.out, "how it is now (add the path, which is not shown): headgate explain --server "+args[1]+
 			" --token-file "+args[3]+" GET user=ann tier=free\n") {
 		t.Errorf("%+v", ann)
 	}
 	if nobody := start(t, append([]string{"denials", "user=zoe"}, args...)...); nobody.code != 0 ||
-		!strings.HasPrefix(nobody.out, "no request of user=zoe was refused; ") {
+		!strings.HasPrefix(nobody.out, "no request of user=zoe was denied; ") {
 		t.Errorf("%+v", nobody)
 	}
 	if o := start(t, append([]string{"top", "--rule", "serch"}, args...)...); o.code != 2 ||

@@ -21,8 +21,8 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// refused runs a server that must not start.
-func refused(t *testing.T, args ...string) outcome {
+// denied runs a server that must not start.
+func denied(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var out strings.Builder
 	var log serverLog
@@ -35,7 +35,7 @@ func refused(t *testing.T, args ...string) outcome {
 	return outcome{code, out.String(), text}
 }
 
-func TestServeRefuses(t *testing.T) {
+func TestServeDenies(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,7 +78,7 @@ func TestServeRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			o := refused(t, c.args...)
+			o := denied(t, c.args...)
 			if o.code != c.code || !strings.Contains(o.out, c.out) || !strings.Contains(o.errors, c.errors) ||
 				(c.out == "") != (o.out == "") || c.errors == "" != (o.errors == "") {
 				t.Errorf("exit %d\nstandard output: %s\nstandard error: %s", o.code, o.out, o.errors)

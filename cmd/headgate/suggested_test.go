@@ -81,7 +81,7 @@ func TestSuggestedCommands(t *testing.T) {
 			r.asks(i+3, fmt.Sprintf(`"user": %s, "method": %q, "path": "/it's $here"`, user, []string{"GET", "PURGE"}[i%2]))
 			top := start(t, append([]string{"top", "--count", "1"}, args...)...)
 			why, code := sh.run(suggestion(t, "^why: ", top.out))
-			if refused := fmt.Sprintf("%d refusals of ", i+2); code != 1 || !strings.HasPrefix(why, refused) {
+			if denied := fmt.Sprintf("%d denials of ", i+2); code != 1 || !strings.HasPrefix(why, denied) {
 				t.Errorf("%q, %s: %s\nexit %d: %s", name, show, top.out, code, why)
 				continue
 			}
@@ -118,7 +118,7 @@ func TestDevShowsSubjects(t *testing.T) {
 	if !strings.Contains(top.out, "  user=ann\n") || strings.Contains(top.out, "hashes") {
 		t.Error(top.out)
 	}
-	if why, code := sh.run(suggestion(t, "^why: ", top.out)); code != 1 || !strings.HasPrefix(why, "5 refusals of user=ann") {
+	if why, code := sh.run(suggestion(t, "^why: ", top.out)); code != 1 || !strings.HasPrefix(why, "5 denials of user=ann") {
 		t.Errorf("exit %d: %s", code, why)
 	}
 	if near, code := sh.run(suggestion(t, "near a limit: ", top.out)); code != 0 || !strings.Contains(near, "user=bob\n") {

@@ -48,9 +48,9 @@ type topOptions struct {
 	once        bool
 }
 
-// orders are what --sort takes. All but byNear show who is refused.
+// orders are what --sort takes. All but byNear show who is denied.
 const (
-	byRefused = "refused"
+	byDenied  = "denied"
 	byNear    = "near"
 	byRule    = "rule"
 	bySubject = "subject"
@@ -60,14 +60,14 @@ func newTop(p *program) *cobra.Command {
 	var o topOptions
 	cmd := p.asking(&cobra.Command{
 		Use:   "top --server ADDRESS",
-		Short: "Show who is refused most now, and who is nearest to a limit",
-		Long: `Show who was refused most in the last minutes, and who is nearest to a limit, on all servers. One of them is asked, and
+		Short: "Show who is denied most now, and who is nearest to a limit",
+		Long: `Show who was denied most in the last minutes, and who is nearest to a limit, on all servers. One of them is asked, and
 asks the others. Nothing is charged.
 
-On a terminal it is shown again every 2 seconds: q quits, r shows who is refused and n who is near a limit, s sorts by the
+On a terminal it is shown again every 2 seconds: q quits, r shows who is denied and n who is near a limit, s sorts by the
 next column, space pauses. Elsewhere, with --once and with --output json it is printed once.
 
-Subjects are hashes unless the servers' config says show_subjects: clear. headgate denials says why one is refused.
+Subjects are hashes unless the servers' config says show_subjects: clear. headgate denials says why one is denied.
 
 Exit code: 0 all servers have answered; 1 some have not, and are missing; 2 the server cannot be asked.`,
 		Example: "  headgate top --server https://gate:8083 --token-file token --rule search",
@@ -86,7 +86,7 @@ Exit code: 0 all servers have answered; 1 some have not, and are missing; 2 the 
 	flags := cmd.Flags()
 	flags.StringVar(&o.rule, "rule", "", "only of this `RULE`")
 	flags.DurationVar(&o.window, "window", adminapi.UsualWindow, "`HOW LONG` to look back, 1m to 10m")
-	flags.StringVar(&o.order, "sort", byRefused, "`ORDER`: refused, rule or subject for who is refused, near for who is near a limit")
+	flags.StringVar(&o.order, "sort", byDenied, "`ORDER`: denied, rule or subject for who is denied, near for who is near a limit")
 	flags.IntVar(&o.count, "count", offenders.UsualRows, "`N` subjects at most")
 	flags.BoolVar(&o.once, "once", false, "print it once, also on a terminal")
 	return cmd
@@ -94,8 +94,8 @@ Exit code: 0 all servers have answered; 1 some have not, and are missing; 2 the 
 
 func (o *topOptions) check() error {
 	switch {
-	case !slices.Contains([]string{byRefused, byNear, byRule, bySubject}, o.order):
-		return fmt.Errorf("--sort %s: write refused, near, rule or subject", o.order)
+	case !slices.Contains([]string{byDenied, byNear, byRule, bySubject}, o.order):
+		return fmt.Errorf("--sort %s: write denied, near, rule or subject", o.order)
 	case o.window < time.Minute || o.window > offenders.KeptMinutes*time.Minute || o.window%time.Minute != 0:
 		return fmt.Errorf("--window %s: write whole minutes, 1m to %dm", o.window, offenders.KeptMinutes)
 	case o.count < 1 || o.count > offenders.MostRows:
@@ -136,7 +136,7 @@ func (*topReport) nobody(order string) string {
 	if order == byNear {
 		return "nobody is near a limit"
 	}
-	return "nobody was refused"
+	return "nobody was denied"
 }
 
 // notes are what to know besides.
@@ -146,15 +146,15 @@ func (r *topReport) notes() []string {
 		notes = append(notes, missing)
 	}
 	if r.Incomplete {
-		notes = append(notes, "some counts are too low: so many rules refuse that not all can be remembered")
+		notes = append(notes, "some counts are too low: so many rules deny that not all can be remembered")
 	}
 	if r.order != byNear && len(r.Near) > 0 {
 		notes = append(notes, wording.Count(len(r.Near), "subject")+" near a limit: "+command(r.client, "top", "--once", "--sort", byNear))
 	}
-	if r.order != byNear && len(r.Refused) > 0 {
+	if r.order != byNear && len(r.Denied) > 0 {
 		notes = append(notes, "why: "+command(r.client, "denials", "--", r.first()))
 	}
-	if r.ShowSubjects != string(config.ShowClear) && len(r.Refused)+len(r.Near) > 0 {
+	if r.ShowSubjects != string(config.ShowClear) && len(r.Denied)+len(r.Near) > 0 {
 		notes = append(notes, "subjects are hashes: show_subjects: clear in the servers' config shows who they are")
 	}
 	return notes
@@ -175,25 +175,25 @@ func (r *topReport) rows(order string) [][]string {
 		return r.nearRows()
 	}
 	sorted := r.sorted(order)
-	rows := [][]string{{"REFUSED", "PER MINUTE", "RULE", "SUBJECT"}}
+	rows := [][]string{{"DENIED", "PER MINUTE", "RULE", "SUBJECT"}}
 	for i := range sorted {
 		row := &sorted[i]
-		refused := wording.Number(row.Refused)
+		denied := wording.Number(row.Denied)
 		if row.Error > 0 {
-			refused = wording.Number(row.Refused-row.Error) + " to " + refused
+			denied = wording.Number(row.Denied-row.Error) + " to " + denied
 		}
 		rows = append(rows, []string{
-			refused, perMinute(row.Refused, r.WindowSeconds), printable(row.Rule), shownSubject(row.Subject, row.Attributes),
+			denied, perMinute(row.Denied, r.WindowSeconds), printable(row.Rule), shownSubject(row.Subject, row.Attributes),
 		})
 	}
 	return rows
 }
 
-// sorted is who was refused, in this order.
+// sorted is who was denied, in this order.
 func (r *topReport) sorted(order string) []offenders.Limited {
-	sorted := slices.Clone(r.Refused)
+	sorted := slices.Clone(r.Denied)
 	slices.SortStableFunc(sorted, func(a, b offenders.Limited) int {
-		most := cmp.Compare(b.Refused, a.Refused)
+		most := cmp.Compare(b.Denied, a.Denied)
 		switch order {
 		case byRule:
 			return cmp.Or(strings.Compare(a.Rule, b.Rule), most)

@@ -157,11 +157,11 @@ func (v *topView) press(key byte) (quit bool) {
 	case 'q', 3, 4: // control C and D, which are keys now
 		return true
 	case 'r':
-		v.order = byRefused
+		v.order = byDenied
 	case 'n':
 		v.order = byNear
 	case 's':
-		v.order = map[string]string{byRefused: byRule, byRule: bySubject, bySubject: byRefused, byNear: byNear}[v.order]
+		v.order = map[string]string{byDenied: byRule, byRule: bySubject, bySubject: byDenied, byNear: byNear}[v.order]
 	case ' ':
 		v.paused = !v.paused
 	}
@@ -202,7 +202,7 @@ func (v *topView) page() string {
 		body = r.nobody(v.order) + "\n"
 	}
 	lines = append(lines, strings.Split(strings.TrimSuffix(body, "\n"), "\n")...)
-	keys := fmt.Sprintf("q quit  r refused (%d)  n near a limit (%d)  s sort: %s  space pause", len(r.Refused), len(r.Near), v.order)
+	keys := fmt.Sprintf("q quit  r denied (%d)  n near a limit (%d)  s sort: %s  space pause", len(r.Denied), len(r.Near), v.order)
 	if r.ShowSubjects != string(config.ShowClear) {
 		keys += "  (names: show_subjects: clear)"
 	}

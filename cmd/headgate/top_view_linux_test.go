@@ -93,7 +93,7 @@ func (p *pty) press(keys string) {
 	}
 }
 
-// topServer answers with as many refusals as it was asked for times, or not at all while it is away.
+// topServer answers with as many denials as it was asked for times, or not at all while it is away.
 func topServer(t *testing.T) (address string, asked *atomic.Int64, away *atomic.Bool) {
 	t.Helper()
 	asked, away = &atomic.Int64{}, &atomic.Bool{}
@@ -105,11 +105,11 @@ func topServer(t *testing.T) (address string, asked *atomic.Int64, away *atomic.
 		}
 		var rows []string
 		for i := range 30 {
-			rows = append(rows, fmt.Sprintf(`{"rule": "r%02d", "subject": "s", "attributes": {"user": "u%02[1]d\u001b]0;evil\u0007"}, "refused": %d}`,
+			rows = append(rows, fmt.Sprintf(`{"rule": "r%02d", "subject": "s", "attributes": {"user": "u%02[1]d\u001b]0;evil\u0007"}, "denied": %d}`,
 				i, 1000*n-int64(i)))
 		}
 		_, _ = fmt.Fprintf(w, `{"windowSeconds": 300, "at": "2026-11-15T12:00:00Z", "nodes": 3, "nodesAnswered": 3, "showSubjects": "clear",
-			"refused": [%s], "near": [{"rule": "login", "limit": "day", "subject": "x", "used": 9, "of": 10}]}`, strings.Join(rows, ","))
+			"denied": [%s], "near": [{"rule": "login", "limit": "day", "subject": "x", "used": 9, "of": 10}]}`, strings.Join(rows, ","))
 	}))
 	return server.URL, asked, away
 }
@@ -136,7 +136,7 @@ func TestTopLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := p.live(t.Context(), address)
-	p.shows("headgate top "+address, "3 of 3 nodes answered", "1,000", `r29   user=u29\x1b]0;evil\a`, "q quit  r refused (30)  n near a limit (1)")
+	p.shows("headgate top "+address, "3 of 3 nodes answered", "1,000", `r29   user=u29\x1b]0;evil\a`, "q quit  r denied (30)  n near a limit (1)")
 	if raw, err := term.GetState(int(p.slave.Fd())); err != nil || reflect.DeepEqual(raw, before) {
 		t.Errorf("keys wait for the end of a line: %v", err)
 	}
@@ -223,7 +223,7 @@ func TestTopOnce(t *testing.T) {
 	}
 	var r topReport
 	got = start(t, "top", "--server", address, "--output", "json")
-	if err := json.Unmarshal([]byte(got.out), &r); err != nil || len(r.Refused) != 30 || r.Near[0].Of != 10 ||
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil || len(r.Denied) != 30 || r.Near[0].Of != 10 ||
 		!strings.HasPrefix(got.out, "{\n  \"version\": 1,\n") {
 		t.Errorf("%v: %+v", err, got)
 	}

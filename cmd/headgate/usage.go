@@ -86,11 +86,11 @@ func usageOf(ctx context.Context, c *adminclient.Client, text, rule string) (rep
 	}
 	for _, name := range rules {
 		u, err := c.Usage(ctx, name, subject)
-		var refused *adminclient.RefusalError
-		switch known := errors.As(err, &refused) && rule == ""; {
-		case known && refused.Status == http.StatusNotFound: // it is not in force there yet
-		case known && refused.Status == http.StatusServiceUnavailable:
-			r.Notes = append(r.Notes, fmt.Sprintf("%s: not known, since %s", name, refused.Detail))
+		var denied *adminclient.DenialError
+		switch known := errors.As(err, &denied) && rule == ""; {
+		case known && denied.Status == http.StatusNotFound: // it is not in force there yet
+		case known && denied.Status == http.StatusServiceUnavailable:
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: not known, since %s", name, denied.Detail))
 		case err != nil:
 			return nil, err
 		default:
@@ -103,7 +103,7 @@ func usageOf(ctx context.Context, c *adminclient.Client, text, rule string) (rep
 // rulesCounting are the names of the rules that count by the attributes of a subject, and nothing else.
 func rulesCounting(ctx context.Context, c *adminclient.Client, subject headgate.Attributes) ([]string, error) {
 	all, err := c.Rules(ctx, true)
-	if adminclient.RefusedWith(err, http.StatusNotImplemented) {
+	if adminclient.DeniedWith(err, http.StatusNotImplemented) {
 		return nil, fmt.Errorf("%s has its rules in files: say of which rule, --rule RULE", c.Server)
 	}
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *usageReport) text() string {
 				remarks = append(remarks, "by "+l.Origin)
 			}
 			if !l.Enforced {
-				remarks = []string{"refuses nobody"}
+				remarks = []string{"denies nobody"}
 			}
 			left := wording.Number(max(l.Remaining, 0)) + " of " + wording.Number(l.Limit)
 			if l.LocalShare {

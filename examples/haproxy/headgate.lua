@@ -1,6 +1,6 @@
 -- Asks Headgate about each request before it goes to the application.
 --
---   http-request lua.headgate ADDRESS open|closed    asks at ADDRESS, and answers the client if the request is refused
+--   http-request lua.headgate ADDRESS open|closed    asks at ADDRESS, and answers the client if the request is denied
 --   http-response lua.headgate_headers               tells the client of its limits
 
 -- What the client is told.
@@ -63,7 +63,7 @@ local function tell(headers, add)
   end
 end
 
-local function refuse(txn, answer)
+local function deny(txn, answer)
   local reply = txn:reply({ status = answer.status, body = answer.body })
   reply:add_header("content-type", problem)
   tell(answer.headers, function(name, value) reply:add_header(name, value) end)
@@ -85,9 +85,9 @@ core.register_action("headgate", { "http-req" }, function(txn, address, away)
   if answer.status == 200 then
     txn:set_priv(answer.headers)
   elseif is_denial(answer) then
-    refuse(txn, answer)
+    deny(txn, answer)
   elseif away ~= "open" then
-    refuse(txn, unavailable)
+    deny(txn, unavailable)
   end
 end, 2)
 

@@ -104,8 +104,8 @@ func (a answer) tells(t testing.TB, rule string, limit, left int) {
 	}
 }
 
-// refused wants a 429 that says when to come back.
-func (c *client) refused(g gateway, method, path, rule string, limit int) {
+// denied wants a 429 that says when to come back.
+func (c *client) denied(g gateway, method, path, rule string, limit int) {
 	c.t.Helper()
 	got := c.send(method, path, "")
 	kind := got.header.Get("Content-Type")

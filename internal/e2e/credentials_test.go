@@ -33,7 +33,7 @@ func testCredentials(t *testing.T, binary string, g gateway) {
 			for left := 9; left >= 0; left-- {
 				c.passes("GET", "/", "pages-by-ip", 10, left)
 			}
-			c.refused(g, "GET", "/", "pages-by-ip", 10)
+			c.denied(g, "GET", "/", "pages-by-ip", 10)
 			if report := w.ready(); strings.Contains(report, "callers") {
 				w.t.Errorf("a caller was rejected: %s", report)
 			}

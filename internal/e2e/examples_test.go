@@ -18,12 +18,12 @@ func testLimits(w *world, g gateway) {
 		ann.passes("GET", fmt.Sprintf("/a%%20page?%d&q=%%2F", left), "pages-by-ip", 10, left)
 	}
 	for range 3 {
-		ann.refused(g, "GET", "/", "pages-by-ip", 10)
+		ann.denied(g, "GET", "/", "pages-by-ip", 10)
 	}
 	for left := 4; left >= 0; left-- {
 		ann.passes("POST", "/login", "login-by-ip", 5, left)
 	}
-	ann.refused(g, "POST", "/login", "login-by-ip", 5)
+	ann.denied(g, "POST", "/login", "login-by-ip", 5)
 	bob.passes("GET", "/", "pages-by-ip", 10, 9)
 	if n := w.app.reached(); n != 16 {
 		w.t.Errorf("the application was reached %d times, not 16", n)
@@ -45,7 +45,7 @@ func testLimits(w *world, g gateway) {
 	}
 }
 
-// Envoy tells afterwards what a response has cost. It counts in any case, and who has overdrawn is refused.
+// Envoy tells afterwards what a response has cost. It counts in any case, and who has overdrawn is denied.
 func testAfterwards(w *world, g gateway) {
 	const actions = `- request_headers: {header_name: ":method", descriptor_key: method}`
 	const more = actions + `
@@ -96,7 +96,7 @@ func testLies(w *world, g gateway) {
 		if i < 10 {
 			c.passes("GET", "/", "pages-by-ip", 10, 9-i)
 		} else {
-			c.refused(g, "GET", "/", "pages-by-ip", 10)
+			c.denied(g, "GET", "/", "pages-by-ip", 10)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func testLies(w *world, g gateway) {
 // Rules change under load, and no request suffers.
 func testChangedRules(w *world, g gateway) {
 	l, began := newLoad(newClient(w.t, g.run(w), "127.0.0.2")), time.Now()
-	eventually(w.t, "a refusal", func() bool { return len(l.since(began)) > passed(l.since(began)) })
+	eventually(w.t, "a denial", func() bool { return len(l.since(began)) > passed(l.since(began)) })
 	rules := filepath.Join(filepath.Dir(w.config), "rules.yaml")
 	text, err := os.ReadFile(rules)
 	if err != nil {
@@ -212,7 +212,7 @@ func testShared(w *world) {
 		clients[left%len(clients)].passes("GET", "/", "pages-by-ip", 10, left)
 	}
 	for i, g := range gateways() {
-		clients[i].refused(g, "GET", "/", "pages-by-ip", 10)
+		clients[i].denied(g, "GET", "/", "pages-by-ip", 10)
 	}
 	if n := w.app.reached(); n != 10 {
 		w.t.Errorf("the application was reached %d times, not 10", n)

@@ -21,7 +21,7 @@ type gateway struct {
 	statuses []int
 	// patience is an edit that lets it wait for Headgate for longer than a busy machine takes, where answers are counted.
 	patience []string
-	// ownBody is true if a refusal has another body than Headgate's.
+	// ownBody is true if a denial has another body than Headgate's.
 	ownBody bool
 	// believed is true if Headgate believes whoever asks, as it does over gRPC.
 	believed bool

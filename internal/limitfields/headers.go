@@ -195,7 +195,7 @@ func (f *fields) shown(l *headgate.LimitDecision, legacy, older bool) {
 // Left returns what clients are told is left of a limit, counted down from its capacity: of a leaky bucket with a long queue
 // there may be more. Of a limit that denies the request it is nothing, also where there is enough for a cheaper one.
 func Left(l *headgate.LimitDecision) int64 {
-	if l.Refuses() {
+	if l.Denies() {
 		return 0
 	}
 	return min(l.Remaining, l.Limit.Capacity())
@@ -203,7 +203,7 @@ func Left(l *headgate.LimitDecision) int64 {
 
 // decided reports whether clients can be told how a limit stands: nobody knows what is left of one that the store did not
 // decide, but if it denies the request that is nothing.
-func decided(l *headgate.LimitDecision) bool { return l.Err == nil || l.Refuses() }
+func decided(l *headgate.LimitDecision) bool { return l.Err == nil || l.Denies() }
 
 // wholeUnix rounds up, as Up does.
 func wholeUnix(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }

@@ -43,7 +43,7 @@ func Hidden(d *headgate.Decision) *headgate.LimitDecision {
 	var hidden *headgate.LimitDecision
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if !l.Exposed && l.Refuses() && Known(l) && (hidden == nil || Longer(l.RetryAfter, hidden.RetryAfter)) {
+		if !l.Exposed && l.Denies() && Known(l) && (hidden == nil || Longer(l.RetryAfter, hidden.RetryAfter)) {
 			hidden = l
 		}
 	}

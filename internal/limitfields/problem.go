@@ -18,7 +18,7 @@ const (
 	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// problem is the body of a refusal.
+// problem is the body of a denial.
 type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
@@ -31,18 +31,18 @@ type problem struct {
 	RetryAfter *int64 `json:"retry_after"`
 }
 
-// Problem is the status and the body of a refusal: refused, or 503 if nothing but the store is to blame. again is what
+// Problem is the status and the body of a denial: denied, or 503 if nothing but the store is to blame. again is what
 // RetryAfter returned.
-func Problem(d *headgate.Decision, again *int64, refused int) (status int, body []byte) {
+func Problem(d *headgate.Decision, again *int64, denied int) (status int, body []byte) {
 	p := newProblem(d, again)
 	if p.Status == 0 {
-		p.Status = refused
+		p.Status = denied
 	}
 	body, _ = json.Marshal(p) // strings and numbers can always be written
 	return p.Status, append(body, '\n')
 }
 
-// newProblem says why; its Status is 0 if it is that of refusals. Rules that are not exposed are
+// newProblem says why; its Status is 0 if it is that of denials. Rules that are not exposed are
 // not named.
 func newProblem(d *headgate.Decision, again *int64) problem {
 	p := problem{
@@ -55,7 +55,7 @@ func newProblem(d *headgate.Decision, again *int64) problem {
 	}
 	hidden := Hidden(d)
 	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Refuses() && (l.Exposed || l == hidden) {
+		if l := &d.Limits[i]; l.Denies() && (l.Exposed || l == hidden) {
 			p.Violated = append(p.Violated, PublicName(l))
 		}
 	}
@@ -88,7 +88,7 @@ func Reason(l *headgate.LimitDecision, what string) string {
 	case !l.Exposed:
 		return "allows no more at present"
 	case l.Missing != "":
-		return "refuses " + what + "s without " + l.Missing
+		return "denies " + what + "s without " + l.Missing
 	case l.Err != nil:
 		return "cannot be counted at present"
 	case l.RetryAfter == headgate.Never:

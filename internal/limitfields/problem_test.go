@@ -61,7 +61,7 @@ func TestReason(t *testing.T) {
 		"allows 10/minute":                                denying("a", time.Second),
 		"allows no more at present":                       change(denying("a", time.Second), hide),
 		"cannot be counted at present":                    change(limit("a", 0), failed),
-		"refuses calls without user":                      change(denying("a", headgate.Never), func(l *headgate.LimitDecision) { l.Missing = "user" }),
+		"denies calls without user":                       change(denying("a", headgate.Never), func(l *headgate.LimitDecision) { l.Missing = "user" }),
 		"allows 10/minute, and never a call that costs 1": denying("a", headgate.Never),
 	} {
 		if got := limitfields.Reason(&l, "call"); got != want {

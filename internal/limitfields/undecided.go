@@ -12,7 +12,7 @@ import (
 func Undecided(d *headgate.Decision) bool {
 	failed := false
 	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Refuses() {
+		if l := &d.Limits[i]; l.Denies() {
 			if l.Err == nil {
 				return false
 			}

@@ -149,7 +149,7 @@ func FuzzReader(f *testing.F) {
 		var got enum
 		var m descriptorpb.EnumValueDescriptorProto
 		err = got.read(protofields.Reader{Rest: data, Whole: string(data)})
-		if refused := proto.Unmarshal(data, &m); err == nil && refused == nil &&
+		if denied := proto.Unmarshal(data, &m); err == nil && denied == nil &&
 			got != (enum{m.GetName(), m.GetNumber(), m.GetOptions().GetDeprecated()}) {
 			t.Errorf("%x is read as %v, not %v", data, got, &m)
 		}

@@ -62,16 +62,16 @@ func Example() {
 			Attributes: headgate.Attributes{"path": "/api/v1/login", "method": "POST", "ip": "192.0.2.1"},
 		})
 		if !decision.Allowed {
-			// decision.DeniedBy() is the limit that refuses, decision.RetryAfter when to come back
+			// decision.DeniedBy() is the limit that denies, decision.RetryAfter when to come back
 			return nil
 		}
 		return nil
 	}
-	_ = func(limiter *headgate.Limiter, who *identity.Resolver, decisions, refusals *expvar.Map) func(http.Handler) http.Handler {
+	_ = func(limiter *headgate.Limiter, who *identity.Resolver, decisions, denials *expvar.Map) func(http.Handler) http.Handler {
 		observed := limiter.WithObserver(func(ctx context.Context, o *headgate.Observation) {
 			decisions.Add(string(o.Decision.Path), 1) // an expvar.Map, a Prometheus counter, a span of ctx
 			if l := o.Decision.DeniedBy(); l != nil {
-				refusals.Add(l.Rule, 1)
+				denials.Add(l.Rule, 1)
 			}
 		})
 		limit := httplimit.New(observed, httplimit.Options{Identity: who})

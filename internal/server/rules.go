@@ -23,7 +23,7 @@ func (e *RulesError) Error() string { return e.Problems.Error() }
 // watchRules takes the rules into use, now and whenever they change, until ctx ends and wait returns. Without any there is an example.
 func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 	if s.config.Mode != headgate.Enforce {
-		s.Log.Warn("mode is " + s.config.Mode.String() + ": this server refuses nobody")
+		s.Log.Warn("mode is " + s.config.Mode.String() + ": this server denies nobody")
 	}
 	if !s.config.AllowNoRules {
 		s.health.countRules = func() int { return len(s.limiter.Rules().Rules()) }

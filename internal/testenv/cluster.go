@@ -165,7 +165,7 @@ func (c *Cluster) ok() error {
 }
 
 // agree says where a node's view of the cluster differs from what the servers
-// say of themselves. Voters that do not know a replica as one refuse it.
+// say of themselves. Voters that do not know a replica as one deny it.
 func agree(view []node, selves map[*Server]node, owners *[slotCount]*Server) error {
 	for s, self := range selves {
 		i := slices.IndexFunc(view, func(n node) bool { return n.addr == s.Addr() })

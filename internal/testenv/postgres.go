@@ -16,7 +16,7 @@ import (
 )
 
 // postgresUser runs the server where the test runs as root, which PostgreSQL
-// refuses to run as.
+// denies to run as.
 const postgresUser = "postgres"
 
 // Postgres is one PostgreSQL server, or the place of one that was killed.

@@ -35,7 +35,7 @@ func StartSmallPostgres(t testing.TB) *Postgres {
 }
 
 // Fill takes all room that is left on the server's disk. Reads go on. A row
-// that needs a new page is refused with SQLSTATE 53100; a small one may still
+// that needs a new page is denied with SQLSTATE 53100; a small one may still
 // find room in a page that is there.
 func (p *Postgres) Fill(t testing.TB) {
 	t.Helper()

@@ -46,8 +46,8 @@ func roundTrip(addr string, args []string, timeout time.Duration) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", addr, args[0], err)
 	}
-	if refused, ok := reply.(replyError); ok {
-		return nil, refused
+	if denied, ok := reply.(replyError); ok {
+		return nil, denied
 	}
 	return reply, nil
 }

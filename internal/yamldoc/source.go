@@ -24,7 +24,7 @@ func ReadFile(name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, most+1))
 }
 
-// Check refuses what cannot be a document at all, and returns the text with plain line ends and no byte order mark.
+// Check denies what cannot be a document at all, and returns the text with plain line ends and no byte order mark.
 func (s Source) Check() (Source, *Error) {
 	s.Data = bytes.TrimPrefix(s.Data, []byte("\ufeff"))
 	if bytes.IndexByte(s.Data, '\r') >= 0 {

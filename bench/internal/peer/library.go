@@ -20,10 +20,10 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// Library asks whether a key may pass. Refusals are errors: limits are so high that there should be none.
+// Library asks whether a key may pass. Denials are errors: limits are so high that there should be none.
 type Library func(key string) error
 
-var errRefused = errors.New("refused")
+var errDenied = errors.New("denied")
 
 // perMinute is the limit of every key.
 const perMinute = 1_000_000
@@ -34,7 +34,7 @@ const most = 1_000_000_000
 // Passes is an error unless a key was allowed to pass.
 func Passes(allowed bool, err error) error {
 	if err == nil && !allowed {
-		return errRefused
+		return errDenied
 	}
 	return err
 }

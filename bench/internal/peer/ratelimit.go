@@ -53,7 +53,7 @@ func Headgate(t testing.TB, redis, limits string) *fleet.Node {
 	return n
 }
 
-// MakeStrict has Redis decide each request by the rules that were imported into a directory. Otherwise refusals are believed for a
+// MakeStrict has Redis decide each request by the rules that were imported into a directory. Otherwise denials are believed for a
 // moment, and what is much asked for is decided ahead of it.
 func MakeStrict(t testing.TB, dir string) {
 	t.Helper()

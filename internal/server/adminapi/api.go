@@ -1,4 +1,4 @@
-// Package adminapi is the operators' API over HTTP: it explains why a request would be refused by the server that is
+// Package adminapi is the operators' API over HTTP: it explains why a request would be denied by the server that is
 // asked, with that server's rules and counters, and changes rules, overrides and exemptions where those are in
 // PostgreSQL.
 //
@@ -81,20 +81,20 @@ type api struct {
 // ServeHTTP tells those without a token nothing, not even what there is.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	if refusal := a.checkBrowser(r); refusal != nil {
-		refusal.write(w)
+	if denial := a.checkBrowser(r); denial != nil {
+		denial.write(w)
 		return
 	}
 	by := Caller{Name: "everybody", Role: Admin}
 	if !a.Open {
-		var refusal *problem
-		if by, refusal = a.guard.admit(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); refusal != nil {
-			refusal.write(w)
+		var denial *problem
+		if by, denial = a.guard.admit(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); denial != nil {
+			denial.write(w)
 			return
 		}
 	}
-	if refusal := a.guard.pace(r.Context(), by); refusal != nil {
-		refusal.write(w)
+	if denial := a.guard.pace(r.Context(), by); denial != nil {
+		denial.write(w)
 		return
 	}
 	a.Log.DebugContext(r.Context(), "admin API asked", "caller", by.Name, "method", r.Method, "path", r.URL.Path)

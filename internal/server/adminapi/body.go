@@ -34,7 +34,7 @@ func (c *call) readBody(most int64) ([]byte, error) {
 	return body, nil
 }
 
-// parse refuses what package json would make something else of: the answer would be to another question.
+// parse denies what package json would make something else of: the answer would be to another question.
 func parse[T any](body []byte) (none T, err error) {
 	var value *T
 	decoder := json.NewDecoder(bytes.NewReader(body))

@@ -83,7 +83,7 @@ func list[T any](
 	return body, nil
 }
 
-// onlyKnown refuses parameters that nobody looks at: a misspelt filter would show everything.
+// onlyKnown denies parameters that nobody looks at: a misspelt filter would show everything.
 func onlyKnown(q url.Values, names ...string) error {
 	for name := range q {
 		if !slices.Contains(names, name) {

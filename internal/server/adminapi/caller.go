@@ -90,12 +90,12 @@ type Authority interface {
 	Caller(ctx context.Context, token string) (Caller, error)
 }
 
-// refusedError is why a token is nobody's, in words for whoever sent it.
-type refusedError string
+// deniedError is why a token is nobody's, in words for whoever sent it.
+type deniedError string
 
-func (e refusedError) Error() string { return string(e) }
+func (e deniedError) Error() string { return string(e) }
 
-const errUnknown = refusedError("the token is not known; headgate token create NAME makes one, and the line of the file " +
+const errUnknown = deniedError("the token is not known; headgate token create NAME makes one, and the line of the file " +
 	"that admin.tokens_file names")
 
 // Authorities are asked in their order. One that cannot tell keeps no other from telling.
@@ -104,23 +104,23 @@ type Authorities []Authority
 // Caller is what the first who knows the token says.
 func (all Authorities) Caller(ctx context.Context, token string) (Caller, error) {
 	var failure error
-	refusal := errUnknown
+	denial := errUnknown
 	for _, authority := range all {
 		caller, err := authority.Caller(ctx, token)
-		var refused refusedError
+		var denied deniedError
 		switch {
 		case err == nil:
 			return caller, nil
-		case !errors.As(err, &refused):
+		case !errors.As(err, &denied):
 			failure = err
-		case refused != errUnknown:
-			refusal = refused
+		case denied != errUnknown:
+			denial = denied
 		}
 	}
 	if failure != nil {
 		return Caller{}, failure
 	}
-	return Caller{}, refusal
+	return Caller{}, denial
 }
 
 // Lookup is an Authority that finds the owner of a token by its SHA-256, wherever tokens are kept; false if it is

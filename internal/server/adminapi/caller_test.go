@@ -234,7 +234,7 @@ func TestMayRefund(t *testing.T) {
 		t.Errorf("whoever guesses is not slowed down: %v", err)
 	}
 	if err := guard.MayRefund(t.Context(), tokens["admin"], "192.0.2.2:2"); err != nil {
-		t.Errorf("a right token is refused because of wrong ones: %v", err)
+		t.Errorf("a right token is denied because of wrong ones: %v", err)
 	}
 }
 

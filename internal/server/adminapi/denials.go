@@ -19,7 +19,7 @@ const (
 	MostDenials = largestPage
 )
 
-// Denials is what was refused lately.
+// Denials is what was denied lately.
 type Denials struct {
 	Coverage
 	Since time.Time `json:"since"`
@@ -29,7 +29,7 @@ type Denials struct {
 	Denials    []denials.Record `json:"denials"`
 }
 
-// listDenials asks all nodes what they have refused.
+// listDenials asks all nodes what they have denied.
 func (a *api) listDenials(c *call) (any, error) {
 	if a.Denials == nil {
 		return nil, nobodyLooks()
@@ -40,7 +40,7 @@ func (a *api) listDenials(c *call) (any, error) {
 	}
 	for name := range q.Attributes {
 		if !denials.Known(name, a.limiter.Rules()) {
-			return nil, badRequest("refusals are not remembered by %q: send ip, user, api_key, tenant or another attribute that a rule counts by",
+			return nil, badRequest("denials are not remembered by %q: send ip, user, api_key, tenant or another attribute that a rule counts by",
 				name)
 		}
 	}

@@ -55,10 +55,10 @@ func NewGuard(tokens Authority, log *slog.Logger) *Guard {
 // MayRefund is nil for those who may give units back that they have no receipt of: editors, by the Authorization that a
 // peer sent. Those of a tenant may not: the counters of a request may be of others, too.
 func (g *Guard) MayRefund(ctx context.Context, authorization, peer string) error {
-	by, refusal := g.admit(ctx, authorization, peer)
+	by, denial := g.admit(ctx, authorization, peer)
 	switch {
-	case refusal != nil:
-		return errors.New("a refund takes a token with the role editor, or a reservation: " + refusal.Detail)
+	case denial != nil:
+		return errors.New("a refund takes a token with the role editor, or a reservation: " + denial.Detail)
 	case !by.Role.atLeast(Editor):
 		return fmt.Errorf("a refund takes the role editor, and %s has the role %s", by.Name, by.Role)
 	case by.Tenant != "":
@@ -71,7 +71,7 @@ func (g *Guard) MayRefund(ctx context.Context, authorization, peer string) error
 // admit returns whose token a request has, or why it is rejected. Wrong tokens are counted by address, and from one that sent
 // too many a token that somebody may have made up is not looked at: whoever guesses would go on. Tokens that cannot be guessed
 // are always looked up, so that those who guess lock nobody out behind the same proxy.
-func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Caller, refusal *problem) {
+func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Caller, denial *problem) {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return by, unauthorized("the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one")
@@ -88,12 +88,12 @@ func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Cal
 	asking, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	by, err := g.tokens.Caller(asking, token)
-	var refused refusedError
+	var denied deniedError
 	switch {
 	case err == nil:
 		g.admitted.add(token)
 		return by, nil
-	case !errors.As(err, &refused):
+	case !errors.As(err, &denied):
 		g.complain(ctx, "tokens cannot be looked up: nobody knows whose one is", peer, "error", err)
 		return Caller{}, newProblem(http.StatusServiceUnavailable, "the token cannot be looked up now: try again, or use one of "+
 			"the file that admin.tokens_file names")
@@ -104,7 +104,7 @@ func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Cal
 	if wait > 0 {
 		return Caller{}, tooMany("too many wrong tokens from "+peer, wait)
 	}
-	return Caller{}, unauthorized(refused.Error())
+	return Caller{}, unauthorized(denied.Error())
 }
 
 // pace is nil unless a caller asks too often: the database is for all of them.

@@ -26,7 +26,7 @@ func (j JWT) Caller(_ context.Context, token string) (Caller, error) {
 	}
 	claim, err := j.Tokens.Claims(token)
 	if err != nil {
-		return Caller{}, refusedError("the token is not believed: " + err.Error())
+		return Caller{}, deniedError("the token is not believed: " + err.Error())
 	}
 	c := Caller{Name: claim(j.Name), Role: Role(claim(j.Role))}
 	if c.Name == "" {
@@ -47,5 +47,5 @@ func (j JWT) Caller(_ context.Context, token string) (Caller, error) {
 }
 
 func lacks(claim, what string) error {
-	return refusedError("the token is not believed: its claim " + claim + " must be " + what)
+	return deniedError("the token is not believed: its claim " + claim + " must be " + what)
 }

@@ -63,7 +63,7 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusNotFound, err.Error())
 	case errors.Is(err, pgrules.ErrConflict):
 		return newProblem(http.StatusConflict, err.Error())
-	case errors.Is(err, pgrules.ErrRefused):
+	case errors.Is(err, pgrules.ErrDenied):
 		return newProblem(http.StatusUnprocessableEntity, err.Error())
 	case errors.As(err, &bad):
 		problems := problemsOf(bad)

@@ -31,7 +31,7 @@ var openapi []byte
 
 // Whether an endpoint serves callers of a tenant.
 const (
-	// wholeServer refuses them: it shows or changes what is of all tenants.
+	// wholeServer denies them: it shows or changes what is of all tenants.
 	wholeServer = false
 	// perTenant serves them what is their tenant's and nothing else, for which the handler answers: see Caller.owns.
 	perTenant = true
@@ -99,8 +99,8 @@ var routes = []route{
 
 func (rt *route) String() string { return rt.method + " " + rt.path }
 
-// refuse says why a caller may not use the endpoint; nil if it may.
-func (rt *route) refuse(by Caller) *problem {
+// deny says why a caller may not use the endpoint; nil if it may.
+func (rt *route) deny(by Caller) *problem {
 	switch {
 	case !by.Role.atLeast(rt.least):
 		return newProblem(http.StatusForbidden, fmt.Sprintf("%s takes the role %s, and %s has the role %s", rt, rt.least,
@@ -136,7 +136,7 @@ func (a *api) handle(all []route) {
 			c := &call{r.WithContext(ctx), w, by}
 			value, err := a.serve(rt, c)
 			if err != nil {
-				a.refuse(ctx, c, err)
+				a.deny(ctx, c, err)
 				return
 			}
 			c.answer(value)
@@ -146,9 +146,9 @@ func (a *api) handle(all []route) {
 
 // serve lets an endpoint answer a caller who may use it.
 func (a *api) serve(rt *route, c *call) (any, error) {
-	switch refusal := rt.refuse(c.by); {
-	case refusal != nil:
-		return nil, refusal
+	switch denial := rt.deny(c.by); {
+	case denial != nil:
+		return nil, denial
 	case rt.inDatabase && a.DB == nil:
 		return nil, newProblem(http.StatusNotImplemented, "rules are in files; with postgres in the config they can be "+
 			"changed here")
@@ -156,8 +156,8 @@ func (a *api) serve(rt *route, c *call) (any, error) {
 	return rt.serve(a, c)
 }
 
-// refuse answers with a problem. Tenants are not told where our database is.
-func (a *api) refuse(ctx context.Context, c *call, err error) {
+// deny answers with a problem. Tenants are not told where our database is.
+func (a *api) deny(ctx context.Context, c *call, err error) {
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError && p != err { //nolint:errorlint // a problem that was made on purpose
 		if !errors.Is(err, context.Canceled) { // else whoever asked is gone

@@ -96,7 +96,7 @@ func TestRuleProblems(t *testing.T) {
 	w.ask(t, editor, "POST /rules", `{"name": "f", "scope": "planet", "maxRequests": 1, "windowSeconds": 1}`).says(422, "planet")
 	w.ask(t, editor, "POST /rules", "").says(422)
 	w.ask(t, editor, "POST /rules", document("6ba7b810-9dad-11d1-80b4-00c04fd430c8", "1/s")).says(422, "choose a name")
-	w.ask(t, editor, "POST /rules", `{"id": "b", "by": [], "limit": "1/day"}`).says(422, "refuse everybody")
+	w.ask(t, editor, "POST /rules", `{"id": "b", "by": [], "limit": "1/day"}`).says(422, "deny everybody")
 	w.ask(t, editor, "POST /rules", `{"id": "`+strings.Repeat("x", maxBody)+`"}`).says(413, "65536")
 }
 

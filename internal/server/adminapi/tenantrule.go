@@ -14,20 +14,20 @@ import (
 // of its own.
 func ofTenant(definition *pgrules.Definition, tenant string) (*pgrules.Definition, error) {
 	rule := definition.Rule
-	refuse := func(format string, args ...any) (*pgrules.Definition, error) {
+	deny := func(format string, args ...any) (*pgrules.Definition, error) {
 		return nil, unusable("%s", fmt.Sprintf("rule %q: ", rule.ID)+fmt.Sprintf(format, args...))
 	}
 	only := headgate.OneOf(tenant)
 	if says, ok := rule.Match.Attributes["tenant"]; ok && !reflect.DeepEqual(says, only) {
-		return refuse("it is for other requests than those of tenant %s: leave the tenant out, and it is for yours", tenant)
+		return deny("it is for other requests than those of tenant %s: leave the tenant out, and it is for yours", tenant)
 	}
 	switch {
 	case rule.Priority != 0:
-		return refuse("a priority would put it in the place of rules that are not yours: leave it out")
+		return deny("a priority would put it in the place of rules that are not yours: leave it out")
 	case rule.Critical:
-		return refuse("critical is not for tenants: leave it out")
+		return deny("critical is not for tenants: leave it out")
 	case len(rule.By) == 0:
-		return refuse("by: [] is one counter for everybody: write by: [tenant] for one counter of yours")
+		return deny("by: [] is one counter for everybody: write by: [tenant] for one counter of yours")
 	}
 	attributes := map[string]headgate.Pattern{}
 	maps.Copy(attributes, rule.Match.Attributes)

@@ -275,16 +275,16 @@ func TestGuessing(t *testing.T) {
 		}
 		for range 20 { // the right one costs nothing
 			if ask("[2001:db8::1]:1", tokens[0]) != http.StatusOK {
-				t.Fatal("a right token is refused")
+				t.Fatal("a right token is denied")
 			}
 		}
-		var refused, slowed atomic.Int64
+		var denied, slowed atomic.Int64
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
 				switch code := ask("[2001:db8::2]:2", "hgt_guess"); code {
 				case http.StatusUnauthorized:
-					refused.Add(1)
+					denied.Add(1)
 				case http.StatusTooManyRequests:
 					slowed.Add(1)
 				default:
@@ -293,8 +293,8 @@ func TestGuessing(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if refused.Load() != 10 || slowed.Load() != 90 {
-			t.Errorf("%d guesses, %d slowed", refused.Load(), slowed.Load())
+		if denied.Load() != 10 || slowed.Load() != 90 {
+			t.Errorf("%d guesses, %d slowed", denied.Load(), slowed.Load())
 		}
 		for peer, want := range map[string]int{
 			"[2001:db8::3]:3": 429, "[2001:db8:0:1::2]:2": 200, "192.0.2.1:1": 200, "@": 200,

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/server/offenders"
 )
 
-// UsualWindow is how far back one looks for who is refused most who does not say.
+// UsualWindow is how far back one looks for who is denied most who does not say.
 const UsualWindow = 5 * time.Minute
 
 // Coverage says which nodes have answered, and how they show subjects.
@@ -18,13 +18,13 @@ type Coverage struct {
 	ShowSubjects string `json:"showSubjects"`
 }
 
-// Top is who was refused most lately, and who is nearest to a limit.
+// Top is who was denied most lately, and who is nearest to a limit.
 type Top struct {
 	Coverage
 	At            time.Time           `json:"at"`
 	WindowSeconds int                 `json:"windowSeconds"`
 	Incomplete    bool                `json:"incomplete"`
-	Refused       []offenders.Limited `json:"refused"`
+	Denied        []offenders.Limited `json:"denied"`
 	Near          []offenders.Near    `json:"near"`
 }
 
@@ -32,7 +32,7 @@ func nobodyLooks() *problem {
 	return newProblem(http.StatusNotImplemented, "this server does not watch its decisions: ask one that headgate serve runs")
 }
 
-// misspelt is an error if there is no such rule. One that was removed may have refused somebody before.
+// misspelt is an error if there is no such rule. One that was removed may have denied somebody before.
 func (a *api) misspelt(rule string) error {
 	if _, ok := a.limiter.Rules().Rule(rule); !ok && rule != "" {
 		return notInForce(rule)
@@ -40,7 +40,7 @@ func (a *api) misspelt(rule string) error {
 	return nil
 }
 
-// listTop asks all nodes who is refused most, and who is nearest to a limit.
+// listTop asks all nodes who is denied most, and who is nearest to a limit.
 func (a *api) listTop(c *call) (any, error) {
 	if a.Top == nil {
 		return nil, nobodyLooks()

@@ -28,7 +28,7 @@ func (s *sees) Top(_ context.Context, q offenders.Query) (offenders.Answer, fano
 	s.top = q
 	ann := headgate.Attributes{"user": "ann"}
 	return offenders.Answer{
-		Limited: []offenders.Limited{{Rule: "search", Subject: subjectAnn, Attributes: ann, Refused: 17, Error: 2}},
+		Limited: []offenders.Limited{{Rule: "search", Subject: subjectAnn, Attributes: ann, Denied: 17, Error: 2}},
 		Near:    []offenders.Near{{Rule: "login", Limit: "day", Subject: subjectAnn, Used: 9, Of: 10, At: time.Unix(1_800_000_000, 0).UTC()}},
 	}, twoOfThree, nil
 }
@@ -59,8 +59,8 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	w, s := watched(t)
 	w.ask(t, viewer, "GET /top", "").want(http.StatusOK).has("nodes=3", "nodesAnswered=2", "showSubjects=clear",
-		"problem=1 of 3 nodes did not answer in time", "windowSeconds=300", "refused.0.rule=search", "refused.0.subject="+subjectAnn,
-		"refused.0.attributes.user=ann", "refused.0.refused=17", "refused.0.error=2", "near.0.limit=day", "near.0.used=9", "near.0.of=10")
+		"problem=1 of 3 nodes did not answer in time", "windowSeconds=300", "denied.0.rule=search", "denied.0.subject="+subjectAnn,
+		"denied.0.attributes.user=ann", "denied.0.denied=17", "denied.0.error=2", "near.0.limit=day", "near.0.used=9", "near.0.of=10")
 	if s.top != (offenders.Query{WindowSeconds: 300, Most: 20}) {
 		t.Errorf("asked %+v", s.top)
 	}
@@ -98,7 +98,7 @@ func TestDenials(t *testing.T) {
 		"attribute=user=": `attribute is "user=": send NAME=VALUE`,
 		"since=yesterday": `since is "yesterday": send a time`,
 
-		"attribute=user_agent=curl": `refusals are not remembered by "user_agent": send ip, user`,
+		"attribute=user_agent=curl": `denials are not remembered by "user_agent": send ip, user`,
 		"since=-1":                  `since is "-1"`,
 		"limit=501":                 `limit is "501": send 1 to 500`,
 		"user=ann":                  `there is no parameter "user"`,

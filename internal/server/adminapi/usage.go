@@ -19,7 +19,7 @@ type Usage struct {
 	Limits  []LimitUsage `json:"limits"`
 }
 
-// usage is the same with, beside the limits, the one that would refuse the subject first.
+// usage is the same with, beside the limits, the one that would deny the subject first.
 type usage struct {
 	RuleID string `json:"ruleId"`
 	Usage
@@ -37,7 +37,7 @@ type LimitUsage struct {
 	Calendar      string   `json:"calendar,omitempty"`
 	// Origin is rule, tier or override.
 	Origin string `json:"origin"`
-	// Enforced is false for a limit that refuses nobody.
+	// Enforced is false for a limit that denies nobody.
 	Enforced bool `json:"enforced"`
 	// LocalShare says that Redis did not answer: Remaining and ResetAt are of the server's local fallback share of the limit.
 	LocalShare bool `json:"localShare,omitempty"`

@@ -122,8 +122,8 @@ func TestOwnUsageOfSubjects(t *testing.T) {
 	// A token of a subject is for nothing else.
 	for i := range routes {
 		rt := &routes[i]
-		if refusal := rt.refuse(Caller{Name: "ann", Role: Self, Subject: "user=ann"}); (refusal == nil) != (rt.path == "/v1/rate-limit/usage/me") {
-			t.Errorf("%s: %v", rt, refusal)
+		if denial := rt.deny(Caller{Name: "ann", Role: Self, Subject: "user=ann"}); (denial == nil) != (rt.path == "/v1/rate-limit/usage/me") {
+			t.Errorf("%s: %v", rt, denial)
 		}
 	}
 }
@@ -160,14 +160,14 @@ func TestDailyUsage(t *testing.T) {
 	for _, tenant := range []string{"acme", "globex"} {
 		row := meter.Row{
 			Day: today, Rule: "quota", Subject: headgate.SubjectOf("tenant", tenant), Attributes: headgate.Attributes{"tenant": tenant},
-			Units: 7, Refused: 2,
+			Units: 7, Denied: 2,
 		}
 		if err := w.db.AddUsage(t.Context(), []meter.Row{row}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.ask(t, viewer, "GET /usage/daily", "").want(200).has("usage.*.subject.tenant=acme globex", "usage.*.units=7 7")
-	w.ask(t, viewer, "GET /usage/daily?limit=1&rule=quota&subject=tenant=acme", "").want(200).has("usage.*.day="+today, "usage.*.refused=2")
+	w.ask(t, viewer, "GET /usage/daily?limit=1&rule=quota&subject=tenant=acme", "").want(200).has("usage.*.day="+today, "usage.*.denied=2")
 	w.ask(t, "viewer.acme", "GET /usage/daily", "").want(200).has("usage.*.subject.tenant=acme")
 	w.ask(t, "viewer.acme", "GET /usage/daily?subject=tenant=globex", "").says(404, "not of tenant acme")
 	w.ask(t, "viewer.acme", "GET /usage/daily?subject=user=ann", "").says(404, "not of tenant acme")

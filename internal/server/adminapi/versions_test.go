@@ -66,7 +66,7 @@ func TestPublishProblems(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"mode": "loud"}`: "enforce, shadow or off",
 		`{"rules": [` + document("a", "1/s") + `, ` + document("a", "2/s") + `]}`: "is there twice",
-		`{"rules": [{"id": "x", "by": [], "limit": "1/day"}]}`:                    "refuse everybody",
+		`{"rules": [{"id": "x", "by": [], "limit": "1/day"}]}`:                    "deny everybody",
 	} {
 		w.ask(t, editor, "POST /versions", body).says(422, want)
 	}
@@ -89,7 +89,7 @@ func TestValidate(t *testing.T) {
 	}
 	harm := w.ask(t, viewer, "POST /validate", `{"id": "x", "by": [], "limit": "1/day"}`).want(200)
 	harm.has("valid=false")
-	if !strings.Contains(harm.text("problems.0.problem"), "refuse everybody") {
+	if !strings.Contains(harm.text("problems.0.problem"), "deny everybody") {
 		t.Errorf("%s", harm.Body)
 	}
 	// A tenant is told of its own rules only.

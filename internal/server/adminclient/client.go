@@ -102,7 +102,7 @@ func New(o Options) (*Client, error) {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // call sends a question and reads the answer; either may be nil. A server that is asked too often is asked again when it
-// says so. What it refuses is a *RefusalError.
+// says so. What it denies is a *DenialError.
 func (c *Client) call(ctx context.Context, method, path string, question, answer any) error {
 	var body []byte
 	if question != nil {
@@ -129,7 +129,7 @@ func (c *Client) call(ctx context.Context, method, path string, question, answer
 	case err != nil:
 		return c.unreachable(err)
 	case r.status/100 != 2:
-		return c.refused(&r)
+		return c.denied(&r)
 	case answer != nil && json.Unmarshal(r.text, answer) != nil:
 		return c.stranger()
 	}

@@ -44,7 +44,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestDenied(t *testing.T) {
 	t.Parallel()
 	for want, answer := range map[string]struct {
 		status     int
@@ -62,12 +62,12 @@ func TestRefused(t *testing.T) {
 			_, _ = io.WriteString(w, answer.body)
 		})
 		_, err := c.Nodes(t.Context())
-		if err == nil || !strings.Contains(err.Error(), want) || adminclient.RefusedWith(err, http.StatusConflict) != (answer.status == http.StatusConflict) {
+		if err == nil || !strings.Contains(err.Error(), want) || adminclient.DeniedWith(err, http.StatusConflict) != (answer.status == http.StatusConflict) {
 			t.Errorf("%q: %v", want, err)
 		}
-		var refused *adminclient.RefusalError
-		if errors.As(err, &refused) && refused.Status != answer.status {
-			t.Errorf("%q: %d", want, refused.Status)
+		var denied *adminclient.DenialError
+		if errors.As(err, &denied) && denied.Status != answer.status {
+			t.Errorf("%q: %d", want, denied.Status)
 		}
 	}
 }

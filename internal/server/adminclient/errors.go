@@ -42,15 +42,15 @@ var whereToLook = map[string]string{
 	"override ": "headgate override list", "exemption ": "headgate exempt list",
 }
 
-// RefusalError is why a server does not do it, in its words.
-type RefusalError struct {
+// DenialError is why a server does not do it, in its words.
+type DenialError struct {
 	server   string
 	Status   int `json:"-"`
 	Detail   string
 	Problems []struct{ Rule, Problem string }
 }
 
-func (r *RefusalError) Error() string {
+func (r *DenialError) Error() string {
 	text := r.server + ": " + r.Detail + r.advice()
 	if len(r.Problems) < 2 {
 		return text
@@ -62,7 +62,7 @@ func (r *RefusalError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-func (r *RefusalError) advice() string {
+func (r *DenialError) advice() string {
 	for beginning, command := range whereToLook {
 		if r.Status == http.StatusNotFound && strings.HasPrefix(r.Detail, beginning) {
 			return ": " + command + " shows what there is"
@@ -71,9 +71,9 @@ func (r *RefusalError) advice() string {
 	return ""
 }
 
-// refused is why a server does not say.
-func (c *Client) refused(r *reply) error {
-	problem := RefusalError{server: c.Server, Status: r.status}
+// denied is why a server does not say.
+func (c *Client) denied(r *reply) error {
+	problem := DenialError{server: c.Server, Status: r.status}
 	ours := strings.HasPrefix(r.header.Get("Content-Type"), "application/problem+json") &&
 		json.Unmarshal(r.text, &problem) == nil && problem.Detail != ""
 	switch {

@@ -34,7 +34,7 @@ func (c *Client) SetOverride(ctx context.Context, o *adminapi.Override) (adminap
 	return ask[adminapi.StoredOverride](ctx, c, http.MethodPost, adminapi.OverridesPath, o)
 }
 
-// SetOverrides sets all or none, and returns how many were not as they are already. A *RefusalError because of one of them begins
+// SetOverrides sets all or none, and returns how many were not as they are already. A *DenialError because of one of them begins
 // with "override" and its index.
 func (c *Client) SetOverrides(ctx context.Context, all []adminapi.Override) (changed int, err error) {
 	answer, err := ask[struct{ Changed int }](ctx, c, http.MethodPost, adminapi.OverridesPath, map[string]any{"overrides": all})

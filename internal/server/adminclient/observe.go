@@ -17,11 +17,11 @@ func (c *Client) Nodes(ctx context.Context) (adminapi.Nodes, error) {
 	return ask[adminapi.Nodes](ctx, c, http.MethodGet, adminapi.NodesPath, nil)
 }
 
-// Explain returns whether a request would be refused now, and why.
+// Explain returns whether a request would be denied now, and why.
 func (c *Client) Explain(ctx context.Context, q explain.Question) (*explain.Report, error) {
 	r, err := ask[explain.Report](ctx, c, http.MethodPost, adminapi.ExplainPath, q)
 	switch {
-	case RefusedWith(err, http.StatusNotFound), RefusedWith(err, http.StatusMethodNotAllowed):
+	case DeniedWith(err, http.StatusNotFound), DeniedWith(err, http.StatusMethodNotAllowed):
 		return nil, c.stranger()
 	case err != nil:
 		return nil, err
@@ -39,7 +39,7 @@ func (c *Client) Top(ctx context.Context, q url.Values) (adminapi.Top, error) {
 	if err == nil && t.WindowSeconds < 1 {
 		err = c.stranger()
 	}
-	t.Refused, t.Near = append([]offenders.Limited{}, t.Refused...), append([]offenders.Near{}, t.Near...)
+	t.Denied, t.Near = append([]offenders.Limited{}, t.Denied...), append([]offenders.Near{}, t.Near...)
 	return t, err
 }
 

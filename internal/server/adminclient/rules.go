@@ -100,10 +100,10 @@ func (c *Client) Rollback(ctx context.Context, version int64, comment string) (a
 	return ask[adminapi.Published](ctx, c, http.MethodPost, fmt.Sprintf("%s/%d/rollback", adminapi.VersionsPath, version), why)
 }
 
-// RefusedWith reports whether a server has refused with this status.
-func RefusedWith(err error, status int) bool {
-	refused, ok := errors.AsType[*RefusalError](err)
-	return ok && refused.Status == status
+// DeniedWith reports whether a server has denied with this status.
+func DeniedWith(err error, status int) bool {
+	denied, ok := errors.AsType[*DenialError](err)
+	return ok && denied.Status == status
 }
 
 // Audit returns the newest changes of a rule and what belongs to it, at most so many, and whether there are more.

@@ -17,7 +17,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// plenty is a rule that refuses nobody.
+// plenty is a rule that denies nobody.
 var plenty = headgate.Rule{ID: "calls", By: []string{"api_key"}, Limit: headgate.PerSecond(1e6)}
 
 // yielding answers all with the same, after others had their turn.

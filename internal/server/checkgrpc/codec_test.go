@@ -105,7 +105,7 @@ func collect(m protoreflect.Message, name protoreflect.FullName, seen map[protor
 	})
 }
 
-// FuzzCodec sees that whatever comes is read, or refused, as the generated code would. Beyond what a request may have it need
+// FuzzCodec sees that whatever comes is read, or denied, as the generated code would. Beyond what a request may have it need
 // only be recognizable as too much.
 func FuzzCodec(f *testing.F) {
 	for _, m := range samples() {
@@ -120,13 +120,13 @@ func FuzzCodec(f *testing.F) {
 			&checkv1.CheckRequest{}, &checkv1.CheckStreamRequest{}, &checkv1.ReserveRequest{}, &checkv1.CommitRequest{},
 		} {
 			want, got := empty.ProtoReflect().New().Interface(), empty.ProtoReflect().New().Interface()
-			refused := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, want)
+			denied := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, want)
 			err := read(data, got)
 			if err == nil && most(got) > check.MaxAttributes {
 				continue
 			}
-			if (err == nil) != (refused == nil) || err == nil && !proto.Equal(want, got) {
-				t.Errorf("%x:\nread %v: %v\nnot  %v: %v", data, got, err, want, refused)
+			if (err == nil) != (denied == nil) || err == nil && !proto.Equal(want, got) {
+				t.Errorf("%x:\nread %v: %v\nnot  %v: %v", data, got, err, want, denied)
 			}
 		}
 	})

@@ -20,7 +20,7 @@ import (
 // that a client gains nothing by sending either,
 //
 //   - they are read only if the peer is a trusted proxy;
-//   - if there are both, also if they say the same, nobody can tell which the client wrote, and the request is refused
+//   - if there are both, also if they say the same, nobody can tell which the client wrote, and the request is denied
 //     as one that makes no sense. To choose one would let clients choose;
 //   - X-Forwarded-Host is read only with X-Forwarded-Uri; beside X-Original-Uri the host is in the header Host;
 //   - without a method, which the example in nginx' manual leaves out, rules for any method apply.

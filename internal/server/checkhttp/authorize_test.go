@@ -173,7 +173,7 @@ type unread struct{ t *testing.T }
 
 func (u unread) Read([]byte) (int, error) { u.t.Error("the body is read"); return 0, io.EOF }
 
-// TestAnyMethod shows that forward-auth answers any method, reads no body, and lets package httplimit refuse.
+// TestAnyMethod shows that forward-auth answers any method, reads no body, and lets package httplimit deny.
 func TestAnyMethod(t *testing.T) {
 	t.Parallel()
 	h := newTest(t, limiter(t), Options{})
@@ -185,7 +185,7 @@ func TestAnyMethod(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", method, w.Code, want)
 		}
 		if i == 10 && (w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "login-by-ip allows")) {
-			t.Errorf("refused with %v %s", w.Header(), w.Body)
+			t.Errorf("denied with %v %s", w.Header(), w.Body)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type exchange struct {
 // token stands for a reservation in testdata and in the examples of openapi.yaml.
 const token = "aGctcmVzZXJ2YXRpb24" //nolint:gosec // It is no secret.
 
-// unchanced takes chance out of forward-auth's refusals: limits in testdata are such that the waits are 6 s, or 1 s.
+// unchanced takes chance out of forward-auth's denials: limits in testdata are such that the waits are 6 s, or 1 s.
 var unchanced = strings.NewReplacer("in 7 seconds", "in 6 seconds", `"retry_after":7`, `"retry_after":6`,
 	"in 2 seconds", "in 1 second", `"retry_after":2`, `"retry_after":1`)
 
@@ -150,7 +150,7 @@ func checkFraming(t *testing.T, e exchange) {
 	if h.Get("Cache-Control") != "no-store" || h.Get("Content-Encoding") != "" {
 		t.Errorf("%s: headers %v", e.request.URL, h)
 	}
-	// net/http says how long refusals of package httplimit are.
+	// net/http says how long denials of package httplimit are.
 	if n := h.Get("Content-Length"); n != strconv.Itoa(e.response.Body.Len()) && e.request.URL.Path != pathAuthorize {
 		t.Errorf("%s: Content-Length %q of %d bytes", e.request.URL, n, e.response.Body.Len())
 	}

@@ -96,7 +96,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		check.Problemf(http.StatusNotFound, "there is no such path: POST to %s, or GET %s or %s, which describes them",
 			strings.Join(slices.Sorted(maps.Keys(h.operations)), ", "), pathAuthorize, pathDocument).Write(w)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		refuseMethod(w, r, "GET, HEAD")
+		denyMethod(w, r, "GET, HEAD")
 	default:
 		check.Answer(w, http.StatusOK, "application/yaml", document)
 	}
@@ -104,7 +104,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) {
 	if r.Method != http.MethodPost {
-		refuseMethod(w, r, http.MethodPost)
+		denyMethod(w, r, http.MethodPost)
 		return
 	}
 	if err := h.crossOrigin.Check(r); err != nil {
@@ -173,7 +173,7 @@ func (h *handler) readLarge(body []byte, rest io.Reader) (all []byte, release fu
 	return b.Bytes(), func() { h.large.Give(1) }, err
 }
 
-func refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
+func denyMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
 	check.Problemf(http.StatusMethodNotAllowed, "%s does not take %.20q: use %s", r.URL.Path, r.Method, allowed).Write(w)
 }

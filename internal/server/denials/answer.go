@@ -19,7 +19,7 @@ const (
 	largestAnswer = 1_000
 )
 
-// Query asks for refusals. Its zero value asks for all.
+// Query asks for denials. Its zero value asks for all.
 type Query struct {
 	// Attributes must be the request's, all of them, and are as package identity makes them; client is the api_key, else the
 	// user, else the ip. Those that can be found are ip, client, user, api_key, service_account, tenant, tier, method, host,
@@ -28,7 +28,7 @@ type Query struct {
 	// Subject is a headgate.Subject as text; "" means any. Rule is the ID of one; "" means any.
 	Subject string `json:"subject,omitempty"`
 	Rule    string `json:"rule,omitempty"`
-	// Since is the time of the oldest refusals.
+	// Since is the time of the oldest denials.
 	Since time.Time `json:"since,omitzero"`
 	// Most is how many records there are in the answer; 0 means 100, and more than 1,000 are never given.
 	Most int `json:"most,omitempty"`
@@ -38,20 +38,20 @@ type Query struct {
 type Answer struct {
 	fanout.Header
 	Records []Record `json:"records"`
-	// Unrecorded is how many refusals in the time asked for, of any subject and rule, are in no record, because there were
+	// Unrecorded is how many denials in the time asked for, of any subject and rule, are in no record, because there were
 	// too many.
 	Unrecorded int64 `json:"unrecorded"`
 	// From is the time before which records may be gone: forgotten, or lost with the process.
 	From time.Time `json:"from"`
 }
 
-// Record is refusals of one client by one limit, within ten seconds, as operators are told of it. What is said of the request is that
+// Record is denials of one client by one limit, within ten seconds, as operators are told of it. What is said of the request is that
 // of the first.
 type Record struct {
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
 	Count int64     `json:"count"`
-	// Others is how many more requests the limit refused that were counted on the same subject, but came from other clients,
+	// Others is how many more requests the limit denied that were counted on the same subject, but came from other clients,
 	// too many to have a record each.
 	Others int64  `json:"others"`
 	Node   string `json:"node"`
@@ -71,7 +71,7 @@ type Record struct {
 	Path         headgate.Path `json:"path"`
 	RulesVersion string        `json:"rulesVersion"`
 	TraceID      string        `json:"traceId,omitempty"`
-	// Missing is the attribute for whose lack the rule refuses requests.
+	// Missing is the attribute for whose lack the rule denies requests.
 	Missing string `json:"missing,omitempty"`
 }
 
@@ -108,7 +108,7 @@ func (l *Log) Answer(q Query) Answer {
 	return a
 }
 
-// atATime is how many records are looked at while refusals have to wait.
+// atATime is how many records are looked at while denials have to wait.
 const atATime = 256
 
 // Merge makes one answer to a query of those of several nodes, newest first.

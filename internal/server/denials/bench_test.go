@@ -12,18 +12,18 @@ import (
 
 func BenchmarkAllowed(b *testing.B) {
 	w := newWorld(b, false)
-	seen := refusal("ann")
+	seen := denial("ann")
 	seen.Decision.Allowed = true
 	for b.Loop() {
 		w.Note(b.Context(), seen)
 	}
 }
 
-func BenchmarkRefusedAgain(b *testing.B) {
+func BenchmarkDeniedAgain(b *testing.B) {
 	w := newWorld(b, false)
 	b.ReportAllocs()
 	b.RunParallel(func(p *testing.PB) {
-		ctx, seen := b.Context(), refusal("ann")
+		ctx, seen := b.Context(), denial("ann")
 		for p.Next() {
 			w.Note(ctx, seen)
 		}
@@ -34,7 +34,7 @@ func BenchmarkRefusedAgain(b *testing.B) {
 func BenchmarkUnrecorded(b *testing.B) {
 	w := newWorld(b, false)
 	b.ReportAllocs()
-	seen := refusal("ann")
+	seen := denial("ann")
 	i := 0
 	for b.Loop() {
 		i++
@@ -57,7 +57,7 @@ func BenchmarkFull(b *testing.B) {
 			}
 			before, now := heap(), time.Now()
 			for i := range mostRecords {
-				seen := refusal(fmt.Sprintf("%0*d", length, i))
+				seen := denial(fmt.Sprintf("%0*d", length, i))
 				if seen.Attributes["api_key"] = "k" + strconv.Itoa(i); length > mostValue {
 					for _, name := range kept {
 						seen.Attributes[name] = seen.Attributes["user"]

@@ -1,4 +1,4 @@
-// Package denials remembers what was refused lately and why, so that a customer who asks afterwards gets an answer: which
+// Package denials remembers what was denied lately and why, so that a customer who asks afterwards gets an answer: which
 // limit it was, how often, and when the request could have passed. It is of one node, in memory; Merge makes one answer of
 // those of several nodes.
 //
@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// span is for how long refusals are added to a record.
+	// span is for how long denials are added to a record.
 	span = 10 * time.Second
 	// mostRecords and mostBytes are what is kept, whichever is reached first: the oldest go. Usual records take some 400
 	// bytes, so that all of them are 13 MB; of the longest possible there are a third in 32 MB.
@@ -29,7 +29,7 @@ const (
 	mostBytes   = 28 << 20
 	// mostClients is how many clients have a record each where they are counted as one subject.
 	mostClients = 16
-	// mostSpans is for how many spans it is known how many refusals were not recorded.
+	// mostSpans is for how many spans it is known how many denials were not recorded.
 	mostSpans = 1_024
 	// newRecords is how many records are made per second and newRecordsAtOnce how many in a burst: else clients that make up
 	// subjects could displace what is known of all others.
@@ -50,12 +50,12 @@ type Options struct {
 	Node string
 	// TraceID is that of a request, "" if it has none; nil means that none has.
 	TraceID func(context.Context) string
-	// Log is told every record once it is complete, at level debug, and warned if refusals are too many to record; nil means
+	// Log is told every record once it is complete, at level debug, and warned if denials are too many to record; nil means
 	// that nobody is.
 	Log *slog.Logger
 }
 
-// Log is what was refused lately. It is safe for use by many goroutines.
+// Log is what was denied lately. It is safe for use by many goroutines.
 type Log struct {
 	options Options
 	seed    maphash.Seed
@@ -76,14 +76,14 @@ type Log struct {
 	warnedOf int64 // of those missed
 }
 
-// key is what the refusals in a record have in common.
+// key is what the denials in a record have in common.
 type key struct {
 	subject headgate.Subject
 	counter headgate.Counter
 	client  uint64
 }
 
-// missedSpan is how many refusals were not recorded from a time on.
+// missedSpan is how many denials were not recorded from a time on.
 type missedSpan struct {
 	from  time.Time
 	count int64
@@ -101,10 +101,10 @@ func New(o Options) *Log {
 	}
 }
 
-// Unrecorded is how many refusals were not recorded since the start, because there were too many.
+// Unrecorded is how many denials were not recorded since the start, because there were too many.
 func (l *Log) Unrecorded() int64 { return l.missed.Load() }
 
-// Note is told of every decision, and keeps those that refuse a request. A record is of one client's refusals by one limit
+// Note is told of every decision, and keeps those that deny a request. A record is of one client's denials by one limit
 // within ten seconds, and the first of them stands for all.
 func (l *Log) Note(ctx context.Context, seen *headgate.Observation) {
 	if seen.Decision.Allowed || seen.Call != headgate.CallCheck && seen.Call != headgate.CallReserve {
@@ -137,7 +137,7 @@ func (l *Log) Note(ctx context.Context, seen *headgate.Observation) {
 	}
 }
 
-// find is the record to which a refusal of now belongs, or nil.
+// find is the record to which a denial of now belongs, or nil.
 func (l *Log) find(k key, now time.Time) *record {
 	if r := l.open[k]; r != nil && now.Sub(r.first) < span {
 		return r
@@ -150,7 +150,7 @@ func (k key) lead() key {
 	return k
 }
 
-// clientOf tells apart the clients that a rule counts as one subject, so that each finds its refusals. It is never 0.
+// clientOf tells apart the clients that a rule counts as one subject, so that each finds its denials. It is never 0.
 func (l *Log) clientOf(a headgate.Attributes) uint64 {
 	sum := uint64(1)
 	add := func(value string) {
@@ -170,7 +170,7 @@ func (l *Log) clientOf(a headgate.Attributes) uint64 {
 	return sum | 1
 }
 
-// miss counts a refusal that gets no record: in that of the lead, if there is one.
+// miss counts a denial that gets no record: in that of the lead, if there is one.
 func (l *Log) miss(lead *record, now time.Time) {
 	if lead != nil {
 		lead.others++
@@ -240,12 +240,12 @@ func (l *Log) sweep() {
 	l.mu.Unlock()
 	ctx := context.Background()
 	if warn {
-		l.options.Log.WarnContext(ctx, "too many subjects are refused to record each: some refusals are only counted",
+		l.options.Log.WarnContext(ctx, "too many subjects are denied to record each: some denials are only counted",
 			"unrecorded", missed)
 	}
 	if l.options.Log.Enabled(ctx, slog.LevelDebug) {
 		for _, r := range done {
-			l.options.Log.LogAttrs(ctx, slog.LevelDebug, "refused", l.show(r, &Query{}).logged()...)
+			l.options.Log.LogAttrs(ctx, slog.LevelDebug, "denied", l.show(r, &Query{}).logged()...)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-func TestRefusalsOfTenSecondsAreOneRecord(t *testing.T) {
+func TestDenialsOfTenSecondsAreOneRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, headgate.Rule{ID: "login", By: []string{"user"}})
@@ -40,7 +40,7 @@ func TestRefusalsOfTenSecondsAreOneRecord(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoRefusalIsNotKept(t *testing.T) {
+func TestWhatIsNoDenialIsNotKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true,
 		headgate.Rule{ID: "later", By: []string{}, Mode: headgate.Shadow},
@@ -122,7 +122,7 @@ func TestRecordSaysWhy(t *testing.T) {
 	}
 }
 
-// Many clients of one subject: each finds its own refusals, until they are too many.
+// Many clients of one subject: each finds its own denials, until they are too many.
 func TestClientsThatAreCountedAsOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,13 +153,13 @@ func TestNewRecordsAreBounded(t *testing.T) {
 		w := newWorld(t, false)
 		began := time.Now()
 		n := 0
-		refuse := func(times int) {
+		deny := func(times int) {
 			for range times {
-				w.Note(t.Context(), refusal(strconv.Itoa(n)))
+				w.Note(t.Context(), denial(strconv.Itoa(n)))
 				n++
 			}
 		}
-		refuse(700)
+		deny(700)
 		check := func(q Query, records int, unrecorded int64) {
 			t.Helper()
 			q.Most = largestAnswer
@@ -168,18 +168,18 @@ func TestNewRecordsAreBounded(t *testing.T) {
 			}
 		}
 		check(Query{}, 500, 200)
-		w.Note(t.Context(), refusal("0")) // which has a record
+		w.Note(t.Context(), denial("0")) // which has a record
 		check(Query{}, 500, 200)
 		time.Sleep(2 * time.Second)
-		refuse(130)
+		deny(130)
 		check(Query{}, 600, 230)
 		time.Sleep(10 * time.Second)
-		refuse(500)
+		deny(500)
 		if n := len(w.Answer(Query{Most: 2_000}).Records); n != largestAnswer {
 			t.Error(n, "records in an answer")
 		}
 		time.Sleep(10 * time.Second)
-		refuse(501)
+		deny(501)
 		check(Query{Since: began.Add(15 * time.Second)}, 500, 1)
 		check(Query{Since: began.Add(5 * time.Second)}, 1_000, 231) // as the span is not over
 		if w.Unrecorded() != 231 {
@@ -189,7 +189,7 @@ func TestNewRecordsAreBounded(t *testing.T) {
 			t.Error("the log has not one warning:", text)
 		}
 		time.Sleep(time.Minute)
-		refuse(501)
+		deny(501)
 		time.Sleep(time.Minute)
 		if text := w.lines.String(); strings.Count(text, "level=WARN") != 2 || !strings.Contains(text, "unrecorded=2\n") {
 			t.Error("the log does not tell of the rest")
@@ -211,7 +211,7 @@ func TestOldestGo(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := New(Options{Rules: newWorld(t, false).options.Rules})
 				start := time.Now()
-				seen := refusal("")
+				seen := denial("")
 				if c.value != "" {
 					for _, name := range kept {
 						seen.Attributes[name] = c.value
@@ -267,7 +267,7 @@ func TestCompleteRecordsAreLogged(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		text := w.lines.String()
-		for _, part := range []string{"level=DEBUG msg=refused", " count=3 ", " rule=login ", " limit=1/hour ", "=map[method:POST] "} {
+		for _, part := range []string{"level=DEBUG msg=denied", " count=3 ", " rule=login ", " limit=1/hour ", "=map[method:POST] "} {
 			if !strings.Contains(text, part) {
 				t.Errorf("no %q in %s", part, text)
 			}
@@ -290,7 +290,7 @@ func TestManyAtOnce(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for i := range 2_000 {
-				w.Note(t.Context(), refusal(strconv.Itoa(i%600)))
+				w.Note(t.Context(), denial(strconv.Itoa(i%600)))
 				if i%100 == 0 {
 					w.Answer(Query{Attributes: headgate.Attributes{"user": "1"}})
 				}

@@ -25,7 +25,7 @@ var harmless = []string{"method", "route", "tier"}
 // mostValue is how much is kept of a value.
 const mostValue = 256
 
-// record is refusals of one client by one limit. All but the first numbers stays as it is; those are the log's, whose mutex is for
+// record is denials of one client by one limit. All but the first numbers stays as it is; those are the log's, whose mutex is for
 // them.
 type record struct {
 	key
@@ -43,7 +43,7 @@ type record struct {
 // bytes is what it takes, roughly.
 func (r *record) bytes() int { return 300 + len(r.texts) }
 
-// newRecord keeps what there is to know of a refusal, and nothing that belongs to others.
+// newRecord keeps what there is to know of a denial, and nothing that belongs to others.
 func (l *Log) newRecord(ctx context.Context, now time.Time, seen *headgate.Observation, limit *headgate.LimitDecision) *record {
 	r := &record{
 		first: now, count: 1, cost: limit.Cost, remaining: limit.Remaining, retryAfter: limit.RetryAfter,
@@ -137,7 +137,7 @@ func (t texts) client() string {
 	return "client"
 }
 
-// lastAt is when the last of the refusals was.
+// lastAt is when the last of the denials was.
 func (r *record) lastAt() time.Time { return r.first.Add(r.last) }
 
 // show is what may be seen of a record that a query has found. Nobody changes it meanwhile: it is complete, or a copy.

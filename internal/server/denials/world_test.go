@@ -26,7 +26,7 @@ type world struct {
 	lines   *testenv.Log
 }
 
-// newWorld has rules that refuse the second request of an hour.
+// newWorld has rules that deny the second request of an hour.
 func newWorld(t testing.TB, inClear bool, rules ...headgate.Rule) *world {
 	t.Helper()
 	return newWorldOn(t, memstore.New(memstore.Options{}), inClear, rules...)
@@ -72,8 +72,8 @@ func (w *world) one(t testing.TB, q Query) Record {
 	return found[0]
 }
 
-// refusal is what a log is told of a user whom a rule by user refuses.
-func refusal(user string) *headgate.Observation {
+// denial is what a log is told of a user whom a rule by user denies.
+func denial(user string) *headgate.Observation {
 	return &headgate.Observation{
 		Call: headgate.CallCheck,
 		Attributes: headgate.Attributes{

@@ -39,7 +39,7 @@ func (m *request) ReadFields(data []byte) error {
 		case 1<<3 | protofields.Bytes:
 			m.domain = r.Text()
 		case 2<<3 | protofields.Bytes:
-			if len(m.descriptors) <= maxDescriptors { // one more is enough to refuse it
+			if len(m.descriptors) <= maxDescriptors { // one more is enough to deny it
 				m.descriptors = append(m.descriptors, descriptor{})
 				m.readDescriptor(&m.descriptors[len(m.descriptors)-1], r.Message())
 			}

@@ -143,16 +143,16 @@ func appendHeader(data []byte, name string, value []byte) []byte {
 	return protofields.Close(data, at)
 }
 
-// appendMetadata writes what an operator may want to log: which rule refuses or would in shadow, by which version of the rules,
+// appendMetadata writes what an operator may want to log: which rule denies or would in shadow, by which version of the rules,
 // and who decided if the store did not answer. If all is well there is nothing to say.
 func appendMetadata(data []byte, d *headgate.Decision) []byte {
-	refused, would := d.DeniedBy(), shadow(d)
-	if refused == nil && would == nil && !without(d.Path) {
+	denied, would := d.DeniedBy(), shadow(d)
+	if denied == nil && would == nil && !without(d.Path) {
 		return data
 	}
 	data, at := protofields.Open(data, 6<<3|protofields.Bytes)
-	if refused != nil {
-		data = appendText(data, "rule", limitfields.Name(refused))
+	if denied != nil {
+		data = appendText(data, "rule", limitfields.Name(denied))
 		if d.RetryAfter != headgate.Never {
 			data = appendValue(data, "retry_after", func(data []byte) []byte {
 				return protowire.AppendFixed64(append(data, 2<<3|byte(protowire.Fixed64Type)), math.Float64bits(d.RetryAfter.Seconds()))
@@ -160,17 +160,17 @@ func appendMetadata(data []byte, d *headgate.Decision) []byte {
 		}
 	}
 	if would != nil {
-		data = appendText(data, "would_refuse", limitfields.Name(would))
+		data = appendText(data, "would_deny", limitfields.Name(would))
 	}
 	data = appendText(data, "path", string(d.Path))
 	data = appendText(data, "version", d.Version)
 	return protofields.Close(data, at)
 }
 
-// shadow is the first limit that is not in force and would refuse.
+// shadow is the first limit that is not in force and would deny.
 func shadow(d *headgate.Decision) *headgate.LimitDecision {
 	for i := range d.Limits {
-		if l := &d.Limits[i]; !l.Enforced && l.WouldRefuse() {
+		if l := &d.Limits[i]; !l.Enforced && l.WouldDeny() {
 			return l
 		}
 	}

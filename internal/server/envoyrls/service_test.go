@@ -244,7 +244,7 @@ func TestMayRefund(t *testing.T) {
 		options       Options
 		authorization string
 		descriptor    *ratelimitv3.RateLimitDescriptor
-		refusal       string
+		denial        string
 	}{
 		{Options{}, "Bearer right", negative, "this server allows no refunds"},
 		{Options{MayRefund: may}, "Bearer wrong", negative, `"Bearer wrong" may not`},
@@ -256,10 +256,10 @@ func TestMayRefund(t *testing.T) {
 		descriptors := []*ratelimitv3.RateLimitDescriptor{of("tenant", "globex"), c.descriptor}
 		_, err := envoy(t, c.options).ShouldRateLimit(ctx, &rlsv3.RateLimitRequest{Domain: "api", Descriptors: descriptors})
 		want := codes.OK
-		if c.refusal != "" {
+		if c.denial != "" {
 			want = codes.PermissionDenied
 		}
-		if status.Code(err) != want || err != nil && !strings.Contains(err.Error(), "is_negative_hits: "+c.refusal) {
+		if status.Code(err) != want || err != nil && !strings.Contains(err.Error(), "is_negative_hits: "+c.denial) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -309,14 +309,14 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// What would refuse if it were in force is said to operators only.
+// What would deny if it were in force is said to operators only.
 func TestShadow(t *testing.T) {
 	t.Parallel()
 	e := envoy(t, Options{})
 	trial := of("trial", "x")
 	ask(t, e, 0, trial)
 	r := ask(t, e, 1, trial)
-	if r.GetOverallCode() != rlsv3.RateLimitResponse_OK || r.GetDynamicMetadata().GetFields()["would_refuse"].GetStringValue() != "trial" ||
+	if r.GetOverallCode() != rlsv3.RateLimitResponse_OK || r.GetDynamicMetadata().GetFields()["would_deny"].GetStringValue() != "trial" ||
 		r.GetStatuses()[0].GetCurrentLimit() != nil || len(r.GetResponseHeadersToAdd()) != 0 {
 		t.Errorf("%v", r)
 	}
@@ -355,7 +355,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// Whatever makes no sense is refused with words.
+// Whatever makes no sense is denied with words.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	e := envoy(t, Options{})

@@ -31,7 +31,7 @@ func TestFailed(t *testing.T) {
 		"allowed":           {[]headgate.LimitDecision{failed(true)}, 0},
 	} {
 		r := New(&headgate.Explanation{Decision: headgate.Decision{Allowed: test.status == 0, Limits: test.limits}}, Question{}, Place{})
-		if test.status > 0 && !strings.HasPrefix(r.Summary, strconv.Itoa(test.status)+": refused by ") || test.status == 0 && !r.Allowed {
+		if test.status > 0 && !strings.HasPrefix(r.Summary, strconv.Itoa(test.status)+": denied by ") || test.status == 0 && !r.Allowed {
 			t.Errorf("%s: %s", name, r.Summary)
 		}
 		for _, l := range r.Limits {

@@ -1,4 +1,4 @@
-// Package explain makes the report that says whether a request would be refused now, by which rule, and why. The
+// Package explain makes the report that says whether a request would be denied now, by which rule, and why. The
 // command line and the admin API make it here, so that they say the same.
 //
 // It knows how a report is worded, as JSON and as one screen of text. It asks nobody: whoever calls it has asked a
@@ -63,7 +63,7 @@ type Report struct {
 	Time  time.Time `json:"time,omitzero"`
 	// RedisUnavailable says that Redis did not answer for some of the limits; their DecidedBy tells which.
 	RedisUnavailable bool `json:"redis_unavailable"`
-	// Limits are all that apply, the refusing ones first.
+	// Limits are all that apply, the denying ones first.
 	Limits []Limit  `json:"limits"`
 	Notes  []string `json:"notes"`
 	// NotApplied are rules that do not apply, and NotShown is how many more there are.
@@ -81,7 +81,7 @@ type Limit struct {
 	Algorithm string `json:"algorithm"`
 	// CountedBy is empty if everybody is counted together; what the request lacks is empty in it.
 	CountedBy headgate.Attributes `json:"counted_by"`
-	// Missing is the attribute for whose lack the rule refuses the request, without counting it.
+	// Missing is the attribute for whose lack the rule denies the request, without counting it.
 	Missing string `json:"missing,omitempty"`
 	Cost    int64  `json:"cost"`
 	// DecidedBy tells whose numbers these are: store, lease, cache, local, failed or rules, as in a decision. If it is local,
@@ -123,7 +123,7 @@ func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report 
 		r.NotApplied, r.NotShown = r.NotApplied[:mostOthers], n-mostOthers
 	}
 	if d.Path == headgate.PathRules {
-		r.Notes = append(r.Notes, "it is refused before anything is counted: other limits were not asked")
+		r.Notes = append(r.Notes, "it is denied before anything is counted: other limits were not asked")
 	}
 	for i := range d.Limits {
 		l := newLimit(&d.Limits[i])
@@ -178,7 +178,7 @@ func (l *Limit) apart() bool {
 	return l.DecidedBy == string(headgate.PathLocal) || l.DecidedBy == string(headgate.PathFailed)
 }
 
-// rank puts what refuses first.
+// rank puts what denies first.
 func (l *Limit) rank() int {
 	return slices.Index([]bool{l.Enforced && !l.Allowed, !l.Allowed, true}, true)
 }

@@ -54,13 +54,13 @@ func TestSummaryAndVerdict(t *testing.T) {
 		summary, verdict string
 	}{
 		"within":   {within("a"), "passes: within 1 limit", "passes"},
-		"beyond":   {beyond("a", 90*time.Second), "429: refused by a; retry after 90 s", "refuses for 90 s"},
-		"missing":  {missing, "429: refused by a; retrying does not help: the request has no user", "refuses: no user"},
-		"too much": {costly, "429: refused by a; retrying does not help: it costs 11, and the limit holds 10", "refuses: asks for too much"},
+		"beyond":   {beyond("a", 90*time.Second), "429: denied by a; retry after 90 s", "denies for 90 s"},
+		"missing":  {missing, "429: denied by a; retrying does not help: the request has no user", "denies: no user"},
+		"too much": {costly, "429: denied by a; retrying does not help: it costs 11, and the limit holds 10", "denies: asks for too much"},
 		"shadow": {
-			shadow(beyond("a", time.Minute)), "passes: within 1 limit; a would refuse but for shadow", "would refuse for 60 s (shadow)",
+			shadow(beyond("a", time.Minute)), "passes: within 1 limit; a would deny but for shadow", "would deny for 60 s (shadow)",
 		},
-		"on trial": {candidate, "passes: within 1 limit", "would refuse for 60 s (on trial)"},
+		"on trial": {candidate, "passes: within 1 limit", "would deny for 60 s (on trial)"},
 		"held":     {held, "passes: within 1 limit; it is held for 1.5s", "passes after 1.5s"},
 		"local": {
 			local, "passes: within 1 limit; Redis is unavailable, and this node's local fallback share decides", "passes",
@@ -78,7 +78,7 @@ func TestSummaryAndVerdict(t *testing.T) {
 	}
 }
 
-// What refuses comes first, and of the rules that do not apply those that say most about the request.
+// What denies comes first, and of the rules that do not apply those that say most about the request.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	e := of(within("a"), shadow(beyond("b", time.Second)), beyond("c", time.Second))
@@ -115,7 +115,7 @@ func TestOrder(t *testing.T) {
 	}
 	text := r.Text()
 	for _, want := range []string{
-		"429: refused by c; retry after 1 s\n", "Limits that apply\n", "ip=192.0.2.1", "everybody", "Where that is in Redis",
+		"429: denied by c; retry after 1 s\n", "Limits that apply\n", "ip=192.0.2.1", "everybody", "Where that is in Redis",
 		"Rules that do not apply\n", "and 3 others; --all shows them\n",
 	} {
 		if !strings.Contains(text, want) {

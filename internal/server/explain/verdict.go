@@ -12,21 +12,21 @@ import (
 
 // summarise is the verdict in a sentence.
 func (r *Report) summarise(d *headgate.Decision) string {
-	var refusing, shadow []string
+	var denying, shadow []string
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		switch {
 		case !l.Allowed && l.Enforced:
-			refusing = append(refusing, l.title())
+			denying = append(denying, l.title())
 		case !l.Allowed && l.Origin != headgate.FromCandidate.String():
 			shadow = append(shadow, l.title())
 		}
 	}
 	if worst := d.DeniedBy(); worst != nil {
-		text := "429: refused by " + wording.List(refusing)
+		text := "429: denied by " + wording.List(denying)
 		switch {
 		case worst.DecidedBy() == headgate.PathFailed: // nobody knows for how long
-			return "503: refused by " + wording.List(refusing) + r.outage()
+			return "503: denied by " + wording.List(denying) + r.outage()
 		case worst.Missing != "":
 			return text + "; retrying does not help: the request has no " + worst.Missing
 		case worst.RetryAfter == headgate.Never:
@@ -49,7 +49,7 @@ func (r *Report) summarise(d *headgate.Decision) string {
 		text += "; it is held for " + d.Delay.Round(time.Millisecond).String()
 	}
 	if len(shadow) > 0 {
-		text += "; " + wording.List(shadow) + " would refuse but for shadow"
+		text += "; " + wording.List(shadow) + " would deny but for shadow"
 	}
 	return text + r.outage()
 }
@@ -59,7 +59,7 @@ func (r *Report) outage() string {
 	if !r.RedisUnavailable {
 		return ""
 	}
-	// The limits that refuse come first.
+	// The limits that deny come first.
 	if first := slices.IndexFunc(r.Limits, func(l Limit) bool { return l.apart() }); r.Limits[first].DecidedBy == string(headgate.PathLocal) {
 		return "; Redis is unavailable, and this node's local fallback share decides"
 	}
@@ -71,15 +71,15 @@ func verdict(l *headgate.LimitDecision) string {
 	text := "passes"
 	switch {
 	case l.Missing != "":
-		text = "refuses: no " + l.Missing
-	case l.DecidedBy() == headgate.PathFailed && l.WouldRefuse():
-		text = "refuses by on_store_failure"
+		text = "denies: no " + l.Missing
+	case l.DecidedBy() == headgate.PathFailed && l.WouldDeny():
+		text = "denies by on_store_failure"
 	case l.DecidedBy() == headgate.PathFailed:
 		text = "passes by on_store_failure"
-	case l.WouldRefuse() && l.RetryAfter == headgate.Never:
-		text = "refuses: asks for too much"
-	case l.WouldRefuse():
-		text = "refuses for " + span(l.RetryAfter)
+	case l.WouldDeny() && l.RetryAfter == headgate.Never:
+		text = "denies: asks for too much"
+	case l.WouldDeny():
+		text = "denies for " + span(l.RetryAfter)
 	case l.Delay > 0:
 		text = "passes after " + l.Delay.Round(time.Millisecond).String()
 	}
@@ -90,5 +90,5 @@ func verdict(l *headgate.LimitDecision) string {
 	if l.Origin == headgate.FromCandidate {
 		mode = " (on trial)"
 	}
-	return strings.Replace(text, "refuses", "would refuse", 1) + mode
+	return strings.Replace(text, "denies", "would deny", 1) + mode
 }

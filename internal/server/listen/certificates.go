@@ -31,7 +31,7 @@ type Certificates struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config]
 
-	used, seen, refused contents
+	used, seen, denied contents
 }
 
 // contents tells files apart from what was in them before.
@@ -110,14 +110,14 @@ func (c *Certificates) look() {
 	config, found, err := c.read()
 	switch {
 	case found == c.used:
-		c.refused = contents{}
-	case found != c.seen || found == c.refused:
+		c.denied = contents{}
+	case found != c.seen || found == c.denied:
 	case err != nil:
-		c.refused = found
-		c.log.Error("certificates refused: those before stay in use until the files are corrected", "error", err)
+		c.denied = found
+		c.log.Error("certificates denied: those before stay in use until the files are corrected", "error", err)
 	default:
 		c.current.Store(config)
-		c.used, c.refused = found, contents{}
+		c.used, c.denied = found, contents{}
 		c.log.Info("certificates applied", "file", c.files.Cert)
 	}
 	c.seen = found

@@ -134,7 +134,7 @@ func TestReloadHalfWritten(t *testing.T) {
 		write(t, files.Key, two.KeyPEM)
 		time.Sleep(3 * lookEvery)
 	})
-	if strings.Contains(log.String(), "refused") || !strings.Contains(log.String(), "applied") {
+	if strings.Contains(log.String(), "denied") || !strings.Contains(log.String(), "applied") {
 		t.Error(log.String())
 	}
 }

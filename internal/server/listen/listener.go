@@ -131,7 +131,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite is for package http, which ends so what it refuses and then waits for half a second, that the client can read
+// CloseWrite is for package http, which ends so what it denies and then waits for half a second, that the client can read
 // it. The client would wait as long for the end.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {

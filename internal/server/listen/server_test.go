@@ -84,8 +84,8 @@ func TestConnectionCap(t *testing.T) {
 	first := <-accepted
 	dial()
 	second := <-accepted
-	refused := dial()
-	if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+	denied := dial()
+	if _, err := denied.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("beyond the cap: %v", err)
 	}
 	first.Close()
@@ -100,7 +100,7 @@ func TestConnectionCap(t *testing.T) {
 	<-accepted
 }
 
-// Who is refused sees the end of the answer at once, while the server still listens to what is on its way.
+// Who is denied sees the end of the answer at once, while the server still listens to what is on its way.
 func TestHalfClose(t *testing.T) {
 	t.Parallel()
 	l := open(t)

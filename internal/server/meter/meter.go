@@ -36,8 +36,8 @@ type Row struct {
 	Subject headgate.Subject
 	// Attributes are what the subject is; nil if that is not known here, as of a commit whose reservation was made elsewhere.
 	Attributes headgate.Attributes
-	// Units that passed, less those that were given back, and units that were refused.
-	Units, Refused int64
+	// Units that passed, less those that were given back, and units that were denied.
+	Units, Denied int64
 }
 
 // ErrNotWritten says that rows were certainly not taken, and may be handed on again. After any other error they are lost: they may
@@ -66,8 +66,8 @@ type key struct {
 }
 
 type tally struct {
-	attributes     headgate.Attributes
-	units, refused int64
+	attributes    headgate.Attributes
+	units, denied int64
 }
 
 // New makes a meter of a limiter's decisions, which Note is told. Rows go to write, sorted, while Run runs.
@@ -89,14 +89,14 @@ func (m *Meter) Note(seen *headgate.Observation) {
 		if !l.Metered {
 			continue
 		}
-		if units, refused := used(seen.Call, d, l); units != 0 || refused != 0 {
-			m.add(seen.Attributes, d, l, units, refused)
+		if units, denied := used(seen.Call, d, l); units != 0 || denied != 0 {
+			m.add(seen.Attributes, d, l, units, denied)
 		}
 	}
 }
 
 // used is what a decision adds to the usage of a limit's subject.
-func used(call headgate.Call, d *headgate.Decision, l *headgate.LimitDecision) (units, refused int64) {
+func used(call headgate.Call, d *headgate.Decision, l *headgate.LimitDecision) (units, denied int64) {
 	switch {
 	case call == headgate.CallCheck && d.Allowed:
 		return l.Cost, 0
@@ -118,7 +118,7 @@ func used(call headgate.Call, d *headgate.Decision, l *headgate.LimitDecision) (
 	return 0, 0
 }
 
-func (m *Meter) add(a headgate.Attributes, d *headgate.Decision, l *headgate.LimitDecision, units, refused int64) {
+func (m *Meter) add(a headgate.Attributes, d *headgate.Decision, l *headgate.LimitDecision, units, denied int64) {
 	at := d.Time
 	if at.IsZero() {
 		at = time.Now()
@@ -137,7 +137,7 @@ func (m *Meter) add(a headgate.Attributes, d *headgate.Decision, l *headgate.Lim
 		m.put(s, k, t)
 	}
 	t.units += units
-	t.refused += refused
+	t.denied += denied
 }
 
 func (m *Meter) shardOf(k key) *shard { return &m.shards[k.subject[0]%shards] }
@@ -203,7 +203,7 @@ type taken struct {
 
 func (t taken) row() Row {
 	day := time.Unix(t.day*86_400, 0).UTC().Format(time.DateOnly)
-	return Row{day, t.rule, t.subject, t.attributes, t.units, t.refused}
+	return Row{day, t.rule, t.subject, t.attributes, t.units, t.denied}
 }
 
 // take is everything, in an order that is the same on all nodes, so that they do not wait for each other in a circle.
@@ -233,7 +233,7 @@ func (m *Meter) putBack(all []taken) {
 		s.mu.Lock()
 		if there := s.tallies[t.key]; there != nil {
 			there.units += t.units
-			there.refused += t.refused
+			there.denied += t.denied
 		} else {
 			m.put(s, t.key, t.tally)
 		}

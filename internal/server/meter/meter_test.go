@@ -29,7 +29,7 @@ func (b *book) write(_ context.Context, rows []Row) error {
 	}
 	for i := range rows {
 		b.used[rows[i].Day+" "+rows[i].Rule+" "+rows[i].Attributes["user"]] += rows[i].Units
-		b.used["refused"] += rows[i].Refused
+		b.used["denied"] += rows[i].Denied
 	}
 	return nil
 }
@@ -65,14 +65,14 @@ func TestUsage(t *testing.T) {
 		m, b, l := newWorld(t)
 		m.check(l, "ann", "3")
 		m.check(l, "bob", "98")
-		m.check(l, "bob", "5") // is refused
+		m.check(l, "bob", "5") // is denied
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { m.Run(ctx); close(ended) }()
 		time.Sleep(every + time.Second)
 		synctest.Wait()
 		day := "2000-01-01 metered "
-		want := map[string]int64{day + "ann": 3, day + "bob": 98, "refused": 5}
+		want := map[string]int64{day + "ann": 3, day + "bob": 98, "denied": 5}
 		if !maps.Equal(b.used, want) {
 			t.Errorf("%v, want %v", b.used, want)
 		}

@@ -45,26 +45,26 @@ func (q *Query) minutes() int64 {
 // Answer is what one node knows, or several of them.
 type Answer struct {
 	fanout.Header
-	// Limited are the subjects that were refused most often, and Near those that came nearest to a limit and were not refused; of
+	// Limited are the subjects that were denied most often, and Near those that came nearest to a limit and were not denied; of
 	// all rules together, first things first.
 	Limited []Limited `json:"limited"`
 	Near    []Near    `json:"near"`
 	// Incomplete says that counts within the window were let go, because there was not enough room for all rules: counts may be
 	// too low.
 	Incomplete bool `json:"incomplete,omitempty"`
-	// Floors say, of the rules in Limited, how often a subject that is not in it may have been refused; Floor says it of all
+	// Floors say, of the rules in Limited, how often a subject that is not in it may have been denied; Floor says it of all
 	// other rules. Merge needs them.
 	Floors map[string]int64 `json:"floors,omitempty"`
 	Floor  int64            `json:"floor,omitempty"`
 }
 
-// Limited is how often a rule refused a subject. The true number is at most Refused, and at least Refused - Error.
+// Limited is how often a rule denied a subject. The true number is at most Denied, and at least Denied - Error.
 type Limited struct {
 	Rule string `json:"rule"`
 	// Subject is headgate.Subject.String(), and Attributes what that is; only if names may be shown, and are known.
 	Subject    string              `json:"subject"`
 	Attributes headgate.Attributes `json:"attributes,omitempty"`
-	Refused    int64               `json:"refused"`
+	Denied     int64               `json:"denied"`
 	Error      int64               `json:"error"`
 }
 
@@ -81,10 +81,10 @@ type Near struct {
 	At   time.Time `json:"at"`
 }
 
-// Merge puts the answers of several nodes to one query together: refusals are added up, of near ones the nearest counts. Also
+// Merge puts the answers of several nodes to one query together: denials are added up, of near ones the nearest counts. Also
 // the answer of a single node goes through it, which has more rows than were asked for.
 //
-// Where a subject is not in a node's answer, what that may have counted nevertheless is added to Refused and to Error, so that
+// Where a subject is not in a node's answer, what that may have counted nevertheless is added to Denied and to Error, so that
 // Limited holds what it says.
 func Merge(q Query, answers []Answer) Answer {
 	merged := Answer{}
@@ -111,7 +111,7 @@ func (a *Answer) tallies(rules map[string]*known) map[string][]tally {
 	for i := range a.Limited {
 		l := &a.Limited[i]
 		if s, ok := headgate.ParseSubject(l.Subject); ok {
-			told[l.Rule] = append(told[l.Rule], tally{s, l.Refused, l.Error, encodeName(l.Attributes)})
+			told[l.Rule] = append(told[l.Rule], tally{s, l.Denied, l.Error, encodeName(l.Attributes)})
 			knownOf(rules, l.Rule)
 		}
 	}
@@ -128,7 +128,7 @@ func (a *Answer) nearest(rules map[string]*known) {
 	}
 }
 
-// floor is how often a rule may have refused a subject that is not in the answer.
+// floor is how often a rule may have denied a subject that is not in the answer.
 func (a *Answer) floor(rule string) int64 {
 	if f, ok := a.Floors[rule]; ok {
 		return f
@@ -136,7 +136,7 @@ func (a *Answer) floor(rule string) int64 {
 	return a.Floor
 }
 
-// known is what is known of a rule: parts of its refusals, and who came near, in any order and more than once.
+// known is what is known of a rule: parts of its denials, and who came near, in any order and more than once.
 type known struct {
 	lists []list
 	near  []nearest
@@ -151,13 +151,13 @@ func knownOf(rules map[string]*known, id string) *known {
 	return k
 }
 
-// list is refusals by subject. Who is not in it was refused at most floor times, and nobody in it has less than that.
+// list is denials by subject. Who is not in it was denied at most floor times, and nobody in it has less than that.
 type list struct {
 	tallies []tally
 	floor   int64
 }
 
-// sum adds lists up, each of refusals of its own. Where somebody is not in one of them its floor counts, and may be wrong
+// sum adds lists up, each of denials of its own. Where somebody is not in one of them its floor counts, and may be wrong
 // altogether.
 func sum(lists []list) (total map[headgate.Subject]tally, floor int64) {
 	total = map[headgate.Subject]tally{}
@@ -167,12 +167,12 @@ func sum(lists []list) (total map[headgate.Subject]tally, floor int64) {
 			t := &l.tallies[i]
 			before := total[t.subject]
 			total[t.subject] = tally{
-				t.subject, before.refused + t.refused - l.floor, before.err + t.err - l.floor, cmp.Or(before.name, t.name),
+				t.subject, before.denied + t.denied - l.floor, before.err + t.err - l.floor, cmp.Or(before.name, t.name),
 			}
 		}
 	}
 	for s, t := range total {
-		t.refused += floor
+		t.denied += floor
 		t.err += floor
 		total[s] = t
 	}
@@ -205,7 +205,7 @@ func (a *Answer) fill(rules map[string]*known, most int) {
 		}
 	}
 	slices.SortFunc(limited, func(a, b ranked[tally]) int {
-		return cmp.Or(cmp.Compare(b.row.refused, a.row.refused), cmp.Compare(a.row.err, b.row.err),
+		return cmp.Or(cmp.Compare(b.row.denied, a.row.denied), cmp.Compare(a.row.err, b.row.err),
 			strings.Compare(a.rule, b.rule), bytes.Compare(a.row.subject[:], b.row.subject[:]))
 	})
 	slices.SortFunc(near, func(a, b ranked[nearest]) int {
@@ -216,15 +216,15 @@ func (a *Answer) fill(rules map[string]*known, most int) {
 	a.Limited, a.Near = make([]Limited, 0, listed), make([]Near, 0, min(most, len(near)))
 	a.Floors = map[string]int64{}
 	for _, l := range limited[:listed] {
-		a.Limited = append(a.Limited, Limited{l.rule, l.row.subject.String(), decodeName(l.row.name), l.row.refused, l.row.err})
+		a.Limited = append(a.Limited, Limited{l.rule, l.row.subject.String(), decodeName(l.row.name), l.row.denied, l.row.err})
 		a.Floors[l.rule] = floors[l.rule]
 	}
 	for i, l := range limited[listed:] {
 		if i == 0 {
-			a.Floor = l.row.refused
+			a.Floor = l.row.denied
 		}
 		if floor, is := a.Floors[l.rule]; is {
-			a.Floors[l.rule] = max(floor, l.row.refused)
+			a.Floors[l.rule] = max(floor, l.row.denied)
 		}
 	}
 	for _, n := range near[:min(most, len(near))] {

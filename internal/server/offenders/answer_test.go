@@ -16,7 +16,7 @@ import (
 
 func within(t *testing.T, l Limited, truth int64) {
 	t.Helper()
-	if truth > l.Refused || truth < l.Refused-l.Error {
+	if truth > l.Denied || truth < l.Denied-l.Error {
 		t.Errorf("%+v, but it was %d", l, truth)
 	}
 }
@@ -47,7 +47,7 @@ func TestMerge(t *testing.T) {
 					// Each node and minute has others who come first.
 					k := key{"r" + strconv.Itoa(random.IntN(1+int(seed)%4)), (int(zipf.Uint64()) + 40*minute + 25*i) % 6_000}
 					truth[k]++
-					w.refuse(k.rule, k.who, 1)
+					w.deny(k.rule, k.who, 1)
 				}
 				w.pass(time.Minute)
 			}
@@ -71,7 +71,7 @@ func TestMerge(t *testing.T) {
 			}
 			for k, n := range truth {
 				if !listed[k] && n > a.floor(k.rule) {
-					t.Errorf("%v was refused %d times and is not there, where the floor is %d", k, n, a.floor(k.rule))
+					t.Errorf("%v was denied %d times and is not there, where the floor is %d", k, n, a.floor(k.rule))
 				}
 			}
 		}
@@ -87,11 +87,11 @@ func TestMergeFloors(t *testing.T) {
 		names[i] = s.String()
 	}
 	one := Answer{Floor: 7, Floors: map[string]int64{"a": 10}, Limited: []Limited{
-		{Rule: "a", Subject: names[1], Refused: 100, Error: 3},
-		{Rule: "a", Subject: names[2], Refused: 10, Error: 10, Attributes: map[string]string{"user": "bob"}},
+		{Rule: "a", Subject: names[1], Denied: 100, Error: 3},
+		{Rule: "a", Subject: names[2], Denied: 10, Error: 10, Attributes: map[string]string{"user": "bob"}},
 	}}
 	two := Answer{Floors: map[string]int64{"a": 20, "b": 0}, Limited: []Limited{
-		{Rule: "a", Subject: names[2], Refused: 50}, {Rule: "b", Subject: names[3], Refused: 30, Error: 5},
+		{Rule: "a", Subject: names[2], Denied: 50}, {Rule: "b", Subject: names[3], Denied: 30, Error: 5},
 	}}
 	three := Answer{}
 	a := Merge(Query{}, []Answer{one, two, three})
@@ -121,14 +121,14 @@ func overTheWire(t *testing.T, a Answer) (told Answer) {
 	return told
 }
 
-// Of several nodes the nearest counts, and who is refused on one is near on none.
+// Of several nodes the nearest counts, and who is denied on one is near on none.
 func TestMergeNear(t *testing.T) {
 	t.Parallel()
 	one, two := newWorld(Options{}), newWorld(Options{})
 	one.use("a", 1, 10)
 	two.use("a", 1, 5)
 	one.use("a", 2, 0)
-	two.refuse("a", 2, 1)
+	two.deny("a", 2, 1)
 	two.use("b", 2, 20)
 	a := Merge(Query{}, []Answer{one.Answer(Query{}), two.Answer(Query{})})
 	expect(t, a, []string{"a/2 1-0"}, []string{"a/1 95/100", "b/2 80/100"})

@@ -26,9 +26,9 @@ func BenchmarkNote(b *testing.B) {
 		{"far", true, 50, order[:1]},
 		{"near", true, 5, order[:1]},
 		{"near of many", true, 5, order},
-		{"refused, known", false, 0, order[:1]},
-		{"refused, 1000 known", false, 0, order[:1<<10]},
-		{"refused, one of a million", false, 0, order},
+		{"denied, known", false, 0, order[:1]},
+		{"denied, 1000 known", false, 0, order[:1<<10]},
+		{"denied, one of a million", false, 0, order},
 	} {
 		for _, clear := range []bool{false, true} {
 			name := bench.name

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// A few subjects that are refused often among a million that are not: they are found, with less than a megabyte.
+// A few subjects that are denied often among a million that are not: they are found, with less than a megabyte.
 func TestZipf(t *testing.T) {
 	for _, skew := range []float64{1.05, 1.2} {
 		t.Run(strconv.FormatFloat(skew, 'g', -1, 64), func(t *testing.T) {
@@ -45,14 +45,14 @@ func TestZipf(t *testing.T) {
 			sorted := slices.Sorted(slices.Values(truth))
 			for i, n := range truth {
 				if s := subject(i); n >= sorted[len(sorted)-20] && !found[s.String()] {
-					t.Errorf("number %d, refused %d times, is not there", i, n)
+					t.Errorf("number %d, denied %d times, is not there", i, n)
 				}
 			}
 		})
 	}
 }
 
-// Everybody in a sketch was counted as it says, and nobody else was refused more often than the least of them.
+// Everybody in a sketch was counted as it says, and nobody else was denied more often than the least of them.
 func TestSketch(t *testing.T) {
 	t.Parallel()
 	var s sketch
@@ -64,22 +64,22 @@ func TestSketch(t *testing.T) {
 		truth[who]++
 		s.add(who)
 	}
-	least := s.entries[s.least()].refused
+	least := s.entries[s.least()].denied
 	total := int64(0)
 	for i := range s.entries {
 		e := &s.entries[i]
-		total += e.refused
-		if n := truth[e.subject]; n > e.refused || n < e.refused-e.err || e.refused < least || !s.has(e.subject) {
+		total += e.denied
+		if n := truth[e.subject]; n > e.denied || n < e.denied-e.err || e.denied < least || !s.has(e.subject) {
 			t.Errorf("%+v, but it was %d, the least has %d, and it is found: %v", e, n, least, s.has(e.subject))
 		}
 	}
 	for who, n := range truth {
 		if !s.has(who) && n > least {
-			t.Errorf("%v was refused %d times and is not there, where the least has %d", who, n, least)
+			t.Errorf("%v was denied %d times and is not there, where the least has %d", who, n, least)
 		}
 	}
 	if len(s.entries) != maxEntries || total != 200_000 {
-		t.Errorf("%d entries, %d refusals", len(s.entries), total)
+		t.Errorf("%d entries, %d denials", len(s.entries), total)
 	}
 }
 
@@ -113,15 +113,15 @@ func TestMostOfOneRule(t *testing.T) {
 	for _, name := range by {
 		attributes[name] = strings.Repeat("x", 4_000)
 	}
-	refused, near := observation("long", false, 0), observation("long", true, 0)
-	refused.Attributes, near.Attributes = attributes, attributes
+	denied, near := observation("long", false, 0), observation("long", true, 0)
+	denied.Attributes, near.Attributes = attributes, attributes
 	before := heap()
 	for minute := range 12 {
 		for i := range 3 * maxEntries {
-			refused.Decision.Limits[0].Subject, near.Decision.Limits[0].Subject = subject(minute*100_000+i), subject(i+10_000_000)
+			denied.Decision.Limits[0].Subject, near.Decision.Limits[0].Subject = subject(minute*100_000+i), subject(i+10_000_000)
 			near.Decision.Limits[0].Remaining = int64(20 - i*20/(3*maxEntries)) // nearer and nearer
-			w.Note(refused)
-			w.Note(refused)
+			w.Note(denied)
+			w.Note(denied)
 			w.Note(near)
 		}
 		if a := w.ask(Query{Most: 100}); a.Limited[0].Attributes == nil && a.Limited[99].Attributes == nil {
@@ -148,13 +148,13 @@ func TestMostOfOneRule(t *testing.T) {
 	}
 }
 
-// Many rules that refuse hardly anybody take little, and if they take too much the quiet ones go. That is said.
+// Many rules that deny hardly anybody take little, and if they take too much the quiet ones go. That is said.
 func TestMostOfAllRules(t *testing.T) {
 	w := newWorld(Options{})
 	before := heap()
 	for i := range 10_000 {
-		w.refuse("rule "+strconv.Itoa(i), 1, 1)
-		w.refuse("rule "+strconv.Itoa(i), 2, 1)
+		w.deny("rule "+strconv.Itoa(i), 1, 1)
+		w.deny("rule "+strconv.Itoa(i), 2, 1)
 		w.pass(time.Microsecond)
 	}
 	w.takes(t, heap()-before, 10_000*1_000)
@@ -163,10 +163,10 @@ func TestMostOfAllRules(t *testing.T) {
 	}
 	w.most = w.bytes.Load()
 	w.pass(time.Second)
-	w.refuse("rule 0", 1, 1) // was quiet longest until now
+	w.deny("rule 0", 1, 1) // was quiet longest until now
 	for i := range 200 {
 		w.pass(time.Second)
-		w.refuse("new", i, 1)
+		w.deny("new", i, 1)
 	}
 	if a := w.ask(Query{WindowSeconds: 600}); !a.Incomplete || w.bytes.Load() > w.most {
 		t.Errorf("incomplete %v, %d bytes of %d", a.Incomplete, w.bytes.Load(), w.most)

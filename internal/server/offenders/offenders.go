@@ -1,7 +1,7 @@
 // Package offenders knows who is limited most, and who is nearest to a limit, by rule, on this node and in bounded memory; and
 // how to put together what several nodes know.
 //
-// It looks back ten minutes at most, and is exact as long as a rule refuses few subjects; its answers say how far they may be
+// It looks back ten minutes at most, and is exact as long as a rule denies few subjects; its answers say how far they may be
 // off. It knows no other node and no HTTP, and no names unless it is told that they may be shown.
 package offenders
 
@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/server/fanout"
 )
 
-// maxBytes is about how much memory all rules together may take. One takes 1 MB at most, and half a kilobyte if it refuses hardly
+// maxBytes is about how much memory all rules together may take. One takes 1 MB at most, and half a kilobyte if it denies hardly
 // anybody.
 const maxBytes = 32 << 20
 
@@ -65,7 +65,7 @@ func (o *Offenders) Note(seen *headgate.Observation) {
 	}
 	d := &seen.Decision
 	if !d.Allowed {
-		o.noteRefused(seen)
+		o.noteDenied(seen)
 		return
 	}
 	for i := range d.Limits {
@@ -81,17 +81,17 @@ func (o *Offenders) Note(seen *headgate.Observation) {
 	}
 }
 
-// noteRefused counts each rule that refuses once; its limits are neighbours.
-func (o *Offenders) noteRefused(seen *headgate.Observation) {
+// noteDenied counts each rule that denies once; its limits are neighbours.
+func (o *Offenders) noteDenied(seen *headgate.Observation) {
 	now, last := o.timeOf(seen), ""
 	for i := range seen.Decision.Limits {
 		l := &seen.Decision.Limits[i]
-		if !l.Refuses() || l.Rule == last {
+		if !l.Denies() || l.Rule == last {
 			continue
 		}
 		last = l.Rule
 		r := o.lock(o.find(l.Rule), l.Rule, now)
-		r.refused(l.Subject, func() string { return o.name(l.Rule, seen.Attributes) })
+		r.denied(l.Subject, func() string { return o.name(l.Rule, seen.Attributes) })
 		o.unlock(r)
 	}
 }

@@ -58,7 +58,7 @@ func observation(rule string, allowed bool, remaining int64) *headgate.Observati
 	}
 }
 
-func (w *world) refuse(rule string, who, times int) {
+func (w *world) deny(rule string, who, times int) {
 	seen := observation(rule, false, 0)
 	seen.Decision.Limits[0].Subject = subject(who)
 	for range times {
@@ -76,11 +76,11 @@ func (w *world) use(rule string, who int, left int64) {
 // ask is what an operator sees of a single node.
 func (w *world) ask(q Query) Answer { return Merge(q, []Answer{w.Answer(q)}) }
 
-// rows are an answer in short: "rule/subject refused±error", and "rule/subject used of".
+// rows are an answer in short: "rule/subject denied±error", and "rule/subject used of".
 func rows(a Answer) (limited, near []string) {
 	for _, l := range a.Limited {
 		s, _ := headgate.ParseSubject(l.Subject)
-		limited = append(limited, fmt.Sprintf("%s/%d %d-%d", l.Rule, s[15], l.Refused, l.Error))
+		limited = append(limited, fmt.Sprintf("%s/%d %d-%d", l.Rule, s[15], l.Denied, l.Error))
 	}
 	for _, n := range a.Near {
 		s, _ := headgate.ParseSubject(n.Subject)
@@ -117,7 +117,7 @@ func TestNoteDecisions(t *testing.T) {
 		request := func(user string) headgate.Request {
 			return headgate.Request{Attributes: headgate.Attributes{"user": user, "path": "/secret"}}
 		}
-		for range 5 { // of which three are refused
+		for range 5 { // of which three are denied
 			_, _ = observed.Check(t.Context(), request("ann"))
 			_, _ = observed.Peek(t.Context(), request("ann"))
 		}
@@ -128,7 +128,7 @@ func TestNoteDecisions(t *testing.T) {
 		_, _ = observed.Check(t.Context(), headgate.Request{Rule: "none"})
 
 		a := w.ask(Query{})
-		if len(a.Limited) != 1 || a.Limited[0].Rule != "two" || a.Limited[0].Refused != 4 || a.Limited[0].Error != 0 {
+		if len(a.Limited) != 1 || a.Limited[0].Rule != "two" || a.Limited[0].Denied != 4 || a.Limited[0].Error != 0 {
 			t.Errorf("limited: %+v", a.Limited)
 		}
 		if n := a.Near; len(n) != 1 || n[0].Rule != "two" || n[0].Limit == "" || n[0].Used != 2 || n[0].Of != 2 || !n[0].At.Equal(noon) {
@@ -161,7 +161,7 @@ func TestNoteDecisions(t *testing.T) {
 	}
 }
 
-// Calls and limits that do not refuse or were not decided do not count.
+// Calls and limits that do not deny or were not decided do not count.
 func TestWhatDoesNotCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Options{})
@@ -194,35 +194,35 @@ func TestWindows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Options{})
 	w.pass(59 * time.Second)
-	w.refuse("a", 1, 3)
+	w.deny("a", 1, 3)
 	w.use("a", 7, 5)
 	w.pass(time.Second)
-	w.refuse("a", 1, 2)
-	w.refuse("a", 2, 4)
+	w.deny("a", 1, 2)
+	w.deny("a", 2, 4)
 	w.use("a", 7, 2)
 	w.use("a", 8, 20)
 	w.pass(8 * time.Minute)
 	w.use("a", 7, 9)
-	w.refuse("b", 1, 1)
+	w.deny("b", 1, 1)
 	expect(t, w.ask(Query{WindowSeconds: 1}), []string{"b/1 1-0"}, []string{"a/7 91/100"})
 	expect(t, w.ask(Query{WindowSeconds: 9 * 60, Rule: "a"}), []string{"a/2 4-0", "a/1 2-0"}, []string{"a/7 98/100", "a/8 80/100"})
 	expect(t, w.ask(Query{WindowSeconds: 9*60 + 1, Rule: "a", Most: 1}), []string{"a/1 5-0"}, []string{"a/7 98/100"})
 	expect(t, w.ask(Query{WindowSeconds: 9e9, Rule: "none"}), nil, nil)
 	w.pass(time.Minute)
 	expect(t, w.ask(Query{WindowSeconds: 600, Rule: "a"}), []string{"a/2 4-0", "a/1 2-0"}, []string{"a/7 98/100", "a/8 80/100"})
-	w.refuse("a", 1, 1)
+	w.deny("a", 1, 1)
 	w.pass(-time.Minute) // a clock that is set back a little changes nothing
-	w.refuse("a", 1, 1)
+	w.deny("a", 1, 1)
 	w.pass(2 * time.Minute)
-	w.refuse("a", 1, 1)
+	w.deny("a", 1, 1)
 	expect(t, w.ask(Query{WindowSeconds: 600, Rule: "a"}), []string{"a/1 3-0"}, []string{"a/7 91/100"})
 	expect(t, w.ask(Query{WindowSeconds: 120, Rule: "a"}), []string{"a/1 3-0"}, nil)
 	w.pass(-24 * time.Hour) // by much: it begins anew
-	w.refuse("a", 3, 1)
+	w.deny("a", 3, 1)
 	expect(t, w.ask(Query{WindowSeconds: 600, Rule: "a"}), []string{"a/3 1-0"}, nil)
 }
 
-// Of those who came near the nearest are kept, whoever else comes; who is refused is not one of them.
+// Of those who came near the nearest are kept, whoever else comes; who is denied is not one of them.
 func TestNear(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Options{})
@@ -252,15 +252,15 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// Who is refused is not near, before or after, and takes no place from those who are. Every minute has room for all.
-func TestNearAndRefused(t *testing.T) {
+// Who is denied is not near, before or after, and takes no place from those who are. Every minute has room for all.
+func TestNearAndDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Options{})
 	for who := range maxNear {
 		w.use("a", who, 0)
 	}
 	for who := range maxNear {
-		w.refuse("a", who, 1)
+		w.deny("a", who, 1)
 		w.use("a", who, 0)
 	}
 	w.use("a", 200, 10)
@@ -275,7 +275,7 @@ func TestNearAndRefused(t *testing.T) {
 	expect(t, w.ask(Query{WindowSeconds: 60}), nil, []string{"b/200 80/100"})
 }
 
-// A name is asked for when somebody is refused again, and only then.
+// A name is asked for when somebody is denied again, and only then.
 func TestNameOnce(t *testing.T) {
 	t.Parallel()
 	rules, err := headgate.Compile(headgate.Rule{ID: "a", By: []string{"user"}, Limit: headgate.PerMinute(100)})
@@ -291,7 +291,7 @@ func TestNameOnce(t *testing.T) {
 	seen.Attributes = headgate.Attributes{"user": "ann"}
 	for i, want := range []int{0, 1, 1, 1, 1} {
 		if w.Note(seen); asked != want {
-			t.Errorf("refused %d times: asked %d times, want %d", i+1, asked, want)
+			t.Errorf("denied %d times: asked %d times, want %d", i+1, asked, want)
 		}
 	}
 }
@@ -309,9 +309,9 @@ func TestTogether(t *testing.T) {
 	for range 4 {
 		together.Go(func() {
 			for i := range each {
-				w.refuse("all", i%50, 1)
+				w.deny("all", i%50, 1)
 				w.use("all", 100+i%100, int64(i%20))
-				small.refuse("rule "+strconv.Itoa(i%64), i, 1)
+				small.deny("rule "+strconv.Itoa(i%64), i, 1)
 				if i%1000 == 0 {
 					w.Answer(Query{})
 					small.Answer(Query{})
@@ -323,10 +323,10 @@ func TestTogether(t *testing.T) {
 	together.Wait()
 	total := int64(0)
 	for _, l := range w.ask(Query{Most: 100}).Limited {
-		total += l.Refused
+		total += l.Denied
 	}
 	if total != 4*each {
-		t.Errorf("%d refusals, want %d", total, 4*each)
+		t.Errorf("%d denials, want %d", total, 4*each)
 	}
 	total = 0
 	for _, r := range small.rules {
@@ -337,12 +337,12 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// An ordinary decision, and a refusal of somebody who is known, allocate nothing.
+// An ordinary decision, and a denial of somebody who is known, allocate nothing.
 func TestNoAllocation(t *testing.T) {
 	w := newWorld(Options{})
-	w.refuse("a", 1, 10)
+	w.deny("a", 1, 10)
 	for name, seen := range map[string]*headgate.Observation{
-		"far": observation("a", true, 50), "near": observation("a", true, 3), "refused": observation("a", false, 0),
+		"far": observation("a", true, 50), "near": observation("a", true, 3), "denied": observation("a", false, 0),
 	} {
 		w.Note(seen)
 		if n := testing.AllocsPerRun(100, func() { w.Note(seen) }); n != 0 {

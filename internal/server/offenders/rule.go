@@ -124,10 +124,10 @@ func (p past) nameless() past {
 	return p
 }
 
-// refused counts a refusal. The name is asked for once somebody is seen again.
-func (r *rule) refused(subject headgate.Subject, name func() string) {
+// denied counts a denial. The name is asked for once somebody is seen again.
+func (r *rule) denied(subject headgate.Subject, name func() string) {
 	e := r.sketch.add(subject)
-	hits := e.refused - e.err
+	hits := e.denied - e.err
 	if hits == 1 {
 		r.leaveNear(subject)
 	}
@@ -178,7 +178,7 @@ func (r *rule) came(n nearest, name func() string) {
 	r.setFloor()
 }
 
-// leaveNear is for a subject that is refused. Who had to make room for it does not come back.
+// leaveNear is for a subject that is denied. Who had to make room for it does not come back.
 func (r *rule) leaveNear(subject headgate.Subject) {
 	for i := range r.near {
 		if r.near[i].subject == subject {

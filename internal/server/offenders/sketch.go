@@ -15,16 +15,16 @@ const (
 	keptEntries = 100
 )
 
-// tally is how often a subject was refused: at most refused times, and err less at least.
+// tally is how often a subject was denied: at most denied times, and err less at least.
 type tally struct {
-	subject      headgate.Subject
-	refused, err int64
-	name         string // see encodeName; empty if not known
+	subject     headgate.Subject
+	denied, err int64
+	name        string // see encodeName; empty if not known
 }
 
-// sketch counts refusals by subject, those of the most refused best: Space-Saving. While there is room everybody is counted
+// sketch counts denials by subject, those of the most denied best: Space-Saving. While there is room everybody is counted
 // exactly. After that a newcomer takes the place of whoever has the least, and counts on from there, with that as its error; so
-// nobody who was refused more often than the least has is missing.
+// nobody who was denied more often than the least has is missing.
 type sketch struct {
 	entries []entry
 	// slots find an entry by its subject: its index + 1 at the first free place from its hash on. A map would take three times the
@@ -43,7 +43,7 @@ type entry struct {
 	at   int32 // where in heap
 }
 
-// add counts a refusal of the subject.
+// add counts a denial of the subject.
 func (s *sketch) add(subject headgate.Subject) *entry {
 	if len(s.entries) == cap(s.entries) && len(s.entries) < maxEntries {
 		s.grow()
@@ -61,12 +61,12 @@ func (s *sketch) add(subject headgate.Subject) *entry {
 		e := &s.entries[i]
 		s.names -= len(e.name)
 		s.leave(e)
-		e.tally, e.hash = tally{subject: subject, refused: e.refused, err: e.refused}, hash
+		e.tally, e.hash = tally{subject: subject, denied: e.denied, err: e.denied}, hash
 		slot, _ = s.find(subject, hash) // who left may have made room before it
 		s.slots[slot] = i + 1
 	}
 	e := &s.entries[i]
-	e.refused++
+	e.denied++
 	if len(s.heap) > 0 {
 		s.sink(e.at)
 	}
@@ -146,10 +146,10 @@ func (s *sketch) sink(at int32) {
 		if int(child) >= len(s.heap) {
 			break
 		}
-		if int(child)+1 < len(s.heap) && s.entries[s.heap[child+1]].refused < s.entries[s.heap[child]].refused {
+		if int(child)+1 < len(s.heap) && s.entries[s.heap[child+1]].denied < s.entries[s.heap[child]].denied {
 			child++
 		}
-		if s.entries[i].refused <= s.entries[s.heap[child]].refused {
+		if s.entries[i].denied <= s.entries[s.heap[child]].denied {
 			break
 		}
 		s.heap[at] = s.heap[child]
@@ -166,16 +166,16 @@ func (s *sketch) best() list {
 	for i := range s.entries {
 		e := &s.entries[i]
 		if len(kept) > keptEntries {
-			if e.refused <= kept[keptEntries].refused {
+			if e.denied <= kept[keptEntries].denied {
 				continue
 			}
 			kept = kept[:keptEntries]
 		}
-		at, _ := slices.BinarySearchFunc(kept, e.refused, func(t tally, refused int64) int { return cmp.Compare(refused, t.refused) })
+		at, _ := slices.BinarySearchFunc(kept, e.denied, func(t tally, denied int64) int { return cmp.Compare(denied, t.denied) })
 		kept = slices.Insert(kept, at, e.tally)
 	}
 	if len(kept) <= keptEntries {
 		return list{kept, 0}
 	}
-	return list{kept[:keptEntries], kept[keptEntries].refused}
+	return list{kept[:keptEntries], kept[keptEntries].denied}
 }

@@ -38,7 +38,7 @@ func (db *DB) spendChanges(ctx context.Context, q *pgdb.Queries, tenant string, 
 		return nil
 	case changes > perDay:
 		return fmt.Errorf("%w: quota of tenant %s: these are %d changes at once, and the tenant may make at most %d a day: send fewer "+
-			"at once, or ask an operator of the servers to raise tenants.max_changes_per_day in their config", ErrRefused, tenant, changes, perDay)
+			"at once, or ask an operator of the servers to raise tenants.max_changes_per_day in their config", ErrDenied, tenant, changes, perDay)
 	}
 	pending, err := q.SpendChanges(ctx, pgdb.SpendChangesParams{Tenant: tenant, Seconds: share(changes, perDay)})
 	if err != nil {

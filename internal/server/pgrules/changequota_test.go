@@ -81,7 +81,7 @@ func TestQuotaOfChanges(t *testing.T) {
 	must(override(db, ann, 50, 21)) // operators are not bound
 	spent(14)
 
-	if err := override(db, eve, most+1, 22); !errors.Is(err, pgrules.ErrRefused) || !strings.Contains(err.Error(), "send fewer at once") {
+	if err := override(db, eve, most+1, 22); !errors.Is(err, pgrules.ErrDenied) || !strings.Contains(err.Error(), "send fewer at once") {
 		t.Errorf("more than the quota at once: %v", err)
 	}
 	// 16 are left, of which a batch of 20 has none.

@@ -146,7 +146,7 @@ func TestTablesRejectBadRows(t *testing.T) {
 		{"INSERT INTO rate_limit_tokens (name, sum, role) VALUES ('ann', 'x', 'viewer')", "rate_limit_tokens_sum_check"},
 		{"INSERT INTO rate_limit_tokens (name, sum, role) VALUES ('ann', sha256('x'), 'god')", "rate_limit_tokens_role_check"},
 		{"INSERT INTO rate_limit_tokens (name, sum, role, expires_at) VALUES ('ann', sha256('x'), 'viewer', '2020-01-01')", "rate_limit_tokens_expires_after_creation"},
-		{"INSERT INTO usage_daily (day, rule, subject, refused) VALUES (now(), 'a', 's', -1)", "usage_daily_refused_check"},
+		{"INSERT INTO usage_daily (day, rule, subject, denied) VALUES (now(), 'a', 's', -1)", "usage_daily_denied_check"},
 		{"INSERT INTO usage_daily (day, rule, subject, attributes) VALUES (now(), 'a', 's', 'x')", "usage_daily_attributes_check"},
 	} {
 		if by := violated(t, conn, bad.statement); by != bad.constraint {

@@ -39,8 +39,8 @@ var (
 	ErrNotFound = errors.New("there is none")
 	// ErrConflict says that somebody else has changed it since it was read.
 	ErrConflict = errors.New("it has been changed meanwhile")
-	// ErrRefused says that what is wanted makes no sense, or would harm.
-	ErrRefused = errors.New("refused")
+	// ErrDenied says that what is wanted makes no sense, or would harm.
+	ErrDenied = errors.New("denied")
 )
 
 // DB is the database of the control plane. It is safe for use by many goroutines.
@@ -149,12 +149,12 @@ func (db *DB) explain(err error) error {
 		return nil
 	case errors.Is(err, pgx.ErrNoRows):
 		return ErrNotFound
-	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrRefused) || errors.As(err, &pace):
+	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrDenied) || errors.As(err, &pace):
 		return err
 	case errors.As(err, &said) && (said.Code == "42P01" || said.Code == "42883"): // no such table or function
 		return fmt.Errorf("PostgreSQL at %s has not the tables yet: run headgate migrate: %w", db.address, err)
-	case errors.As(err, &said) && (said.Code == "23514" || said.Code == "P0001" || said.Code[:2] == "22"): // what the tables refuse
-		return fmt.Errorf("%w: %s", ErrRefused, said.Message)
+	case errors.As(err, &said) && (said.Code == "23514" || said.Code == "P0001" || said.Code[:2] == "22"): // what the tables deny
+		return fmt.Errorf("%w: %s", ErrDenied, said.Message)
 	}
 	return fmt.Errorf("PostgreSQL at %s: %w", db.address, err)
 }

@@ -31,21 +31,21 @@ func (db *DB) AddExemption(ctx context.Context, who Who, x Exemption) (Exemption
 	}
 	switch {
 	case !slices.Contains([]string{"api_key", "user", "ip_cidr", "service_account"}, x.SubjectType):
-		return x, fmt.Errorf("%w: an exemption is by api_key, user, ip_cidr or service_account, not by %q", ErrRefused, x.SubjectType)
+		return x, fmt.Errorf("%w: an exemption is by api_key, user, ip_cidr or service_account, not by %q", ErrDenied, x.SubjectType)
 	case x.SubjectValue == "":
-		return x, fmt.Errorf("%w: an exemption by %s needs its value", ErrRefused, x.SubjectType)
+		return x, fmt.Errorf("%w: an exemption by %s needs its value", ErrDenied, x.SubjectType)
 	case checkReason(x.Reason) != nil:
 		return x, checkReason(x.Reason)
 	case x.SubjectType == "ip_cidr":
 		network, err := parseNetwork(x.SubjectValue)
 		if err != nil {
-			return x, fmt.Errorf("%w: %w", ErrRefused, err)
+			return x, fmt.Errorf("%w: %w", ErrDenied, err)
 		}
 		params.SubjectValue = network.String()
 	case x.SubjectType == "api_key":
 		hash, err := headgate.ParseKeyHash(x.SubjectValue)
 		if err != nil {
-			return x, fmt.Errorf("%w: %w", ErrRefused, err)
+			return x, fmt.Errorf("%w: %w", ErrDenied, err)
 		}
 		params.SubjectValue = hash
 	}

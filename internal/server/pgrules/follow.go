@@ -55,8 +55,8 @@ type Follower struct {
 	stopped chan struct{}
 
 	at       position // of what is in use
-	refused  position // of what cannot be used
-	refusal  error    // why
+	denied   position // of what cannot be used
+	denial   error    // why
 	rules    ruleSet
 	version  string // of what is in use, for people
 	problem  string // why what is in use is not what is there
@@ -276,8 +276,8 @@ func (f *Follower) read(ctx context.Context, tx pgx.Tx) error {
 	case f.at:
 		f.recovered()
 		return nil
-	case f.refused:
-		f.trouble(f.refusal) // unless it was the last that was told
+	case f.denied:
+		f.trouble(f.denial) // unless it was the last that was told
 		return nil
 	}
 	then, err := markOf(asking, q, f.at.Seq)

@@ -156,7 +156,7 @@ func TestFollow(t *testing.T) {
 }
 
 // What was written by hand and makes no sense is not taken, and what was in use stays until it is corrected.
-func TestNodesRefusePoison(t *testing.T) {
+func TestNodesDenyPoison(t *testing.T) {
 	t.Parallel()
 	db, server := newServer(t)
 	put(t, db, document("a", "10/minute"))
@@ -164,7 +164,7 @@ func TestNodesRefusePoison(t *testing.T) {
 	n := follow(t, db, keep)
 	for statement, want := range map[string]string{
 		"UPDATE rate_limit_rules SET enabled = false": "no rule would be left",
-		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": [], "limit": "1/day"}', max_requests = 1, window_seconds = 86400`: "refuse everybody",
+		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": [], "limit": "1/day"}', max_requests = 1, window_seconds = 86400`: "deny everybody",
 		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["user"], "limit": "often"}'`:                                     "wants a rate",
 		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["user"], "limit": "30/minute"}'`:                                 "columns do not say",
 	} {
@@ -197,18 +197,18 @@ func TestNodesRefusePoison(t *testing.T) {
 	if err := sql(t, server, "UPDATE rate_limit_rules SET enabled = false"); err != nil {
 		t.Fatal(err)
 	}
-	refused := func(yes bool) {
+	denied := func(yes bool) {
 		t.Helper()
-		n.until("refused", func() bool {
+		n.until("denied", func() bool {
 			kind, err := n.last()
 			return kind == ruledoc.Rejected && strings.Contains(err, "no rule would be left") == yes
 		})
 	}
-	refused(true)
+	denied(true)
 	server.Kill()
-	refused(false)
+	denied(false)
 	server.Restart(t)
-	refused(true)
+	denied(true)
 }
 
 // A node goes on without the database, and starts without it.

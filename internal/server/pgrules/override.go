@@ -42,7 +42,7 @@ const MaxOverrides = 10_000
 // error names the one that it is about by its place, which begins with 0.
 func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (changed int64, err error) {
 	if len(overrides) > MaxOverrides {
-		return 0, fmt.Errorf("%w: %d overrides at once: send at most %d", ErrRefused, len(overrides), MaxOverrides)
+		return 0, fmt.Errorf("%w: %d overrides at once: send at most %d", ErrDenied, len(overrides), MaxOverrides)
 	}
 	read := map[string]pgdb.RateLimitRule{}
 	rows := make([]pgdb.RateLimitOverride, len(overrides))
@@ -62,7 +62,7 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 		}
 		key := o.Rule + "\x00" + o.LimitName + "\x00" + subject
 		if at, twice := places[key]; twice {
-			return 0, fmt.Errorf("override %d: %w: it is there already, as number %d", i, ErrRefused, at)
+			return 0, fmt.Errorf("override %d: %w: it is there already, as number %d", i, ErrDenied, at)
 		}
 		places[key] = i
 		rows[i] = pgdb.RateLimitOverride{
@@ -111,7 +111,7 @@ func checkOverride(rule *headgate.Rule, o *Override) error {
 	_, notALimit := limitOf(rule, o.LimitName, o.Limit)
 	_, notAHash := headgate.ParseKeyHash(o.Subject["api_key"])
 	if err := cmp.Or(notALimit, ruledoc.CheckSubject(rule, o.Subject), notAHash); err != nil {
-		return fmt.Errorf("%w: %w", ErrRefused, err)
+		return fmt.Errorf("%w: %w", ErrDenied, err)
 	}
 	return checkReason(o.Reason)
 }
@@ -122,7 +122,7 @@ const maxReason = 1000
 
 func checkReason(reason string) error {
 	if n := utf8.RuneCountInString(reason); n > maxReason {
-		return fmt.Errorf("%w: reason has %d characters: write at most %d", ErrRefused, n, maxReason)
+		return fmt.Errorf("%w: reason has %d characters: write at most %d", ErrDenied, n, maxReason)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ type Outcome struct {
 
 // Publish makes a version of the rules of a change, unless nothing changes. All of it happens or nothing: if something was
 // changed by somebody else meanwhile (ErrConflict), is not there (ErrNotFound) or the rules as a whole make no sense
-// (ErrRefused).
+// (ErrDenied).
 func (db *DB) Publish(ctx context.Context, who Who, change Change) (Outcome, error) {
 	for range maxPublishAttempts {
 		outcome, err := db.publish(ctx, who, &change)
@@ -144,7 +144,7 @@ func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, e
 	byName := make(map[string]*Edit, len(edits))
 	for i := range edits {
 		if byName[edits[i].Name] != nil {
-			return nil, fmt.Errorf("%w: rule %q is there twice", ErrRefused, edits[i].Name)
+			return nil, fmt.Errorf("%w: rule %q is there twice", ErrDenied, edits[i].Name)
 		}
 		byName[edits[i].Name] = &edits[i]
 	}
@@ -179,7 +179,7 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 		case err == nil:
 			p.Before = append(p.Before, rule)
 		case edit == nil:
-			return fmt.Errorf("%w: %w", ErrRefused, err)
+			return fmt.Errorf("%w: %w", ErrDenied, err)
 		}
 	}
 	p.count(&p.useBefore, row.Owner, &rule, row.Enabled)
@@ -198,7 +198,7 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 		}
 		return nil
 	case edit.Put.Owner != row.Owner:
-		return fmt.Errorf("%w: rule %q is somebody else's: choose another name", ErrRefused, row.Name)
+		return fmt.Errorf("%w: rule %q is somebody else's: choose another name", ErrDenied, row.Name)
 	}
 	p.keep(row.Owner, &edit.Put.Rule, edit.Put.Enabled)
 	now := edit.Put.row()
@@ -298,7 +298,7 @@ func (db *DB) Rollback(ctx context.Context, who Who, to int64) (Outcome, error) 
 				continue
 			}
 			if edit.Put, err = db.definitionOf(was); err != nil {
-				return Outcome{}, fmt.Errorf("%w: version %d: %w", ErrRefused, to, err)
+				return Outcome{}, fmt.Errorf("%w: version %d: %w", ErrDenied, to, err)
 			}
 		} else if !row.Enabled {
 			continue

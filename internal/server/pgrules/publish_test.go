@@ -132,7 +132,7 @@ func TestPoison(t *testing.T) {
 	good := pgrules.Edit{Name: "good", Put: define(t, document("good", "1/second"))}
 	for want, edits := range map[string][]pgrules.Edit{
 		"no rule would be left": {{Name: "a", Revision: pgrules.AnyRevision}},
-		"refuse everybody":      {good, {Name: "b", Put: define(t, `{"id": "b", "by": [], "limit": "1/day"}`)}},
+		"deny everybody":        {good, {Name: "b", Put: define(t, `{"id": "b", "by": [], "limit": "1/day"}`)}},
 		"there is none":         {good, {Name: "c", Revision: pgrules.AnyRevision}},
 		"meanwhile":             {good, {Name: "a", Put: define(t, document("a", "1/second"))}},
 		"is there twice":        {good, good},
@@ -260,7 +260,7 @@ func TestUsage(t *testing.T) {
 	attributes := headgate.Attributes{"tenant": "acme"}
 	for _, row := range []meter.Row{
 		{Day: "2026-03-06", Rule: "a", Subject: subject, Units: 4},
-		{Day: "2026-03-06", Rule: "a", Subject: subject, Attributes: attributes, Units: 5, Refused: 2},
+		{Day: "2026-03-06", Rule: "a", Subject: subject, Attributes: attributes, Units: 5, Denied: 2},
 		{Day: "2026-03-07", Rule: "a", Subject: subject, Attributes: attributes, Units: -1},
 		{Day: "2026-03-07", Rule: "b", Subject: subject, Attributes: attributes, Units: 1},
 	} {
@@ -270,7 +270,7 @@ func TestUsage(t *testing.T) {
 	}
 	filter, page := pgrules.UsageFilter{First: "2026-03-01", Last: "2026-03-31", Rule: "a", Subject: attributes}, pgrules.Page{Most: 1}
 	want := []pgrules.Usage{
-		{Day: "2026-03-06", Rule: "a", Subject: subject.String(), Attributes: attributes, Units: 9, Refused: 2},
+		{Day: "2026-03-06", Rule: "a", Subject: subject.String(), Attributes: attributes, Units: 9, Denied: 2},
 		{Day: "2026-03-07", Rule: "a", Subject: subject.String(), Attributes: attributes, Units: -1},
 	}
 	for i := range want {

@@ -191,10 +191,10 @@ DELETE FROM rate_limit_tenant_changes WHERE drained_at < sqlc.arg(before);
 UPDATE rate_limit_state SET purged = greatest(purged, sqlc.arg(seq)::bigint);
 
 -- name: AddUsage :exec
-INSERT INTO usage_daily AS u (day, rule, subject, attributes, units, refused)
-SELECT day, rule, subject, nullif(attributes, ''), units, refused
-FROM jsonb_to_recordset(sqlc.arg(usage)::jsonb) AS n (day date, rule text, subject text, attributes text, units bigint, refused bigint)
-ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units, refused = u.refused + excluded.refused,
+INSERT INTO usage_daily AS u (day, rule, subject, attributes, units, denied)
+SELECT day, rule, subject, nullif(attributes, ''), units, denied
+FROM jsonb_to_recordset(sqlc.arg(usage)::jsonb) AS n (day date, rule text, subject text, attributes text, units bigint, denied bigint)
+ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units, denied = u.denied + excluded.denied,
     attributes = coalesce(u.attributes, excluded.attributes);
 
 -- name: OwnersOf :many
@@ -215,7 +215,7 @@ WHERE u.day = ANY(sqlc.arg(days)::text[]::date[]) AND r.owner = ANY(sqlc.arg(ten
 GROUP BY u.day, r.owner;
 
 -- name: ListUsage :many
-SELECT id, day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, refused FROM usage_daily
+SELECT id, day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, denied FROM usage_daily
 WHERE id > sqlc.arg(after) AND day BETWEEN sqlc.arg(first)::text::date AND sqlc.arg(last)::text::date
   AND (sqlc.narg(rule)::text IS NULL OR rule = sqlc.narg(rule))
   AND (sqlc.narg(attributes)::text IS NULL OR attributes = sqlc.narg(attributes))

@@ -66,7 +66,7 @@ func withinQuota(tenant, what, key, instead string, before, after, most int) err
 		return nil
 	}
 	return fmt.Errorf("%w: quota of tenant %s: the tenant has %d %s, would have %d, and may have at most %d: %s, or ask an "+
-		"operator of the servers to raise tenants.%s in their config", ErrRefused, tenant, before, what, after, most, instead, key)
+		"operator of the servers to raise tenants.%s in their config", ErrDenied, tenant, before, what, after, most, instead, key)
 }
 
 // changeExceptions runs a change of overrides or exemptions, which returns how many rows it has changed, and undoes it if it exceeds a

@@ -30,7 +30,7 @@ func own(t *testing.T, id, keys string) pgrules.Edit {
 
 func wantQuota(t *testing.T, err error, words ...string) {
 	t.Helper()
-	if !errors.Is(err, pgrules.ErrRefused) {
+	if !errors.Is(err, pgrules.ErrDenied) {
 		t.Errorf("%v, want one about a quota", err)
 		return
 	}
@@ -70,7 +70,7 @@ func TestQuotaOfRules(t *testing.T) {
 	must(change(eve, pgrules.Edit{Name: "e", Revision: pgrules.AnyRevision}))
 	wantQuota(t, change(eve, own(t, "f", "")), "has 5 rules, disabled ones included", "would have 6", "at most 5", "tenants.max_rules")
 	dry := pgrules.Change{Edits: []pgrules.Edit{own(t, "f", "")}, DryRun: true}
-	if _, err := db.Publish(t.Context(), eve, dry); !errors.Is(err, pgrules.ErrRefused) {
+	if _, err := db.Publish(t.Context(), eve, dry); !errors.Is(err, pgrules.ErrDenied) {
 		t.Errorf("a dry run: %v", err)
 	}
 	// Operators are not bound, and where a quota is exceeded what needs no more is still possible.
@@ -93,7 +93,7 @@ func TestQuotasAreExact(t *testing.T) {
 	race := func(what string, tries int, write func(db *pgrules.DB, i int) error) {
 		t.Helper()
 		var all sync.WaitGroup
-		var done, refused atomic.Int32
+		var done, denied atomic.Int32
 		for i := range tries {
 			all.Go(func() {
 				for {
@@ -103,8 +103,8 @@ func TestQuotasAreExact(t *testing.T) {
 						done.Add(1)
 					case errors.Is(err, pgrules.ErrConflict):
 						continue
-					case errors.Is(err, pgrules.ErrRefused):
-						refused.Add(1)
+					case errors.Is(err, pgrules.ErrDenied):
+						denied.Add(1)
 					default:
 						t.Errorf("%s %d: %v", what, i, err)
 					}
@@ -113,7 +113,7 @@ func TestQuotasAreExact(t *testing.T) {
 			})
 		}
 		all.Wait()
-		t.Logf("%s: %d written, %d refused", what, done.Load(), refused.Load())
+		t.Logf("%s: %d written, %d denied", what, done.Load(), denied.Load())
 	}
 	race("rules", 24, func(db *pgrules.DB, i int) error {
 		_, err := db.Publish(t.Context(), eve, pgrules.Change{Edits: []pgrules.Edit{own(t, fmt.Sprintf("r%d", i), "")}})
@@ -179,7 +179,7 @@ func TestQuotaOfExceptions(t *testing.T) {
 	}
 	wantQuota(t, set(eve, 0, 21, "20/minute"), "has 0 overrides and exemptions", "would have 21", "at most 20", "tenants.max_exceptions")
 	if n := one[int](t, server, "SELECT count(*) FROM rate_limit_overrides"); n != 0 {
-		t.Errorf("%d of a batch that was refused", n)
+		t.Errorf("%d of a batch that was denied", n)
 	}
 	for _, err := range []error{set(eve, 0, 20, "20/minute"), set(eve, 0, 20, "30/minute"), set(ann, 20, 25, "20/minute"), set(eve, 5, 25, "40/minute")} {
 		if err != nil {

@@ -90,7 +90,7 @@ func (s ruleSet) put(row *pgdb.RateLimitRule) error {
 	if row.Enabled {
 		var err error
 		if known.rule, err = parse(row); err != nil {
-			return fmt.Errorf("%w: %w", ErrRefused, err)
+			return fmt.Errorf("%w: %w", ErrDenied, err)
 		}
 	}
 	s[row.ID] = known
@@ -190,7 +190,7 @@ func (f *Follower) readAll(ctx context.Context, tx pgx.Tx, to position) error {
 	rules := ruleSet{}
 	set, err := f.adopt(ctx, rules, rows, to)
 	if err != nil {
-		f.refuse(err, to)
+		f.deny(err, to)
 		return nil
 	}
 	kept := f.keep.begin(true, rows)
@@ -248,7 +248,7 @@ func (f *Follower) readChanges(ctx context.Context, tx pgx.Tx, to position) erro
 	if to.Version != f.at.Version || to.Mode != f.at.Mode {
 		rules = maps.Clone(f.rules)
 		if set, err = f.adopt(ctx, rules, rows, to); err != nil {
-			f.refuse(err, to)
+			f.deny(err, to)
 			return nil
 		}
 	}
@@ -329,7 +329,7 @@ func countsAlike(a, b *headgate.Rule) bool {
 
 // used notes what is in use now. A set is nil if the rules are as before.
 func (f *Follower) used(rules ruleSet, set *headgate.RuleSet, to position) {
-	f.rules, f.at, f.refused = rules, to, position{}
+	f.rules, f.at, f.denied = rules, to, position{}
 	if set != nil {
 		f.o.Limiter.SetRules(set)
 		f.version = fmt.Sprintf("%d:%s", to.Version, set.Version())
@@ -348,10 +348,10 @@ func (f *Follower) changed(rules ruleSet, set *headgate.RuleSet, to position, ke
 	f.note(kept.end(to))
 }
 
-// refuse notes that what is there cannot be used; what is in use stays.
-func (f *Follower) refuse(err error, to position) {
-	f.refused, f.refusal = to, fmt.Errorf("version %d in PostgreSQL at %s: %w", to.Version, f.db.address, err)
-	f.trouble(f.refusal)
+// deny notes that what is there cannot be used; what is in use stays.
+func (f *Follower) deny(err error, to position) {
+	f.denied, f.denial = to, fmt.Errorf("version %d in PostgreSQL at %s: %w", to.Version, f.db.address, err)
+	f.trouble(f.denial)
 }
 
 // note tells of what could not be kept.

@@ -115,10 +115,10 @@ func DefinitionOf(rule headgate.Rule) (*Definition, error) {
 func define(rule headgate.Rule, flat ruledoc.Flat, enabled bool) (*Definition, error) {
 	document, err := ruledoc.EncodeRule(rule)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", ErrDenied, err)
 	}
 	if rule.Priority > math.MaxInt32 {
-		return nil, fmt.Errorf("%w: a priority of %d is too large: write %d at the most", ErrRefused, rule.Priority, math.MaxInt32)
+		return nil, fmt.Errorf("%w: a priority of %d is too large: write %d at the most", ErrDenied, rule.Priority, math.MaxInt32)
 	}
 	return &Definition{Rule: rule, Flat: flat, Document: document, Enabled: enabled}, nil
 }

@@ -20,7 +20,7 @@ func (db *DB) AddUsage(ctx context.Context, rows []meter.Row) error {
 	written := make([]usageRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		written[i] = usageRow{usageKey{Day: r.Day, Rule: r.Rule, Subject: r.Subject.String()}, "", r.Units, r.Refused}
+		written[i] = usageRow{usageKey{Day: r.Day, Rule: r.Rule, Subject: r.Subject.String()}, "", r.Units, r.Denied}
 		if r.Attributes != nil {
 			text, err := json.Marshal(r.Attributes) // its names are sorted
 			if err != nil {
@@ -62,7 +62,7 @@ type Usage struct {
 	Subject    string              `json:"-"`
 	Attributes headgate.Attributes `json:"subject,omitempty"`
 	Units      int64               `json:"units"`
-	Refused    int64               `json:"refused"`
+	Denied     int64               `json:"denied"`
 }
 
 // UsageFilter says which usage is wanted: from the first day to the last, 2026-03-06; of a rule, or of all if it is ""; of a subject, or
@@ -89,7 +89,7 @@ func (db *DB) Usage(ctx context.Context, f UsageFilter, page Page) ([]Usage, err
 	all := make([]Usage, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		all[i] = Usage{ID: r.ID, Day: r.Day, Rule: r.Rule, Subject: r.Subject, Units: r.Units, Refused: r.Refused}
+		all[i] = Usage{ID: r.ID, Day: r.Day, Rule: r.Rule, Subject: r.Subject, Units: r.Units, Denied: r.Denied}
 		if r.Attributes != "" {
 			if err := json.Unmarshal([]byte(r.Attributes), &all[i].Attributes); err != nil {
 				return nil, fmt.Errorf("usage of %s: %w", r.Subject, err)

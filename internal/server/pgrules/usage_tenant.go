@@ -21,7 +21,7 @@ type usageRow struct {
 	usageKey
 	Attributes string `json:"attributes"`
 	Units      int64  `json:"units"`
-	Refused    int64  `json:"refused"`
+	Denied     int64  `json:"denied"`
 }
 
 // tenantDay is what the quota of metered subjects is for.
@@ -116,7 +116,7 @@ func foldUsage(rows []usageRow, owners map[string]string, known map[usageKey]boo
 			folded = append(folded, usageRow{usageKey: r.usageKey, Attributes: string(text)})
 		}
 		folded[at].Units += r.Units
-		folded[at].Refused += r.Refused
+		folded[at].Denied += r.Denied
 	}
 	return folded
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// effect of a change: whether less is refused afterwards, or more. It is other where neither is certain.
+// effect of a change: whether less is denied afterwards, or more. It is other where neither is certain.
 type effect string
 
 const (
@@ -29,7 +29,7 @@ type thing struct {
 	facts      []fact
 	adds       effect // what it means that the thing is added
 	then       string // what follows if it is added
-	idle       string // why it refuses nobody, if so
+	idle       string // why it denies nobody, if so
 }
 
 // fact is one line of a thing. Facts of things with the same name and of the same what are compared.

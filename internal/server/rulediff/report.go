@@ -40,7 +40,7 @@ type entry struct {
 	Change string `json:"change"`
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
-	// Note says why nobody is refused either way, if so, and which rule this one looks like, if any.
+	// Note says why nobody is denied either way, if so, and which rule this one looks like, if any.
 	Note    string   `json:"note"`
 	Changes []change `json:"changes"`
 }

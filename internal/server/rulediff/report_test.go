@@ -44,7 +44,7 @@ func TestDiffRule(t *testing.T) {
 		{"limits: {a: 1/s, b: 2/s}", "limits: {a: 1/s}", looser, ""},
 		{"limit: 1/s", "limit: 1/s, tiers: {pro: 2/s}", looser, goesOn},
 		{"limit: 1/s, tiers: {pro: 2/s}", "limit: 1/s, tiers: {pro: 3/s}", looser, goesOn},
-		{"limit: 1/s", "limit: 1/s, candidate: 9/s", other, "refuses nobody"},
+		{"limit: 1/s", "limit: 1/s, candidate: 9/s", other, "denies nobody"},
 		{"limit: 1/s, on_missing: share", "limit: 1/s, on_missing: skip", looser, "lack"},
 		{"limit: 1/s, on_missing: deny", "limit: 1/s, on_missing: share", looser, "lack"},
 		{"limit: 1/s, on_store_failure: deny", "limit: 1/s, on_store_failure: allow", looser, "store"},
@@ -58,9 +58,9 @@ func TestDiffRule(t *testing.T) {
 		{"limit: 1/s", "limit: 1/s, critical: true", other, "last"},
 		{"limit: 1/s", "limit: 1/s, description: x", other, "people"},
 		{"limit: 1/s", "limit: 1/s, labels: {a: map}", other, "people"},
-		{"limit: 1/s", "limit: 1/s, mode: shadow", looser, "refuses nobody; counts"},
+		{"limit: 1/s", "limit: 1/s, mode: shadow", looser, "denies nobody; counts"},
 		{"limit: 1/s", "limit: 1/s, mode: 'off'", looser, "counts nothing"},
-		{"limit: 1/s, priority: 1", "limit: 1/s, priority: 1, mode: shadow", other, "refuses"},
+		{"limit: 1/s, priority: 1", "limit: 1/s, priority: 1, mode: shadow", other, "denies"},
 		{"limit: 1/s, mode: shadow", "limit: 2/s, mode: shadow", other, goesOn},
 		{"algorithm: leaky_bucket, limit: 1/s", "algorithm: leaky_bucket, limit: 1/s, max_delay: 2s", looser, ""},
 		{"match: {path: [/a, /b]}, limit: 1/s", "match: {path: /a}, limit: 1/s", looser, "fewer requests"},
@@ -92,7 +92,7 @@ func TestDiffRule(t *testing.T) {
 			if way.effect != c.effect && strings.Contains(c.consequence, "fewer") {
 				consequence = "more requests"
 			} else if got.What == "mode" && way.effect != c.effect {
-				consequence = "refuses; used units stay used"
+				consequence = "denies; used units stay used"
 			}
 			if got.Effect != way.effect || !strings.Contains(got.Consequence, consequence) || got.text() == "" {
 				t.Errorf("%s | %s: got %+v, want %s, %s", c.from, c.to, got, way.effect, consequence)
@@ -200,13 +200,13 @@ func TestDiffModeOfAll(t *testing.T) {
 	a := parse(t, "rules: [{id: r, by: [ip], limit: 1/s}]")
 	b := parse(t, "mode: shadow\nrules: [{id: r, by: [ip], limit: 2/s}]")
 	text := New(a, b, time.Now()).String()
-	if !strings.Contains(text, "changed mode of all rules\n  looser   mode: enforce → shadow (refuses nobody; ") {
+	if !strings.Contains(text, "changed mode of all rules\n  looser   mode: enforce → shadow (denies nobody; ") {
 		t.Error(text)
 	}
 	// Under the cap nothing else is looser or tighter.
 	c := parse(t, "mode: shadow\nrules: [{id: r, by: [ip], limit: 1/s}]")
 	text = New(c, b, time.Now()).String()
-	if !strings.Contains(text, "changed rule r (refuses nobody: mode is shadow)\n  other    limit: 1/second → ") {
+	if !strings.Contains(text, "changed rule r (denies nobody: mode is shadow)\n  other    limit: 1/second → ") {
 		t.Error(text)
 	}
 }

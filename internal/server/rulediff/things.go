@@ -29,7 +29,7 @@ func thingsOf(d *ruledoc.Document, now time.Time) []thing {
 		r := &d.Source[i]
 		t := ruleThing(r, competing[byText(r.By)])
 		if mode := max(d.Mode, r.Mode); mode != headgate.Enforce {
-			t.idle = "refuses nobody: mode is " + mode.String()
+			t.idle = "denies nobody: mode is " + mode.String()
 		}
 		things, rules[r.ID] = append(things, t), &t
 	}
@@ -86,7 +86,7 @@ func ruleThing(r *headgate.Rule, competing []string) thing {
 		t.facts = append(t.facts, limitFacts("tier "+tier, r.Tiers[tier].Limit, r.Tiers[tier].Limits)...)
 	}
 	for _, f := range limitFacts("candidate", r.Candidate.Limit, r.Candidate.Limits) {
-		t.facts = append(t.facts, fact{what: f.what, text: f.text, adds: other, then: "on trial: refuses nobody"})
+		t.facts = append(t.facts, fact{what: f.what, text: f.text, adds: other, then: "on trial: denies nobody"})
 	}
 	mode := modeFact(r.Mode)
 	if !alone {
@@ -123,7 +123,7 @@ var meanings = []meaning{
 		return int64(cmp.Or(r.EnforcePercent, 100))
 	}},
 	{key: "overdraw", unset: "false", then: "whether costs are recorded beyond the limit"},
-	{key: "max_delay", unset: "0s", then: "then it is refused", rank: func(r *headgate.Rule) int64 { return math.MaxInt64 - int64(r.MaxDelay) }},
+	{key: "max_delay", unset: "0s", then: "then it is denied", rank: func(r *headgate.Rule) int64 { return math.MaxInt64 - int64(r.MaxDelay) }},
 	{key: "max_caller_limit", unset: "none", then: "the most that callers may ask for"},
 	{key: "priority", unset: "0", then: "of rules with the same by the highest applies"},
 	{key: "on_missing", unset: "share", then: "for requests that lack what is counted by", rank: func(r *headgate.Rule) int64 {
@@ -190,7 +190,7 @@ func costText(r *headgate.Rule) string {
 func modeFact(m headgate.Mode) fact {
 	return fact{
 		what: "mode", text: m.String(), usual: m == headgate.Enforce, rank: int64(headgate.Off-m) + 1,
-		then: []string{"refuses; used units stay used", "refuses nobody; counts", "refuses nobody; counts nothing"}[m],
+		then: []string{"denies; used units stay used", "denies nobody; counts", "denies nobody; counts nothing"}[m],
 	}
 }
 

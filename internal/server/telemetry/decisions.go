@@ -53,7 +53,7 @@ func newDecisions(registry *prometheus.Registry) *decisions {
 		}, []string{"call", "result", "path", "tier"}),
 		byRule: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_rule_decisions_total",
-			Help: "Requests that a rule applied to, by what it said (would_refuse: in shadow) and who decided.",
+			Help: "Requests that a rule applied to, by what it said (would_deny: in shadow) and who decided.",
 		}, []string{"rule", "tier", "result", "path"}),
 		duration: newDuration("headgate_check_duration_seconds", "How long a decision took, the store included."),
 		rules:    newNames(maxRules),
@@ -95,7 +95,7 @@ func (m *Metrics) Note(seen *headgate.Observation) {
 	if seen.Duration > 0 {
 		of.duration.Observe(seen.Duration)
 	}
-	result := refused
+	result := denied
 	switch {
 	case seen.Err != nil:
 		result = failed
@@ -119,11 +119,11 @@ func (of *decisions) noteRules(t *tier, d *headgate.Decision, by path) {
 			l := &d.Limits[i]
 			switch {
 			case l.Origin == headgate.FromCandidate:
-				tried = tried || l.WouldRefuse()
-			case l.Refuses():
-				result, decisive = refused, l
-			case l.WouldRefuse() && result == allowed:
-				result, decisive = wouldRefuse, l
+				tried = tried || l.WouldDeny()
+			case l.Denies():
+				result, decisive = denied, l
+			case l.WouldDeny() && result == allowed:
+				result, decisive = wouldDeny, l
 			case l.Enforced:
 				units += l.Cost
 			}

@@ -17,7 +17,7 @@ var (
 	calls = [...]headgate.Call{
 		headgate.CallCheck, headgate.CallPeek, headgate.CallReserve, headgate.CallCommit, headgate.CallCancel, headgate.CallRefund,
 	}
-	results = [...]string{allowed: "allowed", refused: "refused", wouldRefuse: "would_refuse", failed: "error"}
+	results = [...]string{allowed: "allowed", denied: "denied", wouldDeny: "would_deny", failed: "error"}
 	// The most frequent are first. An error has none.
 	paths = [...]headgate.Path{
 		headgate.PathLease, headgate.PathStore, headgate.PathCache, headgate.PathNone, headgate.PathExempt, headgate.PathRules,
@@ -27,8 +27,8 @@ var (
 
 const (
 	allowed result = iota
-	refused
-	wouldRefuse
+	denied
+	wouldDeny
 	failed
 )
 

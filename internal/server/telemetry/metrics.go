@@ -64,9 +64,9 @@ func (m *Metrics) UsageLost(units func() int64) {
 	m.total("headgate_usage_units_lost_total", "Units of metered rules that were not written to usage_daily, or may not have been.", units)
 }
 
-// DenialsUnrecorded shows how many refusals were too many to be written down.
-func (m *Metrics) DenialsUnrecorded(refusals func() int64) {
-	m.total("headgate_denials_dropped_total", "Refusals that were not written down for operators, since there were too many.", refusals)
+// DenialsUnrecorded shows how many denials were too many to be written down.
+func (m *Metrics) DenialsUnrecorded(denials func() int64) {
+	m.total("headgate_denials_dropped_total", "Denials that were not written down for operators, since there were too many.", denials)
 }
 
 // Connections shows how many a listener has. Each listener may be named once.

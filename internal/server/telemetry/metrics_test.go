@@ -88,22 +88,22 @@ func TestDecisions(t *testing.T) {
 headgate_decisions_total{call="cancel",path="",result="error",tier=""} 1
 headgate_decisions_total{call="check",path="exempt",result="allowed",tier=""} 1
 headgate_decisions_total{call="check",path="none",result="allowed",tier=""} 1
-headgate_decisions_total{call="check",path="rules",result="refused",tier=""} 1
+headgate_decisions_total{call="check",path="rules",result="denied",tier=""} 1
 headgate_decisions_total{call="check",path="store",result="allowed",tier=""} 2
 headgate_decisions_total{call="check",path="store",result="allowed",tier="pro"} 2
-headgate_decisions_total{call="check",path="store",result="refused",tier="pro"} 1
+headgate_decisions_total{call="check",path="store",result="denied",tier="pro"} 1
 `)
 	// Each rule once for a request, however many of its limits it exceeds.
 	expect(t, m, "headgate_rule_decisions_total", `
-# HELP headgate_rule_decisions_total Requests that a rule applied to, by what it said (would_refuse: in shadow) and who decided.
+# HELP headgate_rule_decisions_total Requests that a rule applied to, by what it said (would_deny: in shadow) and who decided.
 # TYPE headgate_rule_decisions_total counter
 headgate_rule_decisions_total{path="exempt",result="allowed",rule="named",tier=""} 1
-headgate_rule_decisions_total{path="rules",result="refused",rule="named",tier=""} 1
+headgate_rule_decisions_total{path="rules",result="denied",rule="named",tier=""} 1
 headgate_rule_decisions_total{path="store",result="allowed",rule="later",tier="pro"} 1
 headgate_rule_decisions_total{path="store",result="allowed",rule="login",tier="pro"} 2
 headgate_rule_decisions_total{path="store",result="allowed",rule="trial",tier=""} 2
-headgate_rule_decisions_total{path="store",result="refused",rule="login",tier="pro"} 1
-headgate_rule_decisions_total{path="store",result="would_refuse",rule="later",tier="pro"} 2
+headgate_rule_decisions_total{path="store",result="denied",rule="login",tier="pro"} 1
+headgate_rule_decisions_total{path="store",result="would_deny",rule="later",tier="pro"} 2
 `)
 	expect(t, m, "headgate_rule_candidate_denials_total", `
 # HELP headgate_rule_candidate_denials_total Requests beyond the limit that a rule has on trial.
@@ -177,7 +177,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("tier %s: %v, not %v", tier, got, want)
 		}
 	}
-	refuse := func(rule, tier string) {
+	deny := func(rule, tier string) {
 		limits := []headgate.LimitDecision{{Rule: rule, Enforced: true}}
 		m.Note(&headgate.Observation{
 			Call: headgate.CallCheck, Attributes: headgate.Attributes{"tier": tier},
@@ -185,22 +185,22 @@ func TestBounds(t *testing.T) {
 		})
 	}
 	for i := range maxRules + 7 { // the tier is one too many, too
-		refuse(strconv.Itoa(i), "")
+		deny(strconv.Itoa(i), "")
 	}
-	refusals := func(rule, tier string) float64 {
-		return testutil.ToFloat64(m.decisions.byRule.WithLabelValues(rule, tier, "refused", string(headgate.PathStore)))
+	denials := func(rule, tier string) float64 {
+		return testutil.ToFloat64(m.decisions.byRule.WithLabelValues(rule, tier, "denied", string(headgate.PathStore)))
 	}
-	if got := refusals(other, other); got != 7 {
-		t.Errorf("%v refusals by other rules", got)
+	if got := denials(other, other); got != 7 {
+		t.Errorf("%v denials by other rules", got)
 	}
 	for i := range maxRules { // by tier there are too many
 		for tier := range 10 {
-			refuse(strconv.Itoa(i), fmt.Sprint("tier-", tier))
+			deny(strconv.Itoa(i), fmt.Sprint("tier-", tier))
 		}
 	}
 	series := testutil.CollectAndCount(m.registry, "headgate_rule_decisions_total")
-	if rest := refusals(other, other); series < maxSeries || series > maxSeries+2 || rest < 1_000 || refusals("7", other) != 1 {
-		t.Errorf("%d series, %v refusals by the rest", series, rest)
+	if rest := denials(other, other); series < maxSeries || series > maxSeries+2 || rest < 1_000 || denials("7", other) != 1 {
+		t.Errorf("%d series, %v denials by the rest", series, rest)
 	}
 	// Whatever was counted is shown.
 	total := 0.
@@ -210,14 +210,14 @@ func TestBounds(t *testing.T) {
 	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			refused := func(l *dto.LabelPair) bool { return l.GetValue() == "refused" }
-			if family.GetName() == "headgate_rule_decisions_total" && slices.ContainsFunc(metric.GetLabel(), refused) {
+			denied := func(l *dto.LabelPair) bool { return l.GetValue() == "denied" }
+			if family.GetName() == "headgate_rule_decisions_total" && slices.ContainsFunc(metric.GetLabel(), denied) {
 				total += metric.GetCounter().GetValue()
 			}
 		}
 	}
 	if want := float64(maxRules + 7 + 10*maxRules); total != want {
-		t.Errorf("%v refusals counted, not %v", total, want)
+		t.Errorf("%v denials counted, not %v", total, want)
 	}
 }
 
@@ -261,9 +261,9 @@ func TestRules(t *testing.T) {
 	t.Parallel()
 	m := New("")
 	for _, step := range []struct {
-		kind          ruledoc.EventKind
-		version       string
-		good, refused float64
+		kind         ruledoc.EventKind
+		version      string
+		good, denied float64
 	}{
 		{ruledoc.StartedFromLastGood, "a", 0, 1},
 		{ruledoc.Applied, "b", 1, 1},
@@ -271,7 +271,7 @@ func TestRules(t *testing.T) {
 		{ruledoc.Recovered, "b", 1, 2},
 	} {
 		m.Rules(ruledoc.Event{Kind: step.kind, Version: step.version})
-		if testutil.ToFloat64(m.rules.good) != step.good || testutil.ToFloat64(m.rules.refused) != step.refused ||
+		if testutil.ToFloat64(m.rules.good) != step.good || testutil.ToFloat64(m.rules.denied) != step.denied ||
 			testutil.ToFloat64(m.rules.loaded) < 1e9 {
 			t.Errorf("after %s", step.kind)
 		}
@@ -424,7 +424,7 @@ func observations() map[string]*headgate.Observation {
 				l.Allowed, l.Path = pass, headgate.PathLease
 				seen.Decision.Limits = append(seen.Decision.Limits, l)
 			}
-			name := map[bool]string{true: "allowed", false: "refused"}[pass]
+			name := map[bool]string{true: "allowed", false: "denied"}[pass]
 			all[fmt.Sprintf("%s by %d", name, rules)] = seen
 		}
 	}

@@ -14,10 +14,10 @@ import (
 
 // rules are the metrics of the rules themselves.
 type rules struct {
-	info    *prometheus.GaugeVec
-	loaded  prometheus.Gauge
-	good    prometheus.Gauge
-	refused prometheus.Counter
+	info   *prometheus.GaugeVec
+	loaded prometheus.Gauge
+	good   prometheus.Gauge
+	denied prometheus.Counter
 }
 
 func newRules(registry *prometheus.Registry) *rules {
@@ -32,7 +32,7 @@ func newRules(registry *prometheus.Registry) *rules {
 		good: with.NewGauge(prometheus.GaugeOpts{
 			Name: "headgate_rules_last_load_successful", Help: "1 if the rules in use are those of the files or of PostgreSQL, 0 if those are bad or unavailable.",
 		}),
-		refused: with.NewCounter(prometheus.CounterOpts{
+		denied: with.NewCounter(prometheus.CounterOpts{
 			Name: "headgate_rules_load_failures_total", Help: "Times that rules were read that could not be used.",
 		}),
 	}
@@ -52,7 +52,7 @@ func (m *Metrics) Rules(e ruledoc.Event) {
 		r.good.Set(1)
 	case ruledoc.Rejected, ruledoc.StartedFromLastGood:
 		r.good.Set(0)
-		r.refused.Inc()
+		r.denied.Inc()
 	}
 }
 

@@ -35,7 +35,7 @@ func (t *Tracer) record(ctx context.Context, seen *headgate.Observation) {
 	_, span := t.spans.Start(ctx, "headgate."+string(seen.Call), trace.WithTimestamp(end.Add(-seen.Duration)),
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(describe(seen)...))
 	if seen.Err != nil {
-		// A refusal is none: the limiter has done its work.
+		// A denial is none: the limiter has done its work.
 		span.SetStatus(codes.Error, seen.Err.Error())
 	}
 	span.End(trace.WithTimestamp(end))
@@ -49,7 +49,7 @@ func describe(seen *headgate.Observation) []attribute.KeyValue {
 	case seen.Err != nil:
 		result = "error"
 	case !d.Allowed:
-		result, decisive = "refused", d.DeniedBy()
+		result, decisive = "denied", d.DeniedBy()
 	}
 	about := make([]attribute.KeyValue, 0, 10)
 	about = append(about, attribute.String("headgate.result", result), attribute.String("headgate.path", string(d.Path)),

@@ -1,5 +1,5 @@
 // Package tracing tells traces of decisions: one span for each decision that is sampled, sent to a collector by OTLP over
-// HTTP. It also knows the trace that a caller is in, W3C Trace Context, so that logs and refusals can name it, whether spans
+// HTTP. It also knows the trace that a caller is in, W3C Trace Context, so that logs and denials can name it, whether spans
 // are sent or not.
 //
 // A collector that is slow or away never holds up a decision: spans wait in a queue with an end, and are lost beyond it.
@@ -26,7 +26,7 @@ import (
 const (
 	// flushTime is for the last spans when a server stops.
 	flushTime = 2 * time.Second
-	// exportTime is for one batch, attempts after a refusal included. What comes meanwhile waits.
+	// exportTime is for one batch, attempts after a denial included. What comes meanwhile waits.
 	exportTime = 10 * time.Second
 	// logEvery keeps an unreachable collector from filling the log.
 	logEvery = time.Minute

@@ -102,7 +102,7 @@ func TestSpan(t *testing.T) {
 		}
 	}
 	check(0, tracev1.Status_STATUS_CODE_UNSET, about)
-	about["headgate.result"], about["headgate.retry_after_seconds"] = "refused", "double_value:3599"
+	about["headgate.result"], about["headgate.retry_after_seconds"] = "denied", "double_value:3599"
 	check(1, tracev1.Status_STATUS_CODE_UNSET, about)
 	check(2, tracev1.Status_STATUS_CODE_ERROR, map[string]string{
 		"headgate.result": "error", "headgate.path": "none", "headgate.rules_version": limiter.Rules().Version(),
@@ -114,7 +114,7 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// A collector that is away, hangs or refuses holds nothing up, and is told of once.
+// A collector that is away, hangs or denies holds nothing up, and is told of once.
 func TestCollectorInTrouble(t *testing.T) {
 	t.Parallel()
 	away, err := net.Listen("tcp", "127.0.0.1:0")
@@ -136,12 +136,12 @@ func TestCollectorInTrouble(t *testing.T) {
 	}))
 	t.Cleanup(hanging.Close)
 	t.Cleanup(func() { close(release) })
-	refusing := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(refusing.Close)
+	denying := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(denying.Close)
 	for name, c := range map[string]struct{ address, says string }{
-		"away":     {"http://" + away.Addr().String(), "are lost"},
-		"hangs":    {hanging.URL, "the last spans did not reach the collector"},
-		"refusing": {refusing.URL, "404"},
+		"away":    {"http://" + away.Addr().String(), "are lost"},
+		"hangs":   {hanging.URL, "the last spans did not reach the collector"},
+		"denying": {denying.URL, "404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

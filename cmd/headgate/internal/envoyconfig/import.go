@@ -165,7 +165,7 @@ func (im *importer) descriptor(w way, x *descriptor) {
 	}
 	if x.metadata != nil && len(x.metadata.Entries) > 0 {
 		im.tell(x.metadata, w, "metadata is not sent to Envoy: the response's dynamic metadata names the rule instead, as rule or "+
-			"would_refuse; let Envoy go by that, and keep what is for people in the rule's labels")
+			"would_deny; let Envoy go by that, and keep what is for people in the rule's labels")
 	}
 	if x.glob() {
 		im.tell(x.node.Find([]string{"value"}), w, "a star within a value stands for any text, as it does there since March 2026; "+
@@ -188,8 +188,8 @@ func (im *importer) descriptor(w way, x *descriptor) {
 			"says that: write unlimited: true if it need not be", headgate.MaxCost)
 	}
 	if x.quota {
-		im.tell(x.node.Find([]string{"quota_mode"}), w, "the rule is in shadow and refuses nothing; that it would have is "+
-			"not in quotaModeViolations of the response's metadata, but in would_refuse: look there")
+		im.tell(x.node.Find([]string{"quota_mode"}), w, "the rule is in shadow and denies nothing; that it would have is "+
+			"not in quotaModeViolations of the response's metadata, but in would_deny: look there")
 	}
 	r := newRule(w, x)
 	r.id = unique(im.ids, idOf(w))

@@ -16,7 +16,7 @@ var limits = strings.NewReplacer("1/day", "rate_limit: {unit: day, requests_per_
 	"unlimited", "rate_limit: {unlimited: true}")
 
 // TestSemantics asks about descriptors one after the other and compares which rule applies; it has an exclamation mark
-// if it refuses, and a question mark if it would but for shadow.
+// if it denies, and a question mark if it would but for shadow.
 func TestSemantics(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ config, asked, want string }{
@@ -78,7 +78,7 @@ func TestSemantics(t *testing.T) {
 	}
 }
 
-// ask says which rule applies, and whether it refuses.
+// ask says which rule applies, and whether it denies.
 func ask(t *testing.T, limiter *headgate.Limiter, domain, entries string) string {
 	t.Helper()
 	d, err := limiter.Check(t.Context(), headgate.Request{Attributes: attributesOf(domain, entriesOf(entries))})
@@ -95,7 +95,7 @@ func ask(t *testing.T, limiter *headgate.Limiter, domain, entries string) string
 	switch {
 	case !d.Allowed:
 		return id + "!"
-	case l.WouldRefuse():
+	case l.WouldDeny():
 		return id + "?"
 	}
 	return id

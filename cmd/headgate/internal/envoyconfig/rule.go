@@ -129,7 +129,7 @@ func (r *rule) write(b *strings.Builder) {
 	}
 	if r.requests == 0 {
 		// No limit is 0, but a rule may insist on an attribute.
-		line(4, "by", "[header.none] # which no descriptor has: all are refused")
+		line(4, "by", "[header.none] # which no descriptor has: all are denied")
 		line(4, "on_missing", "deny")
 		line(4, "limit", "1/second")
 	} else {

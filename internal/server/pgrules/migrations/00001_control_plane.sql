@@ -204,7 +204,7 @@ CREATE TABLE usage_daily (
     subject    text   NOT NULL CHECK (subject <> ''), -- the hash that counters go by
     attributes text   CHECK (rate_limit_is_object(attributes)), -- what the subject is, as in overrides; NULL until a node knows
     units      bigint NOT NULL DEFAULT 0,
-    refused    bigint NOT NULL DEFAULT 0 CHECK (refused >= 0),
+    denied    bigint NOT NULL DEFAULT 0 CHECK (denied >= 0),
     PRIMARY KEY (day, rule, subject)
 );
 CREATE INDEX ON usage_daily (attributes, day);

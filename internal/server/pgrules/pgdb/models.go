@@ -138,5 +138,5 @@ type UsageDaily struct {
 	Subject    string      `json:"subject"`
 	Attributes *string     `json:"attributes"`
 	Units      int64       `json:"units"`
-	Refused    int64       `json:"refused"`
+	Denied     int64       `json:"denied"`
 }

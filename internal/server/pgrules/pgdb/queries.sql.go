@@ -85,10 +85,10 @@ func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (int64, erro
 }
 
 const addUsage = `-- name: AddUsage :exec
-INSERT INTO usage_daily AS u (day, rule, subject, attributes, units, refused)
-SELECT day, rule, subject, nullif(attributes, ''), units, refused
-FROM jsonb_to_recordset($1::jsonb) AS n (day date, rule text, subject text, attributes text, units bigint, refused bigint)
-ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units, refused = u.refused + excluded.refused,
+INSERT INTO usage_daily AS u (day, rule, subject, attributes, units, denied)
+SELECT day, rule, subject, nullif(attributes, ''), units, denied
+FROM jsonb_to_recordset($1::jsonb) AS n (day date, rule text, subject text, attributes text, units bigint, denied bigint)
+ON CONFLICT (day, rule, subject) DO UPDATE SET units = u.units + excluded.units, denied = u.denied + excluded.denied,
     attributes = coalesce(u.attributes, excluded.attributes)
 `
 
@@ -653,7 +653,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 }
 
 const listUsage = `-- name: ListUsage :many
-SELECT id, day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, refused FROM usage_daily
+SELECT id, day::text AS day, rule, subject, coalesce(attributes, '')::text AS attributes, units, denied FROM usage_daily
 WHERE id > $1 AND day BETWEEN $2::text::date AND $3::text::date
   AND ($4::text IS NULL OR rule = $4)
   AND ($5::text IS NULL OR attributes = $5)
@@ -676,7 +676,7 @@ type ListUsageRow struct {
 	Subject    string `json:"subject"`
 	Attributes string `json:"attributes"`
 	Units      int64  `json:"units"`
-	Refused    int64  `json:"refused"`
+	Denied     int64  `json:"denied"`
 }
 
 func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]ListUsageRow, error) {
@@ -702,7 +702,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]ListUsa
 			&i.Subject,
 			&i.Attributes,
 			&i.Units,
-			&i.Refused,
+			&i.Denied,
 		); err != nil {
 			return nil, err
 		}

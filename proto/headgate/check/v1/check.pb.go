@@ -236,7 +236,7 @@ type CheckResponse struct {
 	// How long to hold it before it goes on, if it may pass.
 	DelayUs int64 `protobuf:"varint,3,opt,name=delay_us,json=delayUs,proto3" json:"delay_us,omitempty"`
 	// Who decided: "none" if no limit applied, "exempt" if that is because of an exemption, "rules" if a rule insists on
-	// an attribute, "store"; or for it the server, by what it has taken in advance ("lease") or what the store has refused
+	// an attribute, "store"; or for it the server, by what it has taken in advance ("lease") or what the store has denied
 	// a moment ago ("cache"); or, if the store did not answer for some limit, "local" by the server's share of it, or
 	// "failed" by what the rule says.
 	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
@@ -368,7 +368,7 @@ type LimitStatus struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Whether the request fits this limit.
 	Allowed bool `protobuf:"varint,3,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// False for a limit that refuses nothing: in shadow, or on trial.
+	// False for a limit that denies nothing: in shadow, or on trial.
 	Enforced bool `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	// Whether clients are to be told of this limit.
 	Exposed bool `protobuf:"varint,5,opt,name=exposed,proto3" json:"exposed,omitempty"`

@@ -41,7 +41,7 @@ const (
 //
 // Errors: INVALID_ARGUMENT for a request that makes no sense, NOT_FOUND for a rule that there is not, PERMISSION_DENIED
 // for a refund by a caller who may not give back, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED for a
-// message that is too large, and for a caller that takes too much of what all share. A request that is refused is no
+// message that is too large, and for a caller that takes too much of what all share. A request that is denied is no
 // error: it is an answer with allowed = false. Nor is a store that does not answer: path is then "local" or "failed".
 type CheckServiceClient interface {
 	// Check decides a request and charges it, on all limits that apply or on none.
@@ -165,7 +165,7 @@ func (c *checkServiceClient) Refund(ctx context.Context, in *CheckRequest, opts 
 //
 // Errors: INVALID_ARGUMENT for a request that makes no sense, NOT_FOUND for a rule that there is not, PERMISSION_DENIED
 // for a refund by a caller who may not give back, INTERNAL for a fault of the server; RESOURCE_EXHAUSTED for a
-// message that is too large, and for a caller that takes too much of what all share. A request that is refused is no
+// message that is too large, and for a caller that takes too much of what all share. A request that is denied is no
 // error: it is an answer with allowed = false. Nor is a store that does not answer: path is then "local" or "failed".
 type CheckServiceServer interface {
 	// Check decides a request and charges it, on all limits that apply or on none.

@@ -19,12 +19,12 @@ import (
 	"github.com/headgate/headgate/grpclimit"
 )
 
-func TestRefusal(t *testing.T) {
+func TestDenial(t *testing.T) {
 	t.Parallel()
 	byUser := []string{"user"}
 	tests := map[string]struct {
 		rules []headgate.Rule
-		calls int // of which the last is refused
+		calls int // of which the last is denied
 		// What the client reads.
 		message    string // up to the time
 		rule       string
@@ -80,8 +80,8 @@ func TestRefusal(t *testing.T) {
 			rules: []headgate.Rule{
 				{ID: "keys", By: []string{"api_key"}, OnMissing: headgate.DenyMissing, Limit: headgate.PerMinute(2)},
 			}, calls: 1,
-			message: "rate limit exceeded: keys refuses calls without api_key", rule: "keys",
-			violations: []string{"keys refuses calls without api_key"},
+			message: "rate limit exceeded: keys denies calls without api_key", rule: "keys",
+			violations: []string{"keys denies calls without api_key"},
 		},
 	}
 	for name, test := range tests {
@@ -146,7 +146,7 @@ func TestStoreFailure(t *testing.T) {
 		c := serve(t, interceptors(t, limiter, o))
 		for range 5 {
 			if err := c.echo(as(t.Context(), "x-user-id", "ada"), ""); err != nil {
-				t.Errorf("refused though the rule does not say so: %v", err)
+				t.Errorf("denied though the rule does not say so: %v", err)
 			}
 		}
 		var trailer metadata.MD
@@ -225,10 +225,10 @@ func TestMetadata(t *testing.T) {
 		expect("passed", header, "ratelimit", `"burst";r=1;t=1, "more#month";r=999;t=2678400, "more#short";r=49;t=1`)
 		call(loud)
 		call(loud)
-		expect("refused", trailer, "ratelimit-policy", policies)
-		expect("refused", trailer, "ratelimit", `"burst";r=0;t=1, "more#month";r=998;t=2678400, "more#short";r=48;t=1`)
-		expect("refused", trailer, "retry-after", "2") // a second and some chance
-		expect("refused", header, "ratelimit-policy")
+		expect("denied", trailer, "ratelimit-policy", policies)
+		expect("denied", trailer, "ratelimit", `"burst";r=0;t=1, "more#month";r=998;t=2678400, "more#short";r=48;t=1`)
+		expect("denied", trailer, "retry-after", "2") // a second and some chance
+		expect("denied", header, "ratelimit-policy")
 
 		for range 3 {
 			call(quiet)
@@ -245,22 +245,22 @@ func TestPushback(t *testing.T) {
 	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "0.001s",
 		"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
 	for name, test := range map[string]struct {
-		limit   headgate.Limit
-		waits   time.Duration
-		refused bool
+		limit  headgate.Limit
+		waits  time.Duration
+		denied bool
 	}{
 		"soon":     {limit: headgate.PerMinute(10), waits: 6 * time.Second},
 		"very":     {limit: headgate.PerSecond(1000), waits: time.Millisecond},
-		"too late": {limit: headgate.PerHour(10), refused: true},
+		"too late": {limit: headgate.PerHour(10), denied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.limit.Burst = 1
 			synctest.Test(t, func(t *testing.T) {
-				refused := 0
+				denied := 0
 				o := grpclimit.Options{Metadata: true, OnDenied: func(_ context.Context, method string, d *headgate.Decision) {
-					if refused++; method != echo || d.DeniedBy().Rule != "echo" {
-						t.Errorf("refused: %s by %v", method, d.DeniedBy())
+					if denied++; method != echo || d.DeniedBy().Rule != "echo" {
+						t.Errorf("denied: %s by %v", method, d.DeniedBy())
 					}
 				}}
 				rule := headgate.Rule{ID: "echo", By: []string{"user"}, Limit: test.limit}
@@ -271,8 +271,8 @@ func TestPushback(t *testing.T) {
 				start := time.Now()
 				err := c.echo(t.Context(), "")
 				took := time.Since(start)
-				if (err != nil) != test.refused || refused != 1 {
-					t.Errorf("%d refusals, then %v", refused, err)
+				if (err != nil) != test.denied || denied != 1 {
+					t.Errorf("%d denials, then %v", denied, err)
 				}
 				if took < test.waits || took > 2*test.waits+time.Millisecond {
 					t.Errorf("took %s, want %s", took, test.waits)

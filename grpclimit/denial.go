@@ -33,11 +33,11 @@ const (
 	maxSpread = 5 * time.Minute
 )
 
-// refuse tells the client, and whoever wants to know besides.
+// deny tells the client, and whoever wants to know besides.
 //
 // All metadata go into the trailer. With nothing in the header the answer is what gRPC calls Trailers-Only, and that is
 // the only one after which its clients retry.
-func (i *Interceptors) refuse(ctx context.Context, method string, d headgate.Decision) *status.Status {
+func (i *Interceptors) deny(ctx context.Context, method string, d headgate.Decision) *status.Status {
 	if i.options.OnDenied != nil {
 		i.options.OnDenied(ctx, method, &d)
 	}
@@ -93,7 +93,7 @@ func statusOf(d *headgate.Decision, wait time.Duration) *status.Status {
 	}
 	var violations []*errdetails.QuotaFailure_Violation
 	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Refuses() && (l.Exposed || l == hidden) && len(violations) < maxNamed {
+		if l := &d.Limits[i]; l.Denies() && (l.Exposed || l == hidden) && len(violations) < maxNamed {
 			violations = append(violations, &errdetails.QuotaFailure_Violation{
 				Subject: limitfields.PublicName(l), Description: limitfields.Reason(l, "call"),
 			})
@@ -110,10 +110,10 @@ func detailed(code codes.Code, text string, details ...protoadapt.MessageV1) *st
 	if full, err := plain.WithDetails(details...); err == nil {
 		return full
 	}
-	return plain // a name that is not UTF-8 must not turn a refusal into something else
+	return plain // a name that is not UTF-8 must not turn a denial into something else
 }
 
-// jitter adds to a wait, so that those who were refused together do not come back together. It never takes away.
+// jitter adds to a wait, so that those who were denied together do not come back together. It never takes away.
 func jitter(wait time.Duration) time.Duration {
 	spread := min(max(wait/10, min(wait, minSpread)), maxSpread)
 	return wait + rand.N(spread+1) //nolint:gosec // Nothing is gained by guessing it.

@@ -17,7 +17,7 @@ import (
 
 func TestGivenBackAtOnce(t *testing.T) {
 	t.Parallel()
-	const busy, refused = http.StatusServiceUnavailable, http.StatusTooManyRequests
+	const busy, denied = http.StatusServiceUnavailable, http.StatusTooManyRequests
 	type l = []string
 	stream := func(r *http.Request) { r.GetBody = nil }
 	key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "7") }
@@ -34,23 +34,23 @@ func TestGivenBackAtOnce(t *testing.T) {
 		lines        []string
 		again        bool
 	}{
-		"refused":                      {status: refused, again: true},
+		"denied":                       {status: denied, again: true},
 		"served":                       {status: http.StatusOK, lines: l{"Retry-After: 1"}},
 		"redirected":                   {status: http.StatusMovedPermanently, lines: l{"Retry-After: 1"}},
 		"failed":                       {status: http.StatusInternalServerError, lines: l{"Retry-After: 1"}},
-		"an hour":                      {status: refused, lines: l{"Retry-After: 3600"}},
-		"a bit too long":               {status: refused, lines: l{"Retry-After: 31"}},
-		"for ever":                     {status: refused, lines: l{"Retry-After: 99999999999999999999"}},
-		"deadline before":              {status: refused, lines: l{"Retry-After: 10"}, deadline: 9 * time.Second},
-		"deadline at that time":        {status: refused, lines: l{"Retry-After: 10"}, deadline: 10 * time.Second},
-		"deadline after":               {status: refused, lines: l{"Retry-After: 1"}, deadline: 2 * time.Second, again: true},
-		"deadline before its own":      {status: refused, deadline: 500 * time.Millisecond},
-		"deadline after its own":       {status: refused, deadline: 501 * time.Millisecond, again: true},
-		"POST refused":                 {method: "POST", body: "tea", status: refused, again: true},
-		"POST refused, stream":         {method: "POST", body: "tea", change: stream, status: refused},
-		"PUT refused, broken":          {method: http.MethodPut, body: "tea", change: broken, status: refused},
+		"an hour":                      {status: denied, lines: l{"Retry-After: 3600"}},
+		"a bit too long":               {status: denied, lines: l{"Retry-After: 31"}},
+		"for ever":                     {status: denied, lines: l{"Retry-After: 99999999999999999999"}},
+		"deadline before":              {status: denied, lines: l{"Retry-After: 10"}, deadline: 9 * time.Second},
+		"deadline at that time":        {status: denied, lines: l{"Retry-After: 10"}, deadline: 10 * time.Second},
+		"deadline after":               {status: denied, lines: l{"Retry-After: 1"}, deadline: 2 * time.Second, again: true},
+		"deadline before its own":      {status: denied, deadline: 500 * time.Millisecond},
+		"deadline after its own":       {status: denied, deadline: 501 * time.Millisecond, again: true},
+		"POST denied":                  {method: "POST", body: "tea", status: denied, again: true},
+		"POST denied, stream":          {method: "POST", body: "tea", change: stream, status: denied},
+		"PUT denied, broken":           {method: http.MethodPut, body: "tea", change: broken, status: denied},
 		"no method":                    {change: func(r *http.Request) { r.Method = "" }, status: busy, again: true},
-		"no body at all":               {method: http.MethodPost, change: bare, status: refused, again: true},
+		"no body at all":               {method: http.MethodPost, change: bare, status: denied, again: true},
 		"POST unavailable":             {method: "POST", body: "tea", status: busy},
 		"POST unavailable, told":       {method: "POST", body: "tea", status: busy, lines: l{"Retry-After: 1"}, again: true},
 		"POST unavailable, unreadable": {method: "POST", body: "tea", status: busy, lines: l{"Retry-After: x"}},
@@ -132,13 +132,13 @@ func TestErrorsArePassedOn(t *testing.T) {
 func TestCancelledWhileWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		refusal := &closeCounter{Reader: strings.NewReader("slow down")}
+		denial := &closeCounter{Reader: strings.NewReader("slow down")}
 		replay := &closeCounter{Reader: strings.NewReader("tea")}
 		sent := 0
 		transport := retryafter.New(api(func(*http.Request) (*http.Response, error) {
 			sent++
 			resp := answer(http.StatusTooManyRequests, "Retry-After: 20")
-			resp.Body = refusal
+			resp.Body = denial
 			return resp, nil
 		}), retryafter.Options{})
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -154,8 +154,8 @@ func TestCancelledWhileWaiting(t *testing.T) {
 		if took := time.Since(start); took != 7*time.Second {
 			t.Errorf("returned after %v", took)
 		}
-		if refusal.closed != 1 || replay.closed != 1 || refusal.Reader.(*strings.Reader).Len() != 0 {
-			t.Errorf("the refusal's body was closed %d times, the request's %d times", refusal.closed, replay.closed)
+		if denial.closed != 1 || replay.closed != 1 || denial.Reader.(*strings.Reader).Len() != 0 {
+			t.Errorf("the denial's body was closed %d times, the request's %d times", denial.closed, replay.closed)
 		}
 	})
 }
@@ -178,7 +178,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHostileBodies has refusals that go on for ever, stall, or are not there.
+// TestHostileBodies has denials that go on for ever, stall, or are not there.
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
 	endless := &zeros{}
@@ -211,7 +211,7 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
-// TestStalledServer has real servers that begin a refusal and do not end it: closing a body must free who reads it.
+// TestStalledServer has real servers that begin a denial and do not end it: closing a body must free who reads it.
 func TestStalledServer(t *testing.T) {
 	t.Parallel()
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
