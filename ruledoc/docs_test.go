@@ -10,17 +10,19 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// TestDocumentation runs every example of docs/rules.md: a block of rules followed by a block of tests.
+// TestDocumentation runs every example of docs/rules.md and docs/cookbook.md: a block of rules followed by a block of tests.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var blocks []string
-	for i, block := range strings.Split(string(text), "```") {
-		if code, ok := strings.CutPrefix(block, "yaml\n"); ok && i%2 == 1 {
-			blocks = append(blocks, code)
+	for _, page := range []string{"../docs/rules.md", "../docs/cookbook.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, block := range strings.Split(string(text), "```") {
+			if code, ok := strings.CutPrefix(block, "yaml\n"); ok && i%2 == 1 {
+				blocks = append(blocks, code)
+			}
 		}
 	}
 	if len(blocks) < 26 || len(blocks)%2 != 0 {

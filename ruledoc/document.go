@@ -107,7 +107,7 @@ var topKeys = objectOf(
 		"restrictive holds", modeWords, func(t *top) *headgate.Mode { return &t.mode }),
 	listField("rules", "the rules; their order does not matter", "rule", func(t *top, d *decoder, item *node) { t.reader.addRule(d, item) },
 		func(e *encoder, t *top) *node { return listOf(e, t.document.Source, (*encoder).documentRule) }),
-	listField("overrides", "[other limits for single subjects](#one-customer-with-more-until-friday)", "override",
+	listField("overrides", "[other limits for single subjects](#overrides-tiers-and-exemptions)", "override",
 		func(t *top, d *decoder, item *node) {
 			t.reader.overrides = append(t.reader.overrides, exceptionNode{d, item})
 		},

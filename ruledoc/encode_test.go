@@ -87,13 +87,15 @@ func version(t testing.TB, r headgate.Rule) string {
 func TestGoodDocumentsSurvive(t *testing.T) {
 	t.Parallel()
 	files := fixtures(t, "good")
-	text, err := os.ReadFile("../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, block := range bytes.Split(text, []byte("```")) {
-		if code, ok := bytes.CutPrefix(block, []byte("yaml\n")); ok && i%2 == 1 && !bytes.HasPrefix(code, []byte("tests:")) {
-			files[fmt.Sprintf("docs/rules.md, block %d", i)] = code
+	for _, page := range []string{"docs/rules.md", "docs/cookbook.md"} {
+		text, err := os.ReadFile("../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, block := range bytes.Split(text, []byte("```")) {
+			if code, ok := bytes.CutPrefix(block, []byte("yaml\n")); ok && i%2 == 1 && !bytes.HasPrefix(code, []byte("tests:")) {
+				files[fmt.Sprintf("%s, block %d", page, i)] = code
+			}
 		}
 	}
 	if len(files) < 30 {

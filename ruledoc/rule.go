@@ -31,7 +31,7 @@ var ruleKeys = objectOf(
 		write:  func(e *encoder, what string, r *readRule) *node { return e.texts(what, r.Labels) },
 	},
 	field[readRule]{
-		key: "match", doc: "which requests, [by their attributes](#which-requests): all conditions must hold", unset: "all",
+		key: "match", doc: "which requests, [by their attributes](#match-and-when): all conditions must hold", unset: "all",
 		schema: `"$ref": "#/$defs/match"`,
 		read:   func(d *decoder, n *node, key string, r *readRule) { r.Match = d.match(n, key) },
 		write:  func(e *encoder, what string, r *readRule) *node { return e.match(what, r.Match) },
@@ -80,7 +80,7 @@ var ruleKeys = objectOf(
 	},
 	valueField(field[readRule]{
 		key: "max_caller_limit", judgedWith: "limit", unset: "they have no say",
-		doc:    "lets callers bring a limit of their own, as [a descriptor of Envoy's may](service.md#behind-envoy), up to this rate",
+		doc:    "lets callers bring a limit of their own, as [a descriptor of Envoy's may](gateways.md#envoy), up to this rate",
 		schema: `"$ref": "#/$defs/rate"`,
 	}, func(r *readRule) *headgate.Limit { return &r.MaxCallerLimit }, (*decoder).rateAlone, (*encoder).rate),
 	field[readRule]{

@@ -1,4 +1,4 @@
-// Command scale checks the plan of docs/scale.md: it measures what a decision and a subject cost on a small store, fills a Redis
+// Command scale checks the plan of docs/capacity.md: it measures what a decision and a subject cost on a small store, fills a Redis
 // with many subjects, compares, and says what the size to carry needs by these figures.
 package main
 

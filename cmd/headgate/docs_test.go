@@ -161,8 +161,9 @@ func TestUnderstood(t *testing.T) {
 
 // runBy says which test runs the commands that stand in a file to be typed.
 var runBy = map[string]string{
-	"../../README.md":                                 "TestReadmeExplain, and make quickstart",
+	"../../README.md":                                 "TestReadmeRules, and make quickstart",
 	"../../docs/control-plane.md":                     "TestControlPlaneDocs",
+	"../../docs/getting-started.md":                   "TestGettingStarted",
 	"../../docs/migrate-from-envoyproxy-ratelimit.md": "TestDocsRun",
 	"../../docs/operations.md":                        "TestOperationsDocs",
 	"../../docs/service.md":                           "TestDocsRun",

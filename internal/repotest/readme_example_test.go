@@ -28,7 +28,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		store := storewrap.New(redis, storewrap.Options{}) // cached denials, leases, a deadline, a circuit breaker, a local share
+		store := storewrap.New(redis, storewrap.Options{}) // leases, cached denials, deadline, circuit breaker, local fallback share
 		limiter, err := headgate.New(store)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func Example() {
 			Attributes: headgate.Attributes{"path": "/api/v1/login", "method": "POST", "ip": "192.0.2.1"},
 		})
 		if !decision.Allowed {
-			// decision.DeniedBy() is the limit that denies, decision.RetryAfter when to come back
+			// decision.DeniedBy() is the limit that denied, decision.RetryAfter is when to retry
 			return nil
 		}
 		return nil
@@ -109,8 +109,8 @@ func Example() {
 		res, err := headgate.Take(ctx, store, headgate.PerMinute(10), "login", userID)
 		switch {
 		case err != nil: // the store did not decide; you must
-		case !res.Allowed: // come back in res.RetryAfter
-		default: // go on; res.Remaining are left
+		case !res.Allowed: // retry after res.RetryAfter
+		default: // allowed; res.Remaining units are left
 		}
 
 		client := &http.Client{Transport: retryafter.New(http.DefaultTransport, retryafter.Options{})}
