@@ -114,9 +114,10 @@ func drawSession(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		for len([]rune(line)) > columns {
-			lines = append(lines, string([]rune(line)[:columns]))
-			line = "    " + string([]rune(line)[columns:])
+		for len(line) > columns {
+			at := strings.LastIndex(line[:columns], " ")
+			lines = append(lines, line[:at])
+			line = "    " + line[at+1:]
 		}
 		lines = append(lines, line)
 	}
