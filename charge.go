@@ -83,10 +83,10 @@ func (c *Charge) Undo(r *Result) (Charge, bool) {
 	return back, true
 }
 
-// FirstOn returns the index of the first charge on a counter, or -1.
-func FirstOn(charges []Charge, s Subject, k Counter) int {
+// IndexCharge returns the index of the first charge on the subject's counter, or -1 if there is none.
+func IndexCharge(charges []Charge, subject Subject, counter Counter) int {
 	for i := range charges {
-		if charges[i].Counter == k && charges[i].Subject == s {
+		if charges[i].Counter == counter && charges[i].Subject == subject {
 			return i
 		}
 	}

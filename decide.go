@@ -113,7 +113,7 @@ func firsts(charges []Charge, to []int32) []int32 {
 		return firstsOfMany(charges, to)
 	}
 	for i := range charges {
-		to = append(to, int32(FirstOn(charges, charges[i].Subject, charges[i].Counter)))
+		to = append(to, int32(IndexCharge(charges, charges[i].Subject, charges[i].Counter)))
 	}
 	return to
 }

@@ -68,10 +68,10 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 		case c.Release.Units > 0 || c.Force:
 			kind, least = kindForce, t.Mark
 		case c.Observe:
-			kind, twin = kindObserve, headgate.FirstOn(charges, c.Subject, c.Twin)+1
+			kind, twin = kindObserve, headgate.IndexCharge(charges, c.Subject, c.Twin)+1
 		}
 		b = append(b, field(c.Counter)...)
-		b = append(b, byte(keyOf[i]+1), byte(op), byte(kind), byte(twin), byte(headgate.FirstOn(charges, c.Subject, c.Counter)+1))
+		b = append(b, byte(keyOf[i]+1), byte(op), byte(kind), byte(twin), byte(headgate.IndexCharge(charges, c.Subject, c.Counter)+1))
 		for _, n := range [...]int64{least, t.Most, p[0], p[1], p[2], p[3]} {
 			b = appendNumber(b, n)
 		}
@@ -154,7 +154,7 @@ func (r *reply) states(charges []headgate.Charge, states []headgate.State) error
 	logs := false
 	for i := range charges {
 		switch c := &charges[i]; {
-		case headgate.FirstOn(charges, c.Subject, c.Counter) != i:
+		case headgate.IndexCharge(charges, c.Subject, c.Counter) != i:
 		case isLog(c):
 			logs = true
 		default:
@@ -162,7 +162,7 @@ func (r *reply) states(charges []headgate.Charge, states []headgate.State) error
 		}
 	}
 	for i := range charges {
-		if c := &charges[i]; logs && isLog(c) && headgate.FirstOn(charges, c.Subject, c.Counter) == i {
+		if c := &charges[i]; logs && isLog(c) && headgate.IndexCharge(charges, c.Subject, c.Counter) == i {
 			r.log(&states[i])
 		}
 	}

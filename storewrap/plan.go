@@ -105,7 +105,7 @@ func cacheable(charges []headgate.Charge) bool {
 	for i := range charges {
 		c := &charges[i]
 		if c.Cost <= 0 || c.Limit.Count <= 0 || c.AtLeast != 0 || c.Hold != 0 || c.Twin != 0 || !ordinary(c) ||
-			headgate.FirstOn(charges, c.Subject, c.Counter) != i {
+			headgate.IndexCharge(charges, c.Subject, c.Counter) != i {
 			return false
 		}
 	}
