@@ -34,7 +34,7 @@ func (t *Terms) emptyAt(s *State) int64 {
 // nor been given back to others since. What others were given back were their own units, not these, unless it was a credit.
 // A leaky bucket gives back only to the last charge: those behind it already have their delay.
 func (t *Terms) unleaked(live, settled *State, r Receipt, now int64) int64 {
-	left := t.Most * scale
+	left := t.MaxUnits * scale
 	if t.Algorithm == LeakyBucket {
 		if live.Used != r.Mark || live.Time != r.Time {
 			return 0

@@ -44,7 +44,7 @@ func (t *Terms) record(live, settled *State, now int64) int64 {
 	case before:
 		used = settled.Prev
 	}
-	units := min(t.Most, maxUsed-used)
+	units := min(t.MaxUnits, maxUsed-used)
 	switch {
 	case units <= 0:
 		return 0

@@ -120,9 +120,9 @@ func (t *Terms) fitsWith(live, settled *State, now int64) int64 {
 	for i, h := range append(settled.Log[:len(settled.Log):len(settled.Log)], LogEntry{}) {
 		last := i == len(settled.Log)
 		without.Capacity = t.Capacity - left
-		if without.Least <= without.Capacity && (i > 0 || !t.full(settled)) {
+		if without.MinUnits <= without.Capacity && (i > 0 || !t.full(settled)) {
 			at := from
-			if without.available(live, settled, now) < without.Least {
+			if without.available(live, settled, now) < without.MinUnits {
 				at = max(at, without.fitsAt(live, settled))
 			}
 			if last || at < h.Time {

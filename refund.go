@@ -2,7 +2,7 @@ package headgate
 
 // giveBack takes what is left of a receipt out of a settled state, and says how many whole units that was.
 func (t *Terms) giveBack(live, settled *State, r Receipt, now int64) (units int64, given bool) {
-	if t.Most == 0 || settled.Used == 0 {
+	if t.MaxUnits == 0 || settled.Used == 0 {
 		return 0, false
 	}
 	switch t.Algorithm {
@@ -14,37 +14,37 @@ func (t *Terms) giveBack(live, settled *State, r Receipt, now int64) (units int6
 		if r.Mark != settled.Time && (!t.Aligned || r.Mark < t.Start) {
 			return 0, false // it lapsed with its window
 		}
-		units = min(t.Most, settled.Used)
+		units = min(t.MaxUnits, settled.Used)
 		settled.Used -= units
 		return units, true
 	default:
-		return takeFromLog(settled, r.Mark, t.Most)
+		return takeFromLog(settled, r.Mark, t.MaxUnits)
 	}
 }
 
 // credit takes units out of a settled state, whoever was charged them, and returns how many whole ones. What is held stays
 // held.
 func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
-	if t.Most == 0 || s.Used == 0 && (t.Algorithm != SlidingWindow || s.Prev == 0) {
+	if t.MaxUnits == 0 || s.Used == 0 && (t.Algorithm != SlidingWindow || s.Prev == 0) {
 		return 0, false
 	}
 	switch t.Algorithm {
 	case TokenBucket, LeakyBucket:
-		back := min(t.Most*scale, s.Used)
+		back := min(t.MaxUnits*scale, s.Used)
 		t.pour(s, back, now)
 		if t.Algorithm == TokenBucket {
 			s.Credited = max(s.Time, now)
 		}
 		return back / scale, true
 	case FixedWindow, SlidingWindow:
-		units = min(t.Most, s.Used)
+		units = min(t.MaxUnits, s.Used)
 		s.Used -= units
 		if t.Algorithm == SlidingWindow {
-			units += t.lighten(s, t.Most-units, now)
+			units += t.lighten(s, t.MaxUnits-units, now)
 		}
 		return units, true
 	default:
-		units = creditLog(s, t.Most)
+		units = creditLog(s, t.MaxUnits)
 		return units, units > 0
 	}
 }

@@ -25,7 +25,7 @@ func (t *Terms) prune(s *State, now int64) {
 
 // logFitsAt returns when enough of the oldest entries will have left the window.
 func (t *Terms) logFitsAt(s *State) int64 {
-	over := s.Used + t.Least - t.Capacity
+	over := s.Used + t.MinUnits - t.Capacity
 	for i := range s.Log {
 		if over -= int64(s.Log[i].Units); over <= 0 {
 			return s.Log[i].Time + t.Window

@@ -39,14 +39,14 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	case c.forces():
 		r.Allowed = true
 		r.Granted, changed = t.force(&live, &settled, c.releases(), now)
-	case t.Least > t.Capacity:
+	case t.MinUnits > t.Capacity:
 		r.RetryAfter = Never
-	case available < t.Least || t.full(&settled):
+	case available < t.MinUnits || t.full(&settled):
 		r.RetryAfter = until(now, &live, t.fitsWith(&live, &settled, now))
 	case t.Hold > 0:
 		r.Allowed = true
-		if changed = record && t.Most > 0; changed {
-			r.Granted = min(available, t.Most)
+		if changed = record && t.MaxUnits > 0; changed {
+			r.Granted = min(available, t.MaxUnits)
 			r.Receipt.Units = r.Granted
 			r.Receipt.Mark, r.Receipt.Time = t.hold(&settled, r.Granted, now)
 		}
@@ -55,8 +55,8 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		if t.Algorithm == LeakyBucket {
 			r.Delay = time.Duration(max(0, t.emptyAt(&live)-now)) * time.Microsecond
 		}
-		if changed = record && t.Most > 0; changed {
-			r.Granted = min(available, t.Most)
+		if changed = record && t.MaxUnits > 0; changed {
+			r.Granted = min(available, t.MaxUnits)
 			t.add(&settled, r.Granted, now)
 			r.Receipt = Receipt{Units: r.Granted, Mark: settled.Time}
 		}
@@ -122,7 +122,7 @@ func (t *Terms) available(live, settled *State, now int64) int64 {
 func (t *Terms) fitsAt(live, settled *State) int64 {
 	switch t.Algorithm {
 	case TokenBucket:
-		return live.Time + ceilMulDiv(live.Used+(t.Least-t.Capacity)*scale, t.Q, t.P)
+		return live.Time + ceilMulDiv(live.Used+(t.MinUnits-t.Capacity)*scale, t.Q, t.P)
 	case LeakyBucket:
 		return t.emptyAt(live) - t.MaxDelay
 	case FixedWindow:

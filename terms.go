@@ -11,9 +11,10 @@ type Terms struct {
 	// Algorithm of the limit; Aligned is true of fixed windows that follow the clock or the calendar.
 	Algorithm Algorithm
 	Aligned   bool
-	// Least units must fit; Most are taken of what fits, 0 for a peek; of a refund or credit, Most are given back.
-	Least, Most int64
-	// Capacity is the most that can ever be granted at once. A charge with Least above it never fits.
+	// At least MinUnits must fit, and up to MaxUnits of what fits are taken; MaxUnits is 0 for a peek. A refund or a credit
+	// gives back up to MaxUnits.
+	MinUnits, MaxUnits int64
+	// Capacity is the most that can ever be granted at once. A charge with MinUnits above it never fits.
 	Capacity int64
 	// P millionths of a unit drain from a bucket in Q microseconds; P × Q is at most 2^52.
 	P, Q int64
@@ -56,28 +57,28 @@ func (t *Terms) read(c *Charge, now int64) bool {
 	if l.validate() != nil {
 		return false
 	}
-	t.Algorithm, t.Capacity, t.Most, t.Window = l.Algorithm, l.capacity(), c.Cost, l.window()
+	t.Algorithm, t.Capacity, t.MaxUnits, t.Window = l.Algorithm, l.capacity(), c.Cost, l.window()
 	switch {
 	case c.refunds():
-		t.Most = max(0, min(c.Cost, c.Refund.Units, MaxCost))
+		t.MaxUnits = max(0, min(c.Cost, c.Refund.Units, MaxCost))
 		t.Mark = c.Refund.Mark
 	case c.always():
-		t.Most = max(0, min(c.Cost, MaxCost))
-		if c.credits() && t.Most == MaxCost {
-			t.Most = maxBack
+		t.MaxUnits = max(0, min(c.Cost, MaxCost))
+		if c.credits() && t.MaxUnits == MaxCost {
+			t.MaxUnits = maxBack
 		}
 		t.Mark, t.HoldEnd = c.Release.Mark, c.Release.Time
 		if c.forces() {
 			t.Age = max(0, int64(min(c.Age, maxAge)/time.Microsecond))
 		}
 	case c.Cost < 0 || c.Cost > MaxCost:
-		t.Least, t.Most = neverFits, 0
+		t.MinUnits, t.MaxUnits = neverFits, 0
 	case c.Cost == 0:
-		t.Least = 1
+		t.MinUnits = 1
 	case c.AtLeast > 0:
-		t.Least = min(c.AtLeast, c.Cost)
+		t.MinUnits = min(c.AtLeast, c.Cost)
 	default:
-		t.Least = c.Cost
+		t.MinUnits = c.Cost
 	}
 	if c.Holds() {
 		t.Hold = max(1, int64(min(c.Hold, MaxHold)/time.Microsecond))

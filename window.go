@@ -54,9 +54,9 @@ func (t *Terms) lighten(s *State, units, now int64) int64 {
 // slidingFitsAt is when the weight of the past has sunk far enough: in this window, or else in the next, where what this
 // one was charged is the past.
 func (t *Terms) slidingFitsAt(s *State) int64 {
-	if left := t.Capacity - s.Used - t.Least; left >= 0 {
+	if left := t.Capacity - s.Used - t.MinUnits; left >= 0 {
 		return s.Time + t.Window - left*t.PerWindow/s.Prev*t.Tick
 	}
-	left := (t.Capacity - t.Least) * t.PerWindow / s.Used
+	left := (t.Capacity - t.MinUnits) * t.PerWindow / s.Used
 	return s.Time + t.Window + max(0, t.Window-left*t.Tick)
 }

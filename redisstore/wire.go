@@ -56,7 +56,7 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 			op, p = translate(c, &t)
 		}
 		kind, twin := 0, 0
-		least := t.Least
+		least := t.MinUnits
 		switch {
 		case c.Refund.Units > 0:
 			kind, least = kindRefund, t.Mark
@@ -72,7 +72,7 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 		}
 		b = append(b, field(c.Counter)...)
 		b = append(b, byte(keyOf[i]+1), byte(op), byte(kind), byte(twin), byte(headgate.IndexCharge(charges, c.Subject, c.Counter)+1))
-		for _, n := range [...]int64{least, t.Most, p[0], p[1], p[2], p[3]} {
+		for _, n := range [...]int64{least, t.MaxUnits, p[0], p[1], p[2], p[3]} {
 			b = appendNumber(b, n)
 		}
 		// No charge has two of those that are added here.

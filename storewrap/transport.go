@@ -197,7 +197,7 @@ func (t *transport) finish(now time.Time, took time.Duration, charges []headgate
 // neverFits reports whether no store records the charge, nor any beside it: it is there so that the others are only looked at.
 func neverFits(now time.Time, c *headgate.Charge) bool {
 	t, ok := c.Terms(now)
-	return !ok || t.Least > t.Capacity
+	return !ok || t.MinUnits > t.Capacity
 }
 
 // A shard whose circuit is open is probed after a while, later each time.
