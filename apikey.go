@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/internal/pathreading"
 )
 
-// HashKey returns the attribute api_key of requests with this API key: "sha256:" and 22 characters. Keys are stored and compared as
-// such hashes only. Use it for keys that clients send, whatever they look like. Spaces around a key do not count, and of none there
-// is no hash.
+// HashKey returns the value of the attribute api_key for an API key: "sha256:" and 22 characters. Keys are stored and compared only
+// as such hashes. Use it for keys that clients send, even if they look like a hash. It ignores surrounding white space and returns
+// "" for an empty key.
 func HashKey(key string) string {
 	key = strings.TrimSpace(key)
 	if key == "" {
@@ -19,8 +19,8 @@ func HashKey(key string) string {
 	return pathreading.Hash(key)
 }
 
-// EnsureKeyHash returns HashKey of a key, or what was given if that is such a hash already. It is for what operators write: a client
-// that sends the hash of somebody else's key must not be taken for them.
+// EnsureKeyHash returns the key unchanged if it already is a hash, and HashKey of it otherwise. Use it for keys that operators write,
+// never for keys that clients send: a client that sends the hash of another client's key must not be identified as that client.
 func EnsureKeyHash(key string) string {
 	if IsKeyHash(key) {
 		return key
@@ -28,21 +28,22 @@ func EnsureKeyHash(key string) string {
 	return HashKey(key)
 }
 
-// ParseKeyHash is EnsureKeyHash with an error for a part of a hash, which is no key.
+// ParseKeyHash returns EnsureKeyHash of the key, or an error if the key is an incomplete hash.
 func ParseKeyHash(key string) (string, error) {
 	if strings.HasPrefix(key, pathreading.HashPrefix) && !IsKeyHash(key) {
-		return "", fmt.Errorf("%q is not the whole hash of a key, which is %q and 22 characters: copy all of it", key, pathreading.HashPrefix)
+		return "", fmt.Errorf("key %q: incomplete hash: must be %q and 22 characters: copy all of it", key, pathreading.HashPrefix)
 	}
 	return EnsureKeyHash(key), nil
 }
 
-// IsKeyHash reports whether a value has the form of what HashKey returns.
+// IsKeyHash reports whether a value has the form of a hash that HashKey returns.
 func IsKeyHash(value string) bool { return pathreading.IsHash(value) }
 
 // IsKeyAttribute reports whether the values of an attribute are API keys.
 func IsKeyAttribute(name string) bool { return name == attrAPIKey || name == attrKeyEntry }
 
-// hashKey returns attributes with the hash of an API key in its place: those given, or else a copy in the scratch space.
+// hashKey returns the attributes with an API key replaced by its hash: a itself if there is nothing to replace, otherwise a copy in
+// scratch.
 func hashKey(a Attributes, name string, scratch *Attributes) Attributes {
 	key := a[name]
 	if key == "" || IsKeyHash(key) {
@@ -56,6 +57,7 @@ func hashKey(a Attributes, name string, scratch *Attributes) Attributes {
 	return *scratch
 }
 
+// ensureKeyHashes returns EnsureKeyHash of each key.
 func ensureKeyHashes(keys []string) []string {
 	hashed := make([]string, len(keys))
 	for i, key := range keys {

@@ -1,12 +1,13 @@
 package headgate
 
-// A bucket's state is its level in millionths of a unit and the time it was that full. It drains by P millionths in Q
-// microseconds. Draining rounds the level up and moves the time only as far as the level really sank, so that frequent
-// charges lose no more than a microsecond of refill each.
+// A bucket's state is its level in millionths of a unit and the time of that level. It drains by P millionths in Q microseconds.
+// Draining rounds the level up and advances the time only as far as the level actually dropped, so that frequent charges lose at
+// most a microsecond of refill each.
 
+// bucket reports whether the algorithm is a bucket.
 func (t *Terms) bucket() bool { return t.Algorithm == TokenBucket || t.Algorithm == LeakyBucket }
 
-// drain brings the bucket to now. Time never runs backwards: if the store's clock was set back, the bucket waits for it.
+// drain advances the bucket to now. If the store's clock was set back, the bucket does not drain until the clock catches up.
 func (t *Terms) drain(s *State, now int64) {
 	elapsed := now - s.Time
 	if elapsed <= 0 {
@@ -24,15 +25,15 @@ func (t *Terms) drain(s *State, now int64) {
 	}
 }
 
-// emptyAt is when the bucket will have drained.
+// emptyAt returns when the bucket will be empty.
 func (t *Terms) emptyAt(s *State) int64 {
 	return s.Time + ceilMulDiv(s.Used, t.Q, t.P)
 }
 
-// unleaked returns how much of a receipt's units, in millionths, is still in the bucket. A bucket drains first what was in it
-// first, and the receipt's Mark is the level with its own units on top: they are left as far as that level has neither leaked
-// nor been given back to others since. What others were given back were their own units, not these, unless it was a credit.
-// A leaky bucket gives back only to the last charge: those behind it already have their delay.
+// unleaked returns how much of a receipt's units, in millionths, is still in the bucket. A bucket drains first in, first out, and
+// the receipt's Mark is the level with the receipt's units on top: they remain as far as that level has neither leaked nor been
+// reduced by refunds of other charges since. Refunds of other charges took those charges' units, not these, unless they were
+// credits. A leaky bucket gives back only to the last charge: requests queued behind an earlier one already have their delay.
 func (t *Terms) unleaked(live, settled *State, r Receipt, now int64) int64 {
 	left := t.MaxUnits * scale
 	if t.Algorithm == LeakyBucket {
@@ -43,7 +44,7 @@ func (t *Terms) unleaked(live, settled *State, r Receipt, now int64) int64 {
 	}
 	gone := settled.Prev - r.Back
 	if gone < 0 {
-		gone += maxExact // it wrapped, or this is another bucket: then it is more than any level
+		gone += maxExact // it wrapped; or this is another bucket, and the sum exceeds any level
 	}
 	level := t.Mark - gone
 	if r.Time > live.Credited {
@@ -59,8 +60,8 @@ func (t *Terms) unleaked(live, settled *State, r Receipt, now int64) int64 {
 	return max(0, min(left, level, settled.Used))
 }
 
-// queueSpace returns how many single units a leaky bucket that has room for one would take now, one behind the other, before the
-// delay exceeds what the charge is ready to wait.
+// queueSpace returns how many single units a leaky bucket that can take one would queue now, one after the other, until the delay
+// exceeds the charge's MaxDelay.
 func (t *Terms) queueSpace(settled *State, now int64) int64 {
 	space := floorMulDiv(max(0, now+t.MaxDelay-settled.Time), t.P, t.Q) - settled.Used
 	return max(0, space)/scale + 1

@@ -2,71 +2,79 @@ package headgate
 
 import "time"
 
-// Charge asks for units of one counter. All charges of one call to Store.Take belong to one request: they are granted
-// together or not at all.
+// Charge requests units of one counter. All charges of one call to Store.Take belong to one request: they are granted together
+// or not at all.
 //
-// Beside the ordinary charge there are: the peek (Cost 0), judged as a cost of 1 and never recorded; the partial charge
-// (AtLeast); the observing charge (Observe), which is counted but denies nothing; the hold (Hold), for a cost known only
-// afterwards, and its end (Release); and those that deny nothing and are recorded whatever becomes of the rest: the
-// forced charge (Force), the refund (Refund) and the credit (Credit).
+// The kinds of charges, by the field that selects them:
+//
+//   - An ordinary charge takes Cost units if they fit, and otherwise denies the request.
+//   - A peek (Cost 0) is decided like a cost of 1 and never recorded.
+//   - A partial charge (AtLeast) accepts fewer units than Cost.
+//   - An observing charge (Observe) is counted but denies nothing: for shadow limits and candidates.
+//   - A hold (Hold) sets units aside if the cost is known only later. A release (Release) ends the hold and records the cost.
+//   - A forced charge (Force) records its cost even above the limit.
+//   - A refund (Refund) gives back units of one earlier charge, identified by its receipt.
+//   - A credit (Credit) gives back units of any earlier charges.
+//
+// Releases, forced charges, refunds and credits deny nothing and are recorded even if the other charges of the call are denied.
 type Charge struct {
 	Subject Subject
 	Counter Counter
 	Limit   Limit
-	// Cost is how many units are wanted, at most MaxCost. 0 only looks.
+	// Cost is how many units to take, at most MaxCost. 0 makes the charge a peek.
 	Cost int64
-	// AtLeast makes do with fewer units than Cost, down to this many; 0 means all of Cost.
+	// AtLeast accepts fewer units than Cost, down to this many; 0 requires all of Cost.
 	AtLeast int64
-	// MaxDelay is how long the caller is ready to wait for a leaky bucket.
+	// MaxDelay is the longest delay by a leaky bucket that the caller accepts.
 	MaxDelay time.Duration
-	// Observe counts without denying: when this charge fits and every enforcing one does, except for its Twin.
+	// Observe counts without denying: the charge is recorded if it fits and no enforcing charge denies, except one on its Twin.
 	Observe bool
-	// Twin is the counter, on the same subject, that this observing charge is the candidate to replace: a denial by the
-	// twin does not keep it from counting. 0 means none.
+	// Twin is the counter, on the same subject, of the limit that this observing charge is a candidate for: a denial by the twin
+	// does not prevent the charge from being recorded. 0 means none.
 	Twin Counter
-	// Strict, Critical and OnStoreFailure are what the rule says. They concern stores around stores: a store that counts
-	// takes no notice.
+	// Strict, Critical and OnStoreFailure are copied from the rule. Store wrappers use them; a store that counts ignores them.
 	Strict, Critical bool
 	OnStoreFailure   OnStoreFailure
-	// Hold keeps the units for this long instead of recording them, up to MaxHold and rounded up by at most an eighth, or a
-	// 64th of a second: they are not there for others, and do not leak, until a charge releases them or they come back by
-	// themselves. A leaky bucket and a sliding log hold nothing: they record at once, as without it.
+	// Hold sets the units aside for this long instead of recording them, at most MaxHold. The end is rounded up by at most an
+	// eighth of Hold or a 64th of a second. Held units are unavailable to other charges and do not leak until a charge releases
+	// them or the hold expires. A leaky bucket and a sliding log cannot hold units: they record them at once.
 	Hold time.Duration
-	// Release ends a hold, by its receipt, and records Cost units in full, which may be none. If the hold has run out, the
-	// units are recorded all the same; if it was released before, nothing is.
+	// Release ends the hold of this receipt and records Cost units in full; Cost may be 0. If the hold has expired, the units are
+	// recorded all the same. If the hold was released before, nothing is recorded.
 	Release Receipt
-	// Force records Cost units in full, also beyond the limit.
+	// Force records Cost units in full, even above the limit.
 	Force bool
-	// Age is how long ago the units of a forced charge or a release were taken, by whoever decided then: they are recorded
-	// as far as they would still count had they been recorded at that time.
+	// Age is how long ago the units of a forced charge or a release were taken, if another node decided then. They are recorded
+	// as far as they would still count if they had been recorded at that time.
 	Age time.Duration
-	// Credit gives back Cost units of what the counter has recorded, whoever was charged them; a Cost of MaxCost gives back
-	// everything, and leaves the counter as if unused but for what is held. A sliding window takes them from the present
-	// window's count and then from what the one before still weighs, so that use sinks by as many units. A leaky bucket
-	// shortens its queue: those admitted before keep the delay that they were given, and the next may go on beside them.
+	// Credit gives back Cost units that the counter has recorded, for any charge. A Cost of MaxCost gives back everything and
+	// leaves the counter as if unused, except for held units. A sliding window takes the units from the current window's count
+	// and then from the weight of the previous window, so that usage drops by as many units. A leaky bucket shortens its queue:
+	// requests allowed before keep their delay, and the next request may be served at the same time as them.
 	Credit bool
-	// Refund gives back Cost units of what an earlier charge on this counter took, as far as they still count. Each
-	// receipt may be given back once, and is whether or not the rest of the call is granted.
+	// Refund gives back Cost units that an earlier charge on this counter took, as far as they still count. Each receipt may be
+	// refunded once. The refund is recorded whether or not the rest of the call is granted.
 	Refund Receipt
 }
 
-// Receipt names what a charge took, so that it can be given back: to the same window, the same entry of a log, or a
-// bucket as far as it has not leaked meanwhile; or what it holds, so that it can be released. Its zero value names
-// nothing.
+// Receipt identifies the units that a charge took, so that they can be refunded: to the same window, to the same entry of a log,
+// or to a bucket as far as they have not leaked since. The receipt of a hold identifies the hold to release. The zero value
+// identifies nothing.
 type Receipt struct {
-	// Units that were granted.
+	// Units is how many units were granted.
 	Units int64
-	// Mark is what the counter knows the charge by: the time of its window or entry, the level it left in a bucket, or the
-	// number of a hold.
+	// Mark identifies the charge within its counter: the time of its window or log entry, the level that it left in a bucket, or
+	// the number of a hold.
 	Mark int64
-	// Time of a bucket after the charge and when it would have drained, in microseconds since 1970; and what it had been
-	// given back until then. Of a hold, Time is when it ends.
+	// Time is a bucket's time after the charge, Empty the time at which it would have drained, both in microseconds since 1970,
+	// and Back how much had been given back to it until then. For a hold, Time is its end.
 	Time, Empty, Back int64
-	// Local says that it is of a node's own share while the store was away: only that node can give it back.
+	// Local means that the units were taken from a node's local share while the store was unavailable: only that node can give
+	// them back.
 	Local bool
 }
 
-// Undo is the charge that takes back what this one was granted; it is false if there is nothing to take back.
+// Undo returns the charge that takes back what was granted to this one. It returns false if nothing was granted.
 func (c *Charge) Undo(r *Result) (Charge, bool) {
 	if r.Receipt.Units == 0 {
 		return Charge{}, false
@@ -98,12 +106,12 @@ func (c *Charge) releases() bool { return c.Release.Units > 0 }
 func (c *Charge) forces() bool   { return c.Force || c.releases() }
 func (c *Charge) credits() bool  { return c.Credit && !c.refunds() }
 
-// always is true of charges that are recorded whatever becomes of the rest.
+// always reports whether the charge is recorded even if the other charges of the call are denied.
 func (c *Charge) always() bool   { return c.refunds() || c.forces() || c.Credit }
 func (c *Charge) enforces() bool { return !c.Observe && !c.always() }
 
-// Holds reports whether the charge's units, if they are granted, are held: what a leaky bucket delays has its place in the
-// queue at once, and a log keeps a time for each unit anyway.
+// Holds reports whether the charge's units, if granted, are held instead of recorded. A leaky bucket and a sliding log never
+// hold: the bucket queues a delayed request at once, and the log stores a time per charge anyway.
 func (c *Charge) Holds() bool {
 	return c.Hold > 0 && c.Limit.Algorithm != LeakyBucket && c.Limit.Algorithm != SlidingLog && !c.always()
 }

@@ -6,43 +6,44 @@ import (
 	"fmt"
 )
 
-// maxTogether is how much the limits of requests that are decided together may weigh: as much as eight calls to a store carry,
-// which is some milliseconds of its time.
-const maxTogether = 8 * MaxWeight
+// maxBatchWeight is the largest total weight of the limits of requests that are decided together: that of eight calls to a store,
+// a few milliseconds of its time.
+const maxBatchWeight = 8 * MaxWeight
 
-// ErrTooManyLimits says that requests which are to be decided together apply to more limits than a store can be asked about at once.
-var ErrTooManyLimits = errors.New("too many limits at once")
+// ErrTooManyLimits means that more limits apply to the requests of one CheckAll than a store can decide together.
+var ErrTooManyLimits = errors.New("too many limits")
 
 // BatchRequest is one of several requests that are decided together.
 type BatchRequest struct {
 	Request
-	// Peek charges nothing, and still denies all of them if this one could not pass.
+	// Peek does not charge this request; if it would be denied, all requests are denied nevertheless.
 	Peek bool
-	// Limit requests for another limit than that of the rules that let callers do so (Rule.MaxCallerLimit), unless the subject
-	// has an override; nil requests for none. Count and Window are read, and nothing else.
+	// Limit replaces the limit of rules that permit it (Rule.MaxCallerLimit), unless the subject has an override; nil replaces
+	// nothing. Only Count and Window are used.
 	Limit *Limit
-	// Credit gives back what the request costs, as Limiter.Refund does.
+	// Credit gives back the cost of the request, as Limiter.Refund does.
 	Credit bool
 }
 
-// CheckAll decides several requests as one, each with a decision of its own: they are charged on all limits of all of them, or
-// on none. Credits are given in any case. The error is as that of Check, or ErrTooManyLimits; then nothing is decided or charged.
+// CheckAll decides several requests together and returns a decision for each of them: they are charged on all limits of all
+// requests, or on none. Credits are given in any case. The error is that of Check or wraps ErrTooManyLimits; in both cases nothing
+// is decided or charged.
 func (l *Limiter) CheckAll(ctx context.Context, requests []BatchRequest) (decisions []Decision, err error) {
 	begun := l.observer.begin()
 	defer func() { l.observer.observeAll(ctx, requests, decisions, err, begun) }()
 	ev, _ := l.evaluations.Get().(*evaluation)
-	defer l.putBack(ev)
+	defer l.release(ev)
 	set := l.rules.Load()
 	ends, exempt := make([]int, len(requests)), make([]int, len(requests))
 	denied := false
 	for i := range requests {
 		from := len(ev.charges)
-		ev.asked = requests[i].Limit
+		ev.callerLimit = requests[i].Limit
 		if err := ev.prepare(l, set, requests[i].Request); err != nil {
 			return nil, err
 		}
-		ev.subjects = ev.subjects[:0] // those of these attributes
-		ev.view.forget()
+		ev.subjects = ev.subjects[:0] // the next request has other attributes
+		ev.view.reset()
 		for j := range ev.charges[from:] {
 			c := &ev.charges[from+j]
 			switch {
@@ -55,15 +56,16 @@ func (l *Limiter) CheckAll(ctx context.Context, requests []BatchRequest) (decisi
 		denied = denied || ev.denied && !requests[i].Credit
 		ends[i], exempt[i] = len(ev.charges), len(ev.exempt)
 	}
-	ev.set = set // if there is nothing to ask
+	ev.set = set // without requests, prepare has not set it
 	weight := 0
 	for i := range ev.charges {
-		if !ev.info[i].repeated { // a client's spelling of a path must not have its request rejected, and then let pass
+		if !ev.info[i].repeated { // a client must not be able to exceed the weight, and so evade its limits, by its spelling of a path
 			weight += ev.charges[i].Limit.Weight()
 		}
 	}
-	if weight > maxTogether {
-		return nil, fmt.Errorf("%w: %d requests weigh %d (%s), at most %d: send fewer together", ErrTooManyLimits, len(requests), weight, weights, maxTogether)
+	if weight > maxBatchWeight {
+		return nil, fmt.Errorf("%w: weight of %d requests is %d, must be at most %d (%s): send fewer together",
+			ErrTooManyLimits, len(requests), weight, maxBatchWeight, weights)
 	}
 	if !denied {
 		ev.overdraw()
@@ -82,7 +84,7 @@ func (l *Limiter) CheckAll(ctx context.Context, requests []BatchRequest) (decisi
 	decisions = make([]Decision, len(requests))
 	from, free := 0, 0
 	for i, end := range ends {
-		decisions[i] = ev.sumOf(from, end, pathOf(ev.results[from:end]), ev.exempt[free:exempt[i]])
+		decisions[i] = ev.decisionOf(from, end, pathOf(ev.results[from:end]), ev.exempt[free:exempt[i]])
 		from, free = end, exempt[i]
 	}
 	return decisions, nil

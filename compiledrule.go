@@ -8,43 +8,43 @@ import (
 	"strings"
 )
 
-// Bounds of names. They appear in headers and metrics.
+// Maximum lengths of names, which appear in headers and metrics.
 const (
 	maxID   = 128
 	maxName = 64
 )
 
-// compiledRule is a rule made ready.
+// compiledRule is a validated rule, prepared for matching and charging.
 type compiledRule struct {
 	Rule
 	conditions []condition
 	by         int // index into the set's subjectBy
 	limits     []compiledLimit
-	mostAsked  Limit  // the rule's limit with the numbers of MaxCallerLimit
-	salt       uint64 // tells this rule's share of subjects from another's
-	exception  uint64 // tells this rule's exemptions from another's
+	maxCaller  Limit  // the rule's limit with the numbers of MaxCallerLimit
+	salt       uint64 // selects the rule's subjects of EnforcePercent
+	exception  uint64 // identifies the rule's exemptions
 }
 
-// compiledLimit is one limit of a rule with all that may stand in its place.
+// compiledLimit is one limit of a rule with its tiers and its candidate.
 type compiledLimit struct {
 	name      string
 	limit     Limit
 	tiers     map[string]Limit
 	counters  [len(algorithmNames)]Counter
-	exception uint64 // tells this limit's overrides from another's
+	exception uint64 // identifies the limit's overrides
 
 	candidate         Limit
 	hasCandidate      bool
 	candidateCounters [len(algorithmNames)]Counter
 }
 
-// problem is what is wrong with a rule, and where.
+// problem is a mistake in a rule and the path to it.
 type problem struct {
 	path []string
 	text string
 }
 
-// compile fills in r from rule and returns what is wrong with it.
+// compile fills in r from rule and returns the mistakes in it.
 func (s *RuleSet) compile(r *compiledRule, rule Rule) []problem {
 	r.Rule = rule
 	var problems []problem
@@ -54,7 +54,7 @@ func (s *RuleSet) compile(r *compiledRule, rule Rule) []problem {
 		}
 	}
 	if rule.ID == "" {
-		bad()("has no id: counters, headers and logs need one")
+		bad()("id: required: it names the rule in counters, headers and logs")
 	} else if text := checkName(rule.ID, maxID, ":/"); text != "" {
 		bad("id")("%s", text)
 	}
@@ -65,7 +65,7 @@ func (s *RuleSet) compile(r *compiledRule, rule Rule) []problem {
 	rule.checkCost(bad("cost"))
 	r.checkFits(bad("cost"))
 	if w := r.weight(); w > MaxWeight {
-		bad("limits")("weigh %d together, and a request is charged on at most %d in one step (%s): make several rules of it", w, MaxWeight, weights)
+		bad("limits")("weight %d: must be at most %d, which a store decides in one step (%s): split the rule", w, MaxWeight, weights)
 	}
 	rule.checkRest(bad)
 	r.salt = fold(hashParts("enforce", rule.ID))
@@ -81,19 +81,19 @@ func (s *RuleSet) compileMatch(r *compiledRule) []problem {
 		problems = append(problems, wrong...)
 	}
 	if r.When.Holds == nil && (r.When.Text != "" || r.When.Attributes != nil) {
-		problems = append(problems, problem{[]string{"when"}, "a condition needs its function: set Holds"})
+		problems = append(problems, problem{[]string{"when"}, "Holds: required"})
 	}
 	return problems
 }
 
 func (s *RuleSet) compileBy(r *compiledRule, bad func(string, ...any)) {
 	if r.By == nil {
-		bad("is missing: write by: [ip] to count each address, or by: [] for one counter for everybody")
+		bad("required: write by: [ip] to count by address, or by: [] for one counter for all requests")
 	}
 	names := slices.Sorted(slices.Values(r.By))
 	for i, name := range names {
 		if i > 0 && name == names[i-1] {
-			bad("names %s twice", quote(name))
+			bad("duplicate attribute %s", quote(name))
 		} else if text := checkAttribute(name); text != "" {
 			bad("%s", text)
 		}
@@ -105,13 +105,13 @@ func (s *RuleSet) compileBy(r *compiledRule, bad func(string, ...any)) {
 	}
 }
 
-// compileLimits brings the limits together with what tiers and the candidate put in their place.
+// compileLimits combines the limits with the limits of tiers and the candidate that replace them.
 func (r *compiledRule) compileLimits() []problem {
 	var problems []problem
 	own, wrong := limitsOf(r.Limit, r.Limits)
 	problems = append(problems, wrong...)
 	if len(own) == 0 {
-		problems = append(problems, problem{nil, "has no limit: write limit: 10/minute, or limits with a name for each"})
+		problems = append(problems, problem{nil, "limit: required: write limit: 10/minute, or limits with a name for each"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		l := compiledLimit{name: name, limit: own[name], tiers: map[string]Limit{}, exception: exceptionOf(r.ID, name)}
@@ -129,7 +129,7 @@ func (r *compiledRule) compileLimits() []problem {
 		for name, limit := range limits {
 			i := slices.IndexFunc(r.limits, func(l compiledLimit) bool { return l.name == name })
 			if i < 0 {
-				problems = append(problems, problem{slices.Concat(where, limitPath(name)), r.lacks(name)})
+				problems = append(problems, problem{slices.Concat(where, limitPath(name)), r.noSuchLimit(name)})
 				continue
 			}
 			put(&r.limits[i], limit)
@@ -138,10 +138,10 @@ func (r *compiledRule) compileLimits() []problem {
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		where := []string{"tiers", tier}
 		if tier == "" {
-			problems = append(problems, problem{where, "a tier needs a name"})
+			problems = append(problems, problem{where, "tier: name required"})
 		}
 		if plan := r.Tiers[tier]; plan.Limit == (Limit{}) && len(plan.Limits) == 0 {
-			problems = append(problems, problem{where, "has no limit: write " + tier + ": 100/minute"})
+			problems = append(problems, problem{where, "limit: required: write " + tier + ": 100/minute"})
 		}
 		replace(r.Tiers[tier], where, func(l *compiledLimit, to Limit) { l.tiers[tier] = to })
 	}
@@ -153,32 +153,33 @@ func (r *compiledRule) compileMaxCallerLimit(bad func(string, ...any)) {
 	switch {
 	case r.MaxCallerLimit == (Limit{}):
 	case len(r.limits) != 1:
-		bad("a caller brings one limit, and the rule has %d: make a rule of each", len(r.limits))
+		bad("replaces the only limit of a rule, but this rule has %d: split the rule", len(r.limits))
 	case r.limits[0].limit.Calendar != NoCalendar:
-		bad("a caller's limit is so many in a span of time, and the rule's is by the calendar: write a rate")
+		bad("must be a rate, but the rule's limit follows the calendar: write a rate in both")
 	default:
-		r.mostAsked = r.limits[0].limit.withRate(r.MaxCallerLimit.Count, r.MaxCallerLimit.Window)
-		if err := r.mostAsked.Validate(); err != nil {
+		r.maxCaller = r.limits[0].limit.withRate(r.MaxCallerLimit.Count, r.MaxCallerLimit.Window)
+		if err := r.maxCaller.Validate(); err != nil {
 			bad("%v", err)
 		}
 	}
 }
 
-// callerLimit is what a caller gets who asks for a limit: no more than the most that the rule allows in the span of that,
-// and the rule's own if what is asked for cannot be counted. A count of 0 is a wish, too: it denies everything.
-func (r *compiledRule) callerLimit(asked *Limit) Limit {
-	most := &r.mostAsked
-	switch l := r.limits[0].limit.withRate(asked.Count, asked.Window); {
-	case asked.Count > most.Count || !atMost(asked.Count, int64(most.Window), most.Count, int64(asked.Window)):
-		return *most
-	case asked.Count > 0 && l.validate() != nil:
+// callerLimit returns the limit for a caller that requested one: the requested limit, capped at the rule's MaxCallerLimit, or the
+// rule's own limit if the requested one is invalid. A requested count of 0 is valid: it denies everything.
+func (r *compiledRule) callerLimit(requested *Limit) Limit {
+	maxCaller := &r.maxCaller
+	switch l := r.limits[0].limit.withRate(requested.Count, requested.Window); {
+	case requested.Count > maxCaller.Count || !mulLessEqual(requested.Count, int64(maxCaller.Window), maxCaller.Count, int64(requested.Window)):
+		return *maxCaller
+	case requested.Count > 0 && l.validate() != nil:
 		return r.limits[0].limit
 	default:
 		return l
 	}
 }
 
-func (r *compiledRule) lacks(name string) string {
+// noSuchLimit returns the problem of a tier or candidate that replaces a limit that the rule does not have.
+func (r *compiledRule) noSuchLimit(name string) string {
 	var names []string
 	for _, l := range r.limits {
 		if l.name != "" {
@@ -187,20 +188,20 @@ func (r *compiledRule) lacks(name string) string {
 	}
 	switch {
 	case name == "":
-		return "the rule has no limit without a name for this to replace: write limits with one of its names: " + strings.Join(names, ", ")
+		return "replaces a limit without a name, but the rule has none: write limits with one of its names: " + strings.Join(names, ", ")
 	case len(names) == 0:
-		return "the rule has no limit of this name for this to replace: write limit, without a name"
+		return "replaces a limit of this name, but the rule has none: write limit, without a name"
 	}
-	return "the rule has no limit of this name for this to replace; it has " + strings.Join(names, ", ")
+	return "replaces a limit of this name, but the rule has none: must be one of " + strings.Join(names, ", ")
 }
 
-// limitsOf are a plan's limits by name, the one without under "".
+// limitsOf returns a plan's limits by name, the limit without a name under "".
 func limitsOf(limit Limit, named map[string]Limit) (map[string]Limit, []problem) {
 	var problems []problem
 	all := make(map[string]Limit, len(named)+1)
 	for name, l := range named {
 		if name == "" {
-			problems = append(problems, problem{[]string{"limits"}, "a limit here needs a name"})
+			problems = append(problems, problem{[]string{"limits"}, "limit: name required"})
 		} else if text := checkName(name, maxName, ""); text != "" {
 			problems = append(problems, problem{[]string{"limits", name}, text})
 		}
@@ -217,6 +218,7 @@ func limitsOf(limit Limit, named map[string]Limit) (map[string]Limit, []problem)
 	return all, problems
 }
 
+// limitPath returns the path to a limit in a rule file.
 func limitPath(name string) []string {
 	if name == "" {
 		return []string{"limit"}
@@ -224,42 +226,43 @@ func limitPath(name string) []string {
 	return []string{"limits", name}
 }
 
-// checkFits denies a cost that no request could ever pay.
+// checkFits rejects a default cost that no limit could ever grant.
 func (r *compiledRule) checkFits(bad func(string, ...any)) {
 	for i := range r.limits {
 		l := &r.limits[i]
 		for _, limit := range append(slices.Collect(maps.Values(l.tiers)), l.limit) {
-			if most := limit.capacity(); most > 0 && r.Cost.Default > most && limit.Algorithm != LeakyBucket {
-				bad("a request costs %d, and %s holds %d at once: none could ever pass", r.Cost.Default, limit, most)
+			if capacity := limit.capacity(); capacity > 0 && r.Cost.Default > capacity && limit.Algorithm != LeakyBucket {
+				bad("%d: must be at most %d, the capacity of %s: otherwise every request is denied", r.Cost.Default, capacity, limit)
 				return
 			}
 		}
 	}
 }
 
-// always reports whether every request is charged by the rule, whatever its attributes.
+// always reports whether the rule charges every request, regardless of its attributes.
 func (r *compiledRule) always() bool {
 	return r.Mode != Off && len(r.conditions) == 0 && r.When.Holds == nil && r.Priority == 0
 }
 
+// checkRest checks the fields of a rule that depend on no limit or match.
 func (r *Rule) checkRest(bad func(...string) func(string, ...any)) {
 	if r.Priority < 0 {
-		bad("priority")("is %d: write 0 for none, or more for higher", r.Priority)
+		bad("priority")("%d: must be 0 for none, or above 0", r.Priority)
 	}
 	switch {
 	case r.EnforcePercent < 0 || r.EnforcePercent > 100:
-		bad("enforce_percent")("is %d: write 1 to 100, or mode: shadow for none", r.EnforcePercent)
+		bad("enforce_percent")("%d: must be 1 to 100; write mode: shadow to enforce none", r.EnforcePercent)
 	case r.EnforcePercent > 0 && r.By != nil && len(r.By) == 0:
-		bad("enforce_percent")("picks subjects, and with by: [] there is only one: use mode: shadow first, then enforce")
+		bad("enforce_percent")("selects subjects, but by: [] has only one: use mode: shadow first, then enforce")
 	}
 	if r.Overdraw && (r.shapes() || r.Candidate.Limit != (Limit{}) || len(r.Candidate.Limits) > 0) {
-		bad("overdraw")("does not go with a leaky_bucket or a candidate: remove one of them")
+		bad("overdraw")("not supported with a leaky_bucket or a candidate: remove one of them")
 	}
 	if r.MaxDelay < 0 {
-		bad("max_delay")("is negative")
+		bad("max_delay")("%s: must not be negative", r.MaxDelay)
 	}
 	if r.MaxDelay > 0 && !r.shapes() {
-		bad("max_delay")("is how long a leaky_bucket may hold a request, and the rule has none: add algorithm: leaky_bucket")
+		bad("max_delay")("only a leaky_bucket delays requests, and the rule has none: add algorithm: leaky_bucket")
 	}
 	for _, e := range []struct {
 		key    string
@@ -272,12 +275,12 @@ func (r *Rule) checkRest(bad func(...string) func(string, ...any)) {
 		{"expose", uint8(r.Expose), exposeNames},
 	} {
 		if int(e.value) >= len(e.values) {
-			bad(e.key)("there is no %d", e.value)
+			bad(e.key)("%d: must be 0 to %d", e.value, len(e.values)-1)
 		}
 	}
 }
 
-// shapes is true if any limit may make requests wait.
+// shapes reports whether any limit may delay requests.
 func (r *Rule) shapes() bool {
 	plans := append(slices.Collect(maps.Values(r.Tiers)), r.Candidate, Plan{Limit: r.Limit, Limits: r.Limits})
 	for _, p := range plans {
@@ -293,23 +296,24 @@ func (r *Rule) shapes() bool {
 	return false
 }
 
-// checkName says what is wrong with a name that appears in headers, or returns "".
-func checkName(name string, most int, besides string) string {
-	if len(name) > most {
-		return "is longer than " + strconv.Itoa(most) + " characters"
+// checkName returns what is wrong with a name that appears in headers, or "". extra are the characters that it may have in
+// addition to letters, digits and "-_.".
+func checkName(name string, maxLen int, extra string) string {
+	if len(name) > maxLen {
+		return strconv.Itoa(len(name)) + " bytes: must be at most " + strconv.Itoa(maxLen)
 	}
 	for _, c := range name {
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.':
-		case strings.ContainsRune(besides, c):
+		case strings.ContainsRune(extra, c):
 		default:
-			return fmt.Sprintf("has %q in it: use letters, digits and -_.%s", c, besides)
+			return fmt.Sprintf("character %q: must be a letter, a digit or one of -_.%s", c, extra)
 		}
 	}
 	return ""
 }
 
-// matches is true if all conditions hold in the present reading.
+// matches reports whether all conditions hold in the current reading.
 func (r *compiledRule) matches(v *view) bool {
 	if r.Mode == Off {
 		return false
@@ -319,10 +323,10 @@ func (r *compiledRule) matches(v *view) bool {
 			return false
 		}
 	}
-	return r.When.Holds == nil || r.When.Holds(v.inReading())
+	return r.When.Holds == nil || r.When.Holds(v.readingAttributes())
 }
 
-// superior is the index in found of a rule that displaces found[i], or -1.
+// superior returns the index in found of a rule that displaces found[i], or -1.
 func (s *RuleSet) superior(found []int32, i int) int {
 	r := &s.rules[found[i]]
 	if r.Priority == 0 {

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// condition is one attribute's pattern, made ready. Exactly the fields that its attribute gives a meaning are filled.
+// condition is the compiled pattern of one attribute.
 type condition struct {
 	name    string
 	slot    int
 	pattern Pattern
-	// Of a path.
+	// templates, notTemplates and ignoreCase are set only for path.
 	templates, notTemplates []template
 	ignoreCase              bool
 }
 
-// conditions are all patterns of a match, those of Path, Method and Host among them, by name.
+// conditions returns all patterns of a match by attribute, including those of Path, Method and Host.
 func (m *Match) conditions() (map[string]Pattern, []problem) {
 	var problems []problem
 	all := make(map[string]Pattern, len(m.Attributes)+3)
@@ -28,12 +28,12 @@ func (m *Match) conditions() (map[string]Pattern, []problem) {
 			continue
 		}
 		if _, twice := all[short.name]; twice {
-			problems = append(problems, problem{[]string{"match", short.name}, "is given twice, in Match and in its Attributes: keep one"})
+			problems = append(problems, problem{[]string{"match", short.name}, "duplicate: set in Match and in its Attributes: remove one"})
 		}
 		all[short.name] = OneOf(short.value)
 	}
 	if _, ok := all[attrPath]; m.IgnoreCase && !ok {
-		problems = append(problems, problem{[]string{"match", "ignore_case"}, "is about paths, and the rule matches none: remove it, or add path"})
+		problems = append(problems, problem{[]string{"match", "ignore_case"}, "only affects path, and the rule has no path: add path, or remove ignore_case"})
 	}
 	return all, problems
 }
@@ -47,52 +47,52 @@ func newCondition(name string, slot int, p Pattern, ignoreCase bool) (condition,
 	if text := checkAttribute(name); text != "" {
 		bad("%s", text)
 	}
-	asksValue := len(p.Values) > 0 || p.Prefix != "" || len(p.CIDR) > 0
+	hasValue := len(p.Values) > 0 || p.Prefix != "" || len(p.CIDR) > 0
 	switch {
-	case p.Presence == Absent && (asksValue || len(p.Not) > 0):
-		bad("an attribute cannot be absent and have a value: keep one of them")
+	case p.Presence == Absent && (hasValue || len(p.Not) > 0):
+		bad("absent and a value exclude each other: remove one")
 	case p.Presence > Absent:
-		bad("there is no presence %d", p.Presence)
-	case !asksValue && len(p.Not) == 0 && p.Presence == AnyPresence:
-		bad("asks for nothing: give a value, a list, prefix, cidr, not or absent")
+		bad("presence %d: must be 0 to %d", p.Presence, Absent)
+	case !hasValue && len(p.Not) == 0 && p.Presence == AnyPresence:
+		bad("empty pattern: write a value, a list, prefix, cidr, not or absent")
 	}
 	for _, v := range slices.Concat(p.Values, p.Not) {
 		if v == "" {
-			bad("an empty value is the same as none: write {absent: true}")
+			bad("empty value: write {absent: true}")
 		}
 	}
 	for _, network := range p.CIDR {
 		switch {
 		case !network.IsValid():
-			bad("a network is written like 10.0.0.0/8")
+			bad("invalid network: write it like 10.0.0.0/8")
 		case network.Addr().Is4In6():
-			bad("%s is IPv4 in the clothes of IPv6: write it as IPv4", network)
+			bad("%s: IPv4 mapped to IPv6: write it as IPv4", network)
 		case network != network.Masked():
-			bad("%s has bits set beyond its prefix: write %s", network, network.Masked())
+			bad("%s: has bits set after its prefix: write %s", network, network.Masked())
 		}
 	}
 	switch name {
 	case attrAPIKey, attrKeyEntry:
 		if p.Prefix != "" || len(p.CIDR) > 0 {
-			bad("keys are compared as hashes, of which no part says anything: list the keys or their hashes")
+			bad("prefix and cidr cannot match keys, which are compared as hashes: list the keys or their hashes")
 		}
 		c.pattern.Values, c.pattern.Not = ensureKeyHashes(p.Values), ensureKeyHashes(p.Not)
-	case attrClient: // which may be a key
+	case attrClient: // may be derived from a key
 		c.pattern.Values = slices.Concat(p.Values, ensureKeyHashes(p.Values))
 		c.pattern.Not = slices.Concat(p.Not, ensureKeyHashes(p.Not))
 	case attrPath:
 		if p.Prefix != "" || len(p.CIDR) > 0 {
-			bad("paths are matched by templates: write %s for all that begins like this", quote(strings.TrimSuffix(p.Prefix, "/")+"/**"))
+			bad("prefix and cidr cannot match paths, which are matched by templates: write %s", quote(strings.TrimSuffix(p.Prefix, "/")+"/**"))
 		}
 		c.templates = c.parse(p.Values, bad)
 		c.notTemplates = c.parse(p.Not, bad)
 	case attrMethod:
 		for _, m := range slices.Concat(p.Values, p.Not) {
 			if m != strings.ToUpper(m) {
-				bad("methods are written in capitals: %s", strings.ToUpper(m))
+				bad("method %s: must be upper case: write %s", quote(m), strings.ToUpper(m))
 			}
 			if m == "HEAD" {
-				bad("HEAD counts as GET, which it is answered as: write GET")
+				bad("method \"HEAD\": HEAD requests are counted as GET: write GET")
 			}
 		}
 	case attrHost:
@@ -101,6 +101,7 @@ func newCondition(name string, slot int, p Pattern, ignoreCase bool) (condition,
 	return c, problems
 }
 
+// parse compiles path templates.
 func (c *condition) parse(texts []string, bad func(string, ...any)) []template {
 	var list []template
 	for _, text := range texts {
@@ -119,20 +120,21 @@ func (c *condition) parse(texts []string, bad func(string, ...any)) []template {
 	return list
 }
 
+// checkHosts checks the host names of a pattern.
 func checkHosts(hosts []string, bad func(string, ...any)) {
 	for _, h := range hosts {
 		switch name := strings.TrimPrefix(h, "*."); {
 		case h != strings.ToLower(h):
-			bad("hosts are compared in lower case: write %s", strings.ToLower(h))
+			bad("host %s: must be lower case: write %s", quote(h), strings.ToLower(h))
 		case strings.Contains(name, "*"):
-			bad("host %s: a star stands only at the front, as in *.example.com", quote(h))
+			bad("host %s: a wildcard is only allowed at the front: *.example.com", quote(h))
 		case strings.Contains(name, "/") || strings.Count(name, ":") == 1:
-			bad("host %s: write the name alone, without scheme, port or path", quote(h))
+			bad("host %s: must be a name without scheme, port or path", quote(h))
 		}
 	}
 }
 
-// holds is the whole truth about a condition in one reading; the index only saves asking it of most rules.
+// holds reports whether the condition holds in the current reading. The index only avoids calling it for most rules.
 func (c *condition) holds(v *view) bool {
 	value := v.values[c.slot]
 	p := &c.pattern
@@ -147,6 +149,7 @@ func (c *condition) holds(v *view) bool {
 	return c.holdsFor(value)
 }
 
+// holdsFor reports whether the condition holds for a value.
 func (c *condition) holdsFor(value string) bool {
 	p := &c.pattern
 	if c.isOneOf(p.Not, value) {
@@ -163,20 +166,20 @@ func (c *condition) isOneOf(list []string, value string) bool {
 		if want == value {
 			return true
 		}
-		if c.name == attrHost && isBelow(value, want) {
+		if c.name == attrHost && matchesWildcard(value, want) {
 			return true
 		}
 	}
 	return false
 }
 
-// isBelow is true if host is a name below the wildcard *.example.com.
-func isBelow(host, wildcard string) bool {
+// matchesWildcard reports whether host is a subdomain of a wildcard such as *.example.com.
+func matchesWildcard(host, wildcard string) bool {
 	suffix, ok := strings.CutPrefix(wildcard, "*")
 	return ok && len(host) > len(suffix) && strings.HasSuffix(host, suffix)
 }
 
-// holdsForPath is holdsFor with templates in the place of values.
+// holdsForPath reports whether the condition, whose values are templates, holds for a path.
 func (c *condition) holdsForPath(path *segments) bool {
 	for i := range c.notTemplates {
 		if c.notTemplates[i].matches(path) {
@@ -191,6 +194,7 @@ func (c *condition) holdsForPath(path *segments) bool {
 	return len(c.templates) == 0
 }
 
+// inOneOf reports whether an address or network is contained in one of the networks.
 func inOneOf(networks []netip.Prefix, value string) bool {
 	address, ok := parseAddress(value)
 	if !ok {
@@ -204,7 +208,7 @@ func inOneOf(networks []netip.Prefix, value string) bool {
 	return false
 }
 
-// parseAddress reads an address or a network, as which IPv6 clients are known.
+// parseAddress parses an address or a network. IPv6 clients are identified by a network.
 func parseAddress(value string) (netip.Prefix, bool) {
 	if strings.IndexByte(value, '/') >= 0 {
 		p, err := netip.ParsePrefix(value)

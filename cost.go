@@ -5,36 +5,36 @@ import (
 	"strconv"
 )
 
-// Cost is how many units a request takes: Default, or what the attribute From says.
+// Cost is how many units a request takes: Default, or the number in the attribute From.
 type Cost struct {
-	// From is an attribute with a whole number; a request without it, or with something else in it, costs Default.
+	// From is an attribute with a whole number. A request without it, or whose value is not a whole number, costs Default.
 	From string
-	// Default 0 means 1.
+	// Default is the cost without From; 0 means 1.
 	Default int64
-	// Min and Max bound what From says; 0 means 1 and MaxCost.
+	// Min and Max bound the number in From; 0 means 1 and MaxCost.
 	Min, Max int64
 }
 
-// bounds of what an attribute may say.
-func (c *Cost) bounds() (least, most int64) {
-	least, most = c.Min, c.Max
-	if least == 0 {
-		least = 1
+// bounds returns the bounds of the number in From.
+func (c *Cost) bounds() (lo, hi int64) {
+	lo, hi = c.Min, c.Max
+	if lo == 0 {
+		lo = 1
 	}
-	if most == 0 {
-		most = MaxCost
+	if hi == 0 {
+		hi = MaxCost
 	}
-	return least, most
+	return lo, hi
 }
 
-// of is what a request costs.
+// of returns the cost of a request.
 func (c *Cost) of(req *Request) int64 {
 	cost := max(c.Default, 1)
 	if c.From != "" {
-		// A number that is too large is the largest.
+		// ParseInt returns the largest number if the value is out of range.
 		if n, err := strconv.ParseInt(req.Attributes[c.From], 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-			least, most := c.bounds()
-			cost = min(max(n, least), most)
+			lo, hi := c.bounds()
+			cost = min(max(n, lo), hi)
 		}
 	}
 	times := max(req.Cost, 1)
@@ -44,19 +44,20 @@ func (c *Cost) of(req *Request) int64 {
 	return cost * times
 }
 
+// checkCost checks the cost of a rule.
 func (r *Rule) checkCost(bad func(string, ...any)) {
 	c := r.Cost
-	least, most := c.bounds()
+	lo, hi := c.bounds()
 	for _, n := range []int64{c.Default, c.Min, c.Max} {
 		if n < 0 || n > MaxCost {
-			bad("%d is out of bounds: write 1 to %d", n, MaxCost)
+			bad("%d: must be 1 to %d", n, MaxCost)
 		}
 	}
-	if least > most {
-		bad("its min of %d is above its max of %d", least, most)
+	if lo > hi {
+		bad("min %d: must be at most max %d", lo, hi)
 	}
 	if c.From == "" && (c.Min != 0 || c.Max != 0) {
-		bad("min and max bound what an attribute says: add from, or write the number alone")
+		bad("min and max only apply to from: add from, or write only the number")
 	}
 	if c.From == "" {
 		return

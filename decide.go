@@ -2,24 +2,24 @@ package headgate
 
 import "time"
 
-// Decide is the specification of one call to a store: all charges of a request, granted together or not at all.
-// states[i] is the state of charges[i]'s counter; several charges on one counter apply in order and use the state of the
-// first of them. Afterwards the states are what a store must keep, and results say what became of each charge; Decide
-// reports whether the request is admitted. It may write behind the end of a state's Log, as append does.
+// Decide decides all charges of one request, granting them together or not at all, and reports whether the request is allowed. It
+// is the specification of one call to a store. states[i] is the state of charges[i]'s counter; several charges on one counter
+// apply in order and use the state of the first of them. Decide sets states to what the store must keep and results[i] to the
+// result of charges[i]. It may write past the end of a state's Log, as append does.
 //
-// A store keeps each hold beside its counter, under the number in its receipt, until it ends or is released. Of a charge
-// that releases one, states[i].Hold is what the store has under that number, also if another charge on the counter came
-// before; the store deletes it, whatever Decide reports.
+// A store keeps each hold next to its counter, under the number in its receipt, until the hold expires or is released. For a
+// charge that releases a hold, states[i].Hold is what the store keeps under that number, even if another charge on the counter
+// precedes it; the store deletes it, whether or not Decide allows the request.
 //
-// Every charge is judged even after one was denied. If any enforcing charge does not fit, none of them is recorded, and
-// an observing charge only if no other counter than its twin denied. Refunds, credits, releases and forced charges are
-// recorded in any case.
+// Every charge is decided, even after one was denied. If an enforcing charge does not fit, no ordinary charge is recorded, and an
+// observing charge is recorded only if no other counter than its twin denied. Refunds, credits, releases and forced charges are
+// always recorded.
 func Decide(charges []Charge, states []State, results []Result, now time.Time) bool {
 	return decide(charges, states, results, micros(now), false)
 }
 
-// DecideDenied is Decide for charges whose request was denied elsewhere: it judges them and records only what is recorded in
-// any case.
+// DecideDenied decides charges as Decide does, for a request that was denied elsewhere: it records only refunds, credits, releases
+// and forced charges.
 func DecideDenied(charges []Charge, states []State, results []Result, now time.Time) {
 	decide(charges, states, results, micros(now), true)
 }
@@ -30,10 +30,10 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 		c.take(&states[0], &results[0], now, true)
 		return results[0].Allowed || !c.enforces()
 	}
-	var stateRoom [8]State
-	var indexRoom [8]int32
-	before := append(stateRoom[:0], states...)
-	first := firsts(charges, indexRoom[:0])
+	var stateBuffer [8]State
+	var indexBuffer [8]int32
+	before := append(stateBuffer[:0], states...)
+	first := firsts(charges, indexBuffer[:0])
 	deniers := 0
 	undo := denied
 	for i := range charges {
@@ -56,18 +56,18 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 	copy(states, before)
 	for i := range charges {
 		c := &charges[i]
-		judged := results[i]
-		record := c.always() || c.Observe && judged.Allowed && !denied && denier != nil && denier.Subject == c.Subject && denier.Counter == c.Twin
+		decided := results[i]
+		record := c.always() || c.Observe && decided.Allowed && !denied && denier != nil && denier.Subject == c.Subject && denier.Counter == c.Twin
 		takeIn(charges, states, first, i, &results[i], now, record)
-		results[i].Allowed, results[i].RetryAfter, results[i].Delay = judged.Allowed, judged.RetryAfter, judged.Delay
+		results[i].Allowed, results[i].RetryAfter, results[i].Delay = decided.Allowed, decided.RetryAfter, decided.Delay
 	}
 	return false
 }
 
-// takeIn takes charge i in the state of the first charge on its counter.
+// takeIn applies charge i to the state of the first charge on its counter.
 func takeIn(charges []Charge, states []State, first []int32, i int, r *Result, now int64, record bool) {
 	c, s := &charges[i], &states[first[i]]
-	hold := states[i].Hold // it is its own, not the counter's
+	hold := states[i].Hold // belongs to the charge, not to the counter
 	s.Hold = Hold{}
 	if c.releases() && !released(charges[:i], first, i, c.Release.Mark) {
 		s.Hold = hold
@@ -76,7 +76,7 @@ func takeIn(charges []Charge, states []State, first []int32, i int, r *Result, n
 	s.Hold = Hold{}
 }
 
-// released reports whether one of the charges before charge i has released the same hold.
+// released reports whether a charge before charge i has released the same hold.
 func released(before []Charge, first []int32, i int, number int64) bool {
 	for j := range before {
 		if first[j] == first[i] && before[j].Release.Mark == number && before[j].releases() {
@@ -86,7 +86,7 @@ func released(before []Charge, first []int32, i int, number int64) bool {
 	return false
 }
 
-// soleDenier returns the first charge on the only counter that denies, or nil if there are several.
+// soleDenier returns the first charge on the only counter that denies, or nil unless exactly one counter denies.
 func soleDenier(charges []Charge, results []Result, first []int32) *Charge {
 	denier := int32(-1)
 	for i := range charges {
@@ -104,7 +104,7 @@ func soleDenier(charges []Charge, results []Result, first []int32) *Charge {
 	return &charges[denier]
 }
 
-// manyCharges is from how many on it is worth a map to find those on the same counter.
+// manyCharges is the number of charges above which a map finds those on the same counter faster than a scan.
 const manyCharges = 16
 
 // firsts appends, for each charge, the index of the first charge on the same counter.
@@ -118,6 +118,7 @@ func firsts(charges []Charge, to []int32) []int32 {
 	return to
 }
 
+// firstsOfMany appends as firsts does, in linear time.
 func firstsOfMany(charges []Charge, to []int32) []int32 {
 	type counter struct {
 		subject Subject

@@ -2,99 +2,100 @@ package headgate
 
 import "time"
 
-// Decision is what a Limiter says to a request. It is always valid to act on.
+// Decision is a Limiter's decision on a request. It is always valid, also while the store is unavailable.
 type Decision struct {
-	// Allowed says whether the request may pass.
+	// Allowed is whether the request is allowed.
 	Allowed bool
-	// RetryAfter is when the request could pass if nobody else comes between: the longest wait of all limits that deny
-	// it; 0 if it may pass, Never if it never can.
+	// RetryAfter is the wait after which the request could be allowed if no other request is charged in between: the longest wait
+	// of all limits that deny it. It is 0 if the request is allowed, and Never if it can never be.
 	RetryAfter time.Duration
-	// Delay is how long to hold the request before it goes on: the longest of all leaky buckets.
+	// Delay is how long to delay an allowed request before serving it: the longest delay of all leaky buckets.
 	Delay time.Duration
-	// Limits is every limit that applied, in the order of the rules, those in shadow and on trial included.
+	// Limits has the decision of every limit that applied, in the order of the rules, including shadow and candidate limits.
 	Limits []LimitDecision
-	// Exempt is the rules that matched and do not apply, since the request is exempt from them.
+	// Exempt has the IDs of the rules that matched but do not apply because the request is exempt from them.
 	Exempt []string
-	// Path tells who decided.
+	// Path is how the decision was made.
 	Path Path
-	// Version of the rules that were applied.
+	// Version is the version of the rules that were applied.
 	Version string
-	// Time is the store's; zero if it was not asked or did not answer.
+	// Time is the store's time of the decision; zero if the store was not called or did not respond.
 	Time time.Time
 }
 
-// Path tells who decided.
+// Path is how a decision was made: by the store, by this node or by the rules alone.
 type Path string
 
 const (
 	// PathNone means that no limit applied.
 	PathNone Path = "none"
-	// PathExempt means that no limit applied, because the request is exempt from all rules that match.
+	// PathExempt means that no limit applied because the request is exempt from all matching rules.
 	PathExempt Path = "exempt"
-	// PathRules means that a rule decided by itself: an attribute was missing that it insists on.
+	// PathRules means that a rule denied without the store because a required attribute is missing.
 	PathRules Path = "rules"
 	// PathStore means that the store decided.
 	PathStore Path = "store"
-	// PathLease means that this node decided, by units that it has taken from the store in advance.
+	// PathLease means that this node decided from units that it leased from the store in advance.
 	PathLease Path = "lease"
-	// PathCache means that this node denied, because the store has done so a moment ago.
+	// PathCache means that this node denied from a cached denial of the store.
 	PathCache Path = "cache"
-	// PathLocal means that the store did not answer for some limit, and this node's share of it decided.
+	// PathLocal means that the store was unavailable for some limit, and this node's local share of that limit decided.
 	PathLocal Path = "local"
-	// PathFailed means that the store did not answer for some limit, and its rule's OnStoreFailure decided.
+	// PathFailed means that the store was unavailable for some limit, and its rule's OnStoreFailure decided.
 	PathFailed Path = "failed"
 )
 
-// Origin tells where a limit came from.
+// Origin is where a limit was defined.
 type Origin uint8
 
 const (
-	// FromRule is the rule's own limit.
+	// FromRule means the rule's own limit.
 	FromRule Origin = iota
-	// FromTier is that of the request's tier.
+	// FromTier means the limit of the request's tier.
 	FromTier
-	// FromOverride is that of an override of the subject, or one that the caller has brought.
+	// FromOverride means an override of the subject, or the caller's limit.
 	FromOverride
-	// FromCandidate is that on trial.
+	// FromCandidate means the candidate limit, which denies nothing.
 	FromCandidate
 )
 
 var originNames = []string{"rule", "tier", "override", "candidate"}
 
-// String is "rule", "tier", "override" or "candidate".
+// String returns "rule", "tier", "override" or "candidate".
 func (o Origin) String() string { return nameOf(originNames, o) }
 
-// LimitDecision is what one limit says to a request.
+// LimitDecision is the decision of one limit on a request.
 type LimitDecision struct {
-	// Rule and Name of the limit; Name is empty if the rule has one limit only.
+	// Rule is the rule's ID. Name is the limit's name, empty for Rule.Limit.
 	Rule, Name string
 	Limit      Limit
-	// Subject and Counter are what was charged, and Cost how much; below 0 if Commit has given back some of it.
+	// Subject and Counter identify the counter that was charged. Cost is the cost in units; it is negative if Commit gave units
+	// back.
 	Subject Subject
 	Counter Counter
 	Cost    int64
 	Origin  Origin
-	// Enforced is false for a limit that denies nothing: in shadow, on trial, or outside of EnforcePercent.
+	// Enforced is false for a limit that denies nothing: a shadow limit, a candidate, or a subject outside of EnforcePercent.
 	Enforced bool
-	// Exposed says whether clients are shown the limit. What denies their request they are shown in any case, but not whose
-	// limit it is.
+	// Exposed is whether clients are shown the limit. They are always shown the numbers of the limit that denied the request, but
+	// not its rule.
 	Exposed bool
-	// Metered says whether the rule's usage is added up, which this limit stands for: the first of its rule.
+	// Metered is whether this limit reports the usage of a rule with Rule.Meter. Only the first limit of the rule does.
 	Metered bool
 	// Missing is the attribute that the request lacks, if the rule denies such requests.
 	Missing string
-	// Result is what the store said.
+	// Result is the store's result.
 	Result
 }
 
-// Denies is true if this limit keeps the request from passing.
+// Denies reports whether this limit denies the request.
 func (l *LimitDecision) Denies() bool { return l.Enforced && l.WouldDeny() }
 
-// WouldDeny is true if the request exceeds this limit, enforced or not. A limit that the store did not decide denies
-// only if its rule says so.
+// WouldDeny reports whether the request exceeds this limit, enforced or not. A limit that the store did not decide denies only
+// if its rule's OnStoreFailure does.
 func (l *LimitDecision) WouldDeny() bool { return !l.Allowed }
 
-// DecidedBy tells who decided this limit, which Decision.Path tells of all of them.
+// DecidedBy returns how this limit was decided; Decision.Path summarizes all limits.
 func (l *LimitDecision) DecidedBy() Path {
 	switch {
 	case l.Missing != "":
@@ -107,8 +108,8 @@ func (l *LimitDecision) DecidedBy() Path {
 	return l.Path
 }
 
-// Denied returns the limit that denies the request for the longest time, or nil if the request may pass. A limit that the
-// store did not decide comes after those that it did.
+// DeniedBy returns the limit that denies the request for the longest time, or nil if the request is allowed. Limits that the
+// store decided take precedence over limits that it did not decide.
 func (d *Decision) DeniedBy() *LimitDecision {
 	var worst *LimitDecision
 	for i := range d.Limits {
@@ -119,9 +120,9 @@ func (d *Decision) DeniedBy() *LimitDecision {
 	return worst
 }
 
-// Shown returns the limit that headers with room for one show. Of a denied request that is the one that denies it for the
-// longest time, exposed or not: anything else would contradict the denial. Otherwise it is the exposed limit with the least
-// left, or nil if there is none.
+// Shown returns the limit to show in headers that have space for only one. For a denied request it is DeniedBy, exposed or not:
+// any other limit would contradict the denial. Otherwise it is the exposed limit with the smallest remaining share, or nil if
+// no limit is exposed.
 func (d *Decision) Shown() *LimitDecision {
 	if denied := d.DeniedBy(); denied != nil {
 		return denied
@@ -136,7 +137,7 @@ func (d *Decision) Shown() *LimitDecision {
 	return shown
 }
 
-// outlasts reports whether the limit denies a request for longer than another one does.
+// outlasts reports whether the limit denies a request for longer than other does.
 func (l *LimitDecision) outlasts(other *LimitDecision) bool {
 	if decided := l.Err == nil; decided != (other.Err == nil) {
 		return decided
@@ -144,14 +145,14 @@ func (l *LimitDecision) outlasts(other *LimitDecision) bool {
 	return longer(l.RetryAfter, other.RetryAfter)
 }
 
-// before reports whether a smaller part of the limit is left than of another one.
+// before reports whether a smaller share of the limit remains than of other.
 func (l *LimitDecision) before(other *LimitDecision) bool {
-	// A leaky bucket's queue may have room for more than it lets pass at once.
-	most, others := l.Limit.capacity(), other.Limit.capacity()
-	return min(l.Remaining, most)*others < min(other.Remaining, others)*most
+	// A leaky bucket may queue more than its capacity.
+	capacity, otherCapacity := l.Limit.capacity(), other.Limit.capacity()
+	return min(l.Remaining, capacity)*otherCapacity < min(other.Remaining, otherCapacity)*capacity
 }
 
-// longer compares waits, of which Never is the longest.
+// longer reports whether wait a is longer than b; Never is the longest.
 func longer(a, b time.Duration) bool {
 	if b == Never {
 		return false

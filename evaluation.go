@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// evaluation is the scratch space of one check, or of several that are decided together. It is pooled.
+// evaluation is the pooled scratch space of one request, or of several requests that are decided together.
 type evaluation struct {
 	set      *RuleSet
 	view     view
@@ -16,33 +16,35 @@ type evaluation struct {
 	charges  []Charge
 	results  []Result
 	info     []chargeInfo
-	exempt   []string // rules that would have applied
-	denied   bool     // by a rule itself
-	asked    *Limit   // by the caller
-	pays     int      // charges that are the other half of one before them
+	exempt   []string // IDs of matching rules that the request is exempt from
+	denied   bool     // a rule denies without the store
+	// callerLimit is the limit that the caller requested; nil if none.
+	callerLimit *Limit
+	// overdrafts is the number of forced charges that overdraw has appended.
+	overdrafts int
 }
 
-// chargeInfo is what a charge does not say of the limit that it is for.
+// chargeInfo is what an evaluation knows about a charge in addition to the Charge.
 type chargeInfo struct {
 	rule, limit int32
 	origin      Origin
 	exposed     bool
-	repeated    bool // for another reading of the same request
+	repeated    bool // charges another reading of the same request
 	missing     string
-	pay         int32 // the charge that records what this one looks for, if above 0
+	overdraft   int32 // index of the forced charge that records the cost of this one; 0 if there is none
 }
 
-// notShared is the by of a subject that is of one reading.
+// notShared is the by of a subject that belongs to one reading only.
 const notShared = -1
 
-// knownSubject is what rules that count by the same share.
+// knownSubject is a subject that rules with the same By share.
 type knownSubject struct {
 	by      int
 	subject Subject
 	missing string
 }
 
-// prepare finds the rules of a request and makes the charges. The error is that there is no such rule.
+// prepare finds the rules of a request and appends their charges. Its error is ErrUnknownRule.
 func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
 	ev.set = set
 	ev.denied = false
@@ -59,7 +61,7 @@ func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
 	if set.mode == Off {
 		return nil
 	}
-	ev.view.look(set, req.Attributes)
+	ev.view.load(set, req.Attributes)
 	if req.Rule == "" {
 		ev.found = set.match(&ev.view, ev.found)
 	}
@@ -87,13 +89,14 @@ func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
 	return nil
 }
 
+// subject returns the subject that a rule counts the request by, and the name of a missing attribute.
 func (ev *evaluation) subject(l *Limiter, set *RuleSet, rule *compiledRule) (Subject, string) {
 	for i := range ev.subjects {
 		if k := &ev.subjects[i]; k.by == rule.by {
 			return k.subject, k.missing
 		}
 	}
-	subject, missing := l.everybody, ""
+	subject, missing := l.global, ""
 	if len(rule.By) > 0 {
 		subject, missing = l.subjects.of(set.by[rule.by].resolve(ev.view.attributes), ev.view.attributes)
 	}
@@ -101,7 +104,7 @@ func (ev *evaluation) subject(l *Limiter, set *RuleSet, rule *compiledRule) (Sub
 	return subject, missing
 }
 
-// charge appends what a rule asks of the store.
+// charge appends the charges of rule n.
 func (ev *evaluation) charge(lookup *exceptionLookup, n int32, subject Subject, missing string, cost int64) {
 	rule := &ev.set.rules[n]
 	enforced := rule.Mode == Enforce && ev.set.mode == Enforce &&
@@ -109,7 +112,7 @@ func (ev *evaluation) charge(lookup *exceptionLookup, n int32, subject Subject, 
 	exposed := rule.Expose == ExposeAlways || rule.Expose == ExposeAuto && enforced && len(rule.By) > 0
 	if missing != "" && rule.OnMissing == DenyMissing {
 		ev.denied = ev.denied || enforced
-		cost = 0 // in shadow nothing is counted either
+		cost = 0 // nothing is counted, not even in shadow mode
 	} else {
 		missing = ""
 	}
@@ -122,8 +125,8 @@ func (ev *evaluation) charge(lookup *exceptionLookup, n int32, subject Subject, 
 		a.rule, a.limit, a.exposed, a.missing = n, int32(i), exposed, missing
 		if o, ok := lookup.override(subject, limit.exception); ok {
 			c.Limit, a.origin = o.limit.limit(), FromOverride
-		} else if ev.asked != nil && rule.mostAsked.Count > 0 {
-			c.Limit, a.origin = rule.callerLimit(ev.asked), FromOverride
+		} else if ev.callerLimit != nil && rule.maxCaller.Count > 0 {
+			c.Limit, a.origin = rule.callerLimit(ev.callerLimit), FromOverride
 		} else if t, ok := limit.tiers[tier]; ok && tier != "" {
 			c.Limit, a.origin = t, FromTier
 		} else {
@@ -131,13 +134,13 @@ func (ev *evaluation) charge(lookup *exceptionLookup, n int32, subject Subject, 
 		}
 		c.Counter = limit.counters[c.Limit.Algorithm]
 		if limit.hasCandidate && a.origin == FromRule {
-			ev.try(limit)
+			ev.addCandidate(limit)
 		}
 	}
 }
 
-// try appends the limit on trial beside the one that was appended last.
-func (ev *evaluation) try(limit *compiledLimit) {
+// addCandidate appends a charge on the candidate of the limit whose charge was appended last.
+func (ev *evaluation) addCandidate(limit *compiledLimit) {
 	last := len(ev.charges) - 1
 	c, a := ev.add()
 	*c, *a = ev.charges[last], ev.info[last]
@@ -146,18 +149,18 @@ func (ev *evaluation) try(limit *compiledLimit) {
 	a.origin, a.exposed = FromCandidate, false
 }
 
-// overdraw makes two charges of those of rules that let their limit be overdrawn: one that looks whether something is left, and
-// behind all others one that is recorded in any case.
+// overdraw splits each charge of a rule with Overdraw into two: a peek, which checks whether a unit is left, and a forced charge
+// after all others, which is always recorded.
 func (ev *evaluation) overdraw() {
 	for i := range ev.charges {
 		if c, a := &ev.charges[i], &ev.info[i]; !ev.set.rules[a.rule].Overdraw || c.Cost <= 0 || c.Credit || a.missing != "" {
 			continue
 		}
-		ev.info[i].pay = int32(len(ev.charges))
-		ev.pays++
-		pay, _ := ev.add()
-		*pay = ev.charges[i]
-		pay.Force, ev.charges[i].Cost = true, 0
+		ev.info[i].overdraft = int32(len(ev.charges))
+		ev.overdrafts++
+		forced, _ := ev.add()
+		*forced = ev.charges[i]
+		forced.Force, ev.charges[i].Cost = true, 0
 	}
 }
 
@@ -169,7 +172,7 @@ func (ev *evaluation) add() (*Charge, *chargeInfo) {
 	return &ev.charges[len(ev.charges)-1], &ev.info[len(ev.info)-1]
 }
 
-// check charges all limits, or none.
+// check charges all limits or none.
 func (ev *evaluation) check(ctx context.Context, store Store) (Decision, error) {
 	if !ev.denied {
 		ev.overdraw()
@@ -177,23 +180,23 @@ func (ev *evaluation) check(ctx context.Context, store Store) (Decision, error) 
 	return ev.decide(ctx, store), nil
 }
 
-// decide asks the store and puts its answers together.
+// decide charges the store and returns the decision.
 func (ev *evaluation) decide(ctx context.Context, store Store) Decision {
 	switch {
 	case len(ev.charges) == 0:
-		return ev.sum(PathNone)
+		return ev.decision(PathNone)
 	case ev.denied:
 		return ev.deny()
 	}
 	if err := take(ctx, store, ev.charges, ev.results); err != nil {
 		ev.fail(ctx, store)
 	}
-	return ev.sum(ev.path())
+	return ev.decision(ev.path())
 }
 
 func (ev *evaluation) path() Path { return pathOf(ev.results) }
 
-// pathOf is who decided what the results are of.
+// pathOf returns how a request with these results was decided.
 func pathOf(results []Result) Path {
 	path := Path("")
 	for i := range results {
@@ -203,7 +206,7 @@ func pathOf(results []Result) Path {
 		case result.Path == PathLocal:
 			path = PathLocal
 		case result.Path == PathCache:
-			return PathCache // the others were not asked
+			return PathCache // the other charges were not decided
 		case result.Path == PathNone || path == PathLocal:
 		case result.Path == PathLease:
 			path = cmp.Or(path, PathLease)
@@ -214,8 +217,8 @@ func pathOf(results []Result) Path {
 	return cmp.Or(path, PathNone)
 }
 
-// deny is the decision of rules that insist on an attribute; nothing is charged, and what the store would say is not
-// known.
+// deny returns the denial of rules that require a missing attribute. Nothing is charged, and the limits of other rules are not
+// decided.
 func (ev *evaluation) deny() Decision {
 	kept := 0
 	for i, a := range ev.info {
@@ -226,11 +229,11 @@ func (ev *evaluation) deny() Decision {
 		}
 	}
 	ev.charges, ev.info, ev.results = ev.charges[:kept], ev.info[:kept], ev.results[:kept]
-	return ev.sum(PathRules)
+	return ev.decision(PathRules)
 }
 
-// fail fills in what the store did not decide. If that denies the request, what other parts of the store have granted
-// is given back.
+// fail applies OnStoreFailure to the charges that the store did not decide. If that denies the request, it refunds what other
+// shards of the store have granted.
 func (ev *evaluation) fail(ctx context.Context, store Store) {
 	denied := false
 	for i := range ev.results {
@@ -250,18 +253,18 @@ func (ev *evaluation) fail(ctx context.Context, store Store) {
 		}
 	}
 	if len(refunds) > 0 {
-		// A refund that fails is lost, which is on the safe side.
+		// If the refund fails, the units stay charged: the count errs on the safe side.
 		_ = take(ctx, store, refunds, make([]Result, len(refunds)))
 	}
 }
 
-// sum is the decision.
-func (ev *evaluation) sum(path Path) Decision {
-	return ev.sumOf(0, len(ev.charges)-ev.pays, path, ev.exempt)
+// decision returns the decision on all charges.
+func (ev *evaluation) decision(path Path) Decision {
+	return ev.decisionOf(0, len(ev.charges)-ev.overdrafts, path, ev.exempt)
 }
 
-// sumOf is the decision of some of the charges, of a request that some rules exempt.
-func (ev *evaluation) sumOf(from, to int, path Path, exempt []string) Decision {
+// decisionOf returns the decision on the charges from index from up to but not including to.
+func (ev *evaluation) decisionOf(from, to int, path Path, exempt []string) Decision {
 	d := Decision{Allowed: true, Path: path, Version: ev.set.version}
 	if to > from {
 		d.Limits = make([]LimitDecision, 0, to-from)
@@ -269,7 +272,7 @@ func (ev *evaluation) sumOf(from, to int, path Path, exempt []string) Decision {
 	for i := from; i < to; i++ {
 		c, a, result := &ev.charges[i], &ev.info[i], &ev.results[i]
 		if result.Path == PathNone {
-			continue // nobody was asked
+			continue // it was not decided
 		}
 		rule := &ev.set.rules[a.rule]
 		d.Limits = d.Limits[:len(d.Limits)+1]
@@ -279,10 +282,10 @@ func (ev *evaluation) sumOf(from, to int, path Path, exempt []string) Decision {
 		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing
 		l.Metered = rule.Meter && a.limit == 0 && a.origin != FromCandidate && !a.repeated
 		l.Result = *result
-		if paid := &ev.results[a.pay]; a.pay > 0 && paid.Err == nil {
-			l.Cost, l.Granted, l.Remaining, l.ResetAfter = ev.charges[a.pay].Cost, paid.Granted, paid.Remaining, paid.ResetAfter
-			if l.RetryAfter > 0 && l.Limit.Algorithm == TokenBucket { // what was paid must be worked off as well
-				l.RetryAfter += time.Duration(float64(paid.Granted) * float64(l.Limit.Window) / float64(l.Limit.Count))
+		if forced := &ev.results[a.overdraft]; a.overdraft > 0 && forced.Err == nil {
+			l.Cost, l.Granted, l.Remaining, l.ResetAfter = ev.charges[a.overdraft].Cost, forced.Granted, forced.Remaining, forced.ResetAfter
+			if l.RetryAfter > 0 && l.Limit.Algorithm == TokenBucket { // the forced units must refill as well
+				l.RetryAfter += time.Duration(float64(forced.Granted) * float64(l.Limit.Window) / float64(l.Limit.Count))
 			}
 		}
 		if a.missing != "" {
@@ -313,10 +316,10 @@ func (ev *evaluation) sumOf(from, to int, path Path, exempt []string) Decision {
 	return d
 }
 
-// forget lets go of everything that came with the request.
-func (ev *evaluation) forget() {
-	ev.view.forget()
-	ev.set, ev.asked, ev.pays = nil, nil, 0
+// reset clears the evaluation and drops all references to the request.
+func (ev *evaluation) reset() {
+	ev.view.reset()
+	ev.set, ev.callerLimit, ev.overdrafts = nil, nil, 0
 	clear(ev.charges)
 	clear(ev.results)
 	clear(ev.info)

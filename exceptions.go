@@ -16,45 +16,48 @@ import (
 	"github.com/headgate/headgate/internal/wallclock"
 )
 
-// Override gives one subject other limits than a rule's: a customer who needs more until Friday.
+// Override replaces limits of a rule for one subject, for example for a customer who needs more until Friday.
 type Override struct {
 	Rule string
-	// Subject has the attributes that the rule counts by: {"tenant": "acme", "user": "ann"}. Of a rule by client it has
-	// the one that stands for the client: {"api_key": …}, which is the key or its hash. The path of a rule that ignores case is
-	// in lower case.
+	// Subject has the attributes that the rule counts by: {"tenant": "acme", "user": "ann"}. For a rule that counts by client it
+	// has the attribute that client is derived from: {"api_key": …}, the key or its hash. For a rule that ignores case, path must
+	// be in lower case.
 	Subject Attributes
-	// Limit and Limits replace those of the same name, before those of a tier.
+	// Limit and Limits replace the limits of the same name. They take precedence over the limits of a tier.
 	Limit  Limit
 	Limits map[string]Limit
 	// Expires is when the override ends; zero means never.
 	Expires time.Time
-	// Reason is for people.
+	// Reason documents the override; Explain shows it.
 	Reason string
 }
 
-// Exemption frees whoever has an attribute with this value from a rule, or from all rules.
+// Exemption excludes requests whose Attribute has this Value from a rule, or from all rules.
 type Exemption struct {
 	// Rule is the rule's ID; empty means all rules.
 	Rule string
 	// Attribute is api_key, user, service_account or ip.
 	Attribute string
-	// Value of the attribute; of ip a network: 10.0.0.0/8.
+	// Value is the value of the attribute; for ip it is an address or a network: 10.0.0.0/8.
 	Value string
 	// Expires is when the exemption ends; zero means never.
 	Expires time.Time
-	// Reason is for people.
+	// Reason documents the exemption; Explain shows it.
 	Reason string
 }
 
+// exemptBy are the attributes that exemptions may use.
 var exemptBy = []string{attrAPIKey, "user", "service_account", attrIP}
 
-// Exceptions are the overrides and exemptions of a Limiter: data beside the rules, by the million, that changes without
-// compiling them again. They are safe for use by many goroutines.
+// Exceptions are the overrides and exemptions of a Limiter. There may be millions of them, and they change without compiling the
+// rules again. They are safe for concurrent use.
+//
+// Set and Exempt add one exception, Unset and Unexempt remove one, and Replace replaces all of them.
 type Exceptions struct {
 	subjects *subjects
 	clock    func() time.Time
 	tables   atomic.Pointer[exceptionTables]
-	change   sync.Mutex // one change at a time, so that none goes to tables that are just being replaced
+	change   sync.Mutex // serializes changes, so that none is written to tables that are being replaced
 }
 
 func newExceptions(s *subjects, clock func() time.Time) *Exceptions {
@@ -69,8 +72,8 @@ func newExceptions(s *subjects, clock func() time.Time) *Exceptions {
 // now returns the time in Unix seconds.
 func (e *Exceptions) now() int64 { return e.clock().Unix() }
 
-// Replace puts these in the place of all that were there, at once; nil is none. They come one by one, so that a million of
-// them need not be in memory beside the tables; an error among them ends it, and nothing has changed.
+// Replace replaces all overrides and exemptions atomically; nil means none. It reads them one by one, so that millions of them need
+// not be in memory in addition to the tables. If a sequence yields an error or an exception is invalid, it changes nothing.
 func (e *Exceptions) Replace(overrides iter.Seq2[Override, error], exemptions iter.Seq2[Exemption, error]) error {
 	t := &exceptionTables{}
 	if err := errors.Join(addAll(overrides, t, e.setIn), addAll(exemptions, t, e.exemptIn)); err != nil {
@@ -82,7 +85,7 @@ func (e *Exceptions) Replace(overrides iter.Seq2[Override, error], exemptions it
 	return nil
 }
 
-// addAll says all that is wrong with them.
+// addAll adds all exceptions to t. Its error joins the errors of all invalid ones; an error of the sequence ends it.
 func addAll[T any](all iter.Seq2[T, error], t *exceptionTables, add func(*exceptionTables, T) error) error {
 	if all == nil {
 		return nil
@@ -99,14 +102,14 @@ func addAll[T any](all iter.Seq2[T, error], t *exceptionTables, add func(*except
 	return errors.Join(problems...)
 }
 
-// Set adds an override, or changes the one of the same rule, subject and limit name.
+// Set adds an override, or replaces the one of the same rule, subject and limit names.
 func (e *Exceptions) Set(o Override) error {
 	e.change.Lock()
 	defer e.change.Unlock()
 	return e.setIn(e.tables.Load(), o)
 }
 
-// Unset removes what an override of the same rule, subject and limit names has set.
+// Unset removes the override of the same rule, subject and limit names.
 func (e *Exceptions) Unset(o Override) {
 	subject := e.subjectOf(o.Subject)
 	limits, _ := limitsOf(o.Limit, o.Limits)
@@ -117,7 +120,7 @@ func (e *Exceptions) Unset(o Override) {
 	}
 }
 
-// Exempt adds an exemption, or changes the one of the same rule, attribute and value.
+// Exempt adds an exemption, or replaces the one of the same rule, attribute and value.
 func (e *Exceptions) Exempt(x Exemption) error {
 	e.change.Lock()
 	defer e.change.Unlock()
@@ -138,21 +141,22 @@ func (e *Exceptions) Unexempt(x Exemption) {
 	}
 }
 
-// Len is how many limits are overridden and how many exemptions there are, expired ones included until they are swept.
+// Len returns the number of overridden limits and of exemptions, including expired ones that were not yet removed.
 func (e *Exceptions) Len() (overrides, exemptions int) {
 	t := e.tables.Load()
 	return t.overrides.len(), t.exempt.len() + t.networks.len()
 }
 
+// setIn adds an override to t.
 func (e *Exceptions) setIn(t *exceptionTables, o Override) error {
 	limits, problems := limitsOf(o.Limit, o.Limits)
 	switch {
 	case o.Rule == "":
-		return errors.New("an override needs the id of a rule")
+		return errors.New("override: rule: required")
 	case len(problems) > 0:
 		return fmt.Errorf("override of rule %q: %s: %s", o.Rule, strings.Join(problems[0].path, "."), problems[0].text)
 	case len(limits) == 0:
-		return fmt.Errorf("override of rule %q has no limit", o.Rule)
+		return fmt.Errorf("override of rule %q: limit: required", o.Rule)
 	}
 	subject := e.subjectOf(o.Subject)
 	until := exception{expires: expiryOf(o.Expires), reason: unique.Make(o.Reason)}
@@ -162,12 +166,13 @@ func (e *Exceptions) setIn(t *exceptionTables, o Override) error {
 	return nil
 }
 
+// exemptIn adds an exemption to t.
 func (e *Exceptions) exemptIn(t *exceptionTables, x Exemption) error {
 	if !slices.Contains(exemptBy, x.Attribute) {
-		return fmt.Errorf("an exemption is by %s, not by %q", strings.Join(exemptBy, ", "), x.Attribute)
+		return fmt.Errorf("exemption: attribute %q: must be one of %s", x.Attribute, strings.Join(exemptBy, ", "))
 	}
 	if x.Value == "" {
-		return fmt.Errorf("an exemption by %s needs its value", x.Attribute)
+		return fmt.Errorf("exemption by %s: value: required", x.Attribute)
 	}
 	entry := exception{expires: expiryOf(x.Expires), reason: unique.Make(x.Reason)}
 	if x.Attribute != attrIP {
@@ -184,6 +189,7 @@ func (e *Exceptions) exemptIn(t *exceptionTables, x Exemption) error {
 	return nil
 }
 
+// subjectOf returns the subject of the attributes, with API keys replaced by their hashes.
 func (e *Exceptions) subjectOf(a Attributes) Subject {
 	var hashed Attributes
 	a = hashKey(hashKey(a, attrAPIKey, &hashed), attrKeyEntry, &hashed)
@@ -191,10 +197,11 @@ func (e *Exceptions) subjectOf(a Attributes) Subject {
 	return s
 }
 
+// parseNetwork parses an address or a network.
 func parseNetwork(text string) (netip.Prefix, error) {
 	n, ok := parseAddress(text)
 	if !ok {
-		return n, fmt.Errorf("%q is no network: write 10.0.0.0/8", text)
+		return n, fmt.Errorf("exemption by ip: value %q: not a network: write 10.0.0.0/8", text)
 	}
 	return n.Masked(), nil
 }

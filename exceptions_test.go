@@ -67,18 +67,18 @@ func TestExemptions(t *testing.T) {
 	}
 }
 
-func TestExceptionsDeny(t *testing.T) {
+func TestInvalidExceptionsAreRejected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, rule(nil))
 	e := w.Exceptions()
 	for name, err := range map[string]error{
-		"an override needs the id of a rule":                      e.Set(headgate.Override{Limit: headgate.PerDay(1)}),
-		`override of rule "r" has no limit`:                       e.Set(headgate.Override{Rule: "r"}),
-		`override of rule "r": limit: a count of -1`:              e.Set(headgate.Override{Rule: "r", Limit: headgate.PerDay(-1)}),
-		`an exemption is by api_key, user, service_account, ip`:   e.Exempt(headgate.Exemption{Attribute: "tenant", Value: "x"}),
-		`an exemption by user needs its value`:                    e.Exempt(headgate.Exemption{Attribute: "user"}),
-		`"office" is no network: write 10.0.0.0/8`:                e.Exempt(headgate.Exemption{Attribute: "ip", Value: "office"}),
-		`an exemption is by api_key, user, service_account, ip, `: e.Replace(nil, each([]headgate.Exemption{{}})),
+		"override: rule: required":              e.Set(headgate.Override{Limit: headgate.PerDay(1)}),
+		`override of rule "r": limit: required`: e.Set(headgate.Override{Rule: "r"}),
+		`override of rule "r": limit: count -1`: e.Set(headgate.Override{Rule: "r", Limit: headgate.PerDay(-1)}),
+		`exemption: attribute "tenant": must be one of api_key, user, service_account, ip`: e.Exempt(headgate.Exemption{Attribute: "tenant", Value: "x"}),
+		`exemption by user: value: required`:                                               e.Exempt(headgate.Exemption{Attribute: "user"}),
+		`exemption by ip: value "office": not a network: write 10.0.0.0/8`:                 e.Exempt(headgate.Exemption{Attribute: "ip", Value: "office"}),
+		`exemption: attribute "": must be one of api_key, user, service_account, ip`:       e.Replace(nil, each([]headgate.Exemption{{}})),
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)

@@ -9,13 +9,13 @@ import (
 	"unique"
 )
 
-// override is the limit a subject has instead of a rule's.
+// override is the limit of a subject that replaces a rule's limit.
 type override struct {
 	exception
 	limit packedLimit
 }
 
-// packedLimit is a valid limit in half the room, for keeping by the million.
+// packedLimit is a valid limit in half the memory, since there may be millions.
 type packedLimit struct {
 	window       time.Duration
 	zone         *time.Location
@@ -40,14 +40,16 @@ func (p packedLimit) limit() Limit {
 	}
 }
 
-// exception is when an override or exemption ends, and why there is one.
+// exception is the expiry and the reason of an override or exemption.
 type exception struct {
 	expires int64 // Unix seconds; 0 means never
 	reason  unique.Handle[string]
 }
 
-func (x exception) over(now int64) bool { return x.expires != 0 && x.expires <= now }
+// expired reports whether the exception has expired at now, in Unix seconds.
+func (x exception) expired(now int64) bool { return x.expires != 0 && x.expires <= now }
 
+// expiryOf returns an expiry in Unix seconds, or 0 for the zero time.
 func expiryOf(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -55,32 +57,32 @@ func expiryOf(t time.Time) int64 {
 	return max(t.Unix(), 1)
 }
 
-// exceptionOf tells the overrides of one limit from those of another.
+// exceptionOf returns the hash that identifies the overrides of a limit, or the exemptions from a rule if limit is "".
 func exceptionOf(rule, limit string) uint64 { return fold(hashParts("exception", rule, limit)) }
 
-// exceptionOfAll is for exemptions from all rules.
+// exceptionOfAll identifies exemptions from all rules.
 var exceptionOfAll = exceptionOf("", "")
 
-// exceptionKey is a subject's key among the exceptions of a rule. Subjects are spread evenly, so mixing in the rule keeps
-// 128 bits that nobody can choose.
+// exceptionKey returns the key of a subject among the exceptions of a rule. Subjects are hashes, so that mixing in the rule keeps
+// 128 bits that no client can choose.
 func exceptionKey(s Subject, exception uint64) Subject {
 	binary.BigEndian.PutUint64(s[8:], binary.BigEndian.Uint64(s[8:])^exception)
 	return s
 }
 
-// exceptionTables hold everything; they are replaced as one.
+// exceptionTables hold all overrides and exemptions. Replace swaps them as a whole.
 type exceptionTables struct {
 	overrides table[override]
 	exempt    table[exception]
 	networks  networkTable
-	kinds     [4]atomic.Bool // of exemptBy: whether there was ever one
+	kinds     [4]atomic.Bool // by index in exemptBy: whether there was ever an exemption
 }
 
-// networkTable finds exemptions by address.
+// networkTable looks up exemptions by address.
 type networkTable struct {
 	mu      sync.RWMutex
 	entries map[networkKey]exception
-	bits    []int // prefix lengths that were ever used
+	bits    []int // prefix lengths that were ever used, sorted
 }
 
 type networkKey struct {
@@ -99,7 +101,7 @@ func (t *networkTable) get(address netip.Prefix, rule string, now int64) (x exce
 		if err != nil {
 			break
 		}
-		if x, ok = t.entries[networkKey{network, rule}]; ok && !x.over(now) {
+		if x, ok = t.entries[networkKey{network, rule}]; ok && !x.expired(now) {
 			return x, true
 		}
 	}
@@ -128,24 +130,26 @@ func (t *networkTable) len() int {
 	return len(t.entries)
 }
 
-// exceptionLookup asks for the exceptions of one request.
+// exceptionLookup looks up the exceptions of one request.
 type exceptionLookup struct {
 	tables     *exceptionTables
 	attributes Attributes
 	exceptions *Exceptions
-	time       int64 // Unix seconds; 0 until asked for
-	known      bool  // whether keys were made
+	time       int64 // Unix seconds; 0 until first used
+	hasKeys    bool  // whether keys and address are set
 	keys       [3]Subject
 	has        [3]bool
 	address    netip.Prefix
 	hasAddress bool
 }
 
+// lookup returns a lookup of the exceptions of a request.
 func (e *Exceptions) lookup(a Attributes) exceptionLookup {
 	t := e.tables.Load()
 	return exceptionLookup{tables: t, attributes: a, exceptions: e}
 }
 
+// anyExempt reports whether there was ever an exemption.
 func (t *exceptionTables) anyExempt() bool {
 	for i := range t.kinds {
 		if t.kinds[i].Load() {
@@ -155,12 +159,13 @@ func (t *exceptionTables) anyExempt() bool {
 	return false
 }
 
+// override returns the override of a subject, if it has one that has not expired.
 func (l *exceptionLookup) override(s Subject, exception uint64) (override, bool) {
 	o, ok := l.tables.overrides.get(exceptionKey(s, exception))
-	return o, ok && (o.expires == 0 || !o.over(l.now()))
+	return o, ok && (o.expires == 0 || !o.expired(l.now()))
 }
 
-// now asks the clock once for a request, and not at all for one without exceptions that expire.
+// now reads the clock once per request, and not at all for a request without exceptions that expire.
 func (l *exceptionLookup) now() int64 {
 	if l.time == 0 {
 		l.time = l.exceptions.now()
@@ -168,7 +173,7 @@ func (l *exceptionLookup) now() int64 {
 	return l.time
 }
 
-// exemption looks for one from the rule, or from all, and names the attribute that it is by.
+// exemption returns the exemption from the rule or from all rules, and the attribute that grants it; "" if there is none.
 func (l *exceptionLookup) exemption(rule *compiledRule) (x exception, by string) {
 	if !l.tables.anyExempt() {
 		return x, ""
@@ -185,7 +190,7 @@ func (l *exceptionLookup) exemptionFrom(rule string, exception uint64) (x except
 		if !l.has[i] {
 			continue
 		}
-		if x, ok := l.tables.exempt.get(exceptionKey(key, exception)); ok && (x.expires == 0 || !x.over(l.now())) {
+		if x, ok := l.tables.exempt.get(exceptionKey(key, exception)); ok && (x.expires == 0 || !x.expired(l.now())) {
 			return x, exemptBy[i]
 		}
 	}
@@ -197,11 +202,12 @@ func (l *exceptionLookup) exemptionFrom(rule string, exception uint64) (x except
 	return x, ""
 }
 
+// makeKeys sets the keys and the address of the request, once.
 func (l *exceptionLookup) makeKeys() {
-	if l.known {
+	if l.hasKeys {
 		return
 	}
-	l.known = true
+	l.hasKeys = true
 	for i := range l.keys {
 		name := exemptBy[i]
 		if l.attributes[name] != "" && l.tables.kinds[i].Load() {

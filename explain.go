@@ -10,33 +10,35 @@ import (
 
 // Explanation is a decision with its reasons.
 type Explanation struct {
-	// Decision is what Check would have said. Nothing was charged: Remaining is what there is before the request.
+	// Decision is the decision that Check would have returned. Nothing was charged: Remaining is as before the request.
 	Decision Decision
-	// Rules are all rules in force, in their order.
+	// Rules explains every rule in force, in their order.
 	Rules []RuleExplanation
 }
 
-// RuleExplanation says why a rule applies to a request or does not.
+// RuleExplanation is why a rule applies to a request or does not.
 type RuleExplanation struct {
 	Rule    Rule
 	Applies bool
-	// Why it does not apply; or what is special about how it does, often nothing.
+	// Why is the reason why the rule does not apply. If it applies, Why notes anything unusual, such as shadow mode or an override;
+	// it is often empty.
 	Why string
-	// Subject is what the request is counted by, if the rule applies: {"ip": "192.0.2.1"}. What is missing is empty.
+	// Subject has the attributes that the request is counted by, if the rule applies: {"ip": "192.0.2.1"}. Missing attributes have
+	// an empty value.
 	Subject Attributes
 }
 
-// Explain says what Check would, and why, without charging anything; it looks at all rules, whatever Request.Rule is. The
-// error is the store's if it did not answer.
+// Explain returns the decision that Check would return, and why, without charging. It evaluates all rules and ignores Request.Rule.
+// The error is the store's if the store is unavailable.
 func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	ev, _ := l.evaluations.Get().(*evaluation)
-	defer l.putBack(ev)
+	defer l.release(ev)
 	set := l.rules.Load()
 	req.Rule = ""
-	_ = ev.prepare(l, set, req) // it fails only for such a rule
+	_ = ev.prepare(l, set, req) // it fails only for an unknown Request.Rule
 	e := Explanation{Rules: make([]RuleExplanation, len(set.rules))}
 	if set.mode == Off {
-		ev.view.look(set, req.Attributes) // else that was done
+		ev.view.load(set, req.Attributes) // prepare did not, since all rules are off
 	}
 	lookup := l.exceptions.lookup(ev.view.attributes)
 	displaced := set.displaced(&ev.view)
@@ -44,17 +46,17 @@ func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error)
 		e.Rules[i] = ev.explain(&lookup, int32(i), displaced)
 	}
 	var err error
-	e.Decision, err = ev.judge(ctx, l.store)
+	e.Decision, err = ev.peek(ctx, l.store)
 	return e, err
 }
 
-// displaced has the rules whose conditions hold in some reading, and in each of them one that displaces the rule; it is -1 if
-// there is a reading in which none does.
+// displaced returns, for each rule whose conditions hold in at least one reading, the index of a rule that displaces it, or -1 if
+// the rule is not displaced in at least one of its readings.
 func (s *RuleSet) displaced(v *view) map[int32]int32 {
 	by := map[int32]int32{}
 	for p := range v.readings.paths {
 		for m := range v.readings.methods {
-			v.read(p, m)
+			v.selectReading(p, m)
 			var matching []int32
 			for i := range s.rules {
 				if s.rules[i].matches(v) {
@@ -70,10 +72,11 @@ func (s *RuleSet) displaced(v *view) map[int32]int32 {
 			}
 		}
 	}
-	v.read(0, 0)
+	v.selectReading(0, 0)
 	return by
 }
 
+// explain returns why rule n applies to the request or does not.
 func (ev *evaluation) explain(lookup *exceptionLookup, n int32, displaced map[int32]int32) RuleExplanation {
 	rule := &ev.set.rules[n]
 	e := RuleExplanation{Rule: rule.Rule}
@@ -88,16 +91,16 @@ func (ev *evaluation) explain(lookup *exceptionLookup, n int32, displaced map[in
 	}
 	if superior >= 0 {
 		other := &ev.set.rules[superior]
-		e.Why = fmt.Sprintf("rule %q has priority %d, above %d, and counts by the same", other.ID, other.Priority, rule.Priority)
+		e.Why = fmt.Sprintf("displaced by rule %q: its priority %d is above %d and it counts by the same attributes", other.ID, other.Priority, rule.Priority)
 		return e
 	}
 	if x, by := lookup.exemption(rule); by != "" {
-		e.Why = "exempt by " + by + expiry(x.expires) + because(x.reason.Value())
+		e.Why = "exempt by " + by + expirySuffix(x.expires) + reasonSuffix(x.reason.Value())
 		return e
 	}
 	e.Subject = Attributes{}
 	missing := ""
-	attributes := ev.countedFirst(n)
+	attributes := ev.firstCounted(n)
 	for _, name := range ev.set.by[rule.by].resolve(attributes) {
 		e.Subject[name] = attributes[name]
 		if e.Subject[name] == "" {
@@ -113,8 +116,8 @@ func (ev *evaluation) explain(lookup *exceptionLookup, n int32, displaced map[in
 	return e
 }
 
-// countedFirst is the attributes that the first charge of a rule is made of.
-func (ev *evaluation) countedFirst(n int32) Attributes {
+// firstCounted returns the attributes that the first charge of a rule is counted by.
+func (ev *evaluation) firstCounted(n int32) Attributes {
 	rule, readings := &ev.set.rules[n], &ev.view.readings
 	if !ev.countsReadings(rule) {
 		return ev.view.attributes
@@ -126,7 +129,7 @@ func (ev *evaluation) countedFirst(n int32) Attributes {
 	return readings.with(ev.view.attributes, readings.countedPath(first.path, rule.Match.IgnoreCase), readings.methods[first.method])
 }
 
-// remarks are what is special about how a rule applies.
+// remarks returns what is unusual about how a rule applies.
 func (ev *evaluation) remarks(lookup *exceptionLookup, n int32, missing string) []string {
 	var remarks []string
 	rule := &ev.set.rules[n]
@@ -134,7 +137,7 @@ func (ev *evaluation) remarks(lookup *exceptionLookup, n int32, missing string) 
 	case missing != "" && rule.OnMissing == DenyMissing:
 		remarks = append(remarks, "the request has no "+missing+", and on_missing is deny")
 	case missing != "":
-		remarks = append(remarks, "the request has no "+missing+": it is counted with all others that lack it")
+		remarks = append(remarks, "the request has no "+missing+": it is counted together with all requests that lack it")
 	}
 	subjects := 1
 	for i, a := range ev.info {
@@ -155,40 +158,43 @@ func (ev *evaluation) remarks(lookup *exceptionLookup, n int32, missing string) 
 			remarks = append(remarks, "limit of tier "+ev.view.values[slotTier])
 		}
 		if o, ok := lookup.override(c.Subject, rule.limits[a.limit].exception); ok && a.origin == FromOverride {
-			remarks = append(remarks, "limit overridden"+expiry(o.expires)+because(o.reason.Value()))
+			remarks = append(remarks, "limit overridden"+expirySuffix(o.expires)+reasonSuffix(o.reason.Value()))
 		}
 	}
 	if subjects > 1 {
-		remarks = append(remarks, fmt.Sprintf("a server may read the request in several ways: it is counted as %d subjects, of which this is one", subjects))
+		remarks = append(remarks, fmt.Sprintf("the request is ambiguous: it is counted as %d subjects, and this is one of them", subjects))
 	}
 	return remarks
 }
 
+// whyObserved returns why a rule is in shadow mode for this request.
 func (ev *evaluation) whyObserved(rule *compiledRule) string {
 	switch {
 	case ev.set.mode == Shadow:
-		return "shadow: all rules are"
+		return "shadow: all rules are in shadow mode"
 	case rule.Mode == Shadow:
 		return "shadow"
 	}
-	return fmt.Sprintf("shadow for this subject, which is outside of the %d %% enforced", rule.EnforcePercent)
+	return fmt.Sprintf("shadow: the subject is not among the %d %% enforced", rule.EnforcePercent)
 }
 
-func expiry(expires int64) string {
+// expirySuffix returns " until TIME", or "" if the exception does not expire.
+func expirySuffix(expires int64) string {
 	if expires == 0 {
 		return ""
 	}
 	return " until " + time.Unix(expires, 0).UTC().Format(time.RFC3339)
 }
 
-func because(reason string) string {
+// reasonSuffix returns the reason in parentheses, or "".
+func reasonSuffix(reason string) string {
 	if reason == "" {
 		return ""
 	}
 	return " (" + reason + ")"
 }
 
-// mismatch says which condition does not hold.
+// mismatch returns which condition does not hold.
 func (r *compiledRule) mismatch(v *view) string {
 	if r.Mode == Off {
 		return "mode is off"
@@ -201,6 +207,7 @@ func (r *compiledRule) mismatch(v *view) string {
 	return "when does not hold: " + r.When.Text
 }
 
+// mismatch returns why the condition does not hold for a value.
 func (c *condition) mismatch(value string) string {
 	p := &c.pattern
 	switch {
@@ -218,16 +225,16 @@ func (c *condition) mismatch(value string) string {
 	for _, n := range p.CIDR {
 		wanted = append(wanted, n.String())
 	}
-	const most = 5
-	if len(wanted) > most {
-		wanted = append(wanted[:most], fmt.Sprintf("one of %d others", len(wanted)-most))
+	const maxShown = 5
+	if len(wanted) > maxShown {
+		wanted = append(wanted[:maxShown], fmt.Sprintf("one of %d others", len(wanted)-maxShown))
 	}
 	return c.name + " is " + value + ", not " + strings.Join(wanted, " or ")
 }
 
-// judge is decide without a charge. A further charge on each subject that can never fit keeps all others from being
-// recorded, on every part of the store, and leaves their verdicts alone.
-func (ev *evaluation) judge(ctx context.Context, store Store) (Decision, error) {
+// peek decides without charging. An additional charge on each subject that can never fit prevents all others from being recorded,
+// on every shard of the store, without changing their results.
+func (ev *evaluation) peek(ctx context.Context, store Store) (Decision, error) {
 	if len(ev.charges) == 0 || ev.denied {
 		return ev.decide(ctx, store), nil
 	}
@@ -237,7 +244,7 @@ func (ev *evaluation) judge(ctx context.Context, store Store) (Decision, error) 
 	for i := range charges {
 		charges[i].Strict = true
 	}
-	for _, k := range ev.subjects { // every subject that is charged is among them
+	for _, k := range ev.subjects { // includes every subject that is charged
 		veto.Subject = k.subject
 		charges = append(charges, veto)
 	}
@@ -247,5 +254,5 @@ func (ev *evaluation) judge(ctx context.Context, store Store) (Decision, error) 
 	if err != nil {
 		ev.fail(ctx, store)
 	}
-	return ev.sum(ev.path()), err
+	return ev.decision(ev.path()), err
 }

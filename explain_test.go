@@ -62,14 +62,14 @@ func compareApplied(t *testing.T, e headgate.Explanation, d headgate.Decision) {
 		applied[l.Rule] = true
 	}
 	for _, r := range e.Rules {
-		// A rule that denies by itself keeps the others from being asked.
+		// If a rule denies without the store, the other rules are not decided.
 		if d.Path != headgate.PathRules && r.Applies != applied[r.Rule.ID] || !r.Applies && r.Why == "" || r.Applies != (r.Subject != nil) {
 			t.Fatalf("explained %+v, decided %+v", r, d)
 		}
 	}
 }
 
-func TestExplainSaysWhy(t *testing.T) {
+func TestExplainReasons(t *testing.T) {
 	t.Parallel()
 	never := headgate.Condition{Text: `user == "root"`, Holds: func(headgate.Attributes) bool { return false }}
 	w := newWorld(t,
@@ -110,10 +110,10 @@ func TestExplainSaysWhy(t *testing.T) {
 		"not":        "no: path is /a, and must not be /a or /b",
 		"when":       `no: when does not hold: user == "root"`,
 		"off":        "no: mode is off",
-		"lower":      `no: rule "higher" has priority 2, above 1, and counts by the same`,
+		"lower":      `no: displaced by rule "higher": its priority 2 is above 1 and it counts by the same attributes`,
 		"higher":     "yes: ",
 		"skip":       "no: the request has no tenant, and on_missing is skip",
-		"share":      "yes: the request has no tenant: it is counted with all others that lack it",
+		"share":      "yes: the request has no tenant: it is counted together with all requests that lack it",
 		"exempt":     "no: exempt by user until 2026-03-06T18:00:00Z (tests)",
 		"shadow":     "yes: shadow",
 		"overridden": "yes: limit overridden until 2026-03-06T18:00:00Z (launch)",

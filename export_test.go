@@ -13,9 +13,9 @@ type Matcher struct {
 
 // Match says how many rules apply to a request.
 func (m *Matcher) Match(s *RuleSet, a Attributes) int {
-	m.view.look(s, a)
+	m.view.load(s, a)
 	m.found = s.match(&m.view, m.found[:0])
-	m.view.forget()
+	m.view.reset()
 	return len(m.found)
 }
 

@@ -2,8 +2,8 @@ package headgate
 
 import "time"
 
-// force records units in full in a settled state, up to what can be counted, at the time when they were taken. If it
-// releases a hold that is neither there nor over, that was released before, and nothing is recorded.
+// force records units in full in a settled state, up to maxUsed, at the time when they were taken. If the charge releases a hold
+// that does not exist but has not expired either, the hold was released before, and nothing is recorded.
 func (t *Terms) force(live, settled *State, releases bool, now int64) (units int64, changed bool) {
 	if releases {
 		changed = t.release(settled, live.Hold, now)
@@ -14,15 +14,15 @@ func (t *Terms) force(live, settled *State, releases bool, now int64) (units int
 	if units = t.record(live, settled, now); units > 0 {
 		changed = true
 	}
-	if changed { // a window that has just rolled must not be forgotten before what is held in it
+	if changed { // a window that has just rolled must not expire before its holds
 		settled.Expires = max(settled.Expires, live.Expires)
 	}
 	return units, changed
 }
 
-// record adds units to a settled state as if that had been done when they were taken, as far as they still count, and
-// says how many. What else has happened since then stays as it is, so a bucket or window that has changed since then
-// takes them as late as that.
+// record adds units to a settled state as if it had been done when they were taken, as far as they still count, and returns how
+// many it added. It does not change what has happened since: a bucket or window that has changed since then records the units at
+// the time of that change.
 func (t *Terms) record(live, settled *State, now int64) int64 {
 	at := max(0, now-t.Age)
 	if !t.counts(settled, at, now) {
@@ -57,7 +57,7 @@ func (t *Terms) record(live, settled *State, now int64) int64 {
 	return units
 }
 
-// counts is true if what was taken at a time matters to a settled state.
+// counts reports whether units taken at a time still count in a settled state.
 func (t *Terms) counts(s *State, at, now int64) bool {
 	switch {
 	case t.bucket() || t.Age == 0:
@@ -73,11 +73,11 @@ func (t *Terms) counts(s *State, at, now int64) bool {
 	}
 }
 
-// Since is what one state of a charge's counter has recorded and another has not, as far as it still counts: forced charges,
-// with their age, that record the same elsewhere. after has gone on from before, by the charge's limit.
+// Since returns what the charge's counter has recorded between two of its states, as far as it still counts: forced charges, with
+// their age, that record the same units in another store. after must have been derived from before, under the charge's limit.
 //
-// A bucket knows no times, only its level: that is of now. A sliding window knows two spans: what was taken in each is as old
-// as its middle.
+// A bucket has no times, only a level, so that its units have an age of 0. A sliding window has two spans; units taken in a span are
+// as old as the middle of the span.
 func (c *Charge) Since(before, after State, now time.Time) []Charge {
 	at := micros(now)
 	var t Terms

@@ -2,35 +2,33 @@ package headgate
 
 import "time"
 
-// Units on hold are kept apart from recorded ones: they reduce what is available, and nothing else. So a hold means the same
-// in every window, and does not leak from a bucket before its cost is known.
+// Held units are kept separate from recorded units: they only reduce what is available. So a hold has the same effect in every
+// window and does not leak from a bucket before its cost is known.
 //
-// A counter knows its holds by the time at which they end: State.Log has one entry for each such time, soonest first. Ends
-// are rounded up to ticks, so that there are few of them however many holds there are. A single hold is known only by its
-// number; the store keeps its units and its end under that number, and hands them back in State.Hold when a charge
-// releases it.
+// A counter groups its holds by the time at which they end: State.Log has one entry for each such time, earliest first. Ends are
+// rounded up to ticks, so that there are few entries even if there are many holds. A single hold is identified only by its number;
+// the store keeps its units and its end under that number and passes them in State.Hold when a charge releases the hold.
 
 // Bounds of holds.
 const (
-	// MaxHold is how long units may be held.
+	// MaxHold is the longest time for which units may be held.
 	MaxHold = time.Hour
-	// MaxHolds is how many holds a counter may have at a time.
+	// MaxHolds is the largest number of holds that a counter may have at a time.
 	MaxHolds = 100_000
 
-	// holdTick is the shortest tick, a 64th of a second. The others are this times a power of two.
+	// holdTick is the shortest tick in microseconds, a 64th of a second. Longer ticks are holdTick times a power of two.
 	holdTick = 15_625
-	// ticksPerHold is how many ticks a hold lasts at least, if they are not the shortest: it ends up to an eighth later than
-	// was asked for.
+	// ticksPerHold bounds the length of longer ticks: a hold ends up to an eighth of its length later than requested.
 	ticksPerHold = 16
 )
 
-// Hold is one hold: the units, and when they come back by themselves, in microseconds since 1970.
+// Hold is one hold: its units, and when it expires, in microseconds since 1970.
 type Hold struct {
 	Units int64
 	End   int64
 }
 
-// tickOf returns the tick that the end of a hold is rounded up to.
+// tickOf returns the tick that the end of a hold of this length is rounded up to.
 func tickOf(hold int64) int64 {
 	tick := int64(holdTick)
 	for tick*ticksPerHold < hold {
@@ -39,14 +37,14 @@ func tickOf(hold int64) int64 {
 	return tick
 }
 
-// dropHolds removes the holds that have ended.
+// dropHolds removes the holds that have expired.
 func (t *Terms) dropHolds(s *State, now int64) {
 	for len(s.Log) > 0 && s.Log[0].Time <= now {
 		s.Log = s.Log[1:]
 	}
 }
 
-// held returns how many units are on hold.
+// held returns how many units are held.
 func (t *Terms) held(s *State) int64 {
 	if t.Algorithm == SlidingLog {
 		return 0
@@ -58,7 +56,7 @@ func (t *Terms) held(s *State) int64 {
 	return units
 }
 
-// heldUntil returns when the last hold ends.
+// heldUntil returns when the last hold ends, or 0 if there is none.
 func (t *Terms) heldUntil(s *State) int64 {
 	if n := len(s.Log); n > 0 && t.Algorithm != SlidingLog {
 		return s.Log[n-1].Time
@@ -66,11 +64,11 @@ func (t *Terms) heldUntil(s *State) int64 {
 	return 0
 }
 
-// full reports whether the charge asks for one hold more than there may be.
+// full reports whether the charge requests a hold and the counter already has MaxHolds.
 func (t *Terms) full(s *State) bool { return t.Hold > 0 && entries(s.Log) >= MaxHolds }
 
-// hold adds a hold to a settled state and returns its number and its end. Numbers are times, so that none comes twice, not
-// even after a counter was forgotten.
+// hold adds a hold to a settled state and returns its number and its end. Numbers are times, so that none is used twice, not even
+// after the counter was dropped.
 func (t *Terms) hold(s *State, units, now int64) (number, end int64) {
 	number = max(now, s.LastHold+1)
 	end = now + t.Hold + t.HoldTick - 1
@@ -90,7 +88,7 @@ func (t *Terms) hold(s *State, units, now int64) (number, end int64) {
 	return number, end
 }
 
-// release takes a hold out of a settled state and reports whether it was there.
+// release removes a hold from a settled state and reports whether it existed.
 func (t *Terms) release(s *State, h Hold, now int64) bool {
 	if h.Units <= 0 || h.End <= now || t.Algorithm == SlidingLog {
 		return false
@@ -109,9 +107,9 @@ func (t *Terms) release(s *State, h Hold, now int64) bool {
 	return false
 }
 
-// fitsWith returns when what does not fit now will: when enough was drained or forgotten, or enough holds have ended, or some
-// of both.
-func (t *Terms) fitsWith(live, settled *State, now int64) int64 {
+// fitsWithHoldsAt returns when a charge that does not fit now will fit: when enough units have drained or left the window, enough
+// holds have expired, or a combination of both.
+func (t *Terms) fitsWithHoldsAt(live, settled *State, now int64) int64 {
 	if t.Algorithm == SlidingLog || len(settled.Log) == 0 {
 		return t.fitsAt(live, settled)
 	}

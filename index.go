@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// index finds the rules that may match a request without asking each of them. Every rule is filed under the alternatives
-// of one of its conditions, the most selective; those that have none are asked every time. A rule is found by twice its
-// number, and one more if there is something left to ask of it.
+// index finds the rules that may match a request without checking every rule. Each rule is filed under the alternatives of its most
+// selective condition; rules without such a condition are in always. An entry is twice the number of a rule, plus one if the rule
+// has further conditions to check.
 type index struct {
 	paths      tree // by template
 	lowerPaths tree // by template in lower case
@@ -24,13 +24,13 @@ type attributeIndex struct {
 	values   map[string][]int32
 	prefixes map[string][]int32
 	lengths  []int     // of the prefixes
-	first    [256]bool // bytes that prefixes begin with
+	first    [256]bool // first bytes of the prefixes
 	networks map[netip.Prefix][]int32
-	bits     [2][]int           // of the networks, of IPv4 and IPv6
-	suffixes map[string][]int32 // of a host's wildcards: ".example.com"
+	bits     [2][]int           // prefix lengths of the networks: IPv4, IPv6
+	suffixes map[string][]int32 // of host wildcards: ".example.com"
 }
 
-// key is one alternative that a rule can be filed under.
+// key is an alternative that a rule can be filed under.
 type key struct {
 	kind uint8
 	slot int
@@ -46,7 +46,8 @@ const (
 	keyLowerPath
 )
 
-// keys are the alternatives of a condition: if it holds, one of them does. None means that it cannot be looked up.
+// keys returns the alternatives of a condition: if the condition holds, one of them does. If there are none, the condition cannot
+// be indexed.
 func (c *condition) keys() []key {
 	var keys []key
 	if c.name == attrPath {
@@ -79,7 +80,7 @@ func (c *condition) keys() []key {
 	return keys
 }
 
-// newIndex files all rules, and says for each what the index leaves to ask.
+// newIndex indexes all rules and returns for each rule the check that remains after a lookup.
 func newIndex(rules []compiledRule) (index, []check) {
 	count := map[key]int{}
 	for i := range rules {
@@ -96,10 +97,10 @@ func newIndex(rules []compiledRule) (index, []check) {
 		if r.Mode == Off {
 			continue
 		}
-		best, keys := r.mostSelective(count)
+		best, keys := r.bestCondition(count)
 		checks[i] = r.without(best)
 		found := int32(i) << 1
-		if checks[i].asks() {
+		if checks[i].needed() {
 			found |= 1
 		}
 		if best < 0 {
@@ -116,8 +117,8 @@ func newIndex(rules []compiledRule) (index, []check) {
 	return x, checks
 }
 
-// mostSelective is the condition whose keys the fewest rules share, or -1.
-func (r *compiledRule) mostSelective(count map[key]int) (best int, under []key) {
+// bestCondition returns the index and the keys of the condition whose keys the fewest rules share, or -1 if none can be indexed.
+func (r *compiledRule) bestCondition(count map[key]int) (best int, under []key) {
 	best = -1
 	least := 0
 	for i := range r.conditions {
@@ -133,8 +134,8 @@ func (r *compiledRule) mostSelective(count map[key]int) (best int, under []key) 
 	return best, under
 }
 
-// without is what is left to ask if the index has answered for one condition: that is exact, but for Not.
-func (r *compiledRule) without(answered int) check {
+// without returns the check of all conditions except the indexed one, for which a lookup is exact unless it has Not.
+func (r *compiledRule) without(indexed int) check {
 	unknown := r.When.Attributes == nil
 	rest := check{
 		when:        r.When.Holds,
@@ -142,23 +143,25 @@ func (r *compiledRule) without(answered int) check {
 		readsMethod: unknown || slices.Contains(r.When.Attributes, attrMethod),
 	}
 	for i := range r.conditions {
-		if i != answered || len(r.conditions[i].pattern.Not) > 0 {
+		if i != indexed || len(r.conditions[i].pattern.Not) > 0 {
 			rest.conditions = append(rest.conditions, r.conditions[i])
 		}
 	}
 	return rest
 }
 
-// check is what is left to ask of a rule that the index has found.
+// check is the conditions of a rule that remain to be checked after the index has found it.
 type check struct {
 	conditions []condition
 	when       func(Attributes) bool
-	// readsPath and readsMethod say whether when may tell readings of a request apart.
+	// readsPath and readsMethod are whether when may depend on the path or the method, and so on the reading.
 	readsPath, readsMethod bool
 }
 
-func (c *check) asks() bool { return len(c.conditions) > 0 || c.when != nil }
+// needed reports whether there is anything to check.
+func (c *check) needed() bool { return len(c.conditions) > 0 || c.when != nil }
 
+// hold reports whether all conditions hold in the current reading.
 func (c *check) hold(v *view) bool {
 	for i := range c.conditions {
 		if !c.conditions[i].holds(v) {
@@ -174,6 +177,7 @@ func (c *check) hold(v *view) bool {
 	return v.readings.holds(c, v)
 }
 
+// filePaths adds a rule under the path templates of a condition.
 func (x *index) filePaths(c *condition, rule int32) {
 	paths, has := &x.paths, &x.hasPaths
 	if c.ignoreCase {
@@ -185,6 +189,7 @@ func (x *index) filePaths(c *condition, rule int32) {
 	}
 }
 
+// file adds a rule under a key.
 func (x *index) file(k key, rule int32) {
 	a := x.attribute(k.slot)
 	switch k.kind {
@@ -204,6 +209,7 @@ func (x *index) file(k key, rule int32) {
 	}
 }
 
+// attribute returns the index of an attribute, creating it if necessary.
 func (x *index) attribute(slot int) *attributeIndex {
 	for i := range x.attributes {
 		if x.attributes[i].slot == slot {
@@ -217,6 +223,7 @@ func (x *index) attribute(slot int) *attributeIndex {
 	return &x.attributes[len(x.attributes)-1]
 }
 
+// familyOf returns 0 for IPv4 and 1 for IPv6.
 func familyOf(n netip.Prefix) int {
 	if n.Addr().Is6() {
 		return 1
@@ -224,6 +231,7 @@ func familyOf(n netip.Prefix) int {
 	return 0
 }
 
+// addSorted inserts n into a sorted list unless it contains n.
 func addSorted(list []int, n int) []int {
 	i, found := slices.BinarySearch(list, n)
 	if found {
@@ -232,7 +240,7 @@ func addSorted(list []int, n int) []int {
 	return slices.Insert(list, i, n)
 }
 
-// find appends every rule that may match, some of them perhaps twice.
+// find appends the entries of all rules that may match, possibly with duplicates.
 func (x *index) find(v *view, found []int32) []int32 {
 	found = append(found, x.always...)
 	for i := range x.attributes {
@@ -251,6 +259,7 @@ func (x *index) find(v *view, found []int32) []int32 {
 	return found
 }
 
+// find appends the entries of the rules that a value of the attribute may match.
 func (a *attributeIndex) find(value string, found []int32) []int32 {
 	if value == "" {
 		return found

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Bounds of what can be counted. They keep every intermediate number of the arithmetic below 2^53, where the doubles of
-// Redis' Lua are still exact (docs/adr/0004-integers-and-resolution.md).
+// Bounds of counts. They keep every intermediate result of the arithmetic below 2^53, up to which the doubles of Redis' Lua are
+// exact (docs/adr/0004-integers-and-resolution.md).
 const (
 	// MaxCost is the largest cost of one charge and the largest Count and Burst of a limit.
 	MaxCost = 1_000_000_000
-	// MaxLogCount is the largest Count of a sliding log, which keeps a timestamp per charge.
+	// MaxLogCount is the largest Count of a sliding log, which stores a timestamp per charge.
 	MaxLogCount = 10_000
 
 	minWindow = time.Millisecond
@@ -21,90 +21,91 @@ const (
 	maxRefill = 10 * maxWindow
 )
 
-// Algorithm says how a limit counts. Choose TokenBucket unless there is a reason not to: it has no edges to exploit and
-// its state is two numbers.
+// Algorithm is how a limit counts. Use TokenBucket unless there is a reason not to: it has no window edge to exploit, and its
+// state is two numbers.
 type Algorithm uint8
 
 const (
-	// TokenBucket lets Burst units pass at once and refills evenly at Count per Window: at most Burst + rate × W in any
+	// TokenBucket allows Burst units at once and refills evenly at Count per Window: at most Burst + rate × W units in any
 	// span W.
 	TokenBucket Algorithm = iota
-	// LeakyBucket spaces requests evenly at Count per Window: a request is told how long to wait before it goes on, up to
-	// its charge's MaxDelay.
+	// LeakyBucket spaces requests evenly at Count per Window: Result.Delay is how long to delay a request, at most its charge's
+	// MaxDelay.
 	LeakyBucket
-	// FixedWindow counts to Count and starts again with the next window: at most 2 × Count in any span of one window.
+	// FixedWindow allows Count units per window and starts at 0 in the next window: at most 2 × Count in any span of one window.
 	FixedWindow
-	// SlidingWindow weighs the previous window's count against the present one's: close to exact on real traffic, at most
-	// 2 × Count against an adversary, in three numbers.
+	// SlidingWindow adds the weighted count of the previous window to the count of the current one: close to exact on real
+	// traffic, at most 2 × Count against an adversary. Its state is three numbers.
 	SlidingWindow
-	// SlidingLog remembers each charge: exactly Count in any span, at the price of a timestamp per charge.
+	// SlidingLog stores a timestamp per charge: exactly Count in any span of one window.
 	SlidingLog
 )
 
 var algorithmNames = [...]string{"token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"}
 
-// String is the algorithm's name in rules: "token_bucket".
+// String returns the algorithm's name in rule files: "token_bucket".
 func (a Algorithm) String() string { return nameOf(algorithmNames[:], a) }
 
-// Align says when a fixed window begins.
+// Align is when a fixed window begins.
 type Align uint8
 
 const (
 	// FromFirst begins a window with the first charge after the last window ended.
 	FromFirst Align = iota
-	// OnClock begins windows at multiples of Window since the Unix epoch, for all subjects at once.
+	// OnClock begins windows at multiples of Window since the Unix epoch, for all subjects at the same time.
 	OnClock
-	// OnClockSpread is OnClock moved by an amount that depends on the subject, so that not all windows roll at once.
+	// OnClockSpread is OnClock shifted by an offset that depends on the subject, so that windows do not all roll at the same time.
 	OnClockSpread
 )
 
 var alignNames = []string{"from the first request", "on the clock", "on the clock, spread"}
 
-// String says it in words: "on the clock".
+// String returns a description: "on the clock".
 func (a Align) String() string { return nameOf(alignNames, a) }
 
-// Limit is how much may pass in which time. The zero value admits nothing; PerSecond and its kin make the usual ones.
-// Changing the numbers of a limit keeps its counter: units already used stay used.
+// Limit is how many units are allowed in which time. Use PerSecond, PerMinute, PerHour, PerDay, Per or Quota for the usual ones.
+// The zero value is invalid and denies everything. Changing the numbers of a limit keeps its counter: used units stay used.
 type Limit struct {
+	// Algorithm is how the limit counts; the zero value is TokenBucket.
 	Algorithm Algorithm
-	// Align says when a fixed window begins.
+	// Align is when a fixed window begins.
 	Align Align
-	// Calendar makes a fixed window of a calendar's minute, hour, day, week or month; Window is then not used.
+	// Calendar makes a fixed window follow a calendar minute, hour, day, week or month; Window must then be 0.
 	Calendar Calendar
-	// Count is how many units pass per Window.
+	// Count is how many units are allowed per Window.
 	Count int64
-	// Window is the span that Count is for, from a millisecond to 366 days.
+	// Window is the span of Count, from a millisecond to 366 days.
 	Window time.Duration
-	// Burst is how many units a token bucket holds; 0 means Count.
+	// Burst is the capacity of a token bucket; 0 means Count.
 	Burst int64
-	// TimeZone is where the calendar is read; nil means UTC.
+	// TimeZone is the time zone of the calendar; nil means UTC.
 	TimeZone *time.Location
-	// AnchorDay is the day on which a calendar month (1 to 31; in a shorter month its last day) or week (1 Monday to 7
-	// Sunday) begins; 0 means 1.
+	// AnchorDay is the day on which a calendar month (1 to 31, or the last day of a shorter month) or a calendar week (1 for
+	// Monday to 7 for Sunday) begins; 0 means 1.
 	AnchorDay int
 }
 
-// PerSecond is a token bucket of n units per second.
+// PerSecond returns a token bucket of n units per second.
 func PerSecond(n int64) Limit { return Per(n, time.Second) }
 
-// PerMinute is a token bucket of n units per minute.
+// PerMinute returns a token bucket of n units per minute.
 func PerMinute(n int64) Limit { return Per(n, time.Minute) }
 
-// PerHour is a token bucket of n units per hour.
+// PerHour returns a token bucket of n units per hour.
 func PerHour(n int64) Limit { return Per(n, time.Hour) }
 
-// PerDay is a token bucket of n units per 24 hours.
+// PerDay returns a token bucket of n units per 24 hours.
 func PerDay(n int64) Limit { return Per(n, 24*time.Hour) }
 
-// Per is a token bucket of n units per window.
+// Per returns a token bucket of n units per window.
 func Per(n int64, window time.Duration) Limit { return Limit{Count: n, Window: window} }
 
-// Quota is n units per calendar unit in a time zone (nil means UTC): Quota(100_000, Month, berlin).
+// Quota returns a limit of n units per calendar unit in a time zone (nil means UTC): Quota(100_000, Month, berlin).
 func Quota(n int64, unit Calendar, zone *time.Location) Limit {
 	return Limit{Algorithm: FixedWindow, Count: n, Calendar: unit, TimeZone: zone}
 }
 
-// String is the limit in the words of rule documents, all of it: "10/minute", "1000/minute, burst 200",
+// String returns the complete limit in the notation of rule files: "10/minute", "1000/minute, burst 200",
 // "5/15m, fixed_window on the clock", "100000/month in Europe/Berlin from day 15".
 func (l Limit) String() string {
 	text := strconv.FormatInt(l.Count, 10) + "/"
@@ -131,6 +132,7 @@ func (l Limit) String() string {
 	return text
 }
 
+// windowName returns a window in the notation of rule files: "minute", "30d", "15m".
 func windowName(w time.Duration) string {
 	for _, unit := range []struct {
 		span time.Duration
@@ -154,70 +156,70 @@ func windowName(w time.Duration) string {
 	return text
 }
 
-// withRate is the limit with other numbers.
+// withRate returns the limit with another count and window, and the default burst.
 func (l Limit) withRate(count int64, window time.Duration) Limit {
 	l.Count, l.Window, l.Burst = count, window, 0
 	return l
 }
 
-// Validate says what is wrong with the limit and what to write instead. A limit that is not valid admits nothing.
+// Validate returns an error that names the invalid field, its value and its bounds. An invalid limit denies everything.
 func (l Limit) Validate() error { return l.validate() }
 
 func (l *Limit) validate() error {
 	if int(l.Algorithm) >= len(algorithmNames) {
-		return fmt.Errorf("there is no algorithm %d", l.Algorithm)
+		return fmt.Errorf("algorithm %d: must be 0 to %d", l.Algorithm, len(algorithmNames)-1)
 	}
 	if l.Count < 1 || l.Count > MaxCost {
-		return fmt.Errorf("a count of %d is out of bounds: write 1 to %d", l.Count, MaxCost)
+		return fmt.Errorf("count %d: must be 1 to %d", l.Count, MaxCost)
 	}
 	if l.Burst != 0 && l.Algorithm != TokenBucket {
-		return fmt.Errorf("burst belongs to token_bucket; a %s has none", l.Algorithm)
+		return fmt.Errorf("burst %d: only token_bucket has a burst, not %s", l.Burst, l.Algorithm)
 	}
 	if l.Burst < 0 || l.Burst > MaxCost {
-		return fmt.Errorf("a burst of %d is out of bounds: write 1 to %d", l.Burst, MaxCost)
+		return fmt.Errorf("burst %d: must be 1 to %d", l.Burst, MaxCost)
 	}
 	if l.Algorithm == SlidingLog && l.Count > MaxLogCount {
-		return fmt.Errorf("a sliding_log keeps a timestamp per charge and counts to at most %d, not %d: use sliding_window", MaxLogCount, l.Count)
+		return fmt.Errorf("count %d: sliding_log stores a timestamp per charge: must be 1 to %d, or use sliding_window", l.Count, MaxLogCount)
 	}
 	if l.Calendar != NoCalendar {
 		return l.validateCalendar()
 	}
 	if l.Algorithm != FixedWindow && l.Align != FromFirst {
-		return fmt.Errorf("align belongs to fixed_window, not %s", l.Algorithm)
+		return fmt.Errorf("align: only fixed_window has an alignment, not %s", l.Algorithm)
 	}
 	if l.Align > OnClockSpread {
-		return fmt.Errorf("there is no alignment %d", l.Align)
+		return fmt.Errorf("align %d: must be 0 to %d", l.Align, OnClockSpread)
 	}
 	if l.TimeZone != nil || l.AnchorDay != 0 {
-		return errors.New("a time zone and an anchor day belong to a calendar: set Calendar too")
+		return errors.New("time zone and anchor day: only valid with a calendar: set Calendar")
 	}
 	return l.validateWindow()
 }
 
 func (l *Limit) validateWindow() error {
 	if l.Window < minWindow || l.Window > maxWindow {
-		return fmt.Errorf("a window of %s is out of bounds: write %s to %d days", l.Window, minWindow, maxWindow/(24*time.Hour))
+		return fmt.Errorf("window %s: must be %s to %d days", l.Window, minWindow, maxWindow/(24*time.Hour))
 	}
 	if l.Window%time.Microsecond != 0 {
-		return fmt.Errorf("a window of %s is finer than a microsecond", l.Window)
+		return fmt.Errorf("window %s: must be a multiple of 1µs", l.Window)
 	}
 	if l.Algorithm != TokenBucket && l.Algorithm != LeakyBucket {
 		return nil
 	}
 	p, q := l.rate()
-	if !atMost(p, 1, MaxCost, q) {
-		return fmt.Errorf("%d per %s is faster than %d per second", l.Count, l.Window, MaxCost)
+	if !mulLessEqual(p, 1, MaxCost, q) {
+		return fmt.Errorf("rate %d per %s: must be at most %d per second", l.Count, l.Window, MaxCost)
 	}
-	if !atMost(p, q, maxExact, 1) {
-		return fmt.Errorf("%d per %s cannot be counted exactly: write a rounder number or a window of whole seconds", l.Count, l.Window)
+	if !mulLessEqual(p, q, maxExact, 1) {
+		return fmt.Errorf("rate %d per %s: cannot be counted exactly: use a rounder count or a window of whole seconds", l.Count, l.Window)
 	}
-	if !atMost(l.capacity()*scale, q, int64(maxRefill/time.Microsecond), p) {
-		return fmt.Errorf("a burst of %d at %d per %s takes longer than ten years to refill: write a smaller burst", l.capacity(), l.Count, l.Window)
+	if !mulLessEqual(l.capacity()*scale, q, int64(maxRefill/time.Microsecond), p) {
+		return fmt.Errorf("burst %d: takes more than ten years to refill at %d per %s: use a smaller burst", l.capacity(), l.Count, l.Window)
 	}
 	return nil
 }
 
-// Capacity is the most that can ever be granted at once: a bucket's burst, else the count.
+// Capacity returns the largest cost that the limit can ever grant at once: the burst of a token bucket, otherwise the count.
 func (l Limit) Capacity() int64 { return l.capacity() }
 
 func (l *Limit) capacity() int64 {
@@ -227,10 +229,11 @@ func (l *Limit) capacity() int64 {
 	return l.Count
 }
 
+// window returns the window in microseconds.
 func (l *Limit) window() int64 { return int64(l.Window / time.Microsecond) }
 
-// rate is how fast a bucket drains, as p millionths of a unit in q microseconds; p × q stays below maxExact for every
-// valid limit.
+// rate returns how fast a bucket drains: p millionths of a unit in q microseconds. p × q is at most maxExact for every valid
+// limit.
 func (l *Limit) rate() (p, q int64) {
 	w := l.window()
 	switch {
@@ -241,7 +244,7 @@ func (l *Limit) rate() (p, q int64) {
 	default:
 		p, q = l.Count*1_000_000, w
 	}
-	if !atMost(p, q, maxExact, 1) {
+	if !mulLessEqual(p, q, maxExact, 1) {
 		g := gcd(p, q)
 		p, q = p/g, q/g
 	}

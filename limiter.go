@@ -7,34 +7,45 @@ import (
 	"time"
 )
 
-// Limiter decides requests by rules, with counters in a store. It is safe for use by many goroutines.
+// Limiter decides requests by rules, with counters in a store. It is safe for concurrent use.
+//
+// Choose the method by when the cost of a request is known and how many requests are decided together:
+//
+//   - Check decides a request and charges it. Most callers need only this method.
+//   - Peek returns the decision that Check would return, without charging.
+//   - Reserve holds an estimated cost if the actual cost is known only after the request. Commit charges the actual cost, and
+//     Cancel releases the hold; exactly one of them ends a reservation.
+//   - CheckAll decides several requests together: all of them are charged, or none.
+//   - Refund gives back what a request costs, for example after the work failed.
+//   - Explain returns the decision and, for every rule, why it applies or not, without charging. It is for operators, not for
+//     the request path.
 type Limiter struct {
 	*core
 	observer *observer
 }
 
-// core is what a limiter shares with those that WithObserver makes of it.
+// core is the state that a limiter shares with the limiters that WithObserver returns.
 type core struct {
 	store       Store
 	rules       atomic.Pointer[RuleSet]
 	exceptions  *Exceptions
 	subjects    *subjects
-	signing     []byte  // the key of tokens, if there is a secret
-	everybody   Subject // of rules with one counter for all
+	signing     []byte  // key for reservation tokens; nil without Options.Secret
+	global      Subject // subject of rules with one counter for all requests
 	evaluations sync.Pool
 }
 
-// Options of a Limiter.
+// Options configure a Limiter. The zero value is valid.
 type Options struct {
-	// Secret is mixed into subjects, so that nobody who sees a store's keys can test a guess of what is behind them, and makes
-	// the key that tokens of reservations are signed with; without it that key is the store's, if it is a Signer. All nodes must
-	// have the same; a changed secret starts all counters anew.
+	// Secret keys the hashes of subjects, so that a reader of the store's keys cannot test guesses of the values behind them, and
+	// derives the key that signs reservation tokens. Without it, tokens are signed with the store's key if the store is a Signer.
+	// All nodes must use the same secret; changing it resets all counters.
 	Secret []byte
-	// Clock is the time by which overrides and exemptions expire; nil means the system's. Counting is by the store's time.
+	// Clock returns the time by which overrides and exemptions expire; nil means the system clock. Counting uses the store's clock.
 	Clock func() time.Time
 }
 
-// New makes a limiter of rules written in Go. Its error says everything that is wrong with them.
+// New returns a limiter for rules written in Go. Its error joins a *RuleError for every mistake in the rules.
 func New(store Store, rules ...Rule) (*Limiter, error) {
 	set, err := Compile(rules...)
 	if err != nil {
@@ -43,49 +54,49 @@ func New(store Store, rules ...Rule) (*Limiter, error) {
 	return NewLimiter(store, set, Options{}), nil
 }
 
-// NewLimiter makes a limiter of rules compiled before.
+// NewLimiter returns a limiter for compiled rules.
 func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
 	l := &Limiter{core: &core{store: store, subjects: newSubjects(options.Secret)}}
 	l.signing = deriveKey(options.Secret, store)
-	l.everybody, _ = l.subjects.of(nil, nil)
+	l.global, _ = l.subjects.of(nil, nil)
 	l.exceptions = newExceptions(l.subjects, options.Clock)
 	l.evaluations.New = func() any { return &evaluation{} }
 	l.rules.Store(rules)
 	return l
 }
 
-// SetRules puts other rules in the place of the present ones, at once: every request is decided by the one or the other.
-// Counters go on, by rule ID and limit name.
+// SetRules replaces the rules atomically: every request is decided either by the old or by the new rules. Counters of limits with
+// the same rule ID and limit name are kept.
 func (l *Limiter) SetRules(rules *RuleSet) { l.rules.Store(rules) }
 
-// Rules are those in force.
+// Rules returns the rules in force.
 func (l *Limiter) Rules() *RuleSet { return l.rules.Load() }
 
-// Attributes are those of the rules in force; see RuleSet.Attributes.
+// Attributes returns the names of the attributes that the rules in force read; see RuleSet.Attributes.
 func (l *Limiter) Attributes() []string { return l.rules.Load().names }
 
-// Exceptions are the overrides and exemptions, to be changed at any time.
+// Exceptions returns the limiter's overrides and exemptions. They can be changed at any time.
 func (l *Limiter) Exceptions() *Exceptions { return l.exceptions }
 
-// Check decides a request and charges it, on all limits or on none. The decision is always valid to act on: where the
-// store does not answer, the rules' OnStoreFailure does, and Decision.Path tells. The error is nil unless the request asks
-// for a rule that there is not; it is then let pass.
+// Check decides a request and charges it on all limits that apply, or on none. The decision is always valid: if the store is
+// unavailable, Rule.OnStoreFailure decides and Decision.Path reports it. The error is nil unless Request.Rule names an unknown
+// rule; it then wraps ErrUnknownRule and the decision allows the request.
 //
-// A request is charged also if ctx has ended, and Check does not wait for ctx but for the store, which has a deadline of its own.
-// Whether there is still somebody to serve is for the caller to see.
+// Check charges the request even if ctx is done, and returns when the store does, which has its own deadline. Callers that care
+// whether the client is still connected must check ctx themselves.
 func (l *Limiter) Check(ctx context.Context, req Request) (Decision, error) {
 	return l.evaluate(ctx, CallCheck, req, (*evaluation).check)
 }
 
-// evaluate finds the charges of a request, has them decided and reports the decision.
+// evaluate makes the charges of a request, calls decide on them and reports the decision to the observer.
 func (l *Limiter) evaluate(
 	ctx context.Context, call Call, req Request, decide func(*evaluation, context.Context, Store) (Decision, error),
 ) (d Decision, err error) {
 	begun := l.observer.begin()
 	ev, _ := l.evaluations.Get().(*evaluation)
-	defer l.putBack(ev)
+	defer l.release(ev)
 	if err = ev.prepare(l, l.rules.Load(), req); err != nil {
-		d = ev.sum(PathNone)
+		d = ev.decision(PathNone)
 	} else {
 		d, err = decide(ev, ctx, l.store)
 	}
@@ -93,7 +104,8 @@ func (l *Limiter) evaluate(
 	return d, err
 }
 
-func (l *Limiter) putBack(ev *evaluation) {
-	ev.forget()
+// release returns an evaluation to the pool.
+func (l *Limiter) release(ev *evaluation) {
+	ev.reset()
 	l.evaluations.Put(ev)
 }

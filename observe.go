@@ -8,10 +8,10 @@ import (
 	"github.com/headgate/headgate/internal/wallclock"
 )
 
-// Call is what a Limiter was asked for.
+// Call is the method of a Limiter that made a decision.
 type Call string
 
-// The calls that are observed.
+// The values of Call.
 const (
 	CallCheck   Call = "check"
 	CallPeek    Call = "peek"
@@ -21,21 +21,22 @@ const (
 	CallRefund  Call = "refund"
 )
 
-// Observation is one decision, for metrics, traces and logs.
+// Observation is one decision, reported for metrics, traces and logs.
 type Observation struct {
 	Call Call
-	// Attributes are the request's; nil of Cancel.
+	// Attributes are the request's attributes; nil for Cancel.
 	Attributes Attributes
-	// Decision is what was said, and Err what the caller was told besides.
+	// Decision and Err are what the call returns.
 	Decision Decision
 	Err      error
-	// Duration is how long it took, the store included. Of several requests that are decided together only the first has it.
+	// Duration is how long the decision took, including the store. Of requests decided together by CheckAll, only the first has a
+	// duration.
 	Duration time.Duration
 
 	at time.Time
 }
 
-// Time is when it was decided, by the clock of this node.
+// Time returns when the decision was made, by this node's clock.
 func (o *Observation) Time() time.Time {
 	if o.at.IsZero() {
 		o.at = time.Now()
@@ -50,16 +51,16 @@ type observer struct {
 	observations sync.Pool
 }
 
-// WithObserver returns a limiter that shares rules, exceptions and counters with this one and reports every decision that is made
-// through it, before the caller gets it. What report does must not take long, nor keep or change the observation, which is reused.
-// Explanations are not reported.
+// WithObserver returns a limiter that shares rules, exceptions and counters with l and calls report with every decision that is made
+// through it, before the method returns. report must be fast and must not retain or change the observation, which is reused.
+// Explain is not reported.
 func (l *Limiter) WithObserver(report func(ctx context.Context, o *Observation)) *Limiter {
 	o := &observer{report: report, clock: wallclock.New()}
 	o.observations.New = func() any { return &Observation{} }
 	return &Limiter{l.core, o}
 }
 
-// begin returns the time, if there is anything to report.
+// begin returns the start time of a decision, or the zero time if o is nil.
 func (o *observer) begin() (now time.Time) {
 	if o != nil {
 		now = o.clock()
@@ -67,7 +68,7 @@ func (o *observer) begin() (now time.Time) {
 	return now
 }
 
-// observe reports a decision that began at a time.
+// observe reports a decision that was begun at the given time.
 func (o *observer) observe(ctx context.Context, call Call, a Attributes, d *Decision, err error, begun time.Time) {
 	if o != nil {
 		now := o.clock()
@@ -75,7 +76,7 @@ func (o *observer) observe(ctx context.Context, call Call, a Attributes, d *Deci
 	}
 }
 
-// observeAll reports the decisions on requests that were decided together, or the error if they were not.
+// observeAll reports the decisions on requests that were decided together, or the error if they were not decided.
 func (o *observer) observeAll(ctx context.Context, requests []BatchRequest, decisions []Decision, err error, begun time.Time) {
 	switch {
 	case o == nil:
@@ -100,9 +101,10 @@ func (o *observer) observeAll(ctx context.Context, requests []BatchRequest, deci
 	}
 }
 
-func (o *observer) send(ctx context.Context, call Call, a Attributes, d *Decision, err error, took time.Duration, at time.Time) {
-	seen, _ := o.observations.Get().(*Observation)
-	*seen = Observation{call, a, *d, err, took, at}
-	o.report(ctx, seen)
-	o.observations.Put(seen)
+// send calls report with a pooled observation.
+func (o *observer) send(ctx context.Context, call Call, a Attributes, d *Decision, err error, duration time.Duration, at time.Time) {
+	observation, _ := o.observations.Get().(*Observation)
+	*observation = Observation{call, a, *d, err, duration, at}
+	o.report(ctx, observation)
+	o.observations.Put(observation)
 }

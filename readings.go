@@ -10,50 +10,51 @@ import (
 	"github.com/headgate/headgate/internal/pathreading"
 )
 
-// maxReadings is how many readings of a path are looked at, the first included.
+// maxReadings is the largest number of readings of a path that are evaluated, including the first.
 const maxReadings = 1 + pathreading.MaxOthers
 
-// hit is a rule that applies to a request in one of its readings: those of its path and its method, by number.
+// hit is a rule that applies to a request in one of its readings, identified by the indexes of its path and its method.
 type hit struct {
 	rule         int32
 	path, method int32
 }
 
-// readings are the ways in which a request may be read; see OtherPath. Number 0 is the first reading.
+// readings are the possible interpretations of a request; see OtherPath. Index 0 is the primary reading.
 type readings struct {
 	paths, methods []string
-	hits           []hit // of a request with several readings, sorted
+	hits           []hit // sorted; only for a request with several readings
 	found          []int32
 
-	// when has what conditions said of readings that they tell apart: each may take long.
+	// when caches the results of conditions, which may be slow, by the parts of a reading that they depend on.
 	when map[whenReading]bool
-	// attributes are a copy of the request's, in the reading that was last asked about.
+	// attributes are a copy of the request's attributes with the path and method of the reading that was used last.
 	attributes Attributes
 	copied     bool
 }
 
-// whenReading is what a condition was asked about: a path and a method, as far as it reads them.
+// whenReading is the argument of a cached condition: the path and the method, as far as it reads them.
 type whenReading struct {
 	check        *check
 	path, method string
 }
 
-// holds asks the condition of a rule about the present reading, once for all readings that are the same to it.
+// holds reports whether the condition of a rule holds in the current reading. It calls the condition once for all readings that
+// do not differ for it.
 func (r *readings) holds(c *check, v *view) bool {
-	asked := whenReading{check: c}
+	key := whenReading{check: c}
 	if c.readsPath {
-		asked.path = v.values[slotPath]
+		key.path = v.values[slotPath]
 	}
 	if c.readsMethod {
-		asked.method = v.values[slotMethod]
+		key.method = v.values[slotMethod]
 	}
-	holds, known := r.when[asked]
+	holds, known := r.when[key]
 	if !known {
-		holds = c.when(v.inReading())
+		holds = c.when(v.readingAttributes())
 		if r.when == nil {
 			r.when = map[whenReading]bool{}
 		}
-		r.when[asked] = holds
+		r.when[key] = holds
 	}
 	return holds
 }
@@ -61,7 +62,7 @@ func (r *readings) holds(c *check, v *view) bool {
 // ambiguous reports whether there are several readings.
 func (r *readings) ambiguous() bool { return len(r.paths) > 1 || len(r.methods) > 1 }
 
-// collect finds the readings of a request that the rules tell apart.
+// collect sets the readings of a request that may differ for the rules.
 func (r *readings) collect(s *RuleSet, values []string) {
 	r.paths, r.methods = append(r.paths[:0], values[slotPath]), append(r.methods[:0], values[slotMethod])
 	r.hits = r.hits[:0]
@@ -89,7 +90,7 @@ func (r *readings) collect(s *RuleSet, values []string) {
 	}
 }
 
-// with is the attributes of a request with another path and method. They are valid until it is called again.
+// with returns the attributes of a request with another path and method. They are valid until the next call.
 func (r *readings) with(a Attributes, path, method string) Attributes {
 	if a[attrPath] == path && a[attrMethod] == method {
 		return a
@@ -106,8 +107,8 @@ func (r *readings) with(a Attributes, path, method string) Attributes {
 	return r.attributes
 }
 
-// forget lets go of everything that came with the request.
-func (r *readings) forget() {
+// reset drops all references to the request.
+func (r *readings) reset() {
 	clear(r.paths)
 	clear(r.methods)
 	clear(r.attributes)
@@ -115,20 +116,21 @@ func (r *readings) forget() {
 	r.copied = false
 }
 
-// matchReadings appends the rules that apply in any reading, in their order. Rules compete within each reading: one that a backend
-// may not see does not displace one that it may. What applies in which reading is noted as hits.
+// matchReadings appends the rules that apply in at least one reading, in their order, and records the readings in which they apply
+// as hits. Rules compete within each reading: a rule for a reading that the backend does not share cannot displace a rule for the
+// backend's reading.
 func (s *RuleSet) matchReadings(v *view, found []int32) []int32 {
 	r := &v.readings
 	for p := range r.paths {
 		for m := range r.methods {
-			v.read(p, m)
+			v.selectReading(p, m)
 			r.found = s.matchReading(v, r.found[:0])
 			for _, n := range r.found {
 				r.hits = append(r.hits, hit{n, int32(p), int32(m)})
 			}
 		}
 	}
-	v.read(0, 0)
+	v.selectReading(0, 0)
 	slices.SortFunc(r.hits, func(a, b hit) int {
 		return cmp.Or(cmp.Compare(a.rule, b.rule), cmp.Compare(a.path, b.path), cmp.Compare(a.method, b.method))
 	})
@@ -140,7 +142,7 @@ func (s *RuleSet) matchReadings(v *view, found []int32) []int32 {
 	return found
 }
 
-// hitsOf are the readings in which a rule applies. One that was asked for by its ID applies in all of them.
+// hitsOf returns the readings in which a rule applies. A rule that was requested by its ID applies in all readings.
 func (r *readings) hitsOf(rule int32, byID bool) []hit {
 	if byID {
 		r.hits = r.hits[:0]
@@ -159,7 +161,7 @@ func (r *readings) hitsOf(rule int32, byID bool) []hit {
 	return r.hits[from:to]
 }
 
-// countedPath is the path that a rule counts a reading under. Readings that differ only in spelling are counted as one.
+// countedPath returns the path that a rule counts a reading under. Readings that differ only in spelling share it.
 func (r *readings) countedPath(n int32, ignoreCase bool) string {
 	path := r.paths[n]
 	if n > 0 {
@@ -171,13 +173,13 @@ func (r *readings) countedPath(n int32, ignoreCase bool) string {
 	return path
 }
 
-// countsReadings reports whether a rule may count the request under something else than its attributes as they are.
+// countsReadings reports whether a rule may count the request under other values than its attributes.
 func (ev *evaluation) countsReadings(rule *compiledRule) bool {
 	by := &ev.set.by[rule.by]
 	return (by.path || by.method) && ev.view.readings.ambiguous() || by.path && rule.Match.IgnoreCase
 }
 
-// chargeReadings charges a rule that counts by path or method once for each value that the request may have of them.
+// chargeReadings appends the charges of a rule that counts by path or method, once for each value that they may have.
 func (ev *evaluation) chargeReadings(l *Limiter, lookup *exceptionLookup, n int32, cost int64, byID bool) {
 	rule, readings := &ev.set.rules[n], &ev.view.readings
 	hits := []hit{{rule: n}}
@@ -204,14 +206,14 @@ func (ev *evaluation) chargeReadings(l *Limiter, lookup *exceptionLookup, n int3
 	}
 }
 
-// readsReadings finds out what the rules tell apart: paths, methods, and which methods AnyMethod stands for.
-func (s *RuleSet) readsReadings() {
+// initReadings sets whether any rule reads the path or the method, and the methods that AnyMethod stands for.
+func (s *RuleSet) initReadings() {
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	for i := range s.rules {
 		r := &s.rules[i]
-		looksAt := slices.Concat(r.By, r.When.Attributes)
+		reads := slices.Concat(r.By, r.When.Attributes)
 		for _, c := range r.conditions {
-			looksAt = append(looksAt, c.name)
+			reads = append(reads, c.name)
 			if c.name == attrMethod {
 				methods = append(methods, slices.Concat(c.pattern.Values, c.pattern.Not)...)
 				if c.pattern.Prefix != "" {
@@ -220,9 +222,9 @@ func (s *RuleSet) readsReadings() {
 			}
 		}
 		unknown := r.When.Holds != nil && r.When.Attributes == nil
-		s.readsPath = s.readsPath || unknown || slices.Contains(looksAt, attrPath)
-		s.readsMethod = s.readsMethod || unknown || slices.Contains(looksAt, attrMethod)
+		s.readsPath = s.readsPath || unknown || slices.Contains(reads, attrPath)
+		s.readsMethod = s.readsMethod || unknown || slices.Contains(reads, attrMethod)
 	}
 	slices.Sort(methods)
-	s.methods = append(slices.Compact(methods), AnyMethod) // which is one that no rule names
+	s.methods = append(slices.Compact(methods), AnyMethod) // stands for a method that no rule names
 }

@@ -1,29 +1,29 @@
 package headgate
 
-// giveBack takes what is left of a receipt out of a settled state, and says how many whole units that was.
-func (t *Terms) giveBack(live, settled *State, r Receipt, now int64) (units int64, given bool) {
+// refund removes what is left of a receipt's units from a settled state and returns how many whole units that was.
+func (t *Terms) refund(live, settled *State, r Receipt, now int64) (units int64, given bool) {
 	if t.MaxUnits == 0 || settled.Used == 0 {
 		return 0, false
 	}
 	switch t.Algorithm {
 	case TokenBucket, LeakyBucket:
 		back := t.unleaked(live, settled, r, now)
-		t.pour(settled, back, now)
+		t.removeFromBucket(settled, back, now)
 		return back / scale, back > 0
 	case FixedWindow, SlidingWindow:
 		if r.Mark != settled.Time && (!t.Aligned || r.Mark < t.Start) {
-			return 0, false // it lapsed with its window
+			return 0, false // its window has ended
 		}
 		units = min(t.MaxUnits, settled.Used)
 		settled.Used -= units
 		return units, true
 	default:
-		return takeFromLog(settled, r.Mark, t.MaxUnits)
+		return refundLog(settled, r.Mark, t.MaxUnits)
 	}
 }
 
-// credit takes units out of a settled state, whoever was charged them, and returns how many whole ones. What is held stays
-// held.
+// credit removes units from a settled state, no matter which charge took them, and returns how many whole units it removed. Held
+// units stay held.
 func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
 	if t.MaxUnits == 0 || s.Used == 0 && (t.Algorithm != SlidingWindow || s.Prev == 0) {
 		return 0, false
@@ -31,7 +31,7 @@ func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
 	switch t.Algorithm {
 	case TokenBucket, LeakyBucket:
 		back := min(t.MaxUnits*scale, s.Used)
-		t.pour(s, back, now)
+		t.removeFromBucket(s, back, now)
 		if t.Algorithm == TokenBucket {
 			s.Credited = max(s.Time, now)
 		}
@@ -40,7 +40,7 @@ func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
 		units = min(t.MaxUnits, s.Used)
 		s.Used -= units
 		if t.Algorithm == SlidingWindow {
-			units += t.lighten(s, t.MaxUnits-units, now)
+			units += t.reducePrevious(s, t.MaxUnits-units, now)
 		}
 		return units, true
 	default:
@@ -49,8 +49,8 @@ func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
 	}
 }
 
-// pour takes millionths of units out of a bucket.
-func (t *Terms) pour(s *State, back, now int64) {
+// removeFromBucket removes millionths of units from a bucket.
+func (t *Terms) removeFromBucket(s *State, back, now int64) {
 	if s.Used -= back; s.Used == 0 {
 		s.Time = max(s.Time, now)
 	}

@@ -5,35 +5,39 @@ import (
 	"strings"
 )
 
-// Attributes are what is known of a request, by name: {"ip": "192.0.2.1", "path": "/login", "method": "POST"}. An empty
-// value is the same as none.
+// Attributes describe a request by name: {"ip": "192.0.2.1", "path": "/login", "method": "POST"}. An empty value means that the
+// attribute is absent.
 //
-// Bare names are built in: ip, client, api_key, user, service_account, tenant, tier, method, host, path, route,
-// user_agent, region; of a descriptor of Envoy's, domain and entries, the keys in their order: "remote_address,path". The others say where they come from: header.x, cookie.x, claim.x, descriptor.x. The attribute
-// client need not be given: it is the api_key, else the user, else the ip.
+// Names without a dot are built in: ip, client, api_key, user, service_account, tenant, tier, method, host, path, route,
+// user_agent and region; for Envoy descriptors also domain and entries, the descriptor's keys in order: "remote_address,path".
+// Other names have a prefix for their source: header.x, cookie.x, claim.x, descriptor.x. The attribute client is derived and need
+// not be set: it is the api_key, else the user, else the ip.
 //
-// The values are taken as they are, but for an api_key, which is replaced by its hash unless it is one (see HashKey). Package
-// identity makes them from a request so that no spelling of it escapes a rule, and no key stands for another client's.
+// Values are used unchanged, except that an api_key is replaced by its hash unless it already is one (see HashKey). Package
+// identity derives attributes from an HTTP request such that no spelling of a request evades a rule and no client can use the
+// attributes of another.
 type Attributes map[string]string
 
-// Other readings of a request that servers do not agree on; see Path of package identity. A rule applies if it applies in one of
-// the readings: each path with each method. Its conditions must hold there together, and rules with a priority compete
-// there, so that a reading which the backend does not share displaces no rule that is for the one it has. A rule that counts
-// by path or method counts the request under each value that it has in those readings.
+// Servers may interpret the path or the method of a request differently; see Path of package identity. Each combination of a path
+// and a method is a reading of the request. A rule applies if it applies in at least one reading: all its conditions must hold in
+// that reading, and rules with a priority compete within it, so that a reading that the backend does not share cannot displace a
+// rule for the backend's own reading. A rule that counts by path or method counts the request under each value that it has in
+// those readings.
 const (
-	// OtherPath is the attribute with the other readings of path, if there are any: a list with "?" between them.
+	// OtherPath is the attribute with the alternative readings of path, separated by "?".
 	OtherPath = "path.other"
-	// OtherMethod is the attribute with a second reading of method, if there is one; AnyMethod if it may be any.
+	// OtherMethod is the attribute with an alternative reading of method; AnyMethod means that it may be any method.
 	OtherMethod = "method.other"
-	AnyMethod   = "*"
+	// AnyMethod is the value of OtherMethod for any method.
+	AnyMethod = "*"
 )
 
-// Request is what is asked of a Limiter: may this pass now?
+// Request is a request to be decided by a Limiter.
 type Request struct {
 	Attributes Attributes
-	// Cost multiplies what the rules say a request costs; 0 means 1.
+	// Cost multiplies the cost that the rules define; 0 means 1.
 	Cost int64
-	// Rule asks for the one rule of this ID, whether it matches or not; "" means all that match.
+	// Rule applies only the rule with this ID, whether it matches or not; "" applies all rules that match.
 	Rule string
 }
 
@@ -46,7 +50,7 @@ const (
 	attrPath   = "path"
 	attrIP     = "ip"
 	attrAPIKey = "api_key"
-	// attrKeyEntry is that of an entry of Envoy's which is an API key, too.
+	// attrKeyEntry is the attribute of an Envoy descriptor entry that also holds an API key.
 	attrKeyEntry = "descriptor.api_key"
 )
 
@@ -56,14 +60,14 @@ var (
 		"user_agent", "region", "domain", "entries",
 	}
 	sources = []string{"header.", "cookie.", "claim.", "descriptor."}
-	// clientIs is what the attribute client stands for: the first of these that the request has.
-	clientIs = []string{attrAPIKey, "user", attrIP}
+	// clientSources are the attributes that client is derived from: the first one that the request has.
+	clientSources = []string{attrAPIKey, "user", attrIP}
 )
 
-// Client is the attribute that stands for client: the api_key, else the user, else the ip. If there is none it is what
-// was given as client.
+// Client returns the name and value of the attribute that client is derived from: the api_key, else the user, else the ip. If
+// all are absent, it returns the attribute client itself.
 func (a Attributes) Client() (name, value string) {
-	for _, name = range clientIs {
+	for _, name = range clientSources {
 		if value = a[name]; value != "" {
 			return name, value
 		}
@@ -71,10 +75,10 @@ func (a Attributes) Client() (name, value string) {
 	return attrClient, a[attrClient]
 }
 
-// BuiltIn are the names of the built-in attributes.
+// BuiltIn returns the names of the built-in attributes.
 func BuiltIn() []string { return slices.Clone(builtIn) }
 
-// checkAttribute says what is wrong with an attribute's name in a rule, or returns "".
+// checkAttribute returns what is wrong with an attribute's name in a rule, or "".
 func checkAttribute(name string) string {
 	if slices.Contains(builtIn, name) {
 		return ""
@@ -85,12 +89,12 @@ func checkAttribute(name string) string {
 		case !ok:
 			continue
 		case rest == "":
-			return "attribute " + quote(name) + " lacks what comes after the dot"
+			return "attribute " + quote(name) + ": name required after the dot"
 		case s == "header." && rest != strings.ToLower(rest):
-			return "attribute " + quote(name) + " has capitals: write " + strings.ToLower(name)
+			return "attribute " + quote(name) + ": must be lower case: write " + strings.ToLower(name)
 		}
 		return ""
 	}
-	return "there is no attribute " + quote(name) + ": the built-in ones are " + strings.Join(builtIn, ", ") +
-		"; others say where they come from: header.x, cookie.x, claim.x or descriptor.x"
+	return "unknown attribute " + quote(name) + ": must be one of " + strings.Join(builtIn, ", ") +
+		", or have the prefix of its source: header.x, cookie.x, claim.x or descriptor.x"
 }

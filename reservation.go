@@ -10,32 +10,34 @@ import (
 	"time"
 )
 
-// DefaultHold is how long a reservation is held if nothing else is said.
+// DefaultHold is how long a reservation is held if Reserve is called with a hold of 0.
 const DefaultHold = time.Minute
 
-// Errors of requests that make no sense.
+// Errors of invalid requests.
 var (
-	// ErrUnknownRule says that there is no rule of the ID in Request.Rule.
-	ErrUnknownRule = errors.New("there is no such rule")
-	// ErrInvalidToken says that a token is none that Reserve made, with the same secret.
-	ErrInvalidToken = errors.New("this is not the token of a reservation")
+	// ErrUnknownRule means that no rule has the ID in Request.Rule.
+	ErrUnknownRule = errors.New("rule not found")
+	// ErrInvalidToken means that a token was not made by Reserve with the same secret.
+	ErrInvalidToken = errors.New("invalid reservation token")
 )
 
-// Reservation is what Limiter.Reserve holds.
+// Reservation is the result of Limiter.Reserve.
 type Reservation struct {
 	Decision Decision
-	// Token is for Commit and Cancel, on any node that has the same secret. It is nil if there is nothing to commit.
+	// Token identifies the reservation in Commit and Cancel, on any node with the same secret. It is nil if there is nothing to
+	// commit: the request was denied, or no limit applies.
 	Token []byte
 }
 
-// Reserve decides a request whose cost is known only afterwards, such as the tokens of a language model. It holds what the
-// request is expected to cost until Commit or Cancel, or until hold is over; 0 means DefaultHold. What is held is taken
-// from what is left, so that requests in flight cannot spend the same units, and comes back by itself.
+// Reserve decides a request whose cost is known only after it was served, such as the tokens of a language model. It holds the
+// expected cost until Commit or Cancel, or until hold has passed; 0 means DefaultHold. Held units are unavailable to other
+// requests, so that requests in flight cannot spend the same units. They become available again automatically when the hold
+// expires.
 //
-// The token is signed, with a key of Options.Secret or else the store's own. Where there is neither, and where the store does not
-// answer before this node has learned its key, there is no reservation: the error wraps ErrUnavailable and nothing is charged.
+// The token is signed with a key derived from Options.Secret, or else with the store's key. Without both, and if the store is
+// unavailable before this node has fetched the store's key, nothing is reserved or charged and the error wraps ErrUnavailable.
 //
-// Limits that hold nothing, leaky buckets and sliding logs, are charged at once, and put right by Commit and Cancel.
+// Leaky buckets and sliding logs cannot hold units: they are charged at once, and Commit and Cancel correct the charge.
 func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) (Reservation, error) {
 	var token []byte
 	d, err := l.evaluate(ctx, CallReserve, req, func(ev *evaluation, ctx context.Context, store Store) (d Decision, err error) {
@@ -45,9 +47,10 @@ func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) 
 	return Reservation{d, token}, err
 }
 
+// reserve decides an evaluation's charges as holds and seals them in a token.
 func (l *Limiter) reserve(ctx context.Context, ev *evaluation, cost int64, hold time.Duration) (d Decision, token []byte, err error) {
 	if hold < 0 || hold > MaxHold {
-		return d, nil, fmt.Errorf("a reservation cannot be held for %v: the most is %v", hold, MaxHold)
+		return d, nil, fmt.Errorf("hold %v: must be 0 to %v", hold, MaxHold)
 	}
 	keys, err := l.signingKeys(ctx)
 	if err != nil {
@@ -63,7 +66,7 @@ func (l *Limiter) reserve(ctx context.Context, ev *evaluation, cost int64, hold 
 	for i := range d.Limits {
 		c, limit := &ev.charges[i], &d.Limits[i]
 		if c.Cost == 0 || limit.Err == nil && limit.Granted == 0 {
-			continue // a shadow that would have denied counts nothing
+			continue // a shadow limit that would have denied records nothing
 		}
 		parts = append(parts, reserved{
 			Rule: limit.Rule, Name: limit.Name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Origin: limit.Origin,
@@ -74,34 +77,35 @@ func (l *Limiter) reserve(ctx context.Context, ev *evaluation, cost int64, hold 
 	token = seal(keys[0], parts)
 	if len(token) > maxToken {
 		charges, _ := settlement(parts, func(*reserved) int64 { return 0 }, true, true)
-		_ = take(ctx, l.store, charges, make([]Result, len(charges))) // else it comes back by itself
-		return Decision{}, nil, fmt.Errorf("a reservation on %d limits does not fit into a token of %d bytes: let fewer rules match it", len(parts), maxToken)
+		_ = take(ctx, l.store, charges, make([]Result, len(charges))) // if it fails, the holds expire
+		return Decision{}, nil, fmt.Errorf("reservation on %d limits: token is %d bytes, must be at most %d: match fewer rules", len(parts), len(token), maxToken)
 	}
 	return d, token, nil
 }
 
-// Commit ends a reservation and charges what the request did cost: also if that is more than was held, or comes after the hold was
-// over. actual has what is known now: its Cost, or the attributes that rules take their cost from. What it may charge is bounded,
-// so that no commit denies a client for ages: by ten times what was reserved, by that and the limit's capacity, or by the rule's
-// Cost.Max, whichever is most. Decision.Limits shows what was charged.
+// Commit ends a reservation and charges the actual cost, even if it is more than was held or the hold has expired. actual carries
+// what is known now: its Cost, or the attributes that rules read the cost from. The charge is capped, so that one commit cannot
+// deny a client for very long: at ten times the reserved cost, at the reserved cost plus the limit's capacity, or at the rule's
+// Cost.Max, whichever is largest. Decision.Limits shows what was charged.
 //
-// A reservation ends once. A second Commit or Cancel of the token charges nothing and gives nothing back; its Decision has a
-// Cost and Granted of 0. This holds while the hold would last, and for an hour or the limit's window, whichever is longer,
-// where units were recorded at once (leaky buckets, sliding logs), the reservation was not decided by the store, or the
-// first one came after the hold was over. Where the store cannot be asked whether it is the first, what the request cost is
-// charged, and units recorded beyond that are not given back: the error then says so, and the count is on the safe side.
+// A reservation ends once. A second Commit or Cancel of the token charges nothing and gives nothing back; its LimitDecisions have a
+// Cost and Granted of 0. This is guaranteed until the hold would have expired. It is guaranteed for an hour or the limit's window,
+// whichever is longer, if units were recorded at once (leaky buckets, sliding logs), if the store did not decide the reservation,
+// or if the first call came after the hold had expired. If the store cannot report whether this is the first call, the actual cost
+// is charged and units recorded in excess of it are not given back: the count errs on the safe side, and the error reports it.
 //
-// The error is the store's if it did not answer. Then do not commit again: the charge may be recorded, and what was held
-// comes back by itself.
+// The error is the store's if the store is unavailable. Do not commit again in that case: the charge may have been recorded, and
+// held units become available again when the hold expires.
 func (l *Limiter) Commit(ctx context.Context, token []byte, actual Request) (Decision, error) {
 	return l.settle(ctx, CallCommit, actual.Attributes, token, func(p *reserved) int64 { return l.actualCost(p, &actual) })
 }
 
-// Cancel ends a reservation and charges nothing. The error is as that of Commit.
+// Cancel ends a reservation without charging it. Its errors are those of Commit.
 func (l *Limiter) Cancel(ctx context.Context, token []byte) (Decision, error) {
 	return l.settle(ctx, CallCancel, nil, token, func(*reserved) int64 { return 0 })
 }
 
+// settle ends a reservation and charges cost for each of its parts.
 func (l *Limiter) settle(
 	ctx context.Context, call Call, attributes Attributes, token []byte, cost func(*reserved) int64,
 ) (d Decision, err error) {
@@ -122,7 +126,7 @@ func (l *Limiter) settle(
 	err = take(ctx, l.store, charges, results)
 	switch {
 	case unknown == nil && !first:
-		err = nil // nothing was to be charged
+		err = nil // there was nothing to charge
 	case err == nil && withheld:
 		err = unknown
 	}
@@ -148,7 +152,7 @@ func (l *Limiter) settle(
 	return d, err
 }
 
-// actualCost is what a limit's rule says that the request did cost; if the rule is gone, what it said before.
+// actualCost returns the actual cost of a request by a limit's rule, or by the rule at the time of Reserve if it was removed.
 func (l *Limiter) actualCost(p *reserved, actual *Request) int64 {
 	unit := Cost{Default: p.Unit}
 	set := l.rules.Load()
@@ -159,16 +163,16 @@ func (l *Limiter) actualCost(p *reserved, actual *Request) int64 {
 	return min(unit.of(actual), max(maxCommitRatio*p.Cost, p.Cost+p.Limit.Capacity(), unit.Max))
 }
 
-// maxCommitRatio is how many times its reservation a commit may cost.
+// maxCommitRatio is how many times its reserved cost a commit may charge.
 const maxCommitRatio = 10
 
-// settle is the charge that ends one part of a reservation.
+// settle returns the charge that ends one part of a reservation at its actual cost.
 func (p *reserved) settle(cost int64) Charge {
 	c := Charge{Subject: p.Subject, Counter: p.Counter, Limit: p.Limit}
 	switch units := p.Receipt.Units; {
 	case p.Held && units > 0:
 		c.Release, c.Cost = p.Receipt, cost
-	case units == 0: // the store was away
+	case units == 0: // the store was unavailable
 		c.Force, c.Cost = true, cost
 	case cost >= units:
 		c.Force, c.Cost = true, cost-units
@@ -178,16 +182,16 @@ func (p *reserved) settle(cost int64) Charge {
 	return c
 }
 
-// Refund gives back what a request costs, on all limits that apply, as far as they are used; a request that costs MaxCost
-// resets them. See Charge.Credit. It needs no receipt: any caller may give any client more. The error is the store's if it
-// did not answer.
+// Refund gives back the cost of a request on all limits that apply, up to what was used; a cost of MaxCost resets them. See
+// Charge.Credit. It needs no receipt, so any caller can give units back to any client. The error is the store's if the store is
+// unavailable.
 func (l *Limiter) Refund(ctx context.Context, req Request) (Decision, error) {
 	return l.evaluate(ctx, CallRefund, req, (*evaluation).refund)
 }
 
 func (ev *evaluation) refund(ctx context.Context, store Store) (Decision, error) {
 	if len(ev.charges) == 0 {
-		return ev.sum(PathNone), nil
+		return ev.decision(PathNone), nil
 	}
 	for i := range ev.charges {
 		c := &ev.charges[i]
@@ -198,16 +202,16 @@ func (ev *evaluation) refund(ctx context.Context, store Store) (Decision, error)
 	if err != nil {
 		path = PathFailed
 		for i := range ev.results {
-			ev.results[i].Allowed = true // nothing is denied
+			ev.results[i].Allowed = true // a refund denies nothing
 		}
 	}
-	return ev.sum(path), err
+	return ev.decision(path), err
 }
 
-// Peek says what Check would, and charges nothing.
+// Peek returns the decision that Check would return, without charging. Its errors are those of Check.
 func (l *Limiter) Peek(ctx context.Context, req Request) (Decision, error) {
 	return l.evaluate(ctx, CallPeek, req, func(ev *evaluation, ctx context.Context, store Store) (Decision, error) {
-		d, _ := ev.judge(ctx, store) // where the store does not answer, the rules do
+		d, _ := ev.peek(ctx, store) // if the store is unavailable, OnStoreFailure decides
 		return d, nil
 	})
 }

@@ -385,7 +385,7 @@ func TestCheckByRule(t *testing.T) {
 		t.Errorf("%+v: %v", d, err)
 	}
 	d, err := ask("nails")
-	if !errors.Is(err, headgate.ErrUnknownRule) || !d.Allowed || err.Error() != `there is no such rule: "nails"` {
+	if !errors.Is(err, headgate.ErrUnknownRule) || !d.Allowed || err.Error() != `rule not found: "nails"` {
 		t.Errorf("%+v: %v", d, err)
 	}
 	if d, err = w.Check(t.Context(), ann(1)); err != nil || !d.Allowed || d.Limits[0].Remaining != 0 {
@@ -445,7 +445,7 @@ func TestReserveOnTooManyLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := headgate.Request{Attributes: headgate.Attributes{"path": "/chat", "user": "ann"}, Cost: 4}
-	if r, err := limiter.Reserve(t.Context(), req, time.Minute); err == nil || !strings.Contains(err.Error(), "let fewer rules match") || r.Token != nil {
+	if r, err := limiter.Reserve(t.Context(), req, time.Minute); err == nil || !strings.Contains(err.Error(), "match fewer rules") || r.Token != nil {
 		t.Errorf("%v, a token of %d bytes", err, len(r.Token))
 	}
 	d, err := limiter.Peek(t.Context(), req)

@@ -5,47 +5,48 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of a charge that can never be granted, because it costs more than its limit holds.
+// Never is the RetryAfter of a charge that can never be granted because it costs more than its limit's capacity.
 const Never time.Duration = -1
 
-// Errors of a store. Both mean that the store did not decide; whoever asked must.
+// Errors of a store. Both mean that the store did not decide, so that the caller must.
 var (
-	// ErrUnavailable says that a charge was not decided by the store.
+	// ErrUnavailable means that the store did not decide a charge.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrUnanswered says besides that the charge was sent and not answered: it may have been recorded. It must not be sent
+	// ErrUnanswered means that the charge was sent but no response was received: it may have been recorded. It must not be sent
 	// again, refunded or charged elsewhere.
 	ErrUnanswered = errors.New("charge sent but not answered")
 )
 
-// Result is what became of one charge.
+// Result is the result of one charge.
 type Result struct {
-	// Allowed says whether this charge fits, whatever became of the others of the call.
+	// Allowed is whether this charge fits its limit, regardless of the other charges of the call.
 	Allowed bool
-	// Granted units were recorded; of a refund, given back. 0 if the request was denied as a whole, and for a peek.
+	// Granted is how many units were recorded, or given back by a refund or a credit. It is 0 for a peek and for an ordinary
+	// charge if the call was denied.
 	Granted int64
-	// Remaining is how many units could be taken right after: 3 of a limit of 10 once 7 are used.
+	// Remaining is how many units could be taken next: 3 for a limit of 10 after 7 were used.
 	Remaining int64
-	// RetryAfter is the earliest time at which the same charge could fit, if nobody else charges meanwhile; 0 if it fits
-	// now, Never if it never can.
+	// RetryAfter is the wait after which the same charge could fit if there are no other charges in between. It is 0 if the charge
+	// fits now, and Never if it never can.
 	RetryAfter time.Duration
-	// ResetAfter is when the present window ends; of a bucket or a log, when it would be as if it had never been used. 0 if it is
-	// so now. What a sliding window was charged counts beyond its end, so that RetryAfter may be later.
+	// ResetAfter is the time until the current window ends, or until a bucket or a log would be as if unused. It is 0 if the
+	// counter is unused. Charges of a sliding window still count after its end, so that RetryAfter may be later.
 	ResetAfter time.Duration
-	// UnusedAfter is when the counter would be as if it had never been used: ResetAfter, or a window later where what a sliding
-	// window was charged counts in the next one.
+	// UnusedAfter is the time until the counter would be as if unused: ResetAfter, or a window later if the charges of a sliding
+	// window count in the next window.
 	UnusedAfter time.Duration
-	// Delay is how long to wait before going on: what makes a leaky bucket's output even.
+	// Delay is how long to wait before serving the request, so that a leaky bucket's output is even.
 	Delay time.Duration
-	// Time is the store's when it decided.
+	// Time is the store's time of the decision.
 	Time time.Time
-	// Receipt gives the granted units back, in Charge.Refund.
+	// Receipt identifies the granted units in Charge.Refund, or the hold in Charge.Release.
 	Receipt Receipt
-	// Nodes is how many nodes shared the store when last heard; 0 if the store does not know.
+	// Nodes is how many nodes shared the store when the store last reported it; 0 if unknown.
 	Nodes int32
-	// Rank is which of the Nodes this one is, from 1; 0 if the store does not know.
+	// Rank is the position of this node among the Nodes, from 1; 0 if unknown.
 	Rank int32
-	// Path tells who decided, if it was not the store.
+	// Path is how the charge was decided, if not by the store.
 	Path Path
-	// Err says that the store did not decide this charge; the other fields, but Nodes and Rank, are then empty.
+	// Err is not nil if the store did not decide this charge; the other fields except Nodes and Rank are then zero.
 	Err error
 }

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Rule says who may do what how often. All rules that match a request apply to it, each with all its limits.
+// Rule limits the requests that it matches, counted by some of their attributes. All rules that match a request apply to it,
+// each with all its limits.
 //
 //	headgate.Rule{
 //		ID:    "login-by-ip",
@@ -14,184 +15,188 @@ import (
 //		Limit: headgate.PerMinute(10),
 //	}
 type Rule struct {
-	// ID names the rule in decisions, headers and counters; a counter lives as long as the ID and the limit's name do.
+	// ID names the rule in decisions, headers and counters. A counter is kept as long as the rule's ID and the limit's name stay
+	// the same.
 	ID string
-	// Description and Labels are for people and their tools.
+	// Description and Labels document the rule; they do not affect decisions.
 	Description string
 	Labels      map[string]string
 
-	// Match and When say which requests the rule is for; both empty means all.
+	// Match and When select the requests that the rule applies to; if both are empty, it applies to all.
 	Match Match
 	When  Condition
 
-	// By names the attributes that are counted by. It must be given: Global is one counter for all requests.
+	// By names the attributes that requests are counted by: requests with the same values share a counter. It is required; Global
+	// means one counter for all requests.
 	By []string
-	// OnMissing is for requests that lack an attribute of By.
+	// OnMissing is what happens to requests that lack an attribute of By.
 	OnMissing OnMissing
 
-	// Limit is the rule's limit if there is one; Limits are several by name. A rule may have both.
+	// Limit is a limit without a name, and Limits are limits by name. A rule needs at least one and may have both.
 	Limit  Limit
 	Limits map[string]Limit
-	// Tiers replace limits of the same name for requests whose attribute tier is the key.
+	// Tiers replace the limits of the same name for requests whose attribute tier equals the key.
 	Tiers map[string]Plan
-	// MaxCallerLimit lets callers bring a limit of their own (BatchRequest.Limit) in the place of the rule's only one, up to this
-	// Count per Window; of the rest of it nothing is read. Without it they have no say.
+	// MaxCallerLimit lets callers replace the rule's only limit by their own (BatchRequest.Limit), capped at this Count per Window.
+	// The other fields are ignored. The zero value ignores limits of callers.
 	MaxCallerLimit Limit
-	// Candidate limits are counted beside those of the same name, and deny nothing: a trial before a change.
+	// Candidate limits are counted in parallel with the limits of the same name and deny nothing: try a change before making it.
 	Candidate Plan
 
+	// Cost is how many units a request takes; the zero value means 1.
 	Cost Cost
-	// Overdraw is for costs that are told afterwards: a request is denied if nothing is left, and what it costs is recorded in any
-	// case, also beyond the limit.
+	// Overdraw is for costs that are reported after the request: a request is denied only if no unit is left, and its cost is
+	// recorded in full even if it was denied or exceeds the limit.
 	Overdraw bool
-	// MaxDelay is how long a request may be made to wait by a leaky bucket before it is denied.
+	// MaxDelay is how long a leaky bucket may delay a request before the request is denied.
 	MaxDelay time.Duration
 
-	// Priority above 0 makes the rule compete: of the matching ones with a priority that count by the same attributes only
-	// the highest applies.
+	// Priority above 0 makes the rule compete: among the matching rules with a priority that count by the same attributes, only
+	// those with the highest priority apply.
 	Priority int
-	// Mode shadow decides and counts without denying.
+	// Mode is whether the rule denies (Enforce), only counts (Shadow) or is disabled (Off).
 	Mode Mode
-	// EnforcePercent denies only for this share of the subjects, always the same ones, and is shadow for the others; 0
-	// means all.
+	// EnforcePercent enforces the rule for this percentage of the subjects, always the same ones, and shadows it for the others;
+	// 0 means all subjects.
 	EnforcePercent int
-	// OnStoreFailure says what happens while the store does not answer.
+	// OnStoreFailure is what the rule does while the store is unavailable.
 	OnStoreFailure OnStoreFailure
-	// Strict rules are decided by the store alone, never from what a node knows or holds in advance.
+	// Strict rules are decided by the store only, never from a node's leases or cached denials.
 	Strict bool
-	// Critical requests are the last to be turned away when there is not enough for all.
+	// Critical requests are the last whose store calls are rejected when the store is overloaded.
 	Critical bool
-	// Expose says whether clients are shown the rule's limits in headers.
+	// Expose is whether clients are shown the rule's limits in headers.
 	Expose Expose
-	// Meter has what each subject uses added up by the day, by whoever keeps accounts: LimitDecision.Metered tells them.
+	// Meter marks the rule's decisions for daily usage accounting; see LimitDecision.Metered.
 	Meter bool
 }
 
-// Global is the By of a rule with one counter for all requests.
+// Global is the value of Rule.By for one counter shared by all requests.
 var Global = []string{}
 
-// Plan is a set of limits: one without a name, or several by name, or both.
+// Plan is a set of limits: one without a name, several by name, or both.
 type Plan struct {
 	Limit  Limit
 	Limits map[string]Limit
 }
 
-// Match says which requests a rule is for. All that is given must hold.
+// Match selects the requests that a rule applies to. All conditions that are set must hold.
 type Match struct {
-	// Path is a template: /users/{id} and /users/* match one segment, /users/** any number of them, none included.
+	// Path is a template: /users/{id} and /users/* match one segment, /users/** any number of segments including none.
 	Path string
 	// Method is an HTTP method.
 	Method string
-	// Host is a host without its port; *.example.com matches every name below example.com.
+	// Host is a host name without a port; *.example.com matches every subdomain of example.com.
 	Host string
 	// Attributes are conditions on any attribute, path, method and host included.
 	Attributes map[string]Pattern
-	// IgnoreCase compares paths without regard to case. A rule that counts by path then counts them in lower case.
+	// IgnoreCase compares paths case-insensitively. A rule that counts by path then counts them in lower case.
 	IgnoreCase bool
 }
 
-// Pattern is a condition on one attribute. Values, Prefix and CIDR are alternatives: one of them must hold, if any is
-// given. Values of path are templates, those of host may begin with "*.".
+// Pattern is a condition on one attribute. Values, Prefix and CIDR are alternatives: if any is set, one of them must match.
+// Values of path are templates; values of host may begin with "*.".
 type Pattern struct {
 	Values []string
 	Prefix string
 	CIDR   []netip.Prefix
-	// Not denies these values, whatever else holds.
+	// Not excludes these values, even if they match an alternative.
 	Not []string
-	// Presence asks whether the request has the attribute at all.
+	// Presence requires the attribute to be present or absent.
 	Presence Presence
 }
 
-// Presence of an attribute. A pattern on values already asks for the attribute to be there.
+// Presence is whether an attribute must be present. A pattern with Values, Prefix or CIDR already requires it.
 type Presence uint8
 
-// Whether an attribute must be there.
+// The values of Presence.
 const (
 	AnyPresence Presence = iota
 	Present
 	Absent
 )
 
-// OneOf is a pattern that holds for any of the values.
+// OneOf returns a pattern that matches any of the values.
 func OneOf(values ...string) Pattern { return Pattern{Values: values} }
 
-// NoneOf is a pattern that holds unless the attribute has one of the values.
+// NoneOf returns a pattern that matches unless the attribute has one of the values.
 func NoneOf(values ...string) Pattern { return Pattern{Not: values} }
 
-// HasPrefix is a pattern on how a value begins.
+// HasPrefix returns a pattern that matches values with the prefix.
 func HasPrefix(prefix string) Pattern { return Pattern{Prefix: prefix} }
 
-// InCIDR is a pattern on addresses.
+// InCIDR returns a pattern that matches addresses in any of the networks.
 func InCIDR(networks ...netip.Prefix) Pattern { return Pattern{CIDR: networks} }
 
-// IsPresent is a pattern that holds if the request has the attribute.
+// IsPresent returns a pattern that matches if the request has the attribute.
 func IsPresent() Pattern { return Pattern{Presence: Present} }
 
-// IsAbsent is a pattern that holds if the request lacks the attribute.
+// IsAbsent returns a pattern that matches if the request lacks the attribute.
 func IsAbsent() Pattern { return Pattern{Presence: Absent} }
 
-// Condition is what Match cannot say. Package ruledoc makes it from a line of CEL.
+// Condition is a predicate that Match cannot express. Package ruledoc compiles it from a CEL expression.
 type Condition struct {
-	// Text is the condition as people wrote it.
+	// Text is the condition's source.
 	Text string
-	// Attributes are the names of those that it reads.
+	// Attributes are the names of the attributes that Holds reads; nil means that they are unknown.
 	Attributes []string
-	// Steps is how long Holds may take at most, as estimated by whoever made it: a step is some nanoseconds. 0 is not known.
+	// Steps is an upper bound on the cost of Holds, as estimated by its author; a step takes a few nanoseconds. 0 means unknown.
 	Steps int
-	// Holds must be quick, free of side effects, and safe for use by many goroutines. It is asked about each reading of a
-	// request, with that as its path and method (see OtherPath), and must not keep the attributes.
+	// Holds reports whether the condition holds. It must be fast, free of side effects and safe for concurrent use, and must not
+	// retain the attributes. It is called for each reading of a request, with the path and method of that reading (see OtherPath).
 	Holds func(Attributes) bool
 }
 
-// String is the condition's text.
+// String returns the condition's source.
 func (c Condition) String() string { return c.Text }
 
-// OnMissing says what to do with a request that lacks an attribute that is counted by.
+// OnMissing is what a rule does with a request that lacks an attribute of Rule.By.
 type OnMissing uint8
 
 const (
-	// ShareMissing counts all requests without the attribute together, apart from all others.
+	// ShareMissing counts all requests without the attribute on one shared counter.
 	ShareMissing OnMissing = iota
-	// SkipMissing does not apply the rule.
+	// SkipMissing does not apply the rule to the request.
 	SkipMissing
 	// DenyMissing denies the request.
 	DenyMissing
 )
 
-// Mode says how much a rule may do.
+// Mode is whether a rule denies, only counts or is disabled.
 type Mode uint8
 
 const (
-	// Enforce denies what exceeds a limit.
+	// Enforce denies requests that exceed a limit.
 	Enforce Mode = iota
-	// Shadow decides and counts, and denies nothing.
+	// Shadow decides and counts requests but denies none.
 	Shadow
-	// Off does nothing.
+	// Off disables the rule.
 	Off
 )
 
-// OnStoreFailure says what a rule does while the store does not answer.
+// OnStoreFailure is what a rule does while the store is unavailable.
 type OnStoreFailure uint8
 
 const (
-	// FailLocal goes on with this node's share of the limit, where package storewrap keeps one; without it, as FailAllow.
+	// FailLocal enforces this node's local share of the limit if package storewrap is configured with one; otherwise it behaves
+	// like FailAllow.
 	FailLocal OnStoreFailure = iota
-	// FailAllow lets requests pass.
+	// FailAllow allows requests.
 	FailAllow
-	// FailDeny denies them.
+	// FailDeny denies requests.
 	FailDeny
 )
 
-// Expose says whether clients are shown a rule's limits. A request that a rule denies gets the numbers of its limit in any case,
-// without the rule's name.
+// Expose is whether clients are shown a rule's limits. The response to a denied request always shows the numbers of the limit
+// that denied it, without the rule's name.
 type Expose uint8
 
 const (
-	// ExposeAuto shows all but rules for everybody and rules in shadow.
+	// ExposeAuto shows the rule unless it is in shadow mode or counts all requests together.
 	ExposeAuto Expose = iota
-	// ExposeAlways shows the rule.
+	// ExposeAlways shows the rule's limits.
 	ExposeAlways
-	// ExposeNever hides it.
+	// ExposeNever hides the rule's limits.
 	ExposeNever
 )
 
@@ -202,18 +207,19 @@ var (
 	exposeNames         = []string{"auto", "true", "false"}
 )
 
-// String is the word in rules: "share".
+// String returns the name used in rule files: "share".
 func (o OnMissing) String() string { return nameOf(onMissingNames, o) }
 
-// String is the word in rules: "enforce".
+// String returns the name used in rule files: "enforce".
 func (m Mode) String() string { return nameOf(modeNames, m) }
 
-// String is the word in rules: "local".
+// String returns the name used in rule files: "local".
 func (o OnStoreFailure) String() string { return nameOf(onStoreFailureNames, o) }
 
-// String is "auto", "true" or "false".
+// String returns "auto", "true" or "false".
 func (e Expose) String() string { return nameOf(exposeNames, e) }
 
+// nameOf returns the name of an enumeration's value, or "unknown".
 func nameOf[T ~uint8](names []string, v T) string {
 	if int(v) < len(names) {
 		return names[v]

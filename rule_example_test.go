@@ -52,7 +52,7 @@ func ExampleNew() {
 	// denied by login-by-ip for 30s
 }
 
-// What is wrong with rules is said at once, with what to write instead.
+// Compile reports all mistakes in the rules together, and how to fix them.
 func ExampleCompile() {
 	_, err := headgate.Compile(
 		headgate.Rule{ID: "login", Limit: headgate.PerMinute(10)},
@@ -60,10 +60,10 @@ func ExampleCompile() {
 	)
 	fmt.Println(err)
 	// Output:
-	// rule "login": by: is missing: write by: [ip] to count each address, or by: [] for one counter for everybody
-	// rule "files": match.path: path "/files/*.json": a segment is text, * or {name}, and "*.json" is a mixture: write * here and the rest as a condition in when
-	// rule "files": by: there is no attribute "usr": the built-in ones are ip, client, api_key, user, service_account, tenant, tier, method, host, path, route, user_agent, region, domain, entries; others say where they come from: header.x, cookie.x, claim.x or descriptor.x
-	// rule "files": has no limit: write limit: 10/minute, or limits with a name for each
+	// rule "login": by: required: write by: [ip] to count by address, or by: [] for one counter for all requests
+	// rule "files": match.path: path "/files/*.json": segment "*.json": must be text, * or {name}: write * and a condition in when
+	// rule "files": by: unknown attribute "usr": must be one of ip, client, api_key, user, service_account, tenant, tier, method, host, path, route, user_agent, region, domain, entries, or have the prefix of its source: header.x, cookie.x, claim.x or descriptor.x
+	// rule "files": limit: required: write limit: 10/minute, or limits with a name for each
 }
 
 // One customer needs more until Friday; another is not limited at all.

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// RuleSet is rules that were checked and made ready. It never changes and is safe for use by many goroutines.
+// RuleSet is a set of validated and compiled rules. It is immutable and safe for concurrent use.
 type RuleSet struct {
 	rules     []compiledRule
 	byID      map[string]int32
@@ -21,15 +21,15 @@ type RuleSet struct {
 	checks    []check
 	competing bool // whether any rule has a priority
 
-	readsPath, readsMethod bool     // whether any rule looks at it
-	methods                []string // that AnyMethod stands for
+	readsPath, readsMethod bool     // whether any rule reads it
+	methods                []string // methods that AnyMethod stands for
 
 	names   []string
 	mode    Mode
 	version string
 }
 
-// Compile checks all rules and makes them ready. Its error joins a *RuleError for everything that is wrong.
+// Compile validates and compiles rules. Its error joins a *RuleError for every mistake.
 func Compile(rules ...Rule) (*RuleSet, error) {
 	s := &RuleSet{slots: newSlots(), rules: make([]compiledRule, len(rules)), byID: make(map[string]int32, len(rules))}
 	var problems []error
@@ -37,17 +37,17 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 	for i, rule := range rules {
 		wrong := s.compile(&s.rules[i], rule)
 		if earlier, twice := s.byID[rule.ID]; twice && rule.ID != "" {
-			problems = append(problems, &RuleError{i, rule.ID, []string{"id"}, "is the id of another rule: ids make counters and must differ", int(earlier)})
+			problems = append(problems, &RuleError{i, rule.ID, []string{"id"}, "duplicate: ids name counters and must be unique", int(earlier)})
 		} else {
 			s.byID[rule.ID] = int32(i)
 		}
 		for _, p := range wrong {
 			problems = append(problems, &RuleError{i, rule.ID, p.path, p.text, -1})
 		}
-		hash.Write(fmt.Appendf(nil, "%+v\n", rule)) // every field has a text of its own, and maps are printed in order
+		hash.Write(fmt.Appendf(nil, "%+v\n", rule)) // prints every field, and maps in order
 	}
 	if len(problems) == 0 {
-		problems = append(s.collisions(), s.tooHeavy()...)
+		problems = append(s.collisions(), s.checkWeight()...)
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
@@ -56,13 +56,13 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 	for i := range s.rules {
 		s.competing = s.competing || s.rules[i].Priority > 0
 	}
-	s.readsReadings()
+	s.initReadings()
 	s.names = attributesOf(s.rules)
 	s.version = hex.EncodeToString(hash.Sum(nil)[:6])
 	return s, nil
 }
 
-// collisions finds counters that two limits would share: 48 bits are few enough to look.
+// collisions returns an error for each counter that two limits would share: with 48 bits that can happen.
 func (s *RuleSet) collisions() []error {
 	var problems []error
 	owner := map[Counter]int{}
@@ -74,7 +74,7 @@ func (s *RuleSet) collisions() []error {
 					problems = append(problems, &RuleError{
 						i, s.rules[i].ID,
 						[]string{"id"},
-						"has by chance the same counter as " + quote(s.rules[other].ID) + ": change one of the ids", other,
+						"has the same counter as rule " + quote(s.rules[other].ID) + " by chance: change one of the ids", other,
 					})
 				}
 				owner[c] = i
@@ -84,7 +84,7 @@ func (s *RuleSet) collisions() []error {
 	return problems
 }
 
-// WithMode is the same rules, none of which does more than mode lets it: the kill switch.
+// WithMode returns the same rules with a cap on their mode: Shadow denies nothing, and Off disables all rules. It is the kill switch.
 func (s *RuleSet) WithMode(mode Mode) *RuleSet {
 	capped := *s
 	capped.mode = mode
@@ -95,10 +95,10 @@ func (s *RuleSet) WithMode(mode Mode) *RuleSet {
 	return &capped
 }
 
-// Version names what the rules say: it changes whenever they do.
+// Version returns a hash of the rules, which changes whenever a rule or the mode does.
 func (s *RuleSet) Version() string { return s.version }
 
-// Rules are those of the set, in order.
+// Rules returns the rules in order.
 func (s *RuleSet) Rules() []Rule {
 	rules := make([]Rule, len(s.rules))
 	for i := range s.rules {
@@ -107,7 +107,7 @@ func (s *RuleSet) Rules() []Rule {
 	return rules
 }
 
-// Rule is the one with this ID; false if there is none.
+// Rule returns the rule with this ID, or false if there is none.
 func (s *RuleSet) Rule(id string) (Rule, bool) {
 	n, ok := s.byID[id]
 	if !ok {
@@ -116,8 +116,8 @@ func (s *RuleSet) Rule(id string) (Rule, bool) {
 	return s.rules[n].Rule, true
 }
 
-// SubjectAttributes are those of a request that a rule counts by, client resolved: what its subject is, in the first reading of the
-// request. They are nil if there is no such rule, or the request has none of them.
+// SubjectAttributes returns the attributes that a rule counts a request by in its primary reading, with client replaced by the
+// attribute that it is derived from. It returns nil if the rule does not exist or the request has none of the attributes.
 func (s *RuleSet) SubjectAttributes(rule string, a Attributes) Attributes {
 	n, ok := s.byID[rule]
 	if !ok {
@@ -138,11 +138,11 @@ func (s *RuleSet) SubjectAttributes(rule string, a Attributes) Attributes {
 	return subject
 }
 
-// Attributes are the names of all attributes that the rules look at, in order: others need not be in a request. The slice is
-// shared; it must not be changed.
+// Attributes returns the sorted names of all attributes that the rules read; a request needs no others. The slice is shared and must
+// not be changed.
 func (s *RuleSet) Attributes() []string { return s.names }
 
-// attributesOf are the names of all attributes that the rules look at, in order.
+// attributesOf returns the sorted names of all attributes that the rules read.
 func attributesOf(rules []compiledRule) []string {
 	used := map[string]bool{}
 	for i := range rules {
@@ -163,7 +163,7 @@ func attributesOf(rules []compiledRule) []string {
 	return slices.Sorted(maps.Keys(used))
 }
 
-// match appends the rules that apply, in their order.
+// match appends the indexes of the rules that apply, in order.
 func (s *RuleSet) match(v *view, found []int32) []int32 {
 	if v.readings.ambiguous() {
 		return s.matchReadings(v, found)
@@ -171,7 +171,7 @@ func (s *RuleSet) match(v *view, found []int32) []int32 {
 	return s.matchReading(v, found)
 }
 
-// matchReading is match for the present reading.
+// matchReading appends the indexes of the rules that apply in the current reading, in order.
 func (s *RuleSet) matchReading(v *view, found []int32) []int32 {
 	candidates := s.index.find(v, found)
 	slices.Sort(candidates)
@@ -190,7 +190,7 @@ func (s *RuleSet) matchReading(v *view, found []int32) []int32 {
 	return s.compete(kept)
 }
 
-// compete leaves of the rules with a priority only the highest of each By.
+// compete removes each rule with a priority that is displaced by a rule of the same By with a higher priority.
 func (s *RuleSet) compete(found []int32) []int32 {
 	competing := false
 	for _, n := range found {
@@ -208,16 +208,16 @@ func (s *RuleSet) compete(found []int32) []int32 {
 	return kept
 }
 
-// RuleError is one thing that is wrong with a rule.
+// RuleError is one mistake in a rule.
 type RuleError struct {
-	// Index of the rule among those that were compiled, and its ID.
+	// Index is the index of the rule among the compiled rules, and ID its ID.
 	Index int
 	ID    string
-	// Path leads to what is wrong by the words of a rule document: "limits", "month".
+	// Path is the path to the mistake in the keys of a rule file: "limits", "month".
 	Path []string
-	// Problem says what is wrong and what to write instead.
+	// Problem describes the mistake and how to fix it.
 	Problem string
-	// Other is the index of another rule that takes part in the problem, or -1.
+	// Other is the index of another rule that is involved, or -1.
 	Other int
 }
 

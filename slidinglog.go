@@ -2,11 +2,11 @@ package headgate
 
 import "slices"
 
-// denseLog is how many entries a log has at least to be dense. To a sparse one an older charge is added as an entry of its
-// own; in a dense one it joins the next newer entry, and stays as long as that.
+// denseLog is the number of entries from which a log is dense. An older charge is added to a sparse log as a new entry; in a dense
+// log it is merged into the next newer entry and expires with it.
 const denseLog = 128
 
-// entries returns how many charges or holds a log is of.
+// entries returns how many charges or holds a log has.
 func entries(log []LogEntry) int64 {
 	var n int64
 	for i := range log {
@@ -34,9 +34,8 @@ func (t *Terms) logFitsAt(s *State) int64 {
 	return s.Time + t.Window
 }
 
-// addToLog records units as of a time. One of the present is never older than the one before it, also when the clock was set
-// back. Only forced charges can make more entries than a log may have units; they then join the newest, which stays the
-// longer for it.
+// addToLog records units at a time. A present charge is never older than the newest entry, even if the clock was set back. Only
+// forced charges can exceed the maximum number of entries; they are then merged into the newest entry, which gets their time.
 func addToLog(s *State, units, at int64, present bool) {
 	if present {
 		at = max(s.Time, at)
@@ -57,16 +56,16 @@ func addToLog(s *State, units, at int64, present bool) {
 		s.Log = splice(s.Log, i, i, LogEntry{Time: at, Units: uint32(units), Count: 1})
 	}
 	s.Used += units
-	s.newest()
+	s.updateTime()
 }
 
-// splice returns a copy of the log with other entries in the place of those from i to j: states are values.
+// splice returns a copy of the log with the entries from i up to but not including j replaced. It copies because states are values.
 func splice(log []LogEntry, i, j int, entries ...LogEntry) []LogEntry {
 	return slices.Concat(log[:i], entries, log[j:])
 }
 
-// takeFromLog gives units back to the entry of a given time, if it is still there.
-func takeFromLog(s *State, at, units int64) (given int64, ok bool) {
+// refundLog removes units from the entry with the given time, if it still exists.
+func refundLog(s *State, at, units int64) (given int64, ok bool) {
 	for i, e := range s.Log {
 		if e.Time != at {
 			continue
@@ -78,33 +77,33 @@ func takeFromLog(s *State, at, units int64) (given int64, ok bool) {
 			s.Log = splice(s.Log, i, i+1)
 		}
 		s.Used -= given
-		s.newest()
+		s.updateTime()
 		return given, true
 	}
 	return 0, false
 }
 
-// newest makes the time of a log that of its newest entry.
-func (s *State) newest() {
+// updateTime sets the time of a log to that of its newest entry.
+func (s *State) updateTime() {
 	if n := len(s.Log); n > 0 {
 		s.Time = s.Log[n-1].Time
 	}
 }
 
-// creditLog takes units out of the newest entries and returns how many there were.
+// creditLog removes units from the newest entries and returns how many it removed.
 func creditLog(s *State, units int64) (given int64) {
 	i := len(s.Log)
 	for i > 0 && given < units {
 		i--
 		given += int64(s.Log[i].Units)
 	}
-	rest := max(0, given-units) // of the last entry looked at
+	rest := max(0, given-units) // stays in the last visited entry
 	if rest > 0 {
 		s.Log = splice(s.Log, i, len(s.Log), LogEntry{Time: s.Log[i].Time, Units: uint32(rest), Count: s.Log[i].Count})
 	} else {
 		s.Log = splice(s.Log, i, len(s.Log))
 	}
 	s.Used -= given - rest
-	s.newest()
+	s.updateTime()
 	return given - rest
 }

@@ -11,20 +11,20 @@ import (
 	"sync/atomic"
 )
 
-// Subject is who or what is being counted: 128 bits of a hash over names and values, so that nothing a client sends
-// collides with another subject or makes keys grow. Make it with SubjectOf.
+// Subject identifies who or what is counted by 128 bits of a hash over names and values, so that no value that a client sends can
+// collide with another subject or enlarge keys. SubjectOf returns it.
 type Subject [16]byte
 
-// SubjectOf hashes the parts under an unambiguous encoding: ("a|b", "c") and ("a", "b|c") are two subjects.
+// SubjectOf returns the hash of the parts in an unambiguous encoding: ("a|b", "c") and ("a", "b|c") are different subjects.
 func SubjectOf(parts ...string) Subject {
 	sum := hashParts("subject", parts...)
 	return Subject(sum[:16])
 }
 
-// String is the subject as it stands in a store's keys: 22 characters of base64url.
+// String returns the subject as in a store's keys: 22 characters of base64url.
 func (s Subject) String() string { return base64.RawURLEncoding.EncodeToString(s[:]) }
 
-// ParseSubject undoes Subject.String; false if the text is not such a one.
+// ParseSubject parses the result of Subject.String. It returns false if the text is not a subject.
 func ParseSubject(text string) (s Subject, ok bool) {
 	if len(text) != base64.RawURLEncoding.EncodedLen(len(s)) {
 		return s, false
@@ -33,7 +33,7 @@ func ParseSubject(text string) (s Subject, ok bool) {
 	return s, err == nil && n == len(s)
 }
 
-// subjects makes subjects. Those of one attribute are remembered, which takes a fifth of the time of a hash.
+// subjects computes subjects. It caches those of a single attribute, which takes a fifth of the time of a hash.
 type subjects struct {
 	secret []byte
 	seed   maphash.Seed
@@ -47,15 +47,15 @@ type recentSubject struct {
 
 const (
 	recentSubjects = 4_096
-	// maxRecent is how long a value may be that is remembered.
+	// maxRecent is the largest length of a value that is cached.
 	maxRecent = 128
-	// displaces is how many others must come, on average, until one is forgotten: who comes once displaces hardly any.
-	displaces = 8
+	// replaceOdds is the average number of other values until a cached one is replaced, so that values that occur once replace few.
+	replaceOdds = 8
 )
 
 func newSubjects(secret []byte) *subjects { return &subjects{secret: secret, seed: maphash.MakeSeed()} }
 
-// of is the subject of these attributes, and one that is missing.
+// of returns the subject of the named attributes, and the name of one that is missing.
 func (s *subjects) of(names []string, a Attributes) (subject Subject, missing string) {
 	if len(names) != 1 {
 		return subjectOf(s.secret, names, a)
@@ -64,25 +64,25 @@ func (s *subjects) of(names []string, a Attributes) (subject Subject, missing st
 	if value == "" || len(value) > maxRecent {
 		return subjectOf(s.secret, names, a)
 	}
-	place := &s.recent[(maphash.String(s.seed, value)+uint64(len(name)))%recentSubjects]
-	there := place.Load()
-	if there != nil && there.value == value && there.name == name {
-		return there.subject, ""
+	slot := &s.recent[(maphash.String(s.seed, value)+uint64(len(name)))%recentSubjects]
+	cached := slot.Load()
+	if cached != nil && cached.value == value && cached.name == name {
+		return cached.subject, ""
 	}
 	subject, _ = subjectOf(s.secret, names, a)
-	if there == nil || rand.Uint32()%displaces == 0 { //nolint:gosec // nothing depends on it
-		place.Store(&recentSubject{name, strings.Clone(value), subject})
+	if cached == nil || rand.Uint32()%replaceOdds == 0 { //nolint:gosec // it only affects the cache
+		slot.Store(&recentSubject{name, strings.Clone(value), subject})
 	}
 	return subject, ""
 }
 
-// subjectBy makes subjects from the attributes that rules count by.
+// subjectBy is a set of attributes that rules count by.
 type subjectBy struct {
 	names []string // sorted
-	// orders are the names with client replaced by each of clientIs, sorted again; nil if client is not among them. So a
-	// rule by client and one by api_key count on the same subject.
+	// orders are the names with client replaced by each of clientSources, sorted again; nil without client. So a rule by client
+	// and a rule by api_key count on the same subject.
 	orders [][]string
-	// path and method say whether they are among the names.
+	// path and method are whether they are among the names.
 	path, method bool
 }
 
@@ -92,21 +92,21 @@ func newSubjectBy(names []string) subjectBy {
 	if at < 0 {
 		return b
 	}
-	for _, stand := range clientIs {
+	for _, source := range clientSources {
 		order := slices.Clone(names)
-		order[at] = stand
+		order[at] = source
 		slices.Sort(order)
 		b.orders = append(b.orders, slices.Compact(order))
 	}
 	return b
 }
 
-// resolve is the names as they are for a request.
+// resolve returns the names for a request, with client replaced by the attribute that it is derived from.
 func (b *subjectBy) resolve(a Attributes) []string {
 	if b.orders == nil {
 		return b.names
 	}
-	for i, name := range clientIs {
+	for i, name := range clientSources {
 		if a[name] != "" {
 			return b.orders[i]
 		}
@@ -114,8 +114,8 @@ func (b *subjectBy) resolve(a Attributes) []string {
 	return b.names
 }
 
-// subjectOf hashes names and values as SubjectOf does, which it equals where there is no secret. An attribute that is
-// not there has an empty value, which none that is there has.
+// subjectOf returns the subject of names and values, and the name of a missing attribute. Without a secret it equals SubjectOf. A
+// missing attribute is hashed as an empty value, which a present attribute cannot have.
 func subjectOf(secret []byte, names []string, a Attributes) (s Subject, missing string) {
 	var buffer [256]byte
 	b := append(buffer[:0], "subject"...)
@@ -136,6 +136,7 @@ func subjectOf(secret []byte, names []string, a Attributes) (s Subject, missing 
 	return Subject(sum[:16]), missing
 }
 
+// hashParts hashes a kind and parts in an unambiguous encoding.
 func hashParts(kind string, parts ...string) [sha256.Size]byte {
 	var buffer [256]byte
 	b := append(buffer[:0], kind...)
@@ -145,15 +146,16 @@ func hashParts(kind string, parts ...string) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
+// appendPart appends the length of a part and the part.
 func appendPart(b []byte, part string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(part)))
 	return append(b, part...)
 }
 
-// fold makes 64 bits of a hash.
+// fold returns the first 64 bits of a hash.
 func fold(sum [sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:8]) }
 
-// share is a number from 0 to 99 that depends on the salt and the subject alone, the same on every node.
+// share returns a number from 0 to 99 that depends only on the salt and the subject, so that it is the same on every node.
 func share(salt uint64, s Subject) int {
 	x := salt ^ binary.BigEndian.Uint64(s[:8])
 	x ^= x >> 31

@@ -9,22 +9,21 @@ import (
 
 const tableShards = 64
 
-// table is a hash table in shards, so that writers do not hold up readers. Subjects are spread evenly already, so they are
-// their own hash: the first byte picks the shard, the second is the tag, and the last eight, which differ also among the
-// exceptions of one subject, pick the place.
-type table[V interface{ over(now int64) bool }] struct {
+// table is a sharded hash table, so that writers block few readers. Subjects are hashes already: the first byte selects the shard,
+// the second is the tag, and the last eight, which also differ among the exceptions of one subject, select the slot.
+type table[V interface{ expired(now int64) bool }] struct {
 	shards [tableShards]tableShard[V]
-	any    atomic.Bool // whether there was ever an entry
+	any    atomic.Bool // whether an entry was ever set
 }
 
-// tableShard is open addressing with linear probing. The tags are looked at first: all of them together stay in the
-// cache, so that a subject that is not there, as most are not, costs no trip to memory, and one that is there costs one.
-type tableShard[V interface{ over(now int64) bool }] struct {
+// tableShard uses open addressing with linear probing. A lookup compares the tags first: all tags together fit into the CPU cache,
+// so that looking up an absent subject, the usual case, costs no access to main memory, and a present one costs one.
+type tableShard[V interface{ expired(now int64) bool }] struct {
 	sync.RWMutex
 	tags    []uint8 // 0 is free
 	entries []tableEntry[V]
-	held    int
-	hand    int // where to look next for what has expired
+	count   int
+	cursor  int // slot to check next for an expired entry
 }
 
 type tableEntry[V any] struct {
@@ -34,7 +33,7 @@ type tableEntry[V any] struct {
 
 func tagOf(key *Subject) uint8 { return key[1] | 1 }
 
-// home is where a key's search begins.
+// home returns the slot at which the search for a key begins.
 func (s *tableShard[V]) home(key *Subject) int {
 	at, _ := bits.Mul64(binary.BigEndian.Uint64(key[8:]), uint64(len(s.tags)))
 	return int(at)
@@ -47,7 +46,7 @@ func (s *tableShard[V]) next(at int) int {
 	return at
 }
 
-// find is where the key is, or the free place where it would be.
+// find returns the slot of a key, or the free slot for it and false.
 func (s *tableShard[V]) find(key *Subject) (at int, ok bool) {
 	tag := tagOf(key)
 	for at = s.home(key); s.tags[at] != 0; at = s.next(at) {
@@ -58,11 +57,11 @@ func (s *tableShard[V]) find(key *Subject) (at int, ok bool) {
 	return at, false
 }
 
-// grow by a quarter, so that between 64 and 80 % are in use.
+// grow enlarges the shard by a quarter, so that between 64 and 80 % of the slots are in use.
 func (s *tableShard[V]) grow() {
 	tags, entries := s.tags, s.entries
 	n := max(16, len(s.tags)*5/4)
-	s.tags, s.entries, s.hand = make([]uint8, n), make([]tableEntry[V], n), 0
+	s.tags, s.entries, s.cursor = make([]uint8, n), make([]tableEntry[V], n), 0
 	for i, tag := range tags {
 		if tag != 0 {
 			at, _ := s.find(&entries[i].key)
@@ -71,9 +70,9 @@ func (s *tableShard[V]) grow() {
 	}
 }
 
-// free empties a place and moves up what was pushed on by it.
+// free empties a slot and moves back the entries that it had displaced.
 func (s *tableShard[V]) free(at int) {
-	s.held--
+	s.count--
 	for hole := at; ; {
 		at = s.next(at)
 		if s.tags[at] == 0 {
@@ -94,7 +93,7 @@ func (t *table[V]) get(key Subject) (v V, ok bool) {
 	}
 	shard := &t.shards[key[0]%tableShards]
 	shard.RLock()
-	if shard.held > 0 {
+	if shard.count > 0 {
 		var at int
 		if at, ok = shard.find(&key); ok {
 			v = shard.entries[at].value
@@ -104,25 +103,25 @@ func (t *table[V]) get(key Subject) (v V, ok bool) {
 	return v, ok
 }
 
-// set also removes a few entries that have expired: more places are swept than are taken.
+// set sets the value of a key. It also checks three slots for expired entries, so that more slots are checked than filled.
 func (t *table[V]) set(key Subject, v V, now int64) {
 	t.any.Store(true)
 	shard := &t.shards[key[0]%tableShards]
 	shard.Lock()
 	defer shard.Unlock()
-	if (shard.held+1)*5 > len(shard.tags)*4 {
+	if (shard.count+1)*5 > len(shard.tags)*4 {
 		shard.grow()
 	}
 	for range 3 {
-		if shard.tags[shard.hand] != 0 && shard.entries[shard.hand].value.over(now) {
-			shard.free(shard.hand)
+		if shard.tags[shard.cursor] != 0 && shard.entries[shard.cursor].value.expired(now) {
+			shard.free(shard.cursor)
 		} else {
-			shard.hand = shard.next(shard.hand)
+			shard.cursor = shard.next(shard.cursor)
 		}
 	}
 	at, ok := shard.find(&key)
 	if !ok {
-		shard.held++
+		shard.count++
 	}
 	shard.tags[at], shard.entries[at] = tagOf(&key), tableEntry[V]{key, v}
 }
@@ -131,7 +130,7 @@ func (t *table[V]) remove(key Subject) {
 	shard := &t.shards[key[0]%tableShards]
 	shard.Lock()
 	defer shard.Unlock()
-	if shard.held == 0 {
+	if shard.count == 0 {
 		return
 	}
 	if at, ok := shard.find(&key); ok {
@@ -143,7 +142,7 @@ func (t *table[V]) len() int {
 	n := 0
 	for i := range t.shards {
 		t.shards[i].RLock()
-		n += t.shards[i].held
+		n += t.shards[i].count
 		t.shards[i].RUnlock()
 	}
 	return n

@@ -30,15 +30,15 @@ func TestTableIsAMap(t *testing.T) {
 		case 2:
 			got, ok := tested.get(key)
 			want, there := expected[key]
-			alive := there && !exception{expires: want}.over(now)
-			if (ok && !got.over(now)) != alive || alive && got.expires != want {
+			alive := there && !exception{expires: want}.expired(now)
+			if (ok && !got.expired(now)) != alive || alive && got.expires != want {
 				t.Fatalf("step %d: got %v, %v, want %v, %v", i, got.expires, ok, want, alive)
 			}
 		}
 	}
 	alive := 0
 	for _, expires := range expected {
-		if !(override{exception: exception{expires: expires}}).over(now) {
+		if !(override{exception: exception{expires: expires}}).expired(now) {
 			alive++
 		}
 	}

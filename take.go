@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Take is the specification of counting: what a charge does to a counter's state at a time, and what it is told. It is
-// pure, total and exact; every store gives the same answers. A charge that does not fit leaves the state as it was.
+// Take returns the state of a counter after a charge at a time, and the charge's result. It is the specification of counting: pure,
+// total and exact, and every store returns the same results. A charge that does not fit leaves the state unchanged.
 //
-// It looks at one charge alone. What several charges of one request do together says Decide.
+// Take considers one charge only. Decide specifies how several charges of one request are decided together.
 func (l Limit) Take(s State, c Charge, now time.Time) (State, Result) {
 	c.Limit = l
-	s.Log = slices.Clip(s.Log) // what Decide may append to, Take copies
+	s.Log = slices.Clip(s.Log) // appending must not write into the caller's log
 	var r Result
 	c.take(&s, &r, micros(now), true)
 	return s, r
 }
 
-// take judges the charge; if it fits and record is set, it is recorded in the state.
+// take decides the charge. If it fits and record is set, take records it in the state.
 func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	*r = Result{Time: time.UnixMicro(now).UTC()}
 	var t Terms
@@ -26,13 +26,13 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		return
 	}
 	live := s.live(now)
-	settled := live // as of now
+	settled := live // the state at now
 	t.settle(&settled, now)
 	changed := false
 	switch available := t.available(&live, &settled, now) - t.held(&settled); {
 	case c.refunds():
 		r.Allowed = true
-		r.Granted, changed = t.giveBack(&live, &settled, c.Refund, now)
+		r.Granted, changed = t.refund(&live, &settled, c.Refund, now)
 	case c.credits():
 		r.Allowed = true
 		r.Granted, changed = t.credit(&settled, now)
@@ -42,7 +42,7 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	case t.MinUnits > t.Capacity:
 		r.RetryAfter = Never
 	case available < t.MinUnits || t.full(&settled):
-		r.RetryAfter = until(now, &live, t.fitsWith(&live, &settled, now))
+		r.RetryAfter = until(now, &live, t.fitsWithHoldsAt(&live, &settled, now))
 	case t.Hold > 0:
 		r.Allowed = true
 		if changed = record && t.MaxUnits > 0; changed {
@@ -83,8 +83,7 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	}
 }
 
-// settle brings a state to the present: drains the bucket, rolls the window, drops expired entries of the log and holds
-// that have ended.
+// settle advances a state to now: it drains the bucket, rolls the window, and drops expired log entries and holds.
 func (t *Terms) settle(s *State, now int64) {
 	if len(s.Log) > 0 && t.Algorithm != SlidingLog {
 		t.dropHolds(s, now)
@@ -101,7 +100,7 @@ func (t *Terms) settle(s *State, now int64) {
 	}
 }
 
-// available returns how many units fit now. Of a leaky bucket it is all or nothing: only the wait counts.
+// available returns how many units fit now. For a leaky bucket that is its capacity or 0: only the delay matters.
 func (t *Terms) available(live, settled *State, now int64) int64 {
 	switch t.Algorithm {
 	case TokenBucket:
@@ -112,13 +111,13 @@ func (t *Terms) available(live, settled *State, now int64) int64 {
 		}
 		return t.Capacity
 	case SlidingWindow:
-		return t.Capacity - settled.Used - t.weigh(settled, now)
+		return t.Capacity - settled.Used - t.previousWeight(settled, now)
 	default:
 		return t.Capacity - settled.Used
 	}
 }
 
-// fitsAt is when what does not fit now will.
+// fitsAt returns when a charge that does not fit now will fit.
 func (t *Terms) fitsAt(live, settled *State) int64 {
 	switch t.Algorithm {
 	case TokenBucket:
@@ -134,7 +133,7 @@ func (t *Terms) fitsAt(live, settled *State) int64 {
 	}
 }
 
-// add records units in a settled state. Expires only ever moves on, so that no receipt outlives the state it belongs to.
+// add records units in a settled state. Expires never decreases, so that no receipt outlives its state.
 func (t *Terms) add(s *State, units, now int64) {
 	var needed int64
 	switch t.Algorithm {
@@ -157,7 +156,7 @@ func (t *Terms) add(s *State, units, now int64) {
 	s.Expires = max(s.Expires, wholeSeconds(needed))
 }
 
-// remaining is how many units could be taken next.
+// remaining returns how many units could be taken next.
 func (t *Terms) remaining(live, settled *State, now int64) int64 {
 	available := t.available(live, settled, now)
 	if t.Algorithm == LeakyBucket && available > 0 {
@@ -166,8 +165,8 @@ func (t *Terms) remaining(live, settled *State, now int64) int64 {
 	return available
 }
 
-// resetAt returns when a bucket is empty, the last charge leaves a log, or the present window ends; now if there is nothing to
-// wait for. What a sliding window was charged goes on to count in the next one, less by the moment.
+// resetAt returns when a bucket is empty, the last charge leaves a log, or the current window ends; now if the counter is unused.
+// The charges of a sliding window still count in the next window, with decreasing weight.
 func (t *Terms) resetAt(live, settled *State, now int64) int64 {
 	switch {
 	case t.bucket():
@@ -181,11 +180,11 @@ func (t *Terms) resetAt(live, settled *State, now int64) int64 {
 	}
 }
 
-// until is the span from now to a time at which a state changes by itself, or expires if that is sooner.
+// until returns the time from now to at, or to the expiry of the state if that is earlier.
 func until(now int64, s *State, at int64) time.Duration {
 	at = min(at, s.Expires*1_000_000)
 	return time.Duration(max(0, at-now)) * time.Microsecond
 }
 
-// micros is the time in whole microseconds since 1970, within what can be counted.
+// micros returns the time in whole microseconds since 1970, clamped to 0 to maxTime.
 func micros(t time.Time) int64 { return min(max(0, t.UnixMicro()), maxTime) }

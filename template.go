@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// maxSegments is how many segments a path template may have.
+// maxSegments is the largest number of segments of a path template.
 const maxSegments = 32
 
 // template is a compiled path template.
@@ -16,17 +16,17 @@ type template struct {
 	deep     bool     // ends with **
 }
 
-// parseTemplate reads /users/{id}, /files/*, /api/**.
+// parseTemplate parses a path template such as /users/{id}, /files/* or /api/**.
 func parseTemplate(text string) (template, error) {
 	var t template
 	rest, ok := strings.CutPrefix(text, "/")
 	switch {
 	case !ok:
-		return t, fmt.Errorf("path %s must begin with a slash: write %s", quote(text), quote("/"+text))
+		return t, fmt.Errorf("path %s: must begin with a slash: write %s", quote(text), quote("/"+text))
 	case strings.ContainsAny(text, "?#"):
-		return t, fmt.Errorf("path %s has a query: paths are matched without it", quote(text))
+		return t, fmt.Errorf("path %s: must not have a query or fragment: paths are matched without it", quote(text))
 	case strings.ContainsAny(text, "%\\;\x00"):
-		return t, fmt.Errorf("path %s has one of %% \\ ; in it: write it as a router sees it, decoded", quote(text))
+		return t, fmt.Errorf("path %s: must not contain %% \\ or ;: write it decoded, as a router sees it", quote(text))
 	}
 	rest = strings.TrimSuffix(rest, "/")
 	if rest == "" {
@@ -34,7 +34,7 @@ func parseTemplate(text string) (template, error) {
 	}
 	segments := strings.Split(rest, "/")
 	if len(segments) > maxSegments {
-		return t, fmt.Errorf("path %s has more than %d segments", quote(text), maxSegments)
+		return t, fmt.Errorf("path %s: %d segments: must be at most %d", quote(text), len(segments), maxSegments)
 	}
 	for i, segment := range segments {
 		if segment == "**" && i == len(segments)-1 {
@@ -50,25 +50,26 @@ func parseTemplate(text string) (template, error) {
 	return t, nil
 }
 
-// parseSegment returns the text of a segment, or "" if it may be anything.
+// parseSegment returns the text of a segment, or "" if it matches any text.
 func parseSegment(s string) (string, error) {
 	switch {
 	case s == "":
-		return "", errors.New("an empty segment never matches: remove the doubled slash")
+		return "", errors.New("empty segment: never matches: remove the double slash")
 	case s == "." || s == "..":
-		return "", errors.New("paths are matched with their dots resolved: write it without")
+		return "", errors.New("segment " + quote(s) + ": paths are matched with dot segments resolved: remove it")
 	case s == "*":
 		return "", nil
 	case s == "**":
-		return "", errors.New("** stands for the rest of the path and comes last; write * for one segment, or a condition in when")
+		return "", errors.New("** matches the rest of the path and must be last: write * for one segment, or a condition in when")
 	case strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && !strings.ContainsAny(s[1:len(s)-1], "{}*"):
 		return "", nil
 	case strings.ContainsAny(s, "{}*"):
-		return "", fmt.Errorf("a segment is text, * or {name}, and %s is a mixture: write * here and the rest as a condition in when", quote(s))
+		return "", fmt.Errorf("segment %s: must be text, * or {name}: write * and a condition in when", quote(s))
 	}
 	return s, nil
 }
 
+// matches reports whether the template matches a path.
 func (t *template) matches(path *segments) bool {
 	if len(t.segments) > path.n || !t.deep && len(t.segments) != path.n {
 		return false
@@ -81,12 +82,13 @@ func (t *template) matches(path *segments) bool {
 	return true
 }
 
-// segments is a path taken apart. More segments than a template can have are one too many, whatever they are.
+// segments is a path split at slashes. It keeps one segment more than a template can have; a path with more matches like that one.
 type segments struct {
 	at [maxSegments + 1]string
 	n  int
 }
 
+// split sets the segments of a path.
 func (s *segments) split(path string) {
 	s.n = 0
 	rest := strings.TrimPrefix(path, "/")
@@ -96,14 +98,15 @@ func (s *segments) split(path string) {
 	}
 }
 
-// tree finds the rules whose templates match a path.
+// tree is a prefix tree that finds the rules whose templates match a path.
 type tree struct {
 	literal map[string]*tree
 	any     *tree
-	here    []int32 // rules of templates that end here
-	below   []int32 // rules of templates that end here with **
+	exact   []int32 // rules whose template ends at this node
+	deep    []int32 // rules whose template ends at this node with **
 }
 
+// add files a rule under a template.
 func (n *tree) add(t template, rule int32) {
 	for _, s := range t.segments {
 		if s == "" {
@@ -122,16 +125,17 @@ func (n *tree) add(t template, rule int32) {
 		n = n.literal[s]
 	}
 	if t.deep {
-		n.below = append(n.below, rule)
+		n.deep = append(n.deep, rule)
 	} else {
-		n.here = append(n.here, rule)
+		n.exact = append(n.exact, rule)
 	}
 }
 
+// find appends the rules whose templates match a path from the given depth on.
 func (n *tree) find(path *segments, depth int, found []int32) []int32 {
-	found = append(found, n.below...)
+	found = append(found, n.deep...)
 	if depth == path.n {
-		return append(found, n.here...)
+		return append(found, n.exact...)
 	}
 	if next := n.literal[path.at[depth]]; next != nil {
 		found = next.find(path, depth+1, found)
@@ -142,8 +146,8 @@ func (n *tree) find(path *segments, depth int, found []int32) []int32 {
 	return found
 }
 
-// foldCase returns a path in the form in which paths are compared that differ in case only. It folds as much as any server does:
-// U+017F is an s to regular expressions, U+0131 is an i to those of Python.
+// foldCase returns a path in the form in which paths are compared case-insensitively. It folds everything that any server folds:
+// regular expressions treat U+017F as an s, and those of Python treat U+0131 as an i.
 func foldCase(path string) string {
 	for i := range len(path) {
 		if path[i] > unicode.MaxASCII {
@@ -153,6 +157,7 @@ func foldCase(path string) string {
 	return strings.ToLower(path)
 }
 
+// foldRune returns the representative of all characters that differ from r only in case.
 func foldRune(r rune) rune {
 	if r == 'ı' || r == 'İ' {
 		return 'i'

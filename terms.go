@@ -5,53 +5,54 @@ import (
 	"time"
 )
 
-// Terms are a charge in the numbers of the arithmetic: what Limit.Take calculates with, and what a store that decides
-// elsewhere hands on to its translation of it. Times and spans are whole microseconds, times since 1970.
+// Terms are the numbers of a charge that the arithmetic uses: Limit.Take computes with them, and a store that decides in another
+// language passes them to its translation of Limit.Take. Times are whole microseconds since 1970, and spans whole microseconds.
 type Terms struct {
-	// Algorithm of the limit; Aligned is true of fixed windows that follow the clock or the calendar.
+	// Algorithm is the limit's algorithm. Aligned is true for fixed windows that follow the clock or the calendar.
 	Algorithm Algorithm
 	Aligned   bool
 	// At least MinUnits must fit, and up to MaxUnits of what fits are taken; MaxUnits is 0 for a peek. A refund or a credit
 	// gives back up to MaxUnits.
 	MinUnits, MaxUnits int64
-	// Capacity is the most that can ever be granted at once. A charge with MinUnits above it never fits.
+	// Capacity is the largest cost that can ever be granted at once. A charge with MinUnits above it never fits.
 	Capacity int64
 	// P millionths of a unit drain from a bucket in Q microseconds; P × Q is at most 2^52.
 	P, Q int64
-	// MaxDelay is how long a leaky bucket may make the charge wait.
+	// MaxDelay is the longest delay by a leaky bucket that the charge accepts.
 	MaxDelay int64
-	// Hold is how long to hold the units, whose end is rounded up to a multiple of HoldTick; 0 means that they are recorded.
+	// Hold is how long to hold the units, with the end rounded up to a multiple of HoldTick; 0 means that they are recorded.
 	Hold, HoldTick int64
-	// HoldEnd is when the hold that a charge releases ends.
+	// HoldEnd is the end of the hold that the charge releases.
 	HoldEnd int64
 	// Age is how long ago the units of a forced charge were taken.
 	Age int64
-	// Mark is a refund's: that of its receipt; or the number of the hold to release. If the rate of a token bucket was lowered since, it is no more than what
-	// would drain at the new rate by the time at which it would have drained at the old one.
+	// Mark is the mark of a refund's receipt, or the number of the hold to release. If the rate of a token bucket was lowered since
+	// the charge, the mark is capped at what drains at the new rate until the time at which it would have drained at the old rate.
 	Mark int64
-	// Own is how much of a token bucket's Mark are a refund's own units, in millionths.
+	// Own is how much of a token bucket's Mark consists of the refund's own units, in millionths.
 	Own int64
-	// Window is the span of a window or log; Offset moves the subject's aligned windows.
+	// Window is the span of a window or log, and Offset the shift of the subject's aligned windows.
 	Window, Offset int64
-	// Start and End bound the aligned window that holds the time; End is not in it.
+	// Start and End bound the aligned window that contains the time; End is exclusive.
 	Start, End int64
-	// Tick is the resolution of a sliding window, which has PerWindow of them: at most a million, so that a count times a
-	// number of ticks stays exact.
+	// Tick is the resolution of a sliding window, and PerWindow the number of ticks in a window: at most a million, so that a count
+	// times a number of ticks stays exact.
 	Tick, PerWindow int64
 }
 
-// neverFits is more than any Capacity.
+// neverFits is larger than any Capacity.
 const neverFits = 2 * MaxCost
 
-// maxAge is more than anything counts.
+// maxAge is longer than any charge counts.
 const maxAge = 4 * 366 * 24 * time.Hour
 
-// Terms of the charge at a time, which matters for aligned windows only. It is false for a limit that is not valid.
+// Terms returns the terms of the charge at a time, which matters only for aligned windows. It returns false if the limit is invalid.
 func (c *Charge) Terms(now time.Time) (t Terms, ok bool) {
 	ok = t.read(c, micros(now))
 	return t, ok
 }
 
+// read sets t to the terms of a charge and reports whether its limit is valid.
 func (t *Terms) read(c *Charge, now int64) bool {
 	l := &c.Limit
 	if l.validate() != nil {
@@ -93,7 +94,7 @@ func (t *Terms) read(c *Charge, now int64) bool {
 		}
 	case LeakyBucket:
 		t.P, t.Q = l.rate()
-		// No longer than what keeps the queue below maxUsed with one more charge on top.
+		// Capped so that the queue stays below maxUsed after one more charge.
 		t.MaxDelay = min(int64(c.MaxDelay/time.Microsecond), floorMulDiv((maxUsed-MaxCost)*scale, t.Q, t.P), maxWait)
 		t.MaxDelay = max(0, t.MaxDelay)
 	case FixedWindow:
@@ -106,7 +107,7 @@ func (t *Terms) read(c *Charge, now int64) bool {
 	return true
 }
 
-// align finds the window that holds now.
+// align sets the window that contains now.
 func (t *Terms) align(c *Charge, now int64) {
 	if c.Limit.Calendar != NoCalendar {
 		start, end := c.Limit.calendarBounds(time.UnixMicro(now))

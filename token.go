@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// reserved is what one limit has reserved, as it stands in a token: all that is needed to settle it, so that any node can,
-// also after the rules have changed.
+// reserved is one limit's part of a reservation in a token. It has everything that is needed to settle the part, so that any node
+// can do so, even after the rules have changed.
 type reserved struct {
 	Rule, Name string
 	Subject    Subject
@@ -24,7 +24,7 @@ type reserved struct {
 	// Held is false if the units were recorded at once.
 	Held    bool
 	Receipt Receipt
-	// Unit is what the rule said that a request of cost 1 costs, and Cost what the request was expected to.
+	// Unit is the rule's cost of a request with Request.Cost 1, and Cost the expected cost of the request.
 	Unit, Cost int64
 }
 
@@ -32,17 +32,18 @@ const (
 	tokenVersion = 4
 	tokenNonce   = 8
 	tokenMAC     = 16
-	// maxToken is what still fits into a call of 64 kB as base64, with what else is in it.
+	// maxToken is the largest token in bytes: in base64 it fits into a call of 64 kB together with the rest of the call.
 	maxToken = 40 << 10
 )
 
-// seal makes a token, or nil of nothing. It is signed: a caller who has a token can settle that reservation and nothing else.
+// seal returns a signed token for the parts, or nil if there are none. A caller with a token can settle that reservation and
+// nothing else.
 func seal(key []byte, parts []reserved) []byte {
 	if len(parts) == 0 {
 		return nil
 	}
 	b := []byte{tokenVersion}
-	b = binary.LittleEndian.AppendUint64(b, rand.Uint64()) //nolint:gosec // it tells reservations of equal units apart
+	b = binary.LittleEndian.AppendUint64(b, rand.Uint64()) //nolint:gosec // it only distinguishes reservations of equal units
 	for i := range parts {
 		p := &parts[i]
 		zone := ""
@@ -65,8 +66,8 @@ func seal(key []byte, parts []reserved) []byte {
 	return append(b, sign(key, b)...)
 }
 
-// deriveKey makes the key that tokens are signed with of a secret, or nil of none. It is bound to the store's namespace: a token
-// is good for no other counters of the same secret.
+// deriveKey derives the key that signs tokens from a secret; it returns nil if the secret is empty. The key is bound to the store's
+// namespace: a token is not valid for other counters with the same secret.
 func deriveKey(secret []byte, store Store) []byte {
 	if len(secret) == 0 {
 		return nil
@@ -80,7 +81,7 @@ func deriveKey(secret []byte, store Store) []byte {
 	return mac.Sum(nil)
 }
 
-// signingKeys returns the keys that tokens may be signed with, of which the first one signs.
+// signingKeys returns the keys that tokens may be signed with. The first one signs new tokens.
 func (l *Limiter) signingKeys(ctx context.Context) ([][]byte, error) {
 	if l.signing != nil {
 		return [][]byte{l.signing}, nil
@@ -89,7 +90,7 @@ func (l *Limiter) signingKeys(ctx context.Context) ([][]byte, error) {
 	if signer, ok := l.store.(Signer); ok {
 		var err error
 		if keys, err = signer.SigningKeys(context.WithoutCancel(ctx)); err != nil {
-			return nil, fmt.Errorf("no key to sign reservations with: %w: try again, or give all nodes the same secret", err)
+			return nil, fmt.Errorf("reservation signing key: %w: retry, or configure the same secret on all nodes", err)
 		}
 	}
 	for _, key := range keys {
@@ -98,18 +99,19 @@ func (l *Limiter) signingKeys(ctx context.Context) ([][]byte, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("no key to sign reservations with: %w: the store has none, give all nodes the same secret", ErrUnavailable)
+		return nil, fmt.Errorf("reservation signing key: %w: the store has none: configure the same secret on all nodes", ErrUnavailable)
 	}
 	return keys, nil
 }
 
+// sign returns the MAC of a token.
 func sign(key, b []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(b)
 	return mac.Sum(nil)[:tokenMAC]
 }
 
-// open reads a token that is signed with one of the keys.
+// open parses a token that is signed with one of the keys. Its error is ErrInvalidToken.
 func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, error) {
 	n := len(token) - tokenMAC
 	if n < 1+tokenNonce || n > maxToken || token[0] != tokenVersion {
@@ -146,7 +148,8 @@ func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, e
 	return parts, nil
 }
 
-// zone is a time zone by name; mostly that of the rule, which is there already.
+// zone returns a time zone by name: the zone of one of the rule's limits if it has that name, which is the usual case and avoids
+// loading it.
 func (s *RuleSet) zone(rule, name string) *time.Location {
 	if n, ok := s.byID[rule]; ok {
 		for i := range s.rules[n].limits {
@@ -157,7 +160,7 @@ func (s *RuleSet) zone(rule, name string) *time.Location {
 	}
 	z, err := time.LoadLocation(name)
 	if err != nil {
-		return nil // UTC: the window is not the same, but something is counted
+		return nil // UTC: the units are counted, although in another window
 	}
 	return z
 }
@@ -169,7 +172,7 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// tokenReader reads a token from front to back.
+// tokenReader decodes a token sequentially. broken is set if the token is too short or malformed.
 type tokenReader struct {
 	rest   []byte
 	broken bool

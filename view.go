@@ -1,6 +1,6 @@
 package headgate
 
-// Slots that every rule set has. The rest are the other attributes that its rules ask for.
+// Slots that every rule set has. Further slots are for the other attributes that its rules read.
 const (
 	slotPath = iota
 	slotOtherPath
@@ -10,7 +10,7 @@ const (
 	fixedSlots
 )
 
-// slots gives each attribute that rules ask for a number.
+// slots numbers the attributes that rules read.
 type slots struct {
 	names  []string
 	number map[string]int
@@ -24,6 +24,7 @@ func newSlots() slots {
 	return s
 }
 
+// of returns the number of an attribute, assigning one if it is new.
 func (s *slots) of(name string) int {
 	n, ok := s.number[name]
 	if !ok {
@@ -34,8 +35,8 @@ func (s *slots) of(name string) int {
 	return n
 }
 
-// view is one request as a rule set looks at it, in one of its readings at a time: values by slot, paths taken apart when
-// first asked for. It begins empty.
+// view is a request as a rule set evaluates it, in one reading at a time: values by slot, and paths split on first use. The zero
+// value is empty.
 type view struct {
 	attributes Attributes
 	hashed     Attributes // a copy with the hash of the API key
@@ -45,8 +46,8 @@ type view struct {
 	readings   readings
 }
 
-// look takes a request, in its first reading.
-func (v *view) look(set *RuleSet, a Attributes) {
+// load sets the request, in its primary reading.
+func (v *view) load(set *RuleSet, a Attributes) {
 	s := &set.slots
 	clear(v.hashed)
 	a = hashKey(a, attrAPIKey, &v.hashed)
@@ -73,8 +74,8 @@ func (v *view) look(set *RuleSet, a Attributes) {
 	v.readings.collect(set, v.values)
 }
 
-// read goes on to another reading of the same request.
-func (v *view) read(path, method int) {
+// selectReading switches to a reading of the request, by the indexes of its path and method.
+func (v *view) selectReading(path, method int) {
 	if p := v.readings.paths[path]; p != v.values[slotPath] {
 		v.values[slotPath] = p
 		v.split = [2]bool{}
@@ -82,14 +83,15 @@ func (v *view) read(path, method int) {
 	v.values[slotMethod] = v.readings.methods[method]
 }
 
-// inReading is the attributes in the present reading.
-func (v *view) inReading() Attributes {
+// readingAttributes returns the attributes with the path and method of the current reading.
+func (v *view) readingAttributes() Attributes {
 	if !v.readings.ambiguous() {
 		return v.attributes
 	}
 	return v.readings.with(v.attributes, v.values[slotPath], v.values[slotMethod])
 }
 
+// path returns the segments of the path in the current reading, in lower case if lower is set.
 func (v *view) path(lower bool) *segments {
 	i := 0
 	if lower {
@@ -106,10 +108,10 @@ func (v *view) path(lower bool) *segments {
 	return &v.paths[i]
 }
 
-// forget makes the view empty again.
-func (v *view) forget() {
+// reset empties the view.
+func (v *view) reset() {
 	v.attributes = nil
 	clear(v.hashed)
 	clear(v.values)
-	v.readings.forget()
+	v.readings.reset()
 }

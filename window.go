@@ -1,17 +1,17 @@
 package headgate
 
-// rollFixed brings the window to now; one not yet charged begins now.
+// rollFixed advances the window to now. A window that was not yet charged begins now.
 func (t *Terms) rollFixed(s *State, now int64) {
-	over := now >= s.Time+t.Window
+	ended := now >= s.Time+t.Window
 	if t.Aligned {
-		over = s.Time < t.Start
+		ended = s.Time < t.Start
 	}
-	if over || s.Expires == 0 {
+	if ended || s.Expires == 0 {
 		*s = State{Time: now, Log: s.Log, LastHold: s.LastHold, Hold: s.Hold}
 	}
 }
 
-// fixedEnd is where a settled window ends.
+// fixedEnd returns the end of a settled window.
 func (t *Terms) fixedEnd(s *State) int64 {
 	if t.Aligned {
 		return t.End
@@ -19,8 +19,8 @@ func (t *Terms) fixedEnd(s *State) int64 {
 	return s.Time + t.Window
 }
 
-// rollSliding brings the pair of windows to now. The first begins with the first charge; the next ones follow it without
-// a gap.
+// rollSliding advances the current and the previous window to now. The first window begins with the first charge; the next ones
+// follow without a gap.
 func (t *Terms) rollSliding(s *State, now int64) {
 	switch {
 	case s.Expires == 0 || now >= s.Time+2*t.Window:
@@ -30,20 +30,20 @@ func (t *Terms) rollSliding(s *State, now int64) {
 	}
 }
 
-// weigh is what the previous window still counts, rounded up.
-func (t *Terms) weigh(s *State, now int64) int64 {
+// previousWeight returns how many units the previous window still counts, rounded up.
+func (t *Terms) previousWeight(s *State, now int64) int64 {
 	return (s.Prev*t.ticksLeft(s, now) + t.PerWindow - 1) / t.PerWindow
 }
 
-// ticksLeft returns how many ticks the present window has left, at least one.
+// ticksLeft returns how many ticks the current window has left, at least one.
 func (t *Terms) ticksLeft(s *State, now int64) int64 {
 	return min((s.Time+t.Window-now+t.Tick-1)/t.Tick, t.PerWindow)
 }
 
-// lighten takes as much out of the previous window as makes its weight sink by units, or to zero, and returns by how many it
-// did. A unit of the count weighs at most one, so that the weight can be made any smaller number.
-func (t *Terms) lighten(s *State, units, now int64) int64 {
-	weight := t.weigh(s, now)
+// reducePrevious reduces the count of the previous window such that its weight drops by units, or to zero, and returns by how many
+// it dropped. A unit of the count weighs at most one, so that the weight can be reduced to any smaller number.
+func (t *Terms) reducePrevious(s *State, units, now int64) int64 {
+	weight := t.previousWeight(s, now)
 	units = min(units, weight)
 	if units > 0 {
 		s.Prev = (weight - units) * t.PerWindow / t.ticksLeft(s, now)
@@ -51,8 +51,8 @@ func (t *Terms) lighten(s *State, units, now int64) int64 {
 	return units
 }
 
-// slidingFitsAt is when the weight of the past has sunk far enough: in this window, or else in the next, where what this
-// one was charged is the past.
+// slidingFitsAt returns when the weight of the previous window has dropped far enough: in the current window, or else in the next
+// window, for which the current one is the previous.
 func (t *Terms) slidingFitsAt(s *State) int64 {
 	if left := t.Capacity - s.Used - t.MinUnits; left >= 0 {
 		return s.Time + t.Window - left*t.PerWindow/s.Prev*t.Tick

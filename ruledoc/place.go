@@ -49,7 +49,10 @@ func (r *reader) place(rule *readRule, wrong *headgate.RuleError) *yamldoc.Error
 			at = last.Key
 		}
 	}
-	problem := sentence(cmp.Or(strings.Join(wrong.Path, "."), "the rule"), wrong.Problem)
+	problem := wrong.Problem
+	if len(wrong.Path) > 0 {
+		problem = sentence(strings.Join(wrong.Path, "."), problem)
+	}
 	if wrong.Other >= 0 && wrong.Other < len(r.rules) {
 		other := r.rules[wrong.Other]
 		place := other.node.Find([]string{"id"})
@@ -73,7 +76,7 @@ func sentence(what, problem string) string {
 	return what + ": " + problem
 }
 
-var noAttribute = regexp.MustCompile(`^there is no attribute "([^"]*)"`)
+var noAttribute = regexp.MustCompile(`^unknown attribute "([^"]*)"`)
 
 // closest is the item of a list that a problem quotes, or the value of the key that it speaks of, or nil.
 func closest(n *node, problem string) *node {

@@ -87,9 +87,9 @@ func TestParseLimitErrors(t *testing.T) {
 			`limit: there is no unit "x": write second, minute, hour, day or week, or several, as in 5/15m`,
 		"5000/month":                `limit: months differ in length: write {quota: 5000, calendar: month}, or 5000/30d`,
 		"5000/minute burst many":    `limit: "many" is no whole number: write it in digits, 10_000 if you like`,
-		"5000/minute burst 500":     `limit: burst belongs to token_bucket; a sliding_window has none`,
+		"5000/minute burst 500":     `limit: burst 500: only token_bucket has a burst, not sliding_window`,
 		"{rate: 5/minut}":           `limit:1:8: rate: there is no unit "minut"; did you mean 5/minute?`,
-		"{rate: 1/366d, burst: 99}": `limit: burst belongs to token_bucket; a sliding_window has none`,
+		"{rate: 1/366d, burst: 99}": `limit: burst 99: only token_bucket has a burst, not sliding_window`,
 		"{":                         `limit:1:1: the { has no }`,
 	} {
 		if l, err := ParseLimit(text, like); err == nil || strings.Split(err.Error(), "\n")[0] != want || l != (headgate.Limit{}) {

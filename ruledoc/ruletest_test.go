@@ -247,7 +247,7 @@ tests:
 			[]string{
 				`2:1: unknown key "tsets"; did you mean "tests"?`,
 				`5:12: start wants a time`,
-				`7:43: there is no attribute "ipp"`,
+				`7:43: unknown attribute "ipp"`,
 				`7:61: unknown key "allowed2"; did you mean "allowed"?`,
 				`8:14: time does not go back: the request before this one is 30s after the start, and this is 10s`,
 				`8:52: repeat is 0: write 1 or more`,

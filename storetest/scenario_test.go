@@ -317,7 +317,7 @@ func TestParseScenarios(t *testing.T) {
 		{head + "  limit b = bucket 10/1m\n", `4: expected one of token_bucket to sliding_log, not "bucket"`},
 		{head + "  limit b = token_bucket ten/1m\n", `4: expected a number, not "ten"`},
 		{head + "  limit b = token_bucket 10/1m fast\n", `4: expected burst, aligned, spread, zone or anchor, not "fast"`},
-		{head + "  limit b = leaky_bucket 10/1m burst 3\n", "4: burst belongs to token_bucket; a leaky_bucket has none"},
+		{head + "  limit b = leaky_bucket 10/1m burst 3\n", "4: burst 3: only token_bucket has a burst, not leaky_bucket"},
 		{head + "  limit b = fixed_window 10\n", "4: the line ends where per is expected"},
 		{head + "  limit b = fixed_window 10 per day zone Berlin\n", "4: unknown time zone Berlin"},
 		{head + "    take alice api 1 -> ok\n  subject alice offset 1s\n", "5: alice has been used above: say its offset before"},

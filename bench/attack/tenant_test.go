@@ -258,7 +258,7 @@ func TestTenantMakesDecisionsSlow(t *testing.T) {
 	if status != http.StatusUnprocessableEntity {
 		t.Errorf("256 limits: %d: %s", status, text)
 	}
-	wantWords(t, text, "weigh 256 together", "at most 64")
+	wantWords(t, text, "weight 256", "at most 64")
 	accepted, denial := 0, ""
 	for i := range 6 {
 		if status, text := publish(fmt.Sprintf("heavy-%d", i), fmt.Sprintf(`"when": "path != \"\"", "limits": {%s}`, limits(60))); status == http.StatusCreated {

@@ -195,7 +195,7 @@ func TestTenantQuotas(t *testing.T) {
 		limits[i] = fmt.Sprintf(`"l%d": "1000/minute"`, i)
 	}
 	heavy := fmt.Sprintf(`{"id": "r0", "by": ["tenant"], "limits": {%s}, "meter": true}`, strings.Join(limits, ","))
-	w.ask(t, acme, "PUT /rules/r0", heavy, "If-Match", "*").says(422, "weigh 256 together", "at most 64", "make several rules of it")
+	w.ask(t, acme, "PUT /rules/r0", heavy, "If-Match", "*").says(422, "weight 256", "at most 64", "split the rule")
 	slow := `{"id": "r0", "by": ["tenant"], "limit": "9/s", "when": "path.matches(\"(?:a?){40}b$\")"}`
 	w.ask(t, acme, "PUT /rules/r0", slow, "If-Match", "*").says(422, "estimated cost is 680960 steps", "budget is 150000", "use startsWith")
 	w.ask(t, editor, "POST /rules", strings.Replace(slow, "r0", "ours", 1)).says(422, "budget is 150000")
