@@ -12,7 +12,7 @@ import (
 
 const million = 1_000_000
 
-// lasting is n charges on as many counters of one subject, which take 31 seconds to expire and millions of charges.
+// lasting returns n charges on as many counters of one subject. The counters take 31 seconds to expire and allow millions of charges.
 func lasting(n int) []headgate.Charge {
 	limit := headgate.Limit{Count: 1_000_000, Window: 366 * 24 * time.Hour, Burst: 9_000_000}
 	charges := make([]headgate.Charge, n)
@@ -77,7 +77,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// BenchmarkFlood charges a new counter each time: while the store grows, and when each pushes out another.
+// BenchmarkFlood charges a new counter each time: in a full store, where each evicts another, and in one whose counters expire.
 func BenchmarkFlood(b *testing.B) {
 	b.Run("evicting", func(b *testing.B) {
 		store := memstore.New(memstore.Options{})
@@ -106,12 +106,12 @@ func BenchmarkFlood(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory reports the bytes that a counter takes, with the 24 of its key: in a full store and, the most wasteful
-// case, in one whose tables have all just grown.
+// BenchmarkMemory reports the bytes per counter, including the 24 of its key: in a full store and, the worst case, in one whose
+// tables have all just grown.
 func BenchmarkMemory(b *testing.B) {
 	for _, bench := range []struct {
-		name          string
-		charged, most uint64
+		name                string
+		charged, maxEntries uint64
 	}{
 		{"full", 2 * million, million},
 		{"just grown", 695_000, 2 * million},
@@ -119,7 +119,7 @@ func BenchmarkMemory(b *testing.B) {
 		b.Run(bench.name, func(b *testing.B) {
 			for b.Loop() {
 				before := heap()
-				store := memstore.New(memstore.Options{MaxEntries: int(bench.most)})
+				store := memstore.New(memstore.Options{MaxEntries: int(bench.maxEntries)})
 				charges, results := lasting(1), make([]headgate.Result, 1)
 				for n := range bench.charged {
 					takeAs(b, store, charges, results, nth(n))

@@ -5,24 +5,23 @@ import (
 	"sync/atomic"
 )
 
-// budget is how many entries all tables of a store may have together. Subjects spread over the tables by chance, so that a
-// bound on each alone would have some of them evict while others have room.
+// budget limits the number of entries of all tables of a store together. Subjects are distributed over the tables at random, so
+// that a limit per table would make some tables evict while others have free capacity.
 //
-// It also knows when the next entry expires, so that a table without room can tell whether it would do to look for expired
-// entries, and in which tables.
+// It also tracks when the next entry expires, so that a full table knows whether to search for expired entries, and in which tables.
 type budget struct {
-	most int64
-	// due[i] is no later than when any entry of table i expires, in Unix seconds.
+	capacity int64
+	// due[i] is a lower bound on when the next entry of table i expires, in Unix seconds.
 	due []atomic.Int64
-	_   [64]byte // keeps what every call reads off the cache lines of what others write
-	// used is how many entries there are.
+	_   [64]byte // keeps the fields that every call reads off the cache lines of the fields that others write
+	// used is the number of entries.
 	used atomic.Int64
-	// soonest is no later than any of due.
+	// soonest is a lower bound on all of due.
 	soonest atomic.Int64
 }
 
-func newBudget(most, tables int) *budget {
-	b := &budget{most: int64(most), due: make([]atomic.Int64, tables)}
+func newBudget(capacity, tables int) *budget {
+	b := &budget{capacity: int64(capacity), due: make([]atomic.Int64, tables)}
 	b.soonest.Store(math.MaxInt64)
 	for i := range b.due {
 		b.due[i].Store(math.MaxInt64)
@@ -30,12 +29,12 @@ func newBudget(most, tables int) *budget {
 	return b
 }
 
-// take claims room for one entry, if there is any.
+// take claims capacity for one entry and reports whether there was any.
 func (b *budget) take() bool {
-	if b.used.Load() >= b.most {
+	if b.used.Load() >= b.capacity {
 		return false
 	}
-	if b.used.Add(1) > b.most {
+	if b.used.Add(1) > b.capacity {
 		b.used.Add(-1)
 		return false
 	}
@@ -43,10 +42,10 @@ func (b *budget) take() bool {
 }
 
 // exceeded reports whether there are more entries than allowed.
-func (b *budget) exceeded() bool { return b.used.Load() > b.most }
+func (b *budget) exceeded() bool { return b.used.Load() > b.capacity }
 
-// expects notes when an entry of a table expires. The table's lock is held.
-func (b *budget) expects(table int, expires int64) {
+// noteExpiry records when an entry of a table expires. The table's lock must be held.
+func (b *budget) noteExpiry(table int, expires int64) {
 	if expires >= b.due[table].Load() {
 		return
 	}
@@ -54,6 +53,7 @@ func (b *budget) expects(table int, expires int64) {
 	b.lower(expires)
 }
 
+// lower lowers soonest to expires.
 func (b *budget) lower(expires int64) {
 	for {
 		soonest := b.soonest.Load()
@@ -63,12 +63,12 @@ func (b *budget) lower(expires int64) {
 	}
 }
 
-// anyExpired reports whether some table may have expired entries.
+// anyExpired reports whether any table may have expired entries.
 func (b *budget) anyExpired(now int64) bool {
 	if b.soonest.Load() > now {
 		return false
 	}
-	// What others note meanwhile they do in the table's due first: it is seen here or lowers soonest afterwards.
+	// Concurrent calls of noteExpiry write the table's due first: it is read below, or they lower soonest afterwards.
 	b.soonest.Store(math.MaxInt64)
 	soonest := int64(math.MaxInt64)
 	for i := range b.due {

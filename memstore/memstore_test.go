@@ -16,23 +16,23 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// noon is when most tests happen. A clock that a test moves is moved between calls only.
+// noon is the time of most tests. Tests advance a clock only between calls.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func atNoon() time.Time { return noon }
 
-// slowNoon lets others run while a call holds its counters.
+// slowNoon yields to other goroutines while a call holds its locks.
 func slowNoon() time.Time {
 	runtime.Gosched()
 	return noon
 }
 
-// perWindow counts to n from the first charge on; the counter expires when the window is over.
+// perWindow returns a limit of n from the first charge on; the counter expires with the window.
 func perWindow(n int64, window time.Duration) headgate.Limit {
 	return headgate.Limit{Algorithm: headgate.FixedWindow, Count: n, Window: window}
 }
 
-// nth is a subject for each number, as uniform as a hash of it.
+// nth returns a subject for a number, as uniform as its hash.
 func nth(n uint64) headgate.Subject {
 	var s headgate.Subject
 	binary.LittleEndian.PutUint64(s[:8], mix(n))
@@ -40,7 +40,7 @@ func nth(n uint64) headgate.Subject {
 	return s
 }
 
-// mix is the finalizer of splitmix64.
+// mix returns the splitmix64 finalizer of x.
 func mix(x uint64) uint64 {
 	x += 0x9E3779B97F4A7C15
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
@@ -54,7 +54,7 @@ func charge(t *testing.T, store *memstore.Store, limit headgate.Limit, n uint64)
 	return take(t, store, headgate.Charge{Subject: nth(n), Limit: limit, Cost: 1})[0]
 }
 
-// remaining looks at the counter of the nth subject.
+// remaining returns the remaining units of the nth subject.
 func remaining(t *testing.T, store *memstore.Store, limit headgate.Limit, n uint64) int64 {
 	t.Helper()
 	return take(t, store, headgate.Charge{Subject: nth(n), Limit: limit})[0].Remaining
@@ -97,7 +97,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-func TestTakeNeedsRoomForResults(t *testing.T) {
+func TestTakeRejectsTooFewResults(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
 	charges := make([]headgate.Charge, 2)
@@ -109,7 +109,7 @@ func TestTakeNeedsRoomForResults(t *testing.T) {
 	}
 }
 
-// A decision in memory is quicker than an answer why there is none.
+// TestTakeIgnoresContext checks that a canceled context does not prevent a decision, which takes no time in memory.
 func TestTakeIgnoresContext(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
@@ -152,7 +152,7 @@ func TestTakeMatchesDecide(t *testing.T) {
 			states[i] = held[counter{charges[i].Subject, charges[i].Counter}]
 		}
 		headgate.Decide(charges, states, want, now)
-		for i := range slices.Backward(charges) { // so that the first of a counter, which has its state, is the last
+		for i := range slices.Backward(charges) { // backwards, since the first charge on a counter has its state
 			held[counter{charges[i].Subject, charges[i].Counter}] = states[i]
 			want[i].Nodes = 1
 		}
@@ -162,14 +162,14 @@ func TestTakeMatchesDecide(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsRecordedIsKept(t *testing.T) {
+func TestOnlyRecordedChargesAreKept(t *testing.T) {
 	t.Parallel()
 	limit := perWindow(3, time.Hour)
 	for name, c := range map[string]headgate.Charge{
-		"peek":                 {Limit: limit},
-		"more than ever fits":  {Limit: limit, Cost: 4},
-		"limit that is no one": {Cost: 1},
-		"refund of nothing":    {Limit: limit, Cost: 1, Refund: headgate.Receipt{Units: 1, Mark: 1, Time: 1}},
+		"peek":                {Limit: limit},
+		"more than ever fits": {Limit: limit, Cost: 4},
+		"invalid limit":       {Cost: 1},
+		"refund of nothing":   {Limit: limit, Cost: 1, Refund: headgate.Receipt{Units: 1, Mark: 1, Time: 1}},
 	} {
 		store := memstore.New(memstore.Options{Clock: atNoon})
 		take(t, store, c)
@@ -212,25 +212,25 @@ func TestClock(t *testing.T) {
 func TestExactUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{Clock: slowNoon})
-	var admitted atomic.Int64
+	var allowed atomic.Int64
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
 			for range 50 {
 				if charge(t, store, perWindow(1_000, time.Hour), 1).Allowed {
-					admitted.Add(1)
+					allowed.Add(1)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if n := admitted.Load(); n != 1_000 {
-		t.Errorf("%d of 1,000 were admitted", n)
+	if n := allowed.Load(); n != 1_000 {
+		t.Errorf("%d of 1,000 were allowed", n)
 	}
 }
 
-// TestAtomicOverSubjects charges pairs of subjects, in either order, that are always charged together. Whoever looks at a
-// pair must see them alike, and in the end each has been charged what was admitted.
+// TestAtomicOverSubjects charges pairs of subjects, in either order, that are always charged together. A peek at a pair must see
+// both equal, and in the end each has been charged what was allowed.
 func TestAtomicOverSubjects(t *testing.T) {
 	t.Parallel()
 	const pairs, requests = 10, 3_000
@@ -242,7 +242,7 @@ func TestAtomicOverSubjects(t *testing.T) {
 			{Subject: nth(2*pair + 1), Limit: roomy, Cost: cost},
 		}
 	}
-	var admitted [pairs]atomic.Int64
+	var allowed [pairs]atomic.Int64
 	var all sync.WaitGroup
 	for worker := range uint64(8) {
 		all.Go(func() {
@@ -256,19 +256,19 @@ func TestAtomicOverSubjects(t *testing.T) {
 					continue
 				}
 				charges := both(pair, 1)
-				if r.IntN(2) == 0 { // soon used up, and then denying
+				if r.IntN(2) == 0 { // exhausted after 100 requests
 					charges = append(charges, headgate.Charge{Subject: nth(1_000 + r.Uint64N(pairs)), Limit: tight, Cost: 1})
 				}
 				r.Shuffle(len(charges), func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
 				if results := take(t, store, charges...); results[0].Granted > 0 {
-					admitted[pair].Add(1)
+					allowed[pair].Add(1)
 				}
 			}
 		})
 	}
 	all.Wait()
 	for pair := range uint64(pairs) {
-		want := roomy.Count - admitted[pair].Load()
+		want := roomy.Count - allowed[pair].Load()
 		for i, res := range take(t, store, both(pair, 0)...) {
 			if res.Remaining != want {
 				t.Errorf("subject %d of pair %d has %d units left, want %d", i, pair, res.Remaining, want)
@@ -277,18 +277,18 @@ func TestAtomicOverSubjects(t *testing.T) {
 	}
 }
 
-// TestCap charges far more counters than are allowed. None expires, so each is held or was evicted.
+// TestCap charges far more counters than MaxEntries. None expires, so each is either kept or evicted.
 func TestCap(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make test-long runs it")
 	}
-	const most, workers = 100_000, 2
+	const maxEntries, workers = 100_000, 2
 	keys := uint64(10_000_000)
 	if testing.Short() || testenv.Race() {
 		keys /= 20
 	}
-	store := memstore.New(memstore.Options{MaxEntries: most, Clock: atNoon})
+	store := memstore.New(memstore.Options{MaxEntries: maxEntries, Clock: atNoon})
 	var all sync.WaitGroup
 	for worker := range uint64(workers) {
 		all.Go(func() {
@@ -300,20 +300,20 @@ func TestCap(t *testing.T) {
 					t.Errorf("a new counter denies: %+v, %v", results[0], err)
 					return
 				}
-				if n%10_000 == 0 && store.Len() > most {
+				if n%10_000 == 0 && store.Len() > maxEntries {
 					t.Errorf("%d counters are held after %d were charged", store.Len(), n)
 				}
 			}
 		})
 	}
 	all.Wait()
-	// With many more counters than places every shard is full.
-	if held, evicted := store.Len(), store.Evicted(); held != most || uint64(held)+uint64(evicted) != keys {
+	// With many more counters than slots, every shard is full.
+	if held, evicted := store.Len(), store.Evicted(); held != maxEntries || uint64(held)+uint64(evicted) != keys {
 		t.Errorf("%d held and %d evicted of %d", held, evicted, keys)
 	}
 }
 
-// As many counters as are allowed are all kept, however they fall into the shards.
+// TestNoneIsEvictedUpToTheCap keeps MaxEntries counters, however they are distributed over the shards.
 func TestNoneIsEvictedUpToTheCap(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -323,43 +323,43 @@ func TestNoneIsEvictedUpToTheCap(t *testing.T) {
 	if !testing.Short() && !testenv.Race() {
 		sizes = append(sizes, 1_000_000)
 	}
-	for _, most := range sizes {
-		store := memstore.New(memstore.Options{MaxEntries: most, Clock: atNoon})
+	for _, maxEntries := range sizes {
+		store := memstore.New(memstore.Options{MaxEntries: maxEntries, Clock: atNoon})
 		limit := headgate.PerHour(2)
-		for n := range uint64(most) {
+		for n := range uint64(maxEntries) {
 			charge(t, store, limit, n)
 		}
-		if held, evicted := store.Len(), store.Evicted(); held != most || evicted != 0 {
-			t.Errorf("MaxEntries %d: %d held, %d evicted of as many", most, held, evicted)
+		if held, evicted := store.Len(), store.Evicted(); held != maxEntries || evicted != 0 {
+			t.Errorf("MaxEntries %d: %d held, %d evicted of as many", maxEntries, held, evicted)
 		}
-		for n := range uint64(most) {
+		for n := range uint64(maxEntries) {
 			if remaining(t, store, limit, n) != 1 {
-				t.Fatalf("MaxEntries %d: counter %d was forgotten", most, n)
+				t.Fatalf("MaxEntries %d: counter %d was lost", maxEntries, n)
 			}
 		}
-		charge(t, store, limit, uint64(most))
-		if held, evicted := store.Len(), store.Evicted(); held != most || evicted != 1 {
-			t.Errorf("MaxEntries %d: %d held, %d evicted of one more", most, held, evicted)
+		charge(t, store, limit, uint64(maxEntries))
+		if held, evicted := store.Len(), store.Evicted(); held != maxEntries || evicted != 1 {
+			t.Errorf("MaxEntries %d: %d held, %d evicted of one more", maxEntries, held, evicted)
 		}
 	}
 }
 
-// Counters come and go, some soon and some late, several to a call, and never are more alive than are allowed: none of
-// those is evicted, whichever shard the expired ones lie in.
-func TestOnlyTheExpiredMakeRoom(t *testing.T) {
+// TestOnlyExpiredCountersAreDropped creates counters that expire early and late, several per call, and never more live ones than
+// MaxEntries: no live counter is evicted, whichever shard the expired ones are in.
+func TestOnlyExpiredCountersAreDropped(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make test-long runs it")
 	}
 	spans := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute, time.Hour}
-	for seed, most := range []int{7, 1_000, 5_000, 20_000} {
+	for seed, maxEntries := range []int{7, 1_000, 5_000, 20_000} {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		now := noon
-		store := memstore.New(memstore.Options{MaxEntries: most, Clock: func() time.Time { return now }})
+		store := memstore.New(memstore.Options{MaxEntries: maxEntries, Clock: func() time.Time { return now }})
 		ends := map[int64]int{} // how many expire in which second
 		alive, full := 0, 0
-		for next := uint64(0); next < uint64(12*most); {
-			if r.IntN(most) == 0 || alive == most {
+		for next := uint64(0); next < uint64(12*maxEntries); {
+			if r.IntN(maxEntries) == 0 || alive == maxEntries {
 				now = now.Add(time.Duration(1+r.IntN(4)) * time.Second)
 				for second, n := range ends {
 					if second <= now.Unix() {
@@ -369,7 +369,7 @@ func TestOnlyTheExpiredMakeRoom(t *testing.T) {
 				}
 			}
 			var charges []headgate.Charge
-			for range min(1+r.IntN(5), most-alive) {
+			for range min(1+r.IntN(5), maxEntries-alive) {
 				span := spans[r.IntN(len(spans))]
 				charges = append(charges, headgate.Charge{Subject: nth(next), Limit: perWindow(2, span), Cost: 1})
 				next++
@@ -377,26 +377,27 @@ func TestOnlyTheExpiredMakeRoom(t *testing.T) {
 				ends[now.Add(span).Unix()]++
 			}
 			take(t, store, charges...)
-			if alive == most {
+			if alive == maxEntries {
 				full++
 			}
 			if evicted := store.Evicted(); evicted != 0 {
-				t.Fatalf("seed %d, MaxEntries %d: %d alive, %d evicted", seed, most, alive, evicted)
+				t.Fatalf("seed %d, MaxEntries %d: %d alive, %d evicted", seed, maxEntries, alive, evicted)
 			}
 		}
-		if held := store.Len(); held > most || full < 3 {
-			t.Errorf("seed %d, MaxEntries %d: %d held; it was full %d times", seed, most, held, full)
+		if held := store.Len(); held > maxEntries || full < 3 {
+			t.Errorf("seed %d, MaxEntries %d: %d held; it was full %d times", seed, maxEntries, held, full)
 		}
 	}
 }
 
-// The same with many callers: none of the counters that are to last is lost while others come and expire.
-func TestOnlyTheExpiredMakeRoomTogether(t *testing.T) {
+// TestOnlyExpiredCountersAreDroppedConcurrently does the same with several goroutines: no long-lived counter is lost while others
+// are created and expire.
+func TestOnlyExpiredCountersAreDroppedConcurrently(t *testing.T) {
 	t.Parallel()
-	const most, lasting, each, workers = 20_000, 10_000, 9_000, 4
+	const maxEntries, lasting, each, workers = 20_000, 10_000, 9_000, 4
 	var now atomic.Int64
 	now.Store(noon.Unix())
-	store := memstore.New(memstore.Options{MaxEntries: most, Clock: func() time.Time { return time.Unix(now.Load(), 0) }})
+	store := memstore.New(memstore.Options{MaxEntries: maxEntries, Clock: func() time.Time { return time.Unix(now.Load(), 0) }})
 	long, short := headgate.PerDay(2), perWindow(2, time.Second)
 	for n := range uint64(lasting) {
 		charge(t, store, long, n)
@@ -411,49 +412,49 @@ func TestOnlyTheExpiredMakeRoomTogether(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if held, evicted := store.Len(), store.Evicted(); held > most || evicted != 0 {
+		if held, evicted := store.Len(), store.Evicted(); held > maxEntries || evicted != 0 {
 			t.Fatalf("round %d: %d held, %d evicted", round, held, evicted)
 		}
 		now.Add(1)
 	}
 	for n := range uint64(lasting) {
 		if remaining(t, store, long, n) != 1 {
-			t.Fatalf("counter %d was forgotten", n)
+			t.Fatalf("counter %d was lost", n)
 		}
 	}
 }
 
 func TestSmallCaps(t *testing.T) {
 	t.Parallel()
-	for most := 1; most < 50; most++ {
-		store := memstore.New(memstore.Options{MaxEntries: most, Clock: atNoon})
+	for maxEntries := 1; maxEntries < 50; maxEntries++ {
+		store := memstore.New(memstore.Options{MaxEntries: maxEntries, Clock: atNoon})
 		for n := range uint64(100) {
 			charge(t, store, headgate.PerHour(2), n)
 			if left := remaining(t, store, headgate.PerHour(2), n); left != 1 {
-				t.Fatalf("MaxEntries %d: the counter charged last is not there", most)
+				t.Fatalf("MaxEntries %d: the counter charged last was not kept", maxEntries)
 			}
 		}
-		if held, evicted := store.Len(), store.Evicted(); held != most || evicted != int64(100-most) {
-			t.Errorf("MaxEntries %d: %d held, %d evicted of 100", most, held, evicted)
+		if held, evicted := store.Len(), store.Evicted(); held != maxEntries || evicted != int64(100-maxEntries) {
+			t.Errorf("MaxEntries %d: %d held, %d evicted of 100", maxEntries, held, evicted)
 		}
 	}
 }
 
-// Counters nobody asks for again are dropped as others come.
+// TestExpiredAreDroppedWithoutTraffic checks that counters that are not charged again are dropped as others are created.
 func TestExpiredAreDroppedWithoutTraffic(t *testing.T) {
 	t.Parallel()
 	now := noon
-	for name, test := range map[string]struct{ most, old, fresh int }{
-		"while growing": {most: 100_000, old: 20_000, fresh: 40_000},
-		"when full":     {most: 5_000, old: 10_000, fresh: 4_000},
+	for name, test := range map[string]struct{ maxEntries, old, fresh int }{
+		"while growing": {maxEntries: 100_000, old: 20_000, fresh: 40_000},
+		"when full":     {maxEntries: 5_000, old: 10_000, fresh: 4_000},
 	} {
-		store := memstore.New(memstore.Options{MaxEntries: test.most, Clock: func() time.Time { return now }})
+		store := memstore.New(memstore.Options{MaxEntries: test.maxEntries, Clock: func() time.Time { return now }})
 		for n := range test.old {
 			charge(t, store, perWindow(1, time.Minute), uint64(n))
 		}
 		before := store.Evicted()
-		if held := store.Len(); held != min(test.old, test.most) {
-			t.Fatalf("%s: %d counters are held, want %d", name, held, min(test.old, test.most))
+		if held := store.Len(); held != min(test.old, test.maxEntries) {
+			t.Fatalf("%s: %d counters are held, want %d", name, held, min(test.old, test.maxEntries))
 		}
 		now = now.Add(time.Minute)
 		for n := range test.fresh {
@@ -484,7 +485,7 @@ func TestEvictsTheExpiredBeforeTheLiving(t *testing.T) {
 	}
 	for n := range uint64(half) {
 		if remaining(t, store, long, 2*n+1) != 1 {
-			t.Errorf("counter %d was forgotten", n)
+			t.Errorf("counter %d was lost", n)
 		}
 	}
 }
@@ -507,13 +508,13 @@ func TestEvictsTheSoonestToExpire(t *testing.T) {
 			lost++
 		}
 	}
-	// A short one is left out of account only if none of them is among those looked at.
+	// A long-lived counter is evicted only if no short-lived one is in the sample.
 	if held, evicted := store.Len(), store.Evicted(); held != 2*half || evicted != half/2 || lost > half/20 {
 		t.Errorf("%d held, %d evicted, of the long-lived %d", held, evicted, lost)
 	}
 }
 
-// Nobody gets a fresh allowance by making the store forget with a flood of other keys.
+// TestFloodEvictsItself checks that a client cannot get a fresh allowance by evicting its counter with a flood of other keys.
 func TestFloodEvictsItself(t *testing.T) {
 	t.Parallel()
 	limit := headgate.PerMinute(60)

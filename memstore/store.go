@@ -1,8 +1,8 @@
-// Package memstore keeps counters in this process: sharded, bounded and expiring.
+// Package memstore is a store that keeps counters in this process: sharded, bounded and expiring.
 //
-// It knows where a counter's state lies, when it may be forgotten and which one to forget if there are too many. It does
-// not know how to count, which it leaves to headgate.Decide, nor of other processes: each counts for itself, and a
-// restart forgets everything.
+// It keeps the states of counters, drops them when they expire, and evicts some if there are too many. It leaves counting to
+// headgate.Decide and does not share counters with other processes: each process counts on its own, and a restart resets all
+// counters.
 package memstore
 
 import (
@@ -22,37 +22,37 @@ import (
 const (
 	defaultMaxEntries = 1_000_000
 	maxShards         = 256
-	// minShardEntries is how many entries a shard has at least when the store is full.
+	// minShardEntries is the smallest number of entries per shard of a full store.
 	minShardEntries = 1_024
-	// reclaimSlots is how many slots one call searches for expired entries, if one shard has no more: a few hundred
+	// reclaimSlots is the number of slots after which one call stops searching further shards for expired entries: a few hundred
 	// microseconds.
 	reclaimSlots = 1 << 16
-	// usualCharges of one request are decided without allocating.
+	// usualCharges is the number of charges up to which a request is decided without allocating.
 	usualCharges = 8
 )
 
-// Options of a store. The zero value is ready to use.
+// Options configure a Store. The zero value is valid.
 type Options struct {
-	// MaxEntries is how many counters are kept at most; 0 means 1,000,000. Each takes 80 to 120 bytes, a sliding log 16
-	// more for each charge it remembers, and each hold about 100. No counter is evicted while no more than this many are
-	// live; expired ones make room first, and for as long as it takes to find them there may be a few more.
+	// MaxEntries is the largest number of counters; 0 means 1,000,000. Each takes 80 to 120 bytes, plus 16 bytes per charge in a
+	// sliding log and about 100 bytes per hold. No counter is evicted while at most this many are live: expired counters are
+	// dropped first. Until they are found there may temporarily be a few more counters.
 	MaxEntries int
-	// Clock is the store's clock; nil means time.Now. With another one rules can be tried at given times. It is called while
-	// counters are locked and must not use the store.
+	// Clock returns the store's time; nil means the system clock. Set it to test rules at given times. It is called while counters
+	// are locked and must not use the store.
 	Clock func() time.Time
 }
 
-// Store keeps counters in memory. It is safe for concurrent use; all charges of one call are decided at one instant,
-// also those on different subjects.
+// Store keeps counters in memory. It is safe for concurrent use. All charges of one call are decided atomically, even on different
+// subjects.
 type Store struct {
-	// seed places subjects differently in each store, so that a client who can choose its key, and thereby its subject,
-	// cannot aim at the shard of another and push that one's counters out.
+	// seed distributes subjects differently in each store, so that a client that can choose its key, and thereby its subject, cannot
+	// target the shard of another client to evict that client's counters.
 	seed   maphash.Seed
-	shards []shard // a power of two of them
+	shards []shard // the number of shards is a power of two
 	budget *budget
-	turn   atomic.Uint32 // the shard to be searched next for what has expired
+	turn   atomic.Uint32 // selects the shard to reclaim next
 	clock  func() time.Time
-	key    []byte // to sign with
+	key    []byte // signs reservation tokens
 }
 
 var (
@@ -66,7 +66,7 @@ type shard struct {
 	_ [64]byte // keeps the next shard's lock off this one's cache lines
 }
 
-// New makes an empty store. It takes memory as counters come.
+// New returns an empty store. Its memory grows with the number of counters.
 func New(o Options) *Store {
 	if o.MaxEntries <= 0 {
 		o.MaxEntries = defaultMaxEntries
@@ -87,8 +87,8 @@ func New(o Options) *Store {
 	return s
 }
 
-// Take decides all charges or none. It waits for nothing, so the context cannot interrupt it; the only error is that
-// there is not one result for each charge.
+// Take grants all charges or none. It does not block, so that it ignores the context. It returns an error only if the number of
+// results differs from the number of charges.
 func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	if len(results) != len(charges) {
 		return fmt.Errorf("memstore: %d results for %d charges", len(results), len(charges))
@@ -108,11 +108,11 @@ func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []hea
 	return nil
 }
 
-// takeAll decides several charges. It reports whether there are now too many entries.
+// takeAll decides several charges and reports whether there are now too many entries.
 func (s *Store) takeAll(charges []headgate.Charge, results []headgate.Result) (over bool) {
-	var placeRoom [usualCharges]place
-	var stateRoom [usualCharges]headgate.State
-	places, states := placeRoom[:], stateRoom[:]
+	var placeBuffer [usualCharges]place
+	var stateBuffer [usualCharges]headgate.State
+	places, states := placeBuffer[:], stateBuffer[:]
 	if len(charges) > usualCharges {
 		places, states = make([]place, len(charges)), make([]headgate.State, len(charges))
 	}
@@ -133,7 +133,7 @@ func (s *Store) takeAll(charges []headgate.Charge, results []headgate.Result) (o
 	}
 	headgate.Decide(charges, states, results, s.clock())
 	now := results[0].Time.Unix()
-	// Of several charges on one counter the first has the state to keep, which is therefore written last.
+	// If several charges are on one counter, the first has the state to keep; writing backwards writes it last.
 	for i := len(places) - 1; i >= 0; i-- {
 		results[i].Nodes = 1
 		p := &places[i]
@@ -143,7 +143,7 @@ func (s *Store) takeAll(charges []headgate.Charge, results []headgate.Result) (o
 	return over
 }
 
-// takeOne is takeAll for one charge, with one lock and nothing to sort out.
+// takeOne decides one charge, as takeAll does but with a single lock.
 func (s *Store) takeOne(charges []headgate.Charge, results []headgate.Result) (over bool) {
 	var p place
 	s.locate(&charges[0], &p)
@@ -159,8 +159,8 @@ func (s *Store) takeOne(charges []headgate.Charge, results []headgate.Result) (o
 	return sh.keep(&p.key, slot, &state[0], results[0].Time.Unix())
 }
 
-// reclaim brings the store back to as many entries as are allowed. What has expired goes first, a few shards at a time, so
-// that no call takes long: the next ones go on. It must be called with no lock held.
+// reclaim reduces the number of entries to MaxEntries. It drops expired entries first, in a few shards per call, so that no call
+// takes long: later calls continue. It must be called with no lock held.
 func (s *Store) reclaim(now int64) {
 	searched := 0
 	for range s.shards {
@@ -187,39 +187,41 @@ func (s *Store) reclaim(now int64) {
 	}
 }
 
-// nextShard returns one shard after the other.
+// nextShard returns the index of the next shard, in turn.
 func (s *Store) nextShard() int { return int(s.turn.Add(1)) & (len(s.shards) - 1) }
 
 // Shard returns 0 for every subject: the store has one shard.
 func (s *Store) Shard(headgate.Subject) int { return 0 }
 
-// Namespace returns "": nobody shares the counters.
+// Namespace returns "", since the counters are not shared.
 func (s *Store) Namespace() string { return "" }
 
-// SigningKeys returns a key that is good for this store alone, and for as long as it is.
+// SigningKeys returns a random key that is valid only for this store, as long as it exists.
 func (s *Store) SigningKeys(context.Context) ([][]byte, error) { return [][]byte{s.key}, nil }
 
-// Len is how many counters are held now, with those that have expired but were not yet dropped.
+// Len returns the number of counters, including expired ones that were not yet dropped.
 func (s *Store) Len() int {
 	var n int
 	s.each(func(t *table) { n += t.used })
 	return n
 }
 
-// Evicted is how many counters were forgotten before they expired, because there were too many. Those they counted start
-// again with a fresh allowance: if it grows, raise Options.MaxEntries.
+// Evicted returns how many counters were evicted before they expired because there were too many. Their subjects start again with a
+// fresh allowance: if the number grows, raise Options.MaxEntries.
 func (s *Store) Evicted() int64 {
 	var n int64
 	s.each(func(t *table) { n += t.evicted })
 	return n
 }
 
+// each calls f for every table, with its lock held.
 func (s *Store) each(f func(*table)) {
 	for i := range s.shards {
 		s.with(i, f)
 	}
 }
 
+// with calls f for the table of a shard, with its lock held.
 func (s *Store) with(shard int, f func(*table)) {
 	sh := &s.shards[shard]
 	sh.mu.Lock()
@@ -230,13 +232,14 @@ func (s *Store) with(shard int, f func(*table)) {
 // place is where the counter of a charge is kept.
 type place struct {
 	key   key
-	slot  int // in the table, or negative if it is not there
+	slot  int // in the table; negative if the counter has none
 	shard uint8
 }
 
-// locate finds the shard by the subject alone, so that a request about one subject takes one lock.
+// locate sets the key and the shard of a charge. The shard depends only on the subject, so that a request with one subject takes
+// one lock.
 func (s *Store) locate(c *headgate.Charge, p *place) {
-	const golden = 0x9E3779B97F4A7C15 // carries every bit of the counter up into the hash
+	const golden = 0x9E3779B97F4A7C15 // mixes every bit of the counter into the high bits of the hash
 	h := maphash.Bytes(s.seed, c.Subject[:])
 	p.key.subject = c.Subject
 	p.key.counter = c.Counter
@@ -244,12 +247,12 @@ func (s *Store) locate(c *headgate.Charge, p *place) {
 	p.shard = uint8(h & uint64(len(s.shards)-1))
 }
 
-// shardSet is the shards of one call, each of them once.
+// shardSet is the set of the shards of one call.
 type shardSet [maxShards / 64]uint64
 
 func (set *shardSet) add(shard uint8) { set[shard/64] |= 1 << (shard % 64) }
 
-// lock locks the shards in the order of their indices, as every call does, so that no two calls wait for each other.
+// lock locks the shards in the order of their indexes, as every call does, so that calls cannot deadlock.
 func (s *Store) lock(set *shardSet) {
 	for word, left := range set {
 		for ; left != 0; left &= left - 1 {

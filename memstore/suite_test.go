@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/storetest"
 )
 
-// TestSuite holds the store to the suite and to the specification.
+// TestSuite runs the conformance suite.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(testing.TB) storetest.Target {

@@ -9,31 +9,32 @@ import (
 
 const (
 	minSlots = 16
-	// sweepSlots is how many slots every insert searches for expired entries: the hand comes round before a quarter of the
-	// table can have been filled anew.
+	// sweepSlots is how many slots every insert checks for expired entries: the cursor completes a round before a quarter of the
+	// table can have been refilled.
 	sweepSlots = 4
-	// sampleEntries is among how many entries a full table chooses the one to evict.
+	// sampleEntries is the number of entries from which a full table selects the one to evict.
 	sampleEntries = 16
 )
 
-// table holds the entries of a shard in one flat array: an entry is in the slot its hash points to or, if that was taken,
-// in the next one free. An entry that leaves pulls those behind it forward, so that a search ends at the first empty
-// slot. A slot is a cache line and holds no pointer, so that the garbage collector has nothing to do here.
+// table keeps the entries of a shard in one flat array with linear probing: an entry is in the slot that its hash points to or, if
+// that was taken, in the next free one. Removing an entry moves later entries forward, so that a search ends at the first empty
+// slot. A slot is a cache line and has no pointers, so that the garbage collector does not scan it.
 //
-// Nothing happens by itself when entries expire: a hand goes round the slots and drops them, a few slots per insert. Where
-// there is no room for another entry, all that have expired are dropped before one that has not is evicted.
+// Entries do not expire automatically: every insert moves a cursor over a few slots and drops the expired entries. If the store is
+// full, all expired entries are dropped before a live one is evicted.
 type table struct {
 	budget  *budget
-	number  int // of this table in the budget
+	number  int // index of this table in the budget
 	slots   []slot
-	used    int // slots not empty
-	share   int // entries to expect if all tables have as many
-	hand    int // the slot to be searched next for expired entries
+	used    int // number of entries
+	share   int // expected number of entries of a full store
+	cursor  int // slot to check next for an expired entry
 	evicted int64
 	logs    logs
 	holds   holdtable.Table
 }
 
+// slot is the state of one counter.
 type slot struct {
 	subject headgate.Subject
 	counter headgate.Counter
@@ -42,13 +43,14 @@ type slot struct {
 	prev    int64
 	expires int64 // 0 in an empty slot
 	hash    uint32
-	log     uint32 // where logs has it; 0 means none
+	log     uint32 // number in logs; 0 means none
 }
 
+// key identifies a counter.
 type key struct {
 	subject headgate.Subject
 	counter headgate.Counter
-	hash    uint32 // of the others
+	hash    uint32 // of subject and counter
 }
 
 func (s *slot) is(k *key) bool {
@@ -59,7 +61,7 @@ func (s *slot) empty() bool { return s.expires == 0 }
 
 func (s *slot) expired(now int64) bool { return s.expires <= now && !s.empty() }
 
-// load reads a counter's state and returns its slot, or -1 if there is none.
+// load sets state to a counter's state and returns its slot, or -1 if the counter has none.
 func (t *table) load(k *key, state *headgate.State) int {
 	i := t.find(k)
 	if i >= 0 {
@@ -73,10 +75,10 @@ func (t *table) load(k *key, state *headgate.State) int {
 	return i
 }
 
-// keep writes back the state of a counter that was loaded from slot i. One that has expired, or never was charged, is
-// not kept. It reports whether the store now has more entries than allowed, although some may have expired in other tables.
+// keep writes back the state of a counter that was loaded from slot i. It drops a state that has expired or was never charged. It
+// reports whether the store now exceeds its capacity, since there may be expired entries in other tables.
 func (t *table) keep(k *key, i int, state *headgate.State, now int64) (over bool) {
-	if i >= 0 && (i >= len(t.slots) || !t.slots[i].is(k)) { // an insert for the same call has moved or evicted it
+	if i >= 0 && (i >= len(t.slots) || !t.slots[i].is(k)) { // an insert of the same call has moved or evicted it
 		i = t.find(k)
 	}
 	switch {
@@ -91,13 +93,14 @@ func (t *table) keep(k *key, i int, state *headgate.State, now int64) (over bool
 	}
 	s := &t.slots[i]
 	if s.empty() || state.Expires < s.expires {
-		t.budget.expects(t.number, state.Expires)
+		t.budget.noteExpiry(t.number, state.Expires)
 	}
 	s.time, s.used, s.prev, s.expires = state.Time, state.Used, state.Prev, state.Expires
 	s.log = t.logs.put(s.log, log{state.Log, state.Credited, state.LastHold})
 	return over
 }
 
+// find returns the slot of a counter, or -1.
 func (t *table) find(k *key) int {
 	if t.used == 0 {
 		return -1
@@ -113,13 +116,13 @@ func (t *table) find(k *key) int {
 	}
 }
 
-// insert claims a slot for a counter that has none. The caller fills it.
+// insert claims a slot for a counter that has none. The caller sets its state.
 func (t *table) insert(k *key, now int64) (i int, over bool) {
 	switch removed := t.sweep(now); {
 	case removed > 1:
 		t.budget.used.Add(int64(1 - removed))
 	case removed == 0 && !t.budget.take():
-		over = t.makeRoom(now)
+		over = t.freeOne(now)
 	}
 	if t.used >= len(t.slots)*4/5 {
 		t.rebuild(now)
@@ -130,9 +133,10 @@ func (t *table) insert(k *key, now int64) (i int, over bool) {
 	return i, over
 }
 
-// makeRoom finds room for one entry in a store that has none: where something has expired, or else by evicting. It must not
-// wait for other tables, so that what has expired there is left to Store.reclaim; until then there is one entry too many.
-func (t *table) makeRoom(now int64) (over bool) {
+// freeOne claims capacity for one entry in a full store: by dropping the table's expired entries, or else by evicting one. It must
+// not lock other tables and leaves their expired entries to Store.reclaim; until then there is one entry too many, and freeOne
+// returns true.
+func (t *table) freeOne(now int64) (over bool) {
 	if t.budget.due[t.number].Load() <= now {
 		t.sweepAll(now)
 		if t.budget.take() {
@@ -147,21 +151,22 @@ func (t *table) makeRoom(now int64) (over bool) {
 	return false
 }
 
-// sweep moves the hand on and removes what it finds expired. It returns how many that were: their room is the caller's.
+// sweep advances the cursor and removes the expired entries that it passes. It returns how many, and leaves their capacity to the
+// caller.
 func (t *table) sweep(now int64) (removed int) {
 	for range min(sweepSlots, len(t.slots)) {
-		if t.slots[t.hand].expired(now) {
-			t.remove(t.hand)
+		if t.slots[t.cursor].expired(now) {
+			t.remove(t.cursor)
 			removed++
 		} else {
-			t.hand = t.next(t.hand)
+			t.cursor = t.next(t.cursor)
 		}
 	}
 	return removed
 }
 
-// sweepAll drops everything that has expired. An entry that is pulled forward meanwhile comes to a slot that is yet to be
-// searched, or from one that was.
+// sweepAll drops all expired entries. No entry is missed: an entry that a removal moves forward moves to a slot that is still to be
+// checked, or from a slot that was checked.
 func (t *table) sweepAll(now int64) {
 	due := int64(math.MaxInt64)
 	for i := range t.slots {
@@ -175,17 +180,17 @@ func (t *table) sweepAll(now int64) {
 	t.budget.due[t.number].Store(due)
 }
 
-// evict removes one entry: it moves the hand on, but not far, and takes the one on the way that would expire soonest. A
-// counter in heavy use expires late, so a flood of new ones evicts its own.
+// evict removes one entry: among the next few entries after the cursor, the one that would expire first. A counter in heavy use
+// expires late, so that a flood of new counters evicts its own.
 func (t *table) evict(now int64) {
 	soonest := -1
-	for seen := 0; seen < min(sampleEntries, t.used); t.hand = t.next(t.hand) {
-		s := &t.slots[t.hand]
+	for seen := 0; seen < min(sampleEntries, t.used); t.cursor = t.next(t.cursor) {
+		s := &t.slots[t.cursor]
 		if s.empty() {
 			continue
 		}
 		if soonest < 0 || s.expires < t.slots[soonest].expires {
-			soonest = t.hand
+			soonest = t.cursor
 		}
 		seen++
 	}
@@ -195,14 +200,14 @@ func (t *table) evict(now int64) {
 	t.remove(soonest)
 }
 
-// drop removes the entry of slot i, and leaves its room to others.
+// drop removes the entry of slot i and releases its capacity.
 func (t *table) drop(i int) {
 	t.remove(i)
 	t.budget.used.Add(-1)
 }
 
-// remove empties slot i. Each entry behind it moves forward into the hole unless that lies before its home; the hole is
-// then where the entry was.
+// remove empties slot i. Each following entry moves forward into the hole unless the hole is before the entry's home slot; the hole
+// is then where the entry was.
 func (t *table) remove(i int) {
 	t.logs.drop(t.slots[i].log)
 	t.used--
@@ -216,9 +221,9 @@ func (t *table) remove(i int) {
 	t.slots[hole] = slot{}
 }
 
-// rebuild moves what has not expired into a new array, 1.5 times as large as these need. One that has its share of all
-// entries allowed is only as large as it takes to have a fifth of the slots empty, which keeps searches short; from there
-// on it grows in small steps, since no table gets far beyond its share.
+// rebuild moves the live entries into a new array, 1.5 times as large as they need. A table with its full share of entries gets an
+// array of which a fifth is empty, which keeps searches short; from there on it grows in small steps, since no table gets far above
+// its share.
 func (t *table) rebuild(now int64) {
 	old, live := t.slots, 0
 	for i := range old {
@@ -232,7 +237,7 @@ func (t *table) rebuild(now int64) {
 	}
 	t.slots = make([]slot, size)
 	t.budget.used.Add(int64(live - t.used))
-	t.used, t.hand = live, 0
+	t.used, t.cursor = live, 0
 	for i := range old {
 		switch s := &old[i]; {
 		case s.expired(now):
@@ -243,7 +248,7 @@ func (t *table) rebuild(now int64) {
 	}
 }
 
-// free is the slot for a new entry.
+// free returns the empty slot for a new entry.
 func (t *table) free(hash uint32) int {
 	i := t.home(hash)
 	for !t.slots[i].empty() {
@@ -252,7 +257,7 @@ func (t *table) free(hash uint32) int {
 	return i
 }
 
-// home is the slot that a hash points to.
+// home returns the slot that a hash points to.
 func (t *table) home(hash uint32) int { return int(uint64(hash) * uint64(len(t.slots)) >> 32) }
 
 func (t *table) next(i int) int {
@@ -262,7 +267,7 @@ func (t *table) next(i int) int {
 	return 0
 }
 
-// distance is how many slots to is behind from, round the end.
+// distance returns how many slots to is after from, wrapping around.
 func (t *table) distance(from, to int) int {
 	if to < from {
 		to += len(t.slots)

@@ -22,19 +22,19 @@ func TestSlotIsACacheLine(t *testing.T) {
 
 func TestShards(t *testing.T) {
 	t.Parallel()
-	for most, shards := range map[int]int{1: 1, 2047: 1, 2048: 2, 100_003: 64, 262_143: 128, 262_144: 256, 999_999: 256, 0: 256} {
-		s := New(Options{MaxEntries: most})
-		if most == 0 {
-			most = defaultMaxEntries
+	for maxEntries, shards := range map[int]int{1: 1, 2047: 1, 2048: 2, 100_003: 64, 262_143: 128, 262_144: 256, 999_999: 256, 0: 256} {
+		s := New(Options{MaxEntries: maxEntries})
+		if maxEntries == 0 {
+			maxEntries = defaultMaxEntries
 		}
-		if len(s.shards) != shards || s.budget.most != int64(most) {
-			t.Errorf("MaxEntries %d: %d shards for %d entries", most, len(s.shards), s.budget.most)
+		if len(s.shards) != shards || s.budget.capacity != int64(maxEntries) {
+			t.Errorf("MaxEntries %d: %d shards for %d entries", maxEntries, len(s.shards), s.budget.capacity)
 		}
 	}
 }
 
-// Who fills one shard of a store, or the slots around one place in it, must not fill one of the next: the places cannot be
-// learnt.
+// TestStoresPlaceSubjectsDifferently checks that subjects that share a shard or neighbouring slots of one store do not share them in
+// another store, so that a client cannot learn which subjects to use.
 func TestStoresPlaceSubjectsDifferently(t *testing.T) {
 	t.Parallel()
 	one, other := New(Options{}), New(Options{})
@@ -51,15 +51,15 @@ func TestStoresPlaceSubjectsDifferently(t *testing.T) {
 			homes[uint8(q.key.hash>>24)]++
 		}
 	}
-	// About 390 subjects are spread over 256 shards; more than 16 of them in one are a chance in a thousand million.
+	// About 390 subjects are spread over 256 shards; more than 16 in one has a probability of one in a billion.
 	for _, met := range []map[uint8]int{shards, homes} {
-		if most := slices.Max(slices.Collect(maps.Values(met))); len(met) < 128 || most > 16 {
-			t.Errorf("subjects of one place are in %d places of another store, up to %d together", len(met), most)
+		if largest := slices.Max(slices.Collect(maps.Values(met))); len(met) < 128 || largest > 16 {
+			t.Errorf("subjects of one place are in %d places of another store, up to %d together", len(met), largest)
 		}
 	}
 }
 
-// TestTableAgainstMap charges random counters of a tiny table, most of them in each other's way, and compares it with
+// TestTableAgainstMap charges random counters of a tiny table, most of which collide, and compares it with
 // a map after each step.
 func TestTableAgainstMap(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,8 @@ func TestTableAgainstMap(t *testing.T) {
 	}
 }
 
-// An array rebuilt for one counter of a call may be too short to have the slot in which the next one was found.
+// TestRebuiltSmallerWithinACall rebuilds the array for one counter of a call such that it no longer has the slot in which the next
+// counter of the call was found.
 func TestRebuiltSmallerWithinACall(t *testing.T) {
 	t.Parallel()
 	at := func(n int) *key { return &key{counter: headgate.Counter(n), hash: uint32(n) << 20} }
@@ -89,7 +90,7 @@ func TestRebuiltSmallerWithinACall(t *testing.T) {
 		}
 		m.keep(at(n), -1, &headgate.State{Used: 1, Expires: expires}, 0)
 	}
-	m.hand = 0 // where none expires, so that the next insert finds the table full
+	m.cursor = 0 // no entry expires there, so that the next insert finds the table full
 
 	before := len(m.slots)
 	var state headgate.State
@@ -105,7 +106,7 @@ func TestRebuiltSmallerWithinACall(t *testing.T) {
 	}
 }
 
-// tableModel is a table and what it should hold.
+// tableModel is a table and its expected content.
 type tableModel struct {
 	table   table
 	held    map[key]headgate.State
@@ -118,10 +119,10 @@ type tableModel struct {
 func newTableModel(seed uint64) *tableModel {
 	r := rand.New(rand.NewPCG(seed, 0))
 	m := &tableModel{held: map[key]headgate.State{}, rand: r, now: 1_000}
-	most := 1 + r.IntN(40)
-	m.table = table{budget: newBudget(most, 1), share: most}
-	homes := []uint32{0, 1 << 30, 1 << 31, 1<<32 - 1} // the last one's entries go round the end
-	for n := range 1 + r.IntN(3*most) {
+	capacity := 1 + r.IntN(40)
+	m.table = table{budget: newBudget(capacity, 1), share: capacity}
+	homes := []uint32{0, 1 << 30, 1 << 31, 1<<32 - 1} // entries of the last one wrap around
+	for n := range 1 + r.IntN(3*capacity) {
 		k := key{counter: headgate.Counter(n % 3), hash: homes[r.IntN(len(homes))] + r.Uint32N(3)<<20}
 		k.subject[n%16] = byte(n)
 		m.keys = append(m.keys, k)
@@ -129,7 +130,7 @@ func newTableModel(seed uint64) *tableModel {
 	return m
 }
 
-// step is one call to Store.Take: it loads a few counters and writes them back, charged, left as they were or lapsed.
+// step simulates one call to Store.Take: it loads a few counters and writes them back, charged, unchanged or expired.
 func (m *tableModel) step() {
 	switch m.rand.IntN(50) {
 	case 0:
@@ -169,8 +170,8 @@ func (m *tableModel) charge(s *headgate.State) {
 	}
 }
 
-// forget takes out of the model what the table dropped while it kept one counter: anything expired, that counter itself
-// if it was not to be kept, and any other only at the price of an eviction.
+// forget removes from the model what the table dropped while it kept one counter: expired entries, that counter itself if it was
+// not to be kept, and any other entry only as a counted eviction.
 func (m *tableModel) forget(kept bool, own key) {
 	for k, state := range m.held {
 		if m.table.find(&k) >= 0 {
@@ -183,7 +184,7 @@ func (m *tableModel) forget(kept bool, own key) {
 	}
 }
 
-// compare says how the table differs from the model.
+// compare returns how the table differs from the model, or "".
 func (m *tableModel) compare() string {
 	t := &m.table
 	used, logged, soonest := 0, 0, int64(math.MaxInt64)
@@ -207,7 +208,7 @@ func (m *tableModel) compare() string {
 		}
 	}
 	logs := 0
-	for _, log := range t.logs.held {
+	for _, log := range t.logs.all {
 		if !log.empty() {
 			logs++
 		}
@@ -217,14 +218,14 @@ func (m *tableModel) compare() string {
 		return fmt.Sprintf("%d slots are in use, want %d", used, len(m.held))
 	case used != t.used:
 		return fmt.Sprintf("%d slots are in use and counted as %d", used, t.used)
-	case int64(used) > t.budget.most || int64(used) != t.budget.used.Load():
-		return fmt.Sprintf("%d entries, counted as %d, of %d allowed", used, t.budget.used.Load(), t.budget.most)
+	case int64(used) > t.budget.capacity || int64(used) != t.budget.used.Load():
+		return fmt.Sprintf("%d entries, counted as %d, of %d allowed", used, t.budget.used.Load(), t.budget.capacity)
 	case soonest < t.budget.due[0].Load() || t.budget.due[0].Load() < t.budget.soonest.Load():
 		return fmt.Sprintf("one expires at %d, and not before %d and %d", soonest, t.budget.due[0].Load(), t.budget.soonest.Load())
 	case t.evicted != m.evicted:
 		return fmt.Sprintf("%d evictions, counted as %d", m.evicted, t.evicted)
-	case logs != logged || logs+len(t.logs.free) != len(t.logs.held):
-		return fmt.Sprintf("%d logs in use and %d free of %d, want %d in use", logs, len(t.logs.free), len(t.logs.held), logged)
+	case logs != logged || logs+len(t.logs.free) != len(t.logs.all):
+		return fmt.Sprintf("%d logs in use and %d free of %d, want %d in use", logs, len(t.logs.free), len(t.logs.all), logged)
 	}
 	return ""
 }
