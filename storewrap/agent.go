@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// gatherFor is how long the agent waits for more to send in one call: no request waits for it.
-	gatherFor = 2 * time.Millisecond
-	// agentBatch is how many charges it sends in one call.
+	// batchDelay is how long the agent waits for more work before it makes a call. No request waits for it.
+	batchDelay = 2 * time.Millisecond
+	// agentBatch is the maximum number of charges in one call.
 	agentBatch = 32
-	// patience is how long it waits for an answer. A lease that comes late is used or given back.
-	patience = time.Second
-	// maxReturns is how many returns may wait for a store that is unavailable.
+	// backgroundTimeout is how long a background call waits for the store. A lease that arrives late is used or returned.
+	backgroundTimeout = time.Second
+	// maxReturns is how many returns may wait for an unavailable shard. More are dropped and counted as lost.
 	maxReturns = 65_536
 )
 
-// agent acquires and returns leases, off the path of requests. It makes one call at a time per shard, with all that has gathered
-// meanwhile.
+// agent acquires and returns leases in the background. It makes one call at a time per shard, with all work that has queued
+// up since the last one.
 type agent struct {
 	cache      *cache
 	transport  *transport
-	peers      peers // nil if the store carries no messages
+	peers      peers // nil if the store does not implement it
 	log        *slog.Logger
 	background *background
 	wake       chan struct{}
@@ -38,15 +38,16 @@ type agent struct {
 	mu       sync.Mutex
 	queues   map[int]*leaseQueue // by shard
 	expiring expiries
-	// returning counts returns by counter, until the store has answered. What leaves a lease enters it under the counter's lock.
+	// returning counts the returns of each counter that the store has not answered yet. Units move from a lease to returning
+	// under the counter's lock.
 	returning map[counterKey]int
 	recalls   []byte
-	node      [8]byte // this node, in recalls
+	node      [8]byte // ID of this node in recalls
 
 	taken, returned, lost atomic.Int64 // units
 }
 
-// leaseQueue is what waits for one shard.
+// leaseQueue is the work that waits for one shard.
 type leaseQueue struct {
 	shard        *shard
 	acquisitions []*acquisition
@@ -56,14 +57,14 @@ type leaseQueue struct {
 
 // acquisition is a lease that is being acquired.
 type acquisition struct {
-	charge headgate.Charge
-	term   time.Duration
-	since  instant       // it is under way
-	quiet  instant       // of the counter's demand when it was asked for
-	done   chan struct{} // closed when it has ended
+	charge       headgate.Charge
+	term         time.Duration
+	since        instant       // when it was requested
+	noLeaseUntil instant       // demand.noLeaseUntil when it was requested; a recall changes it
+	done         chan struct{} // closed when the store has answered
 }
 
-// expiry is when a lease ends.
+// expiry is the time at which a lease ends.
 type expiry struct {
 	end     instant
 	subject headgate.Subject
@@ -79,15 +80,15 @@ func newAgent(t *transport, log *slog.Logger, b *background) *agent {
 	}
 }
 
-// start begins the agent's work, which ends with the store.
+// start starts the agent's goroutines, which end when the store is closed.
 func (a *agent) start() {
 	a.background.run(a.run)
 	if a.peers != nil {
-		a.background.run(a.hearRecalls)
+		a.background.run(a.listenForRecalls)
 	}
 }
 
-// run sends what has gathered, and ends leases in time.
+// run sends queued work, and ends leases when they expire.
 func (a *agent) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -98,12 +99,12 @@ func (a *agent) run(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-a.wake:
-			gather := time.NewTimer(gatherFor)
+			delay := time.NewTimer(batchDelay)
 			select {
 			case <-ctx.Done():
-				gather.Stop()
+				delay.Stop()
 				return
-			case <-gather.C:
+			case <-delay.C:
 			}
 		}
 		a.endLeases(a.cache.now())
@@ -111,6 +112,7 @@ func (a *agent) run(ctx context.Context) {
 	}
 }
 
+// wakeUp makes run look for work. It does not block.
 func (a *agent) wakeUp() {
 	select {
 	case a.wake <- struct{}{}:
@@ -118,6 +120,7 @@ func (a *agent) wakeUp() {
 	}
 }
 
+// queue returns the queue of a subject's shard. The caller holds a.mu.
 func (a *agent) queue(subject headgate.Subject) *leaseQueue {
 	shard := a.transport.shardOf(subject)
 	q := a.queues[shard.number]
@@ -128,7 +131,7 @@ func (a *agent) queue(subject headgate.Subject) *leaseQueue {
 	return q
 }
 
-// acquire asks for a lease.
+// acquire queues the acquisition of a lease.
 func (a *agent) acquire(x *acquisition) {
 	a.mu.Lock()
 	q := a.queue(x.charge.Subject)
@@ -137,8 +140,8 @@ func (a *agent) acquire(x *acquisition) {
 	a.wakeUp()
 }
 
-// returnSoon gives back units.
-func (a *agent) returnSoon(returns ...headgate.Charge) {
+// enqueueReturns queues charges that return units to the store.
+func (a *agent) enqueueReturns(returns ...headgate.Charge) {
 	if len(returns) == 0 {
 		return
 	}
@@ -175,11 +178,12 @@ func (a *agent) isReturning(subject headgate.Subject, counter headgate.Counter) 
 	return a.returning[counterKey{subject, counter}] > 0
 }
 
-// endReturns notes what became of returns that the store has answered, or never will. What may have been recorded is not returned
-// again: it is lost, which is on the safe side.
+// endReturns records the outcome of returns. A return that the store did not answer may have been recorded. It is not
+// repeated but counted as lost, so that the limit is never exceeded. A return that the store certainly did not record is
+// queued again.
 func (a *agent) endReturns(returns []headgate.Charge, results []headgate.Result) {
 	for i := range returns {
-		// First the one, then the other: at no time are units neither held, nor returning, nor returned.
+		// In this order, so that units always are held, returning or returned.
 		a.cache.returned(returns[i].Subject, returns[i].Counter)
 		key := counterKey{returns[i].Subject, returns[i].Counter}
 		a.mu.Lock()
@@ -193,12 +197,12 @@ func (a *agent) endReturns(returns []headgate.Charge, results []headgate.Result)
 		case unanswered(err):
 			a.lost.Add(returns[i].Cost)
 		default:
-			a.returnSoon(returns[i])
+			a.enqueueReturns(returns[i])
 		}
 	}
 }
 
-// expire notes when a lease ends.
+// expire schedules the end of a lease.
 func (a *agent) expire(x expiry) {
 	a.mu.Lock()
 	heap.Push(&a.expiring, x)
@@ -209,6 +213,7 @@ func (a *agent) expire(x expiry) {
 	}
 }
 
+// untilNextExpiry returns how long until the next lease ends; an hour if there is none.
 func (a *agent) untilNextExpiry() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -218,7 +223,7 @@ func (a *agent) untilNextExpiry() time.Duration {
 	return max(0, a.expiring[0].end-a.cache.now())
 }
 
-// endLeases queues what is left of leases that end up to an instant.
+// endLeases ends all leases that expire up to an instant, and queues the return of their unspent units.
 func (a *agent) endLeases(until instant) {
 	for {
 		a.mu.Lock()
@@ -228,11 +233,11 @@ func (a *agent) endLeases(until instant) {
 		}
 		x, _ := heap.Pop(&a.expiring).(expiry)
 		a.mu.Unlock()
-		a.cache.expired(x, until) // which locks the counter first, as every caller of the agent does
+		a.cache.expired(x, until) // locks the counter, which must come before a.mu
 	}
 }
 
-// sendAll begins a call to each shard for which something waits.
+// sendAll starts a call to each shard with queued work, and publishes queued recalls.
 func (a *agent) sendAll() {
 	a.mu.Lock()
 	recalls := a.recalls
@@ -246,12 +251,13 @@ func (a *agent) sendAll() {
 	a.mu.Unlock()
 	if len(recalls) > 0 {
 		a.background.run(func(ctx context.Context) {
-			_ = a.peers.Publish(ctx, recallChannel, recalls) // an error is no reason to try again: the next denial will
+			_ = a.peers.Publish(ctx, recallChannel, recalls) // not retried: the next denial recalls again
 		})
 	}
 }
 
-// drain sends what waits for a shard, batch after batch. While the shard is unavailable nothing is acquired, and returns wait.
+// drain sends the work queued for a shard, batch after batch. While the shard is unavailable, acquisitions fail and returns
+// wait.
 func (a *agent) drain(ctx context.Context, q *leaseQueue) {
 	for {
 		a.mu.Lock()
@@ -271,11 +277,11 @@ func (a *agent) drain(ctx context.Context, q *leaseQueue) {
 			return
 		}
 		a.mu.Unlock()
-		_ = a.call(ctx, acquisitions, returns) // each result has its own
+		_ = a.call(ctx, acquisitions, returns) // each result has its own error
 	}
 }
 
-// next takes a batch from the queue.
+// next removes a batch from the queue, returns first.
 func (q *leaseQueue) next() (acquisitions []*acquisition, returns []headgate.Charge) {
 	n := min(agentBatch, len(q.returns))
 	returns, q.returns = q.returns[:n:n], q.returns[n:]
@@ -284,8 +290,8 @@ func (q *leaseQueue) next() (acquisitions []*acquisition, returns []headgate.Cha
 	return acquisitions, returns
 }
 
-// call sends one batch. It finishes also when the store is closing: what was sent must be accounted for. The error is that of one of the
-// charges.
+// call sends one batch. It completes even if the store is being closed, so that all units that were sent are accounted for.
+// The error is that of one of the charges.
 func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns []headgate.Charge) error {
 	charges := append([]headgate.Charge(nil), returns...)
 	for _, x := range acquisitions {
@@ -293,7 +299,7 @@ func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns [
 	}
 	results := make([]headgate.Result, len(charges))
 	sent := a.cache.now()
-	err := a.transport.takePatiently(ctx, charges, results)
+	err := a.transport.takeInBackground(ctx, charges, results)
 	a.cache.fleet.observe(results)
 	a.endReturns(returns, results[:len(returns)])
 	for i, x := range acquisitions {
@@ -304,7 +310,7 @@ func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns [
 		a.cache.granted(x, r, sent)
 	}
 	if errors.Is(results[0].Err, headgate.ErrUnavailable) {
-		select { // a store that stumbles is not asked at once again
+		select { // back off before the next call
 		case <-ctx.Done():
 		case <-time.After(jitter(minProbe)):
 		}
@@ -312,7 +318,7 @@ func (a *agent) call(ctx context.Context, acquisitions []*acquisition, returns [
 	return err
 }
 
-// returnAll ends all leases and gives them back, when the store closes.
+// returnAll ends all leases and returns their units, when the store is closed.
 func (a *agent) returnAll(ctx context.Context) {
 	a.endLeases(1<<63 - 1)
 	a.mu.Lock()
@@ -330,7 +336,7 @@ func (a *agent) returnAll(ctx context.Context) {
 	}
 }
 
-// expiries is a heap of leases by their end.
+// expiries is a heap of expiries, soonest first.
 type expiries []expiry
 
 func (x expiries) Len() int           { return len(x) }

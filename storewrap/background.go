@@ -5,15 +5,16 @@ import (
 	"sync"
 )
 
-// background runs goroutines that end with the store.
+// background runs goroutines that end when the store is closed.
 type background struct {
-	ctx     context.Context //nolint:containedctx // the goroutines' own, which ends with the store
+	ctx     context.Context //nolint:containedctx // it ends when the store is closed
 	stop    context.CancelFunc
 	mu      sync.Mutex
 	ended   bool
 	running sync.WaitGroup
 }
 
+// start creates the context of the goroutines.
 func (b *background) start() { b.ctx, b.stop = context.WithCancel(context.Background()) }
 
 // run starts f unless the store is closing. f must return when its context ends.
@@ -25,7 +26,7 @@ func (b *background) run(f func(context.Context)) {
 	}
 }
 
-// end waits until all goroutines have returned. It reports false if it was called before.
+// end cancels the goroutines' context and waits until all have returned. It returns false if it was called before.
 func (b *background) end() bool {
 	b.mu.Lock()
 	first := !b.ended

@@ -9,35 +9,36 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// cache is what this node knows of counters: what the store said last, and the units leased from it. It has room for 65,536
-// counters, in sets of four; in a full set the least recently needed is evicted.
+// cache is what this node knows about counters: the store's last result, and the units leased from it. It has space for
+// 65,536 counters, in sets of four. In a full set the least recently used counter is evicted.
 type cache struct {
 	fleet *fleet
 	agent *agent
 	start time.Time
-	salt  uint64 // so that clients cannot choose what shares a set
+	salt  uint64 // so that clients cannot choose which counters share a set
 	table [cacheShards]struct {
 		mu   sync.Mutex
-		sets []cacheSet // allocated when the first is needed
+		sets []cacheSet // allocated on first use
 		_    [64]byte
 	}
-	leases atomic.Int64 // numbers them, and tells whether there ever was one
+	leases atomic.Int64 // number of the last lease; 0 if there never was one
 
 	falseDenials, evicted atomic.Int64
 }
 
-// instant is a time on this node's monotonic clock: since a second before the store was made, so that 0 is long ago.
+// instant is a time on this node's monotonic clock. It counts from one second before the store was created, so that 0 is in
+// the past.
 type instant = time.Duration
 
-// entry is one counter.
+// entry is what the cache knows about one counter.
 type entry struct {
 	counter headgate.Counter
 	limit   headgate.Limit
-	needed  instant
+	needed  instant // when it was last used; 0 if the entry is empty
 
-	last   lastAnswer
+	last   lastResult
 	demand demand
-	// The lease that is being spent, and the one after it; the acquisition under way, if there is one.
+	// lease is spent first, spare next. acquiring is the acquisition in progress, or nil.
 	lease, spare *lease
 	acquiring    *acquisition
 	// returned is when the store last answered a return of this node's units.
@@ -45,16 +46,16 @@ type entry struct {
 }
 
 func newCache(f *fleet, a *agent) *cache {
-	return &cache{fleet: f, agent: a, start: time.Now().Add(-time.Second), salt: rand.Uint64()} //nolint:gosec // no secret is made of it
+	return &cache{fleet: f, agent: a, start: time.Now().Add(-time.Second), salt: rand.Uint64()} //nolint:gosec // it is not a secret
 }
 
 func (c *cache) now() instant { return time.Since(c.start) }
 
-// at converts a time of this node's clock.
+// at converts a time to an instant.
 func (c *cache) at(t time.Time) instant { return t.Sub(c.start) }
 
-// decide answers the request if this node knows or holds enough, and reports whether it did. A denial is answered only if all
-// limits of the request are known: it is the whole truth about that request.
+// decide decides the request if the cache can, and reports whether it did. It denies a request only if it knows the state of
+// all of its limits, so that the decision shows each of them.
 func (c *cache) decide(p *plan) bool {
 	if p.plain = cacheable(p.charges); !p.plain {
 		return false
@@ -63,7 +64,7 @@ func (c *cache) decide(p *plan) bool {
 	denials, unknowns, undecided := 0, 0, 0
 	for i := range p.charges {
 		charge := &p.charges[i]
-		v := c.judge(now, charge, &p.results[i], &p.lookups[i])
+		v := c.evaluate(now, charge, &p.results[i], &p.lookups[i])
 		switch {
 		case v == denied && !charge.Observe:
 			denials++
@@ -80,15 +81,15 @@ func (c *cache) decide(p *plan) bool {
 		return true
 	case denials == 0 && undecided == 0:
 		return true
-	case denials == 0 && unknowns == 0 && c.takeTurns(p, now):
+	case denials == 0 && unknowns == 0 && c.throttleContended(p, now):
 		c.unspend(p, now)
 		return true
 	}
 	return false
 }
 
-// judge says what is known of one charge, and spends its units if they are leased.
-func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, s *lookup) verdict {
+// evaluate returns what the cache knows about one charge, and spends its units if they are leased.
+func (c *cache) evaluate(now instant, charge *headgate.Charge, r *headgate.Result, s *lookup) verdict {
 	if charge.Strict && c.leases.Load() == 0 {
 		return unknown
 	}
@@ -98,18 +99,18 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 		return unknown
 	}
 	e.needed = now
-	s.holds = e.lease != nil || e.spare != nil
+	s.holdsLease = e.lease != nil || e.spare != nil
 	if charge.Strict {
 		return unknown
 	}
-	e.demand.see(now, charge.Cost)
+	e.demand.count(now, charge.Cost)
 	if l := e.spend(charge, r, now); l != nil {
 		s.verdict, s.lease = spent, l
 		if l.low() && e.spare == nil {
 			c.acquire(e, charge, now)
 		}
 	} else {
-		s.verdict = e.last.judge(charge, r, now)
+		s.verdict = e.last.evaluate(charge, r, now)
 	}
 	if s.verdict == denied {
 		e.demand.denials++
@@ -120,9 +121,9 @@ func (c *cache) judge(now instant, charge *headgate.Charge, r *headgate.Result, 
 	return s.verdict
 }
 
-// takeTurns lets one request at a time ask for units of a contended counter, and then the agent for more. It reports whether the
-// request is denied until those are there.
-func (c *cache) takeTurns(p *plan, now instant) bool {
+// throttleContended lets one request at a time through to the store for units of a contended counter, and then the agent for
+// more. It reports whether this request is denied until those units have arrived.
+func (c *cache) throttleContended(p *plan, now instant) bool {
 	waits := false
 	for i := range p.charges {
 		s, charge, r := &p.lookups[i], &p.charges[i], &p.results[i]
@@ -136,19 +137,19 @@ func (c *cache) takeTurns(p *plan, now instant) bool {
 		}
 		switch {
 		case wait == 0:
-		case e.acquiring != nil && now < e.acquiring.since+turn:
+		case e.acquiring != nil && now < e.acquiring.since+acquireTurn:
 			waits, s.verdict = true, denied
-			r.Allowed, r.Remaining, r.RetryAfter = false, 0, e.acquiring.since+turn-now
+			r.Allowed, r.Remaining, r.RetryAfter = false, 0, e.acquiring.since+acquireTurn-now
 			e.demand.denials++
 		default:
-			e.last.deny(now, min(wait, turn))
+			e.last.deny(now, min(wait, acquireTurn))
 		}
 		mu.Unlock()
 	}
 	return waits
 }
 
-// unspend puts back what was spent for a request that is denied by another limit, and shows the charges as not made.
+// unspend puts back the leased units of a request that another limit denies, and clears the charges' grants.
 func (c *cache) unspend(p *plan, now instant) {
 	for i := range min(maxCacheable, len(p.charges)) {
 		s, charge, r := &p.lookups[i], &p.charges[i], &p.results[i]
@@ -159,8 +160,8 @@ func (c *cache) unspend(p *plan, now instant) {
 		if e != nil && (e.lease == s.lease || e.spare == s.lease) && now < s.lease.end {
 			s.lease.units += charge.Cost
 			e.demand.units -= charge.Cost
-		} else if back, ok := charge.Undo(r); ok { // it has ended meanwhile
-			c.agent.returnSoon(back)
+		} else if back, ok := charge.Undo(r); ok { // the lease has ended in the meantime
+			c.agent.enqueueReturns(back)
 		}
 		mu.Unlock()
 		s.verdict = fits
@@ -168,21 +169,21 @@ func (c *cache) unspend(p *plan, now instant) {
 	}
 }
 
-// bringHome takes this node's own leases on counters that the store is asked about, to be returned with the question: the answer
-// then is about all that there is.
-func (c *cache) bringHome(p *plan) {
+// attachReturns ends this node's leases on the counters that are sent to the store, and attaches their return to the call, so
+// that the store's result includes these units.
+func (c *cache) attachReturns(p *plan) {
 	p.returns = nil
 	if c.leases.Load() == 0 {
 		return
 	}
 	for i := range p.charges {
 		charge := &p.charges[i]
-		if p.plain && !p.lookups[i].holds || p.decided(i) || !ordinary(charge) && !charge.Credit {
+		if p.plain && !p.lookups[i].holdsLease || p.decided(i) || !ordinary(charge) && !charge.Credit {
 			continue
 		}
 		e, mu := c.lock(charge.Subject, charge.Counter)
 		if e != nil {
-			returns := e.surrender(charge.Subject)
+			returns := e.returnLeases(charge.Subject)
 			c.agent.beginReturns(returns)
 			p.returns = append(p.returns, returns...)
 		}
@@ -190,21 +191,21 @@ func (c *cache) bringHome(p *plan) {
 	}
 }
 
-// deniedOwnUnits reports whether the store denied a charge on a counter of which this node holds units, or is acquiring or
-// returning some, or has returned some since the store was asked.
+// deniedOwnUnits reports whether the store denied a charge on a counter of which this node holds units, is acquiring or
+// returning some, or has returned some since the call was sent.
 func (c *cache) deniedOwnUnits(p *plan) bool {
 	if c.leases.Load() == 0 {
 		return false
 	}
-	charges, results := p.asked()
+	charges, results := p.sentCharges()
 	for i := range charges {
 		charge := &charges[i]
 		if !denies(charge, &results[i]) || results[i].Path != "" || results[i].RetryAfter == headgate.Never {
 			continue
 		}
 		e, mu := c.lock(charge.Subject, charge.Counter)
-		own := e != nil && (e.acquiring != nil || e.held(c.now()) > 0 || e.returned >= p.sent) ||
-			c.agent.isReturning(charge.Subject, charge.Counter) // before a held unit can become a returning one
+		own := e != nil && (e.acquiring != nil || e.held(c.now()) > 0 || e.returned >= p.sentAt) ||
+			c.agent.isReturning(charge.Subject, charge.Counter) // under the lock, so that units cannot change from held to returning in between
 		mu.Unlock()
 		if own {
 			return true
@@ -213,8 +214,8 @@ func (c *cache) deniedOwnUnits(p *plan) bool {
 	return false
 }
 
-// awaitOwnUnits waits until the agent has acquired or returned what it is about to on the request's counters, up to a deadline,
-// and prepares the request to be asked again.
+// awaitOwnUnits waits until pending acquisitions and returns on the request's counters have completed, up to a deadline, and
+// prepares the request to be sent again.
 func (c *cache) awaitOwnUnits(p *plan, deadline time.Duration) {
 	timer := time.NewTimer(deadline)
 	defer timer.Stop()
@@ -235,21 +236,21 @@ func (c *cache) awaitOwnUnits(p *plan, deadline time.Duration) {
 		}
 		for c.agent.isReturning(charge.Subject, charge.Counter) {
 			select {
-			case <-time.After(gatherFor / 4):
+			case <-time.After(batchDelay / 4):
 			case <-timer.C:
 				return
 			}
 		}
 	}
 	for i := range p.lookups {
-		p.lookups[i] = lookup{holds: true}
+		p.lookups[i] = lookup{holdsLease: true}
 	}
 }
 
-// observe notes what the store said, and acquires units in advance where that pays.
-func (c *cache) observe(p *plan, asked time.Time) {
-	sent, now := c.at(asked), c.now()
-	charges, results := p.asked()
+// observe records the store's results, and acquires leases where that saves calls.
+func (c *cache) observe(p *plan, began time.Time) {
+	sent, now := c.at(began), c.now()
+	charges, results := p.sentCharges()
 	for i := range charges {
 		c.observeOne(&charges[i], &results[i], p.plain, sent, now)
 	}
@@ -258,6 +259,7 @@ func (c *cache) observe(p *plan, asked time.Time) {
 	}
 }
 
+// observeOne records the result of one charge. It recalls the leases of other nodes after a denial.
 func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bool, sent, now instant) {
 	if r.Err != nil || r.Path == headgate.PathLocal || charge.Strict && charge.OnStoreFailure != headgate.FailLocal {
 		return
@@ -281,44 +283,45 @@ func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bo
 			r.RetryAfter = wait
 			e.last.deny(now, wait)
 		}
-		if shared && now >= e.demand.quiet {
-			e.demand.quiet = now + quietAfterRecall
+		if shared && now >= e.demand.noLeaseUntil {
+			e.demand.noLeaseUntil = now + quietAfterRecall
 			c.agent.recall(charge.Subject, charge.Counter)
 		}
 	}
 }
 
-// reconciled notes what the store said when it was charged afterwards.
-func (c *cache) reconciled(charge *headgate.Charge, r *headgate.Result, asked time.Time) {
-	c.observeOne(charge, r, false, c.at(asked), c.now())
+// reconciled records the store's result of a charge made by reconciliation.
+func (c *cache) reconciled(charge *headgate.Charge, r *headgate.Result, began time.Time) {
+	c.observeOne(charge, r, false, c.at(began), c.now())
 }
 
-// recall returns what this node holds of a counter that another was denied on, and leases nothing more of it for a while.
+// recall returns this node's units of a counter on which another node was denied. The counter is not leased again for
+// quietAfterRecall.
 func (c *cache) recall(subject headgate.Subject, counter headgate.Counter) {
 	e, mu := c.lock(subject, counter)
 	defer mu.Unlock()
 	if e != nil {
-		e.demand.quiet = c.now() + quietAfterRecall
-		c.agent.returnSoon(e.surrender(subject)...)
+		e.demand.noLeaseUntil = c.now() + quietAfterRecall
+		c.agent.enqueueReturns(e.returnLeases(subject)...)
 	}
 }
 
-// lastKnown returns what the store last said was left, and for how long that matters, once: from then on the ledger's own count
-// goes on until the store says more.
+// lastKnown returns how many units the store last reported as remaining, and for how long that matters. It returns them once:
+// after that the ledger's own count is used until the store reports again.
 func (c *cache) lastKnown(charge *headgate.Charge) (remaining int64, lasts time.Duration, ok bool) {
 	e, mu := c.lock(charge.Subject, charge.Counter)
 	defer mu.Unlock()
-	if e == nil || e.last.unread == 0 {
+	if e == nil || e.last.fallbackUntil == 0 {
 		return 0, 0, false
 	}
-	lasts = e.last.unread - c.now()
-	e.last.unread = 0
+	lasts = e.last.fallbackUntil - c.now()
+	e.last.fallbackUntil = 0
 	return e.last.remaining, lasts, true
 }
 
-// isKnown reports whether lastKnown has something to say.
+// isKnown reports whether lastKnown would return something.
 func (c *cache) isKnown(subject headgate.Subject, counter headgate.Counter) bool {
 	e, mu := c.lock(subject, counter)
 	defer mu.Unlock()
-	return e != nil && e.last.unread != 0
+	return e != nil && e.last.fallbackUntil != 0
 }

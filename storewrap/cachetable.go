@@ -13,19 +13,19 @@ const (
 	ways         = 4
 )
 
-// cacheSet is where a counter's entry is. The subjects come first, which are all in one place.
+// cacheSet holds up to four entries. The subjects are stored together, so that a lookup reads few cache lines.
 type cacheSet struct {
 	subjects [ways]headgate.Subject
 	entries  [ways]entry
 }
 
-// lock returns the entry of a counter until the mutex is unlocked; nil if nothing is known of it.
+// lock returns the entry of a counter, or nil, with its mutex locked. The caller unlocks it.
 func (c *cache) lock(subject headgate.Subject, counter headgate.Counter) (*entry, *sync.Mutex) {
 	set, mu := c.lockSet(subject, counter)
 	return set.find(subject, counter), mu
 }
 
-// lockSet returns the set of a counter until the mutex is unlocked.
+// lockSet returns the set of a counter with its mutex locked.
 func (c *cache) lockSet(subject headgate.Subject, counter headgate.Counter) (*cacheSet, *sync.Mutex) {
 	h := hash(c.salt, subject, counter, 0)
 	shard := &c.table[h%cacheShards]
@@ -45,7 +45,8 @@ func (s *cacheSet) find(subject headgate.Subject, counter headgate.Counter) *ent
 	return nil
 }
 
-// getOrCreate returns the counter's entry until the mutex is unlocked. What was known by other numbers of the limit is dropped.
+// getOrCreate returns the counter's entry with its mutex locked. An entry of another limit is dropped, and so is the least
+// recently used one if the set is full; their leases are returned.
 func (c *cache) getOrCreate(charge *headgate.Charge, now instant) (*entry, *sync.Mutex) {
 	s, mu := c.lockSet(charge.Subject, charge.Counter)
 	e := s.find(charge.Subject, charge.Counter)
@@ -64,17 +65,17 @@ func (c *cache) getOrCreate(charge *headgate.Charge, now instant) (*entry, *sync
 		if e.held(now) > 0 || e.last.denies(now) {
 			c.evicted.Add(1)
 		}
-		c.agent.returnSoon(e.surrender(s.subjects[oldest])...)
+		c.agent.enqueueReturns(e.returnLeases(s.subjects[oldest])...)
 		s.subjects[oldest] = charge.Subject
 	} else {
-		c.agent.returnSoon(e.surrender(charge.Subject)...)
+		c.agent.enqueueReturns(e.returnLeases(charge.Subject)...)
 	}
 	*e = entry{counter: charge.Counter, limit: charge.Limit, needed: now}
-	e.demand.seenAt = now
+	e.demand.countedSince = now
 	return e, mu
 }
 
-// hash returns a number that looks random, and is the same for the same counter and window.
+// hash returns a pseudo-random number that is the same for the same salt, counter and window.
 func hash(salt uint64, subject headgate.Subject, counter headgate.Counter, window int64) uint64 {
 	h := salt ^ uint64(counter)
 	for _, word := range [...]uint64{

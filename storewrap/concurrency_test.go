@@ -19,9 +19,9 @@ func TestWindow(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	var w concurrencyLimit
 	w.init()
-	enter := func(n int, important bool) (entered int) {
+	enter := func(n int, critical bool) (entered int) {
 		for range n {
-			if w.enter(important) {
+			if w.enter(critical) {
 				entered++
 			}
 		}
@@ -34,15 +34,15 @@ func TestWindow(t *testing.T) {
 		t.Errorf("%d more entered that are important", n)
 	}
 	for range maxCalls {
-		w.ended(now, time.Millisecond, false, true)
+		w.finish(now, time.Millisecond, false, true)
 	}
 	if got := w.limit.Load(); got != maxCalls/2 || w.inFlight.Load() != 0 {
 		t.Errorf("the window is %d, and %d are under way", got, w.inFlight.Load())
 	}
 	for range 20 {
-		now = now.Add(cutEvery)
+		now = now.Add(shrinkInterval)
 		enter(1, true)
-		w.ended(now, time.Millisecond, false, true)
+		w.finish(now, time.Millisecond, false, true)
 	}
 	if got := w.limit.Load(); got != minCalls {
 		t.Errorf("the window is %d", got)
@@ -50,14 +50,14 @@ func TestWindow(t *testing.T) {
 	rounds := func(n int) {
 		for range n {
 			for range enter(2*maxCalls, true) {
-				w.ended(now, time.Millisecond, true, false)
+				w.finish(now, time.Millisecond, true, false)
 			}
 		}
 	}
 	if rounds(10); w.limit.Load() < minCalls+5 || w.limit.Load() > minCalls+10 {
 		t.Errorf("it has grown to %d in ten rounds", w.limit.Load())
 	}
-	w.shrink()
+	w.restart()
 	if rounds(20); w.limit.Load() != maxCalls {
 		t.Errorf("it has grown to %d in twenty rounds from the start", w.limit.Load())
 	}
@@ -76,12 +76,12 @@ func TestTurns(t *testing.T) {
 		var order []bool
 		var mu sync.Mutex
 		var running sync.WaitGroup
-		for _, important := range []bool{false, true, false} {
+		for _, critical := range []bool{false, true, false} {
 			running.Go(func() {
-				if l.await(important, time.Second) {
+				if l.await(critical, time.Second) {
 					mu.Lock()
 					defer mu.Unlock()
-					order = append(order, important)
+					order = append(order, critical)
 				}
 			})
 			synctest.Wait()
@@ -90,7 +90,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%d wait", l.queue.waiting.Load())
 		}
 		for range 3 {
-			l.ended(time.Now(), time.Millisecond, true, false)
+			l.finish(time.Now(), time.Millisecond, true, false)
 			synctest.Wait()
 		}
 		running.Wait()
@@ -103,7 +103,7 @@ func TestTurns(t *testing.T) {
 		if l.await(false, time.Millisecond) || l.queue.waiting.Load() != 0 || l.inFlight.Load() != before {
 			t.Error("it entered")
 		}
-		l.took.Store(int64(time.Hour))
+		l.avgLatency.Store(int64(time.Hour))
 		began := time.Now()
 		if l.await(true, time.Second) || time.Since(began) > 0 {
 			t.Error("it waited in vain")

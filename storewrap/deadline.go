@@ -10,14 +10,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// answerGrace is for the store to say itself what became of the charges, which it knows best.
-const answerGrace = time.Millisecond
+// replyGrace is how long takeAsync waits after the deadline for the store's own error, which is the most precise.
+const replyGrace = time.Millisecond
 
 var errLate = fmt.Errorf("%w: %w: no answer in time", headgate.ErrUnavailable, headgate.ErrUnanswered)
 
-// deadlineStore asks a store, up to a deadline. While the store answers, a context is enough. After a failure it is asked in a
-// goroutine until it answers again: a client that finds itself with a new connection to a server that hangs takes its time to
-// close it, whatever the context says.
+// deadlineStore calls a store within a deadline. While the store answers, a context is enough. After a failure, calls run in
+// a goroutine until the store answers again: a Redis client that has just connected to a hanging server is slow to close that
+// connection, and does not watch the context while it does.
 type deadlineStore struct {
 	store    headgate.Store
 	deadline time.Duration
@@ -25,14 +25,15 @@ type deadlineStore struct {
 	current  atomic.Pointer[sharedContext]
 }
 
-// sharedContext is the context of all calls that begin within a millisecond: one for each would cost as much as a rule.
+// sharedContext is the context of all calls that begin within a millisecond. A context per call would cost as much as a rule.
 type sharedContext struct {
 	context.Context
 	deadline time.Time
-	usable   time.Time // until then calls may begin with it
+	usable   time.Time // calls may begin with it until then
 	done     chan struct{}
 }
 
+// shareContextFor is how long calls may begin with the same sharedContext.
 const shareContextFor = time.Millisecond
 
 func (c *sharedContext) Deadline() (time.Time, bool) { return c.deadline, true }
@@ -47,6 +48,7 @@ func (c *sharedContext) Err() error {
 	}
 }
 
+// take calls the store.
 func (s *deadlineStore) take(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
 	if s.failing.Load() {
 		return s.takeAsync(now, charges, results)
@@ -58,7 +60,7 @@ func (s *deadlineStore) take(now time.Time, charges []headgate.Charge, results [
 	return err
 }
 
-// context ends after the deadline, or up to shareContextFor before.
+// context returns a context that ends after the deadline, or up to shareContextFor earlier.
 func (s *deadlineStore) context(now time.Time) context.Context {
 	if c := s.current.Load(); c != nil && now.Before(c.usable) {
 		return c
@@ -71,25 +73,26 @@ func (s *deadlineStore) context(now time.Time) context.Context {
 	return c
 }
 
-// takeAsync asks with charges and results of its own: the caller's are no longer ours once it has returned.
+// takeAsync calls the store in a goroutine. It passes copies of charges and results, because it may return before the store
+// does and the caller may then reuse its slices.
 func (s *deadlineStore) takeAsync(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
 	ctx := s.context(now)
-	asked, said := slices.Clone(charges), make([]headgate.Result, len(results))
-	answered := make(chan error, 1)
-	go func() { answered <- s.store.Take(ctx, asked, said) }()
+	ownCharges, ownResults := slices.Clone(charges), make([]headgate.Result, len(results))
+	done := make(chan error, 1)
+	go func() { done <- s.store.Take(ctx, ownCharges, ownResults) }()
 	var err error
 	select {
-	case err = <-answered:
+	case err = <-done:
 	case <-ctx.Done():
 		select {
-		case err = <-answered:
-		case <-time.After(answerGrace):
+		case err = <-done:
+		case <-time.After(replyGrace):
 			return failAll(results, errLate)
 		}
 	}
 	if err == nil {
 		s.failing.Store(false)
 	}
-	copy(results, said)
+	copy(results, ownResults)
 	return err
 }

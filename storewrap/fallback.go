@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// fallback decides what the store did not, by this node's share of each limit, and charges the store afterwards.
+// fallback decides charges that the store did not, by this node's share of each limit, and charges the store afterwards.
 type fallback struct {
 	transport  *transport
 	cache      *cache
@@ -17,7 +17,7 @@ type fallback struct {
 	background *background
 	ledger     ledger
 	salt       uint64
-	percent    int64
+	percent    int64 // of its share that this node admits
 
 	charged, overLimit atomic.Int64 // units
 }
@@ -25,18 +25,20 @@ type fallback struct {
 func newFallback(t *transport, c *cache, f *fleet, percent int, b *background) *fallback {
 	return &fallback{
 		transport: t, cache: c, fleet: f, background: b, ledger: ledger{max: maxTallies},
-		salt: rand.Uint64(), percent: int64(percent), //nolint:gosec // it tells nodes apart
+		salt: rand.Uint64(), percent: int64(percent), //nolint:gosec // it distinguishes nodes, and is not a secret
 	}
 }
 
-// retryUnavailable is the wait of a charge that is larger than this node's share: it may fit once the store has recovered.
+// retryUnavailable is the retry-after of a charge that is larger than this node's share: it may fit once the store has
+// recovered.
 const retryUnavailable = time.Second
 
-// decide fills in the results that the store did not, for charges whose rule says so. It notes what else is recorded meanwhile, so
-// that the store can be charged with it. The error is that of what is still undecided.
+// decide fills in the results of charges that the store did not decide, if their rule has on_store_failure: local. It also
+// records other charges that count while the store is unavailable, so that the store can be charged with them later. It
+// returns an error if a charge is still undecided.
 func (f *fallback) decide(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
 	denied, failClosed := false, false
-	var shared []int
+	var indexes []int
 	for i := range charges {
 		c, r := &charges[i], &results[i]
 		switch {
@@ -44,12 +46,12 @@ func (f *fallback) decide(now time.Time, charges []headgate.Charge, results []he
 			denied = denied || !r.Allowed && !c.Observe
 		case !ordinary(c):
 		case c.OnStoreFailure == headgate.FailLocal:
-			shared = append(shared, i)
+			indexes = append(indexes, i)
 		case c.OnStoreFailure == headgate.FailDeny && !c.Observe:
 			failClosed = true // the limiter denies it
 		}
 	}
-	if len(shared) > 0 && f.decideShared(now, charges, results, shared, denied || failClosed) && !denied {
+	if len(indexes) > 0 && f.decideShared(now, charges, results, indexes, denied || failClosed) && !denied {
 		f.undo(now, charges, results)
 		denied = true
 	}
@@ -62,23 +64,23 @@ func (f *fallback) decide(now time.Time, charges []headgate.Charge, results []he
 	return nil
 }
 
-// decideShared decides some of the charges by this node's share, all of them or none, and none if the request is denied already.
-// It reports whether they deny it.
-func (f *fallback) decideShared(now time.Time, charges []headgate.Charge, results []headgate.Result, shared []int, denied bool) bool {
-	asked, late := make([]headgate.Charge, len(shared)), make([]bool, len(shared))
-	for i, at := range shared {
-		asked[i], late[i] = charges[at], unanswered(results[at].Err)
+// decideShared decides the charges at indexes by this node's share, all of them or none, and none if the request is denied
+// already. It reports whether they deny the request.
+func (f *fallback) decideShared(now time.Time, charges []headgate.Charge, results []headgate.Result, indexes []int, denied bool) bool {
+	local, lateCharges := make([]headgate.Charge, len(indexes)), make([]bool, len(indexes))
+	for i, at := range indexes {
+		local[i], lateCharges[i] = charges[at], unanswered(results[at].Err)
 	}
 	deny := false
-	for i, r := range f.count(now, asked, late, denied) {
-		results[shared[i]] = r
-		deny = deny || !r.Allowed && !charges[shared[i]].Observe
+	for i, r := range f.count(now, local, lateCharges, denied) {
+		results[indexes[i]] = r
+		deny = deny || !r.Allowed && !charges[indexes[i]].Observe
 	}
 	return deny
 }
 
-// record notes charges that the store was not asked for and that count all the same: those of rules that allow, if the request
-// is allowed, and forced ones and the ends of holds in any case.
+// record counts charges that the store did not receive and that count nevertheless: those of rules with on_store_failure:
+// allow, if the request is allowed, and in any case forced charges and releases of holds.
 func (f *fallback) record(now time.Time, charges []headgate.Charge, results []headgate.Result, denied bool) {
 	for i := range charges {
 		c, r := charges[i], &results[i]
@@ -91,36 +93,36 @@ func (f *fallback) record(now time.Time, charges []headgate.Charge, results []he
 			continue
 		}
 		c.Force, c.Release, c.Cost = true, headgate.Receipt{}, min(c.Cost, headgate.MaxCost)
-		said := f.count(now, []headgate.Charge{c}, []bool{false}, false)[0]
+		result := f.count(now, []headgate.Charge{c}, []bool{false}, false)[0]
 		if forced {
-			*r = said
+			*r = result
 		}
 	}
 }
 
-// count counts charges by this node's share. Those that are late may have been charged to the store, and are not charged to it
-// again.
-func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, denied bool) []headgate.Result {
-	own := f.share()
+// count decides charges by this node's share. The store may have recorded the charges in lateCharges, so it is not charged
+// with them again.
+func (f *fallback) count(now time.Time, charges []headgate.Charge, lateCharges []bool, denied bool) []headgate.Result {
+	share := f.share()
 	results, states := make([]headgate.Result, len(charges)), make([]headgate.State, len(charges))
-	tallies, none := make([]*tally, len(charges)), make([]time.Duration, len(charges))
-	whole := make([]int64, len(charges)) // capacity of the limit
+	tallies, noShare := make([]*tally, len(charges)), make([]time.Duration, len(charges))
+	capacities := make([]int64, len(charges)) // of the whole limits
 	l := &f.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range charges {
 		c := &charges[i]
-		scaled, wait, ok := own.of(c, now)
+		scaled, wait, ok := share.scale(c, now)
 		t, created := l.getOrCreate(c, now)
-		remaining, lasts, heard := f.cache.lastKnown(c)
-		if created || heard || t.share.Algorithm != scaled.Algorithm {
-			t.restart(c.Limit, scaled, own.seed(c, scaled, remaining, lasts), now)
+		remaining, lasts, known := f.cache.lastKnown(c)
+		if created || known || t.share.Algorithm != scaled.Algorithm {
+			t.restart(c.Limit, scaled, share.seed(c, scaled, remaining, lasts), now)
 		}
-		whole[i] = c.Limit.Capacity()
-		t.whole, t.share = c.Limit, scaled
+		capacities[i] = c.Limit.Capacity()
+		t.limit, t.share = c.Limit, scaled
 		c.Limit = scaled
 		if !ok && !c.Force {
-			none[i], c.Cost = wait, 0
+			noShare[i], c.Cost = wait, 0
 			denied = denied || !c.Observe
 		}
 		tallies[i], states[i], t.settled = t, t.counted, false
@@ -133,40 +135,40 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, late []bool, 
 	}
 	for i := range charges {
 		c, t, r := &charges[i], tallies[i], &results[i]
-		if slices.Index(tallies, t) == i { // the first charge on a counter has its state
+		if slices.Index(tallies, t) == i { // the state is at the first charge on a counter
 			t.counted = states[i]
 		}
 		l.holds.Keep(c, r)
-		if none[i] > 0 {
-			*r = headgate.Result{RetryAfter: none[i], ResetAfter: none[i], Time: now}
+		if noShare[i] > 0 {
+			*r = headgate.Result{RetryAfter: noShare[i], ResetAfter: noShare[i], Time: now}
 		}
-		if r.RetryAfter == headgate.Never && c.Cost <= whole[i] {
+		if r.RetryAfter == headgate.Never && c.Cost <= capacities[i] {
 			r.RetryAfter = retryUnavailable
 		}
-		r.Path, r.Nodes, r.Receipt.Local = headgate.PathLocal, int32(own.nodes), r.Receipt.Units > 0
+		r.Path, r.Nodes, r.Receipt.Local = headgate.PathLocal, int32(share.nodes), r.Receipt.Units > 0
 		switch {
 		case r.Granted == 0 || c.Holds():
-		case late[i]:
+		case lateCharges[i]:
 			forced := t.charge()
 			forced.Force, forced.Cost = true, r.Granted
 			t.charged, _ = t.share.Take(t.charged, forced, now)
 		default:
 			l.setOwes(t, true)
 			if f.onAvailableShard(t) {
-				f.settleSoon()
+				f.scheduleSettlement()
 			}
 		}
 	}
 	return results
 }
 
-// share returns this node's, by what the store last said of the fleet.
+// share returns this node's share of all limits, by the fleet size that the store last reported.
 func (f *fallback) share() share {
 	m := f.fleet.members.Load()
 	return share{nodes: m.nodes, rank: m.rank, salt: f.salt, percent: f.percent}
 }
 
-// settle ends what this node has granted or held on its own, as far as its own count goes.
+// settle refunds or releases units that this node granted or held locally, in the ledger.
 func (f *fallback) settle(now time.Time, c headgate.Charge) headgate.Result {
 	l := &f.ledger
 	l.mu.Lock()
@@ -185,20 +187,20 @@ func (f *fallback) settle(now time.Time, c headgate.Charge) headgate.Result {
 	return r
 }
 
-// undo gives back what the store has granted to a request that this node's share denies.
+// undo refunds what the store has granted to a request that this node's share denies.
 func (f *fallback) undo(now time.Time, charges []headgate.Charge, results []headgate.Result) {
-	var back []headgate.Charge
+	var refunds []headgate.Charge
 	for i := range results {
 		r := &results[i]
 		if r.Err != nil || r.Path == headgate.PathLocal {
 			continue
 		}
 		if undo, ok := charges[i].Undo(r); ok {
-			back = append(back, undo)
+			refunds = append(refunds, undo)
 			r.Granted, r.Receipt = 0, headgate.Receipt{}
 		}
 	}
-	if len(back) > 0 {
-		_ = f.transport.bounded.take(now, back, make([]headgate.Result, len(back))) // what is lost is on the safe side
+	if len(refunds) > 0 {
+		_ = f.transport.bounded.take(now, refunds, make([]headgate.Result, len(refunds))) // a lost refund only makes the limit stricter
 	}
 }

@@ -13,7 +13,7 @@ func TestLocalShare(t *testing.T) {
 	t.Parallel()
 	c := headgate.Charge{Limit: headgate.PerMinute(1_000_000)}
 	s := share{nodes: 10, percent: 20}
-	if l, _, _ := s.of(&c, time.Now()); l.Count != 1_000_000 || l.Window != 50*time.Minute || l.Burst != 20_000 {
+	if l, _, _ := s.scale(&c, time.Now()); l.Count != 1_000_000 || l.Window != 50*time.Minute || l.Burst != 20_000 {
 		t.Errorf("%v", l)
 	}
 }

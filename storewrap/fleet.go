@@ -6,32 +6,33 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// fleet is what this node knows of the nodes that share the store, itself included. It keeps what the store last said: a store that
-// has lost its data must not report fewer nodes than there are.
+// fleet is what this node knows about the nodes that share the store, including itself. It keeps what the store last
+// reported, even while the store is unavailable. A store that has lost its data must not report fewer nodes than there are.
 type fleet struct {
-	least   int64 // configured
-	members atomic.Pointer[members]
+	minNodes int64 // Options.Nodes
+	members  atomic.Pointer[members]
 }
 
-// members is how many nodes there are, and the rank of this one, from 1; 0 if the store never said. They belong together.
+// members is the number of nodes, and the rank of this node, from 1; 0 if the store never reported it. They are updated
+// together.
 type members struct{ nodes, rank int64 }
 
-func (f *fleet) init(least int) {
-	f.least = int64(max(1, least))
-	f.members.Store(&members{nodes: f.least})
+func (f *fleet) init(minNodes int) {
+	f.minNodes = int64(max(1, minNodes))
+	f.members.Store(&members{nodes: f.minNodes})
 }
 
-// size returns how many nodes there are.
+// size returns the number of nodes.
 func (f *fleet) size() int64 { return f.members.Load().nodes }
 
-// observe notes what the store said of the fleet, which it also does where it could not decide.
+// observe records what the store reported about the fleet, which failed results may carry too.
 func (f *fleet) observe(results []headgate.Result) {
 	for i := range results {
 		r := &results[i]
 		if r.Nodes <= 0 || r.Path != "" {
 			continue
 		}
-		if m := (members{max(int64(r.Nodes), f.least), int64(max(0, r.Rank))}); m != *f.members.Load() {
+		if m := (members{max(int64(r.Nodes), f.minNodes), int64(max(0, r.Rank))}); m != *f.members.Load() {
 			f.members.Store(&m)
 		}
 		return

@@ -31,7 +31,7 @@ func TestHeavyRequestsOpenNoCircuit(t *testing.T) {
 			Limit: limit, Cost: 1, Strict: true,
 		})
 	}
-	for range 10 * enoughFailures {
+	for range 10 * minFailures {
 		_, _ = take(s, many...)
 	}
 	if stats := s.Stats(); stats.CircuitOpened != 0 {

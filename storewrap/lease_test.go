@@ -263,7 +263,7 @@ func TestUnitsBackBeforeTheDenial(t *testing.T) {
 			l.lease(c)
 			left := l.ask(c)[0].Remaining
 			c.Cost = left
-			l.inner.Store = slowAnswer{l.inner.Store, left, 2 * gatherFor}
+			l.inner.Store = slowAnswer{l.inner.Store, left, 2 * batchDelay}
 			l.node.cache.recall(c.Subject, c.Counter)
 			if r := l.ask(c)[0]; !r.Allowed || r.Remaining != 0 {
 				l.Errorf("%v: %d were left: %+v", a, left, r)
@@ -297,7 +297,7 @@ func TestUnitsCarriedBack(t *testing.T) {
 			left := l.ask(c)[0].Remaining
 			l.fail(func(charges []headgate.Charge) error {
 				if charges[0].Refund.Units > 0 && charges[len(charges)-1].Cost == 0 {
-					time.Sleep(2 * gatherFor)
+					time.Sleep(2 * batchDelay)
 				}
 				return nil
 			})

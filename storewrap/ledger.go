@@ -9,25 +9,26 @@ import (
 	"github.com/headgate/headgate/internal/holdtable"
 )
 
-// maxTallies is how many counters the ledger keeps: about 40 MB of them.
+// maxTallies is the maximum number of counters in the ledger, which take about 40 MB.
 const maxTallies = 131_072
 
-// ledger is what this node has counted on its own.
+// ledger is what this node has counted on its own while the store was unavailable.
 type ledger struct {
-	mu      sync.Mutex
-	max     int // tallies
-	index   map[counterKey]*tally
-	tallies []*tally
-	holds   holdtable.Table
-	hand    int   // where to look for one to evict
-	owing   int   // tallies that owe something
-	sent    int   // charges under way
-	debts   int64 // collected so far, which numbers them
+	mu        sync.Mutex
+	max       int // number of tallies
+	index     map[counterKey]*tally
+	tallies   []*tally
+	holds     holdtable.Table
+	clockHand int   // position of the next candidate for eviction
+	owing     int   // tallies with units that the store is not charged yet
+	inFlight  int   // charges that the store has not answered
+	debts     int64 // number of the last debt
 
 	settling atomic.Bool
 	evicted  atomic.Int64
 }
 
+// counterKey identifies a counter.
 type counterKey struct {
 	subject headgate.Subject
 	counter headgate.Counter
@@ -36,52 +37,53 @@ type counterKey struct {
 // tally is this node's count of one counter.
 type tally struct {
 	counterKey
-	place int
-	whole headgate.Limit
-	share headgate.Limit // this node's
-	// counted is this node's count, by its share; charged is what that would be without what the store is yet to be charged.
+	position int // in ledger.tallies
+	limit    headgate.Limit
+	share    headgate.Limit // this node's share of limit
+	// counted is this node's count, by its share. charged is the same count without the units that the store has yet to be
+	// charged with.
 	counted, charged headgate.State
 	owes             bool
-	settled          bool // the store has all of it, and what it said of that is known
-	// inFlight is what the store is being charged: it may not know of it when it says what is left.
+	settled          bool // the store was charged with all of it, and its result is known
+	// inFlight are charges that the store has not answered: its reported remaining units may not include them.
 	inFlight []debt
-	// again is what the store could not be charged, at a time.
-	again     []headgate.Charge
-	againFrom time.Time
+	// retry are charges that the store did not record, as of retryFrom.
+	retry     []headgate.Charge
+	retryFrom time.Time
 }
 
+// charge returns an empty charge on the counter, by this node's share.
 func (t *tally) charge() headgate.Charge {
 	return headgate.Charge{Subject: t.subject, Counter: t.counter, Limit: t.share}
 }
 
-// owed returns what the store is yet to be charged.
+// owed returns the charges that the store has yet to receive.
 func (t *tally) owed(now time.Time) []headgate.Charge {
 	c := t.charge()
 	owed := c.Since(t.charged, t.counted, now)
-	for _, c := range t.again {
-		c.Age += now.Sub(t.againFrom)
+	for _, c := range t.retry {
+		c.Age += now.Sub(t.retryFrom)
 		owed = append(owed, c)
 	}
 	for i := range owed {
-		owed[i].Limit = t.whole
+		owed[i].Limit = t.limit
 	}
 	return owed
 }
 
-// notable reports whether a hundredth of the limit or more is owed.
-func (t *tally) notable(now time.Time) bool {
+// significant reports whether at least a hundredth of the limit is owed.
+func (t *tally) significant(now time.Time) bool {
 	var units int64
 	for _, c := range t.owed(now) {
 		units += c.Cost
 	}
-	return 100*units >= t.whole.Capacity()
+	return 100*units >= t.limit.Capacity()
 }
 
-// restart begins the count with what the store is known to have, what it is being charged, and what it is yet to be charged on
-// top.
-func (t *tally) restart(whole, share headgate.Limit, seed headgate.Charge, now time.Time) {
+// restart rebuilds the count from the store's last known state (seed), the charges in flight and the charges owed.
+func (t *tally) restart(limit, share headgate.Limit, seed headgate.Charge, now time.Time) {
 	owed := t.owed(now)
-	t.whole, t.share, t.charged, t.again = whole, share, headgate.State{}, nil
+	t.limit, t.share, t.charged, t.retry = limit, share, headgate.State{}, nil
 	if seed.Cost > 0 {
 		t.charged, _ = share.Take(t.charged, seed, now)
 	}
@@ -108,18 +110,18 @@ func (l *ledger) getOrCreate(c *headgate.Charge, now time.Time) (t *tally, creat
 	if len(l.tallies) >= l.max {
 		l.evict(now)
 	}
-	t = &tally{counterKey: key, place: len(l.tallies)}
+	t = &tally{counterKey: key, position: len(l.tallies)}
 	l.index[key] = t
 	l.tallies = append(l.tallies, t)
 	return t, true
 }
 
-// evict makes room: of one that has expired, if it finds it soon.
+// evict removes a tally, preferably one that has expired and owes nothing, among the next eight.
 func (l *ledger) evict(now time.Time) {
 	var victim *tally
 	for range 8 {
-		l.hand = (l.hand + 1) % len(l.tallies)
-		victim = l.tallies[l.hand]
+		l.clockHand = (l.clockHand + 1) % len(l.tallies)
+		victim = l.tallies[l.clockHand]
 		if !victim.owes && victim.counted.Expires <= now.Unix() {
 			break
 		}
@@ -133,12 +135,13 @@ func (l *ledger) evict(now time.Time) {
 func (l *ledger) remove(t *tally) {
 	l.setOwes(t, false)
 	last := l.tallies[len(l.tallies)-1]
-	l.tallies[t.place], last.place = last, t.place
+	l.tallies[t.position], last.position = last, t.position
 	l.tallies[len(l.tallies)-1] = nil
 	l.tallies = l.tallies[:len(l.tallies)-1]
 	delete(l.index, t.counterKey)
 }
 
+// setOwes sets whether a tally owes something, and counts it.
 func (l *ledger) setOwes(t *tally, owes bool) {
 	if t.owes == owes {
 		return
@@ -151,14 +154,14 @@ func (l *ledger) setOwes(t *tally, owes bool) {
 	}
 }
 
-// pending returns how many tallies owe something, what is under way included.
+// pending returns how many tallies owe something, plus the charges in flight.
 func (l *ledger) pending() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.owing + l.sent
+	return l.owing + l.inFlight
 }
 
-// drop removes tallies that are no longer needed and owe nothing.
+// drop removes tallies that are unneeded and owe nothing.
 func (l *ledger) drop(unneeded func(*tally) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -251,7 +251,7 @@ func (m *model) play(t *testing.T, r *rand.Rand) (f figures) {
 func (m *model) bound() headgate.Limit {
 	bound := m.limit
 	if bound.Algorithm == headgate.TokenBucket {
-		bound.Burst = bound.Capacity() + bound.Capacity()/leasedPart
+		bound.Burst = bound.Capacity() + bound.Capacity()/leaseFraction
 	}
 	return bound
 }
@@ -259,7 +259,7 @@ func (m *model) bound() headgate.Limit {
 // checkBounds holds the figures to what is promised: as much as the store would have admitted, but for what was killed.
 func (m *model) checkBounds(t *testing.T, f figures) {
 	t.Helper()
-	lost := float64(f.kills) * float64(m.limit.Capacity()) / float64(leasedPart*m.nodes)
+	lost := float64(f.kills) * float64(m.limit.Capacity()) / float64(leaseFraction*m.nodes)
 	if admitted := float64(f.admitted); admitted < 0.998*float64(f.strict)-lost || admitted > 1.005*float64(f.strict) {
 		t.Errorf("%d admitted, and not %d", f.admitted, f.strict)
 	}

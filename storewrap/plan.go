@@ -2,85 +2,85 @@ package storewrap
 
 import "github.com/headgate/headgate"
 
-// maxCacheable is how many charges a request may have for the cache to decide it.
+// maxCacheable is the maximum number of charges of a request that the cache decides.
 const maxCacheable = 8
 
-// plan is one request on its way through the store.
+// plan is the state of one Take.
 type plan struct {
 	charges []headgate.Charge
 	results []headgate.Result
-	plain   bool // the cache may decide it
+	plain   bool // the request is cacheable
 	lookups [maxCacheable]lookup
 
-	// Where some charges need not be asked about, or own leases are returned with the question, it is made anew: first the
-	// returns, then the charges at index.
-	returns  []headgate.Charge
-	question []headgate.Charge
-	sent     instant // when it was asked
-	answers  []headgate.Result
-	index    []int
+	// If the cache decided some charges, or returns leases with the call, the call has its own slices: the returns first,
+	// then the charges at index. Otherwise they are those of the caller.
+	returns     []headgate.Charge
+	callCharges []headgate.Charge
+	sentAt      instant // when the call began
+	callResults []headgate.Result
+	index       []int
 }
 
 // lookup is what the cache found for one charge.
 type lookup struct {
-	verdict verdict
-	holds   bool   // this node holds units of the counter
-	lease   *lease // that units were spent from
+	verdict    verdict
+	holdsLease bool   // this node has a lease on the counter
+	lease      *lease // the lease that the units were spent from
 }
 
-// verdict is what the cache knows of a charge.
+// verdict is what the cache knows about a charge.
 type verdict uint8
 
 const (
-	unknown verdict = iota // the store must be asked
-	fits                   // the charge would be granted, by the store
-	denied                 // it would not
-	spent                  // it was, from a lease
+	unknown verdict = iota // the store must decide
+	fits                   // the store would grant it
+	denied                 // the store would deny it
+	spent                  // it was granted from a lease
 )
 
-// decided reports whether the store need not be asked about a charge: its units are spent, or it only observes and would not be
-// counted.
+// decided reports whether a charge need not be sent to the store: its units are spent from a lease, or it observes only and
+// would not be counted.
 func (p *plan) decided(i int) bool {
 	return i < maxCacheable && (p.lookups[i].verdict == spent || p.lookups[i].verdict == denied && p.charges[i].Observe)
 }
 
-// ask returns what to ask the store, and where its answers belong.
-func (p *plan) ask() ([]headgate.Charge, []headgate.Result) {
-	all := len(p.returns) == 0
+// prepareCall returns the charges to send to the store, and the slice for their results.
+func (p *plan) prepareCall() ([]headgate.Charge, []headgate.Result) {
+	everything := len(p.returns) == 0
 	for i := range p.charges {
-		all = all && !p.decided(i)
+		everything = everything && !p.decided(i)
 	}
-	p.question, p.answers, p.index = p.charges, p.results, nil
-	if all {
-		return p.question, p.answers
+	p.callCharges, p.callResults, p.index = p.charges, p.results, nil
+	if everything {
+		return p.callCharges, p.callResults
 	}
-	p.question = append([]headgate.Charge(nil), p.returns...)
+	p.callCharges = append([]headgate.Charge(nil), p.returns...)
 	p.index = make([]int, 0, len(p.charges))
 	for i := range p.charges {
 		if !p.decided(i) {
-			p.question, p.index = append(p.question, p.charges[i]), append(p.index, i)
+			p.callCharges, p.index = append(p.callCharges, p.charges[i]), append(p.index, i)
 		}
 	}
-	p.answers = make([]headgate.Result, len(p.question))
-	return p.question, p.answers
+	p.callResults = make([]headgate.Result, len(p.callCharges))
+	return p.callCharges, p.callResults
 }
 
-// asked returns the charges that the store was asked about, and their results.
-func (p *plan) asked() ([]headgate.Charge, []headgate.Result) {
-	return p.question[len(p.returns):], p.answers[len(p.returns):]
+// sentCharges returns the request's charges that were sent to the store, without the returns, and their results.
+func (p *plan) sentCharges() ([]headgate.Charge, []headgate.Result) {
+	return p.callCharges[len(p.returns):], p.callResults[len(p.returns):]
 }
 
-// finish puts the answers where the caller looks for them.
+// finish copies the results of the call to the caller's slice.
 func (p *plan) finish() {
-	_, answers := p.asked()
+	_, callResults := p.sentCharges()
 	for i, at := range p.index {
-		p.results[at] = answers[i]
+		p.results[at] = callResults[i]
 	}
 }
 
 // denied reports whether an enforcing charge was denied.
 func (p *plan) denied() bool {
-	charges, results := p.asked()
+	charges, results := p.sentCharges()
 	for i := range charges {
 		if denies(&charges[i], &results[i]) {
 			return true
@@ -89,18 +89,18 @@ func (p *plan) denied() bool {
 	return false
 }
 
-// denies reports whether a charge keeps its request from passing.
+// denies reports whether a charge denies its request.
 func denies(c *headgate.Charge, r *headgate.Result) bool {
 	return r.Err == nil && !r.Allowed && !c.Observe && ordinary(c)
 }
 
-// ordinary reports whether a node may decide the charge on its own. The others are about what a store has recorded.
+// ordinary reports whether a node may decide the charge on its own. Other charges refer to what the store has recorded.
 func ordinary(c *headgate.Charge) bool {
 	return c.Refund.Units == 0 && c.Release.Units == 0 && !c.Force && !c.Credit
 }
 
-// cacheable reports whether the cache may decide a request at all. The others are about what a store has recorded, or would say,
-// or have a limit on trial, which is counted also when its twin denies, or several charges on one counter.
+// cacheable reports whether the cache may decide a request. It does not decide charges that refer to what the store has
+// recorded or would grant, candidates, which are counted even if their twin denies, or several charges on one counter.
 func cacheable(charges []headgate.Charge) bool {
 	for i := range charges {
 		c := &charges[i]

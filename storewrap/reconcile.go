@@ -9,37 +9,38 @@ import (
 )
 
 const (
-	// reconcileBatch is about how many charges are made in one call; a log may owe more at once.
+	// reconcileBatch is the approximate number of charges in one call. A sliding log may owe more at once.
 	reconcileBatch = 64
-	// settleAfter is when the store is charged with what was admitted though it is available, if that is notable. With all the
-	// rest it is every so many turns: a store that is busy has other things to do.
-	settleAfter = 50 * time.Millisecond
-	settleRest  = 20
+	// settleInterval is how often the store is charged with units that were admitted locally although it is available, if
+	// they are significant. All others are charged every fullSettleEvery intervals, since the store is busy.
+	settleInterval  = 50 * time.Millisecond
+	fullSettleEvery = 20
 )
 
-// recovering charges a shard that answers again with what was admitted meanwhile, and reports whether it could.
+// recovering charges a shard that answers again with the units admitted during the outage, and reports whether it could.
 func (f *fallback) recovering(ctx context.Context, s *shard) bool {
 	return f.reconcile(ctx, func(t *tally) bool { return f.transport.shardOf(t.subject) == s })
 }
 
-// recovered charges the store with what was admitted in the last moment, and drops what is no longer needed.
+// recovered charges the store with units admitted just before the circuit closed, and drops unneeded tallies.
 func (f *fallback) recovered(ctx context.Context) {
 	f.reconcile(ctx, f.onAvailableShard)
 	f.ledger.drop(f.unneeded)
 }
 
-// unneeded reports whether a tally means nothing any more, or the store has said more since. Otherwise it stays: should the store
-// fail again at once, the node must not have its share once more.
+// unneeded reports whether a tally has expired, or the store's state is known again. Other tallies stay: if the store fails
+// again at once, the node must not admit its share twice.
 func (f *fallback) unneeded(t *tally) bool {
 	return t.counted.Expires <= time.Now().Unix() ||
 		f.onAvailableShard(t) && (t.settled || f.cache.isKnown(t.subject, t.counter))
 }
 
+// onAvailableShard reports whether the circuit of the tally's shard is closed.
 func (f *fallback) onAvailableShard(t *tally) bool { return f.transport.available(t.subject) }
 
-// settleSoon has the store charged with what this node admitted on its own though the store is available, since it was busy or
-// stumbled.
-func (f *fallback) settleSoon() {
+// scheduleSettlement starts charging the store with units that this node admitted locally although the store is available,
+// because it was busy or a few calls failed.
+func (f *fallback) scheduleSettlement() {
 	if !f.ledger.settling.CompareAndSwap(false, true) {
 		return
 	}
@@ -48,31 +49,31 @@ func (f *fallback) settleSoon() {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(jitter(settleAfter)):
+			case <-time.After(jitter(settleInterval)):
 			}
-			if turn < settleRest {
-				f.reconcile(ctx, func(t *tally) bool { return f.onAvailableShard(t) && t.notable(time.Now()) })
+			if turn < fullSettleEvery {
+				f.reconcile(ctx, func(t *tally) bool { return f.onAvailableShard(t) && t.significant(time.Now()) })
 				continue
 			}
-			f.ledger.settling.Store(false) // what is admitted from here on needs another turn
+			f.ledger.settling.Store(false) // units admitted from here on start another settlement
 			if !f.reconcile(ctx, f.onAvailableShard) {
-				f.settleSoon()
+				f.scheduleSettlement()
 			}
 			return
 		}
 	})
 }
 
-// reconcile charges the store with what this node has admitted on its own on some counters, as far as it still counts. Each unit
-// is charged once: what is not answered may have been recorded, and is not charged again. It reports false if the store could
-// not be asked.
-func (f *fallback) reconcile(ctx context.Context, which func(*tally) bool) bool {
-	// A second turn is for what is admitted during the first.
+// reconcile charges the store with the units that this node admitted locally on matching counters, as far as they still
+// count. Each unit is charged at most once: a charge that was not answered may have been recorded and is not repeated. It
+// returns false if a charge could not be made.
+func (f *fallback) reconcile(ctx context.Context, match func(*tally) bool) bool {
+	// The second pass charges what was admitted during the first.
 	for range 2 {
 		for from := 0; from >= 0; {
 			now := time.Now()
 			var owed []debt
-			if owed, from = f.ledger.collect(now, from, which); !f.charge(ctx, now, owed) {
+			if owed, from = f.ledger.collect(now, from, match); !f.charge(ctx, now, owed) {
 				return false
 			}
 		}
@@ -88,13 +89,14 @@ type debt struct {
 	number int64
 }
 
-// collect gathers about a batch of what is owed, and returns where to go on; -1 is the end. What is collected counts as charged.
-func (l *ledger) collect(now time.Time, from int, which func(*tally) bool) (owed []debt, next int) {
+// collect returns about a batch of debts, and the position to continue at; -1 at the end. The debts then count as charged and
+// in flight.
+func (l *ledger) collect(now time.Time, from int, match func(*tally) bool) (owed []debt, next int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for end := min(len(l.tallies), from+1_024); from < end && len(owed) < reconcileBatch; from++ {
 		t := l.tallies[from]
-		if !t.owes || !which(t) {
+		if !t.owes || !match(t) {
 			continue
 		}
 		for _, c := range t.owed(now) {
@@ -102,31 +104,31 @@ func (l *ledger) collect(now time.Time, from int, which func(*tally) bool) (owed
 			owed = append(owed, debt{t, c, now, l.debts})
 			t.inFlight = append(t.inFlight, owed[len(owed)-1])
 		}
-		t.charged, t.again = t.counted, nil
+		t.charged, t.retry = t.counted, nil
 		l.setOwes(t, false)
 	}
 	if from >= len(l.tallies) {
 		from = -1
 	}
-	l.sent += len(owed)
+	l.inFlight += len(owed)
 	return owed, from
 }
 
-// charge charges the store. What it certainly did not record is owed again. It does not end with ctx half-way.
+// charge charges the store with debts. Those that it certainly did not record are owed again. It completes even if ctx ends.
 func (f *fallback) charge(ctx context.Context, now time.Time, owed []debt) bool {
 	good := true
 	for len(owed) > 0 {
 		n := min(reconcileBatch, len(owed))
-		// A peek before each charge tells how much the limit had no room for.
+		// A peek before each charge shows how many of its units are over the limit.
 		charges, results := make([]headgate.Charge, 2*n), make([]headgate.Result, 2*n)
 		for i, d := range owed[:n] {
 			c := &d.charge
 			charges[2*i] = headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit}
 			charges[2*i+1] = *c
 		}
-		// That one connection works does not mean that another does: a probe goes the same way.
-		if f.transport.answers(&charges[0]) { //nolint:contextcheck // it has a deadline of its own
-			_ = f.transport.takePatiently(ctx, charges, results) // each result has its own error
+		// Probe first: recovery of one connection does not mean that this one works.
+		if f.transport.responds(&charges[0]) { //nolint:contextcheck // it has its own deadline
+			_ = f.transport.takeInBackground(ctx, charges, results) // each result has its own error
 		} else {
 			_ = failAll(results, errOpen)
 		}
@@ -142,27 +144,27 @@ func (f *fallback) charge(ctx context.Context, now time.Time, owed []debt) bool 
 			default:
 				good = false
 			}
-			f.ledger.answered(now, owed[i], after.Err)
+			f.ledger.resolve(now, owed[i], after.Err)
 		}
 		owed = owed[n:]
 	}
 	return good
 }
 
-// answered notes what became of a debt that was collected at a time.
-func (l *ledger) answered(now time.Time, d debt, err error) {
+// resolve records the outcome of a debt.
+func (l *ledger) resolve(now time.Time, d debt, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sent--
+	l.inFlight--
 	t := d.tally
 	t.inFlight = slices.DeleteFunc(t.inFlight, func(other debt) bool { return other.number == d.number })
-	if err == nil || unanswered(err) || l.index[t.counterKey] != t { // or it was evicted
+	if err == nil || unanswered(err) || l.index[t.counterKey] != t { // the tally was evicted
 		t.settled = err == nil && !t.owes
 		return
 	}
-	for i := range t.again {
-		t.again[i].Age += now.Sub(t.againFrom)
+	for i := range t.retry {
+		t.retry[i].Age += now.Sub(t.retryFrom)
 	}
-	t.again, t.againFrom = append(t.again, d.charge), now
+	t.retry, t.retryFrom = append(t.retry, d.charge), now
 	l.setOwes(t, true)
 }

@@ -174,7 +174,7 @@ func (r *rush) check(t *testing.T, name string) {
 	held := r.held()
 	r.close()
 	admitted, counted, limit := r.admitted.Load(), used(t, r.cables[0].Store, r.charge), r.charge.Limit.Count
-	lost := int64(r.kills) * limit / (leasedPart * redisNodes)
+	lost := int64(r.kills) * limit / (leaseFraction * redisNodes)
 	if r.charge.Limit.Algorithm == headgate.TokenBucket {
 		lost += limit / 100
 	}
@@ -214,11 +214,11 @@ func TestBucketOnRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	took := last[0].Time.Sub(first[0].Time)
-	filled := limit * (1 + took.Seconds())
+	elapsed := last[0].Time.Sub(first[0].Time)
+	filled := limit * (1 + elapsed.Seconds())
 	got := float64(limit + r.admitted.Load() + last[0].Remaining)
 	t.Logf("%.0f of %.0f, %d left, %.3f calls each", got, filled, last[0].Remaining, r.perAsked())
-	if got > filled+1 || got < 0.995*filled && last[0].Remaining < limit && took < lasts+lasts/10 {
+	if got > filled+1 || got < 0.995*filled && last[0].Remaining < limit && elapsed < lasts+lasts/10 {
 		t.Errorf("%.0f are admitted or left, of %.0f", got, filled)
 	}
 }

@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// enoughFailures within the longest span, which are also most of the calls, open the circuit.
-	enoughFailures = 5
-	slotLength     = 100 * time.Millisecond
-	slots          = 100 // ten seconds of them
+	// The circuit opens after minFailures failed calls in one of the spans, if they outnumber the successful ones.
+	minFailures = 5
+	slotLength  = 100 * time.Millisecond
+	slots       = 100 // ten seconds
 )
 
-// spans are how far back failures are weighed against successes, in slots: the death of a store that was well for long is noticed
-// soon, that of one that is rarely asked at all.
+// spans are the periods, in slots, over which failures are compared with successes. The short ones detect the failure of a
+// busy store quickly, the long one that of a store that is rarely called.
 var spans = [...]int64{2, 10, slots}
 
-// shard is a part of the store that fails on its own: its circuit breaker and its concurrency limit.
+// shard is a part of the store that fails independently: its circuit breaker and its concurrency limit.
 type shard struct {
 	number int
-	open   atomic.Bool // the circuit
+	open   atomic.Bool // the circuit is open
 	ring   [slots]slot
 	calls  concurrencyLimit
 
-	mu       sync.Mutex
-	since    time.Time // the circuit is open
-	forgiven int64     // slot before which failures no longer count
+	mu           sync.Mutex
+	since        time.Time // when the circuit opened
+	ignoreBefore int64     // number of the first slot that counts
 }
 
 func newShard(number int) *shard {
@@ -42,7 +42,7 @@ type slot struct {
 	good, failed atomic.Int64
 }
 
-// slotAt returns the slot of a time, emptied if it was that of ten seconds ago.
+// slotAt returns the slot of a number, cleared if it was last used ten seconds ago.
 func (s *shard) slotAt(number int64) *slot {
 	at := &s.ring[number%slots]
 	if old := at.number.Load(); old != number && at.number.CompareAndSwap(old, number) {
@@ -65,20 +65,20 @@ func (s *shard) record(now time.Time, good bool) bool {
 	defer s.mu.Unlock()
 	for _, span := range spans {
 		var well, failed int64
-		for n := max(number-span+1, s.forgiven); n <= number; n++ {
+		for n := max(number-span+1, s.ignoreBefore); n <= number; n++ {
 			if at := &s.ring[n%slots]; at.number.Load() == n {
 				well += at.good.Load()
 				failed += at.failed.Load()
 			}
 		}
-		if failed >= enoughFailures && failed > well {
+		if failed >= minFailures && failed > well {
 			return true
 		}
 	}
 	return false
 }
 
-// trip opens the circuit, and reports false if it is open already.
+// trip opens the circuit. It returns false if the circuit is open already.
 func (s *shard) trip(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,17 +90,17 @@ func (s *shard) trip(now time.Time) bool {
 	return true
 }
 
-// reset closes the circuit and returns how long it was open. Earlier failures are forgiven.
+// reset closes the circuit and returns how long it was open. Earlier failures no longer count.
 func (s *shard) reset(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgiven = now.UnixNano()/int64(slotLength) + 1
-	s.calls.shrink()
+	s.ignoreBefore = now.UnixNano()/int64(slotLength) + 1
+	s.calls.restart()
 	s.open.Store(false)
 	return now.Sub(s.since)
 }
 
-// jitter returns a duration around another, so that nodes do not act all at once.
+// jitter returns a random duration from half of d to one and a half, so that nodes do not act all at once.
 func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // it spreads nodes, and is no secret
+	return d/2 + rand.N(d) //nolint:gosec // it spreads nodes, and is not a secret
 }

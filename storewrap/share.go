@@ -7,20 +7,20 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// share is this node's fallback share of every limit: one part of as many as there are nodes, or less.
+// share is this node's fallback share of every limit: one part in nodes, times percent.
 type share struct {
 	nodes   int64
-	rank    int64  // of this node among them, from 1; 0 if it is not known
-	salt    uint64 // of this node, which then draws
+	rank    int64  // of this node among nodes, from 1; 0 if unknown
+	salt    uint64 // of this node, for its random share if the rank is unknown
 	percent int64
 }
 
-// of returns a limit as this node counts it on its own. The shares of all nodes add up to the limit. What does not divide evenly goes
-// to some nodes in one window and to others in the next, if all nodes have the same windows, or if some would have nothing at all;
-// else always to the same ones, since a node that gets more in the middle of what it counts would admit too much. It reports false
-// if this node has none for now, and then says when to ask again.
-func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wait time.Duration, ok bool) {
-	if limit, ok = s.ofBucket(c); ok {
+// scale returns a limit as this node counts it locally. The shares of all nodes add up to the limit. The remainder of the
+// division goes to different nodes in each window if all nodes have the same windows, or if some nodes would otherwise have
+// no units at all. In other cases it always goes to the same nodes, because a node whose share grew in the middle of a count
+// would admit too much. ok is false if this node has no units now; wait is then the time until it may.
+func (s *share) scale(c *headgate.Charge, now time.Time) (limit headgate.Limit, wait time.Duration, ok bool) {
+	if limit, ok = s.scaleBucket(c); ok {
 		return limit, 0, true
 	}
 	whole := *c
@@ -32,7 +32,7 @@ func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wai
 	if !onClock(&limit) && limit.Count*s.percent >= 100*s.nodes {
 		start = 0
 	}
-	n := s.part(c, start, limit.Count)
+	n := s.portion(c, start, limit.Count)
 	limit.Count = max(1, n)
 	if n == 0 {
 		return limit, time.UnixMicro(end).Sub(now), false
@@ -40,9 +40,9 @@ func (s *share) of(c *headgate.Charge, now time.Time) (limit headgate.Limit, wai
 	return limit, 0, true
 }
 
-// ofBucket returns a bucket with this node's share of the rate, as much in a longer time, and of the burst. It reports false of
-// other limits, and if there is less than a unit of the burst for each node.
-func (s *share) ofBucket(c *headgate.Charge) (limit headgate.Limit, ok bool) {
+// scaleBucket returns a bucket with this node's share of the burst and of the rate, as the same count in a longer window. ok
+// is false for other algorithms, and if the burst has less than one unit per node.
+func (s *share) scaleBucket(c *headgate.Charge) (limit headgate.Limit, ok bool) {
 	limit = c.Limit
 	switch limit.Algorithm {
 	case headgate.LeakyBucket:
@@ -50,7 +50,7 @@ func (s *share) ofBucket(c *headgate.Charge) (limit headgate.Limit, ok bool) {
 		if c.Limit.Capacity()*s.percent < 100*s.nodes {
 			return limit, false
 		}
-		limit.Burst = s.part(c, 0, c.Limit.Capacity())
+		limit.Burst = s.portion(c, 0, c.Limit.Capacity())
 	default:
 		return limit, false
 	}
@@ -63,7 +63,7 @@ func (s *share) ofBucket(c *headgate.Charge) (limit headgate.Limit, ok bool) {
 	return limit, false
 }
 
-// refillWindow returns the fixed window in which a bucket refills what it holds.
+// refillWindow returns the fixed window in which a bucket refills its capacity.
 func refillWindow(l *headgate.Limit) headgate.Limit {
 	us, _ := mulDivUp(l.Window.Microseconds(), l.Capacity(), l.Count)
 	window := min(max(time.Duration(us)*time.Microsecond, minWindow), maxWindow)
@@ -78,7 +78,7 @@ const (
 	maxWindow = 366 * 24 * time.Hour
 )
 
-// mulDivUp returns a × b ÷ c rounded up, and false if that is more than a window can be.
+// mulDivUp returns a × b ÷ c rounded up, and false if the result is longer than the longest window.
 func mulDivUp(a, b, c int64) (int64, bool) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(c) {
@@ -94,9 +94,9 @@ func mulDivUp(a, b, c int64) (int64, bool) {
 	return int64(q), true
 }
 
-// part returns this node's part of a number, in a window of a counter. All nodes agree on who has what is left over, if they know
-// their ranks; else each draws for itself.
-func (s *share) part(c *headgate.Charge, window, total int64) int64 {
+// portion returns this node's part of total, in a window of a counter. If nodes know their ranks, they agree on which of them
+// gets the remainder. If not, each draws at random.
+func (s *share) portion(c *headgate.Charge, window, total int64) int64 {
 	common := hash(0, c.Subject, c.Counter, window)
 	total *= s.percent
 	units := total / 100
@@ -104,18 +104,18 @@ func (s *share) part(c *headgate.Charge, window, total int64) int64 {
 		units++
 	}
 	if s.rank == 0 || s.rank > s.nodes {
-		part := units / s.nodes
+		portion := units / s.nodes
 		if int64(hash(s.salt, c.Subject, c.Counter, window)%uint64(s.nodes)) < units%s.nodes {
-			part++
+			portion++
 		}
-		return part
+		return portion
 	}
 	place := (s.rank - 1 + int64(common%uint64(s.nodes))) % s.nodes
 	return (place+1)*units/s.nodes - place*units/s.nodes
 }
 
-// seed returns the charge that makes this node's count begin where the store's ended: with its share of what was used, and in the
-// same window. It is of no units if nothing is known.
+// seed returns the charge with which this node's count starts where the store's ended: its share of the used units, in the
+// same window. Its cost is 0 if nothing is known.
 func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, remaining int64, lasts time.Duration) headgate.Charge {
 	seed := headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: scaled, Force: true}
 	if lasts <= 0 {
@@ -124,14 +124,14 @@ func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, remaining int64,
 	whole := &c.Limit
 	if isBucket(whole) {
 		level := float64(whole.Count) * float64(lasts) / float64(whole.Window)
-		seed.Cost = s.part(c, 1, min(int64(level+0.5), 4*headgate.MaxCost))
+		seed.Cost = s.portion(c, 1, min(int64(level+0.5), 4*headgate.MaxCost))
 		return seed
 	}
-	seed.Cost = max(0, scaled.Capacity()-s.part(c, 1, remaining))
+	seed.Cost = max(0, scaled.Capacity()-s.portion(c, 1, remaining))
 	switch {
 	case whole.Algorithm == headgate.SlidingWindow:
 		seed.Age = 2*whole.Window - lasts
-		if lasts <= whole.Window { // it is the window before, of which only a part still weighs
+		if lasts <= whole.Window { // the units are in the previous window, of which only a part still counts
 			seed.Cost = min(headgate.MaxCost, int64(float64(seed.Cost)*float64(whole.Window)/float64(lasts)))
 		}
 	case whole.Algorithm == headgate.SlidingLog || whole.Calendar == headgate.NoCalendar && whole.Align == headgate.FromFirst:
@@ -140,16 +140,17 @@ func (s *share) seed(c *headgate.Charge, scaled headgate.Limit, remaining int64,
 	return seed
 }
 
+// isBucket reports whether a limit is a token bucket or a leaky bucket.
 func isBucket(l *headgate.Limit) bool {
 	return l.Algorithm == headgate.TokenBucket || l.Algorithm == headgate.LeakyBucket
 }
 
-// onClock reports whether a limit counts in the same windows on every node.
+// onClock reports whether a limit has the same windows on every node.
 func onClock(l *headgate.Limit) bool {
 	return l.Algorithm == headgate.FixedWindow && (l.Align == headgate.OnClock || l.Calendar != headgate.NoCalendar)
 }
 
-// windowAt returns the window in which shares are dealt: the limit's own, or that of the clock.
+// windowAt returns the window by which shares are assigned: the limit's own calendar window, or one aligned to the clock.
 func windowAt(c *headgate.Charge, now time.Time) (start, end int64) {
 	aligned := *c
 	if c.Limit.Calendar == headgate.NoCalendar {

@@ -58,7 +58,7 @@ func TestSharesAddUp(t *testing.T) {
 				var burst int64
 				for rank := int64(1); rank <= nodes; rank++ {
 					s := share{nodes: nodes, rank: rank, percent: percent}
-					local, wait, ok := s.of(&c, now)
+					local, wait, ok := s.scale(&c, now)
 					if err := local.Validate(); err != nil || ok == (wait > 0) || wait < 0 {
 						t.Fatalf("%v, node %d of %d, %d %%: %v, wait %v: %v", whole, rank, nodes, percent, local, wait, err)
 					}
@@ -69,7 +69,7 @@ func TestSharesAddUp(t *testing.T) {
 					rate, burst = rate+r, burst+b
 				}
 				s := share{nodes: 1, rank: 1, percent: percent}
-				want := s.part(&c, 0, whole.Capacity())
+				want := s.portion(&c, 0, whole.Capacity())
 				checkSum(t, whole, nodes, percent, rate, burst, want)
 			}
 		}
@@ -117,7 +117,7 @@ func TestSharesGoAround(t *testing.T) {
 					if ranked {
 						s.rank = int64(node) + 1
 					}
-					if local, _, ok := s.of(&c, time.Unix(1_700_000_000, 0).Add(time.Duration(w)*24*time.Hour)); ok {
+					if local, _, ok := s.scale(&c, time.Unix(1_700_000_000, 0).Add(time.Duration(w)*24*time.Hour)); ok {
 						had[node] = true
 						rate, _ := perWindow(&limit, &local)
 						all += rate
@@ -152,7 +152,7 @@ func TestSharesHoldInEveryWindow(t *testing.T) {
 				c := headgate.Charge{Subject: headgate.SubjectOf("x"), Counter: 1, Limit: limit, Cost: 1}
 				var state headgate.State
 				for at := begin; at.Before(begin.Add(20 * window)); at = at.Add(20 * time.Millisecond) {
-					local, _, ok := s.of(&c, at)
+					local, _, ok := s.scale(&c, at)
 					if !ok {
 						continue
 					}

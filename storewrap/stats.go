@@ -6,40 +6,44 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Stats is what a Store knows of itself. Units and calls are counted since it was made.
+// Stats is a snapshot of a Store's counters. Totals count from the Store's creation.
 type Stats struct {
-	// ShardsUnavailable is how many shards of the store have an open circuit now, and CircuitOpened how often one has opened.
+	// ShardsUnavailable is the number of shards whose circuit is open now. CircuitOpened is how often a circuit has opened.
 	ShardsUnavailable int
 	CircuitOpened     int64
-	// Errors are decisions that the store did not answer.
+	// Errors counts decisions that the store did not make.
 	Errors Errors
-	// PendingCounters is how many counters have units that this node admitted on its own and the store is yet to be charged.
+	// PendingCounters is the number of counters with units that this node admitted locally and that the store is not charged
+	// with yet.
 	PendingCounters int
-	// Charged is how many such units the store was charged, and OverLimit how many of them its limits had no room for.
+	// Charged is how many of such units the store was charged with. OverLimit is how many of them were over the limit.
 	Charged, OverLimit int64
-	// Unanswered is how many units the store was asked for and did not answer in time. They may have been charged.
+	// Unanswered is the number of units in calls that the store did not answer in time. They may have been charged.
 	Unanswered int64
-	// InFlight is how many calls are under way now, and Rejected how many were not made because too many were.
+	// InFlight is the number of store calls in flight now. Rejected is how many were not made because too many were in
+	// flight.
 	InFlight, Rejected int64
-	// Leases is how many leases are out. Of the units Leased, some were Returned unspent, and some were lost with a store or
-	// peer that did not answer: LeaseLost units stay charged until their window is over, and no client gets them.
+	// Leases is the number of current leases. Leased, Returned and LeaseLost are units: leased in total, returned unspent,
+	// and lost in calls that the store did not answer or with a shard that stayed unavailable. Lost units stay charged until
+	// their window ends, and no client gets them.
 	Leases                      int
 	Leased, Returned, LeaseLost int64
-	// FalseDenials is how many requests at most were denied from the cache though the store had room again.
+	// FalseDenials is the maximum number of requests that the cache denied although the store would have granted them.
 	FalseDenials int64
-	// CacheEvicted and LedgerEvicted are counters that were still of use and had to make room for others: of those with a lease
-	// or a cached denial, and of those counted locally while the store is unavailable.
+	// CacheEvicted is the number of counters with a lease or a cached denial that were evicted from the cache. LedgerEvicted
+	// is the number of counters that were evicted from the fallback's ledger while still needed: their units may be admitted
+	// again, and are not charged to the store.
 	CacheEvicted, LedgerEvicted int64
 }
 
-// Errors are decisions that the store did not answer, by the reason.
+// Errors counts decisions that the store did not make, by reason.
 type Errors struct {
-	// Unavailable could not be asked, Unanswered did not answer in time, CircuitOpen was not asked since its circuit is open,
-	// Rejected was not asked since too many calls were under way.
+	// Unavailable: the call failed. Unanswered: the store did not answer in time. CircuitOpen: the call was not made because
+	// the shard's circuit is open. Rejected: the call was not made because too many were in flight.
 	Unavailable, Unanswered, CircuitOpen, Rejected int64
 }
 
-// errorKind is an index of transport.errors; of several the highest counts.
+// errorKind is an index of transport.errors, in increasing order of severity.
 type errorKind int
 
 const (
@@ -50,7 +54,7 @@ const (
 	errorKinds
 )
 
-// countError counts a decision that the store did not answer for some of its charges.
+// countError counts a decision by the most severe error of its charges.
 func (t *transport) countError(results []headgate.Result) {
 	worst := errorKind(-1)
 	for i := range results {
@@ -71,7 +75,7 @@ func (t *transport) countError(results []headgate.Result) {
 	}
 }
 
-// Stats returns those of now.
+// Stats returns the current values.
 func (s *Store) Stats() Stats {
 	t, a, f := s.transport, s.agent, s.fallback
 	a.mu.Lock()
@@ -79,7 +83,7 @@ func (s *Store) Stats() Stats {
 	a.mu.Unlock()
 	var inFlight int64
 	t.shards.Range(func(_, s any) bool {
-		inFlight += s.(*shard).calls.inFlight.Load() //nolint:errcheck,forcetypeassert // it has nothing else
+		inFlight += s.(*shard).calls.inFlight.Load() //nolint:errcheck,forcetypeassert // all values are shards
 		return true
 	})
 	return Stats{

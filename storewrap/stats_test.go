@@ -97,7 +97,7 @@ func TestStatsOfAnOutage(t *testing.T) {
 			l.ask(c, other)
 		}
 		stats := l.node.Stats()
-		if e := stats.Errors; e.Unanswered != 1 || e.Unavailable < enoughFailures-1 || e.CircuitOpen == 0 ||
+		if e := stats.Errors; e.Unanswered != 1 || e.Unavailable < minFailures-1 || e.CircuitOpen == 0 ||
 			e.Unanswered+e.Unavailable+e.CircuitOpen+e.Rejected != 10 || stats.CircuitOpened != 1 {
 			l.Errorf("%+v", stats)
 		}
@@ -119,7 +119,7 @@ func TestStatsOfAnOutage(t *testing.T) {
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	var told atomic.Int64
-	o := Options{Observe: func(took time.Duration) { told.Add(1 + min(0, int64(took))) }}
+	o := Options{Observe: func(elapsed time.Duration) { told.Add(1 + min(0, int64(elapsed))) }}
 	inLab(t, o, func(l *lab) {
 		c := yearly(headgate.FixedWindow, 10_000)
 		l.lease(c)

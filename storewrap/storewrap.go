@@ -1,16 +1,16 @@
 // Package storewrap makes a remote store fast and safe to depend on.
 //
-// A Store asks three collaborators in turn. The cache answers what this node already knows: denials that still hold, and
-// units leased from the store in advance. The transport asks the store, bounded by a deadline, and by a circuit breaker and
-// a concurrency limit per shard. The fallback decides what the store did not: by this node's share of each limit, kept in a
-// ledger and charged to the store once it has recovered.
+// A Store consults three components in turn. The cache decides what this node can decide alone: denials that still hold, and
+// units leased from the store in advance. The transport calls the store within a deadline, behind a circuit breaker and a
+// concurrency limit per shard. The fallback decides what the store did not: by this node's share of each limit. It counts
+// those units in a ledger and charges them to the store once the store has recovered.
 //
-// The cache is cache.go with cachetable.go, lastanswer.go (denials), lease.go, agent.go and recall.go; the transport is transport.go
-// with deadline.go, shard.go (the circuit breaker) and concurrency.go; the fallback is fallback.go with share.go, ledger.go and
-// reconcile.go.
+// The cache is cache.go with cachetable.go, lastresult.go (denials), lease.go, agent.go and recall.go. The transport is
+// transport.go with deadline.go, shard.go (the circuit breaker) and concurrency.go. The fallback is fallback.go with
+// share.go, ledger.go and reconcile.go.
 //
-// The package knows what a node may decide on its own, and when it must. It does not know how to count, which it leaves to
-// headgate.Decide, nor what a rule is: a charge says what should happen.
+// The package knows what a node may decide alone, and when it must. It does not know the algorithms, which are in
+// headgate.Decide, and it does not know rules: a charge carries everything that the store needs.
 package storewrap
 
 import (
@@ -22,36 +22,40 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// DefaultDeadline is below the 20 ms that Envoy waits for an answer by default.
+// DefaultDeadline is how long a decision waits for the store by default. It is below the 20 ms that Envoy waits by default.
 const DefaultDeadline = 10 * time.Millisecond
 
-// Options of a Store. The zero value is ready to use.
+// Options configures a Store. The zero value is ready to use.
 type Options struct {
-	// Deadline is how long a decision waits for the store; 0 means DefaultDeadline. A charge that was not answered by then may
-	// have been recorded, and is not sent again.
+	// Deadline is how long a decision waits for the store; 0 means DefaultDeadline. A charge that the store has not answered
+	// by then may have been recorded, and is not sent again.
 	Deadline time.Duration
-	// Nodes is the minimum number of nodes assumed to share each limit while the store is unavailable; 0 means 1. The number
-	// that the store last reported counts if it is larger.
+	// Nodes is the minimum number of nodes assumed to share each limit while the store is unavailable; 0 means 1. If the
+	// store last reported a larger number, that number is used.
 	Nodes int
-	// LocalShare is how many percent of its fallback share a node admits while the store is unavailable; 0 means 100.
+	// LocalShare is the percentage of its fallback share that a node admits while the store is unavailable; 0 means 100, and
+	// so does a value outside 1 to 100.
 	LocalShare int
-	// Log receives changes of the store's availability; nil means slog.Default().
+	// Log receives a line when a shard's circuit opens or closes, and when lease recalls cannot be received; nil means
+	// slog.Default().
 	Log *slog.Logger
-	// Observe receives the duration of each store call that a decision waited for; nil means none. It must return quickly.
-	Observe func(took time.Duration)
+	// Observe receives the duration of each store call that a decision waited for; nil disables it. It is called on the path
+	// of the request and must return quickly.
+	Observe func(elapsed time.Duration)
 }
 
-// peers carries messages between the nodes that share a store, by which a node that is denied recalls the leases of the others. A
-// store that can is its own: redisstore.Store does. Without peers leases end by themselves only.
+// peers carries messages between the nodes that share a store. A node that is denied uses it to recall the leases of the
+// other nodes. redisstore.Store implements it. Without it, leases end only when they expire.
 type peers interface {
-	// Publish sends a message to all nodes that subscribe to a channel now.
+	// Publish sends a message to all nodes that are subscribed to a channel at that time.
 	Publish(ctx context.Context, channel string, message []byte) error
-	// Subscribe passes messages on channels to hear until ctx ends or the connection breaks. The first message on each channel
-	// is nil, when the subscription stands.
-	Subscribe(ctx context.Context, channels []string, hear func(channel string, message []byte)) error
+	// Subscribe passes messages on channels to receive until ctx ends or the connection breaks. The first message on each
+	// channel is nil and means that the subscription is active.
+	Subscribe(ctx context.Context, channels []string, receive func(channel string, message []byte)) error
 }
 
-// Store wraps another store. It is safe for concurrent use.
+// Store wraps a headgate.Store with a cache, a deadline, a circuit breaker per shard and a local fallback. Take is used as on
+// any other store; Stats reports what happened behind it. It is safe for concurrent use. Close it before the inner store.
 type Store struct {
 	inner      headgate.Store
 	fleet      fleet
@@ -67,7 +71,7 @@ var (
 	_ headgate.Signer = (*Store)(nil)
 )
 
-// New wraps a store. Close it before the inner store.
+// New wraps a store. The caller must call Close, before closing the inner store.
 func New(store headgate.Store, o Options) *Store {
 	if o.Deadline <= 0 {
 		o.Deadline = DefaultDeadline
@@ -98,8 +102,8 @@ func New(store headgate.Store, o Options) *Store {
 	return s
 }
 
-// Close returns leases and charges the store with what it is still owed, if it is available, and ends background work. It does
-// not close the inner store.
+// Close stops background work, charges the pending units of the fallback to the store and returns leases, both only on shards
+// that are available. It does not close the inner store.
 func (s *Store) Close() {
 	if !s.background.end() {
 		return
@@ -108,10 +112,10 @@ func (s *Store) Close() {
 	s.agent.returnAll(s.background.ctx)
 }
 
-// Shard returns the inner store's.
+// Shard returns the inner store's shard of a subject.
 func (s *Store) Shard(subject headgate.Subject) int { return s.inner.Shard(subject) }
 
-// Namespace returns the inner store's, if it has one.
+// Namespace returns the inner store's namespace, or "" if it has none.
 func (s *Store) Namespace() string {
 	if signer, ok := s.inner.(headgate.Signer); ok {
 		return signer.Namespace()
@@ -119,7 +123,7 @@ func (s *Store) Namespace() string {
 	return ""
 }
 
-// SigningKeys returns the inner store's, if it has any.
+// SigningKeys returns the inner store's signing keys, or nil if it has none.
 func (s *Store) SigningKeys(ctx context.Context) ([][]byte, error) {
 	if signer, ok := s.inner.(headgate.Signer); ok {
 		return signer.SigningKeys(ctx)
@@ -127,10 +131,10 @@ func (s *Store) SigningKeys(ctx context.Context) ([][]byte, error) {
 	return nil, nil
 }
 
-// Take decides the charges: from the cache, else by the store, else by this node's fallback share. It waits for the store up to
-// its own deadline and not for ctx: a caller that has hung up is charged like any other.
+// Take decides the charges: from the cache, else by the store, else by this node's fallback share. It waits for the store up
+// to Options.Deadline and ignores ctx: a request whose caller has hung up is charged like any other.
 //
-//nolint:contextcheck // as it says
+//nolint:contextcheck // ctx is ignored on purpose
 func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	if len(results) != len(charges) {
 		return fmt.Errorf("storewrap: %d results for %d charges", len(results), len(charges))
@@ -145,25 +149,26 @@ func (s *Store) Take(_ context.Context, charges []headgate.Charge, results []hea
 	if s.cache.decide(&p) {
 		return nil
 	}
-	err := s.ask(&p)
+	err := s.takeFromStore(&p)
 	if err == nil && s.cache.deniedOwnUnits(&p) {
 		s.cache.awaitOwnUnits(&p, s.transport.deadline)
-		err = s.ask(&p)
+		err = s.takeFromStore(&p)
 	}
 	return err
 }
 
-// ask has the store decide what the cache did not, or else the fallback, and lets the cache observe what became of it.
-func (s *Store) ask(p *plan) error {
-	s.cache.bringHome(p)
+// takeFromStore sends the charges that the cache did not decide to the store, has the fallback decide those that failed, and
+// passes the results to the cache.
+func (s *Store) takeFromStore(p *plan) error {
+	s.cache.attachReturns(p)
 	now := time.Now()
-	p.sent = s.cache.at(now)
-	question, answers := p.ask()
-	err := s.transport.take(now, question, answers)
-	s.fleet.observe(answers)
-	s.agent.endReturns(p.returns, answers)
+	p.sentAt = s.cache.at(now)
+	callCharges, callResults := p.prepareCall()
+	err := s.transport.take(now, callCharges, callResults)
+	s.fleet.observe(callResults)
+	s.agent.endReturns(p.returns, callResults)
 	if err != nil {
-		charges, results := p.asked()
+		charges, results := p.sentCharges()
 		err = s.fallback.decide(now, charges, results)
 	}
 	s.cache.observe(p, now)
@@ -171,7 +176,7 @@ func (s *Store) ask(p *plan) error {
 	return err
 }
 
-// localReceipts reports whether a charge gives back or releases what this node's fallback share granted.
+// localReceipts reports whether a charge refunds or releases units that this node's fallback share granted.
 func localReceipts(charges []headgate.Charge) bool {
 	for i := range charges {
 		if charges[i].Refund.Local || charges[i].Release.Local {
@@ -181,18 +186,18 @@ func localReceipts(charges []headgate.Charge) bool {
 	return false
 }
 
-// resets reports whether a credit may be for units that are out on lease.
+// resets reports whether a charge credits so many units that some of them may be leased.
 func resets(charges []headgate.Charge) bool {
 	for i := range charges {
-		if c := &charges[i]; c.Credit && c.Cost*leasedPart >= c.Limit.Capacity() {
+		if c := &charges[i]; c.Credit && c.Cost*leaseFraction >= c.Limit.Capacity() {
 			return true
 		}
 	}
 	return false
 }
 
-// takeLocalReceipts settles local receipts in the ledger. Of what was held there the store knows nothing: it is charged with the
-// actual cost.
+// takeLocalReceipts settles local receipts in the ledger. The store does not know of units that were held locally: if such a
+// hold is committed, the store is charged with its actual cost.
 func (s *Store) takeLocalReceipts(charges []headgate.Charge, results []headgate.Result) error {
 	var rest []headgate.Charge
 	var index []int
@@ -211,15 +216,15 @@ func (s *Store) takeLocalReceipts(charges []headgate.Charge, results []headgate.
 	if len(rest) == 0 {
 		return nil
 	}
-	said := make([]headgate.Result, len(rest))
-	err := s.Take(s.background.ctx, rest, said)
+	restResults := make([]headgate.Result, len(rest))
+	err := s.Take(s.background.ctx, rest, restResults)
 	for i, at := range index {
-		results[at] = said[i]
+		results[at] = restResults[i]
 	}
 	return err
 }
 
-// failAll fills all results with an error.
+// failAll sets the error of all results, and returns it.
 func failAll(results []headgate.Result, err error) error {
 	for i := range results {
 		results[i] = headgate.Result{Err: err}

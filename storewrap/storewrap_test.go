@@ -265,8 +265,8 @@ func TestHang(t *testing.T) {
 	for range 20 {
 		began := time.Now()
 		r, err := take(s, c)
-		if took := time.Since(began); took > 500*time.Millisecond || !errors.Is(err, headgate.ErrUnavailable) || r[0].Err == nil {
-			t.Fatalf("%v: %+v: %v", took, r, err)
+		if elapsed := time.Since(began); elapsed > 500*time.Millisecond || !errors.Is(err, headgate.ErrUnavailable) || r[0].Err == nil {
+			t.Fatalf("%v: %+v: %v", elapsed, r, err)
 		}
 	}
 	if s.Stats().ShardsUnavailable != 1 {
@@ -296,8 +296,8 @@ func TestRedis(t *testing.T) {
 		"killed": {server.Kill, func() { server.Restart(t) }},
 	} {
 		fault.begin()
-		if took := eventually(t, name, func() bool { _, _ = take(s, c); return s.Stats().ShardsUnavailable == 1 }); took > 3*time.Second {
-			t.Errorf("%s: noticed after %v", name, took)
+		if elapsed := eventually(t, name, func() bool { _, _ = take(s, c); return s.Stats().ShardsUnavailable == 1 }); elapsed > 3*time.Second {
+			t.Errorf("%s: noticed after %v", name, elapsed)
 		}
 		decisions, slow := 0, 0
 		for end := time.Now().Add(time.Second); time.Now().Before(end); decisions++ {
@@ -305,7 +305,7 @@ func TestRedis(t *testing.T) {
 			if _, err := take(s, c); !errors.Is(err, errOpen) {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if took := time.Since(began); took > 100*time.Millisecond {
+			if elapsed := time.Since(began); elapsed > 100*time.Millisecond {
 				slow++
 			}
 			time.Sleep(time.Millisecond)
@@ -314,10 +314,10 @@ func TestRedis(t *testing.T) {
 			t.Errorf("%s: %d of %d decisions took more than 100 ms", name, slow, decisions)
 		}
 		fault.end()
-		if took := eventually(t, name+", back", answers); took > 5*time.Second {
-			t.Errorf("%s: back after %v", name, took)
+		if elapsed := eventually(t, name+", back", answers); elapsed > 5*time.Second {
+			t.Errorf("%s: back after %v", name, elapsed)
 		} else {
-			t.Logf("%s: back after %v", name, took)
+			t.Logf("%s: back after %v", name, elapsed)
 		}
 	}
 }

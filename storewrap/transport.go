@@ -13,30 +13,31 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Errors of charges that the store was not asked about.
+// Errors of charges that were not sent to the store.
 var (
-	errOpen = fmt.Errorf("%w: circuit open until it answers again", headgate.ErrUnavailable)
-	errBusy = fmt.Errorf("%w: too many calls to it are under way", headgate.ErrUnavailable)
+	errOpen = fmt.Errorf("%w: circuit open until the shard answers again", headgate.ErrUnavailable)
+	errBusy = fmt.Errorf("%w: too many calls in flight", headgate.ErrUnavailable)
 )
 
-// unanswered reports whether a charge may have been recorded all the same.
+// unanswered reports whether the store may have recorded the charge despite the error.
 func unanswered(err error) bool { return errors.Is(err, headgate.ErrUnanswered) }
 
-// transport asks the store: up to a deadline, and only shards whose circuit is closed and that have room for a call.
+// transport calls the store within a deadline. It calls only shards whose circuit is closed and whose concurrency limit
+// allows it.
 type transport struct {
 	store      headgate.Store
 	deadline   time.Duration
 	bounded    deadlineStore
 	log        *slog.Logger
-	observe    func(took time.Duration)
+	observe    func(elapsed time.Duration)
 	background *background
-	// recovering is called when a shard answers again, before requests go to it, and reports whether they may; recovered when
-	// they do.
+	// recovering is called when a shard answers again, before it gets requests, and reports whether it may get them.
+	// recovered is called after the circuit has closed.
 	recovering func(context.Context, *shard) bool
 	recovered  func(context.Context)
 
-	shards      sync.Map     // *shard by its number
-	unavailable atomic.Int64 // shards
+	shards      sync.Map     // *shard by number
+	unavailable atomic.Int64 // number of shards with an open circuit
 
 	rejected, opened atomic.Int64
 	unanswered       atomic.Int64 // units
@@ -50,12 +51,12 @@ func newTransport(store headgate.Store, o Options, b *background) *transport {
 	}
 }
 
-// take asks the store about charges on shards that are available. Each result has its own error; the error is one of them.
+// take sends charges to the shards that are available. Each result has its own error; the returned error is one of them.
 func (t *transport) take(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
 	var scratch [8]*shard
 	shards := t.shardsOf(charges, scratch[:0])
 	var err error
-	if t.enterAll(shards, critical(charges)) {
+	if t.enterAll(shards, hasCritical(charges)) {
 		err = t.call(now, charges, results, shards)
 	} else {
 		t.takeAvailable(charges, results, shards)
@@ -67,74 +68,74 @@ func (t *transport) take(now time.Time, charges []headgate.Charge, results []hea
 	return err
 }
 
-// takePatiently asks the store for background work, which no request waits for. It does not end with ctx half-way.
-func (t *transport) takePatiently(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+// takeInBackground calls the store for background work, with a longer timeout. It completes even if ctx ends.
+func (t *transport) takeInBackground(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backgroundTimeout)
 	defer cancel()
 	return t.store.Take(ctx, charges, results)
 }
 
-// call asks shards that were entered, and ends the call to them.
+// call calls the store for shards that were entered, and records the outcome.
 func (t *transport) call(now time.Time, charges []headgate.Charge, results []headgate.Result, shards []*shard) error {
 	err := t.bounded.take(now, charges, results)
-	took := time.Since(now)
-	t.observe(took)
-	t.finish(now, took, charges, results, shards)
+	elapsed := time.Since(now)
+	t.observe(elapsed)
+	t.finish(now, elapsed, charges, results, shards)
 	return err
 }
 
-// takeAvailable asks about the charges on shards that are available and not busy.
+// takeAvailable sends the charges on shards that are available and not busy.
 func (t *transport) takeAvailable(charges []headgate.Charge, results []headgate.Result, shards []*shard) {
-	important := critical(charges)
-	var asked []headgate.Charge
-	var of []*shard
+	critical := hasCritical(charges)
+	var callCharges []headgate.Charge
+	var callShards []*shard
 	var index []int
 	for i, s := range shards {
 		switch {
 		case s.open.Load():
 			results[i] = headgate.Result{Err: errOpen}
 			continue
-		case !slices.Contains(of, s) && !t.enter(s, important):
+		case !slices.Contains(callShards, s) && !t.enter(s, critical):
 			t.rejected.Add(1)
 			results[i] = headgate.Result{Err: errBusy}
 			continue
 		}
-		asked, of, index = append(asked, charges[i]), append(of, s), append(index, i)
+		callCharges, callShards, index = append(callCharges, charges[i]), append(callShards, s), append(index, i)
 	}
-	if len(asked) == 0 {
+	if len(callCharges) == 0 {
 		return
 	}
-	said := make([]headgate.Result, len(asked))
-	// What was waited for until here is not the store. Each result has its own error.
-	_ = t.call(time.Now(), asked, said, of)
+	callResults := make([]headgate.Result, len(callCharges))
+	// The time starts here: waiting for a turn says nothing about the store. Each result has its own error.
+	_ = t.call(time.Now(), callCharges, callResults, callShards)
 	for i, at := range index {
-		results[at] = said[i]
+		results[at] = callResults[i]
 	}
 }
 
-// enter begins a call to a shard. It waits for its turn for half of the deadline, if that may come in time: that this node asks too much
-// at once says nothing about the store.
-func (t *transport) enter(s *shard, important bool) bool {
-	if s.calls.enter(important) {
+// enter starts a call to a shard. If the shard is busy, it waits up to half of the deadline, provided that its turn may come
+// in time.
+func (t *transport) enter(s *shard, critical bool) bool {
+	if s.calls.enter(critical) {
 		return true
 	}
-	if !s.calls.await(important, t.deadline/2) {
+	if !s.calls.await(critical, t.deadline/2) {
 		return false
 	}
-	if s.open.Load() { // by now
+	if s.open.Load() { // opened in the meantime
 		s.calls.leave()
 		return false
 	}
 	return true
 }
 
-// enterAll begins a call to all shards, if their circuits are closed and all have room for one.
-func (t *transport) enterAll(shards []*shard, important bool) bool {
+// enterAll starts a call to all shards if all circuits are closed and all concurrency limits allow it.
+func (t *transport) enterAll(shards []*shard, critical bool) bool {
 	for i, s := range shards {
 		if slices.Contains(shards[:i], s) {
 			continue
 		}
-		if !s.open.Load() && s.calls.enter(important) {
+		if !s.open.Load() && s.calls.enter(critical) {
 			continue
 		}
 		for j, entered := range shards[:i] {
@@ -147,8 +148,8 @@ func (t *transport) enterAll(shards []*shard, important bool) bool {
 	return true
 }
 
-// critical reports whether a request is to be rejected last.
-func critical(charges []headgate.Charge) bool {
+// hasCritical reports whether a charge is critical. Such a request is rejected last.
+func hasCritical(charges []headgate.Charge) bool {
 	for i := range charges {
 		if charges[i].Critical {
 			return true
@@ -157,14 +158,14 @@ func critical(charges []headgate.Charge) bool {
 	return false
 }
 
-// finish ends a call. A shard has failed if any of its charges did.
-func (t *transport) finish(now time.Time, took time.Duration, charges []headgate.Charge, results []headgate.Result, shards []*shard) {
+// finish records the outcome of a call, and opens circuits. A shard has failed if any of its charges has.
+func (t *transport) finish(now time.Time, elapsed time.Duration, charges []headgate.Charge, results []headgate.Result, shards []*shard) {
 	for i, s := range shards {
 		if slices.Contains(shards[:i], s) {
 			continue
 		}
 		var err error
-		var late, peeked bool // peeked: nothing would have been recorded
+		var late, peeked bool // peeked: the store records nothing for this call
 		var units int64
 		for j := i; j < len(shards); j++ {
 			if shards[j] != s || results[j].Err == nil {
@@ -180,34 +181,35 @@ func (t *transport) finish(now time.Time, took time.Duration, charges []headgate
 		if !peeked {
 			t.unanswered.Add(units)
 		}
-		s.calls.ended(now, took, err == nil, late)
+		s.calls.finish(now, elapsed, err == nil, late)
 		if late && headgate.Weight(charges) > headgate.MaxWeight {
-			continue // it may be the request that takes so long, and not the store
+			continue // the request may be slow because it is heavy, and not the store
 		}
 		if s.record(now, err == nil) && s.trip(now) {
 			t.opened.Add(1)
 			t.unavailable.Add(1)
 			t.log.Warn("store shard unavailable; circuit open, applying on_store_failure", "shard", s.number, "error", err)
-			probe := charges[i] // the slice is the caller's
+			probe := charges[i] // a copy: the caller may reuse the slice
 			t.background.run(func(ctx context.Context) { t.probe(ctx, s, probe) })
 		}
 	}
 }
 
-// neverFits reports whether no store records the charge, nor any beside it: it is there so that the others are only looked at.
+// neverFits reports whether no store can record the charge, and thus none of the charges in its call: callers add such a
+// charge to peek.
 func neverFits(now time.Time, c *headgate.Charge) bool {
 	t, ok := c.Terms(now)
 	return !ok || t.MinUnits > t.Capacity
 }
 
-// A shard whose circuit is open is probed after a while, later each time.
+// An open circuit is probed after minProbe, then at intervals that double up to maxProbe.
 const (
 	minProbe = 100 * time.Millisecond
 	maxProbe = 400 * time.Millisecond
 )
 
-// probe asks an unavailable shard about the counter that failed, until it answers and has been charged with what was admitted
-// meanwhile. Then it closes the circuit.
+// probe peeks at the counter that failed until the shard answers and has been charged with the units admitted during the
+// outage. Then it closes the circuit.
 func (t *transport) probe(ctx context.Context, s *shard, failed headgate.Charge) {
 	for pause := minProbe; ; pause = min(2*pause, maxProbe) {
 		select {
@@ -215,18 +217,18 @@ func (t *transport) probe(ctx context.Context, s *shard, failed headgate.Charge)
 			return
 		case <-time.After(jitter(pause)):
 		}
-		if t.answers(&failed) && t.recovering(ctx, s) { //nolint:contextcheck // a probe has a deadline of its own
+		if t.responds(&failed) && t.recovering(ctx, s) { //nolint:contextcheck // a probe has its own deadline
 			break
 		}
 	}
 	open := s.reset(time.Now())
 	t.unavailable.Add(-1)
-	t.log.Info("store shard recovered; circuit closed", "shard", s.number, "open", open.Round(time.Millisecond).String())
+	t.log.Info("store shard recovered; circuit closed, pending units charged", "shard", s.number, "duration", open.Round(time.Millisecond).String())
 	t.recovered(ctx)
 }
 
-// answers reports whether the store answers on a counter. It charges nothing, by the same script as every charge.
-func (t *transport) answers(c *headgate.Charge) bool {
+// responds reports whether the store answers for a counter. It charges nothing, but runs the same script as a charge.
+func (t *transport) responds(c *headgate.Charge) bool {
 	peek := headgate.Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit}
 	return t.bounded.takeAsync(time.Now(), []headgate.Charge{peek}, make([]headgate.Result, 1)) == nil
 }
@@ -234,6 +236,7 @@ func (t *transport) answers(c *headgate.Charge) bool {
 // available reports whether the circuit of a subject's shard is closed.
 func (t *transport) available(subject headgate.Subject) bool { return !t.shardOf(subject).open.Load() }
 
+// shardOf returns the shard of a subject.
 func (t *transport) shardOf(subject headgate.Subject) *shard {
 	n := t.store.Shard(subject)
 	found, ok := t.shards.Load(n)
@@ -244,7 +247,7 @@ func (t *transport) shardOf(subject headgate.Subject) *shard {
 	return s
 }
 
-// shardsOf returns the shards that hold the charges' subjects.
+// shardsOf returns the shard of each charge.
 func (t *transport) shardsOf(charges []headgate.Charge, shards []*shard) []*shard {
 	for i := range charges {
 		if i > 0 && charges[i].Subject == charges[i-1].Subject {

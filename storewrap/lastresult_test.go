@@ -43,8 +43,8 @@ func TestDenialIsCached(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			// The first is shorter where others may have units in advance, which they give back.
-			if took := time.Since(asked); took > maxTrust || took < time.Millisecond {
-				l.Errorf("%v: it was trusted for %v", a, took)
+			if elapsed := time.Since(asked); elapsed > maxTrust || elapsed < time.Millisecond {
+				l.Errorf("%v: it was trusted for %v", a, elapsed)
 			}
 			for range 10 { // until it has doubled often enough
 				asked = time.Now()
@@ -52,8 +52,8 @@ func TestDenialIsCached(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 			}
-			if took := time.Since(asked); took != maxTrust {
-				l.Errorf("%v: in the end it was trusted for %v", a, took)
+			if elapsed := time.Since(asked); elapsed != maxTrust {
+				l.Errorf("%v: in the end it was trusted for %v", a, elapsed)
 			}
 		})
 	}
