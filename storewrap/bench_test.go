@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// What is decided here, without the store.
-func BenchmarkHere(b *testing.B) {
+// BenchmarkCacheDecision measures decisions that the cache makes without the store.
+func BenchmarkCacheDecision(b *testing.B) {
 	for name, limit := range map[string]headgate.Limit{
 		"lease": headgate.PerSecond(headgate.MaxCost), "denial": headgate.PerHour(1),
 	} {
@@ -19,7 +19,7 @@ func BenchmarkHere(b *testing.B) {
 			s := wrap(b, memstore.New(memstore.Options{}), Options{})
 			charges := []headgate.Charge{{Subject: headgate.SubjectOf("ann"), Counter: 1, Limit: limit, Cost: 1}}
 			results := make([]headgate.Result, 1)
-			for end := time.Now().Add(time.Second); time.Now().Before(end); { // until it knows
+			for end := time.Now().Add(time.Second); time.Now().Before(end); { // warm up
 				_ = s.Take(b.Context(), charges, results)
 			}
 			b.ReportAllocs()
@@ -32,7 +32,7 @@ func BenchmarkHere(b *testing.B) {
 	}
 }
 
-// A whole decision by three limits, as most are: without the store.
+// BenchmarkCheck measures a whole decision by three limits, mostly without the store.
 func BenchmarkCheck(b *testing.B) {
 	plenty := headgate.PerHour(headgate.MaxCost)
 	for name, rules := range map[string][]headgate.Rule{
@@ -62,7 +62,7 @@ func BenchmarkCheck(b *testing.B) {
 			for i := range draws {
 				draws[i] = uint16(zipf.Uint64())
 			}
-			for i := range 1 << 13 { // until it knows
+			for i := range 1 << 13 { // warm up
 				if _, err := limiter.Check(b.Context(), requests[draws[i]]); err != nil {
 					b.Fatal(err)
 				}

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// The window shrinks by half when calls are late, once for those that were sent together, and grows again: fast at first.
-func TestWindow(t *testing.T) {
+// The limit is halved when calls are late, once for calls that were sent together, and grows again: fast at first.
+func TestConcurrencyLimitAdapts(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	var w concurrencyLimit
@@ -31,13 +31,13 @@ func TestWindow(t *testing.T) {
 		t.Errorf("%d entered of %d", n, maxCalls)
 	}
 	if n := enter(2_000, true); n != maxCalls/4 {
-		t.Errorf("%d more entered that are important", n)
+		t.Errorf("%d more critical calls entered", n)
 	}
 	for range maxCalls {
 		w.finish(now, time.Millisecond, false, true)
 	}
 	if got := w.limit.Load(); got != maxCalls/2 || w.inFlight.Load() != 0 {
-		t.Errorf("the window is %d, and %d are under way", got, w.inFlight.Load())
+		t.Errorf("the limit is %d, and %d calls are in flight", got, w.inFlight.Load())
 	}
 	for range 20 {
 		now = now.Add(shrinkInterval)
@@ -45,7 +45,7 @@ func TestWindow(t *testing.T) {
 		w.finish(now, time.Millisecond, false, true)
 	}
 	if got := w.limit.Load(); got != minCalls {
-		t.Errorf("the window is %d", got)
+		t.Errorf("the limit is %d", got)
 	}
 	rounds := func(n int) {
 		for range n {
@@ -63,9 +63,9 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Calls beyond the limit wait for their turn, important ones before others, unless those before them take too long; one whose time is
-// up leaves nothing behind.
-func TestTurns(t *testing.T) {
+// Calls over the limit wait for their turn, critical ones first, unless the calls before them take too long. A call that
+// times out leaves nothing behind.
+func TestCallsWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l concurrencyLimit
@@ -95,7 +95,7 @@ func TestTurns(t *testing.T) {
 		}
 		running.Wait()
 		if !slices.Equal(order, []bool{true, false, false}) || l.queue.waiting.Load() != 0 {
-			t.Errorf("the turns were %v, and %d wait", order, l.queue.waiting.Load())
+			t.Errorf("the order was %v, and %d wait", order, l.queue.waiting.Load())
 		}
 		for l.enter(true) {
 		}
@@ -106,12 +106,12 @@ func TestTurns(t *testing.T) {
 		l.avgLatency.Store(int64(time.Hour))
 		began := time.Now()
 		if l.await(true, time.Second) || time.Since(began) > 0 {
-			t.Error("it waited in vain")
+			t.Error("it waited although the store is too slow")
 		}
 	})
 }
 
-// slow answers one call after the other, in the order in which they came, also those that nobody waits for any more.
+// slow answers one call after the other, in order of arrival, even those that no caller waits for any more.
 type slow struct {
 	headgate.Store
 	turn  chan struct{}
@@ -120,26 +120,26 @@ type slow struct {
 
 func (s *slow) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	served := make(chan error, 1)
-	said := make([]headgate.Result, len(results))
+	innerResults := make([]headgate.Result, len(results))
 	go func() {
 		s.turn <- struct{}{}
 		time.Sleep(s.takes)
-		err := s.Store.Take(context.WithoutCancel(ctx), charges, said)
+		err := s.Store.Take(context.WithoutCancel(ctx), charges, innerResults)
 		<-s.turn
 		served <- err
 	}()
 	select {
 	case err := <-served:
-		copy(results, said)
+		copy(results, innerResults)
 		return err
 	case <-ctx.Done():
 		return failAll(results, errLost)
 	}
 }
 
-// The cascade of the textbook, which does not begin: far more is asked than the store can answer. Nobody waits, the store is
-// asked what it can answer, and what the limit has is given out, with a little more until the store knows of it.
-func TestMoreThanTheStoreCanAnswer(t *testing.T) {
+// Far more requests arrive than the store can answer. No request waits too long, the store gets only as many calls as it can
+// answer, and the limit's units are granted, with a few more until the store has counted them.
+func TestStoreOverload(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make test-long runs it")
@@ -152,7 +152,7 @@ func TestMoreThanTheStoreCanAnswer(t *testing.T) {
 	inner := &slow{Store: memstore.New(memstore.Options{}), turn: make(chan struct{}, 1), takes: 2 * time.Millisecond}
 	s := wrap(t, inner, Options{Deadline: 30 * time.Millisecond})
 	c := hour(headgate.FixedWindow, limit)
-	var asked, admitted, tooLong atomic.Int64
+	var requests, admitted, tooLong atomic.Int64
 	var running sync.WaitGroup
 	end := time.Now().Add(lasts)
 	for range callers {
@@ -167,7 +167,7 @@ func TestMoreThanTheStoreCanAnswer(t *testing.T) {
 				if time.Since(began) > time.Second {
 					tooLong.Add(1)
 				}
-				asked.Add(1)
+				requests.Add(1)
 				admitted.Add(r[0].Granted)
 				time.Sleep(time.Millisecond)
 			}
@@ -176,9 +176,9 @@ func TestMoreThanTheStoreCanAnswer(t *testing.T) {
 	running.Wait()
 	eventually(t, "settled", func() bool { return s.Stats().PendingCounters == 0 })
 	stats := s.Stats()
-	t.Logf("%d asked, %d admitted, %+v, window %d", asked.Load(), admitted.Load(), stats, s.transport.shardOf(c.Subject).calls.limit.Load())
-	if asked.Load() < 10*int64(lasts/inner.takes) {
-		t.Fatalf("only %d were asked: that is not too much for the store", asked.Load())
+	t.Logf("%d requests, %d admitted, %+v, limit %d", requests.Load(), admitted.Load(), stats, s.transport.shardOf(c.Subject).calls.limit.Load())
+	if requests.Load() < 10*int64(lasts/inner.takes) {
+		t.Fatalf("only %d requests: that does not overload the store", requests.Load())
 	}
 	if got := admitted.Load(); got < limit*9/10 || got > limit*3/2 {
 		t.Errorf("%d admitted of %d", got, limit)
@@ -186,7 +186,7 @@ func TestMoreThanTheStoreCanAnswer(t *testing.T) {
 	if tooLong.Load() > 0 {
 		t.Errorf("%d waited too long", tooLong.Load())
 	}
-	if stats.Rejected == 0 || stats.Unanswered > asked.Load()/10 {
-		t.Errorf("of %d: %+v", asked.Load(), stats)
+	if stats.Rejected == 0 || stats.Unanswered > requests.Load()/10 {
+		t.Errorf("of %d: %+v", requests.Load(), stats)
 	}
 }

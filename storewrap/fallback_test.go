@@ -18,7 +18,7 @@ func TestLocalShare(t *testing.T) {
 	}
 }
 
-// outage is nodes that share a store that can fail.
+// outage is several nodes that share a store that can fail.
 type outage struct {
 	store *broken
 	nodes []*headgate.Limiter
@@ -52,7 +52,7 @@ func hourly(n int64) headgate.Limit {
 	return headgate.Limit{Algorithm: headgate.FixedWindow, Count: n, Window: time.Hour}
 }
 
-// With the store away from the start, all nodes together admit what the limit says.
+// With the store unavailable from the start, all nodes together admit what the limit allows.
 func TestNodesShareALimit(t *testing.T) {
 	t.Parallel()
 	const limit, nodes = 1_010, 20
@@ -76,7 +76,7 @@ func TestNodesShareALimit(t *testing.T) {
 	}
 }
 
-// A node goes on from what was left, and not from the beginning.
+// A node continues from what was left, and does not start again with its whole share.
 func TestShareStartsFromWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	const limit, nodes = 1_000, 4
@@ -101,8 +101,8 @@ func TestShareStartsFromWhatIsLeft(t *testing.T) {
 	eventually(t, "the store", func() bool { d, _ := node.Check(t.Context(), who("ann")); return d.Path == headgate.PathStore })
 }
 
-// What a rule says otherwise is left to whoever asks.
-func TestOtherPolicies(t *testing.T) {
+// Charges of rules with on_store_failure allow or deny are left undecided for the limiter.
+func TestFailAllowAndFailDeny(t *testing.T) {
 	t.Parallel()
 	for policy, allowed := range map[headgate.OnStoreFailure]bool{headgate.FailAllow: true, headgate.FailDeny: false} {
 		f := newOutage(t, 1, headgate.Rule{ID: "r", By: []string{"user"}, Limit: hourly(5), OnStoreFailure: policy},
@@ -120,18 +120,18 @@ func TestOtherPolicies(t *testing.T) {
 	}
 }
 
-// What the store has granted is given back if this node denies.
+// Units that the store granted are refunded if this node's share denies the request.
 func TestLocalDenialUndoes(t *testing.T) {
 	t.Parallel()
 	b := newBroken(t)
 	s := wrap(t, b, Options{})
-	there, away := chargeOn(0), chargeOn(1)
-	there.Limit, away.Limit = hourly(100), hourly(3)
-	there.OnStoreFailure, away.OnStoreFailure = headgate.FailLocal, headgate.FailLocal
+	up, down := chargeOn(0), chargeOn(1)
+	up.Limit, down.Limit = hourly(100), hourly(3)
+	up.OnStoreFailure, down.OnStoreFailure = headgate.FailLocal, headgate.FailLocal
 	b.failing[1].Store(true)
 	admitted := 0
 	for range 10 {
-		r, err := take(s, there, away)
+		r, err := take(s, up, down)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,14 +141,14 @@ func TestLocalDenialUndoes(t *testing.T) {
 			t.Errorf("denied, and charged: %+v", r)
 		}
 	}
-	there.Cost = 0
-	if r, err := take(s, there); err != nil || admitted != 3 || r[0].Remaining != 97 {
+	up.Cost = 0
+	if r, err := take(s, up); err != nil || admitted != 3 || r[0].Remaining != 97 {
 		t.Errorf("%d admitted, and %+v: %v", admitted, r, err)
 	}
 }
 
-// A reservation that this node holds by itself is charged to the store when it is back.
-func TestReservationOfAnOutage(t *testing.T) {
+// A reservation that this node holds locally is charged to the store after recovery.
+func TestReservationDuringOutage(t *testing.T) {
 	t.Parallel()
 	f := newOutage(t, 1, headgate.Rule{ID: "r", By: []string{"user"}, Limit: hourly(100)})
 	f.fail(true)
@@ -192,7 +192,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// newLimiter is headgate.New with a secret, for stores that have no key to sign reservations with.
+// newLimiter returns a limiter with a secret, for stores that have no key to sign reservations with.
 func newLimiter(store headgate.Store, rules ...headgate.Rule) (*headgate.Limiter, error) {
 	set, err := headgate.Compile(rules...)
 	return headgate.NewLimiter(store, set, headgate.Options{Secret: []byte("of the tests")}), err

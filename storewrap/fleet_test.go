@@ -6,13 +6,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// What the store says of the fleet counts also where it decides nothing; what it does not know changes nothing.
+// The fleet size that the store reports counts even if the result failed. Results without it change nothing.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	var f fleet
 	f.init(2)
 	for _, c := range []struct {
-		said        headgate.Result
+		result      headgate.Result
 		nodes, rank int64
 	}{
 		{headgate.Result{}, 2, 0},
@@ -22,9 +22,9 @@ func TestFleet(t *testing.T) {
 		{headgate.Result{Path: headgate.PathLocal, Nodes: 1}, 11, 8},
 		{headgate.Result{Nodes: 1, Rank: 1}, 2, 1},
 	} {
-		f.observe([]headgate.Result{c.said})
+		f.observe([]headgate.Result{c.result})
 		if m := *f.members.Load(); m != (members{c.nodes, c.rank}) || f.size() != c.nodes {
-			t.Errorf("%+v: %+v, want node %d of %d", c.said, m, c.rank, c.nodes)
+			t.Errorf("%+v: %+v, want node %d of %d", c.result, m, c.rank, c.nodes)
 		}
 	}
 }

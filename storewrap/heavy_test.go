@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// slowForMany answers requests that are heavier than a call too late.
+// slowForMany times out on requests that are heavier than one call may be.
 type slowForMany struct{ *memstore.Store }
 
 func (s slowForMany) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
@@ -19,7 +19,7 @@ func (s slowForMany) Take(ctx context.Context, charges []headgate.Charge, result
 	return s.Store.Take(ctx, charges, results)
 }
 
-// A request that takes the store too long because it is heavy says nothing about the store: the circuit stays closed.
+// A request that times out because it is heavy says nothing about the store: the circuit stays closed.
 func TestHeavyRequestsOpenNoCircuit(t *testing.T) {
 	t.Parallel()
 	s := wrap(t, slowForMany{memstore.New(memstore.Options{})}, Options{})

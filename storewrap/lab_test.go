@@ -10,13 +10,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// lab is one node before a store, in virtual time.
+// lab is one node in front of a store, in virtual time.
 type lab struct {
 	*testing.T
 	inner *flaky
 	node  *Store
-	calls atomic.Int64 // all of them
-	agent atomic.Int64 // those that acquire or return leases only
+	calls atomic.Int64 // to the store
+	agent atomic.Int64 // calls that only acquire or return leases
 	fails atomic.Pointer[func(charges []headgate.Charge) error]
 }
 
@@ -41,7 +41,7 @@ func inLab(t *testing.T, o Options, test func(l *lab)) {
 
 func (l *lab) fail(fails func(charges []headgate.Charge) error) { l.fails.Store(&fails) }
 
-func (l *lab) ask(charges ...headgate.Charge) []headgate.Result {
+func (l *lab) take(charges ...headgate.Charge) []headgate.Result {
 	l.Helper()
 	r, err := take(l.node, charges...)
 	if err != nil {
@@ -50,19 +50,19 @@ func (l *lab) ask(charges ...headgate.Charge) []headgate.Result {
 	return r
 }
 
-// asks reports whether the store is asked for that.
-func (l *lab) asks(charges ...headgate.Charge) bool {
+// callsStore reports whether the charges cause a store call.
+func (l *lab) callsStore(charges ...headgate.Charge) bool {
 	l.Helper()
 	before := l.calls.Load()
-	l.ask(charges...)
+	l.take(charges...)
 	return l.calls.Load() > before
 }
 
-// lease asks for a charge every ten milliseconds until the node holds units of it, and says how many it was granted.
+// lease takes a charge every ten milliseconds until the node holds units of it, and returns how many units were granted.
 func (l *lab) lease(c headgate.Charge) (granted int64) {
 	l.Helper()
 	for range 1_000 {
-		granted += l.ask(c)[0].Granted
+		granted += l.take(c)[0].Granted
 		if l.held(c) > 1 {
 			return granted
 		}
@@ -74,7 +74,7 @@ func (l *lab) lease(c headgate.Charge) (granted int64) {
 
 func (l *lab) held(c headgate.Charge) int64 { return l.node.held(c) }
 
-// held is what the node holds of a counter.
+// held returns how many units of a counter the node holds.
 func (s *Store) held(c headgate.Charge) int64 {
 	e, mu := s.cache.lock(c.Subject, c.Counter)
 	defer mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Store) held(c headgate.Charge) int64 {
 	return 0
 }
 
-// settles is an error if the store does not count what was admitted. A bucket has leaked a little since.
+// settles fails the test if the store has not counted what was admitted. A token bucket has refilled a little since.
 func (l *lab) settles(c headgate.Charge, admitted int64) {
 	l.Helper()
 	got, leak := used(l.T, l.inner, c), int64(0)
@@ -96,7 +96,7 @@ func (l *lab) settles(c headgate.Charge, admitted int64) {
 	}
 }
 
-// yearly is a limit that gives back nothing while a test lasts.
+// yearly returns a charge on a limit that refills nothing while a test lasts.
 func yearly(a headgate.Algorithm, n int64) headgate.Charge {
 	c := hour(a, n)
 	c.Limit.Window, c.Strict = 365*24*time.Hour, false

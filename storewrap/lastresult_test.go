@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// exhaust uses up a limit, and lets the node see a denial.
+// exhaust uses up a limit, and lets the node observe a denial.
 func (l *lab) exhaust(c headgate.Charge) {
 	l.Helper()
 	all := c
@@ -16,12 +16,12 @@ func (l *lab) exhaust(c headgate.Charge) {
 	if _, err := take(l.inner, all); err != nil {
 		l.Fatal(err)
 	}
-	if r := l.ask(c)[0]; r.Allowed || r.Path != "" {
+	if r := l.take(c)[0]; r.Allowed || r.Path != "" {
 		l.Fatalf("%+v", r)
 	}
 }
 
-// A denial is cached for half a second, and says what the store would.
+// A denial is cached for half a second, with the result that the store would return.
 func TestDenialIsCached(t *testing.T) {
 	t.Parallel()
 	for _, a := range []headgate.Algorithm{
@@ -30,9 +30,9 @@ func TestDenialIsCached(t *testing.T) {
 		inLab(t, Options{}, func(l *lab) {
 			c := yearly(a, 100)
 			l.exhaust(c)
-			asked := time.Now()
-			for !l.asks(c) {
-				r := l.ask(c)[0]
+			began := time.Now()
+			for !l.callsStore(c) {
+				r := l.take(c)[0]
 				want, err := take(l.inner, c)
 				off := r.RetryAfter - want[0].RetryAfter
 				if err != nil || r.Allowed || r.Path != headgate.PathCache || r.Remaining != 0 ||
@@ -42,25 +42,25 @@ func TestDenialIsCached(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 			}
-			// The first is shorter where others may have units in advance, which they give back.
-			if elapsed := time.Since(asked); elapsed > maxTrust || elapsed < time.Millisecond {
+			// The first denial is trusted less long if other nodes may hold leases, which they return.
+			if elapsed := time.Since(began); elapsed > maxTrust || elapsed < time.Millisecond {
 				l.Errorf("%v: it was trusted for %v", a, elapsed)
 			}
-			for range 10 { // until it has doubled often enough
-				asked = time.Now()
-				for !l.asks(c) {
+			for range 10 { // until the trust has doubled to its maximum
+				began = time.Now()
+				for !l.callsStore(c) {
 					time.Sleep(time.Millisecond)
 				}
 			}
-			if elapsed := time.Since(asked); elapsed != maxTrust {
+			if elapsed := time.Since(began); elapsed != maxTrust {
 				l.Errorf("%v: in the end it was trusted for %v", a, elapsed)
 			}
 		})
 	}
 }
 
-// A node that was granted the last units of a token bucket knows by itself when there are more. What another node gives back from a
-// hold is not mistaken for used.
+// A node that was granted the last units of a token bucket knows when there are more. Units that another node releases from a
+// hold do not count as used.
 func TestLastUnitsAreKnown(t *testing.T) {
 	t.Parallel()
 	for cost := int64(1); cost <= 3; cost++ {
@@ -70,25 +70,25 @@ func TestLastUnitsAreKnown(t *testing.T) {
 				c.Limit.Window, c.Cost, c.Strict = time.Second, cost, false
 				hold, release := c, c
 				if hold.Cost, hold.Hold = held, time.Minute; held > 0 {
-					release.Cost, release.Release = 0, l.ask(hold)[0].Receipt
+					release.Cost, release.Release = 0, l.take(hold)[0].Receipt
 				}
-				for l.ask(c)[0].Remaining >= cost {
+				for l.take(c)[0].Remaining >= cost {
 					continue
 				}
 				if held > 0 {
 					if _, err := take(l.inner, release); err != nil {
 						l.Fatal(err)
 					}
-				} else if l.asks(c) {
-					l.Errorf("cost %d: the store is asked", cost)
+				} else if l.callsStore(c) {
+					l.Errorf("cost %d: the store is called", cost)
 				}
-				r := l.ask(c)[0]
+				r := l.take(c)[0]
 				want, err := take(l.inner, c)
 				if err != nil || held == 0 && (r.Allowed || r.RetryAfter != want[0].RetryAfter) || held >= cost && !r.Allowed {
 					l.Errorf("cost %d, %d given back from a hold: %+v, and the store says %+v: %v", cost, held, r, want, err)
 				}
 				time.Sleep(want[0].RetryAfter)
-				if r := l.ask(c)[0]; held == 0 && !r.Allowed {
+				if r := l.take(c)[0]; held == 0 && !r.Allowed {
 					l.Errorf("cost %d: %+v after the wait", cost, r)
 				}
 			})
@@ -96,12 +96,12 @@ func TestLastUnitsAreKnown(t *testing.T) {
 	}
 }
 
-// A denial says nothing of other costs, limits and kinds of charges.
-func TestWhatADenialIsNotAbout(t *testing.T) {
+// A cached denial does not apply to other costs, limits and kinds of charges.
+func TestCachedDenialMatchesCharge(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(c *headgate.Charge)
-		asks   bool
+		change     func(c *headgate.Charge)
+		callsStore bool
 	}{
 		"the same":      {func(*headgate.Charge) {}, false},
 		"more":          {func(c *headgate.Charge) { c.Cost++ }, true},
@@ -126,14 +126,14 @@ func TestWhatADenialIsNotAbout(t *testing.T) {
 			c.Cost = 3
 			l.exhaust(c)
 			test.change(&c)
-			if asks := l.asks(c); asks != test.asks {
-				l.Errorf("%s: the store is asked: %v", name, asks)
+			if callsStore := l.callsStore(c); callsStore != test.callsStore {
+				l.Errorf("%s: store called: %v", name, callsStore)
 			}
 		})
 	}
 }
 
-// A denial is about its own cost: what costs more waits longer, and what costs less may fit.
+// A denial applies to its own cost: a larger cost waits longer, and a smaller one may fit.
 func TestDenialIsForItsCost(t *testing.T) {
 	t.Parallel()
 	for _, a := range []headgate.Algorithm{
@@ -142,33 +142,33 @@ func TestDenialIsForItsCost(t *testing.T) {
 		inLab(t, Options{}, func(l *lab) {
 			c := yearly(a, 10)
 			costs := func(n int64) headgate.Charge { c := c; c.Cost = n; return c }
-			l.ask(costs(8))
+			l.take(costs(8))
 			for _, cost := range []int64{5, 5, 6, 6, 3, 3, 9, 3, 11, 11} {
 				want, err := take(l.inner, costs(cost))
-				if got := l.ask(costs(cost))[0]; err != nil || got.Allowed || got.RetryAfter != want[0].RetryAfter {
+				if got := l.take(costs(cost))[0]; err != nil || got.Allowed || got.RetryAfter != want[0].RetryAfter {
 					l.Errorf("%v, %d units: %+v, and not %+v: %v", a, cost, got, want[0], err)
 				}
 			}
-			if l.asks(costs(11)) || !l.asks(costs(10)) {
-				l.Errorf("%v: the same is asked again, or another cost is not", a)
+			if l.callsStore(costs(11)) || !l.callsStore(costs(10)) {
+				l.Errorf("%v: the store is called for the same cost, or not for another", a)
 			}
 		})
 	}
 }
 
-// A denial is about the whole request: all its limits are shown, and the wait is the longest of them, whichever of them the cache
-// knows for how long.
-func TestDenialIsOfAllLimits(t *testing.T) {
+// A denial covers the whole request: all its limits are shown, and the wait is the longest of them, for whichever of them the
+// cache has a denial.
+func TestDenialShowsAllLimits(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
 		short, long, roomy := yearly(headgate.TokenBucket, 5), yearly(headgate.TokenBucket, 5), yearly(headgate.FixedWindow, 100)
 		short.Limit.Window, long.Limit.Window = time.Second, time.Hour
 		long.Counter, roomy.Counter = long.Counter+1, roomy.Counter+2
 		for range 5 {
-			l.ask(short, long, roomy)
+			l.take(short, long, roomy)
 		}
 		for range 3_000 {
-			got := l.ask(short, long, roomy)
+			got := l.take(short, long, roomy)
 			want, err := take(l.inner, short, long, roomy)
 			if err != nil || !slices.EqualFunc(got, want, sameVerdict) {
 				l.Fatalf("%+v, and not %+v: %v", got, want, err)
@@ -181,41 +181,40 @@ func TestDenialIsOfAllLimits(t *testing.T) {
 	})
 }
 
-// sameVerdict compares what clients are told. What would fit may be told to fit with what fits at least.
+// sameVerdict compares what clients see. A charge that fits may show fewer remaining units than the store would.
 func sameVerdict(a, b headgate.Result) bool {
 	return a.Allowed == b.Allowed && a.RetryAfter == b.RetryAfter && a.Granted == b.Granted &&
 		(a.Remaining == b.Remaining || a.Allowed && a.Remaining <= b.Remaining) && (a.ResetAfter-b.ResetAfter).Abs() <= time.Microsecond
 }
 
-// What this node gives back is available at once.
+// Units that this node gives back are available at once.
 func TestRefundEndsADenial(t *testing.T) {
 	t.Parallel()
-	for name, back := range map[string]func(c, undo headgate.Charge) headgate.Charge{
+	for name, giveBack := range map[string]func(c, undo headgate.Charge) headgate.Charge{
 		"refund": func(_, undo headgate.Charge) headgate.Charge { return undo },
 		"credit": func(c, _ headgate.Charge) headgate.Charge { c.Credit = true; return c },
 	} {
 		inLab(t, Options{}, func(l *lab) {
 			c := yearly(headgate.FixedWindow, 10)
-			granted := l.ask(c)[0]
+			granted := l.take(c)[0]
 			l.exhaust(c)
 			undo, _ := c.Undo(&granted)
-			if l.asks(c) || l.ask(back(c, undo))[0].Granted != 1 {
-				l.Fatalf("%s: it was not denied here, or not given back", name)
+			if l.callsStore(c) || l.take(giveBack(c, undo))[0].Granted != 1 {
+				l.Fatalf("%s: the cache did not deny it, or the units were not given back", name)
 			}
 			all := c
 			all.Credit, all.Cost = true, 10
 			if _, err := take(l.inner, all); err != nil {
 				l.Fatal(err)
 			}
-			if r := l.ask(c)[0]; !r.Allowed {
+			if r := l.take(c)[0]; !r.Allowed {
 				l.Errorf("%s: then %+v", name, r)
 			}
 		})
 	}
 }
 
-// No denial is cached beyond the time at which units are available again, but for contended counters, and clients are told when
-// that is.
+// No denial is cached after units are available again, except for contended counters, and clients get the time of that.
 func TestDenialEndsInTime(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []headgate.Limit{
@@ -232,20 +231,20 @@ func TestDenialEndsInTime(t *testing.T) {
 				c := headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: 1, Limit: limit, Cost: 1}
 				peek := c
 				peek.Cost = 0
-				var fits time.Time // since when it would, after the store was last asked
+				var fits time.Time // since when it would fit, after the last store call
 				denials, cached := 0, 0
 				for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(pause) {
-					there, err := take(l.inner, peek)
+					want, err := take(l.inner, peek)
 					if err != nil {
 						l.Fatal(err)
 					}
 					switch {
-					case !there[0].Allowed:
+					case !want[0].Allowed:
 						fits = time.Time{}
 					case fits.IsZero():
 						fits = time.Now()
 					}
-					r := l.ask(c)[0]
+					r := l.take(c)[0]
 					if r.Path != headgate.PathCache {
 						fits = time.Time{}
 					} else {
@@ -256,31 +255,31 @@ func TestDenialEndsInTime(t *testing.T) {
 					}
 					denials++
 					if !fits.IsZero() && time.Since(fits) > maxContention {
-						l.Fatalf("%v, every %v: there are units since %v: %+v", limit, pause, time.Since(fits), r)
+						l.Fatalf("%v, every %v: units available for %v: %+v", limit, pause, time.Since(fits), r)
 					}
-					off := r.RetryAfter - there[0].RetryAfter
-					if !there[0].Allowed && (off > maxContention || off < -time.Microsecond) {
-						l.Fatalf("%v, every %v: again after %v, and not %v", limit, pause, r.RetryAfter, there[0].RetryAfter)
+					off := r.RetryAfter - want[0].RetryAfter
+					if !want[0].Allowed && (off > maxContention || off < -time.Microsecond) {
+						l.Fatalf("%v, every %v: again after %v, and not %v", limit, pause, r.RetryAfter, want[0].RetryAfter)
 					}
 				}
 				if pause < time.Millisecond && (denials < 1_000 || cached < denials/2) {
-					l.Errorf("%v, every %v: %d of %d denied here", limit, pause, cached, denials)
+					l.Errorf("%v, every %v: %d of %d denials cached", limit, pause, cached, denials)
 				}
 			})
 		}
 	}
 }
 
-// A denial that is not for want of units says nothing about other charges.
+// A denial for another reason than a lack of units does not apply to other charges.
 func TestDeniedForAnotherReason(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
 		c := yearly(headgate.FixedWindow, 10)
 		c.Cost = 6
-		if r := l.ask(c, c); !r[0].Allowed || r[1].Allowed {
+		if r := l.take(c, c); !r[0].Allowed || r[1].Allowed {
 			l.Fatalf("%+v", r)
 		}
-		if r := l.ask(c)[0]; !r.Allowed {
+		if r := l.take(c)[0]; !r.Allowed {
 			l.Errorf("two at once were denied, and then one: %+v", r)
 		}
 	})
@@ -290,28 +289,28 @@ func TestDeniedForAnotherReason(t *testing.T) {
 		hold.Hold = time.Hour
 		const batch = 500
 		for range headgate.MaxHolds / batch {
-			l.ask(slices.Repeat([]headgate.Charge{hold}, batch)...)
+			l.take(slices.Repeat([]headgate.Charge{hold}, batch)...)
 		}
-		if r := l.ask(hold)[0]; r.Allowed {
+		if r := l.take(hold)[0]; r.Allowed {
 			l.Fatalf("%+v", r)
 		}
-		if r := l.ask(c)[0]; !r.Allowed {
+		if r := l.take(c)[0]; !r.Allowed {
 			l.Errorf("one hold too many was denied, and then a charge: %+v", r)
 		}
 	})
 }
 
-// What was known of other numbers of a limit is dropped.
+// Changing a limit drops what the cache knew.
 func TestChangedLimit(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
 		c, more := yearly(headgate.FixedWindow, 10), yearly(headgate.FixedWindow, 20)
 		l.exhaust(c)
-		if r := l.ask(more)[0]; !r.Allowed {
+		if r := l.take(more)[0]; !r.Allowed {
 			l.Errorf("%+v", r)
 		}
-		if !l.asks(c) || l.asks(c) {
-			l.Error("after another limit the old one is not as new")
+		if !l.callsStore(c) || l.callsStore(c) {
+			l.Error("the cache used what it knew before the limit changed")
 		}
 	})
 }

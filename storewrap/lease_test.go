@@ -15,31 +15,31 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Leased units are spent without a call, and every answer says what is left with them.
-func TestLeaseIsSpentHere(t *testing.T) {
+// Leased units are spent without a call, and every result includes them in Remaining.
+func TestLeaseIsSpentLocally(t *testing.T) {
 	t.Parallel()
-	const limit, asked = 1_000_000, 5_000
+	const limit, requests = 1_000_000, 5_000
 	for _, a := range leased {
 		inLab(t, Options{}, func(l *lab) {
 			c := yearly(a, limit)
-			for i := range int64(asked) {
-				if r := l.ask(c)[0]; r.Granted != 1 || r.Remaining != limit-i-1 {
+			for i := range int64(requests) {
+				if r := l.take(c)[0]; r.Granted != 1 || r.Remaining != limit-i-1 {
 					l.Fatalf("%v: %d: %+v", a, i, r)
 				}
 				time.Sleep(time.Millisecond)
 			}
-			if calls := l.calls.Load(); calls > asked/10 {
-				l.Errorf("%v: %d calls for %d", a, calls, asked)
+			if calls := l.calls.Load(); calls > requests/10 {
+				l.Errorf("%v: %d calls for %d", a, calls, requests)
 			}
-			if !l.asks(c, c) {
-				l.Errorf("%v: two charges on one counter were decided here", a)
+			if !l.callsStore(c, c) {
+				l.Errorf("%v: the cache decided two charges on one counter", a)
 			}
 		})
 	}
 }
 
-// A node never denies what it holds itself, nor what it is acquiring: a client that is told what remains can have it.
-func TestOwnUnits(t *testing.T) {
+// A node never denies units that it holds or is acquiring: a client can use all units that Remaining shows.
+func TestNodeDoesNotDenyOwnUnits(t *testing.T) {
 	t.Parallel()
 	for _, a := range leased {
 		for earlier := range 60 {
@@ -47,18 +47,18 @@ func TestOwnUnits(t *testing.T) {
 				c := yearly(a, 1_000)
 				var left int64
 				for i := range 20 + 5*earlier {
-					left = l.ask(c)[0].Remaining
+					left = l.take(c)[0].Remaining
 					if i < 19+5*earlier {
 						time.Sleep(time.Duration(5+earlier%7) * time.Millisecond)
 					}
 				}
-				dear := c
-				dear.Cost = left + 1
-				if r := l.ask(dear)[0]; r.Allowed || r.Remaining != left {
+				expensive := c
+				expensive.Cost = left + 1
+				if r := l.take(expensive)[0]; r.Allowed || r.Remaining != left {
 					l.Errorf("%v after %d: %d are left: %+v", a, earlier, left, r)
 				}
-				dear.Cost = left
-				if r := l.ask(dear)[0]; !r.Allowed || r.Remaining != 0 {
+				expensive.Cost = left
+				if r := l.take(expensive)[0]; !r.Allowed || r.Remaining != 0 {
 					l.Errorf("%v after %d: %d are left: %+v", a, earlier, left, r)
 				}
 			})
@@ -83,43 +83,44 @@ func TestNeverLeased(t *testing.T) {
 		inLab(t, Options{Nodes: nodes}, func(l *lab) {
 			c := headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: 1, Limit: test.limit, Cost: 1}
 			c.Strict, c.MaxDelay = test.strict, time.Hour
-			const asked = 1_000
-			for range asked {
-				if r := l.ask(c)[0]; !r.Allowed {
+			const requests = 1_000
+			for range requests {
+				if r := l.take(c)[0]; !r.Allowed {
 					l.Fatalf("%s: %+v", name, r)
 				}
 				time.Sleep(2 * time.Millisecond)
 			}
-			if leased := l.calls.Load() < asked; leased != test.want {
-				l.Errorf("%s: %d calls for %d", name, l.calls.Load(), asked)
+			if leased := l.calls.Load() < requests; leased != test.want {
+				l.Errorf("%s: %d calls for %d", name, l.calls.Load(), requests)
 			}
 		})
 	}
 }
 
-// What is denied elsewhere was not spent: by the store, by what is known of it, and also if the lease has ended meanwhile.
-func TestSpentUnitsComeBack(t *testing.T) {
+// A request that another limit denies does not spend leased units: if the store denies it, if the cache does, and if the
+// lease has ended in the meantime.
+func TestDeniedRequestDoesNotSpendLease(t *testing.T) {
 	t.Parallel()
 	for _, a := range leased {
 		inLab(t, Options{}, func(l *lab) {
 			c, other := yearly(a, 100_000), yearly(headgate.FixedWindow, 1)
 			other.Subject = headgate.SubjectOf("bob")
-			if _, err := take(l.inner, other); err != nil { // somebody else has it
+			if _, err := take(l.inner, other); err != nil { // another client has used it
 				l.Fatal(err)
 			}
 			admitted := l.lease(c)
-			before, held := l.ask(c)[0], l.held(c)
+			before, held := l.take(c)[0], l.held(c)
 			admitted++
-			for i, asks := range []bool{true, false} {
-				if l.asks(c, other) != asks || l.held(c) != held {
+			for i, callsStore := range []bool{true, false} {
+				if l.callsStore(c, other) != callsStore || l.held(c) != held {
 					l.Errorf("%v, %d: %d held of %d", a, i, l.held(c), held)
 				}
-				if l.asks(other, c) || l.held(c) != held {
+				if l.callsStore(other, c) || l.held(c) != held {
 					l.Errorf("%v, %d, the other way round: %d held of %d", a, i, l.held(c), held)
 				}
 			}
-			time.Sleep(maxTrust) // so that the store is asked
-			r := l.ask(c, other)
+			time.Sleep(maxTrust) // so that the store is called
+			r := l.take(c, other)
 			if !r[0].Allowed || r[0].Granted != 0 || r[0].Receipt.Units != 0 || r[0].Remaining != before.Remaining ||
 				r[1].Allowed {
 				l.Errorf("%v: %+v, after %+v", a, r, before)
@@ -132,7 +133,7 @@ func TestSpentUnitsComeBack(t *testing.T) {
 				return nil
 			})
 			for end := time.Now().Add(maxTerm); time.Now().Before(end); time.Sleep(time.Millisecond) {
-				if r := l.ask(c, other); r[0].Granted != 0 || r[1].Allowed {
+				if r := l.take(c, other); r[0].Granted != 0 || r[1].Allowed {
 					l.Fatalf("%v: %+v", a, r)
 				}
 			}
@@ -142,7 +143,7 @@ func TestSpentUnitsComeBack(t *testing.T) {
 	}
 }
 
-// A lease is not spent in another window than the one that it was charged to, whatever else the counter holds.
+// A lease is spent only in the window that it was charged to, even if the counter also has holds.
 func TestLeaseEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []headgate.Limit{
@@ -158,7 +159,7 @@ func TestLeaseEndsWithItsWindow(t *testing.T) {
 				if hold > 0 {
 					held := c
 					held.Hold = hold
-					l.ask(held)
+					l.take(held)
 				}
 				pause, spent := time.Millisecond, 0
 				if limit.Calendar != headgate.NoCalendar {
@@ -166,7 +167,7 @@ func TestLeaseEndsWithItsWindow(t *testing.T) {
 				}
 				for range 7_000 {
 					time.Sleep(pause + time.Microsecond/3)
-					r := l.ask(c)[0]
+					r := l.take(c)[0]
 					if r.Path != headgate.PathLease {
 						continue
 					}
@@ -188,8 +189,9 @@ func TestLeaseEndsWithItsWindow(t *testing.T) {
 	}
 }
 
-// What is left of a lease goes back when it ends, when its place is needed, when the limit changes, when the node stops.
-func TestLeftOverGoesBack(t *testing.T) {
+// Unspent units are returned when the lease ends, when the entry is evicted, when the limit changes and when the store is
+// closed.
+func TestUnspentUnitsAreReturned(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]func(l *lab, c *headgate.Charge){
 		"end": func(*lab, *headgate.Charge) { time.Sleep(maxTerm + 100*time.Millisecond) },
@@ -197,7 +199,7 @@ func TestLeftOverGoesBack(t *testing.T) {
 			for i, others := 0, 0; others < ways; i++ {
 				other := *c
 				if other.Subject = headgate.SubjectOf(strconv.Itoa(i)); sameSet(l.node, &other, c) {
-					l.ask(other)
+					l.take(other)
 					others++
 				}
 			}
@@ -207,7 +209,7 @@ func TestLeftOverGoesBack(t *testing.T) {
 			c.Limit.Count, c.Limit.Burst = c.Limit.Count+1, 0
 			peek := *c
 			peek.Cost = 0
-			l.ask(peek)
+			l.take(peek)
 			time.Sleep(100 * time.Millisecond)
 		},
 		"stop": func(l *lab, _ *headgate.Charge) { l.node.Close() },
@@ -234,52 +236,52 @@ func sameSet(s *Store, a, b *headgate.Charge) bool {
 	return first == second
 }
 
-// What is on its way back to the store is not denied either.
-func TestUnitsOnTheirWayBack(t *testing.T) {
+// Units that are being returned to the store are not denied.
+func TestUnitsBeingReturnedAreNotDenied(t *testing.T) {
 	t.Parallel()
 	for _, a := range leased {
 		inLab(t, Options{}, func(l *lab) {
 			c := yearly(a, 1_000)
 			l.lease(c)
-			left := l.ask(c)[0].Remaining
+			left := l.take(c)[0].Remaining
 			l.node.cache.recall(c.Subject, c.Counter)
 			if l.held(c) != 0 {
 				l.Fatal("a lease was not recalled")
 			}
 			c.Cost = left
-			if r := l.ask(c)[0]; !r.Allowed || r.Remaining != 0 {
+			if r := l.take(c)[0]; !r.Allowed || r.Remaining != 0 {
 				l.Errorf("%v: %d were left: %+v", a, left, r)
 			}
 		})
 	}
 }
 
-// Nor is what comes back while the store's denial is on its way.
-func TestUnitsBackBeforeTheDenial(t *testing.T) {
+// Units that are returned while the store's denial is on its way are not denied.
+func TestUnitsReturnedBeforeDenialArrives(t *testing.T) {
 	t.Parallel()
 	for _, a := range leased {
 		inLab(t, Options{}, func(l *lab) {
 			c := yearly(a, 1_000)
 			l.lease(c)
-			left := l.ask(c)[0].Remaining
+			left := l.take(c)[0].Remaining
 			c.Cost = left
-			l.inner.Store = slowAnswer{l.inner.Store, left, 2 * batchDelay}
+			l.inner.Store = slowResult{l.inner.Store, left, 2 * batchDelay}
 			l.node.cache.recall(c.Subject, c.Counter)
-			if r := l.ask(c)[0]; !r.Allowed || r.Remaining != 0 {
+			if r := l.take(c)[0]; !r.Allowed || r.Remaining != 0 {
 				l.Errorf("%v: %d were left: %+v", a, left, r)
 			}
 		})
 	}
 }
 
-// slowAnswer is a store whose answer to charges of one cost takes its time.
-type slowAnswer struct {
+// slowResult is a store whose result for charges of one cost is delayed.
+type slowResult struct {
 	headgate.Store
 	cost  int64
 	takes time.Duration
 }
 
-func (s slowAnswer) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+func (s slowResult) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	err := s.Store.Take(ctx, charges, results)
 	if charges[len(charges)-1].Cost == s.cost {
 		time.Sleep(s.takes)
@@ -287,14 +289,14 @@ func (s slowAnswer) Take(ctx context.Context, charges []headgate.Charge, results
 	return err
 }
 
-// Nor is what another request carries back.
-func TestUnitsCarriedBack(t *testing.T) {
+// Units that another request returns are not denied.
+func TestUnitsReturnedByAnotherRequest(t *testing.T) {
 	t.Parallel()
 	for _, a := range leased {
 		inLab(t, Options{}, func(l *lab) {
 			c := yearly(a, 1_000)
 			l.lease(c)
-			left := l.ask(c)[0].Remaining
+			left := l.take(c)[0].Remaining
 			l.fail(func(charges []headgate.Charge) error {
 				if charges[0].Refund.Units > 0 && charges[len(charges)-1].Cost == 0 {
 					time.Sleep(2 * batchDelay)
@@ -305,20 +307,20 @@ func TestUnitsCarriedBack(t *testing.T) {
 			peek.Cost = 0
 			var carrier sync.WaitGroup
 			defer carrier.Wait()
-			carrier.Go(func() { _, _ = take(l.node, peek) }) // what it carries matters
+			carrier.Go(func() { _, _ = take(l.node, peek) }) // only its returns matter
 			synctest.Wait()
 			if l.held(c) != 0 {
-				l.Fatal("the peek carries no lease")
+				l.Fatal("the peek returned no lease")
 			}
 			c.Cost = left
-			if r := l.ask(c)[0]; !r.Allowed || r.Remaining != 0 {
+			if r := l.take(c)[0]; !r.Allowed || r.Remaining != 0 {
 				l.Errorf("%v: %d were left: %+v", a, left, r)
 			}
 		})
 	}
 }
 
-// A lease that is not answered counts as charged, and is not spent. One that is answered late is used, or given back.
+// A lease that is not answered counts as charged, and is not spent. One that is answered late is used or returned.
 func TestLateLease(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -342,7 +344,7 @@ func TestLateLease(t *testing.T) {
 				})
 				var admitted int64
 				for range 3_000 {
-					r := l.ask(c)[0]
+					r := l.take(c)[0]
 					if r.Path == headgate.PathLocal {
 						l.Fatalf("%s, %v: %+v", name, a, r)
 					}
@@ -362,8 +364,8 @@ func TestLateLease(t *testing.T) {
 	}
 }
 
-// A lease goes on while the store is away, to its end, and then the node's share decides.
-func TestLeaseWhileTheStoreIsAway(t *testing.T) {
+// A lease is spent while the store is unavailable, until it ends. Then the node's fallback share decides.
+func TestLeaseWhileStoreUnavailable(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]time.Duration{"spent": time.Microsecond, "over": 3 * time.Second} {
 		inLab(t, Options{}, func(l *lab) {
@@ -372,21 +374,21 @@ func TestLeaseWhileTheStoreIsAway(t *testing.T) {
 			l.fail(func([]headgate.Charge) error { return errGone })
 			held, began := l.held(c), time.Now()
 			var spent int64
-			for l.ask(c)[0].Path == headgate.PathLease {
+			for l.take(c)[0].Path == headgate.PathLease {
 				spent++
 				time.Sleep(pause)
 			}
 			if over := spent < held; over != (name == "over") || spent == 0 || time.Since(began) > maxTerm+pause {
 				l.Errorf("%s: %d spent of %d, for %v", name, spent, held, time.Since(began))
 			}
-			if r := l.ask(c)[0]; !r.Allowed || r.Path != headgate.PathLocal {
+			if r := l.take(c)[0]; !r.Allowed || r.Path != headgate.PathLocal {
 				l.Errorf("%s: then %+v", name, r)
 			}
 		})
 	}
 }
 
-// What is shown to be left is what the store has and what the node holds, and no more than there can be.
+// A result's Remaining sums the store's remaining units and those that the node holds, and is at most the capacity.
 func TestRemainingWithALease(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
@@ -396,8 +398,8 @@ func TestRemainingWithALease(t *testing.T) {
 		peek.Cost = 0
 		for range 100 {
 			l.lease(c)
-			r := l.ask(c)[0]
-			if got := l.ask(peek)[0].Remaining; r.Path != headgate.PathLease || r.Remaining > limit || got < r.Remaining || got > limit {
+			r := l.take(c)[0]
+			if got := l.take(peek)[0].Remaining; r.Path != headgate.PathLease || r.Remaining > limit || got < r.Remaining || got > limit {
 				l.Fatalf("%+v, and %d by a peek", r, got)
 			}
 			if l.held(c) != 0 {
@@ -407,17 +409,17 @@ func TestRemainingWithALease(t *testing.T) {
 	})
 }
 
-// A peek of the limiter, which has the store decide, shows what the node holds as well.
+// A peek, which the store decides, includes the units that the node holds.
 func TestPeekShowsOwnUnits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const limit, asked = 10_000, 300
+		const limit, requests = 10_000, 300
 		node := wrap(t, memstore.New(memstore.Options{}), Options{})
 		limiter, err := headgate.New(node, headgate.Rule{ID: "r", By: []string{"user"}, Limit: hourly(limit)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range asked {
+		for range requests {
 			if d, err := limiter.Check(t.Context(), who("ann")); err != nil || !d.Allowed {
 				t.Fatalf("%+v: %v", d, err)
 			}
@@ -426,23 +428,23 @@ func TestPeekShowsOwnUnits(t *testing.T) {
 		if node.Stats().Leases == 0 {
 			t.Error("no lease was taken")
 		}
-		if d, err := limiter.Peek(t.Context(), who("ann")); err != nil || d.Limits[0].Remaining != limit-asked {
+		if d, err := limiter.Peek(t.Context(), who("ann")); err != nil || d.Limits[0].Remaining != limit-requests {
 			t.Errorf("%+v: %v", d, err)
 		}
 	})
 }
 
-// A unit of a lease is given back like any other.
-func TestRefundOfALease(t *testing.T) {
+// A leased unit is refunded like any other.
+func TestRefundOfLeasedUnits(t *testing.T) {
 	t.Parallel()
 	for _, a := range leased {
 		inLab(t, Options{}, func(l *lab) {
 			c := yearly(a, 10_000)
 			admitted := l.lease(c)
 			for range 3 {
-				r := l.ask(c)[0]
+				r := l.take(c)[0]
 				back, ok := c.Undo(&r)
-				if r.Path != headgate.PathLease || !ok || l.ask(back)[0].Granted != 1 {
+				if r.Path != headgate.PathLease || !ok || l.take(back)[0].Granted != 1 {
 					l.Errorf("%v: %+v was not given back", a, r)
 				}
 			}
@@ -452,8 +454,8 @@ func TestRefundOfALease(t *testing.T) {
 	}
 }
 
-// Callers share their charges, which are not written to.
-func TestChargesAreTheCallers(t *testing.T) {
+// Callers may share their charges: the store does not modify them.
+func TestChargesAreNotModified(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
 		a, b := yearly(headgate.TokenBucket, 1_000_000), yearly(headgate.FixedWindow, 2_000_000)
@@ -481,7 +483,7 @@ func TestChargesAreTheCallers(t *testing.T) {
 	})
 }
 
-// A limit on trial is counted as the store would, also while the one that it is to replace denies.
+// A candidate is counted as the store would, even while the limit that it is to replace denies.
 func TestCandidatesAreCounted(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
@@ -489,7 +491,7 @@ func TestCandidatesAreCounted(t *testing.T) {
 		candidate.Counter, candidate.Twin, candidate.Observe = live.Counter+1, live.Counter, true
 		alone := memstore.New(memstore.Options{})
 		for i := range 1_000 {
-			got := l.ask(live, candidate)
+			got := l.take(live, candidate)
 			want, err := take(alone, live, candidate)
 			if err != nil || !slices.EqualFunc(got, want, sameResult) {
 				l.Fatalf("%d: %+v, and not %+v: %v", i, got, want, err)

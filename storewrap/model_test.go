@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-var seed = flag.Uint64("seed", 0, "of the traffic; 0 is another one each time")
+var seed = flag.Uint64("seed", 0, "seed of the generated traffic; 0 means a random one")
 
 func newSeed() uint64 {
 	if *seed != 0 {
@@ -27,7 +27,7 @@ func newSeed() uint64 {
 	return rand.Uint64()
 }
 
-// traffic is who asks when: the next one after a pause, on a node.
+// traffic generates requests: the pause before the next one, and its node.
 type traffic func(r *rand.Rand, at time.Duration, nodes int) (pause time.Duration, node int)
 
 func steady(perSecond float64) traffic {
@@ -36,7 +36,7 @@ func steady(perSecond float64) traffic {
 	}
 }
 
-// bursty is all that comes in half a second, in its first tenth.
+// bursty sends the requests of each half second in its first tenth of a second.
 func bursty(perSecond float64) traffic {
 	const every, burst = 500 * time.Millisecond, 100 * time.Millisecond
 	within := steady(perSecond * float64(every/burst))
@@ -49,7 +49,7 @@ func bursty(perSecond float64) traffic {
 	}
 }
 
-// skewed is four fifths on one node.
+// skewed sends four fifths of the requests to one node.
 func skewed(perSecond float64) traffic {
 	evenly := steady(perSecond)
 	return func(r *rand.Rand, at time.Duration, nodes int) (time.Duration, int) {
@@ -61,7 +61,7 @@ func skewed(perSecond float64) traffic {
 	}
 }
 
-// hopping is all on one node, and on the next one after a tenth of a second.
+// hopping sends all requests to one node, and to the next one after a tenth of a second.
 func hopping(perSecond float64) traffic {
 	evenly := steady(perSecond)
 	return func(r *rand.Rand, at time.Duration, nodes int) (time.Duration, int) {
@@ -70,67 +70,67 @@ func hopping(perSecond float64) traffic {
 	}
 }
 
-// cable is a node's way to the store, until it is cut.
-type cable struct {
+// connection is a node's connection to the store, which can be cut.
+type connection struct {
 	headgate.Store
 	*bus
-	calls *atomic.Int64
-	isCut atomic.Bool
+	calls        *atomic.Int64
+	disconnected atomic.Bool
 }
 
-func (c *cable) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	if c.isCut.Load() {
+func (c *connection) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	if c.disconnected.Load() {
 		return failAll(results, errGone)
 	}
 	c.calls.Add(1)
 	return c.Store.Take(ctx, charges, results)
 }
 
-// bus carries messages between nodes at once.
+// bus delivers messages between nodes without delay.
 type bus struct {
-	mu   sync.Mutex
-	next int
-	hear map[int]func(channel string, message []byte)
-	sent atomic.Int64
+	mu      sync.Mutex
+	next    int
+	receive map[int]func(channel string, message []byte)
+	sent    atomic.Int64
 }
 
 func (b *bus) Publish(_ context.Context, channel string, message []byte) error {
 	b.sent.Add(1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, hear := range b.hear {
-		hear(channel, message)
+	for _, receive := range b.receive {
+		receive(channel, message)
 	}
 	return nil
 }
 
-func (b *bus) Subscribe(ctx context.Context, _ []string, hear func(channel string, message []byte)) error {
+func (b *bus) Subscribe(ctx context.Context, _ []string, receive func(channel string, message []byte)) error {
 	b.mu.Lock()
-	if b.hear == nil {
-		b.hear = map[int]func(string, []byte){}
+	if b.receive == nil {
+		b.receive = map[int]func(string, []byte){}
 	}
 	b.next++
 	id := b.next
-	b.hear[id] = hear
+	b.receive[id] = receive
 	b.mu.Unlock()
 	<-ctx.Done()
 	b.mu.Lock()
-	delete(b.hear, id)
+	delete(b.receive, id)
 	b.mu.Unlock()
 	return ctx.Err()
 }
 
-// cluster is nodes before one store, each of which can be killed.
+// cluster is several nodes that share a store and can be killed.
 type cluster struct {
-	bus    bus
-	nodes  []*Store
-	cables []*cable
-	calls  atomic.Int64
-	kills  int
+	bus         bus
+	nodes       []*Store
+	connections []*connection
+	calls       atomic.Int64
+	kills       int
 }
 
 func newCluster(t *testing.T, n int, dial func() headgate.Store) *cluster {
-	c := &cluster{nodes: make([]*Store, n), cables: make([]*cable, n)}
+	c := &cluster{nodes: make([]*Store, n), connections: make([]*connection, n)}
 	for i := range n {
 		c.start(i, dial())
 	}
@@ -139,16 +139,16 @@ func newCluster(t *testing.T, n int, dial func() headgate.Store) *cluster {
 }
 
 func (c *cluster) start(i int, inner headgate.Store) {
-	c.cables[i] = &cable{Store: inner, bus: &c.bus, calls: &c.calls}
+	c.connections[i] = &connection{Store: inner, bus: &c.bus, calls: &c.calls}
 	o := Options{Nodes: len(c.nodes), Deadline: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
-	c.nodes[i] = New(c.cables[i], o)
+	c.nodes[i] = New(c.connections[i], o)
 }
 
-// kill cuts a node off, with all that it holds, and puts another in its place.
+// kill disconnects a node with the units that it holds, and starts another in its place.
 func (c *cluster) kill(i int) {
-	c.cables[i].isCut.Store(true)
+	c.connections[i].disconnected.Store(true)
 	c.nodes[i].Close()
-	c.start(i, c.cables[i].Store)
+	c.start(i, c.connections[i].Store)
 	c.kills++
 }
 
@@ -164,34 +164,36 @@ type model struct {
 	nodes  int
 	next   traffic
 	lasts  time.Duration
-	warm   time.Duration // until then calls are not counted
-	kills  time.Duration // how often one is; 0 is never
-	strict bool          // as the rule says
+	warm   time.Duration // calls are not counted before
+	kills  time.Duration // interval at which a node is killed; 0 means never
+	strict bool          // the rule is strict
 }
 
-// figures are what became of it, and what would have become of it if the store had decided each.
+// figures are the outcome of a model, and strict is what the store alone would have admitted.
 type figures struct {
-	asked, admitted, strict int
-	calls, warm             int64 // and those asked meanwhile
-	kills                   int
-	held                    int64 // in the end, which is yet to be spent
+	requests, admitted, strict int
+	calls, warm                int64 // warm is the number of requests before calls are counted
+	kills                      int
+	held                       int64 // leased units at the end
 }
 
-func (f *figures) ratio() float64    { return float64(f.admitted) / float64(f.strict) }
-func (f *figures) wrongly() int      { return f.strict - f.admitted - int(f.held) } // denied
-func (f *figures) perAsked() float64 { return float64(f.calls) / float64(int64(f.asked)-f.warm) }
+func (f *figures) ratio() float64     { return float64(f.admitted) / float64(f.strict) }
+func (f *figures) falselyDenied() int { return f.strict - f.admitted - int(f.held) } // denied
+func (f *figures) callsPerRequest() float64 {
+	return float64(f.calls) / float64(int64(f.requests)-f.warm)
+}
 
 func (f figures) String() string {
-	return fmt.Sprintf("%d asked, %d ÷ %d admitted = %.4f, %d denied wrongly, %.4f calls each, %d kills",
-		f.asked, f.admitted, f.strict, f.ratio(), f.wrongly(), f.perAsked(), f.kills)
+	return fmt.Sprintf("%d requests, %d ÷ %d admitted = %.4f, %d denied falsely, %.4f calls each, %d kills",
+		f.requests, f.admitted, f.strict, f.ratio(), f.falselyDenied(), f.callsPerRequest(), f.kills)
 }
 
-// run tells the seed if the test has failed.
+// run plays the model, and logs its seed if the test fails.
 func (m model) run(t *testing.T) (f figures) {
 	seed := newSeed()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("again by -run '%s$' -seed %d: %v", t.Name(), seed, f)
+			t.Logf("repeat with -run '%s$' -seed %d: %v", t.Name(), seed, f)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { f = m.play(t, rand.New(rand.NewPCG(seed, 0))) })
@@ -221,8 +223,8 @@ func (m *model) play(t *testing.T, r *rand.Rand) (f figures) {
 		if err := alone.Take(t.Context(), charge, theirs); err != nil {
 			t.Fatal(err)
 		}
-		if f.asked++; at < m.warm {
-			f.warm, f.calls = int64(f.asked), -c.calls.Load()
+		if f.requests++; at < m.warm {
+			f.warm, f.calls = int64(f.requests), -c.calls.Load()
 		}
 		if theirs[0].Allowed {
 			f.strict++
@@ -246,7 +248,7 @@ func (m *model) play(t *testing.T, r *rand.Rand) (f figures) {
 	return f
 }
 
-// bound is a limit that admits the most that may be in any span: of a bucket a twentieth more, which was taken before; in a
+// bound returns a limit that admits the maximum of any period: for a bucket a twentieth more, which was leased before; for a
 // window no more than without leases.
 func (m *model) bound() headgate.Limit {
 	bound := m.limit
@@ -256,15 +258,15 @@ func (m *model) bound() headgate.Limit {
 	return bound
 }
 
-// checkBounds holds the figures to what is promised: as much as the store would have admitted, but for what was killed.
+// checkBounds fails the test unless about as much was admitted as by the store alone, less the leases of killed nodes.
 func (m *model) checkBounds(t *testing.T, f figures) {
 	t.Helper()
 	lost := float64(f.kills) * float64(m.limit.Capacity()) / float64(leaseFraction*m.nodes)
 	if admitted := float64(f.admitted); admitted < 0.998*float64(f.strict)-lost || admitted > 1.005*float64(f.strict) {
 		t.Errorf("%d admitted, and not %d", f.admitted, f.strict)
 	}
-	if float64(f.wrongly())-lost > 0.0005*float64(f.asked) {
-		t.Errorf("%d of %d denied wrongly", f.wrongly(), f.asked)
+	if float64(f.falselyDenied())-lost > 0.0005*float64(f.requests) {
+		t.Errorf("%d of %d denied falsely", f.falselyDenied(), f.requests)
 	}
 }
 
@@ -277,11 +279,11 @@ func modelled() []headgate.Limit {
 	}
 }
 
-// inName is the limit without what separates names of tests.
+// inName returns the limit without slashes, which separate the names of subtests.
 func inName(l headgate.Limit) string { return strings.ReplaceAll(l.String(), "/", " per ") }
 
-// Leases admit as much as the store would, whoever asks which node, and however much.
-func TestLeasesAdmitAsMuch(t *testing.T) {
+// Leases admit as much as the store alone would, for any distribution of requests over nodes and any load.
+func TestLeasesAdmitAsMuchAsStore(t *testing.T) {
 	t.Parallel()
 	for _, limit := range modelled() {
 		rate := float64(limit.Count) / limit.Window.Seconds()
@@ -302,7 +304,7 @@ func TestLeasesAdmitAsMuch(t *testing.T) {
 	}
 }
 
-// A node that is killed takes what it holds with it, and no more.
+// A killed node loses the units that it holds, and no more.
 func TestKilledNodes(t *testing.T) {
 	t.Parallel()
 	for _, limit := range modelled() {
@@ -319,34 +321,34 @@ func TestKilledNodes(t *testing.T) {
 	}
 }
 
-// A rule that wants each decided by the store has that.
+// Every charge of a strict rule is decided by the store.
 func TestStrictModel(t *testing.T) {
 	t.Parallel()
 	for _, limit := range modelled() {
 		t.Run(inName(limit), func(t *testing.T) {
 			t.Parallel()
 			m := model{limit: limit, nodes: 20, next: steady(2_000), lasts: 2 * time.Second, strict: true}
-			if f := m.run(t); f.calls != int64(f.asked) {
+			if f := m.run(t); f.calls != int64(f.requests) {
 				t.Errorf("%v", f)
 			}
 		})
 	}
 }
 
-// A counter that everybody wants takes few calls, once that is known.
+// A counter that all requests use needs few calls after a warm-up.
 func TestCallsOfAHotCounter(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make test-long runs it")
 	}
 	m := model{limit: headgate.PerSecond(1_000), nodes: 4, next: steady(50_000), lasts: 5 * time.Second, warm: time.Second}
-	if f := m.run(t); f.perAsked() > 0.01 || f.ratio() < 0.995 || f.ratio() > 1.005 {
+	if f := m.run(t); f.callsPerRequest() > 0.01 || f.ratio() < 0.995 || f.ratio() > 1.005 {
 		t.Errorf("at 50 times its limit: %v", f)
 	}
 }
 
-// One client that asks far too much takes hardly any, whether others may hold units of its limit or not.
-func TestCallsOfAnAttack(t *testing.T) {
+// A client far above its limit causes few calls, whether other nodes may hold units of its limit or not.
+func TestCallsDuringAttack(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		limit     headgate.Limit
@@ -360,12 +362,12 @@ func TestCallsOfAnAttack(t *testing.T) {
 	} {
 		m := model{limit: test.limit, nodes: 1, next: steady(test.perSecond), lasts: time.Second}
 		if f := m.run(t); f.calls > test.calls || f.admitted != f.strict {
-			t.Errorf("%v, asked %g times a second: %d calls, %v", test.limit, test.perSecond, f.calls, f)
+			t.Errorf("%v, %g requests per second: %d calls, %v", test.limit, test.perSecond, f.calls, f)
 		}
 	}
 }
 
-// Of many clients, most of whom are below their limit, those who ask much take few calls.
+// Among many clients, most of them below their limits, the busy ones cause few calls.
 func TestCallsOfManyClients(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -373,7 +375,7 @@ func TestCallsOfManyClients(t *testing.T) {
 	}
 	seed := newSeed()
 	synctest.Test(t, func(t *testing.T) {
-		const nodes, asked, pause = 4, 80_000, 20 * time.Microsecond
+		const nodes, requests, pause = 4, 80_000, 20 * time.Microsecond
 		r := rand.New(rand.NewPCG(seed, 0))
 		clients := rand.NewZipf(r, 1.1, 1, 99_999)
 		shared := memstore.New(memstore.Options{})
@@ -381,9 +383,9 @@ func TestCallsOfManyClients(t *testing.T) {
 		charge := []headgate.Charge{{Counter: 1, Limit: headgate.PerSecond(5_000), Cost: 1}}
 		results := make([]headgate.Result, 1)
 		var before int64
-		const warm = 3 * asked
-		for i := range warm + asked {
-			if i == warm { // all know what they need
+		const warm = 3 * requests
+		for i := range warm + requests {
+			if i == warm { // warmed up
 				before = c.calls.Load()
 			}
 			binary.LittleEndian.PutUint64(charge[0].Subject[:], clients.Uint64())
@@ -392,7 +394,7 @@ func TestCallsOfManyClients(t *testing.T) {
 			}
 			time.Sleep(pause)
 		}
-		calls := float64(c.calls.Load()-before) / asked
+		calls := float64(c.calls.Load()-before) / requests
 		t.Logf("%.4f calls each", calls)
 		if calls > 0.3 {
 			t.Errorf("%.4f calls each, seed %d", calls, seed)

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// pair is two nodes before one store, in virtual time; the first holds a lease.
+// pair is two nodes that share a store, in virtual time; the first holds a lease.
 type pair struct {
 	*testing.T
 	cluster *cluster
@@ -25,7 +25,7 @@ func inPair(t *testing.T, a headgate.Algorithm, limit int64, test func(p *pair))
 		shared := memstore.New(memstore.Options{})
 		p := &pair{T: t, cluster: newCluster(t, 2, func() headgate.Store { return shared }), charge: yearly(a, limit)}
 		for range 200 {
-			p.ask(0, 1)
+			p.take(0, 1)
 			time.Sleep(10 * time.Millisecond)
 		}
 		if p.held() == 0 {
@@ -35,7 +35,7 @@ func inPair(t *testing.T, a headgate.Algorithm, limit int64, test func(p *pair))
 	})
 }
 
-func (p *pair) ask(node int, cost int64) headgate.Result {
+func (p *pair) take(node int, cost int64) headgate.Result {
 	p.Helper()
 	c := p.charge
 	c.Cost = cost
@@ -49,20 +49,20 @@ func (p *pair) ask(node int, cost int64) headgate.Result {
 
 func (p *pair) held() int64 { return p.cluster.nodes[0].held(p.charge) }
 
-// A node that is denied gets what another holds, within the time for which its denial is cached at first.
+// A node that is denied gets the units that another node holds, within the time for which a first denial is cached.
 func TestRecall(t *testing.T) {
 	t.Parallel()
 	for _, a := range leased {
 		inPair(t, a, 10_000, func(p *pair) {
 			held := p.held()
-			if r := p.ask(1, 10_000-p.granted-held); !r.Allowed {
+			if r := p.take(1, 10_000-p.granted-held); !r.Allowed {
 				p.Fatalf("%v: %+v", a, r)
 			}
-			if r := p.ask(1, held); r.Allowed {
+			if r := p.take(1, held); r.Allowed {
 				p.Fatalf("%v: %+v", a, r)
 			}
 			time.Sleep(minTrust)
-			if r := p.ask(1, held); !r.Allowed || p.held() != 0 || p.granted != 10_000 {
+			if r := p.take(1, held); !r.Allowed || p.held() != 0 || p.granted != 10_000 {
 				p.Errorf("%v: %+v, and %d are still held", a, r, p.held())
 			}
 			if sent := p.cluster.bus.sent.Load(); sent != 1 {
@@ -72,7 +72,7 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// Units that several nodes return to a bucket are all there again, in whichever order they come.
+// Units that several nodes return to a bucket are all available again, in whichever order they are returned.
 func TestReturnsToABucketAddUp(t *testing.T) {
 	t.Parallel()
 	for _, earlier := range []int{80, 90, 108, 120, 200} {
@@ -81,22 +81,22 @@ func TestReturnsToABucketAddUp(t *testing.T) {
 			shared := memstore.New(memstore.Options{})
 			p := &pair{T: t, cluster: newCluster(t, 4, func() headgate.Store { return shared }), charge: yearly(headgate.TokenBucket, limit)}
 			for i := range earlier {
-				p.ask(i%3, 1)
+				p.take(i%3, 1)
 				time.Sleep(10 * time.Millisecond)
 			}
-			if r := p.ask(3, limit-p.granted+1); r.Allowed {
+			if r := p.take(3, limit-p.granted+1); r.Allowed {
 				t.Fatalf("%+v", r)
 			}
 			time.Sleep(time.Second)
-			if left := p.ask(3, 0).Remaining; left < limit-p.granted-6 || left > limit-p.granted {
+			if left := p.take(3, 0).Remaining; left < limit-p.granted-6 || left > limit-p.granted {
 				t.Errorf("after %d requests %d are left", earlier, left)
 			}
 		})
 	}
 }
 
-// A node that is asked no more returns what it holds, long before its leases end.
-func TestIdleLeasesGoBack(t *testing.T) {
+// A node that gets no more requests returns its leases long before they end.
+func TestIdleLeasesAreReturned(t *testing.T) {
 	t.Parallel()
 	for _, a := range leased {
 		inPair(t, a, 100_000, func(p *pair) {
@@ -105,14 +105,14 @@ func TestIdleLeasesGoBack(t *testing.T) {
 				p.Errorf("%v: %d are held", a, p.held())
 			}
 			c := p.charge
-			if got := used(p.T, p.cluster.cables[1].Store, c); got != p.granted {
+			if got := used(p.T, p.cluster.connections[1].Store, c); got != p.granted {
 				p.Errorf("%v: %d used of %d", a, got, p.granted)
 			}
 		})
 	}
 }
 
-// A reset gives back what was used and no more, though another node holds a lease.
+// A reset gives back the used units and no more, even if another node holds a lease.
 func TestResetWithALease(t *testing.T) {
 	t.Parallel()
 	const limit = 10_000
@@ -125,12 +125,12 @@ func TestResetWithALease(t *testing.T) {
 			}
 			p.granted = 0
 			for i := range 2 * limit {
-				p.ask(i%2, 1)
+				p.take(i%2, 1)
 				time.Sleep(200 * time.Microsecond)
 			}
 			time.Sleep(2 * maxTerm)
 			for i := range 2_000 {
-				p.ask(i%2, 1)
+				p.take(i%2, 1)
 				time.Sleep(time.Millisecond)
 			}
 			if leaked := int64(1); p.granted > limit+leaked || p.granted < limit-1 {
@@ -140,8 +140,8 @@ func TestResetWithALease(t *testing.T) {
 	}
 }
 
-// Messages that are no recalls are ignored.
-func TestHostileRecalls(t *testing.T) {
+// Invalid recall messages are ignored.
+func TestInvalidRecallsAreIgnored(t *testing.T) {
 	t.Parallel()
 	inPair(t, headgate.FixedWindow, 10_000, func(p *pair) {
 		held := p.held()
@@ -156,22 +156,22 @@ func TestHostileRecalls(t *testing.T) {
 	})
 }
 
-// deaf is a store that carries messages which cannot be heard.
-type deaf struct {
+// noSubscribe is a store on which subscriptions fail.
+type noSubscribe struct {
 	*memstore.Store
 	bus
 }
 
-func (*deaf) Subscribe(context.Context, []string, func(string, []byte)) error {
+func (*noSubscribe) Subscribe(context.Context, []string, func(string, []byte)) error {
 	return errors.New("NOPERM")
 }
 
-// An operator is told once if other nodes cannot be heard.
-func TestDeafNode(t *testing.T) {
+// If recalls cannot be received, one line is logged.
+func TestUnavailableRecallsAreLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
-		wrap(t, &deaf{Store: memstore.New(memstore.Options{})}, Options{Log: l.logger()})
+		wrap(t, &noSubscribe{Store: memstore.New(memstore.Options{})}, Options{Log: l.logger()})
 		time.Sleep(time.Minute)
 		if l.lines() != 1 {
 			t.Error(l.String())

@@ -14,10 +14,10 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// flaky fails in the ways that a store can, as a test says for each call.
+// flaky is a store whose calls fail as the test decides.
 type flaky struct {
 	headgate.Store
-	fails atomic.Pointer[func(charges []headgate.Charge) error] // before it is asked; ErrUnanswered: after
+	fails atomic.Pointer[func(charges []headgate.Charge) error] // ErrUnanswered fails after the inner Take, other errors before it
 }
 
 func newFlaky() *flaky {
@@ -46,7 +46,7 @@ var (
 	errLost = fmt.Errorf("%w: %w: lost", headgate.ErrUnavailable, headgate.ErrUnanswered)
 )
 
-// used is what the store itself has counted.
+// used returns how many units the store itself has counted.
 func used(t *testing.T, store headgate.Store, c headgate.Charge) int64 {
 	t.Helper()
 	c.Cost, c.Force = 0, false
@@ -62,7 +62,7 @@ func hour(a headgate.Algorithm, n int64) headgate.Charge {
 	return headgate.Charge{Subject: headgate.SubjectOf("ann"), Counter: headgate.CounterOf("r", "", a), Limit: limit, Cost: 1, Strict: true}
 }
 
-// settled waits until the store is used again and nothing is owed.
+// settled waits until the store is available and nothing is pending.
 func settled(t *testing.T, stores ...*Store) {
 	t.Helper()
 	eventually(t, "settled", func() bool {
@@ -75,7 +75,7 @@ func settled(t *testing.T, stores ...*Store) {
 	})
 }
 
-// When the store is back it counts what all nodes have admitted, to the unit, whatever the limit counts by.
+// After recovery the store counts what all nodes have admitted, to the unit, for each algorithm.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog} {
@@ -107,7 +107,7 @@ func TestReconcile(t *testing.T) {
 					t.Errorf("%+v", stats)
 				}
 			}
-			// Of the three only the last knew how much was left.
+			// Only the last of the three knew how much was left.
 			if admitted < limit-nodes || admitted > limit+40 {
 				t.Errorf("%d admitted of %d", admitted, limit)
 			}
@@ -128,7 +128,7 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// What was not answered may have been charged, and is not charged again.
+// Charges that were not answered may have been recorded, and are not charged again.
 func TestUnansweredIsNotReconciled(t *testing.T) {
 	t.Parallel()
 	inner := newFlaky()
@@ -145,18 +145,18 @@ func TestUnansweredIsNotReconciled(t *testing.T) {
 		t.Errorf("%+v, %d used", stats, used(t, inner, c))
 	}
 
-	// What only looks, as Peek does, is not recorded and not missed.
+	// A peek is not recorded, and is not counted as unanswered.
 	veto := hour(headgate.FixedWindow, 1)
 	veto.Counter, veto.Cost = headgate.CounterOf("", "veto", headgate.FixedWindow), headgate.MaxCost
 	inner.is(func([]headgate.Charge) error { return errLost })
 	_, _ = take(s, c, veto)
 	inner.is(func([]headgate.Charge) error { return nil })
 	if stats := s.Stats(); stats.Unanswered != 3 || used(t, inner, c) != 3 {
-		t.Errorf("after looking: %d unanswered, %d used", stats.Unanswered, used(t, inner, c))
+		t.Errorf("after a peek: %d unanswered, %d used", stats.Unanswered, used(t, inner, c))
 	}
 }
 
-// A batch that was not answered is not sent again either, and one that certainly was not taken is.
+// A batch that was not answered is not sent again. One that certainly was not recorded is.
 func TestBatchesAreChargedOnce(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int64{errGone: 10, errLost: 10} {
@@ -183,7 +183,7 @@ func TestBatchesAreChargedOnce(t *testing.T) {
 	}
 }
 
-// A failure now and then does not wait for an outage to be put right.
+// Occasional failures are reconciled without waiting for an outage.
 func TestSettlesWithoutAnOutage(t *testing.T) {
 	t.Parallel()
 	inner := newFlaky()
@@ -208,23 +208,23 @@ func TestSettlesWithoutAnOutage(t *testing.T) {
 	}
 }
 
-// What a rule lets pass while the store is away counts afterwards, and so do commits; what is denied does not.
-func TestOthersAreReconciled(t *testing.T) {
+// What a rule allows while the store is unavailable is charged afterwards, and so are forced charges; what is denied is not.
+func TestForcedAndFailOpenChargesAreReconciled(t *testing.T) {
 	t.Parallel()
 	inner := newFlaky()
 	s := wrap(t, inner, Options{})
-	lets, forced, denies := hour(headgate.FixedWindow, 1_000), hour(headgate.FixedWindow, 1_000), hour(headgate.FixedWindow, 1_000)
-	lets.Subject, lets.OnStoreFailure = headgate.SubjectOf("lets"), headgate.FailAllow
+	allows, forced, denies := hour(headgate.FixedWindow, 1_000), hour(headgate.FixedWindow, 1_000), hour(headgate.FixedWindow, 1_000)
+	allows.Subject, allows.OnStoreFailure = headgate.SubjectOf("lets"), headgate.FailAllow
 	forced.Subject, forced.Force, forced.Cost = headgate.SubjectOf("forced"), true, 7
 	denies.Subject, denies.OnStoreFailure = headgate.SubjectOf("denies"), headgate.FailDeny
 	share := hour(headgate.FixedWindow, 1_000)
 	inner.is(func([]headgate.Charge) error { return errGone })
 	for range 20 {
-		if r, err := take(s, lets); err == nil || r[0].Err == nil {
+		if r, err := take(s, allows); err == nil || r[0].Err == nil {
 			t.Fatalf("%+v: %v", r, err)
 		}
-		if _, err := take(s, lets, denies, share); err == nil {
-			t.Fatal("nobody said that the store is away")
+		if _, err := take(s, allows, denies, share); err == nil {
+			t.Fatal("no error although the store is unavailable")
 		}
 	}
 	if r, err := take(s, forced); err != nil || r[0].Granted != 7 || r[0].Path != headgate.PathLocal {
@@ -232,13 +232,13 @@ func TestOthersAreReconciled(t *testing.T) {
 	}
 	inner.is(func([]headgate.Charge) error { return nil })
 	settled(t, s)
-	if a, b, c, d := used(t, inner, lets), used(t, inner, forced), used(t, inner, denies), used(t, inner, share); a != 20 || b != 7 || c != 0 || d != 0 {
+	if a, b, c, d := used(t, inner, allows), used(t, inner, forced), used(t, inner, denies), used(t, inner, share); a != 20 || b != 7 || c != 0 || d != 0 {
 		t.Errorf("%d, %d, %d and %d used", a, b, c, d)
 	}
 }
 
-// What the store is being charged counts until it says more: a node does not have its share again because the store, which is slow,
-// has not heard of it yet.
+// Charges in flight count until the store reports its state again: a node does not admit its share again because a slow store
+// has not counted them yet.
 func TestChargesInFlightCount(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
@@ -256,20 +256,20 @@ func TestChargesInFlightCount(t *testing.T) {
 		})
 		c := hour(headgate.FixedWindow, limit)
 		var admitted int64
-		ask := func(fails bool, cost int64) {
+		take := func(fails bool, cost int64) {
 			gone.Store(fails)
 			c.Cost = cost
-			admitted += l.ask(c)[0].Granted
+			admitted += l.take(c)[0].Granted
 		}
-		ask(false, 1)
-		ask(true, 50)
+		take(false, 1)
+		take(true, 50)
 		time.Sleep(80 * time.Millisecond) // the store is being charged
-		ask(false, 1)
-		ask(true, 90)
-		time.Sleep(600 * time.Millisecond) // it has been, and is again
-		ask(false, 1)
-		ask(true, 40)
-		ask(false, 40)
+		take(false, 1)
+		take(true, 90)
+		time.Sleep(600 * time.Millisecond) // it has been charged, and is being charged again
+		take(false, 1)
+		take(true, 40)
+		take(false, 40)
 		time.Sleep(5 * time.Second)
 		if admitted > 2*limit {
 			l.Errorf("%d admitted of %d", admitted, limit)
@@ -277,39 +277,39 @@ func TestChargesInFlightCount(t *testing.T) {
 	})
 }
 
-// A part that cannot be charged keeps no other from coming back.
-func TestPartsReturnAlone(t *testing.T) {
+// A shard that cannot be charged does not keep another from recovering.
+func TestShardsRecoverIndependently(t *testing.T) {
 	t.Parallel()
 	inner := newFlaky()
 	s := wrap(t, inner, Options{})
-	away, stumbles := hour(headgate.FixedWindow, 1_000), hour(headgate.FixedWindow, 1_000)
-	away.Subject, stumbles.Subject = chargeOn(0).Subject, chargeOn(1).Subject
+	down, flapping := hour(headgate.FixedWindow, 1_000), hour(headgate.FixedWindow, 1_000)
+	down.Subject, flapping.Subject = chargeOn(0).Subject, chargeOn(1).Subject
 	inner.is(func([]headgate.Charge) error { return errGone })
 	for range 10 {
-		_, _ = take(s, away)
+		_, _ = take(s, down)
 	}
-	_, _ = take(s, stumbles)
+	_, _ = take(s, flapping)
 	if stats := s.Stats(); stats.ShardsUnavailable != 1 || stats.PendingCounters != 2 {
 		t.Fatalf("%+v", stats)
 	}
 	inner.is(func(charges []headgate.Charge) error {
-		if charges[len(charges)-1].Force && charges[0].Subject == stumbles.Subject {
+		if charges[len(charges)-1].Force && charges[0].Subject == flapping.Subject {
 			return errGone
 		}
 		return nil
 	})
 	eventually(t, "back", func() bool { return s.Stats().ShardsUnavailable == 0 })
-	if got := used(t, inner, away); got != 10 || s.Stats().PendingCounters != 1 {
+	if got := used(t, inner, down); got != 10 || s.Stats().PendingCounters != 1 {
 		t.Errorf("%d used, %+v", got, s.Stats())
 	}
 	inner.is(func([]headgate.Charge) error { return nil })
 	settled(t, s)
-	if got := used(t, inner, stumbles); got != 1 {
+	if got := used(t, inner, flapping); got != 1 {
 		t.Errorf("%d used of the other", got)
 	}
 }
 
-// A server that stops hands over what it owes.
+// Close charges what is pending.
 func TestCloseSettles(t *testing.T) {
 	t.Parallel()
 	inner := newFlaky()
@@ -325,16 +325,16 @@ func TestCloseSettles(t *testing.T) {
 	}
 }
 
-// A node remembers a bounded number of counters, and forgets those first that mean nothing any more.
+// The ledger keeps a bounded number of counters, and evicts expired ones first.
 func TestLedgerIsBounded(t *testing.T) {
 	t.Parallel()
 	inner := newFlaky()
 	s := wrap(t, inner, Options{})
-	const most = 3_000
-	s.fallback.ledger.max = most
+	const tallyLimit = 3_000
+	s.fallback.ledger.max = tallyLimit
 	inner.is(func([]headgate.Charge) error { return errGone })
 	c := hour(headgate.FixedWindow, 1_000)
-	for i := range most + 1_000 {
+	for i := range tallyLimit + 1_000 {
 		c.Subject = headgate.SubjectOf(strconv.Itoa(i))
 		if r, err := take(s, c); err != nil || !r[0].Allowed {
 			t.Fatalf("%+v: %v", r, err)
@@ -343,7 +343,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	s.fallback.ledger.mu.Lock()
 	n, indexed, owing := len(s.fallback.ledger.tallies), len(s.fallback.ledger.index), s.fallback.ledger.owing
 	s.fallback.ledger.mu.Unlock()
-	if n != most || indexed != n || owing != n {
+	if n != tallyLimit || indexed != n || owing != n {
 		t.Errorf("%d tallies, %d indexed, %d owing", n, indexed, owing)
 	}
 	inner.is(func([]headgate.Charge) error { return nil })
@@ -353,12 +353,12 @@ func TestLedgerIsBounded(t *testing.T) {
 		defer s.fallback.ledger.mu.Unlock()
 		return s.fallback.ledger.tallies == nil
 	})
-	if charged := s.Stats().Charged; charged != most {
+	if charged := s.Stats().Charged; charged != tallyLimit {
 		t.Errorf("%d units were charged", charged)
 	}
 }
 
-// A node's count goes on in the window that the store was in.
+// A node's count continues in the window that the store was in.
 func TestSeedKeepsTheWindow(t *testing.T) {
 	t.Parallel()
 	for _, a := range []headgate.Algorithm{headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog} {

@@ -14,7 +14,7 @@ import (
 
 const redisNodes = 20
 
-// fleetOnRedis is how to reach one Redis from each node.
+// fleetOnRedis returns one store per node, all on the same Redis.
 func fleetOnRedis(t *testing.T) []headgate.Store {
 	t.Helper()
 	server := testenv.Start(t, testenv.Redis)
@@ -33,13 +33,13 @@ func fleetOnRedis(t *testing.T) []headgate.Store {
 	return stores
 }
 
-// rush is traffic on one counter of a cluster, each node for itself.
+// rush is traffic on one counter of a cluster, with a goroutine per node.
 type rush struct {
 	*cluster
 	charge   headgate.Charge
 	admitted atomic.Int64
-	asked    atomic.Int64
-	killing  []sync.RWMutex // one for each node, held while it is asked
+	requests atomic.Int64
+	killing  []sync.RWMutex // one per node, read-locked during a request
 }
 
 func newRush(t *testing.T, stores []headgate.Store, limit headgate.Limit, name string) *rush {
@@ -53,7 +53,7 @@ func newRush(t *testing.T, stores []headgate.Store, limit headgate.Limit, name s
 	return &rush{cluster: c, charge: charge, killing: make([]sync.RWMutex, len(stores))}
 }
 
-// run lets the traffic come as it does, or as fast as this machine can.
+// run generates the traffic in real time, or as fast as this machine can.
 func (r *rush) run(t *testing.T, next traffic, lasts time.Duration) {
 	t.Helper()
 	seed := newSeed()
@@ -63,11 +63,11 @@ func (r *rush) run(t *testing.T, next traffic, lasts time.Duration) {
 		}
 	})
 	random := rand.New(rand.NewPCG(seed, 0))
-	var asking sync.WaitGroup
+	var running sync.WaitGroup
 	queues := make([]chan struct{}, len(r.nodes))
 	for i := range queues {
 		queues[i] = make(chan struct{}, 64)
-		asking.Go(func() { r.ask(t, i, queues[i]) })
+		running.Go(func() { r.serve(t, i, queues[i]) })
 	}
 	start := time.Now()
 	for at := time.Duration(0); at < lasts; {
@@ -81,10 +81,10 @@ func (r *rush) run(t *testing.T, next traffic, lasts time.Duration) {
 	for _, queue := range queues {
 		close(queue)
 	}
-	asking.Wait()
+	running.Wait()
 }
 
-func (r *rush) ask(t *testing.T, node int, queue <-chan struct{}) {
+func (r *rush) serve(t *testing.T, node int, queue <-chan struct{}) {
 	charges, results := []headgate.Charge{r.charge}, make([]headgate.Result, 1)
 	for range queue {
 		r.killing[node].RLock()
@@ -93,7 +93,7 @@ func (r *rush) ask(t *testing.T, node int, queue <-chan struct{}) {
 		if err != nil || results[0].Path == headgate.PathLocal {
 			t.Errorf("%+v: %v", results[0], err)
 		}
-		r.asked.Add(1)
+		r.requests.Add(1)
 		if results[0].Allowed {
 			r.admitted.Add(1)
 		}
@@ -110,7 +110,7 @@ func (r *rush) killAll(every time.Duration) {
 	}
 }
 
-func (r *rush) perAsked() float64 { return float64(r.calls.Load()) / float64(r.asked.Load()) }
+func (r *rush) callsPerRequest() float64 { return float64(r.calls.Load()) / float64(r.requests.Load()) }
 
 func (r *rush) held() (units int64) {
 	for _, node := range r.nodes {
@@ -119,7 +119,7 @@ func (r *rush) held() (units int64) {
 	return units
 }
 
-// On a Redis that many nodes ask at once, leases admit what there is, and in the end it has counted what they did.
+// On a Redis that many nodes use at once, leases admit what the limit allows, and Redis counts what was admitted.
 func TestLeasesOnRedis(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -152,35 +152,35 @@ func TestLeasesOnRedis(t *testing.T) {
 	}
 }
 
-// goOn asks for what others have given back only at the end, on a machine that was busy meanwhile.
-func (r *rush) goOn(t *testing.T) {
+// requestMore requests units that other nodes returned late, because the machine was busy.
+func (r *rush) requestMore(t *testing.T) {
 	t.Helper()
 	limit := r.charge.Limit.Count
-	for end := time.Now().Add(2 * maxTrust); r.asked.Load() > limit && r.admitted.Load() < limit && time.Now().Before(end); {
+	for end := time.Now().Add(2 * maxTrust); r.requests.Load() > limit && r.admitted.Load() < limit && time.Now().Before(end); {
 		for i := range r.nodes {
 			queue := make(chan struct{}, 1)
 			queue <- struct{}{}
 			close(queue)
-			r.ask(t, i, queue)
+			r.serve(t, i, queue)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// check ends it. Of a bucket, what others have given back before may be what was to be given back to it.
+// check ends the traffic and checks its outcome. A bucket may lose a few returned units, if others were returned just before.
 func (r *rush) check(t *testing.T, name string) {
 	t.Helper()
-	r.goOn(t)
+	r.requestMore(t)
 	held := r.held()
 	r.close()
-	admitted, counted, limit := r.admitted.Load(), used(t, r.cables[0].Store, r.charge), r.charge.Limit.Count
+	admitted, counted, limit := r.admitted.Load(), used(t, r.connections[0].Store, r.charge), r.charge.Limit.Count
 	lost := int64(r.kills) * limit / (leaseFraction * redisNodes)
 	if r.charge.Limit.Algorithm == headgate.TokenBucket {
 		lost += limit / 100
 	}
-	strict := min(r.asked.Load(), limit)
+	strict := min(r.requests.Load(), limit)
 	t.Logf("%s: %d ÷ %d admitted of %d, %d held, %d counted, %.3f calls each",
-		name, admitted, strict, r.asked.Load(), held, counted, r.perAsked())
+		name, admitted, strict, r.requests.Load(), held, counted, r.callsPerRequest())
 	if admitted > strict+1 || float64(admitted+held) < 0.995*float64(strict)-float64(lost) {
 		t.Errorf("%s: %d admitted, and not %d", name, admitted, strict)
 	}
@@ -192,16 +192,16 @@ func (r *rush) check(t *testing.T, name string) {
 	}
 }
 
-// Of a bucket that is filled all the time nothing is lost, and no more is admitted than was filled in. Whether anything is lost shows
-// only where the traffic came as fast as it was meant to: a busy machine asks for less.
+// No unit of a bucket that refills continuously is lost, and no more is admitted than was refilled. Lost units are detected
+// only if the traffic was as fast as intended, which it is not on a busy machine.
 func TestBucketOnRedis(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
 	const limit = 2_000
 	r := newRush(t, fleetOnRedis(t), headgate.PerSecond(limit), "")
 	all := r.charge
-	all.Cost = limit // so that none runs over
-	first, err := take(r.cables[0].Store, all)
+	all.Cost = limit // empty it, so that it does not overflow
+	first, err := take(r.connections[0].Store, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,14 +210,14 @@ func TestBucketOnRedis(t *testing.T) {
 	r.close()
 	peek := r.charge
 	peek.Cost = 0
-	last, err := take(r.cables[0].Store, peek)
+	last, err := take(r.connections[0].Store, peek)
 	if err != nil {
 		t.Fatal(err)
 	}
 	elapsed := last[0].Time.Sub(first[0].Time)
 	filled := limit * (1 + elapsed.Seconds())
 	got := float64(limit + r.admitted.Load() + last[0].Remaining)
-	t.Logf("%.0f of %.0f, %d left, %.3f calls each", got, filled, last[0].Remaining, r.perAsked())
+	t.Logf("%.0f of %.0f, %d left, %.3f calls each", got, filled, last[0].Remaining, r.callsPerRequest())
 	if got > filled+1 || got < 0.995*filled && last[0].Remaining < limit && elapsed < lasts+lasts/10 {
 		t.Errorf("%.0f are admitted or left, of %.0f", got, filled)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// commonLimits are forty that rules are full of.
+// commonLimits returns forty limits as rules commonly have them.
 func commonLimits() (limits []headgate.Limit) {
 	for _, window := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour} {
 		for _, count := range []int64{5, 50, 100, 1_000, 1_000_000} {
@@ -29,7 +29,7 @@ func commonLimits() (limits []headgate.Limit) {
 	)
 }
 
-// perWindow returns the rate of a share in units per window of the whole limit, and what it admits at once.
+// perWindow returns the rate of a share in units per window of the whole limit, and its capacity.
 func perWindow(whole, share *headgate.Limit) (rate float64, burst int64) {
 	rate = float64(share.Count)
 	if share.Calendar == headgate.NoCalendar {
@@ -38,7 +38,7 @@ func perWindow(whole, share *headgate.Limit) (rate float64, burst int64) {
 	return rate, share.Capacity()
 }
 
-// Every share is a valid limit, and the shares of all nodes add up to the limit: its rate, and what it admits at once.
+// Every share is a valid limit, and the shares of all nodes add up to the limit: its rate and its capacity.
 func TestSharesAddUp(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -79,13 +79,13 @@ func TestSharesAddUp(t *testing.T) {
 func checkSum(t *testing.T, whole *headgate.Limit, nodes, percent int64, rate float64, burst, want int64) {
 	t.Helper()
 	exact := float64(whole.Count) * float64(percent) / 100
-	off := max(1, 1e-3*exact) // a part of a unit that percent leaves over is dealt by window
+	off := max(1, 1e-3*exact) // the fraction of a unit that percent leaves rotates by window
 	if percent == 100 && isBucket(whole) {
 		off = 1e-3 * exact
 	} else if percent == 100 {
 		off = 1e-9 * exact
 	}
-	if whole.Algorithm == headgate.TokenBucket { // dealt out by the time in which the burst refills
+	if whole.Algorithm == headgate.TokenBucket { // rotates by the time in which the burst refills
 		off = max(off, float64(whole.Count)/float64(whole.Capacity()))
 	}
 	if rate < exact-off || rate > exact+off {
@@ -96,8 +96,8 @@ func checkSum(t *testing.T, whole *headgate.Limit, nodes, percent int64, rate fl
 	}
 }
 
-// It is not always the same nodes that have nothing; and nodes that do not know their rank have the limit on average.
-func TestSharesGoAround(t *testing.T) {
+// The nodes without units change from window to window, and nodes that do not know their rank have the limit on average.
+func TestRemainderRotates(t *testing.T) {
 	t.Parallel()
 	const nodes, windows = 20, 300
 	for _, limit := range []headgate.Limit{
@@ -135,7 +135,7 @@ func TestSharesGoAround(t *testing.T) {
 	}
 }
 
-// Nodes that ask all the time admit no more than the limit in any of its windows, also where it does not divide evenly.
+// Busy nodes admit no more than the limit in any of its windows, even if it does not divide evenly.
 func TestSharesHoldInEveryWindow(t *testing.T) {
 	t.Parallel()
 	const nodes, window = 8, 2 * time.Second

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Units of leases are taken, spent, and returned: also if the store is unavailable when they end, once it answers again. Units
-// whose return is not answered are lost.
+// Leased units are spent and returned, after recovery if the store is unavailable when the lease ends. Units whose return is
+// not answered are lost.
 func TestStatsOfLeases(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -43,31 +43,31 @@ func TestStatsOfLeases(t *testing.T) {
 	}
 }
 
-// A denial that was believed is mistaken if units come back before they would by themselves, and only then.
-func TestStatsOfMistakes(t *testing.T) {
+// A cached denial is false if units are given back earlier than the limit refills them, and only then.
+func TestStatsOfFalseDenials(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		back int64 // units that somebody gives back meanwhile
-		want int64
+		credited int64 // units that another client gives back
+		want     int64
 	}{{0, 0}, {2, 2}, {100, 3}} {
 		inLab(t, Options{}, func(l *lab) {
 			c := yearly(headgate.SlidingLog, 100)
 			l.exhaust(c)
-			if test.back > 0 {
-				back := c
-				back.Cost, back.Credit = test.back, true
-				if _, err := take(l.inner, back); err != nil {
+			if test.credited > 0 {
+				credited := c
+				credited.Cost, credited.Credit = test.credited, true
+				if _, err := take(l.inner, credited); err != nil {
 					l.Fatal(err)
 				}
 			}
 			for range 3 {
-				if r := l.ask(c)[0]; r.Path != headgate.PathCache {
+				if r := l.take(c)[0]; r.Path != headgate.PathCache {
 					l.Fatalf("%+v", r)
 				}
 			}
 			time.Sleep(maxTrust)
-			if r := l.ask(c)[0]; r.Allowed != (test.back > 0) || l.node.Stats().FalseDenials != test.want {
-				l.Errorf("%d given back: %+v", test.back, l.node.Stats())
+			if r := l.take(c)[0]; r.Allowed != (test.credited > 0) || l.node.Stats().FalseDenials != test.want {
+				l.Errorf("%d given back: %+v", test.credited, l.node.Stats())
 			}
 		})
 	}
@@ -75,15 +75,15 @@ func TestStatsOfMistakes(t *testing.T) {
 		c := hour(headgate.FixedWindow, 100)
 		c.Limit.Window, c.Strict = 400*time.Millisecond, false
 		l.exhaust(c)
-		l.ask(c)
+		l.take(c)
 		time.Sleep(c.Limit.Window)
-		if r := l.ask(c)[0]; !r.Allowed || l.node.Stats().FalseDenials != 0 {
+		if r := l.take(c)[0]; !r.Allowed || l.node.Stats().FalseDenials != 0 {
 			l.Errorf("in a new window: %+v, %+v", r, l.node.Stats())
 		}
 	})
 }
 
-// Why the store did not answer is counted once for a decision; and of what is charged afterwards, what there was no room for.
+// An error is counted once per decision, by its reason. OverLimit counts the reconciled units that were over the limit.
 func TestStatsOfAnOutage(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
@@ -91,17 +91,17 @@ func TestStatsOfAnOutage(t *testing.T) {
 		other := c
 		other.Counter++
 		l.fail(func([]headgate.Charge) error { return errLate })
-		l.ask(c)
+		l.take(c)
 		l.fail(func([]headgate.Charge) error { return errGone })
 		for range 9 {
-			l.ask(c, other)
+			l.take(c, other)
 		}
 		stats := l.node.Stats()
 		if e := stats.Errors; e.Unanswered != 1 || e.Unavailable < minFailures-1 || e.CircuitOpen == 0 ||
 			e.Unanswered+e.Unavailable+e.CircuitOpen+e.Rejected != 10 || stats.CircuitOpened != 1 {
 			l.Errorf("%+v", stats)
 		}
-		// Meanwhile others take all but four.
+		// Other nodes take all but four.
 		l.fail(func([]headgate.Charge) error { return nil })
 		all := c
 		all.Cost, all.Force = 96-used(l.T, l.inner, c), true
@@ -115,28 +115,28 @@ func TestStatsOfAnOutage(t *testing.T) {
 	})
 }
 
-// Whoever observes is told of the calls that decisions wait for, and of no others.
+// Options.Observe receives the calls that decisions wait for, and no others.
 func TestObserve(t *testing.T) {
 	t.Parallel()
-	var told atomic.Int64
-	o := Options{Observe: func(elapsed time.Duration) { told.Add(1 + min(0, int64(elapsed))) }}
+	var observed atomic.Int64
+	o := Options{Observe: func(elapsed time.Duration) { observed.Add(1 + min(0, int64(elapsed))) }}
 	inLab(t, o, func(l *lab) {
 		c := yearly(headgate.FixedWindow, 10_000)
 		l.lease(c)
-		asked := told.Load()
-		if calls := l.calls.Load() - l.agent.Load(); asked == 0 || asked != calls {
-			l.Errorf("%d of %d calls were told of", asked, calls)
+		before := observed.Load()
+		if calls := l.calls.Load() - l.agent.Load(); before == 0 || before != calls {
+			l.Errorf("%d of %d calls were observed", before, calls)
 		}
-		l.ask(c)
-		time.Sleep(2 * maxTerm) // the rest goes back
-		if told.Load() != asked {
-			l.Error("a decision by lease, or what is given back, was told of")
+		l.take(c)
+		time.Sleep(2 * maxTerm) // until the rest is returned
+		if observed.Load() != before {
+			l.Error("a decision by a lease, or a return, was observed")
 		}
 	})
 }
 
-// What was of use and is forgotten is counted.
-func TestStatsOfWhatIsForgotten(t *testing.T) {
+// Evictions of entries that are still of use are counted.
+func TestStatsOfEvictions(t *testing.T) {
 	t.Parallel()
 	inLab(t, Options{}, func(l *lab) {
 		first := yearly(headgate.SlidingLog, 1)
@@ -151,17 +151,17 @@ func TestStatsOfWhatIsForgotten(t *testing.T) {
 			}
 		}
 		if got := l.node.Stats().CacheEvicted; got != 1 {
-			l.Errorf("%d denials were forgotten", got)
+			l.Errorf("%d denials were evicted", got)
 		}
 	})
-	books := ledger{max: 2}
+	l := ledger{max: 2}
 	now := time.Now()
 	for i, c := range []headgate.Charge{hour(headgate.FixedWindow, 1), hour(headgate.FixedWindow, 1), hour(headgate.FixedWindow, 1)} {
 		c.Counter += headgate.Counter(i)
-		tally, _ := books.getOrCreate(&c, now)
+		tally, _ := l.getOrCreate(&c, now)
 		tally.counted.Expires = now.Unix() + 60
 	}
-	if got := books.evicted.Load(); got != 1 {
-		t.Errorf("%d local counters were forgotten", got)
+	if got := l.evicted.Load(); got != 1 {
+		t.Errorf("%d local counters were evicted", got)
 	}
 }

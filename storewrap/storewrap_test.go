@@ -21,13 +21,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// broken is a store in two parts, each of which can be made to fail or to hang.
+// broken is a store with two shards, each of which can be made to fail or to hang.
 type broken struct {
 	headgate.Store
-	failing [2]atomic.Bool
-	hangs   atomic.Bool // whatever the context says
-	freed   chan struct{}
-	asked   [2]atomic.Int64
+	failing  [2]atomic.Bool
+	hangs    atomic.Bool // ignoring the context
+	freed    chan struct{}
+	received [2]atomic.Int64
 }
 
 func newBroken(t *testing.T) *broken {
@@ -43,45 +43,45 @@ func (b *broken) Take(ctx context.Context, charges []headgate.Charge, results []
 		<-b.freed
 	}
 	var failed error
-	var asked []headgate.Charge
+	var received []headgate.Charge
 	var index []int
 	for i := range charges {
 		p := b.Shard(charges[i].Subject)
-		b.asked[p].Add(1)
+		b.received[p].Add(1)
 		if b.failing[p].Load() {
 			failed = headgate.ErrUnavailable
 			results[i] = headgate.Result{Err: failed}
 			continue
 		}
-		asked, index = append(asked, charges[i]), append(index, i)
+		received, index = append(received, charges[i]), append(index, i)
 	}
-	said := make([]headgate.Result, len(asked))
-	if err := b.Store.Take(ctx, asked, said); err != nil {
+	innerResults := make([]headgate.Result, len(received))
+	if err := b.Store.Take(ctx, received, innerResults); err != nil {
 		return err
 	}
 	for i, at := range index {
-		results[at] = said[i]
+		results[at] = innerResults[i]
 	}
 	return failed
 }
 
-// wrap is New, and closes it in the end.
+// wrap calls New, and closes the store at the end of the test.
 func wrap(t testing.TB, inner headgate.Store, o Options) *Store {
 	t.Helper()
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Deadline == 0 {
-		o.Deadline = time.Second // a busy machine is no failure of the store
+		o.Deadline = time.Second // a slow machine must not look like a failure
 	}
 	s := New(inner, o)
 	t.Cleanup(s.Close)
 	return s
 }
 
-func chargeOn(part int) headgate.Charge {
+func chargeOn(shard int) headgate.Charge {
 	for i := range 100 {
-		if s := headgate.SubjectOf("part", string(rune('a'+i))); int(s[0]%2) == part {
+		if s := headgate.SubjectOf("part", string(rune('a'+i))); int(s[0]%2) == shard {
 			limit := headgate.PerSecond(headgate.MaxCost)
 			return headgate.Charge{Subject: s, Counter: headgate.CounterOf("r", "", limit.Algorithm), Limit: limit, Cost: 1, OnStoreFailure: headgate.FailAllow}
 		}
@@ -95,7 +95,7 @@ func take(s headgate.Store, charges ...headgate.Charge) ([]headgate.Result, erro
 	return results, err
 }
 
-// log is what an operator reads.
+// log collects log lines.
 type log struct{ testenv.Log }
 
 func (l *log) lines() int { return strings.Count(l.String(), "\n") }
@@ -114,7 +114,7 @@ func eventually(t *testing.T, what string, holds func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// strict is a store whose charges all are.
+// strict is a store that makes all charges strict.
 type strict struct{ headgate.Store }
 
 func (s strict) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
@@ -125,7 +125,7 @@ func (s strict) Take(ctx context.Context, charges []headgate.Charge, results []h
 	return s.Store.Take(ctx, charges, results)
 }
 
-// While the store answers, it is as if nothing stood before it, for those who want that.
+// With strict charges, a wrapped store behaves like the inner store.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) storetest.Target {
@@ -135,52 +135,52 @@ func TestSuite(t *testing.T) {
 	}, 2_000)
 }
 
-// A part that fails is left alone, and the other is not; when it answers again it is used again. The log has a line for
-// each.
-func TestPartsFailAlone(t *testing.T) {
+// A failing shard gets no requests, and the other shard still does. When it answers again, it is used again. Each change is
+// logged.
+func TestShardsFailIndependently(t *testing.T) {
 	t.Parallel()
 	b, l := newBroken(t), &log{}
 	s := wrap(t, b, Options{Log: l.logger()})
-	sick, well := chargeOn(1), chargeOn(0)
+	failing, healthy := chargeOn(1), chargeOn(0)
 	for range 100 {
-		if _, err := take(s, well, sick); err != nil {
+		if _, err := take(s, healthy, failing); err != nil {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(2 * slotLength) // until that is past
+	time.Sleep(2 * slotLength) // until these calls are out of the shortest span
 	b.failing[1].Store(true)
 	for i := 0; s.Stats().ShardsUnavailable == 0; i++ {
-		r, err := take(s, well, sick)
+		r, err := take(s, healthy, failing)
 		if !errors.Is(err, headgate.ErrUnavailable) || r[0].Err != nil || !r[0].Allowed || r[1].Err == nil || i > 10 {
 			t.Fatalf("%d: %+v: %v", i, r, err)
 		}
 	}
 	if s.Stats().ShardsUnavailable != 1 || l.lines() != 1 {
-		t.Errorf("%d parts away, %d lines", s.Stats().ShardsUnavailable, l.lines())
+		t.Errorf("%d shards unavailable, %d lines", s.Stats().ShardsUnavailable, l.lines())
 	}
-	before := b.asked[1].Load()
+	before := b.received[1].Load()
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
-		if r, err := take(s, well); err != nil || !r[0].Allowed {
+		if r, err := take(s, healthy); err != nil || !r[0].Allowed {
 			t.Fatalf("%+v: %v", r, err)
 		}
-		if r, err := take(s, sick); !errors.Is(err, errOpen) || !errors.Is(r[0].Err, errOpen) {
+		if r, err := take(s, failing); !errors.Is(err, errOpen) || !errors.Is(r[0].Err, errOpen) {
 			t.Fatalf("%+v: %v", r, err)
 		}
-		if r, err := take(s, sick, well); !errors.Is(err, errOpen) || r[1].Err != nil || !r[1].Allowed {
+		if r, err := take(s, failing, healthy); !errors.Is(err, errOpen) || r[1].Err != nil || !r[1].Allowed {
 			t.Fatalf("%+v: %v", r, err)
 		}
 	}
-	if probes := b.asked[1].Load() - before; probes < 1 || probes > 10 {
-		t.Errorf("it was asked %d times in half a second", probes)
+	if probes := b.received[1].Load() - before; probes < 1 || probes > 10 {
+		t.Errorf("%d probes in half a second", probes)
 	}
 	b.failing[1].Store(false)
-	eventually(t, "back", func() bool { r, _ := take(s, sick); return r[0].Err == nil })
+	eventually(t, "recovered", func() bool { r, _ := take(s, failing); return r[0].Err == nil })
 	if s.Stats().ShardsUnavailable != 0 || l.lines() != 2 {
-		t.Errorf("%d parts away, %d lines", s.Stats().ShardsUnavailable, l.lines())
+		t.Errorf("%d shards unavailable, %d lines", s.Stats().ShardsUnavailable, l.lines())
 	}
 }
 
-// A few failures among many calls are no reason, nor are a handful that come all at once.
+// A few failures among many calls do not open the circuit, nor does a short burst of failures.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_000_000, 0)
@@ -203,7 +203,7 @@ func TestBreaker(t *testing.T) {
 				note(time.Duration(i)*2600*time.Millisecond, false)
 			}
 		}, false},
-		"as many good ones": {func(note func(time.Duration, bool)) {
+		"as many successes": {func(note func(time.Duration, bool)) {
 			for i := range 1_000 {
 				note(time.Duration(i)*time.Millisecond, i%2 == 0)
 			}
@@ -213,7 +213,7 @@ func TestBreaker(t *testing.T) {
 				note(time.Duration(i)*time.Millisecond, i < 1_000 || i > 1_020)
 			}
 		}, false},
-		"death after a long life at 1,000 a second": {func(note func(time.Duration, bool)) {
+		"failure after a long time at 1,000 a second": {func(note func(time.Duration, bool)) {
 			for i := range 10_000 {
 				note(time.Duration(i)*time.Millisecond, true)
 			}
@@ -221,7 +221,7 @@ func TestBreaker(t *testing.T) {
 				note(10*time.Second+time.Duration(i)*time.Millisecond, false)
 			}
 		}, true},
-		"death after a long life at one a second": {func(note func(time.Duration, bool)) {
+		"failure after a long time at one a second": {func(note func(time.Duration, bool)) {
 			for i := range 10 {
 				note(time.Duration(i)*time.Second, true)
 			}
@@ -250,8 +250,8 @@ func BenchmarkRecord(b *testing.B) {
 	})
 }
 
-// Nobody waits for a store that hangs, also if it does not look at its context.
-func TestHang(t *testing.T) {
+// No request waits for a store that hangs, even if the store ignores its context.
+func TestHangingStore(t *testing.T) {
 	t.Parallel()
 	b := newBroken(t)
 	s := wrap(t, b, Options{Deadline: 20 * time.Millisecond})
@@ -270,11 +270,11 @@ func TestHang(t *testing.T) {
 		}
 	}
 	if s.Stats().ShardsUnavailable != 1 {
-		t.Errorf("%d parts are away", s.Stats().ShardsUnavailable)
+		t.Errorf("%d shards unavailable", s.Stats().ShardsUnavailable)
 	}
 }
 
-// A real Redis hangs, and is killed: decisions go on at once, and it is used again soon after it is back.
+// A real Redis hangs, and is killed: decisions continue at once, and Redis is used again soon after it has recovered.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -289,8 +289,8 @@ func TestRedis(t *testing.T) {
 	}
 	s := wrap(t, inner, Options{Deadline: 50 * time.Millisecond})
 	c := chargeOn(0)
-	answers := func() bool { r, err := take(s, c); return err == nil && r[0].Allowed }
-	eventually(t, "an answer", answers)
+	responds := func() bool { r, err := take(s, c); return err == nil && r[0].Allowed }
+	eventually(t, "an answer", responds)
 	for name, fault := range map[string]struct{ begin, end func() }{
 		"hangs":  {server.Pause, server.Resume},
 		"killed": {server.Kill, func() { server.Restart(t) }},
@@ -310,14 +310,14 @@ func TestRedis(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if 10*slow > decisions { // a busy machine may hold one up
+		if 10*slow > decisions { // a busy machine may delay some
 			t.Errorf("%s: %d of %d decisions took more than 100 ms", name, slow, decisions)
 		}
 		fault.end()
-		if elapsed := eventually(t, name+", back", answers); elapsed > 5*time.Second {
-			t.Errorf("%s: back after %v", name, elapsed)
+		if elapsed := eventually(t, name+", recovered", responds); elapsed > 5*time.Second {
+			t.Errorf("%s: recovered after %v", name, elapsed)
 		} else {
-			t.Logf("%s: back after %v", name, elapsed)
+			t.Logf("%s: recovered after %v", name, elapsed)
 		}
 	}
 }
@@ -330,7 +330,7 @@ func TestWrongLengths(t *testing.T) {
 	}
 }
 
-// A caller that has hung up is charged like any other.
+// A request whose caller has hung up is charged like any other.
 func TestCallerHungUp(t *testing.T) {
 	t.Parallel()
 	inner := memstore.New(memstore.Options{})

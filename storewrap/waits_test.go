@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Every denial of the default mode says exactly when the same request passes: not a microsecond before, and then it does. The rules
-// are drawn, with one to five limits and any cost.
+// Every denial of the default mode has the exact RetryAfter: the same request is denied a microsecond earlier, and allowed
+// then. The rules are random, with one to five limits and any cost.
 func TestWaitsAreExact(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -22,27 +22,28 @@ func TestWaitsAreExact(t *testing.T) {
 	seed := newSeed()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("again by -run '%s$' -seed %d", t.Name(), seed)
+			t.Logf("repeat with -run '%s$' -seed %d", t.Name(), seed)
 		}
 	})
 	r := rand.New(rand.NewPCG(seed, 0))
-	var j waitJudge
+	var j waitChecker
 	for j.denials < enough && !t.Failed() {
-		synctest.Test(t, func(t *testing.T) { j.play(t, r) })
+		synctest.Test(t, func(t *testing.T) { j.run(t, r) })
 	}
 	t.Logf("%d denials, %d of them repeated by the cache; paths %v", j.denials, j.cached, j.paths)
 	if j.cached < enough/10 || j.paths[headgate.PathLease] == 0 {
-		t.Error("that is not the default mode")
+		t.Error("too few cached denials or leases for the default mode")
 	}
 }
 
-type waitJudge struct {
+// waitChecker counts decisions.
+type waitChecker struct {
 	denials, cached int
 	paths           map[headgate.Path]int
 }
 
-// play is one client of one node, by rules of its own.
-func (j *waitJudge) play(t *testing.T, r *rand.Rand) {
+// run simulates one client of one node, with random limits.
+func (j *waitChecker) run(t *testing.T, r *rand.Rand) {
 	rule := headgate.Rule{ID: "r", By: []string{"user"}, Limits: map[string]headgate.Limit{}}
 	smallest, large := int64(1<<30), r.IntN(3) == 0 // units are leased of all limits, or of few
 	for i := range 1 + r.IntN(5) {
@@ -60,7 +61,7 @@ func (j *waitJudge) play(t *testing.T, r *rand.Rand) {
 	if j.paths == nil {
 		j.paths = map[headgate.Path]int{}
 	}
-	ask := func(cost int64) headgate.Decision {
+	check := func(cost int64) headgate.Decision {
 		d, err := limiter.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{"user": "ann"}, Cost: cost})
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +75,7 @@ func (j *waitJudge) play(t *testing.T, r *rand.Rand) {
 		if r.IntN(3) == 0 && !large || r.IntN(50) == 0 {
 			cost = 1 + r.Int64N(smallest)
 		}
-		d := ask(cost)
+		d := check(cost)
 		if d.Allowed {
 			time.Sleep(time.Duration(r.Int64N(int64(pause))).Truncate(time.Microsecond))
 			continue
@@ -83,7 +84,7 @@ func (j *waitJudge) play(t *testing.T, r *rand.Rand) {
 		if d.RetryAfter <= 0 {
 			t.Fatalf("%v: cost %d: %+v", rule.Limits, cost, d)
 		}
-		again := ask(cost)
+		again := check(cost)
 		if again.Path == headgate.PathCache {
 			j.cached++
 		}
@@ -92,17 +93,17 @@ func (j *waitJudge) play(t *testing.T, r *rand.Rand) {
 		}
 		if part := time.Duration(r.Int64N(int64(d.RetryAfter))).Truncate(time.Microsecond); r.IntN(2) == 0 {
 			time.Sleep(part)
-			if again := ask(cost); again.Allowed || again.RetryAfter != d.RetryAfter-part {
+			if again := check(cost); again.Allowed || again.RetryAfter != d.RetryAfter-part {
 				t.Fatalf("%v: cost %d, after %v: %+v, and not %+v", rule.Limits, cost, part, again, d)
 			}
 			d.RetryAfter -= part
 		}
 		time.Sleep(d.RetryAfter - time.Microsecond)
-		if early := ask(cost); early.Allowed || early.RetryAfter != time.Microsecond {
+		if early := check(cost); early.Allowed || early.RetryAfter != time.Microsecond {
 			t.Fatalf("%v: cost %d, a microsecond early: %+v, after %+v", rule.Limits, cost, early, d)
 		}
 		time.Sleep(time.Microsecond)
-		if due := ask(cost); !due.Allowed {
+		if due := check(cost); !due.Allowed {
 			t.Fatalf("%v: cost %d, in time: %+v, after %+v", rule.Limits, cost, due, d)
 		}
 		time.Sleep(10 * time.Millisecond) // a thousand requests a second make it contended
