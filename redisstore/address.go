@@ -15,8 +15,8 @@ import (
 
 const addressForms = "write redis://host:6379, sentinel://host:26379,host:26379/master or cluster://host:6379,host:6379"
 
-// clientOption is the address and the options as the client wants them. Retries are off: a script that charges must not
-// run twice.
+// clientOption validates the options and converts them to the client's. Retries are off: a script that charges must not run
+// twice.
 func clientOption(o Options) (rueidis.ClientOption, error) {
 	if o.Namespace != "" && !validNamespace.MatchString(o.Namespace) {
 		return rueidis.ClientOption{}, fmt.Errorf("namespace %q: write 1 to 64 letters, digits, dots, dashes or underscores", o.Namespace)
@@ -35,7 +35,7 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 	}
 	scheme, rest, ok := strings.Cut(o.Address, "://")
 	if !ok {
-		return fail("it has no scheme")
+		return fail("missing scheme")
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		user, password, _ := strings.Cut(rest[:at], ":")
@@ -43,24 +43,24 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 		co.Username, err1 = url.PathUnescape(user)
 		co.Password, err2 = url.PathUnescape(password)
 		if err1 != nil || err2 != nil {
-			return fail("user or password is not percent-encoded as it should be")
+			return fail("invalid percent-encoding in user or password")
 		}
 		rest = rest[at+1:]
 	}
 	if strings.ContainsAny(rest, "?#") {
-		return fail("it has parameters, and none are read: write user and password before the host, user:password@host, or apart")
+		return fail("parameters are not supported: write user:password@host, or set user and password separately")
 	}
 	hosts, path, _ := strings.Cut(rest, "/")
 	port := "6379"
 	switch scheme {
 	case "redis", "rediss":
 		if strings.Contains(hosts, ",") {
-			return fail("it names several servers")
+			return fail("several hosts: only sentinel:// and cluster:// accept a list")
 		}
 		if path != "" {
 			db, err := strconv.Atoi(path)
 			if err != nil || db < 0 {
-				return fail("what follows the host is not a database number")
+				return fail("path is not a database number")
 			}
 			co.SelectDB = db
 		}
@@ -70,34 +70,34 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 		co.ForceSingleClient = true
 	case "sentinel":
 		if path == "" {
-			return fail("it does not name the master")
+			return fail("missing master name")
 		}
-		co.Sentinel = rueidis.SentinelOption{MasterSet: path, TLSConfig: o.TLS, TopologyRefreshInterval: keepEvery}
+		co.Sentinel = rueidis.SentinelOption{MasterSet: path, TLSConfig: o.TLS, TopologyRefreshInterval: heartbeatInterval}
 		port = "26379"
 	case "cluster":
 		if path != "" {
 			return fail("a Cluster has no database numbers")
 		}
 		co.ShuffleInit = true
-		co.ClusterOption.ShardsRefreshInterval = keepEvery
+		co.ClusterOption.ShardsRefreshInterval = heartbeatInterval
 	default:
-		return fail(fmt.Sprintf("there is no scheme %q", scheme))
+		return fail(fmt.Sprintf("unknown scheme %q", scheme))
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if host == "" {
-			return fail("a host is missing")
+			return fail("missing host")
 		}
 		if _, given, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 		} else if _, err := strconv.ParseUint(given, 10, 16); err != nil {
-			return fail("a port is not a number from 0 to 65535")
+			return fail("port is not a number from 0 to 65535")
 		}
 		co.InitAddress = append(co.InitAddress, host)
 	}
 	return co, nil
 }
 
-// isCluster is true for the options of a cluster:// address.
+// isCluster reports whether the options are those of a cluster:// address.
 func isCluster(co *rueidis.ClientOption) bool {
 	return !co.ForceSingleClient && co.Sentinel.MasterSet == ""
 }

@@ -9,55 +9,55 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// tries is how often something is sent that Redis did not answer: connections that were left idle may be dead, and in a Cluster
-// the next try goes to another server.
+// tries is the maximum number of attempts to send a command that Redis did not answer. An idle connection may be dead, and in
+// a Cluster the next attempt goes to another server.
 const tries = 3
 
-// Publish tells those who Subscribe to a channel of this namespace now. Nobody may hear it, and somebody may hear it twice. It
-// takes a second at most.
+// Publish sends a message to the current subscribers of a channel of this namespace. Delivery is not guaranteed: a subscriber
+// may miss the message or receive it twice. Publish returns within a second.
 func (s *Store) Publish(ctx context.Context, channel string, message []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	client, err := s.link.get(ctx)
 	if err != nil {
 		return fmt.Errorf("redisstore: publish: %w", err)
 	}
 	for try := 1; ; try++ {
-		// It does not block, but commands that do get a connection of their own: a message of a megabyte must not go before
-		// charges on theirs.
+		// PUBLISH does not block, but Blocking gives it a connection of its own: a message of a megabyte must not delay
+		// charges.
 		err = client.Do(ctx, client.B().Arbitrary("PUBLISH", s.channels+channel, string(message)).Blocking()).Error()
 		if err == nil {
 			return nil
 		}
-		if _, answered := rueidis.IsRedisErr(err); answered || try == tries || ctx.Err() != nil {
+		if _, replied := rueidis.IsRedisErr(err); replied || try == tries || ctx.Err() != nil {
 			return fmt.Errorf("redisstore: publish: %w", s.lacking(err, "+publish &"+s.prefix+"*"))
 		}
 	}
 }
 
-// Subscribe hears what is published on channels of this namespace until ctx ends, the store is closed or the connection breaks,
-// and returns why; the caller tries again. hear is called by one goroutine, once with nil for each channel when it is
-// subscribed to and then with every message, and perhaps once more just after the return. What it does not take at once
-// waits in Redis, which hangs up on those who are too slow.
-func (s *Store) Subscribe(ctx context.Context, channels []string, hear func(channel string, message []byte)) error {
+// Subscribe passes messages published on channels of this namespace to receive. It blocks until ctx ends, the store is closed
+// or the connection breaks, and returns the reason; the caller retries. receive is called from one goroutine: once with a nil
+// message per channel when its subscription is active, then for each message, and possibly once more just after Subscribe has
+// returned. Messages that receive is too slow for queue in Redis, which closes the connections of slow subscribers.
+func (s *Store) Subscribe(ctx context.Context, channels []string, receive func(channel string, message []byte)) error {
 	client, err := s.link.get(ctx)
 	if err != nil {
 		return fmt.Errorf("redisstore: subscribe: %w", err)
 	}
 	for try := 1; ; try++ {
-		stood, err := s.listen(ctx, client, channels, hear)
-		if _, answered := rueidis.IsRedisErr(err); stood || answered || try == tries || ctx.Err() != nil {
+		subscribed, err := s.listen(ctx, client, channels, receive)
+		if _, replied := rueidis.IsRedisErr(err); subscribed || replied || try == tries || ctx.Err() != nil {
 			return fmt.Errorf("redisstore: subscribe: %w", s.lacking(err, "+subscribe &"+s.prefix+"*"))
 		}
 	}
 }
 
-// listen is one try of Subscribe. The subscription stood if it was lost only later.
+// listen makes one attempt at Subscribe. subscribed is true if the subscription was active before it failed.
 func (s *Store) listen(
-	ctx context.Context, client rueidis.Client, channels []string, hear func(channel string, message []byte),
-) (stood bool, err error) {
-	// A connection of its own. On the client's, which has the charges, a slow hear would hold up their answers. In a Cluster
-	// it is to any server: what is published on one is heard on all.
+	ctx context.Context, client rueidis.Client, channels []string, receive func(channel string, message []byte),
+) (subscribed bool, err error) {
+	// A dedicated connection: on the connection of the charges, a slow receive would delay their replies. In a Cluster it goes to
+	// any server, because messages are forwarded to all.
 	own, _ := client.Dedicate()
 	defer own.Close()
 	broken := own.SetPubSubHooks(rueidis.PubSubHooks{
@@ -65,20 +65,20 @@ func (s *Store) listen(
 			switch {
 			case to.Kind != "subscribe":
 			case to.Channel == s.channels+joinChannel:
-				s.hearJoin("")
+				s.handleJoin("")
 			default:
-				hear(strings.TrimPrefix(to.Channel, s.channels), nil)
+				receive(strings.TrimPrefix(to.Channel, s.channels), nil)
 			}
 		},
 		OnMessage: func(m rueidis.PubSubMessage) {
 			if m.Channel == s.channels+joinChannel {
-				s.hearJoin(m.Message)
+				s.handleJoin(m.Message)
 				return
 			}
-			hear(strings.TrimPrefix(m.Channel, s.channels), []byte(m.Message))
+			receive(strings.TrimPrefix(m.Channel, s.channels), []byte(m.Message))
 		},
 	})
-	// Every connection that hears anything hears of nodes that join: they need none of their own for that.
+	// Subscribe to joins on the same connection: they do not need one of their own.
 	names := []string{s.channels + joinChannel}
 	for _, channel := range channels {
 		names = append(names, s.channels+channel)
@@ -89,16 +89,16 @@ func (s *Store) listen(
 	select {
 	case err = <-broken:
 	case <-s.closing:
-		err = errors.New("the store is closed")
+		err = errors.New("store closed")
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	return true, err
 }
 
-// lacking adds to a denial by Redis which rights its user needs.
+// lacking adds the missing rights to a permission error of Redis.
 func (s *Store) lacking(err error, rights string) error {
-	if reply, answered := rueidis.IsRedisErr(err); answered && strings.HasPrefix(reply.Error(), "NOPERM") {
+	if reply, replied := rueidis.IsRedisErr(err); replied && strings.HasPrefix(reply.Error(), "NOPERM") {
 		return fmt.Errorf("%w: give the user of %s the rights %s", err, s.link.address, rights)
 	}
 	return err

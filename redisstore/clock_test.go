@@ -22,7 +22,7 @@ func TestNodeClockDoesNotMatter(t *testing.T) {
 				store := right
 				if used%2 == 0 {
 					store = skewed
-					store.ahead.Store(0) // as if it had never heard what time it is
+					store.clockOffset.Store(0) // as if it had never heard what time it is
 				}
 				r, err := headgate.Take(t.Context(), store, limit, wrong.String()+unit.String(), "me")
 				if err != nil {

@@ -6,19 +6,19 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// group is charges that are decided by one script call.
+// group is the charges that one script call decides.
 type group struct {
 	charges []headgate.Charge
 	results []headgate.Result
-	index   []int // of each charge in the request
+	index   []int // position of each charge in the request
 
-	reply    []byte // the answer, kept to judge the charges once more if another group denies
+	reply    []byte // of the script, kept to evaluate the charges again if another group denies
 	time     time.Time
 	admitted bool
 	err      error
 }
 
-// refund is the group that gives back what g recorded.
+// refund returns the group of charges that give back what g recorded.
 func (g *group) refund() *group {
 	back := &group{}
 	for i := range g.results {
@@ -30,12 +30,12 @@ func (g *group) refund() *group {
 	return back
 }
 
-// split puts charges whose subjects belong to the same place into one group, in the order of the charges.
-func split[P comparable](charges []headgate.Charge, place func(headgate.Subject) P) []*group {
+// split groups charges by the partition of their subjects, in the order of the charges.
+func split[P comparable](charges []headgate.Charge, partition func(headgate.Subject) P) []*group {
 	var groups []*group
 	at := map[P]*group{}
 	for i := range charges {
-		p := place(charges[i].Subject)
+		p := partition(charges[i].Subject)
 		g := at[p]
 		if g == nil {
 			g = &group{}
@@ -47,12 +47,12 @@ func split[P comparable](charges []headgate.Charge, place func(headgate.Subject)
 	return groups
 }
 
-// bySubject splits the group into one for each subject.
+// bySubject splits the group into one per subject.
 func (g *group) bySubject() []*group {
 	groups := split(g.charges, func(s headgate.Subject) headgate.Subject { return s })
-	for _, part := range groups {
-		for i := range part.index {
-			part.index[i] = g.index[part.index[i]]
+	for _, sub := range groups {
+		for i := range sub.index {
+			sub.index[i] = g.index[sub.index[i]]
 		}
 	}
 	return groups
@@ -64,8 +64,8 @@ func (g *group) add(charges []headgate.Charge, index []int) {
 	g.results = append(g.results, make([]headgate.Result, len(charges))...)
 }
 
-// divide returns groups of which none weighs more than one call may. Charges of one subject stay together if they can, and a
-// candidate with the charge before it, which it is the twin of.
+// divide splits the group so that no part exceeds headgate.MaxWeight. Charges of one subject stay together if they can, and a
+// candidate stays with the charge before it, which is its twin.
 func (g *group) divide() []*group {
 	if headgate.Weight(g.charges) <= headgate.MaxWeight {
 		return []*group{g}

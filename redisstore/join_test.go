@@ -17,11 +17,11 @@ func TestHearJoin(t *testing.T) {
 	}{
 		{"", 3}, {"4", 4}, {"2", 4}, {"-7", 4}, {"x", 4}, {"9999999999999999999", 4}, {strconv.Itoa(maxNodes + 1), 4}, {"12", 12},
 	} {
-		if s.hearJoin(c.message); s.members.Load().nodes != c.nodes || s.members.Load().rank != 2 {
+		if s.handleJoin(c.message); s.members.Load().nodes != c.nodes || s.members.Load().rank != 2 {
 			t.Errorf("%q: %+v, want %d nodes", c.message, *s.members.Load(), c.nodes)
 		}
 	}
-	if len(s.changed) != 1 {
+	if len(s.joinSignal) != 1 {
 		t.Error("it does not announce itself again")
 	}
 }

@@ -14,37 +14,38 @@ import (
 	"github.com/headgate/headgate/internal/redact"
 )
 
-// firstPause is how long a failed attempt to connect is left alone before the next; it doubles up to keepEvery.
-const firstPause = 50 * time.Millisecond
+// firstRetryPause is the pause after the first failed attempt to connect; it doubles up to heartbeatInterval.
+const firstRetryPause = 50 * time.Millisecond
 
-// link is the connection to Redis, which may not be there yet.
+// link is the connection to Redis, which may not be established yet.
 type link struct {
-	address string // without user and password
-	client  atomic.Pointer[rueidis.Client]
-	err     atomic.Pointer[error]
-	tried   chan struct{} // closed when the first attempt has ended
-	ended   func()        // closes it
+	address       string // without user and password
+	client        atomic.Pointer[rueidis.Client]
+	err           atomic.Pointer[error]
+	attempted     chan struct{} // closed after the first attempt
+	markAttempted func()        // closes attempted, once
 }
 
 func newLink(address string) *link {
-	tried := make(chan struct{})
-	return &link{address: redact.Address(address), tried: tried, ended: sync.OnceFunc(func() { close(tried) })}
+	attempted := make(chan struct{})
+	return &link{address: redact.Address(address), attempted: attempted, markAttempted: sync.OnceFunc(func() { close(attempted) })}
 }
 
+// fail records the error of an attempt to connect.
 func (l *link) fail(err error) {
-	err = fmt.Errorf("connect to %s: %w: is Redis running there, and do user, password and TLS fit?", l.address, err)
+	err = fmt.Errorf("connect to %s: %w: check that Redis is running there, and check user, password and TLS", l.address, err)
 	l.err.Store(&err)
-	l.ended()
+	l.markAttempted()
 }
 
-// get waits for the first attempt to connect, as long as ctx lets it, and never for another: a Redis that is away must
-// not hold up anybody.
+// get returns the client. It waits for the first attempt to connect, until ctx ends, and never for another: an unavailable
+// Redis must not delay requests.
 func (l *link) get(ctx context.Context) (rueidis.Client, error) {
 	if client := l.client.Load(); client != nil {
 		return *client, nil
 	}
 	select {
-	case <-l.tried:
+	case <-l.attempted:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("not connected to %s yet: %w", l.address, ctx.Err())
 	}
@@ -54,7 +55,7 @@ func (l *link) get(ctx context.Context) (rueidis.Client, error) {
 	return nil, *l.err.Load()
 }
 
-// client returns the connection to Redis; its error is headgate.ErrUnavailable.
+// client returns the connection to Redis; its error wraps headgate.ErrUnavailable.
 func (s *Store) client(ctx context.Context) (rueidis.Client, error) {
 	client, err := s.link.get(ctx)
 	if err != nil {
@@ -63,12 +64,12 @@ func (s *Store) client(ctx context.Context) (rueidis.Client, error) {
 	return client, nil
 }
 
-// connect tries until it succeeds or ctx ends.
+// connect retries until it is connected, and returns false if ctx ends first.
 func (s *Store) connect(ctx context.Context) bool {
-	for pause := firstPause; ; pause = min(2*pause, keepEvery) {
+	for pause := firstRetryPause; ; pause = min(2*pause, heartbeatInterval) {
 		client, err := s.attempt(ctx)
 		if err == nil {
-			s.greet(ctx, client)
+			s.onConnect(ctx, client)
 			return true
 		}
 		s.link.fail(err)
@@ -80,8 +81,8 @@ func (s *Store) connect(ctx context.Context) bool {
 	}
 }
 
-// attempt dials once. The client's library cannot be told to stop: a dial that is under way when ctx ends is left to end
-// by itself, within dialTimeout for each address.
+// attempt dials once. The client library cannot cancel a dial: one that is in progress when ctx ends continues in the
+// background, for up to dialTimeout per address.
 func (s *Store) attempt(ctx context.Context) (rueidis.Client, error) {
 	type dialed struct {
 		client rueidis.Client
@@ -106,22 +107,24 @@ func (s *Store) attempt(ctx context.Context) (rueidis.Client, error) {
 	}
 }
 
-// greet makes the keeper's first turn: the first charges find the scripts, and know how many nodes there are, which know of this one.
-func (s *Store) greet(ctx context.Context, client rueidis.Client) {
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+// onConnect runs the first heartbeat before charges use the connection: the first charges then find the scripts loaded and
+// know the number of nodes, and the other nodes know this one.
+func (s *Store) onConnect(ctx context.Context, client rueidis.Client) {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	s.keepServers(ctx, client)
+	s.refreshServers(ctx, client)
 	_ = s.announceOn(ctx, client, announceTTL)
 	s.link.client.Store(&client)
 	_, _ = s.agreeOnKey(ctx)
-	s.link.ended()
+	s.link.markAttempted()
 }
 
-// Ready says whether Redis answers, and if not why. It waits for the first attempt to connect, as long as ctx lets it.
-// Nobody has to ask: a store connects by itself, and charges that come before get headgate.ErrUnavailable.
+// Ready returns nil if Redis answers, and otherwise an error that says why not and wraps headgate.ErrUnavailable. It waits
+// for the first attempt to connect, until ctx ends. Calling it is optional: a store connects automatically, and charges fail
+// with headgate.ErrUnavailable until then.
 func (s *Store) Ready(ctx context.Context) error {
 	select {
-	case <-s.link.tried:
+	case <-s.link.attempted:
 	case <-ctx.Done():
 	}
 	err := s.announceFor(ctx, announceTTL)

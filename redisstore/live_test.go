@@ -101,7 +101,7 @@ func TestPrimaryKilledUnderLoad(t *testing.T) {
 	if n := others.failed.Load(); n > 0 {
 		t.Errorf("%d callers of other shards saw an error: %v", n, others.lastError)
 	}
-	if store.keep(t.Context()); store.Shard(all[0]) != shard {
+	if store.heartbeat(t.Context()); store.Shard(all[0]) != shard {
 		t.Errorf("shard %d became %d by a failover", shard, store.Shard(all[0]))
 	}
 	t.Logf("errors on the dead shard: %d, the last %s after another primary served it: %v", l.failed.Load(), l.lastFailed.Sub(served), l.lastError)

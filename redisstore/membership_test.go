@@ -26,7 +26,7 @@ func TestMembership(t *testing.T) {
 		var m membership
 		for i, a := range c.said {
 			a.rank = a.nodes
-			m = m.observe(a, start.Add(time.Duration(i)*keepEvery))
+			m = m.observe(a, start.Add(time.Duration(i)*heartbeatInterval))
 		}
 		if m.nodes != c.want || m.rank != c.want {
 			t.Errorf("%s: %d nodes, rank %d, want %d", name, m.nodes, m.rank, c.want)
@@ -87,12 +87,12 @@ type faultWorld struct {
 	history  string
 	happened map[string]int
 
-	set    map[int]int64   // announcements, until when
-	states []map[int]int64 // of the set, a tenth of a second apart
-	ahead  time.Duration   // of the store's clock
-	up     time.Time       // from when on the store is available
-	calm   time.Time       // until when no fault follows
-	rests  bool            // there are no more faults
+	set         map[int]int64   // announcements, until when
+	states      []map[int]int64 // of the set, a tenth of a second apart
+	clockOffset time.Duration   // of the store's clock
+	up          time.Time       // from when on the store is available
+	calm        time.Time       // until when no fault follows
+	rests       bool            // there are no more faults
 }
 
 type faultNode struct {
@@ -106,10 +106,10 @@ type faultNode struct {
 func newFaultWorld(seed uint64) *faultWorld {
 	w := &faultWorld{
 		random: rand.New(rand.NewPCG(seed, 0)), now: faultWorldStart, up: faultWorldStart,
-		calm: faultWorldStart.Add(2 * keepEvery), set: map[int]int64{}, happened: map[string]int{},
+		calm: faultWorldStart.Add(2 * heartbeatInterval), set: map[int]int64{}, happened: map[string]int{},
 	}
 	for i := range 1 + w.random.IntN(12) {
-		w.nodes = append(w.nodes, &faultNode{id: i + 1, next: w.now.Add(w.below(keepEvery))})
+		w.nodes = append(w.nodes, &faultNode{id: i + 1, next: w.now.Add(w.below(heartbeatInterval))})
 	}
 	return w
 }
@@ -133,7 +133,7 @@ func (w *faultWorld) live() error {
 		}
 		w.turns()
 		w.states = append(w.states, maps.Clone(w.set))
-		if err := w.judge(); err != nil {
+		if err := w.evaluate(); err != nil {
 			return err
 		}
 	}
@@ -171,8 +171,8 @@ func (w *faultWorld) inflict() {
 		clear(w.set)
 	case 5:
 		w.note("clock set")
-		w.ahead += w.below(40*time.Second) - 20*time.Second
-		w.calm = w.now.Add(2 * keepEvery) // twice at once, there and back, goes unnoticed
+		w.clockOffset += w.below(40*time.Second) - 20*time.Second
+		w.calm = w.now.Add(2 * heartbeatInterval) // twice at once, there and back, goes unnoticed
 	default:
 		w.remove(w.nodes[w.random.IntN(len(w.nodes))])
 	}
@@ -199,11 +199,11 @@ func (w *faultWorld) turns() {
 		if n.gone || w.now.Before(n.next) {
 			continue
 		}
-		n.next = w.now.Add(keepEvery)
+		n.next = w.now.Add(heartbeatInterval)
 		if w.now.Before(w.up) {
 			continue
 		}
-		if !w.rests && !n.missed && w.now.Sub(w.up) > 2*keepEvery && w.random.IntN(20) == 0 {
+		if !w.rests && !n.missed && w.now.Sub(w.up) > 2*heartbeatInterval && w.random.IntN(20) == 0 {
 			n.missed = true
 			w.happened["turn missed"]++
 			continue
@@ -215,7 +215,7 @@ func (w *faultWorld) turns() {
 
 // announce does what announce.lua does.
 func (w *faultWorld) announce(n *faultNode) announcement {
-	ms := w.now.Add(w.ahead).UnixMilli()
+	ms := w.now.Add(w.clockOffset).UnixMilli()
 	maps.DeleteFunc(w.set, func(_ int, until int64) bool { return until <= ms })
 	before, kept := w.set[n.id]
 	a := announcement{until: ms + announceTTL.Milliseconds(), kept: kept && before == n.until}
@@ -230,8 +230,8 @@ func (w *faultWorld) announce(n *faultNode) announcement {
 }
 
 // judge looks at what nodes know, once all have known all.
-func (w *faultWorld) judge() error {
-	if w.now.Sub(faultWorldStart) < 2*keepEvery {
+func (w *faultWorld) evaluate() error {
+	if w.now.Sub(faultWorldStart) < 2*heartbeatInterval {
 		return nil
 	}
 	there := len(w.nodes) - w.gone

@@ -40,52 +40,52 @@ var equivalent = map[string]string{
 	"if #found >= from then":                          "records",
 
 	// It takes more entries and holds than a comparison has; Many of TestSuite looks after these.
-	"elseif log.entries > mostEntries then": "many entries",
+	"elseif log.entries > maxEntries then": "many entries",
 
-	"if t2 == t or log.entries > dense then entry, rest, entries = encode('<I7I4', t2, more + units), from + 11, 0 end": "many entries",
-	"local fits = op > 0 and room >= least and (span ~= 0 or holds < 100000)":                                           "many holds",
-	"local fits = op > 0 and room >= least and (span == 0 or holds <= 100000)":                                          "many holds",
+	"if t2 == t or log.entries > mergeFrom then entry, rest, entries = encode('<I7I4', t2, more + units), from + 11, 0 end": "many entries",
+	"local fits = op > 0 and available >= minOrMark and (span ~= 0 or holds < 100000)":                                           "many holds",
+	"local fits = op > 0 and available >= minOrMark and (span == 0 or holds <= 100000)":                                          "many holds",
 
 	// How many entries are in a chunk is not seen outside.
 	"if #log.newest > chunkSize * 11 then seal(log) end": "chunks",
-	"if #log.chunks <= mostChunks * 15 then":             "chunks",
-	"if #log.chunks >= mostChunks * 15 then":             "chunks",
+	"if #log.chunks <= maxChunks * 15 then":             "chunks",
+	"if #log.chunks >= maxChunks * 15 then":             "chunks",
 	"if count1 + count2 > chunkSize then":                "chunks",
 	"if count1 + count2 < chunkSize then":                "chunks",
 
 	// A credit that takes one entry too many puts it back, and reads chunks that it need not.
-	"while from > 1 and given <= most do":                     "credit",
+	"while from > 1 and given <= maxUnits do":                     "credit",
 	"while from ~= 1 and entry == '' and log.chunks ~= '' do": "credit",
 	"while from == 1 and entry ~= '' and log.chunks ~= '' do": "credit",
-	"if given + total >= most then break end":                 "credit",
+	"if given + total >= maxUnits then break end":                 "credit",
 
 	"if marks[mark] and marks[mark] <= last then": "it finds no entry to divide",
-	"if op == 7 and not fits and least < p1 then": "what needs all of a log waits for its newest entry, which no cut hides",
+	"if op == 7 and not fits and minOrMark < p1 then": "what needs all of a log waits for its newest entry, which no cut hides",
 
 	"elseif op == 1 and prev >= 0 then":            "nothing given back is stored as such, in some bytes more",
 	"if from >= 1 then ends = sub(ends, from) end": "it takes all of it",
 
 	// How the TTL is found out, not what it is.
-	"if pass ~= 1 and first == i and expires > (known[key] or 0) then known[key] = expires end":  "it is asked for",
-	"if pass == 1 and first == i and expires <= (known[key] or 0) then known[key] = expires end": "it is asked for",
-	"if before >= 0 or joined then call('PEXPIREAT', key, text, 'GT') end":                       "sets what is set",
+	"if pass ~= 1 and first == i and expires > (foundExpiry[key] or 0) then foundExpiry[key] = expires end":  "it is asked for",
+	"if pass == 1 and first == i and expires <= (foundExpiry[key] or 0) then foundExpiry[key] = expires end": "it is asked for",
+	"if before >= 0 or addedField then call('PEXPIREAT', key, text, 'GT') end":                       "sets what is set",
 	"if before + 7 - (before + 7) % 8 <= ttl then":                                               "sets what is set",
 
 	// When to sweep decides nothing; TestLifetimes and TestHoldsBalance look after it.
-	"if holds <= crowd[key][2] then crowd[key][2] = holds end":                                   "sweeping",
-	"if joined or now % 16 ~= 0 and k == 1 + (now - now % 16) / 16 % #keys then sample = 32 end": "sweeping",
-	"if joined or now % 16 == 0 and k ~= 1 + (now - now % 16) / 16 % #keys then sample = 32 end": "sweeping",
-	"if sample + made <= 0 then all = call('HLEN', key) end":                                     "sweeping",
-	"if sample + made >= 0 then all = call('HLEN', key) end":                                     "sweeping",
-	"if all <= 2 * live + 64 and 2 * made > sample then sample = 2 * made end":                   "sweeping",
-	"if all >= 2 * live + 64 and 2 * made > sample then sample = 2 * made end":                   "sweeping",
-	"if all > 2 * live + 64 and 2 * made <= sample then sample = 2 * made end":                   "sweeping",
-	"if all > 2 * live + 64 and 2 * made >= sample then sample = 2 * made end":                   "sweeping",
-	"if sample <= 0 and not swept and all > size then":                                           "sweeping",
-	"if sample >= 0 and not swept and all > size then":                                           "sweeping",
-	"if sample > 0 and not swept and all <= size then":                                           "sweeping",
-	"if sample > 0 and not swept and all >= size then":                                           "sweeping",
-	"if decode('<I4', value) * 1000000 < now then gone[#gone + 1] = field end":                   "sweeping",
+	"if holds <= holdCounts[key][2] then holdCounts[key][2] = holds end":                                   "sweeping",
+	"if addedField or now % 16 ~= 0 and k == 1 + (now - now % 16) / 16 % #keys then sample = 32 end": "sweeping",
+	"if addedField or now % 16 == 0 and k ~= 1 + (now - now % 16) / 16 % #keys then sample = 32 end": "sweeping",
+	"if sample + newHolds <= 0 then fieldCount = call('HLEN', key) end":                                     "sweeping",
+	"if sample + newHolds >= 0 then fieldCount = call('HLEN', key) end":                                     "sweeping",
+	"if fieldCount <= 2 * liveHolds + 64 and 2 * newHolds > sample then sample = 2 * newHolds end":                   "sweeping",
+	"if fieldCount >= 2 * liveHolds + 64 and 2 * newHolds > sample then sample = 2 * newHolds end":                   "sweeping",
+	"if fieldCount > 2 * liveHolds + 64 and 2 * newHolds <= sample then sample = 2 * newHolds end":                   "sweeping",
+	"if fieldCount > 2 * liveHolds + 64 and 2 * newHolds >= sample then sample = 2 * newHolds end":                   "sweeping",
+	"if sample <= 0 and not swept and fieldCount > size then":                                           "sweeping",
+	"if sample >= 0 and not swept and fieldCount > size then":                                           "sweeping",
+	"if sample > 0 and not swept and fieldCount <= size then":                                           "sweeping",
+	"if sample > 0 and not swept and fieldCount >= size then":                                           "sweeping",
+	"if decode('<I4', value) * 1000000 < now then expired[#expired + 1] = field end":                   "sweeping",
 }
 
 // TestMutations breaks the script in one comparison after the other and expects the comparison with the specification,
@@ -195,7 +195,7 @@ func expectCaught(t *testing.T, server *testenv.Server, namespace string, number
 
 // smallChunks makes the script keep a log in chunks of two entries, so that a short comparison meets many of them.
 func smallChunks(t testing.TB, text string) string {
-	const usual, small = "chunkSize, mostChunks, dense, mostEntries = 128, 160,", "chunkSize, mostChunks, dense, mostEntries = 2, 2,"
+	const usual, small = "chunkSize, maxChunks, mergeFrom, maxEntries = 128, 160,", "chunkSize, maxChunks, mergeFrom, maxEntries = 2, 2,"
 	if !strings.Contains(text, usual) {
 		t.Fatal("the script does not say how large a chunk is")
 	}

@@ -1,8 +1,8 @@
 // Package redisstore keeps counters in Redis or Valkey: standalone, behind Sentinel, or in a Cluster.
 //
-// It knows how charges become one script call and what its replies mean; it knows no rules and sets no deadline of its
-// own beyond the connection's. All counters of a subject are fields of one hash. A charge that was sent and not answered
-// is never sent again: it is reported with headgate.ErrUnanswered, and whoever asked decides.
+// It knows how charges become one script call and what the reply means. It does not know rules, and sets no deadlines except
+// those of the connection. All counters of a subject are fields of one hash. A charge that was sent and not answered is never
+// sent again: its result has headgate.ErrUnanswered, and the caller decides.
 package redisstore
 
 import (
@@ -22,20 +22,22 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Options say where Redis is and how to speak to it. Only Address is needed.
+// Options configures a Store. Only Address is required.
 type Options struct {
-	// Address is redis://host:6379, sentinel://host:26379,host:26379/master or cluster://host:6379,host:6379; rediss://
-	// is redis:// over TLS. A user and password may stand before the host, a database number behind a redis:// one.
+	// Address is redis://host:6379, sentinel://host:26379,host:26379/master or cluster://host:6379,host:6379; rediss:// is
+	// redis:// over TLS. It may have user:password@ before the host, and with redis:// a /database number after it. The
+	// default ports are 6379, and 26379 for Sentinel.
 	Address string
-	// Namespace separates the counters of those who share a Redis; "" means "headgate".
+	// Namespace separates the counters of applications that share a Redis: 1 to 64 letters, digits, dots, dashes or
+	// underscores; "" means "headgate". All nodes that share limits use the same one.
 	Namespace string
-	// Username and Password, where they are not in Address.
+	// Username and Password are used if Address has none.
 	Username, Password string
-	// TLS, if not nil, is used towards every server.
+	// TLS, if not nil, is used for all connections; rediss:// without it uses the defaults of crypto/tls, from TLS 1.2 on.
 	TLS *tls.Config
 }
 
-// Validate says what makes no sense, and what to write instead. It connects to nobody.
+// Validate returns an error if the options are invalid, with what to write instead. It does not connect.
 func (o Options) Validate() error {
 	_, err := clientOption(o)
 	return err
@@ -43,18 +45,20 @@ func (o Options) Validate() error {
 
 const (
 	defaultNamespace = "headgate"
-	// format is the version of all that is written: keys, hashes and their fields.
+	// format is the version of everything that is stored: keys, hashes and their fields.
 	format = "hg2"
 
-	// dialTimeout is less than the second after which a lost first packet is sent again: a new attempt is sooner.
+	// dialTimeout is less than the second after which TCP resends a lost first packet: a new attempt is faster.
 	dialTimeout = 300 * time.Millisecond
-	// connTimeout is for a server that has stopped answering: its connections are given up after this long.
+	// connTimeout is how long a server may stop answering before its connections are closed.
 	connTimeout = 5 * time.Second
 )
 
 var validNamespace = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// Store is a headgate.Store in Redis. Close it when done.
+// Store is a headgate.Store in Redis. It connects automatically and is safe for concurrent use. Take charges counters;
+// Publish and Subscribe carry messages between nodes; Ready and Servers are for health checks and monitoring. Close it when
+// done.
 type Store struct {
 	link    *link
 	dial    func() (rueidis.Client, error)
@@ -62,17 +66,17 @@ type Store struct {
 
 	namespace string
 	prefix    string
-	channels  string // the prefix of channels
+	channels  string // prefix of channel names
 	node      string
 	take      script
 	announce  script
-	wall      func() time.Time // this node's clock, which decides nothing
+	wall      func() time.Time // this node's clock, which no decision depends on
 
-	members atomic.Pointer[membership]
-	changed chan struct{} // has one if another node has joined
-	// ahead is how far the store's clock is before this node's, in microseconds. It only serves to guess calendar windows.
-	ahead  atomic.Int64
-	shards atomic.Pointer[[slots]uint16]
+	members    atomic.Pointer[membership]
+	joinSignal chan struct{} // has an element if another node has joined
+	// clockOffset is the store's time minus this node's, in microseconds. It is used only to guess calendar windows.
+	clockOffset atomic.Int64
+	shards      atomic.Pointer[[slots]uint16]
 	// signing is nil until a key is needed.
 	signing atomic.Pointer[[][]byte]
 
@@ -86,13 +90,13 @@ var (
 	_ headgate.Signer = (*Store)(nil)
 )
 
-// Open is New for an address, with defaults for all the rest.
+// Open calls New with an address, and with defaults for all other options.
 func Open(address string) (*Store, error) {
 	return New(Options{Address: address})
 }
 
-// New makes a store that connects by itself, now and whenever the connection is lost. It does not wait for Redis, and
-// fails only if the options make no sense; Ready tells whether Redis answers.
+// New returns a store that connects automatically, now and whenever the connection is lost. It does not wait for Redis, and
+// fails only if the options are invalid. Ready reports whether Redis answers.
 func New(o Options) (*Store, error) {
 	co, err := clientOption(o)
 	if err != nil {
@@ -100,31 +104,31 @@ func New(o Options) (*Store, error) {
 	}
 	o.Namespace = cmp.Or(o.Namespace, defaultNamespace)
 	s := newStore(o, isCluster(&co))
-	// Channels do not belong to a database, as keys do: their names have its number.
+	// Unlike keys, channels do not belong to a database, so their names include its number.
 	s.channels = s.prefix + "db" + strconv.Itoa(co.SelectDB) + ":"
 	s.dial = func() (rueidis.Client, error) { return rueidis.NewClient(co) }
 	s.start()
 	return s, nil
 }
 
-// newStore is a store that lacks only its dial and its start.
+// newStore returns a store without dial and not started.
 func newStore(o Options, cluster bool) *Store {
 	s := &Store{
-		link:      newLink(o.Address),
-		cluster:   cluster,
-		namespace: o.Namespace,
-		prefix:    format + ":" + o.Namespace + ":",
-		node:      rand.Text(),
-		take:      takeScript,
-		announce:  announceScript,
-		wall:      time.Now,
-		changed:   make(chan struct{}, 1),
+		link:       newLink(o.Address),
+		cluster:    cluster,
+		namespace:  o.Namespace,
+		prefix:     format + ":" + o.Namespace + ":",
+		node:       rand.Text(),
+		take:       takeScript,
+		announce:   announceScript,
+		wall:       time.Now,
+		joinSignal: make(chan struct{}, 1),
 	}
 	s.members.Store(&membership{})
 	return s
 }
 
-// Close signs this node off and closes the connections. Charges under way get an error.
+// Close signs this node off and closes the connections. Charges in flight fail.
 func (s *Store) Close() {
 	s.stop()
 	s.done.Wait()
@@ -133,8 +137,8 @@ func (s *Store) Close() {
 	}
 }
 
-// Shard returns 0 but in a Cluster, where it is the lowest slot of the shard that holds the subject: a number that survives
-// a failover.
+// Shard returns 0, except in a Cluster, where it returns the lowest slot of the shard that holds the subject. The number does
+// not change in a failover.
 func (s *Store) Shard(subject headgate.Subject) int {
 	shards := s.shards.Load()
 	if shards == nil {
@@ -143,10 +147,10 @@ func (s *Store) Shard(subject headgate.Subject) int {
 	return int(shards[slotOf(s.Key(subject))])
 }
 
-// Nodes returns how many nodes use the namespace, this one included, as far as it knows. A node that was killed counts for ten
-// seconds. A number that falls because Redis lost its data counts until Redis has been available for ten seconds.
+// Nodes returns the number of nodes that use the namespace, including this one. A killed node counts for ten seconds. If
+// Redis loses its data, the number falls only after Redis has been available for ten seconds.
 func (s *Store) Nodes() int { return int(max(1, s.members.Load().nodes)) }
 
-// Key is where the subject is in Redis: a hash with a field of six bytes for each counter. It is for looking, by people and
-// tools; what is in the fields belongs to the scripts.
+// Key returns the key of the subject in Redis: a hash with a field of six bytes for each counter. It is meant for inspection;
+// only the scripts know the layout of the fields.
 func (s *Store) Key(subject headgate.Subject) string { return s.prefix + subject.String() }

@@ -70,7 +70,7 @@ func TestRights(t *testing.T) {
 			if list, err := s.Servers(t.Context()); err != nil {
 				t.Errorf("%+v, %v", list, err)
 			}
-			s.keep(t.Context())
+			s.heartbeat(t.Context())
 			for _, server := range all {
 				if denied, _ := server.Must(t, "ACL", "LOG").([]any); len(denied) > 0 {
 					t.Errorf("%s denied %v", server.Addr(), denied)

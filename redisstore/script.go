@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // it is how Redis names scripts, not a safeguard
+	"crypto/sha1" //nolint:gosec // Redis identifies scripts by it; it protects nothing
 	_ "embed"
 	"encoding/hex"
 	"errors"
@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
+// script is a Lua script and its SHA-1, by which Redis identifies it.
 type script struct{ text, sha string }
 
 func newScript(text string) script {
@@ -33,7 +34,7 @@ var takeLogs string
 //go:embed lua/announce.lua
 var announceText string
 
-// takeText is take.lua with logs.lua where its name stands.
+// takeText is take.lua with logs.lua inserted at its placeholder.
 var takeText = strings.Replace(takeMain, "  -- logs.lua\n", takeLogs, 1)
 
 var (
@@ -41,17 +42,17 @@ var (
 	announceScript = newScript(announceText)
 )
 
-// retries is how often a call is repeated that surely was not executed, with pauses that double from retryPause: together
-// 30 ms, or as far as the caller's context lets it. A detour goes to a random node and may meet the dead one again, so
-// there are many of them; they are only taken when somebody else has the slot.
+// retries is the maximum number of repetitions of a call that certainly was not executed, with pauses that double from
+// retryPause: 30 ms in total, or until the caller's context ends. A detour sends the call to a random node of a Cluster, which may
+// be the dead one again, so many of them are allowed. They are made only if another node has taken over the slot.
 const (
 	retries    = 4
 	retryPause = 2 * time.Millisecond
 	detours    = 16
 )
 
-// run calls a script. It repeats the call only where it was not sent, or where the server answered that it did not
-// execute it. errTryAgain is returned as it is: keys of one slot that is being moved must be asked for one by one.
+// run calls a script. It repeats the call only if it was not sent, or if the server answered that it did not execute it. If a
+// slot is being moved and the call has several keys, it returns errTryAgain: the caller then makes one call per key.
 func (s *Store) run(
 	ctx context.Context, client rueidis.Client, sc script, keys []string, args ...string,
 ) (rueidis.RedisMessage, error) {
@@ -68,17 +69,17 @@ func (s *Store) run(
 		if err == nil {
 			return msg, nil
 		}
-		reply, answered := rueidis.IsRedisErr(err)
+		reply, replied := rueidis.IsRedisErr(err)
 		switch {
-		case answered && reply.IsTryAgain() && len(keys) > 1:
+		case replied && reply.IsTryAgain() && len(keys) > 1:
 			return msg, errTryAgain
-		case answered && notExecuted(reply) && attempt < retries:
+		case replied && notExecuted(reply) && attempt < retries:
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause):
 				pause *= 2
 			}
-		case answered:
+		case replied:
 			return msg, fmt.Errorf("%w: Redis answered: %w", headgate.ErrUnavailable, err)
 		case notSent(err) && s.cluster && detour < detours && (detour > 0 || promoted(ctx, client, keys[0], err)):
 			detour++
@@ -90,7 +91,8 @@ func (s *Store) run(
 	}
 }
 
-// promoted asks the other nodes of a Cluster whether a key belongs to another than the one that could not be reached.
+// promoted asks the other nodes of a Cluster whether a key now belongs to another node than the one that could not be
+// reached.
 func promoted(ctx context.Context, client rueidis.Client, key string, err error) bool {
 	var dead string
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Addr != nil {
@@ -104,7 +106,7 @@ func promoted(ctx context.Context, client rueidis.Client, key string, err error)
 		if err == nil {
 			return true
 		}
-		if reply, answered := rueidis.IsRedisErr(err); answered {
+		if reply, replied := rueidis.IsRedisErr(err); replied {
 			owner, moved := reply.IsMoved()
 			return moved && owner != dead
 		}
@@ -112,8 +114,8 @@ func promoted(ctx context.Context, client rueidis.Client, key string, err error)
 	return false
 }
 
-// command is a script call. On a detour it does not tell the client its keys, so that it goes to some node of the Cluster,
-// which answers with the node to go to: the client's own idea of that may be seconds behind a failover.
+// command returns a script call. On a detour it hides the keys from the client, so that the call goes to any node of the
+// Cluster, which answers with the right one: the client's own slot table may be seconds behind a failover.
 func command(client rueidis.Client, verb, script string, keys, args []string, detour bool) rueidis.Completed {
 	head := client.B().Arbitrary(verb, script, strconv.Itoa(len(keys)))
 	if detour {
@@ -122,10 +124,10 @@ func command(client rueidis.Client, verb, script string, keys, args []string, de
 	return head.Keys(keys...).Args(args...).Build()
 }
 
-var errTryAgain = errors.New("the slot is being moved")
+var errTryAgain = errors.New("slot is being moved")
 
-// notExecuted is true of replies that a server gives instead of executing, and that pass: while it starts, is being
-// demoted, or while the cluster moves a slot. (The client follows MOVED and ASK itself.)
+// notExecuted reports whether a server gave this reply instead of executing the call, for a temporary reason: it starts, is
+// being demoted, or the cluster moves a slot. (The client follows MOVED and ASK itself.)
 func notExecuted(reply *rueidis.RedisError) bool {
 	text := reply.Error()
 	for _, code := range [...]string{"TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "NOSCRIPT", "MOVED", "ASK"} {
@@ -136,7 +138,7 @@ func notExecuted(reply *rueidis.RedisError) bool {
 	return false
 }
 
-// notSent is true of errors from before the first byte was written.
+// notSent reports whether the error occurred before the first byte was written.
 func notSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)

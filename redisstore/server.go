@@ -11,32 +11,33 @@ import (
 	"sync"
 )
 
-// Server is a primary: a server of Redis that holds counters.
+// Server is a primary: a Redis server that holds counters.
 type Server struct {
 	Address string
-	// RunID is another one after a restart. Where one is new, there was a restart, a failover or a new shard.
+	// RunID changes with every restart. A new one means a restart, a failover or a new shard.
 	RunID string
-	// EvictedKeys is how many keys, and the counters in them, it has dropped since its start because its memory was full.
+	// EvictedKeys is the number of keys, each with all counters of a subject, that the server has evicted since its start
+	// because its memory was full.
 	EvictedKeys int64
 }
 
-// Servers are the primaries as they are now, by address. If some do not answer within a second, they are missing and the error
-// says which. It costs each server of a Cluster, replicas too, one INFO.
+// Servers returns the current primaries, sorted by address. Servers that do not answer within a second are missing, and the
+// error names them. It costs one INFO per server of a Cluster, including replicas.
 func (s *Store) Servers(ctx context.Context) ([]Server, error) {
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	client, err := s.link.get(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: servers: %w", err)
 	}
 	var (
-		asking  sync.WaitGroup
+		running sync.WaitGroup
 		mu      sync.Mutex
 		servers []Server
 		failed  []error
 	)
 	for address, one := range client.Nodes() {
-		asking.Go(func() {
+		running.Go(func() {
 			text, err := one.Do(ctx, one.B().Info().Section("server", "stats", "replication").Build()).ToString()
 			mu.Lock()
 			defer mu.Unlock()
@@ -47,15 +48,15 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 			}
 		})
 	}
-	asking.Wait()
+	running.Wait()
 	if len(servers)+len(failed) == 0 {
-		failed = append(failed, fmt.Errorf("redisstore: none of the servers of %s is a primary now", s.link.address))
+		failed = append(failed, fmt.Errorf("redisstore: servers of %s: no primary found", s.link.address))
 	}
 	slices.SortFunc(servers, func(a, b Server) int { return cmp.Compare(a.Address, b.Address) })
 	return servers, errors.Join(failed...)
 }
 
-// readInfo reads the lines of INFO.
+// readInfo parses the output of INFO.
 func readInfo(address, text string) (server Server, primary bool) {
 	server.Address = address
 	for line := range strings.Lines(text) {

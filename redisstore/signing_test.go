@@ -20,13 +20,13 @@ func TestSigningKeys(t *testing.T) {
 		t.Fatalf("keys %q and %q", key, other)
 	}
 	server.Must(t, "FLUSHALL")
-	first.keep(t.Context())
+	first.heartbeat(t.Context())
 	if third := signingKey(t, open(t, address)); !bytes.Equal(third, key) {
 		t.Errorf("after Redis was emptied a new node signs with %q, not %q", third, key)
 	}
 	const another = "of a node that came first"
 	server.Must(t, "SET", "hg2:headgate:key", another, "EX", "1000")
-	first.keep(t.Context())
+	first.heartbeat(t.Context())
 	keys, err := first.SigningKeys(t.Context())
 	if err != nil || len(keys) != 2 || string(keys[0]) != another || !bytes.Equal(keys[1], key) {
 		t.Errorf("keys %q, %v; want %q, and %q of before", keys, err, another, key)

@@ -1,9 +1,9 @@
 package redisstore
 
-// slots is how many a Redis Cluster has.
+// slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
-// slotOf is the key's slot in a Cluster: CRC16 (XMODEM) of all of it, since our keys have no braces.
+// slotOf returns the key's slot in a Cluster: CRC16 (XMODEM) of the whole key, since our keys have no braces.
 func slotOf(key string) uint16 {
 	var crc uint16
 	for i := range len(key) {

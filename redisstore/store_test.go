@@ -27,20 +27,20 @@ func TestAddresses(t *testing.T) {
 		{"redis://[::1]", "[::1]:6379", ""},
 		{"sentinel://a,b:1,c/main", "a:26379 b:1 c:26379", ""},
 		{"cluster://a:1,b", "a:1 b:6379", ""},
-		{"localhost:6379", "", "it has no scheme"},
-		{"http://localhost", "", `there is no scheme "http"`},
-		{"redis://", "", "a host is missing"},
-		{"redis://a,b", "", "it names several servers"},
-		{"redis://a/x", "", "what follows the host is not a database number"},
-		{"redis://a:6379?password=secret", "", "it has parameters"},
-		{"redis://a/0?password=secret", "", "it has parameters"},
-		{"sentinel://a/main?password=secret", "", "it has parameters"},
-		{"cluster://a:1,b:2#secret", "", "it has parameters"},
-		{"redis://user:secret", "", "a port is not a number"},
-		{"sentinel://a", "", "it does not name the master"},
+		{"localhost:6379", "", "missing scheme"},
+		{"http://localhost", "", `unknown scheme "http"`},
+		{"redis://", "", "missing host"},
+		{"redis://a,b", "", "several hosts"},
+		{"redis://a/x", "", "path is not a database number"},
+		{"redis://a:6379?password=secret", "", "parameters are not supported"},
+		{"redis://a/0?password=secret", "", "parameters are not supported"},
+		{"sentinel://a/main?password=secret", "", "parameters are not supported"},
+		{"cluster://a:1,b:2#secret", "", "parameters are not supported"},
+		{"redis://user:secret", "", "port is not a number"},
+		{"sentinel://a", "", "missing master name"},
 		{"cluster://a/1", "", "a Cluster has no database numbers"},
-		{"redis://user:secret@", "", "a host is missing"},
-		{"user:secret@localhost:6379", "", "it has no scheme"},
+		{"redis://user:secret@", "", "missing host"},
+		{"user:secret@localhost:6379", "", "missing scheme"},
 	} {
 		co, err := clientOption(Options{Address: c.address})
 		switch {
@@ -63,7 +63,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	server := testenv.Start(t, testenv.Redis)
 	server.Must(t, "CONFIG", "SET", "requirepass", "secret")
 	for address, want := range map[string]string{
-		"redis://127.0.0.1:1":      "is Redis running there",
+		"redis://127.0.0.1:1":      "check that Redis is running there",
 		"redis://" + server.Addr(): "user, password and TLS",
 	} {
 		s, err := Open(address)
@@ -122,7 +122,7 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 	}
 	a, b, other := node(namespace), node(namespace), node(namespace+"-other")
 	count := func(s *Store) int {
-		s.keep(t.Context())
+		s.heartbeat(t.Context())
 		r, err := headgate.Take(t.Context(), s, headgate.PerSecond(1000), "nodes", "me")
 		if err != nil {
 			t.Fatal(err)
@@ -130,9 +130,9 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 		return int(r.Nodes)
 	}
 	observe := func(stores ...*Store) { // for as long as announcements last
-		for end := passed.Load() + int64(announceTTL); passed.Load() < end; passed.Add(int64(keepEvery)) {
+		for end := passed.Load() + int64(announceTTL); passed.Load() < end; passed.Add(int64(heartbeatInterval)) {
 			for _, s := range stores {
-				s.keep(t.Context())
+				s.heartbeat(t.Context())
 			}
 		}
 	}
@@ -247,7 +247,7 @@ func TestPreload(t *testing.T) {
 	for _, server := range c.Primaries(t) {
 		server.Must(t, "SCRIPT", "FLUSH")
 	}
-	s.keep(t.Context())
+	s.heartbeat(t.Context())
 	if n := have(); n != 6 {
 		t.Errorf("%d scripts on 3 primaries after a flush", n)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Take decides all charges in one script call where one server holds them and they weigh no more than headgate.MaxWeight. Else
-// it makes several in parallel: in a Cluster one per slot, and of heavier ones more. If one of them denies, what the others
-// recorded is refunded.
+// Take decides all charges in one script call if one server holds them and their weight is at most headgate.MaxWeight.
+// Otherwise it makes several calls in parallel: in a Cluster one per slot, and more for heavier requests. If one of them
+// denies, what the others recorded is refunded.
 func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	if len(results) != len(charges) {
 		return fmt.Errorf("redisstore: %d results for %d charges", len(results), len(charges))
@@ -33,18 +33,18 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 	return s.takeGroups(ctx, charges, results)
 }
 
-// decide asks the store and works out the results. A group denied because a calendar window does not hold the store's
-// time is asked again for the time just learned; twice, should a window end right then.
+// decide calls the script and computes the results. If the store's time is not in the calendar window that was guessed, it
+// calls the script again for the time just learned; at most twice, in case a window ends in between.
 func (s *Store) decide(ctx context.Context, g *group) {
-	var keyRoom [4]string
-	var indexRoom [16]int
-	keys, keyOf := s.keys(g.charges, keyRoom[:0], indexRoom[:0])
+	var keyBuf [4]string
+	var indexBuf [16]int
+	keys, keyOf := s.keys(g.charges, keyBuf[:0], indexBuf[:0])
 	client, err := s.client(ctx)
 	if err != nil {
 		g.err = err
 		return
 	}
-	guess := s.wall().Add(time.Duration(s.ahead.Load()) * time.Microsecond)
+	guess := s.wall().Add(time.Duration(s.clockOffset.Load()) * time.Microsecond)
 	for range 3 {
 		var msg rueidis.RedisMessage
 		if msg, g.err = s.run(ctx, client, s.take, keys, encode(g.charges, keyOf, guess)...); g.err != nil {
@@ -57,45 +57,45 @@ func (s *Store) decide(ctx context.Context, g *group) {
 		verdict := r.byte()
 		g.time = r.time()
 		if verdict != verdictBounds || r.broken {
-			g.admitted, g.err = g.judge(false)
+			g.admitted, g.err = g.evaluate(false)
 			if g.err == nil && g.admitted != (verdict == verdictAdmitted) {
 				g.err = errReply
 			}
 			break
 		}
 		guess = g.time
-		s.ahead.Store(guess.Sub(s.wall()).Microseconds())
+		s.clockOffset.Store(guess.Sub(s.wall()).Microseconds())
 		g.err = errClock
 	}
 	switch {
 	case g.err == nil:
 	case errors.Is(g.err, errClock):
 		g.err = fmt.Errorf("%w: %w", headgate.ErrUnavailable, g.err)
-	default: // an answer, but nobody knows which
+	default: // a reply that cannot be read: the charges may be recorded
 		g.err = fmt.Errorf("%w: %w: %w", headgate.ErrUnavailable, headgate.ErrUnanswered, g.err)
 	}
 }
 
-var errClock = errors.New("the store's clock is never where its last answer said it was")
+var errClock = errors.New("store clock jumped between three calls")
 
-// judge works out the results from the states that the script found, with the specification itself; withheld, as they
-// are if the request was denied elsewhere.
-func (g *group) judge(withheld bool) (admitted bool, err error) {
-	var room [8]headgate.State
-	states := append(room[:0], make([]headgate.State, len(g.charges))...)
+// evaluate computes the results from the states in the reply, with headgate.Decide. If denied is set, another group has
+// denied the request.
+func (g *group) evaluate(denied bool) (admitted bool, err error) {
+	var stateBuf [8]headgate.State
+	states := append(stateBuf[:0], make([]headgate.State, len(g.charges))...)
 	r := reply{rest: g.reply}
 	r.bytes(replyHead)
 	if err := r.states(g.charges, states); err != nil {
 		return false, err
 	}
-	if withheld {
+	if denied {
 		headgate.DecideDenied(g.charges, states, g.results, g.time)
 		return false, nil
 	}
 	return headgate.Decide(g.charges, states, g.results, g.time), nil
 }
 
-// keys are those of the charges' subjects, each once, and for each charge the index of its own.
+// keys returns the keys of the charges' subjects without duplicates, and for each charge the index of its key.
 func (s *Store) keys(charges []headgate.Charge, keys []string, keyOf []int) ([]string, []int) {
 next:
 	for i := range charges {
@@ -111,7 +111,7 @@ next:
 	return keys, keyOf
 }
 
-// finish completes the results of a group: the error if there is one, and what is known of the nodes in any case.
+// finish completes the results of a group: with the error, if there is one, and always with what is known about the nodes.
 func (s *Store) finish(g *group) error {
 	members := s.members.Load()
 	for i := range g.results {
@@ -126,6 +126,7 @@ func (s *Store) finish(g *group) error {
 	return nil
 }
 
+// oneSlot reports whether all charges are in one slot of a Cluster.
 func (s *Store) oneSlot(charges []headgate.Charge) bool {
 	first := charges[0].Subject
 	for i := range charges {
@@ -138,13 +139,13 @@ func (s *Store) oneSlot(charges []headgate.Charge) bool {
 
 func (s *Store) slot(subject headgate.Subject) uint16 { return slotOf(s.Key(subject)) }
 
-// takeGroups decides charges that take several calls.
+// takeGroups decides charges that need several calls.
 func (s *Store) takeGroups(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	place := s.slot
+	partition := s.slot
 	if !s.cluster {
-		place = func(headgate.Subject) uint16 { return 0 }
+		partition = func(headgate.Subject) uint16 { return 0 }
 	}
-	groups := s.decideGroups(ctx, split(charges, place))
+	groups := s.decideGroups(ctx, split(charges, partition))
 	denied := 0
 	for _, g := range groups {
 		if g.err == nil && !g.admitted {
@@ -166,10 +167,10 @@ func (s *Store) takeGroups(ctx context.Context, charges []headgate.Charge, resul
 	return first
 }
 
-// decideGroups decides all groups at once, those that are too heavy for one call in parts; where parts share a counter, after each
-// other. A group whose slot is just being moved comes back as one group per subject.
+// decideGroups decides all groups in parallel. Groups that are too heavy for one call are divided; parts that share a counter
+// are decided one after the other. A group whose slot is being moved is replaced by one group per subject.
 func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
-	var chains [][]*group // of which each is decided in order
+	var chains [][]*group // each is decided in order
 	for _, g := range groups {
 		if parts := g.divide(); shareCounter(parts) {
 			chains = append(chains, parts)
@@ -204,9 +205,9 @@ func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
 	return done
 }
 
-// undo gives back what was recorded for a request that another group denied, and shows the results uncharged. An
-// observing charge stays recorded only if its own group alone denied. It waits for the refunds as long as the caller does;
-// they go on without it.
+// undo refunds what was recorded for a request that another group denied, and clears the grants of its results. An observing
+// charge stays recorded only if its own group is the only one that denied. undo waits for the refunds until caller ends; they complete in
+// the background.
 func (s *Store) undo(caller context.Context, groups []*group, denied int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), connTimeout)
 	var running sync.WaitGroup
@@ -217,7 +218,7 @@ func (s *Store) undo(caller context.Context, groups []*group, denied int) {
 		if refund := g.refund(); len(refund.charges) > 0 {
 			running.Go(func() { s.decide(ctx, refund) })
 		}
-		_, g.err = g.judge(true)
+		_, g.err = g.evaluate(true)
 	}
 	finished := make(chan struct{})
 	s.done.Go(func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The numbers of lua/take.lua's header.
+// Constants of the format that lua/take.lua documents.
 const (
 	chargeSize = 59
 	spanSize   = 16
@@ -31,19 +31,19 @@ const (
 	verdictAdmitted = 1
 	verdictBounds   = 2
 
-	foundNothing   = 0
-	foundGivenBack = 2
-	foundMore      = 3
+	foundNothing  = 0
+	foundRefunded = 2
+	foundMore     = 3
 
 	replyHead = 9
-	logSize   = 13 // of an entry of a log
-	endSize   = 12 // of a time at which holds end
-	// endUnit is what the ends of holds are counted in, in microseconds: a 64th of a second.
+	logSize   = 13 // bytes per log entry
+	endSize   = 12 // bytes per time at which holds end
+	// endUnit is the unit of the end times of holds, a 64th of a second, in microseconds.
 	endUnit = 15_625
 )
 
-// encode returns ARGV of the script: the charges, with calendar windows computed for a guess of the store's time, and the
-// spans of holds and of what was taken earlier, if there are any. keyOf[i] is the index of the key of charges[i].
+// encode returns ARGV of the script: the charges, with calendar windows for a guess of the store's time, and, if there are
+// any, the spans of holds and of units taken earlier. keyOf[i] is the index of the key of charges[i].
 func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 	b := make([]byte, 0, len(charges)*chargeSize)
 	var spans []byte
@@ -75,7 +75,7 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 		for _, n := range [...]int64{least, t.MaxUnits, p[0], p[1], p[2], p[3]} {
 			b = appendNumber(b, n)
 		}
-		// No charge has two of those that are added here.
+		// At most one term of each sum is not 0.
 		if span, tick := t.Hold+t.Age, t.HoldTick+t.HoldEnd+t.Own; span > 0 || tick > 0 || op == opLog {
 			if spans == nil {
 				spans = make([]byte, spanSize*len(charges))
@@ -94,7 +94,7 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 	return []string{string(b)}
 }
 
-// translate is the algorithm and its four parameters.
+// translate returns the script's number of the algorithm, and its four parameters.
 func translate(c *headgate.Charge, t *headgate.Terms) (op int, p [4]int64) {
 	switch t.Algorithm {
 	case headgate.TokenBucket:
@@ -116,12 +116,12 @@ func translate(c *headgate.Charge, t *headgate.Terms) (op int, p [4]int64) {
 	}
 }
 
-var errReply = errors.New("a reply that this version cannot read: do nodes of another version share the namespace?")
+var errReply = errors.New("cannot read the script's reply: check whether nodes of another version share the namespace")
 
-// reply reads the script's answer from front to back.
+// reply reads the script's reply from front to back.
 type reply struct {
 	rest   []byte
-	broken bool
+	broken bool // the reply was too short
 }
 
 func (r *reply) bytes(n int) []byte {
@@ -136,7 +136,7 @@ func (r *reply) bytes(n int) []byte {
 
 func (r *reply) byte() byte { return r.bytes(1)[0] }
 
-// number reads one of some bytes.
+// number reads a little-endian number of size bytes.
 func (r *reply) number(size int) (n int64) {
 	for i, b := range r.bytes(size) {
 		n |= int64(b) << (8 * i)
@@ -148,7 +148,8 @@ func (r *reply) time() time.Time {
 	return time.UnixMicro(int64(math.Float64frombits(binary.LittleEndian.Uint64(r.bytes(8)))))
 }
 
-// states reads the states of the charges' counters, each at the first charge on it, and the holds that charges release.
+// states reads the states of the charges' counters, each at the first charge on its counter, and the holds that charges
+// release.
 func (r *reply) states(charges []headgate.Charge, states []headgate.State) error {
 	clear(states)
 	logs := false
@@ -179,16 +180,18 @@ func (r *reply) states(charges []headgate.Charge, states []headgate.State) error
 	return nil
 }
 
+// isLog reports whether the charge is on a valid sliding log.
 func isLog(c *headgate.Charge) bool {
 	return c.Limit.Algorithm == headgate.SlidingLog && c.Limit.Validate() == nil
 }
 
+// state reads the state of a counter other than a log.
 func (r *reply) state(s *headgate.State, a headgate.Algorithm) {
 	found := r.byte()
 	if found == foundNothing {
 		return
 	}
-	rest := 0 // of the reply when this state is over
+	rest := 0 // bytes of the reply after this state
 	if found == foundMore {
 		length := int(r.number(2))
 		rest = len(r.rest) - length
@@ -197,7 +200,7 @@ func (r *reply) state(s *headgate.State, a headgate.Algorithm) {
 	switch {
 	case a == headgate.SlidingWindow:
 		s.Prev = r.number(4)
-	case a == headgate.TokenBucket && found == foundGivenBack:
+	case a == headgate.TokenBucket && found == foundRefunded:
 		s.Prev = r.number(7)
 	case a == headgate.TokenBucket && found == foundMore:
 		s.Prev, s.Credited = r.number(7), r.number(7)
@@ -206,13 +209,14 @@ func (r *reply) state(s *headgate.State, a headgate.Algorithm) {
 		return
 	}
 	s.LastHold = r.number(7)
-	r.number(7) // units and number of all holds
+	r.number(7) // total units and number of holds
 	for len(r.rest) >= rest+endSize {
 		s.Log = append(s.Log, headgate.LogEntry{Time: r.number(5) * endUnit, Units: uint32(r.number(4)), Count: uint32(r.number(3))})
 	}
 	r.broken = r.broken || len(r.rest) != rest
 }
 
+// log reads the state of a sliding log.
 func (r *reply) log(s *headgate.State) {
 	if r.byte() == foundNothing {
 		return
@@ -224,7 +228,7 @@ func (r *reply) log(s *headgate.State) {
 	}
 }
 
-// count reads how many records of a size follow.
+// count reads the number of records that follow, each of a size.
 func (r *reply) count(size int) int {
 	n := int(r.number(2))
 	if n*size > len(r.rest) {
@@ -234,7 +238,7 @@ func (r *reply) count(size int) int {
 	return n
 }
 
-// field is the name of a counter in its subject's hash: its 48 bits as they are.
+// field returns the name of a counter in its subject's hash: its 48 bits, big endian.
 func field(k headgate.Counter) []byte {
 	return []byte{byte(k >> 40), byte(k >> 32), byte(k >> 24), byte(k >> 16), byte(k >> 8), byte(k)}
 }

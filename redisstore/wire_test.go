@@ -43,12 +43,12 @@ func TestReplyIsWhole(t *testing.T) {
 	}
 	for n := replyHead; n <= len(whole); n++ {
 		g := group{charges: charges, results: results, reply: whole[:n]}
-		if _, err := g.judge(false); errors.Is(err, errReply) != (n < len(whole)) {
+		if _, err := g.evaluate(false); errors.Is(err, errReply) != (n < len(whole)) {
 			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
 		}
 	}
 	g := group{charges: charges, results: results, reply: append(whole, 0)}
-	if _, err := g.judge(false); !errors.Is(err, errReply) {
+	if _, err := g.evaluate(false); !errors.Is(err, errReply) {
 		t.Errorf("one byte more: %v", err)
 	}
 }
@@ -59,7 +59,7 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(_ *testing.T, answer []byte) {
 		g := group{charges: every(), results: make([]headgate.Result, 5), reply: answer, time: time.Now()}
-		_, _ = g.judge(false)
-		_, _ = g.judge(true)
+		_, _ = g.evaluate(false)
+		_, _ = g.evaluate(true)
 	})
 }

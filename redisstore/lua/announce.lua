@@ -1,13 +1,13 @@
--- announce.lua says that a node is there, for a while, and counts and ranks the nodes that have said so. Of one that was not there
--- before it notifies the others.
+-- announce.lua announces a node for a limited time, and counts and ranks the announced nodes. If the node is new, it notifies the
+-- others.
 --
--- KEYS[1]  hg2:<namespace>:nodes, a sorted set of node ids by the millisecond until which they count
--- ARGV[1]  node id
--- ARGV[2]  milliseconds to count it, 0 to sign off
--- ARGV[3]  the millisecond until which its previous announcement was to count it, 0 if there was none
--- ARGV[4]  channel on which the number of nodes is published when one joins
--- reply    {nodes, time in microseconds, rank of this node among them by id, from 1; 0 if it signed off,
---           1 if the previous announcement was still there, else 0}
+-- KEYS[1]  hg2:<namespace>:nodes, a sorted set of node IDs by the millisecond at which they expire
+-- ARGV[1]  node ID
+-- ARGV[2]  lifetime of the announcement in milliseconds, 0 to sign off
+-- ARGV[3]  the millisecond at which the node's previous announcement expires, 0 if there was none
+-- ARGV[4]  channel on which the number of nodes is published when a node joins
+-- reply    {nodes, time in microseconds, rank of this node by ID, from 1; 0 if it signed off,
+--           1 if the previous announcement still existed, else 0}
 local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]
 local ms = (now - now % 1000) / 1000
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', ms))
@@ -26,6 +26,6 @@ if ARGV[2] ~= '0' then
   for _, id in ipairs(nodes) do
     if id < ARGV[1] then rank = rank + 1 end
   end
-  if not before then redis.pcall('PUBLISH', ARGV[4], tostring(#nodes)) end -- the others count on without, until their next turn
+  if not before then redis.pcall('PUBLISH', ARGV[4], tostring(#nodes)) end -- else the others learn it with their next heartbeat
 end
 return {#nodes, now, rank, kept and 1 or 0}

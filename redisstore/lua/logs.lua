@@ -1,8 +1,12 @@
--- logs.lua is the part of take.lua that works on logs and their chunks. It becomes the body of a function there, with its
--- locals in scope, which runs only if a charge is on a log.
-local chunkSize, mostChunks, dense, mostEntries = 128, 160, 128, 10000
+-- logs.lua implements sliding logs and their chunks for take.lua. It has no KEYS, ARGV and reply of its own: it is inserted there
+-- as the body of a function, with that script's locals in scope, and runs only if a charge is on a log. It returns a table of
+-- functions. take.lua documents the format of logs, chunks and entries: an entry has 11 bytes, a chunk's directory record 15.
+--
+-- chunkSize is the maximum number of entries in a chunk, maxChunks the number of chunks from which small ones are joined,
+-- mergeFrom the number of entries from which a late entry is merged into the next one, maxEntries the maximum number of entries.
+local chunkSize, maxChunks, mergeFrom, maxEntries = 128, 160, 128, 10000
 
--- A log is its newest entries and the directory of its chunks.
+-- openLog decodes a log: its newest entries and the directory of its chunks.
 local function openLog(state, key, field)
   local log = {key = key, field = field, chunks = '', newest = '', oldest = 0, entries = 0, changes = {}}
   if not state then return log end
@@ -19,16 +23,17 @@ local function openLog(state, key, field)
   return log
 end
 
--- closeLog returns what the counter keeps, and has its chunks stored.
+-- closeLog encodes the log for the counter's state, and stores changed chunks.
 local function closeLog(log)
   for field, text in pairs(log.changes) do put(log.key, field, text) end
   if log.chunks == '' then return '\0\0' .. log.newest end
   return encode('<HI7H', #log.chunks / 15, log.oldest, log.entries) .. log.chunks .. log.newest
 end
 
+-- chunkField returns the field of a chunk.
 local function chunkField(log, name) return log.field .. 'l' .. encode('<H', name) end
 
--- chunk returns those entries of a chunk that count.
+-- chunk returns the entries of a chunk that count.
 local function chunk(log, name, count)
   local field = chunkField(log, name)
   local text = log.changes[field]
@@ -36,18 +41,19 @@ local function chunk(log, name, count)
   return sub(text or '', -11 * count)
 end
 
--- discard deletes the chunks of one that has expired.
+-- discard deletes the chunks of an expired state.
 local function discard(log, state)
   local chunks = openLog(state).chunks
   for at = 1, #chunks, 15 do log.changes[chunkField(log, decode('<H', chunks, at))] = false end
 end
 
+-- newestTime returns the time of the newest entry.
 local function newestTime(log) return decode('<I7', log.newest, #log.newest - 10) end
 
--- cut keeps the entries up to a time apart from later ones in the reply.
+-- cut keeps entries up to t from being merged with later ones in the reply.
 local function cut(first, t) cuts[first][#cuts[first] + 1] = t end
 
--- expired returns how many bytes of a text have left the window, and their units.
+-- expired returns the number of bytes of entries that have left the window, and their units.
 local function expired(text, window)
   local bytes, units = 0, 0
   while bytes < #text do
@@ -58,7 +64,7 @@ local function expired(text, window)
   return bytes, units
 end
 
--- prune drops the entries that have left the window, and returns how many units they had.
+-- prune drops the entries that have left the window, and returns their units.
 local function prune(log, window)
   local dropped = 0
   while log.chunks ~= '' and log.oldest + window <= now do
@@ -70,9 +76,9 @@ local function prune(log, window)
     else
       local text = chunk(log, name, count)
       local bytes, units = expired(text, window)
-      local gone = bytes / 11
-      log.chunks = encode('<HI7I4H', name, last, total - units, count - gone) .. sub(log.chunks, 16)
-      log.entries, log.oldest = log.entries - gone, decode('<I7', text, bytes + 1)
+      local expiredEntries = bytes / 11
+      log.chunks = encode('<HI7I4H', name, last, total - units, count - expiredEntries) .. sub(log.chunks, 16)
+      log.entries, log.oldest = log.entries - expiredEntries, decode('<I7', text, bytes + 1)
       return dropped + units
     end
   end
@@ -84,7 +90,7 @@ local function prune(log, window)
   return dropped
 end
 
--- fitsAt returns the time of the entry that must leave the window for so many units more to fit.
+-- fitsAt returns the time of the entry that must leave the window to free this many units.
 local function fitsAt(log, units)
   local text, from = log.newest, 1
   for at = 1, #log.chunks, 15 do
@@ -102,8 +108,8 @@ local function fitsAt(log, units)
   end
 end
 
--- place returns the text that holds the entry of a time or the next newer one, and of a chunk where it is in the
--- directory and what stands there.
+-- place returns the text with the entry of a time or the next newer one; if that is a chunk, also its position in the directory
+-- and its directory record.
 local function place(log, t)
   local at = search(log.chunks, 15, '<I7', 3, t)
   if at > #log.chunks then return log.newest end
@@ -111,8 +117,8 @@ local function place(log, t)
   return chunk(log, name, count), at, name, total, count
 end
 
--- replace puts a text in the place of the one that place returned, with so many units and entries more. If that was the
--- last of the newest entries, the newest chunk is opened again.
+-- replace replaces the text that place returned. units and entries are the changes of its totals. If no newest entries are left,
+-- the entries of the newest chunk become the newest entries.
 local function replace(log, text, units, entries, at, name, total, count)
   log.entries = log.entries + entries
   if not at then
@@ -125,7 +131,7 @@ local function replace(log, text, units, entries, at, name, total, count)
     local record = encode('<HI7I4H', name, decode('<I7', text, #text - 10), total + units, count + entries)
     log.chunks = sub(log.chunks, 1, at - 1) .. record .. sub(log.chunks, at + 15)
   end
-  log.oldest = 0 -- to be looked up
+  log.oldest = 0 -- unknown: prune looks it up
   if log.newest == '' and log.chunks ~= '' then
     local last, _, _, number = decode('<HI7I4H', log.chunks, #log.chunks - 14)
     log.newest = chunk(log, last, number)
@@ -134,7 +140,8 @@ local function replace(log, text, units, entries, at, name, total, count)
   end
 end
 
--- seal makes a chunk of the newest entries. If there are many chunks, refunds have made some of them small: it joins two.
+-- seal moves the newest entries to a new chunk. If there are more than maxChunks, refunds have made some of them small: it joins
+-- two of them.
 local function seal(log)
   local units, name = 0, 1
   for at = 8, #log.newest, 11 do units = units + decode('<I4', log.newest, at) end
@@ -142,7 +149,7 @@ local function seal(log)
   log.changes[chunkField(log, name)] = log.newest
   log.chunks = log.chunks .. encode('<HI7I4H', name, newestTime(log), units, #log.newest / 11)
   log.newest = ''
-  if #log.chunks > mostChunks * 15 then
+  if #log.chunks > maxChunks * 15 then
     for at = 1, #log.chunks - 15, 15 do
       local name1, _, total1, count1, name2, last, total2, count2 = decode('<HI7I4HHI7I4H', log.chunks, at)
       if count1 + count2 <= chunkSize then
@@ -165,9 +172,9 @@ local function add(log, units, t)
     local from = search(text, 11, '<I7', 1, t)
     local t2, more = decode('<I7I4', text, from)
     local entry, rest, entries = encode('<I7I4', t, units), from, 1
-    if t2 == t or log.entries >= dense then entry, rest, entries = encode('<I7I4', t2, more + units), from + 11, 0 end
+    if t2 == t or log.entries >= mergeFrom then entry, rest, entries = encode('<I7I4', t2, more + units), from + 11, 0 end
     replace(log, sub(text, 1, from - 1) .. entry .. sub(text, rest), units, entries, at, name, total, count)
-  elseif log.entries >= mostEntries then
+  elseif log.entries >= maxEntries then
     log.newest = sub(log.newest, 1, -12) .. encode('<I7I4', t, before + units)
   else
     if #log.newest >= chunkSize * 11 then seal(log) end
@@ -175,8 +182,8 @@ local function add(log, units, t)
   end
 end
 
--- refund takes units out of the entry of a time, and returns how many.
-local function refund(log, t, most, first)
+-- refund removes up to maxUnits units from the entry of a time, and returns how many.
+local function refund(log, t, maxUnits, first)
   local text, at, name, total, count = place(log, t)
   local from = search(text, 11, '<I7', 1, t)
   if from > #text then return 0 end
@@ -185,30 +192,30 @@ local function refund(log, t, most, first)
   cut(first, t - 1)
   cut(first, t)
   local entry, entries = '', -1
-  if most < units then entry, entries = encode('<I7I4', t, units - most), 0 else most = units end
-  replace(log, sub(text, 1, from - 1) .. entry .. sub(text, from + 11), -most, entries, at, name, total, count)
-  return most
+  if maxUnits < units then entry, entries = encode('<I7I4', t, units - maxUnits), 0 else maxUnits = units end
+  replace(log, sub(text, 1, from - 1) .. entry .. sub(text, from + 11), -maxUnits, entries, at, name, total, count)
+  return maxUnits
 end
 
--- credit takes units out of the newest entries, and returns how many.
-local function credit(log, most, first)
+-- credit removes up to maxUnits units from the newest entries, and returns how many.
+local function credit(log, maxUnits, first)
   local given = 0
-  while given < most and log.newest ~= '' do
+  while given < maxUnits and log.newest ~= '' do
     local from, t, units = #log.newest + 1, 0, 0
-    while from > 1 and given < most do
+    while from > 1 and given < maxUnits do
       from = from - 11
       t, units = decode('<I7I4', log.newest, from)
       given = given + units
     end
     local entry, entries = '', (from - #log.newest - 1) / 11
-    if given > most then
-      entry, entries = encode('<I7I4', t, given - most), entries + 1
-      given = most
+    if given > maxUnits then
+      entry, entries = encode('<I7I4', t, given - maxUnits), entries + 1
+      given = maxUnits
     end
-    -- Whole chunks are not read.
+    -- Chunks that are removed as a whole are not read.
     while from == 1 and entry == '' and log.chunks ~= '' do
       local name, _, total, count = decode('<HI7I4H', log.chunks, #log.chunks - 14)
-      if given + total > most then break end
+      if given + total > maxUnits then break end
       log.changes[chunkField(log, name)] = false
       log.chunks, entries, given = sub(log.chunks, 1, -16), entries - count, given + total
     end
@@ -218,14 +225,14 @@ local function credit(log, most, first)
   return given
 end
 
--- merged returns a log as the reply has it: entries that no cut divides are one.
+-- merged encodes a log for the reply, with all entries between two cuts merged into one.
 local function merged(state, key, field, first)
   if not state then return '\0' end
   local log = openLog(state, key, field)
   local leftUnits, leftEntries = decode('<I7', state, 12), log.entries
   local marks, mark, text = cuts[first], 1, {}
   table.sort(marks)
-  local units, entries, newest = 0, 0, 0 -- of the entry in the making
+  local units, entries, newest = 0, 0, 0 -- of the entry being merged
   local function flush()
     if entries > 0 then text[#text + 1] = encode('<I7I4H', newest, units, entries) end
     units, entries = 0, 0

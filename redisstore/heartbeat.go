@@ -9,16 +9,17 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A keeper goroutine announces this node and keeps up with the servers: which there are, whether they have the scripts,
-// and which slots are whose.
 const (
-	keepEvery = 2 * time.Second
-	// announceTTL outlives a few missed turns, so that a slow Redis does not look like a lost node.
+	// heartbeatInterval is how often a node announces itself, agrees on the signing key and refreshes what it knows about the
+	// servers: which exist, whether they have the scripts, and which slots they hold.
+	heartbeatInterval = 2 * time.Second
+	// announceTTL is longer than a few missed heartbeats, so that a slow Redis does not look like a lost node.
 	announceTTL = 10 * time.Second
-	keepTimeout = time.Second
+	// controlTimeout limits calls that no decision waits for.
+	controlTimeout = time.Second
 
-	// joinChannel is where a node that joins is published. The others announce themselves again, to learn their ranks: within joinSpread,
-	// so that not all do at once, and not again within joinPause.
+	// joinChannel is the channel on which a joining node is published. The other nodes then announce themselves again to
+	// learn their ranks: within joinSpread, so that they do not all do so at once, and at most once per joinPause.
 	joinChannel = "nodes"
 	joinSpread  = 100 * time.Millisecond
 	joinPause   = 500 * time.Millisecond
@@ -26,7 +27,7 @@ const (
 	maxNodes = 1_000_000
 )
 
-// start lets the keeper connect and then take its turns.
+// start starts the goroutine that connects, and then runs the heartbeat until Close.
 func (s *Store) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop, s.closing = stop, ctx.Done()
@@ -34,63 +35,64 @@ func (s *Store) start() {
 		if !s.connect(ctx) {
 			return
 		}
-		tick := time.NewTicker(keepEvery)
+		tick := time.NewTicker(heartbeatInterval)
 		defer tick.Stop()
-		changed := time.NewTimer(0)
-		defer changed.Stop()
-		<-changed.C
-		var last time.Time // that another node joined and this one announced itself again
+		announceTimer := time.NewTimer(0)
+		defer announceTimer.Stop()
+		<-announceTimer.C
+		var last time.Time // when this node last announced itself because of a join
 		for due := false; ; {
 			select {
 			case <-tick.C:
-				s.keep(ctx)
-			case <-s.changed:
+				s.heartbeat(ctx)
+			case <-s.joinSignal:
 				if !due {
 					due = true
-					changed.Reset(max(time.Until(last.Add(joinPause)), 0) + rand.N(joinSpread)) //nolint:gosec // it spreads nodes
+					announceTimer.Reset(max(time.Until(last.Add(joinPause)), 0) + rand.N(joinSpread)) //nolint:gosec // it spreads nodes
 				}
-			case <-changed.C:
+			case <-announceTimer.C:
 				due, last = false, time.Now()
 				s.announceWithin(ctx, announceTTL)
 			case <-ctx.Done():
-				s.announceWithin(context.WithoutCancel(ctx), 0) // to sign off
+				s.announceWithin(context.WithoutCancel(ctx), 0) // sign off
 				return
 			}
 		}
 	})
 }
 
-// keep is one turn. What fails is tried again with the next: nothing here is needed for a decision.
-func (s *Store) keep(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+// heartbeat runs one heartbeat. Failures are ignored: the next heartbeat tries again, and no decision depends on it.
+func (s *Store) heartbeat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	if client, err := s.link.get(ctx); err == nil {
-		s.keepServers(ctx, client)
+		s.refreshServers(ctx, client)
 	}
 	_ = s.announceFor(ctx, announceTTL)
-	_, _ = s.agreeOnKey(ctx) // again and again, because Redis may have been emptied
+	_, _ = s.agreeOnKey(ctx) // every time, because Redis may have lost its data
 }
 
-// announceWithin announces this node for a while, as far as that can be done in keepTimeout.
+// announceWithin announces this node for d, within controlTimeout.
 func (s *Store) announceWithin(ctx context.Context, d time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	_ = s.announceFor(ctx, d)
 }
 
-// hearJoin notes that another node has joined, or with no message that from now on it would be heard of.
-func (s *Store) hearJoin(message string) {
+// handleJoin handles a message on joinChannel: the number of nodes after a join. An empty message means that the subscription
+// is active; joins before that may have been missed.
+func (s *Store) handleJoin(message string) {
 	if nodes, err := strconv.ParseInt(message, 10, 64); err == nil && nodes <= maxNodes {
 		s.updateMembers(func(m membership) membership { return m.joined(nodes) })
 	}
 	select {
-	case s.changed <- struct{}{}:
+	case s.joinSignal <- struct{}{}:
 	default:
 	}
 }
 
-// announceFor announces this node for a while, 0 to sign it off, and learns how many nodes there are, which of them it is, and what
-// time it is.
+// announceFor announces this node for d, or signs it off if d is 0. It learns the number of nodes, this node's rank and the
+// store's time.
 func (s *Store) announceFor(ctx context.Context, d time.Duration) error {
 	client, err := s.client(ctx)
 	if err != nil {
@@ -99,7 +101,7 @@ func (s *Store) announceFor(ctx context.Context, d time.Duration) error {
 	return s.announceOn(ctx, client, d)
 }
 
-// announceOn is announceFor on a connection that charges may not use yet.
+// announceOn does the work of announceFor on a connection that charges may not use yet.
 func (s *Store) announceOn(ctx context.Context, client rueidis.Client, d time.Duration) error {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	msg, err := s.run(ctx, client, s.announce, []string{s.prefix + "nodes"},
@@ -112,17 +114,17 @@ func (s *Store) announceOn(ctx context.Context, client rueidis.Client, d time.Du
 		return errReply
 	}
 	now := s.wall()
-	s.ahead.Store(values[1] - now.UnixMicro())
+	s.clockOffset.Store(values[1] - now.UnixMicro())
 	if d > 0 {
-		said := announcement{
+		reply := announcement{
 			nodes: max(1, values[0]), rank: values[2], until: values[1]/1000 + d.Milliseconds(), kept: values[3] == 1,
 		}
-		s.updateMembers(func(m membership) membership { return m.observe(said, now) })
+		s.updateMembers(func(m membership) membership { return m.observe(reply, now) })
 	}
 	return nil
 }
 
-// updateMembers replaces what is known of the nodes.
+// updateMembers replaces the membership atomically.
 func (s *Store) updateMembers(update func(membership) membership) {
 	for {
 		known := s.members.Load()
@@ -133,9 +135,9 @@ func (s *Store) updateMembers(update func(membership) membership) {
 	}
 }
 
-// keepServers loads the scripts on servers that do not have them, be they new, restarted or flushed; and in a
-// Cluster learns which shard has which slots. A server that is missed answers NOSCRIPT once per call under way.
-func (s *Store) keepServers(ctx context.Context, client rueidis.Client) {
+// refreshServers loads the scripts on servers that lack them because they are new, restarted or flushed, and in a Cluster
+// learns which shard holds which slots. A server that was missed answers NOSCRIPT once per call in flight.
+func (s *Store) refreshServers(ctx context.Context, client rueidis.Client) {
 	for _, server := range client.Nodes() {
 		for _, sc := range [...]script{s.take, s.announce} {
 			have, err := server.Do(ctx, server.B().ScriptExists().Sha1(sc.sha).Build()).AsIntSlice()
@@ -151,7 +153,7 @@ func (s *Store) keepServers(ctx context.Context, client rueidis.Client) {
 	}
 }
 
-// learnShards numbers each slot with the lowest slot of its shard.
+// learnShards maps each slot to the lowest slot of its shard.
 func learnShards(ctx context.Context, client rueidis.Client) (*[slots]uint16, bool) {
 	ranges, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
