@@ -13,24 +13,24 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// listen subscribes until the test ends, and returns what is heard, once the subscription stands.
-func listen(t *testing.T, s *Store, channel string) (heard <-chan string, ended <-chan error) {
+// listen subscribes until the test ends, and returns the received messages once the subscription is active.
+func listen(t *testing.T, s *Store, channel string) (received <-chan string, ended <-chan error) {
 	t.Helper()
-	messages, end, stands := make(chan string, 100), make(chan error, 1), make(chan struct{})
+	messages, end, subscribed := make(chan string, 100), make(chan error, 1), make(chan struct{})
 	go func() {
 		end <- s.Subscribe(t.Context(), []string{channel}, func(on string, message []byte) {
 			switch {
 			case on != channel:
-				t.Errorf("heard on %q", on)
+				t.Errorf("received on %q", on)
 			case message == nil:
-				close(stands)
+				close(subscribed)
 			default:
 				messages <- string(message)
 			}
 		})
 	}()
 	select {
-	case <-stands:
+	case <-subscribed:
 	case err := <-end:
 		t.Fatal(err)
 	case <-time.After(10 * time.Second):
@@ -39,19 +39,19 @@ func listen(t *testing.T, s *Store, channel string) (heard <-chan string, ended 
 	return messages, end
 }
 
-func hears(t *testing.T, heard <-chan string, want string) {
+func expectMessage(t *testing.T, received <-chan string, want string) {
 	t.Helper()
 	select {
-	case got := <-heard:
+	case got := <-received:
 		if got != want {
-			t.Errorf("heard %q, not %q", got, want)
+			t.Errorf("received %q, want %q", got, want)
 		}
 	case <-time.After(10 * time.Second):
-		t.Errorf("%q was not heard within 10 s", want)
+		t.Errorf("%q was not received within 10 s", want)
 	}
 }
 
-// In a Cluster each call goes to any of its servers, and all hear it.
+// In a Cluster each call goes to any server, and subscribers on all servers receive the message.
 func TestChannels(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) string{
@@ -71,8 +71,8 @@ func TestChannels(t *testing.T) {
 				if err := one.Publish(t.Context(), "news", []byte(message)); err != nil {
 					t.Fatal(err)
 				}
-				hears(t, here, message)
-				hears(t, there, message)
+				expectMessage(t, here, message)
+				expectMessage(t, there, message)
 			}
 			if len(elsewhere) > 0 {
 				t.Errorf("%q on another channel", <-elsewhere)
@@ -81,8 +81,8 @@ func TestChannels(t *testing.T) {
 	}
 }
 
-// Namespaces and databases that share a server do not hear each other.
-func TestChannelsApart(t *testing.T) {
+// Namespaces and databases that share a server do not receive each other's messages.
+func TestChannelsAreSeparate(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	var all []<-chan string
@@ -97,20 +97,20 @@ func TestChannelsApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		heard, _ := listen(t, s, "news")
-		all, stores = append(all, heard), append(stores, s)
+		received, _ := listen(t, s, "news")
+		all, stores = append(all, received), append(stores, s)
 	}
 	for i, s := range stores {
 		if err := s.Publish(t.Context(), "news", []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, heard := range all {
-		hears(t, heard, string(rune('0'+i)))
+	for i, received := range all {
+		expectMessage(t, received, string(rune('0'+i)))
 	}
-	for i, heard := range all {
-		if len(heard) > 0 {
-			t.Errorf("store %d heard %q", i, <-heard)
+	for i, received := range all {
+		if len(received) > 0 {
+			t.Errorf("store %d received %q", i, <-received)
 		}
 	}
 }
@@ -143,12 +143,12 @@ func TestSubscribeEnds(t *testing.T) {
 	server.Kill()
 	ends(broken, "the server")
 	server.Restart(t)
-	if err := publish(); err != nil { // the first try meets the connection that died with the server
+	if err := publish(); err != nil { // the first attempt uses the connection that died with the server
 		t.Error(err)
 	}
 	server.Kill()
 	server.Restart(t)
-	listen(t, s, "news") // and so it does here
+	listen(t, s, "news") // and so does this one
 	server.Kill()
 	if err := publish(); err == nil {
 		t.Error("published without a server")
@@ -160,9 +160,9 @@ func TestSubscribeEnds(t *testing.T) {
 	ends(closed, "the store")
 }
 
-// TestChannelsHoldUpNobody: charges are answered while somebody who was told something does not come to an end, and messages go
-// out on another connection.
-func TestChannelsHoldUpNobody(t *testing.T) {
+// TestSlowSubscriberDoesNotDelayCharges checks that charges are answered while a receiver blocks, and that messages are sent
+// on another connection.
+func TestSlowSubscriberDoesNotDelayCharges(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	s := open(t, standalone(server))
@@ -182,7 +182,7 @@ func TestChannelsHoldUpNobody(t *testing.T) {
 		})
 	}()
 	<-subscribed
-	message := bytes.Repeat([]byte("x"), 1<<20) // more than fits between the two
+	message := bytes.Repeat([]byte("x"), 1<<20) // more than the socket buffers hold
 	for range 20 {
 		if err := s.Publish(t.Context(), "news", message); err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestChannelsHoldUpNobody(t *testing.T) {
 	}
 	for deadline := time.Now().Add(10 * time.Second); !stuck.Load(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("nothing was heard")
+			t.Fatal("nothing was received")
 		}
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; {
@@ -204,12 +204,12 @@ func TestChannelsHoldUpNobody(t *testing.T) {
 			}
 			cancel()
 		}
-		// A connection is listed with its last command; one that is idle pings.
+		// A connection is listed with its last command; an idle one sends PING.
 		if list, _ := server.Must(t, "CLIENT", "LIST").(string); strings.Contains(list, "cmd=publish") {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("messages go out on the connection of charges")
+			t.Fatal("messages are sent on the connection of charges")
 		}
 	}
 	close(release)

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// TestNodeClockDoesNotMatter compares two nodes on one Redis, one of them an hour wrong, over windows whose bounds only
-// the node can work out.
+// TestNodeClockDoesNotMatter compares two nodes on one Redis, one of them with a wrong clock, over windows whose bounds the
+// node computes.
 func TestNodeClockDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -22,7 +22,7 @@ func TestNodeClockDoesNotMatter(t *testing.T) {
 				store := right
 				if used%2 == 0 {
 					store = skewed
-					store.clockOffset.Store(0) // as if it had never heard what time it is
+					store.clockOffset.Store(0) // as if it had not learned the store's time
 				}
 				r, err := headgate.Take(t.Context(), store, limit, wrong.String()+unit.String(), "me")
 				if err != nil {
@@ -91,7 +91,7 @@ func TestRedisClockStep(t *testing.T) {
 			t.Errorf("%s: admitted after the clock was set back", limit.Algorithm)
 			continue
 		}
-		// On the clock that runs now, the wait must end no later than 30 s after it would have.
+		// On the new clock, the wait must end no later than 30 s after it would have.
 		if late := r.Time.Add(r.RetryAfter).Sub(retry[limit]); late > 0 {
 			t.Errorf("%s: waits until %s later than before, by a clock set back by %s", limit.Algorithm, late, step)
 		}
@@ -101,8 +101,8 @@ func TestRedisClockStep(t *testing.T) {
 	}
 }
 
-// TestLifetimes: 1/second beside 1000/month on one subject. No write shortens the TTL, and fields that have lapsed are gone
-// after later writes.
+// TestLifetimes charges 1/second and 1000/month on one subject. No write shortens the TTL, and later writes delete expired
+// fields.
 func TestLifetimes(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -143,7 +143,7 @@ func TestLifetimes(t *testing.T) {
 	}
 	take(second("a"))
 	if got, want := ttl(), now.Unix()+1; got < want*1000 || got > (want+8)*1000 {
-		t.Errorf("a field that needs a second lives until %d, it is %d", got, now.UnixMilli())
+		t.Errorf("a field with a lifetime of a second expires at %d, now %d", got, now.UnixMilli())
 	}
 	take(month)
 	end := time.Date(2034, 4, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
@@ -151,13 +151,13 @@ func TestLifetimes(t *testing.T) {
 		take(second(string(rune('b' + i))))
 		take(second("a"), month)
 		if got := ttl(); got != end {
-			t.Fatalf("the key lives until %d, the month until %d", got, end)
+			t.Fatalf("the key expires at %d, the month ends at %d", got, end)
 		}
 	}
 	for range 100 {
 		take(month)
 	}
 	if n, _ := server.Must(t, "HLEN", store.Key(subject)).(int64); n > 2 {
-		t.Errorf("%d fields are left, one is alive", n)
+		t.Errorf("%d fields left, want at most 2", n)
 	}
 }

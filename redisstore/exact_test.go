@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestMain lets the test binary stand in for another process that uses the store: see worker.
+// TestMain runs a job instead of the tests if worker started this process.
 func TestMain(m *testing.M) {
 	if job := os.Getenv("HEADGATE_TEST_JOB"); job != "" {
 		if err := work(job); err != nil {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work does a job given as "name address callers": in a process of its own, printing what came of it.
+// work runs a job given as "name address callers" in its own process, and prints the outcome.
 func work(job string) error {
 	var name, address string
 	var callers int
@@ -73,7 +73,7 @@ var exactLimits = []headgate.Limit{
 	{Algorithm: headgate.SlidingLog, Count: exactly, Window: 24 * time.Hour},
 }
 
-// workExact charges each limit until it is denied and prints how often it was admitted.
+// workExact charges each limit until it is denied, and prints how often it was admitted.
 func workExact(store *Store, callers int) error {
 	for _, limit := range exactLimits {
 		var admitted atomic.Int64
@@ -82,7 +82,7 @@ func workExact(store *Store, callers int) error {
 		for range callers {
 			done.Go(func() {
 				for {
-					r, err := headgate.Take(context.Background(), store, limit, "exact", "everybody")
+					r, err := headgate.Take(context.Background(), store, limit, "exact", "all")
 					if err != nil {
 						failed.Store(err)
 						return
@@ -103,7 +103,7 @@ func workExact(store *Store, callers int) error {
 	return nil
 }
 
-// TestExact lets 100 callers in 4 processes fight over limits of 1,000.
+// TestExact lets 100 callers in 4 processes compete for limits of 1,000.
 func TestExact(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -143,15 +143,15 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// conserved are the limits of three subjects that TestConservation charges together; the last is soon used up, so that
-// many requests are denied midway.
-var conserved = []headgate.Limit{countless, countless, {Algorithm: headgate.FixedWindow, Count: 200, Window: 24 * time.Hour}}
+// conserved are the limits of three subjects that TestConservation charges together. The last is soon exhausted, so that many
+// requests are denied.
+var conserved = []headgate.Limit{unlimited, unlimited, {Algorithm: headgate.FixedWindow, Count: 200, Window: 24 * time.Hour}}
 
 func conservedCharges(cost int64) []headgate.Charge {
 	charges := make([]headgate.Charge, len(conserved))
 	for i, limit := range conserved {
 		charges[i] = headgate.Charge{
-			Subject: headgate.SubjectOf("conserved", strconv.Itoa(i)), Counter: countlessC, Limit: limit, Cost: cost,
+			Subject: headgate.SubjectOf("conserved", strconv.Itoa(i)), Counter: unlimitedCounter, Limit: limit, Cost: cost,
 		}
 	}
 	return charges
@@ -183,8 +183,8 @@ func workForever(store *Store, callers int) error {
 	return nil
 }
 
-// TestConservation makes requests over three subjects in different slots, many of them denied midway. After the last
-// refund every counter equals the sum of what was admitted.
+// TestConservation makes requests over three subjects in different slots, many of which are denied after some slots have
+// granted. After the last refund every counter equals the sum of what was admitted.
 func TestConservation(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -222,7 +222,7 @@ func TestConservation(t *testing.T) {
 		var results [1]headgate.Result
 		_ = store.Take(t.Context(), charges[i:i+1], results[:])
 		if used := charges[i].Limit.Count - results[0].Remaining; used != admitted[i].Load() {
-			t.Errorf("counter %d is at %d, admitted were %d", i, used, admitted[i].Load())
+			t.Errorf("counter %d: %d recorded, %d admitted", i, used, admitted[i].Load())
 		}
 	}
 	if denied.Load() < 1000 || admitted[0].Load() != admitted[1].Load() {
@@ -230,7 +230,7 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// TestProcessKilledMidway kills a process among such requests: it leaves at most what it had in flight.
+// TestProcessKilledMidway kills a process during such requests: at most the units in flight are recorded in addition.
 func TestProcessKilledMidway(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -253,7 +253,7 @@ func TestProcessKilledMidway(t *testing.T) {
 	}
 	_ = cmd.Wait() // it was killed
 	store := open(t, address)
-	time.Sleep(100 * time.Millisecond) // what is still on the wire arrives
+	time.Sleep(100 * time.Millisecond) // until requests in flight have arrived
 	for i, c := range conservedCharges(0) {
 		var results [1]headgate.Result
 		if err := store.Take(t.Context(), []headgate.Charge{c}, results[:]); err != nil {
@@ -262,8 +262,8 @@ func TestProcessKilledMidway(t *testing.T) {
 		used := c.Limit.Count - results[0].Remaining
 		inFlight := int64(callers) * 100
 		if used < admitted[i] || used > admitted[i]+inFlight {
-			t.Errorf("counter %d is at %d, admitted and told were %d", i, used, admitted[i])
+			t.Errorf("counter %d: %d recorded, %d reported as admitted", i, used, admitted[i])
 		}
-		t.Logf("counter %d: %d recorded, %d told", i, used, admitted[i])
+		t.Logf("counter %d: %d recorded, %d reported", i, used, admitted[i])
 	}
 }

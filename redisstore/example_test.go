@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// Several limits on several subjects in one request, all or none.
+// Several limits on several subjects in one request: all are charged, or none.
 func ExampleStore_Take() {
 	berlin, _ := time.LoadLocation("Europe/Berlin")
 	peak := headgate.CounterOf("api", "peak", headgate.TokenBucket)

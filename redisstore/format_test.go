@@ -17,11 +17,11 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-var writeFormat = flag.Bool("write-format", false, "write the file of a new format; that of a known one is never written again")
+var writeFormat = flag.Bool("write-format", false, "write the golden file of a new format; existing files are never overwritten")
 
-// TestFormat holds what is stored to the bytes of testdata/<format>.golden, the keys included. Nodes of two versions may share
-// a Redis: if this test fails, give format another name, run it once with -write-format, and say in docs/redis.md what
-// becomes of the old data.
+// TestFormat compares the stored keys and values with testdata/<format>.golden, byte by byte. Nodes of two versions may share
+// a Redis: if this test fails, rename format, run the test once with -write-format, and document in docs/redis.md what
+// happens to the old data.
 func TestFormat(t *testing.T) {
 	t.Parallel()
 	server := testenv.Start(t, testenv.Redis)
@@ -37,14 +37,14 @@ func TestFormat(t *testing.T) {
 		return
 	}
 	if err != nil {
-		t.Fatalf("%v: a new format needs its file: run this test with -write-format", err)
+		t.Fatalf("%v: a new format needs a golden file: run this test with -write-format", err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is not stored as before: it needs another name\ngot\n%s\nwant\n%s", format, got, want)
+		t.Errorf("stored bytes of %s have changed: rename the format\ngot\n%s\nwant\n%s", format, got, want)
 	}
 }
 
-// storedBytes makes charges of every kind at fixed times and returns all that they have left.
+// storedBytes makes charges of every kind at fixed times and returns everything that they stored.
 func storedBytes(t *testing.T, server *testenv.Server, store *Store, setTime func(time.Time)) string {
 	start := time.Unix(2_000_000_000, 123_456_000)
 	minute := func(a headgate.Algorithm) headgate.Limit {

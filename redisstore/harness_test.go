@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/storetest"
 )
 
-// clockLine is the one place where the script learns the time. Tests put another in its place; production scripts accept
-// none.
+// clockLine is the only line in which the script reads the time. Tests replace it with testClock; production scripts do not accept a
+// time.
 const (
 	clockLine = "local now = redis.call('TIME'); now = now[1] * 1000000 + now[2]"
 	testClock = "local now = tonumber(table.remove(ARGV))"
@@ -39,7 +39,7 @@ func (c *clockClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.Red
 	return c.Client.Do(ctx, c.B().Arbitrary(parts[:3]...).Keys(parts[3:3+n]...).Args(args...).Build())
 }
 
-// openWithClock is a store at an address whose script takes its time from the test. edit may change the script further.
+// openWithClock opens a store whose script takes the time from the test. edit may change the script further.
 func openWithClock(t testing.TB, address, namespace string, edit func(string) string) storetest.Target {
 	t.Helper()
 	text := strings.Replace(takeText, clockLine, testClock, 1)
@@ -74,7 +74,7 @@ func openWithClock(t testing.TB, address, namespace string, edit func(string) st
 	return target
 }
 
-// open is a store as users get it.
+// open opens a store as users do, and waits until it is connected.
 func open(t testing.TB, address string) *Store {
 	t.Helper()
 	s, err := Open(address)
@@ -88,23 +88,22 @@ func open(t testing.TB, address string) *Store {
 	return s
 }
 
-// startServer, startSentinels and startCluster start servers on which no counter may be left without a TTL when the test
-// ends, whatever it did.
+// startServer, startSentinels and startCluster start servers, and check at the end of the test that every counter has a TTL.
 func startServer(t testing.TB) *testenv.Server {
 	s := testenv.Start(t, testenv.Redis)
-	t.Cleanup(func() { noImmortals(t, s) })
+	t.Cleanup(func() { checkTTLs(t, s) })
 	return s
 }
 
 func startSentinels(t testing.TB) *testenv.Sentinels {
 	s := testenv.StartSentinels(t, testenv.Redis)
-	t.Cleanup(func() { noImmortals(t, s.Primary(t)) })
+	t.Cleanup(func() { checkTTLs(t, s.Primary(t)) })
 	return s
 }
 
 func startCluster(t testing.TB, extra ...string) *testenv.Cluster {
 	c := testenv.StartCluster(t, testenv.Redis, extra...)
-	t.Cleanup(func() { noImmortals(t, c.Primaries(t)...) })
+	t.Cleanup(func() { checkTTLs(t, c.Primaries(t)...) })
 	return c
 }
 
@@ -116,8 +115,8 @@ func sentinels(s *testenv.Sentinels) string {
 
 func cluster(c *testenv.Cluster) string { return "cluster://" + strings.Join(c.Addrs(), ",") }
 
-// noImmortals fails if any counter on the servers has no TTL, and says how many it looked at.
-func noImmortals(t testing.TB, servers ...*testenv.Server) (counters int) {
+// checkTTLs fails the test if a counter on the servers has no TTL, and returns the number of counters.
+func checkTTLs(t testing.TB, servers ...*testenv.Server) (counters int) {
 	t.Helper()
 	for _, s := range servers {
 		keys, _ := s.Must(t, "KEYS", format+":*").([]any)

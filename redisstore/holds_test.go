@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/storetest"
 )
 
-// TestHoldsBalance makes random reservations, commits and cancellations on one counter: in time, twice and too late, up to as
-// many holds as there may be. It keeps an account of its own: nothing is lost, and nothing counts twice. Set
-// HEADGATE_HOLD_OPERATIONS for more of them.
+// TestHoldsBalance makes random reservations, commits and cancellations on one counter: in time, repeated and late, up to the
+// maximum number of holds. It compares them with its own account: no unit is lost, and none counts twice.
+// HEADGATE_HOLD_OPERATIONS sets the number of operations.
 func TestHoldsBalance(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -24,24 +24,24 @@ func TestHoldsBalance(t *testing.T) {
 		T: t, Target: openWithClock(t, standalone(server), "balance", nil), Rand: rand.New(rand.NewPCG(seed, 0)),
 		now: time.Unix(2_000_000_000, 0), live: map[int64]headgate.Receipt{}, settled: map[int64]bool{},
 		charge: headgate.Charge{
-			Subject: headgate.SubjectOf("balance"), Counter: countlessC,
+			Subject: headgate.SubjectOf("balance"), Counter: unlimitedCounter,
 			Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: headgate.MaxCost, Window: 366 * 24 * time.Hour},
 		},
 	}
-	most, peak := min(headgate.MaxHolds-2*batch, operations/4), 0
+	maxHolds, peak := min(headgate.MaxHolds-2*batch, operations/4), 0
 	for done := 0; done < operations; done += batch {
-		a.operate(len(a.live) < most-batch)
+		a.operate(len(a.live) < maxHolds-batch)
 		peak = max(peak, len(a.live))
 	}
 	store, _ := a.Store.(*Store)
 	fields, _ := server.Must(t, "HLEN", store.Key(a.charge.Subject)).(int64)
 	t.Logf("seed %d: %d operations, at most %d holds; %d live at the end, in %d fields; %d units recorded",
 		seed, operations, peak, len(a.live), fields, a.recorded)
-	if peak < most*9/10 {
+	if peak < maxHolds*9/10 {
 		t.Errorf("there were never more than %d holds", peak)
 	}
 	if fields > int64(2*peak+256) {
-		t.Errorf("%d fields: those that have ended are not swept", fields)
+		t.Errorf("%d fields: expired holds are not deleted", fields)
 	}
 	a.now = a.now.Add(2 * headgate.MaxHold)
 	if a.balance(); a.held != 0 {
@@ -51,7 +51,7 @@ func TestHoldsBalance(t *testing.T) {
 
 const batch = 50
 
-// account is what a counter must have, by simple addition.
+// account computes the expected state of a counter by simple addition.
 type account struct {
 	*testing.T
 	storetest.Target
@@ -89,7 +89,7 @@ func (a *account) take(charges []headgate.Charge) []headgate.Result {
 	return results
 }
 
-// operate makes a batch of operations in one call, and looks at the balance.
+// operate makes a batch of operations in one call, and checks the balance.
 func (a *account) operate(more bool) {
 	a.now = a.now.Add(time.Duration(a.Int64N(int64(50 * time.Millisecond)))).Truncate(time.Microsecond)
 	charges := make([]headgate.Charge, batch)
@@ -101,7 +101,7 @@ func (a *account) operate(more bool) {
 		}
 		n := a.IntN(len(a.receipts))
 		charges[i].Release, charges[i].Cost = a.receipts[n], a.Int64N(3)*a.Int64N(60) // often a cancellation
-		if a.IntN(10) > 0 {                                                           // else it is settled again
+		if a.IntN(10) > 0 {                                                           // otherwise it is settled again later
 			a.receipts[n] = a.receipts[len(a.receipts)-1]
 			a.receipts = a.receipts[:len(a.receipts)-1]
 		}
@@ -113,26 +113,26 @@ func (a *account) operate(more bool) {
 	a.balance()
 }
 
-// expire takes what has ended off the account.
+// expire removes ended holds from the account.
 func (a *account) expire() {
 	for len(a.ends) > 0 && a.ends[0].Time <= a.now.UnixMicro() {
 		r, _ := heap.Pop(&a.ends).(headgate.Receipt)
-		if _, there := a.live[r.Mark]; there {
+		if _, exists := a.live[r.Mark]; exists {
 			a.held -= r.Units
 			delete(a.live, r.Mark)
 		}
 	}
 }
 
-// enter enters what became of a charge.
+// enter records the result of a charge in the account.
 func (a *account) enter(c *headgate.Charge, r *headgate.Result) {
 	if c.Hold > 0 {
-		end, asked := time.UnixMicro(r.Receipt.Time), a.now.Add(c.Hold)
-		if r.Granted != c.Cost || end.Before(asked.Truncate(time.Microsecond)) || end.Sub(asked) > c.Hold/8+time.Second/64 {
+		end, requested := time.UnixMicro(r.Receipt.Time), a.now.Add(c.Hold)
+		if r.Granted != c.Cost || end.Before(requested.Truncate(time.Microsecond)) || end.Sub(requested) > c.Hold/8+time.Second/64 {
 			a.Fatalf("%+v: held until %s: %+v", c, end, r)
 		}
 		if _, twice := a.live[r.Receipt.Mark]; twice || a.settled[r.Receipt.Mark] {
-			a.Fatalf("two holds have the number %d", r.Receipt.Mark)
+			a.Fatalf("two holds with number %d", r.Receipt.Mark)
 		}
 		a.live[r.Receipt.Mark] = r.Receipt
 		heap.Push(&a.ends, r.Receipt)
@@ -140,18 +140,18 @@ func (a *account) enter(c *headgate.Charge, r *headgate.Result) {
 		a.receipts = append(a.receipts, r.Receipt)
 		return
 	}
-	_, there := a.live[c.Release.Mark]
+	_, exists := a.live[c.Release.Mark]
 	late := c.Release.Time <= a.now.UnixMicro()
-	if there {
+	if exists {
 		a.held -= c.Release.Units
 		delete(a.live, c.Release.Mark)
 	}
 	want := int64(0)
-	if there || late {
+	if exists || late {
 		want = c.Cost
 	}
 	if r.Granted != want {
-		a.Fatalf("%+v, there %v, late %v: %+v", c, there, late, r)
+		a.Fatalf("%+v, exists %v, late %v: %+v", c, exists, late, r)
 	}
 	a.settled[c.Release.Mark] = true
 	a.recorded += r.Granted
@@ -160,6 +160,6 @@ func (a *account) enter(c *headgate.Charge, r *headgate.Result) {
 func (a *account) balance() {
 	a.expire()
 	if left := a.take([]headgate.Charge{a.charge})[0].Remaining; left != a.charge.Limit.Count-a.recorded-a.held {
-		a.Fatalf("%d are left, and should be %d - %d recorded - %d held", left, a.charge.Limit.Count, a.recorded, a.held)
+		a.Fatalf("%d remaining, want %d - %d recorded - %d held", left, a.charge.Limit.Count, a.recorded, a.held)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A node that joins is known at once to those that listen, which never count fewer nodes for it, whatever is published.
-func TestHearJoin(t *testing.T) {
+// A published join is counted at once. No message lowers the number of nodes.
+func TestHandleJoin(t *testing.T) {
 	t.Parallel()
 	s := newStore(Options{Namespace: "joins"}, false)
 	s.members.Store(&membership{nodes: 3, rank: 2})
@@ -22,16 +22,17 @@ func TestHearJoin(t *testing.T) {
 		}
 	}
 	if len(s.joinSignal) != 1 {
-		t.Error("it does not announce itself again")
+		t.Error("the node does not announce itself again")
 	}
 }
 
-// Nodes that listen know of one that joins, and which of them they are; those that hear messages do not hear of it.
+// Subscribed nodes learn at once of a node that joins, and their new ranks. Subscribers of other channels do not get the
+// message.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	first := open(t, standalone(server))
-	heard, _ := listen(t, first, "news")
+	received, _ := listen(t, first, "news")
 	second := open(t, standalone(server))
 	knows := func(s *Store) bool {
 		return s.Nodes() == 2 && first.members.Load().rank+second.members.Load().rank == 3
@@ -44,5 +45,5 @@ func TestJoin(t *testing.T) {
 	if err := second.Publish(t.Context(), "news", []byte("a")); err != nil {
 		t.Error(err)
 	}
-	hears(t, heard, "a") // and nothing else
+	expectMessage(t, received, "a") // and nothing else
 }

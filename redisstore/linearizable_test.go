@@ -12,13 +12,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// taken is what a caller put into a charge and got out of it.
+// taken is the output of a charge.
 type taken struct {
 	granted, remaining int64
 }
 
-// TestLinearizable checks histories of concurrent charges and refunds on one subject: there is an order, within what each
-// caller saw, in which a plain counter would have given the same answers.
+// TestLinearizable checks histories of concurrent charges and refunds on one subject: there is an order, consistent with the
+// times of the calls, in which a sequential counter returns the same results.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -48,14 +48,14 @@ func TestLinearizable(t *testing.T) {
 			for round := range 20 {
 				history := record(t, store, limit, headgate.SubjectOf("linear", string(rune('a'+round))))
 				if !porcupine.CheckOperations(model, history) {
-					t.Fatalf("round %d: no order explains the answers", round)
+					t.Fatalf("round %d: no order explains the results", round)
 				}
 			}
 		})
 	}
 }
 
-// record lets a few callers charge and give back, and writes down when each began, ended and what it was told.
+// record lets a few callers charge and refund, and records the begin, end and result of each call.
 func record(t *testing.T, store *Store, limit headgate.Limit, subject headgate.Subject) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -64,7 +64,7 @@ func record(t *testing.T, store *Store, limit headgate.Limit, subject headgate.S
 		done.Go(func() {
 			var receipts []headgate.Receipt
 			for range 25 {
-				c := headgate.Charge{Subject: subject, Counter: countlessC, Limit: limit, Cost: 1 + rand.Int64N(5)}
+				c := headgate.Charge{Subject: subject, Counter: unlimitedCounter, Limit: limit, Cost: 1 + rand.Int64N(5)}
 				input := c.Cost
 				if len(receipts) > 0 && rand.IntN(3) == 0 {
 					c.Refund, receipts = receipts[0], receipts[1:]

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// What happens to callers while servers are bent under load. Each test ends with the books: see load.end.
+// Tests of server failures under load. Each test compares the counters with the callers' results at the end: see load.end.
 
 func TestScriptFlushUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -40,10 +40,10 @@ func TestPauseUnderLoad(t *testing.T) {
 	time.Sleep(time.Second)
 	l.end(t, 0)
 	if l.failed.Load() == 0 {
-		t.Error("nobody noticed that the server stood still")
+		t.Error("no caller failed while the server was paused")
 	}
 	if err := l.failedSince(resumed.Add(300 * time.Millisecond)); err != nil {
-		t.Errorf("a caller still saw an error after the server went on: %v", err)
+		t.Errorf("a caller still failed after the server was resumed: %v", err)
 	}
 }
 
@@ -57,34 +57,34 @@ func TestRestartUnderLoad(t *testing.T) {
 	server.Kill()
 	time.Sleep(300 * time.Millisecond)
 	server.Restart(t)
-	back := time.Now()
+	restarted := time.Now()
 	time.Sleep(time.Second)
-	l.end(t, before+100) // nothing is kept on disk here: what was counted before is gone
-	if err := l.failedSince(back.Add(300 * time.Millisecond)); err != nil {
-		t.Errorf("a caller still saw an error after the server was back: %v", err)
+	l.end(t, before+100) // without persistence, earlier counts are lost
+	if err := l.failedSince(restarted.Add(300 * time.Millisecond)); err != nil {
+		t.Errorf("a caller still failed after the restart: %v", err)
 	}
 }
 
-// TestPrimaryKilledUnderLoad kills a primary of a Cluster. Subjects of the other shards see no error at all; those of its
-// own see none once the promoted replica takes writes.
+// TestPrimaryKilledUnderLoad kills a primary of a Cluster. Charges on other shards do not fail. Those on its own shard
+// succeed again once the promoted replica accepts writes.
 func TestPrimaryKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
-	// By default a Cluster denies all traffic while any slot is not served.
+	// By default a Cluster rejects all commands while any slot is not served.
 	c := startCluster(t, "--cluster-require-full-coverage", "no")
 	store := open(t, cluster(c))
 	all := subjects(12)
 	victim := c.PrimaryOf(t, int(store.slot(all[0])))
-	here, elsewhere := all[:0:0], all[:0:0]
+	onVictim, onOthers := all[:0:0], all[:0:0]
 	for _, s := range all {
 		if store.Shard(s) == store.Shard(all[0]) {
-			here = append(here, s)
+			onVictim = append(onVictim, s)
 		} else {
-			elsewhere = append(elsewhere, s)
+			onOthers = append(onOthers, s)
 		}
 	}
-	l := startLoad(t, store, here, 8, 200*time.Millisecond)
-	others := startLoad(t, store, elsewhere, 8, 2*time.Second)
+	l := startLoad(t, store, onVictim, 8, 200*time.Millisecond)
+	others := startLoad(t, store, onOthers, 8, 2*time.Second)
 	time.Sleep(500 * time.Millisecond)
 	shard := store.Shard(all[0])
 	victim.Kill()
@@ -93,21 +93,21 @@ func TestPrimaryKilledUnderLoad(t *testing.T) {
 	l.end(t, 1000) // asynchronous replication may lose what was acknowledged last
 	others.end(t, 0)
 	if l.failed.Load() == 0 {
-		t.Error("nobody noticed that the primary was gone")
+		t.Error("no caller failed after the primary was killed")
 	}
 	if err := l.failedSince(served.Add(500 * time.Millisecond)); err != nil {
-		t.Errorf("a caller still saw an error long after another primary served the slot: %v", err)
+		t.Errorf("a caller still failed long after another primary served the slot: %v", err)
 	}
 	if n := others.failed.Load(); n > 0 {
 		t.Errorf("%d callers of other shards saw an error: %v", n, others.lastError)
 	}
 	if store.heartbeat(t.Context()); store.Shard(all[0]) != shard {
-		t.Errorf("shard %d became %d by a failover", shard, store.Shard(all[0]))
+		t.Errorf("shard %d became %d in a failover", shard, store.Shard(all[0]))
 	}
 	t.Logf("errors on the dead shard: %d, the last %s after another primary served it: %v", l.failed.Load(), l.lastFailed.Sub(served), l.lastError)
 }
 
-// firstWrite is when a slot takes writes again, seen by an independent client.
+// firstWrite returns when a slot accepts writes again, as observed by an independent client.
 func firstWrite(t testing.TB, c *testenv.Cluster, slot int) time.Time {
 	t.Helper()
 	probe := keyInSlot(slot)
@@ -118,7 +118,7 @@ func firstWrite(t testing.TB, c *testenv.Cluster, slot int) time.Time {
 			}
 		}
 	}
-	t.Fatalf("slot %d takes no writes", slot)
+	t.Fatalf("slot %d accepts no writes", slot)
 	return time.Time{}
 }
 
@@ -133,20 +133,20 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 			break
 		}
 		if time.Since(start) > 20*time.Second {
-			t.Fatal("no primary takes writes")
+			t.Fatal("no primary accepts writes")
 		}
 	}
 	served := time.Now()
 	time.Sleep(4 * time.Second)
 	l.end(t, 1000)
-	// The sentinel that the client listens to may be one of those that hear of it from the leader, every two seconds.
+	// The client's sentinel may be one that learns of the failover from the leader, every two seconds.
 	if err := l.failedSince(served.Add(2500 * time.Millisecond)); err != nil {
-		t.Errorf("a caller still saw an error long after another primary served: %v", err)
+		t.Errorf("a caller still failed long after another primary served: %v", err)
 	}
 }
 
-// TestReshardUnderLoad moves the slots of all subjects to another primary and back. Nobody sees an error, and the
-// counters move with their slots.
+// TestReshardUnderLoad moves the slots of all subjects to another primary and back. No caller gets an error, and the counters
+// move with their slots.
 func TestReshardUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -170,16 +170,16 @@ func TestReshardUnderLoad(t *testing.T) {
 	}
 }
 
-// TestSlotHalfMoved asks for two subjects of one slot while one of them has already been moved: the server answers
-// TRYAGAIN, and they are asked for one by one.
+// TestSlotHalfMoved charges two subjects of one slot while one of them has already been moved: the server answers TRYAGAIN,
+// and the store makes one call per subject.
 func TestSlotHalfMoved(t *testing.T) {
 	t.Parallel()
 	c := testenv.StartCluster(t, testenv.Redis)
 	store := open(t, cluster(c))
 	a, b := twoInOneSlot(store)
 	charges := []headgate.Charge{
-		{Subject: a, Counter: countlessC, Limit: countless, Cost: 1},
-		{Subject: b, Counter: countlessC, Limit: countless, Cost: 1},
+		{Subject: a, Counter: unlimitedCounter, Limit: unlimited, Cost: 1},
+		{Subject: b, Counter: unlimitedCounter, Limit: unlimited, Cost: 1},
 	}
 	take := func(want ...int64) []headgate.Result {
 		t.Helper()
@@ -210,7 +210,7 @@ func TestSlotHalfMoved(t *testing.T) {
 	from.Must(t, "MIGRATE", host, port, store.Key(a), "0", "5000")
 
 	take(2, 2)
-	charges[1].Limit.Count = 2 // the second denies; the first, decided elsewhere, is refunded
+	charges[1].Limit.Count = 2 // the second denies; the first, decided by another server, is refunded
 	if r := take(2, 2); !r[0].Allowed || r[0].Granted != 0 || r[1].Allowed {
 		t.Errorf("%+v", r)
 	}
@@ -218,7 +218,7 @@ func TestSlotHalfMoved(t *testing.T) {
 	take(3, 3)
 }
 
-// twoInOneSlot are subjects that a Cluster keeps together.
+// twoInOneSlot returns two subjects in the same slot.
 func twoInOneSlot(s *Store) (a, b headgate.Subject) {
 	seen := map[uint16]headgate.Subject{}
 	for i := 0; ; i++ {
@@ -230,9 +230,8 @@ func twoInOneSlot(s *Store) (a, b headgate.Subject) {
 	}
 }
 
-// TestRedisComesLater: a store is there before its Redis is. Charges get an answer at once, and go to Redis as soon as it
-// answers, without anybody's help.
-func TestRedisComesLater(t *testing.T) {
+// TestRedisStartsLater opens a store before its Redis runs. Charges fail at once, and succeed as soon as Redis answers.
+func TestRedisStartsLater(t *testing.T) {
 	t.Parallel()
 	server := testenv.Start(t, testenv.Redis)
 	server.Kill()
@@ -247,8 +246,8 @@ func TestRedisComesLater(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 	}
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("opening a store and 100 charges took %s without Redis", took)
+	if elapsed := time.Since(start); elapsed > time.Second {
+		t.Errorf("opening a store and 100 charges took %s without Redis", elapsed)
 	}
 	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), server.Addr()) {
 		t.Errorf("%v", err)

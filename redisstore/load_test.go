@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// load is many callers charging one unit at a time on counters so large that nobody is denied, and what became of it.
+// load is many callers that charge one unit at a time on counters too large to deny, and the outcome.
 type load struct {
 	store    headgate.Store
 	subjects []headgate.Subject
@@ -29,8 +29,8 @@ type load struct {
 }
 
 var (
-	countless  = headgate.Limit{Algorithm: headgate.FixedWindow, Count: headgate.MaxCost, Window: 24 * time.Hour}
-	countlessC = headgate.CounterOf("countless", "", headgate.FixedWindow)
+	unlimited        = headgate.Limit{Algorithm: headgate.FixedWindow, Count: headgate.MaxCost, Window: 24 * time.Hour}
+	unlimitedCounter = headgate.CounterOf("countless", "", headgate.FixedWindow)
 )
 
 func startLoad(t testing.TB, store headgate.Store, subjects []headgate.Subject, callers int, deadline time.Duration) *load {
@@ -65,19 +65,19 @@ func (l *load) charge(ctx context.Context, at int) {
 		l.mu.Lock()
 		l.lastFailed, l.lastError = time.Now(), err
 		l.mu.Unlock()
-		time.Sleep(time.Millisecond) // do not spin on an error that comes at once
+		time.Sleep(time.Millisecond) // do not spin on immediate errors
 	}
 }
 
 func (l *load) one(ctx context.Context, at int, cost int64) (headgate.Result, error) {
-	charges := [1]headgate.Charge{{Subject: l.subjects[at], Counter: countlessC, Limit: countless, Cost: cost}}
+	charges := [1]headgate.Charge{{Subject: l.subjects[at], Counter: unlimitedCounter, Limit: unlimited, Cost: cost}}
 	var results [1]headgate.Result
 	err := l.store.Take(ctx, charges[:], results[:])
 	return results[0], err
 }
 
-// end stops the callers and compares the counters with what they saw: each admitted charge is recorded, unless it was
-// lost in a failover (at most lost of them); nothing is recorded twice.
+// end stops the callers and compares the counters with their results: each admitted charge is recorded, except at most lost
+// of them in a failover, and none is recorded twice.
 func (l *load) end(t testing.TB, lost int64) {
 	t.Helper()
 	l.stop()
@@ -87,7 +87,7 @@ func (l *load) end(t testing.TB, lost int64) {
 		if err != nil {
 			t.Fatalf("reading the counter afterwards: %v", err)
 		}
-		used := countless.Count - r.Remaining
+		used := unlimited.Count - r.Remaining
 		admitted, unanswered := l.admitted[i].Load(), l.unanswered[i].Load()
 		if used < admitted-lost || used > admitted+unanswered {
 			t.Errorf("subject %d: counter at %d, but %d charges were admitted and %d not answered", i, used, admitted, unanswered)
@@ -98,7 +98,7 @@ func (l *load) end(t testing.TB, lost int64) {
 	}
 }
 
-// failedSince is the error of a charge that failed after a time, if there was one.
+// failedSince returns the last error if a charge has failed after since.
 func (l *load) failedSince(since time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,19 +12,19 @@ func TestMembership(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_700_000_000, 0)
 	for name, c := range map[string]struct {
-		said []announcement // two seconds apart
-		want int64
+		replies []announcement // two seconds apart
+		want    int64
 	}{
 		"rises at once":                    {[]announcement{{nodes: 1}, {nodes: 3, kept: true}, {nodes: 4, kept: true}}, 4},
 		"rises at once after a loss":       {[]announcement{{nodes: 3}, {nodes: 4}}, 4},
 		"keeps its number after a loss":    {[]announcement{{nodes: 3}, {nodes: 1}, {nodes: 2, kept: true}}, 3},
-		"keeps it while losses go on":      {[]announcement{{nodes: 3}, {nodes: 1}, {nodes: 1}, {nodes: 1}, {nodes: 1}, {nodes: 1}, {nodes: 1}, {nodes: 1}}, 3},
+		"keeps it while losses continue":   {[]announcement{{nodes: 3}, {nodes: 1}, {nodes: 1}, {nodes: 1}, {nodes: 1}, {nodes: 1}, {nodes: 1}, {nodes: 1}}, 3},
 		"falls a lifetime after a loss":    {append([]announcement{{nodes: 3}, {nodes: 1}}, keptFor(5, 1)...), 1},
-		"but not a turn before":            {append([]announcement{{nodes: 3}, {nodes: 1}}, keptFor(4, 1)...), 3},
+		"but not a heartbeat before":       {append([]announcement{{nodes: 3}, {nodes: 1}}, keptFor(4, 1)...), 3},
 		"falls at once if nothing is lost": {append(append([]announcement{{nodes: 3}}, keptFor(5, 3)...), keptFor(1, 2)...), 2},
 	} {
 		var m membership
-		for i, a := range c.said {
+		for i, a := range c.replies {
 			a.rank = a.nodes
 			m = m.observe(a, start.Add(time.Duration(i)*heartbeatInterval))
 		}
@@ -42,17 +42,17 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// keptFor returns announcements in a set that is not lost.
-func keptFor(turns int, nodes int64) []announcement {
-	said := make([]announcement, turns)
-	for i := range said {
-		said[i] = announcement{nodes: nodes, kept: true}
+// keptFor returns the replies of a set that is not lost.
+func keptFor(announceDue int, nodes int64) []announcement {
+	replies := make([]announcement, announceDue)
+	for i := range replies {
+		replies[i] = announcement{nodes: nodes, kept: true}
 	}
-	return said
+	return replies
 }
 
-// Whatever happens to the store, nodes that have known all of them go on knowing at least those that are there. If none was stopped
-// or killed, each has a rank of its own among just as many: shares by rank add up to the limit (storewrap.TestSharesAddUp).
+// Whatever happens to the store, nodes that have once known all nodes never count fewer than are alive. If none was stopped
+// or killed, each has its own rank among exactly as many: shares by rank add up to the limit (storewrap.TestSharesAddUp).
 func TestMembershipOutlivesFaults(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -61,7 +61,7 @@ func TestMembershipOutlivesFaults(t *testing.T) {
 	sum := map[string]int{}
 	for seed := range uint64(400) {
 		w := newFaultWorld(seed)
-		if err := w.live(); err != nil {
+		if err := w.simulate(); err != nil {
 			t.Fatalf("seed %d, %v after the start, %s: %v", seed, w.now.Sub(faultWorldStart), w.history, err)
 		}
 		for what, n := range w.happened {
@@ -71,35 +71,35 @@ func TestMembershipOutlivesFaults(t *testing.T) {
 	t.Log(sum)
 	for _, what := range []string{"outage", "restart empty", "old replica", "flush", "clock set", "turn missed", "kill", "stop"} {
 		if sum[what] < 50 {
-			t.Errorf("%s: happened %d times only", what, sum[what])
+			t.Errorf("%s: happened only %d times", what, sum[what])
 		}
 	}
 }
 
 var faultWorldStart = time.Unix(1_700_000_000, 0)
 
-// faultWorld is nodes that announce themselves to a store on which faults are inflicted, in virtual time.
+// faultWorld simulates nodes that announce themselves to a faulty store, in virtual time.
 type faultWorld struct {
 	random   *rand.Rand
 	now      time.Time
 	nodes    []*faultNode
-	gone     int // nodes that were stopped or killed
+	removed  int // number of nodes stopped or killed
 	history  string
 	happened map[string]int
 
-	set         map[int]int64   // announcements, until when
-	states      []map[int]int64 // of the set, a tenth of a second apart
-	clockOffset time.Duration   // of the store's clock
-	up          time.Time       // from when on the store is available
-	calm        time.Time       // until when no fault follows
-	rests       bool            // there are no more faults
+	set         map[int]int64   // announcements and their expiry
+	states      []map[int]int64 // history of the set, a tenth of a second apart
+	clockOffset time.Duration   // of the store
+	up          time.Time       // the store is available from then on
+	calm        time.Time       // no fault follows before
+	quiet       bool            // no more faults follow
 }
 
 type faultNode struct {
-	id     int
-	next   time.Time // turn
-	missed bool      // the last one
-	gone   bool
+	id      int
+	next    time.Time // heartbeat
+	missed  bool      // the last heartbeat
+	removed bool
 	membership
 }
 
@@ -114,7 +114,7 @@ func newFaultWorld(seed uint64) *faultWorld {
 	return w
 }
 
-// below returns a random duration.
+// below returns a random duration below d.
 func (w *faultWorld) below(d time.Duration) time.Duration {
 	return time.Duration(w.random.Int64N(int64(d)))
 }
@@ -124,32 +124,32 @@ func (w *faultWorld) note(what string) {
 	w.history += fmt.Sprintf("%s at %v; ", what, w.now.Sub(faultWorldStart))
 }
 
-// live plays five minutes, and some at the end without faults.
-func (w *faultWorld) live() error {
+// simulate runs five minutes, the last of them without faults.
+func (w *faultWorld) simulate() error {
 	const step, lasts, rest = 100 * time.Millisecond, 5 * time.Minute, time.Minute
 	for ; w.now.Before(faultWorldStart.Add(lasts)); w.now = w.now.Add(step) {
-		if w.rests = !w.now.Before(faultWorldStart.Add(lasts - rest)); !w.rests && w.now.After(w.calm) && w.random.IntN(60) == 0 {
+		if w.quiet = !w.now.Before(faultWorldStart.Add(lasts - rest)); !w.quiet && w.now.After(w.calm) && w.random.IntN(60) == 0 {
 			w.inflict()
 		}
-		w.turns()
+		w.announceDue()
 		w.states = append(w.states, maps.Clone(w.set))
-		if err := w.evaluate(); err != nil {
+		if err := w.check(); err != nil {
 			return err
 		}
 	}
-	there, rank := int64(len(w.nodes)-w.gone), int64(0)
+	alive, rank := int64(len(w.nodes)-w.removed), int64(0)
 	for _, n := range w.nodes {
-		if n.gone {
+		if n.removed {
 			continue
 		}
-		if rank++; n.nodes != there || n.rank != rank {
-			return fmt.Errorf("in the end node %d knows of %d nodes and is number %d, want %d and %d", n.id, n.nodes, n.rank, there, rank)
+		if rank++; n.nodes != alive || n.rank != rank {
+			return fmt.Errorf("at the end node %d counts %d nodes and has rank %d, want %d and %d", n.id, n.nodes, n.rank, alive, rank)
 		}
 	}
 	return nil
 }
 
-// inflict does something to the store or to a node.
+// inflict causes a random fault of the store or of a node.
 func (w *faultWorld) inflict() {
 	outage := func() {
 		w.up = w.now.Add(w.below([]time.Duration{time.Second, 4 * time.Second, 30 * time.Second}[w.random.IntN(3)]))
@@ -172,19 +172,19 @@ func (w *faultWorld) inflict() {
 	case 5:
 		w.note("clock set")
 		w.clockOffset += w.below(40*time.Second) - 20*time.Second
-		w.calm = w.now.Add(2 * heartbeatInterval) // twice at once, there and back, goes unnoticed
+		w.calm = w.now.Add(2 * heartbeatInterval) // two opposite steps at once would not be detected
 	default:
 		w.remove(w.nodes[w.random.IntN(len(w.nodes))])
 	}
 }
 
-// remove stops or kills a node, in some of the worlds and not the last one.
+// remove stops or kills a node, in half of the worlds and never the last node.
 func (w *faultWorld) remove(n *faultNode) {
-	if len(w.nodes)%2 == 0 || n.gone || len(w.nodes)-w.gone == 1 || w.now.Before(w.up) {
+	if len(w.nodes)%2 == 0 || n.removed || len(w.nodes)-w.removed == 1 || w.now.Before(w.up) {
 		return
 	}
-	n.gone = true
-	w.gone++
+	n.removed = true
+	w.removed++
 	if w.random.IntN(2) == 0 {
 		w.note("kill")
 		return
@@ -193,17 +193,17 @@ func (w *faultWorld) remove(n *faultNode) {
 	delete(w.set, n.id)
 }
 
-// turns lets nodes announce themselves whose turn it is. A turn may fail now and then.
-func (w *faultWorld) turns() {
+// announceDue lets the nodes announce themselves whose heartbeat is due. Occasionally a heartbeat is missed.
+func (w *faultWorld) announceDue() {
 	for _, n := range w.nodes {
-		if n.gone || w.now.Before(n.next) {
+		if n.removed || w.now.Before(n.next) {
 			continue
 		}
 		n.next = w.now.Add(heartbeatInterval)
 		if w.now.Before(w.up) {
 			continue
 		}
-		if !w.rests && !n.missed && w.now.Sub(w.up) > 2*heartbeatInterval && w.random.IntN(20) == 0 {
+		if !w.quiet && !n.missed && w.now.Sub(w.up) > 2*heartbeatInterval && w.random.IntN(20) == 0 {
 			n.missed = true
 			w.happened["turn missed"]++
 			continue
@@ -213,7 +213,7 @@ func (w *faultWorld) turns() {
 	}
 }
 
-// announce does what announce.lua does.
+// announce simulates announce.lua.
 func (w *faultWorld) announce(n *faultNode) announcement {
 	ms := w.now.Add(w.clockOffset).UnixMilli()
 	maps.DeleteFunc(w.set, func(_ int, until int64) bool { return until <= ms })
@@ -229,19 +229,19 @@ func (w *faultWorld) announce(n *faultNode) announcement {
 	return a
 }
 
-// judge looks at what nodes know, once all have known all.
-func (w *faultWorld) evaluate() error {
+// check checks what nodes know, once all have known all.
+func (w *faultWorld) check() error {
 	if w.now.Sub(faultWorldStart) < 2*heartbeatInterval {
 		return nil
 	}
-	there := len(w.nodes) - w.gone
+	alive := len(w.nodes) - w.removed
 	for _, n := range w.nodes {
 		switch {
-		case n.gone:
-		case n.nodes < int64(there):
-			return fmt.Errorf("node %d knows of %d of %d nodes", n.id, n.nodes, there)
-		case w.gone == 0 && (n.nodes != int64(there) || n.rank != int64(n.id)):
-			return fmt.Errorf("node %d is number %d of %d, all of %d are there", n.id, n.rank, n.nodes, there)
+		case n.removed:
+		case n.nodes < int64(alive):
+			return fmt.Errorf("node %d counts %d of %d nodes", n.id, n.nodes, alive)
+		case w.removed == 0 && (n.nodes != int64(alive) || n.rank != int64(n.id)):
+			return fmt.Errorf("node %d has rank %d of %d, all of %d are alive", n.id, n.rank, n.nodes, alive)
 		}
 	}
 	return nil

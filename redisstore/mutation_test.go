@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/storetest"
 )
 
-// Two ways to break a comparison: take it for its opposite, or be off by one.
+// Two ways to break a comparison: negate it, or make it off by one.
 var (
 	opposite = map[string]string{"<=": ">", "<": ">=", ">=": "<", ">": "<=", "==": "~=", "~=": "=="}
 	offByOne = map[string]string{"<=": "<", "<": "<=", ">=": ">", ">": ">="}
@@ -23,15 +23,15 @@ var (
 
 var (
 	comparison = regexp.MustCompile(`<=|>=|==|~=|<|>`)
-	// A bound, a maximum or a minimum is the same whichever side equality falls on.
+	// A clamp, a maximum or a minimum is the same with and without equality.
 	clamp = regexp.MustCompile(`^(else)?if (.*?) [<>] (.*?) then (.*?) = .* end$|(\w+) [<>] (\w+) and (\w+) or (\w+)|^if at > 1 then`)
 )
 
-// equivalent mutants change no decision, for a reason.
+// equivalent are mutants that change no decision, with the reason.
 var equivalent = map[string]string{
-	"if elapsed >= 0 then": "nothing drains in no time",
+	"if elapsed >= 0 then": "nothing drains in zero time",
 
-	// Texts consist of records of one size, and at is one more than a multiple of that.
+	// Texts consist of records of one size, and positions are one more than a multiple of it.
 	"if at >= #log.chunks then return log.newest end": "records",
 	"if from >= #text then return 0 end":              "records",
 	"if from <= #ends then":                           "records",
@@ -39,63 +39,63 @@ var equivalent = map[string]string{
 	"if marks[mark] and at <= #log.chunks then":       "records",
 	"if #found >= from then":                          "records",
 
-	// It takes more entries and holds than a comparison has; Many of TestSuite looks after these.
+	// They need more entries and holds than a comparison has; Many of TestSuite covers them.
 	"elseif log.entries > maxEntries then": "many entries",
 
 	"if t2 == t or log.entries > mergeFrom then entry, rest, entries = encode('<I7I4', t2, more + units), from + 11, 0 end": "many entries",
-	"local fits = op > 0 and available >= minOrMark and (span ~= 0 or holds < 100000)":                                           "many holds",
-	"local fits = op > 0 and available >= minOrMark and (span == 0 or holds <= 100000)":                                          "many holds",
+	"local fits = op > 0 and available >= minOrMark and (span ~= 0 or holds < 100000)":                                      "many holds",
+	"local fits = op > 0 and available >= minOrMark and (span == 0 or holds <= 100000)":                                     "many holds",
 
-	// How many entries are in a chunk is not seen outside.
+	// The number of entries in a chunk is not visible outside.
 	"if #log.newest > chunkSize * 11 then seal(log) end": "chunks",
-	"if #log.chunks <= maxChunks * 15 then":             "chunks",
-	"if #log.chunks >= maxChunks * 15 then":             "chunks",
+	"if #log.chunks <= maxChunks * 15 then":              "chunks",
+	"if #log.chunks >= maxChunks * 15 then":              "chunks",
 	"if count1 + count2 > chunkSize then":                "chunks",
 	"if count1 + count2 < chunkSize then":                "chunks",
 
 	// A credit that takes one entry too many puts it back, and reads chunks that it need not.
-	"while from > 1 and given <= maxUnits do":                     "credit",
+	"while from > 1 and given <= maxUnits do":                 "credit",
 	"while from ~= 1 and entry == '' and log.chunks ~= '' do": "credit",
 	"while from == 1 and entry ~= '' and log.chunks ~= '' do": "credit",
-	"if given + total >= maxUnits then break end":                 "credit",
+	"if given + total >= maxUnits then break end":             "credit",
 
-	"if marks[mark] and marks[mark] <= last then": "it finds no entry to divide",
-	"if op == 7 and not fits and minOrMark < p1 then": "what needs all of a log waits for its newest entry, which no cut hides",
+	"if marks[mark] and marks[mark] <= last then":     "no entry to split",
+	"if op == 7 and not fits and minOrMark < p1 then": "a charge of the whole log waits for its newest entry, which is always in the reply",
 
-	"elseif op == 1 and prev >= 0 then":            "nothing given back is stored as such, in some bytes more",
-	"if from >= 1 then ends = sub(ends, from) end": "it takes all of it",
+	"elseif op == 1 and prev >= 0 then":            "zero units given back are stored, in a few more bytes",
+	"if from >= 1 then ends = sub(ends, from) end": "sub from 1 returns the whole text",
 
-	// How the TTL is found out, not what it is.
-	"if pass ~= 1 and first == i and expires > (foundExpiry[key] or 0) then foundExpiry[key] = expires end":  "it is asked for",
-	"if pass == 1 and first == i and expires <= (foundExpiry[key] or 0) then foundExpiry[key] = expires end": "it is asked for",
-	"if before >= 0 or addedField then call('PEXPIREAT', key, text, 'GT') end":                       "sets what is set",
-	"if before + 7 - (before + 7) % 8 <= ttl then":                                               "sets what is set",
+	// They change how the TTL is determined, not its value.
+	"if pass ~= 1 and first == i and expires > (foundExpiry[key] or 0) then foundExpiry[key] = expires end":  "Redis knows the TTL",
+	"if pass == 1 and first == i and expires <= (foundExpiry[key] or 0) then foundExpiry[key] = expires end": "Redis knows the TTL",
+	"if before >= 0 or addedField then call('PEXPIREAT', key, text, 'GT') end":                               "sets the same TTL again",
+	"if before + 7 - (before + 7) % 8 <= ttl then":                                                           "sets the same TTL again",
 
-	// When to sweep decides nothing; TestLifetimes and TestHoldsBalance look after it.
-	"if holds <= holdCounts[key][2] then holdCounts[key][2] = holds end":                                   "sweeping",
+	// Sweeping changes no decision; TestLifetimes and TestHoldsBalance cover it.
+	"if holds <= holdCounts[key][2] then holdCounts[key][2] = holds end":                             "sweeping",
 	"if addedField or now % 16 ~= 0 and k == 1 + (now - now % 16) / 16 % #keys then sample = 32 end": "sweeping",
 	"if addedField or now % 16 == 0 and k ~= 1 + (now - now % 16) / 16 % #keys then sample = 32 end": "sweeping",
-	"if sample + newHolds <= 0 then fieldCount = call('HLEN', key) end":                                     "sweeping",
-	"if sample + newHolds >= 0 then fieldCount = call('HLEN', key) end":                                     "sweeping",
-	"if fieldCount <= 2 * liveHolds + 64 and 2 * newHolds > sample then sample = 2 * newHolds end":                   "sweeping",
-	"if fieldCount >= 2 * liveHolds + 64 and 2 * newHolds > sample then sample = 2 * newHolds end":                   "sweeping",
-	"if fieldCount > 2 * liveHolds + 64 and 2 * newHolds <= sample then sample = 2 * newHolds end":                   "sweeping",
-	"if fieldCount > 2 * liveHolds + 64 and 2 * newHolds >= sample then sample = 2 * newHolds end":                   "sweeping",
-	"if sample <= 0 and not swept and fieldCount > size then":                                           "sweeping",
-	"if sample >= 0 and not swept and fieldCount > size then":                                           "sweeping",
-	"if sample > 0 and not swept and fieldCount <= size then":                                           "sweeping",
-	"if sample > 0 and not swept and fieldCount >= size then":                                           "sweeping",
-	"if decode('<I4', value) * 1000000 < now then expired[#expired + 1] = field end":                   "sweeping",
+	"if sample + newHolds <= 0 then fieldCount = call('HLEN', key) end":                              "sweeping",
+	"if sample + newHolds >= 0 then fieldCount = call('HLEN', key) end":                              "sweeping",
+	"if fieldCount <= 2 * liveHolds + 64 and 2 * newHolds > sample then sample = 2 * newHolds end":   "sweeping",
+	"if fieldCount >= 2 * liveHolds + 64 and 2 * newHolds > sample then sample = 2 * newHolds end":   "sweeping",
+	"if fieldCount > 2 * liveHolds + 64 and 2 * newHolds <= sample then sample = 2 * newHolds end":   "sweeping",
+	"if fieldCount > 2 * liveHolds + 64 and 2 * newHolds >= sample then sample = 2 * newHolds end":   "sweeping",
+	"if sample <= 0 and not swept and fieldCount > size then":                                        "sweeping",
+	"if sample >= 0 and not swept and fieldCount > size then":                                        "sweeping",
+	"if sample > 0 and not swept and fieldCount <= size then":                                        "sweeping",
+	"if sample > 0 and not swept and fieldCount >= size then":                                        "sweeping",
+	"if decode('<I4', value) * 1000000 < now then expired[#expired + 1] = field end":                 "sweeping",
 }
 
-// TestMutations breaks the script in one comparison after the other and expects the comparison with the specification,
-// or a look at the keys' TTLs, to notice each. Under the race detector it tries some of them: whether a broken script is
-// noticed has nothing to do with races.
+// TestMutations breaks one comparison of the script after the other, and expects the comparison with the specification, or
+// the check of TTLs, to detect each. Under the race detector it tries only some of them: mutants have nothing to do with
+// races.
 func TestMutations(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
-	server := testenv.Start(t, testenv.Redis) // broken scripts may leave anything
-	killEndless(t, server)
+	server := testenv.Start(t, testenv.Redis) // broken scripts may leave keys without a TTL
+	killEndlessScripts(t, server)
 	mutants := 0
 	for number, line := range strings.Split(takeText, "\n") {
 		code, _, _ := strings.Cut(line, "--")
@@ -120,8 +120,8 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// killEndless ends scripts that were broken so that they do not end by themselves.
-func killEndless(t *testing.T, server *testenv.Server) {
+// killEndlessScripts kills scripts that a mutation has made endless.
+func killEndlessScripts(t *testing.T, server *testenv.Server) {
 	server.Must(t, "CONFIG", "SET", "busy-reply-threshold", "200")
 	done := make(chan struct{})
 	var running sync.WaitGroup
@@ -135,7 +135,7 @@ func killEndless(t *testing.T, server *testenv.Server) {
 			case <-done:
 				return
 			case <-time.After(100 * time.Millisecond):
-				_, _ = server.Do("SCRIPT", "KILL") // mostly there is none
+				_, _ = server.Do("SCRIPT", "KILL") // usually none is running
 			}
 		}
 	})
@@ -149,7 +149,7 @@ func expectCaught(t *testing.T, server *testenv.Server, namespace string, number
 		changed[number] = strings.Replace(changed[number], line, mutant, 1)
 		return strings.Join(changed, "\n")
 	}
-	var targets [2]storetest.Target // with chunks as they are, and small ones
+	var targets [2]storetest.Target // with normal chunks, and with small ones
 	compare := func(small int, c storetest.Comparison) error {
 		if targets[small].Store == nil {
 			targets[small] = openWithClock(t, standalone(server), fmt.Sprintf("%s-%d", namespace, small), func(text string) string {
@@ -168,7 +168,7 @@ func expectCaught(t *testing.T, server *testenv.Server, namespace string, number
 	}
 	var caught error
 	for round := range rounds {
-		for a := headgate.SlidingLog; a <= headgate.SlidingLog; a-- { // it wraps: logs first, whose code is the most
+		for a := headgate.SlidingLog; a <= headgate.SlidingLog; a-- { // unsigned: it wraps. Logs come first, because they have the most code
 			c := storetest.Comparison{Charges: charges << (2 * round), Seed: uint64(round*5) + uint64(a), Algorithm: a}
 			if caught == nil && a == headgate.SlidingLog {
 				caught = compare(1, c)
@@ -187,22 +187,22 @@ func expectCaught(t *testing.T, server *testenv.Server, namespace string, number
 	}
 	switch {
 	case caught == nil && !known:
-		t.Errorf("nobody noticed\n\t%s\nin place of\n\t%s", strings.TrimSpace(mutant), strings.TrimSpace(line))
+		t.Errorf("not detected:\n\t%s\ninstead of\n\t%s", strings.TrimSpace(mutant), strings.TrimSpace(line))
 	case caught != nil && known:
 		t.Errorf("listed as equivalent (%s), but:\n%s\n%v", why, mutant, caught)
 	}
 }
 
-// smallChunks makes the script keep a log in chunks of two entries, so that a short comparison meets many of them.
+// smallChunks makes the script use chunks of two entries, so that a short comparison has many of them.
 func smallChunks(t testing.TB, text string) string {
 	const usual, small = "chunkSize, maxChunks, mergeFrom, maxEntries = 128, 160,", "chunkSize, maxChunks, mergeFrom, maxEntries = 2, 2,"
 	if !strings.Contains(text, usual) {
-		t.Fatal("the script does not say how large a chunk is")
+		t.Fatal("the script has no line with the chunk size")
 	}
 	return strings.Replace(text, usual, small, 1)
 }
 
-// shortTTL is an error if some key of a namespace may vanish before all its fields have expired.
+// shortTTL returns an error if a key of a namespace may expire before all its fields have.
 func shortTTL(t testing.TB, server *testenv.Server, namespace string) error {
 	keys, _ := server.Must(t, "KEYS", format+":"+namespace+":??????????????????????").([]any)
 	for _, k := range keys {
@@ -216,14 +216,14 @@ func shortTTL(t testing.TB, server *testenv.Server, namespace string) error {
 				continue // a chunk lives as long as its log
 			}
 			if expires := int64(binary.LittleEndian.Uint32([]byte(value))); until < expires*1000 {
-				return fmt.Errorf("%s lives until %d ms, a field of it until %d s", key, until, expires)
+				return fmt.Errorf("%s expires at %d ms, one of its fields at %d s", key, until, expires)
 			}
 		}
 	}
 	return nil
 }
 
-// withoutStrings blanks string literals: what looks like a comparison in them is none.
+// withoutStrings blanks string literals, which may look like comparisons.
 func withoutStrings(code string) string {
 	return regexp.MustCompile(`'[^']*'`).ReplaceAllStringFunc(code, func(s string) string { return strings.Repeat(" ", len(s)) })
 }

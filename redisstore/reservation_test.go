@@ -12,9 +12,9 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// 200 callers on two nodes reserve what they expect to need and commit what they did need; some forget to, and some come
-// too late. What is charged exceeds the limit by no more than what was committed beyond what was held then; when the last
-// hold has run out, what is left is the limit without what was charged, to the unit.
+// 200 callers on two nodes reserve the cost that they expect and commit the actual one; some never commit, and some commit
+// too late. The charges exceed the limit by at most the units that were committed in excess of the holds. After the last hold
+// has expired, the remaining units are exactly the limit less the charges.
 func TestReserveAndCommit(t *testing.T) {
 	t.Parallel()
 	t.Run("standalone", func(t *testing.T) {
@@ -39,7 +39,7 @@ func reserveAndCommit(t *testing.T, address string) {
 	)
 	rules := []headgate.Rule{
 		{ID: "window", By: []string{"user"}, Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: limit, Window: time.Hour}},
-		// One that never denies, so that the counts of both can be compared.
+		// A limit that never denies, so that both counts can be compared.
 		{ID: "sliding", By: []string{"tenant"}, Limit: headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 100 * limit, Window: time.Hour}},
 	}
 	var nodes []*headgate.Limiter
@@ -58,9 +58,9 @@ func reserveAndCommit(t *testing.T, address string) {
 			random := rand.New(rand.NewPCG(uint64(i), 3))
 			for range each {
 				expected, actual := 1+random.Int64N(40), 1+random.Int64N(50)
-				asked := req
-				asked.Cost = expected
-				r, err := nodes[random.IntN(2)].Reserve(context.Background(), asked, hold)
+				request := req
+				request.Cost = expected
+				r, err := nodes[random.IntN(2)].Reserve(context.Background(), request, hold)
 				switch {
 				case err != nil:
 					t.Error(err)
@@ -73,7 +73,7 @@ func reserveAndCommit(t *testing.T, address string) {
 					continue
 				case random.IntN(20) == 0:
 					time.Sleep(over)
-					expected = 0 // nothing is held any more
+					expected = 0 // the hold has expired
 				}
 				if _, err := nodes[random.IntN(2)].Commit(context.Background(), r.Token, headgate.Request{Cost: actual}); err != nil {
 					t.Error(err)
@@ -86,8 +86,8 @@ func reserveAndCommit(t *testing.T, address string) {
 	}
 	done.Wait()
 	time.Sleep(over)
-	if beyond := charged.Load() - limit; beyond > excess.Load() {
-		t.Errorf("%d over the limit, %d of it beyond what was held", beyond, excess.Load())
+	if exceeded := charged.Load() - limit; exceeded > excess.Load() {
+		t.Errorf("%d over the limit, %d committed in excess of holds", exceeded, excess.Load())
 	}
 	d, err := nodes[0].Peek(t.Context(), req)
 	if err != nil || len(d.Limits) != 2 {
@@ -99,9 +99,9 @@ func reserveAndCommit(t *testing.T, address string) {
 	if left := d.Limits[1].Remaining; left != 100*limit-charged.Load() {
 		t.Errorf("sliding: %d are left of %d, %d were charged", left, 100*limit, charged.Load())
 	}
-	t.Logf("%d charged of %d, %d of it beyond what was held; %d denied, %d abandoned", charged.Load(), limit, excess.Load(),
+	t.Logf("%d charged of %d, %d in excess of holds; %d denied, %d abandoned", charged.Load(), limit, excess.Load(),
 		denied.Load(), abandoned.Load())
 	if denied.Load() == 0 || abandoned.Load() == 0 {
-		t.Error("nobody was denied, or nobody forgot")
+		t.Error("no reservation was denied, or none was abandoned")
 	}
 }

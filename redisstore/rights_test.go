@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// documented is the ACL SETUSER line of docs/redis.md.
-func documented(t *testing.T) []string {
+// documentedUser returns the words of the ACL SETUSER line in docs/redis.md.
+func documentedUser(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/redis.md")
 	if err != nil {
@@ -24,13 +24,13 @@ func documented(t *testing.T) []string {
 	return strings.Fields(strings.NewReplacer("```", "", "\\\n", " ").Replace(string(line)))
 }
 
-// asUser is an address with the user of the documentation in it.
+// asUser returns an address with the documented user.
 func asUser(address string) string { return strings.Replace(address, "://", "://headgate:secret@", 1) }
 
-// TestRights does all that a store does, as a user with the documented rights.
+// TestRights uses all functions of a store as a user with the documented rights.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	line := documented(t)
+	line := documentedUser(t)
 	for name, start := range map[string]func(*testing.T) (string, []*testenv.Server){
 		"redis": func(t *testing.T) (string, []*testenv.Server) {
 			s := startServer(t)
@@ -57,11 +57,11 @@ func TestRights(t *testing.T) {
 				server.Must(t, "ACL", "LOG", "RESET")
 			}
 			s := open(t, asUser(address))
-			heard, _ := listen(t, s, "news")
+			received, _ := listen(t, s, "news")
 			if err := s.Publish(t.Context(), "news", []byte("a")); err != nil {
 				t.Error(err)
 			}
-			hears(t, heard, "a")
+			expectMessage(t, received, "a")
 			for _, limit := range everyAlgorithm() {
 				if _, err := headgate.Take(t.Context(), s, limit, "a", "b"); err != nil {
 					t.Error(err)
@@ -92,24 +92,24 @@ func everyAlgorithm() []headgate.Limit {
 	return limits
 }
 
-// TestRightsMissing: whoever lacks a right is told which.
+// TestRightsMissing checks that errors name the missing right.
 func TestRightsMissing(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	server.Must(t, documented(t)...)
+	server.Must(t, documentedUser(t)...)
 	server.Must(t, "ACL", "SETUSER", "headgate", "-info", "-publish", "-subscribe")
 	s := open(t, asUser(standalone(server)))
-	says := func(err error, right string) {
+	expectRight := func(err error, right string) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), right) {
-			t.Errorf("%v does not say %s", err, right)
+			t.Errorf("%v does not name %s", err, right)
 		}
 	}
 	_, err := s.Servers(t.Context())
-	says(err, "+info")
-	says(s.Publish(t.Context(), "news", nil), "+publish &hg2:headgate:*")
-	says(s.Subscribe(t.Context(), []string{"news"}, func(string, []byte) {}), "+subscribe &hg2:headgate:*")
+	expectRight(err, "+info")
+	expectRight(s.Publish(t.Context(), "news", nil), "+publish &hg2:headgate:*")
+	expectRight(s.Subscribe(t.Context(), []string{"news"}, func(string, []byte) {}), "+subscribe &hg2:headgate:*")
 	server.Must(t, "ACL", "SETUSER", "headgate", "+publish", "+subscribe", "resetchannels")
-	says(s.Publish(t.Context(), "news", nil), "&hg2:headgate:*")
-	says(s.Subscribe(t.Context(), []string{"news"}, func(string, []byte) {}), "&hg2:headgate:*")
+	expectRight(s.Publish(t.Context(), "news", nil), "&hg2:headgate:*")
+	expectRight(s.Subscribe(t.Context(), []string{"news"}, func(string, []byte) {}), "&hg2:headgate:*")
 }

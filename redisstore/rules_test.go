@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// versions of one rule set, none of which may cost a counter its count: other numbers, another order, a limit more, a
-// rule more.
+// versions returns versions of one rule set that must all keep the counts: with other numbers, another order, one more limit,
+// one more rule.
 func versions(t *testing.T) []*headgate.RuleSet {
 	t.Helper()
 	daily := func(count int64) headgate.Limit {
@@ -43,7 +43,7 @@ func versions(t *testing.T) []*headgate.RuleSet {
 	return sets
 }
 
-// TestRulesSwappedUnderLoad swaps 1,000 times: no request sees a mixture, and no counter loses a unit.
+// TestRulesSwappedUnderLoad swaps the rules 1,000 times: no request sees a mixture, and no counter loses a unit.
 func TestRulesSwappedUnderLoad(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -110,7 +110,7 @@ func requestOf(user int) headgate.Request {
 	return headgate.Request{Attributes: headgate.Attributes{"user": strconv.Itoa(user), "ip": "192.0.2.1"}}
 }
 
-// named are the limits of a decision with their numbers.
+// named returns the limits of a decision with their numbers.
 func named(d headgate.Decision) []string {
 	var list []string
 	for _, l := range d.Limits {
@@ -129,7 +129,7 @@ func limitsOf(t *testing.T, set *headgate.RuleSet) []string {
 	return named(d)
 }
 
-// nowhere is a store that keeps nothing.
+// nowhere is a store that records nothing.
 type nowhere struct{}
 
 func (nowhere) Take(context.Context, []headgate.Charge, []headgate.Result) error { return nil }
@@ -148,7 +148,7 @@ func usedBy(t *testing.T, limiter *headgate.Limiter, req headgate.Request) map[s
 	return used
 }
 
-// TestExplainWritesNothing asks on one server and in a Cluster, where each part of the store has to be kept from
+// TestExplainWritesNothing explains requests on one server and in a Cluster, where each group of charges must be kept from
 // recording.
 func TestExplainWritesNothing(t *testing.T) {
 	t.Parallel()

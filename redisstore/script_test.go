@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// TestNotSent: only what surely never left may be sent again.
+// TestNotSent checks that only calls that certainly were not sent count as such.
 func TestNotSent(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
@@ -20,13 +20,13 @@ func TestNotSent(t *testing.T) {
 
 		&net.OpError{Op: "write", Err: syscall.EPIPE}:     false,
 		&net.OpError{Op: "read", Err: syscall.ECONNRESET}: false,
-		// The client gives it to calls under way, too, when it drops a server.
+		// The client also returns it for calls in flight when it drops a server.
 		rueidis.ErrClosing:       false,
 		io.EOF:                   false,
 		context.DeadlineExceeded: false,
 	} {
 		if got := notSent(fmt.Errorf("wrapped: %w", err)); got != want {
-			t.Errorf("%v: taken for not sent: %v", err, got)
+			t.Errorf("%v: notSent returns %v", err, got)
 		}
 	}
 }

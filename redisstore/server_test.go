@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// servers are those of a store, once there are as many and one is another than before, if that is given.
-func servers(t *testing.T, s *Store, n int, before string) []Server {
+// waitForServers waits until a store has n servers, none of them with the run ID before, and returns them.
+func waitForServers(t *testing.T, s *Store, n int, before string) []Server {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		list, err := s.Servers(t.Context())
@@ -28,7 +28,7 @@ func servers(t *testing.T, s *Store, n int, before string) []Server {
 	}
 }
 
-// runID asks the server itself.
+// runID returns the run ID that the server itself reports.
 func runID(t *testing.T, s *testenv.Server) string {
 	t.Helper()
 	text, _ := s.Must(t, "INFO", "server").(string)
@@ -37,7 +37,7 @@ func runID(t *testing.T, s *testenv.Server) string {
 	return id
 }
 
-func TestServersAlone(t *testing.T) {
+func TestServersStandalone(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []testenv.Engine{testenv.Redis, testenv.Valkey} {
 		t.Run(engine.String(), func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestServersAlone(t *testing.T) {
 			server := testenv.Start(t, engine)
 			s := open(t, standalone(server))
 			want := Server{Address: server.Addr(), RunID: runID(t, server)}
-			if list := servers(t, s, 1, ""); list[0] != want || want.RunID == "" {
+			if list := waitForServers(t, s, 1, ""); list[0] != want || want.RunID == "" {
 				t.Errorf("%+v, not %+v", list, want)
 			}
 			server.Kill()
@@ -53,7 +53,7 @@ func TestServersAlone(t *testing.T) {
 				t.Errorf("%+v, %v of a dead server", list, err)
 			}
 			server.Restart(t)
-			servers(t, s, 1, want.RunID)
+			waitForServers(t, s, 1, want.RunID)
 		})
 	}
 }
@@ -62,12 +62,12 @@ func TestServersBehindSentinel(t *testing.T) {
 	t.Parallel()
 	set := startSentinels(t)
 	s := open(t, sentinels(set))
-	before := servers(t, s, 1, "")[0]
+	before := waitForServers(t, s, 1, "")[0]
 	if primary := set.Primary(t); before.RunID != runID(t, primary) {
 		t.Fatalf("%+v, not %s", before, primary.Addr())
 	}
 	set.Failover(t)
-	after := servers(t, s, 1, before.RunID)[0]
+	after := waitForServers(t, s, 1, before.RunID)[0]
 	if primary := set.Primary(t); after.RunID != runID(t, primary) || after.Address != primary.Addr() {
 		t.Errorf("%+v, not %s", after, primary.Addr())
 	}
@@ -77,24 +77,24 @@ func TestServersOfCluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "--cluster-require-full-coverage", "no")
 	s := open(t, cluster(c))
-	are := map[string]string{}
+	runIDs := map[string]string{}
 	for _, p := range c.Primaries(t) {
-		are[p.Addr()] = runID(t, p)
+		runIDs[p.Addr()] = runID(t, p)
 	}
-	for _, server := range servers(t, s, 3, "") {
-		if are[server.Address] != server.RunID {
-			t.Errorf("%+v is none of %v", server, are)
+	for _, server := range waitForServers(t, s, 3, "") {
+		if runIDs[server.Address] != server.RunID {
+			t.Errorf("%+v is none of %v", server, runIDs)
 		}
 	}
 	victim := c.PrimaryOf(t, 0)
-	gone := are[victim.Addr()]
+	killed := runIDs[victim.Addr()]
 	victim.Kill()
 	if list, err := s.Servers(t.Context()); err == nil || len(list) != 2 || !strings.Contains(err.Error(), victim.Addr()) {
 		t.Errorf("%+v, %v with one of three dead", list, err)
 	}
 	promoted := runID(t, c.PrimaryOf(t, 0))
 	found := false
-	for _, server := range servers(t, s, 3, gone) {
+	for _, server := range waitForServers(t, s, 3, killed) {
 		found = found || server.RunID == promoted
 	}
 	if !found {
@@ -106,7 +106,7 @@ func TestServersCountEvictions(t *testing.T) {
 	t.Parallel()
 	server := testenv.Start(t, testenv.Redis, "--maxmemory", "3mb", "--maxmemory-policy", "allkeys-lru")
 	s := open(t, standalone(server))
-	evicted := func() int64 { return servers(t, s, 1, "")[0].EvictedKeys }
+	evicted := func() int64 { return waitForServers(t, s, 1, "")[0].EvictedKeys }
 	if n := evicted(); n != 0 {
 		t.Fatalf("%d keys evicted from an empty server", n)
 	}

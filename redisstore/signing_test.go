@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestSigningKeys shows that nodes agree on a key, that it outlives an emptied Redis, and that tokens stay good after nodes had to
-// agree on another.
+// TestSigningKeys checks that nodes agree on a key, that the key survives an emptied Redis, and that the previous key stays
+// valid after nodes had to agree on another.
 func TestSigningKeys(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -24,7 +24,7 @@ func TestSigningKeys(t *testing.T) {
 	if third := signingKey(t, open(t, address)); !bytes.Equal(third, key) {
 		t.Errorf("after Redis was emptied a new node signs with %q, not %q", third, key)
 	}
-	const another = "of a node that came first"
+	const another = "key of another first node"
 	server.Must(t, "SET", "hg2:headgate:key", another, "EX", "1000")
 	first.heartbeat(t.Context())
 	keys, err := first.SigningKeys(t.Context())
@@ -33,7 +33,7 @@ func TestSigningKeys(t *testing.T) {
 	}
 }
 
-// TestSigningKeyTooShort shows that a key that anybody could guess is not signed with.
+// TestSigningKeyTooShort checks that a key that is easy to guess is rejected.
 func TestSigningKeyTooShort(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

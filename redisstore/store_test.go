@@ -52,13 +52,13 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("the password is in the message: %v", err)
 		}
 	}
-	co, _ := clientOption(Options{Address: "redis://user:p%40ss@h/3"}) //nolint:gosec // nobody's password
+	co, _ := clientOption(Options{Address: "redis://user:p%40ss@h/3"}) //nolint:gosec // not a real password
 	if co.Username != "user" || co.Password != "p@ss" || co.SelectDB != 3 {
 		t.Errorf("user, password and database are %q, %q, %d", co.Username, co.Password, co.SelectDB)
 	}
 }
 
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+func TestReadyExplainsFailure(t *testing.T) {
 	t.Parallel()
 	server := testenv.Start(t, testenv.Redis)
 	server.Must(t, "CONFIG", "SET", "requirepass", "secret")
@@ -82,8 +82,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	open(t, "redis://:secret@"+server.Addr())
 }
 
-// TestNodes: nodes that share a namespace know of each other, and those that have gone are forgotten. A script broken in
-// one of its comparisons does not pass.
+// TestNodes checks that nodes that share a namespace count each other, and that removed nodes are dropped. Mutants of the
+// script must be detected.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -99,13 +99,13 @@ func TestNodes(t *testing.T) {
 	} {
 		broken := newScript(strings.Replace(announceText, mutant[0], mutant[1], 1))
 		if err := countNodes(t, server, "broken"+strconv.Itoa(i), broken); err == nil || broken.text == announceText {
-			t.Errorf("%q for %q goes unnoticed", mutant[1], mutant[0])
+			t.Errorf("%q instead of %q is not detected", mutant[1], mutant[0])
 		}
 	}
 }
 
 func countNodes(t *testing.T, server *testenv.Server, namespace string, announce script) error {
-	var passed atomic.Int64 // time that nodes believe has passed
+	var passed atomic.Int64 // by which the nodes' clocks are advanced
 	node := func(namespace string) *Store {
 		co, err := clientOption(Options{Address: standalone(server)})
 		if err != nil {
@@ -115,7 +115,7 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 		s.announce = announce
 		s.wall = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
 		s.dial = func() (rueidis.Client, error) { return rueidis.NewClient(co) }
-		s.stop = func() {} // there is no keeper: the test takes its turns
+		s.stop = func() {} // no heartbeat: the test calls it
 		t.Cleanup(s.Close)
 		s.connect(t.Context())
 		return s
@@ -129,7 +129,7 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 		}
 		return int(r.Nodes)
 	}
-	observe := func(stores ...*Store) { // for as long as announcements last
+	observe := func(stores ...*Store) { // for announceTTL
 		for end := passed.Load() + int64(announceTTL); passed.Load() < end; passed.Add(int64(heartbeatInterval)) {
 			for _, s := range stores {
 				s.heartbeat(t.Context())
@@ -141,7 +141,7 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 	}
 	c := node(namespace)
 	if n := count(a); n != 3 {
-		return fmt.Errorf("%d nodes, one more came", n)
+		return fmt.Errorf("%d nodes after one joined", n)
 	}
 	ranks := map[int64]bool{}
 	for _, s := range []*Store{a, b, c} {
@@ -154,7 +154,7 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 	observe(a, b)
 	c.announceWithin(t.Context(), 0)
 	if x, y := count(a), count(b); x != 2 || y != 2 {
-		return fmt.Errorf("%d and %d nodes, one signed off", x, y)
+		return fmt.Errorf("%d and %d nodes after one signed off", x, y)
 	}
 	for how, lose := range map[string]func(){
 		"restarted empty": func() { server.Must(t, "DEL", a.prefix+"nodes") },
@@ -164,13 +164,13 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 		},
 	} {
 		if lose(); count(a) != 2 {
-			return fmt.Errorf("%s: %d nodes, announcements were lost", how, a.Nodes())
+			return fmt.Errorf("%s: %d nodes after announcements were lost", how, a.Nodes())
 		}
 		if observe(a); count(a) != 1 {
-			return fmt.Errorf("%s: %d nodes, one did not announce itself again", how, a.Nodes())
+			return fmt.Errorf("%s: %d nodes although one did not announce itself again", how, a.Nodes())
 		}
 		if x, y := count(b), count(a); x != 2 || y != 2 {
-			return fmt.Errorf("%s: %d and %d nodes, one announced itself again", how, x, y)
+			return fmt.Errorf("%s: %d and %d nodes after one announced itself again", how, x, y)
 		}
 	}
 	observe(a)
@@ -179,12 +179,12 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 	}
 	time.Sleep(100 * time.Millisecond)
 	if n := count(a); n != 1 {
-		return fmt.Errorf("%d nodes, one has gone silent", n)
+		return fmt.Errorf("%d nodes after one expired", n)
 	}
 	return nil
 }
 
-// stallClient lets some script calls through and then holds them until the test ends.
+// stallClient passes on some script calls and then blocks them until the test ends.
 type stallClient struct {
 	rueidis.Client
 	sha  string
@@ -199,7 +199,7 @@ func (c *stallClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.Red
 	return c.Client.Do(ctx, cmd)
 }
 
-// TestDenialDoesNotWait: a denied caller with little time is not made to wait for the refunds.
+// TestDenialDoesNotWait checks that a denied caller with a short deadline does not wait for the refunds.
 func TestDenialDoesNotWait(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -211,20 +211,20 @@ func TestDenialDoesNotWait(t *testing.T) {
 	var client rueidis.Client = stall
 	s.link.client.Store(&client)
 	charges := []headgate.Charge{
-		{Subject: subjects(2)[0], Counter: countlessC, Limit: countless, Cost: 1},
-		{Subject: subjects(2)[1], Counter: countlessC, Limit: headgate.Limit{}, Cost: 1},
+		{Subject: subjects(2)[0], Counter: unlimitedCounter, Limit: unlimited, Cost: 1},
+		{Subject: subjects(2)[1], Counter: unlimitedCounter, Limit: headgate.Limit{}, Cost: 1},
 	}
 	results := make([]headgate.Result, len(charges))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	start := time.Now()
 	err := s.Take(ctx, charges, results)
-	if took := time.Since(start); err != nil || results[0].Granted != 0 || results[1].Allowed || took > 2*time.Second {
-		t.Errorf("after %s: %v, %+v", took, err, results)
+	if elapsed := time.Since(start); err != nil || results[0].Granted != 0 || results[1].Allowed || elapsed > 2*time.Second {
+		t.Errorf("after %s: %v, %+v", elapsed, err, results)
 	}
 }
 
-// TestPreload: primaries that were flushed or promoted get the scripts before anybody asks.
+// TestPreload checks that flushed and promoted primaries get the scripts before they are called.
 func TestPreload(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -262,8 +262,8 @@ func TestPreload(t *testing.T) {
 	}
 }
 
-// TestOneDeadPartHarmsOnlyItsOwn: a request over subjects of a dead and of a living shard.
-func TestOneDeadPartHarmsOnlyItsOwn(t *testing.T) {
+// TestDeadShardFailsOnlyItsCharges makes a request over subjects of a dead and of a live shard.
+func TestDeadShardFailsOnlyItsCharges(t *testing.T) {
 	t.Parallel()
 	c := testenv.StartCluster(t, testenv.Redis, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "60000")
 	s := open(t, cluster(c))
@@ -278,19 +278,19 @@ func TestOneDeadPartHarmsOnlyItsOwn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	charges := []headgate.Charge{
-		{Subject: dead, Counter: countlessC, Limit: countless, Cost: 3},
-		{Subject: alive, Counter: countlessC, Limit: countless, Cost: 3},
+		{Subject: dead, Counter: unlimitedCounter, Limit: unlimited, Cost: 3},
+		{Subject: alive, Counter: unlimitedCounter, Limit: unlimited, Cost: 3},
 	}
 	results := make([]headgate.Result, 2)
 	err := s.Take(ctx, charges, results)
 	if !errors.Is(err, headgate.ErrUnavailable) || !errors.Is(results[0].Err, headgate.ErrUnavailable) || results[0].Granted != 0 {
-		t.Errorf("the dead one: %v, %+v", err, results[0])
+		t.Errorf("dead shard: %v, %+v", err, results[0])
 	}
 	if results[1].Err != nil || results[1].Granted != 3 || results[1].Receipt.Units != 3 {
-		t.Errorf("the living one: %+v", results[1])
+		t.Errorf("live shard: %+v", results[1])
 	}
 
-	// If the living one denies, nothing is left of the request.
+	// If the live shard denies, nothing is recorded.
 	charges[1].Cost = headgate.MaxCost
 	_ = s.Take(ctx, charges, results)
 	if results[1].Err != nil || results[1].Allowed || results[0].Err == nil {
@@ -298,8 +298,8 @@ func TestOneDeadPartHarmsOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestCloseLeavesNothing: no goroutine outlives the store.
-func TestCloseLeavesNothing(t *testing.T) {
+// TestCloseStopsGoroutines checks that no goroutine outlives the store.
+func TestCloseStopsGoroutines(t *testing.T) {
 	server := startServer(t)
 	before := goleak.IgnoreCurrent()
 	s, err := Open(standalone(server))
@@ -318,7 +318,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// TestManyCharges: what is too heavy for one call is several, and still recorded as a whole or not at all.
+// TestManyCharges checks that a request that is too heavy for one call is still recorded as a whole or not at all.
 func TestManyCharges(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -326,8 +326,8 @@ func TestManyCharges(t *testing.T) {
 	var alone, together [many]headgate.Charge
 	log := headgate.Limit{Algorithm: headgate.SlidingLog, Count: headgate.MaxLogCount, Window: time.Hour}
 	for i := range alone {
-		alone[i] = headgate.Charge{Subject: headgate.SubjectOf(string(rune(i))), Counter: countlessC, Limit: countless, Cost: 1}
-		together[i] = headgate.Charge{Subject: headgate.SubjectOf("one"), Counter: countlessC, Limit: countless, Cost: 1}
+		alone[i] = headgate.Charge{Subject: headgate.SubjectOf(string(rune(i))), Counter: unlimitedCounter, Limit: unlimited, Cost: 1}
+		together[i] = headgate.Charge{Subject: headgate.SubjectOf("one"), Counter: unlimitedCounter, Limit: unlimited, Cost: 1}
 		if i%7 == 0 {
 			together[i].Limit, together[i].Counter = log, headgate.CounterOf("log", "", log.Algorithm)
 		}
@@ -359,7 +359,7 @@ func TestManyCharges(t *testing.T) {
 			before := take(peek)
 			// The last one does not fit.
 			for i, r := range take(append(slices.Clone(charges), headgate.Charge{
-				Subject: headgate.SubjectOf("denies"), Counter: countlessC, Limit: headgate.PerHour(1), Cost: 2,
+				Subject: headgate.SubjectOf("denies"), Counter: unlimitedCounter, Limit: headgate.PerHour(1), Cost: 2,
 			})) {
 				if r.Granted != 0 || r.Allowed != (i < many) {
 					t.Fatalf("%s, %s: charge %d of a denied request: %+v", name, kind, i, r)
@@ -374,15 +374,15 @@ func TestManyCharges(t *testing.T) {
 	}
 }
 
-// TestForeignData: what the script does not understand is an error, not a decision.
+// TestForeignData checks that stored data that the script cannot read is an error and not a decision.
 func TestForeignData(t *testing.T) {
 	t.Parallel()
 	server := testenv.Start(t, testenv.Redis)
 	s := open(t, standalone(server))
 	subject := headgate.SubjectOf("me")
-	charge := []headgate.Charge{{Subject: subject, Counter: countlessC, Limit: countless, Cost: 1}}
+	charge := []headgate.Charge{{Subject: subject, Counter: unlimitedCounter, Limit: unlimited, Cost: 1}}
 	results := make([]headgate.Result, 1)
-	for _, spoil := range [][]string{{"SET", s.Key(subject), "x"}, {"HSET", s.Key(subject), string(field(countlessC)), "x"}} {
+	for _, spoil := range [][]string{{"SET", s.Key(subject), "x"}, {"HSET", s.Key(subject), string(field(unlimitedCounter)), "x"}} {
 		server.Must(t, "DEL", s.Key(subject))
 		server.Must(t, spoil...)
 		if err := s.Take(t.Context(), charge, results); !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, headgate.ErrUnanswered) {

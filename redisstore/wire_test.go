@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// every is a charge of each algorithm.
-func every() []headgate.Charge {
+// oneOfEach returns a charge of each algorithm.
+func oneOfEach() []headgate.Charge {
 	var charges []headgate.Charge
 	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
 		charges = append(charges, headgate.Charge{
@@ -20,11 +20,11 @@ func every() []headgate.Charge {
 	return charges
 }
 
-// TestReplyIsWhole: a reply that is cut short or too long is an error, wherever.
+// TestReplyIsWhole checks that a truncated or too long reply is an error.
 func TestReplyIsWhole(t *testing.T) {
 	t.Parallel()
 	s := open(t, standalone(startServer(t)))
-	charges, results := every(), make([]headgate.Result, 5)
+	charges, results := oneOfEach(), make([]headgate.Result, 5)
 	if err := s.Take(t.Context(), charges, results); err != nil {
 		t.Fatal(err)
 	}
@@ -37,28 +37,28 @@ func TestReplyIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := msg.AsBytes()
+	complete, err := msg.AsBytes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := replyHead; n <= len(whole); n++ {
-		g := group{charges: charges, results: results, reply: whole[:n]}
-		if _, err := g.evaluate(false); errors.Is(err, errReply) != (n < len(whole)) {
-			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
+	for n := replyHead; n <= len(complete); n++ {
+		g := group{charges: charges, results: results, reply: complete[:n]}
+		if _, err := g.evaluate(false); errors.Is(err, errReply) != (n < len(complete)) {
+			t.Errorf("%d of %d bytes: %v", n, len(complete), err)
 		}
 	}
-	g := group{charges: charges, results: results, reply: append(whole, 0)}
+	g := group{charges: charges, results: results, reply: append(complete, 0)}
 	if _, err := g.evaluate(false); !errors.Is(err, errReply) {
 		t.Errorf("one byte more: %v", err)
 	}
 }
 
-// FuzzReply: whatever a server answers, reading it ends and does not panic.
+// FuzzReply checks that reading any reply ends without a panic.
 func FuzzReply(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
-	f.Fuzz(func(_ *testing.T, answer []byte) {
-		g := group{charges: every(), results: make([]headgate.Result, 5), reply: answer, time: time.Now()}
+	f.Fuzz(func(_ *testing.T, reply []byte) {
+		g := group{charges: oneOfEach(), results: make([]headgate.Result, 5), reply: reply, time: time.Now()}
 		_, _ = g.evaluate(false)
 		_, _ = g.evaluate(true)
 	})
