@@ -85,7 +85,7 @@ func New(checker Checker, options Options) (*Interceptors, error) {
 		}
 		options.Identity = who
 	}
-	return &Interceptors{checker: checker, options: options, waiters: delay.Waiters{Most: int64(options.MaxWaiters), Early: true}}, nil
+	return &Interceptors{checker: checker, options: options, waiters: delay.Waiters{Max: int64(options.MaxWaiters), Early: true}}, nil
 }
 
 // Unary is a grpc.UnaryServerInterceptor.

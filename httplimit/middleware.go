@@ -128,7 +128,7 @@ func newMiddleware(checker Checker, o Options) *middleware {
 	}
 	m := &middleware{
 		checker: checker, who: o.Identity, status: o.Status, answer: o.OnDenied,
-		waiters: delay.Waiters{Most: int64(o.MaxWaiters)}, log: o.Log,
+		waiters: delay.Waiters{Max: int64(o.MaxWaiters)}, log: o.Log,
 		random: rand.Int64N,
 	}
 	m.headers.Choice = limitfields.Choice{

@@ -1,5 +1,5 @@
-// Package delay holds requests for as long as a leaky bucket says, so that what leaves it is even. It knows decisions, and nothing
-// of the protocol that requests come in.
+// Package delay holds requests for the delay that a leaky bucket imposes, so that they leave at an even rate. It knows
+// decisions, but not the protocol of the requests.
 package delay
 
 import (
@@ -11,25 +11,26 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Waiters are requests that are held. Each takes a goroutine and a connection, so their number is capped.
+// Waiters holds requests. Each held request occupies a goroutine and a connection, so their number is limited to Max.
 type Waiters struct {
-	Most int64
-	// Early denies a request at once if its deadline would pass meanwhile: the caller then learns why, instead of taking the
-	// server for slow.
+	// Max is the maximum number of requests held at once; others are denied.
+	Max int64
+	// Early denies a request at once if its deadline would expire during the delay. The caller then learns the reason instead
+	// of a timeout.
 	Early bool
 
-	now atomic.Int64
+	now atomic.Int64 // requests held
 }
 
-// Hold returns when the request may go on. If there are too many already, or the context ends first, the decision becomes a
-// denial; the error is the context's.
+// Hold waits for d.Delay and returns when the request may continue. It turns the decision into a denial if too many requests
+// are held already, if Early applies, or if ctx ends first; the error is that of ctx.
 func (w *Waiters) Hold(ctx context.Context, d *headgate.Decision) error {
 	if deadline, ok := ctx.Deadline(); ok && w.Early && time.Until(deadline) <= d.Delay {
 		deny(d, 0)
 		return ctx.Err()
 	}
 	defer w.now.Add(-1)
-	if w.now.Add(1) > w.Most {
+	if w.now.Add(1) > w.Max {
 		deny(d, 0)
 		return nil
 	}
@@ -43,10 +44,11 @@ func (w *Waiters) Hold(ctx context.Context, d *headgate.Decision) error {
 	}
 }
 
-// deny makes a denial of a decision to wait: the limits that hold the request deny it for what is left of that.
+// deny turns a decision with a delay into a denial: the delayed limits deny the request, and RetryAfter is the remaining
+// delay.
 func deny(d *headgate.Decision, waited time.Duration) {
 	d.Allowed, d.RetryAfter, d.Delay = false, max(d.Delay-waited, 0), 0
-	d.Limits = slices.Clone(d.Limits) // a Checker may hand out the same ones again
+	d.Limits = slices.Clone(d.Limits) // a Checker may return the same slice again
 	for i := range d.Limits {
 		if l := &d.Limits[i]; l.Enforced && l.Delay > 0 {
 			l.Allowed, l.RetryAfter, l.Delay = false, max(l.Delay-waited, 0), 0
