@@ -1,5 +1,5 @@
-// Package wallclock tells the time at about half the price of time.Now, for what asks on every request. It knows no time zones
-// and no timers.
+// Package wallclock returns the time at about half the cost of time.Now, for code that needs it on every request. It does not
+// know time zones and timers.
 package wallclock
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// New returns a clock for many goroutines. It reads only the monotonic clock and adds it to a wall time that is at most a second
-// old, so that a wall clock that was set is followed within that.
+// New returns a clock that is safe for concurrent use. It reads only the monotonic clock and adds it to a wall time that is
+// at most a second old, so it follows changes of the wall clock within a second.
 func New() func() time.Time {
 	var base atomic.Pointer[time.Time]
 	renew := func() time.Time {
