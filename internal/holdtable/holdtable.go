@@ -1,11 +1,11 @@
-// Package holdtable keeps holds by their number, beside the counters that they are on, for stores in memory. It knows when a
-// hold may be forgotten; it knows no counters and needs its caller's lock.
+// Package holdtable stores holds by number, separately from their counters, for stores in memory. It knows when a hold may be
+// dropped. It does not know counters, and relies on its caller's lock.
 package holdtable
 
 import "github.com/headgate/headgate"
 
-// sampled is among how many holds each new one searches for those that have ended. At the worst, if none is ever released, a
-// quarter of what is kept has ended.
+// sampled is the number of holds that each new hold checks for expired ones. In the worst case, if no hold is ever released,
+// a quarter of the stored holds are expired.
 const sampled = 4
 
 // Table is a set of holds. The zero value is empty and ready to use.
@@ -17,7 +17,7 @@ type key struct {
 	number  int64
 }
 
-// Load returns what is kept of the hold that a charge releases: the State.Hold of that charge.
+// Load returns the stored hold that a charge releases, for the State.Hold of that charge.
 func (t *Table) Load(c *headgate.Charge) headgate.Hold {
 	if c.Release.Units == 0 {
 		return headgate.Hold{}
@@ -25,7 +25,7 @@ func (t *Table) Load(c *headgate.Charge) headgate.Hold {
 	return t.holds[key{c.Subject, c.Counter, c.Release.Mark}]
 }
 
-// Keep adds the hold that a charge has made and deletes the one that it has released.
+// Keep stores the hold that a charge has made, and deletes the hold that it has released.
 func (t *Table) Keep(c *headgate.Charge, r *headgate.Result) {
 	switch {
 	case c.Release.Units > 0:
@@ -39,7 +39,7 @@ func (t *Table) Keep(c *headgate.Charge, r *headgate.Result) {
 	}
 }
 
-// sweep deletes what has ended among a few holds. Where a map begins is random.
+// sweep deletes expired holds among a few random ones: iteration over a map begins at a random entry.
 func (t *Table) sweep(now int64) {
 	seen := 0
 	for k, hold := range t.holds {

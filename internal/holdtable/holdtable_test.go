@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-func TestTableForgetsWhatHasEnded(t *testing.T) {
+func TestTableDropsExpiredHolds(t *testing.T) {
 	t.Parallel()
 	var table Table
 	limit := headgate.PerHour(headgate.MaxCost)
@@ -20,7 +20,7 @@ func TestTableForgetsWhatHasEnded(t *testing.T) {
 		table.Keep(&charge, &headgate.Result{Receipt: last, Time: now})
 	}
 	if n := len(table.holds); n < lasting || n > 2*lasting {
-		t.Errorf("%d holds are kept, of which %d last", n, lasting)
+		t.Errorf("%d holds stored, %d of them not expired", n, lasting)
 	}
 	release := headgate.Charge{Counter: charge.Counter, Limit: limit, Release: last}
 	if h := table.Load(&release); h != (headgate.Hold{Units: 1, End: last.Time}) {
@@ -29,6 +29,6 @@ func TestTableForgetsWhatHasEnded(t *testing.T) {
 	n := len(table.holds)
 	table.Keep(&release, &headgate.Result{})
 	if h := table.Load(&release); h != (headgate.Hold{}) || len(table.holds) != n-1 {
-		t.Errorf("a released hold is still there: %+v", h)
+		t.Errorf("a released hold is still stored: %+v", h)
 	}
 }
