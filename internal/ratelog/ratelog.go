@@ -1,4 +1,4 @@
-// Package ratelog keeps repeated events from filling a log. It knows when an event may be logged again, and nothing of what the
+// Package ratelog keeps repeated events from flooding a log. It knows when an event may be logged again, but not what the
 // event is.
 package ratelog
 
@@ -12,28 +12,31 @@ import (
 
 const (
 	defaultEvery = 10 * time.Second
-	// maxKeys bounds the memory, and how many lines an attacker with many addresses can cause.
+	// maxKeys limits the memory, and the number of lines that an attacker with many addresses can cause.
 	maxKeys = 1000
 )
 
-// Limiter allows the first event of each key to be logged, then one per interval. Keys beyond the first 1,000 of an interval
-// share a single line. The zero value is ready to use, and safe for concurrent use.
+// Limiter allows the first event of each key to be logged, then one per interval. Keys after the first 1,000 of an interval
+// share one line. Use Log to log an event, or Allow to include the number of suppressed events. The zero value is ready to
+// use, and safe for concurrent use.
 type Limiter struct {
 	// Every is the interval; 0 means 10 seconds.
 	Every time.Duration
 
 	mu     sync.Mutex
 	keys   map[string]*event
-	others event     // of the keys that are not in the map
+	others event     // shared by the keys that are not in the map
 	swept  time.Time // when expired keys were last removed
 }
 
+// event is the state of one key.
 type event struct {
-	next       time.Time // it is not logged before
+	next       time.Time // not logged before
 	suppressed int64
 }
 
-// Allow reports whether an event may be logged now, and if so how many of the same key were suppressed since the last one.
+// Allow reports whether an event may be logged now, and if so how many events of the same key were suppressed since the last
+// one.
 func (l *Limiter) Allow(key string) (suppressed int64, ok bool) {
 	now, every := time.Now(), l.Every
 	if every == 0 {
@@ -58,6 +61,7 @@ func (l *Limiter) Log(ctx context.Context, log *slog.Logger, level slog.Level, k
 	}
 }
 
+// find returns the event of a key, or others if there are too many keys.
 func (l *Limiter) find(key string, now time.Time, every time.Duration) *event {
 	if e := l.keys[key]; e != nil {
 		return e

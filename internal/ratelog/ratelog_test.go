@@ -39,7 +39,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestManyKeys shows that memory and lines are bounded, and that room is made for new keys.
+// TestManyKeys checks that memory and lines are limited, and that expired keys are replaced by new ones.
 func TestManyKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestManyKeys(t *testing.T) {
 				t.Errorf("%d lines and %d keys of at most %d", lines, len(l.keys), maxKeys)
 			}
 			if n := l.others.suppressed; n != 2*maxKeys-1 {
-				t.Errorf("%d of the others suppressed", n)
+				t.Errorf("%d events of other keys suppressed", n)
 			}
 			time.Sleep(defaultEvery)
 		}
