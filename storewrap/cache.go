@@ -32,9 +32,9 @@ type instant = time.Duration
 
 // entry is what the cache knows about one counter.
 type entry struct {
-	counter headgate.Counter
-	limit   headgate.Limit
-	needed  instant // when it was last used; 0 if the entry is empty
+	counter  headgate.Counter
+	limit    headgate.Limit
+	lastUsed instant // when it was last used; 0 if the entry is empty
 
 	last   lastResult
 	demand demand
@@ -57,7 +57,7 @@ func (c *cache) at(t time.Time) instant { return t.Sub(c.start) }
 // decide decides the request if the cache can, and reports whether it did. It denies a request only if it knows the state of
 // all of its limits, so that the decision shows each of them.
 func (c *cache) decide(p *plan) bool {
-	if p.plain = cacheable(p.charges); !p.plain {
+	if p.isCacheable = cacheable(p.charges); !p.isCacheable {
 		return false
 	}
 	now := c.now()
@@ -98,7 +98,7 @@ func (c *cache) evaluate(now instant, charge *headgate.Charge, r *headgate.Resul
 	if e == nil || e.limit != charge.Limit {
 		return unknown
 	}
-	e.needed = now
+	e.lastUsed = now
 	s.holdsLease = e.lease != nil || e.spare != nil
 	if charge.Strict {
 		return unknown
@@ -178,7 +178,7 @@ func (c *cache) attachReturns(p *plan) {
 	}
 	for i := range p.charges {
 		charge := &p.charges[i]
-		if p.plain && !p.lookups[i].holdsLease || p.decided(i) || !ordinary(charge) && !charge.Credit {
+		if p.isCacheable && !p.lookups[i].holdsLease || p.decided(i) || !ordinary(charge) && !charge.Credit {
 			continue
 		}
 		e, mu := c.lock(charge.Subject, charge.Counter)
@@ -204,8 +204,9 @@ func (c *cache) deniedOwnUnits(p *plan) bool {
 			continue
 		}
 		e, mu := c.lock(charge.Subject, charge.Counter)
+		// isReturning is called under the lock: in between, units must not change from held to returning.
 		own := e != nil && (e.acquiring != nil || e.held(c.now()) > 0 || e.returned >= p.sentAt) ||
-			c.agent.isReturning(charge.Subject, charge.Counter) // under the lock, so that units cannot change from held to returning in between
+			c.agent.isReturning(charge.Subject, charge.Counter)
 		mu.Unlock()
 		if own {
 			return true
@@ -222,14 +223,14 @@ func (c *cache) awaitOwnUnits(p *plan, deadline time.Duration) {
 	for i := range p.charges {
 		charge := &p.charges[i]
 		e, mu := c.lock(charge.Subject, charge.Counter)
-		var under *acquisition
+		var pending *acquisition
 		if e != nil {
-			under = e.acquiring
+			pending = e.acquiring
 		}
 		mu.Unlock()
-		if under != nil {
+		if pending != nil {
 			select {
-			case <-under.done:
+			case <-pending.done:
 			case <-timer.C:
 				return
 			}
@@ -252,7 +253,7 @@ func (c *cache) observe(p *plan, began time.Time) {
 	sent, now := c.at(began), c.now()
 	charges, results := p.sentCharges()
 	for i := range charges {
-		c.observeOne(&charges[i], &results[i], p.plain, sent, now)
+		c.observeOne(&charges[i], &results[i], p.isCacheable, sent, now)
 	}
 	if p.denied() {
 		c.unspend(p, now)
@@ -260,7 +261,7 @@ func (c *cache) observe(p *plan, began time.Time) {
 }
 
 // observeOne records the result of one charge. It recalls the leases of other nodes after a denial.
-func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bool, sent, now instant) {
+func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, isCacheable bool, sent, now instant) {
 	if r.Err != nil || r.Path == headgate.PathLocal || charge.Strict && charge.OnStoreFailure != headgate.FailLocal {
 		return
 	}
@@ -271,9 +272,9 @@ func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, plain bo
 	granted := r.Allowed && r.Granted > 0
 	c.falseDenials.Add(e.last.falseDenials(charge, r, now))
 	shared := nodes > 1 && leasable(charge, nodes)
-	denial := e.last.observe(charge, r, plain, shared, sent, now)
+	denial := e.last.observe(charge, r, isCacheable, shared, sent, now)
 	switch {
-	case charge.Strict || !plain:
+	case charge.Strict || !isCacheable:
 	case granted:
 		c.acquire(e, charge, now)
 	case denial && !charge.Observe:

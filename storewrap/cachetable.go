@@ -38,7 +38,7 @@ func (c *cache) lockSet(subject headgate.Subject, counter headgate.Counter) (*ca
 
 func (s *cacheSet) find(subject headgate.Subject, counter headgate.Counter) *entry {
 	for i := range s.subjects {
-		if s.subjects[i] == subject && s.entries[i].counter == counter && s.entries[i].needed != 0 {
+		if s.subjects[i] == subject && s.entries[i].counter == counter && s.entries[i].lastUsed != 0 {
 			return &s.entries[i]
 		}
 	}
@@ -51,13 +51,13 @@ func (c *cache) getOrCreate(charge *headgate.Charge, now instant) (*entry, *sync
 	s, mu := c.lockSet(charge.Subject, charge.Counter)
 	e := s.find(charge.Subject, charge.Counter)
 	if e != nil && e.limit == charge.Limit {
-		e.needed = now
+		e.lastUsed = now
 		return e, mu
 	}
 	if e == nil {
 		oldest := 0
 		for i := range s.entries {
-			if s.entries[i].needed < s.entries[oldest].needed {
+			if s.entries[i].lastUsed < s.entries[oldest].lastUsed {
 				oldest = i
 			}
 		}
@@ -70,7 +70,7 @@ func (c *cache) getOrCreate(charge *headgate.Charge, now instant) (*entry, *sync
 	} else {
 		c.agent.enqueueReturns(e.returnLeases(charge.Subject)...)
 	}
-	*e = entry{counter: charge.Counter, limit: charge.Limit, needed: now}
+	*e = entry{counter: charge.Counter, limit: charge.Limit, lastUsed: now}
 	e.demand.countedSince = now
 	return e, mu
 }

@@ -64,13 +64,13 @@ func (l *concurrencyLimit) capacity(critical bool) int64 {
 	return limit - limit/4
 }
 
-// leave uncounts a call that was not made.
+// leave frees the slot of a call that was not made.
 func (l *concurrencyLimit) leave() {
 	l.inFlight.Add(-1)
 	l.admit()
 }
 
-// finish uncounts a call that was made, and adapts the limit to its outcome.
+// finish frees the slot of a call that was made, and adapts the limit to its outcome.
 func (l *concurrencyLimit) finish(now time.Time, elapsed time.Duration, ok, late bool) {
 	before := l.avgLatency.Load()
 	l.avgLatency.Store(before + (int64(elapsed)-before)/8) // concurrent updates may be lost

@@ -51,7 +51,7 @@ func (f *fallback) decide(now time.Time, charges []headgate.Charge, results []he
 			failClosed = true // the limiter denies it
 		}
 	}
-	if len(indexes) > 0 && f.decideShared(now, charges, results, indexes, denied || failClosed) && !denied {
+	if len(indexes) > 0 && f.decideLocally(now, charges, results, indexes, denied || failClosed) && !denied {
 		f.undo(now, charges, results)
 		denied = true
 	}
@@ -64,9 +64,9 @@ func (f *fallback) decide(now time.Time, charges []headgate.Charge, results []he
 	return nil
 }
 
-// decideShared decides the charges at indexes by this node's share, all of them or none, and none if the request is denied
+// decideLocally decides the charges at indexes by this node's share, all of them or none, and none if the request is denied
 // already. It reports whether they deny the request.
-func (f *fallback) decideShared(now time.Time, charges []headgate.Charge, results []headgate.Result, indexes []int, denied bool) bool {
+func (f *fallback) decideLocally(now time.Time, charges []headgate.Charge, results []headgate.Result, indexes []int, denied bool) bool {
 	local, lateCharges := make([]headgate.Charge, len(indexes)), make([]bool, len(indexes))
 	for i, at := range indexes {
 		local[i], lateCharges[i] = charges[at], unanswered(results[at].Err)
@@ -103,7 +103,7 @@ func (f *fallback) record(now time.Time, charges []headgate.Charge, results []he
 // count decides charges by this node's share. The store may have recorded the charges in lateCharges, so it is not charged
 // with them again.
 func (f *fallback) count(now time.Time, charges []headgate.Charge, lateCharges []bool, denied bool) []headgate.Result {
-	share := f.share()
+	nodeShare := f.share()
 	results, states := make([]headgate.Result, len(charges)), make([]headgate.State, len(charges))
 	tallies, noShare := make([]*tally, len(charges)), make([]time.Duration, len(charges))
 	capacities := make([]int64, len(charges)) // of the whole limits
@@ -112,11 +112,11 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, lateCharges [
 	defer l.mu.Unlock()
 	for i := range charges {
 		c := &charges[i]
-		scaled, wait, ok := share.scale(c, now)
+		scaled, wait, ok := nodeShare.scale(c, now)
 		t, created := l.getOrCreate(c, now)
 		remaining, lasts, known := f.cache.lastKnown(c)
 		if created || known || t.share.Algorithm != scaled.Algorithm {
-			t.restart(c.Limit, scaled, share.seed(c, scaled, remaining, lasts), now)
+			t.restart(c.Limit, scaled, nodeShare.seed(c, scaled, remaining, lasts), now)
 		}
 		capacities[i] = c.Limit.Capacity()
 		t.limit, t.share = c.Limit, scaled
@@ -145,7 +145,7 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, lateCharges [
 		if r.RetryAfter == headgate.Never && c.Cost <= capacities[i] {
 			r.RetryAfter = retryUnavailable
 		}
-		r.Path, r.Nodes, r.Receipt.Local = headgate.PathLocal, int32(share.nodes), r.Receipt.Units > 0
+		r.Path, r.Nodes, r.Receipt.Local = headgate.PathLocal, int32(nodeShare.nodes), r.Receipt.Units > 0
 		switch {
 		case r.Granted == 0 || c.Holds():
 		case lateCharges[i]:

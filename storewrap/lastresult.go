@@ -64,7 +64,7 @@ func (a *lastResult) evaluate(c *headgate.Charge, r *headgate.Result, now instan
 
 // observe records a result, and reports whether it is a denial for lack of units. shared means that other nodes may hold
 // leases.
-func (a *lastResult) observe(c *headgate.Charge, r *headgate.Result, plain, shared bool, sent, now instant) bool {
+func (a *lastResult) observe(c *headgate.Charge, r *headgate.Result, isCacheable, shared bool, sent, now instant) bool {
 	a.clock = r.Time.UnixMicro() - sent.Microseconds()
 	a.remaining, a.reset = r.Remaining, now+r.ResetAfter
 	if c.OnStoreFailure == headgate.FailLocal && !c.Observe {
@@ -75,7 +75,7 @@ func (a *lastResult) observe(c *headgate.Charge, r *headgate.Result, plain, shar
 	}
 	before := *a
 	a.cost, a.trust, a.repeats = 0, 0, 0
-	if !plain || r.Remaining >= c.Cost && !r.Allowed { // denied for another reason: another charge on the counter, or too many holds
+	if !isCacheable || r.Remaining >= c.Cost && !r.Allowed { // denied for another reason: another charge on the counter, or too many holds
 		return false
 	}
 	a.denied, a.retry, a.never, a.trusted = 0, 0, false, sent+maxTrust

@@ -313,7 +313,7 @@ func (c *cache) expired(x expiry, now instant) {
 		if *l == nil || (*l).number != x.number {
 			continue
 		}
-		if next := min((*l).end, e.needed+(*l).idle); (*l).units > 0 && now < next {
+		if next := min((*l).end, e.lastUsed+(*l).idle); (*l).units > 0 && now < next {
 			x.end = next
 			c.agent.expire(x)
 			return

@@ -7,10 +7,10 @@ const maxCacheable = 8
 
 // plan is the state of one Take.
 type plan struct {
-	charges []headgate.Charge
-	results []headgate.Result
-	plain   bool // the request is cacheable
-	lookups [maxCacheable]lookup
+	charges     []headgate.Charge
+	results     []headgate.Result
+	isCacheable bool // the request is cacheable
+	lookups     [maxCacheable]lookup
 
 	// If the cache decided some charges, or returns leases with the call, the call has its own slices: the returns first,
 	// then the charges at index. Otherwise they are those of the caller.
