@@ -30,7 +30,7 @@ func (s *Store) Publish(ctx context.Context, channel string, message []byte) err
 			return nil
 		}
 		if _, replied := rueidis.IsRedisErr(err); replied || try == tries || ctx.Err() != nil {
-			return fmt.Errorf("redisstore: publish: %w", s.lacking(err, "+publish &"+s.prefix+"*"))
+			return fmt.Errorf("redisstore: publish: %w", s.withMissingRights(err, "+publish &"+s.prefix+"*"))
 		}
 	}
 }
@@ -38,7 +38,7 @@ func (s *Store) Publish(ctx context.Context, channel string, message []byte) err
 // Subscribe passes messages published on channels of this namespace to receive. It blocks until ctx ends, the store is closed
 // or the connection breaks, and returns the reason; the caller retries. receive is called from one goroutine: once with a nil
 // message per channel when its subscription is active, then for each message, and possibly once more just after Subscribe has
-// returned. Messages that receive is too slow for queue in Redis, which closes the connections of slow subscribers.
+// returned. If receive is too slow, messages queue up in Redis, which then closes the connection.
 func (s *Store) Subscribe(ctx context.Context, channels []string, receive func(channel string, message []byte)) error {
 	client, err := s.link.get(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) Subscribe(ctx context.Context, channels []string, receive func(c
 	for try := 1; ; try++ {
 		subscribed, err := s.listen(ctx, client, channels, receive)
 		if _, replied := rueidis.IsRedisErr(err); subscribed || replied || try == tries || ctx.Err() != nil {
-			return fmt.Errorf("redisstore: subscribe: %w", s.lacking(err, "+subscribe &"+s.prefix+"*"))
+			return fmt.Errorf("redisstore: subscribe: %w", s.withMissingRights(err, "+subscribe &"+s.prefix+"*"))
 		}
 	}
 }
@@ -96,8 +96,8 @@ func (s *Store) listen(
 	return true, err
 }
 
-// lacking adds the missing rights to a permission error of Redis.
-func (s *Store) lacking(err error, rights string) error {
+// withMissingRights adds the missing rights to a permission error of Redis.
+func (s *Store) withMissingRights(err error, rights string) error {
 	if reply, replied := rueidis.IsRedisErr(err); replied && strings.HasPrefix(reply.Error(), "NOPERM") {
 		return fmt.Errorf("%w: give the user of %s the rights %s", err, s.link.address, rights)
 	}

@@ -52,9 +52,9 @@ func (s *Store) start() {
 				}
 			case <-announceTimer.C:
 				due, last = false, time.Now()
-				s.announceWithin(ctx, announceTTL)
+				s.announceWithTimeout(ctx, announceTTL)
 			case <-ctx.Done():
-				s.announceWithin(context.WithoutCancel(ctx), 0) // sign off
+				s.announceWithTimeout(context.WithoutCancel(ctx), 0) // sign off
 				return
 			}
 		}
@@ -72,8 +72,8 @@ func (s *Store) heartbeat(ctx context.Context) {
 	_, _ = s.agreeOnKey(ctx) // every time, because Redis may have lost its data
 }
 
-// announceWithin announces this node for d, within controlTimeout.
-func (s *Store) announceWithin(ctx context.Context, d time.Duration) {
+// announceWithTimeout announces this node for d, within controlTimeout.
+func (s *Store) announceWithTimeout(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	_ = s.announceFor(ctx, d)

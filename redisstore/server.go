@@ -42,7 +42,7 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				failed = append(failed, fmt.Errorf("redisstore: INFO of %s: %w", address, s.lacking(err, "+info")))
+				failed = append(failed, fmt.Errorf("redisstore: INFO of %s: %w", address, s.withMissingRights(err, "+info")))
 			} else if server, primary := readInfo(address, text); primary {
 				servers = append(servers, server)
 			}

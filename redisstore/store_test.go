@@ -152,7 +152,7 @@ func countNodes(t *testing.T, server *testenv.Server, namespace string, announce
 		return fmt.Errorf("ranks %v", ranks)
 	}
 	observe(a, b)
-	c.announceWithin(t.Context(), 0)
+	c.announceWithTimeout(t.Context(), 0)
 	if x, y := count(a), count(b); x != 2 || y != 2 {
 		return fmt.Errorf("%d and %d nodes after one signed off", x, y)
 	}

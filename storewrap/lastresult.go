@@ -75,7 +75,8 @@ func (a *lastResult) observe(c *headgate.Charge, r *headgate.Result, isCacheable
 	}
 	before := *a
 	a.cost, a.trust, a.repeats = 0, 0, 0
-	if !isCacheable || r.Remaining >= c.Cost && !r.Allowed { // denied for another reason: another charge on the counter, or too many holds
+	// A denial with enough units has another reason: another charge on the counter, or too many holds.
+	if !isCacheable || r.Remaining >= c.Cost && !r.Allowed {
 		return false
 	}
 	a.denied, a.retry, a.never, a.trusted = 0, 0, false, sent+maxTrust

@@ -76,7 +76,8 @@ func (a *agent) listenForRecalls(ctx context.Context) {
 			a.handleRecalls(message)
 		})
 		if failures.Add(1) == 3 && ctx.Err() == nil && a.transport.unavailable.Load() == 0 {
-			a.log.Warn("lease recalls unavailable; units leased by other nodes stay denied until their leases end, check the store user's permissions", "error", err)
+			a.log.Warn("lease recalls unavailable; units leased by other nodes stay denied until their leases end,"+
+				" check the store user's permissions", "error", err)
 		}
 		select {
 		case <-ctx.Done():

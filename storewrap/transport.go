@@ -223,7 +223,8 @@ func (t *transport) probe(ctx context.Context, s *shard, failed headgate.Charge)
 	}
 	open := s.reset(time.Now())
 	t.unavailable.Add(-1)
-	t.log.Info("store shard recovered; circuit closed, pending units charged", "shard", s.number, "duration", open.Round(time.Millisecond).String())
+	t.log.Info("store shard recovered; circuit closed, pending units charged",
+		"shard", s.number, "duration", open.Round(time.Millisecond).String())
 	t.recovered(ctx)
 }
 

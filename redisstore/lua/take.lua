@@ -23,8 +23,8 @@
 --            B   index of the first charge on the twin's counter, 0 if there is none
 --            B   index of the first charge on this counter
 --            d   minOrMark: the units that must fit; for a refund the receipt's mark; for a release the hold's number; else 0
---            d   maxUnits: the units to take if they fit, 0 for a peek; for a refund or credit the units to give back, up to 8e9;
---                for a force or release the units to record
+--            d   maxUnits: the maximum number of units to take, 0 for a peek; for a refund or credit the units to give back, up to
+--                8e9; for a force or release the units to record
 --            4d  p1 to p4, by algorithm:
 --                1: capacity in millionths, p, q         for a refund: the receipt's time, p, q, the receipt's back
 --                2: count, p, q, maximum delay           for a refund: the receipt's time, p, q
@@ -76,7 +76,9 @@ local secondPass = false         -- if denied, some charges may have to be recor
 local writes, reads              -- holds and chunks by key and field: values to store, or false to delete; values found
 local released                   -- the part of the reply for released holds
 local holdCounts                 -- by key: {number of new holds, largest number of holds of a counter}
-local cuts, mixedLog, dryRun     -- cuts: by the first charge on a log, times at which not to merge entries in the reply
+local cuts                       -- by the first charge on a log: times at which not to merge entries in the reply
+local mixedLog                   -- a credit follows another charge on the same log
+local dryRun                     -- {states, writes, newExpiry} of the first pass, if the second one only adds cuts
 
 -- Functions for holds and chunks, and in logs for logs. Most calls need none of them.
 local stored, get, put, search, logs
