@@ -189,7 +189,7 @@ func TestSlotHalfMoved(t *testing.T) {
 		}
 		for i := range want {
 			if used := charges[i].Limit.Count - results[i].Remaining; used != want[i] {
-				t.Errorf("subject %d: %d used, not %d", i, used, want[i])
+				t.Errorf("subject %d: %d used, want %d", i, used, want[i])
 			}
 		}
 		return results

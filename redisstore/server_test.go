@@ -46,7 +46,7 @@ func TestServersStandalone(t *testing.T) {
 			s := open(t, standalone(server))
 			want := Server{Address: server.Addr(), RunID: runID(t, server)}
 			if list := waitForServers(t, s, 1, ""); list[0] != want || want.RunID == "" {
-				t.Errorf("%+v, not %+v", list, want)
+				t.Errorf("%+v, want %+v", list, want)
 			}
 			server.Kill()
 			if list, err := s.Servers(t.Context()); err == nil || len(list) > 0 || !strings.Contains(err.Error(), server.Addr()) {
@@ -64,12 +64,12 @@ func TestServersBehindSentinel(t *testing.T) {
 	s := open(t, sentinels(set))
 	before := waitForServers(t, s, 1, "")[0]
 	if primary := set.Primary(t); before.RunID != runID(t, primary) {
-		t.Fatalf("%+v, not %s", before, primary.Addr())
+		t.Fatalf("%+v, want %s", before, primary.Addr())
 	}
 	set.Failover(t)
 	after := waitForServers(t, s, 1, before.RunID)[0]
 	if primary := set.Primary(t); after.RunID != runID(t, primary) || after.Address != primary.Addr() {
-		t.Errorf("%+v, not %s", after, primary.Addr())
+		t.Errorf("%+v, want %s", after, primary.Addr())
 	}
 }
 

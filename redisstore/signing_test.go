@@ -22,7 +22,7 @@ func TestSigningKeys(t *testing.T) {
 	server.Must(t, "FLUSHALL")
 	first.heartbeat(t.Context())
 	if third := signingKey(t, open(t, address)); !bytes.Equal(third, key) {
-		t.Errorf("after Redis was emptied a new node signs with %q, not %q", third, key)
+		t.Errorf("after Redis was emptied a new node signs with %q, want %q", third, key)
 	}
 	const another = "key of another first node"
 	server.Must(t, "SET", "hg2:headgate:key", another, "EX", "1000")

@@ -206,8 +206,8 @@ func (s *Store) decideGroups(ctx context.Context, groups []*group) []*group {
 }
 
 // undo refunds what was recorded for a request that another group denied, and clears the grants of its results. An observing
-// charge stays recorded only if its own group is the only one that denied. undo waits for the refunds until caller ends; they complete in
-// the background.
+// charge stays recorded only if its own group is the only one that denied. undo waits for the refunds until caller ends; they
+// complete in the background.
 func (s *Store) undo(caller context.Context, groups []*group, denied int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), connTimeout)
 	var running sync.WaitGroup

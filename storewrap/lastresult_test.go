@@ -38,7 +38,7 @@ func TestDenialIsCached(t *testing.T) {
 				if err != nil || r.Allowed || r.Path != headgate.PathCache || r.Remaining != 0 ||
 					off.Abs() > time.Microsecond || (r.ResetAfter-want[0].ResetAfter).Abs() > time.Microsecond ||
 					!r.Time.Equal(want[0].Time) {
-					l.Fatalf("%v: %+v, and not %+v: %v", a, r, want, err)
+					l.Fatalf("%v: %+v, want %+v: %v", a, r, want, err)
 				}
 				time.Sleep(time.Millisecond)
 			}
@@ -85,7 +85,7 @@ func TestLastUnitsAreKnown(t *testing.T) {
 				r := l.take(c)[0]
 				want, err := take(l.inner, c)
 				if err != nil || held == 0 && (r.Allowed || r.RetryAfter != want[0].RetryAfter) || held >= cost && !r.Allowed {
-					l.Errorf("cost %d, %d given back from a hold: %+v, and the store says %+v: %v", cost, held, r, want, err)
+					l.Errorf("cost %d, %d given back from a hold: %+v, and the store decides %+v: %v", cost, held, r, want, err)
 				}
 				time.Sleep(want[0].RetryAfter)
 				if r := l.take(c)[0]; held == 0 && !r.Allowed {
@@ -146,7 +146,7 @@ func TestDenialIsForItsCost(t *testing.T) {
 			for _, cost := range []int64{5, 5, 6, 6, 3, 3, 9, 3, 11, 11} {
 				want, err := take(l.inner, costs(cost))
 				if got := l.take(costs(cost))[0]; err != nil || got.Allowed || got.RetryAfter != want[0].RetryAfter {
-					l.Errorf("%v, %d units: %+v, and not %+v: %v", a, cost, got, want[0], err)
+					l.Errorf("%v, %d units: %+v, want %+v: %v", a, cost, got, want[0], err)
 				}
 			}
 			if l.callsStore(costs(11)) || !l.callsStore(costs(10)) {
@@ -171,7 +171,7 @@ func TestDenialShowsAllLimits(t *testing.T) {
 			got := l.take(short, long, roomy)
 			want, err := take(l.inner, short, long, roomy)
 			if err != nil || !slices.EqualFunc(got, want, sameVerdict) {
-				l.Fatalf("%+v, and not %+v: %v", got, want, err)
+				l.Fatalf("%+v, want %+v: %v", got, want, err)
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -259,7 +259,7 @@ func TestDenialEndsInTime(t *testing.T) {
 					}
 					off := r.RetryAfter - want[0].RetryAfter
 					if !want[0].Allowed && (off > maxContention || off < -time.Microsecond) {
-						l.Fatalf("%v, every %v: again after %v, and not %v", limit, pause, r.RetryAfter, want[0].RetryAfter)
+						l.Fatalf("%v, every %v: again after %v, want %v", limit, pause, r.RetryAfter, want[0].RetryAfter)
 					}
 				}
 				if pause < time.Millisecond && (denials < 1_000 || cached < denials/2) {

@@ -178,7 +178,7 @@ func TestLeaseEndsWithItsWindow(t *testing.T) {
 						start = terms.Start
 					}
 					if r.Receipt.Mark < start {
-						l.Fatalf("%v, hold %v: %+v is of a window before", limit, hold, r)
+						l.Fatalf("%v, hold %v: %+v is of a previous window", limit, hold, r)
 					}
 				}
 				if spent < 1_000 {
@@ -403,7 +403,7 @@ func TestRemainingWithALease(t *testing.T) {
 				l.Fatalf("%+v, and %d by a peek", r, got)
 			}
 			if l.held(c) != 0 {
-				l.Fatal("a peek left a lease out")
+				l.Fatal("a peek did not return the lease")
 			}
 		}
 	})
@@ -494,7 +494,7 @@ func TestCandidatesAreCounted(t *testing.T) {
 			got := l.take(live, candidate)
 			want, err := take(alone, live, candidate)
 			if err != nil || !slices.EqualFunc(got, want, sameResult) {
-				l.Fatalf("%d: %+v, and not %+v: %v", i, got, want, err)
+				l.Fatalf("%d: %+v, want %+v: %v", i, got, want, err)
 			}
 			time.Sleep(time.Millisecond)
 		}

@@ -230,7 +230,7 @@ func (m *model) play(t *testing.T, r *rand.Rand) (f figures) {
 			f.strict++
 		}
 		if m.strict && (mine[0].Allowed != theirs[0].Allowed || mine[0].Remaining != theirs[0].Remaining) {
-			t.Fatalf("%+v, and not %+v", mine[0], theirs[0])
+			t.Fatalf("%+v, want %+v", mine[0], theirs[0])
 		}
 		if !mine[0].Allowed {
 			continue
@@ -263,7 +263,7 @@ func (m *model) checkBounds(t *testing.T, f figures) {
 	t.Helper()
 	lost := float64(f.kills) * float64(m.limit.Capacity()) / float64(leaseFraction*m.nodes)
 	if admitted := float64(f.admitted); admitted < 0.998*float64(f.strict)-lost || admitted > 1.005*float64(f.strict) {
-		t.Errorf("%d admitted, and not %d", f.admitted, f.strict)
+		t.Errorf("%d admitted, want %d", f.admitted, f.strict)
 	}
 	if float64(f.falselyDenied())-lost > 0.0005*float64(f.requests) {
 		t.Errorf("%d of %d denied falsely", f.falselyDenied(), f.requests)

@@ -9,7 +9,7 @@ const maxCacheable = 8
 type plan struct {
 	charges     []headgate.Charge
 	results     []headgate.Result
-	isCacheable bool // the request is cacheable
+	isCacheable bool
 	lookups     [maxCacheable]lookup
 
 	// If the cache decided some charges, or returns leases with the call, the call has its own slices: the returns first,

@@ -381,7 +381,7 @@ func TestSeedKeepsTheWindow(t *testing.T) {
 			}
 			off := got[0].ResetAfter - want[0].ResetAfter
 			if off.Abs() > time.Second || got[0].Remaining < want[0].Remaining-1 || got[0].Remaining > want[0].Remaining+1 {
-				t.Errorf("%v, %v later: %+v, and not %+v", a, late, got[0], want[0])
+				t.Errorf("%v, %v later: %+v, want %+v", a, late, got[0], want[0])
 			}
 		}
 	}

@@ -182,7 +182,7 @@ func (r *rush) check(t *testing.T, name string) {
 	t.Logf("%s: %d ÷ %d admitted of %d, %d held, %d counted, %.3f calls each",
 		name, admitted, strict, r.requests.Load(), held, counted, r.callsPerRequest())
 	if admitted > strict+1 || float64(admitted+held) < 0.995*float64(strict)-float64(lost) {
-		t.Errorf("%s: %d admitted, and not %d", name, admitted, strict)
+		t.Errorf("%s: %d admitted, want %d", name, admitted, strict)
 	}
 	if counted > admitted+lost || counted < admitted-1 {
 		t.Errorf("%s: %d counted of %d admitted", name, counted, admitted)

@@ -89,10 +89,10 @@ func checkSum(t *testing.T, whole *headgate.Limit, nodes, percent int64, rate fl
 		off = max(off, float64(whole.Count)/float64(whole.Capacity()))
 	}
 	if rate < exact-off || rate > exact+off {
-		t.Fatalf("%v, %d nodes, %d %%: a rate of %v, and not %v", whole, nodes, percent, rate, exact)
+		t.Fatalf("%v, %d nodes, %d %%: a rate of %v, want %v", whole, nodes, percent, rate, exact)
 	}
 	if whole.Algorithm != headgate.LeakyBucket && (burst < want-1 || burst > want+1 || percent == 100 && burst != want) {
-		t.Fatalf("%v, %d nodes, %d %%: %d at once, and not %d", whole, nodes, percent, burst, want)
+		t.Fatalf("%v, %d nodes, %d %%: %d at once, want %d", whole, nodes, percent, burst, want)
 	}
 }
 

@@ -89,12 +89,12 @@ func (j *waitChecker) run(t *testing.T, r *rand.Rand) {
 			j.cached++
 		}
 		if again.Allowed || again.RetryAfter != d.RetryAfter || len(again.Limits) != len(d.Limits) {
-			t.Fatalf("%v: cost %d, at once again: %+v, and not %+v", rule.Limits, cost, again, d)
+			t.Fatalf("%v: cost %d, at once again: %+v, want %+v", rule.Limits, cost, again, d)
 		}
 		if part := time.Duration(r.Int64N(int64(d.RetryAfter))).Truncate(time.Microsecond); r.IntN(2) == 0 {
 			time.Sleep(part)
 			if again := check(cost); again.Allowed || again.RetryAfter != d.RetryAfter-part {
-				t.Fatalf("%v: cost %d, after %v: %+v, and not %+v", rule.Limits, cost, part, again, d)
+				t.Fatalf("%v: cost %d, after %v: %+v, want %+v", rule.Limits, cost, part, again, d)
 			}
 			d.RetryAfter -= part
 		}
