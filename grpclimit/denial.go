@@ -46,14 +46,14 @@ func (i *Interceptors) deny(ctx context.Context, method string, d headgate.Decis
 	if i.options.Metadata {
 		trailer = rateLimits(&d)
 		if wait > 0 {
-			trailer.Set("retry-after", strconv.FormatInt(limitfields.Up(wait, time.Second), 10))
+			trailer.Set("retry-after", strconv.FormatInt(limitfields.RoundUp(wait, time.Second), 10))
 		}
 	}
 	switch {
 	case wait == headgate.Never || wait > maxPushback:
 		trailer.Set("grpc-retry-pushback-ms", "-1")
 	case wait > 0:
-		trailer.Set("grpc-retry-pushback-ms", strconv.FormatInt(limitfields.Up(wait, time.Millisecond), 10))
+		trailer.Set("grpc-retry-pushback-ms", strconv.FormatInt(limitfields.RoundUp(wait, time.Millisecond), 10))
 	}
 	_ = grpc.SetTrailer(ctx, trailer) // fails only without a transport, where there is nobody to tell
 	return statusOf(&d, wait)
@@ -75,7 +75,7 @@ func statusOf(d *headgate.Decision, wait time.Duration) *status.Status {
 	code, text, undecided := codes.ResourceExhausted, "rate limit exceeded", limitfields.Undecided(d)
 	info := &errdetails.ErrorInfo{Reason: reasonExceeded, Domain: domain}
 	if undecided {
-		code, text, info.Reason = codes.Unavailable, "rate limits cannot be checked", reasonUnavailable
+		code, text, info.Reason = codes.Unavailable, "rate limit unavailable", reasonUnavailable
 	}
 	hidden := limitfields.Hidden(d)
 	switch worst := d.DeniedBy(); {
@@ -88,7 +88,7 @@ func statusOf(d *headgate.Decision, wait time.Duration) *status.Status {
 	}
 	details := []protoadapt.MessageV1{info}
 	if wait > 0 {
-		text += "; try again in " + (time.Duration(limitfields.Up(wait, time.Millisecond)) * time.Millisecond).String()
+		text += "; retry in " + (time.Duration(limitfields.RoundUp(wait, time.Millisecond)) * time.Millisecond).String()
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	}
 	var violations []*errdetails.QuotaFailure_Violation

@@ -52,14 +52,14 @@ func TestDenial(t *testing.T) {
 				{ID: "hidden", By: headgate.Global, Limit: headgate.PerHour(1)},
 			}, calls: 2,
 			message: "rate limit exceeded", rule: "(hidden)", wait: time.Hour,
-			violations: []string{"shown allows 1/minute", "(hidden) allows no more at present"},
+			violations: []string{"shown allows 1/minute", "(hidden) is exceeded"},
 		},
 		"nothing but hidden": {
 			rules: []headgate.Rule{
 				{ID: "hidden", By: byUser, Limit: headgate.PerHour(1), Expose: headgate.ExposeNever},
 			}, calls: 2,
 			message: "rate limit exceeded", rule: "(hidden)", wait: time.Hour,
-			violations: []string{"(hidden) allows no more at present"},
+			violations: []string{"(hidden) is exceeded"},
 		},
 		"shadow beside it": {
 			rules: []headgate.Rule{
@@ -73,8 +73,8 @@ func TestDenial(t *testing.T) {
 			rules: []headgate.Rule{{
 				ID: "dear", By: byUser, Limit: headgate.PerMinute(2), Cost: headgate.Cost{From: "header.x-rows"},
 			}}, calls: 1,
-			message: "rate limit exceeded: dear allows 2/minute, and never a call that costs 5", rule: "dear",
-			violations: []string{"dear allows 2/minute, and never a call that costs 5"},
+			message: "rate limit exceeded: dear allows 2/minute and can never allow a call of cost 5", rule: "dear",
+			violations: []string{"dear allows 2/minute and can never allow a call of cost 5"},
 		},
 		"an attribute is missing": {
 			rules: []headgate.Rule{
@@ -99,7 +99,7 @@ func TestDenial(t *testing.T) {
 				if status.Code(err) != codes.ResourceExhausted {
 					t.Fatalf("the call ended with %v", err)
 				}
-				message, _, timed := strings.Cut(status.Convert(err).Message(), "; try again in ")
+				message, _, timed := strings.Cut(status.Convert(err).Message(), "; retry in ")
 				if message != test.message || timed != (test.wait > 0) {
 					t.Errorf("message %q", status.Convert(err).Message())
 				}

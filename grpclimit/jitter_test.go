@@ -26,7 +26,7 @@ func TestJitter(t *testing.T) {
 		if got < wait || got > wait+min(most, 5*time.Minute) {
 			t.Fatalf("a wait of %s became %s", wait, got)
 		}
-		if ms := time.Duration(limitfields.Up(got, time.Millisecond)) * time.Millisecond; ms < got || ms >= got+time.Millisecond {
+		if ms := time.Duration(limitfields.RoundUp(got, time.Millisecond)) * time.Millisecond; ms < got || ms >= got+time.Millisecond {
 			t.Fatalf("%s is %s in milliseconds", got, ms)
 		}
 	}

@@ -17,7 +17,7 @@ func setHeader(ctx context.Context, d *headgate.Decision) {
 }
 
 // headers are the fields of draft-ietf-httpapi-ratelimit-headers.
-var headers = limitfields.Headers{Choice: limitfields.Choice{Draft: true}, Most: maxNamed}
+var headers = limitfields.Headers{Choice: limitfields.Choice{Draft: true}, MaxLimits: maxNamed}
 
 func rateLimits(d *headgate.Decision) metadata.MD {
 	md := metadata.MD{}

@@ -44,7 +44,7 @@
 //
 //	{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "Quota exceeded", "status": 429,
 //	 "violated-policies": ["login-by-ip"], "error": "rate_limit_exceeded",
-//	 "message": "login-by-ip allows 10/minute; try again in 7 seconds", "rule": "login-by-ip", "retry_after": 7}
+//	 "message": "rate limit exceeded: login-by-ip allows 10/minute; retry in 7 seconds", "rule": "login-by-ip", "retry_after": 7}
 //
 // Retry-After is never earlier than the truth. It is later by up to a tenth, at least by 0 or 1 seconds and at most
 // by 5 minutes, so that clients who were denied together do not come back together. A request that can never pass

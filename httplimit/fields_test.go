@@ -99,7 +99,7 @@ func TestNotDecided(t *testing.T) {
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 				`"title":"Temporarily reduced capacity","status":503,"violated-policies":["b"],"error":"rate_limit_unavailable",` +
-				`"message":"b cannot be counted at present; try again in 1 second","rule":"b","retry_after":1}`,
+				`"message":"rate limit unavailable: b cannot be checked at the moment; retry in 1 second","rule":"b","retry_after":1}`,
 		},
 		{
 			name: "deny, hidden",
@@ -115,7 +115,7 @@ func TestNotDecided(t *testing.T) {
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 				`"title":"Temporarily reduced capacity","status":503,"violated-policies":["(hidden)"],"error":"rate_limit_unavailable",` +
-				`"message":"requests cannot be counted at present; try again in 1 second","rule":"(hidden)","retry_after":1}`,
+				`"message":"rate limit unavailable; retry in 1 second","rule":"(hidden)","retry_after":1}`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

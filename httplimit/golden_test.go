@@ -75,7 +75,7 @@ func TestResponses(t *testing.T) {
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
 				`"violated-policies":["search-by-key"],"error":"rate_limit_exceeded",` +
-				`"message":"search-by-key allows 1/minute; try again in 60 seconds","rule":"search-by-key","retry_after":60}`,
+				`"message":"rate limit exceeded: search-by-key allows 1/minute; retry in 60 seconds","rule":"search-by-key","retry_after":60}`,
 		},
 		{
 			name: "an override", rules: []headgate.Rule{search}, times: 1, send: get("/", "X-API-Key", "k", "X-Tier", "free"),
@@ -136,7 +136,7 @@ func TestResponses(t *testing.T) {
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
 				`"violated-policies":["short","long#hour","(hidden)"],"error":"rate_limit_exceeded",` +
-				`"message":"long#hour allows 2/hour; try again in 1800 seconds","rule":"long","retry_after":1800}`,
+				`"message":"rate limit exceeded: long#hour allows 2/hour; retry in 1800 seconds","rule":"long","retry_after":1800}`,
 		},
 		{
 			name: "a hidden rule denies", rules: []headgate.Rule{hidden, search}, times: 2, send: get("/", "X-API-Key", "k"),
@@ -150,7 +150,7 @@ func TestResponses(t *testing.T) {
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
 				`"violated-policies":["(hidden)"],"error":"rate_limit_exceeded",` +
-				`"message":"too many requests; try again in 60 seconds","rule":"(hidden)","retry_after":60}`,
+				`"message":"rate limit exceeded; retry in 60 seconds","rule":"(hidden)","retry_after":60}`,
 		},
 		{
 			name: "shadow, candidate and everybody are not shown", times: 3, send: get("/"),
@@ -195,7 +195,7 @@ func TestResponses(t *testing.T) {
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
 				`"violated-policies":["rows"],"error":"rate_limit_exceeded",` +
-				`"message":"rows allows 10/minute, and never a request that costs 50","rule":"rows","retry_after":null}`,
+				`"message":"rate limit exceeded: rows allows 10/minute and can never allow a request of cost 50","rule":"rows","retry_after":null}`,
 		},
 		{
 			name: "a missing attribute", times: 1, send: get("/"),
@@ -210,7 +210,7 @@ func TestResponses(t *testing.T) {
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
 				`"violated-policies":["keys"],"error":"rate_limit_exceeded",` +
-				`"message":"keys denies requests without api_key","rule":"keys","retry_after":null}`,
+				`"message":"rate limit exceeded: keys denies requests without api_key","rule":"keys","retry_after":null}`,
 		},
 		{
 			name: "windows that are not whole seconds", times: 1, send: get("/"),
@@ -238,7 +238,7 @@ func TestResponses(t *testing.T) {
 				Content-Type: application/problem+json
 				{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
 				`"violated-policies":["one"],"error":"rate_limit_exceeded",` +
-				`"message":"one allows 1/second; try again in 1 second","rule":"one","retry_after":1}`,
+				`"message":"rate limit exceeded: one allows 1/second; retry in 1 second","rule":"one","retry_after":1}`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -336,5 +336,5 @@ func TestStatus(t *testing.T) {
 		Content-Type: application/problem+json
 		{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":503,`+
 		`"violated-policies":["one"],"error":"rate_limit_exceeded",`+
-		`"message":"one allows 1/minute; try again in 60 seconds","rule":"one","retry_after":60}`)
+		`"message":"rate limit exceeded: one allows 1/minute; retry in 60 seconds","rule":"one","retry_after":60}`)
 }

@@ -85,7 +85,7 @@ func TestMaxWaiters(t *testing.T) {
 			Content-Type: application/problem+json
 			{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,`+
 			`"violated-policies":["even"],"error":"rate_limit_exceeded",`+
-			`"message":"even allows 1/second, leaky_bucket; try again in 3 seconds","rule":"even","retry_after":3}`)
+			`"message":"rate limit exceeded: even allows 1/second, leaky_bucket; retry in 3 seconds","rule":"even","retry_after":3}`)
 		if waited := time.Since(begin); waited != 0 {
 			t.Errorf("a request too many was held for %s", waited)
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
-// Field is a header that tells a client of its limits.
+// Field is the name of a header that reports limits to a client.
 type Field struct {
-	Name  string // as people write it: RateLimit-Policy
+	Name  string // as documented: RateLimit-Policy
 	Key   string // in an http.Header: Ratelimit-Policy
 	Lower string // in HTTP/2 and gRPC: ratelimit-policy
 }
@@ -37,41 +37,43 @@ func newField(name string) *Field {
 
 const (
 	maxFields = 9
-	// maxSpread is as far as Retry-After is moved, in seconds: nobody is to wait for days more of a month.
+	// maxSpread caps the jitter added to Retry-After, in seconds: without it, a wait of a month would grow by days.
 	maxSpread = 300
 )
 
-// Choice says which headers there are; the zero value is none.
+// Choice selects the headers to write. The zero value selects none.
 type Choice struct {
-	// Draft is RateLimit-Policy and RateLimit, as Version of the draft has them.
+	// Draft selects RateLimit-Policy and RateLimit, in this Version of the draft.
 	Draft   bool
 	Version ratelimitdraft.Version
-	// Legacy is X-RateLimit-Limit, -Remaining and -Reset; OlderDraft is RateLimit-Limit, -Remaining and -Reset.
+	// Legacy selects X-RateLimit-Limit, -Remaining and -Reset. OlderDraft selects RateLimit-Limit, -Remaining and -Reset.
 	Legacy, OlderDraft bool
 }
 
-// Headers writes the headers of HTTP that tell a client of its limits. It is safe for use by many goroutines.
+// Headers writes the headers that report limits to a client. Use Put for an http.Header and Each for any other kind of metadata.
+// It is safe for concurrent use.
 type Headers struct {
 	Choice
-	// Most is how many limits the draft's headers list; the one that denies a request is listed in any case. 0 means all.
-	Most int
+	// MaxLimits caps the number of limits that the draft's headers list. The limit that denies a request is always listed.
+	// 0 means no cap.
+	MaxLimits int
 
-	rooms sync.Pool // of *fields
+	pool sync.Pool // of *fields
 }
 
-// Put sets the headers. retryAfter is what RetryAfter returned.
+// Put sets the headers, replacing existing ones. retryAfter is the result of RetryAfter.
 func (h *Headers) Put(header map[string][]string, d *headgate.Decision, retryAfter *int64) {
 	f := h.write(d, retryAfter)
-	defer h.rooms.Put(f)
+	defer h.pool.Put(f)
 	if f.count > 0 {
 		f.put(header)
 	}
 }
 
-// Each calls set for each header, Retry-After last. A value is good for the call only.
+// Each calls set for each header, Retry-After last. set must not retain value.
 func (h *Headers) Each(d *headgate.Decision, retryAfter *int64, set func(field *Field, value []byte)) {
 	f := h.write(d, retryAfter)
-	defer h.rooms.Put(f)
+	defer h.pool.Put(f)
 	begin := 0
 	for i, end := range f.ends[:f.count] {
 		set(f.names[i], f.text[begin:end])
@@ -79,9 +81,9 @@ func (h *Headers) Each(d *headgate.Decision, retryAfter *int64, set func(field *
 	}
 }
 
-// write makes the headers in a room, which is to be put back.
+// write writes the headers into a buffer from the pool. The caller puts the buffer back.
 func (h *Headers) write(d *headgate.Decision, retryAfter *int64) *fields {
-	f, ok := h.rooms.Get().(*fields)
+	f, ok := h.pool.Get().(*fields)
 	if !ok {
 		f = &fields{text: make([]byte, 0, 512)}
 	}
@@ -89,7 +91,7 @@ func (h *Headers) write(d *headgate.Decision, retryAfter *int64) *fields {
 	if h.Draft {
 		f.draft(d, h)
 	}
-	if l := d.Shown(); l != nil && Known(l) {
+	if l := d.Shown(); l != nil && HasLimit(l) {
 		f.shown(l, h.Legacy, h.OlderDraft)
 	}
 	if retryAfter != nil {
@@ -98,20 +100,19 @@ func (h *Headers) write(d *headgate.Decision, retryAfter *int64) *fields {
 	return f
 }
 
-// RetryAfter returns the wait of a denied request in whole seconds, moved upward by chance so that clients who were denied
-// together do not come back together; nil if the request is allowed or can never pass. random returns a number from 0 up to, not
-// including, n.
+// RetryAfter returns the wait of a denied request in whole seconds, with jitter added so that clients that were denied together
+// do not retry together. It returns nil if the request is allowed or can never be allowed. random returns a number in [0, n).
 func RetryAfter(d *headgate.Decision, random func(n int64) int64) *int64 {
 	if d.Allowed || d.RetryAfter == headgate.Never {
 		return nil
 	}
-	seconds := max(Up(d.RetryAfter, time.Second), 1)
+	seconds := max(RoundUp(d.RetryAfter, time.Second), 1)
 	seconds += random(min(max(seconds/10, 1), maxSpread) + 1)
 	return &seconds
 }
 
-// fields are headers in the making. Their values are written into one buffer, one behind the other, and become one
-// string: two allocations for all of them. The buffer is used again.
+// fields is a set of headers being written. The values are appended to one buffer, which becomes one string: two allocations for
+// all headers. The buffer is reused.
 type fields struct {
 	text  []byte
 	names [maxFields]*Field
@@ -119,7 +120,7 @@ type fields struct {
 	count int
 }
 
-// end gives what was written since the last one a name. A value that is empty is no header.
+// end ends a header's value, which is the text written since the previous call, and sets its name. An empty value is omitted.
 func (f *fields) end(name *Field) {
 	begin := 0
 	if f.count > 0 {
@@ -136,25 +137,25 @@ func (f *fields) number(name *Field, n int64) {
 	f.end(name)
 }
 
-// put sets the headers.
+// put sets the headers in header.
 func (f *fields) put(header map[string][]string) {
 	text, values, begin := string(f.text), make([]string, f.count), 0
 	for i, end := range f.ends[:f.count] {
 		values[i] = text[begin:end]
-		header[f.names[i].Key] = values[i : i+1 : i+1] // whoever adds a value to one must not write over the next
+		header[f.names[i].Key] = values[i : i+1 : i+1] // appending to one header must not overwrite the next
 		begin = end
 	}
 }
 
-// draft writes the headers that list limits: those that clients may see, and in any case the one that denies. A limit that the
-// store did not decide has a policy only: what is left is not known.
+// draft writes RateLimit-Policy and RateLimit. They list the exposed limits and always the limit that denies the request. A limit
+// that the store did not decide has a policy only, because the remaining count is unknown.
 func (f *fields) draft(d *headgate.Decision, h *Headers) {
 	hidden, denied := Hidden(d), d.DeniedBy()
 	for _, name := range [...]*Field{fieldPolicy, fieldRateLimit} {
 		separator, listed := "", 0
 		for i := range d.Limits {
 			l := &d.Limits[i]
-			if !l.Exposed && l != hidden || h.Most > 0 && listed >= h.Most && l != denied {
+			if !l.Exposed && l != hidden || h.MaxLimits > 0 && listed >= h.MaxLimits && l != denied {
 				continue
 			}
 			listed++
@@ -172,38 +173,37 @@ func (f *fields) draft(d *headgate.Decision, h *Headers) {
 	}
 }
 
-// shown writes the headers that have room for one limit. A limit that was not asked has no time at which more is to be
-// had.
+// shown writes the headers that report a single limit. A limit that was not evaluated has no reset time.
 func (f *fields) shown(l *headgate.LimitDecision, legacy, older bool) {
-	most, left := l.Limit.Capacity(), Left(l)
+	capacity, remaining := l.Limit.Capacity(), Remaining(l)
 	if legacy {
-		f.number(fieldLimit, most)
-		f.number(fieldRemaining, left)
+		f.number(fieldLimit, capacity)
+		f.number(fieldRemaining, remaining)
 		if !l.Time.IsZero() {
 			f.number(fieldReset, wholeUnix(l.Time.Add(l.ResetAfter)))
 		}
 	}
 	if older {
-		f.number(fieldOlderLimit, most)
-		f.number(fieldOlderRemaining, left)
+		f.number(fieldOlderLimit, capacity)
+		f.number(fieldOlderRemaining, remaining)
 		if !l.Time.IsZero() && l.RetryAfter != headgate.Never {
-			f.number(fieldOlderReset, Up(More(l), time.Second))
+			f.number(fieldOlderReset, RoundUp(ResetAfter(l), time.Second))
 		}
 	}
 }
 
-// Left returns what clients are told is left of a limit, counted down from its capacity: of a leaky bucket with a long queue
-// there may be more. Of a limit that denies the request it is nothing, also where there is enough for a cheaper one.
-func Left(l *headgate.LimitDecision) int64 {
+// Remaining returns the remaining count that is reported to clients, at most the limit's capacity: a leaky bucket with a long
+// queue may have more left. It returns 0 if the limit denies the request, even if a cheaper request would be allowed.
+func Remaining(l *headgate.LimitDecision) int64 {
 	if l.Denies() {
 		return 0
 	}
 	return min(l.Remaining, l.Limit.Capacity())
 }
 
-// decided reports whether clients can be told how a limit stands: nobody knows what is left of one that the store did not
-// decide, but if it denies the request that is nothing.
+// decided reports whether the remaining count of a limit is known. A limit that the store did not decide counts as known if it
+// denies the request: nothing is left then.
 func decided(l *headgate.LimitDecision) bool { return l.Err == nil || l.Denies() }
 
-// wholeUnix rounds up, as Up does.
+// wholeUnix returns t in Unix seconds, rounded up.
 func wholeUnix(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }

@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 11, 16, 12, 0, 0, 0, time.UTC)
 
-// limit is one of 10 a minute, exposed and enforced, of which some are left for 30 seconds.
+// limit returns an exposed and enforced limit of 10 per minute that allows the request and resets in 30 seconds.
 func limit(rule string, remaining int64) headgate.LimitDecision {
 	return headgate.LimitDecision{
 		Rule: rule, Limit: headgate.PerMinute(10), Enforced: true, Exposed: true, Cost: 1,
@@ -23,14 +23,14 @@ func limit(rule string, remaining int64) headgate.LimitDecision {
 	}
 }
 
-// denying is a limit that denies a request for a while.
+// denying returns a limit that denies the request for the given wait.
 func denying(rule string, wait time.Duration) headgate.LimitDecision {
 	l := limit(rule, 3)
 	l.Allowed, l.RetryAfter = false, wait
 	return l
 }
 
-// decision is what limits say together.
+// decision returns the decision that consists of these limits.
 func decision(limits ...headgate.LimitDecision) *headgate.Decision {
 	d := &headgate.Decision{Allowed: true, Limits: limits}
 	if worst := d.DeniedBy(); worst != nil {
@@ -97,7 +97,7 @@ func TestHeaders(t *testing.T) {
 		"not exposed": {
 			&limitfields.Headers{Choice: limitfields.Choice{Draft: true, Legacy: true}}, decision(change(limit("a", 7), hide)), "",
 		},
-		"denied by what is not exposed": {
+		"denied by an unexposed limit": {
 			&limitfields.Headers{Choice: draft},
 			decision(change(denying("a", time.Second), hide), change(denying("b", time.Minute), hide), limit("c", 7)),
 			`RateLimit-Policy: "(hidden)";q=10;w=60, "c";q=10;w=60 | RateLimit: "(hidden)";r=0;t=60, "c";r=7;t=30 | Retry-After: 60`,
@@ -109,19 +109,19 @@ func TestHeaders(t *testing.T) {
 			})),
 			`RateLimit-Policy: "a";q=10;w=60`,
 		},
-		"most": {
-			&limitfields.Headers{Choice: draft, Most: 1}, decision(limit("a", 7), limit("b", 3), denying("c", time.Second)),
+		"max limits": {
+			&limitfields.Headers{Choice: draft, MaxLimits: 1}, decision(limit("a", 7), limit("b", 3), denying("c", time.Second)),
 			`RateLimit-Policy: "a";q=10;w=60, "c";q=10;w=60 | RateLimit: "a";r=7;t=30, "c";r=0;t=1 | Retry-After: 1`,
 		},
 	} {
-		again := limitfields.RetryAfter(test.d, none)
+		retryAfter := limitfields.RetryAfter(test.d, none)
 		var got []string
-		header := http.Header{"Ratelimit": {"of the handler behind"}}
-		test.headers.Put(header, test.d, again)
-		test.headers.Each(test.d, again, func(field *limitfields.Field, value []byte) {
+		header := http.Header{"Ratelimit": {"set by the handler"}}
+		test.headers.Put(header, test.d, retryAfter)
+		test.headers.Each(test.d, retryAfter, func(field *limitfields.Field, value []byte) {
 			got = append(got, field.Name+": "+string(value))
 			if header.Get(field.Key) != string(value) {
-				t.Errorf("%s: %s is %q in the header, and %q elsewhere", name, field.Name, header.Get(field.Key), value)
+				t.Errorf("%s: %s Put wrote %q, Each wrote %q", name, field.Name, header.Get(field.Key), value)
 			}
 		})
 		if text := strings.Join(got, " | "); text != test.want {
@@ -130,8 +130,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// A value that is added to one header must not become that of another, and what one goroutine writes no other reads.
-func TestHeadersAreApart(t *testing.T) {
+// TestHeadersDoNotShareMemory tests that appending to one header does not change another, and that goroutines do not share buffers.
+func TestHeadersDoNotShareMemory(t *testing.T) {
 	t.Parallel()
 	headers := &limitfields.Headers{Choice: limitfields.Choice{Draft: true, Legacy: true}}
 	var running sync.WaitGroup
@@ -153,19 +153,19 @@ func TestHeadersAreApart(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	most := func(n int64) int64 { return n - 1 }
+	highest := func(n int64) int64 { return n - 1 }
 	for wait, want := range map[time.Duration][2]int64{
 		0: {1, 2}, time.Millisecond: {1, 2}, time.Second: {1, 2}, time.Second + 1: {2, 3}, 100 * time.Second: {100, 110},
 		720 * time.Hour: {2_592_000, 2_592_300},
 	} {
 		d := &headgate.Decision{RetryAfter: wait}
-		if least, latest := *limitfields.RetryAfter(d, none), *limitfields.RetryAfter(d, most); [2]int64{least, latest} != want {
-			t.Errorf("%v: %d to %d seconds, want %v", wait, least, latest, want)
+		if earliest, latest := *limitfields.RetryAfter(d, none), *limitfields.RetryAfter(d, highest); [2]int64{earliest, latest} != want {
+			t.Errorf("%v: %d to %d seconds, want %v", wait, earliest, latest, want)
 		}
 	}
 	for _, d := range []headgate.Decision{{Allowed: true, RetryAfter: time.Second}, {RetryAfter: headgate.Never}} {
-		if again := limitfields.RetryAfter(&d, none); again != nil {
-			t.Errorf("%+v: %d", d, *again)
+		if retryAfter := limitfields.RetryAfter(&d, none); retryAfter != nil {
+			t.Errorf("%+v: %d", d, *retryAfter)
 		}
 	}
 }

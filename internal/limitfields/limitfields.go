@@ -1,6 +1,6 @@
-// Package limitfields writes limits for clients, as draft-ietf-httpapi-ratelimit-headers has them: the same text in the
-// headers of HTTP and in the metadata of gRPC; and for operators, that the store did not decide. It knows a decision's limits and
-// the names of headers, and nothing of how they are sent.
+// Package limitfields formats the limits of a decision for clients, following draft-ietf-httpapi-ratelimit-headers: the same text
+// for HTTP headers and gRPC metadata, and the problem document of a denial. It also logs decisions made without the store. It
+// knows the limits of a decision and the names of headers, but not how they are sent.
 package limitfields
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/ratelimitdraft"
 )
 
-// Name is that of a limit's policy. A rule's ID has no # in it, so no two limits have the same.
+// Name returns the name of a limit's policy. It is unique, because a rule's ID never contains a #.
 func Name(l *headgate.LimitDecision) string {
 	if l.Name == "" {
 		return l.Rule
@@ -19,8 +19,8 @@ func Name(l *headgate.LimitDecision) string {
 	return l.Rule + "#" + l.Name
 }
 
-// HiddenName stands for the name of a limit that denies a request and whose rule is not exposed. No rule's ID has a
-// parenthesis in it, so it is nobody else's name.
+// HiddenName replaces the name of a limit that denies a request and whose rule is not exposed. It cannot collide with another
+// name, because a rule's ID never contains a parenthesis.
 const HiddenName = "(hidden)"
 
 // PublicName returns the name of a limit's policy as clients see it.
@@ -31,11 +31,12 @@ func PublicName(l *headgate.LimitDecision) string {
 	return Name(l)
 }
 
-// Known reports whether there is a limit to show: a client of the service that got no answer makes a decision without one.
-func Known(l *headgate.LimitDecision) bool { return l.Limit != headgate.Limit{} }
+// HasLimit reports whether the decision contains a limit to report. It does not if a client of the service got no response and
+// decided on its own.
+func HasLimit(l *headgate.LimitDecision) bool { return l.Limit != headgate.Limit{} }
 
-// Hidden returns the limit that clients are shown without its name: of those that are not exposed, the one that denies the
-// request for the longest time. It is nil if there is none.
+// Hidden returns the limit that is reported to clients as HiddenName: the unexposed limit that denies the request with the longest
+// wait. It returns nil if no unexposed limit denies the request.
 func Hidden(d *headgate.Decision) *headgate.LimitDecision {
 	if d.Allowed {
 		return nil
@@ -43,15 +44,15 @@ func Hidden(d *headgate.Decision) *headgate.LimitDecision {
 	var hidden *headgate.LimitDecision
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if !l.Exposed && l.Denies() && Known(l) && (hidden == nil || Longer(l.RetryAfter, hidden.RetryAfter)) {
+		if !l.Exposed && l.Denies() && HasLimit(l) && (hidden == nil || Longer(l.RetryAfter, hidden.RetryAfter)) {
 			hidden = l
 		}
 	}
 	return hidden
 }
 
-// Tightest returns the limit for callers who look at one only: the one that clients see. If they see none it is the one with
-// the least left, for a caller who asks for one rule wants to know about that one. It is nil if no limit applied.
+// Tightest returns the limit to report where only one fits: the limit shown to clients, or else the limit with the smallest
+// fraction remaining, so that a caller that checks a single unexposed rule still gets its limit. It returns nil if no limit applied.
 func Tightest(d *headgate.Decision) *headgate.LimitDecision {
 	if l := d.Shown(); l != nil {
 		return l
@@ -62,15 +63,15 @@ func Tightest(d *headgate.Decision) *headgate.LimitDecision {
 		if l.Origin == headgate.FromCandidate || l.Err != nil {
 			continue
 		}
-		if tightest == nil || Left(l)*tightest.Limit.Capacity() < Left(tightest)*l.Limit.Capacity() {
+		if tightest == nil || Remaining(l)*tightest.Limit.Capacity() < Remaining(tightest)*l.Limit.Capacity() {
 			tightest = l
 		}
 	}
 	return tightest
 }
 
-// appendPolicy writes what a limit is: "search-by-key";q=1000;w=60. The window is left out if it is not whole seconds or
-// not known, and so is the unit, which is requests if nothing else is said.
+// appendPolicy appends a limit's policy: "search-by-key";q=1000;w=60. The window is omitted if it is unknown or not a whole number
+// of seconds. The unit is always omitted; its default is requests.
 func appendPolicy(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
 	names := v.Names()
 	text = appendParameter(appendName(text, l), names.Quota, l.Limit.Count)
@@ -80,13 +81,13 @@ func appendPolicy(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecisi
 	return text
 }
 
-// appendState writes how a limit stands: "search-by-key";r=187;t=1. One that was not asked, because the request lacks an
-// attribute, has no time at which that changes, nor has one that the request can never pass.
+// appendState appends a limit's state: "search-by-key";r=187;t=1. The reset is omitted if the limit was not evaluated because the
+// request lacks an attribute, or if the limit can never allow the request.
 func appendState(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
 	names := v.Names()
-	text = appendParameter(appendName(text, l), names.Remaining, Left(l))
+	text = appendParameter(appendName(text, l), names.Remaining, Remaining(l))
 	if !l.Time.IsZero() && l.RetryAfter != headgate.Never {
-		text = appendParameter(text, names.Reset, Up(More(l), time.Second))
+		text = appendParameter(text, names.Reset, RoundUp(ResetAfter(l), time.Second))
 	}
 	return text
 }
@@ -96,17 +97,17 @@ func appendParameter(text []byte, name string, value int64) []byte {
 	return strconv.AppendInt(text, value, 10)
 }
 
-// More is how long until the request fits, if it does not, and else until its window ends or its bucket is full. So no client is
-// told to wait for a whole bucket if one unit will do, and Retry-After is never earlier.
-func More(l *headgate.LimitDecision) time.Duration {
+// ResetAfter returns the time until a denied request would be allowed, or for an allowed request the time until the window ends or
+// the bucket is full. A denied client thus waits only for the units that it lacks, and Retry-After is never earlier than this.
+func ResetAfter(l *headgate.LimitDecision) time.Duration {
 	if l.RetryAfter > 0 {
 		return l.RetryAfter
 	}
 	return l.ResetAfter
 }
 
-// Up counts units, rounded up: a client told to wait too briefly only asks again.
-func Up(d, unit time.Duration) int64 {
+// RoundUp returns d in units, rounded up: a client that waits too briefly is only denied again.
+func RoundUp(d, unit time.Duration) int64 {
 	n := int64(d / unit)
 	if d%unit > 0 {
 		n++
@@ -114,8 +115,8 @@ func Up(d, unit time.Duration) int64 {
 	return n
 }
 
-// appendName writes a policy's name as a string of a structured field. The names of a Limiter stay as they are; a Checker
-// from elsewhere may have others, and must not be able to end the string.
+// appendName appends a policy's name as a string of a structured field. The names of a headgate.Limiter need no escaping; names
+// from another Checker might, and must not be able to end the string.
 func appendName(text []byte, l *headgate.LimitDecision) []byte {
 	text = append(text, '"')
 	if !l.Exposed {
@@ -143,8 +144,8 @@ func appendEscaped(text []byte, name string) []byte {
 	return text
 }
 
-// Window is the span that a limit's count is for; 0 if it is not known. Months, and the days on which clocks are
-// changed, differ in length.
+// Window returns the length of a limit's window, or 0 if it is unknown. For a calendar limit it is the length of the current
+// window, because months and days with a clock change differ in length.
 func Window(l *headgate.LimitDecision) time.Duration {
 	if l.Limit.Calendar == headgate.NoCalendar {
 		return l.Limit.Window

@@ -15,12 +15,12 @@ func TestTightest(t *testing.T) {
 		d    *headgate.Decision
 		want string
 	}{
-		"none":        {decision(), ""},
-		"shown":       {decision(limit("a", 7), change(limit("b", 1), hide)), "a"},
-		"denies":      {decision(limit("a", 7), change(denying("b", time.Second), hide)), "b"},
-		"least left":  {decision(change(limit("a", 7), hide), change(limit("b", 1), hide)), "b"},
-		"on trial":    {decision(change(limit("a", 7), hide), change(limit("b", 1), candidate)), "a"},
-		"not decided": {decision(change(limit("a", 7), func(l *headgate.LimitDecision) { l.Err = headgate.ErrUnavailable })), ""},
+		"none":            {decision(), ""},
+		"shown":           {decision(limit("a", 7), change(limit("b", 1), hide)), "a"},
+		"denies":          {decision(limit("a", 7), change(denying("b", time.Second), hide)), "b"},
+		"least remaining": {decision(change(limit("a", 7), hide), change(limit("b", 1), hide)), "b"},
+		"candidate":       {decision(change(limit("a", 7), hide), change(limit("b", 1), candidate)), "a"},
+		"not decided":     {decision(change(limit("a", 7), func(l *headgate.LimitDecision) { l.Err = headgate.ErrUnavailable })), ""},
 	} {
 		got := ""
 		if l := limitfields.Tightest(test.d); l != nil {
@@ -32,17 +32,17 @@ func TestTightest(t *testing.T) {
 	}
 }
 
-// A limit that denies a request has nothing left, and a leaky bucket never more than it lets pass at once.
-func TestLeft(t *testing.T) {
+// TestRemaining tests that a denying limit has nothing remaining, and a leaky bucket at most its capacity.
+func TestRemaining(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[int64]headgate.LimitDecision{7: limit("a", 7), 0: denying("a", time.Second), 10: limit("a", 99)} {
-		if got := limitfields.Left(&l); got != want {
-			t.Errorf("%d left, want %d", got, want)
+		if got := limitfields.Remaining(&l); got != want {
+			t.Errorf("remaining %d, want %d", got, want)
 		}
 	}
 }
 
-// The window of a calendar is as long as the present one.
+// TestWindow tests that the window of a calendar limit is the current one.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	month := change(limit("a", 7), func(l *headgate.LimitDecision) {

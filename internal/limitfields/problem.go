@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// ProblemType is the media type of a Problem.
+// ProblemType is the media type of a problem document (RFC 9457).
 const ProblemType = "application/problem+json"
 
 const (
@@ -18,7 +18,7 @@ const (
 	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// problem is the body of a denial.
+// problem is the body of a denial's response.
 type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
@@ -27,31 +27,31 @@ type problem struct {
 	Error    string   `json:"error"`
 	Message  string   `json:"message"`
 	Rule     string   `json:"rule"`
-	// RetryAfter is nil if the request can never pass.
+	// RetryAfter is nil if the request can never be allowed.
 	RetryAfter *int64 `json:"retry_after"`
 }
 
-// Problem is the status and the body of a denial: denied, or 503 if nothing but the store is to blame. again is what
-// RetryAfter returned.
-func Problem(d *headgate.Decision, again *int64, denied int) (status int, body []byte) {
-	p := newProblem(d, again)
+// Problem returns the status and the body of a denial. The status is deniedStatus, or 503 if only the store's failure denies the
+// request. retryAfter is the result of RetryAfter.
+func Problem(d *headgate.Decision, retryAfter *int64, deniedStatus int) (status int, body []byte) {
+	p := newProblem(d, retryAfter)
 	if p.Status == 0 {
-		p.Status = denied
+		p.Status = deniedStatus
 	}
-	body, _ = json.Marshal(p) // strings and numbers can always be written
+	body, _ = json.Marshal(p) // cannot fail: strings and numbers only
 	return p.Status, append(body, '\n')
 }
 
-// newProblem says why; its Status is 0 if it is that of denials. Rules that are not exposed are
-// not named.
-func newProblem(d *headgate.Decision, again *int64) problem {
+// newProblem returns the problem document of a denial. Its Status is 0 for an ordinary denial and 503 if only the store's failure
+// denies the request. Rules that are not exposed are not named.
+func newProblem(d *headgate.Decision, retryAfter *int64) problem {
 	p := problem{
 		Type: typeQuotaExceeded, Title: "Quota exceeded", Error: "rate_limit_exceeded",
-		Violated: []string{}, Message: "too many requests", RetryAfter: again,
+		Violated: []string{}, Message: "rate limit exceeded", RetryAfter: retryAfter,
 	}
 	if Undecided(d) {
 		p.Type, p.Title, p.Error = typeReducedCapacity, "Temporarily reduced capacity", "rate_limit_unavailable"
-		p.Status, p.Message = http.StatusServiceUnavailable, "requests cannot be counted at present"
+		p.Status, p.Message = http.StatusServiceUnavailable, "rate limit unavailable"
 	}
 	hidden := Hidden(d)
 	for i := range d.Limits {
@@ -62,37 +62,37 @@ func newProblem(d *headgate.Decision, again *int64) problem {
 	switch worst := d.DeniedBy(); {
 	case worst == nil:
 	case worst.Exposed:
-		p.Rule, p.Message = worst.Rule, Name(worst)+" "+Reason(worst, "request")
+		p.Rule, p.Message = worst.Rule, p.Message+": "+Name(worst)+" "+Reason(worst, "request")
 	case worst == hidden:
 		p.Rule = HiddenName
 	}
 	switch {
-	case again == nil:
-	case *again == 1:
-		p.Message += "; try again in 1 second"
+	case retryAfter == nil:
+	case *retryAfter == 1:
+		p.Message += "; retry in 1 second"
 	default:
-		p.Message += "; try again in " + strconv.FormatInt(*again, 10) + " seconds"
+		p.Message += "; retry in " + strconv.FormatInt(*retryAfter, 10) + " seconds"
 	}
 	return p
 }
 
-// Longer compares waits, of which Never is the longest.
+// Longer reports whether wait a is longer than wait b. headgate.Never is longer than any other wait.
 func Longer(a, b time.Duration) bool {
 	return b != headgate.Never && (a == headgate.Never || a > b)
 }
 
-// Reason returns why a limit denies a request, to be read behind its name; what is "request" or "call". Of a limit that is not
-// exposed it says no more than headers do.
+// Reason returns why a limit denies a request, as a phrase that follows the limit's name. what is "request" or "call". For a limit
+// that is not exposed it reveals no more than the headers do.
 func Reason(l *headgate.LimitDecision, what string) string {
 	switch {
 	case !l.Exposed:
-		return "allows no more at present"
+		return "is exceeded"
 	case l.Missing != "":
 		return "denies " + what + "s without " + l.Missing
 	case l.Err != nil:
-		return "cannot be counted at present"
+		return "cannot be checked at the moment"
 	case l.RetryAfter == headgate.Never:
-		return fmt.Sprintf("allows %s, and never a %s that costs %d", l.Limit, what, l.Cost)
+		return fmt.Sprintf("allows %s and can never allow a %s of cost %d", l.Limit, what, l.Cost)
 	}
 	return "allows " + l.Limit.String()
 }

@@ -23,29 +23,29 @@ func TestProblem(t *testing.T) {
 	}{
 		"one": {
 			decision(limit("a", 7), denying("b", 7*time.Second)), http.StatusTooManyRequests, exceeded +
-				`"violated-policies":["b"],"error":"rate_limit_exceeded","message":"b allows 10/minute; try again in 7 seconds",` +
+				`"violated-policies":["b"],"error":"rate_limit_exceeded","message":"rate limit exceeded: b allows 10/minute; retry in 7 seconds",` +
 				`"rule":"b","retry_after":7}`,
 		},
-		"for a second": {
+		"one second": {
 			decision(denying("b", 1)), http.StatusTooManyRequests, exceeded +
-				`"violated-policies":["b"],"error":"rate_limit_exceeded","message":"b allows 10/minute; try again in 1 second",` +
+				`"violated-policies":["b"],"error":"rate_limit_exceeded","message":"rate limit exceeded: b allows 10/minute; retry in 1 second",` +
 				`"rule":"b","retry_after":1}`,
 		},
 		"never": {
 			decision(denying("b", headgate.Never)), http.StatusTooManyRequests, exceeded +
-				`"violated-policies":["b"],"error":"rate_limit_exceeded","message":"b allows 10/minute, and never a request that costs 1",` +
+				`"violated-policies":["b"],"error":"rate_limit_exceeded","message":"rate limit exceeded: b allows 10/minute and can never allow a request of cost 1",` +
 				`"rule":"b","retry_after":null}`,
 		},
 		"hidden": {
 			decision(denying("b", time.Second), change(denying("c", time.Minute), hide)), http.StatusTooManyRequests, exceeded +
-				`"violated-policies":["b","(hidden)"],"error":"rate_limit_exceeded","message":"too many requests; try again in 60 seconds",` +
+				`"violated-policies":["b","(hidden)"],"error":"rate_limit_exceeded","message":"rate limit exceeded; retry in 60 seconds",` +
 				`"rule":"(hidden)","retry_after":60}`,
 		},
 		"undecided": {
 			decision(change(limit("b", 0), failed)), http.StatusServiceUnavailable,
 			`{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 				`"title":"Temporarily reduced capacity","status":503,"violated-policies":["b"],"error":"rate_limit_unavailable",` +
-				`"message":"b cannot be counted at present; try again in 1 second","rule":"b","retry_after":1}`,
+				`"message":"rate limit unavailable: b cannot be checked at the moment; retry in 1 second","rule":"b","retry_after":1}`,
 		},
 	} {
 		status, body := limitfields.Problem(test.d, limitfields.RetryAfter(test.d, none), http.StatusTooManyRequests)
@@ -58,11 +58,11 @@ func TestProblem(t *testing.T) {
 func TestReason(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[string]headgate.LimitDecision{
-		"allows 10/minute":                                denying("a", time.Second),
-		"allows no more at present":                       change(denying("a", time.Second), hide),
-		"cannot be counted at present":                    change(limit("a", 0), failed),
-		"denies calls without user":                       change(denying("a", headgate.Never), func(l *headgate.LimitDecision) { l.Missing = "user" }),
-		"allows 10/minute, and never a call that costs 1": denying("a", headgate.Never),
+		"allows 10/minute":                denying("a", time.Second),
+		"is exceeded":                     change(denying("a", time.Second), hide),
+		"cannot be checked at the moment": change(limit("a", 0), failed),
+		"denies calls without user":       change(denying("a", headgate.Never), func(l *headgate.LimitDecision) { l.Missing = "user" }),
+		"allows 10/minute and can never allow a call of cost 1": denying("a", headgate.Never),
 	} {
 		if got := limitfields.Reason(&l, "call"); got != want {
 			t.Errorf("%q, want %q", got, want)

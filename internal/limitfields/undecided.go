@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/ratelog"
 )
 
-// Undecided is true if nothing keeps the request out but rules that do so while the store does not answer.
+// Undecided reports whether the request is denied only by rules that deny while the store is unavailable.
 func Undecided(d *headgate.Decision) bool {
 	failed := false
 	for i := range d.Limits {
@@ -22,8 +22,8 @@ func Undecided(d *headgate.Decision) bool {
 	return failed
 }
 
-// LogUndecided logs, as often as the limiter allows, that a request was decided without the store. err is the error of the
-// decision, if it has one.
+// LogUndecided logs that a request was decided without the store, as often as failures allows. err is the error of the decision,
+// or nil.
 func LogUndecided(
 	ctx context.Context, log *slog.Logger, failures *ratelog.Limiter, d *headgate.Decision, err error, args ...any,
 ) {
@@ -35,5 +35,5 @@ func LogUndecided(
 		err = d.Limits[i].Err
 	}
 	args = append([]any{"error", err, "allowed", d.Allowed, "path", string(d.Path), "others_since_last", suppressed}, args...)
-	log.ErrorContext(ctx, "the store did not decide; the rules say what happens while it does not", args...)
+	log.ErrorContext(ctx, "store did not decide the request; applying on_store_failure", args...)
 }

@@ -1,26 +1,26 @@
-// Package ratelimitdraft has the names that the versions of draft-ietf-httpapi-ratelimit-headers give to the parameters of
-// RateLimit-Policy and RateLimit, in one table for those who write the fields and those who read them. It knows no limit.
+// Package ratelimitdraft lists the parameter names of RateLimit-Policy and RateLimit in each version of
+// draft-ietf-httpapi-ratelimit-headers, in one table for writers and readers of the headers. It does not know limits.
 package ratelimitdraft
 
-// Version is one that can be written.
+// Version is a supported version of the draft.
 type Version uint8
 
 const (
 	// Draft11 is draft-ietf-httpapi-ratelimit-headers-11.
 	Draft11 Version = iota
-	// DraftNext is what is proposed for the version after it, which is not published: its names may still change.
+	// DraftNext is the proposal for the version after draft 11. It is unpublished, and its names may still change.
 	DraftNext
 
 	versions
 )
 
-// Names are what a version calls its parameters.
+// Names is the set of parameter names of one version.
 type Names struct {
-	// Version is its name in configs.
+	// Version is the name of the version in configs.
 	Version string
-	// Quota and Window are of RateLimit-Policy: so many units in so many seconds.
+	// Quota and Window are the parameters of RateLimit-Policy: Quota units per Window seconds.
 	Quota, Window string
-	// Remaining and Reset are of RateLimit: how many units are left, and for how many seconds.
+	// Remaining and Reset are the parameters of RateLimit: the units left, and the seconds until the reset.
 	Remaining, Reset string
 }
 
@@ -29,7 +29,7 @@ var names = [versions]Names{
 	DraftNext: {Version: "draft-next", Quota: "q", Window: "w", Remaining: "a", Reset: "w"},
 }
 
-// Names returns what the version calls its parameters. A version that there is not is taken for Draft11.
+// Names returns the parameter names of the version. An unknown version is treated as Draft11.
 func (v Version) Names() *Names {
 	if v >= versions {
 		return &names[Draft11]

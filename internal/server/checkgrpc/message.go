@@ -23,7 +23,7 @@ func responseTo(d *headgate.Decision) *checkv1.CheckResponse {
 		m.TimeUs = d.Time.UnixMicro()
 	}
 	if l := limitfields.Tightest(d); l != nil {
-		m.Remaining = limitfields.Left(l)
+		m.Remaining = limitfields.Remaining(l)
 		if !l.Time.IsZero() {
 			m.ResetUs = l.Time.Add(l.ResetAfter).UnixMicro()
 		}
@@ -51,7 +51,7 @@ func describe(m *checkv1.LimitStatus, l *headgate.LimitDecision, decided time.Ti
 	if reset > 0 && !l.Time.IsZero() {
 		reset = max(0, reset-decided.Sub(l.Time))
 	}
-	m.ResetAfterUs = limitfields.Up(reset, time.Microsecond)
+	m.ResetAfterUs = limitfields.RoundUp(reset, time.Microsecond)
 	// The names in both are in the same order, after the one for none.
 	m.Algorithm, m.Origin = checkv1.Algorithm(l.Limit.Algorithm)+1, checkv1.Origin(l.Origin)+1
 	m.Count, m.Burst, m.WindowUs = l.Limit.Count, l.Limit.Burst, limitfields.Window(l).Microseconds()
@@ -62,7 +62,7 @@ func wait(d time.Duration) int64 {
 	if d == headgate.Never {
 		return -1
 	}
-	return limitfields.Up(d, time.Microsecond)
+	return limitfields.RoundUp(d, time.Microsecond)
 }
 
 // span is a number of microseconds, as far as a Duration can hold it.

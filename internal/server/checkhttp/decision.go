@@ -71,7 +71,7 @@ func (h *handler) describe(d *headgate.Decision, err error) (*decision, error) {
 		Limits: make([]limit, len(d.Limits)), Headers: h.fields(d),
 	}
 	if l := limitfields.Tightest(d); l != nil {
-		a.Remaining = new(limitfields.Left(l))
+		a.Remaining = new(limitfields.Remaining(l))
 		if !l.Time.IsZero() {
 			a.Reset = instant(l.Time.Add(l.ResetAfter))
 		}

@@ -80,14 +80,14 @@ func without(p headgate.Path) bool { return p == headgate.PathLocal || p == head
 func appendStatus(data []byte, d *headgate.Decision) []byte {
 	data = protofields.AppendNumber(data, 1<<3, codeOf(d))
 	l := d.Shown()
-	if l == nil || !limitfields.Known(l) {
+	if l == nil || !limitfields.HasLimit(l) {
 		return data
 	}
 	data, at := protofields.Open(data, 2<<3|protofields.Bytes)
 	data = protofields.Close(appendLimit(data, l), at)
-	data = protofields.AppendNumber(data, 3<<3, short(limitfields.Left(l)))
+	data = protofields.AppendNumber(data, 3<<3, short(limitfields.Remaining(l)))
 	data, at = protofields.Open(data, 4<<3|protofields.Bytes)
-	wait := max(0, limitfields.More(l))
+	wait := max(0, limitfields.ResetAfter(l))
 	data = protofields.AppendNumber(data, 1<<3, uint64(wait/time.Second))
 	data = protofields.AppendNumber(data, 2<<3, uint64(wait%time.Second))
 	return protofields.Close(data, at)
