@@ -1,14 +1,14 @@
-// Package httplimit puts limits in front of any net/http handler.
+// Package httplimit is rate limiting middleware for any net/http handler.
 //
 //	http.ListenAndServe(":8080", httplimit.New(limiter, httplimit.Options{})(mux))
 //
-// It knows how a decision looks to an HTTP client: which headers it gets, what a denial says, and how long a request
-// is held. It does not know how to decide, which it leaves to its Checker, nor who is calling, which it leaves to
+// It knows how to present a decision to an HTTP client: the headers, the response of a denial, and how long to delay a
+// request. It does not decide requests, which is the job of its Checker, and does not identify clients, which is the job of
 // package identity.
 //
 // # Headers
 //
-// A response to a request to which an exposed rule applied has
+// The response to a request that matches an exposed rule has these headers:
 //
 //	RateLimit-Policy: "search-by-key";q=1000;w=60
 //	RateLimit: "search-by-key";r=187;t=1
@@ -16,27 +16,31 @@
 //	X-RateLimit-Remaining: 187
 //	X-RateLimit-Reset: 1794744001
 //
-// The first two are structured fields of draft-ietf-httpapi-ratelimit-headers-11, and list every exposed limit. Options.DraftVersion
-// chooses another version, with other names for r and t. A policy is named after its rule, and after a #
-// its limit, if the rule has limits with names: "exports#month". q and w are the rate: q units in w seconds. The w of
-// a calendar's month is the length of the present month; a window that is not whole seconds has none. r is what is
-// left. t is, in seconds rounded up, how long until the window ends or the bucket is full again; of a limit that
-// denies it is how long until the request would fit, and missing if it never can.
+// RateLimit-Policy and RateLimit are structured fields of draft-ietf-httpapi-ratelimit-headers-11 and list every exposed limit.
+// Options.DraftVersion selects another version of the draft, which has other names for r and t.
 //
-// The X-RateLimit headers have room for one limit: the denying one with the longest wait, else the one of which the
-// smallest part is left. Limit is what Remaining counts down from, which for a bucket is its burst, and Reset is when
-// the present window ends, or when the bucket will be full again, in Unix seconds of the store's clock. What a sliding
-// window was charged counts beyond its end: Retry-After may be later than Reset.
+//   - The name of a policy is the ID of its rule, followed by # and the name of the limit if the rule has named limits:
+//     "exports#month".
+//   - q and w are the rate: q units per w seconds. For a calendar month, w is the length of the current month. w is omitted
+//     if the window is not a whole number of seconds.
+//   - r is the number of units remaining.
+//   - t is the number of seconds, rounded up, until the window ends or the bucket is full again. For a limit that denies the
+//     request, t is the time until the request would be allowed; it is omitted if the limit can never allow the request.
 //
-// A denial always shows the limit that denies: nothing is left of it, also where a cheaper request would pass. If its rule is
-// not exposed its policy is "(hidden)", once, for the one with the longest wait.
+// The X-RateLimit headers report a single limit: the denying limit with the longest wait, or else the limit with the smallest
+// fraction remaining. Limit is the maximum of Remaining, which for a bucket is its burst. Reset is the time when the current
+// window ends or the bucket is full again, in Unix seconds of the store's clock. A sliding window still counts charges of the
+// previous window after Reset, so Retry-After may be later than Reset.
 //
-// A limit that the store did not decide has a policy and nothing else: what is left is not known. If it denies the request,
-// or was not asked because an attribute is missing, it has nothing left and no time at which that changes.
+// A denial always reports the limit that denies the request, with 0 remaining, even if a cheaper request would be allowed. If
+// its rule is not exposed, the policy is named "(hidden)". It appears once, for the hidden limit with the longest wait.
 //
-// The headers are set before the handler runs, in the place of any that were there, and the handler may change them.
-// The ResponseWriter is handed on as it is, so flushing, hijacking, trailers and http.ResponseController work as
-// without the middleware.
+// A limit that the store did not decide appears in RateLimit-Policy only, because its remaining count is unknown. If it denies the
+// request, or was not evaluated because an attribute is missing, it is reported with 0 remaining and no reset.
+//
+// The headers are set before the handler runs and replace existing headers of the same name. The handler may change them. The
+// handler receives the original ResponseWriter, so flushing, hijacking, trailers and http.ResponseController work as without the
+// middleware.
 //
 // # Denials
 //
@@ -46,12 +50,12 @@
 //	 "violated-policies": ["login-by-ip"], "error": "rate_limit_exceeded",
 //	 "message": "rate limit exceeded: login-by-ip allows 10/minute; retry in 7 seconds", "rule": "login-by-ip", "retry_after": 7}
 //
-// Retry-After is never earlier than the truth. It is later by up to a tenth, at least by 0 or 1 seconds and at most
-// by 5 minutes, so that clients who were denied together do not come back together. A request that can never pass
-// gets none, and a retry_after of null.
+// Retry-After is never too early. Jitter of up to a tenth of the wait is added, capped at 5 minutes, and of 0 or 1 seconds for
+// waits below 20 seconds, so that clients that were denied together do not retry together. The response to a request that can
+// never be allowed has no Retry-After, and its retry_after is null.
 //
-// A rule that is not exposed stays unnamed: rule and violated-policies then have "(hidden)".
+// A rule that is not exposed is not named: rule and violated-policies then contain "(hidden)".
 //
-// A request that is denied only because the store does not answer, and a rule says deny in that case, gets a 503 of
-// type temporary-reduced-capacity with the error rate_limit_unavailable.
+// A request that is denied only because the store is unavailable and a rule's on_store_failure is deny gets a 503 of type
+// temporary-reduced-capacity with the error rate_limit_unavailable.
 package httplimit

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// oneRule is a limiter in this process. In several of them, counters are in Redis: see redisstore.Open.
+// oneRule returns a limiter that counts in this process. To share counters between processes, use Redis: see redisstore.Open.
 func oneRule(rule headgate.Rule) *headgate.Limiter {
 	midday := func() time.Time { return time.Date(2026, time.November, 15, 12, 0, 0, 0, time.UTC) }
 	limiter, err := headgate.New(memstore.New(memstore.Options{Clock: midday}), rule)
@@ -25,8 +25,8 @@ func oneRule(rule headgate.Rule) *headgate.Limiter {
 	return limiter
 }
 
-// ask sends a request and prints what the middleware says about it.
-func ask(h http.Handler, method, path string, header ...string) {
+// send sends a request and prints the status and the rate limit headers of the response.
+func send(h http.Handler, method, path string, header ...string) {
 	r := httptest.NewRequest(method, path, http.NoBody)
 	for pair := range slices.Chunk(header, 2) {
 		r.Header.Set(pair[0], pair[1])
@@ -45,13 +45,13 @@ func Example() {
 	mux.HandleFunc("POST /login", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /", func(http.ResponseWriter, *http.Request) {})
 
-	// This is what to serve, as in http.ListenAndServe.
+	// Serve h, for example with http.ListenAndServe.
 	h := httplimit.New(limiter, httplimit.Options{})(mux)
 
 	for range 3 {
-		ask(h, "POST", "/login")
+		send(h, "POST", "/login")
 	}
-	ask(h, "GET", "/")
+	send(h, "GET", "/")
 	// Output:
 	// 200 "login";q=2;w=60 "login";r=1;t=30
 	// 200 "login";q=2;w=60 "login";r=0;t=60
@@ -59,30 +59,30 @@ func Example() {
 	// 200
 }
 
-// Behind a proxy, and with API keys, say whom to believe.
+// Behind a proxy, or with API keys, configure which proxies and headers to trust.
 func ExampleNew_identity() {
 	limiter := oneRule(headgate.Rule{ID: "by-key", By: []string{"api_key"}, Limit: headgate.PerMinute(2)})
-	who, err := identity.New(identity.Options{
+	resolver, err := identity.New(identity.Options{
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		APIKey:         identity.APIKey{Header: "X-API-Key"},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer who.Close()
+	defer resolver.Close()
 
-	h := httplimit.New(limiter, httplimit.Options{Identity: who})(http.NotFoundHandler())
+	h := httplimit.New(limiter, httplimit.Options{Identity: resolver})(http.NotFoundHandler())
 
-	ask(h, "GET", "/", "X-API-Key", "k-1")
-	ask(h, "GET", "/", "X-API-Key", "k-1")
-	ask(h, "GET", "/", "X-API-Key", "k-2")
+	send(h, "GET", "/", "X-API-Key", "k-1")
+	send(h, "GET", "/", "X-API-Key", "k-1")
+	send(h, "GET", "/", "X-API-Key", "k-2")
 	// Output:
 	// 404 "by-key";q=2;w=60 "by-key";r=1;t=30
 	// 404 "by-key";q=2;w=60 "by-key";r=0;t=60
 	// 404 "by-key";q=2;w=60 "by-key";r=1;t=30
 }
 
-// sessions adds to what is known of a request what only this program knows.
+// sessions wraps a Resolver and adds attributes that only this program knows.
 type sessions struct{ *identity.Resolver }
 
 func (s sessions) Attributes(r *http.Request, names ...string) headgate.Attributes {
@@ -98,20 +98,20 @@ func ExampleIdentity() {
 		ID: "by-user", By: []string{"user"}, Limit: headgate.PerMinute(1),
 		Tiers: map[string]headgate.Plan{"pro": {Limit: headgate.PerMinute(100)}},
 	})
-	who, err := identity.New(identity.Options{})
+	resolver, err := identity.New(identity.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	h := httplimit.New(limiter, httplimit.Options{Identity: sessions{who}})(http.NotFoundHandler())
+	h := httplimit.New(limiter, httplimit.Options{Identity: sessions{resolver}})(http.NotFoundHandler())
 
-	ask(h, "GET", "/")
-	ask(h, "GET", "/", "Cookie", "session=s-42")
+	send(h, "GET", "/")
+	send(h, "GET", "/", "Cookie", "session=s-42")
 	// Output:
 	// 404 "by-user";q=1;w=60 "by-user";r=0;t=60
 	// 404 "by-user";q=100;w=60 "by-user";r=99;t=1
 }
 
-// A page instead of a problem document.
+// OnDenied replaces the problem document with a page.
 func ExampleOptions_deny() {
 	limiter := oneRule(headgate.Rule{ID: "pages", By: []string{"ip"}, Limit: headgate.PerMinute(1)})
 	h := httplimit.New(limiter, httplimit.Options{
@@ -120,7 +120,7 @@ func ExampleOptions_deny() {
 		},
 	})(http.NotFoundHandler())
 
-	ask(h, "GET", "/")
+	send(h, "GET", "/")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
 	fmt.Print(w.Code, " ", w.Body)

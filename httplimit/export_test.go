@@ -2,7 +2,7 @@ package httplimit
 
 import "net/http"
 
-// NewWithRandom is New with chance that is known in advance.
+// NewWithRandom returns New's middleware with a given source of randomness.
 func NewWithRandom(checker Checker, o Options, random func(n int64) int64) func(http.Handler) http.Handler {
 	m := newMiddleware(checker, o)
 	m.random = random

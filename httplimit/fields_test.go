@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// items are the names of a structured field's members, with their parameters as numbers.
+// items returns the names of a structured field's members, and their parameters as numbers.
 func items(t *testing.T, header http.Header, field string) (names []string, params []map[string]int64) {
 	t.Helper()
 	list, err := httpsfv.UnmarshalList(header.Values(field))
@@ -21,17 +21,17 @@ func items(t *testing.T, header http.Header, field string) (names []string, para
 	for _, member := range list {
 		item, ok := member.(httpsfv.Item)
 		if !ok {
-			t.Fatalf("%s: %v is no item", field, member)
+			t.Fatalf("%s: %v is not an item", field, member)
 		}
 		name, ok := item.Value.(string)
 		if !ok {
-			t.Fatalf("%s: %v is no string", field, item.Value)
+			t.Fatalf("%s: %v is not a string", field, item.Value)
 		}
 		values := map[string]int64{}
 		for _, key := range item.Params.Names() {
 			value, _ := item.Params.Get(key)
 			if values[key], ok = value.(int64); !ok {
-				t.Fatalf("%s: %s=%v is no integer", field, key, value)
+				t.Fatalf("%s: %s=%v is not an integer", field, key, value)
 			}
 		}
 		names, params = append(names, name), append(params, values)
@@ -39,7 +39,7 @@ func items(t *testing.T, header http.Header, field string) (names []string, para
 	return names, params
 }
 
-// TestStructuredFields reads the fields back with a parser that others wrote, also for names that no Limiter has.
+// TestStructuredFields parses the headers with a third-party parser, including names that a Limiter does not allow.
 func TestStructuredFields(t *testing.T) {
 	t.Parallel()
 	var d headgate.Decision
@@ -69,7 +69,7 @@ func TestStructuredFields(t *testing.T) {
 	}
 }
 
-// TestNotDecided shows what clients are told of a limit that the store did not decide: that it exists.
+// TestNotDecided tests the response for a limit that the store did not decide: it has a policy but no state.
 func TestNotDecided(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -120,7 +120,7 @@ func TestNotDecided(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			limiter, err := headgate.New(away{}, test.rules...)
+			limiter, err := headgate.New(unavailable{}, test.rules...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,11 +130,11 @@ func TestNotDecided(t *testing.T) {
 	}
 }
 
-// TestDeniedBesides shows that a limit that denies makes a 429 also if another one was not decided.
-func TestDeniedBesides(t *testing.T) {
+// TestDeniedWithUndecidedLimit tests that a denial is a 429 even if another limit was not decided.
+func TestDeniedWithUndecidedLimit(t *testing.T) {
 	t.Parallel()
 	d := headgate.Decision{RetryAfter: time.Minute, Path: headgate.PathFailed, Limits: []headgate.LimitDecision{
-		{Rule: "a", Enforced: true, Result: headgate.Result{Err: errAway}},
+		{Rule: "a", Enforced: true, Result: headgate.Result{Err: errUnavailable}},
 		{Rule: "b", Enforced: true, Result: headgate.Result{RetryAfter: time.Minute, Time: noon}},
 	}}
 	for range 2 {
@@ -146,9 +146,8 @@ func TestDeniedBesides(t *testing.T) {
 	}
 }
 
-// TestHandlerOwnsHeaders shows that a handler can replace, remove and add to what was set, without touching a
-// neighbour.
-func TestHandlerOwnsHeaders(t *testing.T) {
+// TestHandlerChangesHeaders tests that a handler can replace, remove and add headers without changing the others.
+func TestHandlerChangesHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(2)})
 	h := httplimit.New(w.limiter, httplimit.Options{})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

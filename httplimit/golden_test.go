@@ -10,19 +10,19 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// tierOf lets a test say its tier and key.
+// tierOf returns an Identity that reads the tier and the key from headers.
 func tierOf(t *testing.T) httplimit.Identity {
 	t.Helper()
-	who, err := identity.New(identity.Options{
+	resolver, err := identity.New(identity.Options{
 		TrustedHops: 1, Tier: []string{"header.x-tier"}, APIKey: identity.APIKey{Header: "X-API-Key"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return who
+	return resolver
 }
 
-// TestResponses sends a request several times and looks at the last response.
+// TestResponses sends a request several times and compares the last response.
 func TestResponses(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -94,7 +94,7 @@ func TestResponses(t *testing.T) {
 				hello`,
 		},
 		{
-			name: "the smallest part left, a calendar's month", rules: []headgate.Rule{exports}, times: 1, send: get("/"),
+			name: "smallest fraction remaining, a calendar month", rules: []headgate.Rule{exports}, times: 1, send: get("/"),
 			want: `200
 				RateLimit-Policy: "exports#month";q=3;w=2592000, "exports#peak";q=2;w=1
 				RateLimit: "exports#month";r=2;t=1335600, "exports#peak";r=1;t=1
@@ -118,7 +118,7 @@ func TestResponses(t *testing.T) {
 				hello`,
 		},
 		{
-			name: "the longest wait of those that deny", times: 3, send: get("/"),
+			name: "the denying limit with the longest wait", times: 3, send: get("/"),
 			rules: []headgate.Rule{
 				{ID: "short", By: byIP, Limit: headgate.Per(2, 20*time.Second)},
 				{ID: "long", By: byIP, Limits: map[string]headgate.Limit{
@@ -153,7 +153,7 @@ func TestResponses(t *testing.T) {
 				`"message":"rate limit exceeded; retry in 60 seconds","rule":"(hidden)","retry_after":60}`,
 		},
 		{
-			name: "shadow, candidate and everybody are not shown", times: 3, send: get("/"),
+			name: "shadow, candidate and global rules are not shown", times: 3, send: get("/"),
 			rules: []headgate.Rule{
 				{ID: "shadow", By: byIP, Limit: headgate.PerMinute(1), Mode: headgate.Shadow},
 				{ID: "all", By: headgate.Global, Limit: headgate.PerMinute(10)},
@@ -168,7 +168,7 @@ func TestResponses(t *testing.T) {
 				hello`,
 		},
 		{
-			name: "shadow and everybody, exposed", times: 3, send: get("/"),
+			name: "shadow and global rules, exposed", times: 3, send: get("/"),
 			rules: []headgate.Rule{
 				{ID: "shadow", By: byIP, Limit: headgate.PerMinute(1), Mode: headgate.Shadow, Expose: headgate.ExposeAlways},
 				{ID: "all", By: headgate.Global, Limit: headgate.PerMinute(10), Expose: headgate.ExposeAlways},
@@ -258,13 +258,13 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// hidden2 is the rule with room for two requests.
+// hidden2 returns the rule with a limit of two requests.
 func hidden2(r headgate.Rule) headgate.Rule {
 	r.Limit = headgate.PerMinute(2)
 	return r
 }
 
-// TestHead shows that a denied HEAD has the headers of a denied GET and no body.
+// TestHead tests that a denied HEAD request gets the headers of a denied GET and no body.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, headgate.Rule{ID: "one", By: []string{"ip"}, Limit: headgate.PerMinute(1)})

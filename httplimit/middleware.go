@@ -14,99 +14,101 @@ import (
 	"github.com/headgate/headgate/internal/ratelog"
 )
 
-// Checker decides requests. A *headgate.Limiter is one.
+// Checker decides requests. *headgate.Limiter implements it.
 type Checker interface {
-	// Check decides a request and charges it. Its decision is acted on also if there is an error: a Checker that can do
-	// no better lets the request pass. It is called with the context of the HTTP request, charges also if that has
-	// ended, and sees to its own deadline.
+	// Check decides a request and charges it. The middleware applies the decision even if the error is not nil, so a Checker
+	// that cannot decide should return an allowed decision. ctx is the context of the HTTP request. Check must charge even if
+	// ctx is done, and must apply its own deadline.
 	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
-	// Attributes are the names of those that the rules look at.
+	// Attributes returns the names of the attributes that the rules use.
 	Attributes() []string
 }
 
-// Identity says who sent a request and what it is. An *identity.Resolver is one; one of your own may add what only
-// your program knows, such as the user of a session, to what the resolver says.
+// Identity resolves a request to its attributes, such as the client's address or API key. *identity.Resolver implements it.
+// Your own implementation can wrap a Resolver and add attributes that only your program knows, such as the user of a session.
 type Identity interface {
-	// Attributes of a request; names are those that the rules look at.
+	// Attributes returns the attributes of a request. names lists the attributes that the rules use.
 	Attributes(r *http.Request, names ...string) headgate.Attributes
 }
 
-// Headers says which headers tell clients of their limits. Retry-After is sent in any case.
+// Headers selects the headers that report limits to clients. Choose Both, the default, if you do not know your clients. A denial
+// has a Retry-After header regardless of this choice.
 type Headers uint8
 
 const (
-	// Both are those of Draft and of Legacy.
+	// Both selects the headers of Draft and of Legacy.
 	Both Headers = iota
-	// Draft is RateLimit-Policy and RateLimit, of draft-ietf-httpapi-ratelimit-headers.
+	// Draft selects RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers.
 	Draft
-	// Legacy is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
+	// Legacy selects X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
 	Legacy
-	// Off is none.
+	// Off selects no headers.
 	Off
 )
 
-// DraftVersion is a version of draft-ietf-httpapi-ratelimit-headers. They differ in the names of parameters.
+// DraftVersion is a version of draft-ietf-httpapi-ratelimit-headers. The versions differ in the names of parameters. Choose
+// Draft11 unless your clients implement the unpublished proposal.
 type DraftVersion uint8
 
 const (
 	// Draft11 is draft-ietf-httpapi-ratelimit-headers-11: RateLimit: "login";r=7;t=30.
 	Draft11 = DraftVersion(ratelimitdraft.Draft11)
-	// DraftNext is what is proposed for the version after it: RateLimit: "login";a=7;w=30. It is not published, and what this
-	// writes follows the proposal from release to release.
+	// DraftNext is the proposal for the version after draft 11: RateLimit: "login";a=7;w=30. It is unpublished, and its output
+	// may change with the proposal in any release.
 	DraftNext = DraftVersion(ratelimitdraft.DraftNext)
 )
 
-// Options of the middleware. The zero value is right for a server that clients connect to directly.
+// Options configures the middleware. The zero value suits a server that clients connect to directly.
 type Options struct {
-	// Identity says who is calling; nil means an identity.Resolver that believes nobody, and knows clients by their
-	// address. Behind a proxy, or with API keys, make one.
+	// Identity resolves requests to attributes. The default is an identity.Resolver that trusts no proxy and identifies clients
+	// by their address. Set it if the server is behind a proxy or if clients have API keys.
 	Identity Identity
 
-	// Headers says which headers tell clients of their limits.
+	// Headers selects the headers that report limits to clients. The default is Both.
 	Headers Headers
-	// DraftVersion is the version of the draft that RateLimit-Policy and RateLimit follow; the zero value is Draft11.
+	// DraftVersion is the version of the draft for RateLimit-Policy and RateLimit. The default is Draft11.
 	DraftVersion DraftVersion
-	// OlderDraft adds RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, unless Headers is Off. They show the
-	// limit that X-RateLimit headers show, except that RateLimit-Reset is in seconds from now, as t is.
+	// OlderDraft adds RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, unless Headers is Off. They report the same
+	// limit as the X-RateLimit headers, but RateLimit-Reset is in seconds from now, like t. The default is false.
 	OlderDraft bool
 
-	// Status of a denial; 0 means 429. That of a request that is denied only because the store does not answer is 503
-	// in any case.
+	// Status is the status code of a denial. The default is 429. A request that is denied only because the store is
+	// unavailable always gets 503.
 	Status int
-	// Deny, if given, answers denied requests in place of the problem document. Headers are set already, Retry-After
-	// included, and may be changed.
+	// OnDenied writes the response to a denied request. The default writes the problem document. The headers, including
+	// Retry-After, are already set and may be changed.
 	OnDenied func(w http.ResponseWriter, r *http.Request, decision headgate.Decision)
 
-	// MaxWaiters is how many requests may be held at a time for leaky buckets; 0 means 1,000, and less than 0 that none
-	// is. A request beyond that is denied for as long as it would have been held. It was charged nevertheless, which
-	// takes its place in the queue, but lets nobody pass early.
+	// MaxWaiters caps the number of requests that are delayed for leaky buckets at the same time. The default (0) is 1,000; a
+	// negative value means that no request is delayed. A request over this cap is denied, and its Retry-After is the delay that
+	// it would have had. It is charged nevertheless: it keeps its slot in the queue, so no other request is allowed earlier.
 	MaxWaiters int
 
-	// Log is told when the store does not decide, at most every 10 seconds; nil means slog.Default().
+	// Log receives an error when the store does not decide, at most every 10 seconds. The default is slog.Default().
 	Log *slog.Logger
 }
 
 const defaultMaxWaiters = 1000
 
-// middleware is what all handlers that it was put in front of share.
+// middleware is the state shared by all handlers that one middleware function wraps.
 type middleware struct {
 	checker  Checker
 	who      Identity
 	headers  limitfields.Headers
 	status   int
-	answer   func(http.ResponseWriter, *http.Request, headgate.Decision)
+	onDenied func(http.ResponseWriter, *http.Request, headgate.Decision)
 	waiters  delay.Waiters
 	log      *slog.Logger
 	failures ratelog.Limiter
-	// random is a number from 0 up to, not including, n.
+	// random returns a number in [0, n).
 	random func(n int64) int64
 }
 
-// New makes middleware: a function that puts limits in front of a handler. What it keeps, such as the number of
-// requests held, is shared by all handlers that one such function was applied to.
+// New returns middleware: a function that wraps a handler. All handlers wrapped by the same function share its state, such as the
+// number of delayed requests.
 //
-// Outside of a http.ServeMux it sees all requests, but not yet which route they take: the attribute route is known
-// only in front of the handlers that are registered with the mux.
+// Wrap an http.ServeMux to limit all requests, or the handlers registered with the mux to use the attribute route: the route is
+// not known before the mux has matched the request.
 func New(checker Checker, o Options) func(http.Handler) http.Handler {
 	m := newMiddleware(checker, o)
 	return func(next http.Handler) http.Handler { return &handler{m, next} }
@@ -117,7 +119,7 @@ func newMiddleware(checker Checker, o Options) *middleware {
 		o.Log = slog.Default()
 	}
 	if o.Identity == nil {
-		// Nothing is asked for that could be wrong, so there is no error; a test holds that.
+		// These options cannot cause an error; TestDefaultIdentity checks that.
 		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
 	}
 	if o.Status == 0 {
@@ -127,7 +129,7 @@ func newMiddleware(checker Checker, o Options) *middleware {
 		o.MaxWaiters = defaultMaxWaiters
 	}
 	m := &middleware{
-		checker: checker, who: o.Identity, status: o.Status, answer: o.OnDenied,
+		checker: checker, who: o.Identity, status: o.Status, onDenied: o.OnDenied,
 		waiters: delay.Waiters{Max: int64(o.MaxWaiters)}, log: o.Log,
 		random: rand.Int64N,
 	}
@@ -152,33 +154,33 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		limitfields.LogUndecided(ctx, h.log, &h.failures, &d, err)
 	}
 	if d.Delay > 0 && d.Allowed {
-		// A deadline that was set in front of this handler becomes a denial: a handler that returns without a word has said 200.
+		// If ctx ends during the delay, Hold turns d into a denial. Returning without writing a response would send 200.
 		_ = h.waiters.Hold(ctx, &d)
 	}
-	again := limitfields.RetryAfter(&d, h.random)
-	h.headers.Put(w.Header(), &d, again)
+	retryAfter := limitfields.RetryAfter(&d, h.random)
+	h.headers.Put(w.Header(), &d, retryAfter)
 	if !d.Allowed {
-		h.deny(w, r, &d, again)
+		h.deny(w, r, &d, retryAfter)
 		return
 	}
-	if ctx.Err() != nil { // the client has hung up, or a deadline set in front of this handler has passed
-		w.WriteHeader(http.StatusServiceUnavailable) // a handler that returns without a word has said 200
+	if ctx.Err() != nil { // the client disconnected, or an outer handler's deadline expired
+		w.WriteHeader(http.StatusServiceUnavailable) // returning without writing a response would send 200
 		return
 	}
 	h.next.ServeHTTP(w, r)
 }
 
-// deny answers a request that may not pass, whose headers are set.
-func (m *middleware) deny(w http.ResponseWriter, r *http.Request, d *headgate.Decision, again *int64) {
-	if m.answer != nil {
-		m.answer(w, r, *d)
+// deny writes the response to a denied request. The rate limit headers are already set.
+func (m *middleware) deny(w http.ResponseWriter, r *http.Request, d *headgate.Decision, retryAfter *int64) {
+	if m.onDenied != nil {
+		m.onDenied(w, r, *d)
 		return
 	}
-	status, body := limitfields.Problem(d, again, m.status)
+	status, body := limitfields.Problem(d, retryAfter, m.status)
 	w.Header().Set("Content-Type", limitfields.ProblemType)
 	w.WriteHeader(status)
 	if r.Method == http.MethodHead {
 		return
 	}
-	_, _ = w.Write(body) // a client that is gone is not told
+	_, _ = w.Write(body) // an error means that the client disconnected
 }

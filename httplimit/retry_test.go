@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// retryAfter is what a denial with this wait says, in its header and, the same, in its body.
+// retryAfter returns the Retry-After of a denial with this wait, and checks that header and body agree.
 func retryAfter(t *testing.T, wait time.Duration, random func(int64) int64) int64 {
 	t.Helper()
 	d := headgate.Decision{RetryAfter: wait, Limits: []headgate.LimitDecision{{
@@ -36,7 +36,7 @@ func retryAfter(t *testing.T, wait time.Duration, random func(int64) int64) int6
 	return seconds
 }
 
-// TestRetryAfterIsNeverEarly holds Retry-After between the truth and its bound, for any wait and any chance.
+// TestRetryAfterIsNeverEarly tests that Retry-After is at lowest the wait and at highest the wait plus the jitter's bound.
 func TestRetryAfterIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -46,17 +46,18 @@ func TestRetryAfterIsNeverEarly(t *testing.T) {
 		if random.IntN(4) == 0 {
 			wait = wait.Truncate(time.Second) + time.Second
 		}
-		truth := int64((wait + time.Second - 1) / time.Second)
-		least := retryAfter(t, wait, exact)
-		some := retryAfter(t, wait, random.Int64N)
-		most := retryAfter(t, wait, func(n int64) int64 { return n - 1 })
-		if spread := min(max(truth/10, 1), 300); least != truth || some < least || some > most || most != truth+spread {
-			t.Fatalf("wait %s: %d to %d, now %d; want %d to %d", wait, least, most, some, truth, truth+spread)
+		exactWait := int64((wait + time.Second - 1) / time.Second)
+		lowest := retryAfter(t, wait, exact)
+		jittered := retryAfter(t, wait, random.Int64N)
+		highest := retryAfter(t, wait, func(n int64) int64 { return n - 1 })
+		spread := min(max(exactWait/10, 1), 300)
+		if lowest != exactWait || jittered < lowest || jittered > highest || highest != exactWait+spread {
+			t.Fatalf("wait %s: %d to %d, now %d; want %d to %d", wait, lowest, highest, jittered, exactWait, exactWait+spread)
 		}
 	}
 }
 
-// TestRetryAfterSpreads shows that clients who are denied together come back apart.
+// TestRetryAfterSpreads tests that clients that are denied together get different waits.
 func TestRetryAfterSpreads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, headgate.Rule{ID: "all", By: headgate.Global, Limit: headgate.Per(1, 10*time.Minute)})
@@ -66,19 +67,19 @@ func TestRetryAfterSpreads(t *testing.T) {
 	for range 1000 {
 		seen[serve(h, get("/")).Header().Get("Retry-After")]++
 	}
-	// 61 values are as likely; that one of them comes 60 times, or 11 never, is not to be seen in a lifetime.
+	// 61 values are equally likely. The probability that one occurs 60 times, or that 11 never occur, is negligible.
 	if len(seen) < 50 {
 		t.Errorf("only %d values", len(seen))
 	}
 	for value, count := range seen {
 		if count > 60 {
-			t.Errorf("%s comes %d times", value, count)
+			t.Errorf("%s occurs %d times", value, count)
 		}
 	}
 }
 
-// TestComingBackInTime takes the middleware at its word: who waits for Retry-After passes.
-func TestComingBackInTime(t *testing.T) {
+// TestRetryAfterSuffices tests that a client that waits for Retry-After is allowed.
+func TestRetryAfterSuffices(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []headgate.Limit{
 		headgate.PerSecond(3),
@@ -99,18 +100,18 @@ func TestComingBackInTime(t *testing.T) {
 			denied := 0
 			for i := range 200 {
 				w.advance(time.Duration(i%5) * 7 * time.Millisecond)
-				answer := serve(h, get("/"))
-				if answer.Code == http.StatusOK {
+				response := serve(h, get("/"))
+				if response.Code == http.StatusOK {
 					continue
 				}
 				denied++
-				seconds, err := strconv.Atoi(answer.Header().Get("Retry-After"))
+				seconds, err := strconv.Atoi(response.Header().Get("Retry-After"))
 				if err != nil {
 					t.Fatal(err)
 				}
 				w.advance(time.Duration(seconds) * time.Second)
-				if answer := serve(h, get("/")); answer.Code != http.StatusOK {
-					t.Fatalf("after %d seconds:\n%s", seconds, render(answer))
+				if response := serve(h, get("/")); response.Code != http.StatusOK {
+					t.Fatalf("after %d seconds:\n%s", seconds, render(response))
 				}
 			}
 			if denied == 0 {
@@ -120,25 +121,25 @@ func TestComingBackInTime(t *testing.T) {
 	}
 }
 
-// TestReset shows that X-RateLimit-Reset is true: then all is there again, and a second before not yet.
+// TestReset tests that the limit is full at X-RateLimit-Reset, and not yet a second before.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for used := 1; used <= 10; used++ {
 		for _, early := range []time.Duration{0, time.Second} {
 			w := newWorld(t, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.Per(10, 70*time.Second)})
 			h := httplimit.New(w.limiter, httplimit.Options{})(hello)
-			var answer http.Header
+			var response http.Header
 			for range used {
-				answer = serve(h, get("/")).Header()
+				response = serve(h, get("/")).Header()
 			}
-			reset, err := strconv.ParseInt(answer.Get("X-RateLimit-Reset"), 10, 64)
+			reset, err := strconv.ParseInt(response.Get("X-RateLimit-Reset"), 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
 			w.advance(time.Unix(reset, 0).Sub(w.now()) - early)
 			left := serve(h, get("/")).Header().Get("X-RateLimit-Remaining")
 			if full := left == "9"; full != (early == 0) {
-				t.Errorf("%d used, %s before the reset: %s are left besides the one taken", used, early, left)
+				t.Errorf("%d used, %s before the reset: %s remaining after one more request", used, early, left)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// server is a real one with the limit in front of a handler.
+// server starts an HTTP server with the limit in front of a handler.
 func server(t *testing.T, limit headgate.Limit, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	w := newWorld(t, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: limit})
@@ -28,25 +28,25 @@ func server(t *testing.T, limit headgate.Limit, h http.HandlerFunc) *httptest.Se
 	return s
 }
 
-// fetch shows a response to look, and closes it.
+// fetch passes a response to look and closes it.
 func fetch(t *testing.T, s *httptest.Server, look func(*http.Response)) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := s.Client().Do(r)
+	response, err := s.Client().Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	if answer.Header.Get("RateLimit") == "" {
-		t.Errorf("headers %v", answer.Header)
+	defer response.Body.Close()
+	if response.Header.Get("RateLimit") == "" {
+		t.Errorf("headers %v", response.Header)
 	}
-	look(answer)
+	look(response)
 }
 
-// TestSameWriter shows what makes all the others below true: the handler gets the server's own ResponseWriter.
+// TestSameWriter tests that the handler gets the server's own ResponseWriter, which the tests below rely on.
 func TestSameWriter(t *testing.T) {
 	t.Parallel()
 	var got http.ResponseWriter
@@ -65,14 +65,14 @@ func TestStreaming(t *testing.T) {
 		for _, line := range []string{"one\n", "two\n"} {
 			_, _ = io.WriteString(w, line)
 			w.(http.Flusher).Flush()
-			<-read // the client has it before there is more
+			<-read // wait until the client has read the first part
 		}
 		if _, ok := w.(io.ReaderFrom); !ok {
-			t.Error("the writer cannot copy from files by itself")
+			t.Error("the writer is not an io.ReaderFrom")
 		}
 	})
-	fetch(t, s, func(answer *http.Response) {
-		lines := bufio.NewReader(answer.Body)
+	fetch(t, s, func(response *http.Response) {
+		lines := bufio.NewReader(response.Body)
 		for _, want := range []string{"one\n", "two\n"} {
 			if line, err := lines.ReadString('\n'); line != want || err != nil {
 				t.Errorf("read %q, %v", line, err)
@@ -89,9 +89,9 @@ func TestTrailers(t *testing.T) {
 		_, _ = io.WriteString(w, "body")
 		w.Header().Set("X-Sum", "42")
 	})
-	fetch(t, s, func(answer *http.Response) {
-		if body, err := io.ReadAll(answer.Body); string(body) != "body" || err != nil || answer.Trailer.Get("X-Sum") != "42" {
-			t.Errorf("body %q, %v, trailers %v", body, err, answer.Trailer)
+	fetch(t, s, func(response *http.Response) {
+		if body, err := io.ReadAll(response.Body); string(body) != "body" || err != nil || response.Trailer.Get("X-Sum") != "42" {
+			t.Errorf("body %q, %v, trailers %v", body, err, response.Trailer)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestHijack(t *testing.T) {
 	}
 }
 
-// TestHeadersOnTheWire looks at the bytes: no name is written twice in two spellings.
+// TestHeadersOnTheWire tests that no header is written twice in two spellings.
 func TestHeadersOnTheWire(t *testing.T) {
 	t.Parallel()
 	s := server(t, headgate.PerMinute(10), func(w http.ResponseWriter, _ *http.Request) {
@@ -158,7 +158,7 @@ func TestHeadersOnTheWire(t *testing.T) {
 	}
 }
 
-// watched tells of requests that are to be held.
+// watched reports requests that are to be delayed.
 type watched struct {
 	*headgate.Limiter
 	held chan<- struct{}
@@ -172,8 +172,8 @@ func (c watched) Check(ctx context.Context, req headgate.Request) (headgate.Deci
 	return d, err
 }
 
-// TestClientGone shows over a real connection that a client that hangs up is held no longer.
-func TestClientGone(t *testing.T) {
+// TestClientDisconnects tests over a real connection that the delay ends when the client disconnects.
+func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, headgate.Rule{ID: "even", By: []string{"ip"}, MaxDelay: 24 * time.Hour, Limit: headgate.Limit{
 		Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Hour,
@@ -188,9 +188,9 @@ func TestClientGone(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		answer, err := s.Client().Do(r)
+		response, err := s.Client().Do(r)
 		if err == nil {
-			answer.Body.Close()
+			response.Body.Close()
 		}
 		return err
 	}
@@ -201,30 +201,30 @@ func TestClientGone(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		if err := fetchAnd(ctx); err == nil {
-			t.Error("a held request was answered")
+			t.Error("a delayed request got a response")
 		}
 	})
 	<-held
 	cancel()
 	group.Wait()
 	if left := <-denied; left <= 0 || left > time.Hour {
-		t.Errorf("it could have gone on in %s", left)
+		t.Errorf("RetryAfter %s", left)
 	}
 }
 
-// TestManyAtOnce admits exactly what the limit allows, whoever comes first.
+// TestManyAtOnce tests that exactly as many concurrent requests are allowed as the limit allows.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(50)})
 	h := httplimit.New(w.limiter, httplimit.Options{OlderDraft: true})(hello)
-	var passed, denied atomic.Int64
+	var allowed, denied atomic.Int64
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
 			for range 50 {
-				switch answer := serve(h, get("/")); answer.Code {
+				switch response := serve(h, get("/")); response.Code {
 				case http.StatusOK:
-					passed.Add(1)
+					allowed.Add(1)
 				case http.StatusTooManyRequests:
 					denied.Add(1)
 				}
@@ -232,12 +232,12 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if passed.Load() != 50 || denied.Load() != 350 {
-		t.Errorf("%d passed, %d were denied", passed.Load(), denied.Load())
+	if allowed.Load() != 50 || denied.Load() != 350 {
+		t.Errorf("%d allowed, %d denied", allowed.Load(), denied.Load())
 	}
 }
 
-// TestSharedBetweenHandlers shows that one middleware has one number of waiters.
+// TestSharedBetweenHandlers tests that all handlers of one middleware share MaxWaiters.
 func TestSharedBetweenHandlers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -254,10 +254,10 @@ func TestSharedBetweenHandlers(t *testing.T) {
 	})
 }
 
-// TestDefaultIdentity holds what New relies on: to believe nobody is never an error.
+// TestDefaultIdentity tests that New can ignore the error of a Resolver that trusts no proxy.
 func TestDefaultIdentity(t *testing.T) {
 	t.Parallel()
-	if who, err := identity.New(identity.Options{Log: quiet()}); who == nil || err != nil {
-		t.Errorf("%v, %v", who, err)
+	if resolver, err := identity.New(identity.Options{Log: quiet()}); resolver == nil || err != nil {
+		t.Errorf("%v, %v", resolver, err)
 	}
 }

@@ -27,11 +27,11 @@ func textLog(b *bytes.Buffer) *slog.Logger {
 	}))
 }
 
-// TestUndecidedLog shows that a store that is away is named at once, then every 10 seconds, and that requests pass.
+// TestUndecidedLog tests that an unavailable store is logged at once and then every 10 seconds, and that requests are allowed.
 func TestUndecidedLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := headgate.New(away{}, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(1)})
+		limiter, err := headgate.New(unavailable{}, headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ error="store unavailable: connection refused" allowed=true path=failed others_si
 	})
 }
 
-// TestCheckError shows that the decision is acted on, whatever the error.
+// TestCheckError tests that the decision is applied despite an error.
 func TestCheckError(t *testing.T) {
 	t.Parallel()
 	for allowed, status := range map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests} {
@@ -66,9 +66,9 @@ func TestCheckError(t *testing.T) {
 	}
 }
 
-// TestGone shows that a client that has hung up is charged, and that no handler runs for it. A handler in front that set a deadline
-// is answered 503.
-func TestGone(t *testing.T) {
+// TestContextDone tests that a request whose context is done is charged but does not reach the handler. An outer handler that set
+// the deadline sees a 503.
+func TestContextDone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -13,11 +13,11 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// evenly is one request a second, in a store on the bubble's clock.
-func evenly(t *testing.T, longest time.Duration) *headgate.Limiter {
+// evenly returns a limiter that allows one request per second, on the synctest clock.
+func evenly(t *testing.T, maxDelay time.Duration) *headgate.Limiter {
 	t.Helper()
 	limiter, err := headgate.New(memstore.New(memstore.Options{Clock: time.Now}), headgate.Rule{
-		ID: "even", By: []string{"ip"}, MaxDelay: longest,
+		ID: "even", By: []string{"ip"}, MaxDelay: maxDelay,
 		Limit: headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Second},
 	})
 	if err != nil {
@@ -26,19 +26,18 @@ func evenly(t *testing.T, longest time.Duration) *headgate.Limiter {
 	return limiter
 }
 
-// TestHeld shows that requests leave a leaky bucket one by one, and that those who would have to wait too long are
-// denied at once.
-func TestHeld(t *testing.T) {
+// TestDelay tests that requests leave a leaky bucket one by one, and that requests with too long a delay are denied at once.
+func TestDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var mu sync.Mutex
-		var passed []time.Duration
+		var allowed []time.Duration
 		h := httplimit.New(evenly(t, 3*time.Second), httplimit.Options{})(http.HandlerFunc(
 			func(http.ResponseWriter, *http.Request) {
 				mu.Lock()
 				defer mu.Unlock()
-				passed = append(passed, time.Since(begin))
+				allowed = append(allowed, time.Since(begin))
 			}))
 		var group sync.WaitGroup
 		for range 6 {
@@ -49,12 +48,12 @@ func TestHeld(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if len(passed) != 4 {
-			t.Fatalf("%d passed, want 4", len(passed))
+		if len(allowed) != 4 {
+			t.Fatalf("%d allowed, want 4", len(allowed))
 		}
-		for i, at := range passed {
+		for i, at := range allowed {
 			if at != time.Duration(i)*time.Second {
-				t.Errorf("request %d passed after %s", i, at)
+				t.Errorf("request %d allowed after %s", i, at)
 			}
 		}
 	})
@@ -87,32 +86,32 @@ func TestMaxWaiters(t *testing.T) {
 			`"violated-policies":["even"],"error":"rate_limit_exceeded",`+
 			`"message":"rate limit exceeded: even allows 1/second, leaky_bucket; retry in 3 seconds","rule":"even","retry_after":3}`)
 		if waited := time.Since(begin); waited != 0 {
-			t.Errorf("a request too many was held for %s", waited)
+			t.Errorf("a request over MaxWaiters was delayed for %s", waited)
 		}
 		group.Wait()
 		if w := serve(h, get("/")); w.Code != http.StatusOK {
-			t.Errorf("status %d after the others have gone", w.Code)
+			t.Errorf("status %d after the others have finished", w.Code)
 		}
 	})
 }
 
-// TestNobodyWaits is for servers that cannot hold requests at all.
-func TestNobodyWaits(t *testing.T) {
+// TestNegativeMaxWaiters tests that no request is delayed.
+func TestNegativeMaxWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := httplimit.New(evenly(t, time.Minute), httplimit.Options{MaxWaiters: -1})(hello)
 		if w := serve(h, get("/")); w.Code != http.StatusOK {
-			t.Errorf("a request that need not wait: status %d", w.Code)
+			t.Errorf("request without delay: status %d", w.Code)
 		}
 		if w := serve(h, get("/")); w.Code != http.StatusTooManyRequests {
-			t.Errorf("a request that must wait: status %d", w.Code)
+			t.Errorf("request with delay: status %d", w.Code)
 		}
 	})
 }
 
-// TestGoneWhileHeld shows that a request whose context ends is held no longer, never reaches the handler, and is not
-// answered with the 200 of a handler that says nothing.
-func TestGoneWhileHeld(t *testing.T) {
+// TestContextEndsDuringDelay tests that a delayed request whose context ends stops waiting, never reaches the handler, and does
+// not get the implicit 200.
+func TestContextEndsDuringDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reached := 0
@@ -124,7 +123,7 @@ func TestGoneWhileHeld(t *testing.T) {
 				w.WriteHeader(http.StatusTooManyRequests)
 			},
 		}, exact)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
-		for range 10 { // the first passes, and each of the others is held behind those before it
+		for range 10 { // the first is allowed at once; each of the others is delayed behind the previous ones
 			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 			begin := time.Now()
 			w := serve(h, get("/").WithContext(ctx))
@@ -141,19 +140,19 @@ func TestGoneWhileHeld(t *testing.T) {
 			}
 		}
 		if denied.RetryAfter != 9*time.Second-9*250*time.Millisecond {
-			t.Errorf("the last one could have gone on in %s", denied.RetryAfter)
+			t.Errorf("RetryAfter of the last request: %s", denied.RetryAfter)
 		}
 	})
 }
 
-// TestDecisionIsTheCheckers shows that a Checker may hand out one decision to many.
-func TestDecisionIsTheCheckers(t *testing.T) {
+// TestDecisionIsNotModified tests that a Checker may return the same decision to several requests.
+func TestDecisionIsNotModified(t *testing.T) {
 	t.Parallel()
 	d := headgate.Decision{Allowed: true, Delay: time.Second, Limits: []headgate.LimitDecision{
 		{Rule: "a", Enforced: true, Result: headgate.Result{Allowed: true, Delay: time.Second, Time: noon}},
 	}}
 	w := serve(httplimit.New(static{decision: d}, httplimit.Options{MaxWaiters: -1})(hello), get("/"))
 	if l := d.Limits[0]; w.Code != http.StatusTooManyRequests || !l.Allowed || l.Delay != time.Second {
-		t.Errorf("status %d, and now the limit is %+v", w.Code, l)
+		t.Errorf("status %d, limit modified to %+v", w.Code, l)
 	}
 }

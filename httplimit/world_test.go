@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noon is when tests begin: a Sunday in a month of 30 days, half a second past.
+// noon is the start of all tests: a Sunday in a month of 30 days, half a second past.
 var noon = time.Date(2026, time.November, 15, 12, 0, 0, 500_000_000, time.UTC)
 
-// world is a limiter whose store has a clock of its own.
+// world is a limiter whose store has a clock that the test advances.
 type world struct {
 	limiter *headgate.Limiter
 	elapsed atomic.Int64
@@ -45,12 +45,12 @@ func (w *world) now() time.Time { return noon.Add(time.Duration(w.elapsed.Load()
 
 func (w *world) advance(d time.Duration) { w.elapsed.Add(int64(d)) }
 
-// exact takes chance out of Retry-After.
+// exact removes the jitter from Retry-After.
 func exact(int64) int64 { return 0 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// static is a Checker that always says the same.
+// static is a Checker that always returns the same decision.
 type static struct {
 	decision headgate.Decision
 	err      error
@@ -62,19 +62,19 @@ func (s static) Check(context.Context, headgate.Request) (headgate.Decision, err
 
 func (s static) Attributes() []string { return nil }
 
-// away is a store that does not answer.
-type away struct{}
+// unavailable is a store that is unavailable.
+type unavailable struct{}
 
-var errAway = errors.New("connection refused")
+var errUnavailable = errors.New("connection refused")
 
-func (away) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
+func (unavailable) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	for i := range results {
-		results[i] = headgate.Result{Err: fmt.Errorf("%w: %w", headgate.ErrUnavailable, errAway)}
+		results[i] = headgate.Result{Err: fmt.Errorf("%w: %w", headgate.ErrUnavailable, errUnavailable)}
 	}
 	return headgate.ErrUnavailable
 }
 
-func (away) Shard(headgate.Subject) int { return 0 }
+func (unavailable) Shard(headgate.Subject) int { return 0 }
 
 var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") })
 
@@ -92,7 +92,7 @@ func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// render is a response as people read it: the status, the headers that the middleware may set, the body.
+// render returns a response as text: the status, the headers that the middleware may set, and the body.
 func render(w *httptest.ResponseRecorder) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, w.Code)
@@ -109,7 +109,7 @@ func render(w *httptest.ResponseRecorder) string {
 	return b.String() + w.Body.String()
 }
 
-// compare wants the response that is written in want, indented.
+// compare fails the test unless the response is want, which may be indented.
 func compare(t *testing.T, w *httptest.ResponseRecorder, want string) {
 	t.Helper()
 	var lines []string
