@@ -13,10 +13,10 @@ import (
 	"github.com/headgate/headgate/grpclimit"
 )
 
-// plenty is a rule that denies nobody.
+// plenty is a rule that never denies.
 var plenty = headgate.Rule{ID: "calls", By: []string{"client"}, Limit: headgate.PerSecond(1e9)}
 
-// BenchmarkCall is a call over loopback, with and without limits.
+// BenchmarkCall measures a call over loopback, with and without limits.
 func BenchmarkCall(b *testing.B) {
 	for _, bench := range []struct {
 		name  string
@@ -38,7 +38,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkMessage is a message there and back in an open stream.
+// BenchmarkMessage measures the round trip of a message in an open stream.
 func BenchmarkMessage(b *testing.B) {
 	for _, bench := range []struct {
 		name  string
@@ -51,7 +51,7 @@ func BenchmarkMessage(b *testing.B) {
 			stream := serveTCP(b, bench.limit).stream(b, b.Context(), talk)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := say(stream, "hello"); err != nil {
+				if err := exchange(stream, "hello"); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -59,17 +59,17 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// deaf takes metadata and sends them to nobody.
-type deaf struct{ grpc.ServerTransportStream }
+// discardTransport discards metadata.
+type discardTransport struct{ grpc.ServerTransportStream }
 
-func (deaf) SetHeader(metadata.MD) error  { return nil }
-func (deaf) SetTrailer(metadata.MD) error { return nil }
+func (discardTransport) SetHeader(metadata.MD) error  { return nil }
+func (discardTransport) SetTrailer(metadata.MD) error { return nil }
 
-// BenchmarkUnary is the interceptor alone.
+// BenchmarkUnary measures the interceptor alone.
 func BenchmarkUnary(b *testing.B) {
 	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs(":authority", "api.example.com",
 		"content-type", "application/grpc", "user-agent", "grpc-go/1.85.0", "x-api-key", "k"))
-	ctx = grpc.NewContextWithServerTransportStream(ctx, deaf{})
+	ctx = grpc.NewContextWithServerTransportStream(ctx, discardTransport{})
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711}})
 	info := &grpc.UnaryServerInfo{FullMethod: echo}
 	handler := func(context.Context, any) (any, error) { return nil, nil }

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// messageAttribute tells the check of a message from that of the stream it came in.
+// messageAttribute distinguishes the check of a message from the check of its stream.
 const (
 	messageAttribute = "descriptor.message"
 	messageReceived  = "received"
@@ -24,12 +24,12 @@ const (
 type call struct {
 	*Interceptors
 	method string
-	// attributes are those of names; they are made once, or again if the rules come to look at others.
+	// attributes are the values of names. They are resolved once, and again if changed rules use other names.
 	attributes headgate.Attributes
 	names      []string
 }
 
-// check is nil if the call, or its message, may go on.
+// check returns nil if the call or message is allowed. first is false for the messages of a stream whose start was checked.
 func (c *call) check(ctx context.Context, message any, first bool) *status.Status {
 	cost := int64(1)
 	if c.options.Cost != nil {
@@ -45,7 +45,7 @@ func (c *call) check(ctx context.Context, message any, first bool) *status.Statu
 	return c.admit(ctx, c.method, headgate.Request{Attributes: c.attributes, Cost: cost}, first)
 }
 
-// resolve makes the attributes.
+// resolve sets the attributes, unless they are already resolved for the names that the rules use.
 func (c *call) resolve(ctx context.Context) {
 	names := c.checker.Attributes()
 	if c.attributes != nil && slices.Equal(names, c.names) {
@@ -62,17 +62,17 @@ func (c *call) resolve(ctx context.Context) {
 	}
 }
 
-// checkedStream checks messages as the handler receives them: all of them, or the one that a client sends which gets a
-// stream of answers.
+// checkedStream checks messages as the handler receives them: every message of a client stream, or the single message of a
+// server-streaming call.
 type checkedStream struct {
 	grpc.ServerStream
 	call       call
 	perMessage bool
-	// denial is set once, and may be read by a handler's other goroutines.
+	// denial is set once. Other goroutines of the handler may read it.
 	denial atomic.Pointer[status.Status]
 }
 
-// RecvMsg is called by one goroutine at a time, as the interface demands.
+// RecvMsg receives and checks a message. Only one goroutine calls it at a time, as grpc.ServerStream requires.
 func (s *checkedStream) RecvMsg(m any) error {
 	if denial := s.denial.Load(); denial != nil {
 		return denial.Err()

@@ -23,20 +23,20 @@ const (
 	reasonExceeded    = "RATE_LIMIT_EXCEEDED"
 	reasonUnavailable = "RATE_LIMIT_UNAVAILABLE"
 
-	// maxNamed is how many limits are named to a client. Details and metadata are headers on the wire, for which clients
-	// and proxies have a few kilobytes.
+	// maxNamed caps the number of limits reported to a client. Details and metadata are sent as headers, which clients and
+	// proxies limit to a few kilobytes.
 	maxNamed = 16
-	// maxPushback is the longest wait that a client of gRPC is asked to sit out with the call open.
+	// maxPushback is the longest wait for which a gRPC client is asked to retry automatically, with the call open.
 	maxPushback = time.Minute
-	// Bounds of what chance adds to a wait: a tenth of a short one spreads nobody, of a month's it is days.
+	// minSpread and maxSpread bound the jitter: a tenth of a short wait does not spread clients, and a tenth of a month is days.
 	minSpread = 100 * time.Millisecond
 	maxSpread = 5 * time.Minute
 )
 
-// deny tells the client, and whoever wants to know besides.
+// deny returns the status of a denied call, calls OnDenied and sets the trailer.
 //
-// All metadata go into the trailer. With nothing in the header the answer is what gRPC calls Trailers-Only, and that is
-// the only one after which its clients retry.
+// All metadata go into the trailer. Without a header the response is what gRPC calls Trailers-Only, the only kind of response
+// after which its clients retry.
 func (i *Interceptors) deny(ctx context.Context, method string, d headgate.Decision) *status.Status {
 	if i.options.OnDenied != nil {
 		i.options.OnDenied(ctx, method, &d)
@@ -55,22 +55,22 @@ func (i *Interceptors) deny(ctx context.Context, method string, d headgate.Decis
 	case wait > 0:
 		trailer.Set("grpc-retry-pushback-ms", strconv.FormatInt(limitfields.RoundUp(wait, time.Millisecond), 10))
 	}
-	_ = grpc.SetTrailer(ctx, trailer) // fails only without a transport, where there is nobody to tell
+	_ = grpc.SetTrailer(ctx, trailer) // fails only without a transport
 	return statusOf(&d, wait)
 }
 
-// waitOf returns how long until a denied call can pass: at least the decision's wait; 0 if it is not known.
+// waitOf returns the wait of a denied call with jitter, at least the decision's wait. It returns 0 if the wait is unknown.
 func waitOf(d *headgate.Decision) time.Duration {
 	switch {
 	case limitfields.Undecided(d):
-		return 0 // nobody knows when the store is back
+		return 0 // unknown: it depends on when the store recovers
 	case d.RetryAfter > 0:
 		return jitter(d.RetryAfter)
 	}
 	return d.RetryAfter
 }
 
-// statusOf returns what a client is told of a denial. Limits of rules that are not exposed have no name.
+// statusOf returns the status of a denial. Limits of rules that are not exposed are not named.
 func statusOf(d *headgate.Decision, wait time.Duration) *status.Status {
 	code, text, undecided := codes.ResourceExhausted, "rate limit exceeded", limitfields.Undecided(d)
 	info := &errdetails.ErrorInfo{Reason: reasonExceeded, Domain: domain}
@@ -105,16 +105,17 @@ func statusOf(d *headgate.Decision, wait time.Duration) *status.Status {
 	return detailed(code, text, details...)
 }
 
+// detailed returns a status with details, or without them if they cannot be encoded.
 func detailed(code codes.Code, text string, details ...protoadapt.MessageV1) *status.Status {
 	plain := status.New(code, text)
 	if full, err := plain.WithDetails(details...); err == nil {
 		return full
 	}
-	return plain // a name that is not UTF-8 must not turn a denial into something else
+	return plain // a name that is not UTF-8 must not change the code of a denial
 }
 
-// jitter adds to a wait, so that those who were denied together do not come back together. It never takes away.
+// jitter returns the wait, lengthened at random so that clients that were denied together do not retry together.
 func jitter(wait time.Duration) time.Duration {
 	spread := min(max(wait/10, min(wait, minSpread)), maxSpread)
-	return wait + rand.N(spread+1) //nolint:gosec // Nothing is gained by guessing it.
+	return wait + rand.N(spread+1) //nolint:gosec // A client gains nothing by predicting it.
 }

@@ -24,9 +24,9 @@ func TestDenial(t *testing.T) {
 	byUser := []string{"user"}
 	tests := map[string]struct {
 		rules []headgate.Rule
-		calls int // of which the last is denied
-		// What the client reads.
-		message    string // up to the time
+		calls int // only the last one is denied
+		// Contents of the status that the client receives.
+		message    string // without the wait
 		rule       string
 		wait       time.Duration
 		violations []string
@@ -61,20 +61,20 @@ func TestDenial(t *testing.T) {
 			message: "rate limit exceeded", rule: "(hidden)", wait: time.Hour,
 			violations: []string{"(hidden) is exceeded"},
 		},
-		"shadow beside it": {
+		"with a shadow rule": {
 			rules: []headgate.Rule{
 				{ID: "echo", By: byUser, Limit: headgate.PerMinute(1)},
-				{ID: "trial", By: byUser, Limit: headgate.PerHour(1), Mode: headgate.Shadow, Expose: headgate.ExposeAlways},
+				{ID: "shadow", By: byUser, Limit: headgate.PerHour(1), Mode: headgate.Shadow, Expose: headgate.ExposeAlways},
 			}, calls: 2,
 			message: "rate limit exceeded: echo allows 1/minute", rule: "echo", wait: time.Minute,
 			violations: []string{"echo allows 1/minute"},
 		},
 		"never": {
 			rules: []headgate.Rule{{
-				ID: "dear", By: byUser, Limit: headgate.PerMinute(2), Cost: headgate.Cost{From: "header.x-rows"},
+				ID: "costly", By: byUser, Limit: headgate.PerMinute(2), Cost: headgate.Cost{From: "header.x-rows"},
 			}}, calls: 1,
-			message: "rate limit exceeded: dear allows 2/minute and can never allow a call of cost 5", rule: "dear",
-			violations: []string{"dear allows 2/minute and can never allow a call of cost 5"},
+			message: "rate limit exceeded: costly allows 2/minute and can never allow a call of cost 5", rule: "costly",
+			violations: []string{"costly allows 2/minute and can never allow a call of cost 5"},
 		},
 		"an attribute is missing": {
 			rules: []headgate.Rule{
@@ -112,7 +112,7 @@ func TestDenial(t *testing.T) {
 					t.Errorf("violations %q, want %q", r.violations, test.violations)
 				}
 				if r.retry < test.wait || r.retry > test.wait+test.wait/10 {
-					t.Errorf("told to wait %s, the truth is %s", r.retry, test.wait)
+					t.Errorf("wait %s, want at least %s", r.retry, test.wait)
 				}
 				if test.wait > 0 {
 					time.Sleep(r.retry)
@@ -125,8 +125,8 @@ func TestDenial(t *testing.T) {
 	}
 }
 
-// Where a rule says deny, a store that is away is not a client's fault: the code is another, and the log is told,
-// rarely.
+// TestStoreFailure tests that a denial caused by an unavailable store has its own code, and that the failure is logged at most
+// every 10 seconds.
 func TestStoreFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestStoreFailure(t *testing.T) {
 		c := serve(t, interceptors(t, limiter, o))
 		for range 5 {
 			if err := c.echo(as(t.Context(), "x-user-id", "ada"), ""); err != nil {
-				t.Errorf("denied though the rule does not say so: %v", err)
+				t.Errorf("denied without on_store_failure deny: %v", err)
 			}
 		}
 		var trailer metadata.MD
@@ -157,38 +157,38 @@ func TestStoreFailure(t *testing.T) {
 			t.Errorf("%v, %+v", err, r)
 		}
 		if len(trailer.Get("grpc-retry-pushback-ms"))+len(trailer.Get("retry-after")) > 0 || !slices.Equal(trailer.Get("ratelimit"), []string{`"closed";r=0`}) {
-			t.Errorf("trailer %v, though nobody knows", trailer)
+			t.Errorf("trailer %v, want no wait", trailer)
 		}
-		if got := strings.Count(log.String(), "error=away"); got != 1 {
+		if got := strings.Count(log.String(), "error=unavailable"); got != 1 {
 			t.Errorf("%d lines in the log:\n%s", got, log.String())
 		}
 		time.Sleep(10 * time.Second)
 		_ = c.echo(t.Context(), "")
-		if got := strings.Count(log.String(), "error=away"); got != 2 {
+		if got := strings.Count(log.String(), "error=unavailable"); got != 2 {
 			t.Errorf("%d lines in the log after 10 s:\n%s", got, log.String())
 		}
 	})
 }
 
-// erring says of every call that it may pass and that something is wrong.
-type erring struct{}
+// failingChecker allows every call and returns an error.
+type failingChecker struct{}
 
-func (erring) Check(context.Context, headgate.Request) (headgate.Decision, error) {
-	return headgate.Decision{Allowed: true}, errAway
+func (failingChecker) Check(context.Context, headgate.Request) (headgate.Decision, error) {
+	return headgate.Decision{Allowed: true}, errUnavailable
 }
 
-func (erring) Attributes() []string { return nil }
+func (failingChecker) Attributes() []string { return nil }
 
-func TestErrorFailsNoCall(t *testing.T) {
+func TestCheckErrorDoesNotFailCall(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	c := serve(t, interceptors(t, erring{}, grpclimit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}))
+	c := serve(t, interceptors(t, failingChecker{}, grpclimit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	for range 3 {
 		if err := c.echo(t.Context(), ""); err != nil {
 			t.Error(err)
 		}
 	}
-	if got := strings.Count(log.String(), "error=away"); got != 1 {
+	if got := strings.Count(log.String(), "error=unavailable"); got != 1 {
 		t.Errorf("%d lines in the log:\n%s", got, log.String())
 	}
 }
@@ -203,7 +203,7 @@ func TestMetadata(t *testing.T) {
 		}},
 		{ID: "all", By: headgate.Global, Limit: headgate.PerSecond(1000)},
 	}
-	synctest.Test(t, func(t *testing.T) { // it is midnight of January 1, 2000
+	synctest.Test(t, func(t *testing.T) { // the clock starts at midnight, January 1, 2000
 		quiet := serve(t, limits(t, grpclimit.Options{}, rules...))
 		loud := serve(t, limits(t, grpclimit.Options{Metadata: true}, rules...))
 		ctx := as(t.Context(), "x-user-id", "ada")
@@ -227,7 +227,7 @@ func TestMetadata(t *testing.T) {
 		call(loud)
 		expect("denied", trailer, "ratelimit-policy", policies)
 		expect("denied", trailer, "ratelimit", `"burst";r=0;t=1, "more#month";r=998;t=2678400, "more#short";r=48;t=1`)
-		expect("denied", trailer, "retry-after", "2") // a second and some chance
+		expect("denied", trailer, "retry-after", "2") // one second plus jitter
 		expect("denied", header, "ratelimit-policy")
 
 		for range 3 {
@@ -239,7 +239,7 @@ func TestMetadata(t *testing.T) {
 	})
 }
 
-// A client of gRPC with a retry policy comes back by itself, when it can pass and not before.
+// TestPushback tests that a gRPC client with a retry policy retries automatically, and not before the call can be allowed.
 func TestPushback(t *testing.T) {
 	t.Parallel()
 	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "0.001s",
@@ -270,12 +270,12 @@ func TestPushback(t *testing.T) {
 				}
 				start := time.Now()
 				err := c.echo(t.Context(), "")
-				took := time.Since(start)
+				elapsed := time.Since(start)
 				if (err != nil) != test.denied || denied != 1 {
 					t.Errorf("%d denials, then %v", denied, err)
 				}
-				if took < test.waits || took > 2*test.waits+time.Millisecond {
-					t.Errorf("took %s, want %s", took, test.waits)
+				if elapsed < test.waits || elapsed > 2*test.waits+time.Millisecond {
+					t.Errorf("elapsed %s, want %s", elapsed, test.waits)
 				}
 			})
 		})

@@ -1,35 +1,34 @@
-// Package grpclimit puts a limiter in front of a gRPC server: interceptors for unary calls and for streams.
+// Package grpclimit is rate limiting for gRPC servers: interceptors for unary calls and for streams.
 //
-// It knows what gRPC asks of a server that denies: a status with details, and how its clients retry. It does not know
-// rules or counters, which it leaves to a Checker, nor who is calling, which is for package identity to say.
+// It knows how a gRPC server reports a denial: the status, its details, and how clients retry. It does not know rules or
+// counters, which are the job of its Checker, and does not identify clients, which is the job of package identity.
 //
-// # What rules see
+// # Attributes
 //
-// The path of a call is its full method, /package.Service/Method, and its method is POST. A rule for a whole service
-// has the path /package.Service/*. Metadata are headers: header.x-rows.
+// The path of a call is its full method, /package.Service/Method, and its method is POST. A rule for a whole service has the path
+// /package.Service/*. Metadata are header attributes: header.x-rows.
 //
-// # What is checked when
+// # When a call is checked
 //
-// A call for which the client sends one message, unary or with a stream of answers, is checked once, when its message
-// is there. A stream from the client is checked when it starts; with Options.PerMessage each of its messages is checked
-// as well, as a request of its own with the attribute descriptor.message.
+// A unary or server-streaming call is checked once, when the client's message has arrived. A client stream is checked when it
+// starts. With Options.PerMessage, each of its messages is also checked, as a separate request with the attribute
+// descriptor.message.
 //
-// # What a client sees
+// # Denials
 //
-// A call that is denied ends with codes.ResourceExhausted and these details:
+// A denied call ends with codes.ResourceExhausted and these details:
 //
-//   - errdetails.RetryInfo: when the call can pass, never too early, with up to 10 % added by chance so that clients
-//     do not come back together (up to 100 ms to a wait shorter than a second, never more than 5 minutes). It is left
-//     out if the call can never pass.
-//   - errdetails.QuotaFailure: a violation for each limit that denies, up to 16. Its subject is the policy: the
-//     rule's ID, and after a # the limit's name if it has one, as in "exports#month". Its description says why.
-//   - errdetails.ErrorInfo: the reason RATE_LIMIT_EXCEEDED in the domain headgate; its metadata have the rule that
-//     keeps the call out the longest.
+//   - errdetails.RetryInfo: the time until the call can be allowed. It is never too short. Jitter of up to 10 % is added so that
+//     clients do not retry together (up to 100 ms for waits shorter than a second, at most 5 minutes). RetryInfo is omitted if
+//     the call can never be allowed.
+//   - errdetails.QuotaFailure: one violation for each limit that denies the call, at most 16. The subject is the policy: the
+//     rule's ID, followed by # and the limit's name if it has one, as in "exports#month". The description is the reason.
+//   - errdetails.ErrorInfo: the reason RATE_LIMIT_EXCEEDED in the domain headgate. Its metadata name the rule with the
+//     longest wait.
 //
-// Limits that the rule does not expose deny without being named. A call that is denied only because the store did
-// not answer, where the rule says deny, ends with codes.Unavailable and the reason RATE_LIMIT_UNAVAILABLE.
+// Limits of rules that are not exposed are not named. A call that is denied only because the store is unavailable and the rule's
+// on_store_failure is deny ends with codes.Unavailable and the reason RATE_LIMIT_UNAVAILABLE.
 //
-// The trailer grpc-retry-pushback-ms carries the same wait to clients of gRPC that have a retry policy for the status:
-// they retry by themselves when the call can pass. Waits longer than a minute are not for a client to sit out; it is
-// told not to retry.
+// The trailer grpc-retry-pushback-ms carries the same wait for gRPC clients that have a retry policy for the status: they retry
+// automatically when the call can be allowed. For waits longer than a minute its value is -1, which means: do not retry.
 package grpclimit

@@ -44,7 +44,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	go server.Serve(listener) //nolint:errcheck // Clients would tell.
+	go server.Serve(listener) //nolint:errcheck // A failure shows in the client's error.
 
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -54,9 +54,9 @@ func Example() {
 	defer conn.Close()
 	client := healthpb.NewHealthClient(conn)
 	for range 3 {
-		answer, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{})
+		response, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{})
 		if err == nil {
-			fmt.Println(answer.GetStatus())
+			fmt.Println(response.GetStatus())
 			continue
 		}
 		fmt.Println(status.Code(err))
@@ -77,7 +77,7 @@ func Example() {
 	// health-by-ip allows 2/hour
 }
 
-// Behind a proxy, with API keys, and with an interceptor in front that authenticates.
+// Use an Identity behind a proxy or with API keys, and Attributes for the result of an authenticating interceptor.
 func ExampleNew_identity() {
 	type userKey struct{}
 	authenticate := func(
@@ -117,8 +117,8 @@ func ExampleNew_identity() {
 	// Output:
 }
 
-// One limit on how many conversations a user starts, another on what is said in them. The second evens messages out
-// rather than to end the stream: up to five seconds' worth of them wait.
+// One rule limits the conversations that a user starts, another their messages. The second is a leaky bucket: it delays messages
+// by up to five seconds instead of ending the stream.
 func ExampleNew_messages() {
 	talk := func(message headgate.Pattern) headgate.Match {
 		return headgate.Match{
@@ -150,7 +150,7 @@ func ExampleNew_messages() {
 	// Output:
 }
 
-// A call that costs what it asks for. Health checks are free.
+// The cost of a call depends on its message. Health checks are free.
 func ExampleNew_cost() {
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{
 		ID: "rows-by-user", By: []string{"user"}, Limit: headgate.PerMinute(10_000),

@@ -18,47 +18,51 @@ import (
 
 const defaultMaxWaiters = 1_000
 
-// Checker decides requests. A *headgate.Limiter is one.
+// Checker decides requests. *headgate.Limiter implements it.
 type Checker interface {
-	// Check's decision is acted on even if there is an error. It charges also if ctx has ended.
+	// Check decides a request and charges it. The interceptors apply the decision even if the error is not nil. Check must
+	// charge even if ctx is done.
 	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
-	// Attributes are the names of those that the rules look at.
+	// Attributes returns the names of the attributes that the rules use.
 	Attributes() []string
 }
 
-// Options of the interceptors. The zero value is right for a server whose clients connect to it directly.
+// Options configures the interceptors. The zero value suits a server that clients connect to directly.
 type Options struct {
-	// Identity says who is calling. Nil believes nobody: a client is then the address it connects from.
+	// Identity resolves calls to attributes. The default is a Resolver that trusts no proxy and identifies clients by their
+	// address. Set it if the server is behind a proxy or if clients have API keys.
 	Identity *identity.Resolver
-	// Attributes may add to what Identity says, or replace it: the user that an interceptor in front has put into the
-	// context, the name in a client's certificate. It is called once for a call or stream, again if other rules look at
-	// other attributes.
+	// Attributes adds to or replaces the attributes that Identity resolved, for example with the user that an earlier
+	// interceptor put into the context, or the name in the client's certificate. It is called once per call or stream, and
+	// again if the rules change and use other attributes. The default changes nothing.
 	Attributes func(ctx context.Context, attributes headgate.Attributes)
-	// Cost multiplies what the rules say a call costs, by what is asked: a batch of 500 may cost 500. The message is
-	// nil at the start of a client's stream. What costs 0 is not checked. Nil means 1 for all.
+	// Cost returns a factor for the cost of a call: a batch of 500 may cost 500. message is nil at the start of a client
+	// stream. A call of cost 0 is not checked. The default is 1 for all calls.
 	Cost func(fullMethod string, message any) int64
-	// PerMessage says of which client's streams each message is checked too. Nil means of none.
+	// PerMessage reports whether each message of a client stream is checked, in addition to its start. The default is false for
+	// all streams.
 	//
-	// Such a check has the attributes of the stream and besides descriptor.message, which is "received"; rules that do
-	// not ask for it count the start and the messages alike. A message that is denied ends the stream with the
-	// denial. If messages should rather come more slowly, limit them by a leaky bucket: the client is held back by
-	// flow control.
+	// The check of a message has the attributes of the stream and the attribute descriptor.message = "received". Rules that do
+	// not match on it count the start of a stream and its messages alike. A denied message ends the stream with the denial. To
+	// slow messages down instead, use a leaky bucket: flow control then slows the client.
 	PerMessage func(fullMethod string) bool
-	// Metadata tells clients where they stand, as package httplimit does in headers: ratelimit-policy and ratelimit in
-	// the header of a call that passes; in the trailer of one that is denied, with retry-after.
+	// Metadata reports limits to clients, as package httplimit does in headers: ratelimit-policy and ratelimit in the header of
+	// an allowed call, and in the trailer of a denied call together with retry-after. The default is false.
 	Metadata bool
-	// MaxWaiters is how many calls and messages may be held at a time for leaky buckets; 0 means 1,000, and less than 0
-	// that none is. Those beyond are denied for as long as they would have been held, and so are those whose deadline
-	// would pass meanwhile. They were charged nevertheless, which lets nobody pass early.
+	// MaxWaiters caps the number of calls and messages that are delayed for leaky buckets at the same time. The default (0) is
+	// 1,000; a negative value means that none is delayed. A call over this cap is denied, and its wait is the delay that it would
+	// have had. So is a call whose deadline would expire during the delay. Both are charged nevertheless: they keep their slot in
+	// the queue, so no other call is allowed earlier.
 	MaxWaiters int
-	// OnDenied is told of every call and message that is denied, to count or log it: the decision names also rules
-	// that clients are not shown.
+	// OnDenied is called for every denied call and message, for example to count or log it. The decision also names rules that
+	// are not exposed to clients. The default does nothing.
 	OnDenied func(ctx context.Context, fullMethod string, decision *headgate.Decision)
-	// Log is told when the store does not decide, at most every 10 seconds; nil means slog.Default().
+	// Log receives an error when the store does not decide, at most every 10 seconds. The default is slog.Default().
 	Log *slog.Logger
 }
 
-// Interceptors check what reaches a server. They are safe for use by many servers.
+// Interceptors checks the calls of a server. Install Unary with grpc.ChainUnaryInterceptor for unary calls and Stream with
+// grpc.ChainStreamInterceptor for streams; most servers need both. One Interceptors can serve several servers.
 type Interceptors struct {
 	checker  Checker
 	options  Options
@@ -66,11 +70,11 @@ type Interceptors struct {
 	failures ratelog.Limiter
 }
 
-// New makes interceptors that ask a checker. Interceptors that authenticate belong in front of them, if what they find
-// out is counted by.
+// New returns interceptors that use a checker. If rules count by authenticated attributes, install the authenticating interceptors
+// before these.
 func New(checker Checker, options Options) (*Interceptors, error) {
 	if checker == nil {
-		return nil, errors.New("grpclimit: the checker is nil: make one with headgate.New")
+		return nil, errors.New("grpclimit: checker: required: create one with headgate.New")
 	}
 	if options.MaxWaiters == 0 {
 		options.MaxWaiters = defaultMaxWaiters
@@ -79,16 +83,16 @@ func New(checker Checker, options Options) (*Interceptors, error) {
 		options.Log = slog.Default()
 	}
 	if options.Identity == nil {
-		who, err := identity.New(identity.Options{Log: options.Log})
+		resolver, err := identity.New(identity.Options{Log: options.Log})
 		if err != nil {
 			return nil, fmt.Errorf("grpclimit: %w", err)
 		}
-		options.Identity = who
+		options.Identity = resolver
 	}
 	return &Interceptors{checker: checker, options: options, waiters: delay.Waiters{Max: int64(options.MaxWaiters), Early: true}}, nil
 }
 
-// Unary is a grpc.UnaryServerInterceptor.
+// Unary checks a unary call. It is a grpc.UnaryServerInterceptor.
 func (i *Interceptors) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
@@ -99,7 +103,7 @@ func (i *Interceptors) Unary(
 	return handler(ctx, req)
 }
 
-// Stream is a grpc.StreamServerInterceptor.
+// Stream checks a stream. It is a grpc.StreamServerInterceptor.
 func (i *Interceptors) Stream(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
@@ -115,12 +119,13 @@ func (i *Interceptors) Stream(
 	checked := &checkedStream{ServerStream: stream, call: c, perMessage: info.IsClientStream}
 	err := handler(srv, checked)
 	if denial := checked.denial.Load(); denial != nil {
-		return denial.Err() // also if the handler took it for the stream's end
+		return denial.Err() // even if the handler treated the error as the end of the stream
 	}
 	return err
 }
 
-// admit decides one request, and holds it if it has to wait. It is nil if the request may go on.
+// admit decides one request and waits for its delay. It returns nil if the request is allowed. header reports whether to send the
+// metadata of Options.Metadata.
 func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Request, header bool) *status.Status {
 	d, err := i.checker.Check(ctx, req)
 	if err != nil || d.Path == headgate.PathFailed {
@@ -135,7 +140,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Re
 		return i.deny(ctx, method, d)
 	}
 	if err := ctx.Err(); err != nil {
-		return status.FromContextError(err) // it was charged, and nobody waits for what the handler would do
+		return status.FromContextError(err) // charged, but the client no longer waits for the handler
 	}
 	if header && i.options.Metadata {
 		setHeader(ctx, &d)

@@ -25,25 +25,25 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// seeing lets all pass and keeps what it was asked.
-type seeing struct {
-	mu    sync.Mutex
-	names []string
-	asked []headgate.Request
+// recorder allows all requests and records them.
+type recorder struct {
+	mu       sync.Mutex
+	names    []string
+	requests []headgate.Request
 }
 
-func (s *seeing) Check(_ context.Context, req headgate.Request) (headgate.Decision, error) {
+func (s *recorder) Check(_ context.Context, req headgate.Request) (headgate.Decision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	attributes := headgate.Attributes{}
 	for name, value := range req.Attributes {
 		attributes[name] = value
 	}
-	s.asked = append(s.asked, headgate.Request{Attributes: attributes, Cost: req.Cost})
+	s.requests = append(s.requests, headgate.Request{Attributes: attributes, Cost: req.Cost})
 	return headgate.Decision{Allowed: true}, nil
 }
 
-func (s *seeing) Attributes() []string { return s.names }
+func (s *recorder) Attributes() []string { return s.names }
 
 func TestAttributes(t *testing.T) {
 	t.Parallel()
@@ -65,10 +65,10 @@ func TestAttributes(t *testing.T) {
 		options grpclimit.Options
 		want    headgate.Attributes
 	}{
-		"nobody is believed by default": {
+		"no proxy is trusted by default": {
 			want: headgate.Attributes{"ip": "127.0.0.1", "user": "", "header.x-rows": "12"},
 		},
-		"a peer that is no proxy": {
+		"a peer that is not a proxy": {
 			options: grpclimit.Options{Identity: behind("10.0.0.0/8")},
 			want:    headgate.Attributes{"ip": "127.0.0.1", "user": ""},
 		},
@@ -83,7 +83,7 @@ func TestAttributes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			checker := &seeing{names: []string{"header.x-rows"}}
+			checker := &recorder{names: []string{"header.x-rows"}}
 			limit, err := grpclimit.New(checker, test.options)
 			if err != nil {
 				t.Fatal(err)
@@ -93,24 +93,24 @@ func TestAttributes(t *testing.T) {
 			if err := c.echo(ctx, ""); err != nil {
 				t.Fatal(err)
 			}
-			got := checker.asked[0].Attributes
+			got := checker.requests[0].Attributes
 			test.want["path"], test.want["method"], test.want["host"] = echo, "POST", "127.0.0.1"
 			for name, value := range test.want {
 				if got[name] != value {
 					t.Errorf("%s is %q, want %q", name, got[name], value)
 				}
 			}
-			if !strings.HasPrefix(got["user_agent"], "grpc-go/") || len(checker.asked) != 1 {
-				t.Errorf("asked %v", checker.asked)
+			if !strings.HasPrefix(got["user_agent"], "grpc-go/") || len(checker.requests) != 1 {
+				t.Errorf("checked requests: %v", checker.requests)
 			}
 		})
 	}
 }
 
-// A call with one message is asked about with its message; a client's stream without.
+// TestCost tests that Cost gets the message of a unary or server-streaming call, and nil at the start of a client stream.
 func TestCost(t *testing.T) {
 	t.Parallel()
-	checker := &seeing{}
+	checker := &recorder{}
 	c := serve(t, interceptors(t, checker, grpclimit.Options{
 		Cost: func(method string, message any) int64 {
 			if message == nil {
@@ -124,15 +124,15 @@ func TestCost(t *testing.T) {
 		t.Helper()
 		checker.mu.Lock()
 		defer checker.mu.Unlock()
-		if len(checker.asked) != len(costs) {
-			t.Fatalf("%s: asked %v", when, checker.asked)
+		if len(checker.requests) != len(costs) {
+			t.Fatalf("%s: checked requests: %v", when, checker.requests)
 		}
 		for i, cost := range costs {
-			if checker.asked[i].Cost != cost {
-				t.Errorf("%s: check %d: cost %d, want %d", when, i, checker.asked[i].Cost, cost)
+			if checker.requests[i].Cost != cost {
+				t.Errorf("%s: check %d: cost %d, want %d", when, i, checker.requests[i].Cost, cost)
 			}
 		}
-		checker.asked = nil
+		checker.requests = nil
 	}
 	if err := c.echo(t.Context(), "abc"); err != nil {
 		t.Fatal(err)
@@ -144,14 +144,14 @@ func TestCost(t *testing.T) {
 	expect("free")
 
 	stream := c.stream(t, t.Context(), list)
-	if err := ask(stream, "abcd"); err != nil {
+	if err := exchangeLast(stream, "abcd"); err != nil {
 		t.Fatal(err)
 	}
 	expect("a stream of answers", 4)
 
 	stream = c.stream(t, t.Context(), talk)
 	for _, message := range []string{"a", "", "ccc"} {
-		if err := say(stream, message); err != nil {
+		if err := exchange(stream, message); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,21 +169,21 @@ func TestCost(t *testing.T) {
 	if err := stream.RecvMsg(&text{}); err != nil {
 		t.Fatal(err)
 	}
-	expect("a stream whose messages are not asked about", 100)
+	expect("a stream whose messages are not checked", 100)
 }
 
-// Many clients at once, calls and messages: as many pass as the limit says.
+// TestConcurrent tests that concurrent calls and messages together do not exceed the limit.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	o := grpclimit.Options{Metadata: true, PerMessage: func(string) bool { return true }}
 	c := serve(t, limits(t, o, headgate.Rule{ID: "all", By: []string{"user"}, Limit: headgate.PerDay(100)}))
 	ctx := as(t.Context(), "x-user-id", "ada")
-	var passed atomic.Int64
+	var allowed atomic.Int64
 	var callers sync.WaitGroup
 	count := func(err error) bool {
 		switch status.Code(err) {
 		case codes.OK:
-			passed.Add(1)
+			allowed.Add(1)
 			return true
 		case codes.ResourceExhausted:
 		default:
@@ -199,45 +199,45 @@ func TestConcurrent(t *testing.T) {
 		})
 		callers.Go(func() {
 			stream := c.stream(t, ctx, talk)
-			if !count(say(stream, "")) {
+			if !count(exchange(stream, "")) {
 				return
 			}
-			passed.Add(1) // its start
+			allowed.Add(1) // the start of the stream
 			for range 30 {
-				if !count(say(stream, "")) {
+				if !count(exchange(stream, "")) {
 					return
 				}
 			}
 		})
 	}
 	callers.Wait()
-	// A stream whose start took the last unit may have its first message denied.
-	if n := passed.Load(); n < 96 || n > 100 {
-		t.Errorf("%d passed", n)
+	// If the start of a stream used the last unit, its first message may be denied.
+	if n := allowed.Load(); n < 96 || n > 100 {
+		t.Errorf("%d allowed", n)
 	}
 	if err := c.echo(ctx, ""); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one more: %v", err)
 	}
 }
 
-// What is exact is shown with calls alone.
+// TestExact tests that exactly as many concurrent calls are allowed as the limit allows.
 func TestExact(t *testing.T) {
 	t.Parallel()
 	rule := headgate.Rule{ID: "ip", By: []string{"ip"}, Limit: headgate.PerDay(100)}
 	c := serveTCP(t, limits(t, grpclimit.Options{}, rule))
-	var passed atomic.Int64
+	var allowed atomic.Int64
 	var callers sync.WaitGroup
 	for range 8 {
 		callers.Go(func() {
 			for range 25 {
 				if c.echo(t.Context(), "") == nil {
-					passed.Add(1)
+					allowed.Add(1)
 				}
 			}
 		})
 	}
 	callers.Wait()
-	if n := passed.Load(); n != 100 {
-		t.Errorf("%d of 200 passed, want 100", n)
+	if n := allowed.Load(); n != 100 {
+		t.Errorf("%d of 200 allowed, want 100", n)
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/headgate/headgate/internal/limitfields"
 )
 
-// Chance only adds to a wait, and not much.
+// TestJitter tests that jitter only lengthens a wait, within its bounds.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		wait := time.Duration(1 + random.Int64N(1<<(1+random.IntN(60))))
 		got := jitter(wait)
-		most := wait / 10
+		maxJitter := wait / 10
 		if wait < time.Second {
-			most = min(wait, 100*time.Millisecond)
+			maxJitter = min(wait, 100*time.Millisecond)
 		}
-		if got < wait || got > wait+min(most, 5*time.Minute) {
-			t.Fatalf("a wait of %s became %s", wait, got)
+		if got < wait || got > wait+min(maxJitter, 5*time.Minute) {
+			t.Fatalf("jitter(%s) = %s", wait, got)
 		}
 		if ms := time.Duration(limitfields.RoundUp(got, time.Millisecond)) * time.Millisecond; ms < got || ms >= got+time.Millisecond {
 			t.Fatalf("%s is %s in milliseconds", got, ms)
@@ -35,11 +35,11 @@ func TestJitter(t *testing.T) {
 		seen[jitter(time.Second)] = true
 	}
 	if len(seen) < 90 {
-		t.Errorf("100 clients come back at %d times", len(seen))
+		t.Errorf("100 clients got only %d different waits", len(seen))
 	}
 }
 
-// However many limits deny, the answer fits into what clients and proxies have for headers.
+// TestManyLimits tests that the response fits into the header limits of clients and proxies, however many limits deny the call.
 func TestManyLimits(t *testing.T) {
 	t.Parallel()
 	var d headgate.Decision
@@ -54,14 +54,14 @@ func TestManyLimits(t *testing.T) {
 		switch detail := detail.(type) {
 		case *errdetails.ErrorInfo:
 			if rule := detail.GetMetadata()["rule"]; rule != "rule-99" {
-				t.Errorf("%s is the worst", rule)
+				t.Errorf("rule %s in ErrorInfo, want rule-99", rule)
 			}
 		case *errdetails.QuotaFailure:
 			named = len(detail.GetViolations())
 		}
 	}
 	if named != maxNamed {
-		t.Errorf("%d are named", named)
+		t.Errorf("%d limits are named", named)
 	}
 	if md := rateLimits(&d); len(md["ratelimit"][0])+len(md["ratelimit-policy"][0]) > 1000 {
 		t.Errorf("metadata %v", md)

@@ -29,9 +29,9 @@ type text = wrapperspb.StringValue
 
 const (
 	echo    = "/test.Test/Echo"    // unary
-	list    = "/test.Test/List"    // a stream of answers: the message three times
-	collect = "/test.Test/Collect" // a stream of messages: all of them in one answer
-	talk    = "/test.Test/Talk"    // both: each message back
+	list    = "/test.Test/List"    // server-streaming: the message three times
+	collect = "/test.Test/Collect" // client-streaming: all messages in one response
+	talk    = "/test.Test/Talk"    // bidirectional: echoes each message
 )
 
 var service = grpc.ServiceDesc{
@@ -63,7 +63,7 @@ var service = grpc.ServiceDesc{
 			}
 			return nil
 		}},
-		// This handler takes any error for the end of the stream, as a careless one may, and looks twice.
+		// This handler treats any error as the end of the stream, as a careless handler may, and receives again.
 		{StreamName: "Collect", ClientStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
 			all := &text{}
 			for {
@@ -96,7 +96,7 @@ var service = grpc.ServiceDesc{
 	},
 }
 
-// serve starts a server and connects to it. Neither leaves the process, so time in a synctest bubble can pass.
+// serve starts a server and connects to it through an in-process pipe, so it works in a synctest bubble.
 func serve(tb testing.TB, interceptors *grpclimit.Interceptors, options ...grpc.DialOption) *client {
 	tb.Helper()
 	pipe := bufconn.Listen(1 << 16)
@@ -105,7 +105,7 @@ func serve(tb testing.TB, interceptors *grpclimit.Interceptors, options ...grpc.
 	return serveOn(tb, pipe, "passthrough:test", interceptors, options...)
 }
 
-// serveTCP is serve where clients have an address: 127.0.0.1.
+// serveTCP does the same as serve over TCP, so the client has the address 127.0.0.1.
 func serveTCP(tb testing.TB, interceptors *grpclimit.Interceptors) *client {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +148,7 @@ func (c *client) echo(ctx context.Context, message string, options ...grpc.CallO
 	return c.conn.Invoke(ctx, echo, &text{Value: message}, &text{}, options...)
 }
 
-//nolint:revive // tb comes first, as everywhere.
+//nolint:revive // tb comes first by convention.
 func (c *client) stream(tb testing.TB, ctx context.Context, method string) grpc.ClientStream {
 	tb.Helper()
 	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
@@ -158,16 +158,16 @@ func (c *client) stream(tb testing.TB, ctx context.Context, method string) grpc.
 	return stream
 }
 
-// say sends a message and reads one.
-func say(stream grpc.ClientStream, message string) error {
+// exchange sends a message and receives one.
+func exchange(stream grpc.ClientStream, message string) error {
 	if err := stream.SendMsg(&text{Value: message}); err != nil && !errors.Is(err, io.EOF) {
-		return err // EOF means that the stream is over, and RecvMsg says why
+		return err // EOF means that the stream has ended; RecvMsg returns the reason
 	}
 	return stream.RecvMsg(&text{})
 }
 
-// ask is say for a client that has but one message, and says that it has.
-func ask(stream grpc.ClientStream, message string) error {
+// exchangeLast sends the last message, closes the sending side and receives a message.
+func exchangeLast(stream grpc.ClientStream, message string) error {
 	if err := stream.SendMsg(&text{Value: message}); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -177,7 +177,7 @@ func ask(stream grpc.ClientStream, message string) error {
 	return stream.RecvMsg(&text{})
 }
 
-// limits makes interceptors with rules counted in this process. Clients over a pipe are trusted to say who they are.
+// limits returns interceptors whose rules count in this process. Identity headers of clients over a pipe are trusted.
 func limits(tb testing.TB, o grpclimit.Options, rules ...headgate.Rule) *grpclimit.Interceptors {
 	tb.Helper()
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), rules...)
@@ -203,14 +203,14 @@ func interceptors(tb testing.TB, checker grpclimit.Checker, o grpclimit.Options)
 	return i
 }
 
-// as is a context with metadata.
+// as returns a context with metadata.
 func as(ctx context.Context, pairs ...string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, pairs...)
 }
 
-// denial is what a client can read out of an error.
+// denial is the content of a status that a client can read.
 type denial struct {
-	retry      time.Duration // 0 if there is none
+	retry      time.Duration // 0 if absent
 	info       *errdetails.ErrorInfo
 	violations []string
 }
@@ -229,22 +229,22 @@ func read(tb testing.TB, err error) denial {
 				r.violations = append(r.violations, v.GetSubject()+" "+v.GetDescription())
 			}
 		default:
-			tb.Errorf("a detail that cannot be read: %v", detail)
+			tb.Errorf("unreadable detail: %v", detail)
 		}
 	}
 	return r
 }
 
-// failing is a store that is away.
+// failing is an unavailable store.
 type failing struct{}
 
-var errAway = errors.New("away")
+var errUnavailable = errors.New("unavailable")
 
 func (failing) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	for i := range results {
-		results[i] = headgate.Result{Err: errAway}
+		results[i] = headgate.Result{Err: errUnavailable}
 	}
-	return errAway
+	return errUnavailable
 }
 
 func (failing) Shard(headgate.Subject) int { return 0 }

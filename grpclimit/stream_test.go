@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// each asks about the messages of all streams.
+// each enables PerMessage for all streams.
 func each(string) bool { return true }
 
 func onMessages(p headgate.Pattern) headgate.Match {
@@ -29,7 +29,7 @@ func perUser(id string, match headgate.Match, limit headgate.Limit) headgate.Rul
 	return headgate.Rule{ID: id, Match: match, By: []string{"user"}, Limit: limit}
 }
 
-// expectDenied looks at a stream's end.
+// expectDenied fails the test unless the stream ended with a denial by the rule.
 func expectDenied(t *testing.T, err error, rule string) {
 	t.Helper()
 	if status.Code(err) != codes.ResourceExhausted || read(t, err).info.GetMetadata()["rule"] != rule {
@@ -49,21 +49,21 @@ func TestStreamStart(t *testing.T) {
 			if err := stream.CloseSend(); err != nil {
 				t.Fatal(err)
 			}
-			answers := 0
+			responses := 0
 			var err error
 			for err = stream.RecvMsg(&text{}); err == nil; err = stream.RecvMsg(&text{}) {
-				answers++
+				responses++
 			}
 			want := map[string]int{list: 3, collect: 1, talk: 1}[method]
-			if !errors.Is(err, io.EOF) || answers != want {
-				t.Errorf("%s: %d answers, then %v", method, answers, err)
+			if !errors.Is(err, io.EOF) || responses != want {
+				t.Errorf("%s: %d responses, then %v", method, responses, err)
 			}
 		}
-		expectDenied(t, ask(c.stream(t, t.Context(), method), "a"), "starts")
+		expectDenied(t, exchangeLast(c.stream(t, t.Context(), method), "a"), "starts")
 	}
 }
 
-// Messages have rules of their own, the start of a stream has others.
+// TestPerMessage tests that messages and the start of a stream can have different rules.
 func TestPerMessage(t *testing.T) {
 	t.Parallel()
 	rules := []headgate.Rule{
@@ -73,30 +73,30 @@ func TestPerMessage(t *testing.T) {
 	c := serve(t, limits(t, grpclimit.Options{PerMessage: each}, rules...))
 	stream := c.stream(t, t.Context(), talk)
 	for range 3 {
-		if err := say(stream, "a"); err != nil {
+		if err := exchange(stream, "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	other := c.stream(t, t.Context(), talk)
 	for range 2 {
-		if err := say(other, "a"); err != nil {
+		if err := exchange(other, "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := say(other, "a")
+	err := exchange(other, "a")
 	expectDenied(t, err, "messages")
 	if wait := read(t, err).retry; wait < 11*time.Minute || wait > 14*time.Minute {
-		t.Errorf("told to wait %s", wait)
+		t.Errorf("wait %s", wait)
 	}
 	if got := other.Trailer().Get("grpc-retry-pushback-ms"); len(got) != 1 || got[0] != "-1" {
 		t.Errorf("trailer %v", other.Trailer())
 	}
-	expectDenied(t, say(stream, "a"), "messages")
-	expectDenied(t, say(c.stream(t, t.Context(), talk), "a"), "starts")
+	expectDenied(t, exchange(stream, "a"), "messages")
+	expectDenied(t, exchange(c.stream(t, t.Context(), talk), "a"), "starts")
 }
 
-// A call with one message is one request, also where each message is asked about.
-func TestPerMessageOfOne(t *testing.T) {
+// TestPerMessageUnary tests that a call with one message is checked once, even with PerMessage.
+func TestPerMessageUnary(t *testing.T) {
 	t.Parallel()
 	c := serve(t, limits(t, grpclimit.Options{PerMessage: each},
 		perUser("messages", onMessages(headgate.IsPresent()), headgate.PerHour(1)),
@@ -104,15 +104,15 @@ func TestPerMessageOfOne(t *testing.T) {
 	if err := c.echo(t.Context(), ""); err != nil {
 		t.Error(err)
 	}
-	if err := ask(c.stream(t, t.Context(), list), ""); err != nil {
+	if err := exchangeLast(c.stream(t, t.Context(), list), ""); err != nil {
 		t.Error(err)
 	}
 	expectDenied(t, c.echo(t.Context(), ""), "calls")
-	expectDenied(t, ask(c.stream(t, t.Context(), list), ""), "calls")
+	expectDenied(t, exchangeLast(c.stream(t, t.Context(), list), ""), "calls")
 }
 
-// A handler that does not look at the error cannot make a success of it. It gets no more messages, and none is asked
-// about.
+// TestDeniedMessageEndsStream tests that a stream ends with the denial even if the handler ignores the error, and that no further
+// message is received or checked.
 func TestDeniedMessageEndsStream(t *testing.T) {
 	t.Parallel()
 	var denied atomic.Int64
@@ -128,11 +128,11 @@ func TestDeniedMessageEndsStream(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	answer := &text{}
-	err := stream.RecvMsg(answer)
-	if err == nil { // what the handler sent before it returned
-		if answer.GetValue() != "aa" {
-			t.Errorf("the handler received %q", answer.GetValue())
+	response := &text{}
+	err := stream.RecvMsg(response)
+	if err == nil { // the response that the handler sent before it returned
+		if response.GetValue() != "aa" {
+			t.Errorf("the handler received %q", response.GetValue())
 		}
 		err = stream.RecvMsg(&text{})
 	}
@@ -142,8 +142,8 @@ func TestDeniedMessageEndsStream(t *testing.T) {
 	}
 }
 
-// Rules that come while a stream is open find the attributes that they look at.
-func TestRulesChangeMeanwhile(t *testing.T) {
+// TestRulesChangeDuringStream tests that attributes of new rules are resolved for an open stream.
+func TestRulesChangeDuringStream(t *testing.T) {
 	t.Parallel()
 	limiter, err := headgate.New(memstore.New(memstore.Options{}))
 	if err != nil {
@@ -155,7 +155,7 @@ func TestRulesChangeMeanwhile(t *testing.T) {
 	}))
 	stream := c.stream(t, as(t.Context(), "x-room", "blue"), talk)
 	for range 5 {
-		if err := say(stream, "a"); err != nil {
+		if err := exchange(stream, "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,24 +167,24 @@ func TestRulesChangeMeanwhile(t *testing.T) {
 	}
 	limiter.SetRules(rules)
 	for range 2 {
-		if err := say(stream, "a"); err != nil {
+		if err := exchange(stream, "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	expectDenied(t, say(stream, "a"), "rooms")
+	expectDenied(t, exchange(stream, "a"), "rooms")
 	if resolved != 2 {
-		t.Errorf("the attributes were made %d times, want 2", resolved)
+		t.Errorf("attributes were resolved %d times, want 2", resolved)
 	}
 }
 
-func leaky(perSecond int64, most time.Duration) headgate.Rule {
+func leaky(perSecond int64, maxDelay time.Duration) headgate.Rule {
 	return headgate.Rule{
-		ID: "even", By: []string{"user"}, MaxDelay: most,
+		ID: "even", By: []string{"user"}, MaxDelay: maxDelay,
 		Limit: headgate.Limit{Algorithm: headgate.LeakyBucket, Count: perSecond, Window: time.Second},
 	}
 }
 
-func TestHeld(t *testing.T) {
+func TestDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := serve(t, limits(t, grpclimit.Options{PerMessage: each}, leaky(10, time.Second)))
@@ -199,14 +199,14 @@ func TestHeld(t *testing.T) {
 		expect("second", 100*time.Millisecond, c.echo(t.Context(), ""))
 		expect("third", 200*time.Millisecond, c.echo(t.Context(), ""))
 		stream := c.stream(t, t.Context(), talk)
-		expect("the start and a message", 400*time.Millisecond, say(stream, ""))
-		expect("a message", 500*time.Millisecond, say(stream, ""))
-		expect("another", 600*time.Millisecond, say(stream, ""))
+		expect("the start and a message", 400*time.Millisecond, exchange(stream, ""))
+		expect("a message", 500*time.Millisecond, exchange(stream, ""))
+		expect("another", 600*time.Millisecond, exchange(stream, ""))
 	})
 }
 
-// Those who cannot wait are told so at once.
-func TestNotHeld(t *testing.T) {
+// TestNotDelayed tests that a call that cannot be delayed is denied at once.
+func TestNotDelayed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		denied := 0
@@ -223,82 +223,82 @@ func TestNotHeld(t *testing.T) {
 
 		short, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 		defer cancel()
-		err := c.echo(short, "") // would be held for 1 s
+		err := c.echo(short, "") // would be delayed by 1 s
 		expectDenied(t, err, "even")
 		if wait := read(t, err).retry; wait < time.Second || wait > 1100*time.Millisecond {
-			t.Errorf("told to wait %s", wait)
+			t.Errorf("wait %s", wait)
 		}
 
-		gone, leave := context.WithCancel(t.Context())
+		canceled, cancelCall := context.WithCancel(t.Context())
 		ends := make(chan error, 2)
-		go func() { ends <- c.echo(gone, "") }() // 2 s
+		go func() { ends <- c.echo(canceled, "") }() // 2 s
 		synctest.Wait()
 		go func() { ends <- c.echo(t.Context(), "") }() // 3 s
 		synctest.Wait()
-		err = c.echo(t.Context(), "") // 4 s, but there is no room
+		err = c.echo(t.Context(), "") // 4 s, but MaxWaiters is reached
 		expectDenied(t, err, "even")
 		if wait := read(t, err).retry; wait < 4*time.Second || wait > 4400*time.Millisecond {
-			t.Errorf("told to wait %s", wait)
+			t.Errorf("wait %s", wait)
 		}
-		if passed := time.Since(start); passed != 0 || denied != 2 {
-			t.Errorf("%d were denied after %s", denied, passed)
+		if elapsed := time.Since(start); elapsed != 0 || denied != 2 {
+			t.Errorf("%d were denied after %s", denied, elapsed)
 		}
 
-		leave()
+		cancelCall()
 		if err := <-ends; status.Code(err) != codes.Canceled {
-			t.Errorf("who left: %v", err)
+			t.Errorf("canceled call: %v", err)
 		}
 		synctest.Wait()
-		go func() { ends <- c.echo(t.Context(), "") }() // 5 s, in the place of who left
+		go func() { ends <- c.echo(t.Context(), "") }() // 5 s; the canceled call freed a slot
 		for _, want := range []time.Duration{3 * time.Second, 5 * time.Second} {
 			if err := <-ends; err != nil || time.Since(start) != want {
-				t.Errorf("held for %s, want %s: %v", time.Since(start), want, err)
+				t.Errorf("delayed by %s, want %s: %v", time.Since(start), want, err)
 			}
 		}
 	})
 }
 
-// A client that leaves while its message is held ends the stream, and the server's goroutines with it.
-func TestLeavesWhileHeld(t *testing.T) {
+// TestCancelDuringDelay tests that canceling a stream while a message is delayed ends the stream and the server's goroutines.
+func TestCancelDuringDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := serve(t, limits(t, grpclimit.Options{PerMessage: each, MaxWaiters: 1}, leaky(1, time.Minute)))
-		ctx, leave := context.WithCancel(t.Context())
+		ctx, cancelCall := context.WithCancel(t.Context())
 		stream := c.stream(t, ctx, talk)
 		if err := stream.SendMsg(&text{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		leave()
+		cancelCall()
 		if err := stream.RecvMsg(&text{}); status.Code(err) != codes.Canceled {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if err := c.echo(t.Context(), ""); err != nil { // the place is free again
+		if err := c.echo(t.Context(), ""); err != nil { // the slot is free again
 			t.Error(err)
 		}
 	})
 }
 
-// A call whose client is gone does not reach the handler.
-func TestGone(t *testing.T) {
+// TestContextDone tests that a call whose context is done does not reach the handler.
+func TestContextDone(t *testing.T) {
 	t.Parallel()
 	limit := limits(t, grpclimit.Options{}, leaky(1, time.Minute))
 	calls := 0
 	handler := func(context.Context, any) (any, error) { calls++; return nil, nil }
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, cancelCall := context.WithCancel(t.Context())
 	info := &grpc.UnaryServerInfo{FullMethod: echo}
 	if _, err := limit.Unary(ctx, nil, info, handler); err != nil {
 		t.Fatal(err)
 	}
-	leave()
+	cancelCall()
 	if _, err := limit.Unary(ctx, nil, info, handler); status.Code(err) != codes.Canceled || calls != 1 {
 		t.Errorf("%d calls reached the handler; the last ended with %v", calls, err)
 	}
 }
 
-// Nobody waits if MaxWaiters says so.
-func TestNobodyHeld(t *testing.T) {
+// TestNegativeMaxWaiters tests that no call is delayed.
+func TestNegativeMaxWaiters(t *testing.T) {
 	t.Parallel()
 	c := serve(t, limits(t, grpclimit.Options{MaxWaiters: -1}, leaky(1, time.Minute)))
 	if err := c.echo(t.Context(), ""); err != nil {
