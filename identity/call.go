@@ -6,21 +6,22 @@ import (
 	"strings"
 )
 
-// field is a header's name as either protocol spells it.
+// field is a header's name in the spelling of gRPC (lower) and of net/http (canonical).
 type field struct{ lower, canonical string }
 
 func newField(name string) field {
 	return field{lower: strings.ToLower(name), canonical: http.CanonicalHeaderKey(name)}
 }
 
-// call is what a request of net/http and a call of gRPC have in common.
+// call is the common form of an HTTP request and a gRPC call.
 type call struct {
 	header    map[string][]string
-	canonical bool // names are spelled X-Like-This, as in net/http
+	canonical bool // header names are canonical (X-Like-This), as in net/http
 	query     string
-	peer      netip.Addr // not valid if the peer has no address
+	peer      netip.Addr // invalid if the peer has no address
 }
 
+// lines returns the lines of a header.
 func (c *call) lines(f field) []string {
 	if c.canonical {
 		return c.header[f.canonical]
@@ -28,12 +29,12 @@ func (c *call) lines(f field) []string {
 	return c.header[f.lower]
 }
 
-// value is what all lines of a header agree on, or "".
+// value returns the value of a header, or "" if its lines differ.
 func (c *call) value(f field) string {
 	return agreed(c.lines(f))
 }
 
-// cookie is what all cookies of a name agree on, or "".
+// cookie returns the value of a cookie, or "" if several cookies of that name differ.
 func (c *call) cookie(name string) string {
 	request := http.Request{Header: http.Header{"Cookie": c.lines(cookieField)}}
 	var values []string
@@ -43,7 +44,7 @@ func (c *call) cookie(name string) string {
 	return agreed(values)
 }
 
-// agreed is the value that all are, or "".
+// agreed returns the common value of all values, or "" if they differ.
 func agreed(values []string) string {
 	agreed := ""
 	for i, value := range values {
@@ -56,7 +57,7 @@ func agreed(values []string) string {
 	return agreed
 }
 
-// bearer is the token of an Authorization header, or "".
+// bearer returns the bearer token of an Authorization header, or "".
 func bearer(line string) string {
 	scheme, token, _ := strings.Cut(line, " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -1,10 +1,9 @@
-// Package identity says who is calling: it turns a request of net/http, or the metadata of a gRPC call, into
-// headgate.Attributes.
+// Package identity identifies callers: it resolves an HTTP request, or the metadata of a gRPC call, to headgate.Attributes.
 //
-// It knows what a client can write into a request and what it cannot: which peers are proxies, what a path means to a
-// router, which claims are signed. It does not know rules, limits or stores, and it denies nobody: what cannot be
-// believed is not an attribute.
+// It knows which parts of a request a client can forge and which it cannot: which peers are trusted proxies, how routers interpret
+// a path, which claims are signed. It does not know rules, limits or stores, and it never denies a request: a value that cannot be
+// trusted is not an attribute.
 //
-// What is ambiguous is not an attribute either. If a header that says who is calling has several lines that differ, one
-// backend takes the first and another the last, so no choice made here would be right.
+// An ambiguous value is not an attribute either. If an identifying header has several lines that differ, one backend uses the
+// first and another the last, so either choice could be wrong.
 package identity

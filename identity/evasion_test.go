@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// TestEvasions sends requests as an attacker would write them and looks which rules see them: what a rule is for must not
-// escape it by another spelling.
+// TestEvasions sends requests as an attacker would write them and checks which rules match: another spelling of a request must not
+// escape a rule.
 func TestEvasions(t *testing.T) {
 	t.Parallel()
 	who := resolver(t, identity.Options{APIKey: identity.APIKey{Header: "X-API-Key"}})
@@ -37,7 +37,7 @@ func TestEvasions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := []struct{ request, caughtBy string }{
+	tests := []struct{ request, rule string }{
 		{"POST /api/login", "login"},
 		{"POST /api/login?x=1", "login"},
 		{"POST http://elsewhere/api/login", "login"},
@@ -101,22 +101,22 @@ func TestEvasions(t *testing.T) {
 		}
 		caught := false
 		for _, l := range e.Decision.Limits {
-			caught = caught || l.Rule == test.caughtBy
+			caught = caught || l.Rule == test.rule
 		}
 		if !caught {
-			t.Errorf("%q is read as %q or %q and escapes %s", test.request, attributes["path"], attributes[headgate.OtherPath], test.caughtBy)
+			t.Errorf("%q is read as %q or %q and escapes %s", test.request, attributes["path"], attributes[headgate.OtherPath], test.rule)
 		}
 	}
-	// And what is something else stays something else.
+	// Different requests stay different.
 	for _, request := range []string{"GET /api/login", "POST /api/login/x", "POST /api/loginx", "POST /api/Login", "POST /apilogin"} {
 		e, err := limiter.Explain(t.Context(), headgate.Request{Attributes: who.Attributes(parseRequest(t, request))})
 		if err != nil || len(e.Decision.Limits) != 0 {
-			t.Errorf("%q is caught by %v", request, e.Decision.Limits)
+			t.Errorf("%q is matched by %v", request, e.Decision.Limits)
 		}
 	}
 }
 
-// TestOneClient counts subjects: what a client can vary by itself does not make it two.
+// TestOneClient counts subjects: parts of a request that a client can vary freely must not create new subjects.
 func TestOneClient(t *testing.T) {
 	t.Parallel()
 	who := resolver(t, identity.Options{
@@ -132,7 +132,7 @@ func TestOneClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// subjects is how many subjects of a rule these requests are.
+	// subjects counts the distinct subjects of a rule in these requests.
 	subjects := func(rule string, n int, request func(i int) *http.Request) int {
 		seen := map[headgate.Subject]bool{}
 		for i := range n {
@@ -177,7 +177,7 @@ func TestOneClient(t *testing.T) {
 	}
 }
 
-// parseRequest reads a request as a server does, from its line and headers.
+// parseRequest parses a request as a server does, from its line and headers.
 func parseRequest(t *testing.T, text string) *http.Request {
 	t.Helper()
 	line, headers, _ := strings.Cut(text, "\n")

@@ -7,36 +7,36 @@ import (
 	"strings"
 )
 
-// The headers in which proxies say whom they forward for.
+// The headers in which proxies report the client's address.
 const (
-	// XForwardedFor is a list of addresses, the nearest proxy's peer last.
+	// XForwardedFor is a list of addresses. The last one is the peer of the nearest proxy.
 	XForwardedFor = "X-Forwarded-For"
-	// Forwarded is the same as RFC 7239 has it: for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"
+	// Forwarded is the header of RFC 7239: for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"
 	Forwarded = "Forwarded"
 )
 
-// maxHops is how far a request is followed back: longer lists are written by clients.
+// maxHops caps the number of addresses that are evaluated: longer lists are forged by clients.
 const maxHops = 64
 
-// proxies knows which peers are believed about whom they forward for.
+// proxies determines the client's address from the peer and the forwarded header.
 type proxies struct {
 	networks []netip.Prefix
 	hops     int
 	unix     bool
 	header   field
-	quoted   bool // the header is Forwarded
-	bits     int  // of IPv6 addresses that make one client
+	quoted   bool // the header is Forwarded, whose values may be quoted
+	bits     int  // prefix length of IPv6 addresses that count as one client
 }
 
 func newProxies(o Options) (*proxies, error) {
 	p := &proxies{hops: o.TrustedHops, unix: o.TrustUnix, bits: o.IPv6Prefix}
 	if len(o.TrustedProxies) > 0 && o.TrustedHops > 0 {
-		return nil, errors.New("TrustedProxies and TrustedHops are two ways to say the same: give one of them")
+		return nil, errors.New("TrustedProxies and TrustedHops: set only one of them")
 	}
 	for _, network := range o.TrustedProxies {
 		if !network.IsValid() || network.Bits() == 0 {
-			return nil, fmt.Errorf("trusted proxies %s would be everybody, and everybody could claim any address: name the "+
-				"networks of your proxies, or their number in TrustedHops", network)
+			return nil, fmt.Errorf("TrustedProxies: %s trusts every peer, so any client could claim any address: list the networks of "+
+				"your proxies, or set TrustedHops to their number", network)
 		}
 		if a := network.Addr(); a.Is4In6() && network.Bits() >= 96 {
 			network = netip.PrefixFrom(a.Unmap(), network.Bits()-96)
@@ -44,7 +44,7 @@ func newProxies(o Options) (*proxies, error) {
 		p.networks = append(p.networks, network.Masked())
 	}
 	if p.hops < 0 || p.hops >= maxHops {
-		return nil, fmt.Errorf("%d trusted hops are out of bounds: write how many proxies a request passes", p.hops)
+		return nil, fmt.Errorf("TrustedHops %d: must be 0 to %d, the number of proxies that a request passes", p.hops, maxHops-1)
 	}
 	switch o.ForwardedHeader {
 	case "", XForwardedFor:
@@ -52,20 +52,19 @@ func newProxies(o Options) (*proxies, error) {
 	case Forwarded:
 		p.header, p.quoted = newField(Forwarded), true
 	default:
-		return nil, fmt.Errorf("header %q is not one that says whom a proxy forwards for: write %s or %s",
-			o.ForwardedHeader, XForwardedFor, Forwarded)
+		return nil, fmt.Errorf("ForwardedHeader %q: must be %s or %s", o.ForwardedHeader, XForwardedFor, Forwarded)
 	}
 	if p.bits == 0 {
 		p.bits = 64
 	}
 	if p.bits < 1 || p.bits > 128 {
-		return nil, fmt.Errorf("an IPv6 prefix of %d bits is out of bounds: write 1 to 128", p.bits)
+		return nil, fmt.Errorf("IPv6Prefix %d: must be 1 to 128", p.bits)
 	}
 	return p, nil
 }
 
-// trusts says whether the one at a number of hops from here is a proxy; the peer is the first. An address that is not
-// valid is that of a peer without one.
+// trusts reports whether the address is that of a trusted proxy. hop is its distance from this server: the peer is 1. An invalid
+// address means a peer without an address.
 func (p *proxies) trusts(addr netip.Addr, hop int) bool {
 	if p.hops > 0 {
 		return hop <= p.hops
@@ -81,8 +80,8 @@ func (p *proxies) trusts(addr netip.Addr, hop int) bool {
 	return false
 }
 
-// client walks from the peer towards the client and stops at the first that is not trusted. An entry that cannot be
-// read ends the walk where it is: what is left of it may have been written by anybody.
+// client returns the client's address. It walks from the peer towards the client and stops at the first untrusted address. It also
+// stops before an entry that cannot be parsed: any client may have written the entries to the left of it.
 func (p *proxies) client(peer netip.Addr, lines []string) netip.Addr {
 	at := peer
 	hop := 1
@@ -108,7 +107,7 @@ func (p *proxies) client(peer netip.Addr, lines []string) netip.Addr {
 	return at
 }
 
-// text is the attribute ip of an address.
+// text returns the attribute ip of an address.
 func (p *proxies) text(addr netip.Addr) string {
 	switch {
 	case !addr.IsValid():
@@ -123,8 +122,8 @@ func (p *proxies) text(addr netip.Addr) string {
 	return network.String()
 }
 
-// cutLast cuts the last entry off a list, at a separator that is not quoted. It reads from the right, so that a quote
-// which a client left open, further to the left, cannot swallow what a proxy appended.
+// cutLast cuts the last entry off a list, at an unquoted separator. It reads from the right, so that a quote that a client left open
+// cannot absorb the entries that a proxy appended.
 func cutLast(list string, separator byte) (rest, last string, more bool) {
 	inside := false
 	for i := len(list) - 1; i >= 0; i-- {
@@ -138,12 +137,12 @@ func cutLast(list string, separator byte) (rest, last string, more bool) {
 	return "", list, false
 }
 
-// escaped says whether what follows the text is behind a backslash that is not itself behind one.
+// escaped reports whether the character after text is escaped: text ends in an odd number of backslashes.
 func escaped(text string) bool {
 	return (len(text)-len(strings.TrimRight(text, `\`)))%2 == 1
 }
 
-// forNode is the node of the only for= in an entry of Forwarded, or "".
+// forNode returns the node of the for= parameter in an entry of Forwarded, or "" unless there is exactly one.
 func forNode(entry string) string {
 	node := ""
 	for more := true; more; {
@@ -166,7 +165,7 @@ func forNode(entry string) string {
 	return node
 }
 
-// unquote takes the quotes off a node. An address needs no escapes, so what has some is not one.
+// unquote removes the quotes of a node. It returns "" if the value contains an escape: an address needs none.
 func unquote(value string) string {
 	if !strings.HasPrefix(value, `"`) {
 		return value
@@ -177,8 +176,8 @@ func unquote(value string) string {
 	return value[1 : len(value)-1]
 }
 
-// parseAddr reads an address with or without brackets and port. An IPv4 address inside an IPv6 one is an IPv4 address;
-// zones mean nothing elsewhere and are dropped.
+// parseAddr parses an address with or without brackets and port. An IPv4-mapped IPv6 address becomes an IPv4 address. Zones are
+// dropped, because they are meaningful only on one host.
 func parseAddr(text string) (netip.Addr, bool) {
 	host, port := text, ""
 	if strings.HasPrefix(text, "[") {
@@ -190,7 +189,7 @@ func parseAddr(text string) (netip.Addr, bool) {
 	} else if i := strings.IndexByte(text, ':'); i >= 0 && i == strings.LastIndexByte(text, ':') {
 		host, port = text[:i], text[i+1:]
 	}
-	// RFC 7239 lets a proxy hide the port behind a name, _x.
+	// RFC 7239 allows an obfuscated port such as _x.
 	if len(port) > 5 && port[0] != '_' || strings.Trim(port, "0123456789") != "" && port[0] != '_' {
 		return netip.Addr{}, false
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// The proxies of the tests are at 10.x and fd00:x.
+// behindProxies trusts the proxies of the tests, at 10.x and fd00:x.
 var behindProxies = identity.Options{TrustedProxies: []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"),
 }}
@@ -56,13 +56,13 @@ func TestClientIP(t *testing.T) {
 	}
 	tests := map[string]request{
 		"peer":                             {peer: "192.0.2.1:4711", want: "192.0.2.1"},
-		"peer in disguise":                 {peer: "[::ffff:192.0.2.1]:4711", want: "192.0.2.1"},
+		"IPv4-mapped peer":                 {peer: "[::ffff:192.0.2.1]:4711", want: "192.0.2.1"},
 		"peer with zone":                   {peer: "[fe80::1%eth0]:4711", want: "fe80::/64"},
 		"peer, not trusted":                {options: behindProxies, peer: "192.0.2.1:1", lines: []string{"198.51.100.7"}, want: "192.0.2.1"},
-		"nobody is trusted":                {peer: "10.0.0.1:1", lines: []string{"198.51.100.7"}, want: "10.0.0.1"},
+		"no proxy is trusted":              {peer: "10.0.0.1:1", lines: []string{"198.51.100.7"}, want: "10.0.0.1"},
 		"one proxy":                        proxied("198.51.100.7", "198.51.100.7"),
-		"proxy in disguise":                {options: behindProxies, peer: "[::ffff:10.0.0.1]:1", lines: []string{"198.51.100.7"}, want: "198.51.100.7"},
-		"network in disguise":              {options: mapped, peer: "10.0.0.1:1", lines: []string{"198.51.100.7"}, want: "198.51.100.7"},
+		"IPv4-mapped proxy":                {options: behindProxies, peer: "[::ffff:10.0.0.1]:1", lines: []string{"198.51.100.7"}, want: "198.51.100.7"},
+		"IPv4-mapped network":              {options: mapped, peer: "10.0.0.1:1", lines: []string{"198.51.100.7"}, want: "198.51.100.7"},
 		"proxy without the header":         {options: behindProxies, peer: "10.0.0.1:1", want: "10.0.0.1"},
 		"invented by the client":           proxied("198.51.100.7", "1.2.3.4, 10.9.9.9, 198.51.100.7"),
 		"invented, on a line of its own":   proxied("198.51.100.7", "1.2.3.4", "198.51.100.7"),
@@ -134,11 +134,11 @@ func TestForwarded(t *testing.T) {
 		{[]string{`for=1.2.3.4, for="1.2.3.5`}, "10.0.0.1"},
 		{[]string{`for=1.2.3.4, for="1.2.3.\5"`}, "10.0.0.1"},
 		{[]string{"1.2.3.4"}, "10.0.0.1"},
-		// Nothing to the left can swallow or move what the proxy appended.
+		// Entries to the left must not absorb or move the entry that the proxy appended.
 		{[]string{`for="1.2.3.4, for=198.51.100.7`}, "198.51.100.7"},
 		{[]string{`for="1.2.3.4`, `for=198.51.100.7`}, "198.51.100.7"},
 		{[]string{`x="\", for=198.51.100.7`}, "198.51.100.7"},
-		// Nor can what a proxy quotes.
+		// Nor must a quoted value.
 		{[]string{`for=198.51.100.7;host="a, for=1.2.3.4"`}, "198.51.100.7"},
 		{[]string{`for=198.51.100.7;host="a\", for=1.2.3.4"`}, "198.51.100.7"},
 		{[]string{`for=198.51.100.7;host="a\\"`}, "198.51.100.7"},
@@ -181,7 +181,7 @@ func TestManyAddressesOneClient(t *testing.T) {
 	}
 }
 
-// TestFromProxy shows that only a trusted proxy is believed, and that others are named in the log.
+// TestFromProxy tests that only a trusted proxy's header is used, and that other peers are logged.
 func TestFromProxy(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -192,17 +192,17 @@ func TestFromProxy(t *testing.T) {
 	r.Header = http.Header{"X-Forwarded-Uri": {"/a", "/b"}}
 	r.RemoteAddr = "10.0.0.1:4711"
 	if got := who.FromProxy(r, "x-forwarded-uri"); !slices.Equal(got, []string{"/a", "/b"}) {
-		t.Errorf("a proxy says %q", got)
+		t.Errorf("from a trusted proxy: %q", got)
 	}
 	r.RemoteAddr = "192.0.2.1:4711"
 	for range 2 {
 		if got := slices.Concat(who.FromProxy(r, "X-Forwarded-URI"), who.FromProxy(r, "X-Absent")); len(got) > 0 {
-			t.Errorf("a stranger is believed: %q", got)
+			t.Errorf("from an untrusted peer: %q", got)
 		}
 	}
 	if line, more, _ := strings.Cut(log.String(), "\n"); more != "" ||
 		!strings.Contains(line, "peer=192.0.2.1 header=X-Forwarded-Uri") {
-		t.Errorf("the log is\n%s", log.String())
+		t.Errorf("log:\n%s", log.String())
 	}
 }
 
@@ -236,7 +236,7 @@ func TestUntrusted(t *testing.T) {
 	}
 }
 
-// FuzzForwarded writes what a client may write to the left of what proxies write. None of it may matter.
+// FuzzForwarded prepends arbitrary client input to the entries of the proxies. It must not change the result.
 func FuzzForwarded(f *testing.F) {
 	for _, seed := range []string{"", "1.2.3.4", "1.2.3.4, 10.0.0.7", `for="1.2.3.4`, `for="a\"`, `"`, `\`, `x="\", for=1.2.3.4`, ",", ";"} {
 		f.Add(seed, seed)
@@ -265,7 +265,7 @@ func FuzzForwarded(f *testing.F) {
 				}
 			}
 			if got := ipOf(who, "10.0.0.1:1", way.header, line, more+", "+way.hidden); got != "10.0.0.1" {
-				t.Errorf("%s %q, %q, then what cannot be read: ip %q", way.header, line, more, got)
+				t.Errorf("%s %q, %q, then an unreadable entry: ip %q", way.header, line, more, got)
 			}
 			if got := ipOf(who, "192.0.2.1:1", way.header, line, more); got != "192.0.2.1" {
 				t.Errorf("%s %q, %q of a peer that is not trusted: ip %q", way.header, line, more, got)

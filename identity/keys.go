@@ -23,8 +23,8 @@ const (
 	fetchTimeout   = 5 * time.Second
 )
 
-// interval is how often keys are read: every so often, and when a token asks for it, but never twice within the gap.
-// Clients can make up tokens at will, so the gap is what protects the server of the keys.
+// interval determines how often keys are read: after every, and earlier if a token has an unknown key, but never twice within gap.
+// Clients can forge any number of tokens, so gap protects the key server.
 type interval struct{ every, gap time.Duration }
 
 var (
@@ -32,21 +32,21 @@ var (
 	urlInterval  = interval{every: 5 * time.Minute, gap: 10 * time.Second}
 )
 
-// keys holds the ring of the day, and watches over the place it comes from. It never makes a request wait, which is why
-// it does not leave the watch to keyfunc: a token with an unknown key would there wait for the fetch.
+// keys holds the current key ring and refreshes it from its source in the background. A request never waits for a refresh. That is
+// why keys does not use the refresh of keyfunc, in which a token with an unknown key waits for the fetch.
 type keys struct {
 	ring       atomic.Pointer[ring]
 	algorithms []string
 	read       func(context.Context) ([]byte, error)
-	last       []byte // the document that ring was made of
+	last       []byte // the document that ring was parsed from
 	log        *slog.Logger
-	asked      chan struct{}
+	refreshes  chan struct{}
 	stop       context.CancelFunc
 	stopped    chan struct{}
 }
 
 func newKeys(j JWT, log *slog.Logger) (*keys, error) {
-	k := &keys{algorithms: j.Algorithms, log: log, asked: make(chan struct{}, 1)}
+	k := &keys{algorithms: j.Algorithms, log: log, refreshes: make(chan struct{}, 1)}
 	switch {
 	case j.KeyFile != "":
 		k.read = func(context.Context) ([]byte, error) { return os.ReadFile(j.KeyFile) }
@@ -66,14 +66,15 @@ func newKeys(j JWT, log *slog.Logger) (*keys, error) {
 	return k, nil
 }
 
-// refresh asks for the keys to be read again, soon.
+// refresh requests that the keys are read again as soon as the gap allows. It does not block.
 func (k *keys) refresh() {
 	select {
-	case k.asked <- struct{}{}:
+	case k.refreshes <- struct{}{}:
 	default:
 	}
 }
 
+// close stops the background refresh. The keys stay usable.
 func (k *keys) close() {
 	if k.stop != nil {
 		k.stop()
@@ -81,30 +82,32 @@ func (k *keys) close() {
 	}
 }
 
+// watch refreshes the keys in the background until close. The same error is logged only once in a row.
 func (k *keys) watch(i interval) {
 	ctx, stop := context.WithCancel(context.Background())
 	k.stop, k.stopped = stop, make(chan struct{})
 	go func() {
 		defer close(k.stopped)
-		said := ""
+		logged := ""
 		for ctx.Err() == nil {
 			err := k.load(ctx)
 			switch {
 			case err == nil:
-				said = ""
+				logged = ""
 			case ctx.Err() == nil:
-				if said != err.Error() {
-					said = err.Error()
-					k.log.Warn("keys of tokens cannot be read: those at hand stay", "error", said)
+				if logged != err.Error() {
+					logged = err.Error()
+					k.log.Warn("JWT keys cannot be read; keeping the previous keys", "error", logged)
 				}
 				k.refresh()
 			}
 			pause(ctx, i.gap, nil)
-			pause(ctx, i.every-i.gap, k.asked)
+			pause(ctx, i.every-i.gap, k.refreshes)
 		}
 	}()
 }
 
+// pause waits for d, for the end of ctx, or for sooner.
 func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
 	select {
 	case <-ctx.Done():
@@ -113,7 +116,7 @@ func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
 	}
 }
 
-// load makes a new ring if the document has changed.
+// load reads the document and replaces the key ring if the document has changed.
 func (k *keys) load(ctx context.Context) error {
 	document, err := k.read(ctx)
 	if err != nil {
@@ -131,23 +134,23 @@ func (k *keys) load(ctx context.Context) error {
 	return nil
 }
 
-// checkKeyURL wants keys to come by https: whoever is on the way could put others in their place, and sign tokens with those. To
-// the same machine there is no way to be on.
+// checkKeyURL requires https, unless the host is a loopback address: an attacker on the network path could replace keys fetched
+// over http, and sign tokens with its own.
 func checkKeyURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return errors.New("KeyURL is not a URL: write https://host/path")
+		return errors.New("KeyURL: not a URL: must be https://host/path")
 	case u.Scheme == "http" && !netaddr.IsLoopback(u.Hostname()):
-		return errors.New("KeyURL: keys that come by http can be replaced on the way: write https://, or http:// with a loopback address")
+		return errors.New("KeyURL: keys fetched over http can be replaced in transit: use https://, or http:// with a loopback address")
 	}
 	return nil
 }
 
-// fetcher reads keys from an address, and from no other: a redirect is not followed, because the server that answers it is not
-// the one that was trusted with the keys.
+// fetcher returns a function that fetches keys from an address. It does not follow redirects, because the operator trusts only the
+// configured server.
 func fetcher(address string) func(context.Context) ([]byte, error) {
-	// The keys are asked for so rarely that a connection is not worth keeping.
+	// Fetches are too rare for keep-alive to pay off.
 	client := &http.Client{
 		Timeout:       fetchTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -159,11 +162,11 @@ func fetcher(address string) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 		if err != nil {
-			return nil, fmt.Errorf("%s is not a URL", shown)
+			return nil, fmt.Errorf("%s: not a URL", shown)
 		}
 		response, err := client.Do(request)
 		if err != nil {
-			if in, ok := errors.AsType[*url.Error](err); ok { // which would say the address with its parameters
+			if in, ok := errors.AsType[*url.Error](err); ok { // its text contains the address with its parameters
 				err = in.Err
 			}
 			return nil, fmt.Errorf("%s: %w", shown, err)
@@ -171,16 +174,16 @@ func fetcher(address string) func(context.Context) ([]byte, error) {
 		defer response.Body.Close() //nolint:errcheck // The body was read.
 		switch code := response.StatusCode; {
 		case code >= 300 && code < 400:
-			return nil, fmt.Errorf("%s answered %s: redirects are not followed: write the address at which the keys are", shown, response.Status)
+			return nil, fmt.Errorf("%s: status %s: redirects are not followed: configure the final address of the keys", shown, response.Status)
 		case code != http.StatusOK:
-			return nil, fmt.Errorf("%s answered %s", shown, response.Status)
+			return nil, fmt.Errorf("%s: status %s", shown, response.Status)
 		}
 		document, err := io.ReadAll(io.LimitReader(response.Body, maxKeyDocument+1))
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", shown, err)
 		case len(document) > maxKeyDocument:
-			return nil, fmt.Errorf("%s answered more than %d bytes: a JWK set is smaller", shown, maxKeyDocument)
+			return nil, fmt.Errorf("%s: response of more than %d bytes: not a JWK set", shown, maxKeyDocument)
 		}
 		return document, nil
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// Inside of synctest time passes only while nobody waits for a server, so that minutes cost nothing.
+// In a synctest bubble, time advances only while no goroutine waits for a server, so minutes pass at once.
 
-// pass lets time pass, and what is due then happen.
+// pass advances time and waits until all goroutines are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func TestKeyFileIsReadAgain(t *testing.T) {
+func TestKeyFileIsReloaded(t *testing.T) {
 	t.Parallel()
 	one, two := rsaKeys()[0], rsaKeys()[1]
 	file := writeFile(t, "keys.json", jwkSet(t, rsaJWK("1", one)))
@@ -58,28 +58,28 @@ func TestKeyFileIsReadAgain(t *testing.T) {
 		expect("with both keys", "ada", "ada")
 		writeFile(t, file, jwkSet(t, rsaJWK("2", two)))
 		pass(10 * time.Second)
-		expect("when the old key is gone", "", "ada")
+		expect("after the old key was removed", "", "ada")
 	})
 }
 
-// keyServer serves what is stored in it, or an error.
+// keyServer serves the stored document, or an error.
 type keyServer struct {
 	*httptest.Server
 	document atomic.Pointer[[]byte]
-	asked    atomic.Int32
+	requests atomic.Int32
 }
 
 func newKeyServer(t *testing.T) *keyServer {
 	t.Helper()
 	s := &keyServer{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s.asked.Add(1)
+		s.requests.Add(1)
 		document := s.document.Load()
 		if document == nil {
 			http.Error(w, "later", http.StatusServiceUnavailable)
 			return
 		}
-		w.Write(*document) //nolint:errcheck // A test that misses it fails.
+		w.Write(*document) //nolint:errcheck // A test that needs it fails.
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -102,10 +102,10 @@ func TestKeyURL(t *testing.T) {
 			t.Errorf("without keys: user %q", got)
 		}
 		pass(35 * time.Second)
-		if n := server.asked.Load(); n != 4 {
-			t.Errorf("a server that fails was asked %d times in 35 s, want 4", n)
+		if n := server.requests.Load(); n != 4 {
+			t.Errorf("%d requests to a failing server in 35 s, want 4", n)
 		}
-		if n := strings.Count(log.String(), "answered 503"); n != 1 {
+		if n := strings.Count(log.String(), "status 503"); n != 1 {
 			t.Errorf("the failure is %d times in the log:\n%s", n, log.String())
 		}
 
@@ -117,27 +117,27 @@ func TestKeyURL(t *testing.T) {
 		}
 		pass(time.Minute)
 
-		// A token with a new key makes it look again: at once, but not for each such token.
+		// A token with a new key triggers a refresh at once, but not for each such token.
 		set = jwkSet(t, rsaJWK("1", one), rsaJWK("2", two))
 		server.document.Store(&set)
-		before := server.asked.Load()
+		before := server.requests.Load()
 		if got := who.Attributes(fresh)["user"]; got != "" {
 			t.Errorf("with a key not yet known: user %q", got)
 		}
 		pass(time.Second)
 		if got := who.Attributes(fresh)["user"]; got != "ada" {
-			t.Errorf("after a look: user %q", got)
+			t.Errorf("after a refresh: user %q", got)
 		}
 		unknown := carrying(sign(t, jwt.SigningMethodRS256, two, "3", with(nil)))
 		for range 100 {
 			who.Attributes(unknown)
 			pass(100 * time.Millisecond)
 		}
-		if n := server.asked.Load() - before; n != 2 {
-			t.Errorf("asked %d times in 11 s, want 2", n)
+		if n := server.requests.Load() - before; n != 2 {
+			t.Errorf("%d requests in 11 s, want 2", n)
 		}
 
-		// A server that is gone changes nothing; a key that is gone is soon forgotten, and so are its tokens.
+		// An unavailable server changes nothing. A removed key is soon dropped, and so are its tokens.
 		server.document.Store(nil)
 		pass(10 * time.Minute)
 		if got := who.Attributes(old)["user"]; got != "ada" {
@@ -147,14 +147,14 @@ func TestKeyURL(t *testing.T) {
 		server.document.Store(&set)
 		pass(5 * time.Minute)
 		if got := who.Attributes(old)["user"]; got != "" {
-			t.Errorf("with a key that is gone: user %q", got)
+			t.Errorf("with a removed key: user %q", got)
 		}
 
 		who.Close()
-		before = server.asked.Load()
+		before = server.requests.Load()
 		pass(time.Hour)
-		if n := server.asked.Load() - before; n != 0 {
-			t.Errorf("asked %d times after Close", n)
+		if n := server.requests.Load() - before; n != 0 {
+			t.Errorf("%d requests after Close", n)
 		}
 		if got := who.Attributes(carrying(sign(t, jwt.SigningMethodRS256, two, "2", with(nil))))["user"]; got != "ada" {
 			t.Errorf("after Close: user %q", got)
@@ -163,7 +163,7 @@ func TestKeyURL(t *testing.T) {
 	})
 }
 
-// A server that takes the connection and says nothing must hold up neither New, nor a request, nor Close.
+// TestKeyURLThatHangs tests that a server that accepts the connection and does not respond blocks neither New, a request nor Close.
 func TestKeyURLThatHangs(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -178,33 +178,33 @@ func TestKeyURLThatHangs(t *testing.T) {
 		t.Errorf("user %q", got)
 	}
 	who.Close()
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("took %s", took)
+	if elapsed := time.Since(start); elapsed > 3*time.Second {
+		t.Errorf("elapsed %s", elapsed)
 	}
 }
 
-// A server that sends those who ask elsewhere, or more than a set of keys can be, is not believed; nobody is asked elsewhere, and
-// what it is sent is not in the log.
+// TestKeyURLIsTheOnlySource tests that redirects and documents that are too large are rejected, that no other server gets a request,
+// and that the query of the URL is not logged.
 func TestKeyURLIsTheOnlySource(t *testing.T) {
 	t.Parallel()
 	set := jwkSet(t, rsaJWK("1", rsaKeys()[0]))
-	elsewhere := newKeyServer(t)
-	elsewhere.document.Store(&set)
+	other := newKeyServer(t)
+	other.document.Store(&set)
 	for name, test := range map[string]struct {
-		answer http.HandlerFunc
-		want   string
+		handler http.HandlerFunc
+		want    string
 	}{
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+			http.Redirect(w, r, other.URL, http.StatusFound)
 		}, "redirects are not followed"},
 		"a redirect to itself": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/other", http.StatusMovedPermanently)
 		}, "redirects are not followed"},
 		"a large document": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Write(append(bytes.Repeat([]byte(" "), 1<<20), set...)) //nolint:errcheck // it is not read to its end
+			w.Write(append(bytes.Repeat([]byte(" "), 1<<20), set...)) //nolint:errcheck // The client does not read to the end.
 		}, "more than 1048576 bytes"},
 	} {
-		server := httptest.NewServer(test.answer)
+		server := httptest.NewServer(test.handler)
 		t.Cleanup(server.Close)
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
@@ -217,13 +217,13 @@ func TestKeyURLIsTheOnlySource(t *testing.T) {
 				t.Errorf("%s: user %q", name, got)
 			}
 			who.Close()
-			if said := log.String(); !strings.Contains(said, test.want) || strings.Contains(said, "hunter2") {
-				t.Errorf("%s: log %s", name, said)
+			if logged := log.String(); !strings.Contains(logged, test.want) || strings.Contains(logged, "hunter2") {
+				t.Errorf("%s: log %s", name, logged)
 			}
 		})
 	}
-	if n := elsewhere.asked.Load(); n != 0 {
-		t.Errorf("asked elsewhere %d times", n)
+	if n := other.requests.Load(); n != 0 {
+		t.Errorf("%d requests to the other server", n)
 	}
 }
 

@@ -10,17 +10,17 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// maxEntry is the length of the longest value that is taken as it is.
+// maxEntry is the length of the longest value that is used unchanged.
 const maxEntry = 8 << 10
 
-// keyHash is the attribute that callers send who have only the hash of an API key.
+// keyHash is the attribute in which a caller sends the hash of an API key instead of the key.
 const keyHash = "api_key_hash"
 
-// Normalize rewrites attributes that a caller has taken from a request, in place, so that they are as Attributes makes them: the
-// readings of a path, a method in capitals, an address by its prefix, an API key as its hash. A caller that has only the hash of a
-// key sends it as api_key_hash. What is normal already stays as it is, except that an api_key is hashed in any case: a client could
-// else send the hash of another's. Values that are too long are replaced by their hash, and never a reason to reject a request: whoever
-// asks may let it pass then.
+// Normalize rewrites attributes that a caller took from a request, in place, to the form that Attributes returns: the readings of a
+// path, a method in upper case, an address as its prefix, an API key as its hash. A caller that has only the hash of a key sends it
+// as api_key_hash. Normal values do not change, except that an api_key is always hashed: otherwise a client could send the hash of
+// another client's key. A value that is too long is replaced by its hash and never causes an error, because the caller may allow
+// requests after an error.
 func (r *Resolver) Normalize(attrs headgate.Attributes) error {
 	uri := attrs["path"]
 	for name, value := range attrs {
@@ -29,10 +29,10 @@ func (r *Resolver) Normalize(attrs headgate.Attributes) error {
 			r.normalizePath(attrs, value)
 		case keyHash:
 			if value != "" && attrs["api_key"] != "" {
-				return fmt.Errorf("%s and api_key are both given: send one of them", keyHash)
+				return fmt.Errorf("%s and api_key: send only one of them", keyHash)
 			}
 			if value != "" && !headgate.IsKeyHash(value) {
-				return errors.New(keyHash + " is not the hash of a key: send sha256: and 22 characters, or the key as api_key")
+				return errors.New(keyHash + ": not the hash of a key: send sha256: and 22 characters, or the key as api_key")
 			}
 		default:
 			if normal := r.normal(name, value); normal != value {
@@ -50,6 +50,7 @@ func (r *Resolver) Normalize(attrs headgate.Attributes) error {
 	return nil
 }
 
+// normalizePath sets the path and its other readings.
 func (r *Resolver) normalizePath(attrs headgate.Attributes, value string) {
 	if value == "" {
 		return
@@ -62,12 +63,12 @@ func (r *Resolver) normalizePath(attrs headgate.Attributes, value string) {
 	case other == "":
 	case given == "":
 		attrs[headgate.OtherPath] = other
-	case len(given)+len(other) < maxEntry: // the caller has read the path itself, and most likely all of it
+	case len(given)+len(other) < maxEntry: // the caller sent its own readings, most likely all of them
 		attrs[headgate.OtherPath] = given + "?" + other
 	}
 }
 
-// overrideMethod notes the method that a POST stands for, by the query of its target or by a header among the attributes.
+// overrideMethod sets headgate.OtherMethod if a header attribute or the query of the path overrides the method of a POST.
 func overrideMethod(attrs headgate.Attributes, uri string) {
 	if attrs["method"] != http.MethodPost || attrs[headgate.OtherMethod] != "" {
 		return
@@ -84,7 +85,7 @@ func overrideMethod(attrs headgate.Attributes, uri string) {
 	}
 }
 
-// normal is a value of any attribute but a path.
+// normal returns the normal form of a value of any attribute but path.
 func (r *Resolver) normal(name, value string) string {
 	switch name {
 	case "method":
@@ -110,7 +111,7 @@ func (r *Resolver) normal(name, value string) string {
 	case headgate.IsKeyAttribute(name):
 		return oneKey([]string{value})
 	case place == "descriptor" && len(value) <= maxEntry:
-		return value // it is for the rules to know what it means
+		return value // only the rules define its meaning
 	case place == "header" && value != "" && slices.Contains(r.secrets, rest):
 		return headgate.EnsureKeyHash(value)
 	}

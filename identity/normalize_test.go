@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// What a caller sends of a request is the same as what is read from it.
+// TestNormalize tests that normalized attributes equal those that Attributes reads from the same request.
 func TestNormalize(t *testing.T) {
 	t.Parallel()
 	r, err := identity.New(identity.Options{APIKey: identity.APIKey{Header: "X-API-Key"}})
@@ -38,13 +38,13 @@ func TestNormalize(t *testing.T) {
 			t.Errorf("normalised again: %v, %v; want %v", again, err, want)
 		}
 	}
-	odd := headgate.Attributes{"ip": "unix", "tenant": "acme", "user": ""}
-	if err := r.Normalize(odd); err != nil || !maps.Equal(odd, headgate.Attributes{"ip": "unix", "tenant": "acme", "user": ""}) {
-		t.Errorf("%v, %v", odd, err)
+	unusual := headgate.Attributes{"ip": "unix", "tenant": "acme", "user": ""}
+	if err := r.Normalize(unusual); err != nil || !maps.Equal(unusual, headgate.Attributes{"ip": "unix", "tenant": "acme", "user": ""}) {
+		t.Errorf("%v, %v", unusual, err)
 	}
 }
 
-// What a caller sends beyond what a request can have is bounded, and an attribute too many does not keep a path from being read.
+// TestNormalizeBounds tests that long values are bounded, and that too many attributes do not prevent the path from being read.
 func TestNormalizeBounds(t *testing.T) {
 	t.Parallel()
 	r, err := identity.New(identity.Options{})
@@ -67,7 +67,7 @@ func TestNormalizeBounds(t *testing.T) {
 		"descriptor.text": long, "host": "api.example",
 	} {
 		if attrs[name] != want {
-			t.Errorf("%s is %q, not %q", name, attrs[name], want)
+			t.Errorf("%s is %q, want %q", name, attrs[name], want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 func TestPath(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ raw, path, other string }{
-		// Spellings that all servers read the same way.
+		// Spellings that all servers interpret alike.
 		{raw: "/login", path: "/login"},
 		{raw: "/", path: "/"},
 		{raw: "", path: "/"},
@@ -32,7 +32,7 @@ func TestPath(t *testing.T) {
 		{raw: "/caf%C3%A9", path: "/café"},
 		{raw: "/a%20b", path: "/a b"},
 
-		// Those that they do not: some resolve dots and merge slashes,
+		// Some servers resolve dots and merge slashes.
 		{raw: "/login///", path: "/login", other: "/login///"},
 		{raw: "/api//login", path: "/api/login", other: "/api//login"},
 		{raw: "/./login", path: "/login", other: "/./login"},
@@ -40,25 +40,25 @@ func TestPath(t *testing.T) {
 		{raw: "/../../login", path: "/login", other: "/../../login"},
 		{raw: "/login/..", path: "/", other: "/login/.."},
 		{raw: "/a//../b", path: "/b", other: "/a//../b?/a/b"},
-		// some take what follows two slashes for a host, or "#" for the end,
+		// Some treat the text after two slashes as a host, or "#" as the end.
 		{raw: "//login", path: "/login", other: "//login?/"},
 		{raw: "//host/login", path: "/host/login", other: "//host/login?/login"},
 		{raw: "/login#x", path: "/login", other: "/login%23x"},
 		{raw: "/x#/../login", path: "/x", other: "/login?/x%23/../login"},
-		// some decode, once or until nothing is left,
+		// Some decode, once or until nothing is left.
 		{raw: "/%6cogin", path: "/login", other: "/%6Cogin"},
 		{raw: "/%256cogin", path: "/login", other: "/%6cogin"},
 		{raw: "/%2525252525256cogin", path: "/login", other: "/%25252525256cogin"},
 		{raw: "/%%36cogin", path: "/login", other: "/%6cogin?/%%36cogin"},
 		{raw: "/api/x/%2e%2E/login", path: "/api/login", other: "/api/x/../login?/api/x/%2E%2E/login"},
 		{raw: "/api/x/.%252e/login", path: "/api/login", other: "/api/x/.%2e/login"},
-		// some split before they decode,
+		// Some split before they decode.
 		{raw: "/api%2flogin", path: "/api/login", other: "/api%2Flogin"},
 		{raw: "/api%252Flogin", path: "/api/login", other: "/api%2Flogin"},
 		{raw: "/users/a%2fb", path: "/users/a/b", other: "/users/a%2Fb"},
 		{raw: "/a/..%2flogin", path: "/login", other: "/a/..%2Flogin?/a/../login"},
 		{raw: "/x%2fy/%2e%2e/login", path: "/x/login", other: "/login?/x/y/../login?/x%2Fy/../login?/x%2Fy/%2E%2E/login"},
-		// some know backslashes, NUL ends it for some,
+		// Some treat a backslash as a slash, or NUL as the end.
 		{raw: `/api\login`, path: "/api/login", other: "/api%5Clogin"},
 		{raw: "/api%5clogin", path: "/api/login", other: "/api%5Clogin"},
 		{raw: `\login`, path: "/login", other: "/%5Clogin"},
@@ -67,7 +67,7 @@ func TestPath(t *testing.T) {
 		{raw: "/x%00/../login", path: "/x", other: "/login?/x%00/../login"},
 		{raw: "/login%3fx", path: "/login", other: "/login%3Fx"},
 		{raw: "/login%23x", path: "/login", other: "/login%23x"},
-		// and some drop parameters.
+		// Some drop parameters.
 		{raw: "/login;x=1", path: "/login", other: "/login;x=1"},
 		{raw: "/login%3bx=1", path: "/login", other: "/login;x=1?/login%3Bx=1"},
 		{raw: "/a/..;/login", path: "/login", other: "/a/..;/login?/a/.."},
@@ -75,7 +75,7 @@ func TestPath(t *testing.T) {
 		{raw: "/users/;x/delete", path: "/users/delete", other: "/users/;/delete?/users/;x/delete?/users"},
 		{raw: "/a%2fb/..;/login", path: "/a/login", other: "/a%2Fb/..;/login?/a/b/..;/login?/login?/a/b/.."},
 		{raw: "/api%2Fsearch/x;/..;/..;/y", path: "/api/y", other: "/api%2Fsearch/x/..;/..;/y?/api/search/x;/..;/..;/y?/api%2Fsearch/x;/..;/..;/y?/y?/api/search/x"},
-		// Space at the end and bytes that are not UTF-8 are nothing to some.
+		// Some ignore trailing space and bytes that are not UTF-8.
 		{raw: "/login%0a", path: "/login", other: "/login\n"},
 		{raw: "/log%ffin", path: "/login", other: "/log\xffin"},
 		{raw: "/login;/x", path: "/login/x", other: "/login;/x?/login"},
@@ -134,7 +134,7 @@ func TestPathOfRequest(t *testing.T) {
 		{method: http.MethodOptions, uri: "*", path: "/*"},
 	}
 	for _, test := range tests {
-		// What a handler in front does to the URL does not matter.
+		// An outer handler that rewrites the URL must not matter.
 		r := &http.Request{Method: test.method, RequestURI: test.uri, URL: &url.URL{Path: "/rewritten"}}
 		if got := who.Attributes(r)["path"]; got != test.path {
 			t.Errorf("%s %s: path %q, want %q", test.method, test.uri, got, test.path)
@@ -146,7 +146,7 @@ func TestPathOfRequest(t *testing.T) {
 	}
 }
 
-func TestPathThatIsNormalCostsNothing(t *testing.T) {
+func TestNormalPathDoesNotAllocate(t *testing.T) {
 	for _, raw := range []string{"/", "/api/v1/users/4711", "/search?q=%2F&page=2", "/.well-known/x"} {
 		if n := testing.AllocsPerRun(100, func() { identity.Path(raw) }); n != 0 {
 			t.Errorf("Path(%q): %v allocations", raw, n)
@@ -167,7 +167,7 @@ func FuzzPath(f *testing.F) {
 			t.Errorf("%q: %q becomes %q, %q", raw, path, again, more)
 		}
 		checkOthers(t, raw, path, other)
-		// However it is encoded, it is the same path.
+		// The encoding must not change the path.
 		if len(path) < 500 {
 			for encoded := path; len(encoded) < 10*len(path); {
 				encoded = "/" + encode(encoded[1:])
@@ -195,7 +195,7 @@ func checkNormal(t *testing.T, raw, path string) {
 	}
 }
 
-// checkOthers looks at the bounds of the other readings, and that none is there twice.
+// checkOthers checks the bounds of the other readings and that they are distinct.
 func checkOthers(t *testing.T, raw, path, other string) {
 	t.Helper()
 	if other == "" {
@@ -207,7 +207,7 @@ func checkOthers(t *testing.T, raw, path, other string) {
 			t.Errorf("%q: reading %q is not normal", raw, reading)
 		}
 		if seen[reading] {
-			t.Errorf("%q: reading %q is there twice: %q and %q", raw, reading, path, other)
+			t.Errorf("%q: duplicate reading %q: %q and %q", raw, reading, path, other)
 		}
 		seen[reading] = true
 	}

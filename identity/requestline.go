@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// maxMethod is longer than any method there is.
+// maxMethod is longer than any registered method.
 const maxMethod = 32
 
-// overrides are the headers in which a POST can say that it stands for another method.
+// overrides are the headers in which a POST can override its method.
 var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
 // overrideAttributes are the attributes of these headers.
@@ -23,13 +23,13 @@ var overrideAttributes = func() (names [len(overrides)]string) {
 	return names
 }()
 
-// methods are the two readings of a method. A HEAD runs the handler of GET. A POST may be another method to a framework
-// that honours an override, in a header or in the query parameter _method; the second reading is empty if there is none,
-// and any method if there are several that differ: nobody knows which one counts. An override in a form is not seen:
-// bodies are not read.
+// methods returns the two readings of a method. A HEAD counts as GET, whose handler it runs. A POST may be another method to a
+// framework that honours an override, in a header or in the query parameter _method. The second reading is empty without an
+// override, and headgate.AnyMethod if several overrides differ, because frameworks choose differently. An override in a form is not
+// seen, because bodies are not read.
 func methods(r *http.Request) (method, other string) {
 	if method = upperMethod(r.Method); method == "" {
-		method = http.MethodGet // as net/http has it
+		method = http.MethodGet // the default of net/http
 	}
 	if method != http.MethodPost {
 		return method, ""
@@ -46,10 +46,11 @@ func methods(r *http.Request) (method, other string) {
 	return method, o.method
 }
 
-// override is the method that a POST stands for.
+// override collects the method that overrides a POST.
 type override struct{ method string }
 
-func (o *override) note(value string) {
+// add adds one value of an override.
+func (o *override) add(value string) {
 	switch value = overridden(value); {
 	case value == "" || value == o.method:
 	case o.method == "":
@@ -59,19 +60,21 @@ func (o *override) note(value string) {
 	}
 }
 
-// list notes the values of a header.
+// list adds the values of a header line.
 func (o *override) list(line string) {
 	for value := range strings.SplitSeq(line, ",") {
-		o.note(value)
+		o.add(value)
 	}
 }
 
+// query adds the values of the query parameter _method.
 func (o *override) query(query string) {
 	for value := range parameters(query, "_method") {
-		o.note(value)
+		o.add(value)
 	}
 }
 
+// overridden returns the normal form of an override, or "" if it is invalid or POST itself.
 func overridden(value string) string {
 	value = upperMethod(value)
 	for i := range len(value) {
@@ -85,6 +88,7 @@ func overridden(value string) string {
 	return value
 }
 
+// upperMethod returns a method in upper case, with GET for HEAD.
 func upperMethod(method string) string {
 	if method = strings.ToUpper(cut(strings.TrimSpace(method), maxMethod)); method == http.MethodHead {
 		return http.MethodGet
@@ -92,8 +96,8 @@ func upperMethod(method string) string {
 	return method
 }
 
-// parameters yields the values of a query parameter. The name may be encoded. What follows a "#" is no part of a query, although some
-// servers pass it on.
+// parameters yields the values of a query parameter. The name may be encoded. Text after a "#" does not belong to the query,
+// although some servers pass it on.
 func parameters(query, name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		query, _, _ := strings.Cut(query, "#")
@@ -114,7 +118,7 @@ func parameters(query, name string) iter.Seq[string] {
 	}
 }
 
-// hostname is a host in lower case, without its port, brackets and final dot.
+// hostname returns a host in lower case, without its port, brackets and final dot.
 func hostname(host string) string {
 	if strings.HasPrefix(host, "[") {
 		host, _, _ = strings.Cut(host[1:], "]")
@@ -124,7 +128,7 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimRight(host, "."))
 }
 
-// routeOf is the path of a pattern of http.ServeMux: /users/{id} of "GET example.com/users/{id}".
+// routeOf returns the path of an http.ServeMux pattern: /users/{id} of "GET example.com/users/{id}".
 func routeOf(pattern string) string {
 	if i := strings.IndexByte(pattern, '/'); i >= 0 {
 		return pattern[i:]

@@ -15,60 +15,64 @@ import (
 	"github.com/headgate/headgate/internal/ratelog"
 )
 
-// Options say whom to believe. The zero value believes nobody: a request then has the address of its peer, and what is
-// plain to see of it, such as path, method and host.
+// Options configures which proxies, keys and tokens a Resolver trusts. The zero value trusts none: a request then has only the
+// address of its peer and attributes of the request itself, such as path, method and host.
 type Options struct {
-	// TrustedProxies are the peers that are believed about whom they forward for, and whose headers may say who is
-	// calling. Such a proxy must remove those headers from what clients send.
+	// TrustedProxies are the networks of the proxies whose forwarded header and identifying headers are trusted. Such a proxy
+	// must remove those headers from the requests of clients. The default is none. If you do not know the addresses of your
+	// proxies, use TrustedHops instead.
 	TrustedProxies []netip.Prefix
-	// TrustedHops is for proxies whose addresses are not known in advance: how many of them a request passes, the peer
-	// included. Whoever can connect is then believed, so nobody but the proxy may be able to.
+	// TrustedHops is the number of proxies that a request passes, including the peer, for proxies whose addresses are not known
+	// in advance. It trusts every peer, so only the proxy may be able to connect. The default is 0, which means TrustedProxies.
 	TrustedHops int
-	// TrustUnix believes peers that have no IP address, as on a Unix socket.
+	// TrustUnix trusts peers that have no IP address, as on a Unix socket. The default is false.
 	TrustUnix bool
-	// ForwardedHeader is the header that the proxies write: XForwardedFor, which is the default, or Forwarded. The other
-	// one is never read: a proxy that writes one passes on what clients put into the other.
+	// ForwardedHeader is the header that the proxies write: XForwardedFor or Forwarded. The default is XForwardedFor. The other
+	// header is never read, because a proxy that writes one passes on the other as clients sent it.
 	ForwardedHeader string
-	// IPv6Prefix is how many bits of an IPv6 address make one client; 0 means 64, what a customer usually gets.
+	// IPv6Prefix is the prefix length that identifies one IPv6 client. The default (0) is 64, the usual size of a customer's
+	// network.
 	IPv6Prefix int
 
-	// APIKey says where API keys are. Name a place only if requests with a made-up key get nowhere: a client could
-	// otherwise be as many as it likes.
+	// APIKey is the location of API keys. The default is none. Set it only if requests with a made-up key fail: otherwise a
+	// client could pose as any number of clients.
 	APIKey APIKey
-	// JWT says which tokens are believed.
+	// JWT configures which tokens are trusted. The default is none.
 	JWT JWT
 
-	// User, ServiceAccount, Tenant, Tier and Region say where these attributes come from: "claim.x" of a believed token,
-	// "header.x" of a trusted proxy. The first that a request has is taken. User is by default claim.sub, then
-	// header.x-user-id; the others come from nowhere.
+	// User, ServiceAccount, Tenant, Tier and Region are the sources of these attributes: "claim.x" of a trusted token, or
+	// "header.x" of a trusted proxy. The first source that a request has is used. The default for User is claim.sub (if JWT is
+	// set), then header.x-user-id. The others have no default.
 	User, ServiceAccount, Tenant, Tier, Region []string
 
-	// Log is told of peers that are not believed and of keys that cannot be had; nil means slog.Default().
+	// Log receives warnings about proxy headers from untrusted peers and about keys that cannot be read. The default is
+	// slog.Default().
 	Log *slog.Logger
 }
 
-// APIKey says where API keys are; if both are given, either will do. Requests with two different keys, which may be
-// joined by a comma, are counted as one client.
+// APIKey is the location of API keys. If both fields are set, a key may be in either place. All requests with two different keys,
+// which may be joined by a comma, are counted as one client.
 type APIKey struct {
-	// Header is the name of a header: X-API-Key. In Authorization the key is what follows "Bearer".
+	// Header is the name of a header, such as X-API-Key. In Authorization, the key follows "Bearer". The default is none.
 	Header string
-	// Query is the name of a query parameter.
+	// Query is the name of a query parameter. The default is none.
 	Query string
 }
 
-// Resolver makes attributes. It is safe for use by many goroutines.
+// Resolver resolves requests to attributes. Use Attributes for net/http, Metadata for gRPC, and Normalize for attributes that
+// another program took from a request. It is safe for concurrent use.
 type Resolver struct {
 	proxies   *proxies
 	log       *slog.Logger
 	untrusted ratelog.Limiter // peers that sent a proxy's header, by address
-	tokens    *Tokens         // nil if none are believed
-	keyField  field           // empty if keys are not in a header
+	tokens    *Tokens         // nil if no tokens are trusted
+	keyField  field           // empty if keys are not read from a header
 	keyQuery  string
 	sources   []namedSource
-	secrets   []string // headers that are shown as a hash only
+	secrets   []string // headers whose values are replaced by their hash
 }
 
-// namedSource says where one attribute comes from. One of claim and header is given.
+// namedSource is one source of an attribute. Either claim or header is set.
 type namedSource struct {
 	name   string
 	claim  string
@@ -83,8 +87,8 @@ var (
 	authorityField = field{lower: ":authority"}
 )
 
-// New is ready at once: keys that are at a URL are fetched in the background, and until they are there no token is
-// believed. Close the resolver when it is no longer needed.
+// New returns a Resolver. Keys at a URL are fetched in the background; no token is trusted until they have arrived. Close the
+// Resolver when it is no longer needed.
 func New(o Options) (*Resolver, error) {
 	r := &Resolver{keyQuery: o.APIKey.Query, log: o.Log, untrusted: ratelog.Limiter{Every: 24 * time.Hour}}
 	if r.log == nil {
@@ -115,6 +119,7 @@ func New(o Options) (*Resolver, error) {
 	return r, nil
 }
 
+// parseSources parses the sources of User, ServiceAccount, Tenant, Tier and Region.
 func (o *Options) parseSources() ([]namedSource, error) {
 	var sources []namedSource
 	for _, attribute := range []struct {
@@ -133,31 +138,30 @@ func (o *Options) parseSources() ([]namedSource, error) {
 			case place == "header" && name != "":
 				sources = append(sources, namedSource{name: attribute.name, header: newField(name)})
 			case place == "claim" && name != "" && o.JWT.isZero():
-				return nil, fmt.Errorf("%s cannot come from %q: no tokens are believed, say in JWT which are", attribute.name, from)
+				return nil, fmt.Errorf("%s: source %q: no tokens are trusted: set JWT", attribute.name, from)
 			case place == "claim" && name != "":
 				sources = append(sources, namedSource{name: attribute.name, claim: name})
 			default:
-				return nil, fmt.Errorf("%s cannot come from %q: write header.x or claim.x", attribute.name, from)
+				return nil, fmt.Errorf("%s: source %q: must be header.NAME or claim.NAME", attribute.name, from)
 			}
 		}
 	}
 	return sources, nil
 }
 
-// Close stops the watch over keys. Attributes can still be made, with the keys at hand.
+// Close stops refreshing keys. The Resolver stays usable with its current keys.
 func (r *Resolver) Close() {
 	if r.tokens != nil {
 		r.tokens.Close()
 	}
 }
 
-// Attributes says who sent a request, and what it is: ip, api_key, user, service_account, tenant, tier, region, method,
-// host, path, route, user_agent, as far as they are known, with headgate.OtherPath and headgate.OtherMethod where a
-// backend may read the request in other ways. Besides, it has those of the names that begin with header., cookie. or
-// claim.; other names are passed over.
+// Attributes returns the attributes of a request: ip, api_key, user, service_account, tenant, tier, region, method, host, path,
+// route and user_agent, as far as they are known, and headgate.OtherPath and headgate.OtherMethod if a backend may interpret the
+// request differently. It also returns the attributes in names that begin with header., cookie. or claim.; other names are ignored.
 //
-// A header or cookie that is asked for by name is what the client sent, whoever the peer is. Headers that hold secrets
-// are shown as a hash.
+// A header or cookie in names has the value that the client sent, whether or not the peer is trusted. Headers that contain secrets
+// are returned as a hash.
 func (r *Resolver) Attributes(req *http.Request, names ...string) headgate.Attributes {
 	c := call{header: req.Header, canonical: true}
 	c.peer, _ = parseAddr(req.RemoteAddr)
@@ -177,8 +181,8 @@ func (r *Resolver) Attributes(req *http.Request, names ...string) headgate.Attri
 	return attrs
 }
 
-// Metadata is Attributes of a gRPC call: metadata as it came, the peer's address, nil if it is not known, and the full
-// method, "/package.Service/Method", which is the path. The method is POST.
+// Metadata returns the attributes of a gRPC call, like Attributes: from its metadata, the peer's address, which is nil if unknown,
+// and the full method, "/package.Service/Method", which becomes the path. The method is POST.
 func (r *Resolver) Metadata(
 	metadata map[string][]string, peer net.Addr, fullMethod string, names ...string,
 ) headgate.Attributes {
@@ -196,8 +200,8 @@ func (r *Resolver) Metadata(
 	return attrs
 }
 
-// FromProxy has the lines of a header that only a trusted proxy may send. There are none if the peer is not one; it is
-// then named in the log, as if it had sent the forwarded header.
+// FromProxy returns the lines of a header that only a trusted proxy may send. If the peer is not trusted, it returns nil and logs
+// the peer, at most once a day.
 func (r *Resolver) FromProxy(req *http.Request, header string) []string {
 	header = http.CanonicalHeaderKey(header)
 	lines := req.Header[header]
@@ -212,15 +216,16 @@ func (r *Resolver) FromProxy(req *http.Request, header string) []string {
 	return nil
 }
 
-// logUntrusted names a peer in the log, once a day, that sent a header which only a trusted proxy may send. If it is a proxy, all its
-// clients are counted as one.
+// logUntrusted logs, once a day per peer, that an untrusted peer sent a header that only a trusted proxy may send. If the peer is a
+// proxy, all its clients are counted as one.
 func (r *Resolver) logUntrusted(addr netip.Addr, header string) {
 	peer := cmp.Or(r.proxies.text(addr), "a peer without an address")
 	if _, ok := r.untrusted.Allow(peer); ok {
-		r.log.Warn("header ignored: the peer is not trusted; if it is a proxy, add it to the trusted ones", "peer", peer, "header", header)
+		r.log.Warn("header of an untrusted peer ignored; if the peer is a proxy, add it to the trusted proxies", "peer", peer, "header", header)
 	}
 }
 
+// identify adds the attributes that HTTP requests and gRPC calls have in common.
 func (r *Resolver) identify(c *call, attrs headgate.Attributes, names []string) {
 	trusted := r.proxies.trusts(c.peer, 1)
 	client := c.peer
@@ -255,7 +260,7 @@ func (r *Resolver) identify(c *call, attrs headgate.Attributes, names []string) 
 	}
 }
 
-// named is the value of an attribute that says itself where it comes from.
+// named returns the value of an attribute whose name contains its source, such as header.x-rows.
 func (r *Resolver) named(c *call, claims map[string]any, name string) string {
 	switch place, rest, _ := strings.Cut(name, "."); place {
 	case "header":
@@ -273,7 +278,7 @@ func (r *Resolver) named(c *call, claims map[string]any, name string) string {
 	return ""
 }
 
-// apiKey is the hash of the key that is in all the places where there is one.
+// apiKey returns the hash of the request's API key, or "" without a key.
 func (r *Resolver) apiKey(c *call) string {
 	var keys []string
 	if r.keyField.lower != "" {
@@ -290,15 +295,15 @@ func (r *Resolver) apiKey(c *call) string {
 	return oneKey(keys)
 }
 
-// severalKeys stands for the key of all requests that have several which differ. Which one counts is for the API behind to know; with
-// none at all a client would escape rules that skip requests without a key, and with one of them it could choose another each time.
+// severalKeys is the api_key of all requests that have several different keys. Only the backend knows which key it uses. Without an
+// api_key, a client would escape rules that skip requests without a key; with one of the keys, it could choose another each time.
 var severalKeys = headgate.HashKey("several API keys in one request")
 
-// oneKey is the hash of the key that all are.
+// oneKey returns the hash of the only key in the lines, severalKeys if they differ, or "" if there is none.
 func oneKey(keys []string) string {
 	hash := ""
 	for _, line := range keys {
-		for key := range strings.SplitSeq(line, ",") { // as proxies join the lines of a header
+		for key := range strings.SplitSeq(line, ",") { // proxies join the lines of a header with commas
 			switch one := headgate.HashKey(key); {
 			case one == "" || one == hash:
 			case hash == "":

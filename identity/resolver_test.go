@@ -67,14 +67,14 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("attributes\n%v, want\n%v", got, want)
 	}
 
-	stranger := &net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 4711}
-	got = who.Metadata(metadata, stranger, "/shop.Cart/Add")
+	untrusted := &net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 4711}
+	got = who.Metadata(metadata, untrusted, "/shop.Cart/Add")
 	if got["ip"] != "2001:db8::/64" || got["user"] != "" || got["tenant"] != "" {
-		t.Errorf("a stranger is believed: %v", got)
+		t.Errorf("attributes of an untrusted peer: %v", got)
 	}
 	for _, peer := range []net.Addr{nil, &net.UnixAddr{Name: "/run/x.sock", Net: "unix"}} {
 		if got := who.Metadata(metadata, peer, "/shop.Cart/Add"); got["ip"] != "" || got["user"] != "" {
-			t.Errorf("peer %v is believed: %v", peer, got)
+			t.Errorf("attributes of untrusted peer %v: %v", peer, got)
 		}
 	}
 }
@@ -133,8 +133,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// A backend may take the first of two, the last, or both together.
-func TestDoubledIsAbsent(t *testing.T) {
+// TestDifferingLinesAreAbsent tests headers with several lines: a backend may use the first, the last or both.
+func TestDifferingLinesAreAbsent(t *testing.T) {
 	t.Parallel()
 	options := behindProxies
 	options.APIKey = identity.APIKey{Header: "X-API-Key", Query: "key"}
@@ -200,7 +200,7 @@ func TestDoubledIsAbsent(t *testing.T) {
 	}
 }
 
-// TestSeveralKeys shows that requests with several keys are one client, whichever keys they are, and not one without a key.
+// TestSeveralKeys tests that all requests with several keys are one client, which differs from a client without a key.
 func TestSeveralKeys(t *testing.T) {
 	t.Parallel()
 	options := behindProxies
@@ -232,7 +232,7 @@ func TestSeveralKeys(t *testing.T) {
 	}
 }
 
-func TestHeadersOfStrangers(t *testing.T) {
+func TestHeadersOfUntrustedPeers(t *testing.T) {
 	t.Parallel()
 	options := behindProxies
 	options.ServiceAccount = []string{"header.x-service"}
@@ -245,7 +245,7 @@ func TestHeadersOfStrangers(t *testing.T) {
 	}}
 	want := headgate.Attributes{"ip": "192.0.2.1", "method": "GET", "path": "/"}
 	if got := who.Attributes(r); !maps.Equal(got, want) {
-		t.Errorf("a stranger is believed: %v", got)
+		t.Errorf("attributes of an untrusted peer: %v", got)
 	}
 	r.RemoteAddr = "10.0.0.1:1"
 	want = headgate.Attributes{
@@ -333,7 +333,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreDenied(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	secret := []byte(strings.Repeat("s", 32))
 	tokens := func(j identity.JWT) identity.Options { return identity.Options{JWT: j} }
@@ -341,31 +341,31 @@ func TestOptionsThatAreDenied(t *testing.T) {
 		options identity.Options
 		want    string
 	}{
-		"two ways":             {identity.Options{TrustedProxies: behindProxies.TrustedProxies, TrustedHops: 1}, "give one of them"},
-		"everybody":            {identity.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}, "would be everybody"},
-		"nobody":               {identity.Options{TrustedProxies: []netip.Prefix{{}}}, "name the networks"},
-		"hops":                 {identity.Options{TrustedHops: -1}, "-1 trusted hops"},
-		"many hops":            {identity.Options{TrustedHops: 64}, "64 trusted hops"},
-		"header":               {identity.Options{ForwardedHeader: "X-Real-IP"}, "write X-Forwarded-For or Forwarded"},
-		"prefix":               {identity.Options{IPv6Prefix: 129}, "write 1 to 128"},
-		"source":               {identity.Options{Tenant: []string{"cookie.x"}}, "write header.x or claim.x"},
-		"source without name":  {identity.Options{Tenant: []string{"header."}}, "write header.x or claim.x"},
-		"claim without tokens": {identity.Options{Tier: []string{"claim.tier"}}, "no tokens are believed"},
-		"no algorithms":        {tokens(identity.JWT{Secret: secret}), "name the Algorithms"},
-		"no key":               {tokens(identity.JWT{Algorithms: []string{"HS256"}}), "give one of"},
-		"two keys":             {tokens(identity.JWT{Algorithms: []string{"HS256"}, Secret: secret, KeyURL: "https://x/"}), "give one of"},
-		"none":                 {tokens(identity.JWT{Algorithms: []string{"none"}, Secret: secret}), `"none" is not an algorithm that signs`},
-		"unknown algorithm":    {tokens(identity.JWT{Algorithms: []string{"RS1"}, KeyURL: "https://x/"}), `"RS1" is not an algorithm`},
-		"HS with a URL":        {tokens(identity.JWT{Algorithms: []string{"RS256", "HS256"}, KeyURL: "https://x/"}), "HS256 does not go with this key"},
-		"RS with a secret":     {tokens(identity.JWT{Algorithms: []string{"HS256", "RS256"}, Secret: secret}), "RS256 does not go with this key"},
+		"both":                 {identity.Options{TrustedProxies: behindProxies.TrustedProxies, TrustedHops: 1}, "set only one"},
+		"all addresses":        {identity.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}, "trusts every peer"},
+		"invalid network":      {identity.Options{TrustedProxies: []netip.Prefix{{}}}, "list the networks"},
+		"hops":                 {identity.Options{TrustedHops: -1}, "TrustedHops -1: must be 0 to 63"},
+		"many hops":            {identity.Options{TrustedHops: 64}, "TrustedHops 64: must be 0 to 63"},
+		"header":               {identity.Options{ForwardedHeader: "X-Real-IP"}, "must be X-Forwarded-For or Forwarded"},
+		"prefix":               {identity.Options{IPv6Prefix: 129}, "must be 1 to 128"},
+		"source":               {identity.Options{Tenant: []string{"cookie.x"}}, "must be header.NAME or claim.NAME"},
+		"source without name":  {identity.Options{Tenant: []string{"header."}}, "must be header.NAME or claim.NAME"},
+		"claim without tokens": {identity.Options{Tier: []string{"claim.tier"}}, "no tokens are trusted"},
+		"no algorithms":        {tokens(identity.JWT{Secret: secret}), "Algorithms: required"},
+		"no key":               {tokens(identity.JWT{Algorithms: []string{"HS256"}}), "set exactly one of"},
+		"two keys":             {tokens(identity.JWT{Algorithms: []string{"HS256"}, Secret: secret, KeyURL: "https://x/"}), "set exactly one of"},
+		"none":                 {tokens(identity.JWT{Algorithms: []string{"none"}, Secret: secret}), `"none": not a signature algorithm`},
+		"unknown algorithm":    {tokens(identity.JWT{Algorithms: []string{"RS1"}, KeyURL: "https://x/"}), `"RS1": not a signature algorithm`},
+		"HS with a URL":        {tokens(identity.JWT{Algorithms: []string{"RS256", "HS256"}, KeyURL: "https://x/"}), "HS256 does not match the key"},
+		"RS with a secret":     {tokens(identity.JWT{Algorithms: []string{"HS256", "RS256"}, Secret: secret}), "RS256 does not match the key"},
 		"short secret":         {tokens(identity.JWT{Algorithms: []string{"HS256"}, Secret: secret[:31]}), "can be guessed"},
 		"secret is a key": {
 			tokens(identity.JWT{Algorithms: []string{"HS256"}, Secret: []byte("-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQ")}),
-			"give it as KeyFile",
+			"use KeyFile",
 		},
-		"leeway":   {tokens(identity.JWT{Algorithms: []string{"HS256"}, Secret: secret, Leeway: time.Hour}), "write 0 to 5m"},
-		"no URL":   {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyURL: "example.com/keys"}), "KeyURL is not a URL"},
-		"by http":  {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyURL: "http://example.com/keys"}), "write https://"},
+		"leeway":   {tokens(identity.JWT{Algorithms: []string{"HS256"}, Secret: secret, Leeway: time.Hour}), "must be 0 to 5m"},
+		"no URL":   {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyURL: "example.com/keys"}), "KeyURL: not a URL"},
+		"by http":  {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyURL: "http://example.com/keys"}), "use https://"},
 		"no file":  {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyFile: "no/such/file"}), "no/such/file"},
 		"bad file": {tokens(identity.JWT{Algorithms: []string{"RS256"}, KeyFile: "doc.go"}), "neither a JWK set nor PEM"},
 	}

@@ -19,18 +19,18 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// ring is a set of keys and the tokens it has opened.
+// ring is a set of keys, with a cache of the tokens that they verified.
 type ring struct {
 	keys     []key
 	verified verifiedTokens
 }
 
 type key struct {
-	id, algorithm string // empty if not said
+	id, algorithm string // empty if not specified
 	key           any
 }
 
-// newRing reads a JWK set or PEM. Keys of other kinds than the algorithms need are left out: they must not be tried.
+// newRing parses a JWK set or PEM. It omits keys that fit none of the algorithms: they must not be tried.
 func newRing(ctx context.Context, document []byte, algorithms []string) (*ring, error) {
 	var all []key
 	var err error
@@ -46,16 +46,16 @@ func newRing(ctx context.Context, document []byte, algorithms []string) (*ring, 
 		return !slices.ContainsFunc(algorithms, k.fits)
 	})
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no key for %s among the keys", strings.Join(algorithms, ", "))
+		return nil, fmt.Errorf("no key for %s found", strings.Join(algorithms, ", "))
 	}
 	return &ring{keys: all}, nil
 }
 
-// parseSet passes over keys that it does not understand: a set may hold keys for others too.
+// parseSet parses a JWK set. It skips unsupported keys: a set may contain keys for other programs.
 func parseSet(ctx context.Context, document []byte) ([]key, error) {
 	var set struct{ Keys []json.RawMessage }
 	if err := json.Unmarshal(document, &set); err != nil {
-		return nil, fmt.Errorf("the keys are not a JWK set: %w", err)
+		return nil, fmt.Errorf("not a JWK set: %w", err)
 	}
 	var all []key
 	for _, raw := range set.Keys {
@@ -76,6 +76,7 @@ func parseSet(ctx context.Context, document []byte) ([]key, error) {
 	return all, nil
 }
 
+// parsePEM parses public keys and certificates in PEM.
 func parsePEM(document []byte) ([]key, error) {
 	var all []key
 	for {
@@ -96,7 +97,7 @@ func parsePEM(document []byte) ([]key, error) {
 				found = certificate.PublicKey
 			}
 		default:
-			err = errors.New("it is not a public key")
+			err = errors.New("not a public key")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("PEM block %q: %w", block.Type, err)
@@ -104,11 +105,12 @@ func parsePEM(document []byte) ([]key, error) {
 		all = append(all, key{key: found})
 	}
 	if all == nil {
-		return nil, errors.New("the keys are neither a JWK set nor PEM")
+		return nil, errors.New("neither a JWK set nor PEM")
 	}
 	return all, nil
 }
 
+// public returns the public key of a private key, and any other key unchanged.
 func public(key any) any {
 	if private, ok := key.(crypto.Signer); ok {
 		return private.Public()
@@ -116,7 +118,7 @@ func public(key any) any {
 	return key
 }
 
-// fits says whether the key may verify signatures of an algorithm.
+// fits reports whether the key may verify signatures of an algorithm.
 func (k key) fits(algorithm string) bool {
 	if k.algorithm != "" && k.algorithm != algorithm {
 		return false
@@ -135,7 +137,7 @@ func (k key) fits(algorithm string) bool {
 	return false
 }
 
-// find is a jwt.Keyfunc. The algorithm is one of those allowed by then.
+// find returns the keys that may have signed a token. It is a jwt.Keyfunc. The parser has already checked the algorithm.
 func (r *ring) find(token *jwt.Token) (any, error) {
 	id, _ := token.Header["kid"].(string)
 	var set jwt.VerificationKeySet
@@ -145,7 +147,7 @@ func (r *ring) find(token *jwt.Token) (any, error) {
 		}
 	}
 	if len(set.Keys) == 0 {
-		return nil, errors.New("no such key")
+		return nil, errors.New("key not found")
 	}
 	return set, nil
 }

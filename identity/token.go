@@ -12,35 +12,38 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// maxToken is longer than the header lines that servers usually take.
+// maxToken is longer than the header lines that servers usually accept.
 const maxToken = 16 << 10
 
-// JWT says which tokens are believed. The zero value is none. A token that is signed otherwise, has expired, is not yet
-// valid, or is meant for somebody else has no claims at all.
+// JWT configures which tokens are trusted. The zero value trusts none. A token that is signed differently, has expired, is not yet
+// valid, or has another audience or issuer has no claims at all.
+//
+// Set exactly one of Secret, KeyFile and KeyURL: Secret for HMAC, KeyURL for an identity provider, KeyFile for public keys on disk.
 type JWT struct {
-	// Algorithms are the only ones a token may be signed with: "RS256", "ES256". They go with the keys: HS256, HS384 and
-	// HS512 with a Secret, the others with a KeyFile or a KeyURL.
+	// Algorithms are the accepted signature algorithms, such as "RS256" and "ES256". Required. HS256, HS384 and HS512 need a
+	// Secret, the others a KeyFile or a KeyURL.
 	Algorithms []string
 
-	// Secret is shared with whoever signs; 32 bytes or more.
+	// Secret is the key shared with the signer, at least 32 bytes.
 	Secret []byte
-	// KeyFile holds public keys, as a JWK set or as PEM. It is read again when it changes; if it cannot be, the keys stay.
+	// KeyFile is the path of public keys, as a JWK set or PEM. The file is read again when it changes. If it cannot be read, the
+	// previous keys stay in use.
 	KeyFile string
-	// KeyURL is where a JWK set is: an https URL, or an http URL with a loopback address. It is read again every few
-	// minutes, and sooner when a token has a signature that no key explains; if it cannot be, the keys stay. Redirects are not
-	// followed.
+	// KeyURL is the address of a JWK set: an https URL, or an http URL with a loopback address. It is fetched every 5 minutes, and
+	// earlier if no key matches the signature of a token, but at most every 10 seconds. If it cannot be fetched, the previous keys
+	// stay in use. Redirects are not followed.
 	KeyURL string
 
-	// Issuer, if given, is what the claim iss must be.
+	// Issuer is the required value of the claim iss. The default accepts any.
 	Issuer string
-	// Audience, if given, has the values of which the claim aud must have one.
+	// Audience lists accepted values of the claim aud. A token must have at least one of them. The default accepts any.
 	Audience []string
-	// Leeway is how far clocks may differ, up to 5 minutes.
+	// Leeway is the tolerated clock difference, at most 5 minutes. The default is 0.
 	Leeway time.Duration
-	// AllowNoExpiry believes tokens without the claim exp.
+	// AllowNoExpiry trusts tokens without the claim exp. The default is false.
 	AllowNoExpiry bool
 
-	// Header is where the token is; the default is Authorization, behind "Bearer".
+	// Header is the header of the token. The default is Authorization, after "Bearer".
 	Header string
 }
 
@@ -48,10 +51,10 @@ func (j *JWT) isZero() bool {
 	return len(j.Algorithms) == 0 && len(j.Secret) == 0 && j.KeyFile == "" && j.KeyURL == ""
 }
 
-// check says what is wrong, and what to write instead.
+// check validates the options.
 func (j *JWT) check() error {
 	if len(j.Algorithms) == 0 {
-		return errors.New("name the Algorithms that tokens may be signed with, such as RS256")
+		return errors.New("Algorithms: required: list the algorithms that tokens may be signed with, such as RS256")
 	}
 	given := 0
 	for _, is := range []bool{len(j.Secret) > 0, j.KeyFile != "", j.KeyURL != ""} {
@@ -60,32 +63,32 @@ func (j *JWT) check() error {
 		}
 	}
 	if given != 1 {
-		return errors.New("give one of Secret, KeyFile and KeyURL")
+		return errors.New("set exactly one of Secret, KeyFile and KeyURL")
 	}
 	for _, algorithm := range j.Algorithms {
 		if jwt.GetSigningMethod(algorithm) == nil || algorithm == jwt.SigningMethodNone.Alg() {
-			return fmt.Errorf("%q is not an algorithm that signs: write RS256, ES256, EdDSA, PS256, HS256 or one of their kin",
+			return fmt.Errorf("Algorithms: %q: not a signature algorithm: use RS256, ES256, EdDSA, PS256, HS256 or a longer variant",
 				algorithm)
 		}
-		// A public key is no secret: whoever knows it could sign with it if it were taken for one.
+		// If a public key were accepted as an HMAC secret, anyone who knows it could sign tokens.
 		if shared := strings.HasPrefix(algorithm, "HS"); shared != (len(j.Secret) > 0) {
-			return fmt.Errorf("%s does not go with this key: HS256, HS384 and HS512 need a Secret, the others a KeyFile or KeyURL",
+			return fmt.Errorf("Algorithms: %s does not match the key: HS256, HS384 and HS512 need a Secret, the others a KeyFile or KeyURL",
 				algorithm)
 		}
 	}
 	if n := len(j.Secret); n > 0 && n < 32 {
-		return fmt.Errorf("a secret of %d bytes can be guessed: take 32 or more", n)
+		return fmt.Errorf("Secret: %d bytes can be guessed: use 32 or more", n)
 	}
 	if strings.Contains(string(j.Secret), "-----BEGIN") {
-		return errors.New("the Secret is in PEM, so it is a key: give it as KeyFile, with an algorithm such as RS256")
+		return errors.New("Secret: contains a PEM key: use KeyFile, with an algorithm such as RS256")
 	}
 	if j.Leeway < 0 || j.Leeway > 5*time.Minute {
-		return fmt.Errorf("a leeway of %s is out of bounds: write 0 to 5m", j.Leeway)
+		return fmt.Errorf("Leeway %s: must be 0 to 5m", j.Leeway)
 	}
 	return nil
 }
 
-// Tokens verifies tokens that stand alone. A Resolver does it for those that requests carry.
+// Tokens verifies tokens outside of requests. For the tokens of requests, use a Resolver.
 type Tokens struct {
 	header field
 	leeway time.Duration
@@ -93,9 +96,8 @@ type Tokens struct {
 	keys   *keys
 }
 
-// NewTokens is ready at once: keys that are at a URL are fetched in the background, and until they are there no token is
-// believed. log is told of keys that cannot be had; nil means slog.Default(). Close the tokens when they are no longer
-// needed.
+// NewTokens returns Tokens. Keys at a URL are fetched in the background; no token is trusted until they have arrived. log receives
+// warnings about keys that cannot be read; the default (nil) is slog.Default(). Close the Tokens when they are no longer needed.
 func NewTokens(j JWT, log *slog.Logger) (*Tokens, error) {
 	if err := j.check(); err != nil {
 		return nil, err
@@ -120,11 +122,11 @@ func NewTokens(j JWT, log *slog.Logger) (*Tokens, error) {
 	return &Tokens{header: newField(j.Header), leeway: j.Leeway, parser: jwt.NewParser(options...), keys: keys}, nil
 }
 
-// Close stops the watch over keys. Tokens can still be verified, with the keys at hand.
+// Close stops refreshing keys. Tokens stays usable with its current keys.
 func (t *Tokens) Close() { t.keys.close() }
 
-// Claims reads a token's claims by their names, as attributes claim.NAME of a request are read. The error says why the
-// token is not believed, and shows nothing of it.
+// Claims verifies a token and returns a function that looks up its claims by name, like the attributes claim.NAME of a request. The
+// error is the reason why the token is not trusted, and contains no part of the token.
 func (t *Tokens) Claims(token string) (claim func(name string) string, err error) {
 	claims, err := t.verify(token)
 	if err != nil {
@@ -133,7 +135,7 @@ func (t *Tokens) Claims(token string) (claim func(name string) string, err error
 	return func(name string) string { return bounded(claimText(claims, name)) }, nil
 }
 
-// claims are those of the call's token, or nil if there is none that can be believed.
+// claims returns the claims of the call's token, or nil if it has no trusted token.
 func (t *Tokens) claims(c *call) map[string]any {
 	text := c.value(t.header)
 	if token := bearer(text); token != "" || t.header.canonical == authorization {
@@ -149,9 +151,10 @@ func (t *Tokens) claims(c *call) map[string]any {
 	return claims
 }
 
+// verify returns the claims of a token. A token with an unknown key triggers a refresh of the keys.
 func (t *Tokens) verify(text string) (map[string]any, error) {
 	if len(text) > maxToken {
-		return nil, errNotOurs
+		return nil, errUnknownKey
 	}
 	ring := t.keys.ring.Load()
 	if ring == nil {
@@ -177,27 +180,27 @@ func (t *Tokens) verify(text string) (map[string]any, error) {
 }
 
 var (
-	errNoKeys  = errors.New("the keys to verify it with are not there yet")
-	errNotOurs = errors.New("no key that is known has signed it")
-	// reasons are those of which only the owner of a token learns: its signature was right.
+	errNoKeys     = errors.New("keys not yet available")
+	errUnknownKey = errors.New("not signed by a known key")
+	// reasons are the errors that are returned as they are. Only the owner of a token can cause them: its signature was valid.
 	reasons = []error{
 		jwt.ErrTokenExpired, jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidAudience, jwt.ErrTokenInvalidIssuer,
 		jwt.ErrTokenRequiredClaimMissing, jwt.ErrTokenInvalidClaims,
 	}
 )
 
-// reason leaves out what an error says besides, which may be a part of the token.
+// reason reduces an error to one of reasons or errUnknownKey, because its full text may contain a part of the token.
 func reason(err error) error {
 	for _, known := range reasons {
 		if errors.Is(err, known) {
 			return known
 		}
 	}
-	return errNotOurs
+	return errUnknownKey
 }
 
-// claimText is a claim as text, or "". Claims inside of others are named with dots, though a claim's own name may have
-// dots too. Lists, objects and fractions are not text.
+// claimText returns a claim as text, or "". Dots in a name select nested claims, although a claim's own name may also contain dots.
+// Lists, objects and fractions have no text.
 func claimText(claims map[string]any, name string) string {
 	switch value := claims[name].(type) {
 	case string:

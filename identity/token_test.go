@@ -28,7 +28,7 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// rsaKeys are made once: it takes a while.
+// rsaKeys are generated once, because it is slow.
 var rsaKeys = sync.OnceValue(func() [2]*rsa.PrivateKey {
 	var keys [2]*rsa.PrivateKey
 	for i := range keys {
@@ -52,7 +52,7 @@ func sign(t testing.TB, method jwt.SigningMethod, key any, kid string, claims jw
 	return text
 }
 
-// with is a set of claims that is valid for an hour, and more.
+// with returns claims that are valid for an hour, and more.
 func with(more jwt.MapClaims) jwt.MapClaims {
 	claims := jwt.MapClaims{"sub": "ada", "exp": time.Now().Add(time.Hour).Unix()}
 	maps.Copy(claims, more)
@@ -80,7 +80,7 @@ func writeFile(t testing.TB, name string, content []byte) string {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(t.TempDir(), name)
 	}
-	// A reader sees the old file or the new one, never half of it.
+	// Replace the file atomically.
 	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestTokens(t *testing.T) {
 		"too long":              {sign(t, jwt.SigningMethodRS256, key, "", ours(jwt.MapClaims{"x": strings.Repeat("x", 20_000)})), ""},
 	}
 	for name, test := range tests {
-		for range 2 { // the second time it may be remembered
+		for range 2 { // the second time it may be cached
 			got := who.Attributes(carrying(test.token), "claim.sub", "claim.iss")
 			if got["user"] != test.user || got["claim.sub"] != test.user || (got["claim.iss"] == "") != (test.user == "") {
 				t.Errorf("%s: %v, want the user %q", name, got, test.user)
@@ -167,7 +167,7 @@ func TestTokens(t *testing.T) {
 	r.RemoteAddr = "10.0.0.1:1"
 	r.Header.Set("X-User-Id", "eve")
 	if got := who.Attributes(r)["user"]; got != "ada" {
-		t.Errorf("the proxy says eve, the token ada: user %q", got)
+		t.Errorf("header eve, token ada: user %q", got)
 	}
 	r.Header["Authorization"] = []string{"Bearer " + good, "Bearer " + tests["one of the audience"].token}
 	if got := who.Attributes(r)["user"]; got != "eve" {
@@ -204,7 +204,7 @@ func TestKindsOfKeys(t *testing.T) {
 
 	tests := map[string]struct {
 		algorithms []string
-		keys       []byte // none means the secret
+		keys       []byte // nil means the secret
 		token      string
 		user       string
 	}{
@@ -246,10 +246,10 @@ func TestKindsOfKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, keys := range map[string][]byte{
-		"no key for RS256":    pemOf(t, ec.Public()),
-		"it is not a public":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-		"not a JWK set":       []byte("{"),
-		"no key for RS256 am": []byte(`{"keys":[]}`),
+		"no key for RS256":       pemOf(t, ec.Public()),
+		"not a public key":       pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+		"not a JWK set":          []byte("{"),
+		"no key for RS256 found": []byte(`{"keys":[]}`),
 	} {
 		_, err := identity.New(identity.Options{JWT: identity.JWT{Algorithms: []string{"RS256"}, KeyFile: writeFile(t, "keys", keys)}})
 		if err == nil || !strings.Contains(err.Error(), name) {
@@ -308,7 +308,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-func TestTokensExpireAlthoughRemembered(t *testing.T) {
+func TestCachedTokensExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		who := resolver(t, identity.Options{
@@ -323,9 +323,9 @@ func TestTokensExpireAlthoughRemembered(t *testing.T) {
 		}{
 			{0, ""},
 			{4 * time.Second, ""},
-			{1 * time.Second, "ada"}, // not before, less the leeway
+			{1 * time.Second, "ada"}, // nbf minus leeway
 			{64 * time.Second, "ada"},
-			{1 * time.Second, ""}, // expiry, and the leeway
+			{1 * time.Second, ""}, // exp plus leeway
 		} {
 			time.Sleep(test.after)
 			if got := who.Attributes(r)["user"]; got != test.user {
@@ -335,8 +335,8 @@ func TestTokensExpireAlthoughRemembered(t *testing.T) {
 	})
 }
 
-// TestTokensAlone is about tokens outside of requests: they are read as those in requests are, and errors show nothing of them.
-func TestTokensAlone(t *testing.T) {
+// TestTokensOutsideRequests tests that Claims reads tokens as requests do, and that errors contain no part of them.
+func TestTokensOutsideRequests(t *testing.T) {
 	t.Parallel()
 	key := rsaKeys()[0]
 	tokens, err := identity.NewTokens(identity.JWT{
@@ -352,9 +352,9 @@ func TestTokensAlone(t *testing.T) {
 	}
 	for token, want := range map[string]string{
 		sign(t, jwt.SigningMethodRS256, key, "", with(jwt.MapClaims{"exp": 1})): "token is expired",
-		sign(t, jwt.SigningMethodRS256, rsaKeys()[1], "", with(nil)):            "no key that is known has signed it",
-		"x.y.z": "no key that is known has signed it",
-		"":      "no key that is known has signed it",
+		sign(t, jwt.SigningMethodRS256, rsaKeys()[1], "", with(nil)):            "not signed by a known key",
+		"x.y.z": "not signed by a known key",
+		"":      "not signed by a known key",
 	} {
 		if _, err := tokens.Claims(token); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -368,7 +368,7 @@ func TestTokensAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer waiting.Close()
-	if _, err := waiting.Claims("x.y.z"); err == nil || err.Error() != "the keys to verify it with are not there yet" {
+	if _, err := waiting.Claims("x.y.z"); err == nil || err.Error() != "keys not yet available" {
 		t.Error(err)
 	}
 }

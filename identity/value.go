@@ -7,19 +7,19 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Bounds of what a request can put into attributes.
+// Bounds of the attributes of a request.
 const (
-	// maxAttributes is how many attributes a request has at most. The built-in ones come first, then those asked for, in
-	// the order of asking.
+	// maxAttributes caps the number of attributes of a request. The built-in attributes come first, then the requested names in
+	// their order.
 	maxAttributes = 64
 	// maxName is the length of the longest attribute name that is looked up.
 	maxName = 128
-	// MaxValue is the length of the longest value. A longer one that tells clients apart is replaced by its hash, so that
-	// distinct values stay distinct; a longer text, as user_agent is, is cut.
+	// MaxValue is the maximum length of a value in bytes. A longer value that identifies clients is replaced by its hash, so that
+	// distinct values stay distinct. A longer text, such as user_agent, is cut.
 	MaxValue = 256
 )
 
-// bounded is for values that tell clients apart.
+// bounded returns a value that identifies clients, replaced by its hash if it is longer than MaxValue.
 func bounded(value string) string {
 	if value = strings.TrimSpace(value); len(value) > MaxValue {
 		return headgate.HashKey(value)
@@ -27,7 +27,7 @@ func bounded(value string) string {
 	return value
 }
 
-// cut is for texts that are read rather than counted by.
+// cut returns a text that people read, cut to at most length bytes.
 func cut(text string, length int) string {
 	if text = strings.TrimSpace(text); len(text) <= length {
 		return text
@@ -38,7 +38,7 @@ func cut(text string, length int) string {
 	return text[:length]
 }
 
-// put leaves out what is empty, and what is too much.
+// put sets an attribute, unless its value is empty or there are already maxAttributes.
 func put(attrs headgate.Attributes, name, value string) {
 	if value != "" && len(attrs) < maxAttributes {
 		attrs[name] = value

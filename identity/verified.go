@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// maxVerified is how many tokens each of the two generations holds.
+// maxVerified is the capacity of each of the two generations.
 const maxVerified = 4096
 
-// verifiedTokens remembers the claims of tokens that were verified, by the token's hash: verifying costs some fifty times
-// as much. It belongs to a set of keys and is forgotten with it. When the young generation is full it becomes the old
-// one, and what is in use moves back.
+// verifiedTokens caches the claims of verified tokens by the token's hash: verifying a token is about fifty times as expensive as a
+// lookup. It belongs to a set of keys and is dropped with it. When the young generation is full, it replaces the old one. A lookup
+// moves a token from the old generation to the young one.
 type verifiedTokens struct {
 	mu         sync.Mutex
 	young, old map[[sha256.Size]byte]verifiedToken

@@ -143,7 +143,7 @@ func TestKeysWithoutEnd(t *testing.T) {
 		var source *keySource
 		source = newKeySource(t, false, func(w http.ResponseWriter, r *http.Request) { answer(source)(w, r) })
 		node := startServer(t, fmt.Sprintf("identity: {jwt: {algorithms: [RS256], key_url: %q}}\n", source.URL), "rules: [{id: a, by: [user], limit: 1/s}]\n")
-		waitUntil(t, "the log says that the keys cannot be read", func() bool { return strings.Contains(node.Output(), "keys of tokens cannot be read") })
+		waitUntil(t, "the log says that the keys cannot be read", func() bool { return strings.Contains(node.Output(), "JWT keys cannot be read") })
 		node.Kill()
 		source.CloseClientConnections()
 		t.Logf("%s: %d bytes were taken", name, source.sent.Load())

@@ -172,7 +172,7 @@ func TestSecretsOfAServer(t *testing.T) {
 			t.Fatal("/readyz never says that PostgreSQL is away")
 		}
 	}
-	if log := node.Output(); !strings.Contains(log, "keys of tokens cannot be read") {
+	if log := node.Output(); !strings.Contains(log, "JWT keys cannot be read") {
 		t.Errorf("the log does not say that the keys cannot be read:\n%s", log)
 	}
 	t.Log(look("in the end"))

@@ -193,7 +193,7 @@ func testNotTrusted(w *world, g gateway) {
 	// All are one client, which is the gateway.
 	newClient(w.t, address, "127.0.0.4").passes("GET", "/", "pages-by-ip", 10, 6)
 	for _, warning := range []string{
-		`"msg":"header ignored: the peer is not trusted; if it is a proxy, add it to the trusted ones","peer":"127.0.0.1"`,
+		`"msg":"header of an untrusted peer ignored; if the peer is a proxy, add it to the trusted proxies","peer":"127.0.0.1"`,
 		`"msg":"forward-auth was not told which request it is asked about`,
 	} {
 		if n := strings.Count(w.headgate.Output(), warning); n != 1 {

@@ -92,7 +92,7 @@ func TestJWT(t *testing.T) {
 	org := func(id any) jwt.MapClaims { return jwt.MapClaims{"org": jwt.MapClaims{"id": id}} }
 	foreign := jwt.MapClaims{"iss": "https://other.example"}
 	const (
-		notOurs  = notBelieved + "no key that is known has signed it"
+		notOurs  = notBelieved + "not signed by a known key"
 		noName   = notBelieved + "its claim sub must be the caller's name"
 		noRole   = notBelieved + "its claim role must be self, viewer, editor or admin"
 		noTenant = notBelieved + `its claim org.id must be the caller's tenant, or "*" for all`
@@ -316,7 +316,7 @@ func FuzzCaller(f *testing.F) {
 		if err == nil || caller != (adminapi.Caller{}) {
 			t.Fatalf("%q is the token of %+v", token, caller)
 		}
-		if text := err.Error(); text != unknownToken && text != notBelieved+"no key that is known has signed it" {
+		if text := err.Error(); text != unknownToken && text != notBelieved+"not signed by a known key" {
 			t.Fatalf("%q: %v", token, err)
 		}
 	})
