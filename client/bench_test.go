@@ -17,11 +17,11 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// callers ask at the same time.
+// callers is the number of concurrent callers.
 const callers = 64
 
-// BenchmarkCheck is what a check by a service costs, client and server together on loopback, beside what gRPC alone
-// does: a stream for each caller whose messages come back as they are, and a call that answers at once.
+// BenchmarkCheck measures a check by a service, client and server together on loopback, and for comparison gRPC alone: a stream per
+// caller that echoes messages, and a call that returns at once.
 func BenchmarkCheck(b *testing.B) {
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{
 		ID: "search-by-key", By: []string{"api_key"}, Limit: headgate.Limit{Count: headgate.MaxCost, Window: time.Second},
@@ -93,7 +93,7 @@ func BenchmarkCheck(b *testing.B) {
 	})
 }
 
-// bare answers without deciding anything.
+// bare is a service that responds without deciding.
 type bare struct {
 	checkv1.UnimplementedCheckServiceServer
 }
@@ -113,17 +113,17 @@ func (bare) CheckStream(s grpc.BidiStreamingServer[checkv1.CheckStreamRequest, c
 	}
 }
 
-// together has all callers ask until the benchmark is over.
+// together runs the calls of all callers until the benchmark ends.
 func together(b *testing.B, caller func() func() error) {
 	b.ReportAllocs()
 	var left atomic.Int64
 	var running sync.WaitGroup
 	left.Store(int64(b.N))
 	for range callers {
-		ask := caller()
+		call := caller()
 		running.Go(func() {
 			for left.Add(-1) >= 0 {
-				if err := ask(); err != nil {
+				if err := call(); err != nil {
 					b.Error(err)
 					return
 				}

@@ -17,27 +17,31 @@ import (
 
 const defaultTimeout = 100 * time.Millisecond
 
-// Options of a Client.
+// Options configures a Client.
 type Options struct {
-	// Addresses of the servers, as host:port. Each gets one connection, and checks are spread over all that answer.
+	// Addresses are the servers, as host:port. At least one is required. The client opens one connection to each and spreads
+	// checks over the available servers.
 	Addresses []string
-	// TLS is how to connect, with a certificate of one's own in it if the servers ask for one; nil means plain text.
+	// TLS configures the connections, including a client certificate if the servers require one. The default (nil) is plain
+	// text.
 	TLS *tls.Config
-	// Token is sent to the servers with each call, for those with listen.tokens_file; "" means none. Without TLS it is sent in the
-	// clear.
+	// Token is sent with each call, for servers with listen.tokens_file. Without TLS it is sent in clear text. The default is none.
 	Token string
-	// Timeout is how long to wait for an answer; 0 means 100 ms. The deadline of a context counts if it is sooner.
+	// Timeout is the deadline of each call. The default (0) is 100 ms. The deadline of the caller's context does not shorten it.
 	Timeout time.Duration
-	// OnFailure decides where no server does: headgate.FailDeny denies, everything else lets pass.
+	// OnFailure decides requests if no server does: headgate.FailDeny denies them, every other value, including the default,
+	// allows them.
 	OnFailure headgate.OnStoreFailure
-	// TraceParent is the trace that a call is part of, as in the header traceparent of W3C Trace Context, for the servers'
-	// traces and logs; "" means none. With OpenTelemetry a propagator writes it. nil means that servers are not told.
+	// TraceParent returns the trace of a call in the format of the W3C header traceparent, or "" for none. With OpenTelemetry, a
+	// propagator writes it. The servers use it for their traces and logs. The default (nil) sends none.
 	TraceParent func(ctx context.Context) string
-	// Log is told when a server goes away and when it is back; nil means slog.Default().
+	// Log receives a warning when a server becomes unavailable and a message when it recovers. The default is slog.Default().
 	Log *slog.Logger
 }
 
-// Client asks servers. It is safe for use by many goroutines, which share its connections: make one and keep it.
+// Client checks requests with servers. Use Check to decide and charge a request, Peek to decide it without charging, and Reserve
+// with Commit or Cancel if the cost is known only afterwards. It is safe for concurrent use. Create one Client and share it, because
+// it owns the connections.
 type Client struct {
 	options Options
 	started time.Time
@@ -46,32 +50,32 @@ type Client struct {
 
 	waiters sync.Pool
 	turn    atomic.Uint32
-	// usable are the links that checks go to. It is never nil.
+	// usable are the links that checks are sent on. It is never nil.
 	usable atomic.Pointer[[]*link]
-	// attributes is nil until a server has said what its rules look at.
+	// attributes is nil until a server has reported the attributes of its rules.
 	attributes atomic.Pointer[[]string]
 
-	mu       sync.Mutex
-	links    map[*link]struct{} // those that are up and not retired
-	known    map[*server][]string
-	starting int           // servers that have been neither reached nor missed yet
-	changed  chan struct{} // closed when anything of this changes
-	closed   bool
+	mu             sync.Mutex
+	links          map[*link]struct{}   // the connected links, without the retired ones
+	ruleAttributes map[*server][]string // as last reported by each server
+	starting       int                  // servers whose first connection attempt has not finished
+	changed        chan struct{}        // closed when one of these fields changes
+	closed         bool
 }
 
-// New makes a client. It does not wait for servers: the first checks do, within their deadline. Close it when it is no
+// New returns a Client. It does not wait for connections; the first checks do, within their deadline. Close the Client when it is no
 // longer needed.
 func New(o Options) (*Client, error) {
 	if len(o.Addresses) == 0 {
-		return nil, errors.New("client: there are no addresses: name at least one server, as host:port")
+		return nil, errors.New("client: Addresses: required: list at least one server, as host:port")
 	}
 	for _, address := range o.Addresses {
 		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-			return nil, fmt.Errorf("client: address %q is not host:port, such as headgate-1:8081", address)
+			return nil, fmt.Errorf("client: Addresses: %q: must be host:port, such as headgate-1:8081", address)
 		}
 	}
 	if o.Timeout < 0 {
-		return nil, fmt.Errorf("client: a timeout of %v is negative: leave it out for %v", o.Timeout, defaultTimeout)
+		return nil, fmt.Errorf("client: Timeout %v: must not be negative: omit it for %v", o.Timeout, defaultTimeout)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
@@ -82,7 +86,7 @@ func New(o Options) (*Client, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{
 		options: o, started: time.Now(), stop: stop,
-		links: map[*link]struct{}{}, known: map[*server][]string{}, starting: len(o.Addresses), changed: make(chan struct{}),
+		links: map[*link]struct{}{}, ruleAttributes: map[*server][]string{}, starting: len(o.Addresses), changed: make(chan struct{}),
 	}
 	c.waiters.New = func() any { return newWaiter() }
 	c.usable.Store(&[]*link{})
@@ -93,16 +97,16 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends all connections and waits until they are. Checks under way, and those to come, are decided by OnFailure.
+// Close closes all connections and waits until they are closed. OnFailure decides pending and later checks.
 func (c *Client) Close() {
-	c.change(func() { c.closed = true })
+	c.update(func() { c.closed = true })
 	c.stop()
 	c.running.Wait()
 }
 
-// Check decides a request and charges it, as headgate.Limiter.Check does. The error is nil unless the request itself is
-// wrong: it names a rule that there is not, or is larger than the servers take. A request is charged also if ctx has ended: the
-// wait for an answer ends with Options.Timeout.
+// Check decides a request and charges it, like headgate.Limiter.Check. The error is nil unless the request itself is invalid: it
+// names an unknown rule or is larger than the servers accept. A request is charged even if ctx is done; Check waits for the response
+// up to Options.Timeout.
 func (c *Client) Check(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 	w, _ := c.waiters.Get().(*waiter)
 	defer c.putBack(w)
@@ -116,16 +120,16 @@ func (c *Client) Check(ctx context.Context, req headgate.Request) (headgate.Deci
 		if err != nil {
 			return c.undecided(err), nil
 		}
-		if !l.ask(w) {
-			continue // it is gone, and so is the reason to pick it
+		if !l.enqueue(w) {
+			continue // the link has ended, so pick does not return it again
 		}
-		if err := l.await(w); !errors.Is(err, errNotSent) {
+		if err := l.wait(w); !errors.Is(err, errNotSent) {
 			return c.decision(w, err)
 		}
 	}
 }
 
-// traceparent is what to tell servers of the caller's trace.
+// traceparent returns the trace of a call, or "" for none.
 func (c *Client) traceparent(ctx context.Context) string {
 	if c.options.TraceParent == nil {
 		return ""
@@ -133,28 +137,28 @@ func (c *Client) traceparent(ctx context.Context) string {
 	return c.options.TraceParent(ctx)
 }
 
-// putBack does not keep what a few large requests have grown.
+// putBack returns a waiter to the pool, unless a large request has grown its buffer.
 func (c *Client) putBack(w *waiter) {
-	if cap(w.request) <= mostBytes {
+	if cap(w.request) <= maxMessage {
 		c.waiters.Put(w)
 	}
 }
 
-// Attributes are the names of those that the rules of the servers look at. Until a server has said so they are the
-// built-in ones; right after New this waits for a server, up to Options.Timeout, so that no rule is missed that looks
-// at others.
+// Attributes returns the names of the attributes that the rules of the servers use. Right after New it waits for a server, up to
+// Options.Timeout, so that no rule with other attributes is missed. Until a server has reported them, it returns the built-in
+// attributes.
 func (c *Client) Attributes() []string {
 	if names := c.attributes.Load(); names != nil {
 		return *names
 	}
-	patience := time.After(c.options.Timeout - time.Since(c.started))
-	if c.await(patience, func() bool { return c.attributes.Load() != nil }) != nil {
+	timeout := time.After(c.options.Timeout - time.Since(c.started))
+	if c.await(timeout, func() bool { return c.attributes.Load() != nil }) != nil {
 		return headgate.BuiltIn()
 	}
 	return *c.attributes.Load()
 }
 
-// pick returns a link to ask. It waits for one only if it is not known yet whether there is any.
+// pick returns a link to send a check on. It waits for one only while the first connection attempts are pending.
 func (c *Client) pick(timeout <-chan time.Time) (*link, error) {
 	for {
 		if links := *c.usable.Load(); len(links) > 0 {
@@ -166,7 +170,7 @@ func (c *Client) pick(timeout <-chan time.Time) (*link, error) {
 	}
 }
 
-// await waits until a change makes ready true. It fails if the time is up, or no server is yet to be reached or missed.
+// await waits until ready returns true. It fails on timeout, after Close, or if all servers have been tried without success.
 func (c *Client) await(timeout <-chan time.Time, ready func() bool) error {
 	for {
 		c.mu.Lock()
@@ -188,8 +192,8 @@ func (c *Client) await(timeout <-chan time.Time, ready func() bool) error {
 	}
 }
 
-// change is how links come, turn and go.
-func (c *Client) change(edit func()) {
+// update applies edit to the links, recomputes usable and wakes all callers of await. All changes of links go through it.
+func (c *Client) update(edit func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	edit()
@@ -203,7 +207,7 @@ func (c *Client) change(edit func()) {
 	}
 	usable := healthy
 	if len(healthy) == 0 {
-		usable = draining // they answer until they are gone
+		usable = draining // draining servers still respond
 	}
 	c.usable.Store(&usable)
 	if len(healthy) > 0 {
@@ -216,19 +220,21 @@ func (c *Client) change(edit func()) {
 	c.changed = make(chan struct{})
 }
 
+// add adds a connected link.
 func (c *Client) add(l *link) {
-	c.change(func() {
+	c.update(func() {
 		c.links[l] = struct{}{}
 		c.settle(l.server)
 	})
 }
 
-func (c *Client) remove(l *link) { c.change(func() { delete(c.links, l) }) }
+// remove removes a link that has ended.
+func (c *Client) remove(l *link) { c.update(func() { delete(c.links, l) }) }
 
-// miss is told of a server that cannot be reached.
-func (c *Client) miss(s *server) { c.change(func() { c.settle(s) }) }
+// connectFailed records that a server could not be reached.
+func (c *Client) connectFailed(s *server) { c.update(func() { c.settle(s) }) }
 
-// settle is called once it is known whether a server is there.
+// settle records that the first connection attempt to a server has finished. The caller holds mu.
 func (c *Client) settle(s *server) {
 	if !s.settled {
 		s.settled = true
@@ -236,12 +242,13 @@ func (c *Client) settle(s *server) {
 	}
 }
 
-// learn is told what the rules of a server look at. While servers have different rules, all names are of interest.
-func (c *Client) learn(s *server, names []string) {
-	c.change(func() {
-		c.known[s] = names
+// setAttributes records the attributes that the rules of a server use. While servers have different rules, Attributes returns the
+// union.
+func (c *Client) setAttributes(s *server, names []string) {
+	c.update(func() {
+		c.ruleAttributes[s] = names
 		all := []string{}
-		for _, names := range c.known {
+		for _, names := range c.ruleAttributes {
 			all = append(all, names...)
 		}
 		slices.Sort(all)

@@ -18,7 +18,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// TestAttributes waits for the servers, puts together what they say, and learns of changes.
+// TestAttributes tests that Attributes waits for the servers, merges their attributes and follows changes.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	changed := make(chan struct{})
@@ -53,7 +53,7 @@ func TestAttributes(t *testing.T) {
 	})
 }
 
-func TestAttributesOfNobody(t *testing.T) {
+func TestAttributesWithoutServer(t *testing.T) {
 	t.Parallel()
 	silent, _ := newFake(func(_ int, s *session) error {
 		<-s.Context().Done()
@@ -72,7 +72,7 @@ func TestAttributesOfNobody(t *testing.T) {
 	}
 }
 
-// TestLateServer starts a server after the client has given it up.
+// TestLateServer starts a server after the client has found it unavailable.
 func TestLateServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,14 +83,14 @@ func TestLateServer(t *testing.T) {
 	l.Close()
 	var log journal
 	c := newClient(t, client.Options{Addresses: []string{address}, Log: log.logger()})
-	eventually(t, "the server is missed", func() bool { return log.count("is away") == 1 })
+	eventually(t, "the server is logged as unavailable", func() bool { return log.count("server unavailable") == 1 })
 	server := grpc.NewServer()
 	checkv1.RegisterCheckServiceServer(server, newFake(willing))
 	listenOn(t, server, address)
-	eventually(t, "checks are answered", func() bool { return failed(check(t, c, "u")) == nil })
+	eventually(t, "checks are decided", func() bool { return failed(check(t, c, "u")) == nil })
 }
 
-// TestBytes sends what is no text, which must not break the stream for others, nor make one subject of two.
+// TestBytes sends values that are not UTF-8. They must not break the stream, and different values must stay different subjects.
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	limiter := newLimiter(t, headgate.Rule{ID: "a", By: []string{"user"}, Limit: headgate.PerDay(1)})
@@ -104,7 +104,7 @@ func TestBytes(t *testing.T) {
 			t.Errorf("%q: %+v, then %+v", user, first, second)
 		}
 	}
-	if log.count("away") > 0 {
+	if log.count("unavailable") > 0 {
 		t.Error("the stream broke")
 	}
 }

@@ -9,20 +9,21 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// noRule stands where a rule would in a decision that no server made.
+// noRule is the rule's name in a decision that no server made.
 const noRule = "unanswered"
 
 var (
-	errClosed   = fmt.Errorf("%w: the client is closed", headgate.ErrUnavailable)
-	errNoServer = fmt.Errorf("%w: no server is there", headgate.ErrUnavailable)
+	errClosed   = fmt.Errorf("%w: client closed", headgate.ErrUnavailable)
+	errNoServer = fmt.Errorf("%w: no server available", headgate.ErrUnavailable)
 )
 
-// unanswered is the error of what was sent, and may have been charged.
+// unanswered returns the error of a call that was sent and may have been charged.
 func unanswered(cause error) error {
 	return fmt.Errorf("%w: %w: %w", headgate.ErrUnavailable, headgate.ErrUnanswered, cause)
 }
 
-// undecided is the decision where no server made one. Its limit is what middleware needs to tell this from a denial.
+// undecided returns OnFailure's decision, which is used if no server made one. Its limit carries the error, so that middleware can
+// distinguish it from a denial.
 func (c *Client) undecided(err error) headgate.Decision {
 	allowed := c.options.OnFailure != headgate.FailDeny
 	return headgate.Decision{
@@ -33,7 +34,7 @@ func (c *Client) undecided(err error) headgate.Decision {
 	}
 }
 
-// decision is what became of a check.
+// decision returns the decision of a finished check.
 func (c *Client) decision(w *waiter, err error) (headgate.Decision, error) {
 	if err != nil {
 		return c.undecided(err), nil
@@ -41,19 +42,19 @@ func (c *Client) decision(w *waiter, err error) (headgate.Decision, error) {
 	if w.code != codes.OK {
 		return c.failure(w.code, w.message)
 	}
-	return c.readable(w.names.decision(w.response))
+	return c.decoded(w.names.decision(w.response))
 }
 
-// readable is a decision that a server made, unless it cannot be read.
-func (c *Client) readable(d headgate.Decision, err error) (headgate.Decision, error) {
+// decoded returns the decision of a server, or OnFailure's decision if the response could not be decoded.
+func (c *Client) decoded(d headgate.Decision, err error) (headgate.Decision, error) {
 	if err != nil {
 		return c.undecided(unanswered(err)), nil
 	}
 	return d, nil
 }
 
-// failure is what a server says in place of a decision: that the request is wrong, which is for the caller to know and
-// denies nothing, or that it cannot decide.
+// failure returns the decision for an error status of a server. If the request is invalid, it returns an error and denies nothing.
+// Otherwise OnFailure decides.
 func (c *Client) failure(code codes.Code, message string) (headgate.Decision, error) {
 	switch code {
 	case codes.NotFound:
@@ -64,5 +65,5 @@ func (c *Client) failure(code codes.Code, message string) (headgate.Decision, er
 	return c.undecided(unanswered(fmt.Errorf("%v: %s", code, message))), nil
 }
 
-// unlimited is the decision where no limit applied.
+// unlimited returns the decision for a request to which no limit applied.
 func unlimited() headgate.Decision { return headgate.Decision{Allowed: true, Path: headgate.PathNone} }

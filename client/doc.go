@@ -1,18 +1,18 @@
-// Package client asks a Headgate service what a headgate.Limiter would say: it has the same methods, so that limiting
-// in this process and limiting by a service are one line apart.
+// Package client is a client of a Headgate service. It has the methods of a headgate.Limiter, so switching between limiting in
+// this process and limiting by a service is a change of one line.
 //
 //	limiter, err := client.New(client.Options{Addresses: []string{"headgate-1:8081", "headgate-2:8081"}})
 //	http.Handle("/", httplimit.New(limiter, httplimit.Options{})(mux))
 //
-// It knows the servers: which of them answer, which are about to stop, which hang. It knows neither rules nor counters.
+// It knows the servers: which are available, which are draining, which hang. It does not know rules or counters.
 //
-// # What happens without an answer
+// # Failures
 //
-// A check has a deadline. If there is no answer by then, if the connection breaks after the check was sent, or if no
-// server is there, Options.OnFailure decides: the decision's Path is then headgate.PathFailed, and its one limit
-// carries the error. What was sent is never sent again, because it may have been charged; what was still waiting to
-// be sent when its connection broke goes to another server.
+// A check has a deadline. Options.OnFailure decides if there is no response within the deadline, if the connection breaks after the
+// check was sent, or if no server is available. The decision's Path is then headgate.PathFailed, and its only limit carries the
+// error. A check that was sent is never sent again, because it may have been charged. A check that was still queued when its
+// connection broke is sent to another server.
 //
-// A server that is about to stop says so. Checks then go to the others at once, and what was asked before is still
-// answered: a rolling restart is not noticed.
+// A server announces that it is draining. New checks then go to the other servers at once, and the draining server still responds
+// to earlier checks, so a rolling restart loses no check.
 package client

@@ -17,9 +17,9 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// leaving is the script of a server whose first stream drains when a check of slow comes, which it answers only when it
-// is told to. It sends down ended what the stream ended with.
-func leaving(answer <-chan struct{}, ended chan<- error) script {
+// draining returns the script of a server whose first stream drains when a check of user slow arrives. It responds to that check
+// after respond is closed, and sends the error that ended the stream to ended.
+func draining(respond <-chan struct{}, ended chan<- error) script {
 	return func(n int, s *session) error {
 		if n > 1 {
 			<-s.Context().Done()
@@ -38,9 +38,9 @@ func leaving(answer <-chan struct{}, ended chan<- error) script {
 				if err := s.Send(&checkv1.CheckStreamResponse{Draining: true}); err != nil {
 					return err
 				}
-				<-answer
+				<-respond
 			}
-			if err := s.answer(checks...); err != nil {
+			if err := s.respond(checks...); err != nil {
 				return err
 			}
 		}
@@ -49,33 +49,33 @@ func leaving(answer <-chan struct{}, ended chan<- error) script {
 
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	answer, ended := make(chan struct{}), make(chan error, 1)
-	old, fresh := newFake(leaving(answer, ended)), newFake(willing)
+	respond, ended := make(chan struct{}), make(chan error, 1)
+	old, fresh := newFake(draining(respond, ended)), newFake(willing)
 	first, _ := old.start(t)
 	second, _ := fresh.start(t)
 	var log journal
 	c := newClient(t, client.Options{Addresses: []string{first, second}, Timeout: patient, Log: log.logger()})
 
-	eventually(t, "both are asked", func() bool {
+	eventually(t, "both get checks", func() bool {
 		check(t, c, "u")
 		_, checks := old.count()
 		_, others := fresh.count()
 		return checks > 0 && others > 0
 	})
 	slow := make(chan headgate.Decision, 2)
-	for range cap(slow) { // by turns, so that one goes to the server that drains
+	for range cap(slow) { // round robin, so that one goes to the draining server
 		go func() { slow <- check(t, c, "slow") }()
 	}
-	eventually(t, "the client knows that the server drains", func() bool { return log.count("about to stop") == 1 })
+	eventually(t, "the client knows that the server drains", func() bool { return log.count("draining") == 1 })
 	for i := range 100 {
 		if d := check(t, c, strconv.Itoa(i)); failed(d) != nil {
 			t.Errorf("check %d: %v", i, failed(d))
 		}
 	}
-	close(answer)
+	close(respond)
 	for range cap(slow) {
 		if d := <-slow; failed(d) != nil || d.Version != "slow" {
-			t.Errorf("what was asked before: %+v", d)
+			t.Errorf("check sent before draining: %+v", d)
 		}
 	}
 	if err := <-ended; !errors.Is(err, io.EOF) {
@@ -83,8 +83,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainOfTheOnlyOne is used until there is another.
-func TestDrainOfTheOnlyOne(t *testing.T) {
+// TestDrainOfOnlyServer tests that a draining server is used until another is available.
+func TestDrainOfOnlyServer(t *testing.T) {
 	t.Parallel()
 	restarted := make(chan struct{})
 	ended := make(chan error, 1)
@@ -109,7 +109,7 @@ func TestDrainOfTheOnlyOne(t *testing.T) {
 				ended <- err
 				return err
 			}
-			if err := s.answer(checks...); err != nil {
+			if err := s.respond(checks...); err != nil {
 				return err
 			}
 		}
@@ -126,7 +126,7 @@ func TestDrainOfTheOnlyOne(t *testing.T) {
 		return streams > 1
 	})
 	close(restarted)
-	eventually(t, "the server is back", func() bool { return log.count("is back") == 1 })
+	eventually(t, "the server is back", func() bool { return log.count("server recovered") == 1 })
 	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("the old stream ended with %v", err)
 	}
@@ -135,7 +135,7 @@ func TestDrainOfTheOnlyOne(t *testing.T) {
 	}
 }
 
-// node is a real server that can be started again where it was.
+// node is a real server that can be restarted at its address.
 type node struct {
 	address string
 	service *checkgrpc.Service
@@ -162,7 +162,7 @@ func newLimiter(t testing.TB, rules ...headgate.Rule) *headgate.Limiter {
 	return limiter
 }
 
-// load asks until it is stopped, and counts what was decided by whom.
+// load sends checks until it is stopped, and counts those decided by OnFailure.
 type load struct {
 	stop    chan struct{}
 	running sync.WaitGroup
@@ -218,7 +218,7 @@ func TestRollingRestart(t *testing.T) {
 		n.service.Drain()
 		n.server.GracefulStop() // returns when all streams are closed
 		n.start(t, limiter)
-		eventually(t, "the client is back", func() bool { return log.count("is back") > i })
+		eventually(t, "the recovery is logged", func() bool { return log.count("server recovered") > i })
 	}
 	l.more(t)
 	l.end()
@@ -240,18 +240,18 @@ func TestKill(t *testing.T) {
 	l := newLoad(t, c)
 	l.more(t)
 	first.server.Stop()
-	eventually(t, "the client knows", func() bool { return log.count("is away") == 1 })
-	l.more(t) // and those that were under way are noted
+	eventually(t, "the failure is logged", func() bool { return log.count("server unavailable") == 1 })
+	l.more(t) // wait until the pending checks are counted
 	lost := l.failed.Load()
 	if lost > 16 {
-		t.Errorf("%d checks were lost, more than were under way", lost)
+		t.Errorf("%d checks were lost, more than were pending", lost)
 	}
 	l.more(t)
 	if now := l.failed.Load(); now != lost {
 		t.Errorf("%d checks were lost later", now-lost)
 	}
 	first.start(t, limiter)
-	eventually(t, "the client is back", func() bool { return log.count("is back") == 1 })
+	eventually(t, "the recovery is logged", func() bool { return log.count("server recovered") == 1 })
 	l.more(t)
 	l.end()
 	if now := l.failed.Load(); now != lost {

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// startService stands for a service that runs elsewhere.
+// startService starts a service that would otherwise run on another machine.
 func startService() (address string, stop func()) {
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{
 		ID: "login", Match: headgate.Match{Path: "/login"}, By: []string{"ip"}, Limit: headgate.PerMinute(2),

@@ -24,10 +24,10 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// patient is a timeout that no test waits for.
+// patient is a timeout that no test reaches.
 const patient = 30 * time.Second
 
-// failed is nil unless a decision was made by OnFailure.
+// failed returns the error of a decision made by OnFailure, or nil.
 func failed(d headgate.Decision) error {
 	if d.Path != headgate.PathFailed {
 		return nil
@@ -35,13 +35,13 @@ func failed(d headgate.Decision) error {
 	return d.Limits[0].Err
 }
 
-// connected waits for a fake that says user.
+// connected waits until the client knows the attribute user of a fake.
 func connected(t *testing.T, c *client.Client) {
 	t.Helper()
 	eventually(t, "the client is connected", func() bool { return slices.Equal(c.Attributes(), []string{"user"}) })
 }
 
-func TestAnswersFindTheirCallers(t *testing.T) {
+func TestResponsesReachTheirCallers(t *testing.T) {
 	t.Parallel()
 	const together = 100
 	f := newFake(func(_ int, s *session) error {
@@ -56,9 +56,9 @@ func TestAnswersFindTheirCallers(t *testing.T) {
 			}
 			all = append(all, checks...)
 		}
-		for i := range all { // the last first, and one nobody asked for
-			stranger := &checkv1.StreamCheck{Id: 1 << 40}
-			if err := s.answer(stranger, all[len(all)-1-i]); err != nil {
+		for i := range all { // in reverse order, each with an unknown id
+			unknown := &checkv1.StreamCheck{Id: 1 << 40}
+			if err := s.respond(unknown, all[len(all)-1-i]); err != nil {
 				return err
 			}
 		}
@@ -71,14 +71,14 @@ func TestAnswersFindTheirCallers(t *testing.T) {
 		running.Go(func() {
 			user := strconv.Itoa(i)
 			if d := check(t, c, user); d.Version != user {
-				t.Errorf("%s got the answer for %q", user, d.Version)
+				t.Errorf("%s got the response for %q", user, d.Version)
 			}
 		})
 	}
 	running.Wait()
 }
 
-func TestNoAnswer(t *testing.T) {
+func TestNoResponse(t *testing.T) {
 	t.Parallel()
 	f := newFake(func(_ int, s *session) error {
 		if err := s.hello("user"); err != nil {
@@ -101,8 +101,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestDeniedWithoutAnswer shows what middleware makes of it: not the client's fault, and no rule is named.
-func TestDeniedWithoutAnswer(t *testing.T) {
+// TestDeniedWithoutResponse tests the middleware's response: 503, without a rule's name.
+func TestDeniedWithoutResponse(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, client.Options{Addresses: []string{"127.0.0.1:1"}, OnFailure: headgate.FailDeny})
 	w := httptest.NewRecorder()
@@ -114,7 +114,7 @@ func TestDeniedWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestContext shows that a request is charged also if its context has ended, as by a client that resets it.
+// TestContext tests that a request is charged even if its context is done, for example after a client reset it.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	n := &node{}
@@ -133,7 +133,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// TestNeverSentTwice breaks streams with checks in them: a server sees each at most once, also if another takes over.
+// TestNeverSentTwice breaks streams with pending checks: each check reaches a server at most once, even with failover.
 func TestNeverSentTwice(t *testing.T) {
 	t.Parallel()
 	fragile := newFake(func(_ int, s *session) error {
@@ -148,14 +148,14 @@ func TestNeverSentTwice(t *testing.T) {
 			if len(checks) > 2 {
 				return status.Error(codes.Internal, "broken")
 			}
-			if err := s.answer(checks...); err != nil {
+			if err := s.respond(checks...); err != nil {
 				return err
 			}
 		}
 	})
-	sound := newFake(willing)
+	healthy := newFake(willing)
 	first, _ := fragile.start(t)
-	second, _ := sound.start(t)
+	second, _ := healthy.start(t)
 	c := newClient(t, client.Options{Addresses: []string{first, second}, Timeout: patient})
 	const each = 50
 	end := time.Now().Add(patient)
@@ -173,33 +173,33 @@ func TestNeverSentTwice(t *testing.T) {
 				switch err := failed(d); {
 				case err == nil:
 					if d.Version != user {
-						t.Errorf("%s got the answer for %q", user, d.Version)
+						t.Errorf("%s got the response for %q", user, d.Version)
 					}
 				case errors.Is(err, headgate.ErrUnanswered):
 					lost.Add(1)
 				default:
-					t.Errorf("%s: %v, with a server that is there", user, err)
+					t.Errorf("%s: %v, although a server is available", user, err)
 				}
 			}
 		})
 	}
 	running.Wait()
 	streams, broken := fragile.count()
-	_, taken := sound.count()
-	t.Logf("%d streams broke, %d checks were lost with them; %d and %d came", streams, lost.Load(), broken, taken)
+	_, taken := healthy.count()
+	t.Logf("%d streams broke and lost %d checks; %d and %d arrived", streams, lost.Load(), broken, taken)
 	if streams < 2 || lost.Load() == 0 {
 		t.Error("nothing broke")
 	}
-	for _, f := range []*fake{fragile, sound} {
+	for _, f := range []*fake{fragile, healthy} {
 		for user, n := range f.seen {
-			if n > 1 || fragile.seen[user]+sound.seen[user] > 1 {
-				t.Errorf("%s came more than once", user)
+			if n > 1 || fragile.seen[user]+healthy.seen[user] > 1 {
+				t.Errorf("%s arrived more than once", user)
 			}
 		}
 	}
 }
 
-// TestHang has a server that accepts connections and says nothing, as a stopped process does.
+// TestHang tests a server that accepts connections and does not respond, like a stopped process.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	wakes := make(chan struct{})
@@ -215,7 +215,7 @@ func TestHang(t *testing.T) {
 		if err := s.hello("user"); err != nil {
 			return err
 		}
-		for { // reads, and does not answer
+		for { // reads and does not respond
 			if _, err := s.next(); err != nil {
 				return err
 			}
@@ -231,24 +231,24 @@ func TestHang(t *testing.T) {
 			t.Fatalf("check %d: %v", n, err)
 		}
 	}
-	eventually(t, "the server is taken to be away", func() bool { return log.count("is away") == 1 })
+	eventually(t, "the server is considered unavailable", func() bool { return log.count("server unavailable") == 1 })
 	begin := time.Now()
 	for range 100 {
 		if err := failed(check(t, c, "u")); err == nil || errors.Is(err, headgate.ErrUnanswered) {
 			t.Fatalf("with a server that hangs: %v", err)
 		}
 	}
-	if took := time.Since(begin); took > 10*timeout {
-		t.Errorf("100 checks without a server took %v", took)
+	if elapsed := time.Since(begin); elapsed > 10*timeout {
+		t.Errorf("100 checks without a server took %v", elapsed)
 	}
 	close(wakes)
-	eventually(t, "checks are answered again", func() bool { return failed(check(t, c, "u")) == nil })
-	if away, back := log.count("is away"), log.count("is back"); away != 1 || back != 1 {
-		t.Errorf("%d lines of a server that is away, %d of one that is back", away, back)
+	eventually(t, "checks are decided again", func() bool { return failed(check(t, c, "u")) == nil })
+	if lost, recovered := log.count("server unavailable"), log.count("server recovered"); lost != 1 || recovered != 1 {
+		t.Errorf("%d log lines for unavailable, %d for recovered", lost, recovered)
 	}
 }
 
-// TestHangOfOne has another server to go to.
+// TestHangOfOne tests that checks go to the other server.
 func TestHangOfOne(t *testing.T) {
 	t.Parallel()
 	hangs := newFake(func(n int, s *session) error {
@@ -279,7 +279,7 @@ func TestHangOfOne(t *testing.T) {
 	}
 }
 
-// TestSlowIsNotHanging gives up often on a server that answers, late as it is.
+// TestSlowIsNotHanging tests that a server that responds late, after many timeouts, is not considered hung.
 func TestSlowIsNotHanging(t *testing.T) {
 	t.Parallel()
 	slow := newFake(func(_ int, s *session) error {
@@ -289,10 +289,10 @@ func TestSlowIsNotHanging(t *testing.T) {
 		for {
 			checks, err := s.next()
 			if err != nil {
-				return nil //nolint:nilerr // the caller may go when it likes
+				return nil //nolint:nilerr // The caller may disconnect at any time.
 			}
 			time.Sleep(20 * time.Millisecond)
-			if err := s.answer(checks...); err != nil {
+			if err := s.respond(checks...); err != nil {
 				return err
 			}
 		}
@@ -313,7 +313,7 @@ func TestSlowIsNotHanging(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestNoServer(t *testing.T) {
 	t.Parallel()
 	var log journal
 	c := newClient(t, client.Options{Addresses: []string{"127.0.0.1:1"}, Timeout: patient, Log: log.logger()})
@@ -326,7 +326,7 @@ func TestNobodyThere(t *testing.T) {
 	eventually(t, "a line in the log", func() bool { return log.count("127.0.0.1:1") > 0 })
 }
 
-func TestAnswersThatAreNone(t *testing.T) {
+func TestErrorResponses(t *testing.T) {
 	t.Parallel()
 	var code codes.Code
 	f := newFake(func(_ int, s *session) error {
@@ -336,7 +336,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		for {
 			checks, err := s.next()
 			if err != nil {
-				return nil //nolint:nilerr // the caller may go when it likes
+				return nil //nolint:nilerr // The caller may disconnect at any time.
 			}
 			if err := s.Send(&checkv1.CheckStreamResponse{Answers: []*checkv1.StreamAnswer{
 				{Id: checks[0].GetId(), Code: int32(code), Message: "because"},
@@ -373,7 +373,7 @@ func TestTooLarge(t *testing.T) {
 	if _, err := c.Check(t.Context(), by(string(make([]byte, 3<<20)))); err == nil {
 		t.Error("a request of 3 MB is sent")
 	}
-	// As large as a server takes, many at once.
+	// Many requests of the largest accepted size.
 	large := headgate.Request{Attributes: headgate.Attributes{"user": "u"}}
 	for i := range 127 {
 		large.Attributes["header.x-"+strconv.Itoa(i)] = string(make([]byte, 8<<10))
@@ -391,7 +391,7 @@ func TestTooLarge(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	asked := make(chan struct{}, 1)
+	requests := make(chan struct{}, 1)
 	f := newFake(func(_ int, s *session) error {
 		if err := s.hello(); err != nil {
 			return err
@@ -401,7 +401,7 @@ func TestClose(t *testing.T) {
 				return err
 			}
 			select {
-			case asked <- struct{}{}:
+			case requests <- struct{}{}:
 			default:
 			}
 		}
@@ -412,11 +412,11 @@ func TestClose(t *testing.T) {
 	for range 100 {
 		running.Go(func() {
 			if failed(check(t, c, "u")) == nil {
-				t.Error("an answer from nowhere")
+				t.Error("a decision without a server")
 			}
 		})
 	}
-	<-asked
+	<-requests
 	c.Close()
 	running.Wait()
 	err := failed(check(t, c, "u"))
@@ -445,8 +445,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestNotSentGoesElsewhere breaks a stream that is not read from, with checks that wait to be sent.
-func TestNotSentGoesElsewhere(t *testing.T) {
+// TestQueuedChecksFailOver breaks a stream that the server does not read, with queued checks.
+func TestQueuedChecksFailOver(t *testing.T) {
 	t.Parallel()
 	breaks := make(chan struct{})
 	stuck := newFake(func(_ int, s *session) error {
@@ -462,23 +462,23 @@ func TestNotSentGoesElsewhere(t *testing.T) {
 				<-breaks
 				return status.Error(codes.Internal, "broken")
 			}
-			if err := s.answer(checks...); err != nil {
+			if err := s.respond(checks...); err != nil {
 				return err
 			}
 		}
 	})
-	sound := newFake(willing)
+	healthy := newFake(willing)
 	first, _ := stuck.start(t)
-	second, _ := sound.start(t)
+	second, _ := healthy.start(t)
 	c := newClient(t, client.Options{Addresses: []string{first, second}, Timeout: patient})
-	eventually(t, "both are asked", func() bool {
+	eventually(t, "both get checks", func() bool {
 		check(t, c, "u")
 		_, checks := stuck.count()
-		_, others := sound.count()
+		_, others := healthy.count()
 		return checks > 0 && others > 0
 	})
 	var running sync.WaitGroup
-	for range 2 { // by turns
+	for range 2 { // round robin
 		running.Go(func() { check(t, c, "stop") })
 	}
 	eventually(t, "one is stuck", func() bool {
@@ -488,22 +488,22 @@ func TestNotSentGoesElsewhere(t *testing.T) {
 	})
 	req := by("u")
 	req.Attributes["header.x"] = strings.Repeat("x", 30<<10)
-	const asked = 64
-	var lost, answered atomic.Int64
-	for range asked {
+	const requests = 64
+	var lost, decided atomic.Int64
+	for range requests {
 		running.Go(func() {
 			d, err := c.Check(t.Context(), req)
 			if err != nil || failed(d) != nil {
 				lost.Add(1)
 			} else {
-				answered.Add(1)
+				decided.Add(1)
 			}
 		})
 	}
-	eventually(t, "the sound server has answered its half", func() bool { return answered.Load() == asked/2 })
+	eventually(t, "the healthy server has decided its half", func() bool { return decided.Load() == requests/2 })
 	close(breaks)
 	running.Wait()
-	if lost.Load() == 0 || lost.Load() > asked/4 {
-		t.Errorf("%d of %d checks were lost, want those in two or three messages", lost.Load(), asked)
+	if lost.Load() == 0 || lost.Load() > requests/4 {
+		t.Errorf("%d of %d checks were lost, want those in two or three messages", lost.Load(), requests)
 	}
 }

@@ -22,18 +22,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type (
 	callerSide = grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse]
-	// script is what a fake does with its nth stream, counted from 1.
+	// script handles the nth stream of a fake, counted from 1.
 	script func(n int, s *session) error
 )
 
-// fake is a server that does as a test says.
+// fake is a server that runs a script.
 type fake struct {
 	checkv1.UnimplementedCheckServiceServer
 	script script
 
 	mu      sync.Mutex
 	streams int
-	seen    map[string]int // how often a check of a user came
+	seen    map[string]int // number of checks by user
 }
 
 func newFake(s script) *fake { return &fake{script: s, seen: map[string]int{}} }
@@ -68,7 +68,7 @@ func (f *fake) start(t testing.TB) (address string, server *grpc.Server) {
 	return listen(t, server), server
 }
 
-// hello is what a server says first.
+// hello sends a server's first message.
 func (s *session) hello(attributes ...string) error {
 	return s.Send(&checkv1.CheckStreamResponse{Rules: &checkv1.RuleInfo{Version: "v1", Attributes: attributes}})
 }
@@ -84,8 +84,8 @@ func (s *session) next() ([]*checkv1.StreamCheck, error) {
 	return m.GetChecks(), err
 }
 
-// answer lets all pass; the version is the user's name, so that callers can tell whose answer they got.
-func (s *session) answer(checks ...*checkv1.StreamCheck) error {
+// respond allows all checks. The version is the user's name, so that callers can identify the response.
+func (s *session) respond(checks ...*checkv1.StreamCheck) error {
 	m := &checkv1.CheckStreamResponse{}
 	for _, check := range checks {
 		m.Answers = append(m.Answers, &checkv1.StreamAnswer{Id: check.GetId(), Response: &checkv1.CheckResponse{
@@ -95,20 +95,20 @@ func (s *session) answer(checks ...*checkv1.StreamCheck) error {
 	return s.Send(m)
 }
 
-// serve answers until the caller is gone.
+// serve responds until the caller disconnects.
 func (s *session) serve() error {
 	for {
 		checks, err := s.next()
 		if err != nil {
-			return nil //nolint:nilerr // the caller may go when it likes
+			return nil //nolint:nilerr // The caller may disconnect at any time.
 		}
-		if err := s.answer(checks...); err != nil {
+		if err := s.respond(checks...); err != nil {
 			return err
 		}
 	}
 }
 
-// willing is the script of a server that answers everything.
+// willing allows all checks of a stream. It is a script.
 func willing(_ int, s *session) error {
 	if err := s.hello("user"); err != nil {
 		return err
@@ -152,12 +152,12 @@ func newClient(t testing.TB, o client.Options) *client.Client {
 	return c
 }
 
-// by is a request of a user.
+// by returns a request of a user.
 func by(user string) headgate.Request {
 	return headgate.Request{Attributes: headgate.Attributes{"user": user}}
 }
 
-// check fails the test on an error: there is none, whatever the servers do.
+// check checks a request of a user. An error fails the test: no failure of a server may cause one.
 func check(t testing.TB, c *client.Client, user string) headgate.Decision {
 	t.Helper()
 	d, err := c.Check(context.Background(), by(user))
@@ -167,7 +167,7 @@ func check(t testing.TB, c *client.Client, user string) headgate.Decision {
 	return d
 }
 
-// eventually waits for what other goroutines are about to do.
+// eventually waits until is returns true.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
@@ -177,7 +177,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// journal is a log to be read.
+// journal is a log that tests can read.
 type journal struct{ testenv.Log }
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// mostBytes is when a message is full. Checks that wait go into one message, but one that is larger than a server
-	// takes would end the stream.
-	mostBytes = 64 << 10
-	// mostSilent is how many checks in a row may stay without an answer before a server is taken to hang.
-	mostSilent = 5
+	// maxMessage is the size at which a message is full. Queued checks are sent in one message, but a message larger than a server
+	// accepts would end the stream.
+	maxMessage = 64 << 10
+	// maxTimeouts is the number of consecutive checks without a response after which a server is considered hung.
+	maxTimeouts = 5
 )
 
-// errNotSent says that a check may go to another server.
+// errNotSent means that a check was not sent and may be sent to another server.
 var errNotSent = errors.New("not sent")
 
-// link is one connection and the stream in it. A goroutine sends what waits, another receives; they end with the
+// link is a connection to a server with its stream. One goroutine sends queued checks, another receives responses. Both end with the
 // stream.
 type link struct {
 	server *server
@@ -35,38 +35,38 @@ type link struct {
 	stream grpc.ClientStream
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	wake   chan struct{} // for the sender
-	left   chan error    // why the link is lost, or will be
+	wake   chan struct{} // wakes the sender
+	ended  chan error    // the reason why the link has ended, or will end
 
-	draining bool // of Client.mu
+	draining bool // guarded by Client.mu
 
 	mu      sync.Mutex
-	queue   []*waiter          // waiting to be sent
-	sent    map[uint64]*waiter // waiting for an answer
+	queue   []*waiter          // not yet sent
+	sent    map[uint64]*waiter // waiting for a response
 	lastID  uint64
-	unary   int  // calls besides the stream
-	retired bool // takes no more
-	// silent is what speaks against a server: how many checks were given up since it was last heard, the first of them asked at since.
-	silent int
-	since  time.Time
+	unary   int  // calls outside the stream
+	retired bool // accepts no more checks
+	// timeouts counts the calls that timed out since the server last responded. The first of them started at silentSince.
+	timeouts    int
+	silentSince time.Time
 }
 
 func newLink(ctx context.Context, s *server, conn *grpc.ClientConn) *link {
 	l := &link{
 		server: s, conn: conn,
-		wake: make(chan struct{}, 1), left: make(chan error, 2), sent: map[uint64]*waiter{},
+		wake: make(chan struct{}, 1), ended: make(chan error, 2), sent: map[uint64]*waiter{},
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	return l
 }
 
-// open waits until the server speaks.
+// open opens the stream, waits for the server's first message and starts the goroutines.
 func (l *link) open() error {
 	desc := &checkv1.CheckService_ServiceDesc.Streams[0]
 	stream, err := l.conn.NewStream(l.ctx, desc, checkv1.CheckService_CheckStream_FullMethodName,
 		grpc.ForceCodecV2(codec{}), grpc.StaticMethod())
 	if err != nil {
-		return l.why(err)
+		return l.cause(err)
 	}
 	l.stream = stream
 	var in incoming
@@ -87,40 +87,40 @@ func (l *link) open() error {
 	return nil
 }
 
-// why is the reason of an error, if we are.
-func (l *link) why(err error) error {
+// cause returns the reason why the link was canceled, or else a readable form of err.
+func (l *link) cause(err error) error {
 	if cause := context.Cause(l.ctx); cause != nil {
 		return cause
 	}
 	if errors.Is(err, io.EOF) {
-		return errors.New("the server ended the stream")
+		return errors.New("server closed the stream")
 	}
 	return err
 }
 
-// ask lets a check wait to be sent. It is false if the link takes no more.
-func (l *link) ask(w *waiter) bool {
+// enqueue queues a check to be sent. It returns false if the link accepts no more checks.
+func (l *link) enqueue(w *waiter) bool {
 	l.mu.Lock()
 	if l.retired {
 		l.mu.Unlock()
 		return false
 	}
-	w.id, w.place = 0, len(l.queue)
+	w.id, w.index = 0, len(l.queue)
 	l.queue = append(l.queue, w)
 	l.mu.Unlock()
-	l.poke()
+	l.wakeSender()
 	return true
 }
 
-// await returns when there is an answer to a check, or none is to be expected any more.
-func (l *link) await(w *waiter) error {
+// wait waits until a check has a response, has failed or has timed out.
+func (l *link) wait(w *waiter) error {
 	select {
 	case <-w.done:
 		return w.err
 	case <-w.timer.C:
 	}
-	cause := fmt.Errorf("no answer within %v", l.server.client.options.Timeout)
-	sent, ok := l.giveUp(w)
+	cause := fmt.Errorf("no response within %v", l.server.client.options.Timeout)
+	sent, ok := l.abandon(w)
 	switch {
 	case !ok:
 		<-w.done
@@ -134,46 +134,47 @@ func (l *link) await(w *waiter) error {
 	return fmt.Errorf("%w: %w", headgate.ErrUnavailable, cause)
 }
 
-// giveUp takes a check back. It is not ok if the link has let go of it already: then its answer is there.
-func (l *link) giveUp(w *waiter) (sent, ok bool) {
+// abandon removes a check that timed out. It returns ok = false if the check is already completed.
+func (l *link) abandon(w *waiter) (sent, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case w.id != 0 && l.sent[w.id] == w:
 		delete(l.sent, w.id)
 		sent = true
-	case w.id == 0 && w.place < len(l.queue) && l.queue[w.place] == w:
+	case w.id == 0 && w.index < len(l.queue) && l.queue[w.index] == w:
 		last := len(l.queue) - 1
-		l.queue[w.place] = l.queue[last]
-		l.queue[w.place].place = w.place
+		l.queue[w.index] = l.queue[last]
+		l.queue[w.index].index = w.index
 		l.queue = slices.Delete(l.queue, last, last+1)
 	default:
 		return false, false
 	}
-	l.unheard(w.started)
+	l.addTimeout(w.started)
 	return sent, true
 }
 
-// unheard notes that something asked at a time was given up. Only if nothing at all was heard for long enough does that
-// speak against the server: callers may have little time.
-func (l *link) unheard(asked time.Time) {
-	if l.silent == 0 {
-		l.since = asked
+// addTimeout records that a call that started at this time has timed out. It cancels the link if the server has not sent anything
+// for at least Options.Timeout.
+func (l *link) addTimeout(started time.Time) {
+	if l.timeouts == 0 {
+		l.silentSince = started
 	}
-	l.silent++
-	if silence := time.Since(l.since); l.silent >= mostSilent && silence >= l.server.client.options.Timeout {
-		l.cancel(fmt.Errorf("%d checks without an answer, and nothing heard for %v", l.silent, silence))
+	l.timeouts++
+	if silence := time.Since(l.silentSince); l.timeouts >= maxTimeouts && silence >= l.server.client.options.Timeout {
+		l.cancel(fmt.Errorf("no response to %d checks, nothing received for %v", l.timeouts, silence))
 	}
 }
 
-func (l *link) poke() {
+// wakeSender wakes the sending goroutine.
+func (l *link) wakeSender() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// send sends what waits, as soon as it does.
+// send sends queued checks until the link ends.
 func (l *link) send() {
 	var out raw
 	for {
@@ -182,29 +183,29 @@ func (l *link) send() {
 		case <-l.ctx.Done():
 			return
 		}
-		runtime.Gosched() // whoever is about to ask gets into the same message
+		runtime.Gosched() // lets other goroutines add their checks to the same message
 		for l.fill(&out) {
 			if err := l.stream.SendMsg(&out); err != nil {
-				if !errors.Is(err, io.EOF) { // of which the receiver knows more
+				if !errors.Is(err, io.EOF) { // the receiver gets the actual error
 					l.cancel(err)
 				}
 				return
 			}
 		}
 		if l.finished() {
-			_ = l.stream.CloseSend() // it never fails
+			_ = l.stream.CloseSend() // cannot fail
 			return
 		}
 	}
 }
 
-// fill puts checks that wait into a message. From then on they count as sent.
+// fill moves queued checks into a message. From then on they count as sent. It returns false if there are none.
 func (l *link) fill(out *raw) bool {
 	out.data = out.data[:0]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
-	for ; n < len(l.queue) && len(out.data) < mostBytes; n++ {
+	for ; n < len(l.queue) && len(out.data) < maxMessage; n++ {
 		w := l.queue[n]
 		l.lastID++
 		w.id = l.lastID
@@ -213,60 +214,61 @@ func (l *link) fill(out *raw) bool {
 	}
 	l.queue = slices.Delete(l.queue, 0, n)
 	for i, w := range l.queue {
-		w.place = i
+		w.index = i
 	}
 	return n > 0
 }
 
+// finished reports whether the link is retired and has no pending calls.
 func (l *link) finished() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.retired && len(l.queue) == 0 && len(l.sent) == 0 && l.unary == 0
 }
 
-// retire lets the link end when everything is answered.
+// retire makes the link end when it has no more pending calls.
 func (l *link) retire() {
 	l.mu.Lock()
 	l.retired = true
 	l.mu.Unlock()
-	l.poke()
+	l.wakeSender()
 }
 
-// receive waits for a message and hands out the answers in it.
+// receive receives a message and completes the checks in it.
 func (l *link) receive(in *incoming) error {
 	if err := l.stream.RecvMsg(in); err != nil {
-		return l.why(err)
+		return l.cause(err)
 	}
 	l.mu.Lock()
-	l.silent = 0
-	for i := range in.answers {
-		a := &in.answers[i]
-		if a.waiter = l.sent[a.id]; a.waiter != nil {
-			delete(l.sent, a.id)
+	l.timeouts = 0
+	for i := range in.replies {
+		r := &in.replies[i]
+		if r.waiter = l.sent[r.id]; r.waiter != nil {
+			delete(l.sent, r.id)
 		}
 	}
 	retired := l.retired
 	l.mu.Unlock()
-	for i := range in.answers {
-		if a := &in.answers[i]; a.waiter != nil {
-			a.waiter.answer(a)
+	for i := range in.replies {
+		if r := &in.replies[i]; r.waiter != nil {
+			r.waiter.complete(r)
 		}
 	}
 	if retired {
-		l.poke()
+		l.wakeSender()
 	}
 	client := l.server.client
 	if in.rules != nil {
-		client.learn(l.server, in.rules.GetAttributes())
+		client.setAttributes(l.server, in.rules.GetAttributes())
 	}
 	if in.draining && !l.draining {
-		client.change(func() { l.draining = true })
-		l.left <- errDraining
+		client.update(func() { l.draining = true })
+		l.ended <- errDraining
 	}
 	return nil
 }
 
-// end lets go of everything that waits.
+// end closes the connection and fails all pending checks.
 func (l *link) end(err error) {
 	l.server.client.remove(l)
 	l.cancel(err)
@@ -281,6 +283,6 @@ func (l *link) end(err error) {
 	for _, w := range sent {
 		w.fail(unanswered(err))
 	}
-	_ = l.conn.Close() // it fails only if it is closed
-	l.left <- err
+	_ = l.conn.Close() // fails only if it is already closed
+	l.ended <- err
 }

@@ -17,19 +17,19 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// Peek says what Check would, without charging anything.
+// Peek returns the decision that Check would make, without charging anything.
 func (c *Client) Peek(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 	return c.call(ctx, checkv1.CheckService_Peek_FullMethodName, appendRequest(nil, &req, ""), names{}.decision)
 }
 
-// Refund gives back what a request costs, as headgate.Limiter.Refund does. Servers allow that only if their config
-// does. The error is as that of Commit.
+// Refund refunds the cost of a request, like headgate.Limiter.Refund. Servers accept refunds only if their config allows them. For
+// errors see Commit.
 func (c *Client) Refund(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 	return c.record(ctx, checkv1.CheckService_Refund_FullMethodName, appendRequest(nil, &req, ""))
 }
 
-// Reserve holds what a request may cost, as headgate.Limiter.Reserve does. Where OnFailure lets the request pass
-// there is no token, and nothing to commit.
+// Reserve holds the maximum cost of a request, like headgate.Limiter.Reserve. If OnFailure allowed the request, the reservation has
+// no token, and there is nothing to commit.
 func (c *Client) Reserve(ctx context.Context, req headgate.Request, hold time.Duration) (headgate.Reservation, error) {
 	message, at := protofields.Open(nil, 1<<3|protofields.Bytes)
 	message = protofields.Close(appendRequest(message, &req, ""), at)
@@ -50,11 +50,11 @@ func (c *Client) Reserve(ctx context.Context, req headgate.Request, hold time.Du
 	return headgate.Reservation{Decision: d, Token: token}, err
 }
 
-// Commit ends a reservation and charges what the request did cost, as headgate.Limiter.Commit does. Any server can do
-// that, whichever made the reservation.
+// Commit ends a reservation and charges the actual cost of the request, like headgate.Limiter.Commit. Any server can commit,
+// whichever made the reservation.
 //
-// There is an error also if no server answered. If that is headgate.ErrUnanswered do not commit again: the charge may
-// be recorded, and what was held comes back by itself.
+// Commit also returns an error if no server responded. If the error is headgate.ErrUnanswered, do not commit again: the charge may
+// be recorded, and the held units are released automatically.
 func (c *Client) Commit(ctx context.Context, token []byte, actual headgate.Request) (headgate.Decision, error) {
 	message := protofields.AppendBytes(nil, 1<<3|protofields.Bytes, token)
 	message = protofields.AppendNumber(message, 2<<3, uint64(actual.Cost))
@@ -62,13 +62,13 @@ func (c *Client) Commit(ctx context.Context, token []byte, actual headgate.Reque
 	return c.record(ctx, checkv1.CheckService_Commit_FullMethodName, message)
 }
 
-// Cancel ends a reservation and charges nothing, as headgate.Limiter.Cancel does. The error is as that of Commit.
+// Cancel ends a reservation without a charge, like headgate.Limiter.Cancel. For errors see Commit.
 func (c *Client) Cancel(ctx context.Context, token []byte) (headgate.Decision, error) {
 	return c.record(ctx, checkv1.CheckService_Cancel_FullMethodName, protofields.AppendBytes(nil, 1<<3|protofields.Bytes, token))
 }
 
-// record is call for what has to be recorded, where no policy can stand in: it denies nothing, and not to have an
-// answer is an error.
+// record makes a call that must be recorded by a server, so OnFailure cannot replace it: it never denies, and a missing response is
+// an error.
 func (c *Client) record(ctx context.Context, method string, message []byte) (headgate.Decision, error) {
 	d, err := c.call(ctx, method, message, names{}.decision)
 	for i := range d.Limits {
@@ -79,7 +79,7 @@ func (c *Client) record(ctx context.Context, method string, message []byte) (hea
 	return d, err
 }
 
-// call asks one server beside the stream, once, also if ctx has ended.
+// call makes a unary call to one server, once, even if ctx is done.
 func (c *Client) call(
 	ctx context.Context, method string, message []byte, read func([]byte) (headgate.Decision, error),
 ) (headgate.Decision, error) {
@@ -97,13 +97,13 @@ func (c *Client) call(
 	if err != nil {
 		return c.undecided(err), nil
 	}
-	asked := time.Now()
-	var answer raw
-	err = l.conn.Invoke(ctx, method, &raw{message}, &answer, grpc.ForceCodecV2(codec{}), grpc.StaticMethod())
+	started := time.Now()
+	var reply raw
+	err = l.conn.Invoke(ctx, method, &raw{message}, &reply, grpc.ForceCodecV2(codec{}), grpc.StaticMethod())
 	st := status.Convert(err)
-	l.leave(asked, ctx.Err() == nil && st.Code() != codes.DeadlineExceeded)
+	l.leave(started, ctx.Err() == nil && st.Code() != codes.DeadlineExceeded)
 	if err == nil {
-		return c.readable(read(answer.data))
+		return c.decoded(read(reply.data))
 	}
 	if st.Code() == codes.InvalidArgument && strings.HasPrefix(st.Message(), "reservation: ") {
 		return headgate.Decision{}, fmt.Errorf("%w: %s", headgate.ErrInvalidToken, st.Message())
@@ -111,7 +111,7 @@ func (c *Client) call(
 	return c.failure(st.Code(), st.Message())
 }
 
-// enter keeps the link until leave. It is false if the link takes no more.
+// enter keeps the link open until leave. It returns false if the link accepts no more calls.
 func (l *link) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,14 +121,15 @@ func (l *link) enter() bool {
 	return !l.retired
 }
 
-func (l *link) leave(asked time.Time, answered bool) {
+// leave ends a call that began with enter. responded reports whether the server sent a response.
+func (l *link) leave(started time.Time, responded bool) {
 	l.mu.Lock()
 	l.unary--
-	if answered {
-		l.silent = 0
+	if responded {
+		l.timeouts = 0
 	} else {
-		l.unheard(asked)
+		l.addTimeout(started)
 	}
 	l.mu.Unlock()
-	l.poke()
+	l.wakeSender()
 }

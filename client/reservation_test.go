@@ -14,10 +14,10 @@ import (
 	"github.com/headgate/headgate/internal/server/checkgrpc"
 )
 
-// recorder is an engine that says what it was asked in the decision's version.
+// recorder is an engine that records calls and returns the method as the decision's version.
 type recorder struct {
 	*headgate.Limiter
-	asked chan recorded
+	calls chan recorded
 }
 
 type recorded struct {
@@ -36,7 +36,7 @@ func (r *recorder) note(
 	if string(token) == "forged" {
 		return headgate.Decision{}, headgate.ErrInvalidToken
 	}
-	r.asked <- recorded{method, req, string(token), hold}
+	r.calls <- recorded{method, req, string(token), hold}
 	return headgate.Decision{Allowed: true, Path: headgate.PathStore, Version: method}, nil
 }
 
@@ -77,7 +77,7 @@ func TestReservation(t *testing.T) {
 	var token []byte
 	for _, test := range []struct {
 		want recorded
-		ask  func() (headgate.Decision, error)
+		call func() (headgate.Decision, error)
 	}{
 		{recorded{method: "peek", req: req}, func() (headgate.Decision, error) { return c.Peek(t.Context(), req) }},
 		{recorded{method: "refund", req: req}, func() (headgate.Decision, error) { return c.Refund(t.Context(), req) }},
@@ -93,12 +93,12 @@ func TestReservation(t *testing.T) {
 			return c.Cancel(t.Context(), token)
 		}},
 	} {
-		d, err := test.ask()
+		d, err := test.call()
 		if err != nil || !d.Allowed || d.Version != test.want.method {
 			t.Fatalf("%s: decision %+v, error %v", test.want.method, d, err)
 		}
-		if got := <-engine.asked; !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%s: the server was asked %+v, want %+v", test.want.method, got, test.want)
+		if got := <-engine.calls; !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: the server got %+v, want %+v", test.want.method, got, test.want)
 		}
 	}
 }
@@ -117,26 +117,26 @@ func TestReservationErrors(t *testing.T) {
 		t.Errorf("commit of a negative cost: %v", err)
 	}
 	if _, err := c.Peek(ctx, headgate.Request{Rule: "nowhere"}); !errors.Is(err, headgate.ErrUnknownRule) {
-		t.Errorf("peek at a rule that there is not: %v", err)
+		t.Errorf("peek at an unknown rule: %v", err)
 	}
 	if _, err := c.Reserve(ctx, headgate.Request{}, 2*headgate.MaxHold); err == nil {
-		t.Error("reserve for longer than possible: no error")
+		t.Error("reserve for too long: no error")
 	}
 	if _, err := c.Refund(ctx, headgate.Request{}); err == nil {
-		t.Error("refund where there are none: no error")
+		t.Error("refund where refunds are disabled: no error")
 	}
 	if _, err := c.Check(ctx, headgate.Request{Cost: -1}); err == nil {
 		t.Error("check of a negative cost: no error")
 	}
 	if d, err := c.Peek(ctx, by("\xff")); err != nil || failed(d) != nil {
-		t.Errorf("peek with bytes that are no text: decision %+v, error %v", d, err)
+		t.Errorf("peek with invalid UTF-8: decision %+v, error %v", d, err)
 	}
 }
 
-// TestReservationWithoutAnswer has a server that decides no call, and so is taken to hang.
-func TestReservationWithoutAnswer(t *testing.T) {
+// TestReservationWithoutResponse tests a server that never responds to calls and is considered hung.
+func TestReservationWithoutResponse(t *testing.T) {
 	t.Parallel()
-	engine := &recorder{newLimiter(t), make(chan recorded)} // nobody listens
+	engine := &recorder{newLimiter(t), make(chan recorded)} // unbuffered and not read: calls block
 	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
 	checkgrpc.New(engine, checkgrpc.Options{}).Register(server)
 	var log journal
@@ -144,7 +144,7 @@ func TestReservationWithoutAnswer(t *testing.T) {
 	t.Cleanup(func() {
 		for {
 			select {
-			case <-engine.asked:
+			case <-engine.calls:
 			case <-time.After(10 * time.Millisecond):
 				return
 			}
@@ -159,14 +159,14 @@ func TestReservationWithoutAnswer(t *testing.T) {
 			t.Errorf("reservation %+v, error %v", held, err)
 		}
 	}
-	eventually(t, "the server is taken to hang", func() bool { return log.count("without an answer") == 1 })
+	eventually(t, "the server is considered hung", func() bool { return log.count("no response to") == 1 })
 }
 
-// TestReservationUnrecorded has nobody to record anything, in two ways: OnFailure says nothing to that.
+// TestReservationUnrecorded tests calls that cannot be recorded, without a server and without a store: OnFailure does not apply.
 func TestReservationUnrecorded(t *testing.T) {
 	t.Parallel()
-	nobody := newClient(t, client.Options{Addresses: []string{"127.0.0.1:1"}, OnFailure: headgate.FailDeny})
-	limiter, err := headgate.New(away{}, headgate.Rule{
+	noServer := newClient(t, client.Options{Addresses: []string{"127.0.0.1:1"}, OnFailure: headgate.FailDeny})
+	limiter, err := headgate.New(unavailable{}, headgate.Rule{
 		ID: "a", By: []string{"user"}, Limit: headgate.PerDay(1), OnStoreFailure: headgate.FailAllow,
 	})
 	if err != nil {
@@ -179,20 +179,20 @@ func TestReservationUnrecorded(t *testing.T) {
 	if err != nil || held.Token == nil {
 		t.Fatalf("reservation %+v, error %v", held, err)
 	}
-	for _, c := range []*client.Client{nobody, noStore} {
-		for name, ask := range map[string]func() (headgate.Decision, error){
+	for _, c := range []*client.Client{noServer, noStore} {
+		for name, call := range map[string]func() (headgate.Decision, error){
 			"refund": func() (headgate.Decision, error) { return c.Refund(t.Context(), by("u")) },
 			"commit": func() (headgate.Decision, error) { return c.Commit(t.Context(), held.Token, by("u")) },
 			"cancel": func() (headgate.Decision, error) { return c.Cancel(t.Context(), held.Token) },
 		} {
-			if d, err := ask(); !errors.Is(err, headgate.ErrUnavailable) || !d.Allowed || d.Path != headgate.PathFailed {
+			if d, err := call(); !errors.Is(err, headgate.ErrUnavailable) || !d.Allowed || d.Path != headgate.PathFailed {
 				t.Errorf("%s: decision %+v, error %v", name, d, err)
 			}
 		}
 	}
 }
 
-// TestReservationCounts holds seven of ten, and three of them are used.
+// TestReservationCounts reserves seven of ten units and commits three.
 func TestReservationCounts(t *testing.T) {
 	t.Parallel()
 	var n node
@@ -217,5 +217,5 @@ func TestReservationCounts(t *testing.T) {
 	}
 }
 
-// allRefund lets all callers give units back.
+// allRefund allows refunds by all callers.
 func allRefund(context.Context, string, string) error { return nil }

@@ -8,16 +8,17 @@ import (
 	"github.com/headgate/headgate/internal/protofields"
 )
 
-// maxNames keeps versions of rules that are gone from staying for ever.
+// maxNames caps the interned names, so that names of removed rules do not accumulate.
 const maxNames = 1_000
 
-// errFailed is all that a server says of a limit that its store did not decide.
+// errFailed is the error of a limit that the server's store did not decide. The server does not send details.
 var errFailed = fmt.Errorf("%w: the server's store did not decide", headgate.ErrUnavailable)
 
-// names are strings that come again with every answer, such as the rules' IDs. It is cheaper to find than to copy them.
+// names interns strings that recur in every response, such as rule IDs: a lookup is cheaper than a copy.
 type names map[string]string
 
-func (n names) of(b []byte) string {
+// intern returns b as a string.
+func (n names) intern(b []byte) string {
 	if name, ok := n[string(b)]; ok {
 		return name
 	}
@@ -29,7 +30,7 @@ func (n names) of(b []byte) string {
 	return name
 }
 
-// decision reads a CheckResponse.
+// decision decodes a CheckResponse.
 func (n names) decision(data []byte) (headgate.Decision, error) {
 	var d headgate.Decision
 	limits := 0
@@ -41,11 +42,11 @@ func (n names) decision(data []byte) (headgate.Decision, error) {
 		case 2 << 3:
 			d.RetryAfter = wait(r.Value)
 		case 3 << 3:
-			d.Delay = span(r.Value)
+			d.Delay = duration(r.Value)
 		case 4<<3 | protofields.Bytes:
-			d.Path = headgate.Path(n.of(r.Bytes))
+			d.Path = headgate.Path(n.intern(r.Bytes))
 		case 5<<3 | protofields.Bytes:
-			d.Version = n.of(r.Bytes)
+			d.Version = n.intern(r.Bytes)
 		case 6 << 3:
 			d.Time = time.UnixMicro(int64(r.Value))
 		case 7<<3 | protofields.Bytes:
@@ -68,16 +69,16 @@ func (n names) decision(data []byte) (headgate.Decision, error) {
 	return d, nil
 }
 
-// limit reads a LimitStatus. The result of a limit that was not decided is empty, as a store leaves it.
+// limit decodes a LimitStatus. The result of a limit that was not decided is empty, like that of a store.
 func (n names) limit(l *headgate.LimitDecision, data []byte) error {
 	failed := false
 	r := protofields.Reader{Rest: data}
 	for r.Next() {
 		switch v := r.Value; r.Tag {
 		case 1<<3 | protofields.Bytes:
-			l.Rule = n.of(r.Bytes)
+			l.Rule = n.intern(r.Bytes)
 		case 2<<3 | protofields.Bytes:
-			l.Name = n.of(r.Bytes)
+			l.Name = n.intern(r.Bytes)
 		case 3 << 3:
 			l.Allowed = v != 0
 		case 4 << 3:
@@ -91,21 +92,21 @@ func (n names) limit(l *headgate.LimitDecision, data []byte) error {
 		case 8 << 3:
 			l.RetryAfter = wait(v)
 		case 9 << 3:
-			l.ResetAfter = span(v)
+			l.ResetAfter = duration(v)
 		case 10 << 3:
-			l.Delay = span(v)
+			l.Delay = duration(v)
 		case 11 << 3:
 			l.Limit.Algorithm = headgate.Algorithm(v - 1) // 0 is not sent
 		case 12 << 3:
 			l.Limit.Count = int64(v)
 		case 13 << 3:
-			l.Limit.Window = span(v)
+			l.Limit.Window = duration(v)
 		case 14 << 3:
 			l.Limit.Burst = int64(v)
 		case 15 << 3:
 			l.Origin = headgate.Origin(v - 1) // 0 is not sent
 		case 16<<3 | protofields.Bytes:
-			l.Missing = n.of(r.Bytes)
+			l.Missing = n.intern(r.Bytes)
 		case 17 << 3:
 			failed = v != 0
 		case 18 << 3:
@@ -118,12 +119,12 @@ func (n names) limit(l *headgate.LimitDecision, data []byte) error {
 	return r.Err
 }
 
-func span(us uint64) time.Duration { return time.Duration(us) * time.Microsecond }
+func duration(us uint64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// wait is a span, or never.
+// wait returns a duration, or headgate.Never for a negative number.
 func wait(us uint64) time.Duration {
 	if int64(us) < 0 {
 		return headgate.Never
 	}
-	return span(us)
+	return duration(us)
 }

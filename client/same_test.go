@@ -26,25 +26,25 @@ import (
 
 var byIP = []string{"ip"}
 
-// away is a store that does not answer.
-type away struct{}
+// unavailable is a store that is unavailable.
+type unavailable struct{}
 
-func (away) Shard(headgate.Subject) int { return 0 }
+func (unavailable) Shard(headgate.Subject) int { return 0 }
 
-func (away) Namespace() string { return "" }
+func (unavailable) Namespace() string { return "" }
 
-func (away) SigningKeys(context.Context) ([][]byte, error) {
+func (unavailable) SigningKeys(context.Context) ([][]byte, error) {
 	return [][]byte{[]byte("it was known before")}, nil
 }
 
-func (away) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
+func (unavailable) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	for i := range results {
 		results[i] = headgate.Result{Err: headgate.ErrUnavailable}
 	}
 	return headgate.ErrUnavailable
 }
 
-// pair is the same rules twice: in this process, and behind a server.
+// pair has the same rules twice: in this process and behind a server.
 type pair struct {
 	local  *headgate.Limiter
 	remote *client.Client
@@ -65,7 +65,7 @@ func newPair(t *testing.T, store func() headgate.Store, rules ...headgate.Rule) 
 	return pair{local, newClient(t, client.Options{Addresses: []string{listen(t, server)}, Timeout: patient})}
 }
 
-// TestSameAsLimiter asks both for the same, over and over, and compares all that clients are told.
+// TestSameAsLimiter sends the same requests to both repeatedly and compares all that clients receive.
 func TestSameAsLimiter(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -77,7 +77,7 @@ func TestSameAsLimiter(t *testing.T) {
 	onClock := headgate.Limit{Algorithm: headgate.FixedWindow, Count: 2, Window: time.Hour, Align: headgate.OnClock}
 	sliding := headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 5, Window: 90 * time.Millisecond}
 	leaky := headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 1000, Window: time.Second}
-	nobody := func() headgate.Store { return away{} }
+	noStore := func() headgate.Store { return unavailable{} }
 	for name, test := range map[string]struct {
 		store func() headgate.Store
 		rules []headgate.Rule
@@ -124,10 +124,10 @@ func TestSameAsLimiter(t *testing.T) {
 		"delay": {memory, []headgate.Rule{
 			{ID: "a", By: byIP, Limit: leaky, MaxDelay: 2 * time.Millisecond},
 		}},
-		"store away": {nobody, []headgate.Rule{
+		"store unavailable": {noStore, []headgate.Rule{
 			{ID: "a", By: byIP, Limit: headgate.PerMinute(3)},
 		}},
-		"store away, deny": {nobody, []headgate.Rule{
+		"store unavailable, deny": {noStore, []headgate.Rule{
 			{ID: "a", By: byIP, Limit: headgate.PerMinute(3), OnStoreFailure: headgate.FailDeny},
 		}},
 	} {
@@ -152,10 +152,10 @@ func TestSameAsLimiter(t *testing.T) {
 	}
 }
 
-// compareHTTP leaves out what chance adds to a wait, and the words in which a limit is described.
+// compareHTTP compares HTTP responses, without the jitter of waits and the message.
 func (p pair) compareHTTP(t *testing.T) {
 	t.Helper()
-	ask := func(checker httplimit.Checker) string {
+	call := func(checker httplimit.Checker) string {
 		w := httptest.NewRecorder()
 		o := httplimit.Options{OlderDraft: true, Log: slog.New(slog.DiscardHandler)}
 		r := httptest.NewRequest(http.MethodGet, "/x", http.NoBody)
@@ -171,12 +171,12 @@ func (p pair) compareHTTP(t *testing.T) {
 		}
 		return fmt.Sprint(w.Code, w.Header(), body)
 	}
-	if local, remote := ask(p.local), ask(p.remote); local != remote {
+	if local, remote := call(p.local), call(p.remote); local != remote {
 		t.Errorf("in this process:\n%s\nby a server:\n%s", local, remote)
 	}
 }
 
-// metadataOf collects what a call's client is sent.
+// metadataOf collects the metadata sent to a client.
 type metadataOf struct{ header, trailer metadata.MD }
 
 func (m *metadataOf) Method() string { return "/shop.Orders/List" }
@@ -192,33 +192,33 @@ func (m *metadataOf) SetTrailer(md metadata.MD) error {
 
 func (p pair) compareGRPC(t *testing.T) {
 	t.Helper()
-	ask := func(checker grpclimit.Checker) string {
+	call := func(checker grpclimit.Checker) string {
 		i, err := grpclimit.New(checker, grpclimit.Options{Metadata: true, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told metadataOf
-		_, err = i.Unary(grpc.NewContextWithServerTransportStream(t.Context(), &told), nil,
-			&grpc.UnaryServerInfo{FullMethod: told.Method()}, func(context.Context, any) (any, error) { return struct{}{}, nil })
+		var sent metadataOf
+		_, err = i.Unary(grpc.NewContextWithServerTransportStream(t.Context(), &sent), nil,
+			&grpc.UnaryServerInfo{FullMethod: sent.Method()}, func(context.Context, any) (any, error) { return struct{}{}, nil })
 		for _, wait := range []string{"retry-after", "grpc-retry-pushback-ms"} {
-			if told.trailer.Get(wait) != nil {
-				told.trailer.Set(wait, "some")
+			if sent.trailer.Get(wait) != nil {
+				sent.trailer.Set(wait, "some")
 			}
 		}
-		return fmt.Sprint(told, err != nil)
+		return fmt.Sprint(sent, err != nil)
 	}
-	if local, remote := ask(p.local), ask(p.remote); local != remote {
+	if local, remote := call(p.local), call(p.remote); local != remote {
 		t.Errorf("in this process:\n%s\nby a server:\n%s", local, remote)
 	}
 }
 
-// compareDecisions leaves out what does not go over the wire: what was charged where, and how a window is aligned.
+// compareDecisions compares decisions, without the fields that are not transferred: subjects, receipts and window alignment.
 func (p pair) compareDecisions(t *testing.T) {
 	t.Helper()
 	req := headgate.Request{Attributes: headgate.Attributes{
 		"ip": "192.0.2.1", "path": "/x", "tier": "free", "header.x-rows": "5",
 	}}
-	ask := func(check func(context.Context, headgate.Request) (headgate.Decision, error)) string {
+	call := func(check func(context.Context, headgate.Request) (headgate.Decision, error)) string {
 		d, err := check(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
@@ -227,7 +227,7 @@ func (p pair) compareDecisions(t *testing.T) {
 		for i := range d.Limits {
 			l := &d.Limits[i]
 			if l.Limit.Calendar != headgate.NoCalendar || l.Limit.Window >= 24*time.Hour {
-				l.Limit.Window = 0 // a calendar's is what the headers say
+				l.Limit.Window = 0 // the server sends the current length for a calendar
 			}
 			if l.Err != nil {
 				l.Err = headgate.ErrUnavailable
@@ -237,35 +237,35 @@ func (p pair) compareDecisions(t *testing.T) {
 		}
 		return fmt.Sprintf("%+v", d)
 	}
-	if local, remote := ask(p.local.Check), ask(p.remote.Check); local != remote {
+	if local, remote := call(p.local.Check), call(p.remote.Check); local != remote {
 		t.Errorf("in this process:\n%s\nby a server:\n%s", local, remote)
 	}
 }
 
-// TestExact has thousands of checks at once over two servers: as many pass as the limit says, and no more.
+// TestExact tests that thousands of concurrent checks over two servers allow exactly the limit.
 func TestExact(t *testing.T) {
 	t.Parallel()
-	const limit, asked = 1_000, 4_000
+	const limit, requests = 1_000, 4_000
 	limiter := newLimiter(t, headgate.Rule{ID: "a", By: []string{"user"}, Limit: headgate.PerDay(limit)})
 	first, second := &node{}, &node{}
 	first.start(t, limiter)
 	second.start(t, limiter)
 	c := newClient(t, client.Options{Addresses: []string{first.address, second.address}, Timeout: patient})
-	var passed atomic.Int64
+	var allowed atomic.Int64
 	var running sync.WaitGroup
-	for range asked {
+	for range requests {
 		running.Go(func() {
 			d := check(t, c, "u")
 			if err := failed(d); err != nil {
 				t.Error(err)
 			}
 			if d.Allowed {
-				passed.Add(1)
+				allowed.Add(1)
 			}
 		})
 	}
 	running.Wait()
-	if passed.Load() != limit {
-		t.Errorf("%d of %d passed, want %d", passed.Load(), asked, limit)
+	if allowed.Load() != limit {
+		t.Errorf("%d of %d allowed, want %d", allowed.Load(), requests, limit)
 	}
 }

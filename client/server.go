@@ -14,83 +14,83 @@ import (
 )
 
 const (
-	// Between attempts to connect is a pause, longer each time.
-	minPause = 50 * time.Millisecond
-	maxPause = 2 * time.Second
-	// helloWithin is how long an attempt may take, up to the first message of the server.
-	helloWithin = 5 * time.Second
-	// A connection on which nothing came for so long is asked for a sign of life. Servers do not suffer it more often than
-	// every 10 seconds.
+	// minBackoff and maxBackoff bound the exponential backoff between connection attempts.
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 2 * time.Second
+	// connectTimeout is the deadline of a connection attempt, including the server's first message.
+	connectTimeout = 5 * time.Second
+	// keepaliveTime is the idle time after which a connection is pinged. Servers reject pings more often than every 10 seconds.
 	keepaliveTime    = 15 * time.Second
 	keepaliveTimeout = 2 * time.Second
 )
 
-var errDraining = errors.New("the server is about to stop")
+var errDraining = errors.New("server is draining")
 
 // server is one address.
 type server struct {
 	client  *Client
 	address string
-	settled bool // of Client.mu
-	away    bool // of run
+	settled bool // the first connection attempt has finished; guarded by Client.mu
+	// unavailable is used by run only.
+	unavailable bool
 }
 
-// run keeps a link to the server. One that is draining lives on by itself while the next is made.
+// run keeps a link to the server open until ctx is done. A draining link stays open while run connects the next one.
 func (s *server) run(ctx context.Context) {
-	pause := minPause / 2
+	backoff := minBackoff / 2
 	for {
 		var lived time.Duration
 		l, err := s.connect(ctx)
 		if err == nil {
 			since := time.Now()
 			select {
-			case err = <-l.left: // it was about to stop when it was asked
+			case err = <-l.ended: // the server was already draining
 			default:
-				s.note(ctx, nil)
-				err = <-l.left
+				s.logChange(ctx, nil)
+				err = <-l.ended
 			}
 			lived = time.Since(since)
 		} else if ctx.Err() == nil {
-			s.client.miss(s)
+			s.client.connectFailed(s)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		s.note(ctx, err)
-		pause = nextPause(pause, lived)
+		s.logChange(ctx, err)
+		backoff = nextBackoff(backoff, lived)
 		select {
-		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // it spreads clients, and is no secret
+		case <-time.After(backoff/2 + rand.N(backoff)): //nolint:gosec // Jitter need not be unpredictable.
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// nextPause is longer than the last one, unless a link lived for longer than that: a server that is there again, or was
-// only slow, should not be missed for much longer than it was used.
-func nextPause(last, lived time.Duration) time.Duration {
+// nextBackoff returns twice the last backoff, or minBackoff if the link lived longer than the last backoff: the pause after a
+// recovered or slow server should not be much longer than the time that it was used.
+func nextBackoff(last, lived time.Duration) time.Duration {
 	if lived > last {
-		return minPause
+		return minBackoff
 	}
-	return min(2*last, maxPause)
+	return min(2*last, maxBackoff)
 }
 
-// note tells the log what has changed.
-func (s *server) note(ctx context.Context, err error) {
-	was := s.away
-	s.away = err != nil
+// logChange logs when the server becomes unavailable (err is not nil) and when it recovers.
+func (s *server) logChange(ctx context.Context, err error) {
+	was := s.unavailable
+	s.unavailable = err != nil
 	switch {
-	case s.away == was:
-	case !s.away:
-		s.client.options.Log.InfoContext(ctx, "a server is back", "address", s.address)
+	case s.unavailable == was:
+	case !s.unavailable:
+		s.client.options.Log.InfoContext(ctx, "server recovered", "address", s.address)
 	default:
-		s.client.options.Log.WarnContext(ctx, "a server is away: checks go to the others, if there are any",
+		s.client.options.Log.WarnContext(ctx, "server unavailable; sending checks to the other servers, or applying OnFailure",
 			"address", s.address, "error", err)
 	}
 }
 
-// connect makes a link, with a connection of its own: what was wrong with the last one is of no concern to it. The link
-// is up when the server has spoken, because a server that hangs can be connected to as well.
+// connect opens a link on a new connection, so that failures of the last connection do not affect it. The link counts as connected
+// only after the server's first message, because a hung server still accepts connections.
 func (s *server) connect(ctx context.Context) (*link, error) {
 	secure := insecure.NewCredentials()
 	if s.client.options.TLS != nil {
@@ -98,7 +98,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(secure),
-		grpc.WithDisableServiceConfig(), // no policy of retries from elsewhere
+		grpc.WithDisableServiceConfig(), // ignore retry policies from DNS
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 	}
 	if s.client.options.Token != "" {
@@ -109,7 +109,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 		return nil, fmt.Errorf("address %s: %w", s.address, err)
 	}
 	l := newLink(ctx, s, conn)
-	late := time.AfterFunc(helloWithin, func() { l.cancel(fmt.Errorf("no answer within %v", helloWithin)) })
+	late := time.AfterFunc(connectTimeout, func() { l.cancel(fmt.Errorf("no response within %v", connectTimeout)) })
 	err = l.open()
 	late.Stop()
 	if err != nil {
@@ -120,15 +120,15 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// tokenKey is the metadata that servers look for a caller's token in.
+// tokenKey is the metadata key of the caller's token.
 const tokenKey = "x-headgate-token"
 
-// token is credentials.PerRPCCredentials.
+// token sends itself with each call. It implements credentials.PerRPCCredentials.
 type token string
 
 func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{tokenKey: string(t)}, nil
 }
 
-// RequireTransportSecurity is false: whether the network between services is trusted is for those to say who run them.
+// RequireTransportSecurity returns false: the operator decides whether the network between services is trusted.
 func (t token) RequireTransportSecurity() bool { return false }

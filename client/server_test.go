@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-func TestNextPause(t *testing.T) {
+func TestNextBackoff(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ last, lived, want time.Duration }{
-		{minPause / 2, 0, minPause},
-		{minPause, 0, 2 * minPause},
-		{maxPause, 0, maxPause},
-		{maxPause, maxPause / 2, maxPause}, // it goes up and down
-		{maxPause / 2, maxPause, minPause}, // it was there
+		{minBackoff / 2, 0, minBackoff},
+		{minBackoff, 0, 2 * minBackoff},
+		{maxBackoff, 0, maxBackoff},
+		{maxBackoff, maxBackoff / 2, maxBackoff}, // flapping
+		{maxBackoff / 2, maxBackoff, minBackoff}, // was available
 	} {
-		if got := nextPause(c.last, c.lived); got != c.want {
-			t.Errorf("after a pause of %v and %v with a link: %v, not %v", c.last, c.lived, got, c.want)
+		if got := nextBackoff(c.last, c.lived); got != c.want {
+			t.Errorf("after a backoff of %v and %v with a link: %v, want %v", c.last, c.lived, got, c.want)
 		}
 	}
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// maxRequest is far more than servers accept, and small enough that a message with such a request does not end a stream
-// that others use as well.
+// maxRequest is far more than servers accept, but small enough that a message with such a request does not end the stream, which
+// other callers share.
 const maxRequest = 2 << 20
 
-// waiter is one check and whoever waits for its answer. It is used again for others.
+// waiter is a pending check. It is reused.
 type waiter struct {
-	request []byte // as it goes over the wire
+	request []byte // encoded
 	started time.Time
 	timer   *time.Timer
-	done    chan struct{} // has room for one
+	done    chan struct{} // buffered: one result
 
-	// A link holds these until it has let go of the check.
-	id    uint64 // 0 until it is sent
-	place int    // in the queue until then
+	// These belong to the link while the check is pending.
+	id    uint64 // 0 until the check is sent
+	index int    // in the queue until the check is sent
 
-	// What came of it, once it is done.
+	// The result, valid after done.
 	err      error
 	response []byte
 	code     codes.Code
@@ -38,27 +38,30 @@ func newWaiter() *waiter {
 	return &waiter{timer: timer, done: make(chan struct{}, 1), names: names{}}
 }
 
-// encode keeps the request as it goes over the wire.
+// encode encodes the request into w.
 func (w *waiter) encode(req *headgate.Request, traceparent string) error {
 	w.request = appendRequest(w.request[:0], req, traceparent)
 	if len(w.request) > maxRequest {
-		return fmt.Errorf("client: the request has %d bytes, of at most %d: send fewer or shorter attributes",
+		return fmt.Errorf("client: request of %d bytes: must be at most %d: send fewer or shorter attributes",
 			len(w.request), maxRequest)
 	}
 	return nil
 }
 
+// begin starts the timeout.
 func (w *waiter) begin(timeout time.Duration) {
 	w.started = time.Now()
 	w.timer.Reset(timeout)
 }
 
-func (w *waiter) answer(a *answer) {
-	w.response = append(w.response[:0], a.response...)
-	w.err, w.code, w.message = nil, a.code, a.message
+// complete sets the result from a reply.
+func (w *waiter) complete(r *reply) {
+	w.response = append(w.response[:0], r.response...)
+	w.err, w.code, w.message = nil, r.code, r.message
 	w.done <- struct{}{}
 }
 
+// fail sets an error as the result.
 func (w *waiter) fail(err error) {
 	w.err = err
 	w.done <- struct{}{}

@@ -16,10 +16,10 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// Messages are read and written here rather than by the generated code: a map costs it some thirty allocations, and callers can do
-// their own part of the work side by side. Tests hold both to the same.
+// Messages are encoded and decoded here instead of by the generated code, which needs about thirty allocations for a map, and so that
+// callers encode and decode in parallel. Tests compare both implementations.
 
-// codec is how gRPC gets at the messages.
+// codec passes encoded messages to and from gRPC.
 type codec struct{}
 
 func (codec) Name() string { return "proto" }
@@ -45,7 +45,7 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return fmt.Errorf("client: cannot receive a %T", v)
 }
 
-// raw is a message as it goes over the wire.
+// raw is an encoded message.
 type raw struct{ data []byte }
 
 // append adds a check to a CheckStreamRequest.
@@ -57,7 +57,7 @@ func (o *raw) append(id uint64, request []byte) {
 	o.data = protofields.Close(data, at)
 }
 
-// appendRequest writes a CheckRequest.
+// appendRequest appends a CheckRequest.
 func appendRequest(data []byte, req *headgate.Request, traceparent string) []byte {
 	data = appendAttributes(data, 1<<3|protofields.Bytes, req.Attributes)
 	data = protofields.AppendNumber(data, 2<<3, uint64(req.Cost))
@@ -65,8 +65,8 @@ func appendRequest(data []byte, req *headgate.Request, traceparent string) []byt
 	return protofields.AppendString(data, 4<<3|protofields.Bytes, text(traceparent))
 }
 
-// appendAttributes writes a map. A Go program has API keys as hashes, as package identity makes them, and servers hash what is sent
-// as api_key.
+// appendAttributes appends a map of attributes. It sends an API key as api_key_hash: package identity already hashes keys, and servers
+// would hash an api_key again.
 func appendAttributes(data []byte, tag protofields.Tag, attributes headgate.Attributes) []byte {
 	for name, value := range attributes {
 		if name == "api_key" && value != "" {
@@ -81,8 +81,8 @@ func appendAttributes(data []byte, tag protofields.Tag, attributes headgate.Attr
 	return data
 }
 
-// text is a string as messages can have it. Somebody's header may hold any bytes, and servers end a stream over those
-// that are no UTF-8: such a byte becomes U+FFFD and its two digits, so that values that differ still do.
+// text returns a string as valid UTF-8. A client's header may contain any bytes, and invalid UTF-8 would end the stream. An invalid
+// byte is replaced by U+FFFD and its two hex digits, so that different values stay different.
 func text(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -99,16 +99,16 @@ func text(s string) string {
 	return b.String()
 }
 
-// incoming is a CheckStreamResponse. Everything in it is overwritten by the next.
+// incoming is a decoded CheckStreamResponse. The next message overwrites it.
 type incoming struct {
 	data     []byte
-	answers  []answer
+	replies  []reply
 	rules    *checkv1.RuleInfo
 	draining bool
 }
 
-// answer is a StreamAnswer.
-type answer struct {
+// reply is a decoded StreamAnswer.
+type reply struct {
 	id       uint64
 	response []byte
 	code     codes.Code
@@ -116,18 +116,19 @@ type answer struct {
 	waiter   *waiter
 }
 
+// parse decodes data.
 func (in *incoming) parse() error {
-	clear(in.answers)
-	in.answers, in.rules, in.draining = in.answers[:0], nil, false
+	clear(in.replies)
+	in.replies, in.rules, in.draining = in.replies[:0], nil, false
 	r := protofields.Reader{Rest: in.data}
 	for r.Next() {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
-			var a answer
-			if err := a.parse(r.Bytes); err != nil {
+			var one reply
+			if err := one.parse(r.Bytes); err != nil {
 				return err
 			}
-			in.answers = append(in.answers, a)
+			in.replies = append(in.replies, one)
 		case 2<<3 | protofields.Bytes:
 			in.rules = &checkv1.RuleInfo{}
 			if err := proto.Unmarshal(r.Bytes, in.rules); err != nil {
@@ -140,7 +141,8 @@ func (in *incoming) parse() error {
 	return r.Err
 }
 
-func (a *answer) parse(data []byte) error {
+// parse decodes a StreamAnswer.
+func (a *reply) parse(data []byte) error {
 	r := protofields.Reader{Rest: data}
 	for r.Next() {
 		switch r.Tag {

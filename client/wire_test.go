@@ -17,7 +17,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// TestOutgoing has the generated code read what is written here.
+// TestOutgoing decodes requests with the generated code.
 func TestOutgoing(t *testing.T) {
 	t.Parallel()
 	requests := []headgate.Request{
@@ -46,7 +46,7 @@ func TestOutgoing(t *testing.T) {
 	}
 }
 
-// full sets every field of a message to another number, so that none can be mistaken or forgotten.
+// full sets every field of a message to a different number, so that no field can be confused or omitted.
 func full(m protoreflect.Message, n *int64) {
 	all := m.Descriptor().Fields()
 	for i := range all.Len() {
@@ -76,7 +76,7 @@ func full(m protoreflect.Message, n *int64) {
 	}
 }
 
-// decisionBy is a decision as the generated code reads it.
+// decisionBy returns the decision of a message decoded by the generated code.
 func decisionBy(m *checkv1.CheckResponse) headgate.Decision {
 	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 	d := headgate.Decision{
@@ -99,7 +99,7 @@ func decisionBy(m *checkv1.CheckResponse) headgate.Decision {
 	return d
 }
 
-// TestDecision reads what the generated code writes, with fields that come in later versions.
+// TestDecision decodes messages of the generated code, including unknown fields of later versions.
 func TestDecision(t *testing.T) {
 	t.Parallel()
 	var m checkv1.CheckResponse
@@ -131,7 +131,7 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// FuzzIncoming reads whatever comes, and what the generated code can read as that does.
+// FuzzIncoming decodes arbitrary input and compares the result with that of the generated code.
 func FuzzIncoming(f *testing.F) {
 	var m checkv1.CheckStreamResponse
 	full(m.ProtoReflect(), new(int64))
@@ -152,7 +152,7 @@ func FuzzIncoming(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, a := range in.answers {
+		for _, a := range in.replies {
 			_, _ = names{}.decision(a.response)
 		}
 	})
@@ -179,7 +179,7 @@ func TestNames(t *testing.T) {
 	for i := range 3 * maxNames {
 		b := []byte(time.Duration(i).String())
 		for range 2 {
-			if name := n.of(b); name != string(b) {
+			if name := n.intern(b); name != string(b) {
 				t.Fatalf("%s becomes %s", b, name)
 			}
 		}
@@ -189,7 +189,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// decisionOf reads what the generated code writes.
+// decisionOf encodes a message with the generated code and decodes it here.
 func decisionOf(m *checkv1.CheckResponse) (headgate.Decision, error) {
 	data, err := proto.Marshal(m)
 	if err != nil {
