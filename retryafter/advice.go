@@ -15,22 +15,22 @@ const (
 	retryAfter = "Retry-After"
 	rateLimit  = "RateLimit"
 
-	// forever is what longer waits are read as: 73 years. Half as much again can still be added to it.
+	// forever is the cap of all waits, 73 years. Adding half of it does not overflow.
 	forever time.Duration = 1 << 61
-	// sinceEpoch tells seconds to wait from seconds since 1970: as a wait it is 31 years, as a time long past.
+	// sinceEpoch distinguishes seconds to wait from seconds since 1970: as a wait it is 31 years, as a time it is long past.
 	sinceEpoch = 1_000_000_000
-	// maxNumber is what larger numbers are read as.
+	// maxNumber is the cap of all numbers.
 	maxNumber = 1 << 53
 )
 
-// advice is what a response says about when to come back: from 0 to forever.
+// advice is the wait that a response requests, from 0 to forever.
 type advice struct {
 	wait   time.Duration
-	header string // which says so; empty if none does
+	header string // the header that requests the wait; empty if none does
 }
 
-// adviceOf takes the first header that can be read, in order of precedence. What cannot be read is passed over. Of
-// several values of one header the longest counts: whoever comes back earlier is denied again.
+// adviceOf returns the wait of the first valid header, in order of precedence. Invalid values are ignored. If a header has several
+// values, the longest wait is used, because an earlier retry would be denied again.
 func adviceOf(h http.Header, now time.Time) advice {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
@@ -41,20 +41,20 @@ func adviceOf(h http.Header, now time.Time) advice {
 	if wait, ok := longest(h.Values(rateLimit), now, exhausted); ok {
 		return advice{wait, rateLimit}
 	}
-	var told advice
+	var result advice
 	for _, family := range []string{"X-RateLimit", "RateLimit"} {
 		reset := family + "-Reset"
 		if !slices.ContainsFunc(h.Values(family+"-Remaining"), nothing) {
 			continue
 		}
-		if wait, ok := longest(h.Values(reset), now, delayOrEpoch); ok && (told.header == "" || wait > told.wait) {
-			told = advice{wait, reset}
+		if wait, ok := longest(h.Values(reset), now, delayOrEpoch); ok && (result.header == "" || wait > result.wait) {
+			result = advice{wait, reset}
 		}
 	}
-	return told
+	return result
 }
 
-// longest is the longest wait of the lines that can be read, from 0 to forever.
+// longest returns the longest wait of the valid lines, from 0 to forever.
 func longest(
 	lines []string, now time.Time, read func(string, time.Time) (time.Duration, bool),
 ) (wait time.Duration, found bool) {
@@ -66,7 +66,7 @@ func longest(
 	return wait, found
 }
 
-// delayOrDate reads Retry-After: seconds, or a date in one of the three formats of HTTP.
+// delayOrDate parses Retry-After: seconds, or a date in one of the three formats of HTTP.
 func delayOrDate(line string, now time.Time) (time.Duration, bool) {
 	if n, ok := number(line); ok {
 		return seconds(n), true
@@ -75,8 +75,8 @@ func delayOrDate(line string, now time.Time) (time.Duration, bool) {
 	return date.Sub(now), err == nil
 }
 
-// delayOrEpoch reads a legacy reset. Servers disagree about which of the two headers holds seconds from now and which
-// seconds since 1970, but no number can be meant as both.
+// delayOrEpoch parses a legacy reset. Servers disagree about which of the two headers contains seconds from now and which seconds
+// since 1970, but sinceEpoch separates the two.
 func delayOrEpoch(line string, now time.Time) (time.Duration, bool) {
 	n, ok := number(line)
 	if ok && n >= sinceEpoch {
@@ -85,8 +85,8 @@ func delayOrEpoch(line string, now time.Time) (time.Duration, bool) {
 	return seconds(n), ok
 }
 
-// exhausted reads RateLimit, a structured field such as "burst";r=0;t=30, "day";r=7;t=3600: the longest t of the
-// policies that have nothing left, in the spelling of any version of the draft.
+// exhausted parses RateLimit, a structured field such as "burst";r=0;t=30, "day";r=7;t=3600, in any version of the draft. It returns
+// the longest t of the policies with nothing remaining.
 func exhausted(line string, _ time.Time) (wait time.Duration, found bool) {
 	for policy := range split(line, ',') {
 		var empty, timed bool
@@ -94,7 +94,7 @@ func exhausted(line string, _ time.Time) (wait time.Duration, found bool) {
 		name := true
 		for parameter := range split(policy, ';') {
 			key, value, _ := strings.Cut(parameter, "=")
-			remaining, resets := spelled(strings.TrimSpace(key))
+			remaining, resets := parameterKind(strings.TrimSpace(key))
 			switch {
 			case name:
 				name = false
@@ -111,8 +111,8 @@ func exhausted(line string, _ time.Time) (wait time.Duration, found bool) {
 	return wait, found
 }
 
-// spelled reports what a parameter of RateLimit is in some version of the draft.
-func spelled(key string) (remaining, resets bool) {
+// parameterKind reports whether a parameter of RateLimit is the remaining count or the reset in some version of the draft.
+func parameterKind(key string) (remaining, resets bool) {
 	for _, names := range ratelimitdraft.All() {
 		remaining = remaining || key == names.Remaining
 		resets = resets || key == names.Reset
@@ -141,14 +141,14 @@ func split(text string, separator byte) iter.Seq[string] {
 	}
 }
 
-// nothing says whether a number of remaining requests is none. Some servers count on below zero.
+// nothing reports whether a remaining count is zero or less. Some servers count below zero.
 func nothing(text string) bool {
 	positive, negative := strings.CutPrefix(strings.TrimSpace(text), "-")
 	n, ok := number(positive)
 	return ok && (negative || n == 0)
 }
 
-// number reads a number without a sign. Fractions, which some servers send, are rounded up: earlier is too early.
+// number parses an unsigned number. Fractions, which some servers send, are rounded up, because earlier is too early.
 func number(text string) (int64, bool) {
 	whole, fraction, _ := strings.Cut(strings.TrimSpace(text), ".")
 	if whole == "" || !digits(whole) || !digits(fraction) {
@@ -156,7 +156,7 @@ func number(text string) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil || n >= maxNumber {
-		return maxNumber, true // digits only, so it is too large
+		return maxNumber, true // only digits, so the number is too large
 	}
 	if strings.Trim(fraction, "0") != "" {
 		n++
@@ -164,10 +164,12 @@ func number(text string) (int64, bool) {
 	return n, true
 }
 
+// digits reports whether text consists of digits only.
 func digits(text string) bool {
 	return strings.Trim(text, "0123456789") == ""
 }
 
+// seconds returns n seconds, at most forever.
 func seconds(n int64) time.Duration {
 	if n >= int64(forever/time.Second) {
 		return forever

@@ -9,25 +9,25 @@ const (
 	defaultRatio = 0.1
 	defaultBurst = 10
 
-	// budgetTime fills an empty budget, so that a program that sends little can retry now and then.
+	// budgetTime is the time in which an empty budget refills, so that a program with few requests can retry occasionally.
 	budgetTime = 10 * time.Second
 )
 
-// budget bounds retries: of n requests in a time t at most burst + ratio × n + burst × t / budgetTime are sent again.
+// budget bounds retries: n requests within time t cause at most burst + ratio × n + burst × t / budgetTime retries.
 //
-// It is kept as time. Waiting adds what has passed, a request adds what a ratio of a retry costs, and burst retries
-// cost budgetTime, which is the most that it holds. So it is exact, and needs no timer.
+// The credit is kept as a duration, at most budgetTime. Elapsed time is added to it, each request adds ratio × the price of a retry,
+// and burst retries cost budgetTime. This makes the budget exact without a timer.
 type budget struct {
 	price  time.Duration // of a retry
 	income time.Duration // of a request
 
 	mu     sync.Mutex
 	credit time.Duration
-	at     time.Time // when credit was right
+	at     time.Time // the time of the last refill
 }
 
 func newBudget(ratio float64, burst int, now time.Time) *budget {
-	if !(ratio > 0) { // not a number is no ratio either
+	if !(ratio > 0) { // also replaces NaN
 		ratio = defaultRatio
 	}
 	if burst <= 0 {
@@ -42,7 +42,7 @@ func newBudget(ratio float64, burst int, now time.Time) *budget {
 	}
 }
 
-// earn is called for each request.
+// earn adds the credit of one request.
 func (b *budget) earn(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +50,7 @@ func (b *budget) earn(now time.Time) {
 	b.credit = min(b.credit+b.income, budgetTime)
 }
 
-// spend is called for each retry, and says whether there is enough left for it.
+// spend pays for a retry. It returns false if the credit is too low.
 func (b *budget) spend(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *budget) spend(now time.Time) bool {
 	return true
 }
 
-// refill adds the time since the last call. Goroutines may come in another order than they looked at the clock.
+// refill adds the time since the last call. now may be earlier than in the last call, because goroutines race.
 func (b *budget) refill(now time.Time) {
 	if passed := now.Sub(b.at); passed > 0 {
 		b.credit += min(passed, budgetTime-b.credit)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestBudgetIsExact counts how many retries are granted to requests that are all denied. The first request adds
-// nothing: the budget is full.
+// TestBudgetIsExact counts the retries granted to requests that are all denied. The first request adds nothing, because the budget is
+// full.
 func TestBudgetIsExact(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -56,7 +56,7 @@ func TestBudgetHoldsNoMoreThanItsBurst(t *testing.T) {
 	}
 	later := now.Add(time.Hour)
 	b.earn(later)
-	if !b.spend(now) { // a goroutine that looked at the clock long ago
+	if !b.spend(now) { // a goroutine with an old time
 		t.Error("an earlier time empties the budget")
 	}
 	later = later.Add(time.Hour)

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/retryafter"
 )
 
-func TestGivenBackAtOnce(t *testing.T) {
+func TestReturnedAtOnce(t *testing.T) {
 	t.Parallel()
 	const busy, denied = http.StatusServiceUnavailable, http.StatusTooManyRequests
 	type l = []string
@@ -24,7 +24,7 @@ func TestGivenBackAtOnce(t *testing.T) {
 	xKey := func(r *http.Request) { r.Header["X-Idempotency-Key"] = nil }
 	bare := func(r *http.Request) { r.Body, r.GetBody = nil, nil }
 	broken := func(r *http.Request) {
-		r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
+		r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("body not available") }
 	}
 	tests := map[string]struct {
 		method, body string
@@ -32,35 +32,35 @@ func TestGivenBackAtOnce(t *testing.T) {
 		deadline     time.Duration
 		status       int
 		lines        []string
-		again        bool
+		retried      bool
 	}{
-		"denied":                       {status: denied, again: true},
-		"served":                       {status: http.StatusOK, lines: l{"Retry-After: 1"}},
-		"redirected":                   {status: http.StatusMovedPermanently, lines: l{"Retry-After: 1"}},
-		"failed":                       {status: http.StatusInternalServerError, lines: l{"Retry-After: 1"}},
-		"an hour":                      {status: denied, lines: l{"Retry-After: 3600"}},
-		"a bit too long":               {status: denied, lines: l{"Retry-After: 31"}},
-		"for ever":                     {status: denied, lines: l{"Retry-After: 99999999999999999999"}},
-		"deadline before":              {status: denied, lines: l{"Retry-After: 10"}, deadline: 9 * time.Second},
-		"deadline at that time":        {status: denied, lines: l{"Retry-After: 10"}, deadline: 10 * time.Second},
-		"deadline after":               {status: denied, lines: l{"Retry-After: 1"}, deadline: 2 * time.Second, again: true},
-		"deadline before its own":      {status: denied, deadline: 500 * time.Millisecond},
-		"deadline after its own":       {status: denied, deadline: 501 * time.Millisecond, again: true},
-		"POST denied":                  {method: "POST", body: "tea", status: denied, again: true},
-		"POST denied, stream":          {method: "POST", body: "tea", change: stream, status: denied},
-		"PUT denied, broken":           {method: http.MethodPut, body: "tea", change: broken, status: denied},
-		"no method":                    {change: func(r *http.Request) { r.Method = "" }, status: busy, again: true},
-		"no body at all":               {method: http.MethodPost, change: bare, status: denied, again: true},
-		"POST unavailable":             {method: "POST", body: "tea", status: busy},
-		"POST unavailable, told":       {method: "POST", body: "tea", status: busy, lines: l{"Retry-After: 1"}, again: true},
-		"POST unavailable, unreadable": {method: "POST", body: "tea", status: busy, lines: l{"Retry-After: x"}},
-		"POST unavailable, policy":     {method: "POST", body: "tea", status: busy, lines: l{`RateLimit: "a";r=0;t=1`}},
-		"POST unavailable, key":        {method: "POST", body: "tea", change: key, status: busy, again: true},
-		"POST unavailable, X key":      {method: "POST", body: "tea", change: xKey, status: busy, again: true},
-		"PATCH unavailable":            {method: http.MethodPatch, body: "tea", status: busy},
-		"PUT unavailable":              {method: http.MethodPut, body: "tea", status: busy, again: true},
-		"PUT unavailable, stream":      {method: http.MethodPut, body: "tea", change: stream, status: busy},
-		"DELETE unavailable":           {method: http.MethodDelete, status: busy, again: true},
+		"denied":                        {status: denied, retried: true},
+		"served":                        {status: http.StatusOK, lines: l{"Retry-After: 1"}},
+		"redirected":                    {status: http.StatusMovedPermanently, lines: l{"Retry-After: 1"}},
+		"failed":                        {status: http.StatusInternalServerError, lines: l{"Retry-After: 1"}},
+		"an hour":                       {status: denied, lines: l{"Retry-After: 3600"}},
+		"a bit too long":                {status: denied, lines: l{"Retry-After: 31"}},
+		"for ever":                      {status: denied, lines: l{"Retry-After: 99999999999999999999"}},
+		"deadline before":               {status: denied, lines: l{"Retry-After: 10"}, deadline: 9 * time.Second},
+		"deadline at that time":         {status: denied, lines: l{"Retry-After: 10"}, deadline: 10 * time.Second},
+		"deadline after":                {status: denied, lines: l{"Retry-After: 1"}, deadline: 2 * time.Second, retried: true},
+		"deadline before its own":       {status: denied, deadline: 500 * time.Millisecond},
+		"deadline after its own":        {status: denied, deadline: 501 * time.Millisecond, retried: true},
+		"POST denied":                   {method: "POST", body: "tea", status: denied, retried: true},
+		"POST denied, stream":           {method: "POST", body: "tea", change: stream, status: denied},
+		"PUT denied, broken":            {method: http.MethodPut, body: "tea", change: broken, status: denied},
+		"no method":                     {change: func(r *http.Request) { r.Method = "" }, status: busy, retried: true},
+		"no body at all":                {method: http.MethodPost, change: bare, status: denied, retried: true},
+		"POST unavailable":              {method: "POST", body: "tea", status: busy},
+		"POST unavailable, Retry-After": {method: "POST", body: "tea", status: busy, lines: l{"Retry-After: 1"}, retried: true},
+		"POST unavailable, unreadable":  {method: "POST", body: "tea", status: busy, lines: l{"Retry-After: x"}},
+		"POST unavailable, policy":      {method: "POST", body: "tea", status: busy, lines: l{`RateLimit: "a";r=0;t=1`}},
+		"POST unavailable, key":         {method: "POST", body: "tea", change: key, status: busy, retried: true},
+		"POST unavailable, X key":       {method: "POST", body: "tea", change: xKey, status: busy, retried: true},
+		"PATCH unavailable":             {method: http.MethodPatch, body: "tea", status: busy},
+		"PUT unavailable":               {method: http.MethodPut, body: "tea", status: busy, retried: true},
+		"PUT unavailable, stream":       {method: http.MethodPut, body: "tea", change: stream, status: busy},
+		"DELETE unavailable":            {method: http.MethodDelete, status: busy, retried: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestGivenBackAtOnce(t *testing.T) {
 					if err := r.Context().Err(); err != nil {
 						return nil, err
 					}
-					return answer(test.status, test.lines...), nil
+					return respond(test.status, test.lines...), nil
 				}), retryafter.Options{MaxAttempts: 2})
 				req := request(t, test.method, test.body)
 				if test.change != nil {
@@ -87,21 +87,21 @@ func TestGivenBackAtOnce(t *testing.T) {
 				if status, body := send(t, transport, req); status != test.status || body != "body" {
 					t.Errorf("returned %d %q", status, body)
 				}
-				if took := time.Since(start); !test.again && (sent != 1 || took != 0) || test.again && sent != 2 {
-					t.Errorf("sent %d times in %v", sent, took)
+				if elapsed := time.Since(start); !test.retried && (sent != 1 || elapsed != 0) || test.retried && sent != 2 {
+					t.Errorf("sent %d times in %v", sent, elapsed)
 				}
 			})
 		})
 	}
 }
 
-// A timeout of the client is a deadline too.
+// TestClientTimeout tests that a timeout of http.Client counts as a deadline.
 func TestClientTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := &http.Client{Timeout: 5 * time.Second, Transport: retryafter.New(
 			api(func(*http.Request) (*http.Response, error) {
-				return answer(http.StatusTooManyRequests, "Retry-After: 20"), nil
+				return respond(http.StatusTooManyRequests, "Retry-After: 20"), nil
 			}), retryafter.Options{})}
 		start := time.Now()
 		resp, err := client.Do(request(t, http.MethodGet, ""))
@@ -123,13 +123,13 @@ func TestErrorsArePassedOn(t *testing.T) {
 		sent++
 		return nil, down
 	}), retryafter.Options{})
-	resp, err := transport.RoundTrip(request(t, http.MethodGet, "")) //nolint:bodyclose // there is none
+	resp, err := transport.RoundTrip(request(t, http.MethodGet, "")) //nolint:bodyclose // There is no body.
 	if resp != nil || !errors.Is(err, down) || sent != 1 {
 		t.Errorf("%v, %v, sent %d times", resp, err, sent)
 	}
 }
 
-func TestCancelledWhileWaiting(t *testing.T) {
+func TestCanceledDuringWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		denial := &closeCounter{Reader: strings.NewReader("slow down")}
@@ -137,7 +137,7 @@ func TestCancelledWhileWaiting(t *testing.T) {
 		sent := 0
 		transport := retryafter.New(api(func(*http.Request) (*http.Response, error) {
 			sent++
-			resp := answer(http.StatusTooManyRequests, "Retry-After: 20")
+			resp := respond(http.StatusTooManyRequests, "Retry-After: 20")
 			resp.Body = denial
 			return resp, nil
 		}), retryafter.Options{})
@@ -147,12 +147,12 @@ func TestCancelledWhileWaiting(t *testing.T) {
 		req.GetBody = func() (io.ReadCloser, error) { return replay, nil }
 		time.AfterFunc(7*time.Second, func() { cancel(shutdown) })
 		start := time.Now()
-		resp, err := transport.RoundTrip(req) //nolint:bodyclose // there is none
+		resp, err := transport.RoundTrip(req) //nolint:bodyclose // There is no body.
 		if resp != nil || !errors.Is(err, shutdown) || sent != 1 {
 			t.Errorf("%v, %v, sent %d times", resp, err, sent)
 		}
-		if took := time.Since(start); took != 7*time.Second {
-			t.Errorf("returned after %v", took)
+		if elapsed := time.Since(start); elapsed != 7*time.Second {
+			t.Errorf("returned after %v", elapsed)
 		}
 		if denial.closed != 1 || replay.closed != 1 || denial.Reader.(*strings.Reader).Len() != 0 {
 			t.Errorf("the denial's body was closed %d times, the request's %d times", denial.closed, replay.closed)
@@ -170,7 +170,7 @@ func (c *closeCounter) Close() error {
 	return nil
 }
 
-// zeros is a body without end.
+// zeros is an endless body.
 type zeros struct{ read int }
 
 func (z *zeros) Read(p []byte) (int, error) {
@@ -178,7 +178,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHostileBodies has denials that go on for ever, stall, or are not there.
+// TestHostileBodies tests denials whose bodies are endless, stalled or nil.
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
 	endless := &zeros{}
@@ -191,9 +191,9 @@ func TestHostileBodies(t *testing.T) {
 			sent := 0
 			transport := retryafter.New(api(func(*http.Request) (*http.Response, error) {
 				if sent++; sent == 2 {
-					return answer(http.StatusOK), nil
+					return respond(http.StatusOK), nil
 				}
-				resp := answer(http.StatusTooManyRequests, "Retry-After: 20")
+				resp := respond(http.StatusTooManyRequests, "Retry-After: 20")
 				resp.Body = body()
 				return resp, nil
 			}), retryafter.Options{})
@@ -201,8 +201,8 @@ func TestHostileBodies(t *testing.T) {
 			if status, _ := send(t, transport, request(t, http.MethodGet, "")); status != http.StatusOK {
 				t.Errorf("%s: %d", name, status)
 			}
-			if took := time.Since(start); took < 20*time.Second || took > 25*time.Second {
-				t.Errorf("%s: came back after %v", name, took)
+			if elapsed := time.Since(start); elapsed < 20*time.Second || elapsed > 25*time.Second {
+				t.Errorf("%s: returned after %v", name, elapsed)
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
-// TestStalledServer has real servers that begin a denial and do not end it: closing a body must free who reads it.
+// TestStalledServer tests real servers that never finish the body of a denial: closing the body must unblock its reader.
 func TestStalledServer(t *testing.T) {
 	t.Parallel()
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
@@ -224,7 +224,7 @@ func TestStalledServer(t *testing.T) {
 				}
 				w.Header().Set("Retry-After", "0")
 				w.WriteHeader(http.StatusTooManyRequests)
-				io.WriteString(w, "wait") //nolint:errcheck // seen by the client
+				io.WriteString(w, "wait") //nolint:errcheck // The client sees a failure.
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
 			}))
@@ -256,13 +256,13 @@ func TestRequestIsNotChanged(t *testing.T) {
 				r.URL.Host = "elsewhere.example"
 			}
 			seen = append(seen, r)
-			return answer(http.StatusTooManyRequests), nil
+			return respond(http.StatusTooManyRequests), nil
 		}), retryafter.Options{})
 		req := request(t, http.MethodPost, "tea")
 		body := req.Body
 		send(t, transport, req)
 		if req.Body != body || len(req.Header) != 0 || req.URL.Host != "api.example" {
-			t.Errorf("the caller's request has become %+v", req)
+			t.Errorf("the caller's request was changed to %+v", req)
 		}
 		if len(seen) != 4 {
 			t.Fatalf("sent %d times", len(seen))

@@ -22,7 +22,7 @@ func Example() {
 	defer api.Close()
 
 	client := &http.Client{Transport: retryafter.New(http.DefaultTransport, retryafter.Options{
-		Backoff: time.Millisecond, // for a quick example; the default suits an API
+		Backoff: time.Millisecond, // for a fast example; the default suits an API
 	})}
 	defer client.CloseIdleConnections()
 	resp, err := client.Post(api.URL+"/orders", "text/plain", strings.NewReader("one tea"))
@@ -35,14 +35,14 @@ func Example() {
 	// Output: 200 after 3 calls
 }
 
-// A job that works at night has time, and many workers that may all have to wait.
+// A nightly job with many workers can wait long.
 func ExampleNew_patient() {
 	transport := retryafter.New(http.DefaultTransport, retryafter.Options{
 		MaxWait:     15 * time.Minute,
 		MaxAttempts: 20,
 		BudgetBurst: 500,
 		OnRetry: func(r retryafter.Retry) {
-			slog.Info("waiting", "host", r.Request.URL.Host, "status", r.Status, "told by", r.Header, "wait", r.Wait)
+			slog.Info("waiting", "host", r.Request.URL.Host, "status", r.Status, "header", r.Header, "wait", r.Wait)
 		},
 	})
 	client := &http.Client{Transport: transport}

@@ -14,53 +14,53 @@ const (
 	defaultMaxAttempts = 4
 	defaultBackoff     = 500 * time.Millisecond
 
-	// A denial's body is read to its end, so that the connection can be used again, but not for longer than a new
-	// connection would take.
+	// maxDrain and maxDrainTime bound reading the body of a denial. It is read to its end so that the connection can be reused, but
+	// not for longer than a new connection would take.
 	maxDrain     = 64 << 10
 	maxDrainTime = 500 * time.Millisecond
 )
 
-// Options say how patient a Transport is. The zero value suits a program in which somebody waits for the answer. Values
-// below zero mean the default, as zero does.
+// Options configures how long and how often a Transport retries. The zero value suits an interactive program. A zero or negative
+// value means the default.
 type Options struct {
-	// MaxWait is the longest wait that a server may ask for; 0 means 30 s. If it asks for more, the caller gets the
-	// response at once. A random while comes on top of what it asks for: up to a quarter of that, or up to the wait that
-	// Backoff would make of this attempt if that is more.
+	// MaxWait is the longest wait that a server may request. The default is 30 s. If the server requests more, the caller gets the
+	// response at once. Jitter is added to the requested wait: up to a quarter of it, or up to the backoff of this attempt if that
+	// is more.
 	MaxWait time.Duration
-	// MaxAttempts is how often a request is sent, the first time included; 0 means 4, and 1 that nothing is sent again.
+	// MaxAttempts is the maximum number of attempts, including the first. The default is 4. 1 disables retries.
 	MaxAttempts int
-	// Backoff is the least wait after the first attempt where the server asks for none; 0 means 500 ms. It doubles with
-	// each attempt up to half of MaxWait. The wait is between this and twice as long, at random.
+	// Backoff is the minimum wait after the first attempt if the server requests none. The default is 500 ms. It doubles with each
+	// attempt, up to half of MaxWait. The actual wait is random, between the backoff and twice the backoff.
 	Backoff time.Duration
 
-	// BudgetRatio and BudgetBurst keep retries from adding to the troubles of an API that denies everything. All requests
-	// of a Transport share one budget. It holds BudgetBurst retries at most; 0 means 10. Each request adds BudgetRatio of
-	// a retry, 0 means 0.1, and ten seconds fill it from empty. Whoever finds it empty gets the response at once. A
-	// program whose workers should all wait, however long it takes, wants a large BudgetBurst.
+	// BudgetRatio and BudgetBurst limit retries, so that they do not overload an API that denies everything. All requests of a
+	// Transport share one budget of at limit BudgetBurst retries. Each request adds BudgetRatio of a retry, and an empty budget
+	// refills in ten seconds. If the budget is empty, the caller gets the response at once. The defaults are 0.1 and 10. Set a large
+	// BudgetBurst for a program with many workers that should all wait, however long it takes.
 	BudgetRatio float64
 	BudgetBurst int
 
-	// OnRetry is told of every retry before the wait. It is called by many goroutines at a time, and the request waits for
-	// it to return.
+	// OnRetry is called before the wait of each retry, possibly by several goroutines at the same time. The request waits until it
+	// returns. The default does nothing.
 	OnRetry func(Retry)
 }
 
-// Retry is a request that was denied and will be sent again.
+// Retry describes a request that was denied and will be retried.
 type Retry struct {
-	// Request is the caller's. It must not be changed.
+	// Request is the caller's request. It must not be changed.
 	Request *http.Request
-	// Status of the denial: 429 or 503.
+	// Status is the status of the denial: 429 or 503.
 	Status int
-	// Attempt is the one that was denied; the first is 1.
+	// Attempt is the number of the denied attempt, starting at 1.
 	Attempt int
-	// Wait until the next attempt.
+	// Wait is the time until the next attempt.
 	Wait time.Duration
-	// Header that asks for the wait, such as "Retry-After"; empty if none does, and the wait is the transport's own.
+	// Header is the header that requested the wait, such as "Retry-After". It is empty if the wait is a backoff.
 	Header string
 }
 
-// Transport is an http.RoundTripper that backs off when it is denied. Use one for each API, since a budget is of use
-// to one only. It is safe for use by many goroutines.
+// Transport is an http.RoundTripper that retries denied requests. Use one Transport per API, because its budget should not be shared
+// between APIs. It is safe for concurrent use.
 type Transport struct {
 	next        http.RoundTripper
 	maxWait     time.Duration
@@ -70,7 +70,7 @@ type Transport struct {
 	onRetry     func(Retry)
 }
 
-// New sends requests through next; nil means http.DefaultTransport.
+// New returns a Transport that sends requests through next. If next is nil, it uses http.DefaultTransport.
 func New(next http.RoundTripper, o Options) *Transport {
 	if next == nil {
 		next = http.DefaultTransport
@@ -95,8 +95,8 @@ func New(next http.RoundTripper, o Options) *Transport {
 	}
 }
 
-// RoundTrip sends the request until it is not denied any more, or waiting makes no sense; then it returns the last
-// response. If the context ends during a wait, its cause is the error.
+// RoundTrip sends the request until it is no longer denied or must not be retried, and returns the last response. If the context ends
+// during a wait, it returns the cause of the context.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.budget.earn(time.Now())
 	send := req
@@ -109,7 +109,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if !ok {
 			return resp, nil
 		}
-		if send, ok = again(req); !ok {
+		if send, ok = copyRequest(req); !ok {
 			return resp, nil
 		}
 		if t.onRetry != nil {
@@ -117,41 +117,41 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		if err := pause(req.Context(), retry.Wait, resp.Body); err != nil {
 			if send.Body != nil {
-				_ = send.Body.Close() // never sent, so nobody else closes it
+				_ = send.Body.Close() // never sent, so the transport does not close it
 			}
 			return nil, err
 		}
 	}
 }
 
-// CloseIdleConnections is what http.Client.CloseIdleConnections calls. It is passed on.
+// CloseIdleConnections closes the idle connections of the underlying transport. http.Client.CloseIdleConnections calls it.
 func (t *Transport) CloseIdleConnections() {
 	if next, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		next.CloseIdleConnections()
 	}
 }
 
-// plan says whether to send a request again and when. If it says so, the retry is paid for.
+// plan reports whether and when to retry a request. If it returns true, the retry is already charged to the budget.
 func (t *Transport) plan(req *http.Request, resp *http.Response, attempt int) (Retry, bool) {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return Retry{}, false
 	}
 	now := time.Now()
-	told := adviceOf(resp.Header, now)
-	if attempt >= t.maxAttempts || told.wait > t.maxWait || !replayable(req) || !harmless(req, resp, told) {
+	requested := adviceOf(resp.Header, now)
+	if attempt >= t.maxAttempts || requested.wait > t.maxWait || !replayable(req) || !harmless(req, resp, requested) {
 		return Retry{}, false
 	}
-	own := t.ownWait(attempt)
-	least, spread := own, own
-	if told.header != "" {
-		least, spread = told.wait, max(told.wait/4, own)
+	backoff := t.backoffAfter(attempt)
+	minimum, spread := backoff, backoff
+	if requested.header != "" {
+		minimum, spread = requested.wait, max(requested.wait/4, backoff)
 	}
 	if deadline, ok := req.Context().Deadline(); ok {
-		slack := deadline.Sub(now) - least
+		slack := deadline.Sub(now) - minimum
 		if slack <= 0 {
 			return Retry{}, false
 		}
-		spread = min(spread, slack/2) // the other half is for the answer
+		spread = min(spread, slack/2) // the other half is for the response
 	}
 	if !t.budget.spend(now) {
 		return Retry{}, false
@@ -160,43 +160,43 @@ func (t *Transport) plan(req *http.Request, resp *http.Response, attempt int) (R
 		Request: req,
 		Status:  resp.StatusCode,
 		Attempt: attempt,
-		Wait:    least + rand.N(spread+1), //nolint:gosec // chance is all that is needed of it
-		Header:  told.header,
+		Wait:    minimum + rand.N(spread+1), //nolint:gosec // Jitter need not be unpredictable.
+		Header:  requested.header,
 	}, true
 }
 
-// ownWait is the least wait after an attempt where the server names none.
-func (t *Transport) ownWait(attempt int) time.Duration {
-	wait, most := t.backoff, t.maxWait/2
-	for i := 1; i < attempt && wait < most; i++ {
-		wait = min(2*wait, most)
+// backoffAfter returns the minimum wait after an attempt if the server requests none.
+func (t *Transport) backoffAfter(attempt int) time.Duration {
+	wait, limit := t.backoff, t.maxWait/2
+	for i := 1; i < attempt && wait < limit; i++ {
+		wait = min(2*wait, limit)
 	}
 	return wait
 }
 
-// replayable says whether the body, if there is one, can be sent twice.
+// replayable reports whether the request has no body or a body that can be sent twice.
 func replayable(req *http.Request) bool {
 	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }
 
-// harmless says whether the denied request may be sent twice: because it was not carried out the first time, or
-// because twice is as good as once.
-func harmless(req *http.Request, resp *http.Response, told advice) bool {
-	if resp.StatusCode == http.StatusTooManyRequests || told.header == retryAfter {
+// harmless reports whether a denied request may be sent copyRequest, either because the server did not process it or because it is
+// idempotent.
+func harmless(req *http.Request, resp *http.Response, requested advice) bool {
+	if resp.StatusCode == http.StatusTooManyRequests || requested.header == retryAfter {
 		return true
 	}
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
-	// As for net/http, a key without a value is enough: it is not sent, but says that the request is idempotent.
+	// As in net/http, a key without a value suffices: it is not sent, but marks the request as idempotent.
 	_, key := req.Header["Idempotency-Key"]
 	_, xKey := req.Header["X-Idempotency-Key"]
 	return key || xKey
 }
 
-// again is a copy of the request with a body of its own: the caller's must not be changed.
-func again(req *http.Request) (*http.Request, bool) {
+// copyRequest returns a copy of the request with a new body, because the caller's request must not be changed.
+func copyRequest(req *http.Request) (*http.Request, bool) {
 	send := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {
 		return send, true
@@ -209,7 +209,7 @@ func again(req *http.Request) (*http.Request, bool) {
 	return send, true
 }
 
-// pause waits from now on and meanwhile gives the connection back, which others may need.
+// pause waits, and releases the connection for other requests at the start of the wait.
 func pause(ctx context.Context, wait time.Duration, body io.ReadCloser) error {
 	over := time.After(wait)
 	drain(body)
@@ -221,14 +221,14 @@ func pause(ctx context.Context, wait time.Duration, body io.ReadCloser) error {
 	}
 }
 
-// drain reads what is left of a body and closes it, within bounds. What goes wrong costs a connection and nothing else.
+// drain reads the rest of a body and closes it, within bounds. A failure only costs the connection.
 func drain(body io.ReadCloser) {
-	if body == nil { // http.Client forgives this to transports, so it must not matter here
+	if body == nil { // http.Client tolerates this
 		return
 	}
-	shut := sync.OnceFunc(func() { _ = body.Close() })
-	defer shut()
-	late := time.AfterFunc(maxDrainTime, shut)
+	closeBody := sync.OnceFunc(func() { _ = body.Close() })
+	defer closeBody()
+	late := time.AfterFunc(maxDrainTime, closeBody)
 	defer late.Stop()
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 }

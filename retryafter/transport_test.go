@@ -23,13 +23,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// api is a transport that stands for a server; it sees requests as the server would, one after the other.
+// api is a transport that acts as a server. It gets requests one after the other.
 type api func(*http.Request) (*http.Response, error)
 
 func (a api) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
 
-// answer is a response with header lines such as "Retry-After: 1".
-func answer(status int, lines ...string) *http.Response {
+// respond returns a response with header lines such as "Retry-After: 1".
+func respond(status int, lines ...string) *http.Response {
 	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("body"))}
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, ": ")
@@ -51,7 +51,7 @@ func request(t testing.TB, method, body string) *http.Request {
 	return req
 }
 
-// send returns what came back at last.
+// send sends a request and returns the final status and body.
 func send(t testing.TB, transport http.RoundTripper, req *http.Request) (status int, body string) {
 	t.Helper()
 	resp, err := transport.RoundTrip(req)
@@ -69,17 +69,17 @@ func send(t testing.TB, transport http.RoundTripper, req *http.Request) (status 
 
 func TestDeniedUntilServed(t *testing.T) {
 	t.Parallel()
-	var bodies []string // the handler is called once at a time
+	var bodies []string // the handler is not called concurrently
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		bodies = append(bodies, r.Method+" "+r.Header.Get("X-Order")+" "+string(body))
 		if len(bodies) < 4 {
 			w.Header().Set("Retry-After", "0")
 			w.WriteHeader(http.StatusTooManyRequests)
-			io.WriteString(w, strings.Repeat("slow down ", 1000)) //nolint:errcheck // seen by the client
+			io.WriteString(w, strings.Repeat("slow down ", 1000)) //nolint:errcheck // The client sees a failure.
 			return
 		}
-		io.WriteString(w, "served") //nolint:errcheck // seen by the client
+		io.WriteString(w, "served") //nolint:errcheck // The client sees a failure.
 	}))
 	defer server.Close()
 
@@ -109,43 +109,43 @@ func TestDeniedUntilServed(t *testing.T) {
 		t.Errorf("the server got %q", bodies)
 	}
 	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections, want one that is used again", n)
+		t.Errorf("%d connections, want 1 that is reused", n)
 	}
 }
 
-// TestWaits sends requests to an API that always denies, and looks at the times between them.
+// TestWaits sends requests to an API that always denies, and checks the times between attempts.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	const s, ms = time.Second, time.Millisecond
-	type span struct{ least, most time.Duration }
+	type span struct{ lowest, highest time.Duration }
 	type options = retryafter.Options
-	own := []span{{500 * ms, 1 * s}, {1 * s, 2 * s}, {2 * s, 4 * s}}
-	always := func(least, most time.Duration) []span { return slices.Repeat([]span{{least, most}}, 3) }
+	backoff := []span{{500 * ms, 1 * s}, {1 * s, 2 * s}, {2 * s, 4 * s}}
+	always := func(lowest, highest time.Duration) []span { return slices.Repeat([]span{{lowest, highest}}, 3) }
 	tests := map[string]struct {
 		options options
 		status  int
 		lines   []string
 		want    []span
 	}{
-		"own":               {want: own},
-		"own, unavailable":  {status: 503, want: own},
-		"own, negative":     {options: options{MaxWait: -1, MaxAttempts: -1, Backoff: -1}, want: own},
-		"own, unreadable":   {lines: []string{"Retry-After: -1"}, want: own},
-		"own, up to half":   {options: options{MaxWait: 3 * s}, want: []span{own[0], own[1], {1500 * ms, 3 * s}}},
-		"own, out of range": {options: options{MaxWait: 1 * s, Backoff: time.Hour}, want: always(500*ms, 1*s)},
-		"told":              {lines: []string{"Retry-After: 20"}, want: always(20*s, 25*s)},
-		"told, unavailable": {status: 503, lines: []string{"Retry-After: 20"}, want: always(20*s, 25*s)},
-		"told, shortly":     {lines: []string{"Retry-After: 1"}, want: []span{{s, 1500 * ms}, {s, 2 * s}, {s, 3 * s}}},
-		"told, now":         {lines: []string{"Retry-After: 0"}, want: []span{{0, 500 * ms}, {0, 1 * s}, {0, 2 * s}}},
-		"told by policy":    {lines: []string{`RateLimit: "a";r=0;t=8`}, want: always(8*s, 10*s)},
-		"as long as it may": {lines: []string{"Retry-After: 30"}, want: always(30*s, 37500*ms)},
-		"no end to patience": {
+		"backoff":               {want: backoff},
+		"backoff, 503":          {status: 503, want: backoff},
+		"backoff, negative":     {options: options{MaxWait: -1, MaxAttempts: -1, Backoff: -1}, want: backoff},
+		"backoff, invalid":      {lines: []string{"Retry-After: -1"}, want: backoff},
+		"backoff, capped":       {options: options{MaxWait: 3 * s}, want: []span{backoff[0], backoff[1], {1500 * ms, 3 * s}}},
+		"backoff, over MaxWait": {options: options{MaxWait: 1 * s, Backoff: time.Hour}, want: always(500*ms, 1*s)},
+		"Retry-After":           {lines: []string{"Retry-After: 20"}, want: always(20*s, 25*s)},
+		"Retry-After, 503":      {status: 503, lines: []string{"Retry-After: 20"}, want: always(20*s, 25*s)},
+		"Retry-After, short":    {lines: []string{"Retry-After: 1"}, want: []span{{s, 1500 * ms}, {s, 2 * s}, {s, 3 * s}}},
+		"Retry-After, 0":        {lines: []string{"Retry-After: 0"}, want: []span{{0, 500 * ms}, {0, 1 * s}, {0, 2 * s}}},
+		"RateLimit":             {lines: []string{`RateLimit: "a";r=0;t=8`}, want: always(8*s, 10*s)},
+		"maximum wait":          {lines: []string{"Retry-After: 30"}, want: always(30*s, 37500*ms)},
+		"unlimited MaxWait": {
 			options: options{MaxWait: math.MaxInt64, MaxAttempts: 2},
 			lines:   []string{"Retry-After: 2000000000"},
 			want:    []span{{2e9 * s, 2.5e9 * s}},
 		},
-		"but one":  {options: options{MaxWait: math.MaxInt64}, lines: []string{"Retry-After: 3000000000"}},
-		"attempts": {options: options{MaxAttempts: 2}, want: own[:1]},
+		"over forever": {options: options{MaxWait: math.MaxInt64}, lines: []string{"Retry-After: 3000000000"}},
+		"attempts":     {options: options{MaxAttempts: 2}, want: backoff[:1]},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,27 +155,27 @@ func TestWaits(t *testing.T) {
 					test.status = http.StatusTooManyRequests
 				}
 				var sent []time.Time
-				var told []retryafter.Retry
-				test.options.OnRetry = func(r retryafter.Retry) { told = append(told, r) }
+				var retries []retryafter.Retry
+				test.options.OnRetry = func(r retryafter.Retry) { retries = append(retries, r) }
 				transport := retryafter.New(api(func(*http.Request) (*http.Response, error) {
 					sent = append(sent, time.Now())
-					return answer(test.status, test.lines...), nil
+					return respond(test.status, test.lines...), nil
 				}), test.options)
 				req := request(t, http.MethodGet, "")
 				if status, body := send(t, transport, req); status != test.status || body != "body" {
 					t.Errorf("returned %d %q", status, body)
 				}
-				if len(sent) != len(test.want)+1 || len(told) != len(test.want) {
-					t.Fatalf("sent %d times, told of %d retries, want %d", len(sent), len(told), len(test.want))
+				if len(sent) != len(test.want)+1 || len(retries) != len(test.want) {
+					t.Fatalf("sent %d times, OnRetry called %d times, want %d", len(sent), len(retries), len(test.want))
 				}
 				for i, want := range test.want {
 					wait := sent[i+1].Sub(sent[i])
-					if wait < want.least || wait > want.most {
-						t.Errorf("wait %d is %v, want %v to %v", i+1, wait, want.least, want.most)
+					if wait < want.lowest || wait > want.highest {
+						t.Errorf("wait %d is %v, want %v to %v", i+1, wait, want.lowest, want.highest)
 					}
-					r := told[i]
+					r := retries[i]
 					if r.Wait != wait || r.Attempt != i+1 || r.Status != test.status || r.Request != req {
-						t.Errorf("told of %+v, waited %v", r, wait)
+						t.Errorf("OnRetry got %+v, waited %v", r, wait)
 					}
 				}
 			})
@@ -193,45 +193,45 @@ func TestOnRetryNamesTheHeader(t *testing.T) {
 		"RateLimit-Reset":   {"RateLimit-Remaining: 0", "RateLimit-Reset: 1"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var told []string
+			var headers []string
 			transport := retryafter.New(api(func(*http.Request) (*http.Response, error) {
-				return answer(http.StatusTooManyRequests, lines...), nil
-			}), retryafter.Options{MaxAttempts: 2, OnRetry: func(r retryafter.Retry) { told = append(told, r.Header) }})
+				return respond(http.StatusTooManyRequests, lines...), nil
+			}), retryafter.Options{MaxAttempts: 2, OnRetry: func(r retryafter.Retry) { headers = append(headers, r.Header) }})
 			send(t, transport, request(t, http.MethodGet, ""))
-			if !slices.Equal(told, []string{header}) {
-				t.Errorf("told of %q, want %q", told, header)
+			if !slices.Equal(headers, []string{header}) {
+				t.Errorf("OnRetry got %q, want %q", headers, header)
 			}
 		})
 	}
 }
 
-// TestNobodyComesEarlyOrTogether has many clients denied at one instant.
-func TestNobodyComesEarlyOrTogether(t *testing.T) {
+// TestRetriesAreNeitherEarlyNorTogether tests the retries of many clients that are denied at the same time.
+func TestRetriesAreNeitherEarlyNorTogether(t *testing.T) {
 	t.Parallel()
-	for _, told := range []int{-1, 0, 1, 2, 10, 30} {
+	for _, requested := range []int{-1, 0, 1, 2, 10, 30} {
 		synctest.Test(t, func(t *testing.T) {
 			const clients = 500
-			tenths := map[time.Duration]int{} // of the time in which they come back
-			least, spread := time.Duration(told)*time.Second, max(time.Duration(told)*time.Second/4, 500*time.Millisecond)
-			lines := []string{"Retry-After: " + strconv.Itoa(told)}
-			if told < 0 {
-				least, lines = spread, nil
+			tenths := map[time.Duration]int{} // retries in each tenth of the jitter's range
+			minimum, spread := time.Duration(requested)*time.Second, max(time.Duration(requested)*time.Second/4, 500*time.Millisecond)
+			lines := []string{"Retry-After: " + strconv.Itoa(requested)}
+			if requested < 0 {
+				minimum, lines = spread, nil
 			}
 			for range clients {
-				// Each is a program of its own.
+				// Each client has its own transport.
 				var waited time.Duration
 				transport := retryafter.New(api(func(*http.Request) (*http.Response, error) {
-					return answer(http.StatusTooManyRequests, lines...), nil
+					return respond(http.StatusTooManyRequests, lines...), nil
 				}), retryafter.Options{MaxAttempts: 2, OnRetry: func(r retryafter.Retry) { waited = r.Wait }})
 				before := time.Now()
 				send(t, transport, request(t, http.MethodGet, ""))
-				if after := time.Since(before); after < least || after > least+spread || after != waited {
-					t.Fatalf("told %d s, came back after %v", told, after)
+				if after := time.Since(before); after < minimum || after > minimum+spread || after != waited {
+					t.Fatalf("Retry-After %d: retried after %v", requested, after)
 				}
-				tenths[(waited-least)*10/(spread+1)]++
+				tenths[(waited-minimum)*10/(spread+1)]++
 			}
 			if len(tenths) != 10 || slices.Max(slices.Collect(maps.Values(tenths))) > clients/4 {
-				t.Errorf("told %d s, came back in tenths %v", told, tenths)
+				t.Errorf("Retry-After %d: retries by tenth %v", requested, tenths)
 			}
 		})
 	}
@@ -245,7 +245,7 @@ func TestBudgetIsShared(t *testing.T) {
 		var sent, retries atomic.Int64
 		transport := retryafter.New(api(func(*http.Request) (*http.Response, error) {
 			sent.Add(1)
-			return answer(http.StatusTooManyRequests), nil
+			return respond(http.StatusTooManyRequests), nil
 		}), retryafter.Options{OnRetry: func(retryafter.Retry) { retries.Add(1) }})
 		start := time.Now()
 		var group sync.WaitGroup
@@ -258,13 +258,13 @@ func TestBudgetIsShared(t *testing.T) {
 			})
 		}
 		group.Wait()
-		took := time.Since(start)
-		most := 10 + callers*each/10 + int64(took/time.Second)
-		if n := retries.Load(); n > most || n < most*9/10 {
-			t.Errorf("%d retries of %d requests in %v, want nearly %d", n, callers*each, took, most)
+		elapsed := time.Since(start)
+		limit := 10 + callers*each/10 + int64(elapsed/time.Second)
+		if n := retries.Load(); n > limit || n < limit*9/10 {
+			t.Errorf("%d retries of %d requests in %v, want nearly %d", n, callers*each, elapsed, limit)
 		}
 		if n := sent.Load(); n != callers*each+retries.Load() {
-			t.Errorf("sent %d times, told of %d retries", n, retries.Load())
+			t.Errorf("sent %d times, OnRetry called %d times", n, retries.Load())
 		}
 	})
 }
@@ -283,7 +283,7 @@ func TestCloseIdleConnections(t *testing.T) {
 	if next.closed != 1 {
 		t.Errorf("closed %d times", next.closed)
 	}
-	retryafter.New(next.api, retryafter.Options{}).CloseIdleConnections() // has no such method
+	retryafter.New(next.api, retryafter.Options{}).CloseIdleConnections() // api has no such method
 }
 
 func TestNilIsTheDefaultTransport(t *testing.T) {
@@ -302,7 +302,7 @@ func TestNilIsTheDefaultTransport(t *testing.T) {
 	}
 }
 
-// BenchmarkServed is what the transport adds to a request that is not denied.
+// BenchmarkServed measures the overhead for a request that is not denied.
 func BenchmarkServed(b *testing.B) {
 	resp := &http.Response{StatusCode: http.StatusOK}
 	next := api(func(*http.Request) (*http.Response, error) { return resp, nil })
@@ -315,7 +315,7 @@ func BenchmarkServed(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := transport.RoundTrip(req); err != nil { //nolint:bodyclose // there is none
+					if _, err := transport.RoundTrip(req); err != nil { //nolint:bodyclose // There is no body.
 						b.Error(err)
 					}
 				}
