@@ -1,6 +1,5 @@
-// Package netaddr answers questions about network addresses that security decisions in several packages depend on, so that
-// they all get the same answer. It resolves no names and opens no connections, and does not know proxies: who is behind a peer
-// is for package identity.
+// Package netaddr classifies network addresses for security decisions in several packages, so that all packages decide alike. It
+// resolves no names, opens no connections, and does not know proxies: package identity determines the client behind a peer.
 package netaddr
 
 import (
@@ -8,27 +7,27 @@ import (
 	"net/netip"
 )
 
-// IsLoopback reports whether host, a name or an address without a port, is this machine alone. Of names only localhost is:
-// what others resolve to is not known.
+// IsLoopback reports whether host, a name or an address without a port, is a loopback address. The only name that counts is
+// localhost, because names are not resolved.
 func IsLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// PeerNetwork returns the network by which a peer is counted: its address, and in IPv6 the /64 that it is in, all of which one host
-// has. It is not valid if remote, an address and port, is not an IP address.
+// PeerNetwork returns the network that identifies a peer: its IPv4 address, or its IPv6 /64, because one host usually has all of it.
+// The result is invalid if remote, an address and port, is not an IP address.
 func PeerNetwork(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Prefix{}
 	}
 	addr := at.Addr().Unmap().WithZone("")
-	network, _ := addr.Prefix(min(addr.BitLen(), 64)) // no address has fewer bits than that
+	network, _ := addr.Prefix(min(addr.BitLen(), 64)) // cannot fail: the number of bits is valid
 	return network
 }
 
-// PeerName returns the network by which a peer is counted as logs and answers name it: 192.0.2.1, 2001:db8::/64, or remote without
-// its port if that is not an IP address.
+// PeerName returns the network that identifies a peer, for logs and responses: 192.0.2.1, 2001:db8::/64, or remote without its port
+// if it is not an IP address.
 func PeerName(remote string) string {
 	switch network := PeerNetwork(remote); {
 	case network.IsSingleIP():

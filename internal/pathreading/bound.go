@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// maxSegment is how long a segment may be if the path is too long. It leaves room for 31 segments, more than a template
-	// has that counts them.
+	// maxSegment is the maximum length of a segment in a path that is too long. 31 such segments fit, more than any template
+	// that counts segments has.
 	maxSegment = 64
-	// maxSegments is how many segments are of any use: one more than a template has.
+	// maxSegments is the number of segments that matter: one more than a template can have.
 	maxSegments = 33
 
-	// HashPrefix begins every hash.
+	// HashPrefix is the prefix of every hash.
 	HashPrefix = "sha256:"
 	hashLength = len(HashPrefix) + 22
 )
 
-// Hash returns the text that stands for a long one: 132 bits, enough that no two texts with the same are found.
+// Hash returns a short text that replaces a long one. Its 132 bits make collisions infeasible.
 func Hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	var out [len(HashPrefix) + 43]byte
@@ -41,8 +41,8 @@ func IsHash(text string) bool {
 	return true
 }
 
-// shorten returns a path of at most Max bytes: long segments are replaced by their hash; if that is not enough, it is cut at the
-// end of a segment.
+// shorten returns a path of at most Max bytes. It replaces long segments by their hash. If the path is still too long, it is cut at
+// the end of a segment.
 func shorten(path []byte) string {
 	if len(path) <= Max {
 		return string(path)
@@ -61,9 +61,8 @@ func shorten(path []byte) string {
 	return b.String()
 }
 
-// shortenOther returns a path of at most maxOther bytes with as many segments, but for those beyond the maxSegments first. The
-// last segments are replaced first, by their hash and if that is not enough by a tilde: templates begin with what clients
-// cannot choose.
+// shortenOther returns a path of at most maxOther bytes with the same number of segments, up to maxSegments. It replaces segments
+// from the end, first by their hash and then by a tilde, because clients cannot choose the first segments of a template.
 func shortenOther(path string) string {
 	if len(path) <= maxOther {
 		return path

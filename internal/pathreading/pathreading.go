@@ -1,5 +1,5 @@
-// Package pathreading knows how servers and routers read the path of a request line. They do not agree: is %2F a slash, does
-// "..;" lead upwards, are two slashes one? It knows nothing of rules, nor of requests.
+// Package pathreading computes how servers and routers interpret the path of a request line. They disagree: is %2F a slash, does
+// "..;" mean the parent, are two slashes one? Each interpretation is a reading. The package does not know rules or requests.
 package pathreading
 
 import (
@@ -9,23 +9,23 @@ import (
 
 // Bounds of readings.
 const (
-	// Max is the length of the longest first reading.
+	// Max is the maximum length of the first reading.
 	Max = 2048
-	// maxOther is the length of the longest other reading. All of them fit into 8 KiB, separators included.
+	// maxOther is the maximum length of another reading. All of them fit into 8 KiB, separators included.
 	maxOther = 254
-	// MaxOthers is how many other readings a path has at most.
+	// MaxOthers is the maximum number of other readings.
 	MaxOthers = 2 * styles
 )
 
-// Of returns the readings of a path, which may have a query behind it.
+// Of returns the readings of a path, which may be followed by a query.
 //
-// The first is the most lenient one: percent-encoding is decoded until nothing is left to decode, a backslash is a slash,
-// everything from "#", NUL or an encoded "?" on is cut, bytes that are not UTF-8, space at the end and ";parameters" are dropped,
-// then empty and dot segments are resolved. Read again it stays what it is.
+// The first reading is the most lenient: percent-encoding is decoded until nothing is left to decode, a backslash becomes a slash,
+// everything from "#", NUL or an encoded "?" on is cut, bytes that are not UTF-8, trailing space and ";parameters" are dropped, then
+// empty and dot segments are resolved. Reading the result again does not change it.
 //
-// The others are those of real servers, as far as they differ: see the list of styles. In them a "?", "#", NUL or backslash
-// that is part of a segment is encoded, and so is a slash. One that is longer than maxOther keeps its first segments, and
-// its number of segments up to 33; later ones are replaced.
+// The other readings are the distinct readings of real servers: see the list of styles. In them a "?", "#", NUL, slash or backslash
+// within a segment is encoded. A reading longer than maxOther keeps its first segments and its number of segments up to 33; later
+// segments are replaced.
 func Of(raw string) (path string, others []string) {
 	if i := strings.IndexByte(raw, '?'); i >= 0 {
 		raw = raw[:i]
@@ -39,7 +39,7 @@ func Of(raw string) (path string, others []string) {
 		return path, nil
 	}
 	others = r.all(nil, path)
-	// Some servers take what follows for a fragment, others for a part of the path.
+	// Some servers treat the rest as a fragment, others as a part of the path.
 	if i := strings.IndexByte(raw, '#'); i >= 0 {
 		r.raw = raw[:i]
 		others = r.all(others, path)
@@ -56,7 +56,7 @@ func Lenient(raw string) string {
 	return r.read(lenient)
 }
 
-// all appends the readings that are neither path nor among others.
+// all appends the readings in all styles that are neither path nor in others.
 func (r *reader) all(others []string, path string) []string {
 	for _, s := range list {
 		if other := r.read(s); other != path {
@@ -68,7 +68,7 @@ func (r *reader) all(others []string, path string) []string {
 	return others
 }
 
-// isNormal is quick, and may say no of a path that is normal.
+// isNormal reports whether a path is normal. It is a fast check with false negatives.
 func isNormal(p string) bool {
 	if p == "" || p[0] != '/' || len(p) > Max || len(p) > 1 && p[len(p)-1] == '/' {
 		return false
@@ -84,7 +84,7 @@ func isNormal(p string) bool {
 	return true
 }
 
-// emptyOrDots reports whether the segment behind the slash at i is a dot segment, or empty but not the last.
+// emptyOrDots reports whether the segment after the slash at i is a dot segment, or empty and not the last.
 func emptyOrDots(p string, i int) bool {
 	if i+1 == len(p) || p[i+1] != '/' && p[i+1] != '.' {
 		return false
@@ -93,8 +93,9 @@ func emptyOrDots(p string, i int) bool {
 	return segment == "" && more || segment == "." || segment == ".."
 }
 
-// isPlain reports whether a path has one reading only, although it is not normal: it ends with a slash, it is long, or it
-// has codes, all of them of characters that must be encoded and mean nothing. Space at the end and what is not UTF-8 is not looked at.
+// isPlain reports whether a path has only one reading, although it is not normal: it ends in a slash, it is long, or it has
+// percent-encodings, all of them of characters that must be encoded and have no special meaning. It does not check trailing space
+// and invalid UTF-8.
 func isPlain(p string) bool {
 	if p == "" || p[0] != '/' {
 		return false

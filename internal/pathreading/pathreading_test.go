@@ -7,33 +7,33 @@ import (
 	"testing"
 )
 
-// pieces make up random paths.
+// pieces are the parts of random paths.
 var pieces = []string{
 	"/", "/", "/", "/", "a", "b", "login", ".", "..", ";", ";x", "%2f", "%2F", "%5c", `\`, "%2e", "%252e", "%00", "%3f", "%23", "#", "%25", "%61", "%",
 	"%20", "%c3%a9", "%3b", "%2", "%0a", "%0A", "%ff", "\n", "\xff", " ",
 }
 
-func randomPath(random *rand.Rand, most int) string {
+func randomPath(random *rand.Rand, longest int) string {
 	var b strings.Builder
 	b.WriteString([]string{"/", "/", "/", "//", "", `\`}[random.IntN(6)])
-	for range random.IntN(most) {
+	for range random.IntN(longest) {
 		b.WriteString(pieces[random.IntN(len(pieces))])
 	}
 	return b.String()
 }
 
-// TestOfHasEveryStyle compares the quick ways with the long one: a path that is taken for normal or plain has one reading in all
-// styles, and no reading of another is left out.
+// TestOfHasEveryStyle compares the fast paths with all styles: a path considered normal or plain has one reading in all styles, and no
+// reading of another path is missing.
 func TestOfHasEveryStyle(t *testing.T) {
 	t.Parallel()
-	quick, most := 0, 0
+	quick, longest := 0, 0
 	for seed := range uint64(20_000) {
 		raw := randomPath(rand.New(rand.NewPCG(seed, 1)), 12)
 		path, others := Of(raw)
 		if isNormal(raw) || isPlain(raw) {
 			quick++
 		}
-		most = max(most, len(others))
+		longest = max(longest, len(others))
 		r := reader{raw: raw}
 		for i, s := range slices.Concat([]style{lenient}, list[:]) {
 			if reading := r.read(s); reading != path && !slices.Contains(others, shortenOther(reading)) {
@@ -41,13 +41,14 @@ func TestOfHasEveryStyle(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of 20000 paths were taken for normal or plain; one had %d other readings", quick, most)
-	if quick < 500 || most < 6 || most > MaxOthers {
-		t.Error("too few of either to mean anything, or too many readings")
+	t.Logf("%d of 20000 paths were considered normal or plain; one had %d other readings", quick, longest)
+	if quick < 500 || longest < 6 || longest > MaxOthers {
+		t.Error("too few paths of either kind, or too many readings")
 	}
 }
 
-// TestReadingsThatResolveNothing are counted as one path: whatever a client appends to a path that such a server takes as it is.
+// TestReadingsThatResolveNothing tests that readings of servers that resolve nothing have the same first reading, whatever a client
+// appends to the path.
 func TestReadingsThatResolveNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20_000) {
@@ -59,10 +60,10 @@ func TestReadingsThatResolveNothing(t *testing.T) {
 		r := reader{raw: raw}
 		for _, s := range list {
 			if s.dots || s.firstParameter || s.parameters != keepParameters || strings.Contains(raw, "%%") || strings.Contains(raw, "%2%") {
-				continue // a code that another one completes is invalid, and no server decodes it
+				continue // an encoding completed by another is invalid, and no server decodes it
 			}
 			if reading := r.read(s); Lenient(reading) != path {
-				t.Fatalf("seed %d: %q: reading %q is counted as %q, not %q", seed, raw, reading, Lenient(reading), path)
+				t.Fatalf("seed %d: %q: reading %q has first reading %q, want %q", seed, raw, reading, Lenient(reading), path)
 			}
 		}
 	}
@@ -75,7 +76,7 @@ func TestLongReadings(t *testing.T) {
 		raw  string
 		want func(reading string) bool
 	}{
-		// Templates that count segments must still match, and find their literals.
+		// Templates that count segments must still match, with their literals.
 		"long segments": {"/search/" + long + "/now/" + long + "/..", func(r string) bool {
 			segments := strings.Split(r, "/")
 			return len(segments) == 6 && segments[1] == "search" && segments[3] == "now" && segments[5] == ".."

@@ -7,16 +7,16 @@ import (
 	"unicode"
 )
 
-// reader makes readings of one path, in the same memory.
+// reader computes the readings of one path and reuses its buffers.
 type reader struct {
 	raw          string
 	decoded, out []byte
 }
 
-// maxPasses bounds how often the lenient reading is read again. Each pass but the last makes it shorter.
+// maxPasses caps the passes of the lenient reading. Each pass but the last makes the path shorter.
 const maxPasses = 20
 
-// read returns the path in a style. The lenient reading is what is left when nothing more changes.
+// read returns the reading of the path in a style. The lenient reading is repeated until nothing changes.
 func (r *reader) read(s style) string {
 	path := r.pass(r.raw, s)
 	for passes := 1; s.lenient && passes < maxPasses; passes++ {
@@ -29,6 +29,7 @@ func (r *reader) read(s style) string {
 	return path
 }
 
+// pass reads raw once in a style.
 func (r *reader) pass(raw string, s style) string {
 	if s.slashes && strings.Contains(raw, "%") {
 		raw = slashCodes.Replace(raw)
@@ -58,7 +59,7 @@ func (r *reader) pass(raw string, s style) string {
 
 var slashCodes = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`)
 
-// withoutDotParameters makes /../ of /..;x/.
+// withoutDotParameters replaces /..;x/ by /../.
 func withoutDotParameters(raw string) string {
 	if !strings.Contains(raw, ".;") {
 		return raw
@@ -72,7 +73,7 @@ func withoutDotParameters(raw string) string {
 	return strings.Join(segments, "/")
 }
 
-// withoutHost drops slashes of both kinds, if there are two or more of them at the front, and the host behind them.
+// withoutHost removes two or more leading slashes or backslashes and the host after them.
 func withoutHost(raw string) string {
 	rest := strings.TrimLeft(raw, `/\`)
 	if len(raw)-len(rest) < 2 {
@@ -84,7 +85,7 @@ func withoutHost(raw string) string {
 	return "/"
 }
 
-// decode undoes percent-encoding, once or at any depth, in one pass: what was decoded last may complete another code.
+// decode decodes percent-encoding, once or at any depth, in one pass: a decoded character may complete another encoding.
 func (r *reader) decode(raw string, s style) {
 	out := r.decoded[:0]
 	parameters := false
@@ -118,7 +119,7 @@ func (r *reader) decode(raw string, s style) {
 	r.decoded = out
 }
 
-// append appends a character, in the form that the style has it in.
+// append appends a character, encoded if the style requires it.
 func (s *style) append(out []byte, c byte, decoded bool) []byte {
 	const hex = "0123456789ABCDEF"
 	switch s.decode {
@@ -142,7 +143,7 @@ func (s *style) append(out []byte, c byte, decoded bool) []byte {
 	return append(out, c)
 }
 
-// complete decodes the code that ends out, and what that completes.
+// complete decodes the percent-encoding at the end of out, and any that it completes.
 func (s *style) complete(out []byte) []byte {
 	for n := len(out); n >= 3 && out[n-3] == '%'; n = len(out) {
 		high, low := unhex(out[n-2]), unhex(out[n-1])
@@ -158,6 +159,7 @@ func (s *style) complete(out []byte) []byte {
 	return out
 }
 
+// codeAt decodes the percent-encoding at i.
 func codeAt(s string, i int) (code byte, ok bool) {
 	if i+2 >= len(s) {
 		return 0, false
@@ -166,6 +168,7 @@ func codeAt(s string, i int) (code byte, ok bool) {
 	return high<<4 | low, high <= 15 && low <= 15
 }
 
+// unhex returns the value of a hex digit, or 255.
 func unhex(c byte) byte {
 	switch {
 	case c >= '0' && c <= '9':
@@ -178,7 +181,7 @@ func unhex(c byte) byte {
 	return 255
 }
 
-// resolve takes the decoded path apart, and puts together what the style leaves of it. One slash at the end is dropped.
+// resolve splits the decoded path and joins the segments that the style keeps. It drops one trailing slash.
 func (r *reader) resolve(s style) {
 	separators := "/"
 	if s.backslash == after {

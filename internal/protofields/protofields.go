@@ -1,5 +1,5 @@
-// Package protofields reads and writes Protocol Buffers field by field, for the few messages that are on the path of every
-// check: there the generated code spends more than the decision takes. It knows the encoding, and no message.
+// Package protofields encodes and decodes Protocol Buffers field by field, for the few messages in the path of every check: there
+// the generated code takes longer than the decision. It knows the encoding, but no messages.
 package protofields
 
 import (
@@ -9,24 +9,24 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Tag is a field's number and kind, as they are on the wire: number<<3 for one with a number, number<<3|Bytes for one with
-// bytes. A field of another kind than a message expects is a field that it does not know.
+// Tag is the encoded number and wire type of a field: number<<3 for a varint, number<<3|Bytes for bytes. A field with an unexpected
+// wire type counts as unknown.
 type Tag uint64
 
-// Bytes is the kind of strings, bytes and messages.
+// Bytes is the wire type of strings, bytes and messages.
 const Bytes = Tag(protowire.BytesType)
 
-// Readable is a message that reads itself.
+// Readable is a message that decodes itself.
 type Readable interface {
 	ReadFields(data []byte) error
 }
 
-// Writable is a message that writes itself.
+// Writable is a message that encodes itself.
 type Writable interface {
 	AppendFields(data []byte) []byte
 }
 
-// Reader goes through the fields of a message:
+// Reader iterates over the fields of a message:
 //
 //	r := protofields.Reader{Rest: data}
 //	for r.Next() {
@@ -37,21 +37,21 @@ type Writable interface {
 //	}
 //	return r.Err
 //
-// What the caller does not know it must pass over.
+// The caller must ignore unknown tags.
 type Reader struct {
-	// Rest is what is left of the message.
+	// Rest is the unread part of the message.
 	Rest []byte
-	// Whole is the message as a string, if the texts are to be parts of it; "" copies each.
+	// Whole is the message as a string. If it is set, Text returns substrings of it instead of copies.
 	Whole string
-	// Tag of the field, and the number or the bytes that it holds.
+	// Tag is the tag of the current field. Value or Bytes is its content.
 	Tag   Tag
 	Value uint64
 	Bytes []byte
-	// Err is why there are no more fields, if that is not the end.
+	// Err is the error that ended the iteration, or nil at the end of the message.
 	Err error
 }
 
-// Next reads a field. It is false if there is none.
+// Next reads the next field. It returns false at the end of the message or after an error.
 func (r *Reader) Next() bool {
 	if len(r.Rest) == 0 {
 		return false
@@ -60,7 +60,7 @@ func (r *Reader) Next() bool {
 	switch {
 	case size < 0:
 		return r.fail(protowire.ParseError(size))
-	case number > protowire.MaxValidNumber: // as generated code has it
+	case number > protowire.MaxValidNumber: // like generated code
 		return r.fail(errNumber)
 	}
 	r.Rest = r.Rest[size:]
@@ -80,7 +80,8 @@ func (r *Reader) Next() bool {
 	return true
 }
 
-// Text returns the bytes of the field as a string. If they are not UTF-8 there are no more fields, as generated code has it.
+// Text returns the bytes of the field as a string. If they are not valid UTF-8, it sets Err and ends the iteration, like generated
+// code.
 func (r *Reader) Text() string {
 	if !utf8.Valid(r.Bytes) {
 		r.fail(errText)
@@ -100,23 +101,24 @@ func (r *Reader) Message() Reader {
 	return Reader{Rest: r.Bytes, Whole: r.part()}
 }
 
-// part returns the bytes of the field as a part of the Whole.
+// part returns the bytes of the field as a substring of Whole.
 func (r *Reader) part() string {
 	end := len(r.Whole) - len(r.Rest)
 	return r.Whole[end-len(r.Bytes) : end]
 }
 
 var (
-	errNumber = errors.New("a field's number is too large")
-	errText   = errors.New("a text is not UTF-8")
+	errNumber = errors.New("field number too large")
+	errText   = errors.New("string is not valid UTF-8")
 )
 
+// fail ends the iteration with an error.
 func (r *Reader) fail(err error) bool {
 	r.Rest, r.Err = nil, err
 	return false
 }
 
-// AppendNumber writes a number, but for 0, which a field has anyway.
+// AppendNumber appends a number, unless it is 0, the default of a field.
 func AppendNumber(data []byte, tag Tag, n uint64) []byte {
 	if n == 0 {
 		return data
@@ -124,7 +126,7 @@ func AppendNumber(data []byte, tag Tag, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendVarint(data, uint64(tag)), n)
 }
 
-// AppendBool writes a number that is true or false.
+// AppendBool appends a bool, unless it is false.
 func AppendBool(data []byte, tag Tag, b bool) []byte {
 	if !b {
 		return data
@@ -132,7 +134,7 @@ func AppendBool(data []byte, tag Tag, b bool) []byte {
 	return AppendNumber(data, tag, 1)
 }
 
-// AppendString writes a string, but for "".
+// AppendString appends a string, unless it is empty.
 func AppendString(data []byte, tag Tag, s string) []byte {
 	if s == "" {
 		return data
@@ -140,7 +142,7 @@ func AppendString(data []byte, tag Tag, s string) []byte {
 	return protowire.AppendString(protowire.AppendVarint(data, uint64(tag)), s)
 }
 
-// AppendBytes writes bytes, but for none.
+// AppendBytes appends bytes, unless they are empty.
 func AppendBytes(data []byte, tag Tag, b []byte) []byte {
 	if len(b) == 0 {
 		return data
@@ -148,13 +150,13 @@ func AppendBytes(data []byte, tag Tag, b []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendVarint(data, uint64(tag)), b)
 }
 
-// Open begins a message within a message, and Close ends it.
+// Open begins a nested message. at is its start, which the caller passes to Close.
 func Open(data []byte, tag Tag) (grown []byte, at int) {
 	data = append(protowire.AppendVarint(data, uint64(tag)), 0)
 	return data, len(data)
 }
 
-// Close writes how long the message is that began at a place: most are short, and the others are moved.
+// Close ends the nested message that starts at at, and writes its length. A message of 128 bytes or more is moved to make space.
 func Close(data []byte, at int) []byte {
 	n := len(data) - at
 	if n < 0x80 {

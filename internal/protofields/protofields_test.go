@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/protofields"
 )
 
-// enum is a descriptorpb.EnumValueDescriptorProto: a text, a number and a message.
+// enum is a descriptorpb.EnumValueDescriptorProto: a string, a number and a message.
 type enum struct {
 	name       string
 	number     int32
@@ -51,7 +51,7 @@ func (e *enum) read(r protofields.Reader) error {
 	return r.Err
 }
 
-// Generated code reads what is written here, and the other way round, with texts that are copied or parts of the message.
+// TestSameAsGenerated tests that generated code decodes what this package encodes and vice versa, with copied strings and substrings.
 func TestSameAsGenerated(t *testing.T) {
 	t.Parallel()
 	for _, want := range []enum{
@@ -69,7 +69,7 @@ func TestSameAsGenerated(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := (enum{m.GetName(), m.GetNumber(), m.GetOptions().GetDeprecated()}); got != want {
-			t.Errorf("%.100v is read as %.100v", want, got)
+			t.Errorf("%.100v is decoded as %.100v", want, got)
 		}
 		data, err := proto.Marshal(&m)
 		if err != nil {
@@ -78,13 +78,13 @@ func TestSameAsGenerated(t *testing.T) {
 		for _, whole := range []string{"", string(data)} {
 			var got enum
 			if err := got.read(protofields.Reader{Rest: data, Whole: whole}); err != nil || got != want {
-				t.Errorf("%.100v is read as %.100v: %v", want, got, err)
+				t.Errorf("%.100v is decoded as %.100v: %v", want, got, err)
 			}
 		}
 	}
 }
 
-// A message within a message has its length in front, whatever number of bytes that takes.
+// TestCloseMoves tests that the length of a nested message may take several bytes.
 func TestCloseMoves(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 127, 128, 16_383, 16_384, 1 << 21} {
@@ -93,12 +93,12 @@ func TestCloseMoves(t *testing.T) {
 		got := protofields.Close(append(data, content...), at)
 		want := protowire.AppendBytes(protowire.AppendTag([]byte("before"), 1, protowire.BytesType), content)
 		if !slices.Equal(got, want) {
-			t.Errorf("%d bytes are written otherwise", n)
+			t.Errorf("%d bytes are encoded differently", n)
 		}
 	}
 }
 
-// What a field has anyway is not written.
+// TestZeroIsNotWritten tests that default values are omitted.
 func TestZeroIsNotWritten(t *testing.T) {
 	t.Parallel()
 	data := protofields.AppendNumber(nil, 1<<3, 0)
@@ -116,11 +116,11 @@ func TestTextIsUTF8(t *testing.T) {
 	data = protofields.AppendNumber(data, 2<<3, 7)
 	var e enum
 	if err := e.read(protofields.Reader{Rest: data}); err == nil || e.name != "" || e.number != 0 {
-		t.Errorf("%v is read: %v", e, err)
+		t.Errorf("%v is decoded: %v", e, err)
 	}
 }
 
-// fields lists what there is in a message.
+// fields lists the fields of a message.
 func fields(data []byte) (string, error) {
 	var list strings.Builder
 	r := protofields.Reader{Rest: data}
@@ -130,28 +130,28 @@ func fields(data []byte) (string, error) {
 	return list.String(), r.Err
 }
 
-// FuzzReader sees that a message has the fields that generated code finds in it, or is rejected as it is there.
+// FuzzReader tests that a message has the same fields as in generated code, or is rejected by both.
 func FuzzReader(f *testing.F) {
 	f.Add((&enum{"name", 7, true}).write(nil))
 	f.Add(protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.StartGroupType), 1<<3|4))
-	f.Add([]byte{0xe0, 0, 0x30}) // a tag in more bytes than it takes
+	f.Add([]byte{0xe0, 0, 0x30}) // a tag in more bytes than necessary
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var empty emptypb.Empty
 		rejected := proto.Unmarshal(data, &empty)
 		read, err := fields(data)
 		if (err == nil) != (rejected == nil) {
-			t.Fatalf("%x: %v, not %v", data, err, rejected)
+			t.Fatalf("%x: %v, want %v", data, err, rejected)
 		}
 		if kept, _ := fields(empty.ProtoReflect().GetUnknown()); err == nil && read != kept {
-			t.Errorf("%x is read as %s, not %s", data, read, kept)
+			t.Errorf("%x is decoded as %s, want %s", data, read, kept)
 		}
 		var got enum
 		var m descriptorpb.EnumValueDescriptorProto
 		err = got.read(protofields.Reader{Rest: data, Whole: string(data)})
 		if denied := proto.Unmarshal(data, &m); err == nil && denied == nil &&
 			got != (enum{m.GetName(), m.GetNumber(), m.GetOptions().GetDeprecated()}) {
-			t.Errorf("%x is read as %v, not %v", data, got, &m)
+			t.Errorf("%x is decoded as %v, want %v", data, got, &m)
 		}
 	})
 }

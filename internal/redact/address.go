@@ -1,8 +1,7 @@
-// Package redact makes addresses fit for logs, errors and health reports: of servers, databases and documents, which may have
-// passwords and tokens in them.
+// Package redact removes secrets from addresses for logs, errors and health reports: addresses of servers, databases and documents may
+// contain passwords and tokens.
 //
-// It shows what it knows to be harmless and hides the rest. What an address that it cannot read might have in it, it does not
-// guess.
+// It shows the parts that are known to be harmless and hides the rest. An address that it cannot parse is hidden.
 package redact
 
 import (
@@ -12,7 +11,7 @@ import (
 	"strings"
 )
 
-// hidden stands for what is not shown.
+// hidden replaces a hidden part.
 const hidden = "***"
 
 var (
@@ -21,20 +20,20 @@ var (
 	name     = regexp.MustCompile(`^[\w.-]+$`)
 	path     = regexp.MustCompile(`^[\w.%~/+-]*$`)
 	plain    = regexp.MustCompile(`^[\w.,:%/+-]*$`)
-	// scheme begins an address.
+	// scheme matches the scheme of an address.
 	scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
-	// addresses are those in a text; assignments are secrets in a text of the form password=….
+	// addresses matches addresses in a text; assignments matches secrets of the form password=… in a text.
 	addresses   = regexp.MustCompile(`[A-Za-z0-9+.-]*://[^\s"'` + "`" + `<>]+`)
 	assignments = regexp.MustCompile(`(?i)((?:password|passwd|pwd|secret|token)\w*["']?\s*=\s*)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)`)
 )
 
-// shownParameters are those of PostgreSQL's addresses that are no secrets.
+// shownParameters are the parameters of PostgreSQL addresses that are not secret.
 var shownParameters = []string{
 	"application_name", "connect_timeout", "dbname", "host", "port", "sslmode", "target_session_attrs", "user",
 }
 
-// Address returns an address without its secrets: without the password, of all but PostgreSQL's without the user, and without
-// the values of parameters that are not known to be harmless. An address that cannot be read is hidden.
+// Address returns an address without its secrets: without the password, without the user except in PostgreSQL addresses, and without
+// the values of parameters that are not known to be harmless. An address that cannot be parsed is hidden.
 func Address(address string) string {
 	before, rest, ok := strings.Cut(address, "://")
 	switch {
@@ -49,7 +48,7 @@ func Address(address string) string {
 		end = i
 	}
 	authority, tail := rest[:end], rest[end:]
-	// A password may have a slash in it that is not encoded: what looks like the host is then a part of it.
+	// A password may contain an unencoded slash. What looks like the host is then part of the password.
 	if strings.Contains(tail, "@") {
 		return shown + hidden
 	}
@@ -80,18 +79,19 @@ func Address(address string) string {
 	return shown
 }
 
-// user returns what stands before the host. PostgreSQL's user is not secret.
+// user returns the userinfo before the host without secrets. The user of PostgreSQL is not secret.
 func user(userinfo string, postgres bool) string {
-	who, _, hasPassword := strings.Cut(userinfo, ":")
+	username, _, hasPassword := strings.Cut(userinfo, ":")
 	switch {
-	case !postgres || !name.MatchString(who):
+	case !postgres || !name.MatchString(username):
 		return hidden
 	case hasPassword:
-		return who + ":" + hidden
+		return username + ":" + hidden
 	}
-	return who
+	return username
 }
 
+// parameters returns a query without secrets.
 func parameters(query string, postgres bool) string {
 	var all []string
 	for pair := range strings.SplitSeq(query, "&") {
@@ -122,8 +122,8 @@ func HasPassword(address string) bool {
 	return u.Query().Has("password")
 }
 
-// Text returns a text in which the addresses and what is assigned to passwords have no secrets. It is for messages of others,
-// which may quote an address; whoever knows the address calls Address.
+// Text returns a text without the secrets of its addresses and password assignments. Use it for messages of other programs, which may
+// quote an address. If you have the address itself, use Address.
 func Text(text string) string {
 	text = addresses.ReplaceAllStringFunc(text, func(match string) string {
 		address := strings.TrimRight(match, ",;:.)…")

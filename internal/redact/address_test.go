@@ -9,7 +9,7 @@ import (
 
 func TestAddress(t *testing.T) {
 	t.Parallel()
-	for address, want := range map[string]string{ //nolint:gosec // G101: nobody's passwords
+	for address, want := range map[string]string{ //nolint:gosec // G101: not real passwords
 		"": "", "localhost:6379": "localhost:6379",
 		"postgres://ann@db.example:5432/headgate?sslmode=verify-full": "postgres://ann@db.example:5432/headgate?sslmode=verify-full",
 		"postgres://ann:hunter2@db.example:5432/headgate":             "postgres://ann:***@db.example:5432/headgate",
@@ -31,7 +31,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// However an address is spelled, correctly or not, the secret in it is not shown.
+// TestNoSpellingShowsTheSecret tests that the secret is hidden in valid and invalid spellings of an address.
 func TestNoSpellingShowsTheSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
@@ -53,7 +53,7 @@ func TestNoSpellingShowsTheSecret(t *testing.T) {
 			t.Errorf("%s: %s", address, got)
 		}
 		if !strings.Contains(address, "://") && !strings.Contains(address, "=") {
-			continue // it does not look like one in a text
+			continue // not recognizable as an address in a text
 		}
 		if got := redact.Text(`cannot parse "` + address + `": it is wrong`); strings.Contains(got, secret) {
 			t.Errorf("in a text: %s: %s", address, got)
