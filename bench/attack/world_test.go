@@ -81,6 +81,7 @@ var program struct {
 // headgateProgram returns the path of the program that users run.
 func headgateProgram(t *testing.T) string {
 	t.Helper()
+	testenv.Long(t) // before Do: a skipped test must not count as the one that built it
 	program.Do(func() {
 		built := testenv.BuildHeadgate(t)
 		var err error
