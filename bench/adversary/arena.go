@@ -109,7 +109,7 @@ func (w *world) keep(records ...judge.Record) {
 
 // event records something that was done since a time, and is over.
 func (w *world) event(began time.Time, e judge.Record) {
-	e.Op, e.Sent, e.Answered = judge.OpEvent, began.UnixMicro(), time.Now().UnixMicro()
+	e.Op, e.Sent, e.Received = judge.OpEvent, began.UnixMicro(), time.Now().UnixMicro()
 	w.keep(e)
 }
 

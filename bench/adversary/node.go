@@ -147,7 +147,7 @@ func (n *Worker) request(c *Command) (r judge.Record, token []byte) {
 	default:
 		d, err = n.limiter.Check(ctx, request)
 	}
-	r.Answered = time.Now().UnixMicro()
+	r.Received = time.Now().UnixMicro()
 	if err != nil {
 		r.Error = err.Error()
 	}

@@ -57,7 +57,7 @@ func (s *server) check(rule, subject string, caller int) judge.Record {
 	}
 	r.Sent = time.Now().UnixMicro()
 	a, err := s.Check(s.world.Context(), map[string]string{"user": subject, "route": rule})
-	r.Answered = time.Now().UnixMicro()
+	r.Received = time.Now().UnixMicro()
 	if err != nil {
 		r.Error = err.Error()
 	}

@@ -97,7 +97,7 @@ func (w *world) servedWaits(redis string) func(until time.Time) {
 						case rule == "pair":
 							w.Sleep(150 * time.Millisecond) // it is an hour, and every answer must say so
 						default:
-							w.Sleep(time.Until(time.UnixMicro(r.Answered).Add(time.Duration(r.Header) * time.Second)))
+							w.Sleep(time.Until(time.UnixMicro(r.Received).Add(time.Duration(r.Header) * time.Second)))
 						}
 					}
 				})

@@ -109,7 +109,7 @@ func TestCeilingService(t *testing.T) {
 	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+startRedis(t).Addr()), fmt.Sprintf(
 		"rules: [{id: %s, by: [], limit: %d/hour}, {id: user, by: [user], limit: %d/hour}]\n", secretRule, ceiling, perUser))
 	check := func() []byte {
-		answer, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/check", `{"attributes": {"user": "ada"}}`)
+		answer, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check", `{"attributes": {"user": "ada"}}`)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,7 +95,7 @@ func TestDraftVersions(t *testing.T) {
 			}
 			_ = response.Body.Close()
 			judge("forward-auth", response.Header.Get)
-			answer, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", `{"attributes": {"user": "ada"}}`)
+			answer, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", `{"attributes": {"user": "ada"}}`)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -94,7 +94,7 @@ func (f *flood) run(t *testing.T) {
 	var answered, failed atomic.Int64
 	others.Go(func() {
 		for first := true; first || ctx.Err() == nil; first = false {
-			_, err := f.node.Ask(t.Context(), http.MethodPost, f.node.HTTP, "/v1/check", `{"attributes": {"ip": "192.0.2.9"}}`)
+			_, err := f.node.Fetch(t.Context(), http.MethodPost, f.node.HTTP, "/v1/check", `{"attributes": {"ip": "192.0.2.9"}}`)
 			if answered.Add(1); err != nil {
 				failed.Add(1)
 				t.Log(err)

@@ -42,7 +42,7 @@ func TestAnswerOfGRPC(t *testing.T) {
 			RetryAfter float64 `json:"retry_after"`
 			Headers    map[string]string
 		}
-		peeked, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", `{"attributes": {"user": "ada"}}`)
+		peeked, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", `{"attributes": {"user": "ada"}}`)
 		if err == nil {
 			err = json.Unmarshal(peeked, &said)
 		}
@@ -73,7 +73,7 @@ func TestAnswerOfGRPC(t *testing.T) {
 		if plain := ask("ada", false); len(plain.GetHeaders()) > 0 || plain.GetRemaining() != answer.GetRemaining() {
 			t.Errorf("%d used: a caller that does not ask for headers gets %v", used, plain)
 		}
-		if _, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/check", `{"attributes": {"user": "ada"}}`); err != nil {
+		if _, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check", `{"attributes": {"user": "ada"}}`); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -78,7 +78,7 @@ func entrances(t *testing.T, redis *testenv.Server, node *fleet.Node, rules ...h
 				s.method, s.path, s.ip, s.key)).Allowed
 		}, "method path ip key"},
 		{"JSON batch", func(t *testing.T, s sighting) bool {
-			text, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/check/batch",
+			text, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check/batch",
 				fmt.Sprintf(`{"requests": [{"attributes": {"method": %q, "path": %q, "ip": %q, "api_key": %q}}]}`, s.method, s.path, s.ip, s.key))
 			var said struct{ Responses []reply }
 			if err == nil {
@@ -390,7 +390,7 @@ func TestKeysAreNowhere(t *testing.T) {
 	}
 	shown := map[string]string{"the log": node.Output()}
 	for _, path := range []string{"/metrics", "/readyz"} {
-		text, err := node.Ask(t.Context(), http.MethodGet, node.Ops, path, "")
+		text, err := node.Fetch(t.Context(), http.MethodGet, node.Ops, path, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -228,7 +228,7 @@ func hangUp(t *testing.T, address, request string) {
 func judgeCharged(t *testing.T, node *fleet.Node, user string, sent int) {
 	t.Helper()
 	charged := func() int64 {
-		answer, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", fmt.Sprintf(`{"attributes": {"user": %q}}`, user))
+		answer, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", fmt.Sprintf(`{"attributes": {"user": %q}}`, user))
 		if err != nil {
 			t.Fatal(err)
 		}

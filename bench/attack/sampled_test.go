@@ -121,7 +121,7 @@ func sendBatch(t *testing.T, n *fleet.Node, checks int) error {
 	one := `{"traceparent": "` + sampledParent + `", "attributes": {"ip": "192.0.2.1"}}`
 	body := `{"requests": [` + strings.Repeat(one+",", 499) + one + `]}`
 	for ; checks > 0; checks -= 500 {
-		if _, err := n.Ask(t.Context(), http.MethodPost, n.HTTP, "/v1/check/batch", body); err != nil {
+		if _, err := n.Fetch(t.Context(), http.MethodPost, n.HTTP, "/v1/check/batch", body); err != nil {
 			return err
 		}
 	}

@@ -146,7 +146,7 @@ func TestSecretsOfAServer(t *testing.T) {
 	look := func(when string) (readyz string) {
 		t.Helper()
 		for _, path := range []string{"/readyz", "/healthz", "/metrics"} {
-			text, err := node.Ask(t.Context(), http.MethodGet, node.Ops, path, "")
+			text, err := node.Fetch(t.Context(), http.MethodGet, node.Ops, path, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestSecretsOfAServer(t *testing.T) {
 				readyz = string(text)
 			}
 		}
-		if _, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/check", `{"attributes": {"ip": "192.0.2.1"}}`); err != nil && strings.Contains(err.Error(), marker) {
+		if _, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check", `{"attributes": {"ip": "192.0.2.1"}}`); err != nil && strings.Contains(err.Error(), marker) {
 			t.Errorf("%s: /v1/check: %v", when, err)
 		}
 		if log := node.Output(); strings.Contains(log, marker) {

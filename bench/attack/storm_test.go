@@ -16,7 +16,7 @@ func TestRetryStorm(t *testing.T) {
 	library := storm.Library(t, limit)
 	stream, plain := storm.Served(t, headgateProgram(t), limit)
 	next := 0
-	forms := []storm.Form{library, stream, plain}
+	forms := []storm.Transport{library, stream, plain}
 	if !long() {
 		forms = forms[:2]
 	}
@@ -49,7 +49,7 @@ func TestRetryStorm(t *testing.T) {
 }
 
 // play runs a plan, and holds what is allowed against the limits.
-func play(t *testing.T, form storm.Form, plan storm.Plan) storm.Outcome {
+func play(t *testing.T, form storm.Transport, plan storm.Plan) storm.Outcome {
 	t.Helper()
 	o, err := storm.Run(t.Context(), plan, form.Check, form.CPU)
 	if err != nil {

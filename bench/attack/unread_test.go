@@ -142,7 +142,7 @@ func TestConnections(t *testing.T) {
 // connectionsOf returns how many connections are open for HTTP, as the metrics of the server say.
 func connectionsOf(t *testing.T, n *fleet.Node) (open int) {
 	t.Helper()
-	text, err := n.Ask(t.Context(), http.MethodGet, n.Ops, "/metrics", "")
+	text, err := n.Fetch(t.Context(), http.MethodGet, n.Ops, "/metrics", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestResetOfWindow(t *testing.T) {
 	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+startRedis(t).Addr()), rules.String())
 	for _, name := range algorithms {
 		for i := range 5 {
-			answer, err := node.Ask(t.Context(), http.MethodPost, node.HTTP, "/v1/check",
+			answer, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check",
 				fmt.Sprintf(`{"attributes": {"user": "ada", "tenant": %q}}`, name))
 			if err != nil {
 				t.Fatal(err)

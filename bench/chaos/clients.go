@@ -35,12 +35,12 @@ func newClient(w *world, count int) *node {
 			Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1_000_000, Window: time.Hour}, Strict: true,
 		})
 	testenv.NoError(w, err)
-	ask := func(ctx context.Context, user int) (a fleet.Answer, err error) {
+	ask := func(ctx context.Context, user int) (a fleet.Decision, err error) {
 		d, err := limiter.Check(ctx, headgate.Request{Attributes: attributes(user)})
 		if err != nil {
 			return a, err
 		}
-		a = fleet.Answer{Status: http.StatusOK, Allowed: d.Allowed, Path: string(d.Path)}
+		a = fleet.Decision{Status: http.StatusOK, Allowed: d.Allowed, Path: string(d.Path)}
 		if len(d.Limits) > 0 {
 			a.Reset = d.Limits[0].Time.Add(d.Limits[0].ResetAfter)
 		}

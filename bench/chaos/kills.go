@@ -79,11 +79,11 @@ func (w *world) judgeKills(deaths []death) (missed int) {
 	}
 	r := suite.NewReport()
 	r.Line(fmt.Sprintf("%d kills, %d requests, %d not decided by the store", len(deaths), len(samples), local),
-		suite.Noted("%d requests without an answer", unanswered),
-		suite.Says(elsewhere == 0, "of a node that was there: %d", elsewhere),
-		suite.Says(most.most <= 1, "hot ÷ limit, windows: %s, aim ≤ 1", most),
-		suite.Noted("units admitted and not charged: %d", never),
-		suite.Says(twice == 0, "units charged that nobody was or may have been admitted for: %d", twice))
+		suite.Note("%d requests without an answer", unanswered),
+		suite.Judged(elsewhere == 0, "of a node that was there: %d", elsewhere),
+		suite.Judged(most.most <= 1, "hot ÷ limit, windows: %s, aim ≤ 1", most),
+		suite.Note("units admitted and not charged: %d", never),
+		suite.Judged(twice == 0, "units charged that nobody was or may have been admitted for: %d", twice))
 	return r.Missed
 }
 

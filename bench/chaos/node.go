@@ -15,7 +15,7 @@ import (
 // node is one server of ours, or in a cold start one client in this process.
 type node struct {
 	*fleet.Node // nil if it is a client
-	ask         func(ctx context.Context, user int) (fleet.Answer, error)
+	ask         func(ctx context.Context, user int) (fleet.Decision, error)
 	// log is what it has printed so far.
 	log func() string
 }
@@ -59,7 +59,7 @@ func startNodes(w *world) {
 		n.Client = http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
 			MaxConnsPerHost: room, MaxIdleConnsPerHost: room, IdleConnTimeout: 5 * time.Second,
 		}}
-		n.ask = func(ctx context.Context, user int) (fleet.Answer, error) { return n.Check(ctx, attributes(user)) }
+		n.ask = func(ctx context.Context, user int) (fleet.Decision, error) { return n.Check(ctx, attributes(user)) }
 		n.Start()
 		n.log = n.Output
 		w.nodes = append(w.nodes, n)

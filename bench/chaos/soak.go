@@ -37,14 +37,14 @@ func (w *world) soak(length time.Duration) (missed int) {
 	for i, s := range sizes {
 		for n := range w.nodes {
 			r.Line(fmt.Sprintf("node %d, %s", n+1, s.name),
-				suite.Says(last[n][i] <= 1.1*first[n][i]+s.forgive, "%.0f, then %.0f", first[n][i], last[n][i]))
+				suite.Judged(last[n][i] <= 1.1*first[n][i]+s.forgive, "%.0f, then %.0f", first[n][i], last[n][i]))
 		}
 	}
 	var errors int
 	for _, s := range w.load.taken() {
 		errors += count(s.Status != 200)
 	}
-	r.Line("requests without a decision", suite.Says(errors == 0, "%d", errors))
+	r.Line("requests without a decision", suite.Judged(errors == 0, "%d", errors))
 	return r.Missed
 }
 

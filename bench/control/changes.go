@@ -35,8 +35,8 @@ func (w *world) changes(t *suite.Scope) {
 	for i, times := range [][]time.Duration{rules, overrides} {
 		kind := []string{"a rule", "an override"}[i]
 		w.Line(fmt.Sprintf("%d changes of %s, until the slowest of %d nodes decides by it", len(times), kind, len(w.nodes)),
-			suite.Noted("p50 %s", suite.Span(paired.Quantile(0.5, times))), suite.AtMost("p99", paired.Quantile(0.99, times), maxNotified),
-			suite.Noted("worst %s", suite.Span(paired.Quantile(1, times))))
+			suite.Note("p50 %s", suite.FormatDuration(paired.Quantile(0.5, times))), suite.MaxDuration("p99", paired.Quantile(0.99, times), maxNotified),
+			suite.Note("worst %s", suite.FormatDuration(paired.Quantile(1, times))))
 	}
 	w.silent(t)
 }
@@ -62,8 +62,8 @@ func (w *world) silent(t *suite.Scope) {
 	quiet := notified(t, listener)
 	w.put(t)
 	heard := notified(t, listener)
-	w.Line(fmt.Sprintf("%d changes of which nobody is told", len(times)), suite.AtMost("worst", paired.Quantile(1, times), maxPolled),
-		suite.Says(!quiet && heard, "NOTIFY seen: %v, with the real pg_notify %v", quiet, heard))
+	w.Line(fmt.Sprintf("%d changes of which nobody is told", len(times)), suite.MaxDuration("worst", paired.Quantile(1, times), maxPolled),
+		suite.Judged(!quiet && heard, "NOTIFY seen: %v, with the real pg_notify %v", quiet, heard))
 	w.reach(t, "anybody", w.limit)
 }
 

@@ -110,13 +110,13 @@ func (w *world) suffer(t *suite.Scope, f *fault) []suite.Figure {
 	checks, _, others := l.count(began, ended, limit)
 	is, was, beside := l.p99(began, ended, false), l.p99(time.Time{}, began, false), l.p99(began, ended, true)
 	return append([]suite.Figure{
-		suite.Says(is <= max(was, beside)+maxSlower, "p99 of checks %s (≤ before, %s, or now with a file, %s, + %s)", suite.Span(is),
-			suite.Span(was), suite.Span(beside), suite.Span(maxSlower)),
-		suite.Says(errs == 0, "%d checks, %d errors", all, errs),
-		suite.Says(others == 0, "%d of %d meanwhile decided otherwise", others, checks),
-		suite.AtMost("a node started meanwhile decides after", restarted, maxRestart),
-		suite.Noted("a change can be published %s after the end", suite.Span(took)),
-		suite.AtMost("it is on all nodes after", reached, maxPolled),
+		suite.Judged(is <= max(was, beside)+maxSlower, "p99 of checks %s (≤ before, %s, or now with a file, %s, + %s)", suite.FormatDuration(is),
+			suite.FormatDuration(was), suite.FormatDuration(beside), suite.FormatDuration(maxSlower)),
+		suite.Judged(errs == 0, "%d checks, %d errors", all, errs),
+		suite.Judged(others == 0, "%d of %d meanwhile decided otherwise", others, checks),
+		suite.MaxDuration("a node started meanwhile decides after", restarted, maxRestart),
+		suite.Note("a change can be published %s after the end", suite.FormatDuration(took)),
+		suite.MaxDuration("it is on all nodes after", reached, maxPolled),
 	}, seen...)
 }
 
@@ -151,7 +151,7 @@ func (w *world) noRoom(t *suite.Scope) suite.Figure {
 	if !full {
 		t.Log("a change without room: ", err)
 	}
-	return suite.So(full, "a change meanwhile is denied, as there is no space left")
+	return suite.Holds(full, "a change meanwhile is denied, as there is no space left")
 }
 
 // present is the server that takes writes.
@@ -188,6 +188,6 @@ func (w *world) older(t *suite.Scope) suite.Figure {
 	}))
 	now, _ := present(t, w.db)
 	next := w.put(t)
-	return suite.Says(now < most && next > most, "all %d nodes, at version %d, deny to go back to %d and say so; the next is %d",
+	return suite.Judged(now < most && next > most, "all %d nodes, at version %d, deny to go back to %d and say so; the next is %d",
 		told, most, now, next)
 }

@@ -29,7 +29,7 @@ func main() {
 			}
 			began := time.Now()
 			if err := scope.Run(part.run); err != nil {
-				r.Line(part.name, suite.Says(false, "%v", err)) // and the next part may show more
+				r.Line(part.name, suite.Judged(false, "%v", err)) // and the next part may show more
 			}
 			scope.Logf("%s took %.0f s", part.name, time.Since(began).Seconds())
 		}

@@ -24,7 +24,7 @@ func (w *world) newNode(rules string, files map[string]string) *node {
 }
 
 // check asks whether a user's request may pass.
-func (n *node) check(ctx context.Context, path, user string) (fleet.Answer, error) {
+func (n *node) check(ctx context.Context, path, user string) (fleet.Decision, error) {
 	return n.Check(ctx, map[string]string{"path": path, "user": user})
 }
 
@@ -39,7 +39,7 @@ func (n *node) until(ctx context.Context, path, user string, limit int64) error 
 // becomes returns when a node says that it is well, or degraded, and why.
 func (n *node) becomes(ctx context.Context, status, why string) error {
 	return await(status+" at "+n.Ops, func() (bool, error) {
-		text, err := n.Ask(ctx, http.MethodGet, n.Ops, "/readyz", "")
+		text, err := n.Fetch(ctx, http.MethodGet, n.Ops, "/readyz", "")
 		var h struct {
 			Status string
 			Rules  struct{ Problem string }

@@ -39,8 +39,8 @@ func (w *world) operators(t *suite.Scope) {
 	}
 	slices.Reverse(audited) // newest first
 	w.Line(fmt.Sprintf("two operators change one rule at once, %d times", rounds),
-		suite.Says(conflicts == rounds && len(want) == 1+rounds, "%d conflicts, %d changes", conflicts, len(want)-1),
-		suite.So(slices.Equal(audited, want), fmt.Sprintf("the %d entries of the audit are these changes, in order, with who", len(audited))))
+		suite.Judged(conflicts == rounds && len(want) == 1+rounds, "%d conflicts, %d changes", conflicts, len(want)-1),
+		suite.Holds(slices.Equal(audited, want), fmt.Sprintf("the %d entries of the audit are these changes, in order, with who", len(audited))))
 	_, err = w.db.Rollback(t.Context(), ann, first)
 	testenv.NoError(t, err)
 	now, _ := present(t, w.db)
@@ -49,7 +49,7 @@ func (w *world) operators(t *suite.Scope) {
 	same := slices.EqualFunc(before, after, func(a, b pgrules.Rule) bool {
 		return a.Name == b.Name && a.Enabled == b.Enabled && a.Flat == b.Flat && bytes.Equal(a.Document, b.Document)
 	})
-	w.Line("rollback", suite.So(same, fmt.Sprintf("version %d has the %d rules of version %d, to the byte", now, len(before), first)))
+	w.Line("rollback", suite.Holds(same, fmt.Sprintf("version %d has the %d rules of version %d, to the byte", now, len(before), first)))
 }
 
 // race has two operators change a rule from what both have read. won is what the audit should say of it.

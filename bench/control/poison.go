@@ -56,9 +56,9 @@ func (w *world) poison(t *suite.Scope) {
 		w.become(t, "ok", "")
 		w.put(t)
 		err = w.each(func(n *node) error { return n.until(t.Context(), path, "anybody", w.limit) })
-		w.Line(bad.name, suite.So(denied != nil && strings.Contains(denied.Error(), bad.why) && before == after, "denied when published"),
-			suite.AtMost("written by hand, all nodes deny it and say why after", told, maxNotified),
-			suite.So(kept == nil, "all decide as before"), suite.So(err == nil, "corrected by a rollback, all go on"))
+		w.Line(bad.name, suite.Holds(denied != nil && strings.Contains(denied.Error(), bad.why) && before == after, "denied when published"),
+			suite.MaxDuration("written by hand, all nodes deny it and say why after", told, maxNotified),
+			suite.Holds(kept == nil, "all decide as before"), suite.Holds(err == nil, "corrected by a rollback, all go on"))
 	}
 }
 

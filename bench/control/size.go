@@ -58,23 +58,23 @@ func (w *world) size(scope *suite.Scope) {
 	t.node.Kill()
 	restarted := t.started()
 	size := fmt.Sprintf("%d rules, %d overrides", rules, overrides)
-	w.Line(size+": start of a node until it is ready", suite.AtMost("from PostgreSQL", started, maxStart),
-		suite.AtMost("from its kept file", restarted, maxStart), suite.Noted("import of the overrides %s", suite.Span(imported)))
+	w.Line(size+": start of a node until it is ready", suite.MaxDuration("from PostgreSQL", started, maxStart),
+		suite.MaxDuration("from its kept file", restarted, maxStart), suite.Note("import of the overrides %s", suite.FormatDuration(imported)))
 	with, resident := t.memory()
 	more := with - without
-	w.Line(size+": memory of a node for the overrides", suite.Says(more <= maxMemory, "%.0f MB of heap (≤ %d MB)", more, maxMemory),
-		suite.Noted("%.0f bytes each", more*1e6/float64(overrides)), suite.Noted("the process takes %.0f MB", resident))
+	w.Line(size+": memory of a node for the overrides", suite.Judged(more <= maxMemory, "%.0f MB of heap (≤ %d MB)", more, maxMemory),
+		suite.Note("%.0f bytes each", more*1e6/float64(overrides)), suite.Note("the process takes %.0f MB", resident))
 	large := t.cost(trials)
 	beside := fmt.Sprintf(", beside %d rules and no overrides", fewRules)
 	one, all := small.override, large.override
 	dearer := float64(all.cpu) / float64(one.cpu)
-	w.Line(size+": one override more"+beside, suite.AtMost("in force after", all.took, maxNotified), suite.Noted("%s", suite.Span(one.took)),
-		suite.Says(dearer <= maxDearer, "CPU of the node %s, %s: ratio %.1f (≤ %g)", suite.Span(all.cpu), suite.Span(one.cpu), dearer, maxDearer),
-		suite.Noted("bytes kept %d, %d", all.kept, one.kept))
+	w.Line(size+": one override more"+beside, suite.MaxDuration("in force after", all.took, maxNotified), suite.Note("%s", suite.FormatDuration(one.took)),
+		suite.Judged(dearer <= maxDearer, "CPU of the node %s, %s: ratio %.1f (≤ %g)", suite.FormatDuration(all.cpu), suite.FormatDuration(one.cpu), dearer, maxDearer),
+		suite.Note("bytes kept %d, %d", all.kept, one.kept))
 	one, all = small.rule, large.rule
-	w.Line(size+": one rule more, which compiles all"+beside, suite.AtMost("in force after", all.took, maxNotified),
-		suite.Noted("%s", suite.Span(one.took)), suite.Noted("CPU of the node %s, %s", suite.Span(all.cpu), suite.Span(one.cpu)),
-		suite.Noted("bytes kept %d, %d", all.kept, one.kept))
+	w.Line(size+": one rule more, which compiles all"+beside, suite.MaxDuration("in force after", all.took, maxNotified),
+		suite.Note("%s", suite.FormatDuration(one.took)), suite.Note("CPU of the node %s, %s", suite.FormatDuration(all.cpu), suite.FormatDuration(one.cpu)),
+		suite.Note("bytes kept %d, %d", all.kept, one.kept))
 }
 
 // addRules has so many in force.

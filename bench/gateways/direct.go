@@ -44,13 +44,13 @@ func direct(s *paired.Suite, all *services) {
 	}
 	got := s.Measure(fmt.Sprintf("Envoy's protocol, %d callers, %d subjects; server is the service alone, store is Redis", callers, subjects),
 		s.Rounds, s.Slice, variants)
-	s.AtLeast("d1 ÷ c1, throughput", got.Ratio("d1", "c1", paired.Throughput), 1.6)
-	s.AtMost("d1 ÷ c1, server CPU per request", got.Ratio("d1", "c1", paired.ServerCPU), 0.5)
+	s.ExpectMin("d1 ÷ c1, throughput", got.Ratio("d1", "c1", paired.Throughput), 1.6)
+	s.ExpectMax("d1 ÷ c1, server CPU per request", got.Ratio("d1", "c1", paired.ServerCPU), 0.5)
 	// Throughput is printed only: with three descriptors it depends on the callers' own CPU, which is the same for both.
 	s.Note("d3 ÷ c3, throughput", got.Ratio("d3", "c3", paired.Throughput))
 	both := func(sample paired.Sample) float64 { return sample.ServerCPU + sample.StoreCPU }
-	s.AtMost("d3 ÷ c3, CPU of service and Redis per request", got.Ratio("d3", "c3", both), 0.625)
-	s.AtLeast("d1 ÷ b, throughput", got.Ratio("d1", "b", paired.Throughput), 0.85)
+	s.ExpectMax("d3 ÷ c3, CPU of service and Redis per request", got.Ratio("d3", "c3", both), 0.625)
+	s.ExpectMin("d1 ÷ b, throughput", got.Ratio("d1", "b", paired.Throughput), 0.85)
 }
 
 // subject is who asks.

@@ -54,7 +54,7 @@ func throughEnvoy(s *paired.Suite, all *services) {
 		s.Rounds, s.Slice, variants)
 	latencies(s, ways)
 	allAsked(s, proxy, ways)
-	s.AtLeast("ed ÷ eb, through Envoy, throughput", got.Ratio("ed", "eb", paired.Throughput), 0.93)
+	s.ExpectMin("ed ÷ eb, through Envoy, throughput", got.Ratio("ed", "eb", paired.Throughput), 0.93)
 }
 
 // allAsked sees whether Envoy has asked about every request so far.
@@ -67,7 +67,7 @@ func allAsked(s *paired.Suite, proxy *envoy.Proxy, ways []*way) {
 		for _, c := range w.Clients {
 			sent += c.Sent
 		}
-		if asked := proxy.Asked(s, i); asked != sent {
+		if asked := proxy.ServiceCalls(s, i); asked != sent {
 			s.Fatalf("%s: of %d requests Envoy has asked about %d", w.name, sent, asked)
 		}
 	}

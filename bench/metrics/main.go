@@ -41,7 +41,7 @@ func run(scope *suite.Scope, r *suite.Report, steady time.Duration, subjects int
 		func(t *suite.Scope) { w.series(t, subjects) }, w.crowded, w.end,
 	} {
 		if err := scope.Run(part); err != nil {
-			r.Line("an error", suite.Says(false, "%v", err)) // and the next part may show more
+			r.Line("an error", suite.Judged(false, "%v", err)) // and the next part may show more
 		}
 	}
 }

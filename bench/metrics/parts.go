@@ -53,7 +53,7 @@ func (w *world) quiet(t *suite.Scope, steady time.Duration) {
 }
 
 func (w *world) line(what string, met bool, format string, args ...any) {
-	w.report.Line(what, suite.Says(met, format, args...))
+	w.report.Line(what, suite.Judged(met, format, args...))
 }
 
 // trouble is a killed Redis, a killed PostgreSQL and a bad file at once.

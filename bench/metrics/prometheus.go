@@ -40,7 +40,7 @@ func startPrometheus(scope testing.TB, name, rules string, jobs map[string][]str
 
 // get asks its API.
 func (p *prometheus) get(ctx context.Context, path string, data any) error {
-	text, status, err := fleet.Ask(ctx, http.DefaultClient, http.MethodGet, "http://"+p.address+path, "")
+	text, status, err := fleet.Fetch(ctx, http.DefaultClient, http.MethodGet, "http://"+p.address+path, "")
 	if err != nil {
 		return err
 	}

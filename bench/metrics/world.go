@@ -93,7 +93,7 @@ func check(ctx context.Context, n *fleet.Node, requests ...request) error {
 	if len(texts) > 1 {
 		path, body = "/v1/check/batch", `{"requests":[`+strings.Join(texts, ",")+`]}`
 	}
-	_, err := n.Ask(ctx, http.MethodPost, n.HTTP, path, body)
+	_, err := n.Fetch(ctx, http.MethodPost, n.HTTP, path, body)
 	return err
 }
 

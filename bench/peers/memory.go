@@ -24,7 +24,7 @@ func (b *bench) memory() {
 		{"ulule/limiter", peer.UluleMemory()},
 		{"headgate.Take, memstore", func(key string) error {
 			r, err := headgate.Take(context.Background(), ours, plenty, "string", key)
-			return peer.Passes(r.Allowed, err)
+			return peer.ErrorUnlessAllowed(r.Allowed, err)
 		}},
 	}
 	one := []int32{0}

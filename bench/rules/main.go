@@ -112,8 +112,8 @@ func (v *variant) countAllocations() {
 
 // expect holds a variant to its aims.
 func (s bench) expect(what string, v *variant, nanos, allocs float64) {
-	s.AtMost(what+" p50 ns, "+v.name, paired.Of(v.p50), nanos)
-	s.Expect(what+" allocations, "+v.name, v.allocs, allocs)
+	s.ExpectMax(what+" p50 ns, "+v.name, paired.Of(v.p50), nanos)
+	s.ExpectMaxValue(what+" allocations, "+v.name, v.allocs, allocs)
 }
 
 // timer is what it takes to time nothing.

@@ -37,9 +37,9 @@ func main() {
 			callerCPU: got.Median(large.Name, paired.ClientCPU).Value,
 		}.print()
 		memory := paired.Of([]float64{many.bytes / few.bytes})
-		s.AtMost("memory of all ÷ planned by the sample", memory, 1.1)
-		s.AtLeast("memory of all ÷ planned by the sample", memory, 0.9)
-		s.AtMost("Redis CPU per decision, all ÷ sample", got.Ratio(large.Name, small.Name, paired.ServerCPU), 1.25)
+		s.ExpectMax("memory of all ÷ planned by the sample", memory, 1.1)
+		s.ExpectMin("memory of all ÷ planned by the sample", memory, 0.9)
+		s.ExpectMax("Redis CPU per decision, all ÷ sample", got.Ratio(large.Name, small.Name, paired.ServerCPU), 1.25)
 	})
 }
 

@@ -32,9 +32,9 @@ func middleware(s *paired.Suite) {
 		do := serves(context.Background(), h)
 		return testing.AllocsPerRun(10_000, func() { _ = do(0, 0) })
 	}
-	s.AtMost("f1 − f0, CPU µs that httplimit adds", got.Difference("f1", "f0", paired.ClientCPU), 4)
-	s.AtLeast("f1 ÷ f2, throughput that is left if contexts may end", got.Ratio("f1", "f2", paired.ClientCPU), 0.98)
-	s.Expect("f1 − f0, allocations that httplimit adds", allocs(limited)-allocs(bare), 8)
+	s.ExpectMax("f1 − f0, CPU µs that httplimit adds", got.Difference("f1", "f0", paired.ClientCPU), 4)
+	s.ExpectMin("f1 ÷ f2, throughput that is left if contexts may end", got.Ratio("f1", "f2", paired.ClientCPU), 0.98)
+	s.ExpectMaxValue("f1 − f0, allocations that httplimit adds", allocs(limited)-allocs(bare), 8)
 }
 
 // answer is a ResponseWriter that keeps nothing between requests.

@@ -64,13 +64,13 @@ func seeing(s *paired.Suite) {
 	for i, path := range questions {
 		unseen, seen := variants[2*i], variants[2*i+1]
 		nanos := func(sample paired.Sample) float64 { return 1_000 * sample.ClientCPU }
-		s.AtMost("g "+path+", CPU ns that telemetry adds", got.Difference(seen.Name, unseen.Name, nanos), 400)
+		s.ExpectMax("g "+path+", CPU ns that telemetry adds", got.Difference(seen.Name, unseen.Name, nanos), 400)
 		allocs := func(v paired.Variant) float64 { return testing.AllocsPerRun(2_000, func() { _ = v.Do(0, 0) }) }
 		more := make([]float64, rounds) // leases are renewed in the background, which allocates
 		for round := range more {
 			more[round] = allocs(seen) - allocs(unseen)
 		}
-		s.AtMost("g "+path+", allocations that telemetry adds", paired.Of(more), 0)
+		s.ExpectMax("g "+path+", allocations that telemetry adds", paired.Of(more), 0)
 	}
 }
 
@@ -127,6 +127,6 @@ func seeingServed(s *paired.Suite) {
 			paired.Variant{Name: program.h3 + "  Check, 3 limits, " + program.name, Callers: callers, Do: ourUnary(conn, "/three"), ServerCPU: server.CPU})
 	}
 	got := s.Measure(fmt.Sprintf("gRPC, %d callers, strict", callers), 3*s.Rounds, s.Slice/2, variants)
-	s.AtLeast("h1, with ÷ without telemetry, throughput", got.Ratio("h1", "h1-", paired.Throughput), 0.95)
-	s.AtLeast("h3, with ÷ without telemetry, throughput", got.Ratio("h3", "h3-", paired.Throughput), 0.95)
+	s.ExpectMin("h1, with ÷ without telemetry, throughput", got.Ratio("h1", "h1-", paired.Throughput), 0.95)
+	s.ExpectMin("h3, with ÷ without telemetry, throughput", got.Ratio("h3", "h3-", paired.Throughput), 0.95)
 }

@@ -43,7 +43,7 @@ func main() {
 	paired.Main(3, 5*time.Second, func(s *paired.Suite) {
 		stream, plain := storm.Served(s, testenv.BuildHeadgate(s), limit)
 		var all []*result
-		for _, form := range []storm.Form{storm.Library(s, limit), stream, plain} {
+		for _, form := range []storm.Transport{storm.Library(s, limit), stream, plain} {
 			all = append(all, measure(s, form)...)
 		}
 		table(all, s.Rounds, s.Slice)
@@ -54,7 +54,7 @@ func main() {
 }
 
 // measure plays all plans in turn, round by round. Each run has subjects of its own.
-func measure(s *paired.Suite, form storm.Form) (results []*result) {
+func measure(s *paired.Suite, form storm.Transport) (results []*result) {
 	for _, p := range plans {
 		results = append(results, &result{form: form.Name, plan: p})
 	}
@@ -101,10 +101,10 @@ func table(all []*result, rounds int, lasts time.Duration) {
 // that are allowed, so there is nothing to compare with.
 func judge(s *paired.Suite, r *result) {
 	name := r.form + ", " + r.plan.name + ": "
-	s.AtLeast(name+"goodput", paired.Of(r.goodput), 0.9)
-	s.Expect(name+"most of a limit, in any round", slices.Max(r.worst), 1)
+	s.ExpectMin(name+"goodput", paired.Of(r.goodput), 0.9)
+	s.ExpectMaxValue(name+"most of a limit, in any round", slices.Max(r.worst), 1)
 	if r.plan.Patient == 0 {
-		s.AtLeast(name+"offered", paired.Of(r.offered), 10)
-		s.AtMost(name+"denied ÷ allowed, CPU", paired.Of(r.ratio), 0.33)
+		s.ExpectMin(name+"offered", paired.Of(r.offered), 10)
+		s.ExpectMax(name+"denied ÷ allowed, CPU", paired.Of(r.ratio), 0.33)
 	}
 }

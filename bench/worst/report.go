@@ -84,12 +84,12 @@ func (r *report) judge() int {
 	over := func(m paired.Median, by float64) paired.Median {
 		return paired.Median{Value: m.Value / by, Low: m.Low / by, High: m.High / by}
 	}
-	r.suite.AtMost("the worst script call, ms", over(r.worst, 1000), maxMillis)
-	r.suite.AtMost("the worst script call ÷ the yardstick", over(r.worst, r.stage.yard()), maxRatio)
+	r.suite.ExpectMax("the worst script call, ms", over(r.worst, 1000), maxMillis)
+	r.suite.ExpectMax("the worst script call ÷ the yardstick", over(r.worst, r.stage.yard()), maxRatio)
 	ratio := func(many, few []float64) paired.Median { return over(paired.Of(many), middle(few)) }
-	r.suite.AtMost("reserve, 100,000 holds ÷ 10 holds", ratio(r.many.reserve, r.few.reserve), 2)
-	r.suite.AtMost("commit, 100,000 holds ÷ 10 holds", ratio(r.many.commit, r.few.commit), 2)
-	r.suite.AtMost("cancel, 100,000 holds ÷ 10 holds", ratio(r.many.cancel, r.few.cancel), 2)
+	r.suite.ExpectMax("reserve, 100,000 holds ÷ 10 holds", ratio(r.many.reserve, r.few.reserve), 2)
+	r.suite.ExpectMax("commit, 100,000 holds ÷ 10 holds", ratio(r.many.commit, r.few.commit), 2)
+	r.suite.ExpectMax("cancel, 100,000 holds ÷ 10 holds", ratio(r.many.cancel, r.few.cancel), 2)
 	return r.suite.Report()
 }
 

@@ -24,22 +24,22 @@ func Dial(t testing.TB, address string) *grpc.ClientConn {
 	return conn
 }
 
-// Invoke calls a method with a request that is written already, and only looks at how the answer begins: callers have the
-// same cores as the servers, and are not what is measured.
-func Invoke(ctx context.Context, conn *grpc.ClientConn, method string, request, begins []byte) (answer []byte, err error) {
-	err = conn.Invoke(ctx, method, request, &answer, grpc.ForceCodec(codec{}))
-	if err == nil && !bytes.HasPrefix(answer, begins) {
-		err = fmt.Errorf("the answer is %q", answer)
+// Invoke calls a method with an encoded request and checks only the first bytes of the response: callers share the cores
+// with the servers and must use little CPU.
+func Invoke(ctx context.Context, conn *grpc.ClientConn, method string, request, begins []byte) (response []byte, err error) {
+	err = conn.Invoke(ctx, method, request, &response, grpc.ForceCodec(codec{}))
+	if err == nil && !bytes.HasPrefix(response, begins) {
+		err = fmt.Errorf("unexpected response %q", response)
 	}
-	return answer, err
+	return response, err
 }
 
-// Descriptor is that of one entry in a request by Envoy's protocol.
+// Descriptor returns a descriptor with one entry, for a request by Envoy's protocol.
 func Descriptor(key, value string) *descriptorv3.RateLimitDescriptor {
 	return &descriptorv3.RateLimitDescriptor{Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: key, Value: value}}}
 }
 
-// codec is for messages that are written already.
+// codec passes encoded messages through.
 type codec struct{}
 
 var errNotBytes = errors.New("not bytes")
@@ -63,15 +63,15 @@ func (codec) Unmarshal(data []byte, message any) error {
 	return nil
 }
 
-// Stream has all callers share one stream: each waits for its own answer.
+// Stream opens one stream for all callers. The returned function sends a key and waits for the caller's own response.
 func Stream(t testing.TB, conn *grpc.ClientConn, callers int) func(caller int, key string) error {
 	t.Helper()
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamMethod)
 	testenv.NoError(t, err)
 	out := make(chan string, callers)
-	answered := make([]chan struct{}, callers)
-	for i := range answered {
-		answered[i] = make(chan struct{}, 1)
+	responded := make([]chan struct{}, callers)
+	for i := range responded {
+		responded[i] = make(chan struct{}, 1)
 	}
 	go func() {
 		for text := range out {
@@ -86,12 +86,12 @@ func Stream(t testing.TB, conn *grpc.ClientConn, callers int) func(caller int, k
 			if stream.RecvMsg(in) != nil {
 				return
 			}
-			answered[in.GetValue()] <- struct{}{}
+			responded[in.GetValue()] <- struct{}{}
 		}
 	}()
 	return func(caller int, key string) error {
 		out <- fmt.Sprintf("%08d", caller) + key
-		<-answered[caller]
+		<-responded[caller]
 		return nil
 	}
 }

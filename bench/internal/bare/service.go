@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// Methods of the service that is written by hand: a name in, a number out. There is nothing that it could do less.
+// Methods of the hand-written service: a string in, a number out, the smallest possible messages.
 const (
 	service      = "bare.Limiter"
 	EchoMethod   = "/" + service + "/Echo"
@@ -28,41 +28,41 @@ const (
 	streamMethod = "/" + service + "/Stream"
 )
 
-// server is what a careful user would write by hand for one limit.
+// server is a hand-written service for one limit.
 type server struct {
 	rlsv3.UnimplementedRateLimitServiceServer
-	redis rueidis.Client // nil answers at once
+	redis rueidis.Client // if nil, the server responds at once
 }
 
-// The environment of a process that is the service.
-const listenAt, redisAt = "HEADGATE_BARE_LISTEN", "HEADGATE_BARE_REDIS"
+// Environment variables of a process that runs the service.
+const listenEnv, redisEnv = "HEADGATE_BARE_LISTEN", "HEADGATE_BARE_REDIS"
 
-// Service is a program that is asked by gRPC.
+// Service is a running gRPC server.
 type Service struct {
 	*testenv.Program
 	Address string
 }
 
-// Start starts the service as a process of its own, of this program, which calls Main first. Without a Redis it answers at once.
+// Start starts the service as a new process of this program, which must call Main first. Without a Redis the service responds at once.
 func Start(t testing.TB, redis string) *Service {
 	t.Helper()
 	self, err := os.Executable()
 	testenv.NoError(t, err)
 	address := testenv.FreeAddress(t)
 	command := exec.CommandContext(t.Context(), self)
-	command.Env = append(os.Environ(), listenAt+"="+address, redisAt+"="+redis)
+	command.Env = append(os.Environ(), listenEnv+"="+address, redisEnv+"="+redis)
 	return &Service{testenv.Run(t, command, address), address}
 }
 
-// Main serves until it is killed, if Start has started this process.
+// Main serves until it is killed, if Start started this process. Otherwise it returns.
 func Main() {
-	if address := os.Getenv(listenAt); address != "" {
-		fmt.Fprintln(os.Stderr, serve(address, os.Getenv(redisAt)))
+	if address := os.Getenv(listenEnv); address != "" {
+		fmt.Fprintln(os.Stderr, serve(address, os.Getenv(redisEnv)))
 		os.Exit(2)
 	}
 }
 
-// serve is that service and Envoy's. Without a Redis both answer at once.
+// serve serves the hand-written service and Envoy's. Without a Redis both respond at once.
 func serve(address, redis string) error {
 	s := &server{}
 	if redis != "" {
@@ -105,16 +105,16 @@ func unary(f func(context.Context, string) (int64, error)) grpc.MethodHandler {
 	}
 }
 
-// check is 1 if the key may pass.
+// check returns 1 if the key is allowed.
 func (s *server) check(ctx context.Context, key string) (int64, error) {
 	if s.redis == nil {
 		return 1, nil
 	}
-	answer, err := Check(ctx, s.redis, key).ToArray()
+	reply, err := Check(ctx, s.redis, key).ToArray()
 	if err != nil {
 		return 0, err
 	}
-	return answer[0].AsInt64()
+	return reply[0].AsInt64()
 }
 
 // ShouldRateLimit counts by the value of the first descriptor.
@@ -130,18 +130,18 @@ func (s *server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 	}, nil
 }
 
-// stream answers each message as soon as Redis has, in any order. The first eight characters of a message name it.
+// stream responds to each message as soon as Redis does, in any order. The first eight characters of a message are its ID.
 func (s *server) stream(stream grpc.ServerStream) error {
-	answers := make(chan int64, 64)
+	done := make(chan int64, 64)
 	var running sync.WaitGroup
 	var sent sync.WaitGroup
 	sent.Go(func() {
-		for id := range answers {
-			_ = stream.SendMsg(wrapperspb.Int64(id)) // who is gone is found out by the reader
+		for id := range done {
+			_ = stream.SendMsg(wrapperspb.Int64(id)) // the receive loop notices a closed stream
 		}
 	})
 	defer sent.Wait()
-	defer close(answers)
+	defer close(done)
 	defer running.Wait()
 	for {
 		in := &wrapperspb.StringValue{}
@@ -155,12 +155,12 @@ func (s *server) stream(stream grpc.ServerStream) error {
 			return err
 		}
 		if s.redis == nil {
-			answers <- id
+			done <- id
 			continue
 		}
 		running.Go(func() {
 			if _, err := s.check(stream.Context(), in.GetValue()[8:]); err == nil {
-				answers <- id
+				done <- id
 			}
 		})
 	}

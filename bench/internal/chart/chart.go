@@ -1,4 +1,4 @@
-// Package chart draws bars. It knows nothing of what they mean.
+// Package chart draws bar charts. It knows nothing of what they mean.
 package chart
 
 import (
@@ -8,41 +8,41 @@ import (
 	"strconv"
 )
 
-// Bars are drawn from the top down, in groups.
+// Bars is a bar chart: horizontal bars in groups, from top to bottom.
 type Bars struct {
 	Title string
-	// Unit says what the values are.
+	// Unit is the unit of the values.
 	Unit   string
 	Groups []Group
 }
 
-// Group is some bars that belong together.
+// Group is a titled group of bars.
 type Group struct {
 	Title string
 	Bars  []Bar
 }
 
-// Bar is one of them.
+// Bar is one bar.
 type Bar struct {
 	Name  string
 	Value float64
-	// Ours are of another colour.
+	// Ours highlights the bar.
 	Ours bool
 }
 
-// In pixels. Names stand left of the bars, values right of them.
+// Sizes in pixels. Names are left of the bars, values right of them.
 const (
 	width, names, values = 900, 330, 70
-	row, thick           = 22, 14
+	row, thickness       = 22, 14
 )
 
-// SVG is the drawing: the same one for the same bars. It brings its own background, to be read on any.
+// SVG returns the chart as a deterministic SVG. It has its own background, to be readable on any page.
 func (b *Bars) SVG() []byte {
-	most, height := 0.0, 70
+	largest, height := 0.0, 70
 	for _, g := range b.Groups {
 		height += row * (len(g.Bars) + 2)
 		for _, bar := range g.Bars {
-			most = max(most, bar.Value)
+			largest = max(largest, bar.Value)
 		}
 	}
 	var out bytes.Buffer
@@ -51,7 +51,7 @@ func (b *Bars) SVG() []byte {
 	fmt.Fprintf(&out, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
 	write := func(x, y int, rest, what string) {
 		fmt.Fprintf(&out, `<text x="%d" y="%d"%s>`, x, y, rest)
-		_ = xml.EscapeText(&out, []byte(what)) // a buffer takes everything
+		_ = xml.EscapeText(&out, []byte(what)) // a buffer never fails
 		out.WriteString("</text>\n")
 	}
 	write(16, 28, ` font-size="17" font-weight="bold"`, b.Title)
@@ -61,15 +61,15 @@ func (b *Bars) SVG() []byte {
 		y += 2 * row
 		write(16, y-6, ` font-weight="bold"`, g.Title)
 		for _, bar := range g.Bars {
-			long := int(float64(width-names-values) * bar.Value / most)
+			length := int(float64(width-names-values) * bar.Value / largest)
 			colour := "#b4b4b4"
 			if bar.Ours {
 				colour = "#0072b2"
 			}
 			fmt.Fprintf(&out, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`+"\n",
-				names, y, max(1, long), thick, colour)
+				names, y, max(1, length), thickness, colour)
 			write(names-8, y+11, ` text-anchor="end"`, bar.Name)
-			write(names+long+6, y+11, "", short(bar.Value))
+			write(names+length+6, y+11, "", format(bar.Value))
 			y += row
 		}
 		y -= row / 2
@@ -78,8 +78,8 @@ func (b *Bars) SVG() []byte {
 	return out.Bytes()
 }
 
-// short is a value in three digits or more.
-func short(v float64) string {
+// format formats a value with at least three digits.
+func format(v float64) string {
 	switch {
 	case v >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -16,7 +16,7 @@ func TestSVG(t *testing.T) {
 	}}
 	svg := bars.SVG()
 	if !bytes.Equal(svg, bars.SVG()) {
-		t.Error("the same bars were drawn in two ways")
+		t.Error("two drawings of the same bars differ")
 	}
 	texts, widths := read(t, svg)
 	want := []string{"Speed", "per second", "Library", "a & <b>", "500", "ours", "1000", "Service", "slow", "0.00"}
@@ -28,7 +28,7 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// read fails if it is no XML.
+// read returns the texts and the widths of rectangles. It fails if svg is not XML.
 func read(t *testing.T, svg []byte) (texts, widths []string) {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(svg))

@@ -9,16 +9,16 @@ import (
 	"strconv"
 )
 
-// Client is a connection that is kept. It does little, to leave the machine to the servers.
+// Client is a persistent connection. It uses little CPU, to leave the machine to the servers.
 type Client struct {
-	conn    net.Conn
-	answers *bufio.Reader
-	request []byte
-	// Sent is how often it has asked.
+	conn      net.Conn
+	responses *bufio.Reader
+	request   []byte
+	// Sent is the number of requests sent.
 	Sent int
 }
 
-// Get asks as a user.
+// Get sends a request of a user and expects status 200.
 func (c *Client) Get(subject int) error {
 	c.request = append(c.request[:0], "GET / HTTP/1.1\r\nHost: example.com\r\nX-User: user-"...)
 	c.request = append(strconv.AppendInt(c.request, int64(subject), 10), "\r\n\r\n"...)
@@ -26,15 +26,15 @@ func (c *Client) Get(subject int) error {
 	if _, err := c.conn.Write(c.request); err != nil {
 		return err
 	}
-	answer, err := http.ReadResponse(c.answers, nil)
+	response, err := http.ReadResponse(c.responses, nil)
 	if err != nil {
 		return err
 	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the answer is %s", answer.Status)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("unexpected status %s", response.Status)
 	}
-	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return err
 	}
-	return answer.Body.Close()
+	return response.Body.Close()
 }

@@ -1,5 +1,5 @@
-// Package envoy runs a real Envoy before a real nginx, for suites that measure the services it asks. It knows nothing of
-// what they do.
+// Package envoy runs a real Envoy in front of a real nginx, for suites that measure rate limit services. It knows nothing of
+// what these services do.
 package envoy
 
 import (
@@ -18,26 +18,26 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// configs are templates, which a Proxy fills in.
+// configs are templates, executed with a Proxy.
 //
 //go:embed nginx.conf envoy.yaml
 var configs embed.FS
 
-// Route is a listener of Envoy, and the service that it asks by the user: none if Service is empty.
+// Route is a listener of Envoy and the rate limit service that it calls with the user; no service if Service is empty.
 type Route struct {
 	Listen, Service string
-	// Clients are its connections.
+	// Clients are connections to the listener.
 	Clients []*Client
 }
 
-// Proxy is one Envoy with all the routes, before one nginx.
+// Proxy is one Envoy with all routes, in front of one nginx.
 type Proxy struct {
 	*testenv.Program
 	Admin, Upstream string
 	Routes          []*Route
 }
 
-// Start starts both, with a route for the service at each address, and connects to each route so many times.
+// Start starts Envoy and nginx, with a route for each service address, and opens the given number of connections to each route.
 func Start(t testing.TB, connections int, services ...string) *Proxy {
 	t.Helper()
 	p := &Proxy{Admin: testenv.FreeAddress(t), Upstream: testenv.FreeAddress(t)}
@@ -67,19 +67,19 @@ func Start(t testing.TB, connections int, services ...string) *Proxy {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", r.Listen)
 			testenv.NoError(t, err)
 			t.Cleanup(func() { _ = conn.Close() })
-			r.Clients = append(r.Clients, &Client{conn: conn, answers: bufio.NewReader(conn)})
+			r.Clients = append(r.Clients, &Client{conn: conn, responses: bufio.NewReader(conn)})
 		}
 	}
 	return p
 }
 
-// Asked is how often Envoy has called the service of a route.
-func (p *Proxy) Asked(t testing.TB, route int) int {
+// ServiceCalls returns how often Envoy has called the service of a route.
+func (p *Proxy) ServiceCalls(t testing.TB, route int) int {
 	t.Helper()
 	name := fmt.Sprintf("cluster.service%d.upstream_rq_total", route)
-	text, _, err := fleet.Ask(t.Context(), http.DefaultClient, http.MethodGet, "http://"+p.Admin+"/stats?filter="+name, "")
+	text, _, err := fleet.Fetch(t.Context(), http.DefaultClient, http.MethodGet, "http://"+p.Admin+"/stats?filter="+name, "")
 	testenv.NoError(t, err)
-	asked, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(string(text), name+":")))
+	calls, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(string(text), name+":")))
 	testenv.NoError(t, err)
-	return asked
+	return calls
 }

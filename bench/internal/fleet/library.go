@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// Open connects to a store.
+// Open opens a Redis store that is closed with the test.
 func Open(t testing.TB, address string) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.Open(address)
@@ -17,7 +17,7 @@ func Open(t testing.TB, address string) *redisstore.Store {
 	return store
 }
 
-// Wrap is Open of a store as users have it.
+// Wrap opens a Redis store behind storewrap, as users have it.
 func Wrap(t testing.TB, address string, o storewrap.Options) *storewrap.Store {
 	t.Helper()
 	store := storewrap.New(Open(t, address), o)

@@ -1,5 +1,5 @@
-// Package fleet runs headgate serve as its users do, with a config on free ports, and asks it. What the config says besides, and what
-// answers mean, is its callers' business.
+// Package fleet runs headgate serve as users do, with a config on free ports, and sends requests to it. Its callers supply the rest
+// of the config and judge the responses.
 package fleet
 
 import (
@@ -20,27 +20,27 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// Node is one server: a program once it is started.
+// Node is one server. Program is nil until Start.
 type Node struct {
 	*testenv.Program
-	// Dir has its config, and what that names.
+	// Dir contains the config and the files that it names.
 	Dir string
-	// HTTP, GRPC and Ops are where it listens.
+	// HTTP, GRPC and Ops are the addresses it listens on.
 	HTTP, GRPC, Ops string
-	// Client is for questions.
+	// Client sends the requests.
 	Client http.Client
 
 	scope   testing.TB
 	command []string
 }
 
-// Options are what most nodes do without.
+// Options are settings that few nodes need.
 type Options struct {
-	Host   string   // where it listens, if not on 127.0.0.1
-	Prefix []string // of its command
+	Host   string   // to listen on; default 127.0.0.1
+	Prefix []string // of the command line
 }
 
-// New prepares a server. config is all of its config but where it listens; files are beside it, by name.
+// New prepares a server. config is the config without its listen section; files are written to the same directory, by name.
 func New(t testing.TB, program, config string, files map[string]string) *Node {
 	t.Helper()
 	return Options{}.New(t, program, config, files)
@@ -64,7 +64,7 @@ func (o Options) New(t testing.TB, program, config string, files map[string]stri
 	return n
 }
 
-// Start starts a server with rules, a document, and returns when it listens.
+// Start starts a server with a rule document and returns when it listens.
 func Start(t testing.TB, program, config, rules string) *Node {
 	t.Helper()
 	n := New(t, program, "rules: rules.yaml\n"+config, map[string]string{"rules.yaml": rules})
@@ -72,34 +72,34 @@ func Start(t testing.TB, program, config, rules string) *Node {
 	return n
 }
 
-// Write puts a file beside its config.
+// Write writes a file to the config's directory.
 func (n *Node) Write(file, text string) {
 	n.scope.Helper()
 	testenv.WriteFiles(n.scope, n.Dir, map[string]string{file: text})
 }
 
-// Start returns when the server listens. It ends with the scope.
+// Start starts the server, which ends with the test, and returns when it listens.
 func (n *Node) Start() {
 	n.scope.Helper()
 	n.Program = testenv.Run(n.scope, exec.Command(n.command[0], n.command[1:]...), n.Ops) //nolint:noctx // the scope ends it
 }
 
-// Ask is what it answers at one of its addresses, which is an error if it is not 200.
-func (n *Node) Ask(ctx context.Context, method, address, path, body string) ([]byte, error) {
-	text, _, err := n.ask(ctx, method, address, path, body)
+// Fetch sends an HTTP request to one of the node's addresses and returns the response body. Any status but 200 is an error.
+func (n *Node) Fetch(ctx context.Context, method, address, path, body string) ([]byte, error) {
+	text, _, err := n.fetch(ctx, method, address, path, body)
 	return text, err
 }
 
-func (n *Node) ask(ctx context.Context, method, address, path, body string) (text []byte, status int, err error) {
-	text, status, err = Ask(ctx, &n.Client, method, "http://"+address+path, body)
+func (n *Node) fetch(ctx context.Context, method, address, path, body string) (text []byte, status int, err error) {
+	text, status, err = Fetch(ctx, &n.Client, method, "http://"+address+path, body)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%s: %d %s: %s", path, status, http.StatusText(status), text)
 	}
 	return text, status, err
 }
 
-// Ask makes one HTTP request, and reads all of the answer. A body is JSON.
-func Ask(ctx context.Context, client *http.Client, method, url, body string) (text []byte, status int, err error) {
+// Fetch sends one HTTP request with a JSON body and reads the whole response.
+func Fetch(ctx context.Context, client *http.Client, method, url, body string) (text []byte, status int, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, 0, err
@@ -114,11 +114,11 @@ func Ask(ctx context.Context, client *http.Client, method, url, body string) (te
 	return text, response.StatusCode, err
 }
 
-// Answer is what a node says of a request.
-type Answer struct {
-	Status     int `json:"-"` // of HTTP; 0 if there was no answer
+// Decision is a node's response to a check.
+type Decision struct {
+	Status     int `json:"-"` // of HTTP; 0 if there was no response
 	Allowed    bool
-	Path       string // who decided
+	Path       string // that decided, a headgate.Path
 	Time       time.Time
 	Reset      time.Time
 	RetryAfter *float64 `json:"retry_after"`
@@ -129,39 +129,39 @@ type Answer struct {
 	}
 }
 
-// Count is that of the limit that has decided; 0 if none did.
-func (a *Answer) Count() int64 {
+// Count returns the count of the limit that decided; 0 if none did.
+func (a *Decision) Count() int64 {
 	if len(a.Limits) == 0 {
 		return 0
 	}
 	return a.Limits[0].Count
 }
 
-// Check asks whether a request with these attributes may pass.
-func (n *Node) Check(ctx context.Context, attributes map[string]string) (Answer, error) {
+// Check checks a request with these attributes.
+func (n *Node) Check(ctx context.Context, attributes map[string]string) (Decision, error) {
 	return n.Decide(ctx, "/v1/check", attributes)
 }
 
-// Decide asks about a request at a path, of Check or of what is like it.
-func (n *Node) Decide(ctx context.Context, path string, attributes map[string]string) (a Answer, err error) {
+// Decide checks a request at a path: /v1/check or an endpoint with the same request and response.
+func (n *Node) Decide(ctx context.Context, path string, attributes map[string]string) (a Decision, err error) {
 	body, err := json.Marshal(map[string]any{"attributes": attributes})
 	if err != nil {
 		return a, err
 	}
-	text, status, err := n.ask(ctx, http.MethodPost, n.HTTP, path, string(body))
+	text, status, err := n.fetch(ctx, http.MethodPost, n.HTTP, path, string(body))
 	if a.Status = status; err == nil {
 		err = json.Unmarshal(text, &a)
 	}
 	return a, err
 }
 
-// Metrics are what Prometheus reads.
+// Metrics returns the metrics page that Prometheus scrapes.
 func (n *Node) Metrics(ctx context.Context) (string, error) {
-	text, err := n.Ask(ctx, http.MethodGet, n.Ops, "/metrics", "")
+	text, err := n.Fetch(ctx, http.MethodGet, n.Ops, "/metrics", "")
 	return string(text), err
 }
 
-// Metric is the sum of all series of a name whose labels have some texts in them; 0 if there are none.
+// Metric returns the sum of all series of a name whose label text contains all of labels; 0 if there are none.
 func (n *Node) Metric(ctx context.Context, name string, labels ...string) (sum float64, err error) {
 	text, err := n.Metrics(ctx)
 	if err != nil {

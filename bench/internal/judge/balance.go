@@ -1,10 +1,10 @@
 package judge
 
-// waited is how long a request must have taken to count as one that the store was asked for and did not answer.
+// waited is how long a request must have taken, in microseconds, to count as one that the store received and did not answer.
 const waited = 5_000
 
-// judgeBalance compares what the counter says at the end with what was admitted. A request that the store did not answer
-// may have been counted whatever became of it, and is reported apart.
+// judgeBalance compares the final count with the units admitted. A request that the store did not answer may or may not have
+// been counted, and is reported separately.
 func judgeBalance(t *trial) {
 	var allAdmitted, allCounted, allUnanswered int64
 	for _, name := range t.names() {
@@ -18,7 +18,7 @@ func judgeBalance(t *trial) {
 			if r.Op != OpCheck || r.Error != "" {
 				continue
 			}
-			unanswered := r.Path != "store" && r.Path != "lease" && r.Path != "cache" && r.Answered-r.Sent >= waited
+			unanswered := r.Path != "store" && r.Path != "lease" && r.Path != "cache" && r.Received-r.Sent >= waited
 			switch {
 			case r.Allowed:
 				admitted += r.Cost
@@ -47,7 +47,7 @@ func judgeBalance(t *trial) {
 		100*float64(allCounted-allAdmitted)/float64(max(1, allAdmitted)), allUnanswered)
 }
 
-// counted returns what the counter of a subject has recorded, by the last peek that the store answered.
+// counted returns the units that the counter of a subject has recorded, by the last peek that the store answered.
 func (t *trial) counted(name string) (used int64, ok bool) {
 	for _, r := range t.subjects[name] {
 		if r.Op == OpPeek && r.Path == "store" {
@@ -55,13 +55,13 @@ func (t *trial) counted(name string) (used int64, ok bool) {
 		}
 	}
 	if !ok {
-		t.find("%s: the store was not asked what it has counted", name)
+		t.find("%s: no peek at the store's count", name)
 	}
 	return used, ok
 }
 
-// judgeCommits compares what the counter says at the end with the sum of the commits. Of several that settle one
-// reservation the first counts.
+// judgeCommits compares the final count with the sum of the commits. If several commits settle one reservation, only the
+// first counts.
 func judgeCommits(t *trial) {
 	for _, name := range t.names() {
 		limit, records, tokens := t.limit(name), t.subjects[name], map[string]bool{}
@@ -86,7 +86,7 @@ func judgeCommits(t *trial) {
 		}
 		leaked := int64(0)
 		if limit.Algorithm == TokenBucket {
-			leaked = (records[len(records)-1].Answered-records[0].Sent)*limit.Count/limit.Window + 1
+			leaked = (records[len(records)-1].Received-records[0].Sent)*limit.Count/limit.Window + 1
 		}
 		if counted > committed || counted < committed-leaked {
 			t.find("%s: %s: committed %d, counted %d", name, limit, committed, counted)

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// judgeCeiling looks for windows and spans with more than the limit. It counts an admission in a window only if it
-// certainly fell into it, so that what it finds is so.
+// judgeCeiling looks for windows and spans with more admissions than the limit. It counts an admission in a window only if it
+// certainly fell into it, so that it reports no false positives.
 func judgeCeiling(t *trial) {
 	worst := map[string]float64{}
 	for _, name := range t.names() {
 		limit, admitted := t.limit(name), admissions(t.subjects[name])
 		if t.check.Local > 0 {
-			admitted = t.setLocalApart(name, limit, admitted)
+			admitted = t.splitLocal(name, limit, admitted)
 		}
 		over, where := overLimit(limit, admitted)
 		allowed := 0.0
@@ -33,11 +33,11 @@ func judgeCeiling(t *trial) {
 			texts = append(texts, fmt.Sprintf("%s %+.2f", algorithm, over))
 		}
 	}
-	t.figure("%s, units beyond the limit at worst: %s", t.label(), strings.Join(texts, ", "))
+	t.figure("%s, units over the limit at worst: %s", t.label(), strings.Join(texts, ", "))
 }
 
-// setLocalApart returns the admissions that were not by a local share, and judges those that were.
-func (t *trial) setLocalApart(name string, limit Limit, admitted []*Record) (others []*Record) {
+// splitLocal judges the admissions by a local fallback share and returns the others.
+func (t *trial) splitLocal(name string, limit Limit, admitted []*Record) (others []*Record) {
 	var local []*Record
 	for _, r := range admitted {
 		if r.Path == "local" {
@@ -51,14 +51,14 @@ func (t *trial) setLocalApart(name string, limit Limit, admitted []*Record) (oth
 	}
 	t.figure("%s: %d admitted by local shares", name, units(local))
 	for start, n := range fixedWindows(limit, local) {
-		if most := t.check.Local * float64(limit.Count); float64(n) > most {
-			t.find("%s: %d admitted by local shares in the window from %d, at most %g", name, n, start, most)
+		if maximum := t.check.Local * float64(limit.Count); float64(n) > maximum {
+			t.find("%s: %d admitted by local shares in the window from %d, at most %g", name, n, start, maximum)
 		}
 	}
 	return others
 }
 
-// overLimit returns by how many units admissions exceed the limit where they do the most; negative if there was room.
+// overLimit returns by how many units admissions exceed the limit at worst; negative if they stay below it.
 func overLimit(limit Limit, admitted []*Record) (over float64, where string) {
 	switch {
 	case len(admitted) == 0:
@@ -70,16 +70,16 @@ func overLimit(limit Limit, admitted []*Record) (over float64, where string) {
 	case limit.Algorithm == SlidingWindow:
 		return worstSliding(limit, admitted)
 	}
-	most, window := int64(0), int64(0)
+	maximum, window := int64(0), int64(0)
 	for start, n := range fixedWindows(limit, admitted) {
-		if n > most {
-			most, window = n, start
+		if n > maximum {
+			maximum, window = n, start
 		}
 	}
-	return float64(most - limit.Count), fmt.Sprintf("in the window from %d", window)
+	return float64(maximum - limit.Count), fmt.Sprintf("in the window from %d", window)
 }
 
-// fixedWindows returns what was certainly admitted in each window, by the window's start.
+// fixedWindows returns the units that were certainly admitted in each window, by the window's start.
 func fixedWindows(limit Limit, admitted []*Record) map[int64]int64 {
 	windows := map[int64]int64{}
 	if limit.Clock {
@@ -106,10 +106,10 @@ func fixedWindows(limit Limit, admitted []*Record) map[int64]int64 {
 	return windows
 }
 
-// worstLog goes by the latest time of each admission, which for a sliding log is the store's: it is never leased.
+// worstLog uses the latest time of each admission, which is the store's: a sliding log is never leased.
 func worstLog(limit Limit, admitted []*Record) float64 {
 	events := slices.SortedStableFunc(slices.Values(admitted), byStart)
-	var most, sum int64
+	var maximum, sum int64
 	from := 0
 	for _, r := range events {
 		_, to := r.Span()
@@ -122,17 +122,17 @@ func worstLog(limit Limit, admitted []*Record) float64 {
 			sum -= events[from].Cost
 			from++
 		}
-		most = max(most, sum)
+		maximum = max(maximum, sum)
 	}
-	return float64(most - limit.Count)
+	return float64(maximum - limit.Count)
 }
 
-// worstSliding weighs what was certainly admitted in the window before by the least that it can still have counted.
+// worstSliding weighs the units that were certainly admitted in the previous window by the smallest weight that they can have had.
 func worstSliding(limit Limit, admitted []*Record) (over float64, where string) {
 	events := slices.SortedStableFunc(slices.Values(admitted), byStart)
 	start, _ := events[0].Span()
 	over = float64(-limit.Count)
-	// The windows, of which each has its own admissions, in the order of their answers.
+	// The admissions of the current and the previous window, in the order of their responses.
 	var window, before []*Record
 	finish := func() {
 		slices.SortStableFunc(window, byEnd)

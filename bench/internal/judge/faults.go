@@ -1,13 +1,13 @@
 package judge
 
-// judgeLosses looks at the windows of limits by the clock that were asked for more than they have. A node that is killed
-// or stopped may take along what it held.
+// judgeLosses judges the clock-aligned windows whose demand exceeded the limit. A node that is killed or stopped may lose the
+// units that it held.
 func judgeLosses(t *trial) {
 	var windows, hits int
 	var worst int64
 	for _, name := range t.names() {
 		limit, records := t.limit(name), t.subjects[name]
-		asked, admitted := map[int64]int64{}, map[int64]int64{}
+		requested, admitted := map[int64]int64{}, map[int64]int64{}
 		callers := map[int]map[int]bool{}
 		for _, r := range records {
 			if r.Op != OpCheck {
@@ -18,7 +18,7 @@ func judgeLosses(t *trial) {
 			}
 			callers[r.Process][r.Caller] = true
 			from, to := r.Span()
-			asked[from-from%limit.Window] += r.Cost
+			requested[from-from%limit.Window] += r.Cost
 			if r.Allowed && r.Error == "" {
 				admitted[from-from%limit.Window] += r.Cost
 				if next := to - to%limit.Window; next > from {
@@ -27,14 +27,14 @@ func judgeLosses(t *trial) {
 			}
 		}
 		first, last := records[0].Sent, records[len(records)-1].Sent
-		for start, demand := range asked {
+		for start, demand := range requested {
 			if start < first || start+limit.Window > last || demand < limit.Count*6/5 {
 				continue
 			}
 			windows++
 			allowed := float64(limit.Count) / 100
 			for _, e := range t.events {
-				if (e.Note == NoteKill || e.Note == NoteStop) && e.Sent < start+limit.Window && e.Answered >= start {
+				if (e.Note == NoteKill || e.Note == NoteStop) && e.Sent < start+limit.Window && e.Received >= start {
 					hits++
 					allowed += t.check.Allowance*float64(limit.Count)/float64(t.header.Nodes) + float64(len(callers[e.Process]))
 				}
@@ -47,19 +47,19 @@ func judgeLosses(t *trial) {
 		}
 	}
 	if windows == 0 {
-		t.find("%s: no whole window was asked for more than it has", t.label())
+		t.find("%s: no whole window had more demand than its limit", t.label())
 	}
 	t.figure("%s: %d windows with %d kills and stops, %d units lost at worst", t.label(), windows, hits, worst)
 }
 
-// judgeOutage looks at what was admitted while the store was dead. A subject that was asked for only then has its whole
-// limit; of others only the windows count that lie within the outage.
+// judgeOutage judges the admissions while the store was dead. A subject that was first used then has its whole limit. For
+// other subjects, only the windows within the outage count.
 func judgeOutage(t *trial) {
 	var down, up int64
 	for _, e := range t.events {
 		switch e.Note {
 		case NoteDown:
-			down = e.Answered
+			down = e.Received
 		case NoteUp:
 			up = e.Sent
 		}
@@ -97,27 +97,27 @@ type outage struct {
 	forever  int
 }
 
-// fresh compares with a counter that was unused when the outage began.
+// fresh compares the admissions with a counter that was unused when the outage began.
 func (o *outage) fresh() {
 	var during []*Record
 	for _, r := range o.subjects[o.name] {
-		if r.Op == OpCheck && r.Answered <= o.up {
+		if r.Op == OpCheck && r.Received <= o.up {
 			during = append(during, r)
 		}
 	}
 	got := units(admissions(during))
 	model := replay(o.limit, during, o.down)
 	o.compare(got, model)
-	if most := model + int64(o.header.Nodes); got > most {
-		o.find("%s: %s admitted %d in the outage, at most %d", o.name, o.limit, got, most)
+	if maximum := model + int64(o.header.Nodes); got > maximum {
+		o.find("%s: %s admitted %d in the outage, at most %d", o.name, o.limit, got, maximum)
 	}
 }
 
-// ongoing compares with a counter that was in use before.
+// ongoing compares the admissions with a counter that was in use before the outage.
 func (o *outage) ongoing() {
 	var during []*Record
 	for _, r := range o.subjects[o.name] {
-		if r.Op == OpCheck && r.Sent >= o.down && r.Answered <= o.up {
+		if r.Op == OpCheck && r.Sent >= o.down && r.Received <= o.up {
 			during = append(during, r)
 		}
 	}
@@ -131,11 +131,11 @@ func (o *outage) compare(got, model int64) {
 
 func (o *outage) least(got, model int64, when string) {
 	if float64(got) < o.check.Least*float64(model) {
-		o.find("%s: %s admitted %d of %d %s, at least the part %g", o.name, o.limit, got, model, when, o.check.Least)
+		o.find("%s: %s admitted %d of %d %s, at least the fraction %g", o.name, o.limit, got, model, when, o.check.Least)
 	}
 }
 
-// replay returns what a counter without any caching would have admitted of the requests sent since a time.
+// replay returns the units that a counter without any caching would have admitted of the requests sent since a time.
 func replay(limit Limit, records []*Record, since int64) (admitted int64) {
 	c := limit.newCounter()
 	for _, r := range records {
@@ -149,24 +149,24 @@ func replay(limit Limit, records []*Record, since int64) (admitted int64) {
 	return admitted
 }
 
-// windows looks at whole windows by the clock: in the outage, and after the one in which the store came back.
+// windows judges whole clock-aligned windows: those in the outage, and those after the window in which the store recovered.
 func (o *outage) windows() {
-	asked := map[int64]int64{}
+	requested := map[int64]int64{}
 	for _, r := range o.subjects[o.name] {
 		if r.Op == OpCheck {
-			asked[r.Sent-r.Sent%o.limit.Window] += r.Cost
+			requested[r.Sent-r.Sent%o.limit.Window] += r.Cost
 		}
 	}
-	within, most := 0, int64(0)
+	within, maximum := 0, int64(0)
 	for start, n := range fixedWindows(o.limit, admissions(o.subjects[o.name])) {
 		end := start + o.limit.Window
 		switch {
 		case start >= o.down && end <= o.up:
 			within++
-			most = max(most, n)
-			o.least(n, min(o.limit.Count, asked[start]), "in a window of the outage")
-			if most := o.limit.Count + int64(o.header.Nodes); n > most {
-				o.find("%s: %s admitted %d in a window of the outage, at most %d", o.name, o.limit, n, most)
+			maximum = max(maximum, n)
+			o.least(n, min(o.limit.Count, requested[start]), "in a window of the outage")
+			if maximum := o.limit.Count + int64(o.header.Nodes); n > maximum {
+				o.find("%s: %s admitted %d in a window of the outage, at most %d", o.name, o.limit, n, maximum)
 			}
 		case start >= o.up+o.limit.Window:
 			if n > o.limit.Count {
@@ -177,5 +177,5 @@ func (o *outage) windows() {
 	if within == 0 {
 		o.find("%s: %s: no whole window lies within the outage", o.name, o.limit)
 	}
-	o.figure("%s at most %d of %d in %d windows of the outage", o.name, most, o.limit.Count, within)
+	o.figure("%s at most %d of %d in %d windows of the outage", o.name, maximum, o.limit.Count, within)
 }

@@ -1,6 +1,6 @@
-// Package judge decides from a recorded history whether a rate limiter kept its promises. It knows limits, requests and
-// what a correct limiter may answer. It knows nothing of Headgate and shares no code with it, so that a mistake in the
-// project's arithmetic cannot hide itself: a test holds it to the standard library.
+// Package judge decides from a recorded history whether a rate limiter kept its promises. It knows limits, requests and the
+// correct decisions. It knows nothing of Headgate and shares no code with it, so that an error in the project's arithmetic
+// cannot hide itself. A test ensures that it imports only the standard library.
 package judge
 
 import (
@@ -16,7 +16,7 @@ import (
 // Format is the version of the history format.
 const Format = 1
 
-// Header is the first line of a history: what was attacked, and what is to be judged.
+// Header is the first line of a history: the scenario, and the checks to judge.
 type Header struct {
 	Format   int    `json:"format"`
 	Scenario string `json:"scenario"`
@@ -35,63 +35,63 @@ const (
 	OpReserve = "reserve"
 	OpCommit  = "commit"
 	OpCancel  = "cancel"
-	// OpEvent is something that was done to the nodes or the store; Note says what.
+	// OpEvent is a fault or change of the nodes or the store; Note names it.
 	OpEvent = "event"
 )
 
 // Notes of events and requests that checks look for.
 const (
 	NoteKill    = "kill"    // a node was killed
-	NoteStop    = "stop"    // a node was stopped and continued
-	NoteStall   = "stall"   // the store was stopped and continued
+	NoteStop    = "stop"    // a node was stopped and resumed
+	NoteStall   = "stall"   // the store was stopped and resumed
 	NoteDown    = "down"    // the store was killed
 	NoteUp      = "up"      // the store serves again
 	NoteChanged = "changed" // all nodes apply the limit with the index in Limit
 	NoteReset   = "reset"   // the counter was reset
-	NoteClaim   = "claim"   // the request asks for the Remaining of the one before it
+	NoteClaim   = "claim"   // the request's cost is the Remaining of the previous response
 )
 
-// Record is one request and its answer, or an event. Times are microseconds since 1970 on the clock of the one machine
-// that all processes of a history run on.
+// Record is one request and its response, or an event. Times are microseconds since 1970 on the clock of the machine that all
+// processes of a history share.
 type Record struct {
 	Op      string `json:"op"`
 	Process int    `json:"process"`
 	Caller  int    `json:"caller"`
 	Subject string `json:"subject,omitempty"`
-	// Sent is before the request was made, Answered after its answer arrived.
+	// Sent is the time before the request was sent, Received the time after its response arrived.
 	Sent     int64 `json:"sent_us"`
-	Answered int64 `json:"answered_us"`
+	Received int64 `json:"answered_us"`
 	Cost     int64 `json:"cost"`
 	Allowed  bool  `json:"allowed"`
-	// Path is who decided, as the answer says.
+	// Path is the path of the decision, from the response.
 	Path string `json:"path,omitempty"`
-	// Store is the store's time in the answer; 0 if there is none.
+	// Store is the store's time in the response; 0 if there is none.
 	Store int64 `json:"store_us,omitempty"`
 	// RetryAfter is -1 for never.
 	RetryAfter int64 `json:"retry_after_us"`
 	Remaining  int64 `json:"remaining"`
-	// Limit is the index of the limit that denied, or else the only one; Limits are all that applied, if several did.
+	// Limit is the index of the limit that denied, or of the only limit. Limits are all that applied, if several did.
 	Limit  int   `json:"limit"`
 	Limits []int `json:"limits,omitempty"`
-	// Header is the Retry-After header in seconds, of answers over HTTP.
+	// Header is the Retry-After header of a response over HTTP, in seconds.
 	Header int64 `json:"retry_after_header_s,omitempty"`
-	// Token names the reservation.
+	// Token identifies the reservation.
 	Token string `json:"token,omitempty"`
 	Note  string `json:"note,omitempty"`
-	// Error is why there was no answer.
+	// Error is why there was no response.
 	Error string `json:"error,omitempty"`
 }
 
-// Span returns the earliest and the latest time at which the request was decided. The store's own decisions have a time;
-// all others lie somewhere between question and answer.
+// Span returns the earliest and the latest time at which the request was decided. The store's own decisions have an exact time;
+// all others were made between request and response.
 func (r *Record) Span() (from, to int64) {
 	if r.exact() {
 		return r.Store, r.Store
 	}
-	return r.Sent, r.Answered
+	return r.Sent, r.Received
 }
 
-// exact reports whether the store decided and said when.
+// exact reports whether the store decided, at a time that the response contains.
 func (r *Record) exact() bool { return r.Path == "store" && r.Store > 0 }
 
 // applied returns the indexes of the limits that the request was charged on.
@@ -102,7 +102,7 @@ func (r *Record) applied() []int {
 	return []int{r.Limit}
 }
 
-// Read returns the history in a file. It accepts only the present format.
+// Read returns the history in a file. It accepts only the current format.
 func Read(path string) (h Header, records []Record, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -129,8 +129,7 @@ func Read(path string) (h Header, records []Record, err error) {
 	return h, records, nil
 }
 
-// ReadRecords returns records without a header, in the order of their lines. A last line that was cut off, because the
-// process that wrote it was killed, is dropped.
+// ReadRecords returns the records of a file without a header. It drops a truncated last line, left by a killed process.
 func ReadRecords(path string) ([]Record, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -156,7 +155,7 @@ func decode(decoder *json.Decoder) (records []Record, err error) {
 	}
 }
 
-// Write writes a history with its records in the order in which they were sent.
+// Write writes a history with its records in the order of Sent.
 func Write(path string, h Header, records []Record) error {
 	slices.SortStableFunc(records, func(a, b Record) int { return int(a.Sent - b.Sent) })
 	var out bytes.Buffer

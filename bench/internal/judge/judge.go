@@ -9,50 +9,50 @@ import (
 
 // Kinds of checks.
 const (
-	// KindTotal: each subject was admitted no more than its limit, and at least Least units; Misses subjects may miss that.
+	// KindTotal: each subject was admitted at most its limit, and at least Least units but for Misses subjects.
 	KindTotal = "total"
 	// KindCeiling: no window and no span had more than the limit. A token bucket may exceed its burst by Allowance of it.
 	KindCeiling = "ceiling"
-	// KindUse: at least the part Least of what a limiter without caching would have admitted of the same requests.
+	// KindUse: admissions were at least the fraction Least of those of a limiter without caching, for the same requests.
 	KindUse = "use"
-	// KindClaims: a request for all that remains, made at once, was admitted.
+	// KindClaims: an immediate request for all of Remaining was admitted.
 	KindClaims = "claims"
-	// KindWaits: retries fail before the RetryAfter of a denial and succeed after it, and no later denial ends it earlier.
+	// KindWaits: retries are denied before the RetryAfter of a denial has passed and allowed after it, and no later denial ends earlier.
 	KindWaits = "waits"
-	// KindHeaders: Retry-After lies between the exact wait and that with the documented spread.
+	// KindHeaders: Retry-After is between the exact wait and the wait plus the documented spread.
 	KindHeaders = "headers"
-	// KindBalance: the counter ends within the part Allowance of what was admitted.
+	// KindBalance: the final count differs from the admitted units by at most the fraction Allowance.
 	KindBalance = "balance"
-	// KindLosses: windows of a fixed limit were used up, but for the part Allowance ÷ nodes of each killed or stopped node.
+	// KindLosses: fixed windows were used up, except for the fraction Allowance ÷ nodes per killed or stopped node.
 	KindLosses = "losses"
-	// KindOutage: without the store at least the part Least of the limit was admitted, at most the limit and a unit per
-	// node, and every denial named a wait.
+	// KindOutage: without the store, at least the fraction Least of the limit was admitted, at most the limit plus one unit per
+	// node, and every denial had a RetryAfter.
 	KindOutage = "outage"
-	// KindChange: after all nodes applied another limit, admissions reached at most that limit, and the part Least of it.
+	// KindChange: after all nodes applied another limit, admissions were at most that limit and at least the fraction Least of it.
 	KindChange = "change"
-	// KindReset: after a reset at most the limit was admitted, and the part Least of it.
+	// KindReset: after a reset, admissions were at most the limit and at least the fraction Least of it.
 	KindReset = "reset"
-	// KindCommits: the counter ends with what was committed.
+	// KindCommits: the final count is the sum of the commits.
 	KindCommits = "commits"
 )
 
-// Check is one property to judge, of the subjects whose name starts with Subjects.
+// Check is one property to judge, for the subjects whose name starts with Subjects.
 type Check struct {
 	Kind      string  `json:"kind"`
 	Subjects  string  `json:"subjects,omitempty"`
 	Least     float64 `json:"least,omitempty"`
 	Misses    int     `json:"misses,omitempty"`
 	Allowance float64 `json:"allowance,omitempty"`
-	// Local is the part of a limit that nodes which took the store for unavailable may admit on top in a window, by their
+	// Local is the fraction of a limit that nodes with an open circuit may admit in addition in a window, by their local fallback
 	// share. It applies to ceilings.
 	Local float64 `json:"local,omitempty"`
 }
 
-// Verdict is what a history shows.
+// Verdict is the result of judging a history.
 type Verdict struct {
-	// Findings are promises that were broken.
+	// Findings are broken promises.
 	Findings []string
-	// Figures are what was measured, broken or not.
+	// Figures are the measurements, of broken promises and of kept ones.
 	Figures []string
 }
 
@@ -64,16 +64,16 @@ func (v *Verdict) figure(format string, args ...any) {
 	v.Figures = append(v.Figures, fmt.Sprintf(format, args...))
 }
 
-// trial is what one check looks at.
+// trial is one check with its records.
 type trial struct {
 	*Verdict
 	header   Header
 	check    Check
-	subjects map[string][]*Record // by name, in the order in which they were sent
+	subjects map[string][]*Record // by name, in the order of Sent
 	events   []*Record
 }
 
-// names returns the subjects in order.
+// names returns the sorted names of the subjects.
 func (t *trial) names() []string { return slices.Sorted(maps.Keys(t.subjects)) }
 
 // limit returns the limit of a subject that has one.
@@ -93,8 +93,8 @@ var kinds = map[string]func(*trial){
 	KindChange: judgeChange, KindReset: judgeReset, KindCommits: judgeCommits,
 }
 
-// Judge makes all checks of the header. A history that shows nothing, because no request or no answer is in it, is a
-// finding as well.
+// Judge runs all checks of the header. A history that proves nothing, because it has no requests or no responses, is a finding
+// too.
 func Judge(h Header, records []Record) Verdict {
 	var v Verdict
 	ordered := make([]*Record, len(records))
@@ -118,7 +118,7 @@ func Judge(h Header, records []Record) Verdict {
 		judge, ok := kinds[c.Kind]
 		switch {
 		case !ok:
-			v.find("there is no check %q", c.Kind)
+			v.find("unknown check %q", c.Kind)
 		case len(t.subjects) == 0:
 			v.find("%s: no requests", t.label())
 		default:
@@ -129,12 +129,12 @@ func Judge(h Header, records []Record) Verdict {
 	for _, r := range ordered {
 		if r.Error != "" {
 			if failed++; failed == 1 {
-				v.find("request without an answer: %s", r.Error)
+				v.find("request without a response: %s", r.Error)
 			}
 		}
 	}
 	if failed > 1 {
-		v.find("%d more requests without an answer", failed-1)
+		v.find("%d more requests without a response", failed-1)
 	}
 	return v
 }
@@ -156,5 +156,5 @@ func units(records []*Record) (sum int64) {
 	return sum
 }
 
-// seconds is for people.
+// seconds formats microseconds as seconds.
 func seconds(us int64) string { return fmt.Sprintf("%.6f s", float64(us)/1e6) }

@@ -10,18 +10,18 @@ import (
 
 const second = 1_000_000
 
-// begin is where synthetic histories start: at the start of a window of every whole second.
+// begin is the start of synthetic histories: a multiple of every window of whole seconds.
 const begin = 1_700_000_000 * second
 
-// check is a request that the store decided at a time.
+// check returns the record of a request that the store decided at a time.
 func check(subject string, at, cost int64, allowed bool, retry int64) Record {
 	return Record{
-		Op: OpCheck, Subject: subject, Sent: at - 100, Answered: at + 100, Store: at, Path: "store", Cost: cost, Allowed: allowed,
+		Op: OpCheck, Subject: subject, Sent: at - 100, Received: at + 100, Store: at, Path: "store", Cost: cost, Allowed: allowed,
 		RetryAfter: retry,
 	}
 }
 
-// steady is a correct history: requests at a fixed pace, decided by the judge's own counter.
+// steady returns a correct history: requests at a fixed interval, decided by the judge's own counter.
 func steady(limit Limit, pace, length int64) (records []Record) {
 	c := limit.newCounter()
 	for at := int64(begin); at < begin+length; at += pace {
@@ -34,27 +34,28 @@ func steady(limit Limit, pace, length int64) (records []Record) {
 	return records
 }
 
-// verdict judges one check on one limit, besides which there may be others.
+// verdict judges one check. Records use the first limit unless they name another.
 func verdict(c Check, records []Record, limits ...Limit) Verdict {
 	return Judge(Header{Nodes: 4, Limits: limits, Checks: []Check{c}}, records)
 }
 
-// mustPass and mustFind state what the judge should say. A finding must contain a text.
-func mustPass(t *testing.T, v Verdict) {
+// expectPass expects a verdict without findings.
+func expectPass(t *testing.T, v Verdict) {
 	t.Helper()
 	if len(v.Findings) > 0 {
 		t.Errorf("findings: %q", v.Findings)
 	}
 }
 
-func mustFind(t *testing.T, v Verdict, text string) {
+// expectFinding expects a finding that contains text.
+func expectFinding(t *testing.T, v Verdict, text string) {
 	t.Helper()
 	if !strings.Contains(strings.Join(v.Findings, "\n"), text) {
-		t.Errorf("%q is not among the findings: %q", text, v.Findings)
+		t.Errorf("no finding contains %q: %q", text, v.Findings)
 	}
 }
 
-var every = []Limit{
+var allLimits = []Limit{
 	{Algorithm: TokenBucket, Count: 50, Window: second},
 	{Algorithm: TokenBucket, Count: 50, Window: second, Burst: 7},
 	{Algorithm: FixedWindow, Count: 30, Window: second},
@@ -64,33 +65,33 @@ var every = []Limit{
 }
 
 func TestCeiling(t *testing.T) {
-	for _, limit := range every {
+	for _, limit := range allLimits {
 		t.Run(limit.String(), func(t *testing.T) {
 			for _, pace := range []int64{3_000, 20_000, 70_000} {
-				mustPass(t, verdict(Check{Kind: KindCeiling}, steady(limit, pace, 5*second), limit))
+				expectPass(t, verdict(Check{Kind: KindCeiling}, steady(limit, pace, 5*second), limit))
 			}
 			records := steady(limit, 3_000, 5*second)
 			for i := range records {
 				if !records[i].Allowed {
-					records[i].Allowed = true // one more than fits
+					records[i].Allowed = true // one more than the limit
 					break
 				}
 			}
-			mustFind(t, verdict(Check{Kind: KindCeiling}, records, limit), "exceeded by")
+			expectFinding(t, verdict(Check{Kind: KindCeiling}, records, limit), "exceeded by")
 		})
 	}
 }
 
-// TestCeilingUncertain: an admission somewhere between two windows is in neither.
+// TestCeilingUncertain: an admission that may be in either of two windows counts in neither.
 func TestCeilingUncertain(t *testing.T) {
 	limit := Limit{Algorithm: FixedWindow, Count: 1, Window: second, Clock: true}
 	lease := Record{Op: OpCheck, Subject: "s", Path: "lease", Allowed: true, Cost: 1}
 	a, b := lease, lease
-	a.Sent, a.Answered = begin+1, begin+2
-	b.Sent, b.Answered = begin+second-1, begin+second
-	mustPass(t, verdict(Check{Kind: KindCeiling}, []Record{a, b}, limit))
-	b.Answered = begin + second - 1
-	mustFind(t, verdict(Check{Kind: KindCeiling}, []Record{a, b}, limit), "exceeded by 1.000")
+	a.Sent, a.Received = begin+1, begin+2
+	b.Sent, b.Received = begin+second-1, begin+second
+	expectPass(t, verdict(Check{Kind: KindCeiling}, []Record{a, b}, limit))
+	b.Received = begin + second - 1
+	expectFinding(t, verdict(Check{Kind: KindCeiling}, []Record{a, b}, limit), "exceeded by 1.000")
 }
 
 func TestCeilingAllowance(t *testing.T) {
@@ -99,11 +100,11 @@ func TestCeilingAllowance(t *testing.T) {
 	for i := range int64(104) {
 		records = append(records, check("s", begin+i, 1, true, 0))
 	}
-	mustPass(t, verdict(Check{Kind: KindCeiling, Allowance: 0.05}, records, limit))
-	mustFind(t, verdict(Check{Kind: KindCeiling, Allowance: 0.03}, records, limit), "at most 3")
+	expectPass(t, verdict(Check{Kind: KindCeiling, Allowance: 0.05}, records, limit))
+	expectFinding(t, verdict(Check{Kind: KindCeiling, Allowance: 0.03}, records, limit), "at most 3")
 }
 
-// TestCeilingLocal: what nodes admit by their share, while they take the store for unavailable, comes on top, up to a part.
+// TestCeilingLocal: admissions by local fallback shares come on top of the limit, up to a fraction of it.
 func TestCeilingLocal(t *testing.T) {
 	limit := Limit{Algorithm: FixedWindow, Count: 10, Window: second, Clock: true}
 	var records []Record
@@ -112,25 +113,25 @@ func TestCeilingLocal(t *testing.T) {
 		if i >= 10 {
 			r.Path = "local"
 		}
-		r.Sent, r.Answered = begin+i, begin+i
+		r.Sent, r.Received = begin+i, begin+i
 		records = append(records, r)
 	}
-	mustFind(t, verdict(Check{Kind: KindCeiling}, records, limit), "exceeded by 3")
-	mustPass(t, verdict(Check{Kind: KindCeiling, Local: 0.3}, records, limit))
-	mustFind(t, verdict(Check{Kind: KindCeiling, Local: 0.2}, records, limit), "3 admitted by local shares")
+	expectFinding(t, verdict(Check{Kind: KindCeiling}, records, limit), "exceeded by 3")
+	expectPass(t, verdict(Check{Kind: KindCeiling, Local: 0.3}, records, limit))
+	expectFinding(t, verdict(Check{Kind: KindCeiling, Local: 0.2}, records, limit), "3 admitted by local shares")
 	records[0].Path, records[12].Path = "local", "store"
 	records = append(records, check("s", begin+20, 1, true, 0))
-	mustFind(t, verdict(Check{Kind: KindCeiling, Local: 0.3}, records, limit), "exceeded by 1")
+	expectFinding(t, verdict(Check{Kind: KindCeiling, Local: 0.3}, records, limit), "exceeded by 1")
 }
 
 func TestUse(t *testing.T) {
-	for _, limit := range every {
+	for _, limit := range allLimits {
 		records := steady(limit, 3_000, 5*second)
-		mustPass(t, verdict(Check{Kind: KindUse, Least: 0.99}, records, limit))
+		expectPass(t, verdict(Check{Kind: KindUse, Least: 0.99}, records, limit))
 		for i := range records {
 			records[i].Allowed = records[i].Allowed && i%20 != 0
 		}
-		mustFind(t, verdict(Check{Kind: KindUse, Least: 0.99}, records, limit), "that fit")
+		expectFinding(t, verdict(Check{Kind: KindUse, Least: 0.99}, records, limit), "that the limit allows")
 	}
 }
 
@@ -138,22 +139,22 @@ func TestTotal(t *testing.T) {
 	limit := Limit{Algorithm: FixedWindow, Count: 10, Window: 3600 * second}
 	c := Check{Kind: KindTotal, Least: 9}
 	records := steady(limit, 1000, 20_000)
-	mustPass(t, verdict(c, records, limit))
+	expectPass(t, verdict(c, records, limit))
 	over := append(steady(limit, 1000, 20_000), check("s", begin+30_000, 1, true, 0))
-	mustFind(t, verdict(c, over, limit), "admitted 11, at most 10")
-	mustFind(t, verdict(c, records[:8], limit), "admitted 8 in s and less than 9 in 1 of 1 runs")
+	expectFinding(t, verdict(c, over, limit), "admitted 11, at most 10")
+	expectFinding(t, verdict(c, records[:8], limit), "admitted 8 in s and less than 9 in 1 of 1 runs")
 	c.Misses = 1
-	mustPass(t, verdict(c, records[:8], limit))
+	expectPass(t, verdict(c, records[:8], limit))
 }
 
 func TestClaims(t *testing.T) {
 	limit := Limit{Algorithm: FixedWindow, Count: 10, Window: 3600 * second}
-	told, claim := check("s", begin, 1, true, 0), check("s", begin+1000, 9, true, 0)
-	told.Remaining, claim.Note = 9, NoteClaim
-	mustPass(t, verdict(Check{Kind: KindClaims}, []Record{told, claim}, limit))
+	known, claim := check("s", begin, 1, true, 0), check("s", begin+1000, 9, true, 0)
+	known.Remaining, claim.Note = 9, NoteClaim
+	expectPass(t, verdict(Check{Kind: KindClaims}, []Record{known, claim}, limit))
 	claim.Allowed = false
-	mustFind(t, verdict(Check{Kind: KindClaims}, []Record{told, claim}, limit), "Remaining was 9")
-	mustFind(t, verdict(Check{Kind: KindClaims}, []Record{told}, limit), "none was made")
+	expectFinding(t, verdict(Check{Kind: KindClaims}, []Record{known, claim}, limit), "Remaining was 9")
+	expectFinding(t, verdict(Check{Kind: KindClaims}, []Record{known}, limit), "no claims")
 }
 
 func TestWaits(t *testing.T) {
@@ -161,36 +162,36 @@ func TestWaits(t *testing.T) {
 	c := Check{Kind: KindWaits, Least: 1}
 	first, denied := check("s", begin, 1, true, 0), check("s", begin+1000, 1, false, second-1000)
 	again, passes := check("s", begin+2000, 1, false, second-2000), check("s", begin+second+1, 1, true, 0)
-	mustPass(t, verdict(c, []Record{first, denied, again, passes}, limit))
+	expectPass(t, verdict(c, []Record{first, denied, again, passes}, limit))
 
 	late := passes
 	late.Allowed, late.RetryAfter = false, 10
-	mustFind(t, verdict(c, []Record{first, denied, late}, limit), "after its RetryAfter")
+	expectFinding(t, verdict(c, []Record{first, denied, late}, limit), "after its RetryAfter")
 
 	early := check("s", begin+second-10_000, 1, true, 0)
-	mustFind(t, verdict(c, []Record{first, denied, early}, limit), "before its RetryAfter")
+	expectFinding(t, verdict(c, []Record{first, denied, early}, limit), "before its RetryAfter")
 
-	// A node that heard the store late names an end that is as much too late, and no more.
+	// A node that got the store's response late may name an end that is as much too late, and no more.
 	slow, cached := first, check("s", begin+20_000, 1, false, second-1000)
-	slow.Answered = slow.Sent + 20_000
+	slow.Received = slow.Sent + 20_000
 	cached.Path, cached.Store = "cache", 0
-	passes.Sent, passes.Answered = passes.Store, passes.Store
-	mustPass(t, verdict(c, []Record{slow, cached, passes, check("s", begin+2*second, 1, false, second), check("s", begin+3*second+1, 1, true, 0)}, limit))
-	mustFind(t, verdict(c, []Record{first, cached, passes}, limit), "before its RetryAfter")
+	passes.Sent, passes.Received = passes.Store, passes.Store
+	expectPass(t, verdict(c, []Record{slow, cached, passes, check("s", begin+2*second, 1, false, second), check("s", begin+3*second+1, 1, true, 0)}, limit))
+	expectFinding(t, verdict(c, []Record{first, cached, passes}, limit), "before its RetryAfter")
 
 	moved := check("s", begin+3000, 1, false, second/2)
-	mustFind(t, verdict(c, []Record{first, denied, moved, passes}, limit), "earlier than that of a denial before")
+	expectFinding(t, verdict(c, []Record{first, denied, moved, passes}, limit), "earlier than that of a denial before")
 
 	short := check("s", begin+1000, 1, false, second/2)
-	mustFind(t, verdict(c, []Record{first, short, passes}, limit), "must be 0.99")
+	expectFinding(t, verdict(c, []Record{first, short, passes}, limit), "must be 0.99")
 
 	forever := denied
 	forever.RetryAfter = -1
-	mustFind(t, verdict(c, []Record{first, forever, passes}, limit), "without a RetryAfter")
-	mustFind(t, verdict(c, []Record{first, denied}, limit), "show nothing")
+	expectFinding(t, verdict(c, []Record{first, forever, passes}, limit), "without a RetryAfter")
+	expectFinding(t, verdict(c, []Record{first, denied}, limit), "prove nothing")
 }
 
-// TestWaitsTogether: of several limits the longest wait counts.
+// TestWaitsTogether: with several limits the longest wait counts.
 func TestWaitsTogether(t *testing.T) {
 	limits := []Limit{{Algorithm: TokenBucket, Count: 5, Window: second}, {Algorithm: TokenBucket, Count: 5, Window: 3600 * second}}
 	var records []Record
@@ -198,15 +199,15 @@ func TestWaitsTogether(t *testing.T) {
 		records = append(records, check("s", begin+i, 1, true, 0))
 	}
 	for _, wait := range []int64{720*second - 10, second / 5} {
-		told := slices.Concat(records, []Record{check("s", begin+10, 1, false, wait)})
-		for i := range told {
-			told[i].Limits = []int{0, 1}
+		known := slices.Concat(records, []Record{check("s", begin+10, 1, false, wait)})
+		for i := range known {
+			known[i].Limits = []int{0, 1}
 		}
-		v := verdict(Check{Kind: KindWaits}, told, limits...)
+		v := verdict(Check{Kind: KindWaits}, known, limits...)
 		if wait > second {
-			mustPass(t, v)
+			expectPass(t, v)
 		} else {
-			mustFind(t, v, "must be 719.99")
+			expectFinding(t, v, "must be 719.99")
 		}
 	}
 }
@@ -218,17 +219,17 @@ func TestHeaders(t *testing.T) {
 		r.Header = header
 		v := verdict(Check{Kind: KindHeaders}, []Record{r}, limit)
 		if good {
-			mustPass(t, v)
+			expectPass(t, v)
 		} else {
-			mustFind(t, v, "must be 26 to 28")
+			expectFinding(t, v, "must be 26 to 28")
 		}
 	}
 }
 
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
-	h := Header{Format: Format, Scenario: "x", Seed: 7, Nodes: 2, Limits: every[:1], Checks: []Check{{Kind: KindCeiling}}}
-	records := steady(every[0], 50_000, second)
+	h := Header{Format: Format, Scenario: "x", Seed: 7, Nodes: 2, Limits: allLimits[:1], Checks: []Check{{Kind: KindCeiling}}}
+	records := steady(allLimits[0], 50_000, second)
 	if err := Write(path, h, records); err != nil {
 		t.Fatal(err)
 	}
@@ -238,14 +239,14 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestNothing: a history that cannot show anything is no reason to be content.
-func TestNothing(t *testing.T) {
-	mustFind(t, Judge(Header{}, nil), "no checks")
+// TestEmptyHistory: a history that proves nothing is a finding.
+func TestEmptyHistory(t *testing.T) {
+	expectFinding(t, Judge(Header{}, nil), "no checks")
 	for kind := range kinds {
-		mustFind(t, verdict(Check{Kind: kind}, nil, every[0]), "no requests")
+		expectFinding(t, verdict(Check{Kind: kind}, nil, allLimits[0]), "no requests")
 	}
-	mustFind(t, verdict(Check{Kind: "x"}, nil, every[0]), `no check "x"`)
+	expectFinding(t, verdict(Check{Kind: "x"}, nil, allLimits[0]), `unknown check "x"`)
 	broken := check("s", begin, 1, false, 0)
 	broken.Error = "connection refused"
-	mustFind(t, verdict(Check{Kind: KindCeiling}, []Record{broken}, every[0]), "without an answer: connection refused")
+	expectFinding(t, verdict(Check{Kind: KindCeiling}, []Record{broken}, allLimits[0]), "without a response: connection refused")
 }

@@ -2,7 +2,7 @@ package judge
 
 import "fmt"
 
-// Algorithms of a limit, by the names that rules use.
+// Algorithms of a limit, named as in rules.
 const (
 	TokenBucket   = "token_bucket"
 	FixedWindow   = "fixed_window"
@@ -10,30 +10,30 @@ const (
 	SlidingLog    = "sliding_log"
 )
 
-// Limit is how much may pass in which time.
+// Limit is the number of units allowed per window.
 type Limit struct {
 	Algorithm string `json:"algorithm"`
 	Count     int64  `json:"count"`
 	Window    int64  `json:"window_us"`
-	// Burst is how much a token bucket holds; 0 means Count.
+	// Burst is the capacity of a token bucket; 0 means Count.
 	Burst int64 `json:"burst,omitempty"`
-	// Clock lets fixed windows begin at multiples of Window since 1970 instead of with their first charge.
+	// Clock aligns fixed windows to multiples of Window since 1970 instead of to their first charge.
 	Clock bool `json:"clock,omitempty"`
 }
 
-// String returns the limit for people.
+// String returns a readable form of the limit.
 func (l Limit) String() string {
 	text := fmt.Sprintf("%s %d per %gs", l.Algorithm, l.Count, float64(l.Window)/1e6)
 	if l.Burst > 0 {
 		text += fmt.Sprintf(" burst %d", l.Burst)
 	}
 	if l.Clock {
-		text += " by the clock"
+		text += " clock-aligned"
 	}
 	return text
 }
 
-// Capacity returns the most that can pass at once.
+// Capacity returns the largest cost that the limit can grant at once.
 func (l Limit) Capacity() int64 {
 	if l.Algorithm == TokenBucket && l.Burst > 0 {
 		return l.Burst
@@ -41,8 +41,8 @@ func (l Limit) Capacity() int64 {
 	return l.Count
 }
 
-// most returns how much a new counter may admit in a span of time that begins with its first charge.
-func (l Limit) most(span int64) int64 {
+// maximum returns the units that a new counter may admit in a span of time that begins with its first charge.
+func (l Limit) maximum(span int64) int64 {
 	switch l.Algorithm {
 	case TokenBucket:
 		return l.Capacity() + span*l.Count/l.Window
@@ -57,9 +57,9 @@ func (l Limit) most(span int64) int64 {
 	}
 }
 
-// counter is a limit's counter as a limiter without any caching would keep it.
+// counter is a limit's counter in a limiter without any caching.
 type counter interface {
-	// wait returns how long a charge must wait at a time until it fits: 0 if it fits now, -1 if it never does.
+	// wait returns how long a charge must wait, from now, until it is allowed: 0 if it is allowed now, -1 if it never is.
 	wait(now, cost int64) int64
 	// add records a charge.
 	add(now, cost int64)
@@ -79,7 +79,7 @@ func (l Limit) newCounter() counter {
 	}
 }
 
-// bucket keeps its level in units times the window's microseconds, so that it drains by a whole number in each of them.
+// bucket keeps its level in units × window in microseconds, so that it drains by an integer each microsecond.
 type bucket struct {
 	limit Limit
 	level int64
@@ -105,7 +105,7 @@ func (b *bucket) add(now, cost int64) {
 	b.level, b.at = b.now(now)+cost*b.limit.Window, now
 }
 
-// fixed counts in windows.
+// fixed counts in fixed windows.
 type fixed struct {
 	limit       Limit
 	start, used int64
@@ -138,7 +138,7 @@ func (f *fixed) add(now, cost int64) {
 	f.used += cost
 }
 
-// sliding weighs the previous window by the part of it that is still within the last window's length.
+// sliding weighs the previous window by the fraction of it that is within the last window's length.
 type sliding struct {
 	limit                 Limit
 	start, used, previous int64
@@ -160,12 +160,12 @@ func (s *sliding) wait(now, cost int64) int64 {
 		return -1
 	}
 	end := s.start + limit.Window
-	room := limit.Count - s.used - cost
-	if room >= 0 {
+	available := limit.Count - s.used - cost
+	if available >= 0 {
 		if s.previous == 0 {
 			return 0
 		}
-		return max(0, end-room*limit.Window/s.previous-now)
+		return max(0, end-available*limit.Window/s.previous-now)
 	}
 	return max(end, end+limit.Window-(limit.Count-cost)*limit.Window/s.used) - now
 }
@@ -201,7 +201,7 @@ func (l *log) wait(now, cost int64) int64 {
 			return c.at + l.limit.Window - now
 		}
 	}
-	return -1 // unreachable: without charges every cost up to the limit fits
+	return -1 // unreachable: without charges every cost up to the limit is allowed
 }
 
 func (l *log) add(now, cost int64) {

@@ -2,9 +2,9 @@ package judge
 
 import "testing"
 
-// TestWaitIsExact: for each algorithm a charge that must wait fits after the wait and not a microsecond before.
+// TestWaitIsExact: for each algorithm a charge that must wait is allowed after the wait and not a microsecond earlier.
 func TestWaitIsExact(t *testing.T) {
-	for _, limit := range every {
+	for _, limit := range allLimits {
 		c := limit.newCounter()
 		denied := 0
 		for at, step := int64(begin), int64(0); step < 3000; step++ {
@@ -14,11 +14,11 @@ func TestWaitIsExact(t *testing.T) {
 			case wait == 0:
 				c.add(at, cost)
 			case wait < 0:
-				t.Fatalf("%s: cost %d never fits", limit, cost)
+				t.Fatalf("%s: cost %d is never allowed", limit, cost)
 			default:
 				denied++
 				if c.wait(at+wait-1, cost) == 0 {
-					t.Errorf("%s: cost %d fits before its wait of %d", limit, cost, wait)
+					t.Errorf("%s: cost %d is allowed before its wait of %d", limit, cost, wait)
 				}
 				if left := c.wait(at+wait, cost); left != 0 {
 					t.Errorf("%s: cost %d must wait %d more after %d", limit, cost, left, wait)
@@ -31,12 +31,12 @@ func TestWaitIsExact(t *testing.T) {
 			t.Errorf("%s: nothing was denied", limit)
 		}
 		if c.wait(begin+100*second, limit.Capacity()+1) != -1 {
-			t.Errorf("%s: more than it holds fits", limit)
+			t.Errorf("%s: a cost over the capacity is allowed", limit)
 		}
 	}
 }
 
-// TestWorstSpan compares with the definition, all spans one by one.
+// TestWorstSpan compares worstSpan with the definition, applied to all spans.
 func TestWorstSpan(t *testing.T) {
 	const burst, rate = 3, 0.02
 	for seed := range int64(50) {

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// worstSpan returns by how much admissions exceed burst + rate × span in the span in which they do so the most. An
-// admission counts in a span only if it certainly fell into it: question and answer both do. The result is negative if
-// every span has room.
+// worstSpan returns by how much admissions exceed burst + rate × span in the worst span. An admission counts in a span only if
+// it certainly fell into it, that is, if both request and response did. The result is negative if every span stays below.
 func worstSpan(admitted []*Record, burst, rate float64) (excess float64) {
 	if len(admitted) == 0 {
 		return -burst
@@ -20,7 +19,7 @@ func worstSpan(admitted []*Record, burst, rate float64) (excess float64) {
 	slices.Sort(starts)
 	starts = slices.Compact(starts)
 	zero := starts[0]
-	// sums has for each start what was certainly admitted since, plus what the rate allowed before it.
+	// sums has for each start the units certainly admitted since, plus the units that the rate allowed before it.
 	sums := make([]float64, len(starts))
 	for i, start := range starts {
 		sums[i] = rate * float64(start-zero)
@@ -30,16 +29,16 @@ func worstSpan(admitted []*Record, burst, rate float64) (excess float64) {
 		from, to := e.Span()
 		last, _ := slices.BinarySearch(starts, from)
 		begun, _ := slices.BinarySearch(starts, to+1)
-		most := 0.0
+		maximum := 0.0
 		for i := range sums[:begun] {
 			if i <= last {
 				sums[i] += float64(e.Cost)
 			}
-			if sums[i] > most {
-				most = sums[i]
+			if sums[i] > maximum {
+				maximum = sums[i]
 			}
 		}
-		excess = max(excess, most-rate*float64(to-zero)-burst)
+		excess = max(excess, maximum-rate*float64(to-zero)-burst)
 	}
 	return excess
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// judgeTotal adds up what each subject was admitted.
+// judgeTotal judges the sum of the units admitted for each subject.
 func judgeTotal(t *trial) {
 	type group struct {
 		limit             Limit
@@ -33,10 +33,10 @@ func judgeTotal(t *trial) {
 		}
 		g.largest = max(g.largest, sum)
 		if len(admitted) > 0 {
-			last := slices.MaxFunc(admitted, func(a, b *Record) int { return cmp.Compare(a.Answered, b.Answered) }).Answered
-			if most := limit.most(last - admitted[0].Sent); sum > most {
+			last := slices.MaxFunc(admitted, func(a, b *Record) int { return cmp.Compare(a.Received, b.Received) }).Received
+			if maximum := limit.maximum(last - admitted[0].Sent); sum > maximum {
 				g.over++
-				t.find("%s: %s admitted %d, at most %d", name, limit, sum, most)
+				t.find("%s: %s admitted %d, at most %d", name, limit, sum, maximum)
 			}
 		}
 		if float64(sum) < t.check.Least {
@@ -52,14 +52,14 @@ func judgeTotal(t *trial) {
 	if missed > t.check.Misses {
 		for _, g := range order {
 			if g.under > 0 {
-				t.find("%s: %s admitted %d in %s and less than %g in %d of %d runs; %d of all may", t.label(), g.limit, g.smallest,
+				t.find("%s: %s admitted %d in %s and less than %g in %d of %d runs; at most %d may", t.label(), g.limit, g.smallest,
 					g.smallestAt, t.check.Least, g.under, g.runs, t.check.Misses)
 			}
 		}
 	}
 }
 
-// judgeUse replays the requests of each subject on a counter without any caching, in the order in which they were sent.
+// judgeUse replays the requests of each subject on a counter without any caching, in the order of Sent.
 func judgeUse(t *trial) {
 	var got, model int64
 	for _, name := range t.names() {
@@ -68,14 +68,14 @@ func judgeUse(t *trial) {
 		got += sum
 		model += strict
 		if float64(sum) < t.check.Least*float64(strict) {
-			t.find("%s: %s admitted %d of %d that fit: %.4f, at least %g", name, t.limit(name), sum, strict,
+			t.find("%s: %s admitted %d of %d that the limit allows: %.4f, at least %g", name, t.limit(name), sum, strict,
 				float64(sum)/float64(strict), t.check.Least)
 		}
 	}
 	t.figure("%s %.4f", t.label(), float64(got)/float64(max(1, model)))
 }
 
-// judgeClaims looks at requests for all that remains. No other caller charges the subject.
+// judgeClaims judges requests for all of Remaining. No other caller charges the subject.
 func judgeClaims(t *trial) {
 	claims, denied := 0, 0
 	for _, name := range t.names() {
@@ -86,7 +86,7 @@ func judgeClaims(t *trial) {
 				if !r.Allowed {
 					if denied++; denied <= 3 {
 						t.find("%s: %s: Remaining was %d (path %s), a request for %d was denied %s later (path %s)", name, t.limit(name),
-							before.Remaining, before.Path, r.Cost, seconds(r.Sent-before.Answered), r.Path)
+							before.Remaining, before.Path, r.Cost, seconds(r.Sent-before.Received), r.Path)
 					}
 				}
 			}
@@ -97,7 +97,7 @@ func judgeClaims(t *trial) {
 		t.find("%s: %d more claims denied", t.label(), denied-3)
 	}
 	if claims == 0 {
-		t.find("%s: none was made", t.label())
+		t.find("%s: no claims", t.label())
 	}
 	t.figure("%s: %d denied of %d", t.label(), denied, claims)
 }

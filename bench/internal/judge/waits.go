@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// skew is by how much the store's time and that of a node may differ on one machine, in microseconds. Between two
-	// times of the store there is none.
+	// skew is the largest difference between the store's clock and a node's on one machine, in microseconds. Two times of the
+	// store have no skew.
 	skew = 200
-	// overshoot is by how much a node may name a later end than the store, in microseconds: it cannot know how long ago the
-	// store decided what it hears. Where answers of the store took longer, it is as long as the slowest.
+	// overshoot is how much later than the store's the end of a node's RetryAfter may be, in microseconds: the node cannot know
+	// how long ago the store decided. Where the store's responses took longer, the slowest of them is the bound.
 	overshoot = 5_000
-	// certain is how small a limit must be for the judge to know its counter from the history alone: larger ones may be
-	// leased, and are then charged before they are spent.
+	// certain is the bound below which the judge can derive a limit's counter from the history alone: larger limits may be
+	// leased, and are then charged before their units are spent.
 	certain = 40
 )
 
-// judgeWaits follows each subject, which one caller charges through one node. A denial names the time at which the same
-// request passes: one that is certainly made after it must pass, one that is certainly made before it must not, and no
-// later denial may name an earlier time. At least Least requests must have been retried after their wait.
+// judgeWaits follows each subject, which one caller charges through one node. A denial names the time at which the same request
+// would be allowed: a request certainly made after it must be allowed, one certainly made before it must be denied, and no later
+// denial may name an earlier time. At least Least requests must have been retried after their wait.
 func judgeWaits(t *trial) {
 	var w waits
 	w.trial = t
@@ -31,7 +31,7 @@ func judgeWaits(t *trial) {
 			t.label(), w.denials, w.late, w.early, w.moved, w.short)
 	}
 	if w.denials == 0 || float64(w.retries) < t.check.Least {
-		t.find("%s: %d denials and %d retries show nothing", t.label(), w.denials, w.retries)
+		t.find("%s: %d denials and %d retries prove nothing", t.label(), w.denials, w.retries)
 	}
 	t.figure("%s: %d denials; %d retries after RetryAfter, %d denied; %d before it, %d allowed; %d ends moved earlier; %d shorter than the model's",
 		t.label(), w.denials, w.retries, w.late, w.tries, w.early, w.moved, w.short)
@@ -43,10 +43,10 @@ type waits struct {
 	late, early, moved, short int
 }
 
-// due is when a request passes, as a denial says.
+// due is the time at which a request is allowed, according to a denial.
 type due struct {
 	earliest, latest int64
-	exact            bool  // by the store's clock
+	exact            bool  // on the store's clock
 	overshoot        int64 // if it is not
 }
 
@@ -56,13 +56,13 @@ func (d due) past(r *Record) bool {
 	return from > d.latest+d.skew(r.exact())
 }
 
-// future reports whether a request was certainly made before the earliest time that can have been meant.
+// future reports whether a request was certainly made before the named time, at its earliest.
 func (d due) future(r *Record) bool {
 	_, to := r.Span()
 	return to < d.atLeast(r.exact())
 }
 
-// atLeast returns the earliest time that can have been meant, for a comparison with one that is exact or not.
+// atLeast returns the named time at its earliest, for a comparison with an exact time or an inexact one.
 func (d due) atLeast(exact bool) int64 {
 	if !d.exact {
 		return d.earliest - d.overshoot
@@ -77,10 +77,10 @@ func (d due) skew(exact bool) int64 {
 	return skew
 }
 
-// dues are of all denials of one cost since the last admission: the earliest and the latest.
-type dues struct{ first, last due }
+// dueRange has the earliest and the latest due of all denials of one cost since the last admission.
+type dueRange struct{ first, last due }
 
-func (all *dues) add(d due) {
+func (all *dueRange) add(d due) {
 	if all.first.latest == 0 || d.latest < all.first.latest {
 		all.first = d
 	}
@@ -90,7 +90,7 @@ func (all *dues) add(d due) {
 }
 
 func (w *waits) follow(name string, records []*Record) {
-	ends := map[int64]*dues{}
+	ends := map[int64]*dueRange{}
 	counters, exact := w.counters(records)
 	slowest := int64(overshoot)
 	for _, r := range records {
@@ -98,13 +98,13 @@ func (w *waits) follow(name string, records []*Record) {
 			continue
 		}
 		if r.exact() {
-			slowest = max(slowest, r.Answered-r.Sent)
+			slowest = max(slowest, r.Received-r.Sent)
 		}
 		from, to := r.Span()
 		before := ends[r.Cost]
 		if r.Allowed {
 			w.judgeAllowed(name, r, before)
-			clear(ends) // what was charged changes all waits
+			clear(ends) // the charge changes all waits
 			for _, i := range r.applied() {
 				counters[i].add(from, r.Cost)
 			}
@@ -121,7 +121,7 @@ func (w *waits) follow(name string, records []*Record) {
 		}
 		now := due{from + r.RetryAfter, to + r.RetryAfter, r.exact(), slowest}
 		if before == nil {
-			before = &dues{}
+			before = &dueRange{}
 			ends[r.Cost] = before
 		} else {
 			w.judgeDenied(name, r, before, now)
@@ -133,7 +133,7 @@ func (w *waits) follow(name string, records []*Record) {
 	}
 }
 
-func (w *waits) judgeDenied(name string, r *Record, before *dues, now due) {
+func (w *waits) judgeDenied(name string, r *Record, before *dueRange, now due) {
 	from, _ := r.Span()
 	switch {
 	case before.first.past(r):
@@ -151,7 +151,7 @@ func (w *waits) judgeDenied(name string, r *Record, before *dues, now due) {
 	}
 }
 
-func (w *waits) judgeAllowed(name string, r *Record, before *dues) {
+func (w *waits) judgeAllowed(name string, r *Record, before *dueRange) {
 	if before == nil {
 		return
 	}
@@ -166,7 +166,7 @@ func (w *waits) judgeAllowed(name string, r *Record, before *dues) {
 	}
 }
 
-// compare holds a RetryAfter to the judge's own counters. It may not be shorter than the longest of all limits.
+// compare compares a RetryAfter with the judge's own counters. It must not be shorter than the longest wait of all limits.
 func (w *waits) compare(name string, r *Record, counters map[int]counter) {
 	_, to := r.Span()
 	truth := int64(0)
@@ -194,15 +194,15 @@ func (w *waits) counters(records []*Record) (counters map[int]counter, exact boo
 	return counters, exact
 }
 
-// example adds the first few findings of a kind.
+// example adds the first two findings of a kind.
 func (w *waits) example(n int, format string, args ...any) {
 	if n <= 2 {
 		w.find("%s", fmt.Sprintf(format, args...))
 	}
 }
 
-// judgeHeaders holds Retry-After to the documented rule: the wait rounded up to seconds, at least 1, and more by up to a
-// tenth of that, which is at least 1 and at most 300 seconds.
+// judgeHeaders checks Retry-After against the documented rule: the wait rounded up to seconds, at least 1, plus a spread of up to
+// a tenth of it, bounded to 1 to 300 seconds.
 func judgeHeaders(t *trial) {
 	denials, wrong := 0, 0
 	for _, name := range t.names() {
@@ -212,10 +212,10 @@ func judgeHeaders(t *trial) {
 			}
 			denials++
 			least := max(1, ceil(r.RetryAfter, 1_000_000))
-			most := least + min(max(least/10, 1), 300)
-			if r.Header < least || r.Header > most {
+			maximum := least + min(max(least/10, 1), 300)
+			if r.Header < least || r.Header > maximum {
 				wrong++
-				t.find("%s: Retry-After %d for a wait of %s: must be %d to %d", name, r.Header, seconds(r.RetryAfter), least, most)
+				t.find("%s: Retry-After %d for a wait of %s: must be %d to %d", name, r.Header, seconds(r.RetryAfter), least, maximum)
 			}
 		}
 	}

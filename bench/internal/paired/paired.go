@@ -1,5 +1,5 @@
-// Package paired measures variants of one thing against each other on a noisy machine: in short slices, in turn, so that
-// what disturbs one disturbs all, and judges aims by the ratios within each round. It knows nothing of what it measures.
+// Package paired compares variants of one operation on a noisy machine. It runs them in short slices, in turn, so that a
+// disturbance affects all of them, and judges targets by the ratios within each round. It knows nothing of what it measures.
 package paired
 
 import (
@@ -15,30 +15,30 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Variant is one way to do the thing.
+// Variant is one implementation of the operation.
 type Variant struct {
 	Name string
-	// Callers is how many goroutines call Do at once.
+	// Callers is the number of goroutines that call Do concurrently.
 	Callers int
-	// Do does it once. It is called from many goroutines; caller and n tell calls apart.
+	// Do performs the operation once. Many goroutines call it; caller and n identify the call.
 	Do func(caller, n int) error
-	// ServerCPU is the CPU time that servers have used so far; nil if there are none.
+	// ServerCPU returns the CPU time that servers have used so far; nil if there are none.
 	ServerCPU func() time.Duration
-	// StoreCPU is the CPU time that the servers' store has used so far, where it is measured apart from theirs; else nil.
+	// StoreCPU returns the CPU time that the servers' store has used so far; nil if it is not measured separately.
 	StoreCPU func() time.Duration
-	// Warm is how long it runs before each slice: for what it forgets while others have their turn.
+	// Warm is how long the variant runs before each slice, to refill caches that expire during the slices of others.
 	Warm time.Duration
 }
 
-// Sample is what one slice of one variant showed.
+// Sample is the measurement of one slice of one variant.
 type Sample struct {
 	PerSecond float64
 	// ClientCPU, ServerCPU and StoreCPU are microseconds per call.
 	ClientCPU, ServerCPU, StoreCPU float64
 }
 
-// run measures the variants in turn, a slice each, for some rounds after a first one that does not count. The samples are
-// by variant and round.
+// run measures the variants in turn, a slice each, for the given rounds after one warm-up round. It returns the samples by
+// variant and round.
 func run(variants []Variant, rounds int, slice time.Duration) (Samples, error) {
 	samples := Samples{}
 	for round := range rounds + 1 {
@@ -90,7 +90,7 @@ func measure(v Variant, round int, slice time.Duration) (Sample, error) {
 	}, failed
 }
 
-// read returns the CPU time used so far, 0 where none is measured.
+// read returns the CPU time used so far, or 0 if it is not measured.
 func read(used func() time.Duration) time.Duration {
 	if used == nil {
 		return 0
@@ -98,7 +98,7 @@ func read(used func() time.Duration) time.Duration {
 	return used()
 }
 
-// CPU is what this process has used so far.
+// CPU returns the CPU time that this process has used so far.
 func CPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -107,7 +107,7 @@ func CPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Heap is how many bytes this process has allocated and still uses.
+// Heap returns the bytes of reachable heap memory of this process.
 func Heap() float64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -116,10 +116,10 @@ func Heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// Median and the quartiles around it.
+// Median is a median and the quartiles around it.
 type Median struct{ Value, Low, High float64 }
 
-// Of is the median of some values.
+// Of returns the median of values.
 func Of(values []float64) Median {
 	if len(values) == 0 {
 		return Median{}
@@ -129,7 +129,7 @@ func Of(values []float64) Median {
 	return Median{at(0.5), at(0.25), at(0.75)}
 }
 
-// Quantile is that of some times, which it sorts.
+// Quantile returns the q-quantile of times, and sorts them.
 func Quantile(q float64, times []time.Duration) time.Duration {
 	if len(times) == 0 {
 		return 0
@@ -138,10 +138,10 @@ func Quantile(q float64, times []time.Duration) time.Duration {
 	return times[max(0, int(math.Ceil(q*float64(len(times))))-1)]
 }
 
-// Samples are those of some variants, by name and round.
+// Samples holds the samples of variants, by name and round.
 type Samples map[string][]Sample
 
-// Of picks one number of each sample of a variant. The first word of its name may stand for it.
+// Of picks one number of each sample of a variant. The name may be abbreviated to its first word.
 func (s Samples) Of(name string, pick func(Sample) float64) []float64 {
 	samples := s[name]
 	for variant := range s {
@@ -156,20 +156,20 @@ func (s Samples) Of(name string, pick func(Sample) float64) []float64 {
 	return values
 }
 
-// Median is that of one number of each sample of a variant.
+// Median returns the median of one number of each sample of a variant.
 func (s Samples) Median(name string, pick func(Sample) float64) Median { return Of(s.Of(name, pick)) }
 
-// Ratio is one variant ÷ another, round by round.
+// Ratio returns the median of one variant ÷ another, round by round.
 func (s Samples) Ratio(one, other string, pick func(Sample) float64) Median {
 	return Of(each(s.Of(one, pick), s.Of(other, pick), func(a, b float64) float64 { return a / b }))
 }
 
-// Difference is one variant − another, round by round.
+// Difference returns the median of one variant − another, round by round.
 func (s Samples) Difference(one, other string, pick func(Sample) float64) Median {
 	return Difference(s.Of(one, pick), s.Of(other, pick))
 }
 
-// Difference is a − b, round by round.
+// Difference returns the median of a − b, round by round.
 func Difference(a, b []float64) Median {
 	return Of(each(a, b, func(a, b float64) float64 { return a - b }))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/bench/internal/suite"
 )
 
-// Suite is a run of a program that measures variants, and its aims.
+// Suite is a run of a program that measures variants and judges targets.
 type Suite struct {
 	*suite.Scope
 	Rounds int
@@ -19,11 +19,11 @@ type Suite struct {
 	missed   int
 }
 
-// Main parses the flags, runs a suite and ends the program with a verdict for each aim: with 2 if it could not measure, with 1 if
-// aims were missed. rounds and slice are defaults.
+// Main parses the flags, runs a suite and prints a verdict for each target. It exits with status 2 if it could not measure and with 1
+// if targets were missed. rounds and slice are defaults.
 func Main(rounds int, slice time.Duration, run func(*Suite)) {
 	s := &Suite{}
-	flag.IntVar(&s.Rounds, "rounds", rounds, "slices of each variant")
+	flag.IntVar(&s.Rounds, "rounds", rounds, "number of slices of each variant")
 	flag.DurationVar(&s.Slice, "slice", slice, "length of a slice")
 	flag.Parse()
 	suite.Main(func(scope *suite.Scope) int {
@@ -33,7 +33,7 @@ func Main(rounds int, slice time.Duration, run func(*Suite)) {
 	})
 }
 
-// Report prints the verdicts, and returns how many aims were missed.
+// Report prints the verdicts and returns the number of missed targets.
 func (s *Suite) Report() (missed int) {
 	fmt.Println()
 	for _, verdict := range s.verdicts {
@@ -42,8 +42,8 @@ func (s *Suite) Report() (missed int) {
 	return s.missed
 }
 
-// Measure runs variants in turn, for rounds of a slice, and prints medians and quartiles of each. The store's CPU has a column if it is
-// measured apart.
+// Measure runs variants in turn, a slice per round, and prints medians and quartiles of each. The store's CPU has a column if it is
+// measured separately.
 func (s *Suite) Measure(title string, rounds int, slice time.Duration, variants []Variant) Samples {
 	samples, err := run(variants, rounds, slice)
 	if err != nil {
@@ -69,21 +69,23 @@ func (s *Suite) Measure(title string, rounds int, slice time.Duration, variants 
 	return samples
 }
 
-// Note prints a median that is not judged, among the verdicts.
+// Note adds a median without a target to the verdicts.
 func (s *Suite) Note(what string, got Median) {
-	s.say("    ", what, got, "not judged")
+	s.addVerdict("    ", what, got, "not judged")
 }
 
-// Expect expects one number to be at most another.
-func (s *Suite) Expect(what string, got, most float64) { s.AtMost(what, Median{got, got, got}, most) }
+// ExpectMaxValue expects a single number of at most maximum.
+func (s *Suite) ExpectMaxValue(what string, got, maximum float64) {
+	s.ExpectMax(what, Median{got, got, got}, maximum)
+}
 
-// AtLeast expects a median of at least a value.
-func (s *Suite) AtLeast(what string, got Median, want float64) {
+// ExpectMin expects a median of at least want.
+func (s *Suite) ExpectMin(what string, got Median, want float64) {
 	s.judge(what, got, "≥", want, got.Value >= want)
 }
 
-// AtMost expects a median of at most a value.
-func (s *Suite) AtMost(what string, got Median, want float64) {
+// ExpectMax expects a median of at most want.
+func (s *Suite) ExpectMax(what string, got Median, want float64) {
 	s.judge(what, got, "≤", want, got.Value <= want)
 }
 
@@ -93,9 +95,9 @@ func (s *Suite) judge(what string, got Median, sign string, want float64, met bo
 		verdict = "FAIL"
 		s.missed++
 	}
-	s.say(verdict, what, got, fmt.Sprintf("aim %s %g", sign, want))
+	s.addVerdict(verdict, what, got, fmt.Sprintf("target %s %g", sign, want))
 }
 
-func (s *Suite) say(verdict, what string, got Median, aim string) {
-	s.verdicts = append(s.verdicts, fmt.Sprintf("%s  %-62s %8.2f (%.2f–%.2f), %s", verdict, what, got.Value, got.Low, got.High, aim))
+func (s *Suite) addVerdict(verdict, what string, got Median, target string) {
+	s.verdicts = append(s.verdicts, fmt.Sprintf("%s  %-62s %8.2f (%.2f–%.2f), %s", verdict, what, got.Value, got.Low, got.High, target))
 }

@@ -1,4 +1,4 @@
-// Package peer starts the limiters that we compare ourselves with, as their documentation says.
+// Package peer starts the rate limiters that Headgate is compared with, configured as their documentation recommends.
 package peer
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// Ratelimit starts envoyproxy/ratelimit in front of a Redis and returns where it serves gRPC. configs are its files by
-// name, env is added to its environment.
+// Ratelimit starts envoyproxy/ratelimit in front of a Redis and returns its gRPC service. configs are its config files by
+// name; env is added to its environment.
 func Ratelimit(t testing.TB, redis string, configs map[string]string, env ...string) *bare.Service {
 	t.Helper()
 	var address string
@@ -38,11 +38,11 @@ func Ratelimit(t testing.TB, redis string, configs map[string]string, env ...str
 	return &bare.Service{Program: testenv.Run(t, command, address), Address: address}
 }
 
-// Headgate prepares ours in front of a Redis, with rules made of the peer's config as users do who have the peer now.
+// Headgate prepares a Headgate node in front of a Redis, with rules imported from the peer's config, as a migrating user does.
 func Headgate(t testing.TB, redis, limits string) *fleet.Node {
 	t.Helper()
 	program := testenv.BuildHeadgate(t)
-	// The peer waits as long as it takes, on a machine that is full.
+	// The peer has no deadline, so ours is long, for a saturated machine.
 	n := fleet.New(t, program, fmt.Sprintf("redis: {address: \"redis://%s\", deadline: 1s}\nrules: rules", redis),
 		map[string]string{"limits.yaml": limits})
 	command := exec.CommandContext(t.Context(), program, "rules", "import", "--from", "envoy-ratelimit", "--out", "rules", "limits.yaml")
@@ -53,8 +53,8 @@ func Headgate(t testing.TB, redis, limits string) *fleet.Node {
 	return n
 }
 
-// MakeStrict has Redis decide each request by the rules that were imported into a directory. Otherwise denials are believed for a
-// moment, and what is much asked for is decided ahead of it.
+// MakeStrict makes the rules imported into a directory strict: Redis decides each request. Otherwise denials are cached briefly and
+// busy counters are leased.
 func MakeStrict(t testing.TB, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))

@@ -1,5 +1,5 @@
-// Package storm offers many times what limits allow, by callers that retry at once when they are denied and by callers that wait as
-// long as they were told, and counts what is allowed and what it costs. It knows nothing of how a check is made.
+// Package storm generates retry storms: many times the load that limits allow, from callers that retry a denial at once and from
+// callers that wait for RetryAfter. It measures what is allowed and what it costs. It knows nothing of how a check is made.
 package storm
 
 import (
@@ -11,65 +11,65 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Answer is what a caller sees of a decision.
-type Answer struct {
+// Decision is the part of a decision that a caller sees.
+type Decision struct {
 	Allowed bool
-	Wait    time.Duration // if it is not
-	Redis   bool          // decided
+	Wait    time.Duration // of a denial
+	Redis   bool          // whether Redis decided
 }
 
-// Check asks a node, of several in turn, whether a subject may do something once.
-type Check func(ctx context.Context, node, subject int) (Answer, error)
+// Check checks one unit for a subject on a node.
+type Check func(ctx context.Context, node, subject int) (Decision, error)
 
-// Limit is that of each subject: a token bucket that is full at first.
+// Limit is the limit of each subject: a token bucket that starts full.
 type Limit struct {
 	Count  int64
 	Window time.Duration
 }
 
-// in returns what the limit allows in a run.
+// in returns the units that the limit allows in a run.
 func (l Limit) in(elapsed time.Duration) float64 {
 	return float64(l.Count) * (1 + elapsed.Seconds()/l.Window.Seconds())
 }
 
-// Plan is who asks for what, and for how long.
+// Plan describes the load: the callers, their rate and the duration.
 type Plan struct {
 	Limit    Limit
 	Subjects int
-	// AtOnce and Patient are how many callers of each kind a subject has. Each asks again as soon as it was allowed; when it was
-	// denied, those ask at once and these after the wait that they were told.
+	// AtOnce and Patient are the numbers of callers per subject. A caller sends its next check as soon as it was allowed. When
+	// denied, AtOnce callers retry at once and Patient callers after RetryAfter.
 	AtOnce, Patient int
-	// Offered is how many times as much as the limit allows those that retry at once ask for, together; 0 means as much as they can.
+	// Offered is the load of all AtOnce callers together, as a multiple of the limit; 0 means as much as they can.
 	Offered float64
 	Lasts   time.Duration
-	// First is the number of the first subject: that of another plan is another one.
+	// First is the number of the first subject. Plans must not share subjects.
 	First int
 }
 
-// Outcome is what came of a plan.
+// Outcome is the result of a plan.
 type Outcome struct {
 	Plan
 	Elapsed         time.Duration
 	Allowed, Denied int64
-	// ByRedis is how many of the denials were not the node's own.
+	// ByRedis is the number of denials that Redis decided, not the node.
 	ByRedis int64
-	// Worst is the most that a subject was allowed, of what its limit allows.
+	// Worst is the largest ratio, over subjects, of units allowed to units that the limit allows.
 	Worst float64
-	// CPU that servers have used.
+	// CPU is the time that servers used.
 	CPU time.Duration
 }
 
-// Goodput is what was allowed of what the limits allow.
+// Goodput returns the ratio of units allowed to units that the limits allow.
 func (o *Outcome) Goodput() float64 {
 	return float64(o.Allowed) / (float64(o.Subjects) * o.Limit.in(o.Elapsed))
 }
 
-// Multiple is how many times as much was asked for as the limits allow.
+// Multiple returns the offered load as a multiple of the limits.
 func (o *Outcome) Multiple() float64 {
 	return float64(o.Allowed+o.Denied) / (float64(o.Subjects) * o.Limit.in(o.Elapsed))
 }
 
-// DenialCost is the CPU time of a denial, where an allowed check has a cost that was measured without a storm.
+// DenialCost returns the CPU time of a denial, given the CPU time of an allowed check, measured without a storm.
 func (o *Outcome) DenialCost(allowed time.Duration) time.Duration {
 	if o.Denied == 0 {
 		return 0
@@ -77,7 +77,7 @@ func (o *Outcome) DenialCost(allowed time.Duration) time.Duration {
 	return (o.CPU - time.Duration(o.Allowed)*allowed) / time.Duration(o.Denied)
 }
 
-// Run lets the callers loose. cpu returns what servers have used so far.
+// Run runs the callers of a plan. cpu returns the CPU time that servers have used so far.
 func Run(ctx context.Context, p Plan, check Check, cpu func() time.Duration) (Outcome, error) {
 	allowed, denied, byRedis := make([]atomic.Int64, p.Subjects), atomic.Int64{}, atomic.Int64{}
 	callers, running := errgroup.WithContext(ctx)
@@ -90,7 +90,7 @@ func Run(ctx context.Context, p Plan, check Check, cpu func() time.Duration) (Ou
 					if !patient && p.Offered > 0 {
 						time.Sleep(min(p.turn(i, caller, n), p.Lasts) - time.Since(start))
 					}
-					last = time.Since(start) >= p.Lasts // it still asks, for what has come back since
+					last = time.Since(start) >= p.Lasts // one last check, for the units refilled since
 					a, err := check(running, caller+n, p.First+i)
 					if err != nil {
 						return err
@@ -121,19 +121,19 @@ func Run(ctx context.Context, p Plan, check Check, cpu func() time.Duration) (Ou
 	return o, err
 }
 
-// turn returns when a caller asks for the nth time, if callers together offer a certain load.
+// turn returns when a caller sends its nth check, so that all callers together offer the planned load.
 func (p *Plan) turn(subject, caller, n int) time.Duration {
 	every := p.Lasts.Seconds() / p.Limit.in(p.Lasts) * float64(p.AtOnce) / p.Offered
 	_, phase := math.Modf(float64(subject*p.AtOnce+caller) * math.Phi)
 	return time.Duration((float64(n) + phase) * every * float64(time.Second))
 }
 
-// AllowedCost is the CPU time of an allowed check if the same callers ask as often, each time for a subject that has not asked before.
-// Patient callers, who are never denied then, ask as those do that retry at once. It returns also the number after the last subject.
+// AllowedCost returns the CPU time of an allowed check when the same callers send as many checks, each for a new subject. Patient
+// callers, which are never denied then, send as AtOnce callers do. It also returns the number after the last subject.
 func AllowedCost(ctx context.Context, p Plan, check Check, cpu func() time.Duration) (cost time.Duration, next int, err error) {
 	p.AtOnce, p.Patient = p.AtOnce+p.Patient, 0
 	var subjects atomic.Int64
-	o, err := Run(ctx, p, func(ctx context.Context, node, _ int) (Answer, error) {
+	o, err := Run(ctx, p, func(ctx context.Context, node, _ int) (Decision, error) {
 		return check(ctx, node, p.First+int(subjects.Add(1)))
 	}, cpu)
 	return o.CPU / time.Duration(max(1, o.Allowed)), p.First + int(subjects.Load()) + 1, err

@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// nodes are how many share a Redis.
+	// nodes is the number of nodes that share a Redis.
 	nodes = 2
-	// deadline is the only thing that is not as by default: a machine that is busy with the callers must not make Redis look
-	// unavailable, since nodes then admit shares of their own.
+	// deadline is the only setting that differs from the default: a machine that is busy with the callers must not make Redis look
+	// unavailable, since nodes would then admit by their local fallback share.
 	deadline = time.Second
 )
 
-// Form is one way to ask.
-type Form struct {
+// Transport is one way to send checks.
+type Transport struct {
 	Name  string
 	Check Check
-	// CPU is what the nodes and Redis have used so far.
+	// CPU returns the CPU time that the nodes and Redis have used so far.
 	CPU func() time.Duration
 }
 
 func user(subject int) string { return "user-" + strconv.Itoa(subject) }
 
-// Library starts nodes that are part of this process, with the default options.
-func Library(scope testing.TB, limit Limit) Form {
+// Library starts nodes inside this process, with the default options.
+func Library(scope testing.TB, limit Limit) Transport {
 	redis := testenv.Start(scope, testenv.Redis)
 	var limiters [nodes]*headgate.Limiter
 	for i := range limiters {
@@ -50,19 +50,19 @@ func Library(scope testing.TB, limit Limit) Form {
 		limiters[i], err = headgate.New(store, headgate.Rule{ID: "api", By: []string{"user"}, Limit: headgate.Per(limit.Count, limit.Window)})
 		testenv.NoError(scope, err)
 	}
-	return Form{
+	return Transport{
 		Name: "library",
-		Check: func(ctx context.Context, node, subject int) (Answer, error) {
+		Check: func(ctx context.Context, node, subject int) (Decision, error) {
 			d, err := limiters[node%nodes].Check(ctx, headgate.Request{Attributes: headgate.Attributes{"user": user(subject)}})
-			return Answer{d.Allowed, d.RetryAfter, d.Path == headgate.PathStore}, err
+			return Decision{d.Allowed, d.RetryAfter, d.Path == headgate.PathStore}, err
 		},
 		CPU: func() time.Duration { return paired.CPU() + redis.CPU(scope) },
 	}
 }
 
-// Served starts servers, processes of their own, and returns the ways to ask them: package client, which spreads checks over the
-// servers, and JSON over HTTP, which asks one after the other.
-func Served(scope testing.TB, program string, limit Limit) (stream, plain Form) {
+// Served starts servers as separate processes and returns two transports: package client, which spreads checks over the servers,
+// and JSON over HTTP, which uses the servers in turn.
+func Served(scope testing.TB, program string, limit Limit) (stream, plain Transport) {
 	redis := testenv.Start(scope, testenv.Redis)
 	var servers [nodes]*fleet.Node
 	var addresses []string
@@ -83,24 +83,24 @@ func Served(scope testing.TB, program string, limit Limit) (stream, plain Form) 
 	})
 	testenv.NoError(scope, err)
 	scope.Cleanup(remote.Close)
-	stream = Form{Name: "package client, gRPC stream", CPU: cpu, Check: func(ctx context.Context, _, subject int) (Answer, error) {
+	stream = Transport{Name: "package client, gRPC stream", CPU: cpu, Check: func(ctx context.Context, _, subject int) (Decision, error) {
 		d, err := remote.Check(ctx, headgate.Request{Attributes: headgate.Attributes{"user": user(subject)}})
-		return Answer{d.Allowed, d.RetryAfter, d.Path == headgate.PathStore}, err
+		return Decision{d.Allowed, d.RetryAfter, d.Path == headgate.PathStore}, err
 	}}
-	plain = Form{Name: "JSON over HTTP", CPU: cpu, Check: func(ctx context.Context, node, subject int) (Answer, error) {
+	plain = Transport{Name: "JSON over HTTP", CPU: cpu, Check: func(ctx context.Context, node, subject int) (Decision, error) {
 		return overHTTP(ctx, servers[node%nodes], subject)
 	}}
 	return stream, plain
 }
 
-// overHTTP asks a server. Callers wait as the header Retry-After says, in whole seconds.
-func overHTTP(ctx context.Context, server *fleet.Node, subject int) (Answer, error) {
+// overHTTP checks at a server. Callers wait for the Retry-After header, in whole seconds.
+func overHTTP(ctx context.Context, server *fleet.Node, subject int) (Decision, error) {
 	attributes := map[string]string{"user": user(subject)}
 	a, err := server.Check(ctx, attributes)
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
-		// It crossed with the server's close of a connection that was dialed and never used.
+		// The request raced with the server closing an idle connection.
 		a, err = server.Check(ctx, attributes)
 	}
 	wait := time.Duration(a.Headers.RetryAfter) * time.Second
-	return Answer{a.Allowed, wait, !a.Allowed && a.Path == string(headgate.PathStore)}, err
+	return Decision{a.Allowed, wait, !a.Allowed && a.Path == string(headgate.PathStore)}, err
 }

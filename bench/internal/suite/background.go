@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Background runs some functions side by side until stop is called, which returns when all have ended.
+// Background runs functions concurrently until stop is called. stop returns when all of them have returned.
 func Background(ctx context.Context, do ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -19,7 +19,7 @@ func Background(ctx context.Context, do ...func(context.Context)) (stop func()) 
 	}
 }
 
-// SleepUntil returns earlier if ctx ends.
+// SleepUntil sleeps until t, or until ctx ends.
 func SleepUntil(ctx context.Context, t time.Time) {
 	ctx, cancel := context.WithDeadline(ctx, t)
 	defer cancel()

@@ -6,51 +6,51 @@ import (
 	"time"
 )
 
-// Figure is something that was measured, with what it should be.
+// Figure is a measurement and whether it met its target.
 type Figure struct {
 	Text string
 	Met  bool
 }
 
-// Says is a figure whose text says what is wanted.
-func Says(met bool, format string, args ...any) Figure {
+// Judged returns a figure whose text names the target.
+func Judged(met bool, format string, args ...any) Figure {
 	return Figure{fmt.Sprintf(format, args...), met}
 }
 
-// AtMost is a time that may not be longer.
-func AtMost(what string, got, aim time.Duration) Figure {
-	return Says(got <= aim, "%s %s (≤ %s)", what, Span(got), Span(aim))
+// MaxDuration returns a figure for a duration that may be at most target.
+func MaxDuration(what string, got, target time.Duration) Figure {
+	return Judged(got <= target, "%s %s (≤ %s)", what, FormatDuration(got), FormatDuration(target))
 }
 
-// So is something that should be the case.
-func So(met bool, what string) Figure {
+// Holds returns a figure for a condition that should be true.
+func Holds(met bool, what string) Figure {
 	if met {
-		return Says(met, "%s: yes", what)
+		return Judged(met, "%s: yes", what)
 	}
-	return Says(met, "%s: no", what)
+	return Judged(met, "%s: no", what)
 }
 
-// Noted is a figure without an aim.
-func Noted(format string, args ...any) Figure { return Says(true, format, args...) }
+// Note returns a figure without a target.
+func Note(format string, args ...any) Figure { return Judged(true, format, args...) }
 
-// Span writes a duration in three digits.
-func Span(d time.Duration) string {
+// FormatDuration formats a duration with three significant digits.
+func FormatDuration(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%.3g ms", float64(d.Microseconds())/1000)
 	}
 	return fmt.Sprintf("%.3g s", d.Seconds())
 }
 
-// Report is a table of what was measured. It counts the lines that have missed an aim.
+// Report is a table of figures. It counts the rows that missed a target.
 type Report struct{ Missed int }
 
-// NewReport prints the head of the table.
+// NewReport prints the table's header.
 func NewReport() *Report {
-	fmt.Print("| what | measured (aim) | |\n|---|---|---|\n")
+	fmt.Print("| what | measured (target) | |\n|---|---|---|\n")
 	return &Report{}
 }
 
-// Line has one verdict on all its figures.
+// Line prints a row with its figures and one verdict on all of them.
 func (r *Report) Line(what string, figures ...Figure) {
 	var texts, missed []string
 	for _, f := range figures {

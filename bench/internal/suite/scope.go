@@ -1,5 +1,5 @@
-// Package suite makes a program of what is written like a test: it starts real servers, stops at the first thing that fails, and
-// ends with a verdict on each aim. It knows nothing of what is measured.
+// Package suite runs benchmark programs that are written like tests: they start real servers, stop at the first failure, and
+// end with a verdict on each target. It knows nothing of what is measured.
 package suite
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Scope is a testing.TB for programs: a part of a run, with what it has started.
+// Scope is a testing.TB for programs. It is one part of a run and owns what that part started.
 type Scope struct {
 	testing.TB
 	ctx context.Context //nolint:containedctx // as in testing.T
@@ -25,7 +25,7 @@ type Scope struct {
 	cleanups []func()
 }
 
-// Main runs a suite and ends the program: with 2 if it failed, with 1 if aims were missed.
+// Main runs a suite and exits if it did not succeed: with status 2 if it failed, with 1 if it missed targets.
 func Main(run func(*Scope) (missed int)) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	missed := 0
@@ -40,11 +40,11 @@ func Main(run func(*Scope) (missed int)) {
 	}
 }
 
-// Run calls f with a scope of its own, and returns what has ended it early.
+// Run calls f with a scope of its own, and returns the error that ended it early.
 func Run(ctx context.Context, f func(*Scope)) error {
 	s := &Scope{ctx: ctx}
 	done := make(chan struct{})
-	go func() { // which Fatal may end
+	go func() { // Fatal may end this goroutine
 		defer close(done)
 		defer s.close()
 		f(s)
@@ -53,10 +53,10 @@ func Run(ctx context.Context, f func(*Scope)) error {
 	return errors.Join(s.failure, ctx.Err())
 }
 
-// Run calls f with a scope of its own, as T.Run does, and returns what has ended it early.
+// Run calls f with a scope of its own, as T.Run does, and returns the error that ended it early.
 func (s *Scope) Run(f func(*Scope)) error { return Run(s.ctx, f) }
 
-// close undoes what was registered, last first.
+// close runs the registered cleanups, the last one first.
 func (s *Scope) close() {
 	for len(s.cleanups) > 0 {
 		last := len(s.cleanups) - 1
@@ -69,23 +69,23 @@ func (s *Scope) close() {
 // Helper does nothing.
 func (s *Scope) Helper() {}
 
-// Context ends when the program is told to.
+// Context returns a context that ends when the program is interrupted.
 func (s *Scope) Context() context.Context { return s.ctx }
 
-// Sleep ends early with the context.
+// Sleep sleeps for d, or until the context ends.
 func (s *Scope) Sleep(d time.Duration) { SleepUntil(s.ctx, time.Now().Add(d)) }
 
-// Failed is false: nobody reads the logs of servers here.
+// Failed returns false, so that servers' logs are not printed.
 func (s *Scope) Failed() bool { return false }
 
-// Cleanup registers f for the end of the scope.
+// Cleanup registers f to run at the end of the scope.
 func (s *Scope) Cleanup(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cleanups = append(s.cleanups, f)
 }
 
-// TempDir is removed with the scope.
+// TempDir returns a new directory that is removed at the end of the scope.
 func (s *Scope) TempDir() string {
 	dir, err := os.MkdirTemp("", "headgate-bench-")
 	if err != nil {
@@ -101,24 +101,24 @@ func (s *Scope) Log(args ...any) { fmt.Fprintln(os.Stderr, args...) }
 // Logf prints to standard error.
 func (s *Scope) Logf(format string, args ...any) { s.Log(fmt.Sprintf(format, args...)) }
 
-// Error notes a failure.
+// Error records a failure.
 func (s *Scope) Error(args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure = errors.Join(s.failure, errors.New(fmt.Sprint(args...)))
 }
 
-// Errorf notes a failure.
+// Errorf records a failure.
 func (s *Scope) Errorf(format string, args ...any) { s.Error(fmt.Sprintf(format, args...)) }
 
-// Fatal notes a failure and ends the scope, or the goroutine that calls it.
+// Fatal records a failure and ends the calling goroutine: the scope, if the scope's function called it.
 func (s *Scope) Fatal(args ...any) {
 	s.Error(args...)
 	runtime.Goexit()
 }
 
-// Fatalf is Fatal with a format.
+// Fatalf formats a failure, records it and ends the calling goroutine.
 func (s *Scope) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
 
-// Skipf is Fatalf: a benchmark without its server has nothing to say.
+// Skipf calls Fatalf: a benchmark cannot run without its server.
 func (s *Scope) Skipf(format string, args ...any) { s.Fatalf(format, args...) }

@@ -4,5 +4,5 @@ package suite
 
 import "time"
 
-// Sleep is time.Sleep.
+// Sleep calls time.Sleep.
 func Sleep(d time.Duration) { time.Sleep(d) }

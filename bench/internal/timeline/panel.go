@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// panel is a plot with a name, and with a dashed line at what should not be passed.
+// panel is a plot with a name and a dashed line at a bound.
 type panel struct {
 	*plot.Plot
 	name      string
@@ -42,7 +42,7 @@ func (r *Run) admittedPanel() *panel {
 	return p
 }
 
-// latencyPanel is logarithmic: half a millisecond is seen beside the deadline.
+// latencyPanel returns a logarithmic plot, in which both half a millisecond and the deadline are visible.
 func (r *Run) latencyPanel() *panel {
 	p := r.newPanel("p99 latency, ms")
 	p.bound, p.boundName = milliseconds(r.Deadline+grace), fmt.Sprintf("deadline + %g ms", milliseconds(grace))
@@ -54,7 +54,7 @@ func (r *Run) latencyPanel() *panel {
 	p.Y.Tick.Marker = ticks
 	p99 := r.p99()
 	p.Y.Min, p.Y.Max = 1, 2*slices.Max(append(p99, p.bound))
-	// Where nobody asked there is no line.
+	// Slices without samples interrupt the line.
 	for i := 0; i < len(p99); i++ {
 		first := i
 		for i < len(p99) && p99[i] > 0 {
@@ -69,7 +69,7 @@ func (r *Run) latencyPanel() *panel {
 }
 
 func (r *Run) pathsPanel() *panel {
-	p := r.newPanel("who answered")
+	p := r.newPanel("decisions by path")
 	p.Y.Min, p.Y.Max = 0, 1
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 0.5, Label: "50 %"}, {Value: 1, Label: "100 %"}}
 	p.X.Label.Text = "seconds since the start"
@@ -85,14 +85,14 @@ func (r *Run) pathsPanel() *panel {
 	return p
 }
 
-// between is the area from one outline up to another.
+// between returns the area between two outlines.
 func between(low, high []float64, wide int) plotter.XYs {
 	back := outline(0, low, wide)
 	slices.Reverse(back)
 	return append(outline(0, high, wide), back...)
 }
 
-// outline runs along the tops of columns that are so many slices wide; first is the number of the first column.
+// outline returns the line along the tops of columns, each wide slices wide. first is the number of the first column.
 func outline(first int, tops []float64, wide int) plotter.XYs {
 	var line plotter.XYs
 	x := func(i int) float64 { return float64((first+i)*wide) * slice.Seconds() }

@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// In points, of which 675 by 420 are 900 by 560 pixels. Left of the panels is what they are called, right of them what
-// lines and colours mean.
+// Sizes in points: 675 by 420 points are 900 by 560 pixels. Panel names are on the left, the labels of bounds and the legend on
+// the right.
 const (
 	width, height = 675, 420
 	left, right   = 22, 84
@@ -22,7 +22,7 @@ const (
 	small, large  = 9, 13
 )
 
-// colours belong to the paths, in their order. The colour-blind can tell them apart too.
+// colours are the colours of the paths, in order. They are distinguishable with colour blindness too.
 var (
 	colours = []color.Color{
 		rgb(0x0072B2), rgb(0xF0B030), rgb(0xA50026), rgb(0x8CCBEE), rgb(0xCCCCCC),
@@ -46,7 +46,7 @@ func letters(size vg.Length, c color.Color) text.Style {
 	return text.Style{Font: sans(size), Color: c, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
 }
 
-// draw draws on an empty canvas.
+// draw draws the run on an empty canvas.
 func (r *Run) draw(c draw.Canvas) {
 	c.SetColor(color.White)
 	c.Fill(c.Path())
@@ -73,7 +73,7 @@ func (r *Run) draw(c draw.Canvas) {
 	r.marks(all, panels[0].X.Max)
 }
 
-// notes says what the panel and its bound are called.
+// notes draws the names of the panel and of its bound.
 func (p *panel) notes(area draw.Canvas) {
 	name := letters(small, ink)
 	name.XAlign, name.Rotation = draw.XCenter, math.Pi/2
@@ -101,12 +101,12 @@ func (r *Run) legend(area draw.Canvas) {
 	}
 }
 
-// marks draws a line over all panels for each mark, with its label like a flag at the top. From the last to the first,
-// and higher where a later mark is in the way: so no line crosses a label.
+// marks draws a line over all panels for each mark, with its label at the top. It draws from the last mark to the first and
+// moves a label up where a later mark overlaps, so that no line crosses a label.
 func (r *Run) marks(area draw.Canvas, end float64) {
 	style := letters(small, ink)
 	marks := slices.SortedStableFunc(slices.Values(r.Marks), func(a, b Mark) int { return cmp.Compare(b.At, a.At) })
-	var taken []vg.Length // from where on each row is
+	var taken []vg.Length // the x from which each row is taken
 	for _, m := range marks {
 		x, y := area.X(m.At.Seconds()/end), area.Max.Y+row/2
 		n := 0

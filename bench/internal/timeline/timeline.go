@@ -1,5 +1,5 @@
-// Package timeline draws what callers saw while a store failed: how much was admitted, how long answers took and who
-// gave them, over one time axis. It knows nothing of how the run was made.
+// Package timeline draws a store failure as callers saw it: units admitted, latency and the path of decisions, over one time
+// axis. It knows nothing of how the run was made.
 package timeline
 
 import (
@@ -14,27 +14,27 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Sample is one answer.
+// Sample is one decision.
 type Sample struct {
-	// At is when the call began, since the start of the run. Latency is how long the answer took.
+	// At is when the call began, since the start of the run. Latency is how long it took.
 	At, Latency time.Duration
-	// Limited says that the call was for the subject whose admissions are held against the limit.
+	// Limited is whether the call was for the subject whose admissions are compared with the limit.
 	Limited, Allowed bool
-	// Path says who answered: a headgate.Path, or a word of the caller's own.
+	// Path is the path of the decision: a headgate.Path, or a word of the caller's own.
 	Path string
 }
 
-// Mark is an event to see in all panels. Labels of two that are close to each other fit, of three hardly.
+// Mark is an event that is drawn in all panels. The labels of two close marks fit, of three hardly.
 type Mark struct {
 	At    time.Duration
 	Label string
 }
 
-// Run is what is drawn.
+// Run is the data of one drawing.
 type Run struct {
-	// Title says the fault.
+	// Title names the fault.
 	Title string
-	// Limit is how many calls of the limited subject may be admitted in each Window. The first begins with the run.
+	// Limit is how many calls of the limited subject may be admitted in each Window. The first window begins with the run.
 	Limit    float64
 	Window   time.Duration
 	Deadline time.Duration
@@ -44,32 +44,32 @@ type Run struct {
 }
 
 const (
-	// slice is how long a point of latencies and shares is.
+	// slice is the resolution of latencies and shares.
 	slice = 100 * time.Millisecond
-	// grace is how much later than the deadline an answer may be.
+	// grace is how much later than the deadline a response may be.
 	grace = 5 * time.Millisecond
 )
 
-// Draw writes the run as an SVG: the same one for the same run.
+// Draw writes the run as a deterministic SVG.
 func (r *Run) Draw(w io.Writer) error {
 	if len(r.Samples) == 0 {
 		return errors.New("timeline: no samples to draw")
 	}
 	if r.Window < slice || r.Window%slice != 0 {
-		return fmt.Errorf("timeline: a window of %v is not a multiple of %v", r.Window, slice)
+		return fmt.Errorf("timeline: window %v: must be a multiple of %v", r.Window, slice)
 	}
 	for _, s := range r.Samples {
 		if s.At < 0 {
-			return fmt.Errorf("timeline: a sample is %v before the start of the run", -s.At)
+			return fmt.Errorf("timeline: sample at %v: must not be before the start of the run", s.At)
 		}
 	}
 	for _, m := range r.Marks {
 		if m.At < 0 {
-			return fmt.Errorf("timeline: the mark %q is %v before the start of the run", m.Label, -m.At)
+			return fmt.Errorf("timeline: mark %q at %v: must not be before the start of the run", m.Label, m.At)
 		}
 	}
 	if paths := r.paths(); len(paths) > len(colours) {
-		return fmt.Errorf("timeline: too few colours to tell these paths apart: %q", paths)
+		return fmt.Errorf("timeline: too few colours for these paths: %q", paths)
 	}
 	canvas := vgsvg.New(width, height)
 	r.draw(draw.New(canvas))
@@ -77,13 +77,13 @@ func (r *Run) Draw(w io.Writer) error {
 	if _, err := canvas.WriteTo(&svg); err != nil {
 		return fmt.Errorf("timeline: %w", err)
 	}
-	// Few readers have Liberation Sans; the others named are as wide.
+	// Few readers have Liberation Sans; the fallback fonts have the same metrics.
 	const family = "font-family:Liberation Sans"
 	_, err := io.WriteString(w, strings.ReplaceAll(svg.String(), family, family+",Arial,Helvetica,sans-serif"))
 	return err
 }
 
-// slices is how many slices the run has, the last one begun included.
+// slices returns the number of slices of the run, including a last incomplete one.
 func (r *Run) slices() int {
 	var last time.Duration
 	for _, s := range r.Samples {
@@ -95,7 +95,7 @@ func (r *Run) slices() int {
 	return int(last/slice) + 1
 }
 
-// admitted is how many were, in each window. A last one that is not full is left out: it would look like a fall.
+// admitted returns the number of admitted calls in each window. It omits a last incomplete window, which would look like a drop.
 func (r *Run) admitted() []float64 {
 	counts := make([]float64, r.slices()/r.perWindow())
 	for _, s := range r.Samples {
@@ -106,10 +106,10 @@ func (r *Run) admitted() []float64 {
 	return counts
 }
 
-// perWindow is how many slices a window has.
+// perWindow returns the number of slices in a window.
 func (r *Run) perWindow() int { return int(r.Window / slice) }
 
-// p99 is in milliseconds, at least 0.001, for each slice; 0 if nobody asked.
+// p99 returns the p99 latency of each slice in milliseconds, at least 0.001; 0 for a slice without samples.
 func (r *Run) p99() []float64 {
 	latencies := make([][]time.Duration, r.slices())
 	for _, s := range r.Samples {
@@ -126,7 +126,7 @@ func (r *Run) p99() []float64 {
 	return p99
 }
 
-// paths are all that may be or are drawn: the usual ones first, so that each has the same colour in every drawing.
+// paths returns the usual paths and then all others of the run, so that each usual path has the same colour in every drawing.
 func (r *Run) paths() []string {
 	paths := []string{"store", "local", "failed", "rules", "none", "lease", "cache"}
 	usual := len(paths)
@@ -139,24 +139,24 @@ func (r *Run) paths() []string {
 	return paths
 }
 
-// stack has the share of a path's answers in each slice between its own line and the one before; the first is at 0. If
-// nobody asked, all are.
+// stack returns stacked lines: in each slice, the difference between a path's line and the previous line is the share of
+// decisions by that path. The first line is 0. In slices without samples all lines are 0.
 func (r *Run) stack(paths []string) [][]float64 {
 	lines := make([][]float64, len(paths)+1)
 	for k := range lines {
 		lines[k] = make([]float64, r.slices())
 	}
-	answers := make([]float64, r.slices())
+	totals := make([]float64, r.slices())
 	for _, s := range r.Samples {
 		i := s.At / slice
-		answers[i]++
+		totals[i]++
 		for k := slices.Index(paths, s.Path) + 1; k < len(lines); k++ {
 			lines[k][i]++
 		}
 	}
 	for _, line := range lines {
 		for i := range line {
-			line[i] /= max(answers[i], 1)
+			line[i] /= max(totals[i], 1)
 		}
 	}
 	return lines

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// outage is 12 s of 600 calls a second, a fourth of them for a subject that may have 100. The store is away from 3 s to
-// 7 s. For 50 ms nobody takes its place, for 200 ms some callers wait for the deadline.
+// outage returns 12 s of 600 calls a second, a fourth of them for a subject with a limit of 100. The store is unavailable from
+// 3 s to 7 s. For the first 50 ms there is no fallback, for 200 ms some callers wait for the deadline.
 func outage() *Run {
 	const rate = 600
 	random := rand.New(rand.NewPCG(1, 2))
@@ -22,7 +22,7 @@ func outage() *Run {
 		Limit:    100,
 		Window:   time.Second,
 		Deadline: 10 * time.Millisecond,
-		Marks:    []Mark{{3 * time.Second, "SIGKILL"}, {7 * time.Second, "Redis answers"}},
+		Marks:    []Mark{{3 * time.Second, "SIGKILL"}, {7 * time.Second, "Redis up"}},
 	}
 	tokens := 20.0
 	for i := range 12 * rate {
@@ -52,22 +52,22 @@ func TestDraw(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(svg.Bytes(), again.Bytes()) {
-		t.Error("the same run was drawn in two ways")
+		t.Error("two drawings of the same run differ")
 	}
 	if svg.Len() > 60<<10 {
-		t.Errorf("%d bytes are too many for a page", svg.Len())
+		t.Errorf("%d bytes: too large for a page", svg.Len())
 	}
 	texts := textsOf(t, &svg)
 	for _, want := range []string{
-		outage().Title, "SIGKILL", "Redis answers", "limit 100", "deadline + 5 ms", "store", "local", "failed", "12",
-		"admitted in 1s", "p99 latency, ms", "who answered", "seconds since the start",
+		outage().Title, "SIGKILL", "Redis up", "limit 100", "deadline + 5 ms", "store", "local", "failed", "12",
+		"admitted in 1s", "p99 latency, ms", "decisions by path", "seconds since the start",
 	} {
 		if !slices.Contains(texts, want) {
 			t.Errorf("%q is missing in %q", want, texts)
 		}
 	}
 	if slices.Contains(texts, "rules") {
-		t.Error("a path that does not occur is explained")
+		t.Error("the legend has a path that does not occur")
 	}
 }
 
@@ -88,14 +88,14 @@ func textsOf(t *testing.T, svg io.Reader) []string {
 	}
 }
 
-func TestDrawWhatCannotBeDrawn(t *testing.T) {
+func TestDrawRejectsInvalidRuns(t *testing.T) {
 	other := func(path string) Sample { return Sample{Path: path} }
 	for want, run := range map[string]*Run{
-		"no samples":           {Title: "nothing"},
-		"a window of 250ms is": {Window: 250 * time.Millisecond, Samples: []Sample{{}}},
-		"a sample is 1s befor": {Window: slice, Samples: []Sample{{At: -time.Second}}},
-		`the mark "x" is 1s b`: {Window: slice, Samples: []Sample{{}}, Marks: []Mark{{-time.Second, "x"}}},
-		"too few colours":      {Window: slice, Samples: []Sample{other("a"), other("b"), other("c"), other("d")}},
+		"no samples":          {Title: "nothing"},
+		"window 250ms: must":  {Window: 250 * time.Millisecond, Samples: []Sample{{}}},
+		"sample at -1s: must": {Window: slice, Samples: []Sample{{At: -time.Second}}},
+		`mark "x" at -1s: mu`: {Window: slice, Samples: []Sample{{}}, Marks: []Mark{{-time.Second, "x"}}},
+		"too few colours":     {Window: slice, Samples: []Sample{other("a"), other("b"), other("c"), other("d")}},
 	} {
 		if err := run.Draw(io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
