@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// burst is one client that sends its requests one after the other to the nodes in turn, more than its limit has: what one
-// node holds in advance must not be missing for the client.
+// burst has one client send more sequential requests than its limit allows, to the nodes in turn: units that one node has leased
+// must not be missing for the client.
 func burst(w *world) {
 	const count, requests = 200, 250
 	var g groups
@@ -23,15 +23,15 @@ func burst(w *world) {
 	var fleets [][]*worker
 	for _, size := range []int{1, 2, 4} {
 		_, address := w.redis()
-		fleets = append(fleets, w.startWorkers(size, address, patience, g))
+		fleets = append(fleets, w.startWorkers(size, address, longDeadline, g))
 	}
-	w.await()
+	w.awaitFleet()
 	client := func(nodes []*worker, group int, pause time.Duration, trials int) error {
 		for trial := range trials {
 			subject := fmt.Sprintf("%s/%d nodes/%v/%d", leasing[group], len(nodes), pause, trial)
 			for i := range requests {
 				one := Command{Op: judge.OpCheck, Group: group, Subject: subject, Cost: 1}
-				if err := nodes[i%len(nodes)].ask(one); err != nil {
+				if err := nodes[i%len(nodes)].requestAndRecord(one); err != nil {
 					return err
 				}
 				time.Sleep(pause)
@@ -44,7 +44,7 @@ func burst(w *world) {
 		for group := range g {
 			all.Go(func() error { return client(nodes, group, 15*time.Millisecond, w.some(1, 3)) })
 		}
-		// The quick ones have the nodes to themselves: only then are they quick.
+		// The fast clients have the nodes to themselves: only then are they fast.
 		all.Go(func() error {
 			var failed error
 			for group := range g {

@@ -11,16 +11,16 @@ import (
 
 const day = int64(24 * time.Hour / time.Microsecond)
 
-// patience is the deadline where exact counts are judged: a loaded machine is not to be taken for an outage.
-const patience = time.Second
+// longDeadline is the deadline where exact counts are judged: a loaded machine must not look like an outage.
+const longDeadline = time.Second
 
-// What the README says of exactness: callers in all, in so many processes, with so many requests each, on one limit.
+// The README's claim of exactness: processes, callers in each, requests of each caller, and the count of the shared limit.
 const processes, each, requests, count = 4, 25, 12, 1000
 
-// leasing are the algorithms whose counters nodes may lease.
+// leasing lists the algorithms whose counters nodes may lease.
 var leasing = []string{judge.FixedWindow, judge.TokenBucket, judge.SlidingWindow}
 
-// callers is the README's own claim: 100 callers in 4 processes on a limit of 1,000 are admitted 1,000 times.
+// callers tests the README's claim: 100 callers in 4 processes on a limit of 1,000 are admitted 1,000 times.
 func callers(w *world) {
 	runs := w.some(20, 100)
 	var g groups
@@ -29,12 +29,12 @@ func callers(w *world) {
 		w.judge(judge.Check{Kind: judge.KindTotal, Subjects: algorithm + "/", Least: count - 1, Misses: max(1, runs/100)})
 	}
 	_, address := w.redis()
-	workers := w.startWorkers(processes, address, patience, g)
-	w.await()
+	workers := w.startWorkers(processes, address, longDeadline, g)
+	w.awaitFleet()
 	for run := range runs {
 		for group, algorithm := range leasing {
 			start := time.Now().Add(5 * time.Millisecond).UnixMicro()
-			testenv.NoError(w, together(workers, func(i int, k *worker) error {
+			testenv.NoError(w, forEachWorker(workers, func(i int, k *worker) error {
 				return k.bulk(Command{
 					Op: opLoad, Group: group, Subject: fmt.Sprintf("%s/%d", algorithm, run), Caller: i * each,
 					Bulk: Bulk{Callers: each, Requests: requests, Start: start},
@@ -47,7 +47,7 @@ func callers(w *world) {
 	}
 }
 
-// serveCallers does over HTTP, with as many servers, what callers does with the library.
+// serveCallers does the same as callers over HTTP, with as many servers as callers has processes.
 func (w *world) serveCallers() {
 	const runs = 20
 	rules := map[string][]judge.Limit{}
@@ -56,8 +56,8 @@ func (w *world) serveCallers() {
 		w.judge(judge.Check{Kind: judge.KindTotal, Subjects: "served " + algorithm + "/", Least: count - 1, Misses: 1})
 	}
 	_, address := w.redis()
-	servers := w.startServers(processes, address, patience, rules)
-	w.await()
+	servers := w.startServers(processes, address, longDeadline, rules)
+	w.awaitFleet()
 	for run := range runs {
 		for _, algorithm := range leasing {
 			var all sync.WaitGroup

@@ -9,11 +9,11 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// maxCost is the largest cost of a request: a refund of it is a reset.
+// maxCost is the largest cost of a request: refunding it resets a counter.
 const maxCost = 1_000_000_000
 
-// change lowers and raises limits on all nodes, and resets counters, while nodes hold some of the units. Counters keep what
-// they have counted, so that afterwards no more may be admitted than the limit says.
+// change lowers and raises limits on all nodes, and resets counters, while nodes hold leases. Counters keep their count, so
+// afterwards no more may be admitted than the new limit allows.
 func change(w *world) {
 	const nodes = 4
 	var before, after groups
@@ -36,10 +36,10 @@ func change(w *world) {
 	w.judge(judge.Check{Kind: judge.KindChange, Subjects: "lowered/"}, judge.Check{Kind: judge.KindChange, Subjects: "raised/", Least: 0.99},
 		judge.Check{Kind: judge.KindReset, Subjects: "reset/", Least: 0.99})
 	_, address := w.redis()
-	workers := w.startWorkers(nodes, address, patience, before)
-	w.await()
+	workers := w.startWorkers(nodes, address, longDeadline, before)
+	w.awaitFleet()
 	until := time.Now().Add(4300 * time.Millisecond)
-	// 600 requests a second on each subject, by two callers of each process.
+	// 600 requests a second for each subject, from two callers of each process.
 	const period = 2 * nodes * time.Second / 600
 	var all errgroup.Group
 	for i, k := range workers {
@@ -54,7 +54,7 @@ func change(w *world) {
 	}
 	w.Sleep(1200*time.Millisecond + time.Duration(w.rand.IntN(400))*time.Millisecond)
 	began := time.Now()
-	testenv.NoError(w, together(workers, func(_ int, k *worker) error { return k.bulk(Command{Op: opRules, Groups: after}) }))
+	testenv.NoError(w, forEachWorker(workers, func(_ int, k *worker) error { return k.bulk(Command{Op: opRules, Groups: after}) }))
 	for _, a := range acts {
 		if !a.reset {
 			w.event(began, judge.Record{Note: judge.NoteChanged, Subject: a.subject, Limit: after[a.group][0]})
@@ -62,7 +62,7 @@ func change(w *world) {
 		}
 		began := time.Now()
 		reset := Command{Op: judge.OpRefund, Group: a.group, Subject: a.subject, Cost: maxCost}
-		testenv.NoError(w, workers[w.rand.IntN(nodes)].ask(reset))
+		testenv.NoError(w, workers[w.rand.IntN(nodes)].requestAndRecord(reset))
 		w.event(began, judge.Record{Note: judge.NoteReset, Subject: a.subject})
 	}
 	testenv.NoError(w, all.Wait())

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
-// callers runs several clients side by side, each with a source of its own.
+// callers runs several clients concurrently, each with its own random source.
 func (n *Worker) callers(c *Command, client func(caller int, random *rand.Rand)) {
 	var all sync.WaitGroup
 	for caller := range c.Bulk.Callers {
@@ -18,8 +18,8 @@ func (n *Worker) callers(c *Command, client func(caller int, random *rand.Rand))
 	all.Wait()
 }
 
-// claims lets several clients, each on a subject of its own, send random traffic and then ask for all that
-// Remaining says. The loops are short of sleep on purpose: only a counter that is much asked for is leased.
+// claims has several clients, each with its own subject, send random traffic and then request all of Remaining. The loops
+// hardly sleep, on purpose: only busy counters are leased.
 func (n *Worker) claims(c *Command) {
 	n.callers(c, func(caller int, random *rand.Rand) {
 		for trial := caller; trial < c.Bulk.Trials; trial += c.Bulk.Callers {
@@ -40,7 +40,7 @@ func (n *Worker) claim(one Command, random *rand.Rand) {
 		var last judge.Record
 		for range requests {
 			one.Cost = 1 + random.Int64N(2)*random.Int64N(4)
-			last = n.ask(&one)
+			last = n.checkAndRecord(&one)
 			time.Sleep(pause)
 		}
 		if !last.Allowed || last.Remaining < 1 {
@@ -49,23 +49,23 @@ func (n *Worker) claim(one Command, random *rand.Rand) {
 		claim := one
 		claim.Cost, claim.Note = last.Remaining, judge.NoteClaim
 		if random.IntN(4) > 0 {
-			// Not the last claim on this subject: leave some to ask for.
+			// Not the last claim on this subject: leave some units.
 			one.Cost = 1 + random.Int64N(last.Remaining)
-			last = n.ask(&one)
+			last = n.checkAndRecord(&one)
 			if claim.Cost = last.Remaining; !last.Allowed || claim.Cost < 1 {
 				return
 			}
 		}
-		last = n.ask(&claim)
+		last = n.checkAndRecord(&claim)
 		requests = 1 + random.IntN(40)
 	}
 }
 
-// early is how long before the end of its wait a client tries, and late how long after it.
+// early is how long before the end of its wait a client tries, late how long after it.
 const early, late = time.Millisecond, 400 * time.Microsecond
 
-// retries lets clients, each on a subject of its own, ask until they are denied, try again shortly before their
-// RetryAfter, and then right after it.
+// retries has clients, each with its own subject, send requests until they are denied, retry shortly before RetryAfter has
+// passed, and then right after it.
 func (n *Worker) retries(c *Command) {
 	n.callers(c, func(caller int, random *rand.Rand) {
 		for trial := 0; time.Now().UnixMicro() < c.Bulk.Until; trial++ {
@@ -77,21 +77,21 @@ func (n *Worker) retries(c *Command) {
 }
 
 func (n *Worker) retry(one Command, random *rand.Rand, until int64) {
-	most := n.capacity(one.Group)
+	maximum := n.capacity(one.Group)
 	for range 20 {
 		if time.Now().UnixMicro() >= until {
 			return
 		}
 		one.Cost = 1
 		if random.IntN(3) == 0 {
-			one.Cost = 1 + random.Int64N(most)
+			one.Cost = 1 + random.Int64N(maximum)
 		}
-		r := n.ask(&one)
-		for range random.IntN(3) { // ask again at once: no later denial may end earlier
+		r := n.checkAndRecord(&one)
+		for range random.IntN(3) { // retry at once: no later denial may end earlier
 			if r.Allowed {
 				break
 			}
-			again := n.ask(&one)
+			again := n.checkAndRecord(&one)
 			if again.Allowed {
 				r = again
 			}
@@ -103,22 +103,22 @@ func (n *Worker) retry(one Command, random *rand.Rand, until int64) {
 		end := time.UnixMicro(decided + r.RetryAfter)
 		if time.Until(end) > 2*early {
 			time.Sleep(time.Until(end.Add(-early)))
-			r = n.ask(&one)
+			r = n.checkAndRecord(&one)
 		}
 		if !r.Allowed {
 			time.Sleep(time.Until(end.Add(late)))
-			r = n.ask(&one)
+			r = n.checkAndRecord(&one)
 		}
 	}
 }
 
-// capacity returns the most that a request of a group may cost.
+// capacity returns the largest cost of a request of a group.
 func (n *Worker) capacity(group int) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	most := int64(1 << 40)
+	maximum := int64(1 << 40)
 	for _, i := range n.groups[group] {
-		most = min(most, n.spec.Limits[i].Capacity())
+		maximum = min(maximum, n.spec.Limits[i].Capacity())
 	}
-	return most
+	return maximum
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// contention is four processes that share limits of short windows, below them, at them and far above them.
+// contention loads limits with short windows from four processes: below the limit, at it and far above it.
 func contention(w *world) {
 	const nodes, perSecond = 4, 200
 	limits := []judge.Limit{
@@ -40,13 +40,13 @@ func contention(w *world) {
 		w.judge(judge.Check{Kind: judge.KindCeiling, Subjects: l.name, Allowance: allowance},
 			judge.Check{Kind: judge.KindUse, Subjects: l.name, Least: 0.99})
 	}
-	// Leases that were taken before a pause come on top of a bucket that has refilled meanwhile.
+	// Leases taken before a pause come on top of a bucket that has refilled during the pause.
 	w.judge(judge.Check{Kind: judge.KindCeiling, Subjects: "pulses/", Allowance: allowance},
 		judge.Check{Kind: judge.KindUse, Subjects: "pulses/"})
 	_, address := w.redis()
-	workers := w.startWorkers(nodes, address, patience, g)
-	w.await()
-	// One part of the limits after the other: two cores cannot do all at once in time.
+	workers := w.startWorkers(nodes, address, longDeadline, g)
+	w.awaitFleet()
+	// Some limits at a time: two cores cannot load all of them at once.
 	size := w.some(len(g), 2)
 	for first := 0; first < len(g); first += size {
 		w.contend(workers, loads, first, min(first+size, len(g)), perSecond)
@@ -56,14 +56,14 @@ func contention(w *world) {
 	}
 }
 
-// allowance is by which part of its burst leases may let a token bucket exceed it.
+// allowance is the fraction of its burst by which leases may let a token bucket exceed the burst.
 const allowance = 0.05
 
-// pulse asks for some of each limit, from all processes at once, then for nothing, and then for more than any of them has.
+// pulse requests a part of each limit from all processes at once, pauses, and then requests more than any limit allows.
 func (w *world) pulse(workers []*worker, limits int) {
-	ask := func(group int, part float64, pause time.Duration) error {
+	send := func(group int, part float64, pause time.Duration) error {
 		requests := int(part * float64(w.header.Limits[group].Capacity()) / float64(4*len(workers)))
-		return together(workers, func(i int, k *worker) error {
+		return forEachWorker(workers, func(i int, k *worker) error {
 			return k.bulk(Command{
 				Op: opLoad, Group: group, Subject: fmt.Sprintf("pulses/%d", group), Caller: 4 * i,
 				Bulk: Bulk{Callers: 4, Requests: requests, Pause: pause},
@@ -72,27 +72,27 @@ func (w *world) pulse(workers []*worker, limits int) {
 	}
 	var all errgroup.Group
 	for group := range limits {
-		all.Go(func() error { return ask(group, 0.6, 25*time.Millisecond) })
+		all.Go(func() error { return send(group, 0.6, 25*time.Millisecond) })
 	}
 	testenv.NoError(w, all.Wait())
 	w.Sleep(700 * time.Millisecond)
 	for group := range limits {
-		testenv.NoError(w, ask(group, 1.5, 200*time.Microsecond))
+		testenv.NoError(w, send(group, 1.5, 200*time.Microsecond))
 	}
 }
 
-// load is how much is asked for, as a part of the limit, and by which process how much of that.
+// load is a demand, as a multiple of the limit, and the weight of each process in it.
 type load struct {
 	name    string
 	factor  float64
 	weights []float64
 }
 
-// contend loads some of the limits with all loads at once.
+// contend applies all loads at once to some of the limits.
 func (w *world) contend(workers []*worker, loads []load, first, end, perSecond int) {
 	start := time.Now().Add(20 * time.Millisecond)
 	until := start.Add(time.Duration(w.some(4, 11)) * time.Second)
-	testenv.NoError(w, together(workers, func(i int, k *worker) error {
+	testenv.NoError(w, forEachWorker(workers, func(i int, k *worker) error {
 		var all errgroup.Group
 		for group := first; group < end; group++ {
 			for _, l := range loads {

@@ -10,19 +10,19 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// kills is nodes that die, or stop for a while, whenever it is least convenient. What they held may be lost; nothing may be
+// kills kills nodes, or pauses them for up to 1.8 seconds, at random times. The units that they held may be lost; no unit may be
 // admitted twice.
 func kills(w *world) {
 	const nodes, each = 4, 8
 	limit := judge.Limit{Algorithm: judge.FixedWindow, Count: 1000, Window: 1e6, Clock: true}
 	g := groups{{w.limits(limit)}}
-	// A node that was stopped finds its calls unanswered, and decides those by its share.
+	// A node that was paused finds its calls unanswered, and decides them by its local fallback share.
 	w.judge(judge.Check{Kind: judge.KindCeiling, Local: 1. / nodes}, judge.Check{Kind: judge.KindLosses, Allowance: 0.05})
 	_, address := w.redis()
-	workers := w.startWorkers(nodes, address, patience, g)
-	w.await()
+	workers := w.startWorkers(nodes, address, longDeadline, g)
+	w.awaitFleet()
 	until := time.Now().Add(time.Duration(w.some(5, 30)) * time.Second)
-	// Twice as much as the limit, of which three nodes still send enough.
+	// Twice the limit, so that three nodes still send enough.
 	period := time.Duration(float64(nodes*each) / (2 * float64(limit.Count)) * float64(time.Second))
 	var all errgroup.Group
 	load := func(k *worker, start time.Time) {
@@ -47,7 +47,7 @@ func kills(w *world) {
 		if n%2 == 0 {
 			live[i].Kill()
 			w.event(began, judge.Record{Note: judge.NoteKill, Process: live[i].spec.Process})
-			live[i] = w.startWorkers(1, address, patience, g)[0]
+			live[i] = w.startWorkers(1, address, longDeadline, g)[0]
 			load(live[i], time.Now())
 			continue
 		}

@@ -1,5 +1,5 @@
-// Command adversary attacks Headgate in its default mode, with several processes on one real Redis, and has the recorded
-// histories judged by a model that shares no code with it. It prints a line for each scenario and fails if a promise was
+// Command adversary attacks Headgate in its default mode, with several processes on one real Redis, and judges the recorded
+// histories with a model that shares no code with Headgate. It prints a line for each scenario and fails if a promise was
 // broken.
 package main
 
@@ -28,10 +28,10 @@ func main() {
 		return
 	}
 	short := flag.Bool("short", false, "fewer runs of each scenario")
-	only := flag.String("only", "", "only scenarios with this `text` in their name")
-	seed := flag.Uint64("seed", 0, "repeat the run with this `seed`; 0 draws one")
+	only := flag.String("only", "", "run only scenarios whose name contains `text`")
+	seed := flag.Uint64("seed", 0, "random `seed`, to repeat a run; 0 chooses one")
 	length := flag.Duration("for", 0, "repeat all scenarios with new seeds for this long")
-	check := flag.String("check", "", "judge the history in this `file` again, and do nothing else")
+	check := flag.String("check", "", "only judge the history in `file`")
 	flag.Parse()
 	suite.Main(func(scope *suite.Scope) int {
 		if *check != "" {
@@ -43,7 +43,7 @@ func main() {
 	})
 }
 
-// run attacks with each scenario, and again with the next seed until the time is over.
+// run runs each scenario, and repeats all with the next seed until length has passed.
 func run(scope *suite.Scope, chosen []scenario, seed uint64, length time.Duration, short bool) (findings int) {
 	testenv.NoError(scope, os.MkdirAll(out, 0o755))
 	headgate := sync.OnceValue(func() string { return testenv.BuildHeadgate(scope) })
@@ -62,7 +62,7 @@ func run(scope *suite.Scope, chosen []scenario, seed uint64, length time.Duratio
 	return findings
 }
 
-// choose returns the scenarios with a text in their names.
+// choose returns the scenarios whose names contain text.
 func choose(text string) (chosen []scenario, err error) {
 	var names []string
 	for _, s := range scenarios() {
@@ -72,16 +72,16 @@ func choose(text string) (chosen []scenario, err error) {
 		}
 	}
 	if len(chosen) == 0 {
-		err = fmt.Errorf("-only %q: no such scenario: must be part of one of %s", text, strings.Join(names, ", "))
+		err = fmt.Errorf("-only %q: no scenario matches: must be part of one of %s", text, strings.Join(names, ", "))
 	}
 	return chosen, err
 }
 
-// maxShown is how many findings of a scenario are printed; the history has them all.
+// maxShown is the number of findings of a scenario to print; -check on the history finds them all.
 const maxShown = 12
 
-// judgeFile prints the verdict on a history: one line, and the findings below it.
-func judgeFile(scope *suite.Scope, path string, took time.Duration) (findings int) {
+// judgeFile judges a history and prints the verdict: one line, followed by the findings.
+func judgeFile(scope *suite.Scope, path string, elapsed time.Duration) (findings int) {
 	header, records, err := judge.Read(path)
 	testenv.NoError(scope, err)
 	v := judge.Judge(header, records)
@@ -89,7 +89,7 @@ func judgeFile(scope *suite.Scope, path string, took time.Duration) (findings in
 	if len(v.Findings) > 0 {
 		word = "FAIL"
 	}
-	fmt.Printf("%s %s, seed %d, %.1f s: %s\n", word, header.Scenario, header.Seed, took.Seconds(), strings.Join(v.Figures, "; "))
+	fmt.Printf("%s %s, seed %d, %.1f s: %s\n", word, header.Scenario, header.Seed, elapsed.Seconds(), strings.Join(v.Figures, "; "))
 	for i, f := range v.Findings {
 		if i == maxShown {
 			fmt.Printf("     and %d more\n", len(v.Findings)-maxShown)

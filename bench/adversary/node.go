@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// Worker is a program that uses the library as the README shows.
+// Worker is a process that uses the library as the README shows.
 type Worker struct {
 	spec    Spec
 	limiter *headgate.Limiter
@@ -28,7 +28,7 @@ type Worker struct {
 	out    *os.File
 }
 
-// work is a worker's main function. It ends with its input, and gives back what it holds.
+// work runs a worker until its standard input ends, and then returns its leases.
 func work() error {
 	n, server := &Worker{}, rpc.NewServer()
 	if err := server.Register(n); err != nil {
@@ -64,7 +64,7 @@ func (n *Worker) Start(s Spec, ok *bool) (err error) {
 	return redis.Ready(ctx)
 }
 
-// Do does a command.
+// Do runs a command.
 func (n *Worker) Do(c Command, r *Reply) error {
 	switch c.Op {
 	case opRules:
@@ -81,7 +81,7 @@ func (n *Worker) Do(c Command, r *Reply) error {
 	return nil
 }
 
-// setRules makes each group a rule. A rule keeps its name whatever its limits are, so that it keeps its counters.
+// setRules makes each group a rule. A rule's name does not depend on its limits, so that the rule keeps its counters.
 func (n *Worker) setRules(g groups) error {
 	var rules []headgate.Rule
 	for i, group := range g {
@@ -123,7 +123,7 @@ func toLimit(l judge.Limit) headgate.Limit {
 	return limit
 }
 
-// request makes one request as an application would.
+// request sends one request as an application would.
 func (n *Worker) request(c *Command) (r judge.Record, token []byte) {
 	ctx := context.Background()
 	request := headgate.Request{Attributes: headgate.Attributes{"user": c.Subject, "route": groupName(c.Group)}, Cost: c.Cost}
@@ -155,7 +155,7 @@ func (n *Worker) request(c *Command) (r judge.Record, token []byte) {
 	return r, token
 }
 
-// describe puts a decision into a record.
+// describe copies a decision into a record.
 func (n *Worker) describe(r *judge.Record, d *headgate.Decision, group int) {
 	n.mu.Lock()
 	limits := n.groups[group]
@@ -171,7 +171,7 @@ func (n *Worker) describe(r *judge.Record, d *headgate.Decision, group int) {
 	denied := d.DeniedBy()
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		// Of several limits the node may have decided some itself. Only the store's own time is exact.
+		// With several limits, the node may have decided some itself. Only the store's own time is exact.
 		if l.DecidedBy() == headgate.PathStore && (denied == nil || denied == l) {
 			r.Store = l.Time.UnixMicro()
 		}
@@ -186,8 +186,8 @@ func (n *Worker) describe(r *judge.Record, d *headgate.Decision, group int) {
 	}
 }
 
-// ask makes one request and records it at once: the next moment this process may be killed.
-func (n *Worker) ask(c *Command) judge.Record {
+// checkAndRecord sends one request and records it immediately, since this process may be killed at any time.
+func (n *Worker) checkAndRecord(c *Command) judge.Record {
 	r, _ := n.request(c)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,17 +195,17 @@ func (n *Worker) ask(c *Command) judge.Record {
 	return r
 }
 
-// load lets callers ask, each for itself.
+// load runs callers that send checks independently of each other.
 func (n *Worker) load(c *Command) {
 	n.callers(c, func(caller int, _ *rand.Rand) {
 		b := &c.Bulk
 		one := *c
 		one.Op, one.Caller, one.Cost = judge.OpCheck, c.Caller+caller, max(1, c.Cost)
-		// Callers with a period are spread evenly over it.
+		// Callers with a period start evenly spread over it.
 		next := time.UnixMicro(b.Start).Add(b.Period * time.Duration(caller) / time.Duration(b.Callers))
 		time.Sleep(time.Until(next))
 		for i := 0; (b.Requests == 0 || i < b.Requests) && (b.Until == 0 || time.Now().UnixMicro() < b.Until); i++ {
-			n.ask(&one)
+			n.checkAndRecord(&one)
 			if next = next.Add(b.Period); b.Period > 0 {
 				time.Sleep(time.Until(next))
 			} else if b.Pause > 0 {

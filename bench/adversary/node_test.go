@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
-// TestToLimit: the nodes apply the limits that the judge judges.
+// TestToLimit: nodes apply the same limits as the judge.
 func TestToLimit(t *testing.T) {
 	for _, algorithm := range []string{judge.TokenBucket, judge.FixedWindow, judge.SlidingWindow, judge.SlidingLog} {
 		l := toLimit(judge.Limit{Algorithm: algorithm, Count: 7, Window: 1_500_000})
@@ -20,7 +20,7 @@ func TestToLimit(t *testing.T) {
 	}
 }
 
-// TestScenarios: each can be chosen by its name.
+// TestScenarios: each scenario can be chosen by its name.
 func TestScenarios(t *testing.T) {
 	for _, s := range scenarios() {
 		if chosen, err := choose(s.name); err != nil || len(chosen) != 1 {
@@ -28,6 +28,6 @@ func TestScenarios(t *testing.T) {
 		}
 	}
 	if _, err := choose("nothing"); err == nil {
-		t.Error("a scenario that does not exist can be chosen")
+		t.Error("choose accepts an unknown scenario")
 	}
 }

@@ -10,7 +10,7 @@ import (
 // outage kills the store under three servers and starts it again with its data. Some subjects are in use all the time,
 // others appear only while the store is dead.
 func outage(w *world) {
-	// Limits that must go on without a store: short and long windows, and numbers that three nodes cannot share evenly.
+	// Limits that must keep working without a store: short and long windows, and counts that three nodes cannot share evenly.
 	rules := map[string][]judge.Limit{
 		"bucket":  {{Algorithm: judge.TokenBucket, Count: 100, Window: 10e6}},
 		"clock":   {{Algorithm: judge.FixedWindow, Count: 200, Window: 2e6, Clock: true}},
@@ -20,10 +20,10 @@ func outage(w *world) {
 	w.judge(judge.Check{Kind: judge.KindOutage, Least: 0.6})
 	redis, address := w.redis("--appendonly", "yes", "--appendfsync", "always")
 	servers := w.startServers(3, address, 0, rules)
-	w.await()
+	w.awaitFleet()
 	var all sync.WaitGroup
 	stop := make(chan struct{})
-	// Each client asks one server after the other, in all three times as often as the limit lets it.
+	// Each client uses the servers in turn and sends three times what its limit allows.
 	client := func(rule, subject string, period time.Duration) {
 		ticker := time.NewTicker(period)
 		defer ticker.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// reservations is callers who reserve on one node and settle on another, some of them twice and some of them never.
+// reservations has callers reserve on one node and settle on another. Some settle twice and some never.
 func reservations(w *world) {
 	const each = 4
 	var g groups
@@ -20,35 +20,35 @@ func reservations(w *world) {
 	}
 	w.judge(judge.Check{Kind: judge.KindCommits})
 	_, address := w.redis()
-	nodes := w.startWorkers(2, address, patience, g)
+	nodes := w.startWorkers(2, address, longDeadline, g)
 	until := time.Now().Add(time.Duration(w.some(2, 6)) * time.Second)
 	var all errgroup.Group
 	for i := range each * len(g) {
-		c := &booker{
+		c := &reserver{
 			nodes: nodes, group: i % len(g), caller: i, random: rand.New(rand.NewPCG(w.header.Seed, uint64(i))),
 			subject: w.header.Limits[g[i%len(g)][0]].Algorithm,
 		}
 		all.Go(func() (err error) {
 			for n := 0; err == nil && time.Now().Before(until) && w.Context().Err() == nil; n++ {
-				err = c.book(w, n)
+				err = c.reserveAndSettle(w, n)
 			}
 			return err
 		})
 	}
 	testenv.NoError(w, all.Wait())
-	w.Sleep(abandoned + 200*time.Millisecond)
+	w.Sleep(abandonedHold + 200*time.Millisecond)
 	for i := range g {
 		nodes[0].peek(i, w.header.Limits[g[i][0]].Algorithm)
 	}
 }
 
 const (
-	// abandoned is how long units are held for a caller who never settles, and settled for all others.
-	abandoned, settled = 300 * time.Millisecond, time.Minute
+	// abandonedHold is the hold of a reservation that is never settled, settledHold that of all others.
+	abandonedHold, settledHold = 300 * time.Millisecond, time.Minute
 )
 
-// booker is one caller of several nodes.
-type booker struct {
+// reserver is one caller of several nodes.
+type reserver struct {
 	nodes   []*worker
 	group   int
 	caller  int
@@ -56,13 +56,13 @@ type booker struct {
 	random  *rand.Rand
 }
 
-// book makes one reservation and settles it, or does not.
-func (b *booker) book(w *world, n int) error {
-	cost, hold := 1+b.random.Int64N(20), settled
-	// A limit that holds nothing is charged at once, and stays so if the caller never settles.
-	forgets := b.random.IntN(6) == 0 && b.subject != judge.SlidingLog
-	if forgets {
-		hold = abandoned
+// reserveAndSettle makes one reservation and settles it, or abandons it.
+func (b *reserver) reserveAndSettle(w *world, n int) error {
+	cost, hold := 1+b.random.Int64N(20), settledHold
+	// A sliding log cannot hold units: it is charged at once, and stays charged if the caller never settles.
+	abandons := b.random.IntN(6) == 0 && b.subject != judge.SlidingLog
+	if abandons {
+		hold = abandonedHold
 	}
 	token := fmt.Sprintf("%d/%d", b.caller, n)
 	r, err := b.do(w, Command{Op: judge.OpReserve, Cost: cost, Hold: hold}, token)
@@ -71,7 +71,7 @@ func (b *booker) book(w *world, n int) error {
 		return err
 	}
 	w.Sleep(time.Duration(b.random.IntN(10)) * time.Millisecond)
-	if forgets {
+	if abandons {
 		return nil
 	}
 	settle := Command{Op: judge.OpCommit, Cost: b.random.Int64N(cost) / 4, Token: r.Token}
@@ -83,18 +83,18 @@ func (b *booker) book(w *world, n int) error {
 			return err
 		}
 		if b.random.IntN(3) == 0 {
-			settle.Op, settle.Cost = judge.OpCancel, 0 // too late: what was committed stays so
+			settle.Op, settle.Cost = judge.OpCancel, 0 // too late: the commit stays
 		}
 	}
 	return nil
 }
 
-func (b *booker) do(w *world, c Command, token string) (Reply, error) {
+func (b *reserver) do(w *world, c Command, token string) (Reply, error) {
 	c.Group, c.Subject, c.Caller = b.group, b.subject, b.caller
 	r, err := b.nodes[b.random.IntN(len(b.nodes))].do(c)
 	if err == nil {
 		r.Record.Token = token
-		w.keep(r.Record)
+		w.addRecords(r.Record)
 	}
 	return r, err
 }

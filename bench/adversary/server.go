@@ -13,17 +13,17 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// server is headgate serve in a process of its own, asked over HTTP.
+// server is a headgate serve process, used over HTTP.
 type server struct {
 	*fleet.Node
 	world   *world
 	process int
-	// limits are the indexes of the limits of each rule, by its id.
+	// limits has the indexes of the limits of each rule, by rule ID.
 	limits map[string][]int
 }
 
-// startServers starts servers that share a store and rules, which are limits by the rule's id. Rules match by the attribute route, which
-// is their id. A deadline of 0 is the default.
+// startServers starts servers that share a store and rules, given as limits by rule ID. A rule matches requests whose attribute route
+// is its ID. A deadline of 0 means the default.
 func (w *world) startServers(n int, redis string, deadline time.Duration, rules map[string][]judge.Limit) (all []*server) {
 	limits, text := map[string][]int{}, &strings.Builder{}
 	text.WriteString("rules:\n")
@@ -47,7 +47,7 @@ func (w *world) startServers(n int, redis string, deadline time.Duration, rules 
 	return all
 }
 
-// check asks whether a request passes, and records the answer.
+// check checks a request and records the response.
 func (s *server) check(rule, subject string, caller int) judge.Record {
 	r := judge.Record{
 		Op: judge.OpCheck, Process: s.process, Caller: caller, Subject: subject, Cost: 1, RetryAfter: -1, Limit: s.limits[rule][0],
@@ -71,6 +71,6 @@ func (s *server) check(rule, subject string, caller int) judge.Record {
 	if !a.Time.IsZero() {
 		r.Store = a.Time.UnixMicro()
 	}
-	s.world.keep(r)
+	s.world.addRecords(r)
 	return r
 }

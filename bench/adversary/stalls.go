@@ -10,20 +10,20 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// stalls is a store that stops for a moment again and again, as it does while it forks or swaps. The counter must end with
-// what was admitted. The deadline is the default one: without it there is nothing to lose.
+// stalls pauses the store repeatedly for 150 ms, as a fork or swapping does. The final count must equal the admitted units. The
+// deadline is the default: with a long one no call would be lost.
 func stalls(w *world) {
 	group := w.limits(judge.Limit{Algorithm: judge.FixedWindow, Count: 1_000_000, Window: day})
 	w.judge(judge.Check{Kind: judge.KindBalance, Allowance: 0.001}, judge.Check{Kind: judge.KindCeiling})
 	redis, address := w.redis()
 	nodes := w.startWorkers(2, address, 0, groups{{group}})
-	w.await()
+	w.awaitFleet()
 	times, gap := w.some(3, 10), w.some(500, 1700)
 	length := time.Second + time.Duration(times*(gap+300))*time.Millisecond
 	begin := time.Now()
 	until := begin.Add(length)
-	// The first subject has eight callers. The others begin one after the other, so that whenever the store stops, some
-	// node is about to renew a lease.
+	// The first subject has eight callers. The others start at different times, so that whenever the store pauses, some node is
+	// about to renew a lease.
 	subjects := []string{"stalls/0"}
 	starts := []time.Time{begin}
 	for i := range 6 * times {
@@ -58,5 +58,5 @@ func stalls(w *world) {
 	}
 }
 
-// leaseTerm is after how long nodes have returned what they do not need: the term of a lease and some more.
+// leaseTerm is how long nodes need to return unused units: the term of a lease and a margin.
 const leaseTerm = 4500 * time.Millisecond

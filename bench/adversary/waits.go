@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// waits is clients of one node who retry after RetryAfter, and a little before it. The rules are drawn: one to five
-// limits that apply together.
+// waits has clients of one node retry after RetryAfter, and shortly before it. The rules are random: one to five limits that
+// apply together.
 func waits(w *world) {
 	var g groups
 	var drawn []int
@@ -23,13 +23,13 @@ func waits(w *world) {
 		}
 		g, drawn = append(g, group), append(drawn, i)
 	}
-	// RetryAfter is the longer of two waits, however often the client asks.
+	// RetryAfter is the longer of two waits, however often the client retries.
 	second, hour := judge.Limit{Algorithm: judge.TokenBucket, Count: 5, Window: 1e6}, judge.Limit{Algorithm: judge.TokenBucket, Count: 5, Window: 3600e6}
 	pair := len(g)
 	g = append(g, []int{w.limits(second), w.limits(hour)})
 	w.judge(judge.Check{Kind: judge.KindWaits, Subjects: "drawn/", Least: 20}, judge.Check{Kind: judge.KindWaits, Subjects: "pair/"})
 	_, address := w.redis()
-	nodes := w.startWorkers(1, address, patience, g)
+	nodes := w.startWorkers(1, address, longDeadline, g)
 	serve := w.servedWaits(address)
 	until := time.Now().Add(time.Duration(w.some(4, 20)) * time.Second)
 	var all errgroup.Group
@@ -39,9 +39,9 @@ func waits(w *world) {
 			Bulk: Bulk{Seed: w.rand.Uint64(), Callers: 12, Groups: drawn, Until: until.UnixMicro()},
 		})
 	})
-	all.Go(func() error { // asks again and again, faster and slower, for what is used up
+	all.Go(func() error { // retries an exhausted limit, faster and slower
 		for i := 0; time.Now().Before(until); i++ {
-			if err := nodes[0].ask(Command{Op: judge.OpCheck, Group: pair, Subject: "pair/1", Cost: 1}); err != nil {
+			if err := nodes[0].requestAndRecord(Command{Op: judge.OpCheck, Group: pair, Subject: "pair/1", Cost: 1}); err != nil {
 				return err
 			}
 			w.Sleep(time.Duration(i%40) * time.Millisecond)
@@ -52,7 +52,7 @@ func waits(w *world) {
 	testenv.NoError(w, all.Wait())
 }
 
-// drawLimit returns a limit with a window of at most two seconds. Most are too small to be leased.
+// drawLimit returns a random limit with a window of at most two seconds. Most are too small to be leased.
 func (w *world) drawLimit() judge.Limit {
 	l := judge.Limit{Count: 1 + w.rand.Int64N(30), Window: 50_000 + w.rand.Int64N(1_950_000)}
 	if w.rand.IntN(4) == 0 {
@@ -74,7 +74,8 @@ func (w *world) drawLimit() judge.Limit {
 	return l
 }
 
-// servedWaits returns what does over HTTP what waits does with the library: clients come back after the Retry-After of their denial.
+// servedWaits starts a server and returns a function that does the same as waits over HTTP: clients retry after the Retry-After of
+// their denial.
 func (w *world) servedWaits(redis string) func(until time.Time) {
 	rules := map[string][]judge.Limit{
 		"bucket":  {{Algorithm: judge.TokenBucket, Count: 4, Window: 2e6}},
@@ -84,7 +85,7 @@ func (w *world) servedWaits(redis string) func(until time.Time) {
 		"pair":    {{Algorithm: judge.TokenBucket, Count: 5, Window: 1e6}, {Algorithm: judge.TokenBucket, Count: 5, Window: 3600e6}},
 	}
 	w.judge(judge.Check{Kind: judge.KindWaits, Subjects: "http/", Least: 5}, judge.Check{Kind: judge.KindHeaders, Subjects: "http/"})
-	server := w.startServers(1, redis, patience, rules)[0]
+	server := w.startServers(1, redis, longDeadline, rules)[0]
 	return func(until time.Time) {
 		var all sync.WaitGroup
 		for rule := range rules {
@@ -95,7 +96,7 @@ func (w *world) servedWaits(redis string) func(until time.Time) {
 						switch {
 						case r.Allowed || r.Error != "":
 						case rule == "pair":
-							w.Sleep(150 * time.Millisecond) // it is an hour, and every answer must say so
+							w.Sleep(150 * time.Millisecond) // the wait is an hour, and every response must report it
 						default:
 							w.Sleep(time.Until(time.UnixMicro(r.Received).Add(time.Duration(r.Header) * time.Second)))
 						}

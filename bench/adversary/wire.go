@@ -6,14 +6,14 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
-// workerFlag makes this program a worker: a node that is told what to do by net/rpc over its standard streams.
+// workerFlag makes this program a worker: a node that is controlled by net/rpc over its standard streams.
 const workerFlag = "-worker"
 
-// Spec is what a worker is started with.
+// Spec is the configuration of a worker.
 type Spec struct {
 	Process int
 	Redis   string
-	// Deadline of decisions; 0 is the default.
+	// Deadline of decisions; 0 means the default.
 	Deadline time.Duration
 	// Out is the file for records of bulk work.
 	Out    string
@@ -24,7 +24,7 @@ type Spec struct {
 // groups are the limits that apply together to a request, by index. Each group is a rule.
 type groups [][]int
 
-// Ops of a command besides those of a record.
+// Ops of a command, in addition to those of a record.
 const (
 	opRules = "rules"
 	opLoad  = "load"
@@ -32,7 +32,7 @@ const (
 	opRetry = "retries"
 )
 
-// Command is what a worker is to do. Several are done side by side.
+// Command is an instruction to a worker. A worker runs several concurrently.
 type Command struct {
 	Op      string
 	Group   int
@@ -46,7 +46,7 @@ type Command struct {
 	Bulk    Bulk
 }
 
-// Bulk is work of many requests, which the worker records in its file.
+// Bulk describes many requests, which the worker records in its file.
 type Bulk struct {
 	Seed    uint64
 	Callers int
@@ -54,14 +54,14 @@ type Bulk struct {
 	Requests int
 	// Start and Until are microseconds since 1970.
 	Start, Until int64
-	// Pause is after each answer. Period is from one request to the next, answered or not in between.
+	// Pause is the time after each response, Period the time from one request to the next.
 	Pause, Period time.Duration
-	// Groups to choose from, and how many subjects to try.
+	// Groups to choose from, and the number of subjects.
 	Groups []int
 	Trials int
 }
 
-// Reply is what a worker answers.
+// Reply is a worker's reply to a command.
 type Reply struct {
 	Record judge.Record
 	Token  []byte

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// worker is a process that uses the library as the README shows, as seen by this process.
+// worker is this process's handle of a Worker process.
 type worker struct {
 	*testenv.Program
 	spec   Spec
@@ -44,7 +44,7 @@ func (w *world) startWorkers(n int, redis string, deadline time.Duration, g grou
 		k.client = rpc.NewClient(streams)
 		started, w.workers = append(started, k), append(w.workers, k)
 	}
-	testenv.NoError(w, together(started, func(_ int, k *worker) error {
+	testenv.NoError(w, forEachWorker(started, func(_ int, k *worker) error {
 		var ok bool
 		if err := k.client.Call("Worker.Start", k.spec, &ok); err != nil {
 			return fmt.Errorf("worker %d: %w: %s", k.spec.Process, err, k.Output())
@@ -55,7 +55,7 @@ func (w *world) startWorkers(n int, redis string, deadline time.Duration, g grou
 	return started
 }
 
-// stdio are the standard streams of a process, seen from one side.
+// stdio joins the standard streams of a process, as seen from one side.
 type stdio struct {
 	io.Reader
 	io.WriteCloser
@@ -71,40 +71,40 @@ func (k *worker) do(c Command) (r Reply, err error) {
 
 // ended reports whether a command failed because its worker was killed.
 func ended(err error) bool {
-	var answered rpc.ServerError
-	return err != nil && !errors.As(err, &answered)
+	var serverError rpc.ServerError
+	return err != nil && !errors.As(err, &serverError)
 }
 
-// bulk lets the worker do work that it records itself.
+// bulk runs a command whose requests the worker records itself.
 func (k *worker) bulk(c Command) error {
 	_, err := k.do(c)
 	return err
 }
 
-// ask makes one request and records it.
-func (k *worker) ask(c Command) error {
+// requestAndRecord sends one request and records it.
+func (k *worker) requestAndRecord(c Command) error {
 	r, err := k.do(c)
 	if err == nil {
-		k.world.keep(r.Record)
+		k.world.addRecords(r.Record)
 	}
 	return err
 }
 
-// peek asks what is left until the store answers, and records that.
+// peek peeks at a counter until the store answers, and records that response.
 func (k *worker) peek(group int, subject string) {
 	for range 100 {
 		r, err := k.do(Command{Op: judge.OpPeek, Group: group, Subject: subject})
 		testenv.NoError(k.world, err)
 		if r.Record.Path == "store" {
-			k.world.keep(r.Record)
+			k.world.addRecords(r.Record)
 			return
 		}
 		k.world.Sleep(50 * time.Millisecond)
 	}
-	k.world.Fatalf("worker %d: the store does not answer a peek", k.spec.Process)
+	k.world.Fatalf("worker %d: no answer from the store to a peek", k.spec.Process)
 }
 
-// quit lets the worker give back what it holds, and ends it.
+// quit ends the worker, which returns its leases first.
 func (k *worker) quit() {
 	_ = k.client.Close() // it may have ended
 	select {
@@ -114,8 +114,8 @@ func (k *worker) quit() {
 	}
 }
 
-// together runs something for each worker side by side.
-func together(workers []*worker, do func(i int, k *worker) error) error {
+// forEachWorker runs do for all workers concurrently.
+func forEachWorker(workers []*worker, do func(i int, k *worker) error) error {
 	var all errgroup.Group
 	for i, k := range workers {
 		all.Go(func() error { return do(i, k) })
@@ -123,5 +123,5 @@ func together(workers []*worker, do func(i int, k *worker) error) error {
 	return all.Wait()
 }
 
-// await returns when nodes that were started know of each other, so that they lease as a fleet does.
-func (w *world) await() { w.Sleep(2200 * time.Millisecond) }
+// awaitFleet waits until the nodes have discovered each other, so that they lease as a fleet does.
+func (w *world) awaitFleet() { w.Sleep(2200 * time.Millisecond) }

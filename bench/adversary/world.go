@@ -14,20 +14,20 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// scenario is one attack. It fills a world with records, and says in the world's header what is to be judged.
+// scenario is one attack. It fills a world with records and adds the checks to judge to the world's header.
 type scenario struct {
 	name string
 	run  func(*world)
-	// served says that it needs the server's program.
+	// served is whether the scenario needs the headgate binary.
 	served bool
 }
 
-// scenarios returns all of them, in the order in which they run.
+// scenarios returns all scenarios, in the order in which they run.
 func scenarios() []scenario {
 	return []scenario{
 		{name: "callers", run: callers, served: true},
 		{name: "burst", run: burst},
-		{name: "own", run: own},
+		{name: "claims", run: claims},
 		{name: "waits", run: waits, served: true},
 		{name: "stalls", run: stalls},
 		{name: "outage", run: outage, served: true},
@@ -38,10 +38,10 @@ func scenarios() []scenario {
 	}
 }
 
-// out is the directory of histories.
+// out is the directory for histories.
 var out = filepath.Join("out", "adversary")
 
-// attack runs one scenario, writes its history, and judges what was written.
+// attack runs one scenario, writes its history and judges it.
 func attack(scope *suite.Scope, s scenario, seed uint64, short bool, headgate func() string) (findings int) {
 	began := time.Now()
 	name := fnv.New64()
@@ -60,7 +60,7 @@ func attack(scope *suite.Scope, s scenario, seed uint64, short bool, headgate fu
 	}
 	path := filepath.Join(out, s.name+".jsonl")
 	testenv.NoError(scope, judge.Write(path, w.header, w.records))
-	if findings = judgeFile(scope, path, time.Since(began)); findings > 0 { // else the next run may overwrite it
+	if findings = judgeFile(scope, path, time.Since(began)); findings > 0 { // keep it: the next run overwrites path
 		found := filepath.Join(out, fmt.Sprintf("%s-%d.jsonl", s.name, seed))
 		fmt.Printf("     history: %s\n", found)
 		testenv.NoError(scope, os.Rename(path, found))
@@ -68,10 +68,10 @@ func attack(scope *suite.Scope, s scenario, seed uint64, short bool, headgate fu
 	return findings
 }
 
-// world is what one scenario attacks: stores, nodes and the records of what their callers saw.
+// world is the environment of one scenario: stores, nodes and the records of their callers.
 type world struct {
 	*suite.Scope
-	// headgate returns the path of the server's program. It is built once, while the first scenarios run.
+	// headgate returns the path of the headgate binary, which is built once, while the first scenarios run.
 	headgate func() string
 	short    bool
 	rand     *rand.Rand
@@ -82,7 +82,7 @@ type world struct {
 	workers []*worker
 }
 
-// some returns a number for short runs or for full ones.
+// some returns short in short runs and full otherwise.
 func (w *world) some(short, full int) int {
 	if w.short {
 		return short
@@ -100,28 +100,28 @@ func (w *world) limits(limits ...judge.Limit) (first int) {
 // judge adds checks to the header.
 func (w *world) judge(checks ...judge.Check) { w.header.Checks = append(w.header.Checks, checks...) }
 
-// keep records what the caller of a node saw.
-func (w *world) keep(records ...judge.Record) {
+// addRecords adds records to the history.
+func (w *world) addRecords(records ...judge.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.records = append(w.records, records...)
 }
 
-// event records something that was done since a time, and is over.
+// event records an event that began at a time and has just ended.
 func (w *world) event(began time.Time, e judge.Record) {
 	e.Op, e.Sent, e.Received = judge.OpEvent, began.UnixMicro(), time.Now().UnixMicro()
-	w.keep(e)
+	w.addRecords(e)
 }
 
-// redis starts a server of its own and returns it with its address for nodes.
+// redis starts a Redis server and returns it with its address for nodes.
 func (w *world) redis(extra ...string) (*testenv.Server, string) {
 	s := testenv.Start(w, testenv.Redis, extra...)
 	return s, "redis://" + s.Addr()
 }
 
-// collect ends the workers and reads what they have recorded.
+// collect ends the workers and reads their records.
 func (w *world) collect() {
-	_ = together(w.workers, func(_ int, k *worker) error {
+	_ = forEachWorker(w.workers, func(_ int, k *worker) error {
 		k.quit()
 		return nil
 	})

@@ -5,8 +5,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// own is clients of one node who ask for all that Remaining says: what the node holds in advance is theirs.
-func own(w *world) {
+// claims has clients of one node request all of Remaining: units that the node has leased must be available to them.
+func claims(w *world) {
 	var g groups
 	var all []int
 	for _, algorithm := range leasing {
@@ -16,10 +16,10 @@ func own(w *world) {
 		}
 	}
 	_, address := w.redis()
-	nodes := w.startWorkers(1, address, patience, g)
+	nodes := w.startWorkers(1, address, longDeadline, g)
 	w.judge(judge.Check{Kind: judge.KindClaims}, judge.Check{Kind: judge.KindCeiling})
 	testenv.NoError(w, nodes[0].bulk(Command{
-		Op: opClaim, Subject: "own/",
+		Op: opClaim, Subject: "claims/",
 		Bulk: Bulk{Seed: w.rand.Uint64(), Callers: 6, Groups: all, Trials: w.some(120, 900)},
 	}))
 }
