@@ -16,7 +16,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// users are who asks.
+// users returns the names of the subjects.
 var users = sync.OnceValue(func() []string {
 	names := make([]string, subjects)
 	for i := range names {
@@ -33,39 +33,39 @@ func bareUnary(conn *grpc.ClientConn, method string) func(caller, n int) error {
 	}
 }
 
-// undecided counts answers that are not the store's: its deadline is ten milliseconds, and this machine may be busy.
-var undecided atomic.Int64
+// notByStore counts decisions that the store did not make: a busy machine may miss the deadline.
+var notByStore atomic.Int64
 
 var errDenied = errors.New("denied")
 
-// judge notes who decided.
+// judge counts decisions that the store did not make, and returns an error for a denial.
 func judge(allowed bool, path string) error {
 	if path != string(headgate.PathStore) {
-		undecided.Add(1)
+		notByStore.Add(1)
 	} else if !allowed {
 		return errDenied
 	}
 	return nil
 }
 
-// request asks for one limit or for three, by the path.
+// request returns the attributes of a request. Its path selects one limit or three.
 func request(path string, caller, n int) headgate.Attributes {
 	return headgate.Attributes{"path": path, "user": users()[bare.Spread(caller, n)%subjects]}
 }
 
-// ourUnary is Check of our service.
+// ourUnary calls Check of our service.
 func ourUnary(conn *grpc.ClientConn, path string) func(caller, n int) error {
 	api := checkv1.NewCheckServiceClient(conn)
 	return func(caller, n int) error {
-		answer, err := api.Check(context.Background(), &checkv1.CheckRequest{Attributes: request(path, caller, n)})
+		response, err := api.Check(context.Background(), &checkv1.CheckRequest{Attributes: request(path, caller, n)})
 		if err != nil {
 			return err
 		}
-		return judge(answer.GetAllowed(), answer.GetPath())
+		return judge(response.GetAllowed(), response.GetPath())
 	}
 }
 
-// ourStream is CheckStream through package client.
+// ourStream calls CheckStream through package client.
 func ourStream(c *client.Client, path string) func(caller, n int) error {
 	return func(caller, n int) error {
 		d, err := c.Check(context.Background(), headgate.Request{Attributes: request(path, caller, n)})

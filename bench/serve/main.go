@@ -1,6 +1,6 @@
-// Command serve measures the service beside the least that could do its work: a gRPC echo, and a gRPC server that runs the
-// smallest limiting script through a bare Redis client, unary and over a stream. Servers are processes of their own. It
-// ends with a verdict for each aim of docs/performance.md and fails if one is missed.
+// Command serve compares the service with minimal baselines: a gRPC echo, and a gRPC server that runs the smallest limiting
+// script through a plain Redis client, unary and over a stream. Servers are separate processes. It ends with a verdict for each
+// target of docs/performance.md and fails if one is missed.
 package main
 
 import (
@@ -22,12 +22,12 @@ func main() {
 	parts := []struct {
 		name    string
 		measure func(*paired.Suite)
-	}{{"wire", wire}, {"middleware", middleware}, {"seeing", seeing}, {"seeing-served", seeingServed}}
+	}{{"wire", wire}, {"middleware", middleware}, {"telemetry", observability}, {"telemetry-served", observabilityServed}}
 	var names []string
 	for _, part := range parts {
 		names = append(names, part.name)
 	}
-	only := flag.String("only", "", "measure one `part` of it: "+strings.Join(names, ", "))
+	only := flag.String("only", "", "measure only this `part`: "+strings.Join(names, ", "))
 	paired.Main(15, 400*time.Millisecond, func(s *paired.Suite) {
 		for _, part := range parts {
 			if *only == "" || *only == part.name {

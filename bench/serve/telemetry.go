@@ -24,9 +24,9 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// seeing measures what metrics, traces, the lists of who is limited and what was denied add to a decision that this process makes by
-// itself.
-func seeing(s *paired.Suite) {
+// observability measures the overhead of metrics, traces and the lists of offenders and of recent denials on a decision that this
+// process makes without Redis.
+func observability(s *paired.Suite) {
 	store := storewrap.New(memstore.New(memstore.Options{}), storewrap.Options{})
 	s.Cleanup(store.Close)
 	plenty, little := headgate.PerSecond(headgate.MaxCost), headgate.Per(1, 365*24*time.Hour)
@@ -37,7 +37,7 @@ func seeing(s *paired.Suite) {
 		rule("c", "/three", "tenant", plenty), rule("spent", "/denied", "user", little))
 	testenv.NoError(s, err)
 	observed := limiter.WithObserver(newObservers(s, limiter))
-	questions := []string{"/one", "/three", "/denied"}
+	paths := []string{"/one", "/three", "/denied"}
 	check := func(c interface {
 		Check(context.Context, headgate.Request) (headgate.Decision, error)
 	}, path string,
@@ -53,28 +53,28 @@ func seeing(s *paired.Suite) {
 			return err
 		}
 	}
-	rounds, slice := 4*s.Rounds, s.Slice/8 // the difference is small, and the machine is not quiet
+	rounds, slice := 4*s.Rounds, s.Slice/8 // the difference is small, and the machine is noisy
 	var variants []paired.Variant
-	for _, path := range questions {
+	for _, path := range paths {
 		variants = append(variants,
 			paired.Variant{Name: "g   Check " + path, Callers: 1, Warm: slice / 10, Do: check(limiter, path)},
 			paired.Variant{Name: "g   Check " + path + ", observed", Callers: 1, Warm: slice / 10, Do: check(observed, path)})
 	}
-	got := s.Measure("in the process, 1 caller, leased or denied here", rounds, slice, variants)
-	for i, path := range questions {
-		unseen, seen := variants[2*i], variants[2*i+1]
+	got := s.Measure("in process, 1 caller, leased or denied locally", rounds, slice, variants)
+	for i, path := range paths {
+		without, with := variants[2*i], variants[2*i+1]
 		nanos := func(sample paired.Sample) float64 { return 1_000 * sample.ClientCPU }
-		s.ExpectMax("g "+path+", CPU ns that telemetry adds", got.Difference(seen.Name, unseen.Name, nanos), 400)
+		s.ExpectMax("g "+path+", CPU ns that telemetry adds", got.Difference(with.Name, without.Name, nanos), 400)
 		allocs := func(v paired.Variant) float64 { return testing.AllocsPerRun(2_000, func() { _ = v.Do(0, 0) }) }
 		more := make([]float64, rounds) // leases are renewed in the background, which allocates
 		for round := range more {
-			more[round] = allocs(seen) - allocs(unseen)
+			more[round] = allocs(with) - allocs(without)
 		}
 		s.ExpectMax("g "+path+", allocations that telemetry adds", paired.Of(more), 0)
 	}
 }
 
-// newObservers are those of the server, with traces of one request in a hundred for a collector that is not there.
+// newObservers returns the observers of the server, with traces of one request in a hundred for an unavailable collector.
 func newObservers(s *paired.Suite, limiter *headgate.Limiter) func(context.Context, *headgate.Observation) {
 	log := slog.New(slog.DiscardHandler)
 	tracer, err := tracing.New(s.Context(), tracing.Options{Address: "http://127.0.0.1:1", Sample: 0.01, Log: log})
@@ -91,34 +91,34 @@ func newObservers(s *paired.Suite, limiter *headgate.Limiter) func(context.Conte
 	}
 }
 
-// The line of the server that has its decisions observed, and what replaces it in a build without telemetry.
+// The line of the server that adds the observers, and its replacement in a build without telemetry.
 const (
-	observedLine = "engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds"
-	unseenLine   = "engine, all := s.limiter, s.config.Listen.AllowRefunds"
+	observedLine   = "engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds"
+	unobservedLine = "engine, all := s.limiter, s.config.Listen.AllowRefunds"
 )
 
-// buildUnseen compiles the program without telemetry of decisions, which no setting can turn off.
-func buildUnseen(t testing.TB) string {
+// buildUnobserved compiles the program without telemetry of decisions, which no setting can turn off.
+func buildUnobserved(t testing.TB) string {
 	dir := t.TempDir()
 	source := filepath.Join(testenv.Repository(t), "internal", "server", "checks.go")
 	text, err := os.ReadFile(source)
 	testenv.NoError(t, err)
-	unseen := strings.Replace(string(text), observedLine, unseenLine, 1)
-	if unseen == string(text) {
-		t.Fatalf("%s no longer has the line that this replaces: %s", source, observedLine)
+	without := strings.Replace(string(text), observedLine, unobservedLine, 1)
+	if without == string(text) {
+		t.Fatalf("%s: the line to replace was not found: %s", source, observedLine)
 	}
-	files, err := json.Marshal(map[string]map[string]string{"Replace": {source: filepath.Join(dir, "unseen.go")}})
+	files, err := json.Marshal(map[string]map[string]string{"Replace": {source: filepath.Join(dir, "unobserved.go")}})
 	testenv.NoError(t, err)
-	testenv.WriteFiles(t, dir, map[string]string{"unseen.go": unseen, "overlay.json": string(files)})
+	testenv.WriteFiles(t, dir, map[string]string{"unobserved.go": without, "overlay.json": string(files)})
 	return testenv.BuildHeadgate(t, "-overlay", filepath.Join(dir, "overlay.json"))
 }
 
-// seeingServed compares servers with and without telemetry, in front of the same Redis.
-func seeingServed(s *paired.Suite) {
+// observabilityServed compares servers with and without telemetry, in front of the same Redis.
+func observabilityServed(s *paired.Suite) {
 	redis := testenv.Start(s, testenv.Redis)
 	var variants []paired.Variant
 	for _, program := range []struct{ h1, h3, name, path string }{
-		{"h1-", "h3-", "without telemetry", buildUnseen(s)}, {"h1", "h3", "with telemetry", testenv.BuildHeadgate(s)},
+		{"h1-", "h3-", "without telemetry", buildUnobserved(s)}, {"h1", "h3", "with telemetry", testenv.BuildHeadgate(s)},
 	} {
 		server := startHeadgate(s, program.path, redis.Addr())
 		conn := bare.Dial(s, server.GRPC)

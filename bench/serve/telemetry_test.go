@@ -2,5 +2,5 @@ package main
 
 import "testing"
 
-// The build without telemetry depends on one line of the server.
-func TestBuildUnseen(t *testing.T) { buildUnseen(t) }
+// TestBuildUnobserved checks the line of the server that the build without telemetry replaces.
+func TestBuildUnobserved(t *testing.T) { buildUnobserved(t) }

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// rules never deny here, and are strict: every request reaches Redis.
+// rules never deny and are strict: every request reaches Redis.
 const rules = `rules:
   - id: one
     match: {path: /one}
@@ -25,7 +25,7 @@ const rules = `rules:
     limits: {second: 1000000/second, minute: 2000000/minute, hour: 5000000/hour}
 `
 
-// wire compares servers, all of them in front of the same Redis.
+// wire compares gRPC servers in front of the same Redis.
 func wire(s *paired.Suite) {
 	redis := testenv.Start(s, testenv.Redis)
 	smallest := bare.Start(s, redis.Addr())
@@ -34,8 +34,8 @@ func wire(s *paired.Suite) {
 	remote, err := client.New(client.Options{Addresses: []string{ours.GRPC}, Timeout: 5 * time.Second})
 	testenv.NoError(s, err)
 	s.Cleanup(remote.Close)
-	ask := bare.Stream(s, bareConn, callers)
-	bareStream := func(caller, n int) error { return ask(caller, users()[bare.Spread(caller, n)%subjects]) }
+	send := bare.Stream(s, bareConn, callers)
+	bareStream := func(caller, n int) error { return send(caller, users()[bare.Spread(caller, n)%subjects]) }
 	variants := []paired.Variant{
 		{Name: "a   bare gRPC echo", Do: bareUnary(bareConn, bare.EchoMethod), ServerCPU: smallest.CPU},
 		{Name: "b   bare gRPC, smallest script", Do: bareUnary(bareConn, bare.CheckMethod), ServerCPU: smallest.CPU},
@@ -48,9 +48,9 @@ func wire(s *paired.Suite) {
 	for i := range variants {
 		variants[i].Callers = callers
 	}
-	title := fmt.Sprintf("gRPC, %d callers, %d subjects; server is the gRPC server alone", callers, subjects)
+	title := fmt.Sprintf("gRPC, %d callers, %d subjects; server CPU without Redis", callers, subjects)
 	got := s.Measure(title, s.Rounds, s.Slice, variants)
-	fmt.Printf("decided without Redis: %d\n", undecided.Load())
+	fmt.Printf("decided without Redis: %d\n", notByStore.Load())
 	s.ExpectMin("d1 ÷ b, unary, throughput", got.Ratio("d1", "b", paired.Throughput), 0.85)
 	s.ExpectMin("e1 ÷ c, stream, throughput", got.Ratio("e1", "c", paired.Throughput), 0.75)
 }
