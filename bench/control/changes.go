@@ -18,7 +18,7 @@ const (
 	maxPolled   = 10 * time.Second
 )
 
-// changes is how soon a change is in force on all nodes, since it was committed.
+// changes measures how long after its commit a change is in force on all nodes.
 func (w *world) changes(t *suite.Scope) {
 	trials := 200
 	if w.short {
@@ -26,23 +26,23 @@ func (w *world) changes(t *suite.Scope) {
 	}
 	rules, overrides := make([]time.Duration, trials), make([]time.Duration, trials)
 	for i := range rules {
-		w.put(t)
-		rules[i] = w.reach(t, "anybody", w.limit)
+		w.changeLimit(t)
+		rules[i] = w.awaitLimit(t, "any-user", w.limit)
 		user, limit := fmt.Sprintf("user-%d", i%10), int64(2_000_000+i)
 		override(t, w.db, rule, user, limit)
-		overrides[i] = w.reach(t, user, limit)
+		overrides[i] = w.awaitLimit(t, user, limit)
 	}
 	for i, times := range [][]time.Duration{rules, overrides} {
 		kind := []string{"a rule", "an override"}[i]
-		w.Line(fmt.Sprintf("%d changes of %s, until the slowest of %d nodes decides by it", len(times), kind, len(w.nodes)),
+		w.Line(fmt.Sprintf("%d changes of %s, until the slowest of %d nodes applies it", len(times), kind, len(w.nodes)),
 			suite.Note("p50 %s", suite.FormatDuration(paired.Quantile(0.5, times))), suite.MaxDuration("p99", paired.Quantile(0.99, times), maxNotified),
 			suite.Note("worst %s", suite.FormatDuration(paired.Quantile(1, times))))
 	}
-	w.silent(t)
+	w.withoutNotify(t)
 }
 
-// silent makes changes of which PostgreSQL tells nobody: for whoever writes, pg_notify is a function that does nothing.
-func (w *world) silent(t *suite.Scope) {
+// withoutNotify makes changes without notifications: for the writer, pg_notify is a function that does nothing.
+func (w *world) withoutNotify(t *suite.Scope) {
 	w.sql(t, "CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''")
 	db := openDB(t, w.address+"&search_path=public,pg_catalog")
 	listener, err := pgx.Connect(t.Context(), w.address)
@@ -55,19 +55,19 @@ func (w *world) silent(t *suite.Scope) {
 		times = make([]time.Duration, 5)
 	}
 	for i := range times {
-		_, err := w.tryPut(t.Context(), db)
+		_, err := w.tryChangeLimit(t.Context(), db)
 		testenv.NoError(t, err)
-		times[i] = w.reach(t, "anybody", w.limit)
+		times[i] = w.awaitLimit(t, "any-user", w.limit)
 	}
-	quiet := notified(t, listener)
-	w.put(t)
-	heard := notified(t, listener)
-	w.Line(fmt.Sprintf("%d changes of which nobody is told", len(times)), suite.MaxDuration("worst", paired.Quantile(1, times), maxPolled),
-		suite.Judged(!quiet && heard, "NOTIFY seen: %v, with the real pg_notify %v", quiet, heard))
-	w.reach(t, "anybody", w.limit)
+	notifiedFake := notified(t, listener)
+	w.changeLimit(t)
+	notifiedReal := notified(t, listener)
+	w.Line(fmt.Sprintf("%d changes without NOTIFY", len(times)), suite.MaxDuration("worst", paired.Quantile(1, times), maxPolled),
+		suite.Judged(!notifiedFake && notifiedReal, "NOTIFY received: %v, with the real pg_notify %v", notifiedFake, notifiedReal))
+	w.awaitLimit(t, "any-user", w.limit)
 }
 
-// notified is whether something has come within a moment.
+// notified reports whether a notification arrives within half a second.
 func notified(t *suite.Scope, conn *pgx.Conn) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 	defer cancel()

@@ -16,53 +16,53 @@ import (
 const (
 	maxSlower  = 2 * time.Millisecond
 	maxRestart = 5 * time.Second
-	// tries is how often a fault may happen until the machine lets answers be in time.
+	// tries is how often a fault is repeated if only latencies missed their target, which a busy machine may cause.
 	tries = 3
 )
 
-// fault is something that happens to PostgreSQL.
+// fault is a fault of PostgreSQL.
 type fault struct {
 	name  string
-	short bool // in the short form too
-	fills bool // the disk
-	once  bool // and not again
-	// prepare comes first, begin lets it happen, and end mends it. Where there is nothing to prepare or to mend they are nil.
+	short bool // also in short runs
+	fills bool // fills the disk
+	once  bool // cannot be repeated
+	// prepare runs before the fault, begin causes it and end repairs it. prepare and end may be nil.
 	prepare, begin, end func(t *suite.Scope)
-	// meanwhile, if not nil, is what is seen before its end.
-	meanwhile func(t *suite.Scope) suite.Figure
+	// during, if not nil, returns a figure measured before the end of the fault.
+	during func(t *suite.Scope) suite.Figure
 }
 
 func (w *world) allFaults() []fault {
 	hang := func(*suite.Scope) { w.primary.Pause() }
 	return []fault{
 		{
-			name: "killed, started again", short: true,
+			name: "killed, restarted", short: true,
 			begin: func(*suite.Scope) { w.primary.Kill() }, end: func(t *suite.Scope) { w.primary.Restart(t) },
 		},
-		{name: "hangs (SIGSTOP), goes on", begin: hang, end: func(*suite.Scope) { w.primary.Resume() }},
+		{name: "hangs (SIGSTOP), resumes", begin: hang, end: func(*suite.Scope) { w.primary.Resume() }},
 		{
-			name: "has a full disk, and room again", fills: true, meanwhile: w.noRoom,
+			name: "has a full disk, then free space", fills: true, during: w.diskFull,
 			begin: func(t *suite.Scope) { w.primary.Fill(t) }, end: func(t *suite.Scope) { w.primary.Free(t) },
 		},
-		{name: "hangs for ever, its standby is promoted", once: true, begin: hang, end: func(t *suite.Scope) { w.standby.Promote(t) }},
+		{name: "hangs permanently, its standby is promoted", once: true, begin: hang, end: func(t *suite.Scope) { w.standby.Promote(t) }},
 		{
-			name: "put back to an older state", short: true, prepare: w.save, meanwhile: w.older,
+			name: "restored to an older state", short: true, prepare: w.save, during: w.olderState,
 			begin: func(t *suite.Scope) { w.present().Load(t) },
 		},
 	}
 }
 
-// faults happen one after the other, while nodes are asked at a steady rate and another one is killed and started again.
+// faults runs all faults in turn, while nodes are under a steady load and another node is killed and restarted.
 func (w *world) faults(t *suite.Scope) {
 	for _, f := range w.allFaults() {
 		if w.short && !f.short || f.fills && !w.small {
-			t.Logf("PostgreSQL %s: left out", f.name)
+			t.Logf("PostgreSQL %s: skipped", f.name)
 			continue
 		}
 		for try := 1; ; try++ {
-			figures := w.suffer(t, &f)
+			figures := w.runFault(t, &f)
 			if try < tries && !f.once && onlySlow(figures) {
-				t.Logf("PostgreSQL %s: %s: once more", f.name, figures[0].Text)
+				t.Logf("PostgreSQL %s: %s: repeating", f.name, figures[0].Text)
 				continue
 			}
 			w.Line("PostgreSQL "+f.name, figures...)
@@ -71,18 +71,18 @@ func (w *world) faults(t *suite.Scope) {
 	}
 }
 
-// onlySlow is true if nothing but the first figure is missed, the latency, for which the machine may be to blame.
+// onlySlow reports whether only the first figure, the latency, missed its target. The machine may be the cause.
 func onlySlow(figures []suite.Figure) bool {
 	return !figures[0].Met && !slices.ContainsFunc(figures[1:], func(f suite.Figure) bool { return !f.Met })
 }
 
-// suffer is what is seen of a fault.
-func (w *world) suffer(t *suite.Scope, f *fault) []suite.Figure {
+// runFault runs a fault and returns its figures.
+func (w *world) runFault(t *suite.Scope, f *fault) []suite.Figure {
 	if f.prepare != nil {
 		f.prepare(t)
 	}
-	w.reach(t, "anybody", w.limit)
-	before, hold := 4*time.Second, 10*time.Second // nodes look for changes more than once
+	w.awaitLimit(t, "any-user", w.limit)
+	before, hold := 4*time.Second, 10*time.Second // nodes poll for changes more than once
 	if w.short {
 		before, hold = 2*time.Second, 5*time.Second
 	}
@@ -94,54 +94,54 @@ func (w *world) suffer(t *suite.Scope, f *fault) []suite.Figure {
 	restarted := w.restart(t)
 	time.Sleep(time.Until(began.Add(hold)))
 	ended, limit := time.Now(), w.limit
-	var seen []suite.Figure
-	if f.meanwhile != nil {
-		seen = append(seen, f.meanwhile(t))
+	var extra []suite.Figure
+	if f.during != nil {
+		extra = append(extra, f.during(t))
 	}
-	mended := time.Now()
+	repaired := time.Now()
 	if f.end != nil {
 		f.end(t)
 	}
 	w.publishAgain(t)
-	took := time.Since(mended)
-	reached := w.reach(t, "anybody", w.limit)
+	elapsed := time.Since(repaired)
+	reached := w.awaitLimit(t, "any-user", w.limit)
 	l.stop()
 	all, errs, _ := l.count(time.Time{}, time.Now(), limit)
 	checks, _, others := l.count(began, ended, limit)
-	is, was, beside := l.p99(began, ended, false), l.p99(time.Time{}, began, false), l.p99(began, ended, true)
+	latency, usual, withFile := l.p99(began, ended, false), l.p99(time.Time{}, began, false), l.p99(began, ended, true)
 	return append([]suite.Figure{
-		suite.Judged(is <= max(was, beside)+maxSlower, "p99 of checks %s (≤ before, %s, or now with a file, %s, + %s)", suite.FormatDuration(is),
-			suite.FormatDuration(was), suite.FormatDuration(beside), suite.FormatDuration(maxSlower)),
+		suite.Judged(latency <= max(usual, withFile)+maxSlower, "p99 of checks %s (≤ %s before or %s of the node with a file, + %s)", suite.FormatDuration(latency),
+			suite.FormatDuration(usual), suite.FormatDuration(withFile), suite.FormatDuration(maxSlower)),
 		suite.Judged(errs == 0, "%d checks, %d errors", all, errs),
-		suite.Judged(others == 0, "%d of %d meanwhile decided otherwise", others, checks),
-		suite.MaxDuration("a node started meanwhile decides after", restarted, maxRestart),
-		suite.Note("a change can be published %s after the end", suite.FormatDuration(took)),
-		suite.MaxDuration("it is on all nodes after", reached, maxPolled),
-	}, seen...)
+		suite.Judged(others == 0, "%d of %d decisions during the fault differ", others, checks),
+		suite.MaxDuration("a node started during the fault is ready after", restarted, maxRestart),
+		suite.Note("a change can be published %s after the fault", suite.FormatDuration(elapsed)),
+		suite.MaxDuration("it is in force on all nodes after", reached, maxPolled),
+	}, extra...)
 }
 
-// restart kills a node, and is how long it takes until it decides again by the last limit.
+// restart kills and restarts a node, and returns how long it takes until it applies the last limit.
 func (w *world) restart(t *suite.Scope) time.Duration {
-	n := w.nodes[loaded]
+	n := w.nodes[loadedNodes]
 	n.Kill()
 	began := time.Now()
 	n.Start()
-	testenv.NoError(t, n.until(t.Context(), path, "anybody", w.limit))
+	testenv.NoError(t, n.awaitLimit(t.Context(), path, "any-user", w.limit))
 	return time.Since(began)
 }
 
-// publishAgain makes a change as soon as PostgreSQL takes one.
+// publishAgain makes a change as soon as PostgreSQL accepts writes.
 func (w *world) publishAgain(t *suite.Scope) {
 	testenv.NoError(t, await("a change", func() (bool, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := w.tryPut(ctx, w.db)
+		_, err := w.tryChangeLimit(ctx, w.db)
 		return err == nil, err
 	}))
 }
 
-// noRoom is what comes of a change for which there is no room.
-func (w *world) noRoom(t *suite.Scope) suite.Figure {
+// diskFull makes a change that does not fit on the disk and expects an error.
+func (w *world) diskFull(t *suite.Scope) suite.Figure {
 	many := make([]pgrules.Override, pgrules.MaxOverrides)
 	for i := range many {
 		many[i] = pgrules.Override{Rule: rule, Subject: headgate.Attributes{"user": fmt.Sprintf("many-%d", i)}, Limit: "1/hour"}
@@ -149,45 +149,45 @@ func (w *world) noRoom(t *suite.Scope) suite.Figure {
 	_, err := w.db.SetOverrides(t.Context(), ann, many)
 	full := err != nil && strings.Contains(err.Error(), "No space left on device")
 	if !full {
-		t.Log("a change without room: ", err)
+		t.Log("change on a full disk: ", err)
 	}
-	return suite.Holds(full, "a change meanwhile is denied, as there is no space left")
+	return suite.Holds(full, "a change during the fault fails with no space left")
 }
 
-// present is the server that takes writes.
+// present returns the server that accepts writes.
 func (w *world) present() *testenv.Postgres {
 	if w.short {
 		return w.primary
 	}
-	w.primary.Kill() // if it only hangs
+	w.primary.Kill() // it may only hang
 	return w.standby
 }
 
-// save keeps a copy of the database, and then makes three changes.
+// save copies the database and then makes three changes.
 func (w *world) save(t *suite.Scope) {
 	w.present().Save(t)
 	for range 3 {
-		w.put(t)
+		w.changeLimit(t)
 	}
 }
 
-// older is what nodes say of it, and that the next version is above theirs.
-func (w *world) older(t *suite.Scope) suite.Figure {
-	w.become(t, "degraded", "earlier state")
-	var most int64
-	told := 0
-	testenv.NoError(t, await("all nodes say so in PostgreSQL", func() (bool, error) {
+// olderState expects nodes to reject the older state, and the next version to be above theirs.
+func (w *world) olderState(t *suite.Scope) suite.Figure {
+	w.awaitStatus(t, "degraded", "earlier state")
+	var highest int64
+	reported := 0
+	testenv.NoError(t, await("problem of all nodes in PostgreSQL", func() (bool, error) {
 		nodes, err := w.db.Nodes(t.Context())
-		told = 0
+		reported = 0
 		for _, n := range nodes {
 			if strings.Contains(n.Problem, "earlier state") {
-				told, most = told+1, max(most, n.Version)
+				reported, highest = reported+1, max(highest, n.Version)
 			}
 		}
-		return told == len(w.nodes), err
+		return reported == len(w.nodes), err
 	}))
 	now, _ := present(t, w.db)
-	next := w.put(t)
-	return suite.Judged(now < most && next > most, "all %d nodes, at version %d, deny to go back to %d and say so; the next is %d",
-		told, most, now, next)
+	next := w.changeLimit(t)
+	return suite.Judged(now < highest && next > highest, "all %d nodes, at version %d, reject version %d and report it; the next is %d",
+		reported, highest, now, next)
 }

@@ -11,55 +11,55 @@ import (
 )
 
 const (
-	// checkEvery is how often each node is asked.
+	// checkEvery is the interval of checks at each node.
 	checkEvery = 10 * time.Millisecond
-	callers    = 50 // who share the requests, and are never denied
+	callers    = 50 // share the requests and are never denied
 )
 
-// asked is one check as its caller saw it.
-type asked struct {
-	fixed   bool // by the node with a file
-	due     time.Time
-	latency time.Duration // since it was due
-	err     error
-	allowed bool
-	limit   int64 // that decided
+// observation is one check as its caller saw it.
+type observation struct {
+	fileNode bool // decided by the node with a rule file
+	due      time.Time
+	latency  time.Duration // since it was due
+	err      error
+	allowed  bool
+	limit    int64 // that decided
 }
 
-// load asks all nodes at a steady rate.
+// load sends checks to all nodes at a steady rate.
 type load struct {
-	stop func() // returns after the last answer
+	stop func() // returns after the last response
 
 	mu  sync.Mutex
-	all []asked
+	all []observation
 }
 
 func (w *world) load(ctx context.Context) *load {
 	l := &load{}
 	start := time.Now()
-	var askers []func(context.Context)
-	for i, n := range append(w.nodes[:loaded:loaded], w.fixed) {
-		due := start.Add(checkEvery * time.Duration(i) / (loaded + 1)) // not all at once
-		askers = append(askers, func(ctx context.Context) {
+	var senders []func(context.Context)
+	for i, n := range append(w.nodes[:loadedNodes:loadedNodes], w.fileNode) {
+		due := start.Add(checkEvery * time.Duration(i) / (loadedNodes + 1)) // not all at once
+		senders = append(senders, func(ctx context.Context) {
 			for k := 0; ctx.Err() == nil; k++ {
 				suite.Sleep(time.Until(due))
 				a, err := n.check(context.WithoutCancel(ctx), path, fmt.Sprintf("caller-%d", k%callers))
-				l.note(asked{n == w.fixed, due, time.Since(due), err, a.Allowed, a.Count()})
+				l.note(observation{n == w.fileNode, due, time.Since(due), err, a.Allowed, a.Count()})
 				due = due.Add(checkEvery)
 			}
 		})
 	}
-	l.stop = suite.Background(ctx, askers...)
+	l.stop = suite.Background(ctx, senders...)
 	return l
 }
 
-func (l *load) note(a asked) {
+func (l *load) note(a observation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, a)
 }
 
-// count is how many were due in a time, how many of them got no answer, and how many another one than that a limit allows it.
+// count returns the number of checks that were due in a period, of those without a response, and of those not allowed by the limit.
 func (l *load) count(from, to time.Time, limit int64) (checks, errs, others int) {
 	for _, a := range l.in(from, to, false) {
 		checks++
@@ -73,20 +73,20 @@ func (l *load) count(from, to time.Time, limit int64) (checks, errs, others int)
 	return checks, errs, others
 }
 
-// p99 is that of the nodes, or of the one with a file, in a time.
-func (l *load) p99(from, to time.Time, fixed bool) time.Duration {
-	var took []time.Duration
-	for _, a := range l.in(from, to, fixed) {
-		took = append(took, a.latency)
+// p99 returns the p99 latency in a period, of the nodes that follow PostgreSQL or of the node with a file.
+func (l *load) p99(from, to time.Time, fileNode bool) time.Duration {
+	var latencies []time.Duration
+	for _, a := range l.in(from, to, fileNode) {
+		latencies = append(latencies, a.latency)
 	}
-	return paired.Quantile(0.99, took)
+	return paired.Quantile(0.99, latencies)
 }
 
-func (l *load) in(from, to time.Time, fixed bool) (some []asked) {
+func (l *load) in(from, to time.Time, fileNode bool) (some []observation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.all {
-		if a.fixed == fixed && !a.due.Before(from) && !a.due.After(to) {
+		if a.fileNode == fileNode && !a.due.Before(from) && !a.due.After(to) {
 			some = append(some, a)
 		}
 	}

@@ -1,6 +1,6 @@
-// Command control shows on real servers that the control plane does what docs/control-plane.md promises: how soon changes are in force
-// on all nodes, what large tables cost, and what callers of the nodes see while PostgreSQL fails or somebody writes nonsense to it. It
-// prints a table, and fails if an aim is missed.
+// Command control verifies on real servers that the control plane does what docs/control-plane.md promises: how soon changes are in
+// force on all nodes, what large tables cost, and what callers of the nodes see while PostgreSQL fails or contains invalid rules. It
+// prints a table and fails if a target is missed.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 func main() {
-	short := flag.Bool("short", false, "smaller tables, and only some of the faults")
-	only := flag.String("only", "", "only parts with this `text` in their name: changes, poison, operators, faults, size")
+	short := flag.Bool("short", false, "use smaller tables and run only some of the faults")
+	only := flag.String("only", "", "run only parts whose name contains `text`: changes, poison, operators, faults, size")
 	flag.Parse()
 	suite.Main(func(scope *suite.Scope) int {
 		r := suite.NewReport()
@@ -29,7 +29,7 @@ func main() {
 			}
 			began := time.Now()
 			if err := scope.Run(part.run); err != nil {
-				r.Line(part.name, suite.Judged(false, "%v", err)) // and the next part may show more
+				r.Line(part.name, suite.Judged(false, "%v", err)) // and continue with the next part
 			}
 			scope.Logf("%s took %.0f s", part.name, time.Since(began).Seconds())
 		}

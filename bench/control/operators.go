@@ -15,7 +15,7 @@ import (
 
 const rounds = 50
 
-// operators lets two change one rule at once, again and again, and looks at what the audit says of it.
+// operators has two operators change one rule at the same time, repeatedly, and checks the audit log.
 func (w *world) operators(t *suite.Scope) {
 	const shared = "shared"
 	first, err := publish(t.Context(), w.db, ann, document(shared, "/shared", 1))
@@ -38,9 +38,9 @@ func (w *world) operators(t *suite.Scope) {
 		audited = append(audited, fmt.Sprintf("%s %s %s", entries[i].Actor, entries[i].Action, row.Document))
 	}
 	slices.Reverse(audited) // newest first
-	w.Line(fmt.Sprintf("two operators change one rule at once, %d times", rounds),
+	w.Line(fmt.Sprintf("two operators change one rule at the same time, %d times", rounds),
 		suite.Judged(conflicts == rounds && len(want) == 1+rounds, "%d conflicts, %d changes", conflicts, len(want)-1),
-		suite.Holds(slices.Equal(audited, want), fmt.Sprintf("the %d entries of the audit are these changes, in order, with who", len(audited))))
+		suite.Holds(slices.Equal(audited, want), fmt.Sprintf("the %d audit entries are these changes, in order, with their actors", len(audited))))
 	_, err = w.db.Rollback(t.Context(), ann, first)
 	testenv.NoError(t, err)
 	now, _ := present(t, w.db)
@@ -49,10 +49,10 @@ func (w *world) operators(t *suite.Scope) {
 	same := slices.EqualFunc(before, after, func(a, b pgrules.Rule) bool {
 		return a.Name == b.Name && a.Enabled == b.Enabled && a.Flat == b.Flat && bytes.Equal(a.Document, b.Document)
 	})
-	w.Line("rollback", suite.Holds(same, fmt.Sprintf("version %d has the %d rules of version %d, to the byte", now, len(before), first)))
+	w.Line("rollback", suite.Holds(same, fmt.Sprintf("version %d has the %d rules of version %d, byte for byte", now, len(before), first)))
 }
 
-// race has two operators change a rule from what both have read. won is what the audit should say of it.
+// race has two operators change the same revision of a rule. won are the expected audit entries.
 func (w *world) race(t *suite.Scope, name string, limit int) (won []string, conflicts int) {
 	read, err := w.db.Rule(t.Context(), name)
 	testenv.NoError(t, err)

@@ -11,59 +11,59 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// nonsense is what nobody wants in force.
-type nonsense struct {
+// badRules is a set of rules that must not come into force.
+type badRules struct {
 	name string
-	// document is what is published; "" takes out all rules.
+	// document is the rule to publish; "" removes all rules.
 	document string
-	// statement does the same by hand, past all checks.
+	// statement does the same in SQL, bypassing all checks.
 	statement string
-	// why is what the denials say.
+	// why is part of the error.
 	why string
 }
 
-var nonsenses = []nonsense{
+var badRuleSets = []badRules{
 	{
 		"invalid rules", `{"id":"bad","by":["user"],"limit":"5/often"}`,
-		`UPDATE rate_limit_rules SET document = replace(document, '/hour', '/often')`, `no unit "often"`,
+		`UPDATE rate_limit_rules SET document = replace(document, '/hour', '/often')`, `"often"`,
 	},
-	{"no rules", "", "UPDATE rate_limit_rules SET enabled = false", "no rule would be left"},
+	{"no rules", "", "UPDATE rate_limit_rules SET enabled = false", "no rule would"},
 	{
-		"rules that deny everybody", `{"id":"all","by":[],"limit":"1/day"}`,
+		"rules that deny all clients", `{"id":"all","by":[],"limit":"1/day"}`,
 		`INSERT INTO rate_limit_rules (name, scope, document, algorithm, max_requests, window_seconds)
-			VALUES ('all', 'global', '{"id":"all","by":[],"limit":"1/day"}', 'token_bucket', 1, 86400)`, "deny everybody",
+			VALUES ('all', 'global', '{"id":"all","by":[],"limit":"1/day"}', 'token_bucket', 1, 86400)`, "would be denied",
 	},
 }
 
-// poison is denied by whoever publishes, and by each node should it be written by hand.
+// poison expects bad rules to be rejected when they are published, and by each node if they are written in SQL.
 func (w *world) poison(t *suite.Scope) {
-	for _, bad := range nonsenses {
+	for _, bad := range badRuleSets {
 		before, _ := present(t, w.db)
-		denied := w.swallow(t.Context(), bad)
+		publishErr := w.tryPublish(t.Context(), bad)
 		after, _ := present(t, w.db)
 		w.sql(t, bad.statement)
 		began := time.Now()
-		w.become(t, "degraded", bad.why)
-		told := time.Since(began)
-		kept := w.each(func(n *node) error {
-			if a, err := n.check(t.Context(), path, "anybody"); err != nil || !a.Allowed || a.Count() != w.limit {
+		w.awaitStatus(t, "degraded", bad.why)
+		rejected := time.Since(began)
+		changed := w.eachNode(func(n *node) error {
+			if a, err := n.check(t.Context(), path, "any-user"); err != nil || !a.Allowed || a.Count() != w.limit {
 				return fmt.Errorf("%s decides by %d: %w", n.HTTP, a.Count(), err)
 			}
 			return nil
 		})
 		_, err := w.db.Rollback(t.Context(), ann, before)
 		testenv.NoError(t, err)
-		w.become(t, "ok", "")
-		w.put(t)
-		err = w.each(func(n *node) error { return n.until(t.Context(), path, "anybody", w.limit) })
-		w.Line(bad.name, suite.Holds(denied != nil && strings.Contains(denied.Error(), bad.why) && before == after, "denied when published"),
-			suite.MaxDuration("written by hand, all nodes deny it and say why after", told, maxNotified),
-			suite.Holds(kept == nil, "all decide as before"), suite.Holds(err == nil, "corrected by a rollback, all go on"))
+		w.awaitStatus(t, "ok", "")
+		w.changeLimit(t)
+		err = w.eachNode(func(n *node) error { return n.awaitLimit(t.Context(), path, "any-user", w.limit) })
+		w.Line(bad.name, suite.Holds(publishErr != nil && strings.Contains(publishErr.Error(), bad.why) && before == after, "rejected when published"),
+			suite.MaxDuration("written in SQL, all nodes reject them and report why after", rejected, maxNotified),
+			suite.Holds(changed == nil, "all decide as before"), suite.Holds(err == nil, "corrected by a rollback, all resume"))
 	}
 }
 
-// swallow tries to publish it, and is why that is denied.
-func (w *world) swallow(ctx context.Context, bad nonsense) error {
+// tryPublish tries to publish bad rules and returns the error.
+func (w *world) tryPublish(ctx context.Context, bad badRules) error {
 	if bad.document == "" {
 		_, err := w.db.Publish(ctx, ann, pgrules.Change{Prune: true})
 		return err

@@ -19,13 +19,13 @@ const (
 	fewRules  = 10
 	maxStart  = 10 * time.Second
 	maxMemory = 150 // MB
-	// maxDearer is how much more one change may cost a node where there are 100,000 times as many overrides.
-	maxDearer = 2.0
-	// sighted is how many changes are made to see when the node decides by them.
-	sighted = 20
+	// maxCPURatio is the maximum ratio of a change's CPU cost on a node with all overrides to that on one without.
+	maxCPURatio = 2.0
+	// timedChanges is the number of changes made to measure when the node applies them.
+	timedChanges = 20
 )
 
-// tables is a PostgreSQL that gets large, and a node that follows it.
+// tables is a PostgreSQL with growing tables, and a node that follows it.
 type tables struct {
 	*suite.Scope
 	w       *world
@@ -36,7 +36,7 @@ type tables struct {
 	limit   int64
 }
 
-// size is what large tables cost a node, beside small ones.
+// size compares the costs of large tables for a node with those of small ones.
 func (w *world) size(scope *suite.Scope) {
 	rules, overrides, trials := 10_000, 1_000_000, 400
 	if w.short {
@@ -47,37 +47,37 @@ func (w *world) size(scope *suite.Scope) {
 	_, _, err := t.db.Migrate(t.Context())
 	testenv.NoError(t, err)
 	t.addRules(fewRules)
-	t.fresh()
+	t.startFresh()
 	small := t.cost(trials)
 	t.addRules(rules)
-	t.fresh()
+	t.startFresh()
 	without, _ := t.memory()
 	t.node.Kill()
 	imported := t.addOverrides(overrides)
-	started := t.fresh()
+	start := t.startFresh()
 	t.node.Kill()
-	restarted := t.started()
+	restarted := t.start()
 	size := fmt.Sprintf("%d rules, %d overrides", rules, overrides)
-	w.Line(size+": start of a node until it is ready", suite.MaxDuration("from PostgreSQL", started, maxStart),
-		suite.MaxDuration("from its kept file", restarted, maxStart), suite.Note("import of the overrides %s", suite.FormatDuration(imported)))
+	w.Line(size+": start of a node until it is ready", suite.MaxDuration("from PostgreSQL", start, maxStart),
+		suite.MaxDuration("from its last good file", restarted, maxStart), suite.Note("import of the overrides %s", suite.FormatDuration(imported)))
 	with, resident := t.memory()
 	more := with - without
 	w.Line(size+": memory of a node for the overrides", suite.Judged(more <= maxMemory, "%.0f MB of heap (≤ %d MB)", more, maxMemory),
-		suite.Note("%.0f bytes each", more*1e6/float64(overrides)), suite.Note("the process takes %.0f MB", resident))
+		suite.Note("%.0f bytes each", more*1e6/float64(overrides)), suite.Note("resident memory of the process %.0f MB", resident))
 	large := t.cost(trials)
-	beside := fmt.Sprintf(", beside %d rules and no overrides", fewRules)
+	comparedWith := fmt.Sprintf(", compared with %d rules and no overrides", fewRules)
 	one, all := small.override, large.override
-	dearer := float64(all.cpu) / float64(one.cpu)
-	w.Line(size+": one override more"+beside, suite.MaxDuration("in force after", all.took, maxNotified), suite.Note("%s", suite.FormatDuration(one.took)),
-		suite.Judged(dearer <= maxDearer, "CPU of the node %s, %s: ratio %.1f (≤ %g)", suite.FormatDuration(all.cpu), suite.FormatDuration(one.cpu), dearer, maxDearer),
-		suite.Note("bytes kept %d, %d", all.kept, one.kept))
+	cpuRatio := float64(all.cpu) / float64(one.cpu)
+	w.Line(size+": one more override"+comparedWith, suite.MaxDuration("in force after", all.elapsed, maxNotified), suite.Note("%s", suite.FormatDuration(one.elapsed)),
+		suite.Judged(cpuRatio <= maxCPURatio, "CPU of the node %s, %s: ratio %.1f (≤ %g)", suite.FormatDuration(all.cpu), suite.FormatDuration(one.cpu), cpuRatio, maxCPURatio),
+		suite.Note("bytes written %d, %d", all.keptSize, one.keptSize))
 	one, all = small.rule, large.rule
-	w.Line(size+": one rule more, which compiles all"+beside, suite.MaxDuration("in force after", all.took, maxNotified),
-		suite.Note("%s", suite.FormatDuration(one.took)), suite.Note("CPU of the node %s, %s", suite.FormatDuration(all.cpu), suite.FormatDuration(one.cpu)),
-		suite.Note("bytes kept %d, %d", all.kept, one.kept))
+	w.Line(size+": one more rule, which compiles all rules"+comparedWith, suite.MaxDuration("in force after", all.elapsed, maxNotified),
+		suite.Note("%s", suite.FormatDuration(one.elapsed)), suite.Note("CPU of the node %s, %s", suite.FormatDuration(all.cpu), suite.FormatDuration(one.cpu)),
+		suite.Note("bytes written %d, %d", all.keptSize, one.keptSize))
 }
 
-// addRules has so many in force.
+// addRules publishes rules until there are count.
 func (t *tables) addRules(count int) {
 	var texts []string
 	for i := t.rules; i < count; i++ {
@@ -90,7 +90,7 @@ func (t *tables) addRules(count int) {
 
 func name(rule int) string { return fmt.Sprintf("r-%d", rule) }
 
-// addOverrides adds many for each of some rules.
+// addOverrides adds count overrides, spread over the rules, and returns how long it took.
 func (t *tables) addOverrides(count int) time.Duration {
 	began := time.Now()
 	for i := 0; i < count; {
@@ -107,25 +107,25 @@ func (t *tables) addOverrides(count int) time.Duration {
 	return time.Since(began)
 }
 
-// fresh is how long a node takes until it is ready that has nothing but the address.
-func (t *tables) fresh() time.Duration {
+// startFresh starts a new node without a last good file and returns how long it took to be ready.
+func (t *tables) startFresh() time.Duration {
 	if t.node != nil {
 		t.node.Kill()
 	}
 	t.node = t.w.newNode(from(t.address), nil)
-	return t.started()
+	return t.start()
 }
 
-// started is how long the node takes until it is ready.
-func (t *tables) started() time.Duration {
+// start starts the node and returns how long it took to be ready.
+func (t *tables) start() time.Duration {
 	began := time.Now()
 	t.node.Start()
-	testenv.NoError(t, t.node.becomes(t.Context(), "ok", ""))
+	testenv.NoError(t, t.node.awaitStatus(t.Context(), "ok", ""))
 	return time.Since(began)
 }
 
-// memory is what the heap of the node has in use and what the process takes, in MB, as soon as what it needed only to start is gone: it
-// is asked until garbage was collected twice, and the least counts.
+// memory returns the heap in use and the resident memory of the node, in MB, without the garbage of its start: it sends checks until
+// two garbage collections have run, and returns the smallest heap.
 func (t *tables) memory() (heap, resident float64) {
 	metric := func(name string) float64 {
 		value, err := t.node.Metric(t.Context(), name)
@@ -140,61 +140,61 @@ func (t *tables) memory() (heap, resident float64) {
 			return heap / 1e6, metric("process_resident_memory_bytes") / 1e6
 		}
 		for i := range 200 {
-			_, err := t.node.check(t.Context(), "/r-0", fmt.Sprintf("anybody-%d", i))
+			_, err := t.node.check(t.Context(), "/r-0", fmt.Sprintf("any-user-%d", i))
 			testenv.NoError(t, err)
 		}
 	}
 }
 
-// cost is what one change costs.
+// cost is the cost of one change.
 type cost struct {
-	took time.Duration // until the node decides by it, the median
-	cpu  time.Duration // of the node
-	kept int64         // bytes in the node's file
+	elapsed  time.Duration // median, until the node applies it
+	cpu      time.Duration // of the node
+	keptSize int64         // bytes in the node's last good file
 }
 
 type costs struct{ rule, override cost }
 
 func (t *tables) cost(trials int) (c costs) {
-	c.override = t.costOf(trials, "somebody", func(limit int64) { override(t.Scope, t.db, name(0), "somebody", limit) })
-	c.rule = t.costOf(max(5, trials/10), "anybody", func(limit int64) {
+	c.override = t.costOf(trials, "one-user", func(limit int64) { override(t.Scope, t.db, name(0), "one-user", limit) })
+	c.rule = t.costOf(max(5, trials/10), "any-user", func(limit int64) {
 		_, err := publish(t.Context(), t.db, ann, document(name(0), "/"+name(0), limit))
 		testenv.NoError(t, err)
 	})
 	return c
 }
 
-// costOf makes changes: some to see when the node decides by them, and some to see what they cost it, for which it is left alone.
+// costOf makes changes: some to measure when the node applies them, and some to measure their CPU cost, without any checks.
 func (t *tables) costOf(trials int, user string, change func(limit int64)) (c cost) {
-	times := make([]time.Duration, sighted)
+	times := make([]time.Duration, timedChanges)
 	for i := range times {
 		t.limit++
 		change(t.limit)
 		began := time.Now()
-		testenv.NoError(t, t.node.until(t.Context(), "/"+name(0), user, t.limit))
+		testenv.NoError(t, t.node.awaitLimit(t.Context(), "/"+name(0), user, t.limit))
 		times[i] = time.Since(began)
 	}
-	c.took = paired.Quantile(0.5, times)
-	before, cpu := t.kept(), t.node.CPU()
+	c.elapsed = paired.Quantile(0.5, times)
+	before, cpu := t.keptSize(), t.node.CPU()
 	for range trials {
 		t.limit++
 		change(t.limit)
-		t.followed()
+		t.awaitApplied()
 	}
-	c.cpu = max(t.node.CPU()-cpu, 10*time.Millisecond) / time.Duration(trials) // which is counted in hundredths of a second
-	c.kept = (t.kept() - before) / int64(trials)
+	c.cpu = max(t.node.CPU()-cpu, 10*time.Millisecond) / time.Duration(trials) // CPU time has a resolution of 10 ms
+	c.keptSize = (t.keptSize() - before) / int64(trials)
 	return c
 }
 
-// kept is the size of the node's file with the last good state.
-func (t *tables) kept() int64 {
+// keptSize returns the size of the node's last good file.
+func (t *tables) keptSize() int64 {
 	file, err := os.Stat(filepath.Join(t.node.Dir, "kept"))
 	testenv.NoError(t, err)
 	return file.Size()
 }
 
-// followed returns when the node says that it has all changes.
-func (t *tables) followed() {
+// awaitApplied returns when the node reports that it has applied all changes.
+func (t *tables) awaitApplied() {
 	_, change := present(t.Scope, t.db)
 	testenv.NoError(t, await("a change at the node", func() (bool, error) {
 		nodes, err := t.db.Nodes(t.Context())

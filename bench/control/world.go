@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// loaded is how many nodes are asked all the time while PostgreSQL fails; one more is killed and started again meanwhile.
-	loaded = 5
-	// path is what all checks ask for, and rule what decides them.
+	// loadedNodes is the number of nodes under load while PostgreSQL fails; one more node is killed and restarted.
+	loadedNodes = 5
+	// path is the path of all checks, rule the rule that applies to it.
 	path = "/api"
 	rule = "api"
-	// patience is how long anything may take before it counts as never.
+	// patience is the timeout of all waits.
 	patience  = 20 * time.Second
 	pollPause = time.Millisecond
 )
 
-var ann = pgrules.Who{Name: "ann", Comment: "trying"}
+var ann = pgrules.Who{Name: "ann", Comment: "test"}
 
-// world is PostgreSQL with a standby, and nodes that follow it.
+// world is a PostgreSQL with a standby, and nodes that follow it.
 type world struct {
 	*suite.Report
 	scope   *suite.Scope
@@ -39,11 +39,11 @@ type world struct {
 
 	primary, standby *testenv.Postgres
 	small            bool   // whether the primary's disk can be filled
-	address          string // for nodes: of both
+	address          string // of both servers, for nodes
 	db               *pgrules.DB
 	nodes            []*node
-	fixed            *node // has its rules in a file: whatever disturbs it too is not PostgreSQL's doing
-	limit            int64 // of the rule, by the hour; each change makes it one more
+	fileNode         *node // has its rules in a file: what disturbs it too is not caused by PostgreSQL
+	limit            int64 // of the rule, per hour; each change increments it
 }
 
 func (w *world) start() {
@@ -53,23 +53,23 @@ func (w *world) start() {
 	}
 	w.primary = start(w.scope)
 	w.standby = w.primary.Standby(w.scope)
-	w.address = together(w.primary, w.standby)
+	w.address = multiHostAddress(w.primary, w.standby)
 	w.db = openDB(w.scope, w.address)
 	_, _, err := w.db.Migrate(w.scope.Context())
 	testenv.NoError(w.scope, err)
 	w.limit = 1_000_000
-	w.put(w.scope)
-	for range loaded + 1 {
+	w.changeLimit(w.scope)
+	for range loadedNodes + 1 {
 		n := w.newNode(from(w.address), nil)
 		n.Start()
 		w.nodes = append(w.nodes, n)
 	}
-	w.reach(w.scope, "anybody", w.limit)
-	w.fixed = w.newNode("rules: rules.yaml", map[string]string{"rules.yaml": fmt.Sprintf("rules: [%s]\n", document(rule, path, w.limit))})
-	w.fixed.Start()
+	w.awaitLimit(w.scope, "any-user", w.limit)
+	w.fileNode = w.newNode("rules: rules.yaml", map[string]string{"rules.yaml": fmt.Sprintf("rules: [%s]\n", document(rule, path, w.limit))})
+	w.fileNode.Start()
 }
 
-// from is the part of a node's config that says where PostgreSQL is.
+// from returns the part of a node's config that locates PostgreSQL.
 func from(address string) string {
 	return fmt.Sprintf("postgres: {address: %q}\nlast_good_file: kept", address)
 }
@@ -81,14 +81,14 @@ func openDB(t *suite.Scope, address string) *pgrules.DB {
 	return db
 }
 
-// together is the address of two servers, of which the one that takes writes is meant.
-func together(a, b *testenv.Postgres) string {
+// multiHostAddress returns an address of two servers that connects to the one that accepts writes.
+func multiHostAddress(a, b *testenv.Postgres) string {
 	one, _ := url.Parse(a.URL())
 	other, _ := url.Parse(b.URL())
 	return fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable&target_session_attrs=read-write", one.Host, other.Host)
 }
 
-// sql runs a statement by hand.
+// sql runs a statement, bypassing pgrules.
 func (w *world) sql(t *suite.Scope, statement string) {
 	conn, err := pgx.Connect(t.Context(), w.address)
 	testenv.NoError(t, err)
@@ -97,12 +97,12 @@ func (w *world) sql(t *suite.Scope, statement string) {
 	testenv.NoError(t, err)
 }
 
-// document is a rule in JSON.
+// document returns a rule as JSON.
 func document(id, path string, limit int64) string {
 	return fmt.Sprintf(`{"id":%q,"match":{"path":%q},"by":["user"],"limit":"%d/hour"}`, id, path, limit)
 }
 
-// edit is what makes a rule of a document.
+// edit returns the edit that publishes a rule document.
 func edit(text string) (pgrules.Edit, error) {
 	d, err := pgrules.Define([]byte(text))
 	if err != nil {
@@ -122,14 +122,14 @@ func publish(ctx context.Context, db *pgrules.DB, who pgrules.Who, texts ...stri
 	return done.Version, err
 }
 
-// put publishes another limit.
-func (w *world) put(t *suite.Scope) (version int64) {
-	version, err := w.tryPut(t.Context(), w.db)
+// changeLimit publishes the next limit.
+func (w *world) changeLimit(t *suite.Scope) (version int64) {
+	version, err := w.tryChangeLimit(t.Context(), w.db)
 	testenv.NoError(t, err)
 	return version
 }
 
-func (w *world) tryPut(ctx context.Context, db *pgrules.DB) (version int64, err error) {
+func (w *world) tryChangeLimit(ctx context.Context, db *pgrules.DB) (version int64, err error) {
 	version, err = publish(ctx, db, ann, document(rule, path, w.limit+1))
 	if err == nil {
 		w.limit++
@@ -137,37 +137,37 @@ func (w *world) tryPut(ctx context.Context, db *pgrules.DB) (version int64, err 
 	return version, err
 }
 
-// override gives a user a limit of their own.
+// override sets an override for a user.
 func override(t *suite.Scope, db *pgrules.DB, rule, user string, limit int64) {
 	o := pgrules.Override{Rule: rule, Subject: headgate.Attributes{"user": user}, Limit: fmt.Sprintf("%d/hour", limit)}
 	_, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{o})
 	testenv.NoError(t, err)
 }
 
-// present is the version in force, and the number of the last change.
+// present returns the version in force and the number of the last change.
 func present(t *suite.Scope, db *pgrules.DB) (version, change int64) {
 	version, change, _, err := db.Present(t.Context())
 	testenv.NoError(t, err)
 	return version, change
 }
 
-// each asks all nodes at once.
-func (w *world) each(ask func(n *node) error) error {
+// eachNode calls do for all nodes concurrently.
+func (w *world) eachNode(do func(n *node) error) error {
 	var all errgroup.Group
 	for _, n := range w.nodes {
-		all.Go(func() error { return ask(n) })
+		all.Go(func() error { return do(n) })
 	}
 	return all.Wait()
 }
 
-// become returns when all nodes say that they are well, or degraded, and why.
-func (w *world) become(t *suite.Scope, status, why string) {
-	testenv.NoError(t, w.each(func(n *node) error { return n.becomes(t.Context(), status, why) }))
+// awaitStatus returns when all nodes report a status and a problem that contains why.
+func (w *world) awaitStatus(t *suite.Scope, status, why string) {
+	testenv.NoError(t, w.eachNode(func(n *node) error { return n.awaitStatus(t.Context(), status, why) }))
 }
 
-// reach is how long it takes until all nodes decide about a user by a limit.
-func (w *world) reach(t *suite.Scope, user string, limit int64) time.Duration {
+// awaitLimit returns how long it takes until all nodes apply a limit to a user.
+func (w *world) awaitLimit(t *suite.Scope, user string, limit int64) time.Duration {
 	began := time.Now()
-	testenv.NoError(t, w.each(func(n *node) error { return n.until(t.Context(), path, user, limit) }))
+	testenv.NoError(t, w.eachNode(func(n *node) error { return n.awaitLimit(t.Context(), path, user, limit) }))
 	return time.Since(began)
 }
