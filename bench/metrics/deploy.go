@@ -13,14 +13,14 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// deploy is what operators load into Prometheus and Grafana.
+// deploy holds the files that operators load into Prometheus and Grafana.
 type deploy struct {
 	rulesFile, testsFile string
 	rules                ruleFile
 	dashboard            dashboard
 }
 
-// ruleFile is one of Prometheus' rule files.
+// ruleFile is a Prometheus rule file.
 type ruleFile struct {
 	Groups []struct {
 		Name  string
@@ -38,7 +38,7 @@ type rule struct {
 	Annotations map[string]string `yaml:",omitempty"`
 }
 
-// dashboard is Grafana's, as far as we look at it.
+// dashboard has the fields of a Grafana dashboard that the tests use.
 type dashboard struct {
 	SchemaVersion int
 	Templating    struct {
@@ -58,7 +58,7 @@ type panel struct {
 	Targets []struct{ RefID, Expr string }
 }
 
-// readDeploy reads the repository's directory deploy.
+// readDeploy reads the repository's deploy directory.
 func readDeploy(t testing.TB, dir string) *deploy {
 	t.Helper()
 	d := &deploy{
@@ -74,7 +74,7 @@ func readDeploy(t testing.TB, dir string) *deploy {
 	return d
 }
 
-// alerts are all rules that alert.
+// alerts returns all alerting rules.
 func (f *ruleFile) alerts() (all []rule) {
 	for _, g := range f.Groups {
 		for _, r := range g.Rules {
@@ -86,8 +86,8 @@ func (f *ruleFile) alerts() (all []rule) {
 	return all
 }
 
-// hasten lets these alerts fire as soon as they are true.
-func (f *ruleFile) hasten(alerts []string) {
+// removeDelays makes alerts fire as soon as their expression is true.
+func (f *ruleFile) removeDelays(alerts []string) {
 	for _, g := range f.Groups {
 		for i := range g.Rules {
 			if slices.Contains(alerts, g.Rules[i].Alert) {
@@ -97,17 +97,17 @@ func (f *ruleFile) hasten(alerts []string) {
 	}
 }
 
-// known are the variables of the dashboard, as Grafana would fill them in for all nodes.
-var known = strings.NewReplacer("$job", ".*headgate.*", "$instance", ".*", "$__rate_interval", "20s")
+// variables replaces the variables of the dashboard as Grafana does for all nodes.
+var variables = strings.NewReplacer("$job", ".*headgate.*", "$instance", ".*", "$__rate_interval", "20s")
 
-// query is one of a panel.
+// query is one query of a panel.
 type query struct{ panel, expr string }
 
-// queries are all of them, with variables filled in.
+// queries returns all queries, with variables replaced.
 func (d *dashboard) queries() (all []query) {
 	for _, p := range d.Panels {
 		for _, t := range p.Targets {
-			all = append(all, query{p.Title + " " + t.RefID, known.Replace(t.Expr)})
+			all = append(all, query{p.Title + " " + t.RefID, variables.Replace(t.Expr)})
 		}
 	}
 	return all

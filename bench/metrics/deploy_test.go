@@ -16,10 +16,10 @@ import (
 
 func TestPromtool(t *testing.T) {
 	d := readDeploy(t, "../../deploy")
-	if said, err := promtool(t, "", "test", "rules", d.testsFile); err != nil {
-		t.Error(said)
+	if output, err := promtool(t, "", "test", "rules", d.testsFile); err != nil {
+		t.Error(output)
 	}
-	// As rules that record, so that promtool reads every expression of the dashboard.
+	// As recording rules, so that promtool checks every expression of the dashboard.
 	var file ruleFile
 	file.Groups = append(file.Groups, d.rules.Groups[0])
 	file.Groups[0].Rules = nil
@@ -34,15 +34,16 @@ func TestPromtool(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := promtool(t, "", "check", "rules", path); err != nil {
-		t.Error(said)
+	if output, err := promtool(t, "", "check", "rules", path); err != nil {
+		t.Error(output)
 	}
 }
 
 var label = regexp.MustCompile(`\$labels\.(\w+)`)
 
-// Each alert fires in a test and is quiet in one beside it, says what to do, and has a section that says more.
-func TestAlertsAreTriedAndExplained(t *testing.T) {
+// TestAlertsAreTestedAndDocumented: each alert has a test in which it fires and a near miss does not, a description with the first
+// step, and a section in the documentation.
+func TestAlertsAreTestedAndDocumented(t *testing.T) {
 	d := readDeploy(t, "../../deploy")
 	tests, err := os.ReadFile(d.testsFile)
 	if err != nil {
@@ -89,7 +90,7 @@ func TestAlertsAreTriedAndExplained(t *testing.T) {
 		}
 		for _, label := range label.FindAllStringSubmatch(fmt.Sprint(a.Annotations), -1) {
 			if !strings.Contains(fires[firing], label[1]+"=") {
-				t.Errorf("%s: it has no label %s", a.Alert, label[1])
+				t.Errorf("%s: the alert has no label %s", a.Alert, label[1])
 			}
 		}
 		want := "https://github.com/headgate/headgate/blob/main/docs/operations.md#" + strings.ToLower(a.Alert)
@@ -107,12 +108,12 @@ func TestDashboard(t *testing.T) {
 	if d.SchemaVersion < 36 {
 		t.Errorf("schemaVersion %d: panels that name their data source by uid need 36", d.SchemaVersion)
 	}
-	var variables []string
+	var names []string
 	for _, v := range d.Templating.List {
-		variables = append(variables, v.Name)
+		names = append(names, v.Name)
 	}
-	if want := []string{"datasource", "job", "instance"}; !slices.Equal(variables, want) {
-		t.Errorf("variables %v, want %v", variables, want)
+	if want := []string{"datasource", "job", "instance"}; !slices.Equal(names, want) {
+		t.Errorf("variables %v, want %v", names, want)
 	}
 	ids := map[int]string{}
 	for i, p := range d.Panels {
@@ -122,12 +123,12 @@ func TestDashboard(t *testing.T) {
 		ids[p.ID] = p.Title
 		g := p.GridPos
 		if g.W <= 0 || g.H <= 0 || g.X < 0 || g.X+g.W > 24 {
-			t.Errorf("%s is at %v", p.Title, g)
+			t.Errorf("%s: invalid position %v", p.Title, g)
 		}
 		for _, other := range d.Panels[:i] {
 			o := other.GridPos
 			if g.X < o.X+o.W && o.X < g.X+g.W && g.Y < o.Y+o.H && o.Y < g.Y+g.H {
-				t.Errorf("%s is over %s", p.Title, other.Title)
+				t.Errorf("%s overlaps %s", p.Title, other.Title)
 			}
 		}
 		if p.Type == "row" {
@@ -137,35 +138,35 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%s: unit %q, data source %q, %d targets", p.Title, p.FieldConfig.Defaults.Unit, p.Datasource.UID, len(p.Targets))
 		}
 		for _, target := range p.Targets {
-			if target.Expr == "" || strings.Contains(known.Replace(target.Expr), "$") {
-				t.Errorf("%s: %q has a variable that is not known, or nothing", p.Title, target.Expr)
+			if target.Expr == "" || strings.Contains(variables.Replace(target.Expr), "$") {
+				t.Errorf("%s: %q is empty or has an unknown variable", p.Title, target.Expr)
 			}
 		}
 	}
 }
 
-// Every metric that rules and dashboard ask for is one that a server has.
-func TestMetricsAreThere(t *testing.T) {
+// TestMetricsExist: servers export every metric that the rules and the dashboard use.
+func TestMetricsExist(t *testing.T) {
 	d := readDeploy(t, "../../deploy")
 	w := start(t, d)
-	there := map[string]bool{}
+	exported := map[string]bool{}
 	for _, n := range w.nodes {
-		for _, r := range append(usual, request{"/small", "eve", ""}) {
+		for _, r := range append(usualRequests, request{"/small", "eve", ""}) {
 			testenv.NoError(t, check(t.Context(), n, r))
 		}
 		text, err := n.Metrics(t.Context())
 		testenv.NoError(t, err)
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
-			there[m[1]] = true
+			exported[m[1]] = true
 			if m[2] == "histogram" {
-				there[m[1]+"_bucket"] = true
+				exported[m[1]+"_bucket"] = true
 			}
 		}
 	}
 	var exprs []string
 	for _, g := range d.rules.Groups {
 		for _, r := range g.Rules {
-			there[r.Record] = true
+			exported[r.Record] = true
 			exprs = append(exprs, r.Expr)
 		}
 	}
@@ -174,9 +175,9 @@ func TestMetricsAreThere(t *testing.T) {
 	}
 	for _, expr := range exprs {
 		for _, name := range names(expr) {
-			if !there[name] {
-				t.Errorf("no server has %s, which is asked for by %s", name, expr)
-				there[name] = true // once
+			if !exported[name] {
+				t.Errorf("no server exports %s, used in %s", name, expr)
+				exported[name] = true // report it once
 			}
 		}
 	}
@@ -184,5 +185,5 @@ func TestMetricsAreThere(t *testing.T) {
 
 var name = regexp.MustCompile(`\b(?:headgate|process|go)[_:][a-z0-9_:]+`)
 
-// names are the metrics that an expression asks for, those that are recorded included.
+// names returns the metrics in an expression, including recorded ones.
 func names(expr string) []string { return name.FindAllString(expr, -1) }

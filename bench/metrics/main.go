@@ -1,6 +1,6 @@
-// Command metrics shows on real servers that whoever is on call sees what happens: a real Prometheus scrapes them while they are
-// under load and in trouble. Every query of the dashboard has an answer, alerts are quiet before the trouble and fire in it, and
-// the number of series does not grow with that of the callers. It prints a table, and fails if an aim is missed.
+// Command metrics verifies the metrics, alerts and dashboard on real servers: a real Prometheus scrapes them under load and during
+// faults. Every query of the dashboard must return data, alerts must be quiet before the faults and fire during them, and the number
+// of series must not grow with the number of callers. It prints a table and fails if a target is missed.
 package main
 
 import (
@@ -12,18 +12,18 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// longest is the end of a run that hangs.
-const longest = 5 * time.Minute
+// maxDuration is the timeout of a run.
+const maxDuration = 5 * time.Minute
 
 func main() {
-	short := flag.Bool("short", false, "fewer callers and less waiting")
+	short := flag.Bool("short", false, "use fewer callers and shorter waits")
 	flag.Parse()
 	steady, subjects := 20*time.Second, 1_000_000
 	if *short {
 		steady, subjects = 4*time.Second, 100_000
 	}
 	suite.Main(func(scope *suite.Scope) int {
-		ctx, cancel := context.WithTimeout(scope.Context(), longest)
+		ctx, cancel := context.WithTimeout(scope.Context(), maxDuration)
 		defer cancel()
 		r := suite.NewReport()
 		testenv.NoError(scope, suite.Run(ctx, func(scope *suite.Scope) { run(scope, r, steady, subjects) }))
@@ -34,14 +34,14 @@ func main() {
 func run(scope *suite.Scope, r *suite.Report, steady time.Duration, subjects int) {
 	w := start(scope, readDeploy(scope, "../deploy"))
 	w.report = r
-	w.watch()
+	w.startPrometheuses()
 	stop := w.load(scope.Context())
 	for _, part := range []func(*suite.Scope){
-		func(t *suite.Scope) { w.quiet(t, steady) }, w.trouble, w.aftermath, w.panels, func(t *suite.Scope) { stop(); w.tools(t) },
-		func(t *suite.Scope) { w.series(t, subjects) }, w.crowded, w.end,
+		func(t *suite.Scope) { w.quiet(t, steady) }, w.killServers, w.restartRedis, w.panels, func(t *suite.Scope) { stop(); w.tools(t) },
+		func(t *suite.Scope) { w.series(t, subjects) }, w.evictKeys, w.killNodes,
 	} {
 		if err := scope.Run(part); err != nil {
-			r.Line("an error", suite.Judged(false, "%v", err)) // and the next part may show more
+			r.Line("error", suite.Judged(false, "%v", err)) // and continue with the next part
 		}
 	}
 }

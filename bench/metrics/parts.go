@@ -12,28 +12,28 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// What happens in this world, by when. The other alerts take longer than we have; promtool's tests are about them too.
+// The alerts that are expected, by phase. The other alerts take too long to fire; promtool's tests cover them.
 var (
-	inTrouble = []string{
+	duringFaults = []string{
 		"HeadgateStoreErrors", "HeadgateFallback", "HeadgateRulesBad", "HeadgateRulesBehind",
 		"HeadgateAvailabilityFastBurn", "HeadgateAvailabilitySlowBurn",
 	}
-	afterIt     = []string{"HeadgateFailover", "HeadgateRulesDiffer", "HeadgateDenialSpike"}
-	withoutRoom = []string{"HeadgateRedisEvicts"}
-	atTheEnd    = []string{"HeadgateDown", "HeadgateNodeDown"}
-	provoked    = slices.Concat(inTrouble, afterIt, withoutRoom, atTheEnd)
+	afterRestart   = []string{"HeadgateFailover", "HeadgateRulesDiffer", "HeadgateDenialSpike"}
+	duringEviction = []string{"HeadgateRedisEvicts"}
+	afterKill      = []string{"HeadgateDown", "HeadgateNodeDown"}
+	expectedAlerts = slices.Concat(duringFaults, afterRestart, duringEviction, afterKill)
 )
 
-// patience is how long an alert may take: rules in PostgreSQL are behind after ten seconds.
+// patience is how long an alert may take to fire: rules in PostgreSQL count as behind after ten seconds.
 const patience = 30 * time.Second
 
-// quiet expects all rules to be loaded and none to fire, some time after there is something to judge by.
+// quiet expects all rules to be loaded and no alert to fire, a steady time after the first scrapes.
 func (w *world) quiet(t *suite.Scope, steady time.Duration) {
-	for _, p := range w.watchers {
-		p.seen(t)
+	for _, p := range w.prometheuses {
+		p.awaitScrapes(t)
 	}
 	suite.Sleep(steady)
-	for _, p := range w.watchers {
+	for _, p := range w.prometheuses {
 		var alerts, firing, broken []string
 		for _, a := range p.rules(t) {
 			if a.Type == "alerting" {
@@ -47,49 +47,49 @@ func (w *world) quiet(t *suite.Scope, steady time.Duration) {
 			}
 		}
 		want := len(w.deploy.rules.alerts())
-		w.line(p.name+": alerts loaded", len(alerts) == want && len(broken) == 0, "%d of %d%s", len(alerts), want, list(broken))
-		w.line(p.name+": quiet before the trouble", len(firing) == 0, "%d fire%s", len(firing), list(firing))
+		w.addLine(p.name+": alerts loaded", len(alerts) == want && len(broken) == 0, "%d of %d%s", len(alerts), want, list(broken))
+		w.addLine(p.name+": quiet before the faults", len(firing) == 0, "%d fire%s", len(firing), list(firing))
 	}
 }
 
-func (w *world) line(what string, met bool, format string, args ...any) {
+func (w *world) addLine(what string, met bool, format string, args ...any) {
 	w.report.Line(what, suite.Judged(met, format, args...))
 }
 
-// trouble is a killed Redis, a killed PostgreSQL and a bad file at once.
-func (w *world) trouble(t *suite.Scope) {
+// killServers kills Redis and PostgreSQL and writes an invalid rule file.
+func (w *world) killServers(t *suite.Scope) {
 	w.redis.Kill()
 	w.postgres.Kill()
 	w.nodes[0].Write("rules.yaml", "rules: [{id: bad, limit: 5/often}]\n")
-	w.fire(t, "Redis and PostgreSQL killed, a bad rule file", inTrouble)
+	w.fire(t, "Redis and PostgreSQL killed, an invalid rule file", duringFaults)
 }
 
-// aftermath is Redis back and empty, other rules at one node, and somebody who asks too much.
-func (w *world) aftermath(t *suite.Scope) {
+// restartRedis restarts Redis without data, changes the rules of one node and floods it from one client.
+func (w *world) restartRedis(t *suite.Scope) {
 	w.redis.Restart(t)
 	w.nodes[0].Write("rules.yaml", strings.ReplaceAll(rules, "2000000", "3000000"))
 	defer w.flood(t.Context())()
-	w.fire(t, "Redis back, other rules at one node, a flood", afterIt)
+	w.fire(t, "Redis restarted, different rules at one node, a flood", afterRestart)
 }
 
-// crowded is a Redis that may not have as much memory as it uses, and forgets.
-func (w *world) crowded(t *suite.Scope) {
+// evictKeys lowers the memory limit of Redis below its use, so that it evicts keys.
+func (w *world) evictKeys(t *suite.Scope) {
 	w.redis.Must(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	w.redis.Must(t, "CONFIG", "SET", "maxmemory", "2mb")
-	w.fire(t, "Redis evicts", withoutRoom)
+	w.fire(t, "Redis evicts", duringEviction)
 }
 
-// end is that of all nodes.
-func (w *world) end(t *suite.Scope) {
+// killNodes kills all nodes.
+func (w *world) killNodes(t *suite.Scope) {
 	for _, n := range w.nodes {
 		n.Kill()
 	}
-	w.fire(t, "all nodes killed", atTheEnd)
+	w.fire(t, "all nodes killed", afterKill)
 }
 
-// fire expects alerts, and texts in them that people can read.
+// fire expects alerts to fire, with rendered annotations.
 func (w *world) fire(t *suite.Scope, what string, alerts []string) {
-	for _, p := range w.watchers {
+	for _, p := range w.prometheuses {
 		firing := p.await(t, alerts, patience)
 		var missing, unreadable []string
 		for _, name := range alerts {
@@ -105,12 +105,12 @@ func (w *world) fire(t *suite.Scope, what string, alerts []string) {
 				}
 			}
 		}
-		w.line(p.name+": "+what, len(missing)+len(unreadable) == 0, "%d of %d alerts fire%s%s", len(alerts)-len(missing), len(alerts),
+		w.addLine(p.name+": "+what, len(missing)+len(unreadable) == 0, "%d of %d alerts fire%s%s", len(alerts)-len(missing), len(alerts),
 			list(missing), list(unreadable))
 	}
 }
 
-// panels expects an answer to each query of the dashboard, and to each rule that records: after all that was, with the flood over.
+// panels expects data for each query of the dashboard and for each recording rule, after the faults and the flood.
 func (w *world) panels(t *suite.Scope) {
 	queries := w.deploy.dashboard.queries()
 	for _, g := range w.deploy.rules.Groups {
@@ -120,7 +120,7 @@ func (w *world) panels(t *suite.Scope) {
 			}
 		}
 	}
-	for _, p := range w.watchers {
+	for _, p := range w.prometheuses {
 		var empty []string
 		for _, q := range queries {
 			samples, err := p.query(t.Context(), q.expr)
@@ -129,27 +129,27 @@ func (w *world) panels(t *suite.Scope) {
 				empty = append(empty, q.panel)
 			}
 		}
-		w.line(p.name+": queries of the dashboard and recorded rules with an answer", len(empty) == 0, "%d of %d%s",
+		w.addLine(p.name+": dashboard queries and recording rules with data", len(empty) == 0, "%d of %d%s",
 			len(queries)-len(empty), len(queries), list(empty))
 		buckets, err := p.query(t.Context(), "headgate_check_duration_seconds_bucket")
 		testenv.NoError(t, err)
-		w.line(p.name+": histograms are that", len(buckets) == 0 == (p.name == "native"), "%d series of buckets", len(buckets))
+		w.addLine(p.name+": histograms of this type", len(buckets) == 0 == (p.name == "native"), "%d series of buckets", len(buckets))
 	}
 }
 
-// tools are promtool's opinions.
+// tools runs promtool's checks.
 func (w *world) tools(t *suite.Scope) {
 	for i, n := range w.nodes {
 		text, err := n.Metrics(t.Context())
 		testenv.NoError(t, err)
-		said, err := promtool(t, text, "check", "metrics")
-		w.line(fmt.Sprintf("promtool check metrics, node %d", i), err == nil, "%d lines, %s", strings.Count(text, "\n"), said)
+		output, err := promtool(t, text, "check", "metrics")
+		w.addLine(fmt.Sprintf("promtool check metrics, node %d", i), err == nil, "%d lines, %s", strings.Count(text, "\n"), output)
 	}
-	said, err := promtool(t, "", "test", "rules", w.deploy.testsFile)
-	w.line("promtool test rules", err == nil, "%s", said)
+	output, err := promtool(t, "", "test", "rules", w.deploy.testsFile)
+	w.addLine("promtool test rules", err == nil, "%s", output)
 }
 
-// series expects as many of them for many callers as for few. A slow moment of Redis may make a few more.
+// series expects as many series for many callers as for few. Slow responses of Redis may add a few.
 func (w *world) series(t *suite.Scope, subjects int) {
 	const few, more = 1_000, 12
 	count := func() int {
@@ -157,26 +157,26 @@ func (w *world) series(t *suite.Scope, subjects int) {
 		testenv.NoError(t, err)
 		return strings.Count(text, "\nheadgate_")
 	}
-	w.crowd(t, 0, few)
+	w.sendMany(t, 0, few)
 	before := count()
-	w.crowd(t, few, subjects)
+	w.sendMany(t, few, subjects)
 	after := count()
-	w.line("series of a node", after <= before+more, "%d with %d callers, %d with %d", before, few, after, subjects)
+	w.addLine("series of a node", after <= before+more, "%d with %d callers, %d with %d", before, few, after, subjects)
 }
 
-// promtool is what it says, in one line.
+// promtool runs promtool and returns its output in one line.
 func promtool(t testing.TB, input string, args ...string) (string, error) {
 	command := exec.CommandContext(t.Context(), testenv.Find(t, "promtool"), args...)
 	command.Stdin = strings.NewReader(input)
 	out, err := command.CombinedOutput()
-	said := strings.Join(strings.Fields(string(out)), " ")
-	if said == "" && err == nil {
-		said = "no complaint"
+	output := strings.Join(strings.Fields(string(out)), " ")
+	if output == "" && err == nil {
+		output = "no findings"
 	}
-	return said, err
+	return output, err
 }
 
-// list is what comes after a number of things.
+// list returns things in parentheses, or "" if there are none.
 func list(things []string) string {
 	if len(things) == 0 {
 		return ""

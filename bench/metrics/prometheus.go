@@ -18,10 +18,10 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// prometheus is a real one.
+// prometheus is a running Prometheus server.
 type prometheus struct{ name, address string }
 
-// startPrometheus has it scrape targets, by job, and evaluate rules every second.
+// startPrometheus starts a Prometheus that scrapes targets, by job, and evaluates rules every second.
 func startPrometheus(scope testing.TB, name, rules string, jobs map[string][]string, flags ...string) *prometheus {
 	p := &prometheus{name, testenv.FreeAddress(scope)}
 	dir := scope.TempDir()
@@ -38,28 +38,28 @@ func startPrometheus(scope testing.TB, name, rules string, jobs map[string][]str
 	return p
 }
 
-// get asks its API.
+// get queries the HTTP API.
 func (p *prometheus) get(ctx context.Context, path string, data any) error {
 	text, status, err := fleet.Fetch(ctx, http.DefaultClient, http.MethodGet, "http://"+p.address+path, "")
 	if err != nil {
 		return err
 	}
-	answer := struct {
+	response := struct {
 		Status, Error string
 		Data          any
 	}{Data: data}
-	if err := json.Unmarshal(text, &answer); err != nil {
+	if err := json.Unmarshal(text, &response); err != nil {
 		return fmt.Errorf("%s: %d: %w", p.name, status, err)
 	}
-	if answer.Status != "success" {
-		return fmt.Errorf("%s: %s", p.name, answer.Error)
+	if response.Status != "success" {
+		return fmt.Errorf("%s: %s", p.name, response.Error)
 	}
 	return nil
 }
 
-// sample is one series of an answer.
+// sample is one series of a query result.
 type sample struct {
-	Value [2]any // when, and what as text
+	Value [2]any // time, and value as text
 }
 
 func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
@@ -70,26 +70,26 @@ func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
 	return data.Result, nil
 }
 
-// seen returns when rules were evaluated on what was scraped from all jobs, more than once. Prometheus listens before it answers.
-func (p *prometheus) seen(t *suite.Scope) {
-	for end := time.Now().Add(patience); ; suite.Sleep(200 * time.Millisecond) {
+// awaitScrapes returns when rules were evaluated on more than one scrape of all jobs. Prometheus listens before it is ready.
+func (p *prometheus) awaitScrapes(t *suite.Scope) {
+	for deadline := time.Now().Add(patience); ; suite.Sleep(200 * time.Millisecond) {
 		jobs, err := p.query(t.Context(), "headgate:check_duration_seconds:p99_rate5m > 0")
 		if len(jobs) == 2 {
 			return
 		}
-		if time.Now().After(end) || t.Context().Err() != nil {
+		if time.Now().After(deadline) || t.Context().Err() != nil {
 			t.Fatalf("%s: %d of 2 jobs scraped after %v: %v", p.name, len(jobs), patience, err)
 		}
 	}
 }
 
-// alert is what Prometheus says of a rule that alerts.
+// alert is the state of a rule in Prometheus.
 type alert struct {
 	Name, Type, State, Health, LastError string
 	Alerts                               []struct{ Annotations map[string]string }
 }
 
-// rules are all that are loaded, those that record too.
+// rules returns all loaded rules, including recording rules.
 func (p *prometheus) rules(t *suite.Scope) (all []alert) {
 	var data struct {
 		Groups []struct{ Rules []alert }
@@ -101,9 +101,9 @@ func (p *prometheus) rules(t *suite.Scope) (all []alert) {
 	return all
 }
 
-// await returns those that fire, once all that are wanted do or it has taken too long.
+// await returns the firing alerts as soon as all wanted ones fire, or when patience is over.
 func (p *prometheus) await(t *suite.Scope, wanted []string, patience time.Duration) map[string]alert {
-	for end := time.Now().Add(patience); ; suite.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; suite.Sleep(200 * time.Millisecond) {
 		firing, missing := map[string]alert{}, slices.Clone(wanted)
 		for _, a := range p.rules(t) {
 			if a.State == "firing" {
@@ -111,7 +111,7 @@ func (p *prometheus) await(t *suite.Scope, wanted []string, patience time.Durati
 				missing = slices.DeleteFunc(missing, func(name string) bool { return name == a.Name })
 			}
 		}
-		if len(missing) == 0 || time.Now().After(end) {
+		if len(missing) == 0 || time.Now().After(deadline) {
 			return firing
 		}
 	}

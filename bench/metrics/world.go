@@ -17,16 +17,16 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// world is two servers with rules in files and one with rules in PostgreSQL, all on one Redis, and two that scrape them: with
-// classic histograms and with native ones.
+// world is two servers with rules in files and one with rules in PostgreSQL, all on one Redis, and two Prometheus servers that scrape
+// them: with classic histograms and with native ones.
 type world struct {
-	scope    testing.TB
-	deploy   *deploy
-	redis    *testenv.Server
-	postgres *testenv.Postgres
-	nodes    []*fleet.Node // the first two have files
-	watchers []*prometheus
-	report   *suite.Report
+	scope        testing.TB
+	deploy       *deploy
+	redis        *testenv.Server
+	postgres     *testenv.Postgres
+	nodes        []*fleet.Node // the first two have rule files
+	prometheuses []*prometheus
+	report       *suite.Report
 }
 
 const rules = `rules:
@@ -43,7 +43,7 @@ func start(scope testing.TB, d *deploy) *world {
 	w := &world{scope: scope, deploy: d, redis: testenv.Start(scope, testenv.Redis), postgres: testenv.StartPostgres(scope)}
 	program := testenv.BuildHeadgate(scope)
 	w.publish()
-	// Redis has a second to answer: that a busy machine pauses for 10 ms is no trouble that alerts should tell of here.
+	// The deadline is a second: alerts must not fire because a busy machine pauses for 10 ms.
 	redis := fmt.Sprintf("redis: {address: \"redis://%s\", deadline: 1s}\n", w.redis.Addr())
 	files, database := "rules: rules.yaml", fmt.Sprintf("postgres: {address: %q}\nlast_good_file: kept", w.postgres.URL())
 	for _, from := range []string{files, files, database} {
@@ -54,19 +54,19 @@ func start(scope testing.TB, d *deploy) *world {
 	return w
 }
 
-// watch starts those that scrape. Alerts that are to fire here do so without delay.
-func (w *world) watch() {
-	w.deploy.rules.hasten(provoked)
+// startPrometheuses starts the Prometheus servers. The expected alerts fire without delay.
+func (w *world) startPrometheuses() {
+	w.deploy.rules.removeDelays(expectedAlerts)
 	alerts, err := yaml.Marshal(&w.deploy.rules)
 	testenv.NoError(w.scope, err)
 	jobs := map[string][]string{"headgate": {w.nodes[0].Ops, w.nodes[1].Ops}, "headgate-postgres": {w.nodes[2].Ops}}
-	w.watchers = []*prometheus{
+	w.prometheuses = []*prometheus{
 		startPrometheus(w.scope, "classic", string(alerts), jobs),
 		startPrometheus(w.scope, "native", string(alerts), jobs, "--enable-feature=native-histograms"),
 	}
 }
 
-// publish puts a rule into PostgreSQL.
+// publish publishes a rule in PostgreSQL.
 func (w *world) publish() {
 	db, err := pgrules.Open(w.postgres.URL(), "")
 	testenv.NoError(w.scope, err)
@@ -76,14 +76,14 @@ func (w *world) publish() {
 	d, err := pgrules.Define([]byte(`{"id":"api","match":{"path":"/api"},"by":["user"],"limit":"1000000/hour","meter":true}`))
 	testenv.NoError(w.scope, err)
 	edits := []pgrules.Edit{{Name: d.Rule.ID, Put: d, Revision: pgrules.AnyRevision}}
-	_, err = db.Publish(w.scope.Context(), pgrules.Who{Name: "ann", Comment: "trying"}, pgrules.Change{Edits: edits})
+	_, err = db.Publish(w.scope.Context(), pgrules.Who{Name: "ann", Comment: "test"}, pgrules.Change{Edits: edits})
 	testenv.NoError(w.scope, err)
 }
 
-// request is one that a node is asked about, of a tier if that is not empty.
+// request is a request to check. An empty tier means none.
 type request struct{ path, user, tier string }
 
-// check asks a node about some requests at once.
+// check checks requests at a node, as a batch if there are several.
 func check(ctx context.Context, n *fleet.Node, requests ...request) error {
 	texts := make([]string, len(requests))
 	for i, r := range requests {
@@ -97,21 +97,21 @@ func check(ctx context.Context, n *fleet.Node, requests ...request) error {
 	return err
 }
 
-// usual is what callers ask for, in turn. Nothing is denied while Redis answers.
-var usual = []request{
+// usualRequests are the requests of the load, in turn. None is denied while Redis is available.
+var usualRequests = []request{
 	{"/api", "ann", ""}, {"/api", "ben", "pro"}, {"/open", "cat", ""}, {"/closed", "cat", ""}, {"/api", "exempt", ""}, {"/none", "dan", ""},
 }
 
-// pause is between two checks of a node.
+// pause is the time between two checks at a node.
 const pause = 10 * time.Millisecond
 
-// load asks all nodes at a steady rate until it is stopped. What becomes of it is what Prometheus is to tell.
+// load sends checks to all nodes at a steady rate until it is stopped. It ignores errors: Prometheus must show them.
 func (w *world) load(ctx context.Context) (stop func()) {
 	var callers []func(context.Context)
 	for _, n := range w.nodes {
 		callers = append(callers, func(ctx context.Context) {
 			for i := 0; ctx.Err() == nil; i++ {
-				_ = check(ctx, n, usual[i%len(usual)])
+				_ = check(ctx, n, usualRequests[i%len(usualRequests)])
 				suite.Sleep(pause)
 			}
 		})
@@ -119,7 +119,7 @@ func (w *world) load(ctx context.Context) (stop func()) {
 	return suite.Background(ctx, callers...)
 }
 
-// flood has one caller ask far more than it may until it is stopped.
+// flood has one caller send far more than its limit until it is stopped.
 func (w *world) flood(ctx context.Context) (stop func()) {
 	requests := make([]request, 50)
 	for i := range requests {
@@ -127,13 +127,13 @@ func (w *world) flood(ctx context.Context) (stop func()) {
 	}
 	return suite.Background(ctx, func(ctx context.Context) {
 		for ; ctx.Err() == nil; suite.Sleep(100 * time.Millisecond) {
-			_ = check(ctx, w.nodes[1], requests...) // as above
+			_ = check(ctx, w.nodes[1], requests...) // as in load
 		}
 	})
 }
 
-// crowd has so many callers ask once each.
-func (w *world) crowd(t *suite.Scope, from, to int) {
+// sendMany sends one check for each of many callers.
+func (w *world) sendMany(t *suite.Scope, from, to int) {
 	const batch = 1000
 	for ; from < to; from += batch {
 		requests := make([]request, min(batch, to-from))
