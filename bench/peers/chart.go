@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// chart has variants drawn. What the client uses counts too if it is the limiter.
+// chart adds variants to the charts. clientToo adds the client's CPU, for variants in which the client is the limiter.
 func (b *bench) chart(title string, got paired.Samples, variants []paired.Variant, clientToo bool) {
 	speed, cost := chart.Group{Title: title}, chart.Group{Title: title}
 	for _, v := range variants {
@@ -30,7 +30,7 @@ func (b *bench) chart(title string, got paired.Samples, variants []paired.Varian
 	b.speed.Groups, b.cost.Groups = append(b.speed.Groups, speed), append(b.cost.Groups, cost)
 }
 
-// drawCharts writes them where documents are.
+// drawCharts writes the charts to the documentation's directory.
 func (b *bench) drawCharts(docs string) {
 	dir := filepath.Join(docs, "performance")
 	testenv.NoError(b, os.MkdirAll(dir, 0o750))

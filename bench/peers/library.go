@@ -15,27 +15,27 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// open is our store as users have it, but for a deadline that no busy machine misses.
+// open returns our store as users have it, but with a deadline that a busy machine does not miss.
 func (b *bench) open() *storewrap.Store {
 	return fleet.Wrap(b, "redis://"+b.redis.Addr(), storewrap.Options{Deadline: time.Second})
 }
 
-// do asks once.
+// do makes one call.
 type do = func(caller, n int) error
 
-// takes charges one counter of whoever asks, and notes whether it was decided by path.
+// takes returns calls that charge one counter of a drawn subject and count the decisions made by path.
 func (b *bench) takes(store headgate.Store, from []int32, c headgate.Charge, path headgate.Path, t *tally) do {
-	type room struct {
+	type scratch struct {
 		charges [1]headgate.Charge
 		results [1]headgate.Result
 		_       [64]byte
 	}
-	rooms := make([]room, callers)
-	for i := range rooms {
-		rooms[i].charges[0] = c
+	scratches := make([]scratch, callers)
+	for i := range scratches {
+		scratches[i].charges[0] = c
 	}
 	return func(caller, n int) error {
-		r := &rooms[caller]
+		r := &scratches[caller]
 		r.charges[0].Subject = b.draws.ids[next(from, caller, n)]
 		err := store.Take(context.Background(), r.charges[:], r.results[:])
 		t.note(caller, n, r.results[0].Path == path)
@@ -43,14 +43,15 @@ func (b *bench) takes(store headgate.Store, from []int32, c headgate.Charge, pat
 	}
 }
 
-// charge is of a limit that nobody is at, and another that everybody is.
+// charge returns a charge of one unit.
 func charge(name string, limit headgate.Limit) headgate.Charge {
 	return headgate.Charge{Counter: headgate.CounterOf(name, "", limit.Algorithm), Limit: limit, Cost: 1}
 }
 
+// plenty is a limit that no subject reaches, none a limit that all subjects exceed.
 var plenty, none = headgate.PerHour(headgate.MaxCost), headgate.PerHour(1)
 
-// local is what costs nothing but CPU: decisions by what is leased, or known to be denied.
+// local measures decisions without Redis: by lease or by a cached denial.
 func (b *bench) local() {
 	store := b.open()
 	var tallies [5]tally
@@ -76,20 +77,20 @@ func (b *bench) local() {
 	for i := range variants {
 		variants[i].Warm = b.Slice
 	}
-	got := b.Measure(fmt.Sprintf("in the process, zipf over %d subjects", hot), b.Rounds, b.Slice/2, variants)
+	got := b.Measure(fmt.Sprintf("in process, zipf over %d subjects", hot), b.Rounds, b.Slice/2, variants)
 	for i, v := range variants {
-		fmt.Printf("%s: %.2f %% were\n", v.Name, tallies[i].share())
+		fmt.Printf("%s: %.2f %% on that path\n", v.Name, tallies[i].share())
 	}
 	nanos := func(sample paired.Sample) float64 { return 1000 * sample.ClientCPU }
-	for i, most := range []float64{300, 0, 300, 1500, 1500} {
-		if name := variants[i].Name; most > 0 {
-			b.ExpectMax(name+", CPU ns", got.Median(name, nanos), most)
+	for i, target := range []float64{300, 0, 300, 1500, 1500} {
+		if name := variants[i].Name; target > 0 {
+			b.ExpectMax(name+", CPU ns", got.Median(name, nanos), target)
 		}
 	}
 	b.ExpectMaxValue("Take, leased, allocations", testing.AllocsPerRun(10_000, func() { _ = take(0, 0) }), 0)
 }
 
-// checks are whole decisions, by users, their tenants and addresses.
+// checks returns whole decisions, with attributes of users, tenants and addresses.
 func (b *bench) checks(store headgate.Store, t *tally, rules ...headgate.Rule) do {
 	limiter, err := headgate.New(store, rules...)
 	testenv.NoError(b, err)
@@ -107,29 +108,29 @@ func (b *bench) checks(store headgate.Store, t *tally, rules ...headgate.Rule) d
 	}
 }
 
-// library compares calls of Redis, and how much of them leases save where most subjects are asked for rarely.
+// library compares calls to Redis, and how many of them leases save where most subjects are rare.
 func (b *bench) library() {
 	store, client := b.open(), bare.Open(b, b.redis.Addr())
-	byKey := func(ask peer.Library) do {
-		return func(caller, n int) error { return ask(b.draws.keys[next(b.draws.all, caller, n)]) }
+	byKey := func(call peer.Library) do {
+		return func(caller, n int) error { return call(b.draws.keys[next(b.draws.all, caller, n)]) }
 	}
 	strict := charge("strict", headgate.PerMinute(1_000_000))
 	strict.Strict = true
-	var leased, asked tally
+	var leased, byStore tally
 	variants := []paired.Variant{
 		{Name: "bare client, smallest script", Do: byKey(func(key string) error {
 			return bare.Check(context.Background(), client, "bare:"+key).Error()
 		})},
 		{Name: "redis_rate", Do: byKey(peer.RedisRate(b, b.redis.Addr()))},
 		{Name: "ulule/limiter", Do: byKey(peer.UluleRedis(b, b.redis.Addr()))},
-		{Name: "Headgate, strict", Do: b.takes(store, b.draws.all, strict, "", &asked)},
+		{Name: "Headgate, strict", Do: b.takes(store, b.draws.all, strict, "", &byStore)},
 		{Name: "Headgate", Do: b.takes(store, b.draws.all, charge("zipf", plenty), headgate.PathLease, &leased)},
 	}
 	for i := range variants {
 		variants[i].Callers, variants[i].ServerCPU = callers, b.redisCPU
 	}
 	got := b.Measure(fmt.Sprintf("Redis, %d callers, zipf over %d subjects", callers, subjects), b.Rounds, b.Slice, variants)
-	fmt.Printf("strict: %.2f %% were decided by Redis; otherwise %.2f %% were leased\n", asked.share(), leased.share())
+	fmt.Printf("strict: %.2f %% were decided by Redis; otherwise %.2f %% were leased\n", byStore.share(), leased.share())
 	b.ratio(got, "Headgate, strict", "bare client, smallest script", 0.85)
 	b.ratio(got, "Headgate, strict", "redis_rate", 1.3)
 	b.ratio(got, "Headgate, strict", "ulule/limiter", 1.3)

@@ -1,6 +1,6 @@
-// Command peers measures us beside what else could be used, and beside the least that could do the work: in the process
-// with counters in Redis and in memory, as a service, and behind Envoy; how fast, by how much CPU, and how late. Servers
-// are processes of their own. It ends with a verdict for each aim of docs/performance.md and fails if one is missed.
+// Command peers compares Headgate with other rate limiters and with minimal baselines: as a library with counters in Redis and
+// in memory, as a service, and behind Envoy, by throughput, CPU and latency. Servers are separate processes. It ends with a
+// verdict for each target of docs/performance.md and fails if one is missed.
 package main
 
 import (
@@ -19,8 +19,8 @@ const callers = 64
 
 func main() {
 	bare.Main()
-	only := flag.String("only", "", "measure this `part` alone: local, library, memory, latency or wire")
-	docs := flag.String("docs", "", "draw the charts in this `directory`, in performance/")
+	only := flag.String("only", "", "measure only this `part`: local, library, memory, latency or wire")
+	docs := flag.String("docs", "", "write the charts to performance/ in this `directory`")
 	paired.Main(12, 300*time.Millisecond, func(s *paired.Suite) {
 		b := &bench{
 			Suite: s, draws: newDraws(),
@@ -52,7 +52,7 @@ func (b *bench) run(only string) {
 		if only != "" && only != part.name {
 			continue
 		}
-		// Each has a Redis of its own: the keys of one shall not expire under another.
+		// Each part has its own Redis: the keys of one must not expire during another.
 		err := root.Run(func(scope *suite.Scope) {
 			b.Scope, b.redis = scope, testenv.Start(scope, testenv.Redis)
 			part.run()
@@ -60,10 +60,10 @@ func (b *bench) run(only string) {
 		b.Scope = root
 		testenv.NoError(b, err)
 	}
-	fmt.Printf("\nall this took %v\n", time.Since(started).Round(time.Second))
+	fmt.Printf("\ntotal time %v\n", time.Since(started).Round(time.Second))
 }
 
-// ratio expects a throughput of so many times another's.
+// ratio expects the throughput of one variant to be at least want times that of another.
 func (b *bench) ratio(got paired.Samples, one, other string, want float64) {
 	b.ExpectMin(one+" ÷ "+other, got.Ratio(one, other, paired.Throughput), want)
 }

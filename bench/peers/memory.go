@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// memory is for orientation: what a decision costs without Redis.
+// memory measures decisions in memory, for orientation.
 func (b *bench) memory() {
 	store, ours := b.open(), memstore.New(memstore.Options{MaxEntries: 2 * subjects})
-	ways := []struct {
+	libraries := []struct {
 		name string
-		ask  peer.Library
+		call peer.Library
 	}{
 		{"x/time/rate in a sync.Map", peer.Rate()},
 		{"sethvargo/go-limiter", peer.GoLimiter(b)},
@@ -29,13 +29,13 @@ func (b *bench) memory() {
 	}
 	one := []int32{0}
 	var variants []paired.Variant
-	add := func(name string, asks func(from []int32) do) {
-		variants = append(variants, paired.Variant{Name: name + ", zipf", Callers: 1, Do: asks(b.draws.all)},
-			paired.Variant{Name: name + ", one key", Callers: 1, Do: asks(one)})
+	add := func(name string, draw func(from []int32) do) {
+		variants = append(variants, paired.Variant{Name: name + ", zipf", Callers: 1, Do: draw(b.draws.all)},
+			paired.Variant{Name: name + ", one key", Callers: 1, Do: draw(one)})
 	}
-	for _, w := range ways {
+	for _, w := range libraries {
 		add(w.name, func(from []int32) do {
-			return func(caller, n int) error { return w.ask(b.draws.keys[next(from, caller, n)]) }
+			return func(caller, n int) error { return w.call(b.draws.keys[next(from, caller, n)]) }
 		})
 	}
 	var ignored tally
@@ -44,5 +44,5 @@ func (b *bench) memory() {
 	})
 	leased := b.takes(store, one, charge("one", plenty), headgate.PathLease, &ignored)
 	variants = append(variants, paired.Variant{Name: "leased, subject known, one key", Callers: 1, Do: leased})
-	b.Measure(fmt.Sprintf("in memory, 1 caller, %d subjects; no aims", subjects), b.Rounds, max(b.Slice/5, 10*time.Millisecond), variants)
+	b.Measure(fmt.Sprintf("in memory, 1 caller, %d subjects; no targets", subjects), b.Rounds, max(b.Slice/5, 10*time.Millisecond), variants)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/bench/internal/peer"
 )
 
-// limits are for the peer, and imported by ours: nobody is at the one, and everybody at the other.
+// limits is the peer's config, which ours imports: one limit that no subject reaches and one that all exceed.
 const limits = `domain: api
 descriptors:
   - key: user
@@ -18,7 +18,7 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 1}
 `
 
-// rules are the same for those who ask by attributes, and one that leaves all to Redis.
+// rules are the same limits for requests with attributes, and a strict one.
 const rules = `rules:
   - id: strict
     match: {domain: api, entries: strict}
@@ -36,23 +36,23 @@ const rules = `rules:
     limit: 1/day
 `
 
-// service is a program to ask by gRPC.
+// service is a gRPC server and a connection to it.
 type service struct {
 	*bare.Service
 	conn *grpc.ClientConn
 }
 
-// services are what is compared, those with counters in front of the same Redis.
+// services are the servers to compare. Those with counters share a Redis.
 type services struct {
 	atOnce, theirs, theirsCached, ours service
-	// here is which variants were decided by the service itself.
-	here map[string]*tally
+	// local counts the decisions of each variant that the service made without Redis.
+	local map[string]*tally
 }
 
 func (b *bench) startServices() *services {
-	all := &services{here: map[string]*tally{}}
+	all := &services{local: map[string]*tally{}}
 	all.atOnce.Service = bare.Start(b, "")
-	// As its documentation recommends; its local cache, of what is denied, is off unless it is asked for.
+	// As its documentation recommends. Its local cache of denials is off by default.
 	for of, env := range map[*service]string{&all.theirs: "", &all.theirsCached: "LOCAL_CACHE_SIZE_IN_BYTES=67108864"} {
 		of.Service = peer.Ratelimit(b, b.redis.Addr(), map[string]string{"limits.yaml": limits},
 			"REDIS_PIPELINE_WINDOW=150us", env)
@@ -67,7 +67,7 @@ func (b *bench) startServices() *services {
 	return all
 }
 
-// cpu is what a service and Redis have used.
+// cpu returns a function for the CPU time that a service and Redis have used.
 func (b *bench) cpu(of *service) func() time.Duration {
 	return func() time.Duration { return of.CPU() + b.redisCPU() }
 }

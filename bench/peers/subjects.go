@@ -7,18 +7,18 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Who asks: 100,000 by zipf (1.1). Of those the first ones are asked for often enough for their units to be leased.
+// Subjects are drawn by zipf (1.1). The hot ones are busy enough to be leased.
 const (
 	subjects = 100_000
 	hot      = 1_000
 )
 
-// draws are who asks, in turn.
+// draws is a precomputed sequence of subjects.
 type draws struct {
 	keys []string
 	ids  []headgate.Subject
 	all  []int32
-	hot  []int32 // the same without those that are not
+	hot  []int32 // only the hot ones
 }
 
 func newDraws() draws {
@@ -39,32 +39,32 @@ func newDraws() draws {
 	return d
 }
 
-// next is who asks; every caller, and every round, begins elsewhere.
+// next returns the subject of a call. Every caller and every round starts elsewhere in the sequence.
 func next(from []int32, caller, n int) int32 {
 	return from[(n+(n>>32)*104_729+caller*16_411)%len(from)]
 }
 
-// tally counts who decided, for each caller, in the slices that are measured.
+// tally counts local decisions, for each caller, in measured slices.
 type tally [callers]struct {
-	here, all int64
-	_         [48]byte // callers must not slow each other down
+	local, all int64
+	_          [48]byte // padding against false sharing
 }
 
-func (t *tally) note(caller, n int, here bool) {
-	if n>>32 == 0 || n>>52 > 0 { // which warms up, and is not measured
+func (t *tally) note(caller, n int, local bool) {
+	if n>>32 == 0 || n>>52 > 0 { // warm-up
 		return
 	}
 	t[caller].all++
-	if here {
-		t[caller].here++
+	if local {
+		t[caller].local++
 	}
 }
 
-// share is how many percent were decided here.
+// share returns the percentage of local decisions.
 func (t *tally) share() float64 {
-	var here, all int64
+	var local, all int64
 	for i := range t {
-		here, all = here+t[i].here, all+t[i].all
+		local, all = local+t[i].local, all+t[i].all
 	}
-	return 100 * float64(here) / float64(max(1, all))
+	return 100 * float64(local) / float64(max(1, all))
 }

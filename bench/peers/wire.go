@@ -21,7 +21,7 @@ import (
 
 // Variants over the wire.
 const (
-	bareRLS       = "bare RLS, answers at once"
+	bareRLS       = "bare RLS, no store"
 	theirsAllowed = "envoyproxy/ratelimit, allowed"
 	theirsDenied  = "envoyproxy/ratelimit, denied"
 	theirsCached  = "envoyproxy/ratelimit, denied, cache"
@@ -40,10 +40,10 @@ const (
 func (b *bench) wire() {
 	all := b.startServices()
 	variants := append(b.unary(all), b.streams(all)...)
-	title := fmt.Sprintf("gRPC, %d callers, zipf over %d subjects; server is the service and Redis", callers, hot)
+	title := fmt.Sprintf("gRPC, %d callers, zipf over %d subjects; server CPU of the service and Redis", callers, hot)
 	got := b.Measure(title, b.Rounds, b.Slice, variants)
 	for _, name := range []string{checkAllowed, checkDenied, streamAllowed, streamDenied} {
-		fmt.Printf("%s: %.2f %% were\n", name, all.here[name].share())
+		fmt.Printf("%s: %.2f %% decided locally\n", name, all.local[name].share())
 	}
 	b.Note(oursDenied+" ÷ "+theirsCached, got.Ratio(oursDenied, theirsCached, paired.Throughput))
 	for _, of := range []struct{ leased, denied, least string }{
@@ -62,10 +62,10 @@ func (b *bench) wire() {
 	b.throughEnvoy(all)
 }
 
-// unary asks by requests that are written already, and only looks at how answers begin.
+// unary returns variants that send encoded requests and check only the first bytes of responses.
 func (b *bench) unary(all *services) []paired.Variant {
 	var variants []paired.Variant
-	// Field 1 is OK, or allowed; or it is OVER_LIMIT; or the first there is is field 2, when to try again.
+	// Responses begin with field 1, OK or allowed, with field 1, OVER_LIMIT, or with field 2, the retry time.
 	yes, over, later := []byte{1 << 3, 1}, []byte{1 << 3, 2}, []byte{2 << 3}
 	lease, cache := []byte(headgate.PathLease), []byte(headgate.PathCache)
 	const rls = rlsv3.RateLimitService_ShouldRateLimit_FullMethodName
@@ -73,7 +73,7 @@ func (b *bench) unary(all *services) []paired.Variant {
 		name, method string
 		of           *service
 		request      func(subject string) proto.Message
-		begins       []byte // of the answer
+		begins       []byte // of the response
 	}{
 		{bareRLS, rls, &all.atOnce, descriptor("user"), yes},
 		{theirsAllowed, rls, &all.theirs, descriptor("user"), yes},
@@ -86,23 +86,23 @@ func (b *bench) unary(all *services) []paired.Variant {
 		{checkAllowed, checkv1.CheckService_Check_FullMethodName, &all.ours, check("/user"), yes},
 		{checkDenied, checkv1.CheckService_Check_FullMethodName, &all.ours, check("/denied"), later},
 	} {
-		written := make([][]byte, hot)
-		for i := range written {
+		encoded := make([][]byte, hot)
+		for i := range encoded {
 			var err error
-			written[i], err = proto.Marshal(v.request(b.draws.keys[i]))
+			encoded[i], err = proto.Marshal(v.request(b.draws.keys[i]))
 			testenv.NoError(b, err)
-			for range 2 { // the first one passes everywhere
-				_, err := bare.Invoke(b.Context(), v.of.conn, v.method, written[i], nil)
+			for range 2 { // the first request is allowed everywhere
+				_, err := bare.Invoke(b.Context(), v.of.conn, v.method, encoded[i], nil)
 				testenv.NoError(b, err)
 			}
 		}
-		here := &tally{}
-		all.here[v.name] = here
+		local := &tally{}
+		all.local[v.name] = local
 		variants = append(variants, paired.Variant{
 			Name: v.name, Callers: callers, ServerCPU: b.cpu(v.of), Warm: b.warm(v.of == &all.ours),
 			Do: func(caller, n int) error {
-				answer, err := bare.Invoke(context.Background(), v.of.conn, v.method, written[next(b.draws.hot, caller, n)], v.begins)
-				here.note(caller, n, bytes.Contains(answer, lease) || bytes.Contains(answer, cache))
+				response, err := bare.Invoke(context.Background(), v.of.conn, v.method, encoded[next(b.draws.hot, caller, n)], v.begins)
+				local.note(caller, n, bytes.Contains(response, lease) || bytes.Contains(response, cache))
 				return err
 			},
 		})
@@ -110,7 +110,7 @@ func (b *bench) unary(all *services) []paired.Variant {
 	return variants
 }
 
-// warm is for those whose leases end while others have their turn.
+// warm returns the warm-up of a variant: a slice if its leases expire during the slices of others.
 func (b *bench) warm(leases bool) time.Duration {
 	if leases {
 		return b.Slice
@@ -134,15 +134,15 @@ func check(path string) func(subject string) proto.Message {
 	}
 }
 
-// streams ask over one stream that all callers share; ours through package client.
+// streams returns variants over one stream that all callers share; ours uses package client.
 func (b *bench) streams(all *services) []paired.Variant {
 	echo := bare.Stream(b, all.atOnce.conn, callers)
 	remote, err := client.New(client.Options{Addresses: []string{all.ours.Address}, Timeout: 5 * time.Second})
 	testenv.NoError(b, err)
 	b.Cleanup(remote.Close)
-	ask := func(name, path string, allowed bool) do {
-		here := &tally{}
-		all.here[name] = here
+	stream := func(name, path string, allowed bool) do {
+		local := &tally{}
+		all.local[name] = local
 		requests := make([]headgate.Request, hot)
 		for i := range requests {
 			requests[i].Attributes = headgate.Attributes{"path": path, "user": b.draws.keys[i]}
@@ -150,9 +150,9 @@ func (b *bench) streams(all *services) []paired.Variant {
 		return func(caller, n int) error {
 			d, err := remote.Check(context.Background(), requests[next(b.draws.hot, caller, n)])
 			if err == nil && d.Allowed != allowed {
-				err = fmt.Errorf("the answer is %+v", d)
+				err = fmt.Errorf("unexpected decision %+v", d)
 			}
-			here.note(caller, n, d.Path == headgate.PathLease || d.Path == headgate.PathCache)
+			local.note(caller, n, d.Path == headgate.PathLease || d.Path == headgate.PathCache)
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (b *bench) streams(all *services) []paired.Variant {
 		{Name: bareStream, Callers: callers, ServerCPU: b.cpu(&all.atOnce), Do: func(caller, n int) error {
 			return echo(caller, b.draws.keys[next(b.draws.hot, caller, n)])
 		}},
-		{Name: streamAllowed, Callers: callers, ServerCPU: b.cpu(&all.ours), Warm: b.Slice, Do: ask(streamAllowed, "/user", true)},
-		{Name: streamDenied, Callers: callers, ServerCPU: b.cpu(&all.ours), Warm: b.Slice, Do: ask(streamDenied, "/denied", false)},
+		{Name: streamAllowed, Callers: callers, ServerCPU: b.cpu(&all.ours), Warm: b.Slice, Do: stream(streamAllowed, "/user", true)},
+		{Name: streamDenied, Callers: callers, ServerCPU: b.cpu(&all.ours), Warm: b.Slice, Do: stream(streamDenied, "/denied", false)},
 	}
 }
