@@ -19,7 +19,7 @@ import (
 
 const callers = 64
 
-// direct compares the services by their protocol alone.
+// direct compares the services over gRPC, without Envoy.
 func direct(s *paired.Suite, all *services) {
 	var variants []paired.Variant
 	redis := func() time.Duration { return all.redis.CPU(s) }
@@ -28,39 +28,40 @@ func direct(s *paired.Suite, all *services) {
 		of                *bare.Service
 		descriptors, keys int
 	}{
-		{"a   bare, answers at once", all.atOnce, 1, 0},
+		{"a   bare, no store", all.atOnce, 1, 0},
 		{"b   bare, smallest script", all.bare, 1, 1},
 		{"c1  envoyproxy/ratelimit, 1 descriptor", all.theirs, 1, 1},
 		{"c3  envoyproxy/ratelimit, 3", all.theirs, 3, 3},
 		{"d1  headgate serve, 1 descriptor", all.ours, 1, 1},
 		{"d3  headgate serve, 3", all.ours, 3, 3},
 	} {
-		ask := asks(s, bare.Dial(s, v.of.Address), v.descriptors)
-		all.counted(s, v.name, int64(v.keys), func() error { return ask(subjects + i) })
+		send := requests(s, bare.Dial(s, v.of.Address), v.descriptors)
+		all.expectKeys(s, v.name, int64(v.keys), func() error { return send(subjects + i) })
 		variants = append(variants, paired.Variant{
 			Name: v.name, Callers: callers, ServerCPU: v.of.CPU, StoreCPU: redis,
-			Do: func(caller, n int) error { return ask(subject(caller, n)) },
+			Do: func(caller, n int) error { return send(subject(caller, n)) },
 		})
 	}
-	got := s.Measure(fmt.Sprintf("Envoy's protocol, %d callers, %d subjects; server is the service alone, store is Redis", callers, subjects),
+	got := s.Measure(fmt.Sprintf("Envoy's protocol, %d callers, %d subjects; server CPU of the service, store CPU of Redis", callers, subjects),
 		s.Rounds, s.Slice, variants)
 	s.ExpectMin("d1 ÷ c1, throughput", got.Ratio("d1", "c1", paired.Throughput), 1.6)
 	s.ExpectMax("d1 ÷ c1, server CPU per request", got.Ratio("d1", "c1", paired.ServerCPU), 0.5)
-	// Throughput is printed only: with three descriptors it depends on the callers' own CPU, which is the same for both.
+	// Throughput is not judged: with three descriptors it depends on the callers' own CPU, which is the same for both.
 	s.Note("d3 ÷ c3, throughput", got.Ratio("d3", "c3", paired.Throughput))
 	both := func(sample paired.Sample) float64 { return sample.ServerCPU + sample.StoreCPU }
 	s.ExpectMax("d3 ÷ c3, CPU of service and Redis per request", got.Ratio("d3", "c3", both), 0.625)
 	s.ExpectMin("d1 ÷ b, throughput", got.Ratio("d1", "b", paired.Throughput), 0.85)
 }
 
-// subject is who asks.
+// subject returns the subject of a call.
 func subject(caller, n int) int { return bare.Spread(caller, n) % subjects }
 
-// asks makes requests: by the user alone, or by the tenant and the address as well. They are written once, and of the answers only
-// the code is read: the callers have the same two cores as the servers, and are not what is measured.
-func asks(s *paired.Suite, conn *grpc.ClientConn, descriptors int) func(subject int) error {
-	written := make([][]byte, subjects+100)
-	for subject := range written {
+// requests returns a function that sends a request, with a descriptor for the user alone, or also for the tenant and the address.
+// Requests are encoded once, and only the code of a response is checked: the callers share two cores with the servers and must use
+// little CPU.
+func requests(s *paired.Suite, conn *grpc.ClientConn, descriptors int) func(subject int) error {
+	encoded := make([][]byte, subjects+100)
+	for subject := range encoded {
 		id := strconv.Itoa(subject)
 		all := []*descriptorv3.RateLimitDescriptor{bare.Descriptor("user", "user-"+id)}
 		if descriptors > 1 {
@@ -68,14 +69,14 @@ func asks(s *paired.Suite, conn *grpc.ClientConn, descriptors int) func(subject 
 			all = append(all, bare.Descriptor("tenant", "tenant-"+id), bare.Descriptor("remote_address", address.String()))
 		}
 		var err error
-		written[subject], err = proto.Marshal(&rlsv3.RateLimitRequest{Domain: "api", Descriptors: all})
+		encoded[subject], err = proto.Marshal(&rlsv3.RateLimitRequest{Domain: "api", Descriptors: all})
 		testenv.NoError(s, err)
 	}
 	return func(subject int) error {
-		_, err := bare.Invoke(context.Background(), conn, rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, written[subject], allowed)
+		_, err := bare.Invoke(context.Background(), conn, rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, encoded[subject], allowed)
 		return err
 	}
 }
 
-// allowed is how an answer begins: its overall code is OK.
+// allowed is the prefix of a response with overall code OK.
 var allowed = []byte{1 << 3, byte(rlsv3.RateLimitResponse_OK)}

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// limits are for the peer, and imported by ours. They never deny here: every request reaches Redis.
+// limits is the peer's config, which ours imports. The limits are never reached, and every request reaches Redis.
 const limits = `domain: api
 descriptors:
   - key: user
@@ -21,7 +21,7 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 1000000}
 `
 
-// services are what is compared, all of them in front of the same Redis.
+// services are the servers to compare, all in front of the same Redis.
 type services struct {
 	redis                      *testenv.Server
 	atOnce, bare, theirs, ours *bare.Service
@@ -31,7 +31,7 @@ type services struct {
 func startServices(s *paired.Suite) *services {
 	all := &services{redis: testenv.Start(s, testenv.Redis)}
 	all.atOnce, all.bare = bare.Start(s, ""), bare.Start(s, all.redis.Addr())
-	// As its documentation recommends. Of 0 to 500 µs, and 2 to 64 connections, nothing was clearly faster.
+	// As its documentation recommends. No window of 0 to 500 µs, and no number of 2 to 64 connections, was clearly faster.
 	all.theirs = peer.Ratelimit(s, all.redis.Addr(),
 		map[string]string{"limits.yaml": limits}, "REDIS_PIPELINE_WINDOW=150us")
 	all.node = peer.Headgate(s, all.redis.Addr(), limits)
@@ -41,8 +41,8 @@ func startServices(s *paired.Suite) *services {
 	return all
 }
 
-// lost is the share of our decisions that Redis did not make, or that were no yes.
-func (all *services) lost(s *paired.Suite) float64 {
+// notAllowedByStore returns the fraction of our decisions that Redis did not make or that were denied.
+func (all *services) notAllowedByStore(s *paired.Suite) float64 {
 	const name = "headgate_decisions_total"
 	decisions, err := all.node.Metric(s.Context(), name)
 	testenv.NoError(s, err)
@@ -54,15 +54,15 @@ func (all *services) lost(s *paired.Suite) float64 {
 	return 1 - stored/decisions
 }
 
-// counted sees whether a subject that is new to a service has so many keys in Redis once it was asked for.
-func (all *services) counted(s *paired.Suite, name string, want int64, ask func() error) {
+// expectKeys fails unless a request for a new subject creates want keys in Redis.
+func (all *services) expectKeys(s *paired.Suite, name string, want int64, send func() error) {
 	size := func() int64 {
 		n, _ := all.redis.Must(s, "DBSIZE").(int64)
 		return n
 	}
 	before := size()
-	testenv.NoError(s, ask())
+	testenv.NoError(s, send())
 	if got := size() - before; got != want {
-		s.Fatalf("%s: a new subject has %d keys in Redis, want %d: is it the service that answers?", name, got, want)
+		s.Fatalf("%s: a new subject has %d keys in Redis, want %d: another service may have responded", name, got, want)
 	}
 }

@@ -12,34 +12,34 @@ import (
 
 const connections = 32
 
-// way is one through Envoy, by the service that it asks.
-type way struct {
+// route is a route of Envoy, with the rate limit service that it calls.
+type route struct {
 	*envoy.Route
 	name string
-	of   *bare.Service // nil if none is asked
-	keys int64         // that a subject has in Redis
+	of   *bare.Service // nil if none is called
+	keys int64         // of a subject in Redis
 }
 
-// throughEnvoy compares what the clients of an Envoy get.
+// throughEnvoy compares the throughput and latency of clients of an Envoy.
 func throughEnvoy(s *paired.Suite, all *services) {
-	ways := []*way{
+	routes := []*route{
 		{name: "e0  Envoy alone"},
-		{name: "ea  + bare, answers at once", of: all.atOnce},
+		{name: "ea  + bare, no store", of: all.atOnce},
 		{name: "eb  + bare, smallest script", of: all.bare, keys: 1},
 		{name: "ec  + envoyproxy/ratelimit", of: all.theirs, keys: 1},
 		{name: "ed  + headgate serve", of: all.ours, keys: 1},
 	}
-	addresses := make([]string, len(ways))
-	for i, w := range ways {
+	addresses := make([]string, len(routes))
+	for i, w := range routes {
 		if w.of != nil {
 			addresses[i] = w.of.Address
 		}
 	}
 	proxy := envoy.Start(s, connections, addresses...)
-	variants := make([]paired.Variant, len(ways))
-	for i, w := range ways {
+	variants := make([]paired.Variant, len(routes))
+	for i, w := range routes {
 		w.Route = proxy.Routes[i]
-		all.counted(s, w.name, w.keys, func() error { return w.Clients[0].Get(subjects + 100 + i) })
+		all.expectKeys(s, w.name, w.keys, func() error { return w.Clients[0].Get(subjects + 100 + i) })
 		cpu := proxy.CPU
 		if w.of != nil {
 			cpu = func() time.Duration { return proxy.CPU() + w.of.CPU() }
@@ -49,17 +49,17 @@ func throughEnvoy(s *paired.Suite, all *services) {
 			Do: func(caller, n int) error { return w.Clients[caller].Get(subject(caller, n)) },
 		}
 	}
-	allAsked(s, proxy, ways)
-	got := s.Measure(fmt.Sprintf("through Envoy, %d connections, 1 descriptor; server is Envoy and the service", connections),
+	expectServiceCalls(s, proxy, routes)
+	got := s.Measure(fmt.Sprintf("through Envoy, %d connections, 1 descriptor; server CPU of Envoy and the service", connections),
 		s.Rounds, s.Slice, variants)
-	latencies(s, ways)
-	allAsked(s, proxy, ways)
+	latencies(s, routes)
+	expectServiceCalls(s, proxy, routes)
 	s.ExpectMin("ed ÷ eb, through Envoy, throughput", got.Ratio("ed", "eb", paired.Throughput), 0.93)
 }
 
-// allAsked sees whether Envoy has asked about every request so far.
-func allAsked(s *paired.Suite, proxy *envoy.Proxy, ways []*way) {
-	for i, w := range ways {
+// expectServiceCalls fails unless Envoy has called the service for every request so far.
+func expectServiceCalls(s *paired.Suite, proxy *envoy.Proxy, routes []*route) {
+	for i, w := range routes {
 		if w.of == nil {
 			continue
 		}
@@ -67,29 +67,29 @@ func allAsked(s *paired.Suite, proxy *envoy.Proxy, ways []*way) {
 		for _, c := range w.Clients {
 			sent += c.Sent
 		}
-		if asked := proxy.ServiceCalls(s, i); asked != sent {
-			s.Fatalf("%s: of %d requests Envoy has asked about %d", w.name, sent, asked)
+		if calls := proxy.ServiceCalls(s, i); calls != sent {
+			s.Fatalf("%s: %d requests, but Envoy called the service %d times", w.name, sent, calls)
 		}
 	}
 }
 
-// latencies are what a client sees that is alone.
-func latencies(s *paired.Suite, ways []*way) {
+// latencies prints the latencies of a single client.
+func latencies(s *paired.Suite, routes []*route) {
 	const calls = 100
-	medians := make([][]float64, len(ways))
+	medians := make([][]float64, len(routes))
 	for round := range s.Rounds {
-		for i, w := range ways {
-			took := make([]time.Duration, calls)
-			for n := range took {
+		for i, w := range routes {
+			durations := make([]time.Duration, calls)
+			for n := range durations {
 				start := time.Now()
 				testenv.NoError(s, w.Clients[0].Get(subject(round, n)))
-				took[n] = time.Since(start)
+				durations[n] = time.Since(start)
 			}
-			medians[i] = append(medians[i], paired.Quantile(0.5, took).Seconds()*1000)
+			medians[i] = append(medians[i], paired.Quantile(0.5, durations).Seconds()*1000)
 		}
 	}
 	fmt.Println("\n1 connection, p50, ms")
-	for i, w := range ways {
+	for i, w := range routes {
 		m := paired.Of(medians[i])
 		fmt.Printf("%-38s %9.3f (%.3f–%.3f)\n", w.name, m.Value, m.Low, m.High)
 	}
