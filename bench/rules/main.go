@@ -1,5 +1,5 @@
-// Command rules measures what a Limiter does before and beside its store: finding a request's rules among ten thousand,
-// whole checks, and overrides by the million. It ends with a verdict for each aim and fails if one is missed.
+// Command rules measures the work of a Limiter outside its store: matching a request against ten thousand rules, whole checks,
+// and a million overrides. It ends with a verdict for each target and fails if one is missed.
 package main
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// bench is a run.
+// bench is one run of the suite.
 type bench struct{ *paired.Suite }
 
 func main() {
 	paired.Main(15, 100*time.Millisecond, func(suite *paired.Suite) {
 		s := bench{suite}
-		fmt.Printf("Nanoseconds of single calls, less those of the timer; medians and quartiles of %d slices of %s.\n", s.Rounds, s.Slice)
-		fmt.Println("A request's attributes are in the cache when its call begins, as they are when it has just been parsed.")
+		fmt.Printf("Nanoseconds of single calls, without those of the timer; medians and quartiles of %d slices of %s.\n", s.Rounds, s.Slice)
+		fmt.Println("A request's attributes are in the CPU cache when its call begins, as after parsing.")
 		var hash [64]byte
-		fmt.Printf("How fast the machine is at present: SHA-256 of 64 bytes takes %.0f ns.\n",
+		fmt.Printf("Current speed of the machine: SHA-256 of 64 bytes takes %.0f ns.\n",
 			timed(func() { sum := sha256.Sum256(hash[:]); copy(hash[:], sum[:]) })-timer())
 		s.matching()
 		s.checks()
@@ -44,16 +44,16 @@ func (s bench) limiter(store headgate.Store, rules ...headgate.Rule) *headgate.L
 type variant struct {
 	name    string
 	limiter *headgate.Limiter
-	request func(n int) headgate.Attributes // the nth; making it is not timed
-	limits  int                             // that every decision must have
+	request func(n int) headgate.Attributes // returns the nth request, untimed
+	limits  int                             // of every decision
 	remark  string
 
 	p50, p99 []float64 // nanoseconds, by slice
 	allocs   float64
 }
 
-// inTurn measures the variants, a slice each, for some rounds after a first one that does not count; and prints them.
-func (s bench) inTurn(title string, variants []variant) {
+// measureInTurn measures the variants, a slice each per round, after a warm-up round, and prints them.
+func (s bench) measureInTurn(title string, variants []variant) {
 	for round := range s.Rounds + 1 {
 		for i := range variants {
 			nanos := s.measure(&variants[i], round)
@@ -73,7 +73,7 @@ func (s bench) inTurn(title string, variants []variant) {
 	}
 }
 
-// measure returns what the calls of one slice took, in order.
+// measure returns the sorted durations of the calls of one slice.
 func (s bench) measure(v *variant, round int) []float64 {
 	nanos := make([]float64, 0, 1<<16)
 	timer := timer()
@@ -81,7 +81,7 @@ func (s bench) measure(v *variant, round int) []float64 {
 	for n := round << 24; len(nanos)%64 != 0 || time.Since(start) < s.Slice; n++ {
 		req := headgate.Request{Attributes: v.request(n)}
 		for _, value := range req.Attributes {
-			if value[len(value)-1] == 0 { // reads it all into the cache
+			if value[len(value)-1] == 0 { // reads the value into the cache
 				s.Fatalf("%q", value)
 			}
 		}
@@ -110,16 +110,16 @@ func (v *variant) countAllocations() {
 	v.allocs = math.Round(float64(after.Mallocs-before.Mallocs)/times*100) / 100
 }
 
-// expect holds a variant to its aims.
+// expect judges the targets of a variant.
 func (s bench) expect(what string, v *variant, nanos, allocs float64) {
 	s.ExpectMax(what+" p50 ns, "+v.name, paired.Of(v.p50), nanos)
 	s.ExpectMaxValue(what+" allocations, "+v.name, v.allocs, allocs)
 }
 
-// timer is what it takes to time nothing.
+// timer returns the cost of timing an empty function, in nanoseconds.
 func timer() float64 { return timed(func() {}) }
 
-// timed is the median of what f takes with the timer around it, in nanoseconds.
+// timed returns the median duration of f, including the timer, in nanoseconds.
 func timed(f func()) float64 {
 	start := time.Now()
 	nanos := make([]float64, 1001)

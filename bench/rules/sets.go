@@ -11,8 +11,8 @@ import (
 
 const many = 10_000
 
-// rulesOf are ten thousand that never charge: they count by an attribute that no request has, and skip what lacks it.
-// So a check costs the matching and little else.
+// rulesOf returns ten thousand rules that never charge: they count by an attribute that no request has, and skip requests
+// without it. So a check costs little but the matching.
 func rulesOf(match func(i int) headgate.Match) []headgate.Rule {
 	rules := make([]headgate.Rule, many)
 	for i := range rules {
@@ -24,7 +24,7 @@ func rulesOf(match func(i int) headgate.Match) []headgate.Rule {
 	return rules
 }
 
-// mixed is 60 % path templates, 20 % tenants, 10 % prefixes of headers, 5 % networks, 5 % hosts, and five for everybody.
+// mixed returns 60 % path templates, 20 % tenants, 10 % header prefixes, 5 % networks, 5 % hosts, and five that match all requests.
 func mixed(i int) headgate.Match {
 	group, place := i/20, i%20
 	switch {
@@ -47,7 +47,7 @@ func mixed(i int) headgate.Match {
 	return headgate.Match{Host: "*." + name("team", group) + ".example.net"}
 }
 
-// servicePath is one of four templates for each of ten resources of 150 services.
+// servicePath returns one of four templates for each of ten resources of 150 services.
 func servicePath(i int) headgate.Match {
 	base := "/api/v1/" + name("service", i/40) + "/" + name("resource", i/4%10)
 	return []headgate.Match{
@@ -62,7 +62,7 @@ func perTenant(i int) headgate.Match {
 	return headgate.Match{Path: "/api/**", Attributes: map[string]headgate.Pattern{"tenant": headgate.OneOf(name("tenant", i))}}
 }
 
-// perTemplate is distinct templates with wildcards, of which some overlap: four for 25 resources of 100 services.
+// perTemplate returns distinct templates with wildcards, some of which overlap: four for 25 resources of 100 services.
 func perTemplate(i int) headgate.Match {
 	service, resource := name("service", i%100), name("resource", i/100%25)
 	return []headgate.Match{
@@ -77,14 +77,14 @@ func attribute(name string, p headgate.Pattern) headgate.Match {
 	return headgate.Match{Attributes: map[string]headgate.Pattern{name: p}}
 }
 
-// request is one in the making.
+// request is a request under construction.
 type request struct {
 	*rand.Rand
 	headgate.Attributes
 }
 
-// requestsOf makes requests of 9 to 12 attributes, most of them for few services, tenants and partners, and some for
-// nothing that a rule knows.
+// requestsOf returns requests with 9 to 12 attributes. Most are for few services, tenants and partners, and some match no
+// rule.
 func requestsOf(change func(*request)) []headgate.Attributes {
 	r := &request{Rand: rand.New(rand.NewPCG(1, 2))}
 	requests := make([]headgate.Attributes, 4096)
@@ -111,7 +111,7 @@ func requestsOf(change func(*request)) []headgate.Attributes {
 	return requests
 }
 
-// toTemplates asks for what perTemplate knows, and for a tenth of other services.
+// toTemplates changes the path to one of perTemplate's, or to another service in a tenth of the requests.
 func toTemplates(r *request) {
 	service, resource := name("service", r.skewed(110)), name("resource", r.IntN(25))
 	base := "/" + r.pick("eu", "us", "ap") + "/" + service + "/" + strconv.Itoa(r.IntN(1_000_000)) + "/" + resource
@@ -119,7 +119,7 @@ func toTemplates(r *request) {
 		"/us/v2/"+service)
 }
 
-// toCheckout asks for what no rule of mixed knows.
+// toCheckout changes the attributes so that no rule of mixed matches.
 func toCheckout(r *request) {
 	delete(r.Attributes, "header.x-app-version")
 	r.Attributes["path"], r.Attributes["tenant"], r.Attributes["host"] = "/checkout/7/pay", "acme", "api.example.com"
@@ -128,7 +128,7 @@ func toCheckout(r *request) {
 
 func (r *request) pick(values ...string) string { return values[r.IntN(len(values))] }
 
-// skewed is a number below n, mostly a small one.
+// skewed returns a number below n, mostly a small one.
 func (r *request) skewed(n int) int {
 	x := r.Float64()
 	return int(float64(n) * x * x * x)
