@@ -1,5 +1,5 @@
-// Command scale checks the plan of docs/capacity.md: it measures what a decision and a subject cost on a small store, fills a Redis
-// with many subjects, compares, and says what the size to carry needs by these figures.
+// Command scale verifies the capacity plan of docs/capacity.md: it measures the cost of a decision and of a subject on a small store,
+// fills a Redis with many subjects, compares the two, and prints the capacity that the planned size requires.
 package main
 
 import (
@@ -27,7 +27,7 @@ const (
 )
 
 func main() {
-	subjects := flag.Int("subjects", 10_000_000, "how many subjects to fill Redis with, each with five limits; a million takes 300 MB and 20 s")
+	subjects := flag.Int("subjects", 10_000_000, "number of subjects in Redis, each with five limits; a million takes 300 MB and 20 s")
 	paired.Main(15, 300*time.Millisecond, func(s *paired.Suite) {
 		few, many := fill(s, sample), fill(s, *subjects)
 		small, large := few.variant("small"), many.variant("large")
@@ -37,8 +37,8 @@ func main() {
 			callerCPU: got.Median(large.Name, paired.ClientCPU).Value,
 		}.print()
 		memory := paired.Of([]float64{many.bytes / few.bytes})
-		s.ExpectMax("memory of all ÷ planned by the sample", memory, 1.1)
-		s.ExpectMin("memory of all ÷ planned by the sample", memory, 0.9)
+		s.ExpectMax("memory of all ÷ planned from the sample", memory, 1.1)
+		s.ExpectMin("memory of all ÷ planned from the sample", memory, 0.9)
 		s.ExpectMax("Redis CPU per decision, all ÷ sample", got.Ratio(large.Name, small.Name, paired.ServerCPU), 1.25)
 	})
 }
@@ -48,8 +48,8 @@ type filled struct {
 	server   *testenv.Server
 	store    *redisstore.Store
 	subjects int
-	bytes    float64 // of each
-	network  float64 // bytes of a decision
+	bytes    float64 // per subject
+	network  float64 // bytes per decision
 	cpu      func() time.Duration
 }
 
@@ -77,7 +77,7 @@ func fill(s *paired.Suite, subjects int) *filled {
 	return f
 }
 
-// sent is how many bytes Redis has read and written so far.
+// sent returns the bytes that Redis has read and written so far.
 func (f *filled) sent(s *paired.Suite) float64 {
 	stats := f.server.Info(s, "stats")
 	in, _ := strconv.ParseFloat(stats["total_net_input_bytes"], 64)
@@ -92,7 +92,7 @@ var counters = func() (all [limits]headgate.Counter) {
 	return all
 }()
 
-// take is one decision. The limits are by the day, so that none is forgotten before the end.
+// take makes one decision. The limits are per day, so that no counter expires before the end.
 func (f *filled) take(subject int) error {
 	charges, results := make([]headgate.Charge, limits), make([]headgate.Result, limits)
 	who := headgate.SubjectOf("scale", strconv.Itoa(subject))
