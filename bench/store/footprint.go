@@ -11,13 +11,13 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// footprint is how many bytes of Redis a subject takes.
+// footprint measures the Redis memory of a subject.
 func footprint(s *paired.Suite) {
 	const many = 200_000
 	fmt.Println()
 	for _, size := range []struct {
 		limits int
-		most   float64 // 0 if it is not judged
+		target float64 // 0 if not judged
 	}{{1, 0}, {3, 260}, {5, 340}} {
 		server := testenv.Start(s, testenv.Redis)
 		store := fleet.Open(s, "redis://"+server.Addr())
@@ -37,8 +37,8 @@ func footprint(s *paired.Suite) {
 		}
 		bytes := float64(server.UsedMemory(s)-before) / many
 		fmt.Printf("Redis memory, %d limits per subject: %.0f bytes per subject\n", size.limits, bytes)
-		if size.most > 0 {
-			s.ExpectMaxValue(fmt.Sprintf("bytes of Redis per subject with %d limits", size.limits), bytes, size.most)
+		if size.target > 0 {
+			s.ExpectMaxValue(fmt.Sprintf("bytes of Redis per subject with %d limits", size.limits), bytes, size.target)
 		}
 		server.Kill()
 	}

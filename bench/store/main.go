@@ -1,5 +1,5 @@
-// Command store measures the stores: redisstore beside the smallest script that could limit at all, and memstore. It ends
-// with a verdict for each aim of docs/performance.md and fails if one is missed.
+// Command store measures the stores: redisstore, compared with the smallest limiting script, and memstore. It ends with a
+// verdict for each target of docs/performance.md and fails if one is missed.
 package main
 
 import (
@@ -63,14 +63,14 @@ func redis(s *paired.Suite) {
 	s.ExpectMax("b3 ÷ b1, Redis CPU", got.Ratio("b3", "b1", paired.ServerCPU), 1.7)
 	s.ExpectMax("b5 ÷ b1, Redis CPU", got.Ratio("b5", "b1", paired.ServerCPU), 2.4)
 	s.ExpectMax("c1 ÷ b1, Redis CPU", got.Ratio("c1", "b1", paired.ServerCPU), 3)
-	// 26 µs where the smallest script takes 9.4: the clock of a shared machine wanders by a factor of two.
+	// 26 µs where the smallest script takes 9.4: a ratio, since the speed of a shared machine varies by a factor of two.
 	s.ExpectMax("c1 ÷ a, Redis CPU", got.Ratio("c1", "a", paired.ServerCPU), 2.75)
 	s.Note("c1, Redis CPU µs per request of 3 subjects", got.Median("c1", paired.ServerCPU))
 	s.Note("c1 ÷ c0, Redis CPU", got.Ratio("c1", "c0", paired.ServerCPU))
 	s.ExpectMaxValue("c1, script calls per request of 3 subjects", roundTrips(s, server, one), 1)
 }
 
-// bareGCRA asks the smallest script.
+// bareGCRA calls the smallest script.
 func bareGCRA(s *paired.Suite, addr string) func(caller, n int) error {
 	client := bare.Open(s, addr)
 	keys := make([]string, subjects)
@@ -83,8 +83,8 @@ func bareGCRA(s *paired.Suite, addr string) func(caller, n int) error {
 	}
 }
 
-// fixedCounters counts a request by some counters as envoyproxy/ratelimit does by as many descriptors: INCRBY and EXPIRE of
-// a key each, all in one round trip. The window is an hour, so that no key expires while it is measured.
+// fixedCounters charges counters as envoyproxy/ratelimit does for as many descriptors: INCRBY and EXPIRE of a key for each, all
+// in one round trip. The window is an hour, so that no key expires during the measurement.
 func fixedCounters(s *paired.Suite, addr string, perRequest int) func(caller, n int) error {
 	client := bare.Open(s, addr)
 	keys := make([]string, subjects)
@@ -109,7 +109,7 @@ func fixedCounters(s *paired.Suite, addr string, perRequest int) func(caller, n 
 	}
 }
 
-// takes charges some limits on each of some subjects, in one request.
+// takes returns requests that charge limits on each of perRequest subjects.
 func takes(store headgate.Store, perRequest, limits int) func(caller, n int) error {
 	ids := make([]headgate.Subject, subjects)
 	for i := range ids {
@@ -141,7 +141,7 @@ func takes(store headgate.Store, perRequest, limits int) func(caller, n int) err
 	}
 }
 
-// roundTrips counts the script calls that a request over three subjects makes.
+// roundTrips returns the script calls per request over three subjects.
 func roundTrips(s *paired.Suite, server *testenv.Server, store *redisstore.Store) float64 {
 	calls := func() (n int64) {
 		_, _ = fmt.Sscanf(server.Info(s, "commandstats")["cmdstat_evalsha"], "calls=%d", &n)
@@ -153,6 +153,6 @@ func roundTrips(s *paired.Suite, server *testenv.Server, store *redisstore.Store
 	for n := range requests {
 		testenv.NoError(s, take(0, n))
 	}
-	// The keeper's own call may fall into the count.
+	// Rounded down, since a background call of the store may be counted too.
 	return float64((calls()-before)/10*10) / requests
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// memory measures memstore over a million counters: all alike, by zipf, and one hot one.
+// memory measures memstore with a million counters: drawn uniformly, by zipf, and one hot counter.
 func memory(s *paired.Suite) {
 	const many = 1_000_000
 	ids := make([]headgate.Subject, many)
@@ -26,31 +26,31 @@ func memory(s *paired.Suite) {
 	store := memstore.New(memstore.Options{MaxEntries: 2 * many})
 	counter := headgate.CounterOf("bench", "", headgate.TokenBucket)
 	for _, id := range ids {
-		testenv.NoError(s, takeSome(store, id, counter, 500_000_000)) // they live on for minutes
+		testenv.NoError(s, takeSome(store, id, counter, 500_000_000)) // they expire only after minutes
 	}
 	if store.Len() != many {
-		s.Fatalf("%d of %d counters are held", store.Len(), many)
+		s.Fatalf("%d of %d counters were kept", store.Len(), many)
 	}
 	perCounter := (paired.Heap()-before)/many - 24 // the key: a subject and a counter
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, many-1)
-	// In the order of use, so that fetching the subject costs little: in life it has just been computed.
-	alike, byZipf := make([]headgate.Subject, 1<<20), make([]headgate.Subject, 1<<20)
+	// In the order of use, so that fetching the subject is cheap: an application has just computed it.
+	uniform, byZipf := make([]headgate.Subject, 1<<20), make([]headgate.Subject, 1<<20)
 	for i := range byZipf {
-		alike[i], byZipf[i] = ids[bare.Spread(0, i)%many], ids[zipf.Uint64()]
+		uniform[i], byZipf[i] = ids[bare.Spread(0, i)%many], ids[zipf.Uint64()]
 	}
 	allocs := testing.AllocsPerRun(10_000, func() { _ = takeSome(store, ids[7], counter, 1) })
 	take := func(from []headgate.Subject) func(caller, n int) error {
 		return func(caller, n int) error { return takeSome(store, from[(n+caller*7919)%len(from)], counter, 1) }
 	}
 	got := s.Measure(fmt.Sprintf("memstore, %d counters, 1 caller", many), s.Rounds, s.Slice, []paired.Variant{
-		{Name: "d1  memstore, all alike", Callers: 1, Do: take(alike)},
+		{Name: "d1  memstore, uniform", Callers: 1, Do: take(uniform)},
 		{Name: "d2  memstore, zipf", Callers: 1, Do: take(byZipf)},
 		{Name: "d2' memstore, zipf, 2 callers", Callers: 2, Do: take(byZipf)},
 		{Name: "d3  memstore, one hot key", Callers: 1, Do: take(ids[:1])},
 	})
 	s.ExpectMax("d2, memstore zipf, CPU ns per decision", got.Median("d2", func(s paired.Sample) float64 { return s.ClientCPU * 1000 }), 300)
 	s.ExpectMaxValue("memstore, allocations per decision", allocs, 0)
-	s.ExpectMaxValue("memstore, bytes per counter beside the key", perCounter, 100)
+	s.ExpectMaxValue("memstore, bytes per counter without the key", perCounter, 100)
 }
 
 func takeSome(store *memstore.Store, id headgate.Subject, counter headgate.Counter, cost int64) error {
