@@ -1,6 +1,6 @@
-// Command storm offers two nodes ten times what limits allow and more: by callers that retry at once when they are denied, by
-// callers that wait as long as they were told, and by both. It asks in three ways: the library, package client, JSON over HTTP. It
-// ends with a verdict for each aim of docs/performance.md and fails if one is missed.
+// Command storm loads two nodes with ten times the limits and more: from callers that retry a denial at once, from callers that
+// honour Retry-After, and from both. It uses three transports: the library, package client, and JSON over HTTP. It ends with a
+// verdict for each target of docs/performance.md and fails if one is missed.
 package main
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// limit is that of every subject. A wait in whole seconds, as HTTP has it, is shorter than its bucket takes to fill.
+// limit is the limit of every subject. Its bucket takes longer to fill than the whole seconds of Retry-After.
 var limit = storm.Limit{Count: 20, Window: 2 * time.Second}
 
 const subjects = 20
 
-// plan is who asks, for each subject.
+// plan is a named plan; its callers are per subject.
 type plan struct {
 	name string
 	storm.Plan
@@ -31,10 +31,10 @@ var plans = []plan{
 	{"both", storm.Plan{AtOnce: 2, Patient: 20}},
 }
 
-// result is what rounds of one plan showed of one form.
+// result holds the measurements of one plan over one transport, by round.
 type result struct {
-	form string
-	plan plan
+	transport string
+	plan      plan
 
 	offered, goodput, worst, byRedis, allowedCost, denialCost, ratio []float64
 }
@@ -43,8 +43,8 @@ func main() {
 	paired.Main(3, 5*time.Second, func(s *paired.Suite) {
 		stream, plain := storm.Served(s, testenv.BuildHeadgate(s), limit)
 		var all []*result
-		for _, form := range []storm.Transport{storm.Library(s, limit), stream, plain} {
-			all = append(all, measure(s, form)...)
+		for _, transport := range []storm.Transport{storm.Library(s, limit), stream, plain} {
+			all = append(all, measure(s, transport)...)
 		}
 		table(all, s.Rounds, s.Slice)
 		for _, r := range all {
@@ -53,21 +53,21 @@ func main() {
 	})
 }
 
-// measure plays all plans in turn, round by round. Each run has subjects of its own.
-func measure(s *paired.Suite, form storm.Transport) (results []*result) {
+// measure runs all plans in turn, round by round. Each run has its own subjects.
+func measure(s *paired.Suite, transport storm.Transport) (results []*result) {
 	for _, p := range plans {
-		results = append(results, &result{form: form.Name, plan: p})
+		results = append(results, &result{transport: transport.Name, plan: p})
 	}
 	next := 0
 	for range s.Rounds {
 		for _, r := range results {
 			plan := r.plan.Plan
 			plan.Limit, plan.Subjects, plan.Lasts, plan.First = limit, subjects, s.Slice, next
-			o, err := storm.Run(s.Context(), plan, form.Check, form.CPU)
+			o, err := storm.Run(s.Context(), plan, transport.Check, transport.CPU)
 			testenv.NoError(s, err)
 			plan.First, plan.Offered = next+subjects, max(o.Multiple(), plan.Offered)
 			var cost time.Duration
-			cost, next, err = storm.AllowedCost(s.Context(), plan, form.Check, form.CPU)
+			cost, next, err = storm.AllowedCost(s.Context(), plan, transport.Check, transport.CPU)
 			testenv.NoError(s, err)
 			denial := o.DenialCost(cost)
 			r.offered, r.goodput, r.worst = append(r.offered, o.Multiple()), append(r.goodput, o.Goodput()), append(r.worst, o.Worst)
@@ -83,11 +83,11 @@ func measure(s *paired.Suite, form storm.Transport) (results []*result) {
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
 func table(all []*result, rounds int, lasts time.Duration) {
-	fmt.Printf("%d subjects with %d per %s each, 2 nodes, %d rounds of %s; medians; CPU is that of the nodes and Redis\n",
+	fmt.Printf("%d subjects with %d per %s each, 2 nodes, %d rounds of %s; medians; CPU of the nodes and Redis\n",
 		subjects, limit.Count, limit.Window, rounds, lasts)
 	fmt.Printf("%-30s %-30s %10s %8s %10s %14s %14s\n", "", "callers", "offered ×", "goodput", "by Redis", "allowed CPU µs", "denied CPU µs")
 	for _, r := range all {
-		fmt.Printf("%-30s %-30s %10.1f %8.3f %10.3f", r.form, r.plan.name, paired.Of(r.offered).Value,
+		fmt.Printf("%-30s %-30s %10.1f %8.3f %10.3f", r.transport, r.plan.name, paired.Of(r.offered).Value,
 			paired.Of(r.goodput).Value, paired.Of(r.byRedis).Value)
 		if r.plan.Patient == 0 {
 			fmt.Printf(" %14.1f %14.1f", paired.Of(r.allowedCost).Value, paired.Of(r.denialCost).Value)
@@ -96,13 +96,13 @@ func table(all []*result, rounds int, lasts time.Duration) {
 	}
 }
 
-// judge holds the results against the s. What a denial costs is judged where all callers retry at once. Patient callers come back
-// when their wait is over, all at the same time: Redis denies most of them, and how often they ask cannot be repeated with checks
-// that are allowed, so there is nothing to compare with.
+// judge judges the targets. The cost of a denial is judged only where all callers retry at once. Patient callers return at the same
+// time, when their wait is over: Redis denies most of them, and their load cannot be reproduced with allowed checks, so there is no
+// baseline.
 func judge(s *paired.Suite, r *result) {
-	name := r.form + ", " + r.plan.name + ": "
+	name := r.transport + ", " + r.plan.name + ": "
 	s.ExpectMin(name+"goodput", paired.Of(r.goodput), 0.9)
-	s.ExpectMaxValue(name+"most of a limit, in any round", slices.Max(r.worst), 1)
+	s.ExpectMaxValue(name+"worst subject ÷ its limit, in any round", slices.Max(r.worst), 1)
 	if r.plan.Patient == 0 {
 		s.ExpectMin(name+"offered", paired.Of(r.offered), 10)
 		s.ExpectMax(name+"denied ÷ allowed, CPU", paired.Of(r.ratio), 0.33)
