@@ -1,4 +1,4 @@
-// Package adminclient has no code of its own: its test generates a client from the admin API's document, as users would, and uses it.
+// Package adminclient has no code of its own: its test generates a client from the admin API's OpenAPI document, as users would, and uses it.
 package adminclient
 
 import (
@@ -14,7 +14,7 @@ import (
 
 	"github.com/oapi-codegen/oapi-codegen/v2/pkg/codegen"
 	"github.com/oapi-codegen/oapi-codegen/v2/pkg/util"
-	_ "github.com/oapi-codegen/runtime" // of the generated code
+	_ "github.com/oapi-codegen/runtime" // imported by the generated code
 	_ "go.yaml.in/yaml/v3"              // likewise
 
 	"github.com/headgate/headgate/internal/server/adminapi"
@@ -42,7 +42,7 @@ func TestGeneratedClient(t *testing.T) {
 	}
 }
 
-// generate is the file of a client.
+// generate generates a client and returns its file.
 func generate(t *testing.T) string {
 	t.Helper()
 	spec, err := util.LoadSwagger(filepath.Join("..", "..", "internal", "server", "adminapi", "openapi.yaml"))
@@ -60,7 +60,7 @@ func generate(t *testing.T) string {
 	return file
 }
 
-// serve is a server with PostgreSQL: the address of its admin API, and an editor's token.
+// serve starts a server with PostgreSQL and returns the address of its admin API and an editor's token.
 func serve(t *testing.T) (address, token string) {
 	t.Helper()
 	postgres, redis, dir := testenv.StartPostgres(t), testenv.Start(t, testenv.Redis), t.TempDir()
@@ -87,7 +87,7 @@ func serve(t *testing.T) (address, token string) {
 			return "http://" + address, token
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the server is not ready: %v", err)
+			t.Fatalf("server not ready: %v", err)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package breaker measures what circuit breakers of others cost, and how soon they notice a death: the reason why storewrap has
-// its own.
+// Package breaker measures the cost of third-party circuit breakers, and how soon they open when a store dies: the reason why
+// storewrap has its own.
 package breaker
 
 import (
@@ -17,7 +17,7 @@ type breaker func(good bool) bool
 
 var errFailed = errors.New("failed")
 
-// breakers open on five failures in ten seconds that are also most of the calls.
+// breakers returns circuit breakers that open on five failures in ten seconds that are also the majority of the calls.
 func breakers() map[string]func() breaker {
 	return map[string]func() breaker{
 		"gobreaker": func() breaker {
@@ -55,8 +55,9 @@ func breakers() map[string]func() breaker {
 	}
 }
 
-// A store that answered a thousand calls a second for ten seconds dies. Breakers with one span of ten seconds take long to notice.
-func TestDeathIsNoticedLate(t *testing.T) {
+// TestBreakersOpenLate: a store that answered a thousand calls a second for ten seconds dies. Breakers with one period of ten
+// seconds open late.
+func TestBreakersOpenLate(t *testing.T) {
 	for name, make := range breakers() {
 		synctest.Test(t, func(t *testing.T) {
 			call := make()
@@ -69,10 +70,10 @@ func TestDeathIsNoticedLate(t *testing.T) {
 				failed++
 				time.Sleep(time.Millisecond)
 			}
-			took := time.Since(died)
-			t.Logf("%s: open after %v, %d failed calls", name, took, failed)
-			if took < time.Second {
-				t.Errorf("%s: open after %v: then storewrap may as well use it", name, took)
+			elapsed := time.Since(died)
+			t.Logf("%s: open after %v, %d failed calls", name, elapsed, failed)
+			if elapsed < time.Second {
+				t.Errorf("%s: open after %v: storewrap could use it", name, elapsed)
 			}
 		})
 	}

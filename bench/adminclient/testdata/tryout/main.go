@@ -1,4 +1,4 @@
-// Command tryout uses the client that was generated from the admin API's document: it is built by the test beside it.
+// Command tryout uses the client generated from the admin API's OpenAPI document. The adminclient test builds it.
 package main
 
 import (
@@ -34,7 +34,7 @@ func try(ctx context.Context, server, token string) error {
 	}
 	rule := created.JSON201
 	if rule.Name != "default_per_key" || string(rule.Scope) != "global" || rule.MaxRequests != 100 || rule.WindowSeconds != 60 {
-		return fmt.Errorf("the rule came back as %+v", rule)
+		return fmt.Errorf("the created rule is %+v", rule)
 	}
 	listed, err := client.ListRulesWithResponse(ctx, &adminclient.ListRulesParams{})
 	if err != nil || listed.JSON200 == nil || len(listed.JSON200.Rules) != 1 {
