@@ -6,69 +6,69 @@ import (
 	"time"
 )
 
-// The token bucket of two subjects, each of which asks for five times what comes back.
+// The token bucket of two subjects, each of which requests five times its refill.
 const (
 	bucketSize   = 100
 	bucketRefill = 10 * time.Second
 )
 
-// bucket is what a subject with a token bucket was admitted during a fault.
+// bucket counts the requests of a subject with a token bucket during a fault.
 type bucket struct {
-	asked, admitted int
-	ideal           float64 // what was in the bucket and what came back, or what was asked for if that is less
-	silent          int     // denials that do not say when to ask again
+	requested, admitted int
+	ideal               float64 // units in the bucket plus refill, at most the units requested
+	withoutRetry        int     // denials without retry_after
 }
 
-// part is what was admitted of what should have been.
+// part returns the units admitted as a fraction of the ideal.
 func (b *bucket) part() float64 { return float64(b.admitted) / b.ideal }
 
-// bucketOf counts the requests of a subject during the fault, which began with so many units in its bucket.
+// bucketOf counts the requests of a subject during the fault. full is the content of its bucket when the fault began.
 func (o *outcome) bucketOf(user int, full float64) (b bucket) {
-	first, last := o.back, o.begin
+	first, last := o.restored, o.begin
 	for i := range o.samples {
 		s := &o.samples[i]
-		if s.User != user || s.At < o.begin || s.At >= o.back || s.Path == "" {
+		if s.User != user || s.At < o.begin || s.At >= o.restored || s.Path == "" {
 			continue
 		}
 		first, last = min(first, s.At), max(last, s.At)
-		b.asked++
-		b.admitted += count(s.Allowed)
-		b.silent += count(!s.Allowed && !s.Waits)
+		b.requested++
+		b.admitted += boolToInt(s.Allowed)
+		b.withoutRetry += boolToInt(!s.Allowed && !s.Waits)
 	}
 	refilled := float64(bucketSize) * max(0, last-first).Seconds() / bucketRefill.Seconds()
-	b.ideal = min(full+refilled, float64(b.asked))
+	b.ideal = min(full+refilled, float64(b.requested))
 	return b
 }
 
-// countBuckets is of servers only.
+// countBuckets counts the token buckets of servers. Clients have none.
 func (o *outcome) countBuckets(r *row) {
 	if o.fault.nodes != nil {
 		return
 	}
-	left := 0. // in the bucket of which units were asked for before the fault
-	if o.fault.cold {
+	left := 0. // in the bucket that was in use before the fault
+	if o.fault.fromStart {
 		left = bucketSize
 	}
 	r.buckets = []bucket{o.bucketOf(bucketUser, left), o.bucketOf(freshUser, bucketSize)}
 }
 
-// minBucket is how much of what it should a bucket must admit.
+// minBucket is the fraction of its ideal that a bucket must admit.
 const minBucket = 0.9
 
-// judgeBuckets expects of token buckets what they are with the store, but for a unit of each node and one of the store. Where the
-// store comes and goes they are judged as windows of transition are.
+// judgeBuckets expects token buckets to admit as much as with the store, but for one unit per node and one of the store. Where the
+// store flaps, they are judged as windows of transition are.
 func (o *outcome) judgeBuckets(r *row) {
 	for i := range r.buckets {
 		b := &r.buckets[i]
 		rounding := float64(len(o.opened)+1) / b.ideal
-		least, most := minBucket-rounding, maxWindow+o.fault.share+rounding
+		lowest, highest := minBucket-rounding, maxWindow+o.fault.share+rounding
 		if o.fault.flaps {
-			least, most = minWindow, maxEdge
+			lowest, highest = minWindow, maxEdge
 		}
-		r.aim("token bucket admits nothing", b.admitted > 0)
-		r.aim("token bucket admits too little", b.part() >= least)
-		r.aim("token bucket admits too much", b.part() <= most)
-		r.aim("token bucket denies without retry_after", b.silent == 0)
+		r.expect("token bucket admits nothing", b.admitted > 0)
+		r.expect("token bucket admits too little", b.part() >= lowest)
+		r.expect("token bucket admits too much", b.part() <= highest)
+		r.expect("token bucket denies without retry_after", b.withoutRetry == 0)
 	}
 }
 

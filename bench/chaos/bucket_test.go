@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// bucketOutcome is six seconds in which two subjects ask 50 times a second: the bucket of the first is empty at first.
+// bucketOutcome returns a fault of six seconds in which two subjects send 50 requests a second. The bucket of the first starts empty.
 func bucketOutcome(admitted, fresh int, waits bool) *outcome {
-	o := &outcome{fault: &fault{}, begin: time.Second, back: 7 * time.Second, stop: 10 * time.Second, opened: []int{1, 1, 1}}
+	o := &outcome{fault: &fault{}, begin: time.Second, restored: 7 * time.Second, stop: 10 * time.Second, opened: []int{1, 1, 1}}
 	for i := range 500 {
 		at := time.Duration(i) * 20 * time.Millisecond
 		during := i - 50 // since the fault began
@@ -33,14 +33,14 @@ func TestJudgeBuckets(t *testing.T) {
 		{"a full bucket too little", 60, 135, true, []string{"token bucket admits too little"}},
 		{"a unit of each node too much", 63, 163, true, nil},
 		{"too much", 60, 166, true, []string{"token bucket admits too much"}},
-		{"silent", 60, 160, false, []string{"token bucket denies without retry_after", "token bucket denies without retry_after"}},
+		{"without retry_after", 60, 160, false, []string{"token bucket denies without retry_after", "token bucket denies without retry_after"}},
 	} {
 		o := bucketOutcome(test.admitted, test.fresh, test.waits)
 		var r row
 		o.countBuckets(&r)
 		o.judgeBuckets(&r)
 		if !slices.Equal(r.failed, test.want) {
-			t.Errorf("%s: %s fails by %q, want %q", test.name, bucketsText(r.buckets), r.failed, test.want)
+			t.Errorf("%s: %s misses %q, want %q", test.name, bucketsText(r.buckets), r.failed, test.want)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestJudgeUnaccounted(t *testing.T) {
 		want        bool
 	}{{5, true}, {6, false}} {
 		o := bucketOutcome(60, 160, true)
-		o.accounts, o.unanswered, o.leaseLost, o.unaccounted, o.openedMost = true, 3, 2, test.unaccounted, 1
+		o.accounts, o.unanswered, o.leaseLost, o.unaccounted, o.maxOpened = true, 3, 2, test.unaccounted, 1
 		r := o.rows()[0]
 		if got := !slices.Contains(r.failed, "unaccounted"); got != test.want {
 			t.Errorf("%s passes: %v, want %v", r.unaccounted, got, test.want)

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// startClients makes nodes of the library, each with connections of its own. It waits for none of them, so all start at
-// the same moment.
+// startClients creates nodes of the library in this process, each with its own connections. It waits for none of them, so that
+// all start at the same time.
 func startClients(count int) func(*world) {
 	return func(w *world) {
 		for range count {
@@ -35,7 +35,7 @@ func newClient(w *world, count int) *node {
 			Limit: headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1_000_000, Window: time.Hour}, Strict: true,
 		})
 	testenv.NoError(w, err)
-	ask := func(ctx context.Context, user int) (a fleet.Decision, err error) {
+	check := func(ctx context.Context, user int) (a fleet.Decision, err error) {
 		d, err := limiter.Check(ctx, headgate.Request{Attributes: attributes(user)})
 		if err != nil {
 			return a, err
@@ -46,5 +46,5 @@ func newClient(w *world, count int) *node {
 		}
 		return a, nil
 	}
-	return &node{ask: ask, log: log.String}
+	return &node{check: check, log: log.String}
 }

@@ -12,25 +12,25 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// The table stands between these lines.
-const tableBegins, tableEnds = "<!-- table -->\n", "<!-- /table -->\n"
+// The lines before and after the table.
+const tableBegin, tableEnd = "<!-- table -->\n", "<!-- /table -->\n"
 
-// writeTable puts the table into a document.
+// writeTable replaces the table in a document.
 func writeTable(t testing.TB, path, table string) {
 	text, err := os.ReadFile(path)
 	testenv.NoError(t, err)
-	before, rest, found := strings.Cut(string(text), tableBegins)
-	_, after, ends := strings.Cut(rest, tableEnds)
+	before, rest, found := strings.Cut(string(text), tableBegin)
+	_, after, ends := strings.Cut(rest, tableEnd)
 	if !found || !ends {
-		t.Fatalf("%s: expected a line %q and later %q for the table", path, tableBegins, tableEnds)
+		t.Fatalf("%s: no line %q followed by %q for the table", path, tableBegin, tableEnd)
 	}
-	testenv.NoError(t, os.WriteFile(path, []byte(before+tableBegins+table+tableEnds+after), 0o600))
+	testenv.NoError(t, os.WriteFile(path, []byte(before+tableBegin+table+tableEnd+after), 0o600))
 }
 
-// draw draws what callers saw.
+// draw draws the decisions that callers saw.
 func (o *outcome) draw(t testing.TB, path string) {
 	run := timeline.Run{Title: o.fault.name, Limit: limit, Window: window, Deadline: maxP99 - 5*time.Millisecond}
-	first := o.start.Truncate(window).Add(window).Sub(o.start) // window that is whole
+	first := o.start.Truncate(window).Add(window).Sub(o.start) // start of the first whole window
 	end := first + (o.stop - first).Truncate(window)
 	for i := range o.samples {
 		if s := &o.samples[i]; s.At >= first && s.At < end {

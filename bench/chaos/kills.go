@@ -10,14 +10,14 @@ import (
 	"github.com/headgate/headgate/bench/internal/suite"
 )
 
-// death is when a node was not there. Times are since the load began.
-type death struct {
+// downtime is a period in which a node was down. Times are since the load began.
+type downtime struct {
 	node     int
 	from, to time.Duration
 }
 
-// kill kills each node every two to eight seconds and starts it again, while Redis is well.
-func (w *world) kill(length time.Duration) (deaths []death) {
+// runKills kills and restarts each node every two to eight seconds, while Redis is available.
+func (w *world) runKills(length time.Duration) (downtimes []downtime) {
 	standalone()(w)
 	startNodes(w)
 	stop := w.begin(time.Now(), 0)
@@ -35,28 +35,28 @@ func (w *world) kill(length time.Duration) (deaths []death) {
 				n.Kill()
 				n.Start()
 				mu.Lock()
-				deaths = append(deaths, death{i, from, time.Since(w.load.start)})
+				downtimes = append(downtimes, downtime{i, from, time.Since(w.load.start)})
 				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
 	stop()
-	w.awaitNone(pending)
-	return deaths
+	w.awaitZero(pending)
+	return downtimes
 }
 
-func (w *world) judgeKills(deaths []death) (missed int) {
-	samples := w.load.taken()
+func (w *world) judgeKills(downtimes []downtime) (missed int) {
+	samples := w.load.sorted()
 	admitted, maybe := make([]int64, users), make([]int64, users)
 	windows := map[time.Time]int{}
-	var unanswered, elsewhere, local int
+	var unanswered, unexplained, local int
 	for i := range samples {
 		s := &samples[i]
 		switch {
 		case s.Status != 200:
 			unanswered++
-			elsewhere += count(!died(deaths, s))
+			unexplained += boolToInt(!wasDown(downtimes, s))
 			if s.User < users {
 				maybe[s.User]++
 			}
@@ -65,29 +65,29 @@ func (w *world) judgeKills(deaths []death) (missed int) {
 		case s.Allowed && s.User < users:
 			admitted[s.User]++
 		}
-		local += count(s.Status == 200 && !s.byStore())
+		local += boolToInt(s.Status == 200 && !s.byStore())
 	}
-	var most span
+	var highest span
 	for _, n := range windows {
-		most.add(float64(n) / limit)
+		highest.add(float64(n) / limit)
 	}
-	var twice, never int64
+	var overcharged, uncharged int64
 	for user := range admitted {
 		used := w.used(user)
-		twice += max(0, used-admitted[user]-maybe[user])
-		never += max(0, admitted[user]-used)
+		overcharged += max(0, used-admitted[user]-maybe[user])
+		uncharged += max(0, admitted[user]-used)
 	}
 	r := suite.NewReport()
-	r.Line(fmt.Sprintf("%d kills, %d requests, %d not decided by the store", len(deaths), len(samples), local),
-		suite.Note("%d requests without an answer", unanswered),
-		suite.Judged(elsewhere == 0, "of a node that was there: %d", elsewhere),
-		suite.Judged(most.most <= 1, "hot ÷ limit, windows: %s, aim ≤ 1", most),
-		suite.Note("units admitted and not charged: %d", never),
-		suite.Judged(twice == 0, "units charged that nobody was or may have been admitted for: %d", twice))
+	r.Line(fmt.Sprintf("%d kills, %d requests, %d not decided by the store", len(downtimes), len(samples), local),
+		suite.Note("%d requests without a response", unanswered),
+		suite.Judged(unexplained == 0, "of these at a running node: %d", unexplained),
+		suite.Judged(highest.highest <= 1, "hot ÷ limit, windows: %s, target ≤ 1", highest),
+		suite.Note("units admitted and not charged: %d", uncharged),
+		suite.Judged(overcharged == 0, "units charged without an admission: %d", overcharged))
 	return r.Missed
 }
 
-// died reports whether the node was killed, or down, while it was asked.
-func died(deaths []death, s *sample) bool {
-	return slices.ContainsFunc(deaths, func(d death) bool { return d.node == s.Node && s.At <= d.to && s.At+s.Latency >= d.from })
+// wasDown reports whether the node was killed or down during the request.
+func wasDown(downtimes []downtime, s *sample) bool {
+	return slices.ContainsFunc(downtimes, func(d downtime) bool { return d.node == s.Node && s.At <= d.to && s.At+s.Latency >= d.from })
 }

@@ -12,24 +12,24 @@ import (
 
 const (
 	usualRate = 600 // requests a second, over all nodes
-	// limit of the one hot subject for each window: a quarter of all requests are its own, 1.7 times what it may.
+	// limit of the hot subject per window. It sends a quarter of all requests, 1.7 times its limit.
 	limit  = 180
 	window = 2 * time.Second
-	// room is how many requests may wait for one node: at the usual rate answers in 300 ms would still not fill it.
-	room = 64
+	// maxInFlight is the number of requests that may wait for one node: at the usual rate, latencies of 300 ms do not reach it.
+	maxInFlight = 64
 )
 
 // The subjects. Users share most requests and are never denied; each of the others has a rule of its own.
 const (
 	users      = 200
 	hotUser    = users
-	leasedUser = users + 1 // is never denied either; nodes lease its units
-	bucketUser = users + 2 // asks for five times what its token bucket refills, until the fault and after
-	freshUser  = users + 3 // begins to do so with the fault, with a full bucket
+	leasedUser = users + 1 // never denied; nodes lease its units
+	bucketUser = users + 2 // requests five times the refill of its token bucket, from the start
+	freshUser  = users + 3 // the same, from the fault on, with a full bucket
 	subjects   = users + 4
 )
 
-// userName is the attribute that is counted by.
+// userName returns the user attribute of a subject.
 func userName(user int) string { return "user-" + strconv.Itoa(user) }
 
 // pathOf returns the path that the rule of a subject matches.
@@ -49,45 +49,45 @@ func pathOf(user int) string {
 // sample is one request as its caller saw it.
 type sample struct {
 	At      time.Duration // when it was due, since the load began
-	Late    time.Duration // how much later it was sent, for which this program is to blame
+	Late    time.Duration // how much later this program sent it
 	Latency time.Duration // from when it was due
 	Node    int
 	User    int
-	Status  int // of HTTP; 0 if there was no answer
+	Status  int // of HTTP; 0 if there was no response
 	Allowed bool
-	Waits   bool      // it said when to ask again
-	Path    string    // who decided
-	Reset   time.Time // when the window ends that it was counted in
+	Waits   bool      // whether it had retry_after
+	Path    string    // of the decision
+	Reset   time.Time // end of the window that it was counted in
 }
 
 func (s *sample) hot() bool { return s.User == hotUser }
 
-// accounted reports whether the store must have counted the request if it was allowed: its counter lasts longer than the run.
+// accounted reports whether the store must have counted the request if it was allowed: its counter outlives the run.
 func (s *sample) accounted() bool { return s.User < users || s.User == leasedUser }
 
-// byStore is true if the store has decided, or the node for it.
+// byStore reports whether the store decided, or the node by a lease or a cached denial.
 func (s *sample) byStore() bool { return s.Path == "store" || s.Path == "lease" || s.Path == "cache" }
 
-// load sends requests by the clock, whether or not the ones before are answered.
+// load is an open-loop load: it sends requests by the clock, whether or not earlier ones have returned.
 type load struct {
 	start time.Time
 	rate  int           // requests a second
-	fault time.Duration // when it is to happen, since the start
-	mixed bool          // whether subjects beside users and the hot one ask, too
+	fault time.Duration // its time, since the start
+	mixed bool          // whether the leased and bucket subjects send requests too
 	nodes []*node
 
 	mu      sync.Mutex
 	samples []sample
 }
 
-// run ends with ctx, after the last answer.
+// run sends requests until ctx ends, and returns after the last response.
 func (l *load) run(ctx context.Context) {
 	suite.SleepUntil(ctx, l.start)
 	var under sync.WaitGroup
 	defer under.Wait()
 	waiting := make([]chan struct{}, len(l.nodes))
 	for i := range waiting {
-		waiting[i] = make(chan struct{}, room*l.rate/usualRate)
+		waiting[i] = make(chan struct{}, maxInFlight*l.rate/usualRate)
 	}
 	spread := 0
 	for i := 0; ; i++ {
@@ -111,34 +111,34 @@ func (l *load) run(ctx context.Context) {
 		select {
 		case waiting[s.Node] <- struct{}{}:
 			under.Go(func() {
-				l.ask(s)
+				l.check(s)
 				<-waiting[s.Node]
 			})
 		default:
-			l.keep(s) // not sent in time, which is as bad as no answer
+			l.add(s) // not sent in time, which counts as no response
 		}
 	}
 }
 
-func (l *load) ask(s sample) {
+func (l *load) check(s sample) {
 	s.Late = time.Since(l.start) - s.At
-	a, err := l.nodes[s.Node].ask(context.Background(), s.User)
+	a, err := l.nodes[s.Node].check(context.Background(), s.User)
 	s.Latency = time.Since(l.start) - s.At
 	s.Status = a.Status
 	if err == nil {
 		s.Allowed, s.Path, s.Reset, s.Waits = a.Allowed, a.Path, a.Reset, a.RetryAfter != nil && *a.RetryAfter > 0
 	}
-	l.keep(s)
+	l.add(s)
 }
 
-func (l *load) keep(s sample) {
+func (l *load) add(s sample) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.samples = append(l.samples, s)
 }
 
-// taken is what there is so far, in the order in which the requests were due.
-func (l *load) taken() []sample {
+// sorted returns the samples so far, in the order in which they were due.
+func (l *load) sorted() []sample {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	samples := slices.Clone(l.samples)

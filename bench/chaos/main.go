@@ -1,6 +1,5 @@
-// Command chaos breaks Redis under real servers of ours and shows what their callers saw: errors, latency, how much of a
-// limit was admitted, how long it took to recover, and whether the store knows of everything in the end. It fails if an
-// aim is missed.
+// Command chaos breaks Redis under real Headgate servers and reports what their callers saw: errors, latency, units admitted
+// relative to the limit, recovery time, and whether the store's counters are correct in the end. It fails if a target is missed.
 package main
 
 import (
@@ -15,17 +14,17 @@ import (
 )
 
 func main() {
-	short := flag.Bool("short", false, "only some of the faults")
-	only := flag.String("only", "", "only faults with this `text` in their name")
-	docs := flag.String("docs", "", "put the table and the drawings into failure.md in this `directory`")
-	kills := flag.Duration("kills", 0, "kill servers of ours at random instead, for this long")
-	soak := flag.Duration("soak", 0, "break Redis in turn instead, for this long, and see whether the servers grow")
+	short := flag.Bool("short", false, "run only some of the faults")
+	only := flag.String("only", "", "run only faults whose name contains `text`")
+	docs := flag.String("docs", "", "write the table and the drawings to failure.md in this `directory`")
+	kills := flag.Duration("kills", 0, "kill random Headgate servers for this long, instead of breaking Redis")
+	soak := flag.Duration("soak", 0, "break Redis repeatedly for this long and check whether the servers grow")
 	flag.Parse()
 	suite.Main(func(scope *suite.Scope) int {
 		w := &world{Scope: scope, program: testenv.BuildHeadgate(scope), rate: usualRate}
 		switch {
 		case *kills > 0:
-			return w.judgeKills(w.kill(*kills))
+			return w.judgeKills(w.runKills(*kills))
 		case *soak > 0:
 			return w.soak(*soak)
 		}
@@ -34,7 +33,7 @@ func main() {
 			switch {
 			case *short && !f.short || !strings.Contains(f.name, *only):
 			case f.root && os.Geteuid() != 0:
-				scope.Logf("%s: left out, since it needs root", f.name)
+				scope.Logf("%s: skipped: requires root", f.name)
 			default:
 				chosen = append(chosen, f)
 			}
@@ -43,7 +42,7 @@ func main() {
 	})
 }
 
-// runFaults lets one happen after the other: there is one machine.
+// runFaults runs the faults sequentially, since they share a machine, and returns the number of rows that missed a target.
 func runFaults(scope *suite.Scope, program string, chosen []*fault, docs string) (missed int) {
 	table := &strings.Builder{}
 	out := io.MultiWriter(os.Stdout, table)
@@ -52,7 +51,7 @@ func runFaults(scope *suite.Scope, program string, chosen []*fault, docs string)
 		result, rows := f.runUndisturbed(scope, program)
 		for _, r := range rows {
 			_, _ = io.WriteString(out, r.String())
-			missed += count(len(r.failed) > 0)
+			missed += boolToInt(len(r.failed) > 0)
 		}
 		if docs != "" && f.drawing != "" {
 			result.draw(scope, filepath.Join(docs, "failure", f.drawing+".svg"))

@@ -11,16 +11,16 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// namespace is a network of its own for one node, with one link for its callers and one for Redis.
+// namespace is a network namespace for one node, with one link to its callers and one to Redis.
 type namespace struct {
 	name         string
-	nodeAddress  string // where callers find the node
-	redisHost    string // where the node finds Redis
+	nodeAddress  string // of the node, for callers
+	redisHost    string // of Redis, for the node
 	redisAddress string
-	nodeOnRedis  string // the node's own address on that link
+	nodeOnRedis  string // of the node, on the link to Redis
 }
 
-// newNamespace needs root. The addresses are of the range for benchmarks, which nobody else uses.
+// newNamespace creates a namespace, which requires root. Its addresses are from the range reserved for benchmarks.
 func newNamespace(t testing.TB) *namespace {
 	pid := os.Getpid()
 	net := fmt.Sprintf("198.18.%d.", pid%256)
@@ -46,27 +46,26 @@ func newNamespace(t testing.TB) *namespace {
 	return n
 }
 
-// prefix runs a command within.
+// prefix returns the prefix of a command that runs in the namespace.
 func (n *namespace) prefix() []string { return []string{"ip", "netns", "exec", n.name} }
 
-// cutOff makes both sides send what is for the other to an address on the link that nobody has: it is lost without a
-// word.
+// cutOff makes both sides send packets for the other to an unused link-layer address, so that they are lost silently.
 func cutOff(w *world) {
-	const nobody = "lladdr 02:00:00:00:00:01 nud permanent"
-	w.neighbours("replace", nobody)
+	const unusedMAC = "lladdr 02:00:00:00:00:01 nud permanent"
+	w.neighbours("replace", unusedMAC)
 }
 
-// rejoin ends that.
+// rejoin undoes cutOff.
 func rejoin(w *world) { w.neighbours("del", "") }
 
-// neighbours changes where both sides find the other.
+// neighbours changes the neighbour entries of both sides.
 func (w *world) neighbours(do, where string) {
 	n := w.space
 	testenv.NoError(w, ip("-n", n.name, "neigh", do, n.redisHost, where, "dev", n.name+"r1"))
 	testenv.NoError(w, ip("neigh", do, n.nodeOnRedis, where, "dev", n.name+"r0"))
 }
 
-// ip runs the command of that name. Arguments may be several words.
+// ip runs the ip command. Arguments are split into words.
 func ip(args ...string) error {
 	line := strings.Join(args, " ")
 	if text, err := exec.CommandContext(context.Background(), "ip", strings.Fields(line)...).CombinedOutput(); err != nil {
@@ -75,7 +74,7 @@ func ip(args ...string) error {
 	return nil
 }
 
-// partitioned is one server that the last node reaches over a link of its own.
+// partitioned starts one server that the last node reaches over its own link.
 func partitioned(w *world) {
 	w.space = newNamespace(w)
 	standalone("--bind", "127.0.0.1", w.space.redisHost)(w)

@@ -12,16 +12,16 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// node is one server of ours, or in a cold start one client in this process.
+// node is one Headgate server, or one library client in this process.
 type node struct {
-	*fleet.Node // nil if it is a client
-	ask         func(ctx context.Context, user int) (fleet.Decision, error)
-	// log is what it has printed so far.
+	*fleet.Node // nil for a client
+	check       func(ctx context.Context, user int) (fleet.Decision, error)
+	// log returns the node's log so far.
 	log func() string
 }
 
-// rules of every node. The clock tells the windows of the hot subject, of which nodes may lease units. Users are under a strict
-// rule, so that what the store has counted of them is what was admitted; leased is for the units that nodes hold meanwhile.
+// rules of every node. The windows of the hot subject, which nodes may lease, are clock-aligned. Users have a strict rule, so that the
+// store's count is what was admitted; the rule leased covers units that nodes hold.
 var rules = fmt.Sprintf(`rules:
   - id: hot
     match: {path: /hot}
@@ -46,7 +46,7 @@ var rules = fmt.Sprintf(`rules:
     limit: %d/%s
 `, limit, window, bucketSize, bucketRefill)
 
-// startNodes starts the servers. The last one is in a namespace of its own if there is one.
+// startNodes starts the servers. The last one runs in the namespace, if there is one.
 func startNodes(w *world) {
 	for i := range nodeCount {
 		options, address := fleet.Options{Prefix: w.prefix}, w.address
@@ -55,23 +55,23 @@ func startNodes(w *world) {
 		}
 		config := fmt.Sprintf("redis: {address: %q}\nrules: rules.yaml\nnodes: %d", address, nodeCount)
 		n := &node{Node: options.New(w, w.program, config, map[string]string{"rules.yaml": rules})}
-		// Connections that one bad moment has made are not kept: they would be taken for growth of the server.
+		// Idle connections of a burst are closed: they would look like growth of the server.
 		n.Client = http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
-			MaxConnsPerHost: room, MaxIdleConnsPerHost: room, IdleConnTimeout: 5 * time.Second,
+			MaxConnsPerHost: maxInFlight, MaxIdleConnsPerHost: maxInFlight, IdleConnTimeout: 5 * time.Second,
 		}}
-		n.ask = func(ctx context.Context, user int) (fleet.Decision, error) { return n.Check(ctx, attributes(user)) }
+		n.check = func(ctx context.Context, user int) (fleet.Decision, error) { return n.Check(ctx, attributes(user)) }
 		n.Start()
 		n.log = n.Output
 		w.nodes = append(w.nodes, n)
 	}
 }
 
-// attributes are those of a subject's requests.
+// attributes returns the attributes of a subject's requests.
 func attributes(user int) map[string]string {
 	return map[string]string{"path": pathOf(user), "user": userName(user)}
 }
 
-// used returns what the store has counted for a subject.
+// used returns the store's count of a subject.
 func (w *world) used(user int) int64 {
 	for range 20 {
 		a, err := w.nodes[0].Decide(w.Context(), "/v1/peek", attributes(user))
@@ -81,22 +81,22 @@ func (w *world) used(user int) int64 {
 		}
 		w.Sleep(50 * time.Millisecond)
 	}
-	w.Fatalf("the store does not say what %s has used", userName(user))
+	w.Fatalf("no answer from the store to a peek at %s", userName(user))
 	return 0
 }
 
-// metric is the sum of all series of a name.
+// metric returns the sum of all series of a name.
 func (w *world) metric(n *node, name string) float64 {
 	value, err := n.Metric(w.Context(), name)
 	testenv.NoError(w, err)
 	return value
 }
 
-// circuitOpened begins the log line of a node that stops asking a shard of the store.
+// circuitOpened is the beginning of a node's log line about a circuit that opened.
 const circuitOpened = "store shard unavailable; circuit open"
 
-// opened returns how often circuits of the node have opened since a time: of all shards, and most of one.
-func (n *node) opened(since time.Time) (all, most int) {
+// opened returns how often circuits of the node have opened since a time: in total, and for the worst shard.
+func (n *node) opened(since time.Time) (all, worst int) {
 	shards := map[int]int{}
 	for line := range strings.Lines(n.log()) {
 		var entry struct {
@@ -109,7 +109,7 @@ func (n *node) opened(since time.Time) (all, most int) {
 		}
 		all++
 		shards[entry.Shard]++
-		most = max(most, shards[entry.Shard])
+		worst = max(worst, shards[entry.Shard])
 	}
-	return all, most
+	return all, worst
 }

@@ -16,20 +16,20 @@ const (
 	probeTimeout = 100 * time.Millisecond
 )
 
-// probe says when the store takes writes, whatever our nodes think of it: it writes a key of its own all the time.
+// probe finds out when the store accepts writes, independently of the nodes: it continuously writes its own key.
 type probe struct {
 	key       string
-	addresses []string // of all servers that may hold it; one of them has to take it
+	addresses []string // of all servers that may hold the key; one of them must accept it
 
 	mu      sync.Mutex
-	failing time.Time // since when; zero if it does not
+	failing time.Time // start of the current outage; zero if there is none
 	outages []outage
 }
 
-// outage is a time without writes.
+// outage is a period without writes.
 type outage struct{ from, to time.Time }
 
-// watch ends with ctx.
+// watch probes until ctx ends.
 func (p *probe) watch(ctx context.Context) {
 	conns := map[string]net.Conn{}
 	for ctx.Err() == nil {
@@ -49,7 +49,7 @@ func (p *probe) note(started time.Time, ok bool) {
 	case !ok && p.failing.IsZero():
 		p.failing = started
 	case ok && !p.failing.IsZero():
-		// What is shorter may be this machine's doing.
+		// Shorter outages may be caused by this machine.
 		if o := (outage{p.failing, time.Now()}); o.to.Sub(o.from) >= probeTimeout {
 			p.outages = append(p.outages, o)
 		}
@@ -86,8 +86,8 @@ func (p *probe) write(ctx context.Context, conns map[string]net.Conn) bool {
 	return false
 }
 
-// back is when the last outage after a time ended; zero if there was none. It is false if there still is one.
-func (p *probe) back(after time.Time) (t time.Time, ok bool) {
+// restored returns when the last outage after a time ended; zero if there was none. It returns false during an outage.
+func (p *probe) restored(after time.Time) (t time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range p.outages {

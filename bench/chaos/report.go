@@ -9,35 +9,35 @@ import (
 	"github.com/headgate/headgate/bench/internal/paired"
 )
 
-// The aims.
+// The targets.
 const (
-	maxP99      = 15 * time.Millisecond // the deadline, and five
-	maxP50      = 1.2                   // of before, from one second after the return on
+	maxP99      = 15 * time.Millisecond // the deadline + 5 ms
+	maxP50      = 1.2                   // relative to before, from one second after the recovery
 	maxRecovery = time.Second
 	minWindow   = 0.8 // of the limit, in a whole window without the store
-	maxWindow   = 1.0 // and one unit for each node
-	maxEdge     = 2.0 // in the window when the store goes or comes
-	maxHealthy  = 1.5 // p99 of shards that are well, of before
-	backAgain   = 0.95
+	maxWindow   = 1.0 // plus one unit per node
+	maxEdge     = 2.0 // in a window in which the store fails or recovers
+	maxHealthy  = 1.5 // p99 of healthy shards, relative to before
+	minByStore  = 0.95
 )
 
-// row is one line of the table.
+// row is one row of the table.
 type row struct {
-	name           string
-	errors, fives  int
-	before, during tail
-	after          tail
-	going, whole   span // admitted of the hot subject in windows, as parts of its limit
-	coming, later  span
-	buckets        []bucket
-	recovery       time.Duration
-	p50            float64
-	opened         []int
-	unaccounted    string
-	failed         []string
+	name                 string
+	errors, serverErrors int
+	before, during       tail
+	after                tail
+	failing, whole       span // units admitted of the hot subject by window, as fractions of its limit
+	recovering, later    span
+	buckets              []bucket
+	recovery             time.Duration
+	p50                  float64
+	opened               []int
+	unaccounted          string
+	failed               []string
 }
 
-// tail is how long answers took.
+// tail has the quantiles of latencies.
 type tail struct {
 	n              int
 	p50, p99, p999 time.Duration
@@ -51,43 +51,43 @@ func (t tail) String() string {
 	return ms(t.p50) + " / " + ms(t.p99) + " / " + ms(t.p999)
 }
 
-// span is the least and the most of some numbers.
+// span is the range of numbers.
 type span struct {
-	n           int
-	least, most float64
+	n               int
+	lowest, highest float64
 }
 
 func (s *span) add(v float64) {
 	if s.n == 0 {
-		s.least, s.most = v, v
+		s.lowest, s.highest = v, v
 	}
 	s.n++
-	s.least, s.most = min(s.least, v), max(s.most, v)
+	s.lowest, s.highest = min(s.lowest, v), max(s.highest, v)
 }
 
 func (s span) String() string {
 	switch {
 	case s.n == 0:
 		return "–"
-	case s.least == s.most:
-		return fmt.Sprintf("%.2f", s.most)
+	case s.lowest == s.highest:
+		return fmt.Sprintf("%.2f", s.highest)
 	}
-	return fmt.Sprintf("%.2f–%.2f", s.least, s.most)
+	return fmt.Sprintf("%.2f–%.2f", s.lowest, s.highest)
 }
 
-// rows are those of a fault: all of it, and if it has hit a part of the store what went on beside.
+// rows returns the rows of a fault: one for all samples and, if the fault affected only some shards, one for the others.
 func (o *outcome) rows() []row {
 	all := o.row(o.fault.name, func(*sample) bool { return true })
 	o.countWindows(&all)
 	o.countBuckets(&all)
 	o.judge(&all)
-	if o.hit == nil {
+	if o.affected == nil {
 		return []row{all}
 	}
-	well := o.row(o.fault.name+": the other shards", func(s *sample) bool { return !o.hit[s.User] })
-	well.aim("errors", well.errors == 0 && well.fives == 0)
-	well.aim("p99", float64(well.during.p99) <= maxHealthy*float64(well.before.p99))
-	well.aim("leaves the store", o.stored(o.begin, o.back, func(s *sample) bool { return !o.hit[s.User] }) >= backAgain)
+	well := o.row(o.fault.name+": the other shards", func(s *sample) bool { return !o.affected[s.User] })
+	well.expect("errors", well.errors == 0 && well.serverErrors == 0)
+	well.expect("p99", float64(well.during.p99) <= maxHealthy*float64(well.before.p99))
+	well.expect("decides without the store", o.stored(o.begin, o.restored, func(s *sample) bool { return !o.affected[s.User] }) >= minByStore)
 	return []row{all, well}
 }
 
@@ -98,33 +98,33 @@ func (o *outcome) row(name string, in func(*sample) bool) row {
 		switch {
 		case s.At < o.measured || !in(s):
 		case s.Status >= 500:
-			r.fives++
+			r.serverErrors++
 		case s.Status != 200:
 			r.errors++
 		}
 	}
 	r.before = o.tail(o.measured, o.begin, in)
-	r.during = o.tail(o.begin, o.back, in)
-	r.after = o.tail(o.back, o.back+after, in)
-	late := o.tail(o.back+time.Second, o.back+after, in)
+	r.during = o.tail(o.begin, o.restored, in)
+	r.after = o.tail(o.restored, o.restored+after, in)
+	late := o.tail(o.restored+time.Second, o.restored+after, in)
 	if r.before.n > 0 && late.n > 0 {
 		r.p50 = float64(late.p50) / float64(r.before.p50)
 	}
 	return r
 }
 
-// tail is of what was due in a time, but for what the machine stood still in.
+// tail returns the latencies of requests that were due in a period, without those during stalls of the machine.
 func (o *outcome) tail(from, to time.Duration, in func(*sample) bool) tail {
-	var took []time.Duration
+	var latencies []time.Duration
 	for i := range o.samples {
 		if s := &o.samples[i]; s.At >= from && s.At < to && s.Status != 0 && in(s) && !o.stalls.during(s) {
-			took = append(took, s.Latency)
+			latencies = append(latencies, s.Latency)
 		}
 	}
-	return tailOf(took)
+	return tailOf(latencies)
 }
 
-// late is how much later than due requests were sent, of which no node knows.
+// late returns how much later than due requests were sent, which nodes cannot notice.
 func (o *outcome) late() tail {
 	late := make([]time.Duration, len(o.samples))
 	for i := range late {
@@ -133,20 +133,20 @@ func (o *outcome) late() tail {
 	return tailOf(late)
 }
 
-// stood is the part of all requests that are left out for the machine's sake.
-func (o *outcome) stood() float64 {
+// stalledShare returns the fraction of requests that are ignored because the machine stalled.
+func (o *outcome) stalledShare() float64 {
 	var n float64
 	for i := range o.samples {
-		n += float64(count(o.stalls.during(&o.samples[i])))
+		n += float64(boolToInt(o.stalls.during(&o.samples[i])))
 	}
 	return n / float64(len(o.samples))
 }
 
-func tailOf(took []time.Duration) tail {
-	return tail{len(took), paired.Quantile(0.5, took), paired.Quantile(0.99, took), paired.Quantile(0.999, took)}
+func tailOf(latencies []time.Duration) tail {
+	return tail{len(latencies), paired.Quantile(0.5, latencies), paired.Quantile(0.99, latencies), paired.Quantile(0.999, latencies)}
 }
 
-// stored is the part of the answers of a time that are the store's, not a number if there are none.
+// stored returns the fraction of decisions in a period that the store made; NaN if there are none.
 func (o *outcome) stored(from, to time.Duration, in func(*sample) bool) float64 {
 	var all, stored float64
 	for i := range o.samples {
@@ -162,56 +162,56 @@ func (o *outcome) stored(from, to time.Duration, in func(*sample) bool) float64 
 	return stored / all
 }
 
-// recovered is when the store decides again for good, since it is back: the end of the last tenth of a second in which
+// recovered returns how long after its restoration the store decides permanently: the end of the last tenth of a second in which
 // it did not.
 func (o *outcome) recovered() time.Duration {
-	from := o.back
-	if o.fault.cold {
+	from := o.restored
+	if o.fault.fromStart {
 		from = o.begin
 	}
 	const slice = 100 * time.Millisecond
 	var last time.Duration
-	for t := time.Duration(0); from+t+slice <= o.back+after; t += slice {
-		if o.stored(from+t, from+t+slice, func(*sample) bool { return true }) < backAgain {
+	for t := time.Duration(0); from+t+slice <= o.restored+after; t += slice {
+		if o.stored(from+t, from+t+slice, func(*sample) bool { return true }) < minByStore {
 			last = t + slice
 		}
 	}
 	return last
 }
 
-// countWindows sorts the windows of the hot subject by when they were: in which the store failed, all without it, in which it
-// recovered, and after.
+// countWindows sorts the windows of the hot subject into those in which the store failed, those without it, those in which it
+// recovered, and those after.
 func (o *outcome) countWindows(r *row) {
-	if !o.fault.stays {
+	if !o.fault.permanent {
 		r.recovery = o.recovered()
 	}
 	admitted := map[int64]int{}
 	for i := range o.samples {
 		if s := &o.samples[i]; s.hot() && s.Path != "" {
-			admitted[s.Reset.Round(window).UnixNano()] += count(s.Allowed)
+			admitted[s.Reset.Round(window).UnixNano()] += boolToInt(s.Allowed)
 		}
 	}
-	recovered := o.back + max(0, r.recovery)
+	recovered := o.restored + max(0, r.recovery)
 	for end, n := range admitted {
 		to := time.Unix(0, end).Sub(o.start)
 		from := to - window
 		part := float64(n) / limit
 		switch {
 		case from < 0 || to > o.stop:
-		case from >= o.begin && to <= o.back && !o.fault.flaps:
+		case from >= o.begin && to <= o.restored && !o.fault.flaps:
 			r.whole.add(part)
 		case from > recovered:
 			r.later.add(part)
-		case to > o.back:
-			r.coming.add(part)
-		case to > o.begin: // where the store comes and goes, all of them
-			r.going.add(part)
+		case to > o.restored:
+			r.recovering.add(part)
+		case to > o.begin: // where the store flaps, all of them
+			r.failing.add(part)
 		}
 	}
 }
 
-func count(yes bool) int {
-	if yes {
+func boolToInt(b bool) int {
+	if b {
 		return 1
 	}
 	return 0
@@ -219,33 +219,33 @@ func count(yes bool) int {
 
 func (o *outcome) judge(r *row) {
 	f := o.fault
-	r.aim("errors", r.errors == 0 && r.fives == 0)
-	r.aim("p99", r.during.p99 <= maxP99)
-	r.aim("p50 after", r.p50 <= maxP50)
-	r.aim("recovery", r.recovery <= maxRecovery || f.overload)
+	r.expect("errors", r.errors == 0 && r.serverErrors == 0)
+	r.expect("p99", r.during.p99 <= maxP99)
+	r.expect("p50 after", r.p50 <= maxP50)
+	r.expect("recovery", r.recovery <= maxRecovery || f.overload)
 	more := float64(len(o.opened)) / limit
-	r.aim("admits too much", r.whole.most <= maxWindow+f.share+more)
-	r.aim("admits too little", r.whole.n == 0 || r.whole.least >= max(minWindow, f.least))
-	r.aim("window of transition", max(r.going.most, r.coming.most) <= maxEdge)
+	r.expect("admits too much", r.whole.highest <= maxWindow+f.share+more)
+	r.expect("admits too little", r.whole.n == 0 || r.whole.lowest >= max(minWindow, f.lowest))
+	r.expect("window of transition", max(r.failing.highest, r.recovering.highest) <= maxEdge)
 	o.judgeBuckets(r)
 	if o.accounts {
 		r.unaccounted = fmt.Sprintf("%d / %d + %d", o.unaccounted, o.unanswered, o.leaseLost)
-		r.aim("unaccounted", o.unaccounted <= o.unanswered+o.leaseLost)
+		r.expect("unaccounted", o.unaccounted <= o.unanswered+o.leaseLost)
 	}
 	r.opened = o.opened
-	r.aim("circuit", f.flaps || f.overload || o.openedMost <= 1)
-	// Nodes that decide by themselves have opened a circuit; if not, it is the log that is misread.
-	withoutStore := o.stored(o.begin, o.back, func(*sample) bool { return true }) < 0.5
-	r.aim("no open circuit seen", !withoutStore || f.overload || o.openedMost > 0)
+	r.expect("circuit", f.flaps || f.overload || o.maxOpened <= 1)
+	// Nodes that decide without the store have opened a circuit; otherwise the log was misread.
+	withoutStore := o.stored(o.begin, o.restored, func(*sample) bool { return true }) < 0.5
+	r.expect("no open circuit seen", !withoutStore || f.overload || o.maxOpened > 0)
 }
 
-// bySlowness is true of a row that has missed nothing but what a slow machine makes one miss, and one that stood still.
-func (r *row) bySlowness(stood bool) bool {
-	for _, aim := range r.failed {
-		switch aim {
+// onlySlow reports whether the row missed only targets that a slow machine, or one that stalled, can cause to be missed.
+func (r *row) onlySlow(stalled bool) bool {
+	for _, target := range r.failed {
+		switch target {
 		case "p99", "p50 after":
-		case "recovery", "circuit", "leaves the store":
-			if !stood {
+		case "recovery", "circuit", "decides without the store":
+			if !stalled {
 				return false
 			}
 		default:
@@ -255,7 +255,7 @@ func (r *row) bySlowness(stood bool) bool {
 	return len(r.failed) > 0
 }
 
-func (r *row) aim(what string, met bool) {
+func (r *row) expect(what string, met bool) {
 	if !met {
 		r.failed = append(r.failed, what)
 	}
@@ -267,7 +267,7 @@ var header = table([]string{
 	"p50 after ÷ before", "circuit opened, by node", "unaccounted / unanswered + lease lost", "verdict",
 }) + "|" + strings.Repeat("---|", 15) + "\n"
 
-// table is one line of it.
+// table returns one row of the table.
 func table(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
 func (r *row) String() string {
@@ -282,17 +282,17 @@ func (r *row) String() string {
 		verdict = "FAIL: " + strings.Join(r.failed, ", ")
 	}
 	return table([]string{
-		r.name, fmt.Sprintf("%d, %d", r.errors, r.fives), r.before.String(), r.during.String(), r.after.String(),
-		r.going.String(), r.whole.String(), r.coming.String(), r.later.String(), bucketsText(r.buckets),
+		r.name, fmt.Sprintf("%d, %d", r.errors, r.serverErrors), r.before.String(), r.during.String(), r.after.String(),
+		r.failing.String(), r.whole.String(), r.recovering.String(), r.later.String(), bucketsText(r.buckets),
 		dash(r.recovery >= 0, fmt.Sprintf("%.1f", r.recovery.Seconds())),
 		dash(r.p50 > 0, fmt.Sprintf("%.2f", r.p50)), dash(r.opened != nil, openings(r.opened)), r.unaccounted, verdict,
 	})
 }
 
-// openings are one number for each node if they are few.
+// openings returns one number per node, or the largest if there are many nodes.
 func openings(by []int) string {
 	if len(by) > nodeCount {
-		return fmt.Sprintf("%d at most", slices.Max(by))
+		return fmt.Sprintf("at most %d", slices.Max(by))
 	}
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(by), "[]"), " ", " / ")
 }

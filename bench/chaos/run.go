@@ -9,50 +9,50 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// outcome is what callers saw of one fault. Times are since the load began.
+// outcome is the result of one fault, as callers saw it. Times are since the load began.
 type outcome struct {
-	fault   *fault
-	start   time.Time
-	samples []sample
-	marks   []timeline.Mark
-	hit     map[int]bool
-	stalls  stalls
+	fault    *fault
+	start    time.Time
+	samples  []sample
+	marks    []timeline.Mark
+	affected map[int]bool
+	stalls   stalls
 
-	measured time.Duration // what was before is warm-up
+	measured time.Duration // end of the warm-up
 	begin    time.Duration // of the fault
-	back     time.Duration // when the store took writes again; stop if it did not
+	restored time.Duration // when the store accepted writes again; stop if it did not
 	stop     time.Duration // of the load
 
-	opened      []int // how often circuits of each node opened
-	openedMost  int   // that of one shard
-	unanswered  int64 // units that the store was asked for
+	opened      []int // openings of circuits, by node
+	maxOpened   int   // openings of the circuit of the worst shard
+	unanswered  int64 // units that the store was charged for without a response
 	leaseLost   int64 // units leased and neither spent nor returned
-	unaccounted int64 // units by which the store's counters differ from what was admitted
-	accounts    bool  // whether these are known
+	unaccounted int64 // units by which the store's counters differ from the units admitted
+	accounts    bool  // whether the three above are known
 }
 
-// tries is how often a fault may happen until the machine has let all answers be in time.
+// tries is how often a fault runs at most until the machine did not disturb it.
 const tries = 5
 
-// runUndisturbed tries again if the machine had other things to do, or if nothing was missed that it may not be to blame for.
+// runUndisturbed repeats a fault if the machine stalled too often, or if only targets were missed that a slow machine may cause.
 func (f *fault) runUndisturbed(scope *suite.Scope, program string) (o *outcome, rows []row) {
 	for try := 1; ; try++ {
 		testenv.NoError(scope, scope.Run(func(own *suite.Scope) {
 			o = f.run(&world{Scope: own, program: program, rate: cmp.Or(f.rate, usualRate)})
 		}))
 		rows = o.rows()
-		slow, stood := false, o.stood()
+		slow, stalled := false, o.stalledShare()
 		for i := range rows {
-			slow = slow || rows[i].bySlowness(stood > someStood)
+			slow = slow || rows[i].onlySlow(stalled > minStalled)
 		}
-		scope.Logf("%s: requests were sent late by %s ms, %.1f %% of them left out; slow: %v", f.name, o.late(), 100*stood, slow)
-		if !slow && stood <= maxStood || try == tries {
+		scope.Logf("%s: requests were sent late by %s ms, %.1f %% of them ignored; slow: %v", f.name, o.late(), 100*stalled, slow)
+		if !slow && stalled <= maxStalled || try == tries {
 			return o, rows
 		}
 	}
 }
 
-// run lets one fault happen in a world of its own.
+// run injects one fault into a new world.
 func (f *fault) run(w *world) *outcome {
 	f.build(w)
 	if f.nodes != nil {
@@ -63,25 +63,25 @@ func (f *fault) run(w *world) *outcome {
 	o := &outcome{fault: f, measured: warmUp}
 	lead := warmUp + before
 	o.start = atPhase(time.Now().Add(lead)).Add(-lead)
-	if f.cold {
+	if f.fromStart {
 		lead, o.measured, o.start = 0, 0, time.Now()
 	}
 	stop := w.begin(o.start, lead)
 	defer stop()
 	suite.SleepUntil(w.Context(), o.start.Add(lead))
-	f.happen(w)
+	f.inject(w)
 	o.settle(w, time.Now())
 	testenv.NoError(w, w.Context().Err())
 	stop()
-	o.samples, o.marks, o.hit = w.load.taken(), w.marks, w.hit
-	if f.nodes == nil { // nodes in this process may themselves be why it stood still
+	o.samples, o.marks, o.affected = w.load.sorted(), w.marks, w.affected
+	if f.nodes == nil { // nodes in this process may cause its stalls
 		o.stalls = stallsOf(o.samples)
 	}
 	o.account(w)
 	return o
 }
 
-// atPhase is the next time that is as far into a window as faults begin.
+// atPhase returns the next time at the phase of a window in which faults begin.
 func atPhase(t time.Time) time.Time {
 	next := t.Truncate(window).Add(phase)
 	if next.Before(t) {
@@ -90,33 +90,33 @@ func atPhase(t time.Time) time.Time {
 	return next
 }
 
-// settle waits for the store and for what is measured after its return.
+// settle waits for the recovery of the store and for the measurements after it.
 func (o *outcome) settle(w *world, ended time.Time) {
-	if !o.fault.cold {
+	if !o.fault.fromStart {
 		o.begin = w.marks[0].At
 	}
-	if o.fault.stays {
-		o.back, o.stop = time.Since(o.start), time.Since(o.start)
+	if o.fault.permanent {
+		o.restored, o.stop = time.Since(o.start), time.Since(o.start)
 		return
 	}
-	back, ok := time.Time{}, false
+	restored, ok := time.Time{}, false
 	for !ok && w.Context().Err() == nil && time.Since(ended) < 30*time.Second {
-		back, ok = w.back(ended)
+		restored, ok = w.restored(ended)
 		w.Sleep(probeEvery)
 	}
-	o.back = back.Sub(o.start)
-	w.marks = append(w.marks, timeline.Mark{At: o.back, Label: "Redis answers"})
-	suite.SleepUntil(w.Context(), back.Add(after+window/2))
+	o.restored = restored.Sub(o.start)
+	w.marks = append(w.marks, timeline.Mark{At: o.restored, Label: "Redis available"})
+	suite.SleepUntil(w.Context(), restored.Add(after+window/2))
 	o.stop = time.Since(o.start)
 }
 
-// back is when all of the store took writes again: at the end of the last time when it did not, or when the fault ended if
-// it always did.
-func (w *world) back(ended time.Time) (time.Time, bool) {
+// restored returns when all of the store accepted writes again: at the end of the last outage, or when the fault ended if there
+// was none.
+func (w *world) restored(ended time.Time) (time.Time, bool) {
 	begin := w.load.start.Add(w.marks[0].At)
 	last := w.announced
 	for _, p := range w.probes {
-		t, ok := p.back(begin)
+		t, ok := p.restored(begin)
 		if !ok {
 			return ended, false
 		}
@@ -130,20 +130,20 @@ func (w *world) back(ended time.Time) (time.Time, bool) {
 	return last, true
 }
 
-// account reads what the nodes and the store have counted, once nothing waits to be charged.
+// account reads the counts of the nodes and of the store, once no charge is pending.
 func (o *outcome) account(w *world) {
 	for _, n := range w.nodes {
-		all, most := n.opened(o.start.Add(o.begin))
+		all, worst := n.opened(o.start.Add(o.begin))
 		o.opened = append(o.opened, all)
-		o.openedMost = max(o.openedMost, most)
+		o.maxOpened = max(o.maxOpened, worst)
 	}
-	if o.fault.stays || o.fault.nodes != nil {
+	if o.fault.permanent || o.fault.nodes != nil {
 		return
 	}
 	o.accounts = true
-	w.awaitNone(pending)
-	w.awaitNone("headgate_leases")
-	w.Sleep(returnsTake)
+	w.awaitZero(pending)
+	w.awaitZero("headgate_leases")
+	w.Sleep(returnDelay)
 	admitted := map[int]int64{}
 	for i := range o.samples {
 		if s := &o.samples[i]; s.Allowed && s.accounted() {
@@ -161,14 +161,14 @@ func (o *outcome) account(w *world) {
 }
 
 const (
-	// returnsTake is how long the units of leases that have ended are on their way back to the store.
-	returnsTake = 500 * time.Millisecond
-	// pending is what nodes admitted by themselves and have not charged the store with.
+	// returnDelay is how long nodes take to return the units of ended leases to the store.
+	returnDelay = 500 * time.Millisecond
+	// pending is the gauge of local counters with units that were not yet charged to the store.
 	pending = "headgate_local_counters_pending"
 )
 
-// awaitNone waits until a gauge is 0 on all nodes, but not for ever.
-func (w *world) awaitNone(gauge string) {
+// awaitZero waits until a gauge is 0 on all nodes, for at most about ten seconds.
+func (w *world) awaitZero(gauge string) {
 	for range 100 {
 		var sum float64
 		for _, n := range w.nodes {

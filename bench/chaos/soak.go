@@ -14,19 +14,19 @@ const (
 	soakCalm  = 7 * time.Second
 )
 
-// size is what must not grow. The names are those of the metrics, the number how much more than a tenth is forgiven.
+// sizes are the metrics that must not grow by more than a tenth plus tolerance.
 var sizes = []struct {
-	name, metric  string
-	unit, forgive float64
+	name, metric    string
+	unit, tolerance float64
 }{
 	{"goroutines", "go_goroutines", 1, 20},
 	{"descriptors", "process_open_fds", 1, 20},
 	{"MB", "process_resident_memory_bytes", 1e6, 20},
 }
 
-// soak breaks Redis again and again in turn under nodes that stay, and sees whether they grow.
+// soak repeatedly breaks Redis under the same nodes and checks whether they grow.
 func (w *world) soak(length time.Duration) (missed int) {
-	// The garbage collector lets servers grow to 130 MB before it runs for the first time. So it shows sooner what stays.
+	// With the default GOGC servers grow to 130 MB before the first collection. A low one shows leaks sooner.
 	w.prefix = []string{"env", "GOGC=25"}
 	behindProxy(w)
 	startNodes(w)
@@ -37,22 +37,22 @@ func (w *world) soak(length time.Duration) (missed int) {
 	for i, s := range sizes {
 		for n := range w.nodes {
 			r.Line(fmt.Sprintf("node %d, %s", n+1, s.name),
-				suite.Judged(last[n][i] <= 1.1*first[n][i]+s.forgive, "%.0f, then %.0f", first[n][i], last[n][i]))
+				suite.Judged(last[n][i] <= 1.1*first[n][i]+s.tolerance, "%.0f, then %.0f", first[n][i], last[n][i]))
 		}
 	}
 	var errors int
-	for _, s := range w.load.taken() {
-		errors += count(s.Status != 200)
+	for _, s := range w.load.sorted() {
+		errors += boolToInt(s.Status != 200)
 	}
 	r.Line("requests without a decision", suite.Judged(errors == 0, "%d", errors))
 	return r.Missed
 }
 
-// sizesIn returns the nodes' sizes after two minutes, or a third of the time, and in the end.
+// sizesIn injects faults and returns the nodes' sizes after two minutes, or a third of length, and at the end.
 func (w *world) sizesIn(length time.Duration) (first, last [][]float64) {
 	start := time.Now()
 	next := time.Duration(0)
-	ways := []func(){
+	faultFuncs := []func(){
 		func() {
 			w.redis.Kill()
 			w.Sleep(soakFault)
@@ -66,23 +66,23 @@ func (w *world) sizesIn(length time.Duration) (first, last [][]float64) {
 		func() { w.every(cutEvery, soakFault, w.cut) },
 	}
 	for turn := 0; time.Since(start) < length; turn++ {
-		ways[turn%len(ways)]()
+		faultFuncs[turn%len(faultFuncs)]()
 		w.Sleep(soakCalm)
 		testenv.NoError(w, w.Context().Err())
 		last = w.nodeSizes()
-		gone := time.Since(start)
-		if first == nil && gone >= min(2*time.Minute, length/3) {
+		elapsed := time.Since(start)
+		if first == nil && elapsed >= min(2*time.Minute, length/3) {
 			first = last
 		}
-		if gone >= next || gone >= length {
-			w.Logf("%4.0f s  %s", gone.Seconds(), sizesText(last))
-			next = gone.Truncate(time.Minute) + time.Minute
+		if elapsed >= next || elapsed >= length {
+			w.Logf("%4.0f s  %s", elapsed.Seconds(), sizesText(last))
+			next = elapsed.Truncate(time.Minute) + time.Minute
 		}
 	}
 	return first, last
 }
 
-// nodeSizes are by node, in the order of sizes.
+// nodeSizes returns the current sizes by node, in the order of sizes.
 func (w *world) nodeSizes() (all [][]float64) {
 	for _, n := range w.nodes {
 		var of []float64

@@ -6,22 +6,22 @@ import (
 )
 
 const (
-	// maxLate is how late requests may be sent. This program does nothing else, so that whatever keeps it from that for
-	// longer keeps the nodes as well, and is the machine.
+	// maxLate is how late requests may be sent. This program does nothing else, so a longer delay is a stall of the machine,
+	// which affects the nodes too.
 	maxLate = 2 * time.Millisecond
-	// maxStood is how many requests may be left out for it, and someStood from how many on a node may have lost the store
-	// for it, and found it late.
-	maxStood, someStood = 0.25, 0.01
+	// maxStalled is the fraction of requests that may be ignored because of stalls. From minStalled on, stalls may have made a
+	// node open a circuit, or recover late.
+	maxStalled, minStalled = 0.25, 0.01
 )
 
-// stalls are when this program did not run, though it was due to. An answer that was under way then says nothing of a
-// node's latency, as the program could not even have read it, nor of whether the store is used, as the node's deadline
-// passed for nothing. All else is judged with it.
-type stalls []stood
+// stalls are the periods in which this program was due to run and did not. A request in flight then is not evidence of a node's
+// latency, as the program could not have read the response, nor of whether the store is used, as the node's deadline passed
+// during the stall. Everything else is judged with it.
+type stalls []stallPeriod
 
-type stood struct{ from, to time.Duration }
+type stallPeriod struct{ from, to time.Duration }
 
-// stallsOf takes samples in the order in which they were due.
+// stallsOf returns the stalls of samples, which must be in the order in which they were due.
 func stallsOf(samples []sample) (all stalls) {
 	for i := range samples {
 		s := &samples[i]
@@ -31,13 +31,13 @@ func stallsOf(samples []sample) (all stalls) {
 		case last >= 0 && from <= all[last].to:
 			all[last].to = max(all[last].to, to)
 		default:
-			all = append(all, stood{from, to})
+			all = append(all, stallPeriod{from, to})
 		}
 	}
 	return all
 }
 
-// during is true of a request that was due or under way in one.
+// during reports whether a request was due or in flight during a stall.
 func (all stalls) during(s *sample) bool {
-	return slices.ContainsFunc(all, func(st stood) bool { return s.At <= st.to && s.At+s.Latency >= st.from })
+	return slices.ContainsFunc(all, func(st stallPeriod) bool { return s.At <= st.to && s.At+s.Latency >= st.from })
 }

@@ -17,17 +17,17 @@ import (
 
 const nodeCount = 3
 
-// world is what one fault happens in: a store, nodes that use it and callers of these.
+// world is the environment of one fault: a store, nodes that use it and their callers.
 type world struct {
 	*suite.Scope
 	program string // headgate
 
-	// The store, of which there is one kind. address is for nodes.
+	// The store, of one of these kinds. address is its address for nodes.
 	redis     *testenv.Server
-	proxy     *toxiproxy.Proxy // before redis, if there is one
+	proxy     *toxiproxy.Proxy // in front of redis, if not nil
 	cluster   *testenv.Cluster
 	sentinels *testenv.Sentinels
-	space     *namespace // of the last node, if it has one
+	space     *namespace // of the last node, if not nil
 	address   string
 
 	probes []*probe
@@ -36,14 +36,14 @@ type world struct {
 	rate   int // of the load
 	load   *load
 
-	marks     []timeline.Mark // what was done to the store, since the load began
-	announced time.Time       // when clients could learn that the store is elsewhere
+	marks     []timeline.Mark // events of the fault, since the load began
+	announced time.Time       // when clients could discover the new primary
 	slots     []int           // of the users in a Cluster
-	// hit are the users whose counters are on the servers that the fault has hit; nil if on all.
-	hit map[int]bool
+	// affected has the users whose counters are on servers that the fault affects; nil means all.
+	affected map[int]bool
 }
 
-// standalone is one server. extra are more config arguments.
+// standalone starts one server with extra config arguments.
 func standalone(extra ...string) func(*world) {
 	return func(w *world) {
 		w.redis = testenv.Start(w, testenv.Redis, extra...)
@@ -52,12 +52,12 @@ func standalone(extra ...string) func(*world) {
 	}
 }
 
-// cluster is three primaries with a replica each, which serve what they have when others are dead: see docs/redis.md.
+// cluster starts three primaries with a replica each, which serve their slots when others are dead: see docs/redis.md.
 func cluster(extra ...string) func(*world) {
 	return func(w *world) {
 		w.cluster = testenv.StartCluster(w, testenv.Redis, append(extra, "--cluster-require-full-coverage", "no")...)
 		w.address = "cluster://" + strings.Join(w.cluster.Addrs(), ",")
-		names, err := redisstore.Open(w.address) // which knows the keys, and must not be taken for a node
+		names, err := redisstore.Open(w.address) // used for its keys; it must not count as a node
 		testenv.NoError(w, err)
 		defer names.Close()
 		for user := range subjects {
@@ -80,10 +80,10 @@ const shards = 3
 
 func probeKey(n int) string { return fmt.Sprintf("probe-%d", n) }
 
-// shardOf is the number of the primary that holds a slot at first.
+// shardOf returns the number of the primary that initially holds a slot.
 func shardOf(slot int) int { return ((slot+1)*shards - 1) / 16384 }
 
-// sentinels is a primary with two replicas, and three sentinels.
+// sentinels starts a primary with two replicas, and three sentinels.
 func sentinels(w *world) {
 	w.sentinels = testenv.StartSentinels(w, testenv.Redis)
 	w.address = fmt.Sprintf("sentinel://%s/%s", strings.Join(w.sentinels.Addrs(), ","), w.sentinels.Master())
@@ -94,7 +94,7 @@ func sentinels(w *world) {
 	w.probes = []*probe{p}
 }
 
-// begin sends load and probes from a time on, for a fault that happens after another. The function that it returns ends them.
+// begin starts the load and the probes at a time, for a fault after another time. stop ends them.
 func (w *world) begin(start time.Time, fault time.Duration) (stop func()) {
 	w.load = &load{start: start, rate: w.rate, nodes: w.nodes, fault: fault, mixed: w.nodes[0].Node != nil}
 	running := []func(context.Context){w.load.run}
@@ -104,12 +104,12 @@ func (w *world) begin(start time.Time, fault time.Duration) (stop func()) {
 	return suite.Background(w.Context(), running...)
 }
 
-// mark notes what is being done.
+// mark records an event of the fault.
 func (w *world) mark(label string) {
 	w.marks = append(w.marks, timeline.Mark{At: time.Since(w.load.start), Label: label})
 }
 
-// every does something again and again for a time.
+// every calls do repeatedly, with a pause of d, for a time.
 func (w *world) every(d, length time.Duration, do func()) {
 	for end := time.Now().Add(length); time.Now().Before(end) && w.Context().Err() == nil; w.Sleep(d) {
 		do()
