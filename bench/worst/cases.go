@@ -8,22 +8,22 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// named is a request that is measured in every run.
+// named is a named request that every run measures.
 type named struct {
 	name string
 	genome
 }
 
-// fixedCases returns those that need no receipts of their own.
+// fixedCases returns the named requests that need no receipts.
 func fixedCases() []named {
 	buckets := block{
 		Counters: 255, Spread: true, Limit: headgate.PerHour(1_000_000), Used: 10, Charges: []gene{{Repeat: 1}},
 	}
 	cases := []named{{"255 buckets on 255 subjects", genome{Blocks: []block{buckets}}}}
 	const (
-		many   = "64 full logs of 1,000 on 64 subjects"
-		most   = headgate.MaxLogCount
-		middle = 75 // the entries are up to half a window old
+		many     = "64 full logs of 1,000 on 64 subjects"
+		maxCount = headgate.MaxLogCount
+		middle   = 75 // the entries are up to half a window old
 	)
 	for _, charge := range []struct {
 		name string
@@ -42,11 +42,11 @@ func fixedCases() []named {
 		{many + ": one denied", 64, 1_000, 1_000, gene{}},
 		{many + ": forced", 64, 1_000, 1_000, gene{Kind: force}},
 		{many + ": a credit of half", 64, 1_000, 1_000, gene{Kind: credit, Cost: half}},
-		{"a log of 10,000: one allowed", 1, most, most - 1, gene{}},
-		{"a log of 10,000: one denied", 1, most, most, gene{}},
-		{"a log of 10,000: half of it denied", 1, most, most, gene{Cost: half}},
-		{"a log of 10,000: forced with an age", 1, most, most, gene{Kind: forceAged, Where: middle}},
-		{"a log of 10,000: a credit of half", 1, most, most, gene{Kind: credit, Cost: half}},
+		{"a log of 10,000: one allowed", 1, maxCount, maxCount - 1, gene{}},
+		{"a log of 10,000: one denied", 1, maxCount, maxCount, gene{}},
+		{"a log of 10,000: half of it denied", 1, maxCount, maxCount, gene{Cost: half}},
+		{"a log of 10,000: forced with an age", 1, maxCount, maxCount, gene{Kind: forceAged, Where: middle}},
+		{"a log of 10,000: a credit of half", 1, maxCount, maxCount, gene{Kind: credit, Cost: half}},
 	} {
 		c.charge.Repeat = 1
 		logs := block{
@@ -59,14 +59,14 @@ func fixedCases() []named {
 	return cases
 }
 
-// heldBucket is a token bucket with holds, and what calls on it take.
+// heldBucket is a token bucket with holds, and the durations of calls on it.
 type heldBucket struct {
 	*counter
-	size                           int // how many holds it has with the one that is reserved
+	size                           int // number of holds, including the one being reserved
 	plain, reserve, commit, cancel []float64
 }
 
-// newHeldBucket prepares a bucket with all holds but one.
+// newHeldBucket prepares a bucket with holds − 1 holds.
 func (s *stage) newHeldBucket(holds int) *heldBucket {
 	s.salts++
 	b := &heldBucket{size: holds, counter: &counter{
@@ -76,12 +76,12 @@ func (s *stage) newHeldBucket(holds int) *heldBucket {
 	}}
 	testenv.NoError(s, s.do(b.steps(), time.Time{}))
 	if len(b.held) != b.Holds {
-		s.Fatalf("the store grants %d holds of %d", len(b.held), b.Holds)
+		s.Fatalf("the store granted %d holds of %d", len(b.held), b.Holds)
 	}
 	return b
 }
 
-// measureHolds measures the calls on some buckets in turn, so that what disturbs one disturbs all.
+// measureHolds measures the calls on buckets in turn, so that a disturbance affects all of them.
 func (s *stage) measureHolds(buckets []*heldBucket, rounds int) {
 	s.logFrom(fine)
 	testenv.NoError(s, s.warm(1000))
@@ -93,7 +93,7 @@ func (s *stage) measureHolds(buckets []*heldBucket, rounds int) {
 	}
 }
 
-// holdRound makes each call on a bucket, and leaves it with as many holds as before.
+// holdRound makes each kind of call on a bucket, which has as many holds afterwards as before.
 func (s *stage) holdRound(b *heldBucket, draw *source) {
 	results := make([]headgate.Result, 1)
 	measure := func(into *[]float64, charge headgate.Charge) headgate.Receipt {

@@ -8,55 +8,55 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// genome is one request and the state of the counters that it finds.
+// genome describes one request and the prior state of its counters.
 type genome struct {
 	Blocks []block
 	When   timing
 }
 
-// timing says when the request is made.
+// timing is when the request is made.
 type timing uint8
 
 const (
 	// atOnce is right after the preparation.
 	atOnce timing = iota
-	// afterLapse is just after the log entries and holds that were meant to lapse have.
+	// afterLapse is just after the log entries and holds that were to lapse have lapsed.
 	afterLapse
 	// afterExpiry is just after the full second that follows, at which short-lived states and keys expire.
 	afterExpiry
-	// afterCleanup is later still: the server has deleted expired keys by itself.
+	// afterCleanup is later: the server has deleted expired keys.
 	afterCleanup
 
 	timings
 )
 
-// block is some counters that are alike, and the charges on each of them.
+// block is a number of similar counters, and the charges on each of them.
 type block struct {
 	Counters int
-	// Spread puts each counter on a subject of its own; otherwise all of them share the one numbered Subject.
+	// Spread gives each counter its own subject; otherwise all share the subject with the number Subject.
 	Spread  bool
 	Subject int
 	Limit   headgate.Limit
-	// MaxDelay is that of the charges on a leaky bucket.
+	// MaxDelay is the MaxDelay of charges on a leaky bucket.
 	MaxDelay time.Duration
-	// Used is the recorded use in percent of the capacity, which it may exceed. A sliding log has Entries instead.
+	// Used is the recorded use in percent of the capacity, possibly over 100. A sliding log has Entries instead.
 	Used int
-	// Credited gives back a unit beforehand, which makes the state of a token bucket longer.
+	// Credited credits a unit beforehand, which makes the state of a token bucket longer.
 	Credited bool
-	// Entries is how many entries of one unit each a sliding log has.
+	// Entries is the number of entries of a sliding log, of one unit each.
 	Entries int
-	// Holds is how many holds of one unit each the counter has; leaky buckets and sliding logs have none.
+	// Holds is the number of holds of the counter, of one unit each; leaky buckets and sliding logs have none.
 	Holds   int
 	HoldMix holdMix
-	// Lapsed is how many percent of the entries and holds have run out when the request is made.
+	// Lapsed is the percentage of entries and holds that have lapsed when the request is made.
 	Lapsed int
-	// Others is how many further counters each subject has, expired by then or not.
+	// Others is the number of additional counters of each subject, expired by then or not.
 	Others        int
 	OthersExpired bool
 	Charges       []gene
 }
 
-// holdMix says how the expiry times of a counter's holds are distributed.
+// holdMix is the distribution of the expiry times of a counter's holds.
 type holdMix uint8
 
 const (
@@ -67,21 +67,21 @@ const (
 	holdMixes
 )
 
-// gene is one charge on each counter of a block, or several that are alike.
+// gene is one charge on each counter of a block, or several equal ones.
 type gene struct {
 	Kind   kind
 	Repeat int
 	Cost   cost
-	// Partial makes do with one unit.
+	// Partial accepts one unit.
 	Partial bool
-	// Where picks, in percent from the oldest to the newest, the entry to refund, the hold to release, or the age of what is
-	// recorded.
+	// Where selects, in percent from the oldest to the newest, the entry to refund, the hold to release, or the age of the
+	// recorded units.
 	Where int
-	// Hold is for how long a reservation holds its units.
+	// Hold is the hold of a reservation.
 	Hold time.Duration
 }
 
-// kind is what a charge does.
+// kind is the kind of a charge.
 type kind uint8
 
 const (
@@ -101,16 +101,16 @@ const (
 	kinds
 )
 
-// cost is how many units a charge asks for.
+// cost is a symbolic cost of a charge.
 type cost uint8
 
 const (
 	one cost = iota
 	few
-	half  // of the capacity
-	whole // the capacity
-	over  // one more than the capacity: an enforcing charge is denied
-	most  // headgate.MaxCost
+	half        // of the capacity
+	whole       // the capacity
+	over        // one more than the capacity: an enforcing charge is denied
+	largestCost // headgate.MaxCost
 )
 
 func (t timing) String() string {
@@ -121,7 +121,7 @@ func (m holdMix) String() string { return [...]string{"all alike", "evenly sprea
 
 func (k kind) String() string {
 	return [...]string{
-		"charge", "peek", "observe", "observe beside a twin", "force", "force with an age", "credit", "refund",
+		"charge", "peek", "observe", "observe with a twin", "force", "force with an age", "credit", "refund",
 		"reserve", "commit", "commit with an age", "cancel",
 	}[k]
 }
@@ -142,7 +142,7 @@ func (c cost) units(l headgate.Limit) int64 {
 		return capacity
 	case over:
 		return min(capacity+1, headgate.MaxCost)
-	case most:
+	case largestCost:
 		return headgate.MaxCost
 	default:
 		return 1
@@ -158,7 +158,7 @@ func (g *genome) clone() genome {
 	return c
 }
 
-// charges returns how many charges the request has.
+// charges returns the number of charges of the request.
 func (g *genome) charges() int { return g.sum((*block).charges) }
 
 func (g *genome) sum(of func(*block) int) (n int) {
@@ -181,7 +181,7 @@ func (b *block) holds() bool {
 	return b.Limit.Algorithm != headgate.LeakyBucket && b.Limit.Algorithm != headgate.SlidingLog
 }
 
-// steps returns how many charges the preparation takes at most.
+// steps returns the maximum number of charges of the preparation.
 func (g *genome) steps() int { return g.sum((*block).steps) }
 
 func (b *block) steps() int {
@@ -192,7 +192,7 @@ func (b *block) steps() int {
 	return n + b.Others
 }
 
-// wantedReceipts returns how many charges the preparation makes on each counter for the sake of their receipts.
+// wantedReceipts returns the number of charges that the preparation makes on each counter to get receipts.
 func (b *block) wantedReceipts() int {
 	n := 0
 	for _, c := range b.Charges {
@@ -206,10 +206,10 @@ func (b *block) wantedReceipts() int {
 	return min(n, 64)
 }
 
-// bounds are what a genome must keep to: charges that the store accepts in one request, and steps of preparation.
+// bounds limits a genome: the charges that the store accepts in one request, and the steps of the preparation.
 type bounds struct{ charges, steps int }
 
-// fit changes what is invalid or exceeds the bounds.
+// fit corrects values that are invalid or exceed the bounds.
 func (g *genome) fit(to bounds) {
 	g.Blocks = g.Blocks[:min(6, len(g.Blocks))]
 	for i := range g.Blocks {
@@ -225,7 +225,7 @@ func (g *genome) fit(to bounds) {
 	}
 	for g.steps() > to.steps {
 		b := g.largest((*block).steps)
-		// Rather few counters with much on each than many with little, but not one alone.
+		// Prefer few counters with much state to many with little, but not a single one.
 		if b.Counters > 8 && (b.Spread || b.steps() > 2*b.Others) || max(b.Entries, b.Holds, b.Others) == 0 {
 			cut(&b.Counters)
 		} else {
@@ -234,7 +234,7 @@ func (g *genome) fit(to bounds) {
 	}
 }
 
-// largest returns the block with the most of something.
+// largest returns the block for which of returns the largest number.
 func (g *genome) largest(of func(*block) int) *block {
 	worst := &g.Blocks[0]
 	for i := range g.Blocks {
@@ -245,7 +245,7 @@ func (g *genome) largest(of func(*block) int) *block {
 	return worst
 }
 
-// cut takes a quarter off the largest number.
+// cut reduces the largest number by a quarter.
 func cut(numbers ...*int) {
 	n := slices.MaxFunc(numbers, func(a, b *int) int { return cmp.Compare(*a, *b) })
 	*n -= (*n + 3) / 4

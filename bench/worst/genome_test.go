@@ -26,14 +26,14 @@ func drawn(seed uint64, n int, to bounds) []genome {
 func TestSameSeedDrawsSameGenomes(t *testing.T) {
 	one, again, other := drawn(3, 500, wide), drawn(3, 500, wide), drawn(4, 500, wide)
 	if !reflect.DeepEqual(one, again) {
-		t.Error("the same seed drew other genomes")
+		t.Error("the same seed drew different genomes")
 	}
 	if reflect.DeepEqual(one, other) {
-		t.Error("another seed drew the same genomes")
+		t.Error("different seeds drew the same genomes")
 	}
 }
 
-// A mutation must not change what it was made from.
+// TestMutationIsACopy: a mutation does not change its original.
 func TestMutationIsACopy(t *testing.T) {
 	s := newSource(1)
 	for range 500 {
@@ -68,7 +68,7 @@ func TestGenomesKeepToBounds(t *testing.T) {
 	}
 }
 
-// All kinds of charges, algorithms and timings are searched.
+// TestDrawsReachEverything: draws include all kinds of charges, algorithms and timings.
 func TestDrawsReachEverything(t *testing.T) {
 	seenKinds, seenAlgorithms, seenWhen := map[kind]bool{}, map[headgate.Algorithm]bool{}, map[timing]bool{}
 	for _, g := range drawn(6, 1000, wide) {

@@ -1,6 +1,6 @@
-// Command worst searches for the request that makes one script call take the most time in Redis, by mutation of the worst
-// requests so far, and measures some requests by name beside it. What counts is the time that the server itself accounts
-// for. It ends with a verdict for each aim and fails if one is missed.
+// Command worst searches for the request with the slowest script call in Redis, by mutating the worst requests so far, and
+// measures some named requests. The measure is the time in the server's slow log. It ends with a verdict for each target and
+// fails if one is missed.
 package main
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/headgate/headgate/bench/internal/suite"
 )
 
-// maxCharges is how many charges a request has at most.
+// maxCharges is the maximum number of charges of a request.
 const maxCharges = 600
 
 func main() {
 	short := flag.Bool("short", false, "search for 1 minute instead of 5")
-	seed := flag.Uint64("seed", 0, "`seed` of the search; 0 draws one")
+	seed := flag.Uint64("seed", 0, "random `seed`, to repeat a search; 0 chooses one")
 	flag.Parse()
 	length := 5 * time.Minute
 	if *short {
@@ -40,7 +40,7 @@ func run(scope *suite.Scope, length time.Duration, seed uint64) (missed int) {
 	report.holds()
 	cases := report.cases()
 	fmt.Printf("\nsearch for %v\n", length)
-	s := &search{stage: stage, source: newSource(seed), most: maxCharges, length: length}
+	s := &search{stage: stage, source: newSource(seed), maxCharges: maxCharges, length: length}
 	s.run(cases)
 	report.found(s, seed)
 	return report.judge()

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// source draws genomes. The same seed draws the same ones.
+// source draws random genomes, deterministically by its seed.
 type source struct {
 	*rand.Rand
 	zones []*time.Location
@@ -27,18 +27,18 @@ func newSource(seed uint64) *source {
 
 func pick[T any](s *source, from ...T) T { return from[s.IntN(len(from))] }
 
-// chance is true in so many percent of cases.
+// chance returns true with a probability in percent.
 func (s *source) chance(percent int) bool { return s.IntN(100) < percent }
 
-// upTo draws from 1 to a bound, small and large orders of magnitude alike.
+// upTo draws a number from 1 to a bound, with all orders of magnitude equally likely.
 func (s *source) upTo(bound int) int {
 	return int(math.Exp(s.Float64() * math.Log(float64(bound)+0.5)))
 }
 
-// percent prefers the ends.
+// percent draws a percentage, preferably 0 or 100.
 func (s *source) percent() int { return pick(s, 0, 0, 100, 100, 50, s.IntN(101)) }
 
-// genome draws any.
+// genome draws a genome.
 func (s *source) genome(to bounds) genome {
 	g := genome{When: s.timing()}
 	for range pick(s, 1, 1, 1, 2, 2, 3) {
@@ -81,7 +81,7 @@ func (s *source) gene(to bounds) gene {
 	return gene{
 		Kind:    kind(s.IntN(int(kinds))),
 		Repeat:  pick(s, 1, 1, s.upTo(to.charges)),
-		Cost:    pick(s, one, one, few, half, whole, over, most),
+		Cost:    pick(s, one, one, few, half, whole, over, largestCost),
 		Partial: s.chance(15),
 		Where:   s.percent(),
 		Hold:    pick(s, time.Millisecond, time.Second, time.Minute, 10*time.Minute, headgate.MaxHold),
@@ -153,7 +153,7 @@ func (s *source) mutate(g genome, to bounds) genome {
 	return g
 }
 
-// scale makes a number larger or smaller, or the largest.
+// scale increases or decreases a number, or sets it to the bound.
 func (s *source) scale(n *int, bound int) {
 	*n = min(bound, pick(s, *n*2, *n*2, *n+1, *n*5/4+1, *n/2, *n*3/4, bound, 1, 0))
 }

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// maxMillis is what one script call may take: other callers wait for it.
+	// maxMillis is the maximum duration of one script call, for which other callers wait.
 	maxMillis = 2
-	// maxRatio is the same in plain charges, of 8.5 µs where the aim was set: machines differ.
+	// maxRatio is the same in plain charges, which took 8.5 µs where the target was set: machines differ.
 	maxRatio            = 235
 	fewHolds, manyHolds = 10, 100_000
 )
 
-// report prints what was measured and judges it.
+// report prints the measurements and judges them.
 type report struct {
 	suite     *paired.Suite
 	stage     *stage
@@ -24,7 +24,7 @@ type report struct {
 	few, many *heldBucket
 }
 
-// line prints what a request took.
+// line prints the duration of a request.
 func (r *report) line(name string, got paired.Median, least float64) {
 	fmt.Printf("%-62s %9s (min %s), %.0f × the yardstick\n", name, readable(got.Value), readable(least), got.Value/r.stage.yard())
 	if got.Value > r.worst.Value {
@@ -32,7 +32,7 @@ func (r *report) line(name string, got paired.Median, least float64) {
 	}
 }
 
-// measure makes a request as often as its figure deserves.
+// measure measures a request repeatedly and prints it.
 func (r *report) measure(name string, g *genome) *found {
 	samples, err := r.stage.try(g, r.stage.repeats(g), coarse, fine)
 	testenv.NoError(r.stage, err)
@@ -41,7 +41,7 @@ func (r *report) measure(name string, g *genome) *found {
 	return f
 }
 
-// cases measures the fixed cases and returns them as a start for the search.
+// cases measures the fixed cases and returns them as the initial pool of the search.
 func (r *report) cases() (all []*found) {
 	for _, c := range fixedCases() {
 		all = append(all, r.measure(c.name, &c.genome))
@@ -64,7 +64,7 @@ func (r *report) holds() {
 	}
 }
 
-// found measures the worst of the search once more, so that no disturbance decides, and prints them.
+// found measures the worst requests of the search again, to rule out disturbances, and prints them.
 func (r *report) found(s *search, seed uint64) {
 	for range 3 {
 		r.stage.measureYardstick(100)
@@ -75,11 +75,11 @@ func (r *report) found(s *search, seed uint64) {
 		fmt.Printf("   %+v\n", f.genome)
 	}
 	for text, n := range s.failures {
-		fmt.Printf("not decided, %d times: %s\n", n, text)
+		fmt.Printf("failed %d times: %s\n", n, text)
 	}
 }
 
-// judge returns how many aims were missed.
+// judge judges the targets and returns the number of missed ones.
 func (r *report) judge() int {
 	over := func(m paired.Median, by float64) paired.Median {
 		return paired.Median{Value: m.Value / by, Low: m.Low / by, High: m.High / by}
@@ -93,7 +93,7 @@ func (r *report) judge() int {
 	return r.suite.Report()
 }
 
-// readable returns microseconds as a duration of three digits.
+// readable formats microseconds with three significant digits.
 func readable(micros float64) string {
 	if micros < 1000 {
 		return fmt.Sprintf("%.3g µs", micros)

@@ -9,23 +9,23 @@ import (
 	"github.com/headgate/headgate/bench/internal/bare"
 )
 
-// scene is a genome on subjects of its own: what to charge beforehand, and the request.
+// scene is a genome applied to new subjects: the preparation and the request.
 type scene struct {
 	counters []*counter
 }
 
-// counter is one of a scene's.
+// counter is one counter of a scene.
 type counter struct {
 	*block
 	subject headgate.Subject
 	id      headgate.Counter
 	twin    headgate.Counter
-	others  int // how many other counters this one brings to its subject
+	others  int // additional counters of the subject that this one prepares
 
 	receipts, held []headgate.Receipt
 }
 
-// newScene names the subjects and counters of a genome; salt tells scenes apart.
+// newScene names the subjects and counters of a genome; salt makes them unique to the scene.
 func newScene(g *genome, salt int) *scene {
 	s := &scene{}
 	first := map[headgate.Subject]headgate.Counter{}
@@ -57,7 +57,7 @@ func subjectOf(b *block, i, n, salt int) headgate.Subject {
 type step struct {
 	*counter
 	does stepKind
-	n    int // which of its kind
+	n    int // number within its kind
 }
 
 type stepKind uint8
@@ -92,7 +92,7 @@ func (c *counter) steps() []step {
 	return all
 }
 
-// charge returns the charge of a step. None of them is denied together with others: they observe, or are recorded anyway.
+// charge returns the charge of a step. Steps are independent of each other: they observe, or are recorded unconditionally.
 func (s step) charge(now, lapse time.Time) headgate.Charge {
 	c := headgate.Charge{Subject: s.subject, Counter: s.id, Limit: s.Limit, Cost: 1, MaxDelay: s.MaxDelay}
 	switch s.does {
@@ -118,7 +118,7 @@ func (s step) charge(now, lapse time.Time) headgate.Charge {
 	return c
 }
 
-// lapsing returns how many of some entries or holds run out before the request; they come first.
+// lapsing returns how many of the entries or holds lapse before the request; they come first.
 func (b *block) lapsing(all int) int { return (all*b.Lapsed + 99) / 100 }
 
 // holdFor returns the duration of the hold with number s.n.
@@ -139,7 +139,7 @@ func (s step) holdFor(now, lapse time.Time) time.Duration {
 	}
 }
 
-// age returns how old the entry with number s.n is: the oldest comes first, so that each is appended.
+// age returns the age of the entry with number s.n. The oldest comes first, so that each is appended.
 func (s step) age(now, lapse time.Time) time.Duration {
 	window := s.Limit.Window
 	n := s.lapsing(s.Entries)
@@ -150,8 +150,8 @@ func (s step) age(now, lapse time.Time) time.Duration {
 	return time.Duration(float64(window/2) * share).Truncate(time.Microsecond)
 }
 
-// keep notes what the result of a step is good for later.
-func (s step) keep(charge *headgate.Charge, r *headgate.Result) {
+// record keeps the receipt of a step's result.
+func (s step) record(charge *headgate.Charge, r *headgate.Result) {
 	c := s.counter
 	switch s.does {
 	case stepReceipt:
@@ -162,7 +162,7 @@ func (s step) keep(charge *headgate.Charge, r *headgate.Result) {
 		if r.Receipt.Units > 0 {
 			c.held = append(c.held, r.Receipt)
 		}
-	case stepEntry: // a receipt names an entry by its time
+	case stepEntry: // a receipt identifies an entry by its time
 		mark := r.Time.Add(-charge.Age).UnixMicro()
 		c.receipts = append(c.receipts, headgate.Receipt{Units: 1, Mark: mark})
 	}
@@ -181,7 +181,7 @@ func (s *scene) request() []headgate.Charge {
 	return all
 }
 
-// charge returns the nth charge that a gene stands for.
+// charge returns the nth charge of a gene.
 func (c *counter) charge(g gene, n int) headgate.Charge {
 	charge := headgate.Charge{
 		Subject: c.subject, Counter: c.id, Limit: c.Limit, MaxDelay: c.MaxDelay, Cost: g.Cost.units(c.Limit),
@@ -227,7 +227,7 @@ func (c *counter) charge(g gene, n int) headgate.Charge {
 	return charge
 }
 
-// aged returns how long ago something was recorded; each n is a microsecond apart.
+// aged returns the age of a charge; consecutive n are a microsecond apart.
 func (c *counter) aged(g gene, n int) time.Duration {
 	window := c.Limit.Window
 	if window == 0 {
@@ -237,7 +237,7 @@ func (c *counter) aged(g gene, n int) time.Duration {
 	return max(0, age-time.Duration(n)*time.Microsecond).Truncate(time.Microsecond)
 }
 
-// at returns the receipt at a place in percent, and those that follow it for further n; none if there are none.
+// at returns the nth receipt after a position in percent; a zero receipt if there are none.
 func at(receipts []headgate.Receipt, percent, n int) headgate.Receipt {
 	if len(receipts) == 0 {
 		return headgate.Receipt{}

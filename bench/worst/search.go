@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// poolSize is from how many of the slowest requests others are made.
+	// poolSize is the number of slowest requests that are mutated.
 	poolSize = 6
-	// light and heavy are bounds of a preparation's steps. Light ones are tried quickly; the slowest calls need heavy ones.
+	// light and heavy are bounds of a preparation's steps. Light preparations are quick; the slowest calls need heavy ones.
 	light, heavy = 5_000, 60_000
 )
 
-// found is a genome and how many microseconds its slowest call took, each time.
+// found is a genome and the durations of its slowest call in microseconds.
 type found struct {
 	genome
 	samples []float64
@@ -23,15 +23,15 @@ type found struct {
 
 func (f *found) median() paired.Median { return paired.Of(f.samples) }
 
-// least returns the time that was disturbed least.
+// least returns the smallest duration, which is the least disturbed.
 func (f *found) least() float64 { return slices.Min(f.samples) }
 
-// search looks for the slowest script call: it draws requests, and changes the slowest so far.
+// search searches for the slowest script call: it draws random requests and mutates the slowest so far.
 type search struct {
-	stage  *stage
-	source *source
-	most   int // charges
-	length time.Duration
+	stage      *stage
+	source     *source
+	maxCharges int // of a request
+	length     time.Duration
 
 	start    time.Time
 	pool     []*found // the slowest first
@@ -40,7 +40,7 @@ type search struct {
 	failures map[string]int
 }
 
-// run searches for a while, beginning with some requests that are measured already.
+// run searches for s.length, starting with requests that were already measured.
 func (s *search) run(from []*found) {
 	s.failures, s.start = map[string]int{}, time.Now()
 	for _, f := range from {
@@ -56,7 +56,7 @@ func (s *search) run(from []*found) {
 }
 
 func (s *search) next() genome {
-	to := bounds{s.most, pick(s.source, light, light, heavy)}
+	to := bounds{s.maxCharges, pick(s.source, light, light, heavy)}
 	if len(s.pool) == 0 || s.source.chance(30) {
 		return s.source.genome(to)
 	}
@@ -64,7 +64,7 @@ func (s *search) next() genome {
 	return s.source.mutate(s.pool[min(s.source.IntN(n), s.source.IntN(n))].genome, to)
 }
 
-// try measures a genome: once more if it is slow, and repeatedly if it may be a record, as a single sample may have been disturbed.
+// try measures a genome: again if it is slow, and repeatedly if it may be a record, as a single sample may have been disturbed.
 func (s *search) try(g *genome) error {
 	f := &found{genome: *g}
 	for range 2 {
@@ -97,7 +97,7 @@ func (s *search) slow(f *found) bool {
 	return f.least() > 0 && (len(s.pool) < poolSize || f.least() > s.pool[poolSize-1].least())
 }
 
-// join puts a request into the pool.
+// join adds a request to the pool.
 func (s *search) join(f *found) {
 	s.best = max(s.best, f.median().Value)
 	s.pool = append(s.pool, f)
@@ -105,7 +105,7 @@ func (s *search) join(f *found) {
 	s.pool = s.pool[:min(poolSize, len(s.pool))]
 }
 
-// failed notes requests that the store could not decide, which is a finding of another kind, and goes on unless all fail.
+// failed records a request that the store could not decide, a finding of another kind. It ends the run if all requests fail.
 func (s *search) failed(g *genome, err error) {
 	text := err.Error()
 	if s.failures[text]++; s.failures[text] == 1 {

@@ -20,7 +20,7 @@ func TestIsOf(t *testing.T) {
 		{[]string{"EVAL"}, false},
 	} {
 		if got := isOf(&redis.SlowLog{Args: test.args}, map[string]bool{key: true}, len(key)); got != test.want {
-			t.Errorf("%q belongs to the request: %v, want %v", test.args, got, test.want)
+			t.Errorf("isOf(%q): %v, want %v", test.args, got, test.want)
 		}
 	}
 }

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// coarse and fine are from how many microseconds on the server logs a command. It also logs the commands that a script
-	// calls, which takes time of the script: so it logs only those that are slow enough for that not to matter. Fine is for
-	// requests of which coarse logs nothing.
+	// coarse and fine are slow log thresholds in microseconds. The server also logs the commands that a script calls, which
+	// slows the script down: so the threshold is high enough for that not to matter. fine is for requests that coarse does not
+	// log.
 	coarse = 50
 	fine   = 5
 
-	batch   = 100 // charges in one call of the preparation
+	batch   = 100 // charges per call of the preparation
 	workers = 4
 )
 
-// stage is where requests are measured.
+// stage is the server and store on which requests are measured.
 type stage struct {
 	testing.TB
 	server *testenv.Server
@@ -39,10 +39,10 @@ type stage struct {
 
 	salts     int
 	yardstick []float64
-	perStep   time.Duration // of preparations of late
+	perStep   time.Duration // of recent preparations
 }
 
-// newStage starts a server for nothing else.
+// newStage starts a dedicated server.
 func newStage(t testing.TB) *stage {
 	s := &stage{TB: t, perStep: 20 * time.Microsecond, server: testenv.Start(t, testenv.Redis, "--slowlog-max-len", "4096")}
 	s.store = fleet.Open(t, "redis://"+s.server.Addr())
@@ -51,11 +51,11 @@ func newStage(t testing.TB) *stage {
 	return s
 }
 
-// errNotLogged says that no call of a request took as long as the threshold.
-var errNotLogged = errors.New("the server has logged no script call of the request")
+// errNotLogged is returned if no call of a request reached the slow log threshold.
+var errNotLogged = errors.New("no script call of the request in the slow log")
 
-// measure makes one request and returns how many microseconds the server says its slowest script call took. The store's own calls,
-// which announce the node, have another key.
+// measure makes one request and returns the duration of its slowest script call in microseconds, from the slow log. The store's own
+// calls, which announce the node, have another key.
 func (s *stage) measure(charges []headgate.Charge, results []headgate.Result) (slowest float64, err error) {
 	keys, length := map[string]bool{}, 0
 	for i := range charges {
@@ -80,8 +80,8 @@ func (s *stage) measure(charges []headgate.Charge, results []headgate.Result) (s
 	return slowest, err
 }
 
-// warm makes plain charges, so that the server finds its code in the processor's caches, as it does under load, and has
-// collected the garbage that earlier calls left in its interpreter.
+// warm makes plain charges, so that the server's code is in the CPU caches, as under load, and the Lua interpreter has
+// collected the garbage of earlier calls.
 func (s *stage) warm(calls int) error {
 	charges := []headgate.Charge{plainCharge("warm")}
 	results := make([]headgate.Result, 1)
@@ -93,7 +93,7 @@ func (s *stage) warm(calls int) error {
 	return nil
 }
 
-// plainCharge returns a charge on a token bucket of a subject of its own.
+// plainCharge returns a charge on the token bucket of a subject.
 func plainCharge(name string) headgate.Charge {
 	return headgate.Charge{
 		Subject: headgate.SubjectOf(name), Counter: headgate.CounterOf("plain", "", headgate.TokenBucket),
@@ -107,13 +107,13 @@ func (s *stage) take(charges []headgate.Charge, results []headgate.Result) error
 	return s.store.Take(ctx, charges, results)
 }
 
-// logFrom sets the threshold.
+// logFrom sets the slow log threshold.
 func (s *stage) logFrom(micros int) {
 	s.server.Must(s, "CONFIG", "SET", "slowlog-log-slower-than", strconv.Itoa(micros))
 }
 
-// try prepares a genome some times, on subjects of their own, and measures each. If the calls are too fast for a threshold, it is all
-// done again with the next one; the samples are zero if there is none.
+// try prepares a genome several times, on different subjects, and measures each. If the calls are too fast for a threshold, it repeats
+// everything with the next one; the samples are zero if there is none.
 func (s *stage) try(g *genome, times int, thresholds ...int) ([]float64, error) {
 	for _, threshold := range thresholds {
 		s.logFrom(threshold)
@@ -125,7 +125,7 @@ func (s *stage) try(g *genome, times int, thresholds ...int) ([]float64, error) 
 }
 
 func (s *stage) sample(g *genome, times int) ([]float64, error) {
-	s.server.Must(s, "FLUSHALL") // what is left does not slow down the server
+	s.server.Must(s, "FLUSHALL") // so that old keys do not slow down the server
 	scenes := make([]*scene, times)
 	for i := range scenes {
 		s.salts++
@@ -145,7 +145,7 @@ func (s *stage) sample(g *genome, times int) ([]float64, error) {
 	return samples, nil
 }
 
-// prepare makes the preparation's charges, in calls of many by several workers, and waits until the request is due.
+// prepare makes the charges of the preparation, in batches by several workers, and waits until the request is due.
 func (s *stage) prepare(g *genome, scenes []*scene) error {
 	began := time.Now()
 	lapse := began.Add(50*time.Millisecond + time.Duration(len(scenes))*s.predict(g)*3/2)
@@ -177,10 +177,10 @@ func (s *stage) prepare(g *genome, scenes []*scene) error {
 	return nil
 }
 
-// predict returns about how long the preparation of a genome takes.
+// predict returns the estimated duration of the preparation of a genome.
 func (s *stage) predict(g *genome) time.Duration { return time.Duration(g.steps()) * s.perStep }
 
-// repeats returns how often a genome is measured whose figure matters.
+// repeats returns how often to measure a genome whose result matters.
 func (s *stage) repeats(g *genome) int {
 	if s.predict(g) > time.Second {
 		return 3
@@ -188,7 +188,7 @@ func (s *stage) repeats(g *genome) int {
 	return 7
 }
 
-// due returns when the request is to be made.
+// due returns when to make the request.
 func due(when timing, lapse, now time.Time) time.Time {
 	if now.After(lapse) {
 		lapse = now
@@ -207,7 +207,7 @@ func due(when timing, lapse, now time.Time) time.Time {
 	}
 }
 
-// do does steps in order, many in one call.
+// do makes the charges of steps in order, in batches.
 func (s *stage) do(steps []step, lapse time.Time) error {
 	for part := range slices.Chunk(steps, batch) {
 		charges, results := make([]headgate.Charge, len(part)), make([]headgate.Result, len(part))
@@ -219,14 +219,14 @@ func (s *stage) do(steps []step, lapse time.Time) error {
 			return err
 		}
 		for i, step := range part {
-			step.keep(&charges[i], &results[i])
+			step.record(&charges[i], &results[i])
 		}
 	}
 	return nil
 }
 
-// measureYardstick makes a plain charge on a token bucket some times. It notes the mean of the middle half, which is finer
-// than the microseconds in which the server counts.
+// measureYardstick makes a plain charge on a token bucket several times. It records the mean of the middle half, which has a
+// finer resolution than the server's microseconds.
 func (s *stage) measureYardstick(times int) {
 	s.logFrom(fine)
 	testenv.NoError(s, s.warm(1000))
@@ -244,7 +244,7 @@ func (s *stage) measureYardstick(times int) {
 // yard returns the yardstick: the median of its measurements so far.
 func (s *stage) yard() float64 { return paired.Of(s.yardstick).Value }
 
-// middle returns the mean of the middle half of some values.
+// middle returns the mean of the middle half of values.
 func middle(values []float64) float64 {
 	v := slices.Sorted(slices.Values(values))
 	v = v[len(v)/4 : len(v)-len(v)/4]

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Whatever a search draws can be prepared and measured.
+// TestTry: everything that a search draws can be prepared and measured.
 func TestTry(t *testing.T) {
 	s := newStage(t)
 	for k := range kinds {
@@ -31,7 +31,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// What is prepared is there, and what is meant to lapse has.
+// TestPrepare: the prepared state exists, and entries and holds that are to lapse have lapsed.
 func TestPrepare(t *testing.T) {
 	s := newStage(t)
 	for _, test := range []struct {
@@ -58,7 +58,7 @@ func TestPrepare(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.when == afterLapse {
-				time.Sleep(200 * time.Millisecond) // entries lapse later that took their time to Redis
+				time.Sleep(200 * time.Millisecond) // entries that reached Redis late lapse later
 			}
 			results := make([]headgate.Result, 1)
 			if err := s.take(scenes[0].request(), results); err != nil {
@@ -82,16 +82,16 @@ func TestMeasureHolds(t *testing.T) {
 
 func TestDue(t *testing.T) {
 	now := time.Unix(1_700_000_000, 200_000_000)
-	soon := now.Add(100 * time.Millisecond)
+	later := now.Add(100 * time.Millisecond)
 	for _, test := range []struct {
 		when        timing
 		lapse, want time.Time
 	}{
-		{atOnce, soon, now},
-		{afterLapse, soon, soon.Add(2 * time.Millisecond)},
+		{atOnce, later, now},
+		{afterLapse, later, later.Add(2 * time.Millisecond)},
 		{afterLapse, now.Add(-time.Second), now.Add(2 * time.Millisecond)},
-		{afterExpiry, soon, time.Unix(1_700_000_001, 2_000_000)},
-		{afterCleanup, soon, time.Unix(1_700_000_001, 300_000_000)},
+		{afterExpiry, later, time.Unix(1_700_000_001, 2_000_000)},
+		{afterCleanup, later, time.Unix(1_700_000_001, 300_000_000)},
 	} {
 		if got := due(test.when, test.lapse, now); !got.Equal(test.want) {
 			t.Errorf("timing %d, lapse at %v: due at %v, want %v", test.when, test.lapse, got, test.want)
@@ -108,7 +108,7 @@ func TestMiddle(t *testing.T) {
 func TestSearch(t *testing.T) {
 	stage := newStage(t)
 	stage.measureYardstick(10)
-	s := &search{stage: stage, source: newSource(1), most: 100, length: 2 * time.Second}
+	s := &search{stage: stage, source: newSource(1), maxCharges: 100, length: 2 * time.Second}
 	s.run(nil)
 	if s.tried < 2 || len(s.pool) == 0 || s.best < s.pool[0].least() || len(s.failures) > 0 {
 		t.Fatalf("%d tried, best %v, failures %v", s.tried, s.best, s.failures)
