@@ -9,14 +9,14 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// place is a descriptor of a config.
-type place struct {
+// node is a descriptor of a config.
+type node struct {
 	line                  int
 	key, value            string
 	limit                 *limit
 	shadow, quota, shares bool
-	below                 []*place
-	left                  bool // the import has made no rule of it
+	below                 []*node
+	skipped               bool // whether the import made no rule of it
 }
 
 type limit struct {
@@ -27,24 +27,24 @@ type limit struct {
 	replaces          []string
 }
 
-// seconds of the units of time.
+// seconds has the length of each unit.
 var seconds = map[string]int64{
 	"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 7 * 86400, "MONTH": 30 * 86400, "YEAR": 365 * 86400,
 }
 
-// name is the one thing by which envoyproxy/ratelimit knows a place.
-func (p *place) name() string {
+// name returns the string by which envoyproxy/ratelimit identifies a node.
+func (p *node) name() string {
 	if p.value == "" {
 		return p.key
 	}
 	return p.key + "_" + p.value
 }
 
-// wild is whether the place is for all names with a beginning, which is returned.
-func (p *place) wild() (prefix string, is bool) { return strings.CutSuffix(p.name(), "*") }
+// wild reports whether the node matches all names with a prefix, and returns the prefix.
+func (p *node) wild() (prefix string, is bool) { return strings.CutSuffix(p.name(), "*") }
 
-// placesOf reads a config.
-func placesOf(t *testing.T, config string) []*place {
+// parseConfig parses a config.
+func parseConfig(t *testing.T, config string) []*node {
 	t.Helper()
 	documents, problems := yamldoc.Parse(yamldoc.Source{Name: "config", Data: []byte(config)})
 	if len(problems) > 0 || len(documents) != 1 {
@@ -53,14 +53,14 @@ func placesOf(t *testing.T, config string) []*place {
 	return level(documents[0])
 }
 
-// level reads the descriptors of a node.
-func level(n *yamldoc.Node) (all []*place) {
+// level parses the descriptors of a YAML node.
+func level(n *yamldoc.Node) (all []*node) {
 	descriptors, _ := n.Get("descriptors")
 	if descriptors.Value == nil {
 		return nil
 	}
 	for _, item := range descriptors.Value.Items {
-		p := &place{
+		p := &node{
 			line: item.Line, key: text(item, "key"), value: text(item, "value"), shadow: text(item, "shadow_mode") == "true",
 			quota: text(item, "quota_mode") == "true", shares: text(item, "share_threshold") == "true", below: level(item),
 		}
@@ -91,10 +91,10 @@ func text(n *yamldoc.Node, key string) string {
 	return ""
 }
 
-// each calls f for all places, those above first, with the way to each.
-func each(way, level []*place, f func(way []*place)) {
+// each calls f for all nodes, parents first, with the path to each.
+func each(path, level []*node, f func(path []*node)) {
 	for _, p := range level {
-		to := slices.Concat(way, []*place{p})
+		to := slices.Concat(path, []*node{p})
 		f(to)
 		each(to, p.below, f)
 	}

@@ -1,3 +1,3 @@
-// Package ratelimit holds Headgate to envoyproxy/ratelimit, the real one, on a real Redis: by the same configs both say
-// the same to the same requests, but for the table in docs/migrate-from-envoyproxy-ratelimit.md. It has only tests.
+// Package ratelimit compares Headgate with a real envoyproxy/ratelimit on a real Redis: with the same configs both must return
+// the same responses, except for the differences in docs/migrate-from-envoyproxy-ratelimit.md. It has only tests.
 package ratelimit

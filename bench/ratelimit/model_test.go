@@ -9,7 +9,7 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// The rows of the table. Each is a switch of the model.
+// The rows of the table of differences. Each is a switch of the model.
 const (
 	deniedNotCharged = "denied-not-charged"
 	zeroHits         = "zero-hits"
@@ -25,26 +25,26 @@ const (
 	notImported      = "not-imported"
 )
 
-// known are all of them.
-var known = []string{
+// modelRows lists all of them.
+var modelRows = []string{
 	deniedNotCharged, zeroHits, negativeHits, zeroLimit, unlimited, unusedReset, keysApart, callerLimit, replaces,
 	quotaMode, bounded, notImported,
 }
 
-// most is what one counter and one charge can be.
-const most = 1_000_000_000
+// maxUnits is the largest value of a counter and of a charge.
+const maxUnits = 1_000_000_000
 
-// model says what a server answers. Without switches that is envoyproxy/ratelimit; each row of the table changes it,
-// and with all of them it is Headgate.
+// model predicts the responses of a server. Without switches it models envoyproxy/ratelimit; each row of the table changes it,
+// and with all rows it models Headgate.
 type model struct {
 	on   map[string]bool
-	top  []*place
+	top  []*node
 	used map[string]int64 // by counter and window
 }
 
-// answer is a response, in the part that is compared.
-type answer struct {
-	failed   bool // there is none, but an error
+// outcome is the part of a response that is compared.
+type outcome struct {
+	failed   bool // an error instead of a response
 	over     bool
 	statuses []status
 }
@@ -56,8 +56,8 @@ type status struct {
 	left, resetsAt int64
 }
 
-// ask is what a descriptor asks of a counter.
-type ask struct {
+// charge is the charge of a descriptor on a counter.
+type charge struct {
 	*limit
 	counter        string
 	hits           int64
@@ -65,47 +65,47 @@ type ask struct {
 	shadow, quota  bool
 	start          int64 // of the window
 	judged, denied bool
-	need           int64 // that must fit
+	need           int64 // units that must be available
 	used           int64 // afterwards
 }
 
-// answer decides about a request at a time.
-func (m *model) answer(r *rlsv3.RateLimitRequest, now int64) answer {
-	asks := make([]*ask, len(r.GetDescriptors()))
+// outcome decides a request at a time.
+func (m *model) outcome(r *rlsv3.RateLimitRequest, now int64) outcome {
+	charges := make([]*charge, len(r.GetDescriptors()))
 	for i, d := range r.GetDescriptors() {
 		hits := int64(max(1, r.GetHitsAddend()))
 		if d.GetHitsAddend() != nil {
 			hits = int64(d.GetHitsAddend().GetValue())
 		}
-		if m.on[bounded] && (hits > most && len(d.GetEntries()) > 0 || len(asks) > 64) {
-			return answer{failed: true}
+		if m.on[bounded] && (hits > maxUnits && len(d.GetEntries()) > 0 || len(charges) > 64) {
+			return outcome{failed: true}
 		}
-		asks[i] = m.find(r.GetDomain(), d, now)
-		asks[i].hits, asks[i].credit = hits, m.on[negativeHits] && d.GetIsNegativeHits() && hits > 0
+		charges[i] = m.find(r.GetDomain(), d, now)
+		charges[i].hits, charges[i].credit = hits, m.on[negativeHits] && d.GetIsNegativeHits() && hits > 0
 	}
 	if !m.on[replaces] {
-		replace(asks)
+		replace(charges)
 	}
-	m.charge(asks)
-	a := answer{statuses: make([]status, len(asks))}
-	for i, k := range asks {
+	m.charge(charges)
+	a := outcome{statuses: make([]status, len(charges))}
+	for i, k := range charges {
 		a.statuses[i] = m.status(k)
 		a.over = a.over || a.statuses[i].over
 	}
 	return a
 }
 
-// find is the limit of a descriptor, and its counter at a time.
-func (m *model) find(domain string, d *ratelimitv3.RateLimitDescriptor, now int64) *ask {
-	p, values := m.way(d.GetEntries())
+// find returns the charge of a descriptor: its limit, and its counter at a time.
+func (m *model) find(domain string, d *ratelimitv3.RateLimitDescriptor, now int64) *charge {
+	p, values := m.path(d.GetEntries())
 	if l := d.GetLimit(); l != nil && !m.on[callerLimit] {
-		p, values = &place{limit: &limit{requests: int64(l.GetRequestsPerUnit()), unit: l.GetUnit().String()}}, nil
+		p, values = &node{limit: &limit{requests: int64(l.GetRequestsPerUnit()), unit: l.GetUnit().String()}}, nil
 		p.limit.seconds = seconds[p.limit.unit]
 	}
 	if p == nil || p.limit == nil {
-		return &ask{}
+		return &charge{}
 	}
-	k := &ask{limit: p.limit, shadow: p.shadow, quota: p.quota, counter: domain}
+	k := &charge{limit: p.limit, shadow: p.shadow, quota: p.quota, counter: domain}
 	for i, e := range d.GetEntries() {
 		value := e.GetValue()
 		if values != nil {
@@ -124,9 +124,9 @@ func (m *model) find(domain string, d *ratelimitv3.RateLimitDescriptor, now int6
 	return k
 }
 
-// way is how entries go through the config: to which place, and by which values they are counted. A shared one is that
-// of the config.
-func (m *model) way(entries []*ratelimitv3.RateLimitDescriptor_Entry) (p *place, values []string) {
+// path follows entries through the config and returns the node that they match and the values by which they are counted. With
+// share_threshold the value is that of the config.
+func (m *model) path(entries []*ratelimitv3.RateLimitDescriptor_Entry) (p *node, values []string) {
 	level := m.top
 	for _, e := range entries {
 		if p = m.next(level, e); p == nil {
@@ -141,14 +141,14 @@ func (m *model) way(entries []*ratelimitv3.RateLimitDescriptor_Entry) (p *place,
 	return p, values
 }
 
-// next is the place with the name, else the first that is for all names with its beginning, else the one with the key.
-func (m *model) next(level []*place, e *ratelimitv3.RateLimitDescriptor_Entry) *place {
+// next returns the node with the entry's name, else the first wildcard that matches, else the node with only the key.
+func (m *model) next(level []*node, e *ratelimitv3.RateLimitDescriptor_Entry) *node {
 	name := e.GetKey() + "_" + e.GetValue()
-	var wild, only *place
+	var wild, only *node
 	for _, p := range level {
 		prefix, isWild := p.wild()
 		switch {
-		case m.on[notImported] && p.left:
+		case m.on[notImported] && p.skipped:
 		case m.on[keysApart] && p.key != e.GetKey() && (!isWild || p.value != ""):
 		case p.name() == name:
 			return p
@@ -166,39 +166,39 @@ func (m *model) next(level []*place, e *ratelimitv3.RateLimitDescriptor_Entry) *
 	return only
 }
 
-// replace takes away the limits that others replace.
-func replace(asks []*ask) {
+// replace removes the limits that others replace.
+func replace(charges []*charge) {
 	replaced := map[string]bool{}
-	for _, k := range asks {
+	for _, k := range charges {
 		if k.limit != nil {
 			for _, name := range k.replaces {
 				replaced[name] = true
 			}
 		}
 	}
-	for i, k := range asks {
+	for i, k := range charges {
 		if k.limit != nil && !k.unlimited && replaced[k.name] {
-			asks[i] = &ask{}
+			charges[i] = &charge{}
 		}
 	}
 }
 
-// size is what the limit amounts to.
+// size returns the effective count of a limit.
 func (m *model) size(l *limit) int64 {
 	if m.on[bounded] {
-		return min(l.requests, most)
+		return min(l.requests, maxUnits)
 	}
 	return l.requests
 }
 
-// never is whether the ask is denied by itself.
-func (m *model) never(k *ask) bool { return m.on[zeroLimit] && k.requests == 0 }
+// alwaysDenied reports whether the charge is denied whatever the counter is.
+func (m *model) alwaysDenied(k *charge) bool { return m.on[zeroLimit] && k.requests == 0 }
 
-// charge judges what is asked, one after the other, and counts it.
-func (m *model) charge(asks []*ask) {
-	var counted []*ask
+// charge decides the charges in order and counts them.
+func (m *model) charge(charges []*charge) {
+	var counted []*charge
 	denied := false
-	for _, k := range asks {
+	for _, k := range charges {
 		if k.limit == nil || k.unlimited {
 			continue
 		}
@@ -206,14 +206,14 @@ func (m *model) charge(asks []*ask) {
 		if m.on[zeroHits] {
 			k.need = max(1, k.need)
 		}
-		if m.never(k) {
+		if m.alwaysDenied(k) {
 			k.denied = !k.credit
 			denied = denied || k.enforced()
 			continue
 		}
 		counted = append(counted, k)
 	}
-	if denied { // the others are only looked at
+	if denied { // the others are only peeked at
 		for _, k := range counted {
 			if !k.credit {
 				k.need, k.hits = 1, 0
@@ -238,11 +238,11 @@ func (m *model) charge(asks []*ask) {
 	}
 }
 
-// enforced is whether the ask is denied, and that matters.
-func (k *ask) enforced() bool { return k.denied && !k.shadow && !k.quota }
+// enforced reports whether the charge is denied and enforced.
+func (k *charge) enforced() bool { return k.denied && !k.shadow && !k.quota }
 
-// take judges an ask, unless that is done, and counts it. A credit counts always.
-func (m *model) take(k *ask, count bool) {
+// take decides a charge, unless it was decided, and counts it. A credit always counts.
+func (m *model) take(k *charge, count bool) {
 	size := m.size(k.limit)
 	if !k.judged {
 		k.judged, k.denied = true, !k.credit && m.used[k.counter]+k.need > size
@@ -256,20 +256,20 @@ func (m *model) take(k *ask, count bool) {
 	k.used = m.used[k.counter]
 }
 
-func (m *model) status(k *ask) status {
+func (m *model) status(k *charge) status {
 	switch {
 	case k.limit == nil || k.unlimited && m.on[unlimited]:
 		return status{}
 	case k.unlimited:
 		return status{left: math.MaxUint32}
-	case m.never(k) && k.enforced():
+	case m.alwaysDenied(k) && k.enforced():
 		return status{over: true, requests: 1, unit: "SECOND"}
-	case m.never(k):
+	case m.alwaysDenied(k):
 		return status{}
 	}
 	size := m.size(k.limit)
 	s := status{k.enforced(), size, k.unit, max(0, size-k.used), k.start + k.seconds}
-	unused := k.used == 0 && (!k.denied || k.need > size) // what fits later is denied until then
+	unused := k.used == 0 && (!k.denied || k.need > size) // a charge that will be allowed later has a reset
 	if k.enforced() && m.on[deniedNotCharged] {
 		s.left = 0
 	}

@@ -11,16 +11,16 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// reply is what a server says to a request between two times.
+// reply is a server's response to a request, and the times before and after it.
 type reply struct {
-	*rlsv3.RateLimitResponse // nil if the request is none that can be answered
+	*rlsv3.RateLimitResponse // nil if the request is invalid
 	before, after            time.Time
 }
 
-// margin is how far a second's end is kept off, so that few calls cross it.
+// margin is the time before the end of a second in which no call starts, so that few calls cross it.
 const margin = 15 * time.Millisecond
 
-func (w *world) ask(server rlsv3.RateLimitServiceClient, r *rlsv3.RateLimitRequest) reply {
+func (w *world) call(server rlsv3.RateLimitServiceClient, r *rlsv3.RateLimitRequest) reply {
 	w.t.Helper()
 	if end := time.Now().Truncate(time.Second).Add(time.Second); time.Until(end) < margin {
 		time.Sleep(time.Until(end))
@@ -33,18 +33,18 @@ func (w *world) ask(server rlsv3.RateLimitServiceClient, r *rlsv3.RateLimitReque
 	return reply{response, before, time.Now()}
 }
 
-// spoilt is whether a second ended during the call, or Redis was late, so that the decision is not exact.
-func (r reply) spoilt() bool {
+// inconclusive reports whether a second ended during the call, or Redis was late, so that the decision is not exact.
+func (r reply) inconclusive() bool {
 	path := r.GetDynamicMetadata().GetFields()["path"].GetStringValue()
 	return r.before.Unix() != r.after.Unix() || path == "local" || path == "failed"
 }
 
-// answer is what is compared. The server's clock has a precision.
-func (r reply) answer(precision time.Duration) answer {
+// outcome returns the part that is compared. precision is that of the server's clock.
+func (r reply) outcome(precision time.Duration) outcome {
 	if r.RateLimitResponse == nil {
-		return answer{failed: true}
+		return outcome{failed: true}
 	}
-	a := answer{over: r.GetOverallCode() != rlsv3.RateLimitResponse_OK}
+	a := outcome{over: r.GetOverallCode() != rlsv3.RateLimitResponse_OK}
 	for _, s := range r.GetStatuses() {
 		got := status{over: s.GetCode() != rlsv3.RateLimitResponse_OK, left: int64(s.GetLimitRemaining())}
 		if l := s.GetCurrentLimit(); l != nil {
@@ -55,9 +55,9 @@ func (r reply) answer(precision time.Duration) answer {
 		}
 		if d := s.GetDurationUntilReset().AsDuration(); d > 0 {
 			const tick = time.Millisecond
-			end := r.before.Truncate(precision).Add(d - tick).Truncate(time.Second).Add(time.Second) // the next one
+			end := r.before.Truncate(precision).Add(d - tick).Truncate(time.Second).Add(time.Second) // the next second
 			if got.resetsAt = end.Unix(); end.After(r.after.Add(d + tick)) {
-				got.resetsAt = -1 // it is in the middle of a second
+				got.resetsAt = -1 // not at the end of a second
 			}
 		}
 		a.statuses = append(a.statuses, got)
@@ -65,7 +65,7 @@ func (r reply) answer(precision time.Duration) answer {
 	return a
 }
 
-// descriptor has keys and values in turn.
+// descriptor returns a descriptor of alternating keys and values.
 func descriptor(pairs ...string) *ratelimitv3.RateLimitDescriptor {
 	d := &ratelimitv3.RateLimitDescriptor{}
 	for pair := range slices.Chunk(pairs, 2) {

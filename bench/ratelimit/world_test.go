@@ -23,44 +23,44 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// copies is how many domains each config has: one for each attempt.
+// copies is the number of domains of each config: one for each attempt.
 const copies = 6
 
-// trial is a config, and what is asked about it in turn.
-type trial struct {
+// testCase is a config and a sequence of requests.
+type testCase struct {
 	name     string
-	config   string // but for the domain
-	top      []*place
+	config   string // without the domain
+	top      []*node
 	requests []*rlsv3.RateLimitRequest
 }
 
-func (c *trial) domain(attempt int) string { return fmt.Sprintf("%s-%d", c.name, attempt) }
+func (c *testCase) domain(attempt int) string { return fmt.Sprintf("%s-%d", c.name, attempt) }
 
-// world is both servers, with the configs of some trials and a Redis that they share.
+// world is both servers, with the configs of some test cases and a shared Redis.
 type world struct {
 	t            *testing.T
 	theirs, ours rlsv3.RateLimitServiceClient
 	rows         []string       // of the table
-	seen         map[string]int // how often each made a difference
+	differences  map[string]int // number of differences by row
 }
 
-// ready is what is asked to see whether Headgate has its Redis.
+// ready is the config of the requests that check whether Headgate has its Redis.
 const ready = "domain: ready\ndescriptors: [{key: k, rate_limit: {unit: year, requests_per_unit: 1000000000}}]\n"
 
-func newWorld(t *testing.T, binary, redis string, trials []*trial, seen map[string]int) *world {
+func newWorld(t *testing.T, binary, redis string, testCases []*testCase, differences map[string]int) *world {
 	t.Helper()
 	dir := t.TempDir()
 	configs := map[string]string{"ready.yaml": ready}
 	importRules(t, binary, dir, configs)
-	for _, c := range trials {
+	for _, c := range testCases {
 		own := map[string]string{}
 		for attempt := range copies {
 			own[c.domain(attempt)+".yaml"] = "domain: " + c.domain(attempt) + "\n" + c.config
 		}
-		c.markLeft(importRules(t, binary, dir, own))
+		c.markSkipped(importRules(t, binary, dir, own))
 		maps.Copy(configs, own)
 	}
-	peer.MakeStrict(t, filepath.Join(dir, "rules")) // a denial that is believed tells nothing of other descriptors
+	peer.MakeStrict(t, filepath.Join(dir, "rules")) // a cached denial has no results of other descriptors
 	address := testenv.FreeAddress(t)
 	write(t, dir, map[string]string{"headgate.yaml": fmt.Sprintf(
 		"listen: {grpc: %q, http: off, ops: off, admin: off, allow_refunds: [grpc]}\nredis: {address: %q}\nrules: [rules]\n",
@@ -68,8 +68,8 @@ func newWorld(t *testing.T, binary, redis string, trials []*trial, seen map[stri
 	serve := exec.CommandContext(t.Context(), binary, "serve", "--config", filepath.Join(dir, "headgate.yaml"))
 	testenv.Run(t, serve, address)
 	theirs := peer.Ratelimit(t, redis, configs)
-	w := &world{t, dial(t, theirs.Address), dial(t, address), documented(t), seen}
-	w.wait()
+	w := &world{t, dial(t, theirs.Address), dial(t, address), documentedRows(t), differences}
+	w.awaitRedis()
 	return w
 }
 
@@ -85,32 +85,32 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// importRules makes rules of configs, and returns what the import says it cannot carry over.
+// importRules imports configs as rules, and returns the warnings of the import.
 func importRules(t *testing.T, binary, dir string, configs map[string]string) string {
 	t.Helper()
 	write(t, dir, configs)
 	command := exec.CommandContext(t.Context(), binary, "rules", "import", "--from", "envoy-ratelimit", "--out", "rules")
 	command.Args = append(command.Args, slices.Sorted(maps.Keys(configs))...)
 	command.Dir = dir
-	var told bytes.Buffer
-	command.Stderr = &told
+	var warnings bytes.Buffer
+	command.Stderr = &warnings
 	if err := command.Run(); err != nil && command.ProcessState.ExitCode() != 1 {
-		t.Fatalf("%v\n%s", err, &told)
+		t.Fatalf("%v\n%s", err, &warnings)
 	}
-	return told.String()
+	return warnings.String()
 }
 
 var noRule = regexp.MustCompile(`(?m)^.*\.yaml:(\d+):\d+: .*there is no rule for it`)
 
-// markLeft marks the places of which the import has told that there is no rule.
-func (c *trial) markLeft(told string) {
+// markSkipped marks the nodes of which the import made no rule.
+func (c *testCase) markSkipped(warnings string) {
 	left := map[string]bool{}
-	for _, found := range noRule.FindAllStringSubmatch(told, -1) {
+	for _, found := range noRule.FindAllStringSubmatch(warnings, -1) {
 		left[found[1]] = true
 	}
-	each(nil, c.top, func(way []*place) {
-		p := way[len(way)-1]
-		p.left = left[strconv.Itoa(p.line+1)] // the domain is on the first line
+	each(nil, c.top, func(path []*node) {
+		p := path[len(path)-1]
+		p.skipped = left[strconv.Itoa(p.line+1)] // the domain is on the first line
 	})
 }
 
@@ -124,36 +124,36 @@ func dial(t *testing.T, address string) rlsv3.RateLimitServiceClient {
 	return rlsv3.NewRateLimitServiceClient(conn)
 }
 
-// wait returns when Headgate has its Redis, and has had it for a while.
-func (w *world) wait() {
+// awaitRedis returns when Redis has decided 20 consecutive requests of Headgate in time.
+func (w *world) awaitRedis() {
 	w.t.Helper()
 	r := &rlsv3.RateLimitRequest{Domain: "ready", Descriptors: []*ratelimitv3.RateLimitDescriptor{descriptor("k", "v")}}
 	deadline := time.Now().Add(20 * time.Second)
 	for inTime := 0; inTime < 20; inTime++ {
-		if w.ask(w.ours, r).spoilt() {
+		if w.call(w.ours, r).inconclusive() {
 			inTime = 0
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatal("Headgate has no Redis")
+			w.t.Fatal("Headgate: Redis unavailable")
 		}
 	}
 }
 
-// play asks both servers, and compares what they say with the models. A second that ends during a call, and a Redis
-// that is late, spoil an attempt.
-func (w *world) play(c *trial) {
+// run sends the requests to both servers and compares the responses with the models. An attempt is inconclusive if a second ends
+// during a call or Redis is late.
+func (w *world) run(c *testCase) {
 	w.t.Helper()
 	for attempt := range copies {
 		if w.attempt(c, c.domain(attempt)) {
 			return
 		}
-		w.t.Logf("%s was spoilt", c.domain(attempt))
-		w.wait()
+		w.t.Logf("%s: inconclusive", c.domain(attempt))
+		w.awaitRedis()
 	}
-	w.t.Fatalf("%s was spoilt %d times", c.name, copies)
+	w.t.Fatalf("%s: inconclusive %d times", c.name, copies)
 }
 
-func (w *world) attempt(c *trial, domain string) (whole bool) {
+func (w *world) attempt(c *testCase, domain string) (whole bool) {
 	w.t.Helper()
 	theirs, ours, without := c.model(), c.model(w.rows...), map[string]*model{}
 	for _, row := range w.rows {
@@ -161,26 +161,26 @@ func (w *world) attempt(c *trial, domain string) (whole bool) {
 	}
 	for i, r := range c.requests {
 		r.Domain = domain
-		said := w.ask(w.theirs, r)
-		if said.spoilt() {
+		got := w.call(w.theirs, r)
+		if got.inconclusive() {
 			return false
 		}
-		w.compare(c, i, "envoyproxy/ratelimit", said.answer(time.Second), theirs.answer(r, said.before.Unix()))
-		if said = w.ask(w.ours, r); said.spoilt() {
+		w.compare(c, i, "envoyproxy/ratelimit", got.outcome(time.Second), theirs.outcome(r, got.before.Unix()))
+		if got = w.call(w.ours, r); got.inconclusive() {
 			return false
 		}
-		want := ours.answer(r, said.before.Unix())
-		w.compare(c, i, "Headgate", said.answer(time.Microsecond), want)
+		want := ours.outcome(r, got.before.Unix())
+		w.compare(c, i, "Headgate", got.outcome(time.Microsecond), want)
 		for row, m := range without {
-			if fmt.Sprint(m.answer(r, said.before.Unix())) != fmt.Sprint(want) {
-				w.seen[row]++
+			if fmt.Sprint(m.outcome(r, got.before.Unix())) != fmt.Sprint(want) {
+				w.differences[row]++
 			}
 		}
 	}
 	return true
 }
 
-func (c *trial) model(on ...string) *model {
+func (c *testCase) model(on ...string) *model {
 	m := &model{map[string]bool{}, c.top, map[string]int64{}}
 	for _, row := range on {
 		m.on[row] = true
@@ -188,14 +188,14 @@ func (c *trial) model(on ...string) *model {
 	return m
 }
 
-func (w *world) compare(c *trial, i int, who string, got, want answer) {
+func (w *world) compare(c *testCase, i int, who string, got, want outcome) {
 	w.t.Helper()
 	if got, want := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); got != want {
-		var asked strings.Builder
+		var requests strings.Builder
 		for _, r := range c.requests[:i+1] {
-			fmt.Fprintln(&asked, r)
+			fmt.Fprintln(&requests, r)
 		}
-		w.t.Fatalf("%s does not answer the last request as expected:\ngot  %s\nwant %s\n%s\n%s",
-			who, got, want, c.config, &asked)
+		w.t.Fatalf("%s: unexpected response to the last request:\ngot  %s\nwant %s\n%s\n%s",
+			who, got, want, c.config, &requests)
 	}
 }

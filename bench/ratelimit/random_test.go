@@ -16,12 +16,12 @@ import (
 )
 
 var (
-	cases = flag.Int("cases", 50, "how many random configs to compare")
-	seed  = flag.Uint64("seed", 0, "of them; 0 is another one each time")
+	cases = flag.Int("cases", 50, "number of random configs to compare")
+	seed  = flag.Uint64("seed", 0, "random seed of the configs; 0 chooses one")
 )
 
-// TestSame has random configs and requests. Each row of the table must have made a difference.
-func TestSame(t *testing.T) {
+// TestRandomConfigs compares random configs and requests. Each row of the table must make a difference.
+func TestRandomConfigs(t *testing.T) {
 	const perRound, requests = 50, 30
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -29,28 +29,28 @@ func TestSame(t *testing.T) {
 	t.Logf("-seed %d -cases %d", *seed, *cases)
 	random := generator{rand.New(rand.NewPCG(*seed, 1))}
 	binary, redis := testenv.BuildHeadgate(t), testenv.Start(t, testenv.Redis).Addr()
-	seen := map[string]int{}
+	differences := map[string]int{}
 	for first := 0; first < *cases; first += perRound {
 		t.Run(fmt.Sprint("from ", first), func(t *testing.T) {
-			var trials []*trial
+			var testCases []*testCase
 			for i := range min(perRound, *cases-first) {
-				c := &trial{name: fmt.Sprintf("case%d", first+i), config: random.config()}
-				c.top = placesOf(t, c.config)
+				c := &testCase{name: fmt.Sprintf("case%d", first+i), config: random.config()}
+				c.top = parseConfig(t, c.config)
 				for range requests {
 					c.requests = append(c.requests, random.request(c.top))
 				}
-				trials = append(trials, c)
+				testCases = append(testCases, c)
 			}
-			w := newWorld(t, binary, redis, trials, seen)
-			for _, c := range trials {
-				w.play(c)
+			w := newWorld(t, binary, redis, testCases, differences)
+			for _, c := range testCases {
+				w.run(c)
 			}
 		})
 	}
-	t.Log(seen)
-	for _, row := range documented(t) {
-		if seen[row] == 0 && !t.Failed() {
-			t.Errorf("%s is in the table, and made no difference", row)
+	t.Log(differences)
+	for _, row := range documentedRows(t) {
+		if differences[row] == 0 && !t.Failed() {
+			t.Errorf("row %s of the table made no difference", row)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (g generator) one(in int) bool { return g.IntN(in) == 0 }
 
 func pick[T any](g generator, values ...T) T { return values[g.IntN(len(values))] }
 
-// Keys and values are few, so that they meet, and some are others glued together.
+// Keys and values are few, so that they collide, and some are concatenations of others.
 func (g generator) key() string { return pick(g, "a", "a", "b", "b", "path", "a_x") }
 
 func (g generator) value() string { return pick(g, "", "x", "x", "y", "y", "xy", "z", "x_y", "x_b_y") }
@@ -76,16 +76,16 @@ func (g generator) config() string {
 }
 
 func (g generator) level(b *strings.Builder, indent string, depth int) {
-	seen := map[string]bool{}
+	differences := map[string]bool{}
 	for range 5 - depth + g.IntN(3) {
-		p := place{key: g.key(), value: pick(g, "", "", "", "x*", "xy*", "*", g.value())}
+		p := node{key: g.key(), value: pick(g, "", "", "", "x*", "xy*", "*", g.value())}
 		if g.one(25) {
 			p.key, p.value = pick(g, "b*", "b,b"), ""
 		}
-		if seen[p.name()] {
+		if differences[p.name()] {
 			continue
 		}
-		seen[p.name()] = true
+		differences[p.name()] = true
 		fmt.Fprintf(b, "%s{key: %q, value: %q", indent, p.key, p.value)
 		if _, wild := p.wild(); wild && g.one(2) {
 			b.WriteString(", share_threshold: true")
@@ -113,7 +113,7 @@ func (g generator) limit() string {
 		b.WriteString("unlimited: true")
 	} else {
 		unit := pick(g, "second", "minute", "MINUTE", "hour", "day", "week", "month", "year")
-		fmt.Fprintf(&b, "unit: %s, requests_per_unit: %d", unit, pick(g, 0, 1, 2, 3, 4, 5, 6, 10, 20, 2*most))
+		fmt.Fprintf(&b, "unit: %s, requests_per_unit: %d", unit, pick(g, 0, 1, 2, 3, 4, 5, 6, 10, 20, 2*maxUnits))
 	}
 	name := ""
 	if g.one(3) {
@@ -126,7 +126,7 @@ func (g generator) limit() string {
 	return b.String()
 }
 
-func (g generator) request(top []*place) *rlsv3.RateLimitRequest {
+func (g generator) request(top []*node) *rlsv3.RateLimitRequest {
 	r := &rlsv3.RateLimitRequest{HitsAddend: pick[uint32](g, 0, 0, 0, 1, 2, 5)}
 	count := pick(g, 1, 1, 2, 3, 4)
 	if g.one(200) {
@@ -138,11 +138,11 @@ func (g generator) request(top []*place) *rlsv3.RateLimitRequest {
 	return r
 }
 
-// descriptor mostly goes a way of the config.
-func (g generator) descriptor(level []*place) *ratelimitv3.RateLimitDescriptor {
+// descriptor returns a descriptor that mostly matches a path of the config.
+func (g generator) descriptor(level []*node) *ratelimitv3.RateLimitDescriptor {
 	var pairs []string
-	for !g.one(40) { // else it has no entries
-		p := &place{key: g.key()}
+	for !g.one(40) { // otherwise it has no entries
+		p := &node{key: g.key()}
 		if len(level) > 0 && !g.one(6) {
 			p = pick(g, level...)
 		}
@@ -154,7 +154,7 @@ func (g generator) descriptor(level []*place) *ratelimitv3.RateLimitDescriptor {
 	}
 	d := descriptor(pairs...)
 	if g.one(2) {
-		d.HitsAddend = wrapperspb.UInt64(pick[uint64](g, 0, 0, 0, 0, 0, 0, 1, 3, 7, most/2, most, 2*most))
+		d.HitsAddend = wrapperspb.UInt64(pick[uint64](g, 0, 0, 0, 0, 0, 0, 1, 3, 7, maxUnits/2, maxUnits, 2*maxUnits))
 	}
 	d.IsNegativeHits = g.one(15)
 	if g.one(30) {
@@ -165,8 +165,8 @@ func (g generator) descriptor(level []*place) *ratelimitv3.RateLimitDescriptor {
 	return d
 }
 
-// matching is a value of the place, mostly.
-func (g generator) matching(p *place) string {
+// matching returns a value that mostly matches the node.
+func (g generator) matching(p *node) string {
 	prefix, wild := strings.CutSuffix(p.value, "*")
 	switch {
 	case wild:
