@@ -25,7 +25,7 @@ func (d *decoder) cost(n *node, key string) headgate.Cost {
 	var c headgate.Cost
 	switch n.Kind {
 	case yamldoc.Number:
-		c.Default = d.Whole(n, key, 1, "a request costs 1 or more; to let some pass uncounted use match or an exemption")
+		c.Default = d.Int(n, key, 1, "a request costs 1 or more; to let some pass uncounted use match or an exemption")
 	case yamldoc.Mapping:
 		costKeys.read(d, n, key, &c)
 	default:

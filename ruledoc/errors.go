@@ -10,10 +10,10 @@ import (
 type Errors []*Error
 
 // Error is one problem after another, each with its line and a mark under the place.
-func (e Errors) Error() string { return yamldoc.Lines(e) }
+func (e Errors) Error() string { return yamldoc.JoinText(e) }
 
 // Unwrap lets errors.As find each of them.
-func (e Errors) Unwrap() []error { return yamldoc.Each(e) }
+func (e Errors) Unwrap() []error { return yamldoc.AsErrors(e) }
 
 // Error is one thing that is wrong, and where.
 type Error struct {

@@ -119,7 +119,7 @@ func (d *decoder) subject(n *node, key string) headgate.Attributes {
 	}
 	subject := headgate.Attributes{}
 	for _, e := range n.Entries {
-		if d.Given(e) {
+		if d.HasValue(e) {
 			subject[e.Key.Text], _ = d.Text(e.Value, e.Key.Text)
 		}
 		if name := e.Key.Text; headgate.IsKeyAttribute(name) {

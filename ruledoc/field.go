@@ -170,13 +170,13 @@ func textsField[T any](key, doc string, of func(*T) *[]string) field[T] {
 
 func yesNoField[T any](key, doc string, of func(*T) *bool) field[T] {
 	f := field[T]{key: key, doc: doc, unset: "`false`", schema: `"type": "boolean", "default": false`}
-	return valueField(f, of, (*decoder).YesNo, func(_ *encoder, _ string, v bool) *node { return yesOrNo(v) })
+	return valueField(f, of, (*decoder).Bool, func(_ *encoder, _ string, v bool) *node { return yesOrNo(v) })
 }
 
 // wholeField is a whole number of at least least; why explains that to whoever writes less. 0 is the same as no key.
 func wholeField[T any, N int | int64](key, doc string, least int64, why string, of func(*T) *N) field[T] {
 	f := field[T]{key: key, doc: doc, unset: "none", schema: fmt.Sprintf(`"type": "integer", "minimum": %d`, least)}
-	return valueField(f, of, func(d *decoder, n *node, key string) N { return N(d.Whole(n, key, least, why)) },
+	return valueField(f, of, func(d *decoder, n *node, key string) N { return N(d.Int(n, key, least, why)) },
 		func(_ *encoder, _ string, v N) *node { return number(int64(v)) })
 }
 
@@ -184,7 +184,7 @@ func wholeField[T any, N int | int64](key, doc string, least int64, why string, 
 func wordField[T any, W ~uint8](key, doc string, words []string, of func(*T) *W) field[T] {
 	schema := fmt.Sprintf(`"enum": %s, "default": %q`, jsonOf(words), words[0])
 	f := field[T]{key: key, doc: doc, unset: "`" + words[0] + "`", schema: schema}
-	return valueField(f, of, func(d *decoder, n *node, key string) W { return W(max(d.Choose(n, key, words), 0)) },
+	return valueField(f, of, func(d *decoder, n *node, key string) W { return W(max(d.Enum(n, key, words), 0)) },
 		func(e *encoder, what string, v W) *node { return e.text(what, words[v]) })
 }
 
@@ -196,7 +196,7 @@ func durationField[T any](key, doc string, of func(*T) *time.Duration) field[T] 
 // instantField is a time, which is written as it is, like a number.
 func instantField[T any](key, doc string, of func(*T) *time.Time) field[T] {
 	f := field[T]{key: key, doc: doc, unset: "never", schema: `"type": "string", "format": "date-time"`}
-	return valueField(f, of, (*decoder).Instant, func(_ *encoder, _ string, v time.Time) *node {
+	return valueField(f, of, (*decoder).Time, func(_ *encoder, _ string, v time.Time) *node {
 		return &node{Kind: yamldoc.Number, Text: v.UTC().Format(time.RFC3339Nano)}
 	})
 }
@@ -204,7 +204,7 @@ func instantField[T any](key, doc string, of func(*T) *time.Time) field[T] {
 // eitherField is true or false where no key is neither.
 func eitherField[T any, W ~uint8](key, doc string, yes, no W, of func(*T) *W) field[T] {
 	read := func(d *decoder, n *node, key string) W {
-		if d.YesNo(n, key) {
+		if d.Bool(n, key) {
 			return yes
 		}
 		return no

@@ -47,7 +47,7 @@ var flatKeys = objectOf(
 		key: "scope", unset: "must be given",
 		doc: "who is counted: `global` each client, `tenant` each client of each tenant, `endpoint` each client on each path and method",
 		read: func(d *decoder, n *node, key string, f *Flat) {
-			if i := d.Choose(n, key, scopeWords); i >= 0 {
+			if i := d.Enum(n, key, scopeWords); i >= 0 {
 				f.Scope = scopeWords[i]
 			}
 		},

@@ -55,7 +55,7 @@ var limitKeys = objectOf(
 		schema: fmt.Sprintf(`"enum": %s, "default": %q`, jsonOf(alignWords), alignWords[0]),
 		read: func(d *decoder, n *node, key string, l *readLimit) {
 			l.aligned = true
-			if i := d.Choose(n, key, alignWords); i >= 0 {
+			if i := d.Enum(n, key, alignWords); i >= 0 {
 				l.Align = headgate.Align(i)
 			}
 		},
@@ -74,7 +74,7 @@ var limitKeys = objectOf(
 		key: "quota", doc: "how many per unit of the calendar", unset: "none", schema: `"type": "integer", "minimum": 1, ` + countSchema,
 		read: func(d *decoder, n *node, key string, l *readLimit) {
 			l.quota = true
-			l.Count = d.Whole(n, key, 1, "")
+			l.Count = d.Int(n, key, 1, "")
 		},
 		write: func(_ *encoder, _ string, l *readLimit) *node {
 			if !l.quota {
@@ -87,7 +87,7 @@ var limitKeys = objectOf(
 		key: "calendar", doc: "the unit of the calendar that a quota is for: `minute`, `hour`, `day`, `week`, `month`", unset: "of a quota it must be given",
 		schema: `"enum": ` + jsonOf(calendarWords),
 		read: func(d *decoder, n *node, key string, l *readLimit) {
-			if i := d.Choose(n, key, calendarWords); i >= 0 {
+			if i := d.Enum(n, key, calendarWords); i >= 0 {
 				l.Calendar = headgate.Calendar(i + 1)
 			}
 		},
@@ -121,7 +121,7 @@ func (d *decoder) algorithm(n *node, key string) *headgate.Algorithm {
 		d.Bad(n, "%s: concurrency is not available yet; the others are %s", key, strings.Join(algorithmWords, ", "))
 		return nil
 	}
-	i := d.Choose(n, key, algorithmWords)
+	i := d.Enum(n, key, algorithmWords)
 	if i < 0 {
 		return nil
 	}

@@ -58,7 +58,7 @@ func (d *decoder) match(n *node, key string) headgate.Match {
 	}
 	for _, e := range n.Entries {
 		name := e.Key.Text
-		if !d.Given(e) {
+		if !d.HasValue(e) {
 			continue
 		}
 		if f := matchKeys.field(name); f != nil {

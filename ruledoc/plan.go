@@ -84,7 +84,7 @@ func (d *decoder) readLimits(r *readRule) {
 	default:
 		r.Tiers = make(map[string]headgate.Plan, len(r.tiers.Entries))
 		for _, e := range r.tiers.Entries {
-			if d.Given(e) {
+			if d.HasValue(e) {
 				r.Tiers[e.Key.Text] = d.plan(e.Value, "tier "+e.Key.Text, r.like)
 			}
 		}
@@ -151,7 +151,7 @@ func (d *decoder) limits(p *readPlan, like func(name string) how) headgate.Plan 
 	}
 	plan.Limits = make(map[string]headgate.Limit, len(p.limits.Entries))
 	for _, e := range p.limits.Entries {
-		if d.Given(e) {
+		if d.HasValue(e) {
 			plan.Limits[e.Key.Text] = d.limit(e.Value, "limit "+e.Key.Text, like(e.Key.Text))
 		}
 	}

@@ -89,8 +89,8 @@ func TestParseLimitErrors(t *testing.T) {
 		"5000/minute burst many":    `limit: "many" is no whole number: write it in digits, 10_000 if you like`,
 		"5000/minute burst 500":     `limit: burst 500: only token_bucket has a burst, not sliding_window`,
 		"{rate: 5/minut}":           `limit:1:8: rate: there is no unit "minut"; did you mean 5/minute?`,
-		"{rate: 1/366d, burst: 99}": `limit: burst 99: only token_bucket has a burst, not sliding_window`,
-		"{":                         `limit:1:1: the { has no }`,
+		"{rate: 1/366d, burst: 99}": `limit: burst belongs to token_bucket; a sliding_window has none`,
+		"{":                         `limit:1:1: { is never closed: add }`,
 	} {
 		if l, err := ParseLimit(text, like); err == nil || strings.Split(err.Error(), "\n")[0] != want || l != (headgate.Limit{}) {
 			t.Errorf("%s: got  %v\nwant %s", text, err, want)

@@ -135,7 +135,7 @@ func (d *decoder) readRule(n *node) *readRule {
 	r := &readRule{node: n, source: d.Number}
 	d.In = textAt(n, "id")
 	ruleKeys.read(d, n, "a rule", r)
-	if e, ok := n.Get("by"); ok && r.By == nil && e.Value.Kind == yamldoc.Nothing {
+	if e, ok := n.Get("by"); ok && r.By == nil && e.Value.Kind == yamldoc.Null {
 		r.By = headgate.Global // the missing value is told already
 	}
 	d.readLimits(r)

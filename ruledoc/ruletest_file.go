@@ -54,7 +54,7 @@ var suiteFields = []testField[testSuite]{
 
 var testFields = []testField[ruleTest]{
 	{Key: "name", Read: func(d *decoder, n *node, key string, t *ruleTest) { t.name, _ = d.Text(n, key) }},
-	{Key: "start", Read: func(d *decoder, n *node, key string, t *ruleTest) { t.start = d.Instant(n, key) }},
+	{Key: "start", Read: func(d *decoder, n *node, key string, t *ruleTest) { t.start = d.Time(n, key) }},
 	{Key: "requests", Read: func(d *decoder, n *node, key string, t *ruleTest) {
 		t.requests = d.list(n, key, "requests")
 	}},
@@ -164,7 +164,7 @@ type readExpectation struct {
 var expectFields = []testField[readExpectation]{
 	{Key: "allowed", Read: func(d *decoder, n *node, key string, e *readExpectation) {
 		if n.Kind != yamldoc.Number {
-			e.each, e.allowed = true, d.YesNo(n, key)
+			e.each, e.allowed = true, d.Bool(n, key)
 			return
 		}
 		e.count = new(d.within(n, key, 0, e.repeat))
@@ -256,7 +256,7 @@ func (d *decoder) attributes(n *node, key string) headgate.Attributes {
 			d.Bad(e.Key, "%s", problem)
 		} else if e.Value.Kind == yamldoc.Number {
 			attributes[e.Key.Text] = e.Value.Text
-		} else if d.Given(e) {
+		} else if d.HasValue(e) {
 			attributes[e.Key.Text], _ = d.Text(e.Value, e.Key.Text)
 		}
 	}
@@ -283,7 +283,7 @@ func (d *decoder) needs(n *node, what, key string, there bool) {
 }
 
 func (d *decoder) within(n *node, key string, least, most int64) int64 {
-	v := d.Whole(n, key, least, "")
+	v := d.Int(n, key, least, "")
 	if v > most {
 		d.Bad(n, "%s is %d: write %d or less", key, v, most)
 	}

@@ -1,6 +1,6 @@
-// Package yamldoc reads YAML, and JSON with it, into a tree whose values know where they stand, so that everything that
-// is wrong with a file can be said at once, each with its line and what to write instead.
+// Package yamldoc parses YAML and JSON into a tree whose nodes record their position, so that all problems of a file are
+// reported at once, each with its line and a remedy.
 //
-// It knows nothing of what a document means: package ruledoc reads rules with it, and package config the
-// server's config.
+// It does not know what a document means: package ruledoc parses rules with it, and package config the server's
+// configuration.
 package yamldoc

@@ -7,31 +7,31 @@ import (
 	"unicode/utf8"
 )
 
-// Errors is everything that is wrong with files, in the order of file and line.
+// Errors holds all problems of the parsed files, ordered by file and line.
 type Errors []*Error
 
-// Error is one thing that is wrong, and where.
+// Error is one problem and its position.
 type Error struct {
-	// File, Line and Column say where; lines and columns begin with 1, and columns count characters.
+	// File, Line and Column are the position. Line and Column start at 1; Column counts characters.
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
-	// In is the part of the document that the problem is in, if its decoder named one.
+	// In names the part of the document that has the problem, if the decoder set Decoder.In.
 	In string `json:"in,omitempty"`
-	// Problem says what is wrong and what to write instead.
+	// Problem describes the problem and its remedy.
 	Problem string `json:"problem"`
-	// Excerpt is the line, or of a long one the part around the place, and below it a line with a mark under the place.
+	// Excerpt is the line (for a long line, the part around Column) and, below it, a line with a ^ under Column.
 	Excerpt string `json:"excerpt,omitempty"`
 }
 
-// Error is one problem after another, each with its line and a mark under the place.
-func (e Errors) Error() string { return Lines(e) }
+// Error returns all problems, one below the other, each with its excerpt.
+func (e Errors) Error() string { return JoinText(e) }
 
-// Unwrap lets errors.As find each of them.
-func (e Errors) Unwrap() []error { return Each(e) }
+// Unwrap returns the problems, so that errors.As finds them.
+func (e Errors) Unwrap() []error { return AsErrors(e) }
 
-// Lines returns the texts of errors, one below the other.
-func Lines[E error](all []E) string {
+// JoinText returns the messages of errors, one below the other.
+func JoinText[E error](all []E) string {
 	texts := make([]string, len(all))
 	for i, one := range all {
 		texts[i] = one.Error()
@@ -39,8 +39,8 @@ func Lines[E error](all []E) string {
 	return strings.Join(texts, "\n")
 }
 
-// Each returns errors of one type as errors.
-func Each[E error](all []E) []error {
+// AsErrors converts a slice of a concrete error type to a slice of errors.
+func AsErrors[E error](all []E) []error {
 	list := make([]error, len(all))
 	for i, one := range all {
 		list[i] = one
@@ -48,7 +48,7 @@ func Each[E error](all []E) []error {
 	return list
 }
 
-// Error reads like a compiler's: the place and the problem, then the line and a mark under the place.
+// Error formats the problem like a compiler does: position and problem, then the excerpt.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Problem)
 	if e.Excerpt == "" {
@@ -57,13 +57,13 @@ func (e *Error) Error() string {
 	return text + "\n    | " + strings.ReplaceAll(e.Excerpt, "\n", "\n    | ")
 }
 
-// Bounds of an excerpt: a JSON file may be one line.
+// Bounds of an excerpt, because a whole JSON file may be one line.
 const (
 	excerptWidth  = 110
 	excerptBefore = 60
 )
 
-// excerpt shows a place in a line. It looks only at the part that it shows.
+// excerpt returns the part of a line around a column, with a mark below the column. It reads no more of the line than it returns.
 func excerpt(line []byte, column int) string {
 	at, cut := max(column-1, 0), ""
 	if at > excerptBefore && len(line) > excerptWidth {

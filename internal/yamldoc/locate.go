@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// Locate finds where in a source the character of a text at an offset is written. Where quotes, escapes or folded lines
-// leave it in doubt, it is the beginning of the text.
+// Locate returns the position in the source of the character at an offset of a text. Where quotes, escapes or folded
+// lines make the position ambiguous, it returns the position of the text itself.
 func (s Source) Locate(n *Node, offset int) (line, column int) {
 	if n.Kind != Text {
 		return n.Line, n.Column
 	}
-	p := place{data: after(s.Data, n.Line, n.Column), line: n.Line, column: n.Column}
+	p := cursor{data: after(s.Data, n.Line, n.Column), line: n.Line, column: n.Column}
 	switch n.style {
 	case singleQuoted, doubleQuoted:
 		p.skip(1)
@@ -48,7 +48,7 @@ func (s Source) Locate(n *Node, offset int) (line, column int) {
 	return n.Line, n.Column
 }
 
-// after is the data from a place on.
+// after returns the data from a position on.
 func after(data []byte, line, column int) []byte {
 	for range line - 1 {
 		data = data[bytes.IndexByte(data, '\n')+1:]
@@ -60,13 +60,13 @@ func after(data []byte, line, column int) []byte {
 	return data
 }
 
-// place is a position that moves through a file.
-type place struct {
+// cursor is a position that moves through a file.
+type cursor struct {
 	data         []byte
 	line, column int
 }
 
-func (p *place) skip(characters int) {
+func (p *cursor) skip(characters int) {
 	for range characters {
 		r, size := utf8.DecodeRune(p.data)
 		p.data = p.data[size:]
@@ -77,8 +77,8 @@ func (p *place) skip(characters int) {
 	}
 }
 
-// read is the next character as the text has it, and how many characters stand for it.
-func (p *place) read(s style) (r rune, width int) {
+// read returns the next character of the decoded text, and how many characters of the source encode it.
+func (p *cursor) read(s style) (r rune, width int) {
 	r, size := utf8.DecodeRune(p.data)
 	rest := p.data[size:]
 	switch {

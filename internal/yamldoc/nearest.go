@@ -2,21 +2,21 @@ package yamldoc
 
 import "strings"
 
-// Nearest is the one of the words that a typing mistake may have meant, or "".
+// Nearest returns the word that s is most likely a misspelling of, or "" if none is close.
 func Nearest(s string, words []string) string {
 	if len(s) > 40 {
 		return ""
 	}
-	best, least := "", 1+min(2, len(s)/3)
+	best, shortest := "", 1+min(2, len(s)/3)
 	for _, word := range words {
-		if n := distance(strings.ToLower(s), word); n < least {
-			best, least = word, n
+		if n := distance(strings.ToLower(s), word); n < shortest {
+			best, shortest = word, n
 		}
 	}
 	return best
 }
 
-// distance is how many letters must be added, removed, changed or swapped with their neighbour to make a into b.
+// distance returns how many bytes must be inserted, deleted, replaced or swapped with their neighbour to turn a into b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -39,7 +39,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// Shorten cuts a text of the document, which may be long, to what an error can quote.
+// Shorten cuts a text of the document, which may be long, to a length that an error can quote.
 func Shorten(s string) string {
 	if r := []rune(s); len(r) > 40 {
 		return string(r[:40]) + "…"

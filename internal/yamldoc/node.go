@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// Kind is what a value of a document is.
+// Kind is the type of a value.
 type Kind uint8
 
-// The kinds of values. Nothing is null, or a key without a value.
+// The kinds of values. Null is also the value of a key without a value.
 const (
-	Nothing Kind = iota
+	Null Kind = iota
 	Text
 	Number
 	Boolean
@@ -18,12 +18,12 @@ const (
 	Mapping
 )
 
-// String is the kind as errors call it.
+// String returns the kind's name in errors.
 func (k Kind) String() string {
 	return [...]string{"nothing", "text", "a number", "true or false", "a list", "a mapping"}[k]
 }
 
-// style is how a text is written, which says where in the file each of its characters is.
+// style is how a text is quoted, which Locate needs to find its characters in the file.
 type style uint8
 
 const (
@@ -33,25 +33,25 @@ const (
 	block
 )
 
-// Node is a value of a document and where it begins.
+// Node is a value of a document with the position of its first character.
 type Node struct {
 	Kind         Kind
 	Line, Column int
-	// Text of a text, number or boolean as it is written.
+	// Text is the source text of a text, number or boolean.
 	Text string
-	// Items of a list, and entries of a mapping, in the order of the document.
+	// Items of a list and Entries of a mapping are in document order.
 	Items   []*Node
 	Entries []Entry
 
 	style style
-	index map[string]int // of a mapping with many entries
-	size  int            // of the tree below it, aliases followed
+	index map[string]int // key to index in Entries; only if there are manyEntries
+	size  int            // nodes in this tree, with aliases expanded
 }
 
 // Entry is a key of a mapping with its value.
 type Entry struct{ Key, Value *Node }
 
-// Get is the entry with this key.
+// Get returns the entry with this key.
 func (n *Node) Get(key string) (Entry, bool) {
 	if n.index != nil {
 		if i, ok := n.index[key]; ok {
@@ -67,10 +67,10 @@ func (n *Node) Get(key string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// manyEntries is from where on a mapping has an index.
+// manyEntries is the number of entries from which on a mapping has an index.
 const manyEntries = 16
 
-// add adds an item, or an entry if there is a key. Of two entries with the same key, Get finds the first.
+// add appends an item, or an entry if key is not nil. If two entries have the same key, Get finds the first.
 func (n *Node) add(key, value *Node) {
 	n.size = min(n.size+1+value.size, maxNodes+1)
 	if key == nil {
@@ -91,7 +91,7 @@ func (n *Node) add(key, value *Node) {
 	}
 }
 
-// At follows keys as far as they lead, and returns the value there.
+// At follows a path of keys as far as it exists and returns the value there.
 func (n *Node) At(path []string) *Node {
 	for _, key := range path {
 		e, ok := n.Get(key)
@@ -103,8 +103,8 @@ func (n *Node) At(path []string) *Node {
 	return n
 }
 
-// Find is like At, and returns the key instead if the value begins on another line or is not there: people look for the
-// name of what is wrong.
+// Find works like At, but returns the key if the value is null or begins on another line, because an error is easier to find at
+// the key.
 func (n *Node) Find(path []string) *Node {
 	found := n
 	for _, key := range path {
@@ -113,22 +113,22 @@ func (n *Node) Find(path []string) *Node {
 			break
 		}
 		n, found = e.Value, e.Value
-		if n.Line != e.Key.Line || n.Kind == Nothing {
+		if n.Line != e.Key.Line || n.Kind == Null {
 			found = e.Key
 		}
 	}
 	return found
 }
 
-// Without is a mapping without some of its keys.
+// Without returns a copy of a mapping without the keys that drop selects.
 func (n *Node) Without(drop func(key string) bool) *Node {
-	left := *n
-	left.index = nil
-	left.Entries = slices.DeleteFunc(slices.Clone(n.Entries), func(e Entry) bool { return drop(e.Key.Text) })
-	return &left
+	rest := *n
+	rest.index = nil
+	rest.Entries = slices.DeleteFunc(slices.Clone(n.Entries), func(e Entry) bool { return drop(e.Key.Text) })
+	return &rest
 }
 
-// Describe is a value in errors.
+// Describe returns the value as errors quote it.
 func (n *Node) Describe() string {
 	switch n.Kind {
 	case Text:

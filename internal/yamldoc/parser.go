@@ -8,21 +8,20 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Bounds that keep a hostile document from costing more than its size.
+// Bounds that keep the cost of parsing a malicious document proportional to its size.
 const (
 	maxDepth = 32
-	maxNodes = 2_000_000 // values of a document, those that aliases repeat included
+	maxNodes = 2_000_000 // values of a document, with aliases expanded
 )
 
-// Parse reads the documents of a source that was checked; JSON is YAML. The tokens are the library's. The tree is our
-// own: the library's parser takes time in the square of a mapping's keys and a stack frame for each of them, which a
-// file of some megabytes turns into a crash, and every value here has to know where it begins. After an error it reads
-// no further.
+// Parse parses the YAML or JSON documents of a source that has passed Check. It uses the tokenizer of the YAML library
+// but not its parser: that one takes quadratic time and one stack frame per key of a mapping, so a file of a few megabytes
+// crashes it, and it does not record where every value begins. Parse stops at the first syntax error.
 func Parse(s Source) (documents []*Node, problems []*Error) {
 	p := &parser{name: s.Name, anchors: map[string]*Node{}}
 	defer func() {
-		if recover() != nil { // a bug of the tokenizer's must not take a running server down
-			const unreadable = "this is no YAML that can be read; if a YAML checker finds nothing wrong, write it as JSON"
+		if recover() != nil { // a bug in the tokenizer must not crash a running server
+			const unreadable = "this YAML cannot be parsed: if a YAML linter finds no error, write the file as JSON"
 			documents, problems = nil, []*Error{{File: s.Name, Line: 1, Column: 1, Problem: unreadable}}
 		}
 	}()
@@ -42,7 +41,7 @@ func Parse(s Source) (documents []*Node, problems []*Error) {
 	for p.more() && !p.failed {
 		p.document()
 	}
-	// What the tokenizer stumbles over comes last in the file but first in cause.
+	// A tokenizer error is later in the file than the parser errors, but usually their cause.
 	if len(invalid) > 0 {
 		return nil, invalid
 	}
@@ -66,7 +65,7 @@ type parser struct {
 
 func (p *parser) more() bool { return p.at < len(p.tokens) }
 
-// peek is the token that is k ahead, or one of no type behind the last.
+// peek returns the token k positions ahead, or one of UnknownType after the last token.
 func (p *parser) peek(k int) *token.Token {
 	if p.at+k < len(p.tokens) && !p.failed {
 		return p.tokens[p.at+k]
@@ -98,7 +97,7 @@ func (p *parser) fail(t *token.Token, format string, args ...any) {
 func (p *parser) document() {
 	switch t := p.peek(0); t.Type {
 	case token.DirectiveType:
-		p.fail(t, "a line that begins with %% is a directive, which is not needed here: remove it, or use quotes")
+		p.fail(t, "a line that begins with %% is a YAML directive, which is not supported: remove it, or quote the text")
 		return
 	case token.DocumentHeaderType, token.DocumentEndType:
 		p.next()
@@ -112,7 +111,7 @@ func (p *parser) document() {
 	p.documents = append(p.documents, n)
 }
 
-// ends says whether a token is not part of what stands at a column any more.
+// ends reports whether a token ends the document.
 func ends(t *token.Token) bool {
 	switch t.Type {
 	case token.UnknownType, token.DocumentHeaderType, token.DocumentEndType, token.DirectiveType:
@@ -121,14 +120,14 @@ func ends(t *token.Token) bool {
 	return false
 }
 
-const tooDeep = "this line goes on with the value of the line above, because it is indented deeper: line the key up, " +
-	"or put the value in quotes"
+const tooDeep = "this line continues the value of the line above because it is indented deeper: align the key, " +
+	"or quote the value"
 
-// value reads a value that begins at the next token; key is the line of the key it belongs to, or 0.
+// value parses the value that begins at the next token. Key is the line of the key that the value belongs to, or 0.
 func (p *parser) value(key int) *Node {
 	t := p.peek(0)
 	if p.depth++; p.depth > maxDepth {
-		p.fail(t, "values are nested more than %d deep", maxDepth)
+		p.fail(t, "values are nested more than %d levels deep", maxDepth)
 	}
 	defer func() { p.depth-- }()
 	switch t.Type {
@@ -137,13 +136,13 @@ func (p *parser) value(key int) *Node {
 	case token.AliasType:
 		return p.alias()
 	case token.TagType:
-		p.fail(t, "a value that begins with ! is a tag in YAML: put the whole value in quotes")
+		p.fail(t, "a value that begins with ! is a YAML tag: quote the whole value")
 	case token.MappingKeyType:
-		p.fail(t, "a key is written without a question mark: key: value")
+		p.fail(t, "complex keys are not supported: write key: value without a question mark")
 	case token.SequenceEntryType:
 		if t.Position.Line == key {
-			p.fail(t, "a list with dashes begins on a line of its own; on one line write [a, b]; text that begins with a "+
-				"dash needs quotes")
+			p.fail(t, "a list with dashes must begin on its own line: use [a, b] to write it on one line; text that begins "+
+				"with a dash needs quotes")
 		}
 		return p.blockList()
 	case token.MappingStartType, token.SequenceStartType:
@@ -151,9 +150,9 @@ func (p *parser) value(key int) *Node {
 	case token.LiteralType, token.FoldedType:
 		return p.blockText()
 	case token.SequenceEndType, token.MappingEndType, token.CollectEntryType:
-		p.fail(t, "there is a %s too many, or the value needs quotes", t.Value)
+		p.fail(t, "unexpected %s: remove it, or quote the value", t.Value)
 	case token.MappingValueType:
-		p.fail(t, "there is no key before the colon; text that begins with a colon needs quotes")
+		p.fail(t, "no key before the colon: text that begins with a colon needs quotes")
 	}
 	if p.failed {
 		return &Node{Line: 1, Column: 1}
@@ -165,13 +164,12 @@ func (p *parser) value(key int) *Node {
 	case colon.Position.Line != t.Position.Line:
 		p.fail(colon, tooDeep)
 	case t.Position.Line == key:
-		p.fail(colon, "there is a second colon on the line: put the whole value in quotes, or what it holds on lines of "+
-			"its own")
+		p.fail(colon, "second colon on this line: quote the whole value, or write the nested keys on their own lines")
 	}
 	return p.blockMapping()
 }
 
-// node counts, so that a document stays within its bounds.
+// node creates a node at a token and counts it against maxNodes.
 func (p *parser) node(t *token.Token, k Kind) *Node {
 	p.grow(t, 1)
 	return &Node{Kind: k, Line: max(t.Position.Line, 1), Column: max(t.Position.Column, 1), size: 1}
@@ -179,7 +177,7 @@ func (p *parser) node(t *token.Token, k Kind) *Node {
 
 func (p *parser) grow(t *token.Token, by int) {
 	if p.nodes += by; p.nodes > maxNodes {
-		p.fail(t, "the document holds more than %d values, those that aliases repeat included", maxNodes)
+		p.fail(t, "the document has more than %d values, with aliases expanded", maxNodes)
 	}
 }
 
@@ -193,26 +191,26 @@ func (p *parser) scalar() *Node {
 	case token.DoubleQuoteType:
 		n.style = doubleQuoted
 	case token.NullType, token.ImplicitNullType:
-		n.Kind = Nothing
+		n.Kind = Null
 	case token.BoolType:
 		n.Kind = Boolean
 	case token.IntegerType, token.BinaryIntegerType, token.OctetIntegerType, token.HexIntegerType, token.FloatType,
 		token.InfinityType, token.NanType:
 		n.Kind = Number
 	case token.MergeKeyType:
-		p.fail(t, "merge keys are not supported: write the keys out, or give a whole value a name with &name and repeat "+
+		p.fail(t, "merge keys are not supported: write the keys out, or define a whole value with &name and repeat "+
 			"it with *name")
 	case token.StringType:
 		if strings.Contains(strings.TrimSpace(t.Origin), "\t") {
-			p.fail(t, "there is a tab in this value: put it in quotes, or use spaces")
+			p.fail(t, "tab in an unquoted value: quote the value, or use spaces")
 		}
 	default:
-		p.fail(t, "%q is not expected here", t.Value)
+		p.fail(t, "unexpected %q", t.Value)
 	}
 	return n
 }
 
-// blockText reads the text below | or >.
+// blockText parses the text below | or >.
 func (p *parser) blockText() *Node {
 	t := p.next()
 	n := p.node(t, Text)
@@ -257,16 +255,16 @@ func (p *parser) blockMapping() *Node {
 	return n
 }
 
-// below reads the value that belongs to a key or a dash.
+// below parses the value of a key or of a list item.
 func (p *parser) below(t *token.Token, column int, ofKey bool) *Node {
-	// A value stands on the same line, or deeper; the dashes of a key's list may also stand right below it.
+	// A value is on the same line or indented deeper; the dashes of a key's list may also be at the key's own column.
 	belongs := func(next *token.Token) bool {
 		return !ends(next) && (next.Position.Line == t.Position.Line || next.Position.Column > column ||
 			ofKey && next.Type == token.SequenceEntryType && next.Position.Column == column)
 	}
 	next := p.peek(0)
 	if !belongs(next) {
-		return p.node(t, Nothing)
+		return p.node(t, Null)
 	}
 	if next.Type == token.AnchorType && !belongs(p.peek(2)) {
 		p.fail(next, "the anchor has no value")
@@ -277,12 +275,12 @@ func (p *parser) below(t *token.Token, column int, ofKey bool) *Node {
 	return p.value(0)
 }
 
-// key reads a key, and notes if the mapping has it already.
+// key parses a key and adds an error if the mapping already has it.
 func (p *parser) key(of *Node) *Node {
 	t := p.peek(0)
 	n := p.scalar()
 	if other, twice := of.Get(n.Text); twice && len(p.problems) < maxFound {
-		problem := fmt.Sprintf("key %q is here twice, first in line %d: keep one of them", n.Text, other.Key.Line)
+		problem := fmt.Sprintf("duplicate key %q, first on line %d: remove one of them", n.Text, other.Key.Line)
 		p.problems = append(p.problems, &Error{File: p.name, Line: n.Line, Column: n.Column, Problem: problem})
 	}
 	if t.Type == token.NullType || t.Type == token.BoolType {

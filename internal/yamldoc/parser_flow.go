@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// flow reads {…} or […].
+// flow parses {…} or […].
 func (p *parser) flow() *Node {
 	open := p.next()
 	n := p.node(open, List)
@@ -34,7 +34,7 @@ func (p *parser) flowEntry(n *Node, open *token.Token) {
 	t := p.peek(0)
 	switch t.Type {
 	case token.CollectEntryType:
-		p.fail(t, "there is a comma too many")
+		p.fail(t, "unexpected comma: remove it")
 		return
 	case token.UnknownType:
 		p.unclosed(open, t)
@@ -43,7 +43,7 @@ func (p *parser) flowEntry(n *Node, open *token.Token) {
 	key := p.key(n)
 	if t := p.peek(0); t.Type != token.MappingValueType {
 		if t.Type == token.CollectEntryType || t.Type == token.MappingEndType {
-			p.fail(t, "%q has no value: write key: value, with a space after the colon", key.Text)
+			p.fail(t, "%q: no value: write key: value, with a space after the colon", key.Text)
 		} else {
 			p.unclosed(open, t)
 		}
@@ -51,7 +51,7 @@ func (p *parser) flowEntry(n *Node, open *token.Token) {
 	}
 	colon := p.next()
 	if t := p.peek(0).Type; t == token.CollectEntryType || t == token.MappingEndType {
-		n.add(key, p.node(colon, Nothing))
+		n.add(key, p.node(colon, Null))
 		return
 	}
 	n.add(key, p.flowValue(open))
@@ -61,11 +61,11 @@ func (p *parser) flowValue(open *token.Token) *Node {
 	t := p.peek(0)
 	switch {
 	case t.Type == token.CollectEntryType:
-		p.fail(t, "there is a comma too many")
+		p.fail(t, "unexpected comma: remove it")
 	case t.Type == token.UnknownType, p.peek(1).Type == token.MappingValueType:
 		p.unclosed(open, t)
 	case t.Type == token.SequenceEntryType, t.Type == token.LiteralType, t.Type == token.FoldedType:
-		p.fail(t, "within %s write no dashes or blocks: put the value in quotes", open.Value)
+		p.fail(t, "dashes and blocks are not supported within %s: quote the value", open.Value)
 	}
 	if p.failed {
 		return &Node{Line: 1, Column: 1}
@@ -73,25 +73,25 @@ func (p *parser) flowValue(open *token.Token) *Node {
 	return p.value(0)
 }
 
-// unclosed says what is missing in a {…} or […].
+// unclosed reports a missing comma, quote or closing bracket in {…} or […].
 func (p *parser) unclosed(open, t *token.Token) {
 	closing := map[string]string{"{": "}", "[": "]"}[open.Value]
-	where := fmt.Sprintf("the %s of line %d, column %d", open.Value, open.Position.Line, open.Position.Column)
+	where := fmt.Sprintf("the %s at line %d, column %d", open.Value, open.Position.Line, open.Position.Column)
 	switch {
 	case t.Type == token.UnknownType:
-		p.failAt(open.Position.Line, open.Position.Column, "the %s has no %s", open.Value, closing)
+		p.failAt(open.Position.Line, open.Position.Column, "%s is never closed: add %s", open.Value, closing)
 	case t.Type == token.MappingStartType && open.Value == "{":
-		p.fail(t, "a %s within %s needs quotes around the whole value: path: \"/users/{id}\"", t.Value, where)
+		p.fail(t, "unexpected %s within %s: quote the whole value: path: \"/users/{id}\"", t.Value, where)
 	default:
-		p.fail(t, "there is a , or %s missing before this, for %s; a value with one of {}[], or with a colon and a space "+
-			"in it needs quotes", closing, where)
+		p.fail(t, "missing , or %s before this, within %s; a value that contains one of {}[], or a colon and a space, "+
+			"needs quotes", closing, where)
 	}
 }
 
 func (p *parser) anchor(key int) *Node {
 	t, name := p.next(), p.next()
 	if p.peek(1).Type == token.MappingValueType && p.peek(0).Position.Line == t.Position.Line {
-		p.fail(t, "an anchor here would name the key alone: put it on the line before")
+		p.fail(t, "this anchor would apply to the key only: move it to the line above")
 	}
 	if after := p.peek(0); ends(after) || after.Type == token.AnchorType {
 		p.fail(t, "the anchor has no value")
@@ -101,7 +101,7 @@ func (p *parser) anchor(key int) *Node {
 	return n
 }
 
-// alias is the very node that its anchor named; the bound counts it as if it were written out.
+// alias returns the node of its anchor, and counts the node's whole tree against maxNodes.
 func (p *parser) alias() *Node {
 	t, name := p.next(), p.next()
 	if p.peek(0).Type == token.MappingValueType {
@@ -109,7 +109,7 @@ func (p *parser) alias() *Node {
 	}
 	n := p.anchors[name.Value]
 	if n == nil {
-		p.fail(t, "there is no anchor &%s before this; text that begins with a star needs quotes", name.Value)
+		p.fail(t, "anchor &%s not found before this alias; text that begins with * needs quotes", name.Value)
 		return &Node{Line: 1, Column: 1}
 	}
 	p.grow(t, n.size)

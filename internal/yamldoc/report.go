@@ -8,38 +8,38 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is reported: a file of another kind altogether would yield one problem for each of its lines.
+// Bounds of a report, because a file that is not YAML at all would have a problem on every line.
 const (
-	maxErrors = 200  // that are told
-	maxFound  = 1000 // that are remembered, to tell those that come first
+	maxErrors = 200  // errors that are reported
+	maxFound  = 1000 // errors that are stored, so that the first ones in file order can be reported
 )
 
-// Report collects what is wrong with several sources.
+// Report collects the problems of several sources.
 type Report struct {
 	found []Located
 	count int
 }
 
-// Located is an error and the number of its source.
+// Located is an error with the index of its source.
 type Located struct {
 	*Error
 	Source int
 }
 
-// Add notes a problem of the source with this number.
+// Add adds a problem of the source with this index.
 func (r *Report) Add(source int, e *Error) {
 	if r.count++; r.count <= maxFound {
 		r.found = append(r.found, Located{e, source})
 	}
 }
 
-// Count is how many problems there are, those that are not remembered included.
+// Count returns the number of problems, including those that were not stored.
 func (r *Report) Count() int { return r.count }
 
-// Found are the problems that are remembered, as they came.
+// Found returns the stored problems in the order in which they were added.
 func (r *Report) Found() []Located { return r.found }
 
-// Errors are the problems in order, with their excerpts, or nil.
+// Errors returns the problems in file order with their excerpts, or nil if there are none.
 func (r *Report) Errors(sources []Source) Errors {
 	if r.count == 0 {
 		return nil
@@ -55,7 +55,7 @@ func (r *Report) Errors(sources []Source) Errors {
 		if lines[e.Source] == nil {
 			lines[e.Source] = bytes.Split(sources[e.Source].Data, []byte("\n"))
 		}
-		// The tokenizer miscounts after some of its errors.
+		// The tokenizer reports wrong positions after some of its errors.
 		e.Line = min(max(e.Line, 1), len(lines[e.Source]))
 		line := lines[e.Source][e.Line-1]
 		e.Column = min(max(e.Column, 1), utf8.RuneCount(line)+1)

@@ -8,23 +8,25 @@ import (
 	"unicode/utf8"
 )
 
-// Source is the text of one file.
+// Source is the content of one file.
 type Source struct {
 	Name string `json:"name"`
 	Data []byte `json:"data"`
 }
 
-// ReadFile stops soon after most bytes, so that a path that leads to a device does not fill the memory.
-func ReadFile(name string, most int64) ([]byte, error) {
-	file, err := os.Open(name) //nolint:gosec // G304: whoever runs the program says which files it reads
+// ReadFile reads at most limit+1 bytes, so that a path to a device does not exhaust memory and the caller can detect a file that
+// is too large.
+func ReadFile(name string, limit int64) ([]byte, error) {
+	file, err := os.Open(name) //nolint:gosec // G304: the operator chooses the files
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // it was only read
-	return io.ReadAll(io.LimitReader(file, most+1))
+	return io.ReadAll(io.LimitReader(file, limit+1))
 }
 
-// Check denies what cannot be a document at all, and returns the text with plain line ends and no byte order mark.
+// Check rejects content that is not UTF-8 or has control characters. It returns the source with LF line ends and without a
+// byte order mark.
 func (s Source) Check() (Source, *Error) {
 	s.Data = bytes.TrimPrefix(s.Data, []byte("\ufeff"))
 	if bytes.IndexByte(s.Data, '\r') >= 0 {
@@ -39,7 +41,7 @@ func (s Source) Check() (Source, *Error) {
 			break
 		}
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f {
-			at, problem = i, fmt.Sprintf("there is a control character (%U) here: remove it", r)
+			at, problem = i, fmt.Sprintf("control character %U: remove it", r)
 			break
 		}
 		i += size

@@ -46,7 +46,7 @@ func (d *decoder) headers(n *yamldoc.Node, key string, c *Config) {
 	var drafts int
 	words := headerWords()
 	for _, item := range d.items(n) {
-		i := d.Choose(item, key, words)
+		i := d.Enum(item, key, words)
 		if i < 0 {
 			continue
 		}

@@ -192,7 +192,7 @@ const headerLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 
 func word(key string, words []string, of func(*Config) *string) setting {
 	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (string, bool) {
-		if i := d.Choose(n, key, words); i >= 0 {
+		if i := d.Enum(n, key, words); i >= 0 {
 			return words[i], true
 		}
 		return "", false
@@ -221,7 +221,7 @@ func texts(key string, check func(string) string, of func(*Config) *[]string) se
 
 func whole(key string, least, most int64, of func(*Config) *int) setting {
 	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (int, bool) {
-		v := d.Whole(d.as(n, yamldoc.Number), key, least, "")
+		v := d.Int(d.as(n, yamldoc.Number), key, least, "")
 		if v > most {
 			d.Bad(n, "%s is %d: write %d or less", key, v, most)
 		}
@@ -244,7 +244,7 @@ func duration(key string, least, most time.Duration, bounds string, of func(*Con
 
 func yesNo(key string, of func(*Config) *bool) setting {
 	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (bool, bool) {
-		return d.YesNo(d.as(n, yamldoc.Boolean), key), true
+		return d.Bool(d.as(n, yamldoc.Boolean), key), true
 	})
 }
 
@@ -298,7 +298,7 @@ func (d *decoder) mode(n *yamldoc.Node, key string, c *Config) {
 	for i, m := range modes {
 		words[i] = m.String()
 	}
-	if i := d.Choose(n, key, words); i >= 0 {
+	if i := d.Enum(n, key, words); i >= 0 {
 		c.Mode = modes[i]
 	}
 }

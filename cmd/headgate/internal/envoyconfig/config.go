@@ -60,7 +60,7 @@ func configFields() []field[config] {
 
 func descriptorFields() []field[descriptor] {
 	metric := func(d *decoder, n *node, key string, x *descriptor) {
-		if d.YesNo(n, key) {
+		if d.Bool(n, key) {
 			x.metrics = append(x.metrics, n)
 		}
 	}
@@ -74,9 +74,9 @@ func descriptorFields() []field[descriptor] {
 		{Key: "descriptors", Read: func(d *decoder, n *node, key string, x *descriptor) {
 			x.below = readDescriptors(d, n, key)
 		}},
-		{Key: "shadow_mode", Read: func(d *decoder, n *node, key string, x *descriptor) { x.shadow = d.YesNo(n, key) }},
-		{Key: "quota_mode", Read: func(d *decoder, n *node, key string, x *descriptor) { x.quota = d.YesNo(n, key) }},
-		{Key: "share_threshold", Read: func(d *decoder, n *node, key string, x *descriptor) { x.shares = d.YesNo(n, key) }},
+		{Key: "shadow_mode", Read: func(d *decoder, n *node, key string, x *descriptor) { x.shadow = d.Bool(n, key) }},
+		{Key: "quota_mode", Read: func(d *decoder, n *node, key string, x *descriptor) { x.quota = d.Bool(n, key) }},
+		{Key: "share_threshold", Read: func(d *decoder, n *node, key string, x *descriptor) { x.shares = d.Bool(n, key) }},
 		{Key: "detailed_metric", Read: metric},
 		{Key: "value_to_metric", Read: metric},
 		{Key: "metadata", Read: func(_ *decoder, n *node, _ string, x *descriptor) { x.metadata = n }},
@@ -87,13 +87,13 @@ func limitFields() []field[rateLimit] {
 	return []field[rateLimit]{
 		{Key: "unit", Read: func(d *decoder, n *node, key string, l *rateLimit) {
 			if l.unit = strings.ToLower(n.Text); windows[l.unit] == 0 {
-				d.Choose(n, key, unitWords)
+				d.Enum(n, key, unitWords)
 			}
 		}},
 		{Key: "requests_per_unit", Read: func(d *decoder, n *node, key string, l *rateLimit) {
-			l.requests = d.Whole(n, key, 0, "")
+			l.requests = d.Int(n, key, 0, "")
 		}},
-		{Key: "unlimited", Read: func(d *decoder, n *node, key string, l *rateLimit) { l.unlimited = d.YesNo(n, key) }},
+		{Key: "unlimited", Read: func(d *decoder, n *node, key string, l *rateLimit) { l.unlimited = d.Bool(n, key) }},
 		{Key: "name", Read: func(d *decoder, n *node, key string, l *rateLimit) { l.name = scalar(d, n, key) }},
 		{Key: "replaces", Read: func(d *decoder, n *node, key string, l *rateLimit) {
 			for _, item := range list(d, n, key) {

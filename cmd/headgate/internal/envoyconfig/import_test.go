@@ -158,11 +158,11 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	const limit = "domain: d\ndescriptors: [{key: k, rate_limit: {"
 	tests := map[string]struct{ config, want string }{
-		"broken YAML":   {"domain: [d\n", "x:1:9: the [ has no ]"},
-		"tab":           {"domain: d\n\tdescriptors: []\n", "x:2:1: there is a tab here"},
+		"broken YAML":   {"domain: [d\n", "x:1:9: [ is never closed: add ]"},
+		"tab":           {"domain: d\n\tdescriptors: []\n", "x:2:1: tab in the indentation"},
 		"empty":         {"", "x:1:1: a config is one document"},
 		"two documents": {"domain: d\n---\ndomain: e\n", "x:1:1: a config is one document"},
-		"no mapping":    {"- domain: d\n", "x:1:1: a config wants keys and values"},
+		"no mapping":    {"- domain: d\n", "x:1:1: a config must be a mapping"},
 		"no domain":     {"descriptors: []\n", "x:1:1: a config needs a domain"},
 		"unknown key": {
 			"domain: d\ndescriptor: []\n",
@@ -175,13 +175,13 @@ func TestProblems(t *testing.T) {
 		"no list": {"domain: d\ndescriptors: {key: k}\n", "x:2:14: descriptors wants a list"},
 		"list of text": {
 			"domain: d\ndescriptors: [k]\n",
-			`x:2:15: a descriptor wants keys and values, not "k"`,
+			`x:2:15: a descriptor must be a mapping of keys to values, not "k"`,
 		},
 		"no key":        {"domain: d\ndescriptors: [{value: v}]\n", "x:2:15: a descriptor needs a key"},
-		"key is a list": {"domain: d\ndescriptors: [{key: [k]}]\n", "x:2:21: key wants text, not a list"},
+		"key is a list": {"domain: d\ndescriptors: [{key: [k]}]\n", "x:2:21: key: must be text, not a list"},
 		"unit": {
 			limit + "unit: minuet",
-			`x:2:43: unit is one of second, minute, hour, day, week, month, year, not "minuet"; did you mean minute?`,
+			`x:2:43: unit: must be one of second, minute, hour, day, week, month, year, not "minuet"; did you mean minute?`,
 		},
 		"no unit": {limit + "requests_per_unit: 1", "x:2:36: rate_limit needs a unit"},
 		"unlimited and unit": {
@@ -190,11 +190,11 @@ func TestProblems(t *testing.T) {
 		},
 		"negative": {
 			limit + "unit: day, requests_per_unit: -1",
-			"x:2:67: requests_per_unit is -1: write 0 or more",
+			"x:2:67: requests_per_unit -1: must be 0 or more",
 		},
 		"no number": {
 			limit + "unit: day, requests_per_unit: many",
-			"x:2:67: requests_per_unit wants a whole number",
+			"x:2:67: requests_per_unit: must be a whole number",
 		},
 		"replaces itself": {
 			limit + "unit: day, name: a, replaces: [{name: a}]",

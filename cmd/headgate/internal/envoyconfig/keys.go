@@ -24,7 +24,7 @@ func fields[T any](d *decoder, n *node, what string, table []field[T], into *T) 
 		key := e.Key.Text
 		switch {
 		case slices.Contains(own, key):
-			if e.Value.Kind != yamldoc.Nothing {
+			if e.Value.Kind != yamldoc.Null {
 				read.Entries = append(read.Entries, e)
 			}
 		case slices.Contains(known, key):
