@@ -21,11 +21,11 @@ const (
 	maxConditionDepth = 50
 )
 
-// conditionMaps are where attributes that are not built in come from.
-var conditionMaps = []string{"header", "cookie", "claim", "descriptor"}
+// attributeMaps are the sources of attributes that are not built in.
+var attributeMaps = []string{"header", "cookie", "claim", "descriptor"}
 
-// totalFunctions are those of CEL that have a value for all arguments, and so cannot fail while requests are decided.
-// Arithmetic may overflow, an index may be out of range and a conversion may not be possible: they are left out.
+// totalFunctions are the CEL functions that return a value for all arguments, and so cannot fail at request time. Arithmetic
+// (which may overflow), list indexes (which may be out of range) and conversions (which may be impossible) are left out.
 var totalFunctions = map[string][]string{
 	"_&&_": nil, "_||_": nil, "!_": nil, "_?_:_": nil, "_==_": nil, "_!=_": nil,
 	"_<_":        {"less_int64", "less_string"},
@@ -37,10 +37,10 @@ var totalFunctions = map[string][]string{
 	"_[_]":       {"index_map"},
 	"size":       {"size_string", "string_size"},
 	"startsWith": nil, "endsWith": nil, "contains": nil, "matches": nil,
-	"@not_strictly_false": nil, // what all and exists are made of
+	"@not_strictly_false": nil, // used by all and exists
 }
 
-// celEnvironment is CEL as conditions know it. It is made once, when the first condition is read.
+// celEnvironment returns the CEL environment of conditions. It is created once, when the first condition is compiled.
 var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	subset := env.NewLibrarySubset().SetDisableMacros(true)
 	for _, name := range slices.Sorted(maps.Keys(totalFunctions)) {
@@ -64,25 +64,25 @@ var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	for _, name := range headgate.BuiltIn() {
 		options = append(options, cel.Variable(name, cel.StringType))
 	}
-	for _, name := range conditionMaps {
+	for _, name := range attributeMaps {
 		options = append(options, cel.Variable(name, cel.MapType(cel.StringType, cel.StringType)))
 	}
 	return cel.NewCustomEnv(options...)
 })
 
-// textIn is the text of a value that CEL has found to be one.
+// textIn returns the text of a value that CEL has type-checked to be a string.
 func textIn(v ref.Val) string {
 	s, _ := v.(types.String)
 	return string(s)
 }
 
-// condition reads a line of CEL.
+// condition decodes and compiles a CEL expression.
 func (d *decoder) condition(n *node, key string) headgate.Condition {
 	s, ok := d.Text(n, key)
 	if !ok {
 		return headgate.Condition{}
 	}
-	if c, ok := d.known.conditions[s]; ok {
+	if c, ok := d.cache.conditions[s]; ok {
 		return c
 	}
 	c, problems := compileCondition(s)
@@ -91,25 +91,25 @@ func (d *decoder) condition(n *node, key string) headgate.Condition {
 		d.BadAt(line, column, key+": "+p.text)
 	}
 	if len(problems) == 0 {
-		d.known.conditions[s] = c
+		d.cache.conditions[s] = c
 	}
 	return c
 }
 
-// conditionProblem is what is wrong with a condition, and at which of its characters.
+// conditionProblem is a problem of a condition at a character offset.
 type conditionProblem struct {
 	offset int
 	text   string
 }
 
-// compileCondition makes a condition. CEL reads and checks it; what runs for each request is made of closures that take
-// no memory and have no way to fail.
+// compileCondition compiles a condition. CEL parses and type-checks it; closures that neither allocate nor fail evaluate it for
+// each request.
 func compileCondition(s string) (headgate.Condition, []conditionProblem) {
 	fail := func(format string, args ...any) (headgate.Condition, []conditionProblem) {
 		return headgate.Condition{}, []conditionProblem{{0, fmt.Sprintf(format, args...)}}
 	}
 	if strings.TrimSpace(s) == "" {
-		return fail("the condition is empty: remove the key, or write one like user_agent.startsWith(\"legacy/\")")
+		return fail("must not be empty: remove the key, or write a condition like user_agent.startsWith(\"legacy/\")")
 	}
 	environment, err := celEnvironment()
 	if err != nil {
@@ -121,16 +121,15 @@ func compileCondition(s string) (headgate.Condition, []conditionProblem) {
 	}
 	c := &compiler{tree: tree.NativeRep(), names: map[string]bool{}}
 	if out := tree.OutputType(); !out.IsExactType(cel.BoolType) {
-		return fail("a condition is true or false, and this is %s: compare it with something", typeWord(out.String()))
+		return fail("must be true or false, but is %s: compare it with a value", typeWord(out.String()))
 	}
 	holds := c.boolean(c.tree.Expr())
 	if c.problem != nil {
 		return headgate.Condition{}, []conditionProblem{*c.problem}
 	}
 	if c.cost() > maxConditionCost {
-		return fail("the condition may take too long: its estimated cost is %d steps, and the budget is %d: use startsWith, "+
-			"endsWith, contains or match.path in place of matches, begin regular expressions with ^, and repeat nothing that "+
-			"repeats itself", c.cost(), maxConditionCost)
+		return fail("too expensive: the estimated cost is %d steps, must be at most %d: use startsWith, endsWith, contains or "+
+			"match.path instead of matches, begin regular expressions with ^, and avoid nested repetitions", c.cost(), maxConditionCost)
 	}
 	return headgate.Condition{Text: s, Attributes: slices.Sorted(maps.Keys(c.names)), Steps: c.cost(), Holds: holds}, nil
 }

@@ -23,8 +23,8 @@ var (
 	operatorFor = regexp.MustCompile(`^@?_?(.+?)_?$`)
 )
 
-// explainIssues turns what CEL says into what a reader of rules can use. One mistake makes CEL stumble several times:
-// only the first of its syntax errors is told.
+// explainIssues converts CEL's errors to problems in the vocabulary of rules. One mistake often causes several syntax errors;
+// only the first one is reported.
 func explainIssues(s string, issues []*common.Error) []conditionProblem {
 	var all []conditionProblem
 	for _, issue := range issues {
@@ -41,7 +41,7 @@ func explainIssues(s string, issues []*common.Error) []conditionProblem {
 	return all
 }
 
-// explainIssue explains one of them; called is true if it is about a function.
+// explainIssue converts one error of CEL. Called is true if it is about a function.
 func explainIssue(message string, called bool) string {
 	if m := undeclared.FindStringSubmatch(message); m != nil {
 		return explainName(m[1], called)
@@ -50,15 +50,15 @@ func explainIssue(message string, called bool) string {
 		return explainOverload(m[1], m[2])
 	}
 	if m := noField.FindStringSubmatch(message); m != nil {
-		return "only header, cookie, claim and descriptor have names after a dot; this is " + typeWord(m[1])
+		return "only header, cookie, claim and descriptor support names after a dot; this is " + typeWord(m[1])
 	}
 	if m := wrongType.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("this is %s, and the list holds %s: a list is of one kind", typeWord(m[2]), typeWord(m[1]))
+		return fmt.Sprintf("list elements must have the same type: this is %s, the list holds %s", typeWord(m[2]), typeWord(m[1]))
 	}
 	if m := unexpected.FindStringSubmatch(message); m != nil {
 		switch m[1] {
 		case "<EOF>":
-			return "the condition ends too early"
+			return "unexpected end of the condition: complete it"
 		case "and", "or", "not":
 			return fmt.Sprintf("unexpected %q: write %s", m[1], map[string]string{"and": "&&", "or": "||", "not": "!"}[m[1]])
 		}
@@ -67,20 +67,20 @@ func explainIssue(message string, called bool) string {
 	if m := unreadable.FindStringSubmatch(message); m != nil {
 		switch first := m[1][:min(1, len(m[1]))]; first {
 		case "=":
-			return "one = is not enough: write == to compare"
+			return "unexpected =: write == to compare"
 		case "&", "|":
-			return fmt.Sprintf("write %s%s, not one alone", first, first)
+			return fmt.Sprintf("unexpected %s: write %s%s", first, first, first)
 		case "\"", "'":
-			return "the quote that begins here is never closed"
+			return "unclosed quote: add the closing quote"
 		}
-		return fmt.Sprintf("%q is not understood here", yamldoc.Shorten(m[1]))
+		return fmt.Sprintf("unexpected %q", yamldoc.Shorten(m[1]))
 	}
 	switch {
 	case strings.Contains(message, "expression code point size exceeds limit"):
-		return fmt.Sprintf("the condition is longer than %d characters: use match, or make several rules of it",
+		return fmt.Sprintf("the condition is longer than %d characters: use match, or split the rule",
 			maxConditionRunes)
 	case strings.Contains(message, "recursion limit"):
-		return fmt.Sprintf("the condition is nested more than %d deep", maxConditionDepth)
+		return fmt.Sprintf("the condition is nested more than %d levels deep: simplify it", maxConditionDepth)
 	}
 	return strings.TrimPrefix(message, "Syntax error: ")
 }
@@ -89,29 +89,31 @@ var conditionFunctions = []string{
 	"startsWith", "endsWith", "contains", "matches", "size", "number", "lowerAscii", "all", "exists",
 }
 
+// explainName explains an unknown attribute or, if called, an unknown function.
 func explainName(name string, called bool) string {
 	operator := operatorFor.ReplaceAllString(name, "$1")
-	known, what := slices.Concat(headgate.BuiltIn(), conditionMaps), "attribute"
+	known, kind := slices.Concat(headgate.BuiltIn(), attributeMaps), "attribute"
 	if called {
-		known, what = conditionFunctions, "function"
+		known, kind = conditionFunctions, "function"
 	}
 	near := yamldoc.Nearest(name, known)
 	switch {
 	case near != "":
-		return fmt.Sprintf("there is no %s %q; did you mean %s?", what, name, near)
+		return fmt.Sprintf("unknown %s %q; did you mean %s?", kind, name, near)
 	case slices.Contains([]string{"-", "*", "/", "%"}, operator):
-		return operator + " is not available: arithmetic can fail while requests are decided"
+		return operator + " is not available: arithmetic could fail at request time"
 	case name == "has":
-		return "has is not available: an absent attribute is empty, so compare it with \"\""
+		return "has is not available: an absent attribute is the empty string: compare it with \"\""
 	case name == "int" || name == "uint" || name == "double":
-		return name + " can fail while requests are decided: write number(…), which is 0 for what is no whole number"
+		return name + " is not available, because it could fail at request time: use number(…), which returns 0 for text that is not a whole number"
 	case called:
-		return fmt.Sprintf("there is no function %q; there are %s", name, strings.Join(known, ", "))
+		return fmt.Sprintf("unknown function %q; available functions: %s", name, strings.Join(known, ", "))
 	}
-	return fmt.Sprintf("there is no attribute %q; there are %s, and header[\"x\"], cookie[\"x\"], claim[\"x\"] and "+
-		"descriptor[\"x\"]; text is written in quotes", name, strings.Join(headgate.BuiltIn(), ", "))
+	return fmt.Sprintf("unknown attribute %q; available attributes: %s, header[\"x\"], cookie[\"x\"], claim[\"x\"] and "+
+		"descriptor[\"x\"]; text needs quotes", name, strings.Join(headgate.BuiltIn(), ", "))
 }
 
+// explainOverload explains operands of unsupported types.
 func explainOverload(name, applied string) string {
 	words := typeNames.FindAllString(applied, -1)
 	for i, t := range words {
@@ -121,22 +123,23 @@ func explainOverload(name, applied string) string {
 	switch on := strings.Join(words, " and "); operator {
 	case "==", "!=", "<", "<=", ">", ">=":
 		if slices.Contains(words, "text") && slices.Contains(words, "a number") {
-			return operator + " does not work on " + on + ": put the number in quotes, or write number(…) around the text"
+			return operator + " does not support " + on + ": quote the number, or convert the text with number(…)"
 		}
-		return operator + " does not work on " + on
+		return operator + " does not support " + on
 	case "in":
-		return "in wants a list after it: in [\"a\", \"b\"]"
+		return "in requires a list: in [\"a\", \"b\"]"
 	case "+":
-		return "+ joins texts and nothing else: arithmetic can fail while requests are decided"
+		return "+ only concatenates texts: arithmetic could fail at request time"
 	case "[_]":
-		return "only header, cookie, claim and descriptor have brackets after them: header[\"x-app\"]"
+		return "only header, cookie, claim and descriptor support brackets: header[\"x-app\"]"
 	case "&&", "||", "!", "?_:":
-		return operator + " wants true or false, not " + on
+		return operator + " requires true or false, not " + on
 	default:
-		return operator + " does not work on " + strings.Join(words, ", ")
+		return operator + " does not support " + strings.Join(words, ", ")
 	}
 }
 
+// typeWord returns the name of a CEL type in errors.
 func typeWord(t string) string {
 	switch {
 	case t == "string":
@@ -148,12 +151,12 @@ func typeWord(t string) string {
 	case strings.HasPrefix(t, "list"):
 		return "a list"
 	case strings.HasPrefix(t, "map"):
-		return "a map, of which one name is to be picked: header[\"x-app\"]"
+		return "a map: select one name, like header[\"x-app\"]"
 	}
 	return t
 }
 
-// offsetOf is the character that a place in a text stands for.
+// offsetOf returns the character offset of a CEL location.
 func offsetOf(s string, at common.Location) int {
 	offset := 0
 	for range at.Line() - 1 {

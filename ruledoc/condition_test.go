@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// conditionTests have the requests for which each condition holds and for which it does not.
+// conditionTests are conditions with requests for which they hold, and requests for which they do not.
 var conditionTests = []struct {
 	text       string
 	attributes []string
@@ -128,7 +128,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// celOf is the condition as CEL itself evaluates it.
+// celOf returns the condition as CEL itself evaluates it.
 func celOf(t testing.TB, text string) func(headgate.Attributes) (bool, error) {
 	t.Helper()
 	environment, err := celEnvironment()
@@ -149,7 +149,7 @@ func celOf(t testing.TB, text string) func(headgate.Attributes) (bool, error) {
 			vars[name] = a[name]
 		}
 		vars["client"] = clientOf(a)
-		for _, source := range conditionMaps {
+		for _, source := range attributeMaps {
 			values := map[string]string{"x-app": "", "plan": "", "Beta": "", "k e y": "", "x-rows": ""}
 			for name, value := range a {
 				if rest, ok := strings.CutPrefix(name, source+"."); ok {
@@ -167,8 +167,8 @@ func celOf(t testing.TB, text string) func(headgate.Attributes) (bool, error) {
 	}
 }
 
-// Our closures and CEL's interpreter must agree.
-func TestConditionsAreCEL(t *testing.T) {
+// TestConditionsAgreeWithCEL compares the closures with CEL's interpreter.
+func TestConditionsAgreeWithCEL(t *testing.T) {
 	t.Parallel()
 	values := []string{"", "a", "x", "k", "free", "eu", "legacy/1", "/a/b", "/v1/x", "101", "-3", "n", "é", "x1y2"}
 	named := []string{"header.x-app", "claim.plan", "cookie.Beta", "descriptor.k e y", "header.x-rows"}
@@ -192,13 +192,13 @@ func TestConditionsAreCEL(t *testing.T) {
 				t.Fatalf("%s: %v", test.text, err)
 			}
 			if got := c.Holds(a); got != want {
-				t.Errorf("%s: %t, CEL says %t, for %v", test.text, got, want, a)
+				t.Errorf("%s: got %t, CEL returns %t, for %v", test.text, got, want, a)
 			}
 		}
 	}
 }
 
-// A condition is asked about each reading of a request, so that no spelling escapes it.
+// TestConditionReadings checks that a condition is evaluated for each reading of a request, so that no spelling evades it.
 func TestConditionReadings(t *testing.T) {
 	t.Parallel()
 	c, problems := compileCondition(`path == "/admin" && method == "POST"`)
@@ -239,11 +239,11 @@ func TestConditionBounds(t *testing.T) {
 	list := func(n int) string { return "[" + strings.Repeat(`"a",`, n) + `"a"]` }
 	for text, want := range map[string]string{
 		`path == "` + strings.Repeat("a", 2048) + `"`:                                   "longer than 2048 characters",
-		strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200):                    "nested more than 50 deep",
+		strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200):                    "nested more than 50 levels deep",
 		strings.Repeat("!", 1000) + "true":                                              "",
 		list(60) + `.all(x, ` + list(60) + `.all(y, x == y))`:                           "too large",
-		`path.matches("x{900}")`:                                                        "take too long",
-		list(200) + `.exists(x, path.contains(x))`:                                      "take too long",
+		`path.matches("x{900}")`:                                                        "too expensive",
+		list(200) + `.exists(x, path.contains(x))`:                                      "too expensive",
 		`[path, path, path].exists(x, [x + x].exists(y, [y + y].exists(z, z == path)))`: "",
 	} {
 		_, problems := compileCondition(text)
@@ -256,19 +256,19 @@ func TestConditionBounds(t *testing.T) {
 	}
 }
 
-func TestConditionTakesNoMemory(t *testing.T) {
+func TestConditionDoesNotAllocate(t *testing.T) {
 	c, _ := compileCondition(`path.startsWith("/api/") && header["x-app"] in ["a", "b"] &&
 		number(header["x-rows"]) > 3 && path.matches("[0-9]$")`)
 	a := headgate.Attributes{"path": "/api/1", "method": "GET", "header.x-app": "b", "header.x-rows": "4"}
 	if !c.Holds(a) {
 		t.Fatal("does not hold")
 	}
-	least := 1.
-	for range 10 { // what else goes on in this process is counted as well
-		least = min(least, testing.AllocsPerRun(100, func() { c.Holds(a) }))
+	allocs := 1.
+	for range 10 { // other goroutines of the process are counted too, so take the minimum
+		allocs = min(allocs, testing.AllocsPerRun(100, func() { c.Holds(a) }))
 	}
-	if least != 0 {
-		t.Errorf("%v allocations", least)
+	if allocs != 0 {
+		t.Errorf("%v allocations", allocs)
 	}
 }
 
@@ -331,10 +331,10 @@ func FuzzCondition(f *testing.F) {
 		}
 		want, err := celOf(t, text)(a)
 		if err != nil {
-			return // a name that the reference's maps lack
+			return // a name that is not in the reference's maps
 		}
 		if got := c.Holds(a); got != want {
-			t.Errorf("%s: %t, CEL says %t, for %v", text, got, want, a)
+			t.Errorf("%s: got %t, CEL returns %t, for %v", text, got, want, a)
 		}
 	})
 }

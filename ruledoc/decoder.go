@@ -7,32 +7,32 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// decoder turns the nodes of one source into rules. The part of the document that it is in is a rule, by its ID.
+// decoder converts the nodes of one source to rules. Its In is the ID of the rule that is being decoded.
 type decoder struct {
 	yamldoc.Decoder
-	known *known
+	cache *cache
 }
 
-// known is what takes long to make, and is the same wherever a document has it.
-type known struct {
+// cache holds values that are expensive to create and may occur many times in a document.
+type cache struct {
 	conditions map[string]headgate.Condition
 	zones      map[string]*time.Location
 }
 
-func newDecoder(s source, number int, report *yamldoc.Report, known *known) *decoder {
-	d := &decoder{known: known}
+func newDecoder(s source, number int, report *yamldoc.Report, cache *cache) *decoder {
+	d := &decoder{cache: cache}
 	d.Source, d.Number, d.Report, d.NoValue = s, number, report, noValue
 	return d
 }
 
-// noValue is what to write for keys without a value.
+// noValue holds the remedies for keys without a value.
 var noValue = map[string]string{
-	"by": "write by: [ip] to count each address, or by: [] for one counter for everybody",
+	"by": "write by: [ip] to count per address, or by: [] for one counter for all requests",
 }
 
 type (
 	node  = yamldoc.Node
 	entry = yamldoc.Entry
-	// testField is a key of a file of rule tests.
+	// testField is a key of a rule test file.
 	testField[T any] = yamldoc.Field[*decoder, T]
 )

@@ -1,6 +1,6 @@
-// Package ruledoc reads and writes rules as people do: YAML or JSON documents with conditions in CEL, and a flat form.
+// Package ruledoc parses and encodes rules in YAML or JSON documents with conditions in CEL, and in a flat form.
 //
-// It knows the document's words, where each of them stands, and how to say what is wrong with it: everything at once,
-// each with its place and what to write instead. It watches the files, keeps the last good rules, and runs tests of
-// rules. What a rule means is for package headgate, which never learns of YAML or CEL.
+// It knows the document's keys and reports all errors of a document at once, each with its position and a remedy. It
+// watches rule files, saves the last good rules, and runs rule tests. Package headgate defines what a rule does, and knows
+// neither YAML nor CEL.
 package ruledoc

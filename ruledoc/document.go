@@ -9,25 +9,25 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// Document is what rule files say.
+// Document is the content of one or more rule files.
 type Document struct {
-	// Files are those that were read, in order.
+	// Files are the names of the files, in the order in which they were read.
 	Files []string
-	// Rules are compiled, and capped by Mode.
+	// Rules is the compiled rules with Mode applied.
 	Rules *headgate.RuleSet
-	// Source is the rules as they were written, in order.
+	// Source is the rules as written, in document order.
 	Source []headgate.Rule
-	// Mode is the most that any rule may do. If several files have one, the most restrictive holds, so that a file with
-	// nothing but "mode: off" stops everything.
+	// Mode caps the mode of all rules. If several files set it, off takes precedence over shadow and shadow over enforce, so that
+	// a file that only contains "mode: off" disables all rules.
 	Mode headgate.Mode
-	// Overrides and Exemptions are those written beside the rules; expired ones are among them and have no effect.
+	// Overrides and Exemptions are those of the files. They include expired ones, which have no effect.
 	Overrides  []headgate.Override
 	Exemptions []headgate.Exemption
 }
 
-// Load reads files and directories as one document. Of a directory it takes *.yaml, *.yml and *.json in the order of
-// their names, without descending; hidden files and those ending in _test are left out. If the files could be read but
-// not understood, its error is an Errors.
+// Load reads files and directories as one document. From a directory it reads *.yaml, *.yml and *.json in the order of
+// their names, without subdirectories, hidden files and files whose name ends in _test. If the files are readable but
+// invalid, the error is of type Errors.
 func Load(paths ...string) (*Document, error) {
 	sources, err := readFiles(paths)
 	if err != nil {
@@ -36,16 +36,16 @@ func Load(paths ...string) (*Document, error) {
 	return parseSources(sources)
 }
 
-// Parse reads one document in YAML or JSON. Name stands for its file in errors, which are of type Errors.
+// Parse parses one document in YAML or JSON. Errors are of type Errors and name the file by name.
 func Parse(name string, data []byte) (*Document, error) {
 	return parseSources([]source{{Name: name, Data: data}})
 }
 
-// ParseRule reads one rule in YAML or JSON, without the list that it stands in within a document. Name stands for its file
-// in errors, which are of type Errors.
+// ParseRule parses a single rule in YAML or JSON: one item of a document's list of rules. Errors are of type Errors and
+// name the file by name.
 func ParseRule(name string, data []byte) (headgate.Rule, error) {
 	r := newReader(source{Name: name, Data: data})
-	r.readOne("there is no rule here: write its keys and values (id, by, limit …)", r.addRule)
+	r.readOne("no rule found: write its keys and values (id, by, limit …)", r.addRule)
 	r.compile()
 	if err := r.errors(); err != nil {
 		return headgate.Rule{}, err
@@ -53,12 +53,12 @@ func ParseRule(name string, data []byte) (headgate.Rule, error) {
 	return r.document.Source[0], nil
 }
 
-// parseSources reads all sources as one document.
+// parseSources parses all sources as one document.
 func parseSources(sources []source) (*Document, error) {
 	r := newReader(sources...)
 	for i := range r.sources {
 		r.document.Files = append(r.document.Files, r.sources[i].Name)
-		r.read(i, "the file is empty: write \"rules: []\" if it is to have no rules", r.readDocument)
+		r.read(i, "the file is empty: write \"rules: []\" for a file without rules", r.readDocument)
 	}
 	r.readExceptions()
 	r.compile()
@@ -68,26 +68,26 @@ func parseSources(sources []source) (*Document, error) {
 	return &r.document, nil
 }
 
-// reader brings together what the sources say.
+// reader merges the content of all sources into one document.
 type reader struct {
 	sources  []source
 	report   yamldoc.Report
 	document Document
-	rules    []*readRule
-	ids      map[string]*readRule
-	known    known
-	broken   bool // a source could not be read at all, so that its rules are not known
-	// Exceptions are read when all rules are known.
+	rules    []*parsedRule
+	ids      map[string]*parsedRule
+	cache    cache
+	broken   bool // a source could not be parsed at all, so its rules are unknown
+	// Exceptions are decoded after all rules.
 	overrides, exemptions []exceptionNode
 }
 
 func newReader(sources ...source) *reader {
-	r := &reader{sources: slices.Clone(sources), ids: map[string]*readRule{}}
-	r.known = known{map[string]headgate.Condition{}, map[string]*time.Location{}}
+	r := &reader{sources: slices.Clone(sources), ids: map[string]*parsedRule{}}
+	r.cache = cache{map[string]headgate.Condition{}, map[string]*time.Location{}}
 	return r
 }
 
-// errors is everything that is wrong with the sources, as an Errors, or nil.
+// errors returns all problems of the sources as Errors, or nil.
 func (r *reader) errors() error { return errorsOf(&r.report, r.sources) }
 
 type exceptionNode struct {
@@ -95,38 +95,39 @@ type exceptionNode struct {
 	node    *node
 }
 
-// top is a document's mapping: what it is read into, and what it is written from.
-type top struct {
+// rootMapping is the top-level mapping of a document, for decoding and encoding.
+type rootMapping struct {
 	reader   *reader
 	document *Document
 	mode     headgate.Mode
 }
 
-var topKeys = objectOf(
-	wordField("mode", "the most that any rule may do: `shadow` or `off` is the kill switch; if several files have it, the most "+
-		"restrictive holds", modeWords, func(t *top) *headgate.Mode { return &t.mode }),
-	listField("rules", "the rules; their order does not matter", "rule", func(t *top, d *decoder, item *node) { t.reader.addRule(d, item) },
-		func(e *encoder, t *top) *node { return listOf(e, t.document.Source, (*encoder).documentRule) }),
-	listField("overrides", "[other limits for single subjects](#overrides-tiers-and-exemptions)", "override",
-		func(t *top, d *decoder, item *node) {
+var documentKeys = newObject(
+	enumField("mode", "caps the mode of all rules: with `shadow` no rule denies, with `off` no rule applies (the kill switch); if several files "+
+		"set it, `off` takes precedence over `shadow`, and `shadow` over `enforce`", modeNames, func(t *rootMapping) *headgate.Mode { return &t.mode }),
+	listField("rules", "the rules, in any order", "rule", func(t *rootMapping, d *decoder, item *node) { t.reader.addRule(d, item) },
+		func(e *encoder, t *rootMapping) *node { return listOf(e, t.document.Source, (*encoder).documentRule) }),
+	listField("overrides", "[other limits for individual subjects](#overrides-tiers-and-exemptions)", "override",
+		func(t *rootMapping, d *decoder, item *node) {
 			t.reader.overrides = append(t.reader.overrides, exceptionNode{d, item})
 		},
-		func(e *encoder, t *top) *node { return listOf(e, t.document.Overrides, (*encoder).override) }),
-	listField("exemptions", "who is free of a rule, or of all rules", "exemption",
-		func(t *top, d *decoder, item *node) {
+		func(e *encoder, t *rootMapping) *node { return listOf(e, t.document.Overrides, (*encoder).override) }),
+	listField("exemptions", "subjects that are exempt from one rule or from all rules", "exemption",
+		func(t *rootMapping, d *decoder, item *node) {
 			t.reader.exemptions = append(t.reader.exemptions, exceptionNode{d, item})
 		},
-		func(e *encoder, t *top) *node { return listOf(e, t.document.Exemptions, (*encoder).exemption) }),
+		func(e *encoder, t *rootMapping) *node { return listOf(e, t.document.Exemptions, (*encoder).exemption) }),
 )
 
-func (d *decoder) list(n *node, key, what string) []*node {
+// list returns the items of a list. It adds an error if n is not a list.
+func (d *decoder) list(n *node, key string) []*node {
 	if n.Kind != yamldoc.List {
-		d.Bad(n, "%s wants a list: begin each of the %s with a dash", key, what)
+		d.Bad(n, "%s: must be a list: start each item with a dash", key)
 	}
 	return n.Items
 }
 
-// read hands out the documents of the source with this number; empty says what is wrong if there is none.
+// read parses the source with this index and calls each for its documents. Empty is the problem if there is no document.
 func (r *reader) read(number int, empty string, each func(*decoder, *node)) {
 	checked, problem := check(r.sources[number])
 	r.sources[number] = checked
@@ -139,7 +140,7 @@ func (r *reader) read(number int, empty string, each func(*decoder, *node)) {
 	for _, p := range problems {
 		r.report.Add(number, p)
 	}
-	d := newDecoder(checked, number, &r.report, &r.known)
+	d := newDecoder(checked, number, &r.report, &r.cache)
 	if len(documents) == 0 {
 		r.broken = true
 		if len(problems) == 0 {
@@ -151,12 +152,12 @@ func (r *reader) read(number int, empty string, each func(*decoder, *node)) {
 	}
 }
 
-// readOne is read for a source with a single document.
+// readOne works like read, for a source that must have exactly one document.
 func (r *reader) readOne(empty string, read func(*decoder, *node)) {
 	seen := false
 	r.read(0, empty, func(d *decoder, n *node) {
 		if seen {
-			d.Bad(n, "one document is wanted, and this is another: write it apart")
+			d.Bad(n, "only one document is allowed here: remove this one")
 			return
 		}
 		seen = true
@@ -166,33 +167,34 @@ func (r *reader) readOne(empty string, read func(*decoder, *node)) {
 
 func (r *reader) readDocument(d *decoder, n *node) {
 	if n.Kind == yamldoc.List {
-		d.Bad(n, "write rules: on the line before the list, and indent the list")
+		d.Bad(n, "the document must be a mapping, not a list: write rules: on the line above the list, and indent the list")
 		return
 	}
 	if _, ok := n.Get("id"); ok {
-		d.Bad(n, "a rule stands in a list: write rules: first, and the rule below it after a dash")
+		d.Bad(n, "a rule must be an item of the list rules: write rules: first, then the rule below it after a dash")
 		return
 	}
-	// Keys that begin with x- are for anchors and for other programs; $schema tells editors about JSON files.
-	own := n.Without(func(key string) bool { return strings.HasPrefix(key, "x-") || key == "$schema" })
-	t := top{reader: r}
-	topKeys.read(d, own, "a rule file", &t)
+	// Keys that begin with x- are for anchors and for other programs; $schema is for editors of JSON files.
+	known := n.Without(func(key string) bool { return strings.HasPrefix(key, "x-") || key == "$schema" })
+	t := rootMapping{reader: r}
+	documentKeys.read(d, known, "a rule file", &t)
 	r.document.Mode = max(r.document.Mode, t.mode)
 }
 
 func (r *reader) addRule(d *decoder, n *node) {
 	if n.Kind != yamldoc.Mapping {
-		d.Bad(n, "a rule wants keys and values (id, by, limit …), not %s", n.Describe())
+		d.Bad(n, "a rule must be a mapping of keys to values (id, by, limit …), not %s", n.Describe())
 		return
 	}
-	rule := d.readRule(n)
+	rule := d.parseRule(n)
 	r.rules = append(r.rules, rule)
 	if r.ids[rule.ID] == nil {
 		r.ids[rule.ID] = rule
 	}
 }
 
-// readExceptions leaves out those of rules that could not be read, about which nothing can be said.
+// readExceptions decodes overrides and exemptions, unless some rules are unknown: it could not check whether their rules
+// exist.
 func (r *reader) readExceptions() {
 	if r.broken {
 		return

@@ -24,14 +24,14 @@ func mustParse(t testing.TB, text string) *Document {
 	return d
 }
 
-// TestEveryKey holds every_key.yaml to the fields of package headgate: it has a key for each of them, whose value is not the default.
-// What the values are read and written as is in testdata/encoded.
+// TestEveryKey checks that every_key.yaml sets each field of package headgate's types to a value that is not the default.
+// testdata/encoded has the values after decoding and encoding.
 func TestEveryKey(t *testing.T) {
 	t.Parallel()
 	d := mustParse(t, string(fixtures(t, "good")["every_key.yaml"]))
 	set := map[string]bool{}
-	for _, said := range []any{d.Source, d.Overrides, d.Exemptions} {
-		noteFields(set, reflect.ValueOf(said))
+	for _, value := range []any{d.Source, d.Overrides, d.Exemptions} {
+		noteFields(set, reflect.ValueOf(value))
 	}
 	for field, ok := range set {
 		if !ok {
@@ -39,11 +39,11 @@ func TestEveryKey(t *testing.T) {
 		}
 	}
 	if len(set) < 60 {
-		t.Errorf("only %d fields were looked at", len(set))
+		t.Errorf("only %d fields were checked", len(set))
 	}
 }
 
-// noteFields notes for all fields of the structs in a value, at any depth, whether one of the structs sets them.
+// noteFields records for all fields of the structs in a value, at any depth, whether one of the structs sets them.
 func noteFields(set map[string]bool, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -81,8 +81,9 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// How a limit counts comes from the one whose place it takes: another algorithm would be another counter.
-func TestLimitsCountLikeThoseTheyReplace(t *testing.T) {
+// TestReplacingLimitInheritsAlgorithm checks that a limit uses the algorithm of the limit that it replaces: another algorithm
+// would use another counter.
+func TestReplacingLimitInheritsAlgorithm(t *testing.T) {
 	t.Parallel()
 	d := mustParse(t, `
 rules:
@@ -121,7 +122,7 @@ overrides:
 	}
 }
 
-func TestModeIsTheMostRestrictive(t *testing.T) {
+func TestStrictestModeApplies(t *testing.T) {
 	t.Parallel()
 	d := mustParse(t, "mode: shadow\n---\nrules: []\n---\nmode: enforce\n")
 	if d.Mode != headgate.Shadow || !strings.HasSuffix(d.Rules.Version(), "+shadow") {
@@ -170,19 +171,19 @@ func TestLoad(t *testing.T) {
 
 	write("rules/d.yaml", rule("b"))
 	_, err = Load(filepath.Join(dir, "rules"))
-	want := fmt.Sprintf("%s:1:14: rule \"b\": id: duplicate: ids name counters and must be unique; "+
-		"the other one is at %s:1:14",
+	want := fmt.Sprintf("%s:1:14: rule \"b\": id is the id of another rule: ids make counters and must differ; "+
+		"the other rule is at %s:1:14",
 		filepath.Join(dir, "rules", "d.yaml"), filepath.Join(dir, "rules", "b.yml"))
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 
 	for name, paths := range map[string][]string{
-		"no file or directory is named":                   nil,
-		"there is no *.yaml, *.yml or *.json in":          {filepath.Dir(write("empty/README.md", ""))},
+		"no file or directory given":                      nil,
+		"no *.yaml, *.yml or *.json file in":              {filepath.Dir(write("empty/README.md", ""))},
 		"no such file or directory":                       {filepath.Join(dir, "missing.yaml")},
 		"the file is larger than 16 MB":                   {write("large.yaml", strings.Repeat("#", maxBytes+1))},
-		"to run without rules, put a file with \"rules: ": {filepath.Join(dir, "empty")},
+		"to run without rules, add a file with \"rules: ": {filepath.Join(dir, "empty")},
 	} {
 		if _, err := Load(paths...); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want %s", err, name)
@@ -219,11 +220,11 @@ func TestParseRule(t *testing.T) {
 		t.Errorf("%v: %+v", err, r)
 	}
 	for text, want := range map[string]string{
-		"":                                 "search:1:1: there is no rule here: write its keys and values (id, by, limit …)",
-		"[{id: a}]":                        "search:1:1: a rule wants keys and values (id, by, limit …), not a list",
-		"id: a\nby: [ip]\nlimit: 10/minut": "search:3:8: rule \"a\": limit: there is no unit \"minut\"; did you mean 10/minute?",
-		"id: a\nby: [ipp]\nlimit: 1/s":     "search:2:6: rule \"a\": by: there is no attribute \"ipp\"; did you mean ip?",
-		"{id: a, by: [], limit: 1/s}\n---\nid: b\n": "search:3:1: one document is wanted, and this is another: write it apart",
+		"":                                 "search:1:1: no rule found: write its keys and values (id, by, limit …)",
+		"[{id: a}]":                        "search:1:1: a rule must be a mapping of keys to values (id, by, limit …), not a list",
+		"id: a\nby: [ip]\nlimit: 10/minut": "search:3:8: rule \"a\": limit: unknown unit \"minut\"; did you mean 10/minute?",
+		"id: a\nby: [ipp]\nlimit: 1/s":     "search:2:6: rule \"a\": by: unknown attribute \"ipp\"; did you mean ip?",
+		"{id: a, by: [], limit: 1/s}\n---\nid: b\n": "search:3:1: only one document is allowed here: remove this one",
 	} {
 		_, err := ParseRule("search", []byte(text))
 		var all Errors
@@ -233,20 +234,20 @@ func TestParseRule(t *testing.T) {
 	}
 }
 
-func TestManyErrorsAreCut(t *testing.T) {
+func TestNumberOfErrorsIsBounded(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("a.yaml", []byte("rules:\n"+strings.Repeat("  - {id: x, by: [ip], limt: 1/s}\n", 5000)))
-	const told = 200
+	const reported = 200
 	var all Errors
-	if !errors.As(err, &all) || len(all) != told+1 {
+	if !errors.As(err, &all) || len(all) != reported+1 {
 		t.Fatalf("%d errors", len(all))
 	}
-	if last := all[told].Problem; !strings.HasSuffix(last, "more problems after this one") {
+	if last := all[reported].Problem; !strings.HasSuffix(last, "more problems after this one") {
 		t.Error(last)
 	}
 }
 
-// tenThousand is a file of 10,000 rules of several kinds; each tenth has a condition of its own.
+// tenThousand returns a file of 10,000 rules; every tenth has its own condition.
 func tenThousand() []byte {
 	var b strings.Builder
 	b.WriteString("rules:\n")
@@ -274,7 +275,7 @@ func BenchmarkParse10000(b *testing.B) {
 	}
 }
 
-// What a change of one rule among 10,000 costs: that one is read, and all of them are compiled.
+// BenchmarkCompile10000 measures most of the cost of changing one rule among 10,000: one is parsed, all are compiled.
 func BenchmarkCompile10000(b *testing.B) {
 	rules := mustParse(b, string(tenThousand())).Source
 	b.ReportAllocs()
@@ -321,7 +322,7 @@ func FuzzParse(f *testing.F) {
 		d, err := Parse("fuzz.yaml", data)
 		if err == nil {
 			if again, err := Parse("fuzz.yaml", data); err != nil || again.Rules.Version() != d.Rules.Version() {
-				t.Errorf("the second time: %v", err)
+				t.Errorf("parsed again: %v", err)
 			}
 			return
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// EncodeRule writes a rule as the JSON document that ParseRule reads. The same rule is always the same bytes: keys are in
-// the order of the documentation, those that would say nothing are left out, and limits are in their shortest form. It
-// fails for what no document can say: a rule that does not compile, a condition made in Go, a window finer than a
-// millisecond.
+// EncodeRule encodes a rule as a JSON document for ParseRule. The encoding is deterministic: keys are in the order of the
+// documentation, defaults are omitted, and limits are in their shortest form. It returns an error for a rule that a document
+// cannot express: one that does not compile, has a condition written in Go, or has a window that is not a whole number of
+// milliseconds.
 func EncodeRule(r headgate.Rule) ([]byte, error) {
 	n, _, err := encodeRule(r)
 	if err != nil {
@@ -25,33 +25,33 @@ func EncodeRule(r headgate.Rule) ([]byte, error) {
 	return encodeJSON(n), nil
 }
 
-// encodeRule makes the tree of a rule, and says how the limits of its overrides count when they are read.
-func encodeRule(r headgate.Rule) (n *node, like func(limit string) how, err error) {
+// encodeRule returns the tree of a rule, and the defaults with which the limits of its overrides will be decoded.
+func encodeRule(r headgate.Rule) (n *node, defaults func(limit string) limitDefaults, err error) {
 	if _, err := headgate.Compile(r); err != nil {
 		return nil, nil, err
 	}
 	var e encoder
-	read := written(r)
-	n = ruleKeys.write(&e, "", read)
+	encodable := encodableRule(r)
+	n = ruleKeys.write(&e, "", encodable)
 	if e.problem != nil {
 		return nil, nil, fmt.Errorf("rule %q: %w", r.ID, e.problem)
 	}
-	return n, read.likeOverride, nil
+	return n, encodable.overrideDefaults, nil
 }
 
-// written returns a rule made ready to be written.
-func written(r headgate.Rule) *readRule {
+// encodableRule returns a rule with the state that encoding needs.
+func encodableRule(r headgate.Rule) *parsedRule {
 	algorithm := commonAlgorithm(r)
-	own := readPlan{Plan: headgate.Plan{Limit: r.Limit, Limits: r.Limits}, like: func(string) how { return how{algorithm: algorithm} }}
-	return &readRule{Rule: r, algorithm: &algorithm, own: own}
+	own := parsedPlan{Plan: headgate.Plan{Limit: r.Limit, Limits: r.Limits}, defaults: func(string) limitDefaults { return limitDefaults{algorithm: algorithm} }}
+	return &parsedRule{Rule: r, algorithm: &algorithm, own: own}
 }
 
-// Settings yields the keys of a rule that do not go without saying, in the order of the documentation, each with its value: a text as it
-// is, all else in JSON. It passes over those in except, and over what cannot be written; EncodeRule says what that is.
+// Settings yields the keys of a rule that differ from their defaults, in the order of the documentation, with their values:
+// text as is, anything else in JSON. It skips the keys in except and values that cannot be encoded; EncodeRule reports those.
 func Settings(r headgate.Rule, except ...string) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		var e encoder
-		from := written(r)
+		from := encodableRule(r)
 		for _, f := range ruleKeys.fields {
 			if slices.Contains(except, f.key) {
 				continue
@@ -71,51 +71,54 @@ func Settings(r headgate.Rule, except ...string) iter.Seq2[string, string] {
 	}
 }
 
-// commonAlgorithm is how the first of a rule's limits counts that can count in several ways; the others say it where they
-// differ.
+// commonAlgorithm returns the algorithm of the first limit of a rule that is not a quota. Limits with another algorithm are
+// encoded with it.
 func commonAlgorithm(r headgate.Rule) headgate.Algorithm {
 	limits := []headgate.Limit{r.Limit}
 	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
 		limits = append(limits, r.Limits[name])
 	}
 	for _, l := range limits {
-		if like, ok := howOf(l); ok {
-			return like.algorithm
+		if defaults, ok := defaultsFrom(l); ok {
+			return defaults.algorithm
 		}
 	}
 	return headgate.TokenBucket
 }
 
-// encoder makes the trees of values, and keeps the first thing that cannot be written.
+// encoder creates the trees of values, and records the first value that cannot be encoded.
 type encoder struct {
 	problem error
-	likes   map[string]func(limit string) how // how overrides of the document's rules count
+	// overrideDefaults holds, by rule, the defaults of the limits of its overrides.
+	overrideDefaults map[string]func(limit string) limitDefaults
 }
 
+// bad records a problem, unless there is one already.
 func (e *encoder) bad(what, format string, args ...any) {
 	e.problem = cmp.Or(e.problem, fmt.Errorf("%s: "+format, append([]any{what}, args...)...))
 }
 
-func mapping() *node { return &node{Kind: yamldoc.Mapping} }
+func mappingNode() *node { return &node{Kind: yamldoc.Mapping} }
 
-// put adds an entry, unless there is no value.
+// put adds an entry, unless the value is nil.
 func put(n *node, key string, value *node) {
 	if value != nil {
 		n.Entries = append(n.Entries, entry{Key: &node{Kind: yamldoc.Text, Text: key}, Value: value})
 	}
 }
 
-func yesOrNo(v bool) *node { return &node{Kind: yamldoc.Boolean, Text: strconv.FormatBool(v)} }
+func boolNode(v bool) *node { return &node{Kind: yamldoc.Boolean, Text: strconv.FormatBool(v)} }
 
-// number and wordNode are nil for what is the default.
-func number(v int64) *node {
+// intNode returns nil for 0, which is the default.
+func intNode(v int64) *node {
 	if v == 0 {
 		return nil
 	}
 	return &node{Kind: yamldoc.Number, Text: strconv.FormatInt(v, 10)}
 }
 
-func wordNode[T interface {
+// enumNode returns nil for the zero value, which is the default.
+func enumNode[T interface {
 	~uint8
 	String() string
 }](v T) *node {
@@ -125,7 +128,7 @@ func wordNode[T interface {
 	return &node{Kind: yamldoc.Text, Text: v.String()}
 }
 
-// text is nil for an empty one.
+// text returns nil for an empty text.
 func (e *encoder) text(what, s string) *node {
 	if s == "" {
 		return nil
@@ -148,12 +151,12 @@ func (e *encoder) list(what string, texts []string) *node {
 	return n
 }
 
-// texts is a mapping of texts, which may be empty, or nil for none.
+// texts returns a mapping with text values, or nil if it has no entries.
 func (e *encoder) texts(what string, texts map[string]string) *node {
 	if len(texts) == 0 {
 		return nil
 	}
-	n := mapping()
+	n := mappingNode()
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		e.text(what, name)
 		put(n, name, e.anyText(what, texts[name]))
@@ -161,10 +164,11 @@ func (e *encoder) texts(what string, texts map[string]string) *node {
 	return n
 }
 
+// rate encodes the count and the window of a limit.
 func (e *encoder) rate(where string, l headgate.Limit) *node {
 	window := windowText(l.Window)
 	if window == "" {
-		e.bad(where, "a window of %s cannot be written: make it whole milliseconds", l.Window)
+		e.bad(where, "window %s: must be a whole number of milliseconds to be encoded", l.Window)
 	}
 	return e.text(where, strconv.FormatInt(l.Count, 10)+"/"+window)
 }

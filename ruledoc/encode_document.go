@@ -9,11 +9,11 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// YAML writes the document for people: in short forms, as the documentation has them, with a blank line between rules. It
-// fails for what EncodeRule cannot write, and for overrides and exemptions of rules that the document has not.
+// YAML encodes the document for people: in the short forms of the documentation, with a blank line between rules. It returns
+// an error for rules that EncodeRule cannot encode, and for overrides and exemptions of rules that are not in the document.
 func (d *Document) YAML() ([]byte, error) {
-	e := encoder{likes: map[string]func(string) how{}}
-	n := topKeys.write(&e, "", &top{document: d, mode: d.Mode})
+	e := encoder{overrideDefaults: map[string]func(string) limitDefaults{}}
+	n := documentKeys.write(&e, "", &rootMapping{document: d, mode: d.Mode})
 	if e.problem != nil {
 		return nil, e.problem
 	}
@@ -29,6 +29,7 @@ func (d *Document) YAML() ([]byte, error) {
 	return bytes.Join(parts, []byte("\n")), nil
 }
 
+// listOf encodes a slice as a list.
 func listOf[T any](e *encoder, all []T, write func(*encoder, T) *node) *node {
 	n := &node{Kind: yamldoc.List}
 	for _, one := range all {
@@ -37,18 +38,18 @@ func listOf[T any](e *encoder, all []T, write func(*encoder, T) *node) *node {
 	return n
 }
 
-// section writes a list of the document. Where its items stand apart, each key has a line.
-func section(key string, items []*node, apart bool) []byte {
+// section encodes a list of the document. If spaced, there is a blank line between items and each key has its own line.
+func section(key string, items []*node, spaced bool) []byte {
 	if len(items) == 0 {
 		return []byte(key + ": []\n")
 	}
 	out := []byte(key + ":\n")
 	for i, n := range items {
-		if apart && i > 0 {
+		if spaced && i > 0 {
 			out = append(out, '\n')
 		}
 		out = append(out, "  - "...)
-		if flow := appendFlow(nil, n, yamlFlow); !apart && fits(n, flow, 4) {
+		if flow := appendFlow(nil, n, yamlFlow); !spaced && fits(n, flow, 4) {
 			out = append(append(out, flow...), '\n')
 		} else {
 			out = appendBlock(out, n, 4)
@@ -57,33 +58,33 @@ func section(key string, items []*node, apart bool) []byte {
 	return out
 }
 
-// documentRule writes a rule, and remembers how the limits of its overrides count.
+// documentRule encodes a rule, and records the defaults of the limits of its overrides.
 func (e *encoder) documentRule(r headgate.Rule) *node {
-	n, like, err := encodeRule(r)
+	n, defaults, err := encodeRule(r)
 	e.problem = cmp.Or(e.problem, err)
-	e.likes[r.ID] = like
+	e.overrideDefaults[r.ID] = defaults
 	return n
 }
 
 func (e *encoder) override(o headgate.Override) *node {
-	like := e.likes[o.Rule]
-	if like == nil {
-		e.problem = cmp.Or(e.problem, fmt.Errorf("override of rule %q: there is no such rule in the document", o.Rule))
+	defaults := e.overrideDefaults[o.Rule]
+	if defaults == nil {
+		e.problem = cmp.Or(e.problem, fmt.Errorf("override: rule %q not found in the document", o.Rule))
 		return nil
 	}
-	read := readOverride{Override: o, plan: readPlan{Plan: headgate.Plan{Limit: o.Limit, Limits: o.Limits}, like: like}}
-	return writeIn(e, fmt.Sprintf("override of rule %q", o.Rule), overrideKeys, &read)
+	encodable := parsedOverride{Override: o, plan: parsedPlan{Plan: headgate.Plan{Limit: o.Limit, Limits: o.Limits}, defaults: defaults}}
+	return writeIn(e, fmt.Sprintf("override of rule %q", o.Rule), overrideKeys, &encodable)
 }
 
 func (e *encoder) exemption(x headgate.Exemption) *node {
-	if x.Rule != "" && e.likes[x.Rule] == nil {
-		e.problem = cmp.Or(e.problem, fmt.Errorf("exemption from rule %q: there is no such rule in the document", x.Rule))
+	if x.Rule != "" && e.overrideDefaults[x.Rule] == nil {
+		e.problem = cmp.Or(e.problem, fmt.Errorf("exemption: rule %q not found in the document", x.Rule))
 		return nil
 	}
-	return writeIn(e, "exemption by "+x.Attribute, exemptionKeys, &readExemption{Exemption: x})
+	return writeIn(e, "exemption by "+x.Attribute, exemptionKeys, &parsedExemption{Exemption: x})
 }
 
-// writeIn writes an item of the document, which is what in errors.
+// writeIn encodes an item of the document. What names it in errors.
 func writeIn[T any](e *encoder, what string, keys *object[T], from *T) *node {
 	var in encoder
 	n := keys.write(&in, "", from)

@@ -10,13 +10,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// writer makes up rules.
-type writer struct{ *rand.Rand }
+// generator generates random rules.
+type generator struct{ *rand.Rand }
 
-func pick[T any](w writer, list ...T) T { return list[w.IntN(len(list))] }
+func pick[T any](w generator, list ...T) T { return list[w.IntN(len(list))] }
 
-// oddTexts are what YAML may take for something else.
-var oddTexts = []string{
+// ambiguousTexts are texts that an unquoted YAML scalar may not represent.
+var ambiguousTexts = []string{
 	"true", "No", "off", "null", "~", "1", "1.5", "1e3", "0x1f", "0o17", "1_000", ".inf", "-.Inf", ".NaN", "2026-01-02",
 	"2026-01-02T03:04:05Z", "1:30", "10/minute", "1m30s", "10.0.0.0/8", "::1", "a: b", "a:", ": a", "a #b", "#a", "- a", "-",
 	"? a", "*a", "&a", "!a", "|", ">-", "%a", "@a", "`a`", "{a}", "[a]", "a, b", "a]", "}", `"a"`, "'a'", "it's", `"it's"`,
@@ -25,16 +25,16 @@ var oddTexts = []string{
 	"\U000e0001", "---", "...", "--- a", "<<", "=", "a  b", "\u200b", "ｔ", "<a&b>", "a ? b", "x && y", "${HOME}",
 }
 
-func (w writer) text() string {
+func (w generator) text() string {
 	if w.IntN(3) == 0 {
-		return pick(w, oddTexts...) + pick(w, oddTexts...)
+		return pick(w, ambiguousTexts...) + pick(w, ambiguousTexts...)
 	}
-	return pick(w, oddTexts...)
+	return pick(w, ambiguousTexts...)
 }
 
-func (w writer) maybe() bool { return w.IntN(3) == 0 }
+func (w generator) maybe() bool { return w.IntN(3) == 0 }
 
-func (w writer) limit(algorithms ...headgate.Algorithm) headgate.Limit {
+func (w generator) limit(algorithms ...headgate.Algorithm) headgate.Limit {
 	l := headgate.Limit{Count: 1 + w.Int64N(100), Algorithm: pick(w, algorithms...)}
 	switch {
 	case l.Algorithm == headgate.FixedWindow && w.maybe():
@@ -66,8 +66,8 @@ func zone(name string) *time.Location {
 	return z
 }
 
-// plan has some of the limits.
-func (w writer) plan(of headgate.Plan, algorithms []headgate.Algorithm) headgate.Plan {
+// plan returns a plan with random limits for some of the names of another plan.
+func (w generator) plan(of headgate.Plan, algorithms []headgate.Algorithm) headgate.Plan {
 	p := headgate.Plan{Limits: map[string]headgate.Limit{}}
 	if of.Limit != (headgate.Limit{}) {
 		p.Limit = w.limit(algorithms...)
@@ -80,7 +80,7 @@ func (w writer) plan(of headgate.Plan, algorithms []headgate.Algorithm) headgate
 	return p
 }
 
-func (w writer) rule(id string) headgate.Rule {
+func (w generator) rule(id string) headgate.Rule {
 	r := headgate.Rule{
 		ID: id, Match: w.match(), By: pick(w, headgate.Global, []string{"ip"}, []string{"user", "header.x-é"}),
 		OnMissing: headgate.OnMissing(w.IntN(3)), Mode: headgate.Mode(w.IntN(3)),
@@ -126,7 +126,7 @@ func (w writer) rule(id string) headgate.Rule {
 	return r
 }
 
-func (w writer) match() headgate.Match {
+func (w generator) match() headgate.Match {
 	m := headgate.Match{Attributes: map[string]headgate.Pattern{}}
 	switch w.IntN(3) {
 	case 0:
@@ -156,8 +156,8 @@ func (w writer) match() headgate.Match {
 	return m
 }
 
-// exceptions adds an override and an exemption of a rule.
-func (w writer) exceptions(d *Document, r headgate.Rule) {
+// exceptions adds random overrides and exemptions of a rule.
+func (w generator) exceptions(d *Document, r headgate.Rule) {
 	expires := time.Time{}
 	if w.maybe() {
 		expires = time.Unix(w.Int64N(1e10), w.Int64N(2)*1e6)

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// survives writes a document and its rules and reads them again: what they say, and what is written, must be the same.
-func survives(t testing.TB, d *Document) {
+// checkRoundTrip encodes a document and its rules and parses them again: the meaning and the encoding must not change.
+func checkRoundTrip(t testing.TB, d *Document) {
 	t.Helper()
 	text, err := d.YAML()
 	if err != nil {
@@ -35,14 +35,14 @@ func survives(t testing.TB, d *Document) {
 		t.Fatalf("%s\ngot  %s\nwant %s", text, got, want)
 	}
 	if twice, err := again.YAML(); err != nil || !bytes.Equal(twice, text) {
-		t.Fatalf("%v: the second time it is\n%s\ninstead of\n%s", err, twice, text)
+		t.Fatalf("%v: encoded again:\n%s\nwant\n%s", err, twice, text)
 	}
 	for _, r := range d.Source {
-		ruleSurvives(t, r)
+		checkRuleRoundTrip(t, r)
 	}
 }
 
-// exceptionsText is all that the overrides and exemptions say; limits have a text of their own.
+// exceptionsText formats all overrides and exemptions.
 func exceptionsText(d *Document) string {
 	var b strings.Builder
 	for _, o := range d.Overrides {
@@ -56,7 +56,7 @@ func exceptionsText(d *Document) string {
 	return b.String()
 }
 
-func ruleSurvives(t testing.TB, r headgate.Rule) []byte {
+func checkRuleRoundTrip(t testing.TB, r headgate.Rule) []byte {
 	t.Helper()
 	document, err := EncodeRule(r)
 	if err != nil {
@@ -70,7 +70,7 @@ func ruleSurvives(t testing.TB, r headgate.Rule) []byte {
 		t.Fatalf("%s became another rule: %s\n%+v\n%+v", r.ID, document, r, again)
 	}
 	if twice, err := EncodeRule(again); err != nil || !bytes.Equal(twice, document) {
-		t.Fatalf("%v: the second time it is\n%s\ninstead of\n%s", err, twice, document)
+		t.Fatalf("%v: encoded again:\n%s\nwant\n%s", err, twice, document)
 	}
 	return document
 }
@@ -84,7 +84,7 @@ func version(t testing.TB, r headgate.Rule) string {
 	return set.Version()
 }
 
-func TestGoodDocumentsSurvive(t *testing.T) {
+func TestGoodDocumentsRoundTrip(t *testing.T) {
 	t.Parallel()
 	files := fixtures(t, "good")
 	for _, page := range []string{"docs/rules.md", "docs/cookbook.md"} {
@@ -106,11 +106,11 @@ func TestGoodDocumentsSurvive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := mustParse(t, string(data))
-			survives(t, d)
+			checkRoundTrip(t, d)
 			text, _ := d.YAML()
 			values, err := valuesOf(text)
 			if err != nil {
-				t.Fatalf("another reader: %v\n%s", err, text)
+				t.Fatalf("YAML library: %v\n%s", err, text)
 			}
 			if err := compiled.Validate(values[0]); err != nil {
 				t.Errorf("%v\n%s", err, text)
@@ -119,8 +119,8 @@ func TestGoodDocumentsSurvive(t *testing.T) {
 	}
 }
 
-// TestWrittenAsPeopleDo holds what is written to the letter, in YAML and, rule by rule, in JSON.
-func TestWrittenAsPeopleDo(t *testing.T) {
+// TestGoldenEncoded compares the exact encoding of documents in YAML and of their rules in JSON.
+func TestGoldenEncoded(t *testing.T) {
 	t.Parallel()
 	for name, data := range fixtures(t, "encoded") {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestWrittenAsPeopleDo(t *testing.T) {
 			if document != name {
 				got = nil
 				for _, r := range d.Source {
-					got = append(append(got, ruleSurvives(t, r)...), '\n')
+					got = append(append(got, checkRuleRoundTrip(t, r)...), '\n')
 				}
 			}
 			if *update {
@@ -155,12 +155,12 @@ func TestWrittenAsPeopleDo(t *testing.T) {
 	}
 }
 
-func TestEveryKeyIsWritten(t *testing.T) {
+func TestEveryKeyIsEncoded(t *testing.T) {
 	t.Parallel()
 	var keys []string
 	for _, r := range mustParse(t, string(fixtures(t, "good")["every_key.yaml"])).Source {
 		if r.ID == "exports" {
-			r.Limit.Algorithm, r.Limit.Burst = headgate.LeakyBucket, 0 // so that the rule's own is not the default
+			r.Limit.Algorithm, r.Limit.Burst = headgate.LeakyBucket, 0 // so that the rule's algorithm is not the default
 		}
 		n, _, err := encodeRule(r)
 		if err != nil {
@@ -178,12 +178,12 @@ func TestEveryKeyIsWritten(t *testing.T) {
 	}
 	for _, key := range ruleKeys.keys() {
 		if !slices.Contains(keys, key) {
-			t.Errorf("%s is not written", key)
+			t.Errorf("%s is not encoded", key)
 		}
 	}
 }
 
-func TestRandomRulesSurvive(t *testing.T) {
+func TestRandomRulesRoundTrip(t *testing.T) {
 	t.Parallel()
 	documents, rules := 800, 0
 	if testing.Short() {
@@ -191,13 +191,13 @@ func TestRandomRulesSurvive(t *testing.T) {
 	}
 	compiled := compiledSchema(t)
 	for seed := range documents {
-		w := writer{rand.New(rand.NewPCG(uint64(seed), 7))}
+		w := generator{rand.New(rand.NewPCG(uint64(seed), 7))}
 		d := &Document{Mode: headgate.Mode(w.IntN(3))}
 		for i := range w.IntN(6) {
 			r := w.rule(fmt.Sprintf("r%d", i))
 			if _, err := headgate.Compile(r); err != nil {
 				if _, again := EncodeRule(r); again == nil || again.Error() != err.Error() {
-					t.Fatalf("seed %d: %v, and encoded %v", seed, err, again)
+					t.Fatalf("seed %d: Compile: %v; EncodeRule: %v", seed, err, again)
 				}
 				continue
 			}
@@ -210,11 +210,11 @@ func TestRandomRulesSurvive(t *testing.T) {
 		}
 		d.Rules = set.WithMode(d.Mode)
 		rules += len(d.Source)
-		survives(t, d)
+		checkRoundTrip(t, d)
 		text, _ := d.YAML()
 		var value any
 		if err := yaml.Unmarshal(text, &value); err != nil {
-			t.Fatalf("seed %d: another reader: %v\n%s", seed, err, text)
+			t.Fatalf("seed %d: YAML library: %v\n%s", seed, err, text)
 		}
 		if err := compiled.Validate(value); err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, text)
@@ -222,13 +222,13 @@ func TestRandomRulesSurvive(t *testing.T) {
 	}
 	t.Logf("%d documents with %d rules", documents, rules)
 	if rules < documents {
-		t.Error("too few rules to mean anything")
+		t.Error("too few rules")
 	}
 }
 
-// FuzzText puts any text wherever there is room for one.
+// FuzzText uses any text for every text value of a rule, an override and an exemption.
 func FuzzText(f *testing.F) {
-	for _, s := range oddTexts {
+	for _, s := range ambiguousTexts {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -246,7 +246,7 @@ func FuzzText(f *testing.F) {
 			}
 			return
 		}
-		survives(t, &Document{
+		checkRoundTrip(t, &Document{
 			Rules: set, Source: []headgate.Rule{r},
 			Overrides: []headgate.Override{
 				{Rule: "a", Subject: headgate.Attributes{"user": s}, Limit: headgate.PerMinute(3), Reason: s},
@@ -256,26 +256,26 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-func TestEncodeDenies(t *testing.T) {
+func TestEncodeErrors(t *testing.T) {
 	t.Parallel()
 	good := headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(1)}
 	for want, change := range map[string]func(*headgate.Rule){
 		`rule "a": by: required`:                   func(r *headgate.Rule) { r.By = nil },
 		`rule "a": description: "\xff" is not UTF-8`: func(r *headgate.Rule) { r.Description = "\xff" },
 		`rule "a": labels: "\xff" is not UTF-8`:      func(r *headgate.Rule) { r.Labels = map[string]string{"\xff": ""} },
-		`rule "a": when: a condition without its text cannot be written`: func(r *headgate.Rule) {
+		`rule "a": when: the condition has no CEL text and cannot be encoded`: func(r *headgate.Rule) {
 			r.When.Holds = func(headgate.Attributes) bool { return true }
 		},
-		`rule "a": limit: a window of 1.5ms cannot be written: make it whole milliseconds`: func(r *headgate.Rule) {
+		`rule "a": limit: window 1.5ms: must be a whole number of milliseconds to be encoded`: func(r *headgate.Rule) {
 			r.Limit.Window = 1500 * time.Microsecond
 		},
-		`rule "a": tiers.x.limit: a window of 1.5ms`: func(r *headgate.Rule) {
+		`rule "a": tiers.x.limit: window 1.5ms`: func(r *headgate.Rule) {
 			r.Tiers = map[string]headgate.Plan{"x": {Limit: headgate.Per(1, 1500*time.Microsecond)}}
 		},
-		`rule "a": limits.b: the time zone "here" cannot be written`: func(r *headgate.Rule) {
+		`rule "a": limits.b: time zone "here" cannot be encoded`: func(r *headgate.Rule) {
 			r.Limits = map[string]headgate.Limit{"b": headgate.Quota(1, headgate.Day, time.FixedZone("here", 60))}
 		},
-		`rule "a": limits.b: the time zone "Local" cannot be written`: func(r *headgate.Rule) {
+		`rule "a": limits.b: time zone "Local" cannot be encoded`: func(r *headgate.Rule) {
 			r.Limits = map[string]headgate.Limit{"b": headgate.Quota(1, headgate.Day, time.Local)}
 		},
 	} {
@@ -286,11 +286,11 @@ func TestEncodeDenies(t *testing.T) {
 		}
 	}
 	for want, d := range map[string]*Document{
-		`override of rule "b": there is no such rule in the document`: {Overrides: []headgate.Override{{Rule: "b"}}},
-		`override of rule "a": limit: count 0`: {
+		`override: rule "b" not found in the document`: {Overrides: []headgate.Override{{Rule: "b"}}},
+		`override of rule "a": limit: a count of 0`: {
 			Source: []headgate.Rule{good}, Overrides: []headgate.Override{{Rule: "a", Limit: headgate.Limit{Align: 9}}},
 		},
-		`exemption from rule "b": there is no such rule in the document`: {Exemptions: []headgate.Exemption{{Rule: "b"}}},
+		`exemption: rule "b" not found in the document`: {Exemptions: []headgate.Exemption{{Rule: "b"}}},
 	} {
 		if text, err := d.YAML(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v (%s), want %s", err, text, want)

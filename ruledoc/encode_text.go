@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// flow is how values are written on one line.
+// flow is the syntax of values on one line: JSON, or YAML in flow style.
 type flow struct {
 	comma, colon string
 	text         func(out []byte, s string) []byte
@@ -51,17 +51,16 @@ func appendFlow(out []byte, n *node, f flow) []byte {
 	return append(out, n.Text...)
 }
 
-// lineWidth is how far values go on one line.
+// lineWidth is the maximum length of a line with a list or mapping.
 const lineWidth = 100
 
-// fits says whether a value that begins at a column may stand on one line: as long as it is short and no mapping of
-// mappings.
+// fits reports whether a value that begins at a column may be on one line: it must be short and not a mapping of mappings.
 func fits(n *node, flow []byte, column int) bool {
 	nested := slices.ContainsFunc(n.Entries, func(e entry) bool { return e.Value.Kind == yamldoc.Mapping })
 	return !nested && column+utf8.RuneCount(flow) <= lineWidth
 }
 
-// appendBlock writes each entry of a mapping on lines of its own; the first one goes on with the line that is begun.
+// appendBlock appends a mapping with each entry on its own lines. The first entry continues the current line.
 func appendBlock(out []byte, n *node, indent int) []byte {
 	margin := strings.Repeat(" ", indent)
 	for i, e := range n.Entries {
@@ -92,15 +91,16 @@ func appendBlock(out []byte, n *node, indent int) []byte {
 	return out
 }
 
-// isLines says whether a text can stand below |.
+// isLines reports whether a text can be encoded as a literal block below |.
 func isLines(s string) bool {
 	body := strings.TrimSuffix(s, "\n")
 	if !strings.Contains(s, "\n") || body == "" || strings.ContainsAny(body[:1], " \n") || strings.ContainsAny(body[len(body)-1:], " \n") {
-		return false // of spaces at its end the parser takes none
+		return false // the parser drops trailing spaces
 	}
 	return isPrintable(strings.ReplaceAll(body, "\n", ""))
 }
 
+// appendLines appends a text as a literal block.
 func appendLines(out []byte, s, margin string) []byte {
 	body, ended := strings.CutSuffix(s, "\n")
 	out = append(out, " |"...)
@@ -117,7 +117,7 @@ func appendLines(out []byte, s, margin string) []byte {
 	return out
 }
 
-// appendText writes a text in YAML with no more quotes than it needs, also within {…} or […] if inFlow.
+// appendText appends a text in YAML, quoted only if necessary. InFlow is true within {…} or […].
 func appendText(out []byte, s string, inFlow bool) []byte {
 	switch {
 	case isPlain(s, inFlow):
@@ -128,7 +128,7 @@ func appendText(out []byte, s string, inFlow bool) []byte {
 	return appendQuoted(out, s)
 }
 
-// appendQuoted writes a text in JSON, and so in YAML.
+// appendQuoted appends a quoted text that is valid in JSON and in YAML.
 func appendQuoted(out []byte, s string) []byte {
 	out = append(out, '"')
 	for _, r := range s {
@@ -152,7 +152,7 @@ func isPrintable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// isPlain says whether every YAML reader takes the text for a text without quotes. It rather says no.
+// isPlain reports whether every YAML parser reads the unquoted text as a text. If in doubt, it returns false.
 func isPlain(s string, inFlow bool) bool {
 	switch {
 	case strings.ContainsAny(s, ":#"), strings.TrimSpace(s) != s, !isPrintable(s):
@@ -168,8 +168,8 @@ func isPlain(s string, inFlow bool) bool {
 	return first == '/' || first == '_' || unicode.IsLetter(first) || plainNumber.MatchString(s)
 }
 
-// yamlWords are what one YAML or another takes for something else than a text.
+// yamlWords are the words that some version of YAML does not read as text.
 var yamlWords = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
-// plainNumber is a rate, a network or a duration, which no YAML takes for a number or a date.
+// plainNumber matches a rate, a network or a duration, which no version of YAML reads as a number or a date.
 var plainNumber = regexp.MustCompile(`^([0-9.]+/[0-9]*[a-z]*|([0-9.]+(ms|s|m|h))+)$`)

@@ -6,30 +6,30 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// Errors is everything that is wrong with rule files, in the order of file and line.
+// Errors holds all problems of the parsed files, ordered by file and line.
 type Errors []*Error
 
-// Error is one problem after another, each with its line and a mark under the place.
+// Error returns all problems, one below the other, each with its excerpt.
 func (e Errors) Error() string { return yamldoc.JoinText(e) }
 
-// Unwrap lets errors.As find each of them.
+// Unwrap returns the problems, so that errors.As finds them.
 func (e Errors) Unwrap() []error { return yamldoc.AsErrors(e) }
 
-// Error is one thing that is wrong, and where.
+// Error is one problem and its position.
 type Error struct {
-	// File, Line and Column say where; lines and columns begin with 1, and columns count characters.
+	// File, Line and Column are the position. Line and Column start at 1; Column counts characters.
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
-	// Rule is the ID of the rule that the problem is in, if it is in one and that one has an ID.
+	// Rule is the ID of the rule that has the problem. It is empty outside of rules and if the rule has no ID.
 	Rule string `json:"rule,omitempty"`
-	// Problem says what is wrong and what to write instead.
+	// Problem describes the problem and its remedy.
 	Problem string `json:"problem"`
-	// Excerpt is the line, or of a long one the part around the place, and below it a line with a mark under the place.
+	// Excerpt is the line (for a long line, the part around Column) and, below it, a line with a ^ under Column.
 	Excerpt string `json:"excerpt,omitempty"`
 }
 
-// Error reads like a compiler's: the place, the rule and the problem, then the line and a mark under the place.
+// Error formats the problem like a compiler does: position, rule and problem, then the excerpt.
 func (e *Error) Error() string {
 	problem := e.Problem
 	if e.Rule != "" {
@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 	return (&yamldoc.Error{File: e.File, Line: e.Line, Column: e.Column, Problem: problem, Excerpt: e.Excerpt}).Error()
 }
 
-// errorsOf are the problems of sources as this package reports them, or nil.
+// errorsOf returns the problems of a report as Errors, or nil.
 func errorsOf(r *yamldoc.Report, sources []source) error {
 	found := r.Errors(sources)
 	if len(found) == 0 {

@@ -13,12 +13,12 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The cost of a condition is how many steps it may take for one reading of a request, whatever the attributes are. A step
-// is one instruction of a regular expression for one character, some 6 ns; comparing and searching texts passes
-// charactersPerStep characters in that time.
+// The cost of a condition is the maximum number of steps to evaluate it for one reading of a request, whatever the
+// attributes are. A step is one instruction of a regular expression for one character, about 6 ns; comparing and searching
+// texts processes charactersPerStep characters in that time.
 const (
-	// maxConditionCost is 18 live instructions of regular expressions over the longest attribute, or some 150 comparisons
-	// with it.
+	// maxConditionCost corresponds to 18 live instructions of regular expressions over the longest attribute, or to about 150
+	// comparisons with it.
 	maxConditionCost = 150_000
 
 	maxConditionNodes = 2_000
@@ -27,29 +27,31 @@ const (
 	attributeSize = 8 << 10
 )
 
-// reading is the attributes of a request in one reading; package headgate asks for each (headgate.OtherPath).
+// reading is one interpretation of a request's attributes; package headgate evaluates a condition for each of them (see
+// headgate.OtherPath).
 type reading = headgate.Attributes
 
-// value is an expression whose value is a bool, a string or an int64.
+// value is a compiled expression that returns a bool, a string or an int64.
 type value[V any] func(r reading) V
 
-// compiler makes closures of a checked tree. Each method takes expressions of one type, which CEL has made sure of.
+// compiler compiles a type-checked tree to closures. Each method takes expressions of one type, which CEL has checked.
 type compiler struct {
 	tree  *ast.AST
 	names map[string]bool
 	scope []binding
 	nodes int
-	// characters are those of all texts that are looked at, and steps those of regular expressions.
+	// characters is the total length of all texts that are compared or searched; steps is the cost of regular expressions.
 	characters, steps int
 	problem           *conditionProblem
 }
 
-// binding is what a variable of all or exists stands for.
+// binding is the value of a variable of all or exists.
 type binding struct {
 	name  string
 	value ast.Expr
 }
 
+// fail records a problem at an expression, unless there is one already.
 func (c *compiler) fail(e ast.Expr, format string, args ...any) {
 	if c.problem == nil {
 		offset := 0
@@ -60,26 +62,28 @@ func (c *compiler) fail(e ast.Expr, format string, args ...any) {
 	}
 }
 
-// enter counts nodes: all and exists repeat what they hold.
+// enter counts a node and reports whether compilation can continue. All and exists repeat their body, so the number of nodes
+// is bounded.
 func (c *compiler) enter(e ast.Expr) bool {
 	if c.nodes++; c.nodes > maxConditionNodes {
-		c.fail(e, "the condition is too large: make several rules of it")
+		c.fail(e, "the condition is too large: split the rule")
 	}
 	return c.problem == nil
 }
 
-// build makes an expression of either type. Own makes what only that type has; nil is what it has not.
-func build[V any](c *compiler, e ast.Expr, own func(ast.Expr) value[V]) value[V] {
-	none := func(reading) (zero V) { return zero }
+// build compiles an expression of type V. It handles variables and ?: itself, and calls compile for the rest; compile returns
+// nil for an expression that type V does not support.
+func build[V any](c *compiler, e ast.Expr, compile func(ast.Expr) value[V]) value[V] {
+	invalid := func(reading) (zero V) { return zero }
 	if !c.enter(e) {
-		return none
+		return invalid
 	}
 	if bound, outer, ok := c.bound(e); ok {
 		defer c.leave(outer)
-		return build(c, bound, own)
+		return build(c, bound, compile)
 	}
 	if name, args := call(e); name == "_?_:_" {
-		q, a, b := c.boolean(args[0]), build(c, args[1], own), build(c, args[2], own)
+		q, a, b := c.boolean(args[0]), build(c, args[1], compile), build(c, args[2], compile)
 		return func(r reading) V {
 			if q(r) {
 				return a(r)
@@ -87,17 +91,17 @@ func build[V any](c *compiler, e ast.Expr, own func(ast.Expr) value[V]) value[V]
 			return b(r)
 		}
 	}
-	if made := own(e); made != nil {
-		return made
+	if compiled := compile(e); compiled != nil {
+		return compiled
 	}
 	if name, _ := call(e); name != "" {
 		c.fail(e, "%s is not available in conditions", name)
 	}
 	c.fail(e, "this is not available in conditions")
-	return none
+	return invalid
 }
 
-// call returns the function or operator that an expression calls, or "", and what it is called on, the target first.
+// call returns the function or operator that an expression calls, or "", and its arguments with the target first.
 func call(e ast.Expr) (name string, args []ast.Expr) {
 	if e.Kind() != ast.CallKind {
 		return "", nil
@@ -109,10 +113,10 @@ func call(e ast.Expr) (name string, args []ast.Expr) {
 	return call.FunctionName(), call.Args()
 }
 
-// boolean makes an expression that is true or false.
-func (c *compiler) boolean(e ast.Expr) value[bool] { return build(c, e, c.ownBoolean) }
+// boolean compiles an expression that is true or false.
+func (c *compiler) boolean(e ast.Expr) value[bool] { return build(c, e, c.compileBoolean) }
 
-func (c *compiler) ownBoolean(e ast.Expr) value[bool] {
+func (c *compiler) compileBoolean(e ast.Expr) value[bool] {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		v := e.AsLiteral() == types.True
@@ -151,10 +155,12 @@ func (c *compiler) ownBoolean(e ast.Expr) value[bool] {
 
 func not(a value[bool]) value[bool] { return func(r reading) bool { return !a(r) } }
 
+// both compiles a test of two texts.
 func both(test func(a, b string) bool, a, b value[string]) value[bool] {
 	return func(r reading) bool { return test(a(r), b(r)) }
 }
 
+// equal compiles x == y.
 func (c *compiler) equal(x, y ast.Expr) value[bool] {
 	switch c.tree.GetType(x.ID()).Kind() {
 	case types.StringKind:
@@ -166,7 +172,7 @@ func (c *compiler) equal(x, y ast.Expr) value[bool] {
 	case types.BoolKind:
 		return same(c.boolean(x), c.boolean(y))
 	}
-	c.fail(x, "only texts, numbers, and true and false can be compared")
+	c.fail(x, "only texts, numbers, true and false can be compared")
 	return func(reading) bool { return false }
 }
 
@@ -174,17 +180,17 @@ func same[V comparable](a, b value[V]) value[bool] {
 	return func(r reading) bool { return a(r) == b(r) }
 }
 
-// checkKey rejects a comparison of api_key with a key, which would never hold: requests have its hash.
+// checkKey rejects a comparison of api_key with an API key. It could never be true, because requests have the key's hash.
 func (c *compiler) checkKey(x, y ast.Expr) {
 	if x.Kind() != ast.IdentKind || x.AsIdent() != "api_key" {
 		return
 	}
 	if key, ok := literalText(y); ok && headgate.EnsureKeyHash(key) != key {
-		c.fail(y, "keys are compared as hashes: write that of the key, which headgate explain api_key=KEY shows, or use match: {api_key: KEY}")
+		c.fail(y, "keys are compared as hashes: write the hash, which headgate explain api_key=KEY shows, or use match: {api_key: KEY}")
 	}
 }
 
-// order makes <, <=, > and >=: each asks whether the sign of the comparison is the wanted one.
+// order compiles <, <=, > and >=. Wanted lists, for less, equal and greater, whether the operator holds.
 func (c *compiler) order(operator string, x, y ast.Expr) value[bool] {
 	wanted := map[string][3]bool{
 		"_<_": {true, false, false}, "_<=_": {true, true, false}, "_>_": {false, false, true}, "_>=_": {false, true, true},
@@ -199,11 +205,11 @@ func ordered[V cmp.Ordered](wanted [3]bool, a, b value[V]) value[bool] {
 	return func(r reading) bool { return wanted[1+cmp.Compare(a(r), b(r))] }
 }
 
-// in makes x in [...].
+// in compiles x in [...].
 func (c *compiler) in(x, y ast.Expr) value[bool] {
 	found := func(reading) bool { return false }
 	if y.Kind() != ast.ListKind {
-		c.fail(y, "in wants a list that is written out: in [\"a\", \"b\"]")
+		c.fail(y, "in requires a literal list: in [\"a\", \"b\"]")
 		return found
 	}
 	elements := y.AsList().Elements()
@@ -223,6 +229,7 @@ func (c *compiler) in(x, y ast.Expr) value[bool] {
 	return found
 }
 
+// literalTexts returns the values of text literals, or false if one of the expressions is something else.
 func literalTexts(elements []ast.Expr) ([]string, bool) {
 	texts := make([]string, len(elements))
 	for i, e := range elements {
@@ -235,6 +242,7 @@ func literalTexts(elements []ast.Expr) ([]string, bool) {
 	return texts, true
 }
 
+// literalText returns the value of a text literal.
 func literalText(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
@@ -243,6 +251,7 @@ func literalText(e ast.Expr) (string, bool) {
 	return string(s), ok
 }
 
+// matches compiles x.matches(y).
 func (c *compiler) matches(x, y ast.Expr) value[bool] {
 	never := func(reading) bool { return false }
 	before := c.characters
@@ -254,30 +263,30 @@ func (c *compiler) matches(x, y ast.Expr) value[bool] {
 	}
 	s, ok := literalText(y)
 	if !ok {
-		c.fail(y, "matches wants a regular expression that is written out")
+		c.fail(y, "matches requires a literal regular expression")
 		return never
 	}
 	expression, err := regexp.Compile(s)
 	if err != nil {
-		c.fail(y, "%s", strings.Replace(err.Error(), "error parsing regexp", "the regular expression cannot be read", 1))
+		c.fail(y, "%s", strings.Replace(err.Error(), "error parsing regexp", "invalid regular expression", 1))
 		return never
 	}
-	if c.cost() <= maxConditionCost { // else it is rejected in any case
+	if c.cost() <= maxConditionCost { // otherwise it is rejected anyway
 		c.steps += size * regexpWidth(s)
 	}
 	return func(r reading) bool { return expression.MatchString(a(r)) }
 }
 
-// cost returns how many steps the condition may take.
+// cost returns the maximum number of steps of the condition.
 func (c *compiler) cost() int { return c.steps + c.characters/charactersPerStep }
 
-// quantifier makes [...].all(x, …) and [...].exists(x, …), one after another for each element.
+// quantifier compiles [...].all(x, …) and [...].exists(x, …) by compiling the body for each element.
 func (c *compiler) quantifier(e ast.ComprehensionExpr) value[bool] {
 	all := e.AccuInit().Kind() == ast.LiteralKind && e.AccuInit().AsLiteral() == types.True
 	result := func(reading) bool { return all }
 	elements := e.IterRange()
 	if elements.Kind() != ast.ListKind || e.LoopStep().Kind() != ast.CallKind {
-		c.fail(e.IterRange(), "all and exists want a list that is written out: [\"/a\", \"/b\"].exists(p, …)")
+		c.fail(e.IterRange(), "all and exists require a literal list: [\"/a\", \"/b\"].exists(p, …)")
 		return result
 	}
 	body := e.LoopStep().AsCall().Args()[1]
@@ -294,7 +303,8 @@ func (c *compiler) quantifier(e ast.ComprehensionExpr) value[bool] {
 	return result
 }
 
-// bound finds what a variable of all or exists stands for, and goes to the scope in which that was written.
+// bound returns the value of a variable of all or exists, and switches to the scope in which the value was written. The caller
+// must restore the outer scope with leave.
 func (c *compiler) bound(e ast.Expr) (value ast.Expr, outer []binding, ok bool) {
 	if e.Kind() != ast.IdentKind {
 		return nil, nil, false

@@ -7,14 +7,14 @@ import (
 	"unicode"
 )
 
-// maxRegexpVisits bounds how long the width of a regular expression is searched for.
+// maxRegexpVisits bounds the time to compute the width of a regular expression.
 const maxRegexpVisits = 200_000
 
-// regexpWidth returns how many instructions of its program a regular expression executes at most for one character,
-// whatever the text. Go's engines execute each instruction at most once per character, and of an expression like
-// ^/v[0-9]+/ only one or two are live at a time, however long the program: its length alone would reject harmless
-// expressions along with harmful ones. The width is the size of the largest set of live instructions, found by following
-// the program through all sets that some text leads to. If those are too many to visit, it is the length of the program.
+// regexpWidth returns the maximum number of instructions that a regular expression executes for one character of any
+// text. Go's engines execute each instruction at most once per character, and an expression like ^/v[0-9]+/ has only one or
+// two live instructions at a time, however long the program is: a bound on the program's length would reject harmless
+// expressions along with expensive ones. The width is the size of the largest set of live instructions, computed by visiting
+// all sets that are reachable with some text. If there are too many sets to visit, it is the length of the program.
 func regexpWidth(s string) int {
 	tree, err := syntax.Parse(s, syntax.Perl)
 	if err != nil {
@@ -40,18 +40,18 @@ func regexpWidth(s string) int {
 	return w.widest
 }
 
-// widthSearch is a search for the largest set of live instructions.
+// widthSearch is the state of a search for the largest set of live instructions.
 type widthSearch struct {
 	program  *syntax.Prog
-	runes    []rune // one of each kind that the program tells apart
-	anchored bool   // whether it begins at the beginning of the text only
+	runes    []rune // one of each class that the program distinguishes
+	anchored bool   // the expression only matches at the beginning of the text
 	seen     map[string]bool
 	queue    [][]uint32
 	widest   int
 	visits   int
 }
 
-// visit notes a set of instructions, and queues it if it is new.
+// visit records a set of instructions, and queues it if it is new.
 func (w *widthSearch) visit(live []uint32) {
 	w.widest = max(w.widest, len(live))
 	key := make([]byte, 0, 4*len(live))
@@ -64,7 +64,7 @@ func (w *widthSearch) visit(live []uint32) {
 	}
 }
 
-// after returns the instructions that follow a character.
+// after returns the instructions that follow when a character is read.
 func (w *widthSearch) after(live []uint32, r rune) []uint32 {
 	var next []uint32
 	for _, pc := range live {
@@ -74,7 +74,7 @@ func (w *widthSearch) after(live []uint32, r rune) []uint32 {
 			if i.MatchRune(r) {
 				next = append(next, i.Out)
 			}
-		default: // takes no character
+		default: // reads no character
 		}
 	}
 	if !w.anchored {
@@ -83,8 +83,8 @@ func (w *widthSearch) after(live []uint32, r rune) []uint32 {
 	return next
 }
 
-// closure returns the instructions that are executed at a place of the text if those given are, sorted. Of the assertions
-// only that of the text's beginning is looked at: the others may hold anywhere.
+// closure returns the sorted set of instructions that are executed at one position of the text, starting from the given ones.
+// It evaluates only the assertion for the beginning of the text; the other assertions may hold anywhere.
 func (w *widthSearch) closure(from []uint32, beginning bool) []uint32 {
 	reached := make(map[uint32]bool, len(from))
 	for len(from) > 0 {
@@ -104,7 +104,7 @@ func (w *widthSearch) closure(from []uint32, beginning bool) []uint32 {
 			}
 		case syntax.InstCapture, syntax.InstNop:
 			from = append(from, i.Out)
-		default: // waits for a character, or ends
+		default: // reads a character, or ends
 		}
 	}
 	all := make([]uint32, 0, len(reached))
@@ -115,8 +115,8 @@ func (w *widthSearch) closure(from []uint32, beginning bool) []uint32 {
 	return all
 }
 
-// representatives returns a rune of each kind that a program tells apart: the first of every interval within which it
-// treats all runes alike.
+// representatives returns one rune of each class that a program distinguishes: the first rune of every interval within which
+// the program treats all runes alike.
 func representatives(program *syntax.Prog) []rune {
 	first := []rune{0, '\n', '\n' + 1}
 	for i := range program.Inst {

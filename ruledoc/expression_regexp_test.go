@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// realistic are regular expressions as people write them about paths and headers.
+// realistic are typical regular expressions for paths and headers.
 var realistic = []string{
 	`^/v[0-9]+/`, `[0-9]$`, `^/api/v[0-9]+/(users|orders|items)/[0-9]+$`, `\.(jpg|png|gif|css|js)$`,
 	`^/users/[^/]+/orders/[0-9a-f-]{36}$`, `/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}/`, `^(?:[^/]*/){3}admin`,
@@ -17,7 +17,7 @@ var realistic = []string{
 	`^Mozilla/5\.0 \(.*\) AppleWebKit`,
 }
 
-// harmful are regular expressions that take a millisecond or more for an attribute of the length allowed.
+// harmful are regular expressions that take a millisecond or more for an attribute of the maximum length.
 var harmful = []string{
 	`(?:a?){40}b$`, `(a?){40}b$`, `([a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*)*!`, `(a|b|ab|ba|aab|bba|abab){3}$`,
 	`[ab]*a[ab]{40}$`, `x{900}`, `([a-z]{1,50}/){1,20}x`, `(x+x+)+y(x+x+)+y(x+x+)+y(x+x+)+y`, `(.?){30}.{30}$`,
@@ -36,12 +36,12 @@ func TestConditionCost(t *testing.T) {
 	for _, s := range harmful {
 		for _, attribute := range []string{"path", "user_agent", `header["x-app"]`, "(path + host)", "host.lowerAscii()"} {
 			_, problems := compileCondition(fmt.Sprintf("%s.matches(%q)", attribute, s))
-			if len(problems) != 1 || !strings.Contains(problems[0].text, "the budget is 150000: use startsWith") {
+			if len(problems) != 1 || !strings.Contains(problems[0].text, "must be at most 150000: use startsWith") {
 				t.Errorf("%s: %s: %v", attribute, s, problems)
 			}
 		}
 	}
-	// What is repeated costs as often as it is repeated.
+	// Repeating an expression multiplies its cost.
 	once, _ := compileCondition(`path.matches("^/v[0-9]+/")`)
 	twice, _ := compileCondition(`path.matches("^/v[0-9]+/") || path.matches("^/v[0-9]+/")`)
 	if once.Steps == 0 || twice.Steps != 2*once.Steps {
@@ -49,7 +49,7 @@ func TestConditionCost(t *testing.T) {
 	}
 }
 
-// No text makes a program execute more instructions for one of its characters than its width.
+// TestRegexpWidthIsABound checks with random texts that a program executes at most width instructions per character.
 func TestRegexpWidthIsABound(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -64,25 +64,25 @@ func TestRegexpWidthIsABound(t *testing.T) {
 		}
 		width := regexpWidth(s)
 		letters := []rune("/aab0.-,xbé\n" + s)
-		most := 0
+		widest := 0
 		for range 50 {
 			text := make([]rune, 60)
 			for i := range text {
 				text[i] = letters[random.IntN(1+random.IntN(len(letters)))]
 			}
-			most = max(most, liveInstructions(program, text))
+			widest = max(widest, liveInstructions(program, text))
 		}
-		if most > width {
-			t.Errorf("%s: %d instructions for one character, and the width is %d", s, most, width)
+		if widest > width {
+			t.Errorf("%s: %d instructions for one character, but the width is %d", s, widest, width)
 		}
 		if width > len(program.Inst) {
-			t.Errorf("%s: the width is %d, and the program has %d instructions", s, width, len(program.Inst))
+			t.Errorf("%s: the width is %d, but the program has %d instructions", s, width, len(program.Inst))
 		}
 	}
 }
 
-// liveInstructions returns how many instructions a program executes at most at one place of a text.
-func liveInstructions(program *syntax.Prog, text []rune) (most int) {
+// liveInstructions returns the maximum number of instructions that a program executes at one position of a text.
+func liveInstructions(program *syntax.Prog, text []rune) (widest int) {
 	var follow func(pc uint32, at int)
 	live := map[uint32]bool{}
 	follow = func(pc uint32, at int) {
@@ -119,7 +119,7 @@ func liveInstructions(program *syntax.Prog, text []rune) (most int) {
 		for _, pc := range next {
 			follow(pc, at)
 		}
-		most, next = max(most, len(live)), nil
+		widest, next = max(widest, len(live)), nil
 		for pc := range live {
 			i := &program.Inst[pc]
 			if takes := i.Op == syntax.InstRune || i.Op == syntax.InstRune1 || i.Op == syntax.InstRuneAny || i.Op == syntax.InstRuneAnyNotNL; takes &&
@@ -128,5 +128,5 @@ func liveInstructions(program *syntax.Prog, text []rune) (most int) {
 			}
 		}
 	}
-	return most
+	return widest
 }

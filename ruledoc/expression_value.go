@@ -10,10 +10,10 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// text makes an expression whose value is text.
-func (c *compiler) text(e ast.Expr) value[string] { return build(c, e, c.ownText) }
+// text compiles an expression whose value is text.
+func (c *compiler) text(e ast.Expr) value[string] { return build(c, e, c.compileText) }
 
-func (c *compiler) ownText(e ast.Expr) value[string] {
+func (c *compiler) compileText(e ast.Expr) value[string] {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		s, _ := literalText(e)
@@ -28,7 +28,7 @@ func (c *compiler) ownText(e ast.Expr) value[string] {
 	case "_[_]":
 		name, ok := literalText(args[1])
 		if !ok {
-			c.fail(args[1], "the name in brackets must be written out: header[\"x-app\"]")
+			c.fail(args[1], "the name in brackets must be a literal: header[\"x-app\"]")
 		}
 		return c.member(e, args[0], name)
 	case "_+_":
@@ -41,28 +41,29 @@ func (c *compiler) ownText(e ast.Expr) value[string] {
 	return nil
 }
 
-// member is header["x"] or header.x.
+// member compiles header["x"] or header.x.
 func (c *compiler) member(e, operand ast.Expr, name string) value[string] {
-	if operand.Kind() != ast.IdentKind || !slices.Contains(conditionMaps, operand.AsIdent()) {
-		c.fail(e, "only header, cookie, claim and descriptor have names in brackets or after a dot")
+	if operand.Kind() != ast.IdentKind || !slices.Contains(attributeMaps, operand.AsIdent()) {
+		c.fail(e, "only header, cookie, claim and descriptor support names in brackets or after a dot")
 		return func(reading) string { return "" }
 	}
 	source := operand.AsIdent()
 	switch {
 	case name == "":
-		c.fail(e, "%s needs a name in its brackets", source)
+		c.fail(e, "%s requires a name in its brackets", source)
 	case source == "header" && name != strings.ToLower(name):
-		c.fail(e, "names of headers are written in lower case here: header[%q]", strings.ToLower(name))
+		c.fail(e, "header names must be lower case: header[%q]", strings.ToLower(name))
 	}
 	return c.attribute(e, source+"."+name)
 }
 
+// attribute compiles the value of an attribute.
 func (c *compiler) attribute(e ast.Expr, name string) value[string] {
 	c.names[name] = true
 	c.characters += attributeSize
 	switch {
-	case slices.Contains(conditionMaps, name):
-		c.fail(e, "%s wants a name: %s[\"x\"]", name, name)
+	case slices.Contains(attributeMaps, name):
+		c.fail(e, "%s requires a name: %s[\"x\"]", name, name)
 	case name == "client":
 		return clientOf
 	}
@@ -74,10 +75,10 @@ func clientOf(r reading) string {
 	return value
 }
 
-// number makes an expression whose value is a whole number.
-func (c *compiler) number(e ast.Expr) value[int64] { return build(c, e, c.ownNumber) }
+// number compiles an expression whose value is a whole number.
+func (c *compiler) number(e ast.Expr) value[int64] { return build(c, e, c.compileNumber) }
 
-func (c *compiler) ownNumber(e ast.Expr) value[int64] {
+func (c *compiler) compileNumber(e ast.Expr) value[int64] {
 	if e.Kind() == ast.LiteralKind {
 		v, _ := e.AsLiteral().(types.Int)
 		return func(reading) int64 { return int64(v) }
@@ -93,7 +94,7 @@ func (c *compiler) ownNumber(e ast.Expr) value[int64] {
 	return nil
 }
 
-// wholeNumber is 0 for what is no whole number.
+// wholeNumber parses a whole number. It returns 0 for any other text.
 func wholeNumber(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -102,7 +103,7 @@ func wholeNumber(s string) int64 {
 	return n
 }
 
-// lowerASCII leaves all but A to Z as it is.
+// lowerASCII converts A to Z to lower case and leaves all other characters unchanged.
 func lowerASCII(s string) string {
 	if !strings.ContainsAny(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		return s

@@ -13,33 +13,33 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// field is a key of a mapping in rule documents: the one description of it that the decoder, the encoder, the schema, the
-// documentation and, by what is encoded, rulediff go by. A new key is a field of package headgate and a line in one of the tables of
-// fields (ruleKeys, limitKeys, …), its effect, and a line in testdata/good/every_key.yaml. The rest is written with
-// go test ./ruledoc -update.
+// field is a key of a mapping in rule documents. It is the only description of the key: the decoder, the encoder, the
+// schema, the documentation and (through the encoder) rulediff use it. To add a key, add a field to the type in package
+// headgate with its behaviour, a line to one of the tables of fields (ruleKeys, limitKeys, …) and a line to
+// testdata/good/every_key.yaml. go test ./ruledoc -update generates the rest.
 type field[T any] struct {
 	key string
-	// doc says in Markdown what the key is, as docs/rules.md has it; the schema has the same as plain text.
+	// doc describes the key in Markdown for docs/rules.md; the schema has the same as plain text.
 	doc string
-	// unset says in Markdown what holds without the key.
+	// unset describes in Markdown what applies without the key.
 	unset string
-	// judgedWith is another key that is judged together with this one: what is wrong with one of them may only follow from what is
-	// wrong with the other.
-	judgedWith string
-	// schema is the members of the value's JSON Schema but for its description.
+	// group is the key of the group that this key is validated with. An error in one key of a group hides errors of package
+	// headgate about the others, which may only be consequences.
+	group string
+	// schema is the members of the value's JSON Schema without its description.
 	schema string
 	read   func(d *decoder, n *node, key string, into *T)
-	// write returns the value, or nil if it goes without saying. What names it in errors.
+	// write returns the value, or nil if it is the default. What names the value in errors.
 	write func(e *encoder, what string, from *T) *node
 }
 
-// object is a kind of mapping in rule documents.
+// object is the table of keys of one kind of mapping in rule documents.
 type object[T any] struct {
 	fields []field[T]
 	table  []yamldoc.Field[*decoder, T]
 }
 
-func objectOf[T any](fields ...field[T]) *object[T] {
+func newObject[T any](fields ...field[T]) *object[T] {
 	o := &object[T]{fields: fields}
 	for _, f := range fields {
 		o.table = append(o.table, yamldoc.Field[*decoder, T]{Key: f.key, Read: f.read})
@@ -47,7 +47,7 @@ func objectOf[T any](fields ...field[T]) *object[T] {
 	return o
 }
 
-// field returns the field of a key, or nil.
+// field returns the field with this key, or nil.
 func (o *object[T]) field(key string) *field[T] {
 	if i := slices.IndexFunc(o.fields, func(f field[T]) bool { return f.key == key }); i >= 0 {
 		return &o.fields[i]
@@ -58,14 +58,15 @@ func (o *object[T]) field(key string) *field[T] {
 // keys returns the names of the fields.
 func (o *object[T]) keys() []string { return yamldoc.Keys(o.table) }
 
-// read reads a mapping, which is what in errors.
+// read decodes a mapping. What names it in errors.
 func (o *object[T]) read(d *decoder, n *node, what string, into *T) {
 	yamldoc.Fields(d, n, what, o.table, into)
 }
 
-// write returns the mapping of all that does not go without saying. Where names it in errors; if it is "", each key names itself.
+// write returns the mapping of all values that are not the default. Where names the mapping in errors; if it is "", errors
+// name the key.
 func (o *object[T]) write(e *encoder, where string, from *T) *node {
-	n := mapping()
+	n := mappingNode()
 	for i := range o.fields {
 		what := where
 		if where == "" {
@@ -76,7 +77,7 @@ func (o *object[T]) write(e *encoder, where string, from *T) *node {
 	return n
 }
 
-// properties returns the keys as the members of "properties" in a JSON Schema.
+// properties returns the members of "properties" in the JSON Schema.
 func (o *object[T]) properties() string {
 	members := make([]string, len(o.fields))
 	for i, f := range o.fields {
@@ -87,7 +88,7 @@ func (o *object[T]) properties() string {
 
 var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// plainText returns a line of Markdown as a sentence without marks, as a JSON string.
+// plainText converts a line of Markdown to a sentence without markup, as a JSON string.
 func plainText(markdown string) string {
 	text := strings.ReplaceAll(markdownLink.ReplaceAllString(markdown, "$1"), "`", "")
 	if first, size := utf8.DecodeRuneInString(markdown); unicode.IsLetter(first) {
@@ -96,46 +97,46 @@ func plainText(markdown string) string {
 	return jsonOf(text + ".")
 }
 
-// jsonOf returns a value of the description in JSON.
+// jsonOf returns the JSON of a text, a number or a list of texts.
 func jsonOf(v any) string {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(v); err != nil {
-		panic(err) // it is a text, a number or a list of texts
+		panic(err) // unreachable for these types
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// judgedWith returns the key that stands for all that are judged together with this one.
-func (o *object[T]) judgedWith(key string) string {
-	if f := o.field(key); f != nil && f.judgedWith != "" {
-		return f.judgedWith
+// groupOf returns the group of a key: the key itself if it is validated alone.
+func (o *object[T]) groupOf(key string) string {
+	if f := o.field(key); f != nil && f.group != "" {
+		return f.group
 	}
 	return key
 }
 
-// judged says which key this one is judged together with.
-func (f field[T]) judged(with string) field[T] {
-	f.judgedWith = with
+// inGroup sets the group.
+func (f field[T]) inGroup(group string) field[T] {
+	f.group = group
 	return f
 }
 
-// with adds members to the schema.
-func (f field[T]) with(schema string) field[T] {
+// withSchema adds members to the schema.
+func (f field[T]) withSchema(schema string) field[T] {
 	f.schema += ", " + schema
 	return f
 }
 
-// or says what holds without the key.
-func (f field[T]) or(unset string) field[T] {
+// withDefault sets the documented default.
+func (f field[T]) withDefault(unset string) field[T] {
 	f.unset = unset
 	return f
 }
 
-// The constructors of fields with a value of a usual kind take where the value is.
+// The constructors below create fields of common types. Their parameter of returns a pointer to the value.
 
-// valueField completes a field whose value is a V; without the key it is the zero one.
+// valueField completes a field of type V. A zero value is the same as no key.
 func valueField[T any, V comparable](
 	f field[T], of func(*T) *V, read func(d *decoder, n *node, key string) V, write func(e *encoder, what string, v V) *node,
 ) field[T] {
@@ -150,11 +151,13 @@ func valueField[T any, V comparable](
 	return f
 }
 
+// textField returns a field for a text.
 func textField[T any](key, doc string, of func(*T) *string) field[T] {
 	read := func(d *decoder, n *node, key string) string { s, _ := d.Text(n, key); return s }
 	return valueField(field[T]{key: key, doc: doc, unset: "none", schema: `"type": "string"`}, of, read, (*encoder).text)
 }
 
+// textsField returns a field for a text or a list of texts.
 func textsField[T any](key, doc string, of func(*T) *[]string) field[T] {
 	return field[T]{
 		key: key, doc: doc, unset: "none", schema: `"$ref": "#/$defs/texts"`,
@@ -168,41 +171,44 @@ func textsField[T any](key, doc string, of func(*T) *[]string) field[T] {
 	}
 }
 
-func yesNoField[T any](key, doc string, of func(*T) *bool) field[T] {
+// boolField returns a field for true or false; false is the default.
+func boolField[T any](key, doc string, of func(*T) *bool) field[T] {
 	f := field[T]{key: key, doc: doc, unset: "`false`", schema: `"type": "boolean", "default": false`}
-	return valueField(f, of, (*decoder).Bool, func(_ *encoder, _ string, v bool) *node { return yesOrNo(v) })
+	return valueField(f, of, (*decoder).Bool, func(_ *encoder, _ string, v bool) *node { return boolNode(v) })
 }
 
-// wholeField is a whole number of at least least; why explains that to whoever writes less. 0 is the same as no key.
-func wholeField[T any, N int | int64](key, doc string, least int64, why string, of func(*T) *N) field[T] {
-	f := field[T]{key: key, doc: doc, unset: "none", schema: fmt.Sprintf(`"type": "integer", "minimum": %d`, least)}
-	return valueField(f, of, func(d *decoder, n *node, key string) N { return N(d.Int(n, key, least, why)) },
-		func(_ *encoder, _ string, v N) *node { return number(int64(v)) })
+// intField returns a field for an integer of at least minimum. Remedy, if not empty, ends the error about a smaller number.
+// 0 is the same as no key.
+func intField[T any, N int | int64](key, doc string, minimum int64, remedy string, of func(*T) *N) field[T] {
+	f := field[T]{key: key, doc: doc, unset: "none", schema: fmt.Sprintf(`"type": "integer", "minimum": %d`, minimum)}
+	return valueField(f, of, func(d *decoder, n *node, key string) N { return N(d.Int(n, key, minimum, remedy)) },
+		func(_ *encoder, _ string, v N) *node { return intNode(int64(v)) })
 }
 
-// wordField is one of the words, which are in the order of their values; the first one is the default.
-func wordField[T any, W ~uint8](key, doc string, words []string, of func(*T) *W) field[T] {
+// enumField returns a field for one of the words, which are in the order of their values. The first word is the default.
+func enumField[T any, W ~uint8](key, doc string, words []string, of func(*T) *W) field[T] {
 	schema := fmt.Sprintf(`"enum": %s, "default": %q`, jsonOf(words), words[0])
 	f := field[T]{key: key, doc: doc, unset: "`" + words[0] + "`", schema: schema}
 	return valueField(f, of, func(d *decoder, n *node, key string) W { return W(max(d.Enum(n, key, words), 0)) },
 		func(e *encoder, what string, v W) *node { return e.text(what, words[v]) })
 }
 
+// durationField returns a field for a duration.
 func durationField[T any](key, doc string, of func(*T) *time.Duration) field[T] {
 	f := field[T]{key: key, doc: doc, unset: "`0s`", schema: `"type": "string", "pattern": "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$"`}
 	return valueField(f, of, (*decoder).Duration, func(e *encoder, what string, v time.Duration) *node { return e.text(what, v.String()) })
 }
 
-// instantField is a time, which is written as it is, like a number.
-func instantField[T any](key, doc string, of func(*T) *time.Time) field[T] {
+// timeField returns a field for a time, which is encoded without quotes, like a number.
+func timeField[T any](key, doc string, of func(*T) *time.Time) field[T] {
 	f := field[T]{key: key, doc: doc, unset: "never", schema: `"type": "string", "format": "date-time"`}
 	return valueField(f, of, (*decoder).Time, func(_ *encoder, _ string, v time.Time) *node {
 		return &node{Kind: yamldoc.Number, Text: v.UTC().Format(time.RFC3339Nano)}
 	})
 }
 
-// eitherField is true or false where no key is neither.
-func eitherField[T any, W ~uint8](key, doc string, yes, no W, of func(*T) *W) field[T] {
+// optionalBoolField returns a field for true, false or unset.
+func optionalBoolField[T any, W ~uint8](key, doc string, yes, no W, of func(*T) *W) field[T] {
 	read := func(d *decoder, n *node, key string) W {
 		if d.Bool(n, key) {
 			return yes
@@ -210,15 +216,15 @@ func eitherField[T any, W ~uint8](key, doc string, yes, no W, of func(*T) *W) fi
 		return no
 	}
 	f := field[T]{key: key, doc: doc, unset: "either", schema: `"type": "boolean"`}
-	return valueField(f, of, read, func(_ *encoder, _ string, v W) *node { return yesOrNo(v == yes) })
+	return valueField(f, of, read, func(_ *encoder, _ string, v W) *node { return boolNode(v == yes) })
 }
 
-// listField is a list whose items are read and written one by one; kind is the definition of one of them in the schema.
+// listField returns a field for a list. Add decodes an item; kind is the name of the item's definition in the schema.
 func listField[T any](key, doc, kind string, add func(*T, *decoder, *node), write func(*encoder, *T) *node) field[T] {
 	return field[T]{
 		key: key, doc: doc, unset: "none", schema: fmt.Sprintf(`"type": "array", "items": {"$ref": "#/$defs/%s"}`, kind),
 		read: func(d *decoder, n *node, key string, into *T) {
-			for _, item := range d.list(n, key, key) {
+			for _, item := range d.list(n, key) {
 				add(into, d, item)
 			}
 		},

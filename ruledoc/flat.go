@@ -15,97 +15,97 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// Flat is a rule with one limit in the flat form, which many programs and tables have: no lists, no conditions. Scope says
-// what is counted by, TenantID, HTTPMethod, PathPattern and Tier which requests the rule is for; empty is all.
+// Flat is a rule with one limit in a flat form without lists and conditions, which suits tables and many programs. Scope
+// selects the attributes to count by. TenantID, HTTPMethod, PathPattern and Tier select requests; empty selects all.
 //
 //	{"name": "default_per_key", "scope": "global", "maxRequests": 100, "windowSeconds": 60}
 type Flat struct {
 	// Name is the rule's ID.
 	Name string `json:"name"`
-	// Scope global counts by client, tenant by tenant and client, endpoint by client, path and method.
+	// Scope is global (counts by client), tenant (by tenant and client) or endpoint (by client, path and method).
 	Scope      string `json:"scope"`
 	TenantID   string `json:"tenantId,omitempty"`
 	HTTPMethod string `json:"httpMethod,omitempty"`
-	// PathPattern is a template as in rules: /users/{id} and /users/* are one segment, /users/** the rest.
+	// PathPattern is a path template as in rules: /users/{id} and /users/* match one segment, /users/** the rest.
 	PathPattern string `json:"pathPattern,omitempty"`
 	Tier        string `json:"tier,omitempty"`
-	// Algorithm is one of those of rules, by any of its names; empty is token_bucket.
+	// Algorithm is any name of an algorithm in rules; empty means token_bucket.
 	Algorithm   string `json:"algorithm,omitempty"`
 	MaxRequests int64  `json:"maxRequests"`
-	// WindowSeconds may have three decimals.
+	// WindowSeconds may have up to three decimals.
 	WindowSeconds float64 `json:"windowSeconds"`
-	// BurstCapacity is of a token_bucket; 0 means MaxRequests.
+	// BurstCapacity is the burst of a token_bucket; 0 means MaxRequests.
 	BurstCapacity int64 `json:"burstCapacity,omitempty"`
 	Priority      int   `json:"priority"`
-	// Enabled is false for a rule that is kept and not in force. It is for whoever keeps it: Rule does not look at it.
+	// Enabled is false for a rule that is stored but not active. It is for the owner of the rule: Rule ignores it.
 	Enabled bool `json:"enabled"`
 }
 
-var flatKeys = objectOf(
-	filledField("name", "the rule's `id`", func(f *Flat) *string { return &f.Name }).or("must be given"),
+var flatKeys = newObject(
+	nonEmptyField("name", "the rule's `id`", func(f *Flat) *string { return &f.Name }).withDefault("required"),
 	field[Flat]{
-		key: "scope", unset: "must be given",
-		doc: "who is counted: `global` each client, `tenant` each client of each tenant, `endpoint` each client on each path and method",
+		key: "scope", unset: "required",
+		doc: "what is counted: `global` per client, `tenant` per tenant and client, `endpoint` per client, path and method",
 		read: func(d *decoder, n *node, key string, f *Flat) {
-			if i := d.Enum(n, key, scopeWords); i >= 0 {
-				f.Scope = scopeWords[i]
+			if i := d.Enum(n, key, scopeNames); i >= 0 {
+				f.Scope = scopeNames[i]
 			}
 		},
 	},
-	filledField("tenantId", "the tenant whose requests the rule is for", func(f *Flat) *string { return &f.TenantID }),
-	filledField("httpMethod", "the method", func(f *Flat) *string { return &f.HTTPMethod }),
-	filledField("pathPattern", "a template: `/users/{id}`, `/users/*`, `/users/**`", func(f *Flat) *string { return &f.PathPattern }),
-	filledField("tier", "the tier", func(f *Flat) *string { return &f.Tier }),
+	nonEmptyField("tenantId", "tenant that the rule applies to", func(f *Flat) *string { return &f.TenantID }),
+	nonEmptyField("httpMethod", "HTTP method that the rule applies to", func(f *Flat) *string { return &f.HTTPMethod }),
+	nonEmptyField("pathPattern", "path template: `/users/{id}`, `/users/*`, `/users/**`", func(f *Flat) *string { return &f.PathPattern }),
+	nonEmptyField("tier", "tier that the rule applies to", func(f *Flat) *string { return &f.Tier }),
 	field[Flat]{
-		key: "algorithm", doc: "by any of its names", unset: "`token_bucket`",
+		key: "algorithm", doc: "algorithm, by any of its names", unset: "`token_bucket`",
 		read: func(d *decoder, n *node, key string, f *Flat) {
 			if d.algorithm(n, key) != nil {
 				f.Algorithm = n.Text
 			}
 		},
 	},
-	wholeField("maxRequests", "the limit's number", 1, "", func(f *Flat) *int64 { return &f.MaxRequests }).or("must be given"),
+	intField("maxRequests", "count of the limit", 1, "", func(f *Flat) *int64 { return &f.MaxRequests }).withDefault("required"),
 	field[Flat]{
-		key: "windowSeconds", doc: "the limit's window, with three decimals at most", unset: "must be given",
+		key: "windowSeconds", doc: "window of the limit in seconds, with at most three decimals", unset: "required",
 		read: func(d *decoder, n *node, key string, f *Flat) { f.WindowSeconds = d.seconds(n, key) },
 	},
-	wholeField("burstCapacity", "of a `token_bucket`", 1, "write 1 or more; without it the burst is maxRequests",
-		func(f *Flat) *int64 { return &f.BurstCapacity }).or("`maxRequests`"),
-	wholeField("priority", "as in rules", 0, "", func(f *Flat) *int { return &f.Priority }).or("`0`"),
-	yesNoField("enabled", "`false` keeps the rule and its history, and it is not in force", func(f *Flat) *bool { return &f.Enabled }).or("`true`"),
+	intField("burstCapacity", "burst of a `token_bucket`", 1, fmt.Sprintf("must be 1 to %d; without it, burst is maxRequests", headgate.MaxCost),
+		func(f *Flat) *int64 { return &f.BurstCapacity }).withDefault("`maxRequests`"),
+	intField("priority", "as in rules", 0, "", func(f *Flat) *int { return &f.Priority }).withDefault("`0`"),
+	boolField("enabled", "`false` deactivates the rule but keeps it and its history", func(f *Flat) *bool { return &f.Enabled }).withDefault("`true`"),
 )
 
-// filledField is a text that is not empty: an empty one would rather be a mistake than mean everything.
-func filledField(key, doc string, of func(*Flat) *string) field[Flat] {
+// nonEmptyField returns a field for a text that must not be empty: an empty text is more likely a mistake than a wildcard.
+func nonEmptyField(key, doc string, of func(*Flat) *string) field[Flat] {
 	return field[Flat]{key: key, doc: doc, unset: "all", read: func(d *decoder, n *node, key string, f *Flat) {
 		s, ok := d.Text(n, key)
 		if ok && s == "" {
-			d.Bad(n, "%s is empty: write it, or remove the key", key)
+			d.Bad(n, "%s: must not be empty: write a value, or remove the key", key)
 		}
 		*of(f) = s
 	}}
 }
 
-// scopeBy is what each scope counts by.
+// scopeBy is the attributes that each scope counts by.
 var (
-	scopeWords = []string{"global", "tenant", "endpoint"}
+	scopeNames = []string{"global", "tenant", "endpoint"}
 	scopeBy    = [][]string{{"client"}, {"tenant", "client"}, {"client", "path", "method"}}
 )
 
-// ParseFlat reads a rule in the flat form, in JSON or YAML, and checks that it is a rule. Its error is an Errors.
+// ParseFlat parses and validates a flat rule in JSON or YAML. Errors are of type Errors.
 func ParseFlat(data []byte) (Flat, error) {
 	r := newReader(source{Name: "rule", Data: data})
 	f := Flat{Enabled: true}
-	r.readOne("there is no rule here: write its keys and values (name, scope, maxRequests …)", func(d *decoder, n *node) {
+	r.readOne("no rule found: write its keys and values (name, scope, maxRequests …)", func(d *decoder, n *node) {
 		d.In = textAt(n, "name")
 		flatKeys.read(d, n, "a flat rule", &f)
 		if n.Kind != yamldoc.Mapping {
 			return
 		}
-		told := toldIn(n, r.report.Found())
+		reported := reportedKeysOf(n, r.report.Found())
 		_, problems := f.rule()
 		for _, p := range problems {
-			if !told[p.field] {
+			if !reported[p.field] {
 				d.Bad(n.Find([]string{p.field}), "%s", p.text)
 			}
 		}
@@ -116,35 +116,35 @@ func ParseFlat(data []byte) (Flat, error) {
 	return f, nil
 }
 
-// toldIn are the keys about which something was said already, and those that may have been meant.
-func toldIn(n *node, found []yamldoc.Located) map[string]bool {
-	told := map[string]bool{}
+// reportedKeysOf returns the keys that already have errors, and the keys that they may be misspellings of.
+func reportedKeysOf(n *node, found []yamldoc.Located) map[string]bool {
+	reported := map[string]bool{}
 	for _, e := range n.Entries {
 		if slices.ContainsFunc(found, func(at yamldoc.Located) bool {
-			return comparePlace(e.Key, at.Error) == 0 || comparePlace(e.Value, at.Error) == 0
+			return comparePosition(e.Key, at.Error) == 0 || comparePosition(e.Value, at.Error) == 0
 		}) {
-			told[e.Key.Text] = true
-			told[yamldoc.Nearest(e.Key.Text, flatKeys.keys())] = true
+			reported[e.Key.Text] = true
+			reported[yamldoc.Nearest(e.Key.Text, flatKeys.keys())] = true
 		}
 	}
-	return told
+	return reported
 }
 
 func (d *decoder) seconds(n *node, key string) float64 {
 	v, err := strconv.ParseFloat(n.Text, 64)
 	switch {
 	case n.Kind == yamldoc.Text && err == nil:
-		d.Bad(n, "%s wants a number: write %s, without quotes", key, n.Text)
+		d.Bad(n, "%s: must be a number: write %s without quotes", key, n.Text)
 	case n.Kind != yamldoc.Number || err != nil:
-		d.Bad(n, "%s wants a number of seconds, not %s", key, n.Describe())
+		d.Bad(n, "%s: must be a number of seconds, not %s", key, n.Describe())
 	}
 	return v
 }
 
-// flatProblem is what is wrong with a field of the flat form.
+// flatProblem is a problem of one field of the flat form.
 type flatProblem struct{ field, text string }
 
-// Rule is the rule that the flat form stands for. The error says what is wrong in the words of the flat form.
+// Rule converts the flat form to a rule. Errors name the fields of the flat form.
 func (f Flat) Rule() (headgate.Rule, error) {
 	rule, problems := f.rule()
 	if len(problems) == 0 {
@@ -165,35 +165,35 @@ func (f Flat) rule() (headgate.Rule, []flatProblem) {
 	return rule, problems
 }
 
-// unchecked is the rule if there is one, before it is compiled.
+// unchecked returns the rule without compiling it.
 func (f Flat) unchecked() (rule headgate.Rule, problems []flatProblem) {
 	bad := func(field, format string, args ...any) {
-		problems = append(problems, flatProblem{field, field + fmt.Sprintf(format, args...)})
+		problems = append(problems, flatProblem{field, field + ": " + fmt.Sprintf(format, args...)})
 	}
 	if f.Name == "" {
-		bad("name", " is missing: counters, headers and logs need one")
+		bad("name", "required: counters, headers and logs need a name")
 	}
-	scope := slices.Index(scopeWords, f.Scope)
+	scope := slices.Index(scopeNames, f.Scope)
 	if scope < 0 {
-		bad("scope", " is missing or wrong: write global (counted by client), tenant (by tenant and client) or endpoint "+
-			"(by client, path and method)")
+		bad("scope", "missing or invalid: must be global (counts by client), tenant (by tenant and client) or endpoint (by client, path and method)")
 	}
 	algorithm, known := algorithmOf(f.Algorithm)
 	if !known {
-		bad("algorithm", " is one of %s, not %q", strings.Join(algorithmWords, ", "), yamldoc.Shorten(f.Algorithm))
+		bad("algorithm", "must be one of %s, not %q", strings.Join(algorithmNames, ", "), yamldoc.Shorten(f.Algorithm))
 	} else if algorithm != headgate.TokenBucket && f.BurstCapacity != 0 {
-		bad("burstCapacity", " belongs to token_bucket, and %s has none: remove it, or choose token_bucket", f.Algorithm)
+		bad("burstCapacity", "%s has no burst: remove it, or use token_bucket", f.Algorithm)
 	}
 	if f.MaxRequests == 0 {
-		bad("maxRequests", " is missing or 0: write how many requests may pass in windowSeconds")
+		bad("maxRequests", "missing or 0: write the number of requests that are allowed per windowSeconds")
 	}
 	milliseconds := math.Round(f.WindowSeconds * 1000)
-	whole := math.Abs(f.WindowSeconds*1000-milliseconds) < 0.01 // which NaN and infinity are not
+	whole := math.Abs(f.WindowSeconds*1000-milliseconds) < 0.01 // false for NaN and infinity
 	if f.WindowSeconds == 0 {
-		bad("windowSeconds", " is missing or 0: write 60 for a minute, 3600 for an hour")
-	} else if most := (366 * day).Milliseconds(); !whole || milliseconds < 1 || milliseconds > float64(most) {
-		bad("windowSeconds", " is %s: write 0.001 to %d (366 days), with three decimals at most",
-			strconv.FormatFloat(f.WindowSeconds, 'f', -1, 64), most/1000)
+		bad("windowSeconds", "missing or 0: write 60 for a minute, 3600 for an hour")
+	} else if maxMillis := (366 * day).Milliseconds(); !whole || milliseconds < 1 || milliseconds > float64(maxMillis) {
+		problems = append(problems, flatProblem{"windowSeconds", fmt.Sprintf(
+			"windowSeconds %s: must be 0.001 to %d (366 days), with at most three decimals",
+			strconv.FormatFloat(f.WindowSeconds, 'f', -1, 64), maxMillis/1000)})
 	}
 	if len(problems) > 0 {
 		return headgate.Rule{}, problems
@@ -214,7 +214,7 @@ func (f Flat) unchecked() (rule headgate.Rule, problems []flatProblem) {
 	return rule, nil
 }
 
-// flatProblems are what package headgate finds wrong with a rule, by the fields that it comes from.
+// flatProblems compiles a rule and returns its problems by field of the flat form.
 func flatProblems(rule headgate.Rule) []flatProblem {
 	_, err := headgate.Compile(rule)
 	if err == nil {
@@ -223,17 +223,18 @@ func flatProblems(rule headgate.Rule) []flatProblem {
 	var problems []flatProblem
 	for _, one := range unjoin(err) {
 		field, problem := "name", one.Error()
-		if wrong, ok := errors.AsType[*headgate.RuleError](one); ok {
-			field, problem = flatField(wrong), wrong.Problem
+		if ruleErr, ok := errors.AsType[*headgate.RuleError](one); ok {
+			field, problem = flatField(ruleErr), ruleErr.Problem
 		}
-		problems = append(problems, flatProblem{field, sentence(field, problem)})
+		problems = append(problems, flatProblem{field, describeProblem(field, problem)})
 	}
 	return problems
 }
 
-func flatField(wrong *headgate.RuleError) string {
-	path := strings.Join(wrong.Path, ".")
-	if path == "limit" && strings.Contains(wrong.Problem, "burst") {
+// flatField returns the field of the flat form that a rule's error is about.
+func flatField(ruleErr *headgate.RuleError) string {
+	path := strings.Join(ruleErr.Path, ".")
+	if path == "limit" && strings.Contains(ruleErr.Problem, "burst") {
 		return "burstCapacity"
 	}
 	fields := map[string]string{
@@ -243,16 +244,17 @@ func flatField(wrong *headgate.RuleError) string {
 	return cmp.Or(fields[path], "name")
 }
 
+// algorithmOf returns the algorithm with this name or alias.
 func algorithmOf(word string) (a headgate.Algorithm, ok bool) {
-	if a, ok = otherAlgorithmWords[word]; ok || word == "" {
+	if a, ok = algorithmAliases[word]; ok || word == "" {
 		return a, true
 	}
-	i := slices.Index(algorithmWords, word)
+	i := slices.Index(algorithmNames, word)
 	return headgate.Algorithm(max(i, 0)), i >= 0
 }
 
-// FlatOf is the flat form of a rule. If the rule says more than that can, it is still true of the rule as far as it goes, so that
-// tables can be searched by it: the rule's first limit, and by what it counts roughly.
+// FlatOf returns the flat form of a rule. If the flat form cannot express the whole rule, it holds the parts that it can: the
+// rule's first limit and the closest scope, so that tables can be searched by it.
 func FlatOf(r headgate.Rule) Flat {
 	limit := r.Limit
 	if names := slices.Sorted(maps.Keys(r.Limits)); limit == (headgate.Limit{}) && len(names) > 0 {
@@ -267,6 +269,7 @@ func FlatOf(r headgate.Rule) Flat {
 	}
 }
 
+// scopeOf returns the scope that is closest to the attributes of By.
 func scopeOf(by []string) string {
 	switch {
 	case slices.Contains(by, "path"), slices.Contains(by, "route"), slices.Contains(by, "method"):
@@ -277,7 +280,7 @@ func scopeOf(by []string) string {
 	return "global"
 }
 
-// onlyValue is the one value that an attribute must have, or "".
+// onlyValue returns the single value that an attribute must have, or "".
 func onlyValue(m headgate.Match, name string) string {
 	p := m.Attributes[name]
 	if len(p.Values) == 1 && p.Prefix == "" && len(p.CIDR) == 0 && len(p.Not) == 0 {
@@ -286,11 +289,12 @@ func onlyValue(m headgate.Match, name string) string {
 	return ""
 }
 
-// Same is whether two flat rules say the same: an algorithm may have two names, and a burst of MaxRequests goes without
-// saying.
-func (f Flat) Same(other Flat) bool { return plainest(f) == plainest(other) }
+// Equal reports whether two flat rules mean the same: algorithms may have several names, and the default burst may be
+// explicit.
+func (f Flat) Equal(other Flat) bool { return normalize(f) == normalize(other) }
 
-func plainest(f Flat) Flat {
+// normalize replaces algorithm aliases and removes a default burst.
+func normalize(f Flat) Flat {
 	if a, ok := algorithmOf(f.Algorithm); ok {
 		f.Algorithm = a.String()
 	}

@@ -18,7 +18,6 @@ import (
 func TestFlat(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]headgate.Rule{
-		// As it was promised.
 		`{"name": "default_per_key", "scope": "global", "algorithm": "sliding_window_counter", "maxRequests": 100,
 			"windowSeconds": 60, "priority": 10}`: {
 			ID: "default_per_key", By: []string{"client"}, Priority: 10,
@@ -52,7 +51,7 @@ func TestFlat(t *testing.T) {
 		if f.Enabled == strings.Contains(text, "false") {
 			t.Errorf("%s: enabled is %t", text, f.Enabled)
 		}
-		// All that was sent comes back.
+		// JSON encoding returns all input keys.
 		back, err := json.Marshal(f)
 		if err != nil {
 			t.Fatal(err)
@@ -63,30 +62,30 @@ func TestFlat(t *testing.T) {
 		}
 		for key, value := range sent {
 			if returned[key] != value {
-				t.Errorf("%s came back as %s", text, back)
+				t.Errorf("%s is encoded as %s", text, back)
 			}
 		}
-		// Of the rule alone, too, but for what only the flat form has.
+		// Converting the rule back loses only the values that the rule does not have.
 		f.Algorithm, f.Enabled = got.Limit.Algorithm.String(), true
 		if again := FlatOf(got); again != f {
 			t.Errorf("got  %+v\nwant %+v", again, f)
 		}
 		if again := FlatOf(parsed(t, got)); again != f {
-			t.Errorf("written and read: got  %+v\nwant %+v", again, f)
+			t.Errorf("encoded and parsed: got  %+v\nwant %+v", again, f)
 		}
 	}
 }
 
 func parsed(t testing.TB, r headgate.Rule) headgate.Rule {
 	t.Helper()
-	again, err := ParseRule(r.ID, ruleSurvives(t, r))
+	again, err := ParseRule(r.ID, checkRuleRoundTrip(t, r))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return again
 }
 
-// The documentation shows a flat rule and the rule that it is.
+// TestFlatDocumentation checks the documentation's example of a flat rule and its rule.
 func TestFlatDocumentation(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/rules.md")
@@ -114,13 +113,12 @@ func TestFlatDocumentation(t *testing.T) {
 	if err := json.Compact(&want, blocks[1]); err != nil {
 		t.Fatal(err)
 	}
-	if document := ruleSurvives(t, got); string(document) != want.String() {
+	if document := checkRuleRoundTrip(t, got); string(document) != want.String() {
 		t.Errorf("got  %s\nwant %s", document, &want)
 	}
 }
 
-// TestFlatErrors holds every message to the letter. A case is a rule, a line of dashes, what is wrong with it, and an empty
-// line.
+// TestFlatErrors compares the exact text of every error. A case is a rule, a line of dashes, its errors and an empty line.
 func TestFlatErrors(t *testing.T) {
 	t.Parallel()
 	const golden = "testdata/flat/errors.txt"
@@ -147,20 +145,20 @@ func TestFlatErrors(t *testing.T) {
 	}
 }
 
-// A row of a table has no places, and may hold what JSON cannot.
+// TestFlatRuleErrors checks a Flat that was not parsed: it has no positions, and may hold values that JSON does not have.
 func TestFlatRuleErrors(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Flat){
-		"maxRequests: count -1: must be 1 to 1000000000": func(f *Flat) { f.MaxRequests = -1 },
-		"priority: -1: must be 0 for none, or above 0":   func(f *Flat) { f.Priority = -1 },
-		"windowSeconds is NaN: write 0.001 to 31622400 (366 days), with three decimals at most": func(f *Flat) {
+		"maxRequests: a count of -1 is out of bounds: write 1 to 1000000000": func(f *Flat) { f.MaxRequests = -1 },
+		"priority is -1: write 0 for none, or more for higher":               func(f *Flat) { f.Priority = -1 },
+		"windowSeconds NaN: must be 0.001 to 31622400 (366 days), with at most three decimals": func(f *Flat) {
 			f.WindowSeconds = math.NaN()
 		},
-		"windowSeconds is +Inf: write 0.001 to 31622400 (366 days), with three decimals at most": func(f *Flat) {
+		"windowSeconds +Inf: must be 0.001 to 31622400 (366 days), with at most three decimals": func(f *Flat) {
 			f.WindowSeconds = math.Inf(1)
 		},
-		"algorithm is one of token_bucket, leaky_bucket, fixed_window, sliding_window, sliding_log, not \"x\"\n" +
-			"rule \"a\": maxRequests is missing or 0: write how many requests may pass in windowSeconds": func(f *Flat) {
+		"algorithm: must be one of token_bucket, leaky_bucket, fixed_window, sliding_window, sliding_log, not \"x\"\n" +
+			"rule \"a\": maxRequests: missing or 0: write the number of requests that are allowed per windowSeconds": func(f *Flat) {
 			f.Algorithm, f.MaxRequests = "x", 0
 		},
 	} {
@@ -172,7 +170,7 @@ func TestFlatRuleErrors(t *testing.T) {
 	}
 }
 
-// What a rule says more than the flat form can is left out of it.
+// TestFlatOfOtherRules converts rules that the flat form cannot express completely.
 func TestFlatOfOtherRules(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Flat{
@@ -215,30 +213,30 @@ func TestFlatOfOtherRules(t *testing.T) {
 	}
 }
 
-func TestFlatSame(t *testing.T) {
+func TestFlatEqual(t *testing.T) {
 	t.Parallel()
 	f := Flat{Name: "a", Scope: "global", Algorithm: "sliding_window", MaxRequests: 5, WindowSeconds: 1}
 	same, other := f, f
 	same.Algorithm, same.BurstCapacity = "sliding_window_counter", 5
 	other.BurstCapacity = 4
-	if !f.Same(same) || f.Same(other) || (Flat{Algorithm: "x"}).Same(Flat{Algorithm: "y"}) {
+	if !f.Equal(same) || f.Equal(other) || (Flat{Algorithm: "x"}).Equal(Flat{Algorithm: "y"}) {
 		t.Errorf("%+v, %+v, %+v", f, same, other)
 	}
-	if !(Flat{}).Same(Flat{Algorithm: "token_bucket"}) {
-		t.Error("token_bucket goes without saying")
+	if !(Flat{}).Equal(Flat{Algorithm: "token_bucket"}) {
+		t.Error("token_bucket is not the default")
 	}
 }
 
-// name is a text or none. JSON lets DEL stand as it is, which we deny.
-func (w writer) name() string { return strings.ReplaceAll(pick(w, "", w.text()), "\x7f", "") }
+// name returns a text or "". It has no DEL, which JSON allows but documents reject.
+func (w generator) name() string { return strings.ReplaceAll(pick(w, "", w.text()), "\x7f", "") }
 
-func TestRandomFlatRulesSurvive(t *testing.T) {
+func TestRandomFlatRulesRoundTrip(t *testing.T) {
 	t.Parallel()
-	w := writer{rand.New(rand.NewPCG(1, 2))}
+	w := generator{rand.New(rand.NewPCG(1, 2))}
 	for range 500 {
 		l := w.limit(headgate.TokenBucket, headgate.SlidingWindow, headgate.SlidingLog, headgate.LeakyBucket)
 		f := Flat{
-			Name: "a", Scope: pick(w, scopeWords...), TenantID: w.name(), Tier: w.name(),
+			Name: "a", Scope: pick(w, scopeNames...), TenantID: w.name(), Tier: w.name(),
 			HTTPMethod: pick(w, "", "GET"), PathPattern: pick(w, "", "/a", "/{x}/**"), Algorithm: l.Algorithm.String(),
 			MaxRequests: l.Count, WindowSeconds: l.Window.Seconds(), BurstCapacity: l.Burst, Priority: w.IntN(3), Enabled: true,
 		}
@@ -257,7 +255,7 @@ func TestRandomFlatRulesSurvive(t *testing.T) {
 		if again := FlatOf(r); again != f {
 			t.Fatalf("got  %+v\nwant %+v", again, f)
 		}
-		if again := FlatOf(parsed(t, r)); !again.Same(f) {
+		if again := FlatOf(parsed(t, r)); !again.Equal(f) {
 			t.Fatalf("got  %+v\nwant %+v", again, f)
 		}
 	}

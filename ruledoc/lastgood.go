@@ -15,68 +15,69 @@ import (
 	"time"
 )
 
-// keptFormat is the version of the file's format. A program that meets another one leaves it unread.
-const keptFormat = 1
+// lastGoodFormat is the version of the file format. Files of another version are not read.
+const lastGoodFormat = 1
 
-// keptMagic begins the first line: "headgate-kept-rules 1 <SHA-256 of all that follows, in hex>". The rest is a kept in
-// JSON.
-const keptMagic = "headgate-kept-rules"
+// lastGoodMagic begins the first line: "headgate-kept-rules 1 <SHA-256 of the rest of the file, in hex>". The rest of the file
+// is a lastGood in JSON.
+const lastGoodMagic = "headgate-kept-rules"
 
-// kept is the last good rules as they stand in a file.
-type kept struct {
-	// At is when they were first in use.
+// lastGood is the content of the file of the last good rules.
+type lastGood struct {
+	// At is when the rules were applied.
 	At      time.Time `json:"kept_at"`
 	Version string    `json:"version"`
 	Sources []source  `json:"sources"`
 }
 
-func newKept(version string, sources []source) *kept {
-	return &kept{time.Now().UTC().Truncate(time.Second), version, sources}
+func newLastGood(version string, sources []source) *lastGood {
+	return &lastGood{time.Now().UTC().Truncate(time.Second), version, sources}
 }
 
-// readKept returns nil and no error if there is no such file.
-func readKept(path string) (*kept, error) {
+// readLastGood reads the last good rules. It returns nil and no error if the file does not exist.
+func readLastGood(path string) (*lastGood, error) {
 	if path == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // G304: whoever runs the program says which file it is
+	data, err := os.ReadFile(path) //nolint:gosec // G304: the operator chooses the file
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read kept rules: %w", err)
+		return nil, fmt.Errorf("cannot read last good rules: %w", err)
 	}
-	k, err := decodeKept(data)
+	k, err := decodeLastGood(data)
 	if err != nil {
-		return nil, fmt.Errorf("kept rules in %s: %w; the next good rules replace the file", path, err)
+		return nil, fmt.Errorf("last good rules in %s: %w; the next valid rules replace the file", path, err)
 	}
 	return k, nil
 }
 
-func decodeKept(data []byte) (*kept, error) {
+// decodeLastGood checks the header and the checksum of a file and decodes its body.
+func decodeLastGood(data []byte) (*lastGood, error) {
 	line, body, _ := bytes.Cut(data, []byte("\n"))
 	words := strings.Split(string(line), " ")
-	if len(words) != 3 || words[0] != keptMagic {
-		return nil, errors.New("the file is something else, or damaged: its first line is not " + keptMagic + " …")
+	if len(words) != 3 || words[0] != lastGoodMagic {
+		return nil, errors.New("wrong file type or damaged: the first line does not begin with " + lastGoodMagic)
 	}
-	if words[1] != strconv.Itoa(keptFormat) {
-		return nil, fmt.Errorf("the file has format %q and this program reads format %d", words[1], keptFormat)
+	if words[1] != strconv.Itoa(lastGoodFormat) {
+		return nil, fmt.Errorf("unsupported file format %q: this program reads format %d", words[1], lastGoodFormat)
 	}
 	if words[2] != checksum(body) {
-		return nil, errors.New("the file is damaged: its checksum does not fit")
+		return nil, errors.New("damaged: checksum mismatch")
 	}
-	var k kept
+	var k lastGood
 	if err := json.Unmarshal(body, &k); err != nil {
-		return nil, fmt.Errorf("the file cannot be read: %w", err)
+		return nil, fmt.Errorf("invalid content: %w", err)
 	}
 	return &k, nil
 }
 
-// write replaces the file whole: whoever reads it finds the old rules or the new ones, also after a power cut.
-func (k *kept) write(path string) (err error) {
+// write replaces the file atomically: a reader finds either the old or the new rules, even after a power failure.
+func (k *lastGood) write(path string) (err error) {
 	body, err := json.Marshal(k)
 	if err != nil {
-		return fmt.Errorf("cannot keep rules: %w", err)
+		return fmt.Errorf("cannot save last good rules: %w", err)
 	}
 	dir, base := filepath.Split(path)
 	if dir == "" {
@@ -84,17 +85,17 @@ func (k *kept) write(path string) (err error) {
 	}
 	f, err := os.CreateTemp(dir, "."+base+".*") // 0600: rules may name customers
 	if err != nil {
-		return fmt.Errorf("cannot keep rules in %s, so they would not survive a restart: the directory must exist and this "+
-			"program must be allowed to write to it: %w", path, cause(err))
+		return fmt.Errorf("cannot save last good rules in %s; they would not survive a restart: make sure that the directory "+
+			"exists and is writable: %w", path, cause(err))
 	}
 	defer func() {
 		if err != nil {
 			_ = f.Close()
 			_ = os.Remove(f.Name())
-			err = fmt.Errorf("cannot keep rules in %s, so they would not survive a restart: %w", path, cause(err))
+			err = fmt.Errorf("cannot save last good rules in %s; they would not survive a restart: %w", path, cause(err))
 		}
 	}()
-	if _, err := fmt.Fprintf(f, "%s %d %s\n%s", keptMagic, keptFormat, checksum(body), body); err != nil {
+	if _, err := fmt.Fprintf(f, "%s %d %s\n%s", lastGoodMagic, lastGoodFormat, checksum(body), body); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
@@ -110,15 +111,16 @@ func (k *kept) write(path string) (err error) {
 	return nil
 }
 
-// syncDirectory makes a rename last. Not every system can do it; the file itself is whole in any case.
+// syncDirectory makes a rename durable. Errors are ignored: not all systems support it, and the file itself is complete in any
+// case.
 func syncDirectory(dir string) {
-	if d, err := os.Open(dir); err == nil { //nolint:gosec // G304: as in readKept
+	if d, err := os.Open(dir); err == nil { //nolint:gosec // G304: as in readLastGood
 		_ = d.Sync()
 		_ = d.Close()
 	}
 }
 
-// cause leaves out the name of the temporary file, which is another one each time.
+// cause returns the innermost error, without the name of the temporary file, which is different each time.
 func cause(err error) error {
 	for errors.Unwrap(err) != nil {
 		err = errors.Unwrap(err)
@@ -126,18 +128,18 @@ func cause(err error) error {
 	return err
 }
 
-// checkKeep denies a file that would be taken for rules itself.
-func checkKeep(keep string, paths []string) error {
-	if keep == "" {
+// checkLastGoodFile rejects a file that would itself be read as a rule file.
+func checkLastGoodFile(file string, paths []string) error {
+	if file == "" {
 		return nil
 	}
-	keep, err := filepath.Abs(keep)
+	file, err := filepath.Abs(file)
 	if err != nil {
-		return fmt.Errorf("cannot keep rules: %w", err)
+		return fmt.Errorf("last good file: %w", err)
 	}
 	for _, path := range paths {
-		if path, err = filepath.Abs(path); err == nil && (keep == path || filepath.Dir(keep) == path) {
-			return fmt.Errorf("the last good rules cannot be kept in %s: that is among the rule files: name another place", keep)
+		if path, err = filepath.Abs(path); err == nil && (file == path || filepath.Dir(file) == path) {
+			return fmt.Errorf("last good file %s is one of the rule files or in their directory: choose another path", file)
 		}
 	}
 	return nil

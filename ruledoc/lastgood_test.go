@@ -11,37 +11,37 @@ import (
 	"time"
 )
 
-// keepRules runs a Watch on good rules until they are kept, and returns the files.
-func keepRules(t *testing.T) (rules, keep string) {
+// saveRules runs a Watch on valid rules until they are saved, and returns the rule file and the last good file.
+func saveRules(t *testing.T) (rules, file string) {
 	t.Helper()
-	rules, keep = oneFile(t, t.TempDir()), filepath.Join(t.TempDir(), "kept")
-	w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
+	rules, file = oneFile(t, t.TempDir()), filepath.Join(t.TempDir(), "last-good")
+	w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: file})
 	w.expect(1)
 	w.expectEvent(Applied)
 	w.stop()
-	return rules, keep
+	return rules, file
 }
 
-func TestKeptRulesSurviveARestart(t *testing.T) {
+func TestLastGoodRulesSurviveRestart(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(rules string){
-		"bad":   func(rules string) { write(t, rules, badRules) },
-		"gone":  func(rules string) { must(t, os.Remove(rules)) },
-		"empty": func(rules string) { write(t, rules, "") },
+		"invalid": func(rules string) { write(t, rules, badRules) },
+		"missing": func(rules string) { must(t, os.Remove(rules)) },
+		"empty":   func(rules string) { write(t, rules, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rules, keep := keepRules(t)
+			rules, file := saveRules(t)
 			spoil(rules)
-			w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
+			w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: file})
 			w.expect(1)
 			e := w.expectEvent(StartedFromLastGood)
-			if e.Err == nil || e.Version == "" || time.Since(e.LastGoodTime) > time.Hour || e.LastGoodFile != keep {
-				t.Errorf("the event lacks the reason, the version, the time or the place: %#v", e)
+			if e.Err == nil || e.Version == "" || time.Since(e.LastGoodTime) > time.Hour || e.LastGoodFile != file {
+				t.Errorf("the event lacks the error, the version, the time or the file: %#v", e)
 			}
-			for _, part := range []string{e.Err.Error(), e.Version, e.LastGoodTime.Format(time.RFC3339), keep} {
+			for _, part := range []string{e.Err.Error(), e.Version, e.LastGoodTime.Format(time.RFC3339), file} {
 				if !strings.Contains(e.String(), part) {
-					t.Errorf("%q does not say %q", e, part)
+					t.Errorf("%q does not contain %q", e, part)
 				}
 			}
 			w.expectNothing()
@@ -55,10 +55,10 @@ func TestKeptRulesSurviveARestart(t *testing.T) {
 
 func TestPathThatDoesNotExistYet(t *testing.T) {
 	t.Parallel()
-	holdsPromise(t, func() time.Duration {
-		_, keep := keepRules(t)
+	checkDelay(t, func() time.Duration {
+		_, file := saveRules(t)
 		path := filepath.Join(t.TempDir(), "not", "yet", "a.yaml")
-		w := watch(t, WatchOptions{Paths: []string{path}, LastGoodFile: keep})
+		w := watch(t, WatchOptions{Paths: []string{path}, LastGoodFile: file})
 		defer w.stop()
 		w.expect(1)
 		w.expectEvent(StartedFromLastGood)
@@ -70,94 +70,94 @@ func TestPathThatDoesNotExistYet(t *testing.T) {
 	})
 }
 
-func TestKeptFileIsPrivateAndAlone(t *testing.T) {
+func TestLastGoodFileIsPrivate(t *testing.T) {
 	t.Parallel()
-	_, keep := keepRules(t)
-	entries, err := os.ReadDir(filepath.Dir(keep))
+	_, file := saveRules(t)
+	entries, err := os.ReadDir(filepath.Dir(file))
 	must(t, err)
 	if len(entries) != 1 {
-		t.Errorf("beside the kept rules there are %v", entries)
+		t.Errorf("the directory has other files: %v", entries)
 	}
-	info, err := os.Stat(keep)
+	info, err := os.Stat(file)
 	must(t, err)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %s, want 0600", info.Mode().Perm())
 	}
 }
 
-func TestKeptFileIsNotWrittenAgainForTheSameRules(t *testing.T) {
+func TestLastGoodFileIsNotRewrittenForSameRules(t *testing.T) {
 	t.Parallel()
-	rules, keep := keepRules(t)
-	before, err := os.Stat(keep)
+	rules, file := saveRules(t)
+	before, err := os.Stat(file)
 	must(t, err)
-	w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
+	w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: file})
 	w.expectEvent(Applied)
 	w.stop()
-	after, err := os.Stat(keep)
+	after, err := os.Stat(file)
 	must(t, err)
 	if !os.SameFile(before, after) {
-		t.Error("the file was replaced by one that says the same")
+		t.Error("the file was replaced by one with the same content")
 	}
 }
 
-func TestDamagedKeptFileIsNeverUsed(t *testing.T) {
+func TestDamagedLastGoodFileIsNotUsed(t *testing.T) {
 	t.Parallel()
-	_, keep := keepRules(t)
-	good, err := os.ReadFile(keep)
+	_, file := saveRules(t)
+	good, err := os.ReadFile(file)
 	must(t, err)
-	if _, err := decodeKept(good); err != nil {
+	if _, err := decodeLastGood(good); err != nil {
 		t.Fatal(err)
 	}
 	for i := range good {
 		for _, flip := range []byte{0x01, 0x20, 0x80, 0xFF} {
 			damaged := bytes.Clone(good)
 			damaged[i] ^= flip
-			if _, err := decodeKept(damaged); err == nil {
-				t.Errorf("byte %d (%q) changed to %q was not noticed", i, good[i], damaged[i])
+			if _, err := decodeLastGood(damaged); err == nil {
+				t.Errorf("byte %d (%q) changed to %q was not detected", i, good[i], damaged[i])
 			}
 		}
-		if _, err := decodeKept(good[:i]); err == nil {
-			t.Errorf("cut off after %d bytes was not noticed", i)
+		if _, err := decodeLastGood(good[:i]); err == nil {
+			t.Errorf("truncation to %d bytes was not detected", i)
 		}
 	}
-	if _, err := decodeKept(append(bytes.Clone(good), '\n')); err == nil {
-		t.Error("a byte too many was not noticed")
+	if _, err := decodeLastGood(append(bytes.Clone(good), '\n')); err == nil {
+		t.Error("an extra byte was not detected")
 	}
-	_, err = decodeKept(bytes.Replace(good, []byte(keptMagic+" 1 "), []byte(keptMagic+" 2 "), 1))
+	_, err = decodeLastGood(bytes.Replace(good, []byte(lastGoodMagic+" 1 "), []byte(lastGoodMagic+" 2 "), 1))
 	if err == nil || !strings.Contains(err.Error(), `format "2"`) {
 		t.Errorf("another format: %v", err)
 	}
 }
 
-func TestDamagedKeptFileIsReplacedWhileTheFilesAreGood(t *testing.T) {
+func TestDamagedLastGoodFileIsReplaced(t *testing.T) {
 	t.Parallel()
-	rules, keep := keepRules(t)
-	good, err := os.ReadFile(keep)
+	rules, file := saveRules(t)
+	good, err := os.ReadFile(file)
 	must(t, err)
-	write(t, keep, string(good[:len(good)/2]))
-	w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
+	write(t, file, string(good[:len(good)/2]))
+	w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: file})
 	w.expect(1)
 	w.expectEvent(Applied)
-	if e := w.expectEvent(SaveFailed); !strings.Contains(e.String(), keep) {
+	if e := w.expectEvent(SaveFailed); !strings.Contains(e.String(), file) {
 		t.Errorf("%q does not name the file", e)
 	}
 	w.stop()
-	if _, err := readKept(keep); err != nil {
+	if _, err := readLastGood(file); err != nil {
 		t.Errorf("the file was not replaced: %v", err)
 	}
 }
 
-func TestRulesThatCannotBeKept(t *testing.T) {
+func TestSaveFailure(t *testing.T) {
 	t.Parallel()
-	for name, keep := range map[string]string{
-		"no such directory": filepath.Join(t.TempDir(), "none", "kept"),
-		"a directory":       filepath.Join(t.TempDir(), "kept"),
+	for name, file := range map[string]string{
+		"no directory": filepath.Join(t.TempDir(), "none", "last-good"),
+		"a directory":  filepath.Join(t.TempDir(), "last-good"),
 	} {
 		if name == "a directory" {
-			must(t, os.Mkdir(keep, 0o700))
+			must(t, os.Mkdir(file, 0o700))
 		}
 		rules := oneFile(t, t.TempDir())
-		w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: keep})
+		w := watch(t, WatchOptions{Paths: []string{rules}, LastGoodFile: file})
 		w.expect(1)
 		w.expectEvent(Applied)
 		e := w.expectEvent(SaveFailed)
@@ -165,57 +165,57 @@ func TestRulesThatCannotBeKept(t *testing.T) {
 			e = w.expectEvent(SaveFailed)
 		}
 		t.Logf("%s: %s", name, e)
-		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(keep), ".*")); len(left) > 0 {
-			t.Errorf("%s: %v is left", name, left)
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); len(left) > 0 {
+			t.Errorf("%s: temporary file %v was not removed", name, left)
 		}
 	}
 }
 
-func TestKeepingIsTriedAgain(t *testing.T) {
+func TestSaveIsRetried(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "full")
 	var events []Event
 	w := &Watcher{
-		options: WatchOptions{LastGoodFile: filepath.Join(dir, "kept"), Report: func(e Event) { events = append(events, e) }},
-		unkept:  newKept("v1", nil),
+		options: WatchOptions{LastGoodFile: filepath.Join(dir, "last-good"), Report: func(e Event) { events = append(events, e) }},
+		unsaved: newLastGood("v1", nil),
 	}
 	for range 3 {
-		w.keepTime = time.Now().Add(-rereadEvery)
-		w.keepAgain()
+		w.lastSave = time.Now().Add(-rereadInterval)
+		w.retrySave()
 	}
 	if len(events) != 1 || !errors.Is(events[0].Err, fs.ErrNotExist) {
-		t.Errorf("three failures for one reason gave %v, want one event", events)
+		t.Errorf("three failures with the same error reported %v, want one event", events)
 	}
 	must(t, os.Mkdir(dir, 0o700))
-	w.keepAgain()
-	if w.unkept == nil {
-		t.Error("tried again at once")
+	w.retrySave()
+	if w.unsaved == nil {
+		t.Error("retried too early")
 	}
-	w.keepTime = time.Now().Add(-rereadEvery)
-	w.keepAgain()
-	if k, err := readKept(w.options.LastGoodFile); err != nil || k == nil || k.Version != "v1" || w.unkept != nil {
-		t.Errorf("kept %v, %v; still to keep: %v", k, err, w.unkept)
+	w.lastSave = time.Now().Add(-rereadInterval)
+	w.retrySave()
+	if k, err := readLastGood(w.options.LastGoodFile); err != nil || k == nil || k.Version != "v1" || w.unsaved != nil {
+		t.Errorf("saved %v, %v; unsaved: %v", k, err, w.unsaved)
 	}
 }
 
-func TestNothingToStartWith(t *testing.T) {
+func TestNoValidRules(t *testing.T) {
 	t.Parallel()
-	rules, keep := keepRules(t)
+	rules, file := saveRules(t)
 	write(t, rules, badRules)
 	apply := func(*Document) error { return nil }
 
-	good, err := os.ReadFile(keep)
+	good, err := os.ReadFile(file)
 	must(t, err)
-	write(t, keep, string(good[:len(good)-1]))
-	_, err = Watch(t.Context(), WatchOptions{Paths: []string{rules}, LastGoodFile: keep, Apply: apply})
+	write(t, file, string(good[:len(good)-1]))
+	_, err = Watch(t.Context(), WatchOptions{Paths: []string{rules}, LastGoodFile: file, Apply: apply})
 	var problems Errors
 	if !errors.As(err, &problems) || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("error %v, want what is wrong with the files and with the kept ones", err)
+		t.Errorf("error %v, want the errors of the files and of the last good rules", err)
 	}
 
-	must(t, newKept("v1", []source{{Name: "old.yaml", Data: []byte(badRules)}}).write(keep))
-	_, err = Watch(t.Context(), WatchOptions{Paths: []string{rules}, LastGoodFile: keep, Apply: apply})
+	must(t, newLastGood("v1", []source{{Name: "old.yaml", Data: []byte(badRules)}}).write(file))
+	_, err = Watch(t.Context(), WatchOptions{Paths: []string{rules}, LastGoodFile: file, Apply: apply})
 	if err == nil || !strings.Contains(err.Error(), "old.yaml:4") || !strings.Contains(err.Error(), rules+":4") {
-		t.Errorf("error %v, want what is wrong with the files and with the kept ones", err)
+		t.Errorf("error %v, want the errors of the files and of the last good rules", err)
 	}
 }

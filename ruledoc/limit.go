@@ -9,151 +9,152 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// readLimit is a limit with what only matters while it is read or written.
-type readLimit struct {
+// parsedLimit is a limit with the state that only decoding and encoding need.
+type parsedLimit struct {
 	headgate.Limit
 	rate, quota bool
-	// Whether these are written, or are to come from the rule.
+	// algorithm and aligned are set if the limit has these keys; otherwise defaults apply.
 	algorithm *headgate.Algorithm
 	aligned   bool
-	// like is how a limit counts that does not say it itself.
-	like how
+	defaults  limitDefaults
 }
 
-var limitKeys = objectOf(
-	field[readLimit]{
-		key: "rate", doc: "how many per how long: `10/minute`, `5/15m`, `10_000/h`", unset: "this or `quota` must be given",
+var limitKeys = newObject(
+	field[parsedLimit]{
+		key: "rate", doc: "count per time window: `10/minute`, `5/15m`, `10_000/h`", unset: "`rate` or `quota` required",
 		schema: `"$ref": "#/$defs/rate"`,
-		read: func(d *decoder, n *node, key string, l *readLimit) {
+		read: func(d *decoder, n *node, key string, l *parsedLimit) {
 			l.rate = true
 			l.Count, l.Window = d.rate(n, key)
 		},
-		write: func(e *encoder, what string, l *readLimit) *node {
+		write: func(e *encoder, what string, l *parsedLimit) *node {
 			if l.quota {
 				return nil
 			}
 			return e.rate(what, l.Limit)
 		},
 	},
-	wholeField("burst", "how many a `token_bucket` lets pass at once", 1, "write 1 or more; without it the burst is the limit's number",
-		func(l *readLimit) *int64 { return &l.Burst }).
-		with(countSchema).or("the limit's number"),
-	field[readLimit]{
-		key: "algorithm", doc: "how to count", unset: "the rule's", schema: `"$ref": "#/$defs/algorithm"`,
-		read: func(d *decoder, n *node, key string, l *readLimit) { l.algorithm = d.algorithm(n, key) },
-		write: func(e *encoder, what string, l *readLimit) *node {
-			if l.quota || l.Algorithm == l.like.algorithm {
+	intField("burst", "capacity of a `token_bucket`: units that it grants at once", 1,
+		fmt.Sprintf("must be 1 to %d; without it, burst is the limit's count", headgate.MaxCost),
+		func(l *parsedLimit) *int64 { return &l.Burst }).
+		withSchema(countSchema).withDefault("the count of `rate`"),
+	field[parsedLimit]{
+		key: "algorithm", doc: "algorithm of this limit", unset: "the rule's `algorithm`", schema: `"$ref": "#/$defs/algorithm"`,
+		read: func(d *decoder, n *node, key string, l *parsedLimit) { l.algorithm = d.algorithm(n, key) },
+		write: func(e *encoder, what string, l *parsedLimit) *node {
+			if l.quota || l.Algorithm == l.defaults.algorithm {
 				return nil
 			}
 			return e.text(what, l.Algorithm.String())
 		},
 	},
-	field[readLimit]{
+	field[parsedLimit]{
 		key: "align", unset: "`first`",
-		doc: "when a `fixed_window` begins: with the `first` request, on the `clock`, or on the clock with an offset for each subject " +
-			"(`spread`)",
-		schema: fmt.Sprintf(`"enum": %s, "default": %q`, jsonOf(alignWords), alignWords[0]),
-		read: func(d *decoder, n *node, key string, l *readLimit) {
+		doc: "start of a `fixed_window`: with the `first` request, at multiples of the window on the `clock`, or on the clock with an " +
+			"offset per subject (`spread`)",
+		schema: fmt.Sprintf(`"enum": %s, "default": %q`, jsonOf(alignNames), alignNames[0]),
+		read: func(d *decoder, n *node, key string, l *parsedLimit) {
 			l.aligned = true
-			if i := d.Enum(n, key, alignWords); i >= 0 {
+			if i := d.Enum(n, key, alignNames); i >= 0 {
 				l.Align = headgate.Align(i)
 			}
 		},
-		write: func(e *encoder, what string, l *readLimit) *node {
+		write: func(e *encoder, what string, l *parsedLimit) *node {
 			align := headgate.FromFirst
-			if l.Algorithm == l.like.algorithm {
-				align = l.like.align
+			if l.Algorithm == l.defaults.algorithm {
+				align = l.defaults.align
 			}
 			if l.quota || l.Align == align {
 				return nil
 			}
-			return e.text(what, alignWords[l.Align])
+			return e.text(what, alignNames[l.Align])
 		},
 	},
-	field[readLimit]{
-		key: "quota", doc: "how many per unit of the calendar", unset: "none", schema: `"type": "integer", "minimum": 1, ` + countSchema,
-		read: func(d *decoder, n *node, key string, l *readLimit) {
+	field[parsedLimit]{
+		key: "quota", doc: "count per calendar period", unset: "none", schema: `"type": "integer", "minimum": 1, ` + countSchema,
+		read: func(d *decoder, n *node, key string, l *parsedLimit) {
 			l.quota = true
 			l.Count = d.Int(n, key, 1, "")
 		},
-		write: func(_ *encoder, _ string, l *readLimit) *node {
+		write: func(_ *encoder, _ string, l *parsedLimit) *node {
 			if !l.quota {
 				return nil
 			}
-			return number(l.Count)
+			return intNode(l.Count)
 		},
 	},
-	field[readLimit]{
-		key: "calendar", doc: "the unit of the calendar that a quota is for: `minute`, `hour`, `day`, `week`, `month`", unset: "of a quota it must be given",
-		schema: `"enum": ` + jsonOf(calendarWords),
-		read: func(d *decoder, n *node, key string, l *readLimit) {
-			if i := d.Enum(n, key, calendarWords); i >= 0 {
+	field[parsedLimit]{
+		key: "calendar", doc: "calendar period of a quota: `minute`, `hour`, `day`, `week`, `month`", unset: "required with `quota`",
+		schema: `"enum": ` + jsonOf(calendarNames),
+		read: func(d *decoder, n *node, key string, l *parsedLimit) {
+			if i := d.Enum(n, key, calendarNames); i >= 0 {
 				l.Calendar = headgate.Calendar(i + 1)
 			}
 		},
-		write: func(_ *encoder, _ string, l *readLimit) *node { return wordNode(l.Calendar) },
+		write: func(_ *encoder, _ string, l *parsedLimit) *node { return enumNode(l.Calendar) },
 	},
-	valueField(field[readLimit]{
-		key: "timezone", doc: "where the calendar is read: `Europe/Berlin`", unset: "`UTC`", schema: `"type": "string", "default": "UTC"`,
-	}, func(l *readLimit) **time.Location { return &l.TimeZone }, (*decoder).zone, (*encoder).zone),
-	wholeField("anchor_day", "the day on which a month (in a shorter one its last day) or a week (1 is Monday) begins", 1, "",
-		func(l *readLimit) *int { return &l.AnchorDay }).
-		with(`"maximum": 31, "default": 1`).or("`1`"),
+	valueField(field[parsedLimit]{
+		key: "timezone", doc: "time zone of the calendar: `Europe/Berlin`", unset: "`UTC`", schema: `"type": "string", "default": "UTC"`,
+	}, func(l *parsedLimit) **time.Location { return &l.TimeZone }, (*decoder).zone, (*encoder).zone),
+	intField("anchor_day", "day on which a month (in a shorter month: its last day) or a week (1 is Monday) begins", 1, "",
+		func(l *parsedLimit) *int { return &l.AnchorDay }).
+		withSchema(`"maximum": 31, "default": 1`).withDefault("`1`"),
 )
 
 var (
-	calendarWords  = wordsOf(headgate.Minute, headgate.Hour, headgate.Day, headgate.Week, headgate.Month)
-	alignWords     = []string{"first", "clock", "spread"}
-	algorithmWords = wordsOf(headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow,
+	calendarNames  = namesOf(headgate.Minute, headgate.Hour, headgate.Day, headgate.Week, headgate.Month)
+	alignNames     = []string{"first", "clock", "spread"}
+	algorithmNames = namesOf(headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow,
 		headgate.SlidingLog)
-	// otherAlgorithmWords are what other limiters call ours.
-	otherAlgorithmWords = map[string]headgate.Algorithm{
+	// algorithmAliases are the names that other rate limiters use.
+	algorithmAliases = map[string]headgate.Algorithm{
 		"sliding_window_counter": headgate.SlidingWindow,
 		"sliding_window_log":     headgate.SlidingLog,
 	}
 )
 
 func (d *decoder) algorithm(n *node, key string) *headgate.Algorithm {
-	if a, ok := otherAlgorithmWords[n.Text]; ok && n.Kind == yamldoc.Text {
+	if a, ok := algorithmAliases[n.Text]; ok && n.Kind == yamldoc.Text {
 		return &a
 	}
 	if n.Kind == yamldoc.Text && n.Text == "concurrency" {
-		d.Bad(n, "%s: concurrency is not available yet; the others are %s", key, strings.Join(algorithmWords, ", "))
+		d.Bad(n, "%s: concurrency is not supported yet: use one of %s", key, strings.Join(algorithmNames, ", "))
 		return nil
 	}
-	i := d.Enum(n, key, algorithmWords)
+	i := d.Enum(n, key, algorithmNames)
 	if i < 0 {
 		return nil
 	}
 	return new(headgate.Algorithm(i))
 }
 
-// how is how limits count that do not say it themselves.
-type how struct {
+// limitDefaults is the values of keys that a limit does not set.
+type limitDefaults struct {
 	algorithm headgate.Algorithm
 	align     headgate.Align
-	// burstOf is the limit with whose rate the burst of an override scales; of other limits it is none.
-	burstOf headgate.Limit
+	// replaced is the limit that an override replaces; its burst is scaled with the override's rate. It is zero for other
+	// limits.
+	replaced headgate.Limit
 }
 
-// howOf is how a limit counts that stands in the place of another: as that one does, if it is there and no quota.
-func howOf(l headgate.Limit) (like how, ok bool) {
+// defaultsFrom returns the defaults of a limit that replaces l. It returns false if l is not set or is a quota.
+func defaultsFrom(l headgate.Limit) (defaults limitDefaults, ok bool) {
 	if l.Count > 0 && l.Calendar == headgate.NoCalendar {
-		return how{algorithm: l.Algorithm, align: l.Align}, true
+		return limitDefaults{algorithm: l.Algorithm, align: l.Align}, true
 	}
-	return how{}, false
+	return limitDefaults{}, false
 }
 
-// howInPlaceOf is how the limit of an override counts that stands in the place of another.
-func howInPlaceOf(l headgate.Limit) how {
-	like, _ := howOf(l)
-	like.burstOf = l
-	return like
+// overrideDefaultsFrom returns the defaults of an override's limit that replaces l.
+func overrideDefaultsFrom(l headgate.Limit) limitDefaults {
+	defaults, _ := defaultsFrom(l)
+	defaults.replaced = l
+	return defaults
 }
 
-// limit reads 10/minute, {rate: …} or {quota: …}. Where it does not say how to count, it counts as like does.
-func (d *decoder) limit(n *node, key string, like how) headgate.Limit {
-	var l readLimit
+// limit decodes 10/minute, {rate: …} or {quota: …}.
+func (d *decoder) limit(n *node, key string, defaults limitDefaults) headgate.Limit {
+	var l parsedLimit
 	before := d.Report.Count()
 	switch n.Kind {
 	case yamldoc.Text, yamldoc.Number:
@@ -163,10 +164,10 @@ func (d *decoder) limit(n *node, key string, like how) headgate.Limit {
 		limitKeys.read(d, n, key, &l)
 		d.checkKind(n, key, &l)
 	default:
-		d.Bad(n, "%s wants 10/minute or {rate: 10/minute, burst: 20}, not %s", key, n.Describe())
+		d.Bad(n, "%s: must be 10/minute or {rate: 10/minute, burst: 20}, not %s", key, n.Describe())
 	}
 	if d.Report.Count() > before {
-		return headgate.Limit{} // not to be judged a second time
+		return headgate.Limit{} // already reported; package headgate must not report it again
 	}
 	switch {
 	case l.algorithm != nil:
@@ -174,59 +175,59 @@ func (d *decoder) limit(n *node, key string, like how) headgate.Limit {
 	case l.quota:
 		l.Algorithm = headgate.FixedWindow
 	default:
-		l.Algorithm = like.algorithm
+		l.Algorithm = defaults.algorithm
 	}
-	if l.Algorithm == like.algorithm && !l.aligned && !l.quota {
-		l.Align = like.align
+	if l.Algorithm == defaults.algorithm && !l.aligned && !l.quota {
+		l.Align = defaults.align
 	}
-	return scaleBurst(l.Limit, like.burstOf)
+	return scaleBurst(l.Limit, defaults.replaced)
 }
 
-// checkKind says whether a limit is either a rate or a quota.
-func (d *decoder) checkKind(n *node, key string, l *readLimit) {
+// checkKind checks that a limit is either a rate or a quota.
+func (d *decoder) checkKind(n *node, key string, l *parsedLimit) {
 	switch {
 	case l.rate && l.quota:
-		d.Bad(n, "%s has a rate and a quota: keep one of them, or make two limits of them", key)
+		d.Bad(n, "%s: rate and quota cannot be combined: remove one, or define two limits", key)
 	case l.quota && l.Calendar == headgate.NoCalendar:
 		if _, written := n.Get("calendar"); !written {
-			d.Bad(n, "%s: a quota is for a unit of the calendar: add calendar: month (or %s)", key,
-				strings.Join(calendarWords[:4], ", "))
+			d.Bad(n, "%s: quota requires calendar: add calendar: month (or %s)", key,
+				strings.Join(calendarNames[:4], ", "))
 		}
 	case l.rate && l.Calendar != headgate.NoCalendar:
-		d.Bad(n, "%s: a calendar belongs to a quota: write {quota: %d, calendar: %s}", key, l.Count, l.Calendar)
+		d.Bad(n, "%s: calendar requires quota: write {quota: %d, calendar: %s}", key, l.Count, l.Calendar)
 	case !l.rate && !l.quota:
 		if _, written := n.Get("rate"); !written {
-			d.Bad(n, "%s says neither rate nor quota: write {rate: 10/minute} or {quota: 1000, calendar: day}", key)
+			d.Bad(n, "%s: rate or quota required: write {rate: 10/minute} or {quota: 1000, calendar: day}", key)
 		}
 	}
 }
 
-// limit writes of a limit what does not go without saying where others count like this.
-func (e *encoder) limit(where string, l headgate.Limit, like how) *node {
+// limit encodes the keys of a limit that differ from the defaults.
+func (e *encoder) limit(where string, l headgate.Limit, defaults limitDefaults) *node {
 	if err := l.Validate(); err != nil {
 		e.bad(where, "%w", err)
-		return mapping()
+		return mappingNode()
 	}
-	said := readLimit{Limit: l, quota: l.Calendar != headgate.NoCalendar, like: like}
-	said.Burst = burstToSay(l, like)
-	if said.AnchorDay == 1 {
-		said.AnchorDay = 0
+	encoded := parsedLimit{Limit: l, quota: l.Calendar != headgate.NoCalendar, defaults: defaults}
+	encoded.Burst = explicitBurst(l, defaults)
+	if encoded.AnchorDay == 1 {
+		encoded.AnchorDay = 0
 	}
-	n := limitKeys.write(e, where, &said)
+	n := limitKeys.write(e, where, &encoded)
 	if len(n.Entries) == 1 && n.Entries[0].Key.Text == "rate" {
 		return n.Entries[0].Value
 	}
 	return n
 }
 
-// burstToSay returns the burst, or 0 if it is the one that the limit would have without a word.
-func burstToSay(l headgate.Limit, like how) int64 {
-	unsaid := l
-	unsaid.Burst = 0
-	switch unsaid = scaleBurst(unsaid, like.burstOf); {
-	case unsaid.Burst > 0 && unsaid.Burst != l.Capacity():
+// explicitBurst returns the burst, or 0 if the limit has the same burst by default.
+func explicitBurst(l headgate.Limit, defaults limitDefaults) int64 {
+	implicit := l
+	implicit.Burst = 0
+	switch implicit = scaleBurst(implicit, defaults.replaced); {
+	case implicit.Burst > 0 && implicit.Burst != l.Capacity():
 		return l.Capacity()
-	case unsaid.Burst == 0 && l.Burst != l.Count:
+	case implicit.Burst == 0 && l.Burst != l.Count:
 		return l.Burst
 	}
 	return 0

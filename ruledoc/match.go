@@ -9,12 +9,12 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// matchKeys are the keys of match that are no attributes.
-var matchKeys = objectOf(
-	yesNoField("ignore_case", "compare paths without regard to case", func(m *headgate.Match) *bool { return &m.IgnoreCase }),
+// matchKeys are the keys of match that are not attributes.
+var matchKeys = newObject(
+	boolField("ignore_case", "compare paths case-insensitively", func(m *headgate.Match) *bool { return &m.IgnoreCase }),
 )
 
-// ownField is where Match has the value of an attribute if it is a text alone.
+// ownField returns the field of Match that holds the value of an attribute if the value is a single text.
 var (
 	ownFieldNames = []string{"path", "method", "host"}
 	ownField      = map[string]func(*headgate.Match) *string{
@@ -24,36 +24,36 @@ var (
 	}
 )
 
-// matchDocs is what to write for attributes of which more can be said than that a pattern is wanted.
+// matchDocs describes the attributes whose patterns have special syntax.
 var matchDocs = map[string]string{
-	"path":   "path templates: `/users/{id}` and `/users/*` match one segment, `/users/**` any number of them",
-	"method": "HTTP methods in capitals",
-	"host":   "hosts without port; `*.example.com` matches every name below it",
-	"ip":     "the client's address: `{cidr: 10.0.0.0/8}`",
+	"path":   "path templates: `/users/{id}` and `/users/*` match one segment, `/users/**` any number of segments",
+	"method": "HTTP methods in upper case",
+	"host":   "host names without port; `*.example.com` matches all names below it",
+	"ip":     "client address: `{cidr: 10.0.0.0/8}`",
 }
 
-var patternKeys = objectOf(
-	textsField("in", "one of these values", func(p *headgate.Pattern) *[]string { return &p.Values }),
+var patternKeys = newObject(
+	textsField("in", "any of these values", func(p *headgate.Pattern) *[]string { return &p.Values }),
 	textsField("not", "none of these values", func(p *headgate.Pattern) *[]string { return &p.Not }),
-	textField("prefix", "how the value begins", func(p *headgate.Pattern) *string { return &p.Prefix }).with(`"minLength": 1`),
+	textField("prefix", "prefix of the value", func(p *headgate.Pattern) *string { return &p.Prefix }).withSchema(`"minLength": 1`),
 	field[headgate.Pattern]{
-		key: "cidr", doc: "networks that the address is in", unset: "none", schema: `"$ref": "#/$defs/texts"`,
+		key: "cidr", doc: "networks that contain the address", unset: "none", schema: `"$ref": "#/$defs/texts"`,
 		read: func(d *decoder, n *node, key string, p *headgate.Pattern) { p.CIDR = d.networks(n, key) },
 		write: func(e *encoder, what string, p *headgate.Pattern) *node {
 			if len(p.CIDR) == 0 {
 				return nil
 			}
-			return e.list(what, wordsOf(p.CIDR...))
+			return e.list(what, namesOf(p.CIDR...))
 		},
 	},
-	eitherField("absent", "`true`: the request lacks the attribute; `false`: it has it", headgate.Absent, headgate.Present,
+	optionalBoolField("absent", "`true` if the attribute must be absent, `false` if it must be present", headgate.Absent, headgate.Present,
 		func(p *headgate.Pattern) *headgate.Presence { return &p.Presence }),
 )
 
 func (d *decoder) match(n *node, key string) headgate.Match {
 	var m headgate.Match
 	if n.Kind != yamldoc.Mapping {
-		d.Bad(n, "%s wants attributes with values, {path: /login, method: POST}, not %s", key, n.Describe())
+		d.Bad(n, "%s: must map attributes to values, like {path: /login, method: POST}, not %s", key, n.Describe())
 		return m
 	}
 	for _, e := range n.Entries {
@@ -85,14 +85,15 @@ func (d *decoder) match(n *node, key string) headgate.Match {
 	return m
 }
 
+// keyHashes replaces API keys by their hashes.
 func (d *decoder) keyHashes(n *node, name string, keys []string) {
 	for i, key := range keys {
 		keys[i] = d.keyHash(n, name, key)
 	}
 }
 
-// pattern reads what an attribute must be. It is not ok if something is wrong already, and what is left of it would
-// only be misunderstood.
+// pattern decodes the pattern of an attribute. It returns false if the pattern has errors: the rest of it would only cause
+// misleading ones.
 func (d *decoder) pattern(n *node, key string) (p headgate.Pattern, ok bool) {
 	before := d.Report.Count()
 	if n.Kind == yamldoc.Mapping {
@@ -119,20 +120,20 @@ func (d *decoder) networks(n *node, key string) []netip.Prefix {
 	return all
 }
 
-// network reads 10.0.0.0/8; an address is a network of one.
+// network parses 10.0.0.0/8; an address is a network of one address.
 func (d *decoder) network(n *node, key, s string) (netip.Prefix, bool) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a, a.BitLen()), true
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		d.Bad(n, "%s: %q is no network: write it like 10.0.0.0/8 or 2001:db8::/32", key, yamldoc.Shorten(s))
+		d.Bad(n, "%s: invalid network %q: write it like 10.0.0.0/8 or 2001:db8::/32", key, yamldoc.Shorten(s))
 	}
 	return p, err == nil
 }
 
 func (e *encoder) match(what string, m headgate.Match) *node {
-	n := mapping()
+	n := mappingNode()
 	for _, name := range ownFieldNames {
 		put(n, name, e.text(what, *ownField[name](&m)))
 		if p, ok := m.Attributes[name]; ok {
@@ -152,8 +153,8 @@ func (e *encoder) match(what string, m headgate.Match) *node {
 	return n
 }
 
-// pattern writes a value alone, or a list of values, if that is all. Of path, method and host a value alone is read into
-// another field of Match than a list.
+// pattern encodes a pattern as a value or a list of values if it has nothing else. For path, method and host, asList forces
+// a list, because a single value would be decoded into another field of Match.
 func (e *encoder) pattern(what string, p headgate.Pattern, asList bool) *node {
 	n := patternKeys.write(e, what, &p)
 	if slices.ContainsFunc(n.Entries, func(e entry) bool { return e.Key.Text != "in" }) {

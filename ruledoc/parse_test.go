@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "regenerate the golden files")
 
-// fixtures are the names of files in testdata/<dir>, with their content.
+// fixtures returns the files in testdata/<dir> with their content, by name.
 func fixtures(t testing.TB, dir string) map[string][]byte {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join("testdata", dir))
@@ -46,7 +46,7 @@ func TestGoldenGood(t *testing.T) {
 	}
 }
 
-// TestGoldenBad holds every message to the letter: they are read more often than the code.
+// TestGoldenBad compares the exact text of every error: users read them more often than the code.
 func TestGoldenBad(t *testing.T) {
 	t.Parallel()
 	for name, data := range fixtures(t, "bad") {
@@ -65,19 +65,20 @@ func TestGoldenBad(t *testing.T) {
 			}
 			want, err := os.ReadFile(golden)
 			if err != nil {
-				t.Fatalf("%v; write it with -update", err)
+				t.Fatalf("%v; create it with -update", err)
 			}
 			if got != string(want) {
 				t.Errorf("got:\n%s\nwant:\n%s", got, want)
 			}
 			if strings.Contains(got, "\x1b") {
-				t.Error("the message has colours")
+				t.Error("the error has escape sequences")
 			}
 		})
 	}
 }
 
-// Time must grow with the size of a document, not with its square: some of these took half a minute when it did.
+// TestParseIsLinear checks that the time to parse grows linearly with the size of a document. Some of these took half a minute
+// when it was quadratic.
 func TestParseIsLinear(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -125,15 +126,15 @@ func TestParseIsLinear(t *testing.T) {
 			if whole < time.Second {
 				return
 			}
-			// A square takes sixteen times as long. A busy machine may take longer at any time, so that the best of three counts.
+			// Quadratic time would take sixteen times as long. The best of three counts, because a busy machine may be slow at any time.
 			ratio := math.Inf(1)
 			for range 3 {
 				ratio = min(ratio, float64(whole)/float64(parse(shape.n/4)))
 				whole = min(whole, parse(shape.n))
 			}
-			t.Logf("%s, %.1f times a quarter's", whole, ratio)
+			t.Logf("%s, %.1f times as long as a quarter of the size", whole, ratio)
 			if ratio > 10 {
-				t.Errorf("four times as much takes %.1f times as long", ratio)
+				t.Errorf("four times the size takes %.1f times as long", ratio)
 			}
 		})
 	}

@@ -3,27 +3,28 @@ package ruledoc
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// readPlan is limit and limits: those of a rule, a tier, a candidate or an override.
-type readPlan struct {
-	limit, limits *node // as they are read
-	// As they are written: like is how a limit counts that does not say it itself.
+// parsedPlan is the keys limit and limits of a rule, a tier, a candidate or an override.
+type parsedPlan struct {
+	limit, limits *node // for decoding
+	// For encoding: defaults returns the defaults of a limit by its name.
 	headgate.Plan
-	like func(name string) how
+	defaults func(name string) limitDefaults
 }
 
-var planKeys = objectOf(
-	limitField(func(p *readPlan) *readPlan { return p }),
-	limitsField(func(p *readPlan) *readPlan { return p }),
+var planKeys = newObject(
+	limitField(func(p *parsedPlan) *parsedPlan { return p }),
+	limitsField(func(p *parsedPlan) *parsedPlan { return p }),
 )
 
-func limitField[T any](of func(*T) *readPlan) field[T] {
+func limitField[T any](of func(*T) *parsedPlan) field[T] {
 	return field[T]{
-		key: "limit", doc: "how much: `10/minute`, `{rate: 10/minute, burst: 20}` or `{quota: 1000, calendar: month}`", unset: "none",
+		key: "limit", doc: "the limit: `10/minute`, `{rate: 10/minute, burst: 20}` or `{quota: 1000, calendar: month}`", unset: "none",
 		schema: `"$ref": "#/$defs/limit"`,
 		read:   func(_ *decoder, n *node, _ string, into *T) { of(into).limit = n },
 		write: func(e *encoder, what string, from *T) *node {
@@ -31,16 +32,15 @@ func limitField[T any](of func(*T) *readPlan) field[T] {
 			if p.Limit == (headgate.Limit{}) {
 				return nil
 			}
-			return e.limit(within(what, "limit"), p.Limit, p.like(""))
+			return e.limit(joinKey(what, "limit"), p.Limit, p.defaults(""))
 		},
 	}
 }
 
-func limitsField[T any](of func(*T) *readPlan) field[T] {
+func limitsField[T any](of func(*T) *parsedPlan) field[T] {
 	return field[T]{
 		key: "limits", unset: "none",
-		doc: "several limits on one subject, each with a name: `{peak: 5/second, daily: 1000/day}`; a request is charged on all of them " +
-			"or on none",
+		doc:    "several named limits on one subject: `{peak: 5/second, daily: 1000/day}`; a request is charged to all of them or to none",
 		schema: `"$ref": "#/$defs/limits"`,
 		read:   func(_ *decoder, n *node, _ string, into *T) { of(into).limits = n },
 		write: func(e *encoder, what string, from *T) *node {
@@ -48,118 +48,118 @@ func limitsField[T any](of func(*T) *readPlan) field[T] {
 			if len(p.Limits) == 0 {
 				return nil
 			}
-			named := mapping()
+			named := mappingNode()
 			for _, name := range slices.Sorted(maps.Keys(p.Limits)) {
-				put(named, name, e.limit(within(what, "limits")+"."+name, p.Limits[name], p.like(name)))
+				put(named, name, e.limit(joinKey(what, "limits")+"."+name, p.Limits[name], p.defaults(name)))
 			}
 			return named
 		},
 	}
 }
 
-// within names a key of what, if it is not that already.
-func within(what, key string) string {
+// joinKey appends a key to the name of its mapping, unless that is the key's own name.
+func joinKey(what, key string) string {
 	if what == key {
 		return key
 	}
 	return what + "." + key
 }
 
-// readLimits reads all limits of a rule.
-func (d *decoder) readLimits(r *readRule) {
-	var like how
+// readLimits decodes all limits of a rule.
+func (d *decoder) readLimits(r *parsedRule) {
+	var defaults limitDefaults
 	if r.algorithm != nil {
-		like.algorithm = *r.algorithm
+		defaults.algorithm = *r.algorithm
 	}
-	always := func(string) how { return like }
+	always := func(string) limitDefaults { return defaults }
 	own := d.limits(&r.own, always)
 	r.Limit, r.Limits = own.Limit, own.Limits
 	if r.candidate != nil {
-		r.Candidate = d.plan(r.candidate, "candidate", r.like)
+		r.Candidate = d.plan(r.candidate, "candidate", r.defaults)
 	}
 	switch {
 	case r.tiers == nil:
 	case r.tiers.Kind != yamldoc.Mapping:
-		d.Bad(r.tiers, "tiers wants names with limits, {free: 100/minute}, not %s", r.tiers.Describe())
+		d.Bad(r.tiers, "tiers: must map names to limits, like {free: 100/minute}, not %s", r.tiers.Describe())
 	default:
 		r.Tiers = make(map[string]headgate.Plan, len(r.tiers.Entries))
 		for _, e := range r.tiers.Entries {
 			if d.HasValue(e) {
-				r.Tiers[e.Key.Text] = d.plan(e.Value, "tier "+e.Key.Text, r.like)
+				r.Tiers[e.Key.Text] = d.plan(e.Value, "tier "+strconv.Quote(e.Key.Text), r.defaults)
 			}
 		}
 	}
 }
 
-// ownLimit returns the rule's limit of that name.
-func (r *readRule) ownLimit(name string) headgate.Limit {
+// ownLimit returns the rule's own limit with this name; "" is the one without a name.
+func (r *parsedRule) ownLimit(name string) headgate.Limit {
 	if name != "" {
 		return r.Limits[name]
 	}
 	return r.Limit
 }
 
-// likeOverride is how the limit of an override counts.
-func (r *readRule) likeOverride(name string) how {
-	like := r.like(name)
-	like.burstOf = r.ownLimit(name)
-	return like
+// overrideDefaults returns the defaults of an override's limit with this name.
+func (r *parsedRule) overrideDefaults(name string) limitDefaults {
+	defaults := r.defaults(name)
+	defaults.replaced = r.ownLimit(name)
+	return defaults
 }
 
-// like is how a limit counts that stands in the place of the rule's own.
-func (r *readRule) like(name string) how {
-	if like, ok := howOf(r.ownLimit(name)); ok {
-		return like
+// defaults returns the defaults of a limit that replaces the rule's own one with this name.
+func (r *parsedRule) defaults(name string) limitDefaults {
+	if defaults, ok := defaultsFrom(r.ownLimit(name)); ok {
+		return defaults
 	}
 	if r.algorithm != nil {
-		return how{algorithm: *r.algorithm}
+		return limitDefaults{algorithm: *r.algorithm}
 	}
-	return how{}
+	return limitDefaults{}
 }
 
-// plan reads 100/minute, {limit: …} or {limits: {…}}.
-func (d *decoder) plan(n *node, what string, like func(name string) how) headgate.Plan {
+// plan decodes 100/minute, {limit: …} or {limits: {…}}.
+func (d *decoder) plan(n *node, what string, defaults func(name string) limitDefaults) headgate.Plan {
 	if n.Kind == yamldoc.Text || n.Kind == yamldoc.Number {
-		return headgate.Plan{Limit: d.limit(n, what, like(""))}
+		return headgate.Plan{Limit: d.limit(n, what, defaults(""))}
 	}
 	if n.Kind != yamldoc.Mapping {
-		d.Bad(n, "%s wants 100/minute, {limit: …} or {limits: {…}}, not %s", what, n.Describe())
+		d.Bad(n, "%s: must be 100/minute, {limit: …} or {limits: {…}}, not %s", what, n.Describe())
 		return headgate.Plan{}
 	}
 	for _, key := range []string{"rate", "quota"} {
 		if e, ok := n.Get(key); ok {
-			d.Bad(e.Key, "%s wants limit around this: {limit: {%s: …}}", what, key)
+			d.Bad(e.Key, "%s: %s must be within limit: write {limit: {%s: …}}", what, key, key)
 			return headgate.Plan{}
 		}
 	}
-	var p readPlan
+	var p parsedPlan
 	planKeys.read(d, n, what, &p)
-	return d.limits(&p, like)
+	return d.limits(&p, defaults)
 }
 
-func (d *decoder) limits(p *readPlan, like func(name string) how) headgate.Plan {
+func (d *decoder) limits(p *parsedPlan, defaults func(name string) limitDefaults) headgate.Plan {
 	var plan headgate.Plan
 	if p.limit != nil {
-		plan.Limit = d.limit(p.limit, "limit", like(""))
+		plan.Limit = d.limit(p.limit, "limit", defaults(""))
 	}
 	if p.limits == nil {
 		return plan
 	}
 	if p.limits.Kind != yamldoc.Mapping {
-		d.Bad(p.limits, "limits wants names with limits, {peak: 5/second, daily: 1000/day}, not %s", p.limits.Describe())
+		d.Bad(p.limits, "limits: must map names to limits, like {peak: 5/second, daily: 1000/day}, not %s", p.limits.Describe())
 		return plan
 	}
 	plan.Limits = make(map[string]headgate.Limit, len(p.limits.Entries))
 	for _, e := range p.limits.Entries {
 		if d.HasValue(e) {
-			plan.Limits[e.Key.Text] = d.limit(e.Value, "limit "+e.Key.Text, like(e.Key.Text))
+			plan.Limits[e.Key.Text] = d.limit(e.Value, "limit "+strconv.Quote(e.Key.Text), defaults(e.Key.Text))
 		}
 	}
 	return plan
 }
 
-func (e *encoder) plan(where string, p headgate.Plan, like func(name string) how) *node {
-	n := planKeys.write(e, where, &readPlan{Plan: p, like: like})
+func (e *encoder) plan(where string, p headgate.Plan, defaults func(name string) limitDefaults) *node {
+	n := planKeys.write(e, where, &parsedPlan{Plan: p, defaults: defaults})
 	switch {
 	case len(n.Entries) == 0:
 		return nil
@@ -169,14 +169,14 @@ func (e *encoder) plan(where string, p headgate.Plan, like func(name string) how
 	return n
 }
 
-func (e *encoder) tiers(what string, tiers map[string]headgate.Plan, like func(name string) how) *node {
+func (e *encoder) tiers(what string, tiers map[string]headgate.Plan, defaults func(name string) limitDefaults) *node {
 	if len(tiers) == 0 {
 		return nil
 	}
-	n := mapping()
+	n := mappingNode()
 	for _, tier := range slices.Sorted(maps.Keys(tiers)) {
 		e.text(what, tier)
-		put(n, tier, e.plan(what+"."+tier, tiers[tier], like))
+		put(n, tier, e.plan(what+"."+tier, tiers[tier], defaults))
 	}
 	return n
 }

@@ -11,40 +11,42 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// ParseLimit reads a limit that stands alone, as that of an override does in a table or a command:
+// ParseLimit parses the limit of an override outside of a document, for example in a table or on a command line:
 //
 //	5000/minute              as in documents
 //	5000/minute burst 500
-//	5000                     the limit like with another number, its window or calendar kept
-//	{"quota": 100000, …}     all else that documents have
+//	5000                     the replaced limit with another count, and the same window or calendar
+//	{"quota": 100000, …}     any limit of a document
 //
-// Like is the limit in whose place it stands. A rate counts as that one does; in the place of a quota, or of none, it is a
-// token bucket. Without a burst it has that of like, scaled with the rate. Good input but the last costs no memory and little time: there may be a million of them.
-func ParseLimit(text string, like headgate.Limit) (headgate.Limit, error) {
+// Replaced is the limit that the override replaces. A rate uses its algorithm and alignment, or a token bucket if it is
+// zero or a quota. A rate without a burst has the replaced limit's burst, scaled with the rate. Parsing valid input does not
+// allocate, except for the last form: there may be a million overrides.
+func ParseLimit(text string, replaced headgate.Limit) (headgate.Limit, error) {
 	if strings.HasPrefix(text, "{") {
-		return parseLimitDocument(text, like)
+		return parseLimitDocument(text, replaced)
 	}
 	text, burst, hasBurst := strings.Cut(text, " burst ")
 	text = strings.TrimSpace(text)
 	var problems []string
-	limit := like
-	if isDigits(strings.ReplaceAll(text, "_", "")) && like.Count > 0 {
-		limit.Count, problems = parseCount(text, problems)
+	limit := replaced
+	if isDigits(strings.ReplaceAll(text, "_", "")) && replaced.Count > 0 {
+		limit.Count, problems = parseCount("count", text, problems)
 		limit.Burst = 0
 	} else {
-		count, _ := howOf(like)
-		limit = headgate.Limit{Algorithm: count.algorithm, Align: count.align}
+		defaults, _ := defaultsFrom(replaced)
+		limit = headgate.Limit{Algorithm: defaults.algorithm, Align: defaults.align}
 		limit.Count, limit.Window, problems = parseRate(text)
 	}
 	if hasBurst {
-		limit.Burst, problems = parseCount(strings.TrimSpace(burst), problems)
+		limit.Burst, problems = parseCount("burst", strings.TrimSpace(burst), problems)
 	}
 	if len(problems) > 0 {
-		return headgate.Limit{}, errors.New("limit" + strings.Join(problems, "; limit"))
+		return headgate.Limit{}, errors.New("limit: " + strings.Join(problems, "; limit: "))
 	}
-	return valid(scaleBurst(limit, like))
+	return valid(scaleBurst(limit, replaced))
 }
 
+// valid returns the limit, or an error if it is invalid.
 func valid(limit headgate.Limit) (headgate.Limit, error) {
 	if err := limit.Validate(); err != nil {
 		return headgate.Limit{}, fmt.Errorf("limit: %w", err)
@@ -52,11 +54,11 @@ func valid(limit headgate.Limit) (headgate.Limit, error) {
 	return limit, nil
 }
 
-func parseLimitDocument(text string, like headgate.Limit) (headgate.Limit, error) {
+func parseLimitDocument(text string, replaced headgate.Limit) (headgate.Limit, error) {
 	r := newReader(source{Name: "limit", Data: []byte(text)})
 	var limit headgate.Limit
 	r.readOne("", func(d *decoder, n *node) {
-		limit = d.limit(n, "limit", howInPlaceOf(like))
+		limit = d.limit(n, "limit", overrideDefaultsFrom(replaced))
 	})
 	if err := r.errors(); err != nil {
 		return headgate.Limit{}, err
@@ -64,7 +66,7 @@ func parseLimitDocument(text string, like headgate.Limit) (headgate.Limit, error
 	return valid(limit)
 }
 
-// units are the spans that a rate may be per.
+// units are the time units of a rate.
 var units = map[string]time.Duration{
 	"ms": time.Millisecond,
 	"s":  time.Second, "second": time.Second, "seconds": time.Second,
@@ -76,12 +78,12 @@ var units = map[string]time.Duration{
 
 const day = 24 * time.Hour
 
-var unitWords = []string{"second", "minute", "hour", "day", "week"}
+var unitNames = []string{"second", "minute", "hour", "day", "week"}
 
-// rate reads 10/minute, 5/15m, 10_000/h.
+// rate decodes 10/minute, 5/15m, 10_000/h.
 func (d *decoder) rate(n *node, key string) (count int64, window time.Duration) {
 	if n.Kind == yamldoc.Number {
-		d.Bad(n, "%s%s", key, perWhat(n.Text))
+		d.Bad(n, "%s: %s", key, missingUnit(n.Text))
 		return 0, 0
 	}
 	s, ok := d.Text(n, key)
@@ -90,51 +92,52 @@ func (d *decoder) rate(n *node, key string) (count int64, window time.Duration) 
 	}
 	count, window, problems := parseRate(s)
 	for _, problem := range problems {
-		d.Bad(n, "%s%s", key, problem)
+		d.Bad(n, "%s: %s", key, problem)
 	}
 	return count, window
 }
 
-// rateAlone reads a limit of which nothing but the rate is said.
+// rateAlone decodes a limit that is only a rate.
 func (d *decoder) rateAlone(n *node, key string) headgate.Limit { return headgate.Per(d.rate(n, key)) }
 
-// parseRate reads a rate. Each of the problems goes on from the name of what it is about.
+// parseRate parses a rate. The problems do not name the key.
 func parseRate(s string) (count int64, window time.Duration, problems []string) {
-	much, per, ok := strings.Cut(s, "/")
-	if much = strings.TrimSpace(much); !ok && isDigits(strings.ReplaceAll(much, "_", "")) {
-		return 0, 0, []string{perWhat(much)}
+	number, per, ok := strings.Cut(s, "/")
+	if number = strings.TrimSpace(number); !ok && isDigits(strings.ReplaceAll(number, "_", "")) {
+		return 0, 0, []string{missingUnit(number)}
 	} else if !ok {
-		return 0, 0, []string{fmt.Sprintf(" wants a rate like 10/minute, 5/15m or 10_000/h, not %q", yamldoc.Shorten(s))}
+		return 0, 0, []string{fmt.Sprintf("must be a rate like 10/minute, 5/15m or 10_000/h, not %q", yamldoc.Shorten(s))}
 	}
-	count, problems = parseCount(much, nil)
-	window, problems = parseWindow(much, strings.TrimSpace(per), problems)
+	count, problems = parseCount("count", number, nil)
+	window, problems = parseWindow(number, strings.TrimSpace(per), problems)
 	return count, window, problems
 }
 
-func perWhat(count string) string {
-	return fmt.Sprintf(": %s per what? write %s/minute (or second, hour, day)", count, count)
+func missingUnit(count string) string {
+	return fmt.Sprintf("%s has no time unit: write %s/minute (or second, hour, day)", count, count)
 }
 
-func parseCount(s string, problems []string) (int64, []string) {
+// parseCount parses a count and appends a problem if it is invalid. What names the number.
+func parseCount(what, s string, problems []string) (int64, []string) {
 	bad := func(format string, args ...any) (int64, []string) {
 		return 0, append(problems, fmt.Sprintf(format, args...))
 	}
 	digits := strings.ReplaceAll(s, "_", "")
 	switch count, err := strconv.ParseInt(digits, 10, 64); {
 	case !isDigits(digits) && strings.Contains(s, "."):
-		return bad(": %q is not whole: write a whole number per longer time, 3/2m for one and a half per minute",
-			yamldoc.Shorten(s))
+		return bad("%s %q: must be a whole number: use a longer window, like 3/2m for 1.5 per minute", what, yamldoc.Shorten(s))
 	case !isDigits(digits):
-		return bad(": %q is no whole number: write it in digits, 10_000 if you like", yamldoc.Shorten(s))
+		return bad("%s %q: must be a whole number in digits, like 10_000", what, yamldoc.Shorten(s))
 	case err != nil || count > headgate.MaxCost:
-		return bad(": %s is more than %d, the most that can be counted", yamldoc.Shorten(s), headgate.MaxCost)
+		return bad("%s %s: must be 1 to %d", what, yamldoc.Shorten(s), headgate.MaxCost)
 	case count == 0:
-		return bad(": 0 would deny everything: write 1 or more")
+		return bad("%s 0: must be 1 to %d; 0 would deny all requests", what, headgate.MaxCost)
 	default:
 		return count, problems
 	}
 }
 
+// parseWindow parses the time window of a rate and appends a problem if it is invalid. Count is for the remedy.
 func parseWindow(count, s string, problems []string) (time.Duration, []string) {
 	bad := func(format string, args ...any) (time.Duration, []string) {
 		return 0, append(problems, fmt.Sprintf(format, args...))
@@ -145,16 +148,16 @@ func parseWindow(count, s string, problems []string) (time.Duration, []string) {
 	unit, known := units[word]
 	switch {
 	case word == "month" || word == "months" || word == "mo" || word == "M":
-		return bad(": months differ in length: write {quota: %s, calendar: month}, or %s/30d", count, count)
+		return bad("a month has no fixed length: write {quota: %s, calendar: month}, or %s/30d", count, count)
 	case word == "year" || word == "years" || word == "y":
-		return bad(": years differ in length: write %s/365d", count)
+		return bad("a year has no fixed length: write %s/365d", count)
 	case word == "":
-		return 0, append(problems, perWhat(count))
+		return 0, append(problems, missingUnit(count))
 	case !known:
-		if near := yamldoc.Nearest(word, unitWords); near != "" {
-			return bad(": there is no unit %q; did you mean %s/%s%s?", yamldoc.Shorten(word), count, times, near)
+		if near := yamldoc.Nearest(word, unitNames); near != "" {
+			return bad("unknown unit %q; did you mean %s/%s%s?", yamldoc.Shorten(word), count, times, near)
 		}
-		return bad(": there is no unit %q: write second, minute, hour, day or week, or several, as in 5/15m",
+		return bad("unknown unit %q: write second, minute, hour, day or week, or a multiple, like 5/15m",
 			yamldoc.Shorten(word))
 	case times == "":
 		return unit, problems
@@ -162,17 +165,17 @@ func parseWindow(count, s string, problems []string) (time.Duration, []string) {
 	k, err := strconv.ParseInt(times, 10, 64)
 	switch longest := 366 * day; {
 	case err != nil || k > int64(longest/unit):
-		return bad(": %s is longer than 366 days, the longest that can be counted", yamldoc.Shorten(s))
+		return bad("window %s: must be at most 366 days", yamldoc.Shorten(s))
 	case k == 0:
-		return bad(": per no time at all: write %s/%s", count, word)
+		return bad("window %s: must be longer than 0: write %s/%s", yamldoc.Shorten(s), count, word)
 	default:
 		return time.Duration(k) * unit, problems
 	}
 }
 
-// windowText is the window of a rate as documents have it, or "" if it is finer than a millisecond.
+// windowText returns the window of a rate as in documents, or "" if it is not a whole number of milliseconds.
 func windowText(w time.Duration) string {
-	for _, word := range unitWords {
+	for _, word := range unitNames {
 		if w == units[word] {
 			return word
 		}

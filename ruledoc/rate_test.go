@@ -22,9 +22,9 @@ func TestParseLimit(t *testing.T) {
 		return l
 	}
 	for _, c := range []struct {
-		text string
-		like headgate.Limit
-		want headgate.Limit
+		text     string
+		replaced headgate.Limit
+		want     headgate.Limit
 	}{
 		{"5000/minute", bucket, headgate.Limit{Count: 5000, Window: time.Minute, Burst: 2500}},
 		{"5000/hour", bucket, headgate.Limit{Count: 5000, Window: time.Hour, Burst: 42}},
@@ -46,13 +46,13 @@ func TestParseLimit(t *testing.T) {
 		},
 		{`{quota: 5, calendar: day}`, window, headgate.Quota(5, headgate.Day, nil)},
 	} {
-		if got, err := ParseLimit(c.text, c.like); err != nil || got != c.want {
-			t.Errorf("%s in the place of %s: got %v (%+v), want %+v", c.text, c.like, err, got, c.want)
+		if got, err := ParseLimit(c.text, c.replaced); err != nil || got != c.want {
+			t.Errorf("%s replacing %s: got %v (%+v), want %+v", c.text, c.replaced, err, got, c.want)
 		}
 	}
 }
 
-// Whatever the numbers, the burst of a rate lasts as long as that which it stands in the place of, to half a unit.
+// TestScaleBurst checks with random numbers that the burst scales with the rate, to half a unit.
 func TestScaleBurst(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))
@@ -69,42 +69,42 @@ func TestScaleBurst(t *testing.T) {
 		want, _ := exact.Float64()
 		want = min(max(want, 1), headgate.MaxCost)
 		if got := scaleBurst(limit, own).Burst; math.Abs(float64(got)-want) > 0.5001 {
-			t.Fatalf("%s in the place of %s: burst %d, want %f", limit, own, got, want)
+			t.Fatalf("%s replacing %s: burst %d, want %f", limit, own, got, want)
 		}
 	}
 }
 
 func TestParseLimitErrors(t *testing.T) {
 	t.Parallel()
-	like := headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 10, Window: time.Minute}
+	replaced := headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 10, Window: time.Minute}
 	for text, want := range map[string]string{
-		"":           `limit wants a rate like 10/minute, 5/15m or 10_000/h, not ""`,
-		"lots":       `limit wants a rate like 10/minute, 5/15m or 10_000/h, not "lots"`,
-		"5000/minut": `limit: there is no unit "minut"; did you mean 5000/minute?`,
-		"0":          `limit: 0 would deny everything: write 1 or more`,
-		"5k/minute":  `limit: "5k" is no whole number: write it in digits, 10_000 if you like`,
-		"1.5/x": `limit: "1.5" is not whole: write a whole number per longer time, 3/2m for one and a half per minute; ` +
-			`limit: there is no unit "x": write second, minute, hour, day or week, or several, as in 5/15m`,
-		"5000/month":                `limit: months differ in length: write {quota: 5000, calendar: month}, or 5000/30d`,
-		"5000/minute burst many":    `limit: "many" is no whole number: write it in digits, 10_000 if you like`,
-		"5000/minute burst 500":     `limit: burst 500: only token_bucket has a burst, not sliding_window`,
-		"{rate: 5/minut}":           `limit:1:8: rate: there is no unit "minut"; did you mean 5/minute?`,
+		"":           `limit: must be a rate like 10/minute, 5/15m or 10_000/h, not ""`,
+		"lots":       `limit: must be a rate like 10/minute, 5/15m or 10_000/h, not "lots"`,
+		"5000/minut": `limit: unknown unit "minut"; did you mean 5000/minute?`,
+		"0":          `limit: count 0: must be 1 to 1000000000; 0 would deny all requests`,
+		"5k/minute":  `limit: count "5k": must be a whole number in digits, like 10_000`,
+		"1.5/x": `limit: count "1.5": must be a whole number: use a longer window, like 3/2m for 1.5 per minute; ` +
+			`limit: unknown unit "x": write second, minute, hour, day or week, or a multiple, like 5/15m`,
+		"5000/month":                `limit: a month has no fixed length: write {quota: 5000, calendar: month}, or 5000/30d`,
+		"5000/minute burst many":    `limit: burst "many": must be a whole number in digits, like 10_000`,
+		"5000/minute burst 500":     `limit: burst belongs to token_bucket; a sliding_window has none`,
+		"{rate: 5/minut}":           `limit:1:8: rate: unknown unit "minut"; did you mean 5/minute?`,
 		"{rate: 1/366d, burst: 99}": `limit: burst belongs to token_bucket; a sliding_window has none`,
 		"{":                         `limit:1:1: { is never closed: add }`,
 	} {
-		if l, err := ParseLimit(text, like); err == nil || strings.Split(err.Error(), "\n")[0] != want || l != (headgate.Limit{}) {
+		if l, err := ParseLimit(text, replaced); err == nil || strings.Split(err.Error(), "\n")[0] != want || l != (headgate.Limit{}) {
 			t.Errorf("%s: got  %v\nwant %s", text, err, want)
 		}
 	}
-	if _, err := ParseLimit("5000", headgate.Limit{}); err == nil || !strings.HasPrefix(err.Error(), "limit: 5000 per what?") {
+	if _, err := ParseLimit("5000", headgate.Limit{}); err == nil || !strings.HasPrefix(err.Error(), "limit: 5000 has no time unit") {
 		t.Error(err)
 	}
 }
 
-// encodeLimit writes the shortest text from which ParseLimit makes this limit in the place of like.
-func encodeLimit(limit, like headgate.Limit) (string, error) {
+// encodeLimit returns the shortest text that ParseLimit parses to this limit if it replaces the other one.
+func encodeLimit(limit, replaced headgate.Limit) (string, error) {
 	var e encoder
-	n := e.limit("limit", limit, howInPlaceOf(like))
+	n := e.limit("limit", limit, overrideDefaultsFrom(replaced))
 	if e.problem != nil {
 		return "", e.problem
 	}
@@ -119,17 +119,17 @@ func encodeLimit(limit, like headgate.Limit) (string, error) {
 
 func TestEncodeLimit(t *testing.T) {
 	t.Parallel()
-	w := writer{rand.New(rand.NewPCG(3, 4))}
+	w := generator{rand.New(rand.NewPCG(3, 4))}
 	shapes := map[string]int{}
 	for range 3000 {
-		limit, like := w.limit(allAlgorithms...), pick(w, headgate.Limit{}, w.limit(allAlgorithms...))
-		text, err := encodeLimit(limit, like)
+		limit, replaced := w.limit(allAlgorithms...), pick(w, headgate.Limit{}, w.limit(allAlgorithms...))
+		text, err := encodeLimit(limit, replaced)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ParseLimit(text, like)
+		got, err := ParseLimit(text, replaced)
 		if err != nil || got.String() != limit.String() {
-			t.Fatalf("%v: %s in the place of %s: got %s, want %s", err, text, like, got, limit)
+			t.Fatalf("%v: %s replacing %s: got %s, want %s", err, text, replaced, got, limit)
 		}
 		switch {
 		case strings.HasPrefix(text, "{"):
@@ -161,22 +161,22 @@ func TestEncodeLimit(t *testing.T) {
 	}
 }
 
-func TestParseLimitCostsNoMemory(t *testing.T) {
-	like := headgate.Limit{Count: 10, Window: time.Minute, Burst: 3}
+func TestParseLimitDoesNotAllocate(t *testing.T) {
+	replaced := headgate.Limit{Count: 10, Window: time.Minute, Burst: 3}
 	for _, text := range []string{"5000/minute", "5000/15m burst 500", "100000"} {
-		if n := testing.AllocsPerRun(100, func() { _, _ = ParseLimit(text, like) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { _, _ = ParseLimit(text, replaced) }); n > 0 {
 			t.Errorf("%s: %v allocations", text, n)
 		}
 	}
 }
 
 func BenchmarkParseLimit(b *testing.B) {
-	like := headgate.PerMinute(10)
+	replaced := headgate.PerMinute(10)
 	for _, text := range []string{"5000/minute", "5000/15m burst 500", "100000"} {
 		b.Run(text, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := ParseLimit(text, like); err != nil {
+				if _, err := ParseLimit(text, replaced); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -16,13 +16,13 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Test runs files of rule tests as part of a Go test:
+// Test runs rule test files as part of a Go test:
 //
 //	func TestRules(t *testing.T) { ruledoc.Test(t, "rules_test.yaml") }
 func Test(t TB, files ...string) {
 	t.Helper()
 	if len(files) == 0 {
-		t.Errorf("no rule tests to run: name at least one file")
+		t.Errorf("no rule tests given: name at least one file")
 	}
 	for _, file := range files {
 		report, err := RunTests(file)
@@ -38,14 +38,14 @@ func Test(t TB, files ...string) {
 	}
 }
 
-// RunTests runs the rule tests in a file: requests at given times, and what is expected of each of them.
+// RunTests runs the rule tests in a file: requests at given times with the expected decisions.
 //
 //	rules: [rules.yaml]            # as for Load; relative to this file
 //	tests:
 //	  - name: the eleventh login in a minute is denied
-//	    start: 2026-03-01T12:00:00Z    # may be left out
+//	    start: 2026-03-01T12:00:00Z    # optional
 //	    requests:
-//	      - request: {method: POST, path: /api/v1/login, ip: 192.0.2.1}    # attributes, as package identity makes them
+//	      - request: {method: POST, path: /api/v1/login, ip: 192.0.2.1}    # attributes, as package identity creates them
 //	        repeat: 15
 //	        expect: {allowed: 10}
 //	      - at: 30s
@@ -53,22 +53,22 @@ func Test(t TB, files ...string) {
 //	        cost: 2
 //	        expect: {allowed: false, rule: login-by-ip, retry_after: 6s, remaining: 0}
 //
-// Each test begins with empty counters. at is the time since the start, or a time of day as start is; without it a
-// request comes together with the one before. repeat sends the request several times, every apart if that is given.
+// Each test begins with empty counters. at is the time since the start, or an absolute time like start; the default is the
+// time of the previous request. repeat sends the request several times, at intervals of every if that is set.
 //
-// Of expect, allowed is true or false for each of the repeated requests, or how many of them may pass. The rest is
-// about the last of them:
+// The key allowed of expect is true or false for each of the repeated requests, or the number of allowed ones. The other
+// keys are about the last of them:
 //
-//	rule         a rule that denied it, or if it passed one that applied to it
+//	rule         a rule that denied it or, if it was allowed, that applied to it
 //	limit        the name of one of that rule's limits
-//	remaining    what that limit has left; without rule, the one with the longest wait, or else the least left
-//	retry_after  how long until it could pass that limit, to the millisecond, or never
-//	delay        how long it is to be held
+//	remaining    units that remain in that limit; without rule, in the limit with the longest wait or else the least remaining
+//	retry_after  time until that limit could allow it, to the millisecond, or never
+//	delay        time for which it is delayed
 //	rules        all rules that applied
-//	shadow       those that would have denied it if they were not in shadow
-//	candidate    those whose candidate would have denied it
+//	shadow       rules in shadow mode that would have denied it
+//	candidate    rules whose candidate would have denied it
 //
-// The error says what is wrong with the file, of type Errors if it could be read, or with the rules.
+// The error reports problems of the rules or of the file; the latter are of type Errors if the file is readable.
 func RunTests(file string) (*TestReport, error) {
 	suite, err := loadTests(file)
 	if err != nil {
@@ -85,7 +85,7 @@ func RunTests(file string) (*TestReport, error) {
 	return report, nil
 }
 
-// testRun is a test on counters and a clock of its own.
+// testRun is the state of one test with its own counters and clock.
 type testRun struct {
 	suite   *testSuite
 	test    *ruleTest
@@ -94,6 +94,7 @@ type testRun struct {
 	result  TestResult
 }
 
+// run runs one test.
 func (s *testSuite) run(test *ruleTest) (TestResult, error) {
 	r := &testRun{suite: s, test: test, result: TestResult{Name: test.name, Line: test.line}}
 	clock := func() time.Time { return r.now }
@@ -110,7 +111,7 @@ func (s *testSuite) run(test *ruleTest) (TestResult, error) {
 	return r.result, nil
 }
 
-// step makes all requests of a step, also after one went wrong: what comes later may build on them.
+// step sends all requests of a step, even after a failure, because later steps may depend on them.
 func (r *testRun) step(step *testStep) error {
 	var last headgate.Decision
 	var allowed int64
@@ -138,7 +139,7 @@ func (r *testRun) step(step *testStep) error {
 	return nil
 }
 
-// fail notes that the request with this number among the repeated ones was decided otherwise than expected.
+// fail records that the decision of a request differs from the expected one. Number is its index among the repeated requests.
 func (r *testRun) fail(step *testStep, number int64, d *headgate.Decision, problems []string) error {
 	explanation, err := r.limiter.Explain(context.Background(), step.request)
 	if err != nil {
@@ -153,7 +154,7 @@ func (r *testRun) fail(step *testStep, number int64, d *headgate.Decision, probl
 	return nil
 }
 
-// describe is one of the repeated requests for people.
+// describe formats one of the repeated requests for people.
 func (s *testStep) describe(number int64) string {
 	var b strings.Builder
 	b.WriteString(describeAttributes(s.request.Attributes))

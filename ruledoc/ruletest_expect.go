@@ -9,13 +9,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// closeEnough is how exactly a wait must be written: nobody writes 8.571429s.
-const closeEnough = time.Millisecond
+// tolerance is the accepted difference of a wait, so that a test need not write 8.571429s.
+const tolerance = time.Millisecond
 
-// expectation is what a test expects of a request. What is nil or empty is not asked.
+// expectation is the expected decision of a request. Fields that are nil or empty are not compared.
 type expectation struct {
-	each, allowed bool   // each of the repeated requests
-	count         *int64 // of them that may pass
+	each, allowed bool   // if each, all of the repeated requests must be allowed or denied
+	count         *int64 // number of repeated requests that are allowed
 	rule          string
 	limit         *string
 	remaining     *int64
@@ -26,19 +26,19 @@ type expectation struct {
 	candidate     *[]string
 }
 
-// compareEach says what is otherwise than expected of each of the repeated requests.
+// compareEach compares the decision of one of the repeated requests and returns the differences.
 func (e *expectation) compareEach(d *headgate.Decision) []string {
 	if e.each && d.Allowed != e.allowed {
-		return []string{fmt.Sprintf("allowed: expected %t, came %t", e.allowed, d.Allowed)}
+		return []string{fmt.Sprintf("allowed: expected %t, got %t", e.allowed, d.Allowed)}
 	}
 	return nil
 }
 
-// compareLast says what is otherwise than expected of the last of the repeated requests, and of how many passed.
+// compareLast compares the decision of the last repeated request and the number of allowed ones, and returns the differences.
 func (e *expectation) compareLast(d *headgate.Decision, allowed, repeat int64) []string {
 	var problems []string
-	differ := func(key string, expected, came any) {
-		problems = append(problems, fmt.Sprintf("%s: expected %v, came %v", key, expected, came))
+	differ := func(key string, expected, got any) {
+		problems = append(problems, fmt.Sprintf("%s: expected %v, got %v", key, expected, got))
 	}
 	if e.count != nil && *e.count != allowed {
 		differ("allowed", fmt.Sprintf("%d of %d", *e.count, repeat), fmt.Sprintf("%d of %d", allowed, repeat))
@@ -64,51 +64,51 @@ func (e *expectation) compareLast(d *headgate.Decision, allowed, repeat int64) [
 			continue
 		}
 		expected := slices.Sorted(slices.Values(*set.expected))
-		if came := ruleIDs(d, set.belongs); !slices.Equal(expected, came) {
-			differ(set.key, listed(expected), listed(came))
+		if got := ruleIDs(d, set.belongs); !slices.Equal(expected, got) {
+			differ(set.key, listed(expected), listed(got))
 		}
 	}
 	return problems
 }
 
-// compareLimit is about the one limit that rule and limit name, or the one that matters most.
+// compareLimit compares the decision of the limit that decisiveLimit selects, and returns the differences.
 func (e *expectation) compareLimit(d *headgate.Decision) []string {
 	if e.rule == "" && e.remaining == nil && e.retryAfter == nil {
 		return nil
 	}
-	about := e.about(d)
-	if about == nil {
+	limit := e.decisiveLimit(d)
+	if limit == nil {
 		switch {
 		case e.rule == "":
 			return []string{"expected a limit, but none applied"}
 		case e.limit != nil:
-			return []string{fmt.Sprintf("rule: expected limit %s of %s, which did not %s", *e.limit, e.rule, didNot(d))}
+			return []string{fmt.Sprintf("rule: expected limit %s of %s, which did not %s", *e.limit, e.rule, missingEffect(d))}
 		}
-		return []string{fmt.Sprintf("rule: expected %s, which did not %s", e.rule, didNot(d))}
+		return []string{fmt.Sprintf("rule: expected %s, which did not %s", e.rule, missingEffect(d))}
 	}
 	var problems []string
-	if e.remaining != nil && *e.remaining != about.Remaining {
-		problems = append(problems, fmt.Sprintf("remaining: expected %d, came %d (%s)",
-			*e.remaining, about.Remaining, limitID(about)))
+	if e.remaining != nil && *e.remaining != limit.Remaining {
+		problems = append(problems, fmt.Sprintf("remaining: expected %d, got %d (%s)",
+			*e.remaining, limit.Remaining, limitID(limit)))
 	}
-	if e.retryAfter != nil && !near(*e.retryAfter, about.RetryAfter) {
-		problems = append(problems, fmt.Sprintf("retry_after: expected %s, came %s (%s)",
-			wait(*e.retryAfter), wait(about.RetryAfter), limitID(about)))
+	if e.retryAfter != nil && !near(*e.retryAfter, limit.RetryAfter) {
+		problems = append(problems, fmt.Sprintf("retry_after: expected %s, got %s (%s)",
+			wait(*e.retryAfter), wait(limit.RetryAfter), limitID(limit)))
 	}
 	return problems
 }
 
-// didNot is what a rule should have done to a request.
-func didNot(d *headgate.Decision) string {
+// missingEffect returns what an expected rule did not do to a request.
+func missingEffect(d *headgate.Decision) string {
 	if d.Allowed {
 		return "apply"
 	}
 	return "deny it"
 }
 
-// about is the limit that the expectation is about: of those that denied the request, if it was denied, the one with
-// the longest wait; else of those that applied the one with the least remaining.
-func (e *expectation) about(d *headgate.Decision) *headgate.LimitDecision {
+// decisiveLimit returns the limit that the expectation is about. If the request was denied, it is the denying limit with the
+// longest wait; otherwise the limit with the least remaining. Rule and limit, if expected, restrict the choice.
+func (e *expectation) decisiveLimit(d *headgate.Decision) *headgate.LimitDecision {
 	var found *headgate.LimitDecision
 	for i := range d.Limits {
 		l := &d.Limits[i]
@@ -118,7 +118,7 @@ func (e *expectation) about(d *headgate.Decision) *headgate.LimitDecision {
 		case !d.Allowed && !l.Denies():
 			continue
 		case e.rule == "" && !l.Enforced:
-			continue // a limit in shadow says nothing unless it is asked for
+			continue // a limit in shadow mode counts only if its rule is expected
 		case found == nil:
 		case d.Allowed && l.Remaining >= found.Remaining:
 			continue
@@ -130,18 +130,20 @@ func (e *expectation) about(d *headgate.Decision) *headgate.LimitDecision {
 	return found
 }
 
+// longerWait reports whether a is longer than b; Never is the longest.
 func longerWait(a, b time.Duration) bool {
 	return b != headgate.Never && (a == headgate.Never || a > b)
 }
 
+// near reports whether two waits differ by less than the tolerance.
 func near(a, b time.Duration) bool {
 	if a == headgate.Never || b == headgate.Never {
 		return a == b
 	}
-	return (a - b).Abs() < closeEnough
+	return (a - b).Abs() < tolerance
 }
 
-// ruleIDs are the rules of those limits that belong, each once, sorted.
+// ruleIDs returns the sorted, unique IDs of the rules whose limits belong.
 func ruleIDs(d *headgate.Decision, belongs func(*headgate.LimitDecision) bool) []string {
 	var ids []string
 	for i := range d.Limits {
@@ -155,7 +157,7 @@ func ruleIDs(d *headgate.Decision, belongs func(*headgate.LimitDecision) bool) [
 
 func listed(ids []string) string { return "[" + strings.Join(ids, ", ") + "]" }
 
-// never is headgate.Never in tests.
+// never is the word for headgate.Never in test files.
 const never = "never"
 
 func wait(d time.Duration) string {

@@ -12,20 +12,20 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// maxRepeat bounds how long a test can take.
+// maxRepeat bounds the duration of a test.
 const maxRepeat = 1_000_000
 
-// defaultStart is when a test begins that does not say: together with a year, month, day, hour and minute.
+// defaultStart is the start of a test without the key start. It is the start of a year, month, day, hour and minute.
 var defaultStart = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// testSuite is a file of rule tests.
+// testSuite is a rule test file.
 type testSuite struct {
 	file     string
 	document *Document
 	tests    []ruleTest
 
 	paths   []string
-	entries []*node // the tests, to be read when the rules are known
+	entries []*node // the tests, which are decoded after the rules
 }
 
 type ruleTest struct {
@@ -36,7 +36,7 @@ type ruleTest struct {
 	requests []*node
 }
 
-// testStep is a request, or several of the same.
+// testStep is a request that is sent once or repeatedly.
 type testStep struct {
 	line, column int
 	at, every    time.Duration // since the start
@@ -49,14 +49,14 @@ type testStep struct {
 
 var suiteFields = []testField[testSuite]{
 	{Key: "rules", Read: func(d *decoder, n *node, key string, s *testSuite) { s.paths = d.Texts(n, key) }},
-	{Key: "tests", Read: func(d *decoder, n *node, key string, s *testSuite) { s.entries = d.list(n, key, "tests") }},
+	{Key: "tests", Read: func(d *decoder, n *node, key string, s *testSuite) { s.entries = d.list(n, key) }},
 }
 
 var testFields = []testField[ruleTest]{
 	{Key: "name", Read: func(d *decoder, n *node, key string, t *ruleTest) { t.name, _ = d.Text(n, key) }},
 	{Key: "start", Read: func(d *decoder, n *node, key string, t *ruleTest) { t.start = d.Time(n, key) }},
 	{Key: "requests", Read: func(d *decoder, n *node, key string, t *ruleTest) {
-		t.requests = d.list(n, key, "requests")
+		t.requests = d.list(n, key)
 	}},
 }
 
@@ -64,18 +64,18 @@ var stepFields = []testField[testStep]{
 	{Key: "at", Read: func(_ *decoder, n *node, _ string, s *testStep) { s.time = n }},
 	{Key: "every", Read: func(d *decoder, n *node, key string, s *testStep) { s.every = d.notNegative(n, key) }},
 	{Key: "repeat", Read: func(d *decoder, n *node, key string, s *testStep) {
-		s.repeat = d.within(n, key, 1, maxRepeat)
+		s.repeat = d.intBetween(n, key, 1, maxRepeat)
 	}},
 	{Key: "request", Read: func(d *decoder, n *node, key string, s *testStep) {
 		s.request.Attributes = d.attributes(n, key)
 	}},
 	{Key: "cost", Read: func(d *decoder, n *node, key string, s *testStep) {
-		s.request.Cost = d.within(n, key, 1, headgate.MaxCost)
+		s.request.Cost = d.intBetween(n, key, 1, headgate.MaxCost)
 	}},
 	{Key: "expect", Read: func(_ *decoder, n *node, _ string, s *testStep) { s.expected = n }},
 }
 
-// loadTests reads a file of tests, and the rules that it names.
+// loadTests reads a rule test file and the rule files that it names.
 func loadTests(file string) (*testSuite, error) {
 	data, err := yamldoc.ReadFile(file, maxBytes)
 	if err != nil {
@@ -84,16 +84,16 @@ func loadTests(file string) (*testSuite, error) {
 	s := &testSuite{file: file}
 	var rulesErr error
 	r := newReader(source{Name: file, Data: data})
-	r.readOne("a file of rule tests is one document with rules and tests", func(d *decoder, n *node) { rulesErr = s.read(d, n) })
+	r.readOne("the file is empty: write a document with rules and tests", func(d *decoder, n *node) { rulesErr = s.read(d, n) })
 	if err := errors.Join(rulesErr, r.errors()); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// read reads the whole file. What is wrong with the rules is the error; the tests are checked all the same.
+// read decodes the whole file. It returns the error of loading the rules, and checks the tests even if that fails.
 func (s *testSuite) read(d *decoder, n *node) error {
-	yamldoc.Fields(d, n, "a file of rule tests", suiteFields, s)
+	yamldoc.Fields(d, n, "a rule test file", suiteFields, s)
 	for i, path := range s.paths {
 		if !filepath.IsAbs(path) {
 			s.paths[i] = filepath.Join(filepath.Dir(s.file), path)
@@ -103,13 +103,13 @@ func (s *testSuite) read(d *decoder, n *node) error {
 	if len(s.paths) > 0 {
 		s.document, err = Load(s.paths...)
 	}
-	d.needs(n, "a file of rule tests", "rules", len(s.paths) > 0)
-	d.needs(n, "a file of rule tests", "tests", len(s.entries) > 0)
+	d.require(n, "a rule test file", "rules", len(s.paths) > 0)
+	d.require(n, "a rule test file", "tests", len(s.entries) > 0)
 	lines := map[string]int{}
 	for _, entry := range s.entries {
 		t := s.test(d, entry)
 		if line, ok := lines[t.name]; ok && t.name != "" {
-			d.Bad(entry.Find([]string{"name"}), "there is a test of this name in line %d: give each its own", line)
+			d.Bad(entry.Find([]string{"name"}), "name: duplicate test name, first on line %d: rename one of them", line)
 		}
 		lines[t.name] = t.line
 		s.tests = append(s.tests, t)
@@ -120,13 +120,13 @@ func (s *testSuite) read(d *decoder, n *node) error {
 func (s *testSuite) test(d *decoder, n *node) ruleTest {
 	t := ruleTest{line: n.Line, start: defaultStart}
 	yamldoc.Fields(d, n, "a test", testFields, &t)
-	d.needs(n, "a test", "name", t.name != "")
-	d.needs(n, "a test", "requests", len(t.requests) > 0)
+	d.require(n, "a test", "name", t.name != "")
+	d.require(n, "a test", "requests", len(t.requests) > 0)
 	var now time.Duration
 	for _, request := range t.requests {
 		step := testStep{line: request.Line, column: request.Column, at: now, repeat: 1}
 		yamldoc.Fields(d, request, "a request of a test", stepFields, &step)
-		d.needs(request, "a request of a test", "request", step.request.Attributes != nil)
+		d.require(request, "a request of a test", "request", step.request.Attributes != nil)
 		step.setTime(d, t.start, now)
 		if step.expected != nil {
 			step.expect = s.expectation(d, step.expected, step.repeat)
@@ -137,7 +137,7 @@ func (s *testSuite) test(d *decoder, n *node) ruleTest {
 	return t
 }
 
-// setTime reads when the request comes: so long after the start, or at a time of day.
+// setTime decodes the time of the request: a duration since the start, or an absolute time.
 func (s *testStep) setTime(d *decoder, start time.Time, now time.Duration) {
 	if s.time == nil {
 		return
@@ -148,77 +148,77 @@ func (s *testStep) setTime(d *decoder, start time.Time, now time.Duration) {
 		s.at = d.Duration(s.time, "at")
 	}
 	if s.at < now {
-		d.Bad(s.time, "time does not go back: the request before this one is %s after the start, and this is %s", now, s.at)
+		d.Bad(s.time, "at: must not be before the previous request, which is %s after the start; this one is %s after it", now, s.at)
 		s.at = now
 	}
 }
 
-// readExpectation is an expectation with what only matters while it is read.
-type readExpectation struct {
+// parsedExpectation is an expectation with the state that only decoding needs.
+type parsedExpectation struct {
 	expectation
 	suite  *testSuite
 	repeat int64
 	name   *node // of the limit
 }
 
-var expectFields = []testField[readExpectation]{
-	{Key: "allowed", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+var expectFields = []testField[parsedExpectation]{
+	{Key: "allowed", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
 		if n.Kind != yamldoc.Number {
 			e.each, e.allowed = true, d.Bool(n, key)
 			return
 		}
-		e.count = new(d.within(n, key, 0, e.repeat))
+		e.count = new(d.intBetween(n, key, 0, e.repeat))
 	}},
-	{Key: "rule", Read: func(d *decoder, n *node, key string, e *readExpectation) { e.rule = e.suite.ruleID(d, n, key) }},
-	{Key: "limit", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+	{Key: "rule", Read: func(d *decoder, n *node, key string, e *parsedExpectation) { e.rule = e.suite.ruleID(d, n, key) }},
+	{Key: "limit", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
 		name, _ := d.Text(n, key)
 		e.limit, e.name = &name, n
 	}},
-	{Key: "remaining", Read: func(d *decoder, n *node, key string, e *readExpectation) {
-		e.remaining = new(d.within(n, key, 0, headgate.MaxCost))
+	{Key: "remaining", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
+		e.remaining = new(d.intBetween(n, key, 0, headgate.MaxCost))
 	}},
-	{Key: "retry_after", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+	{Key: "retry_after", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
 		wait := headgate.Never
 		if n.Text != never {
 			wait = d.notNegative(n, key)
 		}
 		e.retryAfter = &wait
 	}},
-	{Key: "delay", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+	{Key: "delay", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
 		e.delay = new(d.notNegative(n, key))
 	}},
-	{Key: "rules", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+	{Key: "rules", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
 		e.rules = e.suite.ruleIDs(d, n, key)
 	}},
-	{Key: "shadow", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+	{Key: "shadow", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
 		e.shadow = e.suite.ruleIDs(d, n, key)
 	}},
-	{Key: "candidate", Read: func(d *decoder, n *node, key string, e *readExpectation) {
+	{Key: "candidate", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
 		e.candidate = e.suite.ruleIDs(d, n, key)
 	}},
 }
 
 func (s *testSuite) expectation(d *decoder, n *node, repeat int64) expectation {
-	e := readExpectation{suite: s, repeat: repeat}
+	e := parsedExpectation{suite: s, repeat: repeat}
 	yamldoc.Fields(d, n, "expect", expectFields, &e)
 	if n.Kind == yamldoc.Mapping && len(n.Entries) == 0 {
-		d.Bad(n, "this expects nothing: write expect: {allowed: true}, or remove it")
+		d.Bad(n, "expect: must not be empty: write expect: {allowed: true}, or remove it")
 	}
 	if e.limit != nil && e.rule == "" {
-		d.Bad(e.name, "limit is the name of one of a rule's limits: write which rule, too")
+		d.Bad(e.name, "limit: requires rule: add the rule that has the limit")
 	}
 	if e.limit == nil || s.document == nil {
 		return e.expectation
 	}
 	for _, rule := range s.document.Source {
 		if _, ok := rule.Limits[*e.limit]; rule.ID == e.rule && !ok {
-			d.notThere(e.name, fmt.Sprintf("rule %q has no limit", rule.ID), *e.limit, slices.Sorted(maps.Keys(rule.Limits)))
+			d.notFound(e.name, fmt.Sprintf("limit %q not found in rule %q", yamldoc.Shorten(*e.limit), rule.ID), *e.limit, slices.Sorted(maps.Keys(rule.Limits)))
 		}
 	}
 	return e.expectation
 }
 
-// ruleID reads the ID of a rule, which must exist; nothing can be said of that if the rules are bad themselves.
+// ruleID decodes the ID of a rule, which must exist. It is not checked if the rules could not be loaded.
 func (s *testSuite) ruleID(d *decoder, n *node, key string) string {
 	id, ok := d.Text(n, key)
 	if !ok || s.document == nil {
@@ -229,7 +229,7 @@ func (s *testSuite) ruleID(d *decoder, n *node, key string) string {
 		known = append(known, rule.ID)
 	}
 	if !slices.Contains(known, id) {
-		d.notThere(n, noRule, id, known)
+		d.notFound(n, ruleNotFound(id), id, known)
 	}
 	return id
 }
@@ -237,7 +237,7 @@ func (s *testSuite) ruleID(d *decoder, n *node, key string) string {
 func (s *testSuite) ruleIDs(d *decoder, n *node, key string) *[]string {
 	ids := []string{}
 	if n.Kind != yamldoc.List {
-		d.Bad(n, "%s wants a list of rules: [login-by-ip], or [] for none", key)
+		d.Bad(n, "%s: must be a list of rules, like [login-by-ip], or [] for none", key)
 	}
 	for _, item := range n.Items {
 		ids = append(ids, s.ruleID(d, item, key))
@@ -245,11 +245,11 @@ func (s *testSuite) ruleIDs(d *decoder, n *node, key string) *[]string {
 	return &ids
 }
 
-// attributes reads a request's attributes. Numbers need no quotes here: a header holds text in any case.
+// attributes decodes a request's attributes. Numbers need no quotes here, because attributes are always text.
 func (d *decoder) attributes(n *node, key string) headgate.Attributes {
 	attributes := headgate.Attributes{}
 	if n.Kind != yamldoc.Mapping {
-		d.Bad(n, "%s wants attributes with values, {method: GET, path: /, ip: 192.0.2.1}, not %s", key, n.Describe())
+		d.Bad(n, "%s: must map attributes to values, like {method: GET, path: /, ip: 192.0.2.1}, not %s", key, n.Describe())
 	}
 	for _, e := range n.Entries {
 		if problem := attributeProblem(e.Key.Text); problem != "" {
@@ -263,7 +263,7 @@ func (d *decoder) attributes(n *node, key string) headgate.Attributes {
 	return attributes
 }
 
-// attributeProblem asks the compiler of rules, which knows the names of attributes.
+// attributeProblem returns the problem of an attribute's name, or "". It compiles a rule, which checks the name.
 func attributeProblem(name string) string {
 	if name == headgate.OtherPath || name == headgate.OtherMethod {
 		return ""
@@ -275,25 +275,27 @@ func attributeProblem(name string) string {
 	return ""
 }
 
-// needs notes that a key is missing or empty, unless there is something under it.
-func (d *decoder) needs(n *node, what, key string, there bool) {
-	if !there && n.Kind == yamldoc.Mapping {
-		d.Bad(n.Find([]string{key}), "%s needs %s", what, key)
+// require reports a key that is missing or empty.
+func (d *decoder) require(n *node, what, key string, present bool) {
+	if !present && n.Kind == yamldoc.Mapping {
+		d.Bad(n.Find([]string{key}), "%s: required in %s", key, what)
 	}
 }
 
-func (d *decoder) within(n *node, key string, least, most int64) int64 {
-	v := d.Int(n, key, least, "")
-	if v > most {
-		d.Bad(n, "%s is %d: write %d or less", key, v, most)
+// intBetween decodes an integer between two bounds, inclusive.
+func (d *decoder) intBetween(n *node, key string, minimum, maximum int64) int64 {
+	v := d.Int(n, key, minimum, "")
+	if v > maximum {
+		d.Bad(n, "%s %d: must be %d to %d", key, v, minimum, maximum)
 	}
-	return max(v, least)
+	return max(v, minimum)
 }
 
+// notNegative decodes a duration of 0 or more.
 func (d *decoder) notNegative(n *node, key string) time.Duration {
 	v := d.Duration(n, key)
 	if v < 0 {
-		d.Bad(n, "%s is %s: write 0s or more", key, v)
+		d.Bad(n, "%s %s: must be 0s or more", key, v)
 	}
 	return max(v, 0)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestReport is what the rule tests of a file came to.
+// TestReport is the result of the rule tests of a file.
 type TestReport struct {
 	File  string       `json:"file"`
 	Tests []TestResult `json:"tests"`
 }
 
-// TestResult is what one rule test came to. It has failed if there are failures.
+// TestResult is the result of one rule test. The test has failed if there are failures.
 type TestResult struct {
 	Name     string        `json:"name"`
 	Line     int           `json:"line"`
@@ -24,23 +24,23 @@ type TestResult struct {
 	Failures []TestFailure `json:"failures,omitempty"`
 }
 
-// TestFailure is a request that was decided otherwise than expected.
+// TestFailure is a request whose decision differs from the expected one.
 type TestFailure struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
 	Test   string `json:"test"`
-	// Request says what was asked, and when.
+	// Request describes the request and its time.
 	Request string `json:"request"`
-	// Problems are what came instead of what was expected.
+	// Problems are the differences from the expected decision.
 	Problems []string `json:"problems"`
-	// Limits is what each limit that applied said.
+	// Limits are the decisions of the limits that applied.
 	Limits []string `json:"limits,omitempty"`
-	// Others is why other rules did not apply.
+	// Others are the reasons why other rules did not apply.
 	Others []string `json:"others,omitempty"`
 }
 
-// Failed is how many tests failed.
+// Failed returns the number of failed tests.
 func (r *TestReport) Failed() int {
 	var n int
 	for i := range r.Tests {
@@ -51,7 +51,7 @@ func (r *TestReport) Failed() int {
 	return n
 }
 
-// String is all failures and a last line that sums up.
+// String returns all failures and a summary line.
 func (r *TestReport) String() string {
 	var b strings.Builder
 	requests := 0
@@ -70,7 +70,7 @@ func (r *TestReport) String() string {
 	return b.String()
 }
 
-// String is the place, what was asked, what came instead of what was expected, and which rules had a say.
+// String returns the position, the request, the differences from the expected decision, and the rules that applied or not.
 func (f TestFailure) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d:%d: test %q\n  request: %s", f.File, f.Line, f.Column, f.Test, f.Request)
@@ -83,21 +83,21 @@ func (f TestFailure) String() string {
 	if len(f.Limits) == 0 {
 		list("no rule applied", nil)
 	} else {
-		list("what applied:", f.Limits)
+		list("rules that applied:", f.Limits)
 	}
 	if len(f.Others) > 0 {
-		list("what did not apply:", f.Others)
+		list("rules that did not apply:", f.Others)
 	}
 	return b.String()
 }
 
-// mostOthers is how many rules that did not apply are shown: there may be thousands.
-const mostOthers = 10
+// maxOthers is the maximum number of rules shown that did not apply: there may be thousands.
+const maxOthers = 10
 
-// explain fills in which rules had a say and why others had not, the one that was expected first.
+// explain sets Limits and Others. The expected rule, if it did not apply, is the first of Others.
 func (f *TestFailure) explain(d *headgate.Decision, rules []headgate.RuleExplanation, expected string) {
 	why := map[string]string{}
-	left := 0
+	omitted := 0
 	for _, r := range rules {
 		if r.Applies {
 			why[r.Rule.ID] = r.Why
@@ -107,21 +107,21 @@ func (f *TestFailure) explain(d *headgate.Decision, rules []headgate.RuleExplana
 		switch {
 		case r.Rule.ID == expected:
 			f.Others = slices.Insert(f.Others, 0, line)
-		case len(f.Others) < mostOthers:
+		case len(f.Others) < maxOthers:
 			f.Others = append(f.Others, line)
 		default:
-			left++
+			omitted++
 		}
 	}
-	if left > 0 {
-		f.Others = append(f.Others, fmt.Sprintf("and %d more", left))
+	if omitted > 0 {
+		f.Others = append(f.Others, fmt.Sprintf("and %d more", omitted))
 	}
 	for i := range d.Limits {
 		f.Limits = append(f.Limits, describeLimit(&d.Limits[i], why[d.Limits[i].Rule]))
 	}
 }
 
-// describeLimit is what a limit said: "login-by-ip (10/minute): denies, 0 remaining, retry after 6s".
+// describeLimit formats the decision of a limit: "login-by-ip (10/minute): denies, 0 remaining, retry after 6s".
 func describeLimit(l *headgate.LimitDecision, why string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s): ", limitID(l), limitText(&l.Limit))
@@ -149,7 +149,7 @@ func describeLimit(l *headgate.LimitDecision, why string) string {
 	return b.String()
 }
 
-// limitID is the rule, and the limit's name if it has one.
+// limitID returns the rule's ID, and the limit's name if it has one.
 func limitID(l *headgate.LimitDecision) string {
 	if l.Name == "" {
 		return l.Rule
@@ -157,7 +157,7 @@ func limitID(l *headgate.LimitDecision) string {
 	return l.Rule + ", limit " + l.Name
 }
 
-// limitText is a limit as rules write it, in short.
+// limitText formats a limit in a short form.
 func limitText(l *headgate.Limit) string {
 	if l.Calendar != headgate.NoCalendar {
 		zone := time.UTC
@@ -173,7 +173,7 @@ func limitText(l *headgate.Limit) string {
 	return parts + ", " + l.Algorithm.String()
 }
 
-// describeAttributes is a request as people read it: "POST /api/v1/login, ip 192.0.2.1".
+// describeAttributes formats a request for people: "POST /api/v1/login, ip 192.0.2.1".
 func describeAttributes(a headgate.Attributes) string {
 	var parts []string
 	if line := strings.TrimSpace(a["method"] + " " + a["path"]); line != "" {

@@ -47,7 +47,7 @@ rules:
     limits: {long: 2/hour, short: 3/minute}
 `
 
-// testFile writes rules and tests of them, and returns where the tests are.
+// testFile writes a rule file and a test file, and returns the path of the test file.
 func testFile(t *testing.T, tests string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,17 +57,17 @@ func testFile(t *testing.T, tests string) string {
 	return path
 }
 
-// Every key of expect passes with what really comes, and fails with anything else.
+// TestExpectations checks that every key of expect passes with the actual value, and fails with another one.
 func TestExpectations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ request, right, wrong, problem string }{
 		{
 			"request: {path: /login, ip: a}", "allowed: true", "allowed: false",
-			"allowed: expected false, came true",
+			"allowed: expected false, got true",
 		},
 		{
 			"repeat: 5, request: {path: /login, ip: a}", "allowed: 2", "allowed: 3",
-			"allowed: expected 3 of 5, came 2 of 5",
+			"allowed: expected 3 of 5, got 2 of 5",
 		},
 		{
 			"repeat: 5, request: {path: /login, ip: a}", "rule: login", "rule: exports",
@@ -83,11 +83,11 @@ func TestExpectations(t *testing.T) {
 		},
 		{
 			"request: {path: /exports}", "rule: exports, limit: day, remaining: 2", "rule: exports, limit: day, remaining: 3",
-			"remaining: expected 3, came 2 (exports, limit day)",
+			"remaining: expected 3, got 2 (exports, limit day)",
 		},
 		{
 			"request: {path: /exports}", "remaining: 0", "remaining: 2",
-			"remaining: expected 2, came 0 (exports, limit peak)",
+			"remaining: expected 2, got 0 (exports, limit peak)",
 		},
 		{
 			"request: {path: /nowhere}", "rules: []", "remaining: 2",
@@ -95,39 +95,39 @@ func TestExpectations(t *testing.T) {
 		},
 		{
 			"repeat: 3, every: 10s, request: {path: /login, ip: a}", "retry_after: 10s", "retry_after: 11s",
-			"retry_after: expected 11s, came 10s (login)",
+			"retry_after: expected 11s, got 10s (login)",
 		},
 		{
 			"cost: 3, request: {path: /login, ip: a}", "retry_after: never", "retry_after: 1m",
-			"retry_after: expected 1m0s, came never (login)",
+			"retry_after: expected 1m0s, got never (login)",
 		},
 		{
 			"repeat: 3, request: {path: /calm, ip: a}", "delay: 2s", "delay: 0s",
-			"delay: expected 0s, came 2s",
+			"delay: expected 0s, got 2s",
 		},
 		{
 			"repeat: 2, request: {path: /login, ip: a}", "candidate: [login]", "candidate: []",
-			"candidate: expected [], came [login]",
+			"candidate: expected [], got [login]",
 		},
 		{
 			"repeat: 2, request: {path: /shy, ip: a}", "allowed: true, shadow: [shy]", "shadow: [login]",
-			"shadow: expected [login], came [shy]",
+			"shadow: expected [login], got [shy]",
 		},
 		{
 			"repeat: 2, request: {path: /login, ip: a}", "shadow: []", "shadow: [login]",
-			"shadow: expected [login], came []",
+			"shadow: expected [login], got []",
 		},
 		{
 			"request: {path: /both}", "remaining: 1", "remaining: 0", // of pair: shy is in shadow
-			"remaining: expected 0, came 1 (pair, limit long)",
+			"remaining: expected 0, got 1 (pair, limit long)",
 		},
 		{
 			"repeat: 2, cost: 2, request: {path: /both}", "retry_after: 1h", "retry_after: 20s",
-			"retry_after: expected 20s, came 1h0m0s (pair, limit long)",
+			"retry_after: expected 20s, got 1h0m0s (pair, limit long)",
 		},
 		{
 			"request: {path: /shy, ip: a}", "rules: [shy]", "rules: [login, shy]",
-			"rules: expected [login, shy], came [shy]",
+			"rules: expected [login, shy], got [shy]",
 		},
 	} {
 		file := testFile(t, fmt.Sprintf(`
@@ -151,7 +151,7 @@ tests:
 	}
 }
 
-func TestFailureSaysEverything(t *testing.T) {
+func TestFailureReport(t *testing.T) {
 	t.Parallel()
 	file := testFile(t, `
 rules: [rules.yaml]
@@ -171,11 +171,11 @@ tests:
 	must(t, err)
 	want := strings.ReplaceAll(`FILE:5:9: test "logins"
   request: POST /login, ip 192.0.2.1, 10s after the start, number 3 of 3
-  allowed: expected true, came false
-  what applied:
+  allowed: expected true, got false
+  rules that applied:
     login (2/minute, token_bucket): denies a cost of 1, 0 remaining, retry after 20s
     login (1/minute, token_bucket): would deny a cost of 1, 0 remaining, retry after 50s [candidate]
-  what did not apply:
+  rules that did not apply:
     exports: path is /login, not /exports
     calm: path is /login, not /calm
     shy: path is /login, not /shy or /both
@@ -184,10 +184,10 @@ tests:
 FILE:6:9: test "logins"
   request: /exports, header.x-rows 7, cost 2, 1m0s after the start
   rule: expected login, which did not deny it
-  what applied:
+  rules that applied:
     exports, limit day (3 per day in UTC): allows a cost of 2, 3 remaining
     exports, limit peak (1/second, token_bucket): denies a cost of 2, 1 remaining, retry after never
-  what did not apply:
+  rules that did not apply:
     login: path is /exports, not /login
     calm: path is /exports, not /calm
     shy: path is /exports, not /shy or /both
@@ -217,7 +217,7 @@ func TestFailureShowsSomeOfManyRules(t *testing.T) {
 	}
 	var f TestFailure
 	f.explain(&headgate.Decision{}, rules, "29")
-	if len(f.Others) != mostOthers+2 || f.Others[0] != "29: why" || f.Others[mostOthers+1] != "and 19 more" {
+	if len(f.Others) != maxOthers+2 || f.Others[0] != "29: why" || f.Others[maxOthers+1] != "and 19 more" {
 		t.Errorf("%d lines: %q", len(f.Others), f.Others)
 	}
 }
@@ -249,29 +249,29 @@ tests:
 				`5:12: start: must be a time`,
 				`7:43: there is no attribute "ipp"`,
 				`7:61: unknown key "allowed2"; did you mean "allowed"?`,
-				`8:14: time does not go back: the request before this one is 30s after the start, and this is 10s`,
+				`8:14: at: must not be before the previous request, which is 30s after the start; this one is 10s after it`,
 				`8:52: repeat 0: must be 1 or more`,
-				`8:62: every is -1s: write 0s or more`,
-				`8:82: there is no rule "logins"; did you mean "login"?`,
+				`8:62: every -1s: must be 0s or more`,
+				`8:82: rule "logins" not found; did you mean "login"?`,
 				`8:103: retry_after: must be a duration`,
-				`9:19: request wants attributes with values`,
-				`9:30: cost is 2000000000: write 1000000000 or less`,
-				`9:58: limit is the name of one of a rule's limits: write which rule, too`,
+				`9:19: request: must map attributes to values`,
+				`9:30: cost 2000000000: must be 1 to 1000000000`,
+				`9:58: limit: requires rule`,
 				`10:26: path: must be text, not a mapping`,
-				`10:60: allowed is 3: write 2 or less`,
-				`10:70: rules wants a list of rules`,
-				`10:99: rule "exports" has no limit "peek"; did you mean "peak"?`,
-				`11:9: a request of a test needs request`,
-				`11:18: this expects nothing`,
-				`12:12: there is a test of this name in line 4`,
-				`12:27: a test needs requests`,
-				`13:5: a test needs name`,
+				`10:60: allowed 3: must be 0 to 2`,
+				`10:70: rules: must be a list of rules`,
+				`10:99: limit "peek" not found in rule "exports"; did you mean "peak"?`,
+				`11:9: request: required in a request of a test`,
+				`11:18: expect: must not be empty`,
+				`12:12: name: duplicate test name, first on line 4`,
+				`12:27: requests: required in a test`,
+				`13:5: name: required in a test`,
 				`13:51: remaining -1: must be 0 or more`,
 			},
 		},
-		{"nothing", "", []string{"1:1: a file of rule tests is one document with rules and tests"}},
-		{"no tests", "rules: rules.yaml\n", []string{"1:1: a file of rule tests needs tests"}},
-		{"no rules", "tests: [{name: a, requests: [{request: {}}]}]\n", []string{"1:1: a file of rule tests needs rules"}},
+		{"nothing", "", []string{"1:1: the file is empty: write a document with rules and tests"}},
+		{"no tests", "rules: rules.yaml\n", []string{"1:1: tests: required in a rule test file"}},
+		{"no rules", "tests: [{name: a, requests: [{request: {}}]}]\n", []string{"1:1: rules: required in a rule test file"}},
 		{"no YAML", "rules: [\n", []string{"1:8: [ is never closed"}},
 		{"no text", "rules: \x00\n", []string{"1:8: control character U+0000: remove it"}},
 	} {
@@ -296,7 +296,7 @@ tests:
 	}
 }
 
-// recorder is a TB that remembers.
+// recorder is a TB that records errors.
 type recorder struct{ errors []string }
 
 func (r *recorder) Helper() {}
@@ -313,11 +313,11 @@ func TestTestReportsToItsTB(t *testing.T) {
 		files []string
 		want  []string
 	}{
-		"none":    {nil, []string{"no rule tests to run: name at least one file"}},
+		"none":    {nil, []string{"no rule tests given: name at least one file"}},
 		"missing": {[]string{"nowhere_test.yaml"}, []string{"nowhere_test.yaml"}},
 		"bad, and the rules too": {
 			[]string{bad, failing},
-			[]string{`unknown key "nonsense"`, "allowed: expected false, came true"},
+			[]string{`unknown key "nonsense"`, "allowed: expected false, got true"},
 		},
 	} {
 		var r recorder
@@ -328,13 +328,13 @@ func TestTestReportsToItsTB(t *testing.T) {
 		}
 		for i, want := range c.want {
 			if !strings.Contains(r.errors[i], want) {
-				t.Errorf("%s: %q does not say %q", name, r.errors[i], want)
+				t.Errorf("%s: %q does not contain %q", name, r.errors[i], want)
 			}
 		}
 	}
 	var r recorder
 	Test(&r, bad)
 	if !strings.Contains(r.errors[0], "none.yaml") {
-		t.Errorf("%q does not name the rules that are missing", r.errors[0])
+		t.Errorf("%q does not name the missing rule file", r.errors[0])
 	}
 }

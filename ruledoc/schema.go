@@ -11,10 +11,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Schema returns the JSON Schema of a rule file, for editors and other programs: schema.json. It knows the keys, words and shapes; Parse
-// knows the rest.
+// Schema returns the JSON Schema of a rule file, for editors and other programs; schema.json holds the same. It describes keys,
+// enums and types; Parse checks the rest.
 func Schema() []byte {
-	compact := fmt.Appendf(nil, schemaFrame, topKeys.properties(), definitions())
+	compact := fmt.Appendf(nil, schemaFrame, documentKeys.properties(), definitions())
 	var b bytes.Buffer
 	if err := json.Indent(&b, compact, "", "  "); err != nil {
 		panic(fmt.Errorf("ruledoc: the schema of a field is not JSON: %w", err))
@@ -27,23 +27,23 @@ const schemaFrame = `{
 	"$schema": "https://json-schema.org/draft/2020-12/schema",
 	"$id": "https://raw.githubusercontent.com/headgate/headgate/main/ruledoc/schema.json",
 	"title": "Headgate rules",
-	"description": "Who may do what how often. All rules that match a request apply to it.",
+	"description": "Rate limit rules. All rules that match a request apply to it.",
 	"type": "object",
-	"properties": {"$schema": {"type": "string", "description": "Where this schema is, for editors of JSON files."}, %s},
-	"patternProperties": {"^x-": {"description": "Left alone: a place for anchors and for other programs."}},
+	"properties": {"$schema": {"type": "string", "description": "Address of this schema, for editors of JSON files."}, %s},
+	"patternProperties": {"^x-": {"description": "Ignored: for anchors and for other programs."}},
 	"additionalProperties": false,
 	"$defs": {%s}
 }`
 
-// otherAttributes are the names that say where an attribute comes from.
+// otherAttributes matches the names of attributes that are not built in.
 const otherAttributes = `^(header\.[^A-Z]+|(cookie|claim|descriptor)\..+)$`
 
-// definitions returns what the fields refer to.
+// definitions returns the definitions that the fields refer to.
 func definitions() string {
 	limitOrLimits := `"anyOf": [{"required": ["limit"]}, {"required": ["limits"]}]`
-	var who []string
+	var subjects []string
 	for _, key := range []string{"api_key", "user", "service_account", "ip_cidr"} {
-		who = append(who, fmt.Sprintf(`{"required": [%q]}`, key))
+		subjects = append(subjects, fmt.Sprintf(`{"required": [%q]}`, key))
 	}
 	patterns := []string{matchKeys.properties()}
 	for _, name := range headgate.BuiltIn() {
@@ -52,8 +52,8 @@ func definitions() string {
 	return strings.Join([]string{
 		`"rule": ` + mappingSchema(ruleKeys.properties(), `"required": ["id", "by"], `+limitOrLimits),
 		fmt.Sprintf(`"attribute": {"type": "string", "anyOf": [{"enum": %s}, {"pattern": %q}], "description": %s}`,
-			jsonOf(headgate.BuiltIn()), otherAttributes, plainText("a built-in attribute, or one that says where it comes from: "+
-				"header.x-app, cookie.x, claim.x, descriptor.x; client is the api_key, else the user, else the ip")),
+			jsonOf(headgate.BuiltIn()), otherAttributes, plainText("a built-in attribute, or one with a source prefix: "+
+				"header.x-app, cookie.x, claim.x, descriptor.x; client is the api_key, or else the user, or else the ip")),
 		`"match": ` + mappingSchema(strings.Join(patterns, ", "),
 			fmt.Sprintf(`"patternProperties": {%q: {"$ref": "#/$defs/pattern"}}`, otherAttributes)),
 		`"pattern": {"anyOf": [{"$ref": "#/$defs/texts"}, ` + mappingSchema(patternKeys.properties(), `"minProperties": 1`) + `],
@@ -68,14 +68,14 @@ func definitions() string {
 			"additionalProperties": {"$ref": "#/$defs/limit"}}`,
 		`"plan": {"anyOf": [{"$ref": "#/$defs/rate"}, ` + mappingSchema(planKeys.properties(), `"minProperties": 1`) + `]}`,
 		fmt.Sprintf(`"algorithm": {"enum": %s, "default": %q}`,
-			jsonOf(slices.Concat(algorithmWords, slices.Sorted(maps.Keys(otherAlgorithmWords)))), algorithmWords[0]),
+			jsonOf(slices.Concat(algorithmNames, slices.Sorted(maps.Keys(algorithmAliases)))), algorithmNames[0]),
 		`"cost": {"anyOf": [{"type": "integer", "minimum": 1, ` + countSchema + `}, ` + mappingSchema(costKeys.properties(), "") + `]}`,
 		`"override": ` + mappingSchema(overrideKeys.properties(), `"required": ["rule", "subject"], `+limitOrLimits),
-		`"exemption": ` + mappingSchema(exemptionKeys.properties(), `"oneOf": [`+strings.Join(who, ", ")+`]`),
+		`"exemption": ` + mappingSchema(exemptionKeys.properties(), `"oneOf": [`+strings.Join(subjects, ", ")+`]`),
 	}, ", ")
 }
 
-// mappingSchema returns the schema of a mapping that has these keys and no others; rest is what else holds.
+// mappingSchema returns the schema of a mapping with these keys and no others. Rest is further members of the schema.
 func mappingSchema(properties, rest string) string {
 	if rest != "" {
 		rest = ", " + rest
@@ -83,6 +83,7 @@ func mappingSchema(properties, rest string) string {
 	return fmt.Sprintf(`{"type": "object", "properties": {%s}%s, "additionalProperties": false}`, properties, rest)
 }
 
+// matchDoc returns the description of an attribute in match as a member of its schema, or "".
 func matchDoc(name string) string {
 	if doc := matchDocs[name]; doc != "" {
 		return `, "description": ` + plainText(doc)

@@ -31,7 +31,7 @@ func compiledSchema(t testing.TB) *jsonschema.Schema {
 	return compiled
 }
 
-// valuesOf are the documents of a file as the schema sees them, read by the library alone.
+// valuesOf returns the documents of a file as the schema sees them, parsed by the YAML library alone.
 func valuesOf(data []byte) ([]any, error) {
 	data = bytes.ReplaceAll(bytes.TrimPrefix(data, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
 	var all []any
@@ -68,39 +68,39 @@ func TestSchemaAcceptsGood(t *testing.T) {
 	}
 }
 
-// beyondSchema are the bad files whose mistakes take more than a schema to see: they depend on something elsewhere in
-// the file, or on what a text says.
-var beyondSchema = []string{
+// notInSchema are the bad files whose errors a schema cannot express: they depend on other parts of the file, or on the
+// syntax of a text.
+var notInSchema = []string{
 	"cidr.yaml", "condition_key.yaml", "condition_name.yaml", "condition_place.yaml", "condition_regexp.yaml", "id_used_twice.yaml", "key_hash.yaml",
 	"path.yaml",
-	// The library reads a tag and a merge key as something else.
+	// The library accepts tags and merge keys.
 	"condition_tag.yaml", "merge_key.yaml",
 }
 
-func TestSchemaDeniesBad(t *testing.T) {
+func TestSchemaRejectsBad(t *testing.T) {
 	t.Parallel()
 	compiled := compiledSchema(t)
 	seen := 0
 	for name, data := range fixtures(t, "bad") {
 		values, err := valuesOf(data)
 		if err != nil || len(values) == 0 {
-			continue // no YAML, so nothing for a schema to see
+			continue // not YAML, so there is nothing to validate
 		}
 		err = compiled.Validate(values[0])
-		switch beyond := slices.Contains(beyondSchema, name); {
-		case err == nil && !beyond:
-			t.Errorf("%s: the schema sees nothing wrong with it", name)
-		case err != nil && beyond:
-			t.Errorf("%s: the schema does see it: %v", name, err)
+		switch exempt := slices.Contains(notInSchema, name); {
+		case err == nil && !exempt:
+			t.Errorf("%s: the schema accepts it", name)
+		case err != nil && exempt:
+			t.Errorf("%s: the schema rejects it, remove it from notInSchema: %v", name, err)
 		}
 		seen++
 	}
 	if seen < 30 {
-		t.Errorf("only %d files could be looked at", seen)
+		t.Errorf("only %d files were validated", seen)
 	}
 }
 
-// TestSchemaFile holds schema.json, which editors load by its address, to the fields.
+// TestSchemaFile checks that schema.json, which editors load by its address, is up to date.
 func TestSchemaFile(t *testing.T) {
 	t.Parallel()
 	if *update {
@@ -113,11 +113,11 @@ func TestSchemaFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(file, Schema()) {
-		t.Error("schema.json is not what the fields say: write it with -update")
+		t.Error("schema.json is out of date: run with -update")
 	}
 }
 
-// TestDocumentationHasTheFields holds the tables of docs/rules.md to the fields.
+// TestDocumentationHasTheFields checks that the tables of docs/rules.md are up to date.
 func TestDocumentationHasTheFields(t *testing.T) {
 	t.Parallel()
 	const file = "../docs/rules.md"
@@ -127,7 +127,7 @@ func TestDocumentationHasTheFields(t *testing.T) {
 	}
 	got := string(text)
 	for name, rows := range map[string]string{
-		"document": topKeys.rows(), "rule": ruleKeys.rows(), "limit": limitKeys.rows(), "cost": costKeys.rows(), "pattern": patternKeys.rows(),
+		"document": documentKeys.rows(), "rule": ruleKeys.rows(), "limit": limitKeys.rows(), "cost": costKeys.rows(), "pattern": patternKeys.rows(),
 		"match": matchKeys.rows(), "override": overrideKeys.rows(), "exemption": exemptionKeys.rows(), "flat": flatKeys.rows(),
 	} {
 		begin, end := "<!-- keys of "+name+" -->\n", "<!-- end -->"
@@ -136,14 +136,14 @@ func TestDocumentationHasTheFields(t *testing.T) {
 		if !found || !ended {
 			t.Fatalf("%s has no table between %q and %q", file, begin, end)
 		}
-		got = before + begin + "\n| key | what it is | default |\n|---|---|---|\n" + rows + "\n" + end + after
+		got = before + begin + "\n| key | description | default |\n|---|---|---|\n" + rows + "\n" + end + after
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	} else if got != string(text) {
-		t.Errorf("the tables of %s are not what the fields say: write them with -update", file)
+		t.Errorf("the tables of %s are out of date: run with -update", file)
 	}
 }
 

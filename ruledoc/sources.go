@@ -10,13 +10,13 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// maxBytes is how large a file may be: some 80,000 rules. Overrides by the million belong into the database.
+// maxBytes is the maximum size of a file: about 80,000 rules. Millions of overrides belong in the database.
 const maxBytes = 16 << 20
 
-// source is the text of one file.
+// source is the content of one file.
 type source = yamldoc.Source
 
-// listFiles names the files that paths stand for, in the order in which they are read.
+// listFiles returns the files of the paths, in the order in which they are read.
 func listFiles(paths []string) ([]string, error) {
 	var files []string
 	for _, path := range paths {
@@ -37,7 +37,7 @@ func listFiles(paths []string) ([]string, error) {
 			if !isRuleFile(entry.Name()) {
 				continue
 			}
-			// A ConfigMap's files are links, so the entry itself does not tell.
+			// The files of a ConfigMap are symbolic links, so the entry's own type is not enough.
 			if info, err := os.Stat(file); err == nil && info.IsDir() {
 				continue
 			}
@@ -50,16 +50,17 @@ func listFiles(paths []string) ([]string, error) {
 	return files, nil
 }
 
+// noFiles returns the error for paths without rule files.
 func noFiles(paths []string) error {
 	if len(paths) == 0 {
-		return errors.New("rules: no file or directory is named")
+		return errors.New("rules: no file or directory given: name at least one")
 	}
-	return fmt.Errorf("rules: there is no *.yaml, *.yml or *.json in %s: to run without rules, put a file with "+
-		"\"rules: []\" there", strings.Join(paths, ", "))
+	return fmt.Errorf("rules: no *.yaml, *.yml or *.json file in %s: to run without rules, add a file with "+
+		"\"rules: []\"", strings.Join(paths, ", "))
 }
 
-// isRuleFile says whether a file of a directory holds rules: not hidden ones, in which editors and Kubernetes keep
-// theirs, nor tests of rules.
+// isRuleFile reports whether a file of a directory holds rules. Hidden files (of editors and Kubernetes) and rule tests do
+// not.
 func isRuleFile(name string) bool {
 	if strings.HasPrefix(name, ".") {
 		return false
@@ -72,7 +73,7 @@ func isRuleFile(name string) bool {
 	return false
 }
 
-// readFiles reads the files that paths stand for.
+// readFiles reads the files of the paths.
 func readFiles(paths []string) ([]source, error) {
 	names, err := listFiles(paths)
 	if err != nil {
@@ -89,11 +90,11 @@ func readFiles(paths []string) ([]source, error) {
 	return sources, nil
 }
 
-// check denies what cannot be a document at all, and returns the text as it can be parsed.
+// check rejects content that cannot be a document, and returns the content to parse.
 func check(s source) (source, *yamldoc.Error) {
 	if len(s.Data) > maxBytes {
-		problem := fmt.Sprintf("the file is larger than %d MB: split it; overrides and exemptions by the thousand belong "+
-			"into the database", maxBytes>>20)
+		problem := fmt.Sprintf("the file is larger than %d MB: split it, or store large numbers of overrides and exemptions "+
+			"in the database", maxBytes>>20)
 		s.Data = nil
 		return s, &yamldoc.Error{File: s.Name, Line: 1, Column: 1, Problem: problem}
 	}

@@ -8,66 +8,66 @@ import (
 )
 
 const (
-	// pollEvery is how often the files are looked at. A poll and the time to settle leave most of the promised second to
-	// the loading. Notice from the system (inotify) would be earlier by a poll, but not every file system gives it.
-	pollEvery = 250 * time.Millisecond
-	// quiet is how long files must rest before they are read, so that a writer can finish.
-	quiet = 100 * time.Millisecond
-	// longestWait ends the waiting for a writer that never rests, or for a file that is gone: editors and copying
+	// pollInterval is the interval at which the files are checked. A poll and the time to settle leave most of the promised second
+	// for loading. Notifications (inotify) would be faster by one poll, but not every file system supports them.
+	pollInterval = 250 * time.Millisecond
+	// settleTime is how long files must be unchanged before they are read, so that a writer can finish.
+	settleTime = 100 * time.Millisecond
+	// maxSettleTime bounds the wait for a writer that does not finish, or for a file that disappeared: editors and copy
 	// programs delete a file and create it again.
-	longestWait = 300 * time.Millisecond
-	// mistrust is how long a file is read at every poll after its stamp has changed. A second write within the coarsest
-	// resolution of file times, two seconds, leaves the stamp as it was.
-	mistrust = 2500 * time.Millisecond
-	// rereadEvery is how often files are read whatever their stamps say, and keeping is tried again after it failed.
-	rereadEvery = 10 * time.Second
+	maxSettleTime = 300 * time.Millisecond
+	// rereadAfterChange is how long files are read at every poll after their metadata changed. A second write within the
+	// coarsest resolution of file times, two seconds, may leave the metadata unchanged.
+	rereadAfterChange = 2500 * time.Millisecond
+	// rereadInterval is the interval at which files are read even if their metadata is unchanged, and at which a failed save of
+	// the last good rules is retried.
+	rereadInterval = 10 * time.Second
 )
 
-// WatchOptions say what is watched and who is told.
+// WatchOptions configure Watch.
 type WatchOptions struct {
-	// Paths are files and directories, as for Load. A directory stands for the files that are in it at the time.
+	// Paths are files and directories, as for Load. Files added to a directory or removed from it are noticed.
 	Paths []string
-	// LastGoodFile names a file for the last good rules, with which Watch starts if the files are bad or gone; its directory must
-	// exist. Empty means that they do not survive a restart.
+	// LastGoodFile is the file in which the last good rules are saved. Watch starts with them if the rule files are invalid or
+	// missing. Its directory must exist. If it is empty, the last good rules do not survive a restart.
 	LastGoodFile string
-	// Apply takes rules into use: the first ones before Watch returns, others whenever the files say something else. An
-	// error denies them as if the files were bad. It is never called twice at a time.
+	// Apply activates rules: the first ones before Watch returns, others whenever the files change. If it returns an error, the
+	// rules are rejected as if the files were invalid. It is never called concurrently.
 	Apply func(*Document) error
-	// Report is told of everything that people should know; nil logs it with package slog. It is never called twice at a
-	// time, nor together with Apply.
+	// Report receives the events; nil logs them with package slog. It is never called concurrently with itself or Apply.
 	Report func(Event)
 }
 
-// Watcher keeps the rules in use the same as the files.
+// Watcher watches rule files and applies their changes. Watch creates it.
 type Watcher struct {
 	options  WatchOptions
 	stopped  chan struct{}
-	stamps   []stamp   // of the files when they were last read
-	stamped  time.Time // when they first had these stamps
+	stamps   []stamp   // metadata of the files when they were last read
+	stamped  time.Time // when this metadata was first seen
 	readAt   time.Time
 	readErr  error
-	seen     contentSum // of what was last read
-	running  contentSum // of what is in use; if seen is another, the files are bad
+	lastRead contentSum // of the files as last read
+	active   contentSum // of the active rules; if it differs from lastRead, the files are invalid
 	version  string
-	unkept   *kept
-	keepErr  string
-	keepTime time.Time
+	unsaved  *lastGood
+	saveErr  string
+	lastSave time.Time
 }
 
-// Watch takes the rules in the files into use and does so again whenever the files change, until ctx ends.
+// Watch applies the rules in the files, and applies them again whenever the files change, until ctx is done.
 //
-// A change is in use within a second of the write, whether a file was written in place, renamed over, deleted and
-// created, added to or removed from a directory, or is behind a symbolic link that was pointed elsewhere, as Kubernetes
-// does with a ConfigMap. Files that say what is already in use change nothing. Nor do files that are bad or gone: they
-// are reported once, and the rules in use stay.
+// A change is active within a second of the write, whether a file was written in place, renamed over, deleted and
+// created, added to or removed from a directory, or is behind a symbolic link that was changed, as Kubernetes does with a
+// ConfigMap. Files whose content is already active are not applied again. Invalid or missing files are reported once, and
+// the active rules stay active.
 //
-// At the start there are none in use. If the files are bad or gone then, those of options.LastGoodFile are used; Watch fails
-// only if that does not help either.
+// If the files are invalid or missing at the start, Watch applies the rules of options.LastGoodFile. It returns an error
+// only if that fails too.
 func Watch(ctx context.Context, options WatchOptions) (*Watcher, error) {
 	if len(options.Paths) == 0 || options.Apply == nil {
-		return nil, errors.New("watching rules takes WatchOptions.Paths and WatchOptions.Apply: set both")
+		return nil, errors.New("watch rules: WatchOptions.Paths and WatchOptions.Apply are required: set both")
 	}
-	if err := checkKeep(options.LastGoodFile, options.Paths); err != nil {
+	if err := checkLastGoodFile(options.LastGoodFile, options.Paths); err != nil {
 		return nil, err
 	}
 	if options.Report == nil {
@@ -81,76 +81,79 @@ func Watch(ctx context.Context, options WatchOptions) (*Watcher, error) {
 	return w, nil
 }
 
-// Wait returns when watching has stopped, after the context has ended. Neither Apply nor Report is called any more.
+// Wait blocks until the watcher has stopped, which it does when its context is done. After Wait, neither Apply nor Report is
+// called.
 func (w *Watcher) Wait() { <-w.stopped }
 
-// start finds rules to start with: in the files, else in what was kept.
+// start applies the first rules: those of the files or, if that fails, the last good ones.
 func (w *Watcher) start() error {
-	earlier, keepErr := readKept(w.options.LastGoodFile)
+	saved, readErr := readLastGood(w.options.LastGoodFile)
 	sources, err := w.read()
-	w.seen = sumOf(sources, err)
+	w.lastRead = sumOf(sources, err)
 	if err == nil {
 		err = w.accept(sources)
 	}
 	if err != nil {
-		return w.startFromKept(earlier, keepErr, err)
+		return w.startFromLastGood(saved, readErr, err)
 	}
-	w.running = w.seen
+	w.active = w.lastRead
 	w.report(Event{Kind: Applied})
-	if keepErr != nil {
-		w.report(Event{Kind: SaveFailed, Err: keepErr})
+	if readErr != nil {
+		w.report(Event{Kind: SaveFailed, Err: readErr})
 	}
-	if earlier == nil || sumOf(earlier.Sources, nil) != w.running {
-		w.unkept = newKept(w.version, sources)
-		w.keep()
+	if saved == nil || sumOf(saved.Sources, nil) != w.active {
+		w.unsaved = newLastGood(w.version, sources)
+		w.save()
 	}
 	return nil
 }
 
-func (w *Watcher) startFromKept(earlier *kept, keepErr, reason error) error {
+// startFromLastGood applies the saved rules, because the files were rejected for this reason. ReadErr is the error of reading
+// the saved rules.
+func (w *Watcher) startFromLastGood(saved *lastGood, readErr, reason error) error {
 	switch {
 	case w.options.LastGoodFile == "":
-		return fmt.Errorf("no rules to start with: correct the files, or name a file for the last good rules in "+
-			"WatchOptions.LastGoodFile: %w", reason)
-	case keepErr != nil:
-		return fmt.Errorf("no rules to start with: correct the files: %w\nand the kept ones do not help: %w", reason, keepErr)
-	case earlier == nil:
-		return fmt.Errorf("no rules to start with: correct the files; none were kept in %s yet: %w", w.options.LastGoodFile, reason)
+		return fmt.Errorf("no valid rules: correct the files, or set WatchOptions.LastGoodFile to start with the last good rules: %w", reason)
+	case readErr != nil:
+		return fmt.Errorf("no valid rules: correct the files: %w\nand the last good rules cannot be used: %w", reason, readErr)
+	case saved == nil:
+		return fmt.Errorf("no valid rules: correct the files; no last good rules are saved in %s yet: %w", w.options.LastGoodFile, reason)
 	}
-	if err := w.accept(earlier.Sources); err != nil {
-		return fmt.Errorf("no rules to start with: correct the files: %w\nand those kept in %s on %s are bad too: %w",
-			reason, w.options.LastGoodFile, earlier.At.Format(time.RFC3339), err)
+	if err := w.accept(saved.Sources); err != nil {
+		return fmt.Errorf("no valid rules: correct the files: %w\nand the last good rules, saved in %s on %s, are invalid too: %w",
+			reason, w.options.LastGoodFile, saved.At.Format(time.RFC3339), err)
 	}
-	w.running = sumOf(earlier.Sources, nil)
-	w.report(Event{Kind: StartedFromLastGood, Err: reason, LastGoodFile: w.options.LastGoodFile, LastGoodTime: earlier.At})
+	w.active = sumOf(saved.Sources, nil)
+	w.report(Event{Kind: StartedFromLastGood, Err: reason, LastGoodFile: w.options.LastGoodFile, LastGoodTime: saved.At})
 	return nil
 }
 
+// run polls the files until ctx is done.
 func (w *Watcher) run(ctx context.Context) {
 	defer close(w.stopped)
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-poll.C:
-			if w.mayDiffer() {
+			if w.mayHaveChanged() {
 				w.settle(ctx)
-				w.look(ctx)
+				w.reload(ctx)
 			}
-			w.keepAgain()
+			w.retrySave()
 		}
 	}
 }
 
-// settle waits until the files rest, or ctx ends.
+// settle waits until the files stop changing, maxSettleTime has passed, or ctx is done.
 func (w *Watcher) settle(ctx context.Context) {
 	began, last := time.Now(), w.scan()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-time.After(quiet):
+		case <-time.After(settleTime):
 		}
 		now := w.scan()
 		if !w.unsettled(last, now, time.Since(began)) {
@@ -160,23 +163,23 @@ func (w *Watcher) settle(ctx context.Context) {
 	}
 }
 
-// unsettled says whether to give the files more time before they are read.
+// unsettled reports whether to wait longer before the files are read.
 func (w *Watcher) unsettled(last, now []stamp, waited time.Duration) bool {
-	return waited < longestWait && (!sameStamps(last, now) || lacksAny(now, w.stamps))
+	return waited < maxSettleTime && (!sameStamps(last, now) || anyMissing(now, w.stamps))
 }
 
-// look reads the files and takes what they say into use, unless they say what they said before.
-func (w *Watcher) look(ctx context.Context) {
+// reload reads the files and applies them if their content changed.
+func (w *Watcher) reload(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
 	sources, err := w.read()
 	sum := sumOf(sources, err)
-	if sum == w.seen {
+	if sum == w.lastRead {
 		return
 	}
-	w.seen = sum
-	if err == nil && sum == w.running {
+	w.lastRead = sum
+	if err == nil && sum == w.active {
 		w.report(Event{Kind: Recovered})
 		return
 	}
@@ -187,13 +190,13 @@ func (w *Watcher) look(ctx context.Context) {
 		w.report(Event{Kind: Rejected, Err: err})
 		return
 	}
-	w.running = sum
+	w.active = sum
 	w.report(Event{Kind: Applied})
-	w.unkept = newKept(w.version, sources)
-	w.keep()
+	w.unsaved = newLastGood(w.version, sources)
+	w.save()
 }
 
-// accept parses the sources and has them applied.
+// accept parses the sources and applies them.
 func (w *Watcher) accept(sources []source) error {
 	document, err := parseSources(sources)
 	if err != nil {
@@ -206,31 +209,32 @@ func (w *Watcher) accept(sources []source) error {
 	return nil
 }
 
-// keep writes what is in use to the file of the last good rules. A failure is reported once for each reason.
-func (w *Watcher) keep() {
+// save writes the active rules to LastGoodFile. A failure is reported once per distinct error.
+func (w *Watcher) save() {
 	if w.options.LastGoodFile == "" {
-		w.unkept = nil
+		w.unsaved = nil
 		return
 	}
-	w.keepTime = time.Now()
-	err := w.unkept.write(w.options.LastGoodFile)
+	w.lastSave = time.Now()
+	err := w.unsaved.write(w.options.LastGoodFile)
 	if err == nil {
-		w.unkept, w.keepErr = nil, ""
+		w.unsaved, w.saveErr = nil, ""
 		return
 	}
-	if err.Error() != w.keepErr {
-		w.keepErr = err.Error()
+	if err.Error() != w.saveErr {
+		w.saveErr = err.Error()
 		w.report(Event{Kind: SaveFailed, Err: err})
 	}
 }
 
-// keepAgain tries once more to keep what could not be kept: a full disk has room again one day.
-func (w *Watcher) keepAgain() {
-	if w.unkept != nil && time.Since(w.keepTime) >= rereadEvery {
-		w.keep()
+// retrySave retries a failed save after rereadInterval: the cause, such as a full disk, may be gone.
+func (w *Watcher) retrySave() {
+	if w.unsaved != nil && time.Since(w.lastSave) >= rereadInterval {
+		w.save()
 	}
 }
 
+// report reports an event with the version of the active rules.
 func (w *Watcher) report(e Event) {
 	e.Version = w.version
 	w.options.Report(e)

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// EventKind says what happened to watched rules.
+// EventKind is the type of an event of watched rules.
 type EventKind uint8
 
 const (
-	// Applied says that the files were good and are in use.
+	// Applied means that the files are valid and their rules are active.
 	Applied EventKind = iota
-	// Recovered says that files that were bad are good again and say what is already in use.
+	// Recovered means that the files were invalid, are valid again and contain the rules that are already active.
 	Recovered
-	// Rejected says that the files are bad or gone; what was in use stays.
+	// Rejected means that the files are invalid or missing; the active rules stay active.
 	Rejected
-	// StartedFromLastGood says that the files were bad or gone at the start and those kept from an earlier time are in use.
+	// StartedFromLastGood means that the files were invalid or missing at the start, and the saved last good rules are active.
 	StartedFromLastGood
-	// SaveFailed says that the file of the last good rules could not be read or written.
+	// SaveFailed means that the file of the last good rules could not be read or written.
 	SaveFailed
 )
 
-var eventNames = [...]string{"applied", "recovered", "denied", "started_from_kept", "keep_failed"}
+var eventNames = [...]string{"applied", "recovered", "rejected", "started_from_last_good", "save_failed"}
 
-// String is a word for logs and metrics: "applied".
+// String returns the kind's name in logs and metrics, such as "applied".
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
 		return eventNames[k]
@@ -32,59 +32,60 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event(%d)", uint8(k))
 }
 
-// Event is something that people should know about watched rules. After Applied and Recovered the rules in use are
-// those of the files; after Rejected and StartedFromLastGood they are not, until one of the former follows.
+// Event is an event of watched rules that an operator should know about. After Applied and Recovered, the active rules are
+// those of the files. After Rejected and StartedFromLastGood they are not, until one of the former follows.
 type Event struct {
 	Kind EventKind
-	// Source is where the rules are from, if not from files: "PostgreSQL at …".
+	// Source is the source of the rules if that is not files, such as "PostgreSQL at …".
 	Source string
-	// Version of the rules in use.
+	// Version is the version of the active rules.
 	Version string
-	// Err is the reason of what went wrong.
+	// Err is the cause of Rejected, StartedFromLastGood and SaveFailed.
 	Err error
-	// LastGoodFile and LastGoodTime say where the rules in use come from and since when they have been kept, after StartedFromLastGood.
+	// LastGoodFile and LastGoodTime are, after StartedFromLastGood, the file of the active rules and when they were saved.
 	LastGoodFile string
 	LastGoodTime time.Time
 }
 
-// String is a sentence for people.
+// String describes the event: what happened, which rules are active, and the cause.
 func (e Event) String() string {
 	if e.Source != "" {
-		return e.elsewhere()
+		return e.sourceString()
 	}
 	switch e.Kind {
 	case Applied:
-		return fmt.Sprintf("rules applied: version %s is in use", e.Version)
+		return fmt.Sprintf("rules applied: version %s is active", e.Version)
 	case Recovered:
-		return fmt.Sprintf("rule files are good again: they say what is in use, version %s", e.Version)
+		return fmt.Sprintf("rule files valid again: version %s stays active", e.Version)
 	case Rejected:
-		return fmt.Sprintf("rule files denied: version %s stays in use until they are corrected: %v", e.Version, e.Err)
+		return fmt.Sprintf("rule files rejected: version %s stays active; correct the files: %v", e.Version, e.Err)
 	case StartedFromLastGood:
-		return fmt.Sprintf("rule files denied: started with version %s, kept in %s on %s, which stays in use until they "+
-			"are corrected: %v", e.Version, e.LastGoodFile, e.LastGoodTime.Format(time.RFC3339), e.Err)
+		return fmt.Sprintf("rule files rejected: started with the last good rules, version %s, saved in %s on %s; correct the "+
+			"files: %v", e.Version, e.LastGoodFile, e.LastGoodTime.Format(time.RFC3339), e.Err)
 	case SaveFailed:
-		return fmt.Sprintf("version %s is in use, but: %v", e.Version, e.Err)
+		return fmt.Sprintf("last good file failed: version %s stays active: %v", e.Version, e.Err)
 	}
 	return e.Kind.String()
 }
 
-// elsewhere is the sentence for rules that are not in files.
-func (e Event) elsewhere() string {
+// sourceString describes an event of rules that do not come from files.
+func (e Event) sourceString() string {
 	switch e.Kind {
 	case Applied:
-		return fmt.Sprintf("rules applied: version %s of %s is in use", e.Version, e.Source)
+		return fmt.Sprintf("rules applied: version %s from %s is active", e.Version, e.Source)
 	case Recovered:
-		return fmt.Sprintf("%s answers again, and version %s is what it has", e.Source, e.Version)
+		return fmt.Sprintf("%s available again: version %s stays active", e.Source, e.Version)
 	case Rejected:
-		return fmt.Sprintf("version %s stays in use, whatever %s has: %v", e.Version, e.Source, e.Err)
+		return fmt.Sprintf("rules from %s not applied: version %s stays active: %v", e.Source, e.Version, e.Err)
 	case StartedFromLastGood:
-		return fmt.Sprintf("started with version %s, kept in %s on %s, without %s: %v", e.Version, e.LastGoodFile,
-			e.LastGoodTime.Format(time.RFC3339), e.Source, e.Err)
+		return fmt.Sprintf("rules from %s not loaded: started with the last good rules, version %s, saved in %s on %s: %v", e.Source,
+			e.Version, e.LastGoodFile, e.LastGoodTime.Format(time.RFC3339), e.Err)
 	default:
-		return fmt.Sprintf("version %s of %s is in use, but: %v", e.Version, e.Source, e.Err)
+		return fmt.Sprintf("last good file failed: version %s from %s stays active: %v", e.Version, e.Source, e.Err)
 	}
 }
 
+// logEvent logs an event with package slog.
 func logEvent(e Event) {
 	switch e.Kind {
 	case Applied, Recovered:

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// stamp is what can be seen of a file without reading it.
+// stamp is the metadata of a file.
 type stamp struct {
 	name string
-	info fs.FileInfo // behind symbolic links; nil if there is none
+	info fs.FileInfo // with symbolic links followed; nil if the file does not exist
 	err  string
 }
 
@@ -26,8 +26,8 @@ func (s stamp) same(other stamp) bool {
 
 func sameStamps(a, b []stamp) bool { return slices.EqualFunc(a, b, stamp.same) }
 
-// lacksAny says whether a file that was there before is not there now.
-func lacksAny(now, before []stamp) bool {
+// anyMissing reports whether a file that existed before does not exist now.
+func anyMissing(now, before []stamp) bool {
 	for _, b := range before {
 		if b.info != nil && !slices.ContainsFunc(now, func(n stamp) bool { return n.name == b.name && n.info != nil }) {
 			return true
@@ -36,7 +36,7 @@ func lacksAny(now, before []stamp) bool {
 	return false
 }
 
-// scan looks at the files without reading them.
+// scan returns the metadata of the files.
 func (w *Watcher) scan() []stamp {
 	names, err := listFiles(w.options.Paths)
 	if err != nil {
@@ -54,14 +54,14 @@ func (w *Watcher) scan() []stamp {
 	return stamps
 }
 
-// mayDiffer says whether the files can be others than those that were read, as far as that can be seen from outside.
-func (w *Watcher) mayDiffer() bool {
-	return w.readErr != nil || time.Since(w.stamped) < mistrust || time.Since(w.readAt) >= rereadEvery ||
+// mayHaveChanged reports whether the files may have changed since they were last read, judging by their metadata and age.
+func (w *Watcher) mayHaveChanged() bool {
+	return w.readErr != nil || time.Since(w.stamped) < rereadAfterChange || time.Since(w.readAt) >= rereadInterval ||
 		!sameStamps(w.scan(), w.stamps)
 }
 
-// read reads all files. If one of them changes meanwhile it begins again, a few times, so that files that are replaced
-// together are not mixed, old with new.
+// read reads all files. If one of them changes while they are read, it starts over, up to three times, so that it does not mix
+// old and new files that are replaced together.
 func (w *Watcher) read() ([]source, error) {
 	var (
 		sources []source
@@ -71,9 +71,9 @@ func (w *Watcher) read() ([]source, error) {
 	for range 3 {
 		sources, err = readFiles(w.options.Paths)
 		after := w.scan()
-		steady := sameStamps(before, after)
+		unchanged := sameStamps(before, after)
 		before = after
-		if steady {
+		if unchanged {
 			break
 		}
 	}
@@ -84,9 +84,10 @@ func (w *Watcher) read() ([]source, error) {
 	return sources, err
 }
 
-// contentSum tells apart what files say, or why they cannot be read. Their names do not matter.
+// contentSum identifies the content of the files, or the error of reading them. It does not depend on their names.
 type contentSum [sha256.Size]byte
 
+// sumOf returns the contentSum of sources, or of the error.
 func sumOf(sources []source, err error) contentSum {
 	h := sha256.New()
 	for _, s := range sources {

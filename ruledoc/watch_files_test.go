@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// settled is a Watcher that does not run and has read its files long enough ago to trust their stamps.
+// settled returns a Watcher that does not run and has read its files long enough ago to trust their metadata.
 func settled(tb testing.TB, path string) *Watcher {
 	tb.Helper()
 	w := &Watcher{options: WatchOptions{Paths: []string{path}}}
 	if _, err := w.read(); err != nil {
 		tb.Fatal(err)
 	}
-	w.stamped = time.Now().Add(-mistrust)
+	w.stamped = time.Now().Add(-rereadAfterChange)
 	return w
 }
 
-func TestPollSeesChangesWithoutReading(t *testing.T) {
+func TestPollDetectsChangesByMetadata(t *testing.T) {
 	t.Parallel()
 	for _, c := range changes {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			w := settled(t, c.set(t, dir))
-			if w.mayDiffer() {
+			if w.mayHaveChanged() {
 				t.Error("nothing has changed")
 			}
 			c.change(t, dir)
-			if !w.mayDiffer() {
-				t.Error("the change was not seen")
+			if !w.mayHaveChanged() {
+				t.Error("the change was not detected")
 			}
 		})
 	}
 }
 
-// A write that leaves no trace but the content: as large, with the time of the one before.
-func TestPollReadsWhatStampsDoNotTell(t *testing.T) {
+// TestPollRereadsFilesWithUnchangedMetadata writes a file of the same size with the same modification time.
+func TestPollRereadsFilesWithUnchangedMetadata(t *testing.T) {
 	t.Parallel()
 	path := oneFile(t, t.TempDir())
 	w := settled(t, path)
@@ -46,21 +46,21 @@ func TestPollReadsWhatStampsDoNotTell(t *testing.T) {
 	must(t, err)
 	write(t, path, rulesOf("a", 2))
 	must(t, os.Chtimes(path, before.ModTime(), before.ModTime()))
-	if w.mayDiffer() {
-		t.Fatal("the stamps differ: this test is void")
+	if w.mayHaveChanged() {
+		t.Fatal("the metadata differs: the test is invalid")
 	}
 	w.stamped = time.Now()
-	if !w.mayDiffer() {
-		t.Error("a file with a new stamp was trusted at once")
+	if !w.mayHaveChanged() {
+		t.Error("a file with new metadata was trusted immediately")
 	}
-	w.stamped, w.readAt = time.Now().Add(-mistrust), time.Now().Add(-rereadEvery)
-	if !w.mayDiffer() {
+	w.stamped, w.readAt = time.Now().Add(-rereadAfterChange), time.Now().Add(-rereadInterval)
+	if !w.mayHaveChanged() {
 		t.Error("the file would never be read again")
 	}
 }
 
-// A file that is being written is given time, and so is one that was deleted, perhaps to be created again; but not for
-// ever.
+// TestFilesAreGivenTimeToSettle checks that the watcher waits, for a bounded time, for a file that is being written and for
+// one that was deleted and may be created again.
 func TestFilesAreGivenTimeToSettle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -68,21 +68,21 @@ func TestFilesAreGivenTimeToSettle(t *testing.T) {
 	write(t, filepath.Join(dir, "b.yaml"), rulesOf("b", 2))
 	w := settled(t, dir)
 	before := w.scan()
-	if w.unsettled(before, before, quiet) {
-		t.Error("files that rest are waited for")
+	if w.unsettled(before, before, settleTime) {
+		t.Error("waits for unchanged files")
 	}
 	write(t, path, rulesOf("a", 1_000))
 	written := w.scan()
-	if !w.unsettled(before, written, quiet) || w.unsettled(written, written, quiet) {
-		t.Error("a file is read before it rests, or not when it does")
+	if !w.unsettled(before, written, settleTime) || w.unsettled(written, written, settleTime) {
+		t.Error("reads a file before it is unchanged, or does not read it afterwards")
 	}
 	must(t, os.Remove(path))
 	gone := w.scan()
-	if !w.unsettled(gone, gone, quiet) {
-		t.Error("a file that is gone is not waited for")
+	if !w.unsettled(gone, gone, settleTime) {
+		t.Error("does not wait for a missing file")
 	}
-	if w.unsettled(before, gone, longestWait) {
-		t.Error("the waiting has no end")
+	if w.unsettled(before, gone, maxSettleTime) {
+		t.Error("waits longer than maxSettleTime")
 	}
 }
 
@@ -99,7 +99,7 @@ func BenchmarkPoll(b *testing.B) {
 			w.readAt = time.Now().Add(time.Hour)
 			w.stamped = time.Now().Add(-time.Hour)
 			for b.Loop() {
-				if w.mayDiffer() {
+				if w.mayHaveChanged() {
 					b.Fatal("nothing has changed")
 				}
 			}

@@ -18,17 +18,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// promised is how long after a write it must be in use.
-const promised = time.Second
+// maxDelay is the longest time from a write until its rules are active.
+const maxDelay = time.Second
 
-// rulesOf is a document with one rule, whose limit tells documents apart.
+// rulesOf returns a document with one rule. Its limit identifies the document.
 func rulesOf(id string, count int64) string {
 	return fmt.Sprintf("rules:\n  - id: %s\n    by: [ip]\n    limit: %d/minute\n", id, count)
 }
 
 const badRules = "rules:\n  - id: broken\n    by: [ip]\n    limit: many\n"
 
-// watching is a Watch under test and what it said.
+// watching is a Watch under test with its events.
 type watching struct {
 	t       *testing.T
 	applied chan *Document
@@ -69,7 +69,7 @@ func (w *watching) expect(counts ...int64) {
 		if got := countsOf(d); !slices.Equal(got, counts) {
 			w.t.Fatalf("applied limits %v, want %v", got, counts)
 		}
-	case <-time.After(10 * promised):
+	case <-time.After(10 * maxDelay):
 		w.t.Fatalf("limits %v were not applied; events: %v", counts, w.drain())
 	}
 }
@@ -83,21 +83,21 @@ func (w *watching) expectEvent(kind EventKind) Event {
 			w.t.Fatalf("event %q, want %q: %s", e.Kind, kind, e)
 		}
 		return e
-	case <-time.After(10 * promised):
+	case <-time.After(10 * maxDelay):
 		w.t.Fatalf("no event %q", kind)
 	}
 	return Event{}
 }
 
-// expectNothing makes sure that several polls pass in silence.
+// expectNothing checks that nothing is applied or reported during several polls.
 func (w *watching) expectNothing() {
 	w.t.Helper()
 	select {
 	case e := <-w.events:
-		w.t.Fatalf("event %q out of nothing: %s", e.Kind, e)
+		w.t.Fatalf("unexpected event %q: %s", e.Kind, e)
 	case d := <-w.applied:
-		w.t.Fatalf("applied %v out of nothing", countsOf(d))
-	case <-time.After(3 * pollEvery):
+		w.t.Fatalf("unexpectedly applied %v", countsOf(d))
+	case <-time.After(3 * pollInterval):
 	}
 }
 
@@ -119,18 +119,18 @@ func countsOf(d *Document) (counts []int64) {
 	return counts
 }
 
-// holdsPromise makes sure that a change is in use in time. Tests beside this one may hold up the machine, so it has three
+// checkDelay checks that a change is active within maxDelay. Parallel tests may slow the machine down, so it makes three
 // attempts.
-func holdsPromise(t *testing.T, attempt func() time.Duration) {
+func checkDelay(t *testing.T, attempt func() time.Duration) {
 	t.Helper()
 	for range 3 {
-		took := attempt()
-		t.Logf("in use %d ms after the write", took.Milliseconds())
-		if took < promised {
+		delay := attempt()
+		t.Logf("active %d ms after the write", delay.Milliseconds())
+		if delay < maxDelay {
 			return
 		}
 	}
-	t.Errorf("not once in use within the %s that are promised", promised)
+	t.Errorf("never active within %s", maxDelay)
 }
 
 func write(t *testing.T, path, text string) {
@@ -145,17 +145,17 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// configMap is a volume as the kubelet writes it: the files are links through ..data into a directory that is replaced.
+// configMap is a volume as the kubelet writes it: the files are symbolic links through ..data into a directory that is replaced.
 type configMap struct {
-	t     *testing.T
-	dir   string
-	turns int
+	t       *testing.T
+	dir     string
+	updates int
 }
 
 func (c *configMap) write(files map[string]string) {
 	c.t.Helper()
-	c.turns++
-	fresh := fmt.Sprintf("..2026_11_15_05_00_%02d.%09d", c.turns%60, c.turns)
+	c.updates++
+	fresh := fmt.Sprintf("..2026_11_15_05_00_%02d.%09d", c.updates%60, c.updates)
 	must(c.t, os.MkdirAll(filepath.Join(c.dir, fresh), 0o700))
 	for name, text := range files {
 		write(c.t, filepath.Join(c.dir, fresh, name), text)
@@ -176,8 +176,8 @@ func (c *configMap) write(files map[string]string) {
 	}
 }
 
-// changes are ways to change what a directory says, from a.yaml with a limit of 1. Each returns the path to watch and
-// what makes the change, after which the limits are want.
+// changes are ways to change the rules in a directory. Set creates files that include a.yaml with a limit of 1, and returns
+// the path to watch. After change, the limits are want.
 var changes = []struct {
 	name   string
 	want   []int64
@@ -232,7 +232,7 @@ var changes = []struct {
 		},
 	},
 	{
-		name: "link above it pointed elsewhere", want: []int64{2},
+		name: "parent symbolic link changed", want: []int64{2},
 		set: func(t *testing.T, dir string) string {
 			for i, release := range []string{"one", "two"} {
 				must(t, os.MkdirAll(filepath.Join(dir, release, "rules"), 0o700))
@@ -247,7 +247,7 @@ var changes = []struct {
 		},
 	},
 	{
-		name: "target of a link written", want: []int64{2},
+		name: "target of a symbolic link written", want: []int64{2},
 		set: func(t *testing.T, dir string) string {
 			must(t, os.Mkdir(filepath.Join(dir, "elsewhere"), 0o700))
 			oneFile(t, filepath.Join(dir, "elsewhere"))
@@ -265,7 +265,7 @@ var changes = []struct {
 			return dir
 		},
 		change: func(t *testing.T, dir string) {
-			(&configMap{t: t, dir: dir, turns: 1}).write(
+			(&configMap{t: t, dir: dir, updates: 1}).write(
 				map[string]string{"a.yaml": rulesOf("a", 2), "b.yaml": rulesOf("b", 3)})
 		},
 	},
@@ -287,7 +287,7 @@ func TestWatchChanges(t *testing.T) {
 	for _, c := range changes {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			holdsPromise(t, func() time.Duration {
+			checkDelay(t, func() time.Duration {
 				dir := t.TempDir()
 				w := watch(t, WatchOptions{Paths: []string{c.set(t, dir)}})
 				defer w.stop()
@@ -298,9 +298,9 @@ func TestWatchChanges(t *testing.T) {
 				c.change(t, dir)
 				written := time.Now()
 				w.expect(c.want...)
-				took := time.Since(written)
+				delay := time.Since(written)
 				w.expectEvent(Applied)
-				return took
+				return delay
 			})
 		})
 	}
@@ -323,7 +323,7 @@ func TestWatchAppliesBeforeItReturns(t *testing.T) {
 	w.Wait()
 }
 
-func TestWatchSaysNothingOfTheSameContent(t *testing.T) {
+func TestWatchIgnoresUnchangedContent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := oneFile(t, dir)
@@ -335,7 +335,7 @@ func TestWatchSaysNothingOfTheSameContent(t *testing.T) {
 	w.expectNothing()
 }
 
-func TestWatchKeepsWhatRunsWhileFilesAreBad(t *testing.T) {
+func TestWatchKeepsActiveRulesWhileFilesAreInvalid(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make test-long runs it")
@@ -350,13 +350,13 @@ func TestWatchKeepsWhatRunsWhileFilesAreBad(t *testing.T) {
 	}
 
 	write(t, path, badRules)
-	denied := w.expectEvent(Rejected)
+	rejected := w.expectEvent(Rejected)
 	var problems Errors
-	if !errors.As(denied.Err, &problems) || problems[0].File != path || problems[0].Line != 4 {
-		t.Errorf("the reason is %v, want a place in the file", denied.Err)
+	if !errors.As(rejected.Err, &problems) || problems[0].File != path || problems[0].Line != 4 {
+		t.Errorf("the error is %v, want a position in the file", rejected.Err)
 	}
-	if denied.Version != version || !strings.Contains(denied.String(), version) {
-		t.Errorf("denied with version %q, but %q runs: %s", denied.Version, version, denied)
+	if rejected.Version != version || !strings.Contains(rejected.String(), version) {
+		t.Errorf("rejected with version %q, but %q is active: %s", rejected.Version, version, rejected)
 	}
 	w.expectNothing()
 
@@ -382,7 +382,7 @@ func TestWatchKeepsWhatRunsWhileFilesAreBad(t *testing.T) {
 	w.expectNothing()
 }
 
-func TestWatchDeniesWhatApplyDenies(t *testing.T) {
+func TestWatchRejectsRulesIfApplyFails(t *testing.T) {
 	t.Parallel()
 	path := oneFile(t, t.TempDir())
 	clash := errors.New("clashes with other rules")
@@ -413,14 +413,14 @@ func TestWatchHalfWrittenFile(t *testing.T) {
 	w.expect(1)
 	w.expectEvent(Applied)
 
-	// Every state in between but the last is bad: no limit, or not yet the digits of one.
+	// Every intermediate state but the last is invalid: it has no limit or an incomplete one.
 	text := "rules:\n  - id: a\n    by: [ip]\n    algorithm: sliding_window\n    limit: {rate: 2/minute}\n"
 	f, err := os.Create(path)
 	must(t, err)
 	for chunk := range slices.Chunk([]byte(text), 8) {
 		_, err := f.Write(chunk)
 		must(t, err, f.Sync())
-		time.Sleep(2 * quiet) // a writer that is slower than anybody waits for it
+		time.Sleep(2 * settleTime) // slower than the watcher waits
 	}
 	must(t, f.Close())
 	w.expect(2)
@@ -446,11 +446,11 @@ func TestWatchRandomWrites(t *testing.T) {
 	dir := t.TempDir()
 	path := oneFile(t, dir)
 	var lastApplied, applies atomic.Int64
-	keep := filepath.Join(t.TempDir(), "kept")
-	w := watch(t, WatchOptions{Paths: []string{dir}, LastGoodFile: keep, Apply: func(d *Document) error {
+	lastGood := filepath.Join(t.TempDir(), "last-good")
+	w := watch(t, WatchOptions{Paths: []string{dir}, LastGoodFile: lastGood, Apply: func(d *Document) error {
 		counts := countsOf(d)
 		if d.Rules == nil || len(counts) != 1 || counts[0] < 1 {
-			t.Errorf("applied a bad document: %v", counts)
+			t.Errorf("applied an invalid document: %v", counts)
 			return nil
 		}
 		lastApplied.Store(counts[0])
@@ -460,7 +460,7 @@ func TestWatchRandomWrites(t *testing.T) {
 	for n := range 200 {
 		text := rulesOf("a", int64(n+2))
 		if random.IntN(2) == 0 {
-			text = text[:random.IntN(len(text)-len("minute\n"))] // cut off before the unit of time
+			text = text[:random.IntN(len(text)-len("minute\n"))] // truncated before the time unit
 		}
 		if n == 199 {
 			text = rulesOf("a", 1_000_000)
@@ -471,14 +471,14 @@ func TestWatchRandomWrites(t *testing.T) {
 			write(t, path+".tmp", text)
 			must(t, os.Rename(path+".tmp", path))
 		}
-		time.Sleep(time.Duration(random.IntN(40)) * time.Millisecond) // spread over the moments of the reader
+		time.Sleep(time.Duration(random.IntN(40)) * time.Millisecond) // at various stages of a poll
 	}
 	written := time.Now()
 	for lastApplied.Load() != 1_000_000 {
 		select {
 		case <-w.events:
-		case <-time.After(10 * promised):
-			t.Fatalf("the last write was not applied; limit %d runs", lastApplied.Load())
+		case <-time.After(10 * maxDelay):
+			t.Fatalf("the last write was not applied; limit %d is active", lastApplied.Load())
 		}
 	}
 	t.Logf("%d of 200 writes were applied, the last one %d ms after it was written",
@@ -488,15 +488,15 @@ func TestWatchRandomWrites(t *testing.T) {
 func TestWatchOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path, none, keep := oneFile(t, dir), filepath.Join(dir, "none.yaml"), filepath.Join(t.TempDir(), "kept")
+	path, none, lastGood := oneFile(t, dir), filepath.Join(dir, "none.yaml"), filepath.Join(t.TempDir(), "last-good")
 	apply := func(*Document) error { return nil }
 	for name, options := range map[string]WatchOptions{
-		"no paths":                          {Apply: apply},
-		"no Apply":                          {Paths: []string{path}},
-		"kept among the rules":              {Paths: []string{dir}, Apply: apply, LastGoodFile: filepath.Join(dir, "kept.yaml")},
-		"kept over the rules":               {Paths: []string{path}, Apply: apply, LastGoodFile: path},
-		"bad files and none kept":           {Paths: []string{none}, Apply: apply, LastGoodFile: keep},
-		"bad files and no LastGoodFile set": {Paths: []string{none}, Apply: apply},
+		"no paths":                       {Apply: apply},
+		"no Apply":                       {Paths: []string{path}},
+		"last good file among the rules": {Paths: []string{dir}, Apply: apply, LastGoodFile: filepath.Join(dir, "last-good.yaml")},
+		"last good file is a rule file":  {Paths: []string{path}, Apply: apply, LastGoodFile: path},
+		"invalid files, nothing saved":   {Paths: []string{none}, Apply: apply, LastGoodFile: lastGood},
+		"invalid files, no LastGoodFile": {Paths: []string{none}, Apply: apply},
 	} {
 		_, err := Watch(t.Context(), options)
 		if err == nil {
@@ -510,12 +510,12 @@ func TestWatchOptionsAreChecked(t *testing.T) {
 func TestEventKindsHaveNames(t *testing.T) {
 	t.Parallel()
 	for k := Applied; k <= SaveFailed; k++ {
-		e := Event{Kind: k, Version: "v1", Err: errors.New("reason"), LastGoodFile: "kept", LastGoodTime: time.Unix(0, 0)}
+		e := Event{Kind: k, Version: "v1", Err: errors.New("reason"), LastGoodFile: "last-good", LastGoodTime: time.Unix(0, 0)}
 		if text := e.String(); text == k.String() || !strings.Contains(text, "v1") {
 			t.Errorf("%s: %q", k, text)
 		}
 	}
 	if got := (SaveFailed + 1).String(); got != "event(5)" {
-		t.Errorf("kind out of range is %q", got)
+		t.Errorf("the kind out of range is %q", got)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// Files that are replaced together are read together, also if that happens between reading the one and the other.
+// TestReadNeverMixesOldAndNew replaces two files together while the first of them is being read.
 func TestReadNeverMixesOldAndNew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	volume := &configMap{t: t, dir: dir}
 	volume.write(map[string]string{"a.yaml": "old", "b.yaml": "old"})
 
-	// The reader waits at the first file until somebody writes to it.
+	// The reader blocks on the first file, a pipe, until the test writes to it.
 	first, err := filepath.EvalSymlinks(filepath.Join(dir, "a.yaml"))
 	must(t, err, os.Remove(first), syscall.Mkfifo(first, 0o600))
 	var sources []source

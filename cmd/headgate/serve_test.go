@@ -84,7 +84,7 @@ func TestServeReloads(t *testing.T) {
 		return second.Version != first.Version
 	})
 	writeFile(t, rules, "rules: nonsense")
-	r.says(`"event":"denied"`)
+	r.says(`"event":"rejected"`)
 	status, health := r.ready()
 	if a := r.counted(); a.Version != second.Version || a.Remaining != 8 {
 		t.Errorf("bad rules: %+v", a)
@@ -102,7 +102,7 @@ func TestServeReloads(t *testing.T) {
 	if a := again.check(`"ip": "192.0.2.3"`); a.Version != second.Version {
 		t.Errorf("from kept rules: %+v", a)
 	}
-	again.says("started_from_kept")
+	again.says("started_from_last_good")
 }
 
 // The config's mode caps the rules, and what it says of headers and refunds is passed on.

@@ -61,7 +61,7 @@ last_good_file: %s
 	publish(2)
 	eventually(t, "the other limit is in force", func() bool { return strings.Contains(check(r), `"allowed":true`) })
 	postgres.Kill()
-	r.says("stays in use, whatever PostgreSQL at")
+	r.says("not applied: version")
 	r.stop()
 	<-r.done
 	again := serve(t, "--config", config)

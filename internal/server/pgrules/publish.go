@@ -270,7 +270,7 @@ func sameRow(a, b *pgdb.RateLimitRule) bool {
 func sameColumns(a, b *pgdb.RateLimitRule) bool {
 	one, other := flatOf(a), flatOf(b)
 	one.Enabled, other.Enabled = true, true
-	return one.Same(other)
+	return one.Equal(other)
 }
 
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
