@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// effect of a change: whether less is denied afterwards, or more. It is other where neither is certain.
+// effect is the effect of a change: whether fewer (looser) or more (tighter) requests are denied afterwards. It is other if
+// neither is certain.
 type effect string
 
 const (
@@ -23,86 +24,89 @@ func (e effect) opposite() effect {
 	return map[effect]effect{looser: tighter, tighter: looser, other: other}[e]
 }
 
-// thing is what may be on one side only: a rule, an override, an exemption.
-type thing struct {
-	kind, name string
-	facts      []fact
-	adds       effect // what it means that the thing is added
-	then       string // what follows if it is added
-	idle       string // why it denies nobody, if so
+// item is a part of a document that may be on one side only: a rule, an override or an exemption.
+type item struct {
+	kind, name  string
+	properties  []property
+	ifAdded     effect // effect of adding the item
+	consequence string // consequence of adding the item
+	inactive    string // why it denies no request; "" if it may deny some
 }
 
-// fact is one line of a thing. Facts of things with the same name and of the same what are compared.
-type fact struct {
-	what, text string
-	usual      bool     // not worth a word when a thing is described
-	adds       effect   // what it means that the fact is added
-	then       string   // what follows if it changes
-	rank       int64    // the higher, the tighter; 0 if that cannot be said
-	values     []string // one of which must hold, or which are counted by
-	more       effect   // what more values mean; "" if that cannot be said
-	limit      *headgate.Limit
-	replaces   string // the fact that holds where this one is not
+// property is one line of an item. Properties with the same what, of items with the same name, are compared.
+type property struct {
+	what, text  string
+	isDefault   bool     // left out when an item is described
+	ifAdded     effect   // effect of adding the property
+	consequence string   // consequence of a change
+	strictness  int64    // the higher, the tighter; 0 if not comparable
+	values      []string // alternatives of a match, or attributes of by
+	ifMore      effect   // effect of adding values; "" if not comparable
+	limit       *headgate.Limit
+	replaces    string // what of the property that applies without this one
 }
 
-func (t *thing) fact(what string) *fact {
-	if i := slices.IndexFunc(t.facts, func(f fact) bool { return f.what == what }); i >= 0 {
-		return &t.facts[i]
+// property returns the property with this what, or nil.
+func (it *item) property(what string) *property {
+	if i := slices.IndexFunc(it.properties, func(f property) bool { return f.what == what }); i >= 0 {
+		return &it.properties[i]
 	}
 	return nil
 }
 
-// whole is a thing that only one side has, as if it were added. Twins are the rules that only the other side has, by
-// what they say.
-func (t *thing) whole(direction string, twins map[string]string) entry {
-	e := entry{Note: t.idle, Changes: []change{{Effect: t.adds, New: t.text(), Consequence: t.then}}}
-	if t.idle != "" {
+// asAdded returns the entry of an item that only one side has, as if it were added. OtherRules are the names of the rules
+// that only the other side has, by their text.
+func (it *item) asAdded(direction string, otherRules map[string]string) entry {
+	e := entry{Note: it.inactive, Changes: []change{{Effect: it.ifAdded, New: it.text(), Consequence: it.consequence}}}
+	if it.inactive != "" {
 		e.Changes[0].Effect = other
 	}
-	if twin := twins[t.text()]; twin != "" && t.kind == "rule" {
+	if renamed := otherRules[it.text()]; renamed != "" && it.kind == "rule" {
 		e.Changes[0].Effect = other
-		e.Changes[0].Consequence = "looks like a rename " + direction + " " + twin + ": counters start anew"
+		e.Changes[0].Consequence = "looks like a rename " + direction + " " + renamed + ": counters reset"
 	}
 	return e
 }
 
-func twins(things []thing) map[string]string {
+// rulesByText returns the names of rules by their text.
+func rulesByText(items []item) map[string]string {
 	found := map[string]string{}
-	for _, t := range things {
-		if t.kind == "rule" {
-			found[t.text()] = t.name
+	for _, it := range items {
+		if it.kind == "rule" {
+			found[it.text()] = it.name
 		}
 	}
 	return found
 }
 
-func (t *thing) text() string {
+// text describes an item by the properties that are not the default.
+func (it *item) text() string {
 	var parts []string
-	for _, f := range t.facts {
-		if !f.usual {
+	for _, f := range it.properties {
+		if !f.isDefault {
 			parts = append(parts, f.what+" "+f.text)
 		}
 	}
 	return strings.Join(parts, "; ")
 }
 
-// compare finds what changes with a thing that both sides have.
-func compare(from, to thing) entry {
+// compare returns the entry of an item that both sides have.
+func compare(from, to item) entry {
 	var e entry
-	var scope []int // the changes of which requests a rule is for
-	for _, f := range append(slices.Clone(from.facts), to.facts...) {
-		a, b := from.fact(f.what), to.fact(f.what)
-		told := slices.ContainsFunc(e.Changes, func(c change) bool { return c.What == f.what })
-		if told || a != nil && b != nil && a.text == b.text {
+	var scope []int // indexes of the changes to match and when
+	for _, f := range append(slices.Clone(from.properties), to.properties...) {
+		a, b := from.property(f.what), to.property(f.what)
+		listed := slices.ContainsFunc(e.Changes, func(c change) bool { return c.What == f.what })
+		if listed || a != nil && b != nil && a.text == b.text {
 			continue
 		}
-		c := compareFacts(&from, &to, a, b)
+		c := compareProperties(&from, &to, a, b)
 		if c.What = f.what; strings.HasPrefix(f.what, "match ") || f.what == "when" {
 			scope = append(scope, len(e.Changes))
 		}
 		e.Changes = append(e.Changes, c)
 	}
-	// Conditions that pull in different directions say nothing together.
+	// Changes of conditions with different effects have no certain effect together.
 	for _, i := range scope {
 		c := &e.Changes[i]
 		if slices.ContainsFunc(scope, func(j int) bool { return e.Changes[j].Effect != e.Changes[scope[0]].Effect }) {
@@ -112,7 +116,7 @@ func compare(from, to thing) entry {
 			looser: "applies to fewer requests", tighter: "applies to more requests", other: "applies to other requests",
 		}[c.Effect] + c.Consequence
 	}
-	if e.Note = to.idle; from.idle == "" || to.idle == "" {
+	if e.Note = to.inactive; from.inactive == "" || to.inactive == "" {
 		e.Note = ""
 	}
 	for i := range e.Changes {
@@ -123,21 +127,21 @@ func compare(from, to thing) entry {
 	return e
 }
 
-// compareFacts says what it means that a becomes b; one of them may be nil.
-func compareFacts(from, to *thing, a, b *fact) change {
+// compareProperties returns the change from a to b; one of them may be nil.
+func compareProperties(from, to *item, a, b *property) change {
 	c := change{Effect: other}
 	if a != nil {
-		c.Old, c.Effect, c.Consequence = a.text, a.adds.opposite(), a.then
+		c.Old, c.Effect, c.Consequence = a.text, a.ifAdded.opposite(), a.consequence
 	}
 	if b != nil {
-		c.New, c.Effect, c.Consequence = b.text, b.adds, b.then
+		c.New, c.Effect, c.Consequence = b.text, b.ifAdded, b.consequence
 	}
 	switch {
 	case a == nil && b.replaces != "":
-		a = from.fact(b.replaces)
+		a = from.property(b.replaces)
 		c.Old = ruleOwn(a)
 	case b == nil && a.replaces != "":
-		b = to.fact(a.replaces)
+		b = to.property(a.replaces)
 		c.New = ruleOwn(b)
 	}
 	if a == nil || b == nil {
@@ -147,18 +151,19 @@ func compareFacts(from, to *thing, a, b *fact) change {
 	switch {
 	case a.limit != nil && b.limit != nil:
 		c.Effect, c.Consequence = compareLimits(a.limit, b.limit)
-	case a.rank > 0 && b.rank > 0:
-		c.Effect = map[int]effect{1: tighter, 0: other, -1: looser}[cmp.Compare(b.rank, a.rank)]
-	case a.more == "" || b.more == "":
+	case a.strictness > 0 && b.strictness > 0:
+		c.Effect = map[int]effect{1: tighter, 0: other, -1: looser}[cmp.Compare(b.strictness, a.strictness)]
+	case a.ifMore == "" || b.ifMore == "":
 	case len(missing(a.values, b.values)) == 0:
-		c.Effect = b.more
+		c.Effect = b.ifMore
 	case len(missing(b.values, a.values)) == 0:
-		c.Effect = b.more.opposite()
+		c.Effect = b.ifMore.opposite()
 	}
 	return c
 }
 
-func ruleOwn(f *fact) string {
+// ruleOwn describes the rule's own limit that applies without a more specific one.
+func ruleOwn(f *property) string {
 	if f == nil {
 		return ""
 	}
@@ -169,12 +174,12 @@ func ruleOwn(f *fact) string {
 func compareLimits(from, to *headgate.Limit) (effect, string) {
 	a, b := *from, *to
 	a.Count, b.Count, a.Burst, b.Burst = 1, 1, 0, 0
-	consequence := "counters go on; used units stay used"
+	consequence := "counters continue; used units stay used"
 	switch {
 	case from.Algorithm != to.Algorithm:
-		return other, "counters start anew"
+		return other, "counters reset"
 	case a.String() != b.String():
-		consequence = "counters go on; used units lapse as the new limit says"
+		consequence = "counters continue; used units expire by the new limit"
 	}
 	if from.Align != to.Align || from.Calendar != to.Calendar || a.Calendar != 0 && a.String() != b.String() {
 		return other, consequence
@@ -190,7 +195,7 @@ func compareLimits(from, to *headgate.Limit) (effect, string) {
 	return other, consequence
 }
 
-// missing are the words that are not in the list.
+// missing returns the words that are not in the list.
 func missing(words, list []string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return slices.Contains(list, w) })
 }

@@ -1,5 +1,5 @@
-// Package rulediff says what changes for whom between two versions of rules: what becomes looser, what tighter, and whose
-// counters start anew. It knows what the parts of a rule do to requests, and nothing of where rules come from.
+// Package rulediff compares two versions of rules and reports the effects of each change: what becomes looser, what becomes
+// tighter, and which counters are reset. It knows the effects of a rule's keys, but not where rules come from.
 package rulediff
 
 import (
@@ -13,39 +13,40 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// Report is what changes. Its JSON has a version, which changes when a key is renamed or removed or means something else.
+// Report is the result of a comparison. Version is the version of its JSON, which changes when a key is renamed, removed or
+// changes its meaning.
 type Report struct {
 	Version int  `json:"version"`
 	Old     side `json:"old"`
 	New     side `json:"new"`
-	// Entries are what is not the same on both sides; none if nothing changes.
+	// Entries are the items that differ; empty if nothing changes.
 	Entries []entry `json:"entries"`
 	// Effects counts the changes by their effect.
 	Effects map[effect]int `json:"effects"`
-	// StartAnew are the rules on both sides that lose what they have counted, for some or for all.
+	// StartAnew are the rules on both sides whose counters are reset, for some or for all subjects.
 	StartAnew []string `json:"start_anew"`
 }
 
-// side is one of the two.
+// side is one of the compared versions.
 type side struct {
-	// Path says where it is from; it is for whoever compares to set.
+	// Path is where the rules come from. The caller of New sets it.
 	Path         string `json:"path"`
 	RulesVersion string `json:"rules_version"`
 	Rules        int    `json:"rules"`
 }
 
-// entry is one thing that is not the same on both sides.
+// entry is an item that differs.
 type entry struct {
-	// Change is added, removed or changed; Kind is rule, override, exemption or mode, which is that of all rules.
+	// Change is added, removed or changed. Kind is rule, override, exemption or mode (the mode of all rules).
 	Change string `json:"change"`
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
-	// Note says why nobody is denied either way, if so, and which rule this one looks like, if any.
+	// Note is the reason why no request is denied on either side, or empty.
 	Note    string   `json:"note"`
 	Changes []change `json:"changes"`
 }
 
-// change is one thing that is not the same, and what follows. Old or New is empty if that side lacks it.
+// change is one difference with its consequence. Old or New is empty if that side does not have it.
 type change struct {
 	Effect      effect `json:"effect"`
 	What        string `json:"what"`
@@ -54,49 +55,51 @@ type change struct {
 	Consequence string `json:"consequence"`
 }
 
-// New compares two documents; now is for what has expired.
+// New compares two documents. Overrides and exemptions that expired before now have no effect.
 func New(from, to *ruledoc.Document, now time.Time) *Report {
 	r := &Report{
 		Version: 1, Entries: []entry{}, StartAnew: []string{},
 		Effects: map[effect]int{looser: 0, tighter: 0, other: 0},
 		Old:     side{"", from.Rules.Version(), len(from.Source)}, New: side{"", to.Rules.Version(), len(to.Source)},
 	}
-	olds, news := thingsOf(from, now), thingsOf(to, now)
-	before, after := byKey(olds), byKey(news)
-	for _, t := range news {
-		if _, both := before[t.key()]; both {
-			r.add("changed", t, compare(before[t.key()], t))
+	oldItems, newItems := itemsOf(from, now), itemsOf(to, now)
+	before, after := byKey(oldItems), byKey(newItems)
+	for _, it := range newItems {
+		if _, both := before[it.key()]; both {
+			r.add("changed", it, compare(before[it.key()], it))
 		}
 	}
-	only := func(things []thing, there map[string]thing) []thing {
-		return slices.DeleteFunc(things, func(t thing) bool { _, both := there[t.key()]; return both })
+	only := func(items []item, others map[string]item) []item {
+		return slices.DeleteFunc(items, func(it item) bool { _, both := others[it.key()]; return both })
 	}
-	removed, added := only(olds, after), only(news, before)
-	toTwins, fromTwins := twins(added), twins(removed)
-	for _, t := range removed {
-		r.add("removed", t, t.whole("to", toTwins))
+	removed, added := only(oldItems, after), only(newItems, before)
+	addedRules, removedRules := rulesByText(added), rulesByText(removed)
+	for _, it := range removed {
+		r.add("removed", it, it.asAdded("to", addedRules))
 	}
-	for _, t := range added {
-		r.add("added", t, t.whole("from", fromTwins))
+	for _, it := range added {
+		r.add("added", it, it.asAdded("from", removedRules))
 	}
 	return r
 }
 
-func (t *thing) key() string { return t.kind + " " + t.name }
+// key identifies an item on both sides.
+func (it *item) key() string { return it.kind + " " + it.name }
 
-func byKey(things []thing) map[string]thing {
-	index := map[string]thing{}
-	for _, t := range things {
-		index[t.key()] = t
+func byKey(items []item) map[string]item {
+	index := map[string]item{}
+	for _, it := range items {
+		index[it.key()] = it
 	}
 	return index
 }
 
-func (r *Report) add(what string, t thing, e entry) {
+// add adds an entry, unless it has no changes.
+func (r *Report) add(what string, it item, e entry) {
 	if len(e.Changes) == 0 {
 		return
 	}
-	e.Change, e.Kind, e.Name = what, t.kind, t.name
+	e.Change, e.Kind, e.Name = what, it.kind, it.name
 	r.Entries = append(r.Entries, e)
 	for i := range e.Changes {
 		c := &e.Changes[i]
@@ -104,20 +107,20 @@ func (r *Report) add(what string, t thing, e entry) {
 			c.Old, c.New, c.Effect = c.New, "", c.Effect.opposite()
 		}
 		r.Effects[c.Effect]++
-		anew := what == "changed" && t.kind == "rule" && strings.Contains(c.Consequence, "anew")
-		if anew && !slices.Contains(r.StartAnew, t.name) {
-			r.StartAnew = append(r.StartAnew, t.name)
+		reset := what == "changed" && it.kind == "rule" && strings.Contains(c.Consequence, "reset")
+		if reset && !slices.Contains(r.StartAnew, it.name) {
+			r.StartAnew = append(r.StartAnew, it.name)
 		}
 	}
 }
 
-// String is the report for people.
+// String formats the report for people.
 func (r *Report) String() string {
 	side := func(s side) string {
 		return fmt.Sprintf("%s (%s, version %s)", s.Path, wording.Count(s.Rules, "rule"), s.RulesVersion)
 	}
 	if len(r.Entries) == 0 {
-		return fmt.Sprintf("nothing changes from %s to %s\n", side(r.Old), side(r.New))
+		return fmt.Sprintf("no changes from %s to %s\n", side(r.Old), side(r.New))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "from %s\nto   %s\n", side(r.Old), side(r.New))
@@ -132,7 +135,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "\n%d changed, %d added, %d removed; %d looser, %d tighter, %d other\n",
 		changes["changed"], changes["added"], changes["removed"], r.Effects[looser], r.Effects[tighter], r.Effects[other])
 	if len(r.StartAnew) > 0 {
-		fmt.Fprintf(&b, "counters start anew: %s\n", strings.Join(r.StartAnew, ", "))
+		fmt.Fprintf(&b, "counters reset: %s\n", strings.Join(r.StartAnew, ", "))
 	}
 	return b.String()
 }

@@ -23,28 +23,28 @@ func parse(t *testing.T, text string) *ruledoc.Document {
 	return d
 }
 
-// TestDiffRule changes one thing of a rule at a time, forth and back.
+// TestDiffRule changes one key of a rule at a time, in both directions.
 func TestDiffRule(t *testing.T) {
 	t.Parallel()
-	const goesOn, lapses, anew = "counters go on; used units stay used", "used units lapse", "counters start anew"
+	const continues, expires, reset = "counters continue; used units stay used", "used units expire", "counters reset"
 	for _, c := range []struct {
 		from, to    string
 		effect      effect
 		consequence string
 	}{
-		{"limit: 10/minute", "limit: 20/minute", looser, goesOn},
-		{"limit: 10/minute", "limit: {rate: 10/minute, burst: 20}", looser, goesOn},
-		{"limit: 10/minute", "limit: {rate: 20/minute, burst: 5}", other, goesOn},
-		{"limit: 10/minute", "limit: 600/h", looser, lapses},
-		{"limit: 10/minute", "limit: {rate: 10/minute, algorithm: sliding_window}", other, anew},
-		{"algorithm: fixed_window, limit: 9/m", "algorithm: fixed_window, limit: {rate: 9/m, align: clock}", other, lapses},
-		{"limit: {quota: 9, calendar: day}", "limit: {quota: 99, calendar: day}", looser, goesOn},
-		{"limit: {quota: 9, calendar: day}", "limit: {quota: 9, calendar: month}", other, lapses},
-		{"limit: {quota: 9, calendar: day}", "limit: {quota: 9, calendar: day, timezone: Europe/Berlin}", other, lapses},
+		{"limit: 10/minute", "limit: 20/minute", looser, continues},
+		{"limit: 10/minute", "limit: {rate: 10/minute, burst: 20}", looser, continues},
+		{"limit: 10/minute", "limit: {rate: 20/minute, burst: 5}", other, continues},
+		{"limit: 10/minute", "limit: 600/h", looser, expires},
+		{"limit: 10/minute", "limit: {rate: 10/minute, algorithm: sliding_window}", other, reset},
+		{"algorithm: fixed_window, limit: 9/m", "algorithm: fixed_window, limit: {rate: 9/m, align: clock}", other, expires},
+		{"limit: {quota: 9, calendar: day}", "limit: {quota: 99, calendar: day}", looser, continues},
+		{"limit: {quota: 9, calendar: day}", "limit: {quota: 9, calendar: month}", other, expires},
+		{"limit: {quota: 9, calendar: day}", "limit: {quota: 9, calendar: day, timezone: Europe/Berlin}", other, expires},
 		{"limits: {a: 1/s, b: 2/s}", "limits: {a: 1/s}", looser, ""},
-		{"limit: 1/s", "limit: 1/s, tiers: {pro: 2/s}", looser, goesOn},
-		{"limit: 1/s, tiers: {pro: 2/s}", "limit: 1/s, tiers: {pro: 3/s}", looser, goesOn},
-		{"limit: 1/s", "limit: 1/s, candidate: 9/s", other, "denies nobody"},
+		{"limit: 1/s", "limit: 1/s, tiers: {pro: 2/s}", looser, continues},
+		{"limit: 1/s, tiers: {pro: 2/s}", "limit: 1/s, tiers: {pro: 3/s}", looser, continues},
+		{"limit: 1/s", "limit: 1/s, candidate: 9/s", other, "denies no request"},
 		{"limit: 1/s, on_missing: share", "limit: 1/s, on_missing: skip", looser, "lack"},
 		{"limit: 1/s, on_missing: deny", "limit: 1/s, on_missing: share", looser, "lack"},
 		{"limit: 1/s, on_store_failure: deny", "limit: 1/s, on_store_failure: allow", looser, "store"},
@@ -54,14 +54,14 @@ func TestDiffRule(t *testing.T) {
 		{"limit: 1/s", "limit: 1/s, enforce_percent: 10", looser, "shadow"},
 		{"limit: 1/s", "limit: 1/s, priority: 3", other, "highest"},
 		{"limit: 1/s", "limit: 1/s, expose: false", other, "headers"},
-		{"limit: 1/s", "limit: 1/s, strict: true", other, "store alone"},
+		{"limit: 1/s", "limit: 1/s, strict: true", other, "only the store"},
 		{"limit: 1/s", "limit: 1/s, critical: true", other, "last"},
-		{"limit: 1/s", "limit: 1/s, description: x", other, "people"},
+		{"limit: 1/s", "limit: 1/s, description: x", other, "documentation"},
 		{"limit: 1/s", "limit: 1/s, labels: {a: map}", other, "people"},
-		{"limit: 1/s", "limit: 1/s, mode: shadow", looser, "denies nobody; counts"},
+		{"limit: 1/s", "limit: 1/s, mode: shadow", looser, "denies no request; counts"},
 		{"limit: 1/s", "limit: 1/s, mode: 'off'", looser, "counts nothing"},
 		{"limit: 1/s, priority: 1", "limit: 1/s, priority: 1, mode: shadow", other, "denies"},
-		{"limit: 1/s, mode: shadow", "limit: 2/s, mode: shadow", other, goesOn},
+		{"limit: 1/s, mode: shadow", "limit: 2/s, mode: shadow", other, continues},
 		{"algorithm: leaky_bucket, limit: 1/s", "algorithm: leaky_bucket, limit: 1/s, max_delay: 2s", looser, ""},
 		{"match: {path: [/a, /b]}, limit: 1/s", "match: {path: /a}, limit: 1/s", looser, "fewer requests"},
 		{"limit: 1/s", "match: {path: /a}, limit: 1/s", looser, "fewer requests"},
@@ -97,23 +97,24 @@ func TestDiffRule(t *testing.T) {
 			if got.Effect != way.effect || !strings.Contains(got.Consequence, consequence) || got.text() == "" {
 				t.Errorf("%s | %s: got %+v, want %s, %s", c.from, c.to, got, way.effect, consequence)
 			}
-			if anew := strings.Contains(got.Consequence, "anew"); anew != (len(r.StartAnew) == 1) {
-				t.Errorf("%s | %s: starts anew: %v", c.from, c.to, r.StartAnew)
+			if reset := strings.Contains(got.Consequence, "reset"); reset != (len(r.StartAnew) == 1) {
+				t.Errorf("%s | %s: counters reset: %v", c.from, c.to, r.StartAnew)
 			}
 		}
 	}
 }
 
-// TestDiffSeesEveryKey leaves out each key of a rule that has them all, at any depth: where the rules differ, there is something to say.
-func TestDiffSeesEveryKey(t *testing.T) {
+// TestDiffDetectsEveryKey removes each key, at any depth, from a rule that has all of them: if the rules differ, the report must
+// not be empty.
+func TestDiffDetectsEveryKey(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../ruledoc/testdata/good/every_key.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := 0
-	said := strings.Replace(string(text), "default: 1, min: 1", "min: 2", 1) // 1 goes without saying
-	for _, rule := range parse(t, said).Source {
+	rules := strings.Replace(string(text), "default: 1, min: 1", "min: 2", 1) // 1 is the default
+	for _, rule := range parse(t, rules).Source {
 		document, err := ruledoc.EncodeRule(rule)
 		if err != nil {
 			t.Fatal(err)
@@ -130,19 +131,19 @@ func TestDiffSeesEveryKey(t *testing.T) {
 			}
 			rest, err := ruledoc.Parse("rest", document)
 			if err != nil || rest.Rules.Version() == whole.Rules.Version() {
-				return // not a rule any more, or the same one
+				return // not a valid rule, or the same one
 			}
 			if seen++; len(New(whole, rest, time.Now()).Entries) == 0 {
-				t.Errorf("without %s nothing is said to change", key)
+				t.Errorf("removing %s is not reported", key)
 			}
 		})
 	}
 	if seen < 30 {
-		t.Errorf("only %d keys could be left out", seen)
+		t.Errorf("only %d keys could be removed", seen)
 	}
 }
 
-// without calls each while one of the keys of a tree, at any depth, is left out.
+// without calls each with one of the keys of a tree removed, for all keys at any depth.
 func without(tree map[string]any, each func(key string)) {
 	for _, key := range slices.Sorted(maps.Keys(tree)) {
 		value := tree[key]
@@ -172,14 +173,14 @@ func TestDiffBy(t *testing.T) {
 		to := parse(t, "rules: [{id: r, limit: 1/s, "+c.to+"}]")
 		r := New(from, to, time.Now())
 		got := r.Entries[0].Changes[0]
-		if got.Effect != c.effect || got.Consequence != "everybody starts anew" || len(r.StartAnew) != 1 {
+		if got.Effect != c.effect || got.Consequence != "all counters reset" || len(r.StartAnew) != 1 {
 			t.Errorf("%s | %s: %+v", c.from, c.to, got)
 		}
 	}
 }
 
-// TestDiffNothing is about changes of the text that change nothing.
-func TestDiffNothing(t *testing.T) {
+// TestDiffEquivalent changes the text of a document but not its meaning.
+func TestDiffEquivalent(t *testing.T) {
 	t.Parallel()
 	a := parse(t, `
 rules:
@@ -200,13 +201,13 @@ func TestDiffModeOfAll(t *testing.T) {
 	a := parse(t, "rules: [{id: r, by: [ip], limit: 1/s}]")
 	b := parse(t, "mode: shadow\nrules: [{id: r, by: [ip], limit: 2/s}]")
 	text := New(a, b, time.Now()).String()
-	if !strings.Contains(text, "changed mode of all rules\n  looser   mode: enforce → shadow (denies nobody; ") {
+	if !strings.Contains(text, "changed mode of all rules\n  looser   mode: enforce → shadow (denies no request; ") {
 		t.Error(text)
 	}
 	// Under the cap nothing else is looser or tighter.
 	c := parse(t, "mode: shadow\nrules: [{id: r, by: [ip], limit: 1/s}]")
 	text = New(c, b, time.Now()).String()
-	if !strings.Contains(text, "changed rule r (denies nobody: mode is shadow)\n  other    limit: 1/second → ") {
+	if !strings.Contains(text, "changed rule r (denies no request: mode is shadow)\n  other    limit: 1/second → ") {
 		t.Error(text)
 	}
 }
@@ -219,7 +220,7 @@ func TestDiffExceptions(t *testing.T) {
 		return parse(t, rules+exceptions)
 	}
 	const past, lately = "2020-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
-	const soon, later = "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"
+	const sooner, later = "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"
 	override := func(rest string) string { return "overrides: [{subject: {user: ann}, " + rest + "}]\n" }
 	for _, c := range []struct {
 		from, to string
@@ -230,11 +231,11 @@ func TestDiffExceptions(t *testing.T) {
 		{"", override("rule: t, limit: 9/s"), other},
 		{"", override("rule: r, limit: 9/s, expires: 2025-12-31T23:59:59Z"), other},
 		{override("rule: r, limit: 9/s"), override("rule: r, limit: 10/s"), looser},
-		{override("rule: r, limit: 9/s, expires: " + soon), override("rule: r, limit: 9/s, expires: " + later), looser},
-		{override("rule: r, limit: 1/s, expires: " + soon), override("rule: r, limit: 1/s, expires: " + later), other},
+		{override("rule: r, limit: 9/s, expires: " + sooner), override("rule: r, limit: 9/s, expires: " + later), looser},
+		{override("rule: r, limit: 1/s, expires: " + sooner), override("rule: r, limit: 1/s, expires: " + later), other},
 		{override("rule: r, limit: 9/s"), override("rule: r, limit: 9/s, reason: x"), other},
 		{"", "exemptions: [{user: ann}]", looser},
-		{"exemptions: [{user: ann, expires: " + soon + "}]", "exemptions: [{user: ann}]", looser},
+		{"exemptions: [{user: ann, expires: " + sooner + "}]", "exemptions: [{user: ann}]", looser},
 		{"exemptions: [{user: ann, expires: " + past + "}]", "exemptions: [{user: ann, expires: " + lately + "}]", other},
 	} {
 		from, to := document(c.from), document(c.to)
@@ -250,8 +251,8 @@ func TestDiffExceptions(t *testing.T) {
 	}
 }
 
-// TestDiffAnew holds what is said of counters to what makes them: the rule, the limit's name and the algorithm.
-func TestDiffAnew(t *testing.T) {
+// TestDiffReset checks the reported consequence for counters against the counter keys: rule, limit name and algorithm.
+func TestDiffReset(t *testing.T) {
 	t.Parallel()
 	limits := []headgate.Limit{
 		headgate.PerMinute(10), headgate.PerHour(10),
@@ -265,14 +266,14 @@ func TestDiffAnew(t *testing.T) {
 		for _, b := range limits {
 			_, consequence := compareLimits(&a, &b)
 			same := headgate.CounterOf("r", "l", a.Algorithm) == headgate.CounterOf("r", "l", b.Algorithm)
-			if said := !strings.Contains(consequence, "anew"); said != same {
+			if continues := !strings.Contains(consequence, "reset"); continues != same {
 				t.Errorf("%s, %s: %s", a, b, consequence)
 			}
 		}
 	}
 }
 
-// TestDiffManyRules compares rules that all have another id: a comparison that grew with their square would not end in time.
+// TestDiffManyRules compares rules that all have different IDs: a comparison in quadratic time would not finish in time.
 func TestDiffManyRules(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -288,7 +289,7 @@ func TestDiffManyRules(t *testing.T) {
 	}
 	r := New(many("a"), many("b"), time.Now())
 	first := r.Entries[0].Changes[0].Consequence
-	if len(r.Entries) != 10_000 || first != "looks like a rename to b0: counters start anew" {
+	if len(r.Entries) != 10_000 || first != "looks like a rename to b0: counters reset" {
 		t.Errorf("%d entries, %+v", len(r.Entries), r.Entries[0])
 	}
 }
