@@ -105,7 +105,8 @@ func explainName(name string, called bool) string {
 	case name == "has":
 		return "has is not available: an absent attribute is the empty string: compare it with \"\""
 	case name == "int" || name == "uint" || name == "double":
-		return name + " is not available, because it could fail at request time: use number(…), which returns 0 for text that is not a whole number"
+		return name + " is not available, because it could fail at request time: use number(…), which returns 0 for text that is " +
+			"not a whole number"
 	case called:
 		return fmt.Sprintf("unknown function %q; available functions: %s", name, strings.Join(known, ", "))
 	}

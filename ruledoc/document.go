@@ -26,7 +26,7 @@ type Document struct {
 }
 
 // Load reads files and directories as one document. From a directory it reads *.yaml, *.yml and *.json in the order of
-// their names, without subdirectories, hidden files and files whose name ends in _test. If the files are readable but
+// their names; it skips subdirectories, hidden files and files whose name ends in _test. If the files are readable but
 // invalid, the error is of type Errors.
 func Load(paths ...string) (*Document, error) {
 	sources, err := readFiles(paths)
@@ -36,13 +36,13 @@ func Load(paths ...string) (*Document, error) {
 	return parseSources(sources)
 }
 
-// Parse parses one document in YAML or JSON. Errors are of type Errors and name the file by name.
+// Parse parses one document in YAML or JSON. Errors are of type Errors, with name as the file name.
 func Parse(name string, data []byte) (*Document, error) {
 	return parseSources([]source{{Name: name, Data: data}})
 }
 
-// ParseRule parses a single rule in YAML or JSON: one item of a document's list of rules. Errors are of type Errors and
-// name the file by name.
+// ParseRule parses a single rule in YAML or JSON: one item of a document's list of rules. Errors are of type Errors, with
+// name as the file name.
 func ParseRule(name string, data []byte) (headgate.Rule, error) {
 	r := newReader(source{Name: name, Data: data})
 	r.readOne("no rule found: write its keys and values (id, by, limit …)", r.addRule)
@@ -103,8 +103,9 @@ type rootMapping struct {
 }
 
 var documentKeys = newObject(
-	enumField("mode", "caps the mode of all rules: with `shadow` no rule denies, with `off` no rule applies (the kill switch); if several files "+
-		"set it, `off` takes precedence over `shadow`, and `shadow` over `enforce`", modeNames, func(t *rootMapping) *headgate.Mode { return &t.mode }),
+	enumField("mode", "caps the mode of all rules: with `shadow` no rule denies, with `off` no rule applies (the kill switch); if "+
+		"several files set it, `off` takes precedence over `shadow`, and `shadow` over `enforce`",
+		modeNames, func(t *rootMapping) *headgate.Mode { return &t.mode }),
 	listField("rules", "the rules, in any order", "rule", func(t *rootMapping, d *decoder, item *node) { t.reader.addRule(d, item) },
 		func(e *encoder, t *rootMapping) *node { return listOf(e, t.document.Source, (*encoder).documentRule) }),
 	listField("overrides", "[other limits for individual subjects](#overrides-tiers-and-exemptions)", "override",

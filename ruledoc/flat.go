@@ -37,7 +37,7 @@ type Flat struct {
 	// BurstCapacity is the burst of a token_bucket; 0 means MaxRequests.
 	BurstCapacity int64 `json:"burstCapacity,omitempty"`
 	Priority      int   `json:"priority"`
-	// Enabled is false for a rule that is stored but not active. It is for the owner of the rule: Rule ignores it.
+	// Enabled is false for a rule that is stored but not active. Rule ignores it: the caller decides which rules to apply.
 	Enabled bool `json:"enabled"`
 }
 
@@ -175,7 +175,8 @@ func (f Flat) unchecked() (rule headgate.Rule, problems []flatProblem) {
 	}
 	scope := slices.Index(scopeNames, f.Scope)
 	if scope < 0 {
-		bad("scope", "missing or invalid: must be global (counts by client), tenant (by tenant and client) or endpoint (by client, path and method)")
+		bad("scope", "missing or invalid: must be global (counts by client), tenant (by tenant and client) or endpoint "+
+			"(by client, path and method)")
 	}
 	algorithm, known := algorithmOf(f.Algorithm)
 	if !known {

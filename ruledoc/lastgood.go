@@ -46,11 +46,11 @@ func readLastGood(path string) (*lastGood, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read last good rules: %w", err)
 	}
-	k, err := decodeLastGood(data)
+	saved, err := decodeLastGood(data)
 	if err != nil {
 		return nil, fmt.Errorf("last good rules in %s: %w; the next valid rules replace the file", path, err)
 	}
-	return k, nil
+	return saved, nil
 }
 
 // decodeLastGood checks the header and the checksum of a file and decodes its body.
@@ -66,16 +66,16 @@ func decodeLastGood(data []byte) (*lastGood, error) {
 	if words[2] != checksum(body) {
 		return nil, errors.New("damaged: checksum mismatch")
 	}
-	var k lastGood
-	if err := json.Unmarshal(body, &k); err != nil {
+	var saved lastGood
+	if err := json.Unmarshal(body, &saved); err != nil {
 		return nil, fmt.Errorf("invalid content: %w", err)
 	}
-	return &k, nil
+	return &saved, nil
 }
 
 // write replaces the file atomically: a reader finds either the old or the new rules, even after a power failure.
-func (k *lastGood) write(path string) (err error) {
-	body, err := json.Marshal(k)
+func (saved *lastGood) write(path string) (err error) {
+	body, err := json.Marshal(saved)
 	if err != nil {
 		return fmt.Errorf("cannot save last good rules: %w", err)
 	}

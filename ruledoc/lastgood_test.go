@@ -193,8 +193,8 @@ func TestSaveIsRetried(t *testing.T) {
 	}
 	w.lastSave = time.Now().Add(-rereadInterval)
 	w.retrySave()
-	if k, err := readLastGood(w.options.LastGoodFile); err != nil || k == nil || k.Version != "v1" || w.unsaved != nil {
-		t.Errorf("saved %v, %v; unsaved: %v", k, err, w.unsaved)
+	if saved, err := readLastGood(w.options.LastGoodFile); err != nil || saved == nil || saved.Version != "v1" || w.unsaved != nil {
+		t.Errorf("saved %v, %v; unsaved: %v", saved, err, w.unsaved)
 	}
 }
 

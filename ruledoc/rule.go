@@ -52,14 +52,16 @@ var ruleKeys = newObject(
 		},
 	},
 	field[parsedRule]{
-		key: "by", doc: "[attributes](#attributes) that identify a subject: each combination of their values has its own counters; `[]` is one counter " +
-			"for all requests", unset: "required",
+		key: "by", unset: "required",
+		doc: "[attributes](#attributes) that identify a subject: each combination of their values has its own counters; `[]` is one " +
+			"counter for all requests",
 		schema: `"anyOf": [{"$ref": "#/$defs/attribute"},
 			{"type": "array", "items": {"$ref": "#/$defs/attribute"}, "uniqueItems": true}]`,
 		read:  func(d *decoder, n *node, key string, r *parsedRule) { r.By = d.Texts(n, key) },
 		write: func(e *encoder, what string, r *parsedRule) *node { return e.list(what, r.By) },
 	},
-	enumField("on_missing", "if a request lacks an attribute of `by`: `share` one counter among all such requests, `skip` the rule, or `deny` the request",
+	enumField("on_missing", "if a request lacks an attribute of `by`: `share` one counter among all such requests, `skip` the rule, "+
+		"or `deny` the request",
 		namesOf(headgate.ShareMissing, headgate.SkipMissing, headgate.DenyMissing),
 		func(r *parsedRule) *headgate.OnMissing { return &r.OnMissing }),
 	limitField(func(r *parsedRule) *parsedPlan { return &r.own }).withDefault("`limit` or `limits` required"),
@@ -105,10 +107,10 @@ var ruleKeys = newObject(
 	enumField("mode", "`enforce`, `shadow` (decides and counts, but never denies) or `off`", modeNames,
 		func(r *parsedRule) *headgate.Mode { return &r.Mode }),
 	intField("enforce_percent", "percentage of subjects for which the rule is enforced, always the same ones; it is in shadow mode for the others",
-		1, "must be 1 to 100, or use mode: shadow to deny no request", func(r *parsedRule) *int { return &r.EnforcePercent }).
+		1, "must be 1 to 100; to deny no request, use mode: shadow", func(r *parsedRule) *int { return &r.EnforcePercent }).
 		withSchema(`"maximum": 100`).withDefault("`100`").inGroup("by"),
-	enumField("on_store_failure", "decisions while the store is unavailable: `local` enforces this node's share of the limits, `allow` allows and `deny` denies "+
-		"all requests",
+	enumField("on_store_failure", "decisions while the store is unavailable: `local` enforces this node's share of the limits, `allow` "+
+		"allows and `deny` denies all requests",
 		namesOf(headgate.FailLocal, headgate.FailAllow, headgate.FailDeny),
 		func(r *parsedRule) *headgate.OnStoreFailure { return &r.OnStoreFailure }),
 	boolField("strict", "decide only in the store, never from cached denials or leases on a node",

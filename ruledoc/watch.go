@@ -49,7 +49,7 @@ type Watcher struct {
 	lastRead contentSum // of the files as last read
 	active   contentSum // of the active rules; if it differs from lastRead, the files are invalid
 	version  string
-	unsaved  *lastGood
+	unsaved  *lastGood // rules that could not be saved yet
 	saveErr  string
 	lastSave time.Time
 }
