@@ -49,7 +49,10 @@ func (r *reader) position(rule *parsedRule, ruleErr *headgate.RuleError) *yamldo
 			at = last.Key
 		}
 	}
-	problem := describeProblem(cmp.Or(strings.Join(ruleErr.Path, "."), "the rule"), ruleErr.Problem)
+	problem := ruleErr.Problem
+	if len(ruleErr.Path) > 0 {
+		problem = describeProblem(strings.Join(ruleErr.Path, "."), problem)
+	}
 	if ruleErr.Other >= 0 && ruleErr.Other < len(r.rules) {
 		other := r.rules[ruleErr.Other]
 		position := other.node.Find([]string{"id"})
@@ -59,22 +62,24 @@ func (r *reader) position(rule *parsedRule, ruleErr *headgate.RuleError) *yamldo
 	return &yamldoc.Error{File: file, Line: at.Line, Column: at.Column, In: rule.ID, Problem: problem}
 }
 
-// describeProblem prefixes a problem of package headgate with its field: "limit: …", or "by is …" if the problem begins with a
-// verb.
+// describeProblem prefixes a problem of package headgate with its field: "limit: …", or "priority -1: …" if the problem begins
+// with the field's value.
 func describeProblem(field, problem string) string {
 	if m := unknownAttribute.FindStringSubmatch(problem); m != nil {
 		if near := yamldoc.Nearest(m[1], headgate.BuiltIn()); near != "" {
 			return fmt.Sprintf("%s: unknown attribute %q; did you mean %s?", field, m[1], near)
 		}
 	}
-	switch verb, _, _ := strings.Cut(problem, " "); verb {
-	case "is", "has", "names", "picks", "asks":
+	if beginsWithNumber.MatchString(problem) {
 		return field + " " + problem
 	}
 	return field + ": " + problem
 }
 
-var unknownAttribute = regexp.MustCompile(`^(?:there is no|unknown) attribute "([^"]*)"`)
+var (
+	unknownAttribute = regexp.MustCompile(`^unknown attribute "([^"]*)"`)
+	beginsWithNumber = regexp.MustCompile(`^-?[0-9][^ ]*: `)
+)
 
 // closest returns the item of a list that a problem quotes, or the value of the key that it mentions, or nil.
 func closest(n *node, problem string) *node {

@@ -171,7 +171,7 @@ func TestLoad(t *testing.T) {
 
 	write("rules/d.yaml", rule("b"))
 	_, err = Load(filepath.Join(dir, "rules"))
-	want := fmt.Sprintf("%s:1:14: rule \"b\": id is the id of another rule: ids make counters and must differ; "+
+	want := fmt.Sprintf("%s:1:14: rule \"b\": id: duplicate: ids name counters and must be unique; "+
 		"the other rule is at %s:1:14",
 		filepath.Join(dir, "rules", "d.yaml"), filepath.Join(dir, "rules", "b.yml"))
 	if err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -260,7 +260,7 @@ func TestEncodeErrors(t *testing.T) {
 	t.Parallel()
 	good := headgate.Rule{ID: "a", By: []string{"ip"}, Limit: headgate.PerMinute(1)}
 	for want, change := range map[string]func(*headgate.Rule){
-		`rule "a": by: required`:                   func(r *headgate.Rule) { r.By = nil },
+		`rule "a": by: required`:                     func(r *headgate.Rule) { r.By = nil },
 		`rule "a": description: "\xff" is not UTF-8`: func(r *headgate.Rule) { r.Description = "\xff" },
 		`rule "a": labels: "\xff" is not UTF-8`:      func(r *headgate.Rule) { r.Labels = map[string]string{"\xff": ""} },
 		`rule "a": when: the condition has no CEL text and cannot be encoded`: func(r *headgate.Rule) {
@@ -287,7 +287,7 @@ func TestEncodeErrors(t *testing.T) {
 	}
 	for want, d := range map[string]*Document{
 		`override: rule "b" not found in the document`: {Overrides: []headgate.Override{{Rule: "b"}}},
-		`override of rule "a": limit: a count of 0`: {
+		`override of rule "a": limit: count 0`: {
 			Source: []headgate.Rule{good}, Overrides: []headgate.Override{{Rule: "a", Limit: headgate.Limit{Align: 9}}},
 		},
 		`exemption: rule "b" not found in the document`: {Exemptions: []headgate.Exemption{{Rule: "b"}}},

@@ -149,8 +149,8 @@ func TestFlatErrors(t *testing.T) {
 func TestFlatRuleErrors(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Flat){
-		"maxRequests: a count of -1 is out of bounds: write 1 to 1000000000": func(f *Flat) { f.MaxRequests = -1 },
-		"priority is -1: write 0 for none, or more for higher":               func(f *Flat) { f.Priority = -1 },
+		"maxRequests: count -1: must be 1 to 1000000000": func(f *Flat) { f.MaxRequests = -1 },
+		"priority -1: must be 0 for none, or above 0":    func(f *Flat) { f.Priority = -1 },
 		"windowSeconds NaN: must be 0.001 to 31622400 (366 days), with at most three decimals": func(f *Flat) {
 			f.WindowSeconds = math.NaN()
 		},

@@ -87,9 +87,9 @@ func TestParseLimitErrors(t *testing.T) {
 			`limit: unknown unit "x": write second, minute, hour, day or week, or a multiple, like 5/15m`,
 		"5000/month":                `limit: a month has no fixed length: write {quota: 5000, calendar: month}, or 5000/30d`,
 		"5000/minute burst many":    `limit: burst "many": must be a whole number in digits, like 10_000`,
-		"5000/minute burst 500":     `limit: burst belongs to token_bucket; a sliding_window has none`,
+		"5000/minute burst 500":     `limit: burst 500: only token_bucket has a burst, not sliding_window`,
 		"{rate: 5/minut}":           `limit:1:8: rate: unknown unit "minut"; did you mean 5/minute?`,
-		"{rate: 1/366d, burst: 99}": `limit: burst belongs to token_bucket; a sliding_window has none`,
+		"{rate: 1/366d, burst: 99}": `limit: burst 99: only token_bucket has a burst, not sliding_window`,
 		"{":                         `limit:1:1: { is never closed: add }`,
 	} {
 		if l, err := ParseLimit(text, replaced); err == nil || strings.Split(err.Error(), "\n")[0] != want || l != (headgate.Limit{}) {

@@ -247,7 +247,7 @@ tests:
 			[]string{
 				`2:1: unknown key "tsets"; did you mean "tests"?`,
 				`5:12: start: must be a time`,
-				`7:43: there is no attribute "ipp"`,
+				`7:43: unknown attribute "ipp"`,
 				`7:61: unknown key "allowed2"; did you mean "allowed"?`,
 				`8:14: at: must not be before the previous request, which is 30s after the start; this one is 10s after it`,
 				`8:52: repeat 0: must be 1 or more`,
