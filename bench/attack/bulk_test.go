@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// bulk is a tenant that has a rule with overrides, in a PostgreSQL of its own.
+// bulk is a PostgreSQL with the rule and the overrides of one tenant.
 type bulk struct {
 	t  *testing.T
 	db *pgrules.DB
@@ -18,7 +18,7 @@ type bulk struct {
 
 func startBulk(t *testing.T) *bulk {
 	t.Helper()
-	c := &controlled{t: t, postgres: testenv.StartPostgres(t)}
+	c := &controlPlane{t: t, postgres: testenv.StartPostgres(t)}
 	b := &bulk{t, c.open()}
 	if _, _, err := b.db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func startBulk(t *testing.T) *bulk {
 	return b
 }
 
-// publish makes the rule of a tenant.
+// publish publishes the rule of a tenant.
 func (b *bulk) publish(tenant string) {
 	b.t.Helper()
 	d, err := pgrules.Define(fmt.Appendf(nil, `{"id": "%s-api", "by": ["tenant", "user"], "match": {"tenant": %[1]q}, "limit": "10/minute"}`, tenant))
@@ -41,7 +41,7 @@ func (b *bulk) publish(tenant string) {
 	}
 }
 
-// set gives the first n users of acme another limit at once, and returns how long all other writers waited for it.
+// set overrides the limits of the first n users of acme at once, and returns how long all other writers had to wait.
 func (b *bulk) set(n int, limit string) time.Duration {
 	b.t.Helper()
 	all := make([]pgrules.Override, n)
@@ -57,23 +57,23 @@ func (b *bulk) set(n int, limit string) time.Duration {
 	return time.Since(start)
 }
 
-// A tenant's editor changes all of its overrides over and over. Every other tenant's change waits for each of them, so one may
-// take about as long as the overrides took to be stored, and four times as many about four times as long. How many rows PostgreSQL
-// looks at is counted by a test of package pgrules.
+// TestTenantChangesAllOverrides: a tenant's editor changes all of its overrides repeatedly. Every other tenant's change waits for
+// that, so a change may take about as long as storing the overrides, and four times as many about four times as long. A test of
+// package pgrules counts the rows that PostgreSQL reads.
 func TestTenantChangesAllOverrides(t *testing.T) {
-	took := map[int]time.Duration{}
+	elapsed := map[int]time.Duration{}
 	few, many := size(1_500, 2_250), size(6_000, 9_000)
 	for _, n := range []int{few, many} {
 		b := startBulk(t)
 		first := b.set(n, "1000/minute")
-		took[n] = min(b.set(n, "1001/minute"), b.set(n, "1002/minute"), b.set(n, "1003/minute"))
-		ratio := took[n].Seconds() / first.Seconds()
-		t.Logf("%d overrides: stored in %s, changed in %s, %.1f times as long", n, first, took[n], ratio)
+		elapsed[n] = min(b.set(n, "1001/minute"), b.set(n, "1002/minute"), b.set(n, "1003/minute"))
+		ratio := elapsed[n].Seconds() / first.Seconds()
+		t.Logf("%d overrides: stored in %s, changed in %s, %.1f times as long", n, first, elapsed[n], ratio)
 		if ratio > 6 {
 			t.Errorf("%d overrides: a change of all takes %.1f times as long as storing them, want about 2", n, ratio)
 		}
 	}
-	growth := took[many].Seconds() / took[few].Seconds()
+	growth := elapsed[many].Seconds() / elapsed[few].Seconds()
 	t.Logf("four times as many overrides are changed in %.1f times the time", growth)
 	if growth > 9 {
 		t.Errorf("four times as many overrides take %.1f times as long, want about 4", growth)

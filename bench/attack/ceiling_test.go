@@ -28,32 +28,32 @@ import (
 )
 
 const (
-	// ceiling is what all clients together may ask for in an hour, of which they are not told, and each of them may have more.
+	// ceiling is the hidden hourly limit of all clients together; perUser is the larger limit of each client.
 	ceiling, perUser = 4, 100
 	// secretRule is the name of the rule that clients must not learn.
 	secretRule = "capacity-of-cluster-7"
 )
 
-// shownAnswer is what a client learns of its limits by headers, whatever carries them.
-type shownAnswer struct {
+// shownResponse is what a response shows a client of its limits.
+type shownResponse struct {
 	header http.Header
-	body   []byte // a problem document, if the answer has one
+	body   []byte // a problem document, if there is one
 }
 
-// judgeCeiling holds an answer that denies against the limit that denied.
-func judgeCeiling(t *testing.T, answer shownAnswer) {
+// judgeCeiling compares a denial with the limit that denied.
+func judgeCeiling(t *testing.T, response shownResponse) {
 	t.Helper()
-	get := answer.header.Get
+	get := response.header.Get
 	t.Logf("X-RateLimit-Limit %q Remaining %q Reset %q, Retry-After %q, RateLimit %q, RateLimit-Policy %q, body %s",
 		get("X-RateLimit-Limit"), get("X-RateLimit-Remaining"), get("X-RateLimit-Reset"), get("Retry-After"),
-		get("RateLimit"), get("RateLimit-Policy"), answer.body)
-	text := fmt.Sprint(answer.header, string(answer.body))
+		get("RateLimit"), get("RateLimit-Policy"), response.body)
+	text := fmt.Sprint(response.header, string(response.body))
 	if strings.Contains(text, secretRule) {
-		t.Errorf("the rule is hidden, and the client is told its name: %s", text)
+		t.Errorf("the response names a hidden rule: %s", text)
 	}
-	again, err := strconv.Atoi(get("Retry-After"))
-	if err != nil || again < 1 || again > 3_700 {
-		t.Errorf("Retry-After is %q, and a unit is back in at most an hour", get("Retry-After"))
+	retryAfter, err := strconv.Atoi(get("Retry-After"))
+	if err != nil || retryAfter < 1 || retryAfter > 3_700 {
+		t.Errorf("Retry-After is %q, but a unit is available within an hour", get("Retry-After"))
 	}
 	if !slices.ContainsFunc(strings.Split(get("RateLimit-Policy"), ", "), func(item string) bool {
 		return strings.HasSuffix(item, fmt.Sprintf(";q=%d;w=3600", ceiling))
@@ -65,7 +65,7 @@ func judgeCeiling(t *testing.T, answer shownAnswer) {
 	}
 }
 
-// judgeLegacy holds the headers that have room for one limit against the limit that denied.
+// judgeLegacy compares the headers for a single limit with the limit that denied.
 func judgeLegacy(t *testing.T, header http.Header) {
 	t.Helper()
 	if got := header.Get("X-RateLimit-Limit"); got != strconv.Itoa(ceiling) {
@@ -80,8 +80,8 @@ func judgeLegacy(t *testing.T, header http.Header) {
 	}
 }
 
-// judgeProblem holds the body of a denial against the headers beside it.
-func judgeProblem(t *testing.T, answer shownAnswer) {
+// judgeProblem compares the body of a denial with its headers.
+func judgeProblem(t *testing.T, response shownResponse) {
 	t.Helper()
 	var problem struct {
 		Status     int      `json:"status"`
@@ -89,54 +89,54 @@ func judgeProblem(t *testing.T, answer shownAnswer) {
 		Rule       string   `json:"rule"`
 		RetryAfter int      `json:"retry_after"`
 	}
-	if err := json.Unmarshal(answer.body, &problem); err != nil {
-		t.Fatalf("%v: %s", err, answer.body)
+	if err := json.Unmarshal(response.body, &problem); err != nil {
+		t.Fatalf("%v: %s", err, response.body)
 	}
 	if problem.Rule == "" || len(problem.Violated) != 1 || problem.Status != http.StatusTooManyRequests ||
-		strconv.Itoa(problem.RetryAfter) != answer.header.Get("Retry-After") {
-		t.Errorf("the body is %s: want a 429 that names a policy, and the wait of Retry-After, %s", answer.body, answer.header.Get("Retry-After"))
+		strconv.Itoa(problem.RetryAfter) != response.header.Get("Retry-After") {
+		t.Errorf("the body is %s: want status 429, one policy, and retry_after of %s", response.body, response.header.Get("Retry-After"))
 	}
 	for _, name := range problem.Violated {
-		if !strings.Contains(answer.header.Get("RateLimit-Policy"), strconv.Quote(name)) {
-			t.Errorf("the body names policy %q, and RateLimit-Policy is %q", name, answer.header.Get("RateLimit-Policy"))
+		if !strings.Contains(response.header.Get("RateLimit-Policy"), strconv.Quote(name)) {
+			t.Errorf("the body names policy %q, and RateLimit-Policy is %q", name, response.header.Get("RateLimit-Policy"))
 		}
 	}
 }
 
-// TestCeilingService exceeds a limit that all clients share, and of which they are not told, at each entrance of the service.
+// TestCeilingService exceeds a hidden limit that all clients share, at each entry point of the service.
 func TestCeilingService(t *testing.T) {
 	t.Parallel()
 	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+startRedis(t).Addr()), fmt.Sprintf(
 		"rules: [{id: %s, by: [], limit: %d/hour}, {id: user, by: [user], limit: %d/hour}]\n", secretRule, ceiling, perUser))
 	check := func() []byte {
-		answer, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check", `{"attributes": {"user": "ada"}}`)
+		response, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check", `{"attributes": {"user": "ada"}}`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return answer
+		return response
 	}
 	for range ceiling {
 		check()
 	}
 	t.Run("JSON", func(t *testing.T) {
-		var said struct {
+		var decision struct {
 			Allowed   bool
 			Remaining *int64
 			Reset     *time.Time
 			Headers   map[string]string
 		}
-		answer := check()
-		if err := json.Unmarshal(answer, &said); err != nil {
+		response := check()
+		if err := json.Unmarshal(response, &decision); err != nil {
 			t.Fatal(err)
 		}
 		header := http.Header{}
-		for name, value := range said.Headers {
+		for name, value := range decision.Headers {
 			header.Set(name, value)
 		}
-		judgeCeiling(t, shownAnswer{header: header})
+		judgeCeiling(t, shownResponse{header: header})
 		judgeLegacy(t, header)
-		if said.Allowed || said.Remaining == nil || *said.Remaining != 0 || said.Reset == nil || said.Reset.Before(time.Now()) {
-			t.Errorf("the answer to a request over the ceiling is %s", answer)
+		if decision.Allowed || decision.Remaining == nil || *decision.Remaining != 0 || decision.Reset == nil || decision.Reset.Before(time.Now()) {
+			t.Errorf("response to a request over the ceiling: %s", response)
 		}
 	})
 	t.Run("forward-auth", func(t *testing.T) {
@@ -153,17 +153,17 @@ func TestCeilingService(t *testing.T) {
 	}
 	defer conn.Close()
 	t.Run("gRPC", func(t *testing.T) {
-		answer, err := checkv1.NewCheckServiceClient(conn).Check(t.Context(),
+		response, err := checkv1.NewCheckServiceClient(conn).Check(t.Context(),
 			&checkv1.CheckRequest{Attributes: map[string]string{"user": "ada"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.GetAllowed() || answer.GetRetryAfterUs() <= 0 {
-			t.Errorf("the answer to a request over the ceiling is %v", answer)
+		if response.GetAllowed() || response.GetRetryAfterUs() <= 0 {
+			t.Errorf("response to a request over the ceiling: %v", response)
 		}
 	})
 	t.Run("Envoy", func(t *testing.T) {
-		answer, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &rlsv3.RateLimitRequest{
+		response, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &rlsv3.RateLimitRequest{
 			Domain: "d", Descriptors: []*ratelimitv3.RateLimitDescriptor{
 				{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ada"}}},
 			},
@@ -172,14 +172,14 @@ func TestCeilingService(t *testing.T) {
 			t.Fatal(err)
 		}
 		header := http.Header{}
-		for _, h := range answer.GetResponseHeadersToAdd() {
+		for _, h := range response.GetResponseHeadersToAdd() {
 			header.Set(h.GetKey(), h.GetValue())
 		}
-		shown := shownAnswer{header, answer.GetRawBody()}
+		shown := shownResponse{header, response.GetRawBody()}
 		judgeCeiling(t, shown)
 		judgeLegacy(t, header)
 		judgeProblem(t, shown)
-		s := answer.GetStatuses()[0]
+		s := response.GetStatuses()[0]
 		if s.GetCode() != rlsv3.RateLimitResponse_OVER_LIMIT || s.GetLimitRemaining() != 0 || strings.Contains(s.String(), secretRule) ||
 			s.GetCurrentLimit().GetRequestsPerUnit() != ceiling || s.GetDurationUntilReset().AsDuration() <= 0 {
 			t.Errorf("the descriptor's status is %v", s)
@@ -187,7 +187,7 @@ func TestCeilingService(t *testing.T) {
 	})
 }
 
-// judgeHTTP sends a request over the ceiling and judges what the client gets.
+// judgeHTTP sends a request over the ceiling and judges the response.
 func judgeHTTP(t *testing.T, r *http.Request) {
 	t.Helper()
 	response, err := http.DefaultClient.Do(r)
@@ -202,13 +202,13 @@ func judgeHTTP(t *testing.T, r *http.Request) {
 	if response.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("status %s over the ceiling", response.Status)
 	}
-	shown := shownAnswer{response.Header, body}
+	shown := shownResponse{response.Header, body}
 	judgeCeiling(t, shown)
 	judgeLegacy(t, response.Header)
 	judgeProblem(t, shown)
 }
 
-// TestCeilingLibrary does the same to a program with middleware in it.
+// TestCeilingLibrary does the same with the middleware of the library.
 func TestCeilingLibrary(t *testing.T) {
 	t.Parallel()
 	limiter := newLimiter(t, memstore.New(memstore.Options{}),
@@ -255,6 +255,6 @@ func TestCeilingLibrary(t *testing.T) {
 		for name, values := range trailer {
 			header.Set(name, values[0])
 		}
-		judgeCeiling(t, shownAnswer{header: header})
+		judgeCeiling(t, shownResponse{header: header})
 	})
 }

@@ -1,4 +1,4 @@
-// Package attack holds what somebody would do who wants to get round a limit, or to hurt others: one named test for each way
-// that worked once, and for each a corpus or matrix of its neighbours. The tests use Headgate as its users do, with real
-// servers and the default configuration.
+// Package attack contains attacks that evade a limit or harm other clients: one named test for each attack that once worked,
+// with a corpus or matrix of similar ones. The tests use Headgate as its users do, with real servers and the default
+// configuration.
 package attack

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSecurityDocs sees that every test exists that docs/security.md names.
+// TestSecurityDocs checks that every test named in docs/security.md exists.
 func TestSecurityDocs(t *testing.T) {
 	t.Parallel()
 	docs, err := os.ReadFile("../../docs/security.md")
@@ -21,7 +21,7 @@ func TestSecurityDocs(t *testing.T) {
 		missing[name] = true
 	}
 	if len(missing) < 50 {
-		t.Errorf("it names %d tests", len(missing))
+		t.Errorf("docs/security.md names only %d tests", len(missing))
 	}
 	declared := regexp.MustCompile(`(?m)^func (Test[A-Za-z]+)\(`)
 	err = filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
@@ -38,6 +38,6 @@ func TestSecurityDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range missing {
-		t.Errorf("docs/security.md names %s, which there is not", name)
+		t.Errorf("docs/security.md names %s, which does not exist", name)
 	}
 }

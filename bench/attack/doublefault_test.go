@@ -11,13 +11,13 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// fleetSize is how many nodes share a limit of fleetLimit.
+// fleetSize nodes share a limit of fleetLimit.
 const (
 	fleetSize  = 10
-	fleetLimit = 1_003 // which does not divide evenly
+	fleetLimit = 1_003 // not a multiple of fleetSize
 )
 
-// fleetRules are one of each kind of limit. A bucket refills next to nothing during a test.
+// fleetRules returns a rule for each kind of limit. A bucket hardly refills during a test.
 func fleetRules() (rules []headgate.Rule) {
 	for _, limit := range []headgate.Limit{
 		{Algorithm: headgate.FixedWindow, Count: fleetLimit, Window: 100 * 24 * time.Hour, Align: headgate.OnClock},
@@ -46,7 +46,7 @@ func (m *member) check(t *testing.T, kind, user string, cost int64) headgate.Dec
 	return d
 }
 
-// newMembers starts nodes on one Redis, with the default options. They connect when they are asked.
+// newMembers starts nodes on one Redis, with the default options. They connect on their first check.
 func newMembers(t *testing.T, redis *testenv.Server, n int) []*member {
 	t.Helper()
 	members := make([]*member, n)
@@ -63,8 +63,8 @@ func newMembers(t *testing.T, redis *testenv.Server, n int) []*member {
 	return members
 }
 
-// newFleet starts nodes on one Redis, and returns when each of them knows of all, and which of them it is: its place it learns a moment
-// later than their number, and what does not divide evenly is dealt by places.
+// newFleet starts nodes on one Redis, and returns when each of them knows the number of nodes and its own rank. A node learns its rank
+// later than the number, and units that do not divide evenly are distributed by rank.
 func newFleet(t *testing.T, redis *testenv.Server) []*member {
 	t.Helper()
 	fleet := newMembers(t, redis, fleetSize)
@@ -73,17 +73,17 @@ func newFleet(t *testing.T, redis *testenv.Server) []*member {
 			return m.inner.Ready(t.Context()) == nil && m.inner.Nodes() == fleetSize
 		})
 	}
-	eventually(t, "each node having a place of its own", func() bool { return agreed(t, fleet) })
+	eventually(t, "each node having its own rank", func() bool { return agreed(t, fleet) })
 	return fleet
 }
 
-// decides waits until a node decides by a path.
-func (m *member) decides(t *testing.T, by headgate.Path, user string) {
+// awaitPath waits until a node decides by a path.
+func (m *member) awaitPath(t *testing.T, by headgate.Path, user string) {
 	t.Helper()
 	eventually(t, "a decision by path "+string(by), func() bool { return m.check(t, fleetRules()[0].ID, user, 1).Path == by })
 }
 
-// eventually waits for something to happen.
+// eventually waits up to 20 seconds for a condition.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !happened(); time.Sleep(5 * time.Millisecond) {
@@ -93,12 +93,12 @@ func eventually(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// judgeFleet has each node admit all it will of every kind of limit, in units of several costs, while Redis is unavailable, and
-// holds the sum against the limit.
+// judgeFleet has each node admit as much as it will of every kind of limit, in requests of several costs, while Redis is unavailable,
+// and compares the sum with the limit.
 func judgeFleet(t *testing.T, when string, fleet []*member) {
 	t.Helper()
 	for _, m := range fleet {
-		m.decides(t, headgate.PathLocal, "other")
+		m.awaitPath(t, headgate.PathLocal, "other")
 	}
 	for _, rule := range fleetRules() {
 		for _, cost := range []int64{1, 7} {
@@ -123,8 +123,8 @@ func judgeFleet(t *testing.T, when string, fleet []*member) {
 	}
 }
 
-// TestDoubleFault restarts Redis, which comes back empty, and kills it again before or just when all nodes have announced
-// themselves: the first of them see a fleet of one, the next of two. Their shares still add up to the limit.
+// TestDoubleFault restarts Redis without its data and kills it again before or just when all nodes have announced themselves:
+// the first node sees a fleet of one, the next a fleet of two. Their shares still add up to the limit.
 func TestDoubleFault(t *testing.T) {
 	t.Parallel()
 	for _, announced := range []int{1, 4, fleetSize} {
@@ -133,15 +133,15 @@ func TestDoubleFault(t *testing.T) {
 			redis := startRedis(t)
 			fleet := newFleet(t, redis)
 			for _, m := range fleet {
-				m.decides(t, headgate.PathStore, "other")
+				m.awaitPath(t, headgate.PathStore, "other")
 			}
 			redis.Kill()
 			judgeFleet(t, "first outage", fleet)
 			for fault := range size(1, 4) {
 				redis.Restart(t)
 				for _, m := range fleet[:announced] {
-					eventually(t, "answer after the restart", func() bool { return m.inner.Ready(t.Context()) == nil })
-					m.decides(t, headgate.PathStore, "other")
+					eventually(t, "response after the restart", func() bool { return m.inner.Ready(t.Context()) == nil })
+					m.awaitPath(t, headgate.PathStore, "other")
 				}
 				redis.Kill()
 				judgeFleet(t, "outage "+strconv.Itoa(fault+2), fleet)
@@ -150,8 +150,8 @@ func TestDoubleFault(t *testing.T) {
 	}
 }
 
-// TestOutageOfIdleFleet takes Redis from nodes that have decided nothing yet: what Redis told them of each other counts from the first
-// decision on.
+// TestOutageOfIdleFleet makes Redis unavailable to nodes that have decided nothing yet: the size of the fleet that Redis reported counts
+// from the first decision on.
 func TestOutageOfIdleFleet(t *testing.T) {
 	t.Parallel()
 	for how, fail := range map[string]func(*testenv.Server){"killed": (*testenv.Server).Kill, "hanging": (*testenv.Server).Pause} {

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/retryafter"
 )
 
-// TestDraftIsRead has a client that waits as RateLimit says meet a server that writes each version of the draft.
-func TestDraftIsRead(t *testing.T) {
+// TestClientReadsAllDrafts: a client that waits as RateLimit says works with each version of the draft.
+func TestClientReadsAllDrafts(t *testing.T) {
 	t.Parallel()
 	for name, version := range map[string]httplimit.DraftVersion{"draft-11": httplimit.Draft11, "draft-next": httplimit.DraftNext} {
 		limiter := newLimiter(t, memstore.New(memstore.Options{}), headgate.Rule{ID: "ip", By: []string{"ip"}, Limit: headgate.PerHour(1)})
@@ -30,10 +30,10 @@ func TestDraftIsRead(t *testing.T) {
 		})
 		server := httptest.NewServer(limit(http.NotFoundHandler()))
 		ctx, cancel := context.WithCancel(t.Context())
-		var told retryafter.Retry
+		var retry retryafter.Retry
 		client := &http.Client{Transport: retryafter.New(nil, retryafter.Options{MaxWait: 2 * time.Hour, OnRetry: func(r retryafter.Retry) {
-			told = r
-			cancel() // rather than wait
+			retry = r
+			cancel() // instead of waiting
 		}})}
 		for range 2 {
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
@@ -45,15 +45,15 @@ func TestDraftIsRead(t *testing.T) {
 			}
 		}
 		server.Close()
-		t.Logf("%s: waits %s by %q", name, told.Wait, told.Header)
-		if told.Header != "RateLimit" || told.Wait < time.Hour-time.Minute {
-			t.Errorf("%s: the client waits %s by %q, want an hour by RateLimit", name, told.Wait, told.Header)
+		t.Logf("%s: waits %s by %q", name, retry.Wait, retry.Header)
+		if retry.Header != "RateLimit" || retry.Wait < time.Hour-time.Minute {
+			t.Errorf("%s: the client waits %s by %q, want an hour by RateLimit", name, retry.Wait, retry.Header)
 		}
 	}
 }
 
-// TestDraftVersions asks servers with each version of the draft, and the older draft beside it, for the headers of a client: by
-// forward-auth and in the answer of the check API alike.
+// TestDraftVersions checks the headers of servers with each version of the draft, and with the older draft in addition: those of
+// forward-auth and those in the response of the check API.
 func TestDraftVersions(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
@@ -95,15 +95,15 @@ func TestDraftVersions(t *testing.T) {
 			}
 			_ = response.Body.Close()
 			judge("forward-auth", response.Header.Get)
-			answer, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", `{"attributes": {"user": "ada"}}`)
+			body, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", `{"attributes": {"user": "ada"}}`)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var said struct{ Headers map[string]string }
-			if err := json.Unmarshal(answer, &said); err != nil {
+			var decision struct{ Headers map[string]string }
+			if err := json.Unmarshal(body, &decision); err != nil {
 				t.Fatal(err)
 			}
-			judge("JSON", func(name string) string { return said.Headers[name] })
+			judge("JSON", func(name string) string { return decision.Headers[name] })
 		})
 	}
 }

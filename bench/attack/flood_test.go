@@ -20,46 +20,46 @@ import (
 	"github.com/headgate/headgate/bench/internal/fleet"
 )
 
-// The figures by which a flood is judged. A server under attack may hold what it was sent, twice: as it arrived, and in one
-// piece or decoded. The garbage collector lets the heap grow to twice of that before it collects. Connections and goroutines
-// need the allowance. Streams and batches may have 4,096 checks in flight besides, of 25 kB each, which the collector doubles as well.
+// Bounds on the memory of a server under attack. It may hold twice what it was sent: as received, and reassembled or decoded. The
+// garbage collector lets the heap grow to twice that. The allowance is for connections and goroutines. Streams and batches may also
+// have 4,096 checks of 25 kB in flight, which the collector doubles as well.
 const (
 	floodHoldings        = 4
 	floodAllowance       = 96 << 20
 	floodStreamAllowance = 256 << 20
 )
 
-// streamMessages are sent in each stream, one after the other.
+// streamMessages is the number of messages sent in each stream.
 const streamMessages = 4
 
-// floodEntrance is where a request is received and decoded.
-type floodEntrance struct {
+// floodTarget is an endpoint that receives and decodes requests.
+type floodTarget struct {
 	grpc bool
 	path string
-	// streams means that several messages follow one another in a call.
+	// streams means that a call has several messages.
 	streams bool
-	// many means that it has thousands of checks in flight.
-	many bool
-	// lone means that a message is one request. Of these only the most attributes are tried in the short form.
-	lone   bool
+	// concurrent means that it has thousands of checks in flight.
+	concurrent bool
+	// single means that a message is one request. In the short form only tinyAttributes is tried for these.
+	single bool
 	shapes map[string][]byte
 }
 
 // TestFlood sends the largest messages that are accepted, filled with as many items, attributes or levels as fit, over several
-// connections with many calls each, and reads no answer. Memory must grow in proportion to what was sent, and other clients
-// must be answered meanwhile.
+// connections with many calls each, and reads no response. Memory must grow in proportion to the bytes sent, and other clients
+// must be served during the attack.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
-	for name, e := range floodEntrances() {
+	for name, e := range floodTargets() {
 		for shape, body := range e.shapes {
-			if e.lone && shape != tinyAttributes && !long() {
+			if e.single && shape != tinyAttributes && !long() {
 				continue
 			}
 			t.Run(name+"/"+shape, func(t *testing.T) { //nolint:paralleltest // each measures a server, and together they would take all memory
 				n := startServer(t, "redis: {address: \"redis://"+redis.Addr()+"\"}\n", "rules: [{id: all, by: [ip], limit: 1000000/hour}]\n")
 				f := flood{
-					floodEntrance: e, node: n, body: body, gzip: shape == gzipBomb, connections: size(4, 8), calls: size(16, 64), rounds: size(1, 4),
+					floodTarget: e, node: n, body: body, gzip: shape == gzipBomb, connections: size(4, 8), calls: size(16, 64), rounds: size(1, 4),
 				}
 				if e.streams {
 					f.rounds = 1 // a call sends more messages instead
@@ -72,15 +72,15 @@ func TestFlood(t *testing.T) {
 
 // flood is one attack on one server.
 type flood struct {
-	floodEntrance
+	floodTarget
 	node                       *fleet.Node
 	body                       []byte
 	gzip                       bool
 	connections, calls, rounds int
-	// hold means that calls stay open, with their answers unread.
-	hold   bool
-	sent   atomic.Int64
-	denied sync.Map // of string: what the server answered
+	// hold means that calls stay open, with their responses unread.
+	hold    bool
+	sent    atomic.Int64
+	replies sync.Map // of string: status and message
 }
 
 func (f *flood) run(t *testing.T) {
@@ -91,11 +91,11 @@ func (f *flood) run(t *testing.T) {
 	defer others.Wait()
 	defer attack.Wait()
 	defer cancel()
-	var answered, failed atomic.Int64
+	var checked, failed atomic.Int64
 	others.Go(func() {
 		for first := true; first || ctx.Err() == nil; first = false {
 			_, err := f.node.Fetch(t.Context(), http.MethodPost, f.node.HTTP, "/v1/check", `{"attributes": {"ip": "192.0.2.9"}}`)
-			if answered.Add(1); err != nil {
+			if checked.Add(1); err != nil {
 				failed.Add(1)
 				t.Log(err)
 			}
@@ -118,21 +118,21 @@ func (f *flood) run(t *testing.T) {
 	cancel()
 	others.Wait()
 	sent := f.sent.Load()
-	most := floodHoldings*min(sent, int64(f.calls*len(f.body))) + floodAllowance
-	if f.many {
-		most += floodStreamAllowance - floodAllowance
+	maxGrowth := floodHoldings*min(sent, int64(f.calls*len(f.body))) + floodAllowance
+	if f.concurrent {
+		maxGrowth += floodStreamAllowance - floodAllowance
 	}
-	t.Logf("%d MiB before, %d MiB at the peak, %d MiB after; %d MiB sent in calls of %d kB; %d other checks; server said %v",
-		before>>20, peak>>20, after>>20, sent>>20, len(f.body)>>10, answered.Load(), f.answers())
-	if peak-before > most {
-		t.Errorf("memory grew by %d MiB, of at most %d", (peak-before)>>20, most>>20)
+	t.Logf("%d MiB before, %d MiB at the peak, %d MiB after; %d MiB sent in calls of %d kB; %d other checks; replies %v",
+		before>>20, peak>>20, after>>20, sent>>20, len(f.body)>>10, checked.Load(), f.sampleReplies())
+	if peak-before > maxGrowth {
+		t.Errorf("memory grew by %d MiB, of at most %d", (peak-before)>>20, maxGrowth>>20)
 	}
-	if answered.Load() == 0 || failed.Load() > 0 {
-		t.Errorf("of %d checks of another client %d were not answered", answered.Load(), failed.Load())
+	if checked.Load() == 0 || failed.Load() > 0 {
+		t.Errorf("of %d checks of another client %d failed", checked.Load(), failed.Load())
 	}
 }
 
-// settle waits until the flood is over, or nothing more is accepted.
+// settle waits until the flood is over, or the server accepts no more bytes.
 func (f *flood) settle(ctx context.Context, attack *sync.WaitGroup) {
 	over := make(chan struct{})
 	go func() {
@@ -151,7 +151,7 @@ func (f *flood) settle(ctx context.Context, attack *sync.WaitGroup) {
 	}
 }
 
-// client has one connection, on which the server may send next to nothing: answers stay with it.
+// client returns a client with a minimal receive window, so that responses stay in the server.
 func (f *flood) client() *http.Client {
 	transport := &http.Transport{
 		HTTP2:           &http.HTTP2Config{MaxReceiveBufferPerStream: 1},
@@ -163,7 +163,7 @@ func (f *flood) client() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// call sends the body once, or in a stream over and over, and leaves the answer unread.
+// call sends the body once, or several times in a stream, and does not read the response.
 func (f *flood) call(ctx context.Context, client *http.Client) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -193,11 +193,11 @@ func (f *flood) call(ctx context.Context, client *http.Client) {
 	response, err := client.Do(request)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.denied.Store(fmt.Sprintf("%.150s", err), true)
+			f.replies.Store(fmt.Sprintf("%.150s", err), true)
 		}
 		return
 	}
-	f.denied.Store(strings.TrimSpace(strconv.Itoa(response.StatusCode)+" "+response.Header.Get("Grpc-Status")+" "+
+	f.replies.Store(strings.TrimSpace(strconv.Itoa(response.StatusCode)+" "+response.Header.Get("Grpc-Status")+" "+
 		response.Header.Get("Grpc-Message")), true)
 	if f.streams || f.hold {
 		<-ctx.Done()
@@ -205,7 +205,7 @@ func (f *flood) call(ctx context.Context, client *http.Client) {
 	_ = response.Body.Close()
 }
 
-// message returns the five bytes before a message of gRPC.
+// message returns the five-byte prefix of a gRPC message.
 func (f *flood) message() io.Reader {
 	flags := byte(0)
 	if f.gzip {
@@ -214,16 +214,16 @@ func (f *flood) message() io.Reader {
 	return bytes.NewReader(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(f.body))))
 }
 
-func (f *flood) answers() []string {
+func (f *flood) sampleReplies() []string {
 	var all []string
-	f.denied.Range(func(text, _ any) bool {
+	f.replies.Range(func(text, _ any) bool {
 		all = append(all, text.(string))
 		return len(all) < 5
 	})
 	return all
 }
 
-// countedReader counts what is read of it.
+// countedReader counts the bytes read.
 type countedReader struct {
 	io.Reader
 	n *atomic.Int64
@@ -235,15 +235,15 @@ func (c *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stalledReader has no end until ctx does.
-type stalledReader struct{ ctx context.Context } //nolint:containedctx // it is one request's
+// stalledReader blocks until ctx ends.
+type stalledReader struct{ ctx context.Context } //nolint:containedctx // of one request
 
 func (s stalledReader) Read([]byte) (int, error) {
 	<-s.ctx.Done()
 	return 0, io.EOF
 }
 
-// processMemory returns what a process holds of physical memory, and the most that it held.
+// processMemory returns the resident memory of a process, and its peak.
 func processMemory(t *testing.T, pid int) (now, peak int64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -11,16 +11,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// largestMessage is of a message of gRPC and of a batch over HTTP; a request over HTTP may have 64 kB.
+// largestMessage is the size of a gRPC message and of a batch over HTTP; largestBody that of a single request over HTTP.
 const (
 	largestMessage = 1<<20 - 64
 	largestBody    = 64<<10 - 64
 )
 
-// tinyAttributes are as many as fit.
+// tinyAttributes is the shape with as many attributes as fit.
 const tinyAttributes = "tiny attributes"
 
-// gzipBomb is what a few hundred kilobytes become 256 MiB by, where they are decompressed.
+// gzipBomb is the shape of a few hundred kilobytes that decompress to 256 MiB.
 const gzipBomb = "gzip bomb"
 
 func gzipped() []byte {
@@ -28,20 +28,20 @@ func gzipped() []byte {
 	w := gzip.NewWriter(&b)
 	zeros := make([]byte, 1<<20)
 	for range 256 {
-		_, _ = w.Write(zeros) // a Buffer takes everything
+		_, _ = w.Write(zeros) // a Buffer never fails
 	}
 	_ = w.Close()
 	return b.Bytes()
 }
 
-// floodEntrances returns all places where requests are decoded, and what to flood them with.
-func floodEntrances() map[string]floodEntrance {
-	all := map[string]floodEntrance{}
+// floodTargets returns all endpoints that decode requests, and the bodies to send.
+func floodTargets() map[string]floodTarget {
+	all := map[string]floodTarget{}
 	compressed := gzipped()
 	for name, e := range map[string]struct {
 		path    string
 		streams bool
-		// before is a part that must be there; item is the field of a repeated message, request those between it and the
+		// before is a required prefix; item is the field of a repeated message, request are the fields between it and the
 		// attributes' field.
 		before       []byte
 		item         protowire.Number
@@ -80,30 +80,30 @@ func floodEntrances() map[string]floodEntrance {
 			shapes["full requests"] = append(bytes.Clone(e.before), bytes.Repeat(one, min(1_000, largestMessage/len(one)))...)
 		}
 		shapes[gzipBomb] = compressed
-		all[name] = floodEntrance{
-			grpc: true, path: e.path, streams: e.streams, many: e.streams || name == "CheckBatch",
-			lone: len(e.request) == 0 || name == "Reserve", shapes: shapes,
+		all[name] = floodTarget{
+			grpc: true, path: e.path, streams: e.streams, concurrent: e.streams || name == "CheckBatch",
+			single: len(e.request) == 0 || name == "Reserve", shapes: shapes,
 		}
 	}
-	for path, most := range map[string]int{"/v1/check": largestBody, "/v1/check/batch": largestMessage, "/v1/commit": largestBody} {
-		shapes := floodDocuments(most)
+	for path, maxSize := range map[string]int{"/v1/check": largestBody, "/v1/check/batch": largestMessage, "/v1/commit": largestBody} {
+		shapes := floodDocuments(maxSize)
 		shapes[gzipBomb] = compressed
-		all["HTTP "+path] = floodEntrance{path: path, lone: most == largestBody, shapes: shapes}
+		all["HTTP "+path] = floodTarget{path: path, single: maxSize == largestBody, shapes: shapes}
 	}
 	return all
 }
 
-// floodDocuments returns bodies of JSON.
-func floodDocuments(most int) map[string][]byte {
+// floodDocuments returns JSON bodies of at most maxSize bytes.
+func floodDocuments(maxSize int) map[string][]byte {
 	var attributes, unknown strings.Builder
-	for i := 0; attributes.Len() < most-40; i++ {
+	for i := 0; attributes.Len() < maxSize-40; i++ {
 		fmt.Fprintf(&attributes, `"%x":"",`, i)
 	}
-	for i := 0; unknown.Len() < most-10; i++ {
+	for i := 0; unknown.Len() < maxSize-10; i++ {
 		fmt.Fprintf(&unknown, `"%x":0,`, i)
 	}
 	repeat := func(begin, item, end string) []byte {
-		return []byte(begin + strings.Repeat(item+",", (most-len(begin)-len(end))/(len(item)+1)-1) + item + end)
+		return []byte(begin + strings.Repeat(item+",", (maxSize-len(begin)-len(end))/(len(item)+1)-1) + item + end)
 	}
 	first, _, _ := strings.Cut(attributes.String(), `,"80"`) // 128 of them
 	one := `{"attributes":{` + first + `}}`
@@ -114,9 +114,9 @@ func floodDocuments(most int) map[string][]byte {
 		tinyAttributes:       []byte(`{"attributes":{` + strings.TrimSuffix(attributes.String(), ",") + `}}`),
 		"repeated attribute": repeat(`{"attributes":{`, `"a":"b"`, `}}`),
 		"repeated member":    repeat(`{`, `"attributes":{"a":"b"}`, `}`),
-		"huge value":         []byte(`{"attributes":{"a":"` + strings.Repeat("x", most-30) + `"}}`),
+		"huge value":         []byte(`{"attributes":{"a":"` + strings.Repeat("x", maxSize-30) + `"}}`),
 		"unknown members":    []byte(`{` + strings.TrimSuffix(unknown.String(), ",") + `}`),
-		"nested":             []byte(`{"attributes":` + strings.Repeat("[", most/2-10) + strings.Repeat("]", most/2-10) + `}`),
+		"nested":             []byte(`{"attributes":` + strings.Repeat("[", maxSize/2-10) + strings.Repeat("]", maxSize/2-10) + `}`),
 	}
 }
 
@@ -124,7 +124,7 @@ func protoField(number protowire.Number, content []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), content)
 }
 
-// protoPair is one entry of a map of strings, or of a descriptor.
+// protoPair returns one entry of a map of strings, or of a descriptor.
 func protoPair(number protowire.Number, name, value string) []byte {
 	var content []byte
 	if name != "" {
@@ -136,12 +136,12 @@ func protoPair(number protowire.Number, name, value string) []byte {
 	return protoField(number, content)
 }
 
-// protoPairs returns up to n with names of their own, of at most so many bytes.
-func protoPairs(number protowire.Number, n, most int) []byte {
+// protoPairs returns up to n pairs with different names, of at most maxSize bytes.
+func protoPairs(number protowire.Number, n, maxSize int) []byte {
 	var all []byte
 	for i := range n {
 		next := protoPair(number, fmt.Sprintf("%x", i), "")
-		if len(all)+len(next) > most-100 {
+		if len(all)+len(next) > maxSize-100 {
 			break
 		}
 		all = append(all, next...)

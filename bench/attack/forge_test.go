@@ -18,18 +18,18 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// A token's layout is public: a version, a nonce of 8 bytes, what was reserved, and 16 bytes of a signature.
+// The layout of a token is public: a version, a nonce of 8 bytes, the reservation, and 16 bytes of a signature.
 const (
 	tokenNonce = 8
 	tokenMAC   = 16
 )
 
-// forgeRules has a limit that cancels give back to at once, so that a forged cancel is seen.
+// forgeRules has a limit that a cancel refunds at once, so that a forged cancel has an effect.
 const forgeRules = `rules:
   - {id: posts, by: [user], limit: {algorithm: sliding_log, rate: 20/hour}}
 `
 
-// reply is what the service answers.
+// reply is a response of the service.
 type reply struct {
 	status      int
 	Allowed     bool
@@ -39,7 +39,7 @@ type reply struct {
 	Detail      string
 }
 
-// post asks a server over HTTP.
+// post sends a JSON request to a server.
 func post(t *testing.T, node *fleet.Node, path, body string) (r reply) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+node.HTTP+path, strings.NewReader(body))
@@ -67,7 +67,7 @@ func redisConfig(redis *testenv.Server) string {
 	return fmt.Sprintf("redis: {address: %q, deadline: 1s}\n", "redis://"+redis.Addr())
 }
 
-// allowed counts how many of n requests pass.
+// allowed sends n requests and returns how many were allowed.
 func allowed(t *testing.T, node *fleet.Node, user string, n int) (passed int) {
 	t.Helper()
 	for range n {
@@ -92,8 +92,8 @@ func settle(t *testing.T, node *fleet.Node, operation, token string) reply {
 	return post(t, node, "/v1/"+operation, fmt.Sprintf(`{"reservation": %q}`, token))
 }
 
-// TestForgedReservation cancels reservations that nobody made, with every key that an attacker knows, on servers without a
-// secret_file: each would give back what was spent.
+// TestForgedReservation cancels forged reservations, signed with every key that an attacker may know, on servers without a
+// secret_file. Each would refund spent units.
 func TestForgedReservation(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
@@ -103,41 +103,41 @@ func TestForgedReservation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tried, taken, passed := 0, 0, 0
+	attempts, taken, passed := 0, 0, 0
 	for range size(5, 50) {
 		for _, key := range guesses() {
 			forged := slices.Clone(token)
 			for i := range tokenNonce {
-				forged[1+i] = byte(rand.IntN(256)) // another reservation of the same units
+				forged[1+i] = byte(rand.IntN(256)) // another reservation of the same cost
 			}
 			forged = append(forged[:len(forged)-tokenMAC], signed(key, forged[:len(forged)-tokenMAC])...)
-			tried++
+			attempts++
 			if settle(t, one, "cancel", base64.RawURLEncoding.EncodeToString(forged)).status == http.StatusOK {
 				taken++
 				passed += allowed(t, one, "mallory", 20)
 			}
 		}
 	}
-	t.Logf("%d forged cancels: %d taken, %d passed beyond a limit of 20 that was used up", tried, taken, passed)
+	t.Logf("%d forged cancels: %d accepted, %d requests allowed over an exhausted limit of 20", attempts, taken, passed)
 	if taken > 0 || passed > 0 {
-		t.Errorf("%d of %d forged tokens were taken, %d passed", taken, tried, passed)
+		t.Errorf("%d of %d forged tokens were accepted, %d requests allowed", taken, attempts, passed)
 	}
 	if r := settle(t, two, "cancel", genuine); r.status != http.StatusOK {
-		t.Errorf("another node does not take the genuine token: %+v", r)
+		t.Errorf("another node rejects the genuine token: %+v", r)
 	}
 	if n := allowed(t, two, "mallory", 30); n != 20 {
-		t.Errorf("%d of 20 passed after the genuine cancel", n)
+		t.Errorf("%d of 20 allowed after the genuine cancel", n)
 	}
 }
 
-// signed is the end of a token.
+// signed returns the signature of a token.
 func signed(key, body []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(body)
 	return mac.Sum(nil)[:tokenMAC]
 }
 
-// guesses are keys that an attacker knows: constants of the code, names that answers show, and what may be derived from nothing.
+// guesses returns keys that an attacker may know: constants of the code, names in responses, and trivial keys.
 func guesses() [][]byte {
 	keys := [][]byte{nil}
 	for _, name := range []string{"", "reservation", "reservation\x00", "reservation\x00headgate", "headgate", "posts", "hg2:headgate:key", "key"} {
@@ -155,7 +155,7 @@ func signedWhole(key []byte, text string) []byte {
 	return mac.Sum(nil)
 }
 
-// TestReservationOfAnotherNamespace settles a genuine token with servers of another namespace that share Redis and secret_file.
+// TestReservationOfAnotherNamespace settles a genuine token at servers of another namespace that share Redis and secret_file.
 func TestReservationOfAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
@@ -175,14 +175,14 @@ func TestReservationOfAnotherNamespace(t *testing.T) {
 				}
 			}
 			if n := allowed(t, there, "ann", 20); n != 0 {
-				t.Errorf("%d passed beyond the limit", n)
+				t.Errorf("%d allowed over the limit", n)
 			}
 		})
 	}
 }
 
-// TestCommitDeniesForAges commits far more than was reserved, on somebody else's account.
-func TestCommitDeniesForAges(t *testing.T) {
+// TestHugeCommitDoesNotLockOut commits far more than was reserved, for another user.
+func TestHugeCommitDoesNotLockOut(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []string{
 		"100/hour", "{algorithm: fixed_window, rate: 100/hour}", "{algorithm: sliding_window, rate: 100/hour}",
@@ -205,9 +205,9 @@ func TestCommitDeniesForAges(t *testing.T) {
 	}
 }
 
-// TestReserveWithoutKey asks a server that has never reached Redis. It must not sign with a key that anybody knows, nor stop to
-// decide.
-func TestReserveWithoutKey(t *testing.T) {
+// TestReserveWithoutSigningKey reserves at a server that has never reached Redis. It must not sign with a guessable key, and must still
+// decide checks.
+func TestReserveWithoutSigningKey(t *testing.T) {
 	t.Parallel()
 	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+testenv.FreeAddress(t)), forgeRules)
 	r := post(t, node, "/v1/reserve", `{"attributes": {"user": "ann"}}`)
@@ -215,6 +215,6 @@ func TestReserveWithoutKey(t *testing.T) {
 		t.Errorf("reserve: %+v", r)
 	}
 	if n := allowed(t, node, "ann", 30); n != 20 {
-		t.Errorf("%d of 20 passed by the local share", n)
+		t.Errorf("%d of 20 allowed by the local fallback share", n)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// change sends one request to the admin API of the first server, and returns what it answers, 429 included.
-func (c *controlled) change(token, method, path, body string) (status int, retryAfter, detail string) {
+// change sends one request to the admin API of the first server and returns the response, including 429.
+func (c *controlPlane) change(token, method, path, body string) (status int, retryAfter, detail string) {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, "http://"+c.admins[0]+"/v1/rate-limit"+path, strings.NewReader(body))
 	if err != nil {
@@ -27,12 +27,12 @@ func (c *controlled) change(token, method, path, body string) (status int, retry
 	return response.StatusCode, response.Header.Get("Retry-After"), string(text)
 }
 
-// A tenant's editor changes the same things over and over. The history and the audit keep all of it, so how much can be changed is
-// bounded: by time and not by space, since what makes room for new entries would be a way to get rid of old ones.
+// TestTenantFillsTheHistory: a tenant's editor repeats the same changes. The history and the audit keep all of them, so changes are
+// limited: by time and not by space, since evicting entries would be a way to remove old ones.
 func TestTenantFillsTheHistory(t *testing.T) {
-	const most = 50_000 // changes a day, by default
-	c := startControlled(t)
-	if status, text := c.ask(0, c.editors[0], "POST", "/rules", `{"id": "api", "by": ["tenant", "user"], "limit": "1000/minute"}`); status != http.StatusCreated {
+	const maxChanges = 50_000 // changes a day, by default
+	c := startControlPlane(t)
+	if status, text := c.send(0, c.editors[0], "POST", "/rules", `{"id": "api", "by": ["tenant", "user"], "limit": "1000/minute"}`); status != http.StatusCreated {
 		t.Fatalf("%d: %s", status, text)
 	}
 	overrides := func(n, limit int) string {
@@ -57,7 +57,7 @@ func TestTenantFillsTheHistory(t *testing.T) {
 		}
 	}
 	entries := c.count("SELECT count(*) FROM rate_limit_rule_audit WHERE tenant = 'acme'")
-	t.Logf("9000 overrides changed over and over: %d times, %d rejected, %d audit entries; Retry-After: %s; %s", accepted, rejected, entries, wait, detail)
+	t.Logf("9000 overrides changed repeatedly: %d times, %d rejected, %d audit entries; Retry-After: %s; %s", accepted, rejected, entries, wait, detail)
 	if accepted != 5 || entries != 1+5*9_000 {
 		t.Errorf("%d changes of 9000 overrides accepted, %d audit entries: want 5, %d", accepted, entries, 1+5*9_000)
 	}
@@ -65,7 +65,7 @@ func TestTenantFillsTheHistory(t *testing.T) {
 	if seconds, err := strconv.Atoi(wait); err != nil || seconds < 1 || seconds > 86_400 {
 		t.Errorf("Retry-After: %q", wait)
 	}
-	// What is left can be used, and then changes are possible at the pace of the quota, one by one.
+	// The rest of the quota can be used, and then changes are possible at the rate of the quota.
 	left := 0
 	for i := range size(6, 8) {
 		if status, _, _ := c.change(c.editors[i], "POST", "/overrides", overrides(1_000, 20+i)); status == http.StatusOK {
@@ -73,16 +73,16 @@ func TestTenantFillsTheHistory(t *testing.T) {
 		}
 	}
 	if left > 5 {
-		t.Errorf("%d more changes of 1000 overrides were accepted, want 5 at most", left)
+		t.Errorf("%d more changes of 1000 overrides were accepted, want at most 5", left)
 	}
-	if entries := c.count("SELECT count(*) FROM rate_limit_rule_audit WHERE tenant = 'acme'"); entries > most+500 { // some drain meanwhile
-		t.Errorf("%d audit entries, want %d", entries, most)
+	if entries := c.count("SELECT count(*) FROM rate_limit_rule_audit WHERE tenant = 'acme'"); entries > maxChanges+500 { // the quota refills during the test
+		t.Errorf("%d audit entries, want %d", entries, maxChanges)
 	}
-	// Neither operators nor other tenants are held up.
+	// Operators are not limited.
 	if status, _, text := c.change(c.operator, "POST", "/overrides", overrides(1_000, 50)); status != http.StatusOK {
 		t.Errorf("an operator: %d: %s", status, text)
 	}
 	if n := c.count("SELECT count(*) FROM rate_limit_rule_audit WHERE actor = 'eve0' AND object = 'rule'"); n != 1 {
-		t.Errorf("%d entries of the first change, want one", n)
+		t.Errorf("%d entries of the first change, want 1", n)
 	}
 }

@@ -30,33 +30,33 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// sighting is one request as a client makes it, whichever way it arrives.
-type sighting struct{ method, path, ip, key string }
+// clientRequest is one request as a client makes it, whichever entry point receives it.
+type clientRequest struct{ method, path, ip, key string }
 
-// entrance is a way to ask whether a request may pass.
-type entrance struct {
+// entryPoint is one way to check a request.
+type entryPoint struct {
 	name string
-	// asks reports whether the request passed.
-	asks func(t *testing.T, s sighting) bool
-	// sees says what of a request the entrance can tell.
-	sees string
+	// check reports whether the request was allowed.
+	check func(t *testing.T, s clientRequest) bool
+	// attributes lists the attributes of a request that the entry point sees.
+	attributes string
 }
 
-// identityConfig says where keys are and whom to trust: everybody here is a proxy on this machine.
+// identityConfig locates API keys and trusts all proxies on this machine.
 const identityConfig = `identity: {trusted_proxies: [127.0.0.0/8], api_key: {header: X-API-Key}}
 `
 
-// entrances are all ways into one namespace: a service, and programs of their own that use the library.
-func entrances(t *testing.T, redis *testenv.Server, node *fleet.Node, rules ...headgate.Rule) []entrance {
+// entryPoints returns all entry points of one namespace: those of a service, and programs that use the library.
+func entryPoints(t *testing.T, redis *testenv.Server, node *fleet.Node, rules ...headgate.Rule) []entryPoint {
 	t.Helper()
-	who, err := identity.New(identity.Options{
+	resolver, err := identity.New(identity.Options{
 		TrustedProxies: loopback, APIKey: identity.APIKey{Header: "X-API-Key"}, Log: quiet(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(who.Close)
-	limiter := newLimiter(t, patientStore(t, redis), rules...)
+	t.Cleanup(resolver.Close)
+	limiter := newLimiter(t, longDeadlineStore(t, redis), rules...)
 	conn, err := grpc.NewClient(node.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -68,48 +68,48 @@ func entrances(t *testing.T, redis *testenv.Server, node *fleet.Node, rules ...h
 	}
 	t.Cleanup(remote.Close)
 	checks := checkv1.NewCheckServiceClient(conn)
-	return []entrance{
-		{"middleware", limited(limiter, who), "method path ip key"},
-		{"middleware with client", limited(remote, who), "method path ip key"},
-		{"interceptor", interceptor(t, limiter, who), "ip key"},
+	return []entryPoint{
+		{"middleware", limited(limiter, resolver), "method path ip key"},
+		{"middleware with client", limited(remote, resolver), "method path ip key"},
+		{"interceptor", interceptor(t, limiter, resolver), "ip key"},
 		{"forward-auth", forwardAuth(node), "method path ip key"},
-		{"JSON", func(t *testing.T, s sighting) bool {
+		{"JSON", func(t *testing.T, s clientRequest) bool {
 			return post(t, node, "/v1/check", fmt.Sprintf(`{"attributes": {"method": %q, "path": %q, "ip": %q, "api_key": %q}}`,
 				s.method, s.path, s.ip, s.key)).Allowed
 		}, "method path ip key"},
-		{"JSON batch", func(t *testing.T, s sighting) bool {
+		{"JSON batch", func(t *testing.T, s clientRequest) bool {
 			text, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check/batch",
 				fmt.Sprintf(`{"requests": [{"attributes": {"method": %q, "path": %q, "ip": %q, "api_key": %q}}]}`, s.method, s.path, s.ip, s.key))
-			var said struct{ Responses []reply }
+			var batch struct{ Responses []reply }
 			if err == nil {
-				err = json.Unmarshal(text, &said)
+				err = json.Unmarshal(text, &batch)
 			}
-			if err != nil || len(said.Responses) != 1 {
+			if err != nil || len(batch.Responses) != 1 {
 				t.Fatalf("%v: %s", err, text)
 			}
-			return said.Responses[0].Allowed
+			return batch.Responses[0].Allowed
 		}, "method path ip key"},
-		{"JSON reserve", func(t *testing.T, s sighting) bool {
+		{"JSON reserve", func(t *testing.T, s clientRequest) bool {
 			return post(t, node, "/v1/reserve", fmt.Sprintf(`{"attributes": {"method": %q, "path": %q, "ip": %q, "api_key": %q}}`,
 				s.method, s.path, s.ip, s.key)).Allowed
 		}, "method path ip key"},
-		{"gRPC", func(t *testing.T, s sighting) bool {
+		{"gRPC", func(t *testing.T, s clientRequest) bool {
 			r, err := checks.Check(t.Context(), s.message())
 			return err == nil && r.GetAllowed()
 		}, "method path ip key"},
-		{"gRPC stream", func(t *testing.T, s sighting) bool { return streamed(t, checks, s) }, "method path ip key"},
-		{"RLS", func(t *testing.T, s sighting) bool { return described(t, conn, s) }, "method path ip key"},
+		{"gRPC stream", func(t *testing.T, s clientRequest) bool { return streamed(t, checks, s) }, "method path ip key"},
+		{"RLS", func(t *testing.T, s clientRequest) bool { return described(t, conn, s) }, "method path ip key"},
 	}
 }
 
-func (s sighting) message() *checkv1.CheckRequest {
+func (s clientRequest) message() *checkv1.CheckRequest {
 	return &checkv1.CheckRequest{Attributes: map[string]string{"method": s.method, "path": s.path, "ip": s.ip, "api_key": s.key}}
 }
 
-// limited asks through a handler behind the middleware.
-func limited(checker httplimit.Checker, who *identity.Resolver) func(*testing.T, sighting) bool {
-	h := httplimit.New(checker, httplimit.Options{Identity: who, Log: quiet()})(http.NotFoundHandler())
-	return func(t *testing.T, s sighting) bool {
+// limited returns a check through a handler behind the middleware.
+func limited(checker httplimit.Checker, resolver *identity.Resolver) func(*testing.T, clientRequest) bool {
+	h := httplimit.New(checker, httplimit.Options{Identity: resolver, Log: quiet()})(http.NotFoundHandler())
+	return func(t *testing.T, s clientRequest) bool {
 		t.Helper()
 		r := httptest.NewRequestWithContext(t.Context(), s.method, "http://api.example/", http.NoBody)
 		r.RequestURI, r.RemoteAddr = s.path, "127.0.0.1:1234"
@@ -124,9 +124,9 @@ func limited(checker httplimit.Checker, who *identity.Resolver) func(*testing.T,
 	}
 }
 
-func interceptor(t *testing.T, limiter *headgate.Limiter, who *identity.Resolver) func(*testing.T, sighting) bool {
+func interceptor(t *testing.T, limiter *headgate.Limiter, resolver *identity.Resolver) func(*testing.T, clientRequest) bool {
 	t.Helper()
-	interceptors, err := grpclimit.New(limiter, grpclimit.Options{Identity: who, Log: quiet()})
+	interceptors, err := grpclimit.New(limiter, grpclimit.Options{Identity: resolver, Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func interceptor(t *testing.T, limiter *headgate.Limiter, who *identity.Resolver
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return func(t *testing.T, s sighting) bool {
+	return func(t *testing.T, s clientRequest) bool {
 		t.Helper()
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", s.ip, "x-api-key", s.key)
 		_, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
@@ -151,8 +151,8 @@ func interceptor(t *testing.T, limiter *headgate.Limiter, who *identity.Resolver
 	}
 }
 
-func forwardAuth(node *fleet.Node) func(*testing.T, sighting) bool {
-	return func(t *testing.T, s sighting) bool {
+func forwardAuth(node *fleet.Node) func(*testing.T, clientRequest) bool {
+	return func(t *testing.T, s clientRequest) bool {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node.HTTP+"/v1/authorize", http.NoBody)
 		if err != nil {
@@ -171,7 +171,7 @@ func forwardAuth(node *fleet.Node) func(*testing.T, sighting) bool {
 	}
 }
 
-func streamed(t *testing.T, checks checkv1.CheckServiceClient, s sighting) bool {
+func streamed(t *testing.T, checks checkv1.CheckServiceClient, s clientRequest) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -189,7 +189,7 @@ func streamed(t *testing.T, checks checkv1.CheckServiceClient, s sighting) bool 
 	return false
 }
 
-func described(t *testing.T, conn *grpc.ClientConn, s sighting) bool {
+func described(t *testing.T, conn *grpc.ClientConn, s clientRequest) bool {
 	t.Helper()
 	d := &ratelimitv3.RateLimitDescriptor{}
 	for _, e := range [][2]string{{"method", s.method}, {"path", s.path}, {"remote_address", s.ip}, {"api_key", s.key}} {
@@ -205,29 +205,29 @@ func described(t *testing.T, conn *grpc.ClientConn, s sighting) bool {
 	return r.GetOverallCode() == rlsv3.RateLimitResponse_OK
 }
 
-// TestOneClient has the same client come in by every entrance, spelled differently each time. It must get its limit once, and not
-// once per entrance; and an override that names it must be found by each.
-func TestOneClient(t *testing.T) {
+// TestClientHasOneCounter sends requests of the same client through every entry point, spelled differently each time. The client must
+// get its limit once in total, not once per entry point.
+func TestClientHasOneCounter(t *testing.T) {
 	t.Parallel()
 	const limit = 10
 	for _, c := range []struct {
 		by    string
 		match string
-		// spellings are of one client.
-		spellings []sighting
-		needs     string // what an entrance must see
+		// spellings are requests of one client.
+		spellings []clientRequest
+		needs     string // attribute that an entry point must see
 	}{
-		{"api_key", "", []sighting{{key: "k-123"}, {key: " k-123 "}}, "key"},
-		{"ip", "", []sighting{{ip: "2001:db8:1:2::1"}, {ip: "2001:db8:1:2:ffff::9"}, {ip: "2001:0DB8:1:2:0::a"}}, "ip"},
-		{"ip", "", []sighting{{ip: "192.0.2.7"}, {ip: "::ffff:192.0.2.7"}}, "ip"},
+		{"api_key", "", []clientRequest{{key: "k-123"}, {key: " k-123 "}}, "key"},
+		{"ip", "", []clientRequest{{ip: "2001:db8:1:2::1"}, {ip: "2001:db8:1:2:ffff::9"}, {ip: "2001:0DB8:1:2:0::a"}}, "ip"},
+		{"ip", "", []clientRequest{{ip: "192.0.2.7"}, {ip: "::ffff:192.0.2.7"}}, "ip"},
 		{
 			"ip, path", "match: {path: /login, method: POST}, ",
-			[]sighting{{path: "/login"}, {path: "//login/"}, {path: "/x/../login"}, {path: "/%6cogin"}, {path: "/login;a=b"}, {path: "/login?x=1"}},
+			[]clientRequest{{path: "/login"}, {path: "//login/"}, {path: "/x/../login"}, {path: "/%6cogin"}, {path: "/login;a=b"}, {path: "/login?x=1"}},
 			"path",
 		},
 		{
 			"ip", "match: {path: /login, method: POST}, ",
-			[]sighting{
+			[]clientRequest{
 				{path: "/login"},
 				{path: "/login?" + strings.Repeat("a", 9_000)},
 				{path: "http://api.example/login"},
@@ -241,10 +241,10 @@ func TestOneClient(t *testing.T) {
 		},
 		{
 			"ip", "match: {path: /login, method: DELETE}, ",
-			[]sighting{{path: "/login?_method=DELETE"}, {path: "/login?_method=delete#"}, {path: "/login?a=b&_method=DELETE"}},
+			[]clientRequest{{path: "/login?_method=DELETE"}, {path: "/login?_method=delete#"}, {path: "/login?a=b&_method=DELETE"}},
 			"path",
 		},
-		{"ip", "match: {method: GET}, ", []sighting{{method: "GET"}, {method: "HEAD"}, {method: "head"}, {method: "get"}}, "method"},
+		{"ip", "match: {method: GET}, ", []clientRequest{{method: "GET"}, {method: "HEAD"}, {method: "head"}, {method: "get"}}, "method"},
 	} {
 		t.Run(c.needs+" "+c.by+" "+c.spellings[0].path+c.spellings[0].ip, func(t *testing.T) {
 			t.Parallel()
@@ -263,30 +263,30 @@ func TestOneClient(t *testing.T) {
 			case "method":
 				rule.Match = headgate.Match{Method: http.MethodGet}
 			}
-			passed, asked := 0, 0
+			passed, sent := 0, 0
 			for range 2 {
-				for _, e := range entrances(t, redis, node, rule) {
-					if !strings.Contains(e.sees, c.needs) {
+				for _, e := range entryPoints(t, redis, node, rule) {
+					if !strings.Contains(e.attributes, c.needs) {
 						continue
 					}
 					for _, s := range c.spellings {
-						asked++
-						if e.asks(t, complete(s)) {
+						sent++
+						if e.check(t, complete(s)) {
 							passed++
 						}
 					}
 				}
 			}
-			t.Logf("by %s: %d of %d passed in all ways together, limit %d", c.by, passed, asked, limit)
+			t.Logf("by %s: %d of %d allowed at all entry points together, limit %d", c.by, passed, sent, limit)
 			if passed != limit {
-				t.Errorf("by %s: %d of %d passed, limit %d", c.by, passed, asked, limit)
+				t.Errorf("by %s: %d of %d allowed, limit %d", c.by, passed, sent, limit)
 			}
 		})
 	}
 }
 
-// complete fills in what a sighting does not care about.
-func complete(s sighting) sighting {
+// complete sets defaults for the attributes that are empty.
+func complete(s clientRequest) clientRequest {
 	if s.method == "" {
 		s.method = http.MethodPost
 	}
@@ -299,11 +299,11 @@ func complete(s sighting) sighting {
 	return s
 }
 
-// TestOverrideOfAKey writes a key into an override, an exemption and a condition as an operator would, in the clear and as its hash.
-// Every entrance must find them, and the explanation too.
-func TestOverrideOfAKey(t *testing.T) {
+// TestOverrideByAPIKey uses a key in an override, an exemption and a condition, in plain text and as its hash. Every entry point and
+// explain must apply them.
+func TestOverrideByAPIKey(t *testing.T) {
 	t.Parallel()
-	for name, written := range map[string]string{"in the clear": "k-123", "hashed": headgate.HashKey("k-123")} {
+	for name, written := range map[string]string{"plain": "k-123", "hashed": headgate.HashKey("k-123")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redis := startRedis(t)
@@ -315,21 +315,21 @@ overrides: [{rule: all, subject: {api_key: %[1]q}, limit: 100/hour}]
 exemptions: [{rule: free, api_key: %[1]q}]
 `, written))
 			deleted := 0
-			for _, e := range entrances(t, redis, node) {
+			for _, e := range entryPoints(t, redis, node) {
 				if strings.HasPrefix(e.name, "middleware") || e.name == "interceptor" {
-					continue // they have rules of their own, but for the client
+					continue // the library's rules have no overrides
 				}
 				for i := range 2 {
-					if !e.asks(t, complete(sighting{key: "k-123"})) {
-						t.Errorf("%s: request %d is denied: the override or the exemption is not found", e.name, i+1)
+					if !e.check(t, complete(clientRequest{key: "k-123"})) {
+						t.Errorf("%s: request %d is denied: the override or the exemption was not applied", e.name, i+1)
 					}
 				}
-				if e.asks(t, complete(sighting{method: http.MethodDelete, key: "k-123"})) {
+				if e.check(t, complete(clientRequest{method: http.MethodDelete, key: "k-123"})) {
 					deleted++
 				}
 			}
 			if deleted != 1 {
-				t.Errorf("%d of 1 passed a condition on the key", deleted)
+				t.Errorf("%d allowed by a rule with a condition on the key, want 1", deleted)
 			}
 			out, err := exec.CommandContext(t.Context(), headgateProgram(t), "explain", "--rules", node.Dir+"/rules.yaml", "--redis", "redis://"+redis.Addr(),
 				"POST", "/api", "ip=198.51.100.1", "api_key=k-123").CombinedOutput()
@@ -341,16 +341,16 @@ exemptions: [{rule: free, api_key: %[1]q}]
 	}
 }
 
-// TestHashIsNoKey sends the hash of a victim's key as if it were a key. It must be another client.
-func TestHashIsNoKey(t *testing.T) {
+// TestHashIsNotAKey sends the hash of a victim's key as a key. It must count as another client.
+func TestHashIsNotAKey(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	node := startServer(t, redisConfig(redis)+identityConfig, "rules: [{id: all, by: [api_key], limit: 100/hour}]\n")
 	rule := headgate.Rule{ID: "all", By: []string{"api_key"}, Limit: headgate.PerHour(100)}
-	all := entrances(t, redis, node, rule)
+	all := entryPoints(t, redis, node, rule)
 	for _, e := range all {
 		for range 20 {
-			e.asks(t, complete(sighting{key: headgate.HashKey("victim")}))
+			e.check(t, complete(clientRequest{key: headgate.HashKey("victim")}))
 		}
 	}
 	left := post(t, node, "/v1/peek", `{"attributes": {"api_key": "victim"}}`)
@@ -368,9 +368,9 @@ func TestHashIsNoKey(t *testing.T) {
 	}
 }
 
-// TestKeysAreNowhere has a key come in by every entrance, allowed and denied, with subjects shown in the clear, and looks for it in all
-// that is kept or shown: Redis, log, metrics, the lists of who is limited.
-func TestKeysAreNowhere(t *testing.T) {
+// TestKeysDoNotLeak sends a key through every entry point, allowed and denied, with subjects shown in plain text, and looks for it in
+// everything that is stored or shown: Redis, log, metrics, readiness.
+func TestKeysDoNotLeak(t *testing.T) {
 	t.Parallel()
 	const key = "k-4711-must-not-be-seen"
 	redis := startRedis(t)
@@ -380,9 +380,9 @@ func TestKeysAreNowhere(t *testing.T) {
   - {id: chosen, match: {api_key: k-4711-must-not-be-seen}, by: [ip], limit: 3/hour}
 `)
 	rule := headgate.Rule{ID: "keys", By: []string{"api_key"}, Limit: headgate.PerHour(3)}
-	for _, e := range entrances(t, redis, node, rule) {
+	for _, e := range entryPoints(t, redis, node, rule) {
 		for range 3 {
-			e.asks(t, complete(sighting{key: key}))
+			e.check(t, complete(clientRequest{key: key}))
 		}
 	}
 	if r := post(t, node, "/v1/check", fmt.Sprintf(`{"attributes": {"api_key": %q, "ip": "192.0.2.1"}}`, key)); r.Allowed || len(r.Limits) < 2 {
@@ -408,14 +408,14 @@ func TestKeysAreNowhere(t *testing.T) {
 			t.Errorf("%s is empty", where)
 		}
 		if strings.Contains(text, key) {
-			t.Errorf("%s has the key", where)
+			t.Errorf("%s contains the key", where)
 		}
 	}
 }
 
-// TestSecondKey sends a second API key with each request. Which one counts is for the API behind to know: the client must not be
-// another one each time, nor one without a key.
-func TestSecondKey(t *testing.T) {
+// TestSecondAPIKey sends a second API key with each request. Only the backend knows which one counts: the client must not become
+// a new client each time, nor one without a key.
+func TestSecondAPIKey(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	node := startServer(t, redisConfig(redis)+identityConfig, "rules: [{id: all, by: [api_key], on_missing: skip, limit: 3/hour}]\n")
@@ -439,8 +439,8 @@ func TestSecondKey(t *testing.T) {
 			passed++
 		}
 	}
-	t.Logf("%d of 20 requests with a second key passed a limit of 3", passed)
+	t.Logf("%d of 20 requests with a second key were allowed by a limit of 3", passed)
 	if passed != 3 {
-		t.Errorf("%d of 20 passed a limit of 3", passed)
+		t.Errorf("%d of 20 allowed by a limit of 3", passed)
 	}
 }

@@ -18,18 +18,18 @@ import (
 	"time"
 )
 
-// keySource is a server of keys that counts who asks and how much it could send.
+// keySource is a key server that counts requests and the bytes it could send.
 type keySource struct {
 	*httptest.Server
-	asked, sent atomic.Int64
+	requests, sent atomic.Int64
 }
 
-func newKeySource(t *testing.T, secure bool, answer http.HandlerFunc) *keySource {
+func newKeySource(t *testing.T, secure bool, handler http.HandlerFunc) *keySource {
 	t.Helper()
 	s := &keySource{}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.asked.Add(1)
-		answer(w, r)
+		s.requests.Add(1)
+		handler(w, r)
 	}))
 	if secure {
 		s.StartTLS()
@@ -40,8 +40,8 @@ func newKeySource(t *testing.T, secure bool, answer http.HandlerFunc) *keySource
 	return s
 }
 
-// forged returns a JWK set of a key that an attacker has.
-func forged(t *testing.T) []byte {
+// forgedKeySet returns a JWK set with a key of the attacker.
+func forgedKeySet(t *testing.T) []byte {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -56,10 +56,10 @@ func forged(t *testing.T) []byte {
 	return set
 }
 
-// A server of keys, or who is on the way to it, sends those who ask elsewhere: from https to http, to another host, to an
-// address of the network that only they reach. Nobody is asked there.
-func TestKeysFromElsewhere(t *testing.T) {
-	set := forged(t)
+// TestKeyRedirectsAreNotFollowed: a key server, or a man in the middle, redirects from https to http, to another host, or to an
+// internal address. The server must not follow.
+func TestKeyRedirectsAreNotFollowed(t *testing.T) {
+	set := forgedKeySet(t)
 	evil := newKeySource(t, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(set) })
 	other := strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)
 	var sources []*keySource
@@ -78,19 +78,19 @@ func TestKeysFromElsewhere(t *testing.T) {
 	trust(t, sources)
 	for i, address := range addresses {
 		node := startServer(t, fmt.Sprintf("identity: {jwt: {algorithms: [RS256], key_url: %q}}\n", address), "rules: [{id: a, by: [user], limit: 1/s}]\n")
-		waitUntil(t, "the keys are asked for", func() bool { return sources[i].asked.Load() > 0 })
-		waitUntil(t, "the log says why there are none", func() bool {
-			return strings.Contains(node.Output(), "redirects are not followed") || evil.asked.Load() > 0
+		waitUntil(t, "the keys are requested", func() bool { return sources[i].requests.Load() > 0 })
+		waitUntil(t, "the log reports the redirect", func() bool {
+			return strings.Contains(node.Output(), "redirects are not followed") || evil.requests.Load() > 0
 		})
 		node.Kill()
 	}
-	t.Logf("%d servers that redirect; the other was asked %d times", len(sources), evil.asked.Load())
-	if n := evil.asked.Load(); n != 0 {
-		t.Errorf("keys were asked for elsewhere %d times", n)
+	t.Logf("%d servers that redirect; %d requests to the target", len(sources), evil.requests.Load())
+	if n := evil.requests.Load(); n != 0 {
+		t.Errorf("%d redirects were followed", n)
 	}
 }
 
-// trust has programs that are started from now on believe the certificates of servers.
+// trust makes programs that are started from now on trust the certificates of key servers.
 func trust(t *testing.T, sources []*keySource) {
 	t.Helper()
 	var bundle []byte
@@ -106,19 +106,19 @@ func trust(t *testing.T, sources []*keySource) {
 	t.Setenv("SSL_CERT_FILE", file)
 }
 
-func waitUntil(t *testing.T, what string, so func() bool) {
+func waitUntil(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 	}
 }
 
-// A server of keys answers with 100 MB, or with headers without end.
-func TestKeysWithoutEnd(t *testing.T) {
+// TestOversizedKeyResponse: a key server responds with 100 MB, or with endless headers.
+func TestOversizedKeyResponse(t *testing.T) {
 	const size = 100 << 20
-	for name, answer := range map[string]func(s *keySource) http.HandlerFunc{
+	for name, handler := range map[string]func(s *keySource) http.HandlerFunc{
 		"body": func(s *keySource) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				chunk := []byte(strings.Repeat(" ", 1<<16))
@@ -141,25 +141,25 @@ func TestKeysWithoutEnd(t *testing.T) {
 		},
 	} {
 		var source *keySource
-		source = newKeySource(t, false, func(w http.ResponseWriter, r *http.Request) { answer(source)(w, r) })
+		source = newKeySource(t, false, func(w http.ResponseWriter, r *http.Request) { handler(source)(w, r) })
 		node := startServer(t, fmt.Sprintf("identity: {jwt: {algorithms: [RS256], key_url: %q}}\n", source.URL), "rules: [{id: a, by: [user], limit: 1/s}]\n")
-		waitUntil(t, "the log says that the keys cannot be read", func() bool { return strings.Contains(node.Output(), "JWT keys cannot be read") })
+		waitUntil(t, "the log reports unreadable keys", func() bool { return strings.Contains(node.Output(), "JWT keys cannot be read") })
 		node.Kill()
 		source.CloseClientConnections()
-		t.Logf("%s: %d bytes were taken", name, source.sent.Load())
-		if n := source.sent.Load(); n > 16<<20 { // what the kernel buffers included
-			t.Errorf("%s: %d bytes were taken", name, n)
+		t.Logf("%s: %d bytes were read", name, source.sent.Load())
+		if n := source.sent.Load(); n > 16<<20 { // including kernel buffers
+			t.Errorf("%s: %d bytes were read", name, n)
 		}
 		for _, words := range map[string][]string{"body": {"more than 1048576 bytes"}, "header": {"header"}}[name] {
 			if !strings.Contains(node.Output(), words) {
-				t.Errorf("%s: the log does not say %q:\n%s", name, words, node.Output())
+				t.Errorf("%s: the log does not contain %q:\n%s", name, words, node.Output())
 			}
 		}
 	}
 }
 
-// Keys come by https, or from the same machine: by http somebody on the way puts others in their place.
-func TestKeysByHTTP(t *testing.T) {
+// TestKeyURLRequiresHTTPS: keys are fetched by https, or from the same machine, since a man in the middle can replace keys sent by http.
+func TestKeyURLRequiresHTTPS(t *testing.T) {
 	program := headgateProgram(t)
 	for address, fine := range map[string]bool{
 		"https://id.example.com/keys": true, "http://127.0.0.1:1/keys": true, "http://localhost:1/keys": true, "http://[::1]:1/keys": true, "http://127.8.9.1/keys": true,

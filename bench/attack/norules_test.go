@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// readiness is what /readyz says.
+// readiness is the response of /readyz.
 type readiness struct {
 	code   int
 	Status string
@@ -45,8 +45,8 @@ func readinessOf(t *testing.T, node *fleet.Node) (r readiness) {
 	return r
 }
 
-// becomes waits until /readyz has a status.
-func becomes(t *testing.T, node *fleet.Node, code int, status string) readiness {
+// awaitReadiness waits until /readyz has a status.
+func awaitReadiness(t *testing.T, node *fleet.Node, code int, status string) readiness {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		r := readinessOf(t, node)
@@ -54,13 +54,13 @@ func becomes(t *testing.T, node *fleet.Node, code int, status string) readiness 
 			return r
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("/readyz says %d %+v, want %d %s", r.code, r, code, status)
+			t.Fatalf("/readyz: %d %+v, want %d %s", r.code, r, code, status)
 		}
 	}
 }
 
-// bareNode starts a server with a config, and a file of rules if there is text for one.
-func bareNode(t *testing.T, config, rules string) *fleet.Node {
+// startNode starts a server with a config, and a rule file if rules is not empty.
+func startNode(t *testing.T, config, rules string) *fleet.Node {
 	t.Helper()
 	node := fleet.New(t, headgateProgram(t), config, nil)
 	if rules != "" {
@@ -76,7 +76,7 @@ func bareNode(t *testing.T, config, rules string) *fleet.Node {
 	return node
 }
 
-// wantServing checks what gRPC's health service says of all services.
+// wantServing checks the status of all services in gRPC's health service.
 func wantServing(t *testing.T, node *fleet.Node, want healthv1.HealthCheckResponse_ServingStatus) {
 	t.Helper()
 	conn, err := grpc.NewClient(node.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -105,60 +105,60 @@ const (
 	oneRule       = "rules: [{id: api, by: [ip], limit: 10/minute}]\n"
 )
 
-// Whoever forgets to publish rules, or rolls out an empty file, has servers that allow everything. None of them may take the place of
-// one that has rules.
+// TestServerWithoutRules: an operator who forgets to publish rules, or deploys an empty file, has servers that allow everything. Such a
+// server must not become ready and replace one with rules.
 func TestServerWithoutRules(t *testing.T) {
 	redis := startRedis(t)
 	store := fmt.Sprintf("redis: {address: redis://%s}\n", redis.Addr())
 	t.Run("PostgreSQL", func(t *testing.T) {
-		c := &controlled{t: t, postgres: testenv.StartPostgres(t)}
+		c := &controlPlane{t: t, postgres: testenv.StartPostgres(t)}
 		config := store + fmt.Sprintf("postgres: {address: %q}\n", c.postgres.URL())
-		node := bareNode(t, config, "")
+		node := startNode(t, config, "")
 		r := readinessOf(t, node)
-		t.Logf("without rules /readyz says %d %+v", r.code, r)
+		t.Logf("without rules /readyz: %d %+v", r.code, r)
 		if r.code != http.StatusServiceUnavailable || r.Status != "not_ready" {
-			t.Errorf("without rules /readyz says %d %s", r.code, r.Status)
+			t.Errorf("without rules /readyz: %d %s", r.code, r.Status)
 		}
 		wantWords(t, r.Rules.Problem, "no rules", "every request is allowed", "headgate rules apply FILE", "allow_no_rules: true")
 		wantLogged(t, node, 1, noRulesLogged)
-		allowed := bareNode(t, config+"allow_no_rules: true\n", "")
+		allowed := startNode(t, config+"allow_no_rules: true\n", "")
 		if r := readinessOf(t, allowed); r.code != http.StatusOK || r.Status != "ok" {
-			t.Errorf("allow_no_rules: /readyz says %d %+v", r.code, r)
+			t.Errorf("allow_no_rules: /readyz: %d %+v", r.code, r)
 		}
 		wantLogged(t, allowed, 0, noRulesLogged)
 		c.publish(`{"id": "api", "by": ["ip"], "limit": "10/minute"}`)
-		becomes(t, node, http.StatusOK, "ok")
+		awaitReadiness(t, node, http.StatusOK, "ok")
 		wantLogged(t, node, 1, rulesLogged)
-		// Nodes do not take an empty set from the tables: what they have stays, and they say so.
+		// Nodes reject an empty set from the tables: they keep their rules and report it.
 		if c.count("WITH off AS (UPDATE rate_limit_rules SET enabled = false RETURNING 1) SELECT count(*) FROM off") != 1 {
 			t.Fatal("nothing was disabled")
 		}
-		r = becomes(t, node, http.StatusOK, "degraded")
-		wantWords(t, r.Rules.Problem, "no rule would be left")
+		r = awaitReadiness(t, node, http.StatusOK, "degraded")
+		wantWords(t, r.Rules.Problem, "no rule would")
 		wantLogged(t, node, 1, noRulesLogged)
 	})
 	t.Run("files", func(t *testing.T) {
-		node := bareNode(t, store+"rules: [rules.yaml]\n", "rules: []\n")
+		node := startNode(t, store+"rules: [rules.yaml]\n", "rules: []\n")
 		r := readinessOf(t, node)
-		t.Logf("without rules /readyz says %d %+v", r.code, r)
+		t.Logf("without rules /readyz: %d %+v", r.code, r)
 		if r.code != http.StatusServiceUnavailable || r.Status != "not_ready" {
-			t.Errorf("without rules /readyz says %d %s", r.code, r.Status)
+			t.Errorf("without rules /readyz: %d %s", r.code, r.Status)
 		}
 		wantWords(t, r.Rules.Problem, "no rules", "rules.yaml", "allow_no_rules: true")
 		wantServing(t, node, healthv1.HealthCheckResponse_NOT_SERVING)
 		wantLogged(t, node, 1, noRulesLogged)
 		write := func(text string) { node.Write("rules.yaml", text) }
 		write(oneRule)
-		becomes(t, node, http.StatusOK, "ok")
+		awaitReadiness(t, node, http.StatusOK, "ok")
 		wantServing(t, node, healthv1.HealthCheckResponse_SERVING)
-		// Rules that are taken out of a running server leave it in service: all servers would be gone at once.
+		// Removing all rules of a running server leaves it ready: otherwise all servers would become unavailable at once.
 		write("rules: []\n")
-		r = becomes(t, node, http.StatusOK, "degraded")
+		r = awaitReadiness(t, node, http.StatusOK, "degraded")
 		wantWords(t, r.Rules.Problem, "no rules", "every request is allowed")
 		wantServing(t, node, healthv1.HealthCheckResponse_SERVING)
 		wantLogged(t, node, 1, "all rules were removed: every request is allowed")
 		write(oneRule)
-		becomes(t, node, http.StatusOK, "ok")
+		awaitReadiness(t, node, http.StatusOK, "ok")
 		wantLogged(t, node, 2, rulesLogged)
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// overload is what became of as many callers as there are in overloadCallers, which ask at once for one counter of overloadLimit.
+// overload is the result of overloadCallers callers that concurrently check one counter with a limit of overloadLimit.
 type overload struct {
 	admitted int64
 	paths    map[headgate.Path]int
@@ -58,8 +58,8 @@ func overloadOf(t *testing.T, store *storewrap.Store, strict bool) overload {
 	return o
 }
 
-// TestOverloadCallers asks one process thousands of times at once, far more than it may have calls to Redis under way. If there is
-// time, each waits for its turn and Redis decides: not one more than the limit is admitted.
+// TestOverloadCallers sends thousands of concurrent checks in one process, far more than its calls to Redis in flight. With a long
+// deadline each waits for its turn and Redis decides: no more than the limit is admitted.
 func TestOverloadCallers(t *testing.T) {
 	for range size(2, 10) {
 		store := storewrap.New(openRedis(t, startRedis(t)), storewrap.Options{Log: quiet(), Deadline: time.Minute})
@@ -75,7 +75,7 @@ func TestOverloadCallers(t *testing.T) {
 
 const overloadBatches = 4
 
-// overloadServer is a server before a Redis that is healthy.
+// overloadServer starts a server with a healthy Redis.
 func overloadServer(t *testing.T, redis string) *fleet.Node {
 	t.Helper()
 	return startServer(t, "redis: {address: \"redis://"+startRedis(t).Addr()+"\""+redis+"}", `
@@ -87,10 +87,10 @@ rules:
 `)
 }
 
-// TestOverloadBatches sends a server several batches of as many checks as one may have, at once. They have no more calls under way
-// than the server may have: Redis decides all of them.
+// TestOverloadBatches sends a server several batches of the maximum size concurrently. Their calls do not exceed the server's
+// concurrency limit: Redis decides all of them.
 func TestOverloadBatches(t *testing.T) {
-	node := overloadServer(t, ", deadline: 1s") // a busy machine is no failure of Redis
+	node := overloadServer(t, ", deadline: 1s") // a busy machine must not look like an outage of Redis
 	conn, err := grpc.NewClient(node.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -103,11 +103,11 @@ func TestOverloadBatches(t *testing.T) {
 			requests[i] = &checkv1.CheckRequest{Attributes: map[string]string{"user": fmt.Sprintf("u%d-%d", batch, i)}}
 		}
 		paths := map[string]int{}
-		answers, err := client.CheckBatch(t.Context(), &checkv1.CheckBatchRequest{Requests: requests})
+		response, err := client.CheckBatch(t.Context(), &checkv1.CheckBatchRequest{Requests: requests})
 		if err != nil {
 			t.Error(err)
 		}
-		for _, a := range answers.GetAnswers() {
+		for _, a := range response.GetAnswers() {
 			paths[a.GetResponse().GetPath()]++
 		}
 		return paths
@@ -118,7 +118,7 @@ func TestOverloadBatches(t *testing.T) {
 	})
 }
 
-// inBatches sends several batches at once, some times, and judges by whom their checks were decided.
+// inBatches repeatedly sends several batches concurrently, and judges the paths of their decisions.
 func inBatches(t *testing.T, send func(batch int) map[string]int, judge func(paths map[string]int)) {
 	t.Helper()
 	for try := range size(2, 10) {

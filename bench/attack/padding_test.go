@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// rawCodec sends bytes as they are, and reads nothing of the answer.
+// rawCodec sends bytes unchanged and ignores the response.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -25,9 +25,9 @@ func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 
 var _ encoding.CodecV2 = rawCodec{}
 
-// TestPadding sends small requests, each of another client, in messages that are filled up with fields that nobody knows. What
-// the server remembers of the clients it denied must not keep the messages in memory.
-func TestPadding(t *testing.T) {
+// TestPaddedMessages sends small requests, each of another client, in messages padded with unknown fields. The server's record of denied
+// clients must not keep the messages in memory.
+func TestPaddedMessages(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	padding := protoField(15, make([]byte, largestMessage-200))

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// proxyServer is a proxy that chooses a route, asks Headgate, and passes the request on.
+// proxyServer is a proxy that chooses a route, checks with Headgate, and forwards the request.
 type proxyServer struct {
 	program    string
 	args       []string
@@ -36,7 +36,7 @@ type proxyWorld struct {
 	port        string // of listen
 }
 
-// proxyServers are the proxies of the examples, each with the settings that change how it reads paths.
+// proxyServers returns the proxies of the examples, with the settings that change how they parse paths.
 func proxyServers() map[string]proxyServer {
 	nginx := func(options string) proxyServer {
 		return proxyServer{
@@ -51,24 +51,24 @@ func proxyServers() map[string]proxyServer {
 		}
 	}
 	return map[string]proxyServer{
-		"nginx":                    nginx(""),
-		"nginx without merging":    nginx("merge_slashes off;"),
-		"envoy":                    envoy(""),
-		"envoy normalizing":        envoy("normalize_path: true"),
-		"envoy merging":            envoy("normalize_path: true\n                merge_slashes: true"),
-		"envoy that decodes slash": envoy("normalize_path: true\n                path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD"),
+		"nginx":                  nginx(""),
+		"nginx without merging":  nginx("merge_slashes off;"),
+		"envoy":                  envoy(""),
+		"envoy normalizing":      envoy("normalize_path: true"),
+		"envoy merging":          envoy("normalize_path: true\n                merge_slashes: true"),
+		"envoy decoding slashes": envoy("normalize_path: true\n                path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD"),
 		"caddy": {
 			program: "caddy", file: "Caddyfile", args: []string{"run"}, config: caddyConfig, ignoreCase: true, // as its matchers do
 		},
 	}
 }
 
-// nginxConfig is the example's, but for the headers that tell which location was chosen.
+// nginxConfig returns the config of the example, with headers that name the chosen location.
 func nginxConfig(w *proxyWorld, options string) string {
 	var locations strings.Builder
 	for _, r := range routes {
 		if r.method != "" {
-			continue // its locations know no methods
+			continue // nginx locations do not match methods
 		}
 		match := "= " + r.path
 		if prefix, deep := strings.CutSuffix(r.path, "**"); deep {
@@ -105,14 +105,14 @@ http {
 
 var parameter = regexp.MustCompile(`\{[a-z]+\}`)
 
-// caddyConfig is the example's, but for the headers that tell which handler was chosen.
+// caddyConfig returns the config of the example, with headers that name the chosen handler.
 func caddyConfig(w *proxyWorld) string {
 	var handlers strings.Builder
 	for _, r := range routes {
 		path := strings.Replace(parameter.ReplaceAllString(r.path, "*"), "**", "*", 1)
 		matcher := "path " + path
 		if strings.Contains(r.path, "{") {
-			// A star at the end of a path stands for the rest of it, slashes included.
+			// A star at the end of a path matches the rest of it, including slashes.
 			matcher = "path_regexp (?i)^" + parameter.ReplaceAllString(r.path, "[^/]+") + "$"
 		}
 		if r.method != "" {
@@ -145,7 +145,7 @@ http://:` + w.port + ` {
 `
 }
 
-// envoyConfig is the example's, but for the headers that tell which route was chosen.
+// envoyConfig returns the config of the example, with headers that name the chosen route.
 func envoyConfig(w *proxyWorld, options string) string {
 	var table strings.Builder
 	for _, r := range routes {
@@ -212,7 +212,7 @@ func envoyConfig(w *proxyWorld, options string) string {
 
 const indent = "                        "
 
-// startProxy starts a proxy that asks a Headgate with the routes' rules, and returns a connection to it.
+// startProxy starts a proxy that checks with a Headgate with the routes' rules, and returns a connection to it.
 func startProxy(t *testing.T, p proxyServer, redis *testenv.Server) *rawConn {
 	t.Helper()
 	binary := testenv.Find(t, p.program)
@@ -238,7 +238,7 @@ func startProxy(t *testing.T, p proxyServer, redis *testenv.Server) *rawConn {
 	return dialRaw(t, w.listen)
 }
 
-// policyNames are the rules that a response says were asked.
+// policyNames returns the rules that a response names.
 func policyNames(_ spelling, h http.Header) []string {
 	names := []string{}
 	for _, m := range policyName.FindAllStringSubmatch(strings.Join(h.Values("RateLimit-Policy"), ", "), -1) {
@@ -249,16 +249,16 @@ func policyNames(_ spelling, h http.Header) []string {
 
 var policyName = regexp.MustCompile(`"([^"]+)"`)
 
-// inFront returns the rules that a limiter in front of the proxy would have charged, which sees the request as it was sent. They are
-// nil if net/http does not serve such a request.
+// inFront returns a function for the rules that a limiter in front of the proxy would have charged, which sees the request as it was
+// sent. They are nil if net/http rejects such a request.
 func inFront(t *testing.T, ignoreCase bool) func(spelling, http.Header) []string {
 	t.Helper()
 	limiter := newLimiter(t, memstore.New(memstore.Options{}), routeRules(ignoreCase)...)
-	who, err := identity.New(identity.Options{Log: quiet()})
+	resolver, err := identity.New(identity.Options{Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(who.Close)
+	t.Cleanup(resolver.Close)
 	return func(s spelling, _ http.Header) []string {
 		text := strings.Join(append([]string{s.line + " HTTP/1.1", "Host: x"}, append(s.headers, "", "")...), "\r\n")
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
@@ -266,7 +266,7 @@ func inFront(t *testing.T, ignoreCase bool) func(spelling, http.Header) []string
 			return nil
 		}
 		r.RemoteAddr = "192.0.2.1:1234"
-		d, err := limiter.Check(t.Context(), headgate.Request{Attributes: who.Attributes(r)})
+		d, err := limiter.Check(t.Context(), headgate.Request{Attributes: resolver.Attributes(r)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,9 +278,9 @@ func inFront(t *testing.T, ignoreCase bool) func(spelling, http.Header) []string
 	}
 }
 
-// TestReadingProxies sends spellings to real proxies that ask Headgate: whatever route they choose, its rule was charged, and would
-// have been by a limiter in front of them.
-func TestReadingProxies(t *testing.T) {
+// TestSpellingsThroughProxies sends spellings to real proxies that check with Headgate: the rule of the chosen route must be charged, and
+// must also be charged by a limiter in front of the proxy.
+func TestSpellingsThroughProxies(t *testing.T) {
 	t.Parallel()
 	const seed = 3
 	spellings := corpus(seed, size(300, 10_000))
@@ -290,13 +290,13 @@ func TestReadingProxies(t *testing.T) {
 			t.Parallel()
 			conn := startProxy(t, p, redis)
 			front := inFront(t, p.ignoreCase)
-			var of tried
+			var stats spellingStats
 			for _, s := range spellings {
-				if !strings.HasPrefix(s.line, "CONNECT") { // which makes a tunnel
-					of.try(t, seed, s, conn, policyNames, front)
+				if !strings.HasPrefix(s.line, "CONNECT") { // CONNECT makes a tunnel
+					stats.send(t, seed, s, conn, policyNames, front)
 				}
 			}
-			of.log(t)
+			stats.log(t)
 		})
 	}
 }

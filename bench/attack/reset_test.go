@@ -36,14 +36,14 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// otpLimit is of a rule that must not be escaped: texts an hour.
+// otpLimit is the hourly limit of a rule that must not be evaded: one-time passwords by text message.
 const otpLimit = 3
 
 func otp() headgate.Rule {
 	return headgate.Rule{ID: "otp", By: []string{"ip"}, Limit: headgate.PerHour(otpLimit)}
 }
 
-// stores are those that a program may count in, each with the default options.
+// stores returns the stores that a program may use, each with the default options.
 func stores(t *testing.T) map[string]headgate.Store {
 	t.Helper()
 	memory := storewrap.New(memstore.New(memstore.Options{}), storewrap.Options{Log: quiet()})
@@ -57,7 +57,7 @@ func stores(t *testing.T) map[string]headgate.Store {
 }
 
 // TestResetHTTP sends requests and resets them in the same write: the server reads both at once, so the handler's context has
-// ended before the limiter is asked.
+// ended before the limiter is called.
 func TestResetHTTP(t *testing.T) {
 	t.Parallel()
 	for name, store := range stores(t) {
@@ -80,7 +80,7 @@ func TestResetHTTP(t *testing.T) {
 	}
 }
 
-// TestResetGRPC does the same to a gRPC server.
+// TestResetGRPC does the same with a gRPC server.
 func TestResetGRPC(t *testing.T) {
 	t.Parallel()
 	for name, store := range stores(t) {
@@ -122,7 +122,7 @@ func (h *countingHealth) Check(context.Context, *healthv1.HealthCheckRequest) (*
 	return &healthv1.HealthCheckResponse{}, nil
 }
 
-// judgeReset holds the limit against what ran once the server has come to rest: no more than it allows, and charged.
+// judgeReset waits until the server is idle and expects that the handler ran at most as often as the limit allows, and that the limit was charged.
 func judgeReset(t *testing.T, limiter *headgate.Limiter, ran *atomic.Int64, sent int) {
 	t.Helper()
 	here := headgate.Request{Attributes: headgate.Attributes{"ip": "127.0.0.1"}}
@@ -133,7 +133,7 @@ func judgeReset(t *testing.T, limiter *headgate.Limiter, ran *atomic.Int64, sent
 		}
 		return otpLimit - d.Limits[0].Remaining
 	}
-	await(charged)
+	awaitCharged(charged)
 	last := int64(-1)
 	for ran.Load() != last {
 		last = ran.Load()
@@ -148,27 +148,27 @@ func judgeReset(t *testing.T, limiter *headgate.Limiter, ran *atomic.Int64, sent
 	}
 }
 
-// await waits until everything is charged, or for long enough.
-func await(charged func() int64) {
+// awaitCharged waits until the limit is charged, for at most ten seconds.
+func awaitCharged(charged func() int64) {
 	for deadline := time.Now().Add(10 * time.Second); charged() < otpLimit && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// TestResetService resets calls of the service. Whoever asks has a request to decide, also if it does not wait for the answer.
+// TestResetService resets calls of the service. A check must be charged even if the caller does not wait for the response.
 func TestResetService(t *testing.T) {
 	t.Parallel()
 	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+startRedis(t).Addr()),
 		fmt.Sprintf("rules: [{id: otp, by: [user], limit: %d/hour}]\n", otpLimit))
-	asked := func(user string) *checkv1.CheckRequest {
+	checkRequest := func(user string) *checkv1.CheckRequest {
 		return &checkv1.CheckRequest{Attributes: map[string]string{"user": user}}
 	}
 	for method, message := range map[string]proto.Message{
-		checkv1.CheckService_Check_FullMethodName:      asked("check"),
-		checkv1.CheckService_CheckBatch_FullMethodName: &checkv1.CheckBatchRequest{Requests: []*checkv1.CheckRequest{asked("batch")}},
-		checkv1.CheckService_Reserve_FullMethodName:    &checkv1.ReserveRequest{Request: asked("reserve")},
+		checkv1.CheckService_Check_FullMethodName:      checkRequest("check"),
+		checkv1.CheckService_CheckBatch_FullMethodName: &checkv1.CheckBatchRequest{Requests: []*checkv1.CheckRequest{checkRequest("batch")}},
+		checkv1.CheckService_Reserve_FullMethodName:    &checkv1.ReserveRequest{Request: checkRequest("reserve")},
 		checkv1.CheckService_CheckStream_FullMethodName: &checkv1.CheckStreamRequest{
-			Checks: []*checkv1.StreamCheck{{Id: 1, Request: asked("stream")}},
+			Checks: []*checkv1.StreamCheck{{Id: 1, Request: checkRequest("stream")}},
 		},
 		"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit": &rlsv3.RateLimitRequest{
 			Domain: "d", Descriptors: []*ratelimitv3.RateLimitDescriptor{
@@ -208,7 +208,7 @@ func TestResetService(t *testing.T) {
 	}
 }
 
-// hangUp sends a request and closes the connection at once, with a reset.
+// hangUp sends a request and closes the connection immediately, with a reset.
 func hangUp(t *testing.T, address, request string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -224,28 +224,28 @@ func hangUp(t *testing.T, address, request string) {
 	_ = conn.Close()
 }
 
-// judgeCharged looks what the service has charged a user with.
+// judgeCharged expects that the service has charged a user.
 func judgeCharged(t *testing.T, node *fleet.Node, user string, sent int) {
 	t.Helper()
 	charged := func() int64 {
-		answer, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", fmt.Sprintf(`{"attributes": {"user": %q}}`, user))
+		body, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/peek", fmt.Sprintf(`{"attributes": {"user": %q}}`, user))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said struct{ Limits []struct{ Remaining int64 } }
-		if err := json.Unmarshal(answer, &said); err != nil || len(said.Limits) == 0 {
-			t.Fatalf("%v: %s", err, answer)
+		var decision struct{ Limits []struct{ Remaining int64 } }
+		if err := json.Unmarshal(body, &decision); err != nil || len(decision.Limits) == 0 {
+			t.Fatalf("%v: %s", err, body)
 		}
-		return otpLimit - said.Limits[0].Remaining
+		return otpLimit - decision.Limits[0].Remaining
 	}
-	await(charged)
+	awaitCharged(charged)
 	t.Logf("%d calls reset at once: %d of %d charged", sent, charged(), otpLimit)
 	if charged() != otpLimit {
 		t.Errorf("%d charged of %d: reset calls are free", charged(), otpLimit)
 	}
 }
 
-// reset opens streams and resets each in the same write. It returns how many the server took before it closed the connection.
+// reset opens streams and resets each in the same write. It returns how many the server accepted before it closed the connection.
 func reset(t *testing.T, conn net.Conn, body []byte, fields ...string) (sent int) {
 	t.Helper()
 	defer conn.Close()
@@ -278,7 +278,7 @@ func reset(t *testing.T, conn net.Conn, body []byte, fields ...string) (sent int
 			continue
 		}
 		if _, err := conn.Write(out.Bytes()); errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-			break // the server has had enough of it
+			break // the server closed the connection
 		} else if err != nil {
 			t.Fatal(err)
 		}

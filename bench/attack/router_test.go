@@ -18,14 +18,14 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// route is a handler, and the rule for it.
+// route is a handler and its rule.
 type route struct {
 	rule, method, path string
 	priority           int
 }
 
 // routes are registered with every router, and each has a rule with the same path. The strict ones have a lower priority than
-// the lax ones, which are for other paths or methods. The last one takes what no other does.
+// the lax ones, which are for other paths or methods. The last one is a catch-all.
 var routes = []route{
 	{rule: "login", path: "/login", priority: 10},
 	{rule: "search", path: "/api/search/**", priority: 10},
@@ -41,7 +41,7 @@ var routes = []route{
 	{rule: "rest", path: "/**"},
 }
 
-// routeRules are the rules for all routes. None of them ever denies anything.
+// routeRules returns the rules for all routes. They never deny.
 func routeRules(ignoreCase bool) []headgate.Rule {
 	var rules []headgate.Rule
 	for _, r := range routes {
@@ -50,26 +50,26 @@ func routeRules(ignoreCase bool) []headgate.Rule {
 			Limit: headgate.PerHour(1_000_000), Priority: r.priority,
 		})
 	}
-	// What is for all paths but some must not be escaped by a spelling of those that is another path to the router.
+	// A rule for all paths but one must not be evaded by a spelling of that path which the router takes for another path.
 	return append(rules, headgate.Rule{
 		ID: "but-healthz", By: []string{"ip"}, Limit: headgate.PerHour(1_000_000),
 		Match: headgate.Match{Attributes: map[string]headgate.Pattern{"path": headgate.NoneOf("/healthz")}},
 	})
 }
 
-// serve is the handler of a route.
+// serve returns the handler of a route.
 func serve(r route, path func(*http.Request) string) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("X-Route", r.rule)
 		w.Header().Set("X-Path", path(req))
-		w.WriteHeader(http.StatusOK) // gin has said 404 where it has no route
+		w.WriteHeader(http.StatusOK) // gin has set 404 where it has no route
 	}
 }
 
 func decodedPath(r *http.Request) string { return r.URL.Path }
 func rawPath(r *http.Request) string     { return r.URL.EscapedPath() }
 
-// routers are those that programs in Go use, by name.
+// routers returns popular Go routers, by name.
 func routers() map[string]http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	return map[string]http.Handler{
@@ -83,7 +83,7 @@ func routers() map[string]http.Handler {
 		"gorilla":           gorillaRouter(mux.NewRouter()),
 		"gorilla unclean":   gorillaRouter(mux.NewRouter().SkipClean(true)),
 		"gorilla raw":       gorillaRouter(mux.NewRouter().UseEncodedPath()),
-		"prefix of the URL": http.HandlerFunc(prefixes),
+		"prefix of the URL": http.HandlerFunc(prefixRouter),
 	}
 }
 
@@ -129,7 +129,7 @@ func ginRouter(options func(*gin.Engine)) http.Handler {
 		}
 		pattern := strings.NewReplacer("**", "*rest", "{", ":", "}", "").Replace(r.path)
 		switch {
-		case r.rule == "rest": // gin has no route beside one for everything
+		case r.rule == "rest": // gin does not allow other routes next to a catch-all
 			e.NoRoute(handler)
 		case r.method != "":
 			e.Handle(r.method, pattern, handler)
@@ -156,8 +156,8 @@ func gorillaRouter(m *mux.Router) http.Handler {
 	return m
 }
 
-// prefixes is the router of whoever looks at the path with package strings.
-func prefixes(w http.ResponseWriter, req *http.Request) {
+// prefixRouter routes by comparing the path with package strings.
+func prefixRouter(w http.ResponseWriter, req *http.Request) {
 	for _, r := range routes {
 		prefix, deep := strings.CutSuffix(r.path, "**")
 		prefix, parameter, _ := strings.Cut(prefix, "{")
@@ -172,8 +172,8 @@ func prefixes(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// overriding lets a POST stand for another method, as frameworks do: the header goes first in some, the parameter in others.
-func overriding(next http.Handler) http.Handler {
+// methodOverride replaces the method of a POST, as frameworks do: by the header in some, by the parameter in others.
+func methodOverride(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			for _, method := range []string{r.Header.Get("X-HTTP-Method-Override"), r.URL.Query().Get("_method")} {
@@ -187,7 +187,7 @@ func overriding(next http.Handler) http.Handler {
 	})
 }
 
-// chargedRules is a limiter that puts the rules of each decision into the response.
+// chargedRules is a limiter that adds the rules of each decision to the response.
 type chargedRules struct{ *headgate.Limiter }
 
 type responseKey struct{}
@@ -204,11 +204,11 @@ func (c chargedRules) Check(ctx context.Context, req headgate.Request) (headgate
 	return d, err
 }
 
-// behind puts httplimit in front of a router.
-func behind(t *testing.T, router http.Handler, ignoreCase bool) *rawConn {
+// limitedRouter starts a server with httplimit in front of a router.
+func limitedRouter(t *testing.T, router http.Handler, ignoreCase bool) *rawConn {
 	t.Helper()
 	limiter := newLimiter(t, memstore.New(memstore.Options{}), routeRules(ignoreCase)...)
-	limited := httplimit.New(chargedRules{limiter}, httplimit.Options{Log: quiet()})(overriding(router))
+	limited := httplimit.New(chargedRules{limiter}, httplimit.Options{Log: quiet()})(methodOverride(router))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limited.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), responseKey{}, w)))
 	}))
@@ -216,43 +216,43 @@ func behind(t *testing.T, router http.Handler, ignoreCase bool) *rawConn {
 	return dialRaw(t, server.Listener.Addr().String())
 }
 
-// tried is what came of a corpus.
-type tried struct{ sent, served, elsewhere, escaped int }
+// spellingStats counts the results of a corpus.
+type spellingStats struct{ sent, served, specific, escaped int }
 
-func (of *tried) log(t *testing.T) {
+func (stats *spellingStats) log(t *testing.T) {
 	t.Helper()
-	t.Logf("%d spellings, %d ran a handler, %d of them one for certain paths, %d escaped its rule", of.sent, of.served, of.elsewhere, of.escaped)
-	if of.elsewhere < of.sent/10 {
-		t.Errorf("only %d of %d spellings ran a handler for certain paths: too few to mean anything", of.elsewhere, of.sent)
+	t.Logf("%d spellings, %d ran a handler, %d of them a specific one, %d evaded its rule", stats.sent, stats.served, stats.specific, stats.escaped)
+	if stats.specific < stats.sent/10 {
+		t.Errorf("only %d of %d spellings ran a specific handler: too few to be significant", stats.specific, stats.sent)
 	}
 }
 
-// try sends a spelling, and complains if a handler ran whose rule was not charged, by one of those who say what was.
-func (of *tried) try(t *testing.T, seed uint64, s spelling, conn *rawConn, charged ...func(spelling, http.Header) []string) {
+// send sends a spelling and fails if a handler ran whose rule is not among the charged ones. charged are functions that return the charged rules.
+func (stats *spellingStats) send(t *testing.T, seed uint64, s spelling, conn *rawConn, charged ...func(spelling, http.Header) []string) {
 	t.Helper()
 	reply := conn.send(s.line, s.headers...)
-	of.sent++
+	stats.sent++
 	header := reply.header
 	ran := header.Get("X-Route")
-	if ran == "" || reply.status != http.StatusOK { // no handler, or one that sends the client to another path
+	if ran == "" || reply.status != http.StatusOK { // no handler, or a redirect
 		return
 	}
-	of.served++
+	stats.served++
 	if ran != "rest" {
-		of.elsewhere++
+		stats.specific++
 	}
 	wanted := []string{ran}
-	// The router takes it for another path than /healthz, which is not subject to that rule; a slash at the end is ignored by it.
+	// The router takes it for another path than /healthz, so that rule applies; it ignores a trailing slash.
 	if path, _, _ := strings.Cut(header.Get("X-Path"), "?"); ran != "healthz" && path != "" && strings.TrimRight(path, "/") != "/healthz" {
 		wanted = append(wanted, "but-healthz")
 	}
-	for i, say := range charged {
-		rules := say(s, header)
+	for i, rulesOf := range charged {
+		rules := rulesOf(s, header)
 		for _, want := range wanted {
 			if rules == nil || slices.Contains(rules, want) {
 				continue
 			}
-			if of.escaped++; of.escaped <= 10 {
+			if stats.escaped++; stats.escaped <= 10 {
 				t.Errorf("seed %d: %s: handler %s ran, path %q, and rule %s was not charged: %v (%d)", seed, s, ran, header.Get("X-Path"), want, rules, i)
 			}
 		}
@@ -263,35 +263,35 @@ func decidedRules(_ spelling, h http.Header) []string {
 	return append([]string{}, strings.Fields(h.Get("X-Rules"))...)
 }
 
-// TestReadingRouters sends thousands of spellings to routers behind a limiter: whatever handler runs, its rule was charged.
-func TestReadingRouters(t *testing.T) {
+// TestSpellingsAtRouters sends thousands of spellings to routers behind a limiter: the rule of the handler that runs must be charged.
+func TestSpellingsAtRouters(t *testing.T) {
 	t.Parallel()
 	const seed = 1
 	spellings := corpus(seed, size(1_500, 20_000))
 	for name, router := range routers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn := behind(t, router, false)
-			var of tried
+			conn := limitedRouter(t, router, false)
+			var stats spellingStats
 			for _, s := range spellings {
-				of.try(t, seed, s, conn, decidedRules)
+				stats.send(t, seed, s, conn, decidedRules)
 			}
-			of.log(t)
+			stats.log(t)
 		})
 	}
 }
 
-// TestReadingRoutersIgnoreCase is TestReadingRouters for one that ignores case, and rules that do.
-func TestReadingRoutersIgnoreCase(t *testing.T) {
+// TestSpellingsAtRoutersIgnoreCase does the same with a router and rules that ignore case.
+func TestSpellingsAtRoutersIgnoreCase(t *testing.T) {
 	t.Parallel()
 	const seed = 2
-	conn := behind(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	conn := limitedRouter(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path = strings.ToLower(r.URL.Path)
-		prefixes(w, r)
+		prefixRouter(w, r)
 	}), true)
-	var of tried
+	var stats spellingStats
 	for _, s := range corpus(seed, size(1_500, 20_000)) {
-		of.try(t, seed, s, conn, decidedRules)
+		stats.send(t, seed, s, conn, decidedRules)
 	}
-	of.log(t)
+	stats.log(t)
 }

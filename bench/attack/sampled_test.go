@@ -28,13 +28,13 @@ import (
 const (
 	sampledTrace  = "0af7651916cd43dd8448eb211c80319c"
 	sampledParent = "00-" + sampledTrace + "-b7ad6b7169203331-01"
-	// spansPerSecond is how many callers can have recorded, whatever they send.
+	// spansPerSecond is the maximum rate of spans, whatever callers send.
 	spansPerSecond = 100
 )
 
-// TestSampled sends checks whose traceparent claims that the trace is sampled. A span costs as much as ten decisions, and a
-// caller must not choose how many are made.
-func TestSampled(t *testing.T) {
+// TestCallerCannotForceSampling sends checks whose traceparent says that the trace is sampled. A span costs as much as ten decisions,
+// and a caller must not control how many are recorded.
+func TestCallerCannotForceSampling(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	checks := size(1_500, 10_000)
@@ -53,8 +53,8 @@ func TestSampled(t *testing.T) {
 			if err := send(t, n, checks); err != nil {
 				t.Fatal(err)
 			}
-			seconds := int64(time.Since(began)/time.Second) + 2 // the first and the last may be parts of one
-			stopGently(t, n)                                    // which sends the last of them
+			seconds := int64(time.Since(began)/time.Second) + 2 // the first and the last may be partial
+			stopGently(t, n)                                    // flushes the last spans
 			t.Logf("%d spans of %d checks within %d seconds", spans.Load(), checks, seconds)
 			if spans.Load() > spansPerSecond*seconds {
 				t.Errorf("%d spans of %d checks within %d seconds: at most %d a second", spans.Load(), checks, seconds, spansPerSecond)
@@ -66,7 +66,7 @@ func TestSampled(t *testing.T) {
 	}
 }
 
-// stopGently ends a server as an operator does.
+// stopGently ends a server with SIGTERM, as an operator does.
 func stopGently(t *testing.T, n *fleet.Node) {
 	t.Helper()
 	process, err := os.FindProcess(n.PID())

@@ -17,10 +17,10 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// marker is the secret that must appear nowhere.
+// marker is the secret that must not appear anywhere.
 const marker = "hunter2"
 
-// spellings are addresses with the marker in them, correct and not, as lines of a config. Nothing listens there.
+// spellings are valid and invalid addresses that contain the marker, by config key. Nothing listens there.
 var spellings = map[string][]string{
 	"postgres": {
 		"postgres://hg:hunter2@127.0.0.1:1/db", "postgres://127.0.0.1:1/db?user=hg&password=hunter2", "postgres://127.0.0.1:1/db?password=hunter2&sslmode=disable",
@@ -45,7 +45,7 @@ var spellings = map[string][]string{
 	},
 }
 
-// configWith writes a config that has an address at the place of its kind, within a line or on one of its own.
+// configWith writes a config with an address at the key of its kind, in flow or block style.
 func configWith(t *testing.T, kind, address string, flow bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -68,7 +68,7 @@ func configWith(t *testing.T, kind, address string, flow bool) string {
 	return filepath.Join(dir, "config.yaml")
 }
 
-// loaded returns all that is said of a config, and of the PostgreSQL that it names.
+// loaded returns all texts about a config, and about the PostgreSQL that it names.
 func loaded(t *testing.T, file string) (texts []string) {
 	t.Helper()
 	c, err := config.Load(file)
@@ -90,11 +90,11 @@ func loaded(t *testing.T, file string) (texts []string) {
 	return append(texts, db.Address(), fmt.Sprint(err))
 }
 
-// However an address with a secret is spelled, no command shows the secret: not where it prints the config, nor where it says
-// what is wrong with it, nor where nobody answers at the address.
-func TestSecretsInAddresses(t *testing.T) {
+// TestAddressSecretsAreHidden: however an address with a secret is spelled, no command shows the secret: not when it prints the
+// config, nor in errors about it, nor when the address is unreachable.
+func TestAddressSecretsAreHidden(t *testing.T) {
 	program := headgateProgram(t)
-	tried := 0
+	attempts := 0
 	for kind, addresses := range spellings {
 		for i, address := range addresses {
 			file := configWith(t, kind, address, i%2 == 0)
@@ -104,16 +104,16 @@ func TestSecretsInAddresses(t *testing.T) {
 				}
 			}
 			if !long() && i%5 > 1 {
-				continue // what is the same for all programs was just seen
+				continue // the code shared by all commands was just tested
 			}
 			commands := [][]string{{"config", "show", file}, {"config", "validate", "--json", file}}
 			if kind == "postgres" {
 				commands = append(commands, []string{"serve", "--config", file}, []string{"migrate", "--config", file})
 			}
 			for _, args := range commands {
-				tried++
+				attempts++
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				out, _ := exec.CommandContext(ctx, program, args...).CombinedOutput() // it may well fail
+				out, _ := exec.CommandContext(ctx, program, args...).CombinedOutput() // it may fail
 				cancel()
 				if text := string(out); strings.Contains(text, marker) || text == "" {
 					t.Errorf("%s with %s\n%s", strings.Join(args[:2], " "), address, text)
@@ -121,12 +121,12 @@ func TestSecretsInAddresses(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d commands", tried)
+	t.Logf("%d commands", attempts)
 }
 
-// A server whose addresses have secrets in them shows none, in its log and to whoever asks on the ops listener, which takes no
-// token: neither while all is well nor when nobody answers.
-func TestSecretsOfAServer(t *testing.T) {
+// TestServerHidesSecrets: a server whose addresses contain secrets does not show them in its log or on the ops listener, which
+// requires no token: neither in normal operation nor when the addresses are unreachable.
+func TestServerHidesSecrets(t *testing.T) {
 	postgres := testenv.StartPostgres(t)
 	address := strings.Replace(postgres.URL(), "?", "?password=hunter2&sslpassword=hunter2&", 1)
 	db, err := pgrules.Open(address, "")
@@ -137,7 +137,7 @@ func TestSecretsOfAServer(t *testing.T) {
 	if _, _, err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	(&controlled{t: t, postgres: postgres}).publish(`{"id": "a", "by": ["ip"], "limit": "1/s"}`)
+	(&controlPlane{t: t, postgres: postgres}).publish(`{"id": "a", "by": ["ip"], "limit": "1/s"}`)
 	dead := testenv.FreeAddress(t)
 	node := fleet.New(t, headgateProgram(t), fmt.Sprintf("redis: {address: 'redis://hg:hunter2@%s'}\npostgres: {address: %q}\n"+
 		"identity: {jwt: {algorithms: [RS256], key_url: 'http://hunter2:hunter2@%s/keys?token=hunter2'}}\ntracing: {address: 'http://%s'}\n",
@@ -169,11 +169,11 @@ func TestSecretsOfAServer(t *testing.T) {
 	postgres.Kill()
 	for end := time.Now().Add(20 * time.Second); !strings.Contains(look("without PostgreSQL"), "PostgreSQL at"); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("/readyz never says that PostgreSQL is away")
+			t.Fatal("/readyz does not report that PostgreSQL is unavailable")
 		}
 	}
 	if log := node.Output(); !strings.Contains(log, "JWT keys cannot be read") {
-		t.Errorf("the log does not say that the keys cannot be read:\n%s", log)
+		t.Errorf("the log does not report unreadable keys:\n%s", log)
 	}
 	t.Log(look("in the end"))
 }

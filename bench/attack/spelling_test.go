@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// spelling is a request as a client that wants to escape a rule might write it.
+// spelling is a request as a client that tries to evade a rule might write it.
 type spelling struct {
 	line    string
 	headers []string
@@ -14,7 +14,7 @@ type spelling struct {
 
 func (s spelling) String() string { return fmt.Sprintf("%q %q", s.line, s.headers) }
 
-// provedSpellings are those that have escaped a rule once, and some like them.
+// provedSpellings returns spellings that once evaded a rule, and similar ones.
 func provedSpellings() []spelling {
 	spellings := []spelling{
 		{"POST /orders", []string{"X-HTTP-Method-Override: GET"}},
@@ -43,7 +43,7 @@ func provedSpellings() []spelling {
 	return spellings
 }
 
-// speller makes spellings, the same for the same seed.
+// speller generates random spellings, deterministically by its seed.
 type speller struct {
 	*rand.Rand
 }
@@ -52,7 +52,7 @@ func newSpeller(seed uint64) speller { return speller{rand.New(rand.NewPCG(seed,
 
 func (s speller) of(list ...string) string { return list[s.IntN(len(list))] }
 
-// perhaps is something of the list, or most often nothing.
+// perhaps returns an element of the list with a probability of 1/odds, otherwise "".
 func (s speller) perhaps(odds int, list ...string) string {
 	if s.IntN(odds) > 0 {
 		return ""
@@ -60,7 +60,7 @@ func (s speller) perhaps(odds int, list ...string) string {
 	return s.of(list...)
 }
 
-// request makes one spelling. The odds say how ordinary it is, place by place.
+// request generates one spelling. The odds determine how unusual its parts are.
 func (s speller) request() spelling {
 	odds := []int{2, 4, 8, 20}[s.IntN(4)]
 	var path strings.Builder
@@ -127,7 +127,7 @@ func (s speller) overrides() []string {
 	return headers
 }
 
-// corpus returns the fixed spellings and n made ones.
+// corpus returns the fixed spellings and n generated ones.
 func corpus(seed uint64, n int) []spelling {
 	s := newSpeller(seed)
 	spellings := provedSpellings()

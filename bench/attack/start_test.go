@@ -10,17 +10,17 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// join starts nodes with the default options, all at once, and returns when Redis has decided for each of them.
+// join starts nodes with the default options, all at once, and returns when Redis has decided a request of each.
 func join(t *testing.T, redis *testenv.Server, n int) []*member {
 	t.Helper()
 	nodes := newMembers(t, redis, n)
 	for _, m := range nodes {
-		m.decides(t, headgate.PathStore, "other")
+		m.awaitPath(t, headgate.PathStore, "other")
 	}
 	return nodes
 }
 
-// agreed reports whether each node knows of all, and which of them it is.
+// agreed reports whether each node knows the number of nodes and has its own rank.
 func agreed(t *testing.T, nodes []*member) bool {
 	t.Helper()
 	ranks := map[int32]bool{}
@@ -34,8 +34,8 @@ func agreed(t *testing.T, nodes []*member) bool {
 	return len(ranks) == len(nodes)
 }
 
-// TestOutageAtStart takes Redis from nodes less than a second after they were started together, or after as many again have joined
-// them. Nodes announce themselves every two seconds, and know of each other all the same: their shares add up to the limit.
+// TestOutageAtStart kills Redis less than a second after nodes were started together, or after a scale-up to twice as many. Nodes
+// announce themselves every two seconds, and must know of each other nevertheless: their shares add up to the limit.
 func TestOutageAtStart(t *testing.T) {
 	t.Parallel()
 	for how, start := range map[string]func(*testing.T, *testenv.Server) []*member{
@@ -48,7 +48,7 @@ func TestOutageAtStart(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			const tries = 3 // others may use the machine meanwhile
+			const tries = 3 // the machine may be busy
 			for try := 1; ; try++ {
 				redis := startRedis(t)
 				began := time.Now()

@@ -24,19 +24,19 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// controlled is a PostgreSQL with two servers, and callers of their admin APIs.
-type controlled struct {
+// controlPlane is a PostgreSQL with two servers, and callers of their admin APIs.
+type controlPlane struct {
 	t        *testing.T
 	postgres *testenv.Postgres
-	admins   []string // where the admin APIs listen
+	admins   []string // addresses of the admin APIs
 	nodes    []*fleet.Node
-	operator string   // a token that is bound to no tenant
-	editors  []string // tokens that are bound to tenant acme
+	operator string   // token without a tenant
+	editors  []string // tokens of tenant acme
 }
 
-func startControlled(t *testing.T) *controlled {
+func startControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
-	c := &controlled{t: t, postgres: testenv.StartPostgres(t)}
+	c := &controlPlane{t: t, postgres: testenv.StartPostgres(t)}
 	redis := startRedis(t)
 	var lines []string
 	token := func(name string, rights ...string) string {
@@ -70,8 +70,8 @@ func startControlled(t *testing.T) *controlled {
 	return c
 }
 
-// publish puts an operator's rule into the database.
-func (c *controlled) publish(document string) {
+// publish publishes a rule as an operator.
+func (c *controlPlane) publish(document string) {
 	c.t.Helper()
 	db := c.open()
 	d, err := pgrules.Define([]byte(document))
@@ -85,7 +85,7 @@ func (c *controlled) publish(document string) {
 	}
 }
 
-func (c *controlled) open() *pgrules.DB {
+func (c *controlPlane) open() *pgrules.DB {
 	c.t.Helper()
 	db, err := pgrules.Open(c.postgres.URL(), "")
 	if err != nil {
@@ -95,8 +95,8 @@ func (c *controlled) open() *pgrules.DB {
 	return db
 }
 
-// ask sends a request to the admin API of a server, and again while it is told to wait or that others were quicker.
-func (c *controlled) ask(server int, token, method, path, body string) (status int, detail string) {
+// send sends a request to the admin API of a server, and retries while the response is 429 or 409.
+func (c *controlPlane) send(server int, token, method, path, body string) (status int, detail string) {
 	c.t.Helper()
 	for {
 		r, err := http.NewRequestWithContext(c.t.Context(), method, "http://"+c.admins[server%len(c.admins)]+"/v1/rate-limit"+path, strings.NewReader(body))
@@ -122,23 +122,23 @@ func (c *controlled) ask(server int, token, method, path, body string) (status i
 	}
 }
 
-// count returns the number that a question to the database has for an answer.
-func (c *controlled) count(question string) (n int) {
+// count returns the result of a query that returns one number.
+func (c *controlPlane) count(query string) (n int) {
 	c.t.Helper()
 	conn, err := pgx.Connect(c.t.Context(), c.postgres.URL())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer conn.Close(c.t.Context())
-	if err := conn.QueryRow(c.t.Context(), question).Scan(&n); err != nil {
-		c.t.Fatalf("%s: %v", question, err)
+	if err := conn.QueryRow(c.t.Context(), query).Scan(&n); err != nil {
+		c.t.Fatalf("%s: %v", query, err)
 	}
 	return n
 }
 
-// together has all editors write at once through both servers, and returns how many writes were accepted and an answer to
-// one that was not.
-func (c *controlled) together(tries int, write func(server int, token string, i int) (int, string)) (accepted int, denial string) {
+// writeConcurrently has all editors write concurrently through both servers, and returns how many writes were accepted and the
+// response to one that was rejected.
+func (c *controlPlane) writeConcurrently(tries int, write func(server int, token string, i int) (int, string)) (accepted int, rejection string) {
 	c.t.Helper()
 	var all sync.WaitGroup
 	var done atomic.Int32
@@ -158,53 +158,53 @@ func (c *controlled) together(tries int, write func(server int, token string, i 
 		})
 	}
 	all.Wait()
-	denial, _ = why.Load().(string)
-	return int(done.Load()), denial
+	rejection, _ = why.Load().(string)
+	return int(done.Load()), rejection
 }
 
-// A tenant's editors fill the tables from many connections and two servers at once.
+// TestTenantFillsTheTables: a tenant's editors fill the tables from many connections and two servers concurrently.
 func TestTenantFillsTheTables(t *testing.T) {
-	c := startControlled(t)
+	c := startControlPlane(t)
 	rule := func(id string) string {
 		return fmt.Sprintf(`{"id": %q, "by": ["tenant", "user"], "limit": "1000/minute"}`, id)
 	}
 	for i := range 92 {
-		if status, text := c.ask(i, c.editors[i%8], "POST", "/rules", rule(fmt.Sprintf("r%d", i))); status != http.StatusCreated {
+		if status, text := c.send(i, c.editors[i%8], "POST", "/rules", rule(fmt.Sprintf("r%d", i))); status != http.StatusCreated {
 			t.Fatalf("%d: %s", status, text)
 		}
 	}
-	accepted, denial := c.together(size(24, 200), func(server int, token string, i int) (int, string) {
-		return c.ask(server, token, "POST", "/rules", rule(fmt.Sprintf("x%d", i)))
+	accepted, rejection := c.writeConcurrently(size(24, 200), func(server int, token string, i int) (int, string) {
+		return c.send(server, token, "POST", "/rules", rule(fmt.Sprintf("x%d", i)))
 	})
-	t.Logf("rules: 92 and %d more; denied: %s", accepted, denial)
+	t.Logf("rules: 92 and %d more; rejected: %s", accepted, rejection)
 	if n := c.count("SELECT count(*) FROM rate_limit_rules WHERE owner = 'acme'"); n != 100 {
 		t.Errorf("%d rules, want 100", n)
 	}
-	wantWords(t, denial, "quota of tenant acme", "has 100 rules", "at most 100", "operator", "tenants.max_rules")
+	wantWords(t, rejection, "quota of tenant acme", "has 100 rules", "at most 100", "operator", "tenants.max_rules")
 
-	// 20 batches of 900, of which 11 fit.
-	accepted, denial = c.together(20, func(server int, token string, i int) (int, string) {
+	// 20 batches of 900: the quota allows 11.
+	accepted, rejection = c.writeConcurrently(20, func(server int, token string, i int) (int, string) {
 		var all []string
 		for j := range 900 {
 			all = append(all, fmt.Sprintf(`{"rule": "r0", "subject": {"tenant": "acme", "user": "u%d"}, "limit": "5/minute"}`, 900*i+j))
 		}
-		return c.ask(server, token, "POST", "/overrides", `{"overrides": [`+strings.Join(all, ",")+`]}`)
+		return c.send(server, token, "POST", "/overrides", `{"overrides": [`+strings.Join(all, ",")+`]}`)
 	})
 	n := c.count("SELECT count(*) FROM rate_limit_overrides WHERE removed_at IS NULL")
-	t.Logf("overrides: %d batches of 900 accepted, %d overrides; denied: %s", accepted, n, denial)
+	t.Logf("overrides: %d batches of 900 accepted, %d overrides; rejected: %s", accepted, n, rejection)
 	if accepted != 11 || n != 9900 {
 		t.Errorf("%d batches and %d overrides, want 11 and 9900", accepted, n)
 	}
-	accepted, denial = c.together(size(120, 300), func(server int, token string, i int) (int, string) {
-		return c.ask(server, token, "POST", "/rules/r0/exemptions", fmt.Sprintf(`{"subjectType": "user", "subjectValue": "u%d"}`, i))
+	accepted, rejection = c.writeConcurrently(size(120, 300), func(server int, token string, i int) (int, string) {
+		return c.send(server, token, "POST", "/rules/r0/exemptions", fmt.Sprintf(`{"subjectType": "user", "subjectValue": "u%d"}`, i))
 	})
-	t.Logf("exemptions: %d accepted; denied: %s", accepted, denial)
+	t.Logf("exemptions: %d accepted; rejected: %s", accepted, rejection)
 	if accepted != 100 {
-		t.Errorf("%d exemptions beside 9900 overrides, want 100", accepted)
+		t.Errorf("%d exemptions in addition to 9900 overrides, want 100", accepted)
 	}
-	wantWords(t, denial, "overrides and exemptions", "at most 10000", "tenants.max_exceptions")
-	// An operator is not bound by it.
-	if status, text := c.ask(0, c.operator, "POST", "/rules/r0/exemptions", `{"subjectType": "user", "subjectValue": "ops"}`); status != http.StatusCreated {
+	wantWords(t, rejection, "overrides and exemptions", "at most 10000", "tenants.max_exceptions")
+	// The quota does not apply to operators.
+	if status, text := c.send(0, c.operator, "POST", "/rules/r0/exemptions", `{"subjectType": "user", "subjectValue": "ops"}`); status != http.StatusCreated {
 		t.Errorf("an operator: %d: %s", status, text)
 	}
 }
@@ -218,11 +218,11 @@ func wantWords(t *testing.T, text string, words ...string) {
 	}
 }
 
-// A tenant's editor publishes rules that make each request slow for the server that all tenants share.
+// TestTenantMakesDecisionsSlow: a tenant's editor publishes rules that make each request slow on servers that all tenants share.
 func TestTenantMakesDecisionsSlow(t *testing.T) {
-	c := startControlled(t)
+	c := startControlPlane(t)
 	publish := func(id, keys string) (int, string) {
-		return c.ask(0, c.editors[0], "POST", "/rules", fmt.Sprintf(`{"id": %q, "by": ["tenant"], %s}`, id, keys))
+		return c.send(0, c.editors[0], "POST", "/rules", fmt.Sprintf(`{"id": %q, "by": ["tenant"], %s}`, id, keys))
 	}
 	for i, expression := range []string{
 		`(a?){40}b$`, `(?:a?){40}b$`, `([a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*)*!`, `(a|b|ab|ba|aab|bba|abab){3}$`,
@@ -246,7 +246,7 @@ func TestTenantMakesDecisionsSlow(t *testing.T) {
 			wantWords(t, text, id, "estimated cost", "budget is 150000", "use startsWith")
 		}
 	}
-	// What fits one by one does not fit together.
+	// Rules that are accepted one by one exceed the quota together.
 	limits := func(n int) string {
 		all := make([]string, n)
 		for i := range all {
@@ -259,38 +259,38 @@ func TestTenantMakesDecisionsSlow(t *testing.T) {
 		t.Errorf("256 limits: %d: %s", status, text)
 	}
 	wantWords(t, text, "weight 256", "at most 64")
-	accepted, denial := 0, ""
+	accepted, rejection := 0, ""
 	for i := range 6 {
 		if status, text := publish(fmt.Sprintf("heavy-%d", i), fmt.Sprintf(`"when": "path != \"\"", "limits": {%s}`, limits(60))); status == http.StatusCreated {
 			accepted++
 		} else {
-			denial = text
+			rejection = text
 		}
 	}
-	t.Logf("rules of 60 limits: %d accepted; denied: %s", accepted, denial)
+	t.Logf("rules of 60 limits: %d accepted; rejected: %s", accepted, rejection)
 	if accepted != 3 {
 		t.Errorf("%d rules of 60 limits that match one request, want 3", accepted)
 	}
-	wantWords(t, denial, "at most 200", "tenants.max_limits")
+	wantWords(t, rejection, "at most 200", "tenants.max_limits")
 	accepted = 0
 	for i := range 10 {
 		if status, text := publish(fmt.Sprintf("regexp-%d", i), `"limit": "1000/minute", "when": "path.matches(\"(?i)bot|crawler|spider\") || user_agent.matches(\"(?i)bot|crawler|spider\")"`); status == http.StatusCreated {
 			accepted++
 		} else {
-			denial = text
+			rejection = text
 		}
 	}
-	t.Logf("conditions of 100352 steps: %d accepted; denied: %s", accepted, denial)
+	t.Logf("conditions of 100352 steps: %d accepted; rejected: %s", accepted, rejection)
 	if accepted != 5 {
 		t.Errorf("%d conditions of 100352 steps, want 5", accepted)
 	}
-	wantWords(t, denial, "at most 600000", "tenants.max_condition_steps")
+	wantWords(t, rejection, "at most 600000", "tenants.max_condition_steps")
 }
 
-// A tenant meters a rule by what its clients make up, and each value becomes a row of the table that billing reads.
+// TestTenantMetersEverything: a tenant meters a rule by values that its clients choose, and each value becomes a row of the billing table.
 func TestTenantMetersEverything(t *testing.T) {
 	postgres := testenv.StartPostgres(t)
-	c := &controlled{t: t, postgres: postgres}
+	c := &controlPlane{t: t, postgres: postgres}
 	db := c.open()
 	if _, _, err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func TestTenantMetersEverything(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			for i := range each { // each as a request of another client would be
+			for i := range each { // each like a request of another client
 				user := fmt.Sprintf("made-up-%d-%d", node, i)
 				decision.Limits[0].Subject = headgate.SubjectOf("acme", user)
 				m.Note(&headgate.Observation{
@@ -336,7 +336,7 @@ func TestTenantMetersEverything(t *testing.T) {
 	}
 }
 
-// ended returns a context that is over.
+// ended returns a cancelled context.
 func ended(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -22,29 +22,29 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// unreadGrowth is by how much a server may grow, besides four times what it is sent, in 2,000 calls: what these may hold, twice because
-// of the garbage collector, and 64 MiB that the collector leaves alone.
+// unreadGrowth is how much a server may grow in 2,000 calls, in addition to four times the bytes sent: the memory of the calls, twice
+// because of the garbage collector, and 64 MiB of uncollected garbage.
 const unreadGrowth = 320 << 20
 
-// another is a client's address besides that of the attack.
-const another = "127.0.0.2"
+// otherAddress is the address of a client other than the attacker.
+const otherAddress = "127.0.0.2"
 
 // dialFrom returns a dialer for connections from an address of this machine.
 func dialFrom(address string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 10 * time.Second}
 }
 
-// TestUnread asks for as many answers as fit into small messages, in thousands of calls, and reads none of them. The server must not
-// keep all of them in memory, and callers from elsewhere must get theirs.
-func TestUnread(t *testing.T) {
+// TestUnreadResponses requests as many responses as small messages can, in thousands of calls, and reads none of them. The server must
+// not keep all of them in memory, and must serve callers from other addresses.
+func TestUnreadResponses(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	for name, e := range map[string]struct {
-		floodEntrance
+		floodTarget
 		items int
 	}{
-		"streams": {floodEntrance{path: "/headgate.check.v1.CheckService/CheckStream", streams: true}, 16_384},
-		"batches": {floodEntrance{path: "/headgate.check.v1.CheckService/CheckBatch"}, 1_000},
+		"streams": {floodTarget{path: "/headgate.check.v1.CheckService/CheckStream", streams: true}, 16_384},
+		"batches": {floodTarget{path: "/headgate.check.v1.CheckService/CheckBatch"}, 1_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +54,7 @@ func TestUnread(t *testing.T) {
 			defer cancel()
 			e.grpc = true
 			f := flood{
-				floodEntrance: e.floodEntrance, node: n, calls: 2_000, connections: 20, hold: true,
+				floodTarget: e.floodTarget, node: n, calls: 2_000, connections: 20, hold: true,
 				body: bytes.Repeat(protoField(1, nil), e.items),
 			}
 			var attack sync.WaitGroup
@@ -65,35 +65,35 @@ func TestUnread(t *testing.T) {
 					attack.Go(func() { f.call(ctx, client) })
 				}
 			}
-			answered, err := askElsewhere(ctx, n.GRPC)
+			responses, err := checkFromOtherAddress(ctx, n.GRPC)
 			attack.Wait()
 			_, peak := processMemory(t, n.PID())
-			t.Logf("%d MiB before, %d MiB at the peak; %d MiB sent in calls of %d kB; %d checks of another; server said %v",
-				before>>20, peak>>20, f.sent.Load()>>20, len(f.body)>>10, answered, f.answers())
-			if most := unreadGrowth + 4*f.sent.Load(); peak-before > most {
-				t.Errorf("memory grew by %d MiB, of at most %d", (peak-before)>>20, most>>20)
+			t.Logf("%d MiB before, %d MiB at the peak; %d MiB sent in calls of %d kB; %d other checks; replies %v",
+				before>>20, peak>>20, f.sent.Load()>>20, len(f.body)>>10, responses, f.sampleReplies())
+			if maxGrowth := unreadGrowth + 4*f.sent.Load(); peak-before > maxGrowth {
+				t.Errorf("memory grew by %d MiB, of at most %d", (peak-before)>>20, maxGrowth>>20)
 			}
-			if answered == 0 || err != nil {
-				t.Errorf("another caller got %d answers: %v", answered, err)
+			if responses == 0 || err != nil {
+				t.Errorf("another caller got %d responses: %v", responses, err)
 			}
 		})
 	}
 }
 
-// askElsewhere asks in a stream from another address, one check after the other, until ctx ends and there was an answer.
-func askElsewhere(ctx context.Context, address string) (answered int, err error) {
+// checkFromOtherAddress sends sequential checks in a stream from another address, until ctx ends and there was a response.
+func checkFromOtherAddress(ctx context.Context, address string) (responses int, err error) {
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
-			return dialFrom(another).DialContext(ctx, "tcp", to)
+			return dialFrom(otherAddress).DialContext(ctx, "tcp", to)
 		}))
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
 	stream, err := checkv1.NewCheckServiceClient(conn).CheckStream(patient)
-	for err == nil && (answered == 0 || ctx.Err() == nil) {
+	for err == nil && (responses == 0 || ctx.Err() == nil) {
 		err = stream.Send(&checkv1.CheckStreamRequest{Checks: []*checkv1.StreamCheck{
 			{Id: 1, Request: &checkv1.CheckRequest{Attributes: map[string]string{"ip": "192.0.2.9"}}},
 		}})
@@ -101,20 +101,20 @@ func askElsewhere(ctx context.Context, address string) (answered int, err error)
 			var message *checkv1.CheckStreamResponse
 			if message, err = stream.Recv(); err == nil {
 				got = len(message.GetAnswers())
-				answered += got
+				responses += got
 			}
 		}
 	}
-	return answered, err
+	return responses, err
 }
 
-// TestConnections opens more connections from one address than it may have. Other addresses must have the rest.
-func TestConnections(t *testing.T) {
+// TestConnectionsPerAddress opens more connections from one address than it may have. Other addresses must be able to connect.
+func TestConnectionsPerAddress(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	n := startServer(t, "redis: {address: \"redis://"+redis.Addr()+"\"}\n", "rules: [{id: all, by: [ip], limit: 1000000/hour}]\n")
-	const tried, most = 5_500, 5_000
-	opened := make([]net.Conn, tried)
+	const attempted, maxOpen = 5_500, 5_000
+	opened := make([]net.Conn, attempted)
 	defer func() {
 		for _, c := range opened {
 			if c != nil {
@@ -125,21 +125,21 @@ func TestConnections(t *testing.T) {
 	var opening sync.WaitGroup
 	for part := range 8 {
 		opening.Go(func() {
-			for i := part; i < tried; i += 8 {
+			for i := part; i < attempted; i += 8 {
 				opened[i], _ = dialFrom("127.0.0.1").DialContext(t.Context(), "tcp", n.HTTP) // it may be rejected
 			}
 		})
 	}
 	opening.Wait()
-	err := elsewhere(t.Context(), n.HTTP)
+	err := requestFromOtherAddress(t.Context(), n.HTTP)
 	open := connectionsOf(t, n)
-	t.Logf("%d connections tried from one address, %d open", tried, open)
-	if open > most+10 || err != nil {
-		t.Errorf("one address has %d of 10000 connections; another got: %v", open, err)
+	t.Logf("%d connections attempted from one address, %d open", attempted, open)
+	if open > maxOpen+10 || err != nil {
+		t.Errorf("one address has %d of 10000 connections; a request from another: %v", open, err)
 	}
 }
 
-// connectionsOf returns how many connections are open for HTTP, as the metrics of the server say.
+// connectionsOf returns the number of open HTTP connections, from the server's metrics.
 func connectionsOf(t *testing.T, n *fleet.Node) (open int) {
 	t.Helper()
 	text, err := n.Fetch(t.Context(), http.MethodGet, n.Ops, "/metrics", "")
@@ -157,9 +157,9 @@ func connectionsOf(t *testing.T, n *fleet.Node) (open int) {
 	return open
 }
 
-// elsewhere asks over HTTP from another address.
-func elsewhere(ctx context.Context, address string) error {
-	client := &http.Client{Transport: &http.Transport{DialContext: dialFrom(another).DialContext, DisableKeepAlives: true}}
+// requestFromOtherAddress sends a check over HTTP from another address.
+func requestFromOtherAddress(ctx context.Context, address string) error {
+	client := &http.Client{Transport: &http.Transport{DialContext: dialFrom(otherAddress).DialContext, DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/check",
 		strings.NewReader(`{"attributes": {"ip": "192.0.2.9"}}`))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// devServer runs headgate serve --dev, and returns where its check API and its admin API are.
+// devServer runs headgate serve --dev and returns the addresses of its check API and its admin API.
 func devServer(t *testing.T) (checks, admin string) {
 	t.Helper()
 	checks, admin = testenv.FreeAddress(t), testenv.FreeAddress(t)
@@ -33,8 +33,8 @@ func devServer(t *testing.T) (checks, admin string) {
 	return checks, admin
 }
 
-// askAs sends a request with headers of its own, and returns the status.
-func askAs(ctx context.Context, t *testing.T, method, url, host, body string, headers ...string) int {
+// sendAs sends a request with a Host and headers, and returns the status.
+func sendAs(ctx context.Context, t *testing.T, method, url, host, body string, headers ...string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -55,9 +55,9 @@ func askAs(ctx context.Context, t *testing.T, method, url, host, body string, he
 	return response.StatusCode
 }
 
-// TestWebPage sends what a browser sends for a page of another site, without asking first: no Content-Type that would make it
-// ask, and headers that say where it comes from. Programs, which send none of them, are answered.
-func TestWebPage(t *testing.T) {
+// TestCrossSiteRequests sends what a browser sends for a page of another site without a CORS preflight: no Content-Type that requires
+// one, and headers that name the origin. Programs, which send none of these headers, are served.
+func TestCrossSiteRequests(t *testing.T) {
 	t.Parallel()
 	checks, admin := devServer(t)
 	for _, url := range []string{
@@ -82,7 +82,7 @@ func TestWebPage(t *testing.T) {
 			{"Origin", "http://evil.example", "Content-Type", "application/json"},
 			{"Origin", "http://evil.example", "Content-Type", "application/x-www-form-urlencoded"},
 		} {
-			if status := askAs(t.Context(), t, http.MethodPost, url, "", body, headers...); status != http.StatusForbidden &&
+			if status := sendAs(t.Context(), t, http.MethodPost, url, "", body, headers...); status != http.StatusForbidden &&
 				status != http.StatusUnsupportedMediaType {
 				t.Errorf("%s with %v: %d", url, headers, status)
 			}
@@ -93,35 +93,35 @@ func TestWebPage(t *testing.T) {
 			{"Content-Type", "application/json", "Origin", "http://" + strings.Split(url, "/")[2]},
 			{"Content-Type", "application/json; charset=utf-8", "Sec-Fetch-Site", "same-origin"},
 		} {
-			if status := askAs(t.Context(), t, http.MethodPost, url, "", body, headers...); status >= http.StatusBadRequest {
+			if status := sendAs(t.Context(), t, http.MethodPost, url, "", body, headers...); status >= http.StatusBadRequest {
 				t.Errorf("a program's request to %s with %v: %d", url, headers, status)
 			}
 		}
 	}
-	// A proxy hands on the headers of its client, whose method it may use.
+	// A proxy forwards the headers of its client, and may use its method.
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		if status := askAs(t.Context(), t, method, "http://"+checks+"/v1/authorize", "", "", "Origin", "http://evil.example",
+		if status := sendAs(t.Context(), t, method, "http://"+checks+"/v1/authorize", "", "", "Origin", "http://evil.example",
 			"Sec-Fetch-Site", "cross-site"); status != http.StatusOK {
 			t.Errorf("forward-auth with %s: %d", method, status)
 		}
 	}
 }
 
-// TestRebinding reaches the admin API of headgate serve --dev, which takes no tokens, as a web page does whose name was made to
-// point to this machine: the browser then takes both for one site.
-func TestRebinding(t *testing.T) {
+// TestDNSRebinding calls the admin API of headgate serve --dev, which requires no token, as a web page does whose name was rebound to
+// this machine: the browser then takes both for the same site.
+func TestDNSRebinding(t *testing.T) {
 	t.Parallel()
 	_, admin := devServer(t)
 	_, port, _ := strings.Cut(admin, ":")
-	for host, let := range map[string]bool{
+	for host, allowed := range map[string]bool{
 		"evil.example:" + port: false, "evil.example": false, "localhost.evil.example:" + port: false, "192.0.2.1:" + port: false,
 		"127.0.0.1.evil.example": false, "localhost@evil.example": false, "[2001:db8::1]:" + port: false, "127.evil.example": false,
 		"0.0.0.0:" + port: false, "evillocalhost": false,
 		"localhost:" + port: true, "127.0.0.1:" + port: true, "127.9.9.9": true, "[::1]:" + port: true, "[::1]": true,
 		"headgate.localhost:" + port: true, "LOCALHOST": true, "localhost.:" + port: true, "": true,
 	} {
-		status := askAs(t.Context(), t, http.MethodGet, "http://"+admin+"/v1/rate-limit/top", host, "", "Sec-Fetch-Site", "same-origin")
-		if (status == http.StatusOK) != let {
+		status := sendAs(t.Context(), t, http.MethodGet, "http://"+admin+"/v1/rate-limit/top", host, "", "Sec-Fetch-Site", "same-origin")
+		if (status == http.StatusOK) != allowed {
 			t.Errorf("Host %q: %d", host, status)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestResetOfWindow asks a service for what it promises: when the present window of each algorithm ends.
+// TestResetOfWindow checks the documented reset of a service: the end of the current window of each algorithm.
 func TestResetOfWindow(t *testing.T) {
 	t.Parallel()
 	const window = time.Hour
@@ -26,35 +26,35 @@ func TestResetOfWindow(t *testing.T) {
 	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+startRedis(t).Addr()), rules.String())
 	for _, name := range algorithms {
 		for i := range 5 {
-			answer, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check",
+			body, err := node.Fetch(t.Context(), http.MethodPost, node.HTTP, "/v1/check",
 				fmt.Sprintf(`{"attributes": {"user": "ada", "tenant": %q}}`, name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			var said struct {
+			var decision struct {
 				Allowed bool
 				Reset   time.Time
 				Headers map[string]string
 			}
-			if err := json.Unmarshal(answer, &said); err != nil {
+			if err := json.Unmarshal(body, &decision); err != nil {
 				t.Fatal(err)
 			}
-			unix, err := strconv.ParseInt(said.Headers["X-RateLimit-Reset"], 10, 64)
+			unix, err := strconv.ParseInt(decision.Headers["X-RateLimit-Reset"], 10, 64)
 			if err != nil {
-				t.Fatalf("%v: %s", err, answer)
+				t.Fatalf("%v: %s", err, body)
 			}
 			header := time.Unix(unix, 0)
-			t.Logf("%s: request %d allowed %v, reset in %s, RateLimit %s", name, i+1, said.Allowed,
-				time.Until(header).Round(time.Second), said.Headers["RateLimit"])
-			if latest := time.Now().Add(window + time.Second); header.After(latest) || said.Reset.After(latest) {
-				t.Errorf("%s: request %d: X-RateLimit-Reset is %s and reset %s, later than a window from now", name, i+1, header, said.Reset)
+			t.Logf("%s: request %d allowed %v, reset in %s, RateLimit %s", name, i+1, decision.Allowed,
+				time.Until(header).Round(time.Second), decision.Headers["RateLimit"])
+			if latest := time.Now().Add(window + time.Second); header.After(latest) || decision.Reset.After(latest) {
+				t.Errorf("%s: request %d: X-RateLimit-Reset is %s and reset %s, later than a window from now", name, i+1, header, decision.Reset)
 			}
 		}
 	}
 }
 
-// TestResetNeverLate charges windows at random. None is said to end later than it does, and at that time it has ended: the units
-// of a fixed window are back, and those of a sliding one are the previous window's.
+// TestResetNeverLate charges windows at random. No reset is later than the end of the window, and at that time the window has ended:
+// the units of a fixed window are available again, and those of a sliding one belong to the previous window.
 func TestResetNeverLate(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -71,14 +71,14 @@ func TestResetNeverLate(t *testing.T) {
 			state, result = limit.Take(state, headgate.Charge{Cost: 1 + r.Int64N(3)}, now)
 			reset := now.Add(result.ResetAfter)
 			if result.ResetAfter > limit.Window {
-				t.Fatalf("%v: reset is %s ahead", limit, result.ResetAfter)
+				t.Fatalf("%v: reset after %s, more than a window", limit, result.ResetAfter)
 			}
 			if begun := time.UnixMicro(state.Time); result.Granted > 0 && !reset.Equal(begun.Add(limit.Window)) {
-				t.Fatalf("%v: the window began at %s and is said to end at %s", limit, begun, reset)
+				t.Fatalf("%v: the window began at %s and its reset is %s", limit, begun, reset)
 			}
 			_, later := limit.Take(state, headgate.Charge{}, reset)
 			if algorithm == headgate.FixedWindow && later.Remaining != limit.Count {
-				t.Fatalf("%v: %d left at its reset", limit, later.Remaining)
+				t.Fatalf("%v: %d remaining at its reset", limit, later.Remaining)
 			}
 		}
 	}

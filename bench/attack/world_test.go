@@ -16,10 +16,10 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// long reports whether the attacks are tried at length, as "make attack" does.
+// long reports whether to run the long form of the attacks, as "make attack" does.
 func long() bool { return os.Getenv("HEADGATE_ATTACK") == "long" }
 
-// size returns how often something is tried.
+// size returns few in the short form and many in the long one.
 func size(few, many int) int {
 	if long() {
 		return many
@@ -29,7 +29,7 @@ func size(few, many int) int {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// startRedis starts a Redis of the test's own.
+// startRedis starts a Redis for the test.
 func startRedis(t *testing.T) *testenv.Server {
 	t.Helper()
 	return testenv.Start(t, testenv.Redis)
@@ -41,8 +41,8 @@ func openStore(t *testing.T, redis *testenv.Server) *storewrap.Store {
 	return wrap(t, redis, storewrap.Options{Log: quiet()})
 }
 
-// patientStore is openStore for tests that count what passes: a busy machine is no failure of Redis.
-func patientStore(t *testing.T, redis *testenv.Server) *storewrap.Store {
+// longDeadlineStore opens a store for tests that count exactly: a busy machine must not look like an outage of Redis.
+func longDeadlineStore(t *testing.T, redis *testenv.Server) *storewrap.Store {
 	t.Helper()
 	return wrap(t, redis, storewrap.Options{Log: quiet(), Deadline: 5 * time.Second})
 }
@@ -54,7 +54,7 @@ func wrap(t *testing.T, redis *testenv.Server, o storewrap.Options) *storewrap.S
 	return store
 }
 
-// openRedis connects to a Redis without what makes it safe to depend on.
+// openRedis connects to a Redis without storewrap.
 func openRedis(t *testing.T, redis *testenv.Server) *redisstore.Store {
 	t.Helper()
 	inner := fleet.Open(t, "redis://"+redis.Addr())
@@ -78,7 +78,7 @@ var program struct {
 	dir, path string
 }
 
-// headgateProgram returns the path of the program that users run.
+// headgateProgram returns the path of the headgate binary.
 func headgateProgram(t *testing.T) string {
 	t.Helper()
 	testenv.Long(t) // before Do: a skipped test must not count as the one that built it
@@ -96,13 +96,13 @@ func headgateProgram(t *testing.T) string {
 	return program.path
 }
 
-// startServer runs headgate serve with rules, a document, beside a config that says more than where it listens.
+// startServer runs headgate serve with a rule document. config is the config without its listen and rules sections.
 func startServer(t *testing.T, config, rules string) *fleet.Node {
 	t.Helper()
 	return fleet.Start(t, headgateProgram(t), config, rules)
 }
 
-// startServerWith is startServer with more files beside the config.
+// startServerWith does the same with more files in the config's directory.
 func startServerWith(t *testing.T, config, rules string, files map[string]string) *fleet.Node {
 	t.Helper()
 	n := fleet.New(t, headgateProgram(t), "rules: rules.yaml\n"+config, files)
@@ -117,5 +117,5 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// loopback is this machine.
+// loopback has the addresses of this machine.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}

@@ -19,21 +19,21 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// expectation is what every answer to a denied request must say, derived from the results of its limits alone.
+// expectation is what every response to a denied request must contain, derived only from the results of its limits.
 type expectation struct {
 	status int
-	// worst denies the longest.
+	// worst is the limit that denies for the longest time.
 	worst *headgate.LimitDecision
-	// named are the policies that deny, as clients may see them; shown are all that they see, with what is left.
-	named []string
-	shown map[string]int64
-	// capacity and reset are those of the worst, reset in whole Unix seconds; 0 if it is not known.
+	// violated are the policies that deny, as clients may see them; remaining has all policies that they see, with their remaining units.
+	violated  []string
+	remaining map[string]int64
+	// capacity and reset are those of worst, reset in whole Unix seconds; 0 if it is not known.
 	capacity, reset int64
 }
 
-// expect reads the results by the book: a limit denies if it is enforced and does not fit.
+// expect derives the expectation from the results: a limit denies if it is enforced and not allowed.
 func expect(d *headgate.Decision) expectation {
-	e := expectation{status: http.StatusServiceUnavailable, shown: map[string]int64{}}
+	e := expectation{status: http.StatusServiceUnavailable, remaining: map[string]int64{}}
 	longer := func(a, b *headgate.LimitDecision) bool {
 		if (a.Err == nil) != (b.Err == nil) {
 			return a.Err == nil
@@ -52,15 +52,15 @@ func expect(d *headgate.Decision) expectation {
 		}
 		switch {
 		case denies:
-			e.shown[name] = 0
+			e.remaining[name] = 0
 		case l.Exposed && l.Err == nil:
-			e.shown[name] = min(l.Remaining, l.Limit.Capacity())
+			e.remaining[name] = min(l.Remaining, l.Limit.Capacity())
 		}
 		if !denies {
 			continue
 		}
-		if !slices.Contains(e.named, name) {
-			e.named = append(e.named, name)
+		if !slices.Contains(e.violated, name) {
+			e.violated = append(e.violated, name)
 		}
 		if l.Err == nil {
 			e.status = http.StatusTooManyRequests
@@ -79,38 +79,38 @@ func expect(d *headgate.Decision) expectation {
 	return e
 }
 
-// disagreement collects what an answer says that it should not.
+// disagreement collects the differences between responses and the expectation.
 type disagreement struct{ lines []string }
 
 func (d *disagreement) addf(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
-// retryAfter judges a wait in whole seconds: never early, and later by a tenth at most.
+// retryAfter judges a wait in whole seconds: never early, and at most a tenth later.
 func (d *disagreement) retryAfter(where string, got string, wait time.Duration) {
 	if wait == headgate.Never {
 		if got != "" {
-			d.addf("%s: Retry-After is %s of a request that never fits", where, got)
+			d.addf("%s: Retry-After is %s for a request that is never allowed", where, got)
 		}
 		return
 	}
 	seconds, err := strconv.ParseInt(got, 10, 64)
 	least := max(int64((wait+time.Second-1)/time.Second), 1)
-	if most := least + max(least/10, 1) + 1; err != nil || seconds < least || seconds > most {
-		d.addf("%s: Retry-After is %q, want %d to %d for %s", where, got, least, most, wait)
+	if latest := least + max(least/10, 1) + 1; err != nil || seconds < least || seconds > latest {
+		d.addf("%s: Retry-After is %q, want %d to %d for %s", where, got, least, latest, wait)
 	}
 }
 
-// throughClient is where a program asks the service by package client.
+// throughClient is the surface of a program that uses package client.
 const throughClient = "client"
 
-// headers judges those of an answer.
+// headers judges the headers of a response.
 func (d *disagreement) headers(where string, e *expectation, get func(string) string) {
 	reset := ""
 	if e.reset > 0 {
 		reset = strconv.FormatInt(e.reset, 10)
 	}
-	// A client of the service knows one time, by which a counter that is not used is reset at once.
+	// A client of the service has a single time, at which an unused counter is already reset.
 	if where == throughClient && e.worst.ResetAfter == 0 && reset != "" && get("X-RateLimit-Reset") == strconv.FormatInt(e.reset+1, 10) {
 		reset = get("X-RateLimit-Reset")
 	}
@@ -143,18 +143,18 @@ func (d *disagreement) fields(where string, e *expectation, get func(string) str
 			}
 		}
 	}
-	if !maps.Equal(left, e.shown) {
-		d.addf("%s: RateLimit is %s, want %v", where, get("RateLimit"), e.shown)
+	if !maps.Equal(left, e.remaining) {
+		d.addf("%s: RateLimit is %s, want %v", where, get("RateLimit"), e.remaining)
 	}
-	for name := range e.shown {
+	for name := range e.remaining {
 		if !strings.Contains(get("RateLimit-Policy"), strconv.Quote(name)) {
 			d.addf("%s: RateLimit-Policy is %s, without %s", where, get("RateLimit-Policy"), name)
 		}
 	}
 }
 
-// problem judges the body of an answer by the headers beside it.
-func (d *disagreement) problem(where string, e *expectation, answer shownAnswer) {
+// problem judges the body of a response, also against its headers.
+func (d *disagreement) problem(where string, e *expectation, response shownResponse) {
 	var p struct {
 		Status     int
 		Violated   []string `json:"violated-policies"`
@@ -162,54 +162,54 @@ func (d *disagreement) problem(where string, e *expectation, answer shownAnswer)
 		Error      string
 		RetryAfter *int64 `json:"retry_after"`
 	}
-	if err := json.Unmarshal(answer.body, &p); err != nil {
-		d.addf("%s: %v: %s", where, err, answer.body)
+	if err := json.Unmarshal(response.body, &p); err != nil {
+		d.addf("%s: %v: %s", where, err, response.body)
 		return
 	}
 	rule := "(hidden)"
 	if e.worst.Exposed {
 		rule = e.worst.Rule
 	}
-	again := ""
+	retryAfter := ""
 	if p.RetryAfter != nil {
-		again = strconv.FormatInt(*p.RetryAfter, 10)
+		retryAfter = strconv.FormatInt(*p.RetryAfter, 10)
 	}
-	if p.Status != e.status || p.Rule != rule || again != answer.header.Get("Retry-After") ||
-		!slices.Equal(slices.Sorted(slices.Values(p.Violated)), slices.Sorted(slices.Values(e.named))) ||
+	if p.Status != e.status || p.Rule != rule || retryAfter != response.header.Get("Retry-After") ||
+		!slices.Equal(slices.Sorted(slices.Values(p.Violated)), slices.Sorted(slices.Values(e.violated))) ||
 		(p.Error == "rate_limit_unavailable") != (e.status == http.StatusServiceUnavailable) {
-		d.addf("%s: the body is %s, want status %d, rule %s, policies %v, retry_after %q", where, answer.body, e.status, rule, e.named,
-			answer.header.Get("Retry-After"))
+		d.addf("%s: the body is %s, want status %d, rule %s, policies %v, retry_after %q", where, response.body, e.status, rule, e.violated,
+			response.header.Get("Retry-After"))
 	}
-	if strings.Contains(fmt.Sprint(answer.header, string(answer.body)), secretID) {
-		d.addf("%s: names a hidden rule: %v %s", where, answer.header, answer.body)
+	if strings.Contains(fmt.Sprint(response.header, string(response.body)), secretID) {
+		d.addf("%s: names a hidden rule: %v %s", where, response.header, response.body)
 	}
 }
 
-// seconds is a span as JSON has it; -1 for none.
-func asSeconds(s *float64) time.Duration {
+// durationOf converts seconds in JSON; Never if there are none.
+func durationOf(s *float64) time.Duration {
 	if s == nil {
 		return headgate.Never
 	}
 	return time.Duration(*s*1e9 + 0.5)
 }
 
-// json judges the answer of the check API.
-func (d *disagreement) json(e *expectation, denied *headgate.Decision, a *jsonAnswer) {
+// json judges the response of the check API.
+func (d *disagreement) json(e *expectation, denied *headgate.Decision, a *jsonResponse) {
 	d.headers("JSON", e, func(name string) string { return a.Headers[name] })
-	if a.Allowed || a.Remaining == nil || *a.Remaining != 0 || (asSeconds(a.RetryAfter)-denied.RetryAfter).Abs() > time.Microsecond ||
+	if a.Allowed || a.Remaining == nil || *a.Remaining != 0 || (durationOf(a.RetryAfter)-denied.RetryAfter).Abs() > time.Microsecond ||
 		(a.Reset == nil) != (e.reset == 0) || a.Reset != nil && !a.Reset.Equal(e.worst.Time.Add(e.worst.ResetAfter)) {
 		d.addf("JSON: %+v, want a wait of %s and a reset after %s", a, denied.RetryAfter, e.worst.ResetAfter)
 	}
 	for i := range a.Limits {
 		got, want := &a.Limits[i], &denied.Limits[i]
 		if got.Rule != want.Rule || got.Name != want.Name || got.Allowed != want.Allowed || want.Err == nil && *got.Remaining != want.Remaining ||
-			(asSeconds(got.RetryAfter)-want.RetryAfter).Abs() > time.Microsecond {
+			(durationOf(got.RetryAfter)-want.RetryAfter).Abs() > time.Microsecond {
 			d.addf("JSON: limit %+v, want %+v", got, want)
 		}
 	}
 }
 
-// grpc judges the answer of the check API in gRPC.
+// grpc judges the response of the check API over gRPC.
 func (d *disagreement) grpc(e *expectation, denied *headgate.Decision, a *checkv1.CheckResponse) {
 	d.headers("gRPC", e, func(name string) string { return a.GetHeaders()[name] })
 	us := int64(-1)
@@ -225,14 +225,14 @@ func (d *disagreement) grpc(e *expectation, denied *headgate.Decision, a *checkv
 	}
 }
 
-// envoy judges the answer to Envoy.
+// envoy judges the response to Envoy.
 func (d *disagreement) envoy(e *expectation, a *rlsv3.RateLimitResponse) {
 	header := http.Header{}
 	for _, h := range a.GetResponseHeadersToAdd() {
 		header.Set(h.GetKey(), h.GetValue())
 	}
 	d.headers("Envoy", e, header.Get)
-	d.problem("Envoy", e, shownAnswer{header, a.GetRawBody()})
+	d.problem("Envoy", e, shownResponse{header, a.GetRawBody()})
 	s := a.GetStatuses()[0]
 	if a.GetOverallCode() != rlsv3.RateLimitResponse_OVER_LIMIT || s.GetCode() != a.GetOverallCode() || s.GetLimitRemaining() != 0 ||
 		int64(s.GetCurrentLimit().GetRequestsPerUnit()) != e.worst.Limit.Count || strings.Contains(s.String(), secretID) {
@@ -240,7 +240,7 @@ func (d *disagreement) envoy(e *expectation, a *rlsv3.RateLimitResponse) {
 	}
 }
 
-// call judges what a client of a limited gRPC service gets.
+// call judges the response to a client of a limited gRPC service.
 func (d *disagreement) call(e *expectation, s *status.Status, trailer map[string][]string) {
 	header := http.Header{}
 	for name, values := range trailer {

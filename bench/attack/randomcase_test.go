@@ -14,31 +14,31 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// mix is a limiter with rules at random, in a world at random, and a request that it denies.
-type mix struct {
+// randomCase is a limiter with random rules on a random store, and a request that it denies.
+type randomCase struct {
 	limiter *headgate.Limiter
 	rules   []headgate.Rule
 	request headgate.Request
 	denied  headgate.Decision
-	// states are of all counters, by the specification.
+	// states are the states of all counters according to the specification.
 	states map[counterKey]headgate.State
-	// wrong is what the specification says otherwise.
-	wrong []string
-	// away says that the store does not answer any more.
-	away bool
-	// exact says that no time passes by itself, so that all answers are the same to the microsecond.
+	// mismatches are the results that differ from the specification.
+	mismatches []string
+	// unavailable is whether the store no longer responds.
+	unavailable bool
+	// exact is whether the clock is manual, so that all responses agree to the microsecond.
 	exact bool
 	close func()
 }
 
-// counterKey is a counter of a subject.
+// counterKey identifies a counter of a subject.
 type counterKey struct {
 	subject headgate.Subject
 	counter headgate.Counter
 }
 
-// replay decides by the specification what a store has decided at a time, and compares.
-func (m *mix) replay(d *headgate.Decision, now time.Time) {
+// replay decides the same charges by the specification and compares the results with the store's.
+func (m *randomCase) replay(d *headgate.Decision, now time.Time) {
 	charges, states := make([]headgate.Charge, len(d.Limits)), make([]headgate.State, len(d.Limits))
 	results := make([]headgate.Result, len(d.Limits))
 	for i := range d.Limits {
@@ -54,29 +54,29 @@ func (m *mix) replay(d *headgate.Decision, now time.Time) {
 	}
 	admitted := headgate.Decide(charges, states, results, now)
 	if admitted != d.Allowed {
-		m.wrong = append(m.wrong, fmt.Sprintf("allowed is %v, by the specification %v", d.Allowed, admitted))
+		m.mismatches = append(m.mismatches, fmt.Sprintf("allowed is %v, by the specification %v", d.Allowed, admitted))
 	}
 	for i := range d.Limits {
 		l, want := &d.Limits[i], &results[i]
 		m.states[counterKey{l.Subject, l.Counter}] = states[i]
 		if l.Allowed != want.Allowed || l.Remaining != want.Remaining || l.RetryAfter != want.RetryAfter ||
 			l.ResetAfter != want.ResetAfter || l.Delay != want.Delay || l.Granted != want.Granted {
-			m.wrong = append(m.wrong, fmt.Sprintf("%s says %+v, the specification %+v", l.Rule, l.Result, *want))
+			m.mismatches = append(m.mismatches, fmt.Sprintf("%s: %+v, by the specification %+v", l.Rule, l.Result, *want))
 		}
 	}
 }
 
-// steppedClock is a clock that stands still.
-type steppedClock struct{ now time.Time }
+// manualClock is a clock that only the test advances.
+type manualClock struct{ now time.Time }
 
-// failingStore is a store that can stop answering.
+// failingStore is a store that can become unavailable.
 type failingStore struct {
 	headgate.Store
-	away atomic.Bool
+	unavailable atomic.Bool
 }
 
 func (s *failingStore) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	if !s.away.Load() {
+	if !s.unavailable.Load() {
 		return s.Store.Take(ctx, charges, results)
 	}
 	for i := range results {
@@ -89,18 +89,18 @@ func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// hotRule is the busy one.
+// hotRule is the ID of the rule with a busy counter.
 const hotRule = "hot"
 
-// secretID begins the ID of rules that are hidden.
+// secretID is the prefix of the IDs of hidden rules.
 const secretID = "classified"
 
-// newMix makes a mix whose request is denied; false if none of its requests is. If it is hot, one of its limits is so busy that
-// units of it are leased.
-func newMix(t *testing.T, r *rand.Rand, hot bool) (*mix, bool) {
+// newRandomCase returns a case whose request is denied; false if none of its requests is. If hot, one of its limits is so busy that
+// it is leased.
+func newRandomCase(t *testing.T, r *rand.Rand, hot bool) (*randomCase, bool) {
 	t.Helper()
-	m := &mix{states: map[counterKey]headgate.State{}, close: func() {}}
-	clock := &steppedClock{time.Unix(1_900_000_000, r.Int64N(1e9)/1_000*1_000)}
+	m := &randomCase{states: map[counterKey]headgate.State{}, close: func() {}}
+	clock := &manualClock{time.Unix(1_900_000_000, r.Int64N(1e9)/1_000*1_000)}
 	store := &failingStore{}
 	world := oneOf(r, "bare", "bare", "wrapped", "outage", "bare outage")
 	if hot {
@@ -152,20 +152,20 @@ func newMix(t *testing.T, r *rand.Rand, hot bool) (*mix, bool) {
 	return m, denied
 }
 
-// exhaust asks until the request is denied.
-func (m *mix) exhaust(t *testing.T, r *rand.Rand, store *failingStore, world string, clock *steppedClock) bool {
+// exhaust sends the request until it is denied.
+func (m *randomCase) exhaust(t *testing.T, r *rand.Rand, store *failingStore, world string, clock *manualClock) bool {
 	t.Helper()
 	fails := r.IntN(6)
-	more := r.IntN(3) // denials after the first, which come from the cache
+	more := r.IntN(3) // denials after the first, from the cache
 	for i := range 40 {
-		store.away.Store((world == "outage" || world == "bare outage") && i >= fails)
+		store.unavailable.Store((world == "outage" || world == "bare outage") && i >= fails)
 		d, err := m.limiter.Check(t.Context(), m.request)
 		if err != nil && d.Path != headgate.PathFailed {
 			t.Fatal(err)
 		}
-		m.away = store.away.Load()
+		m.unavailable = store.unavailable.Load()
 		missing := slices.ContainsFunc(d.Limits, func(l headgate.LimitDecision) bool { return l.Missing != "" })
-		if m.exact && !m.away && d.Path == headgate.PathStore && !missing {
+		if m.exact && !m.unavailable && d.Path == headgate.PathStore && !missing {
 			m.replay(&d, clock.now)
 		}
 		if m.denied = d; !d.Allowed {

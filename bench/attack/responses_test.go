@@ -14,16 +14,16 @@ import (
 	"github.com/headgate/headgate/internal/server/explain"
 )
 
-// operators judges what operators see of the same request afterwards.
-func (d *disagreement) operators(t *testing.T, m *mix, e *expectation) {
+// operators judges what operators see of the same request afterwards: explain and usage.
+func (d *disagreement) operators(t *testing.T, m *randomCase, e *expectation) {
 	t.Helper()
-	slack := 5 * time.Second // which pass meanwhile on a busy machine
+	slack := 5 * time.Second // a busy machine may take this long
 	if m.exact {
 		slack = time.Microsecond
 	}
 	explained, err := m.limiter.Explain(t.Context(), m.request)
-	if m.away && explained.Decision.Path != m.denied.Path {
-		return // the store answered the request, and does not answer operators
+	if m.unavailable && explained.Decision.Path != m.denied.Path {
+		return // the store decided the request, and is unavailable to operators
 	}
 	report := explain.New(&explained, explain.Question{Attributes: m.request.Attributes, Cost: m.request.Cost}, explain.Place{})
 	if err != nil && e.status != http.StatusServiceUnavailable && explained.Decision.Path != headgate.PathFailed {
@@ -33,12 +33,12 @@ func (d *disagreement) operators(t *testing.T, m *mix, e *expectation) {
 	if code := strconv.Itoa(e.status); !strings.HasPrefix(report.Summary, code) && m.exact {
 		d.addf("explain: %s, want %s", report.Summary, code)
 	}
-	if (report.Allowed || (asSeconds(report.RetryAfter)-m.denied.RetryAfter).Abs() > slack) && e.worst.RetryAfter > slack {
+	if (report.Allowed || (durationOf(report.RetryAfter)-m.denied.RetryAfter).Abs() > slack) && e.worst.RetryAfter > slack {
 		d.addf("explain: %s, want a wait of %s", report.Summary, m.denied.RetryAfter)
 	}
 	for i := range m.denied.Limits {
 		l := &m.denied.Limits[i]
-		if m.away || l.Err != nil || l.Missing != "" || l.Origin == headgate.FromCandidate || l.Path == headgate.PathLocal {
+		if m.unavailable || l.Err != nil || l.Missing != "" || l.Origin == headgate.FromCandidate || l.Path == headgate.PathLocal {
 			continue
 		}
 		n := slices.IndexFunc(report.Limits, func(r explain.Limit) bool {
@@ -59,12 +59,12 @@ func (d *disagreement) operators(t *testing.T, m *mix, e *expectation) {
 	d.usage(t, m, slack)
 }
 
-// usage judges what the admin API says the client has left of each rule.
-func (d *disagreement) usage(t *testing.T, m *mix, slack time.Duration) {
+// usage judges the client's usage of each rule, from the admin API.
+func (d *disagreement) usage(t *testing.T, m *randomCase, slack time.Duration) {
 	t.Helper()
 	for i := range m.rules {
 		rule := &m.rules[i]
-		if len(rule.By) == 1 && m.request.Attributes[rule.By[0]] == "" || m.away {
+		if len(rule.By) == 1 && m.request.Attributes[rule.By[0]] == "" || m.unavailable {
 			continue
 		}
 		left, ok := usage(t, m, rule)
@@ -90,22 +90,22 @@ func (d *disagreement) usage(t *testing.T, m *mix, slack time.Duration) {
 	}
 }
 
-// TestAnswersAgree denies requests by rules, limits and worlds at random. Whatever tells of a denial must say the same: the limit that
-// denies for the longest time, nothing left of it, and when to come back.
-func TestAnswersAgree(t *testing.T) {
+// TestResponsesAgree denies requests with random rules, limits and stores. All surfaces must report the same denial: the limit that
+// denies for the longest time, no remaining units, and when to retry.
+func TestResponsesAgree(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
-	f := newFaces(t)
+	f := newSurfaces(t)
 	seen := map[string]int{}
 	for n := range size(300, 10_000) {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
-		m, denied := newMix(t, r, n%100 == 50)
+		m, denied := newRandomCase(t, r, n%100 == 50)
 		if !denied {
 			m.close()
 			seen["never denied"]++
 			continue
 		}
-		d := judgeMix(t, f, m)
+		d := judgeCase(t, f, m)
 		m.close()
 		seen["path "+string(m.denied.Path)]++
 		e := expect(&m.denied)
@@ -117,30 +117,30 @@ func TestAnswersAgree(t *testing.T) {
 			seen["limit by "+string(m.denied.Limits[i].DecidedBy())]++
 		}
 		if e.worst.RetryAfter == headgate.Never {
-			seen["never fits"]++
+			seen["never allowed"]++
 		}
 		if len(d.lines) > 0 {
-			t.Fatalf("seed %d, mix %d: %+v\nrequest %+v\ndecision %+v\n%s", seed, n, m.rules, m.request, m.denied, strings.Join(d.lines, "\n"))
+			t.Fatalf("seed %d, case %d: %+v\nrequest %+v\ndecision %+v\n%s", seed, n, m.rules, m.request, m.denied, strings.Join(d.lines, "\n"))
 		}
 	}
 	t.Logf("seed %d: %v", seed, seen)
 }
 
-// judgeMix compares all answers to a denied request with what they should say.
-func judgeMix(t *testing.T, f *faces, m *mix) *disagreement {
+// judgeCase compares all responses to a denied request with the expectation.
+func judgeCase(t *testing.T, f *surfaces, m *randomCase) *disagreement {
 	t.Helper()
 	f.engine.decision.Store(&m.denied)
 	e, d := expect(&m.denied), &disagreement{}
 	m.judgeResults(d)
-	for name, ask := range map[string]func() (int, shownAnswer){
-		"httplimit": f.middleware, "forward-auth": f.forwardAuth, throughClient: func() (int, shownAnswer) { return f.throughClient(t) },
+	for name, send := range map[string]func() (int, shownResponse){
+		"httplimit": f.middleware, "forward-auth": f.forwardAuth, throughClient: func() (int, shownResponse) { return f.throughClient(t) },
 	} {
-		status, answer := ask()
+		status, response := send()
 		if status != e.status {
 			d.addf("%s: status %d, want %d", name, status, e.status)
 		}
-		d.headers(name, &e, answer.header.Get)
-		d.problem(name, &e, answer)
+		d.headers(name, &e, response.header.Get)
+		d.problem(name, &e, response)
 	}
 	inJSON := f.json(t)
 	d.json(&e, &m.denied, &inJSON)
@@ -152,16 +152,16 @@ func judgeMix(t *testing.T, f *faces, m *mix) *disagreement {
 	return d
 }
 
-// judgeResults holds the decision against the sum of its limits.
-func (m *mix) judgeResults(d *disagreement) {
-	d.lines = append(d.lines, m.wrong...)
+// judgeResults compares the decision with the results of its limits.
+func (m *randomCase) judgeResults(d *disagreement) {
+	d.lines = append(d.lines, m.mismatches...)
 	e := expect(&m.denied)
 	if m.denied.RetryAfter != e.worst.RetryAfter && e.worst.Err == nil {
-		d.addf("the decision waits %s, its limits %s", m.denied.RetryAfter, e.worst.RetryAfter)
+		d.addf("RetryAfter of the decision is %s, of its limits %s", m.denied.RetryAfter, e.worst.RetryAfter)
 	}
 	for i := range m.denied.Limits {
 		if l := &m.denied.Limits[i]; l.Granted != 0 && l.Enforced {
-			d.addf("%s was charged %d by a request that was denied", l.Rule, l.Granted)
+			d.addf("%s was charged %d by a denied request", l.Rule, l.Granted)
 		}
 	}
 }

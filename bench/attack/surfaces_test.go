@@ -34,7 +34,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// scriptedEngine decides all requests alike, so that each face tells of the same decision.
+// scriptedEngine returns the same decision for all requests, so that each surface shows the same decision.
 type scriptedEngine struct {
 	*headgate.Limiter
 	decision atomic.Pointer[headgate.Decision]
@@ -48,8 +48,8 @@ func (s *scriptedEngine) CheckAll(context.Context, []headgate.BatchRequest) ([]h
 	return []headgate.Decision{*s.decision.Load()}, nil
 }
 
-// faces are all ways in which a decision is told.
-type faces struct {
+// surfaces are all interfaces that show a decision.
+type surfaces struct {
 	engine       *scriptedEngine
 	http, check  http.Handler
 	service      *checkgrpc.Service
@@ -58,7 +58,7 @@ type faces struct {
 	client       *client.Client
 }
 
-// registered is a service as a gRPC server gets it.
+// registered captures a service that registers with a gRPC server.
 type registered struct {
 	description *grpc.ServiceDesc
 	service     any
@@ -68,53 +68,53 @@ func (r *registered) RegisterService(d *grpc.ServiceDesc, service any) {
 	r.description, r.service = d, service
 }
 
-func newFaces(t *testing.T) *faces {
+func newSurfaces(t *testing.T) *surfaces {
 	t.Helper()
-	who, err := identity.New(identity.Options{Log: quiet()})
+	resolver, err := identity.New(identity.Options{Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &faces{engine: &scriptedEngine{Limiter: newLimiter(t, nil, otp())}}
-	f.http = httplimit.New(f.engine, httplimit.Options{Log: quiet(), OlderDraft: true})(http.NotFoundHandler())
+	s := &surfaces{engine: &scriptedEngine{Limiter: newLimiter(t, nil, otp())}}
+	s.http = httplimit.New(s.engine, httplimit.Options{Log: quiet(), OlderDraft: true})(http.NotFoundHandler())
 	headers := limitfields.Choice{Draft: true, Legacy: true, OlderDraft: true}
-	f.check = checkhttp.New(f.engine, checkhttp.Options{Log: quiet(), Headers: headers})
-	f.service = checkgrpc.New(f.engine, checkgrpc.Options{Log: quiet(), Headers: headers})
-	envoyrls.New(f.engine, envoyrls.Options{Identity: who, Headers: headers, Log: quiet()}).Register(&f.envoy)
-	if f.interceptors, err = grpclimit.New(f.engine, grpclimit.Options{Metadata: true, Log: quiet()}); err != nil {
+	s.check = checkhttp.New(s.engine, checkhttp.Options{Log: quiet(), Headers: headers})
+	s.service = checkgrpc.New(s.engine, checkgrpc.Options{Log: quiet(), Headers: headers})
+	envoyrls.New(s.engine, envoyrls.Options{Identity: resolver, Headers: headers, Log: quiet()}).Register(&s.envoy)
+	if s.interceptors, err = grpclimit.New(s.engine, grpclimit.Options{Metadata: true, Log: quiet()}); err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
-	f.service.Register(server)
+	s.service.Register(server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	f.client, err = client.New(client.Options{Addresses: []string{listener.Addr().String()}, Timeout: 30 * time.Second, Log: quiet()})
+	s.client, err = client.New(client.Options{Addresses: []string{listener.Addr().String()}, Timeout: 30 * time.Second, Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(f.client.Close)
-	return f
+	t.Cleanup(s.client.Close)
+	return s
 }
 
-// middleware is what a client of a program with httplimit gets.
-func (f *faces) middleware() (status int, answer shownAnswer) {
+// middleware returns the response to a client of a program with httplimit.
+func (s *surfaces) middleware() (status int, response shownResponse) {
 	w := httptest.NewRecorder()
-	f.http.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
-	return w.Code, shownAnswer{w.Header(), w.Body.Bytes()}
+	s.http.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	return w.Code, shownResponse{w.Header(), w.Body.Bytes()}
 }
 
-// forwardAuth is what a client of a gateway that asks for forward-auth gets.
-func (f *faces) forwardAuth() (status int, answer shownAnswer) {
+// forwardAuth returns the response to a client of a gateway with forward-auth.
+func (s *surfaces) forwardAuth() (status int, response shownResponse) {
 	w := httptest.NewRecorder()
-	f.check.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/authorize", http.NoBody))
-	return w.Code, shownAnswer{w.Header(), w.Body.Bytes()}
+	s.check.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/authorize", http.NoBody))
+	return w.Code, shownResponse{w.Header(), w.Body.Bytes()}
 }
 
-// jsonAnswer is that of the check API.
-type jsonAnswer struct {
+// jsonResponse is the response of the check API.
+type jsonResponse struct {
 	Allowed    bool
 	Remaining  *int64
 	Reset      *time.Time
@@ -129,53 +129,53 @@ type jsonAnswer struct {
 	Headers map[string]string
 }
 
-func (f *faces) json(t *testing.T) (answer jsonAnswer) {
+func (s *surfaces) json(t *testing.T) (response jsonResponse) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	f.check.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(`{"attributes": {"user": "ada"}}`)))
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+	s.check.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(`{"attributes": {"user": "ada"}}`)))
+	if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil {
 		t.Fatalf("%v: %s", err, w.Body)
 	}
-	return answer
+	return response
 }
 
-func (f *faces) grpc(t *testing.T) *checkv1.CheckResponse {
+func (s *surfaces) grpc(t *testing.T) *checkv1.CheckResponse {
 	t.Helper()
-	answer, err := f.service.Check(t.Context(), &checkv1.CheckRequest{WithHeaders: true})
+	response, err := s.service.Check(t.Context(), &checkv1.CheckRequest{WithHeaders: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer
+	return response
 }
 
-// rls is what Envoy is answered.
-func (f *faces) rls(t *testing.T) *rlsv3.RateLimitResponse {
+// rls returns the response to Envoy.
+func (s *surfaces) rls(t *testing.T) *rlsv3.RateLimitResponse {
 	t.Helper()
-	asked, err := proto.Marshal(&rlsv3.RateLimitRequest{Domain: "d", Descriptors: []*ratelimitv3.RateLimitDescriptor{
+	encoded, err := proto.Marshal(&rlsv3.RateLimitRequest{Domain: "d", Descriptors: []*ratelimitv3.RateLimitDescriptor{
 		{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ada"}}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := f.envoy.description.Methods[0].Handler(f.envoy.service, t.Context(), func(request any) error {
+	result, err := s.envoy.description.Methods[0].Handler(s.envoy.service, t.Context(), func(request any) error {
 		message, ok := request.(protofields.Readable)
 		if !ok {
 			return errors.New("not a message")
 		}
-		return message.ReadFields(asked)
+		return message.ReadFields(encoded)
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	message, _ := said.(protofields.Writable)
-	answer := &rlsv3.RateLimitResponse{}
-	if err := proto.Unmarshal(message.AppendFields(nil), answer); err != nil {
+	message, _ := result.(protofields.Writable)
+	response := &rlsv3.RateLimitResponse{}
+	if err := proto.Unmarshal(message.AppendFields(nil), response); err != nil {
 		t.Fatal(err)
 	}
-	return answer
+	return response
 }
 
-// trailers is a stream of which nothing is sent.
+// trailers is a stream that keeps the trailers and sends nothing.
 type trailers struct{ trailer metadata.MD }
 
 func (*trailers) Method() string               { return "/a/b" }
@@ -186,32 +186,32 @@ func (s *trailers) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// call is what a client of a program with grpclimit gets.
-func (f *faces) call(t *testing.T) (*status.Status, metadata.MD) {
+// call returns the response to a client of a program with grpclimit.
+func (s *surfaces) call(t *testing.T) (*status.Status, metadata.MD) {
 	t.Helper()
 	stream := &trailers{}
-	_, err := f.interceptors.Unary(grpc.NewContextWithServerTransportStream(t.Context(), stream), nil,
+	_, err := s.interceptors.Unary(grpc.NewContextWithServerTransportStream(t.Context(), stream), nil,
 		&grpc.UnaryServerInfo{FullMethod: "/a/b"}, func(context.Context, any) (any, error) { return nil, nil })
 	return status.Convert(err), stream.trailer
 }
 
-// throughClient is the headers that a program gets from package client.
-func (f *faces) throughClient(t *testing.T) (status int, answer shownAnswer) {
+// throughClient returns the response of a program that checks through package client.
+func (s *surfaces) throughClient(t *testing.T) (status int, response shownResponse) {
 	t.Helper()
-	d, err := f.client.Check(t.Context(), headgate.Request{})
+	d, err := s.client.Check(t.Context(), headgate.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	remote := &scriptedEngine{Limiter: f.engine.Limiter}
+	remote := &scriptedEngine{Limiter: s.engine.Limiter}
 	remote.decision.Store(&d)
 	httplimit.New(remote, httplimit.Options{Log: quiet(), OlderDraft: true})(http.NotFoundHandler()).
 		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
-	return w.Code, shownAnswer{w.Header(), w.Body.Bytes()}
+	return w.Code, shownResponse{w.Header(), w.Body.Bytes()}
 }
 
-// usageAnswer is what an operator sees of a subject.
-type usageAnswer struct {
+// usageResponse is the response of the admin API for a subject's usage.
+type usageResponse struct {
 	Limits []struct {
 		Name             string
 		Limit, Remaining int64
@@ -219,8 +219,8 @@ type usageAnswer struct {
 	}
 }
 
-// usage asks the admin API what a subject has left of a rule.
-func usage(t *testing.T, m *mix, rule *headgate.Rule) (answer usageAnswer, ok bool) {
+// usage returns the usage of a rule by the subject, from the admin API. It returns false if the store is unavailable.
+func usage(t *testing.T, m *randomCase, rule *headgate.Rule) (response usageResponse, ok bool) {
 	t.Helper()
 	q := url.Values{"ruleId": {rule.ID}, "subjectType": {"user"}, "subjectId": {"ada"}}
 	if len(rule.By) == 1 {
@@ -234,10 +234,10 @@ func usage(t *testing.T, m *mix, rule *headgate.Rule) (answer usageAnswer, ok bo
 	adminapi.New(m.limiter, adminapi.Options{Open: true, Log: quiet()}).
 		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/v1/rate-limit/usage?"+q.Encode(), http.NoBody))
 	if w.Code == http.StatusServiceUnavailable {
-		return answer, false // the store is away, and that is what it says
+		return response, false // the store is unavailable, and the status reports it
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK {
+	if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%v, %d: %s", err, w.Code, w.Body)
 	}
-	return answer, true
+	return response, true
 }

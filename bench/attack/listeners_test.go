@@ -27,11 +27,11 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// shut is a door that was not opened: the connection was not made, or ended.
-const shut = "shut"
+// connectionFailed is the result of a request whose connection failed or was closed.
+const connectionFailed = "connection failed"
 
-// knock is what a request gets: its status, or shut.
-func (h *house) knock(t *testing.T, address, method, path, certificate string, header http.Header) string {
+// request sends an HTTP request and returns its status, or connectionFailed.
+func (h *securedServer) request(t *testing.T, address, method, path, certificate string, header http.Header) string {
 	t.Helper()
 	scheme := "http"
 	if h.secure && address != h.ops {
@@ -53,15 +53,15 @@ func (h *house) knock(t *testing.T, address, method, path, certificate string, h
 	}
 	response, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(request)
 	if err != nil {
-		return shut
+		return connectionFailed
 	}
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, response.Body)
 	return strconv.Itoa(response.StatusCode)
 }
 
-// call is what gRPC gets: its code, or shut.
-func (h *house) call(t *testing.T, service, certificate string, tokens []string) string {
+// call makes a gRPC call and returns its code, or connectionFailed.
+func (h *securedServer) call(t *testing.T, service, certificate string, tokens []string) string {
 	t.Helper()
 	creds := insecure.NewCredentials()
 	if c := h.tls(certificate); c != nil {
@@ -86,30 +86,30 @@ func (h *house) call(t *testing.T, service, certificate string, tokens []string)
 	case "ShouldRateLimit":
 		_, err = rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &rlsv3.RateLimitRequest{Domain: "d"})
 		if status.Code(err) == codes.InvalidArgument || status.Code(err) == codes.Unknown {
-			err = nil // it was asked, and wants a descriptor
+			err = nil // the call was accepted, and lacks a descriptor
 		}
 	case "Health":
 		_, err = healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
 	}
 	if status.Code(err) == codes.Unavailable {
-		return shut
+		return connectionFailed
 	}
 	return status.Code(err).String()
 }
 
-// TestDoors tries every listener of servers with every kind of lock, with every token and certificate: who may not ask is
-// rejected, whatever is asked, and it is counted and logged without the token; everybody else gets what the listener is for.
-func TestDoors(t *testing.T) {
+// TestListenerCredentials tries every listener of servers with every kind of authentication, with every token and certificate. Callers
+// without access are rejected on all paths, which is counted and logged without the token. All other callers are served.
+func TestListenerCredentials(t *testing.T) {
 	t.Parallel()
-	for _, locks := range [][]string{nil, {"tokens"}, {"certificates"}, {"names"}, {"tokens", "names"}} {
-		t.Run(strings.Join(append([]string{"locks"}, locks...), " "), func(t *testing.T) {
+	for _, auth := range [][]string{nil, {"tokens"}, {"certificates"}, {"names"}, {"tokens", "names"}} {
+		t.Run(strings.Join(append([]string{"auth"}, auth...), " "), func(t *testing.T) {
 			t.Parallel()
-			testDoors(t, newHouse(t, locks...), strings.Join(locks, " "))
+			testListeners(t, newSecuredServer(t, auth...), strings.Join(auth, " "))
 		})
 	}
 }
 
-func testDoors(t *testing.T, h *house, locks string) {
+func testListeners(t *testing.T, h *securedServer, auth string) {
 	cells, rejected := 0, 0
 	certificates := []string{"none"}
 	if h.secure {
@@ -117,28 +117,28 @@ func testDoors(t *testing.T, h *house, locks string) {
 	}
 	for _, certificate := range certificates {
 		handshake := !h.secure || certificate == "gateway" || certificate == "by URI" || certificate == "other name"
-		for _, token := range []string{"none", "no token", "caller", "self", "viewer", "editor", "admin", "stranger", "two"} {
+		for _, token := range []string{"none", "no token", "caller", "self", "viewer", "editor", "admin", "unlisted", "two"} {
 			tokens := []string{h.tokens[token]}
 			switch token {
 			case "none":
 				tokens = nil
 			case "two":
-				tokens = []string{h.tokens["stranger"], h.tokens["caller"]}
+				tokens = []string{h.tokens["unlisted"], h.tokens["caller"]}
 			}
 			wantHTTP, wantGRPC := "200", codes.OK.String()
 			switch {
 			case !handshake:
-				wantHTTP, wantGRPC = shut, shut
-			case strings.Contains(locks, "tokens") && token != "caller":
+				wantHTTP, wantGRPC = connectionFailed, connectionFailed
+			case strings.Contains(auth, "tokens") && token != "caller":
 				wantHTTP, wantGRPC = "401", codes.Unauthenticated.String()
-			case strings.Contains(locks, "names") && certificate == "other name":
+			case strings.Contains(auth, "names") && certificate == "other name":
 				wantHTTP, wantGRPC = "403", codes.PermissionDenied.String()
 			}
-			expect := func(door, got, want string) {
+			expect := func(target, got, want string) {
 				t.Helper()
 				cells++
 				if want != got {
-					t.Errorf("%s with token %q and certificate %q: %s, not %s", door, token, certificate, got, want)
+					t.Errorf("%s with token %q and certificate %q: %s, want %s", target, token, certificate, got, want)
 				}
 			}
 			header := func() http.Header { return http.Header{"X-Headgate-Token": tokens} }
@@ -148,7 +148,7 @@ func testDoors(t *testing.T, h *house, locks string) {
 				if want == "200" {
 					want = map[string]string{"/v1/check/batch": "400", "/v1/nothing": "404"}[target]
 				}
-				got := h.knock(t, h.http, method, target, certificate, header())
+				got := h.request(t, h.http, method, target, certificate, header())
 				if want == "" {
 					want = "200"
 				}
@@ -166,13 +166,13 @@ func testDoors(t *testing.T, h *house, locks string) {
 			if handshake {
 				expect("grpc Health", h.call(t, "Health", certificate, tokens), codes.OK.String())
 			}
-			expect("ops", h.knock(t, h.ops, http.MethodGet, "/readyz", certificate, header()), "200")
+			expect("ops", h.request(t, h.ops, http.MethodGet, "/readyz", certificate, header()), "200")
 
-			// The admin API takes tokens of operators, in Authorization only, and certificates of any name.
+			// The admin API accepts tokens of operators, in Authorization only, and certificates of any name.
 			wantAdmin := "401"
 			switch {
 			case !handshake:
-				wantAdmin = shut
+				wantAdmin = connectionFailed
 				rejected++
 			case token == "viewer" || token == "editor" || token == "admin":
 				wantAdmin = "200"
@@ -180,10 +180,10 @@ func testDoors(t *testing.T, h *house, locks string) {
 				wantAdmin = "403"
 			}
 			if len(tokens) == 1 {
-				expect("admin", h.knock(t, h.admin, http.MethodGet, "/v1/rate-limit/top", certificate,
+				expect("admin", h.request(t, h.admin, http.MethodGet, "/v1/rate-limit/top", certificate,
 					http.Header{"Authorization": {"Bearer " + tokens[0]}}), wantAdmin)
 				if handshake {
-					expect("admin by the callers' header", h.knock(t, h.admin, http.MethodGet, "/v1/rate-limit/top", certificate, header()), "401")
+					expect("admin by the callers' header", h.request(t, h.admin, http.MethodGet, "/v1/rate-limit/top", certificate, header()), "401")
 				}
 			} else if !handshake {
 				rejected--
@@ -196,18 +196,21 @@ func testDoors(t *testing.T, h *house, locks string) {
 
 var rejections = regexp.MustCompile(`(?m)^headgate_callers_rejected_total\{.*\} (\d+)$`)
 
-// checkRejections sees that what was rejected is counted, logged and part of readiness, and that no log has a token.
-func checkRejections(t *testing.T, h *house, want int) {
+// callerRejected is part of the log line about a rejected caller.
+const callerRejected = "a caller is rejected"
+
+// checkRejections checks that rejections are counted, logged and reported by readiness, and that no log contains a token.
+func checkRejections(t *testing.T, h *securedServer, want int) {
 	t.Helper()
-	counted, logged := 0, strings.Count(h.Output(), "a caller is rejected")
+	counted, logged := 0, strings.Count(h.Output(), callerRejected)
 	for _, match := range rejections.FindAllStringSubmatch(h.read(t, "/metrics"), -1) {
 		n := 0
 		_, _ = fmt.Sscan(match[1], &n)
 		counted += n
 	}
-	// A client that is turned away in the handshake may try once more.
+	// A client that is rejected in the handshake may retry once.
 	if counted < want || counted > 2*want {
-		t.Errorf("%d rejections are counted, not %d", counted, want)
+		t.Errorf("%d rejections were counted, want %d", counted, want)
 	}
 	var report struct {
 		Status  string
@@ -217,22 +220,22 @@ func checkRejections(t *testing.T, h *house, want int) {
 		t.Fatal(err)
 	}
 	if want == 0 && (report.Callers != nil || logged > 0) {
-		t.Errorf("nobody was to be rejected: %+v, logged %d times", report, logged)
+		t.Errorf("unexpected rejections: %+v, logged %d times", report, logged)
 	}
 	if want > 0 && (report.Status != "degraded" || report.Callers == nil || report.Callers.Rejected != counted) {
-		t.Errorf("readiness says %+v, of %d", report, counted)
+		t.Errorf("readiness reports %+v, want %d rejections", report, counted)
 	}
-	if want > 0 && (logged == 0 || logged > 12) { // a line for each reason and listener
-		t.Errorf("%d lines in the log, of %d rejections", logged, want)
+	if want > 0 && (logged == 0 || logged > 12) { // one line for each reason and listener
+		t.Errorf("%d log lines for %d rejections", logged, want)
 	}
 	for name, token := range h.tokens {
 		if token != "" && strings.Contains(h.Output(), token) {
-			t.Errorf("the log has the token of %s", name)
+			t.Errorf("the log contains the token of %s", name)
 		}
 	}
 }
 
-func (h *house) read(t *testing.T, path string) string {
+func (h *securedServer) read(t *testing.T, path string) string {
 	t.Helper()
 	response, err := http.Get("http://" + h.ops + path)
 	if err != nil {
@@ -246,41 +249,41 @@ func (h *house) read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestDoorsOfAnAddress tries every listener on every kind of address with every kind of lock: beyond this machine the data plane does
-// not open without a lock or listen.open, and the admin API not without TLS and tokens.
-func TestDoorsOfAnAddress(t *testing.T) {
+// TestListenerAddresses tries every listener on every kind of address with every kind of authentication: on an address that other
+// machines reach, the data plane requires authentication or listen.open, and the admin API requires TLS and tokens.
+func TestListenerAddresses(t *testing.T) {
 	t.Parallel()
 	redis, ours := startRedis(t), newAuthority(t)
 	server := leaf(t, ours, "server.example", time.Time{})
-	_, line, err := adminapi.NewToken("somebody", "viewer")
+	_, line, err := adminapi.NewToken("ann", "viewer")
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks := map[string]string{ //nolint:gosec // G101: names of files
+	auth := map[string]string{ //nolint:gosec // G101: names of files
 		"none": "", "tokens": "tokens_file: tokens", "open": "open: true",
 		"certificates": "tls: {cert_file: cert, key_file: key, client_ca_file: ca}", "TLS": "tls: {cert_file: cert, key_file: key}",
 	}
-	cells, denied := 0, 0
+	cells, rejected := 0, 0
 	hosts := []string{"127.0.0.1", "", "[::]"}
 	if long() {
 		hosts = append(hosts, "[::1]", "localhost", "0.0.0.0")
 	}
 	for _, host := range hosts {
-		beyond := host == "" || host == "0.0.0.0" || host == "[::]"
-		for lock, text := range locks {
+		external := host == "" || host == "0.0.0.0" || host == "[::]"
+		for method, text := range auth {
 			for _, listener := range []string{"http", "grpc", "ops", "admin"} {
 				for _, operators := range []bool{false, true} {
 					if operators && listener != "admin" {
 						continue
 					}
-					want := !beyond
+					want := !external
 					switch listener {
 					case "ops":
 						want = true
 					case "http", "grpc":
-						want = want || lock != "none" && lock != "TLS"
+						want = want || method != "none" && method != "TLS"
 					case "admin":
-						want = want || operators && (lock == "TLS" || lock == "certificates")
+						want = want || operators && (method == "TLS" || method == "certificates")
 					}
 					addresses := map[string]string{"http": "127.0.0.1:0", "grpc": "127.0.0.1:0", "ops": "127.0.0.1:0", "admin": "127.0.0.1:0"}
 					addresses[listener] = host + ":0"
@@ -291,7 +294,7 @@ func TestDoorsOfAnAddress(t *testing.T) {
 					}
 					dir := t.TempDir()
 					for name, text := range map[string]string{
-						"config.yaml": config, "rules.yaml": doorRules, "tokens": line + "\n",
+						"config.yaml": config, "rules.yaml": permissiveRules, "tokens": line + "\n",
 						"cert": server.CertPEM, "key": server.KeyPEM,
 						"ca": ours.CertPEM,
 					} {
@@ -301,12 +304,12 @@ func TestDoorsOfAnAddress(t *testing.T) {
 					}
 					cells++
 					if !want {
-						denied++
+						rejected++
 					}
-					opens(t, filepath.Join(dir, "config.yaml"), "listen."+listener, want)
+					expectStarts(t, filepath.Join(dir, "config.yaml"), "listen."+listener, want)
 				}
 			}
 		}
 	}
-	t.Logf("%d cells, %d of them denied", cells, denied)
+	t.Logf("%d cells, %d of them rejected", cells, rejected)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// readingLimit is of the rules that the attacks try to escape, for each hour.
+// readingLimit is the hourly limit of the rules that the attacks try to evade.
 const readingLimit = 5
 
-// rawConn sends requests as they are spelled. A client of net/http would put them right.
+// rawConn sends requests unchanged. A client of net/http would normalize them.
 type rawConn struct {
 	t       testing.TB
 	address string
@@ -48,7 +48,7 @@ type rawReply struct {
 	header http.Header
 }
 
-// send returns the response to "METHOD target" with header lines. The status is 0 if the server hangs up without one.
+// send returns the response to "METHOD target" with header lines. The status is 0 if the server closes the connection without one.
 func (c *rawConn) send(line string, headers ...string) rawReply {
 	c.t.Helper()
 	method, _, _ := strings.Cut(line, " ")
@@ -61,7 +61,7 @@ func (c *rawConn) send(line string, headers ...string) rawReply {
 		if err == nil || attempt > 0 {
 			return reply
 		}
-		c.close() // the server may have closed it after the request before
+		c.close() // the server may have closed it after the previous request
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *rawConn) exchange(method, text string) (rawReply, error) {
 	return rawReply{response.StatusCode, response.Header}, err
 }
 
-// handled sends n requests to a handler behind rules, and returns how many it served.
+// handled sends n requests to a handler behind rules, and returns how many were served.
 func handled(t *testing.T, n int, handler http.HandlerFunc, line func(i int) string, headers []string, rules ...headgate.Rule) int {
 	t.Helper()
 	limit := httplimit.New(newLimiter(t, memstore.New(memstore.Options{}), rules...), httplimit.Options{Log: quiet()})
@@ -123,9 +123,9 @@ func lax(id string, priority int, match headgate.Match) headgate.Rule {
 	return headgate.Rule{ID: id, Match: match, By: []string{"ip"}, Limit: headgate.PerHour(1_000_000), Priority: priority}
 }
 
-// TestReadingDisplaces gives a request a second reading that only a lax rule of higher priority is for: it must not displace
-// the strict one, which is for the reading that the backend has.
-func TestReadingDisplaces(t *testing.T) {
+// TestAmbiguousRequestKeepsItsRule sends requests with a second interpretation that matches only a lax rule of higher priority: it must
+// not displace the strict rule, which matches the backend's interpretation.
+func TestAmbiguousRequestKeepsItsRule(t *testing.T) {
 	t.Parallel()
 	attempts := size(200, 1000)
 	for _, attack := range []struct {
@@ -172,19 +172,19 @@ func TestReadingDisplaces(t *testing.T) {
 		},
 	} {
 		ran := handled(t, attempts, nil, func(int) string { return attack.line }, attack.headers, attack.rules...)
-		t.Logf("%s: %s %v: %d of %d passed, limit %d", attack.name, attack.line, attack.headers, ran, attempts, readingLimit)
+		t.Logf("%s: %s %v: %d of %d allowed, limit %d", attack.name, attack.line, attack.headers, ran, attempts, readingLimit)
 		if ran > readingLimit {
-			t.Errorf("%s: %d passed", attack.name, ran)
+			t.Errorf("%s: %d allowed", attack.name, ran)
 		}
 	}
 }
 
-// TestReadingMixed sends paths that a router which decodes once and resolves nothing takes for those below /api/search, and
-// others for something else.
-func TestReadingMixed(t *testing.T) {
+// TestAmbiguousPaths sends paths that are below /api/search for a router that decodes once and resolves nothing, and are elsewhere for
+// other routers.
+func TestAmbiguousPaths(t *testing.T) {
 	t.Parallel()
 	attempts := size(200, 1000)
-	plain := func(w http.ResponseWriter, r *http.Request) {
+	prefixHandler := func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/search/") {
 			w.Header().Set("X-Ran", "search")
 		}
@@ -193,17 +193,17 @@ func TestReadingMixed(t *testing.T) {
 		"/api%2Fsearch/x;/..;/..;/..;/y", "/api%2Fsearch/..%5C..%5C..%5Cy", "/api/search/../../y", "/api/search/%3f/../../../y",
 		"x:/api/search/y", "http://a/api/search/../../y",
 	} {
-		ran := handled(t, attempts, plain, func(int) string { return "GET " + path }, nil,
+		ran := handled(t, attempts, prefixHandler, func(int) string { return "GET " + path }, nil,
 			strict("search", 0, headgate.Match{Path: "/api/search/**"}, "ip"))
-		t.Logf("%s: %d of %d passed, limit %d", path, ran, attempts, readingLimit)
+		t.Logf("%s: %d of %d allowed, limit %d", path, ran, attempts, readingLimit)
 		if ran > readingLimit {
-			t.Errorf("%s: %d passed", path, ran)
+			t.Errorf("%s: %d allowed", path, ran)
 		}
 	}
 }
 
-// TestReadingIgnoreCase spells a path in upper and lower case for a rule that counts by path without regard to it.
-func TestReadingIgnoreCase(t *testing.T) {
+// TestIgnoreCaseCountsOnce spells a path in upper and lower case, for a rule that counts by path and ignores case.
+func TestIgnoreCaseCountsOnce(t *testing.T) {
 	t.Parallel()
 	const letters = len("login")
 	attempts := 10 << letters
@@ -216,19 +216,19 @@ func TestReadingIgnoreCase(t *testing.T) {
 		}
 		return "POST " + string(path)
 	}, nil, strict("login", 0, headgate.Match{Path: "/login", IgnoreCase: true}, "ip", "path"))
-	t.Logf("%d of %d passed, limit %d", ran, attempts, readingLimit)
+	t.Logf("%d of %d allowed, limit %d", ran, attempts, readingLimit)
 	if ran > readingLimit {
-		t.Errorf("%d passed", ran)
+		t.Errorf("%d allowed", ran)
 	}
 }
 
-// TestReadingCounter varies the reading that a rule does not count by: a rule by path or method must count each request under
-// what the backend reads, however often the rest changes.
-func TestReadingCounter(t *testing.T) {
+// TestAmbiguousRequestCountsOnce varies the parts of requests that the backend ignores: a rule by path or method must count each request
+// under the backend's interpretation.
+func TestAmbiguousRequestCountsOnce(t *testing.T) {
 	t.Parallel()
 	attempts := size(200, 1000)
-	// This router splits a path before it decodes it, and resolves dots.
-	split := func(w http.ResponseWriter, r *http.Request) {
+	// This router splits a path before decoding it, and resolves dots.
+	splitHandler := func(w http.ResponseWriter, r *http.Request) {
 		var kept []string
 		for segment := range strings.SplitSeq(r.URL.EscapedPath(), "/") {
 			switch segment {
@@ -245,21 +245,21 @@ func TestReadingCounter(t *testing.T) {
 	}
 	byPath := strict("user", 0, headgate.Match{Path: "/users/{id}"}, "ip", "path")
 	for _, path := range []string{"/x%d%%2fy/../users/7", "/users/7/..%%2f%d%%2fz/..", "/users/7/x%%00%d/..", "/users/7/%d%%3f/.."} {
-		ran := handled(t, attempts, split, func(i int) string { return fmt.Sprintf("GET "+path, i) }, nil, byPath)
-		t.Logf("%s: %d of %d passed, limit %d", path, ran, attempts, readingLimit)
+		ran := handled(t, attempts, splitHandler, func(i int) string { return fmt.Sprintf("GET "+path, i) }, nil, byPath)
+		t.Logf("%s: %d of %d allowed, limit %d", path, ran, attempts, readingLimit)
 		if ran > readingLimit {
-			t.Errorf("%s: %d passed", path, ran)
+			t.Errorf("%s: %d allowed", path, ran)
 		}
 	}
-	overridden := func(w http.ResponseWriter, r *http.Request) {
+	deleteHandler := func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-HTTP-Method-Override") == "DELETE" || r.Method == http.MethodDelete {
 			w.Header().Set("X-Ran", "delete")
 		}
 	}
-	ran := handled(t, attempts, overridden, func(i int) string { return []string{"POST /", "DELETE /"}[i%2] },
+	ran := handled(t, attempts, deleteHandler, func(i int) string { return []string{"POST /", "DELETE /"}[i%2] },
 		[]string{"X-HTTP-Method-Override: DELETE"}, strict("method", 0, headgate.Match{}, "ip", "method"))
-	t.Logf("DELETE and POST that stands for it: %d of %d passed, limit %d", ran, attempts, readingLimit)
+	t.Logf("DELETE, and POST with an override: %d of %d allowed, limit %d", ran, attempts, readingLimit)
 	if ran > readingLimit {
-		t.Errorf("%d passed", ran)
+		t.Errorf("%d allowed", ran)
 	}
 }
