@@ -1,4 +1,5 @@
-// Package adminclient has no code of its own: its test generates a client from the admin API's OpenAPI document, as users would, and uses it.
+// Package adminclient has no code of its own: its test generates a client from the admin API's OpenAPI document, as users would,
+// and uses it.
 package adminclient
 
 import (

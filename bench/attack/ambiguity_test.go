@@ -123,8 +123,8 @@ func lax(id string, priority int, match headgate.Match) headgate.Rule {
 	return headgate.Rule{ID: id, Match: match, By: []string{"ip"}, Limit: headgate.PerHour(1_000_000), Priority: priority}
 }
 
-// TestAmbiguousRequestKeepsItsRule sends requests with a second interpretation that matches only a lax rule of higher priority: it must
-// not displace the strict rule, which matches the backend's interpretation.
+// TestAmbiguousRequestKeepsItsRule sends requests with a second interpretation that matches only a lax rule of higher priority:
+// it must not displace the strict rule, which matches the backend's interpretation.
 func TestAmbiguousRequestKeepsItsRule(t *testing.T) {
 	t.Parallel()
 	attempts := size(200, 1000)
@@ -179,8 +179,8 @@ func TestAmbiguousRequestKeepsItsRule(t *testing.T) {
 	}
 }
 
-// TestAmbiguousPaths sends paths that are below /api/search for a router that decodes once and resolves nothing, and are elsewhere for
-// other routers.
+// TestAmbiguousPaths sends paths that are below /api/search for a router that decodes once and resolves nothing, and are
+// elsewhere for other routers.
 func TestAmbiguousPaths(t *testing.T) {
 	t.Parallel()
 	attempts := size(200, 1000)
@@ -222,8 +222,8 @@ func TestIgnoreCaseCountsOnce(t *testing.T) {
 	}
 }
 
-// TestAmbiguousRequestCountsOnce varies the parts of requests that the backend ignores: a rule by path or method must count each request
-// under the backend's interpretation.
+// TestAmbiguousRequestCountsOnce varies the parts of requests that the backend ignores: a rule by path or method must count each
+// request under the backend's interpretation.
 func TestAmbiguousRequestCountsOnce(t *testing.T) {
 	t.Parallel()
 	attempts := size(200, 1000)

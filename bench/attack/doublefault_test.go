@@ -63,8 +63,8 @@ func newMembers(t *testing.T, redis *testenv.Server, n int) []*member {
 	return members
 }
 
-// newFleet starts nodes on one Redis, and returns when each of them knows the number of nodes and its own rank. A node learns its rank
-// later than the number, and units that do not divide evenly are distributed by rank.
+// newFleet starts nodes on one Redis, and returns when each of them knows the number of nodes and its own rank. A node learns its
+// rank later than the number, and units that do not divide evenly are distributed by rank.
 func newFleet(t *testing.T, redis *testenv.Server) []*member {
 	t.Helper()
 	fleet := newMembers(t, redis, fleetSize)
@@ -150,8 +150,8 @@ func TestDoubleFault(t *testing.T) {
 	}
 }
 
-// TestOutageOfIdleFleet makes Redis unavailable to nodes that have decided nothing yet: the size of the fleet that Redis reported counts
-// from the first decision on.
+// TestOutageOfIdleFleet makes Redis unavailable to nodes that have decided nothing yet: the size of the fleet that Redis reported
+// counts from the first decision on.
 func TestOutageOfIdleFleet(t *testing.T) {
 	t.Parallel()
 	for how, fail := range map[string]func(*testenv.Server){"killed": (*testenv.Server).Kill, "hanging": (*testenv.Server).Pause} {

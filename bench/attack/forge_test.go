@@ -205,8 +205,8 @@ func TestHugeCommitDoesNotLockOut(t *testing.T) {
 	}
 }
 
-// TestReserveWithoutSigningKey reserves at a server that has never reached Redis. It must not sign with a guessable key, and must still
-// decide checks.
+// TestReserveWithoutSigningKey reserves at a server that has never reached Redis. It must not sign with a guessable key, and must
+// still decide checks.
 func TestReserveWithoutSigningKey(t *testing.T) {
 	t.Parallel()
 	node := startServer(t, fmt.Sprintf("redis: {address: %q}\n", "redis://"+testenv.FreeAddress(t)), forgeRules)

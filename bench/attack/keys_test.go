@@ -158,7 +158,8 @@ func TestOversizedKeyResponse(t *testing.T) {
 	}
 }
 
-// TestKeyURLRequiresHTTPS: keys are fetched by https, or from the same machine, since a man in the middle can replace keys sent by http.
+// TestKeyURLRequiresHTTPS: keys are fetched by https, or from the same machine, since a man in the middle can replace keys sent
+// by http.
 func TestKeyURLRequiresHTTPS(t *testing.T) {
 	program := headgateProgram(t)
 	for address, fine := range map[string]bool{

@@ -97,8 +97,8 @@ func (h *securedServer) call(t *testing.T, service, certificate string, tokens [
 	return status.Code(err).String()
 }
 
-// TestListenerCredentials tries every listener of servers with every kind of authentication, with every token and certificate. Callers
-// without access are rejected on all paths, which is counted and logged without the token. All other callers are served.
+// TestListenerCredentials tries every listener of servers with every kind of authentication, with every token and certificate.
+// Callers without access are rejected on all paths, which is counted and logged without the token. All other callers are served.
 func TestListenerCredentials(t *testing.T) {
 	t.Parallel()
 	for _, auth := range [][]string{nil, {"tokens"}, {"certificates"}, {"names"}, {"tokens", "names"}} {

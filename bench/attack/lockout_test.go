@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
-// TestWrongTokensDoNotLockOut sends wrong tokens continuously from the address of a proxy, and valid ones from the same address. Wrong
-// tokens must be slowed down, valid ones must not.
+// TestWrongTokensDoNotLockOut sends wrong tokens continuously from the address of a proxy, and valid ones from the same address.
+// Wrong tokens must be slowed down, valid ones must not.
 func TestWrongTokensDoNotLockOut(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)

@@ -105,8 +105,8 @@ const (
 	oneRule       = "rules: [{id: api, by: [ip], limit: 10/minute}]\n"
 )
 
-// TestServerWithoutRules: an operator who forgets to publish rules, or deploys an empty file, has servers that allow everything. Such a
-// server must not become ready and replace one with rules.
+// TestServerWithoutRules: an operator who forgets to publish rules, or deploys an empty file, has servers that allow everything.
+// Such a server must not become ready and replace one with rules.
 func TestServerWithoutRules(t *testing.T) {
 	redis := startRedis(t)
 	store := fmt.Sprintf("redis: {address: redis://%s}\n", redis.Addr())

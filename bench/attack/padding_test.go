@@ -25,8 +25,8 @@ func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 
 var _ encoding.CodecV2 = rawCodec{}
 
-// TestPaddedMessages sends small requests, each of another client, in messages padded with unknown fields. The server's record of denied
-// clients must not keep the messages in memory.
+// TestPaddedMessages sends small requests, each of another client, in messages padded with unknown fields. The server's record of
+// denied clients must not keep the messages in memory.
 func TestPaddedMessages(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)

@@ -278,8 +278,8 @@ func inFront(t *testing.T, ignoreCase bool) func(spelling, http.Header) []string
 	}
 }
 
-// TestSpellingsThroughProxies sends spellings to real proxies that check with Headgate: the rule of the chosen route must be charged, and
-// must also be charged by a limiter in front of the proxy.
+// TestSpellingsThroughProxies sends spellings to real proxies that check with Headgate: the rule of the chosen route must be
+// charged, and must also be charged by a limiter in front of the proxy.
 func TestSpellingsThroughProxies(t *testing.T) {
 	t.Parallel()
 	const seed = 3

@@ -122,7 +122,8 @@ func (h *countingHealth) Check(context.Context, *healthv1.HealthCheckRequest) (*
 	return &healthv1.HealthCheckResponse{}, nil
 }
 
-// judgeReset waits until the server is idle and expects that the handler ran at most as often as the limit allows, and that the limit was charged.
+// judgeReset waits until the server is idle and expects that the handler ran at most as often as the limit allows, and that the
+// limit was charged.
 func judgeReset(t *testing.T, limiter *headgate.Limiter, ran *atomic.Int64, sent int) {
 	t.Helper()
 	here := headgate.Request{Attributes: headgate.Attributes{"ip": "127.0.0.1"}}

@@ -24,7 +24,8 @@ type expectation struct {
 	status int
 	// worst is the limit that denies for the longest time.
 	worst *headgate.LimitDecision
-	// violated are the policies that deny, as clients may see them; remaining has all policies that they see, with their remaining units.
+	// violated are the policies that deny, as clients may see them; remaining has all policies that they see, with their
+	// remaining units.
 	violated  []string
 	remaining map[string]int64
 	// capacity and reset are those of worst, reset in whole Unix seconds; 0 if it is not known.

@@ -227,7 +227,8 @@ func (stats *spellingStats) log(t *testing.T) {
 	}
 }
 
-// send sends a spelling and fails if a handler ran whose rule is not among the charged ones. charged are functions that return the charged rules.
+// send sends a spelling and fails if a handler ran whose rule is not among the charged ones. charged are functions that return
+// the charged rules.
 func (stats *spellingStats) send(t *testing.T, seed uint64, s spelling, conn *rawConn, charged ...func(spelling, http.Header) []string) {
 	t.Helper()
 	reply := conn.send(s.line, s.headers...)

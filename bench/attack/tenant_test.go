@@ -287,7 +287,8 @@ func TestTenantMakesDecisionsSlow(t *testing.T) {
 	wantWords(t, rejection, "at most 600000", "tenants.max_condition_steps")
 }
 
-// TestTenantMetersEverything: a tenant meters a rule by values that its clients choose, and each value becomes a row of the billing table.
+// TestTenantMetersEverything: a tenant meters a rule by values that its clients choose, and each value becomes a row of the
+// billing table.
 func TestTenantMetersEverything(t *testing.T) {
 	postgres := testenv.StartPostgres(t)
 	c := &controlPlane{t: t, postgres: postgres}

@@ -34,8 +34,8 @@ func dialFrom(address string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 10 * time.Second}
 }
 
-// TestUnreadResponses requests as many responses as small messages can, in thousands of calls, and reads none of them. The server must
-// not keep all of them in memory, and must serve callers from other addresses.
+// TestUnreadResponses requests as many responses as small messages can, in thousands of calls, and reads none of them. The server
+// must not keep all of them in memory, and must serve callers from other addresses.
 func TestUnreadResponses(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)

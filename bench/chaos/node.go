@@ -20,8 +20,8 @@ type node struct {
 	log func() string
 }
 
-// rules of every node. The windows of the hot subject, which nodes may lease, are clock-aligned. Users have a strict rule, so that the
-// store's count is what was admitted; the rule leased covers units that nodes hold.
+// rules of every node. The windows of the hot subject, which nodes may lease, are clock-aligned. Users have a strict rule, so
+// that the store's count is what was admitted; the rule leased covers units that nodes hold.
 var rules = fmt.Sprintf(`rules:
   - id: hot
     match: {path: /hot}

@@ -112,8 +112,8 @@ func (s *stage) logFrom(micros int) {
 	s.server.Must(s, "CONFIG", "SET", "slowlog-log-slower-than", strconv.Itoa(micros))
 }
 
-// try prepares a genome several times, on different subjects, and measures each. If the calls are too fast for a threshold, it repeats
-// everything with the next one; the samples are zero if there is none.
+// try prepares a genome several times, on different subjects, and measures each. If the calls are too fast for a threshold, it
+// repeats everything with the next one; the samples are zero if there is none.
 func (s *stage) try(g *genome, times int, thresholds ...int) ([]float64, error) {
 	for _, threshold := range thresholds {
 		s.logFrom(threshold)

@@ -43,7 +43,8 @@ type Service struct {
 	Address string
 }
 
-// Start starts the service as a new process of this program, which must call Main first. Without a Redis the service responds at once.
+// Start starts the service as a new process of this program, which must call Main first. Without a Redis the service responds at
+// once.
 func Start(t testing.TB, redis string) *Service {
 	t.Helper()
 	self, err := os.Executable()

@@ -17,7 +17,8 @@ const (
 	KindUse = "use"
 	// KindClaims: an immediate request for all of Remaining was admitted.
 	KindClaims = "claims"
-	// KindWaits: retries are denied before the RetryAfter of a denial has passed and allowed after it, and no later denial ends earlier.
+	// KindWaits: retries are denied before the RetryAfter of a denial has passed and allowed after it, and no later denial ends
+	// earlier.
 	KindWaits = "waits"
 	// KindHeaders: Retry-After is between the exact wait and the wait plus the documented spread.
 	KindHeaders = "headers"
