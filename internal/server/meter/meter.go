@@ -1,6 +1,6 @@
-// Package meter adds up what subjects use of metered rules, by the day, and hands it on in batches: for billing.
+// Package meter aggregates the usage of metered rules per subject and day, and writes it in batches, for billing.
 //
-// It knows decisions and days. It knows no database, no decision waits for one, and no unit is handed on twice.
+// It knows decisions and days, but no database. Decisions never wait for a write, and no unit is written twice.
 package meter
 
 import (
@@ -18,33 +18,34 @@ import (
 )
 
 const (
-	// every is how often usage is handed on. What a process has not handed on when it is killed is lost.
-	every = 10 * time.Second
-	// batch is how many rows are handed on at once, and maxRows how many are kept while nobody takes them.
-	batch   = 5_000
-	maxRows = 500_000
-	shards  = 64
-	// farewell is how long the last of it may take.
-	farewell = 5 * time.Second
+	// flushInterval is how often usage is written. Usage that was not yet written is lost if the process is killed.
+	flushInterval = 10 * time.Second
+	// batchSize is how many rows are written at once, and maxRows how many are kept in memory while writes fail.
+	batchSize = 5_000
+	maxRows   = 500_000
+	shards    = 64
+	// finalFlushTimeout limits the last flush, after Run's context has ended.
+	finalFlushTimeout = 5 * time.Second
 )
 
-// Row is what a subject has used of a rule on a day since the last row of it.
+// Row is the usage of a rule by a subject on one day, since the previous row with the same day, rule and subject.
 type Row struct {
-	// Day is that of the store's clock, in UTC: 2026-03-06.
+	// Day is the day in UTC by the store's clock, such as 2026-03-06.
 	Day     string
 	Rule    string
 	Subject headgate.Subject
-	// Attributes are what the subject is; nil if that is not known here, as of a commit whose reservation was made elsewhere.
+	// Attributes are the subject's attributes. They are nil if this node does not know them, as for a commit of a reservation
+	// that another node made.
 	Attributes headgate.Attributes
-	// Units that passed, less those that were given back, and units that were denied.
+	// Units is the number of units allowed, minus refunds. Denied is the number of units denied.
 	Units, Denied int64
 }
 
-// ErrNotWritten says that rows were certainly not taken, and may be handed on again. After any other error they are lost: they may
-// have been taken.
+// ErrNotWritten means that none of the rows was written, so that they can be written again. After any other error the rows may have
+// been written, so they are dropped and counted as lost.
 var ErrNotWritten = errors.New("not written")
 
-// Meter adds up usage. It is safe for use by many goroutines.
+// Meter aggregates usage. It is safe for concurrent use.
 type Meter struct {
 	limiter *headgate.Limiter
 	write   func(context.Context, []Row) error
@@ -70,32 +71,32 @@ type tally struct {
 	units, denied int64
 }
 
-// New makes a meter of a limiter's decisions, which Note is told. Rows go to write, sorted, while Run runs.
+// New returns a meter for the decisions of a limiter. Pass each decision to Note. While Run runs, it passes sorted rows to write.
 func New(limiter *headgate.Limiter, write func(context.Context, []Row) error, log *slog.Logger) *Meter {
 	return &Meter{limiter: limiter, write: write, log: log}
 }
 
-// Lost is how many units were not handed on, or may not have been.
+// Lost returns how many units were not written, or may not have been written.
 func (m *Meter) Lost() int64 { return m.lost.Load() }
 
-// Note adds up a decision.
-func (m *Meter) Note(seen *headgate.Observation) {
-	if seen.Err != nil {
+// Note adds a decision to the usage.
+func (m *Meter) Note(observation *headgate.Observation) {
+	if observation.Err != nil {
 		return
 	}
-	d := &seen.Decision
+	d := &observation.Decision
 	for i := range d.Limits {
 		l := &d.Limits[i]
 		if !l.Metered {
 			continue
 		}
-		if units, denied := used(seen.Call, d, l); units != 0 || denied != 0 {
-			m.add(seen.Attributes, d, l, units, denied)
+		if units, denied := used(observation.Call, d, l); units != 0 || denied != 0 {
+			m.add(observation.Attributes, d, l, units, denied)
 		}
 	}
 }
 
-// used is what a decision adds to the usage of a limit's subject.
+// used returns what a decision adds to the usage of a limit's subject.
 func used(call headgate.Call, d *headgate.Decision, l *headgate.LimitDecision) (units, denied int64) {
 	switch {
 	case call == headgate.CallCheck && d.Allowed:
@@ -103,12 +104,12 @@ func used(call headgate.Call, d *headgate.Decision, l *headgate.LimitDecision) (
 	case call == headgate.CallCheck || call == headgate.CallReserve && !d.Allowed:
 		return 0, l.Cost
 	case call == headgate.CallReserve:
-		// What is held is counted when it is committed; so is what the store could not be asked for.
+		// Held units are counted when they are committed, and so are units that the store could not decide.
 		if held := l.Limit.Algorithm != headgate.LeakyBucket && l.Limit.Algorithm != headgate.SlidingLog; held || l.Receipt.Units == 0 {
 			return 0, 0
 		}
 		return l.Cost, 0
-	case l.Err != nil: // it may have been recorded
+	case l.Err != nil: // the store may have recorded it
 		return 0, 0
 	case call == headgate.CallCommit || call == headgate.CallCancel:
 		return l.Cost, 0
@@ -142,7 +143,7 @@ func (m *Meter) add(a headgate.Attributes, d *headgate.Decision, l *headgate.Lim
 
 func (m *Meter) shardOf(k key) *shard { return &m.shards[k.subject[0]%shards] }
 
-// put adds a tally to a shard, which is locked.
+// put adds a tally to a shard. The caller holds the shard's lock.
 func (m *Meter) put(s *shard, k key, t *tally) {
 	if s.tallies == nil {
 		s.tallies = map[key]*tally{}
@@ -151,9 +152,9 @@ func (m *Meter) put(s *shard, k key, t *tally) {
 	s.tallies[k] = t
 }
 
-// Run hands on usage until ctx ends, and then the rest.
+// Run writes usage periodically until ctx ends, and then writes the rest.
 func (m *Meter) Run(ctx context.Context) {
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(flushInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		select {
@@ -162,17 +163,17 @@ func (m *Meter) Run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalFlushTimeout)
 	defer cancel()
 	m.flush(last)
-	if left := m.rows.Load(); left > 0 {
-		m.log.ErrorContext(ctx, "usage that was not written is lost", "rows", left)
+	if remaining := m.rows.Load(); remaining > 0 {
+		m.log.ErrorContext(ctx, "unwritten usage lost on shutdown: the final write failed", "rows", remaining)
 	}
 }
 
 func (m *Meter) flush(ctx context.Context) {
 	for all := m.take(); len(all) > 0; {
-		n := min(batch, len(all))
+		n := min(batchSize, len(all))
 		rows := make([]Row, n)
 		for i := range rows {
 			rows[i] = all[i].row()
@@ -180,7 +181,7 @@ func (m *Meter) flush(ctx context.Context) {
 		err := m.write(ctx, rows)
 		switch {
 		case errors.Is(err, ErrNotWritten):
-			m.log.WarnContext(ctx, "usage waits to be written", "rows", len(all), "error", err)
+			m.log.WarnContext(ctx, "usage not written; kept in memory, retrying at the next interval", "rows", len(all), "error", err)
 			m.putBack(all)
 			return
 		case err != nil:
@@ -189,13 +190,13 @@ func (m *Meter) flush(ctx context.Context) {
 				units += rows[i].Units
 			}
 			m.lost.Add(units)
-			m.log.ErrorContext(ctx, "usage may not have been written, and is not written again", "rows", n, "units", units, "error", err)
+			m.log.ErrorContext(ctx, "usage may not have been written; dropped to avoid writing it twice", "rows", n, "units", units, "error", err)
 		}
 		all = all[n:]
 	}
 }
 
-// taken is a tally that nobody adds to any more.
+// taken is a tally that was removed from its shard, so that it no longer changes.
 type taken struct {
 	key
 	*tally
@@ -206,7 +207,7 @@ func (t taken) row() Row {
 	return Row{day, t.rule, t.subject, t.attributes, t.units, t.denied}
 }
 
-// take is everything, in an order that is the same on all nodes, so that they do not wait for each other in a circle.
+// take removes and returns all tallies. All nodes use the same order, so that their writes do not deadlock.
 func (m *Meter) take() []taken {
 	var all []taken
 	for i := range m.shards {
@@ -226,14 +227,14 @@ func (m *Meter) take() []taken {
 	return all
 }
 
-// putBack keeps what was taken for the next time.
+// putBack returns tallies to their shards for the next flush.
 func (m *Meter) putBack(all []taken) {
 	for _, t := range all {
 		s := m.shardOf(t.key)
 		s.mu.Lock()
-		if there := s.tallies[t.key]; there != nil {
-			there.units += t.units
-			there.denied += t.denied
+		if current := s.tallies[t.key]; current != nil {
+			current.units += t.units
+			current.denied += t.denied
 		} else {
 			m.put(s, t.key, t.tally)
 		}

@@ -14,14 +14,14 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// book is who is told of usage.
-type book struct {
+// fakeWriter records the usage that is written to it.
+type fakeWriter struct {
 	mu   sync.Mutex
 	fail error
 	used map[string]int64 // by day, rule and user
 }
 
-func (b *book) write(_ context.Context, rows []Row) error {
+func (b *fakeWriter) write(_ context.Context, rows []Row) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fail != nil {
@@ -34,7 +34,7 @@ func (b *book) write(_ context.Context, rows []Row) error {
 	return nil
 }
 
-func newWorld(t *testing.T) (*Meter, *book, *headgate.Limiter) {
+func newTestMeter(t *testing.T) (*Meter, *fakeWriter, *headgate.Limiter) {
 	t.Helper()
 	limiter, err := headgate.New(memstore.New(memstore.Options{}),
 		headgate.Rule{
@@ -48,7 +48,7 @@ func newWorld(t *testing.T) (*Meter, *book, *headgate.Limiter) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &book{used: map[string]int64{}}
+	b := &fakeWriter{used: map[string]int64{}}
 	return New(limiter, b.write, slog.New(slog.DiscardHandler)), b, limiter
 }
 
@@ -58,25 +58,25 @@ func (m *Meter) check(l *headgate.Limiter, user, cost string) {
 	m.Note(&headgate.Observation{Call: "check", Attributes: a, Decision: d})
 }
 
-// Usage is what passed and what it cost, once for each rule, however many limits it has.
-func TestUsage(t *testing.T) {
+// Allowed cost is counted once per rule, however many limits the rule has.
+func TestUsageCountsAllowedCostOncePerRule(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, b, l := newWorld(t)
+		m, b, l := newTestMeter(t)
 		m.check(l, "ann", "3")
 		m.check(l, "bob", "98")
-		m.check(l, "bob", "5") // is denied
+		m.check(l, "bob", "5") // denied
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { m.Run(ctx); close(ended) }()
-		time.Sleep(every + time.Second)
+		time.Sleep(flushInterval + time.Second)
 		synctest.Wait()
 		day := "2000-01-01 metered "
 		want := map[string]int64{day + "ann": 3, day + "bob": 98, "denied": 5}
 		if !maps.Equal(b.used, want) {
 			t.Errorf("%v, want %v", b.used, want)
 		}
-		// A reservation counts when it is committed, at what it came to.
+		// A reservation is counted when it is committed, with the committed cost.
 		for _, path := range []string{"/", "/log"} {
 			a := headgate.Attributes{"user": "eve", "path": path}
 			r, _ := l.Reserve(ctx, headgate.Request{Attributes: a, Cost: 10}, 0)
@@ -93,11 +93,11 @@ func TestUsage(t *testing.T) {
 		d, _ = l.Peek(ctx, headgate.Request{Attributes: a, Cost: 2})
 		m.Note(&headgate.Observation{Call: "peek", Attributes: a, Decision: d})
 		time.Sleep(14 * time.Hour)
-		m.check(l, "ann", "1") // on the next day by now, or not
+		m.check(l, "ann", "1") // this may already be the next day
 		time.Sleep(24 * time.Hour)
 		m.check(l, "ann", "1")
 		stop()
-		<-ended // what is left is written
+		<-ended // Run writes the rest
 		if got := b.used[day+""]; got != 8 || b.used["2000-01-01 log "]+b.used["2000-01-01 log eve"] != 4 {
 			t.Errorf("committed: %v", b.used)
 		}
@@ -107,10 +107,10 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// What was certainly not written is written later, and what may have been is not.
-func TestWrittenOnce(t *testing.T) {
+// Rows that were certainly not written are written later. Rows that may have been written are not.
+func TestUsageIsWrittenAtMostOnce(t *testing.T) {
 	t.Parallel()
-	m, b, l := newWorld(t)
+	m, b, l := newTestMeter(t)
 	m.check(l, "ann", "3")
 	b.fail = ErrNotWritten
 	m.flush(t.Context())
