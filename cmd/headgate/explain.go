@@ -178,7 +178,7 @@ func (q *question) compare(d *ruledoc.Document) {
 	for _, x := range d.Exemptions {
 		exempt = append(exempt, x.Attribute)
 	}
-	if idle := explain.Idle(q.names, d.Rules, exempt...); idle != "" {
+	if idle := explain.UnusedAttributes(q.names, d.Rules, exempt...); idle != "" {
 		q.note("%s", idle)
 	}
 }

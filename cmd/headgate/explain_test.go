@@ -69,8 +69,8 @@ func TestExplainRedis(t *testing.T) {
 		first = start(t, args...)
 		want := regexp.MustCompile(`^429: denied by login-by-ip; retry after [1-6]?\d s\n(?s:.*)` +
 			regexp.QuoteMeta(address) + `, at 20(?s:.*)\n  login-by-ip  10/minute, fixed_window  ip=2001:db8::/64  10 of 10` +
-			` +in [1-6]?\d s +denies for [1-6]?\d s\n` +
-			`  everything   50000/minute +everybody +\d+ of 50,000 +(in 1 s +)?passes\n`)
+			` +in [1-6]?\d s +denied for [1-6]?\d s\n` +
+			`  everything   50000/minute +all requests +\d+ of 50,000 +(in 1 s +)?allowed\n`)
 		if first.code != 1 || !want.MatchString(first.out) {
 			t.Fatalf("exit %d %s\n%s", first.code, first.errors, first.out)
 		}
@@ -104,8 +104,8 @@ func TestExplainShadowAndDelay(t *testing.T) {
 	charge(t, o, "", 2, headgate.Attributes{"method": "POST", "path": "/mail", "user": "ann", "user_agent": "legacy/1"})
 	got := start(t, "explain", "--rules", "testdata/rules.yaml", "--redis", server.Addr(), "POST", "/mail", "user=ann",
 		"user_agent=legacy/1")
-	want := regexp.MustCompile(`^passes: within 3 limits; it is held for [\d.]+m?s; old-apps would deny but for shadow` +
-		`(?s:.*)VERDICT\n  old-apps .* would deny for \d+ s \(shadow\)\n  mail .* room for \d .* passes after [\d.]+m?s\n`)
+	want := regexp.MustCompile(`^allowed: within 3 limits; delayed by [\d.]+m?s; old-apps would deny \(shadow\)` +
+		`(?s:.*)VERDICT\n  old-apps .* would deny for \d+ s \(shadow\)\n  mail .* \d free in the queue .* allowed after [\d.]+m?s\n`)
 	if got.code != 0 || !want.MatchString(got.out) {
 		t.Errorf("%+v", got)
 	}
@@ -204,7 +204,7 @@ func TestQuestionIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.compare(parse(t, "rules: [{id: r, by: [client], limit: 1/s}]\nexemptions: [{service_account: cron}]"))
-	if len(q.notes) != 1 || q.notes[0] != "no rule looks at tenant and tier" {
+	if len(q.notes) != 1 || q.notes[0] != "no rule uses tenant and tier" {
 		t.Error(q.notes)
 	}
 }

@@ -50,10 +50,10 @@ func TestExplainServerOutage(t *testing.T) {
 	}
 	o := start(t, append(args, "/free", "user=ann", "tenant=acme")...)
 	for _, want := range []string{
-		`^429: denied by search; retry after .*; Redis is unavailable, and this node's local fallback share decides\n`,
+		`^429: denied by search; retry after .*; Redis is unavailable: decided by this node's local fallback share\n`,
 		`  counters  this node's local fallback share, at 20\S+ by its clock: redis://` + redis.Addr() + ` is unavailable\n`,
-		`  search +10/hour, fixed_window +user=ann +0 left of the local share +in .* denies for `,
-		`  free +10/hour +tenant=acme +not known +passes by on_store_failure\n`,
+		`  search +10/hour, fixed_window +user=ann +0 left of the local share +in .* denied for `,
+		`  free +10/hour +tenant=acme +unknown +allowed by on_store_failure\n`,
 	} {
 		if !regexp.MustCompile(`(?m)` + want).MatchString(o.out) {
 			t.Errorf("there is no %s in\n%s", want, o.out)
@@ -67,8 +67,8 @@ func TestExplainServerOutage(t *testing.T) {
 		t.Errorf("usage: %+v", u)
 	}
 	o = start(t, append(args, "/locked", "api_key=k")...)
-	if o.code != 1 || !strings.Contains(o.out, "denies by on_store_failure") ||
-		!strings.HasPrefix(o.out, "503: denied by locked; Redis is unavailable, and the rule's on_store_failure decides\n") {
+	if o.code != 1 || !strings.Contains(o.out, "denied by on_store_failure") ||
+		!strings.HasPrefix(o.out, "503: denied by locked; Redis is unavailable: decided by the rule's on_store_failure\n") {
 		t.Errorf("%+v", o)
 	}
 }

@@ -117,15 +117,15 @@ func TestExplain(t *testing.T) {
 			r.Limits[0].Remaining != 2 || r.Time.IsZero() || r.RulesVersion != limiter.Rules().Version() || r.Rules[0] != "rules/" || r.Redis != "" || r.Limits[0].Key != "" {
 			t.Fatalf("%+v", r)
 		}
-		if len(r.Notes) != 1 || r.Notes[0] != "no rule looks at tier and user" {
+		if len(r.Notes) != 1 || r.Notes[0] != "no rule uses tier and user" {
 			t.Errorf("notes %q", r.Notes)
 		}
 	}
 	if err := limiter.Exceptions().Exempt(headgate.Exemption{Attribute: "user", Value: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	if r := decode(t, serve(h, post(question))); len(r.Limits) != 0 || r.Notes[0] != "no rule looks at tier" ||
-		r.Summary != "passes: no rule applies: exempt by user" {
+	if r := decode(t, serve(h, post(question))); len(r.Limits) != 0 || r.Notes[0] != "no rule uses tier" ||
+		r.Summary != "allowed: no rule applies: exempt by user" {
 		t.Errorf("%+v", r)
 	}
 	if r := decode(t, serve(h, post(`{}`))); !r.Allowed || r.Cost != 1 || r.Rules == nil || len(r.NotApplied) != 1 {

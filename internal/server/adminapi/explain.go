@@ -58,7 +58,7 @@ func (a *api) idle(attributes headgate.Attributes) string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(attributes)), func(name string) bool {
 		return name == headgate.OtherPath || name == headgate.OtherMethod
 	})
-	return explain.Idle(names, a.limiter.Rules(), exempt...)
+	return explain.UnusedAttributes(names, a.limiter.Rules(), exempt...)
 }
 
 // normalizeAsked reads attributes as the servers would of a request. An operator may name a key by its hash.

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// A limit that the store did not decide is not used up, and a request that only such limits deny gets a 503.
-func TestFailed(t *testing.T) {
+// A limit decided by on_store_failure has no usage, and a request that only such limits deny gets a 503.
+func TestStoreFailure(t *testing.T) {
 	t.Parallel()
 	failed := func(allowed bool) headgate.LimitDecision {
 		return headgate.LimitDecision{
@@ -35,7 +35,7 @@ func TestFailed(t *testing.T) {
 			t.Errorf("%s: %s", name, r.Summary)
 		}
 		for _, l := range r.Limits {
-			if l.Rule == "calls" && (l.DecidedBy != "failed" || l.Used != 0 || !strings.Contains(l.Verdict, "by on_store_failure") || l.used() != "not known") {
+			if l.Rule == "calls" && (l.DecidedBy != "failed" || l.Used != 0 || !strings.Contains(l.Verdict, "by on_store_failure") || l.used() != "unknown") {
 				t.Errorf("%s: %+v", name, l)
 			}
 		}

@@ -1,8 +1,8 @@
-// Package explain makes the report that says whether a request would be denied now, by which rule, and why. The
-// command line and the admin API make it here, so that they say the same.
+// Package explain builds the report on whether a request would be denied now, by which rule, and why. The command line
+// and the admin API share it, so that their reports agree.
 //
-// It knows how a report is worded, as JSON and as one screen of text. It asks nobody: whoever calls it has asked a
-// Limiter already.
+// It knows the report's wording, as JSON and as one screen of text. It does no I/O: the caller passes the Explanation
+// of a Limiter.
 package explain
 
 import (
@@ -15,101 +15,102 @@ import (
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
-// Version of the report's JSON. It changes when a key is renamed or removed or means something else, not when one is
-// added.
+// Version is the version of the report's JSON. It changes when a key is renamed, removed or changes its meaning, not
+// when a key is added.
 const Version = 1
 
-// mostOthers is how many rules that do not apply are shown.
-const mostOthers = 10
+// maxNotApplied is how many rules that do not apply are shown, unless all are requested.
+const maxNotApplied = 10
 
-// Question is what is asked. Its JSON is what the admin API takes.
+// Question describes the request to explain. Its JSON is the request body of the admin API.
 type Question struct {
-	// Attributes are as package identity makes them.
+	// Attributes are the request's attributes, as package identity derives them.
 	Attributes headgate.Attributes `json:"attributes"`
-	// Cost multiplies what the rules say the request costs; 0 means 1.
+	// Cost multiplies the request's cost by the rules; 0 means 1.
 	Cost int64 `json:"cost"`
-	// All asks for all rules that do not apply, instead of the first few.
+	// All lists all rules that do not apply, instead of the first 10.
 	All bool `json:"all"`
 }
 
-// Place says where rules and counters are.
+// Place is where the rules and counters are stored.
 type Place struct {
-	// RulesFrom are files and directories.
+	// RulesFrom are the files and directories of the rules.
 	RulesFrom []string
-	// Redis is its address without password, and Key where a subject is in it. They are empty without Redis.
+	// Redis is the address of Redis without the password, and Key returns the key of a subject. They are empty without Redis.
 	Redis string
 	Key   func(headgate.Subject) string
 }
 
-// Report is the answer.
+// Report explains one request. New makes it, and Text formats it for a terminal.
 type Report struct {
 	Version int  `json:"version"`
 	Allowed bool `json:"allowed"`
-	// RetryAfter is 0 if the request may pass, null if it never can.
+	// RetryAfter is 0 if the request is allowed, and null if it can never be allowed.
 	RetryAfter *float64 `json:"retry_after"`
-	// Delay is how long a leaky bucket would hold the request.
+	// Delay is how long a leaky bucket would delay the request.
 	Delay   float64 `json:"delay"`
 	Summary string  `json:"summary"`
-	// Request is the attributes as a server would read them.
+	// Request has the attributes as a server would derive them.
 	Request headgate.Attributes `json:"request"`
 	Cost    int64               `json:"cost"`
-	// Server is that which was asked; empty if the rules and Redis were.
+	// Server is the server that made the report; empty if the command read the rules and Redis itself.
 	Server       string   `json:"server,omitempty"`
 	Rules        []string `json:"rules_from"`
 	RulesVersion string   `json:"rules_version"`
-	// Redis is empty if there is none: a server then counts in its memory, and without a server all counters are taken as
-	// never used. Time is by the counters' clock, if any were asked.
+	// Redis is empty if none is configured: a server then counts in its memory, and without a server all counters are
+	// assumed unused. Time is the time of the counters' clock; it is zero if no counter was read.
 	Redis string    `json:"redis"`
 	Time  time.Time `json:"time,omitzero"`
-	// RedisUnavailable says that Redis did not answer for some of the limits; their DecidedBy tells which.
+	// RedisUnavailable is true if Redis did not decide some of the limits. Their DecidedBy is local or failed.
 	RedisUnavailable bool `json:"redis_unavailable"`
-	// Limits are all that apply, the denying ones first.
+	// Limits are all limits that apply, denying limits first.
 	Limits []Limit  `json:"limits"`
 	Notes  []string `json:"notes"`
-	// NotApplied are rules that do not apply, and NotShown is how many more there are.
+	// NotApplied are rules that do not apply, and NotShown is how many more of them were left out.
 	NotApplied []OtherRule `json:"not_applied"`
 	NotShown   int         `json:"not_shown"`
 }
 
-// Limit is one that applies.
+// Limit is a limit that applies to the request.
 type Limit struct {
 	Rule  string `json:"rule"`
-	Name  string `json:"name"` // empty if the rule has one limit only
+	Name  string `json:"name"` // empty if the rule has a single limit
 	Limit string `json:"limit"`
 	// Origin is rule, tier, override or candidate.
 	Origin    string `json:"origin"`
 	Algorithm string `json:"algorithm"`
-	// CountedBy is empty if everybody is counted together; what the request lacks is empty in it.
+	// CountedBy is empty if one counter counts all requests. An attribute that the request lacks has an empty value.
 	CountedBy headgate.Attributes `json:"counted_by"`
-	// Missing is the attribute for whose lack the rule denies the request, without counting it.
+	// Missing is the attribute that the request lacks, if the rule denies it for that reason, without counting it.
 	Missing string `json:"missing,omitempty"`
 	Cost    int64  `json:"cost"`
-	// DecidedBy tells whose numbers these are: store, lease, cache, local, failed or rules, as in a decision. If it is local,
-	// Remaining, ResetAfter and RetryAfter are of this node's local fallback share; if it is failed, on_store_failure decided and
-	// they are not known.
+	// DecidedBy is the source of the numbers: store, lease, cache, local, failed or rules, as in a decision. If it is local,
+	// Remaining, ResetAfter and RetryAfter are those of this node's local fallback share. If it is failed, on_store_failure
+	// decided, and they are unknown.
 	DecidedBy string `json:"decided_by"`
-	// Capacity is the most that can be used at once, and Used what is not Remaining of it. Of a leaky bucket Remaining is
-	// the room in its queue, and Used 0; it is also 0 if Redis did not answer, since nobody knows then what all nodes have used.
+	// Capacity is the largest cost that can be used at once, and Used is Capacity - Remaining. For a leaky bucket Remaining
+	// is the free space in its queue, and Used is 0. Used is also 0 if Redis is unavailable, since the usage of all nodes
+	// is unknown then.
 	Capacity   int64    `json:"capacity"`
 	Used       int64    `json:"used"`
 	Remaining  int64    `json:"remaining"`
 	ResetAfter float64  `json:"reset_after"`
-	RetryAfter *float64 `json:"retry_after"` // null if the request can never pass
+	RetryAfter *float64 `json:"retry_after"` // null if the request can never be allowed
 	Allowed    bool     `json:"allowed"`
-	Enforced   bool     `json:"enforced"` // false in shadow and on trial
+	Enforced   bool     `json:"enforced"` // false in shadow mode and for candidates
 	Verdict    string   `json:"verdict"`
-	// Key and Field, in hexadecimal, are where the counter is in Redis.
+	// Key is the counter's key in Redis, and Field its hash field in hexadecimal.
 	Key   string `json:"key,omitempty"`
 	Field string `json:"field,omitempty"`
 }
 
-// OtherRule is one that does not apply.
+// OtherRule is a rule that does not apply to the request.
 type OtherRule struct {
 	Rule string `json:"rule"`
 	Why  string `json:"why"`
 }
 
-// New makes a report of what a Limiter said. notes are about the question, and come first.
+// New returns the report on a Limiter's explanation. The given notes are about the question, and come first.
 func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report {
 	d := &e.Decision
 	r := &Report{
@@ -118,16 +119,16 @@ func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report 
 		Rules: append([]string{}, p.RulesFrom...), RulesVersion: d.Version, Redis: p.Redis, Time: d.Time,
 		Limits: []Limit{}, Notes: append([]string{}, notes...), NotApplied: []OtherRule{},
 	}
-	by := r.sort(e.Rules)
-	if n := len(r.NotApplied); n > mostOthers && !q.All {
-		r.NotApplied, r.NotShown = r.NotApplied[:mostOthers], n-mostOthers
+	by := r.addRules(e.Rules)
+	if n := len(r.NotApplied); n > maxNotApplied && !q.All {
+		r.NotApplied, r.NotShown = r.NotApplied[:maxNotApplied], n-maxNotApplied
 	}
 	if d.Path == headgate.PathRules {
-		r.Notes = append(r.Notes, "it is denied before anything is counted: other limits were not asked")
+		r.Notes = append(r.Notes, "denied before counting: other limits were not checked")
 	}
 	for i := range d.Limits {
 		l := newLimit(&d.Limits[i])
-		r.RedisUnavailable = r.RedisUnavailable || l.apart()
+		r.RedisUnavailable = r.RedisUnavailable || l.withoutRedis()
 		if l.CountedBy = by[l.Rule]; p.Key != nil {
 			l.Key, l.Field = p.Key(d.Limits[i].Subject), fmt.Sprintf("%012x", uint64(d.Limits[i].Counter))
 		}
@@ -138,14 +139,14 @@ func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report 
 	return r
 }
 
-// sort tells the rules that do not apply from those that do, and returns what each of these counts by.
-func (r *Report) sort(rules []headgate.RuleExplanation) map[string]headgate.Attributes {
+// addRules adds the rules that do not apply and the notes on the others, which it returns with the attributes that they count by.
+func (r *Report) addRules(rules []headgate.RuleExplanation) map[string]headgate.Attributes {
 	by := map[string]headgate.Attributes{}
-	var elsewhere []OtherRule
+	var otherPaths []OtherRule
 	for _, rule := range rules {
 		switch id := rule.Rule.ID; {
 		case !rule.Applies && strings.HasPrefix(rule.Why, "path is "):
-			elsewhere = append(elsewhere, OtherRule{id, rule.Why}) // last: they say the least about this request
+			otherPaths = append(otherPaths, OtherRule{id, rule.Why}) // last: they are the least relevant to this request
 		case !rule.Applies:
 			r.NotApplied = append(r.NotApplied, OtherRule{id, rule.Why})
 		case rule.Why != "":
@@ -155,7 +156,7 @@ func (r *Report) sort(rules []headgate.RuleExplanation) map[string]headgate.Attr
 			by[id] = rule.Subject
 		}
 	}
-	r.NotApplied = append(r.NotApplied, elsewhere...)
+	r.NotApplied = append(r.NotApplied, otherPaths...)
 	return by
 }
 
@@ -167,23 +168,23 @@ func newLimit(l *headgate.LimitDecision) Limit {
 		ResetAfter: l.ResetAfter.Seconds(), RetryAfter: seconds(l.RetryAfter),
 		Allowed: l.Allowed, Enforced: l.Enforced, Verdict: verdict(l), DecidedBy: string(l.DecidedBy()),
 	}
-	if l.Missing == "" && l.Limit.Algorithm != headgate.LeakyBucket && !r.apart() {
+	if l.Missing == "" && l.Limit.Algorithm != headgate.LeakyBucket && !r.withoutRedis() {
 		r.Used = r.Capacity - r.Remaining
 	}
 	return r
 }
 
-// apart reports whether the limit was decided without the shared counter, since Redis did not answer.
-func (l *Limit) apart() bool {
+// withoutRedis reports whether the limit was decided without the shared counter, since Redis did not answer.
+func (l *Limit) withoutRedis() bool {
 	return l.DecidedBy == string(headgate.PathLocal) || l.DecidedBy == string(headgate.PathFailed)
 }
 
-// rank puts what denies first.
+// rank orders limits: enforced limits that deny, other limits that deny, the rest.
 func (l *Limit) rank() int {
 	return slices.Index([]bool{l.Enforced && !l.Allowed, !l.Allowed, true}, true)
 }
 
-// seconds is nil for never.
+// seconds returns a duration in seconds, and nil for headgate.Never.
 func seconds(d time.Duration) *float64 {
 	if d == headgate.Never {
 		return nil
@@ -191,16 +192,16 @@ func seconds(d time.Duration) *float64 {
 	return new(d.Seconds())
 }
 
-// Idle is a note that names the attributes at which nobody looks: neither the rules nor exemptions, which are by those
-// given last. It is empty if there are none.
-func Idle(names []string, rules *headgate.RuleSet, exempt ...string) string {
-	looksAt := slices.Concat(exempt, rules.Attributes())
-	if slices.Contains(looksAt, "client") {
-		looksAt = append(looksAt, "api_key", "user", "ip")
+// UnusedAttributes returns a note on the attributes that neither the rules nor the exemptions use. The exemptions use the
+// attributes in exempt. It returns "" if all are used.
+func UnusedAttributes(names []string, rules *headgate.RuleSet, exempt ...string) string {
+	used := slices.Concat(exempt, rules.Attributes())
+	if slices.Contains(used, "client") {
+		used = append(used, "api_key", "user", "ip")
 	}
-	idle := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(looksAt, name) })
-	if len(idle) == 0 {
+	unused := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(used, name) })
+	if len(unused) == 0 {
 		return ""
 	}
-	return "no rule looks at " + wording.List(idle)
+	return "no rule uses " + wording.List(unused)
 }

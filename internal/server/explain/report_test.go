@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// of is what a limiter says of limits.
-func of(limits ...headgate.LimitDecision) *headgate.Explanation {
+// explanation returns the explanation of a decision with these limits.
+func explanation(limits ...headgate.LimitDecision) *headgate.Explanation {
 	e := &headgate.Explanation{Decision: headgate.Decision{Allowed: true, Path: headgate.PathStore, Version: "v1", Limits: limits}}
 	if worst := e.Decision.DeniedBy(); worst != nil {
 		e.Decision.Allowed, e.Decision.RetryAfter = false, worst.RetryAfter
@@ -18,7 +18,7 @@ func of(limits ...headgate.LimitDecision) *headgate.Explanation {
 	return e
 }
 
-// within is a limit of 10 a minute, of which 4 are used.
+// within returns the decision of a limit of 10 per minute with 4 used.
 func within(rule string) headgate.LimitDecision {
 	return headgate.LimitDecision{
 		Rule: rule, Limit: headgate.PerMinute(10), Cost: 1, Enforced: true,
@@ -26,7 +26,7 @@ func within(rule string) headgate.LimitDecision {
 	}
 }
 
-func beyond(rule string, wait time.Duration) headgate.LimitDecision {
+func exceeded(rule string, wait time.Duration) headgate.LimitDecision {
 	l := within(rule)
 	l.Allowed, l.Remaining, l.RetryAfter = false, 0, wait
 	return l
@@ -39,11 +39,11 @@ func shadow(l headgate.LimitDecision) headgate.LimitDecision {
 
 func TestSummaryAndVerdict(t *testing.T) {
 	t.Parallel()
-	missing := beyond("a", headgate.Never)
+	missing := exceeded("a", headgate.Never)
 	missing.Missing = "user"
-	candidate := shadow(beyond("a", time.Minute))
+	candidate := shadow(exceeded("a", time.Minute))
 	candidate.Origin = headgate.FromCandidate
-	costly := beyond("a", headgate.Never)
+	costly := exceeded("a", headgate.Never)
 	costly.Cost = 11
 	held := within("a")
 	held.Delay = 1500 * time.Millisecond
@@ -53,35 +53,35 @@ func TestSummaryAndVerdict(t *testing.T) {
 		limit            headgate.LimitDecision
 		summary, verdict string
 	}{
-		"within":   {within("a"), "passes: within 1 limit", "passes"},
-		"beyond":   {beyond("a", 90*time.Second), "429: denied by a; retry after 90 s", "denies for 90 s"},
-		"missing":  {missing, "429: denied by a; retrying does not help: the request has no user", "denies: no user"},
-		"too much": {costly, "429: denied by a; retrying does not help: it costs 11, and the limit holds 10", "denies: asks for too much"},
+		"within":   {within("a"), "allowed: within 1 limit", "allowed"},
+		"exceeded": {exceeded("a", 90*time.Second), "429: denied by a; retry after 90 s", "denied for 90 s"},
+		"missing":  {missing, "429: denied by a; retrying does not help: the request has no user", "denied: no user"},
+		"too much": {costly, "429: denied by a; retrying does not help: cost 11 exceeds the capacity of 10", "denied: cost exceeds capacity"},
 		"shadow": {
-			shadow(beyond("a", time.Minute)), "passes: within 1 limit; a would deny but for shadow", "would deny for 60 s (shadow)",
+			shadow(exceeded("a", time.Minute)), "allowed: within 1 limit; a would deny (shadow)", "would deny for 60 s (shadow)",
 		},
-		"on trial": {candidate, "passes: within 1 limit", "would deny for 60 s (on trial)"},
-		"held":     {held, "passes: within 1 limit; it is held for 1.5s", "passes after 1.5s"},
+		"candidate": {candidate, "allowed: within 1 limit", "would deny for 60 s (candidate)"},
+		"held":      {held, "allowed: within 1 limit; delayed by 1.5s", "allowed after 1.5s"},
 		"local": {
-			local, "passes: within 1 limit; Redis is unavailable, and this node's local fallback share decides", "passes",
+			local, "allowed: within 1 limit; Redis is unavailable: decided by this node's local fallback share", "allowed",
 		},
 	} {
-		e := of(test.limit)
+		e := explanation(test.limit)
 		e.Decision.Delay = test.limit.Delay
 		r := New(e, Question{}, Place{})
 		if r.Summary != test.summary || r.Limits[0].Verdict != test.verdict {
 			t.Errorf("%s: %q and %q, want %q and %q", name, r.Summary, r.Limits[0].Verdict, test.summary, test.verdict)
 		}
 	}
-	if got := New(of(), Question{}, Place{}).Summary; got != "passes: no rule applies" {
+	if got := New(explanation(), Question{}, Place{}).Summary; got != "allowed: no rule applies" {
 		t.Error(got)
 	}
 }
 
-// What denies comes first, and of the rules that do not apply those that say most about the request.
-func TestOrder(t *testing.T) {
+// Denying limits come first. Rules that do not apply are sorted by how much they say about the request.
+func TestReportOrder(t *testing.T) {
 	t.Parallel()
-	e := of(within("a"), shadow(beyond("b", time.Second)), beyond("c", time.Second))
+	e := explanation(within("a"), shadow(exceeded("b", time.Second)), exceeded("c", time.Second))
 	for i := range 12 {
 		e.Rules = append(e.Rules, headgate.RuleExplanation{Rule: headgate.Rule{ID: fmt.Sprint("elsewhere", i)}, Why: "path is /, not /x"})
 	}
@@ -107,7 +107,7 @@ func TestOrder(t *testing.T) {
 	if got := strings.Join(r.Notes, "; "); got != "a note of the caller; a: limit of tier pro" {
 		t.Errorf("notes: %s", got)
 	}
-	if len(r.NotApplied) != mostOthers || r.NotShown != 3 || r.NotApplied[0].Rule != "vip" {
+	if len(r.NotApplied) != maxNotApplied || r.NotShown != 3 || r.NotApplied[0].Rule != "vip" {
 		t.Errorf("%d more than %v", r.NotShown, r.NotApplied)
 	}
 	if all := New(e, Question{All: true}, place); len(all.NotApplied) != 13 || all.NotShown != 0 {
@@ -115,7 +115,7 @@ func TestOrder(t *testing.T) {
 	}
 	text := r.Text()
 	for _, want := range []string{
-		"429: denied by c; retry after 1 s\n", "Limits that apply\n", "ip=192.0.2.1", "everybody", "Where that is in Redis",
+		"429: denied by c; retry after 1 s\n", "Limits that apply\n", "ip=192.0.2.1", "all requests", "Counters in Redis",
 		"Rules that do not apply\n", "and 3 others; --all shows them\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -124,16 +124,16 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestIdle(t *testing.T) {
+func TestUnusedAttributes(t *testing.T) {
 	t.Parallel()
 	rules, err := headgate.Compile(headgate.Rule{ID: "a", By: []string{"client"}, Limit: headgate.PerMinute(10)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, names := range map[string][]string{
-		"": {"user", "ip"}, "no rule looks at tenant": {"ip", "tenant"}, "no rule looks at region and tenant": {"region", "tenant", "plan"},
+		"": {"user", "ip"}, "no rule uses tenant": {"ip", "tenant"}, "no rule uses region and tenant": {"region", "tenant", "plan"},
 	} {
-		if got := Idle(names, rules, "plan"); got != want {
+		if got := UnusedAttributes(names, rules, "plan"); got != want {
 			t.Errorf("%v: %q, want %q", names, got, want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
-// Text is the report as one screen.
+// Text returns the report as one screen of text.
 func (r *Report) Text() string {
 	var b strings.Builder
 	head := [][]string{{"request", describe(r.Request, r.Cost)}}
@@ -31,14 +31,14 @@ func (r *Report) Text() string {
 		if l.ResetAfter > 0 {
 			reset = "in " + span(time.Duration(l.ResetAfter*float64(time.Second)))
 		}
-		by := cmp.Or(wording.Attributes(l.CountedBy), "everybody")
+		by := cmp.Or(wording.Attributes(l.CountedBy), "all requests")
 		limits = append(limits, []string{l.title(), l.Limit, by, l.used(), reset, l.Verdict})
-		if l.Key != "" && !l.apart() {
+		if l.Key != "" && !l.withoutRedis() {
 			keys = append(keys, []string{l.Key, l.Field, l.title()})
 		}
 	}
-	section := func(heading string, least int, rows [][]string) {
-		if len(rows) >= least {
+	section := func(heading string, minRows int, rows [][]string) {
+		if len(rows) >= minRows {
 			fmt.Fprintf(&b, "\n%s\n%s", heading, wording.Table("  ", rows...))
 		}
 	}
@@ -51,7 +51,7 @@ func (r *Report) Text() string {
 		others = append(others, []string{o.Rule, o.Why})
 	}
 	section("Notes", 1, notes)
-	section("Where that is in Redis: redis-cli --no-raw HGETALL KEY", 2, keys)
+	section("Counters in Redis: redis-cli --no-raw HGETALL KEY", 2, keys)
 	section("Rules that do not apply", 1, others)
 	if r.NotShown > 0 {
 		fmt.Fprintf(&b, "  and %s; --all shows them\n", wording.Count(r.NotShown, "other"))
@@ -59,18 +59,18 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
-// counters says where they are, and when they were looked at.
+// counters returns where the counters are, and when they were read.
 func (r *Report) counters() string {
 	text, why := r.Redis, ""
 	switch {
 	case r.RedisUnavailable:
-		text = r.countedApart()
+		text = r.countedWithoutRedis()
 		why = ": " + cmp.Or(r.Redis, "the store") + " is unavailable"
 	case r.Redis != "":
 	case r.Server != "":
 		text = "in the server's memory"
 	default:
-		return "taken as never used: no --redis was given"
+		return "assumed unused: no --redis given"
 	}
 	if !r.Time.IsZero() {
 		text += ", at " + r.Time.Format(time.RFC3339) + " by its clock"
@@ -78,22 +78,22 @@ func (r *Report) counters() string {
 	return text + why
 }
 
-// countedApart says whose numbers are shown while Redis does not answer for some of the limits.
-func (r *Report) countedApart() string {
-	var whose []string
+// countedWithoutRedis returns the sources of the numbers shown while Redis is unavailable for some of the limits.
+func (r *Report) countedWithoutRedis() string {
+	var sources []string
 	by := func(path headgate.Path) func(Limit) bool {
 		return func(l Limit) bool { return l.DecidedBy == string(path) }
 	}
-	if slices.ContainsFunc(r.Limits, func(l Limit) bool { return !l.apart() }) {
-		whose = append(whose, cmp.Or(r.Redis, "the store"))
+	if slices.ContainsFunc(r.Limits, func(l Limit) bool { return !l.withoutRedis() }) {
+		sources = append(sources, cmp.Or(r.Redis, "the store"))
 	}
 	if slices.ContainsFunc(r.Limits, by(headgate.PathLocal)) {
-		whose = append(whose, "this node's local fallback share")
+		sources = append(sources, "this node's local fallback share")
 	}
-	return cmp.Or(strings.Join(whose, " and "), "not known")
+	return cmp.Or(strings.Join(sources, " and "), "unknown")
 }
 
-// title is the rule, with the limit's name if it has one.
+// title returns the rule's ID, with the limit's name if it has one.
 func (l *Limit) title() string {
 	names := l.Name
 	if l.Origin == headgate.FromCandidate.String() {
@@ -109,23 +109,23 @@ func (l *Limit) used() string {
 	var text string
 	switch {
 	case l.Missing != "":
-		text = "not asked"
+		text = "not checked"
 	case l.DecidedBy == string(headgate.PathFailed):
-		text = "not known"
+		text = "unknown"
 	case l.DecidedBy == string(headgate.PathLocal):
 		text = wording.Number(l.Remaining) + " left of the local share"
 	case l.Algorithm == headgate.LeakyBucket.String():
-		text = "room for " + wording.Number(l.Remaining)
+		text = wording.Number(l.Remaining) + " free in the queue"
 	default:
 		text = wording.Number(l.Used) + " of " + wording.Number(l.Capacity)
 	}
 	if l.Cost > 1 {
-		text += ", asks " + wording.Number(l.Cost)
+		text += ", cost " + wording.Number(l.Cost)
 	}
 	return text
 }
 
-// describe is a request as people read it: "POST /api/v1/login ip=192.0.2.1".
+// describe returns a request in readable form: "POST /api/v1/login ip=192.0.2.1".
 func describe(a headgate.Attributes, cost int64) string {
 	rest := maps.Clone(a)
 	for _, name := range []string{"method", "path", headgate.OtherMethod, headgate.OtherPath} {
@@ -138,7 +138,7 @@ func describe(a headgate.Attributes, cost int64) string {
 	return text
 }
 
-// span is a duration for people: in seconds, rounded up as Retry-After is, and in two larger units if it is long.
+// span returns a duration in readable form: in seconds, rounded up as Retry-After is, and in two larger units from 2 minutes on.
 func span(d time.Duration) string {
 	s := int64(math.Ceil(d.Seconds()))
 	switch {

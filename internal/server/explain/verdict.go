@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
-// summarise is the verdict in a sentence.
+// summarise returns the decision in one sentence.
 func (r *Report) summarise(d *headgate.Decision) string {
 	var denying, shadow []string
 	for i := range r.Limits {
@@ -25,19 +25,19 @@ func (r *Report) summarise(d *headgate.Decision) string {
 	if worst := d.DeniedBy(); worst != nil {
 		text := "429: denied by " + wording.List(denying)
 		switch {
-		case worst.DecidedBy() == headgate.PathFailed: // nobody knows for how long
+		case worst.DecidedBy() == headgate.PathFailed: // the time to wait is unknown
 			return "503: denied by " + wording.List(denying) + r.outage()
 		case worst.Missing != "":
 			return text + "; retrying does not help: the request has no " + worst.Missing
 		case worst.RetryAfter == headgate.Never:
-			return fmt.Sprintf("%s; retrying does not help: it costs %s, and the limit holds %s", text,
+			return fmt.Sprintf("%s; retrying does not help: cost %s exceeds the capacity of %s", text,
 				wording.Number(worst.Cost), wording.Number(worst.Limit.Capacity()))
 		}
 		return text + "; retry after " + span(d.RetryAfter) + r.outage()
 	}
-	text := "passes: no rule applies"
+	text := "allowed: no rule applies"
 	if n := len(d.Limits); n > 0 {
-		text = "passes: within " + wording.Count(n, "limit")
+		text = "allowed: within " + wording.Count(n, "limit")
 	}
 	special := slices.IndexFunc(r.NotApplied, func(o OtherRule) bool {
 		return strings.HasPrefix(o.Why, "exempt") || strings.HasPrefix(o.Why, "all rules")
@@ -46,49 +46,49 @@ func (r *Report) summarise(d *headgate.Decision) string {
 		text += ": " + r.NotApplied[special].Why
 	}
 	if d.Delay > 0 {
-		text += "; it is held for " + d.Delay.Round(time.Millisecond).String()
+		text += "; delayed by " + d.Delay.Round(time.Millisecond).String()
 	}
 	if len(shadow) > 0 {
-		text += "; " + wording.List(shadow) + " would deny but for shadow"
+		text += "; " + wording.List(shadow) + " would deny (shadow)"
 	}
 	return text + r.outage()
 }
 
-// outage says who decides while Redis does not; empty if it does.
+// outage returns the part of the summary that says what decides while Redis is unavailable. It is empty if Redis is available.
 func (r *Report) outage() string {
 	if !r.RedisUnavailable {
 		return ""
 	}
-	// The limits that deny come first.
-	if first := slices.IndexFunc(r.Limits, func(l Limit) bool { return l.apart() }); r.Limits[first].DecidedBy == string(headgate.PathLocal) {
-		return "; Redis is unavailable, and this node's local fallback share decides"
+	// Denying limits come first.
+	if first := slices.IndexFunc(r.Limits, func(l Limit) bool { return l.withoutRedis() }); r.Limits[first].DecidedBy == string(headgate.PathLocal) {
+		return "; Redis is unavailable: decided by this node's local fallback share"
 	}
-	return "; Redis is unavailable, and the rule's on_store_failure decides"
+	return "; Redis is unavailable: decided by the rule's on_store_failure"
 }
 
-// verdict is what one limit says.
+// verdict returns the decision of one limit.
 func verdict(l *headgate.LimitDecision) string {
-	text := "passes"
+	text := "allowed"
 	switch {
 	case l.Missing != "":
-		text = "denies: no " + l.Missing
+		text = "denied: no " + l.Missing
 	case l.DecidedBy() == headgate.PathFailed && l.WouldDeny():
-		text = "denies by on_store_failure"
+		text = "denied by on_store_failure"
 	case l.DecidedBy() == headgate.PathFailed:
-		text = "passes by on_store_failure"
+		text = "allowed by on_store_failure"
 	case l.WouldDeny() && l.RetryAfter == headgate.Never:
-		text = "denies: asks for too much"
+		text = "denied: cost exceeds capacity"
 	case l.WouldDeny():
-		text = "denies for " + span(l.RetryAfter)
+		text = "denied for " + span(l.RetryAfter)
 	case l.Delay > 0:
-		text = "passes after " + l.Delay.Round(time.Millisecond).String()
+		text = "allowed after " + l.Delay.Round(time.Millisecond).String()
 	}
 	if l.Enforced {
 		return text
 	}
 	mode := " (shadow)"
 	if l.Origin == headgate.FromCandidate {
-		mode = " (on trial)"
+		mode = " (candidate)"
 	}
-	return strings.Replace(text, "denies", "would deny", 1) + mode
+	return strings.Replace(text, "denied", "would deny", 1) + mode
 }
