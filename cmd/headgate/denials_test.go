@@ -92,7 +92,7 @@ func TestDenialsUnknown(t *testing.T) {
 		}
 	}
 	address, _ := denialsServer(t, `{}`)
-	if o := start(t, "denials", "--server", address); o.code != 2 || !strings.Contains(o.errors, "not as headgate's admin API") {
+	if o := start(t, "denials", "--server", address); o.code != 2 || !strings.Contains(o.errors, "not headgate's admin API") {
 		t.Errorf("%+v", o)
 	}
 }

@@ -64,7 +64,7 @@ func TestExplainServerMemory(t *testing.T) {
 		"api_key=k-12345", "tenant=acme", "user=ann",
 	}
 	o := start(t, args...)
-	want := `passes: within 3 limits
+	want := `allowed: within 3 limits
 
   request   GET /api/v1/search/x api_key=sha256:8BgO_c44N2VRnyi8HNtnmG tenant=acme user=ann, cost 3
   server    http://ADDRESS
@@ -73,9 +73,9 @@ func TestExplainServerMemory(t *testing.T) {
 
 Limits that apply
   RULE                       LIMIT                   COUNTED BY                             USED                 RESET  VERDICT
-  search-by-key              1000/minute, burst 200  api_key=sha256:8BgO_c44N2VRnyi8HNtnmG  0 of 200, asks 3            passes
-  search-by-key (candidate)  1000/minute, burst 50   api_key=sha256:8BgO_c44N2VRnyi8HNtnmG  0 of 50, asks 3             passes (on trial)
-  everything                 50000/minute            everybody                              0 of 50,000, asks 3         passes
+  search-by-key              1000/minute, burst 200  api_key=sha256:8BgO_c44N2VRnyi8HNtnmG  0 of 200, cost 3            allowed
+  search-by-key (candidate)  1000/minute, burst 50   api_key=sha256:8BgO_c44N2VRnyi8HNtnmG  0 of 50, cost 3             allowed (candidate)
+  everything                 50000/minute            all requests                           0 of 50,000, cost 3         allowed
 
 Notes
   path /api/v1//search/x is read as /api/v1/search/x
@@ -118,7 +118,7 @@ func TestExplainServerSame(t *testing.T) {
 		headgate.Attributes{"method": "POST", "path": "/mail", "user": "ann", "user_agent": "legacy/1"})
 	handler, token := admin(t, store, adminapi.Options{Redis: address, Key: store.Key})
 	server := serving(t, handler)
-	varies := regexp.MustCompile(`room for \d+|\d+ of [\d,]+|in \d+ s|\d+ s\b|[\d.]+m?s\b|at 20\S+`)
+	varies := regexp.MustCompile(`\d+ free in the queue|\d+ of [\d,]+|in \d+ s|\d+ s\b|[\d.]+m?s\b|at 20\S+`)
 	same := func(text string) string { return strings.Join(strings.Fields(varies.ReplaceAllString(text, " ")), " ") }
 	for _, question := range []string{
 		"POST /api/v1//login ip=192.0.2.1",
@@ -161,10 +161,10 @@ func TestExplainServerTLS(t *testing.T) {
 		{[]string{"--server", server.URL, "--ca-file", authority}, ""},
 		{
 			[]string{"--server", server.URL},
-			server.URL + " has a certificate that nobody known has signed: give --ca-file FILE with who did",
+			server.URL + ": the certificate is signed by an unknown CA: give its certificate with --ca-file FILE",
 		},
-		{[]string{"--server", host}, "http://" + host + " wants TLS: write " + server.URL},
-		{[]string{"--server", server.URL, "--ca-file", token}, token + " has no certificate in PEM"},
+		{[]string{"--server", host}, "http://" + host + ": the server requires TLS: write " + server.URL},
+		{[]string{"--server", server.URL, "--ca-file", token}, token + ": no PEM certificate found"},
 	} {
 		o := start(t, append(append([]string{"explain"}, c.args...), "--token-file", token, "GET", "/")...)
 		if c.want != "" && (o.code != 2 || o.errors != "headgate: "+c.want+"\n") || c.want == "" && o.code != 0 {
@@ -189,14 +189,14 @@ func TestExplainServerErrors(t *testing.T) {
 	closed := httptest.NewServer(handler)
 	closed.Close()
 	const (
-		stranger = "SERVER answers, but not as headgate's admin API: write the address of listen.admin in the server's " +
+		stranger = "SERVER: not headgate's admin API: write the address of listen.admin in the server's " +
 			"config, by default http://127.0.0.1:8083"
-		noAddress = "--server or VARIABLE is no address of a server: write http://127.0.0.1:8083, or https://host:8083"
-		away      = "nothing listens at SERVER: is headgate serve running there, and is this listen.admin of its config?"
-		none      = "SERVER wants a token: give --token-file FILE or set HEADGATE_TOKEN; headgate token create NAME makes a token"
-		unknown   = "SERVER does not know the token in TOKENFILE: is its line in the file that the server's " +
-			"admin.tokens_file names? headgate token create NAME makes a token and its line"
-		inClear = "SERVER would carry the token in the clear to another machine: write https://192.0.2.1:8083"
+		noAddress = "--server or VARIABLE: invalid URL: write http://127.0.0.1:8083 or https://host:8083"
+		away      = "SERVER: connection refused: check that headgate serve runs there and that this is listen.admin in its config"
+		none      = "SERVER: token required: give --token-file FILE or set HEADGATE_TOKEN; headgate token create NAME makes a token"
+		unknown   = "SERVER: unknown token in TOKENFILE: add its line to the server's " +
+			"admin.tokens_file; headgate token create NAME makes a token and its line"
+		inClear = "SERVER: would send the token unencrypted to another machine: write https://192.0.2.1:8083"
 		problem = "application/problem+json"
 	)
 	for _, c := range []struct{ server, token, want string }{
@@ -213,13 +213,13 @@ func TestExplainServerErrors(t *testing.T) {
 		{answers(429, problem, `{"detail": "too many wrong tokens"}`), token, "SERVER: too many wrong tokens"},
 		{
 			answers(200, "application/json", `{"version": 2}`), token,
-			"SERVER is newer than this headgate, and answers in version 2: take a newer headgate",
+			"SERVER: report version 2 is newer than this headgate: install a newer headgate",
 		},
-		{strings.Replace(ours, "http:", "https:", 1), token, "SERVER answers without TLS: write " + ours},
+		{strings.Replace(ours, "http:", "https:", 1), token, "SERVER: the server does not use TLS: write " + ours},
 		{"http://192.0.2.1:8083", token, inClear},
 		{"ftp://h", token, noAddress},
 		{"http://u:" + password + "@h", token, noAddress},
-		{ours, secretFile(t, "hgt_a\nhgt_b"), "TOKENFILE has more in it than a token: leave only the word that begins with hgt_"},
+		{ours, secretFile(t, "hgt_a\nhgt_b"), "TOKENFILE: not a single token: keep only the word that begins with hgt_"},
 		{ours, secretFile(t, ""), "TOKENFILE is empty"},
 		{ours, filepath.Join(t.TempDir(), "none"), "open TOKENFILE: no such file or directory"},
 	} {
@@ -247,7 +247,7 @@ func TestExplainServerSilent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err = run(ctx, []string{"explain", "--server", silent.Addr().String()}, io.Discard)
-	want := fmt.Sprintf("headgate: http://%s did not answer within 5s: ", silent.Addr())
+	want := fmt.Sprintf("headgate: http://%s: no response within 5s: ", silent.Addr())
 	if code, text := ending(err); code != 2 || !strings.HasPrefix(text, want) {
 		t.Errorf("%d %s", code, text)
 	}
@@ -270,7 +270,7 @@ func TestExplainServerVariable(t *testing.T) {
 	}
 	t.Setenv("HEADGATE_TOKEN", "hgt_wrong")
 	o := start(t, "explain", "--server", server.URL)
-	if o.code != 2 || !strings.Contains(o.errors, "the token in HEADGATE_TOKEN") {
+	if o.code != 2 || !strings.Contains(o.errors, "token in HEADGATE_TOKEN") {
 		t.Errorf("%+v", o)
 	}
 }

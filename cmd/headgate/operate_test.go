@@ -151,7 +151,7 @@ nothing is applied
 `, "rules", "history")
 	o.do(0, "WHEN VERSION BY WHAT\nTIME 3 ann rule update\nTIME 2 ann rule update\nTIME 1 ann rule insert\n",
 		"rules", "history", "--rule", "search")
-	o.do(2, "headgate: SERVER: version 9: there is none: headgate rules history shows what there is\n", "rules", "rollback", "9")
+	o.do(2, "headgate: SERVER: version 9: not found: headgate rules history lists what exists\n", "rules", "rollback", "9")
 	eventually(t, "the node runs it", func() bool { return start(t, append([]string{"nodes"}, o.args...)...).code == 0 })
 	n := operateJSON[nodesReport](o, 0, "nodes")
 	if n.RulesVersion != 3 || len(n.Nodes) != 1 || n.Nodes[0].Version != 3 {
@@ -211,7 +211,7 @@ func TestOperateExceptions(t *testing.T) {
 		"override", "set", "search", "user=ann", "5/minute")
 	o.do(2, "headgate: SERVER: denied: rule \"login\" has no limit \"\" for this to replace: give --limit-name, which headgate "+
 		"rules export shows\n", "override", "set", "login", "tenant=acme,user=ann", "5/minute")
-	o.do(2, "override 1 is removed\nheadgate: SERVER: override 9: there is none: headgate override list shows what there is; "+
+	o.do(2, "override 1 is removed\nheadgate: SERVER: override 9: not found: headgate override list lists what exists; "+
 		"those before it are removed\n", "override", "rm", "1", "9", "2")
 
 	o.do(0, "exemption 1: user=ann is free of search until TIME\n", "exempt", "add", "search", "--user", "ann",
@@ -224,7 +224,7 @@ func TestOperateExceptions(t *testing.T) {
 	o.do(0, "ID RULE SUBJECT UNTIL BY REASON\n1 search user=ann TIME ann load test\n", "exempt", "list", "--rule", "search")
 	o.do(0, "exemption 3: ip_cidr=192.0.2.0/24 is free of all rules until it is removed\n", "exempt", "add", "--all", "--ip-cidr",
 		"192.0.2.0/24")
-	o.do(2, "headgate: SERVER: rule \"serch\": there is none: headgate rules export shows what there is\n",
+	o.do(2, "headgate: SERVER: rule \"serch\": not found: headgate rules export lists what exists\n",
 		"exempt", "list", "--rule", "serch")
 
 	bob := operateJSON[tokenReport](o, 0, "token", "create", "bob", "--expires", "1h")
@@ -239,7 +239,7 @@ func TestOperateExceptions(t *testing.T) {
 	o.do(0, "ID NAME ROLE TENANT BY UNTIL\n1 bob viewer all ann TIME\n", "token", "list")
 	o.do(0, "token 1 is removed\n", "token", "rm", "1")
 	o.do(0, "ID NAME ROLE TENANT BY UNTIL\n1 bob viewer all ann removed TIME\n", "token", "list")
-	if got := start(t, args...); got.code != 2 || !strings.Contains(got.errors, "does not know the token") {
+	if got := start(t, args...); got.code != 2 || !strings.Contains(got.errors, "unknown token") {
 		t.Errorf("a token that was removed: %+v", got)
 	}
 }
@@ -308,7 +308,7 @@ func TestOperateCounters(t *testing.T) {
 	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\nall 10,000 of 10,000 hour TIME \n", "reset", "all", "everybody")
 	o.do(2, "headgate: no rule counts by user alone: headgate explain says which rules a request meets\n", "usage", "user=ann")
 	o.do(2, "headgate: SERVER: the subject needs tenant: rule \"search\" counts by tenant\n", "reset", "search", "user=ann")
-	o.do(2, "headgate: SERVER: this server has no rule \"serch\" in force: headgate rules export shows what there is\n",
+	o.do(2, "headgate: SERVER: rule \"serch\": not in force on this server: headgate rules export lists what exists\n",
 		"grant", "serch", "tenant=acme", "1")
 	o.do(0, "RULE LEFT PER FULL AGAIN REMARKS\n", "usage") // nothing counts by user alone
 	h := operateJSON[historyReport](o, 0, "rules", "history", "--rule", "search")

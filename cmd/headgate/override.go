@@ -70,7 +70,7 @@ takes one at a time, by --limit-name, and the others stay. What it was before an
 		if err == nil {
 			r.Override, err = c.SetOverride(ctx, &o)
 		}
-		if denied, ok := errors.AsType[*adminclient.DenialError](err); ok {
+		if denied, ok := errors.AsType[*adminclient.StatusError](err); ok {
 			denied.Detail = wrongOverride.ReplaceAllString(denied.Detail, "") // there is but one
 			if o.LimitName == "" && strings.Contains(denied.Detail, `has no limit ""`) {
 				denied.Detail += ": give --limit-name, which headgate rules export shows"

@@ -149,7 +149,7 @@ var wrongOverride = regexp.MustCompile(`^override (\d+): `)
 
 func (i *overrideImport) send(ctx context.Context) error {
 	changed, err := i.server.SetOverrides(ctx, i.batch)
-	if denied, ok := errors.AsType[*adminclient.DenialError](err); ok {
+	if denied, ok := errors.AsType[*adminclient.StatusError](err); ok {
 		if place := wrongOverride.FindStringSubmatch(denied.Detail); place != nil {
 			if n, _ := strconv.Atoi(place[1]); n < len(i.lines) {
 				return fmt.Errorf("%s:%d: %s", i.file.name, i.lines[n], denied.Detail[len(place[0]):])

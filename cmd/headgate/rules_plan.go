@@ -63,7 +63,7 @@ func (p *program) carryOut(
 		}
 	}
 	done, err := apply()
-	if adminclient.DeniedWith(err, http.StatusConflict) {
+	if adminclient.HasStatus(err, http.StatusConflict) {
 		err = fmt.Errorf("%w\nsomebody has published meanwhile, and nothing was applied: run it again, and look at the plan as it "+
 			"is now", err)
 	}

@@ -156,7 +156,7 @@ func TestSeenHashed(t *testing.T) {
 		t.Errorf("%+v", nobody)
 	}
 	if o := start(t, append([]string{"top", "--rule", "serch"}, args...)...); o.code != 2 ||
-		!strings.Contains(o.errors, `this server has no rule "serch" in force: headgate rules export`) {
+		!strings.Contains(o.errors, `rule "serch": not in force on this server: headgate rules export`) {
 		t.Errorf("%+v", o)
 	}
 }

@@ -152,9 +152,9 @@ func TestTopLive(t *testing.T) {
 	n := asked.Load()
 	away.Store(true)
 	p.press(" ")
-	p.shows("not as headgate's admin API", fmt.Sprintf("%d,000", n))
+	p.shows("not headgate's admin API", fmt.Sprintf("%d,000", n))
 	away.Store(false)
-	eventually(t, "it answers again", func() bool { return !strings.Contains(p.page(), "not as headgate's") })
+	eventually(t, "it answers again", func() bool { return !strings.Contains(p.page(), "not headgate's") })
 	p.press("q")
 	if err := ended(); err != nil {
 		t.Error(err)

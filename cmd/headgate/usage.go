@@ -86,7 +86,7 @@ func usageOf(ctx context.Context, c *adminclient.Client, text, rule string) (rep
 	}
 	for _, name := range rules {
 		u, err := c.Usage(ctx, name, subject)
-		var denied *adminclient.DenialError
+		var denied *adminclient.StatusError
 		switch known := errors.As(err, &denied) && rule == ""; {
 		case known && denied.Status == http.StatusNotFound: // it is not in force there yet
 		case known && denied.Status == http.StatusServiceUnavailable:
@@ -103,7 +103,7 @@ func usageOf(ctx context.Context, c *adminclient.Client, text, rule string) (rep
 // rulesCounting are the names of the rules that count by the attributes of a subject, and nothing else.
 func rulesCounting(ctx context.Context, c *adminclient.Client, subject headgate.Attributes) ([]string, error) {
 	all, err := c.Rules(ctx, true)
-	if adminclient.DeniedWith(err, http.StatusNotImplemented) {
+	if adminclient.HasStatus(err, http.StatusNotImplemented) {
 		return nil, fmt.Errorf("%s has its rules in files: say of which rule, --rule RULE", c.Server)
 	}
 	if err != nil {

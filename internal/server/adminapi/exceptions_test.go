@@ -46,7 +46,7 @@ func TestExemptions(t *testing.T) {
 	w.ask(t, editor, "POST /rules/a/exemptions", `{"subject": "ann"}`).says(400, `unknown field "subject"; send {`)
 	w.ask(t, editor, "POST /rules/c/exemptions", `{}`).says(404)
 	w.ask(t, editor, "DELETE /exemptions/"+id, "").want(204)
-	w.ask(t, editor, "DELETE /exemptions/"+id, "").says(404, "exemption "+id+": there is none")
+	w.ask(t, editor, "DELETE /exemptions/"+id, "").says(404, "exemption "+id+": not found")
 	w.ask(t, editor, "DELETE /exemptions/x", "").says(404, "it is a number")
 }
 

@@ -27,7 +27,7 @@ func TestFlatRule(t *testing.T) {
 			t.Errorf("%v %s", read.Header(), read.Body)
 		}
 	}
-	w.ask(t, viewer, "GET /rules/other", "").says(404, `rule "other": there is none`)
+	w.ask(t, viewer, "GET /rules/other", "").says(404, `rule "other": not found`)
 }
 
 func TestRuleChanges(t *testing.T) {
@@ -68,7 +68,7 @@ func TestPlainPut(t *testing.T) {
 		has("rule.limit=30/minute", "version=3", "maxRequests=30")
 	w.ask(t, editor, "PUT /rules/a", document("a", "40/minute"), "If-Match", tag).says(412, "read it again")
 	w.ask(t, editor, "PUT /rules/a", document("a", "40/minute"), "If-Match", "").want(200)
-	w.ask(t, editor, "PUT /rules/b", document("b", "20/minute")).says(404, "there is none")
+	w.ask(t, editor, "PUT /rules/b", document("b", "20/minute")).says(404, "not found")
 	w.ask(t, editor, "PUT /rules/a", document("c", "20/minute")).says(422, "a rule keeps its name")
 	w.ask(t, viewer, "GET /audit?rule=a", "").want(200).has("entries.*.action=update update update insert",
 		"entries.0.old.max_requests=30", "entries.*.new.max_requests=40 30 20 10", "entries.*.actor=ann ann ann ann")
@@ -161,7 +161,7 @@ func TestTenantRules(t *testing.T) {
 		says(422, "a priority would")
 	w.ask(t, acme, "POST /rules", document("ours", "5/minute")).says(409, `the name "ours" is taken`)
 	for _, what := range []string{"GET", "PUT", "DELETE"} {
-		w.ask(t, acme, what+" /rules/ours", document("ours", "9/s"), "If-Match", "*").says(404, "there is none")
+		w.ask(t, acme, what+" /rules/ours", document("ours", "9/s"), "If-Match", "*").says(404, "not found")
 		w.ask(t, globex, what+" /rules/acme-2", document("acme-2", "9/s"), "If-Match", "*").says(404)
 	}
 	if got := w.ask(t, acme, "GET /rules", "").texts("rules", "name"); got != "acme-search acme-2 acme-3" {

@@ -141,7 +141,7 @@ func (a *api) ruleInForce(c *call, id string) (headgate.Rule, error) {
 	return headgate.Rule{}, notInForce(id)
 }
 
-func notInForce(rule string) *problem { return notFound("this server has no rule %q in force", rule) }
+func notInForce(rule string) *problem { return notFound("rule %q: not in force on this server", rule) }
 
 // concerns is whether a rule counts what is a tenant's apart from what is others'. All rules concern those who are of
 // none.

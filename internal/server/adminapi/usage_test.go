@@ -57,7 +57,7 @@ func TestUsage(t *testing.T) {
 	} {
 		w.ask(t, viewer, "GET /usage"+query, "").says(400, want)
 	}
-	w.ask(t, viewer, "GET /usage?subjectType=user&subjectId=ann&ruleId=none", "").says(404, `no rule "none" in force`)
+	w.ask(t, viewer, "GET /usage?subjectType=user&subjectId=ann&ruleId=none", "").says(404, `rule "none": not in force`)
 
 	// Tenants see themselves.
 	const ann = "?subjectType=user&subjectId=ann&ruleId=many"

@@ -1,7 +1,7 @@
-// Package adminclient asks the admin API of a running server on behalf of the headgate command, in the types of package adminapi: it
-// waits when it is asked to, reads lists page by page, and says why there is no answer and what to do.
+// Package adminclient calls the admin API of a running server for the headgate command, with the types of package adminapi. It waits
+// when the server throttles it, reads lists page by page, and returns errors that name the cause and the remedy.
 //
-// It knows no flags and prints nothing. The remedies in its errors are those of the command's users.
+// It knows no flags and prints nothing. The remedies in its errors are written for users of the command.
 package adminclient
 
 import (
@@ -26,32 +26,34 @@ import (
 )
 
 const (
-	// TokenVariable has the token if no file was given. There is no flag for it: other users of the machine see flags.
+	// TokenVariable is the environment variable with the token, used if no file is given. There is no flag for the token, since
+	// other users of the machine can see flags.
 	TokenVariable = "HEADGATE_TOKEN"
-	// ServerVariable has the server that commands ask if none was given.
+	// ServerVariable is the environment variable with the server's URL, used if no --server is given.
 	ServerVariable = "HEADGATE_SERVER"
-	// maxAnswer is more than a report on as many rules as there may be.
-	maxAnswer = 64 << 20
-	// maxPause is how long a server may ask to wait before it is asked again.
-	maxPause = 10 * time.Second
+	// maxResponse limits the size of a response. A report on the maximum number of rules is smaller.
+	maxResponse = 64 << 20
+	// maxRetryAfter is the longest Retry-After that call waits for. A longer one is returned as an error.
+	maxRetryAfter = 10 * time.Second
 )
 
-// Options say which server to ask, and how.
+// Options configure a Client.
 type Options struct {
-	// Server is a URL.
+	// Server is the URL of the admin API.
 	Server string
-	// TokenFile has the token; without it Token has, which is from TokenVariable. A server without tokens wants none.
+	// TokenFile is the file with the token. Without it Token is used, the value of TokenVariable. Both are empty for a server
+	// that requires no token.
 	TokenFile, Token string
-	// CAFile has who signed the server's certificate, in PEM; "" if that is known to the machine.
+	// CAFile has the CA certificates that signed the server's certificate, in PEM. If it is empty, the machine's CAs are used.
 	CAFile string
-	// Timeout is for each call.
+	// Timeout applies to each call.
 	Timeout time.Duration
 }
 
-// tokenPlace is where the token is from.
-func (o *Options) tokenPlace() string { return cmp.Or(o.TokenFile, TokenVariable) }
+// tokenSource returns where the token was read from: the file, or the environment variable.
+func (o *Options) tokenSource() string { return cmp.Or(o.TokenFile, TokenVariable) }
 
-// Client asks one server. Close it when all is asked.
+// Client calls one server. Close it after the last call.
 type Client struct {
 	Options
 	url  *url.URL
@@ -63,7 +65,7 @@ func New(o Options) (*Client, error) {
 	address, err := url.Parse(o.Server)
 	if err != nil || address.Host == "" || address.User != nil || address.RawQuery != "" || address.Fragment != "" ||
 		address.Scheme != "http" && address.Scheme != "https" {
-		return nil, errors.New("--server or " + ServerVariable + " is no address of a server: write http://127.0.0.1:8083, or https://host:8083")
+		return nil, errors.New("--server or " + ServerVariable + ": invalid URL: write http://127.0.0.1:8083 or https://host:8083")
 	}
 	if o.TokenFile != "" {
 		data, err := config.ReadSecret(o.TokenFile)
@@ -74,10 +76,10 @@ func New(o Options) (*Client, error) {
 	}
 	o.Token = strings.TrimSpace(o.Token)
 	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, fmt.Errorf("%s has more in it than a token: leave only the word that begins with hgt_", o.tokenPlace())
+		return nil, fmt.Errorf("%s: not a single token: keep only the word that begins with hgt_", o.tokenSource())
 	}
 	if o.Token != "" && address.Scheme == "http" && !netaddr.IsLoopback(address.Hostname()) {
-		return nil, fmt.Errorf("%s would carry the token in the clear to another machine: write https://%s", o.Server, address.Host)
+		return nil, fmt.Errorf("%s: would send the token unencrypted to another machine: write https://%s", o.Server, address.Host)
 	}
 	secure := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.CAFile != "" {
@@ -87,13 +89,13 @@ func New(o Options) (*Client, error) {
 		}
 		secure.RootCAs = x509.NewCertPool()
 		if !secure.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("%s has no certificate in PEM", o.CAFile)
+			return nil, fmt.Errorf("%s: no PEM certificate found", o.CAFile)
 		}
 	}
 	return &Client{o, address, &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure},
 		Timeout:   o.Timeout,
-		// A token is for the server that it was given for.
+		// Redirects are not followed, so that the token is sent to no other server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -101,21 +103,21 @@ func New(o Options) (*Client, error) {
 // Close closes the connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// call sends a question and reads the answer; either may be nil. A server that is asked too often is asked again when it
-// says so. What it denies is a *DenialError.
-func (c *Client) call(ctx context.Context, method, path string, question, answer any) error {
+// call sends a request with the JSON of in, and decodes the response into out. Either may be nil. After a 429 it waits for the time
+// in Retry-After and tries again. If the server rejects the call, the error is a *StatusError.
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
-	if question != nil {
+	if in != nil {
 		var err error
-		if body, err = json.Marshal(question); err != nil {
+		if body, err = json.Marshal(in); err != nil {
 			return err
 		}
 	}
 	r, err := c.send(ctx, method, path, body)
 	for err == nil && r.status == http.StatusTooManyRequests {
-		seconds, wrong := strconv.Atoi(r.header.Get("Retry-After"))
+		seconds, invalid := strconv.Atoi(r.header.Get("Retry-After"))
 		pause := time.Duration(seconds) * time.Second
-		if wrong != nil || pause > maxPause {
+		if invalid != nil || pause > maxRetryAfter {
 			break
 		}
 		select {
@@ -129,20 +131,20 @@ func (c *Client) call(ctx context.Context, method, path string, question, answer
 	case err != nil:
 		return c.unreachable(err)
 	case r.status/100 != 2:
-		return c.denied(&r)
-	case answer != nil && json.Unmarshal(r.text, answer) != nil:
-		return c.stranger()
+		return c.rejected(&r)
+	case out != nil && json.Unmarshal(r.text, out) != nil:
+		return c.notAdminAPI()
 	}
 	return nil
 }
 
-// ask is call for an answer of a type.
-func ask[T any](ctx context.Context, c *Client, method, path string, question any) (answer T, err error) {
-	err = c.call(ctx, method, path, question, &answer)
-	return answer, err
+// get is call with a response of type T.
+func get[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
+	err = c.call(ctx, method, path, in, &out)
+	return out, err
 }
 
-// reply is what a server has answered.
+// reply is the response of a server.
 type reply struct {
 	status int
 	header http.Header
@@ -165,31 +167,31 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (r 
 	if err != nil {
 		return r, err
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close() //nolint:errcheck // the body was only read
 	r = reply{status: response.StatusCode, header: response.Header}
-	r.text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	r.text, err = io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	return r, err
 }
 
-// list reads pages until there are no more, or until there are most of them. Each page has its list under this key.
-func list[T any](ctx context.Context, c *Client, path, key string, filter url.Values, most int) (
+// list reads all pages, up to limit items, and reports whether there are more. key is the JSON key of the list in each page.
+func list[T any](ctx context.Context, c *Client, path, key string, filter url.Values, limit int) (
 	all []T, more bool, err error,
 ) {
-	filter.Set("limit", strconv.Itoa(min(most, 500)))
+	filter.Set("limit", strconv.Itoa(min(limit, 500)))
 	all = []T{}
 	for {
-		page, err := ask[map[string]json.RawMessage](ctx, c, http.MethodGet, path+"?"+filter.Encode(), nil)
+		page, err := get[map[string]json.RawMessage](ctx, c, http.MethodGet, path+"?"+filter.Encode(), nil)
 		if err != nil {
 			return nil, false, err
 		}
 		var items []T
 		var next string
 		if json.Unmarshal(page[key], &items) != nil || page["next"] != nil && json.Unmarshal(page["next"], &next) != nil {
-			return nil, false, c.stranger()
+			return nil, false, c.notAdminAPI()
 		}
 		all = append(all, items...)
-		if len(all) > most || len(all) == most && next != "" {
-			return all[:most], true, nil
+		if len(all) > limit || len(all) == limit && next != "" {
+			return all[:limit], true, nil
 		}
 		if next == "" {
 			return all, false, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/server/adminclient"
 )
 
-// client asks a server with this handler.
+// client returns a client of a server with this handler.
 func client(t *testing.T, h http.HandlerFunc) *adminclient.Client {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -27,8 +27,8 @@ func client(t *testing.T, h http.HandlerFunc) *adminclient.Client {
 	return c
 }
 
-// Lists are read page by page, as far as is wanted.
-func TestPages(t *testing.T) {
+// Lists are read page by page, up to the limit.
+func TestListReadsPages(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer hgt_x" {
@@ -37,37 +37,37 @@ func TestPages(t *testing.T) {
 		next := map[string]string{"": "a", "a": "b"}[r.URL.Query().Get("cursor")]
 		_, _ = io.WriteString(w, `{"versions": [{"version": 2}, {"version": 1}], "next": "`+next+`"}`)
 	})
-	for most, want := range map[int]bool{1: true, 2: true, 5: true, 6: false, 100: false} {
-		if all, more, err := c.Versions(t.Context(), most); err != nil || more != want || len(all) != min(most, 6) {
-			t.Errorf("%d: %v, %v, %v", most, all, more, err)
+	for limit, want := range map[int]bool{1: true, 2: true, 5: true, 6: false, 100: false} {
+		if all, more, err := c.Versions(t.Context(), limit); err != nil || more != want || len(all) != min(limit, 6) {
+			t.Errorf("%d: %v, %v, %v", limit, all, more, err)
 		}
 	}
 }
 
-func TestDenied(t *testing.T) {
+func TestRejectedCalls(t *testing.T) {
 	t.Parallel()
-	for want, answer := range map[string]struct {
+	for want, response := range map[string]struct {
 		status     int
 		kind, body string
 	}{
-		"not as headgate's admin API":         {http.StatusOK, "text/html", "<html>"},
-		"but not as headgate's":               {http.StatusBadGateway, "text/html", "<html>"},
-		"rule \"x\": there is none: headgate": {http.StatusNotFound, "application/problem+json", `{"detail": "rule \"x\": there is none"}`},
-		"does not know the token in HEADGATE": {http.StatusUnauthorized, "application/problem+json", `{"detail": "who?"}`},
-		"two\n  a: b\n  c":                    {http.StatusConflict, "application/problem+json", `{"detail": "two", "problems": [{"rule": "a", "problem": "b"}, {"problem": "c"}]}`},
+		"not headgate's admin API: write": {http.StatusOK, "text/html", "<html>"},
+		"not headgate's admin API":        {http.StatusBadGateway, "text/html", "<html>"},
+		"rule \"x\": not found: headgate": {http.StatusNotFound, "application/problem+json", `{"detail": "rule \"x\": not found"}`},
+		"unknown token in HEADGATE_TOKEN": {http.StatusUnauthorized, "application/problem+json", `{"detail": "who?"}`},
+		"two\n  a: b\n  c":                {http.StatusConflict, "application/problem+json", `{"detail": "two", "problems": [{"rule": "a", "problem": "b"}, {"problem": "c"}]}`},
 	} {
 		c := client(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", answer.kind)
-			w.WriteHeader(answer.status)
-			_, _ = io.WriteString(w, answer.body)
+			w.Header().Set("Content-Type", response.kind)
+			w.WriteHeader(response.status)
+			_, _ = io.WriteString(w, response.body)
 		})
 		_, err := c.Nodes(t.Context())
-		if err == nil || !strings.Contains(err.Error(), want) || adminclient.DeniedWith(err, http.StatusConflict) != (answer.status == http.StatusConflict) {
+		if err == nil || !strings.Contains(err.Error(), want) || adminclient.HasStatus(err, http.StatusConflict) != (response.status == http.StatusConflict) {
 			t.Errorf("%q: %v", want, err)
 		}
-		var denied *adminclient.DenialError
-		if errors.As(err, &denied) && denied.Status != answer.status {
-			t.Errorf("%q: %d", want, denied.Status)
+		var rejected *adminclient.StatusError
+		if errors.As(err, &rejected) && rejected.Status != response.status {
+			t.Errorf("%q: %d", want, rejected.Status)
 		}
 	}
 }
@@ -79,11 +79,11 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, o := range map[string]adminclient.Options{
-		"is no address of a server":     {Server: "http://user@127.0.0.1"},
-		"would carry the token":         {Server: "http://gate.example:8083", Token: "hgt_x"},
-		"HEADGATE_TOKEN has more in it": {Server: "http://127.0.0.1:1", Token: "hgt_x hgt_y"}, //nolint:gosec // G101: it is none
-		"token is empty":                {Server: "http://127.0.0.1:1", TokenFile: empty},
-		"has no certificate in PEM":     {Server: "https://127.0.0.1:1", CAFile: empty},
+		"invalid URL":                        {Server: "http://user@127.0.0.1"},
+		"would send the token":               {Server: "http://gate.example:8083", Token: "hgt_x"},
+		"HEADGATE_TOKEN: not a single token": {Server: "http://127.0.0.1:1", Token: "hgt_x hgt_y"}, //nolint:gosec // G101: not a secret
+		"token is empty":                     {Server: "http://127.0.0.1:1", TokenFile: empty},
+		"no PEM certificate found":           {Server: "https://127.0.0.1:1", CAFile: empty},
 	} {
 		if _, err := adminclient.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)

@@ -14,43 +14,43 @@ import (
 	"github.com/headgate/headgate/internal/server/config"
 )
 
-// unreachable is why there is no answer, and what to look at.
+// unreachable returns the error of a call without a response, with its remedy.
 func (c *Client) unreachable(err error) error {
 	var authority x509.UnknownAuthorityError
 	var outer *url.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing listens at %s: is headgate serve running there, and is this listen.admin of its config?",
+		return fmt.Errorf("%s: connection refused: check that headgate serve runs there and that this is listen.admin in its config",
 			c.Server)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%s answers without TLS: write http://%s", c.Server, c.url.Host)
+		return fmt.Errorf("%s: the server does not use TLS: write http://%s", c.Server, c.url.Host)
 	case errors.As(err, &authority):
-		return fmt.Errorf("%s has a certificate that nobody known has signed: give --ca-file FILE with who did", c.Server)
+		return fmt.Errorf("%s: the certificate is signed by an unknown CA: give its certificate with --ca-file FILE", c.Server)
 	case errors.As(err, &outer) && outer.Timeout():
-		return fmt.Errorf("%s did not answer within %s: is it the address of listen.admin, and is the way to it open?",
+		return fmt.Errorf("%s: no response within %s: check that this is listen.admin in the server's config and that no firewall blocks it",
 			c.Server, c.Timeout)
 	case outer != nil:
 		err = outer.Err // without the address again
 	}
-	return fmt.Errorf("%s cannot be asked: %w", c.Server, err)
+	return fmt.Errorf("%s: call failed: %w", c.Server, err)
 }
 
-// whereToLook is for those who ask for what is not there, by how the server begins to say so.
-var whereToLook = map[string]string{
-	"rule ": "headgate rules export", "this server has no rule ": "headgate rules export",
+// listCommands are the commands that list what exists, by the beginning of the detail of a 404.
+var listCommands = map[string]string{
+	"rule ":    "headgate rules export",
 	"version ": "headgate rules history", "token ": "headgate token list",
 	"override ": "headgate override list", "exemption ": "headgate exempt list",
 }
 
-// DenialError is why a server does not do it, in its words.
-type DenialError struct {
+// StatusError is the error of a call that the server rejected with a problem document. Detail and Problems are the server's.
+type StatusError struct {
 	server   string
 	Status   int `json:"-"`
 	Detail   string
 	Problems []struct{ Rule, Problem string }
 }
 
-func (r *DenialError) Error() string {
+func (r *StatusError) Error() string {
 	text := r.server + ": " + r.Detail + r.advice()
 	if len(r.Problems) < 2 {
 		return text
@@ -62,37 +62,37 @@ func (r *DenialError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-func (r *DenialError) advice() string {
-	for beginning, command := range whereToLook {
+func (r *StatusError) advice() string {
+	for beginning, command := range listCommands {
 		if r.Status == http.StatusNotFound && strings.HasPrefix(r.Detail, beginning) {
-			return ": " + command + " shows what there is"
+			return ": " + command + " lists what exists"
 		}
 	}
 	return ""
 }
 
-// denied is why a server does not say.
-func (c *Client) denied(r *reply) error {
-	problem := DenialError{server: c.Server, Status: r.status}
+// rejected returns the error of a call that was rejected with a status other than 2xx.
+func (c *Client) rejected(r *reply) error {
+	problem := StatusError{server: c.Server, Status: r.status}
 	ours := strings.HasPrefix(r.header.Get("Content-Type"), "application/problem+json") &&
 		json.Unmarshal(r.text, &problem) == nil && problem.Detail != ""
 	switch {
 	case r.status == http.StatusBadRequest && bytes.Contains(r.text, []byte("HTTPS server")):
-		return fmt.Errorf("%s wants TLS: write https://%s", c.Server, c.url.Host)
+		return fmt.Errorf("%s: the server requires TLS: write https://%s", c.Server, c.url.Host)
 	case !ours:
-		return c.stranger()
+		return c.notAdminAPI()
 	case r.status == http.StatusUnauthorized && c.Token == "":
-		return fmt.Errorf("%s wants a token: give --token-file FILE or set %s; headgate token create NAME makes a token",
+		return fmt.Errorf("%s: token required: give --token-file FILE or set %s; headgate token create NAME makes a token",
 			c.Server, TokenVariable)
 	case r.status == http.StatusUnauthorized:
-		return fmt.Errorf("%s does not know the token in %s: is its line in the file that the server's admin.tokens_file "+
-			"names? headgate token create NAME makes a token and its line", c.Server, c.tokenPlace())
+		return fmt.Errorf("%s: unknown token in %s: add its line to the server's admin.tokens_file; "+
+			"headgate token create NAME makes a token and its line", c.Server, c.tokenSource())
 	}
 	return &problem
 }
 
-// stranger is whoever does not answer as our admin API does.
-func (c *Client) stranger() error {
-	return fmt.Errorf("%s answers, but not as headgate's admin API: write the address of listen.admin in the server's "+
+// notAdminAPI returns the error of a server whose response is not one of headgate's admin API.
+func (c *Client) notAdminAPI() error {
+	return fmt.Errorf("%s: not headgate's admin API: write the address of listen.admin in the server's "+
 		"config, by default http://%s", c.Server, config.Default().Listen.Admin)
 }

@@ -12,42 +12,42 @@ import (
 	"github.com/headgate/headgate/internal/server/offenders"
 )
 
-// Nodes returns which servers run which version of the rules.
+// Nodes returns the servers and the version of the rules that each of them runs.
 func (c *Client) Nodes(ctx context.Context) (adminapi.Nodes, error) {
-	return ask[adminapi.Nodes](ctx, c, http.MethodGet, adminapi.NodesPath, nil)
+	return get[adminapi.Nodes](ctx, c, http.MethodGet, adminapi.NodesPath, nil)
 }
 
 // Explain returns whether a request would be denied now, and why.
 func (c *Client) Explain(ctx context.Context, q explain.Question) (*explain.Report, error) {
-	r, err := ask[explain.Report](ctx, c, http.MethodPost, adminapi.ExplainPath, q)
+	r, err := get[explain.Report](ctx, c, http.MethodPost, adminapi.ExplainPath, q)
 	switch {
-	case DeniedWith(err, http.StatusNotFound), DeniedWith(err, http.StatusMethodNotAllowed):
-		return nil, c.stranger()
+	case HasStatus(err, http.StatusNotFound), HasStatus(err, http.StatusMethodNotAllowed):
+		return nil, c.notAdminAPI()
 	case err != nil:
 		return nil, err
 	case r.Version > explain.Version:
-		return nil, fmt.Errorf("%s is newer than this headgate, and answers in version %d: take a newer headgate", c.Server, r.Version)
+		return nil, fmt.Errorf("%s: report version %d is newer than this headgate: install a newer headgate", c.Server, r.Version)
 	case r.Version != explain.Version:
-		return nil, c.stranger()
+		return nil, c.notAdminAPI()
 	}
 	return &r, nil
 }
 
-// Top asks all nodes through the server. The query is that of the API.
+// Top returns the subjects denied most, of all nodes. q has the query parameters of the API.
 func (c *Client) Top(ctx context.Context, q url.Values) (adminapi.Top, error) {
-	t, err := ask[adminapi.Top](ctx, c, http.MethodGet, adminapi.TopPath+"?"+q.Encode(), nil)
+	t, err := get[adminapi.Top](ctx, c, http.MethodGet, adminapi.TopPath+"?"+q.Encode(), nil)
 	if err == nil && t.WindowSeconds < 1 {
-		err = c.stranger()
+		err = c.notAdminAPI()
 	}
 	t.Denied, t.Near = append([]offenders.Limited{}, t.Denied...), append([]offenders.Near{}, t.Near...)
 	return t, err
 }
 
-// Denials asks all nodes through the server. The query is that of the API.
+// Denials returns the latest denials of all nodes. q has the query parameters of the API.
 func (c *Client) Denials(ctx context.Context, q url.Values) (adminapi.Denials, error) {
-	d, err := ask[adminapi.Denials](ctx, c, http.MethodGet, adminapi.DenialsPath+"?"+q.Encode(), nil)
+	d, err := get[adminapi.Denials](ctx, c, http.MethodGet, adminapi.DenialsPath+"?"+q.Encode(), nil)
 	if err == nil && d.Since.IsZero() {
-		err = c.stranger()
+		err = c.notAdminAPI()
 	}
 	d.Denials = append([]denials.Record{}, d.Denials...)
 	return d, err

@@ -11,13 +11,13 @@ import (
 	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
-// OwnUsage returns what the token's owner has left of all rules that count by them.
+// OwnUsage returns the usage of the token's owner, of all rules that count by it.
 func (c *Client) OwnUsage(ctx context.Context) ([]adminapi.Usage, error) {
-	own, err := ask[struct{ Usage []adminapi.Usage }](ctx, c, http.MethodGet, adminapi.UsagePath+"/me", nil)
+	own, err := get[struct{ Usage []adminapi.Usage }](ctx, c, http.MethodGet, adminapi.UsagePath+"/me", nil)
 	return own.Usage, err
 }
 
-// Usage returns what a subject has left of a rule.
+// Usage returns the usage of a rule by a subject.
 func (c *Client) Usage(ctx context.Context, rule string, subject headgate.Attributes) (adminapi.Usage, error) {
 	q := url.Values{"ruleId": {rule}}
 	for i, name := range slices.Sorted(maps.Keys(subject)) {
@@ -28,10 +28,10 @@ func (c *Client) Usage(ctx context.Context, rule string, subject headgate.Attrib
 		}
 		q.Set(name, subject[name])
 	}
-	return ask[adminapi.Usage](ctx, c, http.MethodGet, adminapi.UsagePath+"?"+q.Encode(), nil)
+	return get[adminapi.Usage](ctx, c, http.MethodGet, adminapi.UsagePath+"?"+q.Encode(), nil)
 }
 
-// Give gives a subject back what it has used of a rule, and returns what it has then. The action is reset or grant.
+// Give returns units of a rule to a subject, and then returns the subject's usage. The action is reset or grant.
 func (c *Client) Give(ctx context.Context, action, rule string, credit *adminapi.Credit) (adminapi.Usage, error) {
-	return ask[adminapi.Usage](ctx, c, http.MethodPost, rulePath(rule)+"/"+action, credit)
+	return get[adminapi.Usage](ctx, c, http.MethodPost, rulePath(rule)+"/"+action, credit)
 }

@@ -36,7 +36,7 @@ const (
 // Errors that callers tell apart.
 var (
 	// ErrNotFound says that there is no such rule, override, exemption or version.
-	ErrNotFound = errors.New("there is none")
+	ErrNotFound = errors.New("not found")
 	// ErrConflict says that somebody else has changed it since it was read.
 	ErrConflict = errors.New("it has been changed meanwhile")
 	// ErrDenied says that what is wanted makes no sense, or would harm.

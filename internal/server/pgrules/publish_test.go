@@ -133,7 +133,7 @@ func TestPoison(t *testing.T) {
 	for want, edits := range map[string][]pgrules.Edit{
 		"no rule would be left": {{Name: "a", Revision: pgrules.AnyRevision}},
 		"deny everybody":        {good, {Name: "b", Put: define(t, `{"id": "b", "by": [], "limit": "1/day"}`)}},
-		"there is none":         {good, {Name: "c", Revision: pgrules.AnyRevision}},
+		"not found":             {good, {Name: "c", Revision: pgrules.AnyRevision}},
 		"meanwhile":             {good, {Name: "a", Put: define(t, document("a", "1/second"))}},
 		"is there twice":        {good, good},
 	} {
@@ -214,7 +214,7 @@ func TestOverrides(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(o *pgrules.Override){
-		"there is none":            func(o *pgrules.Override) { o.Rule = "b" },
+		"not found":                func(o *pgrules.Override) { o.Rule = "b" },
 		`no limit ""`:              func(o *pgrules.Override) { o.LimitName = "" },
 		"the subject needs tenant": func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann"} },
 		"the subject has ip":       func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann", "tenant": "acme", "ip": "1"} },
