@@ -86,7 +86,7 @@ func loaded(t *testing.T, file string) (texts []string) {
 		return append(texts, err.Error())
 	}
 	defer db.Close()
-	_, _, _, err = db.Present(t.Context())
+	_, _, _, err = db.CurrentState(t.Context())
 	return append(texts, db.Address(), fmt.Sprint(err))
 }
 

@@ -29,7 +29,7 @@ func (w *world) operators(t *suite.Scope) {
 		want = append(want, won...)
 		conflicts += lost
 	}
-	entries, err := w.db.Audit(t.Context(), shared, "", pgrules.Page{Most: 1000})
+	entries, err := w.db.Audit(t.Context(), shared, "", pgrules.Page{Limit: 1000})
 	testenv.NoError(t, err)
 	var audited []string
 	for i := range entries {

@@ -27,11 +27,11 @@ var badRuleSets = []badRules{
 		"invalid rules", `{"id":"bad","by":["user"],"limit":"5/often"}`,
 		`UPDATE rate_limit_rules SET document = replace(document, '/hour', '/often')`, `"often"`,
 	},
-	{"no rules", "", "UPDATE rate_limit_rules SET enabled = false", "no rule would"},
+	{"no rules", "", "UPDATE rate_limit_rules SET enabled = false", "no rule would remain"},
 	{
 		"rules that deny all clients", `{"id":"all","by":[],"limit":"1/day"}`,
 		`INSERT INTO rate_limit_rules (name, scope, document, algorithm, max_requests, window_seconds)
-			VALUES ('all', 'global', '{"id":"all","by":[],"limit":"1/day"}', 'token_bucket', 1, 86400)`, "would be denied",
+			VALUES ('all', 'global', '{"id":"all","by":[],"limit":"1/day"}', 'token_bucket', 1, 86400)`, "deny all clients",
 	},
 }
 

@@ -146,7 +146,7 @@ func override(t *suite.Scope, db *pgrules.DB, rule, user string, limit int64) {
 
 // present returns the version in force and the number of the last change.
 func present(t *suite.Scope, db *pgrules.DB) (version, change int64) {
-	version, change, _, err := db.Present(t.Context())
+	version, change, _, err := db.CurrentState(t.Context())
 	testenv.NoError(t, err)
 	return version, change
 }

@@ -207,9 +207,9 @@ func TestOperateExceptions(t *testing.T) {
 			t.Errorf("%s: %+v", filter, r)
 		}
 	}
-	o.do(2, "headgate: SERVER: denied: the subject needs tenant: rule \"search\" counts by tenant\n",
+	o.do(2, "headgate: SERVER: rejected: the subject needs tenant: rule \"search\" counts by tenant\n",
 		"override", "set", "search", "user=ann", "5/minute")
-	o.do(2, "headgate: SERVER: denied: rule \"login\" has no limit \"\" for this to replace: give --limit-name, which headgate "+
+	o.do(2, "headgate: SERVER: rejected: rule \"login\" has no limit \"\" to override: give --limit-name, which headgate "+
 		"rules export shows\n", "override", "set", "login", "tenant=acme,user=ann", "5/minute")
 	o.do(2, "override 1 is removed\nheadgate: SERVER: override 9: not found: headgate override list lists what exists; "+
 		"those before it are removed\n", "override", "rm", "1", "9", "2")

@@ -96,7 +96,7 @@ func TestServeMeters(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	used, err := db.Usage(t.Context(), pgrules.UsageFilter{First: "2020-01-01", Last: "2100-01-01"}, pgrules.Page{Most: 10})
+	used, err := db.Usage(t.Context(), pgrules.UsageFilter{First: "2020-01-01", Last: "2100-01-01"}, pgrules.Page{Limit: 10})
 	if err != nil || len(used) != 1 || used[0].Rule != "api" || used[0].Attributes["tenant"] != "acme" || used[0].Units != 7 || used[0].Denied < 11 {
 		t.Errorf("%+v, %v", used, err)
 	}

@@ -60,7 +60,7 @@ func list[T any](
 	if err != nil {
 		return nil, err
 	}
-	page := pgrules.Page{Most: int32(most) + 1}
+	page := pgrules.Page{Limit: int32(most) + 1}
 	if text := q.Get("cursor"); text != "" {
 		number, err := base64.RawURLEncoding.DecodeString(text)
 		if err == nil {

@@ -38,7 +38,7 @@ func TestExemptions(t *testing.T) {
 		`{"subjectType": "api_key", "subjectValue": "sha256:cut"}`:                            "not the whole hash of a key",
 		`{"subjectType": "user", "apiKey": "secret"}`:                                         "apiKey goes with",
 		`{"subjectType": "planet", "subjectValue": "x"}`:                                      "or service_account",
-		`{"subjectType": "ip_cidr", "subjectValue": "x"}`:                                     "is no network",
+		`{"subjectType": "ip_cidr", "subjectValue": "x"}`:                                     "invalid network",
 		`{"subjectType": "user", "subjectValue": "ann", "expiresAt": "2020-01-01T00:00:00Z"}`: "which is over",
 	} {
 		w.ask(t, editor, "POST /rules/a/exemptions", body).says(422, want)

@@ -40,7 +40,7 @@ func (a *api) listExemptions(c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return a.DB.Exemptions(c.Context(), pgrules.Which{Rule: found.UUID, Tenant: c.by.Tenant}, page)
+		return a.DB.Exemptions(c.Context(), pgrules.ExceptionFilter{Rule: found.UUID, Tenant: c.by.Tenant}, page)
 	})
 }
 

@@ -24,7 +24,7 @@ func (a *api) listOverrides(c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return a.DB.Overrides(c.Context(), pgrules.Which{Rule: q.Get("rule"), Tenant: c.by.Tenant, Subject: subject}, page)
+		return a.DB.Overrides(c.Context(), pgrules.ExceptionFilter{Rule: q.Get("rule"), Tenant: c.by.Tenant, Subject: subject}, page)
 	})
 }
 
@@ -54,8 +54,8 @@ func (a *api) setOverrides(c *call) (any, error) {
 	if _, err := a.set(c, one); err != nil {
 		return nil, err
 	}
-	which := pgrules.Which{Rule: one.Rule, Subject: one.Subject}
-	there, err := a.DB.Overrides(c.Context(), which, pgrules.Page{Most: largestPage})
+	which := pgrules.ExceptionFilter{Rule: one.Rule, Subject: one.Subject}
+	there, err := a.DB.Overrides(c.Context(), which, pgrules.Page{Limit: largestPage})
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (p *problem) Error() string { return p.Detail }
 func problemOf(err error) *problem {
 	var p *problem
 	var bad ruledoc.Errors
-	var pace *pgrules.PaceError
+	var pace *pgrules.ChangeRateError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -63,7 +63,7 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusNotFound, err.Error())
 	case errors.Is(err, pgrules.ErrConflict):
 		return newProblem(http.StatusConflict, err.Error())
-	case errors.Is(err, pgrules.ErrDenied):
+	case errors.Is(err, pgrules.ErrRejected):
 		return newProblem(http.StatusUnprocessableEntity, err.Error())
 	case errors.As(err, &bad):
 		problems := problemsOf(bad)

@@ -32,7 +32,7 @@ type Node struct {
 }
 
 func (a *api) listNodes(c *call) (any, error) {
-	version, revision, _, err := a.DB.Present(c.Context())
+	version, revision, _, err := a.DB.CurrentState(c.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func TestRuleChanges(t *testing.T) {
 	}
 	w.ask(t, viewer, "GET /rules/a", "").want(200).has("enabled=false", "rule.limit=30/minute")
 	w.ask(t, editor, "POST /rules", document("a", "1/minute")).says(409, "which is disabled")
-	w.ask(t, editor, "DELETE /rules/b", "").says(422, "no rule would be left")
+	w.ask(t, editor, "DELETE /rules/b", "").says(422, "no rule would remain")
 	w.ask(t, editor, "PUT /rules/a", document("a", "1/minute"), "If-Match", "*").want(200)
 }
 
@@ -96,7 +96,7 @@ func TestRuleProblems(t *testing.T) {
 	w.ask(t, editor, "POST /rules", `{"name": "f", "scope": "planet", "maxRequests": 1, "windowSeconds": 1}`).says(422, "planet")
 	w.ask(t, editor, "POST /rules", "").says(422)
 	w.ask(t, editor, "POST /rules", document("6ba7b810-9dad-11d1-80b4-00c04fd430c8", "1/s")).says(422, "choose a name")
-	w.ask(t, editor, "POST /rules", `{"id": "b", "by": [], "limit": "1/day"}`).says(422, "deny everybody")
+	w.ask(t, editor, "POST /rules", `{"id": "b", "by": [], "limit": "1/day"}`).says(422, "deny all clients")
 	w.ask(t, editor, "POST /rules", `{"id": "`+strings.Repeat("x", maxBody)+`"}`).says(413, "65536")
 }
 
@@ -187,7 +187,7 @@ func TestTenantQuotas(t *testing.T) {
 	for i := range quotas.Rules {
 		w.create(t, acme, document(fmt.Sprintf("r%d", i), "1/minute"))
 	}
-	w.ask(t, acme, "POST /rules", document("more", "1/minute")).says(422, "the tenant has 3 rules", "at most 3", "tenants.max_rules")
+	w.ask(t, acme, "POST /rules", document("more", "1/minute")).says(422, "it has 3 rules", "at most 3", "tenants.max_rules")
 	w.ask(t, acme, "POST /validate", document("more", "1/minute")).want(200).has("valid=false")
 	w.create(t, globex, document("more", "1/minute"))
 	limits := make([]string, 256)
@@ -204,7 +204,7 @@ func TestTenantQuotas(t *testing.T) {
 		w.ask(t, acme, "POST /rules/r0/exemptions", body).want(status)
 	}
 	w.ask(t, acme, "POST /overrides", `{"rule": "r0", "subject": {"tenant": "acme", "user": "ann"}, "limit": "2/minute"}`).
-		says(422, "the tenant has 2 overrides and exemptions", "would have 3, and may have at most 2", "tenants.max_exceptions")
+		says(422, "it has 2 overrides and exemptions", "would have 3, and may have at most 2", "tenants.max_exceptions")
 	w.ask(t, editor, "POST /overrides", `{"rule": "r0", "subject": {"tenant": "acme", "user": "ann"}, "limit": "2/minute"}`).want(201)
 }
 

@@ -117,7 +117,7 @@ func TestOwnUsageOfSubjects(t *testing.T) {
 		t.Error(err)
 	}
 	for _, rule := range []string{"ips", "quota", "none", "secret", "trial"} {
-		w.ask(t, "self..user=bob", "GET /usage/me?ruleId="+rule, "").says(404, "no rule")
+		w.ask(t, "self..user=bob", "GET /usage/me?ruleId="+rule, "").says(404, "not in force")
 	}
 	// A token of a subject is for nothing else.
 	for i := range routes {

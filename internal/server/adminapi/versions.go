@@ -61,7 +61,7 @@ func (a *api) compareVersions(c *call) (any, error) {
 		rules := make([]headgate.Rule, len(v.Rules))
 		for i := range v.Rules {
 			if rules[i], err = ruledoc.ParseRule("rule "+v.Rules[i].Name, v.Rules[i].Document); err != nil {
-				return nil, fmt.Errorf("%w: version %d: %w", pgrules.ErrDenied, v.Number, err)
+				return nil, fmt.Errorf("%w: version %d: %w", pgrules.ErrRejected, v.Number, err)
 			}
 		}
 		if sides[i], err = documentOf(rules, pgrules.ModeOf(v.Mode)); err != nil {
@@ -77,7 +77,7 @@ func (a *api) compareVersions(c *call) (any, error) {
 func documentOf(rules []headgate.Rule, mode headgate.Mode) (*ruledoc.Document, error) {
 	set, err := headgate.Compile(rules...)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", pgrules.ErrDenied, err)
+		return nil, fmt.Errorf("%w: %w", pgrules.ErrRejected, err)
 	}
 	return &ruledoc.Document{Rules: set.WithMode(mode), Source: rules, Mode: mode}, nil
 }

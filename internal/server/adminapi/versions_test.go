@@ -25,7 +25,7 @@ func TestPublish(t *testing.T) {
 		has("version=2", "changes.effects.tighter=2")
 	w.ask(t, editor, "POST /versions", `{`+all+`}`).want(200).has("version=2", "changes.entries=[]")
 	w.ask(t, editor, "POST /versions", `{`+all+`, "base": 1}`).says(409, "the rules are at version 2, not 1")
-	w.ask(t, editor, "POST /versions", `{"rules": [`+document("theirs", "9/s")+`]}`).says(422, "somebody else's")
+	w.ask(t, editor, "POST /versions", `{"rules": [`+document("theirs", "9/s")+`]}`).says(422, "another owner")
 
 	// What is not named is disabled, but for what tenants have made.
 	prune := fmt.Sprintf(`{"rules": [%s], "prune": true, "mode": "shadow"}`, document("a", "20/minute"))
@@ -65,8 +65,8 @@ func TestPublishProblems(t *testing.T) {
 	bad.has("problems.*.line=2 3", "problems.*.column=60 26")
 	for body, want := range map[string]string{
 		`{"mode": "loud"}`: "enforce, shadow or off",
-		`{"rules": [` + document("a", "1/s") + `, ` + document("a", "2/s") + `]}`: "is there twice",
-		`{"rules": [{"id": "x", "by": [], "limit": "1/day"}]}`:                    "deny everybody",
+		`{"rules": [` + document("a", "1/s") + `, ` + document("a", "2/s") + `]}`: "duplicate",
+		`{"rules": [{"id": "x", "by": [], "limit": "1/day"}]}`:                    "deny all clients",
 	} {
 		w.ask(t, editor, "POST /versions", body).says(422, want)
 	}
@@ -89,7 +89,7 @@ func TestValidate(t *testing.T) {
 	}
 	harm := w.ask(t, viewer, "POST /validate", `{"id": "x", "by": [], "limit": "1/day"}`).want(200)
 	harm.has("valid=false")
-	if !strings.Contains(harm.text("problems.0.problem"), "deny everybody") {
+	if !strings.Contains(harm.text("problems.0.problem"), "deny all clients") {
 		t.Errorf("%s", harm.Body)
 	}
 	// A tenant is told of its own rules only.
@@ -97,7 +97,7 @@ func TestValidate(t *testing.T) {
 		has("valid=true", "changes.old.rules=1")
 	w.ask(t, "viewer.acme", "POST /validate", document("ours", "2/s")).want(200).has("valid=false")
 	w.ask(t, "viewer.acme", "POST /validate", `{"rules": [], "prune": true}`).says(403, "leave them out")
-	if version, _, _, _ := w.db.Present(t.Context()); version != 2 {
+	if version, _, _, _ := w.db.CurrentState(t.Context()); version != 2 {
 		t.Errorf("version %d", version)
 	}
 }

@@ -138,7 +138,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
-// get is call with a response of type T.
+// get does the same as call and returns the response as a T.
 func get[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
 	err = c.call(ctx, method, path, in, &out)
 	return out, err

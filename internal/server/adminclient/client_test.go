@@ -27,7 +27,7 @@ func client(t *testing.T, h http.HandlerFunc) *adminclient.Client {
 	return c
 }
 
-// Lists are read page by page, up to the limit.
+// Versions reads its list page by page, up to the limit.
 func TestListReadsPages(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {

@@ -108,7 +108,7 @@ func TestUsageCountsAllowedCostOncePerRule(t *testing.T) {
 }
 
 // Rows that were certainly not written are written later. Rows that may have been written are not.
-func TestUsageIsWrittenAtMostOnce(t *testing.T) {
+func TestUsageIsNotWrittenTwice(t *testing.T) {
 	t.Parallel()
 	m, b, l := newTestMeter(t)
 	m.check(l, "ann", "3")

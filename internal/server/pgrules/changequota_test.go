@@ -14,13 +14,13 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// Each way to change something spends the quota of changes, however many try at once, and nothing else does.
+// Every kind of change spends the quota of changes exactly, also with concurrent writers. Nothing else spends it.
 func TestQuotaOfChanges(t *testing.T) {
 	t.Parallel()
-	const most = 30
+	const perDay = 30
 	_, server := newDB(t)
 	quotas := pgrules.DefaultQuotas()
-	quotas.ChangesPerDay = most
+	quotas.ChangesPerDay = perDay
 	dbs := make([]*pgrules.DB, 3)
 	for i := range dbs {
 		dbs[i] = open(t, server)
@@ -50,8 +50,8 @@ func TestQuotaOfChanges(t *testing.T) {
 	spent := func(want int) {
 		t.Helper()
 		seconds := one[float64](t, server, "SELECT extract(epoch FROM drained_at - now())::float8 FROM rate_limit_tenant_changes WHERE tenant = 'acme'")
-		if got := seconds / 86400 * most; got > float64(want) || got < float64(want)-1 {
-			t.Errorf("%.2f changes are spent, want %d", got, want)
+		if got := seconds / 86400 * perDay; got > float64(want) || got < float64(want)-1 {
+			t.Errorf("%.2f changes spent, want %d", got, want)
 		}
 	}
 	edit := own(t, "a", "")
@@ -61,35 +61,35 @@ func TestQuotaOfChanges(t *testing.T) {
 	}
 	must(publish(eve))
 	spent(1)
-	must(publish(eve)) // it says the same
+	must(publish(eve)) // no change
 	spent(1)
 	must(override(db, eve, 5, 20))
 	spent(6)
-	must(override(db, eve, 6, 20)) // of which one is new
+	must(override(db, eve, 6, 20)) // one of them is new
 	spent(7)
 	x, err := db.AddExemption(t.Context(), eve, pgrules.Exemption{Rule: "a", SubjectType: "user", SubjectValue: "ann"})
 	must(err)
 	must(db.RemoveExemption(t.Context(), eve, x.ID))
 	spent(9)
-	all, err := db.Overrides(t.Context(), pgrules.Which{Rule: "a"}, pgrules.Page{Most: 1})
+	all, err := db.Overrides(t.Context(), pgrules.ExceptionFilter{Rule: "a"}, pgrules.Page{Limit: 1})
 	must(err)
 	must(db.RemoveOverride(t.Context(), eve, all[0].ID))
 	must(db.Record(t.Context(), eve, "a", "acme", map[string]string{"what": "reset"}))
 	spent(11)
 	must(db.Record(t.Context(), eve, "a", "acme", map[string]string{"reason": strings.Repeat("x", 9_000)}))
 	spent(14)
-	must(override(db, ann, 50, 21)) // operators are not bound
+	must(override(db, ann, 50, 21)) // quotas do not apply to operators
 	spent(14)
 
-	if err := override(db, eve, most+1, 22); !errors.Is(err, pgrules.ErrDenied) || !strings.Contains(err.Error(), "send fewer at once") {
+	if err := override(db, eve, perDay+1, 22); !errors.Is(err, pgrules.ErrRejected) || !strings.Contains(err.Error(), "send fewer at once") {
 		t.Errorf("more than the quota at once: %v", err)
 	}
-	// 16 are left, of which a batch of 20 has none.
-	var pace *pgrules.PaceError
-	if err := override(db, eve, 20, 23); !errors.As(err, &pace) || pace.RetryAfter < 3*time.Hour || pace.RetryAfter > 4*24*time.Hour/most {
+	// 16 are left. A batch of 20 is rejected and spends none.
+	var rate *pgrules.ChangeRateError
+	if err := override(db, eve, 20, 23); !errors.As(err, &rate) || rate.RetryAfter < 3*time.Hour || rate.RetryAfter > 4*24*time.Hour/perDay {
 		t.Fatalf("20 where 16 are left: %v", err)
 	}
-	wantWords(t, pace.Error(), "quota of tenant acme", "20 more changes would exceed 30 a day", "tenants.max_changes_per_day")
+	wantWords(t, rate.Error(), "quota of tenant acme", "20 more changes would exceed 30 per day", "tenants.max_changes_per_day")
 	spent(14)
 	before := one[int](t, server, "SELECT count(*) FROM rate_limit_rule_audit")
 	var writers sync.WaitGroup
@@ -104,11 +104,11 @@ func TestQuotaOfChanges(t *testing.T) {
 					err = rule(dbs[i%3], eve, 100+i)
 				}
 			}
-			var pace *pgrules.PaceError
+			var rate *pgrules.ChangeRateError
 			switch {
 			case err == nil:
 				accepted.Add(1)
-			case !errors.As(err, &pace) || pace.RetryAfter > time.Hour:
+			case !errors.As(err, &rate) || rate.RetryAfter > time.Hour:
 				t.Errorf("%v", err)
 			}
 		})
@@ -117,7 +117,7 @@ func TestQuotaOfChanges(t *testing.T) {
 	if n := one[int](t, server, "SELECT count(*) FROM rate_limit_rule_audit") - before; n != 16 || accepted.Load() != 16 {
 		t.Errorf("%d accepted, %d audit entries: want 16", accepted.Load(), n)
 	}
-	must(sql(t, server, "UPDATE rate_limit_tenant_changes SET drained_at = drained_at - interval '1 hour'")) // that is, time passes
+	must(sql(t, server, "UPDATE rate_limit_tenant_changes SET drained_at = drained_at - interval '1 hour'")) // as if an hour passed
 	must(override(db, eve, 1, 200))
 }
 

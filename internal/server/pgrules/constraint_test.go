@@ -15,21 +15,21 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// violated returns the constraint that a statement written by hand violates, "" if none. Nothing of it stays.
+// violated returns the constraint that a statement violates, "" if none. The statement is rolled back.
 func violated(t *testing.T, conn *pgx.Conn, statement string, args ...any) string {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(context.Background()) //nolint:errcheck // nothing of it is wanted
+	defer tx.Rollback(context.Background()) //nolint:errcheck // nothing to commit
 	_, err = tx.Exec(t.Context(), statement, args...)
-	var said *pgconn.PgError
+	var pgErr *pgconn.PgError
 	switch {
 	case err == nil:
 		return ""
-	case errors.As(err, &said):
-		return cmp.Or(said.ConstraintName, said.ColumnName, said.Message)
+	case errors.As(err, &pgErr):
+		return cmp.Or(pgErr.ConstraintName, pgErr.ColumnName, pgErr.Message)
 	}
 	t.Fatalf("%s: %v", statement, err)
 	return ""
@@ -45,7 +45,7 @@ func connect(t *testing.T, server *testenv.Postgres) *pgx.Conn {
 	return conn
 }
 
-// What would make every node reject the rules, or could only be a mistake, the tables reject by a constraint whose name says why.
+// The tables reject rows that would make every node reject the rules, and obvious mistakes, by a constraint with a descriptive name.
 func TestTablesRejectBadRows(t *testing.T) {
 	t.Parallel()
 	_, server := newDB(t)
@@ -155,7 +155,7 @@ func TestTablesRejectBadRows(t *testing.T) {
 	}
 }
 
-// Of rules that are only columns, the tables accept what nodes accept, and reject what nodes reject.
+// For rules without a document, the tables accept exactly the rows that nodes accept.
 func TestTablesAgreeWithNodes(t *testing.T) {
 	t.Parallel()
 	_, server := newDB(t)
@@ -182,7 +182,7 @@ func TestTablesAgreeWithNodes(t *testing.T) {
 							rejected++
 						}
 						if (by == "") != (err == nil) {
-							t.Errorf("%+v: the tables say %q, nodes say: %v", flat, by, err)
+							t.Errorf("%+v: constraint %q, nodes: %v", flat, by, err)
 						}
 					}
 				}

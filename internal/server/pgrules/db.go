@@ -1,8 +1,8 @@
-// Package pgrules keeps rules, overrides and exemptions in PostgreSQL, with every version of the rules and who has changed
-// what, and has nodes follow it.
+// Package pgrules stores rules, overrides and exemptions in PostgreSQL, with every version of the rules and an audit of all
+// changes, and keeps nodes in sync with it.
 //
-// It knows the tables, what may be written to them, and how a node gets from one state to the next. What a document says is
-// for package ruledoc, and who may change what is for whoever calls.
+// It knows the tables, what may be written to them, and how a node gets from one state to the next. Package ruledoc parses the
+// documents of rules. The caller decides who may change what.
 package pgrules
 
 import (
@@ -33,32 +33,32 @@ const (
 	maxConnections = 8
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrNotFound says that there is no such rule, override, exemption or version.
+	// ErrNotFound means that a rule, override, exemption, version or token does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict says that somebody else has changed it since it was read.
-	ErrConflict = errors.New("it has been changed meanwhile")
-	// ErrDenied says that what is wanted makes no sense, or would harm.
-	ErrDenied = errors.New("denied")
+	// ErrConflict means that another writer has changed an object since it was read.
+	ErrConflict = errors.New("changed by another writer")
+	// ErrRejected means that a change is invalid, harmful or exceeds a quota.
+	ErrRejected = errors.New("rejected")
 )
 
-// DB is the database of the control plane. It is safe for use by many goroutines.
+// DB is the database of the control plane. It is safe for concurrent use.
 type DB struct {
 	pool    *pgxpool.Pool
 	address string // without the password
 	quotas  Quotas
 
 	mu     sync.Mutex
-	parsed map[int64]parsedRule // by id
+	parsed map[int64]parsedRule // cache, by rule id
 }
 
-// Open makes a DB of a URL like postgres://headgate@db.example:5432/headgate. It does not connect yet. A password, if there
-// is one, is not in the URL.
+// Open returns the DB at a URL such as postgres://headgate@db.example:5432/headgate. It does not connect yet. The password, if
+// any, is given separately, so that it is not in the URL.
 func Open(address, password string) (*DB, error) {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no address of PostgreSQL: write postgres://USER@HOST:5432/DATABASE", redact.Address(address))
+		return nil, fmt.Errorf("%s: invalid PostgreSQL URL: write postgres://USER@HOST:5432/DATABASE", redact.Address(address))
 	}
 	if password != "" {
 		config.ConnConfig.Password = password
@@ -73,13 +73,13 @@ func Open(address, password string) (*DB, error) {
 	return &DB{pool: pool, address: redact.Address(address), quotas: DefaultQuotas(), parsed: map[int64]parsedRule{}}, nil
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (db *DB) Close() { db.pool.Close() }
 
-// Address is where the database is, without a password.
+// Address returns the URL of the database, without the password.
 func (db *DB) Address() string { return db.address }
 
-// Migrate brings the tables to what this program needs. It may be run by all nodes at once: one does it and the others wait.
+// Migrate migrates the tables to the schema that this version needs. All nodes may run it at once: one migrates, the others wait.
 func (db *DB) Migrate(ctx context.Context) (from, to int64, err error) {
 	sources, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -90,7 +90,7 @@ func (db *DB) Migrate(ctx context.Context) (from, to int64, err error) {
 		return 0, 0, err
 	}
 	plain := stdlib.OpenDBFromPool(db.pool)
-	defer plain.Close() //nolint:errcheck // the pool is ours, and goes on
+	defer plain.Close() //nolint:errcheck // the pool stays open
 	provider, err := goose.NewProvider(goose.DialectPostgres, plain, sources, goose.WithSessionLocker(locker),
 		goose.WithDisableGlobalRegistry(true), goose.WithTableName("rate_limit_migrations"))
 	if err != nil {
@@ -106,20 +106,20 @@ func (db *DB) Migrate(ctx context.Context) (from, to int64, err error) {
 	return to - int64(len(done)), to, nil
 }
 
-// Who makes a change, and why.
+// Who identifies the author of a change, and the reason for it.
 type Who struct {
-	// Name is whose token it was.
+	// Name is the name of the caller's token.
 	Name string
-	// Comment is for the history.
+	// Comment is shown in the history.
 	Comment string
-	// Tenant is the one that they are bound to, whose quotas apply; "" for operators.
+	// Tenant is the tenant that the author is bound to, whose quotas apply; "" for operators.
 	Tenant string
 }
 
-// query is for reading.
+// query returns the queries outside of a transaction.
 func (db *DB) query() *pgdb.Queries { return pgdb.New(db.pool) }
 
-// convert returns what rows are for callers.
+// convert returns the rows converted to the exported type.
 func convert[T, U any](rows []T, as func(T) U) []U {
 	all := make([]U, len(rows))
 	for i := range rows {
@@ -128,11 +128,11 @@ func convert[T, U any](rows []T, as func(T) U) []U {
 	return all
 }
 
-// change runs a transaction in somebody's name.
+// change runs a transaction with who as the author of its changes.
 func (db *DB) change(ctx context.Context, who Who, do func(q *pgdb.Queries) error) error {
 	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
 		q := pgdb.New(tx)
-		if err := q.SayWho(ctx, pgdb.SayWhoParams{Actor: who.Name, Comment: who.Comment}); err != nil {
+		if err := q.SetActor(ctx, pgdb.SetActorParams{Actor: who.Name, Comment: who.Comment}); err != nil {
 			return err
 		}
 		return do(q)
@@ -140,21 +140,21 @@ func (db *DB) change(ctx context.Context, who Who, do func(q *pgdb.Queries) erro
 	return db.explain(err)
 }
 
-// explain makes an error of the database one that says what to do.
+// explain maps an error of the database to an error of this package, or adds the address and the remedy.
 func (db *DB) explain(err error) error {
-	var said *pgconn.PgError
-	var pace *PaceError
+	var pgErr *pgconn.PgError
+	var rate *ChangeRateError
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, pgx.ErrNoRows):
 		return ErrNotFound
-	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrDenied) || errors.As(err, &pace):
+	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrRejected) || errors.As(err, &rate):
 		return err
-	case errors.As(err, &said) && (said.Code == "42P01" || said.Code == "42883"): // no such table or function
-		return fmt.Errorf("PostgreSQL at %s has not the tables yet: run headgate migrate: %w", db.address, err)
-	case errors.As(err, &said) && (said.Code == "23514" || said.Code == "P0001" || said.Code[:2] == "22"): // what the tables deny
-		return fmt.Errorf("%w: %s", ErrDenied, said.Message)
+	case errors.As(err, &pgErr) && (pgErr.Code == "42P01" || pgErr.Code == "42883"): // no such table or function
+		return fmt.Errorf("PostgreSQL at %s: tables not found: run headgate migrate: %w", db.address, err)
+	case errors.As(err, &pgErr) && (pgErr.Code == "23514" || pgErr.Code == "P0001" || pgErr.Code[:2] == "22"): // rejected by a constraint or trigger
+		return fmt.Errorf("%w: %s", ErrRejected, pgErr.Message)
 	}
 	return fmt.Errorf("PostgreSQL at %s: %w", db.address, err)
 }

@@ -16,59 +16,60 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// A server that hangs costs a node pollEvery + askTimeout + retryEvery + connectTimeout until it is at another one.
+// If a database server hangs, a node needs at most pollInterval + queryTimeout + retryInterval + connectTimeout to switch to another.
 const (
-	// pollEvery is how often a node looks by itself, should nobody tell it of a change.
-	pollEvery = 3 * time.Second
-	// retryEvery is how soon it tries again after an error.
-	retryEvery = time.Second
-	// askTimeout is for questions with short answers, loadTimeout for all there is.
-	askTimeout  = 3 * time.Second
-	loadTimeout = 5 * time.Minute
-	// hostsTimeout is for a connection to one of some hosts, startTimeout for one that a node can start without.
-	hostsTimeout = 4 * connectTimeout
-	startTimeout = 2 * time.Second
-	purgeEvery   = 24 * time.Hour
+	// pollInterval is how often a node reads the state without a notification.
+	pollInterval = 3 * time.Second
+	// retryInterval is the wait before a new connection after an error.
+	retryInterval = time.Second
+	// queryTimeout limits short queries, and loadTimeout a read of everything.
+	queryTimeout = 3 * time.Second
+	loadTimeout  = 5 * time.Minute
+	// hostsTimeout limits connecting to one of several hosts, and startTimeout the first connection of a node that has a last
+	// good state to start with.
+	hostsTimeout  = 4 * connectTimeout
+	startTimeout  = 2 * time.Second
+	purgeInterval = 24 * time.Hour
 )
 
-// FollowOptions say what a node does with what it reads.
+// FollowOptions configure a Follower.
 type FollowOptions struct {
-	// Limiter gets the rules, overrides and exemptions.
+	// Limiter receives the rules, overrides and exemptions.
 	Limiter *headgate.Limiter
-	// Mode is the most that any rule may do, whatever the database says.
+	// Mode caps the mode of all rules, whatever the mode in the database is.
 	Mode headgate.Mode
-	// LastGoodFile names a file for the last good state, with which a node starts if the database is away; "" means that it cannot.
+	// LastGoodFile is the file for the last good state. A node starts from it if the database is unavailable. With "" it cannot.
 	LastGoodFile string
 	// Node is the name by which the node reports what it runs.
 	Node string
-	// Report is told of everything that people should know. It is never called twice at a time.
+	// Report receives all events that operators should know about. Calls do not overlap.
 	Report func(ruledoc.Event)
-	// Log is told of single overrides and exemptions that make no sense.
+	// Log receives warnings about single invalid overrides and exemptions.
 	Log *slog.Logger
 }
 
-// Follower keeps what is in use on a node the same as the database.
+// Follower keeps the rules, overrides and exemptions in use on a node in sync with the database.
 type Follower struct {
 	db      *DB
 	o       FollowOptions
 	started time.Time
 	stopped chan struct{}
 
-	at       position // of what is in use
-	denied   position // of what cannot be used
-	denial   error    // why
-	rules    ruleSet
-	version  string // of what is in use, for people
-	problem  string // why what is in use is not what is there
-	keep     *keeper
-	keepSaid string
-	told     bool // anybody of anything
-	purged   time.Time
+	at          position // of the state in use
+	rejected    position // of the state that was rejected last
+	rejection   error    // why it was rejected
+	rules       ruleSet
+	version     string // of the rules in use, in readable form
+	problem     string // why the state in use is not that of the database
+	lastGood    *lastGoodFile
+	saveProblem string // the last reported error of saving the last good state
+	reported    bool   // an event was reported
+	purged      time.Time
 
-	checked atomic.Int64 // when, in milliseconds since 1970
+	checked atomic.Int64 // in milliseconds since 1970
 }
 
-// position is how far a node has read.
+// position identifies a state of the database.
 type position struct {
 	Version int64  `json:"version"`
 	Seq     int64  `json:"seq"`
@@ -76,81 +77,81 @@ type position struct {
 	Mode    string `json:"mode"`
 }
 
-// Follow takes what the database has into use, and does so again whenever it changes, until ctx ends. If the database is away at the
-// start, what was kept is used; it fails only if that does not help either.
+// Follow puts the state of the database in force, and every change of it until ctx ends. If the database is unavailable at the start,
+// the last good state is used. Follow fails only if there is none either.
 func (db *DB) Follow(ctx context.Context, o FollowOptions) (*Follower, error) {
 	f := &Follower{
 		db: db, o: o, started: time.Now(), purged: time.Now(), stopped: make(chan struct{}),
-		rules: ruleSet{}, keep: &keeper{path: o.LastGoodFile},
+		rules: ruleSet{}, lastGood: &lastGoodFile{path: o.LastGoodFile},
 	}
 	f.checked.Store(f.started.UnixMilli())
-	keepErr := f.startFromKept(ctx)
-	if errors.Is(keepErr, fs.ErrNotExist) {
-		keepErr = nil // it is the first start
+	lastGoodErr := f.startFromLastGood(ctx)
+	if errors.Is(lastGoodErr, fs.ErrNotExist) {
+		lastGoodErr = nil // the first start
 	}
-	patience := hostsTimeout
+	timeout := hostsTimeout
 	if f.version != "" {
-		patience = startTimeout
+		timeout = startTimeout
 	}
-	conn, err := f.connect(ctx, patience)
+	conn, err := f.connect(ctx, timeout)
 	if err == nil {
-		err = f.look(ctx, conn)
+		err = f.sync(ctx, conn)
 	}
 	switch {
 	case f.version == "" && err == nil:
-		f.hangUp(ctx, conn)
-		return nil, fmt.Errorf("no rules to start with: %s", f.problem)
+		f.closeConn(ctx, conn)
+		return nil, fmt.Errorf("no usable rules: %s", f.problem)
 	case f.version == "":
-		f.hangUp(ctx, conn)
-		return nil, errors.Join(fmt.Errorf("no rules to start with: %w", err), keepErr)
+		f.closeConn(ctx, conn)
+		return nil, errors.Join(fmt.Errorf("no usable rules: %w", err), lastGoodErr)
 	case err != nil:
 		f.problem = err.Error()
-		f.say(ruledoc.Event{Kind: ruledoc.StartedFromLastGood, Err: err, LastGoodFile: o.LastGoodFile, LastGoodTime: f.keep.since})
+		f.report(ruledoc.Event{Kind: ruledoc.StartedFromLastGood, Err: err, LastGoodFile: o.LastGoodFile, LastGoodTime: f.lastGood.since})
 	}
-	if !f.told { // what was kept is what is there
-		f.say(ruledoc.Event{Kind: ruledoc.Applied})
+	if !f.reported { // the last good state is that of the database
+		f.report(ruledoc.Event{Kind: ruledoc.Applied})
 	}
-	if f.keep.path != "" {
-		f.note(keepErr)
+	if f.lastGood.path != "" {
+		f.reportSave(lastGoodErr)
 	}
 	go f.run(ctx, conn)
 	return f, nil
 }
 
-// Checked is when what is in use was last seen to be what the database has; before that, the start.
+// Checked returns when the state in use was last confirmed to be that of the database, or the time of the start before that.
 func (f *Follower) Checked() time.Time { return time.UnixMilli(f.checked.Load()) }
 
-// Wait returns when following has stopped, after the context has ended.
+// Wait waits until the Follower has stopped, after the context of Follow has ended.
 func (f *Follower) Wait() { <-f.stopped }
 
-func (f *Follower) say(e ruledoc.Event) {
-	e.Version, e.Source, f.told = f.version, "PostgreSQL at "+f.db.address, true
+func (f *Follower) report(e ruledoc.Event) {
+	e.Version, e.Source, f.reported = f.version, "PostgreSQL at "+f.db.address, true
 	f.o.Report(e)
 }
 
-// connect opens a connection that is told of changes.
-func (f *Follower) connect(ctx context.Context, patience time.Duration) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// connect opens a connection that receives notifications of changes.
+func (f *Follower) connect(ctx context.Context, timeout time.Duration) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, f.db.pool.Config().ConnConfig)
 	if err != nil {
 		return nil, f.db.explain(err)
 	}
 	if _, err := conn.Exec(ctx, "LISTEN headgate"); err != nil {
-		f.hangUp(ctx, conn)
+		f.closeConn(ctx, conn)
 		return nil, f.db.explain(err)
 	}
 	return conn, nil
 }
 
-// hangUp ends a connection; there may be none.
-func (f *Follower) hangUp(ctx context.Context, conn *pgx.Conn) {
+// closeConn closes a connection, which may be nil.
+func (f *Follower) closeConn(ctx context.Context, conn *pgx.Conn) {
 	if conn == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // it may be broken
+	_ = conn.Close(ctx) // the connection may be broken
 }
 
 func (f *Follower) run(ctx context.Context, conn *pgx.Conn) {
@@ -162,20 +163,20 @@ func (f *Follower) run(ctx context.Context, conn *pgx.Conn) {
 		case err == nil:
 			f.purge(ctx)
 		default:
-			f.hangUp(ctx, conn)
+			f.closeConn(ctx, conn)
 			conn = nil
-			f.trouble(err)
+			f.reportProblem(err)
 		}
 	}
 	if conn != nil {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		_ = pgdb.New(conn).ForgetNode(last, f.o.Node) // else it is seen to be gone
+		_ = pgdb.New(conn).ForgetNode(last, f.o.Node) // otherwise its row ages
 		cancel()
 	}
-	f.hangUp(ctx, conn)
+	f.closeConn(ctx, conn)
 }
 
-// next waits for a change and takes it, over a new connection if there is none.
+// next waits for a change and applies it. Without a connection it connects instead of waiting.
 func (f *Follower) next(ctx context.Context, conn **pgx.Conn) (err error) {
 	if *conn != nil {
 		err = f.wait(ctx, *conn)
@@ -183,57 +184,57 @@ func (f *Follower) next(ctx context.Context, conn **pgx.Conn) (err error) {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(retryEvery):
+		case <-time.After(retryInterval):
 		}
 		*conn, err = f.connect(ctx, hostsTimeout)
 	}
 	if err != nil {
 		return err
 	}
-	return f.look(ctx, *conn)
+	return f.sync(ctx, *conn)
 }
 
-// purge removes once a day what nobody needs any more. Every node does, and it does not matter which.
+// purge deletes expired and removed rows once a day. Every node does so, which is harmless.
 func (f *Follower) purge(ctx context.Context) {
-	if time.Since(f.purged) < purgeEvery {
+	if time.Since(f.purged) < purgeInterval {
 		return
 	}
 	f.purged = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	if err := f.db.Purge(ctx, f.purged); err != nil {
-		f.o.Log.Warn("what has expired is still in PostgreSQL", "address", f.db.address, "error", err)
+		f.o.Log.Warn("purge of expired rows failed; retrying in 24 hours", "address", f.db.address, "error", err)
 	}
 }
 
-// wait until somebody says that something has changed, or it is time to look anyway.
+// wait waits for a notification of a change, up to pollInterval.
 func (f *Follower) wait(ctx context.Context, conn *pgx.Conn) error {
-	waiting, cancel := context.WithTimeout(ctx, pollEvery)
+	waiting, cancel := context.WithTimeout(ctx, pollInterval)
 	defer cancel()
 	_, err := conn.WaitForNotification(waiting)
 	if waiting.Err() != nil {
-		return nil // nobody said anything
+		return nil // no notification
 	}
 	return err
 }
 
-// trouble is told once for each reason.
-func (f *Follower) trouble(err error) {
+// reportProblem reports why the state of the database is not in use, once for each reason.
+func (f *Follower) reportProblem(err error) {
 	if err.Error() == f.problem {
 		return
 	}
 	f.problem = err.Error()
-	f.say(ruledoc.Event{Kind: ruledoc.Rejected, Err: err})
+	f.report(ruledoc.Event{Kind: ruledoc.Rejected, Err: err})
 }
 
-// look takes what has changed into use. An error of the database comes back; one of what it says is told, and not an error.
-func (f *Follower) look(ctx context.Context, conn *pgx.Conn) error {
+// sync puts changes in force. It returns errors of the database. A state that is invalid is reported, but is not an error.
+func (f *Follower) sync(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	tx, err := f.begin(ctx, conn)
 	if err == nil {
 		err = f.read(ctx, tx)
-		if ended := tx.Rollback(ctx); err == nil { // there is nothing to commit
+		if ended := tx.Rollback(ctx); err == nil { // nothing to commit
 			err = ended
 		}
 	}
@@ -243,56 +244,56 @@ func (f *Follower) look(ctx context.Context, conn *pgx.Conn) error {
 	if f.problem == "" {
 		f.checked.Store(time.Now().UnixMilli())
 	}
-	report, cancel := context.WithTimeout(ctx, askTimeout)
+	reportCtx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	// A database that cannot be written to can be read all the same.
-	_ = pgdb.New(conn).ReportNode(report, pgdb.ReportNodeParams{
+	// The error is ignored, since a read-only database is good enough for a node.
+	_ = pgdb.New(conn).ReportNode(reportCtx, pgdb.ReportNodeParams{
 		Node: f.o.Node, Version: f.at.Version, Seq: f.at.Seq, Problem: f.problem, StartedAt: f.started,
 	})
 	return nil
 }
 
-// begin does not wait for long, since it is here that a server is found to hang.
+// begin begins a transaction. Its timeout is short, since this is where a hanging server is detected.
 func (f *Follower) begin(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 }
 
-// read finds out what kind of change there is.
+// read compares the state of the database with that in use, and applies what differs.
 func (f *Follower) read(ctx context.Context, tx pgx.Tx) error {
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	queryCtx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	q := pgdb.New(tx)
-	state, err := q.State(asking)
+	state, err := q.State(queryCtx)
 	if err != nil {
 		return err
 	}
 	to := position{Version: state.Version, Seq: state.Seq, Mode: state.Mode}
-	if to.Mark, err = markOf(asking, q, to.Seq); err != nil {
+	if to.Mark, err = markOf(queryCtx, q, to.Seq); err != nil {
 		return err
 	}
 	switch to {
 	case f.at:
 		f.recovered()
 		return nil
-	case f.denied:
-		f.trouble(f.denial) // unless it was the last that was told
+	case f.rejected:
+		f.reportProblem(f.rejection) // unless it was the last problem reported
 		return nil
 	}
-	then, err := markOf(asking, q, f.at.Seq)
+	then, err := markOf(queryCtx, q, f.at.Seq)
 	if err != nil {
 		return err
 	}
 	switch {
 	case to.Version < f.at.Version || to.Version == f.at.Version && to.Seq < f.at.Seq:
-		f.trouble(fmt.Errorf("PostgreSQL at %s is at version %d and change %d, and this node has seen %d and %d: it was put back to an "+
-			"earlier state, which is not taken; publish a version, and all nodes go there", f.db.address, to.Version, to.Seq,
-			f.at.Version, f.at.Seq))
+		f.reportProblem(fmt.Errorf("PostgreSQL at %s: version %d, change %d is older than version %d, change %d of this node: the database "+
+			"was restored to an earlier state, which is not applied; publish a version to move all nodes to it", f.db.address, to.Version,
+			to.Seq, f.at.Version, f.at.Seq))
 		return nil
-	case f.at.Seq == 0 || then != f.at.Mark || f.at.Seq < state.Purged || f.keep.wantsAll():
+	case f.at.Seq == 0 || then != f.at.Mark || f.at.Seq < state.Purged || f.lastGood.needsSnapshot():
 		if f.at.Seq > 0 && then != f.at.Mark {
-			f.o.Log.WarnContext(ctx, "PostgreSQL has another past than this node knows: all is read again", "address", f.db.address,
+			f.o.Log.WarnContext(ctx, "PostgreSQL has a different history than this node; reading everything again", "address", f.db.address,
 				"version", to.Version, "change", to.Seq)
 		}
 		return f.readAll(ctx, tx, to)
@@ -300,7 +301,7 @@ func (f *Follower) read(ctx context.Context, tx pgx.Tx) error {
 	return f.readChanges(ctx, tx, to)
 }
 
-// markOf is what a change is known by; "" if there was none, or it is forgotten.
+// markOf returns the random mark of a change. It returns "" if there was no such change, or it was purged.
 func markOf(ctx context.Context, q *pgdb.Queries, seq int64) (string, error) {
 	mark, err := q.Mark(ctx, seq)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -309,10 +310,10 @@ func markOf(ctx context.Context, q *pgdb.Queries, seq int64) (string, error) {
 	return mark, err
 }
 
-// recovered is that what is there is what is in use, after it was not.
+// recovered reports that the state of the database is in use again.
 func (f *Follower) recovered() {
 	if f.problem != "" {
 		f.problem = ""
-		f.say(ruledoc.Event{Kind: ruledoc.Recovered})
+		f.report(ruledoc.Event{Kind: ruledoc.Recovered})
 	}
 }

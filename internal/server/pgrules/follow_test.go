@@ -19,30 +19,30 @@ import (
 
 // node follows a database until it is stopped.
 type node struct {
-	t       *testing.T
-	limiter *headgate.Limiter
-	keep    string
-	stop    context.CancelFunc
-	wait    func()
-	checked func() time.Time
+	t        *testing.T
+	limiter  *headgate.Limiter
+	lastGood string
+	stop     context.CancelFunc
+	wait     func()
+	checked  func() time.Time
 
 	mu     sync.Mutex
 	events []ruledoc.Event
 }
 
-func newNode(t *testing.T, keep string) *node {
+func newNode(t *testing.T, lastGood string) *node {
 	t.Helper()
 	none, err := headgate.Compile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &node{t: t, limiter: headgate.NewLimiter(memstore.New(memstore.Options{}), none, headgate.Options{}), keep: keep}
+	return &node{t: t, limiter: headgate.NewLimiter(memstore.New(memstore.Options{}), none, headgate.Options{}), lastGood: lastGood}
 }
 
 func (n *node) start(db *pgrules.DB) error {
 	ctx, stop := context.WithCancel(n.t.Context())
 	f, err := db.Follow(ctx, pgrules.FollowOptions{
-		Limiter: n.limiter, LastGoodFile: n.keep, Node: "node", Log: slog.New(slog.DiscardHandler),
+		Limiter: n.limiter, LastGoodFile: n.lastGood, Node: "node", Log: slog.New(slog.DiscardHandler),
 		Report: func(e ruledoc.Event) {
 			n.mu.Lock()
 			n.events = append(n.events, e)
@@ -58,9 +58,9 @@ func (n *node) start(db *pgrules.DB) error {
 	return nil
 }
 
-func follow(t *testing.T, db *pgrules.DB, keep string) *node {
+func follow(t *testing.T, db *pgrules.DB, lastGood string) *node {
 	t.Helper()
-	n := newNode(t, keep)
+	n := newNode(t, lastGood)
 	if err := n.start(db); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func follow(t *testing.T, db *pgrules.DB, keep string) *node {
 
 func (n *node) end() { n.stop(); n.wait() }
 
-// last is the kind of the last event, and its error.
+// last returns the kind of the last event, and its error.
 func (n *node) last() (ruledoc.EventKind, string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,7 +80,7 @@ func (n *node) last() (ruledoc.EventKind, string) {
 	return e.Kind, fmt.Sprint(e.Err)
 }
 
-// limit is that of a user.
+// limit returns the limit of a rule for a user.
 func (n *node) limit(rule, user string) string {
 	d, _ := n.limiter.Peek(context.Background(), headgate.Request{Attributes: headgate.Attributes{"user": user}})
 	for i := range d.Limits {
@@ -91,13 +91,13 @@ func (n *node) limit(rule, user string) string {
 	return "none"
 }
 
-// until waits for something to be so.
-func (n *node) until(what string, so func() bool) {
+// until waits until a condition is true.
+func (n *node) until(what string, condition func() bool) {
 	n.t.Helper()
-	for end := time.Now().Add(15 * time.Second); !so(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(15 * time.Second); !condition(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			kind, err := n.last()
-			n.t.Fatalf("%s: not so after 15 s; last was %s: %s", what, kind, err)
+			n.t.Fatalf("%s: not after 15 s; last event %s: %s", what, kind, err)
 		}
 	}
 }
@@ -107,8 +107,8 @@ func (n *node) untilLimit(rule, user, want string) {
 	n.until(rule+" of "+user+" is "+want, func() bool { return n.limit(rule, user) == want })
 }
 
-// A node has what is there, and follows every kind of change.
-func TestFollow(t *testing.T) {
+// A node loads the state of the database and applies every kind of change.
+func TestFollowAppliesEveryChange(t *testing.T) {
 	t.Parallel()
 	db, server := newDB(t)
 	n := follow(t, db, "")
@@ -122,7 +122,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.untilLimit("a", "ann", "500/minute")
-	// An override counts as its rule does, also when that changes.
+	// An override takes the algorithm of its rule, also when that changes.
 	put(t, db, `{"id": "a", "by": ["user"], "limit": "20/minute", "algorithm": "fixed_window"}`)
 	n.untilLimit("a", "bob", "20/minute, fixed_window")
 	if got := n.limit("a", "ann"); got != "500/minute, fixed_window" {
@@ -149,24 +149,24 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.untilLimit("hand", "ann", "none")
-	n.until("the node says what it runs", func() bool {
+	n.until("the node reports its version", func() bool {
 		nodes, err := db.Nodes(t.Context())
 		return err == nil && len(nodes) == 1 && nodes[0].Version == 4 && nodes[0].Problem == ""
 	})
 }
 
-// What was written by hand and makes no sense is not taken, and what was in use stays until it is corrected.
-func TestNodesDenyPoison(t *testing.T) {
+// Nodes reject invalid or harmful rules that were written by hand. The rules in use stay until the tables are corrected.
+func TestNodesRejectHarmfulRules(t *testing.T) {
 	t.Parallel()
 	db, server := newServer(t)
 	put(t, db, document("a", "10/minute"))
-	keep := filepath.Join(t.TempDir(), "state")
-	n := follow(t, db, keep)
+	lastGood := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, lastGood)
 	for statement, want := range map[string]string{
-		"UPDATE rate_limit_rules SET enabled = false": "no rule would be left",
-		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": [], "limit": "1/day"}', max_requests = 1, window_seconds = 86400`: "deny everybody",
-		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["user"], "limit": "often"}'`:                                     "wants a rate",
-		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["user"], "limit": "30/minute"}'`:                                 "columns do not say",
+		"UPDATE rate_limit_rules SET enabled = false": "no rule would remain",
+		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": [], "limit": "1/day"}', max_requests = 1, window_seconds = 86400`: "deny all clients",
+		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["user"], "limit": "often"}'`:                                     "often",
+		`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["user"], "limit": "30/minute"}'`:                                 "columns and document differ",
 	} {
 		if err := sql(t, server, statement); err != nil {
 			t.Fatal(err)
@@ -178,14 +178,14 @@ func TestNodesDenyPoison(t *testing.T) {
 		if got := n.limit("a", "ann"); got != "10/minute" {
 			t.Errorf("%s: %s is in use", want, got)
 		}
-		// Nor does a node that starts now take it.
-		again := follow(t, db, keep)
+		// A node that starts now does not apply it either.
+		again := follow(t, db, lastGood)
 		if kind, err := again.last(); kind != ruledoc.Rejected || !strings.Contains(err, want) || again.limit("a", "ann") != "10/minute" {
 			t.Errorf("started: %s: %s", kind, err)
 		}
 		again.end()
-		if err := newNode(t, "").start(db); err == nil || !strings.Contains(err.Error(), "no rules to start with") || !strings.Contains(err.Error(), want) {
-			t.Errorf("started with nothing kept: %v", err)
+		if err := newNode(t, "").start(db); err == nil || !strings.Contains(err.Error(), "no usable rules") || !strings.Contains(err.Error(), want) {
+			t.Errorf("started without a last good state: %v", err)
 		}
 		if err := sql(t, server, `UPDATE rate_limit_rules SET enabled = true, scope = 'global', algorithm = 'token_bucket', max_requests = 10,
 			window_seconds = 60, document = '{"id": "a", "by": ["user"], "limit": "10/minute"}'`); err != nil {
@@ -193,31 +193,31 @@ func TestNodesDenyPoison(t *testing.T) {
 		}
 		n.until("corrected", func() bool { kind, _ := n.last(); return kind == ruledoc.Applied })
 	}
-	// The reason is told again when the database has been away meanwhile.
+	// The reason is reported again after the database was unavailable.
 	if err := sql(t, server, "UPDATE rate_limit_rules SET enabled = false"); err != nil {
 		t.Fatal(err)
 	}
-	denied := func(yes bool) {
+	rejected := func(yes bool) {
 		t.Helper()
-		n.until("denied", func() bool {
+		n.until("rejected", func() bool {
 			kind, err := n.last()
-			return kind == ruledoc.Rejected && strings.Contains(err, "no rule would be left") == yes
+			return kind == ruledoc.Rejected && strings.Contains(err, "no rule would remain") == yes
 		})
 	}
-	denied(true)
+	rejected(true)
 	server.Kill()
-	denied(false)
+	rejected(false)
 	server.Restart(t)
-	denied(true)
+	rejected(true)
 }
 
-// A node goes on without the database, and starts without it.
-func TestDatabaseFails(t *testing.T) {
+// A node continues and starts without the database.
+func TestNodeWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	db, server := newServer(t)
 	put(t, db, document("a", "10/minute"))
-	keep := filepath.Join(t.TempDir(), "state")
-	n := follow(t, db, keep)
+	lastGood := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, lastGood)
 	override := func(user, text string) {
 		t.Helper()
 		o := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": user}, Limit: text}
@@ -232,9 +232,9 @@ func TestDatabaseFails(t *testing.T) {
 	put(t, db, document("a", "20/minute"))
 	n.untilLimit("a", "eve", "20/minute")
 	server.Kill()
-	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Rejected })
+	n.until("the problem is reported", func() bool { kind, _ := n.last(); return kind == ruledoc.Rejected })
 	checked := n.checked()
-	kept := func(n *node) {
+	unchanged := func(n *node) {
 		t.Helper()
 		for user, want := range map[string]string{"ann": "300/minute", "bob": "200/minute", "eve": "20/minute"} {
 			if got := n.limit("a", user); got != want {
@@ -242,33 +242,33 @@ func TestDatabaseFails(t *testing.T) {
 			}
 		}
 	}
-	kept(n)
-	again := follow(t, db, keep)
+	unchanged(n)
+	again := follow(t, db, lastGood)
 	if kind, err := again.last(); kind != ruledoc.StartedFromLastGood {
 		t.Errorf("%s: %s", kind, err)
 	}
-	kept(again)
-	// What was not finished does not count, and what was damaged is not taken.
+	unchanged(again)
+	// Uncommitted lines are ignored, and a damaged file is rejected.
 	again.end()
-	whole, err := os.ReadFile(keep)
+	data, err := os.ReadFile(lastGood)
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, keep, append(whole, `0badc0de {"override":{"rule_id":1,"subject":"{\"user\":\"eve\"}","text":"1/day"}}`+"\n"...))
-	again = follow(t, db, keep)
-	kept(again)
+	writeFile(t, lastGood, append(data, `0badc0de {"override":{"rule_id":1,"subject":"{\"user\":\"eve\"}","text":"1/day"}}`+"\n"...))
+	again = follow(t, db, lastGood)
+	unchanged(again)
 	again.end()
-	broken := filepath.Join(t.TempDir(), "broken")
-	writeFile(t, broken, whole[:40])
-	if err := newNode(t, broken).start(db); err == nil || !strings.Contains(err.Error(), "damaged") {
+	damaged := filepath.Join(t.TempDir(), "damaged")
+	writeFile(t, damaged, data[:40])
+	if err := newNode(t, damaged).start(db); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("%v", err)
 	}
 	if since := time.Since(checked); !n.checked().Equal(checked) || since > time.Minute {
-		t.Errorf("while the database is away, it was looked at %v ago, and then %v", since, time.Since(n.checked()))
+		t.Errorf("without the database, the last check was %v ago, then %v", since, time.Since(n.checked()))
 	}
 	server.Restart(t)
-	n.until("it is back", func() bool { kind, _ := n.last(); return kind == ruledoc.Recovered })
-	n.until("it is looked at", func() bool { return n.checked().After(checked) })
+	n.until("recovered", func() bool { kind, _ := n.last(); return kind == ruledoc.Recovered })
+	n.until("checked again", func() bool { return n.checked().After(checked) })
 	put(t, db, document("a", "30/minute"))
 	n.untilLimit("a", "eve", "30/minute")
 }
@@ -280,14 +280,14 @@ func writeFile(t *testing.T, path string, data []byte) {
 	}
 }
 
-// A database that was put back to an earlier state takes no node with it; the next version does.
-func TestOlderSnapshot(t *testing.T) {
+// Nodes do not apply the state of a database that was restored to an earlier state. They apply the next version.
+func TestRestoredDatabaseIsNotApplied(t *testing.T) {
 	t.Parallel()
 	db, server := newServer(t)
 	put(t, db, document("a", "10/minute"))
 	server.Save(t)
-	keep := filepath.Join(t.TempDir(), "state")
-	n := follow(t, db, keep)
+	lastGood := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, lastGood)
 	for i := range 3 {
 		put(t, db, document("a", fmt.Sprintf("%d/minute", 20+i)))
 	}
@@ -295,7 +295,7 @@ func TestOlderSnapshot(t *testing.T) {
 	server.Load(t)
 	older := func(n *node) {
 		t.Helper()
-		n.until("it is told", func() bool {
+		n.until("the problem is reported", func() bool {
 			kind, err := n.last()
 			return kind == ruledoc.Rejected && strings.Contains(err, "earlier state")
 		})
@@ -305,25 +305,25 @@ func TestOlderSnapshot(t *testing.T) {
 	}
 	older(n)
 	n.end()
-	n = follow(t, db, keep)
+	n = follow(t, db, lastGood)
 	older(n)
-	n.until("it is there to see", func() bool {
+	n.until("the node reports the problem", func() bool {
 		nodes, err := db.Nodes(t.Context())
 		return err == nil && len(nodes) == 1 && nodes[0].Version == 4 && strings.Contains(nodes[0].Problem, "earlier state")
 	})
 	if version := put(t, db, document("a", "50/minute")); version != 5 {
-		t.Errorf("version %d, want one above all that nodes have seen", version)
+		t.Errorf("version %d, want one above all that nodes have reported", version)
 	}
 	n.untilLimit("a", "ann", "50/minute")
 }
 
-// Paused, it answers nobody, and nobody waits.
+// Decisions and starts do not wait for a database that hangs.
 func TestPausedDatabase(t *testing.T) {
 	t.Parallel()
 	db, server := newServer(t)
 	put(t, db, document("a", "10/minute"))
-	keep := filepath.Join(t.TempDir(), "state")
-	n := follow(t, db, keep)
+	lastGood := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, lastGood)
 	server.Pause()
 	began := time.Now()
 	for range 1000 {
@@ -331,45 +331,45 @@ func TestPausedDatabase(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("1000 decisions took %v", took)
+	if elapsed := time.Since(began); elapsed > time.Second {
+		t.Errorf("1000 decisions took %v", elapsed)
 	}
 	began = time.Now()
-	again := follow(t, db, keep)
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("the start took %v", took)
+	again := follow(t, db, lastGood)
+	if elapsed := time.Since(began); elapsed > 4*time.Second {
+		t.Errorf("the start took %v", elapsed)
 	}
 	if kind, err := again.last(); kind != ruledoc.StartedFromLastGood {
 		t.Errorf("%s: %s", kind, err)
 	}
 	again.end()
-	// A node notices, so that it would find another server that takes the place of this one.
-	n.until("it is told", func() bool { kind, _ := n.last(); return kind == ruledoc.Rejected })
+	// The node notices, so that it would connect to a server that replaces this one.
+	n.until("the problem is reported", func() bool { kind, _ := n.last(); return kind == ruledoc.Rejected })
 	server.Resume()
 	put(t, db, document("a", "20/minute"))
 	n.untilLimit("a", "ann", "20/minute")
 }
 
-// What was removed long ago is gone, and a node that was away all the time learns of it nevertheless.
+// Rows that were removed long ago are purged, and a node that was disconnected all the time applies their removal all the same.
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	db, server := newDB(t)
 	put(t, db, document("a", "10/minute"))
-	soon := time.Now().Add(time.Hour)
-	for user, expires := range map[string]*time.Time{"ann": nil, "bob": &soon, "eve": nil} {
+	inOneHour := time.Now().Add(time.Hour)
+	for user, expires := range map[string]*time.Time{"ann": nil, "bob": &inOneHour, "eve": nil} {
 		o := pgrules.Override{Rule: "a", Subject: headgate.Attributes{"user": user}, Limit: "500/minute", ExpiresAt: expires}
 		if _, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{o}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	keep := filepath.Join(t.TempDir(), "state")
-	n := follow(t, db, keep)
+	lastGood := filepath.Join(t.TempDir(), "state")
+	n := follow(t, db, lastGood)
 	n.untilLimit("a", "ann", "500/minute")
 	n.end()
 	if err := sql(t, server, `DELETE FROM rate_limit_overrides WHERE subject LIKE '%ann%'`); err != nil {
 		t.Fatal(err)
 	}
-	for _, days := range []int{8, 16} { // bob's ends first, and is then removed as ann's was
+	for _, days := range []int{8, 16} { // bob's is removed first, then purged as ann's
 		if err := db.Purge(t.Context(), time.Now().AddDate(0, 0, days)); err != nil {
 			t.Fatal(err)
 		}
@@ -377,7 +377,7 @@ func TestPurge(t *testing.T) {
 	if left := one[string](t, server, "SELECT string_agg(subject, ' ') FROM rate_limit_overrides"); left != `{"user":"eve"}` {
 		t.Errorf("left is %s", left)
 	}
-	n = follow(t, db, keep)
+	n = follow(t, db, lastGood)
 	for user, want := range map[string]string{"ann": "10/minute", "bob": "10/minute", "eve": "500/minute"} {
 		if got := n.limit("a", user); got != want {
 			t.Errorf("%s has %s, want %s", user, got, want)

@@ -14,19 +14,19 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// Override is another limit for one subject. Its JSON is that of the admin API, as that of all types here that have tags.
+// Override replaces a limit for one subject. Its JSON is that of the admin API, like that of all types of this package with tags.
 type Override struct {
-	// Rule is the rule's name, and LimitName that of the limit; "" if it has none.
+	// Rule is the rule's name, and LimitName the name of the limit; "" if the limit has none.
 	Rule      string              `json:"rule"`
 	LimitName string              `json:"limitName,omitempty"`
 	Subject   headgate.Attributes `json:"subject"`
-	// Limit is as ruledoc.ParseLimit reads it.
+	// Limit has the syntax of ruledoc.ParseLimit.
 	Limit     string     `json:"limit"`
 	Reason    string     `json:"reason"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 }
 
-// StoredOverride is an override as the table has it.
+// StoredOverride is an override in the table.
 type StoredOverride struct {
 	ID int64 `json:"overrideId,omitzero"`
 	Override
@@ -35,18 +35,18 @@ type StoredOverride struct {
 	UpdatedAt time.Time `json:"updatedAt,omitzero"`
 }
 
-// MaxOverrides is how many can be set at once.
+// MaxOverrides is how many overrides can be set at once.
 const MaxOverrides = 10_000
 
-// SetOverrides adds overrides, or changes those that are there, all or none; it is how many were not there already as they are. An
-// error names the one that it is about by its place, which begins with 0.
+// SetOverrides adds or changes overrides, all or none, and returns how many of them were new or have changed. An error names the
+// invalid override by its index.
 func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (changed int64, err error) {
 	if len(overrides) > MaxOverrides {
-		return 0, fmt.Errorf("%w: %d overrides at once: send at most %d", ErrDenied, len(overrides), MaxOverrides)
+		return 0, fmt.Errorf("%w: %d overrides: send at most %d at once", ErrRejected, len(overrides), MaxOverrides)
 	}
 	read := map[string]pgdb.RateLimitRule{}
 	rows := make([]pgdb.RateLimitOverride, len(overrides))
-	places := map[string]int{}
+	indexes := map[string]int{}
 	for i := range overrides {
 		o := &overrides[i]
 		id, rule, err := db.ruleOfOverride(ctx, read, o.Rule)
@@ -61,10 +61,10 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 			return 0, err
 		}
 		key := o.Rule + "\x00" + o.LimitName + "\x00" + subject
-		if at, twice := places[key]; twice {
-			return 0, fmt.Errorf("override %d: %w: it is there already, as number %d", i, ErrDenied, at)
+		if at, duplicate := indexes[key]; duplicate {
+			return 0, fmt.Errorf("override %d: %w: duplicate of override %d", i, ErrRejected, at)
 		}
-		places[key] = i
+		indexes[key] = i
 		rows[i] = pgdb.RateLimitOverride{
 			RuleID: id, LimitName: o.LimitName, Subject: subject, LimitText: o.Limit, Reason: o.Reason, ExpiresAt: o.ExpiresAt,
 			CreatedBy: who.Name,
@@ -81,7 +81,7 @@ func (db *DB) SetOverrides(ctx context.Context, who Who, overrides []Override) (
 	return changed, err
 }
 
-// subjectText is a subject as it is stored: its names are sorted, and of an API key there is only the hash.
+// subjectText returns a subject as it is stored: with sorted names, and an API key as its hash.
 func subjectText(subject headgate.Attributes) (string, error) {
 	subject = maps.Clone(subject)
 	for name, value := range subject {
@@ -93,7 +93,7 @@ func subjectText(subject headgate.Attributes) (string, error) {
 	return string(text), err
 }
 
-// ruleOfOverride reads a rule, whose row may be among those that were read before.
+// ruleOfOverride returns a rule by its name. read caches the rows.
 func (db *DB) ruleOfOverride(ctx context.Context, read map[string]pgdb.RateLimitRule, name string) (int64, headgate.Rule, error) {
 	row, known := read[name]
 	if !known {
@@ -111,42 +111,42 @@ func checkOverride(rule *headgate.Rule, o *Override) error {
 	_, notALimit := limitOf(rule, o.LimitName, o.Limit)
 	_, notAHash := headgate.ParseKeyHash(o.Subject["api_key"])
 	if err := cmp.Or(notALimit, ruledoc.CheckSubject(rule, o.Subject), notAHash); err != nil {
-		return fmt.Errorf("%w: %w", ErrDenied, err)
+		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	return checkReason(o.Reason)
 }
 
-// maxReason is how many characters the reason of an override or exemption may have, as the tables say: each is kept in memory by all
-// nodes, and in the audit for good.
+// maxReason is how many characters the reason of an override or exemption may have, as in the tables. All nodes keep each reason in
+// memory, and the audit keeps it permanently.
 const maxReason = 1000
 
 func checkReason(reason string) error {
 	if n := utf8.RuneCountInString(reason); n > maxReason {
-		return fmt.Errorf("%w: reason has %d characters: write at most %d", ErrDenied, n, maxReason)
+		return fmt.Errorf("%w: reason: %d characters: write at most %d", ErrRejected, n, maxReason)
 	}
 	return nil
 }
 
-// Page is which part of a list is wanted: the first Most after one.
+// Page selects a part of a list: up to Limit items after the item with id After.
 type Page struct {
 	After int64
-	Most  int32
+	Limit int32
 }
 
-// Which says which overrides or exemptions are wanted.
-type Which struct {
-	// Rule is a name or UUID; "" is all.
+// ExceptionFilter selects overrides or exemptions.
+type ExceptionFilter struct {
+	// Rule is the name or UUID of a rule; "" selects all.
 	Rule string
-	// Tenant has made the rule, or is in the subject; "" is all.
+	// Tenant is the owner of the rule, or the tenant in the subject; "" selects all.
 	Tenant string
-	// Subject is of overrides only; nil is all.
+	// Subject applies to overrides only; nil selects all.
 	Subject headgate.Attributes
 }
 
-// ruleID returns the id of a rule, nil if none is named.
+// ruleID returns the id of a rule, or nil if name is "".
 func (db *DB) ruleID(ctx context.Context, name string) (*int64, error) {
 	if name == "" {
-		return nil, nil //nolint:nilnil // none is none
+		return nil, nil //nolint:nilnil // nil selects all rules
 	}
 	row, err := db.rowOf(ctx, name)
 	if err != nil {
@@ -155,21 +155,21 @@ func (db *DB) ruleID(ctx context.Context, name string) (*int64, error) {
 	return &row.ID, nil
 }
 
-// Overrides are those in force, in the order in which they were first set.
-func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]StoredOverride, error) {
-	rule, err := db.ruleID(ctx, which.Rule)
+// Overrides returns a page of the overrides in force, in the order of their creation.
+func (db *DB) Overrides(ctx context.Context, filter ExceptionFilter, page Page) ([]StoredOverride, error) {
+	rule, err := db.ruleID(ctx, filter.Rule)
 	if err != nil {
 		return nil, err
 	}
-	params := pgdb.ListOverridesParams{After: page.After, Most: page.Most, Rule: rule}
-	if which.Subject != nil {
-		text, err := subjectText(which.Subject)
+	params := pgdb.ListOverridesParams{After: page.After, MaxRows: page.Limit, Rule: rule}
+	if filter.Subject != nil {
+		text, err := subjectText(filter.Subject)
 		if err != nil {
 			return nil, err
 		}
 		params.Subject = &text
 	}
-	rows, err := db.listOverrides(ctx, which.Tenant, params)
+	rows, err := db.listOverrides(ctx, filter.Tenant, params)
 	if err != nil {
 		return nil, db.explain(err)
 	}
@@ -185,29 +185,29 @@ func (db *DB) Overrides(ctx context.Context, which Which, page Page) ([]StoredOv
 	return all, nil
 }
 
-// listOverrides reads overrides of all tenants, or of one by its indexes: it must not cost more for those of others.
+// listOverrides reads the overrides of all tenants, or those of one tenant by index, so that the overrides of others add no cost.
 func (db *DB) listOverrides(ctx context.Context, tenant string, params pgdb.ListOverridesParams) ([]pgdb.ListOverridesRow, error) {
 	if tenant == "" {
 		return db.query().ListOverrides(ctx, params)
 	}
 	rows, err := db.query().ListTenantOverrides(ctx, pgdb.ListTenantOverridesParams{
-		Tenant: tenant, After: params.After, Rule: params.Rule, Subject: params.Subject, Most: params.Most,
+		Tenant: tenant, After: params.After, Rule: params.Rule, Subject: params.Subject, MaxRows: params.MaxRows,
 	})
 	return convert(rows, func(r pgdb.ListTenantOverridesRow) pgdb.ListOverridesRow { return pgdb.ListOverridesRow(r) }), err
 }
 
-// Override is the one with this id.
+// Override returns the override with this id.
 func (db *DB) Override(ctx context.Context, id int64) (StoredOverride, error) {
-	all, err := db.Overrides(ctx, Which{}, Page{After: id - 1, Most: 1})
+	all, err := db.Overrides(ctx, ExceptionFilter{}, Page{After: id - 1, Limit: 1})
 	return only(all, err, "override", id, func(o *StoredOverride) int64 { return o.ID })
 }
 
-// RemoveOverride ends an override.
+// RemoveOverride removes an override.
 func (db *DB) RemoveOverride(ctx context.Context, who Who, id int64) error {
 	return db.remove(ctx, who, "override", id, (*pgdb.Queries).RemoveOverride)
 }
 
-// only returns the first of a list, if it has the id that is wanted.
+// only returns the first item of a list, or ErrNotFound if it does not have this id.
 func only[T any](all []T, err error, kind string, id int64, idOf func(*T) int64) (one T, _ error) {
 	if err == nil && (len(all) == 0 || idOf(&all[0]) != id) {
 		err = ErrNotFound
@@ -218,7 +218,7 @@ func only[T any](all []T, err error, kind string, id int64, idOf func(*T) int64)
 	return all[0], nil
 }
 
-// remove ends an override or an exemption.
+// remove removes an override or an exemption.
 func (db *DB) remove(
 	ctx context.Context, who Who, kind string, id int64, remove func(*pgdb.Queries, context.Context, int64) (int64, error),
 ) error {

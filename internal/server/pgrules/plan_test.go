@@ -16,9 +16,9 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// planNode is a node of a plan that was run, as auto_explain writes it.
+// planNode is a node of an executed plan, as logged by auto_explain.
 type planNode struct {
-	Rows         float64    `json:"Actual Rows"` // of each loop, as the next two
+	Rows         float64    `json:"Actual Rows"` // per loop, like the next two
 	Filtered     float64    `json:"Rows Removed by Filter"`
 	FilteredJoin float64    `json:"Rows Removed by Join Filter"`
 	Loops        float64    `json:"Actual Loops"`
@@ -26,7 +26,7 @@ type planNode struct {
 	Nodes        []planNode `json:"Plans"`
 }
 
-// rows returns how many rows the node and those below it have looked at.
+// rows returns how many rows the node and its children have read.
 func (n *planNode) rows() float64 {
 	sum := n.Loops * (n.Rows + n.Filtered + n.FilteredJoin)
 	for i := range n.Nodes {
@@ -35,7 +35,7 @@ func (n *planNode) rows() float64 {
 	return sum
 }
 
-// indexes adds the indexes that the node and those below it use.
+// indexes used adds the indexes that the node and its children use.
 func (n *planNode) indexes(to map[string]bool) {
 	if n.Index != "" {
 		to[n.Index] = true
@@ -45,12 +45,12 @@ func (n *planNode) indexes(to map[string]bool) {
 	}
 }
 
-// watched is a connection that counts what PostgreSQL does for its statements, those within triggers included.
+// watched is a connection that counts the work of PostgreSQL for its statements, including those in triggers.
 type watched struct {
 	t    *testing.T
 	conn *pgx.Conn
-	rows float64         // looked at
-	used map[string]bool // indexes
+	rows float64         // rows read
+	used map[string]bool // indexes used
 }
 
 func watch(t *testing.T, server *testenv.Postgres) *watched {
@@ -85,7 +85,7 @@ func watch(t *testing.T, server *testenv.Postgres) *watched {
 	return w
 }
 
-// exec runs a statement, and returns how many rows PostgreSQL has looked at.
+// exec runs a statement, and returns how many rows PostgreSQL has read.
 func (w *watched) exec(statement string) float64 {
 	w.t.Helper()
 	w.rows = 0
@@ -95,8 +95,8 @@ func (w *watched) exec(statement string) float64 {
 	return w.rows
 }
 
-// All changes wait for the one that holds the state, so none may cost more than its rows do, whatever was changed before it in the
-// same session: plans are kept.
+// All changes wait for the change that holds the lock on the state, so the cost of a change must be linear in its rows, whatever was
+// changed before in the same session, since plans are cached.
 func TestLargeChangesAreLinear(t *testing.T) {
 	t.Parallel()
 	const some, more = 100, 400
@@ -124,14 +124,14 @@ func TestLargeChangesAreLinear(t *testing.T) {
 			_, server := newDB(t)
 			w := watch(t, server)
 			w.exec(fmt.Sprintf(flatRule, "one"))
-			w.exec(table.update + " WHERE false") // the plan of a change of nothing is kept
+			w.exec(table.update + " WHERE false") // the plan of an empty change is cached
 			rows := map[string]float64{}
 			for _, n := range []int{some, more} {
 				insert := fmt.Sprintf(table.insert, n)
 				for _, s := range []struct{ what, statement string }{{"insert", insert}, {"update", table.update}} {
 					what := fmt.Sprintf("%s %d", s.what, n)
 					rows[what] = w.exec(s.statement)
-					t.Logf("%s: %.0f rows are looked at", what, rows[what])
+					t.Logf("%s: %.0f rows read", what, rows[what])
 					if rows[what] < float64(n) {
 						t.Fatal("plans are not logged")
 					}
@@ -149,11 +149,11 @@ func TestLargeChangesAreLinear(t *testing.T) {
 	}
 }
 
-// What a tenant asks for, and what is counted for it, costs what the tenant has, not what all others have.
+// The cost of a tenant's queries depends on the tenant's rows, not on those of other tenants.
 func TestTenantsAreFoundByIndex(t *testing.T) {
 	t.Parallel()
 	_, server := newDB(t)
-	// 300 tenants with ten rules each, of which each has ten overrides, and one that has one of each.
+	// 300 tenants with ten rules each and ten overrides per rule, and one tenant with one rule and one override.
 	err := sql(t, server, `INSERT INTO rate_limit_rules (name, scope, algorithm, max_requests, window_seconds, owner, tenant_id)
 			SELECT 'r' || i, 'tenant', 'token_bucket', 10, 60, 't' || i / 10, 't' || i / 10 FROM generate_series(1, 3000) i
 			UNION ALL SELECT 'own', 'tenant', 'token_bucket', 10, 60, 'acme', 'acme'`,
@@ -170,45 +170,45 @@ func TestTenantsAreFoundByIndex(t *testing.T) {
 	}
 	w := watch(t, server)
 	q, acme := pgdb.New(w.conn), "acme"
-	for _, ask := range []struct {
+	for _, query := range []struct {
 		index string
-		ask   func() (int, error)
+		run   func() (int, error)
 	}{
 		{"rate_limit_rules_owner_idx", func() (int, error) {
-			all, err := q.ListRules(t.Context(), pgdb.ListRulesParams{Owner: &acme, Most: 100})
+			all, err := q.ListRules(t.Context(), pgdb.ListRulesParams{Owner: &acme, MaxRows: 100})
 			return len(all), err
 		}},
 		{"rate_limit_rules_tenant_id_idx", func() (int, error) {
-			all, err := q.ListRules(t.Context(), pgdb.ListRulesParams{Tenant: &acme, Most: 100})
+			all, err := q.ListRules(t.Context(), pgdb.ListRulesParams{Tenant: &acme, MaxRows: 100})
 			return len(all), err
 		}},
 		{"rate_limit_overrides_tenant_idx", func() (int, error) {
-			all, err := q.ListTenantOverrides(t.Context(), pgdb.ListTenantOverridesParams{Tenant: acme, Most: 100})
+			all, err := q.ListTenantOverrides(t.Context(), pgdb.ListTenantOverridesParams{Tenant: acme, MaxRows: 100})
 			return len(all), err
 		}},
 		{"rate_limit_exemptions_rule_id_subject_type_subject_value_key", func() (int, error) {
-			all, err := q.ListExemptions(t.Context(), pgdb.ListExemptionsParams{Tenant: &acme, Most: 100})
+			all, err := q.ListExemptions(t.Context(), pgdb.ListExemptionsParams{Tenant: &acme, MaxRows: 100})
 			return len(all), err
 		}},
 		{"rate_limit_rule_audit_tenant_id_idx", func() (int, error) {
-			all, err := q.ListAudit(t.Context(), pgdb.ListAuditParams{Tenant: &acme, Before: 1 << 60, Most: 100})
-			return len(all) - 2, err // one for each of the rule, the override and the exemption
+			all, err := q.ListAudit(t.Context(), pgdb.ListAuditParams{Tenant: &acme, Before: 1 << 60, MaxRows: 100})
+			return len(all) - 2, err // one each for the rule, the override and the exemption
 		}},
 		{"rate_limit_rules_owner_idx", func() (int, error) {
 			n, err := q.CountExceptions(t.Context(), acme)
-			return int(n) - 1, err // of both kinds
+			return int(n) - 1, err // overrides and exemptions
 		}},
 	} {
-		for range 8 { // the plan is a generic one from the sixth time on, if that looks as good
+		for range 8 { // from the sixth time on the plan may be generic
 			w.rows, w.used = 0, map[string]bool{}
-			n, err := ask.ask()
+			n, err := query.run()
 			if err != nil || n != 1 {
-				t.Fatalf("%s: %d are found, want one: %v", ask.index, n, err)
+				t.Fatalf("%s: found %d, want one: %v", query.index, n, err)
 			}
-			if w.rows > 100 || !w.used[ask.index] {
-				t.Fatalf("%s: %.0f rows are looked at, and used is %v", ask.index, w.rows, slices.Sorted(maps.Keys(w.used)))
+			if w.rows > 100 || !w.used[query.index] {
+				t.Fatalf("%s: %.0f rows read with indexes %v", query.index, w.rows, slices.Sorted(maps.Keys(w.used)))
 			}
 		}
-		t.Logf("%s: %.0f rows are looked at", ask.index, w.rows)
+		t.Logf("%s: %.0f rows read", query.index, w.rows)
 	}
 }

@@ -12,44 +12,44 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
 )
 
-// AnyRevision of a rule will do.
+// AnyRevision makes an Edit apply to any revision of its rule.
 const AnyRevision = -1
 
-// Edit is what becomes of one rule.
+// Edit is the change of one rule.
 type Edit struct {
-	// Name of the rule.
+	// Name is the name of the rule.
 	Name string
-	// Put is what it says from now on; nil takes it out of force, and keeps its history.
+	// Put is the new definition. nil disables the rule and keeps its history.
 	Put *Definition
-	// Revision is the one that the edit was made from: 0 if there was no such rule, or AnyRevision.
+	// Revision is the revision that the edit is based on: 0 if the rule did not exist, or AnyRevision.
 	Revision int64
 }
 
-// Change is what becomes of the rules, as one.
+// Change is an atomic change of the rules.
 type Change struct {
 	Edits []Edit
-	// Prune takes out of force all other rules but those that tenants have made.
+	// Prune disables all other rules, except those that tenants have made.
 	Prune bool
-	// Mode is the most that any rule may do from now on; nil leaves it as it is.
+	// Mode caps the mode of all rules; nil does not change it.
 	Mode *headgate.Mode
-	// Base is the version that the change was made from; nil is any.
+	// Base is the version that the change is based on; nil is any version.
 	Base *int64
 	// DryRun writes nothing.
 	DryRun bool
 }
 
-// Outcome is what a change comes to.
+// Outcome is the result of a change.
 type Outcome struct {
-	// Version is the one made, or the present one if nothing was written.
+	// Version is the new version, or the current version if nothing was written.
 	Version int64
-	// Before and After are the rules in force.
+	// Before and After are the rules in force before and after the change.
 	Before, After         []headgate.Rule
 	ModeBefore, ModeAfter headgate.Mode
 }
 
-// Publish makes a version of the rules of a change, unless nothing changes. All of it happens or nothing: if something was
-// changed by somebody else meanwhile (ErrConflict), is not there (ErrNotFound) or the rules as a whole make no sense
-// (ErrDenied).
+// Publish makes a new version of the rules, unless nothing changes. The change is atomic. It fails with ErrConflict if another writer
+// has changed one of the rules, with ErrNotFound if a rule does not exist, and with ErrRejected if the resulting rules are invalid or
+// harmful.
 func (db *DB) Publish(ctx context.Context, who Who, change Change) (Outcome, error) {
 	for range maxPublishAttempts {
 		outcome, err := db.publish(ctx, who, &change)
@@ -57,14 +57,14 @@ func (db *DB) Publish(ctx context.Context, who Who, change Change) (Outcome, err
 			return outcome, err
 		}
 	}
-	return Outcome{}, fmt.Errorf("%w: others publish all the time: try again", ErrConflict)
+	return Outcome{}, fmt.Errorf("%w: too many concurrent changes: try again", ErrConflict)
 }
 
-// maxPublishAttempts is how often a change is planned anew because others have published meanwhile. Of writers at once one gets
-// through each time.
+// maxPublishAttempts is how often a change is planned again because another writer has published in the meantime. One of all
+// concurrent writers succeeds in each round.
 const maxPublishAttempts = 20
 
-// errMoved says that there is a newer version than the one that was checked.
+// errMoved means that a newer version was published after the change was checked.
 var errMoved = errors.New("another version was published")
 
 func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, error) {
@@ -76,7 +76,7 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 	if !plan.changes() {
 		return outcome, nil
 	}
-	// What was counted is what is there when the change is written: else the version is another by then.
+	// The count is still exact when the change is written, since otherwise the version has changed.
 	if err := db.quotas.within(who.Tenant, plan.useBefore, plan.useAfter); err != nil {
 		return outcome, err
 	}
@@ -104,13 +104,13 @@ func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, er
 	return outcome, err
 }
 
-// plan is a version that is not published yet.
+// plan is a version that is not yet published.
 type plan struct {
-	Outcome // its version is the one that the plan is made from
+	Outcome // Version is the version that the plan is based on
 	prune   bool
 	inserts []pgdb.RateLimitRule
 	updates []pgdb.RateLimitRule
-	// tenant is the one whose quotas apply, "" if none do, and what its rules take of them before and after.
+	// tenant is the tenant whose quotas apply, "" if none apply. useBefore and useAfter are its use of them.
 	tenant              string
 	useBefore, useAfter quotaUse
 }
@@ -119,8 +119,7 @@ func (p *plan) changes() bool {
 	return len(p.inserts)+len(p.updates) > 0 || p.ModeAfter != p.ModeBefore
 }
 
-// plan finds out what edits come to. If they are made by somebody who is bound to a tenant, it counts what they take of its
-// quotas.
+// plan returns the plan of a change. If its author is bound to a tenant, it counts the use of the tenant's quotas.
 func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, error) {
 	q := db.query()
 	state, err := q.State(ctx)
@@ -132,7 +131,7 @@ func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, e
 		return nil, db.explain(err)
 	}
 	if change.Base != nil && *change.Base != state.Version {
-		return nil, fmt.Errorf("%w: the rules are at version %d, not %d: look at what has changed, and plan again", ErrConflict,
+		return nil, fmt.Errorf("%w: the rules are at version %d, not %d: review the changes and plan again", ErrConflict,
 			state.Version, *change.Base)
 	}
 	p := &plan{prune: change.Prune, tenant: tenant}
@@ -144,14 +143,14 @@ func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, e
 	byName := make(map[string]*Edit, len(edits))
 	for i := range edits {
 		if byName[edits[i].Name] != nil {
-			return nil, fmt.Errorf("%w: rule %q is there twice", ErrDenied, edits[i].Name)
+			return nil, fmt.Errorf("%w: rule %q: duplicate", ErrRejected, edits[i].Name)
 		}
 		byName[edits[i].Name] = &edits[i]
 	}
 	for i := range rows {
 		edit := byName[rows[i].Name]
 		delete(byName, rows[i].Name)
-		if err := p.take(db, &rows[i], edit); err != nil {
+		if err := p.addExisting(db, &rows[i], edit); err != nil {
 			return nil, err
 		}
 	}
@@ -159,19 +158,19 @@ func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, e
 		if byName[edits[i].Name] == nil {
 			continue
 		}
-		if err := p.add(&edits[i]); err != nil {
+		if err := p.addNew(&edits[i]); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-// take brings a rule that is there into the plan, with its edit, if there is one.
-func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
+// addExisting adds a stored rule to the plan, with its edit, which may be nil.
+func (p *plan) addExisting(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 	if edit == nil && p.prune && row.Owner == "" {
 		edit = &Edit{Revision: AnyRevision}
 	}
-	var rule headgate.Rule // nothing if it is not in force
+	var rule headgate.Rule // zero if it is not in force
 	if row.Enabled {
 		var err error
 		rule, err = db.parse(row)
@@ -179,18 +178,18 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 		case err == nil:
 			p.Before = append(p.Before, rule)
 		case edit == nil:
-			return fmt.Errorf("%w: %w", ErrDenied, err)
+			return fmt.Errorf("%w: %w", ErrRejected, err)
 		}
 	}
 	p.count(&p.useBefore, row.Owner, &rule, row.Enabled)
 	switch {
 	case edit == nil:
-		p.keep(row.Owner, &rule, row.Enabled)
+		p.addAfter(row.Owner, &rule, row.Enabled)
 		return nil
 	case edit.Revision != AnyRevision && edit.Revision != row.Seq:
-		return fmt.Errorf("rule %q: %w: it is at revision %d, not %d: read it again", row.Name, ErrConflict, row.Seq, edit.Revision)
+		return fmt.Errorf("rule %q: %w: at revision %d, not %d: read it again", row.Name, ErrConflict, row.Seq, edit.Revision)
 	case edit.Put == nil:
-		p.keep(row.Owner, &rule, false)
+		p.addAfter(row.Owner, &rule, false)
 		if row.Enabled {
 			off := *row
 			off.Enabled = false
@@ -198,9 +197,9 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 		}
 		return nil
 	case edit.Put.Owner != row.Owner:
-		return fmt.Errorf("%w: rule %q is somebody else's: choose another name", ErrDenied, row.Name)
+		return fmt.Errorf("%w: rule %q: belongs to another owner: choose another name", ErrRejected, row.Name)
 	}
-	p.keep(row.Owner, &edit.Put.Rule, edit.Put.Enabled)
+	p.addAfter(row.Owner, &edit.Put.Rule, edit.Put.Enabled)
 	now := edit.Put.row()
 	now.ID = row.ID
 	if !sameRow(row, &now) {
@@ -209,30 +208,30 @@ func (p *plan) take(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 	return nil
 }
 
-// keep notes what a rule will be.
-func (p *plan) keep(owner string, rule *headgate.Rule, enabled bool) {
+// addAfter adds a rule to the state after the change.
+func (p *plan) addAfter(owner string, rule *headgate.Rule, enabled bool) {
 	if enabled {
 		p.After = append(p.After, *rule)
 	}
 	p.count(&p.useAfter, owner, rule, enabled)
 }
 
-// count adds a rule to what its tenant uses, if it is the one whose quotas apply.
+// count adds a rule to the use of quotas, if its owner is the tenant whose quotas apply.
 func (p *plan) count(use *quotaUse, owner string, rule *headgate.Rule, enabled bool) {
 	if p.tenant != "" && p.tenant == owner {
 		use.add(rule, enabled)
 	}
 }
 
-// add brings in a rule that was not there.
-func (p *plan) add(edit *Edit) error {
+// addNew adds a rule that is not stored yet.
+func (p *plan) addNew(edit *Edit) error {
 	switch {
 	case edit.Put == nil:
 		return fmt.Errorf("rule %q: %w", edit.Name, ErrNotFound)
 	case edit.Revision > 0:
-		return fmt.Errorf("rule %q: %w: it is not there, and was at revision %d", edit.Name, ErrConflict, edit.Revision)
+		return fmt.Errorf("rule %q: %w: does not exist, expected revision %d", edit.Name, ErrConflict, edit.Revision)
 	}
-	p.keep(edit.Put.Owner, &edit.Put.Rule, edit.Put.Enabled)
+	p.addAfter(edit.Put.Owner, &edit.Put.Rule, edit.Put.Enabled)
 	p.inserts = append(p.inserts, edit.Put.row())
 	return nil
 }
@@ -261,12 +260,12 @@ func (p *plan) write(ctx context.Context, q *pgdb.Queries) error {
 	return nil
 }
 
-// sameRow is whether two rows of a rule say the same.
+// sameRow reports whether two rows define the same rule.
 func sameRow(a, b *pgdb.RateLimitRule) bool {
 	return sameColumns(a, b) && a.Enabled == b.Enabled && same(a.Document, b.Document)
 }
 
-// sameColumns is whether the columns say the same of a rule. An algorithm may have two names.
+// sameColumns reports whether the columns of two rows define the same rule. Two names of one algorithm are the same.
 func sameColumns(a, b *pgdb.RateLimitRule) bool {
 	one, other := flatOf(a), flatOf(b)
 	one.Enabled, other.Enabled = true, true
@@ -275,7 +274,7 @@ func sameColumns(a, b *pgdb.RateLimitRule) bool {
 
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Rollback makes a version of the rules that is as an earlier one was, to the byte.
+// Rollback makes a new version with the rules of an earlier version, byte for byte.
 func (db *DB) Rollback(ctx context.Context, who Who, to int64) (Outcome, error) {
 	mode, then, err := db.rowsAt(ctx, to)
 	if err != nil {
@@ -298,7 +297,7 @@ func (db *DB) Rollback(ctx context.Context, who Who, to int64) (Outcome, error) 
 				continue
 			}
 			if edit.Put, err = db.definitionOf(was); err != nil {
-				return Outcome{}, fmt.Errorf("%w: version %d: %w", ErrDenied, to, err)
+				return Outcome{}, fmt.Errorf("%w: version %d: %w", ErrRejected, to, err)
 			}
 		} else if !row.Enabled {
 			continue
@@ -308,7 +307,7 @@ func (db *DB) Rollback(ctx context.Context, who Who, to int64) (Outcome, error) 
 	return db.Publish(ctx, who, Change{Edits: edits, Mode: &mode})
 }
 
-// ModeOf returns the mode of a word in the tables.
+// ModeOf returns the mode with this name in the tables.
 func ModeOf(word string) headgate.Mode {
 	modes := []headgate.Mode{headgate.Enforce, headgate.Shadow, headgate.Off}
 	return modes[max(0, slices.IndexFunc(modes, func(m headgate.Mode) bool { return strings.EqualFold(m.String(), word) }))]

@@ -26,7 +26,7 @@ func define(t *testing.T, text string) *pgrules.Definition {
 	return d
 }
 
-// document is one rule.
+// document returns a document with one rule.
 func document(id, limit string) string {
 	return fmt.Sprintf(`{"id": %q, "by": ["user"], "limit": %q}`, id, limit)
 }
@@ -36,7 +36,7 @@ func publish(t *testing.T, db *pgrules.DB, edits ...pgrules.Edit) (pgrules.Outco
 	return db.Publish(t.Context(), ann, pgrules.Change{Edits: edits})
 }
 
-// put publishes one rule, and is the version.
+// put publishes one rule, and returns the version.
 func put(t *testing.T, db *pgrules.DB, text string) int64 {
 	t.Helper()
 	d := define(t, text)
@@ -47,7 +47,7 @@ func put(t *testing.T, db *pgrules.DB, text string) int64 {
 	return outcome.Version
 }
 
-// The flat form comes back as it was given.
+// A rule in the flat form is stored unchanged.
 func TestFlatRule(t *testing.T) {
 	t.Parallel()
 	db, _ := newDB(t)
@@ -72,8 +72,8 @@ func TestFlatRule(t *testing.T) {
 	}
 }
 
-// Of two who change a rule at once one is told, and nothing is lost.
-func TestTwoOperators(t *testing.T) {
+// Of concurrent changes of a rule one succeeds, and the others get a conflict.
+func TestConcurrentOperators(t *testing.T) {
 	t.Parallel()
 	db, _ := newDB(t)
 	put(t, db, document("a", "10/minute"))
@@ -104,12 +104,12 @@ func TestTwoOperators(t *testing.T) {
 		}
 	}
 	if n != operators-1 {
-		t.Errorf("%d of %d were told of a conflict", n, operators)
+		t.Errorf("%d of %d got a conflict", n, operators)
 	}
-	if version, _, _, err := db.Present(t.Context()); version != 2 || err != nil {
+	if version, _, _, err := db.CurrentState(t.Context()); version != 2 || err != nil {
 		t.Errorf("version %d, %v", version, err)
 	}
-	// Who changes something else is not in the way.
+	// Changes of different rules do not conflict.
 	for i := range operators {
 		all.Go(func() {
 			d, err := pgrules.Define([]byte(document(fmt.Sprintf("r%d", i), "5/minute")))
@@ -124,33 +124,33 @@ func TestTwoOperators(t *testing.T) {
 	all.Wait()
 }
 
-// What would harm cannot be published, and nothing of it is.
-func TestPoison(t *testing.T) {
+// Harmful changes are rejected as a whole.
+func TestPublishRejectsHarmfulRules(t *testing.T) {
 	t.Parallel()
 	db, _ := newDB(t)
 	put(t, db, document("a", "10/minute"))
 	good := pgrules.Edit{Name: "good", Put: define(t, document("good", "1/second"))}
 	for want, edits := range map[string][]pgrules.Edit{
-		"no rule would be left": {{Name: "a", Revision: pgrules.AnyRevision}},
-		"deny everybody":        {good, {Name: "b", Put: define(t, `{"id": "b", "by": [], "limit": "1/day"}`)}},
-		"not found":             {good, {Name: "c", Revision: pgrules.AnyRevision}},
-		"meanwhile":             {good, {Name: "a", Put: define(t, document("a", "1/second"))}},
-		"is there twice":        {good, good},
+		"no rule would remain":      {{Name: "a", Revision: pgrules.AnyRevision}},
+		"deny all clients":          {good, {Name: "b", Put: define(t, `{"id": "b", "by": [], "limit": "1/day"}`)}},
+		"not found":                 {good, {Name: "c", Revision: pgrules.AnyRevision}},
+		"changed by another writer": {good, {Name: "a", Put: define(t, document("a", "1/second"))}},
+		"duplicate":                 {good, good},
 	} {
 		if _, err := publish(t, db, edits...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if version, _, _, _ := db.Present(t.Context()); version != 1 {
+	if version, _, _, _ := db.CurrentState(t.Context()); version != 1 {
 		t.Errorf("version %d", version)
 	}
-	// A limit that is only low is no poison, nor one that is not enforced.
+	// Limits that are merely low, or not enforced, are accepted.
 	put(t, db, `{"id": "low", "by": ["ip"], "limit": "1/day"}`)
-	put(t, db, `{"id": "tried", "by": [], "limit": "1/day", "mode": "shadow"}`)
+	put(t, db, `{"id": "shadow", "by": [], "limit": "1/day", "mode": "shadow"}`)
 	put(t, db, `{"id": "known", "by": ["api_key"], "limit": "100/minute", "on_missing": "deny"}`)
 }
 
-// Rolling back brings back every byte, as a version of its own.
+// A rollback restores every byte, as a new version.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	db, server := newDB(t)
@@ -183,10 +183,10 @@ func TestRollback(t *testing.T) {
 			t.Errorf("%+v\nwas %+v", now[i], then[i])
 		}
 	}
-	if _, _, mode, _ := db.Present(t.Context()); mode != headgate.Enforce {
+	if _, _, mode, _ := db.CurrentState(t.Context()); mode != headgate.Enforce {
 		t.Errorf("mode %s", mode)
 	}
-	versions, err := db.Versions(t.Context(), pgrules.Page{Most: 2})
+	versions, err := db.Versions(t.Context(), pgrules.Page{Limit: 2})
 	if err != nil || len(versions) != 2 || versions[0].Number != 7 || versions[0].Actor != "bob" || versions[0].Changed != 3 ||
 		versions[1].Comment != "because" {
 		t.Errorf("%+v, %v", versions, err)
@@ -218,7 +218,7 @@ func TestOverrides(t *testing.T) {
 		`no limit ""`:              func(o *pgrules.Override) { o.LimitName = "" },
 		"the subject needs tenant": func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann"} },
 		"the subject has ip":       func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann", "tenant": "acme", "ip": "1"} },
-		"wants a rate":             func(o *pgrules.Override) { o.Limit = "lots" },
+		`"lots"`:                   func(o *pgrules.Override) { o.Limit = "lots" },
 	} {
 		o := good
 		change(&o)
@@ -226,7 +226,7 @@ func TestOverrides(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	all, err := db.Overrides(t.Context(), pgrules.Which{Rule: "a", Tenant: "acme", Subject: subject}, pgrules.Page{Most: 10})
+	all, err := db.Overrides(t.Context(), pgrules.ExceptionFilter{Rule: "a", Tenant: "acme", Subject: subject}, pgrules.Page{Limit: 10})
 	if err != nil || len(all) != 1 || all[0].Limit != good.Limit || all[0].CreatedBy != "ann" || all[0].Subject["tenant"] != "acme" {
 		t.Fatalf("%+v, %v", all, err)
 	}
@@ -236,24 +236,24 @@ func TestOverrides(t *testing.T) {
 	if err := db.RemoveOverride(t.Context(), ann, all[0].ID); !errors.Is(err, pgrules.ErrNotFound) {
 		t.Errorf("%v", err)
 	}
-	audit, err := db.Audit(t.Context(), "a", "", pgrules.Page{Most: 10})
+	audit, err := db.Audit(t.Context(), "a", "", pgrules.Page{Limit: 10})
 	if err != nil || len(audit) != 3 || audit[0].Object != "override" || audit[0].Action != "delete" || audit[0].Actor != "ann" {
 		t.Errorf("%+v, %v", audit, err)
 	}
 }
 
-func TestDatabaseAway(t *testing.T) {
+func TestDatabaseUnavailable(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartPostgres(t)
 	db := open(t, server)
 	server.Kill()
-	if _, _, _, err := db.Present(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "PostgreSQL at postgres://postgres@127.0.0.1") {
+	if _, _, _, err := db.CurrentState(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "PostgreSQL at postgres://postgres@127.0.0.1") {
 		t.Errorf("%v", err)
 	}
 }
 
-// Usage is added up over nodes and batches, and what a subject is comes from whoever knows.
-func TestUsage(t *testing.T) {
+// AddUsage sums the usage of nodes and batches. The attributes of a subject come from the first row that has them.
+func TestUsageIsSummed(t *testing.T) {
 	t.Parallel()
 	db, server := newServer(t)
 	subject := headgate.SubjectOf("tenant", "acme")
@@ -268,7 +268,7 @@ func TestUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	filter, page := pgrules.UsageFilter{First: "2026-03-01", Last: "2026-03-31", Rule: "a", Subject: attributes}, pgrules.Page{Most: 1}
+	filter, page := pgrules.UsageFilter{First: "2026-03-01", Last: "2026-03-31", Rule: "a", Subject: attributes}, pgrules.Page{Limit: 1}
 	want := []pgrules.Usage{
 		{Day: "2026-03-06", Rule: "a", Subject: subject.String(), Attributes: attributes, Units: 9, Denied: 2},
 		{Day: "2026-03-07", Rule: "a", Subject: subject.String(), Attributes: attributes, Units: -1},
@@ -291,6 +291,6 @@ func TestUsage(t *testing.T) {
 		t.Error("no error without a database")
 	}
 	if err := db.AddUsage(t.Context(), []meter.Row{{Day: "2026-03-06", Rule: "a", Subject: subject, Units: 1}}); !errors.Is(err, meter.ErrNotWritten) {
-		t.Errorf("nobody was there: %v", err)
+		t.Errorf("unreachable database: %v", err)
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
 )
 
-// purgeAfter is how long what was removed, or has expired, is still there for nodes that were away. Those that were away for longer
-// read everything again. The audit is for ever.
+// purgeAfter is how long removed and expired rows are kept for nodes that were disconnected. Nodes that were disconnected for longer
+// read everything again. The audit is kept permanently.
 const purgeAfter = 7 * 24 * time.Hour
 
-// Purge removes what nobody needs any more, as of a time.
+// Purge removes overrides and exemptions that expired more than purgeAfter before now, and deletes rows that were removed or last
+// used before that.
 func (db *DB) Purge(ctx context.Context, now time.Time) error {
 	before := now.Add(-purgeAfter)
 	err := db.change(ctx, Who{Name: "headgate", Comment: "expired"}, func(q *pgdb.Queries) error {
@@ -24,7 +25,7 @@ func (db *DB) Purge(ctx context.Context, now time.Time) error {
 		return err
 	}
 	return db.change(ctx, Who{Name: "headgate"}, func(q *pgdb.Queries) error {
-		if err := q.PurgeOn(ctx); err != nil {
+		if err := q.EnablePurge(ctx); err != nil {
 			return err
 		}
 		if _, err := q.LockState(ctx); err != nil {

@@ -10,7 +10,7 @@ SELECT mark FROM rate_limit_changes WHERE seq = $1;
 -- name: SetMode :exec
 UPDATE rate_limit_state SET mode = $1 WHERE mode <> $1;
 
--- name: SayWho :exec
+-- name: SetActor :exec
 SELECT set_config('headgate.actor', sqlc.arg(actor)::text, true), set_config('headgate.comment', sqlc.arg(comment)::text, true);
 
 -- name: RulesSince :many
@@ -22,7 +22,7 @@ WHERE id > sqlc.arg(after) AND (sqlc.narg(enabled)::boolean IS NULL OR enabled =
   AND (sqlc.narg(scope)::text IS NULL OR scope = sqlc.narg(scope))
   AND (sqlc.narg(tenant)::text IS NULL OR tenant_id = sqlc.narg(tenant))
   AND (sqlc.narg(owner)::text IS NULL OR owner = sqlc.narg(owner))
-ORDER BY id LIMIT sqlc.arg(most);
+ORDER BY id LIMIT sqlc.arg(max_rows);
 
 -- name: RuleByName :one
 SELECT * FROM rate_limit_rules WHERE name = sqlc.arg(name)
@@ -51,7 +51,7 @@ WHERE r.id = n.id;
 -- name: ListVersions :many
 SELECT v.version AS number, v.mode, v.actor, v.comment, v.created_at,
     (SELECT count(*) FROM rate_limit_rule_versions r WHERE r.version = v.version) AS changed
-FROM rate_limit_versions v WHERE v.version < sqlc.arg(before) ORDER BY v.version DESC LIMIT sqlc.arg(most);
+FROM rate_limit_versions v WHERE v.version < sqlc.arg(before) ORDER BY v.version DESC LIMIT sqlc.arg(max_rows);
 
 -- name: RulesAt :many
 SELECT r.rule_id, r.rule FROM (
@@ -77,7 +77,7 @@ FROM rate_limit_exemptions e LEFT JOIN rate_limit_rules r ON r.id = e.rule_id
 WHERE e.id > sqlc.arg(after) AND e.removed_at IS NULL
   AND (sqlc.narg(rule)::bigint IS NULL OR e.rule_id = sqlc.narg(rule))
   AND (sqlc.narg(tenant)::text IS NULL OR r.owner = sqlc.narg(tenant))
-ORDER BY e.id LIMIT sqlc.arg(most);
+ORDER BY e.id LIMIT sqlc.arg(max_rows);
 
 -- name: RemoveOverride :one
 UPDATE rate_limit_overrides SET removed_at = now() WHERE id = $1 AND removed_at IS NULL RETURNING id;
@@ -87,17 +87,17 @@ SELECT o.*, r.name AS rule FROM rate_limit_overrides o JOIN rate_limit_rules r O
 WHERE o.id > sqlc.arg(after) AND o.removed_at IS NULL
   AND (sqlc.narg(rule)::bigint IS NULL OR o.rule_id = sqlc.narg(rule))
   AND (sqlc.narg(subject)::text IS NULL OR o.subject = sqlc.narg(subject))
-ORDER BY o.id LIMIT sqlc.arg(most);
+ORDER BY o.id LIMIT sqlc.arg(max_rows);
 
 -- name: ListTenantOverrides :many
 SELECT o.*, r.name AS rule FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
-WHERE o.id = ANY (ARRAY( -- an array, since a join with all overrides may look cheaper than it is
+WHERE o.id = ANY (ARRAY( -- an array, since the planner may underestimate the cost of a join with all overrides
     SELECT x.id FROM rate_limit_overrides x JOIN rate_limit_rules y ON y.id = x.rule_id WHERE y.owner = sqlc.arg(tenant)::text
     UNION SELECT x.id FROM rate_limit_overrides x WHERE x.subject::json ->> 'tenant' = sqlc.arg(tenant)::text))
   AND o.id > sqlc.arg(after) AND o.removed_at IS NULL
   AND (sqlc.narg(rule)::bigint IS NULL OR o.rule_id = sqlc.narg(rule))
   AND (sqlc.narg(subject)::text IS NULL OR o.subject = sqlc.narg(subject))
-ORDER BY o.id LIMIT sqlc.arg(most);
+ORDER BY o.id LIMIT sqlc.arg(max_rows);
 
 -- name: MergeOverrides :execrows
 INSERT INTO rate_limit_overrides AS o (rule_id, limit_name, subject, limit_text, reason, expires_at, created_by)
@@ -129,7 +129,7 @@ FROM rate_limit_rule_audit a
 WHERE a.id < sqlc.arg(before)
   AND (sqlc.narg(rule)::bigint IS NULL OR a.rule_id = sqlc.narg(rule))
   AND (sqlc.narg(tenant)::text IS NULL OR a.tenant = sqlc.narg(tenant))
-ORDER BY a.id DESC LIMIT sqlc.arg(most);
+ORDER BY a.id DESC LIMIT sqlc.arg(max_rows);
 
 -- name: Record :exec
 INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, tenant, actor) VALUES ($1, 'counter', 'update', $2, $3, $4);
@@ -143,7 +143,7 @@ WHERE sum = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > no
 
 -- name: ListTokens :many
 SELECT id, name, role, tenant, subject, created_by, created_at, expires_at, revoked_at FROM rate_limit_tokens
-WHERE id > sqlc.arg(after) ORDER BY id LIMIT sqlc.arg(most);
+WHERE id > sqlc.arg(after) ORDER BY id LIMIT sqlc.arg(max_rows);
 
 -- name: RevokeToken :execrows
 UPDATE rate_limit_tokens SET revoked_at = now() WHERE id = $1 AND revoked_at IS NULL;
@@ -167,7 +167,7 @@ UPDATE rate_limit_overrides SET removed_at = now() WHERE expires_at < sqlc.arg(b
 -- name: EndExemptions :exec
 UPDATE rate_limit_exemptions SET removed_at = now() WHERE expires_at < sqlc.arg(before) AND removed_at IS NULL;
 
--- name: PurgeOn :exec
+-- name: EnablePurge :exec
 SELECT set_config('headgate.purge', 'on', true);
 
 -- name: PurgeOverrides :one
@@ -219,4 +219,4 @@ SELECT id, day::text AS day, rule, subject, coalesce(attributes, '')::text AS at
 WHERE id > sqlc.arg(after) AND day BETWEEN sqlc.arg(first)::text::date AND sqlc.arg(last)::text::date
   AND (sqlc.narg(rule)::text IS NULL OR rule = sqlc.narg(rule))
   AND (sqlc.narg(attributes)::text IS NULL OR attributes = sqlc.narg(attributes))
-ORDER BY id LIMIT sqlc.arg(most);
+ORDER BY id LIMIT sqlc.arg(max_rows);

@@ -14,13 +14,13 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// eve edits the rules of tenant acme, and nothing else.
+// eve is an editor of tenant acme.
 var eve = pgrules.Who{Name: "eve", Tenant: "acme"}
 
 // small are quotas that a test can reach.
 var small = pgrules.Quotas{Rules: 5, Limits: 12, ConditionSteps: 60_000, Exceptions: 20, MeteredSubjects: 30, ChangesPerDay: 1_000}
 
-// own returns a rule of tenant acme with more keys.
+// own returns an edit of a rule of tenant acme with additional keys.
 func own(t *testing.T, id, keys string) pgrules.Edit {
 	t.Helper()
 	d := define(t, fmt.Sprintf(`{"id": %q, "by": ["tenant", "user"], "match": {"tenant": "acme"}, "limit": "10/minute"%s}`, id, keys))
@@ -30,8 +30,8 @@ func own(t *testing.T, id, keys string) pgrules.Edit {
 
 func wantQuota(t *testing.T, err error, words ...string) {
 	t.Helper()
-	if !errors.Is(err, pgrules.ErrDenied) {
-		t.Errorf("%v, want one about a quota", err)
+	if !errors.Is(err, pgrules.ErrRejected) {
+		t.Errorf("%v, want a quota error", err)
 		return
 	}
 	for _, w := range append(words, "quota of tenant acme", "ask an operator") {
@@ -57,30 +57,30 @@ func TestQuotaOfRules(t *testing.T) {
 	}
 	put(t, db, document("ours", "10/minute"))
 	must(change(eve, own(t, "a", ""), own(t, "b", ""), own(t, "c", "")))
-	// Steps of conditions: 25600 for each expression of three live instructions.
+	// Condition steps: 25600 for each expression with three live instructions.
 	slow := `, "when": "path.matches('^/v[0-9]+/')"`
 	must(change(eve, own(t, "a", slow), own(t, "b", slow)))
-	wantQuota(t, change(eve, own(t, "c", slow)), "has 51200 steps of conditions", "would have 76800", "at most 60000", "tenants.max_condition_steps")
-	// Weights of limits: a log weighs 8.
+	wantQuota(t, change(eve, own(t, "c", slow)), "has 51200 condition steps", "would have 76800", "at most 60000", "tenants.max_condition_steps")
+	// Weights of limits: a sliding_log weighs 8.
 	heavy := `, "algorithm": "sliding_log"`
 	must(change(eve, own(t, "c", heavy)))
 	wantQuota(t, change(eve, own(t, "d", heavy)), "has 10 limits", "would have 18", "at most 12", "tenants.max_limits")
 	must(change(eve, own(t, "d", ""), own(t, "e", "")))
-	// The number of rules; disabled ones count.
+	// The number of rules, including disabled rules.
 	must(change(eve, pgrules.Edit{Name: "e", Revision: pgrules.AnyRevision}))
-	wantQuota(t, change(eve, own(t, "f", "")), "has 5 rules, disabled ones included", "would have 6", "at most 5", "tenants.max_rules")
+	wantQuota(t, change(eve, own(t, "f", "")), "has 5 rules, including disabled rules", "would have 6", "at most 5", "tenants.max_rules")
 	dry := pgrules.Change{Edits: []pgrules.Edit{own(t, "f", "")}, DryRun: true}
-	if _, err := db.Publish(t.Context(), eve, dry); !errors.Is(err, pgrules.ErrDenied) {
+	if _, err := db.Publish(t.Context(), eve, dry); !errors.Is(err, pgrules.ErrRejected) {
 		t.Errorf("a dry run: %v", err)
 	}
-	// Operators are not bound, and where a quota is exceeded what needs no more is still possible.
+	// Quotas do not apply to operators. Where a quota is exceeded, changes that do not increase the use are still possible.
 	must(change(ann, own(t, "f", slow), own(t, "g", slow)))
 	wantQuota(t, change(eve, own(t, "h", "")), "tenants.max_rules")
 	must(change(eve, own(t, "d", `, "mode": "shadow"`)))
 	must(change(eve, own(t, "g", "")))
 }
 
-// However many write at once, through however many connections, the quota is reached and never exceeded.
+// Concurrent writers over several connections reach the quota and never exceed it.
 func TestQuotasAreExact(t *testing.T) {
 	t.Parallel()
 	db, server := newDB(t)
@@ -93,7 +93,7 @@ func TestQuotasAreExact(t *testing.T) {
 	race := func(what string, tries int, write func(db *pgrules.DB, i int) error) {
 		t.Helper()
 		var all sync.WaitGroup
-		var done, denied atomic.Int32
+		var done, rejected atomic.Int32
 		for i := range tries {
 			all.Go(func() {
 				for {
@@ -103,8 +103,8 @@ func TestQuotasAreExact(t *testing.T) {
 						done.Add(1)
 					case errors.Is(err, pgrules.ErrConflict):
 						continue
-					case errors.Is(err, pgrules.ErrDenied):
-						denied.Add(1)
+					case errors.Is(err, pgrules.ErrRejected):
+						rejected.Add(1)
 					default:
 						t.Errorf("%s %d: %v", what, i, err)
 					}
@@ -113,7 +113,7 @@ func TestQuotasAreExact(t *testing.T) {
 			})
 		}
 		all.Wait()
-		t.Logf("%s: %d written, %d denied", what, done.Load(), denied.Load())
+		t.Logf("%s: %d written, %d rejected", what, done.Load(), rejected.Load())
 	}
 	race("rules", 24, func(db *pgrules.DB, i int) error {
 		_, err := db.Publish(t.Context(), eve, pgrules.Change{Edits: []pgrules.Edit{own(t, fmt.Sprintf("r%d", i), "")}})
@@ -138,7 +138,7 @@ func TestQuotasAreExact(t *testing.T) {
 	if n := one[int](t, server, exceptions); n != small.Exceptions {
 		t.Errorf("%d overrides and exemptions, want %d", n, small.Exceptions)
 	}
-	// Each node has other subjects and some that all have.
+	// Nodes have both distinct and common subjects.
 	race("usage", 12, func(db *pgrules.DB, i int) error {
 		rows := make([]meter.Row, 10)
 		for j := range rows {
@@ -152,14 +152,14 @@ func TestQuotasAreExact(t *testing.T) {
 	})
 	usage := `SELECT count(*) || ' subjects, ' || sum(units) || ' units, others ' || sum(units) FILTER (WHERE subject = 'others')
 		|| ' of ' || (min(attributes) FILTER (WHERE subject = 'others')) FROM usage_daily WHERE rule = '` + rule + `'`
-	said := one[string](t, server, usage)
-	t.Log(said)
-	if !strings.HasPrefix(said, "31 subjects, 120 units, others ") || !strings.HasSuffix(said, ` of {"tenant":"acme"}`) {
-		t.Error(said)
+	got := one[string](t, server, usage)
+	t.Log(got)
+	if !strings.HasPrefix(got, "31 subjects, 120 units, others ") || !strings.HasSuffix(got, ` of {"tenant":"acme"}`) {
+		t.Error(got)
 	}
 }
 
-// An exception that is there can be changed and replaced where the quota is reached, and a batch fits as a whole or not at all.
+// Existing exceptions can be changed and replaced when the quota is reached. A batch is accepted as a whole or not at all.
 func TestQuotaOfExceptions(t *testing.T) {
 	t.Parallel()
 	db, server := newDB(t)
@@ -179,7 +179,7 @@ func TestQuotaOfExceptions(t *testing.T) {
 	}
 	wantQuota(t, set(eve, 0, 21, "20/minute"), "has 0 overrides and exemptions", "would have 21", "at most 20", "tenants.max_exceptions")
 	if n := one[int](t, server, "SELECT count(*) FROM rate_limit_overrides"); n != 0 {
-		t.Errorf("%d of a batch that was denied", n)
+		t.Errorf("%d overrides of a rejected batch", n)
 	}
 	for _, err := range []error{set(eve, 0, 20, "20/minute"), set(eve, 0, 20, "30/minute"), set(ann, 20, 25, "20/minute"), set(eve, 5, 25, "40/minute")} {
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// overrideRow is what a node needs of an override, from the table or from what was kept.
+// overrideRow is the part of an override that a node needs, from the table or the last good file.
 type overrideRow struct {
 	RuleID                       int64
 	Limit, Subject, Text, Reason string
@@ -31,7 +31,7 @@ func scanOverride(rows pgx.Rows, o *overrideRow) error {
 	return rows.Scan(&o.RuleID, &o.Limit, &o.Subject, &o.Text, &o.Reason, &o.Expires, &o.Removed)
 }
 
-// exemptionRow likewise.
+// exemptionRow is the part of an exemption that a node needs, from the table or the last good file.
 type exemptionRow struct {
 	RuleID  *int64     `json:"rule_id,omitempty"`
 	Type    string     `json:"type"`
@@ -47,13 +47,13 @@ func scanExemption(rows pgx.Rows, x *exemptionRow) error {
 	return rows.Scan(&x.RuleID, &x.Type, &x.Value, &x.Reason, &x.Expires, &x.Removed)
 }
 
-// exceptionRows are overrides and exemptions, read one by one.
+// exceptionRows are iterators over overrides and exemptions.
 type exceptionRows struct {
 	overrides  iter.Seq2[overrideRow, error]
 	exemptions iter.Seq2[exemptionRow, error]
 }
 
-// stream is the rows of a question, one by one.
+// stream returns an iterator over the rows of a query.
 func stream[T any](ctx context.Context, tx pgx.Tx, scan func(pgx.Rows, *T) error, sql string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -75,7 +75,7 @@ func stream[T any](ctx context.Context, tx pgx.Tx, scan func(pgx.Rows, *T) error
 	}
 }
 
-// ruleSet is rules by id, those that are not in force without their rule.
+// ruleSet has rules by id. Rules that are not in force have only a name.
 type ruleSet map[int64]knownRule
 
 type knownRule struct {
@@ -84,21 +84,21 @@ type knownRule struct {
 	rule    headgate.Rule
 }
 
-// put reads a row.
+// put parses a row and adds its rule.
 func (s ruleSet) put(row *pgdb.RateLimitRule) error {
 	known := knownRule{name: row.Name, inForce: row.Enabled}
 	if row.Enabled {
 		var err error
 		if known.rule, err = parse(row); err != nil {
-			return fmt.Errorf("%w: %w", ErrDenied, err)
+			return fmt.Errorf("%w: %w", ErrRejected, err)
 		}
 	}
 	s[row.ID] = known
 	return nil
 }
 
-// compile is the rules in force, if they are sane.
-func (s ruleSet) compile(ctx context.Context, to position, most headgate.Mode) (*headgate.RuleSet, error) {
+// compile compiles the rules in force. It returns an error if they are invalid or harmful.
+func (s ruleSet) compile(ctx context.Context, to position, maxMode headgate.Mode) (*headgate.RuleSet, error) {
 	rules := make([]headgate.Rule, 0, len(s))
 	for _, id := range slices.Sorted(maps.Keys(s)) {
 		if s[id].inForce {
@@ -108,10 +108,11 @@ func (s ruleSet) compile(ctx context.Context, to position, most headgate.Mode) (
 	if to.Version == 0 && len(rules) == 0 { // nothing was ever published
 		return headgate.Compile()
 	}
-	return checkSane(ctx, rules, max(ModeOf(to.Mode), most))
+	return checkSane(ctx, rules, max(ModeOf(to.Mode), maxMode))
 }
 
-// override is false for what has no effect: its rule is not in force, or it makes no sense any more, which the log is told.
+// override returns the override of a row. It returns false if the override has no effect: its rule is not in force, or it is no
+// longer valid, which is logged.
 func (f *Follower) override(rules ruleSet, row *overrideRow) (headgate.Override, bool) {
 	known := rules[row.RuleID]
 	o := headgate.Override{Rule: known.name, Reason: row.Reason}
@@ -120,16 +121,16 @@ func (f *Follower) override(rules ruleSet, row *overrideRow) (headgate.Override,
 	}
 	var err error
 	if o.Subject, err = parseSubject(row.Subject); err != nil || known.name == "" {
-		f.o.Log.Error("an override cannot be read", "rule", row.RuleID, "error", err)
+		f.o.Log.Error("override unreadable; ignored", "rule_id", row.RuleID, "error", err)
 		return o, false
 	}
-	limit := headgate.PerSecond(1) // any, to have it removed
+	limit := headgate.PerSecond(1) // any valid limit, to remove the override
 	if !row.Removed {
 		if !known.inForce {
 			return o, false
 		}
 		if limit, err = limitOf(&known.rule, row.Limit, row.Text); err != nil {
-			f.o.Log.Warn("an override has no effect", "rule", known.name, "error", err)
+			f.o.Log.Warn("override invalid; ignored", "rule", known.name, "error", err)
 			return o, false
 		}
 	}
@@ -141,7 +142,7 @@ func (f *Follower) override(rules ruleSet, row *overrideRow) (headgate.Override,
 	return o, true
 }
 
-// parseSubject reads {"user":"ann"}, of which there may be a million, or any other object.
+// parseSubject parses a JSON object. It has a fast path for a single attribute, such as {"user":"ann"}, since there may be a million.
 func parseSubject(text string) (headgate.Attributes, error) {
 	words := strings.Split(text, `"`)
 	if len(words) == 5 && words[0] == "{" && words[2] == ":" && words[4] == "}" && !strings.Contains(text, `\`) {
@@ -152,14 +153,14 @@ func parseSubject(text string) (headgate.Attributes, error) {
 	return subject, err
 }
 
-// limitOf is the limit that a subject has instead of a rule's.
+// limitOf returns the limit of an override, which replaces the limit of a rule with this name.
 func limitOf(rule *headgate.Rule, name, text string) (headgate.Limit, error) {
 	own := rule.Limit
 	if name != "" {
 		own = rule.Limits[name]
 	}
 	if own.Count == 0 {
-		return own, fmt.Errorf("rule %q has no limit %q for this to replace", rule.ID, name)
+		return own, fmt.Errorf("rule %q has no limit %q to override", rule.ID, name)
 	}
 	return ruledoc.ParseLimit(text, own)
 }
@@ -181,7 +182,7 @@ func (f *Follower) exemption(rules ruleSet, row *exemptionRow) (headgate.Exempti
 	return x, true
 }
 
-// readAll puts everything there is in the place of everything in use.
+// readAll replaces the state in use by that of the database.
 func (f *Follower) readAll(ctx context.Context, tx pgx.Tx, to position) error {
 	rows, err := pgdb.New(tx).RulesSince(ctx, -1)
 	if err != nil {
@@ -190,23 +191,23 @@ func (f *Follower) readAll(ctx context.Context, tx pgx.Tx, to position) error {
 	rules := ruleSet{}
 	set, err := f.adopt(ctx, rules, rows, to)
 	if err != nil {
-		f.deny(err, to)
+		f.reject(err, to)
 		return nil
 	}
-	kept := f.keep.begin(true, rows)
+	section := f.lastGood.begin(true, rows)
 	all := exceptionRows{
 		stream(ctx, tx, scanOverride, overrideColumns+"WHERE removed_at IS NULL"),
 		stream(ctx, tx, scanExemption, exemptionColumns+"WHERE removed_at IS NULL"),
 	}
-	if err := f.replace(rules, kept, all); err != nil {
-		kept.forget()
+	if err := f.replace(rules, section, all); err != nil {
+		section.abort()
 		return err
 	}
-	f.changed(rules, set, to, kept)
+	f.applied(rules, set, to, section)
 	return nil
 }
 
-// adopt brings rows into rules, and says whether they can be used.
+// adopt adds rows to rules, and compiles the result. It returns an error if the result is invalid or harmful.
 func (f *Follower) adopt(ctx context.Context, rules ruleSet, rows []pgdb.RateLimitRule, to position) (*headgate.RuleSet, error) {
 	for i := range rows {
 		if err := rules.put(&rows[i]); err != nil {
@@ -216,12 +217,12 @@ func (f *Follower) adopt(ctx context.Context, rules ruleSet, rows []pgdb.RateLim
 	return rules.compile(ctx, to, f.o.Mode)
 }
 
-// replace has the limiter take these overrides and exemptions instead of all it had.
-func (f *Follower) replace(rules ruleSet, kept *keeping, all exceptionRows) error {
+// replace replaces all overrides and exemptions of the limiter.
+func (f *Follower) replace(rules ruleSet, section *sectionWriter, all exceptionRows) error {
 	return f.o.Limiter.Exceptions().Replace(
 		func(yield func(headgate.Override, error) bool) {
 			for row, err := range all.overrides {
-				kept.override(&row)
+				section.override(&row)
 				if o, ok := f.override(rules, &row); (ok || err != nil) && !yield(o, err) {
 					return
 				}
@@ -229,7 +230,7 @@ func (f *Follower) replace(rules ruleSet, kept *keeping, all exceptionRows) erro
 		},
 		func(yield func(headgate.Exemption, error) bool) {
 			for row, err := range all.exemptions {
-				kept.write(kindExemption, &row)
+				section.write(kindExemption, &row)
 				if x, ok := f.exemption(rules, &row); (ok || err != nil) && !yield(x, err) {
 					return
 				}
@@ -237,7 +238,7 @@ func (f *Follower) replace(rules ruleSet, kept *keeping, all exceptionRows) erro
 		})
 }
 
-// readChanges takes over what has changed since the last time.
+// readChanges applies the changes since the position in use.
 func (f *Follower) readChanges(ctx context.Context, tx pgx.Tx, to position) error {
 	rows, err := pgdb.New(tx).RulesSince(ctx, f.at.Seq)
 	if err != nil {
@@ -248,41 +249,41 @@ func (f *Follower) readChanges(ctx context.Context, tx pgx.Tx, to position) erro
 	if to.Version != f.at.Version || to.Mode != f.at.Mode {
 		rules = maps.Clone(f.rules)
 		if set, err = f.adopt(ctx, rules, rows, to); err != nil {
-			f.deny(err, to)
+			f.reject(err, to)
 			return nil
 		}
 	}
-	kept := f.keep.begin(false, rows)
+	section := f.lastGood.begin(false, rows)
 	changes := exceptionRows{
 		stream(ctx, tx, scanOverride, overrideColumns+"WHERE seq > $1", f.at.Seq),
 		stream(ctx, tx, scanExemption, exemptionColumns+"WHERE seq > $1", f.at.Seq),
 	}
-	if changed := recount(f.rules, rules, rows); len(changed) > 0 {
-		// Their overrides count as the rules' own limits do, which count in another way now.
+	if changed := changedLimits(f.rules, rules, rows); len(changed) > 0 {
+		// Overrides take the algorithm and the window from the limits of their rule, which have changed.
 		changes.overrides = stream(ctx, tx, scanOverride, overrideColumns+"WHERE seq > $1 OR rule_id = ANY ($2) AND removed_at IS NULL",
 			f.at.Seq, changed)
 	}
-	if err := f.apply(rules, kept, changes); err != nil {
-		kept.forget()
+	if err := f.apply(rules, section, changes); err != nil {
+		section.abort()
 		return err
 	}
-	f.changed(rules, set, to, kept)
+	f.applied(rules, set, to, section)
 	return nil
 }
 
-// apply changes single overrides and exemptions. Should it break off, it is done again.
-func (f *Follower) apply(rules ruleSet, kept *keeping, changed exceptionRows) error {
+// apply changes single overrides and exemptions. After an error it can be repeated.
+func (f *Follower) apply(rules ruleSet, section *sectionWriter, changed exceptionRows) error {
 	in := f.o.Limiter.Exceptions()
 	for row, err := range changed.overrides {
 		if err != nil {
 			return err
 		}
-		kept.override(&row)
+		section.override(&row)
 		o, ok := f.override(rules, &row)
 		switch {
 		case ok && !row.Removed:
 			if err := in.Set(o); err != nil {
-				f.o.Log.Warn("an override has no effect", "rule", o.Rule, "error", err)
+				f.o.Log.Warn("override invalid; ignored", "rule", o.Rule, "error", err)
 			}
 		case ok:
 			in.Unset(o)
@@ -292,12 +293,12 @@ func (f *Follower) apply(rules ruleSet, kept *keeping, changed exceptionRows) er
 		if err != nil {
 			return err
 		}
-		kept.write(kindExemption, &row)
+		section.write(kindExemption, &row)
 		x, ok := f.exemption(rules, &row)
 		switch {
 		case ok && !row.Removed:
 			if err := in.Exempt(x); err != nil {
-				f.o.Log.Warn("an exemption has no effect", "rule", x.Rule, "error", err)
+				f.o.Log.Warn("exemption invalid; ignored", "rule", x.Rule, "error", err)
 			}
 		case ok:
 			in.Unexempt(x)
@@ -306,60 +307,60 @@ func (f *Follower) apply(rules ruleSet, kept *keeping, changed exceptionRows) er
 	return nil
 }
 
-// recount are the rules whose overrides must be read again.
-func recount(before, after ruleSet, rows []pgdb.RateLimitRule) []int64 {
+// changedLimits returns the rules whose overrides must be read again.
+func changedLimits(before, after ruleSet, rows []pgdb.RateLimitRule) []int64 {
 	var changed []int64
 	for i := range rows {
 		was, is := before[rows[i].ID], after[rows[i].ID]
-		if is.inForce && (!was.inForce || !countsAlike(&was.rule, &is.rule)) {
+		if is.inForce && (!was.inForce || !sameExceptCount(&was.rule, &is.rule)) {
 			changed = append(changed, rows[i].ID)
 		}
 	}
 	return changed
 }
 
-// countsAlike is whether what replaces a limit of one rule may replace that of the other unchanged.
-func countsAlike(a, b *headgate.Rule) bool {
-	alike := func(x, y headgate.Limit) bool {
+// sameExceptCount reports whether the limits of two rules differ in count and burst only, so that overrides of one fit the other.
+func sameExceptCount(a, b *headgate.Rule) bool {
+	same := func(x, y headgate.Limit) bool {
 		x.Count, x.Burst, y.Count, y.Burst = 0, 0, 0, 0
 		return x.String() == y.String()
 	}
-	return alike(a.Limit, b.Limit) && maps.EqualFunc(a.Limits, b.Limits, alike)
+	return same(a.Limit, b.Limit) && maps.EqualFunc(a.Limits, b.Limits, same)
 }
 
-// used notes what is in use now. A set is nil if the rules are as before.
-func (f *Follower) used(rules ruleSet, set *headgate.RuleSet, to position) {
-	f.rules, f.at, f.denied = rules, to, position{}
+// setInUse sets the state in use. set is nil if the rules have not changed.
+func (f *Follower) setInUse(rules ruleSet, set *headgate.RuleSet, to position) {
+	f.rules, f.at, f.rejected = rules, to, position{}
 	if set != nil {
 		f.o.Limiter.SetRules(set)
 		f.version = fmt.Sprintf("%d:%s", to.Version, set.Version())
 	}
 }
 
-// changed notes what is in use now and keeps it, and reports rules that were put in force.
-func (f *Follower) changed(rules ruleSet, set *headgate.RuleSet, to position, kept *keeping) {
-	f.used(rules, set, to)
+// applied sets the state in use, reports rules that were put in force, and saves the last good state.
+func (f *Follower) applied(rules ruleSet, set *headgate.RuleSet, to position, section *sectionWriter) {
+	f.setInUse(rules, set, to)
 	if set != nil {
 		f.problem = ""
-		f.say(ruledoc.Event{Kind: ruledoc.Applied})
+		f.report(ruledoc.Event{Kind: ruledoc.Applied})
 	} else {
 		f.recovered()
 	}
-	f.note(kept.end(to))
+	f.reportSave(section.commit(to))
 }
 
-// deny notes that what is there cannot be used; what is in use stays.
-func (f *Follower) deny(err error, to position) {
-	f.denied, f.denial = to, fmt.Errorf("version %d in PostgreSQL at %s: %w", to.Version, f.db.address, err)
-	f.trouble(f.denial)
+// reject records and reports that the state of the database is invalid. The state in use stays.
+func (f *Follower) reject(err error, to position) {
+	f.rejected, f.rejection = to, fmt.Errorf("version %d in PostgreSQL at %s: %w", to.Version, f.db.address, err)
+	f.reportProblem(f.rejection)
 }
 
-// note tells of what could not be kept.
-func (f *Follower) note(err error) {
-	if text := fmt.Sprint(err); err != nil && text != f.keepSaid {
-		f.keepSaid = text
-		f.say(ruledoc.Event{Kind: ruledoc.SaveFailed, Err: err})
+// reportSave reports an error of saving the last good state, once for each error.
+func (f *Follower) reportSave(err error) {
+	if text := fmt.Sprint(err); err != nil && text != f.saveProblem {
+		f.saveProblem = text
+		f.report(ruledoc.Event{Kind: ruledoc.SaveFailed, Err: err})
 	} else if err == nil {
-		f.keepSaid = ""
+		f.saveProblem = ""
 	}
 }

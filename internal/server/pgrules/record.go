@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
 )
 
-// Version is one of the rules: what they were from then on, until the next. Changed is how many rules it has changed.
+// Version is a version of the rules. Changed is how many rules it has changed.
 type Version struct {
 	Number    int64     `json:"version"`
 	Mode      string    `json:"mode"`
@@ -21,19 +21,19 @@ type Version struct {
 	Changed   int64     `json:"changed"`
 }
 
-// Version is the one with this number.
+// Version returns the version with this number.
 func (db *DB) Version(ctx context.Context, number int64) (Version, error) {
-	last, err := db.Versions(ctx, Page{After: number + 1, Most: 1})
+	last, err := db.Versions(ctx, Page{After: number + 1, Limit: 1})
 	return only(last, err, "version", number, func(v *Version) int64 { return v.Number })
 }
 
-// Versions are the last ones, newest first; those before one, if page.After says so.
+// Versions returns a page of the versions, newest first: those before page.After, or the latest if it is 0.
 func (db *DB) Versions(ctx context.Context, page Page) ([]Version, error) {
-	rows, err := db.query().ListVersions(ctx, pgdb.ListVersionsParams{Before: before(page), Most: page.Most})
+	rows, err := db.query().ListVersions(ctx, pgdb.ListVersionsParams{Before: before(page), MaxRows: page.Limit})
 	return convert(rows, func(r pgdb.ListVersionsRow) Version { return Version(r) }), db.explain(err)
 }
 
-// before is where a list begins that goes backwards.
+// before returns the exclusive upper bound of a page of a list with the newest first.
 func before(page Page) int64 {
 	if page.After <= 0 {
 		return math.MaxInt64
@@ -41,13 +41,13 @@ func before(page Page) int64 {
 	return page.After
 }
 
-// Present is the version of the rules, and the revision of everything.
-func (db *DB) Present(ctx context.Context) (version, revision int64, mode headgate.Mode, err error) {
+// CurrentState returns the current version and mode of the rules, and the revision of everything, overrides and exemptions included.
+func (db *DB) CurrentState(ctx context.Context) (version, revision int64, mode headgate.Mode, err error) {
 	state, err := db.query().State(ctx)
 	return state.Version, state.Seq, ModeOf(state.Mode), db.explain(err)
 }
 
-// RulesAt are those in force in a version.
+// RulesAt returns the rules of a version.
 func (db *DB) RulesAt(ctx context.Context, version int64) ([]Rule, error) {
 	_, rows, err := db.rowsAt(ctx, version)
 	if err != nil {
@@ -56,7 +56,7 @@ func (db *DB) RulesAt(ctx context.Context, version int64) ([]Rule, error) {
 	return convert(rows, ruleOf), nil
 }
 
-// rowsAt returns the mode of a version, and the rows of the rules that were there.
+// rowsAt returns the mode of a version, and the rows of its rules.
 func (db *DB) rowsAt(ctx context.Context, version int64) (headgate.Mode, []pgdb.RateLimitRule, error) {
 	then, err := db.Version(ctx, version)
 	if err != nil {
@@ -75,9 +75,9 @@ func (db *DB) rowsAt(ctx context.Context, version int64) (headgate.Mode, []pgdb.
 	return ModeOf(then.Mode), rows, nil
 }
 
-// AuditEntry is one change of one thing. Object is rule, override, exemption, mode, token or counter; Action insert, update, delete,
-// enable or disable. Rule is the name of the rule that it is about, "" if none, and Version the one that it has made of the rules,
-// 0 if none.
+// AuditEntry is one change of one object. Object is rule, override, exemption, mode, token or counter. Action is insert, update,
+// delete, enable or disable. Rule is the name of the rule that the object belongs to, "" if none. Version is the version of the rules
+// that the change has made, 0 if none.
 type AuditEntry struct {
 	ID        int64           `json:"id"`
 	Object    string          `json:"object"`
@@ -90,24 +90,25 @@ type AuditEntry struct {
 	CreatedAt time.Time       `json:"createdAt"`
 }
 
-// Audit is the last changes, newest first; of a rule and what belongs to it, or of all if it is "". A tenant sees its own.
+// Audit returns a page of the changes of a rule, its overrides and its exemptions, newest first, or of all changes if rule is "". If
+// tenant is not "", it returns only changes of that tenant.
 func (db *DB) Audit(ctx context.Context, rule, tenant string, page Page) ([]AuditEntry, error) {
 	id, err := db.ruleID(ctx, rule)
 	if err != nil {
 		return nil, err
 	}
-	params := pgdb.ListAuditParams{Before: before(page), Most: page.Most, Rule: id, Tenant: orNull(tenant)}
+	params := pgdb.ListAuditParams{Before: before(page), MaxRows: page.Limit, Rule: id, Tenant: orNull(tenant)}
 	rows, err := db.query().ListAudit(ctx, params)
 	return convert(rows, func(r pgdb.ListAuditRow) AuditEntry { return AuditEntry(r) }), db.explain(err)
 }
 
-// Record notes that somebody has changed a counter.
-func (db *DB) Record(ctx context.Context, who Who, rule, tenant string, what any) error {
+// Record adds the change of a counter to the audit.
+func (db *DB) Record(ctx context.Context, who Who, rule, tenant string, details any) error {
 	row, err := db.rowOf(ctx, rule)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(what)
+	text, err := json.Marshal(details)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (db *DB) Record(ctx context.Context, who Who, rule, tenant string, what any
 	})
 }
 
-// Node is what a node says of itself, and how long ago it has said so. Problem is why it does not run what is here; "" if it does.
+// Node is the last report of a node, and its age. Problem is why the node does not run the current state; "" if it does.
 type Node struct {
 	Name       string    `json:"node"`
 	Version    int64     `json:"version"`
@@ -129,13 +130,13 @@ type Node struct {
 	AgeSeconds float64   `json:"ageSeconds"`
 }
 
-// Nodes are all that have said something, by name.
+// Nodes returns the last reports of all nodes, by name.
 func (db *DB) Nodes(ctx context.Context) ([]Node, error) {
 	rows, err := db.query().ListNodes(ctx)
 	return convert(rows, func(r pgdb.ListNodesRow) Node { return Node(r) }), db.explain(err)
 }
 
-// Token is what is known of a token, which is not the token itself. Subject is whose usage a token with the role self shows:
+// Token is the stored part of a token, without the secret. Subject is the subject whose usage a token with the role self shows:
 // user=NAME or api_key=HASH.
 type Token struct {
 	ID        int64      `json:"tokenId,omitzero"`
@@ -149,7 +150,7 @@ type Token struct {
 	RevokedAt *time.Time `json:"revokedAt,omitempty"`
 }
 
-// AddToken lets in whoever has the token with this SHA-256.
+// AddToken stores a token with this SHA-256.
 func (db *DB) AddToken(ctx context.Context, who Who, t Token, sum [32]byte) (id int64, err error) {
 	err = db.change(ctx, who, func(q *pgdb.Queries) error {
 		id, err = q.AddToken(ctx, pgdb.AddTokenParams{
@@ -160,19 +161,19 @@ func (db *DB) AddToken(ctx context.Context, who Who, t Token, sum [32]byte) (id 
 	return id, err
 }
 
-// TokenOf is the token with this SHA-256, or ErrNotFound if there is none, or it has expired or was revoked.
+// TokenOf returns the token with this SHA-256. It returns ErrNotFound if the token does not exist, has expired or was revoked.
 func (db *DB) TokenOf(ctx context.Context, sum [32]byte) (Token, error) {
 	row, err := db.query().TokenBySum(ctx, sum[:])
 	return Token(row), db.explain(err)
 }
 
-// Tokens are all there ever were, in the order in which they were made.
+// Tokens returns a page of all tokens, including expired and revoked tokens, in the order of their creation.
 func (db *DB) Tokens(ctx context.Context, page Page) ([]Token, error) {
-	rows, err := db.query().ListTokens(ctx, pgdb.ListTokensParams{After: page.After, Most: page.Most})
+	rows, err := db.query().ListTokens(ctx, pgdb.ListTokensParams{After: page.After, MaxRows: page.Limit})
 	return convert(rows, func(r pgdb.ListTokensRow) Token { return Token(r) }), db.explain(err)
 }
 
-// RevokeToken lets nobody in by this token any more.
+// RevokeToken revokes a token.
 func (db *DB) RevokeToken(ctx context.Context, who Who, id int64) error {
 	return db.change(ctx, who, func(q *pgdb.Queries) error {
 		if n, err := q.RevokeToken(ctx, id); err != nil || n > 0 {

@@ -13,32 +13,32 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// Rule is a rule as the tables have it.
+// Rule is a stored rule.
 type Rule struct {
 	ID   int64  `json:"-"`
 	UUID string `json:"ruleId"`
-	// Flat is what the columns say of it; of a rule that says more than they can, only what they can.
+	// Flat has the columns. Parts of the rule that the columns cannot express are only in Document.
 	ruledoc.Flat
-	// Owner is the tenant that has made it; "" is us.
+	// Owner is the tenant that has made the rule; "" for operators.
 	Owner string `json:"owner,omitempty"`
-	// Document is the whole rule in JSON.
+	// Document is the complete rule in JSON.
 	Document json.RawMessage `json:"rule"`
-	// Revision changes with every change.
+	// Revision increases with every change.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
-	// Version is the one of all rules that a change has made; it is in answers to changes only.
+	// Version is the version of the rules that a change has made. It is set in responses to changes only.
 	Version int64 `json:"version,omitempty"`
 }
 
-// parsedRule is a row that was read, with the revision that it was read at.
+// parsedRule is the parsed rule of a row, and the row's seq.
 type parsedRule struct {
 	seq  int64
 	rule headgate.Rule
 	err  error
 }
 
-// parse reads a row, or remembers what it said.
+// parse parses a row. It caches the result until the row changes.
 func (db *DB) parse(row *pgdb.RateLimitRule) (headgate.Rule, error) {
 	db.mu.Lock()
 	known, ok := db.parsed[row.ID]
@@ -53,7 +53,7 @@ func (db *DB) parse(row *pgdb.RateLimitRule) (headgate.Rule, error) {
 	return rule, err
 }
 
-// parse reads a row: its document, which the columns must not contradict, or else the columns.
+// parse parses a row: its document, which the columns must match, or the columns if there is no document.
 func parse(row *pgdb.RateLimitRule) (headgate.Rule, error) {
 	if row.Document == nil {
 		flat := flatOf(row)
@@ -64,30 +64,30 @@ func parse(row *pgdb.RateLimitRule) (headgate.Rule, error) {
 		return rule, err
 	}
 	if rule.ID != row.Name {
-		return rule, fmt.Errorf("rule %q has a document of rule %q: they must be the same", row.Name, rule.ID)
+		return rule, fmt.Errorf("rule %q: the document is of rule %q: write the same id", row.Name, rule.ID)
 	}
 	flat := ruledoc.FlatOf(rule)
 	if want := columnsOf(&flat); !sameColumns(row, &want) {
-		return rule, fmt.Errorf("rule %q: its columns do not say what its document says: write both, or set the document to NULL so "+
-			"that the columns are all there is", row.Name)
+		return rule, fmt.Errorf("rule %q: columns and document differ: change both, or set the document to NULL to "+
+			"use the columns only", row.Name)
 	}
 	return rule, nil
 }
 
-// Definition is what a rule is to say.
+// Definition is a rule to be stored.
 type Definition struct {
 	Rule headgate.Rule
-	// Flat is what the columns are to say. Its algorithm is by the name that was used.
+	// Flat has the columns. Its algorithm has the name that the author used.
 	Flat     ruledoc.Flat
 	Document []byte
-	// Enabled is whether the rule is to be in force.
+	// Enabled is whether the rule is in force.
 	Enabled bool
-	// Owner is the tenant that makes it; "" is us. It never changes.
+	// Owner is the tenant that makes the rule; "" for operators. It never changes.
 	Owner string
 }
 
-// Define reads a rule: a document as rule files have it, in JSON or YAML, or the flat form, which has a name instead of an id. Errors
-// about what it says are of type ruledoc.Errors.
+// Define parses a rule: a document as in rule files, in JSON or YAML, or the flat form, which has a name instead of an id. If the rule
+// is invalid, the error is of type ruledoc.Errors.
 func Define(data []byte) (*Definition, error) {
 	if isFlat(data) {
 		flat, err := ruledoc.ParseFlat(data)
@@ -107,7 +107,7 @@ func Define(data []byte) (*Definition, error) {
 	return DefinitionOf(rule)
 }
 
-// DefinitionOf is the definition of a rule that was read elsewhere.
+// DefinitionOf returns the definition of a parsed rule, enabled and without owner.
 func DefinitionOf(rule headgate.Rule) (*Definition, error) {
 	return define(rule, ruledoc.FlatOf(rule), true)
 }
@@ -115,10 +115,10 @@ func DefinitionOf(rule headgate.Rule) (*Definition, error) {
 func define(rule headgate.Rule, flat ruledoc.Flat, enabled bool) (*Definition, error) {
 	document, err := ruledoc.EncodeRule(rule)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDenied, err)
+		return nil, fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	if rule.Priority > math.MaxInt32 {
-		return nil, fmt.Errorf("%w: a priority of %d is too large: write %d at the most", ErrDenied, rule.Priority, math.MaxInt32)
+		return nil, fmt.Errorf("%w: priority %d: must be at most %d", ErrRejected, rule.Priority, math.MaxInt32)
 	}
 	return &Definition{Rule: rule, Flat: flat, Document: document, Enabled: enabled}, nil
 }
@@ -128,7 +128,7 @@ func isFlat(data []byte) bool {
 	return json.Unmarshal(data, &keys) == nil && keys.ID == nil && keys.Name != nil
 }
 
-// row is the definition as a row.
+// row returns the definition as a row.
 func (d *Definition) row() pgdb.RateLimitRule {
 	document := string(d.Document)
 	row := columnsOf(&d.Flat)
@@ -136,7 +136,7 @@ func (d *Definition) row() pgdb.RateLimitRule {
 	return row
 }
 
-// definitionOf is the definition that a row was made of.
+// definitionOf returns the definition of a row.
 func (db *DB) definitionOf(row *pgdb.RateLimitRule) (*Definition, error) {
 	rule, err := parse(row)
 	if err != nil {
@@ -153,7 +153,7 @@ func (db *DB) definitionOf(row *pgdb.RateLimitRule) (*Definition, error) {
 	return d, nil
 }
 
-// columnsOf are the columns of a flat rule; empty is NULL.
+// columnsOf returns the columns of a flat rule. Empty values are NULL.
 func columnsOf(f *ruledoc.Flat) pgdb.RateLimitRule {
 	return pgdb.RateLimitRule{
 		Name: f.Name, Scope: f.Scope, TenantID: orNull(f.TenantID), HttpMethod: orNull(f.HTTPMethod),
@@ -162,7 +162,7 @@ func columnsOf(f *ruledoc.Flat) pgdb.RateLimitRule {
 	}
 }
 
-// flatOf are the columns of a row.
+// flatOf returns the columns of a row as a flat rule.
 func flatOf(row *pgdb.RateLimitRule) ruledoc.Flat {
 	return ruledoc.Flat{
 		Name: row.Name, Scope: row.Scope, TenantID: orZero(row.TenantID), HTTPMethod: orZero(row.HttpMethod),
@@ -188,7 +188,7 @@ func orZero[T any](v *T) T {
 	return *v
 }
 
-// ruleOf is a row for callers.
+// ruleOf returns the Rule of a row.
 func ruleOf(row pgdb.RateLimitRule) Rule {
 	r := Rule{
 		ID: row.ID, UUID: row.RuleUuid, Flat: flatOf(&row), Owner: row.Owner, Revision: row.Seq,
@@ -198,17 +198,17 @@ func ruleOf(row pgdb.RateLimitRule) Rule {
 	if row.Document != nil {
 		r.Document = json.RawMessage(*row.Document)
 	} else if rule, err := parse(&row); err == nil {
-		r.Document, _ = ruledoc.EncodeRule(rule) // it was made of columns
+		r.Document, _ = ruledoc.EncodeRule(rule) // a rule made of columns can always be encoded
 	}
 	return r
 }
 
-// Filter says which rules are wanted; nil is all.
+// Filter selects rules. A nil field selects all.
 type Filter = pgdb.ListRulesParams
 
-// Rules are those that fit, in the order in which they were made.
+// Rules returns a page of the rules that a filter selects, in the order of their creation.
 func (db *DB) Rules(ctx context.Context, filter Filter, page Page) ([]Rule, error) {
-	filter.After, filter.Most = page.After, page.Most
+	filter.After, filter.MaxRows = page.After, page.Limit
 	rows, err := db.query().ListRules(ctx, filter)
 	if err != nil {
 		return nil, db.explain(err)
@@ -216,7 +216,7 @@ func (db *DB) Rules(ctx context.Context, filter Filter, page Page) ([]Rule, erro
 	return convert(rows, ruleOf), nil
 }
 
-// Rule is the one with this name or UUID.
+// Rule returns the rule with this name or UUID.
 func (db *DB) Rule(ctx context.Context, name string) (Rule, error) {
 	row, err := db.rowOf(ctx, name)
 	if err != nil {

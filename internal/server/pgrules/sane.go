@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// probes is how many clients are tried, one a second.
+	// probes is how many clients are simulated, one per second.
 	probes = 100
-	// tooMany of them denied means that everybody would be.
-	tooMany = 95
+	// minDenied is how many of them must be denied for the rules to count as denying all clients.
+	minDenied = 95
 )
 
-// checkSane returns the compiled rules, or an error if they are valid one by one and still harmful: there are none, or they deny
-// all clients. Nobody can publish that, and nodes do not take it from a table that was written to by hand.
+// checkSane returns the compiled rules, or an error if each of them is valid but together they are harmful: there are none, or they
+// deny all clients. Such rules cannot be published, and nodes do not apply them if they were written to the table by hand.
 func checkSane(ctx context.Context, rules []headgate.Rule, mode headgate.Mode) (*headgate.RuleSet, error) {
 	if len(rules) == 0 {
-		return nil, fmt.Errorf("%w: no rule would be left: to let everything pass set the mode to off", ErrDenied)
+		return nil, fmt.Errorf("%w: no rule would remain: to allow all requests, set the mode to off", ErrRejected)
 	}
 	set, err := headgate.Compile(rules...)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDenied, err)
+		return nil, fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	set = set.WithMode(mode)
 	named, worst := simulateClients(ctx, set, true)
-	if named < tooMany {
+	if named < minDenied {
 		return set, nil
 	}
-	if anonymous, _ := simulateClients(ctx, set, false); anonymous < tooMany {
+	if anonymous, _ := simulateClients(ctx, set, false); anonymous < minDenied {
 		return set, nil
 	}
-	return nil, fmt.Errorf("%w: of %d clients that come once, one a second, %d would be denied, last by rule %q: these rules "+
-		"deny everybody", ErrDenied, probes, named, worst)
+	return nil, fmt.Errorf("%w: the rules would deny all clients: of %d simulated clients with one request each, one per second, %d "+
+		"would be denied, the last by rule %q: raise its limit", ErrRejected, probes, named, worst)
 }
 
-// simulateClients returns how many of some clients that send one request each are denied, and by which rule the last one was. They
-// have all attributes that rules look at, or only an address.
+// simulateClients returns how many of the simulated clients, with one request each, are denied, and the rule that denied the last.
+// If named is true, the clients have all attributes that rules use, otherwise only an address.
 func simulateClients(ctx context.Context, set *headgate.RuleSet, named bool) (denied int, by string) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	store := memstore.New(memstore.Options{Clock: func() time.Time { return now }})

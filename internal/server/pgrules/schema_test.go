@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// databases have the tables, one for each test that asks.
+// databases provides a migrated database for each test.
 var databases = testenv.SharedPostgres{Prepare: migrate}
 
 func TestMain(m *testing.M) { os.Exit(databases.Run(m)) }
@@ -31,14 +31,14 @@ func migrate(t testing.TB, server *testenv.Postgres) {
 	}
 }
 
-// newDB has the tables in a database of its own.
+// newDB returns a migrated database of its own.
 func newDB(t *testing.T) (*pgrules.DB, *testenv.Postgres) {
 	t.Helper()
 	server := databases.Database(t)
 	return open(t, server), server
 }
 
-// newServer has them on a server of its own, which may fail.
+// newServer returns a migrated database on a server of its own, which the test may stop.
 func newServer(t *testing.T) (*pgrules.DB, *testenv.Postgres) {
 	t.Helper()
 	server := testenv.StartPostgres(t)
@@ -56,7 +56,7 @@ func open(t *testing.T, server *testenv.Postgres) *pgrules.DB {
 	return db
 }
 
-// sql runs statements as one transaction, and is the error.
+// sql runs statements as one transaction.
 func sql(t *testing.T, server *testenv.Postgres, statements ...string) error {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), server.URL())
@@ -74,16 +74,16 @@ func sql(t *testing.T, server *testenv.Postgres, statements ...string) error {
 	})
 }
 
-// one is a value that a question has for an answer.
-func one[T any](t *testing.T, server *testenv.Postgres, question string) (value T) {
+// one returns the single value that a query returns.
+func one[T any](t *testing.T, server *testenv.Postgres, query string) (value T) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	if err := conn.QueryRow(t.Context(), question).Scan(&value); err != nil {
-		t.Fatalf("%s: %v", question, err)
+	if err := conn.QueryRow(t.Context(), query).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", query, err)
 	}
 	return value
 }
@@ -93,7 +93,7 @@ func TestMigrateFromAllNodes(t *testing.T) {
 	server := testenv.StartPostgres(t)
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	moved := 0
+	migrated := 0
 	for range 5 {
 		db := open(t, server)
 		all.Go(func() {
@@ -104,31 +104,31 @@ func TestMigrateFromAllNodes(t *testing.T) {
 				t.Errorf("from %d to %d: %v", from, to, err)
 			}
 			if from < to {
-				moved++
+				migrated++
 			}
 		})
 	}
 	all.Wait()
-	if moved != 1 {
-		t.Errorf("%d nodes have made the tables, want one", moved)
+	if migrated != 1 {
+		t.Errorf("%d nodes have migrated, want one", migrated)
 	}
 }
 
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	if _, err := pgrules.Open("postgres://ann:hunter2@[", ""); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("%v", err)
 	}
 	db := open(t, testenv.StartPostgres(t))
-	if _, _, _, err := db.Present(t.Context()); err == nil || !strings.Contains(err.Error(), "run headgate migrate") {
+	if _, _, _, err := db.CurrentState(t.Context()); err == nil || !strings.Contains(err.Error(), "run headgate migrate") {
 		t.Errorf("%v", err)
 	}
 }
 
 const flatRule = `INSERT INTO rate_limit_rules (name, scope, algorithm, max_requests, window_seconds) VALUES ('%s', 'global', 'token_bucket', 10, 60)`
 
-// What the tables themselves do for whoever writes to them by hand.
-func TestTablesKeepTheStory(t *testing.T) {
+// The tables keep versions and audit of statements that were written by hand.
+func TestTablesKeepHistory(t *testing.T) {
 	t.Parallel()
 	_, server := newDB(t)
 	must := func(statements ...string) {
@@ -137,7 +137,7 @@ func TestTablesKeepTheStory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	number := func(question string) int64 { t.Helper(); return one[int64](t, server, question) }
+	number := func(query string) int64 { t.Helper(); return one[int64](t, server, query) }
 	must("SET LOCAL headgate.actor = 'ann'", fmt.Sprintf(flatRule, "a"), fmt.Sprintf(flatRule, "b"))
 	if v := number("SELECT version FROM rate_limit_state"); v != 1 {
 		t.Errorf("version %d after one transaction", v)
@@ -148,30 +148,30 @@ func TestTablesKeepTheStory(t *testing.T) {
 	if v := number("SELECT version FROM rate_limit_state"); v != 4 {
 		t.Errorf("version %d after four", v)
 	}
-	story := one[string](t, server, `SELECT string_agg(object || ' ' || action || ' ' || version || ' ' || actor, ', ' ORDER BY id)
+	audit := one[string](t, server, `SELECT string_agg(object || ' ' || action || ' ' || version || ' ' || actor, ', ' ORDER BY id)
 		FROM rate_limit_rule_audit`)
-	if want := "rule insert 1 ann, rule insert 1 ann, rule update 2 sql:postgres, rule disable 3 sql:postgres, mode update 4 sql:postgres"; story != want {
-		t.Errorf("audit: %s\n  want: %s", story, want)
+	if want := "rule insert 1 ann, rule insert 1 ann, rule update 2 sql:postgres, rule disable 3 sql:postgres, mode update 4 sql:postgres"; audit != want {
+		t.Errorf("audit: %s\n  want: %s", audit, want)
 	}
 	if n := number("SELECT count(*) FROM rate_limit_rule_versions WHERE rule IS NULL AND version = 3"); n != 1 {
 		t.Errorf("%d rules left in version 3, want one", n)
 	}
-	// Exceptions stay as removed, so that nodes learn of it.
+	// Deleted exceptions stay, marked as removed, so that nodes read the removal.
 	must("INSERT INTO rate_limit_exemptions (rule_id, subject_type, subject_value) SELECT id, 'user', 'ann' FROM rate_limit_rules WHERE name = 'a'")
 	must("DELETE FROM rate_limit_exemptions")
 	if n := number("SELECT count(*) FROM rate_limit_exemptions WHERE removed_at IS NOT NULL AND seq = (SELECT seq FROM rate_limit_state)"); n != 1 {
 		t.Errorf("%d exemptions are marked as removed, want one", n)
 	}
 	if v := number("SELECT version FROM rate_limit_state"); v != 4 {
-		t.Errorf("version %d: exemptions are no rules", v)
+		t.Errorf("version %d: an exemption must not make a version", v)
 	}
 	for statement, want := range map[string]string{
-		"UPDATE rate_limit_rule_audit SET actor = 'nobody'":                                            "kept as it was written",
-		"DELETE FROM rate_limit_rule_audit":                                                            "kept as it was written",
-		"TRUNCATE rate_limit_rule_audit":                                                               "kept as it was written",
-		"UPDATE rate_limit_versions SET actor = 'nobody'":                                              "kept as it was written",
-		"DELETE FROM rate_limit_rule_versions":                                                         "kept as it was written",
-		"UPDATE rate_limit_rule_versions SET rule = '{}'":                                              "kept as it was written",
+		"UPDATE rate_limit_rule_audit SET actor = 'eve'":                                               "append-only",
+		"DELETE FROM rate_limit_rule_audit":                                                            "append-only",
+		"TRUNCATE rate_limit_rule_audit":                                                               "append-only",
+		"UPDATE rate_limit_versions SET actor = 'eve'":                                                 "append-only",
+		"DELETE FROM rate_limit_rule_versions":                                                         "append-only",
+		"UPDATE rate_limit_rule_versions SET rule = '{}'":                                              "append-only",
 		"DELETE FROM rate_limit_rules":                                                                 "SET enabled = false",
 		"UPDATE rate_limit_rules SET name = 'c' WHERE name = 'a'":                                      "keeps its name",
 		"UPDATE rate_limit_rules SET document = '{' WHERE name = 'a'":                                  "rate_limit_rules_document_is_object",
@@ -184,6 +184,6 @@ func TestTablesKeepTheStory(t *testing.T) {
 	}
 	must(`UPDATE rate_limit_rules SET document = '{"id": "a", "by": ["client"], "limit": "20/minute"}' WHERE name = 'a'`)
 	if err := sql(t, server, "UPDATE rate_limit_rules SET max_requests = 30 WHERE name = 'a'"); err == nil || !strings.Contains(err.Error(), "has a document") {
-		t.Errorf("a column was changed beside the document: %v", err)
+		t.Errorf("a column was changed without the document: %v", err)
 	}
 }

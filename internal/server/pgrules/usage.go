@@ -14,15 +14,15 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
 )
 
-// AddUsage adds to what subjects have used, all rows or none. Its error is meter.ErrNotWritten if it was certainly none. Of
-// rules that a tenant has made, what exceeds its quota of metered subjects goes to one row for all others.
+// AddUsage adds usage, all rows or none. Its error is meter.ErrNotWritten if certainly no row was written. For rules that a tenant
+// has made, usage by subjects above its quota of metered subjects is summed in one row for all other subjects.
 func (db *DB) AddUsage(ctx context.Context, rows []meter.Row) error {
 	written := make([]usageRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
 		written[i] = usageRow{usageKey{Day: r.Day, Rule: r.Rule, Subject: r.Subject.String()}, "", r.Units, r.Denied}
 		if r.Attributes != nil {
-			text, err := json.Marshal(r.Attributes) // its names are sorted
+			text, err := json.Marshal(r.Attributes) // names are sorted
 			if err != nil {
 				return err
 			}
@@ -44,37 +44,37 @@ func (db *DB) AddUsage(ctx context.Context, rows []meter.Row) error {
 			return err
 		})
 	}
-	var said *pgconn.PgError
+	var pgErr *pgconn.PgError
 	var unreachable *pgconn.ConnectError
-	// Of what ends a connection nobody knows whether it came before the commit.
-	if err != nil && (!committing || errors.As(err, &said) && said.Severity == "ERROR" || errors.As(err, &unreachable) || pgconn.SafeToRetry(err)) {
+	// After an error that ends the connection, it is unknown whether the commit was done.
+	if err != nil && (!committing || errors.As(err, &pgErr) && pgErr.Severity == "ERROR" || errors.As(err, &unreachable) || pgconn.SafeToRetry(err)) {
 		return fmt.Errorf("%w: %w", meter.ErrNotWritten, db.explain(err))
 	}
 	return db.explain(err)
 }
 
-// Usage is what a subject has used of a rule on a day.
+// Usage is the usage of a rule by a subject on one day.
 type Usage struct {
 	ID   int64  `json:"-"`
 	Day  string `json:"day"`
 	Rule string `json:"rule"`
-	// Subject is a hash, and Attributes what it was made of; nil where no node has told.
+	// Subject is the hash of Attributes, which are nil if no node has reported them.
 	Subject    string              `json:"-"`
 	Attributes headgate.Attributes `json:"subject,omitempty"`
 	Units      int64               `json:"units"`
 	Denied     int64               `json:"denied"`
 }
 
-// UsageFilter says which usage is wanted: from the first day to the last, 2026-03-06; of a rule, or of all if it is ""; of a subject, or
-// of all if it is nil.
+// UsageFilter selects usage: from the first to the last day, such as 2026-03-06, of a rule, or of all rules if it is "", and of a
+// subject, or of all subjects if it is nil.
 type UsageFilter struct {
 	First, Last, Rule string
 	Subject           headgate.Attributes
 }
 
-// Usage is what was used, a row for each day, rule and subject.
+// Usage returns a page of usage, a row for each day, rule and subject.
 func (db *DB) Usage(ctx context.Context, f UsageFilter, page Page) ([]Usage, error) {
-	params := pgdb.ListUsageParams{First: f.First, Last: f.Last, Rule: orNull(f.Rule), After: page.After, Most: page.Most}
+	params := pgdb.ListUsageParams{First: f.First, Last: f.Last, Rule: orNull(f.Rule), After: page.After, MaxRows: page.Limit}
 	if f.Subject != nil {
 		text, err := json.Marshal(f.Subject)
 		if err != nil {

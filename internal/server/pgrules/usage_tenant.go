@@ -9,14 +9,14 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules/pgdb"
 )
 
-// otherSubjects stands in a row of usage for all subjects of a tenant's rule that have none of their own on that day. What the
-// tenant has used is then still complete, and so is what it is charged for.
+// otherSubjects is the subject of the row that sums the usage of all subjects of a tenant's rule without a row of their own on that
+// day. The usage that the tenant is billed for stays complete.
 const otherSubjects = "others"
 
-// usageKey is what there is one row of usage for.
+// usageKey is the unique key of a row of usage.
 type usageKey = pgdb.KnownUsageRow
 
-// usageRow is a row of usage that is to be added. Attributes are in JSON; "" if they are not known.
+// usageRow is a row of usage to be added. Attributes are in JSON; "" if unknown.
 type usageRow struct {
 	usageKey
 	Attributes string `json:"attributes"`
@@ -24,10 +24,10 @@ type usageRow struct {
 	Denied     int64  `json:"denied"`
 }
 
-// tenantDay is what the quota of metered subjects is for.
+// tenantDay is the key of the quota of metered subjects.
 type tenantDay struct{ tenant, day string }
 
-// ownersOf returns the tenants that have made rules of which there is usage, by rule. Rules of operators are left out.
+// ownersOf returns the tenants that own the rules of usage rows, by rule. Rules of operators are left out.
 func (db *DB) ownersOf(ctx context.Context, rows []usageRow) (map[string]string, error) {
 	names := map[string]bool{}
 	for i := range rows {
@@ -44,8 +44,8 @@ func (db *DB) ownersOf(ctx context.Context, rows []usageRow) (map[string]string,
 	return owners, nil
 }
 
-// addTenantUsage adds usage of which some is of rules that tenants have made. Until the transaction ends no other node adds
-// usage of these tenants, so that the number of their subjects is exact.
+// addTenantUsage adds usage that includes rules of tenants. It locks out other nodes that add usage of these tenants until the
+// transaction ends, so that the number of their subjects is exact.
 func (db *DB) addTenantUsage(ctx context.Context, q *pgdb.Queries, rows []usageRow, owners map[string]string) error {
 	tenants := slices.Compact(slices.Sorted(maps.Values(owners)))
 	if err := q.LockUsage(ctx, tenants); err != nil {
@@ -79,7 +79,7 @@ func (db *DB) addTenantUsage(ctx context.Context, q *pgdb.Queries, rows []usageR
 	return addUsage(ctx, q, foldUsage(rows, owners, known, left))
 }
 
-// knownUsage returns which rows of tenants' rules are there.
+// knownUsage returns the keys of the rows of tenants' rules that are stored already.
 func knownUsage(ctx context.Context, q *pgdb.Queries, rows []usageRow, owners map[string]string) (map[usageKey]bool, error) {
 	text, err := json.Marshal(slices.DeleteFunc(slices.Clone(rows), func(r usageRow) bool { return owners[r.Rule] == "" }))
 	if err != nil {
@@ -93,10 +93,10 @@ func knownUsage(ctx context.Context, q *pgdb.Queries, rows []usageRow, owners ma
 	return known, err
 }
 
-// foldUsage adds up what exceeds how many subjects tenants have left.
+// foldUsage sums the usage of subjects above the number that their tenants have left.
 func foldUsage(rows []usageRow, owners map[string]string, known map[usageKey]bool, left map[tenantDay]int64) []usageRow {
 	folded := make([]usageRow, 0, len(rows))
-	others := map[usageKey]int{} // where they are in folded
+	others := map[usageKey]int{} // indexes in folded
 	for _, r := range rows {
 		tenant := owners[r.Rule]
 		if tenant == "" || known[r.usageKey] {
@@ -109,9 +109,9 @@ func foldUsage(rows []usageRow, owners map[string]string, known map[usageKey]boo
 			continue
 		}
 		r.Subject = otherSubjects
-		at, there := others[r.usageKey]
-		if !there {
-			text, _ := json.Marshal(map[string]string{"tenant": tenant}) // texts can always be written
+		at, exists := others[r.usageKey]
+		if !exists {
+			text, _ := json.Marshal(map[string]string{"tenant": tenant}) // strings can always be encoded
 			others[r.usageKey], at = len(folded), len(folded)
 			folded = append(folded, usageRow{usageKey: r.usageKey, Attributes: string(text)})
 		}

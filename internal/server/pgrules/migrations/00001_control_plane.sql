@@ -1,7 +1,7 @@
 -- +goose Up
 
 -- +goose StatementBegin
--- Whether a text is a JSON object. A cast fails for what is not JSON, and with an error that does not name the constraint.
+-- Returns whether a text is a JSON object. A cast of invalid JSON would fail with an error that does not name the constraint.
 CREATE FUNCTION rate_limit_is_object(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN json_typeof(value::json) = 'object';
@@ -11,7 +11,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Whether a text is a subject: a JSON object of one or more texts, an API key among them only as its hash.
+-- Returns whether a text is a subject: a JSON object of one or more strings, with an API key only as its hash.
 CREATE FUNCTION rate_limit_is_subject(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN (SELECT coalesce(bool_and(json_typeof(e.value) = 'string' AND
@@ -23,7 +23,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Whether a text is a network, like 10.0.0.0/8 or 2001:db8::/32.
+-- Returns whether a text is a network, such as 10.0.0.0/8 or 2001:db8::/32.
 CREATE FUNCTION rate_limit_is_network(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN value::cidr IS NOT NULL;
@@ -32,34 +32,34 @@ EXCEPTION WHEN data_exception THEN
 END $$;
 -- +goose StatementEnd
 
--- What the tables are at: one row. Whoever changes anything holds it until the end of the transaction, so that changes are
--- committed in the order of their seq, and nobody who has read up to one misses another.
+-- The current state: one row. Every change locks it until the end of its transaction, so that changes are committed in the order of
+-- their seq, and a reader that has read up to a seq misses no change before it.
 CREATE TABLE rate_limit_state (
     one        boolean PRIMARY KEY DEFAULT true CHECK (one),
-    format     integer NOT NULL DEFAULT 1 CHECK (format > 0), -- of documents, subjects and limits in these tables
-    version    bigint  NOT NULL DEFAULT 0 CHECK (version >= 0), -- of the rules
-    seq        bigint  NOT NULL DEFAULT 0 CHECK (seq >= 0), -- of any change
-    purged     bigint  NOT NULL DEFAULT 0 CHECK (purged >= 0), -- rows that were removed up to this seq are gone
+    format     integer NOT NULL DEFAULT 1 CHECK (format > 0), -- format of documents, subjects and limits in these tables
+    version    bigint  NOT NULL DEFAULT 0 CHECK (version >= 0), -- version of the rules
+    seq        bigint  NOT NULL DEFAULT 0 CHECK (seq >= 0), -- number of the last change of any kind
+    purged     bigint  NOT NULL DEFAULT 0 CHECK (purged >= 0), -- removed rows up to this seq were deleted
     mode       text    NOT NULL DEFAULT 'enforce' CHECK (mode IN ('enforce', 'shadow', 'off')),
     changed_by xid8 -- the transaction that made the version
 );
 INSERT INTO rate_limit_state DEFAULT VALUES;
 
--- One row for each statement that changed something. A node that has read up to a seq finds its mark here, or else the
--- database has another past than the node knows.
+-- One row for each statement that changed something. If a node does not find the mark of the seq that it has read here, the
+-- database has a different history, as after a restore.
 CREATE TABLE rate_limit_changes (
     seq        bigint      PRIMARY KEY,
     mark       uuid        NOT NULL DEFAULT gen_random_uuid(),
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
--- What a node could not use is kept out as far as a constraint can tell: every node would reject all rules for one row.
+-- The constraints reject rows that nodes could not use, as far as a constraint can: one invalid row makes every node reject all rules.
 CREATE TABLE rate_limit_rules (
     id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     rule_uuid      uuid        NOT NULL DEFAULT gen_random_uuid() UNIQUE,
     name           text        NOT NULL UNIQUE,
     scope          text        NOT NULL CHECK (scope IN ('global', 'tenant', 'endpoint')),
-    tenant_id      text        CHECK (tenant_id <> ''), -- NULL: all tenants; and so on
+    tenant_id      text        CHECK (tenant_id <> ''), -- NULL: all tenants; likewise for the next columns
     http_method    text        CHECK (http_method <> ''),
     path_pattern   text        CHECK (path_pattern <> ''),
     tier           text        CHECK (tier <> ''),
@@ -71,13 +71,13 @@ CREATE TABLE rate_limit_rules (
     burst_capacity bigint      CHECK (burst_capacity BETWEEN 0 AND 1000000000),
     priority       integer     NOT NULL DEFAULT 0 CHECK (priority >= 0),
     enabled        boolean     NOT NULL DEFAULT true,
-    document       text, -- NULL: the columns are all there is
-    owner          text        NOT NULL DEFAULT '', -- the tenant that may change it; '' is us
+    document       text, -- NULL: the rule is defined by the columns only
+    owner          text        NOT NULL DEFAULT '', -- the tenant that may change it; '' for operators
     seq            bigint      NOT NULL DEFAULT 0,
     created_at     timestamptz NOT NULL DEFAULT now(),
     updated_at     timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT rate_limit_rules_name_valid CHECK (name ~ '^[A-Za-z0-9_.:/-]{1,128}$'
-        AND name !~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'), -- rule_uuid is the other name of a rule
+        AND name !~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'), -- since rules are also found by rule_uuid
     CONSTRAINT rate_limit_rules_document_is_object CHECK (rate_limit_is_object(document)),
     CONSTRAINT rate_limit_rules_document_has_name
         CHECK (NOT rate_limit_is_object(document) OR coalesce(document::json ->> 'id', '') = name),
@@ -86,10 +86,10 @@ CREATE TABLE rate_limit_rules (
     CONSTRAINT rate_limit_rules_burst_of_token_bucket
         CHECK (document IS NOT NULL OR coalesce(burst_capacity, 0) <= 0 OR coalesce(algorithm, 'token_bucket') = 'token_bucket'),
     CONSTRAINT rate_limit_rules_rate_countable CHECK (document IS NOT NULL OR CASE
-        WHEN coalesce(window_seconds NOT BETWEEN 0.001 AND 31622400 OR max_requests < 1, true) THEN true -- others say so
+        WHEN coalesce(window_seconds NOT BETWEEN 0.001 AND 31622400 OR max_requests < 1, true) THEN true -- rejected by other constraints
         WHEN algorithm IN ('sliding_log', 'sliding_window_log') THEN max_requests <= 10000
         WHEN coalesce(algorithm, 'token_bucket') IN ('token_bucket', 'leaky_bucket') THEN max_requests <= window_seconds * 1000000000
-            AND coalesce(burst_capacity, 0) * window_seconds <= max_requests * 316224000.0 -- it is full again within 3660 days
+            AND coalesce(burst_capacity, 0) * window_seconds <= max_requests * 316224000.0 -- the bucket refills within 3660 days
         ELSE true END)
 );
 CREATE INDEX ON rate_limit_rules (seq);
@@ -133,7 +133,7 @@ CREATE TABLE rate_limit_overrides (
 CREATE INDEX ON rate_limit_overrides (seq);
 CREATE INDEX rate_limit_overrides_tenant_idx ON rate_limit_overrides ((subject::json ->> 'tenant'));
 
--- Versions of the rules, and what each has changed: all of a rule's row, or NULL where it is no longer in force.
+-- Versions of the rules, and the rules that each version has changed: the row of a rule, or NULL if it is no longer in force.
 CREATE TABLE rate_limit_versions (
     version    bigint      PRIMARY KEY CHECK (version > 0),
     mode       text        NOT NULL CHECK (mode IN ('enforce', 'shadow', 'off')),
@@ -151,12 +151,12 @@ CREATE INDEX ON rate_limit_rule_versions (version);
 
 CREATE TABLE rate_limit_rule_audit (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    rule_id    bigint, -- NULL where it is about all rules, or about none
+    rule_id    bigint, -- NULL if it concerns all rules or none
     object     text        NOT NULL CHECK (object IN ('rule', 'override', 'exemption', 'mode', 'token', 'counter')),
     action     text        NOT NULL CHECK (action IN ('insert', 'update', 'delete', 'enable', 'disable')),
     old_row    jsonb,
     new_row    jsonb,
-    version    bigint, -- of the rules, if it has changed them
+    version    bigint, -- version of the rules, if the change made one
     tenant     text        NOT NULL DEFAULT '',
     actor      text        NOT NULL,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -164,8 +164,8 @@ CREATE TABLE rate_limit_rule_audit (
 CREATE INDEX ON rate_limit_rule_audit (rule_id, id);
 CREATE INDEX ON rate_limit_rule_audit (tenant, id);
 
--- How much the editors of tenants have changed lately: each change moves the time on by its share of a day, and none may take it
--- beyond a day from now.
+-- The recent changes of tenants' editors, as a leaky bucket: each change moves drained_at forward by its share of a day, to at most
+-- one day from now.
 CREATE TABLE rate_limit_tenant_changes (
     tenant     text        PRIMARY KEY CHECK (tenant <> ''),
     drained_at timestamptz NOT NULL
@@ -174,10 +174,10 @@ CREATE TABLE rate_limit_tenant_changes (
 CREATE TABLE rate_limit_tokens (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name       text        NOT NULL CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$'),
-    sum        bytea       NOT NULL UNIQUE CHECK (length(sum) = 32), -- SHA-256 of the token, which is stored nowhere
+    sum        bytea       NOT NULL UNIQUE CHECK (length(sum) = 32), -- SHA-256 of the token; the token itself is not stored
     role       text        NOT NULL CHECK (role IN ('self', 'viewer', 'editor', 'admin')),
     tenant     text        NOT NULL DEFAULT '',
-    subject    text        NOT NULL DEFAULT '' -- whose usage a token with the role self shows
+    subject    text        NOT NULL DEFAULT '' -- the subject whose usage a token with the role self shows
         CONSTRAINT rate_limit_tokens_subject_of_self CHECK (subject = ''
             OR role = 'self' AND length(subject) <= 1024 AND subject ~ '^(user=.|api_key=sha256:[A-Za-z0-9_-]{22}$)'),
     created_by text        NOT NULL DEFAULT '',
@@ -186,7 +186,7 @@ CREATE TABLE rate_limit_tokens (
     revoked_at timestamptz
 );
 
--- What each node runs, as it says itself.
+-- The state that each node runs, as reported by the node.
 CREATE TABLE rate_limit_nodes (
     node       text        PRIMARY KEY,
     version    bigint      NOT NULL,
@@ -196,13 +196,13 @@ CREATE TABLE rate_limit_nodes (
     seen_at    timestamptz NOT NULL DEFAULT now()
 );
 
--- Usage for billing. A row is added to by many nodes, each unit at most once.
+-- Usage for billing. Many nodes add to a row, each unit at most once.
 CREATE TABLE usage_daily (
     id         bigint NOT NULL GENERATED ALWAYS AS IDENTITY UNIQUE,
     day        date   NOT NULL, -- UTC
     rule       text   NOT NULL CHECK (rule <> ''),
-    subject    text   NOT NULL CHECK (subject <> ''), -- the hash that counters go by
-    attributes text   CHECK (rate_limit_is_object(attributes)), -- what the subject is, as in overrides; NULL until a node knows
+    subject    text   NOT NULL CHECK (subject <> ''), -- the hash that identifies counters
+    attributes text   CHECK (rate_limit_is_object(attributes)), -- attributes of the subject, as in overrides; NULL if unknown
     units      bigint NOT NULL DEFAULT 0,
     denied    bigint NOT NULL DEFAULT 0 CHECK (denied >= 0),
     PRIMARY KEY (day, rule, subject)
@@ -210,13 +210,13 @@ CREATE TABLE usage_daily (
 CREATE INDEX ON usage_daily (attributes, day);
 
 -- +goose StatementBegin
--- Who makes a change: what the program says in headgate.actor, else the user of the session.
+-- Returns the author of a change: headgate.actor if the program has set it, otherwise the session user.
 CREATE FUNCTION rate_limit_actor() RETURNS text LANGUAGE sql STABLE AS
 $$ SELECT coalesce(nullif(current_setting('headgate.actor', true), ''), 'sql:' || session_user) $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Before each statement that changes something: the next seq, which the rows of the statement get.
+-- Runs before each statement that changes something: takes the next seq, which the rows of the statement get.
 CREATE FUNCTION rate_limit_begin() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     next bigint;
@@ -233,8 +233,8 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- The version that this transaction makes, the first time a new one: above all that nodes have seen, also if the database
--- has been put back to an earlier state.
+-- Returns the version that this transaction makes. The first call makes it: higher than all versions that nodes have reported, even if
+-- the database was restored to an earlier state.
 CREATE FUNCTION rate_limit_next_version() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     made bigint;
@@ -262,15 +262,15 @@ BEGIN
     END IF;
     IF TG_OP = 'UPDATE' THEN
         IF (NEW.id, NEW.rule_uuid, NEW.name, NEW.created_at) IS DISTINCT FROM (OLD.id, OLD.rule_uuid, OLD.name, OLD.created_at) THEN
-            RAISE EXCEPTION 'rule % keeps its name and id, which its counters go by: disable it, and insert another', OLD.name;
+            RAISE EXCEPTION 'rule % keeps its name and id, which identify its counters: disable it and insert another', OLD.name;
         END IF;
         IF NEW.document = OLD.document AND
             (NEW.scope, NEW.tenant_id, NEW.http_method, NEW.path_pattern, NEW.tier, NEW.algorithm, NEW.max_requests,
              NEW.window_seconds, NEW.burst_capacity, NEW.priority) IS DISTINCT FROM
             (OLD.scope, OLD.tenant_id, OLD.http_method, OLD.path_pattern, OLD.tier, OLD.algorithm, OLD.max_requests,
              OLD.window_seconds, OLD.burst_capacity, OLD.priority) THEN
-            RAISE EXCEPTION 'rule % has a document, which says what the columns say: change it too, or set it to NULL so that '
-                'the columns are all there is', OLD.name;
+            RAISE EXCEPTION 'rule % has a document, which must match the columns: change it too, or set it to NULL to use '
+                'the columns only', OLD.name;
         END IF;
     END IF;
     NEW.seq := current_setting('headgate.seq')::bigint;
@@ -280,8 +280,8 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- The audit and the history are written row by row. By statement, the rows before and after would have to be joined, and the
--- plan of that join is cached: one made for few rows is quadratic for many, and all writers wait for it.
+-- The audit and the history are written row by row. A statement trigger would have to join the rows before and after, and the plan of
+-- that join is cached: a plan made for few rows is quadratic for many, and all writers wait for it.
 CREATE FUNCTION rate_limit_rules_after() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     made   bigint := rate_limit_next_version();
@@ -301,7 +301,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Rows of overrides and exemptions. What is deleted stays as removed until nodes have seen it; purging is for the program.
+-- Rows of overrides and exemptions. Deleted rows stay, marked as removed, until nodes have read them; the program purges them.
 CREATE FUNCTION rate_limit_exceptions_row() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'DELETE' THEN
@@ -320,13 +320,13 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Whose an exception is: that of the rule's owner, else that of the tenant in its subject.
+-- Returns the tenant of an exception: the owner of its rule, otherwise the tenant in its subject.
 CREATE FUNCTION rate_limit_exception_tenant(rule bigint, subject text) RETURNS text LANGUAGE sql STABLE AS
 $$ SELECT coalesce((SELECT nullif(r.owner, '') FROM rate_limit_rules r WHERE r.id = rule), subject::json ->> 'tenant', '') $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- The audit of new overrides or exemptions, as one statement for all of an import. TG_ARGV[0] is the word for what the table has.
+-- Audits new overrides or exemptions, with one statement for a whole import. TG_ARGV[0] is the object's name in the audit.
 CREATE FUNCTION rate_limit_exceptions_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO rate_limit_rule_audit (rule_id, object, action, new_row, tenant, actor)
@@ -337,7 +337,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- That of changed ones, row by row as for rules.
+-- Audits changed overrides or exemptions, row by row as for rules.
 CREATE FUNCTION rate_limit_exceptions_updated() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO rate_limit_rule_audit (rule_id, object, action, old_row, new_row, tenant, actor)
@@ -374,7 +374,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- What is written stays as it was written. A version is open until its transaction ends.
+-- Rejects changes of history and audit. A version can be changed until its transaction ends.
 CREATE FUNCTION rate_limit_keep() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND TG_TABLE_NAME <> 'rate_limit_rule_audit' THEN
@@ -382,7 +382,7 @@ BEGIN
             RETURN NEW;
         END IF;
     END IF;
-    RAISE EXCEPTION '% is kept as it was written: % is not allowed', TG_TABLE_NAME, TG_OP;
+    RAISE EXCEPTION '% is append-only: % is not allowed', TG_TABLE_NAME, TG_OP;
 END $$;
 -- +goose StatementEnd
 

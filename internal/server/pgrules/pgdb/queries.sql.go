@@ -148,6 +148,15 @@ func (q *Queries) CountUsage(ctx context.Context, arg CountUsageParams) ([]Count
 	return items, nil
 }
 
+const enablePurge = `-- name: EnablePurge :exec
+SELECT set_config('headgate.purge', 'on', true)
+`
+
+func (q *Queries) EnablePurge(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, enablePurge)
+	return err
+}
+
 const endExemptions = `-- name: EndExemptions :exec
 UPDATE rate_limit_exemptions SET removed_at = now() WHERE expires_at < $1 AND removed_at IS NULL
 `
@@ -233,10 +242,10 @@ ORDER BY a.id DESC LIMIT $4
 `
 
 type ListAuditParams struct {
-	Before int64   `json:"before"`
-	Rule   *int64  `json:"rule"`
-	Tenant *string `json:"tenant"`
-	Most   int32   `json:"most"`
+	Before  int64   `json:"before"`
+	Rule    *int64  `json:"rule"`
+	Tenant  *string `json:"tenant"`
+	MaxRows int32   `json:"max_rows"`
 }
 
 type ListAuditRow struct {
@@ -256,7 +265,7 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ListAud
 		arg.Before,
 		arg.Rule,
 		arg.Tenant,
-		arg.Most,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -297,10 +306,10 @@ ORDER BY e.id LIMIT $4
 `
 
 type ListExemptionsParams struct {
-	After  int64   `json:"after"`
-	Rule   *int64  `json:"rule"`
-	Tenant *string `json:"tenant"`
-	Most   int32   `json:"most"`
+	After   int64   `json:"after"`
+	Rule    *int64  `json:"rule"`
+	Tenant  *string `json:"tenant"`
+	MaxRows int32   `json:"max_rows"`
 }
 
 type ListExemptionsRow struct {
@@ -319,7 +328,7 @@ func (q *Queries) ListExemptions(ctx context.Context, arg ListExemptionsParams) 
 		arg.After,
 		arg.Rule,
 		arg.Tenant,
-		arg.Most,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -402,7 +411,7 @@ type ListOverridesParams struct {
 	After   int64   `json:"after"`
 	Rule    *int64  `json:"rule"`
 	Subject *string `json:"subject"`
-	Most    int32   `json:"most"`
+	MaxRows int32   `json:"max_rows"`
 }
 
 type ListOverridesRow struct {
@@ -426,7 +435,7 @@ func (q *Queries) ListOverrides(ctx context.Context, arg ListOverridesParams) ([
 		arg.After,
 		arg.Rule,
 		arg.Subject,
-		arg.Most,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -475,7 +484,7 @@ type ListRulesParams struct {
 	Scope   *string `json:"scope"`
 	Tenant  *string `json:"tenant"`
 	Owner   *string `json:"owner"`
-	Most    int32   `json:"most"`
+	MaxRows int32   `json:"max_rows"`
 }
 
 func (q *Queries) ListRules(ctx context.Context, arg ListRulesParams) ([]RateLimitRule, error) {
@@ -485,7 +494,7 @@ func (q *Queries) ListRules(ctx context.Context, arg ListRulesParams) ([]RateLim
 		arg.Scope,
 		arg.Tenant,
 		arg.Owner,
-		arg.Most,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -527,7 +536,7 @@ func (q *Queries) ListRules(ctx context.Context, arg ListRulesParams) ([]RateLim
 
 const listTenantOverrides = `-- name: ListTenantOverrides :many
 SELECT o.id, o.rule_id, o.limit_name, o.subject, o.limit_text, o.reason, o.expires_at, o.created_by, o.created_at, o.updated_at, o.removed_at, o.seq, r.name AS rule FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
-WHERE o.id = ANY (ARRAY( -- an array, since a join with all overrides may look cheaper than it is
+WHERE o.id = ANY (ARRAY( -- an array, since the planner may underestimate the cost of a join with all overrides
     SELECT x.id FROM rate_limit_overrides x JOIN rate_limit_rules y ON y.id = x.rule_id WHERE y.owner = $1::text
     UNION SELECT x.id FROM rate_limit_overrides x WHERE x.subject::json ->> 'tenant' = $1::text))
   AND o.id > $2 AND o.removed_at IS NULL
@@ -541,7 +550,7 @@ type ListTenantOverridesParams struct {
 	After   int64   `json:"after"`
 	Rule    *int64  `json:"rule"`
 	Subject *string `json:"subject"`
-	Most    int32   `json:"most"`
+	MaxRows int32   `json:"max_rows"`
 }
 
 type ListTenantOverridesRow struct {
@@ -566,7 +575,7 @@ func (q *Queries) ListTenantOverrides(ctx context.Context, arg ListTenantOverrid
 		arg.After,
 		arg.Rule,
 		arg.Subject,
-		arg.Most,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -606,8 +615,8 @@ WHERE id > $1 ORDER BY id LIMIT $2
 `
 
 type ListTokensParams struct {
-	After int64 `json:"after"`
-	Most  int32 `json:"most"`
+	After   int64 `json:"after"`
+	MaxRows int32 `json:"max_rows"`
 }
 
 type ListTokensRow struct {
@@ -623,7 +632,7 @@ type ListTokensRow struct {
 }
 
 func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListTokensRow, error) {
-	rows, err := q.db.Query(ctx, listTokens, arg.After, arg.Most)
+	rows, err := q.db.Query(ctx, listTokens, arg.After, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -666,7 +675,7 @@ type ListUsageParams struct {
 	Last       string  `json:"last"`
 	Rule       *string `json:"rule"`
 	Attributes *string `json:"attributes"`
-	Most       int32   `json:"most"`
+	MaxRows    int32   `json:"max_rows"`
 }
 
 type ListUsageRow struct {
@@ -686,7 +695,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]ListUsa
 		arg.Last,
 		arg.Rule,
 		arg.Attributes,
-		arg.Most,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -721,8 +730,8 @@ FROM rate_limit_versions v WHERE v.version < $1 ORDER BY v.version DESC LIMIT $2
 `
 
 type ListVersionsParams struct {
-	Before int64 `json:"before"`
-	Most   int32 `json:"most"`
+	Before  int64 `json:"before"`
+	MaxRows int32 `json:"max_rows"`
 }
 
 type ListVersionsRow struct {
@@ -735,7 +744,7 @@ type ListVersionsRow struct {
 }
 
 func (q *Queries) ListVersions(ctx context.Context, arg ListVersionsParams) ([]ListVersionsRow, error) {
-	rows, err := q.db.Query(ctx, listVersions, arg.Before, arg.Most)
+	rows, err := q.db.Query(ctx, listVersions, arg.Before, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -880,15 +889,6 @@ DELETE FROM rate_limit_nodes WHERE seen_at < $1
 
 func (q *Queries) PurgeNodes(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, purgeNodes, before)
-	return err
-}
-
-const purgeOn = `-- name: PurgeOn :exec
-SELECT set_config('headgate.purge', 'on', true)
-`
-
-func (q *Queries) PurgeOn(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, purgeOn)
 	return err
 }
 
@@ -1102,17 +1102,17 @@ func (q *Queries) RulesSince(ctx context.Context, seq int64) ([]RateLimitRule, e
 	return items, nil
 }
 
-const sayWho = `-- name: SayWho :exec
+const setActor = `-- name: SetActor :exec
 SELECT set_config('headgate.actor', $1::text, true), set_config('headgate.comment', $2::text, true)
 `
 
-type SayWhoParams struct {
+type SetActorParams struct {
 	Actor   string `json:"actor"`
 	Comment string `json:"comment"`
 }
 
-func (q *Queries) SayWho(ctx context.Context, arg SayWhoParams) error {
-	_, err := q.db.Exec(ctx, sayWho, arg.Actor, arg.Comment)
+func (q *Queries) SetActor(ctx context.Context, arg SetActorParams) error {
+	_, err := q.db.Exec(ctx, setActor, arg.Actor, arg.Comment)
 	return err
 }
 
