@@ -68,8 +68,8 @@ Exit code: 0 nobody was denied; 1 somebody was, or not all servers could tell; 2
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.rule, "rule", "", "only by this `RULE`")
-	flags.DurationVar(&o.since, "since", adminapi.UsualSince, "`HOW LONG` to look back, like 90s or 2h")
-	flags.IntVar(&o.count, "count", adminapi.UsualDenials, "`N` entries at most, the newest")
+	flags.DurationVar(&o.since, "since", adminapi.DefaultSince, "`HOW LONG` to look back, like 90s or 2h")
+	flags.IntVar(&o.count, "count", adminapi.DefaultDenials, "`N` entries at most, the newest")
 	return cmd
 }
 
@@ -78,8 +78,8 @@ func (o *denialsOptions) query(r *denialsReport, args []string) (url.Values, err
 	switch {
 	case o.since < time.Second:
 		return nil, fmt.Errorf("--since %s: write how long to look back, like 90s or 2h", o.since)
-	case o.count < 1 || o.count > adminapi.MostDenials:
-		return nil, fmt.Errorf("--count %d: write 1 to %d", o.count, adminapi.MostDenials)
+	case o.count < 1 || o.count > adminapi.MaxDenials:
+		return nil, fmt.Errorf("--count %d: write 1 to %d", o.count, adminapi.MaxDenials)
 	}
 	q := url.Values{"since": {strconv.Itoa(int(o.since.Seconds()))}, "limit": {strconv.Itoa(o.count)}}
 	if o.rule != "" {

@@ -138,7 +138,7 @@ func TestExplainServerSame(t *testing.T) {
 	}
 	redis.Kill()
 	o := start(t, "explain", "--server", server.URL, "--token-file", token, "/")
-	if o.code != 2 || !strings.HasPrefix(o.errors, "headgate: "+server.URL+": "+address+" did not answer: ") {
+	if o.code != 2 || !strings.HasPrefix(o.errors, "headgate: "+server.URL+": "+address+": ") {
 		t.Errorf("%+v", o)
 	}
 }

@@ -233,7 +233,7 @@ func TestOperateExceptions(t *testing.T) {
 		t.Errorf("a token in PostgreSQL: %+v", got)
 	}
 	args = append([]string{"exempt", "rm", "1"}, args[2:]...)
-	if got := start(t, args...); got.code != 2 || !strings.Contains(got.errors, "takes the role editor, and bob has the role viewer") {
+	if got := start(t, args...); got.code != 2 || !strings.Contains(got.errors, "requires the role editor, and bob has the role viewer") {
 		t.Errorf("a viewer: %+v", got)
 	}
 	o.do(0, "ID NAME ROLE TENANT BY UNTIL\n1 bob viewer all ann TIME\n", "token", "list")

@@ -40,7 +40,7 @@ func TestTokenCreateRights(t *testing.T) {
 		if here := start(t, "token", "create", "ann", flag); here != o {
 			t.Errorf("%s: %+v", flag, here)
 		}
-		if o.code != 2 || !strings.Contains(o.errors, "after the name comes a role") {
+		if o.code != 2 || !strings.Contains(o.errors, "after the name write a role") {
 			t.Errorf("%s: %+v", flag, o)
 		}
 	}

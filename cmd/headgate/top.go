@@ -85,7 +85,7 @@ Exit code: 0 all servers have answered; 1 some have not, and are missing; 2 the 
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.rule, "rule", "", "only of this `RULE`")
-	flags.DurationVar(&o.window, "window", adminapi.UsualWindow, "`HOW LONG` to look back, 1m to 10m")
+	flags.DurationVar(&o.window, "window", adminapi.DefaultWindow, "`HOW LONG` to look back, 1m to 10m")
 	flags.StringVar(&o.order, "sort", byDenied, "`ORDER`: denied, rule or subject for who is denied, near for who is near a limit")
 	flags.IntVar(&o.count, "count", offenders.UsualRows, "`N` subjects at most")
 	flags.BoolVar(&o.once, "once", false, "print it once, also on a terminal")

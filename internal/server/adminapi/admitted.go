@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// mostAdmitted bounds what tokens take of memory. A token that is forgotten waits its turn again, once.
-const mostAdmitted = 1_000
+// maxAdmitted limits the memory for tokens. An evicted token has to wait for the lock once again.
+const maxAdmitted = 1_000
 
-// admitted are tokens that were right when they were last looked up, by their hash. Only those that cannot be guessed are among
-// them. The zero value is ready for use.
+// admitted is a set of tokens, by their hash, that were valid at their last lookup. It has only tokens that cannot be guessed. The
+// zero value is ready for use.
 type admitted struct {
 	mu   sync.Mutex
 	sums map[[sha256.Size]byte]struct{}
@@ -38,7 +38,7 @@ func (a *admitted) add(token string) {
 		a.sums = map[[sha256.Size]byte]struct{}{}
 	}
 	for other := range a.sums {
-		if len(a.sums) < mostAdmitted {
+		if len(a.sums) < maxAdmitted {
 			break
 		}
 		delete(a.sums, other)
@@ -52,8 +52,8 @@ func (a *admitted) remove(token string) {
 	delete(a.sums, sha256.Sum256([]byte(token)))
 }
 
-// unguessable reports whether a token has the form of one that headgate token create makes, which is 256 random bits, or of one
-// that is signed with a key of as many. Whoever sends such tokens at any rate finds none.
+// unguessable reports whether a token has the form of a token made by headgate token create, which has 256 random bits, or of a
+// signed token with a signature of as many bits. Such tokens cannot be guessed at any rate.
 func unguessable(token string) bool {
 	secret, ours := strings.CutPrefix(token, tokenPrefix)
 	if !ours {

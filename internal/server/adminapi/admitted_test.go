@@ -24,7 +24,7 @@ func TestUnguessable(t *testing.T) {
 	}
 }
 
-// Tokens are remembered up to a bound, and never those that can be guessed.
+// The set of admitted tokens is bounded, and never has guessable tokens.
 func TestAdmitted(t *testing.T) {
 	t.Parallel()
 	var a admitted
@@ -34,15 +34,15 @@ func TestAdmitted(t *testing.T) {
 	}
 	a.add("hunter2")
 	if a.has("hunter2") || len(a.sums) != 0 {
-		t.Error("a token that can be guessed is remembered")
+		t.Error("a guessable token was added")
 	}
-	for i := range 3 * mostAdmitted {
-		if a.add(token(i)); !a.has(token(i)) || len(a.sums) > mostAdmitted {
-			t.Fatalf("%d: %v, %d remembered", i, a.has(token(i)), len(a.sums))
+	for i := range 3 * maxAdmitted {
+		if a.add(token(i)); !a.has(token(i)) || len(a.sums) > maxAdmitted {
+			t.Fatalf("%d: %v, %d tokens", i, a.has(token(i)), len(a.sums))
 		}
 	}
-	last := token(3*mostAdmitted - 1)
+	last := token(3*maxAdmitted - 1)
 	if a.remove(last); a.has(last) {
-		t.Error("a token that was taken back is remembered")
+		t.Error("a removed token is still in the set")
 	}
 }

@@ -1,9 +1,8 @@
-// Package adminapi is the operators' API over HTTP: it explains why a request would be denied by the server that is
-// asked, with that server's rules and counters, and changes rules, overrides and exemptions where those are in
-// PostgreSQL.
+// Package adminapi is the HTTP API for operators. It explains why this server would deny a request, with the server's
+// own rules and counters, and changes rules, overrides and exemptions if they are in PostgreSQL.
 //
-// It knows who has which token, what callers may do by their role and tenant, and the JSON of questions and answers,
-// which openapi.yaml describes. It opens no listener. What can be stored is for package pgrules.
+// It knows tokens, what callers may do by their role and tenant, and the JSON of requests and responses, which
+// openapi.yaml describes. It opens no listener. Package pgrules checks and stores changes.
 package adminapi
 
 import (
@@ -21,38 +20,38 @@ import (
 )
 
 const (
-	// storeTimeout and databaseTimeout are shorter than those who ask wait, so that they are told who is away.
+	// storeTimeout and databaseTimeout are shorter than clients' timeouts, so that clients learn what is unavailable.
 	storeTimeout    = 3 * time.Second
 	databaseTimeout = 20 * time.Second
 )
 
-// Options of the API.
+// Options configure the API.
 type Options struct {
-	// Tokens are of those who may ask; nil means that nobody may.
+	// Tokens identifies callers by their token; nil rejects all.
 	Tokens Authority
-	// Open lets everybody in as an admin, without a token: to try it, where nobody else can connect.
+	// Open admits all callers as admin without a token. It is for trying Headgate out, on a loopback address.
 	Open bool
-	// DB has the rules; nil if they are in files, and cannot be changed here.
+	// DB has the rules; nil if they are in files and cannot be changed here.
 	DB *pgrules.DB
-	// Key is where a subject is in Redis; nil without Redis.
+	// Key returns the key of a subject in Redis; nil without Redis.
 	Key func(headgate.Subject) string
-	// Redis is its address without password; "" without Redis.
+	// Redis is the address of Redis without the password; "" without Redis.
 	Redis string
-	// RulesFrom are the files and directories that the rules are from.
+	// RulesFrom are the files and directories of the rules.
 	RulesFrom []string
-	// Normalize rewrites attributes as the servers read them; nil means that they are taken as they are.
+	// Normalize rewrites attributes as the data plane does; nil leaves them unchanged.
 	Normalize func(headgate.Attributes) error
-	// Top and Denials ask all nodes what they have seen of their decisions; nil means that nobody looks.
+	// Top and Denials query all nodes for the activity that they have observed; nil if this server does not observe its decisions.
 	Top     func(context.Context, offenders.Query) (offenders.Answer, fanout.Coverage, error)
 	Denials func(context.Context, denials.Query) (denials.Answer, fanout.Coverage, error)
-	// ShowSubjects is what the config says of their answers: hash or clear.
+	// ShowSubjects is how their results show subjects, from the config: hash or clear.
 	ShowSubjects string
-	// Log is told of wrong tokens, at most every 10 seconds for each address, and at level debug of who asked. nil means
-	// slog.Default().
+	// Log receives a warning about wrong tokens, at most every 10 seconds for each address, and all calls at level debug. nil
+	// means slog.Default().
 	Log *slog.Logger
 }
 
-// New makes the API of a limiter.
+// New returns the API of a limiter.
 func New(limiter *headgate.Limiter, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -69,34 +68,34 @@ type api struct {
 	Options
 	limiter *headgate.Limiter
 	guard   *Guard
-	// crossOrigin knows what browsers send for pages of other sites.
+	// crossOrigin detects requests that browsers send for pages of other sites.
 	crossOrigin http.CrossOriginProtection
 
 	routes []route
 	mux    http.ServeMux
-	// profiling is held while a profile is taken.
+	// profiling is locked while a profile is taken.
 	profiling sync.Mutex
 }
 
-// ServeHTTP tells those without a token nothing, not even what there is.
+// ServeHTTP serves a call. Without a valid token the response does not even reveal which paths exist.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	if denial := a.checkBrowser(r); denial != nil {
-		denial.write(w)
+	if rejection := a.checkBrowser(r); rejection != nil {
+		rejection.write(w)
 		return
 	}
-	by := Caller{Name: "everybody", Role: Admin}
+	by := Caller{Name: "anonymous", Role: Admin}
 	if !a.Open {
-		var denial *problem
-		if by, denial = a.guard.admit(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); denial != nil {
-			denial.write(w)
+		var rejection *problem
+		if by, rejection = a.guard.admit(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr); rejection != nil {
+			rejection.write(w)
 			return
 		}
 	}
-	if denial := a.guard.pace(r.Context(), by); denial != nil {
-		denial.write(w)
+	if rejection := a.guard.throttle(r.Context(), by); rejection != nil {
+		rejection.write(w)
 		return
 	}
-	a.Log.DebugContext(r.Context(), "admin API asked", "caller", by.Name, "method", r.Method, "path", r.URL.Path)
+	a.Log.DebugContext(r.Context(), "admin API called", "caller", by.Name, "method", r.Method, "path", r.URL.Path)
 	a.dispatch(w, r, by)
 }

@@ -38,7 +38,7 @@ func newLimiter(t *testing.T, store headgate.Store) *headgate.Limiter {
 // writeTokens makes a token for each name, and a file with their lines.
 func writeTokens(t testing.TB, names ...string) (file string, tokens []string) {
 	t.Helper()
-	text := "# who may ask\n\n"
+	text := "# tokens\n\n"
 	for _, name := range names {
 		token, line, err := adminapi.NewToken(name)
 		if err != nil {
@@ -58,7 +58,7 @@ func writeFile(t testing.TB, file, text string) {
 	}
 }
 
-// newAPI is with counters in memory.
+// newAPI returns an API with counters in memory.
 func newAPI(t *testing.T, tokens adminapi.Authority, log *slog.Logger) http.Handler {
 	t.Helper()
 	return adminapi.New(newLimiter(t, memstore.New(memstore.Options{})), adminapi.Options{Tokens: tokens, Log: log})
@@ -84,12 +84,12 @@ func withToken(r *http.Request, token string) *http.Request {
 
 func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	r.Host = "localhost" // not example.com, as package httptest has it
+	r.Host = "localhost" // not example.com, the default of package httptest
 	h.ServeHTTP(w, r)
 	return w
 }
 
-// decode takes the body for all of a report, and for nothing else.
+// decode decodes the body as a report, without unknown fields.
 func decode(t *testing.T, w *httptest.ResponseRecorder) *explain.Report {
 	t.Helper()
 	decoder := json.NewDecoder(w.Body)
@@ -177,23 +177,23 @@ func TestExplainRedis(t *testing.T) {
 	if r.Allowed || *r.RetryAfter <= 0 || r.Redis != address || r.Limits[0].Rule != "login" || r.Limits[0].Used != 2 {
 		t.Errorf("%+v", r)
 	}
-	if there := server.Must(t, "EXISTS", r.Limits[0].Key); there != int64(1) {
+	if exists := server.Must(t, "EXISTS", r.Limits[0].Key); exists != int64(1) {
 		t.Errorf("no counter at %s", r.Limits[0].Key)
 	}
 	server.Kill()
 	w := serve(h, post(question))
 	detail := checkProblem(t, w, http.StatusServiceUnavailable)
-	if !strings.HasPrefix(detail, address+" did not answer: redisstore: store unavailable: ") {
+	if !strings.HasPrefix(detail, address+": redisstore: store unavailable: ") {
 		t.Error(detail)
 	}
 }
 
-// away is a store that does not answer.
-type away struct{}
+// unavailableStore is a store that always fails.
+type unavailableStore struct{}
 
-func (away) Shard(headgate.Subject) int { return 0 }
+func (unavailableStore) Shard(headgate.Subject) int { return 0 }
 
-func (away) Take(ctx context.Context, _ []headgate.Charge, results []headgate.Result) error {
+func (unavailableStore) Take(ctx context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	err := errors.Join(headgate.ErrUnavailable, ctx.Err())
 	for i := range results {
 		results[i].Err = err
@@ -201,7 +201,7 @@ func (away) Take(ctx context.Context, _ []headgate.Charge, results []headgate.Re
 	return err
 }
 
-// checkProblem returns the detail.
+// checkProblem checks the status of a problem and returns its detail.
 func checkProblem(t *testing.T, w *httptest.ResponseRecorder, status int) string {
 	t.Helper()
 	var p struct {
@@ -217,26 +217,26 @@ func checkProblem(t *testing.T, w *httptest.ResponseRecorder, status int) string
 
 func TestProblems(t *testing.T) {
 	t.Parallel()
-	const example = `; send {"attributes": {"method": "POST", "path": "/login", "ip": "192.0.2.1"}, ` +
+	const example = `: send {"attributes": {"method": "POST", "path": "/login", "ip": "192.0.2.1"}, ` +
 		`"cost": 1, "all": false}`
-	h := adminapi.New(newLimiter(t, away{}), adminapi.Options{Open: true, Log: discard})
+	h := adminapi.New(newLimiter(t, unavailableStore{}), adminapi.Options{Open: true, Log: discard})
 	for _, c := range []struct {
 		request *http.Request
 		status  int
 		detail  string
 	}{
-		{post(question), 503, "the store did not answer: store unavailable"},
-		{post(""), 400, "the body is no question: EOF" + example},
-		{post(`{"attribute": {}}`), 400, `the body is no question: json: unknown field "attribute"` + example},
-		{post(`{} {}`), 400, "the body is no question: there is something after it" + example},
-		{post("null"), 400, "the body is no question: it is null" + example},
-		{post("{\"attributes\": {\"user\": \"\xff\"}}"), 400, "the body is no question: it is not UTF-8" + example},
+		{post(question), 503, "the store: store unavailable"},
+		{post(""), 400, "invalid body: EOF" + example},
+		{post(`{"attribute": {}}`), 400, `invalid body: json: unknown field "attribute"` + example},
+		{post(`{} {}`), 400, "invalid body: unexpected data after the JSON value" + example},
+		{post("null"), 400, "invalid body: null" + example},
+		{post("{\"attributes\": {\"user\": \"\xff\"}}"), 400, "invalid body: not UTF-8" + example},
 		{post(`{"cost": -1}`), 400, "cost is -1: send 1 to 1000000000, or leave it out for 1"},
 		{post(`{"attributes": {"": "x"}}`), 400, "an attribute's name has 0 bytes: send 1 to 256"},
-		{post(`{"attributes": {"x": "` + strings.Repeat("x", 64<<10) + `"}}`), 413, "the body is larger than 65536 bytes"},
-		{httptest.NewRequest(http.MethodGet, "/v1/explain", http.NoBody), 405, "/v1/explain takes POST"},
-		{httptest.NewRequest(http.MethodPost, "/v1/explain/x", http.NoBody), 404, "there is no such path; GET /v1/openapi.yaml says what there is"},
-		{httptest.NewRequest(http.MethodGet, "/", http.NoBody), 404, "there is no such path; GET /v1/openapi.yaml says what there is"},
+		{post(`{"attributes": {"x": "` + strings.Repeat("x", 64<<10) + `"}}`), 413, "body: larger than 65536 bytes"},
+		{httptest.NewRequest(http.MethodGet, "/v1/explain", http.NoBody), 405, "method GET not allowed: /v1/explain accepts POST"},
+		{httptest.NewRequest(http.MethodPost, "/v1/explain/x", http.NoBody), 404, "path not found: GET /v1/openapi.yaml describes all paths"},
+		{httptest.NewRequest(http.MethodGet, "/", http.NoBody), 404, "path not found: GET /v1/openapi.yaml describes all paths"},
 	} {
 		w := serve(h, c.request)
 		if detail := checkProblem(t, w, c.status); detail != c.detail {
@@ -248,10 +248,10 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestBodyIsBounded sees that a body without an end is not read to it.
+// TestBodyIsBounded checks that an endless body is rejected.
 func TestBodyIsBounded(t *testing.T) {
 	t.Parallel()
-	h := adminapi.New(newLimiter(t, away{}), adminapi.Options{Open: true, Log: discard})
+	h := adminapi.New(newLimiter(t, unavailableStore{}), adminapi.Options{Open: true, Log: discard})
 	body := io.MultiReader(strings.NewReader(`{"attributes": {"x": "`), spaces{})
 	r := httptest.NewRequest(http.MethodPost, adminapi.ExplainPath, body)
 	checkProblem(t, serve(h, r), http.StatusRequestEntityTooLarge)

@@ -12,29 +12,30 @@ import (
 
 const (
 	maxBody = 64 << 10
-	// maxBulk is for many rules or overrides at once.
+	// maxBulk limits bodies with many rules or overrides.
 	maxBulk = 16 << 20
-	// maxObjects is far above what a body of useful objects has. Decoded, an empty one takes a hundred times its size.
+	// maxObjects limits the objects and lists of a body, far above any useful body. A decoded empty object takes a hundred times
+	// its size.
 	maxObjects = 200_000
 )
 
-func (c *call) readBody(most int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, most))
+func (c *call) readBody(limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, limit))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit))
+		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body: larger than %d bytes", large.Limit))
 	case err != nil:
-		return nil, badRequest("the body cannot be read: %s", err)
+		return nil, badRequest("body: read failed: %s", err)
 	}
 	if n := bytes.Count(body, []byte("{")) + bytes.Count(body, []byte("[")); n > maxObjects {
 		return nil, newProblem(http.StatusRequestEntityTooLarge,
-			fmt.Sprintf("the body has %d objects and lists, of at most %d: send less at once", n, maxObjects))
+			fmt.Sprintf("body: %d objects and lists, at most %d allowed: send fewer at once", n, maxObjects))
 	}
 	return body, nil
 }
 
-// parse denies what package json would make something else of: the answer would be to another question.
+// parse decodes a body strictly. It rejects bodies that package json would accept with another meaning.
 func parse[T any](body []byte) (none T, err error) {
 	var value *T
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -43,12 +44,12 @@ func parse[T any](body []byte) (none T, err error) {
 	_, more := decoder.Token()
 	switch {
 	case !utf8.Valid(body):
-		err = errors.New("it is not UTF-8")
+		err = errors.New("not UTF-8")
 	case err != nil:
 	case !errors.Is(more, io.EOF):
-		err = errors.New("there is something after it")
+		err = errors.New("unexpected data after the JSON value")
 	case value == nil:
-		err = errors.New("it is null")
+		err = errors.New("null")
 	}
 	if err != nil {
 		return none, err
@@ -56,7 +57,7 @@ func parse[T any](body []byte) (none T, err error) {
 	return *value, nil
 }
 
-// read is the body of a request; example shows what to send.
+// read returns the decoded body of a request. The error contains the example.
 func read[T any](c *call, example string) (none T, _ error) {
 	body, err := c.readBody(maxBody)
 	if err != nil {
@@ -68,7 +69,7 @@ func read[T any](c *call, example string) (none T, _ error) {
 func parseLike[T any](body []byte, example string) (T, error) {
 	value, err := parse[T](body)
 	if err != nil {
-		err = badRequest("the body cannot be used: %s; send %s", err, example)
+		err = badRequest("invalid body: %s: send %s", err, example)
 	}
 	return value, err
 }

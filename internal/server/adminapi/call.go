@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	usualPage   = 100
-	largestPage = 500
+	defaultPage = 100
+	maxPage     = 500
 )
 
-// call is a request to an endpoint, by a caller who may use it.
+// call is a request to an endpoint, by a caller that may use it.
 type call struct {
 	*http.Request
 	w  http.ResponseWriter
 	by Caller
 }
 
-// created is the answer of an endpoint that has made something, and where that is.
+// created is the result of an endpoint that has created an object, with the object's location.
 type created struct {
 	at    string
 	value any
 }
 
-// written is the answer of an endpoint that has written it by itself.
+// written is the result of an endpoint that has written the response itself.
 type written struct{}
 
-// answer writes what an endpoint answers with: nil is nothing.
-func (c *call) answer(value any) {
+// respond writes the result of an endpoint. nil is an empty response.
+func (c *call) respond(value any) {
 	switch v := value.(type) {
 	case nil:
 		c.w.WriteHeader(http.StatusNoContent)
@@ -47,27 +47,27 @@ func (c *call) answer(value any) {
 	}
 }
 
-// list answers with the part of a list that a call asks for, and the cursor of the next part if there is one. find is asked for one
-// more than is wanted, and gets the filters, which are the only other parameters that there may be.
+// list returns the page of a list that a call requests, with the cursor of the next page, if any. find gets the filters and a page with
+// one item more than requested. Parameters other than the filters are rejected.
 func list[T any](
 	c *call, name string, id func(*T) int64, filters []string, find func(url.Values, pgrules.Page) ([]T, error),
 ) (any, error) {
 	q := c.URL.Query()
-	if err := onlyKnown(q, append(filters, "limit", "cursor")...); err != nil {
+	if err := rejectUnknown(q, append(filters, "limit", "cursor")...); err != nil {
 		return nil, err
 	}
-	most, err := readNumber(q, "limit", usualPage, 1, largestPage)
+	limit, err := readNumber(q, "limit", defaultPage, 1, maxPage)
 	if err != nil {
 		return nil, err
 	}
-	page := pgrules.Page{Limit: int32(most) + 1}
+	page := pgrules.Page{Limit: int32(limit) + 1}
 	if text := q.Get("cursor"); text != "" {
 		number, err := base64.RawURLEncoding.DecodeString(text)
 		if err == nil {
 			page.After, err = strconv.ParseInt(string(number), 10, 64)
 		}
 		if err != nil {
-			return nil, badRequest("the cursor is none: send what was in next, with the same filters")
+			return nil, badRequest("invalid cursor: send the next of the previous page, with the same filters")
 		}
 	}
 	all, err := find(q, page)
@@ -75,43 +75,43 @@ func list[T any](
 		return nil, err
 	}
 	body := map[string]any{}
-	if len(all) > most {
-		all = all[:most]
-		body["next"] = base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, id(&all[most-1]), 10))
+	if len(all) > limit {
+		all = all[:limit]
+		body["next"] = base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, id(&all[limit-1]), 10))
 	}
 	body[name] = append([]T{}, all...) // never null
 	return body, nil
 }
 
-// onlyKnown denies parameters that nobody looks at: a misspelt filter would show everything.
-func onlyKnown(q url.Values, names ...string) error {
+// rejectUnknown rejects unknown parameters, since a misspelt filter would list everything.
+func rejectUnknown(q url.Values, names ...string) error {
 	for name := range q {
 		if !slices.Contains(names, name) {
-			return badRequest("there is no parameter %q; there are %s", name, strings.Join(names, ", "))
+			return badRequest("unknown parameter %q: known are %s", name, strings.Join(names, ", "))
 		}
 	}
 	return nil
 }
 
-// readNumber reads a parameter that is a number within bounds.
-func readNumber(q url.Values, name string, usual, least, most int) (int, error) {
+// readNumber reads a numeric parameter between two bounds.
+func readNumber(q url.Values, name string, fallback, lowest, highest int) (int, error) {
 	text := q.Get(name)
 	if text == "" {
-		return usual, nil
+		return fallback, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, badRequest("%s is %q: send %d to %d", name, text, least, most)
+	if err != nil || n < lowest || n > highest {
+		return 0, badRequest("%s %q: must be %d to %d", name, text, lowest, highest)
 	}
 	return n, nil
 }
 
-// readPairs reads a parameter that is NAME=VALUE, each time that it is there; nil if it is not.
+// readPairs reads all values of a parameter of the form NAME=VALUE. It returns nil if there are none.
 func readPairs(q url.Values, name string) (pairs headgate.Attributes, err error) {
 	for _, pair := range q[name] {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" || value == "" {
-			return nil, badRequest("%s is %q: send NAME=VALUE, and %s again for each attribute", name, pair, name)
+			return nil, badRequest("%s %q: send NAME=VALUE, and repeat %s for each attribute", name, pair, name)
 		}
 		if pairs == nil {
 			pairs = headgate.Attributes{}
@@ -121,11 +121,11 @@ func readPairs(q url.Values, name string) (pairs headgate.Attributes, err error)
 	return pairs, nil
 }
 
-// pathNumber is a number in the path.
+// pathNumber returns a number in the path.
 func (c *call) pathNumber(name string) (int64, error) {
 	n, err := strconv.ParseInt(c.PathValue(name), 10, 64)
 	if err != nil {
-		return 0, notFound("there is no %q: it is a number", c.PathValue(name))
+		return 0, notFound("%s %q: not found: must be a number", name, c.PathValue(name))
 	}
 	return n, nil
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// Role is what a caller may do. The empty one may do nothing, and neither may any that is not known.
+// Role is what a caller may do. An empty or unknown role may do nothing.
 type Role string
 
-// A role may do all that those before it may: Self asks for its own usage, Viewer looks, Editor changes rules and what goes with
-// them, Admin changes who may. CallerRole is apart: services and gateways with it use the data plane, and nothing of this API.
+// Each role includes the roles before it. Self reads its own usage, Viewer reads everything, Editor changes rules, overrides,
+// exemptions and counters, and Admin manages tokens. CallerRole is different: services and gateways with it use the data plane, and
+// nothing of this API.
 const (
 	CallerRole Role = "caller"
 	Self       Role = "self"
@@ -27,25 +28,26 @@ const (
 
 var roles = []Role{CallerRole, Self, Viewer, Editor, Admin}
 
-// atLeast is false for everybody if the least role is not known: it was forgotten somewhere.
-func (r Role) atLeast(least Role) bool {
-	needed := slices.Index(roles, least)
+// atLeast reports whether a role includes another. It returns false if the other role is unknown, so that a forgotten role admits no
+// caller.
+func (r Role) atLeast(other Role) bool {
+	needed := slices.Index(roles, other)
 	return needed >= 0 && slices.Index(roles, r) >= needed
 }
 
-// Caller is who is asking.
+// Caller identifies the client of a call.
 type Caller struct {
-	// Name is for logs and the audit.
+	// Name is used in logs and the audit.
 	Name string
 	Role Role
-	// Tenant, if there is one, is all that the caller sees and changes.
+	// Tenant, if not "", is the only tenant whose data the caller can read and change.
 	Tenant string
-	// Subject is whose usage a caller with the role Self sees: user=NAME, or api_key= and the hash of a key. It is "" for those with
-	// other roles, and for the user of the caller's name.
+	// Subject is the subject whose usage a caller with the role Self can read: user=NAME, or api_key= and the hash of a key. It is ""
+	// for other roles, and for the user with the caller's name.
 	Subject string
 }
 
-// subject returns the attributes that the caller's own requests are counted by, as far as its token says.
+// subject returns the attributes that the caller's own requests are counted by, as far as its token determines them.
 func (c Caller) subject() headgate.Attributes {
 	attributes := headgate.Attributes{}
 	if c.Tenant != "" {
@@ -59,79 +61,78 @@ func (c Caller) subject() headgate.Attributes {
 	return attributes
 }
 
-// checkSubject says what is wrong with the Subject of a caller.
+// checkSubject checks the Subject of a caller.
 func checkSubject(role Role, subject string) error {
 	name, value, _ := strings.Cut(subject, "=")
 	switch {
 	case subject == "":
 		return nil
 	case role != Self:
-		return fmt.Errorf("%s= goes with the role self, which sees its own usage and nothing else, not with %s", name, role)
+		return fmt.Errorf("%s=: only valid with the role self, not with %s", name, role)
 	case name != "user" && name != "api_key" || value == "":
-		return errors.New("the subject is user=NAME, or api_key= and the hash of the key")
+		return errors.New("invalid subject: write user=NAME, or api_key= and the hash of the key")
 	case name == "api_key" && !headgate.IsKeyHash(value):
-		return errors.New("api_key= wants the hash of the key, sha256: and 22 characters, so that the key itself is stored nowhere")
+		return errors.New("api_key=: not a hash: write sha256: and 22 characters, so that the key itself is not stored")
 	}
 	return nil
 }
 
-// who is the caller as the database notes it, and bound to the caller's tenant and its quotas.
+// who returns the caller as the author of a change, bound to the quotas of its tenant.
 func (c Caller) who(comment string) pgrules.Who {
 	return pgrules.Who{Name: c.Name, Comment: comment, Tenant: c.Tenant}
 }
 
-// owns says whether a caller may see and change what is a tenant's; "" is ours.
+// owns reports whether a caller may read and change data of a tenant; "" is data of operators.
 func (c Caller) owns(tenant string) bool { return c.Tenant == "" || c.Tenant == tenant }
 
-// Authority knows whose tokens are.
+// Authority identifies callers by their token.
 type Authority interface {
-	// Caller says whose a token is. It fails if the token is nobody's, or if that cannot be told now. No error may show
-	// anything of the token.
+	// Caller returns the caller that a token belongs to. It fails if the token is invalid or the lookup fails. Errors must not
+	// contain any part of the token.
 	Caller(ctx context.Context, token string) (Caller, error)
 }
 
-// deniedError is why a token is nobody's, in words for whoever sent it.
-type deniedError string
+// tokenError is why a token is invalid, as a message for the caller.
+type tokenError string
 
-func (e deniedError) Error() string { return string(e) }
+func (e tokenError) Error() string { return string(e) }
 
-const errUnknown = deniedError("the token is not known; headgate token create NAME makes one, and the line of the file " +
+const errUnknownToken = tokenError("unknown token: headgate token create NAME makes a token, and its line for the file " +
 	"that admin.tokens_file names")
 
-// Authorities are asked in their order. One that cannot tell keeps no other from telling.
+// Authorities look a token up in their order. If the lookup of one fails, the others are still tried.
 type Authorities []Authority
 
-// Caller is what the first who knows the token says.
+// Caller returns the caller from the first authority that knows the token.
 func (all Authorities) Caller(ctx context.Context, token string) (Caller, error) {
 	var failure error
-	denial := errUnknown
+	invalid := errUnknownToken
 	for _, authority := range all {
 		caller, err := authority.Caller(ctx, token)
-		var denied deniedError
+		var reason tokenError
 		switch {
 		case err == nil:
 			return caller, nil
-		case !errors.As(err, &denied):
+		case !errors.As(err, &reason):
 			failure = err
-		case denied != errUnknown:
-			denial = denied
+		case reason != errUnknownToken:
+			invalid = reason
 		}
 	}
 	if failure != nil {
 		return Caller{}, failure
 	}
-	return Caller{}, denial
+	return Caller{}, invalid
 }
 
-// Lookup is an Authority that finds the owner of a token by its SHA-256, wherever tokens are kept; false if it is
-// nobody's.
+// Lookup is an Authority that finds the caller of a token by its SHA-256. It returns false if the token is unknown.
 type Lookup func(ctx context.Context, sum [sha256.Size]byte) (Caller, bool, error)
 
-// Caller looks the token up.
+// Caller looks up the token.
 func (find Lookup) Caller(ctx context.Context, token string) (Caller, error) {
 	caller, ok, err := find(ctx, sha256.Sum256([]byte(token)))
 	if err == nil && !ok {
-		err = errUnknown
+		err = errUnknownToken
 	}
 	return caller, err
 }

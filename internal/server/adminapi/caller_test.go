@@ -42,32 +42,32 @@ func newIssuer(t testing.TB) issuer {
 	return issuer{key, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})}
 }
 
-// claims are those of an editor of acme, but for what is given; nil leaves one out.
-func claims(but jwt.MapClaims) jwt.MapClaims {
+// claims returns the claims of an editor of acme, with some of them replaced. nil removes a claim.
+func claims(changed jwt.MapClaims) jwt.MapClaims {
 	all := jwt.MapClaims{
 		"iss": "https://id.example", "aud": "headgate", "exp": time.Now().Add(time.Hour).Unix(), "sub": "ann",
 		"role": "editor", "org": jwt.MapClaims{"id": "acme"},
 	}
-	maps.Copy(all, but)
+	maps.Copy(all, changed)
 	maps.DeleteFunc(all, func(_ string, value any) bool { return value == nil })
 	return all
 }
 
-func (i issuer) sign(t testing.TB, but jwt.MapClaims) string {
+func (i issuer) sign(t testing.TB, changed jwt.MapClaims) string {
 	t.Helper()
-	return signed(t, jwt.SigningMethodEdDSA, i.key, but)
+	return signed(t, jwt.SigningMethodEdDSA, i.key, changed)
 }
 
-func signed(t testing.TB, method jwt.SigningMethod, key any, but jwt.MapClaims) string {
+func signed(t testing.TB, method jwt.SigningMethod, key any, changed jwt.MapClaims) string {
 	t.Helper()
-	token, err := jwt.NewWithClaims(method, claims(but)).SignedString(key)
+	token, err := jwt.NewWithClaims(method, claims(changed)).SignedString(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token
 }
 
-// authority believes the issuer.
+// authority returns an authority that trusts the issuer.
 func (i issuer) authority(t testing.TB) adminapi.JWT {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key.pem")
@@ -82,7 +82,7 @@ func (i issuer) authority(t testing.TB) adminapi.JWT {
 	return adminapi.JWT{Tokens: tokens, Role: "role", Tenant: "org.id", Name: "sub"}
 }
 
-const notBelieved = "the token is not believed: "
+const invalidToken = "invalid token: "
 
 func TestJWT(t *testing.T) {
 	t.Parallel()
@@ -92,10 +92,10 @@ func TestJWT(t *testing.T) {
 	org := func(id any) jwt.MapClaims { return jwt.MapClaims{"org": jwt.MapClaims{"id": id}} }
 	foreign := jwt.MapClaims{"iss": "https://other.example"}
 	const (
-		notOurs  = notBelieved + "not signed by a known key"
-		noName   = notBelieved + "its claim sub must be the caller's name"
-		noRole   = notBelieved + "its claim role must be self, viewer, editor or admin"
-		noTenant = notBelieved + `its claim org.id must be the caller's tenant, or "*" for all`
+		notOurs  = invalidToken + "not signed by a known key"
+		noName   = invalidToken + "claim sub: must be the caller's name"
+		noRole   = invalidToken + "claim role: must be self, viewer, editor or admin"
+		noTenant = invalidToken + `claim org.id: must be the caller's tenant, or "*" for all`
 	)
 	for name, c := range map[string]struct {
 		token string
@@ -111,13 +111,13 @@ func TestJWT(t *testing.T) {
 		"other role":    {token: ours.sign(t, jwt.MapClaims{"role": "Admin"}), err: noRole},
 		"roles":         {token: ours.sign(t, jwt.MapClaims{"role": []string{"admin"}}), err: noRole},
 		"no name":       {token: ours.sign(t, jwt.MapClaims{"sub": nil}), err: noName},
-		"expired":       {token: ours.sign(t, jwt.MapClaims{"exp": past}), err: notBelieved + "token is expired"},
-		"no expiry":     {token: ours.sign(t, jwt.MapClaims{"exp": nil}), err: notBelieved + "token is missing required claim"},
-		"not yet":       {token: ours.sign(t, jwt.MapClaims{"nbf": later}), err: notBelieved + "token is not valid yet"},
-		"audience":      {token: ours.sign(t, jwt.MapClaims{"aud": "api"}), err: notBelieved + "token has invalid audience"},
-		"no audience":   {token: ours.sign(t, jwt.MapClaims{"aud": nil}), err: notBelieved + "token is missing required claim"},
-		"issuer":        {token: ours.sign(t, foreign), err: notBelieved + "token has invalid issuer"},
-		"no issuer":     {token: ours.sign(t, jwt.MapClaims{"iss": nil}), err: notBelieved + "token is missing required claim"},
+		"expired":       {token: ours.sign(t, jwt.MapClaims{"exp": past}), err: invalidToken + "token is expired"},
+		"no expiry":     {token: ours.sign(t, jwt.MapClaims{"exp": nil}), err: invalidToken + "token is missing required claim"},
+		"not yet":       {token: ours.sign(t, jwt.MapClaims{"nbf": later}), err: invalidToken + "token is not valid yet"},
+		"audience":      {token: ours.sign(t, jwt.MapClaims{"aud": "api"}), err: invalidToken + "token has invalid audience"},
+		"no audience":   {token: ours.sign(t, jwt.MapClaims{"aud": nil}), err: invalidToken + "token is missing required claim"},
+		"issuer":        {token: ours.sign(t, foreign), err: invalidToken + "token has invalid issuer"},
+		"no issuer":     {token: ours.sign(t, jwt.MapClaims{"iss": nil}), err: invalidToken + "token is missing required claim"},
 		"foreign key":   {token: newIssuer(t).sign(t, nil), err: notOurs},
 		"none":          {token: signed(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil), err: notOurs},
 		"public as key": {token: signed(t, jwt.SigningMethodHS256, ours.public, nil), err: notOurs},
@@ -130,13 +130,13 @@ func TestJWT(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	authority.Tenant = "" // nobody asks for it
+	authority.Tenant = "" // callers are bound to no tenant
 	if got, err := authority.Caller(t.Context(), ours.sign(t, nil)); err != nil || got.Tenant != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// database has one token, and breaks on demand.
+// database has one token, and fails if err is set.
 type database struct {
 	token string
 	err   error
@@ -146,12 +146,12 @@ func (d *database) find(_ context.Context, sum [sha256.Size]byte) (adminapi.Call
 	return adminapi.Caller{Name: "eve", Role: adminapi.Admin}, sum == sha256.Sum256([]byte(d.token)), d.err
 }
 
-// TestAuthorities shows that each knows its own, and that one that is away keeps no other from telling.
+// TestAuthorities checks that each authority knows its own tokens, and that the others are tried if the lookup of one fails.
 func TestAuthorities(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		file, tokens := writeTokens(t, "ann", "bob")
-		stored := &database{token: "kept elsewhere"}
+		stored := &database{token: "stored token"}
 		authorities := adminapi.Authorities{adminapi.Lookup(stored.find), readTokens(t, file, discard)}
 		var log bytes.Buffer
 		h := newAPI(t, authorities, textLog(&log))
@@ -163,16 +163,16 @@ func TestAuthorities(t *testing.T) {
 		}
 		expect(tokens[1], http.StatusOK)
 		expect(stored.token, http.StatusOK)
-		stored.err = errors.New("the database is away")
+		stored.err = errors.New("the database is unavailable")
 		expect(tokens[1], http.StatusOK)
-		for range 30 { // these are no guesses
+		for range 30 { // these do not count as guesses
 			expect(stored.token, http.StatusServiceUnavailable)
 		}
 		stored.err = nil
 		expect(stored.token, http.StatusOK)
 		expect("wrong", http.StatusUnauthorized)
-		const want = `level=WARN msg="tokens cannot be looked up: nobody knows whose one is" error="the database is away" peer=192.0.2.1
-level=WARN msg="a wrong token was sent" peer=192.0.2.1
+		const want = `level=WARN msg="token lookup failed; call rejected" error="the database is unavailable" peer=192.0.2.1
+level=WARN msg="wrong token; call rejected" peer=192.0.2.1
 `
 		if log.String() != want {
 			t.Error(log.String())
@@ -180,7 +180,7 @@ level=WARN msg="a wrong token was sent" peer=192.0.2.1
 	})
 }
 
-// TestSlowAuthority shows that whoever does not tell is not waited for.
+// TestSlowAuthority checks that a lookup is limited to one second.
 func TestSlowAuthority(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -190,8 +190,8 @@ func TestSlowAuthority(t *testing.T) {
 		})
 		began := time.Now()
 		checkProblem(t, serve(newAPI(t, silent, discard), withToken(post(`{}`), "x")), http.StatusServiceUnavailable)
-		if took := time.Since(began); took != time.Second {
-			t.Error(took)
+		if elapsed := time.Since(began); elapsed != time.Second {
+			t.Error(elapsed)
 		}
 	})
 }
@@ -210,17 +210,17 @@ func TestMayRefund(t *testing.T) {
 	writeFile(t, file, text)
 	guard := adminapi.NewGuard(readTokens(t, file, discard), discard)
 	const (
-		wanted = "a refund takes a token with the role editor, or a reservation: "
-		none   = "the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one"
+		required = "a refund requires a token with the role editor, or a reservation: "
+		none     = "token required: send Authorization: Bearer TOKEN; headgate token create NAME makes a token"
 	)
 	for authorization, want := range map[string]string{
 		tokens["editor"]:            "",
 		tokens["admin"]:             "",
-		tokens[""]:                  "a refund takes the role editor, and ann has the role viewer",
-		tokens["viewer"]:            "a refund takes the role editor, and ann has the role viewer",
-		tokens["admin tenant=acme"]: "a refund may be on counters of all tenants, and ann is of tenant acme only",
-		"Bearer wrong":              wanted + unknownToken,
-		"":                          wanted + none,
+		tokens[""]:                  "a refund requires the role editor, and ann has the role viewer",
+		tokens["viewer"]:            "a refund requires the role editor, and ann has the role viewer",
+		tokens["admin tenant=acme"]: "a refund may change counters of all tenants, and ann is bound to tenant acme",
+		"Bearer wrong":              required + unknownToken,
+		"":                          required + none,
 	} {
 		err := guard.MayRefund(t.Context(), authorization, "192.0.2.1:1")
 		if (err == nil) != (want == "") || err != nil && err.Error() != want {
@@ -231,30 +231,30 @@ func TestMayRefund(t *testing.T) {
 		_ = guard.MayRefund(t.Context(), "Bearer wrong", "192.0.2.2:1")
 	}
 	if err := guard.MayRefund(t.Context(), "Bearer wrong", "192.0.2.2:2"); err == nil || !strings.Contains(err.Error(), "too many") {
-		t.Errorf("whoever guesses is not slowed down: %v", err)
+		t.Errorf("a peer that guesses is not throttled: %v", err)
 	}
 	if err := guard.MayRefund(t.Context(), tokens["admin"], "192.0.2.2:2"); err != nil {
-		t.Errorf("a right token is denied because of wrong ones: %v", err)
+		t.Errorf("a valid token is rejected because of wrong ones: %v", err)
 	}
 }
 
-// TestNothingLeaks sees that neither logs nor answers have anything of a token, whatever becomes of it.
+// TestNothingLeaks checks that neither logs nor responses contain any part of a token, valid or not.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	ours := newIssuer(t)
 	file, tokens := writeTokens(t, "ann")
-	stored := &database{token: "kept-elsewhere-4711"}
+	stored := &database{token: "stored-token-4711"}
 	var b bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	all := adminapi.Authorities{readTokens(t, file, log), ours.authority(t), adminapi.Lookup(stored.find)}
 	h, guard := newAPI(t, all, log), adminapi.NewGuard(all, log)
 	sent := []string{
-		tokens[0], tokens[0] + "x", "hgt_made-up-by-somebody", stored.token, "%s%x\n" + tokens[0],
+		tokens[0], tokens[0] + "x", "hgt_made-up-by-a-client", stored.token, "%s%x\n" + tokens[0],
 		ours.sign(t, nil), ours.sign(t, jwt.MapClaims{"exp": 1}), ours.sign(t, jwt.MapClaims{"role": "secret-role"}),
 		newIssuer(t).sign(t, nil), signed(t, jwt.SigningMethodHS256, ours.public, nil),
 		"not-base64!!!.not-base64!!!.not-base64!!!",
 	}
-	said := func() string {
+	output := func() string {
 		for _, token := range sent {
 			b.Write(serve(h, withToken(post(`{}`), token)).Body.Bytes())
 			b.Write(serve(h, withToken(post(`nonsense`), token)).Body.Bytes())
@@ -264,12 +264,12 @@ func TestNothingLeaks(t *testing.T) {
 		}
 		return b.String()
 	}
-	said()
-	stored.err = errors.New("away")
-	text := said()
-	for _, want := range []string{"caller=ann", "caller=eve", "error=away", "token is expired"} {
+	output()
+	stored.err = errors.New("unavailable")
+	text := output()
+	for _, want := range []string{"caller=ann", "caller=eve", "error=unavailable", "token is expired"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%s is not in what was said: not all was tried", want)
+			t.Errorf("%s is not in the output: a case was not reached", want)
 		}
 	}
 	for _, token := range append(sent, "secret-role") {
@@ -281,7 +281,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// FuzzCaller sees that nothing made up is anybody's, and that errors say only what is known in advance.
+// FuzzCaller checks that made-up tokens have no caller, and that errors are fixed texts.
 func FuzzCaller(f *testing.F) {
 	ours := newIssuer(f)
 	file, tokens := writeTokens(f, "ann")
@@ -289,7 +289,7 @@ func FuzzCaller(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	stored := &database{token: "kept elsewhere"}
+	stored := &database{token: "stored token"}
 	all := adminapi.Authorities{known, ours.authority(f), adminapi.Lookup(stored.find)}
 	theirs := []string{tokens[0], stored.token, ours.sign(f, nil)}
 	for _, token := range theirs {
@@ -305,8 +305,8 @@ func FuzzCaller(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, token string) {
 		caller, err := all.Caller(t.Context(), token)
-		for _, right := range theirs {
-			if token == right {
+		for _, valid := range theirs {
+			if token == valid {
 				if err != nil || caller.Name == "" {
 					t.Fatalf("%+v, %v", caller, err)
 				}
@@ -316,7 +316,7 @@ func FuzzCaller(f *testing.F) {
 		if err == nil || caller != (adminapi.Caller{}) {
 			t.Fatalf("%q is the token of %+v", token, caller)
 		}
-		if text := err.Error(); text != unknownToken && text != notBelieved+"not signed by a known key" {
+		if text := err.Error(); text != unknownToken && text != invalidToken+"not signed by a known key" {
 			t.Fatalf("%q: %v", token, err)
 		}
 	})

@@ -14,15 +14,15 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// maxRules is how many can be published at once.
+// maxRules is how many rules can be published at once.
 const maxRules = 10_000
 
-// RulesChange is many rules as one change.
+// RulesChange is an atomic change of many rules.
 type RulesChange struct {
 	Rules []json.RawMessage `json:"rules"`
-	// Prune disables the rules that are not named, but for those that tenants have made.
+	// Prune disables all other rules, except those that tenants have made.
 	Prune bool `json:"prune"`
-	// Base is the version that it was planned from.
+	// Base is the version that the change is based on.
 	Base    *int64 `json:"base,omitzero"`
 	Mode    string `json:"mode,omitzero"`
 	Comment string `json:"comment,omitzero"`
@@ -32,48 +32,48 @@ type RulesChange struct {
 const versionExample = `{"rules": [{"id": "search", "by": ["api_key"], "limit": "100/minute"}], "prune": false, ` +
 	`"base": 12, "mode": "enforce", "comment": "why", "dryRun": true}`
 
-// readChange is what a body with many rules wants, as a tenant's if there is one.
+// readChange parses a body with many rules. If tenant is not "", they become rules of that tenant.
 func readChange(body []byte, tenant string) (RulesChange, pgrules.Change, error) {
-	wanted, err := parseLike[RulesChange](body, versionExample)
-	change := pgrules.Change{Prune: wanted.Prune}
-	switch mode := pgrules.ModeOf(wanted.Mode); {
+	request, err := parseLike[RulesChange](body, versionExample)
+	change := pgrules.Change{Prune: request.Prune}
+	switch mode := pgrules.ModeOf(request.Mode); {
 	case err != nil:
-		return wanted, change, err
-	case len(wanted.Rules) > maxRules:
-		return wanted, change, unusable("there are %d rules: send at most %d", len(wanted.Rules), maxRules)
-	case tenant != "" && (wanted.Prune || wanted.Mode != ""):
-		return wanted, change, newProblem(http.StatusForbidden, "prune and mode are about the rules of all "+
-			"tenants: leave them out")
-	case wanted.Mode != "" && wanted.Mode != mode.String():
-		return wanted, change, unusable("mode is %q: send enforce, shadow or off", wanted.Mode)
-	case wanted.Mode != "":
+		return request, change, err
+	case len(request.Rules) > maxRules:
+		return request, change, unusable("rules: %d rules: send at most %d", len(request.Rules), maxRules)
+	case tenant != "" && (request.Prune || request.Mode != ""):
+		return request, change, newProblem(http.StatusForbidden, "prune and mode: not allowed for tenants, since they concern the rules of all "+
+			"tenants: omit them")
+	case request.Mode != "" && request.Mode != mode.String():
+		return request, change, unusable("mode %q: must be enforce, shadow or off", request.Mode)
+	case request.Mode != "":
 		change.Mode = &mode
 	}
 	starts := ruleStarts(body)
 	var problems ruledoc.Errors
-	for i, document := range wanted.Rules {
+	for i, document := range request.Rules {
 		definition, err := define(document, tenant)
 		if bad, ok := errors.AsType[ruledoc.Errors](err); ok {
-			problems = append(problems, moved(bad, body[:starts[i]])...)
+			problems = append(problems, shifted(bad, body[:starts[i]])...)
 			continue
 		}
 		if err != nil {
-			return wanted, change, err
+			return request, change, err
 		}
 		change.Edits = append(change.Edits, edit(definition))
 	}
 	if len(problems) > 0 {
-		return wanted, change, problems
+		return request, change, problems
 	}
-	return wanted, change, nil
+	return request, change, nil
 }
 
-// edit makes a rule what a definition says, whatever it was.
+// edit returns the edit that sets a rule, whatever its revision is.
 func edit(d *pgrules.Definition) pgrules.Edit {
 	return pgrules.Edit{Name: d.Rule.ID, Put: d, Revision: pgrules.AnyRevision}
 }
 
-// ruleStarts is where the rules of a body begin, which was parsed before.
+// ruleStarts returns the offsets of the rules in a valid body.
 func ruleStarts(body []byte) (starts []int) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	_, _ = decoder.Token()
@@ -95,8 +95,8 @@ func ruleStarts(body []byte) (starts []int) {
 	return starts
 }
 
-// moved are the problems of a rule whose places count from the beginning of the body.
-func moved(bad ruledoc.Errors, before []byte) ruledoc.Errors {
+// shifted returns the errors of a rule with positions relative to the beginning of the body.
+func shifted(bad ruledoc.Errors, before []byte) ruledoc.Errors {
 	lines := bytes.Count(before, []byte("\n"))
 	columns := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
 	for _, e := range bad {
@@ -108,14 +108,14 @@ func moved(bad ruledoc.Errors, before []byte) ruledoc.Errors {
 	return bad
 }
 
-// verdict is what is wrong with rules, and what would change if they were published.
-type verdict struct {
+// validation is the result of validate: the problems of rules, or the changes that publishing them would make.
+type validation struct {
 	Valid    bool             `json:"valid"`
 	Problems []ruleProblem    `json:"problems"`
 	Changes  *rulediff.Report `json:"changes,omitempty"`
 }
 
-// validate is a dry run of one rule, or of many. That they are no good is an answer.
+// validate makes a dry run of one rule or of many. Invalid rules are a regular response, not an error.
 func (a *api) validate(c *call) (any, error) {
 	body, err := c.readBody(maxBulk)
 	if err != nil {
@@ -138,7 +138,7 @@ func (a *api) validate(c *call) (any, error) {
 		change.DryRun = true
 		outcome, err = a.DB.Publish(c.Context(), c.by.who(""), change)
 	}
-	v := verdict{Valid: err == nil, Problems: []ruleProblem{}}
+	v := validation{Valid: err == nil, Problems: []ruleProblem{}}
 	if err == nil {
 		if c.by.Tenant != "" {
 			outcome.Before, outcome.After = edited(outcome.Before, change.Edits), edited(outcome.After, change.Edits)
@@ -158,7 +158,7 @@ func (a *api) validate(c *call) (any, error) {
 	return v, nil
 }
 
-// edited are the rules that a change is about: the others are not for a tenant to see.
+// edited returns the rules that a change edits. A tenant may not see the others.
 func edited(rules []headgate.Rule, edits []pgrules.Edit) []headgate.Rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r headgate.Rule) bool {
 		return !slices.ContainsFunc(edits, func(e pgrules.Edit) bool { return e.Name == r.ID })

@@ -12,34 +12,34 @@ import (
 	"time"
 )
 
-func profileOf(a *api, name, as string) (status int, said string) {
-	return ask(a, httptest.NewRequest(http.MethodGet, "/debug/pprof/"+name, http.NoBody), as)
+func profileOf(a *api, name, as string) (status int, body string) {
+	return send(a, httptest.NewRequest(http.MethodGet, "/debug/pprof/"+name, http.NoBody), as)
 }
 
-// Profiles are what the tools take, and other questions are answered with what to ask.
+// The profiles can be read by the Go tools. Invalid calls are rejected with a remedy.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	a := newFilesAPI(t)
 	for _, name := range []string{"allocs", "goroutine", "heap", "threadcreate"} {
-		status, said := profileOf(a, name, admin)
-		if _, err := gzip.NewReader(strings.NewReader(said)); status != http.StatusOK || err != nil {
+		status, body := profileOf(a, name, admin)
+		if _, err := gzip.NewReader(strings.NewReader(body)); status != http.StatusOK || err != nil {
 			t.Errorf("%s: %d %v", name, status, err)
 		}
 	}
 	for name, want := range map[string]string{
-		"cmdline":            "there is no profile \"cmdline\"; there are allocs,",
-		"profile?seconds=61": "seconds is \"61\": send 1 to 60",
-		"trace?seconds=x":    "seconds is \"x\": send 1 to 60",
-		"heap?seconds=1":     "heap is what there is now: leave seconds out",
-		"heap?debug=1":       "there is no parameter \"debug\"; there are seconds",
+		"cmdline":            "profile \"cmdline\": not found: must be allocs,",
+		"profile?seconds=61": "seconds \"61\": must be 1 to 60",
+		"trace?seconds=x":    "seconds \"x\": must be 1 to 60",
+		"heap?seconds=1":     "seconds: not allowed for heap, which is a snapshot: omit it",
+		"heap?debug=1":       "unknown parameter \"debug\": known are seconds",
 	} {
-		if status, said := profileOf(a, name, admin); status/100 != 4 || !strings.HasPrefix(said, want) {
-			t.Errorf("%s: %d %s", name, status, said)
+		if status, body := profileOf(a, name, admin); status/100 != 4 || !strings.HasPrefix(body, want) {
+			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
 }
 
-// A profile may take longer than other answers, and there is one at a time.
+// A profile may take longer than other calls, and only one is taken at a time.
 func TestLongProfile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,20 +51,20 @@ func TestLongProfile(t *testing.T) {
 			done <- status
 		}()
 		synctest.Wait()
-		if status, said := profileOf(a, "heap", admin); status != http.StatusConflict || !strings.HasPrefix(said, "somebody is") {
-			t.Errorf("another: %d %s", status, said)
+		if status, body := profileOf(a, "heap", admin); status != http.StatusConflict || !strings.HasPrefix(body, "another profile") {
+			t.Errorf("another: %d %s", status, body)
 		}
 		if status := <-done; status != http.StatusOK || time.Since(began) != time.Minute {
 			t.Errorf("%d after %v", status, time.Since(began))
 		}
-		if status, said := profileOf(a, "heap", admin); status != http.StatusOK {
-			t.Errorf("afterwards: %d %s", status, said)
+		if status, body := profileOf(a, "heap", admin); status != http.StatusOK {
+			t.Errorf("afterwards: %d %s", status, body)
 		}
 	})
 }
 
-// The listener's timeouts do not cut a profile, of the CPU or of anything else.
-func TestProfileIsNotCut(t *testing.T) {
+// The listener's timeouts do not interrupt a profile.
+func TestProfileOutlivesTimeouts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make test-long runs it")

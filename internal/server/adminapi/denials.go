@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// UsualDenials is how many one gets who does not say.
-	UsualDenials = 50
-	// UsualSince is how far back one looks who does not say.
-	UsualSince = 10 * time.Minute
-	// MostDenials is how many one may ask for.
-	MostDenials = largestPage
+	// DefaultDenials is how many denials are listed if the call has no limit.
+	DefaultDenials = 50
+	// DefaultSince is how far back denials are listed if the call has no since.
+	DefaultSince = 10 * time.Minute
+	// MaxDenials is the largest limit of a call.
+	MaxDenials = maxPage
 )
 
-// Denials is what was denied lately.
+// Denials are recent denials.
 type Denials struct {
 	Coverage
 	Since time.Time `json:"since"`
-	// From is when the oldest of what is remembered was: nobody knows what was before.
+	// From is the time of the oldest recorded denial. Earlier denials are unknown.
 	From       time.Time        `json:"from"`
 	Unrecorded int64            `json:"unrecorded"`
 	Denials    []denials.Record `json:"denials"`
 }
 
-// listDenials asks all nodes what they have denied.
+// listDenials lists the recent denials of all nodes.
 func (a *api) listDenials(c *call) (any, error) {
 	if a.Denials == nil {
-		return nil, nobodyLooks()
+		return nil, notObserved()
 	}
 	q, err := readDenialsQuery(c.URL.Query(), time.Now())
 	if err != nil {
@@ -40,13 +40,12 @@ func (a *api) listDenials(c *call) (any, error) {
 	}
 	for name := range q.Attributes {
 		if !denials.Known(name, a.limiter.Rules()) {
-			return nil, badRequest("denials are not remembered by %q: send ip, user, api_key, tenant or another attribute that a rule counts by",
-				name)
+			return nil, badRequest("attribute %q: not recorded: send ip, user, api_key, tenant or another attribute that a rule counts by", name)
 		}
 	}
 	found, coverage, err := a.Denials(c.Context(), q)
 	if err == nil && len(found.Records) == 0 {
-		err = a.misspelt(q.Rule)
+		err = a.checkInForce(q.Rule)
 	}
 	if err != nil {
 		return nil, err
@@ -57,12 +56,12 @@ func (a *api) listDenials(c *call) (any, error) {
 }
 
 func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err error) {
-	if err := onlyKnown(given, "subject", "attribute", "rule", "since", "limit"); err != nil {
+	if err := rejectUnknown(given, "subject", "attribute", "rule", "since", "limit"); err != nil {
 		return q, err
 	}
-	q = denials.Query{Subject: given.Get("subject"), Rule: given.Get("rule"), Since: now.Add(-UsualSince)}
+	q = denials.Query{Subject: given.Get("subject"), Rule: given.Get("rule"), Since: now.Add(-DefaultSince)}
 	if _, ok := headgate.ParseSubject(q.Subject); !ok && q.Subject != "" {
-		return q, badRequest("subject is %q: send the 22 characters that top shows, or attribute=NAME=VALUE", q.Subject)
+		return q, badRequest("subject %q: send the 22 characters that top shows, or attribute=NAME=VALUE", q.Subject)
 	}
 	if q.Attributes, err = readPairs(given, "attribute"); err != nil {
 		return q, err
@@ -78,12 +77,12 @@ func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err err
 		case notTime == nil:
 			q.Since = at
 		case notSeconds != nil || seconds < 1:
-			return q, badRequest("since is %q: send a time, 2026-03-06T12:00:00Z, or how many seconds ago", text)
+			return q, badRequest("since %q: send a time such as 2026-03-06T12:00:00Z, or a number of seconds", text)
 		default:
 			q.Since = now.Add(-time.Duration(seconds) * time.Second)
 		}
 	}
 	q.Since = q.Since.UTC()
-	q.Most, err = readNumber(given, "limit", UsualDenials, 1, MostDenials)
+	q.Most, err = readNumber(given, "limit", DefaultDenials, 1, MaxDenials)
 	return q, err
 }

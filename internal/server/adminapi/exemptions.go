@@ -9,14 +9,14 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// Exemption is one that was added; without a rule it is from all.
+// Exemption is a stored exemption. Without a rule it applies to all rules.
 type Exemption = pgrules.Exemption
 
-// NewExemption is one to be added.
+// NewExemption is an exemption to be added.
 type NewExemption struct {
 	SubjectType  string `json:"subjectType"`
 	SubjectValue string `json:"subjectValue"`
-	// APIKey is a key itself, of which the hash is stored.
+	// APIKey is the key itself. Only its hash is stored.
 	APIKey    string     `json:"apiKey,omitzero"`
 	Reason    string     `json:"reason"`
 	ExpiresAt *time.Time `json:"expiresAt,omitzero"`
@@ -25,8 +25,8 @@ type NewExemption struct {
 const exemptionExample = `{"subjectType": "user", "subjectValue": "ann", "reason": "load test", ` +
 	`"expiresAt": "2027-01-31T18:00:00Z"}`
 
-// exempted is the rule in the path, or nothing for all.
-func (a *api) exempted(c *call) (found Rule, err error) {
+// pathRule returns the rule in the path, or the zero Rule if the path has none.
+func (a *api) pathRule(c *call) (found Rule, err error) {
 	if name := c.PathValue("ruleId"); name != "" {
 		found, err = a.rule(c, name)
 	}
@@ -36,7 +36,7 @@ func (a *api) exempted(c *call) (found Rule, err error) {
 func (a *api) listExemptions(c *call) (any, error) {
 	id := func(x *Exemption) int64 { return x.ID }
 	return list(c, "exemptions", id, nil, func(_ url.Values, page pgrules.Page) ([]Exemption, error) {
-		found, err := a.exempted(c)
+		found, err := a.pathRule(c)
 		if err != nil {
 			return nil, err
 		}
@@ -45,28 +45,28 @@ func (a *api) listExemptions(c *call) (any, error) {
 }
 
 func (a *api) addExemption(c *call) (any, error) {
-	found, err := a.exempted(c)
+	found, err := a.pathRule(c)
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := read[NewExemption](c, exemptionExample)
+	request, err := read[NewExemption](c, exemptionExample)
 	if err != nil {
 		return nil, err
 	}
-	if wanted.APIKey != "" {
-		if wanted.SubjectType != "api_key" || wanted.SubjectValue != "" {
-			return nil, unusable(`apiKey goes with "subjectType": "api_key" and without subjectValue`)
+	if request.APIKey != "" {
+		if request.SubjectType != "api_key" || request.SubjectValue != "" {
+			return nil, unusable(`apiKey: requires "subjectType": "api_key", and no subjectValue`)
 		}
-		wanted.SubjectValue = wanted.APIKey
+		request.SubjectValue = request.APIKey
 	}
-	if err := checkExpiry(wanted.ExpiresAt); err != nil {
+	if err := checkExpiry(request.ExpiresAt); err != nil {
 		return nil, err
 	}
-	made, err := a.DB.AddExemption(c.Context(), c.by.who(""), Exemption{
-		Rule: found.Name, SubjectType: wanted.SubjectType, SubjectValue: wanted.SubjectValue, Reason: wanted.Reason,
-		ExpiresAt: wanted.ExpiresAt,
+	added, err := a.DB.AddExemption(c.Context(), c.by.who(""), Exemption{
+		Rule: found.Name, SubjectType: request.SubjectType, SubjectValue: request.SubjectValue, Reason: request.Reason,
+		ExpiresAt: request.ExpiresAt,
 	})
-	return created{fmt.Sprintf("%s/%d", ExemptionsPath, made.ID), made}, err
+	return created{fmt.Sprintf("%s/%d", ExemptionsPath, added.ID), added}, err
 }
 
 func (a *api) removeExemption(c *call) (any, error) {
@@ -77,7 +77,7 @@ func (a *api) removeExemption(c *call) (any, error) {
 	return nil, a.remove(c, "exemption", ruleOf, a.DB.RemoveExemption)
 }
 
-// remove removes what has the number in the path, if the rule that it belongs to is the caller's to change.
+// remove removes the object with the number in the path, if the caller may change the rule that it belongs to.
 func (a *api) remove(
 	c *call, what string, ruleOf func(id int64) (string, error), remove func(context.Context, pgrules.Who, int64) error,
 ) error {
@@ -95,26 +95,25 @@ func (a *api) remove(
 	return err
 }
 
-// mayChange is nil if what belongs to a rule is the caller's to change, which is so if the rule is. Else it is what is
-// wrong.
-func (a *api) mayChange(c *call, rule string, wrong error) error {
+// mayChange returns nil if the caller may change the rule, and thus its overrides and exemptions. Otherwise it returns rejection.
+func (a *api) mayChange(c *call, rule string, rejection error) error {
 	if c.by.Tenant == "" {
 		return nil
 	}
 	if rule == "" {
-		return wrong
+		return rejection
 	}
 	found, err := a.DB.Rule(c.Context(), rule)
 	if err == nil && !c.by.owns(found.Owner) {
-		err = wrong
+		err = rejection
 	}
 	return err
 }
 
 func checkExpiry(at *time.Time) error {
 	if at != nil && !at.After(time.Now()) {
-		return unusable("expiresAt is %s, which is over: send a time to come, or leave it out "+
-			"for no end", at.Format(time.RFC3339))
+		return unusable("expiresAt %s: in the past: send a future time, or omit it "+
+			"for no expiry", at.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -22,17 +22,17 @@ func (a *api) explain(c *call) (any, error) {
 	defer cancel()
 	explanation, err := a.limiter.Explain(ctx, headgate.Request{Attributes: q.Attributes, Cost: q.Cost})
 	if err != nil && !decided(&explanation) {
-		return nil, a.storeAway(err)
+		return nil, a.storeUnavailable(err)
 	}
 	var notes []string
-	if idle := a.idle(q.Attributes); idle != "" {
-		notes = append(notes, idle)
+	if unused := a.unusedAttributes(q.Attributes); unused != "" {
+		notes = append(notes, unused)
 	}
 	return explain.New(&explanation, q, explain.Place{RulesFrom: a.RulesFrom, Redis: a.Redis, Key: a.Key}, notes...), nil
 }
 
-// decided reports whether all limits were, by Redis, a local fallback share or on_store_failure. A limit that falls back on a
-// share and has failed all the same was decided by nobody.
+// decided reports whether all limits were decided, by Redis, a local fallback share or on_store_failure. A limit with a local fallback
+// share that failed all the same was not decided.
 func decided(e *headgate.Explanation) bool {
 	local := map[string]bool{}
 	for i := range e.Rules {
@@ -43,14 +43,14 @@ func decided(e *headgate.Explanation) bool {
 	})
 }
 
-func (a *api) storeAway(err error) *problem {
+func (a *api) storeUnavailable(err error) *problem {
 	store := cmp.Or(a.Redis, "the store")
-	return newProblem(http.StatusServiceUnavailable, fmt.Sprintf("%s did not answer: %s", store, err))
+	return newProblem(http.StatusServiceUnavailable, fmt.Sprintf("%s: %s", store, err))
 }
 
-// idle is a note on attributes that nobody looks at. A limiter does not tell by which attributes there are exemptions,
-// so that any exemption counts for all that may be.
-func (a *api) idle(attributes headgate.Attributes) string {
+// unusedAttributes returns a note on attributes that no rule and no exemption uses. A limiter does not report which attributes its
+// exemptions use, so that with any exemption all attributes of exemptions count as used.
+func (a *api) unusedAttributes(attributes headgate.Attributes) string {
 	var exempt []string
 	if _, exemptions := a.limiter.Exceptions().Len(); exemptions > 0 {
 		exempt = []string{"api_key", "user", "service_account", "ip"}
@@ -61,8 +61,8 @@ func (a *api) idle(attributes headgate.Attributes) string {
 	return explain.UnusedAttributes(names, a.limiter.Rules(), exempt...)
 }
 
-// normalizeAsked reads attributes as the servers would of a request. An operator may name a key by its hash.
-func (a *api) normalizeAsked(attributes headgate.Attributes) error {
+// normalize rewrites attributes as the data plane does. An operator may give an API key by its hash.
+func (a *api) normalize(attributes headgate.Attributes) error {
 	if a.Normalize == nil {
 		return nil
 	}
@@ -79,10 +79,10 @@ func (a *api) readQuestion(c *call) (q explain.Question, err error) {
 		return q, err
 	}
 	if q, err = parse[explain.Question](body); err != nil {
-		return q, badRequest(`the body is no question: %s; send {"attributes": `+
+		return q, badRequest(`invalid body: %s: send {"attributes": `+
 			`{"method": "POST", "path": "/login", "ip": "192.0.2.1"}, "cost": 1, "all": false}`, err)
 	}
-	if err := a.normalizeAsked(q.Attributes); err != nil {
+	if err := a.normalize(q.Attributes); err != nil {
 		return q, badRequest("%s", err)
 	}
 	if err := check.Validate(headgate.Request{Attributes: q.Attributes, Cost: q.Cost}); err != nil {

@@ -20,61 +20,61 @@ import (
 )
 
 const (
-	// guessesPerSecond is how many wrong tokens one address may send. Tokens that headgate makes cannot be guessed at any
-	// rate; those that people make up might be.
+	// guessesPerSecond is how many wrong tokens one address may send. Tokens made by headgate cannot be guessed at any rate,
+	// but tokens made up by people might be.
 	guessesPerSecond = 10
-	// callsPerSecond is how often one caller may ask, and callsAtOnce how often all at once.
+	// callsPerSecond is how many calls one caller may make per second, and callBurst how many at once.
 	callsPerSecond = 50
-	callsAtOnce    = 200
-	// mostPeers bounds what addresses take of memory.
-	mostPeers = 10_000
-	// lookupTimeout is how long an authority may take to say whose a token is.
+	callBurst      = 200
+	// maxPeers limits the memory for addresses.
+	maxPeers = 10_000
+	// lookupTimeout limits the lookup of a token by an authority.
 	lookupTimeout = time.Second
 )
 
-// Guard lets in who has a token, and slows down who guesses.
+// Guard authenticates callers by their token, and throttles clients that guess tokens.
 type Guard struct {
 	tokens Authority
 	store  *memstore.Store
 	log    *slog.Logger
 	logged ratelog.Limiter // by message and peer
-	// locks make guesses that come at once count one by one, and bound how many are looked up at a time. There are several, so
-	// that an authority that is slow to tell about one address does not hold up all others.
+	// locks make concurrent guesses count one by one, and limit the number of concurrent lookups. There are several, so that a
+	// slow lookup for one address does not block all others.
 	locks [64]sync.Mutex
 	seed  maphash.Seed
-	// admitted tokens need not wait behind those who guess.
+	// admitted tokens do not wait for lookups of guessed tokens.
 	admitted admitted
 }
 
-// NewGuard makes a guard. log is told of wrong tokens, at most every 10 seconds for each address.
+// NewGuard returns a guard. It logs wrong tokens, at most every 10 seconds for each address.
 func NewGuard(tokens Authority, log *slog.Logger) *Guard {
-	store := memstore.New(memstore.Options{MaxEntries: mostPeers})
+	store := memstore.New(memstore.Options{MaxEntries: maxPeers})
 	return &Guard{tokens: tokens, store: store, log: log, seed: maphash.MakeSeed()}
 }
 
-// MayRefund is nil for those who may give units back that they have no receipt of: editors, by the Authorization that a
-// peer sent. Those of a tenant may not: the counters of a request may be of others, too.
+// MayRefund returns nil if a caller may refund units without a receipt, by the Authorization header that the peer sent. Editors
+// may, except those bound to a tenant, since the counters of a request may be shared with other tenants.
 func (g *Guard) MayRefund(ctx context.Context, authorization, peer string) error {
-	by, denial := g.admit(ctx, authorization, peer)
+	by, rejection := g.admit(ctx, authorization, peer)
 	switch {
-	case denial != nil:
-		return errors.New("a refund takes a token with the role editor, or a reservation: " + denial.Detail)
+	case rejection != nil:
+		return errors.New("a refund requires a token with the role editor, or a reservation: " + rejection.Detail)
 	case !by.Role.atLeast(Editor):
-		return fmt.Errorf("a refund takes the role editor, and %s has the role %s", by.Name, by.Role)
+		return fmt.Errorf("a refund requires the role editor, and %s has the role %s", by.Name, by.Role)
 	case by.Tenant != "":
-		return fmt.Errorf("a refund may be on counters of all tenants, and %s is of tenant %s only", by.Name, by.Tenant)
+		return fmt.Errorf("a refund may change counters of all tenants, and %s is bound to tenant %s", by.Name, by.Tenant)
 	}
-	g.log.DebugContext(ctx, "units are given back", "caller", by.Name)
+	g.log.DebugContext(ctx, "units refunded", "caller", by.Name)
 	return nil
 }
 
-// admit returns whose token a request has, or why it is rejected. Wrong tokens are counted by address, and from one that sent
-// too many a token that somebody may have made up is not looked at: whoever guesses would go on. Tokens that cannot be guessed
-// are always looked up, so that those who guess lock nobody out behind the same proxy.
-func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Caller, denial *problem) {
+// admit returns the caller whose token a request has, or why the request is rejected. Wrong tokens are counted by address. Guessable
+// tokens from an address that has sent too many are not looked up, so that guessing does not continue. Tokens that cannot be guessed
+// are always looked up, so that a client that guesses does not lock out others behind the same proxy.
+func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Caller, rejection *problem) {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return by, unauthorized("the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one")
+		return by, unauthorized("token required: send Authorization: Bearer TOKEN; headgate token create NAME makes a token")
 	}
 	peer := netaddr.PeerName(remote)
 	if !g.admitted.has(token) {
@@ -85,33 +85,33 @@ func (g *Guard) admit(ctx context.Context, authorization, remote string) (by Cal
 			return by, tooMany("too many wrong tokens from "+peer, wait)
 		}
 	}
-	asking, cancel := context.WithTimeout(ctx, lookupTimeout)
+	lookupCtx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	by, err := g.tokens.Caller(asking, token)
-	var denied deniedError
+	by, err := g.tokens.Caller(lookupCtx, token)
+	var invalid tokenError
 	switch {
 	case err == nil:
 		g.admitted.add(token)
 		return by, nil
-	case !errors.As(err, &denied):
-		g.complain(ctx, "tokens cannot be looked up: nobody knows whose one is", peer, "error", err)
-		return Caller{}, newProblem(http.StatusServiceUnavailable, "the token cannot be looked up now: try again, or use one of "+
+	case !errors.As(err, &invalid):
+		g.warn(ctx, "token lookup failed; call rejected", peer, "error", err)
+		return Caller{}, newProblem(http.StatusServiceUnavailable, "token lookup failed: try again, or use a token of "+
 			"the file that admin.tokens_file names")
 	}
 	g.admitted.remove(token)
 	wait := g.guess(ctx, peer, 1)
-	g.complain(ctx, "a wrong token was sent", peer)
+	g.warn(ctx, "wrong token; call rejected", peer)
 	if wait > 0 {
 		return Caller{}, tooMany("too many wrong tokens from "+peer, wait)
 	}
-	return Caller{}, unauthorized(denied.Error())
+	return Caller{}, unauthorized(invalid.Error())
 }
 
-// pace is nil unless a caller asks too often: the database is for all of them.
-func (g *Guard) pace(ctx context.Context, by Caller) *problem {
+// throttle returns a problem if a caller makes too many calls, since all callers share the database.
+func (g *Guard) throttle(ctx context.Context, by Caller) *problem {
 	limit := headgate.PerSecond(callsPerSecond)
-	limit.Burst = callsAtOnce
-	calls, _ := headgate.Take(ctx, g.store, limit, "calls", by.Name, string(by.Role), by.Tenant) // memory always answers
+	limit.Burst = callBurst
+	calls, _ := headgate.Take(ctx, g.store, limit, "calls", by.Name, string(by.Role), by.Tenant) // the memory store does not fail
 	if calls.Allowed {
 		return nil
 	}
@@ -125,14 +125,14 @@ func tooMany(what string, wait time.Duration) *problem {
 	return p
 }
 
-// complain tells the log, unless it did a moment ago.
-func (g *Guard) complain(ctx context.Context, of, peer string, args ...any) {
-	if _, ok := g.logged.Allow(of + " " + peer); ok {
-		g.log.WarnContext(ctx, of, append(args, "peer", peer)...)
+// warn logs a message about a peer, at most every 10 seconds.
+func (g *Guard) warn(ctx context.Context, message, peer string, args ...any) {
+	if _, ok := g.logged.Allow(message + " " + peer); ok {
+		g.log.WarnContext(ctx, message, append(args, "peer", peer)...)
 	}
 }
 
-// guess charges a wrong token, or nothing, and says how long to wait.
+// guess charges a wrong token, or nothing if cost is 0, and returns how long the peer must wait.
 func (g *Guard) guess(ctx context.Context, peer string, cost int64) time.Duration {
 	limit := headgate.PerSecond(guessesPerSecond)
 	charges := []headgate.Charge{{
@@ -140,7 +140,7 @@ func (g *Guard) guess(ctx context.Context, peer string, cost int64) time.Duratio
 		Limit: limit, Cost: cost,
 	}}
 	results := make([]headgate.Result, 1)
-	_ = g.store.Take(ctx, charges, results) // memory always answers
+	_ = g.store.Take(ctx, charges, results) // the memory store does not fail
 	return results[0].RetryAfter
 }
 

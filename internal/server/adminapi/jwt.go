@@ -8,36 +8,36 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// allTenants is in the claim of those who are of no tenant. That the claim is missing may be a mistake.
+// allTenants is the tenant claim of callers that are bound to no tenant. It must be explicit, since a missing claim may be a mistake.
 const allTenants = "*"
 
-// JWT is an Authority that believes the claims of tokens that somebody else has signed.
+// JWT is an Authority that trusts the claims of tokens signed by an external issuer.
 type JWT struct {
 	Tokens *identity.Tokens
-	// Role, Tenant and Name are the claims that say so. Without Tenant all callers are of none; with it each token needs
-	// the claim, "*" for no tenant.
+	// Role, Tenant and Name are the names of the claims with the caller's role, tenant and name. If Tenant is "", callers are
+	// bound to no tenant. Otherwise each token needs the claim, "*" for no tenant.
 	Role, Tenant, Name string
 }
 
-// Caller is who the claims say.
+// Caller returns the caller from the claims of a token.
 func (j JWT) Caller(_ context.Context, token string) (Caller, error) {
 	if strings.Count(token, ".") != 2 {
-		return Caller{}, errUnknown // it is of another kind
+		return Caller{}, errUnknownToken // not a JWT
 	}
 	claim, err := j.Tokens.Claims(token)
 	if err != nil {
-		return Caller{}, deniedError("the token is not believed: " + err.Error())
+		return Caller{}, tokenError("invalid token: " + err.Error())
 	}
 	c := Caller{Name: claim(j.Name), Role: Role(claim(j.Role))}
 	if c.Name == "" {
-		return Caller{}, lacks(j.Name, "the caller's name")
+		return Caller{}, invalidClaim(j.Name, "the caller's name")
 	}
 	if !slices.Contains(roles, c.Role) {
-		return Caller{}, lacks(j.Role, "self, viewer, editor or admin")
+		return Caller{}, invalidClaim(j.Role, "self, viewer, editor or admin")
 	}
 	if j.Tenant != "" {
 		if c.Tenant = claim(j.Tenant); c.Tenant == "" {
-			return Caller{}, lacks(j.Tenant, `the caller's tenant, or "*" for all`)
+			return Caller{}, invalidClaim(j.Tenant, `the caller's tenant, or "*" for all`)
 		}
 		if c.Tenant == allTenants {
 			c.Tenant = ""
@@ -46,6 +46,6 @@ func (j JWT) Caller(_ context.Context, token string) (Caller, error) {
 	return c, nil
 }
 
-func lacks(claim, what string) error {
-	return deniedError("the token is not believed: its claim " + claim + " must be " + what)
+func invalidClaim(claim, want string) error {
+	return tokenError("invalid token: claim " + claim + ": must be " + want)
 }

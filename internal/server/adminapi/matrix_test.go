@@ -18,20 +18,20 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// entry is who may use an endpoint, said once more than in routes, and how the test asks it.
+// entry has the callers that may use an endpoint, independently of routes, and the request of the test.
 type entry struct {
-	least     Role
+	minRole   Role
 	perTenant bool
-	// ask is about something that a tenant has.
-	ask func(tenant string) *http.Request
-	// want is what those who may are answered.
+	// request returns a request about an object of a tenant.
+	request func(tenant string) *http.Request
+	// want is the status for callers that may use the endpoint.
 	want int
-	// shared is of endpoints that show everybody what is theirs, whatever is asked.
+	// shared endpoints show each tenant its own objects, whatever the request is about.
 	shared bool
 }
 
-// newMatrix has a line for every endpoint. Each tenant has a rule of its name, and one that stays in force, and each
-// question is about something new.
+// newMatrix returns a line for every endpoint. Each tenant has a rule of its name, and one that stays in force. Each request is
+// about a new object.
 func newMatrix(t *testing.T, w *world) map[string]entry {
 	t.Helper()
 	n := 0
@@ -52,7 +52,7 @@ func newMatrix(t *testing.T, w *world) map[string]entry {
 	}
 	made := func(what, body, id string) string {
 		t.Helper()
-		return w.ask(t, admin, what, body).want(http.StatusCreated).text(id)
+		return w.call(t, admin, what, body).want(http.StatusCreated).text(id)
 	}
 	const ann = `{"subjectType": "user", "subjectValue": "ann"}`
 	return map[string]entry{
@@ -126,12 +126,12 @@ func newMatrix(t *testing.T, w *world) map[string]entry {
 		"GET /v1/rate-limit/denials": {Viewer, false, always("GET /denials?attribute=user=ann", ""), 200, false},
 		"GET /debug/pprof/{profile}": {Admin, false, always("GET /debug/pprof/goroutine", ""), 200, false},
 
-		// These show what the others are judged by.
+		// These test the matrix itself.
 		"PUT /trial/{tenant}": {Editor, true, func(tenant string) *http.Request {
 			return request("PUT /trial/%s", "", tenant)
 		}, 204, false},
 		"PUT /trial/all":       {Admin, false, always("PUT /trial/all", ""), 204, false},
-		"GET /trial/forgotten": {"nobody", false, always("GET /trial/forgotten", ""), 204, false},
+		"GET /trial/forgotten": {"none", false, always("GET /trial/forgotten", ""), 204, false},
 	}
 }
 
@@ -141,7 +141,7 @@ func trial(_ *api, c *call) (any, error) {
 	if tenant := c.PathValue("tenant"); tenant != "" && !c.by.owns(tenant) {
 		return nil, newProblem(http.StatusNotFound, "there is no tenant "+tenant)
 	}
-	return nil, nil //nolint:nilnil // nothing is the answer
+	return nil, nil //nolint:nilnil // an empty response
 }
 
 var trials = []route{
@@ -157,17 +157,17 @@ func withTrials(a *api) *api {
 	return a
 }
 
-// ask is what a caller is answered, and the detail if that is a problem, else the body.
-func ask(a *api, r *http.Request, token string) (status int, detail string) {
+// send returns the status of the response to a caller, and the detail if it is a problem, otherwise the body.
+func send(a *api, r *http.Request, token string) (status int, detail string) {
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, r)
-	return said(w)
+	return result(w)
 }
 
-func said(w *httptest.ResponseRecorder) (status int, detail string) {
+func result(w *httptest.ResponseRecorder) (status int, detail string) {
 	var p problem
 	switch {
 	case w.Code < 400:
@@ -178,7 +178,7 @@ func said(w *httptest.ResponseRecorder) (status int, detail string) {
 	return w.Code, p.Detail
 }
 
-// hold is ask, and holds what is said to what is described.
+// hold sends a request and checks the exchange against openapi.yaml.
 func (w *world) hold(t *testing.T, r *http.Request, token string) (status int, detail string) {
 	t.Helper()
 	body, err := io.ReadAll(r.Body)
@@ -192,10 +192,10 @@ func (w *world) hold(t *testing.T, r *http.Request, token string) (status int, d
 	if !strings.HasPrefix(r.URL.Path, "/trial") {
 		w.describe.hold(t, r, string(body), recorder)
 	}
-	return said(recorder)
+	return result(recorder)
 }
 
-// TestMatrix asks every endpoint in every role, for the caller's own tenant and for another. All that is described is seen.
+// TestMatrix calls every endpoint in every role, for the caller's own tenant and for another. Every described operation succeeds once.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -203,7 +203,7 @@ func TestMatrix(t *testing.T) {
 	w.create(t, acme, document("acme", "9/s"), document("acme-used", "9/s"))
 	w.create(t, globex, document("globex", "9/s"), document("globex-used", "9/s"))
 	w.follow(t)
-	s := &sees{}
+	s := &fakeNodes{}
 	w.api.Top, w.api.Denials, w.api.ShowSubjects = s.Top, s.Denials, "clear"
 	matrix := newMatrix(t, w)
 	a := withTrials(w.api)
@@ -214,64 +214,64 @@ func TestMatrix(t *testing.T) {
 		name := a.routes[i].String()
 		e, ok := matrix[name]
 		if !ok {
-			t.Errorf("%s is not in the matrix: say who may use it", name)
+			t.Errorf("%s is not in the matrix: add the callers that may use it", name)
 			continue
 		}
-		if status, _ := ask(a, e.ask("acme"), ""); status != http.StatusUnauthorized {
+		if status, _ := send(a, e.request("acme"), ""); status != http.StatusUnauthorized {
 			t.Errorf("%s without a token: %d", name, status)
 		}
 		for rank, role := range []Role{"", "root", Self, Viewer, Editor, Admin} {
 			for _, tenant := range []string{"", "acme"} {
-				for _, about := range []string{"acme", "globex"} {
-					status, detail := w.hold(t, e.ask(about), string(role)+"."+tenant)
+				for _, target := range []string{"acme", "globex"} {
+					status, detail := w.hold(t, e.request(target), string(role)+"."+tenant)
 					ok := status == e.want
-					switch least := slices.Index([]Role{"", "", Self, Viewer, Editor, Admin}, e.least); {
-					case rank < least || least < 0:
+					switch needed := slices.Index([]Role{"", "", Self, Viewer, Editor, Admin}, e.minRole); {
+					case rank < needed || needed < 0:
 						ok = status == http.StatusForbidden && strings.Contains(detail, "ann has the role "+string(role)) &&
-							(least < 0 || strings.Contains(detail, "takes the role "+string(e.least)))
+							(needed < 0 || strings.Contains(detail, "requires the role "+string(e.minRole)))
 					case tenant != "" && !e.perTenant:
-						ok = status == http.StatusForbidden && strings.HasSuffix(detail, "is about all tenants, and ann is of tenant acme only")
+						ok = status == http.StatusForbidden && strings.HasSuffix(detail, "concerns all tenants, and ann is bound to tenant acme")
 					case e.shared && tenant != "":
 						ok = status == e.want && !strings.Contains(detail, "globex")
-					case tenant != "" && tenant != about:
+					case tenant != "" && tenant != target:
 						ok = status == http.StatusForbidden || status == http.StatusNotFound || status == http.StatusUnprocessableEntity
 					}
 					if !ok {
-						t.Errorf("%s about %s, as %q of %q: %d %s", name, about, role, tenant, status, detail)
+						t.Errorf("%s for %s, as %q of %q: %d %s", name, target, role, tenant, status, detail)
 					}
 				}
 			}
 		}
 	}
 	for name := range w.describe.operations() {
-		if !w.describe.seen[name] {
-			t.Errorf("%s was not seen to do what it is for", name)
+		if !w.describe.succeeded[name] {
+			t.Errorf("%s did not succeed once", name)
 		}
 	}
 }
 
-// Neither what is nowhere nor another method is an endpoint; a path with a name in it takes nothing from others.
-func TestNowhere(t *testing.T) {
+// Unknown paths and methods are rejected, and a path with a parameter does not shadow others.
+func TestUnknownPathsAndMethods(t *testing.T) {
 	t.Parallel()
 	a := withTrials(newFilesAPI(t))
 	for request, want := range map[string]string{
-		"GET /trial/acme":       "405 /trial/acme takes PUT",
-		"GET /trial/all":        "405 /trial/all takes PUT",
-		"PUT /trial/":           "404 there is no such path; GET /v1/openapi.yaml says what there is",
-		"POST /trial/forgotten": "405 /trial/forgotten takes PUT, GET",
+		"GET /trial/acme":       "405 method GET not allowed: /trial/acme accepts PUT",
+		"GET /trial/all":        "405 method GET not allowed: /trial/all accepts PUT",
+		"PUT /trial/":           "404 path not found: GET /v1/openapi.yaml describes all paths",
+		"POST /trial/forgotten": "405 method POST not allowed: /trial/forgotten accepts PUT, GET",
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		status, detail := ask(a, httptest.NewRequest(method, path, http.NoBody), "viewer.")
+		status, detail := send(a, httptest.NewRequest(method, path, http.NoBody), "viewer.")
 		if got := fmt.Sprint(status, " ", detail); got != want {
 			t.Errorf("%s: %s", request, got)
 		}
 	}
-	if status, _ := ask(a, httptest.NewRequest(http.MethodGet, "/nowhere", http.NoBody), ""); status != http.StatusUnauthorized {
-		t.Errorf("%d: those without a token are told what there is", status)
+	if status, _ := send(a, httptest.NewRequest(http.MethodGet, "/nowhere", http.NoBody), ""); status != http.StatusUnauthorized {
+		t.Errorf("%d: a caller without a token learns which paths exist", status)
 	}
 }
 
-// newFilesAPI is of a server whose rules are in files.
+// newFilesAPI returns the API of a server with rules in files.
 func newFilesAPI(t *testing.T) *api {
 	t.Helper()
 	limiter, err := headgate.New(memstore.New(memstore.Options{}),
@@ -279,36 +279,36 @@ func newFilesAPI(t *testing.T) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, _ := New(limiter, Options{Tokens: says{}, Log: slog.New(slog.DiscardHandler)}).(*api)
+	a, _ := New(limiter, Options{Tokens: fakeAuthority{}, Log: slog.New(slog.DiscardHandler)}).(*api)
 	return a
 }
 
-// Where rules are in files, what is in the database says so.
+// With rules in files, endpoints that need the database respond with 501.
 func TestRulesInFiles(t *testing.T) {
 	t.Parallel()
 	a := newFilesAPI(t)
 	for i := range routes {
 		rt := &routes[i]
-		status, detail := ask(a, httptest.NewRequest(rt.method, rt.path, http.NoBody), admin)
-		said := status == http.StatusNotImplemented && strings.HasPrefix(detail, "rules are in files; with postgres in the config")
-		if said != rt.inDatabase {
+		status, detail := send(a, httptest.NewRequest(rt.method, rt.path, http.NoBody), admin)
+		rejected := status == http.StatusNotImplemented && strings.HasPrefix(detail, "the rules of this server are in files: set postgres")
+		if rejected != rt.inDatabase {
 			t.Errorf("%s: %d %s", rt, status, detail)
 		}
 	}
 }
 
-// Nobody asks too often.
-func TestPace(t *testing.T) {
+// Each caller has its own limit of calls.
+func TestThrottle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newFilesAPI(t)
 		expect := func(as string, want int) {
 			t.Helper()
-			if status, _ := ask(a, httptest.NewRequest(http.MethodGet, documentPath, http.NoBody), as); status != want {
+			if status, _ := send(a, httptest.NewRequest(http.MethodGet, documentPath, http.NoBody), as); status != want {
 				t.Errorf("%s: %d, want %d", as, status, want)
 			}
 		}
-		for range callsAtOnce {
+		for range callBurst {
 			expect(viewer, 200)
 		}
 		expect(viewer, 429)
@@ -319,12 +319,12 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// Without tokens nobody is let in.
-func TestNobody(t *testing.T) {
+// Without an authority all calls are rejected.
+func TestNoAuthority(t *testing.T) {
 	t.Parallel()
 	a, _ := New(nil, Options{Log: slog.New(slog.DiscardHandler)}).(*api)
 	for _, token := range []string{"", "x", "admin."} {
-		if status, _ := ask(a, httptest.NewRequest(http.MethodPost, ExplainPath, http.NoBody), token); status != http.StatusUnauthorized {
+		if status, _ := send(a, httptest.NewRequest(http.MethodPost, ExplainPath, http.NoBody), token); status != http.StatusUnauthorized {
 			t.Errorf("%q: %d", token, status)
 		}
 	}

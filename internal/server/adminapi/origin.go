@@ -8,16 +8,17 @@ import (
 	"github.com/headgate/headgate/internal/netaddr"
 )
 
-// checkBrowser rejects what a browser sends for a page of another site. Where no token is needed it also rejects requests for
-// any name but this machine's: a page whose name was made to point here would otherwise be of the same site.
+// checkBrowser rejects requests that a browser sends for a page of another site. If no token is required, it also rejects requests
+// for a host name other than this machine's. Otherwise a page whose name resolves to this machine (DNS rebinding) would count as the
+// same site.
 func (a *api) checkBrowser(r *http.Request) *problem {
 	if err := a.crossOrigin.Check(r); err != nil {
-		return newProblem(http.StatusForbidden, "a browser sent this for a page of another site ("+err.Error()+
+		return newProblem(http.StatusForbidden, "cross-origin request from a browser ("+err.Error()+
 			"): send it from a program, without Origin and Sec-Fetch-Site")
 	}
 	if a.Open && !loopback(r.Host) {
-		return newProblem(http.StatusForbidden, "the admin API of --dev takes no tokens, and answers on this machine only: "+
-			"ask for localhost or 127.0.0.1, not for another name")
+		return newProblem(http.StatusForbidden, "the admin API of --dev requires no tokens, and serves this machine only: "+
+			"use localhost or 127.0.0.1 as the host")
 	}
 	return nil
 }

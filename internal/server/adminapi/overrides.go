@@ -8,10 +8,10 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// Override is one to be set.
+// Override is an override to be set.
 type Override = pgrules.Override
 
-// StoredOverride is one that was set.
+// StoredOverride is a stored override.
 type StoredOverride = pgrules.StoredOverride
 
 const overrideExample = `{"rule": "search-by-key", "subject": {"tenant": "acme"}, "limit": "5000/minute", ` +
@@ -28,7 +28,7 @@ func (a *api) listOverrides(c *call) (any, error) {
 	})
 }
 
-// setOverrides takes one, or many as one.
+// setOverrides sets one override, or many atomically.
 func (a *api) setOverrides(c *call) (any, error) {
 	body, err := c.readBody(maxBulk)
 	if err != nil {
@@ -38,13 +38,13 @@ func (a *api) setOverrides(c *call) (any, error) {
 		Overrides json.RawMessage `json:"overrides"`
 	}
 	if json.Unmarshal(body, &keys) == nil && keys.Overrides != nil {
-		wanted, err := parseLike[struct {
+		request, err := parseLike[struct {
 			Overrides []Override `json:"overrides"`
 		}](body, overrideExample)
 		if err != nil {
 			return nil, err
 		}
-		changed, err := a.set(c, wanted.Overrides...)
+		changed, err := a.set(c, request.Overrides...)
 		return map[string]int64{"changed": changed}, err
 	}
 	one, err := parseLike[Override](body, overrideExample)
@@ -54,27 +54,27 @@ func (a *api) setOverrides(c *call) (any, error) {
 	if _, err := a.set(c, one); err != nil {
 		return nil, err
 	}
-	which := pgrules.ExceptionFilter{Rule: one.Rule, Subject: one.Subject}
-	there, err := a.DB.Overrides(c.Context(), which, pgrules.Page{Limit: largestPage})
+	filter := pgrules.ExceptionFilter{Rule: one.Rule, Subject: one.Subject}
+	stored, err := a.DB.Overrides(c.Context(), filter, pgrules.Page{Limit: maxPage})
 	if err != nil {
 		return nil, err
 	}
-	for i := range there {
-		if o := &there[i]; o.LimitName == one.LimitName {
+	for i := range stored {
+		if o := &stored[i]; o.LimitName == one.LimitName {
 			return created{fmt.Sprintf("%s/%d", OverridesPath, o.ID), o}, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: it was removed at once", pgrules.ErrConflict)
+	return nil, fmt.Errorf("%w: removed by another caller", pgrules.ErrConflict)
 }
 
-func (a *api) set(c *call, wanted ...Override) (changed int64, err error) {
-	mine := map[string]error{}
-	for i := range wanted {
-		o := &wanted[i]
-		if _, known := mine[o.Rule]; !known {
-			mine[o.Rule] = a.mayChange(c, o.Rule, fmt.Errorf("rule %q: %w", o.Rule, pgrules.ErrNotFound))
+func (a *api) set(c *call, overrides ...Override) (changed int64, err error) {
+	checked := map[string]error{}
+	for i := range overrides {
+		o := &overrides[i]
+		if _, known := checked[o.Rule]; !known {
+			checked[o.Rule] = a.mayChange(c, o.Rule, fmt.Errorf("rule %q: %w", o.Rule, pgrules.ErrNotFound))
 		}
-		err := mine[o.Rule]
+		err := checked[o.Rule]
 		if err == nil {
 			err = checkExpiry(o.ExpiresAt)
 		}
@@ -84,7 +84,7 @@ func (a *api) set(c *call, wanted ...Override) (changed int64, err error) {
 			return 0, &p
 		}
 	}
-	return a.DB.SetOverrides(c.Context(), c.by.who(""), wanted)
+	return a.DB.SetOverrides(c.Context(), c.by.who(""), overrides)
 }
 
 func (a *api) removeOverride(c *call) (any, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// ownUsage is what the subject of a token has left. Beside the list stands, in the flat shape, the rule that would deny it first.
+// ownUsage is the usage of the subject of a token. In addition to the list it has the rule and the limit that would deny the subject first.
 type ownUsage struct {
 	Tenant  string              `json:"tenant,omitempty"`
 	Subject headgate.Attributes `json:"subject"`
@@ -17,8 +17,8 @@ type ownUsage struct {
 	Usage []usage `json:"usage"`
 }
 
-// readOwnUsage answers with what the subject of the token, a tenant, a user or an API key, has left of all rules that count by nothing
-// else.
+// readOwnUsage returns the usage of the token's subject, which is a tenant, a user or an API key, of all rules that count by the
+// subject's attributes only.
 func (a *api) readOwnUsage(c *call) (any, error) {
 	own := ownUsage{Tenant: c.by.Tenant, Subject: c.by.subject(), Usage: []usage{}}
 	only := headgate.Rule{}
@@ -28,28 +28,28 @@ func (a *api) readOwnUsage(c *call) (any, error) {
 			return nil, err
 		}
 	}
-	var asks []headgate.BatchRequest
+	var requests []headgate.BatchRequest
 	for _, rule := range a.limiter.Rules().Rules() {
 		subject, ok := countedBy(&rule, own.Subject)
-		if ok && (only.ID == "" || only.ID == rule.ID) && len(asks) < largestPage {
-			asks = append(asks, headgate.BatchRequest{Request: headgate.Request{Attributes: subject, Rule: rule.ID}, Peek: true})
+		if ok && (only.ID == "" || only.ID == rule.ID) && len(requests) < maxPage {
+			requests = append(requests, headgate.BatchRequest{Request: headgate.Request{Attributes: subject, Rule: rule.ID}, Peek: true})
 		}
 	}
-	decisions, err := a.limiter.CheckAll(c.Context(), asks)
+	decisions, err := a.limiter.CheckAll(c.Context(), requests)
 	if err != nil {
-		return nil, newProblem(http.StatusConflict, "the rules have just been changed: try again")
+		return nil, newProblem(http.StatusConflict, "the rules were changed during the call: try again")
 	}
 	for i := range decisions {
 		if decisions[i].Path == headgate.PathFailed {
-			return nil, a.storeAway(headgate.ErrUnavailable)
+			return nil, a.storeUnavailable(headgate.ErrUnavailable)
 		}
-		if c.by.Role == Self { // a client, who sees what its responses show
+		if c.by.Role == Self { // a client sees only the limits that its responses expose
 			decisions[i].Limits = slices.DeleteFunc(decisions[i].Limits, func(l headgate.LimitDecision) bool { return !l.Exposed })
 			if len(decisions[i].Limits) == 0 {
 				continue
 			}
 		}
-		one := usageOf(asks[i].Rule, asks[i].Rule, asks[i].Attributes, &decisions[i])
+		one := usageOf(requests[i].Rule, requests[i].Rule, requests[i].Attributes, &decisions[i])
 		own.Usage = append(own.Usage, one)
 		if one.Limited && (own.LimitUsage == nil || one.left() < own.left()) {
 			own.RuleID, own.LimitUsage = one.RuleID, one.LimitUsage
@@ -61,7 +61,8 @@ func (a *api) readOwnUsage(c *call) (any, error) {
 	return own, nil
 }
 
-// countedBy returns those attributes of a subject that a rule counts by, and false if it counts by others too, or not this subject.
+// countedBy returns the attributes of a subject that a rule counts by. It returns false if the rule also counts by other attributes, or
+// does not count this subject.
 func countedBy(rule *headgate.Rule, subject headgate.Attributes) (headgate.Attributes, bool) {
 	counted := headgate.Attributes{}
 	for _, name := range rule.By {
@@ -72,7 +73,7 @@ func countedBy(rule *headgate.Rule, subject headgate.Attributes) (headgate.Attri
 			counted[name] = value
 		}
 	}
-	if ruledoc.CheckSubject(rule, counted) != nil || !concerns(rule, subject["tenant"]) && counted["tenant"] != "" {
+	if ruledoc.CheckSubject(rule, counted) != nil || !countsTenant(rule, subject["tenant"]) && counted["tenant"] != "" {
 		return nil, false
 	}
 	for name, value := range subject {

@@ -12,12 +12,12 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// problem is an answer that is none, as RFC 9457 has it. Detail says what to do.
+// problem is an error response as defined by RFC 9457. Detail contains the remedy.
 type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Problems are what is wrong with rules, and where in the body.
+	// Problems are the errors in rules, with their position in the body.
 	Problems []ruleProblem `json:"problems,omitempty"`
 
 	header http.Header
@@ -34,7 +34,7 @@ func newProblem(status int, detail string) *problem {
 	return &problem{Title: http.StatusText(status), Status: status, Detail: detail}
 }
 
-// badRequest is what the API does not understand, unusable what it does and will not do.
+// badRequest returns a problem for a malformed request. For a well-formed but invalid request use unusable.
 func badRequest(format string, args ...any) *problem {
 	return newProblem(http.StatusBadRequest, fmt.Sprintf(format, args...))
 }
@@ -49,16 +49,16 @@ func unusable(format string, args ...any) *problem {
 
 func (p *problem) Error() string { return p.Detail }
 
-// problemOf is what a caller is told of an error. One that nobody has foreseen is the database's, which is away.
+// problemOf returns the response to an error. All unknown errors are errors of the database, which is unavailable.
 func problemOf(err error) *problem {
 	var p *problem
 	var bad ruledoc.Errors
-	var pace *pgrules.ChangeRateError
+	var rate *pgrules.ChangeRateError
 	switch {
 	case errors.As(err, &p):
 		return p
-	case errors.As(err, &pace):
-		return tooMany(err.Error(), pace.RetryAfter)
+	case errors.As(err, &rate):
+		return tooMany(err.Error(), rate.RetryAfter)
 	case errors.Is(err, pgrules.ErrNotFound):
 		return newProblem(http.StatusNotFound, err.Error())
 	case errors.Is(err, pgrules.ErrConflict):
@@ -69,7 +69,7 @@ func problemOf(err error) *problem {
 		problems := problemsOf(bad)
 		p := newProblem(http.StatusUnprocessableEntity, problems[0].Problem)
 		if p.Problems = problems; len(problems) > 1 {
-			p.Detail = fmt.Sprintf("there are %d problems, the first of them: %s", len(problems), p.Detail)
+			p.Detail = fmt.Sprintf("%d problems, the first: %s", len(problems), p.Detail)
 		}
 		return p
 	}
@@ -94,9 +94,9 @@ func (p *problem) write(w http.ResponseWriter) {
 func writeJSON(w http.ResponseWriter, status int, contentType string, value any) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false) // conditions with && are for people too
-	_ = encoder.Encode(value)    // texts and numbers can always be written
+	encoder.SetEscapeHTML(false) // keep && in conditions readable
+	_ = encoder.Encode(value)    // strings and numbers can always be encoded
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // whoever is gone is not told
+	_, _ = w.Write(b.Bytes()) // the client may be gone
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// AuditEntry is a change.
+// AuditEntry is a change in the audit.
 type AuditEntry = pgrules.AuditEntry
 
 func (a *api) listAudit(c *call) (any, error) {
@@ -16,18 +16,18 @@ func (a *api) listAudit(c *call) (any, error) {
 	})
 }
 
-// Nodes are all servers that follow the same PostgreSQL, with the newest version of its rules, and the revision of everything,
-// overrides and exemptions included.
+// Nodes are all servers that follow the same PostgreSQL, with its current version of the rules, and its revision of everything,
+// including overrides and exemptions.
 type Nodes struct {
 	Version  int64  `json:"version"`
 	Revision int64  `json:"revision"`
 	Nodes    []Node `json:"nodes"`
 }
 
-// Node is one of them.
+// Node is a server that follows PostgreSQL.
 type Node struct {
 	pgrules.Node
-	// Behind is whether it does not run what is there.
+	// Behind is true if the node does not run the current state.
 	Behind bool `json:"behind"`
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Where the API has what, as openapi.yaml describes it.
+// The paths of the API, which openapi.yaml describes.
 const (
 	ExplainPath    = "/v1/explain"
 	RulesPath      = "/v1/rate-limit/rules"
@@ -20,7 +20,7 @@ const (
 	UsagePath      = "/v1/rate-limit/usage"
 	AuditPath      = "/v1/rate-limit/audit"
 	NodesPath      = "/v1/rate-limit/nodes"
-	TokensPath     = "/v1/rate-limit/tokens" //nolint:gosec // no token
+	TokensPath     = "/v1/rate-limit/tokens" //nolint:gosec // not a token
 	TopPath        = "/v1/rate-limit/top"
 	DenialsPath    = "/v1/rate-limit/denials"
 	documentPath   = "/v1/openapi.yaml"
@@ -31,29 +31,29 @@ var openapi []byte
 
 // Whether an endpoint serves callers of a tenant.
 const (
-	// wholeServer denies them: it shows or changes what is of all tenants.
+	// wholeServer endpoints reject them, since they show or change data of all tenants.
 	wholeServer = false
-	// perTenant serves them what is their tenant's and nothing else, for which the handler answers: see Caller.owns.
+	// perTenant endpoints serve them only data of their tenant. The handler is responsible for that: see Caller.owns.
 	perTenant = true
 )
 
 // What an endpoint needs.
 const (
-	// inDatabase is for what files do not have.
+	// inDatabase endpoints need PostgreSQL.
 	inDatabase = true
 	anywhere   = false
 )
 
-// route is an endpoint and who may use it.
+// route is an endpoint and the callers that may use it.
 type route struct {
 	method, path string
-	least        Role
+	minRole      Role
 	perTenant    bool
 	inDatabase   bool
 	serve        func(*api, *call) (any, error)
 }
 
-// routes are all endpoints. A new one is a line here, and one in the matrix of the tests.
+// routes are all endpoints. A new endpoint needs a line allowed, and one in the matrix of the tests.
 var routes = []route{
 	{http.MethodPost, ExplainPath, Viewer, wholeServer, anywhere, (*api).explain},
 	{http.MethodGet, documentPath, Viewer, perTenant, anywhere, (*api).readDocument},
@@ -99,14 +99,14 @@ var routes = []route{
 
 func (rt *route) String() string { return rt.method + " " + rt.path }
 
-// deny says why a caller may not use the endpoint; nil if it may.
-func (rt *route) deny(by Caller) *problem {
+// authorize returns nil if a caller may use the endpoint, or why it may not.
+func (rt *route) authorize(by Caller) *problem {
 	switch {
-	case !by.Role.atLeast(rt.least):
-		return newProblem(http.StatusForbidden, fmt.Sprintf("%s takes the role %s, and %s has the role %s", rt, rt.least,
+	case !by.Role.atLeast(rt.minRole):
+		return newProblem(http.StatusForbidden, fmt.Sprintf("%s: requires the role %s, and %s has the role %s", rt, rt.minRole,
 			by.Name, by.Role))
 	case by.Tenant != "" && !rt.perTenant:
-		return newProblem(http.StatusForbidden, fmt.Sprintf("%s is about all tenants, and %s is of tenant %s only", rt, by.Name,
+		return newProblem(http.StatusForbidden, fmt.Sprintf("%s: concerns all tenants, and %s is bound to tenant %s", rt, by.Name,
 			by.Tenant))
 	}
 	return nil
@@ -114,11 +114,11 @@ func (rt *route) deny(by Caller) *problem {
 
 func (*api) readDocument(c *call) (any, error) {
 	c.w.Header().Set("Content-Type", "application/yaml")
-	_, _ = c.w.Write(openapi) // whoever is gone is not told
+	_, _ = c.w.Write(openapi) // the client may be gone
 	return written{}, nil
 }
 
-// callerKey is where the context of a request has its Caller.
+// callerKey is the context key of a request's Caller.
 type callerKey struct{}
 
 func (a *api) handle(all []route) {
@@ -126,70 +126,70 @@ func (a *api) handle(all []route) {
 	for i := range all {
 		rt := &all[i]
 		a.mux.HandleFunc(rt.String(), func(w http.ResponseWriter, r *http.Request) {
-			by, _ := r.Context().Value(callerKey{}).(Caller) // if there were none, it would have no role
+			by, _ := r.Context().Value(callerKey{}).(Caller) // without it the zero Caller has no role
 			timeout := databaseTimeout
 			if rt.path == profilePath {
-				timeout += longestProfile * time.Second
+				timeout += maxProfileSeconds * time.Second
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), timeout)
 			defer cancel()
 			c := &call{r.WithContext(ctx), w, by}
 			value, err := a.serve(rt, c)
 			if err != nil {
-				a.deny(ctx, c, err)
+				a.writeError(ctx, c, err)
 				return
 			}
-			c.answer(value)
+			c.respond(value)
 		})
 	}
 }
 
-// serve lets an endpoint answer a caller who may use it.
+// serve runs an endpoint, if the caller may use it.
 func (a *api) serve(rt *route, c *call) (any, error) {
-	switch denial := rt.deny(c.by); {
-	case denial != nil:
-		return nil, denial
+	switch rejection := rt.authorize(c.by); {
+	case rejection != nil:
+		return nil, rejection
 	case rt.inDatabase && a.DB == nil:
-		return nil, newProblem(http.StatusNotImplemented, "rules are in files; with postgres in the config they can be "+
-			"changed here")
+		return nil, newProblem(http.StatusNotImplemented, "the rules of this server are in files: set postgres in the config to use "+
+			"this endpoint")
 	}
 	return rt.serve(a, c)
 }
 
-// deny answers with a problem. Tenants are not told where our database is.
-func (a *api) deny(ctx context.Context, c *call, err error) {
+// writeError responds with a problem. Tenants do not see the address of the database.
+func (a *api) writeError(ctx context.Context, c *call, err error) {
 	p := problemOf(err)
-	if p.Status >= http.StatusInternalServerError && p != err { //nolint:errorlint // a problem that was made on purpose
-		if !errors.Is(err, context.Canceled) { // else whoever asked is gone
-			a.Log.WarnContext(ctx, "the admin API cannot answer", "path", c.URL.Path, "error", err)
+	if p.Status >= http.StatusInternalServerError && p != err { //nolint:errorlint // a problem that a handler returned
+		if !errors.Is(err, context.Canceled) { // otherwise the client is gone
+			a.Log.WarnContext(ctx, "admin API call failed", "path", c.URL.Path, "error", err)
 		}
 		if c.by.Tenant != "" {
-			p.Detail = "the database does not answer: try again"
+			p.Detail = "the database is unavailable: try again"
 		}
 	}
 	p.write(c.w)
 }
 
-// dispatch lets an endpoint answer, or says what there is.
+// dispatch runs the endpoint of a request, or responds with a 404 or 405.
 func (a *api) dispatch(w http.ResponseWriter, r *http.Request, by Caller) {
 	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, by))
 	if _, pattern := a.mux.Handler(r); pattern != "" {
 		a.mux.ServeHTTP(w, r)
 		return
 	}
-	var here []string
+	var allowed []string
 	for i := range a.routes {
 		rt := &a.routes[i]
 		other := *r
 		other.Method = rt.method
 		if _, pattern := a.mux.Handler(&other); pattern == rt.String() {
-			here = append(here, rt.method)
+			allowed = append(allowed, rt.method)
 		}
 	}
-	if len(here) > 0 {
-		w.Header().Set("Allow", strings.Join(here, ", "))
-		newProblem(http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s", r.URL.Path, strings.Join(here, ", "))).write(w)
+	if len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		newProblem(http.StatusMethodNotAllowed, fmt.Sprintf("method %s not allowed: %s accepts %s", r.Method, r.URL.Path, strings.Join(allowed, ", "))).write(w)
 		return
 	}
-	newProblem(http.StatusNotFound, "there is no such path; GET "+documentPath+" says what there is").write(w)
+	newProblem(http.StatusNotFound, "path not found: GET "+documentPath+" describes all paths").write(w)
 }

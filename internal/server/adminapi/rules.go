@@ -12,24 +12,24 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// Rule is a rule: its flat form, the whole of it as a document, and what the tables know besides.
+// Rule is a stored rule: its flat form, its complete document, and the other columns of the table.
 type Rule = pgrules.Rule
 
-func tagOf(r *Rule) string { return strconv.Quote(strconv.FormatInt(r.Revision, 10)) }
+func etagOf(r *Rule) string { return strconv.Quote(strconv.FormatInt(r.Revision, 10)) }
 
 func (a *api) listRules(c *call) (any, error) {
 	id := func(r *Rule) int64 { return r.ID }
 	return list(c, "rules", id, []string{"tenant", "scope", "enabled"}, func(q url.Values, page pgrules.Page) ([]Rule, error) {
 		var filter pgrules.Filter
-		for name, into := range map[string]**string{"tenant": &filter.Tenant, "scope": &filter.Scope} {
+		for name, field := range map[string]**string{"tenant": &filter.Tenant, "scope": &filter.Scope} {
 			if value := q.Get(name); value != "" {
-				*into = &value
+				*field = &value
 			}
 		}
 		if text := q.Get("enabled"); text != "" {
 			enabled, err := strconv.ParseBool(text)
 			if err != nil {
-				return nil, badRequest("enabled is %q: send true or false, or leave it out for all rules", text)
+				return nil, badRequest("enabled %q: send true or false, or omit it to list all rules", text)
 			}
 			filter.Enabled = &enabled
 		}
@@ -48,40 +48,40 @@ func (a *api) createRule(c *call) (any, error) {
 	name := definition.Rule.ID
 	outcome, err := a.publish(c, pgrules.Edit{Name: name, Put: definition})
 	if errors.Is(err, pgrules.ErrConflict) {
-		err = a.taken(c, name, err)
+		err = a.nameConflict(c, name, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	made, err := a.showRule(c, name, outcome.Version)
-	return created{RulesPath + "/" + made.UUID, made}, err
+	rule, err := a.showRule(c, name, outcome.Version)
+	return created{RulesPath + "/" + rule.UUID, rule}, err
 }
 
-// taken says what to do where there is a rule of the name. Tenants learn nothing of it.
-func (a *api) taken(c *call, name string, conflict error) error {
-	there, err := a.DB.Rule(c.Context(), name)
+// nameConflict returns the problem of a rule whose name is in use, with the remedy. Tenants learn nothing about rules of others.
+func (a *api) nameConflict(c *call, name string, conflict error) error {
+	existing, err := a.DB.Rule(c.Context(), name)
 	switch {
 	case err != nil:
-		return conflict // it was about something else
-	case !c.by.owns(there.Owner):
-		return newProblem(http.StatusConflict, fmt.Sprintf("the name %q is taken: choose another", name))
+		return conflict // a conflict of another kind
+	case !c.by.owns(existing.Owner):
+		return newProblem(http.StatusConflict, fmt.Sprintf("rule %q: name is taken: choose another", name))
 	}
 	state := ""
-	if !there.Enabled {
-		state = ", which is disabled"
+	if !existing.Enabled {
+		state = " and is disabled"
 	}
-	return newProblem(http.StatusConflict, fmt.Sprintf("there is a rule %q%s: PUT %s/%s with If-Match: %s replaces it",
-		name, state, RulesPath, there.UUID, tagOf(&there)))
+	return newProblem(http.StatusConflict, fmt.Sprintf("rule %q: exists%s: replace it with PUT %s/%s and If-Match: %s",
+		name, state, RulesPath, existing.UUID, etagOf(&existing)))
 }
 
 func (a *api) readRule(c *call) (any, error) { return a.showRule(c, c.PathValue("ruleId"), 0) }
 
-// showRule is a rule with its tag, and the version that a change has made of the rules.
+// showRule returns a rule with the version that a change has made, or 0, and sets the ETag of the response.
 func (a *api) showRule(c *call, name string, version int64) (Rule, error) {
 	found, err := a.rule(c, name)
 	if err == nil {
 		found.Version = version
-		c.w.Header().Set("Etag", tagOf(&found))
+		c.w.Header().Set("Etag", etagOf(&found))
 	}
 	return found, err
 }
@@ -96,8 +96,8 @@ func (a *api) replaceRule(c *call) (any, error) {
 		return nil, err
 	}
 	if definition.Rule.ID != found.Name {
-		return nil, unusable("a rule keeps its name, by which its counters go: this is rule %q, and "+
-			"the body says %q; to rename it create another and disable this one", found.Name, definition.Rule.ID)
+		return nil, unusable("rule %q: cannot be renamed to %q, since its name identifies its counters: create a new rule and disable "+
+			"this one", found.Name, definition.Rule.ID)
 	}
 	outcome, err := a.change(c, &found, definition)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *api) disableRule(c *call) (any, error) {
 	return nil, err
 }
 
-// rule is the one of a name or UUID, if the caller may see it.
+// rule returns the rule with a name or UUID, if the caller may read it.
 func (a *api) rule(c *call, name string) (Rule, error) {
 	found, err := a.DB.Rule(c.Context(), name)
 	if err == nil && !c.by.owns(found.Owner) {
@@ -123,19 +123,19 @@ func (a *api) rule(c *call, name string) (Rule, error) {
 	return found, err
 }
 
-// change replaces or disables a rule. With If-Match it must still be the one that the caller has read; without, the last writer wins,
-// and the audit has what was there before.
+// change replaces or disables a rule. With If-Match the rule must be unchanged since the caller has read it. Without If-Match the last
+// writer wins, and the audit has the replaced rule.
 func (a *api) change(c *call, found *Rule, definition *pgrules.Definition) (pgrules.Outcome, error) {
 	edit := pgrules.Edit{Name: found.Name, Put: definition, Revision: pgrules.AnyRevision}
-	stale := newProblem(http.StatusPreconditionFailed, fmt.Sprintf("rule %q has been changed since you have read it: read it "+
-		"again, and send its ETag in If-Match", found.Name))
+	stale := newProblem(http.StatusPreconditionFailed, fmt.Sprintf("rule %q: changed since it was read: read it "+
+		"again and send its ETag in If-Match", found.Name))
 	if match := strings.Join(c.Header.Values("If-Match"), ","); match != "" && match != "*" {
 		edit.Revision = found.Revision
-		fits := false
+		matched := false
 		for tag := range strings.SplitSeq(match, ",") {
-			fits = fits || strings.TrimSpace(tag) == tagOf(found)
+			matched = matched || strings.TrimSpace(tag) == etagOf(found)
 		}
-		if !fits {
+		if !matched {
 			return pgrules.Outcome{}, stale
 		}
 	}
@@ -150,7 +150,7 @@ func (a *api) publish(c *call, edit pgrules.Edit) (pgrules.Outcome, error) {
 	return a.DB.Publish(c.Context(), c.by.who(""), pgrules.Change{Edits: []pgrules.Edit{edit}})
 }
 
-// readDefinition is the rule in the body, as a tenant's if there is one.
+// readDefinition returns the rule in the body. If tenant is not "", it becomes a rule of that tenant.
 func readDefinition(c *call, tenant string) (*pgrules.Definition, error) {
 	body, err := c.readBody(maxBody)
 	if err != nil {
@@ -167,10 +167,9 @@ func define(body []byte, tenant string) (*pgrules.Definition, error) {
 	case err != nil:
 		return nil, err
 	case uuid.MatchString(definition.Rule.ID):
-		return nil, unusable("rule %q has a UUID for a name, by which another may be meant: "+
-			"choose a name", definition.Rule.ID)
+		return nil, unusable("rule %q: a UUID as name is ambiguous: choose another name", definition.Rule.ID)
 	case tenant != "":
-		return ofTenant(definition, tenant)
+		return forTenant(definition, tenant)
 	}
 	return definition, nil
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// ofTenant makes a rule one of a tenant: a limit below those that it has from us, for its own requests and with counters
-// of its own.
-func ofTenant(definition *pgrules.Definition, tenant string) (*pgrules.Definition, error) {
+// forTenant makes a rule one of a tenant: it matches only requests of the tenant, has counters of its own, and applies in addition to
+// the rules of operators.
+func forTenant(definition *pgrules.Definition, tenant string) (*pgrules.Definition, error) {
 	rule := definition.Rule
-	deny := func(format string, args ...any) (*pgrules.Definition, error) {
+	reject := func(format string, args ...any) (*pgrules.Definition, error) {
 		return nil, unusable("%s", fmt.Sprintf("rule %q: ", rule.ID)+fmt.Sprintf(format, args...))
 	}
 	only := headgate.OneOf(tenant)
-	if says, ok := rule.Match.Attributes["tenant"]; ok && !reflect.DeepEqual(says, only) {
-		return deny("it is for other requests than those of tenant %s: leave the tenant out, and it is for yours", tenant)
+	if pattern, ok := rule.Match.Attributes["tenant"]; ok && !reflect.DeepEqual(pattern, only) {
+		return reject("match.tenant: must be %s: omit it to match your tenant", tenant)
 	}
 	switch {
 	case rule.Priority != 0:
-		return deny("a priority would put it in the place of rules that are not yours: leave it out")
+		return reject("priority: not allowed for tenants, since it could replace rules of operators: omit it")
 	case rule.Critical:
-		return deny("critical is not for tenants: leave it out")
+		return reject("critical: not allowed for tenants: omit it")
 	case len(rule.By) == 0:
-		return deny("by: [] is one counter for everybody: write by: [tenant] for one counter of yours")
+		return reject("by: [] would be one counter for all tenants: write by: [tenant]")
 	}
 	attributes := map[string]headgate.Pattern{}
 	maps.Copy(attributes, rule.Match.Attributes)

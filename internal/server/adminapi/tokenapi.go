@@ -12,10 +12,10 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// Token is what is known of a token in the database.
+// Token is a token in the database, without the secret.
 type Token = pgrules.Token
 
-// TokenRequest is a token to be made.
+// TokenRequest is the request to create a token.
 type TokenRequest struct {
 	Name      string     `json:"name"`
 	Role      string     `json:"role"`
@@ -24,7 +24,7 @@ type TokenRequest struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitzero"`
 }
 
-// CreatedToken is a token that was made. Secret is the token itself, which is shown once and stored nowhere.
+// CreatedToken is a token that was created. Secret is the token itself, which is shown once and not stored.
 type CreatedToken struct {
 	Token
 	Secret string `json:"token"`
@@ -38,41 +38,41 @@ func (a *api) listTokens(c *call) (any, error) {
 }
 
 func (a *api) createToken(c *call) (any, error) {
-	wanted, err := read[TokenRequest](c,
+	request, err := read[TokenRequest](c,
 		`{"name": "ann", "role": "editor", "tenant": "acme", "expiresAt": "2027-01-31T18:00:00Z"}`)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkExpiry(wanted.ExpiresAt); err != nil {
+	if err := checkExpiry(request.ExpiresAt); err != nil {
 		return nil, err
 	}
-	wanted.Role = cmp.Or(wanted.Role, string(Viewer))
-	if wanted.Role == string(CallerRole) {
-		return nil, unusable("callers of the data plane have their tokens in the file that listen.tokens_file names: make one there, " +
+	request.Role = cmp.Or(request.Role, string(Viewer))
+	if request.Role == string(CallerRole) {
+		return nil, unusable("role caller: tokens for the data plane are in the file that listen.tokens_file names: make one with " +
 			"headgate token create NAME --role caller")
 	}
-	rights := []string{wanted.Role}
-	if wanted.Tenant != "" {
-		rights = append(rights, "tenant="+wanted.Tenant)
+	rights := []string{request.Role}
+	if request.Tenant != "" {
+		rights = append(rights, "tenant="+request.Tenant)
 	}
-	if wanted.Subject != "" {
-		if key, ok := strings.CutPrefix(wanted.Subject, "api_key="); ok {
-			wanted.Subject = "api_key=" + headgate.EnsureKeyHash(key)
+	if request.Subject != "" {
+		if key, ok := strings.CutPrefix(request.Subject, "api_key="); ok {
+			request.Subject = "api_key=" + headgate.EnsureKeyHash(key)
 		}
-		if err := checkSubject(Role(wanted.Role), wanted.Subject); err != nil {
+		if err := checkSubject(Role(request.Role), request.Subject); err != nil {
 			return nil, unusable("%s", err)
 		}
 	}
-	secret, _, err := NewToken(wanted.Name, rights...)
+	secret, _, err := NewToken(request.Name, rights...)
 	if err != nil {
 		return nil, unusable("%s", err)
 	}
-	made := CreatedToken{Token{
-		Name: wanted.Name, Role: wanted.Role, Tenant: wanted.Tenant, Subject: wanted.Subject, ExpiresAt: wanted.ExpiresAt,
+	token := CreatedToken{Token{
+		Name: request.Name, Role: request.Role, Tenant: request.Tenant, Subject: request.Subject, ExpiresAt: request.ExpiresAt,
 		CreatedBy: c.by.Name,
 	}, secret}
-	made.ID, err = a.DB.AddToken(c.Context(), c.by.who(""), made.Token, sha256.Sum256([]byte(secret)))
-	return created{fmt.Sprintf("%s/%d", TokensPath, made.ID), made}, err
+	token.ID, err = a.DB.AddToken(c.Context(), c.by.who(""), token.Token, sha256.Sum256([]byte(secret)))
+	return created{fmt.Sprintf("%s/%d", TokensPath, token.ID), token}, err
 }
 
 func (a *api) revokeToken(c *call) (any, error) {

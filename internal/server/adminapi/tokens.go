@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// tokenPrefix makes tokens known to people, and to programs that look for secrets where none belong.
+	// tokenPrefix makes tokens recognizable to people and to secret scanners.
 	tokenPrefix = "hgt_"
-	// rereadEvery is how soon a changed file is noticed.
-	rereadEvery = time.Second
+	// reloadInterval is how soon a change of the file is noticed.
+	reloadInterval = time.Second
 )
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// NewToken makes a token, and the line by which a file of tokens knows it. The name says whose it is; rights are the
-// words that follow it in the line.
+// NewToken returns a new token, and its line for a token file. rights are the words that follow the name in the line: the role,
+// the tenant and the subject.
 func NewToken(name string, rights ...string) (token, line string, err error) {
 	var random [32]byte
-	_, _ = rand.Read(random[:]) // it never fails
+	_, _ = rand.Read(random[:]) // never fails
 	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(random[:])
 	sum := sha256.Sum256([]byte(token))
 	words := append([]string{hex.EncodeToString(sum[:]), name}, rights...)
 	if !tokenName.MatchString(name) {
-		return "", "", errors.New("a token's name is 1 to 64 letters, digits and . _ @ -, and begins with a letter or digit")
+		return "", "", errors.New("invalid token name: must be 1 to 64 letters, digits and . _ @ -, and begin with a letter or digit")
 	}
 	if _, _, err := parseToken(words); err != nil {
 		return "", "", err
@@ -46,26 +46,26 @@ func NewToken(name string, rights ...string) (token, line string, err error) {
 	return token, strings.Join(words, " "), nil
 }
 
-// Tokens are those of a file. They are safe for use by many goroutines.
+// Tokens is an Authority with the tokens of a file. It is safe for concurrent use.
 type Tokens struct {
 	file string
 	log  *slog.Logger
 
 	known atomic.Pointer[knownTokens]
-	read  atomic.Int64 // when, in Unix nanoseconds
+	read  atomic.Int64 // time of the last read, in Unix nanoseconds
 
-	mu   sync.Mutex // of reading it
-	text []byte     // that known was made of
-	said string     // what was wrong with the file when last read
+	mu      sync.Mutex // held while the file is read
+	text    []byte     // the content that known was parsed from
+	problem string     // the error of the last read, as logged
 }
 
-// knownTokens are the lines of a file: by the hashes of tokens, so that nobody can take a token from there.
+// knownTokens are the callers of a file, by the SHA-256 of their token. The tokens themselves are not in the file.
 type knownTokens map[[sha256.Size]byte]Caller
 
-// ReadTokens reads a file that has a line for each token: the SHA-256 of the token in 64 hexadecimal digits, a name, a
-// role (viewer if there is none), for a caller of a tenant tenant=NAME, and for one with the role self user=NAME or api_key=HASH.
-// Empty lines and those that begin with # are left alone. The file is read again while it is in use, within a second of a change; if it makes no sense then, the
-// tokens at hand stay and the log is told.
+// ReadTokens reads a file with a line for each token: the SHA-256 of the token in 64 hexadecimal digits, a name, a role (default
+// viewer), tenant=NAME for a caller bound to a tenant, and user=NAME or api_key=HASH for a caller with the role self. Empty lines and
+// lines that begin with # are ignored. The file is read again within a second of a change. If it is invalid then, the current tokens
+// stay in use and the error is logged.
 func ReadTokens(file string, log *slog.Logger) (*Tokens, error) {
 	if log == nil {
 		log = slog.Default()
@@ -76,25 +76,25 @@ func ReadTokens(file string, log *slog.Logger) (*Tokens, error) {
 		return nil, err
 	}
 	if len(*t.known.Load()) == 0 {
-		log.Warn("there are no tokens: everybody is rejected", "file", file)
+		log.Warn("token file has no tokens; all calls are rejected", "file", file)
 	}
 	return t, nil
 }
 
-// Caller is whose line has the token's hash.
+// Caller returns the caller whose line has the token's hash.
 func (t *Tokens) Caller(_ context.Context, token string) (Caller, error) {
 	now, read := time.Now().UnixNano(), t.read.Load()
-	if now-read >= int64(rereadEvery) && t.read.CompareAndSwap(read, now) {
+	if now-read >= int64(reloadInterval) && t.read.CompareAndSwap(read, now) {
 		t.reload()
 	}
 	caller, ok := (*t.known.Load())[sha256.Sum256([]byte(token))]
 	if !ok {
-		return Caller{}, errUnknown
+		return Caller{}, errUnknownToken
 	}
 	return caller, nil
 }
 
-// Has reports whether a token has this role.
+// Has reports whether the file has a token with this role.
 func (t *Tokens) Has(role Role) bool {
 	for _, caller := range *t.known.Load() {
 		if caller.Role == role {
@@ -104,23 +104,23 @@ func (t *Tokens) Has(role Role) bool {
 	return false
 }
 
-// reload tells the log of what has changed.
+// reload reads the file again and logs changes.
 func (t *Tokens) reload() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.text
 	switch err := t.load(); {
-	case err == nil && (t.said != "" || !bytes.Equal(before, t.text)):
-		t.said = ""
-		t.log.Info("tokens read again", "file", t.file, "tokens", len(*t.known.Load()))
-	case err != nil && t.said != err.Error():
-		t.said = err.Error()
-		t.log.Error("the file of tokens cannot be used: those at hand stay", "error", t.said)
+	case err == nil && (t.problem != "" || !bytes.Equal(before, t.text)):
+		t.problem = ""
+		t.log.Info("token file reloaded", "file", t.file, "tokens", len(*t.known.Load()))
+	case err != nil && t.problem != err.Error():
+		t.problem = err.Error()
+		t.log.Error("token file invalid; the current tokens stay in use", "error", t.problem)
 	}
 }
 
 func (t *Tokens) load() error {
-	text, err := os.ReadFile(t.file) //nolint:gosec // the config names the file, and no request does
+	text, err := os.ReadFile(t.file) //nolint:gosec // the file name is from the config
 	if err != nil {
 		return fmt.Errorf("read tokens: %w", err)
 	}
@@ -136,7 +136,7 @@ func (t *Tokens) load() error {
 	return nil
 }
 
-// parseTokens shows nothing of what is wrong: it might be a token.
+// parseTokens parses a token file. Its errors do not quote the line, which might contain a token.
 func parseTokens(file, text string) (knownTokens, error) {
 	known := knownTokens{}
 	var problems []error
@@ -156,20 +156,20 @@ func parseTokens(file, text string) (knownTokens, error) {
 	return known, errors.Join(problems...)
 }
 
-var errRights = errors.New("after the name comes a role, which is caller, self, viewer, editor or admin, then tenant=NAME if it is for one " +
-	"tenant, then user=NAME or api_key=HASH if the role is self, and nothing else")
+var errRights = errors.New("invalid rights: after the name write a role (caller, self, viewer, editor or admin), tenant=NAME for a token of " +
+	"one tenant, user=NAME or api_key=HASH for the role self, and nothing else")
 
 func parseToken(words []string) (sum [sha256.Size]byte, caller Caller, err error) {
 	digest, err := hex.DecodeString(words[0])
 	switch {
 	case strings.HasPrefix(words[0], tokenPrefix):
-		return sum, caller, errors.New("this is a token itself, which everybody who reads the file could use: write the line that " +
-			"headgate token create NAME prints, and use the token that comes with it")
+		return sum, caller, errors.New("the line has the token itself, which every reader of the file could use: write the line that " +
+			"headgate token create NAME prints, and use the token printed with it")
 	case err != nil || len(digest) != sha256.Size:
-		return sum, caller, errors.New("a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
+		return sum, caller, errors.New("the line must begin with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
 			"headgate token create NAME prints")
 	case len(words) < 2 || !tokenName.MatchString(words[1]):
-		return sum, caller, errors.New("write a name after the digits, in letters, digits and . _ @ -")
+		return sum, caller, errors.New("name missing or invalid: after the digits write a name of letters, digits and . _ @ -")
 	}
 	copy(sum[:], digest)
 	caller = Caller{Name: words[1], Role: Viewer}
@@ -190,7 +190,7 @@ func parseToken(words []string) (sum [sha256.Size]byte, caller Caller, err error
 		return sum, caller, errRights
 	}
 	if caller.Role == CallerRole && caller.Tenant != "" {
-		return sum, caller, errors.New("the role caller is for services, which ask for all tenants: leave tenant= out")
+		return sum, caller, errors.New("tenant=: not allowed for the role caller, since services check requests of all tenants: remove it")
 	}
 	return sum, caller, checkSubject(caller.Role, caller.Subject)
 }

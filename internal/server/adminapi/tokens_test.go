@@ -32,12 +32,12 @@ func TestNewToken(t *testing.T) {
 	}
 	for _, name := range []string{"", "-", "a b", "a\nb", "#a", strings.Repeat("a", 65)} {
 		if _, _, err := adminapi.NewToken(name); err == nil {
-			t.Errorf("%q is a name", name)
+			t.Errorf("%q is accepted as a name", name)
 		}
 	}
 }
 
-// A line without a role is a viewer's: when there were no roles, all that a token could do was to ask.
+// A line without a role is a viewer's, since that was all that a token could do before there were roles.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	for rights, want := range map[string]adminapi.Caller{
@@ -88,16 +88,16 @@ func TestTokensFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	digits := strings.Repeat("0a", 32)
 	const (
-		noDigits = "a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
+		noDigits = "the line must begin with the SHA-256 of a token in 64 hexadecimal digits: write the line that " +
 			"headgate token create NAME prints"
-		noName   = "write a name after the digits, in letters, digits and . _ @ -"
-		noRights = "after the name comes a role, which is caller, self, viewer, editor or admin, then tenant=NAME if it is for one " +
-			"tenant, then user=NAME or api_key=HASH if the role is self, and nothing else"
-		itself = "this is a token itself, which everybody who reads the file could use: write the line that " +
-			"headgate token create NAME prints, and use the token that comes with it"
+		noName   = "name missing or invalid: after the digits write a name of letters, digits and . _ @ -"
+		noRights = "invalid rights: after the name write a role (caller, self, viewer, editor or admin), tenant=NAME for a token of " +
+			"one tenant, user=NAME or api_key=HASH for the role self, and nothing else"
+		itself = "the line has the token itself, which every reader of the file could use: write the line that " +
+			"headgate token create NAME prints, and use the token printed with it"
 	)
 	for text, want := range map[string]string{
-		"# nobody\n\n": "",
+		"# none\n\n": "",
 		"  " + strings.ToUpper(digits) + "\t ann \r\n" + digits + " bob":                             "",
 		digits + " ann editor\n" + digits + " ann admin tenant=acme\n" + digits + " ann tenant=acme": "",
 
@@ -113,7 +113,7 @@ func TestTokensFile(t *testing.T) {
 		digits + " ann tenant=a editor":   ":1: " + noRights,
 		digits + " ann editor viewer":     ":1: " + noRights,
 		digits + " ann caller":            "",
-		digits + " ann caller tenant=a":   ":1: the role caller is for services, which ask for all tenants: leave tenant= out",
+		digits + " ann caller tenant=a":   ":1: tenant=: not allowed for the role caller, since services check requests of all tenants: remove it",
 		digits + " ann admin tenant=a b":  ":1: " + noRights,
 		"secret\n" + digits + "\n":        ":1: " + noDigits + "\n" + file + ":2: " + noName,
 	} {
@@ -123,7 +123,7 @@ func TestTokensFile(t *testing.T) {
 		case want == "" && err != nil, want != "" && (err == nil || err.Error() != file+want):
 			t.Errorf("%q: %v", text, err)
 		case err != nil && strings.Contains(err.Error(), "secret"):
-			t.Errorf("what might be a token is shown: %v", err)
+			t.Errorf("the error quotes a possible token: %v", err)
 		}
 	}
 	if _, err := adminapi.ReadTokens(file+"x", discard); err == nil || !strings.Contains(err.Error(), file+"x") {
@@ -142,8 +142,8 @@ func textLog(b *bytes.Buffer) *slog.Logger {
 	}))
 }
 
-// TestTokensChange shows that a changed file is noticed within a second, that one that makes no sense changes nothing,
-// and that the log is told of each change once.
+// TestTokensChange checks that a changed file is read within a second, that an invalid file changes nothing, and that each change is
+// logged once.
 func TestTokensChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,32 +166,32 @@ func TestTokensChange(t *testing.T) {
 				}
 			}
 		}
-		expect("as it was", 200, 200)
+		expect("initial file", 200, 200)
 		writeFile(t, file, lines[2])
 		if got := serve(h, withToken(post(`{}`), tokens[1])).Code; got != http.StatusOK {
 			t.Error("the file is read more than once a second")
 		}
-		expect("bob is out", 200, 401)
+		expect("bob is removed", 200, 401)
 		writeFile(t, file, lines[3]+"nonsense\n")
 		expect("a bad file", 200, 401)
 		writeFile(t, file, lines[2])
-		expect("as before it was bad", 200, 401)
+		expect("restored file", 200, 401)
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
 		expect("no file", 200, 401)
 		writeFile(t, file, lines[3])
-		expect("ann is out", 401, 200)
+		expect("ann is removed", 401, 200)
 		writeFile(t, file, "")
-		expect("all are out", 401, 401)
-		const bad = `level=ERROR msg="the file of tokens cannot be used: those at hand stay" error=`
-		want := `level=INFO msg="tokens read again" file=FILE tokens=1
-` + bad + `"FILE:2: a line begins with the SHA-256 of a token in 64 hexadecimal digits: write the line that ` +
+		expect("empty file", 401, 401)
+		const bad = `level=ERROR msg="token file invalid; the current tokens stay in use" error=`
+		want := `level=INFO msg="token file reloaded" file=FILE tokens=1
+` + bad + `"FILE:2: the line must begin with the SHA-256 of a token in 64 hexadecimal digits: write the line that ` +
 			`headgate token create NAME prints"
-level=INFO msg="tokens read again" file=FILE tokens=1
+level=INFO msg="token file reloaded" file=FILE tokens=1
 ` + bad + `"read tokens: open FILE: no such file or directory"
-level=INFO msg="tokens read again" file=FILE tokens=1
-level=INFO msg="tokens read again" file=FILE tokens=0
+level=INFO msg="token file reloaded" file=FILE tokens=1
+level=INFO msg="token file reloaded" file=FILE tokens=0
 `
 		if got := strings.ReplaceAll(log.String(), file, "FILE"); got != want {
 			t.Errorf("log\n%swant\n%s", got, want)
@@ -204,19 +204,19 @@ func TestNoTokens(t *testing.T) {
 	var log bytes.Buffer
 	file, _ := writeTokens(t)
 	readTokens(t, file, textLog(&log))
-	if !strings.Contains(log.String(), "there are no tokens: everybody is rejected") {
+	if !strings.Contains(log.String(), "token file has no tokens; all calls are rejected") {
 		t.Error(log.String())
 	}
 }
 
-const unknownToken = "the token is not known; headgate token create NAME makes one, and the line of the file that " +
+const unknownToken = "unknown token: headgate token create NAME makes a token, and its line for the file that " +
 	"admin.tokens_file names"
 
 func TestUnauthorized(t *testing.T) {
 	t.Parallel()
 	file, tokens := writeTokens(t, "ann")
 	h := newAPI(t, readTokens(t, file, discard), discard)
-	const none = "the request has no token: send Authorization: Bearer TOKEN; headgate token create NAME makes one"
+	const none = "token required: send Authorization: Bearer TOKEN; headgate token create NAME makes a token"
 	for authorization, want := range map[string]string{
 		"":                        none,
 		"Bearer":                  none,
@@ -246,8 +246,7 @@ func TestUnauthorized(t *testing.T) {
 	}
 }
 
-// TestGuessing shows that nobody gets more than ten guesses at once, or one more before a tenth of a second, and that
-// others do not suffer.
+// TestGuessing checks that a peer gets ten guesses at once and then one every tenth of a second, and that others are not affected.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -258,10 +257,10 @@ func TestGuessing(t *testing.T) {
 		}
 		const madeUp = "hunter2"
 		own := fmt.Sprintf("%x bob\n", sha256.Sum256([]byte(madeUp)))
-		writeFile(t, file, strings.Repeat(string(line), 20_000)+own) // so that a search takes a while, and guesses meet
+		writeFile(t, file, strings.Repeat(string(line), 20_000)+own) // so that lookups are slow and guesses overlap
 		var log bytes.Buffer
 		h := newAPI(t, readTokens(t, file, discard), textLog(&log))
-		ask := func(peer, token string) int {
+		send := func(peer, token string) int {
 			r := withToken(post(`{}`), token)
 			r.RemoteAddr = peer
 			w := serve(h, r)
@@ -273,54 +272,54 @@ func TestGuessing(t *testing.T) {
 			}
 			return w.Code
 		}
-		for range 20 { // the right one costs nothing
-			if ask("[2001:db8::1]:1", tokens[0]) != http.StatusOK {
-				t.Fatal("a right token is denied")
+		for range 20 { // valid tokens are not charged
+			if send("[2001:db8::1]:1", tokens[0]) != http.StatusOK {
+				t.Fatal("a valid token is rejected")
 			}
 		}
-		var denied, slowed atomic.Int64
+		var rejected, throttled atomic.Int64
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				switch code := ask("[2001:db8::2]:2", "hgt_guess"); code {
+				switch code := send("[2001:db8::2]:2", "hgt_guess"); code {
 				case http.StatusUnauthorized:
-					denied.Add(1)
+					rejected.Add(1)
 				case http.StatusTooManyRequests:
-					slowed.Add(1)
+					throttled.Add(1)
 				default:
 					t.Errorf("status %d", code)
 				}
 			})
 		}
 		all.Wait()
-		if denied.Load() != 10 || slowed.Load() != 90 {
-			t.Errorf("%d guesses, %d slowed", denied.Load(), slowed.Load())
+		if rejected.Load() != 10 || throttled.Load() != 90 {
+			t.Errorf("%d guesses, %d throttled", rejected.Load(), throttled.Load())
 		}
 		for peer, want := range map[string]int{
 			"[2001:db8::3]:3": 429, "[2001:db8:0:1::2]:2": 200, "192.0.2.1:1": 200, "@": 200,
 		} {
-			if got := ask(peer, madeUp); got != want {
+			if got := send(peer, madeUp); got != want {
 				t.Errorf("%s: %d, want %d", peer, got, want)
 			}
-			if got := ask(peer, tokens[0]); got != http.StatusOK { // which nobody can guess
-				t.Errorf("%s: %d with a token of ours", peer, got)
+			if got := send(peer, tokens[0]); got != http.StatusOK { // cannot be guessed
+				t.Errorf("%s: %d with a valid token", peer, got)
 			}
 		}
 		time.Sleep(100 * time.Millisecond)
-		if got := ask("[2001:db8::3]:3", madeUp); got != http.StatusOK {
+		if got := send("[2001:db8::3]:3", madeUp); got != http.StatusOK {
 			t.Errorf("%d after a tenth of a second", got)
 		}
 		time.Sleep(10 * time.Second)
-		ask("[2001:db8::2]:2", "hgt_guess")
-		const told = `level=WARN msg="a wrong token was sent" peer=2001:db8::/64` + "\n"
-		if log.String() != told+told {
+		send("[2001:db8::2]:2", "hgt_guess")
+		const warning = `level=WARN msg="wrong token; call rejected" peer=2001:db8::/64` + "\n"
+		if log.String() != warning+warning {
 			t.Error(log.String())
 		}
 	})
 }
 
-// TestWhoAsked shows that the log can tell, and never has a token.
-func TestWhoAsked(t *testing.T) {
+// TestCallerIsLogged checks that the debug log has the caller, and never a token.
+func TestCallerIsLogged(t *testing.T) {
 	t.Parallel()
 	file, tokens := writeTokens(t, "ann")
 	var b bytes.Buffer
@@ -328,7 +327,7 @@ func TestWhoAsked(t *testing.T) {
 	h := newAPI(t, readTokens(t, file, log), log)
 	serve(h, withToken(post(`{}`), tokens[0]))
 	serve(h, withToken(post(`{}`), tokens[0]+"x"))
-	if !strings.Contains(b.String(), `msg="admin API asked" caller=ann method=POST path=/v1/explain`) ||
+	if !strings.Contains(b.String(), `msg="admin API called" caller=ann method=POST path=/v1/explain`) ||
 		strings.Contains(b.String(), tokens[0]) {
 		t.Error(b.String())
 	}

@@ -8,17 +8,17 @@ import (
 	"github.com/headgate/headgate/internal/server/offenders"
 )
 
-// UsualWindow is how far back one looks for who is denied most who does not say.
-const UsualWindow = 5 * time.Minute
+// DefaultWindow is how far back top looks if the call has no window.
+const DefaultWindow = 5 * time.Minute
 
-// Coverage says which nodes have answered, and how they show subjects.
+// Coverage is how many nodes have responded, and how they show subjects.
 type Coverage struct {
 	fanout.Coverage
-	// ShowSubjects is what the config says: hash or clear.
+	// ShowSubjects is the setting of the config: hash or clear.
 	ShowSubjects string `json:"showSubjects"`
 }
 
-// Top is who was denied most lately, and who is nearest to a limit.
+// Top has the subjects that were denied most recently and most often, and those nearest to a limit.
 type Top struct {
 	Coverage
 	At            time.Time           `json:"at"`
@@ -28,38 +28,39 @@ type Top struct {
 	Near          []offenders.Near    `json:"near"`
 }
 
-func nobodyLooks() *problem {
-	return newProblem(http.StatusNotImplemented, "this server does not watch its decisions: ask one that headgate serve runs")
+func notObserved() *problem {
+	return newProblem(http.StatusNotImplemented, "this server does not observe its decisions: use a server started with headgate serve")
 }
 
-// misspelt is an error if there is no such rule. One that was removed may have denied somebody before.
-func (a *api) misspelt(rule string) error {
+// checkInForce returns an error if a rule is not in force, as when its name is misspelt. Use it only if there are no results, since a
+// rule that was removed may have denied requests before.
+func (a *api) checkInForce(rule string) error {
 	if _, ok := a.limiter.Rules().Rule(rule); !ok && rule != "" {
 		return notInForce(rule)
 	}
 	return nil
 }
 
-// listTop asks all nodes who is denied most, and who is nearest to a limit.
+// listTop lists the subjects of all nodes that are denied most often, and those nearest to a limit.
 func (a *api) listTop(c *call) (any, error) {
 	if a.Top == nil {
-		return nil, nobodyLooks()
+		return nil, notObserved()
 	}
 	given := c.URL.Query()
-	if err := onlyKnown(given, "rule", "window", "limit"); err != nil {
+	if err := rejectUnknown(given, "rule", "window", "limit"); err != nil {
 		return nil, err
 	}
-	window, err := readNumber(given, "window", int(UsualWindow.Seconds()), 60, 60*offenders.KeptMinutes)
+	window, err := readNumber(given, "window", int(DefaultWindow.Seconds()), 60, 60*offenders.KeptMinutes)
 	if err != nil {
 		return nil, err
 	}
-	most, err := readNumber(given, "limit", offenders.UsualRows, 1, offenders.MostRows)
+	limit, err := readNumber(given, "limit", offenders.UsualRows, 1, offenders.MostRows)
 	if err != nil {
 		return nil, err
 	}
-	found, coverage, err := a.Top(c.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: most})
+	found, coverage, err := a.Top(c.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: limit})
 	if err == nil && len(found.Limited)+len(found.Near) == 0 {
-		err = a.misspelt(given.Get("rule"))
+		err = a.checkInForce(given.Get("rule"))
 	}
 	if err != nil {
 		return nil, err

@@ -16,15 +16,15 @@ import (
 
 const subjectAnn = "xCVBdQPQFe9-lHO_9kRLLA"
 
-// sees answers as nodes would, and notes what they are asked.
-type sees struct {
+// fakeNodes responds as nodes would, and records the queries.
+type fakeNodes struct {
 	top     offenders.Query
 	denials denials.Query
 }
 
 var twoOfThree = fanout.Coverage{Nodes: 3, Answered: 2, Problem: "1 of 3 nodes did not answer in time"}
 
-func (s *sees) Top(_ context.Context, q offenders.Query) (offenders.Answer, fanout.Coverage, error) {
+func (s *fakeNodes) Top(_ context.Context, q offenders.Query) (offenders.Answer, fanout.Coverage, error) {
 	s.top = q
 	ann := headgate.Attributes{"user": "ann"}
 	return offenders.Answer{
@@ -33,7 +33,7 @@ func (s *sees) Top(_ context.Context, q offenders.Query) (offenders.Answer, fano
 	}, twoOfThree, nil
 }
 
-func (s *sees) Denials(_ context.Context, q denials.Query) (denials.Answer, fanout.Coverage, error) {
+func (s *fakeNodes) Denials(_ context.Context, q denials.Query) (denials.Answer, fanout.Coverage, error) {
 	s.denials = q
 	at, wait := time.Unix(1_800_000_000, 0).UTC(), 1.5
 	return denials.Answer{From: at, Unrecorded: 3, Records: []denials.Record{{
@@ -47,10 +47,10 @@ func (s *sees) Denials(_ context.Context, q denials.Query) (denials.Answer, fano
 		twoOfThree, nil
 }
 
-// watched is an API of a server that watches its decisions.
-func watched(t *testing.T) (w *world, s *sees) {
+// watched returns the API of a server that observes its decisions.
+func watched(t *testing.T) (w *world, s *fakeNodes) {
 	t.Helper()
-	a, s := newFilesAPI(t), &sees{}
+	a, s := newFilesAPI(t), &fakeNodes{}
 	a.Top, a.Denials, a.ShowSubjects = s.Top, s.Denials, "clear"
 	return &world{api: a, describe: readDescription(t)}, s
 }
@@ -58,26 +58,26 @@ func watched(t *testing.T) (w *world, s *sees) {
 func TestTop(t *testing.T) {
 	t.Parallel()
 	w, s := watched(t)
-	w.ask(t, viewer, "GET /top", "").want(http.StatusOK).has("nodes=3", "nodesAnswered=2", "showSubjects=clear",
+	w.call(t, viewer, "GET /top", "").want(http.StatusOK).has("nodes=3", "nodesAnswered=2", "showSubjects=clear",
 		"problem=1 of 3 nodes did not answer in time", "windowSeconds=300", "denied.0.rule=search", "denied.0.subject="+subjectAnn,
 		"denied.0.attributes.user=ann", "denied.0.denied=17", "denied.0.error=2", "near.0.limit=day", "near.0.used=9", "near.0.of=10")
 	if s.top != (offenders.Query{WindowSeconds: 300, Most: 20}) {
-		t.Errorf("asked %+v", s.top)
+		t.Errorf("query %+v", s.top)
 	}
-	w.ask(t, viewer, "GET /top?rule=search&window=600&limit=100", "").want(http.StatusOK).has("windowSeconds=600")
+	w.call(t, viewer, "GET /top?rule=search&window=600&limit=100", "").want(http.StatusOK).has("windowSeconds=600")
 	if s.top != (offenders.Query{Rule: "search", WindowSeconds: 600, Most: 100}) {
-		t.Errorf("asked %+v", s.top)
+		t.Errorf("query %+v", s.top)
 	}
-	w.ask(t, viewer, "GET /top?window=601", "").says(http.StatusBadRequest, `window is "601": send 60 to 600`)
-	w.ask(t, viewer, "GET /top?limit=0", "").says(http.StatusBadRequest, `limit is "0": send 1 to 100`)
-	w.ask(t, viewer, "GET /top?rules=x", "").says(http.StatusBadRequest, `there is no parameter "rules"`)
+	w.call(t, viewer, "GET /top?window=601", "").wantProblem(http.StatusBadRequest, `window "601": must be 60 to 600`)
+	w.call(t, viewer, "GET /top?limit=0", "").wantProblem(http.StatusBadRequest, `limit "0": must be 1 to 100`)
+	w.call(t, viewer, "GET /top?rules=x", "").wantProblem(http.StatusBadRequest, `unknown parameter "rules"`)
 }
 
 func TestDenials(t *testing.T) {
 	t.Parallel()
 	w, s := watched(t)
-	const asked = "attribute=user=a%3Db&attribute=api_key=secret&attribute=client=secret&rule=login&limit=7"
-	w.ask(t, viewer, "GET /denials?"+asked, "").want(http.StatusOK).has(
+	const query = "attribute=user=a%3Db&attribute=api_key=secret&attribute=client=secret&rule=login&limit=7"
+	w.call(t, viewer, "GET /denials?"+query, "").want(http.StatusOK).has(
 		"nodesAnswered=2", "unrecorded=3", "denials.0.count=2", "denials.0.limitName=day", "denials.0.limit=10/day",
 		"denials.0.origin=tier", "denials.0.retryAfterSeconds=1.5", "denials.0.attributes.user=ann", "denials.0.rulesVersion=0123456789ab",
 		"denials.0.traceId=4bf92f3577b34da6a3ce929d0e0e4736", "denials.1.retryAfterSeconds=", "denials.1.missing=user")
@@ -85,35 +85,35 @@ func TestDenials(t *testing.T) {
 	key := headgate.HashKey("secret")
 	if q.Attributes["user"] != "a=b" || q.Attributes["api_key"] != key || q.Attributes["client"] != key || q.Rule != "login" || q.Most != 7 ||
 		time.Since(q.Since).Round(time.Minute) != 10*time.Minute {
-		t.Errorf("asked %+v", q)
+		t.Errorf("query %+v", q)
 	}
-	w.ask(t, viewer, "GET /denials?since=90&subject="+subjectAnn, "").want(http.StatusOK)
+	w.call(t, viewer, "GET /denials?since=90&subject="+subjectAnn, "").want(http.StatusOK)
 	if q := s.denials; q.Subject != subjectAnn || time.Since(q.Since).Round(10*time.Second) != 90*time.Second || q.Most != 50 {
-		t.Errorf("asked %+v", q)
+		t.Errorf("query %+v", q)
 	}
-	w.ask(t, viewer, "GET /denials?since=2026-03-06T12:00:00%2B01:00", "").want(http.StatusOK).has("since=2026-03-06T11:00:00Z")
+	w.call(t, viewer, "GET /denials?since=2026-03-06T12:00:00%2B01:00", "").want(http.StatusOK).has("since=2026-03-06T11:00:00Z")
 	for query, want := range map[string]string{
-		"subject=ann":     `subject is "ann": send the 22 characters`,
-		"attribute=ann":   `attribute is "ann": send NAME=VALUE`,
-		"attribute=user=": `attribute is "user=": send NAME=VALUE`,
-		"since=yesterday": `since is "yesterday": send a time`,
+		"subject=ann":     `subject "ann": send the 22 characters`,
+		"attribute=ann":   `attribute "ann": send NAME=VALUE`,
+		"attribute=user=": `attribute "user=": send NAME=VALUE`,
+		"since=yesterday": `since "yesterday": send a time`,
 
-		"attribute=user_agent=curl": `denials are not remembered by "user_agent": send ip, user`,
-		"since=-1":                  `since is "-1"`,
-		"limit=501":                 `limit is "501": send 1 to 500`,
-		"user=ann":                  `there is no parameter "user"`,
+		"attribute=user_agent=curl": `attribute "user_agent": not recorded: send ip, user`,
+		"since=-1":                  `since "-1"`,
+		"limit=501":                 `limit "501": must be 1 to 500`,
+		"user=ann":                  `unknown parameter "user"`,
 	} {
-		w.ask(t, viewer, "GET /denials?"+query, "").says(http.StatusBadRequest, want)
+		w.call(t, viewer, "GET /denials?"+query, "").wantProblem(http.StatusBadRequest, want)
 	}
 }
 
-// Who has nobody that looks says so.
-func TestNobodyLooks(t *testing.T) {
+// A server that does not observe its decisions responds with 501.
+func TestNotObserved(t *testing.T) {
 	t.Parallel()
 	a := newFilesAPI(t)
 	for _, path := range []string{"/v1/rate-limit/top", "/v1/rate-limit/denials"} {
-		status, detail := ask(a, httptest.NewRequest(http.MethodGet, path, http.NoBody), viewer)
-		if status != http.StatusNotImplemented || !strings.HasPrefix(detail, "this server does not watch its decisions") {
+		status, detail := send(a, httptest.NewRequest(http.MethodGet, path, http.NoBody), viewer)
+		if status != http.StatusNotImplemented || !strings.HasPrefix(detail, "this server does not observe its decisions") {
 			t.Errorf("%s: %d %s", path, status, detail)
 		}
 	}

@@ -10,43 +10,43 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// Usage is what a subject has left of a rule.
+// Usage is the usage of a rule by a subject.
 type Usage struct {
 	Rule    string              `json:"rule"`
 	Subject headgate.Attributes `json:"subject"`
-	// Limited is false for a subject that is exempt, and for a rule that is off. Then there is nothing else to tell.
+	// Limited is false if the subject is exempt or the rule is off. Limits is empty then.
 	Limited bool         `json:"limited"`
 	Limits  []LimitUsage `json:"limits"`
 }
 
-// usage is the same with, beside the limits, the one that would deny the subject first.
+// usage is a Usage together with the limit that would deny the subject first.
 type usage struct {
 	RuleID string `json:"ruleId"`
 	Usage
 	*LimitUsage
 }
 
-// LimitUsage is what a subject has left of one limit.
+// LimitUsage is the usage of one limit by a subject.
 type LimitUsage struct {
 	Name      string    `json:"name,omitempty"`
 	Limit     int64     `json:"limit"`
 	Remaining int64     `json:"remaining"`
 	ResetAt   time.Time `json:"resetAt"`
-	// WindowSeconds is null for a limit that goes by the calendar.
+	// WindowSeconds is null for a calendar limit.
 	WindowSeconds *float64 `json:"windowSeconds"`
 	Calendar      string   `json:"calendar,omitempty"`
 	// Origin is rule, tier or override.
 	Origin string `json:"origin"`
-	// Enforced is false for a limit that denies nobody.
+	// Enforced is false for a limit that denies no requests.
 	Enforced bool `json:"enforced"`
-	// LocalShare says that Redis did not answer: Remaining and ResetAt are of the server's local fallback share of the limit.
+	// LocalShare is true if Redis is unavailable. Remaining and ResetAt are those of the server's local fallback share then.
 	LocalShare bool `json:"localShare,omitempty"`
 }
 
-// left returns which part of the limit remains.
+// left returns the remaining fraction of the limit.
 func (l *LimitUsage) left() float64 { return float64(l.Remaining) / float64(max(l.Limit, 1)) }
 
-// usageOf puts together what a rule's limits say.
+// usageOf returns the usage of a rule from the decision of a peek.
 func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decision) usage {
 	u := usage{RuleID: ruleID, Usage: Usage{Rule: rule, Subject: subject, Limits: []LimitUsage{}}}
 	for i := range d.Limits {
@@ -77,8 +77,8 @@ func (a *api) readUsage(c *call) (any, error) {
 	q := c.URL.Query()
 	kind, value, id := q.Get("subjectType"), q.Get("subjectId"), q.Get("ruleId")
 	if kind == "" || value == "" || id == "" {
-		return nil, badRequest("send subjectType=api_key&subjectId=…&ruleId=…, and other attributes that the rule counts by " +
-			"by their names: tenant=acme")
+		return nil, badRequest("subjectType, subjectId and ruleId: required: send subjectType=api_key&subjectId=…&ruleId=…, and the other " +
+			"attributes that the rule counts by as parameters, such as tenant=acme")
 	}
 	attributes := headgate.Attributes{kind: value}
 	for name := range q {
@@ -93,14 +93,13 @@ func (a *api) readUsage(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !concerns(&rule, c.by.Tenant) || !c.by.owns(attributes["tenant"]) {
-		return nil, notFound("rule %q does not count subjects of tenant %s, and others are not for %s to see", id,
-			c.by.Tenant, c.by.Name)
+	if !countsTenant(&rule, c.by.Tenant) || !c.by.owns(attributes["tenant"]) {
+		return nil, notFound("rule %q: does not count subjects of tenant %s, and %s may not read those of others", id, c.by.Tenant, c.by.Name)
 	}
 	return a.peek(c, id, &rule, attributes)
 }
 
-// peek is what a subject has left. The attributes are its own, and maybe its tier.
+// peek returns the usage of a rule by a subject. The attributes are those of the subject, and optionally its tier.
 func (a *api) peek(c *call, id string, rule *headgate.Rule, attributes headgate.Attributes) (usage, error) {
 	subject := maps.Clone(attributes)
 	if !slices.Contains(rule.By, "tier") {
@@ -120,12 +119,12 @@ func (a *api) peek(c *call, id string, rule *headgate.Rule, attributes headgate.
 	case err != nil:
 		return usage{}, notFound("%s", err)
 	case d.Path == headgate.PathFailed:
-		return usage{}, a.storeAway(headgate.ErrUnavailable)
+		return usage{}, a.storeUnavailable(headgate.ErrUnavailable)
 	}
 	return usageOf(id, rule.ID, subject, &d), nil
 }
 
-// ruleInForce is the one of a name or UUID.
+// ruleInForce returns the rule in force with a name or UUID.
 func (a *api) ruleInForce(c *call, id string) (headgate.Rule, error) {
 	name := id
 	if a.DB != nil && uuid.MatchString(id) {
@@ -143,9 +142,8 @@ func (a *api) ruleInForce(c *call, id string) (headgate.Rule, error) {
 
 func notInForce(rule string) *problem { return notFound("rule %q: not in force on this server", rule) }
 
-// concerns is whether a rule counts what is a tenant's apart from what is others'. All rules concern those who are of
-// none.
-func concerns(rule *headgate.Rule, tenant string) bool {
+// countsTenant reports whether a rule counts the requests of a tenant separately from those of others. It is true for "".
+func countsTenant(rule *headgate.Rule, tenant string) bool {
 	if tenant == "" {
 		return true
 	}

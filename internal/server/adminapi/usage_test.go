@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/server/meter"
 )
 
-// check charges a request.
+// check charges a request several times.
 func (w *world) check(t *testing.T, times int, attributes headgate.Attributes) {
 	t.Helper()
 	for range times {
@@ -29,45 +29,45 @@ func TestUsage(t *testing.T) {
 	w.create(t, editor, `{"id": "keys", "by": ["client"], "limit": "10/hour", "algorithm": "fixed_window"}`,
 		`{"id": "many", "match": {"path": "/many"}, "by": ["tenant", "user"], "cost": 2,
 			"limits": {"peak": "100/hour", "month": {"quota": 4, "calendar": "month"}}}`)
-	w.ask(t, editor, "POST /rules/keys/exemptions", `{"subjectType": "user", "subjectValue": "free"}`).want(201)
+	w.call(t, editor, "POST /rules/keys/exemptions", `{"subjectType": "user", "subjectValue": "free"}`).want(201)
 	w.follow(t)
 	key := headgate.HashKey("secret")
 	w.check(t, 3, headgate.Attributes{"api_key": key})
 	w.check(t, 1, headgate.Attributes{"tenant": "acme", "user": "ann", "path": "/many"})
-	id := w.ask(t, viewer, "GET /rules/keys", "").text("ruleId")
+	id := w.call(t, viewer, "GET /rules/keys", "").text("ruleId")
 	for _, query := range []string{
 		"subjectType=api_key&subjectId=" + key + "&ruleId=keys", "subjectType=api_key&subjectId=" + key + "&ruleId=" + id,
 		"subjectType=api_key&subjectId=secret&ruleId=keys", "subjectType=api_key&subjectId=secret&ruleId=keys&tier=free",
 	} {
-		got := w.ask(t, viewer, "GET /usage?"+query, "").want(200)
+		got := w.call(t, viewer, "GET /usage?"+query, "").want(200)
 		at, err := time.Parse(time.RFC3339, got.text("resetAt"))
 		got.has("limit=10", "remaining=7", "windowSeconds=3600", "limited=true")
 		if err != nil || time.Until(at) < 59*time.Minute || time.Until(at) > time.Hour || !strings.Contains(query, got.text("ruleId")) {
 			t.Errorf("%s: %s", query, got.Body)
 		}
 	}
-	many := w.ask(t, viewer, "GET /usage?subjectType=user&subjectId=ann&tenant=acme&ruleId=many", "").want(200)
+	many := w.call(t, viewer, "GET /usage?subjectType=user&subjectId=ann&tenant=acme&ruleId=many", "").want(200)
 	many.has("name=month", "calendar=month", "limits.*.name=month peak", "limits.*.remaining=2 98", "windowSeconds=")
-	w.ask(t, viewer, "GET /usage?subjectType=user&subjectId=free&ruleId=keys", "").want(200).
+	w.call(t, viewer, "GET /usage?subjectType=user&subjectId=free&ruleId=keys", "").want(200).
 		has("limited=false", "limit=")
 	for query, want := range map[string]string{
 		"": "send subjectType=", "?subjectType=user&subjectId=ann": "send subjectType=",
 		"?subjectType=user&subjectId=ann&ruleId=many":                     "the subject needs tenant",
 		"?subjectType=user&subjectId=ann&ruleId=many&tenant=acme&ip=1::2": "ip too many",
 	} {
-		w.ask(t, viewer, "GET /usage"+query, "").says(400, want)
+		w.call(t, viewer, "GET /usage"+query, "").wantProblem(400, want)
 	}
-	w.ask(t, viewer, "GET /usage?subjectType=user&subjectId=ann&ruleId=none", "").says(404, `rule "none": not in force`)
+	w.call(t, viewer, "GET /usage?subjectType=user&subjectId=ann&ruleId=none", "").wantProblem(404, `rule "none": not in force`)
 
-	// Tenants see themselves.
+	// Tenants see only their own usage.
 	const ann = "?subjectType=user&subjectId=ann&ruleId=many"
 	for as, want := range map[string]string{acme: "2", globex: "4"} {
-		if got := w.ask(t, as, "GET /usage"+ann, "").want(200); got.text("remaining") != want {
+		if got := w.call(t, as, "GET /usage"+ann, "").want(200); got.text("remaining") != want {
 			t.Errorf("%s: %s", as, got.Body)
 		}
 	}
-	w.ask(t, globex, "GET /usage"+ann+"&tenant=acme", "").says(404, "others are not for ann")
-	w.ask(t, globex, "GET /usage?subjectType=user&subjectId=ann&ruleId=keys", "").says(404, "others are not for ann")
+	w.call(t, globex, "GET /usage"+ann+"&tenant=acme", "").wantProblem(404, "ann may not read those of others")
+	w.call(t, globex, "GET /usage?subjectType=user&subjectId=ann&ruleId=keys", "").wantProblem(404, "ann may not read those of others")
 }
 
 func TestOwnUsage(t *testing.T) {
@@ -80,12 +80,12 @@ func TestOwnUsage(t *testing.T) {
 	w.follow(t)
 	w.check(t, 3, headgate.Attributes{"tenant": "acme", "user": "ann"})
 	for range 2 { // nothing is charged
-		w.ask(t, "viewer.acme", "GET /usage/me", "").want(200).
+		w.call(t, "viewer.acme", "GET /usage/me", "").want(200).
 			has("tenant=acme", "usage.*.rule=quota sub", "usage.*.remaining=7 5")
 	}
 }
 
-// Each kind of subject sees what is its own, in the list and in the flat shape, and nothing else.
+// Each kind of subject sees only its own usage, in the list and as the limit that would deny first.
 func TestOwnUsageOfSubjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -109,50 +109,50 @@ func TestOwnUsageOfSubjects(t *testing.T) {
 		"self.acme.user=ann":   {"tenant=acme", "subject.user=ann", "usage.*.rule=clients users both quota", "usage.*.remaining=8 98 48 38"},
 		"self.acme":            {"tenant=acme", "subject.user=ann", "usage.*.rule=clients users both quota"},
 	} {
-		w.ask(t, as, "GET /usage/me", "").want(200).has(want...)
+		w.call(t, as, "GET /usage/me", "").want(200).has(want...)
 	}
-	one := w.ask(t, "self..user=bob", "GET /usage/me?ruleId=users", "").want(200)
+	one := w.call(t, "self..user=bob", "GET /usage/me?ruleId=users", "").want(200)
 	one.has("ruleId=users", "limit=100", "remaining=97", "windowSeconds=3600", "usage.*.rule=users")
 	if _, err := time.Parse(time.RFC3339, one.text("resetAt")); err != nil {
 		t.Error(err)
 	}
 	for _, rule := range []string{"ips", "quota", "none", "secret", "trial"} {
-		w.ask(t, "self..user=bob", "GET /usage/me?ruleId="+rule, "").says(404, "not in force")
+		w.call(t, "self..user=bob", "GET /usage/me?ruleId="+rule, "").wantProblem(404, "not in force")
 	}
-	// A token of a subject is for nothing else.
+	// A token of a subject is valid for no other endpoint.
 	for i := range routes {
 		rt := &routes[i]
-		if denial := rt.deny(Caller{Name: "ann", Role: Self, Subject: "user=ann"}); (denial == nil) != (rt.path == "/v1/rate-limit/usage/me") {
-			t.Errorf("%s: %v", rt, denial)
+		if rejection := rt.authorize(Caller{Name: "ann", Role: Self, Subject: "user=ann"}); (rejection == nil) != (rt.path == "/v1/rate-limit/usage/me") {
+			t.Errorf("%s: %v", rt, rejection)
 		}
 	}
 }
 
-// Tokens of subjects can be made like all others.
+// Tokens of subjects can be created over the API.
 func TestTokensOfSubjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	made := w.ask(t, admin, "POST /tokens", `{"name": "app", "role": "self", "subject": "api_key=secret"}`).want(201)
+	made := w.call(t, admin, "POST /tokens", `{"name": "app", "role": "self", "subject": "api_key=secret"}`).want(201)
 	made.has("subject=api_key="+headgate.HashKey("secret"), "role=self")
 	stored, err := w.db.TokenOf(t.Context(), sha256.Sum256([]byte(made.text("token"))))
 	if err != nil || stored.Subject != "api_key="+headgate.HashKey("secret") || stored.Role != "self" {
 		t.Errorf("%+v, %v", stored, err)
 	}
-	w.ask(t, admin, "POST /tokens", `{"name": "bob", "role": "self", "subject": "user=bob", "tenant": "acme"}`).want(201)
-	w.ask(t, admin, "GET /tokens", "").want(200).has("tokens.1.subject=user=bob")
+	w.call(t, admin, "POST /tokens", `{"name": "bob", "role": "self", "subject": "user=bob", "tenant": "acme"}`).want(201)
+	w.call(t, admin, "GET /tokens", "").want(200).has("tokens.1.subject=user=bob")
 	for body, want := range map[string]string{
-		`{"name": "a", "role": "viewer", "subject": "user=a"}`:             "goes with the role self",
+		`{"name": "a", "role": "viewer", "subject": "user=a"}`:             "only valid with the role self",
 		`{"name": "a", "role": "self", "subject": "ip=::1"}`:               "user=NAME, or api_key=",
 		`{"name": "a", "role": "self", "subject": "user="}`:                "user=NAME, or api_key=",
 		`{"name": "a", "role": "self", "subject": "api_key=sha256:short"}`: "",
 	} {
-		if got := w.ask(t, admin, "POST /tokens", body); want != "" {
-			got.says(422, want)
+		if got := w.call(t, admin, "POST /tokens", body); want != "" {
+			got.wantProblem(422, want)
 		}
 	}
 }
 
-// What nodes have written is there to see, for a tenant its own.
+// The usage that nodes have written can be listed, by a tenant only its own.
 func TestDailyUsage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -166,59 +166,59 @@ func TestDailyUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.ask(t, viewer, "GET /usage/daily", "").want(200).has("usage.*.subject.tenant=acme globex", "usage.*.units=7 7")
-	w.ask(t, viewer, "GET /usage/daily?limit=1&rule=quota&subject=tenant=acme", "").want(200).has("usage.*.day="+today, "usage.*.denied=2")
-	w.ask(t, "viewer.acme", "GET /usage/daily", "").want(200).has("usage.*.subject.tenant=acme")
-	w.ask(t, "viewer.acme", "GET /usage/daily?subject=tenant=globex", "").says(404, "not of tenant acme")
-	w.ask(t, "viewer.acme", "GET /usage/daily?subject=user=ann", "").says(404, "not of tenant acme")
-	w.ask(t, viewer, "GET /usage/daily?to=2020-01-01&from=2019-01-01", "").want(200).has("usage.*.units=")
-	w.ask(t, viewer, "GET /usage/daily?from=yesterday", "").says(400, "send a day")
+	w.call(t, viewer, "GET /usage/daily", "").want(200).has("usage.*.subject.tenant=acme globex", "usage.*.units=7 7")
+	w.call(t, viewer, "GET /usage/daily?limit=1&rule=quota&subject=tenant=acme", "").want(200).has("usage.*.day="+today, "usage.*.denied=2")
+	w.call(t, "viewer.acme", "GET /usage/daily", "").want(200).has("usage.*.subject.tenant=acme")
+	w.call(t, "viewer.acme", "GET /usage/daily?subject=tenant=globex", "").wantProblem(404, "not of tenant acme")
+	w.call(t, "viewer.acme", "GET /usage/daily?subject=user=ann", "").wantProblem(404, "not of tenant acme")
+	w.call(t, viewer, "GET /usage/daily?to=2020-01-01&from=2019-01-01", "").want(200).has("usage.*.units=")
+	w.call(t, viewer, "GET /usage/daily?from=yesterday", "").wantProblem(400, "send a day")
 }
 
-// Units come back, everybody can see who did it, and tenants cannot help themselves.
+// Reset and grant give units back, the audit has the actor, and tenants can credit only their own rules.
 func TestCredits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create(t, editor, `{"id": "quota", "by": ["tenant"], "limit": "10/hour", "algorithm": "fixed_window"}`,
-		`{"id": "dear", "match": {"path": "/dear"}, "by": ["user"], "limit": "100/hour", "cost": 5}`,
+		`{"id": "expensive", "match": {"path": "/expensive"}, "by": ["user"], "limit": "100/hour", "cost": 5}`,
 		`{"id": "rows", "match": {"path": "/rows"}, "by": ["user"], "limit": "100/hour",
 			"cost": {"from": "header.x-rows", "default": 3, "max": 50}}`)
 	w.create(t, acme, `{"id": "sub", "by": ["tenant"], "limit": "20/hour"}`)
 	w.follow(t)
 	w.check(t, 8, headgate.Attributes{"tenant": "acme"})
-	w.check(t, 3, headgate.Attributes{"user": "ann", "path": "/dear"})
+	w.check(t, 3, headgate.Attributes{"user": "ann", "path": "/expensive"})
 	w.check(t, 3, headgate.Attributes{"user": "ann", "path": "/rows", "header.x-rows": "20"})
 	for _, c := range []struct{ as, what, body, remaining string }{
 		{editor, "quota/grant", `{"subject": {"tenant": "acme"}, "units": 3, "reason": "our mistake"}`, "5"},
 		{editor, "quota/reset", `{"subject": {"tenant": "acme"}}`, "10"},
-		{editor, "dear/grant", `{"subject": {"user": "ann"}, "units": 10}`, "95"},
+		{editor, "expensive/grant", `{"subject": {"user": "ann"}, "units": 10}`, "95"},
 		{editor, "rows/grant", `{"subject": {"user": "ann"}, "units": 7}`, "47"},
 		{editor, "rows/reset", `{"subject": {"user": "ann"}}`, "100"},
 		{acme, "sub/grant", `{"subject": {"tenant": "acme"}, "units": 1}`, "13"},
 	} {
-		if got := w.ask(t, c.as, "POST /rules/"+c.what, c.body).want(200); got.text("remaining") != c.remaining {
+		if got := w.call(t, c.as, "POST /rules/"+c.what, c.body).want(200); got.text("remaining") != c.remaining {
 			t.Errorf("%s: %s left, want %s", c.what, got.text("remaining"), c.remaining)
 		}
 	}
-	w.ask(t, viewer, "GET /audit?rule=quota", "").want(200).
+	w.call(t, viewer, "GET /audit?rule=quota", "").want(200).
 		has("entries.1.new.what=grant", "entries.1.new.units=3", "entries.1.new.reason=our mistake", "entries.1.actor=ann",
 			"entries.*.object=counter counter rule")
 	for what, want := range map[string]string{
-		`dear/grant {"subject": {"user": "ann"}, "units": 7}`:  "a multiple",
-		`rows/grant {"subject": {"user": "ann"}, "units": 51}`: "1 to 50 units",
-		`quota/grant {"subject": {"tenant": "x"}}`:             "send 1 to",
-		`quota/reset {"subject": {"tenant": "x"}, "units": 1}`: "leave units out",
-		`quota/grant {"subject": {"user": "ann"}, "units": 1}`: "the subject needs tenant",
+		`expensive/grant {"subject": {"user": "ann"}, "units": 7}`: "a multiple of 5",
+		`rows/grant {"subject": {"user": "ann"}, "units": 51}`:     "must be 1 to 50",
+		`quota/grant {"subject": {"tenant": "x"}}`:                 "must be 1 to",
+		`quota/reset {"subject": {"tenant": "x"}, "units": 1}`:     "units: not allowed for a reset",
+		`quota/grant {"subject": {"user": "ann"}, "units": 1}`:     "the subject needs tenant",
 	} {
 		path, body, _ := strings.Cut(what, " ")
-		w.ask(t, editor, "POST /rules/"+path, body).says(422, want)
+		w.call(t, editor, "POST /rules/"+path, body).wantProblem(422, want)
 	}
-	w.ask(t, acme, "POST /rules/quota/reset", `{"subject": {"tenant": "acme"}}`).says(404)
-	w.ask(t, acme, "POST /rules/quota/grant", `{"subject": {"tenant": "acme"}, "units": 1}`).says(404)
-	w.ask(t, editor, "POST /rules/none/reset", `{"subject": {"user": "ann"}}`).says(404)
+	w.call(t, acme, "POST /rules/quota/reset", `{"subject": {"tenant": "acme"}}`).wantProblem(404)
+	w.call(t, acme, "POST /rules/quota/grant", `{"subject": {"tenant": "acme"}, "units": 1}`).wantProblem(404)
+	w.call(t, editor, "POST /rules/none/reset", `{"subject": {"user": "ann"}}`).wantProblem(404)
 }
 
-// Where rules are in files, usage and credits work.
+// Usage and credits also work with rules in files.
 func TestUsageWithFiles(t *testing.T) {
 	t.Parallel()
 	a := newFilesAPI(t)
@@ -232,14 +232,14 @@ func TestUsageWithFiles(t *testing.T) {
 		"GET /v1/rate-limit/usage/me": `"remaining":6`,
 	} {
 		method, path, _ := strings.Cut(what, " ")
-		status, body := ask(a, httptest.NewRequest(method, path, http.NoBody), "viewer.acme")
+		status, body := send(a, httptest.NewRequest(method, path, http.NoBody), "viewer.acme")
 		if status != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", what, status, body)
 		}
 	}
 	grant := func(as string) (int, string) {
 		const body = `{"subject": {"tenant": "acme"}, "units": 2}`
-		return ask(a, httptest.NewRequest(http.MethodPost, RulesPath+"/quota/grant", strings.NewReader(body)), as)
+		return send(a, httptest.NewRequest(http.MethodPost, RulesPath+"/quota/grant", strings.NewReader(body)), as)
 	}
 	if status, body := grant(editor); status != 200 || !strings.Contains(body, `"remaining":8`) {
 		t.Errorf("%d %s", status, body)
@@ -249,23 +249,23 @@ func TestUsageWithFiles(t *testing.T) {
 	}
 }
 
-// goneStore does not answer.
-type goneStore struct{}
+// unavailableStore is a store that always fails.
+type unavailableStore struct{}
 
-func (goneStore) Shard(headgate.Subject) int { return 0 }
+func (unavailableStore) Shard(headgate.Subject) int { return 0 }
 
-func (goneStore) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
+func (unavailableStore) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	for i := range results {
 		results[i].Err = headgate.ErrUnavailable
 	}
 	return headgate.ErrUnavailable
 }
 
-// What is not known is not made up.
+// Without the store usage is a 503, not a guess.
 func TestUsageWithoutStore(t *testing.T) {
 	t.Parallel()
 	a := newFilesAPI(t)
-	a.limiter = headgate.NewLimiter(goneStore{}, a.limiter.Rules(), headgate.Options{})
+	a.limiter = headgate.NewLimiter(unavailableStore{}, a.limiter.Rules(), headgate.Options{})
 	for what, body := range map[string]string{
 		"GET /v1/rate-limit/usage?subjectType=tenant&subjectId=acme&ruleId=quota": "",
 		"GET /v1/rate-limit/usage/me":           "",
@@ -276,8 +276,8 @@ func TestUsageWithoutStore(t *testing.T) {
 			as = acme
 		}
 		method, path, _ := strings.Cut(what, " ")
-		status, detail := ask(a, httptest.NewRequest(method, path, strings.NewReader(body)), as)
-		if status != 503 || !strings.HasPrefix(detail, "the store did not answer: ") {
+		status, detail := send(a, httptest.NewRequest(method, path, strings.NewReader(body)), as)
+		if status != 503 || !strings.HasPrefix(detail, "the store: ") {
 			t.Errorf("%s: %d %s", what, status, detail)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// Version is one of the rules.
+// Version is a version of the rules.
 type Version = pgrules.Version
 
 // RulesAt is a version with its rules.
@@ -21,7 +21,7 @@ type RulesAt struct {
 	Rules []Rule `json:"rules"`
 }
 
-// Published is what has become of a change of the rules, or would.
+// Published is the result of a change of the rules, or of its dry run.
 type Published struct {
 	Version int64            `json:"version"`
 	DryRun  bool             `json:"dryRun"`
@@ -37,7 +37,7 @@ func (a *api) listVersions(c *call) (any, error) {
 
 func (a *api) readVersion(c *call) (any, error) { return a.versionIn(c, "version") }
 
-// versionIn is the version whose number is in the path, and its rules.
+// versionIn returns the version whose number is in the path, with its rules.
 func (a *api) versionIn(c *call, name string) (v RulesAt, err error) {
 	number, err := c.pathNumber(name)
 	if err != nil {
@@ -82,7 +82,7 @@ func documentOf(rules []headgate.Rule, mode headgate.Mode) (*ruledoc.Document, e
 	return &ruledoc.Document{Rules: set.WithMode(mode), Source: rules, Mode: mode}, nil
 }
 
-// reportOf says what an outcome means for whom.
+// reportOf returns the report on the changes of an outcome.
 func reportOf(o *pgrules.Outcome) (*rulediff.Report, error) {
 	before, err := documentOf(o.Before, o.ModeBefore)
 	if err != nil {
@@ -102,13 +102,13 @@ func (a *api) publishVersion(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted, change, err := readChange(body, "")
+	request, change, err := readChange(body, "")
 	if err != nil {
 		return nil, err
 	}
-	change.Base, change.DryRun = wanted.Base, wanted.DryRun
-	outcome, err := a.DB.Publish(c.Context(), c.by.who(wanted.Comment), change)
-	return published(&outcome, wanted.DryRun, err)
+	change.Base, change.DryRun = request.Base, request.DryRun
+	outcome, err := a.DB.Publish(c.Context(), c.by.who(request.Comment), change)
+	return published(&outcome, request.DryRun, err)
 }
 
 func published(o *pgrules.Outcome, dryRun bool, err error) (any, error) {
@@ -131,13 +131,13 @@ func (a *api) rollBack(c *call) (any, error) {
 	if len(body) == 0 {
 		body = []byte("{}")
 	}
-	wanted, err := parseLike[struct {
+	request, err := parseLike[struct {
 		Comment string `json:"comment"`
-	}](body, `{"comment": "why"}, or nothing`)
+	}](body, `{"comment": "why"}, or an empty body`)
 	if err != nil {
 		return nil, err
 	}
-	comment := cmp.Or(wanted.Comment, fmt.Sprintf("rolled back to version %d", number))
+	comment := cmp.Or(request.Comment, fmt.Sprintf("rolled back to version %d", number))
 	outcome, err := a.DB.Rollback(c.Context(), c.by.who(comment), number)
 	return published(&outcome, false, err)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// world is an API whose rules are in PostgreSQL, and whom to ask as.
+// world is an API with rules in PostgreSQL.
 type world struct {
 	api      *api
 	db       *pgrules.DB
@@ -27,13 +27,13 @@ type world struct {
 	describe *description
 }
 
-// says is an authority whose tokens are ROLE.TENANT or ROLE.TENANT.SUBJECT.
-type says struct{}
+// fakeAuthority accepts tokens of the form ROLE.TENANT or ROLE.TENANT.SUBJECT.
+type fakeAuthority struct{}
 
-func (says) Caller(_ context.Context, token string) (Caller, error) {
+func (fakeAuthority) Caller(_ context.Context, token string) (Caller, error) {
 	role, tenant, ok := strings.Cut(token, ".")
 	if !ok {
-		return Caller{}, errUnknown
+		return Caller{}, errUnknownToken
 	}
 	tenant, subject, _ := strings.Cut(tenant, ".")
 	return Caller{"ann", Role(role), tenant, subject}, nil
@@ -71,11 +71,11 @@ func worldOn(t *testing.T, server *testenv.Postgres) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, _ := New(limiter, Options{Tokens: says{}, DB: db, Log: slog.New(slog.DiscardHandler)}).(*api)
+	a, _ := New(limiter, Options{Tokens: fakeAuthority{}, DB: db, Log: slog.New(slog.DiscardHandler)}).(*api)
 	return &world{a, db, limiter, readDescription(t)}
 }
 
-// follow has the limiter use what the database has.
+// follow keeps the limiter in sync with the database.
 func (w *world) follow(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -88,15 +88,15 @@ func (w *world) follow(t *testing.T) {
 	t.Cleanup(func() { stop(); follower.Wait() })
 }
 
-// reply is what was answered.
+// reply is the response to a call.
 type reply struct {
 	*httptest.ResponseRecorder
 	t    *testing.T
 	what string
 }
 
-// ask sends "POST /v1/…" with a body as somebody, and holds what is said to what is described. Headers come in pairs.
-func (w *world) ask(t *testing.T, as, what, body string, headers ...string) reply {
+// call sends "POST /v1/…" with a body and a token, and checks the exchange against openapi.yaml. Headers come in pairs.
+func (w *world) call(t *testing.T, as, what, body string, headers ...string) reply {
 	t.Helper()
 	method, target, _ := strings.Cut(what, " ")
 	if strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "/v1/") {
@@ -125,8 +125,8 @@ func (r reply) want(status int) reply {
 	return r
 }
 
-// says checks the status, and that the detail has some words.
-func (r reply) says(status int, words ...string) {
+// wantProblem checks the status, and that the detail contains some words.
+func (r reply) wantProblem(status int, words ...string) {
 	r.t.Helper()
 	r.want(status)
 	for _, w := range words {
@@ -136,7 +136,7 @@ func (r reply) says(status int, words ...string) {
 	}
 }
 
-// at is the value at a path like rules.0.name; nil if there is none.
+// at returns the value at a path such as rules.0.name, or nil if there is none.
 func (r reply) at(path string) any {
 	r.t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(r.Body.Bytes()))
@@ -162,7 +162,7 @@ func (r reply) at(path string) any {
 	return value
 }
 
-// has checks values, each written PATH=VALUE; nothing after the = is nothing there.
+// has checks values, each written PATH=VALUE. PATH= means that there is no value.
 func (r reply) has(values ...string) reply {
 	r.t.Helper()
 	for _, v := range values {
@@ -174,7 +174,7 @@ func (r reply) has(values ...string) reply {
 	return r
 }
 
-// text is the value at a path in words; "" if there is none. The path rules.*.name is that of all elements of a list.
+// text returns the value at a path as text, or "" if there is none. The path rules.*.name returns those of all elements of a list.
 func (r reply) text(path string) string {
 	r.t.Helper()
 	if list, rest, ok := strings.Cut(path, ".*."); ok {
@@ -187,7 +187,7 @@ func (r reply) text(path string) string {
 	return fmt.Sprint(value)
 }
 
-// texts are the values under a path of all elements of a list.
+// texts returns the values under a path of all elements of a list.
 func (r reply) texts(list, path string) string {
 	r.t.Helper()
 	var all []string
@@ -206,15 +206,15 @@ const (
 	globex = "editor.globex"
 )
 
-// document is one rule.
+// document returns a document with one rule.
 func document(id, limit string) string {
 	return fmt.Sprintf(`{"id": %q, "by": ["user"], "limit": %q}`, id, limit)
 }
 
-// create makes rules.
+// create creates rules.
 func (w *world) create(t *testing.T, as string, documents ...string) {
 	t.Helper()
 	for _, d := range documents {
-		w.ask(t, as, "POST /rules", d).want(http.StatusCreated)
+		w.call(t, as, "POST /rules", d).want(http.StatusCreated)
 	}
 }
