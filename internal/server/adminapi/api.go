@@ -64,6 +64,7 @@ func New(limiter *headgate.Limiter, o Options) http.Handler {
 	return a
 }
 
+// api is the handler of all endpoints.
 type api struct {
 	Options
 	limiter *headgate.Limiter

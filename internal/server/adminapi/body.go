@@ -19,6 +19,7 @@ const (
 	maxObjects = 200_000
 )
 
+// readBody returns the body of a request with at most limit bytes and maxObjects objects and lists.
 func (c *call) readBody(limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, limit))
 	var large *http.MaxBytesError
@@ -66,6 +67,7 @@ func read[T any](c *call, example string) (none T, _ error) {
 	return parseLike[T](body, example)
 }
 
+// parseLike decodes a body. The error contains the example.
 func parseLike[T any](body []byte, example string) (T, error) {
 	value, err := parse[T](body)
 	if err != nil {

@@ -40,12 +40,12 @@ func readChange(body []byte, tenant string) (RulesChange, pgrules.Change, error)
 	case err != nil:
 		return request, change, err
 	case len(request.Rules) > maxRules:
-		return request, change, unusable("rules: %d rules: send at most %d", len(request.Rules), maxRules)
+		return request, change, unprocessable("rules: %d rules: send at most %d", len(request.Rules), maxRules)
 	case tenant != "" && (request.Prune || request.Mode != ""):
 		return request, change, newProblem(http.StatusForbidden, "prune and mode: not allowed for tenants, since they concern the rules of all "+
 			"tenants: omit them")
 	case request.Mode != "" && request.Mode != mode.String():
-		return request, change, unusable("mode %q: must be enforce, shadow or off", request.Mode)
+		return request, change, unprocessable("mode %q: must be enforce, shadow or off", request.Mode)
 	case request.Mode != "":
 		change.Mode = &mode
 	}

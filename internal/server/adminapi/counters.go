@@ -25,7 +25,7 @@ func (a *api) resetCounter(c *call) (any, error) {
 		return nil, err
 	}
 	if credit.Units != 0 {
-		return nil, unusable("units: not allowed for a reset, which gives back all units: omit it, or POST to grant")
+		return nil, unprocessable("units: not allowed for a reset, which gives back all units: omit it, or POST to grant")
 	}
 	return a.giveBack(c, "reset", credit)
 }
@@ -37,7 +37,7 @@ func (a *api) grantUnits(c *call) (any, error) {
 		return nil, err
 	}
 	if credit.Units < 1 || credit.Units > headgate.MaxCost {
-		return nil, unusable("units %d: must be 1 to %d", credit.Units, headgate.MaxCost)
+		return nil, unprocessable("units %d: must be 1 to %d", credit.Units, headgate.MaxCost)
 	}
 	return a.giveBack(c, "grant", credit)
 }
@@ -48,14 +48,14 @@ func setCost(rule *headgate.Rule, request *headgate.Request, units int64) error 
 	if from := rule.Cost.From; from != "" {
 		lowest, highest := max(rule.Cost.Min, 1), cmp.Or(rule.Cost.Max, headgate.MaxCost)
 		if units < lowest || units > highest {
-			return unusable("units %d: must be %d to %d, as the cost of requests in rule %q", units, lowest, highest, rule.ID)
+			return unprocessable("units %d: must be %d to %d, as the cost of requests in rule %q", units, lowest, highest, rule.ID)
 		}
 		request.Attributes = maps.Clone(request.Attributes)
 		request.Attributes[from] = strconv.FormatInt(units, 10)
 		return nil
 	}
 	if units%each != 0 {
-		return unusable("units %d: must be a multiple of %d, the cost of a request in rule %q", units, each, rule.ID)
+		return unprocessable("units %d: must be a multiple of %d, the cost of a request in rule %q", units, each, rule.ID)
 	}
 	request.Cost = units / each
 	return nil
@@ -73,7 +73,7 @@ func (a *api) giveBack(c *call, action string, credit Credit) (any, error) {
 	}
 	request := headgate.Request{Attributes: credit.Subject, Rule: rule.ID}
 	if err := ruledoc.CheckSubject(&rule, credit.Subject); err != nil && len(rule.By) > 0 {
-		return nil, unusable("%s", err)
+		return nil, unprocessable("%s", err)
 	}
 	if credit.Units == 0 {
 		request.Cost = headgate.MaxCost

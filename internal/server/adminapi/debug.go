@@ -17,7 +17,8 @@ const (
 	blockRate, mutexFraction = 10_000, 10
 )
 
-// profiles are the profiles by name. Those with a watch function take seconds, by default these.
+// profiles are the profiles by name. Profiles with a watch function have a duration, by default these seconds. The others are
+// snapshots.
 var profiles = map[string]struct {
 	seconds int
 	watch   func(w http.ResponseWriter) (stop func(), err error)

@@ -55,7 +55,7 @@ func (a *api) addExemption(c *call) (any, error) {
 	}
 	if request.APIKey != "" {
 		if request.SubjectType != "api_key" || request.SubjectValue != "" {
-			return nil, unusable(`apiKey: requires "subjectType": "api_key", and no subjectValue`)
+			return nil, unprocessable(`apiKey: requires "subjectType": "api_key", and no subjectValue`)
 		}
 		request.SubjectValue = request.APIKey
 	}
@@ -112,7 +112,7 @@ func (a *api) mayChange(c *call, rule string, rejection error) error {
 
 func checkExpiry(at *time.Time) error {
 	if at != nil && !at.After(time.Now()) {
-		return unusable("expiresAt %s: in the past: send a future time, or omit it "+
+		return unprocessable("expiresAt %s: in the past: send a future time, or omit it "+
 			"for no expiry", at.Format(time.RFC3339))
 	}
 	return nil

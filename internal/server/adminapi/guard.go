@@ -118,6 +118,7 @@ func (g *Guard) throttle(ctx context.Context, by Caller) *problem {
 	return tooMany("too many requests by "+by.Name, calls.RetryAfter)
 }
 
+// tooMany returns a 429 with a Retry-After of whole seconds, rounded up.
 func tooMany(what string, wait time.Duration) *problem {
 	seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
 	p := newProblem(http.StatusTooManyRequests, what+": try again in "+seconds+" s")
@@ -144,6 +145,7 @@ func (g *Guard) guess(ctx context.Context, peer string, cost int64) time.Duratio
 	return results[0].RetryAfter
 }
 
+// unauthorized returns a 401 that requests a bearer token.
 func unauthorized(detail string) *problem {
 	p := newProblem(http.StatusUnauthorized, detail)
 	p.header = http.Header{"Www-Authenticate": {"Bearer"}}

@@ -23,6 +23,7 @@ type problem struct {
 	header http.Header
 }
 
+// ruleProblem is an error in a rule. Line and Column are 0 if it has no position.
 type ruleProblem struct {
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
@@ -34,7 +35,7 @@ func newProblem(status int, detail string) *problem {
 	return &problem{Title: http.StatusText(status), Status: status, Detail: detail}
 }
 
-// badRequest returns a problem for a malformed request. For a well-formed but invalid request use unusable.
+// badRequest returns a problem for a malformed request. For a well-formed but invalid request use unprocessable.
 func badRequest(format string, args ...any) *problem {
 	return newProblem(http.StatusBadRequest, fmt.Sprintf(format, args...))
 }
@@ -43,7 +44,7 @@ func notFound(format string, args ...any) *problem {
 	return newProblem(http.StatusNotFound, fmt.Sprintf(format, args...))
 }
 
-func unusable(format string, args ...any) *problem {
+func unprocessable(format string, args ...any) *problem {
 	return newProblem(http.StatusUnprocessableEntity, fmt.Sprintf(format, args...))
 }
 

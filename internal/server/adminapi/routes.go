@@ -37,9 +37,9 @@ const (
 	perTenant = true
 )
 
-// What an endpoint needs.
+// Whether an endpoint needs PostgreSQL.
 const (
-	// inDatabase endpoints need PostgreSQL.
+	// inDatabase endpoints respond with 501 if the rules are in files.
 	inDatabase = true
 	anywhere   = false
 )

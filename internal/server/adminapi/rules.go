@@ -96,7 +96,7 @@ func (a *api) replaceRule(c *call) (any, error) {
 		return nil, err
 	}
 	if definition.Rule.ID != found.Name {
-		return nil, unusable("rule %q: cannot be renamed to %q, since its name identifies its counters: create a new rule and disable "+
+		return nil, unprocessable("rule %q: cannot be renamed to %q, since its name identifies its counters: create a new rule and disable "+
 			"this one", found.Name, definition.Rule.ID)
 	}
 	outcome, err := a.change(c, &found, definition)
@@ -161,13 +161,14 @@ func readDefinition(c *call, tenant string) (*pgrules.Definition, error) {
 
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
+// define parses a rule. If tenant is not "", it becomes a rule of that tenant.
 func define(body []byte, tenant string) (*pgrules.Definition, error) {
 	definition, err := pgrules.Define(body)
 	switch {
 	case err != nil:
 		return nil, err
 	case uuid.MatchString(definition.Rule.ID):
-		return nil, unusable("rule %q: a UUID as name is ambiguous: choose another name", definition.Rule.ID)
+		return nil, unprocessable("rule %q: a UUID as name is ambiguous: choose another name", definition.Rule.ID)
 	case tenant != "":
 		return forTenant(definition, tenant)
 	}

@@ -15,7 +15,7 @@ import (
 func forTenant(definition *pgrules.Definition, tenant string) (*pgrules.Definition, error) {
 	rule := definition.Rule
 	reject := func(format string, args ...any) (*pgrules.Definition, error) {
-		return nil, unusable("%s", fmt.Sprintf("rule %q: ", rule.ID)+fmt.Sprintf(format, args...))
+		return nil, unprocessable("%s", fmt.Sprintf("rule %q: ", rule.ID)+fmt.Sprintf(format, args...))
 	}
 	only := headgate.OneOf(tenant)
 	if pattern, ok := rule.Match.Attributes["tenant"]; ok && !reflect.DeepEqual(pattern, only) {

@@ -48,7 +48,7 @@ func (a *api) createToken(c *call) (any, error) {
 	}
 	request.Role = cmp.Or(request.Role, string(Viewer))
 	if request.Role == string(CallerRole) {
-		return nil, unusable("role caller: tokens for the data plane are in the file that listen.tokens_file names: make one with " +
+		return nil, unprocessable("role caller: tokens for the data plane are in the file that listen.tokens_file names: make one with " +
 			"headgate token create NAME --role caller")
 	}
 	rights := []string{request.Role}
@@ -60,12 +60,12 @@ func (a *api) createToken(c *call) (any, error) {
 			request.Subject = "api_key=" + headgate.EnsureKeyHash(key)
 		}
 		if err := checkSubject(Role(request.Role), request.Subject); err != nil {
-			return nil, unusable("%s", err)
+			return nil, unprocessable("%s", err)
 		}
 	}
 	secret, _, err := NewToken(request.Name, rights...)
 	if err != nil {
-		return nil, unusable("%s", err)
+		return nil, unprocessable("%s", err)
 	}
 	token := CreatedToken{Token{
 		Name: request.Name, Role: request.Role, Tenant: request.Tenant, Subject: request.Subject, ExpiresAt: request.ExpiresAt,

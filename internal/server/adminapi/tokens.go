@@ -119,6 +119,7 @@ func (t *Tokens) reload() {
 	}
 }
 
+// load reads the file and replaces the tokens if it is valid.
 func (t *Tokens) load() error {
 	text, err := os.ReadFile(t.file) //nolint:gosec // the file name is from the config
 	if err != nil {
@@ -159,6 +160,7 @@ func parseTokens(file, text string) (knownTokens, error) {
 var errRights = errors.New("invalid rights: after the name write a role (caller, self, viewer, editor or admin), tenant=NAME for a token of " +
 	"one tenant, user=NAME or api_key=HASH for the role self, and nothing else")
 
+// parseToken parses the words of a line: the token's hash, its name and its rights.
 func parseToken(words []string) (sum [sha256.Size]byte, caller Caller, err error) {
 	digest, err := hex.DecodeString(words[0])
 	switch {

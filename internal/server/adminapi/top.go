@@ -18,7 +18,7 @@ type Coverage struct {
 	ShowSubjects string `json:"showSubjects"`
 }
 
-// Top has the subjects that were denied most recently and most often, and those nearest to a limit.
+// Top has the subjects that were denied most often in a recent window, and those nearest to a limit.
 type Top struct {
 	Coverage
 	At            time.Time           `json:"at"`
@@ -28,6 +28,7 @@ type Top struct {
 	Near          []offenders.Near    `json:"near"`
 }
 
+// notObserved returns the problem of a server without Top and Denials.
 func notObserved() *problem {
 	return newProblem(http.StatusNotImplemented, "this server does not observe its decisions: use a server started with headgate serve")
 }

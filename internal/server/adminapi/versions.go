@@ -74,6 +74,7 @@ func (a *api) compareVersions(c *call) (any, error) {
 	return report, nil
 }
 
+// documentOf returns rules as a compiled document, for rulediff.
 func documentOf(rules []headgate.Rule, mode headgate.Mode) (*ruledoc.Document, error) {
 	set, err := headgate.Compile(rules...)
 	if err != nil {

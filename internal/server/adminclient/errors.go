@@ -62,6 +62,7 @@ func (r *StatusError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// advice returns the command that lists what exists, if the object of the call was not found.
 func (r *StatusError) advice() string {
 	for beginning, command := range listCommands {
 		if r.Status == http.StatusNotFound && strings.HasPrefix(r.Detail, beginning) {

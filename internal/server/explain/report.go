@@ -174,7 +174,7 @@ func newLimit(l *headgate.LimitDecision) Limit {
 	return r
 }
 
-// withoutRedis reports whether the limit was decided without the shared counter, since Redis did not answer.
+// withoutRedis reports whether the limit was decided without the shared counter, since Redis is unavailable.
 func (l *Limit) withoutRedis() bool {
 	return l.DecidedBy == string(headgate.PathLocal) || l.DecidedBy == string(headgate.PathFailed)
 }

@@ -105,6 +105,7 @@ func (l *Limit) title() string {
 	return l.Rule + " (" + names + ")"
 }
 
+// used returns the text of the column USED.
 func (l *Limit) used() string {
 	var text string
 	switch {

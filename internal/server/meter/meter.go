@@ -55,6 +55,7 @@ type Meter struct {
 	lost    atomic.Int64
 }
 
+// shard is a part of the tallies with a lock of its own.
 type shard struct {
 	mu      sync.Mutex
 	tallies map[key]*tally
@@ -66,6 +67,7 @@ type key struct {
 	subject headgate.Subject
 }
 
+// tally is the usage of a key that was not yet written.
 type tally struct {
 	attributes    headgate.Attributes
 	units, denied int64
@@ -171,6 +173,7 @@ func (m *Meter) Run(ctx context.Context) {
 	}
 }
 
+// flush writes all tallies in batches. After ErrNotWritten it keeps the rest for the next flush.
 func (m *Meter) flush(ctx context.Context) {
 	for all := m.take(); len(all) > 0; {
 		n := min(batchSize, len(all))

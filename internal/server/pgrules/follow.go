@@ -40,7 +40,7 @@ type FollowOptions struct {
 	Mode headgate.Mode
 	// LastGoodFile is the file for the last good state. A node starts from it if the database is unavailable. With "" it cannot.
 	LastGoodFile string
-	// Node is the name by which the node reports what it runs.
+	// Node is the name of the node in its reports to the database.
 	Node string
 	// Report receives all events that operators should know about. Calls do not overlap.
 	Report func(ruledoc.Event)
@@ -124,6 +124,7 @@ func (f *Follower) Checked() time.Time { return time.UnixMilli(f.checked.Load())
 // Wait waits until the Follower has stopped, after the context of Follow has ended.
 func (f *Follower) Wait() { <-f.stopped }
 
+// report reports an event with the version in use and the address of the database.
 func (f *Follower) report(e ruledoc.Event) {
 	e.Version, e.Source, f.reported = f.version, "PostgreSQL at "+f.db.address, true
 	f.o.Report(e)
@@ -154,6 +155,7 @@ func (f *Follower) closeConn(ctx context.Context, conn *pgx.Conn) {
 	_ = conn.Close(ctx) // the connection may be broken
 }
 
+// run applies changes until ctx ends, and then removes the node's report from the database.
 func (f *Follower) run(ctx context.Context, conn *pgx.Conn) {
 	defer close(f.stopped)
 	for ctx.Err() == nil {

@@ -109,6 +109,7 @@ func (w *sectionWriter) override(o *overrideRow) {
 	w.put(b)
 }
 
+// write writes an object as JSON.
 func (w *sectionWriter) write(kind byte, object any) {
 	if w.err != nil || w.lines == nil {
 		return
@@ -121,6 +122,7 @@ func (w *sectionWriter) write(kind byte, object any) {
 	w.put(append([]byte{kind}, text...))
 }
 
+// put writes a line with its checksum.
 func (w *sectionWriter) put(text []byte) {
 	n, err := fmt.Fprintf(w.lines, "%08x %s\n", crc32.ChecksumIEEE(text), text)
 	w.size, w.err = w.size+int64(n), err
@@ -181,6 +183,7 @@ func (f *Follower) startFromLastGood(ctx context.Context) error {
 	return nil
 }
 
+// readLastGood reads the last good file and puts its state in force. It truncates the file after the last committed section.
 func (f *Follower) readLastGood(ctx context.Context) error {
 	file, err := os.Open(f.lastGood.path)
 	if err != nil {
@@ -218,6 +221,7 @@ type savedSections struct {
 	first, last int64                // offsets of the ends of the first and the last section
 }
 
+// readSections reads the rules and the positions of all committed sections.
 func readSections(file io.ReaderAt) (saved savedSections, err error) {
 	var rules []pgdb.RateLimitRule // of a section that may not be committed
 	for line := range savedLines(file, 0, math.MaxInt64) {

@@ -67,6 +67,7 @@ const maxPublishAttempts = 20
 // errMoved means that a newer version was published after the change was checked.
 var errMoved = errors.New("another version was published")
 
+// publish makes one attempt to publish a change. It returns errMoved if another version was published in the meantime.
 func (db *DB) publish(ctx context.Context, who Who, change *Change) (Outcome, error) {
 	plan, err := db.plan(ctx, who.Tenant, change)
 	if err != nil {

@@ -62,6 +62,7 @@ func (q *Quotas) within(tenant string, before, after quotaUse) error {
 			"use match instead of when, simplify conditions or disable rules", before.steps, after.steps, q.ConditionSteps))
 }
 
+// withinQuota returns an error if a use increases above a limit. key is the config key of the quota.
 func withinQuota(tenant, what, key, remedy string, before, after, limit int) error {
 	if after <= limit || after <= before {
 		return nil

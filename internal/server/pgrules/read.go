@@ -78,6 +78,7 @@ func stream[T any](ctx context.Context, tx pgx.Tx, scan func(pgx.Rows, *T) error
 // ruleSet has rules by id. Rules that are not in force have only a name.
 type ruleSet map[int64]knownRule
 
+// knownRule is a stored rule. rule is zero if it is not in force.
 type knownRule struct {
 	name    string
 	inForce bool
@@ -165,6 +166,7 @@ func limitOf(rule *headgate.Rule, name, text string) (headgate.Limit, error) {
 	return ruledoc.ParseLimit(text, own)
 }
 
+// exemption returns the exemption of a row. It returns false if its rule is unknown.
 func (f *Follower) exemption(rules ruleSet, row *exemptionRow) (headgate.Exemption, bool) {
 	x := headgate.Exemption{Attribute: row.Type, Value: row.Value, Reason: row.Reason}
 	if row.Type == "ip_cidr" {
