@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// Find is where a program is: among the tools that "make deps" has brought, or
-// in PATH. Without it the test ends.
+// Find returns the path of a program: a tool installed by "make deps", or one in PATH. If there is none, the test is skipped, or
+// fails in CI.
 func Find(t testing.TB, name string) string {
 	t.Helper()
 	root := Repository(t)
-	// Debian's servers are in sbin, which only root has in PATH.
+	// Debian installs servers in sbin, which only root has in PATH.
 	for _, place := range []string{filepath.Join(root, ".bin", name), name, "/usr/sbin/" + name} {
 		if path, err := exec.LookPath(place); err == nil {
 			return path
@@ -23,7 +23,7 @@ func Find(t testing.TB, name string) string {
 	return ""
 }
 
-// BuildHeadgate compiles the program that users run, with flags of "go build" if there are any.
+// BuildHeadgate builds the headgate program, with additional flags of "go build", and returns its path.
 func BuildHeadgate(t testing.TB, flags ...string) (path string) {
 	t.Helper()
 	Long(t)
@@ -37,7 +37,7 @@ func BuildHeadgate(t testing.TB, flags ...string) (path string) {
 	return path
 }
 
-// Repository is the directory that has the main module, at or above this one.
+// Repository returns the root directory of the repository, at or above the current directory.
 func Repository(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -18,13 +18,12 @@ type Certificate struct {
 	tls.Certificate
 	// CertPEM and KeyPEM are the contents of files.
 	CertPEM, KeyPEM string
-	// Pool trusts it, and what it has signed.
+	// Pool trusts this certificate and those signed by it.
 	Pool *x509.CertPool
 }
 
-// NewCertificate makes a certificate for servers on this machine and for
-// clients, signed by another one or, without one, by itself. The template has
-// its names, and may have an end; the default is none that a test sees.
+// NewCertificate returns a certificate for servers on this machine and for clients. It is signed by the certificate by, or
+// self-signed if by is nil. The template has its names and may have an expiry; the default is in 100 years.
 func NewCertificate(t testing.TB, by *Certificate, template *x509.Certificate) *Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -32,7 +31,7 @@ func NewCertificate(t testing.TB, by *Certificate, template *x509.Certificate) *
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	template.NotBefore = time.Unix(0, 0) // tests may have a clock of their own
+	template.NotBefore = time.Unix(0, 0) // tests may use their own clock
 	if template.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(100 * 365 * 24 * time.Hour)
 	}

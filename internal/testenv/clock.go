@@ -8,19 +8,17 @@ import (
 	"time"
 )
 
-// clock is the wall clock of a faked server: the real one plus an offset, which
-// libfaketime reads from a file at every call.
+// clock is the wall clock of a faked server: the real clock plus an offset, which libfaketime reads from a file at every call.
 type clock struct {
 	library string
 	file    string
 	offset  time.Duration
 }
 
-// StartFaked is Start under libfaketime: the server's clock can be stepped.
+// StartFaked starts a server under libfaketime, so that StepClock can step its clock.
 //
-// libfaketime and a shared jemalloc deadlock on each other, so such a server
-// uses libc's malloc: its UsedMemory is not that of a real one. Debian's
-// Valkey insists on jemalloc and does not start this way.
+// libfaketime and a shared jemalloc deadlock on each other, so such a server uses libc's malloc, and its UsedMemory differs from that
+// of a real server. Debian's Valkey requires jemalloc and does not start this way.
 func StartFaked(t testing.TB, e Engine, extra ...string) *Server {
 	t.Helper()
 	Long(t)
@@ -35,9 +33,8 @@ func StartFaked(t testing.TB, e Engine, extra ...string) *Server {
 	return s
 }
 
-// StepClock moves a faked server's clock, back if by is negative, and returns
-// once TIME shows it. Steps add up and outlast a Restart. Only the wall clock
-// moves: the server's own timers keep running evenly.
+// StepClock steps the clock of a faked server, backwards if by is negative, and returns once TIME reports it. Steps accumulate and
+// survive a Restart. Only the wall clock is stepped; the server's timers use the monotonic clock.
 func (s *Server) StepClock(t testing.TB, by time.Duration) {
 	t.Helper()
 	if s.clock == nil {
@@ -54,12 +51,13 @@ func (s *Server) StepClock(t testing.TB, by time.Duration) {
 		}
 		latest := time.Now().Add(s.clock.offset + slack)
 		if now.Before(earliest) || now.After(latest) {
-			return fmt.Errorf("TIME says %v, want about %v", now, latest)
+			return fmt.Errorf("TIME is %v, want about %v", now, latest)
 		}
 		return nil
 	})
 }
 
+// now returns the server's time.
 func (s *Server) now() (time.Time, error) {
 	reply, err := s.Do("TIME")
 	if err != nil {
@@ -67,13 +65,13 @@ func (s *Server) now() (time.Time, error) {
 	}
 	var seconds, micros int64
 	if _, err := fmt.Sscanf(fmt.Sprint(reply), "[%d %d]", &seconds, &micros); err != nil {
-		return time.Time{}, fmt.Errorf("TIME says %v: %w", reply, err)
+		return time.Time{}, fmt.Errorf("TIME is %v: %w", reply, err)
 	}
 	return time.Unix(seconds, micros*1000), nil
 }
 
-// env loads libc's malloc right after libfaketime, ahead of jemalloc, whose
-// first allocation asks for the time and whose time would need an allocation.
+// env returns the environment for libfaketime. It loads libc's malloc right after libfaketime and before jemalloc: the first
+// allocation of jemalloc reads the time, and faketime allocates to read the time.
 func (c *clock) env() []string {
 	return []string{
 		"LD_PRELOAD=" + c.library + ":libc.so.6",
@@ -84,7 +82,7 @@ func (c *clock) env() []string {
 	}
 }
 
-// write replaces the file in one step: the server may be reading it.
+// write replaces the file atomically, because the server may be reading it.
 func (c *clock) write() error {
 	next := c.file + ".next"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "%+.6fs\n", c.offset.Seconds()), 0o600); err != nil {
@@ -93,7 +91,7 @@ func (c *clock) write() error {
 	return os.Rename(next, c.file)
 }
 
-// sweep removes what libfaketime leaves in shared memory when it is killed.
+// sweep removes the shared memory that a killed libfaketime leaves behind.
 func (c *clock) sweep(pid int) {
 	_ = os.Remove(fmt.Sprintf("/dev/shm/faketime_shm_%d", pid))
 	_ = os.Remove(fmt.Sprintf("/dev/shm/sem.faketime_sem_%d", pid))

@@ -13,15 +13,13 @@ const (
 	clusterNodes = 2 * shards
 )
 
-// Cluster is three primaries with a replica each, at first; tests may change
-// that.
+// Cluster is a Redis Cluster. It starts with three primaries with one replica each; tests may change that.
 type Cluster struct {
 	servers []*Server
 }
 
-// StartCluster starts three primaries and three replicas with a node timeout of
-// one second, and returns when all of them know each other, report the cluster
-// as ok, and every replica is in sync. extra are more config arguments.
+// StartCluster starts three primaries and three replicas with a node timeout of one second. It returns when all nodes know each other
+// and report the cluster as ok, and every replica is in sync. extra are additional config arguments.
 func StartCluster(t testing.TB, e Engine, extra ...string) *Cluster {
 	t.Helper()
 	Long(t)
@@ -50,7 +48,7 @@ func StartCluster(t testing.TB, e Engine, extra ...string) *Cluster {
 	for i, replica := range c.servers[shards:] {
 		id := c.servers[i].Must(t, "CLUSTER", "MYID").(string)
 		wait(t, "CLUSTER REPLICATE", func() error {
-			_, err := replica.Do("CLUSTER", "REPLICATE", id) // once gossip has told it of the id
+			_, err := replica.Do("CLUSTER", "REPLICATE", id) // succeeds once gossip has delivered the id
 			return err
 		})
 	}
@@ -61,13 +59,13 @@ func StartCluster(t testing.TB, e Engine, extra ...string) *Cluster {
 	return c
 }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.servers) }
 
-// Servers are all nodes, whatever their roles.
+// Servers returns all nodes, whatever their roles.
 func (c *Cluster) Servers() []*Server { return c.servers }
 
-// Primaries are the living servers that own slots now, by their lowest slot.
+// Primaries returns the living servers that own slots, ordered by their lowest slot.
 func (c *Cluster) Primaries(t testing.TB) []*Server {
 	t.Helper()
 	var list []*Server
@@ -79,8 +77,7 @@ func (c *Cluster) Primaries(t testing.TB) []*Server {
 	return list
 }
 
-// PrimaryOf is the living server that owns a slot. After a death it waits for
-// the failover.
+// PrimaryOf returns the living server that owns a slot. If the owner is dead, it waits for the failover.
 func (c *Cluster) PrimaryOf(t testing.TB, slot int) *Server {
 	t.Helper()
 	var primary *Server
@@ -93,7 +90,7 @@ func (c *Cluster) PrimaryOf(t testing.TB, slot int) *Server {
 	return primary
 }
 
-// selves is what every living server that answers says of itself.
+// selves returns how each living server that responds describes itself.
 func (c *Cluster) selves() map[*Server]node {
 	selves := map[*Server]node{}
 	for _, s := range c.servers {
@@ -107,9 +104,8 @@ func (c *Cluster) selves() map[*Server]node {
 	return selves
 }
 
-// ownersOf reads the slots' owners from what the servers say of themselves.
-// Where two claim a slot, the later epoch is right: the other has yet to hear
-// of its replacement.
+// ownersOf returns the owners of the slots, as the servers describe themselves. If two servers claim a slot, the one with the later
+// epoch owns it; the other does not know of its replacement yet.
 func ownersOf(selves map[*Server]node) *[slotCount]*Server {
 	var owners [slotCount]*Server
 	for s, self := range selves {
@@ -127,14 +123,14 @@ func ownersOf(selves map[*Server]node) *[slotCount]*Server {
 	return &owners
 }
 
-// WaitOK returns when every living node reports the cluster as ok and is
-// linked to all others that live, and all agree on their roles and on which
-// living primary owns each of the 16384 slots.
+// WaitOK waits until every living node reports the cluster as ok and is linked to all other living nodes, and all nodes agree on their
+// roles and on the living owner of each of the 16384 slots.
 func (c *Cluster) WaitOK(t testing.TB) {
 	t.Helper()
 	wait(t, "cluster ok", c.ok)
 }
 
+// ok returns nil if the condition of WaitOK holds.
 func (c *Cluster) ok() error {
 	selves := c.selves()
 	owners := ownersOf(selves)
@@ -164,8 +160,8 @@ func (c *Cluster) ok() error {
 	return nil
 }
 
-// agree says where a node's view of the cluster differs from what the servers
-// say of themselves. Voters that do not know a replica as one deny it.
+// agree returns an error if a node's view of the cluster differs from how the servers describe themselves. A voter that does not know
+// the role of a replica does not vote for it.
 func agree(view []node, selves map[*Server]node, owners *[slotCount]*Server) error {
 	for s, self := range selves {
 		i := slices.IndexFunc(view, func(n node) bool { return n.addr == s.Addr() })
@@ -174,7 +170,7 @@ func agree(view []node, selves map[*Server]node, owners *[slotCount]*Server) err
 		}
 		n := view[i]
 		if !n.linked || n.is("handshake") || n.is("fail?") || n.is("fail") || n.primary != self.primary {
-			return fmt.Errorf("sees %+v, which says of itself %+v", n, self)
+			return fmt.Errorf("sees %+v, which describes itself as %+v", n, self)
 		}
 	}
 	known := 0
@@ -182,7 +178,7 @@ func agree(view []node, selves map[*Server]node, owners *[slotCount]*Server) err
 		for _, r := range n.slots {
 			for slot := r.first; slot <= r.last; slot++ {
 				if owner := owners[slot].Addr(); owner != n.addr {
-					return fmt.Errorf("slot %d is at %s, not %s", slot, owner, n.addr)
+					return fmt.Errorf("slot %d is owned by %s, not %s", slot, owner, n.addr)
 				}
 				known++
 			}

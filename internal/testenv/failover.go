@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// Failover has a replica take over a slot's shard in agreement with its
-// primary, without losing writes, and returns when every living node knows and
-// the old primary is a replica in sync. The next one of the same shard takes
-// some seconds; see awaitStaleVotes.
+// Failover makes a replica take over a slot's shard in agreement with its primary, without losing writes. It returns when every living
+// node knows the new primary and the old primary is an in-sync replica. Another failover of the same shard takes some seconds; see
+// awaitStaleVotes.
 func (c *Cluster) Failover(t testing.TB, slot int) {
 	t.Helper()
 	old := c.PrimaryOf(t, slot)
 	replica := c.replicaOf(t, old)
 	old.awaitStaleVotes(t)
 	replica.awaitStaleVotes(t)
-	var asked time.Time
+	var requested time.Time
 	wait(t, "cluster failover", func() error {
-		// The servers give up after five seconds; then it takes another request.
-		if time.Since(asked) > 6*time.Second {
+		// The servers give up after five seconds and need another request then.
+		if time.Since(requested) > 6*time.Second {
 			if _, err := replica.Do("CLUSTER", "FAILOVER"); err != nil {
 				return err
 			}
-			asked = time.Now()
+			requested = time.Now()
 		}
 		if ownersOf(c.selves())[slot] != replica {
 			return fmt.Errorf("%s does not own the slot yet", replica.Addr())
@@ -52,10 +51,9 @@ func (c *Cluster) replicaOf(t testing.TB, primary *Server) *Server {
 	return replica
 }
 
-// awaitStaleVotes returns when s no longer counts the votes of an election it
-// has won. Servers do for four node timeouts (Redis 7.0, Valkey 8.0): one that
-// is made a replica meanwhile, and whose primary then dies, takes over without
-// asking, under an old epoch, and nobody follows it until the dead return.
+// awaitStaleVotes waits until s no longer counts the votes of an election that it has won. Servers count them for four node timeouts
+// (Redis 7.0, Valkey 8.0). A server that becomes a replica during that time and whose primary then dies would take over without an
+// election, under an old epoch, and no node would follow it until the dead server returns.
 func (s *Server) awaitStaleVotes(t testing.TB) {
 	t.Helper()
 	setting := pairs(s.Must(t, "CONFIG", "GET", "cluster-node-timeout"))
@@ -71,8 +69,8 @@ func (s *Server) awaitStaleVotes(t testing.TB) {
 	time.Sleep(time.Until(won.Add(memory + 100*time.Millisecond)))
 }
 
-// lastElection is when the running process last won an election, as only its
-// log tells; the zero time if it never did. A line of it is
+// lastElection returns when the running process last won an election, or the zero time if it never did. Only its log contains that. A
+// line of the log is
 //
 //	4711:S 15 Nov 2026 03:12:11.138 # Failover election won: I'm the new master.
 func (s *Server) lastElection() (time.Time, error) {

@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// Log is what somebody writes, and may be read meanwhile.
+// Log is a buffer that can be read while it is written to.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-// Write adds to it.
+// Write appends to the log.
 func (l *Log) Write(data []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(data)
 }
 
-// String is all of it so far.
+// String returns the log so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// node is one line of CLUSTER NODES: a node as some node sees it.
+// node is one line of CLUSTER NODES: a node as another node sees it.
 type node struct {
 	addr    string
 	flags   []string
@@ -21,7 +21,7 @@ type slotRange struct{ first, last int }
 
 func (n node) is(flag string) bool { return slices.Contains(n.flags, flag) }
 
-// nodes is how s sees the cluster.
+// nodes returns the cluster as s sees it.
 func (s *Server) nodes() ([]node, error) {
 	reply, err := s.Do("CLUSTER", "NODES")
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Server) nodes() ([]node, error) {
 	return list, nil
 }
 
-// myself is how s sees itself.
+// myself returns s as it sees itself.
 func (s *Server) myself() (node, error) {
 	list, err := s.nodes()
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Server) myself() (node, error) {
 	return node{}, fmt.Errorf("%s does not know itself", s.Addr())
 }
 
-// parseNode reads
+// parseNode parses
 //
 //	id ip:port@bus[,hostname] flags primary ping pong epoch link slot...
 func parseNode(line string) (node, error) {
@@ -73,7 +73,7 @@ func parseNode(line string) (node, error) {
 	}
 	for _, part := range parts[8:] {
 		if part[0] == '[' {
-			continue // on its way from or to another node
+			continue // migrating from or to another node
 		}
 		var r slotRange
 		switch n, err := fmt.Sscanf(part, "%d-%d", &r.first, &r.last); n {

@@ -9,10 +9,8 @@ import (
 	"testing"
 )
 
-// Ports are taken from below the range the kernel uses for outgoing
-// connections (32768 and up on Linux). From within it, a client that dials a
-// killed server's port could be given that very port as its own, and Restart
-// would find it in use.
+// Ports are below the range that the kernel uses for outgoing connections (32768 and up on Linux). Otherwise the kernel could give a
+// client that dials a killed server's port that same port as its own, and Restart would find it in use.
 const (
 	firstPort = 10000
 	lastPort  = 32000
@@ -23,9 +21,8 @@ var ports struct {
 	next int
 }
 
-// freePort returns a port nothing listens on. Ports are handed out in a row, so
-// that one is not given away again while its server is down; each process
-// starts elsewhere in the range, because go test runs packages side by side.
+// freePort returns a port that nothing listens on. Ports are allocated in sequence, so that a port is not reused while its server is
+// down. Each process starts at a different port, because go test runs packages in parallel.
 func freePort() (int, error) {
 	ports.Lock()
 	defer ports.Unlock()
@@ -50,7 +47,7 @@ func localAddr(port int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// FreeAddress is a host:port nothing listens on.
+// FreeAddress returns a host:port that nothing listens on.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	port, err := freePort()

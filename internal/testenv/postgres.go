@@ -15,28 +15,27 @@ import (
 	"testing"
 )
 
-// postgresUser runs the server where the test runs as root, which PostgreSQL
-// denies to run as.
+// postgresUser runs the server if the test runs as root, because PostgreSQL does not run as root.
 const postgresUser = "postgres"
 
-// Postgres is one PostgreSQL server, or the place of one that was killed.
+// Postgres is a PostgreSQL server. It stays valid after Kill, for Restart.
 type Postgres struct {
-	bin   string // the directory of its programs
-	dir   string // everything it writes; it belongs to the server's user
+	bin   string // the directory of PostgreSQL's programs
+	dir   string // all files of the server; owned by the server's user
 	port  int
-	small bool // whether dir is a file system of its own, which Fill may fill
-	// database is the one to connect to, if it is not the first.
+	small bool // whether dir is a separate file system, which Fill may fill
+	// database is the name of the database, or "" for postgres.
 	database string
 
 	mu     sync.Mutex
-	server *Program // the postmaster, whose children do the work
+	server *Program // the postmaster
 }
 
-// StartPostgres starts a PostgreSQL server with an empty database. It takes
-// connections from 127.0.0.1, needs no password, and is gone with the test.
+// StartPostgres starts a PostgreSQL server with an empty database. It accepts connections from 127.0.0.1 without a password and ends
+// with the test.
 //
-// It does not fsync. That loses nothing when the server is killed: what a commit
-// wrote is the kernel's by then, and only the machine's own end would take it.
+// It does not fsync. A killed server loses nothing by that: the kernel has the data of a commit, and only a crash of the machine would
+// lose it.
 func StartPostgres(t testing.TB) *Postgres {
 	t.Helper()
 	p := newPostgres(t)
@@ -44,8 +43,7 @@ func StartPostgres(t testing.TB) *Postgres {
 	return p
 }
 
-// newPostgres prepares a server and its end. Its directory is none of the
-// test's own: those lie in one that only the test's user may enter.
+// newPostgres prepares a server and its cleanup. Its directory is not in the test's TempDir, which only the test's user may enter.
 func newPostgres(t testing.TB) *Postgres {
 	t.Helper()
 	Long(t)
@@ -67,8 +65,8 @@ func newPostgres(t testing.TB) *Postgres {
 	return p
 }
 
-// postgresPrograms is where the programs are, all of them beside the server,
-// which may be linked to. Debian keeps them out of PATH.
+// postgresPrograms returns the directory of PostgreSQL's programs: that of the server, with symlinks resolved. Debian does not add it
+// to PATH.
 func postgresPrograms(t testing.TB) string {
 	t.Helper()
 	for _, place := range []string{"postgres", "/usr/lib/postgresql/15/bin/postgres"} {
@@ -84,7 +82,7 @@ func postgresPrograms(t testing.TB) string {
 	return ""
 }
 
-// own gives the directory to the server's user.
+// own makes the server's user the owner of the directory.
 func (p *Postgres) own(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -92,14 +90,14 @@ func (p *Postgres) own(t testing.TB) {
 	}
 	u, err := user.Lookup(postgresUser)
 	if err != nil {
-		t.Fatalf("PostgreSQL does not run as root, and there is nobody else to run it: %v", err)
+		t.Fatalf("PostgreSQL does not run as root, and there is no other user to run it: %v", err)
 	}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
 	NoError(t, os.Chown(p.dir, uid, gid))
 }
 
-// create fills the empty directory and starts the server.
+// create initializes the empty directory and starts the server.
 func (p *Postgres) create(t testing.TB) {
 	t.Helper()
 	p.must(t, "initdb", "--pgdata", p.data(), "--username", "postgres", "--auth", "trust",
@@ -110,7 +108,7 @@ func (p *Postgres) create(t testing.TB) {
 // start starts the server for the first time.
 func (p *Postgres) start(t testing.TB) {
 	t.Helper()
-	err := somewhere(func() (err error) {
+	err := onFreePort(func() (err error) {
 		if p.port, err = freePort(); err != nil {
 			return err
 		}
@@ -121,13 +119,13 @@ func (p *Postgres) start(t testing.TB) {
 	}
 }
 
-// run starts the server and returns once it takes connections.
+// run starts the server and returns once it accepts connections.
 func (p *Postgres) run() error {
 	server, err := spawn(p.command("postgres", "-D", p.data(), "-p", strconv.Itoa(p.port),
 		"-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories=",
 		"-c", "fsync=off",
-		"-c", "dynamic_shared_memory_type=mmap")) // that is, in files that go with its directory
+		"-c", "dynamic_shared_memory_type=mmap")) // in files that are removed with its directory
 	if err != nil {
 		return err
 	}
@@ -137,8 +135,8 @@ func (p *Postgres) run() error {
 	return server.await(p.ready)
 }
 
-// command is one of PostgreSQL's programs, run by the server's user. Changing
-// the user undoes what spawn arranges for the child's end, hence pdeathsig.
+// command returns a command that runs one of PostgreSQL's programs as the server's user. Changing the user clears the parent death
+// signal that spawn sets, hence --pdeathsig.
 func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 	args = append([]string{filepath.Join(p.bin, name)}, args...)
 	if os.Getuid() == 0 {
@@ -148,11 +146,11 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = p.dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"} // nobody's PGDATA, PGOPTIONS or language
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"} // without the user's PGDATA, PGOPTIONS or language
 	return cmd
 }
 
-// must runs one of PostgreSQL's programs to its end.
+// must runs one of PostgreSQL's programs and waits for it. A failure ends the test.
 func (p *Postgres) must(t testing.TB, name string, args ...string) {
 	t.Helper()
 	cmd := p.command(name, args...)
@@ -165,17 +163,18 @@ func (p *Postgres) must(t testing.TB, name string, args ...string) {
 
 func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
 
-// status is the file in which a server tells about itself, line by line: first
-// its process, seventh the key and id of its shared memory, eighth its state.
+// status returns the lines of the server's status file: the first is its process id, the seventh the key and id of its shared memory,
+// the eighth its state.
 func (p *Postgres) status() []string {
 	text, _ := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
 	return strings.Split(string(text), "\n")
 }
 
+// ready returns nil if the server accepts connections.
 func (p *Postgres) ready() error {
 	status := p.status()
 	if len(status) < 8 || status[0] != strconv.Itoa(p.server.PID()) {
-		return errors.New("no status") // none yet, or that of the server before
+		return errors.New("no status") // none yet, or that of the previous process
 	}
 	if state := strings.TrimSpace(status[7]); state != "ready" && state != "standby" {
 		return errors.New(state)
@@ -183,13 +182,12 @@ func (p *Postgres) ready() error {
 	return nil
 }
 
-// URL is how clients connect, the same before and after a Restart.
+// URL returns the connection URL. It is the same before and after a Restart.
 func (p *Postgres) URL() string {
 	return "postgres://postgres@" + localAddr(p.port) + "/" + cmp.Or(p.database, "postgres") + "?sslmode=disable"
 }
 
-// Kill ends the whole server at once with SIGKILL, so that no part of it can
-// tell clients, and returns when it is gone.
+// Kill ends all processes of the server with SIGKILL, so that none can notify clients, and returns when they have ended.
 func (p *Postgres) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,12 +205,11 @@ func (p *Postgres) Kill() {
 	p.sweep()
 }
 
-// halt stops the postmaster, so that it neither forks nor reaps, and returns
-// its children. They are in no group that could be signaled as one.
+// halt stops the postmaster, so that it neither forks nor reaps, and returns its children. They are not in one process group.
 func (p *Postgres) halt() (children []int) {
 	p.server.Pause()
 	if !p.server.running() {
-		return nil // its id may be another's by now
+		return nil // its process id may be reused
 	}
 	pid := p.server.PID()
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -224,29 +221,26 @@ func (p *Postgres) halt() (children []int) {
 	return children
 }
 
-// sweep removes what outlives a killed server otherwise: a segment of System V
-// shared memory, of which a machine has only so many.
+// sweep removes the System V shared memory segment of a killed server. A machine has a limited number of segments.
 func (p *Postgres) sweep() {
 	if status := p.status(); len(status) >= 7 {
 		if _, id, ok := strings.Cut(strings.TrimSpace(status[6]), " "); ok {
-			_ = exec.Command("ipcrm", "-m", strings.TrimSpace(id)).Run() // fails if it is gone already
+			_ = exec.Command("ipcrm", "-m", strings.TrimSpace(id)).Run() // fails if it is already removed
 		}
 	}
 }
 
-// Restart starts the server again after Kill, with its port and data, and
-// returns when it takes connections.
+// Restart kills the server if it runs, starts it again with the same port and data, and returns when it accepts connections.
 func (p *Postgres) Restart(t testing.TB) {
 	t.Helper()
 	p.Kill()
-	if err := again(p.run); err != nil {
+	if err := onSamePort(p.run); err != nil {
 		t.Fatalf("postgres: %v", err)
 	}
 }
 
-// Pause stops all processes of the server with SIGSTOP: it keeps its
-// connections and accepts new ones, as the kernel does that, but answers
-// nothing. If the test itself is killed meanwhile, they stay.
+// Pause stops all processes of the server with SIGSTOP. The kernel keeps its connections and accepts new ones, but the server does not
+// respond. If the test itself is killed during a Pause, the processes stay.
 func (p *Postgres) Pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,7 +250,7 @@ func (p *Postgres) Pause() {
 	}
 }
 
-// Resume ends a Pause. The server then does what was sent to it meanwhile.
+// Resume ends a Pause. The server then processes what was sent to it during the Pause.
 func (p *Postgres) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Standby starts a second server that follows p and answers reads. It is
-// always a moment behind: what p told a client may be lost with p.
+// Standby starts a second server that replicates p asynchronously and serves reads. A write that p confirmed may be lost with p.
 func (p *Postgres) Standby(t testing.TB) *Postgres {
 	t.Helper()
 	standby := newPostgres(t)
@@ -16,22 +15,22 @@ func (p *Postgres) Standby(t testing.TB) *Postgres {
 	return standby
 }
 
-// Promote ends a standby's obedience and returns when it takes writes. What it
-// followed is not told: there may be two primaries then.
+// Promote makes a standby a primary and returns when it accepts writes. Its former primary is not notified, so there may be two
+// primaries.
 func (p *Postgres) Promote(t testing.TB) {
 	t.Helper()
 	p.must(t, "pg_ctl", "promote", "--pgdata", p.data())
 }
 
-// Save keeps a copy of the data as it is now, for Load. The server serves on.
+// Save saves a copy of the current data for Load. The server keeps running.
 func (p *Postgres) Save(t testing.TB) {
 	t.Helper()
 	NoError(t, os.RemoveAll(p.saved()))
 	p.copy(t, p, p.saved())
 }
 
-// Load kills the server and starts it with the data of the last Save, which it
-// uses up: the database as an operator restores it from a backup.
+// Load kills the server and starts it with the data of the last Save, as an operator would restore a backup. Each Save can be loaded
+// only once.
 func (p *Postgres) Load(t testing.TB) {
 	t.Helper()
 	p.Kill()

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// smallDisk is three times what an empty database takes.
+// smallDisk is three times the size of an empty database.
 const smallDisk = "size=128m,mode=0700"
 
-// StartSmallPostgres is StartPostgres on a small disk, for Fill. The disk is a
-// tmpfs; the test is skipped where none can be mounted, as by all but root.
+// StartSmallPostgres starts a PostgreSQL server on a small disk, for Fill. The disk is a tmpfs. If it cannot be mounted, which needs
+// root, the test is skipped.
 func StartSmallPostgres(t testing.TB) *Postgres {
 	t.Helper()
 	p := newPostgres(t)
@@ -34,13 +34,12 @@ func StartSmallPostgres(t testing.TB) *Postgres {
 	return p
 }
 
-// Fill takes all room that is left on the server's disk. Reads go on. A row
-// that needs a new page is denied with SQLSTATE 53100; a small one may still
-// find room in a page that is there.
+// Fill fills the server's disk. Reads still work. A write that needs a new page fails with SQLSTATE 53100; a small one may still fit
+// into an existing page.
 func (p *Postgres) Fill(t testing.TB) {
 	t.Helper()
 	if !p.small {
-		t.Fatal("Fill: this server's disk is everybody's; use StartSmallPostgres")
+		t.Fatal("Fill: the server is on a shared disk: use StartSmallPostgres")
 	}
 	zero, err := os.Open("/dev/zero")
 	NoError(t, err)
@@ -53,7 +52,7 @@ func (p *Postgres) Fill(t testing.TB) {
 	}
 }
 
-// Free ends a Fill.
+// Free undoes Fill.
 func (p *Postgres) Free(t testing.TB) {
 	t.Helper()
 	NoError(t, os.Remove(p.ballast()))

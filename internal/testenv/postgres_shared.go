@@ -8,11 +8,10 @@ import (
 	"testing"
 )
 
-// SharedPostgres is one PostgreSQL server for the tests of a package, which get a
-// database each. It starts with the first of them; TestMain ends it by Run. Tests
-// that kill or pause a server need one of their own.
+// SharedPostgres is a PostgreSQL server shared by the tests of a package, each of which gets its own database. It starts with the
+// first test; TestMain calls Run, which ends it. Tests that kill or pause a server need their own.
 type SharedPostgres struct {
-	// Prepare fills the database that all others are copies of. It must leave no connection open.
+	// Prepare initializes the template database of all others. It must close its connections.
 	Prepare func(t testing.TB, first *Postgres)
 
 	mu     sync.Mutex
@@ -21,7 +20,7 @@ type SharedPostgres struct {
 	made   int
 }
 
-// template is the database that all others are copies of.
+// template is the name of the template database.
 const template = "first"
 
 // Run runs the tests of a package, ends the server and returns the exit code.
@@ -35,7 +34,7 @@ func (s *SharedPostgres) Run(m *testing.M) int {
 	return code
 }
 
-// Database returns a new database. Nothing but its URL may be used.
+// Database returns a new database. Only its URL may be used.
 func (s *SharedPostgres) Database(t testing.TB) *Postgres {
 	t.Helper()
 	s.mu.Lock()
@@ -50,14 +49,14 @@ func (s *SharedPostgres) Database(t testing.TB) *Postgres {
 	return s.server.newDatabase(t, "test"+strconv.Itoa(s.made), template)
 }
 
-// newDatabase makes a copy of a database to which nobody is connected.
+// newDatabase creates a copy of a database that has no connections.
 func (p *Postgres) newDatabase(t testing.TB, name, from string) *Postgres {
 	t.Helper()
 	p.must(t, "createdb", "--host", "127.0.0.1", "--port", strconv.Itoa(p.port), "--username", "postgres", "--template", from, name)
 	return &Postgres{bin: p.bin, dir: p.dir, port: p.port, database: name}
 }
 
-// packageTB is of a test, and what it cleans up lives on with the package.
+// packageTB is the testing.TB of a test, but its cleanup runs at the end of the package.
 type packageTB struct {
 	testing.TB
 	ends []func()
@@ -65,8 +64,8 @@ type packageTB struct {
 
 func (p *packageTB) Cleanup(f func()) { p.ends = append(p.ends, f) }
 
-// Failed is false: what the server has logged is not about one test.
+// Failed returns false, because the server's log does not belong to one test.
 func (*packageTB) Failed() bool { return false }
 
-// Error may come when the test is over.
+// Error writes to stderr, because the test may have ended.
 func (*packageTB) Error(args ...any) { fmt.Fprintln(os.Stderr, args...) }

@@ -36,7 +36,7 @@ func mustExec(t *testing.T, conn *pgx.Conn, statements ...string) {
 	}
 }
 
-// texts is the only column of a query, in one line.
+// texts returns the only column of a query, joined in one line.
 func texts(t *testing.T, conn *pgx.Conn, query string) string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), query)
@@ -64,7 +64,7 @@ func TestPostgres(t *testing.T) {
 	conn := connect(t, p)
 	const listens = "SELECT current_setting('listen_addresses') || current_setting('unix_socket_directories')"
 	if got := texts(t, conn, listens); got != "127.0.0.1" {
-		t.Errorf("it listens at %q", got)
+		t.Errorf("listen_addresses is %q", got)
 	}
 	mustExec(t, conn, "CREATE TABLE rows (name text)", "INSERT INTO rows VALUES ('a')")
 	before, segment := p.processes(), strings.Fields(p.status()[6])[1]
@@ -75,19 +75,19 @@ func TestPostgres(t *testing.T) {
 	p.Kill()
 	for _, pid := range before {
 		if state := processState(pid); state != "Z" {
-			t.Errorf("process %d outlives Kill: %s", pid, state)
+			t.Errorf("process %d survives Kill: %s", pid, state)
 		}
 	}
 	if out, err := exec.Command("ipcs", "-m").Output(); err != nil || strings.Contains(string(out), " "+segment+" ") {
-		t.Errorf("shared memory outlives Kill: %v\n%s", err, out)
+		t.Errorf("shared memory survives Kill: %v\n%s", err, out)
 	}
 	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil || errors.As(err, new(*pgconn.PgError)) {
-		t.Errorf("a killed server answers: %v", err)
+		t.Errorf("a killed server responds: %v", err)
 	}
 	if _, err := pgx.Connect(t.Context(), p.URL()); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a killed server takes connections: %v", err)
+		t.Errorf("a killed server accepts connections: %v", err)
 	}
-	p.Kill() // again, to no effect
+	p.Kill() // a second time, without effect
 
 	url := p.URL()
 	p.Restart(t)
@@ -96,7 +96,7 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// processes are all of the server's.
+// processes returns the process ids of the server.
 func (p *Postgres) processes() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,24 +110,24 @@ func TestPostgresPause(t *testing.T) {
 	p := StartPostgres(t)
 	conn := connect(t, p)
 	p.Pause()
-	answer := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		_, err := conn.Exec(context.Background(), "SELECT 1")
-		answer <- err
+		result <- err
 	}()
 	select {
-	case err := <-answer:
-		t.Fatalf("a paused server answers: %v", err)
+	case err := <-result:
+		t.Fatalf("a paused server responds: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
 	p.Resume()
-	if err := <-answer; err != nil {
+	if err := <-result; err != nil {
 		t.Errorf("after Resume: %v", err)
 	}
 	connect(t, p)
 	p.Pause()
 	p.Restart(t)
-	p.Pause() // and so it ends
+	p.Pause() // the cleanup must end a paused server
 }
 
 func TestPostgresStandby(t *testing.T) {
@@ -152,7 +152,7 @@ func TestPostgresStandby(t *testing.T) {
 	mustExec(t, follower, "INSERT INTO rows VALUES ('b')")
 	standby.Restart(t)
 	mustExec(t, connect(t, standby), "INSERT INTO rows VALUES ('c')")
-	primary.Restart(t) // and knows nothing of it
+	primary.Restart(t) // without knowing of the promotion
 	if got := texts(t, connect(t, primary), "SELECT name FROM rows"); got != "a" {
 		t.Errorf("the old primary returns with %q", got)
 	}
@@ -196,8 +196,8 @@ func TestPostgresFull(t *testing.T) {
 
 const postgresOrphanEnv = "TESTENV_POSTGRES_ORPHAN"
 
-// TestPostgresParentKilled: no process of the server outlives the test
-// program, even if that is killed. The program is this one, run once more.
+// TestPostgresParentKilled tests that no process of the server survives the test program, even if that is killed. It runs this test
+// program again.
 func TestPostgresParentKilled(t *testing.T) {
 	Long(t)
 	if os.Getenv(postgresOrphanEnv) != "" {
@@ -214,9 +214,9 @@ func TestPostgresParentKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := filepath.Join(t.TempDir(), "told")
+	output := filepath.Join(t.TempDir(), "output")
 	cmd := exec.Command(self, "-test.run=^TestPostgresParentKilled$")
-	cmd.Env = append(os.Environ(), postgresOrphanEnv+"="+told)
+	cmd.Env = append(os.Environ(), postgresOrphanEnv+"="+output)
 	parent, err := spawn(cmd)
 	if err != nil {
 		t.Fatal(err)
@@ -224,10 +224,10 @@ func TestPostgresParentKilled(t *testing.T) {
 	t.Cleanup(parent.Kill)
 	var fields []string
 	wait(t, "start of the server", func() error {
-		text, err := os.ReadFile(told)
+		text, err := os.ReadFile(output)
 		fields = strings.Fields(string(text))
 		if err == nil && len(fields) < 5 {
-			err = fmt.Errorf("told only %q", text)
+			err = fmt.Errorf("output only %q", text)
 		}
 		return err
 	})
@@ -246,7 +246,7 @@ func TestPostgresParentKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			if processState(n) != "Z" {
-				return fmt.Errorf("process %d is still there", n)
+				return fmt.Errorf("process %d still exists", n)
 			}
 		}
 		return nil

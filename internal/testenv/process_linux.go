@@ -2,6 +2,7 @@ package testenv
 
 import "syscall"
 
+// dieWithParent makes the kernel kill a child when its parent ends.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestThreadEnds: a server outlives the thread of the goroutine that started it.
+// TestThreadEnds tests that a server survives the thread of the goroutine that started it.
 func TestThreadEnds(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, Redis, dataArgs(nil))
@@ -23,10 +23,10 @@ func TestThreadEnds(t *testing.T) {
 	start = func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if thread = syscall.Gettid(); thread == os.Getpid() {
-			go start() // the main thread never ends; this must be on another
+			go start() // the main thread never ends, so use another one
 			return
 		}
-		started <- somewhere(s.start)
+		started <- onFreePort(s.start)
 	}
 	go start()
 	if err := <-started; err != nil {
@@ -34,7 +34,7 @@ func TestThreadEnds(t *testing.T) {
 	}
 	wait(t, "end of the thread", func() error {
 		if _, err := os.Stat("/proc/self/task/" + strconv.Itoa(thread)); err == nil {
-			return errors.New("it is still there")
+			return errors.New("still exists")
 		}
 		return nil
 	})
@@ -43,8 +43,7 @@ func TestThreadEnds(t *testing.T) {
 
 const orphanEnv = "TESTENV_ORPHAN"
 
-// TestParentKilled: a server does not outlive the test program, even if that is
-// killed. The program is this one, run once more.
+// TestParentKilled tests that a server does not survive the test program, even if that is killed. It runs this test program again.
 func TestParentKilled(t *testing.T) {
 	if os.Getenv(orphanEnv) != "" {
 		fmt.Println("pid", Start(t, Redis).PID())
@@ -63,7 +62,7 @@ func TestParentKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtime.LockOSThread() // so that the parent does not end early
+	runtime.LockOSThread() // so that the parent thread does not end early
 	defer runtime.UnlockOSThread()
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
@@ -77,12 +76,12 @@ func TestParentKilled(t *testing.T) {
 	parent.Process.Kill()
 	parent.Wait()
 	if pid == 0 {
-		t.Fatal("the test program told no pid")
+		t.Fatal("the test program printed no pid")
 	}
 	wait(t, "end of the server", func() error {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if err == nil && !strings.Contains(string(stat), ") Z ") { // a zombie has ended
-			return errors.New("it is still there")
+			return errors.New("still exists")
 		}
 		return nil
 	})

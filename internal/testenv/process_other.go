@@ -4,5 +4,5 @@ package testenv
 
 import "syscall"
 
-// dieWithParent has no equivalent here: only the test's cleanup ends a server.
+// dieWithParent returns nil, because only Linux can kill a child with its parent. Here only the test's cleanup ends a server.
 func dieWithParent() *syscall.SysProcAttr { return nil }

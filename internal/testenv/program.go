@@ -15,18 +15,16 @@ import (
 	"time"
 )
 
-// Program is a process: a gateway, a peer, Headgate itself.
+// Program is a running process, such as a gateway, a peer or Headgate itself.
 type Program struct {
 	os   *os.Process
-	done chan struct{} // closed once it has been reaped
+	done chan struct{} // closed when the process has been reaped
 	log  Log
 }
 
-// spawn starts a child that dies with this process, even if this process is
-// killed and no cleanup runs. Linux ties that to the thread that forked, and Go
-// ends threads as it likes, so one goroutine keeps its thread for the child's
-// whole life. Its log is what it prints, unless the caller reads its standard
-// output.
+// spawn starts a child that dies with this process, even if this process is killed and no cleanup runs. Linux ties that to the forking
+// thread, and Go may end threads at any time, so one goroutine keeps its thread locked as long as the child lives. The log is the
+// child's output, without the standard output if the caller reads it.
 func spawn(cmd *exec.Cmd) (*Program, error) {
 	p := &Program{done: make(chan struct{})}
 	if cmd.Stdout == nil {
@@ -42,7 +40,7 @@ func spawn(cmd *exec.Cmd) (*Program, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			cmd.Wait() // its error says "killed", which is how they all end
+			cmd.Wait() // the error is always "killed"
 		}
 	}()
 	err := <-started
@@ -50,8 +48,7 @@ func spawn(cmd *exec.Cmd) (*Program, error) {
 	return p, err
 }
 
-// Spawn starts a program, which ends with the test. Its log is what it prints,
-// unless the caller reads its standard output.
+// Spawn starts a program that ends with the test. The log is its output, without the standard output if the caller reads it.
 func Spawn(t testing.TB, command *exec.Cmd) *Program {
 	t.Helper()
 	p, err := spawn(command)
@@ -65,7 +62,7 @@ func Spawn(t testing.TB, command *exec.Cmd) *Program {
 	return p
 }
 
-// Run is Spawn of a server. It returns when something listens at the address.
+// Run starts a server with Spawn and returns when it listens at the address.
 func Run(t testing.TB, command *exec.Cmd, address string) *Program {
 	t.Helper()
 	p := Spawn(t, command)
@@ -84,9 +81,9 @@ func Run(t testing.TB, command *exec.Cmd, address string) *Program {
 
 var errPortTaken = errors.New("port taken")
 
-// await returns once the program is ready.
+// await waits until ready returns nil.
 func (p *Program) await(ready func() error) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(5 * time.Millisecond) {
 		err := ready()
 		switch {
 		case err == nil:
@@ -94,16 +91,15 @@ func (p *Program) await(ready func() error) error {
 		case !p.running() && strings.Contains(p.Output(), "Address already in use"):
 			return errPortTaken
 		case !p.running():
-			return errors.New("it exited while starting")
+			return errors.New("exited while starting")
 		case time.Now().After(deadline):
-			return fmt.Errorf("not ready after %v: %w", patience, err)
+			return fmt.Errorf("not ready after %v: %w", timeout, err)
 		}
 	}
 }
 
-// somewhere tries to start a server on other ports when someone else was
-// quicker to bind one.
-func somewhere(start func() error) (err error) {
+// onFreePort calls start up to ten times, until its port is not taken by another process.
+func onFreePort(start func() error) (err error) {
 	for range 10 {
 		if err = start(); !errors.Is(err, errPortTaken) {
 			break
@@ -112,16 +108,16 @@ func somewhere(start func() error) (err error) {
 	return err
 }
 
-// again starts a server on the port that it had, once that is free.
-func again(start func() error) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+// onSamePort calls start until the server's previous port is free.
+func onSamePort(start func() error) error {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 		if err := start(); !errors.Is(err, errPortTaken) || time.Now().After(deadline) {
 			return err
 		}
 	}
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (p *Program) Done() <-chan struct{} { return p.done }
 
 func (p *Program) running() bool {
@@ -136,12 +132,11 @@ func (p *Program) running() bool {
 // PID returns the program's process id.
 func (p *Program) PID() int { return p.os.Pid }
 
-// Output is what the program has printed so far.
+// Output returns the program's output so far.
 func (p *Program) Output() string { return p.log.String() }
 
-// Kill ends the program with SIGKILL and returns when it is gone. It works on a
-// paused one too, and does not wake it: what clients had sent to it stays
-// undone.
+// Kill ends the program with SIGKILL and returns when it has ended. It also ends a paused program without resuming it, so requests sent
+// during the Pause are not processed.
 func (p *Program) Kill() {
 	p.os.Kill()
 	<-p.done
@@ -156,8 +151,7 @@ func (p *Program) Pause() {
 // Resume ends a Pause.
 func (p *Program) Resume() { p.os.Signal(syscall.SIGCONT) }
 
-// CPU is the user and system time that the program has used so far, to a
-// hundredth of a second.
+// CPU returns the user and system time used by the program so far, with a resolution of 10 ms.
 func (p *Program) CPU() time.Duration {
 	var hundredths int64
 	if stat := procStat(p.os.Pid); len(stat) > 0 {
@@ -169,9 +163,7 @@ func (p *Program) CPU() time.Duration {
 	return time.Duration(hundredths) * 10 * time.Millisecond
 }
 
-// awaitState returns when a process is in one of some states: T for one that
-// is stopped and Z for one that has ended, whether or not somebody has asked
-// how.
+// awaitState waits until a process is in one of the states: T for stopped, Z for ended, whether or not it has been reaped.
 func awaitState(pid int, states string) {
 	for !strings.Contains(states, processState(pid)) {
 		time.Sleep(time.Millisecond)
@@ -185,9 +177,8 @@ func processState(pid int) string {
 	return "Z"
 }
 
-// procStat is what proc(5) says of a process, from its state on, which follows
-// its name in parentheses; nothing if there is no such process, or no such file
-// system.
+// procStat returns the fields of /proc/PID/stat from the state on, which follows the name in parentheses. It returns none if the
+// process or the file system does not exist.
 func procStat(pid int) []string {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// NoError ends the test if there is one.
+// NoError ends the test if err is not nil.
 func NoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -14,7 +14,7 @@ func NoError(t testing.TB, err error) {
 	}
 }
 
-// WriteFiles writes files into a directory, by name.
+// WriteFiles writes files, given as contents by name, into a directory.
 func WriteFiles(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

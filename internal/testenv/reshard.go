@@ -6,10 +6,9 @@ import (
 	"testing"
 )
 
-// MoveSlots moves slots and their keys from one primary to another key by key,
-// as redis-cli does, so that clients meet ASK, TRYAGAIN and MOVED on the way.
-// It returns when every living node knows the new owner. A primary that
-// gives away its last slot may become a replica of the one that takes it.
+// MoveSlots moves slots and their keys from one primary to another, key by key as redis-cli does, so that clients get ASK, TRYAGAIN and
+// MOVED during the move. It returns when every living node knows the new owner. A primary that loses its last slot may become a replica
+// of the new owner.
 func (c *Cluster) MoveSlots(t testing.TB, from, to *Server, slots ...int) {
 	t.Helper()
 	fromID := from.Must(t, "CLUSTER", "MYID").(string)
@@ -22,7 +21,7 @@ func (c *Cluster) MoveSlots(t testing.TB, from, to *Server, slots ...int) {
 		if err := moveKeys(from, to, slot); err != nil {
 			t.Fatalf("move slot %s from %s to %s: %v", slot, from.Addr(), to.Addr(), err)
 		}
-		// The new owner first: if the old one let go before, nobody would own it.
+		// The new owner first: otherwise the slot would have no owner for a short time.
 		to.Must(t, "CLUSTER", "SETSLOT", slot, "NODE", toID)
 		from.Must(t, "CLUSTER", "SETSLOT", slot, "NODE", toID)
 		for _, other := range primaries {
@@ -34,8 +33,7 @@ func (c *Cluster) MoveSlots(t testing.TB, from, to *Server, slots ...int) {
 	c.WaitOK(t)
 }
 
-// moveKeys empties a slot that is marked as migrating: keys can leave it but no
-// new ones can come.
+// moveKeys moves all keys of a slot that is marked as migrating, to which no keys can be added.
 func moveKeys(from, to *Server, slot string) error {
 	for {
 		reply, err := from.Do("CLUSTER", "GETKEYSINSLOT", slot, "100")

@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// replyError is what the server said, unchanged: it starts with its code.
+// replyError is the unchanged text of an error reply. It starts with the error code.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
-// roundTrip sends one command over a connection of its own. A kept connection
-// would be cut by every failover, and its next command would fail for a reason
-// that no longer holds.
+// roundTrip sends one command over a new connection. A kept connection would be closed by every failover, and its next command would
+// fail for an outdated reason.
 func roundTrip(addr string, args []string, timeout time.Duration) (any, error) {
 	deadline := time.Now().Add(timeout)
 	conn, err := net.DialTimeout("tcp", addr, timeout)
@@ -26,7 +25,7 @@ func roundTrip(addr string, args []string, timeout time.Duration) (any, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	// Leave no TIME_WAIT behind: polling would pile up thousands.
+	// Leave no TIME_WAIT: polling would accumulate thousands.
 	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
 		return nil, err
 	}
@@ -46,14 +45,13 @@ func roundTrip(addr string, args []string, timeout time.Duration) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", addr, args[0], err)
 	}
-	if denied, ok := reply.(replyError); ok {
-		return nil, denied
+	if failure, ok := reply.(replyError); ok {
+		return nil, failure
 	}
 	return reply, nil
 }
 
-// readReply reads one RESP2 value. An error reply is a value here, since it may
-// stand inside an array.
+// readReply reads one RESP2 value. An error reply is a value here, because it may be inside an array.
 func readReply(r *bufio.Reader) (any, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -97,7 +95,7 @@ func readReply(r *bufio.Reader) (any, error) {
 	return nil, fmt.Errorf("reply line %q: unknown kind", line)
 }
 
-// fields reads the "name:value" lines of INFO and CLUSTER INFO.
+// fields parses the "name:value" lines of INFO and CLUSTER INFO.
 func fields(reply any) map[string]string {
 	text, _ := reply.(string)
 	m := map[string]string{}
@@ -109,7 +107,7 @@ func fields(reply any) map[string]string {
 	return m
 }
 
-// pairs reads a flat array of names and values, as Sentinel answers.
+// pairs parses a flat array of names and values, the format of Sentinel.
 func pairs(reply any) map[string]string {
 	items, _ := reply.([]any)
 	m := map[string]string{}

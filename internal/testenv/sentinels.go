@@ -15,15 +15,14 @@ const (
 	quorum    = 2
 )
 
-// Sentinels is a primary with two replicas, watched by three sentinels.
+// Sentinels is a primary with two replicas, monitored by three sentinels.
 type Sentinels struct {
 	servers   []*Server
 	sentinels []*Server
 }
 
-// StartSentinels starts one primary, two replicas and three sentinels (quorum
-// 2, down after 1500 ms), and returns when the replicas are in sync and the
-// sentinels know them and each other.
+// StartSentinels starts one primary, two replicas and three sentinels (quorum 2, down after 1500 ms). It returns when the replicas are
+// in sync and the sentinels know them and each other.
 func StartSentinels(t testing.TB, e Engine) *Sentinels {
 	t.Helper()
 	Long(t)
@@ -38,7 +37,7 @@ func StartSentinels(t testing.TB, e Engine) *Sentinels {
 		r.configure(t, fmt.Sprintf("replicaof 127.0.0.1 %d\n", primary.port))
 	}
 	startAll(t, replicas...)
-	// Sentinels look at replicas only every ten seconds, so these come first.
+	// Sentinels poll replicas only every ten seconds, so the replicas must be in sync first.
 	for _, r := range replicas {
 		wait(t, "replica of "+primary.Addr(), func() error { return r.follows(primary) })
 	}
@@ -57,7 +56,7 @@ sentinel parallel-syncs %[1]s 2
 	return s
 }
 
-// follows says what keeps s from being an in-sync replica of primary.
+// follows returns an error unless s is an in-sync replica of primary.
 func (s *Server) follows(primary *Server) error {
 	info, err := s.info("replication")
 	if err != nil {
@@ -70,7 +69,7 @@ func (s *Server) follows(primary *Server) error {
 	return nil
 }
 
-// watches says what the sentinel w has yet to find out.
+// watches returns an error unless the sentinel w knows all replicas and sentinels.
 func (s *Sentinels) watches(w *Server) error {
 	reply, err := w.Do("SENTINEL", "MASTER", masterSet)
 	if err != nil {
@@ -94,17 +93,17 @@ func (s *Sentinels) watches(w *Server) error {
 	return err
 }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (s *Sentinels) Addrs() []string { return addrs(s.sentinels) }
 
-// Master is the name of the master set, for clients to ask the sentinels by.
+// Master returns the name of the master set, which clients send to the sentinels.
 func (s *Sentinels) Master() string { return masterSet }
 
-// Servers are the three data servers, whatever their roles.
+// Servers returns the three data servers, whatever their roles.
 func (s *Sentinels) Servers() []*Server { return s.servers }
 
-// Primary is the data server that the sentinels announce now. After its death
-// it is still announced until they have agreed on another.
+// Primary returns the data server that the sentinels announce. After its death they still announce it until they have agreed on
+// another.
 func (s *Sentinels) Primary(t testing.TB) *Server {
 	t.Helper()
 	var primary *Server
@@ -115,27 +114,25 @@ func (s *Sentinels) Primary(t testing.TB) *Server {
 	return primary
 }
 
-// Failover has the sentinels promote a replica and returns when all of them
-// announce it and it takes writes. The old primary takes writes too, until the
-// sentinels make it a replica some seconds later.
+// Failover makes the sentinels promote a replica and returns when all of them announce it and it accepts writes. The old primary also
+// accepts writes until the sentinels make it a replica some seconds later.
 func (s *Sentinels) Failover(t testing.TB) {
 	t.Helper()
 	old := s.Primary(t)
-	var asked time.Time
+	var requested time.Time
 	wait(t, "sentinel failover", func() error {
-		// One that finds no replica fit, or fails under way, is asked for again.
-		if time.Since(asked) > 5*time.Second {
+		// A failover that finds no suitable replica or fails is requested again.
+		if time.Since(requested) > 5*time.Second {
 			if _, err := s.sentinels[0].Do("SENTINEL", "FAILOVER", masterSet); err != nil {
 				return err
 			}
-			asked = time.Now()
+			requested = time.Now()
 		}
 		return s.promoted(old)
 	})
 }
 
-// promoted says what is missing for another server than old to be the primary
-// in everybody's eyes.
+// promoted returns an error unless all sentinels announce the same new primary and it accepts writes.
 func (s *Sentinels) promoted(old *Server) error {
 	primary, err := s.announced(s.sentinels[0])
 	if err != nil {
@@ -153,7 +150,7 @@ func (s *Sentinels) promoted(old *Server) error {
 			return errors.New("the sentinels do not agree yet")
 		}
 	}
-	_, err = primary.Do("DEL", "testenv:absent") // a write, which changes nothing
+	_, err = primary.Do("DEL", "testenv:absent") // a write that changes nothing
 	return err
 }
 

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Server is one server process, or the place of one that was killed.
+// Server is a server process. It stays valid after Kill, for Restart.
 type Server struct {
 	binary  string
 	dir     string
 	port    int
-	cluster bool     // whether it is a cluster node, which has a second port
-	busPort int      // that one
-	extra   []string // arguments besides those that every server gets
+	cluster bool     // whether it is a cluster node, which has a bus port
+	busPort int      // of a cluster node
+	extra   []string // additional arguments
 	clock   *clock   // nil unless faked
 
 	mu      sync.Mutex
@@ -27,8 +27,7 @@ type Server struct {
 	paused  bool
 }
 
-// Start starts one standalone server. extra are more config arguments, such as
-// "--maxmemory", "1mb".
+// Start starts one standalone server. extra are additional config arguments, such as "--maxmemory", "1mb".
 func Start(t testing.TB, e Engine, extra ...string) *Server {
 	t.Helper()
 	s := newServer(t, e, dataArgs(extra))
@@ -36,17 +35,17 @@ func Start(t testing.TB, e Engine, extra ...string) *Server {
 	return s
 }
 
-// dataArgs are for servers that hold data, as opposed to sentinels.
+// dataArgs returns the arguments of a server that holds data, as opposed to a sentinel.
 func dataArgs(extra []string) []string {
 	return append([]string{
 		"--save", "",
 		"--appendonly", "no",
 		"--enable-debug-command", "yes",
-		"--repl-diskless-sync-delay", "0", // five seconds, to gather more replicas
+		"--repl-diskless-sync-delay", "0", // the default of five seconds waits for more replicas
 	}, extra...)
 }
 
-// newServer prepares a server and its end; startAll starts it.
+// newServer prepares a server and its cleanup; startAll starts it.
 func newServer(t testing.TB, e Engine, extra []string) *Server {
 	t.Helper()
 	s := &Server{binary: e.binary(t), dir: t.TempDir(), extra: extra}
@@ -55,20 +54,20 @@ func newServer(t testing.TB, e Engine, extra []string) *Server {
 	return s
 }
 
-// configure writes what the server may itself rewrite: Sentinel changes roles
-// and expects them to outlast a restart, so they are not arguments.
+// configure writes the part of the config that the server itself may rewrite: Sentinel changes roles and expects them to survive a
+// restart, so they are not arguments.
 func (s *Server) configure(t testing.TB, conf string) {
 	t.Helper()
 	NoError(t, os.WriteFile(s.confPath(), []byte(conf), 0o600))
 }
 
-// startAll starts servers side by side, each on a free port.
+// startAll starts servers in parallel, each on a free port.
 func startAll(t testing.TB, servers ...*Server) {
 	t.Helper()
 	errs := make([]error, len(servers))
 	var wg sync.WaitGroup
 	for i, s := range servers {
-		wg.Go(func() { errs[i] = somewhere(s.start) })
+		wg.Go(func() { errs[i] = onFreePort(s.start) })
 	}
 	wg.Wait()
 	for i, s := range servers {
@@ -76,6 +75,7 @@ func startAll(t testing.TB, servers ...*Server) {
 	}
 }
 
+// checkStarted ends the test with the server's log if err is not nil.
 func (s *Server) checkStarted(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *Server) run() error {
 	return program.await(s.ready)
 }
 
-// ready also asks who answers: the port may be another test's, whose server was
-// quicker to bind it than ours will be to fail.
+// ready returns nil if the server responds. It checks the process id, because the port may belong to the server of another test that
+// bound it first.
 func (s *Server) ready() error {
 	if _, err := s.Do("PING"); err != nil {
 		return err
@@ -138,33 +138,31 @@ func (s *Server) ready() error {
 		return err
 	}
 	if pid := info["process_id"]; pid != strconv.Itoa(s.PID()) {
-		return fmt.Errorf("process %s answers, not %d", pid, s.PID())
+		return fmt.Errorf("process %s responds, not %d", pid, s.PID())
 	}
 	return nil
 }
 
-// Addr is the server's host:port, the same before and after a Restart.
+// Addr returns the server's host:port. It is the same before and after a Restart.
 func (s *Server) Addr() string { return localAddr(s.port) }
 
-// Do sends one command over a connection of its own, for at most two seconds.
-// A reply is a string, an int64, nil or a []any of these; an error reply is
-// returned as the error, its text unchanged (inside a []any it is an item).
+// Do sends one command over a new connection, with a timeout of two seconds. A reply is a string, an int64, nil or a []any of these. An
+// error reply is returned as the error, with its text unchanged (inside a []any it is an item).
 func (s *Server) Do(args ...string) (any, error) {
 	return roundTrip(s.Addr(), args, 2*time.Second)
 }
 
-// Must is Do where an error ends the test. It waits longer: a slow machine is
-// no error.
+// Must does the same as Do, but an error ends the test, and the timeout is longer, because a slow machine must not fail the test.
 func (s *Server) Must(t testing.TB, args ...string) any {
 	t.Helper()
-	reply, err := roundTrip(s.Addr(), args, patience)
+	reply, err := roundTrip(s.Addr(), args, timeout)
 	if err != nil {
 		t.Fatalf("%s: %s: %v", s.Addr(), strings.Join(args, " "), err)
 	}
 	return reply
 }
 
-// Kill ends the server with SIGKILL and returns when it is gone.
+// Kill ends the server with SIGKILL and returns when it has ended.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,17 +175,15 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart starts the server again after Kill, with the same port, arguments and
-// directory, and returns when it serves commands. It comes back empty unless a
-// replica or extra arguments saved its data.
+// Restart kills the server if it runs, starts it again with the same port, arguments and directory, and returns when it serves commands.
+// It is empty unless a replica or extra arguments saved its data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Kill()
-	s.checkStarted(t, again(s.run))
+	s.checkStarted(t, onSamePort(s.run))
 }
 
-// Pause stops the server with SIGSTOP: it keeps its connections and accepts new
-// ones, as the kernel does that, but answers nothing.
+// Pause stops the server with SIGSTOP. The kernel keeps its connections and accepts new ones, but the server does not respond.
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +191,7 @@ func (s *Server) Pause() {
 	s.paused = true
 }
 
-// Resume ends a Pause. The server then does what was sent to it meanwhile.
+// Resume ends a Pause. The server then processes what was sent to it during the Pause.
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,22 +199,21 @@ func (s *Server) Resume() {
 	s.paused = false
 }
 
-// PID is the process id, of the last process if the server is down.
+// PID returns the process id, or that of the last process if the server is down.
 func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.program.PID()
 }
 
-// alive says whether the server can be expected to answer.
+// alive reports whether the server runs and is not paused.
 func (s *Server) alive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.paused && s.program.running()
 }
 
-// CPU is the user and system time the process has used so far, all its threads
-// together.
+// CPU returns the user and system time used by all threads of the process so far.
 func (s *Server) CPU(t testing.TB) time.Duration {
 	t.Helper()
 	info := s.Info(t, "cpu")
@@ -233,7 +228,7 @@ func (s *Server) CPU(t testing.TB) time.Duration {
 	return total
 }
 
-// UsedMemory is what the server has allocated, in bytes.
+// UsedMemory returns the server's allocated memory in bytes.
 func (s *Server) UsedMemory(t testing.TB) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(s.Info(t, "memory")["used_memory"], 10, 64)
@@ -243,12 +238,13 @@ func (s *Server) UsedMemory(t testing.TB) int64 {
 	return n
 }
 
-// Info is a section of INFO, by name.
+// Info returns the fields of a section of INFO. An error ends the test.
 func (s *Server) Info(t testing.TB, section string) map[string]string {
 	t.Helper()
 	return fields(s.Must(t, "INFO", section))
 }
 
+// info returns the fields of a section of INFO.
 func (s *Server) info(section string) (map[string]string, error) {
 	reply, err := s.Do("INFO", section)
 	if err != nil {

@@ -2,11 +2,11 @@ package testenv
 
 import "strings"
 
-// slotCount is how many a Cluster has.
+// slotCount is the number of slots of a Cluster.
 const slotCount = 16384
 
-// Slot is the Cluster slot of a key: CRC16 (XMODEM) of the key, or of what
-// stands between its first "{" and the next "}" if that is not empty.
+// Slot returns the Cluster slot of a key: CRC16 (XMODEM) of its hash tag, which is the text between its first "{" and the next "}", or
+// of the whole key if the hash tag is missing or empty.
 func Slot(key string) int {
 	if _, tail, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(tail, "}"); ok && tag != "" {

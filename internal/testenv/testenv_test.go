@@ -63,18 +63,18 @@ func TestKillRestart(t *testing.T) {
 	s.Must(t, "SET", "k", "v")
 	s.Kill()
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("the killed process is still there: %v", err)
+		t.Errorf("the killed process still exists: %v", err)
 	}
 	if _, err := s.Do("PING"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("PING of a killed server: %v", err)
 	}
-	s.Kill() // again, to no effect
+	s.Kill() // a second time, without effect
 	s.Restart(t)
 	if s.Addr() != addr || s.PID() == pid {
 		t.Errorf("restarted at %s as %d; was at %s as %d", s.Addr(), s.PID(), addr, pid)
 	}
 	if got := s.Must(t, "GET", "k"); got != nil {
-		t.Errorf("a restarted server remembers %v", got)
+		t.Errorf("a restarted server still has %v", got)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestPauseResume(t *testing.T) {
 	s.Pause()
 	s.Kill()
 	s.Restart(t)
-	s.Pause() // and so it ends
+	s.Pause() // the cleanup must end a paused server
 }
 
 func TestStepClock(t *testing.T) {
@@ -131,7 +131,7 @@ func TestStepClock(t *testing.T) {
 	s.Kill()
 	left := fmt.Sprintf("/dev/shm/sem.faketime_sem_%d", s.PID())
 	if _, err := os.Stat(left); err == nil {
-		t.Errorf("%s is left over", left)
+		t.Errorf("%s was not removed", left)
 	}
 	s.Restart(t)
 	if got := offset(); got != -30*time.Second {
@@ -168,7 +168,7 @@ func TestSentinels(t *testing.T) {
 	}
 	second.Must(t, "SET", "k", "v")
 
-	// The role that Sentinel gave it outlasts a restart.
+	// The role set by Sentinel survives a restart.
 	second.Kill()
 	second.Restart(t)
 	role := second.Must(t, "ROLE").([]any)
@@ -177,7 +177,7 @@ func TestSentinels(t *testing.T) {
 	}
 }
 
-// TestSentinelsDeath has nobody ask for the failover.
+// TestSentinelsDeath tests the failover after the death of a primary.
 func TestSentinelsDeath(t *testing.T) {
 	t.Parallel()
 	s := StartSentinels(t, Redis)
@@ -209,7 +209,7 @@ func TestCluster(t *testing.T) {
 	checkElection(t, second)
 	c.Failover(t, slot)
 
-	// The one that was primary in between must win votes anew.
+	// The former primary must win a new election.
 	primary := c.PrimaryOf(t, slot)
 	primary.Kill()
 	if c.PrimaryOf(t, slot) == primary {
@@ -271,7 +271,7 @@ func TestClusterValkey(t *testing.T) {
 	c.MoveSlots(t, primaries[0], primaries[1], 0, 1, 2)
 }
 
-// checkElection fails if the log no longer tells of elections as we expect.
+// checkElection fails the test unless lastElection finds an election in the log.
 func checkElection(t *testing.T, winner *Server) {
 	t.Helper()
 	won, err := winner.lastElection()
@@ -285,7 +285,7 @@ func TestSlot(t *testing.T) {
 	s := Start(t, Redis, "--cluster-enabled", "yes")
 	for _, key := range []string{"", "k", "123456789", "{a}b", "x{a}b{c}", "{}b", "{b", "}{a}", "a{{b}}", "\xff\x00"} {
 		if want := s.Must(t, "CLUSTER", "KEYSLOT", key); int64(Slot(key)) != want {
-			t.Errorf("Slot(%q) = %d, the server says %v", key, Slot(key), want)
+			t.Errorf("Slot(%q) = %d, want %v as on the server", key, Slot(key), want)
 		}
 	}
 }
