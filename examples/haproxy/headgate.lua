@@ -1,23 +1,23 @@
--- Asks Headgate about each request before it goes to the application.
+-- Checks each request with Headgate before it is forwarded to the application.
 --
---   http-request lua.headgate ADDRESS open|closed    asks at ADDRESS, and answers the client if the request is denied
---   http-response lua.headgate_headers               tells the client of its limits
+--   http-request lua.headgate ADDRESS open|closed    checks with Headgate at ADDRESS, and responds if the request is denied
+--   http-response lua.headgate_headers               adds the rate limit headers to the response
 
--- What the client is told.
-local told = {
+-- Response headers of Headgate that the client gets.
+local returned = {
   "ratelimit-policy", "ratelimit", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "retry-after",
 }
 
--- Headgate believes this proxy, so it gets no header that a client made up: only these, and what ask sets.
--- All lines of them count: a client must not choose which one.
-local passed = { "authorization", "user-agent", "x-api-key" }
+-- Request headers of the client that Headgate gets, in addition to those set by check. Headgate trusts this proxy, so it must not get
+-- headers that a client can forge. All lines are sent: a client must not choose which one counts.
+local forwarded = { "authorization", "user-agent", "x-api-key" }
 
--- To some applications a POST with one of these is another method: rules for that one apply as well. All lines of them count.
+-- Some applications treat a POST with one of these headers as another method, so rules for that method apply, too. All lines are sent.
 local overrides = { "x-http-method-override", "x-http-method", "x-method-override" }
 
 local problem = "application/problem+json"
 
--- What the client gets from a gateway that is closed while Headgate is away.
+-- The response if Headgate is unavailable and the gateway fails closed.
 local unavailable = {
   status = 503,
   headers = { ["content-type"] = { problem } },
@@ -25,10 +25,10 @@ local unavailable = {
     .. '"title":"Temporarily reduced capacity","status":503,"error":"rate_limit_unavailable"}\n',
 }
 
--- The token of this proxy, if Headgate has listen.tokens_file.
+-- The token of this proxy, if Headgate's config has listen.tokens_file.
 local token = os.getenv("HEADGATE_TOKEN")
 
-local function ask(txn, address)
+local function check(txn, address)
   local headers = {
     ["host"] = { "headgate" },
     ["x-headgate-token"] = { token },
@@ -45,7 +45,7 @@ local function ask(txn, address)
     end
     return all
   end
-  for _, name in ipairs(passed) do
+  for _, name in ipairs(forwarded) do
     headers[name] = lines(name)
   end
   for _, name in ipairs(overrides) do
@@ -54,43 +54,43 @@ local function ask(txn, address)
   return core.httpclient():get({ url = "http://headgate/v1/authorize", dst = address, headers = headers })
 end
 
--- tell calls add for each header that the client should get.
-local function tell(headers, add)
-  for _, name in ipairs(told) do
+-- add_headers calls add for each rate limit header.
+local function add_headers(headers, add)
+  for _, name in ipairs(returned) do
     for _, value in pairs(headers[name] or {}) do
       add(name, value)
     end
   end
 end
 
-local function deny(txn, answer)
-  local reply = txn:reply({ status = answer.status, body = answer.body })
+local function deny(txn, response)
+  local reply = txn:reply({ status = response.status, body = response.body })
   reply:add_header("content-type", problem)
-  tell(answer.headers, function(name, value) reply:add_header(name, value) end)
+  add_headers(response.headers, function(name, value) reply:add_header(name, value) end)
   txn:done(reply)
 end
 
--- is_denial is false for the answers that HAProxy makes up if Headgate gives none, and if Headgate rejects this proxy.
-local function is_denial(answer)
-  if answer.status == 401 or answer.status == 403 then
+-- is_denial returns false if HAProxy generated the response because Headgate did not respond, or if Headgate rejects this proxy.
+local function is_denial(response)
+  if response.status == 401 or response.status == 403 then
     return false
   end
-  for _, value in pairs(answer.headers and answer.headers["content-type"] or {}) do
+  for _, value in pairs(response.headers and response.headers["content-type"] or {}) do
     return value == problem
   end
 end
 
-core.register_action("headgate", { "http-req" }, function(txn, address, away)
-  local answer = ask(txn, address)
-  if answer.status == 200 then
-    txn:set_priv(answer.headers)
-  elseif is_denial(answer) then
-    deny(txn, answer)
-  elseif away ~= "open" then
+core.register_action("headgate", { "http-req" }, function(txn, address, on_failure)
+  local response = check(txn, address)
+  if response.status == 200 then
+    txn:set_priv(response.headers)
+  elseif is_denial(response) then
+    deny(txn, response)
+  elseif on_failure ~= "open" then
     deny(txn, unavailable)
   end
 end, 2)
 
 core.register_action("headgate_headers", { "http-res" }, function(txn)
-  tell(txn:get_priv() or {}, function(name, value) txn.http:res_set_header(name, value) end)
+  add_headers(txn:get_priv() or {}, function(name, value) txn.http:res_set_header(name, value) end)
 end)

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// client sends requests through a gateway, from an address of its own.
+// client sends requests through a gateway, from its own address.
 type client struct {
 	t       testing.TB
 	gateway string
 	http    *http.Client
-	headers http.Header // with each request
+	headers http.Header // sent with each request
 }
 
 func newClient(t testing.TB, gateway, ip string) *client {
@@ -26,21 +26,21 @@ func newClient(t testing.TB, gateway, ip string) *client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
 	transport := &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: workers}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &client{t: t, gateway: gateway, http: &http.Client{Transport: transport, Timeout: patience}}
+	return &client{t: t, gateway: gateway, http: &http.Client{Transport: transport, Timeout: timeout}}
 }
 
-// answer is what a client got.
-type answer struct {
+// result is the response that a client received.
+type result struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// counted is true if Headgate was asked: a limit applied.
-func (a answer) counted() bool { return a.header.Get("RateLimit") != "" }
+// counted reports whether Headgate decided the request and a limit applied.
+func (a result) counted() bool { return a.header.Get("RateLimit") != "" }
 
-// send may be called by any goroutine. A request that is not answered fails the test.
-func (c *client) send(method, path, body string) answer {
+// send sends a request. A request without a response fails the test. It may be called by any goroutine.
+func (c *client) send(method, path, body string) result {
 	a, err := c.try(method, path, body)
 	if err != nil {
 		c.t.Error(err)
@@ -48,25 +48,26 @@ func (c *client) send(method, path, body string) answer {
 	return a
 }
 
-func (c *client) try(method, path, body string) (answer, error) {
+// try sends a request.
+func (c *client) try(method, path, body string) (result, error) {
 	request, err := http.NewRequestWithContext(c.t.Context(), method, "http://"+c.gateway+path, strings.NewReader(body))
 	if err != nil {
-		return answer{}, err
+		return result{}, err
 	}
 	if c.headers != nil {
 		request.Header = c.headers.Clone()
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return answer{}, err
+		return result{}, err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, string(text)}, err
+	return result{response.StatusCode, response.Header, string(text)}, err
 }
 
-// passes wants the application's answer, with so much left of a limit.
-func (c *client) passes(method, path, rule string, limit, left int) {
+// expectAllowed sends a request and checks that the application responds, and the headers of the limit.
+func (c *client) expectAllowed(method, path, rule string, limit, remaining int) {
 	c.t.Helper()
 	body := ""
 	if method == http.MethodPost {
@@ -74,29 +75,29 @@ func (c *client) passes(method, path, rule string, limit, left int) {
 	}
 	got := c.send(method, path, body)
 	if want := "application: " + method + " " + path + " " + body; got.status != http.StatusOK || got.body != want {
-		c.t.Errorf("%s %s: %d, %.200q, not 200, %.200q", method, path, got.status, got.body, want)
+		c.t.Errorf("%s %s: %d, %.200q, want 200, %.200q", method, path, got.status, got.body, want)
 	}
-	got.tells(c.t, rule, limit, left)
-	if later := got.header.Get("Retry-After"); later != "" {
-		c.t.Errorf("%s %s passes, with a Retry-After of %s", method, path, later)
+	got.checkHeaders(c.t, rule, limit, remaining)
+	if retryAfter := got.header.Get("Retry-After"); retryAfter != "" {
+		c.t.Errorf("%s %s is allowed, with a Retry-After of %s", method, path, retryAfter)
 	}
 }
 
-// tells wants the headers of a limit.
-func (a answer) tells(t testing.TB, rule string, limit, left int) {
+// checkHeaders checks the headers of a limit.
+func (a result) checkHeaders(t testing.TB, rule string, limit, remaining int) {
 	t.Helper()
 	for name, want := range map[string]string{
 		"RateLimit-Policy":      strconv.Quote(rule) + ";q=" + strconv.Itoa(limit) + ";w=60",
 		"X-RateLimit-Limit":     strconv.Itoa(limit),
-		"X-RateLimit-Remaining": strconv.Itoa(left),
+		"X-RateLimit-Remaining": strconv.Itoa(remaining),
 	} {
 		if got := a.header.Values(name); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: %s is %q, not %q", rule, name, got, want)
+			t.Errorf("%s: %s is %q, want %q", rule, name, got, want)
 		}
 	}
-	state, want := a.header.Values("RateLimit"), strconv.Quote(rule)+";r="+strconv.Itoa(left)+";t="
+	state, want := a.header.Values("RateLimit"), strconv.Quote(rule)+";r="+strconv.Itoa(remaining)+";t="
 	if len(state) != 1 || !strings.HasPrefix(state[0], want) {
-		t.Errorf("%s: RateLimit is %q, not %q", rule, state, want)
+		t.Errorf("%s: RateLimit is %q, want %q", rule, state, want)
 	}
 	reset, err := strconv.ParseInt(a.header.Get("X-RateLimit-Reset"), 10, 64)
 	if until := time.Until(time.Unix(reset, 0)); err != nil || until <= 0 || until > 2*time.Minute {
@@ -104,18 +105,18 @@ func (a answer) tells(t testing.TB, rule string, limit, left int) {
 	}
 }
 
-// denied wants a 429 that says when to come back.
-func (c *client) denied(g gateway, method, path, rule string, limit int) {
+// expectDenied sends a request and checks that it is denied with a 429, a Retry-After and a problem document.
+func (c *client) expectDenied(g gateway, method, path, rule string, limit int) {
 	c.t.Helper()
 	got := c.send(method, path, "")
 	kind := got.header.Get("Content-Type")
 	if got.status != http.StatusTooManyRequests || kind != "application/problem+json" {
-		c.t.Errorf("%s %s: %d, %s, not 429, application/problem+json", method, path, got.status, kind)
+		c.t.Errorf("%s %s: %d, %s, want 429, application/problem+json", method, path, got.status, kind)
 	}
-	got.tells(c.t, rule, limit, 0)
-	later, err := strconv.Atoi(got.header.Get("Retry-After"))
-	if err != nil || later < 1 || later > 60/limit+1 {
-		c.t.Errorf("%s %s: Retry-After is %d: %v", method, path, later, err)
+	got.checkHeaders(c.t, rule, limit, 0)
+	retryAfter, err := strconv.Atoi(got.header.Get("Retry-After"))
+	if err != nil || retryAfter < 1 || retryAfter > 60/limit+1 {
+		c.t.Errorf("%s %s: Retry-After is %d: %v", method, path, retryAfter, err)
 	}
 	var problem struct {
 		Type, Error, Rule string
@@ -129,28 +130,28 @@ func (c *client) denied(g gateway, method, path, rule string, limit int) {
 		!strings.HasSuffix(problem.Type, "#quota-exceeded") {
 		c.t.Errorf("%+v", problem)
 	}
-	if !g.ownBody && (problem.Rule != rule || problem.RetryAfter != later) {
+	if !g.ownBody && (problem.Rule != rule || problem.RetryAfter != retryAfter) {
 		c.t.Errorf("%+v, which is not from Headgate", problem)
 	}
 }
 
-// workers are as many as ask at once under load.
+// workers is the number of concurrent requests under load.
 const workers = 4
 
-// load is a client that asks for / all the time.
+// load is a client that sends GET / continuously.
 type load struct {
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
 	mu      sync.Mutex
-	answers []timed
+	results []timed
 }
 
-// timed is an answer, and when it was asked for.
+// timed is a result with the time and duration of its request.
 type timed struct {
-	answer
-	asked time.Time
-	took  time.Duration
+	result
+	start   time.Time
+	elapsed time.Duration
 }
 
 func newLoad(c *client) *load {
@@ -160,10 +161,10 @@ func newLoad(c *client) *load {
 	for range workers {
 		l.ended.Go(func() {
 			for {
-				asked := time.Now()
+				start := time.Now()
 				a := c.send(http.MethodGet, "/", "")
 				l.mu.Lock()
-				l.answers = append(l.answers, timed{a, asked, time.Since(asked)})
+				l.results = append(l.results, timed{a, start, time.Since(start)})
 				l.mu.Unlock()
 				select {
 				case <-ctx.Done():
@@ -176,38 +177,39 @@ func newLoad(c *client) *load {
 	return l
 }
 
-// since are the answers to what was asked after a time.
-func (l *load) since(then time.Time) (answers []timed) {
+// since returns the results of requests sent after a time.
+func (l *load) since(then time.Time) (results []timed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, a := range l.answers {
-		if a.asked.After(then) {
-			answers = append(answers, a)
+	for _, a := range l.results {
+		if a.start.After(then) {
+			results = append(results, a)
 		}
 	}
-	return answers
+	return results
 }
 
-// next are answers to what is asked from now on.
-func (l *load) next(t testing.TB) (answers []timed) {
+// next returns results of requests sent from now on.
+func (l *load) next(t testing.TB) (results []timed) {
 	t.Helper()
 	now := time.Now()
-	eventually(t, "answers", func() bool {
-		answers = l.since(now)
-		return len(answers) >= 4*workers
+	eventually(t, "results", func() bool {
+		results = l.since(now)
+		return len(results) >= 4*workers
 	})
-	return answers
+	return results
 }
 
-// end returns all answers.
+// end stops the load and returns all results.
 func (l *load) end() []timed {
 	l.stop()
 	l.ended.Wait()
 	return l.since(time.Time{})
 }
 
-func passed(answers []timed) (count int) {
-	for _, a := range answers {
+// allowed counts the results with status 200.
+func allowed(results []timed) (count int) {
+	for _, a := range results {
 		if a.status == http.StatusOK {
 			count++
 		}

@@ -10,14 +10,14 @@ import (
 	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
-// testCredentials has a gateway ask with its token, with another's and with none. One that is rejected is for its clients as if Headgate
-// were away, and for operators impossible to miss.
+// testCredentials tests a gateway with a valid token, with an unknown token and without one. If Headgate rejects the gateway, its
+// clients see the same as when Headgate is unavailable, and log and readiness report it to operators.
 func testCredentials(t *testing.T, binary string, g gateway) {
 	right, line, err := adminapi.NewToken("gateway", "caller")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrong, _, err := adminapi.NewToken("stranger", "caller")
+	wrong, _, err := adminapi.NewToken("other", "caller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +30,10 @@ func testCredentials(t *testing.T, binary string, g gateway) {
 		exact(t, binary, func(w *world) {
 			w.token = right
 			c := newClient(w.t, g.run(w), "127.0.0.2")
-			for left := 9; left >= 0; left-- {
-				c.passes("GET", "/", "pages-by-ip", 10, left)
+			for remaining := 9; remaining >= 0; remaining-- {
+				c.expectAllowed("GET", "/", "pages-by-ip", 10, remaining)
 			}
-			c.denied(g, "GET", "/", "pages-by-ip", 10)
+			c.expectDenied(g, "GET", "/", "pages-by-ip", 10)
 			if report := w.ready(); strings.Contains(report, "callers") {
 				w.t.Errorf("a caller was rejected: %s", report)
 			}
@@ -48,23 +48,23 @@ func testCredentials(t *testing.T, binary string, g gateway) {
 			open := newClient(t, g.run(w), "127.0.0.2")
 			for range 12 {
 				if got := open.send("GET", "/", ""); got.status != 200 || got.counted() || !strings.HasPrefix(got.body, "application: GET /") {
-					t.Fatalf("a client of a gateway that fails open sees %d, %v, %q", got.status, got.header, got.body)
+					t.Fatalf("fail open: %d, %v, %q", got.status, got.header, got.body)
 				}
 			}
 			closed := newClient(t, g.run(w, g.closed...), "127.0.0.2")
 			before := w.app.reached()
 			if got := closed.send("GET", "/", ""); !g.failsClosed(got.status) || got.counted() || w.app.reached() != before {
-				t.Errorf("a client of a gateway that fails closed sees %d, %v, %q", got.status, got.header, got.body)
+				t.Errorf("fail closed: %d, %v, %q", got.status, got.header, got.body)
 			}
 			if n := strings.Count(w.headgate.Output(), "a caller is rejected"); n != 1 {
-				t.Errorf("the log has it %d times, not once:\n%s", n, w.headgate.Output())
+				t.Errorf("%d log lines, want 1:\n%s", n, w.headgate.Output())
 			}
 			report, reason := w.ready(), rejected.reason
 			if g.name == "envoy" && reason == "no_token" {
-				reason = "token" // for a variable that is not set it sends something
+				reason = "token" // Envoy sends a placeholder for an unset variable
 			}
 			if !strings.Contains(report, `"status":"degraded"`) || !strings.Contains(report, `"rejected":13`) || !strings.Contains(report, reason) {
-				t.Errorf("readiness does not say so: %s", report)
+				t.Errorf("readiness does not report it: %s", report)
 			}
 			if strings.Contains(w.headgate.Output()+report, "hgt_") {
 				t.Error("the token is shown")
@@ -73,7 +73,7 @@ func testCredentials(t *testing.T, binary string, g gateway) {
 	}
 }
 
-// failsClosed reports whether clients get this status from a gateway that is closed while it has no answer.
+// failsClosed reports whether a gateway that fails closed sends this status without a decision.
 func (g gateway) failsClosed(status int) bool {
 	for _, s := range g.statuses {
 		if s == status {
@@ -83,7 +83,7 @@ func (g gateway) failsClosed(status int) bool {
 	return false
 }
 
-// ready is what /readyz says.
+// ready returns the body of /readyz.
 func (w *world) ready() string {
 	w.t.Helper()
 	response, err := http.Get("http://" + w.addresses["127.0.0.1:8082"] + "/readyz")

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Each client has the limits of the rules, and is told of them.
+// testLimits tests that each client gets the limits of the rules, and their headers.
 func testLimits(w *world, g gateway) {
 	address := g.run(w)
 	ann, bob := newClient(w.t, address, "127.0.0.2"), newClient(w.t, address, "127.0.0.3")
-	for left := 9; left >= 0; left-- {
-		ann.passes("GET", fmt.Sprintf("/a%%20page?%d&q=%%2F", left), "pages-by-ip", 10, left)
+	for remaining := 9; remaining >= 0; remaining-- {
+		ann.expectAllowed("GET", fmt.Sprintf("/a%%20page?%d&q=%%2F", remaining), "pages-by-ip", 10, remaining)
 	}
 	for range 3 {
-		ann.denied(g, "GET", "/", "pages-by-ip", 10)
+		ann.expectDenied(g, "GET", "/", "pages-by-ip", 10)
 	}
-	for left := 4; left >= 0; left-- {
-		ann.passes("POST", "/login", "login-by-ip", 5, left)
+	for remaining := 4; remaining >= 0; remaining-- {
+		ann.expectAllowed("POST", "/login", "login-by-ip", 5, remaining)
 	}
-	ann.denied(g, "POST", "/login", "login-by-ip", 5)
-	bob.passes("GET", "/", "pages-by-ip", 10, 9)
+	ann.expectDenied(g, "POST", "/login", "login-by-ip", 5)
+	bob.expectAllowed("GET", "/", "pages-by-ip", 10, 9)
 	if n := w.app.reached(); n != 16 {
-		w.t.Errorf("the application was reached %d times, not 16", n)
+		w.t.Errorf("the application got %d requests, want 16", n)
 	}
 
-	// What no rule is about passes as it is, whatever the application says.
+	// A request that no rule matches reaches the application, and its response is not changed.
 	for _, status := range []int{200, 403, 429, 500, 502, 503} {
 		path := fmt.Sprintf("/?%d", status)
 		got := ann.send("PUT", path, "x")
@@ -38,15 +38,16 @@ func testLimits(w *world, g gateway) {
 		}
 	}
 
-	// An application that fails does not get the request again. HAProxy hangs up as well; with Envoy it is a 503.
+	// A failing application does not get the request again. HAProxy closes the connection; Envoy sends a 503.
 	before := w.app.reached()
 	if got, err := ann.try("PUT", "/?"+hangUp, ""); err == nil && got.status != 502 && got.status != 503 || w.app.reached() != before+1 {
-		w.t.Errorf("an application that hangs up: %d, %v, reached %d times", got.status, err, w.app.reached()-before)
+		w.t.Errorf("an application that closes the connection: %d, %v, %d requests", got.status, err, w.app.reached()-before)
 	}
 }
 
-// Envoy tells afterwards what a response has cost. It counts in any case, and who has overdrawn is denied.
-func testAfterwards(w *world, g gateway) {
+// testCostAfterResponse tests that Envoy can report the cost of a response after it was sent. The cost is always
+// charged, and an overdrawn limit denies.
+func testCostAfterResponse(w *world, g gateway) {
 	const actions = `- request_headers: {header_name: ":method", descriptor_key: method}`
 	const more = actions + `
                           typed_per_filter_config:
@@ -59,18 +60,18 @@ func testAfterwards(w *world, g gateway) {
                                   hits_addend: {format: "%BYTES_SENT%"}
                                   apply_on_stream_done: true`
 	c := newClient(w.t, g.run(w, actions, more), "127.0.0.2")
-	for i, want := range []struct{ size, status, least, most int }{{600, 200, 1, 400}, {900, 200, 0, 0}, {1, 429, 0, 0}} {
+	for i, want := range []struct{ size, status, lowest, highest int }{{600, 200, 1, 400}, {900, 200, 0, 0}, {1, 429, 0, 0}} {
 		if got := c.send("PUT", "/", strings.Repeat("x", want.size)); got.status != want.status {
-			w.t.Fatalf("request %d: %d, and not %d", i+1, got.status, want.status)
+			w.t.Fatalf("request %d: %d, want %d", i+1, got.status, want.status)
 		}
 		eventually(w.t, "the cost", func() bool {
-			left := w.left("bytes")
-			return left >= want.least && left <= want.most
+			remaining := w.remaining("bytes")
+			return remaining >= want.lowest && remaining <= want.highest
 		})
 	}
 }
 
-const afterwards = `
+const bytesRule = `
   - id: bytes
     match: {descriptor.bytes: all}
     by: []
@@ -79,80 +80,80 @@ const afterwards = `
     overdraw: true
 `
 
-// A client that makes up headers gains nothing, also where rules count by user.
-func testLies(w *world, g gateway) {
+// testForgedHeaders tests that a client gains nothing by forged headers, even if rules count by user.
+func testForgedHeaders(w *world, g gateway) {
 	address := g.run(w)
 	c := newClient(w.t, address, "127.0.0.2")
 	for i := range 12 {
-		lie := fmt.Sprintf("198.51.100.%d", i)
+		forged := fmt.Sprintf("198.51.100.%d", i)
 		c.headers = http.Header{}
 		for name, value := range map[string]string{
-			"X-Forwarded-For": lie, "Forwarded": "for=" + lie, "X-Real-Ip": lie, "X-User-Id": lie,
-			"X-Forwarded-Method": "PUT", "X-Forwarded-Uri": "/other", "X-Forwarded-Host": lie,
+			"X-Forwarded-For": forged, "Forwarded": "for=" + forged, "X-Real-Ip": forged, "X-User-Id": forged,
+			"X-Forwarded-Method": "PUT", "X-Forwarded-Uri": "/other", "X-Forwarded-Host": forged,
 			"X-Original-Method": "PUT", "X-Original-Uri": "/other",
 		} {
 			c.headers.Set(name, value)
 		}
 		if i < 10 {
-			c.passes("GET", "/", "pages-by-ip", 10, 9-i)
+			c.expectAllowed("GET", "/", "pages-by-ip", 10, 9-i)
 		} else {
-			c.denied(g, "GET", "/", "pages-by-ip", 10)
+			c.expectDenied(g, "GET", "/", "pages-by-ip", 10)
 		}
 	}
 }
 
-// Rules change under load, and no request suffers.
+// testChangedRules changes rules under load. No request may fail.
 func testChangedRules(w *world, g gateway) {
 	l, began := newLoad(newClient(w.t, g.run(w), "127.0.0.2")), time.Now()
-	eventually(w.t, "a denial", func() bool { return len(l.since(began)) > passed(l.since(began)) })
+	eventually(w.t, "a denial", func() bool { return len(l.since(began)) > allowed(l.since(began)) })
 	rules := filepath.Join(filepath.Dir(w.config), "rules.yaml")
 	text, err := os.ReadFile(rules)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	writeFile(w.t, rules, strings.Replace(string(text), "10/minute", "20/minute", 1))
-	eventually(w.t, "the new limit to be used up", func() bool {
+	eventually(w.t, "the new limit to be exhausted", func() bool {
 		last := l.next(w.t)[0]
 		return last.status == http.StatusTooManyRequests && strings.Contains(last.header.Get("RateLimit-Policy"), "q=20")
 	})
-	answers := l.end()
-	for _, a := range answers {
+	results := l.end()
+	for _, a := range results {
 		if !a.counted() || a.status != http.StatusOK && a.status != http.StatusTooManyRequests {
 			w.t.Fatalf("%d, %v, %.200q", a.status, a.header, a.body)
 		}
 	}
-	// 20 a minute is one in three seconds.
-	admitted, most := passed(answers), 20+1+int(time.Since(began)/(3*time.Second))
-	if admitted < 20 || admitted > most || w.app.reached() != admitted {
-		w.t.Errorf("%d admitted, not 20 to %d; the application was reached %d times", admitted, most, w.app.reached())
+	// 20 per minute is one per three seconds.
+	admitted, highest := allowed(results), 20+1+int(time.Since(began)/(3*time.Second))
+	if admitted < 20 || admitted > highest || w.app.reached() != admitted {
+		w.t.Errorf("%d allowed, want 20 to %d; the application got %d requests", admitted, highest, w.app.reached())
 	}
 }
 
-// Headgate is killed under load, and later hangs. Until it is back every request gets one of the statuses, soon.
-func testAway(w *world, g gateway, statuses []int, edits ...string) {
-	g.patience = nil
+// testUnavailable kills Headgate under load, and pauses it later. Until it recovers, every request gets one of the statuses quickly.
+func testUnavailable(w *world, g gateway, statuses []int, edits ...string) {
+	g.longTimeout = nil
 	address := g.run(w, edits...)
 	c := newClient(w.t, address, "127.0.0.2")
 	l := newLoad(c)
 	full := func() bool {
 		return !slices.ContainsFunc(l.next(w.t), func(a timed) bool { return a.status != 429 || !a.counted() })
 	}
-	eventually(w.t, "a limit that is used up", full)
+	eventually(w.t, "an exhausted limit", full)
 
 	w.headgate.Kill()
-	quickest := patience
+	fastest := timeout
 	for _, a := range l.next(w.t) {
 		if !slices.Contains(statuses, a.status) || a.counted() {
 			w.t.Fatalf("without Headgate: %d, %v, %.200q", a.status, a.header, a.body)
 		}
-		quickest = min(quickest, a.took)
+		fastest = min(fastest, a.elapsed)
 	}
-	if quickest > 200*time.Millisecond {
-		w.t.Errorf("without Headgate the quickest answer took %v: the gateway waits for what is not there", quickest)
+	if fastest > 200*time.Millisecond {
+		w.t.Errorf("without Headgate the fastest response took %v: the gateway waits for Headgate", fastest)
 	}
 	body := "body"
 	if slices.Contains(statuses, 200) {
-		body = strings.Repeat("body ", 100_000) // which nobody has read when Headgate turns out to be away
+		body = strings.Repeat("body ", 100_000) // not yet read when the gateway finds Headgate unavailable
 	}
 	post := newClient(w.t, address, "127.0.0.3").send("POST", "/login", body)
 	if !slices.Contains(statuses, post.status) || post.status == 200 && post.body != "application: POST /login "+body {
@@ -160,61 +161,61 @@ func testAway(w *world, g gateway, statuses []int, edits ...string) {
 	}
 
 	w.start()
-	eventually(w.t, "limits again", full)
+	eventually(w.t, "limits after the restart", full)
 	w.headgate.Pause()
-	eventually(w.t, "answers without one that hangs", func() bool {
+	eventually(w.t, "responses while Headgate hangs", func() bool {
 		a := l.next(w.t)[0]
-		return slices.Contains(statuses, a.status) && !a.counted() && a.took < 2*time.Second
+		return slices.Contains(statuses, a.status) && !a.counted() && a.elapsed < 2*time.Second
 	})
 	w.headgate.Resume()
-	eventually(w.t, "limits after it hung", full)
+	eventually(w.t, "limits after Headgate resumed", full)
 
-	answers := l.end()
-	admitted := passed(answers)
+	results := l.end()
+	admitted := allowed(results)
 	if post.status == 200 {
 		admitted++
 	}
 	if n := w.app.reached(); n != admitted {
-		w.t.Errorf("%d admitted, but the application was reached %d times", admitted, n)
+		w.t.Errorf("%d allowed, but the application got %d requests", admitted, n)
 	}
-	for _, a := range answers {
+	for _, a := range results {
 		if a.status != 200 && a.status != 429 && !slices.Contains(statuses, a.status) {
 			w.t.Errorf("%d, %v, %.200q", a.status, a.header, a.body)
 		}
 	}
 }
 
-// A gateway that is not trusted is not believed, and Headgate's log says so, once.
+// testNotTrusted tests that headers of an untrusted gateway are ignored, and that Headgate logs it once.
 func testNotTrusted(w *world, g gateway) {
 	address := g.run(w)
 	for _, ip := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.2"} {
 		newClient(w.t, address, ip).send("GET", "/", "")
 	}
-	// All are one client, which is the gateway.
-	newClient(w.t, address, "127.0.0.4").passes("GET", "/", "pages-by-ip", 10, 6)
+	// All clients count as one, the gateway.
+	newClient(w.t, address, "127.0.0.4").expectAllowed("GET", "/", "pages-by-ip", 10, 6)
 	for _, warning := range []string{
 		`"msg":"header of an untrusted peer ignored; if the peer is a proxy, add it to the trusted proxies","peer":"127.0.0.1"`,
 		`"msg":"forward-auth was not told which request it is asked about`,
 	} {
 		if n := strings.Count(w.headgate.Output(), warning); n != 1 {
-			w.t.Errorf("Headgate warned %d times, not once: %s", n, warning)
+			w.t.Errorf("Headgate warned %d times, want 1: %s", n, warning)
 		}
 	}
 }
 
-// Gateways of all kinds share limits.
+// testShared tests that gateways of all kinds share limits.
 func testShared(w *world) {
 	var clients []*client
 	for _, g := range gateways() {
 		clients = append(clients, newClient(w.t, g.run(w), "127.0.0.2"))
 	}
-	for left := 9; left >= 0; left-- {
-		clients[left%len(clients)].passes("GET", "/", "pages-by-ip", 10, left)
+	for remaining := 9; remaining >= 0; remaining-- {
+		clients[remaining%len(clients)].expectAllowed("GET", "/", "pages-by-ip", 10, remaining)
 	}
 	for i, g := range gateways() {
-		clients[i].denied(g, "GET", "/", "pages-by-ip", 10)
+		clients[i].expectDenied(g, "GET", "/", "pages-by-ip", 10)
 	}
 	if n := w.app.reached(); n != 10 {
-		w.t.Errorf("the application was reached %d times, not 10", n)
+		w.t.Errorf("the application got %d requests, want 10", n)
 	}
 }

@@ -18,21 +18,21 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// patience is how long something may take on a busy machine.
-const patience = 20 * time.Second
+// timeout is the maximum time to wait on a busy machine.
+const timeout = 20 * time.Second
 
-// world is an application, and a Headgate for gateways to ask. What is in it ends with the test.
+// world is an application and a Headgate server for gateways. Both end with the test.
 type world struct {
 	t         testing.TB
 	binary    string
 	app       *application
-	addresses map[string]string // those in the examples, and the ones in their place
+	addresses map[string]string // addresses in the examples, and their replacements
 	config    string            // of Headgate
 	headgate  *testenv.Program
-	token     string // that gateways send
+	token     string // sent by gateways
 }
 
-// newWorld starts Headgate with the example's config and rules, but for edits: pairs of old and new text.
+// newWorld starts Headgate with the edited config and rules of the example. edits are pairs of old and new text.
 func newWorld(t testing.TB, binary string, edits ...string) *world {
 	t.Helper()
 	w := &world{t: t, binary: binary, app: newApplication(t)}
@@ -48,13 +48,13 @@ func newWorld(t testing.TB, binary string, edits ...string) *world {
 	return w
 }
 
-// start starts Headgate, for the first time or again.
+// start starts or restarts Headgate.
 func (w *world) start() {
 	w.t.Helper()
 	w.headgate = testenv.Run(w.t, exec.Command(w.binary, "serve", "--config", w.config), w.addresses["127.0.0.1:8080"])
 }
 
-// render copies an example with other addresses, and edits.
+// render copies an example with replaced addresses and edits, and returns the directory.
 func (w *world) render(example string, edits ...string) (dir string) {
 	w.t.Helper()
 	from := filepath.Join("..", "..", "examples", example)
@@ -65,7 +65,7 @@ func (w *world) render(example string, edits ...string) (dir string) {
 	var pairs []string
 	for old, address := range w.addresses {
 		pairs = append(pairs, old, address)
-		if _, oldPort, ok := strings.Cut(old, ":"); ok { // as Envoy writes it
+		if _, oldPort, ok := strings.Cut(old, ":"); ok { // the format of Envoy
 			_, port, _ := strings.Cut(address, ":")
 			pairs = append(pairs, "port_value: "+oldPort, "port_value: "+port)
 		}
@@ -88,8 +88,8 @@ func (w *world) render(example string, edits ...string) (dir string) {
 	return dir
 }
 
-// late is true if a decision was made without Redis, which did not answer within milliseconds. Such decisions are not
-// exact, and a busy machine has some.
+// late reports whether a decision was made without Redis because it did not respond within milliseconds, as happens on a busy machine.
+// Such decisions are not exact.
 func (w *world) late() bool {
 	w.t.Helper()
 	response, err := http.Get("http://" + w.addresses["127.0.0.1:8082"] + "/metrics")
@@ -104,8 +104,8 @@ func (w *world) late() bool {
 	return storeErrors.Match(metrics)
 }
 
-// left is what remains of the limit of a rule for everybody.
-func (w *world) left(rule string) int {
+// remaining returns the remaining count of a rule that counts all clients together.
+func (w *world) remaining(rule string) int {
 	w.t.Helper()
 	response, err := http.Post("http://"+w.addresses["127.0.0.1:8080"]+"/v1/peek", "application/json",
 		strings.NewReader(`{"rule": "`+rule+`"}`))
@@ -129,10 +129,10 @@ func writeFile(t testing.TB, name, text string) {
 	}
 }
 
-// hangUp in the place of a status ends the connection without an answer.
+// hangUp, instead of a status, closes the connection without a response.
 const hangUp = "hang-up"
 
-// application answers with what it is sent, and the status in the query, if there is one.
+// application echoes requests, with the status in the query if there is one.
 type application struct {
 	address string
 	mu      sync.Mutex
@@ -163,20 +163,22 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 	}
 	text := "application: " + r.Method + " " + r.RequestURI + " " + string(body)
-	_, _ = io.WriteString(w, text) //nolint:gosec // G705: no browser reads it, and who is gone is not told
+	_, _ = io.WriteString(w, text) //nolint:gosec // G705: no browser reads it. An error means that the client disconnected.
 }
 
+// reached returns the number of requests that reached the application.
 func (a *application) reached() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count
 }
 
+// eventually waits until happened returns true.
 func eventually(t testing.TB, what string, happened func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !happened(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !happened(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, patience)
+			t.Fatalf("%s: not within %v", what, timeout)
 		}
 	}
 }

@@ -18,15 +18,15 @@ import (
 
 const modulePath = "github.com/headgate/headgate"
 
-// arrows says what one package may import besides the standard library and the root package. Packages of this module
-// are named by their directory, everything else by its module.
+// arrows lists what one package may import in addition to the standard library and the root package: packages of this module by
+// directory, all others by module.
 type arrows struct {
 	code    []string
 	tests   []string // for _test.go files, in addition to code
 	notRoot bool     // not even the root package
 }
 
-// architecture has a line for every package, keyed by its directory. A new arrow belongs into the commit that needs it.
+// architecture has an entry for every package, keyed by its directory. Add an import here in the commit that needs it.
 var architecture = map[string]arrows{
 	".": {
 		code:  []string{"internal/pathreading", "internal/wallclock"},
@@ -66,7 +66,7 @@ var architecture = map[string]arrows{
 		code:  []string{"internal/redact", "github.com/redis/rueidis"},
 		tests: []string{"internal/testenv", "storetest", "github.com/anishathalye/porcupine", "go.uber.org/goleak"},
 	},
-	// It is for clients, which need nothing of a limiter.
+	// For clients of APIs, which need no limiter.
 	"retryafter": {
 		code:    []string{"internal/ratelimitdraft"},
 		tests:   []string{"go.uber.org/goleak"},
@@ -75,7 +75,7 @@ var architecture = map[string]arrows{
 	"ruledoc": {
 		code: []string{
 			"internal/yamldoc",
-			"memstore", // rule tests count on it
+			"memstore", // rule tests count with it
 			"cel.dev/cel-go",
 		},
 		tests: []string{"github.com/goccy/go-yaml", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak"},
@@ -125,15 +125,16 @@ var architecture = map[string]arrows{
 	},
 	"internal/ratelimitdraft": {notRoot: true},
 	"internal/ratelog":        {notRoot: true},
-	// Everything that shows an address needs it.
+	// Used by all packages that print addresses.
 	"internal/redact": {notRoot: true},
 	"internal/repotest": {
-		// The README's lines use them all.
+		// The README's Go code uses all of them.
 		tests: []string{
 			"client", "grpclimit", "httplimit", "identity", "internal/testenv", "redisstore", "retryafter", "ruledoc",
 			"storewrap", "google.golang.org/grpc",
 		},
 	},
+	// Tests of any package use it, so it must not import any of them.
 	"internal/testenv": {
 		tests:   []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn"},
 		notRoot: true,
@@ -158,7 +159,7 @@ var architecture = map[string]arrows{
 			"identity", "internal/netaddr", "internal/ratelog", "internal/server/check", "internal/server/denials",
 			"internal/server/explain", "internal/server/fanout", "internal/server/offenders", "internal/server/pgrules",
 			"internal/server/rulediff",
-			"memstore", // which limits callers, and who guesses tokens
+			"memstore", // limits callers and guesses of tokens
 			"ruledoc",
 		},
 		tests: []string{
@@ -230,11 +231,10 @@ var architecture = map[string]arrows{
 		code:  []string{"internal/server/fanout"},
 		tests: []string{"internal/testenv", "memstore"},
 	},
-	// It starts servers for the tests of any package, so it must know none of them.
 	"internal/server/pgrules": {
 		code: []string{
-			"internal/redact", "internal/server/meter", "internal/server/pgrules/pgdb", "memstore",
-			"ruledoc", // memstore is where rules are tried before they are published
+			"internal/redact", "internal/server/meter", "internal/server/pgrules/pgdb", "memstore", // simulates rules before they are published
+			"ruledoc",
 			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool",
 			"github.com/jackc/pgx/v5/stdlib", "github.com/pressly/goose/v3", "github.com/pressly/goose/v3/lock",
 		},
@@ -272,12 +272,12 @@ var architecture = map[string]arrows{
 	"tools/quickstart":        {notRoot: true},
 }
 
-// serverLayer is what only the server is made of. It stands above the public packages and what they share in internal/, so
-// none of these may import it, whatever the table says. Their tests may: they talk to real servers.
+// serverLayer is the directory of the packages that only the server uses. The public packages and the other packages in internal/ must
+// not import it, whatever the table contains. Their tests may, because they use real servers.
 const serverLayer = "internal/server/"
 
-// leastCommentWords is what a package comment has to exceed: room to say what the package knows and what it does not.
-const leastCommentWords = 12
+// minCommentWords is the length that a package comment must exceed to say what the package knows and what it does not.
+const minCommentWords = 12
 
 func TestArchitecture(t *testing.T) {
 	t.Parallel()
@@ -290,7 +290,7 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// checkArchitecture compares the packages under tree with the table, and returns a sentence for each disagreement.
+// checkArchitecture compares the packages under tree with the table and returns a message for each difference.
 func checkArchitecture(tree fs.FS, table map[string]arrows) ([]string, error) {
 	packages, err := readPackages(tree)
 	if err != nil {
@@ -314,7 +314,7 @@ func checkArchitecture(tree fs.FS, table map[string]arrows) ([]string, error) {
 	return problems, nil
 }
 
-// goPackage is what the checks need to know of the Go files in one directory.
+// goPackage describes the Go files of one directory.
 type goPackage struct {
 	dir      string
 	imports  []goImport
@@ -328,9 +328,8 @@ type goImport struct {
 
 type goComment struct{ file, text string }
 
-// readPackages parses every Go file of this module under tree, keyed by directory. It leaves out what the go command
-// leaves out: hidden directories, testdata, and modules of their own. Build constraints are ignored: an import for
-// another platform is an import.
+// readPackages parses every Go file of this module under tree, keyed by directory. Like the go command, it skips hidden directories,
+// testdata and nested modules. It ignores build constraints, so that imports for other platforms count, too.
 func readPackages(tree fs.FS) (map[string]*goPackage, error) {
 	packages := map[string]*goPackage{}
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -351,7 +350,7 @@ func readPackages(tree fs.FS) (map[string]*goPackage, error) {
 	return packages, err
 }
 
-// skipForeign returns fs.SkipDir for a directory that is no part of the module.
+// skipForeign returns fs.SkipDir for a directory that does not belong to the module.
 func skipForeign(tree fs.FS, dir string) error {
 	if dir == "." {
 		return nil
@@ -428,14 +427,14 @@ func (p *goPackage) mayImport(imp goImport, list []string, notRoot bool) bool {
 	})
 }
 
-// aboveServer reports whether the package may use what the server is made of: it is part of it, or a command.
+// aboveServer reports whether the package may import the server's packages: it is one of them, or a command.
 func (p *goPackage) aboveServer() bool {
 	return ofServer(p.dir) || strings.HasPrefix(p.dir, "cmd/")
 }
 
 func ofServer(dir string) bool { return strings.HasPrefix(dir+"/", serverLayer) }
 
-// ownPackage returns the directory of an import path that is of this module.
+// ownPackage returns the directory of an import path of this module.
 func ownPackage(importPath string) (dir string, ok bool) {
 	if importPath == modulePath {
 		return ".", true
@@ -443,7 +442,7 @@ func ownPackage(importPath string) (dir string, ok bool) {
 	return strings.CutPrefix(importPath, modulePath+"/")
 }
 
-// isStandard goes by the rule the go command keeps: outside of the standard library the first element has a dot.
+// isStandard reports whether an import path is of the standard library. As in the go command, the first element of others has a dot.
 func isStandard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")
@@ -455,8 +454,8 @@ func (p *goPackage) checkComment() []string {
 		return []string{p.dir + ": no package comment"}
 	case 1:
 		comment := p.comments[0]
-		if words := len(strings.Fields(comment.text)); words <= leastCommentWords {
-			return []string{fmt.Sprintf("%s: package comment of %d words, want more than %d", comment.file, words, leastCommentWords)}
+		if words := len(strings.Fields(comment.text)); words <= minCommentWords {
+			return []string{fmt.Sprintf("%s: package comment of %d words, want more than %d", comment.file, words, minCommentWords)}
 		}
 		return nil
 	}
@@ -469,7 +468,7 @@ func (p *goPackage) checkComment() []string {
 
 func TestCheckArchitecture(t *testing.T) {
 	t.Parallel()
-	const comment = "// Package p knows a good many things that take more than a dozen words to tell.\n"
+	const comment = "// Package p knows a good many things that take more than a dozen words to describe.\n"
 	table := map[string]arrows{
 		".":                    {tests: []string{"store", "example.com/check"}},
 		"store":                {code: []string{"example.com/driver", "internal/server/api"}},
@@ -479,8 +478,8 @@ func TestCheckArchitecture(t *testing.T) {
 		"internal/server/conf": {},
 		"cmd/serve":            {code: []string{"internal/server/api"}},
 	}
-	// sound is a tree the table describes; each case changes some files of it.
-	sound := map[string]string{
+	// valid is a tree that matches the table. Each case changes some of its files.
+	valid := map[string]string{
 		"go.mod":             "module " + modulePath,
 		"root.go":            comment + `package p; import "context"`,
 		"root_test.go":       `package p_test; import ("testing"; "example.com/check"; "` + modulePath + `"; "` + modulePath + `/store")`,
@@ -502,10 +501,10 @@ func TestCheckArchitecture(t *testing.T) {
 		"docs/README.md":      "no Go here",
 	}
 	tests := map[string]struct {
-		change map[string]string // an empty file is removed
+		change map[string]string // empty text removes a file
 		want   []string
 	}{
-		"sound": {},
+		"valid": {},
 		"forbidden arrow": {
 			change: map[string]string{"root.go": comment + `package p; import "` + modulePath + `/store"`},
 			want:   []string{`root.go: import of "` + modulePath + `/store" is not in the table`},
@@ -566,7 +565,7 @@ func TestCheckArchitecture(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			files := maps.Clone(sound)
+			files := maps.Clone(valid)
 			maps.Copy(files, test.change)
 			tree := fstest.MapFS{}
 			for name, content := range files {

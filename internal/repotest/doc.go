@@ -1,3 +1,3 @@
-// Package repotest holds the repository to its own rules: which package may import which, that every package says what it
-// knows, and that the README's Go code compiles and survives a Redis that fails. It has nothing but tests.
+// Package repotest checks the rules of the repository: the imports of each package, its package comment, the vocabulary of names and
+// texts, and that the README's Go code compiles and survives a failure of Redis. It contains only tests.
 package repotest

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// The lines of the README.
+// Example contains the Go code of the README.
 func Example() {
 	_ = func(ctx context.Context, mux http.Handler) error {
 		redis, err := redisstore.Open("redis://localhost:6379")

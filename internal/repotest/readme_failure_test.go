@@ -15,11 +15,11 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// What the README puts together answers every request while Redis is killed and comes back, and is limited throughout.
+// TestReadmeSurvivesRedis tests that the README's setup decides every request and enforces the limit while Redis is killed and restarted.
 func TestReadmeSurvivesRedis(t *testing.T) {
 	t.Parallel()
 	const limit = 20
-	server := testenv.Start(t, testenv.Redis, "--appendonly", "yes", "--appendfsync", "no") // written at once, whatever the disk does
+	server := testenv.Start(t, testenv.Redis, "--appendonly", "yes", "--appendfsync", "no") // written at once, independent of the disk
 	redis, err := redisstore.Open("redis://" + server.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -40,13 +40,13 @@ func TestReadmeSurvivesRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	admitted := 0
-	ask := func() (limited bool) {
+	check := func() (limited bool) {
 		t.Helper()
 		began := time.Now()
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/login", http.NoBody))
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("an answer took %v", took)
+		if elapsed := time.Since(began); elapsed > time.Second {
+			t.Errorf("a response took %v", elapsed)
 		}
 		switch w.Code {
 		case http.StatusOK:
@@ -59,30 +59,30 @@ func TestReadmeSurvivesRedis(t *testing.T) {
 		return limited
 	}
 	for range limit / 2 {
-		ask()
+		check()
 	}
 	server.Kill()
 	for range 4 * limit {
-		ask()
+		check()
 		time.Sleep(time.Millisecond)
 	}
 	stats := store.Stats()
-	if off := int64(admitted - limit); !ask() || off < 0 || off > stats.Unanswered { // it may have been too busy for one, too
-		t.Errorf("%d were admitted of %d: %+v", admitted, limit, stats)
+	if off := int64(admitted - limit); !check() || off < 0 || off > stats.Unanswered { // one request may have failed on a busy machine, too
+		t.Errorf("%d of %d allowed: %+v", admitted, limit, stats)
 	}
 	server.Restart(t)
-	for end := time.Now().Add(10 * time.Second); stats.ShardsUnavailable > 0 || stats.PendingCounters > 0; time.Sleep(time.Millisecond) { // it may be a busy machine
+	for end := time.Now().Add(10 * time.Second); stats.ShardsUnavailable > 0 || stats.PendingCounters > 0; time.Sleep(time.Millisecond) { // the machine may be busy
 		if time.Now().After(end) {
-			t.Fatalf("ten seconds after Redis is back: %+v", stats)
+			t.Fatalf("ten seconds after the restart of Redis: %+v", stats)
 		}
-		ask()
+		check()
 		stats = store.Stats()
 	}
 	for range limit {
-		ask()
+		check()
 	}
-	// What was under way when it was killed may not have been counted, or twice.
-	if off := int64(admitted - limit); !ask() || off < 0 || off > stats.Unanswered {
-		t.Errorf("%d were admitted of %d, now that Redis is back: %+v", admitted, limit, stats)
+	// Requests pending when Redis was killed may have been counted twice or not at all.
+	if off := int64(admitted - limit); !check() || off < 0 || off > stats.Unanswered {
+		t.Errorf("%d of %d allowed after the restart of Redis: %+v", admitted, limit, stats)
 	}
 }

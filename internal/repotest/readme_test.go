@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestReadmeCompiles finds every line of Go in the README, and in what it says of the library, in the file of its examples,
-// in order.
+// TestReadmeCompiles tests that every line of Go in the README and in docs/library.md is in the file of examples, in order.
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
@@ -27,7 +26,7 @@ func TestReadmeCompiles(t *testing.T) {
 	lines := 0
 	for i, block := range strings.Split(string(readme), "```") {
 		code, isGo := strings.CutPrefix(block, "go\n")
-		if i%2 == 0 || !isGo || strings.HasPrefix(code, "package main") { // whole programs are run by make quickstart
+		if i%2 == 0 || !isGo || strings.HasPrefix(code, "package main") { // make quickstart runs whole programs
 			continue
 		}
 		for line := range strings.Lines(code) {
@@ -43,7 +42,7 @@ func TestReadmeCompiles(t *testing.T) {
 				}
 			}
 			if !found {
-				t.Fatalf("the README says %q, the examples do not at this point", line)
+				t.Fatalf("the README has %q, which the examples do not have at this point", line)
 			}
 		}
 	}
