@@ -126,7 +126,7 @@ func TestDrainOfOnlyServer(t *testing.T) {
 		return streams > 1
 	})
 	close(restarted)
-	eventually(t, "the server is back", func() bool { return log.count("server recovered") == 1 })
+	eventually(t, "the recovery is logged", func() bool { return log.count("server recovered") == 1 })
 	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("the old stream ended with %v", err)
 	}

@@ -80,8 +80,8 @@ func BenchmarkUnary(b *testing.B) {
 		options grpclimit.Options
 		rule    headgate.Rule
 	}{
-		{"passes", grpclimit.Options{}, plenty},
-		{"passes with metadata", grpclimit.Options{Metadata: true}, plenty},
+		{"allowed", grpclimit.Options{}, plenty},
+		{"allowed with metadata", grpclimit.Options{Metadata: true}, plenty},
 		{"denied", grpclimit.Options{}, denying},
 	} {
 		b.Run(bench.name, func(b *testing.B) {

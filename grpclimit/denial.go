@@ -35,7 +35,7 @@ const (
 
 // deny returns the status of a denied call, calls OnDenied and sets the trailer.
 //
-// All metadata go into the trailer. Without a header the response is what gRPC calls Trailers-Only, the only kind of response
+// All metadata go into the trailer. Without a header the response is Trailers-Only in terms of gRPC, the only kind of response
 // after which its clients retry.
 func (i *Interceptors) deny(ctx context.Context, method string, d headgate.Decision) *status.Status {
 	if i.options.OnDenied != nil {

@@ -221,8 +221,8 @@ func TestMetadata(t *testing.T) {
 		const policies = `"burst";q=60;w=60, "more#month";q=1000;w=2678400, "more#short";q=50`
 
 		call(loud)
-		expect("passed", header, "ratelimit-policy", policies)
-		expect("passed", header, "ratelimit", `"burst";r=1;t=1, "more#month";r=999;t=2678400, "more#short";r=49;t=1`)
+		expect("allowed", header, "ratelimit-policy", policies)
+		expect("allowed", header, "ratelimit", `"burst";r=1;t=1, "more#month";r=999;t=2678400, "more#short";r=49;t=1`)
 		call(loud)
 		call(loud)
 		expect("denied", trailer, "ratelimit-policy", policies)

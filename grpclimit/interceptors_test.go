@@ -147,7 +147,7 @@ func TestCost(t *testing.T) {
 	if err := exchangeLast(stream, "abcd"); err != nil {
 		t.Fatal(err)
 	}
-	expect("a stream of answers", 4)
+	expect("a server stream", 4)
 
 	stream = c.stream(t, t.Context(), talk)
 	for _, message := range []string{"a", "", "ccc"} {

@@ -90,7 +90,7 @@ func TestClientIP(t *testing.T) {
 		"IPv6 wide":                        {options: wide, peer: "[2001:db8:1:2::9]:1", want: "2001:db8:1::/48"},
 		"one hop":                          {options: hops(1), peer: "192.0.2.1:1", lines: []string{"1.2.3.4, 198.51.100.7"}, want: "198.51.100.7"},
 		"two hops":                         {options: hops(2), peer: "192.0.2.1:1", lines: []string{"1.2.3.4, 198.51.100.7, 203.0.113.5"}, want: "198.51.100.7"},
-		"two hops, one passed by":          {options: hops(2), peer: "192.0.2.1:1", lines: []string{"203.0.113.5"}, want: "203.0.113.5"},
+		"two hops, one skipped":            {options: hops(2), peer: "192.0.2.1:1", lines: []string{"203.0.113.5"}, want: "203.0.113.5"},
 		"two hops, unreadable":             {options: hops(2), peer: "192.0.2.1:1", lines: []string{"1.2.3.4, x, 203.0.113.5"}, want: "203.0.113.5"},
 		"one hop without the header":       {options: hops(1), peer: "192.0.2.1:1", want: "192.0.2.1"},
 		"unix socket":                      {options: behindProxies, peer: "@", lines: []string{"198.51.100.7"}, want: ""},

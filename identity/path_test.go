@@ -172,7 +172,7 @@ func FuzzPath(f *testing.F) {
 			for encoded := path; len(encoded) < 10*len(path); {
 				encoded = "/" + encode(encoded[1:])
 				if again, _ := identity.Path(encoded); again != path {
-					t.Errorf("%q: %q is %q, not %q", raw, encoded, again, path)
+					t.Errorf("%q: %q is %q, want %q", raw, encoded, again, path)
 				}
 				if path == "/" {
 					break

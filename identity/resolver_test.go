@@ -351,7 +351,7 @@ func TestInvalidOptions(t *testing.T) {
 		"source":               {identity.Options{Tenant: []string{"cookie.x"}}, "must be header.NAME or claim.NAME"},
 		"source without name":  {identity.Options{Tenant: []string{"header."}}, "must be header.NAME or claim.NAME"},
 		"claim without tokens": {identity.Options{Tier: []string{"claim.tier"}}, "no tokens are trusted"},
-		"no algorithms":        {tokens(identity.JWT{Secret: secret}), "Algorithms: required"},
+		"no algorithms":        {tokens(identity.JWT{Secret: secret}), "algorithms: required"},
 		"no key":               {tokens(identity.JWT{Algorithms: []string{"HS256"}}), "set exactly one of"},
 		"two keys":             {tokens(identity.JWT{Algorithms: []string{"HS256"}, Secret: secret, KeyURL: "https://x/"}), "set exactly one of"},
 		"none":                 {tokens(identity.JWT{Algorithms: []string{"none"}, Secret: secret}), `"none": not a signature algorithm`},

@@ -54,7 +54,7 @@ func (j *JWT) isZero() bool {
 // check validates the options.
 func (j *JWT) check() error {
 	if len(j.Algorithms) == 0 {
-		return errors.New("Algorithms: required: list the algorithms that tokens may be signed with, such as RS256")
+		return errors.New("algorithms: required: list the algorithms that tokens may be signed with, such as RS256")
 	}
 	given := 0
 	for _, is := range []bool{len(j.Secret) > 0, j.KeyFile != "", j.KeyURL != ""} {
@@ -67,23 +67,23 @@ func (j *JWT) check() error {
 	}
 	for _, algorithm := range j.Algorithms {
 		if jwt.GetSigningMethod(algorithm) == nil || algorithm == jwt.SigningMethodNone.Alg() {
-			return fmt.Errorf("Algorithms: %q: not a signature algorithm: use RS256, ES256, EdDSA, PS256, HS256 or a longer variant",
+			return fmt.Errorf("algorithms: %q: not a signature algorithm: use RS256, ES256, EdDSA, PS256, HS256 or a longer variant",
 				algorithm)
 		}
 		// If a public key were accepted as an HMAC secret, anyone who knows it could sign tokens.
 		if shared := strings.HasPrefix(algorithm, "HS"); shared != (len(j.Secret) > 0) {
-			return fmt.Errorf("Algorithms: %s does not match the key: HS256, HS384 and HS512 need a Secret, the others a KeyFile or KeyURL",
+			return fmt.Errorf("algorithms: %s does not match the key: HS256, HS384 and HS512 need a Secret, the others a KeyFile or KeyURL",
 				algorithm)
 		}
 	}
 	if n := len(j.Secret); n > 0 && n < 32 {
-		return fmt.Errorf("Secret: %d bytes can be guessed: use 32 or more", n)
+		return fmt.Errorf("secret: %d bytes can be guessed: use 32 or more", n)
 	}
 	if strings.Contains(string(j.Secret), "-----BEGIN") {
-		return errors.New("Secret: contains a PEM key: use KeyFile, with an algorithm such as RS256")
+		return errors.New("secret: contains a PEM key: use KeyFile, with an algorithm such as RS256")
 	}
 	if j.Leeway < 0 || j.Leeway > 5*time.Minute {
-		return fmt.Errorf("Leeway %s: must be 0 to 5m", j.Leeway)
+		return fmt.Errorf("leeway %s: must be 0 to 5m", j.Leeway)
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (t *Tokens) verify(text string) (map[string]any, error) {
 var (
 	errNoKeys     = errors.New("keys not yet available")
 	errUnknownKey = errors.New("not signed by a known key")
-	// reasons are the errors that are returned as they are. Only the owner of a token can cause them: its signature was valid.
+	// reasons are the errors that are returned unchanged. Only the owner of a token can cause them: its signature was valid.
 	reasons = []error{
 		jwt.ErrTokenExpired, jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidAudience, jwt.ErrTokenInvalidIssuer,
 		jwt.ErrTokenRequiredClaimMissing, jwt.ErrTokenInvalidClaims,
