@@ -46,7 +46,7 @@ func TestDenial(t *testing.T) {
 			message: "rate limit exceeded: long#hour allows 1/hour", rule: "long", wait: time.Hour,
 			violations: []string{"short allows 1/minute", "long#hour allows 1/hour"},
 		},
-		"hidden, though it waits the longest": {
+		"hidden with the longest wait": {
 			rules: []headgate.Rule{
 				{ID: "shown", By: byUser, Limit: headgate.PerMinute(1)},
 				{ID: "hidden", By: headgate.Global, Limit: headgate.PerHour(1)},
@@ -54,7 +54,7 @@ func TestDenial(t *testing.T) {
 			message: "rate limit exceeded", rule: "(hidden)", wait: time.Hour,
 			violations: []string{"shown allows 1/minute", "(hidden) is exceeded"},
 		},
-		"nothing but hidden": {
+		"only hidden": {
 			rules: []headgate.Rule{
 				{ID: "hidden", By: byUser, Limit: headgate.PerHour(1), Expose: headgate.ExposeNever},
 			}, calls: 2,

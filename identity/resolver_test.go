@@ -99,7 +99,7 @@ func TestMethod(t *testing.T) {
 		"override to HEAD":            {method: "POST", header: header{"X-Method-Override": {"HEAD"}}, want: "POST", other: "GET"},
 		"override to the same":        {method: "POST", header: header{"X-Method-Override": {"post"}}, want: "POST"},
 		"override of a GET":           {method: "GET", header: header{"X-Method-Override": {"PUT"}}, want: "GET"},
-		"override that is none":       {method: "POST", header: header{"X-Method-Override": {"a b"}}, want: "POST"},
+		"invalid override":            {method: "POST", header: header{"X-Method-Override": {"a b"}}, want: "POST"},
 		"override in the query":       {method: "POST", query: "a=b&_method=PUT", want: "POST", other: "PUT"},
 		"encoded in the query":        {method: "POST", query: "%5fmethod=P%55T", want: "POST", other: "PUT"},
 		"several lines":               {method: "POST", header: header{"X-Http-Method-Override": {"DELETE", "PUT"}}, want: "POST", other: "*"},
