@@ -11,21 +11,22 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Comparison is a random comparison of a store with the specification.
+// Comparison configures a random comparison of a store with the specification.
 type Comparison struct {
-	// Charges to make, at least.
+	// Charges is the minimum number of charges.
 	Charges int
-	// Seed of the random sequence.
+	// Seed is the seed of the random sequence.
 	Seed uint64
-	// Algorithm to dwell on: most charges are on its counters, the others stand beside them.
+	// Algorithm is the algorithm of most of the charges; the others use any algorithm.
 	Algorithm headgate.Algorithm
-	// Narrow makes all charges on one counter with a small limit and a short window, whose state then has more to it.
+	// Narrow makes all charges on one counter with a small limit and a short window, so that its state gets more complex.
 	Narrow bool
 }
 
-// Compare makes the same random charges on a store and on the specification and returns the first difference: mixed costs,
+// Compare makes the same random charges on a store and on the specification and returns the first difference. The charges mix costs,
 // limits, times and changes of limits, several limits and subjects per request, peeks, partial, observing and forced charges,
-// refunds, credits, holds and their ends, what was taken earlier, the clock set back. Every field of every result must be equal, but Nodes.
+// refunds, credits, holds and releases, aged charges and steps of the clock. Every field of every result must be equal, except Nodes
+// and Rank.
 func Compare(target Target, c Comparison) error {
 	w := newWorld(target, c)
 	ctx := context.Background()
@@ -42,7 +43,7 @@ func Compare(target Target, c Comparison) error {
 	return nil
 }
 
-// takeBoth makes charges on the specification and on the store, and returns the store's results, or how they differ.
+// takeBoth makes charges on the specification and on the store. It returns the store's results, or an error if they differ.
 func (t *Target) takeBoth(ctx context.Context, m *model, charges []headgate.Charge, now time.Time) ([]headgate.Result, error) {
 	want, got := make([]headgate.Result, len(charges)), make([]headgate.Result, len(charges))
 	m.now = now
@@ -63,7 +64,7 @@ func (t *Target) takeBoth(ctx context.Context, m *model, charges []headgate.Char
 	return got, nil
 }
 
-// compareAll is Compare over each algorithm in turn.
+// compareAll runs Compare for each algorithm.
 func compareAll(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	target := open(t)
 	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
@@ -76,11 +77,11 @@ func compareAll(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	}
 }
 
-// world is what a random sequence plays in: a few subjects, a few limits whose numbers change, receipts to give back.
+// world is the state of a random sequence: a few subjects, a few limits whose numbers change, and receipts to refund.
 type world struct {
 	rand     *rand.Rand
 	model    *model
-	dwell    headgate.Algorithm
+	focus    headgate.Algorithm
 	narrow   bool
 	seed     uint64
 	lives    int
@@ -88,9 +89,9 @@ type world struct {
 	subjects []headgate.Subject
 	limits   []namedLimit
 	given    []given
-	waits    headgate.Charge // a charge and how long it was told to wait, or when its counter will be unused
+	waiting  headgate.Charge // a charge with a RetryAfter or ResetAfter, which is in wait
 	wait     time.Duration
-	due      bool // that charge is next
+	due      bool // waiting is the next charge
 }
 
 type namedLimit struct {
@@ -111,7 +112,7 @@ func newWorld(target Target, c Comparison) *world {
 	w := &world{
 		rand:   rand.New(rand.NewPCG(c.Seed, 1)), //nolint:gosec // reproducible, not secret
 		model:  newModel(target.Group),
-		dwell:  c.Algorithm,
+		focus:  c.Algorithm,
 		narrow: c.Narrow,
 		seed:   c.Seed,
 	}
@@ -123,7 +124,7 @@ func newWorld(target Target, c Comparison) *world {
 	for i := range limits {
 		l := namedLimit{Limit: w.limit(w.algorithm())}
 		if i == 0 {
-			l.Limit = w.limit(w.dwell)
+			l.Limit = w.limit(w.focus)
 		}
 		l.counter = headgate.CounterOf(fmt.Sprint("limit-", i), "", l.Algorithm)
 		w.limits = append(w.limits, l)
@@ -131,7 +132,7 @@ func newWorld(target Target, c Comparison) *world {
 	return w
 }
 
-// restart begins again at the epoch with subjects never seen.
+// restart begins again at the epoch with new subjects.
 func (w *world) restart() {
 	w.lives++
 	w.now, w.given, w.wait, w.due = epoch, nil, 0, false
@@ -142,13 +143,13 @@ func (w *world) restart() {
 		subjects = 1
 	}
 	for i := range subjects {
-		w.subjects = append(w.subjects, headgate.SubjectOf("compare", fmt.Sprint(w.seed, w.dwell, w.narrow, w.lives, i)))
+		w.subjects = append(w.subjects, headgate.SubjectOf("compare", fmt.Sprint(w.seed, w.focus, w.narrow, w.lives, i)))
 	}
 }
 
 func (w *world) algorithm() headgate.Algorithm {
 	if w.chance(3, 4) {
-		return w.dwell
+		return w.focus
 	}
 	return headgate.Algorithm(w.rand.IntN(int(headgate.SlidingLog) + 1))
 }
@@ -157,7 +158,7 @@ func (w *world) chance(k, n int) bool { return w.rand.IntN(n) < k }
 
 func oneOf[T any](w *world, values ...T) T { return values[w.rand.IntN(len(values))] }
 
-// limit is a random one; often a small one, so that it is met.
+// limit returns a random limit, often a small one, so that charges exceed it.
 func (w *world) limit(a headgate.Algorithm) headgate.Limit {
 	if w.narrow {
 		return headgate.Limit{Algorithm: a, Count: oneOf[int64](w, 7, 12, 20), Window: oneOf(w, time.Millisecond, 2*time.Millisecond)}
@@ -203,7 +204,7 @@ func mustZone(name string) *time.Location {
 	return zone
 }
 
-// advance moves the clock: mostly a little, often to where something happens, sometimes far, now and then back.
+// advance moves the clock: mostly a little, often to a time at which a state changes, sometimes far, occasionally back.
 func (w *world) advance() {
 	step := time.Duration(0)
 	kind := w.rand.IntN(15)
@@ -221,23 +222,23 @@ func (w *world) advance() {
 		w.due = w.wait > 0
 	case 9:
 		step = oneOf(w, time.Second, time.Minute, time.Hour, 24*time.Hour)
-		step -= time.Duration(w.now.UnixNano()) % step // to the next round time, where states expire and windows roll
+		step -= time.Duration(w.now.UnixNano()) % step // to the next full unit, where states expire and windows roll
 		step += oneOf(w, -time.Microsecond, 0)
 	case 10:
-		// To where some state expires, with other numbers on its limit perhaps.
+		// To the expiry of a state, whose limit may have other numbers by then.
 		c := headgate.Charge{Subject: w.subjects[w.rand.IntN(len(w.subjects))], Cost: 1}
 		l := w.limits[w.rand.IntN(len(w.limits))]
 		c.Counter, c.Limit = l.counter, l.Limit
 		s := w.model.states[counter{c.Subject, c.Counter}]
 		if step = max(0, time.Unix(s.Expires, 0).Sub(w.now)); step > 0 {
-			w.waits, w.due = c, true
+			w.waiting, w.due = c, true
 		}
 	case 11:
 		if w.chance(1, 4) {
 			step = -time.Duration(w.rand.Int64N(int64(30 * time.Second)))
 		}
 	case 13, 14:
-		// To where an entry of a log leaves its window, or holds end.
+		// To the time at which an entry leaves a log, or holds expire.
 		l := w.limits[w.rand.IntN(len(w.limits))*w.rand.IntN(2)]
 		s := w.model.states[counter{w.subjects[0], l.counter}]
 		if len(s.Log) > 0 {
@@ -259,7 +260,7 @@ func (w *world) advance() {
 	}
 }
 
-// mayStepBack reports whether no state or hold would come back to life that a store was free to forget.
+// mayStepBack reports whether the clock can be set back without reviving a state or hold that a store may have dropped.
 func (w *world) mayStepBack(by time.Duration) bool {
 	for _, s := range w.model.states {
 		if s.Expires <= w.now.Unix() && s.Expires > w.now.Add(by).Unix() {
@@ -276,7 +277,7 @@ func (w *world) mayStepBack(by time.Duration) bool {
 }
 
 func (w *world) request() []headgate.Charge {
-	if w.chance(1, 20) { // a limit's numbers change
+	if w.chance(1, 20) { // change the numbers of a limit
 		l := &w.limits[w.rand.IntN(len(w.limits))]
 		l.Limit = w.limit(l.Algorithm)
 	}
@@ -285,16 +286,16 @@ func (w *world) request() []headgate.Charge {
 	for i := range charges {
 		charges[i] = w.charge(charges[:i])
 		if weight += charges[i].Limit.Weight(); weight > headgate.MaxWeight {
-			return charges[:i] // what is decided in one step
+			return charges[:i] // the largest weight that is decided in one step
 		}
 	}
 	return charges
 }
 
 func (w *world) charge(before []headgate.Charge) headgate.Charge {
-	if w.due && w.waits.Refund.Units == 0 && w.waits.Release.Units == 0 {
+	if w.due && w.waiting.Refund.Units == 0 && w.waiting.Release.Units == 0 {
 		w.due = false
-		return w.waits
+		return w.waiting
 	}
 	if len(w.given) > 0 && w.chance(1, 8) {
 		return w.refund()
@@ -306,19 +307,19 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 		Limit:   l.Limit,
 		Cost:    oneOf[int64](w, 0, 1, 1, 1, 1, 2, 3, 10),
 	}
-	if w.chance(1, 3) { // one counter has more to it than the others
+	if w.chance(1, 3) { // one counter is used more than the others
 		l = w.limits[0]
 		c.Subject, c.Counter, c.Limit = w.subjects[0], l.counter, l.Limit
 	} else if len(before) > 0 && w.chance(1, 2) { // several limits on one subject
 		c.Subject = before[w.rand.IntN(len(before))].Subject
 	}
-	if w.chance(1, 6) { // about as much as is left
+	if w.chance(1, 6) { // close to what is left
 		_, left := c.Limit.Take(w.model.states[counterOf(&c)], headgate.Charge{Subject: c.Subject, MaxDelay: time.Hour}, w.now)
 		c.Cost = min(headgate.MaxCost, left.Remaining+w.rand.Int64N(5))
 	} else if w.chance(1, 6) {
 		c.Cost = oneOf(w, l.Count-1, l.Count, l.Count+1, l.Count/2, headgate.MaxCost, headgate.MaxCost+1, -1)
 	}
-	if w.chance(1, 50) { // no limit at all: it denies
+	if w.chance(1, 50) { // an invalid limit, which denies
 		c.Limit, c.Counter = headgate.Limit{Count: -1}, 0
 	}
 	if w.chance(1, 6) {
@@ -349,7 +350,7 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	return c
 }
 
-// age is how long ago something was taken: often just now, or by about a window.
+// age returns a random age of a charge: often 0 or about a window.
 func (w *world) age(window time.Duration) time.Duration {
 	if w.chance(1, 2) {
 		return 0
@@ -358,8 +359,8 @@ func (w *world) age(window time.Duration) time.Duration {
 		window-time.Microsecond, window, window+time.Microsecond, 2*window-time.Microsecond, 2*window, time.Duration(w.rand.Int64N(int64(2*window+1))))
 }
 
-// refund gives back an earlier receipt, mostly a recent one, whole or in part, under the limit's present numbers; or it
-// releases what is held, with more or less than that to be recorded, sometimes twice.
+// refund returns a refund of an earlier receipt, mostly a recent one, in full or in part, under the limit's current numbers; or a
+// release of a hold that records more or less than was held, sometimes twice.
 func (w *world) refund() headgate.Charge {
 	i := len(w.given) - 1 - min(w.rand.IntN(len(w.given)), w.rand.IntN(len(w.given)))
 	g := w.given[i]
@@ -383,7 +384,7 @@ func (w *world) refund() headgate.Charge {
 	return c
 }
 
-// limitOf is the present limit of a counter.
+// limitOf returns the current limit of a counter.
 func (w *world) limitOf(k headgate.Counter) headgate.Limit {
 	for _, l := range w.limits {
 		if l.counter == k {
@@ -393,14 +394,14 @@ func (w *world) limitOf(k headgate.Counter) headgate.Limit {
 	return headgate.Limit{}
 }
 
-// remember keeps receipts to give back and waits to keep.
+// remember stores receipts to refund, and a charge to repeat after its wait.
 func (w *world) remember(charges []headgate.Charge, results []headgate.Result) {
 	for i, r := range results {
 		if r.Receipt.Units > 0 {
 			w.given = append(w.given, given{charges[i], r.Receipt})
 		}
 		if wait := oneOf(w, r.RetryAfter, r.RetryAfter, r.ResetAfter); wait > 0 && w.chance(1, 2) {
-			w.wait, w.waits = wait, charges[i]
+			w.wait, w.waiting = wait, charges[i]
 		}
 	}
 	if len(w.given) > 50 {

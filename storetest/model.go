@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// model is the specification: a map around headgate.Decide, one group at a time.
+// model is the specification of a store: headgate.Decide on a map of states, one group at a time.
 type model struct {
 	now    time.Time
 	group  func(headgate.Subject) int
@@ -16,7 +16,7 @@ type model struct {
 	holds  map[hold]headgate.Hold
 }
 
-// hold names one hold.
+// hold identifies one hold.
 type hold struct {
 	counter
 	number int64
@@ -34,8 +34,8 @@ func newModel(group func(headgate.Subject) int) *model {
 	return &model{group: group, states: map[counter]headgate.State{}, holds: map[hold]headgate.Hold{}}
 }
 
-// take decides each group by itself. If one denies, all others are judged as withheld, from the states they had, and what
-// they recorded is refunded; an observing charge stays only in a group that alone denied.
+// take decides each group separately. If one group denies, what the others recorded is undone, and their results are those of
+// headgate.DecideDenied on the states before. Observing charges stay recorded only in a group that is the only one to deny.
 func (m *model) take(charges []headgate.Charge, results []headgate.Result) {
 	byGroup := map[int][]int{}
 	for i := range charges {
@@ -44,7 +44,7 @@ func (m *model) take(charges []headgate.Charge, results []headgate.Result) {
 	}
 	var before map[counter]headgate.State
 	var holds map[hold]headgate.Hold
-	if len(byGroup) > 1 { // else nothing is judged again
+	if len(byGroup) > 1 { // otherwise nothing is decided again
 		before, holds = maps.Clone(m.states), maps.Clone(m.holds)
 	}
 	denied := map[int]bool{}
@@ -90,7 +90,7 @@ func load(charges []headgate.Charge, from map[counter]headgate.State, holds map[
 	for i := range charges {
 		c := counterOf(&charges[i])
 		states[i] = from[c]
-		states[i].Log = slices.Clip(states[i].Log) // Decide must not write into what another may still read
+		states[i].Log = slices.Clip(states[i].Log) // Decide must not append to a shared log
 		states[i].Hold = holds[hold{c, charges[i].Release.Mark}]
 	}
 	return states
@@ -100,7 +100,7 @@ func counterOf(c *headgate.Charge) counter { return counter{c.Subject, c.Counter
 
 // store keeps the state of the first charge on each counter, and the holds.
 func (m *model) store(charges []headgate.Charge, states []headgate.State, results []headgate.Result) {
-	for i := len(charges) - 1; i >= 0; i-- { // so that the first is what stays
+	for i := len(charges) - 1; i >= 0; i-- { // backwards, so that the first charge on a counter is written last
 		c, k := &charges[i], counterOf(&charges[i])
 		m.states[k] = states[i]
 		switch r := results[i].Receipt; {

@@ -10,16 +10,16 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// parser holds what the lines so far have said.
+// parser is the state after the lines parsed so far.
 type parser struct {
 	file      string
 	scenarios []scenario
 
-	// Of the scenario at hand:
+	// State of the current scenario:
 	start, now time.Time
 	limits     map[string]headgate.Limit
 	subjects   map[string]headgate.Subject
-	// together is how far the line is indented under which the lines of the last request stand; below 0 if it has one line.
+	// together is the indentation of the together line whose request is being parsed; negative if there is none.
 	together int
 }
 
@@ -39,20 +39,20 @@ func parseScenarios(file, text string) ([]scenario, error) {
 	}
 	for _, s := range p.scenarios {
 		if len(s.requests) == 0 || slices.ContainsFunc(s.requests, func(r request) bool { return len(r.lines) == 0 }) {
-			return nil, fmt.Errorf("%s:%d: the scenario, or what is asked together in it, asks nothing", file, s.line)
+			return nil, fmt.Errorf("%s:%d: scenario: no charges, or an empty together", file, s.line)
 		}
 	}
 	return p.scenarios, nil
 }
 
-// line reads one line into the scenario at hand.
+// line parses one line of the current scenario.
 func (p *parser) line(w *words, number int, text string, indent int) {
 	if title, ok := strings.CutPrefix(text, "scenario:"); ok {
 		p.scenario(w, number, strings.TrimSpace(title))
 		return
 	}
 	if len(p.scenarios) == 0 || indent == 0 {
-		w.fail("expected scenario: and a title, or a line indented under it")
+		w.fail("expected scenario: and a title, or an indented line below it")
 		return
 	}
 	s := &p.scenarios[len(p.scenarios)-1]
@@ -87,7 +87,7 @@ func (p *parser) line(w *words, number int, text string, indent int) {
 
 func (p *parser) scenario(w *words, number int, title string) {
 	if title == "" || slices.ContainsFunc(p.scenarios, func(s scenario) bool { return s.title == title }) {
-		w.fail("expected a title of its own after scenario:")
+		w.fail("expected a unique title after scenario:")
 	}
 	*p = parser{
 		file:      p.file,
@@ -137,12 +137,11 @@ func (p *parser) limit(w *words) {
 	p.limits[name] = l
 }
 
-// subjectOffset makes a subject whose windows, where they are spread, are moved by a given span. The first half of it
-// is hashed as for other subjects.
+// subjectOffset defines a subject whose spread windows have a given offset. Its first half is hashed as for other subjects.
 func (p *parser) subjectOffset(w *words) {
 	name := w.next("a name for the subject")
 	if _, known := p.subjects[name]; known {
-		w.fail("%s has been used above: say its offset before", name)
+		w.fail("subject %s: offset must precede its first use", name)
 	}
 	s := p.subject(name)
 	w.expect("offset")
@@ -159,10 +158,10 @@ func (p *parser) subject(name string) headgate.Subject {
 	return s
 }
 
-// verbs are the kinds of charges.
+// verbs are the commands that make a charge.
 var verbs = []string{"take", "refund", "release", "force", "credit"}
 
-// charge reads a charge and what is expected of it.
+// charge parses a charge and its expected result.
 func (p *parser) charge(w *words, verb string) chargeLine {
 	var l chargeLine
 	if !slices.Contains(verbs, verb) || p.now.IsZero() {
@@ -198,7 +197,7 @@ func (p *parser) charge(w *words, verb string) chargeLine {
 		}
 	}
 	if (verb == "refund" || verb == "release") != (l.of != "") {
-		w.fail("a refund and a release are of a receipt, and nothing else is")
+		w.fail("of RECEIPT: only for refund and release, which require it")
 	}
 	l.expect(w)
 	return l
@@ -208,12 +207,12 @@ func (p *parser) counter(w *words) (headgate.Limit, headgate.Counter) {
 	name := w.next("a limit")
 	l, known := p.limits[name]
 	if !known {
-		w.fail("there is no limit %q above", name)
+		w.fail("limit %q: not defined above", name)
 	}
 	return l, headgate.CounterOf(name, "", l.Algorithm)
 }
 
-// expect reads the verdict, and fields with their values.
+// expect parses the verdict and the fields with their values.
 func (l *chargeLine) expect(w *words) {
 	l.verdict = w.next("ok, no or never")
 	also, known := implied[l.verdict]

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // calendars of scenarios have time zones, and not every machine has their data
+	_ "time/tzdata" // scenarios use time zones, and not every machine has their data
 
 	"github.com/headgate/headgate"
 )
@@ -18,10 +18,10 @@ import (
 //go:embed testdata/*.scenario
 var scenarioFiles embed.FS
 
-// playScenarios plays every scenario of testdata/*.scenario on a store. All scenarios of a file share one target; they stay
-// apart because each has subjects of its own.
+// playScenarios plays every scenario of testdata/*.scenario on a store. All scenarios of a file share one target; they are
+// independent because each has its own subjects.
 //
-// A scenario is a title, limits, and requests at a time with what is expected of them:
+// A scenario has a title, limits, and requests at given times with their expected results:
 //
 //	scenario: a bucket refills evenly
 //	  limit api = token_bucket 10/1m
@@ -29,25 +29,25 @@ var scenarioFiles embed.FS
 //	    take alice api 10    -> ok granted 10 remaining 0 reset 1m
 //	    take alice api 1     -> no retry 6s
 //
-// These lines may stand in it; # begins a comment, and d is a unit of time spans besides those of Go:
+// A scenario consists of the following lines; # begins a comment, and spans are Go durations that may also use d for days:
 //
-//	start: TIME                      where spans count from; 2033-05-18T03:33:20Z if it does not say
+//	start: TIME                      time that spans are relative to; default 2033-05-18T03:33:20Z
 //	limit NAME = ALGORITHM COUNT/WINDOW [burst N] [aligned | spread]
 //	limit NAME = fixed_window COUNT per UNIT [zone ZONE] [anchor DAY]
 //	limit NAME = invalid             the zero Limit
-//	subject NAME offset SPAN         by how much the subject's windows are moved where they are spread
-//	at SPAN | at TIME                the store's clock from here on
+//	subject NAME offset SPAN         offset of the subject's spread windows
+//	at SPAN | at TIME                sets the store's clock
 //	take SUBJECT LIMIT COST [at-least N] [max-delay SPAN] [hold SPAN] [observe] [twin LIMIT] [as RECEIPT] -> EXPECTED
 //	refund SUBJECT LIMIT UNITS of RECEIPT -> EXPECTED
 //	release SUBJECT LIMIT COST of RECEIPT -> EXPECTED
 //	force SUBJECT LIMIT COST [age SPAN] -> EXPECTED
 //	credit SUBJECT LIMIT UNITS -> EXPECTED
-//	together                         the lines indented under it are one request
+//	together                         the lines indented below it are one request
 //
-// A limit written again has other numbers from there on and the same counter. Expected is first the verdict on the
-// charge: ok (which includes retry 0s), no (granted 0 and a retry) or never; then any of granted N, remaining N, retry
-// SPAN, reset SPAN, delay SPAN. What is not written is not compared, except that results carry the store's time and no
-// error, receipts the units granted, and only leaky buckets a delay.
+// A limit that is defined again keeps its counter and has the new numbers from there on. EXPECTED begins with the verdict on the
+// charge: ok (implies retry 0s), no (implies granted 0 and a retry) or never; then any of granted N, remaining N, retry SPAN, reset
+// SPAN and delay SPAN. Other fields are not compared, except that results must have the store's time and no error, receipts the
+// granted units, and only leaky buckets a delay.
 func playScenarios(t *testing.T, open func(testing.TB) Target) {
 	files, err := readScenarios()
 	if err != nil {
@@ -67,8 +67,8 @@ func playScenarios(t *testing.T, open func(testing.TB) Target) {
 	}
 }
 
-// The times in scenarios lie after the day of the test and before the last one that can be counted, because stores give
-// their counters absolute times to live.
+// Times in scenarios must be later than the day of the test, because stores give their counters absolute expiry times, and before
+// the last time that can be counted.
 var (
 	defaultStart = epoch.UTC()
 	firstTime    = time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -86,7 +86,7 @@ type scenario struct {
 	requests    []request
 }
 
-// request is what stands in one call to the store.
+// request is one call to the store.
 type request struct {
 	time  time.Time
 	lines []chargeLine
@@ -96,8 +96,8 @@ type chargeLine struct {
 	line     int
 	text     string
 	charge   headgate.Charge
-	as, of   string // receipts
-	releases bool   // of is what is held
+	as, of   string // names of receipts
+	releases bool   // of is the receipt of a hold
 	verdict  string
 	expected []expectation
 }
@@ -128,23 +128,22 @@ func readScenarios() ([]scenarioFile, error) {
 	return files, nil
 }
 
-// play returns what the first request that did not go as expected should have brought. The ones after it would only
-// repeat that.
+// play returns how the first unexpected result differs from its line. It stops there, since later differences would be consequences.
 func (s *scenario) play(ctx context.Context, target Target) error {
 	receipts := map[string]headgate.Receipt{}
 	for _, r := range s.requests {
 		target.SetTime(r.time)
-		if err := s.ask(ctx, target.Store, r, receipts); err != nil {
+		if err := s.request(ctx, target.Store, r, receipts); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-var errStale = errors.New("the store left the result as it was")
+var errStale = errors.New("the store did not set the result")
 
-// ask makes one request. It gets the receipts of those before it and adds its own.
-func (s *scenario) ask(ctx context.Context, store headgate.Store, r request, receipts map[string]headgate.Receipt) error {
+// request makes one request. receipts has the receipts of earlier requests; request adds its own.
+func (s *scenario) request(ctx context.Context, store headgate.Store, r request, receipts map[string]headgate.Receipt) error {
 	charges := make([]headgate.Charge, len(r.lines))
 	results := make([]headgate.Result, len(r.lines))
 	for i, l := range r.lines {
@@ -152,7 +151,7 @@ func (s *scenario) ask(ctx context.Context, store headgate.Store, r request, rec
 		if l.of != "" {
 			receipt := receipts[l.of]
 			if receipt.Units == 0 {
-				return fmt.Errorf("%s:%d: %s\n\treceipt %s names nothing: its take was granted 0", s.file, l.line, l.text, l.of)
+				return fmt.Errorf("%s:%d: %s\n\treceipt %s is empty: its take was granted 0", s.file, l.line, l.text, l.of)
 			}
 			if l.releases {
 				charges[i].Release = receipt
@@ -177,7 +176,7 @@ func (s *scenario) ask(ctx context.Context, store headgate.Store, r request, rec
 	return errors.Join(failures...)
 }
 
-// compare says field by field where the result is not what the line expects.
+// compare returns the fields in which the result differs from what the line expects.
 func (l *chargeLine) compare(r *headgate.Result, now time.Time) []string {
 	if r.Err != nil {
 		return []string{"error: expected none, got " + r.Err.Error()}
@@ -193,7 +192,7 @@ func (l *chargeLine) compare(r *headgate.Result, now time.Time) []string {
 		differ(e.field, fields[e.field].format(e.value), fields[e.field].format(fields[e.field].of(r)))
 	}
 	if l.verdict == "no" && !r.Allowed && r.RetryAfter == 0 {
-		differ("retry", "some time", "0s")
+		differ("retry", "above 0s", "0s")
 	}
 	if l.charge.Limit.Algorithm != headgate.LeakyBucket {
 		differ("delay of a "+l.charge.Limit.Algorithm.String(), "0s", formatSpan(int64(r.Delay)))
@@ -219,13 +218,14 @@ func verdict(r *headgate.Result) string {
 	return "no"
 }
 
-// implied is what a verdict says besides itself.
+// implied has the expectations that a verdict implies.
 var implied = map[string][]expectation{
 	"ok":    {{"retry", 0}},
 	"no":    {{"granted", 0}, {"delay", 0}},
 	"never": {{"granted", 0}, {"delay", 0}, {"retry", int64(headgate.Never)}},
 }
 
+// field is a field of a result that a scenario can expect.
 type field struct {
 	of     func(*headgate.Result) int64
 	format func(int64) string
@@ -244,7 +244,7 @@ func spanOf(w *words) int64 { return int64(w.span()) }
 
 func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 
-// formatSpan writes spans as the scenarios do: 1m for 1m0s, us for µs.
+// formatSpan formats a span as in scenarios: 1m for 1m0s, us for µs.
 func formatSpan(ns int64) string {
 	if ns == int64(headgate.Never) {
 		return "never"

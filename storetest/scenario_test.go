@@ -20,7 +20,7 @@ func (s modelStore) Take(_ context.Context, charges []headgate.Charge, results [
 	return nil
 }
 
-// openModel makes a target of the specification itself, whose subjects are decided in groups.
+// openModel returns a target that is the specification itself, with subjects decided in groups.
 func openModel(group func(headgate.Subject) int) Target {
 	m := newModel(group)
 	return Target{Store: modelStore{m}, SetTime: func(t time.Time) { m.now = t }, Group: group}
@@ -37,11 +37,11 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// brokenStore changes what a store is asked and what it answers.
+// brokenStore changes the charges and the results of a store.
 type brokenStore struct {
 	headgate.Store
-	ask    func(*headgate.Charge)
-	answer func(*headgate.Result)
+	charge func(*headgate.Charge)
+	result func(*headgate.Result)
 	err    error
 }
 
@@ -51,14 +51,14 @@ func (b brokenStore) Take(ctx context.Context, charges []headgate.Charge, result
 	}
 	charges = slices.Clone(charges)
 	for i := range charges {
-		if b.ask != nil {
-			b.ask(&charges[i])
+		if b.charge != nil {
+			b.charge(&charges[i])
 		}
 	}
 	err := b.Store.Take(ctx, charges, results)
 	for i := range results {
-		if b.answer != nil {
-			b.answer(&results[i])
+		if b.result != nil {
+			b.result(&results[i])
 		}
 	}
 	return err
@@ -66,11 +66,11 @@ func (b brokenStore) Take(ctx context.Context, charges []headgate.Charge, result
 
 func (b brokenStore) target() Target {
 	target := openModel(nil)
-	target.Store = brokenStore{Store: target.Store, ask: b.ask, answer: b.answer, err: b.err}
+	target.Store = brokenStore{Store: target.Store, charge: b.charge, result: b.result, err: b.err}
 	return target
 }
 
-func TestScenarioTellsWhatDiffers(t *testing.T) {
+func TestScenarioReportsDifferences(t *testing.T) {
 	const text = `
 scenario: a bucket with one unit left
   limit api = token_bucket 10/1m   # the usual one
@@ -95,49 +95,49 @@ scenario: a bucket with one unit left
 	}{
 		"nothing": {},
 		"one unit too many": {
-			store: brokenStore{ask: func(c *headgate.Charge) { c.Limit.Burst = c.Limit.Count + 1 }},
+			store: brokenStore{charge: func(c *headgate.Charge) { c.Limit.Burst = c.Limit.Count + 1 }},
 			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tremaining: expected 1, got 2",
 		},
 		"a verdict": {
-			store: brokenStore{answer: func(r *headgate.Result) { r.Allowed = r.Granted == 9 }},
+			store: brokenStore{result: func(r *headgate.Result) { r.Allowed = r.Granted == 9 }},
 			want: "x.scenario:7: take alice api 1 as r1       -> ok granted 1 remaining 0 reset 1m\n\tverdict: expected ok, got no\n" +
 				"x.scenario:8: take bob   api 0             -> ok granted 0\n\tverdict: expected ok, got no",
 		},
 		"granted": {
-			store: brokenStore{answer: func(r *headgate.Result) { r.Granted++; r.Receipt.Units++ }},
+			store: brokenStore{result: func(r *headgate.Result) { r.Granted++; r.Receipt.Units++ }},
 			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tgranted: expected 9, got 10",
 		},
 		"retry of a denial": {
-			store: brokenStore{answer: func(r *headgate.Result) { r.RetryAfter -= r.RetryAfter / 3 }},
+			store: brokenStore{result: func(r *headgate.Result) { r.RetryAfter -= r.RetryAfter / 3 }},
 			want:  "x.scenario:10: take alice api 1               -> no remaining 0 retry 3s reset 57s\n\tretry: expected 3s, got 2s",
 		},
 		"retry of what fits": {
-			store: brokenStore{answer: func(r *headgate.Result) { r.RetryAfter = max(r.RetryAfter, time.Microsecond) }},
+			store: brokenStore{result: func(r *headgate.Result) { r.RetryAfter = max(r.RetryAfter, time.Microsecond) }},
 			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tretry: expected 0s, got 1us",
 		},
 		"never": {
-			store: brokenStore{answer: func(r *headgate.Result) { r.RetryAfter = max(r.RetryAfter, 0) }},
+			store: brokenStore{result: func(r *headgate.Result) { r.RetryAfter = max(r.RetryAfter, 0) }},
 			want:  "x.scenario:11: take alice api 11              -> never\n\tverdict: expected never, got no\n\tretry: expected never, got 0s",
 		},
 		"reset": {
-			store: brokenStore{answer: func(r *headgate.Result) { r.ResetAfter = r.ResetAfter.Truncate(2 * time.Second) }},
+			store: brokenStore{result: func(r *headgate.Result) { r.ResetAfter = r.ResetAfter.Truncate(2 * time.Second) }},
 			want:  "x.scenario:10: take alice api 1               -> no remaining 0 retry 3s reset 57s\n\treset: expected 57s, got 56s",
 		},
 		"a delay": {
-			store: brokenStore{answer: func(r *headgate.Result) { r.Delay = time.Hour }},
+			store: brokenStore{result: func(r *headgate.Result) { r.Delay = time.Hour }},
 			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tdelay of a token_bucket: expected 0s, got 1h",
 		},
 		"the time": {
-			store: brokenStore{answer: func(r *headgate.Result) { r.Time = r.Time.Add(time.Microsecond) }},
+			store: brokenStore{result: func(r *headgate.Result) { r.Time = r.Time.Add(time.Microsecond) }},
 			want: "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n" +
 				"\ttime: expected 2033-05-18T03:33:20Z, got 2033-05-18T03:33:20.000001Z",
 		},
 		"no receipt": {
-			store: brokenStore{answer: func(r *headgate.Result) { r.Receipt = headgate.Receipt{} }},
+			store: brokenStore{result: func(r *headgate.Result) { r.Receipt = headgate.Receipt{} }},
 			want:  "x.scenario:5: take alice api 9               -> ok granted 9 remaining 1\n\tunits of the receipt: expected 9, got 0",
 		},
 		"receipt of a peek": {
-			store: brokenStore{answer: func(r *headgate.Result) {
+			store: brokenStore{result: func(r *headgate.Result) {
 				if isPeek(r) {
 					r.Receipt.Units = 1
 				}
@@ -145,7 +145,7 @@ scenario: a bucket with one unit left
 			want: "x.scenario:8: take bob   api 0             -> ok granted 0\n\tunits of the receipt: expected 0, got 1",
 		},
 		"an error in a result": {
-			store: brokenStore{answer: func(r *headgate.Result) {
+			store: brokenStore{result: func(r *headgate.Result) {
 				if isPeek(r) {
 					r.Err = headgate.ErrUnavailable
 				}
@@ -167,14 +167,14 @@ scenario: a bucket with one unit left
 	}
 }
 
-// idleStore answers nothing at all.
+// idleStore sets no results.
 type idleStore struct{}
 
 func (idleStore) Shard(headgate.Subject) int { return 0 }
 
 func (idleStore) Take(context.Context, []headgate.Charge, []headgate.Result) error { return nil }
 
-func TestScenarioNoticesResultsLeftAlone(t *testing.T) {
+func TestScenarioReportsUnsetResults(t *testing.T) {
 	const text = `
 scenario: nothing happens
   limit api = invalid
@@ -191,7 +191,7 @@ scenario: nothing happens
 	}
 }
 
-func TestScenarioNeedsUnitsToRefund(t *testing.T) {
+func TestScenarioRejectsRefundOfNothing(t *testing.T) {
 	const text = `
 scenario: a refund of nothing
   limit api = token_bucket 10/1m
@@ -203,14 +203,14 @@ scenario: a refund of nothing
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "x.scenario:6: refund alice api 1 of r1 -> ok\n\treceipt r1 names nothing: its take was granted 0"
+	const want = "x.scenario:6: refund alice api 1 of r1 -> ok\n\treceipt r1 is empty: its take was granted 0"
 	if err := scenarios[0].play(t.Context(), openModel(nil)); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-// TestScenariosHaveTeeth breaks a store in one respect each, which the file about that must notice.
-func TestScenariosHaveTeeth(t *testing.T) {
+// TestScenariosDetectBrokenStores breaks a store in one respect at a time: a scenario of the file for it must fail.
+func TestScenariosDetectBrokenStores(t *testing.T) {
 	files, err := readScenarios()
 	if err != nil {
 		t.Fatal(err)
@@ -223,8 +223,8 @@ func TestScenariosHaveTeeth(t *testing.T) {
 		}
 	}
 	tests := map[string]struct {
-		file string
-		ask  func(*headgate.Charge)
+		file   string
+		charge func(*headgate.Charge)
 	}{
 		"a token bucket of one more":   {"token_bucket", oneMore(headgate.TokenBucket)},
 		"a leaky bucket of one more":   {"leaky_bucket", oneMore(headgate.LeakyBucket)},
@@ -237,10 +237,10 @@ func TestScenariosHaveTeeth(t *testing.T) {
 		"no spreading":                 {"fixed_window", func(c *headgate.Charge) { c.Limit.Align = min(c.Limit.Align, headgate.OnClock) }},
 		"no time zones":                {"calendar", func(c *headgate.Charge) { c.Limit.TimeZone = nil }},
 		"no anchor":                    {"calendar", func(c *headgate.Charge) { c.Limit.AnchorDay = 0 }},
-		"a peek that takes":            {"peek", func(c *headgate.Charge) { c.Cost = max(c.Cost, 1) }},
-		"all or nothing of each":       {"partial", func(c *headgate.Charge) { c.AtLeast = 0 }},
+		"a peek that charges":          {"peek", func(c *headgate.Charge) { c.Cost = max(c.Cost, 1) }},
+		"no partial charges":           {"partial", func(c *headgate.Charge) { c.AtLeast = 0 }},
 		"one unit is enough":           {"partial", func(c *headgate.Charge) { c.AtLeast = min(c.AtLeast, 1) }},
-		"denials that bind nobody":     {"together", func(c *headgate.Charge) { c.Observe = true }},
+		"denials without effect":       {"together", func(c *headgate.Charge) { c.Observe = true }},
 		"observing enforces":           {"observe", func(c *headgate.Charge) { c.Observe = false }},
 		"no twins":                     {"observe", func(c *headgate.Charge) { c.Twin = 0 }},
 		"refunds of nothing": {"refund", func(c *headgate.Charge) {
@@ -250,10 +250,10 @@ func TestScenariosHaveTeeth(t *testing.T) {
 		}},
 		"new numbers, new counter": {"change", func(c *headgate.Charge) { c.Counter += headgate.Counter(c.Limit.Count) }},
 		"one counter for all":      {"change", func(c *headgate.Charge) { c.Counter = 1 }},
-		"as much as there is": {"never", func(c *headgate.Charge) {
+		"costs capped at the limit": {"never", func(c *headgate.Charge) {
 			c.Cost = min(c.Cost, max(c.Limit.Count, c.Limit.Burst))
 		}},
-		"nothing below zero":    {"never", func(c *headgate.Charge) { c.Cost = max(c.Cost, 0) }},
+		"no negative costs":     {"never", func(c *headgate.Charge) { c.Cost = max(c.Cost, 0) }},
 		"at most a million":     {"costs", func(c *headgate.Charge) { c.Limit.Count = min(c.Limit.Count, 1_000_000) }},
 		"at most a day":         {"mixed_windows", func(c *headgate.Charge) { c.Limit.Window = min(c.Limit.Window, 24*time.Hour) }},
 		"one subject for all":   {"together", func(c *headgate.Charge) { c.Subject = headgate.Subject{} }},
@@ -261,7 +261,7 @@ func TestScenariosHaveTeeth(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if !fails(t.Context(), files, test.file, brokenStore{ask: test.ask}.target()) {
+			if !fails(t.Context(), files, test.file, brokenStore{charge: test.charge}.target()) {
 				t.Errorf("no scenario of %s fails", test.file)
 			}
 		})
@@ -292,22 +292,22 @@ func fails(ctx context.Context, files []scenarioFile, name string, target Target
 	return false
 }
 
-// What a scenario says by mistake is an error, and not left out.
+// TestParseScenarios checks that mistakes in a scenario are errors.
 func TestParseScenarios(t *testing.T) {
 	const head = "scenario: a\n  limit api = token_bucket 10/1m\n  at 0s\n"
 	tests := []struct{ text, want string }{
-		{"take alice api 1 -> ok\n", "1: expected scenario: and a title, or a line indented under it"},
-		{"scenario:\n", "1: expected a title of its own after scenario:"},
-		{head + "    take alice api 1 -> ok\nscenario: a\n", "5: expected a title of its own after scenario:"},
-		{head + "scenario: b\n", "1: the scenario, or what is asked together in it, asks nothing"},
-		{head + "    together\n    take alice api 1 -> ok\n", "1: the scenario, or what is asked together in it, asks nothing"},
-		{head + "limit b = token_bucket 1/1s\n", "4: expected scenario: and a title, or a line indented under it"},
+		{"take alice api 1 -> ok\n", "1: expected scenario: and a title, or an indented line below it"},
+		{"scenario:\n", "1: expected a unique title after scenario:"},
+		{head + "    take alice api 1 -> ok\nscenario: a\n", "5: expected a unique title after scenario:"},
+		{head + "scenario: b\n", "1: scenario: no charges, or an empty together"},
+		{head + "    together\n    take alice api 1 -> ok\n", "1: scenario: no charges, or an empty together"},
+		{head + "limit b = token_bucket 1/1s\n", "4: expected scenario: and a title, or an indented line below it"},
 		{
 			head + "    give alice api 1\n",
 			`4: expected start:, limit, subject, at, together or, after a time, take, refund, release, force, credit, not "give"`,
 		},
 		{"scenario: a\n  start: 1m\n", `2: expected a time in whole microseconds from 2031 to 2089, not "1m"`},
-		{head + "  at\n", "4: the line ends where a time is expected"},
+		{head + "  at\n", "4: expected a time, not the end of the line"},
 		{head + "  at noon\n", `4: expected a time span in whole microseconds such as 5us, 1m30s or 30d, not "noon"`},
 		{head + "  at 5ns\n", `4: expected a time span in whole microseconds such as 5us, 1m30s or 30d, not "5ns"`},
 		{head + "  at 30000d\n", `4: expected a time in whole microseconds from 2031 to 2089, not "30000d"`},
@@ -318,16 +318,16 @@ func TestParseScenarios(t *testing.T) {
 		{head + "  limit b = token_bucket ten/1m\n", `4: expected a number, not "ten"`},
 		{head + "  limit b = token_bucket 10/1m fast\n", `4: expected burst, aligned, spread, zone or anchor, not "fast"`},
 		{head + "  limit b = leaky_bucket 10/1m burst 3\n", "4: burst 3: only token_bucket has a burst, not leaky_bucket"},
-		{head + "  limit b = fixed_window 10\n", "4: the line ends where per is expected"},
+		{head + "  limit b = fixed_window 10\n", "4: expected per, not the end of the line"},
 		{head + "  limit b = fixed_window 10 per day zone Berlin\n", "4: unknown time zone Berlin"},
-		{head + "    take alice api 1 -> ok\n  subject alice offset 1s\n", "5: alice has been used above: say its offset before"},
+		{head + "    take alice api 1 -> ok\n  subject alice offset 1s\n", "5: subject alice: offset must precede its first use"},
 
-		{head + "    take alice abi 1 -> ok\n", `4: there is no limit "abi" above`},
-		{head + "    take alice api 1\n", "4: the line ends where -> is expected"},
+		{head + "    take alice abi 1 -> ok\n", `4: limit "abi": not defined above`},
+		{head + "    take alice api 1\n", "4: expected ->, not the end of the line"},
 		{head + "    take alice api 1 ok\n", `4: expected an option or ->, not "ok"`},
 		{head + "    take alice api 1 -> yes\n", `4: expected ok, no or never, not "yes"`},
 		{head + "    take alice api 1 -> ok left 3\n", `4: expected granted, remaining, retry, reset or delay, not "left"`},
-		{head + "    refund alice api 1 -> ok\n", "4: a refund and a release are of a receipt, and nothing else is"},
+		{head + "    refund alice api 1 -> ok\n", "4: of RECEIPT: only for refund and release, which require it"},
 	}
 	for _, test := range tests {
 		_, err := parseScenarios("x.scenario", test.text)

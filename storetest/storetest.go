@@ -1,5 +1,6 @@
-// Package storetest is what every headgate.Store must do: scenarios that read as the specification, random comparison
-// with the specification itself, exactness under concurrency, and the bounds of what a counter keeps apart. It knows no store by name.
+// Package storetest is the conformance suite for headgate.Store: scenarios that read as the specification, random comparison with
+// the specification itself, exactness under concurrency, and the maximum numbers of holds and log entries of a counter. It depends
+// on no particular store. Call Run from a store's tests.
 package storetest
 
 import (
@@ -13,18 +14,19 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Target is a store under test, fresh and empty.
+// Target is an empty store under test.
 type Target struct {
 	Store headgate.Store
-	// SetTime sets the store's clock, which stands still in between.
+	// SetTime sets the store's clock, which must not advance between calls.
 	SetTime func(time.Time)
-	// Group says which subjects the store decides in one step; nil means all. Where one group of a request denies, the
-	// others are refunded.
+	// Group returns the group of a subject: the store decides the subjects of a group in one step. nil means that all subjects are
+	// in one group. If one group of a request denies, the store refunds the others.
 	Group func(headgate.Subject) int
 }
 
-// Run holds a store to the suite: the scenarios, a random comparison of at least perAlgorithm charges with each algorithm,
-// exactness under concurrency. open makes a fresh target. With -short it compares a fiftieth, and does not fill a counter up.
+// Run runs the suite: the scenarios, a random comparison of at least perAlgorithm charges with each algorithm, exactness under
+// concurrency, and the maximum numbers of holds and log entries. open returns a new target. With -short, Run compares a fiftieth of
+// the charges and skips the maximum numbers.
 func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	if testing.Short() {
 		perAlgorithm /= 50
@@ -32,24 +34,24 @@ func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	t.Run("Scenarios", func(t *testing.T) { playScenarios(t, open) })
 	t.Run("Compare", func(t *testing.T) { compareAll(t, open, perAlgorithm) })
 	t.Run("Exact", func(t *testing.T) { exact(t, open(t)) })
-	t.Run("Many", func(t *testing.T) {
+	t.Run("Maximums", func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("long")
 		}
-		many(t, open(t))
+		maximums(t, open(t))
 	})
 	t.Run("Lengths", func(t *testing.T) {
 		store := open(t).Store
 		for _, n := range []int{1, 3} {
 			if err := store.Take(t.Context(), make([]headgate.Charge, 2), make([]headgate.Result, n)); err == nil {
-				t.Errorf("two charges and %d results were taken without complaint", n)
+				t.Errorf("two charges and %d results were accepted", n)
 			}
 		}
 	})
 }
 
-// many asks for more holds, and forces more charges into a log, than a counter may have.
-func many(t *testing.T, target Target) {
+// maximums requests more holds, and forces more charges into a log, than a counter may have.
+func maximums(t *testing.T, target Target) {
 	bucket, log := headgate.PerHour(1_000_000), headgate.Limit{Algorithm: headgate.SlidingLog, Count: headgate.MaxLogCount, Window: time.Hour}
 	subject := headgate.SubjectOf("many")
 	hold := headgate.Charge{
@@ -86,32 +88,32 @@ func many(t *testing.T, target Target) {
 		at = at.Add(apart)
 		both(at, []headgate.Charge{force})
 	}
-	// In a dense log, what was taken between two entries joins the newer.
+	// In a dense log, a charge between two entries is merged into the newer one.
 	between := force
 	between.Age = 250*apart + apart/2
 	both(at, []headgate.Charge{between})
-	dear := peek(force)
+	costly := peek(force)
 	for _, cost := range []int64{1, 2, 300, headgate.MaxLogCount / 2, headgate.MaxLogCount} {
-		dear.Cost = cost
-		both(at, []headgate.Charge{dear})
+		costly.Cost = cost
+		both(at, []headgate.Charge{costly})
 	}
 	at = epoch.Add(time.Minute + 4*time.Second)
 	if r := both(at, []headgate.Charge{hold})[0]; !r.Allowed {
-		t.Errorf("when some have ended there may be others: %+v", r)
+		t.Errorf("denied although holds have expired: %+v", r)
 	}
 	for i := range 400 {
 		both(epoch.Add(time.Hour+time.Duration(i*i)*apart/2), []headgate.Charge{peek(hold), peek(force)})
 	}
 }
 
-// exact lets many callers fight over limits of 500, each request over two subjects: 500 are admitted, and as many units
-// are recorded on both.
+// exact has many goroutines compete for limits of 500, each request with two subjects: exactly 500 requests are allowed, and as many
+// units are recorded on both subjects.
 func exact(t *testing.T, target Target) {
 	const limit, callers = 500, 50
 	target.SetTime(epoch)
 	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
 		if a == headgate.LeakyBucket {
-			continue // it spaces charges out: at one moment it admits one
+			continue // it spaces requests: it allows one at a time
 		}
 		charges := []headgate.Charge{
 			{Subject: headgate.SubjectOf("exact", "small"), Limit: headgate.Limit{Algorithm: a, Count: limit, Window: time.Hour}, Cost: 1},
@@ -120,7 +122,7 @@ func exact(t *testing.T, target Target) {
 		for i := range charges {
 			charges[i].Counter = headgate.CounterOf("exact", "", a)
 		}
-		var admitted atomic.Int64
+		var allowed atomic.Int64
 		var done sync.WaitGroup
 		for range callers {
 			done.Go(func() {
@@ -130,7 +132,7 @@ func exact(t *testing.T, target Target) {
 						t.Error(err)
 						return
 					}
-					admitted.Add(results[0].Granted)
+					allowed.Add(results[0].Granted)
 				}
 			})
 		}
@@ -143,8 +145,8 @@ func exact(t *testing.T, target Target) {
 				t.Fatal(err)
 			}
 		}
-		if admitted.Load() != limit || left[0].Remaining != 0 || left[1].Remaining != limit {
-			t.Errorf("%s: admitted %d of %d; %d and %d remain, not 0 and %d", a, admitted.Load(), limit,
+		if allowed.Load() != limit || left[0].Remaining != 0 || left[1].Remaining != limit {
+			t.Errorf("%s: allowed %d of %d; %d and %d remain, not 0 and %d", a, allowed.Load(), limit,
 				left[0].Remaining, left[1].Remaining, limit)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// words are what is left of a line. The first that is not what was expected leaves its error.
+// words reads the words of a line. list has the words that are left, and err the first error.
 type words struct {
 	list []string
 	err  error
@@ -19,9 +19,10 @@ func (w *words) fail(format string, args ...any) {
 	}
 }
 
+// next returns the next word; what describes it in errors.
 func (w *words) next(what string) string {
 	if len(w.list) == 0 {
-		w.fail("the line ends where %s is expected", what)
+		w.fail("expected %s, not the end of the line", what)
 		return ""
 	}
 	word := w.list[0]
@@ -29,6 +30,7 @@ func (w *words) next(what string) string {
 	return word
 }
 
+// accept skips the next word if it is the given one, and reports whether it was.
 func (w *words) accept(word string) bool {
 	if len(w.list) == 0 || w.list[0] != word {
 		return false
@@ -55,7 +57,7 @@ func (w *words) parseNumber(word string) int64 {
 
 func (w *words) span() time.Duration { return w.parseSpan(w.next("a time span")) }
 
-// parseSpan reads 30d and 1d2h besides what Go does.
+// parseSpan parses a duration in Go's notation, and also days: 30d, 1d2h.
 func (w *words) parseSpan(word string) time.Duration {
 	rest := word
 	var days int64
@@ -69,7 +71,7 @@ func (w *words) parseSpan(word string) time.Duration {
 	return span
 }
 
-// time reads an instant, or a span since start where there is one.
+// time reads a time in RFC 3339, or a span since start.
 func (w *words) time(start time.Time) time.Time {
 	word := w.next("a time")
 	t, err := time.Parse(time.RFC3339Nano, word)
