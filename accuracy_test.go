@@ -12,26 +12,26 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// exactLog admits a request if fewer than limit were admitted in the window before it. It shares nothing with SlidingLog.
+// exactLog allows a request if fewer than the limit were allowed in the window before it. It shares no code with SlidingLog.
 type exactLog struct {
-	admitted []int64 // times, oldest first
+	allowed []int64 // times, oldest first
 }
 
-func (l *exactLog) admits(limit headgate.Limit, now int64) bool {
-	for len(l.admitted) > 0 && l.admitted[0] <= now-limit.Window.Microseconds() {
-		l.admitted = l.admitted[1:]
+func (l *exactLog) allows(limit headgate.Limit, now int64) bool {
+	for len(l.allowed) > 0 && l.allowed[0] <= now-limit.Window.Microseconds() {
+		l.allowed = l.allowed[1:]
 	}
-	if int64(len(l.admitted)) >= limit.Count {
+	if int64(len(l.allowed)) >= limit.Count {
 		return false
 	}
-	l.admitted = append(l.admitted, now)
+	l.allowed = append(l.allowed, now)
 	return true
 }
 
-// trial puts the same requests to a sliding window and to an exact log, each with its own past, and counts.
+// trial makes the same requests on a sliding window and on an exact log, each with its own state, and counts the decisions.
 type trial struct {
 	limit                        headgate.Limit
-	requests, exact, more, fewer int // more were admitted by the sliding window alone, fewer by the log alone
+	requests, exact, more, fewer int // more: allowed only by the sliding window; fewer: allowed only by the log
 }
 
 type trialClient struct {
@@ -39,10 +39,10 @@ type trialClient struct {
 	log    exactLog
 }
 
-func (t *trial) ask(c *trialClient, now int64) {
+func (t *trial) request(c *trialClient, now int64) {
 	var r headgate.Result
 	c.window, r = t.limit.Take(c.window, headgate.Charge{Cost: 1}, time.UnixMicro(now))
-	exact := c.log.admits(t.limit, now)
+	exact := c.log.allows(t.limit, now)
 	t.requests++
 	if exact {
 		t.exact++
@@ -57,23 +57,23 @@ func (t *trial) ask(c *trialClient, now int64) {
 
 func percent(n, of int) float64 { return 100 * float64(n) / float64(of) }
 
-// differently is the share of requests that the two decide differently, in percent.
+// differently returns the percentage of requests that the two decide differently.
 func (t *trial) differently() float64 { return percent(t.more+t.fewer, t.requests) }
 
-// excess is how much more the sliding window admits in all, in percent of what the log does; less than 0 is fewer.
+// excess returns how many more requests the sliding window allows in total, in percent of the log; negative if it allows fewer.
 func (t *trial) excess() float64 { return percent(t.more-t.fewer, t.exact) }
 
 func (t *trial) String() string {
-	return fmt.Sprintf("%s, %d requests, the exact log denies %.2f %%: %.2f %% are decided differently (%.2f %% admitted, %.2f %% denied), and %+.2f %% are admitted",
+	return fmt.Sprintf("%s, %d requests, the exact log denies %.2f %%: %.2f %% are decided differently (%.2f %% allowed, %.2f %% denied), and %+.2f %% are allowed",
 		t.limit, t.requests, percent(t.requests-t.exact, t.requests), t.differently(), percent(t.more, t.requests),
 		percent(t.fewer, t.requests), t.excess())
 }
 
 const trialStart = 1_800_000_000_000_000
 
-// traffic are shapes of it, each so many requests.
+// traffic are patterns of requests.
 var traffic = map[string]func(t *trial, rng *rand.Rand, requests int){
-	// Clients come every 20 seconds and ask for about ten things at once, 20 ms apart.
+	// Clients make about ten requests every 20 seconds, 20 ms apart.
 	"bursty": func(t *trial, rng *rand.Rand, requests int) {
 		const visits, pause, things, gap = 1_000, 20e6, 10, 20e3
 		for t.requests < requests {
@@ -82,22 +82,22 @@ var traffic = map[string]func(t *trial, rng *rand.Rand, requests int){
 				now += rng.ExpFloat64() * pause
 				for range 1 + int(rng.ExpFloat64()*things) {
 					now += rng.ExpFloat64() * gap
-					t.ask(c, int64(now))
+					t.request(c, int64(now))
 				}
 			}
 		}
 	},
-	// Of 100,000 clients some ask far more than others: the first makes every seventh request.
+	// Of 100,000 clients, some make far more requests than others: the first makes every seventh request.
 	"zipf": func(t *trial, rng *rand.Rand, requests int) {
 		const perSecond = 12.0
 		clients := make([]trialClient, 100_000)
 		who := rand.NewZipf(rng, 1.1, 1, uint64(len(clients)-1))
 		for now := float64(trialStart); t.requests < requests; {
 			now += rng.ExpFloat64() / perSecond * 1e6
-			t.ask(&clients[who.Uint64()], int64(now))
+			t.request(&clients[who.Uint64()], int64(now))
 		}
 	},
-	// Clients ask 25 times a minute on average, some of them several times as often, nine times as often by day as by night.
+	// Clients make 25 requests per minute on average, some of them several times as many, and nine times as many by day as by night.
 	"daily": func(t *trial, rng *rand.Rand, requests int) {
 		const day, minute, mean, spread, swing = 86_400e6, 60e6, 25, 0.5, 0.8
 		for t.requests < requests {
@@ -106,16 +106,16 @@ var traffic = map[string]func(t *trial, rng *rand.Rand, requests int){
 			for now := float64(trialStart); now < trialStart+day; {
 				now += rng.ExpFloat64() / peak
 				if rng.Float64()*(1+swing) < 1+swing*math.Sin(2*math.Pi*now/day) {
-					t.ask(c, int64(now))
+					t.request(c, int64(now))
 				}
 			}
 		}
 	},
 }
 
-// A sliding window decides nearly as an exact log does where limits are met as they usually are, by a few requests in a
-// hundred: at most 2 % of decisions differ, and as much is admitted. Under a limit half as high, with many denied, single
-// decisions differ more, and what is admitted in all stays within 5 %.
+// TestSlidingWindowAccuracy compares a sliding window with an exact log. If a few percent of the requests exceed the limit, as
+// usual, at most 2 % of the decisions differ, and the same number is allowed. Under half that limit, with many denials, more single
+// decisions differ, and the number of allowed requests differs by at most 5 %.
 func TestSlidingWindowAccuracy(t *testing.T) {
 	t.Parallel()
 	const seed = 1
@@ -131,7 +131,7 @@ func TestSlidingWindowAccuracy(t *testing.T) {
 			shape(&usual, rand.New(rand.NewPCG(seed, 0)), requests)
 			t.Logf("seed %d: %s", seed, &usual)
 			if usual.differently() > 2 || math.Abs(usual.excess()) > 2 {
-				t.Error("that is more than 2 %")
+				t.Error("must be at most 2 %")
 			}
 			if denied := percent(usual.requests-usual.exact, usual.requests); denied < 0.2 {
 				t.Errorf("only %.2f %% were denied: the test shows too little", denied)
@@ -141,7 +141,7 @@ func TestSlidingWindowAccuracy(t *testing.T) {
 			shape(&tight, rand.New(rand.NewPCG(seed, 1)), requests/10)
 			t.Logf("seed %d: %s", seed, &tight)
 			if math.Abs(tight.excess()) > 5 {
-				t.Error("that is more than 5 %")
+				t.Error("must be at most 5 %")
 			}
 		})
 	}

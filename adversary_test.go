@@ -8,17 +8,17 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// scenario is a limit and what somebody who tries hard may get out of it.
+// scenario is a limit and the bound on what an adversary can get out of it.
 type scenario struct {
 	name  string
 	limit headgate.Limit
-	delay time.Duration // that the client of a leaky bucket puts up with
-	span  time.Duration // in which it wants to be admitted as often as possible; its end is not in it
-	bound int64         // on the units admitted in the span
-	reach float64       // share of the bound that a search must find, or it has no teeth
+	delay time.Duration // that the client of a leaky bucket accepts
+	span  time.Duration // in which it maximizes the allowed units; the end is exclusive
+	bound int64         // on the units allowed in the span
+	reach float64       // share of the bound that the search must reach to be meaningful
 }
 
-// move is one step of a schedule; what its amount means depends on its kind.
+// move is one step of a schedule. The meaning of amount depends on kind.
 type move struct {
 	kind   int
 	amount int64
@@ -26,23 +26,23 @@ type move struct {
 
 const (
 	charge    = iota // amount units
-	chargeAll        // whatever fits
+	chargeAll        // everything that fits
 	wait             // amount microseconds
-	waitFit          // until a unit fits, less amount
-	waitReset        // until the counter is as new, less amount
+	waitFit          // until a unit fits, minus amount microseconds
+	waitReset        // until the counter is as if unused, minus amount microseconds
 	refund           // one of the charges, counted from the last
 	kinds
 )
 
-// admission is units that went on at a time, in microseconds.
+// admission is the units that were served at a time, in microseconds.
 type admission struct{ at, units int64 }
 
-// play makes the moves and returns what was admitted and not given back, in order.
+// play makes the moves and returns what was allowed and not refunded, in order.
 func (s *scenario) play(moves []move, start int64) []admission {
 	m := meter{limit: s.limit, now: start}
 	subject := headgate.Subject{8: 123, 45, 67, 89}
 	look := headgate.Charge{Subject: subject, MaxDelay: s.delay}
-	admitted := make([]admission, 0, len(moves))
+	allowed := make([]admission, 0, len(moves))
 	receipts := make([]headgate.Receipt, 0, len(moves))
 	for _, move := range moves {
 		c := look
@@ -51,10 +51,10 @@ func (s *scenario) play(moves []move, start int64) []admission {
 			m.now += move.amount
 			continue
 		case waitFit:
-			m.now += max(0, m.ask(look, 0).RetryAfter.Microseconds()-move.amount)
+			m.now += max(0, m.preview(look, 0).RetryAfter.Microseconds()-move.amount)
 			continue
 		case waitReset:
-			m.now += max(0, m.ask(look, 0).UnusedAfter.Microseconds()-move.amount)
+			m.now += max(0, m.preview(look, 0).UnusedAfter.Microseconds()-move.amount)
 			continue
 		case refund:
 			i := len(receipts) - 1 - int(move.amount)
@@ -62,8 +62,8 @@ func (s *scenario) play(moves []move, start int64) []admission {
 				continue
 			}
 			c.Refund, c.Cost = receipts[i], receipts[i].Units
-			if r := m.take(c); r.Granted > 0 || s.bucket() { // a bucket may give back less than a unit, or nothing any more
-				admitted[i].units = 0
+			if r := m.take(c); r.Granted > 0 || s.bucket() { // a bucket may give back less than a unit, or nothing
+				allowed[i].units = 0
 			}
 			receipts[i] = headgate.Receipt{}
 			continue
@@ -73,43 +73,42 @@ func (s *scenario) play(moves []move, start int64) []admission {
 			c.Cost, c.AtLeast = headgate.MaxCost, 1
 		}
 		if r := m.take(c); r.Granted > 0 {
-			admitted = append(admitted, admission{at: m.now + r.Delay.Microseconds(), units: r.Granted})
+			allowed = append(allowed, admission{at: m.now + r.Delay.Microseconds(), units: r.Granted})
 			receipts = append(receipts, r.Receipt)
 		}
 	}
-	return slices.DeleteFunc(admitted, func(a admission) bool { return a.units == 0 })
+	return slices.DeleteFunc(allowed, func(a admission) bool { return a.units == 0 })
 }
 
 func (s *scenario) bucket() bool {
 	return s.limit.Algorithm == headgate.TokenBucket || s.limit.Algorithm == headgate.LeakyBucket
 }
 
-// judge returns the most units admitted in a span, and what bound is broken, if one is.
-func (s *scenario) judge(admitted []admission) (most int64, broken error) {
-	for i, first := range admitted {
+// judge returns the largest number of units allowed in a span, and an error if a bound is broken.
+func (s *scenario) judge(allowed []admission) (largest int64, broken error) {
+	for i, first := range allowed {
 		var units int64
-		for _, last := range admitted[i:] {
+		for _, last := range allowed[i:] {
 			span := last.at - first.at
 			if s.limit.Algorithm == headgate.LeakyBucket && units*millionth > due(s.limit, span) {
-				return most, fmt.Errorf("%d units went on in %d µs before the next", units, span)
+				return largest, fmt.Errorf("%d units were served in %d µs before the next", units, span)
 			}
 			units += last.units
 			if s.limit.Algorithm == headgate.TokenBucket && (units-capacity(s.limit))*millionth > due(s.limit, span) {
-				return most, fmt.Errorf("%d units were admitted in %d µs", units, span)
+				return largest, fmt.Errorf("%d units were allowed in %d µs", units, span)
 			}
 			if span < s.span.Microseconds() {
-				most = max(most, units)
+				largest = max(largest, units)
 			}
 		}
 	}
-	if most > s.bound {
-		return most, fmt.Errorf("%d units were admitted in %v, the bound is %d", most, s.span, s.bound)
+	if largest > s.bound {
+		return largest, fmt.Errorf("%d units were allowed in %v, the bound is %d", largest, s.span, s.bound)
 	}
-	return most, nil
+	return largest, nil
 }
 
-// search climbs from random schedules to better ones, with the given kinds of moves, and stops at the first that breaks
-// a bound.
+// search improves random schedules with the given kinds of moves by hill climbing. It stops at the first schedule that breaks a bound.
 func (s *scenario) search(g generator, kinds, climbs, steps int) (best int64, schedule []move, broken error) {
 	for range climbs {
 		start := 1_700_000_000_000_000 + g.Int64N(40_000_000_000_000)
@@ -120,12 +119,12 @@ func (s *scenario) search(g generator, kinds, climbs, steps int) (best int64, sc
 		var reached int64
 		for range steps {
 			next := s.vary(g, moves, kinds)
-			most, err := s.judge(s.play(next, start))
+			largest, err := s.judge(s.play(next, start))
 			if err != nil {
-				return most, next, err
+				return largest, next, err
 			}
-			if most >= reached {
-				moves, reached = next, most
+			if largest >= reached {
+				moves, reached = next, largest
 			}
 		}
 		if reached > best {
@@ -160,10 +159,10 @@ func (s *scenario) vary(g generator, moves []move, kinds int) []move {
 
 func (s *scenario) randomMove(g generator, kinds int) move {
 	m := move{kind: g.IntN(kinds)}
-	span, most := s.span.Microseconds(), capacity(s.limit)
+	span, burst := s.span.Microseconds(), capacity(s.limit)
 	switch m.kind {
 	case charge:
-		m.amount = oneOf(g, 1, most/2, most-1, 1+g.Int64N(most))
+		m.amount = oneOf(g, 1, burst/2, burst-1, 1+g.Int64N(burst))
 	case wait:
 		m.amount = oneOf(g, 1, span/2, span-1, span-2, g.Int64N(span), g.Int64N(2*span))
 	case waitFit, waitReset:

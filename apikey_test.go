@@ -16,18 +16,19 @@ func TestKeyHash(t *testing.T) {
 			t.Errorf("%q becomes %q, not %q", given, got, want)
 		}
 	}
-	for _, odd := range []string{"sha256:", "sha256:short", hash + "x", strings.Replace(hash, "8", "!", 1), strings.ToUpper(hash)} {
-		if got := headgate.EnsureKeyHash(odd); got == odd || got != headgate.HashKey(odd) {
-			t.Errorf("%q becomes %q", odd, got)
+	for _, invalid := range []string{"sha256:", "sha256:short", hash + "x", strings.Replace(hash, "8", "!", 1), strings.ToUpper(hash)} {
+		if got := headgate.EnsureKeyHash(invalid); got == invalid || got != headgate.HashKey(invalid) {
+			t.Errorf("%q becomes %q", invalid, got)
 		}
-		if _, err := headgate.ParseKeyHash(odd); (err == nil) != strings.HasPrefix(odd, "SHA") {
-			t.Errorf("%q: %v", odd, err)
+		if _, err := headgate.ParseKeyHash(invalid); (err == nil) != strings.HasPrefix(invalid, "SHA") {
+			t.Errorf("%q: %v", invalid, err)
 		}
 	}
 }
 
-// TestKeysInTheClear shows that a key and its hash are one client to a limiter, in requests, overrides, exemptions and conditions.
-func TestKeysInTheClear(t *testing.T) {
+// TestKeyAndHashAreOneClient checks that a key and its hash identify the same client, in requests, overrides, exemptions and
+// conditions.
+func TestKeyAndHashAreOneClient(t *testing.T) {
 	t.Parallel()
 	hash := headgate.HashKey("k")
 	for _, written := range []string{"k", hash} {

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// No schedule gets more out of a limit than its algorithm promises, and a search for one comes close to that: the bounds
-// are the true ones.
+// TestBounds checks that no schedule gets more out of a limit than its algorithm promises, and that a search comes close to the
+// bound: the bounds are tight.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for i, s := range scenarios(t) {
@@ -57,7 +57,7 @@ func scenarios(t *testing.T) []scenario {
 		{"fixed window from the first charge", aligned(headgate.FromFirst), 0, time.Second, 40, 0.95},
 		{"fixed window on the clock", aligned(headgate.OnClock), 0, time.Second, 40, 0.95},
 		{"fixed window on the clock, spread", aligned(headgate.OnClockSpread), 0, time.Second, 40, 0.95},
-		// Calendar windows have no fixed length: their spans are the shortest of them.
+		// Calendar windows have no fixed length: the spans are the shortest ones.
 		{"calendar minute", headgate.Quota(20, headgate.Minute, berlin), 0, time.Minute, 40, 0.95},
 		{"calendar hour", headgate.Quota(20, headgate.Hour, berlin), 0, time.Hour, 40, 0.95},
 		{"calendar day", headgate.Quota(20, headgate.Day, berlin), 0, 23 * time.Hour, 40, 0.95},
@@ -67,7 +67,7 @@ func scenarios(t *testing.T) []scenario {
 	}
 }
 
-// Schedules in which a receipt is given back late, when its units have leaked although its own numbers hardly show it.
+// TestLateRefundsKeepTheBound refunds receipts late, when their units have leaked although the receipts hardly show it.
 func TestLateRefundsKeepTheBound(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000

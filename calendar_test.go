@@ -96,7 +96,7 @@ func instant(t testing.TB, s string) time.Time {
 	return at
 }
 
-// zones have changed their clocks in every way that there is.
+// zones cover every kind of clock change.
 var zones = []string{
 	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Moscow", "Europe/Istanbul", "Atlantic/Azores",
 	"Africa/Cairo", "Africa/Casablanca", "Africa/Monrovia", "Africa/Juba", "Asia/Amman", "Asia/Beirut", "Asia/Damascus",
@@ -108,8 +108,8 @@ var zones = []string{
 	"Pacific/Norfolk", "Antarctica/Casey", "America/Scoresbysund", "America/Anchorage",
 }
 
-// Every instant is in one window, and windows follow each other without gap or overlap, also where midnight or half an
-// hour is left out or struck twice, and whole days are.
+// TestCalendarWindowsMeet checks that every instant is in one window and that windows follow each other without gap or overlap, even
+// if midnight, half an hour or a whole day is skipped or repeated.
 func TestCalendarWindowsMeet(t *testing.T) {
 	t.Parallel()
 	const instants, seed = 150, 1
@@ -144,7 +144,7 @@ func what(l headgate.Limit) string {
 	return fmt.Sprintf("%s in %s with anchor %d", l.Calendar, l.TimeZone, l.AnchorDay)
 }
 
-// calendars is a limit of every unit, weeks and months with some anchor.
+// calendars returns a limit of every unit, weeks and months with a random anchor.
 func calendars(rng *rand.Rand, loc *time.Location) []headgate.Limit {
 	var limits []headgate.Limit
 	for unit := headgate.Minute; unit <= headgate.Month; unit++ {
@@ -160,7 +160,7 @@ func calendars(rng *rand.Rand, loc *time.Location) []headgate.Limit {
 	return limits
 }
 
-// randomInstant is any time from 1970 to 2090, or better one around a change of the zone's clocks.
+// randomInstant returns a time from 1970 to 2090, preferably around a change of the zone's clocks.
 func randomInstant(rng *rand.Rand, loc *time.Location) time.Time {
 	now := time.UnixMicro(rng.Int64N(lastTime)).In(loc)
 	if _, change := now.ZoneBounds(); !change.IsZero() && change.UnixMicro() < lastTime && rng.IntN(4) > 0 {
@@ -173,13 +173,13 @@ func randomInstant(rng *rand.Rand, loc *time.Location) time.Time {
 	return now
 }
 
-// change is an instant at which a zone's clock was set, or will be.
+// change is an instant at which a zone's clock changes.
 type change struct {
 	at            time.Time
 	before, after int // seconds east of UTC
 }
 
-// changes are those of a zone from 1970 to 2045.
+// changes returns the clock changes of a zone from 1970 to 2045.
 func changes(loc *time.Location) []change {
 	var all []change
 	for now := time.Unix(0, 0).In(loc); ; {
@@ -199,14 +199,14 @@ func changes(loc *time.Location) []change {
 	}
 }
 
-// spans are how long calendar windows usually last.
+// spans are the usual lengths of calendar windows.
 var spans = map[headgate.Calendar]time.Duration{
 	headgate.Minute: time.Minute, headgate.Hour: time.Hour, headgate.Day: 24 * time.Hour, headgate.Week: 7 * 24 * time.Hour,
 	headgate.Month: 31 * 24 * time.Hour,
 }
 
-// Around every change of every clock, windows of every unit are a partition of time, and RetryAfter is exact: a counter
-// used up in one window admits from the next one's first microsecond on, and not before.
+// TestCalendarAtEveryChange checks that windows of every unit partition time around every clock change, and that RetryAfter is
+// exact: a counter exhausted in one window allows from the first microsecond of the next one, and not before.
 func TestCalendarAtEveryChange(t *testing.T) {
 	t.Parallel()
 	const seed = 1
@@ -216,14 +216,14 @@ func TestCalendarAtEveryChange(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		for _, change := range changes(loc) {
 			if change.at.Unix() < 100*24*3600 {
-				continue // counters count from 1970 on
+				continue // counters begin in 1970
 			}
 			for _, limit := range calendars(rng, loc) {
 				span := spans[limit.Calendar]
 				start, end := headgate.CalendarBounds(limit, change.at.Add(-2*span))
 				for !start.After(change.at.Add(2 * span)) {
 					if err := checkWindow(limit, start, end, rng); err != nil {
-						t.Fatalf("seed %d, %s, clock set at %s: %v", seed, what(limit), change.at, err)
+						t.Fatalf("seed %d, %s, clock change at %s: %v", seed, what(limit), change.at, err)
 					}
 					met[limit.Calendar]++
 					start = end
@@ -239,7 +239,7 @@ func TestCalendarAtEveryChange(t *testing.T) {
 	}
 }
 
-// checkWindow uses a counter up at some time in a window and again at its end.
+// checkWindow exhausts a counter at a random time in a window and again at its end.
 func checkWindow(limit headgate.Limit, start, end time.Time, rng *rand.Rand) error {
 	if !end.After(start) {
 		return fmt.Errorf("a window from %s to %s", start, end)
@@ -255,20 +255,20 @@ func checkWindow(limit headgate.Limit, start, end time.Time, rng *rand.Rand) err
 		m.take(one)
 		denied := m.take(one)
 		if denied.Allowed || denied.RetryAfter != end.Sub(now) {
-			return fmt.Errorf("%s is between %s and %s, but a second charge is told %+v", now, start, end, denied)
+			return fmt.Errorf("%s is between %s and %s, but a second charge gets %+v", now, start, end, denied)
 		}
-		if early := m.ask(one, denied.RetryAfter-time.Microsecond); early.Allowed {
-			return fmt.Errorf("denied at %s for %s, but admitted a microsecond before", now, denied.RetryAfter)
+		if early := m.preview(one, denied.RetryAfter-time.Microsecond); early.Allowed {
+			return fmt.Errorf("denied at %s for %s, but allowed a microsecond before", now, denied.RetryAfter)
 		}
-		if then := m.ask(one, denied.RetryAfter); !then.Allowed {
+		if then := m.preview(one, denied.RetryAfter); !then.Allowed {
 			return fmt.Errorf("denied at %s for %s, and then again for %s", now, denied.RetryAfter, then.RetryAfter)
 		}
 	}
 	return nil
 }
 
-// A minute or hour begins whenever the clock shows a full one: what the bounds say is what looking at the clock every second
-// says, around every change that is not by whole hours.
+// TestClockWindowsBeginWithFullUnits checks that a minute or hour begins whenever the clock shows a full one, by reading the clock
+// every second around every change that is not by whole hours.
 func TestClockWindowsBeginWithFullUnits(t *testing.T) {
 	t.Parallel()
 	looked := 0

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Changing the numbers of a limit keeps what was used. Each case uses some units of a limit at noon, waits, changes the
-// limit and looks.
+// TestUsedUnitsSurviveAChange checks that changing the numbers of a limit keeps the used units. Each case uses some units at noon,
+// waits, changes the limit and peeks.
 func TestUsedUnitsSurviveAChange(t *testing.T) {
 	t.Parallel()
 	token := func(n int64, window time.Duration, burst int64) headgate.Limit {
@@ -36,7 +36,7 @@ func TestUsedUnitsSurviveAChange(t *testing.T) {
 		retryAfter time.Duration // of one unit
 		resetAfter time.Duration
 	}{
-		// A bucket keeps its level: what may be taken is the new capacity less what was taken and has not leaked yet.
+		// A bucket keeps its level: the new capacity minus what was taken and has not leaked yet is available.
 		{"token bucket doubled while empty", token(10, minute, 0), 10, 0, token(20, minute, 0), 10, 0, 30 * second},
 		{"token bucket doubled while half full", token(10, minute, 0), 5, 0, token(20, minute, 0), 15, 0, 15 * second},
 		{"token bucket halved while nearly full", token(10, minute, 0), 2, 0, token(5, minute, 0), 3, 0, 12 * second},
@@ -44,7 +44,7 @@ func TestUsedUnitsSurviveAChange(t *testing.T) {
 		{"burst lowered while empty", token(60, minute, 10), 10, 0, token(60, minute, 4), 0, 7 * second, 10 * second},
 		{"burst lowered below what is left", token(60, minute, 10), 3, 0, token(60, minute, 5), 2, 0, 3 * second},
 		{"window of a token bucket shortened", token(10, minute, 0), 10, 0, token(10, 10*second, 0), 0, second, 10 * second},
-		// The old bucket would have been full again after a minute: a change makes nobody wait for longer.
+		// The old bucket would have been full again after a minute: a change makes no client wait longer.
 		{"token bucket halved while empty", token(10, minute, 0), 10, 0, token(5, minute, 0), 0, minute, minute},
 		{"window of a token bucket lengthened", token(10, minute, 0), 10, 0, token(10, hour, 0), 0, minute, minute},
 		{"token bucket doubled after a while", token(10, minute, 0), 10, 30 * second, token(20, minute, 0), 20, 0, 0},
@@ -54,7 +54,7 @@ func TestUsedUnitsSurviveAChange(t *testing.T) {
 		{"leaky bucket halved", of(headgate.LeakyBucket, 10, minute), 5, 0, of(headgate.LeakyBucket, 5, minute), 0, 30 * second, 30 * second},
 		{"window of a leaky bucket shortened", of(headgate.LeakyBucket, 10, minute), 10, 0, of(headgate.LeakyBucket, 10, second), 0, second, second},
 
-		// A window keeps its count, and its beginning.
+		// A window keeps its count and its start.
 		{"fixed window doubled while used up", of(headgate.FixedWindow, 10, minute), 10, 0, of(headgate.FixedWindow, 20, minute), 10, 0, minute},
 		{"fixed window halved while used up", of(headgate.FixedWindow, 10, minute), 10, 0, of(headgate.FixedWindow, 5, minute), 0, minute, minute},
 		{"fixed window halved", of(headgate.FixedWindow, 10, minute), 2, 0, of(headgate.FixedWindow, 5, minute), 3, 0, minute},
@@ -90,7 +90,7 @@ func TestUsedUnitsSurviveAChange(t *testing.T) {
 			}
 			m.wait(test.wait)
 			m.limit = test.after
-			got := m.ask(headgate.Charge{}, 0)
+			got := m.preview(headgate.Charge{}, 0)
 			if got.Remaining != test.remaining || got.RetryAfter != test.retryAfter || got.ResetAfter != test.resetAfter {
 				t.Errorf("remaining %d, retry after %v, reset after %v; want %d, %v, %v",
 					got.Remaining, got.RetryAfter, got.ResetAfter, test.remaining, test.retryAfter, test.resetAfter)
@@ -102,12 +102,12 @@ func TestUsedUnitsSurviveAChange(t *testing.T) {
 	}
 }
 
-// A customer who is denied and buys twice as much goes on at once, with exactly what was added.
-func TestDoubledLimitGoesOnAtOnce(t *testing.T) {
+// TestDoubledLimitAppliesAtOnce checks that a denied client whose limit is doubled is allowed at once, for exactly what was added.
+func TestDoubledLimitAppliesAtOnce(t *testing.T) {
 	t.Parallel()
 	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
 		if a == headgate.LeakyBucket {
-			continue // makes wait rather than count; the wait is halved
+			continue // it delays instead of counting; the delay is halved
 		}
 		m := meter{limit: headgate.Limit{Algorithm: a, Count: 500, Window: time.Hour}, now: 1_700_000_000_000_000}
 		if got := m.takeAll().Granted; got != 500 {
@@ -118,17 +118,16 @@ func TestDoubledLimitGoesOnAtOnce(t *testing.T) {
 		}
 		m.limit.Count *= 2
 		if got := m.takeAll().Granted; got != 500 {
-			t.Errorf("%s: doubled, it goes on with %d, want 500", a, got)
+			t.Errorf("%s: doubled, it allows %d, want 500", a, got)
 		}
 		m.limit.Count /= 2
-		if got := m.ask(headgate.Charge{Cost: 1}, 0); got.Allowed || got.Remaining != 0 {
-			t.Errorf("%s: halved again, it goes on: %+v", a, got)
+		if got := m.preview(headgate.Charge{Cost: 1}, 0); got.Allowed || got.Remaining != 0 {
+			t.Errorf("%s: halved again, it allows: %+v", a, got)
 		}
 	}
 }
 
-// A window on the clock is as young as its last charge: if it is cut shorter, what was used counts on in the part in
-// which something was.
+// TestClockWindowCutShort shortens an aligned window: the used units count in the shorter window that contains the last charge.
 func TestClockWindowCutShort(t *testing.T) {
 	t.Parallel()
 	m := meter{
@@ -140,10 +139,10 @@ func TestClockWindowCutShort(t *testing.T) {
 	m.take(headgate.Charge{Cost: 1})
 	m.wait(5 * time.Minute)
 	m.limit.Window = 15 * time.Minute
-	if got := m.ask(headgate.Charge{}, 0).Remaining; got != 2 {
+	if got := m.preview(headgate.Charge{}, 0).Remaining; got != 2 {
 		t.Errorf("%d remain at 12:25, want 2", got)
 	}
-	if got := m.ask(headgate.Charge{}, 5*time.Minute).Remaining; got != 10 {
+	if got := m.preview(headgate.Charge{}, 5*time.Minute).Remaining; got != 10 {
 		t.Errorf("%d remain at 12:30, want 10", got)
 	}
 }

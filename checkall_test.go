@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Several requests are charged together or not at all, and each is told what it is about.
+// TestCheckAll checks that several requests are charged together or not at all, each with its own decision.
 func TestCheckAll(t *testing.T) {
 	t.Parallel()
 	hourly := func(n int64) headgate.Limit {
@@ -24,9 +24,9 @@ func TestCheckAll(t *testing.T) {
 	}
 	user := headgate.Request{Attributes: headgate.Attributes{"method": "USER", "user": "ann"}}
 	tenant := headgate.Request{Attributes: headgate.Attributes{"method": "TENANT", "tenant": "acme"}}
-	nobody := headgate.Request{Attributes: headgate.Attributes{"method": "NONE"}}
+	unlimited := headgate.Request{Attributes: headgate.Attributes{"method": "NONE"}}
 	lacking := headgate.Request{Attributes: headgate.Attributes{"method": "TENANT"}}
-	ask := func(requests ...headgate.BatchRequest) []headgate.Decision {
+	checkAll := func(requests ...headgate.BatchRequest) []headgate.Decision {
 		t.Helper()
 		decisions, err := limiter.CheckAll(t.Context(), requests)
 		if err != nil || len(decisions) != len(requests) {
@@ -45,36 +45,36 @@ func TestCheckAll(t *testing.T) {
 	expect := func(what string, ofUser, ofTenant int64) {
 		t.Helper()
 		if u, n := left(user), left(tenant); u != ofUser || n != ofTenant {
-			t.Errorf("%s: %d and %d are left, and not %d and %d", what, u, n, ofUser, ofTenant)
+			t.Errorf("%s: %d and %d are left, want %d and %d", what, u, n, ofUser, ofTenant)
 		}
 	}
 	for i := range int64(3) {
-		d := ask(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: nobody})
+		d := checkAll(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: unlimited})
 		if !d[0].Allowed || !d[1].Allowed || !d[2].Allowed || d[0].Limits[0].Rule != "user" || d[1].Limits[0].Rule != "tenant" ||
 			d[0].Limits[0].Remaining != 2-i || len(d[2].Limits) != 0 || d[2].Path != headgate.PathNone || d[0].Path != headgate.PathStore {
 			t.Fatalf("%+v", d)
 		}
 	}
 	expect("charged", 0, 7)
-	d := ask(headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: user})
+	d := checkAll(headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: user})
 	if !d[0].Allowed || d[1].Allowed || d[1].RetryAfter <= 59*time.Minute {
 		t.Errorf("%+v", d)
 	}
 	expect("one is denied", 0, 7)
-	if d := ask(headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: user, Peek: true}); d[1].Allowed {
+	if d := checkAll(headgate.BatchRequest{Request: tenant}, headgate.BatchRequest{Request: user, Peek: true}); d[1].Allowed {
 		t.Errorf("%+v", d)
 	}
 	expect("a look denies", 0, 7)
-	if d := ask(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant, Credit: true}); d[0].Allowed || !d[1].Allowed {
+	if d := checkAll(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant, Credit: true}); d[0].Allowed || !d[1].Allowed {
 		t.Errorf("%+v", d)
 	}
 	expect("a credit is given in any case", 0, 8)
 	user.Attributes["user"] = "bob"
-	if d := ask(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: lacking}, headgate.BatchRequest{Request: tenant}); !d[0].Allowed || d[1].Allowed || d[1].Limits[0].Missing != "tenant" {
+	if d := checkAll(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: lacking}, headgate.BatchRequest{Request: tenant}); !d[0].Allowed || d[1].Allowed || d[1].Limits[0].Missing != "tenant" {
 		t.Errorf("%+v", d)
 	}
 	expect("something is missing", 3, 8)
-	if d := ask(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant, Peek: true}); !d[0].Allowed || !d[1].Allowed {
+	if d := checkAll(headgate.BatchRequest{Request: user}, headgate.BatchRequest{Request: tenant, Peek: true}); !d[0].Allowed || !d[1].Allowed {
 		t.Errorf("%+v", d)
 	}
 	expect("a look charges nothing", 2, 8)
@@ -83,7 +83,7 @@ func TestCheckAll(t *testing.T) {
 	}
 }
 
-// A caller gets the limit that it requests for where the rule allows it, and never more in any span than the most of that rule.
+// TestCallerLimit checks that a caller gets the limit that it requests if the rule permits it, capped at the rule's MaxCallerLimit.
 func TestCallerLimit(t *testing.T) {
 	t.Parallel()
 	minutely := func(n int64) headgate.Limit {
@@ -105,35 +105,35 @@ func TestCallerLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := (*headgate.Limit)(nil)
-	asked := func(n int64, window time.Duration) *headgate.Limit {
-		return &headgate.Limit{Count: n, Window: window, Burst: 99} // of the burst nothing is read
+	requested := func(n int64, window time.Duration) *headgate.Limit {
+		return &headgate.Limit{Count: n, Window: window, Burst: 99} // the burst is ignored
 	}
 	for _, c := range []struct {
 		method, user, tier string
-		asked              *headgate.Limit
+		requested          *headgate.Limit
 		count              int64
 		window             time.Duration
 		origin             headgate.Origin
 	}{
 		{"GET", "ann", "", none, 10, time.Minute, headgate.FromRule},
 		{"GET", "ann", "gold", none, 20, time.Minute, headgate.FromTier},
-		{"GET", "ann", "gold", asked(50, time.Minute), 50, time.Minute, headgate.FromOverride},
-		{"GET", "ann", "", asked(5, time.Hour), 5, time.Hour, headgate.FromOverride},
-		{"GET", "ann", "", asked(10, time.Second), 10, time.Second, headgate.FromOverride},
-		{"GET", "ann", "", asked(11, time.Second), 600, time.Minute, headgate.FromOverride},   // too fast
-		{"GET", "ann", "", asked(601, 24*time.Hour), 600, time.Minute, headgate.FromOverride}, // too many at once
-		{"GET", "ann", "", asked(0, time.Hour), 0, time.Hour, headgate.FromOverride},
-		{"GET", "ann", "", asked(1, 0), 600, time.Minute, headgate.FromOverride},
-		{"GET", "ann", "", asked(1, time.Nanosecond+time.Hour), 10, time.Minute, headgate.FromOverride}, // cannot be counted
-		{"GET", "bob", "", asked(50, time.Minute), 7, time.Minute, headgate.FromOverride},
-		{"PUT", "ann", "", asked(50, time.Minute), 50, time.Minute, headgate.FromOverride},
-		{"POST", "ann", "", asked(50, time.Minute), 10, time.Minute, headgate.FromRule},
+		{"GET", "ann", "gold", requested(50, time.Minute), 50, time.Minute, headgate.FromOverride},
+		{"GET", "ann", "", requested(5, time.Hour), 5, time.Hour, headgate.FromOverride},
+		{"GET", "ann", "", requested(10, time.Second), 10, time.Second, headgate.FromOverride},
+		{"GET", "ann", "", requested(11, time.Second), 600, time.Minute, headgate.FromOverride},   // too fast
+		{"GET", "ann", "", requested(601, 24*time.Hour), 600, time.Minute, headgate.FromOverride}, // too many at once
+		{"GET", "ann", "", requested(0, time.Hour), 0, time.Hour, headgate.FromOverride},
+		{"GET", "ann", "", requested(1, 0), 600, time.Minute, headgate.FromOverride},
+		{"GET", "ann", "", requested(1, time.Nanosecond+time.Hour), 10, time.Minute, headgate.FromOverride}, // cannot be counted
+		{"GET", "bob", "", requested(50, time.Minute), 7, time.Minute, headgate.FromOverride},
+		{"PUT", "ann", "", requested(50, time.Minute), 50, time.Minute, headgate.FromOverride},
+		{"POST", "ann", "", requested(50, time.Minute), 10, time.Minute, headgate.FromRule},
 	} {
 		req := headgate.Request{Attributes: headgate.Attributes{"method": c.method, "user": c.user}}
 		if c.tier != "" {
 			req.Attributes["tier"] = c.tier
 		}
-		d, err := limiter.CheckAll(t.Context(), []headgate.BatchRequest{{Request: req, Limit: c.asked, Peek: true}})
+		d, err := limiter.CheckAll(t.Context(), []headgate.BatchRequest{{Request: req, Limit: c.requested, Peek: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,8 @@ func TestCallerLimit(t *testing.T) {
 	}
 }
 
-// With overdraw what is told afterwards is recorded in any case, and nothing is admitted until it is worked off.
+// TestOverdraw checks that costs reported after the request are always recorded, and that requests are denied until they have
+// refilled.
 func TestOverdraw(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000_000, 0)
@@ -193,7 +194,7 @@ func TestOverdraw(t *testing.T) {
 	look("with one left", true)
 	check("more than is left", req(21), true, 0)
 	look("overdrawn", false)
-	if d := check("once more", req(10), false, 0); d.RetryAfter != 3100*time.Millisecond { // to have 1 of 10 again, of -30
+	if d := check("once more", req(10), false, 0); d.RetryAfter != 3100*time.Millisecond { // from -30 to 1 at 10 per second
 		t.Errorf("retry after %v", d.RetryAfter)
 	}
 	now = now.Add(3 * time.Second)
@@ -201,7 +202,7 @@ func TestOverdraw(t *testing.T) {
 	now = now.Add(100 * time.Millisecond)
 	look("worked off", true)
 
-	// Several limits, one of which is ordinary, and several requests at once.
+	// Several limits, one without overdraw, and several requests together.
 	now = now.Add(time.Hour)
 	d, err := limiter.Check(t.Context(), req(4, "method", "POST"))
 	if err != nil || !d.Allowed || len(d.Limits) != 2 || d.Limits[0].Remaining != 6 || d.Limits[1].Remaining != 1 {
@@ -219,7 +220,7 @@ func TestOverdraw(t *testing.T) {
 	}
 }
 
-// A request knows nothing of those that are decided with it.
+// TestCheckAllKeepsRequestsApart checks that the attributes of one request do not affect the others.
 func TestCheckAllKeepsRequestsApart(t *testing.T) {
 	t.Parallel()
 	limiter, err := headgate.New(memstore.New(memstore.Options{}),

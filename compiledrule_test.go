@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestCompileDenies has a rule for every sentence that Compile knows.
-func TestCompileDenies(t *testing.T) {
+// TestCompileRejects has a rule for every error of Compile.
+func TestCompileRejects(t *testing.T) {
 	t.Parallel()
 	match := func(name string, p headgate.Pattern) func(*headgate.Rule) {
 		return func(r *headgate.Rule) { r.Match.Attributes = map[string]headgate.Pattern{name: p} }
@@ -22,7 +22,7 @@ func TestCompileDenies(t *testing.T) {
 	network := func(text string) headgate.Pattern { return headgate.InCIDR(netip.MustParsePrefix(text)) }
 	tests := []struct {
 		change func(*headgate.Rule)
-		want   string // where: what
+		want   string // path: problem
 	}{
 		{func(r *headgate.Rule) { r.ID = "" }, ": id: required"},
 		{func(r *headgate.Rule) { r.ID = "a b" }, `id: character ' ': must be a letter, a digit or one of -_.:/`},
@@ -148,7 +148,7 @@ func TestCompileDenies(t *testing.T) {
 	}
 }
 
-// many gives a rule so many limits more.
+// many adds n limits to a rule.
 func many(limit headgate.Limit, n int) func(*headgate.Rule) {
 	return func(r *headgate.Rule) {
 		r.Limits = map[string]headgate.Limit{}
@@ -210,7 +210,7 @@ func TestCompileRejectsCounterCollisions(t *testing.T) {
 	}
 }
 
-// Everything that a rule document can say at its bounds is accepted.
+// TestCompileAccepts compiles rules with values at their bounds.
 func TestCompileAccepts(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*headgate.Rule){
@@ -228,7 +228,7 @@ func TestCompileAccepts(t *testing.T) {
 		func(r *headgate.Rule) {
 			r.Cost = headgate.Cost{From: "descriptor.units", Min: 1, Max: headgate.MaxCost}
 		},
-		func(r *headgate.Rule) { r.Limits = map[string]headgate.Limit{"beside": headgate.PerDay(1)} },
+		func(r *headgate.Rule) { r.Limits = map[string]headgate.Limit{"extra": headgate.PerDay(1)} },
 	} {
 		if _, err := headgate.Compile(rule(change)); err != nil {
 			t.Error(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// A credit makes use sink by as many units as it says, never harms afterwards, and the largest one leaves a counter as if
-// unused: after any history of any limit.
+// TestCredit checks, after random histories of random limits, that a credit reduces usage by as many units as it returns, never
+// reduces what is available later, and that the largest credit leaves a counter as if unused.
 func TestCredit(t *testing.T) {
 	t.Parallel()
 	const histories, seed = 8_000, 1
@@ -42,7 +42,7 @@ func TestCredit(t *testing.T) {
 // checkCredit compares the counter with itself after a credit, and after a reset.
 func (h *history) checkCredit() (given int64, err error) {
 	look := headgate.Charge{Subject: headgate.Subject{8: 123, 45, 67, 89}, MaxDelay: 10_000 * time.Hour}
-	before := h.ask(look, 0)
+	before := h.preview(look, 0)
 	after := h.meter
 	credit := look
 	credit.Credit, credit.Cost = true, 1+h.choose.number(min(2*h.limit.Count, headgate.MaxCost-2))
@@ -52,16 +52,16 @@ func (h *history) checkCredit() (given int64, err error) {
 	used := max(0, capacity(h.limit)-before.Remaining)
 	switch {
 	case !r.Allowed || given < 0 || given > credit.Cost || r.Receipt != (headgate.Receipt{}):
-		return given, fmt.Errorf("a credit of %d is told %+v", credit.Cost, r)
+		return given, fmt.Errorf("a credit of %d returns %+v", credit.Cost, r)
 	case h.limit.Algorithm == headgate.LeakyBucket:
-		then := after.ask(look, 0)
+		then := after.preview(look, 0)
 		unit := float64(h.limit.Window) / float64(h.limit.Count)
-		fuzz := unit/millionth + 2_000 // a level is counted in millionths, and time in microseconds
+		fuzz := unit/millionth + 2_000 // levels are in millionths, times in microseconds
 		sooner, want := float64(before.Delay-then.Delay), unit*float64(given)
-		if before.Allowed && (sooner < want-fuzz || sooner > want+unit+fuzz) { // a fraction came back, too
+		if before.Allowed && (sooner < want-fuzz || sooner > want+unit+fuzz) { // a fraction was given back as well
 			return given, fmt.Errorf("%d came back, and the next waits %v instead of %v", given, then.Delay, before.Delay)
 		}
-	case before.Remaining == 0: // it may be beyond its limit
+	case before.Remaining == 0: // it may exceed its limit
 		if sunk < 0 || sunk > given+1 {
 			return given, fmt.Errorf("%d came back, and %d more remain", given, sunk)
 		}
@@ -72,14 +72,14 @@ func (h *history) checkCredit() (given int64, err error) {
 	}
 	for k := range 9 {
 		at := before.UnusedAfter / 8 * time.Duration(k)
-		if with, without := after.ask(look, at), h.ask(look, at); with.Remaining < without.Remaining || with.UnusedAfter > without.UnusedAfter {
+		if with, without := after.preview(look, at), h.preview(look, at); with.Remaining < without.Remaining || with.UnusedAfter > without.UnusedAfter {
 			return given, fmt.Errorf("%d came back, and %v later %+v is less than %+v", given, at, with, without)
 		}
 	}
 	credit.Cost = headgate.MaxCost
 	fresh := meter{limit: h.limit, now: h.now}
 	after.take(credit)
-	if got, want := after.ask(look, 0), fresh.ask(look, 0); got != want {
+	if got, want := after.preview(look, 0), fresh.preview(look, 0); got != want {
 		return given, fmt.Errorf("reset, but then %+v, a new counter: %+v", got, want)
 	}
 	return given, inBounds(after.state)

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The counters of these tests are windows of a minute, so that a state's Used is what was charged. A counter is named by
-// a letter; those of one request are on one subject.
+// The counters of these tests are windows of a minute, so that a state's Used is what was charged. Counters are named by letters;
+// the counters of one request are on one subject.
 const (
 	counterA headgate.Counter = 'a' + iota
 	counterB
@@ -20,7 +20,7 @@ const (
 
 func perMinute(counter headgate.Counter, count, cost int64) headgate.Charge {
 	return headgate.Charge{
-		Subject: headgate.SubjectOf("somebody"),
+		Subject: headgate.SubjectOf("alice"),
 		Counter: counter,
 		Limit:   headgate.Limit{Algorithm: headgate.FixedWindow, Count: count, Window: time.Minute},
 		Cost:    cost,
@@ -37,22 +37,22 @@ func partial(c headgate.Charge, atLeast int64) headgate.Charge {
 	return c
 }
 
-// giveBack refunds units of what is in the window already when a test begins.
-func giveBack(c headgate.Charge, units int64) headgate.Charge {
+// refunding returns a refund of units that are in the window when a test begins.
+func refunding(c headgate.Charge, units int64) headgate.Charge {
 	c.Refund = headgate.Receipt{Units: units, Mark: decideTime.UnixMicro(), Time: decideTime.UnixMicro()}
 	return c
 }
 
 var decideTime = time.Date(2025, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// used is the state of a window that was charged already.
+// used returns the state of a window with used units.
 func used(units int64) headgate.State {
 	c := perMinute(counterA, units, units)
 	s, _ := c.Limit.Take(headgate.State{}, c, decideTime)
 	return s
 }
 
-// verdicts writes results in short: yes or no, what was granted, what remains.
+// verdicts formats results: yes or no, granted, remaining.
 func verdicts(results []headgate.Result) string {
 	var words []string
 	for _, r := range results {
@@ -79,141 +79,141 @@ func TestDecide(t *testing.T) {
 		name     string
 		charges  []headgate.Charge
 		used     []int64 // before
-		admitted bool
+		allowed  bool
 		verdicts string
 		want     []int64 // used after
 	}{
 		{
 			name:    "all fit",
 			charges: []headgate.Charge{perMinute(counterA, 10, 2), perMinute(counterB, 5, 1)},
-			used:    []int64{0, 0}, admitted: true, verdicts: "yes 2/8, yes 1/4", want: []int64{2, 1},
+			used:    []int64{0, 0}, allowed: true, verdicts: "yes 2/8, yes 1/4", want: []int64{2, 1},
 		},
 		{
 			name:    "the last does not fit: none is charged, all are judged",
 			charges: []headgate.Charge{perMinute(counterA, 10, 2), perMinute(counterB, 5, 1), perMinute(counterC, 3, 1)},
-			used:    []int64{4, 0, 3}, admitted: false, verdicts: "yes 0/6, yes 0/5, no 0/0", want: []int64{4, 0, 3},
+			used:    []int64{4, 0, 3}, allowed: false, verdicts: "yes 0/6, yes 0/5, no 0/0", want: []int64{4, 0, 3},
 		},
 		{
 			name:    "the first does not fit: the others are judged all the same",
 			charges: []headgate.Charge{perMinute(counterA, 3, 1), perMinute(counterB, 5, 1), perMinute(counterC, 3, 9)},
-			used:    []int64{3, 1, 0}, admitted: false, verdicts: "no 0/0, yes 0/4, no 0/3", want: []int64{3, 1, 0},
+			used:    []int64{3, 1, 0}, allowed: false, verdicts: "no 0/0, yes 0/4, no 0/3", want: []int64{3, 1, 0},
 		},
 		{
 			name:    "a partial charge takes what there is",
 			charges: []headgate.Charge{partial(perMinute(counterA, 10, 8), 1), perMinute(counterB, 5, 1)},
-			used:    []int64{7, 0}, admitted: true, verdicts: "yes 3/0, yes 1/4", want: []int64{10, 1},
+			used:    []int64{7, 0}, allowed: true, verdicts: "yes 3/0, yes 1/4", want: []int64{10, 1},
 		},
 		{
 			name:    "a partial charge that was denied is undone",
 			charges: []headgate.Charge{partial(perMinute(counterA, 10, 8), 1), perMinute(counterB, 5, 1)},
-			used:    []int64{7, 5}, admitted: false, verdicts: "yes 0/3, no 0/0", want: []int64{7, 5},
+			used:    []int64{7, 5}, allowed: false, verdicts: "yes 0/3, no 0/0", want: []int64{7, 5},
 		},
 		{
 			name:    "two charges on one counter, in order",
 			charges: []headgate.Charge{perMinute(counterA, 10, 6), perMinute(counterA, 10, 4)},
-			used:    []int64{0, 0}, admitted: true, verdicts: "yes 6/4, yes 4/0", want: []int64{10, 0},
+			used:    []int64{0, 0}, allowed: true, verdicts: "yes 6/4, yes 4/0", want: []int64{10, 0},
 		},
 		{
 			name:    "two charges on one counter that fit one by one only",
 			charges: []headgate.Charge{perMinute(counterA, 10, 6), perMinute(counterA, 10, 5)},
-			used:    []int64{0, 0}, admitted: false, verdicts: "yes 0/10, no 0/10", want: []int64{0, 0},
+			used:    []int64{0, 0}, allowed: false, verdicts: "yes 0/10, no 0/10", want: []int64{0, 0},
 		},
 		{
 			name:    "a peek denies and writes nothing",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), perMinute(counterB, 5, 0)},
-			used:    []int64{0, 5}, admitted: false, verdicts: "yes 0/10, no 0/0", want: []int64{0, 5},
+			used:    []int64{0, 5}, allowed: false, verdicts: "yes 0/10, no 0/0", want: []int64{0, 5},
 		},
 		{
 			name:    "a peek that fits writes nothing",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), perMinute(counterB, 5, 0)},
-			used:    []int64{0, 4}, admitted: true, verdicts: "yes 1/9, yes 0/1", want: []int64{1, 4},
+			used:    []int64{0, 4}, allowed: true, verdicts: "yes 1/9, yes 0/1", want: []int64{1, 4},
 		},
 
 		{
 			name:    "an observer that fits counts",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 5, 1), 0)},
-			used:    []int64{0, 0}, admitted: true, verdicts: "yes 1/9, yes 1/4", want: []int64{1, 1},
+			used:    []int64{0, 0}, allowed: true, verdicts: "yes 1/9, yes 1/4", want: []int64{1, 1},
 		},
 		{
 			name:    "an observer that does not fit denies nothing",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 5, 1), 0)},
-			used:    []int64{0, 5}, admitted: true, verdicts: "yes 1/9, no 0/0", want: []int64{1, 5},
+			used:    []int64{0, 5}, allowed: true, verdicts: "yes 1/9, no 0/0", want: []int64{1, 5},
 		},
 		{
 			name:    "an observer alone that does not fit",
 			charges: []headgate.Charge{observing(perMinute(counterA, 5, 1), 0)},
-			used:    []int64{5}, admitted: true, verdicts: "no 0/0", want: []int64{5},
+			used:    []int64{5}, allowed: true, verdicts: "no 0/0", want: []int64{5},
 		},
 		{
 			name:    "an observer does not count what another denied",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 5, 1), 0)},
-			used:    []int64{10, 0}, admitted: false, verdicts: "no 0/0, yes 0/5", want: []int64{10, 0},
+			used:    []int64{10, 0}, allowed: false, verdicts: "no 0/0, yes 0/5", want: []int64{10, 0},
 		},
 		{
 			name:    "an observer that comes first does not either",
 			charges: []headgate.Charge{observing(perMinute(counterB, 5, 1), 0), perMinute(counterA, 10, 1)},
-			used:    []int64{0, 10}, admitted: false, verdicts: "yes 0/5, no 0/0", want: []int64{0, 10},
+			used:    []int64{0, 10}, allowed: false, verdicts: "yes 0/5, no 0/0", want: []int64{0, 10},
 		},
 		{
 			name:    "a candidate counts what its twin denied",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 20, 1), counterA)},
-			used:    []int64{10, 10}, admitted: false, verdicts: "no 0/0, yes 1/9", want: []int64{10, 11},
+			used:    []int64{10, 10}, allowed: false, verdicts: "no 0/0, yes 1/9", want: []int64{10, 11},
 		},
 		{
 			name:    "a candidate that comes first does so too",
 			charges: []headgate.Charge{observing(perMinute(counterB, 20, 1), counterA), perMinute(counterA, 10, 1)},
-			used:    []int64{10, 10}, admitted: false, verdicts: "yes 1/9, no 0/0", want: []int64{11, 10},
+			used:    []int64{10, 10}, allowed: false, verdicts: "yes 1/9, no 0/0", want: []int64{11, 10},
 		},
 		{
 			name:    "a candidate that does not fit either",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 5, 1), counterA)},
-			used:    []int64{10, 5}, admitted: false, verdicts: "no 0/0, no 0/0", want: []int64{10, 5},
+			used:    []int64{10, 5}, allowed: false, verdicts: "no 0/0, no 0/0", want: []int64{10, 5},
 		},
 		{
 			name:    "a candidate does not count what twin and another denied",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 20, 1), counterA), perMinute(counterC, 3, 1)},
-			used:    []int64{10, 10, 3}, admitted: false, verdicts: "no 0/0, yes 0/10, no 0/0", want: []int64{10, 10, 3},
+			used:    []int64{10, 10, 3}, allowed: false, verdicts: "no 0/0, yes 0/10, no 0/0", want: []int64{10, 10, 3},
 		},
 		{
 			name:    "a candidate does not count what another denied",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 20, 1), counterA), perMinute(counterC, 3, 1)},
-			used:    []int64{0, 0, 3}, admitted: false, verdicts: "yes 0/10, yes 0/20, no 0/0", want: []int64{0, 0, 3},
+			used:    []int64{0, 0, 3}, allowed: false, verdicts: "yes 0/10, yes 0/20, no 0/0", want: []int64{0, 0, 3},
 		},
 		{
 			name:    "what another observer denies does not count",
 			charges: []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 20, 1), 0), observing(perMinute(counterC, 3, 1), 0)},
-			used:    []int64{0, 0, 3}, admitted: true, verdicts: "yes 1/9, yes 1/19, no 0/0", want: []int64{1, 1, 3},
+			used:    []int64{0, 0, 3}, allowed: true, verdicts: "yes 1/9, yes 1/19, no 0/0", want: []int64{1, 1, 3},
 		},
 
 		{
-			name:    "a refund beside a charge",
-			charges: []headgate.Charge{giveBack(perMinute(counterA, 10, 4), 4), perMinute(counterB, 5, 1)},
-			used:    []int64{6, 0}, admitted: true, verdicts: "yes 4/8, yes 1/4", want: []int64{2, 1},
+			name:    "a refund and a charge",
+			charges: []headgate.Charge{refunding(perMinute(counterA, 10, 4), 4), perMinute(counterB, 5, 1)},
+			used:    []int64{6, 0}, allowed: true, verdicts: "yes 4/8, yes 1/4", want: []int64{2, 1},
 		},
 		{
 			name:    "a refund is given in a denied call too",
-			charges: []headgate.Charge{giveBack(perMinute(counterA, 10, 4), 4), perMinute(counterB, 5, 1)},
-			used:    []int64{6, 5}, admitted: false, verdicts: "yes 4/8, no 0/0", want: []int64{2, 5},
+			charges: []headgate.Charge{refunding(perMinute(counterA, 10, 4), 4), perMinute(counterB, 5, 1)},
+			used:    []int64{6, 5}, allowed: false, verdicts: "yes 4/8, no 0/0", want: []int64{2, 5},
 		},
 		{
 			name:    "once, though others are undone",
-			charges: []headgate.Charge{perMinute(counterC, 3, 1), giveBack(perMinute(counterA, 10, 4), 4), perMinute(counterB, 5, 1)},
-			used:    []int64{0, 6, 5}, admitted: false, verdicts: "yes 0/3, yes 4/8, no 0/0", want: []int64{0, 2, 5},
+			charges: []headgate.Charge{perMinute(counterC, 3, 1), refunding(perMinute(counterA, 10, 4), 4), perMinute(counterB, 5, 1)},
+			used:    []int64{0, 6, 5}, allowed: false, verdicts: "yes 0/3, yes 4/8, no 0/0", want: []int64{0, 2, 5},
 		},
 		{
-			name:    "a refund makes room for the next charge on its counter",
-			charges: []headgate.Charge{giveBack(perMinute(counterA, 10, 4), 4), perMinute(counterA, 10, 3)},
-			used:    []int64{10, 0}, admitted: true, verdicts: "yes 4/4, yes 3/1", want: []int64{9, 0},
+			name:    "refunded units are available to the next charge on the counter",
+			charges: []headgate.Charge{refunding(perMinute(counterA, 10, 4), 4), perMinute(counterA, 10, 3)},
+			used:    []int64{10, 0}, allowed: true, verdicts: "yes 4/4, yes 3/1", want: []int64{9, 0},
 		},
 		{
 			name:    "and stays given if that one is denied elsewhere",
-			charges: []headgate.Charge{giveBack(perMinute(counterA, 10, 4), 4), perMinute(counterA, 10, 3), perMinute(counterB, 5, 1)},
-			used:    []int64{10, 0, 5}, admitted: false, verdicts: "yes 4/4, yes 0/4, no 0/0", want: []int64{6, 0, 5},
+			charges: []headgate.Charge{refunding(perMinute(counterA, 10, 4), 4), perMinute(counterA, 10, 3), perMinute(counterB, 5, 1)},
+			used:    []int64{10, 0, 5}, allowed: false, verdicts: "yes 4/4, yes 0/4, no 0/0", want: []int64{6, 0, 5},
 		},
 		{
 			name:    "a refund gives back no more than its receipt",
-			charges: []headgate.Charge{giveBack(perMinute(counterA, 10, 9), 4)},
-			used:    []int64{10}, admitted: true, verdicts: "yes 4/4", want: []int64{6},
+			charges: []headgate.Charge{refunding(perMinute(counterA, 10, 9), 4)},
+			used:    []int64{10}, allowed: true, verdicts: "yes 4/4", want: []int64{6},
 		},
 	}
 	for _, test := range tests {
@@ -221,12 +221,12 @@ func TestDecide(t *testing.T) {
 			t.Parallel()
 			states := statesOf(test.used)
 			results := make([]headgate.Result, len(test.charges))
-			admitted := headgate.Decide(test.charges, states, results, decideTime)
-			if admitted != test.admitted || verdicts(results) != test.verdicts || !slices.Equal(usedUnits(states), test.want) {
-				t.Errorf("admitted %v: %s, used %v\nwant     %v: %s, used %v",
-					admitted, verdicts(results), usedUnits(states), test.admitted, test.verdicts, test.want)
+			allowed := headgate.Decide(test.charges, states, results, decideTime)
+			if allowed != test.allowed || verdicts(results) != test.verdicts || !slices.Equal(usedUnits(states), test.want) {
+				t.Errorf("allowed %v: %s, used %v\nwant     %v: %s, used %v",
+					allowed, verdicts(results), usedUnits(states), test.allowed, test.verdicts, test.want)
 			}
-			checkWords(t, results)
+			checkInvariants(t, results)
 		})
 	}
 }
@@ -241,8 +241,8 @@ func statesOf(units []int64) []headgate.State {
 	return states
 }
 
-// checkWords holds every result to what its fields promise, whatever was decided.
-func checkWords(t *testing.T, results []headgate.Result) {
+// checkInvariants checks that the fields of every result are consistent.
+func checkInvariants(t *testing.T, results []headgate.Result) {
 	t.Helper()
 	for i, r := range results {
 		if r.Allowed != (r.RetryAfter == 0) {
@@ -257,11 +257,11 @@ func checkWords(t *testing.T, results []headgate.Result) {
 	}
 }
 
-// Two counters of one name are two if their subjects are.
-func TestDecideTellsSubjectsApart(t *testing.T) {
+// TestDecideSeparatesSubjects checks that equal counters of different subjects are different counters.
+func TestDecideSeparatesSubjects(t *testing.T) {
 	t.Parallel()
 	charges := []headgate.Charge{perMinute(counterA, 10, 6), perMinute(counterA, 10, 6)}
-	charges[1].Subject = headgate.SubjectOf("somebody else")
+	charges[1].Subject = headgate.SubjectOf("bob")
 	states, results := make([]headgate.State, 2), make([]headgate.Result, 2)
 	if !headgate.Decide(charges, states, results, decideTime) || states[0].Used != 6 || states[1].Used != 6 {
 		t.Errorf("%s, used %v", verdicts(results), usedUnits(states))
@@ -269,14 +269,14 @@ func TestDecideTellsSubjectsApart(t *testing.T) {
 
 	// A twin is on the same subject.
 	charges = []headgate.Charge{perMinute(counterA, 10, 1), observing(perMinute(counterB, 20, 1), counterA)}
-	charges[0].Subject = headgate.SubjectOf("somebody else")
+	charges[0].Subject = headgate.SubjectOf("bob")
 	states = statesOf([]int64{10, 10})
 	if headgate.Decide(charges, states, results, decideTime) || states[1].Used != 10 {
 		t.Errorf("denied by a twin of another subject: %s, used %v", verdicts(results), usedUnits(states))
 	}
 }
 
-// More charges than fit into Decide's room for states.
+// TestDecideManyCharges has more charges than Decide's buffers on the stack.
 func TestDecideManyCharges(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{7, 8, 9, 40} {
@@ -289,8 +289,8 @@ func TestDecideManyCharges(t *testing.T) {
 				}
 			}
 			before := usedUnits(states)
-			if admitted := headgate.Decide(charges, states, results, decideTime); admitted != (full < 0) {
-				t.Errorf("%d charges, number %d does not fit: admitted %v", n, full, admitted)
+			if allowed := headgate.Decide(charges, states, results, decideTime); allowed != (full < 0) {
+				t.Errorf("%d charges, number %d does not fit: allowed %v", n, full, allowed)
 			}
 			for i, s := range states {
 				if full >= 0 && s.Used != before[i] || full < 0 && s.Used != 5 {
@@ -304,7 +304,7 @@ func TestDecideManyCharges(t *testing.T) {
 	}
 }
 
-// A denied call leaves logs as they were, though its first pass wrote into them.
+// TestDecideUndoesALog checks that a denied call does not change logs, although its first pass wrote into them.
 func TestDecideUndoesALog(t *testing.T) {
 	t.Parallel()
 	c := headgate.Charge{Counter: counterA, Limit: headgate.Limit{Algorithm: headgate.SlidingLog, Count: 10, Window: time.Minute}, Cost: 2}
@@ -313,7 +313,7 @@ func TestDecideUndoesALog(t *testing.T) {
 	states, results := []headgate.State{s, used(1)}, make([]headgate.Result, 2)
 	entries := slices.Clone(s.Log)
 	if headgate.Decide(charges, states, results, decideTime.Add(time.Second)) {
-		t.Fatal("admitted")
+		t.Fatal("allowed")
 	}
 	if !slices.Equal(states[0].Log, entries) || !slices.Equal(s.Log, entries) || states[0].Used != 2 {
 		t.Errorf("log %v, want %v", states[0].Log, entries)
@@ -326,7 +326,7 @@ func TestDecideDenied(t *testing.T) {
 		perMinute(counterA, 10, 2),
 		perMinute(counterB, 5, 1),
 		observing(perMinute(counterC, 5, 1), 0),
-		giveBack(perMinute('d', 10, 4), 4),
+		refunding(perMinute('d', 10, 4), 4),
 		observing(perMinute('e', 20, 1), counterB),
 		perMinute('f', 5, 0),
 	}
@@ -336,12 +336,12 @@ func TestDecideDenied(t *testing.T) {
 	if want := []int64{4, 5, 0, 2, 0, 1}; verdicts(results) != words || !slices.Equal(usedUnits(states), want) {
 		t.Errorf("%s, used %v\nwant %s, used %v", verdicts(results), usedUnits(states), words, want)
 	}
-	checkWords(t, results)
+	checkInvariants(t, results)
 }
 
-// Of a denied request the charges on a leaky bucket are told their delays, one behind the other, and take no place in the
-// queue.
-func TestDecideKeepsDelaysOfTheDenied(t *testing.T) {
+// TestDecideReturnsDelaysOfDeniedRequest checks that the charges of a denied request on a leaky bucket return their delays, one after
+// the other, and are not queued.
+func TestDecideReturnsDelaysOfDeniedRequest(t *testing.T) {
 	t.Parallel()
 	leaky := headgate.Charge{
 		Counter: counterA, Cost: 1, MaxDelay: time.Minute,
@@ -350,7 +350,7 @@ func TestDecideKeepsDelaysOfTheDenied(t *testing.T) {
 	queued, _ := leaky.Limit.Take(headgate.State{}, leaky, decideTime)
 	states, results := []headgate.State{queued, {}, used(1)}, make([]headgate.Result, 3)
 	if headgate.Decide([]headgate.Charge{leaky, leaky, perMinute(counterB, 1, 1)}, states, results, decideTime) {
-		t.Fatal("admitted")
+		t.Fatal("allowed")
 	}
 	if results[0].Delay != 10*time.Second || results[1].Delay != 20*time.Second {
 		t.Errorf("delays of %v and %v, want 10s and 20s", results[0].Delay, results[1].Delay)

@@ -7,10 +7,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// A bucket of three units that gets a new one every 20 seconds.
+// A bucket of three units that refills by one unit every 20 seconds.
 func ExampleLimit_Take() {
 	limit := headgate.PerMinute(3)
-	var state headgate.State // a counter never used
+	var state headgate.State // an unused counter
 	now := time.Date(2025, 8, 1, 12, 0, 0, 0, time.UTC)
 
 	for range 4 {
@@ -37,13 +37,13 @@ func ExampleDecide() {
 	results := make([]headgate.Result, 2)
 
 	for range 3 {
-		admitted := headgate.Decide(charges, states, results, now)
-		fmt.Println(admitted, "peak:", results[0].Remaining, "month:", results[1].Remaining)
+		allowed := headgate.Decide(charges, states, results, now)
+		fmt.Println(allowed, "peak:", results[0].Remaining, "month:", results[1].Remaining)
 	}
-	fmt.Println("again in", results[0].RetryAfter)
+	fmt.Println("retry after", results[0].RetryAfter)
 	// Output:
 	// true peak: 1 month: 99
 	// true peak: 0 month: 98
 	// false peak: 0 month: 98
-	// again in 500ms
+	// retry after 500ms
 }

@@ -19,16 +19,16 @@ func TestOverrideOfClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.wantAdmitted(4, 9, "api_key=k ip=1")
-	w.wantAdmitted(1, 9, "user=k")
+	w.wantAllowed(4, 9, "api_key=k ip=1")
+	w.wantAllowed(1, 9, "user=k")
 
 	w = newWorld(t, headgate.Rule{ID: "r", By: []string{"tenant", "client"}, Limit: headgate.PerMinute(1)})
 	err = w.Exceptions().Set(headgate.Override{Rule: "r", Subject: headgate.Attributes{"user": "u", "tenant": "t"}, Limit: headgate.PerMinute(4)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.wantAdmitted(4, 9, "user=u tenant=t")
-	w.wantAdmitted(1, 9, "api_key=u tenant=t")
+	w.wantAllowed(4, 9, "user=u tenant=t")
+	w.wantAllowed(1, 9, "api_key=u tenant=t")
 }
 
 func TestExemptions(t *testing.T) {
@@ -45,20 +45,20 @@ func TestExemptions(t *testing.T) {
 	exempt(headgate.Exemption{Attribute: "ip", Value: "10.0.0.0/8"})
 	exempt(headgate.Exemption{Rule: "other", Attribute: "ip", Value: "2001:db8::/32"})
 	exempt(headgate.Exemption{Attribute: "ip", Value: "192.0.2.7", Expires: w.now.Add(time.Minute)})
-	w.wantAdmitted(9, 9, "user=gus ip=192.0.2.7")
-	w.wantAdmitted(3, 9, "user=ann")
-	w.wantAdmitted(1, 9, "user=bob")
-	w.wantAdmitted(9, 9, "user=cid api_key=root")
-	w.wantAdmitted(9, 9, "user=dan ip=10.2.3.4")
-	w.wantAdmitted(3, 9, "user=eve ip=2001:db8:1:2::/64")
+	w.wantAllowed(9, 9, "user=gus ip=192.0.2.7")
+	w.wantAllowed(3, 9, "user=ann")
+	w.wantAllowed(1, 9, "user=bob")
+	w.wantAllowed(9, 9, "user=cid api_key=root")
+	w.wantAllowed(9, 9, "user=dan ip=10.2.3.4")
+	w.wantAllowed(3, 9, "user=eve ip=2001:db8:1:2::/64")
 	w.now = w.now.Add(time.Minute)
-	w.wantAdmitted(1, 9, "user=cid api_key=root")
-	w.wantAdmitted(1, 9, "user=gus ip=192.0.2.7")
+	w.wantAllowed(1, 9, "user=cid api_key=root")
+	w.wantAllowed(1, 9, "user=gus ip=192.0.2.7")
 	w.Exceptions().Unexempt(headgate.Exemption{Attribute: "ip", Value: "10.0.0.0/8"})
 	w.Exceptions().Unexempt(headgate.Exemption{Rule: "other", Attribute: "user", Value: "ann"})
-	w.wantAdmitted(1, 9, "user=flo ip=10.2.3.4")
+	w.wantAllowed(1, 9, "user=flo ip=10.2.3.4")
 	w.now = w.now.Add(time.Hour)
-	w.wantAdmitted(1, 9, "user=ann")
+	w.wantAllowed(1, 9, "user=ann")
 	if err := w.Exceptions().Replace(nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -108,11 +108,11 @@ func TestExpiredExceptionsAreSwept(t *testing.T) {
 		set(100_000+i, time.Time{})
 	}
 	if n, _ := w.Exceptions().Len(); n > 12_000 {
-		t.Errorf("%d overrides are kept, of which 10,000 have not expired", n)
+		t.Errorf("%d overrides are kept, and 10,000 have not expired", n)
 	}
 }
 
-// TestExceptionsChangeUnderLoad changes everything at once, and loses nothing that was set after the last replacement.
+// TestExceptionsChangeUnderLoad makes all kinds of changes concurrently. What was set after the last Replace must not be lost.
 func TestExceptionsChangeUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, rule(nil))
@@ -140,7 +140,7 @@ func TestExceptionsChangeUnderLoad(t *testing.T) {
 		})
 	}
 	group.Wait()
-	d := w.ask("user=499") // set by the one that replaced, after it last did
+	d := w.check("user=499") // set by the goroutine that replaced, after its last Replace
 	if d.Limits[0].Limit.Count != 50 {
 		t.Errorf("%+v", d)
 	}
@@ -156,8 +156,8 @@ func each[T any](all []T) iter.Seq2[T, error] {
 	}
 }
 
-// An error in the middle leaves everything as it was.
-func TestReplaceBreaksOff(t *testing.T) {
+// TestFailedReplaceChangesNothing yields an error in the middle of a Replace.
+func TestFailedReplaceChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, headgate.Rule{ID: "r", By: []string{"user"}, Limit: headgate.PerMinute(1)})
 	e, broken := w.Exceptions(), errors.New("the line is dead")
@@ -171,6 +171,6 @@ func TestReplaceBreaksOff(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if _, n := e.Len(); n != 1 {
-		t.Errorf("%d exemptions, want the one that was there", n)
+		t.Errorf("%d exemptions, want 1 as before", n)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestExplainConsumesNothing compares explanations with the decisions that follow them.
-func TestExplainConsumesNothing(t *testing.T) {
+// TestExplainChargesNothing compares explanations with the decisions that follow them.
+func TestExplainChargesNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		g := newGenerator(seed, 2)

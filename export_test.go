@@ -2,16 +2,16 @@ package headgate
 
 import "time"
 
-// CalendarBounds lets the tests of calendars look further back than counters do.
+// CalendarBounds exposes calendarBounds, also for times before those that counters support.
 func CalendarBounds(l Limit, now time.Time) (start, end time.Time) { return l.calendarBounds(now) }
 
-// Matcher finds rules again and again in the same memory, as a Limiter does.
+// Matcher matches rules repeatedly in the same memory, as a Limiter does.
 type Matcher struct {
 	view  view
 	found []int32
 }
 
-// Match says how many rules apply to a request.
+// Match returns how many rules apply to a request.
 func (m *Matcher) Match(s *RuleSet, a Attributes) int {
 	m.view.load(s, a)
 	m.found = s.match(&m.view, m.found[:0])
@@ -19,7 +19,7 @@ func (m *Matcher) Match(s *RuleSet, a Attributes) int {
 	return len(m.found)
 }
 
-// MatchIDs are the rules that apply to a request.
+// MatchIDs returns the IDs of the rules that apply to a request.
 func (s *RuleSet) MatchIDs(a Attributes) []string {
 	var m Matcher
 	m.Match(s, a)

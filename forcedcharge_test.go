@@ -8,7 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// What was counted apart and then recorded is as if it had been recorded at once: of a window to the unit, of a bucket to one.
+// TestSince counts charges separately and records them later. The result equals recording them at once, exactly for a window and up to
+// one unit for a bucket.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(2_000_000_000, 0)
@@ -58,7 +59,7 @@ func since(t *testing.T, c headgate.Charge, start time.Time, random *rand.Rand) 
 		_, want := c.Limit.Take(all, peek, now)
 		_, is := c.Limit.Take(got, peek, now)
 		if off := is.Remaining - want.Remaining; off < -1 || off > 1 {
-			t.Fatalf("%v: %d left, and not %d\n%+v\n%+v", c.Limit, is.Remaining, want.Remaining, got, all)
+			t.Fatalf("%v: %d left, want %d\n%+v\n%+v", c.Limit, is.Remaining, want.Remaining, got, all)
 		}
 		now = now.Add(7 * time.Second)
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// generator makes random limits, rules, requests and charges: of a seed in a test, of the fuzzer's bytes in a fuzz target.
+// generator makes random limits, rules, requests and charges, from a seed in a test or from the fuzzer's bytes in a fuzz target.
 type generator struct{ *rand.Rand }
 
 func newGenerator(seed, stream uint64) generator {
 	return generator{rand.New(rand.NewPCG(seed, stream))}
 }
 
-// fuzzed makes the choices that the fuzzer's bytes say, and when they are used up those of a seed.
+// fuzzed returns a generator that uses the fuzzer's bytes, and then a fixed seed.
 func fuzzed(choices []byte) generator { return generator{rand.New(&tape{choices, rand.NewPCG(0, 0)})} }
 
 type tape struct {
@@ -37,7 +37,7 @@ func (t *tape) Uint64() uint64 {
 	return n
 }
 
-// addChoices gives the fuzzer something to begin with.
+// addChoices adds seed inputs for the fuzzer.
 func addChoices(f *testing.F) {
 	g := newGenerator(2, 0)
 	for range 20 {
@@ -49,22 +49,22 @@ func addChoices(f *testing.F) {
 	}
 }
 
-// oneOf is one of the values.
+// oneOf returns one of the values.
 func oneOf[T any](g generator, values ...T) T { return values[g.IntN(len(values))] }
 
-// some are one or two of the values.
+// some returns one or two of the values.
 func some(g generator, values []string) []string {
 	picked := []string{oneOf(g, values...), oneOf(g, values...)}
 	return picked[:1+g.IntN(2)]
 }
 
-// chance holds once in so many times.
+// chance returns true once in so many calls.
 func (g generator) chance(in int) bool { return g.IntN(in) == 0 }
 
-// number has any size up to a limit, small ones as often as large ones.
+// number returns a number up to a limit, small ones as often as large ones.
 func (g generator) number(limit int64) int64 { return (g.Int64() >> (8 * g.IntN(8))) % (limit + 1) }
 
-// limit is any valid one.
+// limit returns a valid limit.
 func (g generator) limit() headgate.Limit {
 	l := headgate.Limit{Algorithm: headgate.Algorithm(g.IntN(5))}
 	g.renumber(&l)
@@ -75,21 +75,21 @@ func (g generator) limit() headgate.Limit {
 		default:
 			l.Window = 0
 			l.Calendar = headgate.Calendar(kind - 2)
-			l.TimeZone = oneOf(g, oddZones()...)
+			l.TimeZone = oneOf(g, unusualZones()...)
 			g.renumber(&l)
 		}
 	}
 	return l
 }
 
-// renumber changes a limit's numbers and leaves alone what would start another counter.
+// renumber changes a limit's numbers, but not its algorithm, which would start another counter.
 func (g generator) renumber(l *headgate.Limit) {
 	was := *l
-	most := int64(headgate.MaxCost)
+	maxCount := int64(headgate.MaxCost)
 	if l.Algorithm == headgate.SlidingLog {
-		most = headgate.MaxLogCount
+		maxCount = headgate.MaxLogCount
 	}
-	l.Count = 1 + oneOf(g, 0, 1, 2, 6, 9, 99, 999, 1_000_000, 999_999_936, most-1, g.number(most-1), l.Count, 2*l.Count)%most
+	l.Count = 1 + oneOf(g, 0, 1, 2, 6, 9, 99, 999, 1_000_000, 999_999_936, maxCount-1, g.number(maxCount-1), l.Count, 2*l.Count)%maxCount
 	switch l.Calendar {
 	case headgate.NoCalendar:
 		l.Window = oneOf(g, time.Second, time.Minute, time.Hour, 24*time.Hour, 30*24*time.Hour, 366*24*time.Hour, time.Millisecond,
@@ -101,7 +101,7 @@ func (g generator) renumber(l *headgate.Limit) {
 		l.AnchorDay = g.IntN(32)
 	}
 	if l.Algorithm == headgate.TokenBucket {
-		l.Burst = oneOf(g, 0, 1, l.Count, min(2*l.Count, most), g.number(most))
+		l.Burst = oneOf(g, 0, 1, l.Count, min(2*l.Count, maxCount), g.number(maxCount))
 	}
 	if l.Validate() == nil {
 		return
@@ -112,7 +112,7 @@ func (g generator) renumber(l *headgate.Limit) {
 	}
 }
 
-// wild is any number, most often one at which something overflows.
+// wild returns any number, preferably one at which something overflows.
 func (g generator) wild() int64 {
 	n := oneOf(g, 0, 1, -1, 7, 1_000, 1_000_000, headgate.MaxCost, headgate.MaxCost+1, 1<<52, 1<<53, 1_700_000_000, 1_700_000_000_000_000,
 		4_000_000_000_000_000, math.MaxInt64/1_000_000, math.MaxInt64, math.MinInt64, g.number(math.MaxInt64-1), -g.number(math.MaxInt64-1))

@@ -9,32 +9,32 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// history is a counter with a past, and the last answer.
+// history is a counter with random charges, and the last result.
 type history struct {
 	meter
 	choose   generator
 	receipts []headgate.Receipt
 	last     headgate.Result
-	log      func(format string, args ...any) // nil, or told every step
+	log      func(format string, args ...any) // called for every step; may be nil
 
-	steps, denied int // what was tried
+	steps, denied int // numbers of charges
 }
 
-// newHistory begins at some time before 2040, rather shortly before something odd happens to a clock.
+// newHistory begins at a time before 2040, preferably shortly before an unusual clock change.
 func newHistory(choose generator) *history {
 	h := &history{choose: choose}
 	h.limit = h.choose.limit()
-	h.now = oneOf(h.choose, oddTimes...)
+	h.now = oneOf(h.choose, unusualTimes...)
 	if h.choose.chance(2) {
 		h.now = 1_000_000_000_000_000 + h.choose.number(1_200_000_000_000_000)
 	}
 	return h
 }
 
-// historySteps is how many steps a history has, if time allows.
+// historySteps is the number of steps of a history, if time allows.
 const historySteps = 14
 
-// run takes so many steps, and says which promise was broken.
+// run makes the given number of steps and returns an error if a promise was broken.
 func (h *history) run(steps int) error {
 	if h.log != nil {
 		h.log("%d: %+v", h.now, h.limit)
@@ -56,7 +56,7 @@ func (h *history) step() error {
 		}
 	}
 	c := h.charge()
-	free := h.ask(headgate.Charge{Subject: c.Subject, MaxDelay: c.MaxDelay}, 0)
+	free := h.preview(headgate.Charge{Subject: c.Subject, MaxDelay: c.MaxDelay}, 0)
 	before, logged := h.state, slices.Clone(h.state.Log)
 	h.last = h.take(c)
 	if h.log != nil {
@@ -77,7 +77,7 @@ func (h *history) step() error {
 	)
 }
 
-// span is how long to wait before the next charge: mostly until about something happens.
+// span returns how long to wait before the next charge: mostly until about a change of the counter.
 func (h *history) span() int64 {
 	c := h.choose
 	window := h.limit.Window
@@ -104,14 +104,14 @@ func (h *history) charge() headgate.Charge {
 		h.receipts = slices.Delete(h.receipts, i, i+1)
 		return c
 	}
-	most := capacity(h.limit)
-	odd := oneOf(g, 0, 0, most+1, headgate.MaxCost, headgate.MaxCost+1, -1)
-	c.Cost = oneOf(g, 1, 1, 2, 3, most, most, most/2, most/3+1, h.last.Remaining, h.last.Remaining+1, h.last.Remaining+1, 1+g.number(most-1), odd)
+	limit := capacity(h.limit)
+	unusual := oneOf(g, 0, 0, limit+1, headgate.MaxCost, headgate.MaxCost+1, -1)
+	c.Cost = oneOf(g, 1, 1, 2, 3, limit, limit, limit/2, limit/3+1, h.last.Remaining, h.last.Remaining+1, h.last.Remaining+1, 1+g.number(limit-1), unusual)
 	c.AtLeast = oneOf(g, 0, 0, 0, 1, c.Cost/2, c.Cost+1)
 	return c
 }
 
-// inBounds holds the state to what a double can count.
+// inBounds checks that the numbers of a state are exact in a double.
 func inBounds(s headgate.State) error {
 	const exact = 1 << 53
 	for _, n := range []int64{s.Time, s.Used, s.Prev, s.Expires} {

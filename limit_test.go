@@ -13,7 +13,7 @@ func TestValidate(t *testing.T) {
 	const day = 24 * time.Hour
 	tests := []struct {
 		limit headgate.Limit
-		want  string // empty if it is valid
+		want  string // empty if the limit is valid
 	}{
 		{headgate.PerSecond(1), ""},
 		{headgate.PerSecond(1_000_000_000), ""},
@@ -150,8 +150,8 @@ func TestCounterOf(t *testing.T) {
 	}
 }
 
-// What stands in a store's keys must not change: a new release would forget what was used.
-func TestKeysStay(t *testing.T) {
+// TestStoreKeysAreStable checks that subjects and counters in a store's keys do not change: a new release would reset all counters.
+func TestStoreKeysAreStable(t *testing.T) {
 	t.Parallel()
 	subject := headgate.SubjectOf("ip", "192.0.2.1").String()
 	counter := headgate.CounterOf("login-by-ip", "", headgate.TokenBucket).String()

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// world is a limiter on a store whose time the test sets, and which may fail.
+// world is a limiter on a store whose clock the test sets and that may fail.
 type world struct {
 	*headgate.Limiter
 	store *outage
@@ -23,7 +23,7 @@ type world struct {
 	t     *testing.T
 }
 
-// outage is a store that does not decide while fails says so.
+// outage is a store that fails while fails returns an error.
 type outage struct {
 	*memstore.Store
 	fails func() error
@@ -63,8 +63,8 @@ func compile(t testing.TB, rules ...headgate.Rule) *headgate.RuleSet {
 	return set
 }
 
-// ask checks a request given as "name=value name=value".
-func (w *world) ask(request string) headgate.Decision {
+// check checks a request given as "name=value name=value".
+func (w *world) check(request string) headgate.Decision {
 	w.t.Helper()
 	d, err := w.Check(w.t.Context(), headgate.Request{Attributes: parseAttributes(request)})
 	if err != nil {
@@ -73,12 +73,12 @@ func (w *world) ask(request string) headgate.Decision {
 	return d
 }
 
-// admitted is how many of n such requests pass.
-func (w *world) admitted(n int, request string) int {
+// allowed returns how many of n such requests are allowed.
+func (w *world) allowed(n int, request string) int {
 	w.t.Helper()
 	passed := 0
 	for range n {
-		if w.ask(request).Allowed {
+		if w.check(request).Allowed {
 			passed++
 		}
 	}
@@ -94,7 +94,7 @@ func parseAttributes(text string) headgate.Attributes {
 	return a
 }
 
-// rule is a rule by user with one limit.
+// rule returns a rule by user with one limit.
 func rule(change func(*headgate.Rule)) headgate.Rule {
 	r := headgate.Rule{ID: "r", By: []string{"user"}, Limit: headgate.PerMinute(3)}
 	if change != nil {
@@ -103,10 +103,10 @@ func rule(change func(*headgate.Rule)) headgate.Rule {
 	return r
 }
 
-func (w *world) wantAdmitted(want, of int, request string) {
+func (w *world) wantAllowed(want, of int, request string) {
 	w.t.Helper()
-	if got := w.admitted(of, request); got != want {
-		w.t.Errorf("%d of %d requests %q passed, want %d", got, of, request, want)
+	if got := w.allowed(of, request); got != want {
+		w.t.Errorf("%d of %d requests %q were allowed, want %d", got, of, request, want)
 	}
 }
 
@@ -117,26 +117,26 @@ func TestSubjects(t *testing.T) {
 		headgate.Rule{ID: "by-client", Match: headgate.Match{Path: "/client"}, By: []string{"client"}, Limit: headgate.PerMinute(3)},
 		headgate.Rule{ID: "all", Match: headgate.Match{Path: "/all"}, By: headgate.Global, Limit: headgate.PerMinute(3)},
 	)
-	w.wantAdmitted(3, 5, "path=/both tenant=a user=b|c")
-	w.wantAdmitted(3, 5, "path=/both tenant=a|b user=c")
-	w.wantAdmitted(3, 5, "path=/both tenant=b|c user=a")
-	w.wantAdmitted(3, 5, "path=/both tenant=a")
-	w.wantAdmitted(0, 5, "path=/both tenant=a user=")
-	w.wantAdmitted(3, 5, "path=/both user=a")
-	w.wantAdmitted(3, 5, "path=/both")
+	w.wantAllowed(3, 5, "path=/both tenant=a user=b|c")
+	w.wantAllowed(3, 5, "path=/both tenant=a|b user=c")
+	w.wantAllowed(3, 5, "path=/both tenant=b|c user=a")
+	w.wantAllowed(3, 5, "path=/both tenant=a")
+	w.wantAllowed(0, 5, "path=/both tenant=a user=")
+	w.wantAllowed(3, 5, "path=/both user=a")
+	w.wantAllowed(3, 5, "path=/both")
 
-	w.wantAdmitted(3, 5, "path=/client api_key=x user=y ip=z")
-	w.wantAdmitted(0, 5, "path=/client api_key=x ip=other")
-	w.wantAdmitted(3, 5, "path=/client user=x ip=z")
-	w.wantAdmitted(3, 5, "path=/client ip=x")
-	w.wantAdmitted(3, 5, "path=/client")
+	w.wantAllowed(3, 5, "path=/client api_key=x user=y ip=z")
+	w.wantAllowed(0, 5, "path=/client api_key=x ip=other")
+	w.wantAllowed(3, 5, "path=/client user=x ip=z")
+	w.wantAllowed(3, 5, "path=/client ip=x")
+	w.wantAllowed(3, 5, "path=/client")
 
-	w.wantAdmitted(2, 2, "path=/all ip=1")
-	w.wantAdmitted(1, 5, "path=/all ip=2")
+	w.wantAllowed(2, 2, "path=/all ip=1")
+	w.wantAllowed(1, 5, "path=/all ip=2")
 }
 
-// A rule by client and one by api_key share a subject, so that their counters are one key of the store; the order of
-// names does not matter; and a secret makes other subjects.
+// TestSubjectsAreShared checks that a rule by client and a rule by api_key share a subject, and so a key of the store, that the order
+// of names does not matter, and that a secret changes subjects.
 func TestSubjectsAreShared(t *testing.T) {
 	t.Parallel()
 	set := compile(t,
@@ -162,9 +162,9 @@ func TestSubjectsAreShared(t *testing.T) {
 	}
 }
 
-// A limiter remembers subjects. Names of one length with the same value are in each other's way there, and so are more values than it
-// has room for.
-func TestSubjectsAreRemembered(t *testing.T) {
+// TestSubjectCache checks the cache of subjects with names of equal length and the same value, which collide, and with more values
+// than its capacity.
+func TestSubjectCache(t *testing.T) {
 	t.Parallel()
 	l, err := headgate.New(memstore.New(memstore.Options{}),
 		headgate.Rule{ID: "1", By: []string{"user"}, Limit: headgate.PerMinute(3)},
@@ -174,7 +174,7 @@ func TestSubjectsAreRemembered(t *testing.T) {
 	}
 	for range 3 {
 		for i := range 10_000 {
-			value := strconv.Itoa(i) + strings.Repeat("x", i%200) // the longest are not remembered
+			value := strconv.Itoa(i) + strings.Repeat("x", i%200) // the longest are not cached
 			d, _ := l.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{"user": value, "host": value}})
 			for j, name := range []string{"user", "host"} {
 				if want := headgate.SubjectOf(name, value); d.Limits[j].Subject != want {
@@ -195,17 +195,17 @@ func TestOnMissing(t *testing.T) {
 			r.ID, r.Match.Path, r.OnMissing, r.Mode = "observed", "/observed", headgate.DenyMissing, headgate.Shadow
 		}),
 	)
-	w.wantAdmitted(3, 5, "path=/share ip=1")
-	w.wantAdmitted(0, 5, "path=/share ip=2")
-	w.wantAdmitted(3, 5, "path=/share user=ann")
-	w.wantAdmitted(5, 5, "path=/skip")
-	w.wantAdmitted(3, 5, "path=/skip user=ann")
-	w.wantAdmitted(3, 5, "path=/deny user=ann")
-	d := w.ask("path=/deny")
+	w.wantAllowed(3, 5, "path=/share ip=1")
+	w.wantAllowed(0, 5, "path=/share ip=2")
+	w.wantAllowed(3, 5, "path=/share user=ann")
+	w.wantAllowed(5, 5, "path=/skip")
+	w.wantAllowed(3, 5, "path=/skip user=ann")
+	w.wantAllowed(3, 5, "path=/deny user=ann")
+	d := w.check("path=/deny")
 	if d.Allowed || d.Path != headgate.PathRules || d.RetryAfter != headgate.Never || d.DeniedBy().Missing != "user" {
 		t.Errorf("without a user: %+v", d)
 	}
-	if d := w.ask("path=/observed"); !d.Allowed || d.Limits[0].Granted != 0 || !d.Limits[0].WouldDeny() || d.Limits[0].Missing != "user" {
+	if d := w.check("path=/observed"); !d.Allowed || d.Limits[0].Granted != 0 || !d.Limits[0].WouldDeny() || d.Limits[0].Missing != "user" {
 		t.Errorf("in shadow, without a user: %+v", d)
 	}
 }
@@ -220,10 +220,10 @@ func TestTiersAndOverrides(t *testing.T) {
 			"slow": {Limits: map[string]headgate.Limit{"minute": {Algorithm: headgate.SlidingWindow, Count: 2, Window: time.Minute}}},
 		},
 	})
-	w.wantAdmitted(3, 9, "user=a")
-	w.wantAdmitted(5, 9, "user=b tier=pro")
-	w.wantAdmitted(2, 9, "user=c tier=slow")
-	w.wantAdmitted(3, 9, "user=d tier=unheard-of")
+	w.wantAllowed(3, 9, "user=a")
+	w.wantAllowed(5, 9, "user=b tier=pro")
+	w.wantAllowed(2, 9, "user=c tier=slow")
+	w.wantAllowed(3, 9, "user=d tier=unheard-of")
 
 	friday := w.now.Add(time.Hour)
 	set := func(o headgate.Override) {
@@ -241,18 +241,18 @@ func TestTiersAndOverrides(t *testing.T) {
 		Subject: headgate.Attributes{"user": "f"},
 		Limits:  map[string]headgate.Limit{"day": headgate.PerDay(1)},
 	})
-	w.wantAdmitted(7, 9, "user=e tier=pro")
-	w.wantAdmitted(1, 9, "user=f tier=pro")
+	w.wantAllowed(7, 9, "user=e tier=pro")
+	w.wantAllowed(1, 9, "user=f tier=pro")
 	w.now = friday
-	w.wantAdmitted(5, 9, "user=e tier=pro")
+	w.wantAllowed(5, 9, "user=e tier=pro")
 
-	// The customer used 3 of 3 and is given 10: 7 more at once, not 10.
-	w.wantAdmitted(3, 9, "user=g")
+	// The client used 3 of 3 and gets a limit of 10: 7 more at once, not 10.
+	w.wantAllowed(3, 9, "user=g")
 	grant := headgate.Override{Rule: "r", Subject: headgate.Attributes{"user": "g"}, Limits: map[string]headgate.Limit{"minute": headgate.PerMinute(10)}}
 	set(grant)
-	w.wantAdmitted(7, 9, "user=g")
+	w.wantAllowed(7, 9, "user=g")
 	w.Exceptions().Unset(grant)
-	w.wantAdmitted(0, 9, "user=g")
+	w.wantAllowed(0, 9, "user=g")
 }
 
 func TestCost(t *testing.T) {
@@ -306,7 +306,7 @@ func TestShadowDeniesNothing(t *testing.T) {
 		w.SetRules(set)
 		would := 0
 		for range 5 {
-			d := w.ask("user=ann")
+			d := w.check("user=ann")
 			if !d.Allowed || d.DeniedBy() != nil || d.RetryAfter != 0 || d.Shown() != nil {
 				t.Errorf("%s: %+v", name, d)
 			}
@@ -320,42 +320,43 @@ func TestShadowDeniesNothing(t *testing.T) {
 	}
 	w := newWorld(t, rule(nil))
 	w.SetRules(w.Rules().WithMode(headgate.Off))
-	if d := w.ask("user=ann"); !d.Allowed || d.Path != headgate.PathNone || len(d.Limits) != 0 {
+	if d := w.check("user=ann"); !d.Allowed || d.Path != headgate.PathNone || len(d.Limits) != 0 {
 		t.Errorf("with all rules off: %+v", d)
 	}
 }
 
-// A candidate looser than its live limit sees what it would have admitted; a stricter one what it would have denied.
+// TestCandidate checks that a candidate above the live limit counts what it would have allowed, and one below what it would have
+// denied.
 func TestCandidate(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ live, candidate, admitted, wouldAdmit int }{{3, 6, 3, 6}, {6, 3, 6, 3}} {
+	for _, test := range []struct{ live, candidate, allowed, wouldAdmit int }{{3, 6, 3, 6}, {6, 3, 6, 3}} {
 		w := newWorld(t, rule(func(r *headgate.Rule) {
 			r.Limit = headgate.PerMinute(int64(test.live))
 			r.Candidate = headgate.Plan{Limit: headgate.PerMinute(int64(test.candidate))}
 		}))
-		admitted, would := 0, 0
+		allowed, would := 0, 0
 		for range 10 {
-			d := w.ask("user=ann")
+			d := w.check("user=ann")
 			if len(d.Limits) != 2 || d.Limits[1].Origin != headgate.FromCandidate || d.Limits[1].Exposed || d.Limits[1].Enforced {
 				t.Fatalf("%+v", d)
 			}
 			if d.Allowed {
-				admitted++
+				allowed++
 			}
 			if !d.Limits[1].WouldDeny() {
 				would++
 			}
 		}
-		if admitted != test.admitted || would != test.wouldAdmit {
-			t.Errorf("limit %d, candidate %d: admitted %d and would have admitted %d", test.live, test.candidate, admitted, would)
+		if allowed != test.allowed || would != test.wouldAdmit {
+			t.Errorf("limit %d, candidate %d: allowed %d and would have allowed %d", test.live, test.candidate, allowed, would)
 		}
 	}
-	// It is a trial of the rule's own limit, not of a tier's or an override's.
+	// The candidate is for the rule's own limit, not for that of a tier or an override.
 	w := newWorld(t, rule(func(r *headgate.Rule) {
 		r.Candidate = headgate.Plan{Limit: headgate.PerMinute(1)}
 		r.Tiers = map[string]headgate.Plan{"pro": {Limit: headgate.PerMinute(9)}}
 	}))
-	if d := w.ask("user=bob tier=pro"); len(d.Limits) != 1 {
+	if d := w.check("user=bob tier=pro"); len(d.Limits) != 1 {
 		t.Errorf("%+v", d.Limits)
 	}
 }
@@ -392,11 +393,11 @@ func TestEnforcePercent(t *testing.T) {
 	if !slices.Equal(who, again) {
 		t.Error("two nodes enforce on different subjects")
 	}
-	// 10 % with a standard deviation of 0.2 %; two rules choose independently, so that 1 % meet both.
+	// 10 % with a standard deviation of 0.2 %; two rules select independently, so that 1 % are enforced by both.
 	if a < users*9/100 || a > users*11/100 || both < users/200 || both > users/66 {
 		t.Errorf("of %d users %d are enforced on, %d by both rules", users, a, both)
 	}
-	// A higher share keeps those who were in the lower.
+	// A higher percentage includes the subjects of a lower one.
 	more := compile(t, rule(func(r *headgate.Rule) { r.ID, r.EnforcePercent, r.Limit = "a", 30, headgate.PerHour(1) }))
 	node := headgate.NewLimiter(memstore.New(memstore.Options{}), more, headgate.Options{})
 	for i := range users {
@@ -417,30 +418,30 @@ func TestShown(t *testing.T) {
 		headgate.Rule{ID: "shadow", By: []string{"ip"}, Limit: headgate.PerDay(1), Mode: headgate.Shadow},
 	)
 	for range 10 {
-		if d := w.ask("ip=1 user=ann"); !d.Allowed || d.Shown().Rule != "narrow" {
+		if d := w.check("ip=1 user=ann"); !d.Allowed || d.Shown().Rule != "narrow" {
 			t.Fatalf("%v, shown %+v", d.Allowed, d.Shown())
 		}
 	}
-	if d := w.ask("ip=1 user=ann"); d.Allowed || d.DeniedBy().Rule != "narrow" || d.Shown().Rule != "narrow" || d.RetryAfter != 6*time.Minute {
+	if d := w.check("ip=1 user=ann"); d.Allowed || d.DeniedBy().Rule != "narrow" || d.Shown().Rule != "narrow" || d.RetryAfter != 6*time.Minute {
 		t.Errorf("denied by %+v, %s", d.DeniedBy(), d.RetryAfter)
 	}
-	w.admitted(4, "ip=2 user=bob")
-	d := w.ask("ip=3 user=cid")
+	w.allowed(4, "ip=2 user=bob")
+	d := w.check("ip=3 user=cid")
 	if d.Allowed || d.DeniedBy().Rule != "global" || d.Shown().Rule != "global" {
 		t.Errorf("denied by %+v, shown %+v", d.DeniedBy(), d.Shown())
 	}
-	if d := w.ask("ip=1 user=ann"); d.DeniedBy().Rule != "global" || d.Shown().Rule != "global" {
+	if d := w.check("ip=1 user=ann"); d.DeniedBy().Rule != "global" || d.Shown().Rule != "global" {
 		t.Errorf("denied by %+v, shown %+v", d.DeniedBy(), d.Shown())
 	}
-	// Of two that deny, the longer wait is shown, whichever comes first.
+	// If two limits deny, the one with the longer wait is shown, in either order.
 	for _, order := range [][]string{{"long", "short"}, {"short", "long"}} {
 		windows := map[string]time.Duration{"long": 2 * time.Hour, "short": time.Hour}
 		w := newWorld(t,
 			rule(func(r *headgate.Rule) { r.ID, r.Limit = order[0], headgate.Per(1, windows[order[0]]) }),
 			rule(func(r *headgate.Rule) { r.ID, r.Limit = order[1], headgate.Per(1, windows[order[1]]) }),
 		)
-		w.ask("user=ann")
-		if d := w.ask("user=ann"); d.Shown().Rule != "long" || d.DeniedBy().Rule != "long" || d.RetryAfter != 2*time.Hour {
+		w.check("user=ann")
+		if d := w.check("user=ann"); d.Shown().Rule != "long" || d.DeniedBy().Rule != "long" || d.RetryAfter != 2*time.Hour {
 			t.Errorf("%v: shown %+v", order, d.Shown())
 		}
 	}
@@ -458,7 +459,7 @@ func TestPriority(t *testing.T) {
 	)
 	names := func(request string) string {
 		var ids []string
-		for _, l := range w.ask(request).Limits {
+		for _, l := range w.check(request).Limits {
 			ids = append(ids, l.Rule)
 		}
 		return strings.Join(ids, " ")
@@ -471,7 +472,7 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// failing is a store of which one part does not answer.
+// failing is a store with one unavailable shard.
 type failing struct {
 	headgate.Store
 	dead    map[headgate.Subject]error
@@ -537,7 +538,7 @@ func TestStoreFailure(t *testing.T) {
 		if !errors.Is(d.Limits[0].Err, headgate.ErrUnavailable) {
 			t.Errorf("%s: %v", test.name, d.Limits[0].Err)
 		}
-		// What was charged elsewhere is still there, or was given back.
+		// Charges on other shards are recorded, or refunded.
 		store.dead = nil
 		d, _ = limiter.Check(t.Context(), headgate.Request{Attributes: parseAttributes("ip=2 user=ann")})
 		want := int64(3)
@@ -550,7 +551,7 @@ func TestStoreFailure(t *testing.T) {
 	}
 }
 
-// recorder keeps what it was asked.
+// recorder records the charges.
 type recorder struct {
 	headgate.Store
 	charges []headgate.Charge
@@ -577,7 +578,7 @@ func TestChargesCarryTheRule(t *testing.T) {
 	}
 	d, _ := limiter.Check(t.Context(), headgate.Request{})
 	if d.Allowed || d.Delay != 0 {
-		t.Errorf("a denied request is told to wait %s", d.Delay)
+		t.Errorf("a denied request has a delay of %s", d.Delay)
 	}
 	a, b := store.charges[0], store.charges[1]
 	if !a.Strict || !a.Critical || a.OnStoreFailure != headgate.FailDeny || a.MaxDelay != time.Second || b.Strict || b.Critical || b.OnStoreFailure != headgate.FailLocal {
@@ -590,11 +591,11 @@ func TestDelay(t *testing.T) {
 	leaky := headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 1, Window: time.Second}
 	w := newWorld(t, headgate.Rule{ID: "a", By: headgate.Global, Limit: leaky, MaxDelay: 2 * time.Second})
 	for i := range 3 {
-		if d := w.ask(""); !d.Allowed || d.Delay != time.Duration(i)*time.Second {
+		if d := w.check(""); !d.Allowed || d.Delay != time.Duration(i)*time.Second {
 			t.Errorf("request %d: %+v", i, d)
 		}
 	}
-	if d := w.ask(""); d.Allowed {
+	if d := w.check(""); d.Allowed {
 		t.Errorf("%+v", d)
 	}
 }

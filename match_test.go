@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// TestIndexEqualsScan compares, for random rule sets and requests, what the index finds with a scan of all rules by a
-// matcher that shares no code with it.
+// TestIndexEqualsScan compares the index with a scan of all rules by a matcher that shares no code with it, for random rule sets and
+// requests.
 func TestIndexEqualsScan(t *testing.T) {
 	t.Parallel()
 	sets, requests := 1000, 40
@@ -47,14 +47,14 @@ func TestIndexEqualsScan(t *testing.T) {
 	t.Logf("%d sets, %d requests, %d of them with several readings, %d matches, %d displaced by priority",
 		sets, sets*requests, ambiguous, matched, displaced)
 	if matched < sets*requests/2 || displaced < sets || ambiguous < sets {
-		t.Errorf("too few matches to mean anything")
+		t.Errorf("too few matches")
 	}
 }
 
-// evenLength is a condition on path and method that holds for about half of them.
+// evenLength reports whether path and method have an even total length: a condition that holds for about half of the requests.
 func evenLength(a headgate.Attributes) bool { return (len(a["path"])+len(a["method"]))%2 == 0 }
 
-// scan asks every rule about every reading, lets those with a priority compete within it, and has what is left of all.
+// scan matches every rule in every reading, lets rules with a priority compete within each reading, and returns the rules that apply.
 func scan(rules []headgate.Rule, a headgate.Attributes) (ids []string, displaced int) {
 	paths, methods := []string{a["path"]}, []string{a["method"]}
 	if other := a[headgate.OtherPath]; other != "" {
@@ -137,9 +137,9 @@ func scanValue(name string, p headgate.Pattern, value string, ignoreCase bool) b
 	case headgate.Present:
 		return value != ""
 	}
-	asks := len(p.Values)+len(p.CIDR) > 0 || p.Prefix != ""
+	hasValue := len(p.Values)+len(p.CIDR) > 0 || p.Prefix != ""
 	if value == "" {
-		return !asks
+		return !hasValue
 	}
 	if slices.ContainsFunc(p.Not, same) {
 		return false
@@ -149,10 +149,10 @@ func scanValue(name string, p headgate.Pattern, value string, ignoreCase bool) b
 		at, err := netip.ParseAddr(address)
 		return err == nil && n.Contains(at) && (!isNetwork || length == "64" && n.Bits() <= 64)
 	})
-	return !asks || in || slices.ContainsFunc(p.Values, same) || p.Prefix != "" && strings.HasPrefix(value, p.Prefix)
+	return !hasValue || in || slices.ContainsFunc(p.Values, same) || p.Prefix != "" && strings.HasPrefix(value, p.Prefix)
 }
 
-// templates are those that were translated: under the race detector each takes long.
+// templates caches the translated templates, since translation is slow under the race detector.
 var templates sync.Map
 
 func templateRegexp(template string, ignoreCase bool) *regexp.Regexp {
@@ -263,7 +263,7 @@ func TestMatch(t *testing.T) {
 			[]attrs{{"ip": "2001:db9::1"}, {"ip": "10.0.0.1"}, {"ip": "x"}, {"ip": "2001::/16"}, {}},
 		},
 		{
-			"conditions beside the one that is looked up",
+			"conditions other than the indexed one",
 			headgate.Match{Host: "*.example.com", Attributes: map[string]headgate.Pattern{
 				"api_key": headgate.OneOf("k"), "ip": headgate.InCIDR(netip.MustParsePrefix("2001:db8::/32")),
 			}},
@@ -312,7 +312,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMatchAllocations looks for rules among a thousand. Only an API key that is not hashed yet costs an allocation: its hash.
+// TestMatchAllocations matches a thousand rules. Only hashing an API key allocates.
 func TestMatchAllocations(t *testing.T) {
 	var rules []headgate.Rule
 	for i := range 1000 {

@@ -19,14 +19,14 @@ func ExampleLimiter_WithObserver() {
 		fmt.Println(err)
 		return
 	}
-	denied := map[string]int{} // or a counter of whatever you count with
+	denied := map[string]int{} // or a counter of your metrics library
 	observed := limiter.WithObserver(func(_ context.Context, o *headgate.Observation) {
 		if l := o.Decision.DeniedBy(); l != nil {
 			denied[l.Rule]++
 		}
 	})
 	for range 3 {
-		// The decision is the limiter's. Middleware takes observed in its place, too.
+		// The decision is the same as the limiter's. Pass observed to middleware as well.
 		if _, err := observed.Check(context.Background(), headgate.Request{Attributes: headgate.Attributes{"user": "ann"}}); err != nil {
 			fmt.Println(err)
 		}
@@ -35,7 +35,7 @@ func ExampleLimiter_WithObserver() {
 	// Output: map[search:2]
 }
 
-// Every call is told of once, with what the caller is told.
+// TestWithObserver checks that every call is reported once, with the decision and error that the caller gets.
 func TestWithObserver(t *testing.T) {
 	t.Parallel()
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{ID: "all", By: []string{}, Limit: headgate.PerMinute(9)})
@@ -46,18 +46,18 @@ func TestWithObserver(t *testing.T) {
 	began := time.Now()
 	o := limiter.WithObserver(func(_ context.Context, o *headgate.Observation) {
 		if at := o.Time(); at.Before(began) || time.Since(at) > time.Minute || !o.Time().Equal(at) {
-			t.Errorf("it was decided at %v", at)
+			t.Errorf("decided at %v", at)
 		}
 		began = o.Time()
 		seen = append(seen, *o)
 	})
 	req := headgate.Request{Attributes: headgate.Attributes{"user": "ann"}}
 	ctx := t.Context()
-	decided := func(d headgate.Decision, err error) { // of the call before
+	decided := func(d headgate.Decision, err error) { // compares with the last call
 		t.Helper()
 		last := seen[len(seen)-1]
 		if !errors.Is(err, last.Err) || last.Decision.Allowed != d.Allowed || last.Decision.Path != d.Path || last.Duration <= 0 {
-			t.Errorf("told %+v, seen %+v", d, last)
+			t.Errorf("returned %+v, reported %+v", d, last)
 		}
 	}
 	decided(o.Check(ctx, req))
@@ -72,7 +72,7 @@ func TestWithObserver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := o.CheckAll(ctx, []headgate.BatchRequest{{Request: headgate.Request{Rule: "none"}}}); err == nil {
-		t.Error("there is no such rule, and no error")
+		t.Error("unknown rule: no error")
 	}
 	var calls []headgate.Call
 	timed := 0
@@ -86,15 +86,15 @@ func TestWithObserver(t *testing.T) {
 	if !slices.Equal(calls, want) {
 		t.Errorf("seen %v", calls)
 	}
-	if timed != len(want)-2 { // several that are decided together took their time once
-		t.Errorf("%d have a time", timed)
+	if timed != len(want)-2 { // requests decided together have one duration
+		t.Errorf("%d have a duration", timed)
 	}
 	if len(seen[0].Decision.Limits) != 1 || seen[0].Attributes["user"] != "ann" || seen[4].Err == nil {
 		t.Errorf("%+v", seen)
 	}
 }
 
-// A request that is exempt says from what, alone and among others.
+// TestExempt checks that decisions name the rules that a request is exempt from, in Check and in CheckAll.
 func TestExempt(t *testing.T) {
 	t.Parallel()
 	limiter, err := headgate.New(
@@ -133,13 +133,13 @@ func TestExempt(t *testing.T) {
 		}
 		for _, d := range []headgate.Decision{together[i], alone} {
 			if d.Path != want.path || !slices.Equal(d.Exempt, want.exempt) || len(d.Limits) != want.limits {
-				t.Errorf("ask %d: %s, exempt from %v, %d limits", i, d.Path, d.Exempt, len(d.Limits))
+				t.Errorf("request %d: %s, exempt from %v, %d limits", i, d.Path, d.Exempt, len(d.Limits))
 			}
 		}
 	}
 }
 
-// Each limit tells who decided it, whoever decided the others.
+// TestDecidedBy checks that each limit reports how it was decided, independently of the others.
 func TestDecidedBy(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[headgate.Path]headgate.LimitDecision{
@@ -149,17 +149,17 @@ func TestDecidedBy(t *testing.T) {
 		headgate.PathLocal:  {Result: headgate.Result{Path: headgate.PathLocal}},
 	} {
 		if got := l.DecidedBy(); got != want {
-			t.Errorf("%s, and not %s", got, want)
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }
 
-// What a subject says of itself can be read back, and nothing else can.
+// TestParseSubject checks that the result of Subject.String can be parsed, and nothing else.
 func TestParseSubject(t *testing.T) {
 	t.Parallel()
 	subject := headgate.SubjectOf("ann")
 	if got, ok := headgate.ParseSubject(subject.String()); !ok || got != subject {
-		t.Errorf("%v, and not %v", got, subject)
+		t.Errorf("%v, want %v", got, subject)
 	}
 	text := subject.String()
 	for _, bad := range []string{"", text[1:], text + "A", text[1:] + "=", text[2:] + "\n\n", text[1:] + "ä"} {

@@ -13,7 +13,7 @@ type rate struct {
 	limit headgate.Limit
 }
 
-// rates are those on which a limiter that rounds shows it: too slow, too fast, or no whole number of microseconds apart.
+// rates are those at which a limiter that rounds fails: very slow, very fast, or with intervals that are not whole microseconds.
 var rates = []rate{
 	{"7 per minute", headgate.PerMinute(7)},
 	{"9,999 per second", headgate.PerSecond(9_999)},
@@ -24,18 +24,18 @@ var rates = []rate{
 	{"999,999,937 per hour", headgate.PerHour(999_999_937)},
 }
 
-// greedy are clients that take whatever they get. Each step waits, but never so long that the bucket fills and refill is
+// greedy are clients that take everything they can get. Each step waits, but never so long that the bucket is full and refill is
 // lost, and then takes until nothing is left.
 var greedy = []struct {
 	name string
-	step func(m *meter, rng *rand.Rand) (admitted int64)
+	step func(m *meter, rng *rand.Rand) (allowed int64)
 }{
 	{"as soon as a unit fits", func(m *meter, _ *rand.Rand) int64 {
-		m.wait(m.ask(headgate.Charge{Cost: 1}, 0).RetryAfter)
+		m.wait(m.preview(headgate.Charge{Cost: 1}, 0).RetryAfter)
 		return takeSingles(m)
 	}},
 	{"now and then", func(m *meter, rng *rand.Rand) int64 {
-		m.wait(m.ask(headgate.Charge{Cost: 1}, 0).RetryAfter)
+		m.wait(m.preview(headgate.Charge{Cost: 1}, 0).RetryAfter)
 		spare := (capacity(m.limit) - 1) * m.limit.Window.Microseconds() / m.limit.Count
 		m.now += rng.Int64N(min(spare, 100_000) + 1)
 		return m.takeAll().Granted
@@ -46,18 +46,18 @@ var greedy = []struct {
 	}},
 }
 
-// takeSingles takes unit by unit. It hurries over those of a rate so high that many fit at once.
-func takeSingles(m *meter) (admitted int64) {
-	if room := m.ask(headgate.Charge{}, 0).Remaining; room > 10 {
-		admitted = m.take(headgate.Charge{Cost: room - 5}).Granted
+// takeSingles takes unit by unit. If many fit at once, it takes most of them in one charge.
+func takeSingles(m *meter) (allowed int64) {
+	if remaining := m.preview(headgate.Charge{}, 0).Remaining; remaining > 10 {
+		allowed = m.take(headgate.Charge{Cost: remaining - 5}).Granted
 	}
 	for m.take(headgate.Charge{Cost: 1}).Allowed {
-		admitted++
+		allowed++
 	}
-	return admitted
+	return allowed
 }
 
-// Whatever the rate, a greedy client is admitted what it says, to a millionth, and never a unit before it is due.
+// TestRateHolds checks that a greedy client is allowed exactly the rate, to a millionth, and never a unit before it is due.
 func TestRateHolds(t *testing.T) {
 	t.Parallel()
 	const steps, seed = 10_000, 1
@@ -68,57 +68,57 @@ func TestRateHolds(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))
 				m := &meter{limit: rate.limit, now: 1_700_000_000_123_456}
 				if got := m.takeAll().Granted; got != rate.limit.Count {
-					t.Fatalf("a new bucket let %d pass, want %d", got, rate.limit.Count)
+					t.Fatalf("a new bucket allowed %d, want %d", got, rate.limit.Count)
 				}
-				start, admitted := m.now, int64(0)
+				start, allowed := m.now, int64(0)
 				for i := range steps {
 					if m.now > lastTime {
 						break
 					}
-					admitted += client.step(m, rng)
+					allowed += client.step(m, rng)
 					want := due(rate.limit, m.now-start)
-					if admitted*millionth > want {
-						t.Fatalf("seed %d, step %d: admitted %d units after %d µs, due are %d millionths", seed, i, admitted, m.now-start, want)
+					if allowed*millionth > want {
+						t.Fatalf("seed %d, step %d: allowed %d units after %d µs, due are %d millionths", seed, i, allowed, m.now-start, want)
 					}
-					if (admitted+1)*millionth <= want-want/1_000_000-1 {
-						t.Fatalf("seed %d, step %d: admitted only %d units after %d µs, due are %d millionths", seed, i, admitted, m.now-start, want)
+					if (allowed+1)*millionth <= want-want/1_000_000-1 {
+						t.Fatalf("seed %d, step %d: allowed only %d units after %d µs, due are %d millionths", seed, i, allowed, m.now-start, want)
 					}
 				}
-				if admitted < 500 && client.name != "every microsecond" {
-					t.Errorf("admitted %d units in %d steps: the test shows too little", admitted, steps)
+				if allowed < 500 && client.name != "every microsecond" {
+					t.Errorf("allowed %d units in %d steps: the test shows too little", allowed, steps)
 				}
 			})
 		}
 	}
 }
 
-// A quota per month gives every month its whole quota, whatever its length and whenever it is used.
+// TestMonthlyQuotaHolds checks that every month has its whole quota, regardless of its length and of when it is used.
 func TestMonthlyQuotaHolds(t *testing.T) {
 	t.Parallel()
 	const quota, months, seed = 1_000_000_000, 12 * 12, 1
 	rng := rand.New(rand.NewPCG(seed, 0))
 	berlin := zone(t, "Europe/Berlin")
 	m := &meter{limit: headgate.Quota(quota, headgate.Month, berlin)}
-	admitted := map[string]int64{}
+	allowed := map[string]int64{}
 	start, end := time.Date(2024, 1, 1, 0, 0, 0, 0, berlin), time.Date(2024, 1+months, 1, 0, 0, 0, 0, berlin)
 	for now := start; now.Before(end); now = now.Add(time.Duration(rng.Int64N(int64(18 * time.Hour)))) {
 		m.now = now.UnixMicro()
-		admitted[now.Format("2006-01")] += m.take(headgate.Charge{Cost: 1 + rng.Int64N(50_000_000), AtLeast: 1}).Granted
+		allowed[now.Format("2006-01")] += m.take(headgate.Charge{Cost: 1 + rng.Int64N(50_000_000), AtLeast: 1}).Granted
 	}
-	if len(admitted) != months {
-		t.Errorf("seed %d: %d months were charged, want %d", seed, len(admitted), months)
+	if len(allowed) != months {
+		t.Errorf("seed %d: %d months were charged, want %d", seed, len(allowed), months)
 	}
-	for month, got := range admitted {
+	for month, got := range allowed {
 		if got != quota {
-			t.Errorf("seed %d: %s admitted %d, want %d", seed, month, got, quota)
+			t.Errorf("seed %d: %s allowed %d, want %d", seed, month, got, quota)
 		}
 	}
 }
 
-// Every write may lose less than a millionth of a unit. An admitted unit hides that; a charge given back at once does
-// not: somebody who does nothing else, every microsecond, can lose up to half of the refill, at a rate just below two
-// units per second, and next to nothing at a higher one.
-func TestChargesGivenBackLoseAMillionthEach(t *testing.T) {
+// TestRefundedChargesLoseAMillionthEach measures the loss by rounding. Every write may lose less than a millionth of a unit. An allowed
+// unit hides that; a charge that is refunded at once does not: a client that does only this, every microsecond, can lose up to half
+// of the refill at a rate just below two units per second, and almost nothing at higher rates.
+func TestRefundedChargesLoseAMillionthEach(t *testing.T) {
 	t.Parallel()
 	const steps, seed = 20_000, 1
 	worst := headgate.Per(1_999, 1_000*time.Second)
@@ -130,7 +130,7 @@ func TestChargesGivenBackLoseAMillionthEach(t *testing.T) {
 			m.take(headgate.Charge{Cost: m.limit.Burst - 1})
 			start, full := m.now, m.state.Used
 			for i := range steps {
-				if m.ask(headgate.Charge{}, time.Millisecond).ResetAfter == 0 {
+				if m.preview(headgate.Charge{}, time.Millisecond).ResetAfter == 0 {
 					break
 				}
 				m.now += 1 + rng.Int64N(span)
@@ -141,7 +141,7 @@ func TestChargesGivenBackLoseAMillionthEach(t *testing.T) {
 				}
 				lost := due(m.limit, m.now-start) - (full - m.state.Used)
 				if lost < 0 || lost > int64(i)+1 {
-					t.Fatalf("%s, seed %d: %d charges given back lost %d millionths of a unit", rate.name, seed, i+1, lost)
+					t.Fatalf("%s, seed %d: %d refunded charges lost %d millionths of a unit", rate.name, seed, i+1, lost)
 				}
 			}
 			refill := due(m.limit, m.now-start)
@@ -150,7 +150,7 @@ func TestChargesGivenBackLoseAMillionthEach(t *testing.T) {
 				t.Errorf("%s, seed %d: lost %d of %d millionths", rate.name, seed, lost, refill)
 			}
 			if rate.limit == worst && span == 1 && lost < refill*49/100 {
-				t.Errorf("%s: a restless client lost only %d of %d millionths: say so above", rate.name, lost, refill)
+				t.Errorf("%s: a restless client lost only %d of %d millionths: update the comment of this test", rate.name, lost, refill)
 			}
 		}
 	}

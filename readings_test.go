@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// rulesOf are the rules of a decision, in order, one for each limit.
+// rulesOf returns the rules of a decision in order, one for each limit.
 func rulesOf(d headgate.Decision) []string {
 	var rules []string
 	for _, l := range d.Limits {
@@ -50,9 +50,9 @@ func TestRulesCompeteWithinEachReading(t *testing.T) {
 		{headgate.Attributes{"path": "/orders", "method": "POST", headgate.OtherMethod: "GET"}, "write read"},
 		{headgate.Attributes{"path": "/orders", "method": "POST", headgate.OtherMethod: headgate.AnyMethod}, "write read patch"},
 		{headgate.Attributes{"path": "/orders", "method": "PUT", headgate.OtherMethod: "GET"}, "read"},
-		{headgate.Attributes{"path": "/top/x", headgate.OtherPath: "/top/y"}, "top"}, // displaced wherever it matches
+		{headgate.Attributes{"path": "/top/x", headgate.OtherPath: "/top/y"}, "top"}, // displaced in every reading that it matches
 		{headgate.Attributes{"path": "/x", headgate.OtherPath: "/y"}, ""},
-		// A path of one reading and a method of another are a reading, too.
+		// Each path with each method is a reading.
 		{headgate.Attributes{"path": "/x", headgate.OtherPath: "/orders", "method": "GET", headgate.OtherMethod: "POST"}, "write read"},
 	} {
 		test.attributes["ip"] = "192.0.2.1"
@@ -72,7 +72,8 @@ func TestRulesCompeteWithinEachReading(t *testing.T) {
 	}
 }
 
-// A rule by path counts a request under each path that a backend may read, and spellings of one path under one.
+// TestReadingsAreCountedByPath checks that a rule by path counts a request under each path that a backend may read, and spellings of
+// one path under one.
 func TestReadingsAreCountedByPath(t *testing.T) {
 	t.Parallel()
 	l := readingLimiter(t, headgate.Rule{
@@ -84,7 +85,7 @@ func TestReadingsAreCountedByPath(t *testing.T) {
 	}{
 		{"/users/7", "", 1},
 		{"/users/7", "/x?/users/7/..", 1},
-		{"/users/a@b", "/users/a%40b", 1}, // spelled otherwise
+		{"/users/a@b", "/users/a%40b", 1}, // another spelling
 		{"/users/8", "/users/7?/users/9", 3},
 		{"/x", "/users/9?/users/8", 2},
 	} {
@@ -111,7 +112,7 @@ func TestReadingsAreCountedByPath(t *testing.T) {
 			}
 		}
 	}
-	// Whatever the first reading is, the one that stays the same is counted.
+	// The reading that the requests have in common is counted, whatever the primary reading is.
 	passed := 0
 	for i := range 50 {
 		d, err := l.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{
@@ -125,7 +126,7 @@ func TestReadingsAreCountedByPath(t *testing.T) {
 		}
 	}
 	if passed != 5 {
-		t.Errorf("%d of 50 passed, limit 5", passed)
+		t.Errorf("%d of 50 were allowed, limit 5", passed)
 	}
 }
 
@@ -160,7 +161,7 @@ func TestIgnoreCaseCountsByPath(t *testing.T) {
 	}
 }
 
-// A rule that is asked for by its ID counts every reading, whether it matches or not.
+// TestReadingsOfARuleByID checks that a rule that is requested by its ID counts every reading, whether it matches or not.
 func TestReadingsOfARuleByID(t *testing.T) {
 	t.Parallel()
 	l := readingLimiter(t, headgate.Rule{ID: "r", Match: headgate.Match{Path: "/a"}, By: []string{"path", "method"}, Limit: headgate.PerDay(5)})
@@ -201,9 +202,9 @@ func BenchmarkReadings(b *testing.B) {
 	}
 }
 
-// TestConditionsAreAskedOncePerReading shows that a client's spelling does not multiply the work of a condition that cannot tell the
-// readings apart.
-func TestConditionsAreAskedOncePerReading(t *testing.T) {
+// TestConditionsAreEvaluatedOncePerReading checks that a client's spelling does not multiply the work of a condition that does not
+// depend on the reading.
+func TestConditionsAreEvaluatedOncePerReading(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		reads []string
@@ -211,17 +212,17 @@ func TestConditionsAreAskedOncePerReading(t *testing.T) {
 	}{
 		{[]string{"header.x"}, 1}, {[]string{"path"}, 3}, {[]string{"method"}, 2}, {[]string{"path", "method", "header.x"}, 6}, {nil, 6},
 	} {
-		asked := 0
+		calls := 0
 		l := readingLimiter(t, headgate.Rule{
 			ID: "slow", By: []string{"ip"}, Limit: headgate.PerDay(100), Match: headgate.Match{Path: "/**"},
-			When: headgate.Condition{Text: "slow", Attributes: test.reads, Holds: func(headgate.Attributes) bool { asked++; return true }},
+			When: headgate.Condition{Text: "slow", Attributes: test.reads, Holds: func(headgate.Attributes) bool { calls++; return true }},
 		})
 		for i := range 2 {
 			_, err := l.Check(t.Context(), headgate.Request{Attributes: headgate.Attributes{
 				"ip": "192.0.2.1", "path": "/a", headgate.OtherPath: "/b?/c", "method": "POST", headgate.OtherMethod: "GET",
 			}})
-			if err != nil || asked != (i+1)*test.want {
-				t.Errorf("a condition on %v was asked %d times in %d requests, want %d each: %v", test.reads, asked, i+1, test.want, err)
+			if err != nil || calls != (i+1)*test.want {
+				t.Errorf("a condition on %v was evaluated %d times in %d requests, want %d each: %v", test.reads, calls, i+1, test.want, err)
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// A refund gives back what still counts. Each case charges 6 units at noon and 4 more after a while, and after another
-// gives back the first charge, then the second.
+// TestRefund checks that a refund gives back what still counts. Each case charges 6 units at noon and 4 more after a wait. After
+// another wait it refunds the first charge, then the second.
 func TestRefund(t *testing.T) {
 	t.Parallel()
 	of := func(a headgate.Algorithm, align headgate.Align) headgate.Limit {
@@ -23,15 +23,15 @@ func TestRefund(t *testing.T) {
 		first, other  int64 // units given back
 		remaining     int64
 	}{
-		// A bucket leaks first what was charged first.
+		// A bucket leaks the oldest units first.
 		{"token bucket at once", headgate.PerMinute(60), 0, 0, 6, 4, 60},
 		{"token bucket after 2 units leaked", headgate.PerMinute(60), second, second, 4, 4, 60},
 		{"token bucket after the first charge leaked", headgate.PerMinute(60), second, 6 * second, 0, 3, 60},
 		{"token bucket after all leaked", headgate.PerMinute(60), second, 9 * second, 0, 0, 60},
-		// A leaky bucket gives back only what nobody waits behind.
+		// A leaky bucket refunds only the last charge in the queue.
 		{"leaky bucket", of(headgate.LeakyBucket, 0), 0, 0, 0, 4, 55},
 		{"leaky bucket after 2 units leaked", of(headgate.LeakyBucket, 0), second, second, 0, 4, 57},
-		// A window gives back until it is over.
+		// A window refunds until it ends.
 		{"window from the first charge", of(headgate.FixedWindow, headgate.FromFirst), second, 58 * second, 6, 4, 60},
 		{"window from the first charge, over", of(headgate.FixedWindow, headgate.FromFirst), second, 59 * second, 0, 0, 60},
 		{"window on the clock", of(headgate.FixedWindow, headgate.OnClock), second, 58 * second, 6, 4, 60},
@@ -42,7 +42,7 @@ func TestRefund(t *testing.T) {
 		{"sliding window", of(headgate.SlidingWindow, 0), second, 58 * second, 6, 4, 60},
 		{"sliding window, over in between", of(headgate.SlidingWindow, 0), 60 * second, second, 0, 4, 54},
 		{"sliding window, over", of(headgate.SlidingWindow, 0), second, 59 * second, 0, 0, 50},
-		// A log gives back to the charge's own entry.
+		// A log refunds the charge's own entry.
 		{"sliding log", of(headgate.SlidingLog, 0), second, 58 * second, 6, 4, 60},
 		{"sliding log, both in one entry", of(headgate.SlidingLog, 0), 0, 0, 6, 4, 60},
 		{"sliding log, first entry over", of(headgate.SlidingLog, 0), second, 59 * second, 0, 4, 60},
@@ -69,8 +69,8 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// What leaked at the old rate does not come back because the new one is slower: of 30 units, 10 leaked before the change
-// and one after it.
+// TestRefundAfterTheRateWasLowered checks that units that leaked at the old rate are not refunded at a slower new rate: of 30 units,
+// 10 leaked before the change and one after it.
 func TestRefundAfterTheRateWasLowered(t *testing.T) {
 	t.Parallel()
 	m := meter{limit: headgate.PerMinute(60), now: 1_700_000_000_000_000}
@@ -80,13 +80,12 @@ func TestRefundAfterTheRateWasLowered(t *testing.T) {
 	m.limit = headgate.Limit{Count: 6, Window: time.Minute, Burst: 60}
 	m.wait(10 * time.Second)
 	if got := m.take(headgate.Charge{Cost: 30, Refund: first.Receipt}).Granted; got > 19 {
-		t.Errorf("%d units came back, and only 19 had not leaked", got)
+		t.Errorf("%d units were refunded, but only 19 had not leaked", got)
 	}
 }
 
-// TestRefundsInAnyOrder gives back the receipts of many charges on a bucket, in any order and with others in between. What comes
-// back is never more than is left of a charge in a bucket that drains first what came first, and nothing is lost but what may
-// have leaked.
+// TestRefundsInAnyOrder refunds many charges on a bucket, in any order and with other charges in between. A refund is never more than
+// what is left of its charge in a bucket that drains first in, first out, and no less than what cannot have leaked.
 func TestRefundsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	type batch struct {
@@ -119,7 +118,7 @@ func TestRefundsInAnyOrder(t *testing.T) {
 			i := random.IntN(len(queue))
 			b := queue[i]
 			if b.receipt.Units == 0 {
-				continue // it was given back before
+				continue // already refunded
 			}
 			level := func() float64 {
 				return max(0, float64(m.state.Used)/millionth-rate*float64(m.now-m.state.Time))
@@ -132,13 +131,13 @@ func TestRefundsInAnyOrder(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %v of %d units came back, %v were left, and at most %v have leaked",
 					seed, step, given, b.receipt.Units, b.left, leaked)
 			}
-			b.left -= given // what has not come back is still to drain
+			b.left -= given // the rest still drains
 			b.receipt.Units = 0
 		}
 	}
 }
 
-// What was credited may have been the units of any receipt from before.
+// TestRefundAfterCredit checks that a refund gives back nothing that an earlier credit may already have given back.
 func TestRefundAfterCredit(t *testing.T) {
 	t.Parallel()
 	m := meter{limit: headgate.PerDay(10), now: 1_700_000_000_000_000}

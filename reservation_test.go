@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// newTokens is a limiter of what a language model may be asked, by user.
-func newTokens(t *testing.T) *world {
+// newTokenWorld returns a world with a limit on the tokens of a language model, by user.
+func newTokenWorld(t *testing.T) *world {
 	t.Helper()
 	return newWorld(t, headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(100)})
 }
@@ -55,7 +55,7 @@ func (w *world) left(t *testing.T) []int64 {
 func (w *world) expectLeft(t *testing.T, want ...int64) {
 	t.Helper()
 	if got := w.left(t); !slices.Equal(got, want) {
-		t.Errorf("%v are left, not %v", got, want)
+		t.Errorf("%v are left, want %v", got, want)
 	}
 }
 
@@ -69,11 +69,11 @@ func granted(t *testing.T, d headgate.Decision, err error) int64 {
 
 func TestReserve(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t)
+	w := newTokenWorld(t)
 	first := w.reserve(t, 60)
 	w.expectLeft(t, 40)
 	if r := w.reserve(t, 50); r.Decision.Allowed || r.Decision.RetryAfter != 10*time.Second {
-		t.Errorf("what is held was there for another: %+v", r.Decision)
+		t.Errorf("held units were available to another request: %+v", r.Decision)
 	}
 	d, err := w.Commit(t.Context(), first.Token, headgate.Request{Cost: 25})
 	if n := granted(t, d, err); n != 25 || d.Limits[0].Rule != "tokens" || d.Limits[0].Remaining != 75 {
@@ -92,7 +92,7 @@ func TestReserve(t *testing.T) {
 
 func TestCommitAboveWhatWasHeld(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t)
+	w := newTokenWorld(t)
 	r := w.reserve(t, 10)
 	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 110}); granted(t, d, err) != 110 {
 		t.Errorf("%+v", d)
@@ -102,32 +102,32 @@ func TestCommitAboveWhatWasHeld(t *testing.T) {
 	w.expectLeft(t, 100)
 }
 
-// TestCommitIsBounded shows that a commit keeps nobody out for ages: it charges up to ten times what was reserved, or that and what
-// the limit allows.
+// TestCommitIsBounded checks that a commit charges at most ten times the reserved cost, or the reserved cost plus the limit's capacity,
+// so that it cannot deny a client for very long.
 func TestCommitIsBounded(t *testing.T) {
 	t.Parallel()
-	for reserved, most := range map[int64]int64{1: 101, 10: 110, 11: 111, 12: 120, 100: 1_000} {
-		w := newTokens(t)
+	for reserved, charged := range map[int64]int64{1: 101, 10: 110, 11: 111, 12: 120, 100: 1_000} {
+		w := newTokenWorld(t)
 		r := w.reserve(t, reserved)
-		if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: headgate.MaxCost}); granted(t, d, err) != most {
+		if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: headgate.MaxCost}); granted(t, d, err) != charged {
 			t.Errorf("of %d reserved: %+v", reserved, d)
 		}
 	}
 }
 
-func TestReservationRunsOut(t *testing.T) {
+func TestReservationExpires(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t)
+	w := newTokenWorld(t)
 	r := w.reserve(t, 60)
 	w.now = w.now.Add(10 * time.Second)
 	w.expectLeft(t, 100)
 	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 70}); granted(t, d, err) != 70 {
-		t.Errorf("a commit that comes too late was not charged: %+v", d)
+		t.Errorf("a commit after the hold expired was not charged: %+v", d)
 	}
 	w.expectLeft(t, 30)
 }
 
-// A rule may take its cost from an attribute, another count requests: one reservation is right for both.
+// TestReserveByAttribute makes one reservation on a rule that reads its cost from an attribute and a rule that counts requests.
 func TestReserveByAttribute(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t,
@@ -147,10 +147,10 @@ func TestReserveByAttribute(t *testing.T) {
 	if r, err = w.Reserve(t.Context(), req, 0); err != nil || r.Decision.Allowed {
 		t.Errorf("%+v: %v", r.Decision, err)
 	}
-	w.expectLeft(t, 67, 9) // nothing is held of the one if the other denies
+	w.expectLeft(t, 67, 9) // no limit holds units if another denies
 }
 
-// Leaky buckets and logs hold nothing: they are charged, and put right.
+// TestReserveWithoutHolding checks that leaky buckets and logs, which cannot hold units, are charged at once and corrected.
 func TestReserveWithoutHolding(t *testing.T) {
 	t.Parallel()
 	log := headgate.Limit{Algorithm: headgate.SlidingLog, Count: 100, Window: time.Minute}
@@ -158,12 +158,12 @@ func TestReserveWithoutHolding(t *testing.T) {
 	r := w.reserve(t, 60)
 	w.expectLeft(t, 40)
 	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 25}); granted(t, d, err) != 35 {
-		t.Errorf("what was too much was not given back: %+v", d)
+		t.Errorf("the excess was not refunded: %+v", d)
 	}
 	w.expectLeft(t, 75)
 	r = w.reserve(t, 10)
 	if d, err := w.Commit(t.Context(), r.Token, headgate.Request{Cost: 25}); granted(t, d, err) != 15 {
-		t.Errorf("what was missing was not charged: %+v", d)
+		t.Errorf("the difference was not charged: %+v", d)
 	}
 	w.expectLeft(t, 50)
 	r = w.reserve(t, 10)
@@ -211,7 +211,7 @@ func TestReserveInShadow(t *testing.T) {
 
 func TestTokensAreChecked(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t)
+	w := newTokenWorld(t)
 	token := w.reserve(t, 60).Token
 	bad := [][]byte{nil, {}, {1}, token[:len(token)-1], append(slices.Clone(token), 0), make([]byte, 100_000)}
 	for i := range token {
@@ -221,25 +221,25 @@ func TestTokensAreChecked(t *testing.T) {
 	}
 	for _, b := range bad {
 		if _, err := w.Commit(t.Context(), b, headgate.Request{}); !errors.Is(err, headgate.ErrInvalidToken) {
-			t.Errorf("%x was taken: %v", b, err)
+			t.Errorf("%x was accepted: %v", b, err)
 		}
 	}
 	w.expectLeft(t, 40)
 	other := headgate.NewLimiter(memstore.New(memstore.Options{}), w.Rules(), headgate.Options{Secret: []byte("another secret")})
 	if _, err := other.Cancel(t.Context(), token); !errors.Is(err, headgate.ErrInvalidToken) {
-		t.Errorf("a token of another secret was taken: %v", err)
+		t.Errorf("a token of another secret was accepted: %v", err)
 	}
 }
 
 // unsigned is a store that has no keys.
 type unsigned struct{ headgate.Store }
 
-// emptyKey is one that has none worth the name.
+// emptyKey is a store whose key is empty.
 type emptyKey struct{ *memstore.Store }
 
 func (emptyKey) SigningKeys(context.Context) ([][]byte, error) { return [][]byte{{}}, nil }
 
-// TestNoTokenWithoutKey shows that nothing is reserved that could not be signed.
+// TestNoTokenWithoutKey checks that nothing is reserved without a key to sign the token.
 func TestNoTokenWithoutKey(t *testing.T) {
 	t.Parallel()
 	memory := memstore.New(memstore.Options{})
@@ -269,7 +269,7 @@ type named struct {
 
 func (n named) Namespace() string { return n.namespace }
 
-// TestTokenOfAnotherNamespace shows that a token is good for the counters that it was made for, and no others of the same secret.
+// TestTokenOfAnotherNamespace checks that a token is not valid in another namespace with the same secret.
 func TestTokenOfAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	memory := memstore.New(memstore.Options{})
@@ -285,7 +285,7 @@ func TestTokenOfAnotherNamespace(t *testing.T) {
 	}
 	there := headgate.NewLimiter(named{memory, "there"}, set, secret)
 	if _, err := there.Cancel(t.Context(), r.Token); !errors.Is(err, headgate.ErrInvalidToken) {
-		t.Errorf("another namespace took the token: %v", err)
+		t.Errorf("another namespace accepted the token: %v", err)
 	}
 	if _, err := here.Cancel(t.Context(), r.Token); err != nil {
 		t.Error(err)
@@ -294,17 +294,17 @@ func TestTokenOfAnotherNamespace(t *testing.T) {
 
 func TestHoldsAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t)
+	w := newTokenWorld(t)
 	for _, hold := range []time.Duration{-1, headgate.MaxHold + 1} {
 		if _, err := w.Reserve(t.Context(), ann(1), hold); err == nil {
-			t.Errorf("it was held for %v", hold)
+			t.Errorf("held for %v", hold)
 		}
 	}
 }
 
 func TestRefundOfRequest(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t)
+	w := newTokenWorld(t)
 	if _, err := w.Check(t.Context(), ann(30)); err != nil {
 		t.Fatal(err)
 	}
@@ -313,12 +313,12 @@ func TestRefundOfRequest(t *testing.T) {
 	}
 	w.expectLeft(t, 90)
 	if d, err := w.Refund(t.Context(), ann(20)); granted(t, d, err) != 10 {
-		t.Errorf("more was given back than was charged: %+v", d)
+		t.Errorf("refunded more than was charged: %+v", d)
 	}
 	w.expectLeft(t, 100)
 }
 
-// A refund of the largest cost is a reset, whatever the algorithm, also of a window that has just rolled.
+// TestReset checks that a refund of MaxCost resets a counter of every algorithm, even a window that has just rolled.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
@@ -350,7 +350,7 @@ func TestReset(t *testing.T) {
 
 func TestPeekChargesNothing(t *testing.T) {
 	t.Parallel()
-	w := newTokens(t)
+	w := newTokenWorld(t)
 	for range 3 {
 		d, err := w.Peek(t.Context(), ann(100))
 		if err != nil || !d.Allowed {
@@ -363,39 +363,39 @@ func TestPeekChargesNothing(t *testing.T) {
 	w.expectLeft(t, 100)
 }
 
-// One rule may be asked for by its ID, whether it matches or not.
+// TestCheckByRule checks that a rule can be requested by its ID, whether it matches or not.
 func TestCheckByRule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t,
 		headgate.Rule{ID: "all", By: headgate.Global, Limit: window(1)},
 		headgate.Rule{ID: "mails", By: []string{"user"}, Limit: window(2), Match: headgate.Match{Path: "/nowhere"}},
 		headgate.Rule{ID: "off", By: []string{"user"}, Limit: window(1), Mode: headgate.Off})
-	ask := func(rule string) (headgate.Decision, error) {
+	check := func(rule string) (headgate.Decision, error) {
 		req := ann(1)
 		req.Rule = rule
 		return w.Check(t.Context(), req)
 	}
 	for i := range 3 {
-		d, err := ask("mails")
+		d, err := check("mails")
 		if err != nil || d.Allowed != (i < 2) || len(d.Limits) != 1 || d.Limits[0].Rule != "mails" {
 			t.Errorf("%+v: %v", d, err)
 		}
 	}
-	if d, err := ask("off"); err != nil || !d.Allowed || len(d.Limits) != 0 {
+	if d, err := check("off"); err != nil || !d.Allowed || len(d.Limits) != 0 {
 		t.Errorf("%+v: %v", d, err)
 	}
-	d, err := ask("nails")
+	d, err := check("nails")
 	if !errors.Is(err, headgate.ErrUnknownRule) || !d.Allowed || err.Error() != `rule not found: "nails"` {
 		t.Errorf("%+v: %v", d, err)
 	}
 	if d, err = w.Check(t.Context(), ann(1)); err != nil || !d.Allowed || d.Limits[0].Remaining != 0 {
-		t.Errorf("what was asked by name was charged elsewhere: %+v: %v", d, err)
+		t.Errorf("a request of one rule charged another: %+v: %v", d, err)
 	}
 }
 
-// Many callers with costs that they do not know: what is charged exceeds the limit by no more than commits exceed what
-// they held.
-func TestReserveAndCommitTogether(t *testing.T) {
+// TestConcurrentReservations checks that the charges of many concurrent reservations exceed the limit by no more than their commits
+// exceed the holds.
+func TestConcurrentReservations(t *testing.T) {
 	t.Parallel()
 	const limit, callers = 10_000, 200
 	w := newWorld(t, headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: window(limit)})
@@ -431,7 +431,7 @@ func TestReserveAndCommitTogether(t *testing.T) {
 	w.expectLeft(t, max(0, limit-charged.Load()))
 }
 
-// A token must fit into the call that settles it. Where it would not, nothing stays reserved.
+// TestReserveOnTooManyLimits checks that nothing stays reserved if the token is too large for the call that settles it.
 func TestReserveOnTooManyLimits(t *testing.T) {
 	t.Parallel()
 	var rules []headgate.Rule

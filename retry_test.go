@@ -11,19 +11,19 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// oddTimes are shortly before a clock was changed somewhere.
-var oddTimes = []int64{
+// unusualTimes are shortly before an unusual clock change.
+var unusualTimes = []int64{
 	time.Date(2025, 3, 29, 12, 0, 0, 0, time.UTC).UnixMicro(),  // Berlin: a day of 23 hours
 	time.Date(2025, 10, 25, 12, 0, 0, 0, time.UTC).UnixMicro(), // Berlin: a day of 25 hours
 	time.Date(2017, 10, 14, 12, 0, 0, 0, time.UTC).UnixMicro(), // São Paulo: no midnight
 	time.Date(2020, 10, 29, 12, 0, 0, 0, time.UTC).UnixMicro(), // Amman: two midnights
-	time.Date(2011, 12, 29, 12, 0, 0, 0, time.UTC).UnixMicro(), // Apia: no day
+	time.Date(2011, 12, 29, 12, 0, 0, 0, time.UTC).UnixMicro(), // Apia: a day skipped
 	time.Date(2025, 4, 5, 13, 0, 0, 0, time.UTC).UnixMicro(),   // Lord Howe: half an hour twice
-	time.Date(2025, 10, 4, 14, 0, 0, 0, time.UTC).UnixMicro(),  // Lord Howe: half an hour left out
+	time.Date(2025, 10, 4, 14, 0, 0, 0, time.UTC).UnixMicro(),  // Lord Howe: half an hour skipped
 	time.Date(2024, 2, 28, 12, 0, 0, 0, time.UTC).UnixMicro(),  // a leap day
 }
 
-var oddZones = sync.OnceValue(func() []*time.Location {
+var unusualZones = sync.OnceValue(func() []*time.Location {
 	var zones []*time.Location
 	for _, name := range []string{"UTC", "Europe/Berlin", "Asia/Kolkata", "America/Sao_Paulo", "Asia/Amman", "Pacific/Apia", "Australia/Lord_Howe"} {
 		loc, err := time.LoadLocation(name)
@@ -35,7 +35,7 @@ var oddZones = sync.OnceValue(func() []*time.Location {
 	return zones
 })
 
-// checkRetryAfter holds a denial to its word: not a microsecond earlier, and not one later.
+// checkRetryAfter checks that RetryAfter is exact to the microsecond.
 func (h *history) checkRetryAfter(c headgate.Charge, before headgate.State) error {
 	r := h.last
 	switch {
@@ -55,16 +55,16 @@ func (h *history) checkRetryAfter(c headgate.Charge, before headgate.State) erro
 		return fmt.Errorf("denied, but the state changed: %+v", before)
 	}
 	h.denied++
-	if got := h.ask(c, r.RetryAfter); !got.Allowed {
+	if got := h.preview(c, r.RetryAfter); !got.Allowed {
 		return fmt.Errorf("denied again after %v: %+v", r.RetryAfter, got)
 	}
-	if got := h.ask(c, r.RetryAfter-time.Microsecond); got.Allowed || got.RetryAfter != time.Microsecond {
-		return fmt.Errorf("told to retry after %v, but a microsecond earlier: %+v", r.RetryAfter, got)
+	if got := h.preview(c, r.RetryAfter-time.Microsecond); got.Allowed || got.RetryAfter != time.Microsecond {
+		return fmt.Errorf("retry after %v, but a microsecond earlier: %+v", r.RetryAfter, got)
 	}
 	return nil
 }
 
-// checkGranted compares what was granted with what was said to be free just before.
+// checkGranted compares what was granted with what was available just before.
 func (h *history) checkGranted(c headgate.Charge, before headgate.State, free headgate.Result) error {
 	r := h.last
 	if want := fits(h.limit, c, free); r.Allowed != want {
@@ -77,7 +77,7 @@ func (h *history) checkGranted(c headgate.Charge, before headgate.State, free he
 		}
 	case !r.Allowed || c.Cost == 0:
 		if r.Granted != 0 || r.Receipt != (headgate.Receipt{}) || !sameState(h.state, before) {
-			return fmt.Errorf("neither charged nor left alone: %+v", before)
+			return fmt.Errorf("neither charged nor unchanged: %+v", before)
 		}
 	case h.limit.Algorithm == headgate.LeakyBucket:
 		if want := min(c.Cost, h.limit.Count); r.Granted != want || r.Delay > c.MaxDelay {
@@ -92,7 +92,7 @@ func (h *history) checkGranted(c headgate.Charge, before headgate.State, free he
 	return nil
 }
 
-// fits is whether a charge must be allowed, from what its fields say and what is free.
+// fits reports whether a charge must be allowed, by its fields and what is available.
 func fits(l headgate.Limit, c headgate.Charge, free headgate.Result) bool {
 	least := max(1, c.Cost)
 	if c.AtLeast > 0 && c.AtLeast < c.Cost {
@@ -109,12 +109,12 @@ func fits(l headgate.Limit, c headgate.Charge, free headgate.Result) bool {
 	return least <= free.Remaining
 }
 
-// checkRemaining takes what is said to remain, and one unit more.
+// checkRemaining takes the remaining units, and one more.
 func (h *history) checkRemaining(c headgate.Charge) error {
 	m, remaining := h.meter, h.last.Remaining
 	single := headgate.Charge{Subject: c.Subject, Cost: 1, MaxDelay: c.MaxDelay}
 	if h.limit.Algorithm == headgate.LeakyBucket {
-		// It takes any charge once it takes a single unit, so most can go in large ones.
+		// It allows any charge if it allows a single unit, so that most units can be taken in large charges.
 		if remaining/h.limit.Count > 40 {
 			return nil
 		}
@@ -132,17 +132,17 @@ func (h *history) checkRemaining(c headgate.Charge) error {
 		return nil
 	}
 	all := single
-	if all.Cost = remaining; remaining > 0 && !m.ask(all, 0).Allowed {
+	if all.Cost = remaining; remaining > 0 && !m.preview(all, 0).Allowed {
 		return fmt.Errorf("%d remain, but do not fit", remaining)
 	}
-	if all.Cost++; m.ask(all, 0).Allowed {
+	if all.Cost++; m.preview(all, 0).Allowed {
 		return fmt.Errorf("%d remain, but more fit", remaining)
 	}
 	return nil
 }
 
-// checkResetAfter compares the counter with a new one, when it is said to be unused and a microsecond before. A sliding window
-// that was charged ends one window earlier.
+// checkResetAfter compares the counter with a new one after UnusedAfter and a microsecond earlier. The ResetAfter of a charged sliding
+// window is one window earlier.
 func (h *history) checkResetAfter(c headgate.Charge) error {
 	look := headgate.Charge{Subject: c.Subject, MaxDelay: c.MaxDelay}
 	reset, ends := h.last.UnusedAfter, h.last.ResetAfter
@@ -150,19 +150,19 @@ func (h *history) checkResetAfter(c headgate.Charge) error {
 	case ends == reset:
 	case h.limit.Algorithm != headgate.SlidingWindow || ends > reset:
 		return fmt.Errorf("reset after %v, unused after %v", ends, reset)
-	case ends > 0 && h.ask(look, ends-time.Microsecond).ResetAfter != time.Microsecond:
-		return fmt.Errorf("reset after %v, but a microsecond earlier: %+v", ends, h.ask(look, ends-time.Microsecond))
+	case ends > 0 && h.preview(look, ends-time.Microsecond).ResetAfter != time.Microsecond:
+		return fmt.Errorf("reset after %v, but a microsecond earlier: %+v", ends, h.preview(look, ends-time.Microsecond))
 	}
-	got := h.ask(look, reset)
+	got := h.preview(look, reset)
 	fresh := meter{limit: h.limit, now: h.now}
-	if want := fresh.ask(look, reset); got != want {
+	if want := fresh.preview(look, reset); got != want {
 		return fmt.Errorf("reset after %v, but then: %+v, a new counter: %+v", reset, got, want)
 	}
 	if reset == 0 {
 		return nil
 	}
-	got = h.ask(look, reset-time.Microsecond)
-	if got.Allowed && got.Delay == 0 && got.Remaining == fresh.ask(look, reset-time.Microsecond).Remaining || got.UnusedAfter != time.Microsecond {
+	got = h.preview(look, reset-time.Microsecond)
+	if got.Allowed && got.Delay == 0 && got.Remaining == fresh.preview(look, reset-time.Microsecond).Remaining || got.UnusedAfter != time.Microsecond {
 		return fmt.Errorf("reset after %v, but a microsecond earlier: %+v", reset, got)
 	}
 	return nil
@@ -173,8 +173,9 @@ func sameState(a, b headgate.State) bool {
 		a.LastHold == b.LastHold && a.Credited == b.Credited
 }
 
-// Every answer is exact, to the microsecond and to the unit, after any history: RetryAfter, Remaining, ResetAfter and UnusedAfter.
-func TestAnswersAreExact(t *testing.T) {
+// TestResultsAreExact checks RetryAfter, Remaining, ResetAfter and UnusedAfter to the microsecond and to the unit after random
+// histories.
+func TestResultsAreExact(t *testing.T) {
 	t.Parallel()
 	const histories = 6_000
 	for shard := range uint64(4) {
@@ -215,5 +216,5 @@ func explain(t *testing.T, choose generator) {
 	t.Helper()
 	h := newHistory(choose)
 	h.log = t.Logf
-	_ = h.run(historySteps) // it fails as it did before
+	_ = h.run(historySteps) // fails as before
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// TestVersion changes one field after the other, of a rule and of its limit.
+// TestVersion changes one field of a rule or its limit at a time.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{compile(t, rule(nil)).Version(): "unchanged"}
@@ -61,7 +61,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// otherValue returns a value of a type that no rule of these tests has, and that any rule may have.
+// otherValue returns a valid value of a type that no rule of these tests has.
 func otherValue(t *testing.T, of reflect.Type) reflect.Value {
 	t.Helper()
 	for _, value := range []any{
@@ -102,7 +102,7 @@ func otherValue(t *testing.T, of reflect.Type) reflect.Value {
 	return value
 }
 
-// TestSwap changes rules under requests: each is decided by one of the two sets, never by parts of both.
+// TestSwap replaces rules during requests: each request is decided by one of the two sets, never by parts of both.
 func TestSwap(t *testing.T) {
 	t.Parallel()
 	sets := make([]*headgate.RuleSet, 2)

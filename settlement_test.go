@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// newBill is a limiter of some limits, each of a rule of its own.
-func newBill(t *testing.T, limits ...headgate.Limit) *world {
+// newLimitWorld returns a world with a rule for each limit.
+func newLimitWorld(t *testing.T, limits ...headgate.Limit) *world {
 	t.Helper()
 	var rules []headgate.Rule
 	for i, limit := range limits {
@@ -31,22 +31,22 @@ func newBill(t *testing.T, limits ...headgate.Limit) *world {
 	return newWorld(t, rules...)
 }
 
-// away makes the store fail, all calls or some.
-func (w *world) away(err error) { w.store.fails = func() error { return err } }
+// failStore makes all calls to the store fail, or none if err is nil.
+func (w *world) failStore(err error) { w.store.fails = func() error { return err } }
 
-// awayForMarker makes one call fail: the one that asks whether a token was settled before.
-func (w *world) awayForMarker(err error) {
-	asked := false
+// failMarker makes only the call fail that checks whether a token was settled before.
+func (w *world) failMarker(err error) {
+	failed := false
 	w.store.fails = func() error {
-		if asked {
+		if failed {
 			return nil
 		}
-		asked = true
+		failed = true
 		return err
 	}
 }
 
-// state is how the counters stand.
+// state returns the state of the counters as text.
 func (w *world) state(t *testing.T) string {
 	t.Helper()
 	d, err := w.Peek(t.Context(), ann(1))
@@ -60,7 +60,7 @@ func (w *world) state(t *testing.T) string {
 	return text.String()
 }
 
-// ending is how a reservation ends: cancelled, or committed with a cost.
+// ending is how a reservation ends: canceled, or committed with a cost.
 type ending struct {
 	cancel bool
 	cost   int64
@@ -90,8 +90,8 @@ func allAlgorithms() (limits []headgate.Limit) {
 	return limits
 }
 
-// Whichever way a reservation ends, it ends once: a second commit or cancellation of the token changes nothing, whether the
-// units were held, recorded at once or never seen by the store, and also if the hold is over by then.
+// TestSettledOnce checks that a reservation ends once: a second Commit or Cancel changes nothing, whether the units were held, recorded
+// at once or not seen by the store, even after the hold has expired.
 func TestSettledOnce(t *testing.T) {
 	t.Parallel()
 	all := allAlgorithms()
@@ -104,13 +104,13 @@ func TestSettledOnce(t *testing.T) {
 			for _, late := range []time.Duration{0, 9500 * time.Millisecond, 15 * time.Second} {
 				for _, first := range endings {
 					for _, second := range endings {
-						b := newBill(t, limits...)
+						b := newLimitWorld(t, limits...)
 						name := fmt.Sprintf("%v, unseen %t, %v later, %v, %v", limits, unseen, late, first, second)
 						if unseen {
-							b.away(headgate.ErrUnavailable)
+							b.failStore(headgate.ErrUnavailable)
 						}
 						token := b.reserve(t, 20).Token
-						b.away(nil)
+						b.failStore(nil)
 						b.now = b.now.Add(late)
 						d, err := b.end(t, token, first)
 						if err != nil || !d.Allowed || len(d.Limits) != len(limits) {
@@ -126,7 +126,7 @@ func TestSettledOnce(t *testing.T) {
 						}
 						for _, l := range d.Limits {
 							if l.Granted != 0 || l.Limit.Algorithm != headgate.LeakyBucket && l.Remaining > 100-first.cost {
-								t.Errorf("%s: the second is told %+v", name, l)
+								t.Errorf("%s: the second gets %+v", name, l)
 							}
 						}
 						if got := b.state(t); got != want {
@@ -139,17 +139,17 @@ func TestSettledOnce(t *testing.T) {
 	}
 }
 
-// Reservations that look alike are still each its own: of the same units at the same time, or not seen by the store.
+// TestTokensAreUnique checks that reservations of the same units at the same time, or not seen by the store, have different tokens.
 func TestTokensAreUnique(t *testing.T) {
 	t.Parallel()
 	for _, limit := range allAlgorithms() {
 		for _, unseen := range []bool{false, true} {
-			b := newBill(t, limit)
+			b := newLimitWorld(t, limit)
 			if unseen {
-				b.away(headgate.ErrUnavailable)
+				b.failStore(headgate.ErrUnavailable)
 			}
 			one, other := b.reserve(t, 20).Token, b.reserve(t, 20).Token
-			b.away(nil)
+			b.failStore(nil)
 			if bytes.Equal(one, other) {
 				t.Fatalf("%s: two reservations have one token", limit)
 			}
@@ -159,7 +159,7 @@ func TestTokensAreUnique(t *testing.T) {
 				}
 			}
 			if limit.Algorithm == headgate.LeakyBucket {
-				continue // what remains there is a matter of delays
+				continue // its remaining units depend on delays
 			}
 			if d, err := b.Peek(t.Context(), ann(1)); err != nil || d.Limits[0].Remaining != 40 {
 				t.Errorf("%s, unseen %t: %+v, %v", limit, unseen, d, err)
@@ -168,14 +168,14 @@ func TestTokensAreUnique(t *testing.T) {
 	}
 }
 
-// Of many callers that settle one token at the same time, one does.
-func TestSettledOnceTogether(t *testing.T) {
+// TestSettledOnceConcurrently checks that only one of many concurrent calls settles a token.
+func TestSettledOnceConcurrently(t *testing.T) {
 	t.Parallel()
 	for _, limit := range allAlgorithms() {
 		if limit.Algorithm == headgate.LeakyBucket {
 			continue
 		}
-		b := newBill(t, limit)
+		b := newLimitWorld(t, limit)
 		token := b.reserve(t, 20).Token
 		var changed atomic.Int64
 		var all sync.WaitGroup
@@ -196,11 +196,11 @@ func TestSettledOnceTogether(t *testing.T) {
 	}
 }
 
-// A token whose units are all held needs one call; the others need one more.
+// TestSettlementsAreCheap checks that settling a token takes one call to the store if all its units are held, and otherwise two.
 func TestSettlementsAreCheap(t *testing.T) {
 	t.Parallel()
 	for _, limit := range allAlgorithms() {
-		b := newBill(t, limit)
+		b := newLimitWorld(t, limit)
 		token := b.reserve(t, 20).Token
 		b.store.calls.Store(0)
 		if _, err := b.Commit(t.Context(), token, headgate.Request{Cost: 10}); err != nil {
@@ -216,9 +216,9 @@ func TestSettlementsAreCheap(t *testing.T) {
 	}
 }
 
-// While the store cannot say whether a token was settled before, what the request cost is charged and nothing is given
-// back: both are on the safe side.
-func TestSettledUnguarded(t *testing.T) {
+// TestSettledWithoutMarker checks that if the store cannot report whether a token was settled before, the cost is charged and nothing
+// is given back: both err on the safe side.
+func TestSettledWithoutMarker(t *testing.T) {
 	t.Parallel()
 	log := headgate.Limit{Algorithm: headgate.SlidingLog, Count: 100, Window: time.Minute}
 	for _, failure := range []error{headgate.ErrUnavailable, fmt.Errorf("%w: %w", headgate.ErrUnavailable, headgate.ErrUnanswered)} {
@@ -237,12 +237,12 @@ func TestSettledUnguarded(t *testing.T) {
 			{log, true, ending{cancel: true}, 100, nil},
 			{window(100), true, ending{cost: 30}, 70, nil},
 		} {
-			b := newBill(t, c.limit)
+			b := newLimitWorld(t, c.limit)
 			if c.unseen {
-				b.away(headgate.ErrUnavailable)
+				b.failStore(headgate.ErrUnavailable)
 			}
 			token := b.reserve(t, 20).Token
-			b.awayForMarker(failure)
+			b.failMarker(failure)
 			d, err := b.end(t, token, c.ending)
 			if !errors.Is(err, c.err) || !d.Allowed {
 				t.Errorf("%+v: %+v, %v", c, d, err)
@@ -254,15 +254,15 @@ func TestSettledUnguarded(t *testing.T) {
 	}
 }
 
-// What was reserved in an outage, by the node's share or by a rule that allows, is charged once, whether it is committed in
-// the outage or after it, and a second commit after it charges nothing.
+// TestSettledOnceOverAnOutage checks that a reservation made in an outage, by the node's local share or a rule that allows, is charged
+// once, whether it is committed during or after the outage, and that a second commit after it charges nothing.
 func TestSettledOnceOverAnOutage(t *testing.T) {
 	t.Parallel()
 	for _, limit := range allAlgorithms() {
 		if limit.Algorithm == headgate.LeakyBucket {
-			continue // what remains there is a matter of delays
+			continue // its remaining units depend on delays
 		}
-		limit.Window = 24 * time.Hour // so that nothing comes back meanwhile
+		limit.Window = 24 * time.Hour // so that no unit becomes available during the test
 		for _, during := range []bool{false, true} {
 			for _, otherwise := range []headgate.OnStoreFailure{headgate.FailLocal, headgate.FailAllow} {
 				t.Run(fmt.Sprintf("%s %t %s", limit.Algorithm, during, otherwise), func(t *testing.T) {
@@ -276,9 +276,9 @@ func TestSettledOnceOverAnOutage(t *testing.T) {
 
 func settledOverAnOutage(t *testing.T, rule headgate.Rule, during bool) {
 	t.Helper()
-	var away atomic.Bool
+	var unavailable atomic.Bool
 	inner := &outage{Store: memstore.New(memstore.Options{}), fails: func() error {
-		if away.Load() {
+		if unavailable.Load() {
 			return headgate.ErrUnavailable
 		}
 		return nil
@@ -289,8 +289,8 @@ func settledOverAnOutage(t *testing.T, rule headgate.Rule, during bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	away.Store(true)
-	for range 20 { // until it knows
+	unavailable.Store(true)
+	for range 20 { // until the outage is detected
 		if _, err := l.Peek(t.Context(), ann(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +308,7 @@ func settledOverAnOutage(t *testing.T, rule headgate.Rule, during bool) {
 	if during {
 		commit()
 	}
-	away.Store(false)
+	unavailable.Store(false)
 	left := func() int64 {
 		d, err := headgate.NewLimiter(inner, l.Rules(), headgate.Options{}).Peek(t.Context(), ann(1))
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTableIsAMap compares the table with a map through random changes, on few subjects with many exceptions each, so that
-// places are contended and entries move when others are removed.
+// TestTableIsAMap compares the table with a map through random changes, on few subjects with many exceptions each, so that slots
+// collide and entries move when others are removed.
 func TestTableIsAMap(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -43,6 +43,6 @@ func TestTableIsAMap(t *testing.T) {
 		}
 	}
 	if n := tested.len(); n < alive || n > len(expected) {
-		t.Errorf("%d entries, of which %d were set and %d have not expired", n, len(expected), alive)
+		t.Errorf("%d entries; %d were set and %d have not expired", n, len(expected), alive)
 	}
 }

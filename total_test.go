@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// take makes a charge of which nothing needs to make sense, and says what Take did wrong besides panicking.
+// takeWild makes a charge with arbitrary values and returns an error if the result is inconsistent.
 func takeWild(g generator) (err error) {
 	limit := headgate.Limit{
 		Algorithm: headgate.Algorithm(g.IntN(6)),
@@ -20,7 +20,7 @@ func takeWild(g generator) (err error) {
 		Calendar:  headgate.Calendar(g.IntN(7)),
 		AnchorDay: int(g.wild()),
 	}
-	if g.IntN(8) > 0 { // mostly a valid one, which gets further
+	if g.IntN(8) > 0 { // mostly a valid one, which exercises more code
 		limit = g.limit()
 	}
 	charge := headgate.Charge{
@@ -62,12 +62,12 @@ func takeWild(g generator) (err error) {
 	case result != same || !sameState(next, again):
 		return what("is not always the same")
 	case limit.Validate() != nil && (result.Allowed || result.RetryAfter != headgate.Never || !sameState(next, state)):
-		return what("admitted something, though the limit is not valid")
+		return what("allowed something, though the limit is not valid")
 	}
 	return nil
 }
 
-// Take has an answer to everything: also to limits that are not valid, and to states that no charge could have left.
+// TestTakeIsTotal checks that Take returns a result for everything, even for invalid limits and impossible states.
 func TestTakeIsTotal(t *testing.T) {
 	t.Parallel()
 	const cases, seed = 150_000, 1

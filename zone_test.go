@@ -3,7 +3,7 @@ package headgate_test
 import (
 	"testing"
 	"time"
-	_ "time/tzdata" // the tests find their time zones on every machine
+	_ "time/tzdata" // for machines without time zone data
 )
 
 func zone(t testing.TB, name string) *time.Location {
