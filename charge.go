@@ -40,7 +40,7 @@ type Charge struct {
 	// them or the hold expires. A leaky bucket and a sliding log cannot hold units: they record them at once.
 	Hold time.Duration
 	// Release ends the hold of this receipt and records Cost units in full; Cost may be 0. If the hold has expired, the units are
-	// recorded all the same. If the hold was released before, nothing is recorded.
+	// still recorded. If the hold was released before, nothing is recorded.
 	Release Receipt
 	// Force records Cost units in full, even above the limit.
 	Force bool

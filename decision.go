@@ -2,7 +2,7 @@ package headgate
 
 import "time"
 
-// Decision is a Limiter's decision on a request. It is always valid, also while the store is unavailable.
+// Decision is a Limiter's decision on a request. It is always valid, even while the store is unavailable.
 type Decision struct {
 	// Allowed is whether the request is allowed.
 	Allowed bool

@@ -11,14 +11,14 @@ import (
 //
 // Choose the method by when the cost of a request is known and how many requests are decided together:
 //
-//   - Check decides a request and charges it. Most callers need only this method.
-//   - Peek returns the decision that Check would return, without charging.
-//   - Reserve holds an estimated cost if the actual cost is known only after the request. Commit charges the actual cost, and
-//     Cancel releases the hold; exactly one of them ends a reservation.
-//   - CheckAll decides several requests together: all of them are charged, or none.
-//   - Refund gives back what a request costs, for example after the work failed.
-//   - Explain returns the decision and, for every rule, why it applies or not, without charging. It is for operators, not for
-//     the request path.
+//   - [Limiter.Check] decides a request and charges it. Most callers need only this method.
+//   - [Limiter.Peek] returns the decision that Check would return, without charging.
+//   - [Limiter.Reserve] holds an estimated cost if the actual cost is known only after the request. [Limiter.Commit] charges the
+//     actual cost, and [Limiter.Cancel] releases the hold; one of them ends a reservation.
+//   - [Limiter.CheckAll] decides several requests together: all of them are charged, or none.
+//   - [Limiter.Refund] gives back what a request costs, for example after the work failed.
+//   - [Limiter.Explain] returns the decision and, for every rule, why it applies or not, without charging. It is for operators,
+//     not for the request path.
 type Limiter struct {
 	*core
 	observer *observer

@@ -34,7 +34,7 @@ type Reservation struct {
 // requests, so that requests in flight cannot spend the same units. They become available again automatically when the hold
 // expires.
 //
-// The token is signed with a key derived from Options.Secret, or else with the store's key. Without both, and if the store is
+// The token is signed with a key derived from Options.Secret, or else with the store's key. With neither, or if the store is
 // unavailable before this node has fetched the store's key, nothing is reserved or charged and the error wraps ErrUnavailable.
 //
 // Leaky buckets and sliding logs cannot hold units: they are charged at once, and Commit and Cancel correct the charge.

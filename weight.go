@@ -7,7 +7,7 @@ const MaxWeight = 64
 
 // Weight returns the largest amount of work of a charge on the limit for a store, relative to a charge on a bucket: a sliding log
 // takes more. Charges with a total weight of up to MaxWeight on one server are decided in one step. A store that decides on a
-// server splits heavier calls into several steps, and refunds the other steps if one of them denies.
+// remote server splits heavier calls into several steps, and refunds the other steps if one of them denies.
 func (l Limit) Weight() int {
 	switch {
 	case l.Algorithm != SlidingLog:
