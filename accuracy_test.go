@@ -134,7 +134,7 @@ func TestSlidingWindowAccuracy(t *testing.T) {
 				t.Error("must be at most 2 %")
 			}
 			if denied := percent(usual.requests-usual.exact, usual.requests); denied < 0.2 {
-				t.Errorf("only %.2f %% were denied: the test shows too little", denied)
+				t.Errorf("only %.2f %% were denied: too few to be meaningful", denied)
 			}
 			tight := trial{limit: usual.limit}
 			tight.limit.Count /= 2

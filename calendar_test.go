@@ -234,7 +234,7 @@ func TestCalendarAtEveryChange(t *testing.T) {
 	}
 	for unit := headgate.Minute; unit <= headgate.Month; unit++ {
 		if met[unit] < 10_000 {
-			t.Errorf("only %d windows of a %s: the test shows too little", met[unit], unit)
+			t.Errorf("only %d windows of a %s: too few to be meaningful", met[unit], unit)
 		}
 	}
 }
@@ -295,6 +295,6 @@ func TestClockWindowsBeginWithFullUnits(t *testing.T) {
 		}
 	}
 	if looked < 100 {
-		t.Errorf("only %d changes by part of an hour: the test shows too little", looked)
+		t.Errorf("only %d changes by part of an hour: too few to be meaningful", looked)
 	}
 }

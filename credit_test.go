@@ -34,7 +34,7 @@ func TestCredit(t *testing.T) {
 	}
 	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
 		if credits[a] < 200 {
-			t.Errorf("only %d credits to a %s gave anything back: the test shows too little", credits[a], a)
+			t.Errorf("only %d credits to a %s gave anything back: too few to be meaningful", credits[a], a)
 		}
 	}
 }
@@ -59,21 +59,21 @@ func (h *history) checkCredit() (given int64, err error) {
 		fuzz := unit/millionth + 2_000 // levels are in millionths, times in microseconds
 		sooner, want := float64(before.Delay-then.Delay), unit*float64(given)
 		if before.Allowed && (sooner < want-fuzz || sooner > want+unit+fuzz) { // a fraction was given back as well
-			return given, fmt.Errorf("%d came back, and the next waits %v instead of %v", given, then.Delay, before.Delay)
+			return given, fmt.Errorf("%d units were given back, but the next waits %v instead of %v", given, then.Delay, before.Delay)
 		}
 	case before.Remaining == 0: // it may exceed its limit
 		if sunk < 0 || sunk > given+1 {
-			return given, fmt.Errorf("%d came back, and %d more remain", given, sunk)
+			return given, fmt.Errorf("%d units were given back, but %d more remain", given, sunk)
 		}
 	case sunk != given && (h.limit.Algorithm != headgate.TokenBucket || sunk != given+1):
-		return given, fmt.Errorf("%d came back, and %d more remain", given, sunk)
+		return given, fmt.Errorf("%d units were given back, but %d more remain", given, sunk)
 	case given != min(credit.Cost, used) && h.limit.Algorithm != headgate.TokenBucket:
-		return given, fmt.Errorf("%d of %d came back, and %d were used", given, credit.Cost, used)
+		return given, fmt.Errorf("%d of %d units were given back, but %d were used", given, credit.Cost, used)
 	}
 	for k := range 9 {
 		at := before.UnusedAfter / 8 * time.Duration(k)
 		if with, without := after.preview(look, at), h.preview(look, at); with.Remaining < without.Remaining || with.UnusedAfter > without.UnusedAfter {
-			return given, fmt.Errorf("%d came back, and %v later %+v is less than %+v", given, at, with, without)
+			return given, fmt.Errorf("%d units were given back, but %v later %+v is less than %+v", given, at, with, without)
 		}
 	}
 	credit.Cost = headgate.MaxCost

@@ -85,7 +85,7 @@ func TestRateHolds(t *testing.T) {
 					}
 				}
 				if allowed < 500 && client.name != "every microsecond" {
-					t.Errorf("allowed %d units in %d steps: the test shows too little", allowed, steps)
+					t.Errorf("allowed %d units in %d steps: too few to be meaningful", allowed, steps)
 				}
 			})
 		}

@@ -59,11 +59,11 @@ func TestRefund(t *testing.T) {
 			other := charge(4, headgate.Receipt{})
 			m.wait(test.then)
 			if got := charge(6, first.Receipt).Granted; got != test.first {
-				t.Errorf("%d units of the first charge came back, want %d", got, test.first)
+				t.Errorf("%d units of the first charge were refunded, want %d", got, test.first)
 			}
 			last := charge(4, other.Receipt)
 			if last.Granted != test.other || last.Remaining != test.remaining {
-				t.Errorf("%d units of the second charge came back and %d remain, want %d and %d", last.Granted, last.Remaining, test.other, test.remaining)
+				t.Errorf("%d units of the second charge were refunded and %d remain, want %d and %d", last.Granted, last.Remaining, test.other, test.remaining)
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func TestRefundsInAnyOrder(t *testing.T) {
 			given := before - level()
 			leaked := rate*float64(m.now-b.at) + 1e-3
 			if given > b.left+1e-3 || given < float64(b.receipt.Units)-leaked {
-				t.Fatalf("seed %d, step %d: %v of %d units came back, %v were left, and at most %v have leaked",
+				t.Fatalf("seed %d, step %d: %v of %d units were refunded, %v were left, and at most %v have leaked",
 					seed, step, given, b.receipt.Units, b.left, leaked)
 			}
 			b.left -= given // the rest still drains
@@ -147,10 +147,10 @@ func TestRefundAfterCredit(t *testing.T) {
 	m.wait(time.Millisecond)
 	second := m.take(headgate.Charge{Cost: 4})
 	if r := m.take(headgate.Charge{Cost: 6, Refund: first.Receipt}); r.Granted != 0 || r.Remaining != 6 {
-		t.Errorf("%d units came back a second time, %d remain", r.Granted, r.Remaining)
+		t.Errorf("%d units were refunded a second time, %d remain", r.Granted, r.Remaining)
 	}
 	m.wait(time.Millisecond)
 	if r := m.take(headgate.Charge{Cost: 4, Refund: second.Receipt}); r.Granted < 3 || r.Remaining < 9 {
-		t.Errorf("%d of 4 units came back, %d remain", r.Granted, r.Remaining)
+		t.Errorf("%d of 4 units were refunded, %d remain", r.Granted, r.Remaining)
 	}
 }

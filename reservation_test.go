@@ -80,7 +80,7 @@ func TestReserve(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	if d, err := w.Commit(t.Context(), first.Token, headgate.Request{Cost: 25}); granted(t, d, err) != 0 {
-		t.Errorf("it was committed twice: %+v", d)
+		t.Errorf("committed twice: %+v", d)
 	}
 	w.expectLeft(t, 75)
 	second := w.reserve(t, 60)
@@ -90,7 +90,7 @@ func TestReserve(t *testing.T) {
 	w.expectLeft(t, 75)
 }
 
-func TestCommitAboveWhatWasHeld(t *testing.T) {
+func TestCommitAboveHold(t *testing.T) {
 	t.Parallel()
 	w := newTokenWorld(t)
 	r := w.reserve(t, 10)
@@ -209,7 +209,7 @@ func TestReserveInShadow(t *testing.T) {
 	w.expectLeft(t, 10, 95)
 }
 
-func TestTokensAreChecked(t *testing.T) {
+func TestInvalidTokensAreRejected(t *testing.T) {
 	t.Parallel()
 	w := newTokenWorld(t)
 	token := w.reserve(t, 60).Token

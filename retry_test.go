@@ -194,7 +194,7 @@ func TestResultsAreExact(t *testing.T) {
 			}
 			for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
 				if denied[a] < 2_000 || charges < 75_000 {
-					t.Errorf("of %d charges %s denied %d: the test shows too little", charges, a, denied[a])
+					t.Errorf("of %d charges %s denied %d: too few to be meaningful", charges, a, denied[a])
 				}
 			}
 		})

@@ -37,7 +37,7 @@ func BenchmarkTake(b *testing.B) {
 	for i := range zipf {
 		zipf[i] = source.Uint64()
 	}
-	hot := func(i int) headgate.Subject { return nth(uint64(i >> 21)) } // another one before its bucket is empty
+	hot := func(i int) headgate.Subject { return nth(uint64(i >> 21)) } // changes before the bucket is exhausted
 	popular := func(i int) headgate.Subject { return nth(zipf[i%len(zipf)]) }
 	uniform := func(i int) headgate.Subject { return nth(mix(uint64(i)) % million) }
 	for _, bench := range []struct {

@@ -313,8 +313,8 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// TestNoneIsEvictedUpToTheCap keeps MaxEntries counters, however they are distributed over the shards.
-func TestNoneIsEvictedUpToTheCap(t *testing.T) {
+// TestNoEvictionUpToMaxEntries keeps MaxEntries counters, however they are distributed over the shards.
+func TestNoEvictionUpToMaxEntries(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make test-long runs it")
@@ -466,7 +466,7 @@ func TestExpiredAreDroppedWithoutTraffic(t *testing.T) {
 	}
 }
 
-func TestEvictsTheExpiredBeforeTheLiving(t *testing.T) {
+func TestDropsExpiredBeforeEvictingLive(t *testing.T) {
 	t.Parallel()
 	const half = 500
 	now := noon
@@ -490,7 +490,7 @@ func TestEvictsTheExpiredBeforeTheLiving(t *testing.T) {
 	}
 }
 
-func TestEvictsTheSoonestToExpire(t *testing.T) {
+func TestEvictsEarliestExpiry(t *testing.T) {
 	t.Parallel()
 	const half = 500
 	store := memstore.New(memstore.Options{MaxEntries: 2 * half, Clock: atNoon})
@@ -526,7 +526,7 @@ func TestFloodEvictsItself(t *testing.T) {
 		charge(t, store, limit, n+1)
 	}
 	if left := remaining(t, store, limit, 0); left != 30 {
-		t.Errorf("%d units are left to the counter in use, want 30", left)
+		t.Errorf("%d units are left on the counter in use, want 30", left)
 	}
 }
 
