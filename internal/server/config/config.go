@@ -1,8 +1,8 @@
-// Package config reads the server's config: which addresses to listen on, where Redis and the rules are, whom to believe
-// about who is calling. It knows every key, its default and what makes no sense, and says all that is wrong at once.
+// Package config reads the server's config file: listeners, Redis, rules, and which sources of identity are trusted. It defines every key,
+// its default and its valid values, and reports all problems of a file at once.
 //
-// It starts nothing and connects to nothing, and holds no secret but one that stands in redis.address: of the others it
-// knows the files.
+// It starts nothing and connects to nothing. It holds no secrets except a password in redis.address or postgres.address: the other
+// secrets are in files, of which it keeps the paths.
 package config
 
 import (
@@ -22,112 +22,114 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// Config is what the server is told. Paths are absolute or relative to the working directory, not to the file.
+// Config is the server's configuration. Paths are absolute or relative to the working directory, not to the config file.
 type Config struct {
 	Listen  Listen
 	Callers Callers
 	Redis   Redis
-	// Rules are files and directories; none if they are in Postgres.
+	// Rules lists rule files and directories. It is empty if the rules are in Postgres.
 	Rules    []string
 	Postgres Postgres
-	// AllowNoRules makes a server without any rule ready. It allows every request.
+	// AllowNoRules makes a server without any rule ready. Such a server allows every request.
 	AllowNoRules bool
-	// LastGoodFile is a file for the last good rules; "" means that they do not survive a restart.
+	// LastGoodFile stores the last valid rules; if it is "", they do not survive a restart.
 	LastGoodFile string
-	// Mode is the most that any rule may do.
+	// Mode is the strictest mode of any rule: a rule with a stricter mode runs in this one.
 	Mode headgate.Mode
-	// Nodes is the least number of servers that share the limits while Redis is away, and LocalShare how many percent of
-	// its share each of them admits then.
+	// Nodes is the minimum number of servers that share the limits while Redis is unavailable. LocalShare is the percentage of its
+	// share that each server then allows.
 	Nodes, LocalShare int
 	Identity          Identity
-	// Headers says which response headers tell clients about their limits; the zero value is none.
+	// Headers selects the response headers that show clients their limits; the zero value selects none.
 	Headers      limitfields.Choice
 	ShowSubjects ShowSubjects
-	// AdminTokensFile has the tokens of those who may use the admin API; "" means that there are none.
+	// AdminTokensFile contains the tokens of the admin API's users; "" means that there are none.
 	AdminTokensFile string
 	AdminJWT        AdminJWT
-	// Tenants is what editors who are bound to a tenant may store in Postgres.
+	// Tenants limits what the editors of one tenant may store in Postgres.
 	Tenants pgrules.Quotas
 	Tracing Tracing
-	// SecretFile has the secret that is mixed into subjects; "" means none.
+	// SecretFile contains the secret that is mixed into subjects; "" means none.
 	SecretFile string
 }
 
-// Listen has the addresses of the listeners; "" means that one is off.
+// Listen contains the addresses of the listeners; "" turns a listener off.
 type Listen struct {
 	HTTP, GRPC, Ops, Admin string
-	// AllowRefunds says whose callers may give units back.
+	// AllowRefunds selects the listeners whose callers may refund units.
 	AllowRefunds struct{ HTTP, GRPC bool }
-	// TLS is for all of them but Ops.
+	// TLS applies to all listeners except Ops.
 	TLS ListenTLS
 }
 
-// Callers says who may ask at listen.http and listen.grpc: whoever has all that is given here and a certificate of
-// ListenTLS.ClientCAFile, if there is one.
+// Callers restricts who may call listen.http and listen.grpc. A caller must meet every requirement given here, and present a certificate
+// of ListenTLS.ClientCAFile if that is set.
 type Callers struct {
-	// TokensFile has the hashes of callers' tokens.
+	// TokensFile contains the hashes of callers' tokens.
 	TokensFile string
-	// Names are those of which a caller's certificate must have one.
+	// Names lists DNS names and URIs. A caller's certificate must contain one of them.
 	Names []string
-	// Open says that everybody who reaches a listener beyond loopback may ask.
+	// Open allows any caller on a listener that is reachable from other hosts.
 	Open bool
 }
 
-// ListenTLS is off unless there is a CertFile, and then there is a KeyFile. With ClientCAFile clients need a
-// certificate.
+// ListenTLS is the TLS configuration of the listeners. It is off without a CertFile; KeyFile is set if CertFile is. If ClientCAFile is
+// set, clients need a certificate.
 type ListenTLS struct {
 	CertFile, KeyFile, ClientCAFile string
 }
 
-// Redis says where the counters are. Its address may have a password, so it is not for logs: Settings has it without.
+// Redis is the connection to the store of the counters. Address may contain a password and must not be logged: Settings returns it
+// without the password.
 type Redis struct {
 	Address, Username, PasswordFile, Namespace string
-	// Deadline is how long a decision waits for it.
+	// Deadline is how long a decision waits for Redis.
 	Deadline time.Duration
 	TLS      RedisTLS
 }
 
-// RedisTLS is towards Redis. It is enabled if any of the rest is given, or the address is rediss://.
+// RedisTLS is the TLS configuration of the connection to Redis. It is enabled if any of its other fields is set, or if the address begins
+// with rediss://.
 type RedisTLS struct {
 	Enabled                               bool
 	CAFile, CertFile, KeyFile, ServerName string
 }
 
-// Postgres says where rules, overrides and exemptions are, if they are not in files. Its address may have a password, as that of Redis.
+// Postgres is the database of rules, overrides and exemptions, if they are not in files. Address may contain a password, as that of Redis.
 type Postgres struct {
 	Address, PasswordFile string
 }
 
-// Identity is the options of package identity, with the file of a secret instead of JWT.Secret.
+// Identity contains the options of package identity, with the path of a file instead of JWT.Secret.
 type Identity struct {
 	identity.Options
 	JWTSecretFile string
 }
 
-// AdminJWT says which tokens of others are believed about who may use the admin API: none without Algorithms.
+// AdminJWT configures which JWTs are accepted by the admin API: none if Algorithms is empty.
 type AdminJWT struct {
 	identity.JWT
-	// RoleClaim, TenantClaim and NameClaim are claims; without TenantClaim all callers are of no tenant.
+	// RoleClaim, TenantClaim and NameClaim are names of claims. Without a TenantClaim, no caller is bound to a tenant.
 	RoleClaim, TenantClaim, NameClaim string
 }
 
-// ShowSubjects says what operators are shown of those who are counted.
+// ShowSubjects selects how subjects are shown to operators.
 type ShowSubjects string
 
-// In clear text are the attributes that rules count by; an API key is a hash in any case.
+// ShowClear shows the attributes that rules count by in clear text. API keys are shown as hashes in both cases.
 const (
 	ShowHash  ShowSubjects = "hash"
 	ShowClear ShowSubjects = "clear"
 )
 
-// Tracing says where traces go: nowhere if the address is empty.
+// Tracing configures where spans are sent. Tracing is off if Address is empty.
 type Tracing struct {
 	Address string
-	// Sample is how many percent of the requests are traced whose callers have not decided that.
+	// Sample is the percentage of requests to trace, among those whose callers did not decide it.
 	Sample float64
 }
 
-// Default is the config of an empty file, but that a file must name rules.
+// Default returns the config of an empty file. A real file must also name rules.
 func Default() *Config {
 	c := &Config{
 		Listen: Listen{HTTP: "127.0.0.1:8080", GRPC: "127.0.0.1:8081", Ops: "127.0.0.1:8082", Admin: "127.0.0.1:8083"},
@@ -142,10 +144,10 @@ func Default() *Config {
 	return c
 }
 
-// maxBytes is how large a config may be. It has no lists that grow.
+// maxBytes is the maximum size of a config file.
 const maxBytes = 1 << 20
 
-// Load reads a file. If it could be read but makes no sense, the error is a yamldoc.Errors.
+// Load reads a config file. If the file is readable but invalid, the error is a yamldoc.Errors.
 func Load(file string) (*Config, error) { return load(file, os.LookupEnv) }
 
 func load(file string, lookup func(string) (string, bool)) (*Config, error) {
@@ -157,11 +159,11 @@ func load(file string, lookup func(string) (string, bool)) (*Config, error) {
 	s, problem := yamldoc.Source{Name: file, Data: data}.Check()
 	if len(data) > maxBytes {
 		s.Data = nil
-		problem = &yamldoc.Error{File: file, Line: 1, Column: 1, Problem: "the file is larger than 1 MB: it is no config"}
+		problem = &yamldoc.Error{File: file, Line: 1, Column: 1, Problem: "file larger than 1 MB: not a config"}
 	}
 	d := &decoder{
 		dir: filepath.Dir(file), lookup: lookup,
-		seen: map[*yamldoc.Node]bool{}, unset: map[*yamldoc.Node]bool{}, written: map[string]*yamldoc.Node{},
+		expanded: map[*yamldoc.Node]bool{}, unset: map[*yamldoc.Node]bool{}, written: map[string]*yamldoc.Node{},
 	}
 	d.Source, d.Report, d.NoValue = s, &report, noValue
 	c := Default()
@@ -178,22 +180,22 @@ func load(file string, lookup func(string) (string, bool)) (*Config, error) {
 
 const writeRules = "rules: [/etc/headgate/rules/]"
 
-// noValue is what to write for keys without a value.
+// noValue maps keys to the remedy for a missing value.
 var noValue = map[string]string{
 	"rules":           "write " + writeRules,
 	"address":         "write one, or remove the key for the default",
-	"trusted_proxies": "write the networks of your proxies, [10.0.0.0/8], or remove the key to trust nobody",
+	"trusted_proxies": "write the networks of your proxies, [10.0.0.0/8], or remove the key to trust none",
 }
 
-// decoder reads a config.
+// decoder reads a config file.
 type decoder struct {
 	yamldoc.Decoder
-	dir     string
-	lookup  func(string) (string, bool)
-	seen    map[*yamldoc.Node]bool // texts: whether they had variables in them
-	unset   map[*yamldoc.Node]bool // texts with variables that have no value, of which that is told
-	root    *yamldoc.Node
-	written map[string]*yamldoc.Node // the values of keys and sections
+	dir      string
+	lookup   func(string) (string, bool)
+	expanded map[*yamldoc.Node]bool // visited texts; true if they contained variables
+	unset    map[*yamldoc.Node]bool // texts with undefined variables, which are already reported
+	root     *yamldoc.Node
+	written  map[string]*yamldoc.Node // the values of keys and sections that the file contains
 }
 
 type field = yamldoc.Field[*decoder, Config]
@@ -205,9 +207,9 @@ func (d *decoder) document(c *Config) {
 	}
 	switch {
 	case len(documents) == 0 && len(problems) == 0:
-		d.BadAt(1, 1, "the file is empty: a config says at least where the rules are: "+writeRules)
+		d.BadAt(1, 1, "the file is empty: write at least the path of the rules: "+writeRules)
 	case len(documents) > 1:
-		d.Bad(documents[1], "a config is one document: remove the --- before this")
+		d.Bad(documents[1], "more than one document: remove the --- above")
 	}
 	if len(documents) != 1 {
 		return
@@ -215,7 +217,7 @@ func (d *decoder) document(c *Config) {
 	root := documents[0]
 	d.root = root
 	d.expand(root)
-	// Keys that begin with x- are for anchors and for other programs, as in rule files.
+	// Keys that begin with x- are ignored, as in rule files: they are for anchors and for other programs.
 	d.section(root.Without(func(key string) bool { return strings.HasPrefix(key, "x-") }), "", c)
 	d.check(c)
 }
@@ -229,20 +231,20 @@ func (d *decoder) section(n *yamldoc.Node, prefix string, c *Config) {
 	}
 	table := fieldsBelow(prefix)
 	known := yamldoc.Keys(table)
-	n = n.Without(func(key string) bool { return d.elsewhere(n, key, prefix, known) })
+	n = n.Without(func(key string) bool { return d.misplaced(n, key, prefix, known) })
 	yamldoc.Fields(d, n, what, table, c)
 }
 
-// elsewhere notes a key whose value belongs into a file or a flag.
-func (d *decoder) elsewhere(n *yamldoc.Node, key, prefix string, known []string) bool {
+// misplaced reports a key whose value belongs into a file or a flag, and returns whether it is one.
+func (d *decoder) misplaced(n *yamldoc.Node, key, prefix string, known []string) bool {
 	at, _ := n.Get(key)
 	switch {
 	case slices.Contains(known, key):
 		return false
 	case slices.Contains(known, key+"_file"):
-		d.Bad(at.Key, "%s itself does not stand in the config: put it into a file, and write %[1]s_file with the path", key)
+		d.Bad(at.Key, "%s: secrets are not allowed in the config: store it in a file, and write %[1]s_file with its path", key)
 	case prefix == "" && (key == "log_level" || key == "dev"):
-		d.Bad(at.Key, "%s is a flag: start the server with --%s", key, strings.ReplaceAll(key, "_", "-"))
+		d.Bad(at.Key, "%s: not a config key: start the server with the flag --%s", key, strings.ReplaceAll(key, "_", "-"))
 	default:
 		return false
 	}
@@ -275,10 +277,10 @@ func fieldsBelow(prefix string) []field {
 	return table
 }
 
-// at is where a key is written, or else the section that it belongs to.
+// at returns the node of a key, or of the section that it belongs to if the file does not contain the key.
 func (d *decoder) at(key string) *yamldoc.Node { return d.root.Find(strings.Split(key, ".")) }
 
-// path is relative to the config's directory.
+// path resolves a path relative to the directory of the config file.
 func (d *decoder) path(p string) string {
 	if filepath.IsAbs(p) {
 		return filepath.Clean(p)

@@ -20,9 +20,9 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// clearPassword stands in testdata in the clear. No output may have it.
+// clearPassword is the password in testdata. No output may contain it.
 const clearPassword = "hunter2"
 
 var variables = map[string]string{
@@ -34,7 +34,7 @@ func lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// TestGoldenBad holds every message to the letter: they are read more often than the code.
+// TestGoldenBad compares every message with its golden file.
 func TestGoldenBad(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/bad/*.yaml")
@@ -62,13 +62,13 @@ func TestGoldenBad(t *testing.T) {
 				t.Errorf("got:\n%s\nwant:\n%s", got, want)
 			}
 			if strings.Contains(got, clearPassword) {
-				t.Errorf("the message has the password:\n%s", got)
+				t.Errorf("the message contains the password:\n%s", got)
 			}
 		})
 	}
 }
 
-// every_key.yaml has each key but those that exclude another, with a value that is not its default.
+// TestEveryKey loads every_key.yaml, which sets each key to a value that is not its default, except keys that exclude another.
 func TestEveryKey(t *testing.T) {
 	t.Parallel()
 	got, err := load("testdata/good/every_key.yaml", lookup)
@@ -141,7 +141,7 @@ func write(t *testing.T, text string) string {
 	return file
 }
 
-// A file that says no more than it must is the default.
+// TestDefault loads a file with only the required key.
 func TestDefault(t *testing.T) {
 	t.Parallel()
 	file := write(t, "rules: rules\n")
@@ -156,11 +156,11 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// A server whose rule files are gone starts with the kept ones, so they must not keep it from starting.
-func TestKeptRulesStandIn(t *testing.T) {
+// TestLastGoodFileReplacesMissingRules checks that a server whose rule files are missing can start with last_good_file.
+func TestLastGoodFileReplacesMissingRules(t *testing.T) {
 	t.Parallel()
 	file := write(t, "rules: gone\nlast_good_file: kept\n")
-	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "gone is not there") {
+	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "gone not found") {
 		t.Error(err)
 	}
 	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "kept"), nil, 0o600); err != nil {

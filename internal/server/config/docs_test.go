@@ -21,13 +21,13 @@ func readDocs(t *testing.T) string {
 	return string(text)
 }
 
-// The example works as it stands, where its files are.
+// TestDocumentedConfig loads the example of the documentation, with its paths moved to a temporary directory.
 func TestDocumentedConfig(t *testing.T) {
 	t.Parallel()
 	_, text, _ := strings.Cut(readDocs(t), "```yaml\n")
 	text, _, ok := strings.Cut(text, "```")
 	if !ok {
-		t.Fatal("there is no example")
+		t.Fatal("example not found")
 	}
 	dir := t.TempDir()
 	for _, path := range []string{"/run/secrets/redis", "/etc/headgate/rules/"} {
@@ -53,7 +53,7 @@ func TestDocumentedConfig(t *testing.T) {
 	want := Default()
 	if c.Listen != want.Listen || c.Mode != headgate.Enforce || c.Headers != want.Headers ||
 		c.Redis.Address != want.Redis.Address || c.Redis.Namespace != want.Redis.Namespace {
-		t.Errorf("what the example says is not the default: %+v", c)
+		t.Errorf("the example differs from the defaults: %+v", c)
 	}
 	if len(c.Identity.TrustedProxies) != 1 || c.Identity.APIKey.Header != "X-API-Key" ||
 		c.Redis.PasswordFile != filepath.Join(dir, "redis") || len(c.Rules) != 1 {
@@ -61,7 +61,7 @@ func TestDocumentedConfig(t *testing.T) {
 	}
 }
 
-// Each key has its row, with its default.
+// TestDocumentedKeys checks that the documentation has a row for each key, with its default.
 func TestDocumentedKeys(t *testing.T) {
 	t.Parallel()
 	rows := regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| (.*?) \\| .{3,} \\|$").FindAllStringSubmatch(readDocs(t), -1)
@@ -77,6 +77,6 @@ func TestDocumentedKeys(t *testing.T) {
 		want = append(want, s.Key+" "+shown)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("the table has\n%s\nthe code\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// FuzzLoad sees that whatever a file says is either a config or a list of places in it.
+// FuzzLoad checks that every file yields either a config or errors with positions in the file.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	headersBoth   = "both"  // the default version of the draft, and legacy
+	headersBoth   = "both"  // the default version of the draft and legacy
 	headersDraft  = "draft" // the default version
 	headersLegacy = "legacy"
 	headersOlder  = "older-draft"
 )
 
-// headerWords returns what can be said of headers, the versions of the draft first.
+// headerWords returns the valid values of headers, the versions of the draft first.
 func headerWords() []string {
 	var words []string
 	for _, v := range ratelimitdraft.All() {
@@ -22,7 +22,7 @@ func headerWords() []string {
 	return append(words, headersDraft, headersLegacy, headersBoth, headersOlder, off)
 }
 
-// wordsOf returns what a config would say.
+// wordsOf returns the values of headers that select h.
 func wordsOf(h limitfields.Choice) []string {
 	words := []string{}
 	if h.Draft {
@@ -42,7 +42,7 @@ func wordsOf(h limitfields.Choice) []string {
 
 // headers reads one word or a list of them.
 func (d *decoder) headers(n *yamldoc.Node, key string, c *Config) {
-	c.Headers = limitfields.Choice{Version: ratelimitdraft.Draft11} // if no other is named
+	c.Headers = limitfields.Choice{Version: ratelimitdraft.Draft11} // the default version
 	var drafts int
 	words := headerWords()
 	for _, item := range d.items(n) {
@@ -60,7 +60,7 @@ func (d *decoder) headers(n *yamldoc.Node, key string, c *Config) {
 			c.Headers.OlderDraft = true
 		case off:
 			if len(n.Items) > 1 {
-				d.Bad(item, "%s: %s stands alone: remove it, or the others", key, off)
+				d.Bad(item, "%s: %s cannot be combined with other values: remove it, or the others", key, off)
 			}
 		case headersDraft:
 			c.Headers.Draft = true
@@ -72,8 +72,8 @@ func (d *decoder) headers(n *yamldoc.Node, key string, c *Config) {
 	}
 	switch h := &c.Headers; {
 	case drafts > 1:
-		d.Bad(n, "%s: the draft is there in several versions: name one", key)
+		d.Bad(n, "%s: more than one version of the draft: keep one", key)
 	case h.OlderDraft && !h.Draft && !h.Legacy:
-		d.Bad(n, "%s: %s comes beside others: write [%s, %[2]s]", key, headersOlder, headersLegacy)
+		d.Bad(n, "%s: %s must be combined with another value: write [%s, %[2]s]", key, headersOlder, headersLegacy)
 	}
 }

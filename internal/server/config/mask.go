@@ -9,22 +9,21 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// secrets are the parts of lines that nobody else should see, though an error may be about them: what stands before the
-// host in an address, the parameters of one, all of an address of the form host=… password=…, and what is written below a key
-// for a secret although there is none.
+// secrets matches the parts of lines that an error message must not show: credentials before the host of a URL, the parameters of a URL,
+// a whole address of the form host=… password=…, and the value of a key that is named like a secret.
 var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`(://|address["']?[ \t]*:[ \t]*["']?(?:\w+://)?)([^\n]*)@`),
 	regexp.MustCompile(`(://[^\n?]*\?|://[^\s#]*#)([^\n]+)`),
-	regexp.MustCompile(`(://[^\s,"'/@:\[?#]*:)([^\d\s][^\n]*)`), // a port is a number: this is a password without its @
+	regexp.MustCompile(`(://[^\s,"'/@:\[?#]*:)([^\d\s][^\n]*)`), // ports are numbers: this is a password without the @
 	regexp.MustCompile(`((?:address|url)["']?[ \t]*:[ \t]*["']?)(\w+[ \t]*=[^\n]*)`),
 	regexp.MustCompile(`(?i)((?:password|passwd|pwd|secret|token)\w*["']?[ \t]*=[ \t]*)([^\n]+)`),
 	regexp.MustCompile(`(?i)((?:password|secret|token)s?["']?[ \t]*:[ \t]*["']?)([^\n]+)`),
 }
 
-// quotedSecret is one in what an error quotes, where the host may have been cut off.
+// quotedSecret matches credentials that an error message quotes. The quotation may be cut off before the host.
 var quotedSecret = regexp.MustCompile(`(://)[^\n]*(@|…)`)
 
-// mask puts a star in the place of each character of a secret, so that columns stay.
+// mask replaces each character of a secret by a star, so that columns do not move.
 func mask(s string) string {
 	for _, secret := range secrets {
 		var b strings.Builder
@@ -39,7 +38,7 @@ func mask(s string) string {
 	return s
 }
 
-// masked are the errors of a report without secrets.
+// masked returns the errors of a report without secrets.
 func masked(r *yamldoc.Report, s yamldoc.Source) yamldoc.Errors {
 	s.Data = []byte(mask(string(s.Data)))
 	all := r.Errors([]yamldoc.Source{s})

@@ -14,13 +14,13 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// Setting is a key and its value, which is a string, a bool, an int or a []string.
+// Setting is a key with its value, which is a string, a bool, an int or a []string.
 type Setting struct {
 	Key   string
 	Value any
 }
 
-// Settings are all keys with their values, without secrets, in the order in which they are documented.
+// Settings returns all keys with their values, without secrets, in the order of the documentation.
 func (c *Config) Settings() []Setting {
 	all := make([]Setting, len(settings))
 	for i := range settings {
@@ -32,7 +32,7 @@ func (c *Config) Settings() []Setting {
 	return all
 }
 
-// setting is a key, how it is read and how it is shown.
+// setting defines a key: how it is read and how its value is shown.
 type setting struct {
 	key   string
 	read  func(d *decoder, n *yamldoc.Node, key string, c *Config)
@@ -101,11 +101,11 @@ var settings = []setting{
 	duration("identity.jwt.leeway", 0, 5*time.Minute, "0s to 5m", func(c *Config) *time.Duration { return &c.Identity.JWT.Leeway }),
 	yesNo("identity.jwt.allow_no_expiry", func(c *Config) *bool { return &c.Identity.JWT.AllowNoExpiry }),
 	checked("identity.jwt.header", checkHeader, func(c *Config) *string { return &c.Identity.JWT.Header }),
-	texts("identity.user", checkPlace, func(c *Config) *[]string { return &c.Identity.User }),
-	texts("identity.service_account", checkPlace, func(c *Config) *[]string { return &c.Identity.ServiceAccount }),
-	texts("identity.tenant", checkPlace, func(c *Config) *[]string { return &c.Identity.Tenant }),
-	texts("identity.tier", checkPlace, func(c *Config) *[]string { return &c.Identity.Tier }),
-	texts("identity.region", checkPlace, func(c *Config) *[]string { return &c.Identity.Region }),
+	texts("identity.user", checkSource, func(c *Config) *[]string { return &c.Identity.User }),
+	texts("identity.service_account", checkSource, func(c *Config) *[]string { return &c.Identity.ServiceAccount }),
+	texts("identity.tenant", checkSource, func(c *Config) *[]string { return &c.Identity.Tenant }),
+	texts("identity.tier", checkSource, func(c *Config) *[]string { return &c.Identity.Tier }),
+	texts("identity.region", checkSource, func(c *Config) *[]string { return &c.Identity.Region }),
 	{"headers", (*decoder).headers, func(c *Config) any { return wordsOf(c.Headers) }},
 	word("show_subjects", []string{string(ShowHash), string(ShowClear)},
 		func(c *Config) *string { return (*string)(&c.ShowSubjects) }),
@@ -131,10 +131,10 @@ var settings = []setting{
 
 var modes = []headgate.Mode{headgate.Enforce, headgate.Shadow, headgate.Off}
 
-// off is a listener that there is not.
+// off is the value that turns a listener or the headers off.
 const off = "off"
 
-// one is a key with one value. read returns false for what is not to be used.
+// one returns a setting with a single value. If read returns false, the default stays.
 func one[T any](key string, of func(*Config) *T, read func(d *decoder, n *yamldoc.Node, key string) (T, bool)) setting {
 	return setting{
 		key,
@@ -155,7 +155,7 @@ func listener(key string, of func(*Config) *string) setting {
 
 func text(key string, of func(*Config) *string) setting { return one(key, of, (*decoder).notEmpty) }
 
-// file is a file that must be there.
+// file returns a setting whose value is the path of an existing file.
 func file(key string, of func(*Config) *string) setting {
 	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (string, bool) {
 		path, ok := d.notEmpty(n, key)
@@ -166,7 +166,7 @@ func file(key string, of func(*Config) *string) setting {
 	})
 }
 
-// checked is a text of which check says what is wrong, with the key, or "".
+// checked returns a setting for a text that check validates. check returns a message that begins with the key, or "".
 func checked(key string, check func(key, s string) string, of func(*Config) *string) setting {
 	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (string, bool) {
 		s, ok := d.notEmpty(n, key)
@@ -181,7 +181,7 @@ func checked(key string, check func(key, s string) string, of func(*Config) *str
 	})
 }
 
-// address is checked, and shown without secrets.
+// address returns a checked setting that is shown without credentials.
 func address(key string, check func(key, s string) string, of func(*Config) *string) setting {
 	s := checked(key, check, of)
 	s.value = func(c *Config) any { return redact.Address(*of(c)) }
@@ -199,7 +199,7 @@ func word(key string, words []string, of func(*Config) *string) setting {
 	})
 }
 
-// texts is one text or several; check says what is wrong with one of them, if it is not nil.
+// texts returns a setting for a text or a list of texts. If check is not nil, it returns the problem of one text, or "".
 func texts(key string, check func(string) string, of func(*Config) *[]string) setting {
 	return setting{
 		key,
@@ -219,21 +219,21 @@ func texts(key string, check func(string) string, of func(*Config) *[]string) se
 	}
 }
 
-func whole(key string, least, most int64, of func(*Config) *int) setting {
+func whole(key string, minimum, maximum int64, of func(*Config) *int) setting {
 	return one(key, of, func(d *decoder, n *yamldoc.Node, key string) (int, bool) {
-		v := d.Int(d.as(n, yamldoc.Number), key, least, "")
-		if v > most {
-			d.Bad(n, "%s is %d: write %d or less", key, v, most)
+		v := d.Int(d.as(n, yamldoc.Number), key, minimum, "")
+		if v > maximum {
+			d.Bad(n, "%s is %d: write %d or less", key, v, maximum)
 		}
 		return int(v), true
 	})
 }
 
-// duration is one from least to most, which are in bounds as people write them.
-func duration(key string, least, most time.Duration, bounds string, of func(*Config) *time.Duration) setting {
+// duration returns a setting for a duration from minimum to maximum. bounds is the text of both in messages.
+func duration(key string, minimum, maximum time.Duration, bounds string, of func(*Config) *time.Duration) setting {
 	s := one(key, of, func(d *decoder, n *yamldoc.Node, key string) (time.Duration, bool) {
 		v := d.Duration(n, key)
-		if v < least || v > most {
+		if v < minimum || v > maximum {
 			d.Bad(n, "%s is %s: write %s", key, v, bounds)
 		}
 		return v, true
@@ -248,12 +248,12 @@ func yesNo(key string, of func(*Config) *bool) setting {
 	})
 }
 
-// percentage is one from least to 100%, a whole one for an int.
-func percentage[T int | float64](key string, least float64, of func(*Config) *T) setting {
+// percentage returns a setting for a percentage from minimum to 100%, which must be whole if T is int.
+func percentage[T int | float64](key string, minimum float64, of func(*Config) *T) setting {
 	s := one(key, of, func(d *decoder, n *yamldoc.Node, key string) (T, bool) {
-		v, ok := d.percent(n, key, least)
+		v, ok := d.percent(n, key, minimum)
 		if ok && float64(T(v)) != v {
-			d.Bad(n, "%s is %q: write it from %v%% to 100%%", key, yamldoc.Shorten(n.Text), least)
+			d.Bad(n, "%s is %q: write %v%% to 100%%", key, yamldoc.Shorten(n.Text), minimum)
 		}
 		return T(v), ok
 	})
@@ -261,7 +261,7 @@ func percentage[T int | float64](key string, least float64, of func(*Config) *T)
 	return s
 }
 
-// notEmpty reads a text that must say something.
+// notEmpty reads a text that must not be empty.
 func (d *decoder) notEmpty(n *yamldoc.Node, key string) (string, bool) {
 	s, ok := d.Text(n, key)
 	if ok && strings.TrimSpace(s) == "" {
@@ -271,7 +271,7 @@ func (d *decoder) notEmpty(n *yamldoc.Node, key string) (string, bool) {
 	return s, ok
 }
 
-// items are those of a list, or the node itself, without those that name variables that are not set.
+// items returns the items of a list, or the node itself, without those that contain undefined variables.
 func (d *decoder) items(n *yamldoc.Node) []*yamldoc.Node {
 	all := []*yamldoc.Node{n}
 	if n.Kind == yamldoc.List {
@@ -280,7 +280,7 @@ func (d *decoder) items(n *yamldoc.Node) []*yamldoc.Node {
 	return slices.DeleteFunc(all, func(item *yamldoc.Node) bool { return d.unset[item] })
 }
 
-// each reads one text or a list of them.
+// each calls read with each item of a list, or with a single text.
 func (d *decoder) each(n *yamldoc.Node, key string, read func(n *yamldoc.Node, s string)) {
 	if n.Kind == yamldoc.Mapping {
 		d.Bad(n, "%s wants text or a list, not %s", key, n.Describe())
@@ -303,9 +303,9 @@ func (d *decoder) mode(n *yamldoc.Node, key string, c *Config) {
 	}
 }
 
-func (d *decoder) percent(n *yamldoc.Node, key string, least float64) (float64, bool) {
+func (d *decoder) percent(n *yamldoc.Node, key string, minimum float64) (float64, bool) {
 	if n.Kind == yamldoc.Number {
-		d.Bad(n, "%s is %s: write %[2]s%%, or another from %v%% to 100%%", key, n.Text, least)
+		d.Bad(n, "%s is %s: write %[2]s%%, or another value from %v%% to 100%%", key, n.Text, minimum)
 		return 0, false
 	}
 	s, ok := d.notEmpty(n, key)
@@ -313,14 +313,14 @@ func (d *decoder) percent(n *yamldoc.Node, key string, least float64) (float64, 
 		return 0, false
 	}
 	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
-	if err != nil || !(v >= least && v <= 100) || !strings.HasSuffix(s, "%") {
-		d.Bad(n, "%s is %q: write it from %v%% to 100%%", key, yamldoc.Shorten(s), least)
+	if err != nil || !(v >= minimum && v <= 100) || !strings.HasSuffix(s, "%") {
+		d.Bad(n, "%s is %q: write %v%% to 100%%", key, yamldoc.Shorten(s), minimum)
 		return 0, false
 	}
 	return v, true
 }
 
-// proxies reads networks; an address is a network of one.
+// proxies reads networks. A single address is a network of one.
 func (d *decoder) proxies(n *yamldoc.Node, key string, c *Config) {
 	d.each(n, key, func(n *yamldoc.Node, s string) {
 		p, err := netip.ParsePrefix(s)
@@ -329,10 +329,10 @@ func (d *decoder) proxies(n *yamldoc.Node, key string, c *Config) {
 		}
 		switch {
 		case err != nil:
-			d.Bad(n, "%s: %q is no network: write it like 10.0.0.0/8 or 2001:db8::/32", key, yamldoc.Shorten(s))
+			d.Bad(n, "%s: %q is not a network: write one like 10.0.0.0/8 or 2001:db8::/32", key, yamldoc.Shorten(s))
 		case p.Bits() == 0:
-			d.Bad(n, "%s: %s is everybody, and everybody could claim any address: name the networks of your proxies, or how "+
-				"many a request passes in trusted_hops", key, p)
+			d.Bad(n, "%s: %s trusts every client, which could then claim any address: write the networks of your proxies, or "+
+				"set trusted_hops", key, p)
 		default:
 			c.Identity.TrustedProxies = append(c.Identity.TrustedProxies, p)
 		}

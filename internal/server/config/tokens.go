@@ -9,18 +9,18 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// tokensGiven says whether identity.jwt says anything but its defaults.
+// tokensGiven reports whether identity.jwt differs from its defaults.
 func (d *decoder) tokensGiven(i *Identity) bool {
-	usual := Default().Identity.JWT
-	return d.keysGiven("identity.jwt") || i.JWT.Leeway != usual.Leeway || i.JWT.AllowNoExpiry != usual.AllowNoExpiry ||
-		i.JWT.Header != usual.Header
+	defaults := Default().Identity.JWT
+	return d.keysGiven("identity.jwt") || i.JWT.Leeway != defaults.Leeway || i.JWT.AllowNoExpiry != defaults.AllowNoExpiry ||
+		i.JWT.Header != defaults.Header
 }
 
-// adminTokensGiven says that of admin.jwt.
+// adminTokensGiven reports whether admin.jwt differs from its defaults.
 func (d *decoder) adminTokensGiven(j *AdminJWT) bool {
-	usual := Default().AdminJWT
-	return d.keysGiven("admin.jwt") || j.RoleClaim != usual.RoleClaim || j.TenantClaim != usual.TenantClaim ||
-		j.NameClaim != usual.NameClaim
+	defaults := Default().AdminJWT
+	return d.keysGiven("admin.jwt") || j.RoleClaim != defaults.RoleClaim || j.TenantClaim != defaults.TenantClaim ||
+		j.NameClaim != defaults.NameClaim
 }
 
 func (d *decoder) keysGiven(section string) bool {
@@ -43,7 +43,7 @@ func (d *decoder) checkTokens(i *Identity) {
 	for _, algorithm := range i.JWT.Algorithms {
 		shared := strings.HasPrefix(algorithm, "HS")
 		if slices.Contains(algorithms, algorithm) && shared != (place == "secret_file") {
-			d.Bad(d.at("identity.jwt.algorithms"), "identity.jwt.algorithms: %s does not go with %s: HS256, HS384 and HS512 need "+
+			d.Bad(d.at("identity.jwt.algorithms"), "identity.jwt.algorithms: %s cannot be used with %s: HS256, HS384 and HS512 need "+
 				"secret_file, the others key_file or key_url", algorithm, place)
 		}
 	}
@@ -52,7 +52,7 @@ func (d *decoder) checkTokens(i *Identity) {
 	}
 }
 
-// checkAdminTokens wants all that keeps tokens for somebody else out.
+// checkAdminTokens requires everything that is needed to reject tokens that are meant for other services.
 func (d *decoder) checkAdminTokens(j *AdminJWT) {
 	if !d.adminTokensGiven(j) {
 		return
@@ -60,16 +60,16 @@ func (d *decoder) checkAdminTokens(j *AdminJWT) {
 	d.checkKeys("admin.jwt", "key_file", "key_url")
 	for _, key := range []string{"issuer", "audience"} {
 		if d.missing("admin.jwt." + key) {
-			d.Bad(d.at("admin.jwt."+key), "admin.jwt needs %s, or else tokens that the same keys have signed for others would be "+
-				"believed", key)
+			d.Bad(d.at("admin.jwt."+key), "admin.jwt needs %s: without it, tokens signed with the same keys for other services would be "+
+				"accepted", key)
 		}
 	}
 }
 
-// checkKeys wants algorithms and one of the places that keys can be in, which it returns if all is well.
+// checkKeys requires algorithms and exactly one source of keys. It returns that source, or "" if there are none or several.
 func (d *decoder) checkKeys(section string, places ...string) string {
 	if d.missing(section + ".algorithms") {
-		d.Bad(d.at(section+".algorithms"), "%s needs algorithms, the only ones that tokens may be signed with: "+
+		d.Bad(d.at(section+".algorithms"), "%s needs algorithms, the list of accepted signature algorithms: "+
 			"algorithms: [RS256]", section)
 	}
 	var given []string
@@ -86,19 +86,19 @@ func (d *decoder) checkKeys(section string, places ...string) string {
 		have = "it has " + strings.Join(given, " and ")
 	}
 	last := len(places) - 1
-	d.Bad(d.at(section), "%s needs one of %s and %s, with which tokens are verified: %s", section,
+	d.Bad(d.at(section), "%s needs exactly one of %s and %s to verify tokens: %s", section,
 		strings.Join(places[:last], ", "), places[last], have)
 	return ""
 }
 
-// missing says whether a key has no value, or a list without any.
+// missing reports whether a key has no value or an empty list.
 func (d *decoder) missing(key string) bool {
 	n := d.written[key]
 	return n == nil || n.Kind == yamldoc.List && len(n.Items) == 0
 }
 
-// askAdminTokens sees that package identity takes the keys of admin.jwt, if they are in a file.
-func (d *decoder) askAdminTokens(j identity.JWT) {
+// checkAdminKeys checks that package identity accepts the keys of admin.jwt, if they are in a file.
+func (d *decoder) checkAdminKeys(j identity.JWT) {
 	if !isRegular(j.KeyFile) {
 		return
 	}

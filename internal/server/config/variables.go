@@ -9,18 +9,17 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// variable is $${, which stands for ${, or ${NAME}, or what looks like one and is not closed.
+// variable matches $${, which stands for ${, a variable ${NAME}, or a ${ that is not closed.
 var variable = regexp.MustCompile(`\$\$\{|\$\{([^}]*)(\}?)`)
 
 var validName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand puts the values of variables into the texts of a tree, each text once: an alias is the very node that its
-// anchor named.
+// expand replaces the variables in the texts of a tree by their values, in each text once: an alias is the same node as its anchor.
 func (d *decoder) expand(n *yamldoc.Node) {
-	if _, done := d.seen[n]; done {
+	if _, done := d.expanded[n]; done {
 		return
 	}
-	d.seen[n] = false
+	d.expanded[n] = false
 	for _, item := range n.Items {
 		d.expand(item)
 	}
@@ -28,12 +27,12 @@ func (d *decoder) expand(n *yamldoc.Node) {
 		d.expand(e.Value)
 	}
 	if n.Kind == yamldoc.Text && strings.Contains(n.Text, "${") {
-		d.seen[n] = true
-		n.Text = d.expanded(n)
+		d.expanded[n] = true
+		n.Text = d.substitute(n)
 	}
 }
 
-func (d *decoder) expanded(n *yamldoc.Node) string {
+func (d *decoder) substitute(n *yamldoc.Node) string {
 	var b strings.Builder
 	last := 0
 	for _, m := range variable.FindAllStringSubmatchIndex(n.Text, -1) {
@@ -63,17 +62,17 @@ func (d *decoder) expanded(n *yamldoc.Node) string {
 func variableProblem(name string, closed bool) string {
 	switch {
 	case !closed:
-		return "the ${ has no }: write ${NAME}, or $${ for the two characters themselves"
+		return "${ without }: write ${NAME}, or $${ for a literal ${"
 	case !validName.MatchString(name):
-		return "${" + yamldoc.Shorten(name) + "} is no variable: write ${NAME} with letters, digits and underscores, or $${ " +
-			"for the two characters themselves"
+		return "${" + yamldoc.Shorten(name) + "} is not a variable: write ${NAME} with letters, digits and underscores, or $${ " +
+			"for a literal ${"
 	}
-	return "the variable " + yamldoc.Shorten(name) + " is not set: set it in the environment, or write the value here"
+	return "variable " + yamldoc.Shorten(name) + " not set: set it in the environment, or write the value here"
 }
 
-// as is a text that came from a variable as the kind that its key wants, if it can be that.
+// as converts a text that came from a variable to the kind that its key needs, if possible.
 func (d *decoder) as(n *yamldoc.Node, kind yamldoc.Kind) *yamldoc.Node {
-	if !d.seen[n] || n.Kind != yamldoc.Text {
+	if !d.expanded[n] || n.Kind != yamldoc.Text {
 		return n
 	}
 	_, isInt := strconv.ParseInt(n.Text, 10, 64)
