@@ -84,7 +84,7 @@ func newObservers(s *paired.Suite, limiter *headgate.Limiter) func(context.Conte
 	top := offenders.New(offenders.Options{Rules: limiter.Rules})
 	denied := denials.New(denials.Options{Rules: limiter.Rules, TraceID: tracing.TraceID, Log: log})
 	return func(ctx context.Context, o *headgate.Observation) {
-		metrics.Note(o)
+		metrics.Observe(o)
 		tracer.Note(ctx, o)
 		top.Note(o)
 		denied.Note(ctx, o)

@@ -130,7 +130,7 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 
 // observe is told of every decision for callers.
 func (s *server) observe(ctx context.Context, o *headgate.Observation) {
-	s.metrics.Note(o)
+	s.metrics.Observe(o)
 	s.tracer.Note(ctx, o)
 	s.activity.Note(ctx, o)
 	if s.usage != nil {

@@ -8,27 +8,27 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// decisions are the metrics of what was decided.
+// decisions contains the metrics of decisions.
 type decisions struct {
 	all, byRule *prometheus.CounterVec
 	duration    *histogram
 	units       atomic.Int64
 	tiers       *table[*tier]
 	candidates  *table[prometheus.Counter]
-	// rules is one list for all metrics, so that a rule is named in all of them or in none.
+	// rules is shared by all metrics, so that a rule is named in all of them or in none.
 	rules *names
-	// series is how many byRule has. What is too many by rule and tier is counted by neither, in rest.
+	// series is the number of series of byRule. Decisions over maxSeries are counted in rest, without rule and tier.
 	series atomic.Int64
 	rest   *outcomes
 }
 
-// tier has the counters of one tier.
+// tier contains the counters of one tier.
 type tier struct {
 	calls [len(calls)]*outcomes
 	rules *table[*outcomes]
 }
 
-// outcomes are the counters of a tier and a call, or a tier and a rule, by result and path. Each is made when it is first needed.
+// outcomes contains the counters of a tier and a call, or of a tier and a rule, by result and path. A counter is created on first use.
 type outcomes struct {
 	build func(result, path string) prometheus.Counter
 	made  [len(results)][len(paths)]atomic.Pointer[prometheus.Counter]
@@ -45,17 +45,17 @@ func (o *outcomes) inc(r result, p path) {
 
 func newDecisions(registry *prometheus.Registry) *decisions {
 	candidates := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "headgate_rule_candidate_denials_total", Help: "Requests beyond the limit that a rule has on trial.",
+		Name: "headgate_rule_candidate_denials_total", Help: "Requests over the candidate limit of a rule.",
 	}, []string{"rule"})
 	d := &decisions{
 		all: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "headgate_decisions_total", Help: "Answers, by what was asked, what was said, who decided, and the request's tier.",
+			Name: "headgate_decisions_total", Help: "Decisions, by call, result, path and tier of the request.",
 		}, []string{"call", "result", "path", "tier"}),
 		byRule: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_rule_decisions_total",
-			Help: "Requests that a rule applied to, by what it said (would_deny: in shadow) and who decided.",
+			Help: "Requests that a rule applied to, by tier, result (would_deny is a denial in shadow mode) and path.",
 		}, []string{"rule", "tier", "result", "path"}),
-		duration: newDuration("headgate_check_duration_seconds", "How long a decision took, the store included."),
+		duration: newDuration("headgate_check_duration_seconds", "Duration of decisions, including store calls."),
 		rules:    newNames(maxRules),
 	}
 	d.tiers = newTable(newNames(maxTiers), d.newTier)
@@ -89,37 +89,37 @@ func (of *decisions) newRule(rule, tier string) *outcomes {
 	}}
 }
 
-// Note counts a decision.
-func (m *Metrics) Note(seen *headgate.Observation) {
-	d, of := &seen.Decision, m.decisions
-	if seen.Duration > 0 {
-		of.duration.Observe(seen.Duration)
+// Observe counts a decision.
+func (m *Metrics) Observe(o *headgate.Observation) {
+	d, of := &o.Decision, m.decisions
+	if o.Duration > 0 {
+		of.duration.Observe(o.Duration)
 	}
 	result := denied
 	switch {
-	case seen.Err != nil:
+	case o.Err != nil:
 		result = failed
 	case d.Allowed:
 		result = allowed
 	}
-	t, by := of.tiers.of(seen.Attributes["tier"]), pathOf(d.Path)
-	t.calls[callOf(seen.Call)].inc(result, by)
-	if seen.Call == headgate.CallCheck || seen.Call == headgate.CallReserve {
-		of.noteRules(t, d, by)
+	t, by := of.tiers.of(o.Attributes["tier"]), pathOf(d.Path)
+	t.calls[callOf(o.Call)].inc(result, by)
+	if o.Call == headgate.CallCheck || o.Call == headgate.CallReserve {
+		of.countRules(t, d, by)
 	}
 }
 
-// noteRules counts what each rule said, once, whose limits are neighbours, and the units that were admitted.
-func (of *decisions) noteRules(t *tier, d *headgate.Decision, by path) {
+// countRules counts the result of each rule once, and the admitted units. The limits of a rule are adjacent in d.Limits.
+func (of *decisions) countRules(t *tier, d *headgate.Decision, by path) {
 	units := int64(0)
 	for i := 0; i < len(d.Limits); {
 		first := &d.Limits[i]
-		result, decisive, tried := allowed, first, false
+		result, decisive, candidateDenies := allowed, first, false
 		for ; i < len(d.Limits) && d.Limits[i].Rule == first.Rule; i++ {
 			l := &d.Limits[i]
 			switch {
 			case l.Origin == headgate.FromCandidate:
-				tried = tried || l.WouldDeny()
+				candidateDenies = candidateDenies || l.WouldDeny()
 			case l.Denies():
 				result, decisive = denied, l
 			case l.WouldDeny() && result == allowed:
@@ -128,12 +128,12 @@ func (of *decisions) noteRules(t *tier, d *headgate.Decision, by path) {
 				units += l.Cost
 			}
 		}
-		decidedBy := by // mostly who decided all of them
+		decidedBy := by // usually the same for all rules
 		if p := decisive.DecidedBy(); p != d.Path {
 			decidedBy = pathOf(p)
 		}
 		t.rules.of(first.Rule).inc(result, decidedBy)
-		if tried {
+		if candidateDenies {
 			of.candidates.of(first.Rule).Inc()
 		}
 	}

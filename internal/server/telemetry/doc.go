@@ -1,5 +1,5 @@
-// Package telemetry counts what the server does and shows it to Prometheus.
+// Package telemetry counts decisions, store calls and rule changes, and serves the counts to Prometheus.
 //
-// It knows the names of the metrics, which dashboards hold on to, and keeps the number of series bounded whatever rules
-// and callers say. It decides nothing and knows nobody's address or key.
+// It defines the names of the metrics, on which dashboards depend, and bounds the number of series for any rules and callers. It makes
+// no decisions and holds no client addresses or keys.
 package telemetry

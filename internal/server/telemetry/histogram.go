@@ -10,36 +10,36 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// buckets are those of every duration, for those who read histograms as text. In seconds.
+// buckets are the classic buckets of all durations, in seconds.
 var buckets = []float64{50e-6, 100e-6, 250e-6, 500e-6, .001, .0025, .005, .0075, .01, .015, .025, .05, .1, .25}
 
 const (
-	// schema of the native histogram: eight buckets for each doubling, so that a quantile is within a tenth.
+	// schema of the native histogram: eight buckets per factor of two, so that a quantile is accurate to 10%.
 	schema  = 3
 	perTwo  = 1 << schema
-	minExp  = -23 // from 2^-24 s, which is 60 ns, on
-	maxExp  = 7   // to 2^7 s
+	minExp  = -23 // from 2^-24 s, 60 ns
+	maxExp  = 7   // to 2^7 s, 128 s
 	natives = (maxExp - minExp + 1) * perTwo
 )
 
-// histogram counts durations in buckets of both kinds at once: ours and native. The library's takes 45 ns more per decision, of the
-// 400 that all telemetry may take.
+// histogram counts durations in classic and native buckets at once. It replaces the library's histogram, which costs 45 ns more per
+// decision, of a budget of 400 ns for all telemetry.
 type histogram struct {
 	desc    *prometheus.Desc
 	created time.Time
 	sum     atomic.Int64 // in nanoseconds
-	// Each native bucket is one cell, or two: up to the bound of ours that is in it, and beyond.
+	// A native bucket consists of one cell, or of two cells if the bound of a classic bucket divides it.
 	cells []cell
-	// first is the cell of the shortest duration with a length in bits, and with the three bits below the highest.
+	// first maps the bit length of a duration and the three bits below its highest bit to the cell of the shortest such duration.
 	first [65 * perTwo]int16
 }
 
-// cell counts the durations above the one before, up to its own.
+// cell counts the durations above the bound of the previous cell, up to its own.
 type cell struct {
 	count  atomic.Int64
 	upTo   int64   // nanoseconds
-	native int     // the number of its bucket, which is up to 2^(native/perTwo) seconds
-	bound  float64 // of ours, if it ends there
+	native int     // index of its native bucket, whose upper bound is 2^(native/perTwo) seconds
+	bound  float64 // of the classic bucket that ends here, or 0
 }
 
 func newDuration(name, help string) *histogram {
@@ -49,7 +49,7 @@ func newDuration(name, help string) *histogram {
 	next, at := 0, 0
 	for i := range natives {
 		number := i + 1 + (minExp-1)*perTwo
-		end := int64(math.MaxInt64) // what is too long is in the last
+		end := int64(math.MaxInt64) // the last bucket has no upper bound
 		if i < natives-1 {
 			end = int64(1e9 * math.Exp2(float64(i+1)/perTwo+minExp-1))
 		}
@@ -60,10 +60,10 @@ func newDuration(name, help string) *histogram {
 		h.cells[at].upTo, h.cells[at].native = end, number
 		at++
 	}
-	for took := range h.first {
-		shortest := int64(perTwo+took%perTwo) << (took / perTwo) >> (schema + 1)
-		for shortest > h.cells[h.first[took]].upTo {
-			h.first[took]++
+	for i := range h.first {
+		shortest := int64(perTwo+i%perTwo) << (i / perTwo) >> (schema + 1)
+		for shortest > h.cells[h.first[i]].upTo {
+			h.first[i]++
 		}
 	}
 	return h
@@ -72,28 +72,28 @@ func newDuration(name, help string) *histogram {
 func nanoseconds(seconds float64) int64 { return int64(math.Round(1e9 * seconds)) }
 
 // Observe counts a duration.
-func (h *histogram) Observe(took time.Duration) {
-	length := bits.Len64(uint64(took))
-	i := h.first[length*perTwo+int(uint64(took)<<(schema+1)>>length)%perTwo]
-	for int64(took) > h.cells[i].upTo {
+func (h *histogram) Observe(elapsed time.Duration) {
+	length := bits.Len64(uint64(elapsed))
+	i := h.first[length*perTwo+int(uint64(elapsed)<<(schema+1)>>length)%perTwo]
+	for int64(elapsed) > h.cells[i].upTo {
 		i++
 	}
 	h.cells[i].count.Add(1)
-	h.sum.Add(int64(took))
+	h.sum.Add(int64(elapsed))
 }
 
-// Describe is part of a collector.
+// Describe implements [prometheus.Collector].
 func (h *histogram) Describe(all chan<- *prometheus.Desc) { all <- h.desc }
 
-// Collect is part of a collector.
+// Collect implements [prometheus.Collector].
 func (h *histogram) Collect(all chan<- prometheus.Metric) { all <- h }
 
-// Desc is part of a metric.
+// Desc implements [prometheus.Metric].
 func (h *histogram) Desc() *prometheus.Desc { return h.desc }
 
-// Write is part of a metric. Both kinds are made of the same cells, so that they agree.
+// Write implements [prometheus.Metric]. Classic and native buckets are computed from the same cells, so that they agree.
 func (h *histogram) Write(m *dto.Metric) error {
-	total, ours, native := uint64(0), map[float64]uint64{}, map[int]int64{}
+	total, classic, native := uint64(0), map[float64]uint64{}, map[int]int64{}
 	for i := range h.cells {
 		c := &h.cells[i]
 		if n := c.count.Load(); n > 0 {
@@ -101,7 +101,7 @@ func (h *histogram) Write(m *dto.Metric) error {
 			native[c.native] += n
 		}
 		if c.bound > 0 {
-			ours[c.bound] = total
+			classic[c.bound] = total
 		}
 	}
 	sum := time.Duration(h.sum.Load()).Seconds()
@@ -110,7 +110,7 @@ func (h *histogram) Write(m *dto.Metric) error {
 		return err
 	}
 	var text dto.Metric
-	if err := prometheus.MustNewConstHistogram(h.desc, total, sum, ours).Write(&text); err != nil {
+	if err := prometheus.MustNewConstHistogram(h.desc, total, sum, classic).Write(&text); err != nil {
 		return err
 	}
 	err = shown.Write(m)

@@ -10,7 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// read is what a collector shows.
+// read returns the histogram of a collector.
 func read(t *testing.T, c prometheus.Collector) *dto.Histogram {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -22,8 +22,8 @@ func read(t *testing.T, c prometheus.Collector) *dto.Histogram {
 	return families[0].GetMetric()[0].GetHistogram()
 }
 
-// natively is how many there are in each native bucket.
-func natively(h *dto.Histogram) map[int32]int64 {
+// nativeCounts returns the count of each native bucket.
+func nativeCounts(h *dto.Histogram) map[int32]int64 {
 	counts := map[int32]int64{}
 	at, count, next := int32(0), int64(0), 0
 	for _, span := range h.GetPositiveSpan() {
@@ -38,7 +38,7 @@ func natively(h *dto.Histogram) map[int32]int64 {
 	return counts
 }
 
-// It shows what the library's does, of both kinds.
+// TestHistogram compares the histogram with the library's, in both kinds of buckets.
 func TestHistogram(t *testing.T) {
 	t.Parallel()
 	ours := newDuration("a", "a")
@@ -47,7 +47,7 @@ func TestHistogram(t *testing.T) {
 		NativeHistogramZeroThreshold: prometheus.NativeHistogramZeroThresholdZero,
 	})
 	if shown := read(t, ours); shown.GetSampleCount() != 0 || len(shown.GetBucket()) != len(buckets) || len(shown.GetPositiveSpan()) != 1 {
-		t.Errorf("of nothing: %v", shown)
+		t.Errorf("without observations: %v", shown)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	all := []time.Duration{time.Second / 8, time.Second / 4, time.Second / 2, time.Second, 2 * time.Second, 64 * time.Second, 100 * time.Nanosecond}
@@ -58,38 +58,38 @@ func TestHistogram(t *testing.T) {
 	for range 100_000 {
 		all = append(all, time.Duration(60*math.Exp2(30*random.Float64()))) // 60 ns to a minute
 	}
-	for _, took := range all {
-		ours.Observe(took)
-		theirs.Observe(took.Seconds())
+	for _, elapsed := range all {
+		ours.Observe(elapsed)
+		theirs.Observe(elapsed.Seconds())
 	}
 	got, want := read(t, ours), read(t, theirs)
 	if got.GetSampleCount() != want.GetSampleCount() || math.Abs(got.GetSampleSum()-want.GetSampleSum()) > 1e-6*want.GetSampleSum() ||
 		got.GetSchema() != want.GetSchema() {
-		t.Errorf("%d of %v, and not %d of %v", got.GetSampleCount(), got.GetSampleSum(), want.GetSampleCount(), want.GetSampleSum())
+		t.Errorf("%d of %v, want %d of %v", got.GetSampleCount(), got.GetSampleSum(), want.GetSampleCount(), want.GetSampleSum())
 	}
 	for i, bucket := range want.GetBucket() {
 		if b := got.GetBucket()[i]; b.GetUpperBound() != bucket.GetUpperBound() || b.GetCumulativeCount() != bucket.GetCumulativeCount() {
-			t.Errorf("up to %v: %v, and not %v", bucket.GetUpperBound(), b, bucket)
+			t.Errorf("up to %v: %v, want %v", bucket.GetUpperBound(), b, bucket)
 		}
 	}
-	native := natively(got)
-	for number, count := range natively(want) {
+	native := nativeCounts(got)
+	for number, count := range nativeCounts(want) {
 		if native[number] != count {
-			t.Errorf("native bucket %d: %d, and not %d", number, native[number], count)
+			t.Errorf("native bucket %d: %d, want %d", number, native[number], count)
 		}
 		delete(native, number)
 	}
 	for number, count := range native {
 		if count != 0 {
-			t.Errorf("native bucket %d: %d, and not none", number, count)
+			t.Errorf("native bucket %d: %d, want 0", number, count)
 		}
 	}
-	// What is too short or too long for any bucket is in the first or in the last.
+	// Durations outside the range of the buckets are counted in the first or the last one.
 	ours.Observe(0)
 	ours.Observe(1)
 	ours.Observe(time.Hour)
 	if n := read(t, ours).GetSampleCount(); n != uint64(len(all)+3) {
-		t.Errorf("%d were counted", n)
+		t.Errorf("%d observations", n)
 	}
 }
 

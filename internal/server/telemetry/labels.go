@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// call, result and path are labels with few values, as indexes of these lists.
+// call, result and path are indexes of the label values below.
 type (
 	call   uint8
 	result uint8
@@ -18,7 +18,7 @@ var (
 		headgate.CallCheck, headgate.CallPeek, headgate.CallReserve, headgate.CallCommit, headgate.CallCancel, headgate.CallRefund,
 	}
 	results = [...]string{allowed: "allowed", denied: "denied", wouldDeny: "would_deny", failed: "error"}
-	// The most frequent are first. An error has none.
+	// The most frequent paths come first. Errors have the empty path.
 	paths = [...]headgate.Path{
 		headgate.PathLease, headgate.PathStore, headgate.PathCache, headgate.PathNone, headgate.PathExempt, headgate.PathRules,
 		headgate.PathLocal, headgate.PathFailed, "",

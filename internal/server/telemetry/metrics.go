@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Metrics are the server's, in a registry of their own.
+// Metrics contains the server's metrics, in a registry of their own.
 type Metrics struct {
 	registry  *prometheus.Registry
 	decisions *decisions
@@ -19,20 +19,20 @@ type Metrics struct {
 	streams   atomic.Int64
 }
 
-// New makes metrics of nothing yet, of a program of this version.
+// New returns the metrics of a server of this version.
 func New(version string) *Metrics {
 	registry := prometheus.NewRegistry()
 	m := &Metrics{registry: registry, decisions: newDecisions(registry), rules: newRules(registry), store: newStore(registry)}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.number("headgate_build_info", "Version of the program; the value is 1.", func() int64 { return 1 }, "version", version)
-	m.total("headgate_admitted_units_total", "Units that were admitted, of each enforced limit that a request is charged on.",
+	m.gauge("headgate_build_info", "Version of the server; the value is always 1.", func() int64 { return 1 }, "version", version)
+	m.counter("headgate_admitted_units_total", "Units admitted, for each enforced limit that was charged.",
 		m.decisions.units.Load)
-	m.number("headgate_grpc_streams", "gRPC streams that are open.", m.streams.Load)
+	m.gauge("headgate_grpc_streams", "Open gRPC streams.", m.streams.Load)
 	return m
 }
 
-// labelled are labels with their values, in turn.
-func labelled(labels []string) prometheus.Labels {
+// labelsOf converts alternating names and values to labels.
+func labelsOf(labels []string) prometheus.Labels {
 	all := prometheus.Labels{}
 	for i := 0; i+1 < len(labels); i += 2 {
 		all[labels[i]] = labels[i+1]
@@ -40,45 +40,45 @@ func labelled(labels []string) prometheus.Labels {
 	return all
 }
 
-// number registers a gauge that is asked for its value.
-func (m *Metrics) number(name, help string, value func() int64, labels ...string) {
+// gauge registers a gauge whose value is read on collection.
+func (m *Metrics) gauge(name, help string, value func() int64, labels ...string) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(
-		prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labelled(labels)}, func() float64 { return float64(value()) },
+		prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labelsOf(labels)}, func() float64 { return float64(value()) },
 	))
 }
 
-// total registers a counter that is asked for its value.
-func (m *Metrics) total(name, help string, value func() int64, labels ...string) {
+// counter registers a counter whose value is read on collection.
+func (m *Metrics) counter(name, help string, value func() int64, labels ...string) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(
-		prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labelled(labels)}, func() float64 { return float64(value()) },
+		prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labelsOf(labels)}, func() float64 { return float64(value()) },
 	))
 }
 
-// Handler shows the metrics.
+// Handler returns the handler of the metrics endpoint.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 8})
 }
 
-// UsageLost shows how many units of metered rules were not written, or may not have been.
+// UsageLost registers the counter of units of metered rules that were not stored, or may not have been.
 func (m *Metrics) UsageLost(units func() int64) {
-	m.total("headgate_usage_units_lost_total", "Units of metered rules that were not written to usage_daily, or may not have been.", units)
+	m.counter("headgate_usage_units_lost_total", "Units of metered rules that were not, or may not have been, written to usage_daily.", units)
 }
 
-// DenialsUnrecorded shows how many denials were too many to be written down.
+// DenialsUnrecorded registers the counter of denials that were not recorded because there were too many.
 func (m *Metrics) DenialsUnrecorded(denials func() int64) {
-	m.total("headgate_denials_dropped_total", "Denials that were not written down for operators, since there were too many.", denials)
+	m.counter("headgate_denials_dropped_total", "Denials not recorded for operators because there were too many.", denials)
 }
 
-// Connections shows how many a listener has. Each listener may be named once.
+// Connections registers the gauge of a listener's connections. Each listener may be registered once.
 func (m *Metrics) Connections(listener string, open func() int64) {
-	m.number("headgate_connections", "Connections that are open.", open, "listener", listener)
+	m.gauge("headgate_connections", "Open connections, by listener.", open, "listener", listener)
 }
 
-// Rejected shows how many callers were rejected. It returns what counts one, by one of the listeners and reasons, which are shown from
-// the start: of a series that begins with 1 no alert sees the 1.
+// Rejected registers the counter of rejected callers and returns a function that increments it. All combinations of the listeners and
+// reasons are exported from the start: increase() does not see the first increment of a new series.
 func (m *Metrics) Rejected(listeners, reasons []string) (count func(listener, reason string)) {
 	rejected := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "headgate_callers_rejected_total", Help: "Calls of those who may not ask, by listener and by what is wrong with them.",
+		Name: "headgate_callers_rejected_total", Help: "Calls rejected because the caller is not authorized, by listener and reason.",
 	}, []string{"listener", "reason"})
 	m.registry.MustRegister(rejected)
 	for _, listener := range listeners {
@@ -89,7 +89,7 @@ func (m *Metrics) Rejected(listeners, reasons []string) (count func(listener, re
 	return func(listener, reason string) { rejected.WithLabelValues(listener, reason).Inc() }
 }
 
-// Stream counts streams while they are open.
+// Stream is a stream interceptor that counts open streams.
 func (m *Metrics) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	m.streams.Add(1)
 	defer m.streams.Add(-1)

@@ -35,11 +35,11 @@ func newEngine(t testing.TB, store headgate.Store, rules ...headgate.Rule) (*Met
 		t.Fatal(err)
 	}
 	m := New("v1.2.3")
-	return m, limiter.WithObserver(func(_ context.Context, o *headgate.Observation) { m.Note(o) })
+	return m, limiter.WithObserver(func(_ context.Context, o *headgate.Observation) { m.Observe(o) })
 }
 
-// ask asks for the same several times.
-func ask(t *testing.T, e *headgate.Limiter, times int, attributes headgate.Attributes) {
+// checkTimes makes the same request several times.
+func checkTimes(t *testing.T, e *headgate.Limiter, times int, attributes headgate.Attributes) {
 	t.Helper()
 	for range times {
 		if _, err := e.Check(t.Context(), headgate.Request{Attributes: attributes}); err != nil {
@@ -70,20 +70,20 @@ func TestDecisions(t *testing.T) {
 		},
 		headgate.Rule{ID: "named", Match: path("/named"), By: []string{"user"}, Limit: two, OnMissing: headgate.DenyMissing},
 	)
-	ask(t, e, 3, headgate.Attributes{"path": "/login", "tier": "pro"})
-	ask(t, e, 2, headgate.Attributes{"path": "/trial"})
-	ask(t, e, 1, headgate.Attributes{"path": "/named"})
-	ask(t, e, 1, headgate.Attributes{"path": "/"})
+	checkTimes(t, e, 3, headgate.Attributes{"path": "/login", "tier": "pro"})
+	checkTimes(t, e, 2, headgate.Attributes{"path": "/trial"})
+	checkTimes(t, e, 1, headgate.Attributes{"path": "/named"})
+	checkTimes(t, e, 1, headgate.Attributes{"path": "/"})
 	if err := e.Exceptions().Exempt(headgate.Exemption{Rule: "named", Attribute: "ip", Value: "192.0.2.0/24"}); err != nil {
 		t.Fatal(err)
 	}
-	ask(t, e, 1, headgate.Attributes{"path": "/named", "ip": "192.0.2.1"})
+	checkTimes(t, e, 1, headgate.Attributes{"path": "/named", "ip": "192.0.2.1"})
 	_, err := e.Cancel(t.Context(), []byte("no token"))
 	if err == nil {
-		t.Fatal("made-up tokens are taken")
+		t.Fatal("an invalid token was accepted")
 	}
 	expect(t, m, "headgate_decisions_total", `
-# HELP headgate_decisions_total Answers, by what was asked, what was said, who decided, and the request's tier.
+# HELP headgate_decisions_total Decisions, by call, result, path and tier of the request.
 # TYPE headgate_decisions_total counter
 headgate_decisions_total{call="cancel",path="",result="error",tier=""} 1
 headgate_decisions_total{call="check",path="exempt",result="allowed",tier=""} 1
@@ -93,9 +93,9 @@ headgate_decisions_total{call="check",path="store",result="allowed",tier=""} 2
 headgate_decisions_total{call="check",path="store",result="allowed",tier="pro"} 2
 headgate_decisions_total{call="check",path="store",result="denied",tier="pro"} 1
 `)
-	// Each rule once for a request, however many of its limits it exceeds.
+	// A rule counts once per request, regardless of how many of its limits are exceeded.
 	expect(t, m, "headgate_rule_decisions_total", `
-# HELP headgate_rule_decisions_total Requests that a rule applied to, by what it said (would_deny: in shadow) and who decided.
+# HELP headgate_rule_decisions_total Requests that a rule applied to, by tier, result (would_deny is a denial in shadow mode) and path.
 # TYPE headgate_rule_decisions_total counter
 headgate_rule_decisions_total{path="exempt",result="allowed",rule="named",tier=""} 1
 headgate_rule_decisions_total{path="rules",result="denied",rule="named",tier=""} 1
@@ -106,13 +106,13 @@ headgate_rule_decisions_total{path="store",result="denied",rule="login",tier="pr
 headgate_rule_decisions_total{path="store",result="would_deny",rule="later",tier="pro"} 2
 `)
 	expect(t, m, "headgate_rule_candidate_denials_total", `
-# HELP headgate_rule_candidate_denials_total Requests beyond the limit that a rule has on trial.
+# HELP headgate_rule_candidate_denials_total Requests over the candidate limit of a rule.
 # TYPE headgate_rule_candidate_denials_total counter
 headgate_rule_candidate_denials_total{rule="trial"} 1
 `)
-	// Two limits of each request that passed, in login and in trial.
+	// Two limits for each allowed request, in login and in trial.
 	expect(t, m, "headgate_admitted_units_total", `
-# HELP headgate_admitted_units_total Units that were admitted, of each enforced limit that a request is charged on.
+# HELP headgate_admitted_units_total Units admitted, for each enforced limit that was charged.
 # TYPE headgate_admitted_units_total counter
 headgate_admitted_units_total 8
 `)
@@ -123,7 +123,7 @@ headgate_admitted_units_total 8
 	}
 }
 
-// Of several that are decided together every one counts, and the time once.
+// TestCheckAll checks that each request of a batch is counted, and its duration once.
 func TestCheckAll(t *testing.T) {
 	t.Parallel()
 	m, e := newEngine(t, memstore.New(memstore.Options{}))
@@ -131,7 +131,7 @@ func TestCheckAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := e.CheckAll(t.Context(), []headgate.BatchRequest{{Request: headgate.Request{Rule: "none"}}}); err == nil {
-		t.Error("there is no such rule, and no error")
+		t.Error("no error for an unknown rule")
 	}
 	recorder := httptest.NewRecorder()
 	m.Handler().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -160,15 +160,15 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// Whatever callers and operators write, there are only so many series.
+// TestBounds checks that the number of series is bounded for any rules and tiers.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	m, e := newEngine(t, memstore.New(memstore.Options{}))
 	for i := range maxTiers {
-		ask(t, e, 1, headgate.Attributes{"tier": fmt.Sprint("tier-", i)})
+		checkTimes(t, e, 1, headgate.Attributes{"tier": fmt.Sprint("tier-", i)})
 	}
-	ask(t, e, 2, headgate.Attributes{"tier": "one-too-many"})
-	ask(t, e, 1, headgate.Attributes{"tier": "tier-0"})
+	checkTimes(t, e, 2, headgate.Attributes{"tier": "one-too-many"})
+	checkTimes(t, e, 1, headgate.Attributes{"tier": "tier-0"})
 	if n := testutil.CollectAndCount(m.decisions.all); n != maxTiers+1 {
 		t.Errorf("%d series", n)
 	}
@@ -179,12 +179,12 @@ func TestBounds(t *testing.T) {
 	}
 	deny := func(rule, tier string) {
 		limits := []headgate.LimitDecision{{Rule: rule, Enforced: true}}
-		m.Note(&headgate.Observation{
+		m.Observe(&headgate.Observation{
 			Call: headgate.CallCheck, Attributes: headgate.Attributes{"tier": tier},
 			Decision: headgate.Decision{Limits: limits, Exempt: []string{rule}},
 		})
 	}
-	for i := range maxRules + 7 { // the tier is one too many, too
+	for i := range maxRules + 7 { // the tier is over the limit, too
 		deny(strconv.Itoa(i), "")
 	}
 	denials := func(rule, tier string) float64 {
@@ -193,7 +193,7 @@ func TestBounds(t *testing.T) {
 	if got := denials(other, other); got != 7 {
 		t.Errorf("%v denials by other rules", got)
 	}
-	for i := range maxRules { // by tier there are too many
+	for i := range maxRules { // too many combinations of rule and tier
 		for tier := range 10 {
 			deny(strconv.Itoa(i), fmt.Sprint("tier-", tier))
 		}
@@ -202,7 +202,7 @@ func TestBounds(t *testing.T) {
 	if rest := denials(other, other); series < maxSeries || series > maxSeries+2 || rest < 1_000 || denials("7", other) != 1 {
 		t.Errorf("%d series, %v denials by the rest", series, rest)
 	}
-	// Whatever was counted is shown.
+	// Every decision is counted in some series.
 	total := 0.
 	families, err := m.registry.Gather()
 	if err != nil {
@@ -221,24 +221,24 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// New rules, tiers and candidates come from all sides at once.
-func TestAtOnce(t *testing.T) {
+// TestConcurrentNames adds rules, tiers and candidates concurrently.
+func TestConcurrentNames(t *testing.T) {
 	t.Parallel()
 	m := New("")
-	var asking sync.WaitGroup
+	var wg sync.WaitGroup
 	for caller := range 4 {
-		asking.Go(func() {
+		wg.Go(func() {
 			for i := range 50 {
 				rule := fmt.Sprint("rule-", caller, "-", i)
-				tried := headgate.LimitDecision{Rule: rule, Origin: headgate.FromCandidate}
-				m.Note(&headgate.Observation{
+				candidate := headgate.LimitDecision{Rule: rule, Origin: headgate.FromCandidate}
+				m.Observe(&headgate.Observation{
 					Call: headgate.CallCheck, Attributes: headgate.Attributes{"tier": fmt.Sprint("tier-", caller, "-", i%25)},
-					Decision: headgate.Decision{Limits: []headgate.LimitDecision{{Rule: rule, Enforced: true}, tried}},
+					Decision: headgate.Decision{Limits: []headgate.LimitDecision{{Rule: rule, Enforced: true}, candidate}},
 				})
 			}
 		})
 	}
-	asking.Wait()
+	wg.Wait()
 	for _, name := range []string{"headgate_rule_decisions_total", "headgate_rule_candidate_denials_total"} {
 		if n := testutil.CollectAndCount(m.registry, name); n != 200 {
 			t.Errorf("%d series of %s", n, name)
@@ -246,12 +246,12 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// What cannot be a label must not be the end of the process.
-func TestOddTiers(t *testing.T) {
+// TestInvalidTiers checks that invalid label values are counted as other.
+func TestInvalidTiers(t *testing.T) {
 	t.Parallel()
 	m, e := newEngine(t, memstore.New(memstore.Options{}))
-	ask(t, e, 1, headgate.Attributes{"tier": "\xff"})
-	ask(t, e, 1, headgate.Attributes{"tier": strings.Repeat("x", maxLength+1)})
+	checkTimes(t, e, 1, headgate.Attributes{"tier": "\xff"})
+	checkTimes(t, e, 1, headgate.Attributes{"tier": strings.Repeat("x", maxLength+1)})
 	if got := testutil.ToFloat64(m.decisions.all.WithLabelValues("check", "allowed", string(headgate.PathNone), other)); got != 2 {
 		t.Errorf("%v of other tiers", got)
 	}
@@ -261,9 +261,9 @@ func TestRules(t *testing.T) {
 	t.Parallel()
 	m := New("")
 	for _, step := range []struct {
-		kind         ruledoc.EventKind
-		version      string
-		good, denied float64
+		kind           ruledoc.EventKind
+		version        string
+		good, failures float64
 	}{
 		{ruledoc.StartedFromLastGood, "a", 0, 1},
 		{ruledoc.Applied, "b", 1, 1},
@@ -271,19 +271,19 @@ func TestRules(t *testing.T) {
 		{ruledoc.Recovered, "b", 1, 2},
 	} {
 		m.Rules(ruledoc.Event{Kind: step.kind, Version: step.version})
-		if testutil.ToFloat64(m.rules.good) != step.good || testutil.ToFloat64(m.rules.denied) != step.denied ||
+		if testutil.ToFloat64(m.rules.good) != step.good || testutil.ToFloat64(m.rules.failures) != step.failures ||
 			testutil.ToFloat64(m.rules.loaded) < 1e9 {
 			t.Errorf("after %s", step.kind)
 		}
 		expect(t, m, "headgate_rules_info", `
-# HELP headgate_rules_info Version of the rules in use; the value is 1.
+# HELP headgate_rules_info Version of the rules in use; the value is always 1.
 # TYPE headgate_rules_info gauge
 headgate_rules_info{version="`+step.version+`"} 1
 `)
 	}
 }
 
-// The numbers of the rules in use are shown, of so many rules.
+// TestLimits checks the limits of the rules in use, and that their number is bounded.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	day := headgate.Limit{Algorithm: headgate.FixedWindow, Count: 500, Calendar: headgate.Day}
@@ -292,14 +292,14 @@ func TestLimits(t *testing.T) {
 	}, headgate.Rule{ID: "all", Limit: headgate.PerSecond(100)})
 	m.Limits(e.Rules)
 	expect(t, m, "headgate_rule_limit", `
-# HELP headgate_rule_limit Units that a limit of a rule lets pass in its window; tiers and overrides have others.
+# HELP headgate_rule_limit Units that a limit of a rule allows per window, without tiers and overrides.
 # TYPE headgate_rule_limit gauge
 headgate_rule_limit{limit="",rule="all"} 100
 headgate_rule_limit{limit="day",rule="search"} 500
 headgate_rule_limit{limit="minute",rule="search"} 10
 `)
 	expect(t, m, "headgate_rule_limit_window_seconds", `
-# HELP headgate_rule_limit_window_seconds The window of a limit of a rule, unless it is the calendar's.
+# HELP headgate_rule_limit_window_seconds Window of a limit of a rule, except calendar windows.
 # TYPE headgate_rule_limit_window_seconds gauge
 headgate_rule_limit_window_seconds{limit="",rule="all"} 1
 headgate_rule_limit_window_seconds{limit="minute",rule="search"} 60
@@ -318,7 +318,7 @@ headgate_rule_limit_window_seconds{limit="minute",rule="search"} 60
 	}
 }
 
-// A primary that is another, or has restarted, is seen; that one does not answer for a while is not.
+// TestReplaced checks that replaced and restarted primaries are counted, and missing ones are not.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	m := New("")
@@ -327,7 +327,7 @@ func TestReplaced(t *testing.T) {
 		replaced, evicted float64
 	}{
 		{nil, 0, 0},
-		{map[string]int64{"a": 7, "b": 0}, 0, 0}, // what was before us is not ours to tell
+		{map[string]int64{"a": 7, "b": 0}, 0, 0}, // evictions before our start do not count
 		{map[string]int64{"a": 9}, 0, 2},
 		{map[string]int64{"a": 9, "b": 1}, 0, 3},
 		{map[string]int64{"a": 9, "c": 5}, 1, 8},
@@ -341,7 +341,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// Every number that a store has of itself is shown, and is not another's.
+// TestStore checks that every field of the statistics is exported under its own name.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	m := New("")
@@ -362,7 +362,7 @@ func TestStore(t *testing.T) {
 		"false_denials_total", `evictions_total{of="cache"}`, `evictions_total{of="local"}`, "store_calls_in_flight",
 	} {
 		if want := fmt.Sprintf("\nheadgate_%s %d\n", name, i+1); !strings.Contains(text, want) {
-			t.Errorf("there is no%s", want)
+			t.Errorf("missing%s", want)
 		}
 	}
 }
@@ -377,7 +377,7 @@ func shown(t *testing.T, m *Metrics) string {
 func TestLint(t *testing.T) {
 	t.Parallel()
 	m, e := newEngine(t, memstore.New(memstore.Options{}), headgate.Rule{ID: "all", Limit: headgate.PerMinute(1)})
-	ask(t, e, 2, nil)
+	checkTimes(t, e, 2, nil)
 	zero := func() int64 { return 0 }
 	m.Connections("http", zero)
 	m.Connections("grpc", zero)
@@ -400,32 +400,31 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Counting takes no memory.
 func TestNoAllocation(t *testing.T) {
 	m := New("")
-	for name, seen := range observations() {
-		if n := testing.AllocsPerRun(100, func() { m.Note(seen) }); n != 0 {
+	for name, o := range observations() {
+		if n := testing.AllocsPerRun(100, func() { m.Observe(o) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
 }
 
-// observations are of requests that pass and do not, by one and by three rules.
+// observations returns observations of allowed and denied requests with one and three rules.
 func observations() map[string]*headgate.Observation {
 	all := map[string]*headgate.Observation{}
 	for _, rules := range []int{1, 3} {
 		for _, pass := range []bool{true, false} {
-			seen := &headgate.Observation{
+			o := &headgate.Observation{
 				Call: headgate.CallCheck, Attributes: headgate.Attributes{"tier": "pro", "ip": "192.0.2.1"}, Duration: 100 * time.Microsecond,
 				Decision: headgate.Decision{Allowed: pass, Path: headgate.PathLease},
 			}
 			for i := range rules {
 				l := headgate.LimitDecision{Rule: fmt.Sprint("rule-", i), Enforced: true, Cost: 1}
 				l.Allowed, l.Path = pass, headgate.PathLease
-				seen.Decision.Limits = append(seen.Decision.Limits, l)
+				o.Decision.Limits = append(o.Decision.Limits, l)
 			}
 			name := map[bool]string{true: "allowed", false: "denied"}[pass]
-			all[fmt.Sprintf("%s by %d", name, rules)] = seen
+			all[fmt.Sprintf("%s by %d", name, rules)] = o
 		}
 	}
 	return all
@@ -433,11 +432,11 @@ func observations() map[string]*headgate.Observation {
 
 func BenchmarkNote(b *testing.B) {
 	m := New("")
-	for name, seen := range observations() {
+	for name, o := range observations() {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				m.Note(seen)
+				m.Observe(o)
 			}
 		})
 	}

@@ -12,33 +12,33 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// rules are the metrics of the rules themselves.
+// rules contains the metrics of the rules themselves.
 type rules struct {
-	info   *prometheus.GaugeVec
-	loaded prometheus.Gauge
-	good   prometheus.Gauge
-	denied prometheus.Counter
+	info     *prometheus.GaugeVec
+	loaded   prometheus.Gauge
+	good     prometheus.Gauge
+	failures prometheus.Counter
 }
 
 func newRules(registry *prometheus.Registry) *rules {
 	with := promauto.With(registry)
 	return &rules{
 		info: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "headgate_rules_info", Help: "Version of the rules in use; the value is 1.",
+			Name: "headgate_rules_info", Help: "Version of the rules in use; the value is always 1.",
 		}, []string{"version"}),
 		loaded: with.NewGauge(prometheus.GaugeOpts{
-			Name: "headgate_rules_last_change_timestamp_seconds", Help: "When the rules in use were read.",
+			Name: "headgate_rules_last_change_timestamp_seconds", Help: "Time at which the rules in use were loaded.",
 		}),
 		good: with.NewGauge(prometheus.GaugeOpts{
-			Name: "headgate_rules_last_load_successful", Help: "1 if the rules in use are those of the files or of PostgreSQL, 0 if those are bad or unavailable.",
+			Name: "headgate_rules_last_load_successful", Help: "Whether the last load of the rules succeeded: 0 if the files or PostgreSQL are unavailable or contain invalid rules.",
 		}),
-		denied: with.NewCounter(prometheus.CounterOpts{
-			Name: "headgate_rules_load_failures_total", Help: "Times that rules were read that could not be used.",
+		failures: with.NewCounter(prometheus.CounterOpts{
+			Name: "headgate_rules_load_failures_total", Help: "Failed loads of the rules.",
 		}),
 	}
 }
 
-// Rules notes what became of the rules.
+// Rules counts an event of the rules.
 func (m *Metrics) Rules(e ruledoc.Event) {
 	r := m.rules
 	switch e.Kind {
@@ -52,38 +52,38 @@ func (m *Metrics) Rules(e ruledoc.Event) {
 		r.good.Set(1)
 	case ruledoc.Rejected, ruledoc.StartedFromLastGood:
 		r.good.Set(0)
-		r.denied.Inc()
+		r.failures.Inc()
 	}
 }
 
-// RulesChecked shows when the database was last seen to have nothing newer.
+// RulesChecked registers the gauge of the time at which the rules were last known to be current.
 func (m *Metrics) RulesChecked(at func() time.Time) {
 	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "headgate_rules_last_check_timestamp_seconds",
-		Help: "When PostgreSQL was last seen to have nothing newer than the rules in use.",
+		Help: "Time at which PostgreSQL last had no rules newer than those in use.",
 	}, func() float64 { return float64(at().UnixMilli()) / 1000 })
 }
 
-// Limits shows the numbers of the rules in use.
+// Limits registers the gauges of the limits of the rules in use.
 func (m *Metrics) Limits(rules func() *headgate.RuleSet) { m.registry.MustRegister(limits(rules)) }
 
-// limits is a collector: there is nothing to keep up to date.
+// limits is a collector that reads the rules on collection.
 type limits func() *headgate.RuleSet
 
 var (
 	limitUnits = prometheus.NewDesc("headgate_rule_limit",
-		"Units that a limit of a rule lets pass in its window; tiers and overrides have others.", []string{"rule", "limit"}, nil)
+		"Units that a limit of a rule allows per window, without tiers and overrides.", []string{"rule", "limit"}, nil)
 	limitWindow = prometheus.NewDesc("headgate_rule_limit_window_seconds",
-		"The window of a limit of a rule, unless it is the calendar's.", []string{"rule", "limit"}, nil)
+		"Window of a limit of a rule, except calendar windows.", []string{"rule", "limit"}, nil)
 )
 
-// Describe is part of a collector.
+// Describe implements [prometheus.Collector].
 func (limits) Describe(all chan<- *prometheus.Desc) {
 	all <- limitUnits
 	all <- limitWindow
 }
 
-// Collect is part of a collector.
+// Collect implements [prometheus.Collector].
 func (of limits) Collect(all chan<- prometheus.Metric) {
 	show := func(rule, name string, l *headgate.Limit) {
 		all <- prometheus.MustNewConstMetric(limitUnits, prometheus.GaugeValue, float64(l.Count), rule, name)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// table has a value for each name. Finding one allocates nothing, and takes no lock once it has been found often.
+// table maps names to values. A lookup allocates nothing, and takes no lock once the name was looked up several times.
 type table[V any] struct {
 	names *names
 	build func(name string) V
@@ -16,7 +16,7 @@ type table[V any] struct {
 
 	mu     sync.Mutex
 	all    map[string]V
-	missed int // how often all was looked at
+	missed int // lookups in all since known was copied
 }
 
 func newTable[V any](admitted *names, build func(name string) V) *table[V] {
@@ -35,7 +35,7 @@ func (t *table[V]) of(name string) V {
 func (t *table[V]) find(name string) V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// What is known is a copy, made as often as it pays.
+	// known is a copy of all. It is renewed after as many misses as make up for the cost of the copy.
 	if t.missed++; len(t.all) > len(*t.known.Load()) && t.missed > len(t.all)/8 {
 		known := maps.Clone(t.all)
 		t.known.Store(&known)
@@ -50,7 +50,7 @@ func (t *table[V]) find(name string) V {
 	return v
 }
 
-// Bounds of labels. Rules are named by operators, tiers by whoever asks.
+// Bounds of labels. Rules are named by operators, tiers by callers.
 const (
 	maxRules  = 1_000
 	maxTiers  = 100
@@ -59,26 +59,26 @@ const (
 	other     = "other"
 )
 
-// names are the values of a label, of which there are only so many. Several metrics may have it.
+// names is the bounded set of values of a label, which several metrics may share.
 type names struct {
 	mu    sync.Mutex
 	known map[string]string
-	most  int
+	limit int
 }
 
-func newNames(most int) *names { return &names{known: map[string]string{}, most: most} }
+func newNames(limit int) *names { return &names{known: map[string]string{}, limit: limit} }
 
-// admit is a name, or "other" if there are too many or it cannot be shown.
+// admit returns the name, or "other" if there are too many names or the name is not a valid label value.
 func (n *names) admit(name string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if kept, ok := n.known[name]; ok {
 		return kept
 	}
-	if len(n.known) >= n.most || len(name) > maxLength || !utf8.ValidString(name) {
+	if len(n.known) >= n.limit || len(name) > maxLength || !utf8.ValidString(name) {
 		return other
 	}
-	name = strings.Clone(name) // what it was cut from need not stay
+	name = strings.Clone(name) // so that the text it was cut from can be freed
 	n.known[name] = name
 	return name
 }

@@ -8,24 +8,24 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// store are the metrics of where counters are.
+// store contains the metrics of the store.
 type store struct {
 	up       prometheus.Gauge
 	duration *histogram
 	replaced prometheus.Counter
 	evicted  prometheus.Counter
-	servers  map[string]int64 // keys that each has evicted
+	servers  map[string]int64 // evicted keys by server id
 }
 
 func newStore(registry *prometheus.Registry) *store {
 	s := &store{
-		up:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_store_up", Help: "1 if the store answers."}),
-		duration: newDuration("headgate_store_call_duration_seconds", "How long calls to the store took that a decision waited for."),
+		up:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_store_up", Help: "Whether the store responds."}),
+		duration: newDuration("headgate_store_call_duration_seconds", "Duration of store calls that a decision waited for."),
 		replaced: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "headgate_store_replaced_total", Help: "Times that a primary of the store was seen to be another, or restarted.",
+			Name: "headgate_store_replaced_total", Help: "Primaries of the store that were replaced or restarted.",
 		}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "headgate_store_evicted_keys_total", Help: "Keys that the primaries of the store were seen to evict: counters that are lost.",
+			Name: "headgate_store_evicted_keys_total", Help: "Keys evicted by the primaries of the store; each is a lost counter.",
 		}),
 		servers: map[string]int64{},
 	}
@@ -33,7 +33,7 @@ func newStore(registry *prometheus.Registry) *store {
 	return s
 }
 
-// StoreUp notes whether the store answers.
+// StoreUp records whether the store responds.
 func (m *Metrics) StoreUp(up bool) {
 	value := 0.
 	if up {
@@ -42,11 +42,11 @@ func (m *Metrics) StoreUp(up bool) {
 	m.store.up.Set(value)
 }
 
-// StoreCall notes how long a call to the store took.
-func (m *Metrics) StoreCall(took time.Duration) { m.store.duration.Observe(took) }
+// StoreCall records the duration of a store call.
+func (m *Metrics) StoreCall(elapsed time.Duration) { m.store.duration.Observe(elapsed) }
 
-// StoreServers notes how many keys each primary has evicted since its start, by an id that changes with that. Not all of them
-// need be there every time. It is not called twice at a time.
+// StoreServers records how many keys each primary has evicted since it started. The id of a primary must change when it restarts.
+// Primaries may be missing from a call. Concurrent calls are not allowed.
 func (m *Metrics) StoreServers(evicted map[string]int64) {
 	s := m.store
 	first := len(s.servers) == 0
@@ -63,18 +63,18 @@ func (m *Metrics) StoreServers(evicted map[string]int64) {
 	}
 }
 
-// Nodes shows how many count on the same store.
+// Nodes registers the gauge of nodes that share the store.
 func (m *Metrics) Nodes(nodes func() int) {
-	m.number("headgate_nodes", "Nodes that count on the same store, as that said last.", func() int64 { return int64(nodes()) })
+	m.gauge("headgate_nodes", "Nodes that share the store, as last reported by it.", func() int64 { return int64(nodes()) })
 }
 
-// Store shows what stands between the limiter and the store.
+// Store registers the metrics of the layers between the limiter and the store.
 func (m *Metrics) Store(stats func() storewrap.Stats) {
-	m.number("headgate_store_calls_in_flight", "Store calls under way that decisions wait for.",
+	m.gauge("headgate_store_calls_in_flight", "Store calls in flight that decisions wait for.",
 		func() int64 { return stats().InFlight })
-	m.number("headgate_store_shards_unavailable", "Shards of the store whose circuit is open because they do not answer.",
+	m.gauge("headgate_store_shards_unavailable", "Shards of the store whose circuit is open because they do not respond.",
 		func() int64 { return int64(stats().ShardsUnavailable) })
-	m.total("headgate_store_circuit_opened_total", "Times that the circuit of a shard opened because it did not answer.",
+	m.counter("headgate_store_circuit_opened_total", "Circuits opened because a shard did not respond.",
 		func() int64 { return stats().CircuitOpened })
 	for kind, count := range map[string]func(storewrap.Errors) int64{
 		"unavailable":  func(e storewrap.Errors) int64 { return e.Unavailable },
@@ -82,28 +82,28 @@ func (m *Metrics) Store(stats func() storewrap.Stats) {
 		"circuit_open": func(e storewrap.Errors) int64 { return e.CircuitOpen },
 		"rejected":     func(e storewrap.Errors) int64 { return e.Rejected },
 	} {
-		m.total("headgate_store_errors_total", "Decisions that the store did not answer, by reason: it could not be reached, did not "+
-			"answer in time, has an open circuit, or too many calls were under way.", func() int64 { return count(stats().Errors) }, "kind", kind)
+		m.counter("headgate_store_errors_total", "Decisions made without a response of the store, by kind: unreachable, no response "+
+			"in time, circuit open, or call rejected because too many were in flight.", func() int64 { return count(stats().Errors) }, "kind", kind)
 	}
-	m.total("headgate_store_unanswered_total", "Units that the store was asked for and did not answer in time.",
+	m.counter("headgate_store_unanswered_total", "Units requested from the store without a response in time.",
 		func() int64 { return stats().Unanswered })
-	m.total("headgate_store_calls_rejected_total", "Store calls that were not made because too many were under way.",
+	m.counter("headgate_store_calls_rejected_total", "Store calls rejected because too many were in flight.",
 		func() int64 { return stats().Rejected })
-	m.number("headgate_local_counters_pending", "Counters with local admissions that the store is yet to be charged.",
+	m.gauge("headgate_local_counters_pending", "Counters with local admissions not yet charged to the store.",
 		func() int64 { return int64(stats().PendingCounters) })
-	m.total("headgate_local_units_charged_total", "Units admitted locally that the store was charged afterwards.",
+	m.counter("headgate_local_units_charged_total", "Units admitted locally and charged to the store afterwards.",
 		func() int64 { return stats().Charged })
-	m.total("headgate_local_units_over_limit_total", "Units admitted locally that their limit had no room for when the store was charged.",
+	m.counter("headgate_local_units_over_limit_total", "Units admitted locally that exceeded their limit when they were charged to the store.",
 		func() int64 { return stats().OverLimit })
-	m.total("headgate_false_denials_total", "Upper bound of requests denied from the cache though the store had room again.",
+	m.counter("headgate_false_denials_total", "Upper bound of requests denied from the cache although the store would have allowed them.",
 		func() int64 { return stats().FalseDenials })
-	m.number("headgate_leases", "Leases of units that are out.", func() int64 { return int64(stats().Leases) })
-	m.total("headgate_lease_units_taken_total", "Units leased from the store in advance.", func() int64 { return stats().Leased })
-	m.total("headgate_lease_units_returned_total", "Leased units that were returned unspent.", func() int64 { return stats().Returned })
-	m.total("headgate_lease_units_lost_total", "Leased units that were neither spent nor returned, since the store did not answer.",
+	m.gauge("headgate_leases", "Leases held by this node.", func() int64 { return int64(stats().Leases) })
+	m.counter("headgate_lease_units_taken_total", "Units leased from the store in advance.", func() int64 { return stats().Leased })
+	m.counter("headgate_lease_units_returned_total", "Leased units returned unused.", func() int64 { return stats().Returned })
+	m.counter("headgate_lease_units_lost_total", "Leased units neither used nor returned because the store did not respond.",
 		func() int64 { return stats().LeaseLost })
-	const evictions = "Counters that were of use and had to make room for others: in the cache, with a lease or a cached denial, and " +
-		"local ones, counted while the store is unavailable."
-	m.total("headgate_evictions_total", evictions, func() int64 { return stats().CacheEvicted }, "of", "cache")
-	m.total("headgate_evictions_total", evictions, func() int64 { return stats().LedgerEvicted }, "of", "local")
+	const evictions = "Counters evicted while in use, by location: cache (with a lease or a cached denial) or local (counted while the " +
+		"store is unavailable)."
+	m.counter("headgate_evictions_total", evictions, func() int64 { return stats().CacheEvicted }, "of", "cache")
+	m.counter("headgate_evictions_total", evictions, func() int64 { return stats().LedgerEvicted }, "of", "local")
 }
