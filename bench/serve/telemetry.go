@@ -85,7 +85,7 @@ func newObservers(s *paired.Suite, limiter *headgate.Limiter) func(context.Conte
 	denied := denials.New(denials.Options{Rules: limiter.Rules, TraceID: tracing.TraceID, Log: log})
 	return func(ctx context.Context, o *headgate.Observation) {
 		metrics.Observe(o)
-		tracer.Note(ctx, o)
+		tracer.Observe(ctx, o)
 		top.Note(o)
 		denied.Note(ctx, o)
 	}

@@ -68,7 +68,7 @@ func TestServeDenies(t *testing.T) {
 		},
 		{"port taken, to try", 2, "", "listen.http: " + port + " is taken", []string{"--dev", "--config", write(onPort, fivePerHour)}},
 		{
-			"bad rules", 1, "1 problem in 1 file\n", "no rules to start with: correct the files; with a file for the last good rules in keep",
+			"bad rules", 1, "1 problem in 1 file\n", "no rules to start with: correct the files; with last_good_file set",
 			[]string{"--config", write(anyPorts+"rules: rules.yaml\n", "rules: 7\n")},
 		},
 		{

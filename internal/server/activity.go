@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/server/tracing"
 )
 
-// activity is what this node remembers of its decisions, and how all nodes are asked for it.
+// activity contains the recent decisions of this node, and queries them on all nodes.
 type activity struct {
 	offenders *offenders.Offenders
 	denials   *denials.Log
@@ -20,18 +20,18 @@ type activity struct {
 	denied    *fanout.Topic[denials.Query, denials.Answer]
 }
 
-// newActivity makes it of a server whose limiter and store are there. Without Redis there is one node.
+// newActivity returns the activity of a server whose limiter and store are open. Without Redis there is one node.
 func newActivity(s *server) *activity {
-	names := s.config.ShowSubjects == config.ShowClear
+	showClear := s.config.ShowSubjects == config.ShowClear
 	o := fanout.Options{Node: s.nodeName(), Log: s.Log, Nodes: func() int { return 1 }}
 	if s.redis != nil {
-		// Not what the last decision has heard: whoever decides nothing would hear of nobody.
+		// Not the number that the last decision reported: a node that makes no decisions would not learn of the others.
 		o.Bus, o.Nodes = s.redis, s.redis.Nodes
 	}
 	a := &activity{
-		offenders: offenders.New(offenders.Options{Rules: s.limiter.Rules, Clear: names}),
+		offenders: offenders.New(offenders.Options{Rules: s.limiter.Rules, Clear: showClear}),
 		denials: denials.New(denials.Options{
-			Rules: s.limiter.Rules, Clear: names, Node: s.nodeName(), TraceID: tracing.TraceID, Log: s.Log,
+			Rules: s.limiter.Rules, Clear: showClear, Node: s.nodeName(), TraceID: tracing.TraceID, Log: s.Log,
 		}),
 		nodes: fanout.New(o),
 	}
@@ -41,8 +41,8 @@ func newActivity(s *server) *activity {
 	return a
 }
 
-// Note is told of every decision.
-func (a *activity) Note(ctx context.Context, o *headgate.Observation) {
+// Observe records a decision.
+func (a *activity) Observe(ctx context.Context, o *headgate.Observation) {
 	a.offenders.Note(o)
 	a.denials.Note(ctx, o)
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/headgate/headgate/internal/server/tracing"
 )
 
-// adminLeeway is how far the clocks of those who sign tokens for the admin API may differ from ours.
+// adminLeeway is the accepted clock difference to the issuers of tokens for the admin API.
 const adminLeeway = 10 * time.Second
 
-// openTokens opens all that knows tokens of the admin API. forget them in the end.
-func (s *server) openTokens() (tokens adminapi.Authorities, forget func(), err error) {
-	c, forget := s.config, func() {}
+// openTokens opens all sources of tokens for the admin API. The caller must call closeTokens when the server ends.
+func (s *server) openTokens() (tokens adminapi.Authorities, closeTokens func(), err error) {
+	c, closeTokens := s.config, func() {}
 	if c.AdminTokensFile != "" {
 		file, err := adminapi.ReadTokens(c.AdminTokensFile, s.Log)
 		if err != nil {
@@ -36,12 +36,12 @@ func (s *server) openTokens() (tokens adminapi.Authorities, forget func(), err e
 			return nil, nil, fmt.Errorf("admin.jwt: %w", err)
 		}
 		tokens = append(tokens, adminapi.JWT{Tokens: signed, Role: j.RoleClaim, Tenant: j.TenantClaim, Name: j.NameClaim})
-		forget = signed.Close
+		closeTokens = signed.Close
 	}
 	if s.db != nil {
 		tokens = append(tokens, adminapi.Lookup(s.lookUp))
 	}
-	return tokens, forget, nil
+	return tokens, closeTokens, nil
 }
 
 // lookUp finds the owner of a token in PostgreSQL.
@@ -53,15 +53,15 @@ func (s *server) lookUp(ctx context.Context, sum [sha256.Size]byte) (adminapi.Ca
 	return adminapi.Caller{Name: t.Name, Role: adminapi.Role(t.Role), Tenant: t.Tenant, Subject: t.Subject}, err == nil, err
 }
 
-// addAdmin adds the admin API, never without tokens but to try it.
+// addAdmin adds the admin API. Without tokens it is added only with --dev.
 func (s *server) addAdmin(gate *callers.Gate, tokens adminapi.Authorities) {
 	c := s.config
 	switch {
 	case c.Listen.Admin == "":
 		return
 	case len(tokens) == 0 && !s.Dev:
-		s.Log.Info("the admin API is off, for it takes tokens: make one with headgate token create NAME, and name their " +
-			"file in admin.tokens_file")
+		s.Log.Info("the admin API is off because no tokens are configured: create one with headgate token create NAME, and " +
+			"set admin.tokens_file")
 		return
 	}
 	o := adminapi.Options{

@@ -22,30 +22,29 @@ import (
 	"github.com/headgate/headgate/internal/server/tracing"
 )
 
-// addChecks adds the check API in its two forms, counted together. Whoever is not let give units back by the config may
-// be by a token.
+// addChecks adds the check API over HTTP and gRPC. Callers that the config does not allow to refund units may be allowed to by their token.
 func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
-	engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds
+	engine, refunds := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds
 	var editors check.MayRefund
 	if len(tokens) > 0 {
 		editors = adminapi.NewGuard(tokens, s.Log).MayRefund
 	}
-	options := func(all bool) check.Options {
+	options := func(allowRefunds bool) check.Options {
 		o := check.Options{Identity: s.resolver, Headers: s.config.Headers, MayRefund: editors, Log: s.Log}
-		if all {
+		if allowRefunds {
 			o.MayRefund = check.AllRefund
 		}
 		return o
 	}
-	checks := checkhttp.New(engine, options(all.HTTP))
+	checks := checkhttp.New(engine, options(refunds.HTTP))
 	s.addHTTP("http", s.config.Listen.HTTP, listen.NewHTTP(tracing.HTTP(s.closeWhileDraining(gate.HTTP(checks))), s.secure(gate, "http"), s.Log))
 	if s.config.Listen.GRPC == "" {
 		return
 	}
 	server := listen.NewGRPC(s.secure(gate, "grpc"), checkgrpc.Codec(), gate.GRPC(tracing.Tap), grpc.ChainStreamInterceptor(gate.Stream, s.metrics.Stream))
-	api := checkgrpc.New(engine, options(all.GRPC))
+	api := checkgrpc.New(engine, options(refunds.GRPC))
 	api.Register(server)
-	envoyrls.New(engine, options(all.GRPC)).Register(server)
+	envoyrls.New(engine, options(refunds.GRPC)).Register(server)
 	state := grpchealth.NewServer()
 	healthv1.RegisterHealthServer(server, state)
 	names := append(slices.Collect(maps.Keys(server.GetServiceInfo())), "") // "" is the server as a whole
@@ -69,7 +68,7 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	})
 }
 
-// openGate makes what lets callers of the check API in. With --dev everybody on this machine may ask.
+// openGate returns the gate that authorizes callers of the check API. With --dev all callers on this machine are authorized.
 func (s *server) openGate() (*callers.Gate, error) {
 	o := callers.Options{Rejected: s.metrics.Rejected([]string{"http", "grpc", "admin"}, callers.Reasons()), Log: s.Log}
 	if c := s.config.Callers; !s.Dev {
@@ -80,7 +79,7 @@ func (s *server) openGate() (*callers.Gate, error) {
 				return nil, fmt.Errorf("listen.tokens_file: %w", err)
 			}
 			if !file.Has(adminapi.CallerRole) {
-				s.Log.Warn("no token has the role caller: everybody is rejected at listen.http and listen.grpc", "file", c.TokensFile)
+				s.Log.Warn("no token has the role caller: all callers are rejected at listen.http and listen.grpc", "file", c.TokensFile)
 			}
 			o.Token = func(token string) bool {
 				caller, err := file.Caller(context.Background(), token)
@@ -88,7 +87,7 @@ func (s *server) openGate() (*callers.Gate, error) {
 			}
 		}
 		if c.Open {
-			s.Log.Warn("listen.open: whoever reaches listen.http and listen.grpc may ask about anybody")
+			s.Log.Warn("listen.open is true: any client that reaches listen.http or listen.grpc can charge the limits of any other")
 		}
 	}
 	gate := callers.New(o)
@@ -96,7 +95,7 @@ func (s *server) openGate() (*callers.Gate, error) {
 	return gate, nil
 }
 
-// secure is how a listener talks TLS; nil without.
+// secure returns the TLS configuration of a listener, or nil without TLS.
 func (s *server) secure(gate *callers.Gate, listener string) *tls.Config {
 	if s.certificates == nil {
 		return nil
@@ -104,7 +103,7 @@ func (s *server) secure(gate *callers.Gate, listener string) *tls.Config {
 	return s.certificates.Config(gate.Handshake(listener))
 }
 
-// closeWhileDraining makes clients that keep their connection look for another server while this one is draining.
+// closeWhileDraining closes persistent connections while the server is draining, so that their clients connect to another server.
 func (s *server) closeWhileDraining(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.health.draining.Load() {

@@ -14,43 +14,43 @@ import (
 	"github.com/headgate/headgate/storewrap"
 )
 
-// rejectedRecently is how long a server is degraded after it has rejected a caller.
+// rejectedRecently is how long the server reports degraded after it rejected a caller.
 const rejectedRecently = time.Minute
 
-// health is what the server knows of itself. It is told of changes, so that whoever asks never waits.
+// health is the state of the server. It is updated on changes, so that a health check never waits.
 type health struct {
 	log      *slog.Logger
 	draining atomic.Bool
 	store    func() storewrap.Stats // nil without Redis
 	rejected func() callers.Rejection
-	// countRules returns how many rules are in use; nil if it does not matter that there are none.
+	// countRules returns the number of rules in use. It is nil if the server may run without rules.
 	countRules func() int
-	// remedy is what to do about it that there are none.
+	// remedy is what the operator has to do if there are no rules.
 	remedy string
 
 	mu       sync.Mutex
-	state    healthReport // but for its status
+	state    healthReport // without its status
 	noRules  bool
-	hadRules bool          // since the start
-	serving  func(ok bool) // is called when that changes
+	hadRules bool          // at any time since the start
+	serving  func(ok bool) // called when the server becomes ready
 }
 
 // healthReport is the body of /readyz.
 type healthReport struct {
-	// Status is ok, degraded (it decides, but not with the rules of the files, not with Redis or not for all who ask), not_ready (it
-	// never had a rule, and allows everything) or draining.
+	// Status is ok, degraded (the server decides, but without Redis, without the current rules, or it recently rejected a caller),
+	// not_ready (it never had a rule, and allows everything) or draining.
 	Status string      `json:"status"`
 	Rules  rulesHealth `json:"rules"`
-	// Redis is left out where counters are in memory.
+	// Redis is omitted if counters are in memory.
 	Redis *redisHealth `json:"redis,omitempty"`
-	// Callers is left out until one was rejected.
+	// Callers is omitted until a caller was rejected.
 	Callers *callers.Rejection `json:"callers,omitempty"`
 }
 
 type rulesHealth struct {
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
-	// Problem is why the rules are not those of the files.
+	// Problem is why the rules in use are not the configured ones.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -60,38 +60,41 @@ type redisHealth struct {
 	Address string    `json:"address"`
 	Since   time.Time `json:"since"`
 	Problem string    `json:"problem,omitempty"`
-	// ShardsUnavailable is how many shards are left alone, because they do not answer in time.
+	// ShardsUnavailable is the number of shards whose circuit is open because they do not respond in time.
 	ShardsUnavailable int `json:"shards_unavailable,omitempty"`
-	// CountersPending is how many counters have local admissions that Redis is yet to be charged.
+	// CountersPending is the number of counters with local admissions that are not yet charged to Redis.
 	CountersPending int `json:"counters_pending,omitempty"`
 }
 
-// rules notes what became of the rules.
+// rules records and logs an event of the rules.
 func (h *health) rules(ctx context.Context, e ruledoc.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	level, r := slog.LevelInfo, &h.state.Rules
+	r := &h.state.Rules
+	log := h.log.With("event", e.Kind.String(), "version", e.Version, "detail", e.String())
 	switch e.Kind {
 	case ruledoc.Applied:
 		*r = rulesHealth{Version: e.Version, Since: now()}
+		log.InfoContext(ctx, "rules applied")
 	case ruledoc.Recovered:
 		r.Problem = ""
+		log.InfoContext(ctx, "rules recovered: the rules in use are current")
 	case ruledoc.StartedFromLastGood:
 		*r = rulesHealth{Version: e.Version, Since: now(), Problem: e.Err.Error()}
-		level = slog.LevelError
+		log.ErrorContext(ctx, "rules rejected: started with the last valid rules")
 	case ruledoc.Rejected:
-		r.Problem, level = e.Err.Error(), slog.LevelError
+		r.Problem = e.Err.Error()
+		log.ErrorContext(ctx, "rules rejected: the previous version stays in use")
 	default:
-		level = slog.LevelWarn
+		log.WarnContext(ctx, "rules applied with a warning")
 	}
-	h.log.Log(ctx, level, e.String(), "event", e.Kind.String(), "version", e.Version)
-	h.noteRules(ctx)
+	h.updateReadiness(ctx)
 }
 
-// noteRules notes whether there are any rules, and logs when that has changed. A server that never had one is not ready: most likely
-// they were forgotten, and the nodes before it in a rollout go on. One whose rules were all removed stays in service: that was done on
-// purpose, or is a mistake that taking down all servers at once would only make worse.
-func (h *health) noteRules(ctx context.Context) {
+// updateReadiness records whether there are any rules, and logs changes. A server that never had a rule is not ready: most likely its
+// rules were forgotten, and the earlier nodes of a rollout continue to serve. A server whose rules were all removed stays ready: either
+// that was intended, or it is a mistake that taking all servers out of service would make worse.
+func (h *health) updateReadiness(ctx context.Context) {
 	if h.countRules == nil {
 		return
 	}
@@ -102,7 +105,7 @@ func (h *health) noteRules(ctx context.Context) {
 	case none && !h.noRules:
 		h.log.WarnContext(ctx, "there are no rules: every request is allowed, and the server is not ready", "remedy", h.remedy)
 	case !none && h.noRules:
-		h.log.InfoContext(ctx, "there are rules now: requests are limited")
+		h.log.InfoContext(ctx, "rules available: requests are limited")
 	}
 	was := h.hadRules
 	h.noRules, h.hadRules = none, was || !none
@@ -111,15 +114,16 @@ func (h *health) noteRules(ctx context.Context) {
 	}
 }
 
-// onServing has gRPC's health service say the same as /readyz: tell is called now and when it changes.
-func (h *health) onServing(tell func(ok bool)) {
+// onServing registers the callback that updates gRPC's health service, which reports the same as /readyz. The callback is called now and
+// on every change.
+func (h *health) onServing(serving func(ok bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.serving = tell
-	tell(!h.noRules || h.hadRules)
+	h.serving = serving
+	serving(!h.noRules || h.hadRules)
 }
 
-// redis notes whether Redis answers, and says so when that has changed.
+// redis records whether Redis responds, and logs changes.
 func (h *health) redis(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,14 +131,14 @@ func (h *health) redis(err error) {
 	switch {
 	case err == nil && r.Status != "ok":
 		*r = redisHealth{Status: "ok", Address: r.Address, Since: now()}
-		h.log.Info("Redis answers", "address", r.Address)
+		h.log.Info("redis connected", "address", r.Address)
 	case err != nil && r.Status != "unavailable":
 		*r = redisHealth{Status: "unavailable", Address: r.Address, Since: now(), Problem: err.Error()}
-		h.log.Error("Redis does not answer: each rule's on_store_failure decides", "address", r.Address, "error", err)
+		h.log.Error("redis unavailable: applying each rule's on_store_failure", "address", r.Address, "error", err)
 	}
 }
 
-// report is the state now.
+// report returns the current state.
 func (h *health) report() healthReport {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,7 +171,7 @@ func (h *health) report() healthReport {
 	return r
 }
 
-// ops answers /healthz, while the process lives, and /readyz, also while Redis is unavailable: the server still decides.
+// ops returns the handler of /healthz, /readyz and /metrics. /readyz succeeds while Redis is unavailable: the server still decides.
 func (h *health) ops(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -188,8 +192,8 @@ func writeHealth(w http.ResponseWriter, status int, report any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(report) // who asked and is gone is not told
+	_ = json.NewEncoder(w).Encode(report) // the client may have disconnected
 }
 
-// now is for people, who need no fractions of a second.
+// now returns the current time in whole seconds, for output.
 func now() time.Time { return time.Now().UTC().Truncate(time.Second) }

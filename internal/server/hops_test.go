@@ -25,13 +25,13 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-var update = flag.Bool("update", false, "write the hops into docs/architecture.md")
+var update = flag.Bool("update", false, "update the hops in docs/architecture.md")
 
-// maxHops is how many of our functions a check may pass from the socket to the Redis client.
+// maxHops is the maximum number of our functions between the socket and the Redis client.
 const maxHops = 20
 
-// TestHops stops Redis while each protocol waits for it, and reads the functions on the way from the stack. docs/architecture.md
-// has those of HTTP.
+// TestHops pauses Redis while each protocol waits for it, and reads our functions on the way from the stack. docs/architecture.md lists
+// those of HTTP.
 func TestHops(t *testing.T) {
 	redis := testenv.Start(t, testenv.Redis)
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
@@ -54,11 +54,11 @@ func TestHops(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			answer, err := http.DefaultClient.Do(r)
+			response, err := http.DefaultClient.Do(r)
 			if err != nil {
 				return err
 			}
-			return answer.Body.Close()
+			return response.Body.Close()
 		}},
 		{"gRPC", "checkgrpc.", func(ctx context.Context) error {
 			_, err := checkv1.NewCheckServiceClient(conn).Check(ctx, &checkv1.CheckRequest{Attributes: map[string]string{"user": "grpc"}})
@@ -81,7 +81,7 @@ func TestHops(t *testing.T) {
 		testenv.NoError(t, <-done)
 		t.Logf("%s: %d hops\n%s", protocol.name, len(hops), strings.Join(hops, "\n"))
 		if len(hops) > maxHops {
-			t.Errorf("%s passes %d of our functions, at most %d are wanted", protocol.name, len(hops), maxHops)
+			t.Errorf("%s: %d hops, want at most %d", protocol.name, len(hops), maxHops)
 		}
 		if protocol.name == "HTTP" {
 			compareHops(t, hops)
@@ -113,7 +113,7 @@ func start(t *testing.T, c *config.Config) (addresses map[string]string) {
 	return addresses
 }
 
-// waitForHops returns our functions on the stack that waits in the Redis client and has entered by a package, outermost first.
+// waitForHops returns our functions on the stack of the goroutine that waits in the Redis client and contains enters, outermost first.
 func waitForHops(t *testing.T, enters string) []string {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -128,7 +128,7 @@ func waitForHops(t *testing.T, enters string) []string {
 	return nil
 }
 
-// frame is a function of this module and its file, in a stack. A closure goes by the name of the function that made it.
+// frame matches a function of this module and its file in a stack. A closure has the name of its enclosing function.
 var frame = regexp.MustCompile(`(?m)^github\.com/headgate/headgate\S*?(\w+?)(?:\[\.\.\.\])?(?:\.func\d+)?(?:\.\d+)*\(.*\)\n\t(\S+):\d+`)
 
 func ownFrames(t *testing.T, stack string) []string {
@@ -163,6 +163,6 @@ func compareHops(t *testing.T, hops []string) {
 	if *update {
 		testenv.NoError(t, os.WriteFile(path, []byte(want), 0o600))
 	} else if string(text) != want {
-		t.Errorf("docs/architecture.md has other hops; go test ./internal/server -run TestHops -update writes these:\n%s", list.String())
+		t.Errorf("docs/architecture.md is out of date: run go test ./internal/server -run TestHops -update\ngot:\n%s", list.String())
 	}
 }

@@ -12,35 +12,35 @@ import (
 	"github.com/headgate/headgate/internal/server/listen"
 )
 
-// endpoint is a listener and what serves it.
+// endpoint is a listener with its server.
 type endpoint struct {
 	name, address string
 	serve         func(net.Listener) error
-	// shutdown answers what was asked, until ctx ends; then it cuts.
+	// shutdown completes pending requests until ctx ends, and then closes the remaining connections.
 	shutdown func(ctx context.Context)
 	listener *listen.Listener
 }
 
-// listen serves until ctx ends, then drains.
+// listen started until ctx ends, and then drains.
 func (s *server) listen(ctx context.Context) error {
-	serves := false
+	started := false
 	defer func() {
 		for _, e := range s.endpoints {
-			if !serves {
-				e.shutdown(ctx) // it holds on to goroutines from the start
+			if !started {
+				e.shutdown(ctx) // frees goroutines that run even before it serves
 			}
 		}
 	}()
-	tokens, forget, err := s.openTokens() //nolint:contextcheck // as below
+	tokens, closeTokens, err := s.openTokens() //nolint:contextcheck // as below
 	if err != nil {
 		return err
 	}
-	defer forget()
-	gate, err := s.openGate() //nolint:contextcheck // it lasts as long as the server
+	defer closeTokens()
+	gate, err := s.openGate() //nolint:contextcheck // the gate lives as long as the server
 	if err != nil {
 		return err
 	}
-	s.addChecks(gate, tokens) //nolint:contextcheck // what a package keeps up to date in the background has an end of its own
+	s.addChecks(gate, tokens) //nolint:contextcheck // background updates of a package are stopped separately
 	s.addAdmin(gate, tokens)  //nolint:contextcheck // as above
 	s.addHTTP("ops", s.config.Listen.Ops, listen.NewHTTP(s.health.ops(s.metrics.Handler()), nil, s.Log))
 
@@ -48,16 +48,16 @@ func (s *server) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	serves = true
+	started = true
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	broken := make(chan error, len(s.endpoints))
+	failed := make(chan error, len(s.endpoints))
 	for _, e := range s.endpoints {
 		secure := s.certificates != nil && e.name != "ops"
 		s.Log.Info("listening", "listener", e.name, "address", addresses[e.name], "tls", secure)
 		serving.Go(func() {
 			if err := e.serve(e.listener); err != nil {
-				broken <- fmt.Errorf("listen.%s: %w", e.name, err)
+				failed <- fmt.Errorf("listen.%s: %w", e.name, err)
 			}
 		})
 	}
@@ -67,14 +67,14 @@ func (s *server) listen(ctx context.Context) error {
 	if err == nil {
 		select {
 		case <-ctx.Done():
-		case err = <-broken:
+		case err = <-failed:
 		}
 	}
 	s.drain(context.WithoutCancel(ctx))
 	return err
 }
 
-// open opens all listeners or none.
+// open opens all listeners, or none if one fails.
 func (s *server) open(ctx context.Context) (addresses map[string]string, err error) {
 	addresses = map[string]string{}
 	for i, e := range s.endpoints {
@@ -84,7 +84,7 @@ func (s *server) open(ctx context.Context) (addresses map[string]string, err err
 		}
 		if err != nil {
 			for _, e := range opened {
-				_ = e.listener.Close() // nobody has connected yet
+				_ = e.listener.Close() // it has no connections yet
 			}
 			return nil, err
 		}
@@ -94,30 +94,31 @@ func (s *server) open(ctx context.Context) (addresses map[string]string, err err
 	return addresses, nil
 }
 
-// checkBound fails if a listener that the config takes for one of this machine is open beyond it: localhost is what the machine says.
+// checkBound rejects a listener with a loopback name that is bound to an address reachable from other hosts: localhost is what the host
+// resolves it to.
 func checkBound(e *endpoint) error {
-	host, _, _ := net.SplitHostPort(e.address) // it was listened on
+	host, _, _ := net.SplitHostPort(e.address) // it is valid: the listener is open
 	bound, ok := e.listener.Addr().(*net.TCPAddr)
 	if !ok || !netaddr.IsLoopback(host) || bound.IP.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("listen.%s: %s is %s on this machine, which others may reach: write 127.0.0.1", e.name, host, bound.IP)
+	return fmt.Errorf("listen.%s: %s resolves to %s, which is reachable from other hosts: write 127.0.0.1", e.name, host, bound.IP)
 }
 
-// drain tells everybody to go elsewhere, gives them time, and stops.
+// drain announces the shutdown to load balancers and clients, waits for pending requests, and stops.
 func (s *server) drain(ctx context.Context) {
 	began := time.Now()
-	s.Log.Info("stopping")
+	s.Log.Info("draining")
 	s.health.draining.Store(true)
-	for _, tell := range s.onDrain {
-		tell()
+	for _, notify := range s.onDrain {
+		notify()
 	}
 	if !s.Dev {
 		time.Sleep(noticeTime)
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
-	for _, last := range []bool{false, true} { // ops tells of the others to the end
+	for _, last := range []bool{false, true} { // ops reports the state of the others until the end
 		var stopping sync.WaitGroup
 		for _, e := range s.endpoints {
 			if (e.name == "ops") == last {
@@ -126,7 +127,7 @@ func (s *server) drain(ctx context.Context) {
 		}
 		stopping.Wait()
 	}
-	s.Log.Info("stopped", "took", time.Since(began).Round(time.Millisecond).String(), "cut", ctx.Err() != nil)
+	s.Log.Info("stopped", "duration", time.Since(began).Round(time.Millisecond).String(), "timed_out", ctx.Err() != nil)
 }
 
 func (s *server) addHTTP(name, address string, server *http.Server) {
@@ -138,7 +139,7 @@ func (s *server) addHTTP(name, address string, server *http.Server) {
 		serve: func(l net.Listener) error { return listen.Serve(server, l) },
 		shutdown: func(ctx context.Context) {
 			if server.Shutdown(ctx) != nil {
-				_ = server.Close() // what is cut now has had its time
+				_ = server.Close() // the drain time is over
 			}
 		},
 	})

@@ -11,25 +11,29 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// RulesError is why there are no rules to start with, if that is written in them.
+// RulesError is returned if the server has no valid rules to start with.
 type RulesError struct {
 	Problems ruledoc.Errors
-	// Advice says what to do about them.
+	// Advice is the remedy.
 	Advice string
 }
 
 func (e *RulesError) Error() string { return e.Problems.Error() }
 
-// watchRules takes the rules into use, now and whenever they change, until ctx ends and wait returns. Without any there is an example.
+// watchRules applies the rules now and whenever they change, until ctx ends; wait returns after that. If the config names no rules, an
+// example rule is used.
 func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
-	if s.config.Mode != headgate.Enforce {
-		s.Log.Warn("mode is " + s.config.Mode.String() + ": this server denies nobody")
+	switch s.config.Mode {
+	case headgate.Shadow:
+		s.Log.Warn("mode is shadow: this server denies no requests")
+	case headgate.Off:
+		s.Log.Warn("mode is off: this server applies no rules")
 	}
 	if !s.config.AllowNoRules {
 		s.health.countRules = func() int { return len(s.limiter.Rules().Rules()) }
 		s.health.remedy = "add rules to " + strings.Join(s.config.Rules, ", ") + ", or set allow_no_rules: true in the config"
 		if s.config.Postgres.Address != "" {
-			s.health.remedy = "publish some with headgate rules apply FILE, or set allow_no_rules: true in the config"
+			s.health.remedy = "publish rules with headgate rules apply FILE, or set allow_no_rules: true in the config"
 		}
 	}
 	report := func(e ruledoc.Event) {
@@ -63,7 +67,7 @@ func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 	return watcher.Wait, nil
 }
 
-// followRules takes the rules from PostgreSQL.
+// followRules applies the rules in PostgreSQL.
 func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (wait func(), err error) {
 	if s.db, err = OpenPostgres(s.config); err != nil { //nolint:contextcheck // it does not connect
 		return nil, err
@@ -78,11 +82,11 @@ func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (w
 	return follower.Wait, nil
 }
 
-// noRules says why the server does not start, and what to do. The kept rules, if any, did not help.
+// noRules returns the error of a server without rules to start with, and the remedy. LastGoodFile, if set, had no valid rules either.
 func (s *server) noRules(err error) error {
 	advice := "no rules to start with: correct the files"
 	if s.config.LastGoodFile == "" {
-		advice += "; with a file for the last good rules in keep, the next start would not need them"
+		advice += "; with last_good_file set, the server could start with the last valid rules"
 		if reason := errors.Unwrap(err); reason != nil {
 			err = reason
 		}

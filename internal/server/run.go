@@ -1,7 +1,6 @@
-// Package server is the server: it composes stores, rules, listeners and APIs as a config says, runs them, reports its health,
-// and drains when its time has come.
+// Package server composes stores, rules, listeners and APIs as configured, runs them, reports their health, and drains on shutdown.
 //
-// It knows no flags and prints nothing: the program that runs it does.
+// It has no flags and prints nothing: that is up to the program that runs it.
 package server
 
 import (
@@ -27,24 +26,24 @@ import (
 )
 
 const (
-	// noticeTime is for load balancers to see that this server is about to stop; it still takes everything.
+	// noticeTime is how long the server reports that it is draining, and still accepts requests, before it stops listening.
 	noticeTime = time.Second
-	// drainTime is for requests under way, and for streams to go elsewhere.
+	// drainTime is how long pending requests and streams have to end.
 	drainTime = 10 * time.Second
 )
 
-// Options are what a run is told besides its config.
+// Options are the parameters of Run that are not in the config.
 type Options struct {
-	// Dev counts in memory, takes no tokens, and stops without notice to load balancers. Without rules in the config there is an example.
+	// Dev keeps counters in memory, requires no tokens, and stops without noticeTime. If the config names no rules, an example is used.
 	Dev bool
-	// Version is that of the program.
+	// Version is the version of the program.
 	Version string
 	Log     *slog.Logger
-	// Up, if not nil, is called with the addresses of the listeners by name, when all of them are up. Its error ends the run.
+	// Up, if not nil, is called when all listeners are open, with their addresses by name. An error ends the run.
 	Up func(addresses map[string]string) error
 }
 
-// server is one run: what it is made of.
+// server contains the components of one run.
 type server struct {
 	Options
 	config       *config.Config
@@ -53,21 +52,21 @@ type server struct {
 	health       *health
 	activity     *activity
 	redis        *redisstore.Store // nil if counters are in memory
-	store        *storewrap.Store  // around it
+	store        *storewrap.Store  // wraps redis
 	limiter      *headgate.Limiter
 	db           *pgrules.DB  // nil if rules are in files
-	usage        *meter.Meter // nil likewise
+	usage        *meter.Meter // nil if rules are in files
 	resolver     *identity.Resolver
 	certificates *listen.Certificates // nil without TLS
 	endpoints    []*endpoint
 	onDrain      []func()
 }
 
-// heapFloor is a part of the heap that is never touched, and so takes no memory. The garbage collector runs when the heap
-// has doubled; a server that keeps little would run it dozens of times a second, for a tenth of its time.
+// heapFloor is the size of an allocation that is never written to, and so takes no physical memory. The garbage collector runs when the
+// heap has doubled; without it, a server with a small heap would collect dozens of times a second and spend 10% of its time on that.
 const heapFloor = 64 << 20
 
-// Run serves until ctx ends, and then until what was asked is answered. If the rules to start with are wrong, the error is a
+// Run serves until ctx ends, and then until pending requests are complete. If the rules to start with are invalid, the error is a
 // *RulesError.
 func Run(ctx context.Context, c *config.Config, o Options) error {
 	s := &server{Options: o, config: c, metrics: telemetry.New(o.Version), health: &health{log: o.Log}}
@@ -87,7 +86,7 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 		defer s.redis.Close()
 		defer s.store.Close()
 	}
-	// The end of ctx only begins the end: what works in the background goes on until the last answer.
+	// When ctx ends, the server drains: background tasks continue until the last response.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if s.db != nil {
@@ -122,17 +121,17 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 		tasks.Go(func() { s.certificates.Watch(background) })
 	}
 	if s.redis != nil {
-		s.askRedis(ctx) // who comes first finds Redis connected, if it is there
+		s.pingRedis(ctx) // so that Redis is connected before the first request, if it is available
 		tasks.Go(func() { s.watchRedis(background) })
 	}
 	return s.listen(ctx)
 }
 
-// observe is told of every decision for callers.
+// observe records a decision.
 func (s *server) observe(ctx context.Context, o *headgate.Observation) {
 	s.metrics.Observe(o)
-	s.tracer.Note(ctx, o)
-	s.activity.Note(ctx, o)
+	s.tracer.Observe(ctx, o)
+	s.activity.Observe(ctx, o)
 	if s.usage != nil {
 		s.usage.Note(o)
 	}
@@ -149,7 +148,7 @@ func (s *server) openResolver() error {
 	return err
 }
 
-// nodeName tells servers apart for people, also those on one machine.
+// nodeName returns a readable name of this server, which differs from those of other servers on the same host.
 func (s *server) nodeName() string {
 	host, err := os.Hostname()
 	if err != nil {

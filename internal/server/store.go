@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// askRedisEvery is how soon a change of Redis is noticed for logs and readiness; decisions notice by themselves.
-	askRedisEvery = time.Second
-	// lookEvery is how many turns of that it takes until a failover is noticed for metrics.
-	lookEvery = 5
+	// pingInterval is how often the state of Redis is checked for logs and readiness. Decisions do not depend on it.
+	pingInterval = time.Second
+	// serversEvery is the number of pings between two checks for a failover, which is for metrics only.
+	serversEvery = 5
 )
 
-// openStore makes the limiter, yet without rules. It does not wait for Redis.
+// openStore creates the limiter, without rules. It does not wait for Redis.
 func (s *server) openStore() error {
 	secret, err := config.ReadSecret(s.config.SecretFile)
 	if err != nil {
@@ -54,28 +54,28 @@ func (s *server) openStore() error {
 	return err
 }
 
-// watchRedis notes whether Redis answers, again and again.
+// watchRedis checks periodically whether Redis responds.
 func (s *server) watchRedis(ctx context.Context) {
-	ticker := time.NewTicker(askRedisEvery)
+	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
 	for turn := 0; ; turn++ {
-		if turn%lookEvery == 0 {
-			s.lookAtServers(ctx)
+		if turn%serversEvery == 0 {
+			s.countServers(ctx)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			s.askRedis(ctx)
+			s.pingRedis(ctx)
 		}
 	}
 }
 
-// lookAtServers notes which primaries there are. Where that is not known, or we lack the right to ask, metrics stay as they are.
-func (s *server) lookAtServers(ctx context.Context) {
+// countServers records the primaries of Redis. If they are unknown, or we lack the permission to query them, the metrics do not change.
+func (s *server) countServers(ctx context.Context) {
 	servers, err := s.redis.Servers(ctx)
 	if err != nil {
-		s.Log.DebugContext(ctx, "not all servers of Redis say which they are: a failover may not be seen", "error", err)
+		s.Log.DebugContext(ctx, "cannot identify all redis servers: a failover may not be counted", "error", err)
 	}
 	evicted := map[string]int64{}
 	for _, server := range servers {
@@ -84,17 +84,17 @@ func (s *server) lookAtServers(ctx context.Context) {
 	s.metrics.StoreServers(evicted)
 }
 
-// askRedis notes whether Redis answers.
-func (s *server) askRedis(ctx context.Context) {
-	asking, cancel := context.WithTimeout(ctx, askRedisEvery)
+// pingRedis records whether Redis responds.
+func (s *server) pingRedis(ctx context.Context) {
+	pingCtx, cancel := context.WithTimeout(ctx, pingInterval)
 	defer cancel()
-	if err := s.redis.Ready(asking); ctx.Err() == nil {
+	if err := s.redis.Ready(pingCtx); ctx.Err() == nil {
 		s.health.redis(err)
 		s.metrics.StoreUp(err == nil)
 	}
 }
 
-// redisOptions are the config's, with the secrets in its files.
+// redisOptions converts the config, and reads the secrets in its files.
 func redisOptions(c *config.Redis) (redisstore.Options, error) {
 	o := redisstore.Options{Address: c.Address, Namespace: c.Namespace, Username: c.Username}
 	password, err := config.ReadSecret(c.PasswordFile)
@@ -113,7 +113,7 @@ func redisOptions(c *config.Redis) (redisstore.Options, error) {
 		}
 		o.TLS.RootCAs = x509.NewCertPool()
 		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return o, fmt.Errorf("redis.tls.ca_file: there is no certificate in %s: write them in PEM", c.TLS.CAFile)
+			return o, fmt.Errorf("redis.tls.ca_file: no certificate in %s: must be PEM", c.TLS.CAFile)
 		}
 	}
 	if c.TLS.CertFile != "" {
@@ -126,7 +126,7 @@ func redisOptions(c *config.Redis) (redisstore.Options, error) {
 	return o, nil
 }
 
-// OpenPostgres is the config's, with the password in its file and the quotas of tenants.
+// OpenPostgres opens the configured database, with the password in its file and the quotas of tenants.
 func OpenPostgres(c *config.Config) (*pgrules.DB, error) {
 	password, err := config.ReadSecret(c.Postgres.PasswordFile)
 	if err != nil {

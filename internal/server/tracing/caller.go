@@ -10,18 +10,18 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// HTTP makes the caller's trace, in the headers traceparent and tracestate, known to what the handler does.
+// HTTP wraps a handler so that the context of a request contains the caller's trace, from the headers traceparent and tracestate.
 func HTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if parent := r.Header["Traceparent"]; len(parent) == 1 { // two of them are none
+		if parent := r.Header["Traceparent"]; len(parent) == 1 { // more than one is invalid
 			r = r.WithContext(Within(r.Context(), parent[0], r.Header["Tracestate"]...))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// Tap does that for the calls of a gRPC server, as a tap.ServerInHandle: an interceptor would have to search all headers for one that
-// mostly is not there.
+// Tap is the tap.ServerInHandle that does the same for the calls of a gRPC server. An interceptor would have to search all headers for
+// one that most calls do not have.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if parent := call.Header["traceparent"]; len(parent) == 1 {
 		ctx = Within(ctx, parent[0], call.Header["tracestate"]...)
@@ -29,8 +29,8 @@ func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	return ctx, nil
 }
 
-// Within returns a context in a caller's trace; traceparent and tracestate are as in the headers. If traceparent is empty or
-// invalid the context stays what it is.
+// Within returns a context that is part of a caller's trace. traceparent and tracestate have the format of the headers. If traceparent is
+// empty or invalid, Within returns ctx.
 func Within(ctx context.Context, traceparent string, tracestate ...string) context.Context {
 	if traceparent == "" {
 		return ctx
@@ -39,7 +39,7 @@ func Within(ctx context.Context, traceparent string, tracestate ...string) conte
 	return propagation.TraceContext{}.Extract(ctx, headers)
 }
 
-// TraceID is the trace that the caller is in, in 32 hexadecimal digits; "" if none is known.
+// TraceID returns the caller's trace ID in 32 hexadecimal digits, or "" if it is unknown.
 func TraceID(ctx context.Context) string {
 	if caller := trace.SpanContextFromContext(ctx); caller.HasTraceID() {
 		return caller.TraceID().String()

@@ -31,12 +31,12 @@ import (
 
 const callerSpan = "b7ad6b7169203331"
 
-// parentOf is the header of a caller in the nth trace.
+// parentOf returns the traceparent header of a caller in the nth trace.
 func parentOf(n int) string { return "00-" + traceOf(n) + "-" + callerSpan + "-01" }
 
 func traceOf(n int) string { return fmt.Sprintf("%032x", n+1) }
 
-// world is a server whose decisions are traced, and connections to it.
+// world is a server whose decisions are traced, with clients connected to it.
 type world struct {
 	http  string
 	calls *grpc.ClientConn
@@ -45,10 +45,10 @@ type world struct {
 
 type traceKey struct{}
 
-func newWorld(t *testing.T, tell func(context.Context, *headgate.Observation)) *world {
+func newWorld(t *testing.T, observe func(context.Context, *headgate.Observation)) *world {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	limiter := newLimiter(t, headgate.Rule{ID: "all", By: []string{}, Limit: headgate.PerHour(1_000)}).WithObserver(tell)
+	limiter := newLimiter(t, headgate.Rule{ID: "all", By: []string{}, Limit: headgate.PerHour(1_000)}).WithObserver(observe)
 	checks := httptest.NewServer(tracing.HTTP(checkhttp.New(limiter, checkhttp.Options{Log: log})))
 	t.Cleanup(checks.Close)
 	server := listen.NewGRPC(nil, checkgrpc.Codec(), tracing.Tap)
@@ -80,7 +80,7 @@ func newWorld(t *testing.T, tell func(context.Context, *headgate.Observation)) *
 	return &world{checks.URL, calls, limit}
 }
 
-// post asks over HTTP.
+// post sends an HTTP request.
 func (w *world) post(ctx context.Context, path, body, parent string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.http+path, strings.NewReader(body))
 	if err != nil {
@@ -102,17 +102,17 @@ func (w *world) post(ctx context.Context, path, body, parent string) error {
 	return nil
 }
 
-// Whichever way a request comes, its span is below that of the caller.
+// TestCallersTrace checks for every protocol that the span is a child of the caller's span.
 func TestCallersTrace(t *testing.T) {
 	t.Parallel()
 	to := newCollector(t)
 	tracer := newTracer(t, to.URL+"/base", 0, t.Output())
-	w := newWorld(t, tracer.Note)
+	w := newWorld(t, tracer.Observe)
 	checks := checkv1.NewCheckServiceClient(w.calls)
-	other := parentOf(998) // the call's, where the request has its own
+	other := parentOf(998) // of the call, if the request has its own
 	ways := []struct {
 		name, span string
-		ask        func(ctx context.Context, parent string) error
+		check      func(ctx context.Context, parent string) error
 	}{
 		{"HTTP", "headgate.check", func(ctx context.Context, parent string) error {
 			return w.post(ctx, "/v1/check", `{"attributes": {}}`, parent)
@@ -146,7 +146,7 @@ func TestCallersTrace(t *testing.T) {
 			}
 			return err
 		}},
-		{"package client, beside the stream", "headgate.peek", func(ctx context.Context, parent string) error {
+		{"package client, outside the stream", "headgate.peek", func(ctx context.Context, parent string) error {
 			_, err := w.limit.Peek(context.WithValue(ctx, traceKey{}, parent), headgate.Request{})
 			return err
 		}},
@@ -161,7 +161,7 @@ func TestCallersTrace(t *testing.T) {
 		}},
 	}
 	for i, way := range ways {
-		if err := way.ask(t.Context(), parentOf(i)); err != nil {
+		if err := way.check(t.Context(), parentOf(i)); err != nil {
 			t.Errorf("%s: %v", way.name, err)
 		}
 	}
@@ -177,15 +177,15 @@ func TestCallersTrace(t *testing.T) {
 		t.Errorf("%d spans for %d checks", len(spans), len(ways))
 	}
 	if state := spans[traceOf(0)].GetTraceState(); state != "a=1,b=2" {
-		t.Errorf("the state of the trace is %q", state)
+		t.Errorf("tracestate is %q", state)
 	}
 	if to.from["service.name"] != "headgate" || to.from["service.version"] != "1.2.3" || to.from["service.instance.id"] != "node-1" {
-		t.Errorf("the spans are from %v", to.from)
+		t.Errorf("resource attributes: %v", to.from)
 	}
 }
 
-// What a caller says may make no sense. It is asked all the same, and the call's own trace stays.
-func TestCallersNonsense(t *testing.T) {
+// TestInvalidTraceparent checks that an invalid traceparent is ignored and the trace of the call stays.
+func TestInvalidTraceparent(t *testing.T) {
 	t.Parallel()
 	ctx := tracing.Within(t.Context(), parentOf(0))
 	for _, parent := range []string{"", "-", "nonsense", strings.Replace(parentOf(1), "00-", "ff-", 1), parentOf(-1), parentOf(1) + "-x"} {
@@ -194,13 +194,13 @@ func TestCallersNonsense(t *testing.T) {
 		}
 	}
 	if got := tracing.TraceID(t.Context()); got != "" {
-		t.Errorf("the trace of nobody is %q", got)
+		t.Errorf("without a caller: the trace is %q", got)
 	}
-	seen := "none"
-	handler := tracing.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = tracing.TraceID(r.Context()) }))
+	traceID := "none"
+	handler := tracing.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { traceID = tracing.TraceID(r.Context()) }))
 	twice := httptest.NewRequest(http.MethodGet, "/", nil)
 	twice.Header["Traceparent"] = []string{parentOf(1), parentOf(2)}
-	if handler.ServeHTTP(httptest.NewRecorder(), twice); seen != "" {
-		t.Errorf("two headers: the trace is %q", seen)
+	if handler.ServeHTTP(httptest.NewRecorder(), twice); traceID != "" {
+		t.Errorf("two headers: the trace is %q", traceID)
 	}
 }

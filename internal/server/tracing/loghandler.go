@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// LogHandler adds trace_id and span_id, the caller's, to the records of calls that are part of a trace.
+// LogHandler adds the caller's trace_id and span_id to log records whose context is part of a trace.
 func LogHandler(h slog.Handler) slog.Handler { return logHandler{h} }
 
 type logHandler struct{ slog.Handler }

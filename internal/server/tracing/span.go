@@ -11,84 +11,84 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Note makes a span of a decision that is sampled, below the caller's if there is one. A caller decides whether there is a span,
-// but not how many there are: beyond 100 a second there is none.
-func (t *Tracer) Note(ctx context.Context, seen *headgate.Observation) {
-	if t.provider != nil && t.samples(ctx, seen) {
-		t.record(ctx, seen)
+// Observe records a span for a sampled decision, as a child of the caller's span if there is one. A caller decides whether its requests
+// are sampled, but at most maxSpans a second are recorded.
+func (t *Tracer) Observe(ctx context.Context, o *headgate.Observation) {
+	if t.provider != nil && t.samples(ctx, o) {
+		t.record(ctx, o)
 	}
 }
 
-func (t *Tracer) samples(ctx context.Context, seen *headgate.Observation) bool {
+func (t *Tracer) samples(ctx context.Context, o *headgate.Observation) bool {
 	if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
-		return caller.IsSampled() && t.asked.AllowN(seen.Time(), 1)
+		return caller.IsSampled() && t.callerSpans.AllowN(o.Time(), 1)
 	}
-	return rand.Float64() < t.sample && t.unasked.AllowN(seen.Time(), 1) //nolint:gosec // a share, not a secret
+	return rand.Float64() < t.sample && t.sampledSpans.AllowN(o.Time(), 1) //nolint:gosec // sampling needs no secure random numbers
 }
 
-// maxSpans bounds how many spans are made per second: each costs as much as ten decisions and more. Those that callers ask for
-// and all others are limited apart, so that neither displaces the other.
+// maxSpans is the maximum number of spans per second: a span costs as much as ten decisions or more. Spans that callers sample and spans
+// that we sample are limited separately, so that neither displaces the other.
 const maxSpans = 100
 
-func (t *Tracer) record(ctx context.Context, seen *headgate.Observation) {
-	end := seen.Time()
-	_, span := t.spans.Start(ctx, "headgate."+string(seen.Call), trace.WithTimestamp(end.Add(-seen.Duration)),
-		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(describe(seen)...))
-	if seen.Err != nil {
-		// A denial is none: the limiter has done its work.
-		span.SetStatus(codes.Error, seen.Err.Error())
+func (t *Tracer) record(ctx context.Context, o *headgate.Observation) {
+	end := o.Time()
+	_, span := t.spans.Start(ctx, "headgate."+string(o.Call), trace.WithTimestamp(end.Add(-o.Duration)),
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(describe(o)...))
+	if o.Err != nil {
+		// A denial is not an error: the limiter has done its work.
+		span.SetStatus(codes.Error, o.Err.Error())
 	}
 	span.End(trace.WithTimestamp(end))
 }
 
-// describe leaves out who was asked for: traces are read by more people than have to know.
-func describe(seen *headgate.Observation) []attribute.KeyValue {
-	d := &seen.Decision
-	result, decisive := "allowed", least(d)
+// describe returns the attributes of a span. It omits the subject: traces have more readers than need to know it.
+func describe(o *headgate.Observation) []attribute.KeyValue {
+	d := &o.Decision
+	result, decisive := "allowed", lowest(d)
 	switch {
-	case seen.Err != nil:
+	case o.Err != nil:
 		result = "error"
 	case !d.Allowed:
 		result, decisive = "denied", d.DeniedBy()
 	}
-	about := make([]attribute.KeyValue, 0, 10)
-	about = append(about, attribute.String("headgate.result", result), attribute.String("headgate.path", string(d.Path)),
+	attributes := make([]attribute.KeyValue, 0, 10)
+	attributes = append(attributes, attribute.String("headgate.result", result), attribute.String("headgate.path", string(d.Path)),
 		attribute.String("headgate.rules_version", d.Version))
 	if rules := rulesOf(d); len(rules) > 0 {
-		about = append(about, attribute.StringSlice("headgate.rules", rules))
+		attributes = append(attributes, attribute.StringSlice("headgate.rules", rules))
 	}
 	if decisive != nil {
-		about = append(about, attribute.String("headgate.rule", decisive.Rule))
+		attributes = append(attributes, attribute.String("headgate.rule", decisive.Rule))
 		if decisive.Err == nil && decisive.Missing == "" {
-			about = append(about, attribute.Int64("headgate.remaining", decisive.Remaining))
+			attributes = append(attributes, attribute.Int64("headgate.remaining", decisive.Remaining))
 		}
 	}
 	if d.RetryAfter > 0 && d.RetryAfter != headgate.Never {
-		about = append(about, attribute.Float64("headgate.retry_after_seconds", d.RetryAfter.Seconds()))
+		attributes = append(attributes, attribute.Float64("headgate.retry_after_seconds", d.RetryAfter.Seconds()))
 	}
 	for _, known := range [...]struct{ name, as string }{
 		{"method", "http.request.method"}, {"route", "http.route"}, {"tier", "headgate.tier"},
 	} {
-		if value := seen.Attributes[known.name]; value != "" {
-			about = append(about, attribute.String(known.as, value))
+		if value := o.Attributes[known.name]; value != "" {
+			attributes = append(attributes, attribute.String(known.as, value))
 		}
 	}
-	return about
+	return attributes
 }
 
-// least is the enforced limit with the least left; nil if there is none that is known.
-func least(d *headgate.Decision) *headgate.LimitDecision {
-	var found *headgate.LimitDecision
+// lowest returns the enforced limit with the fewest remaining units, or nil if there is none.
+func lowest(d *headgate.Decision) *headgate.LimitDecision {
+	var lowestLimit *headgate.LimitDecision
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if l.Enforced && l.Err == nil && (found == nil || l.Remaining < found.Remaining) {
-			found = l
+		if l.Enforced && l.Err == nil && (lowestLimit == nil || l.Remaining < lowestLimit.Remaining) {
+			lowestLimit = l
 		}
 	}
-	return found
+	return lowestLimit
 }
 
-// rulesOf are the rules that applied. The limits of one stand together.
+// rulesOf returns the rules that applied. The limits of a rule are adjacent in d.Limits.
 func rulesOf(d *headgate.Decision) []string {
 	var rules []string
 	for i := range d.Limits {

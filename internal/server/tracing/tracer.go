@@ -1,8 +1,7 @@
-// Package tracing tells traces of decisions: one span for each decision that is sampled, sent to a collector by OTLP over
-// HTTP. It also knows the trace that a caller is in, W3C Trace Context, so that logs and denials can name it, whether spans
-// are sent or not.
+// Package tracing records decisions as spans: one span for each sampled decision, exported by OTLP closed HTTP. It also extracts the caller's
+// trace (W3C Trace Context), so that logs and denials can refer to it, whether spans are exported or not.
 //
-// A collector that is slow or away never holds up a decision: spans wait in a queue with an end, and are lost beyond it.
+// A slow or unavailable collector never delays a decision: spans wait in a bounded queue and are dropped when it is full.
 package tracing
 
 import (
@@ -24,38 +23,38 @@ import (
 )
 
 const (
-	// flushTime is for the last spans when a server stops.
+	// flushTime is the time to export the last spans when a server stops.
 	flushTime = 2 * time.Second
-	// exportTime is for one batch, attempts after a denial included. What comes meanwhile waits.
+	// exportTime is the timeout of one batch, retries included. Other spans wait in the queue.
 	exportTime = 10 * time.Second
-	// logEvery keeps an unreachable collector from filling the log.
+	// logEvery limits the log records about an unreachable collector.
 	logEvery = time.Minute
 )
 
-// Options of a Tracer.
+// Options configures a Tracer.
 type Options struct {
-	// Address is http:// or https:// and where the collector is; spans go to /v1/traces below it. "" means that there are none.
+	// Address is the base URL of the collector; spans are sent to /v1/traces below it. If it is "", no spans are recorded.
 	Address string
-	// Sample is the share, 0 to 1, of the decisions that get a span where the caller has not decided that. At most 100 a second do,
-	// and as many where the caller has.
+	// Sample is the fraction, 0 to 1, of the decisions to record if the caller did not decide that. At most 100 spans a second are
+	// recorded of these, and as many of those that the caller samples.
 	Sample float64
-	// Version and Node are of this server, as spans name it.
+	// Version and Node identify this server in spans.
 	Version, Node string
-	// Log is told when spans are lost, at most once a minute.
+	// Log receives a record when spans are dropped, at most one a minute.
 	Log *slog.Logger
 }
 
-// Tracer makes spans and sends them. The zero Tracer makes none.
+// Tracer records spans and exports them. The zero Tracer records none.
 type Tracer struct {
 	spans    trace.Tracer
 	sample   float64
-	provider *sdktrace.TracerProvider // nil if there are no spans
+	provider *sdktrace.TracerProvider // nil if no spans are recorded
 	exporter *exporter
-	// asked is for spans of traces that the caller samples, and unasked for all others.
-	asked, unasked *rate.Limiter
+	// callerSpans limits the spans of traces that the caller samples, sampledSpans all others.
+	callerSpans, sampledSpans *rate.Limiter
 }
 
-// New makes a tracer. It does not wait for the collector. Close it when there are no more decisions.
+// New returns a tracer. It does not wait for the collector. Close the tracer after the last decision.
 func New(ctx context.Context, o Options) (*Tracer, error) {
 	if o.Address == "" {
 		return &Tracer{}, nil
@@ -70,7 +69,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	}
 	to := &exporter{SpanExporter: sender, address: address, log: o.Log, logged: ratelog.Limiter{Every: logEvery}}
 	provider := sdktrace.NewTracerProvider(
-		// What is sampled is decided before anything is made.
+		// Observe decides what is sampled, before a span is created.
 		sdktrace.WithSampler(sdktrace.AlwaysSample()),
 		sdktrace.WithBatcher(to, sdktrace.WithExportTimeout(exportTime)),
 		sdktrace.WithResource(resource.NewSchemaless(
@@ -81,11 +80,11 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	)
 	return &Tracer{
 		spans: provider.Tracer("github.com/headgate/headgate"), sample: o.Sample, provider: provider, exporter: to,
-		asked: rate.NewLimiter(maxSpans, maxSpans), unasked: rate.NewLimiter(maxSpans, maxSpans),
+		callerSpans: rate.NewLimiter(maxSpans, maxSpans), sampledSpans: rate.NewLimiter(maxSpans, maxSpans),
 	}, nil
 }
 
-// Close sends what waits, for up to two seconds.
+// Close exports the remaining spans, for up to two seconds.
 func (t *Tracer) Close(ctx context.Context) {
 	if t.provider == nil {
 		return
@@ -93,32 +92,32 @@ func (t *Tracer) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.exporter.log.WarnContext(ctx, "the last spans did not reach the collector", "address", t.exporter.address, "error", err)
-		t.exporter.over.Store(true)
-		_ = t.exporter.Shutdown(ctx) // ends what is under way; it is the time that has run out, which was said
+		t.exporter.log.WarnContext(ctx, "the last spans were not exported", "address", t.exporter.address, "error", err)
+		t.exporter.closed.Store(true)
+		_ = t.exporter.Shutdown(ctx) // cancels the current export; its error is the timeout logged above
 	}
 }
 
-// exporter tells of failures itself. OpenTelemetry would tell a handler that is global to the process.
+// exporter logs failed exports. OpenTelemetry would report them to an error handler that is global to the process.
 type exporter struct {
 	sdktrace.SpanExporter
 	address string
 	log     *slog.Logger
 	logged  ratelog.Limiter
-	lost    int // spans that are not logged yet; batches come one after the other
-	over    atomic.Bool
+	dropped int // dropped spans that are not logged yet; exports do not run concurrently
+	closed  atomic.Bool
 }
 
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
-	if err == nil || e.over.Load() {
+	if err == nil || e.closed.Load() {
 		return nil
 	}
-	e.lost += len(spans)
+	e.dropped += len(spans)
 	if _, ok := e.logged.Allow(""); ok {
-		e.log.WarnContext(ctx, "spans do not reach the collector, and are lost: see tracing.address in the config",
-			"address", e.address, "spans", e.lost, "error", err)
-		e.lost = 0
+		e.log.WarnContext(ctx, "cannot export spans: spans dropped; check tracing.address in the config",
+			"address", e.address, "spans", e.dropped, "error", err)
+		e.dropped = 0
 	}
 	return nil
 }

@@ -23,38 +23,38 @@ import (
 
 func unsampled(n int) string { return strings.TrimSuffix(parentOf(n), "1") + "0" }
 
-// The caller's word on sampling counts, within a bound. Who says nothing is sampled by the share.
+// TestSampling checks that the caller's sampling decision is followed, up to maxSpans, and that other requests are sampled by the ratio.
 func TestSampling(t *testing.T) {
 	t.Parallel()
-	const asked = 2_000
+	const requests = 2_000
 	for name, c := range map[string]struct {
-		parent      string
-		sample      float64
-		least, most int
+		parent           string
+		sample           float64
+		minimum, maximum int
 	}{
-		"the caller samples":        {parentOf(0), 0, 100, 500}, // they are too many
-		"the caller does not":       {unsampled(0), 1, 0, 0},
-		"nobody says, one in 50":    {"", 0.02, 15, 80},
-		"nobody says, all of them":  {"", 1, 100, 500}, // they are too many
-		"nobody says, none of them": {"", 0, 0, 0},
+		"the caller samples":   {parentOf(0), 0, 100, 500}, // limited by maxSpans
+		"the caller does not":  {unsampled(0), 1, 0, 0},
+		"no caller, one in 50": {"", 0.02, 15, 80},
+		"no caller, all":       {"", 1, 100, 500}, // limited by maxSpans
+		"no caller, none":      {"", 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			to := newCollector(t)
 			tracer := newTracer(t, to.URL+"/base", c.sample, t.Output())
 			ctx := tracing.Within(t.Context(), c.parent)
-			for range asked { // fewer than the queue holds
-				tracer.Note(ctx, &headgate.Observation{Call: headgate.CallCheck})
+			for range requests { // fewer than the capacity of the queue
+				tracer.Observe(ctx, &headgate.Observation{Call: headgate.CallCheck})
 			}
 			tracer.Close(t.Context())
-			if n := len(to.spans); n < c.least || n > c.most {
-				t.Errorf("%d of %d have a span, want %d to %d", n, asked, c.least, c.most)
+			if n := len(to.spans); n < c.minimum || n > c.maximum {
+				t.Errorf("%d of %d have a span, want %d to %d", n, requests, c.minimum, c.maximum)
 			}
 		})
 	}
 }
 
-// A span says what was decided and by which rules, and nothing of who asked.
+// TestSpan checks that a span contains the decision and the rules, and not the subject.
 func TestSpan(t *testing.T) {
 	t.Parallel()
 	to := newCollector(t)
@@ -63,19 +63,19 @@ func TestSpan(t *testing.T) {
 		headgate.Rule{ID: "wide", By: []string{"user"}, Limit: headgate.PerHour(100)},
 		headgate.Rule{ID: "narrow", By: []string{"user"}, Limit: headgate.PerHour(1)},
 		headgate.Rule{ID: "trial", By: []string{"user"}, Limit: headgate.PerHour(1), Mode: headgate.Shadow},
-	).WithObserver(tracer.Note)
-	who := headgate.Attributes{
+	).WithObserver(tracer.Observe)
+	attributes := headgate.Attributes{
 		"user": "private-ann", "path": "/private/path", "method": "GET", "route": "/private/{id}", "tier": "pro",
 	}
 	began := time.Now()
-	asks := []headgate.Request{{Attributes: who}, {Attributes: who}, {Rule: "no-such"}}
-	for i, req := range asks {
+	requests := []headgate.Request{{Attributes: attributes}, {Attributes: attributes}, {Rule: "no-such"}}
+	for i, req := range requests {
 		if _, err := limiter.Check(tracing.Within(t.Context(), parentOf(i)), req); (err != nil) != (req.Rule != "") {
 			t.Error(err)
 		}
 	}
 	tracer.Close(t.Context())
-	about := map[string]string{
+	want := map[string]string{
 		"headgate.path": "store", "headgate.rules_version": limiter.Rules().Version(), "headgate.rules": "wide narrow trial",
 		"http.request.method": "GET", "http.route": "/private/{id}", "headgate.tier": "pro",
 		"headgate.rule": "narrow", "headgate.remaining": "int_value:0", "headgate.result": "allowed",
@@ -98,32 +98,32 @@ func TestSpan(t *testing.T) {
 		}
 		begin, end := time.Unix(0, int64(span.GetStartTimeUnixNano())), time.Unix(0, int64(span.GetEndTimeUnixNano()))
 		if !begin.Before(end) || begin.Before(began.Add(-time.Millisecond)) || end.After(time.Now()) {
-			t.Errorf("it took from %v to %v", begin, end)
+			t.Errorf("the span is from %v to %v", begin, end)
 		}
 	}
-	check(0, tracev1.Status_STATUS_CODE_UNSET, about)
-	about["headgate.result"], about["headgate.retry_after_seconds"] = "denied", "double_value:3599"
-	check(1, tracev1.Status_STATUS_CODE_UNSET, about)
+	check(0, tracev1.Status_STATUS_CODE_UNSET, want)
+	want["headgate.result"], want["headgate.retry_after_seconds"] = "denied", "double_value:3599"
+	check(1, tracev1.Status_STATUS_CODE_UNSET, want)
 	check(2, tracev1.Status_STATUS_CODE_ERROR, map[string]string{
 		"headgate.result": "error", "headgate.path": "none", "headgate.rules_version": limiter.Rules().Version(),
 	})
 	for _, body := range to.bodies {
 		if bytes.Contains(body, []byte("private-ann")) || bytes.Contains(body, []byte("/private/path")) {
-			t.Errorf("a span says who asked, and for what: %q", body)
+			t.Errorf("a span contains private attributes: %q", body)
 		}
 	}
 }
 
-// A collector that is away, hangs or denies holds nothing up, and is told of once.
-func TestCollectorInTrouble(t *testing.T) {
+// TestCollectorUnavailable checks that an unavailable, hanging or failing collector delays no decision, and is logged once.
+func TestCollectorUnavailable(t *testing.T) {
 	t.Parallel()
-	away, err := net.Listen("tcp", "127.0.0.1:0")
+	unavailable, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = away.Close() })
-	go func() { // a port that nobody holds could become that of another test
-		for conn, err := away.Accept(); err == nil; conn, err = away.Accept() {
+	t.Cleanup(func() { _ = unavailable.Close() })
+	go func() { // a closed port could be reused by another test
+		for conn, err := unavailable.Accept(); err == nil; conn, err = unavailable.Accept() {
 			_ = conn.Close()
 		}
 	}()
@@ -136,44 +136,44 @@ func TestCollectorInTrouble(t *testing.T) {
 	}))
 	t.Cleanup(hanging.Close)
 	t.Cleanup(func() { close(release) })
-	denying := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(denying.Close)
-	for name, c := range map[string]struct{ address, says string }{
-		"away":    {"http://" + away.Addr().String(), "are lost"},
-		"hangs":   {hanging.URL, "the last spans did not reach the collector"},
-		"denying": {denying.URL, "404"},
+	failing := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(failing.Close)
+	for name, c := range map[string]struct{ address, want string }{
+		"unavailable": {"http://" + unavailable.Addr().String(), "spans dropped"},
+		"hangs":       {hanging.URL, "the last spans were not exported"},
+		"failing":     {failing.URL, "404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log testenv.Log
 			tracer := newTracer(t, c.address, 1, &log)
-			const asked = 10_000 // many times what the queue holds
+			const requests = 10_000 // many times the capacity of the queue
 			began := time.Now()
-			for range asked {
-				tracer.Note(t.Context(), &headgate.Observation{Call: headgate.CallCheck})
+			for range requests {
+				tracer.Observe(t.Context(), &headgate.Observation{Call: headgate.CallCheck})
 			}
-			if took := time.Since(began); took > 5*time.Second { // a batch that hangs takes 10
-				t.Errorf("%d decisions took %v", asked, took)
+			if elapsed := time.Since(began); elapsed > 5*time.Second { // a hanging batch takes 10
+				t.Errorf("%d decisions took %v", requests, elapsed)
 			}
 			began = time.Now()
 			tracer.Close(t.Context())
-			if took := time.Since(began); took > 3*time.Second {
-				t.Errorf("Close took %v", took)
+			if elapsed := time.Since(began); elapsed > 3*time.Second {
+				t.Errorf("Close took %v", elapsed)
 			}
-			tracer.Note(t.Context(), &headgate.Observation{}) // too late, and no harm
-			if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, c.says) {
-				t.Errorf("the log says, not once that %q:\n%s", c.says, text)
+			tracer.Observe(t.Context(), &headgate.Observation{}) // ignored after Close
+			if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, c.want) {
+				t.Errorf("the log does not contain %q once:\n%s", c.want, text)
 			}
 		})
 	}
 }
 
-// What collectors want besides, such as a token, is in a variable of the environment.
-func TestHeadersOfTheEnvironment(t *testing.T) {
+// TestHeadersFromEnvironment checks that headers for the collector, such as a token, are read from the environment.
+func TestHeadersFromEnvironment(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-token=secret")
 	to := newCollector(t)
 	tracer := newTracer(t, to.URL+"/base", 1, t.Output())
-	tracer.Note(t.Context(), &headgate.Observation{})
+	tracer.Observe(t.Context(), &headgate.Observation{})
 	tracer.Close(t.Context())
 	if got := to.header.Get("X-Token"); got != "secret" {
 		t.Errorf("x-token is %q", got)
@@ -183,7 +183,7 @@ func TestHeadersOfTheEnvironment(t *testing.T) {
 func TestNoTraces(t *testing.T) {
 	t.Parallel()
 	tracer := newTracer(t, "", 1, io.Discard)
-	tracer.Note(tracing.Within(t.Context(), parentOf(0)), &headgate.Observation{})
+	tracer.Observe(tracing.Within(t.Context(), parentOf(0)), &headgate.Observation{})
 	tracer.Close(t.Context())
 }
 
@@ -200,16 +200,16 @@ func TestLogHandler(t *testing.T) {
 	}
 }
 
-// Decisions that are not sampled pay next to nothing.
-func TestNoteAllocatesNothing(t *testing.T) {
+// TestObserveAllocatesNothing covers decisions that are not sampled.
+func TestObserveAllocatesNothing(t *testing.T) {
 	to := newCollector(t)
 	tracer := newTracer(t, to.URL+"/base", 0, t.Output())
 	defer tracer.Close(t.Context())
-	seen := &headgate.Observation{Call: headgate.CallCheck}
+	o := &headgate.Observation{Call: headgate.CallCheck}
 	for _, ctx := range []context.Context{t.Context(), tracing.Within(t.Context(), unsampled(0))} {
-		fewest := math.Inf(1) // what other goroutines allocate is counted, too
+		fewest := math.Inf(1) // allocations of other goroutines are counted, too
 		for range 5 {
-			fewest = min(fewest, testing.AllocsPerRun(1_000, func() { tracer.Note(ctx, seen) }))
+			fewest = min(fewest, testing.AllocsPerRun(1_000, func() { tracer.Observe(ctx, o) }))
 		}
 		if fewest != 0 {
 			t.Errorf("%v allocations", fewest)
@@ -219,7 +219,7 @@ func TestNoteAllocatesNothing(t *testing.T) {
 
 var errAny = errors.New("any")
 
-func BenchmarkNote(b *testing.B) {
+func BenchmarkObserve(b *testing.B) {
 	sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer sink.Close()
 	for name, parent := range map[string]string{"no-caller": "", "unsampled": unsampled(0), "sampled": parentOf(0)} {
@@ -228,9 +228,9 @@ func BenchmarkNote(b *testing.B) {
 			defer tracer.Close(context.Background())
 			ctx, cancel := context.WithCancel(tracing.Within(b.Context(), parent))
 			defer cancel()
-			seen := &headgate.Observation{Call: headgate.CallCheck, Err: errAny}
+			o := &headgate.Observation{Call: headgate.CallCheck, Err: errAny}
 			for b.Loop() {
-				tracer.Note(ctx, seen)
+				tracer.Observe(ctx, o)
 			}
 		})
 	}

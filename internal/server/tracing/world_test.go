@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// collector takes spans as any other does.
+// collector is an OTLP/HTTP collector.
 type collector struct {
 	*httptest.Server
 	mu     sync.Mutex
 	bodies [][]byte
 	header http.Header // of the last batch
 	spans  []*tracev1.Span
-	from   map[string]string // the attributes of who sent them
+	from   map[string]string // resource attributes
 }
 
 func newCollector(t *testing.T) *collector {
@@ -55,7 +55,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// byTrace are the spans that have come, by the trace that they are in.
+// byTrace returns the received spans by trace ID.
 func (c *collector) byTrace() map[string]*tracev1.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *collector) byTrace() map[string]*tracev1.Span {
 	return spans
 }
 
-// texts are attributes, of which those in a list are joined by spaces and numbers are as proto prints them.
+// texts returns attributes as text: lists are joined by spaces, numbers are formatted by proto.
 func texts(all []*commonv1.KeyValue) map[string]string {
 	read := map[string]string{}
 	for _, a := range all {
@@ -87,7 +87,7 @@ func texts(all []*commonv1.KeyValue) map[string]string {
 	return read
 }
 
-// newTracer sends to an address until it is closed, by the test or by the end of it.
+// newTracer returns a tracer that the test must close.
 func newTracer(t testing.TB, address string, sample float64, log io.Writer) *tracing.Tracer {
 	t.Helper()
 	tracer, err := tracing.New(t.Context(), tracing.Options{
