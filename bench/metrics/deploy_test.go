@@ -85,7 +85,7 @@ func TestAlertsAreTestedAndDocumented(t *testing.T) {
 		if severity := a.Labels["severity"]; severity != "page" && severity != "warning" {
 			t.Errorf("%s: severity %q", a.Alert, severity)
 		}
-		if a.Annotations["summary"] == "" || !strings.Contains(a.Annotations["description"], " First: ") {
+		if a.Annotations["summary"] == "" || !strings.Contains(a.Annotations["description"], " First step: ") {
 			t.Errorf("%s: want a summary, and a description with the first command", a.Alert)
 		}
 		for _, label := range label.FindAllStringSubmatch(fmt.Sprint(a.Annotations), -1) {
