@@ -197,7 +197,7 @@ func testListeners(t *testing.T, h *securedServer, auth string) {
 var rejections = regexp.MustCompile(`(?m)^headgate_callers_rejected_total\{.*\} (\d+)$`)
 
 // callerRejected is part of the log line about a rejected caller.
-const callerRejected = "a caller is rejected"
+const callerRejected = "caller rejected"
 
 // checkRejections checks that rejections are counted, logged and reported by readiness, and that no log contains a token.
 func checkRejections(t *testing.T, h *securedServer, want int) {

@@ -70,7 +70,7 @@ func (n *node) start(t *testing.T) {
 		taken := false
 		eventually(t, "an address", func() bool {
 			_, up := r.log.find(func(l logLine) bool { return l.Msg == "listening" && l.Listener == "ops" })
-			taken = strings.Contains(r.log.String(), "is taken by another program")
+			taken = strings.Contains(r.log.String(), "is in use by another program")
 			return up || taken || r.ended()
 		})
 		return !taken

@@ -63,7 +63,7 @@ func TestServeDenies(t *testing.T) {
 		{"open admin", 1, "1 problem\n", "", []string{"--config", write(bad, fivePerHour)}},
 		{"open admin, to try", 1, "could lift any limit", "", []string{"--dev", "--config", write(bad, fivePerHour)}},
 		{
-			"port taken", 2, "", "headgate: listen.http: " + port + " is taken by another program: stop it, or write another port\n",
+			"port taken", 2, "", "headgate: listen.http: " + port + " is in use by another program: stop it, or write another port\n",
 			[]string{"--config", write(onPort, fivePerHour)},
 		},
 		{"port taken, to try", 2, "", "listen.http: " + port + " is taken", []string{"--dev", "--config", write(onPort, fivePerHour)}},

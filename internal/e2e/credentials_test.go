@@ -56,7 +56,7 @@ func testCredentials(t *testing.T, binary string, g gateway) {
 			if got := closed.send("GET", "/", ""); !g.failsClosed(got.status) || got.counted() || w.app.reached() != before {
 				t.Errorf("fail closed: %d, %v, %q", got.status, got.header, got.body)
 			}
-			if n := strings.Count(w.headgate.Output(), "a caller is rejected"); n != 1 {
+			if n := strings.Count(w.headgate.Output(), "caller rejected"); n != 1 {
 				t.Errorf("%d log lines, want 1:\n%s", n, w.headgate.Output())
 			}
 			report, reason := w.ready(), rejected.reason

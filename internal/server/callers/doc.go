@@ -1,4 +1,4 @@
-// Package callers decides who may ask the data plane: whoever has a token, a certificate with the right name, or both, as the config
-// wants it. A gateway that is rejected may let everything pass or show its customers an error, so that a rejection is never silent: it
-// is logged, counted and part of readiness.
+// Package callers authorizes callers of the data plane by a token, by the name in their certificate, or by both, as configured. A rejected
+// gateway may allow everything or respond to its clients with errors, so that each rejection is logged, counted and part of the health
+// report.
 package callers

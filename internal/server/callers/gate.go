@@ -15,14 +15,14 @@ import (
 	"github.com/headgate/headgate/internal/ratelog"
 )
 
-// Header carries a caller's token over HTTP, and over gRPC as metadata of that name. It is not Authorization, which gateways pass on
-// from clients and which says who the client is.
+// Header is the HTTP header, and gRPC metadata key, of a caller's token. It is not Authorization, which gateways forward from clients and
+// which identifies the client.
 const Header = "X-Headgate-Token"
 
-// logEvery is how often the log has a line about the same peer.
+// logEvery is the minimum interval between log records about the same peer.
 const logEvery = 10 * time.Minute
 
-// Why a caller is rejected, for metrics and logs.
+// Reasons for a rejection, in metrics and logs.
 const (
 	noToken       = "no_token"
 	unknownToken  = "unknown_token"
@@ -30,29 +30,29 @@ const (
 	noCertificate = "no_certificate"
 )
 
-// Reasons returns all reasons why a caller may be rejected.
+// Reasons returns all reasons for a rejection.
 func Reasons() []string { return []string{noToken, unknownToken, unknownName, noCertificate} }
 
-// details are for the caller who is rejected. They name what to send, and nothing that a guesser could use.
+// details contains the messages to rejected callers. They name the remedy and nothing that helps to guess a token.
 var details = map[string]string{
-	noToken: "the caller sent no token: send " + Header + "; headgate token create NAME --role caller makes one, and its line for " +
+	noToken: "no token: send " + Header + "; headgate token create NAME --role caller creates one, and its line for " +
 		"the file in listen.tokens_file",
-	unknownToken: "the caller's token is not known as one of the role caller: send one whose line is in the file in listen.tokens_file",
-	unknownName:  "the caller's certificate has none of the names in listen.tls.client_names: take another, or add its name",
+	unknownToken: "unknown token: send a token of the role caller whose line is in the file in listen.tokens_file",
+	unknownName:  "the certificate has none of the names in listen.tls.client_names: use another, or add its name",
 }
 
-// Options of a Gate. Without Token and Names it lets everybody in.
+// Options configures a Gate. Without Token and Names, all callers are accepted.
 type Options struct {
-	// Token reports whether a token is known; nil if callers need none.
+	// Token reports whether a token is valid. It is nil if callers need no token.
 	Token func(token string) bool
-	// Names are DNS names and URIs of which a caller's certificate must have one; none if every certificate will do.
+	// Names lists DNS names and URIs. A caller's certificate must contain one of them. If Names is empty, every certificate is accepted.
 	Names []string
-	// Rejected is called for each caller who is rejected.
+	// Rejected is called for each rejected call.
 	Rejected func(listener, reason string)
 	Log      *slog.Logger
 }
 
-// Gate lets callers in. It is safe for concurrent use.
+// Gate accepts or rejects callers. It is safe for concurrent use.
 type Gate struct {
 	options Options
 	logged  ratelog.Limiter // by listener, peer and reason
@@ -61,7 +61,7 @@ type Gate struct {
 	last Rejection
 }
 
-// Rejection is the last of those who were rejected, and how many there were since the start.
+// Rejection describes the last rejected call, and counts those since the start.
 type Rejection struct {
 	Count    int64     `json:"rejected"`
 	At       time.Time `json:"last"`
@@ -82,27 +82,27 @@ func (g *Gate) Last() Rejection {
 	return g.last
 }
 
-// open reports whether everybody is let in.
+// open reports whether all callers are accepted.
 func (g *Gate) open() bool { return g.options.Token == nil && len(g.options.Names) == 0 }
 
-// judge returns why a caller is rejected, or "".
-func (g *Gate) judge(tokens []string, certificate *x509.Certificate) (reason string) {
+// authorize returns the reason to reject a caller, or "".
+func (g *Gate) authorize(tokens []string, certificate *x509.Certificate) (reason string) {
 	if g.options.Token != nil {
 		switch {
 		case len(tokens) == 0 || len(tokens) == 1 && tokens[0] == "":
 			return noToken
-		case len(tokens) > 1 || !g.options.Token(tokens[0]): // of several, one may be a client's
+		case len(tokens) > 1 || !g.options.Token(tokens[0]): // if there are several, one may be from a client
 			return unknownToken
 		}
 	}
-	if len(g.options.Names) > 0 && !g.named(certificate) {
+	if len(g.options.Names) > 0 && !g.hasName(certificate) {
 		return unknownName
 	}
 	return ""
 }
 
-// named reports whether a certificate has one of the names. The common name of its subject is none: authorities do not vouch for it.
-func (g *Gate) named(c *x509.Certificate) bool {
+// hasName reports whether a certificate contains one of the names. The common name does not count: authorities do not verify it.
+func (g *Gate) hasName(c *x509.Certificate) bool {
 	if c == nil {
 		return false
 	}
@@ -114,24 +114,24 @@ func (g *Gate) named(c *x509.Certificate) bool {
 	})
 }
 
-// Handshake returns what to call for a TLS handshake that failed because of the caller's certificate.
+// Handshake returns a function to call when a TLS handshake fails because of the caller's certificate.
 func (g *Gate) Handshake(listener string) func(remote net.Addr, err error) {
 	return func(remote net.Addr, err error) {
 		g.reject(context.Background(), listener, noCertificate, remote.String(), "error", err)
 	}
 }
 
-// reject counts a rejection and logs it, unless the peer was logged a while ago.
-func (g *Gate) reject(ctx context.Context, listener, why, remote string, args ...any) {
+// reject counts a rejection and logs it, at most once per logEvery for a peer and reason.
+func (g *Gate) reject(ctx context.Context, listener, reason, remote string, args ...any) {
 	peer := netaddr.PeerName(remote)
 	g.mu.Lock()
-	g.last = Rejection{g.last.Count + 1, time.Now(), listener, peer, why}
+	g.last = Rejection{g.last.Count + 1, time.Now(), listener, peer, reason}
 	g.mu.Unlock()
 	if g.options.Rejected != nil {
-		g.options.Rejected(listener, why)
+		g.options.Rejected(listener, reason)
 	}
-	if _, ok := g.logged.Allow(listener + " " + why + " " + peer); ok {
-		g.options.Log.WarnContext(ctx, "a caller is rejected and gets no decisions: if it is a gateway, it may let everything pass or "+
-			"show its clients an error", append([]any{"listener", listener, "peer", peer, "reason", why}, args...)...)
+	if _, ok := g.logged.Allow(listener + " " + reason + " " + peer); ok {
+		g.options.Log.WarnContext(ctx, "caller rejected: it gets no decisions, and a gateway may then allow everything or respond "+
+			"with errors", append([]any{"listener", listener, "peer", peer, "reason", reason}, args...)...)
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// attempt is how somebody asks, and why the gate rejects that.
+// attempt is a call and the reason for its rejection, or "".
 type attempt struct {
 	tokens      []string
 	certificate *x509.Certificate
@@ -43,17 +43,17 @@ func certificate(dns, uri string) *x509.Certificate {
 
 func known(token string) bool { return token == "right" }
 
-// HTTP and gRPC judge alike, the token reaches nobody behind the gate, and health is for everybody.
+// TestGate checks that HTTP and gRPC accept the same callers, that the token is not passed on, and that health checks need no token.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	names := []string{"gateway.example", "spiffe://example/gateway"}
-	named, uri, stranger := certificate("GATEWAY.example", ""), certificate("", "spiffe://example/gateway"), certificate("gateway.example.evil", "")
+	named, uri, unknown := certificate("GATEWAY.example", ""), certificate("", "spiffe://example/gateway"), certificate("gateway.example.evil", "")
 	swapped := certificate("spiffe://example/gateway", "gateway.example")
 	for name, c := range map[string]struct {
 		options  Options
 		attempts []attempt
 	}{
-		"open": {Options{}, []attempt{{}, {tokens: []string{"wrong"}}, {certificate: stranger}}},
+		"open": {Options{}, []attempt{{}, {tokens: []string{"wrong"}}, {certificate: unknown}}},
 		"tokens": {Options{Token: known}, []attempt{
 			{tokens: []string{"right"}},
 			{want: noToken},
@@ -67,14 +67,14 @@ func TestGate(t *testing.T) {
 		"names": {Options{Names: names}, []attempt{
 			{certificate: named},
 			{certificate: uri},
-			{certificate: stranger, want: unknownName},
+			{certificate: unknown, want: unknownName},
 			{certificate: swapped, want: unknownName},
 			{want: unknownName},
 			{tokens: []string{"right"}, want: unknownName},
 		}},
 		"both": {Options{Token: known, Names: names}, []attempt{
 			{tokens: []string{"right"}, certificate: uri},
-			{tokens: []string{"right"}, certificate: stranger, want: unknownName},
+			{tokens: []string{"right"}, certificate: unknown, want: unknownName},
 			{certificate: uri, want: noToken},
 		}},
 	} {
@@ -86,13 +86,13 @@ func TestGate(t *testing.T) {
 		want := map[string]int{}
 		for i, a := range c.attempts {
 			if got := overHTTP(t, g, a); got != a.want {
-				t.Errorf("%s, attempt %d over HTTP: %q, not %q", name, i, got, a.want)
+				t.Errorf("%s, attempt %d over HTTP: %q, want %q", name, i, got, a.want)
 			}
 			if got := overGRPC(g, "/headgate.check.v1.CheckService/Check", a); got != a.want {
-				t.Errorf("%s, attempt %d over gRPC: %q, not %q", name, i, got, a.want)
+				t.Errorf("%s, attempt %d over gRPC: %q, want %q", name, i, got, a.want)
 			}
 			if got := overGRPC(g, "/grpc.health.v1.Health/Check", a); got != "" {
-				t.Errorf("%s, attempt %d to ask for health: %q", name, i, got)
+				t.Errorf("%s, attempt %d of a health check: %q", name, i, got)
 			}
 			if a.want != "" {
 				want["http "+a.want]++
@@ -103,14 +103,14 @@ func TestGate(t *testing.T) {
 		for key, n := range want {
 			total += n
 			if rejected[key] != n {
-				t.Errorf("%s: %s counted %d times, not %d", name, key, rejected[key], n)
+				t.Errorf("%s: %s counted %d times, want %d", name, key, rejected[key], n)
 			}
 		}
 		if last := g.Last(); last.Count != int64(total) || total > 0 && (last.Peer != "192.0.2.9" || last.Listener != "grpc") {
 			t.Errorf("%s: %+v", name, last)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != len(want) {
-			t.Errorf("%s: %d lines of log for %d kinds of rejections of one peer:\n%s", name, lines, len(want), log.String())
+			t.Errorf("%s: %d log lines for %d kinds of rejections of one peer:\n%s", name, lines, len(want), log.String())
 		}
 	}
 }
@@ -125,8 +125,8 @@ func overHTTP(t *testing.T, g *Gate, a attempt) (reason string) {
 	}
 	w := httptest.NewRecorder()
 	g.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, there := r.Header[Header]; there {
-			t.Error("the token went through the gate")
+		if _, ok := r.Header[Header]; ok {
+			t.Error("the token was passed on")
 		}
 	})).ServeHTTP(w, r)
 	for reason, detail := range details {
@@ -164,7 +164,7 @@ func overGRPC(g *Gate, method string, a attempt) (reason string) {
 	return err.Error()
 }
 
-// A call that is let in costs no allocation.
+// TestGateAllocates checks that accepting a call allocates nothing.
 func TestGateAllocates(t *testing.T) {
 	g := New(Options{Token: known})
 	next := func(ctx context.Context, _ *tap.Info) (context.Context, error) { return ctx, nil }
@@ -175,7 +175,7 @@ func TestGateAllocates(t *testing.T) {
 	}
 }
 
-// stream is a stream on which a message comes whenever one is asked for.
+// stream is a stream on which every RecvMsg succeeds immediately.
 type stream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -184,7 +184,7 @@ type stream struct {
 func (s *stream) Context() context.Context { return s.ctx }
 func (s *stream) RecvMsg(any) error        { return nil }
 
-// A stream ends with the next message if its token is taken back.
+// TestStream checks that a stream ends with the next message after its token was revoked.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestStream(t *testing.T) {
 				if err := s.RecvMsg(nil); err != nil {
 					t.Errorf("a stream with a token ended: %v", err)
 				}
-				time.Sleep(judgeEvery)
+				time.Sleep(verifyInterval)
 			}
 			valid = false
 			return s.RecvMsg(nil)

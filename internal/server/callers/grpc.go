@@ -17,60 +17,60 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// healthMethods are for everybody: load balancers ask them and cannot be given a token.
+// healthMethods is the prefix of methods that need no token: load balancers call them and cannot send one.
 var healthMethods = "/" + healthv1.Health_ServiceDesc.ServiceName + "/"
 
 // metadataKey is Header as gRPC spells it.
 var metadataKey = strings.ToLower(Header)
 
-// GRPC returns a tap that asks next about the calls of those who are let in. It rejects a call before anything is set aside for it.
+// GRPC returns a tap that passes authorized calls to next. It rejects other calls before resources are allocated for them.
 func (g *Gate) GRPC(next tap.ServerInHandle) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		if g.open() || strings.HasPrefix(call.FullMethodName, healthMethods) {
 			return next(ctx, call)
 		}
 		remote, certificate := peerOf(ctx)
-		if why := g.judge(call.Header[metadataKey], certificate); why != "" {
-			return ctx, g.rejectCall(ctx, why, remote)
+		if reason := g.authorize(call.Header[metadataKey], certificate); reason != "" {
+			return ctx, g.rejectCall(ctx, reason, remote)
 		}
 		return next(ctx, call)
 	}
 }
 
-// rejectCall rejects a call of gRPC, and returns the status that its caller gets.
-func (g *Gate) rejectCall(ctx context.Context, why string, remote net.Addr) error {
-	g.reject(ctx, "grpc", why, remote.String())
+// rejectCall records the rejection of a gRPC call and returns the status for its caller.
+func (g *Gate) rejectCall(ctx context.Context, reason string, remote net.Addr) error {
+	g.reject(ctx, "grpc", reason, remote.String())
 	code := codes.Unauthenticated
-	if why == unknownName {
+	if reason == unknownName {
 		code = codes.PermissionDenied
 	}
-	return status.Error(code, details[why])
+	return status.Error(code, details[reason])
 }
 
-// Stream is a grpc.StreamServerInterceptor: a stream ends when the token that it began with is no longer known.
+// Stream implements [grpc.StreamServerInterceptor]. It ends a stream when the token that the stream began with is no longer valid.
 func (g *Gate) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	tokens := metadata.ValueFromIncomingContext(stream.Context(), metadataKey)
 	if g.options.Token == nil || len(tokens) != 1 {
 		return handle(server, stream)
 	}
-	return handle(server, &guarded{ServerStream: stream, gate: g, token: tokens[0], judged: time.Now()})
+	return handle(server, &guarded{ServerStream: stream, gate: g, token: tokens[0], verified: time.Now()})
 }
 
-// judgeEvery is how often the token of a stream is judged again.
-const judgeEvery = time.Second
+// verifyInterval is how often the token of a stream is verified.
+const verifyInterval = time.Second
 
-// guarded is a stream whose token is judged with the messages that come.
+// guarded is a stream whose token is verified while messages arrive.
 type guarded struct {
 	grpc.ServerStream
-	gate   *Gate
-	token  string
-	judged time.Time
+	gate     *Gate
+	token    string
+	verified time.Time
 }
 
 func (s *guarded) RecvMsg(message any) error {
 	err := s.ServerStream.RecvMsg(message)
-	if now := time.Now(); err == nil && now.Sub(s.judged) >= judgeEvery {
-		s.judged = now
+	if now := time.Now(); err == nil && now.Sub(s.verified) >= verifyInterval {
+		s.verified = now
 		if !s.gate.options.Token(s.token) {
 			remote, _ := peerOf(s.Context())
 			return s.gate.rejectCall(s.Context(), unknownToken, remote)
@@ -79,7 +79,7 @@ func (s *guarded) RecvMsg(message any) error {
 	return err
 }
 
-// peerOf returns where a call is from, and the certificate of the other side or nil.
+// peerOf returns the address of the caller, and its certificate or nil.
 func peerOf(ctx context.Context) (net.Addr, *x509.Certificate) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

@@ -15,13 +15,13 @@ import (
 	"github.com/headgate/headgate/internal/netaddr"
 )
 
-// maxStreams is how many streams a server has open. One that is idle takes some 20 kB, and a process needs one.
+// maxStreams is the maximum number of open streams of a server. An idle stream takes about 20 kB, and a client process needs one.
 const maxStreams = 2_000
 
-// calls bounds the calls of a server of gRPC: how long one may take to send its request and be answered, and how many of those
-// there are that may take as long as they like.
+// calls limits the calls of a gRPC server: the time from the request to the response of a unary call, and the number of streams, which may
+// last indefinitely.
 type calls struct {
-	// streams has the methods of the latter.
+	// streams returns the full names of streaming methods.
 	streams func() map[string]bool
 	tap     tap.ServerInHandle
 
@@ -30,7 +30,7 @@ type calls struct {
 	from map[netip.Addr]int
 }
 
-// begin sets an end to a call whose request may never come. gRPC reads it before any interceptor has a say.
+// begin sets a deadline for a call, whose request may never arrive. gRPC reads the request before it calls an interceptor.
 func (c *calls) begin(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if c.tap != nil {
 		var err error
@@ -42,15 +42,15 @@ func (c *calls) begin(ctx context.Context, call *tap.Info) (context.Context, err
 		return ctx, nil
 	}
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= callTimeout {
-		return ctx, nil // that of the caller
+		return ctx, nil // the caller's own deadline
 	}
-	// gRPC cancels the context that this one is made of when the call ends, which stops the timer.
+	// gRPC cancels the parent context when the call ends, which stops the timer.
 	limited, cancel := context.WithTimeout(ctx, callTimeout) //nolint:gosec // as above
 	_ = cancel
 	return limited, nil
 }
 
-// stream serves a stream if there are not too many.
+// stream is an interceptor that rejects streams over the limit.
 func (c *calls) stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	var from netip.Addr
 	if p, ok := peer.FromContext(stream.Context()); ok {
@@ -60,18 +60,18 @@ func (c *calls) stream(server any, stream grpc.ServerStream, _ *grpc.StreamServe
 		return err
 	}
 	defer c.leave(from)
-	return handle(server, &countedStream{ServerStream: stream, answer: answer{to: connectionOf(stream.Context())}})
+	return handle(server, &countedStream{ServerStream: stream, sized: sizedMessage{to: connectionOf(stream.Context())}})
 }
 
 func (c *calls) enter(from netip.Addr) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	const instead = ": keep one for all checks of a process, or ask another server"
+	const remedy = ": use one stream for all checks of a process, or another server"
 	switch {
 	case c.open >= maxStreams:
-		return status.Errorf(codes.ResourceExhausted, "there are %d streams open%s", maxStreams, instead)
+		return status.Errorf(codes.ResourceExhausted, "too many streams: %d are open%s", maxStreams, remedy)
 	case c.from[from] >= maxStreams/addressShare:
-		return status.Errorf(codes.ResourceExhausted, "there are %d streams open from %s%s", maxStreams/addressShare, from, instead)
+		return status.Errorf(codes.ResourceExhausted, "too many streams: %d are open from %s%s", maxStreams/addressShare, from, remedy)
 	}
 	c.open++
 	c.from[from]++
@@ -87,7 +87,7 @@ func (c *calls) leave(from netip.Addr) {
 	}
 }
 
-// streamsOf returns the methods of a server with more than one message on either side.
+// streamsOf returns the full names of a server's streaming methods.
 func streamsOf(server *grpc.Server) map[string]bool {
 	streams := map[string]bool{}
 	for service, info := range server.GetServiceInfo() {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// One address has at most its share of the streams.
+// TestStreamShares checks that one address has at most its share of the streams.
 func TestStreamShares(t *testing.T) {
 	t.Parallel()
 	c := &calls{from: map[netip.Addr]int{}}
@@ -28,8 +28,8 @@ func TestStreamShares(t *testing.T) {
 		}
 	}
 	err := c.enter(one)
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "from 192.0.2.1: keep one") {
-		t.Errorf("beyond the share of an address: %v", err)
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "from 192.0.2.1: use one") {
+		t.Errorf("over the share of an address: %v", err)
 	}
 	for range maxStreams / addressShare {
 		if err := c.enter(other); err != nil {
@@ -37,7 +37,7 @@ func TestStreamShares(t *testing.T) {
 		}
 	}
 	if err := c.enter(netip.MustParseAddr("192.0.2.3")); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("beyond all streams: %v", err)
+		t.Errorf("over the limit of all streams: %v", err)
 	}
 	for range maxStreams / addressShare {
 		c.leave(one)
@@ -48,7 +48,7 @@ func TestStreamShares(t *testing.T) {
 	}
 }
 
-// A call whose request never comes, or never ends, is ended. A stream that sends nothing is not.
+// TestSilentCalls checks that a call without a complete request is ended, and that an idle stream is not.
 func TestSilentCalls(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -77,8 +77,8 @@ func TestSilentCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = stream.RecvMsg(&healthv1.HealthCheckResponse{})
-			if took := time.Since(began); took != test.after || status.Code(err) != codes.DeadlineExceeded {
-				t.Errorf("%s: %v after %v", name, err, took)
+			if elapsed := time.Since(began); elapsed != test.after || status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("%s: %v after %v", name, err, elapsed)
 			}
 			conn.Close()
 			server.Stop()

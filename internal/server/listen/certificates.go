@@ -15,26 +15,25 @@ import (
 	"time"
 )
 
-// lookEvery is how often the files of certificates are read. They are small and few.
-const lookEvery = time.Second
+// reloadInterval is how often the certificate files are read. They are small and few.
+const reloadInterval = time.Second
 
-// protocols are offered over TLS.
+// protocols are the application protocols offered over TLS.
 var protocols = []string{"h2", "http/1.1"}
 
-// Files are what a server proves itself with, in PEM; ClientCA, if given, is who signs the certificates that clients then
-// need.
+// Files are the PEM files of a server's certificate and key. If ClientCA is set, clients need a certificate of one of its authorities.
 type Files struct{ Cert, Key, ClientCA string }
 
-// Certificates are those of files, read again when they change while Watch runs. A connection has those of its beginning.
+// Certificates are the certificates in files, which are reloaded on change while Watch runs. A connection keeps those of its handshake.
 type Certificates struct {
 	files   Files
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config]
 
-	used, seen, denied contents
+	used, seen, rejected contents
 }
 
-// contents tells files apart from what was in them before.
+// contents is the hash of the files, to detect changes.
 type contents [sha256.Size]byte
 
 // Load reads the files.
@@ -49,8 +48,8 @@ func Load(files Files, log *slog.Logger) (*Certificates, error) {
 	return c, nil
 }
 
-// Config has whatever certificates are in use when a client says hello. rejected is called for clients whose own certificate is
-// missing or wrong.
+// Config returns a TLS config that uses the current certificates in each handshake. rejected is called for clients without a valid
+// certificate.
 func (c *Certificates) Config(rejected func(remote net.Addr, err error)) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -60,7 +59,7 @@ func (c *Certificates) Config(rejected func(remote net.Addr, err error)) *tls.Co
 			if current.ClientCAs == nil {
 				return current, nil
 			}
-			// Package tls does not tell of clients that it rejects, so that it is told to ask for a certificate and no more.
+			// Package tls has no hook for rejected clients. So it only requests the certificate, and VerifyConnection verifies it.
 			current = current.Clone()
 			current.ClientAuth = tls.RequestClientCert
 			current.VerifyConnection = func(state tls.ConnectionState) error {
@@ -75,55 +74,55 @@ func (c *Certificates) Config(rejected func(remote net.Addr, err error)) *tls.Co
 	}
 }
 
-// verify is nil for a client's certificates, its own first, that lead to one of the authorities.
+// verify checks a client's certificate, which is the first one, against the authorities.
 func verify(certificates []*x509.Certificate, authorities *x509.CertPool) error {
 	if len(certificates) == 0 {
 		return errors.New("the client sent no certificate")
 	}
-	others := x509.NewCertPool()
+	intermediates := x509.NewCertPool()
 	for _, c := range certificates[1:] {
-		others.AddCert(c)
+		intermediates.AddCert(c)
 	}
 	_, err := certificates[0].Verify(x509.VerifyOptions{
-		Roots: authorities, Intermediates: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: authorities, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	return err
 }
 
-// Watch reads the files again whenever they change, until ctx ends.
+// Watch reloads the files whenever they change, until ctx ends.
 func (c *Certificates) Watch(ctx context.Context) {
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(reloadInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.look()
+			c.reload()
 		}
 	}
 }
 
-// look takes new contents into use when it has seen them twice: certificate and key are written one after the other. Bad
-// ones are told of once, and what was in use stays.
-func (c *Certificates) look() {
+// reload applies new contents when it has read them twice in a row: certificate and key are written one after the other. Invalid contents are
+// logged once, and the previous certificates stay in use.
+func (c *Certificates) reload() {
 	config, found, err := c.read()
 	switch {
 	case found == c.used:
-		c.denied = contents{}
-	case found != c.seen || found == c.denied:
+		c.rejected = contents{}
+	case found != c.seen || found == c.rejected:
 	case err != nil:
-		c.denied = found
-		c.log.Error("certificates denied: those before stay in use until the files are corrected", "error", err)
+		c.rejected = found
+		c.log.Error("certificates rejected: the previous ones stay in use until the files are corrected", "error", err)
 	default:
 		c.current.Store(config)
-		c.used, c.denied = found, contents{}
+		c.used, c.rejected = found, contents{}
 		c.log.Info("certificates applied", "file", c.files.Cert)
 	}
 	c.seen = found
 }
 
-// read makes a config of the files. That one cannot be read is part of what is found.
+// read returns the TLS config of the files and the hash of their contents. The error of an unreadable file is part of the hash.
 func (c *Certificates) read() (config *tls.Config, found contents, err error) {
 	var data [3][]byte
 	var problems []error
@@ -132,7 +131,7 @@ func (c *Certificates) read() (config *tls.Config, found contents, err error) {
 			continue
 		}
 		var problem error
-		if data[i], problem = os.ReadFile(file); problem != nil { //nolint:gosec // G304: the config says where they are
+		if data[i], problem = os.ReadFile(file); problem != nil { //nolint:gosec // G304: the operator configures the paths
 			problems = append(problems, problem)
 			data[i] = []byte(problem.Error())
 		}
@@ -143,7 +142,7 @@ func (c *Certificates) read() (config *tls.Config, found contents, err error) {
 	}
 	pair, err := tls.X509KeyPair(data[0], data[1])
 	if err != nil {
-		return nil, found, fmt.Errorf("listen.tls: %s and %s do not go together: %w", c.files.Cert, c.files.Key, err)
+		return nil, found, fmt.Errorf("listen.tls: %s and %s do not match: %w", c.files.Cert, c.files.Key, err)
 	}
 	config = &tls.Config{
 		MinVersion:   tls.VersionTLS12,
@@ -153,7 +152,7 @@ func (c *Certificates) read() (config *tls.Config, found contents, err error) {
 	if c.files.ClientCA != "" {
 		config.ClientCAs = x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(data[2]) {
-			return nil, found, fmt.Errorf("listen.tls: there is no certificate in %s: write them in PEM", c.files.ClientCA)
+			return nil, found, fmt.Errorf("listen.tls: no certificate in %s: must be PEM", c.files.ClientCA)
 		}
 	}
 	return config, found, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// pair is a certificate that signs itself, for servers and clients.
+// pair is a self-signed certificate for servers and clients.
 type pair struct{ *testenv.Certificate }
 
 func newPair(t *testing.T, name string) pair {
@@ -39,13 +39,13 @@ func (p pair) write(t *testing.T, f Files) {
 	write(t, f.Key, p.KeyPEM)
 }
 
-// greet is a handshake: the name of the server, and what either side has to say against it.
-func greet(c *Certificates, client *tls.Config) (name string, err error) {
-	return greetWith(c, client, func(net.Addr, error) {})
+// handshake performs a TLS handshake and returns the name of the server, or the error of either side.
+func handshake(c *Certificates, client *tls.Config) (name string, err error) {
+	return handshakeWith(c, client, func(net.Addr, error) {})
 }
 
-// greetWith is told of clients that the server rejects for their certificates.
-func greetWith(c *Certificates, client *tls.Config, rejected func(net.Addr, error)) (name string, err error) {
+// handshakeWith also calls rejected for clients whose certificate the server rejects.
+func handshakeWith(c *Certificates, client *tls.Config, rejected func(net.Addr, error)) (name string, err error) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
@@ -54,7 +54,7 @@ func greetWith(c *Certificates, client *tls.Config, rejected func(net.Addr, erro
 		conn := tls.Server(ours, c.Config(rejected))
 		err := conn.Handshake()
 		if err == nil {
-			_, err = conn.Write([]byte("x")) // what clients of TLS 1.3 wait for to know that they are let in
+			_, err = conn.Write([]byte("x")) // with TLS 1.3 the client learns only from data that it was accepted
 		}
 		served <- err
 	}()
@@ -83,23 +83,23 @@ func TestReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		go c.Watch(t.Context())
-		client := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // G402: it asks for the name
+		client := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // G402: it only reads the name
 		expect := func(name string, lines int) {
 			t.Helper()
-			time.Sleep(3 * lookEvery)
+			time.Sleep(3 * reloadInterval)
 			synctest.Wait()
-			if got, err := greet(c, client); got != name {
-				t.Errorf("%s answers, not %s: %v", got, name, err)
+			if got, err := handshake(c, client); got != name {
+				t.Errorf("the certificate of %s is in use, want %s: %v", got, name, err)
 			}
 			if n := strings.Count(log.String(), "\n"); n != lines {
-				t.Errorf("%d lines of log, not %d:\n%s", n, lines, log.String())
+				t.Errorf("%d log lines, want %d:\n%s", n, lines, log.String())
 			}
 		}
 		expect("one", 0)
 		two.write(t, files)
 		expect("two", 1)
 		write(t, files.Cert, "nonsense")
-		expect("two", 2) // once, however often it is looked at
+		expect("two", 2) // logged once
 		expect("two", 2)
 		write(t, files.Cert, two.CertPEM)
 		expect("two", 2)
@@ -114,7 +114,7 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// A certificate whose key is not yet written is no reason to complain.
+// TestReloadHalfWritten checks that a certificate whose key is not yet written is not logged as an error.
 func TestReloadHalfWritten(t *testing.T) {
 	t.Parallel()
 	files := filesIn(t.TempDir())
@@ -129,23 +129,23 @@ func TestReloadHalfWritten(t *testing.T) {
 		}
 		go c.Watch(t.Context())
 		write(t, files.Cert, two.CertPEM)
-		time.Sleep(lookEvery + time.Millisecond)
+		time.Sleep(reloadInterval + time.Millisecond)
 		synctest.Wait()
 		write(t, files.Key, two.KeyPEM)
-		time.Sleep(3 * lookEvery)
+		time.Sleep(3 * reloadInterval)
 	})
-	if strings.Contains(log.String(), "denied") || !strings.Contains(log.String(), "applied") {
+	if strings.Contains(log.String(), "rejected") || !strings.Contains(log.String(), "applied") {
 		t.Error(log.String())
 	}
 }
 
-// Clients need a certificate of an authority that is believed now, also if they come back with a ticket.
+// TestClientCertificates checks that clients need a certificate of a current authority, even if they resume a session.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	files := filesIn(t.TempDir())
-	server, friend, stranger := newPair(t, "server"), newPair(t, "friend"), newPair(t, "stranger")
+	server, trusted, untrusted := newPair(t, "server"), newPair(t, "trusted"), newPair(t, "untrusted")
 	server.write(t, files)
-	write(t, files.ClientCA, friend.CertPEM)
+	write(t, files.ClientCA, trusted.CertPEM)
 	synctest.Test(t, func(t *testing.T) {
 		c, err := Load(files, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -164,26 +164,26 @@ func TestClientCertificates(t *testing.T) {
 		}
 		rejected := 0
 		count := func(net.Addr, error) { rejected++ }
-		if _, err := greetWith(c, config(friend), count); err != nil || rejected != 0 {
+		if _, err := handshakeWith(c, config(trusted), count); err != nil || rejected != 0 {
 			t.Error(err, rejected)
 		}
-		if _, err := greetWith(c, config(stranger), count); err == nil || rejected != 1 {
-			t.Errorf("a stranger was let in, or it was not told: %d times", rejected)
+		if _, err := handshakeWith(c, config(untrusted), count); err == nil || rejected != 1 {
+			t.Errorf("an untrusted client was accepted, or not reported: %d rejections", rejected)
 		}
-		if _, err := greetWith(c, &tls.Config{RootCAs: server.Pool, ServerName: "server"}, count); err == nil || rejected != 2 {
-			t.Errorf("who shows no certificate was let in, or it was not told: %d times", rejected)
+		if _, err := handshakeWith(c, &tls.Config{RootCAs: server.Pool, ServerName: "server"}, count); err == nil || rejected != 2 {
+			t.Errorf("a client without a certificate was accepted, or not reported: %d rejections", rejected)
 		}
-		if _, err := greet(c, config(friend)); err != nil {
+		if _, err := handshake(c, config(trusted)); err != nil {
 			t.Error(err)
 		}
-		write(t, files.ClientCA, stranger.CertPEM)
-		time.Sleep(3 * lookEvery)
+		write(t, files.ClientCA, untrusted.CertPEM)
+		time.Sleep(3 * reloadInterval)
 		synctest.Wait()
-		if _, err := greet(c, config(stranger)); err != nil {
+		if _, err := handshake(c, config(untrusted)); err != nil {
 			t.Error(err)
 		}
-		if _, err := greet(c, config(friend)); err == nil {
-			t.Error("who is no longer believed was let in")
+		if _, err := handshake(c, config(trusted)); err == nil {
+			t.Error("a client that is no longer trusted was accepted")
 		}
 	})
 }
@@ -197,10 +197,10 @@ func TestOldTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	//nolint:gosec // G402: that is the question
+	//nolint:gosec // G402: the subject of the test
 	old := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
-	if _, err := greet(c, old); err == nil {
-		t.Error("TLS 1.1 is spoken")
+	if _, err := handshake(c, old); err == nil {
+		t.Error("TLS 1.1 was accepted")
 	}
 }
 
@@ -208,9 +208,9 @@ func TestLoadFails(t *testing.T) {
 	t.Parallel()
 	good, other := newPair(t, "good"), newPair(t, "other")
 	for name, spoil := range map[string]func(Files){
-		"no such file":             func(f Files) { _ = os.Remove(f.Key) },
-		"do not go together":       func(f Files) { write(t, f.Key, other.KeyPEM) },
-		"there is no certificate ": func(f Files) { write(t, f.ClientCA, "nonsense") },
+		"no such file":       func(f Files) { _ = os.Remove(f.Key) },
+		"do not match":       func(f Files) { write(t, f.Key, other.KeyPEM) },
+		"no certificate in ": func(f Files) { write(t, f.ClientCA, "nonsense") },
 	} {
 		files := filesIn(t.TempDir())
 		good.write(t, files)

@@ -1,5 +1,5 @@
-// Package listen opens what the server listens on: listeners with a cap on connections, certificates that are read again
-// when their files change, and servers of HTTP and gRPC in which nothing a client sends or leaves undone is without bound.
+// Package listen provides listeners with a limit on connections, certificates that are reloaded when their files change, and HTTP and gRPC
+// servers that bound everything a client can send or leave unfinished.
 //
-// It knows no request and no answer: handlers and services are given to it, or registered by others.
+// It has no knowledge of requests and responses: handlers and services are passed in or registered by other packages.
 package listen

@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// maxConnections is for one listener. Each of gRPC carries many callers, and each of HTTP costs some 10 kB.
+	// maxConnections is the maximum number of connections of a listener. A gRPC connection carries many callers, and an HTTP connection costs
+	// about 10 kB.
 	maxConnections = 10_000
-	// addressShare is the part of a listener's connections, and of the streams of a server, that one address may have: one in
-	// so many. A proxy in front needs far fewer, and other addresses always have the rest.
+	// addressShare is the divisor for the share of one address in a listener's connections and a server's streams. A proxy needs far fewer,
+	// and the rest stays available to other addresses.
 	addressShare = 2
 )
 
-// Listener is a TCP listener with a cap, for all connections and for those from one address. A connection beyond it is closed at
-// once: its client can go elsewhere, which it could not know if it waited.
+// Listener is a TCP listener with a limit on all connections and on those from one address. A connection over the limit is closed
+// immediately, so that its client can try another server instead of waiting.
 type Listener struct {
 	net.Listener
-	most int
-	log  *slog.Logger
-	// unread is what was answered on all connections and is not written.
+	maxOpen int
+	log     *slog.Logger
+	// unread is the number of response bytes of all connections that are not yet written.
 	unread atomic.Int64
 
 	warned ratelog.Limiter // by message
@@ -40,32 +41,32 @@ type Listener struct {
 	from map[netip.Addr]int
 }
 
-// Listen opens an address. Key is what it is called in the config, for the error and the log.
+// Listen opens an address. key is the config key of the listener, for errors and logs.
 func Listen(ctx context.Context, key, address string, log *slog.Logger) (*Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s: %s is taken by another program: stop it, or write another port", key, address)
+		return nil, fmt.Errorf("%s: %s is in use by another program: stop it, or write another port", key, address)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("%s: this user may not listen on %s: write a port above 1023", key, address)
+		return nil, fmt.Errorf("%s: no permission to listen on %s: write a port above 1023", key, address)
 	case err != nil:
-		return nil, fmt.Errorf("%s: cannot listen on %s: write an address of this machine: %w", key, address, err)
+		return nil, fmt.Errorf("%s: cannot listen on %s: write an address of this host: %w", key, address, err)
 	}
 	return &Listener{
-		Listener: l, most: maxConnections, log: log.With("listener", key),
+		Listener: l, maxOpen: maxConnections, log: log.With("listener", key),
 		open: map[*connection]struct{}{}, from: map[netip.Addr]int{}, warned: ratelog.Limiter{Every: time.Minute},
 	}, nil
 }
 
-// Open is how many connections there are.
+// Open returns the number of open connections.
 func (l *Listener) Open() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int64(len(l.open))
 }
 
-// Accept waits for a connection that is within the cap.
+// Accept waits for a connection within the limits.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -79,17 +80,17 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection. It returns nil for one that is beyond the cap.
+// admit counts a connection. It returns nil if the connection is over a limit.
 func (l *Listener) admit(c net.Conn) net.Conn {
 	added := &connection{Conn: c, listener: l, from: netaddr.PeerNetwork(c.RemoteAddr().String()).Addr()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case len(l.open) >= l.most:
-		l.warn("too many connections: new ones are closed", "most", l.most)
+	case len(l.open) >= l.maxOpen:
+		l.warn("too many connections: closing new ones", "limit", l.maxOpen)
 		return nil
-	case l.from[added.from] >= l.most/addressShare:
-		l.warn("too many connections from one address: its new ones are closed", "address", added.from, "most", l.most/addressShare)
+	case l.from[added.from] >= l.maxOpen/addressShare:
+		l.warn("too many connections from one address: closing new ones", "address", added.from, "limit", l.maxOpen/addressShare)
 		return nil
 	}
 	l.open[added] = struct{}{}
@@ -97,7 +98,7 @@ func (l *Listener) admit(c net.Conn) net.Conn {
 	return added
 }
 
-// remove undoes admit, once.
+// remove reverts admit. Further calls have no effect.
 func (l *Listener) remove(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,13 +117,13 @@ func (l *Listener) warn(message string, args ...any) {
 	l.warned.Log(context.Background(), l.log, slog.LevelWarn, message, message, args...)
 }
 
-// connection counts until it is closed, however often.
+// connection is counted until it is first closed.
 type connection struct {
 	net.Conn
 	listener *Listener
 	from     netip.Addr
-	// unread is what was answered and is not written, as gRPC does not before the client asks for it. It may be too low by what is
-	// written besides: frames and headers.
+	// unread is the number of response bytes that are not yet written: gRPC writes only as much as the client's flow control allows. It may be
+	// too low by other written bytes, such as frame headers.
 	unread atomic.Int64
 }
 
@@ -131,8 +132,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite is for package http, which ends so what it denies and then waits for half a second, that the client can read
-// it. The client would wait as long for the end.
+// CloseWrite is called by package http after an early error response: it closes one half of the connection and waits half a second, so that
+// the client can read the response. Without it the client would see the end of the response only after that wait.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

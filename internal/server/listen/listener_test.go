@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fakeConn is a connection from an address, to which everything can be written.
+// fakeConn is a connection from an address that accepts all writes.
 type fakeConn struct {
 	net.Conn
 	from   string
@@ -25,11 +25,11 @@ func (c *fakeConn) Close() error {
 	return nil
 }
 
-// One address has at most its share of the connections, and a host with many addresses of IPv6 is one.
+// TestAddressShare checks that one address has at most its share of the connections, and that an IPv6 network counts as one address.
 func TestAddressShare(t *testing.T) {
 	t.Parallel()
 	l := open(t)
-	l.most = 10
+	l.maxOpen = 10
 	admitted := func(from func(i int) string) (n int) {
 		for i := range 20 {
 			if l.admit(&fakeConn{from: from(i)}) != nil {
@@ -53,7 +53,7 @@ func TestAddressShare(t *testing.T) {
 	}
 }
 
-// Of clients that do not read their answers the one with the most of them is cut off when there are too many in all.
+// TestUnread checks that the connection with the most unread bytes is closed when a listener has too many.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -62,14 +62,14 @@ func TestUnread(t *testing.T) {
 		raw[i] = &fakeConn{from: fmt.Sprintf("192.0.2.%d:1", i)}
 		conns[i], _ = l.admit(raw[i]).(*connection)
 	}
-	most, reader, other := conns[0], conns[1], conns[2]
-	for range 4 * maxUnread >> 20 { // more than all may have, but it is read
+	worst, reader, other := conns[0], conns[1], conns[2]
+	for range 4 * maxUnread >> 20 { // over the limit in total, but it is read
 		reader.queue(1 << 20)
 		if _, err := reader.Write(make([]byte, 1<<20+100)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	most.queue(maxUnread/2 + 1)
+	worst.queue(maxUnread/2 + 1)
 	other.queue(maxUnread/2 - 1)
 	if l.unread.Load() != maxUnread || l.Open() != 3 {
 		t.Fatalf("%d bytes unread, %d connections", l.unread.Load(), l.Open())

@@ -17,34 +17,34 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// Bounds of what clients send and leave undone. Requests are small and answered within milliseconds, so these are for the
-// broken and the hostile.
+// Bounds on what clients send and leave unfinished. Requests are small and served within milliseconds, so that only broken and hostile
+// clients reach these bounds.
 const (
 	headerTimeout = 5 * time.Second
-	// callTimeout is for a request and its answer, of which a leaky bucket may hold a part for some seconds.
+	// callTimeout is for a request and its response, which a leaky bucket may delay by some seconds.
 	callTimeout = 30 * time.Second
-	// idleTimeout is longer than that of the usual proxies, so that it is they who close: a request that crosses with a
-	// close is lost.
+	// idleTimeout is longer than that of common proxies, so that the proxy closes the connection: a request that is sent while the server closes
+	// the connection is lost.
 	idleTimeout    = 3 * time.Minute
 	maxHeaderBytes = 32 << 10
-	// workers are kept for calls. A new goroutine would have to grow its stack for each, which takes a fifth of the time.
+	// workers is the number of goroutines kept for calls. A new goroutine per call would have to grow its stack, which takes 20% of the time.
 	workers = 256
-	// maxMessage is of gRPC; a batch of the largest size takes about half of it.
+	// maxMessage is the maximum size of a gRPC message; the largest batch takes about half of it.
 	maxMessage = 1 << 20
-	// maxCalls is calls at once on one connection. Callers behind it wait in their client, or open another. Each may hold a
-	// message of the largest size that is not complete.
+	// maxCalls is the maximum number of concurrent calls on one connection. Further calls wait in the client, or use another connection. Each
+	// call may hold an incomplete message of the maximum size.
 	maxCalls = 100
-	// maxMetadata is of gRPC, by the counting of HTTP/2: 32 bytes for each field besides what it holds. Callers send a handful, and a
-	// field takes five times that in memory for as long as its call lasts, which may send nothing else.
+	// maxMetadata is the maximum size of gRPC metadata as HTTP/2 counts it: 32 bytes for each field plus its content. Callers send a few fields,
+	// and a field takes five times that in memory until the call ends, which may be idle.
 	maxMetadata = 8 << 10
-	// streamWindow is how much of a call may wait to be read: a message of package client. It is the least that gRPC has, which
-	// would let it grow to 16 MB. connectionWindow is for all calls, and is read at once.
+	// streamWindow is how much unread data a call may have: one message of package client. It is the minimum of gRPC, which would otherwise let
+	// it grow to 16 MB. connectionWindow is shared by all calls, and is read immediately.
 	streamWindow     = 64 << 10
 	connectionWindow = 1 << 20
 )
 
-// NewHTTP makes a server of HTTP/1.1 and, over TLS, HTTP/2; without TLS if secure is nil. What is wrong with single
-// connections is logged for debugging only: anybody can cause it.
+// NewHTTP returns a server of HTTP/1.1 and, over TLS, HTTP/2. It uses no TLS if secure is nil. Errors of single connections are logged at
+// debug level only, because any client can cause them.
 func NewHTTP(handler http.Handler, secure *tls.Config, log *slog.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           handler,
@@ -60,7 +60,7 @@ func NewHTTP(handler http.Handler, secure *tls.Config, log *slog.Logger) *http.S
 	return server
 }
 
-// Serve serves until the server is shut down; the error is then nil.
+// Serve serves until the server is shut down, and then returns nil.
 func Serve(server *http.Server, l net.Listener) error {
 	serve := server.Serve
 	if server.TLSConfig != nil {
@@ -72,8 +72,8 @@ func Serve(server *http.Server, l net.Listener) error {
 	return nil
 }
 
-// NewGRPC makes a server of gRPC, over TLS if secure is not nil. Its listener should be a Listener, which knows how much its
-// clients have not read. Tap may be nil; gRPC takes one only. Stop waits for calls under way, whose contexts have then ended.
+// NewGRPC returns a gRPC server, with TLS if secure is not nil. It should serve a Listener, which limits unread responses. tap may be nil;
+// gRPC supports only one. Stop waits for running calls, whose contexts are then canceled.
 func NewGRPC(
 	secure *tls.Config, codec encoding.CodecV2, tap tap.ServerInHandle, options ...grpc.ServerOption,
 ) *grpc.Server {

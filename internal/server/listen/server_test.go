@@ -45,21 +45,22 @@ func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	address := open(t).Addr().String()
 	_, err := Listen(t.Context(), "listen.grpc", address, slog.Default())
-	want := "listen.grpc: " + address + " is taken by another program: stop it, or write another port"
+	want := "listen.grpc: " + address + " is in use by another program: stop it, or write another port"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	_, err = Listen(t.Context(), "listen.grpc", "192.0.2.1:1", slog.Default())
-	if err == nil || !strings.Contains(err.Error(), "write an address of this machine") {
+	if err == nil || !strings.Contains(err.Error(), "write an address of this host") {
 		t.Error(err)
 	}
 }
 
-// A connection beyond the cap for an address is closed at once, and there is room again when another one ends, closed twice or not.
+// TestConnectionCap checks that a connection over the limit of an address is closed immediately, and that closing another one, even twice,
+// frees one place.
 func TestConnectionCap(t *testing.T) {
 	t.Parallel()
 	l := open(t)
-	l.most = 2 * addressShare
+	l.maxOpen = 2 * addressShare
 	accepted := make(chan net.Conn, 8)
 	go func() {
 		defer close(accepted)
@@ -84,14 +85,14 @@ func TestConnectionCap(t *testing.T) {
 	first := <-accepted
 	dial()
 	second := <-accepted
-	denied := dial()
-	if _, err := denied.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("beyond the cap: %v", err)
+	rejected := dial()
+	if _, err := rejected.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("over the limit: %v", err)
 	}
 	first.Close()
 	first.Close()
 	if n := l.Open(); n != 1 {
-		t.Errorf("%d are open", n)
+		t.Errorf("%d connections", n)
 	}
 	dial()
 	(<-accepted).Close()
@@ -100,7 +101,7 @@ func TestConnectionCap(t *testing.T) {
 	<-accepted
 }
 
-// Who is denied sees the end of the answer at once, while the server still listens to what is on its way.
+// TestHalfClose checks that a client sees the end of an early response while the server still reads.
 func TestHalfClose(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -117,7 +118,7 @@ func TestHalfClose(t *testing.T) {
 	_ = client.SetDeadline(time.Now().Add(10 * time.Second))
 	half, ok := server.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
-		t.Fatal("a connection cannot be closed by half")
+		t.Fatal("half of the connection cannot be closed")
 	}
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Error(err)
@@ -130,7 +131,7 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// pipes is a listener on which clients of the test connect without a network, so that time can be that of the test.
+// pipes is a listener for in-memory connections, for tests in a synctest bubble.
 type pipes struct {
 	conns chan net.Conn
 	close func()
@@ -162,7 +163,7 @@ func (p pipes) dial(context.Context, string) (net.Conn, error) {
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Whoever connects and does not finish what it says is cut off, and so is whoever stays and says nothing more.
+// TestSlowClients checks that connections with incomplete requests and idle connections are closed.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	for sent, wait := range map[string]time.Duration{
@@ -184,8 +185,8 @@ func TestSlowClients(t *testing.T) {
 			began := time.Now()
 			go func() { _, _ = io.WriteString(ours, sent) }()
 			_, _ = io.Copy(io.Discard, ours) // until the server closes
-			if took := time.Since(began); took < wait || took > wait+time.Second {
-				t.Errorf("after %q cut off in %v, not %v", sent, took, wait)
+			if elapsed := time.Since(began); elapsed < wait || elapsed > wait+time.Second {
+				t.Errorf("after %q: closed in %v, want %v", sent, elapsed, wait)
 			}
 			ours.Close()
 			if err := server.Shutdown(t.Context()); err != nil {
@@ -229,10 +230,10 @@ func TestHeaderTooLarge(t *testing.T) {
 	}
 }
 
-// Over TLS clients choose between HTTP/2 and HTTP/1.1.
-// nobody is rejected where clients need no certificate.
-func nobody(net.Addr, error) { panic("a client was rejected") }
+// failRejected is for servers that require no client certificates.
+func failRejected(net.Addr, error) { panic("a client was rejected") }
 
+// TestProtocols checks that clients can use HTTP/2 and HTTP/1.1 over TLS.
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	files := filesIn(t.TempDir())
@@ -245,7 +246,7 @@ func TestProtocols(t *testing.T) {
 	}
 	server := NewHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Proto", r.Proto)
-	}), certificates.Config(nobody), slog.New(slog.DiscardHandler))
+	}), certificates.Config(failRejected), slog.New(slog.DiscardHandler))
 	l := open(t)
 	done := make(chan error, 1)
 	go func() { done <- Serve(server, l) }()
@@ -258,7 +259,7 @@ func TestProtocols(t *testing.T) {
 		res.Body.Close()
 		transport.CloseIdleConnections()
 		if got := res.Header.Get("Proto"); got != want {
-			t.Errorf("%s, not %s", got, want)
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 	if err := server.Shutdown(t.Context()); err != nil {
@@ -279,10 +280,10 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, with := range map[string]*tls.Config{"plain": nil, "TLS": certificates.Config(nobody)} {
+	for name, with := range map[string]*tls.Config{"plain": nil, "TLS": certificates.Config(failRejected)} {
 		known := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			if connectionOf(ctx) == nil {
-				t.Errorf("%s: the connection of a call is not known", name)
+				t.Errorf("%s: no connection for a call", name)
 			}
 			return handle(ctx, request)
 		}
@@ -304,7 +305,7 @@ func TestGRPC(t *testing.T) {
 			t.Helper()
 			_, err := client.Check(ctx, &healthv1.HealthCheckRequest{Service: service})
 			if got := status.Code(err); got != want {
-				t.Errorf("%s: %v, not %v", name, err, want)
+				t.Errorf("%s: %v, want %v", name, err, want)
 			}
 		}
 		check(t.Context(), "", codes.OK)

@@ -10,12 +10,12 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// maxUnread is how many bytes of answers gRPC may hold for the clients of a listener that do not read them. A client takes an
-// answer within milliseconds; beyond this much the connection with the most of them is closed. gRPC itself has no bound but 100
-// calls for a connection, nor an end to how long it keeps them. Small messages take up to five times their bytes.
+// maxUnread is the maximum number of response bytes that gRPC may buffer for the clients of a listener. A client normally reads a response
+// within milliseconds. Over this limit the connection with the most unread bytes is closed. gRPC itself only limits a connection to 100
+// calls, and buffers their responses indefinitely. Small messages take up to five times their size.
 const maxUnread = 16 << 20
 
-// queue notes n bytes of an answer that gRPC is about to hold for the client.
+// queue counts n response bytes that gRPC is about to buffer.
 func (c *connection) queue(n int) {
 	c.unread.Add(int64(n))
 	if c.listener.unread.Add(int64(n)) > maxUnread {
@@ -23,34 +23,34 @@ func (c *connection) queue(n int) {
 	}
 }
 
-// Write notes what the client takes.
+// Write counts the bytes that are written to the client.
 func (c *connection) Write(data []byte) (int, error) {
 	n, err := c.Conn.Write(data)
 	for n > 0 {
 		unread := c.unread.Load()
-		taken := min(unread, int64(n))
-		if taken <= 0 {
+		written := min(unread, int64(n))
+		if written <= 0 {
 			break
 		}
-		if c.unread.CompareAndSwap(unread, unread-taken) {
-			c.listener.unread.Add(-taken)
+		if c.unread.CompareAndSwap(unread, unread-written) {
+			c.listener.unread.Add(-written)
 			break
 		}
 	}
 	return n, err
 }
 
-// settle forgets what is not read: nobody will.
+// settle discards the count of unread bytes when the connection is closed.
 func (c *connection) settle() { c.listener.unread.Add(-c.unread.Swap(0)) }
 
-// shed closes the connection with the most unread answers, as long as there are too many in all.
+// shed closes the connection with the most unread bytes until the listener is within maxUnread.
 func (l *Listener) shed() {
 	for {
 		worst := l.worst()
 		if worst == nil {
 			return
 		}
-		_ = worst.Close() // its client is cut off either way
+		_ = worst.Close() // the connection is lost in any case
 	}
 }
 
@@ -67,48 +67,48 @@ func (l *Listener) worst() (worst *connection) {
 		}
 	}
 	if worst != nil {
-		l.warn("clients do not read their answers: closing the connection with the most of them",
-			"address", worst.Conn.RemoteAddr().String(), "bytes", worst.unread.Load(), "most", maxUnread)
-		worst.settle() // no other call closes another one for it
+		l.warn("too many unread responses: closing the connection with the most unread bytes",
+			"address", worst.Conn.RemoteAddr().String(), "bytes", worst.unread.Load(), "limit", maxUnread)
+		worst.settle() // so that a concurrent call does not close another one
 	}
 	return worst
 }
 
-// RemoteAddr returns an address from which the interceptors find the connection.
-func (c *connection) RemoteAddr() net.Addr { return remote{c} }
+// RemoteAddr returns an address through which interceptors find the connection.
+func (c *connection) RemoteAddr() net.Addr { return connAddr{c} }
 
-type remote struct{ c *connection }
+type connAddr struct{ c *connection }
 
-func (r remote) Network() string { return r.c.Conn.RemoteAddr().Network() }
-func (r remote) String() string  { return r.c.Conn.RemoteAddr().String() }
+func (r connAddr) Network() string { return r.c.Conn.RemoteAddr().Network() }
+func (r connAddr) String() string  { return r.c.Conn.RemoteAddr().String() }
 
-// connectionOf returns the connection of a call, or nil if it came by another listener.
+// connectionOf returns the connection of a call, or nil if the call did not arrive on a Listener.
 func connectionOf(ctx context.Context) *connection {
 	if from, ok := peer.FromContext(ctx); ok {
-		if r, ok := from.Addr.(remote); ok {
+		if r, ok := from.Addr.(connAddr); ok {
 			return r.c
 		}
 	}
 	return nil
 }
 
-// answer is a message of which the connection is to know the size. The codec finds it out.
-type answer struct {
+// sizedMessage is a response whose size the codec reports to the connection.
+type sizedMessage struct {
 	message any
 	to      *connection
 }
 
-// countingCodec counts what answers have.
+// countingCodec counts the bytes of responses.
 type countingCodec struct{ encoding.CodecV2 }
 
 func (c countingCodec) Marshal(v any) (mem.BufferSlice, error) {
-	a, ok := v.(*answer)
+	m, ok := v.(*sizedMessage)
 	if !ok {
 		return c.CodecV2.Marshal(v)
 	}
-	data, err := c.CodecV2.Marshal(a.message)
+	data, err := c.CodecV2.Marshal(m.message)
 	if err == nil {
-		a.to.queue(data.Len())
+		m.to.queue(data.Len())
 	}
 	return data, err
 }
@@ -116,21 +116,21 @@ func (c countingCodec) Marshal(v any) (mem.BufferSlice, error) {
 func countUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	response, err := handle(ctx, request)
 	if to := connectionOf(ctx); to != nil && err == nil && ctx.Err() == nil {
-		return &answer{response, to}, nil
+		return &sizedMessage{response, to}, nil
 	}
 	return response, err
 }
 
-// countedStream counts what is sent in a stream.
+// countedStream counts the bytes sent on a stream.
 type countedStream struct {
 	grpc.ServerStream
-	answer answer
+	sized sizedMessage
 }
 
 func (s *countedStream) SendMsg(message any) error {
-	if s.answer.to == nil {
+	if s.sized.to == nil {
 		return s.ServerStream.SendMsg(message)
 	}
-	s.answer.message = message
-	return s.ServerStream.SendMsg(&s.answer)
+	s.sized.message = message
+	return s.ServerStream.SendMsg(&s.sized)
 }
