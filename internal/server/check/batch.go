@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// Budget is an amount of which callers take parts and give them back. It begins empty.
+// Budget is an amount of which callers take parts and return them. It begins empty.
 type Budget struct{ left atomic.Int64 }
 
-// Take returns how much of n there was.
+// Take takes up to n and returns the amount taken.
 func (b *Budget) Take(n int64) int64 {
 	for {
 		left := b.left.Load()
@@ -22,11 +22,11 @@ func (b *Budget) Take(n int64) int64 {
 	}
 }
 
-// Give adds to the budget.
-func (b *Budget) Give(n int64) { b.left.Add(n) }
+// Return adds n to the budget.
+func (b *Budget) Return(n int64) { b.left.Add(n) }
 
-// Each calls decide with each number below n, by so many workers at a time, and returns when all calls have. A worker stays for
-// many requests: a new goroutine for each would have to grow its stack each time.
+// Each calls decide with each index below n, with the given number of concurrent workers, and returns when all calls have returned. A worker
+// handles many requests: a new goroutine for each would have to grow its stack each time.
 func Each(n int, workers int64, decide func(i int)) {
 	var next atomic.Int64
 	var group sync.WaitGroup

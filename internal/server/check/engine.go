@@ -1,6 +1,6 @@
-// Package check is what the transports of the check API share: the engine they ask, the bounds of requests and batches, who may
-// refund, how failures are logged, and how problems are answered over HTTP. It knows neither messages nor documents, which are for
-// checkgrpc and checkhttp, nor where rules and counters are.
+// Package check contains what the transports of the check API share: the engine, the bounds of requests and batches, the authorization of
+// refunds, the logging of failures, and problem responses over HTTP. Messages and documents belong to checkgrpc and checkhttp, rules and
+// counters to the engine.
 package check
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/ratelog"
 )
 
-// Engine decides. A *headgate.Limiter is one.
+// Engine makes the decisions. *headgate.Limiter implements it.
 type Engine interface {
 	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	Peek(ctx context.Context, req headgate.Request) (headgate.Decision, error)
@@ -24,7 +24,7 @@ type Engine interface {
 	Attributes() []string
 }
 
-// LogFailure logs, as often as the limiter allows, that an engine fails.
+// LogFailure logs a failure of the engine, as often as the limiter allows.
 func LogFailure(ctx context.Context, log *slog.Logger, failures *ratelog.Limiter, err error) {
-	failures.Log(ctx, log, slog.LevelError, "", "checks fail: their callers get no decision", "error", err)
+	failures.Log(ctx, log, slog.LevelError, "", "checks fail: callers get no decision", "error", err)
 }

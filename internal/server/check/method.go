@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Method returns a method of a gRPC service S whose request, an R, is read by the server's codec and not by generated code.
+// Method returns a method of a gRPC service S whose request, an R, is decoded by the server's codec instead of generated code.
 func Method[S, R, A any](fullMethod string, handle func(S, context.Context, *R) (A, error)) grpc.MethodDesc {
 	handler := func(service any, ctx context.Context, read func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		req := new(R)

@@ -7,27 +7,26 @@ import (
 	"github.com/headgate/headgate/internal/limitfields"
 )
 
-// Options are what every transport of the check API is told.
+// Options configures a transport of the check API.
 type Options struct {
-	// Identity says whom a request is about and which proxies are trusted, and normalises the attributes that callers send; nil means
-	// one that trusts nobody.
+	// Identity identifies clients, defines the trusted proxies, and normalizes the attributes that callers send. nil means a resolver that
+	// trusts no proxy.
 	Identity *identity.Resolver
-	// Headers says which headers tell clients of their limits.
+	// Headers selects the headers that show clients their limits.
 	Headers limitfields.Choice
-	// MayRefund says which callers may give units back; nil lets nobody.
+	// MayRefund authorizes callers to refund units. nil allows none.
 	MayRefund MayRefund
-	// Log is told when the engine fails, at most every 10 seconds, and of proxies that leave out what they should say; nil means
-	// slog.Default().
+	// Log receives failures of the engine, at most every 10 seconds, and proxies that omit required headers. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Complete returns the options with what nil stands for.
+// Complete returns the options with the defaults of nil fields.
 func (o Options) Complete() Options {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	if o.Identity == nil {
-		// Nothing is asked for that could be wrong, so there is no error; a test holds that.
+		// Empty options are always valid, so that there is no error; a test checks that.
 		o.Identity, _ = identity.New(identity.Options{Log: o.Log})
 	}
 	return o

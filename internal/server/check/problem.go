@@ -9,9 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/limitfields"
 )
 
-// Problem is what is wrong with a request over HTTP, as RFC 9457 has it. The type about:blank means that the status says which
-// kind it is.
-type Problem struct { //nolint:errname // RFC 9457 calls it so
+// Problem is an RFC 9457 problem: what is wrong with an HTTP request. The type about:blank means that the status tells its kind.
+type Problem struct { //nolint:errname // the term of RFC 9457
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
@@ -25,17 +24,17 @@ func Problemf(status int, format string, args ...any) *Problem {
 
 func (p *Problem) Error() string { return p.Detail }
 
-// Write answers a request with the problem.
+// Write writes the problem as the response.
 func (p *Problem) Write(w http.ResponseWriter) {
-	body, _ := json.Marshal(p) // strings and numbers can always be written
-	Answer(w, p.Status, limitfields.ProblemType, append(body, '\n'))
+	body, _ := json.Marshal(p) // strings and numbers can always be encoded
+	Respond(w, p.Status, limitfields.ProblemType, append(body, '\n'))
 }
 
-// Answer answers a request with a body of a media type, which nobody is to keep.
-func Answer(w http.ResponseWriter, status int, kind string, body []byte) {
+// Respond writes a response with a body of a media type, which must not be cached.
+func Respond(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a caller that is gone is not told
+	_, _ = w.Write(body) // the caller may have disconnected
 }

@@ -8,32 +8,32 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// MayRefund returns nil for callers who may give units back that they have no receipt of, by the Authorization that they sent
-// and the address that it came from. Its error says why others may not. A nil MayRefund lets nobody.
+// MayRefund returns nil if a caller may refund units without a receipt, given its Authorization header and address. Otherwise the error
+// contains the reason. A nil MayRefund allows no caller.
 type MayRefund func(ctx context.Context, authorization, peer string) error
 
-// AllRefund is a MayRefund that lets all callers.
+// AllRefund implements MayRefund. It allows all callers.
 func AllRefund(context.Context, string, string) error { return nil }
 
 var errNoRefunds = errors.New("this server allows no refunds: set listen.allow_refunds in its config, or reserve and " +
 	"commit instead")
 
-// Judge judges a caller.
-func (may MayRefund) Judge(ctx context.Context, authorization, peer string) error {
+// Authorize returns nil if the caller may refund units, and otherwise the reason.
+func (may MayRefund) Authorize(ctx context.Context, authorization, peer string) error {
 	if may == nil {
 		return errNoRefunds
 	}
 	return may(ctx, authorization, peer)
 }
 
-// JudgeCall judges the caller of a gRPC method.
-func (may MayRefund) JudgeCall(ctx context.Context) error {
+// AuthorizeCall authorizes the caller of a gRPC method.
+func (may MayRefund) AuthorizeCall(ctx context.Context) error {
 	authorization, address := "", ""
-	if sent := metadata.ValueFromIncomingContext(ctx, "authorization"); len(sent) > 0 {
-		authorization = sent[0]
+	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
+		authorization = values[0]
 	}
 	if from, ok := peer.FromContext(ctx); ok {
 		address = from.Addr.String()
 	}
-	return may.Judge(ctx, authorization, address)
+	return may.Authorize(ctx, authorization, address)
 }

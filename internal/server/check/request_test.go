@@ -19,16 +19,16 @@ func TestValidate(t *testing.T) {
 		req  headgate.Request
 		want string
 	}{
-		"nothing":       {headgate.Request{}, ""},
-		"all there is":  {headgate.Request{Attributes: many, Cost: headgate.MaxCost, Rule: long}, ""},
+		"empty":         {headgate.Request{}, ""},
+		"maximum":       {headgate.Request{Attributes: many, Cost: headgate.MaxCost, Rule: long}, ""},
 		"a long name":   {headgate.Request{Attributes: headgate.Attributes{long: ""}}, ""},
-		"negative cost": {headgate.Request{Cost: -1}, "leave it out for 1"},
-		"too costly":    {headgate.Request{Cost: headgate.MaxCost + 1}, "send 1 to 1000000000"},
-		"long rule":     {headgate.Request{Rule: long + "n"}, "rule has 257 bytes"},
-		"no name":       {headgate.Request{Attributes: headgate.Attributes{"": "v"}}, "name has 0 bytes: send 1 to 256"},
-		"longer name":   {headgate.Request{Attributes: headgate.Attributes{long + "n": ""}}, "name has 257 bytes"},
+		"negative cost": {headgate.Request{Cost: -1}, "omitted for 1"},
+		"too costly":    {headgate.Request{Cost: headgate.MaxCost + 1}, "must be 1 to 1000000000"},
+		"long rule":     {headgate.Request{Rule: long + "n"}, "rule: 257 bytes"},
+		"no name":       {headgate.Request{Attributes: headgate.Attributes{"": "v"}}, "name of 0 bytes: must be 1 to 256"},
+		"longer name":   {headgate.Request{Attributes: headgate.Attributes{long + "n": ""}}, "name of 257 bytes"},
 		"long value": {
-			headgate.Request{Attributes: headgate.Attributes{"user": many["n"] + "v"}}, `attribute "user" has 8193 bytes`,
+			headgate.Request{Attributes: headgate.Attributes{"user": many["n"] + "v"}}, `attribute "user": 8193 bytes`,
 		},
 	} {
 		err := check.Validate(test.req)
@@ -38,7 +38,7 @@ func TestValidate(t *testing.T) {
 	}
 	many["more"] = ""
 	err := check.Validate(headgate.Request{Attributes: many})
-	if err == nil || !strings.Contains(err.Error(), "more than 128 attributes") {
+	if err == nil || !strings.Contains(err.Error(), "attributes: more than 128") {
 		t.Error(err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// description is that of the generated code, but for CheckBatch: its requests are not decoded all at once.
+// description returns the generated service description, except that CheckBatch does not decode all its requests at once.
 func description() *grpc.ServiceDesc {
 	d := checkv1.CheckService_ServiceDesc
 	batch := check.Method(checkv1.CheckService_CheckBatch_FullMethodName, (*Service).checkAll)
@@ -21,12 +21,12 @@ func description() *grpc.ServiceDesc {
 	return &d
 }
 
-// checkAll decides the requests of a batch, BatchWorkers at a time and each for itself, and all of them also if the caller has hung up.
+// checkAll decides the requests of a batch independently, up to BatchWorkers at a time. It decides all of them even if the caller has hung up.
 func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatchResponse, error) {
 	if err := batch.validate("requests", check.MaxBatch, ", or use CheckStream"); err != nil {
 		return nil, err
 	}
-	if !s.batches.TryAcquire(int64(batch.n)) { // Acquire would not try for a caller that has hung up
+	if !s.batches.TryAcquire(int64(batch.n)) { // Acquire fails if the caller has hung up
 		if err := s.batches.Acquire(ctx, int64(batch.n)); err != nil {
 			return nil, status.FromContextError(err).Err()
 		}
@@ -39,18 +39,18 @@ func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatc
 		return nil, err
 	}
 	defer release()
-	// One worker needs nothing of anybody's.
+	// The first worker needs no shared budget.
 	borrowed := own.checks.take(int64(min(batch.n, s.maxInFlight, check.BatchWorkers) - 1))
-	defer own.checks.give(borrowed)
+	defer own.checks.release(borrowed)
 
 	requests := slices.AppendSeq(make([][]byte, 0, batch.n), batch.items())
-	answers := make([]*checkv1.BatchAnswer, len(requests))
-	check.Each(len(requests), 1+borrowed, func(i int) { answers[i] = s.batchAnswer(ctx, requests[i]) })
-	return &checkv1.CheckBatchResponse{Answers: answers}, nil
+	results := make([]*checkv1.BatchAnswer, len(requests))
+	check.Each(len(requests), 1+borrowed, func(i int) { results[i] = s.batchResult(ctx, requests[i]) })
+	return &checkv1.CheckBatchResponse{Answers: results}, nil
 }
 
-// batchAnswer decides one request. One that cannot be decoded keeps no other from being decided.
-func (s *Service) batchAnswer(ctx context.Context, data []byte) *checkv1.BatchAnswer {
+// batchResult decides one request. A request that cannot be decoded does not affect the others.
+func (s *Service) batchResult(ctx context.Context, data []byte) *checkv1.BatchAnswer {
 	var request checkv1.CheckRequest
 	var response *checkv1.CheckResponse
 	err := readRequest(data, &request)
@@ -63,7 +63,7 @@ func (s *Service) batchAnswer(ctx context.Context, data []byte) *checkv1.BatchAn
 	return &checkv1.BatchAnswer{Response: response, Code: code, Message: text}
 }
 
-// codeOf is an error as it stands in a message.
+// codeOf returns the code and the message of an error for a result.
 func codeOf(err error) (code int32, message string) {
 	if err == nil {
 		return int32(codes.OK), ""

@@ -18,15 +18,15 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// Each request of a batch is decided for itself; answers are in order, whichever is decided first. As many as there are workers are
-// under way at once, and the first of them is decided last.
+// TestBatch checks that the requests of a batch are decided independently and concurrently, and that the results are in order even if the
+// first request is decided last.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	const n = check.MaxBatch
 	var others sync.WaitGroup
-	others.Add(n - 3) // two do not get as far
+	others.Add(n - 3) // two requests are invalid
 	var together sync.WaitGroup
-	together.Add(check.BatchWorkers - 1) // the first holds up one of them
+	together.Add(check.BatchWorkers - 1) // the first request occupies one worker
 	var begun atomic.Int64
 	service := checkgrpc.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
 		switch {
@@ -38,7 +38,7 @@ func TestBatch(t *testing.T) {
 		}
 		if begun.Add(1) < check.BatchWorkers {
 			together.Done()
-			together.Wait() // as many are under way at once
+			together.Wait() // all workers are busy at once
 		}
 		others.Done()
 		return echo(req), nil
@@ -54,28 +54,28 @@ func TestBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(got.GetAnswers()) != n {
-		t.Fatalf("%d answers", len(got.GetAnswers()))
+		t.Fatalf("%d results", len(got.GetAnswers()))
 	}
-	for i, answer := range got.GetAnswers() {
-		code, text := codes.Code(answer.GetCode()), answer.GetMessage()
+	for i, result := range got.GetAnswers() {
+		code, text := codes.Code(result.GetCode()), result.GetMessage()
 		switch i {
 		case 3:
-			if code != codes.InvalidArgument || !strings.Contains(text, "cost is -1") || answer.GetResponse() != nil {
-				t.Error(answer)
+			if code != codes.InvalidArgument || !strings.Contains(text, "cost -1") || result.GetResponse() != nil {
+				t.Error(result)
 			}
 		case 5:
-			if code != codes.NotFound || !strings.Contains(text, `"none"`) || answer.GetResponse() != nil {
-				t.Error(answer)
+			if code != codes.NotFound || !strings.Contains(text, `"none"`) || result.GetResponse() != nil {
+				t.Error(result)
 			}
 		default:
-			if code != codes.OK || answer.GetResponse().GetLimits()[0].GetCost() != int64(i) {
-				t.Errorf("answer %d is %v", i, answer)
+			if code != codes.OK || result.GetResponse().GetLimits()[0].GetCost() != int64(i) {
+				t.Errorf("result %d: %v", i, result)
 			}
 		}
 	}
 }
 
-func TestBatchOfNone(t *testing.T) {
+func TestEmptyBatch(t *testing.T) {
 	t.Parallel()
 	client := serve(t, checkgrpc.New(limiter(t), checkgrpc.Options{}).Register)
 	got, err := client.CheckBatch(t.Context(), &checkv1.CheckBatchRequest{})
@@ -96,23 +96,23 @@ func TestBatchTooLarge(t *testing.T) {
 	}
 }
 
-// No more of a batch are under way than the bound, and all are decided also if the caller hangs up meanwhile.
+// TestBatchBound checks that the number of concurrent requests of a batch is bounded, and that all are decided even if the caller hangs up.
 func TestBatchBound(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var asked, underWay, most atomic.Int64
+	var decided, running, maxRunning atomic.Int64
 	service := checkgrpc.NewNarrow(&engine{limiter(t), func(context.Context, headgate.Request) (headgate.Decision, error) {
-		for n := underWay.Add(1); ; {
-			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+		for n := running.Add(1); ; {
+			if m := maxRunning.Load(); n <= m || maxRunning.CompareAndSwap(m, n) {
 				break
 			}
 		}
-		if asked.Add(1) == 4 {
+		if decided.Add(1) == 4 {
 			cancel()
 		}
 		runtime.Gosched()
-		underWay.Add(-1)
+		running.Add(-1)
 		return headgate.Decision{}, nil
 	}}, 4)
 	batch := &checkv1.CheckBatchRequest{}
@@ -120,15 +120,15 @@ func TestBatchBound(t *testing.T) {
 		batch.Requests = append(batch.Requests, &checkv1.CheckRequest{})
 	}
 	_, err := serve(t, service.Register).CheckBatch(ctx, batch)
-	for deadline := time.Now().Add(20 * time.Second); asked.Load() < 100 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(20 * time.Second); decided.Load() < 100 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	if status.Code(err) != codes.Canceled || asked.Load() != 100 || most.Load() > 4 {
-		t.Errorf("%v; %d decided of 100, up to %d at once", err, asked.Load(), most.Load())
+	if status.Code(err) != codes.Canceled || decided.Load() != 100 || maxRunning.Load() > 4 {
+		t.Errorf("%v; %d decided of 100, up to %d at once", err, decided.Load(), maxRunning.Load())
 	}
 }
 
-// Batches beyond what is decided at once wait for others, and no longer than their callers.
+// TestBatchesWait checks that batches over the limit wait for others, but no longer than their callers.
 func TestBatchesWait(t *testing.T) {
 	t.Parallel()
 	const atOnce = 32
@@ -165,11 +165,11 @@ func TestBatchesWait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := client.CheckBatch(ctx, full(2)); status.Code(err) != codes.DeadlineExceeded || second.Load() != 0 {
-		t.Errorf("one batch too many: %v, %d decided", err, second.Load())
+		t.Errorf("over the limit: %v, %d decided", err, second.Load())
 	}
 	close(pass)
 	calls.Wait()
 	if _, err := client.CheckBatch(t.Context(), full(2)); err != nil || second.Load() != check.MaxBatch {
-		t.Errorf("when the others are over: %v, %d decided", err, second.Load())
+		t.Errorf("after the other batches: %v, %d decided", err, second.Load())
 	}
 }

@@ -17,10 +17,10 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// plenty is a rule that denies nobody.
+// plenty is a rule that never denies.
 var plenty = headgate.Rule{ID: "calls", By: []string{"api_key"}, Limit: headgate.PerSecond(1e6)}
 
-// yielding answers all with the same, after others had their turn.
+// yielding is an engine that returns a fixed decision after it yielded to other goroutines.
 type yielding struct {
 	check.Engine
 	decision headgate.Decision
@@ -31,7 +31,7 @@ func (y *yielding) Check(context.Context, headgate.Request) (headgate.Decision, 
 	return y.decision, nil
 }
 
-// bare answers each message of a stream with one that was made before.
+// bare responds to each message of a stream with fixed decisions.
 type bare struct {
 	checkv1.UnimplementedCheckServiceServer
 	response *checkv1.CheckResponse
@@ -48,17 +48,17 @@ func (b *bare) CheckStream(caller serverSide) error {
 		if err != nil {
 			return err
 		}
-		answers := make([]*checkv1.StreamAnswer, len(message.GetChecks()))
+		results := make([]*checkv1.StreamAnswer, len(message.GetChecks()))
 		for i, check := range message.GetChecks() {
-			answers[i] = &checkv1.StreamAnswer{Id: check.GetId(), Response: b.response}
+			results[i] = &checkv1.StreamAnswer{Id: check.GetId(), Response: b.response}
 		}
-		if err := caller.Send(&checkv1.CheckStreamResponse{Answers: answers}); err != nil {
+		if err := caller.Send(&checkv1.CheckStreamResponse{Answers: results}); err != nil {
 			return err
 		}
 	}
 }
 
-// BenchmarkStream is one check of a stream with 512 under way, over loopback; the caller's share is in it.
+// BenchmarkStream measures one check of a stream with 512 in flight over loopback, including the cost of the caller.
 func BenchmarkStream(b *testing.B) {
 	l := limiter(b, plenty)
 	decision, err := l.Check(b.Context(), headgate.Request{Attributes: headgate.Attributes{"api_key": "k"}})
@@ -89,11 +89,11 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// pump asks b.N checks.
+// pump makes b.N checks.
 func pump(b *testing.B, stream clientSide, together int) {
-	const underWay = 512
-	free := make(chan struct{}, underWay) // has one for each message that may still be sent
-	for range underWay / together {
+	const inFlight = 512
+	free := make(chan struct{}, inFlight) // one element for each message that may be sent
+	for range inFlight / together {
 		free <- struct{}{}
 	}
 	messages := make([]*checkv1.CheckStreamRequest, 64)
@@ -119,7 +119,7 @@ func pump(b *testing.B, stream clientSide, together int) {
 		}
 		failed <- stream.CloseSend()
 	}()
-	for answered := 0; ; {
+	for received := 0; ; {
 		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			break
@@ -127,9 +127,9 @@ func pump(b *testing.B, stream clientSide, together int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		before := answered / together
-		answered += len(message.GetAnswers())
-		for range answered/together - before {
+		before := received / together
+		received += len(message.GetAnswers())
+		for range received/together - before {
 			free <- struct{}{}
 		}
 	}
@@ -138,7 +138,7 @@ func pump(b *testing.B, stream clientSide, together int) {
 	}
 }
 
-// BenchmarkCheck is one call of its own.
+// BenchmarkCheck measures a unary call.
 func BenchmarkCheck(b *testing.B) {
 	client := serve(b, checkgrpc.New(limiter(b, plenty), checkgrpc.Options{}).Register)
 	req := &checkv1.CheckRequest{Attributes: map[string]string{"api_key": "k"}}

@@ -13,9 +13,9 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// Codec is how a server reads and writes messages, with grpc.ForceServerCodecV2: those with attributes by hand, so that no more
-// of them are decoded than it takes to reject a request, those that do it themselves so, all others as always. What is on the
-// wire is the same.
+// Codec returns the codec of a server, for grpc.ForceServerCodecV2. It decodes messages with attributes by hand, and of an oversized request
+// only as many attributes as it takes to reject it. Messages that implement protofields.Readable or Writable encode themselves, and all
+// others use the default codec. The wire format is the same.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 type codec struct{ encoding.CodecV2 }
@@ -27,12 +27,12 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	case *checkv1.CheckResponse:
 		return mem.BufferSlice{mem.SliceBuffer(appendResponse(make([]byte, 0, sizeGuess(m)), m))}, nil
 	case *checkv1.CheckStreamResponse:
-		if m.GetRules() == nil { // of which there are few
-			return mem.BufferSlice{mem.SliceBuffer(appendAnswers(m))}, nil
+		if m.GetRules() == nil { // rare
+			return mem.BufferSlice{mem.SliceBuffer(appendResults(m))}, nil
 		}
 	}
 	if m, ok := v.(proto.Message); ok {
-		// The codec of gRPC takes 1 MB for what has more than 32 kB, such as the answer to a batch, until the caller reads it.
+		// For messages over 32 kB, such as the response to a batch, the codec of gRPC allocates 1 MB until the caller reads the message.
 		data, err := proto.Marshal(m)
 		return mem.BufferSlice{mem.SliceBuffer(data)}, err
 	}
@@ -78,8 +78,7 @@ func readRequest(data []byte, m *checkv1.CheckRequest) error {
 	return r.Err
 }
 
-// readReserve reads a ReserveRequest. A field that is there twice counts as one with both contents, as everywhere in Protocol
-// Buffers.
+// readReserve reads a ReserveRequest. A repeated field is merged, as usual in Protocol Buffers.
 func readReserve(data []byte, m *checkv1.ReserveRequest) error {
 	r := protofields.Reader{Rest: data}
 	for r.Next() {
@@ -116,7 +115,7 @@ func readCommit(data []byte, m *checkv1.CommitRequest) error {
 	return r.Err
 }
 
-// readAttribute adds an attribute, unless there are more than any request may have: one more is enough to reject it.
+// readAttribute adds an attribute, unless the request already has more than allowed: one more is enough to reject it.
 func readAttribute(data []byte, attributes map[string]string) (map[string]string, error) {
 	if len(attributes) > check.MaxAttributes {
 		return attributes, nil
@@ -145,12 +144,12 @@ func readPair(data []byte) (name, value string, err error) {
 	return name, value, r.Err
 }
 
-// sizeGuess is what a response mostly needs.
+// sizeGuess returns the size of a typical response with as many limits and headers.
 func sizeGuess(m *checkv1.CheckResponse) int {
 	return 64 + 96*len(m.GetLimits()) + 48*len(m.GetHeaders())
 }
 
-func appendAnswers(m *checkv1.CheckStreamResponse) []byte {
+func appendResults(m *checkv1.CheckStreamResponse) []byte {
 	size := 16
 	for _, a := range m.GetAnswers() {
 		size += 16 + sizeGuess(a.GetResponse())

@@ -45,7 +45,7 @@ func samples() []proto.Message {
 	}
 }
 
-// What the codec writes is what the generated code reads, and the reverse.
+// TestCodec checks that the codec and the generated code read each other's output.
 func TestCodec(t *testing.T) {
 	t.Parallel()
 	for _, m := range samples() {
@@ -68,8 +68,8 @@ func TestCodec(t *testing.T) {
 	}
 }
 
-// Every field is one that the codec writes: a message that grows must grow here as well.
-func TestCodecKnowsAllFields(t *testing.T) {
+// TestCodecHasAllFields checks that the samples, and so TestCodec, cover every field of the messages.
+func TestCodecHasAllFields(t *testing.T) {
 	t.Parallel()
 	for _, m := range []proto.Message{
 		&checkv1.CheckResponse{}, &checkv1.LimitStatus{}, &checkv1.StreamAnswer{}, &checkv1.CheckRequest{},
@@ -86,7 +86,7 @@ func TestCodecKnowsAllFields(t *testing.T) {
 	}
 }
 
-// collect notes which fields of messages of a name are set, at any depth.
+// collect records the fields that are set in messages of a name, at any depth.
 func collect(m protoreflect.Message, name protoreflect.FullName, seen map[protoreflect.FieldNumber]bool) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if m.Descriptor().FullName() == name {
@@ -105,8 +105,7 @@ func collect(m protoreflect.Message, name protoreflect.FullName, seen map[protor
 	})
 }
 
-// FuzzCodec sees that whatever comes is read, or denied, as the generated code would. Beyond what a request may have it need
-// only be recognizable as too much.
+// FuzzCodec checks that every input is read or rejected as by the generated code. A request over the bounds must only be recognizable as such.
 func FuzzCodec(f *testing.F) {
 	for _, m := range samples() {
 		data, err := proto.Marshal(m)
@@ -120,19 +119,19 @@ func FuzzCodec(f *testing.F) {
 			&checkv1.CheckRequest{}, &checkv1.CheckStreamRequest{}, &checkv1.ReserveRequest{}, &checkv1.CommitRequest{},
 		} {
 			want, got := empty.ProtoReflect().New().Interface(), empty.ProtoReflect().New().Interface()
-			denied := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, want)
+			wantErr := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, want)
 			err := read(data, got)
-			if err == nil && most(got) > check.MaxAttributes {
+			if err == nil && maxAttributes(got) > check.MaxAttributes {
 				continue
 			}
-			if (err == nil) != (denied == nil) || err == nil && !proto.Equal(want, got) {
-				t.Errorf("%x:\nread %v: %v\nnot  %v: %v", data, got, err, want, denied)
+			if (err == nil) != (wantErr == nil) || err == nil && !proto.Equal(want, got) {
+				t.Errorf("%x:\nread %v: %v\nnot  %v: %v", data, got, err, want, wantErr)
 			}
 		}
 	})
 }
 
-// read reads a message as a server does.
+// read decodes a message as a server does.
 func read(data []byte, m proto.Message) error {
 	checks, ok := m.(*checkv1.CheckStreamRequest)
 	if !ok {
@@ -152,18 +151,18 @@ func read(data []byte, m proto.Message) error {
 	return message.err
 }
 
-// most is the largest number of attributes in a message.
-func most(m proto.Message) (n int) {
+// maxAttributes returns the largest number of attributes of a request in a message.
+func maxAttributes(m proto.Message) (n int) {
 	switch m := m.(type) {
 	case *checkv1.CheckRequest:
 		return len(m.GetAttributes())
 	case *checkv1.ReserveRequest:
-		return most(m.GetRequest())
+		return maxAttributes(m.GetRequest())
 	case *checkv1.CommitRequest:
 		return len(m.GetAttributes())
 	case *checkv1.CheckStreamRequest:
 		for _, check := range m.GetChecks() {
-			n = max(n, most(check.GetRequest()))
+			n = max(n, maxAttributes(check.GetRequest()))
 		}
 	}
 	return n
@@ -171,7 +170,7 @@ func most(m proto.Message) (n int) {
 
 func BenchmarkCodec(b *testing.B) {
 	all := samples()
-	request, answers := all[1], all[7]
+	request, results := all[1], all[7]
 	data, err := proto.Marshal(request)
 	if err != nil {
 		b.Fatal(err)
@@ -190,7 +189,7 @@ func BenchmarkCodec(b *testing.B) {
 		b.Run("write/"+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
-				data, _ := c.Marshal(answers)
+				data, _ := c.Marshal(results)
 				data.Free()
 			}
 		})

@@ -1,5 +1,5 @@
-// Package checkgrpc is our check API in gRPC: what package checkv1 describes, answered by an Engine.
+// Package checkgrpc serves the check API of package checkv1 over gRPC.
 //
-// It knows the messages, their bounds and how to answer many at once. It does not know where rules and counters are,
-// nor who is calling: callers are services that are trusted to say whom they ask for.
+// It defines the bounds of messages and how many requests are decided concurrently. Decisions are made by a check.Engine. Callers are
+// services that are trusted to identify their clients.
 package checkgrpc

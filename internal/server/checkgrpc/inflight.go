@@ -11,67 +11,67 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-// What callers share. A stream or batch that gets nothing of it still proceeds, by what is reserved for each, so that callers
-// who read no answers slow others down at most.
+// Budgets that callers share. A stream or batch that gets nothing from a budget still proceeds with what is reserved for it, so that callers
+// who do not read responses can at most slow down others.
 const (
-	// reserved is how many checks each stream may have in flight, whatever others do.
+	// reserved is the number of checks that each stream may have in flight regardless of other streams.
 	reserved = 2
-	// serverFactor is how many times maxInFlight checks may be in flight beyond that; one connection may have maxInFlight of
-	// them. A check that waits for the store takes about 25 kB if it has as many attributes as it may.
+	// serverFactor times maxInFlight is the number of checks that may be in flight in addition to the reserved ones; one connection may have
+	// maxInFlight of them. A check with the maximum number of attributes takes about 25 kB while it waits for the store.
 	serverFactor = 4
-	// smallMessage is what package client sends at most, but for a single check that is larger. Larger messages are from a
-	// budget: connectionBytes on one connection, serverBytes in all.
+	// smallMessage is the maximum size of messages of package client, except for a single larger check. Larger messages are charged to a budget:
+	// connectionBytes for one connection, serverBytes for all.
 	smallMessage    = 64 << 10
 	connectionBytes = 16 << 20
 	serverBytes     = 64 << 20
-	// waitingMessage is what a message of a stream may have that waits until the stream's answers are taken. Larger ones are from a
-	// budget, too: waitingConnectionBytes on one connection, waitingServerBytes in all.
+	// waitingMessage is the maximum size of a message that waits until the caller reads the stream's responses. Larger ones are also charged to a
+	// budget: waitingConnectionBytes for one connection, waitingServerBytes for all.
 	waitingMessage         = 4 << 10
 	waitingConnectionBytes = 4 << 20
 	waitingServerBytes     = 16 << 20
 )
 
-// pair is the budget of a connection and the server's, of which it takes.
+// pair combines the budget of a connection with that of the server: units are taken from both.
 type pair struct{ connection, server *check.Budget }
 
 func (p pair) take(n int64) int64 {
 	wanted := p.connection.Take(n)
 	taken := p.server.Take(wanted)
-	p.connection.Give(wanted - taken)
+	p.connection.Return(wanted - taken)
 	return taken
 }
 
-func (p pair) give(n int64) {
-	p.connection.Give(n)
-	p.server.Give(n)
+func (p pair) release(n int64) {
+	p.connection.Return(n)
+	p.server.Return(n)
 }
 
-// connection is what the calls of one connection share.
+// connection contains the budgets that the calls of one connection share.
 type connection struct {
 	calls                  int
 	checks, bytes, waiting check.Budget
 }
 
-// connections has those with calls.
+// connections contains the connections with running calls.
 type connections struct {
 	checks, bytes, waiting check.Budget
-	perConnection          int64 // checks
+	perConnection          int64 // checks of one connection
 	mu                     sync.Mutex
 	open                   map[string]*connection
 }
 
 func newConnections(maxInFlight int) *connections {
 	c := &connections{perConnection: int64(maxInFlight), open: map[string]*connection{}}
-	c.checks.Give(serverFactor * int64(maxInFlight))
-	c.bytes.Give(serverBytes)
-	c.waiting.Give(waitingServerBytes)
+	c.checks.Return(serverFactor * int64(maxInFlight))
+	c.bytes.Return(serverBytes)
+	c.waiting.Return(waitingServerBytes)
 	return c
 }
 
-// share is what a call may take of.
+// share contains the budgets of a call.
 type share struct{ checks, bytes, waiting pair }
 
-// join returns the share of a call. Leave when it is over.
+// join returns the share of a call. The caller must call leave when the call ends.
 func (c *connections) join(ctx context.Context) (s share, leave func()) {
 	name := ""
 	if from, ok := peer.FromContext(ctx); ok {
@@ -82,9 +82,9 @@ func (c *connections) join(ctx context.Context) (s share, leave func()) {
 	own := c.open[name]
 	if own == nil {
 		own = &connection{}
-		own.checks.Give(c.perConnection)
-		own.bytes.Give(connectionBytes)
-		own.waiting.Give(waitingConnectionBytes)
+		own.checks.Return(c.perConnection)
+		own.bytes.Return(connectionBytes)
+		own.waiting.Return(waitingConnectionBytes)
 		c.open[name] = own
 	}
 	own.calls++
@@ -97,12 +97,12 @@ func (c *connections) join(ctx context.Context) (s share, leave func()) {
 	}
 }
 
-// hold takes the bytes of a message until release is called. Its error is for the caller.
+// hold charges the bytes of a message until release is called. The error is for the caller.
 func (s *share) hold(size int) (release func(), err error) {
 	return s.bytes.hold(size, smallMessage)
 }
 
-// holdWaiting does that for a message of a stream that is to wait, unless hold has done it.
+// holdWaiting does the same for a message that has to wait, unless hold has charged it.
 func (s *share) holdWaiting(size int) (release func(), err error) {
 	if size > smallMessage {
 		return func() {}, nil
@@ -110,25 +110,25 @@ func (s *share) holdWaiting(size int) (release func(), err error) {
 	return s.waiting.hold(size, waitingMessage)
 }
 
-// hold takes a size above what is free.
+// hold charges a size above free.
 func (p pair) hold(size, free int) (release func(), err error) {
 	if size <= free {
 		return func() {}, nil
 	}
 	if taken := p.take(int64(size)); taken < int64(size) {
-		p.give(taken)
-		return nil, status.Errorf(codes.ResourceExhausted, "the message has %d bytes, and the server holds too many large ones: "+
-			"send at most %d bytes at a time, and read answers as they come", size, free)
+		p.release(taken)
+		return nil, status.Errorf(codes.ResourceExhausted, "message of %d bytes: too many large messages are in progress: "+
+			"send at most %d bytes at a time, and read responses as they arrive", size, free)
 	}
-	return func() { p.give(int64(size)) }, nil
+	return func() { p.release(int64(size)) }, nil
 }
 
-// window is how many checks of a stream are in flight: read, and their answers not sent. The first of them are reserved for
-// the stream, the others it borrows.
+// window counts the checks of a stream in flight, from reading the request to sending the result. The first of them are reserved for the
+// stream, the others are borrowed from the shared budget.
 type window struct {
-	most, reserved int64
-	shared         pair
-	// freed has one if there may be room again.
+	limit, reserved int64
+	shared          pair
+	// freed has an element if checks may have left the window.
 	freed chan struct{}
 
 	mu     sync.Mutex
@@ -137,11 +137,11 @@ type window struct {
 }
 
 func newWindow(maxInFlight int, shared pair) *window {
-	most := int64(maxInFlight)
-	return &window{most: most, reserved: min(reserved, most), shared: shared, freed: make(chan struct{}, 1)}
+	limit := int64(maxInFlight)
+	return &window{limit: limit, reserved: min(reserved, limit), shared: shared, freed: make(chan struct{}, 1)}
 }
 
-// enter waits until some of n checks may be in flight, and returns how many.
+// enter waits until some of n checks may be in flight, and returns their number.
 func (w *window) enter(ctx context.Context, n int) (int, error) {
 	for {
 		if entered := w.tryEnter(int64(n)); entered > 0 {
@@ -158,14 +158,14 @@ func (w *window) enter(ctx context.Context, n int) (int, error) {
 func (w *window) tryEnter(n int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n = min(n, w.most-w.used)
+	n = min(n, w.limit-w.used)
 	own := max(0, min(n, w.reserved-w.used))
 	n = own + w.shared.take(n-own)
 	w.used += n
 	return n
 }
 
-// leave ends n checks, and gives back what was borrowed for them.
+// leave removes n checks and returns their borrowed share to the budget.
 func (w *window) leave(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,19 +174,19 @@ func (w *window) leave(n int) {
 	}
 	before := w.borrowed()
 	w.used -= int64(n)
-	w.shared.give(before - w.borrowed())
+	w.shared.release(before - w.borrowed())
 	select {
 	case w.freed <- struct{}{}:
 	default:
 	}
 }
 
-// close gives back all that is borrowed.
+// close returns everything borrowed.
 func (w *window) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closed {
-		w.shared.give(w.borrowed())
+		w.shared.release(w.borrowed())
 	}
 	w.closed = true
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-// from returns a context of a call on a connection.
+// from returns the share of a call on a new connection.
 func from(t *testing.T, address string) (s share, c *connections, leave func()) {
 	t.Helper()
 	c = newConnections(100)
@@ -27,8 +27,7 @@ func from(t *testing.T, address string) (s share, c *connections, leave func()) 
 	return s, c, leave
 }
 
-// However streams enter, leave and close, none has less than is reserved for it, all together have no more than there is, and
-// in the end everything is given back.
+// TestWindows checks that every stream gets its reserved share, that all together stay within the budget, and that everything is returned.
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	own, c, leave := from(t, "192.0.2.1:1")
@@ -36,9 +35,9 @@ func TestWindows(t *testing.T) {
 	for i := range windows {
 		windows[i] = newWindow(100, own.checks)
 	}
-	var running sync.WaitGroup
+	var wg sync.WaitGroup
 	for _, w := range windows {
-		running.Go(func() {
+		wg.Go(func() {
 			used := 0
 			for range 10_000 {
 				if rand.IntN(2) == 0 {
@@ -57,14 +56,14 @@ func TestWindows(t *testing.T) {
 			w.leave(used)
 		})
 	}
-	running.Wait()
+	wg.Wait()
 	leave()
 	if n := left(&c.checks); n != serverFactor*100 || len(c.open) != 0 {
 		t.Errorf("%d left, and %d connections", n, len(c.open))
 	}
 }
 
-// One connection cannot take what is for all of them.
+// TestConnectionShare checks that one connection cannot use up the budget of all.
 func TestConnectionShare(t *testing.T) {
 	t.Parallel()
 	own, c, leave := from(t, "192.0.2.1:1")
@@ -79,7 +78,7 @@ func TestConnectionShare(t *testing.T) {
 	}
 	_, err := own.hold(1 << 20)
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "send at most 65536 bytes") {
-		t.Errorf("beyond its bytes: %v", err)
+		t.Errorf("over its bytes: %v", err)
 	}
 	if _, err := own.hold(smallMessage); err != nil {
 		t.Errorf("a small message: %v", err)
@@ -89,7 +88,7 @@ func TestConnectionShare(t *testing.T) {
 	}
 }
 
-// Messages that wait for their streams' answers to be taken have a budget of their own, but for small ones.
+// TestWaitingShare checks that messages that wait for their stream have a separate budget, except small ones.
 func TestWaitingShare(t *testing.T) {
 	t.Parallel()
 	own, c, leave := from(t, "192.0.2.1:1")
@@ -104,13 +103,13 @@ func TestWaitingShare(t *testing.T) {
 	}
 	_, err := own.holdWaiting(waitingMessage + 1)
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "send at most 4096 bytes") {
-		t.Errorf("beyond its bytes: %v", err)
+		t.Errorf("over its bytes: %v", err)
 	}
 	if _, err := own.holdWaiting(waitingMessage); err != nil {
 		t.Errorf("a small message: %v", err)
 	}
 	if _, err := own.holdWaiting(smallMessage + 1); err != nil {
-		t.Errorf("one that is held as a large message: %v", err)
+		t.Errorf("a message already charged as large: %v", err)
 	}
 	for _, release := range releases {
 		release()
@@ -120,9 +119,9 @@ func TestWaitingShare(t *testing.T) {
 	}
 }
 
-// left returns what there is of a budget.
+// left returns the available amount of a budget.
 func left(b *check.Budget) int64 {
 	n := b.Take(math.MaxInt64)
-	b.Give(n)
+	b.Return(n)
 	return n
 }

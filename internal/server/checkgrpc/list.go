@@ -11,15 +11,15 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// list is a CheckStreamRequest or a CheckBatchRequest whose items, all in field 1, are not decoded. Each is decoded when its
-// turn comes: a decoded item takes up to a hundred times the memory of its bytes.
+// list is a CheckStreamRequest or a CheckBatchRequest whose items, all in field 1, are decoded one by one: a decoded item takes up to a
+// hundred times the memory of its bytes.
 type list struct {
 	data []byte
 	n    int // items
 	err  error
 }
 
-// ReadFields counts the items. It never fails: gRPC would report an internal error, and the handler knows better.
+// ReadFields counts the items. It never fails: gRPC would report an internal error, while the handler can report a precise one.
 func (l *list) ReadFields(data []byte) error {
 	*l = list{data: data}
 	r := protofields.Reader{Rest: data}
@@ -43,24 +43,24 @@ func (l *list) items() iter.Seq[[]byte] {
 	}
 }
 
-// validate reports what is wrong with the message as a whole. What says what the items are, and instead what to send.
-func (l *list) validate(what string, most int, instead string) error {
+// validate checks the message as a whole. what names the items and remedy is appended to the message.
+func (l *list) validate(what string, limit int, remedy string) error {
 	switch {
 	case l.err != nil:
 		return unreadable(l.err)
-	case l.n > most:
-		return status.Errorf(codes.InvalidArgument, "there are %d %s: send at most %d at a time%s", l.n, what, most, instead)
+	case l.n > limit:
+		return status.Errorf(codes.InvalidArgument, "%d %s: send at most %d at a time%s", l.n, what, limit, remedy)
 	}
 	return nil
 }
 
 func unreadable(err error) error {
-	return status.Error(codes.InvalidArgument, fmt.Sprintf("the message cannot be decoded: %v", err))
+	return status.Error(codes.InvalidArgument, fmt.Sprintf("cannot decode the message: %v", err))
 }
 
 // readCheck decodes one check of a stream.
 func readCheck(data []byte) (*checkv1.StreamCheck, error) {
-	room := &struct {
+	decoded := &struct {
 		check   checkv1.StreamCheck
 		request checkv1.CheckRequest
 	}{}
@@ -68,13 +68,13 @@ func readCheck(data []byte) (*checkv1.StreamCheck, error) {
 	for r.Next() {
 		switch r.Tag {
 		case 1 << 3:
-			room.check.Id = r.Value
+			decoded.check.Id = r.Value
 		case 2<<3 | protofields.Bytes:
-			room.check.Request = &room.request
-			if err := readRequest(r.Bytes, &room.request); err != nil {
+			decoded.check.Request = &decoded.request
+			if err := readRequest(r.Bytes, &decoded.request); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return &room.check, r.Err
+	return &decoded.check, r.Err
 }

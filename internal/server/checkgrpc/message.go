@@ -9,7 +9,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// responseTo is the message of a decision. Its limits are in one piece of memory: there is one per check.
+// responseTo returns the message of a decision. Its limits are allocated at once, because every check has them.
 func responseTo(d *headgate.Decision) *checkv1.CheckResponse {
 	m := &checkv1.CheckResponse{
 		Allowed:      d.Allowed,
@@ -31,17 +31,17 @@ func responseTo(d *headgate.Decision) *checkv1.CheckResponse {
 	if len(d.Limits) == 0 {
 		return m
 	}
-	room := make([]checkv1.LimitStatus, len(d.Limits))
+	limits := make([]checkv1.LimitStatus, len(d.Limits))
 	m.Limits = make([]*checkv1.LimitStatus, len(d.Limits))
 	for i := range d.Limits {
-		m.Limits[i] = &room[i]
-		describe(&room[i], &d.Limits[i], d.Time)
+		m.Limits[i] = &limits[i]
+		describe(&limits[i], &d.Limits[i], d.Time)
 	}
 	return m
 }
 
-// describe fills in what a limit says. Its reset is counted from the time of the whole decision, which is the only one that a
-// caller is told: what this server knew by itself it may have learned a moment earlier.
+// describe fills in the status of a limit. Its reset is relative to the time of the whole decision, the only time in the response: the
+// server's own data may be slightly older.
 func describe(m *checkv1.LimitStatus, l *headgate.LimitDecision, decided time.Time) {
 	m.Rule, m.Name, m.Missing = l.Rule, l.Name, l.Missing
 	m.Allowed, m.Enforced, m.Exposed, m.Failed = l.Allowed, l.Enforced, l.Exposed, l.Err != nil
@@ -52,12 +52,12 @@ func describe(m *checkv1.LimitStatus, l *headgate.LimitDecision, decided time.Ti
 		reset = max(0, reset-decided.Sub(l.Time))
 	}
 	m.ResetAfterUs = limitfields.RoundUp(reset, time.Microsecond)
-	// The names in both are in the same order, after the one for none.
+	// The enums have the same order, after the unspecified value.
 	m.Algorithm, m.Origin = checkv1.Algorithm(l.Limit.Algorithm)+1, checkv1.Origin(l.Origin)+1
 	m.Count, m.Burst, m.WindowUs = l.Limit.Count, l.Limit.Burst, limitfields.Window(l).Microseconds()
 }
 
-// wait is a span after which to ask again, rounded up: earlier is too early.
+// wait returns the microseconds until a retry, rounded up so that the retry is not too early; -1 means never.
 func wait(d time.Duration) int64 {
 	if d == headgate.Never {
 		return -1
@@ -65,8 +65,8 @@ func wait(d time.Duration) int64 {
 	return limitfields.RoundUp(d, time.Microsecond)
 }
 
-// span is a number of microseconds, as far as a Duration can hold it.
+// span converts microseconds to a Duration, clamped to its range.
 func span(us int64) time.Duration {
-	const most = math.MaxInt64 / int64(time.Microsecond)
-	return time.Duration(max(-most, min(us, most))) * time.Microsecond
+	const limit = math.MaxInt64 / int64(time.Microsecond)
+	return time.Duration(max(-limit, min(us, limit))) * time.Microsecond
 }

@@ -12,7 +12,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// respond is the message of a decision.
+// respond returns the message of a decision.
 func respond(t *testing.T, d headgate.Decision) *checkv1.CheckResponse {
 	t.Helper()
 	service := checkgrpc.New(&scripted{Limiter: limiter(t), decision: d}, checkgrpc.Options{})
@@ -92,7 +92,7 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// A calendar's window is as long as the present one is.
+// TestCalendarWindow checks that a calendar window has the length of the current one.
 func TestCalendarWindow(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -117,7 +117,7 @@ func TestCalendarWindow(t *testing.T) {
 	}
 }
 
-// The names of the messages are those of the rules, and there are no others.
+// TestNames checks that the enums match the names in rules.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for n := range len(checkv1.Algorithm_name) - 1 {

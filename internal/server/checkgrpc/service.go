@@ -21,20 +21,19 @@ import (
 )
 
 const (
-	// maxInFlight is how many checks of one stream are under way at a time, and of one batch if that is fewer than
-	// check.BatchWorkers. A stream with as many is not read further until some of its answers are sent. All streams and batches
-	// of a connection share as many, and those of the server four times as many; each stream has 2 of its own besides, and each
-	// batch one.
+	// maxInFlight is the maximum number of checks of one stream in flight, and of one batch if that is fewer than check.BatchWorkers. A stream
+	// at the limit is not read until some of its results are sent. All streams and batches of a connection share the same number, and those of
+	// the server four times as many; in addition, each stream has 2 of its own, and each batch one.
 	maxInFlight = 1_024
-	// batchRequests is how many requests the batches have that are decided at once; others wait. A request of a batch takes about 250
-	// bytes until all of the batch are answered.
+	// batchRequests is the maximum number of requests in batches that are decided at once; other batches wait. A request of a batch takes about
+	// 250 bytes until the batch is complete.
 	batchRequests = 32 * check.MaxBatch
 )
 
-// Options of a Service.
+// Options configures a Service.
 type Options = check.Options
 
-// Service answers the check API. It is safe for use by many servers.
+// Service implements the check API. It may be registered with several servers.
 type Service struct {
 	checkv1.UnimplementedCheckServiceServer
 	engine   check.Engine
@@ -42,15 +41,15 @@ type Service struct {
 	headers  limitfields.Headers
 	drain    sync.Once
 	draining chan struct{}
-	idle     atomic.Int64 // workers of streams without a check
-	// connections bounds what is in flight on each and in all.
+	idle     atomic.Int64 // idle workers of streams
+	// connections limits the checks in flight on each connection and in total.
 	connections *connections
 	maxInFlight int
 	batches     *semaphore.Weighted
 	failures    ratelog.Limiter
 }
 
-// New makes a service that asks an engine.
+// New returns a service that uses the engine.
 func New(engine check.Engine, options Options) *Service {
 	return &Service{
 		engine: engine, options: options.Complete(), headers: limitfields.Headers{Choice: options.Headers}, draining: make(chan struct{}),
@@ -59,11 +58,10 @@ func New(engine check.Engine, options Options) *Service {
 	}
 }
 
-// Register makes a server answer the check API. The server must have the Codec.
+// Register registers the check API with a server, which must use Codec.
 func (s *Service) Register(r grpc.ServiceRegistrar) { r.RegisterService(description(), s) }
 
-// Drain tells the callers of all streams, also of those to come, that they should go elsewhere. Everything is answered
-// as before until they do.
+// Drain asks the callers of all streams, including future ones, to use another server. Until they do, requests are decided as before.
 func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
 
 // Check decides a request and charges it.
@@ -71,20 +69,20 @@ func (s *Service) Check(ctx context.Context, req *checkv1.CheckRequest) (*checkv
 	return s.decide(ctx, req, s.engine.Check)
 }
 
-// Peek says what Check would.
+// Peek decides a request without charging it.
 func (s *Service) Peek(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
 	return s.decide(ctx, req, s.engine.Peek)
 }
 
-// Refund gives back what a request costs, to callers who may.
+// Refund returns the cost of a request, for authorized callers.
 func (s *Service) Refund(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	if err := s.options.MayRefund.JudgeCall(ctx); err != nil {
+	if err := s.options.MayRefund.AuthorizeCall(ctx); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	return s.decide(ctx, req, s.engine.Refund)
 }
 
-// Reserve holds what a request may cost.
+// Reserve reserves the cost of a request.
 func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*checkv1.ReserveResponse, error) {
 	hold := span(req.GetHoldUs())
 	if err := check.ValidateHold(hold); err != nil {
@@ -103,7 +101,7 @@ func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*ch
 	return &checkv1.ReserveResponse{Decision: decision, Reservation: token}, nil
 }
 
-// Commit ends a reservation and charges what the request did cost.
+// Commit ends a reservation and charges the actual cost.
 func (s *Service) Commit(ctx context.Context, req *checkv1.CommitRequest) (*checkv1.CheckResponse, error) {
 	return s.decide(ctx, &checkv1.CheckRequest{Attributes: req.GetAttributes(), Cost: req.GetCost()},
 		func(ctx context.Context, actual headgate.Request) (headgate.Decision, error) {
@@ -111,17 +109,17 @@ func (s *Service) Commit(ctx context.Context, req *checkv1.CommitRequest) (*chec
 		})
 }
 
-// Cancel ends a reservation and charges nothing.
+// Cancel ends a reservation without a charge.
 func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*checkv1.CheckResponse, error) {
 	return s.decide(ctx, nil, func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
 		return s.engine.Cancel(ctx, req.GetReservation())
 	})
 }
 
-// decide answers one request by what the engine says. That the store did not answer is no error here, where gRPC might
-// have it sent again: the decision says so.
+// decide validates a request and decides it. An unavailable store is not an error here, because gRPC might then retry: the decision
+// contains it.
 func (s *Service) decide(
-	ctx context.Context, m *checkv1.CheckRequest, ask func(context.Context, headgate.Request) (headgate.Decision, error),
+	ctx context.Context, m *checkv1.CheckRequest, decide func(context.Context, headgate.Request) (headgate.Decision, error),
 ) (*checkv1.CheckResponse, error) {
 	req := headgate.Request{Attributes: m.GetAttributes(), Cost: m.GetCost(), Rule: m.GetRule()}
 	err := s.options.Identity.Normalize(req.Attributes)
@@ -131,31 +129,31 @@ func (s *Service) decide(
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	d, err := ask(tracing.Within(ctx, m.GetTraceparent()), req)
+	d, err := decide(tracing.Within(ctx, m.GetTraceparent()), req)
 	if err != nil && d.Path != headgate.PathFailed {
 		return nil, s.failure(ctx, req.Rule, err)
 	}
-	answer := responseTo(&d)
+	response := responseTo(&d)
 	if m.GetWithHeaders() {
-		answer.Headers = map[string]string{}
+		response.Headers = map[string]string{}
 		s.headers.Each(&d, limitfields.RetryAfter(&d, rand.Int64N), func(field *limitfields.Field, value []byte) {
-			answer.Headers[field.Name] = string(value)
+			response.Headers[field.Name] = string(value)
 		})
 	}
-	return answer, nil
+	return response, nil
 }
 
-// failure is an engine's error for the caller, who should know what to do about it.
+// failure converts an error of the engine to a status, with the remedy.
 func (s *Service) failure(ctx context.Context, rule string, err error) error {
 	switch {
 	case errors.Is(err, headgate.ErrUnknownRule):
 		return status.Errorf(codes.NotFound,
-			"rule %q is not among the rules of this server, version %s: add it, or leave rule out to ask all that match",
+			"rule %q not found in version %s of the rules of this server: add it, or omit rule to check all matching rules",
 			rule, s.engine.Rules().Version())
 	case errors.Is(err, headgate.ErrInvalidToken):
 		return status.Errorf(codes.InvalidArgument,
-			"reservation: %v: send what Reserve answered, whole, to a server of the same namespace and secret_file; if it answered none "+
-				"there is nothing to do", err)
+			"reservation: %v: send the complete reservation of Reserve to a server with the same namespace and secret_file; if it "+
+				"returned none, no call is needed", err)
 	}
 	check.LogFailure(ctx, s.options.Log, &s.failures, err)
 	if errors.Is(err, headgate.ErrUnavailable) {

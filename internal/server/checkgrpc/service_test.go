@@ -25,58 +25,58 @@ var _ check.Engine = (*headgate.Limiter)(nil)
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// asked is what an engine was asked.
-type asked struct {
+// engineCall is a call of the engine.
+type engineCall struct {
 	method string
 	req    headgate.Request
 	token  string
 	hold   time.Duration
 }
 
-// scripted answers everything alike, and keeps what it was asked last.
+// scripted returns a fixed decision for every call, and records the last call.
 type scripted struct {
 	*headgate.Limiter
 	decision headgate.Decision
 	err      error
-	asked    asked
+	last     engineCall
 }
 
-func (s *scripted) answer(a asked) (headgate.Decision, error) {
-	s.asked = a
+func (s *scripted) record(a engineCall) (headgate.Decision, error) {
+	s.last = a
 	return s.decision, s.err
 }
 
 func (s *scripted) Check(_ context.Context, req headgate.Request) (headgate.Decision, error) {
-	return s.answer(asked{method: "Check", req: req})
+	return s.record(engineCall{method: "Check", req: req})
 }
 
 func (s *scripted) Peek(_ context.Context, req headgate.Request) (headgate.Decision, error) {
-	return s.answer(asked{method: "Peek", req: req})
+	return s.record(engineCall{method: "Peek", req: req})
 }
 
 func (s *scripted) Refund(_ context.Context, req headgate.Request) (headgate.Decision, error) {
-	return s.answer(asked{method: "Refund", req: req})
+	return s.record(engineCall{method: "Refund", req: req})
 }
 
 func (s *scripted) Commit(_ context.Context, token []byte, req headgate.Request) (headgate.Decision, error) {
-	return s.answer(asked{method: "Commit", req: req, token: string(token)})
+	return s.record(engineCall{method: "Commit", req: req, token: string(token)})
 }
 
 func (s *scripted) Cancel(_ context.Context, token []byte) (headgate.Decision, error) {
-	return s.answer(asked{method: "Cancel", token: string(token)})
+	return s.record(engineCall{method: "Cancel", token: string(token)})
 }
 
 func (s *scripted) Reserve(
 	_ context.Context, req headgate.Request, hold time.Duration,
 ) (headgate.Reservation, error) {
-	d, err := s.answer(asked{method: "Reserve", req: req, hold: hold})
+	d, err := s.record(engineCall{method: "Reserve", req: req, hold: hold})
 	return headgate.Reservation{Decision: d, Token: []byte("token")}, err
 }
 
-// methods are those that answer with one decision.
+// methods lists the methods that return one decision.
 var methods = []string{"Check", "Peek", "Refund", "Reserve", "Commit", "Cancel"}
 
-// call calls one of them.
+// call calls a method by its name.
 func call(
 	ctx context.Context, client checkv1.CheckServiceClient, method string, req *checkv1.CheckRequest,
 ) (response *checkv1.CheckResponse, err error) {
@@ -90,7 +90,7 @@ func call(
 	case "Reserve":
 		r, err := client.Reserve(ctx, &checkv1.ReserveRequest{Request: req, HoldUs: 5_000_000})
 		if err == nil && string(r.GetReservation()) != "token" {
-			err = fmt.Errorf("the token is %q", r.GetReservation())
+			err = fmt.Errorf("the reservation is %q", r.GetReservation())
 		}
 		return r.GetDecision(), err
 	case "Commit":
@@ -106,7 +106,7 @@ func TestMethods(t *testing.T) {
 	t.Parallel()
 	attributes := map[string]string{"user": "ann", "path": "/v1"}
 	whole := headgate.Request{Attributes: attributes, Cost: 3, Rule: "search"}
-	want := map[string]asked{
+	want := map[string]engineCall{
 		"Check":   {req: whole},
 		"Peek":    {req: whole},
 		"Refund":  {req: whole},
@@ -126,12 +126,12 @@ func TestMethods(t *testing.T) {
 				t.Fatal(err)
 			}
 			if response.GetAllowed() || response.GetRetryAfterUs() != 1_000_000 || response.GetPath() != "store" {
-				t.Errorf("answered %v", response)
+				t.Errorf("response %v", response)
 			}
 			want := want[method]
 			want.method = method
-			if !reflect.DeepEqual(engine.asked, want) {
-				t.Errorf("asked %+v, want %+v", engine.asked, want)
+			if !reflect.DeepEqual(engine.last, want) {
+				t.Errorf("engine called with %+v, want %+v", engine.last, want)
 			}
 		})
 	}
@@ -146,9 +146,9 @@ func TestErrors(t *testing.T) {
 	}{
 		{
 			fmt.Errorf("rules: %w", headgate.ErrUnknownRule), codes.NotFound,
-			`rule "search" is not among the rules of this server`,
+			`rule "search" not found in version`,
 		},
-		// Package client knows it by how it begins.
+		// Package client depends on the prefix.
 		{fmt.Errorf("too short: %w", headgate.ErrInvalidToken), codes.InvalidArgument, "reservation: too short"},
 		{errors.New("out of order"), codes.Internal, "out of order"},
 	} {
@@ -173,21 +173,21 @@ func TestInvalid(t *testing.T) {
 	client := serve(t, checkgrpc.New(engine, checkgrpc.Options{MayRefund: check.AllRefund}).Register)
 	for _, method := range methods {
 		if method == "Cancel" {
-			continue // has nothing but a token
+			continue // has only a token
 		}
 		_, err := call(t.Context(), client, method, &checkv1.CheckRequest{Cost: headgate.MaxCost + 1})
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "send 1 to 1000000000") {
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "must be 1 to 1000000000") {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
 	for _, hold := range []int64{-1, 3_600_000_001, 1 << 62, -1 << 62} {
 		_, err := client.Reserve(t.Context(), &checkv1.ReserveRequest{HoldUs: hold})
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "send at most 1h0m0s") {
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "must be at most 1h0m0s") {
 			t.Errorf("hold of %d: %v", hold, err)
 		}
 	}
-	if engine.asked.method != "" {
-		t.Errorf("the engine was asked: %+v", engine.asked)
+	if engine.last.method != "" {
+		t.Errorf("the engine was called: %+v", engine.last)
 	}
 }
 
@@ -198,12 +198,12 @@ func TestRefundsNotAllowed(t *testing.T) {
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "listen.allow_refunds") {
 		t.Error(err)
 	}
-	if engine.asked.method != "" {
-		t.Errorf("the engine was asked: %+v", engine.asked)
+	if engine.last.method != "" {
+		t.Errorf("the engine was called: %+v", engine.last)
 	}
 }
 
-// Whoever judges refunds is told of the caller what there is, and nothing is given back before.
+// TestMayRefund checks that MayRefund gets the authorization and the address of the caller, and is called before the refund.
 func TestMayRefund(t *testing.T) {
 	t.Parallel()
 	engine := &scripted{Limiter: limiter(t)}
@@ -218,7 +218,7 @@ func TestMayRefund(t *testing.T) {
 	for authorization, want := range map[string]codes.Code{
 		"": codes.PermissionDenied, "Bearer wrong": codes.PermissionDenied, "Bearer right": codes.OK,
 	} {
-		engine.asked.method = ""
+		engine.last.method = ""
 		ctx := t.Context()
 		if authorization != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", authorization)
@@ -227,13 +227,13 @@ func TestMayRefund(t *testing.T) {
 		if status.Code(err) != want || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q may not", authorization)) {
 			t.Errorf("%q: %v", authorization, err)
 		}
-		if asked := engine.asked.method != ""; asked != (want == codes.OK) {
-			t.Errorf("%q: the engine was asked: %v", authorization, asked)
+		if called := engine.last.method != ""; called != (want == codes.OK) {
+			t.Errorf("%q: the engine was called: %v", authorization, called)
 		}
 	}
 }
 
-// An engine that fails is in the log once, not once per check.
+// TestLog checks that a failing engine is logged once, not once per check.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -250,7 +250,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// The store does not answer: that is in the decision.
+// TestStoreFailed checks that an unavailable store is reported in the decision.
 func TestStoreFailed(t *testing.T) {
 	t.Parallel()
 	for _, method := range methods {
@@ -266,7 +266,7 @@ func TestStoreFailed(t *testing.T) {
 	}
 }
 
-// All of it, counted by a limiter.
+// TestLimiter calls all methods with a real limiter.
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	limited := headgate.Rule{ID: "calls", By: []string{"user"}, Limit: headgate.PerDay(100)}
@@ -291,7 +291,7 @@ func TestLimiter(t *testing.T) {
 	r, err = client.Check(ctx, of(71))
 	expect("too much", r, err, false, 0, 70)
 	if wait := r.GetRetryAfterUs(); wait <= 0 || wait != r.GetLimits()[0].GetRetryAfterUs() {
-		t.Errorf("wait for %d", wait)
+		t.Errorf("retry after %d", wait)
 	}
 	r, err = client.Peek(ctx, of(1))
 	expect("peek", r, err, true, 0, 70)
@@ -309,7 +309,7 @@ func TestLimiter(t *testing.T) {
 	req := of(1)
 	req.Rule = "others"
 	if _, err = client.Check(ctx, req); status.Code(err) != codes.NotFound {
-		t.Errorf("a rule that there is not: %v", err)
+		t.Errorf("an unknown rule: %v", err)
 	}
 	if _, err = client.Cancel(ctx, &checkv1.CancelRequest{}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("no reservation: %v", err)

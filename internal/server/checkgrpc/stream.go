@@ -18,35 +18,36 @@ import (
 )
 
 const (
-	// mostAnswers keeps a message far below the 4 MB that callers take by default, whatever the number of limits.
-	mostAnswers = 64
-	// maxChecks is of one message: as many as the smallest checks with an id make of the 64 KiB that package client fills.
+	// maxResults keeps a message far below 4 MB, the default limit of gRPC clients, for any number of limits.
+	maxResults = 64
+	// maxChecks is the maximum number of checks in one message: as many of the smallest checks with an id as fit into the 64 KiB of a message of
+	// package client.
 	maxChecks = smallMessage / 4
-	// stallTime is how long a caller may take no answer while there are some. It is looked at stallChecks times.
+	// stallTime is how long a caller may leave results unread. It is checked stallChecks times.
 	stallTime   = 10 * time.Second
 	stallChecks = 2
-	// mostIdle is how many workers without a check all streams keep.
-	mostIdle = 1_024
+	// maxIdle is the maximum number of idle workers of all streams.
+	maxIdle = 1_024
 )
 
-// stream is one CheckStream under way.
+// stream is a running CheckStream.
 type stream struct {
 	*Service
 	caller grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse]
 	own    share
-	// window keeps callers who read no answers from being read from.
+	// window stops reading from callers who do not read results.
 	window  *window
-	answers answerQueue
-	// work is for workers that have none. They stay as long as the stream does, but for those above mostIdle: a new goroutine
-	// for each check would have to grow its stack each time, which takes a fifth of all the time a check does.
+	results resultQueue
+	// work passes checks to idle workers. Workers stay as long as the stream, except those over maxIdle: a new goroutine for each check would
+	// have to grow its stack, which takes 20% of the time of a check.
 	work    chan *checkv1.StreamCheck
 	workers sync.WaitGroup
-	// sends counts the beginnings and ends of sending: it is odd while a message is being sent.
+	// sends is incremented before and after each send: it is odd while a message is being sent.
 	sends atomic.Uint64
 }
 
-// CheckStream decides requests as they come, many at once. It ends when the caller has closed its side and everything
-// is answered, when the caller is gone, or when it takes no answers.
+// CheckStream decides requests as they arrive, concurrently. It ends when the caller has closed its side and all results are sent, when the
+// caller has disconnected, or when it does not read results.
 func (s *Service) CheckStream(
 	caller grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse],
 ) error {
@@ -55,7 +56,7 @@ func (s *Service) CheckStream(
 	st := &stream{
 		Service: s, caller: caller, own: own,
 		window:  newWindow(s.maxInFlight, own.checks),
-		answers: answerQueue{ready: make(chan struct{}, 1)},
+		results: resultQueue{ready: make(chan struct{}, 1)},
 		work:    make(chan *checkv1.StreamCheck),
 	}
 	defer st.window.close()
@@ -64,8 +65,8 @@ func (s *Service) CheckStream(
 	return st.wait(ended)
 }
 
-// wait returns when the stream has ended or is stalled. What is still under way then ends with the context of the call, which
-// gRPC cancels when the handler returns.
+// wait returns when the stream has ended or is stalled. Its goroutines then end with the context of the call, which gRPC cancels when the
+// handler returns.
 func (s *stream) wait(ended <-chan error) error {
 	ticker := time.NewTicker(stallTime / stallChecks)
 	defer ticker.Stop()
@@ -81,13 +82,13 @@ func (s *stream) wait(ended <-chan error) error {
 			}
 			if stalls++; stalls == stallChecks {
 				return status.Errorf(codes.ResourceExhausted,
-					"no answer was read for %v: read answers as they come, or close the stream", stallTime)
+					"no response was read for %v: read responses as they arrive, or close the stream", stallTime)
 			}
 		}
 	}
 }
 
-// serve reads, decides and answers until the caller has closed its side.
+// serve reads and decides checks and sends results until the caller has closed its side.
 func (s *stream) serve() error {
 	ctx, cancel := context.WithCancel(s.caller.Context())
 	defer cancel()
@@ -95,21 +96,21 @@ func (s *stream) serve() error {
 	go func() {
 		err := s.send()
 		if err != nil {
-			cancel() // nobody waits for answers any more
+			cancel() // the caller no longer reads
 		}
 		sent <- err
 	}()
 	err := s.read(ctx)
 	close(s.work)
 	s.workers.Wait()
-	s.answers.close()
+	s.results.close()
 	if failed := <-sent; failed != nil {
 		return failed
 	}
 	return err
 }
 
-// read has checks decided until no more come.
+// read starts the received checks until no more arrive.
 func (s *stream) read(ctx context.Context) error {
 	for {
 		var message list
@@ -126,7 +127,7 @@ func (s *stream) read(ctx context.Context) error {
 	}
 }
 
-// begin hands the checks of a message to workers, as far as the window lets it. If the caller hangs up meanwhile the rest is decided
+// begin passes the checks of a message to workers, as far as the window allows. If the caller hangs up in the meantime, the rest is decided
 // here: those requests were made, too.
 func (s *stream) begin(ctx context.Context, message *list) error {
 	if err := message.validate("checks in a message", maxChecks, ""); err != nil {
@@ -158,7 +159,7 @@ func (s *stream) begin(ctx context.Context, message *list) error {
 			return unreadable(err)
 		}
 		if gone != nil {
-			_, _ = s.Check(ctx, check.GetRequest()) // nobody waits for the answer
+			_, _ = s.Check(ctx, check.GetRequest()) // the result is not sent
 			continue
 		}
 		select {
@@ -170,13 +171,13 @@ func (s *stream) begin(ctx context.Context, message *list) error {
 	return gone
 }
 
-// decideAll is a worker: it decides a check, and others that come later.
+// decideAll is the loop of a worker, which begins with a check.
 func (s *stream) decideAll(ctx context.Context, check *checkv1.StreamCheck) {
 	for more := true; more; {
 		response, err := s.Check(ctx, check.GetRequest())
 		code, text := codeOf(err)
-		s.answers.put(&checkv1.StreamAnswer{Id: check.GetId(), Response: response, Code: code, Message: text})
-		if s.idle.Add(1) > mostIdle {
+		s.results.put(&checkv1.StreamAnswer{Id: check.GetId(), Response: response, Code: code, Message: text})
+		if s.idle.Add(1) > maxIdle {
 			s.idle.Add(-1)
 			return
 		}
@@ -185,13 +186,13 @@ func (s *stream) decideAll(ctx context.Context, check *checkv1.StreamCheck) {
 	}
 }
 
-// send hands out answers until there are no more, and says what the caller should know besides.
+// send sends results until there are no more, and notifies the caller of new rules and of draining.
 func (s *stream) send() error {
 	draining := (<-chan struct{})(s.draining)
 	var known *headgate.RuleSet
 	message := &checkv1.CheckStreamResponse{}
 	select {
-	case <-draining: // who comes now should not ask anything first
+	case <-draining: // a new caller should know before its first check
 		message.Draining, draining = true, nil
 	default:
 	}
@@ -214,19 +215,19 @@ func (s *stream) send() error {
 	}
 }
 
-// next waits for what to send, and returns nil when there will be nothing more. It sets draining to nil once that is said.
+// next waits for the next message, and returns nil if there are no more. It sets draining to nil once the caller was notified.
 func (s *stream) next(draining *<-chan struct{}) *checkv1.CheckStreamResponse {
 	for {
 		select {
 		case <-*draining:
 			*draining = nil
 			return &checkv1.CheckStreamResponse{Draining: true}
-		case <-s.answers.ready:
-			// Who is about to have an answer gets to it, and both go in one message. Nobody is waited for.
+		case <-s.results.ready:
+			// Workers that are about to finish get a chance to, so that their results are in the same message. It does not wait for them.
 			runtime.Gosched()
-			answers, closed := s.answers.take()
-			if len(answers) > 0 {
-				return &checkv1.CheckStreamResponse{Answers: answers}
+			results, closed := s.results.take()
+			if len(results) > 0 {
+				return &checkv1.CheckStreamResponse{Answers: results}
 			}
 			if closed {
 				return nil

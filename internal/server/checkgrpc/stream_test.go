@@ -32,8 +32,8 @@ func send(t *testing.T, stream clientSide, message *checkv1.CheckStreamRequest) 
 	}
 }
 
-// Thousands are under way at once, and the first is decided when all others are answered. The caller has closed its
-// side by then.
+// TestStreamOutOfOrder checks that thousands of checks are in flight at once, and that the first result may be the last, after the caller has
+// closed its side.
 func TestStreamOutOfOrder(t *testing.T) {
 	t.Parallel()
 	const n = 3_000
@@ -51,7 +51,7 @@ func TestStreamOutOfOrder(t *testing.T) {
 	service := checkgrpc.NewNarrow(&engine{limiter(t), check}, n)
 	stream := open(t, serve(t, service.Register))
 	for first := 1; first <= n; first += 100 {
-		send(t, stream, ask(first, 100))
+		send(t, stream, checks(first, 100))
 	}
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
@@ -65,10 +65,10 @@ func TestStreamOutOfOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, answer := range message.GetAnswers() {
-			id := answer.GetId()
-			if cost := answer.GetResponse().GetLimits()[0].GetCost(); uint64(cost) != id || seen[id] {
-				t.Fatalf("answer %d is that to %d; seen before: %v", id, cost, seen[id])
+		for _, result := range message.GetAnswers() {
+			id := result.GetId()
+			if cost := result.GetResponse().GetLimits()[0].GetCost(); uint64(cost) != id || seen[id] {
+				t.Fatalf("result %d is for check %d; duplicate: %v", id, cost, seen[id])
 			}
 			if seen[id] = true; len(seen) == n-1 {
 				close(others)
@@ -76,11 +76,11 @@ func TestStreamOutOfOrder(t *testing.T) {
 		}
 	}
 	if len(seen) != n {
-		t.Errorf("%d answers to %d checks", len(seen), n)
+		t.Errorf("%d results for %d checks", len(seen), n)
 	}
 }
 
-func TestStreamSaysWhatIsWrong(t *testing.T) {
+func TestStreamErrors(t *testing.T) {
 	t.Parallel()
 	service := checkgrpc.New(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
 		switch req.Rule {
@@ -98,22 +98,22 @@ func TestStreamSaysWhatIsWrong(t *testing.T) {
 		code    codes.Code
 		message string
 	}{
-		{&checkv1.CheckRequest{Cost: -1}, codes.InvalidArgument, "cost is -1"},
+		{&checkv1.CheckRequest{Cost: -1}, codes.InvalidArgument, "cost -1"},
 		{&checkv1.CheckRequest{Rule: "none"}, codes.NotFound, `rule "none"`},
 		{&checkv1.CheckRequest{Rule: "broken"}, codes.Internal, "out of order"},
 		{&checkv1.CheckRequest{}, codes.OK, ""},
 		{nil, codes.OK, ""},
 	} {
 		send(t, stream, &checkv1.CheckStreamRequest{Checks: []*checkv1.StreamCheck{{Id: 7, Request: test.request}}})
-		answer := receive(t, stream).GetAnswers()[0]
-		if answer.GetId() != 7 || (answer.GetResponse() != nil) != (test.code == codes.OK) ||
-			codes.Code(answer.GetCode()) != test.code || !strings.Contains(answer.GetMessage(), test.message) {
-			t.Errorf("%v: %v", test.request, answer)
+		result := receive(t, stream).GetAnswers()[0]
+		if result.GetId() != 7 || (result.GetResponse() != nil) != (test.code == codes.OK) ||
+			codes.Code(result.GetCode()) != test.code || !strings.Contains(result.GetMessage(), test.message) {
+			t.Errorf("%v: %v", test.request, result)
 		}
 	}
 }
 
-func TestStreamTellsOfRules(t *testing.T) {
+func TestStreamReportsRules(t *testing.T) {
 	t.Parallel()
 	rule := plenty
 	first, err := headgate.Compile(rule)
@@ -132,24 +132,24 @@ func TestStreamTellsOfRules(t *testing.T) {
 	l := limiter(t)
 	l.SetRules(first)
 	stream := open(t, serve(t, checkgrpc.New(l, checkgrpc.Options{}).Register))
-	info := receive(t, stream).GetRules() // before any check
+	info := receive(t, stream).GetRules() // before the first check
 	if info.GetVersion() != first.Version() || strings.Join(info.GetAttributes(), " ") != "api_key" {
-		t.Errorf("at first: %v", info)
+		t.Errorf("first rules: %v", info)
 	}
 	l.SetRules(again)
-	send(t, stream, ask(1, 1))
+	send(t, stream, checks(1, 1))
 	if message := receive(t, stream); message.GetRules() != nil || len(message.GetAnswers()) != 1 {
-		t.Errorf("with the same rules: %v", message)
+		t.Errorf("same rules: %v", message)
 	}
 	l.SetRules(second)
-	send(t, stream, ask(1, 1))
+	send(t, stream, checks(1, 1))
 	info = receive(t, stream).GetRules()
 	if info.GetVersion() != second.Version() || strings.Join(info.GetAttributes(), " ") != "tenant" {
-		t.Errorf("with others: %v", info)
+		t.Errorf("other rules: %v", info)
 	}
-	send(t, stream, ask(1, 1))
+	send(t, stream, checks(1, 1))
 	if message := receive(t, stream); message.GetRules() != nil {
-		t.Errorf("told again: %v", message)
+		t.Errorf("reported twice: %v", message)
 	}
 }
 
@@ -166,10 +166,10 @@ func TestDrain(t *testing.T) {
 	}
 	late := open(t, client)
 	if message := receive(t, late); !message.GetDraining() || message.GetRules() == nil {
-		t.Errorf("a stream that comes now is not told at once: %v", message)
+		t.Errorf("a new stream is not notified in its first message: %v", message)
 	}
 	for name, stream := range map[string]clientSide{"idle": idle, "late": late} {
-		send(t, stream, ask(1, 1))
+		send(t, stream, checks(1, 1))
 		if message := receive(t, stream); len(message.GetAnswers()) != 1 || message.GetDraining() {
 			t.Errorf("%s: %v", name, message)
 		}
@@ -182,14 +182,15 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// All checks of a message are decided also if their caller hangs up, and the stream's goroutines end: TestMain looks for them.
+// TestStreamCallerGone checks that all checks of a message are decided even if the caller hangs up, and that the goroutines of the stream
+// end, which TestMain verifies.
 func TestStreamCallerGone(t *testing.T) {
 	t.Parallel()
-	asked, let := make(chan struct{}, 20), make(chan error, 20)
+	started, ended := make(chan struct{}, 20), make(chan error, 20)
 	service := checkgrpc.NewNarrow(&engine{limiter(t), func(ctx context.Context, _ headgate.Request) (headgate.Decision, error) {
-		asked <- struct{}{}
+		started <- struct{}{}
 		<-ctx.Done()
-		let <- ctx.Err()
+		ended <- ctx.Err()
 		return headgate.Decision{}, ctx.Err()
 	}}, 10)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -197,13 +198,13 @@ func TestStreamCallerGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send(t, stream, ask(1, 20)) // more than are under way at a time
+	send(t, stream, checks(1, 20)) // more than the limit in flight
 	for range 10 {
-		<-asked
+		<-started
 	}
 	cancel()
 	for range 20 {
-		if err := <-let; !errors.Is(err, context.Canceled) {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}

@@ -56,7 +56,7 @@ func open(t testing.TB, client checkv1.CheckServiceClient) clientSide {
 	return stream
 }
 
-// limiter counts in memory.
+// limiter returns a limiter with counters in memory.
 func limiter(t testing.TB, rules ...headgate.Rule) *headgate.Limiter {
 	t.Helper()
 	l, err := headgate.New(memstore.New(memstore.Options{}), rules...)
@@ -66,7 +66,7 @@ func limiter(t testing.TB, rules ...headgate.Rule) *headgate.Limiter {
 	return l
 }
 
-// engine is a limiter whose Check is another.
+// engine is a limiter with another Check.
 type engine struct {
 	*headgate.Limiter
 	check func(ctx context.Context, req headgate.Request) (headgate.Decision, error)
@@ -76,8 +76,8 @@ func (e *engine) Check(ctx context.Context, req headgate.Request) (headgate.Deci
 	return e.check(ctx, req)
 }
 
-// ask is a message with checks of the IDs from first on; each has its ID as the cost.
-func ask(first, n int) *checkv1.CheckStreamRequest {
+// checks returns a message with n checks whose ids begin with first; each has its id as the cost.
+func checks(first, n int) *checkv1.CheckStreamRequest {
 	message := &checkv1.CheckStreamRequest{}
 	for id := first; id < first+n; id++ {
 		message.Checks = append(message.Checks, &checkv1.StreamCheck{
@@ -87,7 +87,7 @@ func ask(first, n int) *checkv1.CheckStreamRequest {
 	return message
 }
 
-// echo is a decision by which the cost of a request is known again.
+// echo returns a decision that contains the cost of the request.
 func echo(req headgate.Request) headgate.Decision {
 	limits := []headgate.LimitDecision{{Rule: "r", Cost: req.Cost}}
 	return headgate.Decision{Allowed: true, Path: headgate.PathStore, Limits: limits}

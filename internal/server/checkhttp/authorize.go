@@ -14,36 +14,36 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-// authorize answers proxies that ask, for each request, whether it may pass: auth_request of nginx, ForwardAuth of
-// Traefik, forward_auth of Caddy. What they send has the headers of that request; its method and URI stand in headers
-// besides, of which there are two sets. A proxy writes one of them and passes on what the client put into the other. So
-// that a client gains nothing by sending either,
+// authorize implements forward-auth: proxies ask for each request whether it is allowed (auth_request of nginx, ForwardAuth of Traefik,
+// forward_auth of Caddy). The request of the proxy has the headers of the original request. The original method and URI are in additional
+// headers, of which there are two sets. A proxy writes one set and passes on whatever the client sent in the other. So that a client gains
+// nothing by sending either,
 //
-//   - they are read only if the peer is a trusted proxy;
-//   - if there are both, also if they say the same, nobody can tell which the client wrote, and the request is denied
-//     as one that makes no sense. To choose one would let clients choose;
-//   - X-Forwarded-Host is read only with X-Forwarded-Uri; beside X-Original-Uri the host is in the header Host;
-//   - without a method, which the example in nginx' manual leaves out, rules for any method apply.
+//   - the headers are read only if the peer is a trusted proxy;
+//   - a request with both sets is rejected, even if they agree: the server cannot determine which one the client wrote, and to choose one
+//     would let the client choose;
+//   - X-Forwarded-Host is read only with X-Forwarded-Uri; with X-Original-Uri the host is in the Host header;
+//   - without a method, which the example in the nginx manual omits, rules for any method apply.
 //
-// A proxy must therefore write a set whole, as Traefik and Caddy do by themselves.
+// A proxy must therefore write all headers of one set, as Traefik and Caddy do by default.
 type authorize struct {
-	who    *identity.Resolver
-	limits http.Handler
-	log    *slog.Logger
-	bare   sync.Once
-	torn   sync.Once
+	identity *identity.Resolver
+	limiter  http.Handler
+	log      *slog.Logger
+	missing  sync.Once // logs a request without the headers
+	invalid  sync.Once // logs an invalid request
 }
 
 func newAuthorize(engine check.Engine, o Options) *authorize {
-	limits := httplimit.New(engine, httplimit.Options{
+	limiter := httplimit.New(engine, httplimit.Options{
 		Identity: originalIdentity{o.Identity}, Log: o.Log,
 		Headers: headersOf(o.Headers), DraftVersion: httplimit.DraftVersion(o.Headers.Version), OlderDraft: o.Headers.OlderDraft,
 	})
-	pass := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) // which is a 200
-	return &authorize{who: o.Identity, limits: limits(pass), log: o.Log}
+	pass := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) // responds 200
+	return &authorize{identity: o.Identity, limiter: limiter(pass), log: o.Log}
 }
 
-// headersOf returns the choice as package httplimit names it.
+// headersOf converts the choice of headers to the options of package httplimit.
 func headersOf(c limitfields.Choice) httplimit.Headers {
 	switch {
 	case c.Draft && c.Legacy:
@@ -56,7 +56,7 @@ func headersOf(c limitfields.Choice) httplimit.Headers {
 	return httplimit.Off
 }
 
-// originalIdentity makes attributes of original requests, which may have no method.
+// originalIdentity returns the attributes of original requests, which may have no method.
 type originalIdentity struct{ *identity.Resolver }
 
 func (i originalIdentity) Attributes(r *http.Request, names ...string) headgate.Attributes {
@@ -70,16 +70,16 @@ func (i originalIdentity) Attributes(r *http.Request, names ...string) headgate.
 func (a *authorize) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	original, err := a.original(r)
 	if err != nil {
-		a.torn.Do(func() { //nolint:contextcheck // it is the context of the request
-			a.log.WarnContext(r.Context(), "forward-auth was asked about a request that makes no sense", "problem", err.Detail)
+		a.invalid.Do(func() { //nolint:contextcheck // it uses the context of the request
+			a.log.WarnContext(r.Context(), "invalid forward-auth request", "problem", err.Detail)
 		})
 		err.Write(w)
 		return
 	}
-	a.limits.ServeHTTP(w, original)
+	a.limiter.ServeHTTP(w, original)
 }
 
-// original is the request that a proxy asks about. If that is not said it is the one that came.
+// original returns the request that the proxy asks about, or r if the headers are missing.
 func (a *authorize) original(r *http.Request) (*http.Request, *check.Problem) {
 	forwarded, err := a.read(r, "X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Host")
 	if err != nil {
@@ -90,31 +90,31 @@ func (a *authorize) original(r *http.Request) (*http.Request, *check.Problem) {
 	case err != nil:
 		return nil, err
 	case forwarded.given && original.given:
-		return nil, check.Problemf(http.StatusBadRequest, "there are X-Forwarded-Uri or X-Forwarded-Method and X-Original-URI or "+
-			"X-Original-Method: let the proxy set the ones, and remove the others, which only a client can have sent")
+		return nil, check.Problemf(http.StatusBadRequest, "both X-Forwarded-Uri or X-Forwarded-Method and X-Original-URI or "+
+			"X-Original-Method: configure the proxy to set one pair and to remove the other, which only a client can have sent")
 	case original.given:
 		forwarded = original // without X-Forwarded-Host, which the client may have sent
 	}
 	if forwarded.uri == "" {
-		a.bare.Do(func() { //nolint:contextcheck // as above
-			a.log.WarnContext(r.Context(), "forward-auth was not told which request it is asked about, and decides by its own path: "+
-				"let the proxy set X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host, and be a trusted one", "peer", r.RemoteAddr)
+		a.missing.Do(func() { //nolint:contextcheck // as above
+			a.log.WarnContext(r.Context(), "forward-auth request without the original URI: decided by its own path; configure the proxy to "+
+				"set X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host, and add it to the trusted proxies", "peer", r.RemoteAddr)
 		})
 		return r, nil
 	}
 	path, query, _ := strings.Cut(forwarded.uri, "?")
 	o := r.WithContext(r.Context())
 	o.Method, o.RequestURI, o.URL = forwarded.method, forwarded.uri, &url.URL{Path: path, RawQuery: query}
-	o.Pattern = "" // the route to this handler is none of the original request
+	o.Pattern = "" // the route of this handler is not that of the original request
 	if forwarded.host != "" {
 		o.Host = forwarded.host
 	}
 	return o, nil
 }
 
-// forwardedRequest is what a trusted proxy says of a request. What it does not say is empty.
+// forwardedRequest contains what a trusted proxy reports about the original request. Missing values are empty.
 type forwardedRequest struct {
-	given             bool // the URI or the method
+	given             bool // the URI or the method is set
 	uri, method, host string
 }
 
@@ -124,12 +124,12 @@ func (a *authorize) read(r *http.Request, uri, method, host string) (forwardedRe
 		name string
 		into *string
 	}{{uri, &f.uri}, {method, &f.method}, {host, &f.host}} {
-		lines := a.who.FromProxy(r, field.name)
+		lines := a.identity.FromProxy(r, field.name)
 		for i, line := range lines {
 			line = strings.TrimSpace(line)
 			if i > 0 && line != *field.into {
 				return forwardedRequest{}, check.Problemf(http.StatusBadRequest,
-					"there are several lines of %s that differ: the proxy must set it, not add to it", field.name)
+					"%s: several different values: configure the proxy to set the header, not to append to it", field.name)
 			}
 			*field.into = line
 		}

@@ -15,19 +15,19 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-// seen is an engine that keeps what it was asked last.
-type seen struct {
+// recordingEngine records the attributes of the last check.
+type recordingEngine struct {
 	check.Engine
 	attributes headgate.Attributes
 }
 
-func (s *seen) Check(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+func (s *recordingEngine) Check(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
 	s.attributes = req.Attributes
 	return s.Engine.Check(ctx, req)
 }
 
-// asked is a request to forward-auth, as a trusted proxy sends it.
-func asked(header ...string) *http.Request {
+// forwardAuth returns a forward-auth request of a trusted proxy.
+func forwardAuth(header ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, pathAuthorize, http.NoBody)
 	r.RemoteAddr = "10.0.0.1:4711"
 	r.Host = "headgate:8080"
@@ -37,10 +37,10 @@ func asked(header ...string) *http.Request {
 	return r
 }
 
-// about is what the decision is about: method, its other reading, host and path.
-func about(t *testing.T, r *http.Request) string {
+// decidedOn returns what the decision is based on: method, alternative method, host, path, API key and route.
+func decidedOn(t *testing.T, r *http.Request) string {
 	t.Helper()
-	engine := &seen{Engine: limiter(t)}
+	engine := &recordingEngine{Engine: limiter(t)}
 	switch w := serve(newTest(t, engine, Options{}), r); w.Code {
 	case http.StatusBadRequest:
 		return "400"
@@ -55,10 +55,10 @@ func about(t *testing.T, r *http.Request) string {
 
 func TestOriginalRequest(t *testing.T) {
 	t.Parallel()
-	stranger := asked("X-Forwarded-Uri", "/login", "X-Forwarded-Method", "POST", "X-Forwarded-Host", "h",
+	untrusted := forwardAuth("X-Forwarded-Uri", "/login", "X-Forwarded-Method", "POST", "X-Forwarded-Host", "h",
 		"X-Original-URI", "/")
-	stranger.RemoteAddr = "192.0.2.1:4711"
-	mounted := asked("X-Forwarded-Uri", "/x", "X-Forwarded-Method", "GET")
+	untrusted.RemoteAddr = "192.0.2.1:4711"
+	mounted := forwardAuth("X-Forwarded-Uri", "/x", "X-Forwarded-Method", "GET")
 	mounted.Pattern = "/v1/"
 	for _, test := range []struct {
 		name string
@@ -67,59 +67,59 @@ func TestOriginalRequest(t *testing.T) {
 	}{
 		{
 			"Traefik and Caddy",
-			asked("X-Forwarded-Uri", "/a/../login?x=1", "X-Forwarded-Method", "POST", "X-Forwarded-Host", "API.example.com:443"),
+			forwardAuth("X-Forwarded-Uri", "/a/../login?x=1", "X-Forwarded-Method", "POST", "X-Forwarded-Host", "API.example.com:443"),
 			"POST  api.example.com /login",
 		},
-		{"nginx", asked("X-Original-URI", "/login?x=1", "X-Original-Method", "POST"), "POST  headgate /login"},
+		{"nginx", forwardAuth("X-Original-URI", "/login?x=1", "X-Original-Method", "POST"), "POST  headgate /login"},
 		{
-			"a host of the client", asked("X-Original-URI", "/", "X-Original-Method", "GET", "X-Forwarded-Host", "h"),
+			"a host of the client", forwardAuth("X-Original-URI", "/", "X-Original-Method", "GET", "X-Forwarded-Host", "h"),
 			"GET  headgate /",
 		},
-		{"a HEAD", asked("X-Forwarded-Uri", "/x", "X-Forwarded-Method", "HEAD"), "GET  headgate /x"},
-		{"an absolute URI", asked("X-Original-URI", "http://h/x?y", "X-Original-Method", "GET"), "GET  headgate /x"},
-		{"no method", asked("X-Original-URI", "/login"), "GET * headgate /login"},
-		{"no URI", asked("X-Forwarded-Method", "POST"), "GET  headgate /v1/authorize"},
-		{"an empty URI", asked("X-Forwarded-Uri", ""), "GET  headgate /v1/authorize"},
-		{"nothing", asked(), "GET  headgate /v1/authorize"},
+		{"a HEAD", forwardAuth("X-Forwarded-Uri", "/x", "X-Forwarded-Method", "HEAD"), "GET  headgate /x"},
+		{"an absolute URI", forwardAuth("X-Original-URI", "http://h/x?y", "X-Original-Method", "GET"), "GET  headgate /x"},
+		{"no method", forwardAuth("X-Original-URI", "/login"), "GET * headgate /login"},
+		{"no URI", forwardAuth("X-Forwarded-Method", "POST"), "GET  headgate /v1/authorize"},
+		{"an empty URI", forwardAuth("X-Forwarded-Uri", ""), "GET  headgate /v1/authorize"},
+		{"nothing", forwardAuth(), "GET  headgate /v1/authorize"},
 		{"behind a mux", mounted, "GET  headgate /x"},
-		{"a stranger", stranger, "GET  headgate /v1/authorize"},
+		{"an untrusted peer", untrusted, "GET  headgate /v1/authorize"},
 		{
-			"an override", asked("X-Forwarded-Uri", "/x", "X-Forwarded-Method", "POST", "X-HTTP-Method-Override", "DELETE"),
+			"an override", forwardAuth("X-Forwarded-Uri", "/x", "X-Forwarded-Method", "POST", "X-HTTP-Method-Override", "DELETE"),
 			"POST DELETE headgate /x",
 		},
 		{
-			"a key in the query", asked("X-Forwarded-Uri", "/x?key=k", "X-Forwarded-Method", "GET"),
+			"a key in the query", forwardAuth("X-Forwarded-Uri", "/x?key=k", "X-Forwarded-Method", "GET"),
 			"GET  headgate /x " + headgate.HashKey("k"),
 		},
 		{
-			"a key in a header", asked("X-Original-Uri", "/x", "X-Original-Method", "GET", "X-API-Key", "k"),
+			"a key in a header", forwardAuth("X-Original-Uri", "/x", "X-Original-Method", "GET", "X-API-Key", "k"),
 			"GET  headgate /x " + headgate.HashKey("k"),
 		},
-		{"both", asked("X-Forwarded-Uri", "/x", "X-Original-URI", "/y"), "400"},
-		{"both the same", asked("X-Forwarded-Uri", "/x", "X-Original-URI", "/x"), "400"},
-		{"a method of the other", asked("X-Forwarded-Method", "GET", "X-Original-URI", "/x"), "400"},
-		{"an empty one of the other", asked("X-Forwarded-Uri", "", "X-Original-URI", "/x"), "400"},
-		{"two lines", asked("X-Forwarded-Uri", "/x", "X-Forwarded-Uri", "/y"), "400"},
-		{"two lines that are the same", asked("X-Forwarded-Uri", "/x", "X-Forwarded-Uri", "/x "), "GET * headgate /x"},
-		{"two hosts", asked("X-Forwarded-Uri", "/x", "X-Forwarded-Host", "a", "X-Forwarded-Host", "b"), "400"},
+		{"both", forwardAuth("X-Forwarded-Uri", "/x", "X-Original-URI", "/y"), "400"},
+		{"both, equal", forwardAuth("X-Forwarded-Uri", "/x", "X-Original-URI", "/x"), "400"},
+		{"a method of the other", forwardAuth("X-Forwarded-Method", "GET", "X-Original-URI", "/x"), "400"},
+		{"an empty one of the other", forwardAuth("X-Forwarded-Uri", "", "X-Original-URI", "/x"), "400"},
+		{"two lines", forwardAuth("X-Forwarded-Uri", "/x", "X-Forwarded-Uri", "/y"), "400"},
+		{"two equal lines", forwardAuth("X-Forwarded-Uri", "/x", "X-Forwarded-Uri", "/x "), "GET * headgate /x"},
+		{"two hosts", forwardAuth("X-Forwarded-Uri", "/x", "X-Forwarded-Host", "a", "X-Forwarded-Host", "b"), "400"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if got := about(t, test.send); got != test.want {
+			if got := decidedOn(t, test.send); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-// TestClientsCannotChoose sends everything that a client could add to what its proxy sets: none of it may change what
+// TestClientsCannotChoose adds every header that a client could send to those that its proxy sets: none of them may change the request that
 // is decided on.
 func TestClientsCannotChoose(t *testing.T) {
 	t.Parallel()
 	for _, proxy := range []struct {
 		name   string
 		sets   []string
-		adding [][]string // for each header: its name, the truth, lies
+		adding [][]string // for each header: its name, the true value, false values
 	}{
 		{
 			"Traefik",
@@ -151,7 +151,7 @@ func TestClientsCannotChoose(t *testing.T) {
 	} {
 		t.Run(proxy.name, func(t *testing.T) {
 			t.Parallel()
-			truth := about(t, asked(proxy.sets...))
+			truth := decidedOn(t, forwardAuth(proxy.sets...))
 			for n := range 4 * 4 * 4 {
 				header := slices.Clone(proxy.sets)
 				for _, choice := range proxy.adding {
@@ -160,8 +160,8 @@ func TestClientsCannotChoose(t *testing.T) {
 					}
 					n /= 4
 				}
-				if got := about(t, asked(header...)); got != "400" && got != truth {
-					t.Errorf("%q: decided on %q, not %q", header, got, truth)
+				if got := decidedOn(t, forwardAuth(header...)); got != "400" && got != truth {
+					t.Errorf("%q: decided on %q, want %q", header, got, truth)
 				}
 			}
 		})
@@ -171,14 +171,14 @@ func TestClientsCannotChoose(t *testing.T) {
 // unread is a body that must not be read.
 type unread struct{ t *testing.T }
 
-func (u unread) Read([]byte) (int, error) { u.t.Error("the body is read"); return 0, io.EOF }
+func (u unread) Read([]byte) (int, error) { u.t.Error("the body was read"); return 0, io.EOF }
 
-// TestAnyMethod shows that forward-auth answers any method, reads no body, and lets package httplimit deny.
+// TestAnyMethod checks that forward-auth accepts any method, reads no body, and responds as package httplimit does.
 func TestAnyMethod(t *testing.T) {
 	t.Parallel()
 	h := newTest(t, limiter(t), Options{})
 	for i, method := range strings.Fields("GET HEAD POST PUT DELETE OPTIONS PROPFIND PATCH TRACE GET GET") {
-		r := asked("X-Forwarded-Uri", "/login", "X-Forwarded-Method", "POST", "X-Forwarded-For", "192.0.2.1")
+		r := forwardAuth("X-Forwarded-Uri", "/login", "X-Forwarded-Method", "POST", "X-Forwarded-For", "192.0.2.1")
 		r.Method, r.Body = method, io.NopCloser(unread{t})
 		w := serve(h, r)
 		if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 10]; w.Code != want {
@@ -190,21 +190,21 @@ func TestAnyMethod(t *testing.T) {
 	}
 }
 
-// TestForwardAuthLog shows that the log is told of what is wrong with the proxies, once.
+// TestForwardAuthLog checks that problems of proxies are logged once.
 func TestForwardAuthLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	h := newTest(t, limiter(t), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	stranger := asked("X-Forwarded-Uri", "/login")
-	stranger.RemoteAddr = "192.0.2.1:4711"
+	untrusted := forwardAuth("X-Forwarded-Uri", "/login")
+	untrusted.RemoteAddr = "192.0.2.1:4711"
 	for range 3 {
-		serve(h, stranger)
-		serve(h, asked())
-		serve(h, asked("X-Forwarded-Uri", "/x", "X-Original-Uri", "/y"))
+		serve(h, untrusted)
+		serve(h, forwardAuth())
+		serve(h, forwardAuth("X-Forwarded-Uri", "/x", "X-Original-Uri", "/y"))
 	}
-	for _, want := range []string{"peer is not trusted", "was not told which request", "makes no sense"} {
+	for _, want := range []string{"peer is not trusted", "without the original URI", "invalid forward-auth request"} {
 		if n := strings.Count(log.String(), want); n != 1 {
-			t.Errorf("%q is %d times in the log:\n%s", want, n, log.String())
+			t.Errorf("%q: %d times in the log:\n%s", want, n, log.String())
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// BenchmarkCheck is a check over a connection, beside a handler that reads the request and says as much at once; and
-// what the handler takes by itself.
+// BenchmarkCheck measures a check over a connection, compared with a handler that reads the request and writes a fixed response; and the
+// handler alone.
 func BenchmarkCheck(b *testing.B) {
 	const body = `{"attributes":{"ip":"192.0.2.1","method":"POST","path":"/login","user_agent":"example/1.0"}}`
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{
@@ -22,11 +22,11 @@ func BenchmarkCheck(b *testing.B) {
 		b.Fatal(err)
 	}
 	checks := newTest(b, limiter, Options{})
-	said := serve(checks, post("/v1/check", body)).Body.Bytes()
+	response := serve(checks, post("/v1/check", body)).Body.Bytes()
 	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(said)
+		_, _ = w.Write(response)
 	})
 	for _, bench := range []struct {
 		name string

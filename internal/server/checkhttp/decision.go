@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/limitfields"
 )
 
-// decision is a headgate.Decision as callers see it; openapi.yaml says what its members mean.
+// decision is the JSON form of a headgate.Decision; openapi.yaml documents its members.
 type decision struct {
 	Allowed     bool            `json:"allowed"`
 	Remaining   *int64          `json:"remaining"`
@@ -24,7 +24,7 @@ type decision struct {
 	Headers     json.RawMessage `json:"headers"`
 }
 
-// limit is a headgate.LimitDecision.
+// limit is the JSON form of a headgate.LimitDecision.
 type limit struct {
 	Rule       string  `json:"rule"`
 	Name       string  `json:"name"`
@@ -47,12 +47,12 @@ type limit struct {
 	Failed     bool    `json:"failed"`
 }
 
-// seconds is a span as a number of seconds. What is negative is never, or not known, and null.
+// seconds is a duration in seconds. Negative values, which mean never or unknown, are encoded as null.
 type seconds time.Duration
 
-const notKnown = seconds(headgate.Never)
+const unknown = seconds(headgate.Never)
 
-// MarshalJSON is for package json.
+// MarshalJSON implements [json.Marshaler].
 func (s seconds) MarshalJSON() ([]byte, error) {
 	if s < 0 {
 		return []byte("null"), nil
@@ -60,7 +60,7 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, time.Duration(s).Seconds(), 'f', -1, 64), nil
 }
 
-// describe is what a caller is told of a decision, unless there is an error.
+// describe returns the response for a decision, or err if it is not nil.
 func (h *handler) describe(d *headgate.Decision, err error) (*decision, error) {
 	if err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func (h *handler) describe(d *headgate.Decision, err error) (*decision, error) {
 func newLimit(l *headgate.LimitDecision) limit {
 	a := limit{
 		Rule: l.Rule, Name: l.Name, Allowed: l.Allowed, Enforced: l.Enforced, Exposed: l.Exposed,
-		Cost: l.Cost, Granted: l.Granted, RetryAfter: seconds(l.RetryAfter), ResetAfter: notKnown, Delay: seconds(l.Delay),
-		Limit: l.Limit.String(), Algorithm: l.Limit.Algorithm.String(), Count: l.Limit.Count, Window: notKnown,
+		Cost: l.Cost, Granted: l.Granted, RetryAfter: seconds(l.RetryAfter), ResetAfter: unknown, Delay: seconds(l.Delay),
+		Limit: l.Limit.String(), Algorithm: l.Limit.Algorithm.String(), Count: l.Limit.Count, Window: unknown,
 		Origin: l.Origin.String(), Missing: l.Missing, Failed: l.Err != nil,
 	}
 	if l.Err == nil {
@@ -104,7 +104,7 @@ func newLimit(l *headgate.LimitDecision) limit {
 	return a
 }
 
-// fields returns the headers that a client of the caller is to get, as package httplimit would set them: an object.
+// fields returns the headers for the client, as package httplimit would set them, as a JSON object.
 func (h *handler) fields(d *headgate.Decision) json.RawMessage {
 	object := append(make([]byte, 0, 256), '{')
 	h.headers.Each(d, limitfields.RetryAfter(d, h.random), func(field *limitfields.Field, value []byte) {
@@ -112,12 +112,12 @@ func (h *handler) fields(d *headgate.Decision) json.RawMessage {
 			object = append(object, ',')
 		}
 		object = append(strconv.AppendQuote(object, field.Name), ':')
-		object = strconv.AppendQuote(object, string(value)) // which is printable ASCII
+		object = strconv.AppendQuote(object, string(value)) // the value is printable ASCII
 	})
 	return append(object, '}')
 }
 
-// instant is nil for no time.
+// instant returns t in UTC, or nil for the zero time.
 func instant(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

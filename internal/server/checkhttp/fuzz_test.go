@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-// FuzzHandler wants no input to be answered with a 5xx, or with a body that is not JSON.
+// FuzzHandler checks that no input causes a 5xx status or an invalid JSON body.
 func FuzzHandler(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-var update = flag.Bool("update", false, "write what is answered into testdata")
+var update = flag.Bool("update", false, "update the golden files")
 
-// exchange is a request of a file in testdata, and what was answered to it.
+// exchange is a request of a file in testdata with its response.
 type exchange struct {
 	request  *http.Request
 	body     string // of the request
@@ -30,14 +30,14 @@ type exchange struct {
 }
 
 // token stands for a reservation in testdata and in the examples of openapi.yaml.
-const token = "aGctcmVzZXJ2YXRpb24" //nolint:gosec // It is no secret.
+const token = "aGctcmVzZXJ2YXRpb24" //nolint:gosec // It is not a secret.
 
-// unchanced takes chance out of forward-auth's denials: limits in testdata are such that the waits are 6 s, or 1 s.
-var unchanced = strings.NewReplacer("in 7 seconds", "in 6 seconds", `"retry_after":7`, `"retry_after":6`,
+// unjittered removes the random part of forward-auth's waits: the limits in testdata are such that the waits are 6 s or 1 s.
+var unjittered = strings.NewReplacer("in 7 seconds", "in 6 seconds", `"retry_after":7`, `"retry_after":6`,
 	"in 2 seconds", "in 1 second", `"retry_after":2`, `"retry_after":1`)
 
-// TestGolden sends the requests of the files in testdata, those of each file to a handler of its own, and compares what
-// is answered. The first line of a file says which handler.
+// TestGolden sends the requests of the files in testdata and compares the responses. Each file has its own handler, which its first line
+// names.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -55,17 +55,17 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else if got != string(data) {
-				t.Errorf("answered:\n%s\nwant:\n%s", got, data)
+				t.Errorf("got:\n%s\nwant:\n%s", got, data)
 			}
 		})
 	}
 }
 
-// golden is a file with the answers of now in it.
-func golden(t *testing.T, data string, see func(exchange)) string {
+// golden returns the content of a file with the current responses.
+func golden(t *testing.T, data string, visit func(exchange)) string {
 	t.Helper()
-	world, rest, _ := strings.Cut(data, "\n\n")
-	h := worldOf(t, world)
+	name, rest, _ := strings.Cut(data, "\n\n")
+	h := handlerFor(t, name)
 	var out []string
 	last := ""
 	for part := range strings.SplitSeq(rest, "\n===\n") {
@@ -82,14 +82,14 @@ func golden(t *testing.T, data string, see func(exchange)) string {
 		if last != "" {
 			text = strings.ReplaceAll(text, last, token)
 		}
-		e.response.Body = bytes.NewBufferString(unchanced.Replace(text))
-		see(e)
+		e.response.Body = bytes.NewBufferString(unjittered.Replace(text))
+		visit(e)
 		out = append(out, sent+"\n---\n"+render(t, e))
 	}
-	return world + "\n\n" + strings.Join(out, "\n===\n") + "\n"
+	return name + "\n\n" + strings.Join(out, "\n===\n") + "\n"
 }
 
-func worldOf(t *testing.T, name string) http.Handler {
+func handlerFor(t *testing.T, name string) http.Handler {
 	t.Helper()
 	switch name {
 	case "refunds allowed":
@@ -101,26 +101,25 @@ func worldOf(t *testing.T, name string) http.Handler {
 			if authorization == "Bearer right" && peer == "10.0.0.1:4711" {
 				return nil
 			}
-			return errors.New("a refund takes the role editor, and ann has the role viewer")
+			return errors.New("refund: requires the role editor; ann has the role viewer")
 		}})
-	case "store away":
-		return newTest(t, limiterOn(t, away{}), Options{MayRefund: check.AllRefund})
+	case "store unavailable":
+		return newTest(t, limiterOn(t, unavailableStore{}), Options{MayRefund: check.AllRefund})
 	case "engine broken":
-		return newTest(t, broken{limiter(t)}, Options{MayRefund: check.AllRefund})
+		return newTest(t, brokenEngine{limiter(t)}, Options{MayRefund: check.AllRefund})
 	}
-	t.Fatalf("there is no world %q", name)
+	t.Fatalf("unknown handler %q", name)
 	return nil
 }
 
-// parse reads a request: its line, headers, a blank line, the body, in which #n# stands for n letters. The peer is a
-// trusted proxy.
+// parse reads a request: its first line, headers, a blank line and the body, in which #n# stands for n letters. The peer is a trusted proxy.
 func parse(t *testing.T, text, reservation string) exchange {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
 	method, path, ok := strings.Cut(lines[0], " ")
 	if !ok {
-		t.Fatalf("%q is no request", lines[0])
+		t.Fatalf("%q: not a request", lines[0])
 	}
 	e := exchange{body: body}
 	if reservation != "" {
@@ -143,14 +142,14 @@ func parse(t *testing.T, text, reservation string) exchange {
 	return e
 }
 
-// checkFraming wants what all responses have.
+// checkFraming checks the headers that all responses have.
 func checkFraming(t *testing.T, e exchange) {
 	t.Helper()
 	h := e.response.Header()
 	if h.Get("Cache-Control") != "no-store" || h.Get("Content-Encoding") != "" {
 		t.Errorf("%s: headers %v", e.request.URL, h)
 	}
-	// net/http says how long denials of package httplimit are.
+	// net/http sets the Content-Length of denials of package httplimit.
 	if n := h.Get("Content-Length"); n != strconv.Itoa(e.response.Body.Len()) && e.request.URL.Path != pathAuthorize {
 		t.Errorf("%s: Content-Length %q of %d bytes", e.request.URL, n, e.response.Body.Len())
 	}
@@ -164,7 +163,7 @@ func render(t *testing.T, e exchange) string {
 		switch name {
 		case "Cache-Control", "Content-Length":
 		case "Retry-After":
-			fmt.Fprintln(&b, "Retry-After: about that")
+			fmt.Fprintln(&b, "Retry-After: (random)")
 		default:
 			fmt.Fprintf(&b, "%s: %s\n", name, e.response.Header().Get(name))
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-// Bounds of a body. The larger one is for batches, of which maxLarge are held at a time that are larger than the other.
+// Bounds of a body. maxBatch is for batches; at most maxLarge bodies over maxBody are held at a time.
 const (
 	maxBody  = 64 << 10
 	maxBatch = 1 << 20
@@ -35,10 +35,10 @@ const (
 //go:embed openapi.yaml
 var document []byte
 
-// Options of the handler.
+// Options configures the handler.
 type Options = check.Options
 
-// handler answers all paths.
+// handler serves all paths.
 type handler struct {
 	engine     check.Engine
 	options    Options
@@ -46,22 +46,22 @@ type handler struct {
 	failures   ratelog.Limiter
 	operations map[string]operation
 	authorize  http.Handler
-	// crossOrigin knows what browsers send for pages of other sites. Proxies that ask for forward-auth hand on such headers, and
-	// are answered.
+	// crossOrigin rejects requests that browsers send for pages of other sites. It does not apply to forward-auth, where proxies pass on such
+	// headers.
 	crossOrigin http.CrossOriginProtection
-	// large are the large bodies that may still be held, and spare the workers of batches beyond their first.
+	// large limits the large bodies in memory, and spare the workers of batches in addition to the first of each batch.
 	large, spare check.Budget
-	// random is a number from 0 up to, not including, n.
+	// random returns a number from 0 to n-1.
 	random func(n int64) int64
 }
 
-// operation is what there is to POST.
+// operation is an operation invoked by POST.
 type operation struct {
-	most int64 // bytes of the body
-	do   func(context.Context, []byte) (any, error)
+	maxBytes int64 // of the body
+	do       func(context.Context, []byte) (any, error)
 }
 
-// New makes a handler of everything under /v1/ that openapi.yaml describes.
+// New returns a handler for everything under /v1/ that openapi.yaml describes.
 func New(engine check.Engine, o Options) http.Handler { return newHandler(engine, o) }
 
 func newHandler(engine check.Engine, o Options) *handler {
@@ -70,8 +70,8 @@ func newHandler(engine check.Engine, o Options) *handler {
 		engine: engine, options: o,
 		headers: limitfields.Headers{Choice: o.Headers}, authorize: newAuthorize(engine, o), random: rand.Int64N,
 	}
-	h.large.Give(maxLarge)
-	h.spare.Give(maxSpare)
+	h.large.Return(maxLarge)
+	h.spare.Return(maxSpare)
 	h.operations = map[string]operation{
 		"/v1/check":       {maxBody, h.decide(engine.Check)},
 		"/v1/check/batch": {maxBatch, h.checkBatch},
@@ -93,26 +93,26 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		h.authorize.ServeHTTP(w, r)
 	case r.URL.Path != pathDocument:
-		check.Problemf(http.StatusNotFound, "there is no such path: POST to %s, or GET %s or %s, which describes them",
+		check.Problemf(http.StatusNotFound, "path not found: POST to %s, or GET %s or %s, which describes them",
 			strings.Join(slices.Sorted(maps.Keys(h.operations)), ", "), pathAuthorize, pathDocument).Write(w)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		denyMethod(w, r, "GET, HEAD")
+		rejectMethod(w, r, "GET, HEAD")
 	default:
-		check.Answer(w, http.StatusOK, "application/yaml", document)
+		check.Respond(w, http.StatusOK, "application/yaml", document)
 	}
 }
 
 func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) {
 	if r.Method != http.MethodPost {
-		denyMethod(w, r, http.MethodPost)
+		rejectMethod(w, r, http.MethodPost)
 		return
 	}
 	if err := h.crossOrigin.Check(r); err != nil {
-		check.Problemf(http.StatusForbidden, "a browser sent this for a page of another site (%v): send it from a program, "+
+		check.Problemf(http.StatusForbidden, "cross-origin request of a browser (%v): send it from a server, "+
 			"without Origin and Sec-Fetch-Site", err).Write(w)
 		return
 	}
-	body, release, err := h.read(w, r, op.most)
+	body, release, err := h.read(w, r, op.maxBytes)
 	defer release()
 	if err == nil && r.URL.Path == pathRefund {
 		err = h.checkRefund(r)
@@ -122,30 +122,31 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) 
 		content, err = op.do(r.Context(), body)
 	}
 	if err == nil {
-		// Numbers, strings and times can always be written, but for years that no store has.
+		// Numbers, strings and times can always be encoded, except years that no store has.
 		body, err = json.Marshal(content)
 	}
 	if err != nil {
 		h.problem(r.Context(), err).Write(w)
 		return
 	}
-	check.Answer(w, http.StatusOK, "application/json", append(body, '\n'))
+	check.Respond(w, http.StatusOK, "application/json", append(body, '\n'))
 }
 
-// read returns the body of a request. It must say that it is JSON, or nothing. Release it when it is no longer needed.
-func (h *handler) read(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
+// read returns the body of a request, whose Content-Type must be JSON or absent. The caller must call release when it no longer needs the
+// body.
+func (h *handler) read(w http.ResponseWriter, r *http.Request, maxBytes int64) (body []byte, release func(), err error) {
 	release = func() {}
 	if given := r.Header.Get("Content-Type"); given != "" {
 		kind, _, err := mime.ParseMediaType(given)
 		if err != nil || kind != "application/json" {
-			return nil, release, check.Problemf(http.StatusUnsupportedMediaType, "the body is of type %.100q: send JSON, with the header "+
-				"Content-Type: application/json or without one; curl does that with --json in the place of -d", given)
+			return nil, release, check.Problemf(http.StatusUnsupportedMediaType, "Content-Type %.100q: send JSON, with the header "+
+				"Content-Type: application/json or without one; with curl, use --json instead of -d", given)
 		}
 	}
 	if given := r.Header.Get("Content-Encoding"); given != "" && given != "identity" {
-		return nil, release, check.Problemf(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", given)
+		return nil, release, check.Problemf(http.StatusUnsupportedMediaType, "Content-Encoding %.100q: send the body without encoding", given)
 	}
-	rest := http.MaxBytesReader(w, r.Body, most)
+	rest := http.MaxBytesReader(w, r.Body, maxBytes)
 	body, err = io.ReadAll(io.LimitReader(rest, maxBody+1))
 	if err == nil && len(body) > maxBody {
 		body, release, err = h.readLarge(body, rest)
@@ -155,25 +156,25 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, most int64) (body
 	switch {
 	case errors.As(err, &tooLarge):
 		err = check.Problemf(http.StatusRequestEntityTooLarge,
-			"the body is larger than %d bytes: send less, and attributes only that rules look at", most)
+			"body larger than %d bytes: send less, and only attributes that rules use", maxBytes)
 	case err != nil && !errors.As(err, &p):
-		err = check.Problemf(http.StatusBadRequest, "the body could not be read: %v", err)
+		err = check.Problemf(http.StatusBadRequest, "cannot read the body: %v", err)
 	}
 	return body, release, err
 }
 
-// readLarge reads the rest of a large body, if not too many are held already.
+// readLarge reads the rest of a large body, unless too many are in memory.
 func (h *handler) readLarge(body []byte, rest io.Reader) (all []byte, release func(), err error) {
 	if h.large.Take(1) == 0 {
 		return nil, func() {}, check.Problemf(http.StatusServiceUnavailable,
-			"the server holds too many large bodies: send at most %d bytes at a time, or try again", maxBody)
+			"too many large requests: send at most %d bytes at a time, or try again", maxBody)
 	}
 	b := bytes.NewBuffer(body)
 	_, err = b.ReadFrom(rest)
-	return b.Bytes(), func() { h.large.Give(1) }, err
+	return b.Bytes(), func() { h.large.Return(1) }, err
 }
 
-func denyMethod(w http.ResponseWriter, r *http.Request, allowed string) {
+func rejectMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
-	check.Problemf(http.StatusMethodNotAllowed, "%s does not take %.20q: use %s", r.URL.Path, r.Method, allowed).Write(w)
+	check.Problemf(http.StatusMethodNotAllowed, "%s does not support %.20q: use %s", r.URL.Path, r.Method, allowed).Write(w)
 }

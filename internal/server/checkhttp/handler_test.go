@@ -17,16 +17,16 @@ func post(path, body string) *http.Request {
 	return httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 }
 
-// TestDefaults shows that a handler without options works, and trusts nobody.
+// TestDefaults checks that a handler without options works, and trusts no proxy.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	h := New(limiter(t), Options{Log: quiet()})
-	if w := serve(h, asked("X-Forwarded-Uri", "/keys", "X-Forwarded-Method", "GET")); w.Code != http.StatusOK {
-		t.Errorf("status %d: a stranger is believed", w.Code)
+	if w := serve(h, forwardAuth("X-Forwarded-Uri", "/keys", "X-Forwarded-Method", "GET")); w.Code != http.StatusOK {
+		t.Errorf("status %d: an untrusted proxy was trusted", w.Code)
 	}
 }
 
-// TestHeaderProfiles shows which headers callers are given to pass on.
+// TestHeaderProfiles checks which headers are returned for the client.
 func TestHeaderProfiles(t *testing.T) {
 	t.Parallel()
 	for headers, want := range map[limitfields.Choice]string{
@@ -46,7 +46,7 @@ func TestHeaderProfiles(t *testing.T) {
 		names := strings.Fields(want)
 		for _, name := range names {
 			if got.Headers[name] == "" {
-				t.Errorf("%v: there is no %s", headers, name)
+				t.Errorf("%v: missing %s", headers, name)
 			}
 		}
 		if len(got.Headers) != len(names) {
@@ -55,7 +55,7 @@ func TestHeaderProfiles(t *testing.T) {
 	}
 }
 
-// TestSameHeaders shows that callers are given what package httplimit sets.
+// TestSameHeaders checks that the returned headers are those that package httplimit sets.
 func TestSameHeaders(t *testing.T) {
 	t.Parallel()
 	var got struct{ Headers map[string]string }
@@ -65,18 +65,18 @@ func TestSameHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	w = serve(newTest(t, limiter(t), Options{}),
-		asked("X-Forwarded-Uri", "/exports", "X-Forwarded-Method", "GET", "X-Forwarded-For", "192.0.2.1"))
+		forwardAuth("X-Forwarded-Uri", "/exports", "X-Forwarded-Method", "GET", "X-Forwarded-For", "192.0.2.1"))
 	if len(got.Headers) != 5 {
 		t.Errorf("headers %v", got.Headers)
 	}
 	for name, value := range got.Headers {
 		if w.Header().Get(name) != value {
-			t.Errorf("%s is %q, and %q by forward-auth", name, value, w.Header().Get(name))
+			t.Errorf("%s is %q, and %q with forward-auth", name, value, w.Header().Get(name))
 		}
 	}
 }
 
-// TestUTF8 shows that names which differ do not become the same one.
+// TestUTF8 checks that different invalid values are not decoded to the same value.
 func TestUTF8(t *testing.T) {
 	t.Parallel()
 	w := serve(newTest(t, limiter(t), Options{}), post("/v1/check", "{\"attributes\": {\"user\": \"\xff\"}}"))
@@ -85,7 +85,7 @@ func TestUTF8(t *testing.T) {
 	}
 }
 
-// TestLargeBatch decides as many as a batch may have, all of them on one limit.
+// TestLargeBatch checks a batch of the maximum size on one limit.
 func TestLargeBatch(t *testing.T) {
 	t.Parallel()
 	h := newTest(t, limiter(t), Options{})
@@ -112,15 +112,15 @@ func TestLargeBatch(t *testing.T) {
 	}
 }
 
-// TestBrokenEngineLog shows that an engine that fails is told of, and does not fill the log.
+// TestBrokenEngineLog checks that failures of the engine are logged, and do not flood the log.
 func TestBrokenEngineLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	h := newTest(t, broken{limiter(t)}, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := newTest(t, brokenEngine{limiter(t)}, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for range 3 {
 		serve(h, post("/v1/check", "{}"))
 	}
 	if n := strings.Count(log.String(), errBroken.Error()); n != 1 {
-		t.Errorf("the error is %d times in the log:\n%s", n, log.String())
+		t.Errorf("the error: %d times in the log:\n%s", n, log.String())
 	}
 }

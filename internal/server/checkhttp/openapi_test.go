@@ -31,7 +31,7 @@ func loadDocument(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// conversation is everything that the files in testdata ask and are answered.
+// conversation returns all exchanges of the files in testdata.
 func conversation(t *testing.T) []exchange {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -49,8 +49,8 @@ func conversation(t *testing.T) []exchange {
 	return all
 }
 
-// TestDocument holds openapi.yaml to what is answered, in both directions: all that is answered is described, and all
-// operations and statuses that are described were seen.
+// TestDocument compares openapi.yaml with the exchanges in both directions: all responses are described, and all described operations and
+// statuses occur.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc := loadDocument(t)
@@ -67,7 +67,7 @@ func TestDocument(t *testing.T) {
 		item := doc.Paths.Find(e.request.URL.Path)
 		if item == nil || item.GetOperation(e.request.Method) == nil {
 			if e.response.Code != http.StatusNotFound && e.response.Code != http.StatusMethodNotAllowed {
-				t.Errorf("%s: is not described", name)
+				t.Errorf("%s: not described", name)
 			}
 			continue
 		}
@@ -77,18 +77,18 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	for name := range missing {
-		t.Errorf("%s: is described but was not seen", name)
+		t.Errorf("%s: described, but does not occur", name)
 	}
 	h := newTest(t, limiter(t), Options{})
 	for path := range h.operations {
 		if doc.Paths.Find(path) == nil {
-			t.Errorf("%s: is not described", path)
+			t.Errorf("%s: not described", path)
 		}
 	}
 }
 
-// conforms compares an exchange with what is described. A request that is answered with 200 must be as described too,
-// but for those of batches, which have a problem each.
+// conforms compares an exchange with its description. A request with status 200 must conform, too, except batches, whose requests have a
+// problem each.
 func conforms(t *testing.T, doc *openapi3.T, item *openapi3.PathItem, e exchange) error {
 	t.Helper()
 	r := e.request.Clone(t.Context())
@@ -113,8 +113,7 @@ func conforms(t *testing.T, doc *openapi3.T, item *openapi3.PathItem, e exchange
 	})
 }
 
-// TestExamples wants each example of openapi.yaml to be a request that was sent to an operation it stands at, or a
-// response that was answered with its status.
+// TestExamples checks that each example of openapi.yaml is a request that is sent to its operation, or a response with its status.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	doc := loadDocument(t)
@@ -157,6 +156,6 @@ func TestExamples(t *testing.T) {
 		mark(responses[name+" "+strconv.Itoa(e.response.Code)], e.response.Body.String())
 	}
 	for name := range maps.Values(unseen) {
-		t.Errorf("%s: this example was neither sent nor answered", name)
+		t.Errorf("%s: this example is neither sent nor received", name)
 	}
 }

@@ -18,23 +18,23 @@ import (
 	"github.com/headgate/headgate/internal/server/tracing"
 )
 
-// What the values of members have to be.
+// Types of members, in messages.
 const (
-	attributesAre = "an object of strings"
-	tokenIs       = "a string"
+	attributesType = "an object of strings"
+	tokenType      = "a string"
 )
 
-// member is one of an object's members that are known.
+// member is a known member of an object.
 type member struct {
 	name string
 	into any
-	is   string // what the value has to be
+	kind string // type of the value, for messages
 }
 
-// bound is how many of something an object may have.
+// bound is the maximum number of items in an object.
 type bound struct {
-	most int
-	of   string
+	maxItems int
+	of       string
 }
 
 var (
@@ -42,25 +42,25 @@ var (
 	batch   = bound{check.MaxBatch, "requests"}
 )
 
-// decode reads an object. Names are those of members, to the letter; null is the same as nothing.
+// decode reads an object. Names of members are case-sensitive; null is the same as a missing member.
 func decode(body []byte, within bound, members ...member) error {
 	bad := func(format string, args ...any) error { return check.Problemf(http.StatusBadRequest, format, args...) }
 	switch n, items := countItems(body); {
 	case n > maxMembers:
-		return bad("there are %d members: send each once", n)
-	case items > within.most:
-		return bad("there are %d %s: send at most %d", items, within.of, within.most)
+		return bad("%d members: send each member once", n)
+	case items > within.maxItems:
+		return bad("%d %s: send at most %d", items, within.of, within.maxItems)
 	}
 	if !utf8.Valid(body) {
-		return bad("what was sent is not UTF-8: it must be for JSON")
+		return bad("the body is not UTF-8, which JSON requires")
 	}
 	var given map[string]json.RawMessage
 	var syntax *json.SyntaxError
 	switch err := json.Unmarshal(body, &given); {
 	case errors.As(err, &syntax):
-		return bad("what was sent is not JSON: %v after %d bytes", err, syntax.Offset)
+		return bad("the body is not JSON: %v after %d bytes", err, syntax.Offset)
 	case given == nil:
-		return bad("what was sent is no object: send one, which may be empty: {}")
+		return bad("the body is not an object: send one, which may be empty: {}")
 	}
 	var names []string
 	for _, m := range members {
@@ -71,27 +71,27 @@ func decode(body []byte, within bound, members ...member) error {
 		}
 		delete(given, m.name)
 		if err := json.Unmarshal(value, m.into); err != nil {
-			if m.name == "attributes" { // which may be secrets
-				return bad("%s is not %s", m.name, m.is)
+			if m.name == "attributes" { // the value may contain secrets
+				return bad("%s is not %s", m.name, m.kind)
 			}
-			return bad("%s is not %s: it is %.100s", m.name, m.is, value)
+			return bad("%s is not %s: it is %.100s", m.name, m.kind, value)
 		}
 	}
 	if len(given) > 0 {
 		unknown := slices.Sorted(maps.Keys(given))
-		return bad("there is no member %s: send %s", quoted(unknown), strings.Join(names, ", "))
+		return bad("unknown member %s: send %s", quoted(unknown), strings.Join(names, ", "))
 	}
 	return nil
 }
 
-// maxMembers is more than any object has that is known.
+// maxMembers is more than any known object has.
 const maxMembers = 32
 
-// countItems returns how many members a document has, and how many members and items there are in their values, before anything
-// is decoded: decoded, they take up to a hundred times the memory. Of what is not JSON it counts something.
+// countItems returns the number of members of a document, and the number of members and items in their values. It is called before the
+// document is decoded: decoded, they take up to a hundred times the memory. For invalid JSON the counts have no meaning.
 func countItems(body []byte) (members, items int) {
 	level, text := 0, false
-	empty := false // the list or object that began last
+	empty := false // whether the innermost list or object is empty so far
 	count := func() {
 		switch level {
 		case 1:
@@ -125,29 +125,28 @@ func countItems(body []byte) (members, items int) {
 	return members, items
 }
 
-// quoted lists names that a caller has made up.
+// quoted lists unknown names, up to maxNames.
 func quoted(names []string) string {
-	const most = 5
+	const maxNames = 5
 	var b strings.Builder
-	for i, name := range names[:min(len(names), most)] {
+	for i, name := range names[:min(len(names), maxNames)] {
 		if i > 0 {
 			b.WriteString(", ")
 		}
 		fmt.Fprintf(&b, "%.100q", name)
 	}
-	if len(names) > most {
-		fmt.Fprintf(&b, " and %d more", len(names)-most)
+	if len(names) > maxNames {
+		fmt.Fprintf(&b, " and %d more", len(names)-maxNames)
 	}
 	return b.String()
 }
 
-// readRequest reads a request, with members of its own if there are more. The context that it returns is in the trace that the
-// request names.
+// readRequest reads a request with the given additional members. The returned context is part of the trace that the request names.
 func (h *handler) readRequest(ctx context.Context, body []byte, more ...member) (context.Context, headgate.Request, error) {
 	var req headgate.Request
 	var parent string
 	members := []member{
-		{"attributes", &req.Attributes, attributesAre}, {"rule", &req.Rule, "a string"}, {"traceparent", &parent, "a string"},
+		{"attributes", &req.Attributes, attributesType}, {"rule", &req.Rule, "a string"}, {"traceparent", &parent, "a string"},
 	}
 	err := h.decodeRequest(body, &req, append(members, more...)...)
 	return tracing.Within(ctx, parent), req, err
@@ -160,9 +159,9 @@ func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...m
 		return err
 	}
 	if cost != nil {
-		// Nobody who writes 0 means 1.
+		// An explicit 0 is rejected: the caller does not mean 1.
 		if *cost == 0 {
-			return check.Problemf(http.StatusBadRequest, "cost is 0: send 1 to %d, or leave it out for 1; to charge nothing use "+
+			return check.Problemf(http.StatusBadRequest, "cost 0: must be 1 to %d, or omitted for 1; to charge nothing, use "+
 				"/v1/peek, or /v1/cancel after /v1/reserve", headgate.MaxCost)
 		}
 		req.Cost = *cost
@@ -177,13 +176,13 @@ func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...m
 	return nil
 }
 
-// span is a number of seconds, as far as a Duration can hold it.
+// span converts seconds to a Duration, clamped to its range.
 func span(seconds float64) time.Duration {
-	const most = 1e9
-	return time.Duration(max(-most, min(seconds, most)) * float64(time.Second))
+	const maxSeconds = 1e9
+	return time.Duration(max(-maxSeconds, min(seconds, maxSeconds)) * float64(time.Second))
 }
 
-// tokenText is a reservation's token as text; "" if there is none.
+// tokenText returns a reservation's token as text, or "" if there is none.
 func tokenText(token []byte) string { return base64.RawURLEncoding.EncodeToString(token) }
 
 func tokenOf(text string) ([]byte, error) {
@@ -191,7 +190,7 @@ func tokenOf(text string) ([]byte, error) {
 	switch {
 	case text == "":
 		return nil, check.Problemf(http.StatusBadRequest,
-			"reservation is missing: send what /v1/reserve answered; if it answered none there is nothing to do")
+			"reservation: required: send the one of /v1/reserve; if it returned none, no call is needed")
 	case err != nil:
 		return nil, headgate.ErrInvalidToken
 	}

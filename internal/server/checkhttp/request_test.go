@@ -27,7 +27,7 @@ func TestCountItems(t *testing.T) {
 	}
 }
 
-// FuzzCountItems holds the count to what package json makes of the same.
+// FuzzCountItems compares the counts with those of package json.
 func FuzzCountItems(f *testing.F) {
 	f.Add(`{"a": {"b": "c", "d": "e"}, "f": [1, "\"", {}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
@@ -46,14 +46,14 @@ func FuzzCountItems(f *testing.F) {
 				inner += len(object)
 			}
 		}
-		// What is there twice counts twice.
+		// Duplicate members count twice.
 		if n, items := countItems([]byte(body)); n < len(members) || items < inner {
 			t.Errorf("%q: %d and %d, want at least %d and %d", body, n, items, len(members), inner)
 		}
 	})
 }
 
-// Bodies beyond the bounds are rejected with what to send, whether in one member or over several.
+// TestTooManyItems checks that bodies over the bounds are rejected, whether the items are in one member or in several.
 func TestTooManyItems(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -61,13 +61,13 @@ func TestTooManyItems(t *testing.T) {
 		within bound
 		want   string
 	}{
-		"attributes": {`{"attributes": {` + strings.Repeat(`"a": "b", `, 128) + `"c": "d"}}`, request, "there are 129 attributes: send at most 128"},
+		"attributes": {`{"attributes": {` + strings.Repeat(`"a": "b", `, 128) + `"c": "d"}}`, request, "129 attributes: send at most 128"},
 		"twice": {
 			`{` + strings.Repeat(`"attributes": {`+strings.Repeat(`"a": "b", `, 64)+`"c": "d"}, `, 2) + `"cost": 1}`,
-			request, "there are 130 attributes: send at most 128",
+			request, "130 attributes: send at most 128",
 		},
-		"requests": {`{"requests": [` + strings.Repeat(`{}, `, 1000) + `{}]}`, batch, "there are 1001 requests: send at most 1000"},
-		"members":  {`{` + strings.Repeat(`"cost": 1, `, 32) + `"cost": 1}`, request, "there are 33 members: send each once"},
+		"requests": {`{"requests": [` + strings.Repeat(`{}, `, 1000) + `{}]}`, batch, "1001 requests: send at most 1000"},
+		"members":  {`{` + strings.Repeat(`"cost": 1, `, 32) + `"cost": 1}`, request, "33 members: send each member once"},
 	} {
 		err := decode([]byte(test.body), test.within)
 		if err == nil || err.Error() != test.want {

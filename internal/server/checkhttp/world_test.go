@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noon is when tests are: a Sunday in a month of 30 days, half a second past.
+// noon is the time of the tests: half a second past noon on a Sunday in a month of 30 days.
 var noon = time.Date(2026, time.November, 15, 12, 0, 0, 500_000_000, time.UTC)
 
 func clock() time.Time { return noon }
@@ -39,7 +39,7 @@ func rules() []headgate.Rule {
 			ID: "keys", Match: at("/keys"), By: []string{"api_key"}, Limit: headgate.PerMinute(5),
 			OnMissing: headgate.DenyMissing,
 		},
-		{ID: "everybody", Match: at("/status"), By: headgate.Global, Limit: headgate.PerMinute(100)},
+		{ID: "global", Match: at("/status"), By: headgate.Global, Limit: headgate.PerMinute(100)},
 		{
 			ID: "even", Match: at("/even"), By: byIP, MaxDelay: 10 * time.Second,
 			Limit: headgate.Limit{Algorithm: headgate.LeakyBucket, Count: 2, Window: time.Second},
@@ -62,70 +62,70 @@ func limiter(t testing.TB) *headgate.Limiter {
 	return limiterOn(t, memstore.New(memstore.Options{Clock: clock}))
 }
 
-// away is a store that does not answer.
-type away struct{}
+// unavailableStore is a store that does not respond.
+type unavailableStore struct{}
 
-func (away) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
+func (unavailableStore) Take(_ context.Context, _ []headgate.Charge, results []headgate.Result) error {
 	for i := range results {
 		results[i] = headgate.Result{Err: fmt.Errorf("%w: connection refused", headgate.ErrUnavailable)}
 	}
 	return headgate.ErrUnavailable
 }
 
-func (away) Shard(headgate.Subject) int { return 0 }
+func (unavailableStore) Shard(headgate.Subject) int { return 0 }
 
-// broken is an engine that answers nothing.
-type broken struct{ check.Engine }
+// brokenEngine is an engine whose calls fail.
+type brokenEngine struct{ check.Engine }
 
-var errBroken = errors.New("the engine is out of order")
+var errBroken = errors.New("engine failure")
 
-func (broken) Check(context.Context, headgate.Request) (headgate.Decision, error) {
+func (brokenEngine) Check(context.Context, headgate.Request) (headgate.Decision, error) {
 	return headgate.Decision{}, errBroken
 }
 
-func (broken) Peek(context.Context, headgate.Request) (headgate.Decision, error) {
+func (brokenEngine) Peek(context.Context, headgate.Request) (headgate.Decision, error) {
 	return headgate.Decision{}, errBroken
 }
 
-func (broken) Reserve(context.Context, headgate.Request, time.Duration) (headgate.Reservation, error) {
+func (brokenEngine) Reserve(context.Context, headgate.Request, time.Duration) (headgate.Reservation, error) {
 	return headgate.Reservation{}, errBroken
 }
 
-func (broken) Commit(context.Context, []byte, headgate.Request) (headgate.Decision, error) {
+func (brokenEngine) Commit(context.Context, []byte, headgate.Request) (headgate.Decision, error) {
 	return headgate.Decision{}, errBroken
 }
 
-func (broken) Cancel(context.Context, []byte) (headgate.Decision, error) {
+func (brokenEngine) Cancel(context.Context, []byte) (headgate.Decision, error) {
 	return headgate.Decision{}, errBroken
 }
 
-func (broken) Refund(context.Context, headgate.Request) (headgate.Decision, error) {
+func (brokenEngine) Refund(context.Context, headgate.Request) (headgate.Decision, error) {
 	return headgate.Decision{}, errBroken
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// behind believes proxies in 10.0.0.0/8.
-func behind(t testing.TB, log *slog.Logger) *identity.Resolver {
+// trustingProxies returns a resolver that trusts proxies in 10.0.0.0/8.
+func trustingProxies(t testing.TB, log *slog.Logger) *identity.Resolver {
 	t.Helper()
-	who, err := identity.New(identity.Options{
+	resolver, err := identity.New(identity.Options{
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		APIKey:         identity.APIKey{Header: "X-API-Key", Query: "key"}, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return who
+	return resolver
 }
 
-// newTest makes a handler of the default headers, without chance.
+// newTest returns a handler with the default headers and without random delays.
 func newTest(t testing.TB, engine check.Engine, o Options) *handler {
 	t.Helper()
 	if o.Log == nil {
 		o.Log = quiet()
 	}
 	if o.Identity == nil {
-		o.Identity = behind(t, o.Log)
+		o.Identity = trustingProxies(t, o.Log)
 	}
 	o.Headers = limitfields.Choice{Draft: true, Legacy: true}
 	h := newHandler(engine, o)

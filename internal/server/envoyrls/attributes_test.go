@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// TestKeysAreHashed shows that no attribute of a descriptor has an API key in the clear, however often it is given.
+// TestKeysAreHashed checks that no attribute of a descriptor contains an API key in clear text, even if it is repeated.
 func TestKeysAreHashed(t *testing.T) {
 	t.Parallel()
-	who, err := identity.New(identity.Options{})
+	resolver, err := identity.New(identity.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer who.Close()
+	defer resolver.Close()
 	d := descriptor{entries: []entry{{"api_key", "k-123"}, {"api_key", "k-456"}, {"user", "ann"}}}
-	a, err := d.attributes("api", who)
+	a, err := d.attributes("api", resolver)
 	if err != nil {
 		t.Fatal(err)
 	}

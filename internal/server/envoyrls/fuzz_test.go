@@ -21,11 +21,11 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-var requests = flag.Int("requests", 10_000, "how many hostile requests to send")
+var requests = flag.Int("requests", 10_000, "number of hostile requests to send")
 
-// answers gives the bytes of a request to the service, and reads those of the response as Envoy would. There is either a
-// response with a status for each descriptor, or an error that says what is wrong with the request.
-func answers(t testing.TB, s *Service, data []byte) {
+// checkBytes passes the bytes of a request to the service and decodes the response as Envoy would. The result must be a response with a status
+// for each descriptor, or an error about the request.
+func checkBytes(t testing.TB, s *Service, data []byte) {
 	t.Helper()
 	var req request
 	if err := req.ReadFields(data); err != nil {
@@ -38,16 +38,16 @@ func answers(t testing.TB, s *Service, data []byte) {
 		}
 		return
 	}
-	var asked rlsv3.RateLimitRequest
-	var said rlsv3.RateLimitResponse
-	if err := proto.Unmarshal(res.AppendFields(nil), &said); err != nil {
-		t.Fatalf("%x: the answer cannot be read: %v", data, err)
+	var request rlsv3.RateLimitRequest
+	var response rlsv3.RateLimitResponse
+	if err := proto.Unmarshal(res.AppendFields(nil), &response); err != nil {
+		t.Fatalf("%x: cannot decode the response: %v", data, err)
 	}
-	if proto.Unmarshal(data, &asked) != nil {
-		return // in a field that we pass over
+	if proto.Unmarshal(data, &request) != nil {
+		return // in a field that we ignore
 	}
-	if len(said.GetStatuses()) != len(asked.GetDescriptors()) || said.GetOverallCode() == rlsv3.RateLimitResponse_UNKNOWN {
-		t.Fatalf("%v: %v", &asked, &said)
+	if len(response.GetStatuses()) != len(request.GetDescriptors()) || response.GetOverallCode() == rlsv3.RateLimitResponse_UNKNOWN {
+		t.Fatalf("%v: %v", &request, &response)
 	}
 }
 
@@ -70,11 +70,10 @@ func FuzzRequest(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) { answers(t, s, data) })
+	f.Fuzz(func(t *testing.T, data []byte) { checkBytes(t, s, data) })
 }
 
-// Empty, huge and odd requests, thousands of descriptors and broken bytes: each gets an answer or a reason, in bounded time and
-// memory.
+// TestHostileRequests sends empty, huge and malformed requests: each must get a response or an error in bounded time and memory.
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -89,10 +88,10 @@ func TestHostileRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range random.IntN(4) {
-			spoil(random, &data)
+			corrupt(random, &data)
 		}
 		began := time.Now()
-		answers(t, s, data)
+		checkBytes(t, s, data)
 		slowest = max(slowest, time.Since(began))
 	}
 	var memory runtime.MemStats
@@ -104,8 +103,8 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// spoil changes some bytes of a message.
-func spoil(random *rand.Rand, data *[]byte) {
+// corrupt changes some bytes of a message.
+func corrupt(random *rand.Rand, data *[]byte) {
 	d := *data
 	switch {
 	case len(d) == 0:
@@ -122,16 +121,16 @@ func spoil(random *rand.Rand, data *[]byte) {
 
 func someRequest(random *rand.Rand) *rlsv3.RateLimitRequest {
 	r := &rlsv3.RateLimitRequest{Domain: oneOf(random, "api", "api", "other", ""), HitsAddend: oneOf[uint32](random, 0, 0, 1, 7, 1<<32-1)}
-	most := 0 // of what there is too much of, now and then
+	excess := 0 // sometimes far too many
 	if random.IntN(500) == 0 {
-		most = random.IntN(5_000)
+		excess = random.IntN(5_000)
 	}
-	for range oneOf(random, 0, 1, 1, 1, 2, 3, 9, 70, most) {
+	for range oneOf(random, 0, 1, 1, 1, 2, 3, 9, 70, excess) {
 		d := &ratelimitv3.RateLimitDescriptor{IsNegativeHits: random.IntN(20) == 0}
 		for range oneOf(random, 1, 1, 1, 2, 3, random.IntN(40)) {
 			d.Entries = append(d.Entries, &ratelimitv3.RateLimitDescriptor_Entry{
 				Key:   oneOf(random, "remote_address", "tenant", "trial", "path", "", "\x00", strings.Repeat("k", random.IntN(300))),
-				Value: oneOf(random, "192.0.2.1", "acme", "", "ü", strings.Repeat("v", random.IntN(1+2*most))),
+				Value: oneOf(random, "192.0.2.1", "acme", "", "ü", strings.Repeat("v", random.IntN(1+2*excess))),
 			})
 		}
 		if random.IntN(4) == 0 {

@@ -7,20 +7,20 @@ type request struct {
 	domain      string
 	descriptors []descriptor
 	hits        uint64
-	err         error // what is wrong with its bytes
-	room        [3]descriptor
+	err         error // of decoding
+	buffer      [3]descriptor
 }
 
 // descriptor is envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
 type descriptor struct {
 	entries  []entry
 	hits     uint64
-	hasHits  bool // 0 is a number, too
+	hasHits  bool // distinguishes 0 from absent
 	negative bool
 	limit    override
 }
 
-// override is the limit that a descriptor asks for.
+// override is the limit that a descriptor requests.
 type override struct {
 	given       bool
 	requests    uint64
@@ -29,25 +29,25 @@ type override struct {
 
 type entry struct{ key, value string }
 
-// ReadFields never fails: what is wrong is for the handler to say, in words that a caller understands.
+// ReadFields decodes the request. It never fails: the handler reports decoding errors in a way that a caller understands.
 func (m *request) ReadFields(data []byte) error {
 	*m = request{}
-	m.descriptors = m.room[:0]
+	m.descriptors = m.buffer[:0]
 	r := protofields.Reader{Rest: data, Whole: string(data)}
 	for r.Next() {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
 			m.domain = r.Text()
 		case 2<<3 | protofields.Bytes:
-			if len(m.descriptors) <= maxDescriptors { // one more is enough to deny it
+			if len(m.descriptors) <= maxDescriptors { // one more is enough to reject it
 				m.descriptors = append(m.descriptors, descriptor{})
 				m.readDescriptor(&m.descriptors[len(m.descriptors)-1], r.Message())
 			}
 		case 3 << 3:
-			m.hits = uint64(uint32(r.Value)) // it is one of 32 bits
+			m.hits = uint64(uint32(r.Value)) // the field has 32 bits
 		}
 	}
-	m.note(r.Err)
+	m.setError(r.Err)
 	return nil
 }
 
@@ -66,7 +66,7 @@ func (m *request) readDescriptor(d *descriptor, r protofields.Reader) {
 			d.negative = r.Value != 0
 		}
 	}
-	m.note(r.Err)
+	m.setError(r.Err)
 }
 
 func (m *request) readOverride(r protofields.Reader) override {
@@ -81,18 +81,18 @@ func (m *request) readOverride(r protofields.Reader) override {
 			o.times = m.readWrapped(r.Message())
 		}
 	}
-	m.note(r.Err)
+	m.setError(r.Err)
 	return o
 }
 
-// readWrapped reads a number that may be absent: a UInt64Value or UInt32Value.
+// readWrapped reads an optional number: a UInt64Value or UInt32Value.
 func (m *request) readWrapped(r protofields.Reader) (n uint64) {
 	for r.Next() {
 		if r.Tag == 1<<3 {
 			n = r.Value
 		}
 	}
-	m.note(r.Err)
+	m.setError(r.Err)
 	return n
 }
 
@@ -105,11 +105,11 @@ func (m *request) readEntry(r protofields.Reader) (e entry) {
 			e.value = r.Text()
 		}
 	}
-	m.note(r.Err)
+	m.setError(r.Err)
 	return e
 }
 
-func (m *request) note(err error) {
+func (m *request) setError(err error) {
 	if m.err == nil {
 		m.err = err
 	}

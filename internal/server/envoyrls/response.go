@@ -14,13 +14,13 @@ import (
 	"github.com/headgate/headgate/internal/protofields"
 )
 
-// response is envoy.service.ratelimit.v3.RateLimitResponse, of the decisions on a request's descriptors.
+// response is envoy.service.ratelimit.v3.RateLimitResponse, made of the decisions for the descriptors of a request.
 type response struct {
 	decisions []headgate.Decision
 	headers   *limitfields.Headers
 }
 
-// codeOf is OK or OVER_LIMIT.
+// codeOf returns the code OK or OVER_LIMIT.
 func codeOf(d *headgate.Decision) uint64 {
 	if d.Allowed {
 		return 1
@@ -28,26 +28,26 @@ func codeOf(d *headgate.Decision) uint64 {
 	return 2
 }
 
-// AppendFields writes the response.
+// AppendFields encodes the response.
 func (m *response) AppendFields(data []byte) []byte {
-	whole := m.whole()
-	data = protofields.AppendNumber(data, 1<<3, codeOf(&whole))
+	combined := m.combined()
+	data = protofields.AppendNumber(data, 1<<3, codeOf(&combined))
 	for i := range m.decisions {
 		var at int
 		data, at = protofields.Open(data, 2<<3|protofields.Bytes)
 		data = protofields.Close(appendStatus(data, &m.decisions[i]), at)
 	}
-	again := limitfields.RetryAfter(&whole, rand.Int64N)
-	data = m.appendHeaders(data, &whole, again)
-	if !whole.Allowed { // the status is Envoy's to say
-		_, body := limitfields.Problem(&whole, again, http.StatusTooManyRequests)
+	retryAfter := limitfields.RetryAfter(&combined, rand.Int64N)
+	data = m.appendHeaders(data, &combined, retryAfter)
+	if !combined.Allowed { // Envoy sets the status
+		_, body := limitfields.Problem(&combined, retryAfter, http.StatusTooManyRequests)
 		data = protofields.AppendBytes(data, 5<<3|protofields.Bytes, body)
 	}
-	return appendMetadata(data, &whole)
+	return appendMetadata(data, &combined)
 }
 
-// whole is all decisions as one.
-func (m *response) whole() headgate.Decision {
+// combined merges all decisions into one.
+func (m *response) combined() headgate.Decision {
 	if len(m.decisions) == 1 {
 		return m.decisions[0]
 	}
@@ -55,28 +55,28 @@ func (m *response) whole() headgate.Decision {
 	for i := range m.decisions {
 		count += len(m.decisions[i].Limits)
 	}
-	whole := headgate.Decision{Allowed: true, Path: headgate.PathNone, Limits: make([]headgate.LimitDecision, 0, count)}
+	combined := headgate.Decision{Allowed: true, Path: headgate.PathNone, Limits: make([]headgate.LimitDecision, 0, count)}
 	for i := range m.decisions {
 		d := &m.decisions[i]
-		whole.Limits = append(whole.Limits, d.Limits...)
-		whole.Version = cmp.Or(d.Version, whole.Version)
+		combined.Limits = append(combined.Limits, d.Limits...)
+		combined.Version = cmp.Or(d.Version, combined.Version)
 		if !d.Allowed {
-			whole.Allowed = false
-			if limitfields.Longer(d.RetryAfter, whole.RetryAfter) {
-				whole.RetryAfter = d.RetryAfter
+			combined.Allowed = false
+			if limitfields.Longer(d.RetryAfter, combined.RetryAfter) {
+				combined.RetryAfter = d.RetryAfter
 			}
 		}
-		if without(d.Path) || whole.Path == headgate.PathNone || whole.Path == headgate.PathExempt {
-			whole.Path = d.Path
+		if withoutStore(d.Path) || combined.Path == headgate.PathNone || combined.Path == headgate.PathExempt {
+			combined.Path = d.Path
 		}
 	}
-	return whole
+	return combined
 }
 
-// without is true of decisions made without the store, which did not answer.
-func without(p headgate.Path) bool { return p == headgate.PathLocal || p == headgate.PathFailed }
+// withoutStore reports whether a decision was made withoutStore the store because the store did not respond.
+func withoutStore(p headgate.Path) bool { return p == headgate.PathLocal || p == headgate.PathFailed }
 
-// appendStatus writes a DescriptorStatus. It shows one limit: one that clients may know of, or the one that denies.
+// appendStatus encodes a DescriptorStatus. It contains one limit: an exposed one, or the one that denies.
 func appendStatus(data []byte, d *headgate.Decision) []byte {
 	data = protofields.AppendNumber(data, 1<<3, codeOf(d))
 	l := d.Shown()
@@ -93,7 +93,7 @@ func appendStatus(data []byte, d *headgate.Decision) []byte {
 	return protofields.Close(data, at)
 }
 
-// appendLimit writes a RateLimit: so many in a unit of time, or in several of them.
+// appendLimit encodes a RateLimit: units per unit of time, or per several of them.
 func appendLimit(data []byte, l *headgate.LimitDecision) []byte {
 	unit, times := unitOf(&l.Limit)
 	data = protofields.AppendNumber(data, 1<<3, short(l.Limit.Count))
@@ -111,12 +111,12 @@ var calendars = map[headgate.Calendar]uint64{
 	headgate.Minute: 2, headgate.Hour: 3, headgate.Day: 4, headgate.Week: 7, headgate.Month: 5,
 }
 
-// unitOf is a limit's unit and how many of them its window has; of a window that is no whole seconds it is unknown.
+// unitOf returns a limit's unit and the number of units in its window. The unit is 0 (unknown) if the window is not a whole number of seconds.
 func unitOf(l *headgate.Limit) (unit, times uint64) {
 	if l.Calendar != headgate.NoCalendar {
 		return calendars[l.Calendar], 1
 	}
-	for _, number := range [...]uint64{year, 5, week, 4, 3, 2, 1} { // the longest first
+	for _, number := range [...]uint64{year, 5, week, 4, 3, 2, 1} { // longest first
 		if length := units[number]; l.Window%length == 0 {
 			return number, uint64(l.Window / length)
 		}
@@ -124,12 +124,12 @@ func unitOf(l *headgate.Limit) (unit, times uint64) {
 	return 0, 1
 }
 
-// short is a number in 32 bits.
+// short clamps a number to 32 bits.
 func short(n int64) uint64 { return uint64(min(max(0, n), math.MaxUint32)) }
 
-// appendHeaders writes what the client is told. Envoy wants names in small letters.
-func (m *response) appendHeaders(data []byte, d *headgate.Decision, again *int64) []byte {
-	m.headers.Each(d, again, func(field *limitfields.Field, value []byte) { data = appendHeader(data, field.Lower, value) })
+// appendHeaders encodes the headers for the client. Envoy requires lower-case names.
+func (m *response) appendHeaders(data []byte, d *headgate.Decision, retryAfter *int64) []byte {
+	m.headers.Each(d, retryAfter, func(field *limitfields.Field, value []byte) { data = appendHeader(data, field.Lower, value) })
 	if !d.Allowed {
 		data = appendHeader(data, "content-type", []byte(limitfields.ProblemType))
 	}
@@ -143,11 +143,11 @@ func appendHeader(data []byte, name string, value []byte) []byte {
 	return protofields.Close(data, at)
 }
 
-// appendMetadata writes what an operator may want to log: which rule denies or would in shadow, by which version of the rules,
-// and who decided if the store did not answer. If all is well there is nothing to say.
+// appendMetadata encodes metadata for the access log: the rule that denies, or would deny in shadow mode, the version of the rules, and the
+// path if the store did not respond. There is none for an allowed request without these.
 func appendMetadata(data []byte, d *headgate.Decision) []byte {
 	denied, would := d.DeniedBy(), shadow(d)
-	if denied == nil && would == nil && !without(d.Path) {
+	if denied == nil && would == nil && !withoutStore(d.Path) {
 		return data
 	}
 	data, at := protofields.Open(data, 6<<3|protofields.Bytes)
@@ -167,7 +167,7 @@ func appendMetadata(data []byte, d *headgate.Decision) []byte {
 	return protofields.Close(data, at)
 }
 
-// shadow is the first limit that is not in force and would deny.
+// shadow returns the first limit that is not enforced and would deny, or nil.
 func shadow(d *headgate.Decision) *headgate.LimitDecision {
 	for i := range d.Limits {
 		if l := &d.Limits[i]; !l.Enforced && l.WouldDeny() {
@@ -183,7 +183,7 @@ func appendText(data []byte, name, text string) []byte {
 	})
 }
 
-// appendValue writes a field of a google.protobuf.Struct.
+// appendValue encodes a field of a google.protobuf.Struct.
 func appendValue(data []byte, name string, value func([]byte) []byte) []byte {
 	data, at := protofields.Open(data, 1<<3|protofields.Bytes)
 	data = protofields.AppendString(data, 1<<3|protofields.Bytes, name)

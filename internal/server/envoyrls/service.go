@@ -1,6 +1,5 @@
-// Package envoyrls answers Envoy's rate limit filter: its RateLimitService v3, in full. It knows how descriptors become
-// attributes and decisions become statuses, headers and metadata. It does not know how to decide, and trusts its callers about
-// whom they ask for.
+// Package envoyrls implements RateLimitService v3 for Envoy's rate limit filter. It converts descriptors to attributes, and decisions to
+// statuses, headers and metadata. Decisions are made by an Engine. Callers are trusted to identify their clients.
 package envoyrls
 
 import (
@@ -17,15 +16,15 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-// Engine decides. A *headgate.Limiter is one.
+// Engine makes the decisions. *headgate.Limiter implements it.
 type Engine interface {
-	CheckAll(ctx context.Context, asks []headgate.BatchRequest) ([]headgate.Decision, error)
+	CheckAll(ctx context.Context, requests []headgate.BatchRequest) ([]headgate.Decision, error)
 }
 
-// Options of a Service.
+// Options configures a Service.
 type Options = check.Options
 
-// Service answers. It is safe for use by many servers.
+// Service implements RateLimitService. It may be registered with several servers.
 type Service struct {
 	engine   Engine
 	options  Options
@@ -33,12 +32,12 @@ type Service struct {
 	failures ratelog.Limiter
 }
 
-// New makes a service that asks an engine.
+// New returns a service that uses the engine.
 func New(engine Engine, options Options) *Service {
 	return &Service{engine: engine, options: options.Complete(), headers: limitfields.Headers{Choice: options.Headers}}
 }
 
-// Register makes a server answer Envoy. The server must have checkgrpc.Codec.
+// Register registers the service with a server, which must use checkgrpc.Codec.
 func (s *Service) Register(r grpc.ServiceRegistrar) { r.RegisterService(&description, s) }
 
 const serviceName = "envoy.service.ratelimit.v3.RateLimitService"
@@ -51,20 +50,20 @@ var description = grpc.ServiceDesc{
 }
 
 func (s *Service) decide(ctx context.Context, req *request) (*response, error) {
-	asks, err := req.asks(s.options.Identity)
+	batch, err := req.batch(s.options.Identity)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	for i := range asks {
-		if !asks[i].Credit {
+	for i := range batch {
+		if !batch[i].Credit {
 			continue
 		}
-		if err := s.options.MayRefund.JudgeCall(ctx); err != nil {
+		if err := s.options.MayRefund.AuthorizeCall(ctx); err != nil {
 			return nil, status.Error(codes.PermissionDenied, "is_negative_hits: "+err.Error())
 		}
 		break
 	}
-	decisions, err := s.engine.CheckAll(ctx, asks)
+	decisions, err := s.engine.CheckAll(ctx, batch)
 	if err != nil {
 		check.LogFailure(ctx, s.options.Log, &s.failures, err)
 		code := codes.Internal

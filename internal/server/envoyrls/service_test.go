@@ -53,7 +53,7 @@ var rules = []headgate.Rule{
 	},
 }
 
-// envoy is a real client of a real server.
+// envoy returns a client that is connected to a server.
 func envoy(t *testing.T, options Options) rlsv3.RateLimitServiceClient {
 	t.Helper()
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), rules...)
@@ -80,15 +80,15 @@ func envoy(t *testing.T, options Options) rlsv3.RateLimitServiceClient {
 
 func resolver(t testing.TB) *identity.Resolver {
 	t.Helper()
-	who, err := identity.New(identity.Options{})
+	resolver, err := identity.New(identity.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(who.Close)
-	return who
+	t.Cleanup(resolver.Close)
+	return resolver
 }
 
-// of is a descriptor of keys and values.
+// of returns a descriptor with keys and values.
 func of(pairs ...string) *ratelimitv3.RateLimitDescriptor {
 	d := &ratelimitv3.RateLimitDescriptor{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -97,7 +97,7 @@ func of(pairs ...string) *ratelimitv3.RateLimitDescriptor {
 	return d
 }
 
-func ask(t *testing.T, e rlsv3.RateLimitServiceClient, hits uint32, descriptors ...*ratelimitv3.RateLimitDescriptor) *rlsv3.RateLimitResponse {
+func shouldRateLimit(t *testing.T, e rlsv3.RateLimitServiceClient, hits uint32, descriptors ...*ratelimitv3.RateLimitDescriptor) *rlsv3.RateLimitResponse {
 	t.Helper()
 	r, err := e.ShouldRateLimit(context.Background(), &rlsv3.RateLimitRequest{Domain: "api", Descriptors: descriptors, HitsAddend: hits})
 	if err != nil {
@@ -106,13 +106,13 @@ func ask(t *testing.T, e rlsv3.RateLimitServiceClient, hits uint32, descriptors 
 	return r
 }
 
-// Statuses say for each descriptor how it stands, and all are charged or none.
+// TestStatuses checks the status of each descriptor, and that all of them are charged or none.
 func TestStatuses(t *testing.T) {
 	t.Parallel()
 	e := envoy(t, Options{})
 	address, tenant, nothing := of("remote_address", "192.0.2.1"), of("tenant", "acme"), of("generic_key", "none")
 	for left := uint32(2); ; left-- {
-		r := ask(t, e, 0, address, nothing, tenant)
+		r := shouldRateLimit(t, e, 0, address, nothing, tenant)
 		s := r.GetStatuses()
 		if r.GetOverallCode() != rlsv3.RateLimitResponse_OK || len(s) != 3 || s[0].GetLimitRemaining() != left ||
 			s[1].GetCode() != rlsv3.RateLimitResponse_OK || s[1].GetCurrentLimit() != nil || s[2].GetLimitRemaining() != left+7 ||
@@ -123,7 +123,7 @@ func TestStatuses(t *testing.T) {
 			break
 		}
 	}
-	r := ask(t, e, 0, address, nothing, tenant)
+	r := shouldRateLimit(t, e, 0, address, nothing, tenant)
 	s := r.GetStatuses()
 	limit, reset := s[0].GetCurrentLimit(), s[0].GetDurationUntilReset().AsDuration()
 	if r.GetOverallCode() != rlsv3.RateLimitResponse_OVER_LIMIT || s[0].GetCode() != rlsv3.RateLimitResponse_OVER_LIMIT ||
@@ -160,76 +160,78 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// A descriptor without entries is about nothing: its status is OK, whatever else it says, and the others are decided.
+// TestDescriptorsWithoutEntries checks that a descriptor without entries has the status OK regardless of its other fields, and does not affect
+// the others.
 func TestDescriptorsWithoutEntries(t *testing.T) {
 	t.Parallel()
 	const ok, over = rlsv3.RateLimitResponse_OK, rlsv3.RateLimitResponse_OVER_LIMIT
 	e := envoy(t, Options{})
-	address, odd := of("remote_address", "192.0.2.1"), of()
-	odd.HitsAddend, odd.IsNegativeHits = wrapperspb.UInt64(1<<40), true
-	odd.Limit = &ratelimitv3.RateLimitDescriptor_RateLimitOverride{Unit: 99}
+	address, unusual := of("remote_address", "192.0.2.1"), of()
+	unusual.HitsAddend, unusual.IsNegativeHits = wrapperspb.UInt64(1<<40), true
+	unusual.Limit = &ratelimitv3.RateLimitDescriptor_RateLimitOverride{Unit: 99}
 	for _, c := range []struct {
 		descriptors []*ratelimitv3.RateLimitDescriptor
 		codes       []rlsv3.RateLimitResponse_Code
-		left        int // of the limit on the address, where that is asked about
+		left        int // of the limit on the address, if requested
 	}{
 		{[]*ratelimitv3.RateLimitDescriptor{of()}, []rlsv3.RateLimitResponse_Code{ok}, 0},
-		{[]*ratelimitv3.RateLimitDescriptor{odd, of()}, []rlsv3.RateLimitResponse_Code{ok, ok}, 0},
+		{[]*ratelimitv3.RateLimitDescriptor{unusual, of()}, []rlsv3.RateLimitResponse_Code{ok, ok}, 0},
 		{[]*ratelimitv3.RateLimitDescriptor{of(), address}, []rlsv3.RateLimitResponse_Code{ok, ok}, 2},
-		{[]*ratelimitv3.RateLimitDescriptor{address, odd}, []rlsv3.RateLimitResponse_Code{ok, ok}, 1},
-		{[]*ratelimitv3.RateLimitDescriptor{odd, address, of()}, []rlsv3.RateLimitResponse_Code{ok, ok, ok}, 0},
-		{[]*ratelimitv3.RateLimitDescriptor{of(), odd, address, of()}, []rlsv3.RateLimitResponse_Code{ok, ok, over, ok}, 0},
+		{[]*ratelimitv3.RateLimitDescriptor{address, unusual}, []rlsv3.RateLimitResponse_Code{ok, ok}, 1},
+		{[]*ratelimitv3.RateLimitDescriptor{unusual, address, of()}, []rlsv3.RateLimitResponse_Code{ok, ok, ok}, 0},
+		{[]*ratelimitv3.RateLimitDescriptor{of(), unusual, address, of()}, []rlsv3.RateLimitResponse_Code{ok, ok, over, ok}, 0},
 	} {
-		r := ask(t, e, 0, c.descriptors...)
-		whole := ok
+		r := shouldRateLimit(t, e, 0, c.descriptors...)
+		overall := ok
 		if slices.Contains(c.codes, over) {
-			whole = over
+			overall = over
 		}
 		version := r.GetDynamicMetadata().GetFields()["version"].GetStringValue()
-		if r.GetOverallCode() != whole || len(r.GetStatuses()) != len(c.codes) || (whole == over) != (version != "") {
+		if r.GetOverallCode() != overall || len(r.GetStatuses()) != len(c.codes) || (overall == over) != (version != "") {
 			t.Fatalf("%v: %v", c.descriptors, r)
 		}
 		for i, s := range r.GetStatuses() {
-			about := len(c.descriptors[i].GetEntries()) > 0
-			if s.GetCode() != c.codes[i] || about != (s.GetCurrentLimit() != nil) || about && s.GetLimitRemaining() != uint32(c.left) {
+			hasEntries := len(c.descriptors[i].GetEntries()) > 0
+			if s.GetCode() != c.codes[i] || hasEntries != (s.GetCurrentLimit() != nil) || hasEntries && s.GetLimitRemaining() != uint32(c.left) {
 				t.Errorf("%v: status %d is %v", c.descriptors, i+1, s)
 			}
 		}
 	}
 }
 
-// A descriptor's own number of hits counts before that of the request; none only looks; negative ones give back.
+// TestHits checks that hits_addend of a descriptor takes precedence over that of the request, that 0 charges nothing, and that negative hits
+// refund.
 func TestHits(t *testing.T) {
 	t.Parallel()
 	e := envoy(t, Options{MayRefund: check.AllRefund})
 	tenant := of("tenant", "acme")
 	left := func(want uint32) {
 		t.Helper()
-		look := of("tenant", "acme")
-		look.HitsAddend = wrapperspb.UInt64(0)
-		if got := ask(t, e, 5, look).GetStatuses()[0].GetLimitRemaining(); got != want {
-			t.Errorf("%d are left, and not %d", got, want)
+		peek := of("tenant", "acme")
+		peek.HitsAddend = wrapperspb.UInt64(0)
+		if got := shouldRateLimit(t, e, 5, peek).GetStatuses()[0].GetLimitRemaining(); got != want {
+			t.Errorf("%d remaining, want %d", got, want)
 		}
 	}
-	ask(t, e, 0, tenant)
+	shouldRateLimit(t, e, 0, tenant)
 	left(9)
-	ask(t, e, 3, tenant)
+	shouldRateLimit(t, e, 3, tenant)
 	left(6)
 	tenant.HitsAddend = wrapperspb.UInt64(5)
-	ask(t, e, 3, tenant)
+	shouldRateLimit(t, e, 3, tenant)
 	left(1)
-	if r := ask(t, e, 0, tenant); r.GetOverallCode() != rlsv3.RateLimitResponse_OVER_LIMIT {
+	if r := shouldRateLimit(t, e, 0, tenant); r.GetOverallCode() != rlsv3.RateLimitResponse_OVER_LIMIT {
 		t.Errorf("%v", r)
 	}
 	left(1)
 	tenant.IsNegativeHits = true
-	if r := ask(t, e, 0, tenant); r.GetOverallCode() != rlsv3.RateLimitResponse_OK {
+	if r := shouldRateLimit(t, e, 0, tenant); r.GetOverallCode() != rlsv3.RateLimitResponse_OK {
 		t.Errorf("%v", r)
 	}
 	left(6)
 }
 
-// Only those who may give back can send negative hits, and nobody is judged for anything else.
+// TestMayRefund checks that negative hits need the authorization to refund, and that other requests do not.
 func TestMayRefund(t *testing.T) {
 	t.Parallel()
 	may := func(_ context.Context, authorization, peer string) error {
@@ -265,7 +267,7 @@ func TestMayRefund(t *testing.T) {
 	}
 }
 
-// A descriptor may bring its limit, where the rule lets it.
+// TestOverride checks that a descriptor may contain a limit if the rule allows it.
 func TestOverride(t *testing.T) {
 	t.Parallel()
 	e := envoy(t, Options{})
@@ -292,30 +294,30 @@ func TestOverride(t *testing.T) {
 		{with(0, typev3.RateLimitUnit_HOUR, 0), "0 HOUR 0"},
 	} {
 		c.descriptor.HitsAddend = wrapperspb.UInt64(0)
-		limit := ask(t, e, 0, c.descriptor).GetStatuses()[0].GetCurrentLimit()
+		limit := shouldRateLimit(t, e, 0, c.descriptor).GetStatuses()[0].GetCurrentLimit()
 		if got := fmt.Sprint(limit.GetRequestsPerUnit(), limit.GetUnit(), limit.GetUnitMultiplier().GetValue()); got != c.limit {
-			t.Errorf("%v has a limit of %s, and not %s", c.descriptor, got, c.limit)
+			t.Errorf("%v: limit %s, want %s", c.descriptor, got, c.limit)
 		}
 	}
 	for text, d := range map[string]*ratelimitv3.RateLimitDescriptor{
-		"descriptor 1: limit: there is no unit 0: send 1 (second) to 6 (year)":         with(1, 0, 0),
-		"descriptor 1: limit: there is no unit 99: send 1 (second) to 6 (year)":        with(1, 99, 0),
-		"descriptor 1: limit: unit_multiplier is 366: send at most 365 with this unit": with(1, 4, 366),
+		"descriptor 1: limit: invalid unit 0: must be 1 (second) to 6 (year)":          with(1, 0, 0),
+		"descriptor 1: limit: invalid unit 99: must be 1 (second) to 6 (year)":         with(1, 99, 0),
+		"descriptor 1: limit: unit_multiplier 366: must be at most 365 with this unit": with(1, 4, 366),
 	} {
 		_, err := e.ShouldRateLimit(t.Context(), &rlsv3.RateLimitRequest{Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{d}})
 		if s := status.Convert(err); s.Code() != codes.InvalidArgument || s.Message() != text {
-			t.Errorf("%v, and not %s", err, text)
+			t.Errorf("%v, want %s", err, text)
 		}
 	}
 }
 
-// What would deny if it were in force is said to operators only.
+// TestShadow checks that would-be denials are reported to operators only.
 func TestShadow(t *testing.T) {
 	t.Parallel()
 	e := envoy(t, Options{})
 	trial := of("trial", "x")
-	ask(t, e, 0, trial)
-	r := ask(t, e, 1, trial)
+	shouldRateLimit(t, e, 0, trial)
+	r := shouldRateLimit(t, e, 1, trial)
 	if r.GetOverallCode() != rlsv3.RateLimitResponse_OK || r.GetDynamicMetadata().GetFields()["would_deny"].GetStringValue() != "trial" ||
 		r.GetStatuses()[0].GetCurrentLimit() != nil || len(r.GetResponseHeadersToAdd()) != 0 {
 		t.Errorf("%v", r)
@@ -350,13 +352,13 @@ func TestAttributes(t *testing.T) {
 	}
 	for name, value := range want {
 		if got[name] != value {
-			t.Errorf("%s is %q, and not %q", name, got[name], value)
+			t.Errorf("%s is %q, want %q", name, got[name], value)
 		}
 	}
 }
 
-// Whatever makes no sense is denied with words.
-func TestNonsense(t *testing.T) {
+// TestInvalidRequests checks the errors of invalid requests.
+func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	e := envoy(t, Options{})
 	many := make([]*ratelimitv3.RateLimitDescriptor, maxDescriptors+1)
@@ -370,16 +372,16 @@ func TestNonsense(t *testing.T) {
 	huge := of("a", "b")
 	huge.HitsAddend = wrapperspb.UInt64(1 << 40)
 	for want, req := range map[string]*rlsv3.RateLimitRequest{
-		"domain is empty":               {Descriptors: many[:1]},
-		"there are no descriptors":      {Domain: "api"},
-		"more than 64 descriptors":      {Domain: "api", Descriptors: many},
-		"descriptor 2 has more than 32": {Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{many[0], long}},
-		"hits_addend is 1099511627776":  {Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{huge}},
-		"cost is 4294967295":            {Domain: "api", Descriptors: many[:1], HitsAddend: 1<<32 - 1},
+		"domain is empty":            {Descriptors: many[:1]},
+		"no descriptors: add":        {Domain: "api"},
+		"more than 64 descriptors":   {Domain: "api", Descriptors: many},
+		"descriptor 2: more than 32": {Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{many[0], long}},
+		"hits_addend 1099511627776":  {Domain: "api", Descriptors: []*ratelimitv3.RateLimitDescriptor{huge}},
+		"cost 4294967295":            {Domain: "api", Descriptors: many[:1], HitsAddend: 1<<32 - 1},
 	} {
 		_, err := e.ShouldRateLimit(t.Context(), req)
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, and not %q", err, want)
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

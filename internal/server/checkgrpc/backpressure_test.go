@@ -19,7 +19,7 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// wire is the server's side of a stream without a network, so that synctest knows when nothing moves any more.
+// wire is the server side of a stream without a network, so that synctest can detect when all goroutines are blocked.
 type wire struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -59,27 +59,27 @@ func (w *wire) Send(message *checkv1.CheckStreamResponse) error {
 	}
 }
 
-// pressed is a stream whose checks wait until they may pass.
+// pressed is a stream whose checks wait on a channel.
 type pressed struct {
 	wire
-	asked atomic.Int64
-	pass  chan struct{}
-	ended chan error
+	started atomic.Int64
+	proceed chan struct{}
+	ended   chan error
 }
 
-// press starts a stream with at most 4 checks under way, and takes its first message.
+// press starts a stream with at most 4 checks in flight and receives its first message.
 func press(ctx context.Context, t *testing.T) *pressed {
 	p := &pressed{
 		wire: wire{
 			ctx: ctx,
 			in:  make(chan *checkv1.CheckStreamRequest), out: make(chan *checkv1.CheckStreamResponse),
 		},
-		pass: make(chan struct{}), ended: make(chan error, 1),
+		proceed: make(chan struct{}), ended: make(chan error, 1),
 	}
 	check := func(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
-		p.asked.Add(1)
+		p.started.Add(1)
 		select {
-		case <-p.pass:
+		case <-p.proceed:
 			return echo(req), nil
 		case <-ctx.Done():
 			return headgate.Decision{}, ctx.Err()
@@ -98,20 +98,20 @@ func press(ctx context.Context, t *testing.T) *pressed {
 	return p
 }
 
-// expect waits until nothing moves any more.
-func (p *pressed) expect(t *testing.T, when string, asked int64) {
+// expect waits until all goroutines are blocked, and compares the number of started checks.
+func (p *pressed) expect(t *testing.T, when string, started int64) {
 	t.Helper()
 	synctest.Wait()
-	if got := p.asked.Load(); got != asked {
-		t.Errorf("%s: %d checks were begun, want %d", when, got, asked)
+	if got := p.started.Load(); got != started {
+		t.Errorf("%s: %d checks started, want %d", when, got, started)
 	}
 }
 
-// answers takes a message with so many answers.
-func (p *pressed) answers(t *testing.T, when string, n int) {
+// results receives a message with n results.
+func (p *pressed) results(t *testing.T, when string, n int) {
 	t.Helper()
 	if message := <-p.out; len(message.GetAnswers()) != n {
-		t.Errorf("%s: %v, want %d answers", when, message, n)
+		t.Errorf("%s: %v, want %d results", when, message, n)
 	}
 }
 
@@ -119,34 +119,34 @@ func TestBackPressure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := press(t.Context(), t)
-		p.in <- ask(1, 3)
+		p.in <- checks(1, 3)
 		p.expect(t, "3 checks", 3)
-		p.in <- ask(4, 3)
+		p.in <- checks(4, 3)
 		p.expect(t, "3 more", 4)
 		select {
-		case p.in <- ask(7, 1):
-			t.Error("the stream is read on")
+		case p.in <- checks(7, 1):
+			t.Error("the stream was read")
 		default:
 		}
-		p.pass <- struct{}{}
-		p.answers(t, "one is decided, and goes out alone", 1)
-		p.expect(t, "one is answered", 5)
+		p.proceed <- struct{}{}
+		p.results(t, "one decided", 1)
+		p.expect(t, "one result received", 5)
 
-		// The caller takes no answers: one message is on its way to it, the others wait.
-		p.pass <- struct{}{}
-		p.expect(t, "one is decided", 5)
+		// The caller reads no results: one message is being sent, the others wait.
+		p.proceed <- struct{}{}
+		p.expect(t, "another decided", 5)
 		for range 3 {
-			p.pass <- struct{}{}
+			p.proceed <- struct{}{}
 		}
-		p.expect(t, "all are decided", 5)
-		p.answers(t, "the first", 1)
-		p.expect(t, "one is answered", 6)
-		p.answers(t, "what came together goes together", 3)
+		p.expect(t, "all decided", 5)
+		p.results(t, "the first message", 1)
+		p.expect(t, "one result received", 6)
+		p.results(t, "the waiting results in one message", 3)
 
 		close(p.in)
-		p.expect(t, "the caller has closed", 6)
-		p.pass <- struct{}{}
-		p.answers(t, "the last", 1)
+		p.expect(t, "closed by the caller", 6)
+		p.proceed <- struct{}{}
+		p.results(t, "the last", 1)
 		if err := <-p.ended; err != nil {
 			t.Errorf("ends with %v", err)
 		}
@@ -158,9 +158,9 @@ func TestCallerGoneUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := press(ctx, t)
-		p.in <- ask(1, 9)
-		p.pass <- struct{}{} // whose answer nobody takes
-		p.expect(t, "4 are under way", 4)
+		p.in <- checks(1, 9)
+		p.proceed <- struct{}{} // its result is not received
+		p.expect(t, "4 in flight", 4)
 		cancel()
 		if err := <-p.ended; err == nil {
 			t.Error("ends with no error")
@@ -168,34 +168,34 @@ func TestCallerGoneUnderPressure(t *testing.T) {
 	})
 }
 
-// A caller who takes no answers must not hold what others could use.
+// TestStalledStream checks that a stream whose caller does not read results is ended.
 func TestStalledStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := press(t.Context(), t)
-		p.in <- ask(1, 4)
+		p.in <- checks(1, 4)
 		for range 4 {
-			p.pass <- struct{}{}
+			p.proceed <- struct{}{}
 		}
 		began := time.Now()
 		if err := <-p.ended; status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("ends with %v", err)
 		}
-		if took := time.Since(began); took < 10*time.Second || took > 15*time.Second {
-			t.Errorf("ends after %v", took)
+		if elapsed := time.Since(began); elapsed < 10*time.Second || elapsed > 15*time.Second {
+			t.Errorf("ends after %v", elapsed)
 		}
 	})
 }
 
-// A stream on which nothing happens stays open.
+// TestIdleStream checks that an idle stream stays open.
 func TestIdleStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := press(t.Context(), t)
 		time.Sleep(24 * time.Hour)
-		p.in <- ask(1, 1)
-		p.pass <- struct{}{}
-		p.answers(t, "after a day", 1)
+		p.in <- checks(1, 1)
+		p.proceed <- struct{}{}
+		p.results(t, "after a day", 1)
 		close(p.in)
 		if err := <-p.ended; err != nil {
 			t.Error(err)
