@@ -86,15 +86,15 @@ func newObservers(s *paired.Suite, limiter *headgate.Limiter) func(context.Conte
 	return func(ctx context.Context, o *headgate.Observation) {
 		metrics.Observe(o)
 		tracer.Observe(ctx, o)
-		top.Note(o)
-		denied.Note(ctx, o)
+		top.Observe(o)
+		denied.Observe(ctx, o)
 	}
 }
 
 // The line of the server that adds the observers, and its replacement in a build without telemetry.
 const (
-	observedLine   = "engine, all := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds"
-	unobservedLine = "engine, all := s.limiter, s.config.Listen.AllowRefunds"
+	observedLine   = "engine, refunds := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds"
+	unobservedLine = "engine, refunds := s.limiter, s.config.Listen.AllowRefunds"
 )
 
 // buildUnobserved compiles the program without telemetry of decisions, which no setting can turn off.

@@ -125,7 +125,7 @@ func TestSeenHashed(t *testing.T) {
 	second.asks(6, annSearches)
 	second.asks(10, bobSearches)
 	top := startJSON[topReport](t, 0, append([]string{"top"}, args...)...)
-	if len(top.Denied) != 2 || top.Denied[0].Denied != 8 || top.Denied[1].Denied != 2 || top.Answered != 2 {
+	if len(top.Denied) != 2 || top.Denied[0].Denied != 8 || top.Denied[1].Denied != 2 || top.Replied != 2 {
 		t.Fatalf("%+v", top)
 	}
 	all := start(t, append([]string{"top"}, args...)...)

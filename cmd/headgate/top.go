@@ -22,7 +22,7 @@ import (
 
 // answeredText says how many nodes have answered.
 func answeredText(h *adminapi.Coverage) string {
-	return fmt.Sprintf("%d of %s answered", h.Answered, wording.Count(h.Nodes, "node"))
+	return fmt.Sprintf("%d of %s answered", h.Replied, wording.Count(h.Nodes, "node"))
 }
 
 // missingText says what is not shown; "" if all is.
@@ -87,7 +87,7 @@ Exit code: 0 all servers have answered; 1 some have not, and are missing; 2 the 
 	flags.StringVar(&o.rule, "rule", "", "only of this `RULE`")
 	flags.DurationVar(&o.window, "window", adminapi.DefaultWindow, "`HOW LONG` to look back, 1m to 10m")
 	flags.StringVar(&o.order, "sort", byDenied, "`ORDER`: denied, rule or subject for who is denied, near for who is near a limit")
-	flags.IntVar(&o.count, "count", offenders.UsualRows, "`N` subjects at most")
+	flags.IntVar(&o.count, "count", offenders.DefaultRows, "`N` subjects at most")
 	flags.BoolVar(&o.once, "once", false, "print it once, also on a terminal")
 	return cmd
 }
@@ -98,8 +98,8 @@ func (o *topOptions) check() error {
 		return fmt.Errorf("--sort %s: write denied, near, rule or subject", o.order)
 	case o.window < time.Minute || o.window > offenders.KeptMinutes*time.Minute || o.window%time.Minute != 0:
 		return fmt.Errorf("--window %s: write whole minutes, 1m to %dm", o.window, offenders.KeptMinutes)
-	case o.count < 1 || o.count > offenders.MostRows:
-		return fmt.Errorf("--count %d: write 1 to %d", o.count, offenders.MostRows)
+	case o.count < 1 || o.count > offenders.MaxRows:
+		return fmt.Errorf("--count %d: write 1 to %d", o.count, offenders.MaxRows)
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ type activity struct {
 	offenders *offenders.Offenders
 	denials   *denials.Log
 	nodes     *fanout.Node
-	top       *fanout.Topic[offenders.Query, offenders.Answer]
-	denied    *fanout.Topic[denials.Query, denials.Answer]
+	top       *fanout.Topic[offenders.Query, offenders.Result]
+	denied    *fanout.Topic[denials.Query, denials.Result]
 }
 
 // newActivity returns the activity of a server whose limiter and store are open. Without Redis there is one node.
@@ -36,13 +36,13 @@ func newActivity(s *server) *activity {
 		nodes: fanout.New(o),
 	}
 	s.metrics.DenialsUnrecorded(a.denials.Unrecorded)
-	a.top = fanout.NewTopic(a.nodes, "top", a.offenders.Answer, offenders.Merge)
-	a.denied = fanout.NewTopic(a.nodes, "denials", a.denials.Answer, denials.Merge)
+	a.top = fanout.NewTopic(a.nodes, "top", a.offenders.Result, offenders.Merge)
+	a.denied = fanout.NewTopic(a.nodes, "denials", a.denials.Result, denials.Merge)
 	return a
 }
 
 // Observe records a decision.
 func (a *activity) Observe(ctx context.Context, o *headgate.Observation) {
-	a.offenders.Note(o)
-	a.denials.Note(ctx, o)
+	a.offenders.Observe(o)
+	a.denials.Observe(ctx, o)
 }

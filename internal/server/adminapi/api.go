@@ -42,8 +42,8 @@ type Options struct {
 	// Normalize rewrites attributes as the data plane does; nil leaves them unchanged.
 	Normalize func(headgate.Attributes) error
 	// Top and Denials query all nodes for the activity that they have observed; nil if this server does not observe its decisions.
-	Top     func(context.Context, offenders.Query) (offenders.Answer, fanout.Coverage, error)
-	Denials func(context.Context, denials.Query) (denials.Answer, fanout.Coverage, error)
+	Top     func(context.Context, offenders.Query) (offenders.Result, fanout.Coverage, error)
+	Denials func(context.Context, denials.Query) (denials.Result, fanout.Coverage, error)
 	// ShowSubjects is how their results show subjects, from the config: hash or clear.
 	ShowSubjects string
 	// Log receives a warning about wrong tokens, at most every 10 seconds for each address, and all calls at level debug. nil

@@ -39,7 +39,7 @@ func (a *api) listDenials(c *call) (any, error) {
 		return nil, err
 	}
 	for name := range q.Attributes {
-		if !denials.Known(name, a.limiter.Rules()) {
+		if !denials.Searchable(name, a.limiter.Rules()) {
 			return nil, badRequest("attribute %q: not recorded: send ip, user, api_key, tenant or another attribute that a rule counts by", name)
 		}
 	}
@@ -83,6 +83,6 @@ func readDenialsQuery(given url.Values, now time.Time) (q denials.Query, err err
 		}
 	}
 	q.Since = q.Since.UTC()
-	q.Most, err = readNumber(given, "limit", DefaultDenials, 1, MaxDenials)
+	q.Limit, err = readNumber(given, "limit", DefaultDenials, 1, MaxDenials)
 	return q, err
 }

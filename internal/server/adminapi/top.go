@@ -55,11 +55,11 @@ func (a *api) listTop(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := readNumber(given, "limit", offenders.UsualRows, 1, offenders.MostRows)
+	limit, err := readNumber(given, "limit", offenders.DefaultRows, 1, offenders.MaxRows)
 	if err != nil {
 		return nil, err
 	}
-	found, coverage, err := a.Top(c.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Most: limit})
+	found, coverage, err := a.Top(c.Context(), offenders.Query{Rule: given.Get("rule"), WindowSeconds: window, Limit: limit})
 	if err == nil && len(found.Limited)+len(found.Near) == 0 {
 		err = a.checkInForce(given.Get("rule"))
 	}

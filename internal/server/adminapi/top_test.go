@@ -22,21 +22,21 @@ type fakeNodes struct {
 	denials denials.Query
 }
 
-var twoOfThree = fanout.Coverage{Nodes: 3, Answered: 2, Problem: "1 of 3 nodes did not answer in time"}
+var twoOfThree = fanout.Coverage{Nodes: 3, Replied: 2, Problem: "1 of 3 nodes did not answer in time"}
 
-func (s *fakeNodes) Top(_ context.Context, q offenders.Query) (offenders.Answer, fanout.Coverage, error) {
+func (s *fakeNodes) Top(_ context.Context, q offenders.Query) (offenders.Result, fanout.Coverage, error) {
 	s.top = q
 	ann := headgate.Attributes{"user": "ann"}
-	return offenders.Answer{
+	return offenders.Result{
 		Limited: []offenders.Limited{{Rule: "search", Subject: subjectAnn, Attributes: ann, Denied: 17, Error: 2}},
 		Near:    []offenders.Near{{Rule: "login", Limit: "day", Subject: subjectAnn, Used: 9, Of: 10, At: time.Unix(1_800_000_000, 0).UTC()}},
 	}, twoOfThree, nil
 }
 
-func (s *fakeNodes) Denials(_ context.Context, q denials.Query) (denials.Answer, fanout.Coverage, error) {
+func (s *fakeNodes) Denials(_ context.Context, q denials.Query) (denials.Result, fanout.Coverage, error) {
 	s.denials = q
 	at, wait := time.Unix(1_800_000_000, 0).UTC(), 1.5
-	return denials.Answer{From: at, Unrecorded: 3, Records: []denials.Record{{
+	return denials.Result{From: at, Unrecorded: 3, Records: []denials.Record{{
 			First: at, Last: at.Add(time.Second), Count: 2, Node: "gate:8080", Rule: "login", Name: "day", Limit: "10/day",
 			Origin: "tier", Subject: subjectAnn, Attributes: headgate.Attributes{"user": "ann"}, Cost: 1, RetryAfter: &wait,
 			Path: headgate.PathStore, RulesVersion: "0123456789ab", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
@@ -61,11 +61,11 @@ func TestTop(t *testing.T) {
 	w.call(t, viewer, "GET /top", "").want(http.StatusOK).has("nodes=3", "nodesAnswered=2", "showSubjects=clear",
 		"problem=1 of 3 nodes did not answer in time", "windowSeconds=300", "denied.0.rule=search", "denied.0.subject="+subjectAnn,
 		"denied.0.attributes.user=ann", "denied.0.denied=17", "denied.0.error=2", "near.0.limit=day", "near.0.used=9", "near.0.of=10")
-	if s.top != (offenders.Query{WindowSeconds: 300, Most: 20}) {
+	if s.top != (offenders.Query{WindowSeconds: 300, Limit: 20}) {
 		t.Errorf("query %+v", s.top)
 	}
 	w.call(t, viewer, "GET /top?rule=search&window=600&limit=100", "").want(http.StatusOK).has("windowSeconds=600")
-	if s.top != (offenders.Query{Rule: "search", WindowSeconds: 600, Most: 100}) {
+	if s.top != (offenders.Query{Rule: "search", WindowSeconds: 600, Limit: 100}) {
 		t.Errorf("query %+v", s.top)
 	}
 	w.call(t, viewer, "GET /top?window=601", "").wantProblem(http.StatusBadRequest, `window "601": must be 60 to 600`)
@@ -83,12 +83,12 @@ func TestDenials(t *testing.T) {
 		"denials.0.traceId=4bf92f3577b34da6a3ce929d0e0e4736", "denials.1.retryAfterSeconds=", "denials.1.missing=user")
 	q := s.denials
 	key := headgate.HashKey("secret")
-	if q.Attributes["user"] != "a=b" || q.Attributes["api_key"] != key || q.Attributes["client"] != key || q.Rule != "login" || q.Most != 7 ||
+	if q.Attributes["user"] != "a=b" || q.Attributes["api_key"] != key || q.Attributes["client"] != key || q.Rule != "login" || q.Limit != 7 ||
 		time.Since(q.Since).Round(time.Minute) != 10*time.Minute {
 		t.Errorf("query %+v", q)
 	}
 	w.call(t, viewer, "GET /denials?since=90&subject="+subjectAnn, "").want(http.StatusOK)
-	if q := s.denials; q.Subject != subjectAnn || time.Since(q.Since).Round(10*time.Second) != 90*time.Second || q.Most != 50 {
+	if q := s.denials; q.Subject != subjectAnn || time.Since(q.Since).Round(10*time.Second) != 90*time.Second || q.Limit != 50 {
 		t.Errorf("query %+v", q)
 	}
 	w.call(t, viewer, "GET /denials?since=2026-03-06T12:00:00%2B01:00", "").want(http.StatusOK).has("since=2026-03-06T11:00:00Z")

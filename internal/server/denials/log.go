@@ -1,9 +1,7 @@
-// Package denials remembers what was denied lately and why, so that a customer who asks afterwards gets an answer: which
-// limit it was, how often, and when the request could have passed. It is of one node, in memory; Merge makes one answer of
-// those of several nodes.
+// Package denials stores recent denials with their reasons, so that operators can answer customers: which limit it was, how often, and when the
+// request would have been allowed. It covers one node, in memory; Merge combines the results of several nodes.
 //
-// It knows decisions, and what operators may be shown of them. It decides nothing, keeps nothing on disk, and asks no other
-// node: whoever calls it does.
+// It makes no decisions, stores nothing on disk, and does not communicate with other nodes.
 package denials
 
 import (
@@ -21,75 +19,74 @@ import (
 )
 
 const (
-	// span is for how long denials are added to a record.
+	// span is how long denials are added to a record.
 	span = 10 * time.Second
-	// mostRecords and mostBytes are what is kept, whichever is reached first: the oldest go. Usual records take some 400
-	// bytes, so that all of them are 13 MB; of the longest possible there are a third in 32 MB.
-	mostRecords = 32_768
-	mostBytes   = 28 << 20
-	// mostClients is how many clients have a record each where they are counted as one subject.
-	mostClients = 16
-	// mostSpans is for how many spans it is known how many denials were not recorded.
-	mostSpans = 1_024
-	// newRecords is how many records are made per second and newRecordsAtOnce how many in a burst: else clients that make up
-	// subjects could displace what is known of all others.
+	// maxRecords and maxBytes limit the stored records: over either limit the oldest are evicted. Typical records take about 400 bytes, or 13 MB
+	// in total; of the longest possible ones a third fits into 32 MB.
+	maxRecords = 32_768
+	maxBytes   = 28 << 20
+	// maxClients is the maximum number of clients of one subject that have a record each.
+	maxClients = 16
+	// maxSpans is the number of spans for which unrecorded denials are counted.
+	maxSpans = 1_024
+	// newRecords is the maximum number of new records per second, and newRecordsAtOnce the burst: otherwise clients with invented subjects could
+	// displace all other records.
 	newRecords       = 50
 	newRecordsAtOnce = 500
-	// sweepEvery is the least time between two looks for what is complete, and warnEvery that between warnings.
+	// sweepEvery is the minimum time between two sweeps, and warnEvery that between two warnings.
 	sweepEvery = time.Second
 	warnEvery  = time.Minute
 )
 
-// Options of a Log.
+// Options configures a Log.
 type Options struct {
-	// Rules are those in force: they say what a subject is.
+	// Rules returns the rules in use, which determine the attributes of a subject.
 	Rules func() *headgate.RuleSet
-	// Clear says that operators are shown names. If not, they see hashes of them.
+	// Clear shows identifying attributes to operators. Otherwise only the hash of the subject is shown.
 	Clear bool
-	// Node is the name of this one.
+	// Node is the name of this node.
 	Node string
-	// TraceID is that of a request, "" if it has none; nil means that none has.
+	// TraceID returns the trace ID of a request, or ""; nil means that there are none.
 	TraceID func(context.Context) string
-	// Log is told every record once it is complete, at level debug, and warned if denials are too many to record; nil means
-	// that nobody is.
+	// Log receives every complete record at debug level, and a warning if there are too many denials to record; nil disables logging.
 	Log *slog.Logger
 }
 
-// Log is what was denied lately. It is safe for use by many goroutines.
+// Log contains recent denials. It is safe for concurrent use.
 type Log struct {
 	options Options
 	seed    maphash.Seed
 	missed  atomic.Int64
 
 	mu sync.Mutex
-	// records begin with the oldest. The last few of them, of number fresh, are not complete yet.
+	// records is sorted by time, oldest first. The last fresh ones are not complete yet.
 	records []*record
 	fresh   int
 	bytes   int
-	from    time.Time // older ones are gone
-	// open are the fresh ones, and besides, under client 0, the lead of each limit's subject: the first of its records.
+	from    time.Time // older records are evicted
+	// open contains the fresh records. In addition, client 0 maps to the lead of each limit's subject: the first of its records.
 	open     map[key]*record
-	pace     *rate.Limiter
+	creation *rate.Limiter
 	spans    []missedSpan
 	sweeping bool
 	warnings ratelog.Limiter
-	warnedOf int64 // of those missed
+	warnedOf int64 // number of missed denials that were logged
 }
 
-// key is what the denials in a record have in common.
+// key identifies the denials of a record.
 type key struct {
 	subject headgate.Subject
 	counter headgate.Counter
 	client  uint64
 }
 
-// missedSpan is how many denials were not recorded from a time on.
+// missedSpan is the number of unrecorded denials in a span.
 type missedSpan struct {
 	from  time.Time
 	count int64
 }
 
-// New makes a log of nothing yet.
+// New returns an empty log.
 func New(o Options) *Log {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -97,38 +94,38 @@ func New(o Options) *Log {
 	now := time.Now()
 	return &Log{
 		options: o, seed: maphash.MakeSeed(), from: now, open: map[key]*record{},
-		pace: rate.NewLimiter(newRecords, newRecordsAtOnce), warnings: ratelog.Limiter{Every: warnEvery},
+		creation: rate.NewLimiter(newRecords, newRecordsAtOnce), warnings: ratelog.Limiter{Every: warnEvery},
 	}
 }
 
-// Unrecorded is how many denials were not recorded since the start, because there were too many.
+// Unrecorded returns the number of denials since the start that were not recorded because there were too many.
 func (l *Log) Unrecorded() int64 { return l.missed.Load() }
 
-// Note is told of every decision, and keeps those that deny a request. A record is of one client's denials by one limit
-// within ten seconds, and the first of them stands for all.
-func (l *Log) Note(ctx context.Context, seen *headgate.Observation) {
-	if seen.Decision.Allowed || seen.Call != headgate.CallCheck && seen.Call != headgate.CallReserve {
+// Observe records a decision if it is a denial. A record covers the denials of one client by one limit within ten seconds, with the attributes
+// of the first.
+func (l *Log) Observe(ctx context.Context, ob *headgate.Observation) {
+	if ob.Decision.Allowed || ob.Call != headgate.CallCheck && ob.Call != headgate.CallReserve {
 		return
 	}
-	limit := seen.Decision.DeniedBy()
+	limit := ob.Decision.DeniedBy()
 	if limit == nil { // nothing was decided
 		return
 	}
-	k := key{limit.Subject, limit.Counter, l.clientOf(seen.Attributes)}
-	now := seen.Time()
+	k := key{limit.Subject, limit.Counter, l.clientOf(ob.Attributes)}
+	now := ob.Time()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.find(k, now); r != nil {
 		r.count++
-		r.last = max(r.last, now.Sub(r.first)) // another may have waited less
+		r.last = max(r.last, now.Sub(r.first)) // observations may arrive out of order
 		return
 	}
 	lead := l.find(k.lead(), now)
-	if lead != nil && lead.clients == mostClients || !l.pace.AllowN(now, 1) {
+	if lead != nil && lead.clients == maxClients || !l.creation.AllowN(now, 1) {
 		l.miss(lead, now)
 		return
 	}
-	r := l.newRecord(ctx, now, seen, limit)
+	r := l.newRecord(ctx, now, ob, limit)
 	l.add(k, r)
 	if lead == nil {
 		l.open[k.lead()] = r
@@ -137,7 +134,7 @@ func (l *Log) Note(ctx context.Context, seen *headgate.Observation) {
 	}
 }
 
-// find is the record to which a denial of now belongs, or nil.
+// find returns the open record of a denial, or nil.
 func (l *Log) find(k key, now time.Time) *record {
 	if r := l.open[k]; r != nil && now.Sub(r.first) < span {
 		return r
@@ -150,7 +147,7 @@ func (k key) lead() key {
 	return k
 }
 
-// clientOf tells apart the clients that a rule counts as one subject, so that each finds its denials. It is never 0.
+// clientOf returns a hash that distinguishes the clients of one subject, so that each has its own records. It is never 0.
 func (l *Log) clientOf(a headgate.Attributes) uint64 {
 	sum := uint64(1)
 	add := func(value string) {
@@ -170,7 +167,7 @@ func (l *Log) clientOf(a headgate.Attributes) uint64 {
 	return sum | 1
 }
 
-// miss counts a denial that gets no record: in that of the lead, if there is one.
+// miss counts a denial without a record: in the record of the lead if there is one.
 func (l *Log) miss(lead *record, now time.Time) {
 	if lead != nil {
 		lead.others++
@@ -178,18 +175,18 @@ func (l *Log) miss(lead *record, now time.Time) {
 	}
 	l.missed.Add(1)
 	if n := len(l.spans); n == 0 || now.Sub(l.spans[n-1].from) >= span {
-		l.spans = append(l.spans[max(0, n+1-mostSpans):], missedSpan{from: now})
+		l.spans = append(l.spans[max(0, n+1-maxSpans):], missedSpan{from: now})
 	}
 	l.spans[len(l.spans)-1].count++
 }
 
-// add keeps a record, and lets go of the oldest if there are too many.
+// add stores a record, and evicts the oldest ones if there are too many.
 func (l *Log) add(k key, r *record) {
 	r.key, r.clients = k, 1
 	l.open[k] = r
 	l.records = append(l.records, r)
 	l.fresh++
-	for l.bytes += r.bytes(); len(l.records) > mostRecords || l.bytes > mostBytes; {
+	for l.bytes += r.bytes(); len(l.records) > maxRecords || l.bytes > maxBytes; {
 		if l.fresh == len(l.records) {
 			l.complete()
 		}
@@ -204,7 +201,7 @@ func (l *Log) add(k key, r *record) {
 	}
 }
 
-// complete ends the oldest of the fresh records.
+// complete closes the oldest fresh record.
 func (l *Log) complete() *record {
 	r := l.records[len(l.records)-l.fresh]
 	l.fresh--
@@ -216,7 +213,7 @@ func (l *Log) complete() *record {
 	return r
 }
 
-// sweep ends the records that are due and tells of them. It comes back as long as there are others.
+// sweep closes the records that are due and logs them. It schedules itself again while there are others.
 func (l *Log) sweep() {
 	now := time.Now()
 	var done []*record
@@ -240,12 +237,12 @@ func (l *Log) sweep() {
 	l.mu.Unlock()
 	ctx := context.Background()
 	if warn {
-		l.options.Log.WarnContext(ctx, "too many subjects are denied to record each: some denials are only counted",
+		l.options.Log.WarnContext(ctx, "too many denied subjects: some denials are counted but not recorded",
 			"unrecorded", missed)
 	}
 	if l.options.Log.Enabled(ctx, slog.LevelDebug) {
 		for _, r := range done {
-			l.options.Log.LogAttrs(ctx, slog.LevelDebug, "denied", l.show(r, &Query{}).logged()...)
+			l.options.Log.LogAttrs(ctx, slog.LevelDebug, "denied", l.show(r, &Query{}).logAttrs()...)
 		}
 	}
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// kept are the attributes that say who asked, and for what. Those that the rule counts by are kept besides.
-var kept = []string{
+// storedAttributes lists the attributes that identify the client and the resource. The attributes that the rule counts by are also stored.
+var storedAttributes = []string{
 	"ip", "client", "user", "api_key", "service_account", "tenant", "tier", "method", "host", "path", "route",
 }
 
-// harmless are those that name nobody.
+// harmless lists the attributes that do not identify a client.
 var harmless = []string{"method", "route", "tier"}
 
-// mostValue is how much is kept of a value.
-const mostValue = 256
+// maxValue is the maximum stored size of a value in bytes.
+const maxValue = 256
 
-// record is denials of one client by one limit. All but the first numbers stays as it is; those are the log's, whose mutex is for
-// them.
+// record contains the denials of one client by one limit. last, count, others and clients change, guarded by the log's mutex; the other fields
+// are immutable.
 type record struct {
 	key
 	first           time.Time
 	last            time.Duration // since first
 	count, others   int64
-	clients         int // of a lead, those that have records
+	clients         int // of a lead: number of clients with records
 	cost, remaining int64
 	retryAfter      time.Duration
 	origin          headgate.Origin
@@ -40,11 +40,11 @@ type record struct {
 	texts           texts
 }
 
-// bytes is what it takes, roughly.
+// bytes returns the approximate memory of a record.
 func (r *record) bytes() int { return 300 + len(r.texts) }
 
-// newRecord keeps what there is to know of a denial, and nothing that belongs to others.
-func (l *Log) newRecord(ctx context.Context, now time.Time, seen *headgate.Observation, limit *headgate.LimitDecision) *record {
+// newRecord returns the record of a denial. It keeps no references to the observation.
+func (l *Log) newRecord(ctx context.Context, now time.Time, ob *headgate.Observation, limit *headgate.LimitDecision) *record {
 	r := &record{
 		first: now, count: 1, cost: limit.Cost, remaining: limit.Remaining, retryAfter: limit.RetryAfter,
 		origin: limit.Origin, path: limit.DecidedBy(),
@@ -53,40 +53,40 @@ func (l *Log) newRecord(ctx context.Context, now time.Time, seen *headgate.Obser
 	if l.options.TraceID != nil {
 		trace = l.options.TraceID(ctx)
 	}
-	parts := []string{limit.Rule, limit.Name, limit.Limit.String(), seen.Decision.Version, limit.Missing, trace}
-	subject := l.options.Rules().SubjectAttributes(limit.Rule, seen.Attributes)
-	names := slices.Concat(kept, slices.Sorted(maps.Keys(subject)))
+	parts := []string{limit.Rule, limit.Name, limit.Limit.String(), ob.Decision.Version, limit.Missing, trace}
+	subject := l.options.Rules().SubjectAttributes(limit.Rule, ob.Attributes)
+	names := slices.Concat(storedAttributes, slices.Sorted(maps.Keys(subject)))
 	for i, name := range names {
-		if value := seen.Attributes[name]; value != "" && !slices.Contains(names[:i], name) {
-			parts = append(parts, name, keep(name, value))
+		if value := ob.Attributes[name]; value != "" && !slices.Contains(names[:i], name) {
+			parts = append(parts, name, storedValue(name, value))
 		}
 	}
 	r.texts = join(parts)
 	return r
 }
 
-// keep is a value as it is kept. API keys and cookies open doors: they are kept as headgate.HashKey has them.
-func keep(name, value string) string {
+// storedValue returns the stored form of a value. API keys and cookies are credentials: only their hash is stored.
+func storedValue(name, value string) string {
 	if name == "api_key" || strings.HasPrefix(name, "cookie.") {
 		return headgate.EnsureKeyHash(value)
 	}
 	return cut(value)
 }
 
-// cut keeps characters whole.
+// cut shortens a value to maxValue bytes at a character boundary.
 func cut(value string) string {
-	if len(value) <= mostValue {
+	if len(value) <= maxValue {
 		return value
 	}
-	end := mostValue
-	for end > mostValue-utf8.UTFMax && !utf8.RuneStart(value[end]) {
+	end := maxValue
+	for end > maxValue-utf8.UTFMax && !utf8.RuneStart(value[end]) {
 		end--
 	}
 	return value[:end]
 }
 
-// texts are several in one: rule, name, limit, version of the rules, missing attribute and trace, then the attributes by
-// name and value. So a record is two things to the garbage collector, not twenty.
+// texts contains several strings in one: rule, name, limit, version of the rules, missing attribute and trace ID, then the attributes by name
+// and value. So a record is two objects for the garbage collector instead of twenty.
 type texts string
 
 func join(parts []string) texts {
@@ -98,7 +98,7 @@ func join(parts []string) texts {
 	return texts(b)
 }
 
-// next takes the first.
+// next removes and returns the first string.
 func (t *texts) next() string {
 	all := *t
 	end := 2 + int(all[0])<<8 + int(all[1])
@@ -106,7 +106,7 @@ func (t *texts) next() string {
 	return string(all[2:end])
 }
 
-// attributes are those of the request.
+// attributes iterates over the attributes of the request.
 func (t texts) attributes() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for range 6 {
@@ -117,7 +117,7 @@ func (t texts) attributes() iter.Seq2[string, string] {
 	}
 }
 
-// value is an attribute of the request, "" if it has none.
+// value returns an attribute of the request, or "".
 func (t texts) value(name string) string {
 	for n, value := range t.attributes() {
 		if n == name {
@@ -127,7 +127,7 @@ func (t texts) value(name string) string {
 	return ""
 }
 
-// client is the attribute that stands for client, as headgate.Attributes.Client has it.
+// client returns the name of the attribute that identifies the client, as headgate.Attributes.Client does.
 func (t texts) client() string {
 	for _, name := range []string{"api_key", "user", "ip"} {
 		if t.value(name) != "" {
@@ -137,10 +137,10 @@ func (t texts) client() string {
 	return "client"
 }
 
-// lastAt is when the last of the denials was.
+// lastAt returns the time of the last denial.
 func (r *record) lastAt() time.Time { return r.first.Add(r.last) }
 
-// show is what may be seen of a record that a query has found. Nobody changes it meanwhile: it is complete, or a copy.
+// show returns the visible part of a record for a query. The record must be complete or a copy.
 func (l *Log) show(s *record, q *Query) Record {
 	t := s.texts
 	r := Record{
@@ -155,16 +155,16 @@ func (l *Log) show(s *record, q *Query) Record {
 	_, byClient := q.Attributes["client"]
 	client := s.texts.client()
 	for name, value := range s.texts.attributes() {
-		_, asked := q.Attributes[name]
-		if l.options.Clear || asked || byClient && name == client || slices.Contains(harmless, name) {
+		_, requested := q.Attributes[name]
+		if l.options.Clear || requested || byClient && name == client || slices.Contains(harmless, name) {
 			r.Attributes[name] = value
 		}
 	}
 	return r
 }
 
-// logged is a record as a line in the log.
-func (r Record) logged() []slog.Attr {
+// logAttrs returns the attributes of a log record.
+func (r Record) logAttrs() []slog.Attr {
 	retryAfter := slog.String("retry_after", "never")
 	if r.RetryAfter != nil {
 		retryAfter = slog.Float64("retry_after", *r.RetryAfter)

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// tracing is the key of a context's trace.
+// tracing is the context key of a trace ID.
 type tracing struct{}
 
 func traceOf(ctx context.Context) string {
@@ -19,20 +19,20 @@ func traceOf(ctx context.Context) string {
 	return id
 }
 
-// world is a log of a limiter's decisions.
+// world is a log with a limiter whose decisions it observes.
 type world struct {
 	*Log
 	limiter *headgate.Limiter
 	lines   *testenv.Log
 }
 
-// newWorld has rules that deny the second request of an hour.
-func newWorld(t testing.TB, inClear bool, rules ...headgate.Rule) *world {
+// newWorld returns a world whose rules deny the second request of an hour.
+func newWorld(t testing.TB, showClear bool, rules ...headgate.Rule) *world {
 	t.Helper()
-	return newWorldOn(t, memstore.New(memstore.Options{}), inClear, rules...)
+	return newWorldOn(t, memstore.New(memstore.Options{}), showClear, rules...)
 }
 
-func newWorldOn(t testing.TB, store headgate.Store, inClear bool, rules ...headgate.Rule) *world {
+func newWorldOn(t testing.TB, store headgate.Store, showClear bool, rules ...headgate.Rule) *world {
 	t.Helper()
 	for i := range rules {
 		if rules[i].Limit == (headgate.Limit{}) && rules[i].Limits == nil {
@@ -45,15 +45,15 @@ func newWorldOn(t testing.TB, store headgate.Store, inClear bool, rules ...headg
 	}
 	w := &world{lines: &testenv.Log{}}
 	w.Log = New(Options{
-		Rules: limiter.Rules, Clear: inClear, Node: "n1", TraceID: traceOf,
+		Rules: limiter.Rules, Clear: showClear, Node: "n1", TraceID: traceOf,
 		Log: slog.New(slog.NewTextHandler(w.lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
-	w.limiter = limiter.WithObserver(w.Note)
+	w.limiter = limiter.WithObserver(w.Observe)
 	return w
 }
 
-// ask asks for the same several times.
-func (w *world) ask(t testing.TB, times int, attributes headgate.Attributes) {
+// check makes the same request several times.
+func (w *world) check(t testing.TB, times int, attributes headgate.Attributes) {
 	t.Helper()
 	for range times {
 		if _, err := w.limiter.Check(t.Context(), headgate.Request{Attributes: attributes}); err != nil {
@@ -62,17 +62,17 @@ func (w *world) ask(t testing.TB, times int, attributes headgate.Attributes) {
 	}
 }
 
-// one is the only record that a query finds.
+// one returns the only record that matches a query.
 func (w *world) one(t testing.TB, q Query) Record {
 	t.Helper()
-	found := w.Answer(q).Records
+	found := w.Result(q).Records
 	if len(found) != 1 {
 		t.Fatalf("%+v finds %d records: %+v", q, len(found), found)
 	}
 	return found[0]
 }
 
-// denial is what a log is told of a user whom a rule by user denies.
+// denial returns the observation of a user who is denied by a rule.
 func denial(user string) *headgate.Observation {
 	return &headgate.Observation{
 		Call: headgate.CallCheck,

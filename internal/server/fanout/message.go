@@ -5,26 +5,26 @@ import (
 	"encoding/json"
 )
 
-// version is that of the messages. A node does not hear those of another.
+// version is the version of the messages. A node ignores messages of other versions.
 const version = 1
 
-// questions is the channel that all nodes hear.
-const questions = "questions"
+// queryChannel is the channel of queries, to which all nodes subscribe.
+const queryChannel = "questions"
 
-// answersTo is the channel that only one node hears.
-func answersTo(node string) string { return "answers:" + node }
+// replyChannel returns the channel of replies to a node, to which only that node subscribes.
+func replyChannel(node string) string { return "answers:" + node }
 
-// message is a question or an answer on its way.
+// message is a query or a reply.
 type message struct {
 	Version int    `json:"v"`
-	ID      string `json:"id"`             // of the question
-	From    string `json:"from"`           // the id of the node that sends it
+	ID      string `json:"id"`             // of the query
+	From    string `json:"from"`           // the id of the sending node
 	Name    string `json:"name,omitempty"` // and its name
-	// A question has a topic, and an answer has one of the last two.
-	Topic    string          `json:"topic,omitempty"`
-	Question json.RawMessage `json:"question,omitempty"`
-	Answer   json.RawMessage `json:"answer,omitempty"`
-	Error    string          `json:"error,omitempty"`
+	// A query has a topic and a query, and a reply has a reply or an error.
+	Topic string          `json:"topic,omitempty"`
+	Query json.RawMessage `json:"question,omitempty"`
+	Reply json.RawMessage `json:"answer,omitempty"`
+	Error string          `json:"error,omitempty"`
 }
 
 func (n *Node) send(ctx context.Context, channel string, m message) error {
@@ -36,21 +36,21 @@ func (n *Node) send(ctx context.Context, channel string, m message) error {
 	return n.bus.Publish(ctx, channel, text)
 }
 
-// hear is told everything on the channels of this node. What it does not understand is not for it.
-func (n *Node) hear(channel string, text []byte) {
+// receive handles a message on a channel of this node. It ignores messages that it cannot decode.
+func (n *Node) receive(channel string, text []byte) {
 	if text == nil {
-		if channel == n.inbox { // the last to be subscribed to
-			n.hears()
+		if channel == n.inbox { // the last of the subscriptions
+			n.connected()
 		}
 		return
 	}
 	var m message
-	// An answer of the largest size has an envelope.
-	if len(text) > maxAnswer+4096 || json.Unmarshal(text, &m) != nil || m.Version != version || m.From == n.id {
+	// The limit allows for the envelope of a reply of the maximum size.
+	if len(text) > maxReply+4096 || json.Unmarshal(text, &m) != nil || m.Version != version || m.From == n.id {
 		return
 	}
 	if channel == n.inbox {
-		n.take(&m)
+		n.collect(&m)
 	} else {
 		n.queue(m)
 	}

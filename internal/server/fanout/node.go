@@ -1,7 +1,7 @@
-// Package fanout asks all nodes the same question, and collects what they answer.
+// Package fanout sends a query to all nodes and collects their replies.
 //
-// It knows how questions and answers travel between nodes, and how much of them a node takes. It does not know what they are
-// about. Nothing is kept or sent again: whoever does not answer within a second is missing, and the answers say so.
+// It defines how queries and replies travel between nodes, and limits them. It does not interpret them. Nothing is stored or sent again: a
+// node that does not reply within a second is missing from the result, which reports that.
 package fanout
 
 import (
@@ -18,50 +18,51 @@ import (
 )
 
 const (
-	// patience is how long Ask waits for answers, and how long a node may take for its own.
-	patience = time.Second
-	// maxAnswer is how many bytes an answer may have.
-	maxAnswer = 1 << 20
+	// timeout is how long Query waits for replies, and how long a node may take for its own.
+	timeout = time.Second
+	// maxReply is the maximum size of a reply in bytes.
+	maxReply = 1 << 20
 )
 
-// Bus is what all nodes hear; see redisstore.Store.
+// Bus delivers messages to all nodes; redisstore.Store implements it.
 type Bus interface {
-	// Publish sends a message to all who subscribe to a channel now.
+	// Publish sends a message to all current subscribers of a channel.
 	Publish(ctx context.Context, channel string, message []byte) error
-	// Subscribe hears channels until ctx ends or it no longer can. The first message on each is nil, when it is subscribed to.
-	Subscribe(ctx context.Context, channels []string, hear func(channel string, message []byte)) error
+	// Subscribe calls receive for each message on the channels until ctx ends or the connection fails. When a channel is subscribed, its first
+	// message is nil.
+	Subscribe(ctx context.Context, channels []string, receive func(channel string, message []byte)) error
 }
 
-// Options say who there is to ask. All may be left out.
+// Options configures a Node. All fields are optional.
 type Options struct {
 	// Bus connects the nodes; nil if there is only this one.
 	Bus Bus
-	// Node is this node's name, for people.
+	// Node is the readable name of this node.
 	Node string
-	// Nodes is how many nodes there are now, this one included. It must be there if Bus is.
+	// Nodes returns the current number of nodes, including this one. It is required with Bus.
 	Nodes func() int
-	// Log is told when the others cannot be heard.
+	// Log receives connection failures.
 	Log *slog.Logger
 }
 
-// Node is the part of one node: it answers, and it asks.
+// Node sends queries to all nodes, and replies to the queries of others.
 type Node struct {
-	bus    Bus
-	name   string
-	nodes  func() int
-	log    *slog.Logger
-	id     string // of this node
-	inbox  string // the channel of answers to it
-	topics map[string]*topic
-	pace   *rate.Limiter // of others' questions
+	bus     Bus
+	name    string
+	nodes   func() int
+	log     *slog.Logger
+	id      string // of this node
+	inbox   string // the channel of replies to it
+	topics  map[string]*topic
+	replies *rate.Limiter // limits replies to other nodes
 
 	mu      sync.Mutex
-	asked   map[string]*asking // by the question's id
-	hearing chan struct{}      // closed while the others can be heard
-	deaf    error              // why they cannot
+	pending map[string]*pendingQuery // by query id
+	ready   chan struct{}            // closed while subscribed
+	err     error                    // why the node is not subscribed
 }
 
-// New makes a node's part. It hears nobody until it runs.
+// New returns a node. It receives nothing until it runs.
 func New(o Options) *Node {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -69,69 +70,69 @@ func New(o Options) *Node {
 	id := rand.Text()
 	return &Node{
 		bus: o.Bus, name: o.Node, nodes: o.Nodes, log: o.Log,
-		id: id, inbox: answersTo(id),
-		pace:   rate.NewLimiter(answersPerSecond, answersPerSecond),
-		topics: map[string]*topic{}, asked: map[string]*asking{}, hearing: make(chan struct{}),
+		id: id, inbox: replyChannel(id),
+		replies: rate.NewLimiter(repliesPerSecond, repliesPerSecond),
+		topics:  map[string]*topic{}, pending: map[string]*pendingQuery{}, ready: make(chan struct{}),
 	}
 }
 
-// answers are what the nodes said.
-type answers struct {
+// replies contains the replies of the nodes.
+type replies struct {
 	all     []json.RawMessage // this node's first
-	nodes   int               // how many there are believed to be
-	problem string            // which answers are missing, and why
+	nodes   int               // the assumed number of nodes
+	problem string            // which replies are missing, and why
 }
 
-// asking is a question that is waiting for answers.
-type asking struct {
-	missing int             // how many are yet to answer
-	heard   map[string]bool // the nodes that have
+// pendingQuery is a query that waits for replies.
+type pendingQuery struct {
+	missing int             // number of missing replies
+	seen    map[string]bool // nodes that have replied
 	all     []json.RawMessage
 	failed  []string
-	done    chan struct{} // closed when nobody is missing
+	done    chan struct{} // closed when no reply is missing
 }
 
-// ask asks all nodes, this one first. It fails only if this node cannot answer.
-func (n *Node) ask(ctx context.Context, topic string, question any) (answers, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// query sends a query to all nodes, beginning with this one. It fails only if this node cannot reply.
+func (n *Node) query(ctx context.Context, topic string, query any) (replies, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	asked, err := json.Marshal(question)
+	encoded, err := json.Marshal(query)
 	if err != nil {
-		return answers{}, fmt.Errorf("the question on %s: %w", topic, err)
+		return replies{}, fmt.Errorf("topic %s: encode the query: %w", topic, err)
 	}
 	t := n.topics[topic]
 	if t == nil {
-		return answers{}, fmt.Errorf("no node is asked for %q", topic)
+		return replies{}, fmt.Errorf("topic %q not found", topic)
 	}
-	// A question that is wrong fails here, and never leaves this node.
-	own, err := t.ask(ctx, asked)
+	// An invalid query fails here and is not sent to other nodes.
+	own, err := t.reply(ctx, encoded)
 	if err != nil {
-		return answers{}, err
+		return replies{}, err
 	}
-	got := answers{all: []json.RawMessage{own}, nodes: 1}
+	got := replies{all: []json.RawMessage{own}, nodes: 1}
 	if n.bus != nil {
 		got.nodes = max(1, n.nodes())
 	}
 	if got.nodes > 1 {
-		n.askOthers(ctx, message{Topic: topic, Question: asked}, &got)
+		n.queryOthers(ctx, message{Topic: topic, Query: encoded}, &got)
 	}
 	return got, nil
 }
 
-// askOthers adds the answers of the other nodes.
-func (n *Node) askOthers(ctx context.Context, m message, got *answers) {
+// queryOthers adds the replies of the other nodes.
+func (n *Node) queryOthers(ctx context.Context, m message, got *replies) {
 	m.ID = rand.Text()
-	a := &asking{missing: got.nodes - 1, heard: map[string]bool{}, done: make(chan struct{})}
+	p := &pendingQuery{missing: got.nodes - 1, seen: map[string]bool{}, done: make(chan struct{})}
 	n.mu.Lock()
-	n.asked[m.ID] = a
-	hearing := n.hearing
+	n.pending[m.ID] = p
+	ready := n.ready
 	n.mu.Unlock()
-	var unasked error
+	var sendErr error
 	select {
-	case <-hearing:
-		if unasked = n.send(ctx, questions, m); unasked == nil {
+	case <-ready:
+		if sendErr = n.send(ctx, queryChannel, m); sendErr == nil {
 			select {
-			case <-a.done:
+			case <-p.done:
 			case <-ctx.Done():
 			}
 		}
@@ -139,37 +140,37 @@ func (n *Node) askOthers(ctx context.Context, m message, got *answers) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.asked, m.ID)
-	got.all = append(got.all, a.all...)
-	problems := a.failed
-	if a.missing > 0 {
-		why := fmt.Sprintf("%d of %d nodes did not answer in time", a.missing, got.nodes)
-		if unasked == nil {
-			unasked = n.deaf
+	delete(n.pending, m.ID)
+	got.all = append(got.all, p.all...)
+	problems := p.failed
+	if p.missing > 0 {
+		problem := fmt.Sprintf("%d of %d nodes did not answer in time", p.missing, got.nodes)
+		if sendErr == nil {
+			sendErr = n.err
 		}
-		if unasked != nil {
-			why += ": " + unasked.Error()
+		if sendErr != nil {
+			problem += ": " + sendErr.Error()
 		}
-		problems = append(problems, why)
+		problems = append(problems, problem)
 	}
 	got.problem = strings.Join(problems, "; ")
 }
 
-// take notes an answer. One to an unknown question came too late, or is nobody's.
-func (n *Node) take(m *message) {
+// collect adds a reply to its query. A reply to an unknown query is late or invalid, and is ignored.
+func (n *Node) collect(m *message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	a := n.asked[m.ID]
-	if a == nil || a.missing == 0 || a.heard[m.From] {
+	p := n.pending[m.ID]
+	if p == nil || p.missing == 0 || p.seen[m.From] {
 		return
 	}
-	a.heard[m.From] = true
+	p.seen[m.From] = true
 	if m.Error != "" {
-		a.failed = append(a.failed, fmt.Sprintf("node %s failed: %s", m.Name, m.Error))
+		p.failed = append(p.failed, fmt.Sprintf("node %s failed: %s", m.Name, m.Error))
 	} else {
-		a.all = append(a.all, m.Answer)
+		p.all = append(p.all, m.Reply)
 	}
-	if a.missing--; a.missing == 0 {
-		close(a.done)
+	if p.missing--; p.missing == 0 {
+		close(p.done)
 	}
 }

@@ -19,22 +19,22 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The client of a Cluster closes connections it no longer needs five seconds later, come what may.
+	// The client of a Cluster closes unused connections after five seconds, even after it was closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
 }
 
-// greet answers "node greets question".
+// greet returns a function that replies "node greets query".
 func greet(name string) func(context.Context, json.RawMessage) (any, error) {
-	return func(_ context.Context, question json.RawMessage) (any, error) {
-		var whom string
-		if err := json.Unmarshal(question, &whom); err != nil {
+	return func(_ context.Context, query json.RawMessage) (any, error) {
+		var guest string
+		if err := json.Unmarshal(query, &guest); err != nil {
 			return nil, errors.New("write a name")
 		}
-		return name + " greets " + whom, nil
+		return name + " greets " + guest, nil
 	}
 }
 
-// start runs a node as a server does: with a store of its own. More may be served, or a topic otherwise, by set.
+// start runs a node with a store of its own, as a server does. set may register topics.
 func start(t *testing.T, address, name string, set func(*Node)) (*Node, *redisstore.Store) {
 	t.Helper()
 	store, err := redisstore.Open(address)
@@ -54,41 +54,41 @@ func start(t *testing.T, address, name string, set func(*Node)) (*Node, *redisst
 	return g, store
 }
 
-// run returns when the node hears the others.
+// run starts the node and returns when it is subscribed.
 func run(t *testing.T, g *Node) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	ended, hearing := make(chan struct{}), g.hearing
+	ended, ready := make(chan struct{}), g.ready
 	go func() { g.Run(ctx); close(ended) }()
 	t.Cleanup(func() { stop(); <-ended })
 	select {
-	case <-hearing:
+	case <-ready:
 	case <-time.After(10 * time.Second):
-		t.Fatal("hears nobody after 10 s")
+		t.Fatal("not subscribed after 10 s")
 	}
 }
 
-// ask asks for a greeting, and sorts all but the first answer.
-func ask(t *testing.T, g *Node) (said, problem string, took time.Duration) {
+// query queries greetings, and sorts all replies but the first.
+func query(t *testing.T, g *Node) (greeters, problem string, elapsed time.Duration) {
 	t.Helper()
-	return askFor(t, g, time.Minute)
+	return queryFor(t, g, time.Minute)
 }
 
-// askFor is ask by somebody who has little time.
-func askFor(t *testing.T, g *Node, wait time.Duration) (said, problem string, took time.Duration) {
+// queryFor is query with a timeout.
+func queryFor(t *testing.T, g *Node, wait time.Duration) (greeters, problem string, elapsed time.Duration) {
 	t.Helper()
-	begun := time.Now()
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	answers, err := g.ask(ctx, "greeting", "you")
+	replies, err := g.query(ctx, "greeting", "you")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answers.nodes != 3 {
-		t.Errorf("%d nodes", answers.nodes)
+	if replies.nodes != 3 {
+		t.Errorf("%d nodes", replies.nodes)
 	}
 	var names []string
-	for _, a := range answers.all {
+	for _, a := range replies.all {
 		var text string
 		if err := json.Unmarshal(a, &text); err != nil {
 			t.Error(err)
@@ -97,29 +97,29 @@ func askFor(t *testing.T, g *Node, wait time.Duration) (said, problem string, to
 		names = append(names, name)
 	}
 	slices.Sort(names[1:])
-	return strings.Join(names, " "), answers.problem, time.Since(begun)
+	return strings.Join(names, " "), replies.problem, time.Since(began)
 }
 
-// busy is how long a machine may be busy with other things.
+// busy is how long a machine may be busy with other work.
 const busy = 10 * time.Second
 
-// until asks again until the answer is as it should be.
-func until(t *testing.T, good func() (ok bool, said string)) {
+// until calls good until it succeeds.
+func until(t *testing.T, good func() (ok bool, greeters string)) {
 	t.Helper()
-	for begun := time.Now(); ; {
-		ok, said := good()
+	for began := time.Now(); ; {
+		ok, greeters := good()
 		if ok {
 			return
 		}
-		if time.Since(begun) > busy {
-			t.Fatalf("after %s: %s", time.Since(begun), said)
+		if time.Since(began) > busy {
+			t.Fatalf("after %s: %s", time.Since(began), greeters)
 		}
 	}
 }
 
 func standalone(s *testenv.Server) string { return "redis://" + s.Addr() }
 
-func TestAllAnswer(t *testing.T) {
+func TestAllReply(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]func(t *testing.T) string{
 		"redis":  func(t *testing.T) string { return standalone(testenv.Start(t, testenv.Redis)) },
@@ -134,18 +134,18 @@ func TestAllAnswer(t *testing.T) {
 			a, _ := start(t, at, "a", nil)
 			b, _ := start(t, at, "b", nil)
 			start(t, at, "c", nil)
-			for _, asker := range []*Node{a, b} {
-				want := map[*Node]string{a: "a b c", b: "b a c"}[asker]
+			for _, node := range []*Node{a, b} {
+				want := map[*Node]string{a: "a b c", b: "b a c"}[node]
 				until(t, func() (bool, string) {
-					said, problem, took := ask(t, asker)
-					return said == want && problem == "" && took < patience/2, said + problem
+					greeters, problem, elapsed := query(t, node)
+					return greeters == want && problem == "" && elapsed < timeout/2, greeters + problem
 				})
 			}
 		})
 	}
 }
 
-// The store counts the nodes.
+// TestNodesOfStore checks that the store counts the nodes.
 func TestNodesOfStore(t *testing.T) {
 	t.Parallel()
 	at := standalone(testenv.Start(t, testenv.Redis))
@@ -171,17 +171,17 @@ func TestOneHangs(t *testing.T) {
 		})
 	})
 	until(t, func() (bool, string) {
-		said, problem, took := ask(t, a)
-		ok := said == "a b" && problem == "1 of 3 nodes did not answer in time" && took >= patience && took < 2*patience
-		return ok, said + ", " + problem + " after " + took.String()
+		greeters, problem, elapsed := query(t, a)
+		ok := greeters == "a b" && problem == "1 of 3 nodes did not answer in time" && elapsed >= timeout && elapsed < 2*timeout
+		return ok, greeters + ", " + problem + " after " + elapsed.String()
 	})
 	until(t, func() (bool, string) {
 		time.Sleep(time.Millisecond)
-		return ended.Load(), "nobody told the hanging node that its time is over"
+		return ended.Load(), "the context of the hanging node did not end"
 	})
 }
 
-// TestFailures: what another node cannot say is told with its name, and the rest is there.
+// TestFailures checks that failures of other nodes are reported with their names, and that the other replies are returned.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	at := standalone(testenv.Start(t, testenv.Redis))
@@ -190,22 +190,22 @@ func TestFailures(t *testing.T) {
 		g.serve("greeting", func(context.Context, json.RawMessage) (any, error) { return nil, errors.New("too shy") })
 	})
 	start(t, at, "c", func(g *Node) {
-		g.serve("greeting", func(context.Context, json.RawMessage) (any, error) { return strings.Repeat("x", maxAnswer), nil })
+		g.serve("greeting", func(context.Context, json.RawMessage) (any, error) { return strings.Repeat("x", maxReply), nil })
 	})
 	until(t, func() (bool, string) {
-		said, problem, _ := ask(t, a)
+		greeters, problem, _ := query(t, a)
 		problems := strings.Split(problem, "; ")
 		slices.Sort(problems)
-		return said == "a" && slices.Equal(problems, []string{
+		return greeters == "a" && slices.Equal(problems, []string{
 			"node b failed: too shy",
-			"node c failed: the answer has 1048578 bytes, the most is 1048576: ask for less",
-		}), said + ", " + problem
+			"node c failed: reply of 1048578 bytes: must be at most 1048576: query less",
+		}), greeters + ", " + problem
 	})
-	if _, err := a.ask(t.Context(), "greeting", 7); err == nil || err.Error() != "write a name" {
-		t.Errorf("%v to a question that makes no sense", err)
+	if _, err := a.query(t.Context(), "greeting", 7); err == nil || err.Error() != "write a name" {
+		t.Errorf("%v for an invalid query", err)
 	}
-	if _, err := a.ask(t.Context(), "weather", ""); err == nil {
-		t.Error("an answer on a topic that nobody serves")
+	if _, err := a.query(t.Context(), "weather", ""); err == nil {
+		t.Error("a reply on an unknown topic")
 	}
 }
 
@@ -213,35 +213,35 @@ func TestAlone(t *testing.T) {
 	t.Parallel()
 	g := New(Options{})
 	g.serve("greeting", greet("a"))
-	answers, err := g.ask(t.Context(), "greeting", "you")
-	if err != nil || answers.nodes != 1 || answers.problem != "" || len(answers.all) != 1 ||
-		string(answers.all[0]) != `"a greets you"` {
-		t.Errorf("%+v, %v", answers, err)
+	replies, err := g.query(t.Context(), "greeting", "you")
+	if err != nil || replies.nodes != 1 || replies.problem != "" || len(replies.all) != 1 ||
+		string(replies.all[0]) != `"a greets you"` {
+		t.Errorf("%+v, %v", replies, err)
 	}
 }
 
-// TestRedisAway: without Redis one node is answered, and it is said why the others are not; soon after it is back all are.
-func TestRedisAway(t *testing.T) {
+// TestRedisUnavailable checks that without Redis only this node replies, with the reason, and that all reply soon after Redis recovered.
+func TestRedisUnavailable(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
 	server := testenv.Start(t, testenv.Redis)
 	a, _ := start(t, standalone(server), "a", nil)
 	start(t, standalone(server), "b", nil)
 	start(t, standalone(server), "c", nil)
-	for _, bend := range []struct{ away, back func() }{
+	for _, failure := range []struct{ begin, end func() }{
 		{server.Kill, func() { server.Restart(t) }},
 		{server.Pause, server.Resume},
 		{server.Kill, func() { server.Restart(t) }},
 	} {
-		bend.away()
-		said, problem, took := ask(t, a)
-		if said != "a" || !strings.HasPrefix(problem, "2 of 3 nodes did not answer in time: redisstore: ") || took > 5*patience {
-			t.Errorf("%q, %q after %s", said, problem, took)
+		failure.begin()
+		greeters, problem, elapsed := query(t, a)
+		if greeters != "a" || !strings.HasPrefix(problem, "2 of 3 nodes did not answer in time: redisstore: ") || elapsed > 5*timeout {
+			t.Errorf("%q, %q after %s", greeters, problem, elapsed)
 		}
-		bend.back()
-		back := time.Now()
-		allAnswer(t, a)
-		t.Logf("all answer %s after Redis was back", time.Since(back)) // two seconds on a machine that has nothing else to do
+		failure.end()
+		recovered := time.Now()
+		allReply(t, a)
+		t.Logf("all reply %s after Redis recovered", time.Since(recovered)) // two seconds on an idle machine
 	}
 }
 
@@ -254,47 +254,47 @@ func TestFailover(t *testing.T) {
 	start(t, at, "c", nil)
 	set.Primary(t).Kill()
 	set.Failover(t)
-	allAnswer(t, a)
+	allReply(t, a)
 }
 
-// allAnswer waits until all nodes answer a.
-func allAnswer(t *testing.T, a *Node) {
+// allReply waits until all nodes reply to a.
+func allReply(t *testing.T, a *Node) {
 	t.Helper()
 	until(t, func() (bool, string) {
-		said, problem, _ := askFor(t, a, patience/4)
-		return said == "a b c" && problem == "", said + ", " + problem
+		greeters, problem, _ := queryFor(t, a, timeout/4)
+		return greeters == "a b c" && problem == "", greeters + ", " + problem
 	})
 }
 
-// A question is not sent while its answers could not be heard.
-func TestDeaf(t *testing.T) {
+// TestDisconnected checks that a query is not sent while its replies could not be received.
+func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	g := New(Options{Bus: noBus{t}, Nodes: func() int { return 3 }})
 	g.serve("greeting", greet("a"))
-	g.hears()
-	g.deafened(errors.New("the wire is cut"))
-	said, problem, _ := askFor(t, g, time.Millisecond)
-	if said != "a" || problem != "2 of 3 nodes did not answer in time: the wire is cut" {
-		t.Errorf("%q, %q", said, problem)
+	g.connected()
+	g.disconnected(errors.New("connection lost"))
+	greeters, problem, _ := queryFor(t, g, time.Millisecond)
+	if greeters != "a" || problem != "2 of 3 nodes did not answer in time: connection lost" {
+		t.Errorf("%q, %q", greeters, problem)
 	}
 }
 
-// noBus is one that nobody may use.
+// noBus is a bus that must not be used.
 type noBus struct{ *testing.T }
 
 func (b noBus) Publish(context.Context, string, []byte) error { b.Error("published"); return nil }
 
 func (b noBus) Subscribe(context.Context, []string, func(string, []byte)) error { return nil }
 
-// TestGarbage: what is not for a node, or not of its version, is as if it had not been said.
+// TestGarbage checks that messages for other nodes or of other versions are ignored.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	at := standalone(testenv.Start(t, testenv.Redis))
-	var answered atomic.Int64
+	var replied atomic.Int64
 	a, store := start(t, at, "a", func(g *Node) {
-		g.serve("greeting", func(ctx context.Context, question json.RawMessage) (any, error) {
-			answered.Add(1)
-			return greet("a")(ctx, question)
+		g.serve("greeting", func(ctx context.Context, query json.RawMessage) (any, error) {
+			replied.Add(1)
+			return greet("a")(ctx, query)
 		})
 	})
 	start(t, at, "b", nil)
@@ -302,79 +302,79 @@ func TestGarbage(t *testing.T) {
 	for _, text := range []string{
 		"", "null", "{", "7", `{"v": "1"}`, "\xff\x00", strings.Repeat("[", 100_000),
 		`{"v": 2, "id": "x", "from": "y", "topic": "greeting", "question": "you"}`,
-		`{"v": 1, "id": "x", "from": "y", "topic": "greeting", "question": "` + strings.Repeat("x", 2*maxAnswer) + `"}`,
+		`{"v": 1, "id": "x", "from": "y", "topic": "greeting", "question": "` + strings.Repeat("x", 2*maxReply) + `"}`,
 		`{"v": 1, "id": "x", "from": "y", "topic": "weather"}`,
 		`{"v": 1, "id": "x", "from": "` + a.id + `", "topic": "greeting", "question": "you"}`,
 		`{"v": 1, "id": "x", "from": "y", "answer": {}}`,
 	} {
-		for _, channel := range []string{questions, a.inbox} {
+		for _, channel := range []string{queryChannel, a.inbox} {
 			if err := store.Publish(t.Context(), channel, []byte(text)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	var asks int64
+	var queries int64
 	until(t, func() (bool, string) {
-		asks++
-		said, problem, _ := ask(t, a)
-		return said == "a b c" && problem == "", said + ", " + problem
+		queries++
+		greeters, problem, _ := query(t, a)
+		return greeters == "a b c" && problem == "", greeters + ", " + problem
 	})
-	if len(a.asked) > 0 {
-		t.Errorf("%d questions are still open", len(a.asked))
+	if len(a.pending) > 0 {
+		t.Errorf("%d queries are still pending", len(a.pending))
 	}
-	if n := answered.Load(); n != asks {
-		t.Errorf("%d questions were answered, not %d", n, asks)
+	if n := replied.Load(); n != queries {
+		t.Errorf("%d replies, want %d", n, queries)
 	}
 }
 
-// TestFlood: whoever asks a thousand times is answered as often as a node likes, and the others are answered soon after.
+// TestFlood checks that replies to a flood of queries are limited, and that other queries succeed soon after.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	at := standalone(testenv.Start(t, testenv.Redis))
-	var answered atomic.Int64
+	var replied atomic.Int64
 	a, store := start(t, at, "a", nil)
 	start(t, at, "b", nil)
 	start(t, at, "c", func(g *Node) {
-		g.serve("greeting", func(ctx context.Context, question json.RawMessage) (any, error) {
-			answered.Add(1)
-			return greet("c")(ctx, question)
+		g.serve("greeting", func(ctx context.Context, query json.RawMessage) (any, error) {
+			replied.Add(1)
+			return greet("c")(ctx, query)
 		})
 	})
-	begun := time.Now()
+	began := time.Now()
 	for i := range 1000 {
 		m := `{"v": 1, "id": "` + strconv.Itoa(i) + `", "from": "flood", "topic": "greeting", "question": "you"}`
-		if err := store.Publish(t.Context(), questions, []byte(m)); err != nil {
+		if err := store.Publish(t.Context(), queryChannel, []byte(m)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	allAnswer(t, a)
-	if most := (time.Since(begun).Seconds() + 1) * answersPerSecond; float64(answered.Load()) > most {
-		t.Errorf("%d answers in %s", answered.Load(), time.Since(begun))
+	allReply(t, a)
+	if limit := (time.Since(began).Seconds() + 1) * repliesPerSecond; float64(replied.Load()) > limit {
+		t.Errorf("%d replies in %s", replied.Load(), time.Since(began))
 	}
 }
 
-// Answers count once for each node, and not after the question has ended. The largest fits.
-func TestTake(t *testing.T) {
+// TestCollect checks that a node's reply counts once, that late replies are ignored, and that the largest reply fits.
+func TestCollect(t *testing.T) {
 	t.Parallel()
 	g := New(Options{})
-	a := &asking{missing: 2, heard: map[string]bool{}, done: make(chan struct{})}
-	g.asked["q"] = a
-	large := json.RawMessage(`"` + strings.Repeat("x", maxAnswer-2) + `"`)
+	p := &pendingQuery{missing: 2, seen: map[string]bool{}, done: make(chan struct{})}
+	g.pending["q"] = p
+	large := json.RawMessage(`"` + strings.Repeat("x", maxReply-2) + `"`)
 	for _, m := range []message{
 		{ID: "other", From: "b"},
-		{ID: "q", From: "b", Answer: json.RawMessage("1")},
-		{ID: "q", From: "b", Answer: json.RawMessage("2")},
-		{ID: "q", From: "c", Answer: large},
-		{ID: "q", From: "d", Answer: json.RawMessage("4")},
+		{ID: "q", From: "b", Reply: json.RawMessage("1")},
+		{ID: "q", From: "b", Reply: json.RawMessage("2")},
+		{ID: "q", From: "c", Reply: large},
+		{ID: "q", From: "d", Reply: json.RawMessage("4")},
 	} {
 		m.Version = version
 		text, err := json.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.hear(g.inbox, text)
+		g.receive(g.inbox, text)
 	}
-	if len(a.all) != 2 || string(a.all[0]) != "1" || len(a.all[1]) != maxAnswer {
-		t.Errorf("%d answers", len(a.all))
+	if len(p.all) != 2 || string(p.all[0]) != "1" || len(p.all[1]) != maxReply {
+		t.Errorf("%d replies", len(p.all))
 	}
 }

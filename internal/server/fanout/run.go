@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// pause is how long a node at least waits before it subscribes again, and at most twice as long: not all at once.
-const pause = 500 * time.Millisecond
+// retryDelay is the minimum delay before a node subscribes again. A random delay of up to the same length is added, so that nodes do not
+// reconnect at once.
+const retryDelay = 500 * time.Millisecond
 
-// Run answers the others, and hears their answers, until ctx ends. It connects again by itself, and logs when it is lost and when
-// it is back.
+// Run replies to other nodes and receives their replies until ctx ends. It reconnects automatically, and logs when the connection is lost and
+// restored.
 func (n *Node) Run(ctx context.Context) {
 	if n.bus == nil {
 		<-ctx.Done()
@@ -24,46 +25,46 @@ func (n *Node) Run(ctx context.Context) {
 		workers.Go(func() { n.work(ctx, t) })
 	}
 	for {
-		err := n.bus.Subscribe(ctx, []string{questions, n.inbox}, n.hear)
+		err := n.bus.Subscribe(ctx, []string{queryChannel, n.inbox}, n.receive)
 		if ctx.Err() != nil {
-			n.deafened(errors.New("this node is stopping"))
+			n.disconnected(errors.New("this node is shutting down"))
 			return
 		}
-		if n.deafened(err) {
-			n.log.Warn("other nodes cannot be heard; this node tries again", "error", err)
+		if n.disconnected(err) {
+			n.log.Warn("subscription to other nodes failed: retrying", "error", err)
 		}
 		select {
-		case <-time.After(pause + rand.N(pause)): //nolint:gosec // it only spreads nodes out
+		case <-time.After(retryDelay + rand.N(retryDelay)): //nolint:gosec // it only spreads the nodes
 		case <-ctx.Done():
 		}
 	}
 }
 
-// hears is called when the subscription stands.
-func (n *Node) hears() {
+// connected is called when the subscription is established.
+func (n *Node) connected() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.deaf != nil {
-		n.log.Info("other nodes are heard again")
+	if n.err != nil {
+		n.log.Info("subscription to other nodes restored")
 	}
-	n.deaf = nil
+	n.err = nil
 	select {
-	case <-n.hearing:
+	case <-n.ready:
 	default:
-		close(n.hearing)
+		close(n.ready)
 	}
 }
 
-// deafened says whether that is news.
-func (n *Node) deafened(err error) bool {
+// disconnected records that the subscription failed, and reports whether it was established before.
+func (n *Node) disconnected(err error) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	news := n.deaf == nil
-	n.deaf = err
+	changed := n.err == nil
+	n.err = err
 	select {
-	case <-n.hearing:
-		n.hearing = make(chan struct{})
+	case <-n.ready:
+		n.ready = make(chan struct{})
 	default:
 	}
-	return news
+	return changed
 }

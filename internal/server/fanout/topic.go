@@ -8,55 +8,55 @@ import (
 )
 
 const (
-	// answersPerSecond is how many questions of others a node answers, so that nobody can slow it down by asking.
-	answersPerSecond = 20
-	// waiting is how many questions of a topic may wait while one is answered.
-	waiting = 4
+	// repliesPerSecond limits the replies to other nodes, so that queries cannot overload a node.
+	repliesPerSecond = 20
+	// maxWaiting is the maximum number of waiting queries of a topic.
+	maxWaiting = 4
 )
 
-// Header is part of every answer.
+// Header is part of every reply.
 type Header struct {
-	// Version is that of the answer's form. It changes when a key is renamed or removed or means something else, not when one is
-	// added. Answers of nodes with another version are left out.
+	// Version is the version of the reply's format. It changes when a key is renamed or removed or changes its meaning, not when a key is added.
+	// Replies of nodes with another version are ignored.
 	Version int `json:"version"`
-	// Nodes is 1: how many nodes have answered, for nodes of earlier releases.
+	// Nodes is always 1, the number of nodes that replied; nodes of earlier releases read it.
 	Nodes int `json:"nodes"`
 }
 
 func (h Header) header() Header { return h }
 
-// Topic is a question that nodes ask each other.
+// Topic is a kind of query with its replies. Query sends one to all nodes.
 type Topic[Q any, A interface{ header() Header }] struct {
 	node  *Node
 	name  string
-	merge func(q Q, answers []A) A
+	merge func(q Q, replies []A) A
 }
 
-// Coverage says which nodes have answered.
+// Coverage reports which nodes have replied.
 type Coverage struct {
-	// Nodes is how many there are believed to be.
-	Nodes    int `json:"nodes"`
-	Answered int `json:"nodesAnswered"`
-	// Problem is why some are missing; "" if none is.
+	// Nodes is the assumed number of nodes, Replied the number of those that replied.
+	Nodes   int `json:"nodes"`
+	Replied int `json:"nodesAnswered"`
+	// Problem is why replies are missing; "" if none is.
 	Problem string `json:"problem,omitempty"`
 }
 
-// NewTopic adds a topic to a node before it runs: how the node answers, and how the answers of several nodes become one.
-func NewTopic[Q any, A interface{ header() Header }](n *Node, name string, answer func(Q) A, merge func(Q, []A) A) *Topic[Q, A] {
-	n.serve(name, func(_ context.Context, question json.RawMessage) (any, error) {
+// NewTopic adds a topic to a node that does not run yet. reply returns the reply of this node, and merge combines the replies of several nodes.
+func NewTopic[Q any, A interface{ header() Header }](n *Node, name string, reply func(Q) A, merge func(Q, []A) A) *Topic[Q, A] {
+	n.serve(name, func(_ context.Context, query json.RawMessage) (any, error) {
 		var q Q
-		if err := json.Unmarshal(question, &q); err != nil {
-			return nil, fmt.Errorf("the question cannot be read: %w", err)
+		if err := json.Unmarshal(query, &q); err != nil {
+			return nil, fmt.Errorf("decode the query: %w", err)
 		}
-		return answer(q), nil
+		return reply(q), nil
 	})
 	return &Topic[Q, A]{node: n, name: name, merge: merge}
 }
 
-// Ask merges the answers of all nodes. It waits for them as long as ctx lets it, at most a second, and fails only if this node
-// cannot answer.
-func (t *Topic[Q, A]) Ask(ctx context.Context, q Q) (merged A, c Coverage, err error) {
-	collected, err := t.node.ask(ctx, t.name, q)
+// Query returns the merged replies of all nodes. It waits for them until ctx ends, for at most a second, and fails only if this node cannot
+// reply.
+func (t *Topic[Q, A]) Query(ctx context.Context, q Q) (merged A, c Coverage, err error) {
+	collected, err := t.node.query(ctx, t.name, q)
 	if err != nil {
 		return merged, c, err
 	}
@@ -67,60 +67,60 @@ func (t *Topic[Q, A]) Ask(ctx context.Context, q Q) (merged A, c Coverage, err e
 			usable = append(usable, a)
 		}
 	}
-	c = Coverage{Nodes: collected.nodes, Answered: len(usable), Problem: collected.problem}
+	c = Coverage{Nodes: collected.nodes, Replied: len(usable), Problem: collected.problem}
 	if len(usable) < len(collected.all) && c.Problem == "" {
-		c.Problem = "some nodes are of another release, and answered in another form"
+		c.Problem = "some nodes run another release and replied in another format"
 	}
 	return t.merge(q, usable), c, nil
 }
 
-// topic is what a node can be asked for.
+// topic is a topic that a node replies to.
 type topic struct {
 	name    string
-	answer  func(ctx context.Context, question json.RawMessage) (any, error)
-	waiting chan waitingQuestion
+	replyTo func(ctx context.Context, query json.RawMessage) (any, error)
+	waiting chan waitingQuery
 }
 
-type waitingQuestion struct {
+type waitingQuery struct {
 	message
-	heard time.Time
+	received time.Time
 }
 
-// serve sets how this node answers questions on a topic. Those of others come one at a time. The context ends when nobody waits
-// for the answer any more.
-func (n *Node) serve(name string, answer func(ctx context.Context, question json.RawMessage) (any, error)) {
-	n.topics[name] = &topic{name: name, answer: answer, waiting: make(chan waitingQuestion, waiting)}
+// serve registers the function that replies to queries on a topic. Queries of other nodes are handled one at a time. The context ends when the
+// caller no longer waits for the reply.
+func (n *Node) serve(name string, replyTo func(ctx context.Context, query json.RawMessage) (any, error)) {
+	n.topics[name] = &topic{name: name, replyTo: replyTo, waiting: make(chan waitingQuery, maxWaiting)}
 }
 
-func (t *topic) ask(ctx context.Context, question json.RawMessage) (json.RawMessage, error) {
-	answer, err := t.answer(ctx, question)
+func (t *topic) reply(ctx context.Context, query json.RawMessage) (json.RawMessage, error) {
+	reply, err := t.replyTo(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(answer)
+	text, err := json.Marshal(reply)
 	if err != nil {
-		return nil, fmt.Errorf("the answer on %s: %w", t.name, err)
+		return nil, fmt.Errorf("topic %s: encode the reply: %w", t.name, err)
 	}
 	return text, nil
 }
 
-// queue lets another's question wait for its turn. It is dropped if there are too many.
+// queue adds a query of another node to the queue of its topic. It drops the query if there are too many.
 func (n *Node) queue(m message) {
 	t := n.topics[m.Topic]
 	if t == nil {
 		return
 	}
 	now := time.Now()
-	if !n.pace.AllowN(now, 1) {
+	if !n.replies.AllowN(now, 1) {
 		return
 	}
 	select {
-	case t.waiting <- waitingQuestion{m, now}:
+	case t.waiting <- waitingQuery{m, now}:
 	default:
 	}
 }
 
-// work answers the questions of others on a topic, until ctx ends.
+// work replies to the queries of other nodes on a topic until ctx ends.
 func (n *Node) work(ctx context.Context, t *topic) {
 	for {
 		select {
@@ -132,24 +132,24 @@ func (n *Node) work(ctx context.Context, t *topic) {
 	}
 }
 
-// reply does nothing if the question has waited for so long that nobody waits for the answer.
-func (n *Node) reply(ctx context.Context, t *topic, q waitingQuestion) {
-	ctx, cancel := context.WithDeadline(ctx, q.heard.Add(patience))
+// reply replies to a query of another node, unless the query has waited so long that the other node has given up.
+func (n *Node) reply(ctx context.Context, t *topic, q waitingQuery) {
+	ctx, cancel := context.WithDeadline(ctx, q.received.Add(timeout))
 	defer cancel()
 	if ctx.Err() != nil {
 		return
 	}
 	r := message{ID: q.ID}
-	answer, err := t.ask(ctx, q.Question)
+	reply, err := t.reply(ctx, q.message.Query)
 	switch {
 	case err != nil:
 		r.Error = err.Error()
-	case len(answer) > maxAnswer:
-		r.Error = fmt.Sprintf("the answer has %d bytes, the most is %d: ask for less", len(answer), maxAnswer)
+	case len(reply) > maxReply:
+		r.Error = fmt.Sprintf("reply of %d bytes: must be at most %d: query less", len(reply), maxReply)
 	default:
-		r.Answer = answer
+		r.Reply = reply
 	}
-	if err := n.send(ctx, answersTo(q.From), r); err != nil && ctx.Err() == nil {
-		n.log.Warn("another node is not answered", "topic", t.name, "error", err)
+	if err := n.send(ctx, replyChannel(q.From), r); err != nil && ctx.Err() == nil {
+		n.log.Warn("cannot reply to another node", "topic", t.name, "error", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-func BenchmarkNote(b *testing.B) {
+func BenchmarkObserve(b *testing.B) {
 	rules, err := headgate.Compile(headgate.Rule{ID: "a", By: []string{"user"}, Limit: headgate.PerMinute(100)})
 	if err != nil {
 		b.Fatal(err)
@@ -37,12 +37,12 @@ func BenchmarkNote(b *testing.B) {
 			}
 			b.Run(name, func(b *testing.B) {
 				o := New(Options{Rules: func() *headgate.RuleSet { return rules }, Clear: clear})
-				seen := observation("a", bench.allowed, bench.remaining)
-				seen.Attributes = headgate.Attributes{"user": "somebody", "path": "/"}
+				ob := observation("a", bench.allowed, bench.remaining)
+				ob.Attributes = headgate.Attributes{"user": "ann", "path": "/"}
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
-					seen.Decision.Limits[0].Subject = bench.subjects[i%len(bench.subjects)]
-					o.Note(seen)
+					ob.Decision.Limits[0].Subject = bench.subjects[i%len(bench.subjects)]
+					o.Observe(ob)
 				}
 			})
 		}

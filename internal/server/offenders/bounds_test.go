@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// A few subjects that are denied often among a million that are not: they are found, with less than a megabyte.
+// TestZipf checks that few frequent subjects are found among a million others, with less than a megabyte.
 func TestZipf(t *testing.T) {
 	for _, skew := range []float64{1.05, 1.2} {
 		t.Run(strconv.FormatFloat(skew, 'g', -1, 64), func(t *testing.T) {
@@ -25,16 +25,16 @@ func TestZipf(t *testing.T) {
 			w := newWorld(Options{})
 			random := rand.NewZipf(rand.New(rand.NewPCG(3, 4)), skew, 1, 999_999)
 			truth := make([]int64, 1_000_000)
-			seen := observation("zipf", false, 0)
+			ob := observation("zipf", false, 0)
 			before := heap()
 			for range events {
 				i := int(random.Uint64())
 				truth[i]++
-				seen.Decision.Limits[0].Subject = subject(i)
-				w.Note(seen)
+				ob.Decision.Limits[0].Subject = subject(i)
+				w.Observe(ob)
 			}
-			w.takes(t, heap()-before, 1<<20)
-			a := w.ask(Query{Most: 25})
+			w.checkMemory(t, heap()-before, 1<<20)
+			a := w.result(Query{Limit: 25})
 			found := map[string]bool{}
 			for _, l := range a.Limited {
 				found[l.Subject] = true
@@ -45,14 +45,14 @@ func TestZipf(t *testing.T) {
 			sorted := slices.Sorted(slices.Values(truth))
 			for i, n := range truth {
 				if s := subject(i); n >= sorted[len(sorted)-20] && !found[s.String()] {
-					t.Errorf("number %d, denied %d times, is not there", i, n)
+					t.Errorf("subject %d, denied %d times, is not listed", i, n)
 				}
 			}
 		})
 	}
 }
 
-// Everybody in a sketch was counted as it says, and nobody else was denied more often than the least of them.
+// TestSketch checks the bounds of every entry, and that no other subject was denied more often than the lowest count.
 func TestSketch(t *testing.T) {
 	t.Parallel()
 	var s sketch
@@ -64,18 +64,18 @@ func TestSketch(t *testing.T) {
 		truth[who]++
 		s.add(who)
 	}
-	least := s.entries[s.least()].denied
+	lowest := s.entries[s.lowest()].denied
 	total := int64(0)
 	for i := range s.entries {
 		e := &s.entries[i]
 		total += e.denied
-		if n := truth[e.subject]; n > e.denied || n < e.denied-e.err || e.denied < least || !s.has(e.subject) {
-			t.Errorf("%+v, but it was %d, the least has %d, and it is found: %v", e, n, least, s.has(e.subject))
+		if n := truth[e.subject]; n > e.denied || n < e.denied-e.err || e.denied < lowest || !s.has(e.subject) {
+			t.Errorf("%+v, want %d within its bounds; lowest count %d, found: %v", e, n, lowest, s.has(e.subject))
 		}
 	}
 	for who, n := range truth {
-		if !s.has(who) && n > least {
-			t.Errorf("%v was denied %d times and is not there, where the least has %d", who, n, least)
+		if !s.has(who) && n > lowest {
+			t.Errorf("%v was denied %d times and is not present; lowest count %d", who, n, lowest)
 		}
 	}
 	if len(s.entries) != maxEntries || total != 200_000 {
@@ -83,13 +83,13 @@ func TestSketch(t *testing.T) {
 	}
 }
 
-// takes fails if the heap has grown by more than most, or than is reckoned with, some rounding apart.
-func (w *world) takes(t *testing.T, bytes, most int64) {
+// checkMemory fails if the heap has grown by more than limit, or by more than the accounted memory plus 5%.
+func (w *world) checkMemory(t *testing.T, bytes, limit int64) {
 	t.Helper()
-	reckoned := w.bytes.Load()
-	t.Logf("%d bytes, reckoned %d", bytes, reckoned)
-	if bytes > most || reckoned > most || bytes > reckoned+reckoned/20 {
-		t.Errorf("%d bytes, reckoned %d, want at most %d and as reckoned", bytes, reckoned, most)
+	accounted := w.bytes.Load()
+	t.Logf("%d bytes, accounted %d", bytes, accounted)
+	if bytes > limit || accounted > limit || bytes > accounted+accounted/20 {
+		t.Errorf("%d bytes, accounted %d, want at most %d", bytes, accounted, limit)
 	}
 }
 
@@ -101,8 +101,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A rule takes at most a megabyte, though all its subjects have long names and all its minutes are full.
-func TestMostOfOneRule(t *testing.T) {
+// TestMemoryOfOneRule checks that a rule takes at most a megabyte, with long attributes and full minutes.
+func TestMemoryOfOneRule(t *testing.T) {
 	by := []string{"user", "tenant", "path", "header.a", "header.b", "header.c", "header.d", "header.e", "header.f"}
 	rules, err := headgate.Compile(headgate.Rule{ID: "long", By: by, Limit: headgate.PerMinute(100)})
 	if err != nil {
@@ -119,19 +119,19 @@ func TestMostOfOneRule(t *testing.T) {
 	for minute := range 12 {
 		for i := range 3 * maxEntries {
 			denied.Decision.Limits[0].Subject, near.Decision.Limits[0].Subject = subject(minute*100_000+i), subject(i+10_000_000)
-			near.Decision.Limits[0].Remaining = int64(20 - i*20/(3*maxEntries)) // nearer and nearer
-			w.Note(denied)
-			w.Note(denied)
-			w.Note(near)
+			near.Decision.Limits[0].Remaining = int64(20 - i*20/(3*maxEntries)) // increasingly near
+			w.Observe(denied)
+			w.Observe(denied)
+			w.Observe(near)
 		}
-		if a := w.ask(Query{Most: 100}); a.Limited[0].Attributes == nil && a.Limited[99].Attributes == nil {
-			t.Errorf("minute %d: nobody has a name", minute)
+		if a := w.result(Query{Limit: 100}); a.Limited[0].Attributes == nil && a.Limited[99].Attributes == nil {
+			t.Errorf("minute %d: no attributes", minute)
 		} else if minute == 0 && (len(a.Near[0].Attributes) != maxAttributes || len(a.Near[0].Attributes["path"]) != maxValue) {
 			t.Errorf("%d attributes, path of %d bytes", len(a.Near[0].Attributes), len(a.Near[0].Attributes["path"]))
 		}
-		w.pass(time.Minute)
+		w.advance(time.Minute)
 	}
-	w.takes(t, heap()-before, 1<<20)
+	w.checkMemory(t, heap()-before, 1<<20)
 	r := w.rules["long"]
 	names := r.names + r.sketch.names
 	for _, n := range r.near {
@@ -144,40 +144,41 @@ func TestMostOfOneRule(t *testing.T) {
 		names -= p.names
 	}
 	if len(r.past) != KeptMinutes-1 || names != 0 {
-		t.Errorf("%d minutes before, %d bytes of names that there are not", len(r.past), names)
+		t.Errorf("%d previous minutes, names off by %d bytes", len(r.past), names)
 	}
 }
 
-// Many rules that deny hardly anybody take little, and if they take too much the quiet ones go. That is said.
-func TestMostOfAllRules(t *testing.T) {
+// TestMemoryOfAllRules checks that rules with few denials take little memory, that the least recently used rules are evicted, and that the
+// result reports it.
+func TestMemoryOfAllRules(t *testing.T) {
 	w := newWorld(Options{})
 	before := heap()
 	for i := range 10_000 {
 		w.deny("rule "+strconv.Itoa(i), 1, 1)
 		w.deny("rule "+strconv.Itoa(i), 2, 1)
-		w.pass(time.Microsecond)
+		w.advance(time.Microsecond)
 	}
-	w.takes(t, heap()-before, 10_000*1_000)
-	if a := w.ask(Query{}); a.Incomplete {
-		t.Error("something was let go")
+	w.checkMemory(t, heap()-before, 10_000*1_000)
+	if a := w.result(Query{}); a.Incomplete {
+		t.Error("data was evicted")
 	}
-	w.most = w.bytes.Load()
-	w.pass(time.Second)
-	w.deny("rule 0", 1, 1) // was quiet longest until now
+	w.maxBytes = w.bytes.Load()
+	w.advance(time.Second)
+	w.deny("rule 0", 1, 1) // was the least recently used until now
 	for i := range 200 {
-		w.pass(time.Second)
+		w.advance(time.Second)
 		w.deny("new", i, 1)
 	}
-	if a := w.ask(Query{WindowSeconds: 600}); !a.Incomplete || w.bytes.Load() > w.most {
-		t.Errorf("incomplete %v, %d bytes of %d", a.Incomplete, w.bytes.Load(), w.most)
+	if a := w.result(Query{WindowSeconds: 600}); !a.Incomplete || w.bytes.Load() > w.maxBytes {
+		t.Errorf("incomplete %v, %d bytes of %d", a.Incomplete, w.bytes.Load(), w.maxBytes)
 	}
 	for rule, want := range map[string]int{"rule 0": 2, "rule 1": 0, "rule 9999": 2, "new": 100} {
-		if a := w.ask(Query{WindowSeconds: 600, Rule: rule, Most: 100}); len(a.Limited) != want {
+		if a := w.result(Query{WindowSeconds: 600, Rule: rule, Limit: 100}); len(a.Limited) != want {
 			t.Errorf("%s has %d rows, want %d", rule, len(a.Limited), want)
 		}
 	}
-	w.pass(20 * time.Minute)
-	if w.ask(Query{WindowSeconds: 600}).Incomplete {
+	w.advance(20 * time.Minute)
+	if w.result(Query{WindowSeconds: 600}).Incomplete {
 		t.Error("still incomplete after the window")
 	}
 	total := int64(0)

@@ -1,8 +1,8 @@
-// Package offenders knows who is limited most, and who is nearest to a limit, by rule, on this node and in bounded memory; and
-// how to put together what several nodes know.
+// Package offenders tracks, in bounded memory, the subjects that each rule denies most often and those nearest to a limit, on this node; and
+// merges the data of several nodes.
 //
-// It looks back ten minutes at most, and is exact as long as a rule denies few subjects; its answers say how far they may be
-// off. It knows no other node and no HTTP, and no names unless it is told that they may be shown.
+// It covers up to ten minutes, and is exact as long as a rule denies few subjects; results contain their error bounds. It does not communicate
+// with other nodes, and stores attributes of subjects only if they may be shown.
 package offenders
 
 import (
@@ -18,54 +18,53 @@ import (
 	"github.com/headgate/headgate/internal/server/fanout"
 )
 
-// maxBytes is about how much memory all rules together may take. One takes 1 MB at most, and half a kilobyte if it denies hardly
-// anybody.
+// maxBytes is the approximate maximum memory of all rules together. A rule takes up to 1 MB, and half a kilobyte if it denies few subjects.
 const maxBytes = 32 << 20
 
-// Options of Offenders.
+// Options configures Offenders.
 type Options struct {
-	// Rules are those in force, which tell what a subject is. Only asked if Clear.
+	// Rules returns the rules in use, which determine the attributes of a subject. It is only called if Clear is set.
 	Rules func() *headgate.RuleSet
-	// Clear says that answers may have the attributes of subjects. If not, they are not even kept.
+	// Clear allows results to contain the attributes of subjects. If it is false, attributes are not stored.
 	Clear bool
 }
 
-// Offenders listens to decisions. It is safe for use by many goroutines.
+// Offenders tracks decisions. It is safe for concurrent use.
 type Offenders struct {
-	options Options
-	now     func() time.Time // nil but in tests
-	most    int64            // bytes
+	options  Options
+	now      func() time.Time // set in tests only
+	maxBytes int64
 
 	mu    sync.RWMutex
 	rules map[string]*rule
-	// recent has rules that were looked for last, so that a flood by one of them takes no lock of all.
-	recent [recents]atomic.Pointer[rule]
+	// recent caches the last used rules, so that a flood of denials by one rule does not contend for mu.
+	recent [recentSize]atomic.Pointer[rule]
 	bytes  atomic.Int64
-	// lost is the last minute of which something was let go, and making says that room is being made.
-	lost   atomic.Int64
-	making sync.Mutex
+	// lost is the last minute of which data was evicted. evicting is held during an eviction.
+	lost     atomic.Int64
+	evicting sync.Mutex
 }
 
-// New makes Offenders, who are told of decisions by Note.
+// New returns Offenders without data. Pass decisions to Observe.
 func New(options Options) *Offenders {
-	return &Offenders{options: options, most: maxBytes, rules: map[string]*rule{}}
+	return &Offenders{options: options, maxBytes: maxBytes, rules: map[string]*rule{}}
 }
 
-func (o *Offenders) timeOf(seen *headgate.Observation) time.Time {
+func (o *Offenders) timeOf(ob *headgate.Observation) time.Time {
 	if o.now != nil {
 		return o.now()
 	}
-	return seen.Time()
+	return ob.Time()
 }
 
-// Note is told of every decision. Checks and reservations count, and of those only limits that are enforced.
-func (o *Offenders) Note(seen *headgate.Observation) {
-	if seen.Call != headgate.CallCheck && seen.Call != headgate.CallReserve {
+// Observe records a decision. Only checks and reservations count, and of these only enforced limits.
+func (o *Offenders) Observe(ob *headgate.Observation) {
+	if ob.Call != headgate.CallCheck && ob.Call != headgate.CallReserve {
 		return
 	}
-	d := &seen.Decision
+	d := &ob.Decision
 	if !d.Allowed {
-		o.noteDenied(seen)
+		o.addDenied(ob)
 		return
 	}
 	for i := range d.Limits {
@@ -73,42 +72,42 @@ func (o *Offenders) Note(seen *headgate.Observation) {
 		if !l.Enforced || l.Err != nil || l.Limit.Count <= 0 {
 			continue
 		}
-		// A leaky bucket's queue may have room for more than it lets pass at once, and is then far from full.
+		// The queue of a leaky bucket may have more remaining units than its capacity, and is then far from full.
 		of := l.Limit.Capacity()
 		if l.Remaining <= of/nearFrom {
-			o.noteNear(seen, l, of-l.Remaining, of)
+			o.addNear(ob, l, of-l.Remaining, of)
 		}
 	}
 }
 
-// noteDenied counts each rule that denies once; its limits are neighbours.
-func (o *Offenders) noteDenied(seen *headgate.Observation) {
-	now, last := o.timeOf(seen), ""
-	for i := range seen.Decision.Limits {
-		l := &seen.Decision.Limits[i]
+// addDenied counts a denial for each rule that denies. The limits of a rule are adjacent.
+func (o *Offenders) addDenied(ob *headgate.Observation) {
+	now, last := o.timeOf(ob), ""
+	for i := range ob.Decision.Limits {
+		l := &ob.Decision.Limits[i]
 		if !l.Denies() || l.Rule == last {
 			continue
 		}
 		last = l.Rule
 		r := o.lock(o.find(l.Rule), l.Rule, now)
-		r.denied(l.Subject, func() string { return o.name(l.Rule, seen.Attributes) })
+		r.addDenied(l.Subject, func() string { return o.name(l.Rule, ob.Attributes) })
 		o.unlock(r)
 	}
 }
 
-func (o *Offenders) noteNear(seen *headgate.Observation, l *headgate.LimitDecision, used, of int64) {
-	now, share := o.timeOf(seen), shareOf(used, of)
+func (o *Offenders) addNear(ob *headgate.Observation, l *headgate.LimitDecision, used, of int64) {
+	now, share := o.timeOf(ob), shareOf(used, of)
 	r := o.find(l.Rule)
-	if r.tooFar(minuteOf(now), share) {
+	if r.belowFloor(minuteOf(now), share) {
 		return
 	}
 	r = o.lock(r, l.Rule, now)
-	r.came(nearest{subject: l.Subject, limit: l.Name, used: used, of: of, share: share, at: now.UnixNano()},
-		func() string { return o.name(l.Rule, seen.Attributes) })
+	r.addNear(nearest{subject: l.Subject, limit: l.Name, used: used, of: of, share: share, at: now.UnixNano()},
+		func() string { return o.name(l.Rule, ob.Attributes) })
 	o.unlock(r)
 }
 
-// name is what a subject of a rule is, if it may be shown.
+// name returns the encoded attributes of a subject of a rule, or "" if they may not be shown.
 func (o *Offenders) name(rule string, a headgate.Attributes) string {
 	if !o.options.Clear {
 		return ""
@@ -118,34 +117,34 @@ func (o *Offenders) name(rule string, a headgate.Attributes) string {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-const recents = 64
+const recentSize = 64
 
-// find is a rule, which is made if there is none. It may be gone.
+// find returns a rule, and adds it if necessary. It may have been evicted.
 func (o *Offenders) find(id string) *rule {
-	if r := o.recently(id).Load(); r != nil && r.id == id {
+	if r := o.cacheSlot(id).Load(); r != nil && r.id == id {
 		return r
 	}
-	return o.look(id)
+	return o.lookUp(id)
 }
 
-// recently is where a rule is that was looked for last, or another.
-func (o *Offenders) recently(id string) *atomic.Pointer[rule] {
+// cacheSlot returns the slot of a rule in the cache, which may contain another rule.
+func (o *Offenders) cacheSlot(id string) *atomic.Pointer[rule] {
 	n := len(id)
 	if n == 0 {
 		return &o.recent[0]
 	}
-	return &o.recent[(n+int(id[n-1])+7*int(id[n/2]))%recents]
+	return &o.recent[(n+int(id[n-1])+7*int(id[n/2]))%recentSize]
 }
 
-// look is find among all of them.
-func (o *Offenders) look(id string) *rule {
+// lookUp returns a rule from the map, and adds it if necessary.
+func (o *Offenders) lookUp(id string) *rule {
 	o.mu.RLock()
 	r := o.rules[id]
 	o.mu.RUnlock()
 	if r == nil {
 		r = o.add(id)
 	}
-	o.recently(id).Store(r)
+	o.cacheSlot(id).Store(r)
 	return r
 }
 
@@ -161,33 +160,33 @@ func (o *Offenders) add(id string) *rule {
 	return r
 }
 
-// lock is the rule that was found, locked and in the present minute; another if that was let go meanwhile.
+// lock locks the rule and advances it to the current minute. If r was evicted in the meantime, it locks a new rule instead.
 func (o *Offenders) lock(r *rule, id string, now time.Time) *rule {
 	for {
 		r.mu.Lock()
-		if !r.gone {
+		if !r.evicted {
 			r.last = now.UnixNano()
 			r.turn(minuteOf(now))
 			return r
 		}
 		r.mu.Unlock()
-		r = o.look(id)
+		r = o.lookUp(id)
 	}
 }
 
-// unlock undoes lock, and makes room if there is not enough.
+// unlock unlocks the rule, and evicts other rules if the memory limit is exceeded.
 func (o *Offenders) unlock(r *rule) {
 	grown := r.size() - r.bytes
 	r.bytes += grown
 	r.mu.Unlock()
-	if grown != 0 && o.bytes.Add(grown) > o.most && o.making.TryLock() {
-		o.makeRoom()
-		o.making.Unlock()
+	if grown != 0 && o.bytes.Add(grown) > o.maxBytes && o.evicting.TryLock() {
+		o.evict()
+		o.evicting.Unlock()
 	}
 }
 
-// makeRoom lets go of rules, those that were quiet longest first, until an eighth of the room is free: so that it is seldom.
-func (o *Offenders) makeRoom() {
+// evict removes the rules that were not used for the longest time until an eighth of the memory is free, so that it runs rarely.
+func (o *Offenders) evict() {
 	type quiet struct {
 		id   string
 		rule *rule
@@ -201,22 +200,22 @@ func (o *Offenders) makeRoom() {
 	}
 	slices.SortFunc(all, func(a, b quiet) int { return cmp.Compare(a.last, b.last) })
 	for _, q := range all {
-		if o.bytes.Load() <= o.most/8*7 {
+		if o.bytes.Load() <= o.maxBytes/8*7 {
 			return
 		}
 		o.mu.Lock()
 		q.rule.mu.Lock()
 		delete(o.rules, q.id)
-		q.rule.gone = true
+		q.rule.evicted = true
 		o.bytes.Add(-q.rule.bytes)
 		o.lost.Store(max(o.lost.Load(), q.rule.minute))
 		q.rule.mu.Unlock()
 		o.mu.Unlock()
-		o.recently(q.id).CompareAndSwap(q.rule, nil)
+		o.cacheSlot(q.id).CompareAndSwap(q.rule, nil)
 	}
 }
 
-// all is every rule, or the one asked for.
+// all returns all rules, or only the given one.
 func (o *Offenders) all(id string) map[string]*rule {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -230,16 +229,16 @@ func (o *Offenders) all(id string) map[string]*rule {
 	return one
 }
 
-// Answer is what this node knows. It has more rows than are asked for, and is meant for Merge.
-func (o *Offenders) Answer(q Query) Answer {
+// Result returns the data of this node. It has more rows than requested, and is meant for Merge.
+func (o *Offenders) Result(q Query) Result {
 	first := minuteOf(o.timeOf(&headgate.Observation{})) - q.minutes() + 1
-	a := Answer{Header: fanout.Header{Version: version, Nodes: 1}, Incomplete: o.lost.Load() >= first}
-	rules := map[string]*known{}
+	a := Result{Header: fanout.Header{Version: version, Nodes: 1}, Incomplete: o.lost.Load() >= first}
+	rules := map[string]*ruleData{}
 	for id, r := range o.all(q.Rule) {
 		r.mu.Lock()
 		rules[id] = r.window(first)
 		r.mu.Unlock()
 	}
-	a.fill(rules, wider*q.most())
+	a.fill(rules, wider*q.limit())
 	return a
 }

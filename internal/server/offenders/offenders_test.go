@@ -20,7 +20,7 @@ import (
 
 var noon = time.Date(2026, 3, 6, 12, 0, 0, 0, time.UTC)
 
-// world is Offenders with a clock that is set by hand.
+// world is Offenders with a manual clock.
 type world struct {
 	*Offenders
 	mu   sync.Mutex
@@ -38,7 +38,7 @@ func newWorld(options Options) *world {
 	return w
 }
 
-func (w *world) pass(d time.Duration) {
+func (w *world) advance(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.time = w.time.Add(d)
@@ -49,7 +49,7 @@ func subject(i int) (s headgate.Subject) {
 	return s
 }
 
-// observation is one that a test changes and notes again and again.
+// observation returns an observation that a test can change and reuse.
 func observation(rule string, allowed bool, remaining int64) *headgate.Observation {
 	l := headgate.LimitDecision{Rule: rule, Limit: headgate.PerMinute(100), Enforced: true}
 	l.Allowed, l.Remaining = allowed, remaining
@@ -59,25 +59,25 @@ func observation(rule string, allowed bool, remaining int64) *headgate.Observati
 }
 
 func (w *world) deny(rule string, who, times int) {
-	seen := observation(rule, false, 0)
-	seen.Decision.Limits[0].Subject = subject(who)
+	ob := observation(rule, false, 0)
+	ob.Decision.Limits[0].Subject = subject(who)
 	for range times {
-		w.Note(seen)
+		w.Observe(ob)
 	}
 }
 
-// use is an allowed decision that leaves so much of 100.
+// use records an allowed decision that leaves so many of 100 units.
 func (w *world) use(rule string, who int, left int64) {
-	seen := observation(rule, true, left)
-	seen.Decision.Limits[0].Subject = subject(who)
-	w.Note(seen)
+	ob := observation(rule, true, left)
+	ob.Decision.Limits[0].Subject = subject(who)
+	w.Observe(ob)
 }
 
-// ask is what an operator sees of a single node.
-func (w *world) ask(q Query) Answer { return Merge(q, []Answer{w.Answer(q)}) }
+// result returns the result of a single node, as an operator sees it.
+func (w *world) result(q Query) Result { return Merge(q, []Result{w.Result(q)}) }
 
-// rows are an answer in short: "rule/subject denied±error", and "rule/subject used of".
-func rows(a Answer) (limited, near []string) {
+// rows returns a result in short form: "rule/subject denied-error" and "rule/subject used/of".
+func rows(a Result) (limited, near []string) {
 	for _, l := range a.Limited {
 		s, _ := headgate.ParseSubject(l.Subject)
 		limited = append(limited, fmt.Sprintf("%s/%d %d-%d", l.Rule, s[15], l.Denied, l.Error))
@@ -89,15 +89,16 @@ func rows(a Answer) (limited, near []string) {
 	return limited, near
 }
 
-func expect(t *testing.T, a Answer, limited, near []string) {
+func expect(t *testing.T, a Result, limited, near []string) {
 	t.Helper()
 	if l, n := rows(a); !slices.Equal(l, limited) || !slices.Equal(n, near) {
 		t.Errorf("limited %q, near %q; want %q and %q", l, n, limited, near)
 	}
 }
 
-// What a limiter really says is counted: each rule once for a request, if it is enforced. Names are what the rule counts by.
-func TestNoteDecisions(t *testing.T) {
+// TestObserveDecisions checks that the decisions of a limiter are counted: each enforced rule once per request, with the attributes that it
+// counts by.
+func TestObserveDecisions(t *testing.T) {
 	t.Parallel()
 	two := map[string]headgate.Limit{"minute": headgate.PerMinute(2), "hour": headgate.PerHour(2)}
 	rules, err := headgate.Compile(
@@ -113,11 +114,11 @@ func TestNoteDecisions(t *testing.T) {
 	for _, clear := range []bool{true, false} {
 		limiter := headgate.NewLimiter(memstore.New(memstore.Options{}), rules, headgate.Options{})
 		w := newWorld(Options{Rules: limiter.Rules, Clear: clear})
-		observed := limiter.WithObserver(func(_ context.Context, seen *headgate.Observation) { w.Note(seen) })
+		observed := limiter.WithObserver(func(_ context.Context, ob *headgate.Observation) { w.Observe(ob) })
 		request := func(user string) headgate.Request {
 			return headgate.Request{Attributes: headgate.Attributes{"user": user, "path": "/secret"}}
 		}
-		for range 5 { // of which three are denied
+		for range 5 { // three of them are denied
 			_, _ = observed.Check(t.Context(), request("ann"))
 			_, _ = observed.Peek(t.Context(), request("ann"))
 		}
@@ -127,7 +128,7 @@ func TestNoteDecisions(t *testing.T) {
 		_, _ = observed.CheckAll(t.Context(), []headgate.BatchRequest{{Request: request("bob"), Peek: true}})
 		_, _ = observed.Check(t.Context(), headgate.Request{Rule: "none"})
 
-		a := w.ask(Query{})
+		a := w.result(Query{})
 		if len(a.Limited) != 1 || a.Limited[0].Rule != "two" || a.Limited[0].Denied != 4 || a.Limited[0].Error != 0 {
 			t.Errorf("limited: %+v", a.Limited)
 		}
@@ -149,7 +150,7 @@ func TestNoteDecisions(t *testing.T) {
 			t.Errorf("clear %v: %v, want %v", clear, names, want)
 		}
 		// Nothing else may leave the node.
-		text, err := json.Marshal(w.Answer(Query{}))
+		text, err := json.Marshal(w.Result(Query{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,8 +162,8 @@ func TestNoteDecisions(t *testing.T) {
 	}
 }
 
-// Calls and limits that do not deny or were not decided do not count.
-func TestWhatDoesNotCount(t *testing.T) {
+// TestIgnoredObservations checks that other calls, and limits that do not deny or were not decided, do not count.
+func TestIgnoredObservations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Options{})
 	for name, change := range map[string]func(*headgate.Observation){
@@ -181,48 +182,48 @@ func TestWhatDoesNotCount(t *testing.T) {
 		},
 	} {
 		for _, allowed := range []bool{true, false} {
-			seen := observation(name, allowed, 0)
-			change(seen)
-			w.Note(seen)
+			ob := observation(name, allowed, 0)
+			change(ob)
+			w.Observe(ob)
 		}
 	}
-	expect(t, w.ask(Query{}), nil, nil)
+	expect(t, w.result(Query{}), nil, nil)
 }
 
-// A window is the present minute and those before it, and the last of ten minutes is forgotten.
+// TestWindows checks that a window consists of the current minute and those before it, and that minutes are dropped after ten.
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Options{})
-	w.pass(59 * time.Second)
+	w.advance(59 * time.Second)
 	w.deny("a", 1, 3)
 	w.use("a", 7, 5)
-	w.pass(time.Second)
+	w.advance(time.Second)
 	w.deny("a", 1, 2)
 	w.deny("a", 2, 4)
 	w.use("a", 7, 2)
 	w.use("a", 8, 20)
-	w.pass(8 * time.Minute)
+	w.advance(8 * time.Minute)
 	w.use("a", 7, 9)
 	w.deny("b", 1, 1)
-	expect(t, w.ask(Query{WindowSeconds: 1}), []string{"b/1 1-0"}, []string{"a/7 91/100"})
-	expect(t, w.ask(Query{WindowSeconds: 9 * 60, Rule: "a"}), []string{"a/2 4-0", "a/1 2-0"}, []string{"a/7 98/100", "a/8 80/100"})
-	expect(t, w.ask(Query{WindowSeconds: 9*60 + 1, Rule: "a", Most: 1}), []string{"a/1 5-0"}, []string{"a/7 98/100"})
-	expect(t, w.ask(Query{WindowSeconds: 9e9, Rule: "none"}), nil, nil)
-	w.pass(time.Minute)
-	expect(t, w.ask(Query{WindowSeconds: 600, Rule: "a"}), []string{"a/2 4-0", "a/1 2-0"}, []string{"a/7 98/100", "a/8 80/100"})
+	expect(t, w.result(Query{WindowSeconds: 1}), []string{"b/1 1-0"}, []string{"a/7 91/100"})
+	expect(t, w.result(Query{WindowSeconds: 9 * 60, Rule: "a"}), []string{"a/2 4-0", "a/1 2-0"}, []string{"a/7 98/100", "a/8 80/100"})
+	expect(t, w.result(Query{WindowSeconds: 9*60 + 1, Rule: "a", Limit: 1}), []string{"a/1 5-0"}, []string{"a/7 98/100"})
+	expect(t, w.result(Query{WindowSeconds: 9e9, Rule: "none"}), nil, nil)
+	w.advance(time.Minute)
+	expect(t, w.result(Query{WindowSeconds: 600, Rule: "a"}), []string{"a/2 4-0", "a/1 2-0"}, []string{"a/7 98/100", "a/8 80/100"})
 	w.deny("a", 1, 1)
-	w.pass(-time.Minute) // a clock that is set back a little changes nothing
+	w.advance(-time.Minute) // a small step back has no effect
 	w.deny("a", 1, 1)
-	w.pass(2 * time.Minute)
+	w.advance(2 * time.Minute)
 	w.deny("a", 1, 1)
-	expect(t, w.ask(Query{WindowSeconds: 600, Rule: "a"}), []string{"a/1 3-0"}, []string{"a/7 91/100"})
-	expect(t, w.ask(Query{WindowSeconds: 120, Rule: "a"}), []string{"a/1 3-0"}, nil)
-	w.pass(-24 * time.Hour) // by much: it begins anew
+	expect(t, w.result(Query{WindowSeconds: 600, Rule: "a"}), []string{"a/1 3-0"}, []string{"a/7 91/100"})
+	expect(t, w.result(Query{WindowSeconds: 120, Rule: "a"}), []string{"a/1 3-0"}, nil)
+	w.advance(-24 * time.Hour) // a large step back starts over
 	w.deny("a", 3, 1)
-	expect(t, w.ask(Query{WindowSeconds: 600, Rule: "a"}), []string{"a/3 1-0"}, nil)
+	expect(t, w.result(Query{WindowSeconds: 600, Rule: "a"}), []string{"a/3 1-0"}, nil)
 }
 
-// Of those who came near the nearest are kept, whoever else comes; who is denied is not one of them.
+// TestNear checks that the nearest subjects are kept.
 func TestNear(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Options{})
@@ -230,9 +231,9 @@ func TestNear(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		who, left := random.IntN(200), int64(random.IntN(1000))
-		seen := observation("a", true, left)
-		seen.Decision.Limits[0].Subject, seen.Decision.Limits[0].Limit = subject(who), headgate.PerMinute(int64(1000+who*1000))
-		w.Note(seen)
+		ob := observation("a", true, left)
+		ob.Decision.Limits[0].Subject, ob.Decision.Limits[0].Limit = subject(who), headgate.PerMinute(int64(1000+who*1000))
+		w.Observe(ob)
 		best[who] = max(best[who], shareOf(int64(1000+who*1000)-left, int64(1000+who*1000)))
 	}
 	var want []int64
@@ -241,7 +242,7 @@ func TestNear(t *testing.T) {
 	}
 	slices.Sort(want)
 	slices.Reverse(want)
-	a := w.ask(Query{Most: 100})
+	a := w.result(Query{Limit: 100})
 	if len(a.Near) != maxNear {
 		t.Fatalf("%d rows, want %d", len(a.Near), maxNear)
 	}
@@ -252,7 +253,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// Who is denied is not near, before or after, and takes no place from those who are. Every minute has room for all.
+// TestNearAndDenied checks that a denied subject is not near, before or after, and takes no place of near subjects, and that every minute has
+// its own list.
 func TestNearAndDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Options{})
@@ -264,65 +266,65 @@ func TestNearAndDenied(t *testing.T) {
 		w.use("a", who, 0)
 	}
 	w.use("a", 200, 10)
-	if _, near := rows(w.ask(Query{})); !slices.Equal(near, []string{"a/200 90/100"}) {
+	if _, near := rows(w.result(Query{})); !slices.Equal(near, []string{"a/200 90/100"}) {
 		t.Errorf("%q", near)
 	}
 	for who := range maxNear {
 		w.use("b", who, 0)
 	}
-	w.pass(time.Minute)
+	w.advance(time.Minute)
 	w.use("b", 200, 20)
-	expect(t, w.ask(Query{WindowSeconds: 60}), nil, []string{"b/200 80/100"})
+	expect(t, w.result(Query{WindowSeconds: 60}), nil, []string{"b/200 80/100"})
 }
 
-// A name is asked for when somebody is denied again, and only then.
+// TestNameOnce checks that the attributes are read once, when a subject is denied again.
 func TestNameOnce(t *testing.T) {
 	t.Parallel()
 	rules, err := headgate.Compile(headgate.Rule{ID: "a", By: []string{"user"}, Limit: headgate.PerMinute(100)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := 0
+	calls := 0
 	w := newWorld(Options{Clear: true, Rules: func() *headgate.RuleSet {
-		asked++
+		calls++
 		return rules
 	}})
-	seen := observation("a", false, 0)
-	seen.Attributes = headgate.Attributes{"user": "ann"}
+	ob := observation("a", false, 0)
+	ob.Attributes = headgate.Attributes{"user": "ann"}
 	for i, want := range []int{0, 1, 1, 1, 1} {
-		if w.Note(seen); asked != want {
-			t.Errorf("denied %d times: asked %d times, want %d", i+1, asked, want)
+		if w.Observe(ob); calls != want {
+			t.Errorf("denied %d times: read %d times, want %d", i+1, calls, want)
 		}
 	}
 }
 
-// Nothing is lost between many goroutines, unless rules are let go; that happens all the time in the second world.
-func TestTogether(t *testing.T) {
+// TestConcurrent checks that no denial is lost between goroutines unless rules are evicted, which happens constantly in the second world.
+func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: make test-long runs it")
 	}
 	w, small := newWorld(Options{}), newWorld(Options{})
-	small.most = 32 << 10
+	small.maxBytes = 32 << 10
 	const each = 20_000
-	var together sync.WaitGroup
+	var wg sync.WaitGroup
 	for range 4 {
-		together.Go(func() {
+		wg.Go(func() {
 			for i := range each {
 				w.deny("all", i%50, 1)
 				w.use("all", 100+i%100, int64(i%20))
 				small.deny("rule "+strconv.Itoa(i%64), i, 1)
 				if i%1000 == 0 {
-					w.Answer(Query{})
-					small.Answer(Query{})
-					small.pass(time.Second)
+					w.Result(Query{})
+					small.Result(Query{})
+					small.advance(time.Second)
 				}
 			}
 		})
 	}
-	together.Wait()
+	wg.Wait()
 	total := int64(0)
-	for _, l := range w.ask(Query{Most: 100}).Limited {
+	for _, l := range w.result(Query{Limit: 100}).Limited {
 		total += l.Denied
 	}
 	if total != 4*each {
@@ -332,20 +334,20 @@ func TestTogether(t *testing.T) {
 	for _, r := range small.rules {
 		total += r.bytes
 	}
-	if total != small.bytes.Load() || total > 2*small.most {
-		t.Errorf("rules have %d bytes, together %d of %d", total, small.bytes.Load(), small.most)
+	if total != small.bytes.Load() || total > 2*small.maxBytes {
+		t.Errorf("rules have %d bytes, together %d of %d", total, small.bytes.Load(), small.maxBytes)
 	}
 }
 
-// An ordinary decision, and a denial of somebody who is known, allocate nothing.
+// TestNoAllocation checks that an ordinary decision, and the denial of a known subject, allocate nothing.
 func TestNoAllocation(t *testing.T) {
 	w := newWorld(Options{})
 	w.deny("a", 1, 10)
-	for name, seen := range map[string]*headgate.Observation{
+	for name, ob := range map[string]*headgate.Observation{
 		"far": observation("a", true, 50), "near": observation("a", true, 3), "denied": observation("a", false, 0),
 	} {
-		w.Note(seen)
-		if n := testing.AllocsPerRun(100, func() { w.Note(seen) }); n != 0 {
+		w.Observe(ob)
+		if n := testing.AllocsPerRun(100, func() { w.Observe(ob) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}

@@ -11,41 +11,41 @@ import (
 )
 
 const (
-	// KeptMinutes is how many minutes are known, the present one included.
+	// KeptMinutes is the number of stored minutes, including the current one.
 	KeptMinutes = 10
-	// maxNear is how many subjects of a rule that came near a limit are kept of a minute.
+	// maxNear is the maximum number of near subjects of a rule that are stored per minute.
 	maxNear = 64
-	// nearFrom is what part of a limit may be left for it to count as near: a fifth.
+	// nearFrom is the divisor of a limit's capacity: a subject is near if at most a fifth is remaining.
 	nearFrom = 5
-	// whole is the share of a limit that is used up, in millionths.
+	// whole is the share of a used-up limit in millionths.
 	whole = 1_000_000
-	// maxNames is how many bytes the names of a rule's subjects may have. A new minute begins with half of them at most.
+	// maxNames is the maximum size of the encoded attributes of a rule's subjects. A new minute begins with at most half of it.
 	maxNames = 256 << 10
 )
 
-// rule is what is known of one rule. Its mutex is for all of it but the floor.
+// rule contains the data of one rule. mu guards all fields except floor.
 type rule struct {
 	id string
 	mu sync.Mutex
-	// gone says that it was let go, and must be looked for again.
-	gone bool
-	// minute is the present one, since 1970; sketch and near are of it.
+	// evicted reports that the rule was removed and must be looked up again.
+	evicted bool
+	// minute is the current minute since 1970, to which sketch and near belong.
 	minute int64
 	sketch sketch
 	near   []nearest
-	// floor is how near one must come to be among the nearest, and the minute in which that holds, below and above the 32nd bit.
+	// floor contains the lowest share among the maxNear nearest subjects in the lower 32 bits, and the minute for which it is valid in the upper.
 	floor atomic.Uint64
-	// past is other minutes, the oldest first. What is in them never changes.
+	// past contains the previous minutes, oldest first. They are immutable.
 	past []past
-	// names is how many bytes those in near and past have, pastBytes how many past has besides, and bytes all of the rule, as far as
-	// it is in the total.
+	// names is the size of the encoded attributes in near and past, pastBytes the other memory of past, and bytes the memory of the rule that is
+	// included in the total.
 	names, pastBytes int
 	bytes            int64
-	// last is when it was heard of, in nanoseconds since 1970.
+	// last is the time of the last use in nanoseconds since 1970.
 	last int64
 }
 
-// past is a minute that is over.
+// past contains the data of a previous minute.
 type past struct {
 	minute int64
 	list   list
@@ -53,7 +53,7 @@ type past struct {
 	names  int
 }
 
-// nearest is how near a subject came to a limit.
+// nearest describes how near a subject came to a limit.
 type nearest struct {
 	subject         headgate.Subject
 	limit           string
@@ -62,16 +62,16 @@ type nearest struct {
 	name            string
 }
 
-// shareOf is used ÷ of in millionths.
+// shareOf returns used ÷ of in millionths.
 func shareOf(used, of int64) int64 { return used * whole / of }
 
-// nearestOf is each subject once, where it was nearest.
+// nearestOf returns each subject once, at its nearest point.
 func nearestOf(all []nearest) map[headgate.Subject]nearest {
 	best := make(map[headgate.Subject]nearest, len(all))
 	for i := range all {
 		n := all[i]
-		before, is := best[n.subject]
-		if is && before.share >= n.share {
+		before, found := best[n.subject]
+		if found && before.share >= n.share {
 			n, before = before, n
 		}
 		n.name = cmp.Or(n.name, before.name)
@@ -80,7 +80,7 @@ func nearestOf(all []nearest) map[headgate.Subject]nearest {
 	return best
 }
 
-// turn begins another minute, if it is one. A clock that is a little behind is in the present one.
+// turn begins a new minute if necessary. A clock that is slightly behind still uses the current one.
 func (r *rule) turn(minute int64) {
 	if back := r.minute - minute; back >= 0 && back < KeptMinutes {
 		return
@@ -101,7 +101,7 @@ func (r *rule) turn(minute int64) {
 	}
 }
 
-// present is the minute as if it were over.
+// present returns the data of the current minute.
 func (r *rule) present() past {
 	p := past{minute: r.minute, list: r.sketch.best(), near: slices.Clone(r.near)}
 	for i := range p.list.tallies {
@@ -124,32 +124,32 @@ func (p past) nameless() past {
 	return p
 }
 
-// denied counts a denial. The name is asked for once somebody is seen again.
-func (r *rule) denied(subject headgate.Subject, name func() string) {
+// addDenied counts a denial. It calls name only for a subject that is denied repeatedly.
+func (r *rule) addDenied(subject headgate.Subject, name func() string) {
 	e := r.sketch.add(subject)
 	hits := e.denied - e.err
 	if hits == 1 {
-		r.leaveNear(subject)
+		r.removeNear(subject)
 	}
-	// Who had no name, because there was no room for one, is asked again now and then.
+	// A subject without a name, because there was no space for it, gets another chance at every power of two.
 	if hits > 1 && hits&(hits-1) == 0 && e.name == "" && r.names+r.sketch.names < maxNames {
 		e.name = name()
 		r.sketch.names += len(e.name)
 	}
 }
 
-// tooFar is true if one who came so near is not among the nearest of the minute, as far as is known without the mutex.
-func (r *rule) tooFar(minute, share int64) bool {
+// belowFloor reports, without the mutex, whether a subject with this share is not among the nearest of the minute.
+func (r *rule) belowFloor(minute, share int64) bool {
 	floor := r.floor.Load()
 	return floor>>32 == uint64(minute) && uint64(share) <= floor&(1<<32-1)
 }
 
-// came notes how near a subject came to a limit. Of two that came equally near the first stays.
-func (r *rule) came(n nearest, name func() string) {
+// addNear records how near a subject came to a limit. If two subjects are equally near, the first one stays.
+func (r *rule) addNear(n nearest, name func() string) {
 	if r.sketch.has(n.subject) {
 		return
 	}
-	least := 0
+	lowest := 0
 	for i := range r.near {
 		old := &r.near[i]
 		if old.subject == n.subject {
@@ -160,26 +160,26 @@ func (r *rule) came(n nearest, name func() string) {
 			}
 			return
 		}
-		if old.share < r.near[least].share {
-			least = i
+		if old.share < r.near[lowest].share {
+			lowest = i
 		}
 	}
 	if len(r.near) < maxNear {
-		r.near, least = append(r.near, nearest{}), len(r.near)
-	} else if n.share <= r.near[least].share {
+		r.near, lowest = append(r.near, nearest{}), len(r.near)
+	} else if n.share <= r.near[lowest].share {
 		return
 	}
-	r.names -= len(r.near[least].name)
+	r.names -= len(r.near[lowest].name)
 	if r.names+r.sketch.names < maxNames {
 		n.name = name()
 		r.names += len(n.name)
 	}
-	r.near[least] = n
+	r.near[lowest] = n
 	r.setFloor()
 }
 
-// leaveNear is for a subject that is denied. Who had to make room for it does not come back.
-func (r *rule) leaveNear(subject headgate.Subject) {
+// removeNear removes a subject that is denied. Subjects that were evicted for it do not return.
+func (r *rule) removeNear(subject headgate.Subject) {
 	for i := range r.near {
 		if r.near[i].subject == subject {
 			r.names -= len(r.near[i].name)
@@ -191,19 +191,19 @@ func (r *rule) leaveNear(subject headgate.Subject) {
 }
 
 func (r *rule) setFloor() {
-	least := int64(0)
+	lowest := int64(0)
 	if len(r.near) == maxNear {
-		least = whole
+		lowest = whole
 		for i := range r.near {
-			least = min(least, r.near[i].share)
+			lowest = min(lowest, r.near[i].share)
 		}
 	}
-	r.floor.Store(uint64(r.minute)<<32 | uint64(least))
+	r.floor.Store(uint64(r.minute)<<32 | uint64(lowest))
 }
 
-// window is what is known of the minutes from first on.
-func (r *rule) window(first int64) *known {
-	k := &known{}
+// window returns the data since the minute first.
+func (r *rule) window(first int64) *ruleData {
+	k := &ruleData{}
 	for _, p := range append(slices.Clip(r.past), r.present()) {
 		if p.minute >= first {
 			k.lists = append(k.lists, p.list)
@@ -213,7 +213,7 @@ func (r *rule) window(first int64) *known {
 	return k
 }
 
-// size is about how many bytes a rule takes.
+// size returns the approximate memory of a rule in bytes.
 func (r *rule) size() int64 {
 	n := ruleBytes + r.names + r.pastBytes + cap(r.near)*nearBytes +
 		r.sketch.names + cap(r.sketch.entries)*entryBytes + (len(r.sketch.slots)+len(r.sketch.heap))*4
@@ -225,6 +225,6 @@ const (
 	tallyBytes = int(unsafe.Sizeof(tally{}))
 	nearBytes  = int(unsafe.Sizeof(nearest{}))
 	pastBytes  = int(unsafe.Sizeof(past{}))
-	// ruleBytes is what a rule takes at least, its place in a map included.
+	// ruleBytes is the minimum memory of a rule, including its map entry.
 	ruleBytes = int(unsafe.Sizeof(rule{})) + 256
 )

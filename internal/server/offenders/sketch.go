@@ -9,38 +9,38 @@ import (
 )
 
 const (
-	// maxEntries is how many subjects of a rule are counted at a time.
+	// maxEntries is the maximum number of counted subjects of a rule.
 	maxEntries = 4_096
-	// keptEntries is how many of them are kept when the minute is over.
+	// keptEntries is the number of subjects that are stored after the minute has ended.
 	keptEntries = 100
 )
 
-// tally is how often a subject was denied: at most denied times, and err less at least.
+// tally is the number of denials of a subject: from denied - err to denied.
 type tally struct {
 	subject     headgate.Subject
 	denied, err int64
-	name        string // see encodeName; empty if not known
+	name        string // see encodeName; empty if unknown
 }
 
-// sketch counts denials by subject, those of the most denied best: Space-Saving. While there is room everybody is counted
-// exactly. After that a newcomer takes the place of whoever has the least, and counts on from there, with that as its error; so
-// nobody who was denied more often than the least has is missing.
+// sketch counts denials by subject with the Space-Saving algorithm. Up to maxEntries subjects are counted exactly. After that, a new subject
+// replaces the one with the lowest count and continues from that count, which becomes its error. So every subject that was denied more often
+// than the lowest count is present.
 type sketch struct {
 	entries []entry
-	// slots find an entry by its subject: its index + 1 at the first free place from its hash on. A map would take three times the
-	// room of all the rest, with so many coming and going.
+	// slots is an open-addressing hash table of entries: index + 1 in the first free slot from the hash on. A map would take three times the
+	// memory of the other fields, with so many insertions and deletions.
 	slots []int32
 	seed  maphash.Seed
-	// heap has the indexes of the entries, the one with the least first; empty until there is no room.
+	// heap contains the indexes of the entries, the lowest count first. It is empty until there are maxEntries.
 	heap []int32
-	// names is how many bytes those in the entries have.
+	// names is the size of the names in the entries.
 	names int
 }
 
 type entry struct {
 	tally
 	hash uint32
-	at   int32 // where in heap
+	at   int32 // index in heap
 }
 
 // add counts a denial of the subject.
@@ -57,12 +57,12 @@ func (s *sketch) add(subject headgate.Subject) *entry {
 		i = int32(len(s.entries)) - 1
 		s.slots[slot] = i + 1
 	default:
-		i = s.least()
+		i = s.lowest()
 		e := &s.entries[i]
 		s.names -= len(e.name)
-		s.leave(e)
+		s.freeSlot(e)
 		e.tally, e.hash = tally{subject: subject, denied: e.denied, err: e.denied}, hash
-		slot, _ = s.find(subject, hash) // who left may have made room before it
+		slot, _ = s.find(subject, hash) // the freed slot may be the first one now
 		s.slots[slot] = i + 1
 	}
 	e := &s.entries[i]
@@ -77,21 +77,21 @@ func (s *sketch) grow() {
 	if cap(s.entries) == 0 {
 		s.seed = maphash.MakeSeed()
 	}
-	room := max(2, 2*cap(s.entries))
-	s.entries = append(make([]entry, 0, room), s.entries...)
-	s.slots = make([]int32, 2*room)
+	capacity := max(2, 2*cap(s.entries))
+	s.entries = append(make([]entry, 0, capacity), s.entries...)
+	s.slots = make([]int32, 2*capacity)
 	for i := range s.entries {
 		slot, _ := s.find(s.entries[i].subject, s.entries[i].hash)
 		s.slots[slot] = int32(i) + 1
 	}
 }
 
-// hash is by a seed, so that nobody can make subjects that stand in each other's way.
+// hash uses a random seed, so that clients cannot create subjects that collide.
 func (s *sketch) hash(subject headgate.Subject) uint32 {
 	return uint32(maphash.Bytes(s.seed, subject[:]))
 }
 
-// find is the slot of a subject and its entry, or the slot that it would have and -1.
+// find returns the slot and the entry of a subject, or the slot for a new entry and -1.
 func (s *sketch) find(subject headgate.Subject, hash uint32) (slot int, entry int32) {
 	mask := len(s.slots) - 1
 	for slot = int(hash) & mask; s.slots[slot] != 0; slot = (slot + 1) & mask {
@@ -111,8 +111,8 @@ func (s *sketch) has(subject headgate.Subject) bool {
 	return i >= 0
 }
 
-// leave frees the slot of an entry. Those behind it that would not be found any more move up.
-func (s *sketch) leave(e *entry) {
+// freeSlot frees the slot of an entry, and moves up following entries that would not be found any more.
+func (s *sketch) freeSlot(e *entry) {
 	mask := len(s.slots) - 1
 	free, _ := s.find(e.subject, e.hash)
 	for slot := (free + 1) & mask; s.slots[slot] != 0; slot = (slot + 1) & mask {
@@ -124,8 +124,8 @@ func (s *sketch) leave(e *entry) {
 	s.slots[free] = 0
 }
 
-// least is the entry with the smallest count. From the first time on there is a heap.
-func (s *sketch) least() int32 {
+// lowest returns the entry with the lowest count. It builds the heap on the first call.
+func (s *sketch) lowest() int32 {
 	if len(s.heap) == 0 {
 		s.heap = make([]int32, len(s.entries))
 		for i := range s.heap {
@@ -138,7 +138,7 @@ func (s *sketch) least() int32 {
 	return s.heap[0]
 }
 
-// sink puts an entry whose count has grown where it belongs in the heap.
+// sink moves an entry whose count has grown to its position in the heap.
 func (s *sketch) sink(at int32) {
 	i := s.heap[at]
 	for {
@@ -160,7 +160,7 @@ func (s *sketch) sink(at int32) {
 	s.entries[i].at = at
 }
 
-// best is the entries with the highest counts. The first that is cut off is the floor; if none is, everybody is there.
+// best returns the entries with the highest counts. The floor is the count of the first entry that is cut off, or 0.
 func (s *sketch) best() list {
 	kept := make([]tally, 0, min(len(s.entries), keptEntries+1))
 	for i := range s.entries {

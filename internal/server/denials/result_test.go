@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// ann is a request whose every value is another word.
+// ann returns attributes with distinct values.
 func ann() headgate.Attributes {
 	return headgate.Attributes{
 		"ip": "203.0.113.77", "user": "ann@example.com", "api_key": "rawkey", "service_account": "robot", "tenant": "acme",
@@ -23,13 +23,13 @@ func ann() headgate.Attributes {
 
 func counted(by string) headgate.Rule { return headgate.Rule{ID: "by-" + by, By: []string{by}} }
 
-func TestQueriesFind(t *testing.T) {
+func TestQueries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, headgate.Rule{ID: "people", By: []string{"tenant", "header.x-device", "cookie.session"}})
-	w.ask(t, 2, ann())
+	w.check(t, 2, ann())
 	other := headgate.Attributes{"ip": "203.0.113.78", "user": "bob", "tenant": "other"}
-	w.ask(t, 2, other)
-	w.ask(t, 2, headgate.Attributes{"ip": "2001:db8::", "tenant": "third"})
+	w.check(t, 2, other)
+	w.check(t, 2, headgate.Attributes{"ip": "2001:db8::", "tenant": "third"})
 	subject := w.one(t, Query{Attributes: headgate.Attributes{"user": "bob"}}).Subject
 	hashed := headgate.HashKey("rawkey")
 	for _, c := range []struct {
@@ -50,7 +50,7 @@ func TestQueriesFind(t *testing.T) {
 		{Query{Attributes: headgate.Attributes{"api_key": "rawkey"}}, 1},
 		{Query{Attributes: headgate.Attributes{"api_key": "ann@example.com"}}, 0},
 		{Query{Attributes: headgate.Attributes{"header.x-device": "phone", "cookie.session": "crumbs"}}, 1},
-		{Query{Attributes: headgate.Attributes{"header.x-other": "unrelated"}}, 0}, // by which nothing is counted
+		{Query{Attributes: headgate.Attributes{"header.x-other": "unrelated"}}, 0}, // no rule counts by it
 		// The client is the API key, else the user, else the address.
 		{Query{Attributes: headgate.Attributes{"client": hashed}}, 1},
 		{Query{Attributes: headgate.Attributes{"client": "rawkey"}}, 1},
@@ -59,14 +59,14 @@ func TestQueriesFind(t *testing.T) {
 		{Query{Attributes: headgate.Attributes{"client": "203.0.113.78"}}, 0},
 		{Query{Attributes: headgate.Attributes{"client": "2001:db8::"}}, 1},
 		{Query{Since: time.Now().Add(time.Minute)}, 0},
-		{Query{Most: 2}, 2},
+		{Query{Limit: 2}, 2},
 	} {
-		if found := w.Answer(c.q).Records; len(found) != c.finds {
-			t.Errorf("%+v finds %d, not %d", c.q, len(found), c.finds)
+		if found := w.Result(c.q).Records; len(found) != c.finds {
+			t.Errorf("%+v finds %d, want %d", c.q, len(found), c.finds)
 		}
 		c.q.Hide()
-		if found := w.Answer(c.q).Records; len(found) != c.finds {
-			t.Errorf("hidden, %+v finds %d, not %d", c.q, len(found), c.finds)
+		if found := w.Result(c.q).Records; len(found) != c.finds {
+			t.Errorf("hidden, %+v finds %d, want %d", c.q, len(found), c.finds)
 		}
 		if text := fmt.Sprint(c.q); strings.Contains(text, "rawkey") || strings.Contains(text, "crumbs") {
 			t.Errorf("not hidden: %s", text)
@@ -77,14 +77,14 @@ func TestQueriesFind(t *testing.T) {
 func TestLongValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true, counted("user"))
-	long := strings.Repeat("x", mostValue-1) + "éé"
-	w.ask(t, 2, headgate.Attributes{"user": long})
-	if r := w.one(t, Query{Attributes: headgate.Attributes{"user": long}}); r.Attributes["user"] != strings.Repeat("x", mostValue-1) {
+	long := strings.Repeat("x", maxValue-1) + "éé"
+	w.check(t, 2, headgate.Attributes{"user": long})
+	if r := w.one(t, Query{Attributes: headgate.Attributes{"user": long}}); r.Attributes["user"] != strings.Repeat("x", maxValue-1) {
 		t.Error(r.Attributes)
 	}
 }
 
-// What leaves a node is looked through for every value that must not.
+// TestNamesDoNotLeave checks that no value that must not be shown leaves the node.
 func TestNamesDoNotLeave(t *testing.T) {
 	t.Parallel()
 	hashed := headgate.HashKey("rawkey")
@@ -103,9 +103,9 @@ func TestNamesDoNotLeave(t *testing.T) {
 		}},
 	} {
 		w := newWorld(t, c.clear, headgate.Rule{ID: "r", By: []string{"header.x-device", "cookie.session"}})
-		w.ask(t, 2, ann())
+		w.check(t, 2, ann())
 		r := w.one(t, Query{Attributes: c.q})
-		text, err := json.Marshal(w.Answer(Query{Attributes: c.q}))
+		text, err := json.Marshal(w.Result(Query{Attributes: c.q}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,15 +113,15 @@ func TestNamesDoNotLeave(t *testing.T) {
 		for _, value := range ann() {
 			values = append(values, value)
 		}
-		line := fmt.Sprint(w.show(w.records[0], &Query{}).logged())
+		line := fmt.Sprint(w.show(w.records[0], &Query{}).logAttrs())
 		for _, value := range values {
 			quoted := `"` + value + `"`
 			wanted := slices.Contains(c.shown, value)
 			if strings.Contains(string(text), quoted) != wanted {
-				t.Errorf("clear %v, asked for %v: shown %v, wrong about %s", c.clear, c.q, r.Attributes, value)
+				t.Errorf("clear %v, query %v: attributes %v, unexpected for %s", c.clear, c.q, r.Attributes, value)
 			}
 			if !wanted && strings.Contains(line, value) {
-				t.Errorf("the log tells %s: %s", value, line)
+				t.Errorf("the log contains %s: %s", value, line)
 			}
 		}
 		if strings.Contains(string(text), "rawkey") || strings.Contains(string(text), "crumbs") {
@@ -133,7 +133,7 @@ func TestNamesDoNotLeave(t *testing.T) {
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	all := Merge(Query{Most: 3}, []Answer{
+	all := Merge(Query{Limit: 3}, []Result{
 		{Records: []Record{{Last: at(9), Node: "a"}, {Last: at(5), Node: "a"}}, Unrecorded: 3, From: at(1)},
 		{Records: []Record{{Last: at(7), Node: "b"}, {Last: at(2), Node: "b"}}, Unrecorded: 4, From: at(4)},
 	})
@@ -153,36 +153,36 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// An answer that has been through JSON, as those of other nodes have, is the same.
-func TestAnswerAsJSON(t *testing.T) {
+// TestResultAsJSON checks that a result survives JSON encoding, as between nodes.
+func TestResultAsJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true, counted("user"))
-	w.ask(t, 3, ann())
-	first, err := json.Marshal(w.Answer(Query{}))
+	w.check(t, 3, ann())
+	first, err := json.Marshal(w.Result(Query{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read Answer
+	var read Result
 	if err := json.Unmarshal(first, &read); err != nil {
 		t.Fatal(err)
 	}
-	merged := Merge(Query{}, []Answer{read})
+	merged := Merge(Query{}, []Result{read})
 	merged.Header = read.Header
 	if second, err := json.Marshal(merged); err != nil || !bytes.Equal(second, first) {
 		t.Errorf("%s\nis not\n%s\n%v", second, first, err)
 	}
 }
 
-// What is kept of requests depends on what rules count by.
-func TestKnown(t *testing.T) {
+// TestSearchable checks that attributes are searchable if a rule counts by them.
+func TestSearchable(t *testing.T) {
 	t.Parallel()
 	rules, err := headgate.Compile(headgate.Rule{ID: "a", By: []string{"header.x"}, Limit: headgate.PerMinute(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"user": true, "client": true, "header.x": true, "header.y": false, "user_agent": false} {
-		if Known(name, rules) != want {
-			t.Errorf("%s is known: %t", name, !want)
+		if Searchable(name, rules) != want {
+			t.Errorf("%s is searchable: %t", name, !want)
 		}
 	}
 }
