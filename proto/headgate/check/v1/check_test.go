@@ -16,9 +16,9 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-const again = "run make proto, and check in what it generates"
+const remedy = "run make proto, and commit the generated code"
 
-// compiled is check.proto, of which all the rest here is generated.
+// compiled returns check.proto, the source of the generated code.
 func compiled(t *testing.T) protoreflect.FileDescriptor {
 	t.Helper()
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{"../../.."}}}
@@ -29,21 +29,21 @@ func compiled(t *testing.T) protoreflect.FileDescriptor {
 	return files[0]
 }
 
-func TestMessagesAreThoseOfTheProto(t *testing.T) {
+func TestGeneratedMessages(t *testing.T) {
 	t.Parallel()
 	want := protodesc.ToFileDescriptorProto(compiled(t))
 	got := protodesc.ToFileDescriptorProto(checkv1.File_headgate_check_v1_check_proto)
 	if !proto.Equal(got, want) {
-		t.Errorf("%s\ngenerated:\n%s\ncheck.proto:\n%s", again, prototext.Format(got), prototext.Format(want))
+		t.Errorf("%s\ngenerated:\n%s\ncheck.proto:\n%s", remedy, prototext.Format(got), prototext.Format(want))
 	}
 }
 
-func TestMethodsAreThoseOfTheProto(t *testing.T) {
+func TestGeneratedMethods(t *testing.T) {
 	t.Parallel()
 	service := compiled(t).Services().ByName("CheckService")
 	desc := checkv1.CheckService_ServiceDesc
 	if desc.ServiceName != string(service.FullName()) {
-		t.Errorf("the service is %s: %s", desc.ServiceName, again)
+		t.Errorf("the service is %s: %s", desc.ServiceName, remedy)
 	}
 	generated := map[string]grpc.StreamDesc{}
 	for _, method := range desc.Methods {
@@ -54,17 +54,17 @@ func TestMethodsAreThoseOfTheProto(t *testing.T) {
 	}
 	for i := range service.Methods().Len() {
 		method := service.Methods().Get(i)
-		is, there := generated[string(method.Name())]
-		if !there || is.ClientStreams != method.IsStreamingClient() || is.ServerStreams != method.IsStreamingServer() {
-			t.Errorf("%s is not as it is generated: %s", method.Name(), again)
+		stream, found := generated[string(method.Name())]
+		if !found || stream.ClientStreams != method.IsStreamingClient() || stream.ServerStreams != method.IsStreamingServer() {
+			t.Errorf("%s differs from the generated code: %s", method.Name(), remedy)
 		}
 	}
 	if len(generated) != service.Methods().Len() {
-		t.Errorf("%d methods are generated: %s", len(generated), again)
+		t.Errorf("%d generated methods: %s", len(generated), remedy)
 	}
 }
 
-func TestCommentsAreThoseOfTheProto(t *testing.T) {
+func TestGeneratedComments(t *testing.T) {
 	t.Parallel()
 	var generated strings.Builder
 	for _, name := range []string{"check.pb.go", "check_grpc.pb.go"} {
@@ -82,7 +82,7 @@ func TestCommentsAreThoseOfTheProto(t *testing.T) {
 	for lines := bufio.NewScanner(source); lines.Scan(); {
 		line := strings.TrimSpace(lines.Text())
 		if strings.HasPrefix(line, "//") && !strings.Contains(generated.String(), line) {
-			t.Errorf("%q is not in the generated code: %s", line, again)
+			t.Errorf("%q is not in the generated code: %s", line, remedy)
 		}
 	}
 }

@@ -1,4 +1,3 @@
-// Package checkv1 is the check API on the wire: the messages and the service of check.proto, generated from it by
-// tools/proto.sh. It knows what is asked and answered. It does not know how that is decided, nor how to use it well:
-// package client does.
+// Package checkv1 contains the messages and the service of the check API, generated from check.proto by tools/proto.sh. Package checkgrpc
+// implements the service, and package client is the recommended client.
 package checkv1
