@@ -1,7 +1,4 @@
-// Package wording puts numbers, lists, attributes and tables into the words in which people read them, the same on every screen
-// and in every answer.
-//
-// It knows no report: what is said is up to whoever calls it.
+// Package wording formats numbers, lists, attributes and tables for people, in the same way for the CLI and the APIs.
 package wording
 
 import (
@@ -16,7 +13,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Count is "1 rule", "2 rules", "10,000 rules".
+// Count returns a number with its noun: "1 rule", "2 rules", "10,000 rules".
 func Count(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -24,7 +21,7 @@ func Count(n int, what string) string {
 	return Number(int64(n)) + " " + what
 }
 
-// Number is a number that is not negative, with a comma before each three digits.
+// Number formats a non-negative number with thousands separators.
 func Number(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -33,7 +30,7 @@ func Number(n int64) string {
 	return text
 }
 
-// List joins "a", "b" and "c" as people do.
+// List joins words as in "a, b and c".
 func List(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -41,7 +38,7 @@ func List(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// Attributes are as they are typed: "ip=192.0.2.1 user=ann". An API key in the clear is shown as its hash.
+// Attributes formats attributes as users type them: "ip=192.0.2.1 user=ann". An API key in clear text is replaced by its hash.
 func Attributes(a headgate.Attributes) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(a)) {
@@ -54,12 +51,12 @@ func Attributes(a headgate.Attributes) string {
 	return strings.Join(parts, " ")
 }
 
-// Table lines up rows, each of which begins with the indent.
+// Table aligns the columns of rows, each of which begins with the indent.
 func Table(indent string, rows ...[]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		_, _ = io.WriteString(w, indent+strings.Join(row, "\t")+"\n") // what it writes to takes everything
+		_, _ = io.WriteString(w, indent+strings.Join(row, "\t")+"\n") // writes to a strings.Builder do not fail
 	}
 	_ = w.Flush()
 	return b.String()
