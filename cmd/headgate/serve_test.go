@@ -150,7 +150,7 @@ func TestServeMetrics(t *testing.T) {
 		t.Errorf("over gRPC: %v, %v", d, err)
 	}
 	if err := testutil.ScrapeAndCompare("http://"+r.at("ops")+"/metrics", strings.NewReader(`
-# HELP headgate_decisions_total Answers, by what was asked, what was said, who decided, and the request's tier.
+# HELP headgate_decisions_total Decisions, by call, result, path and tier of the request.
 # TYPE headgate_decisions_total counter
 headgate_decisions_total{call="check",path="store",result="allowed",tier=""} 1
 headgate_decisions_total{call="check",path="store",result="denied",tier=""} 1

@@ -85,8 +85,8 @@ func (h *health) rules(ctx context.Context, e ruledoc.Event) {
 	case ruledoc.Rejected:
 		r.Problem = e.Err.Error()
 		log.ErrorContext(ctx, "rules rejected: the previous version stays in use")
-	default:
-		log.WarnContext(ctx, "rules applied with a warning")
+	default: // SaveFailed
+		log.WarnContext(ctx, "cannot read or write last_good_file: the rules in use may not survive a restart")
 	}
 	h.updateReadiness(ctx)
 }

@@ -21,7 +21,7 @@ type endpoint struct {
 	listener *listen.Listener
 }
 
-// listen started until ctx ends, and then drains.
+// listen serves until ctx ends, and then drains.
 func (s *server) listen(ctx context.Context) error {
 	started := false
 	defer func() {

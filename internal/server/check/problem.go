@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/limitfields"
 )
 
-// Problem is an RFC 9457 problem: what is wrong with an HTTP request. The type about:blank means that the status tells its kind.
+// Problem is an RFC 9457 problem: the error of an HTTP request. The type about:blank means that its kind is given by the status.
 type Problem struct { //nolint:errname // the term of RFC 9457
 	Type   string `json:"type"`
 	Title  string `json:"title"`

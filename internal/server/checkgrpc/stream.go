@@ -171,7 +171,7 @@ func (s *stream) begin(ctx context.Context, message *list) error {
 	return gone
 }
 
-// decideAll is the loop of a worker, which begins with a check.
+// decideAll runs a worker: it decides a check, and others as they arrive.
 func (s *stream) decideAll(ctx context.Context, check *checkv1.StreamCheck) {
 	for more := true; more; {
 		response, err := s.Check(ctx, check.GetRequest())

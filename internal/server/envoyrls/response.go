@@ -73,7 +73,7 @@ func (m *response) combined() headgate.Decision {
 	return combined
 }
 
-// withoutStore reports whether a decision was made withoutStore the store because the store did not respond.
+// withoutStore reports whether a decision was made without the store because the store did not respond.
 func withoutStore(p headgate.Path) bool { return p == headgate.PathLocal || p == headgate.PathFailed }
 
 // appendStatus encodes a DescriptorStatus. It contains one limit: an exposed one, or the one that denies.

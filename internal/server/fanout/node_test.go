@@ -74,7 +74,7 @@ func query(t *testing.T, g *Node) (greeters, problem string, elapsed time.Durati
 	return queryFor(t, g, time.Minute)
 }
 
-// queryFor is query with a timeout.
+// queryFor does the same with a timeout.
 func queryFor(t *testing.T, g *Node, wait time.Duration) (greeters, problem string, elapsed time.Duration) {
 	t.Helper()
 	began := time.Now()

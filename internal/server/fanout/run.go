@@ -40,7 +40,7 @@ func (n *Node) Run(ctx context.Context) {
 	}
 }
 
-// connected is called when the subscription is established.
+// connected records that the subscription is established.
 func (n *Node) connected() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

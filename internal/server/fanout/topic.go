@@ -140,7 +140,7 @@ func (n *Node) reply(ctx context.Context, t *topic, q waitingQuery) {
 		return
 	}
 	r := message{ID: q.ID}
-	reply, err := t.reply(ctx, q.message.Query)
+	reply, err := t.reply(ctx, q.Query)
 	switch {
 	case err != nil:
 		r.Error = err.Error()

@@ -50,7 +50,7 @@ func (c *calls) begin(ctx context.Context, call *tap.Info) (context.Context, err
 	return limited, nil
 }
 
-// stream is an interceptor that rejects streams over the limit.
+// stream intercepts streams and rejects those over the limit.
 func (c *calls) stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	var from netip.Addr
 	if p, ok := peer.FromContext(stream.Context()); ok {

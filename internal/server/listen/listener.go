@@ -132,8 +132,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite is called by package http after an early error response: it closes one half of the connection and waits half a second, so that
-// the client can read the response. Without it the client would see the end of the response only after that wait.
+// CloseWrite closes the write half of the connection. Package http calls it after an early error response and then waits half a second, so
+// that the client can read the response. Without it the client would see the end of the response only after that wait.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

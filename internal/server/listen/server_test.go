@@ -230,7 +230,7 @@ func TestHeaderTooLarge(t *testing.T) {
 	}
 }
 
-// failRejected is for servers that require no client certificates.
+// failRejected panics: servers that require no client certificates reject no clients.
 func failRejected(net.Addr, error) { panic("a client was rejected") }
 
 // TestProtocols checks that clients can use HTTP/2 and HTTP/1.1 over TLS.

@@ -60,7 +60,7 @@ type Result struct {
 // Limited is the number of denials of a subject by a rule. The true number is from Denied - Error to Denied.
 type Limited struct {
 	Rule string `json:"rule"`
-	// Subject is headgate.Subject.String(). Attributes are those of the subject, if they are ruleData and may be shown.
+	// Subject is headgate.Subject.String(). Attributes are those of the subject, if they are known and may be shown.
 	Subject    string              `json:"subject"`
 	Attributes headgate.Attributes `json:"attributes,omitempty"`
 	Denied     int64               `json:"denied"`

@@ -89,7 +89,7 @@ func (m *Metrics) Rejected(listeners, reasons []string) (count func(listener, re
 	return func(listener, reason string) { rejected.WithLabelValues(listener, reason).Inc() }
 }
 
-// Stream is a stream interceptor that counts open streams.
+// Stream implements [grpc.StreamServerInterceptor]. It counts open streams.
 func (m *Metrics) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	m.streams.Add(1)
 	defer m.streams.Add(-1)

@@ -20,7 +20,7 @@ func HTTP(next http.Handler) http.Handler {
 	})
 }
 
-// Tap is the tap.ServerInHandle that does the same for the calls of a gRPC server. An interceptor would have to search all headers for
+// Tap implements [tap.ServerInHandle] and does the same for the calls of a gRPC server. An interceptor would have to search all headers for
 // one that most calls do not have.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if parent := call.Header["traceparent"]; len(parent) == 1 {
