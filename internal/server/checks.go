@@ -22,7 +22,8 @@ import (
 	"github.com/headgate/headgate/internal/server/tracing"
 )
 
-// addChecks adds the check API over HTTP and gRPC. Callers that the config does not allow to refund units may be allowed to by their token.
+// addChecks adds the check API over HTTP and gRPC. Callers that the config does not allow to refund units may be allowed to
+// by their token.
 func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 	engine, refunds := s.limiter.WithObserver(s.observe), s.config.Listen.AllowRefunds
 	var editors check.MayRefund

@@ -37,8 +37,8 @@ type health struct {
 
 // healthReport is the body of /readyz.
 type healthReport struct {
-	// Status is ok, degraded (the server decides, but without Redis, without the current rules, or it recently rejected a caller),
-	// not_ready (it never had a rule, and allows everything) or draining.
+	// Status is ok, degraded (the server decides, but without Redis, without the current rules, or it recently rejected a
+	// caller), not_ready (it never had a rule, and allows everything) or draining.
 	Status string      `json:"status"`
 	Rules  rulesHealth `json:"rules"`
 	// Redis is omitted if counters are in memory.
@@ -91,9 +91,9 @@ func (h *health) rules(ctx context.Context, e ruledoc.Event) {
 	h.updateReadiness(ctx)
 }
 
-// updateReadiness records whether there are any rules, and logs changes. A server that never had a rule is not ready: most likely its
-// rules were forgotten, and the earlier nodes of a rollout continue to serve. A server whose rules were all removed stays ready: either
-// that was intended, or it is a mistake that taking all servers out of service would make worse.
+// updateReadiness records whether there are any rules, and logs changes. A server that never had a rule is not ready: most
+// likely its rules were forgotten, and the earlier nodes of a rollout continue to serve. A server whose rules were all
+// removed stays ready: either that was intended, or it is a mistake that taking all servers out of service would make worse.
 func (h *health) updateReadiness(ctx context.Context) {
 	if h.countRules == nil {
 		return
@@ -114,8 +114,8 @@ func (h *health) updateReadiness(ctx context.Context) {
 	}
 }
 
-// onServing registers the callback that updates gRPC's health service, which reports the same as /readyz. The callback is called now and
-// on every change.
+// onServing registers the callback that updates gRPC's health service, which reports the same as /readyz. The callback is
+// called now and on every change.
 func (h *health) onServing(serving func(ok bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,7 +171,8 @@ func (h *health) report() healthReport {
 	return r
 }
 
-// ops returns the handler of /healthz, /readyz and /metrics. /readyz succeeds while Redis is unavailable: the server still decides.
+// ops returns the handler of /healthz, /readyz and /metrics. /readyz succeeds while Redis is unavailable: the server still
+// decides.
 func (h *health) ops(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -30,8 +30,8 @@ var update = flag.Bool("update", false, "update the hops in docs/architecture.md
 // maxHops is the maximum number of our functions between the socket and the Redis client.
 const maxHops = 20
 
-// TestHops pauses Redis while each protocol waits for it, and reads our functions on the way from the stack. docs/architecture.md lists
-// those of HTTP.
+// TestHops pauses Redis while each protocol waits for it, and reads our functions on the way from the stack.
+// docs/architecture.md lists those of HTTP.
 func TestHops(t *testing.T) {
 	redis := testenv.Start(t, testenv.Redis)
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
@@ -113,7 +113,8 @@ func start(t *testing.T, c *config.Config) (addresses map[string]string) {
 	return addresses
 }
 
-// waitForHops returns our functions on the stack of the goroutine that waits in the Redis client and contains enters, outermost first.
+// waitForHops returns our functions on the stack of the goroutine that waits in the Redis client and contains enters,
+// outermost first.
 func waitForHops(t *testing.T, enters string) []string {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

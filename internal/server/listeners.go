@@ -94,8 +94,8 @@ func (s *server) open(ctx context.Context) (addresses map[string]string, err err
 	return addresses, nil
 }
 
-// checkBound rejects a listener with a loopback name that is bound to an address reachable from other hosts: localhost is what the host
-// resolves it to.
+// checkBound rejects a listener with a loopback name that is bound to an address reachable from other hosts: localhost is
+// what the host resolves it to.
 func checkBound(e *endpoint) error {
 	host, _, _ := net.SplitHostPort(e.address) // it is valid: the listener is open
 	bound, ok := e.listener.Addr().(*net.TCPAddr)

@@ -20,8 +20,8 @@ type RulesError struct {
 
 func (e *RulesError) Error() string { return e.Problems.Error() }
 
-// watchRules applies the rules now and whenever they change, until ctx ends; wait returns after that. If the config names no rules, an
-// example rule is used.
+// watchRules applies the rules now and whenever they change, until ctx ends; wait returns after that. If the config names no
+// rules, an example rule is used.
 func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 	switch s.config.Mode {
 	case headgate.Shadow:
@@ -82,7 +82,8 @@ func (s *server) followRules(ctx context.Context, report func(ruledoc.Event)) (w
 	return follower.Wait, nil
 }
 
-// noRules returns the error of a server without rules to start with, and the remedy. LastGoodFile, if set, had no valid rules either.
+// noRules returns the error of a server without rules to start with, and the remedy. LastGoodFile, if set, had no valid rules
+// either.
 func (s *server) noRules(err error) error {
 	advice := "no rules to start with: correct the files"
 	if s.config.LastGoodFile == "" {

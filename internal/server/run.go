@@ -1,4 +1,5 @@
-// Package server composes stores, rules, listeners and APIs as configured, runs them, reports their health, and drains on shutdown.
+// Package server composes stores, rules, listeners and APIs as configured, runs them, reports their health, and drains on
+// shutdown.
 //
 // It has no flags and prints nothing: that is up to the program that runs it.
 package server
@@ -34,7 +35,8 @@ const (
 
 // Options are the parameters of Run that are not in the config.
 type Options struct {
-	// Dev keeps counters in memory, requires no tokens, and stops without noticeTime. If the config names no rules, an example is used.
+	// Dev keeps counters in memory, requires no tokens, and stops without noticeTime. If the config names no rules, an
+	// example is used.
 	Dev bool
 	// Version is the version of the program.
 	Version string
@@ -62,8 +64,9 @@ type server struct {
 	onDrain      []func()
 }
 
-// heapFloor is the size of an allocation that is never written to, and so takes no physical memory. The garbage collector runs when the
-// heap has doubled; without it, a server with a small heap would collect dozens of times a second and spend 10% of its time on that.
+// heapFloor is the size of an allocation that is never written to, and so takes no physical memory. The garbage collector
+// runs when the heap has doubled; without it, a server with a small heap would collect dozens of times a second and spend 10%
+// of its time on that.
 const heapFloor = 64 << 20
 
 // Run serves until ctx ends, and then until pending requests are complete. If the rules to start with are invalid, the error is a

@@ -71,7 +71,8 @@ func (s *server) watchRedis(ctx context.Context) {
 	}
 }
 
-// countServers records the primaries of Redis. If they are unknown, or we lack the permission to query them, the metrics do not change.
+// countServers records the primaries of Redis. If they are unknown, or we lack the permission to query them, the metrics do
+// not change.
 func (s *server) countServers(ctx context.Context) {
 	servers, err := s.redis.Servers(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/ratelog"
 )
 
-// Header is the HTTP header, and gRPC metadata key, of a caller's token. It is not Authorization, which gateways forward from clients and
-// which identifies the client.
+// Header is the HTTP header, and gRPC metadata key, of a caller's token. It is not Authorization, which gateways forward from
+// clients and which identifies the client.
 const Header = "X-Headgate-Token"
 
 // logEvery is the minimum interval between log records about the same peer.
@@ -45,7 +45,8 @@ var details = map[string]string{
 type Options struct {
 	// Token reports whether a token is valid. It is nil if callers need no token.
 	Token func(token string) bool
-	// Names lists DNS names and URIs. A caller's certificate must contain one of them. If Names is empty, every certificate is accepted.
+	// Names lists DNS names and URIs. A caller's certificate must contain one of them. If Names is empty, every certificate
+	// is accepted.
 	Names []string
 	// Rejected is called for each rejected call.
 	Rejected func(listener, reason string)

@@ -43,7 +43,8 @@ func certificate(dns, uri string) *x509.Certificate {
 
 func known(token string) bool { return token == "right" }
 
-// TestGate checks that HTTP and gRPC accept the same callers, that the token is not passed on, and that health checks need no token.
+// TestGate checks that HTTP and gRPC accept the same callers, that the token is not passed on, and that health checks need no
+// token.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	names := []string{"gateway.example", "spiffe://example/gateway"}

@@ -47,7 +47,8 @@ func (g *Gate) rejectCall(ctx context.Context, reason string, remote net.Addr) e
 	return status.Error(code, details[reason])
 }
 
-// Stream implements [grpc.StreamServerInterceptor]. It ends a stream when the token that the stream began with is no longer valid.
+// Stream implements [grpc.StreamServerInterceptor]. It ends a stream when the token that the stream began with is no longer
+// valid.
 func (g *Gate) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	tokens := metadata.ValueFromIncomingContext(stream.Context(), metadataKey)
 	if g.options.Token == nil || len(tokens) != 1 {

@@ -25,8 +25,8 @@ func (b *Budget) Take(n int64) int64 {
 // Return adds n to the budget.
 func (b *Budget) Return(n int64) { b.left.Add(n) }
 
-// Each calls decide with each index below n, with the given number of concurrent workers, and returns when all calls have returned. A worker
-// handles many requests: a new goroutine for each would have to grow its stack each time.
+// Each calls decide with each index below n, with the given number of concurrent workers, and returns when all calls have
+// returned. A worker handles many requests: a new goroutine for each would have to grow its stack each time.
 func Each(n int, workers int64, decide func(i int)) {
 	var next atomic.Int64
 	var group sync.WaitGroup

@@ -1,6 +1,6 @@
-// Package check contains what the transports of the check API share: the engine, the bounds of requests and batches, the authorization of
-// refunds, the logging of failures, and problem responses over HTTP. Messages and documents belong to checkgrpc and checkhttp, rules and
-// counters to the engine.
+// Package check contains what the transports of the check API share: the engine, the bounds of requests and batches, the
+// authorization of refunds, the logging of failures, and problem responses over HTTP. Messages and documents belong to
+// checkgrpc and checkhttp, rules and counters to the engine.
 package check
 
 import (

@@ -9,14 +9,15 @@ import (
 
 // Options configures a transport of the check API.
 type Options struct {
-	// Identity identifies clients, defines the trusted proxies, and normalizes the attributes that callers send. nil means a resolver that
-	// trusts no proxy.
+	// Identity identifies clients, defines the trusted proxies, and normalizes the attributes that callers send. nil means a
+	// resolver that trusts no proxy.
 	Identity *identity.Resolver
 	// Headers selects the headers that show clients their limits.
 	Headers limitfields.Choice
 	// MayRefund authorizes callers to refund units. nil allows none.
 	MayRefund MayRefund
-	// Log receives failures of the engine, at most every 10 seconds, and proxies that omit required headers. nil means slog.Default().
+	// Log receives failures of the engine, at most every 10 seconds, and proxies that omit required headers. nil means
+	// slog.Default().
 	Log *slog.Logger
 }
 

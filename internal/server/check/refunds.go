@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// MayRefund returns nil if a caller may refund units without a receipt, given its Authorization header and address. Otherwise the error
-// contains the reason. A nil MayRefund allows no caller.
+// MayRefund returns nil if a caller may refund units without a receipt, given its Authorization header and address. Otherwise
+// the error contains the reason. A nil MayRefund allows no caller.
 type MayRefund func(ctx context.Context, authorization, peer string) error
 
 // AllRefund implements MayRefund. It allows all callers.

@@ -13,8 +13,8 @@ const (
 	MaxName       = 256
 	MaxValue      = 8 << 10
 	MaxBatch      = 1_000
-	// BatchWorkers is the number of requests of one batch that are decided concurrently. More workers would not be faster: store calls would
-	// only wait for each other.
+	// BatchWorkers is the number of requests of one batch that are decided concurrently. More workers would not be faster:
+	// store calls would only wait for each other.
 	BatchWorkers = 32
 )
 

@@ -21,7 +21,8 @@ func description() *grpc.ServiceDesc {
 	return &d
 }
 
-// checkAll decides the requests of a batch independently, up to BatchWorkers at a time. It decides all of them even if the caller has hung up.
+// checkAll decides the requests of a batch independently, up to BatchWorkers at a time. It decides all of them even if the
+// caller has hung up.
 func (s *Service) checkAll(ctx context.Context, batch *list) (*checkv1.CheckBatchResponse, error) {
 	if err := batch.validate("requests", check.MaxBatch, ", or use CheckStream"); err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// TestBatch checks that the requests of a batch are decided independently and concurrently, and that the results are in order even if the
-// first request is decided last.
+// TestBatch checks that the requests of a batch are decided independently and concurrently, and that the results are in order
+// even if the first request is decided last.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	const n = check.MaxBatch
@@ -96,7 +96,8 @@ func TestBatchTooLarge(t *testing.T) {
 	}
 }
 
-// TestBatchBound checks that the number of concurrent requests of a batch is bounded, and that all are decided even if the caller hangs up.
+// TestBatchBound checks that the number of concurrent requests of a batch is bounded, and that all are decided even if the
+// caller hangs up.
 func TestBatchBound(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

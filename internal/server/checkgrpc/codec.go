@@ -13,9 +13,9 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// Codec returns the codec of a server, for grpc.ForceServerCodecV2. It decodes messages with attributes by hand, and of an oversized request
-// only as many attributes as it takes to reject it. Messages that implement protofields.Readable or Writable encode themselves, and all
-// others use the default codec. The wire format is the same.
+// Codec returns the codec of a server, for grpc.ForceServerCodecV2. It decodes messages with attributes by hand, and of an
+// oversized request only as many attributes as it takes to reject it. Messages that implement protofields.Readable or
+// Writable encode themselves, and all others use the default codec. The wire format is the same.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 type codec struct{ encoding.CodecV2 }
@@ -32,7 +32,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		}
 	}
 	if m, ok := v.(proto.Message); ok {
-		// For messages over 32 kB, such as the response to a batch, the codec of gRPC allocates 1 MB until the caller reads the message.
+		// For messages over 32 kB, such as the response to a batch, the codec of gRPC allocates 1 MB until the caller reads
+		// the message.
 		data, err := proto.Marshal(m)
 		return mem.BufferSlice{mem.SliceBuffer(data)}, err
 	}

@@ -105,7 +105,8 @@ func collect(m protoreflect.Message, name protoreflect.FullName, seen map[protor
 	})
 }
 
-// FuzzCodec checks that every input is read or rejected as by the generated code. A request over the bounds must only be recognizable as such.
+// FuzzCodec checks that every input is read or rejected as by the generated code. A request over the bounds must only be
+// recognizable as such.
 func FuzzCodec(f *testing.F) {
 	for _, m := range samples() {
 		data, err := proto.Marshal(m)

@@ -11,21 +11,22 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-// Budgets that callers share. A stream or batch that gets nothing from a budget still proceeds with what is reserved for it, so that callers
-// who do not read responses can at most slow down others.
+// Budgets that callers share. A stream or batch that gets nothing from a budget still proceeds with what is reserved for it,
+// so that callers who do not read responses can at most slow down others.
 const (
 	// reserved is the number of checks that each stream may have in flight regardless of other streams.
 	reserved = 2
-	// serverFactor times maxInFlight is the number of checks that may be in flight in addition to the reserved ones; one connection may have
-	// maxInFlight of them. A check with the maximum number of attributes takes about 25 kB while it waits for the store.
+	// serverFactor times maxInFlight is the number of checks that may be in flight in addition to the reserved ones; one
+	// connection may have maxInFlight of them. A check with the maximum number of attributes takes about 25 kB while it waits
+	// for the store.
 	serverFactor = 4
-	// smallMessage is the maximum size of messages of package client, except for a single larger check. Larger messages are charged to a budget:
-	// connectionBytes for one connection, serverBytes for all.
+	// smallMessage is the maximum size of messages of package client, except for a single larger check. Larger messages are
+	// charged to a budget: connectionBytes for one connection, serverBytes for all.
 	smallMessage    = 64 << 10
 	connectionBytes = 16 << 20
 	serverBytes     = 64 << 20
-	// waitingMessage is the maximum size of a message that waits until the caller reads the stream's responses. Larger ones are also charged to a
-	// budget: waitingConnectionBytes for one connection, waitingServerBytes for all.
+	// waitingMessage is the maximum size of a message that waits until the caller reads the stream's responses. Larger ones
+	// are also charged to a budget: waitingConnectionBytes for one connection, waitingServerBytes for all.
 	waitingMessage         = 4 << 10
 	waitingConnectionBytes = 4 << 20
 	waitingServerBytes     = 16 << 20
@@ -123,8 +124,8 @@ func (p pair) hold(size, free int) (release func(), err error) {
 	return func() { p.release(int64(size)) }, nil
 }
 
-// window counts the checks of a stream in flight, from reading the request to sending the result. The first of them are reserved for the
-// stream, the others are borrowed from the shared budget.
+// window counts the checks of a stream in flight, from reading the request to sending the result. The first of them are
+// reserved for the stream, the others are borrowed from the shared budget.
 type window struct {
 	limit, reserved int64
 	shared          pair

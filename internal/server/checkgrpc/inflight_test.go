@@ -27,7 +27,8 @@ func from(t *testing.T, address string) (s share, c *connections, leave func()) 
 	return s, c, leave
 }
 
-// TestWindows checks that every stream gets its reserved share, that all together stay within the budget, and that everything is returned.
+// TestWindows checks that every stream gets its reserved share, that all together stay within the budget, and that everything
+// is returned.
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	own, c, leave := from(t, "192.0.2.1:1")

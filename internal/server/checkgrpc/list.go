@@ -11,8 +11,8 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// list is a CheckStreamRequest or a CheckBatchRequest whose items, all in field 1, are decoded one by one: a decoded item takes up to a
-// hundred times the memory of its bytes.
+// list is a CheckStreamRequest or a CheckBatchRequest whose items, all in field 1, are decoded one by one: a decoded item
+// takes up to a hundred times the memory of its bytes.
 type list struct {
 	data []byte
 	n    int // items

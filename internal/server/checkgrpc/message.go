@@ -40,8 +40,8 @@ func responseTo(d *headgate.Decision) *checkv1.CheckResponse {
 	return m
 }
 
-// describe fills in the status of a limit. Its reset is relative to the time of the whole decision, the only time in the response: the
-// server's own data may be slightly older.
+// describe fills in the status of a limit. Its reset is relative to the time of the whole decision, the only time in the
+// response: the server's own data may be slightly older.
 func describe(m *checkv1.LimitStatus, l *headgate.LimitDecision, decided time.Time) {
 	m.Rule, m.Name, m.Missing = l.Rule, l.Name, l.Missing
 	m.Allowed, m.Enforced, m.Exposed, m.Failed = l.Allowed, l.Enforced, l.Exposed, l.Err != nil

@@ -6,8 +6,8 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// resultQueue holds the results of a stream until they are sent. Workers never wait to add one: the window of the stream bounds their number.
-// A channel of that capacity would take 8 kB of every stream, most of which are idle.
+// resultQueue holds the results of a stream until they are sent. Workers never wait to add one: the window of the stream
+// bounds their number. A channel of that capacity would take 8 kB of every stream, most of which are idle.
 type resultQueue struct {
 	// ready has an element while there are results, and after close.
 	ready chan struct{}

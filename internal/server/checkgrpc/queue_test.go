@@ -7,8 +7,8 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// TestResultQueue checks that all results are taken once, in the order of each worker, in messages of at most maxResults, before the queue
-// is closed, and that the memory of the queue is bounded by the waiting results.
+// TestResultQueue checks that all results are taken once, in the order of each worker, in messages of at most maxResults,
+// before the queue is closed, and that the memory of the queue is bounded by the waiting results.
 func TestResultQueue(t *testing.T) {
 	t.Parallel()
 	const workers, each, inFlight = 8, 10_000, 500

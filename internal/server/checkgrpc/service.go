@@ -21,12 +21,13 @@ import (
 )
 
 const (
-	// maxInFlight is the maximum number of checks of one stream in flight, and of one batch if that is fewer than check.BatchWorkers. A stream
-	// at the limit is not read until some of its results are sent. All streams and batches of a connection share the same number, and those of
-	// the server four times as many; in addition, each stream has 2 of its own, and each batch one.
+	// maxInFlight is the maximum number of checks of one stream in flight, and of one batch if that is fewer than
+	// check.BatchWorkers. A stream at the limit is not read until some of its results are sent. All streams and batches of a
+	// connection share the same number, and those of the server four times as many; in addition, each stream has 2 of its
+	// own, and each batch one.
 	maxInFlight = 1_024
-	// batchRequests is the maximum number of requests in batches that are decided at once; other batches wait. A request of a batch takes about
-	// 250 bytes until the batch is complete.
+	// batchRequests is the maximum number of requests in batches that are decided at once; other batches wait. A request of a
+	// batch takes about 250 bytes until the batch is complete.
 	batchRequests = 32 * check.MaxBatch
 )
 
@@ -61,7 +62,8 @@ func New(engine check.Engine, options Options) *Service {
 // Register registers the check API with a server, which must use Codec.
 func (s *Service) Register(r grpc.ServiceRegistrar) { r.RegisterService(description(), s) }
 
-// Drain asks the callers of all streams, including future ones, to use another server. Until they do, requests are decided as before.
+// Drain asks the callers of all streams, including future ones, to use another server. Until they do, requests are decided as
+// before.
 func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
 
 // Check decides a request and charges it.
@@ -116,8 +118,8 @@ func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*chec
 	})
 }
 
-// decide validates a request and decides it. An unavailable store is not an error here, because gRPC might then retry: the decision
-// contains it.
+// decide validates a request and decides it. An unavailable store is not an error here, because gRPC might then retry: the
+// decision contains it.
 func (s *Service) decide(
 	ctx context.Context, m *checkv1.CheckRequest, decide func(context.Context, headgate.Request) (headgate.Decision, error),
 ) (*checkv1.CheckResponse, error) {

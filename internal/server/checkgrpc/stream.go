@@ -20,8 +20,8 @@ import (
 const (
 	// maxResults keeps a message far below 4 MB, the default limit of gRPC clients, for any number of limits.
 	maxResults = 64
-	// maxChecks is the maximum number of checks in one message: as many of the smallest checks with an id as fit into the 64 KiB of a message of
-	// package client.
+	// maxChecks is the maximum number of checks in one message: as many of the smallest checks with an id as fit into the 64
+	// KiB of a message of package client.
 	maxChecks = smallMessage / 4
 	// stallTime is how long a caller may leave results unread. It is checked stallChecks times.
 	stallTime   = 10 * time.Second
@@ -38,16 +38,16 @@ type stream struct {
 	// window stops reading from callers who do not read results.
 	window  *window
 	results resultQueue
-	// work passes checks to idle workers. Workers stay as long as the stream, except those over maxIdle: a new goroutine for each check would
-	// have to grow its stack, which takes 20% of the time of a check.
+	// work passes checks to idle workers. Workers stay as long as the stream, except those over maxIdle: a new goroutine for
+	// each check would have to grow its stack, which takes 20% of the time of a check.
 	work    chan *checkv1.StreamCheck
 	workers sync.WaitGroup
 	// sends is incremented before and after each send: it is odd while a message is being sent.
 	sends atomic.Uint64
 }
 
-// CheckStream decides requests as they arrive, concurrently. It ends when the caller has closed its side and all results are sent, when the
-// caller has disconnected, or when it does not read results.
+// CheckStream decides requests as they arrive, concurrently. It ends when the caller has closed its side and all results are
+// sent, when the caller has disconnected, or when it does not read results.
 func (s *Service) CheckStream(
 	caller grpc.BidiStreamingServer[checkv1.CheckStreamRequest, checkv1.CheckStreamResponse],
 ) error {
@@ -65,8 +65,8 @@ func (s *Service) CheckStream(
 	return st.wait(ended)
 }
 
-// wait returns when the stream has ended or is stalled. Its goroutines then end with the context of the call, which gRPC cancels when the
-// handler returns.
+// wait returns when the stream has ended or is stalled. Its goroutines then end with the context of the call, which gRPC
+// cancels when the handler returns.
 func (s *stream) wait(ended <-chan error) error {
 	ticker := time.NewTicker(stallTime / stallChecks)
 	defer ticker.Stop()
@@ -127,8 +127,8 @@ func (s *stream) read(ctx context.Context) error {
 	}
 }
 
-// begin passes the checks of a message to workers, as far as the window allows. If the caller hangs up in the meantime, the rest is decided
-// here: those requests were made, too.
+// begin passes the checks of a message to workers, as far as the window allows. If the caller hangs up in the meantime, the
+// rest is decided here: those requests were made, too.
 func (s *stream) begin(ctx context.Context, message *list) error {
 	if err := message.validate("checks in a message", maxChecks, ""); err != nil {
 		return err
@@ -223,7 +223,8 @@ func (s *stream) next(draining *<-chan struct{}) *checkv1.CheckStreamResponse {
 			*draining = nil
 			return &checkv1.CheckStreamResponse{Draining: true}
 		case <-s.results.ready:
-			// Workers that are about to finish get a chance to, so that their results are in the same message. It does not wait for them.
+			// Workers that are about to finish get a chance to, so that their results are in the same message. It does not
+			// wait for them.
 			runtime.Gosched()
 			results, closed := s.results.take()
 			if len(results) > 0 {

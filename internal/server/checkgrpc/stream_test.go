@@ -32,8 +32,8 @@ func send(t *testing.T, stream clientSide, message *checkv1.CheckStreamRequest) 
 	}
 }
 
-// TestStreamOutOfOrder checks that thousands of checks are in flight at once, and that the first result may be the last, after the caller has
-// closed its side.
+// TestStreamOutOfOrder checks that thousands of checks are in flight at once, and that the first result may be the last,
+// after the caller has closed its side.
 func TestStreamOutOfOrder(t *testing.T) {
 	t.Parallel()
 	const n = 3_000
@@ -182,8 +182,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestStreamCallerGone checks that all checks of a message are decided even if the caller hangs up, and that the goroutines of the stream
-// end, which TestMain verifies.
+// TestStreamCallerGone checks that all checks of a message are decided even if the caller hangs up, and that the goroutines
+// of the stream end, which TestMain verifies.
 func TestStreamCallerGone(t *testing.T) {
 	t.Parallel()
 	started, ended := make(chan struct{}, 20), make(chan error, 20)

@@ -14,10 +14,10 @@ import (
 	"github.com/headgate/headgate/internal/server/check"
 )
 
-// authorize implements forward-auth: proxies ask for each request whether it is allowed (auth_request of nginx, ForwardAuth of Traefik,
-// forward_auth of Caddy). The request of the proxy has the headers of the original request. The original method and URI are in additional
-// headers, of which there are two sets. A proxy writes one set and passes on whatever the client sent in the other. So that a client gains
-// nothing by sending either,
+// authorize implements forward-auth: proxies ask for each request whether it is allowed (auth_request of nginx, ForwardAuth
+// of Traefik, forward_auth of Caddy). The request of the proxy has the headers of the original request. The original method
+// and URI are in additional headers, of which there are two sets. A proxy writes one set and passes on whatever the client
+// sent in the other. So that a client gains nothing by sending either,
 //
 //   - the headers are read only if the peer is a trusted proxy;
 //   - a request with both sets is rejected, even if they agree: the server cannot determine which one the client wrote, and to choose one

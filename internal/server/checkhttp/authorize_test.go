@@ -112,8 +112,8 @@ func TestOriginalRequest(t *testing.T) {
 	}
 }
 
-// TestClientsCannotChoose adds every header that a client could send to those that its proxy sets: none of them may change the request that
-// is decided on.
+// TestClientsCannotChoose adds every header that a client could send to those that its proxy sets: none of them may change
+// the request that is decided on.
 func TestClientsCannotChoose(t *testing.T) {
 	t.Parallel()
 	for _, proxy := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// BenchmarkCheck measures a check over a connection, compared with a handler that reads the request and writes a fixed response; and the
-// handler alone.
+// BenchmarkCheck measures a check over a connection, compared with a handler that reads the request and writes a fixed
+// response; and the handler alone.
 func BenchmarkCheck(b *testing.B) {
 	const body = `{"attributes":{"ip":"192.0.2.1","method":"POST","path":"/login","user_agent":"example/1.0"}}`
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{

@@ -36,8 +36,8 @@ const token = "aGctcmVzZXJ2YXRpb24" //nolint:gosec // It is not a secret.
 var unjittered = strings.NewReplacer("in 7 seconds", "in 6 seconds", `"retry_after":7`, `"retry_after":6`,
 	"in 2 seconds", "in 1 second", `"retry_after":2`, `"retry_after":1`)
 
-// TestGolden sends the requests of the files in testdata and compares the responses. Each file has its own handler, which its first line
-// names.
+// TestGolden sends the requests of the files in testdata and compares the responses. Each file has its own handler, which its
+// first line names.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -112,7 +112,8 @@ func handlerFor(t *testing.T, name string) http.Handler {
 	return nil
 }
 
-// parse reads a request: its first line, headers, a blank line and the body, in which #n# stands for n letters. The peer is a trusted proxy.
+// parse reads a request: its first line, headers, a blank line and the body, in which #n# stands for n letters. The peer is a
+// trusted proxy.
 func parse(t *testing.T, text, reservation string) exchange {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")

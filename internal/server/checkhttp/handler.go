@@ -46,8 +46,8 @@ type handler struct {
 	failures   ratelog.Limiter
 	operations map[string]operation
 	authorize  http.Handler
-	// crossOrigin rejects requests that browsers send for pages of other sites. It does not apply to forward-auth, where proxies pass on such
-	// headers.
+	// crossOrigin rejects requests that browsers send for pages of other sites. It does not apply to forward-auth, where
+	// proxies pass on such headers.
 	crossOrigin http.CrossOriginProtection
 	// large limits the large bodies in memory, and spare the workers of batches in addition to the first of each batch.
 	large, spare check.Budget
@@ -132,8 +132,8 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, op operation) 
 	check.Respond(w, http.StatusOK, "application/json", append(body, '\n'))
 }
 
-// read returns the body of a request, whose Content-Type must be JSON or absent. The caller must call release when it no longer needs the
-// body.
+// read returns the body of a request, whose Content-Type must be JSON or absent. The caller must call release when it no
+// longer needs the body.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, maxBytes int64) (body []byte, release func(), err error) {
 	release = func() {}
 	if given := r.Header.Get("Content-Type"); given != "" {

@@ -49,8 +49,8 @@ func conversation(t *testing.T) []exchange {
 	return all
 }
 
-// TestDocument compares openapi.yaml with the exchanges in both directions: all responses are described, and all described operations and
-// statuses occur.
+// TestDocument compares openapi.yaml with the exchanges in both directions: all responses are described, and all described
+// operations and statuses occur.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc := loadDocument(t)
@@ -87,8 +87,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// conforms compares an exchange with its description. A request with status 200 must conform, too, except batches, whose requests have a
-// problem each.
+// conforms compares an exchange with its description. A request with status 200 must conform, too, except batches, whose
+// requests have a problem each.
 func conforms(t *testing.T, doc *openapi3.T, item *openapi3.PathItem, e exchange) error {
 	t.Helper()
 	r := e.request.Clone(t.Context())
@@ -113,7 +113,8 @@ func conforms(t *testing.T, doc *openapi3.T, item *openapi3.PathItem, e exchange
 	})
 }
 
-// TestExamples checks that each example of openapi.yaml is a request that is sent to its operation, or a response with its status.
+// TestExamples checks that each example of openapi.yaml is a request that is sent to its operation, or a response with its
+// status.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	doc := loadDocument(t)

@@ -87,8 +87,9 @@ func decode(body []byte, within bound, members ...member) error {
 // maxMembers is more than any known object has.
 const maxMembers = 32
 
-// countItems returns the number of members of a document, and the number of members and items in their values. It is called before the
-// document is decoded: decoded, they take up to a hundred times the memory. For invalid JSON the counts have no meaning.
+// countItems returns the number of members of a document, and the number of members and items in their values. It is called
+// before the document is decoded: decoded, they take up to a hundred times the memory. For invalid JSON the counts have no
+// meaning.
 func countItems(body []byte) (members, items int) {
 	level, text := 0, false
 	empty := false // whether the innermost list or object is empty so far
@@ -141,7 +142,8 @@ func quoted(names []string) string {
 	return b.String()
 }
 
-// readRequest reads a request with the given additional members. The returned context is part of the trace that the request names.
+// readRequest reads a request with the given additional members. The returned context is part of the trace that the request
+// names.
 func (h *handler) readRequest(ctx context.Context, body []byte, more ...member) (context.Context, headgate.Request, error) {
 	var req headgate.Request
 	var parent string

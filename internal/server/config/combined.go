@@ -235,7 +235,8 @@ func (d *decoder) checkSecret(key, path string, minimum int) {
 	}
 }
 
-// ReadSecret reads a file without its trailing newline, which editors add. It returns nil for no file, and an error for an empty file.
+// ReadSecret reads a file without its trailing newline, which editors add. It returns nil for no file, and an error for an
+// empty file.
 func ReadSecret(file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil
@@ -247,8 +248,8 @@ func ReadSecret(file string) ([]byte, error) {
 	return data, err
 }
 
-// checkIdentity checks that package identity accepts the options, of which it may validate more than this package. It skips options with a
-// key URL, from which identity.New would fetch the keys.
+// checkIdentity checks that package identity accepts the options, of which it may validate more than this package. It skips
+// options with a key URL, from which identity.New would fetch the keys.
 func (d *decoder) checkIdentity(i Identity) {
 	for _, file := range []string{i.JWT.KeyFile, i.JWTSecretFile} {
 		if i.JWT.KeyURL != "" || file != "" && !isRegular(file) {

@@ -1,8 +1,8 @@
-// Package config reads the server's config file: listeners, Redis, rules, and which sources of identity are trusted. It defines every key,
-// its default and its valid values, and reports all problems of a file at once.
+// Package config reads the server's config file: listeners, Redis, rules, and which sources of identity are trusted. It
+// defines every key, its default and its valid values, and reports all problems of a file at once.
 //
-// It starts nothing and connects to nothing. It holds no secrets except a password in redis.address or postgres.address: the other
-// secrets are in files, of which it keeps the paths.
+// It starts nothing and connects to nothing. It holds no secrets except a password in redis.address or postgres.address: the
+// other secrets are in files, of which it keeps the paths.
 package config
 
 import (
@@ -36,8 +36,8 @@ type Config struct {
 	LastGoodFile string
 	// Mode is the strictest mode of any rule: a rule with a stricter mode runs in this one.
 	Mode headgate.Mode
-	// Nodes is the minimum number of servers that share the limits while Redis is unavailable. LocalShare is the percentage of its
-	// share that each server then allows.
+	// Nodes is the minimum number of servers that share the limits while Redis is unavailable. LocalShare is the percentage
+	// of its share that each server then allows.
 	Nodes, LocalShare int
 	Identity          Identity
 	// Headers selects the response headers that show clients their limits; the zero value selects none.
@@ -62,8 +62,8 @@ type Listen struct {
 	TLS ListenTLS
 }
 
-// Callers restricts who may call listen.http and listen.grpc. A caller must meet every requirement given here, and present a certificate
-// of ListenTLS.ClientCAFile if that is set.
+// Callers restricts who may call listen.http and listen.grpc. A caller must meet every requirement given here, and present a
+// certificate of ListenTLS.ClientCAFile if that is set.
 type Callers struct {
 	// TokensFile contains the hashes of callers' tokens.
 	TokensFile string
@@ -73,14 +73,14 @@ type Callers struct {
 	Open bool
 }
 
-// ListenTLS is the TLS configuration of the listeners. It is off without a CertFile; KeyFile is set if CertFile is. If ClientCAFile is
-// set, clients need a certificate.
+// ListenTLS is the TLS configuration of the listeners. It is off without a CertFile; KeyFile is set if CertFile is. If
+// ClientCAFile is set, clients need a certificate.
 type ListenTLS struct {
 	CertFile, KeyFile, ClientCAFile string
 }
 
-// Redis is the connection to the store of the counters. Address may contain a password and must not be logged: Settings returns it
-// without the password.
+// Redis is the connection to the store of the counters. Address may contain a password and must not be logged: Settings
+// returns it without the password.
 type Redis struct {
 	Address, Username, PasswordFile, Namespace string
 	// Deadline is how long a decision waits for Redis.
@@ -88,14 +88,15 @@ type Redis struct {
 	TLS      RedisTLS
 }
 
-// RedisTLS is the TLS configuration of the connection to Redis. It is enabled if any of its other fields is set, or if the address begins
-// with rediss://.
+// RedisTLS is the TLS configuration of the connection to Redis. It is enabled if any of its other fields is set, or if the
+// address begins with rediss://.
 type RedisTLS struct {
 	Enabled                               bool
 	CAFile, CertFile, KeyFile, ServerName string
 }
 
-// Postgres is the database of rules, overrides and exemptions, if they are not in files. Address may contain a password, as that of Redis.
+// Postgres is the database of rules, overrides and exemptions, if they are not in files. Address may contain a password, as
+// that of Redis.
 type Postgres struct {
 	Address, PasswordFile string
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// secrets matches the parts of lines that an error message must not show: credentials before the host of a URL, the parameters of a URL,
-// a whole address of the form host=… password=…, and the value of a key that is named like a secret.
+// secrets matches the parts of lines that an error message must not show: credentials before the host of a URL, the
+// parameters of a URL, a whole address of the form host=… password=…, and the value of a key that is named like a secret.
 var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`(://|address["']?[ \t]*:[ \t]*["']?(?:\w+://)?)([^\n]*)@`),
 	regexp.MustCompile(`(://[^\n?]*\?|://[^\s#]*#)([^\n]+)`),

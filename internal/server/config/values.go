@@ -118,8 +118,8 @@ func checkKeyURL(key, s string) string {
 	return ""
 }
 
-// rules reads the paths of the rule files. checkRules checks that the files exist, after all keys are read: they may be missing if
-// last_good_file exists.
+// rules reads the paths of the rule files. checkRules checks that the files exist, after all keys are read: they may be
+// missing if last_good_file exists.
 func (d *decoder) rules(n *yamldoc.Node, key string, c *Config) {
 	before := d.Report.Count()
 	d.each(n, key, func(_ *yamldoc.Node, s string) { c.Rules = append(c.Rules, d.path(s)) })
@@ -163,7 +163,8 @@ func (d *decoder) mustBeFile(n *yamldoc.Node, key, path string) {
 	}
 }
 
-// isRegular reports whether path is a regular file. Only those are read here: a pipe can be read once, and the server needs its content.
+// isRegular reports whether path is a regular file. Only those are read here: a pipe can be read once, and the server needs
+// its content.
 func isRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
@@ -184,8 +185,8 @@ var algorithms = []string{
 
 func checkAlgorithm(s string) string { return checkAmong(s, "that signs tokens", algorithms) }
 
-// checkPublicAlgorithm excludes algorithms with a shared secret: with such a secret the server could also sign tokens, and it only has to
-// verify them.
+// checkPublicAlgorithm excludes algorithms with a shared secret: with such a secret the server could also sign tokens, and it
+// only has to verify them.
 func checkPublicAlgorithm(s string) string { return checkAmong(s, "with a public key", algorithms[3:]) }
 
 func checkAmong(s, kind string, algorithms []string) string {

@@ -14,7 +14,8 @@ var variable = regexp.MustCompile(`\$\$\{|\$\{([^}]*)(\}?)`)
 
 var validName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces the variables in the texts of a tree by their values, in each text once: an alias is the same node as its anchor.
+// expand replaces the variables in the texts of a tree by their values, in each text once: an alias is the same node as its
+// anchor.
 func (d *decoder) expand(n *yamldoc.Node) {
 	if _, done := d.expanded[n]; done {
 		return

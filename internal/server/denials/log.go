@@ -1,5 +1,6 @@
-// Package denials stores recent denials with their reasons, so that operators can answer customers: which limit it was, how often, and when the
-// request would have been allowed. It covers one node, in memory; Merge combines the results of several nodes.
+// Package denials stores recent denials with their reasons, so that operators can answer customers: which limit it was, how
+// often, and when the request would have been allowed. It covers one node, in memory; Merge combines the results of several
+// nodes.
 //
 // It makes no decisions, stores nothing on disk, and does not communicate with other nodes.
 package denials
@@ -21,16 +22,16 @@ import (
 const (
 	// span is how long denials are added to a record.
 	span = 10 * time.Second
-	// maxRecords and maxBytes limit the stored records: over either limit the oldest are evicted. Typical records take about 400 bytes, or 13 MB
-	// in total; of the longest possible ones a third fits into 32 MB.
+	// maxRecords and maxBytes limit the stored records: over either limit the oldest are evicted. Typical records take about
+	// 400 bytes, or 13 MB in total; of the longest possible ones a third fits into 32 MB.
 	maxRecords = 32_768
 	maxBytes   = 28 << 20
 	// maxClients is the maximum number of clients of one subject that have a record each.
 	maxClients = 16
 	// maxSpans is the number of spans for which unrecorded denials are counted.
 	maxSpans = 1_024
-	// newRecords is the maximum number of new records per second, and newRecordsAtOnce the burst: otherwise clients with invented subjects could
-	// displace all other records.
+	// newRecords is the maximum number of new records per second, and newRecordsAtOnce the burst: otherwise clients with
+	// invented subjects could displace all other records.
 	newRecords       = 50
 	newRecordsAtOnce = 500
 	// sweepEvery is the minimum time between two sweeps, and warnEvery that between two warnings.
@@ -48,7 +49,8 @@ type Options struct {
 	Node string
 	// TraceID returns the trace ID of a request, or ""; nil means that there are none.
 	TraceID func(context.Context) string
-	// Log receives every complete record at debug level, and a warning if there are too many denials to record; nil disables logging.
+	// Log receives every complete record at debug level, and a warning if there are too many denials to record; nil disables
+	// logging.
 	Log *slog.Logger
 }
 
@@ -101,8 +103,8 @@ func New(o Options) *Log {
 // Unrecorded returns the number of denials since the start that were not recorded because there were too many.
 func (l *Log) Unrecorded() int64 { return l.missed.Load() }
 
-// Observe records a decision if it is a denial. A record covers the denials of one client by one limit within ten seconds, with the attributes
-// of the first.
+// Observe records a decision if it is a denial. A record covers the denials of one client by one limit within ten seconds,
+// with the attributes of the first.
 func (l *Log) Observe(ctx context.Context, ob *headgate.Observation) {
 	if ob.Decision.Allowed || ob.Call != headgate.CallCheck && ob.Call != headgate.CallReserve {
 		return

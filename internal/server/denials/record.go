@@ -14,7 +14,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// storedAttributes lists the attributes that identify the client and the resource. The attributes that the rule counts by are also stored.
+// storedAttributes lists the attributes that identify the client and the resource. The attributes that the rule counts by are
+// also stored.
 var storedAttributes = []string{
 	"ip", "client", "user", "api_key", "service_account", "tenant", "tier", "method", "host", "path", "route",
 }
@@ -25,8 +26,8 @@ var harmless = []string{"method", "route", "tier"}
 // maxValue is the maximum stored size of a value in bytes.
 const maxValue = 256
 
-// record contains the denials of one client by one limit. last, count, others and clients change, guarded by the log's mutex; the other fields
-// are immutable.
+// record contains the denials of one client by one limit. last, count, others and clients change, guarded by the log's mutex;
+// the other fields are immutable.
 type record struct {
 	key
 	first           time.Time
@@ -85,8 +86,8 @@ func cut(value string) string {
 	return value[:end]
 }
 
-// texts contains several strings in one: rule, name, limit, version of the rules, missing attribute and trace ID, then the attributes by name
-// and value. So a record is two objects for the garbage collector instead of twenty.
+// texts contains several strings in one: rule, name, limit, version of the rules, missing attribute and trace ID, then the
+// attributes by name and value. So a record is two objects for the garbage collector instead of twenty.
 type texts string
 
 func join(parts []string) texts {

@@ -21,9 +21,9 @@ const (
 
 // Query selects denials. Its zero value selects all.
 type Query struct {
-	// Attributes must all match those of the request, as package identity normalizes them; client matches the api_key, else the user, else the ip.
-	// Supported are ip, client, user, api_key, service_account, tenant, tier, method, host, path, route, and the attributes that the rule counts
-	// by.
+	// Attributes must all match those of the request, as package identity normalizes them; client matches the api_key, else
+	// the user, else the ip. Supported are ip, client, user, api_key, service_account, tenant, tier, method, host, path,
+	// route, and the attributes that the rule counts by.
 	Attributes headgate.Attributes `json:"attributes,omitempty"`
 	// Subject is a headgate.Subject as text, and Rule the ID of a rule; "" means any.
 	Subject string `json:"subject,omitempty"`
@@ -38,23 +38,25 @@ type Query struct {
 type Result struct {
 	fanout.Header
 	Records []Record `json:"records"`
-	// Unrecorded is the number of denials since Query.Since, of any subject and rule, that have no record because there were too many.
+	// Unrecorded is the number of denials since Query.Since, of any subject and rule, that have no record because there were
+	// too many.
 	Unrecorded int64 `json:"unrecorded"`
 	// From is the time before which records may be missing: evicted, or lost with the process.
 	From time.Time `json:"from"`
 }
 
-// Record describes the denials of one client by one limit within ten seconds, as shown to operators. The attributes are those of the first
-// request.
+// Record describes the denials of one client by one limit within ten seconds, as shown to operators. The attributes are those
+// of the first request.
 type Record struct {
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
 	Count int64     `json:"count"`
-	// Others is the number of further denials of the same subject by the limit, from clients that have no record of their own because there are
-	// too many.
+	// Others is the number of further denials of the same subject by the limit, from clients that have no record of their own
+	// because there are too many.
 	Others int64  `json:"others"`
 	Node   string `json:"node"`
-	// Rule is the ID of the rule and Name the name of the limit, which is empty if the rule has only one. Limit is in the syntax of rule documents.
+	// Rule is the ID of the rule and Name the name of the limit, which is empty if the rule has only one. Limit is in the
+	// syntax of rule documents.
 	Rule  string `json:"rule"`
 	Name  string `json:"limitName,omitempty"`
 	Limit string `json:"limit"`
@@ -131,8 +133,8 @@ func (q *Query) limit() int {
 	return min(cmp.Or(max(0, q.Limit), defaultRecords), maxResult)
 }
 
-// Searchable reports whether denials can be searched by an attribute: one that identifies the client or the resource, or one that a rule
-// counts by.
+// Searchable reports whether denials can be searched by an attribute: one that identifies the client or the resource, or one
+// that a rule counts by.
 func Searchable(name string, rules *headgate.RuleSet) bool {
 	return slices.Contains(storedAttributes, name) ||
 		slices.ContainsFunc(rules.Rules(), func(r headgate.Rule) bool { return slices.Contains(r.By, name) })
@@ -156,8 +158,8 @@ func (q *Query) matches(s *record) bool {
 	return true
 }
 
-// Hide hashes API keys and cookies in a query, and clients, which may be an API key, so that it can be sent to other nodes. It matches the same
-// records.
+// Hide hashes API keys and cookies in a query, and clients, which may be an API key, so that it can be sent to other nodes.
+// It matches the same records.
 func (q *Query) Hide() {
 	for name, value := range q.Attributes {
 		if name == "client" {

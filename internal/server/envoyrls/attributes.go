@@ -70,8 +70,8 @@ func (m *request) batch(resolver *identity.Resolver) ([]headgate.BatchRequest, e
 	return batch, nil
 }
 
-// align returns a decision for each descriptor, given those of the batch. A descriptor without entries is allowed; in envoyproxy/ratelimit it
-// matches no limit either.
+// align returns a decision for each descriptor, given those of the batch. A descriptor without entries is allowed; in
+// envoyproxy/ratelimit it matches no limit either.
 func (m *request) align(decisions []headgate.Decision) []headgate.Decision {
 	if len(decisions) == len(m.descriptors) {
 		return decisions
@@ -111,8 +111,9 @@ func (o *override) limit() (*headgate.Limit, error) {
 	return &headgate.Limit{Count: int64(o.requests), Window: span * time.Duration(max(1, o.times))}, nil
 }
 
-// attributes returns the attributes of a descriptor: its entries as descriptor.KEY; entries whose key is a built-in attribute also under that
-// name, normalized as if they were read from the request; and the list of keys, so that a rule can match exactly these.
+// attributes returns the attributes of a descriptor: its entries as descriptor.KEY; entries whose key is a built-in attribute
+// also under that name, normalized as if they were read from the request; and the list of keys, so that a rule can match
+// exactly these.
 func (d *descriptor) attributes(domain string, resolver *identity.Resolver) (headgate.Attributes, error) {
 	a := make(headgate.Attributes, 2+2*len(d.entries))
 	a["domain"] = domain

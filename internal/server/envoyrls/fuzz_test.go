@@ -23,8 +23,8 @@ import (
 
 var requests = flag.Int("requests", 10_000, "number of hostile requests to send")
 
-// checkBytes passes the bytes of a request to the service and decodes the response as Envoy would. The result must be a response with a status
-// for each descriptor, or an error about the request.
+// checkBytes passes the bytes of a request to the service and decodes the response as Envoy would. The result must be a
+// response with a status for each descriptor, or an error about the request.
 func checkBytes(t testing.TB, s *Service, data []byte) {
 	t.Helper()
 	var req request

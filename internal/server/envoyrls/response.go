@@ -111,7 +111,8 @@ var calendars = map[headgate.Calendar]uint64{
 	headgate.Minute: 2, headgate.Hour: 3, headgate.Day: 4, headgate.Week: 7, headgate.Month: 5,
 }
 
-// unitOf returns a limit's unit and the number of units in its window. The unit is 0 (unknown) if the window is not a whole number of seconds.
+// unitOf returns a limit's unit and the number of units in its window. The unit is 0 (unknown) if the window is not a whole
+// number of seconds.
 func unitOf(l *headgate.Limit) (unit, times uint64) {
 	if l.Calendar != headgate.NoCalendar {
 		return calendars[l.Calendar], 1
@@ -143,8 +144,8 @@ func appendHeader(data []byte, name string, value []byte) []byte {
 	return protofields.Close(data, at)
 }
 
-// appendMetadata encodes metadata for the access log: the rule that denies, or would deny in shadow mode, the version of the rules, and the
-// path if the store did not respond. There is none for an allowed request without these.
+// appendMetadata encodes metadata for the access log: the rule that denies, or would deny in shadow mode, the version of the
+// rules, and the path if the store did not respond. There is none for an allowed request without these.
 func appendMetadata(data []byte, d *headgate.Decision) []byte {
 	denied, would := d.DeniedBy(), shadow(d)
 	if denied == nil && would == nil && !withoutStore(d.Path) {

@@ -1,5 +1,6 @@
-// Package envoyrls implements RateLimitService v3 for Envoy's rate limit filter. It converts descriptors to attributes, and decisions to
-// statuses, headers and metadata. Decisions are made by an Engine. Callers are trusted to identify their clients.
+// Package envoyrls implements RateLimitService v3 for Envoy's rate limit filter. It converts descriptors to attributes, and
+// decisions to statuses, headers and metadata. Decisions are made by an Engine. Callers are trusted to identify their
+// clients.
 package envoyrls
 
 import (

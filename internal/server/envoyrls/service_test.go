@@ -160,8 +160,8 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestDescriptorsWithoutEntries checks that a descriptor without entries has the status OK regardless of its other fields, and does not affect
-// the others.
+// TestDescriptorsWithoutEntries checks that a descriptor without entries has the status OK regardless of its other fields,
+// and does not affect the others.
 func TestDescriptorsWithoutEntries(t *testing.T) {
 	t.Parallel()
 	const ok, over = rlsv3.RateLimitResponse_OK, rlsv3.RateLimitResponse_OVER_LIMIT
@@ -199,8 +199,8 @@ func TestDescriptorsWithoutEntries(t *testing.T) {
 	}
 }
 
-// TestHits checks that hits_addend of a descriptor takes precedence over that of the request, that 0 charges nothing, and that negative hits
-// refund.
+// TestHits checks that hits_addend of a descriptor takes precedence over that of the request, that 0 charges nothing, and
+// that negative hits refund.
 func TestHits(t *testing.T) {
 	t.Parallel()
 	e := envoy(t, Options{MayRefund: check.AllRefund})

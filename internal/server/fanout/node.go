@@ -1,7 +1,7 @@
 // Package fanout sends a query to all nodes and collects their replies.
 //
-// It defines how queries and replies travel between nodes, and limits them. It does not interpret them. Nothing is stored or sent again: a
-// node that does not reply within a second is missing from the result, which reports that.
+// It defines how queries and replies travel between nodes, and limits them. It does not interpret them. Nothing is stored or
+// sent again: a node that does not reply within a second is missing from the result, which reports that.
 package fanout
 
 import (
@@ -28,8 +28,8 @@ const (
 type Bus interface {
 	// Publish sends a message to all current subscribers of a channel.
 	Publish(ctx context.Context, channel string, message []byte) error
-	// Subscribe calls receive for each message on the channels until ctx ends or the connection fails. When a channel is subscribed, its first
-	// message is nil.
+	// Subscribe calls receive for each message on the channels until ctx ends or the connection fails. When a channel is
+	// subscribed, its first message is nil.
 	Subscribe(ctx context.Context, channels []string, receive func(channel string, message []byte)) error
 }
 

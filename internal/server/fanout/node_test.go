@@ -220,7 +220,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestRedisUnavailable checks that without Redis only this node replies, with the reason, and that all reply soon after Redis recovered.
+// TestRedisUnavailable checks that without Redis only this node replies, with the reason, and that all reply soon after Redis
+// recovered.
 func TestRedisUnavailable(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// retryDelay is the minimum delay before a node subscribes again. A random delay of up to the same length is added, so that nodes do not
-// reconnect at once.
+// retryDelay is the minimum delay before a node subscribes again. A random delay of up to the same length is added, so that
+// nodes do not reconnect at once.
 const retryDelay = 500 * time.Millisecond
 
-// Run replies to other nodes and receives their replies until ctx ends. It reconnects automatically, and logs when the connection is lost and
-// restored.
+// Run replies to other nodes and receives their replies until ctx ends. It reconnects automatically, and logs when the
+// connection is lost and restored.
 func (n *Node) Run(ctx context.Context) {
 	if n.bus == nil {
 		<-ctx.Done()

@@ -16,8 +16,8 @@ const (
 
 // Header is part of every reply.
 type Header struct {
-	// Version is the version of the reply's format. It changes when a key is renamed or removed or changes its meaning, not when a key is added.
-	// Replies of nodes with another version are ignored.
+	// Version is the version of the reply's format. It changes when a key is renamed or removed or changes its meaning, not
+	// when a key is added. Replies of nodes with another version are ignored.
 	Version int `json:"version"`
 	// Nodes is always 1, the number of nodes that replied; nodes of earlier releases read it.
 	Nodes int `json:"nodes"`
@@ -41,7 +41,8 @@ type Coverage struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// NewTopic adds a topic to a node that does not run yet. reply returns the reply of this node, and merge combines the replies of several nodes.
+// NewTopic adds a topic to a node that does not run yet. reply returns the reply of this node, and merge combines the replies
+// of several nodes.
 func NewTopic[Q any, A interface{ header() Header }](n *Node, name string, reply func(Q) A, merge func(Q, []A) A) *Topic[Q, A] {
 	n.serve(name, func(_ context.Context, query json.RawMessage) (any, error) {
 		var q Q
@@ -53,8 +54,8 @@ func NewTopic[Q any, A interface{ header() Header }](n *Node, name string, reply
 	return &Topic[Q, A]{node: n, name: name, merge: merge}
 }
 
-// Query returns the merged replies of all nodes. It waits for them until ctx ends, for at most a second, and fails only if this node cannot
-// reply.
+// Query returns the merged replies of all nodes. It waits for them until ctx ends, for at most a second, and fails only if
+// this node cannot reply.
 func (t *Topic[Q, A]) Query(ctx context.Context, q Q) (merged A, c Coverage, err error) {
 	collected, err := t.node.query(ctx, t.name, q)
 	if err != nil {
@@ -86,8 +87,8 @@ type waitingQuery struct {
 	received time.Time
 }
 
-// serve registers the function that replies to queries on a topic. Queries of other nodes are handled one at a time. The context ends when the
-// caller no longer waits for the reply.
+// serve registers the function that replies to queries on a topic. Queries of other nodes are handled one at a time. The
+// context ends when the caller no longer waits for the reply.
 func (n *Node) serve(name string, replyTo func(ctx context.Context, query json.RawMessage) (any, error)) {
 	n.topics[name] = &topic{name: name, replyTo: replyTo, waiting: make(chan waitingQuery, maxWaiting)}
 }

@@ -18,8 +18,8 @@ import (
 // maxStreams is the maximum number of open streams of a server. An idle stream takes about 20 kB, and a client process needs one.
 const maxStreams = 2_000
 
-// calls limits the calls of a gRPC server: the time from the request to the response of a unary call, and the number of streams, which may
-// last indefinitely.
+// calls limits the calls of a gRPC server: the time from the request to the response of a unary call, and the number of
+// streams, which may last indefinitely.
 type calls struct {
 	// streams returns the full names of streaming methods.
 	streams func() map[string]bool

@@ -21,10 +21,12 @@ const reloadInterval = time.Second
 // protocols are the application protocols offered over TLS.
 var protocols = []string{"h2", "http/1.1"}
 
-// Files are the PEM files of a server's certificate and key. If ClientCA is set, clients need a certificate of one of its authorities.
+// Files are the PEM files of a server's certificate and key. If ClientCA is set, clients need a certificate of one of its
+// authorities.
 type Files struct{ Cert, Key, ClientCA string }
 
-// Certificates are the certificates in files, which are reloaded on change while Watch runs. A connection keeps those of its handshake.
+// Certificates are the certificates in files, which are reloaded on change while Watch runs. A connection keeps those of its
+// handshake.
 type Certificates struct {
 	files   Files
 	log     *slog.Logger
@@ -48,8 +50,8 @@ func Load(files Files, log *slog.Logger) (*Certificates, error) {
 	return c, nil
 }
 
-// Config returns a TLS config that uses the current certificates in each handshake. rejected is called for clients without a valid
-// certificate.
+// Config returns a TLS config that uses the current certificates in each handshake. rejected is called for clients without a
+// valid certificate.
 func (c *Certificates) Config(rejected func(remote net.Addr, err error)) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -59,7 +61,8 @@ func (c *Certificates) Config(rejected func(remote net.Addr, err error)) *tls.Co
 			if current.ClientCAs == nil {
 				return current, nil
 			}
-			// Package tls has no hook for rejected clients. So it only requests the certificate, and VerifyConnection verifies it.
+			// Package tls has no hook for rejected clients. So it only requests the certificate, and VerifyConnection
+			// verifies it.
 			current = current.Clone()
 			current.ClientAuth = tls.RequestClientCert
 			current.VerifyConnection = func(state tls.ConnectionState) error {
@@ -103,8 +106,8 @@ func (c *Certificates) Watch(ctx context.Context) {
 	}
 }
 
-// reload applies new contents when it has read them twice in a row: certificate and key are written one after the other. Invalid contents are
-// logged once, and the previous certificates stay in use.
+// reload applies new contents when it has read them twice in a row: certificate and key are written one after the other.
+// Invalid contents are logged once, and the previous certificates stay in use.
 func (c *Certificates) reload() {
 	config, found, err := c.read()
 	switch {

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// maxConnections is the maximum number of connections of a listener. A gRPC connection carries many callers, and an HTTP connection costs
-	// about 10 kB.
+	// maxConnections is the maximum number of connections of a listener. A gRPC connection carries many callers, and an HTTP
+	// connection costs about 10 kB.
 	maxConnections = 10_000
-	// addressShare is the divisor for the share of one address in a listener's connections and a server's streams. A proxy needs far fewer,
-	// and the rest stays available to other addresses.
+	// addressShare is the divisor for the share of one address in a listener's connections and a server's streams. A proxy
+	// needs far fewer, and the rest stays available to other addresses.
 	addressShare = 2
 )
 
@@ -122,8 +122,8 @@ type connection struct {
 	net.Conn
 	listener *Listener
 	from     netip.Addr
-	// unread is the number of response bytes that are not yet written: gRPC writes only as much as the client's flow control allows. It may be
-	// too low by other written bytes, such as frame headers.
+	// unread is the number of response bytes that are not yet written: gRPC writes only as much as the client's flow control
+	// allows. It may be too low by other written bytes, such as frame headers.
 	unread atomic.Int64
 }
 
@@ -132,8 +132,9 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the write half of the connection. Package http calls it after an early error response and then waits half a second, so
-// that the client can read the response. Without it the client would see the end of the response only after that wait.
+// CloseWrite closes the write half of the connection. Package http calls it after an early error response and then waits half
+// a second, so that the client can read the response. Without it the client would see the end of the response only after that
+// wait.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

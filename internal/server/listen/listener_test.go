@@ -25,7 +25,8 @@ func (c *fakeConn) Close() error {
 	return nil
 }
 
-// TestAddressShare checks that one address has at most its share of the connections, and that an IPv6 network counts as one address.
+// TestAddressShare checks that one address has at most its share of the connections, and that an IPv6 network counts as one
+// address.
 func TestAddressShare(t *testing.T) {
 	t.Parallel()
 	l := open(t)

@@ -55,8 +55,8 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// TestConnectionCap checks that a connection over the limit of an address is closed immediately, and that closing another one, even twice,
-// frees one place.
+// TestConnectionCap checks that a connection over the limit of an address is closed immediately, and that closing another
+// one, even twice, frees one place.
 func TestConnectionCap(t *testing.T) {
 	t.Parallel()
 	l := open(t)

@@ -10,9 +10,10 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// maxUnread is the maximum number of response bytes that gRPC may buffer for the clients of a listener. A client normally reads a response
-// within milliseconds. Over this limit the connection with the most unread bytes is closed. gRPC itself only limits a connection to 100
-// calls, and buffers their responses indefinitely. Small messages take up to five times their size.
+// maxUnread is the maximum number of response bytes that gRPC may buffer for the clients of a listener. A client normally
+// reads a response within milliseconds. Over this limit the connection with the most unread bytes is closed. gRPC itself only
+// limits a connection to 100 calls, and buffers their responses indefinitely. Small messages take up to five times their
+// size.
 const maxUnread = 16 << 20
 
 // queue counts n response bytes that gRPC is about to buffer.

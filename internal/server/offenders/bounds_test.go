@@ -148,8 +148,8 @@ func TestMemoryOfOneRule(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAllRules checks that rules with few denials take little memory, that the least recently used rules are evicted, and that the
-// result reports it.
+// TestMemoryOfAllRules checks that rules with few denials take little memory, that the least recently used rules are evicted,
+// and that the result reports it.
 func TestMemoryOfAllRules(t *testing.T) {
 	w := newWorld(Options{})
 	before := heap()

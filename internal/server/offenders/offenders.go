@@ -1,8 +1,8 @@
-// Package offenders tracks, in bounded memory, the subjects that each rule denies most often and those nearest to a limit, on this node; and
-// merges the data of several nodes.
+// Package offenders tracks, in bounded memory, the subjects that each rule denies most often and those nearest to a limit, on
+// this node; and merges the data of several nodes.
 //
-// It covers up to ten minutes, and is exact as long as a rule denies few subjects; results contain their error bounds. It does not communicate
-// with other nodes, and stores attributes of subjects only if they may be shown.
+// It covers up to ten minutes, and is exact as long as a rule denies few subjects; results contain their error bounds. It
+// does not communicate with other nodes, and stores attributes of subjects only if they may be shown.
 package offenders
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/server/fanout"
 )
 
-// maxBytes is the approximate maximum memory of all rules together. A rule takes up to 1 MB, and half a kilobyte if it denies few subjects.
+// maxBytes is the approximate maximum memory of all rules together. A rule takes up to 1 MB, and half a kilobyte if it denies
+// few subjects.
 const maxBytes = 32 << 20
 
 // Options configures Offenders.

@@ -96,8 +96,8 @@ func expect(t *testing.T, a Result, limited, near []string) {
 	}
 }
 
-// TestObserveDecisions checks that the decisions of a limiter are counted: each enforced rule once per request, with the attributes that it
-// counts by.
+// TestObserveDecisions checks that the decisions of a limiter are counted: each enforced rule once per request, with the
+// attributes that it counts by.
 func TestObserveDecisions(t *testing.T) {
 	t.Parallel()
 	two := map[string]headgate.Limit{"minute": headgate.PerMinute(2), "hour": headgate.PerHour(2)}
@@ -253,8 +253,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestNearAndDenied checks that a denied subject is not near, before or after, and takes no place of near subjects, and that every minute has
-// its own list.
+// TestNearAndDenied checks that a denied subject is not near, before or after, and takes no place of near subjects, and that
+// every minute has its own list.
 func TestNearAndDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Options{})
@@ -298,7 +298,8 @@ func TestNameOnce(t *testing.T) {
 	}
 }
 
-// TestConcurrent checks that no denial is lost between goroutines unless rules are evicted, which happens constantly in the second world.
+// TestConcurrent checks that no denial is lost between goroutines unless rules are evicted, which happens constantly in the
+// second world.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -18,8 +18,8 @@ const (
 	MaxRows = 100
 	// DefaultRows is the number of rows if a query does not set it.
 	DefaultRows = 20
-	// wider is the factor by which a node returns more rows to Merge than requested: the first rows over all nodes may be further down on each
-	// node.
+	// wider is the factor by which a node returns more rows to Merge than requested: the first rows over all nodes may be
+	// further down on each node.
 	wider = 5
 )
 
@@ -27,7 +27,8 @@ const (
 type Query struct {
 	// Rule is the ID of a rule; empty means all rules.
 	Rule string `json:"rule,omitempty"`
-	// WindowSeconds is the length of the window: the current minute and those before it, 1 to 10 minutes. Only whole minutes of the clock count.
+	// WindowSeconds is the length of the window: the current minute and those before it, 1 to 10 minutes. Only whole minutes
+	// of the clock count.
 	WindowSeconds int `json:"windowSeconds"`
 	// Limit is the maximum number of rows of each list, up to 100; 0 means 20.
 	Limit int `json:"most"`
@@ -45,14 +46,15 @@ func (q *Query) minutes() int64 {
 // Result contains the data of one node, or of several merged ones.
 type Result struct {
 	fanout.Header
-	// Limited lists the subjects that were denied most often, and Near the subjects that came nearest to a limit without being denied; of all
-	// rules together, in descending order.
+	// Limited lists the subjects that were denied most often, and Near the subjects that came nearest to a limit without
+	// being denied; of all rules together, in descending order.
 	Limited []Limited `json:"limited"`
 	Near    []Near    `json:"near"`
-	// Incomplete reports that counts within the window were evicted because all rules together need too much memory: counts may be too low.
+	// Incomplete reports that counts within the window were evicted because all rules together need too much memory: counts
+	// may be too low.
 	Incomplete bool `json:"incomplete,omitempty"`
-	// Floors contains, for the rules in Limited, how often a subject that is not listed may have been denied; Floor is that number for all other
-	// rules. Merge needs them.
+	// Floors contains, for the rules in Limited, how often a subject that is not listed may have been denied; Floor is that
+	// number for all other rules. Merge needs them.
 	Floors map[string]int64 `json:"floors,omitempty"`
 	Floor  int64            `json:"floor,omitempty"`
 }
@@ -80,11 +82,11 @@ type Near struct {
 	At   time.Time `json:"at"`
 }
 
-// Merge combines the results of several nodes for a query: denials are added up, and of near subjects the nearest is used. The result of a
-// single node has to be merged, too, because it has more rows than requested.
+// Merge combines the results of several nodes for a query: denials are added up, and of near subjects the nearest is used.
+// The result of a single node has to be merged, too, because it has more rows than requested.
 //
-// If a subject is missing in the result of a node, the denials that the node may have counted for it are added to Denied and to Error, so that
-// the bounds of Limited hold.
+// If a subject is missing in the result of a node, the denials that the node may have counted for it are added to Denied and
+// to Error, so that the bounds of Limited hold.
 func Merge(q Query, results []Result) Result {
 	merged := Result{}
 	rules := map[string]*ruleData{}
@@ -150,13 +152,15 @@ func dataOf(rules map[string]*ruleData, id string) *ruleData {
 	return k
 }
 
-// list contains denials by subject. A subject that is not listed was denied at most floor times; every listed subject has at least floor.
+// list contains denials by subject. A subject that is not listed was denied at most floor times; every listed subject has at
+// least floor.
 type list struct {
 	tallies []tally
 	floor   int64
 }
 
-// sum adds up lists of disjoint denials. If a subject is missing in a list, the floor of that list is added to both the count and the error.
+// sum adds up lists of disjoint denials. If a subject is missing in a list, the floor of that list is added to both the count
+// and the error.
 func sum(lists []list) (total map[headgate.Subject]tally, floor int64) {
 	total = map[headgate.Subject]tally{}
 	for _, l := range lists {
@@ -185,7 +189,8 @@ type ranked[T any] struct {
 
 // fill sets the lists of a result.
 //
-// No row is below the floor of its rule, so the first row that is cut off is at or above the floors of all rules without further rows.
+// No row is below the floor of its rule, so the first row that is cut off is at or above the floors of all rules without
+// further rows.
 func (a *Result) fill(rules map[string]*ruleData, limit int) {
 	var limited []ranked[tally]
 	var near []ranked[nearest]

@@ -21,8 +21,8 @@ func within(t *testing.T, l Limited, truth int64) {
 	}
 }
 
-// TestMerge checks that the merged counts of three nodes over several minutes are within their bounds for all subjects, listed or not, even if
-// they are merged in steps.
+// TestMerge checks that the merged counts of three nodes over several minutes are within their bounds for all subjects,
+// listed or not, even if they are merged in steps.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -33,12 +33,13 @@ type rule struct {
 	minute int64
 	sketch sketch
 	near   []nearest
-	// floor contains the lowest share among the maxNear nearest subjects in the lower 32 bits, and the minute for which it is valid in the upper.
+	// floor contains the lowest share among the maxNear nearest subjects in the lower 32 bits, and the minute for which it is
+	// valid in the upper.
 	floor atomic.Uint64
 	// past contains the previous minutes, oldest first. They are immutable.
 	past []past
-	// names is the size of the encoded attributes in near and past, pastBytes the other memory of past, and bytes the memory of the rule that is
-	// included in the total.
+	// names is the size of the encoded attributes in near and past, pastBytes the other memory of past, and bytes the memory
+	// of the rule that is included in the total.
 	names, pastBytes int
 	bytes            int64
 	// last is the time of the last use in nanoseconds since 1970.

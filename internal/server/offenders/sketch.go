@@ -22,13 +22,13 @@ type tally struct {
 	name        string // see encodeName; empty if unknown
 }
 
-// sketch counts denials by subject with the Space-Saving algorithm. Up to maxEntries subjects are counted exactly. After that, a new subject
-// replaces the one with the lowest count and continues from that count, which becomes its error. So every subject that was denied more often
-// than the lowest count is present.
+// sketch counts denials by subject with the Space-Saving algorithm. Up to maxEntries subjects are counted exactly. After
+// that, a new subject replaces the one with the lowest count and continues from that count, which becomes its error. So every
+// subject that was denied more often than the lowest count is present.
 type sketch struct {
 	entries []entry
-	// slots is an open-addressing hash table of entries: index + 1 in the first free slot from the hash on. A map would take three times the
-	// memory of the other fields, with so many insertions and deletions.
+	// slots is an open-addressing hash table of entries: index + 1 in the first free slot from the hash on. A map would take
+	// three times the memory of the other fields, with so many insertions and deletions.
 	slots []int32
 	seed  maphash.Seed
 	// heap contains the indexes of the entries, the lowest count first. It is empty until there are maxEntries.

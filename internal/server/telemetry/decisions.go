@@ -28,7 +28,8 @@ type tier struct {
 	rules *table[*outcomes]
 }
 
-// outcomes contains the counters of a tier and a call, or of a tier and a rule, by result and path. A counter is created on first use.
+// outcomes contains the counters of a tier and a call, or of a tier and a rule, by result and path. A counter is created on
+// first use.
 type outcomes struct {
 	build func(result, path string) prometheus.Counter
 	made  [len(results)][len(paths)]atomic.Pointer[prometheus.Counter]

@@ -74,8 +74,8 @@ func (m *Metrics) Connections(listener string, open func() int64) {
 	m.gauge("headgate_connections", "Open connections, by listener.", open, "listener", listener)
 }
 
-// Rejected registers the counter of rejected callers and returns a function that increments it. All combinations of the listeners and
-// reasons are exported from the start: increase() does not see the first increment of a new series.
+// Rejected registers the counter of rejected callers and returns a function that increments it. All combinations of the
+// listeners and reasons are exported from the start: increase() does not see the first increment of a new series.
 func (m *Metrics) Rejected(listeners, reasons []string) (count func(listener, reason string)) {
 	rejected := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "headgate_callers_rejected_total", Help: "Calls rejected because the caller is not authorized, by listener and reason.",

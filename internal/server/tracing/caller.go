@@ -20,8 +20,8 @@ func HTTP(next http.Handler) http.Handler {
 	})
 }
 
-// Tap implements [tap.ServerInHandle] and does the same for the calls of a gRPC server. An interceptor would have to search all headers for
-// one that most calls do not have.
+// Tap implements [tap.ServerInHandle] and does the same for the calls of a gRPC server. An interceptor would have to search
+// all headers for one that most calls do not have.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if parent := call.Header["traceparent"]; len(parent) == 1 {
 		ctx = Within(ctx, parent[0], call.Header["tracestate"]...)
@@ -29,8 +29,8 @@ func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	return ctx, nil
 }
 
-// Within returns a context that is part of a caller's trace. traceparent and tracestate have the format of the headers. If traceparent is
-// empty or invalid, Within returns ctx.
+// Within returns a context that is part of a caller's trace. traceparent and tracestate have the format of the headers. If
+// traceparent is empty or invalid, Within returns ctx.
 func Within(ctx context.Context, traceparent string, tracestate ...string) context.Context {
 	if traceparent == "" {
 		return ctx

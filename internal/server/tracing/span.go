@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Observe records a span for a sampled decision, as a child of the caller's span if there is one. A caller decides whether its requests
-// are sampled, but at most maxSpans a second are recorded.
+// Observe records a span for a sampled decision, as a child of the caller's span if there is one. A caller decides whether
+// its requests are sampled, but at most maxSpans a second are recorded.
 func (t *Tracer) Observe(ctx context.Context, o *headgate.Observation) {
 	if t.provider != nil && t.samples(ctx, o) {
 		t.record(ctx, o)
@@ -26,8 +26,8 @@ func (t *Tracer) samples(ctx context.Context, o *headgate.Observation) bool {
 	return rand.Float64() < t.sample && t.sampledSpans.AllowN(o.Time(), 1) //nolint:gosec // sampling needs no secure random numbers
 }
 
-// maxSpans is the maximum number of spans per second: a span costs as much as ten decisions or more. Spans that callers sample and spans
-// that we sample are limited separately, so that neither displaces the other.
+// maxSpans is the maximum number of spans per second: a span costs as much as ten decisions or more. Spans that callers
+// sample and spans that we sample are limited separately, so that neither displaces the other.
 const maxSpans = 100
 
 func (t *Tracer) record(ctx context.Context, o *headgate.Observation) {

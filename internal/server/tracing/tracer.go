@@ -1,5 +1,6 @@
-// Package tracing records decisions as spans: one span for each sampled decision, exported by OTLP closed HTTP. It also extracts the caller's
-// trace (W3C Trace Context), so that logs and denials can refer to it, whether spans are exported or not.
+// Package tracing records decisions as spans: one span for each sampled decision, exported by OTLP over HTTP. It also
+// extracts the caller's trace (W3C Trace Context), so that logs and denials can refer to it, whether spans are exported or
+// not.
 //
 // A slow or unavailable collector never delays a decision: spans wait in a bounded queue and are dropped when it is full.
 package tracing
@@ -35,8 +36,8 @@ const (
 type Options struct {
 	// Address is the base URL of the collector; spans are sent to /v1/traces below it. If it is "", no spans are recorded.
 	Address string
-	// Sample is the fraction, 0 to 1, of the decisions to record if the caller did not decide that. At most 100 spans a second are
-	// recorded of these, and as many of those that the caller samples.
+	// Sample is the fraction, 0 to 1, of the decisions to record if the caller did not decide that. At most 100 spans a
+	// second are recorded of these, and as many of those that the caller samples.
 	Sample float64
 	// Version and Node identify this server in spans.
 	Version, Node string

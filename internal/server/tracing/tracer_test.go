@@ -23,7 +23,8 @@ import (
 
 func unsampled(n int) string { return strings.TrimSuffix(parentOf(n), "1") + "0" }
 
-// TestSampling checks that the caller's sampling decision is followed, up to maxSpans, and that other requests are sampled by the ratio.
+// TestSampling checks that the caller's sampling decision is followed, up to maxSpans, and that other requests are sampled by
+// the ratio.
 func TestSampling(t *testing.T) {
 	t.Parallel()
 	const requests = 2_000
