@@ -202,7 +202,7 @@ func TestForwardAuthLog(t *testing.T) {
 		serve(h, forwardAuth())
 		serve(h, forwardAuth("X-Forwarded-Uri", "/x", "X-Original-Uri", "/y"))
 	}
-	for _, want := range []string{"peer is not trusted", "without the original URI", "invalid forward-auth request"} {
+	for _, want := range []string{"header of an untrusted peer ignored", "without the original URI", "invalid forward-auth request"} {
 		if n := strings.Count(log.String(), want); n != 1 {
 			t.Errorf("%q: %d times in the log:\n%s", want, n, log.String())
 		}

@@ -118,7 +118,7 @@ func (h *handler) problem(ctx context.Context, err error) *check.Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.Is(err, headgate.ErrUnknownRule):
-		return check.Problemf(http.StatusNotFound, "%v in version %s of the rules of this server: add it, or omit rule to "+
+		return check.Problemf(http.StatusNotFound, "%v, in version %s of the rules: add it, or omit rule to "+
 			"check all matching rules", err, h.engine.Rules().Version())
 	case errors.Is(err, headgate.ErrInvalidToken):
 		return check.Problemf(http.StatusBadRequest,
