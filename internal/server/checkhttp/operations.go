@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/headgate/headgate"
@@ -33,16 +32,8 @@ func (h *handler) decide(decide decideFunc) func(context.Context, []byte) (any, 
 			return nil, err
 		}
 		d, err := decide(ctx, req)
-		return h.describe(&d, nameRule(req, err))
+		return h.describe(&d, err)
 	}
-}
-
-// nameRule adds the rule to an ErrUnknownRule.
-func nameRule(req headgate.Request, err error) error {
-	if !errors.Is(err, headgate.ErrUnknownRule) {
-		return err
-	}
-	return fmt.Errorf("rule %q: %w", req.Rule, err)
 }
 
 // checkBatch decides each request separately: an invalid request gets a problem as its response, and does not affect the others.
@@ -76,7 +67,7 @@ func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
 		return nil, check.Problemf(http.StatusBadRequest, "hold: %v", err)
 	}
 	held, err := h.engine.Reserve(ctx, req, hold)
-	response, err := h.describe(&held.Decision, nameRule(req, err))
+	response, err := h.describe(&held.Decision, err)
 	if err == nil {
 		response.Reservation = tokenText(held.Token)
 	}
@@ -118,7 +109,7 @@ func (h *handler) problem(ctx context.Context, err error) *check.Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.Is(err, headgate.ErrUnknownRule):
-		return check.Problemf(http.StatusNotFound, "%v, in version %s of the rules: add it, or omit rule to "+
+		return check.Problemf(http.StatusNotFound, "%v, in version %s of the rules of this server: add it, or omit rule to "+
 			"check all matching rules", err, h.engine.Rules().Version())
 	case errors.Is(err, headgate.ErrInvalidToken):
 		return check.Problemf(http.StatusBadRequest,
