@@ -28,7 +28,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		store := storewrap.New(redis, storewrap.Options{}) // leases, cached denials, deadline, circuit breaker, local fallback share
+		store := storewrap.New(redis, storewrap.Options{}) // leases, cached denials, deadline, circuit breaker, local share
 		limiter, err := headgate.New(store)
 		if err != nil {
 			return err
